@@ -1,0 +1,114 @@
+import type { Redis } from 'ioredis';
+import { request } from 'undici';
+import { increase, parseMetrics, sumBy } from './prometheus.ts';
+import type { Sample } from './prometheus.ts';
+import { connectionsOpened, cpuMs } from './proc.ts';
+import type { Member } from './stand.ts';
+
+/** Counters of all processes at one moment. */
+export interface Reading {
+  readonly atMs: number;
+  /** By process and "VERB resource". */
+  readonly apiRequests: ReadonlyMap<string, ReadonlyMap<string, number>>;
+  /** Hints, jobs and runs by kind. */
+  readonly queue: ReadonlyMap<string, number>;
+  /** Calls that reached the driver, by method and code. */
+  readonly driverCalls: ReadonlyMap<string, number>;
+  /** By command, those inside of scripts included. */
+  readonly redisCommands: ReadonlyMap<string, number>;
+  readonly cpuMs: ReadonlyMap<string, number>;
+  /** Of the whole machine: more than a few during a phase means that connections are not kept. */
+  readonly connectionsOpened: number;
+}
+
+/** What one phase took, in the same shape. */
+export type Costs = Omit<Reading, 'atMs'> & { readonly tookMs: number };
+
+/** Reads every counter. */
+export async function readCounters(members: readonly Member[], redis: Redis): Promise<Reading> {
+  const pages = await Promise.all(members.map(async (member) => [member, await metricsOf(member)] as const));
+  const cpu = await Promise.all(members.map(async ({ name, pid }) => [nounOf(name), await cpuMs(pid)] as const));
+  const api = new Map<string, ReadonlyMap<string, number>>();
+  for (const [{ name }, samples] of pages) {
+    const requests = sumBy(
+      samples,
+      'sutler_kube_requests_total',
+      ({ verb = '', resource = '', code = '' }) => `${verb} ${resource}${code.startsWith('2') ? '' : ` (${code})`}`,
+    );
+    if (requests.size > 0) api.set(nounOf(name), merged(api.get(nounOf(name)), requests));
+  }
+  const all = pages.flatMap(([, samples]) => samples);
+  const gateway = pages.filter(([{ name }]) => name === 'csi-gateway').flatMap(([, samples]) => samples);
+  return {
+    atMs: performance.now(),
+    apiRequests: api,
+    queue: new Map([
+      ...sumBy(all, 'sutler_queue_hints_total', ({ kind }) => `hints from ingest, ${kind}`),
+      ...sumBy(all, 'sutler_queue_jobs_added_total', ({ kind }) => `jobs that Redis took, ${kind}`),
+      ...sumBy(all, 'sutler_queue_jobs_deduplicated_total', ({ kind }) => `hints for a job that was there, ${kind}`),
+      ...sumBy(all, 'sutler_queue_runs_total', ({ kind, outcome }) => `runs, ${kind}, ${outcome}`),
+    ]),
+    driverCalls: sumBy(
+      gateway,
+      'csi_sidecar_operations_seconds_count',
+      ({ method_name = '', grpc_status_code = '' }) =>
+        `${method_name.replace(/^.*\//, '')}${grpc_status_code === 'OK' ? '' : ` (${grpc_status_code})`}`,
+    ),
+    redisCommands: commandCounts(await redis.info('commandstats')),
+    connectionsOpened: await connectionsOpened(),
+    cpuMs: cpu.reduce((sums, [name, ms]) => sums.set(name, (sums.get(name) ?? 0) + ms), new Map<string, number>()),
+  };
+}
+
+/** The difference of two readings. */
+export function costsBetween(before: Reading, after: Reading): Costs {
+  const none = new Map<string, number>();
+  return {
+    tookMs: after.atMs - before.atMs,
+    apiRequests: new Map([...after.apiRequests].map(([name, counts]) => [name, increase(before.apiRequests.get(name) ?? none, counts)])),
+    queue: increase(before.queue, after.queue),
+    driverCalls: increase(before.driverCalls, after.driverCalls),
+    redisCommands: increase(before.redisCommands, after.redisCommands),
+    cpuMs: increase(before.cpuMs, after.cpuMs),
+    connectionsOpened: after.connectionsOpened - before.connectionsOpened,
+  };
+}
+
+/** Reads until two looks in a row show no new API request but those for Leases, no driver call and hardly a Redis command: events have arrived by then. */
+export async function settled(
+  read: () => Promise<Reading>,
+  o: { readonly limitMs: number; readonly pause: (ms: number) => Promise<void> },
+): Promise<Reading> {
+  const untilMs = performance.now() + o.limitMs;
+  let last = await read();
+  for (;;) {
+    await o.pause(1000);
+    const next = await read();
+    const { apiRequests, driverCalls } = costsBetween(last, next);
+    const busy = [...apiRequests.values()].some((counts) => [...counts.keys()].some((what) => !/leases|^watch/i.test(what)));
+    if ((!busy && ![...driverCalls.keys()].some((method) => method !== 'Probe')) || performance.now() > untilMs) return next;
+    last = next;
+  }
+}
+
+async function metricsOf({ http }: Member): Promise<readonly Sample[]> {
+  if (http === undefined) return [];
+  const { body } = await request(`${http}/metrics`);
+  return parseMetrics(await body.text());
+}
+
+/** jobs#2 counts as jobs. */
+function nounOf(name: string): string {
+  return name.split('#')[0] ?? name;
+}
+
+function merged(a: ReadonlyMap<string, number> = new Map(), b: ReadonlyMap<string, number>): ReadonlyMap<string, number> {
+  const sums = new Map(a);
+  for (const [key, value] of b) sums.set(key, (sums.get(key) ?? 0) + value);
+  return sums;
+}
+
+function commandCounts(info: string): ReadonlyMap<string, number> {
+  const lines = info.matchAll(/^cmdstat_([^:]+):calls=(\d+)/gm);
+  return new Map(Array.from(lines, ([, command = '', calls]) => [command.replace('|', ' '), Number(calls)]));
+}

@@ -1,0 +1,218 @@
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { cpus, release, totalmem } from 'node:os';
+import { performance } from 'node:perf_hooks';
+import { Redis } from 'ioredis';
+import { createKubeClient } from '#src/kube/client.ts';
+import { loadClusterAccess } from '#src/kube/credentials.ts';
+import { namespaces } from '#src/kube/resources.ts';
+import { DEFAULT_PREFIX, openRecordsKey } from '#src/queue/names.ts';
+import { systemClock, signalWithin } from '#src/runtime/clock.ts';
+import type { Flags } from '#src/runtime/flags.ts';
+import { runProcess } from '#src/runtime/process.ts';
+import type { ProcessContext } from '#src/runtime/process.ts';
+import { version } from '#src/runtime/version.ts';
+import { costsBetween, readCounters, settled } from './costs.ts';
+import { flags, summary } from './flags.ts';
+import { measureJobBytes } from './job-bytes.ts';
+import { rssBytes } from './proc.ts';
+import { CLIENT_NAME, sentDuring } from './redis-sample.ts';
+import { timesOf, toJson, toText } from './report.ts';
+import type { Report, Times } from './report.ts';
+import { startStand } from './stand.ts';
+import type { Stand } from './stand.ts';
+import { startWorkload } from './workload.ts';
+import type { Track, Workload } from './workload.ts';
+
+const NAMESPACE = 'sutler-bench';
+/** Claims that make scripts known to Redis and code hot before anything is counted. */
+const WARM_UP = 20;
+const SAMPLE = 50;
+const IDLE_MS = 5000;
+const SETTLE_LIMIT_MS = 30_000;
+
+await runProcess({ host: process, argv: process.argv.slice(2), known: {}, retired: {} }, { name: 'bench', summary, table: flags, start });
+
+async function start(p: ProcessContext<typeof flags>): Promise<void> {
+  try {
+    await bench(p);
+  } catch (error) {
+    // Whatever Ctrl-C interrupted has nothing to report.
+    if (!p.stopping.aborted) throw error;
+  }
+}
+
+async function bench(p: ProcessContext<typeof flags>): Promise<void> {
+  const { flags: f, log, closers } = p;
+  const stand = await startStand({
+    backend: f.backend === 'real' ? 'real' : 'sandbox',
+    driverDelayMs: f.driverDelayMs,
+    workers: f.workers,
+    workerThreads: f.workerThreads,
+    profileDir: f.profile,
+    jobsArgs: f.jobsArgs.split(' ').filter((word) => word !== ''),
+    env: p.env,
+    pid: p.pid,
+    node: process.execPath,
+    log,
+    closers,
+    stopping: p.stopping,
+  });
+  const client = createKubeClient({
+    access: await loadClusterAccess({ kubeconfig: stand.kubeconfig, env: {} }),
+    userAgent: `sutler-bench/${version}`,
+    // Above --concurrency, so that what is measured is not a queue of our own.
+    maxInFlight: f.concurrency + 10,
+    log,
+  });
+  closers.add('API client', () => client.close());
+  const redis = new Redis(stand.redisUrl, { connectionName: CLIENT_NAME });
+  closers.add('Redis', () => redis.disconnect());
+  await client.create(namespaces, undefined, { apiVersion: 'v1', kind: 'Namespace', metadata: { name: NAMESPACE } });
+  const workload = await startWorkload({ client, driver: stand.driver, namespace: NAMESPACE, concurrency: f.concurrency, log });
+  closers.add('watches', () => workload.stop());
+
+  // Last, so that it comes first at the end: on a cluster that goes on living nothing of ours stays.
+  closers.add('class and namespace', async () => {
+    await workload.removeClass();
+    await client.delete(namespaces, { name: NAMESPACE });
+  });
+
+  const report = await measure({ flags: f, stand, redis, workload, stopping: p.stopping, say: (line) => log.info(line) });
+  p.stdout.write(f.json ? `${toJson(report)}\n` : toText(report));
+  p.stop(report.failures.length === 0 ? 0 : 1);
+}
+
+interface Bench {
+  readonly flags: Flags<typeof flags>;
+  readonly stand: Stand;
+  readonly redis: Redis;
+  readonly workload: Workload;
+  readonly stopping: AbortSignal;
+  readonly say: (line: string) => void;
+}
+
+async function measure({ flags: f, stand, redis, workload, stopping, say }: Bench): Promise<Report> {
+  const pause = async (ms: number): Promise<void> => {
+    await systemClock.sleep(ms, stopping);
+    stopping.throwIfAborted();
+  };
+  const patience = (): AbortSignal => signalWithin(stopping, f.patienceMs);
+  const counted = [...stand.members, { name: 'bench itself', pid: process.pid, http: undefined }];
+  const read = () => readCounters(counted, redis);
+  const quiet = () => settled(read, { limitMs: SETTLE_LIMIT_MS, pause });
+  const names = (stem: string, count: number): string[] => Array.from({ length: count }, (_, i) => `${stem}-${i}`);
+  const removeAll = async (gone: readonly string[]): Promise<void> => {
+    await workload.remove(gone, patience());
+    await quiet();
+  };
+
+  say('warming up');
+  const warm = names('warm', WARM_UP);
+  await workload.create(warm, patience());
+  await removeAll(warm);
+  await pause(IDLE_MS);
+  const rss = await Promise.all(stand.members.map(async ({ name, pid }) => [name, (await rssBytes(pid)) / 2 ** 20] as const));
+
+  say('one claim at a time');
+  const idle = await oneAtATime(workload, names('idle', f.idleClaims), patience);
+  say('measuring sizes');
+  const bytes = await measureJobBytes({
+    redis,
+    prefix: DEFAULT_PREFIX,
+    driver: stand.driver,
+    members: stand.members,
+    workload,
+    claim: 'held',
+    signal: (pid, signal) => process.kill(pid, signal),
+    pause,
+  });
+  say('counting Redis commands');
+  const sample = names('sample', SAMPLE);
+  await quiet();
+  const sent = await sentDuring(redis, async () => {
+    await workload.create(sample, patience());
+  });
+  await removeAll([...sample, 'held', ...names('idle', f.idleClaims)]);
+
+  say(`burst of ${f.claims} claims`);
+  const burst = names('burst', f.claims);
+  const before = await read();
+  const startedMs = performance.now();
+  const created = await workload.create(burst, patience());
+  const createTimes = timesOf(created, startedMs);
+  const between = await quiet();
+  const create = { ...createTimes, costs: costsBetween(before, between) };
+  let remove: Report['remove'];
+  if (f.delete) {
+    say(`deleting ${f.claims} claims`);
+    const removeMs = performance.now();
+    const removed = await workload.remove(burst, patience());
+    remove = { ...timesOf(removed, removeMs), costs: costsBetween(between, await quiet()) };
+  }
+  return {
+    machine: machine(),
+    settings: {
+      backend: f.backend,
+      claims: f.claims,
+      workers: f.workers,
+      'worker-threads': f.workerThreads,
+      'driver-delay-ms': f.driverDelayMs,
+      concurrency: f.concurrency,
+      ...(f.profile === '' ? {} : { profile: f.profile }),
+    },
+    idleRssMiB: Object.fromEntries(rss),
+    ...(idle === undefined ? {} : { idle }),
+    create,
+    ...(remove === undefined ? {} : { remove }),
+    sent: { claims: SAMPLE, create: sent },
+    bytes,
+    failures: await leftovers(stand, redis, f.delete),
+  };
+}
+
+async function oneAtATime(workload: Workload, names: readonly string[], patience: () => AbortSignal): Promise<Times | undefined> {
+  if (names.length === 0) return undefined;
+  const startedMs = performance.now();
+  const tracks: Track[] = [];
+  for (const name of names) tracks.push(...(await workload.create([name], patience())));
+  return timesOf(tracks, startedMs);
+}
+
+/** What must not be there after everything was made and deleted again. */
+async function leftovers(stand: Stand, redis: Redis, deleted: boolean): Promise<readonly string[]> {
+  const open = await redis.hlen(openRecordsKey(DEFAULT_PREFIX, stand.driver));
+  const { driverCalls } = await readCounters(stand.members, redis);
+  const calls = (method: string): number => driverCalls.get(method) ?? 0;
+  const made = calls('CreateVolume');
+  const gone = calls('DeleteVolume');
+  return [
+    ...(open === 0 ? [] : [`${open} volume records are still open`]),
+    ...(deleted && made !== gone ? [`${made} volumes were made and ${gone} deleted`] : []),
+    ...[...driverCalls]
+      .filter(([method]) => / \(/.test(method) && !method.startsWith('Probe'))
+      .map(([method, count]) => `${count} × ${method}`),
+  ];
+}
+
+function machine(): Readonly<Record<string, string>> {
+  const [cpu] = cpus();
+  return {
+    sutler: version,
+    commit: firstLine('git', ['rev-parse', '--short', 'HEAD']),
+    node: process.version,
+    redis: firstLine('redis-server', ['--version']).replace(/^.*v=(\S+).*$/, '$1'),
+    kernel: release(),
+    cpus: `${cpus().length} × ${cpu?.model.trim() ?? 'unknown'}`,
+    memory: `${Math.round(totalmem() / 2 ** 30)} GiB`,
+    load: readFileSync('/proc/loadavg', 'utf8').split(' ')[0] ?? '',
+  };
+}
+
+function firstLine(program: string, args: readonly string[]): string {
+  try {
+    return execFileSync(program, args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).split('\n')[0] ?? '';
+  } catch {
+    return 'unknown';
+  }
+}

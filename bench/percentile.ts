@@ -1,0 +1,7 @@
+/** The value below which a share of the values lies (nearest rank).
+ * @param share  0 to 1
+ * @returns NaN without values */
+export function percentile(values: readonly number[], share: number): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)] ?? Number.NaN;
+}

@@ -1,0 +1,37 @@
+import { readdir, readFile } from 'node:fs/promises';
+
+/** Linux counts CPU time in hundredths of a second, on every architecture that Node runs on. */
+const MS_PER_TICK = 10;
+
+/** User and system time that a process has used. */
+export async function cpuMs(pid: number): Promise<number> {
+  const stat = await readFile(`/proc/${pid}/stat`, 'utf8');
+  // The second field is the program's name in brackets and may hold blanks.
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+  return (Number(fields[11]) + Number(fields[12])) * MS_PER_TICK;
+}
+
+/** Memory that a process holds in RAM. */
+export async function rssBytes(pid: number): Promise<number> {
+  const status = await readFile(`/proc/${pid}/status`, 'utf8');
+  return Number(/^VmRSS:\s+(\d+) kB/m.exec(status)?.[1] ?? 0) * 1024;
+}
+
+/** TCP connections that programs of this machine (its network namespace) have opened since it started. */
+export async function connectionsOpened(): Promise<number> {
+  const [names = '', values = ''] = (await readFile('/proc/net/snmp', 'utf8')).split('\n').filter((line) => line.startsWith('Tcp:'));
+  return Number(values.split(' ')[names.split(' ').indexOf('ActiveOpens')]);
+}
+
+/** Pids of the children of a process, by the name of their program. */
+export async function childrenOf(parent: number): Promise<ReadonlyMap<string, number>> {
+  const pids = (await readdir('/proc')).filter((name) => /^\d+$/.test(name)).map(Number);
+  const found = await Promise.all(
+    pids.map(async (pid) => {
+      const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');
+      const name = stat.slice(stat.indexOf('(') + 1, stat.lastIndexOf(')'));
+      return { pid, name, parent: Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]) };
+    }),
+  );
+  return new Map(found.filter((process) => process.parent === parent).map(({ name, pid }) => [name, pid]));
+}

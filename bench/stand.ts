@@ -1,0 +1,157 @@
+import { mkdir, mkdtemp, rm } from 'node:fs/promises';
+import { createWriteStream } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { startRedisServer } from '#src/queue/redis-server.ts';
+import { startChild } from '#src/runtime/children.ts';
+import type { Child } from '#src/runtime/children.ts';
+import { UsageError } from '#src/runtime/flags.ts';
+import type { Closers } from '#src/runtime/lifecycle.ts';
+import type { Logger } from '#src/runtime/log.ts';
+import { realControlPlane } from '../test/harness/real-control-plane.ts';
+import { childrenOf } from './proc.ts';
+
+const CLI = fileURLToPath(new URL('../../dist/cli.js', import.meta.url));
+const STOP_GRACE_MS = 30_000;
+/** The parts of a real control plane, as the kernel names them: 15 letters at most. */
+const CONTROL_PLANE = ['etcd', 'kube-apiserver', 'kube-controller'];
+
+export interface StandOptions {
+  readonly backend: 'sandbox' | 'real';
+  readonly driverDelayMs: number;
+  readonly workers: number;
+  readonly workerThreads: number;
+  /** Empty: no CPU profiles. */
+  readonly profileDir: string;
+  readonly jobsArgs: readonly string[];
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** Of this process, whose children the parts of a real control plane are. */
+  readonly pid: number;
+  readonly node: string;
+  readonly log: Logger;
+  readonly closers: Closers;
+  readonly stopping: AbortSignal;
+}
+
+/** One process of the stand. */
+export interface Member {
+  readonly name: string;
+  readonly pid: number;
+  /** Address of its metrics; undefined where it has none. */
+  readonly http: string | undefined;
+}
+
+/** Everything that provisioning takes, started and ready. */
+export interface Stand {
+  readonly kubeconfig: string;
+  readonly driver: string;
+  readonly redisUrl: string;
+  readonly members: readonly Member[];
+  readonly logsDir: string;
+}
+
+/** Starts a Kubernetes API, driver, Redis, gateway, ingest and jobs, each as a process of its own, in a folder of its own. */
+export async function startStand(options: StandOptions): Promise<Stand> {
+  const { closers, log } = options;
+  const dir = await mkdtemp(join(tmpdir(), 'sutler-bench-'));
+  let failed = true;
+  const members: Member[] = [];
+  closers.add('folder', async () => {
+    // After a failure the logs are what one wants to see.
+    if (failed && members.length > 0) log.warn({ dir }, 'the stand did not come up; its logs are kept');
+    else await rm(dir, { recursive: true, force: true });
+  });
+  const logsDir = join(dir, 'logs');
+  await mkdir(logsDir);
+  const start = async (name: string, args: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<Facts> => {
+    const file = createWriteStream(join(logsDir, `${name}.log`));
+    const [process = name] = name.split('#');
+    const profile =
+      options.profileDir !== '' && ['ingest', 'jobs'].includes(process) ? ['--cpu-prof', `--cpu-prof-dir=${options.profileDir}`] : [];
+    let dead: (error: Error) => void = () => undefined;
+    const died = new Promise<never>((_, reject) => (dead = reject));
+    died.catch(() => undefined);
+    options.stopping.addEventListener('abort', () => dead(new Error('stopped')), { once: true });
+    const child: Child = startChild(
+      {
+        name,
+        command: [options.node, ...profile, CLI, process, '--http-endpoint=127.0.0.1:0', ...args],
+        // No cluster but the stand's.
+        env: { ...options.env, KUBECONFIG: '', KUBERNETES_SERVICE_HOST: '', ...env },
+        output: (text) => file.write(text),
+      },
+      { log, onUsageError: () => dead(new Error(`${name} refuses its flags: see ${file.path.toString()}`)) },
+    );
+    closers.add(name, async () => {
+      await child.stop(STOP_GRACE_MS);
+      file.end();
+    });
+    const facts = await Promise.race([child.announced, died]);
+    members.push({ name, pid: child.pid ?? 0, http: facts['http'] });
+    log.info({ process: name, pid: child.pid }, 'started');
+    return facts;
+  };
+
+  const kubeconfig = await startCluster(options, { dir, start, members });
+  const redis = await startRedisServer({ dataDir: join(dir, 'redis'), log });
+  closers.add('redis-server', () => redis.close());
+  members.push({ name: 'redis-server', pid: redis.pid, http: undefined });
+  const socket = `unix://${join(dir, 'csi.sock')}`;
+  const gateway = `unix://${join(dir, 'gateway.sock')}`;
+  const { driver = '' } = await start('sandbox-driver', [
+    `--csi-address=${socket}`,
+    `--data-dir=${join(dir, 'volumes')}`,
+    `--delay-ms=${options.driverDelayMs}`,
+    '--capacity-gib=1000000',
+  ]);
+  await start('csi-gateway', [`--csi-address=${socket}`, `--listen=${gateway}`]);
+  const reach = [`--kubeconfig=${kubeconfig}`, `--gateway=${gateway}`];
+  const env = { REDIS_URL: redis.url };
+  await start('ingest', [...reach, '--leader-election=true'], env);
+  for (let i = 1; i <= options.workers; i += 1) {
+    await start(
+      options.workers === 1 ? 'jobs' : `jobs#${i}`,
+      [...reach, `--worker-threads=${options.workerThreads}`, ...options.jobsArgs],
+      env,
+    );
+  }
+  failed = false;
+  return { kubeconfig, driver, redisUrl: redis.url, members, logsDir };
+}
+
+type Facts = Readonly<Record<string, string>>;
+
+interface ClusterStart {
+  readonly dir: string;
+  readonly start: (name: string, args: readonly string[]) => Promise<Facts>;
+  readonly members: Member[];
+}
+
+/** @returns path of the kubeconfig */
+async function startCluster(options: StandOptions, { dir, start, members }: ClusterStart): Promise<string> {
+  const kubeconfig = join(dir, 'kubeconfig');
+  if (options.backend === 'sandbox') {
+    await start('sandbox-api', [`--kubeconfig-out=${kubeconfig}`]);
+    return kubeconfig;
+  }
+  const cluster = await openControlPlane(options.env);
+  options.closers.add('control plane', () => cluster.close());
+  if (!cluster.hasBinder) throw new Error('the bench needs kube-controller-manager, which asks for volumes: set KUBE_CONTROLLER_MANAGER');
+  const children = await childrenOf(options.pid);
+  for (const name of CONTROL_PLANE) {
+    const pid = children.get(name);
+    if (pid !== undefined) members.push({ name, pid, http: undefined });
+  }
+  return cluster.kubeconfig;
+}
+
+function openControlPlane(env: StandOptions['env']): ReturnType<ReturnType<typeof realControlPlane>> {
+  let open: ReturnType<typeof realControlPlane>;
+  try {
+    open = realControlPlane(env);
+  } catch (cause) {
+    throw new UsageError(`--backend real: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
+  }
+  return open();
+}

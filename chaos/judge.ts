@@ -1,0 +1,135 @@
+import type { CallEvent } from './call-log.ts';
+
+/** A claim of the workload. */
+export interface TrackedClaim {
+  readonly name: string;
+  readonly uid: string;
+  isBound: boolean;
+  /** Unix ms, taken before the request; undefined: it was never deleted. */
+  deleteSentMs?: number;
+}
+
+/** A PV as the watch last showed it. */
+export interface SeenVolume {
+  readonly name: string;
+  readonly handle: string;
+  readonly claimUid: string;
+  readonly phase: string;
+  /** It was seen Released at least once. */
+  readonly wasReleased: boolean;
+  readonly isThere: boolean;
+}
+
+/** A volume that the driver has. */
+export interface DriverVolume {
+  readonly handle: string;
+  readonly name: string;
+}
+
+/** All that is known when everything has settled. */
+export interface Evidence {
+  readonly calls: readonly CallEvent[];
+  readonly driverVolumes: readonly DriverVolume[];
+  readonly volumes: readonly SeenVolume[];
+  readonly claims: readonly TrackedClaim[];
+}
+
+/** What must be empty, each with a line per offender. */
+export interface Verdict {
+  /** Volumes that no PV names. */
+  readonly leaked: readonly string[];
+  /** Claims that should be Bound and are not. */
+  readonly lost: readonly string[];
+  /** Two calls for one volume at the driver at once, where the earlier one was neither cut nor past its deadline; or two volumes for one UID at once. */
+  readonly double: readonly string[];
+  /** Volumes made again for a UID whose volume had been deleted. */
+  readonly remade: readonly string[];
+  /** DeleteVolume although the claim was alive, or its PV never Released. */
+  readonly wrong: readonly string[];
+  /** Bound PVs whose volume the driver does not have. */
+  readonly missing: readonly string[];
+}
+
+/** Compares what the driver did and has with what the API server shows and what the workload wanted. */
+export function judge(evidence: Evidence): Verdict {
+  const { driverVolumes, volumes, claims } = evidence;
+  const there = volumes.filter(({ isThere }) => isThere);
+  const named = new Set(there.map(({ handle }) => handle));
+  const had = new Set(driverVolumes.map(({ handle }) => handle));
+  const history = readHistory(evidence.calls);
+  return {
+    leaked: driverVolumes.filter(({ handle }) => !named.has(handle)).map(({ handle, name }) => `${handle} (${name}): no PV names it`),
+    lost: claims
+      .filter(({ isBound, deleteSentMs }) => !isBound && deleteSentMs === undefined)
+      .map(({ name, uid }) => `claim ${name} (${uid}) is not Bound`),
+    double: [...overlaps(evidence.calls, history.nameOf), ...history.twins],
+    remade: history.remade,
+    wrong: wrongDeletes(evidence, history.nameOf),
+    missing: there
+      .filter(({ handle, phase }) => phase === 'Bound' && !had.has(handle))
+      .map(({ name, handle }) => `PV ${name} is Bound to ${handle}, which the driver does not have`),
+  };
+}
+
+interface History {
+  /** Name of each volume that was ever made, by handle. */
+  readonly nameOf: ReadonlyMap<string, string>;
+  readonly remade: readonly string[];
+  /** Names with two volumes at once. */
+  readonly twins: readonly string[];
+}
+
+function readHistory(calls: readonly CallEvent[]): History {
+  const nameOf = new Map<string, string>();
+  const latest = new Map<string, string>();
+  const deleted = new Set<string>();
+  const remade: string[] = [];
+  const twins: string[] = [];
+  for (const event of calls) {
+    if (event.event === 'deleted') deleted.add(event.handle);
+    if (event.event !== 'made' || nameOf.has(event.handle)) continue;
+    const before = latest.get(event.volume);
+    const line = `${event.volume}: ${event.handle} made at ${event.atMs}, after ${before}`;
+    if (before !== undefined && deleted.has(before)) remade.push(`${line} had been deleted`);
+    else if (before !== undefined) twins.push(`${line}, which was still there`);
+    nameOf.set(event.handle, event.volume);
+    latest.set(event.volume, event.handle);
+  }
+  return { nameOf, remade, twins };
+}
+
+function overlaps(calls: readonly CallEvent[], nameOf: History['nameOf']): readonly string[] {
+  const found: string[] = [];
+  /** Calls whose callers still wait. */
+  const open = new Map<number, { readonly volume: string; readonly method: string; readonly atMs: number }>();
+  for (const event of calls) {
+    if (event.event === 'boot') open.clear();
+    if (event.event === 'end' || event.event === 'cut') open.delete(event.call);
+    if (event.event !== 'start') continue;
+    const volume = nameOf.get(event.volume) ?? event.volume;
+    for (const other of open.values()) {
+      if (other.volume === volume)
+        found.push(`${volume}: ${event.method} at ${event.atMs} while ${other.method} of ${other.atMs} was under way`);
+    }
+    open.set(event.call, { volume, method: event.method, atMs: event.atMs });
+  }
+  return found;
+}
+
+function wrongDeletes({ calls, volumes, claims }: Evidence, nameOf: History['nameOf']): readonly string[] {
+  const byHandle = new Map(volumes.map((volume) => [volume.handle, volume]));
+  const byUid = new Map(claims.map((claim) => [claim.uid, claim]));
+  return calls.flatMap((event) => {
+    if (event.event !== 'start' || event.method !== 'DeleteVolume') return [];
+    const volume = byHandle.get(event.volume);
+    const line = `DeleteVolume ${event.volume} (${nameOf.get(event.volume) ?? 'of unknown name'}) at ${event.atMs}`;
+    const claim = byUid.get(volume?.claimUid ?? '');
+    if (claim !== undefined && event.atMs < (claim.deleteSentMs ?? Infinity)) return [`${line}: claim ${claim.name} was alive`];
+    return volume?.wasReleased === false ? [`${line}: PV ${volume.name} was never Released`] : [];
+  });
+}
+
+/** Whether nothing is wrong. */
+export function isClean(verdict: Verdict): boolean {
+  return Object.values(verdict).every((offenders: readonly string[]) => offenders.length === 0);
+}

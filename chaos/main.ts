@@ -1,0 +1,141 @@
+import { setMaxListeners } from 'node:events';
+import { VolumeStore } from '#src/sandbox/driver/volume-store.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+import { UsageError } from '#src/runtime/flags.ts';
+import { runProcess } from '#src/runtime/process.ts';
+import type { ProcessContext } from '#src/runtime/process.ts';
+import { readCallLog } from './call-log.ts';
+import { inject } from './faults.ts';
+import type { InjectedFault } from './faults.ts';
+import { flags, summary } from './flags.ts';
+import { judge } from './judge.ts';
+import type { Evidence } from './judge.ts';
+import { isPassed, toJson, toReport, toText } from './report.ts';
+import { faultKinds, planFaults } from './schedule.ts';
+import type { Fault, FaultKind } from './schedule.ts';
+import { settle } from './settle.ts';
+import { NAMESPACE, REPLICAS, scaledTiming, startStand } from './stand.ts';
+import type { Stand } from './stand.ts';
+import { startWorkload } from './workload.ts';
+
+await runProcess({ host: process, argv: process.argv.slice(2), known: {}, retired: {} }, { name: 'chaos', summary, table: flags, start });
+
+type Context = ProcessContext<typeof flags>;
+
+async function start(p: Context): Promise<void> {
+  try {
+    await chaos(p);
+  } catch (error) {
+    // Whatever Ctrl-C interrupted has nothing to report.
+    if (!p.stopping.aborted) throw error;
+  }
+}
+
+async function chaos(p: Context): Promise<void> {
+  const { flags: f, log, closers } = p;
+  const timing = scaledTiming(f.timeoutMs, f.lockDurationMs);
+  const runMs = f.minutes * 60_000;
+  const faults = planFaults({ seed: f.seed, kinds: chosenKinds(p, runMs), runMs, gapMs: f.faultGapMs, replicas: REPLICAS, timing });
+  const backend = f.backend === 'real' || (f.backend === 'auto' && (p.env['KUBEBUILDER_ASSETS'] ?? '') !== '') ? 'real' : 'sandbox';
+  const finalizer = f.claimFinalizer ? ['--claim-finalizer'] : [];
+  const words = (text: string): readonly string[] => text.split(' ').filter((word) => word !== '');
+  const stand = await startStand({
+    backend,
+    seed: f.seed,
+    timing,
+    leaky: f.leaky,
+    capricious: f.capricious,
+    ingestArgs: [...finalizer, ...words(f.ingestArgs)],
+    jobsArgs: [...finalizer, ...words(f.jobsArgs)],
+    dataDir: f.dataDir,
+    env: p.env,
+    node: process.execPath,
+    log,
+    closers,
+  });
+  // A frozen process does not notice that its parent is gone.
+  process.once('exit', () => stand.killNow());
+  const workload = await startWorkload({
+    client: stand.client,
+    driver: stand.driverName,
+    namespace: NAMESPACE,
+    seed: f.seed,
+    perSecond: f.claimsPerSecond,
+    log: log.child({}, { level: 'warn' }),
+  });
+  closers.add('watches', () => workload.stop());
+
+  log.info({ seed: f.seed, backend, faults: faults.length, dir: stand.dir }, 'claims come and go, faults happen');
+  const over = deadline(p, runMs);
+  const [injected] = await Promise.all([injectAll(p, stand, faults), workload.run(over)]);
+  p.stopping.throwIfAborted();
+  log.info('no more faults; waiting until everything has settled');
+  const settlingMs = systemClock.nowMs();
+  const unsettled = await settle(stand, workload, deadline(p, f.patienceMs));
+  p.stopping.throwIfAborted();
+
+  const evidence: Evidence = {
+    calls: readCallLog(stand.callLog),
+    driverVolumes: new VolumeStore(stand.volumesDir).list(),
+    volumes: [...workload.volumes.values()],
+    claims: workload.claims,
+  };
+  const report = toReport({
+    settings: { seed: f.seed, minutes: f.minutes, backend, 'claims-per-second': f.claimsPerSecond, ...(f.leaky ? { leaky: true } : {}) },
+    evidence,
+    verdict: judge(evidence),
+    faults: injected,
+    progressMs: workload.progressMs,
+    settledMs: systemClock.nowMs() - settlingMs,
+    unsettled,
+    troubles: stand.troubles,
+    dir: stand.dir,
+  });
+  const passed = isPassed(report);
+  if (!passed) stand.keep();
+  p.stdout.write(f.json ? `${toJson(report)}\n` : toText(report));
+  p.stop(passed ? 0 : 1);
+}
+
+/** Aborts after that time or when the command is stopped. Not AbortSignal.any with AbortSignal.timeout: Node 20 collects the latter as garbage, and it never fires. */
+function deadline({ stopping, closers }: Context, ms: number): AbortSignal {
+  const over = new AbortController();
+  // Each claim that lives listens.
+  setMaxListeners(0, over.signal);
+  const timer = setTimeout(() => over.abort(), ms);
+  closers.add('timer', () => clearTimeout(timer));
+  stopping.addEventListener('abort', () => over.abort(), { once: true });
+  return over.signal;
+}
+
+/** All kinds that the run is long enough for and the settings survive, or the chosen ones. */
+function chosenKinds({ flags: f }: Context, runMs: number): readonly FaultKind[] {
+  const all = Object.keys(faultKinds) as FaultKind[];
+  if (f.faults === '')
+    return all.filter(
+      (kind) => (kind !== 'flush-redis' || f.claimFinalizer) && (kind !== 'freeze-jobs-past-lock' || runMs > 3 * f.lockDurationMs),
+    );
+  return f.faults.split(',').map((text) => {
+    const kind = all.find((each) => each === text.trim());
+    if (kind === undefined) throw new UsageError(`--faults: there is no "${text}"; choose from ${all.join(', ')}`);
+    return kind;
+  });
+}
+
+async function injectAll({ log, stopping }: Context, stand: Stand, faults: readonly Fault[]): Promise<readonly InjectedFault[]> {
+  const beganMs = systemClock.nowMs();
+  const running: Promise<InjectedFault>[] = [];
+  for (const fault of faults) {
+    await systemClock.sleep(beganMs + fault.atMs - systemClock.nowMs(), stopping);
+    if (stopping.aborted) break;
+    log.info({ fault: fault.kind, forMs: fault.forMs }, faultKinds[fault.kind]);
+    const injected = inject(stand, fault, stopping).then((done) => {
+      log.info({ fault: fault.kind, victim: done.victim }, 'undone');
+      return done;
+    });
+    // Awaited below; until then a failure must not count as unhandled.
+    injected.catch(() => undefined);
+    running.push(injected);
+  }
+  return Promise.all(running);
+}

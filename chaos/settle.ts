@@ -1,0 +1,53 @@
+import { Queue } from 'bullmq';
+import { Redis } from 'ioredis';
+import { redisOptions } from '#src/queue/connection.ts';
+import { DEFAULT_PREFIX, keyPrefix, openRecordsKey, queueName } from '#src/queue/names.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+import { readCallLog, underWay } from './call-log.ts';
+import type { Stand } from './stand.ts';
+import type { Workload } from './workload.ts';
+
+const LOOK_PERIOD_MS = 500;
+
+/** Waits until nothing is outstanding any more: claims, Released PVs, jobs, open records, driver calls.
+ * @returns what still was when the patience ended */
+export async function settle(stand: Stand, workload: Workload, signal: AbortSignal): Promise<readonly string[]> {
+  const redis = new Redis(redisOptions(stand.redis.url, 'plain'));
+  redis.on('error', () => undefined);
+  const queues = (['claim', 'volume'] as const).map(
+    (kind) => new Queue(queueName(kind, stand.driverName), { connection: redis, prefix: keyPrefix(DEFAULT_PREFIX) }),
+  );
+  const look = async (): Promise<readonly string[]> => {
+    const calls = underWay(readCallLog(stand.callLog));
+    const records = await redis.hkeys(openRecordsKey(DEFAULT_PREFIX, stand.driverName));
+    const counts = await Promise.all(
+      queues.map(async (queue) => {
+        const count = await queue.getJobCountByTypes('wait', 'active', 'delayed', 'prioritized');
+        return count === 0 ? [] : [`${count} jobs in ${queue.name}`];
+      }),
+    );
+    return [
+      ...workload.claims
+        .filter(({ isBound, deleteSentMs }) => !isBound && deleteSentMs === undefined)
+        .map(({ name, uid }) => `claim ${name} (${uid}) is not Bound`),
+      ...[...workload.volumes.values()]
+        .filter(({ isThere, phase }) => isThere && phase !== 'Bound')
+        .map(({ name, phase }) => `PV ${name} is ${phase}`),
+      ...records.map((id) => `the record of ${id} is open`),
+      ...counts.flat(),
+      ...(calls === 0 ? [] : [`${calls} driver calls are under way`]),
+    ];
+  };
+  try {
+    for (let quietLooks = 0; ;) {
+      const left = await look();
+      quietLooks = left.length === 0 ? quietLooks + 1 : 0;
+      // Twice, since a key may be on its way from one place to the next.
+      if (quietLooks === 2 || signal.aborted) return left;
+      await systemClock.sleep(LOOK_PERIOD_MS, signal);
+    }
+  } finally {
+    await Promise.allSettled(queues.map((queue) => queue.close()));
+    redis.disconnect();
+  }
+}

@@ -1,0 +1,262 @@
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { createKubeClient } from '#src/kube/client.ts';
+import type { KubeClient } from '#src/kube/client.ts';
+import { loadClusterAccess } from '#src/kube/credentials.ts';
+import { namespaces } from '#src/kube/resources.ts';
+import { UsageError } from '#src/runtime/flags.ts';
+import type { Closers } from '#src/runtime/lifecycle.ts';
+import type { Logger } from '#src/runtime/log.ts';
+import { version } from '#src/runtime/version.ts';
+import { realControlPlane } from '../test/harness/real-control-plane.ts';
+import { startApiProxy } from './api-proxy.ts';
+import type { ApiProxy } from './api-proxy.ts';
+import { ChaosRedis } from './redis.ts';
+import type { FaultTiming } from './schedule.ts';
+import { Supervised } from './supervised.ts';
+
+/** Namespace of claims and Lease. */
+export const NAMESPACE = 'sutler-chaos';
+
+/** Processes of ingest, and of jobs. */
+export const REPLICAS = 2;
+
+const CLI = fileURLToPath(new URL('../../dist/cli.js', import.meta.url));
+const STOP_GRACE_MS = 5_000;
+/** Time for the driver's moods to outlast a deadline, and for the settle time to outlast that. */
+const SLOW_MS = 1_000;
+
+/** Times that sutler's processes are given, all derived from the deadline of a call. */
+export interface Timing extends FaultTiming {
+  readonly timeoutMs: number;
+  readonly writeAllowanceMs: number;
+  readonly settleMs: number;
+}
+
+/** Everything as short as the time-out: what takes minutes in a cluster takes seconds here. */
+export function scaledTiming(timeoutMs: number, lockMs: number): Timing {
+  const writeAllowanceMs = Math.max(1_000, timeoutMs);
+  return {
+    timeoutMs,
+    writeAllowanceMs,
+    settleMs: 2 * timeoutMs,
+    leaseMs: 1.5 * timeoutMs,
+    ownershipMs: timeoutMs + writeAllowanceMs,
+    lockMs,
+  };
+}
+
+export interface StandOptions {
+  readonly backend: 'sandbox' | 'real';
+  readonly seed: number;
+  readonly timing: Timing;
+  /** Jobs processes without volume records. */
+  readonly leaky: boolean;
+  /** A driver that refuses even what it has. */
+  readonly capricious: boolean;
+  readonly ingestArgs: readonly string[];
+  readonly jobsArgs: readonly string[];
+  /** Empty: a temp folder. */
+  readonly dataDir: string;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly node: string;
+  readonly log: Logger;
+  readonly closers: Closers;
+}
+
+/** Everything that provisioning takes, started, and each part of it within reach of a signal. */
+export interface Stand {
+  readonly dir: string;
+  readonly driverName: string;
+  /** Past the proxy: neither the workload nor the observer is ever cut off. */
+  readonly client: KubeClient;
+  readonly proxy: ApiProxy;
+  readonly redis: ChaosRedis;
+  readonly driver: Supervised;
+  readonly gateway: Supervised;
+  readonly ingest: readonly Supervised[];
+  readonly jobs: readonly Supervised[];
+  readonly callLog: string;
+  readonly volumesDir: string;
+  /** What processes did that nobody made them do: exits, defects in their logs. */
+  readonly troubles: readonly string[];
+  /** Keep the folder at the end. */
+  keep(): void;
+  /** For the very end of this process. */
+  killNow(): void;
+}
+
+/** Starts a Kubernetes API and a proxy before it, driver, Redis, gateway, two ingest and two jobs, each as a process of its own. */
+export async function startStand(options: StandOptions): Promise<Stand> {
+  const { closers, log, timing } = options;
+  const dir = await openFolder(options.dataDir);
+  let keeps = options.dataDir !== '';
+  closers.add('folder', () => (keeps ? undefined : rm(dir, { recursive: true, force: true })));
+  const logsDir = join(dir, 'logs');
+  await mkdir(logsDir, { recursive: true });
+  const troubles: string[] = [];
+  const children: Supervised[] = [];
+
+  const start = async (name: string, script: string, args: readonly string[], env: Record<string, string> = {}) => {
+    const child = new Supervised({
+      name,
+      command: [options.node, '--enable-source-maps', script, ...args],
+      // No cluster but the stand's.
+      env: { ...options.env, KUBECONFIG: '', KUBERNETES_SERVICE_HOST: '', ...env },
+      logFile: join(logsDir, `${name}.log`),
+      onTrouble: (what) => {
+        troubles.push(`${name}: ${what}`);
+        log.warn({ process: name, what }, 'trouble');
+      },
+    });
+    children.push(child);
+    closers.add(name, () => child.stop(STOP_GRACE_MS));
+    return { child, facts: await child.start() };
+  };
+  const sutler = (name: string, args: readonly string[], env: Record<string, string> = {}) =>
+    start(name, CLI, [name.split('#')[0] ?? name, '-v=4', '--http-endpoint=127.0.0.1:0', ...args], env);
+
+  const { kubeconfig, proxied, proxy } = await openCluster(options, dir, sutler);
+  const redis = await ChaosRedis.start({ dataDir: join(dir, 'redis'), log });
+  closers.add('redis-server', () => redis.close());
+  const socket = `unix://${join(dir, 'csi.sock')}`;
+  const gatewaySocket = `unix://${join(dir, 'gateway.sock')}`;
+  const callLog = join(dir, 'driver-calls.jsonl');
+  const volumesDir = join(dir, 'volumes');
+  const driver = await start('driver', fileURLToPath(new URL('./driver.js', import.meta.url)), [
+    `--csi-address=${socket}`,
+    `--data-dir=${volumesDir}`,
+    `--call-log=${callLog}`,
+    `--seed=${options.seed}`,
+    `--capricious=${options.capricious}`,
+    `--slow-ms=${timing.timeoutMs + SLOW_MS}`,
+  ]);
+  const driverName = driver.facts['driver'] ?? '';
+  const timeout = `--timeout=${timing.timeoutMs}ms`;
+  const gateway = await sutler('csi-gateway', [`--csi-address=${socket}`, `--listen=${gatewaySocket}`, timeout, '--grace-period=2s']);
+
+  const client = createKubeClient({
+    access: await loadClusterAccess({ kubeconfig, env: {} }),
+    userAgent: `sutler-chaos/${version}`,
+    log,
+  });
+  closers.add('API client', () => client.close());
+  await client.create(namespaces, undefined, { apiVersion: 'v1', kind: 'Namespace', metadata: { name: NAMESPACE } });
+
+  const common = [
+    `--kubeconfig=${proxied}`,
+    `--gateway=${gatewaySocket}`,
+    timeout,
+    `--settle-time=${timing.settleMs}ms`,
+    `--lock-duration=${timing.lockMs}ms`,
+    `--write-allowance=${timing.writeAllowanceMs}ms`,
+  ];
+  const env = { REDIS_URL: redis.url };
+  const ingestArgs = [
+    ...common,
+    '--leader-election=true',
+    `--leader-election-namespace=${NAMESPACE}`,
+    `--leader-election-lease-duration=${timing.leaseMs}ms`,
+    `--leader-election-renew-deadline=${Math.round(timing.leaseMs * 0.67)}ms`,
+    `--leader-election-retry-period=${Math.round(timing.leaseMs * 0.2)}ms`,
+    '--resync-interval=5s',
+    ...options.ingestArgs,
+  ];
+  const jobsArgs = [
+    ...common,
+    '-v=4',
+    '--http-endpoint=127.0.0.1:0',
+    '--worker-threads=20',
+    '--retry-interval-start=100ms',
+    '--retry-interval-max=2s',
+    '--grace-period=2s',
+    ...options.jobsArgs,
+  ];
+  const ingest: Supervised[] = [];
+  const jobs: Supervised[] = [];
+  const leakyJobs = fileURLToPath(new URL('./leaky-jobs.js', import.meta.url));
+  for (let i = 1; i <= REPLICAS; i += 1) ingest.push((await sutler(`ingest#${i}`, ingestArgs, env)).child);
+  for (let i = 1; i <= REPLICAS; i += 1) {
+    const [script, args] = options.leaky ? [leakyJobs, jobsArgs] : [CLI, ['jobs', ...jobsArgs]];
+    jobs.push((await start(`jobs#${i}`, script, args, env)).child);
+  }
+  return {
+    dir,
+    driverName,
+    client,
+    proxy,
+    redis,
+    driver: driver.child,
+    gateway: gateway.child,
+    ingest,
+    jobs,
+    callLog,
+    volumesDir,
+    troubles,
+    keep: () => (keeps = true),
+    killNow() {
+      for (const child of children) child.killNow();
+      redis.killNow();
+    },
+  };
+}
+
+async function openFolder(dataDir: string): Promise<string> {
+  if (dataDir === '') return mkdtemp(join(tmpdir(), 'sutler-chaos-'));
+  const dir = resolve(dataDir);
+  // Volumes and records of another run would be taken for leaks of this one.
+  await rm(dir, { recursive: true, force: true });
+  await mkdir(dir, { recursive: true });
+  return dir;
+}
+
+type StartSutler = (name: string, args: readonly string[]) => Promise<unknown>;
+
+interface Cluster {
+  readonly kubeconfig: string;
+  /** The same by way of the proxy. */
+  readonly proxied: string;
+  readonly proxy: ApiProxy;
+}
+
+async function openCluster(options: StandOptions, dir: string, start: StartSutler): Promise<Cluster> {
+  const { closers } = options;
+  if (options.backend === 'real') {
+    const cluster = await openControlPlane(options.env);
+    closers.add('control plane', () => cluster.close());
+    const proxy = await startApiProxy('127.0.0.1');
+    closers.add('proxy', () => proxy.close());
+    const { port } = new URL(cluster.url);
+    proxy.aim(Number(port));
+    return { kubeconfig: cluster.kubeconfig, proxied: await redirect(cluster.kubeconfig, dir, `127.0.0.1:${proxy.port}`), proxy };
+  }
+  // The sandbox answers to its own port only, so the proxy has the same port on the other loopback address.
+  const proxy = await startApiProxy('::1');
+  closers.add('proxy', () => proxy.close());
+  proxy.aim(proxy.port);
+  const kubeconfig = join(dir, 'kubeconfig');
+  await start('sandbox-api', [`--api-port=${proxy.port}`, `--kubeconfig-out=${kubeconfig}`]);
+  return { kubeconfig, proxied: await redirect(kubeconfig, dir, `[::1]:${proxy.port}`), proxy };
+}
+
+/** A copy of the kubeconfig with another server. */
+async function redirect(kubeconfig: string, dir: string, host: string): Promise<string> {
+  const path = join(dir, 'kubeconfig-proxied');
+  const text = await readFile(kubeconfig, 'utf8');
+  await writeFile(path, text.replace(/(server: "?https:\/\/)127\.0\.0\.1:\d+/, `$1${host}`), { mode: 0o600 });
+  return path;
+}
+
+function openControlPlane(env: StandOptions['env']): ReturnType<ReturnType<typeof realControlPlane>> {
+  // Never the cluster of a KUBECONFIG: what is not ours is not to be cut off.
+  const { KUBECONFIG: _, ...rest } = env;
+  let open: ReturnType<typeof realControlPlane>;
+  try {
+    open = realControlPlane(rest, { binder: true });
+  } catch (cause) {
+    throw new UsageError(`--backend real: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
+  }
+  return open();
+}

@@ -1,0 +1,127 @@
+import { spawn } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
+import { createWriteStream } from 'node:fs';
+import type { WriteStream } from 'node:fs';
+import { systemClock } from '#src/runtime/clock.ts';
+
+/** How to start a process that is going to be killed. */
+export interface SupervisedPlan {
+  readonly name: string;
+  /** Executable and arguments. */
+  readonly command: readonly [string, ...string[]];
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly logFile: string;
+  /** The process ended although nobody killed it, or wrote that it met a defect. */
+  readonly onTrouble: (what: string) => void;
+}
+
+type Facts = Readonly<Record<string, string>>;
+
+const DEFECT = /defect of sutler|uncaught|start failed/i;
+const AFTER_CRASH_MS = 500;
+
+/** A process with its own pid that is killed, frozen, and started again. */
+export class Supervised {
+  readonly name: string;
+  readonly #plan: SupervisedPlan;
+  readonly #file: WriteStream;
+  #child: ChildProcess | undefined;
+  /** Undefined: nobody wanted it dead. */
+  #downMs: number | undefined;
+  #stopping = false;
+  #gone: () => void = () => undefined;
+
+  constructor(plan: SupervisedPlan) {
+    this.#plan = plan;
+    this.name = plan.name;
+    this.#file = createWriteStream(plan.logFile, { flags: 'a' });
+  }
+
+  get pid(): number | undefined {
+    return this.#child?.pid;
+  }
+
+  /** Starts it; resolves with what it announces once it is ready. Rejects if it ends before. */
+  start(): Promise<Facts> {
+    return new Promise((resolve, reject) => {
+      const child = this.#spawn();
+      child.on('message', (message: unknown) => {
+        // The sender is announce() in runtime/process.ts.
+        if (typeof message === 'object' && message !== null && 'facts' in message) resolve(message.facts as Facts);
+      });
+      child.once('close', (code) => reject(new Error(`${this.name} ended with ${code} before it was ready: see ${this.#plan.logFile}`)));
+    });
+  }
+
+  /** SIGKILL; resolves when it has been started again. */
+  async kill(downMs: number): Promise<void> {
+    const child = this.#child;
+    if (child === undefined) return;
+    this.#downMs = downMs;
+    const closed = new Promise<void>((resolve) => child.once('close', () => resolve()));
+    child.kill('SIGKILL');
+    await closed;
+    await systemClock.sleep(downMs);
+  }
+
+  /** SIGSTOP, and SIGCONT after a while if it is still the same process. */
+  async freeze(forMs: number, signal: AbortSignal): Promise<void> {
+    const child = this.#child;
+    child?.kill('SIGSTOP');
+    await systemClock.sleep(forMs, signal);
+    if (child === this.#child) child?.kill('SIGCONT');
+  }
+
+  /** SIGTERM, then SIGKILL after the grace. */
+  async stop(graceMs: number): Promise<void> {
+    this.#stopping = true;
+    const child = this.#child;
+    if (child !== undefined) {
+      const gone = new Promise<void>((resolve) => (this.#gone = resolve));
+      child.kill('SIGCONT');
+      child.kill('SIGTERM');
+      const killer = setTimeout(() => child.kill('SIGKILL'), graceMs);
+      await gone;
+      clearTimeout(killer);
+    }
+    this.#file.end();
+  }
+
+  /** For the very end of this process, which waits for nothing. */
+  killNow(): void {
+    this.#stopping = true;
+    this.#child?.kill('SIGKILL');
+  }
+
+  #spawn(): ChildProcess {
+    const [file, ...args] = this.#plan.command;
+    // Its own process group: Ctrl-C in a terminal reaches the parent only.
+    const child = spawn(file, args, { env: this.#plan.env, stdio: ['ignore', 'pipe', 'pipe', 'ipc'], detached: true });
+    this.#child = child;
+    this.#file.write(`--- ${this.name} pid ${child.pid} at ${new Date().toISOString()}\n`);
+    for (const stream of [child.stdout, child.stderr]) {
+      let rest = '';
+      stream?.setEncoding('utf8').on('data', (text: string) => {
+        this.#file.write(text);
+        const lines = `${rest}${text}`.split('\n');
+        rest = lines.pop() ?? '';
+        for (const line of lines) if (DEFECT.test(line)) this.#plan.onTrouble(line);
+      });
+    }
+    child.on('error', (error) => this.#plan.onTrouble(error.message));
+    child.once('close', (code, signal) => void this.#closed(code, signal));
+    return child;
+  }
+
+  async #closed(code: number | null, signal: NodeJS.Signals | null): Promise<void> {
+    this.#child = undefined;
+    this.#gone();
+    if (this.#stopping) return;
+    if (this.#downMs === undefined) this.#plan.onTrouble(`ended by itself (${signal ?? `code ${code}`})`);
+    const downMs = this.#downMs ?? AFTER_CRASH_MS;
+    this.#downMs = undefined;
+    await systemClock.sleep(downMs);
+    // stop() may have been called meanwhile.
+    if (!this.#stopping) this.#spawn();
+  }
+}

@@ -1,0 +1,145 @@
+import { systemClock } from '#src/runtime/clock.ts';
+import { startReflector } from '#src/kube/reflector.ts';
+import { claims, classes, volumes } from '#src/kube/resources.ts';
+import type { KubeClient } from '#src/kube/client.ts';
+import type { Logger } from '#src/runtime/log.ts';
+import type { SeenVolume, TrackedClaim } from './judge.ts';
+import { seededRandom } from './random.ts';
+import type { Random } from './random.ts';
+
+const CLASS = 'sutler-chaos';
+/** A claim that is deleted within this time is deleted while it is being made, as a rule. */
+const BEING_MADE_MS = 700;
+/** Longest life of the others that are deleted. */
+const SHORT_LIFE_MS = 8_000;
+
+export interface WorkloadOptions {
+  readonly client: KubeClient;
+  readonly driver: string;
+  readonly namespace: string;
+  readonly seed: number;
+  readonly perSecond: number;
+  readonly log: Logger;
+}
+
+/** Claims that come and go at random, and what a watch shows of them. */
+export interface Workload {
+  /** Makes claims until the signal aborts, then waits for the deletions that were due by then. */
+  run(signal: AbortSignal): Promise<void>;
+  readonly claims: readonly TrackedClaim[];
+  /** Every PV there was, by name, as last seen. */
+  readonly volumes: ReadonlyMap<string, SeenVolume>;
+  /** When a PV appeared or went, in Unix ms. */
+  readonly progressMs: readonly number[];
+  stop(): Promise<void>;
+}
+
+interface RawObject {
+  readonly metadata: { readonly name: string; readonly namespace?: string; readonly uid: string; readonly resourceVersion: string };
+  readonly spec?: { readonly claimRef?: { readonly uid?: string }; readonly csi?: { readonly volumeHandle?: string } };
+  readonly status?: { readonly phase?: string };
+}
+
+/** Creates the class and begins to watch. */
+export async function startWorkload(options: WorkloadOptions): Promise<Workload> {
+  const { client, log, namespace } = options;
+  const random = seededRandom(options.seed);
+  const tracked = new Map<string, TrackedClaim>();
+  const seen = new Map<string, SeenVolume>();
+  const progressMs: number[] = [];
+  await client.create(classes, undefined, {
+    apiVersion: 'storage.k8s.io/v1',
+    kind: 'StorageClass',
+    metadata: { name: CLASS },
+    provisioner: options.driver,
+    reclaimPolicy: 'Delete',
+    volumeBindingMode: 'Immediate',
+  });
+  const common = { client, log };
+  const claimView = startReflector<ReturnType<typeof slice>>({
+    ...common,
+    resource: claims,
+    namespace,
+    project: slice,
+    onChange: ({ type, object }) => {
+      const claim = tracked.get(object.metadata.uid);
+      if (claim !== undefined && type !== 'deleted') claim.isBound = object.phase === 'Bound';
+    },
+  });
+  const volumeView = startReflector<ReturnType<typeof slice>>({
+    ...common,
+    resource: volumes,
+    project: slice,
+    onChange: ({ type, object }) => {
+      if (type !== 'modified') progressMs.push(systemClock.nowMs());
+      const { handle, claimUid, phase } = object;
+      const wasReleased = (seen.get(object.metadata.name)?.wasReleased ?? false) || phase === 'Released';
+      seen.set(object.metadata.name, { name: object.metadata.name, handle, claimUid, phase, wasReleased, isThere: type !== 'deleted' });
+    },
+  });
+  await Promise.all([claimView.synced(), volumeView.synced()]);
+
+  const live = async (name: string, life: Life, signal: AbortSignal): Promise<void> => {
+    const { metadata } = await client.create<RawObject>(claims, namespace, {
+      apiVersion: 'v1',
+      kind: 'PersistentVolumeClaim',
+      metadata: { name },
+      spec: { accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '1Mi' } }, storageClassName: CLASS },
+    });
+    const claim: TrackedClaim = { name, uid: metadata.uid, isBound: false };
+    tracked.set(claim.uid, claim);
+    // The watch may have been faster than the answer.
+    const known = claimView.get(`${namespace}/${name}`);
+    if (known?.metadata.uid === claim.uid) claim.isBound = known.phase === 'Bound';
+    if (life.forMs === undefined) return;
+    await systemClock.sleep(life.forMs, signal);
+    // What would have died later lives on.
+    if (signal.aborted && life.forMs > BEING_MADE_MS) return;
+    claim.deleteSentMs = systemClock.nowMs();
+    await client.delete(claims, { namespace, name });
+  };
+
+  return {
+    get claims() {
+      return [...tracked.values()];
+    },
+    volumes: seen,
+    progressMs,
+    async run(signal) {
+      const lives: Promise<void>[] = [];
+      let failure: unknown;
+      for (let n = 1; !signal.aborted; n += 1) {
+        lives.push(live(`claim-${n}`, lifeOf(random), signal).catch((error: unknown) => (failure ??= error)) as Promise<void>);
+        await systemClock.sleep(random.between(0, 2_000 / options.perSecond), signal);
+      }
+      await Promise.all(lives);
+      if (failure !== undefined) throw failure;
+    },
+    async stop() {
+      await Promise.all([claimView.stop(), volumeView.stop()]);
+    },
+  };
+}
+
+interface Life {
+  /** Undefined: for ever. */
+  readonly forMs: number | undefined;
+}
+
+/** Half are deleted while they are being made, a quarter later, a quarter stays. */
+function lifeOf(random: Random): Life {
+  const lot = random.next();
+  if (lot < 0.5) return { forMs: random.between(0, BEING_MADE_MS) };
+  return { forMs: lot < 0.75 ? random.between(BEING_MADE_MS, SHORT_LIFE_MS) : undefined };
+}
+
+function slice(raw: unknown) {
+  const { metadata, spec, status } = raw as RawObject;
+  const { name, namespace, uid, resourceVersion } = metadata;
+  return {
+    metadata: { name, uid, resourceVersion, ...(namespace === undefined ? {} : { namespace }) },
+    phase: status?.phase ?? '',
+    claimUid: spec?.claimRef?.uid ?? '',
+    handle: spec?.csi?.volumeHandle ?? '',
+  };
+}

@@ -1,0 +1,180 @@
+import { createServer } from 'node:http';
+import express from 'express';
+import type { ErrorRequestHandler, Express, RequestHandler, Response } from 'express';
+import type { Registry } from 'prom-client';
+import { describeRedisError } from '../queue/connection.ts';
+import type { RedisLink } from '../queue/connection.ts';
+import { parseListenAddress } from '../runtime/address.ts';
+import type { Clock } from '../runtime/clock.ts';
+import { UsageError } from '../runtime/flags.ts';
+import type { Logger } from '../runtime/log.ts';
+import { guardActions } from './actions.ts';
+import { createBoards } from './boards.ts';
+import type { Boards } from './boards.ts';
+import { createLogin } from './login.ts';
+import { troublePage } from './pages.ts';
+
+export interface DashboardOptions {
+  /** "127.0.0.1:8088", ":8088", "[::1]:0". */
+  readonly address: string;
+  readonly user: string;
+  readonly password: string;
+  readonly allowActions: boolean;
+  readonly link: RedisLink;
+  /** Value of --redis-prefix, without braces. */
+  readonly prefix: string;
+  readonly log: Logger;
+  readonly metrics: Registry;
+  readonly clock: Clock;
+  /** Longest time a page of the board may take. */
+  readonly answerMs?: number;
+}
+
+export interface Dashboard {
+  /** Where the queues are shown. */
+  readonly url: string;
+  close(): Promise<void>;
+}
+
+const MOUNT_PATH = '/queues';
+
+/** Longer than the limit of one Redis command, so that the command's own error arrives first. */
+const ANSWER_MS = 8000;
+
+/** Listens; Redis may be away.
+ * @throws UsageError when the port is taken or the address is not this machine's */
+export async function startDashboard(options: DashboardOptions): Promise<Dashboard> {
+  const { host, port } = parseListenAddress('dashboard-address', options.address);
+  const boards = createBoards({ ...options, mountPath: MOUNT_PATH });
+  const server = createServer(createApp(options, boards));
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', (cause: NodeJS.ErrnoException) => {
+      const why = cause.code === 'EADDRINUSE' ? 'the port is in use; stop its owner or choose another' : cause.message;
+      reject(new UsageError(`--dashboard-address ${options.address}: ${why}`, { cause }));
+    });
+    server.listen(port, host, resolve);
+  });
+  const bound = server.address();
+  const shownHost = host === undefined ? '127.0.0.1' : host.includes(':') ? `[${host}]` : host;
+  return {
+    url: `http://${shownHost}:${typeof bound === 'object' && bound !== null ? bound.port : port}${MOUNT_PATH}/`,
+    async close() {
+      await new Promise<void>((resolve) => {
+        server.close(() => resolve());
+        server.closeAllConnections();
+      });
+      await boards.close();
+    },
+  };
+}
+
+function createApp(options: DashboardOptions, boards: Boards): Express {
+  const login = createLogin(options);
+  const app = express();
+  app.disable('x-powered-by');
+  app.use(securityHeaders);
+  app.use(login.pages);
+  app.use(login.required);
+  app.get('/', (_request, response) => response.redirect(303, `${MOUNT_PATH}/`));
+  app.use(
+    MOUNT_PATH,
+    guardActions(options),
+    withinMs(options.answerMs ?? ANSWER_MS),
+    whenRedisAnswers(options.link, boards),
+    boards.router,
+  );
+  app.use((_request, response) => {
+    response.status(404).type('text').send(`not found: the queues are at ${MOUNT_PATH}/\n`);
+  });
+  app.use(failed(options.log));
+  return app;
+}
+
+/** Scripts and styles are ours alone. Bull Board sets styles inline, nothing else. */
+const CONTENT_POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "worker-src 'self'",
+  "style-src 'self' 'unsafe-inline'",
+  "img-src 'self' data:",
+  "font-src 'self' data:",
+  "connect-src 'self'",
+  "base-uri 'self'",
+  "form-action 'self'",
+  "frame-ancestors 'none'",
+].join('; ');
+
+const securityHeaders: RequestHandler = (request, response, next) => {
+  response.set({
+    'content-security-policy': CONTENT_POLICY,
+    'x-content-type-options': 'nosniff',
+    'x-frame-options': 'DENY',
+    // Not no-referrer: the browser would then hide the origin of our own forms too.
+    'referrer-policy': 'same-origin',
+    'cross-origin-opener-policy': 'same-origin',
+    'cross-origin-resource-policy': 'same-origin',
+    'permissions-policy': 'camera=(), geolocation=(), microphone=()',
+  });
+  if (!isAsset(request.path)) response.set('cache-control', 'no-store');
+  next();
+};
+
+function isAsset(path: string): boolean {
+  return path.startsWith(`${MOUNT_PATH}/static/`);
+}
+
+/** Answers 503 in place of a board that takes too long, as it does while Redis is frozen. */
+function withinMs(limitMs: number): RequestHandler {
+  return (request, response, next) => {
+    const timer = setTimeout(() => {
+      if (response.headersSent) return;
+      // The board's own answer, if it ever comes, meets a closed connection.
+      response.set('connection', 'close');
+      unavailable(response, { path: request.path, trouble: `Redis did not answer within ${limitMs / 1000} s; try again` });
+    }, limitMs);
+    response.once('close', () => clearTimeout(timer));
+    next();
+  };
+}
+
+/** Says at once what is wrong with Redis; otherwise lets the board follow the registry first. */
+function whenRedisAnswers(link: RedisLink, boards: Boards): RequestHandler {
+  return async (request, response, next) => {
+    if (isAsset(request.baseUrl + request.path)) return next();
+    let { trouble } = link;
+    try {
+      if (trouble === undefined) await boards.refresh();
+    } catch (error) {
+      trouble = link.trouble ?? describeRedisError(link.address, error instanceof Error ? error : new Error(String(error)));
+    }
+    if (response.headersSent) return;
+    if (trouble === undefined) next();
+    else unavailable(response, { path: request.path, trouble });
+  };
+}
+
+function unavailable(response: Response, o: { readonly path: string; readonly trouble: string }): void {
+  response.status(503).set('retry-after', '3');
+  if (o.path.startsWith('/api/')) response.json({ error: o.trouble });
+  else response.send(troublePage(o.trouble));
+}
+
+/** The last to hear of an error; it says nothing about it to the browser. */
+function failed(log: Logger): ErrorRequestHandler {
+  // Express tells an error handler by its four parameters.
+  return (error: unknown, request, response, _next) => {
+    if (response.headersSent) {
+      log.debug({ err: error, path: request.path }, 'dashboard: an answer came too late');
+      return;
+    }
+    const status = statusOf(error);
+    if (status >= 500) log.error({ err: error, path: request.path }, 'dashboard: request failed');
+    response.status(status).json({ error: status >= 500 ? 'internal error: see the log of the dashboard' : 'the request can’t be read' });
+  };
+}
+
+/** What body-parser and the router put on their errors. */
+function statusOf(error: unknown): number {
+  if (typeof error !== 'object' || error === null || !('status' in error)) return 500;
+  return typeof error.status === 'number' && error.status >= 400 ? error.status : 500;
+}

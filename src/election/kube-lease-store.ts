@@ -1,0 +1,161 @@
+import type { KubeClient } from '../kube/client.ts';
+import { KubeError } from '../kube/kube-error.ts';
+import type { Lease, LeaseSpec } from '../kube/objects.ts';
+import { apiVersionOf, leases } from '../kube/resources.ts';
+import { systemClock } from '../runtime/clock.ts';
+import type { Clock } from '../runtime/clock.ts';
+import type { Logger } from '../runtime/log.ts';
+import type { LeaseRecord } from './lease.ts';
+import type { LeaseStore, StoredLease } from './lease-store.ts';
+
+export interface KubeLeaseStoreOptions {
+  readonly client: Pick<KubeClient, 'get' | 'list' | 'create' | 'update' | 'watch'>;
+  readonly namespace: string;
+  readonly name: string;
+  /** Merged into the Lease's labels at every write; others stay. */
+  readonly labels?: Readonly<Record<string, string>>;
+  readonly log: Logger;
+  readonly clock?: Clock;
+}
+
+/** Keeps the Lease in the API server. Uses the verbs that upstream's role grants (get, list, watch, create, update), so not patch. */
+export function kubeLeaseStore(options: KubeLeaseStoreOptions): LeaseStore {
+  return new KubeLeaseStore(options);
+}
+
+const WATCH_SECONDS = 600;
+const WATCH_IDLE_MS = 660_000;
+const REWATCH_MIN_MS = 200;
+const REWATCH_MAX_MS = 30_000;
+
+class KubeLease implements StoredLease {
+  readonly record: LeaseRecord;
+  readonly version: string;
+  readonly object: Lease;
+
+  constructor(object: Lease) {
+    this.record = recordOf(object.spec ?? {});
+    this.version = object.metadata.resourceVersion ?? '';
+    this.object = object;
+  }
+}
+
+class KubeLeaseStore implements LeaseStore {
+  readonly #options: KubeLeaseStoreOptions;
+  readonly #clock: Clock;
+
+  constructor(options: KubeLeaseStoreOptions) {
+    this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+  }
+
+  async get(signal: AbortSignal): Promise<StoredLease | undefined> {
+    const { client, namespace, name } = this.#options;
+    const lease = await client.get<Lease>(leases, { namespace, name }, { signal });
+    return lease === undefined ? undefined : new KubeLease(lease);
+  }
+
+  async create(record: LeaseRecord, signal: AbortSignal): Promise<StoredLease | undefined> {
+    const { client, namespace, name, labels } = this.#options;
+    const object = {
+      apiVersion: apiVersionOf(leases),
+      kind: leases.kind,
+      metadata: { namespace, name, ...(labels === undefined ? {} : { labels }) },
+      spec: specOf(record),
+    };
+    return refusable(client.create<Lease>(leases, namespace, object, { signal }));
+  }
+
+  async update(record: LeaseRecord, over: StoredLease, signal: AbortSignal): Promise<StoredLease | undefined> {
+    const { client, namespace, name, labels } = this.#options;
+    if (!(over instanceof KubeLease)) throw new TypeError('this Lease comes from another store');
+    const { object } = over;
+    const next = {
+      ...object,
+      // As read, so that annotations and what else others keep there stay; its resourceVersion makes the server refuse if somebody was faster.
+      metadata: { ...object.metadata, ...(labels === undefined ? {} : { labels: { ...object.metadata.labels, ...labels } }) },
+      spec: { ...object.spec, ...specOf(record) },
+    };
+    return refusable(client.update<Lease>(leases, { namespace, name }, next, { signal }));
+  }
+
+  watch(onChange: (lease: StoredLease | undefined) => void): () => void {
+    const ending = new AbortController();
+    void this.#watchUntil(ending.signal, onChange);
+    return () => ending.abort();
+  }
+
+  async #watchUntil(signal: AbortSignal, onChange: (lease: StoredLease | undefined) => void): Promise<void> {
+    const { client, namespace, name, log } = this.#options;
+    const fieldSelector = `metadata.name=${name}`;
+    for (let failures = 0; !signal.aborted;) {
+      try {
+        const page = await client.list<Lease>(leases, { namespace, fieldSelector, signal });
+        if (signal.aborted) return;
+        const [lease] = page.items;
+        onChange(lease === undefined ? undefined : new KubeLease(lease));
+        await client.watch(leases, {
+          namespace,
+          fieldSelector,
+          resourceVersion: page.resourceVersion,
+          bookmarks: true,
+          timeoutSeconds: WATCH_SECONDS,
+          idleTimeoutMs: WATCH_IDLE_MS,
+          signal,
+          onOpen: () => (failures = 0),
+          onEvent: ({ type, object }) => {
+            if (signal.aborted || type === 'BOOKMARK' || type === 'ERROR') return;
+            // The watch is of this resource and name, so this is our Lease as the wire has it.
+            onChange(type === 'DELETED' ? undefined : new KubeLease(object as Lease));
+          },
+        });
+      } catch (error) {
+        if (signal.aborted) return;
+        failures += 1;
+        log.debug({ err: error, lease: name }, 'watch of the Lease ended; polling meanwhile');
+      }
+      await this.#clock.sleep(Math.min(REWATCH_MAX_MS, REWATCH_MIN_MS * 2 ** Math.min(failures, 10)), signal);
+    }
+  }
+}
+
+/** @returns undefined where the server said that somebody else was faster, or that the Lease is gone */
+async function refusable(written: Promise<Lease>): Promise<StoredLease | undefined> {
+  try {
+    return new KubeLease(await written);
+  } catch (error) {
+    if (error instanceof KubeError && (error.code === 409 || error.code === 404)) return undefined;
+    throw error;
+  }
+}
+
+function recordOf(spec: LeaseSpec): LeaseRecord {
+  return {
+    holder: spec.holderIdentity ?? '',
+    durationMs: (spec.leaseDurationSeconds ?? 0) * 1000,
+    acquiredMs: parseMicroTime(spec.acquireTime),
+    renewedMs: parseMicroTime(spec.renewTime),
+    transitions: spec.leaseTransitions ?? 0,
+  };
+}
+
+function specOf(record: LeaseRecord): LeaseSpec {
+  return {
+    holderIdentity: record.holder,
+    // Whole seconds, as client-go writes them.
+    leaseDurationSeconds: Math.max(1, Math.floor(record.durationMs / 1000)),
+    acquireTime: formatMicroTime(record.acquiredMs),
+    renewTime: formatMicroTime(record.renewedMs),
+    leaseTransitions: record.transitions,
+  };
+}
+
+/** Exactly six fraction digits: the API server refuses any other number of them. */
+function formatMicroTime(ms: number): string {
+  return new Date(ms).toISOString().replace('Z', '000Z');
+}
+
+function parseMicroTime(text: string | undefined): number {
+  const ms = text === undefined ? Number.NaN : Date.parse(text);
+  return Number.isNaN(ms) ? 0 : ms;
+}

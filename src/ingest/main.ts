@@ -1,0 +1,283 @@
+import { randomBytes } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { watchDriver } from '../csi/driver-watch.ts';
+import { openGatewaySecurity } from '../csi/gateway-credentials.ts';
+import { openGatewayPool } from '../csi/gateway-pool.ts';
+import { startElector } from '../election/elector.ts';
+import type { Elector } from '../election/elector.ts';
+import { kubeLeaseStore } from '../election/kube-lease-store.ts';
+import { leaseName, leaseTimesProblem } from '../election/lease.ts';
+import { readClusterUid } from '../kube/cluster-uid.ts';
+import { openKubeClient } from '../kube/open-client.ts';
+import { createEventRecorder } from '../kube/events.ts';
+import { apiVersionOf, leases } from '../kube/resources.ts';
+import { redisAuditLedger } from '../queue/audit-ledger.ts';
+import { redisActiveGateway } from '../queue/active-gateway/active-gateway.ts';
+import { watchClusterMarker } from '../queue/cluster-marker.ts';
+import { openRedis } from '../queue/connection.ts';
+import { createProducer } from '../queue/producer.ts';
+import { watchSettings } from '../queue/settings-watch.ts';
+import { redisBlessing } from '../queue/volume-record/blessing.ts';
+import { ownershipMs } from '../queue/volume-record/flags.ts';
+import { openJobs } from '../queue/volume-record/open-jobs.ts';
+import { openRecords } from '../queue/volume-record/open-records.ts';
+import { WaitList } from '../queue/wait-list.ts';
+import { systemClock } from '../runtime/clock.ts';
+import { UsageError } from '../runtime/flags.ts';
+import { startHttp } from '../runtime/http.ts';
+import { runProcess } from '../runtime/process.ts';
+import type { Invocation, ProcessContext } from '../runtime/process.ts';
+import { startGatewayElection } from './active-gateway.ts';
+import type { GatewayElection } from './active-gateway.ts';
+import { flags, summary } from './flags.ts';
+import { Gate } from './gate.ts';
+import { startPeriodicAudit } from './periodic-audit.ts';
+import { leaseEpochStore } from './lease-epoch-store.ts';
+import { RedisHistory } from './redis-history.ts';
+import { IDENTITY_PREFIX, Yielding } from './yielding.ts';
+import { startSecretWatch } from './secret-watch.ts';
+import { startWaitWatch } from './wait-watch.ts';
+import type { WaitWatch } from './wait-watch.ts';
+import { startWatcher } from './watcher.ts';
+import type { Watcher } from './watcher.ts';
+
+/** The ingest process. */
+export function main(invocation: Invocation): Promise<void> {
+  return runProcess(invocation, { name: 'ingest', summary, table: flags, start });
+}
+
+async function start(p: ProcessContext<typeof flags>): Promise<void> {
+  const { flags: f, log, metrics, closers } = p;
+  const timing = {
+    leaseDurationMs: f.leaderElectionLeaseDurationMs,
+    renewDeadlineMs: f.leaderElectionRenewDeadlineMs,
+    retryPeriodMs: f.leaderElectionRetryPeriodMs,
+  };
+  const wrong = leaseTimesProblem(timing);
+  if (wrong !== undefined) throw new UsageError(wrong);
+
+  const kube = await openKubeClient('ingest', p);
+  const security = await openGatewaySecurity(f, { clock: systemClock, log });
+  closers.add('gateway TLS files', () => security.close());
+  const gateways = openGatewayPool({ addresses: f.gateway, security, log });
+  closers.add('gateway clients', () => gateways.close());
+  const driver = watchDriver({ gateways, timeoutMs: f.timeoutMs, clock: systemClock, log });
+  closers.add('driver watch', () => driver.close());
+  const link = openRedis({ url: f.redisUrl, role: 'plain', name: 'sutler-ingest', log });
+  closers.add('Redis', () => link.close());
+  const settings = watchSettings(link, log);
+  closers.add('Redis settings', () => settings.close());
+  let onOurs = (): void => undefined;
+  const marker = watchClusterMarker({
+    link,
+    prefix: f.redisPrefix,
+    clusterUid: () => readClusterUid(kube),
+    onChange: (isOurs) => {
+      if (isOurs) onOurs();
+    },
+    log,
+  });
+  closers.add('cluster marker', () => marker.stop());
+
+  const health: { watcher?: Watcher; producer?: { readonly trouble: string | undefined }; elector?: Elector; election?: GatewayElection } =
+    {};
+  if (f.httpEndpoint !== '') {
+    const http = await startHttp({
+      address: f.httpEndpoint,
+      metrics,
+      metricsPath: f.metricsPath,
+      live: [
+        { name: 'leader-election', check: () => (health.elector?.healthy() === false ? 'failed to renew leadership in time' : undefined) },
+      ],
+      ready: [
+        { name: 'redis', check: () => health.producer?.trouble ?? link.trouble },
+        { name: 'redis-cluster', check: () => marker.trouble },
+        { name: 'redis-settings', check: () => settings.trouble },
+        { name: 'driver', check: () => driver.trouble },
+        { name: 'active-gateway', check: () => health.election?.trouble },
+        { name: 'kubernetes', check: () => (health.watcher === undefined ? 'waiting for the driver first' : health.watcher.trouble) },
+      ],
+      log,
+    });
+    closers.add('HTTP', () => http.close());
+    p.announce({ http: http.url });
+  } else p.announce({});
+
+  const found = await driver.known(p.stopping);
+  if (found === undefined) return;
+  const producer = createProducer({
+    redisUrl: f.redisUrl,
+    prefix: f.redisPrefix,
+    driver: found.name,
+    onRedisBack: () => (gate.isOpen ? watcher.outstanding() : []),
+    log,
+    metrics,
+  });
+  closers.add('producer', () => producer.close());
+  health.producer = producer;
+  const gate = new Gate(producer, () => marker.isOurs && (health.elector?.isLeader ?? !f.leaderElection));
+  const wakes: { watch?: WaitWatch } = {};
+  const watcher = startWatcher({
+    client: kube,
+    driver: found.name,
+    gate,
+    onObject: (object) => wakes.watch?.changed(object),
+    log,
+    metrics,
+  });
+  closers.add('watcher', () => watcher.stop());
+  health.watcher = watcher;
+  try {
+    await watcher.synced(p.stopping);
+  } catch (error) {
+    if (p.stopping.aborted) return;
+    throw error;
+  }
+
+  /** Everything that needs a job, open records included: their claims may be gone, and only the record still knows of the volume. */
+  const enqueueAll = async (reason: string): Promise<void> => {
+    let count = 0;
+    for (const key of watcher.outstanding()) {
+      gate.touch(key);
+      count += 1;
+    }
+    try {
+      for (const key of (await openJobs(link.redis, f.redisPrefix, found.name)).values()) gate.touch(key);
+    } catch (error) {
+      log.warn({ err: error }, 'the open volume records could not be listed; the next resync looks again');
+    }
+    log.info({ reason, count }, 'enqueued everything outstanding');
+  };
+  link.onReady((first) => {
+    if (!first && gate.isOpen) void enqueueAll('Redis came back');
+  });
+  const resync = setInterval(() => {
+    if (gate.isOpen) void enqueueAll('resync');
+  }, f.resyncIntervalMs);
+  closers.add('resync', () => clearInterval(resync));
+
+  const name = leaseName(found.name);
+  const namespace = await leaseNamespace(f.leaderElectionNamespace, p.env);
+  const blessing = redisBlessing(link.redis, f.redisPrefix, found.name);
+  const history = new RedisHistory({
+    blessing,
+    store: leaseEpochStore({ client: kube, namespace, name }),
+    ownershipMs: ownershipMs(f),
+    log,
+  });
+  let looking: Promise<void> | undefined;
+  const yielding = new Yielding(blessing, log);
+  const look = (): void => {
+    yielding.look(health.elector?.isLeader === true ? undefined : health.elector?.holder);
+    if (!gate.isOpen) return;
+    looking ??= history
+      .look()
+      .then(
+        (isLost) => (isLost ? enqueueAll('Redis lost what it held') : undefined),
+        (error: unknown) => log.debug({ err: error }, 'could not compare the history of Redis; looking again'),
+      )
+      .finally(() => (looking = undefined));
+  };
+  const looks = setInterval(look, HISTORY_LOOK_MS);
+  closers.add('Redis history', () => clearInterval(looks));
+
+  if (f.auditIntervalMs > 0 && found.controllerCapabilities.has('LIST_VOLUMES')) {
+    const events = createEventRecorder({ client: kube, component: `sutler-ingest_${found.name}`, log, metrics });
+    closers.add('events', () => events.close(1_000));
+    const auditing = startPeriodicAudit({
+      ports: {
+        csi: gateways.asks,
+        kube,
+        openRecords: () => openRecords(link.redis, f.redisPrefix, found.name),
+        ledger: redisAuditLedger(link.redis, f.redisPrefix, found.name),
+        driver: found.name,
+        timeoutMs: f.timeoutMs,
+        minAgeMs: f.auditMinAgeMs,
+        nowMs: () => systemClock.nowMs(),
+      },
+      events,
+      regarding: { kind: leases.kind, apiVersion: apiVersionOf(leases), namespace, name, uid: '' },
+      intervalMs: f.auditIntervalMs,
+      isLeading: () => gate.isOpen,
+      log,
+      metrics,
+    });
+    closers.add('audit', () => auditing.stop());
+  }
+
+  const election = startGatewayElection({
+    pool: gateways,
+    active: redisActiveGateway(link.redis, f.redisPrefix, found.name),
+    driver: found.name,
+    timeoutMs: f.timeoutMs,
+    ownershipMs: ownershipMs(f),
+    isLeading: () => gate.isOpen,
+    clock: systemClock,
+    log,
+    metrics,
+  });
+  closers.add('gateway election', () => election.close());
+  health.election = election;
+
+  const secretWatch = startSecretWatch({ client: kube, onChange: (object) => wakes.watch?.changed(object), log });
+  closers.add('secret watch', () => secretWatch.stop());
+  const waitWatch = startWaitWatch({
+    waits: new WaitList(link.redis, f.redisPrefix, found.name),
+    versionOf: (object) => watcher.versionOf(object) ?? secretWatch.versionOf(object),
+    ...(f.watchSecrets ? { onWaiting: (objects) => secretWatch.follow(objects) } : {}),
+    isLeading: () => gate.isOpen,
+    driver: found.name,
+    clock: systemClock,
+    log,
+    metrics,
+  });
+  closers.add('wait watch', () => waitWatch.stop());
+  wakes.watch = waitWatch;
+
+  await marker.ours(p.stopping);
+  if (p.stopping.aborted) return;
+  onOurs = () => {
+    if (gate.isOpen) void enqueueAll('this Redis is ours again');
+  };
+  const lead = (): void => {
+    gate.open();
+    log.info({ driver: found.name }, 'leading: claims and volumes are enqueued here');
+    election.wake();
+    look();
+    void enqueueAll('leading');
+  };
+  if (!f.leaderElection) return lead();
+  const elector = startElector({
+    store: kubeLeaseStore({ client: kube, namespace, name, labels: f.leaderElectionLabels, log }),
+    leaseName: name,
+    identity: `${IDENTITY_PREFIX}${p.env['HOSTNAME'] ?? 'local'}-${p.pid}-${randomBytes(3).toString('hex')}`,
+    ...timing,
+    clock: systemClock,
+    log,
+    metrics,
+    onHeld: lead,
+    onLost: (reason) => {
+      gate.close();
+      log.warn({ reason }, 'not leading any more: another ingest enqueues');
+    },
+  });
+  health.elector = elector;
+  closers.add('elector', async () => {
+    gate.close();
+    await elector.close();
+  });
+}
+
+/** How often the leader compares what Redis holds with what it held. */
+const HISTORY_LOOK_MS = 1_000;
+
+const SERVICE_ACCOUNT_NAMESPACE = '/var/run/secrets/kubernetes.io/serviceaccount/namespace';
+
+/** The flag, else POD_NAMESPACE, else the pod's own, else default (spec 05 §4). */
+async function leaseNamespace(flag: string, env: Readonly<Record<string, string | undefined>>): Promise<string> {
+  if (flag !== '') return flag;
+  const fromEnv = env['POD_NAMESPACE'] ?? '';
+  if (fromEnv !== '') return fromEnv;
+  const mounted = await readFile(SERVICE_ACCOUNT_NAMESPACE, 'utf8').catch(() => '');
+  return mounted.trim() === '' ? 'default' : mounted.trim();
+}

@@ -1,0 +1,168 @@
+import { randomBytes } from 'node:crypto';
+import { watchDriver } from '../csi/driver-watch.ts';
+import { openGatewaySecurity } from '../csi/gateway-credentials.ts';
+import { openGatewayPool } from '../csi/gateway-pool.ts';
+import { readClusterUid } from '../kube/cluster-uid.ts';
+import { openKubeClient } from '../kube/open-client.ts';
+import { createEventRecorder } from '../kube/events.ts';
+import { watchClusterMarker } from '../queue/cluster-marker.ts';
+import { openRedis } from '../queue/connection.ts';
+import { startConsumer } from '../queue/consumer.ts';
+import type { Consumer } from '../queue/consumer.ts';
+import { watchSettings } from '../queue/settings-watch.ts';
+import { ownershipMs } from '../queue/volume-record/flags.ts';
+import { VolumeRecords } from '../queue/volume-record/volume-record.ts';
+import { systemClock } from '../runtime/clock.ts';
+import { UsageError } from '../runtime/flags.ts';
+import { startHttp } from '../runtime/http.ts';
+import { runProcess } from '../runtime/process.ts';
+import type { Invocation, ProcessContext } from '../runtime/process.ts';
+import { deleteVolume } from './delete.ts';
+import { flags, summary } from './flags.ts';
+import type { ProcessorPorts } from './ports.ts';
+import { provision } from './provision.ts';
+import { settleRun } from './settle-run.ts';
+import { startViews } from './views.ts';
+
+/** The jobs process. */
+export function main(invocation: Invocation): Promise<void> {
+  return runProcess(invocation, { name: 'jobs', summary, table: flags, start });
+}
+
+async function start(p: ProcessContext<typeof flags>): Promise<void> {
+  const { flags: f, log, metrics, closers } = p;
+  if (f.volumeNameUuidLength === 0)
+    throw new UsageError('--volume-name-uuid-length: 0 would give all claims one name; choose -1 or 1 to 32');
+  if (f.volumeNamePrefix === '')
+    throw new UsageError('--volume-name-prefix: empty; choose a text that begins a valid object name, like pvc');
+  if (f.retryIntervalMaxMs < f.retryIntervalStartMs) throw new UsageError('--retry-interval-max: below --retry-interval-start; raise it');
+  const instance = `${p.env['HOSTNAME'] ?? 'local'}-${p.pid}-${randomBytes(3).toString('hex')}`;
+
+  const kube = await openKubeClient('jobs', p);
+  const security = await openGatewaySecurity(f, { clock: systemClock, log });
+  closers.add('gateway TLS files', () => security.close());
+  const gateways = openGatewayPool({ addresses: f.gateway, security, log });
+  closers.add('gateway clients', () => gateways.close());
+  const driver = watchDriver({ gateways, timeoutMs: f.timeoutMs, clock: systemClock, log });
+  closers.add('driver watch', () => driver.close());
+  const link = openRedis({ url: f.redisUrl, role: 'plain', name: `sutler-records:${instance}`, log });
+  closers.add('Redis', () => link.close());
+  const settings = watchSettings(link, log);
+  closers.add('Redis settings', () => settings.close());
+
+  const views = startViews({ client: kube, log, metrics });
+  closers.add('views', () => views.stop());
+  const consumers: Consumer[] = [];
+  const marker = watchClusterMarker({
+    link,
+    prefix: f.redisPrefix,
+    clusterUid: () => readClusterUid(kube),
+    onChange: (isOurs) => {
+      for (const consumer of consumers) void (isOurs ? consumer.resume() : consumer.pause());
+    },
+    log,
+  });
+  closers.add('cluster marker', () => marker.stop());
+  if (f.httpEndpoint !== '') {
+    const http = await startHttp({
+      address: f.httpEndpoint,
+      metrics,
+      metricsPath: f.metricsPath,
+      live: [{ name: 'progress', check: () => consumers.map((c) => c.stuck).find((t) => t !== undefined) }],
+      ready: [
+        { name: 'redis', check: () => link.trouble },
+        { name: 'redis-cluster', check: () => marker.trouble },
+        { name: 'redis-settings', check: () => settings.trouble },
+        { name: 'driver', check: () => driver.trouble },
+        { name: 'kubernetes', check: () => views.trouble },
+        {
+          name: 'queues',
+          check: () => (consumers.length === 0 ? 'not started yet' : consumers.map((c) => c.trouble).find((t) => t !== undefined)),
+        },
+      ],
+      log,
+    });
+    closers.add('HTTP', () => http.close());
+    p.announce({ http: http.url });
+  } else p.announce({});
+
+  const found = await driver.known(p.stopping);
+  if (found === undefined) return;
+  await views.synced(found, p.stopping);
+  if (p.stopping.aborted) return;
+  const events = createEventRecorder({ client: kube, component: `${found.name}_${instance}`, log, metrics });
+  closers.add('events', () => events.close(2_000));
+  const records = new VolumeRecords({
+    redis: link.redis,
+    prefix: f.redisPrefix,
+    driver: found.name,
+    ownMs: ownershipMs(f),
+    settleMs: f.settleTimeMs,
+  });
+  await records.learnEpoch().catch(() => undefined);
+  const tend = async (): Promise<void> => {
+    if (!marker.isOurs) return;
+    const rewritten = await records
+      .tend()
+      .catch((error: unknown) => log.debug({ err: error }, 'the open records could not be looked after'));
+    if (rewritten && rewritten.length > 0) log.warn({ records: rewritten.length }, 'wrote volume records again that Redis had lost');
+  };
+  const tending = setInterval(() => void tend(), TEND_MS);
+  closers.add('open records', () => clearInterval(tending));
+  const ports: ProcessorPorts = {
+    kube,
+    csi: gateways.calls,
+    records,
+    events,
+    classOf: views.classOf,
+    attachedTo: views.attachedTo,
+    driver: () => driver.current(),
+    options: { ...f, defaultFsType: f.defaultFstype, identity: `${Date.now()}-${randomBytes(2).readUInt16BE()}-${found.name}` },
+    timeoutMs: f.timeoutMs,
+    writeAllowanceMs: f.writeAllowanceMs,
+    areSecretsWatched: f.watchSecrets,
+    claimFinalizer: f.claimFinalizer,
+    retryMaxMs: f.retryIntervalMaxMs,
+    endpoint: gateways.sole,
+    newOwner: ownerNames(instance),
+    clock: systemClock,
+    log,
+  };
+  await marker.ours(p.stopping);
+  if (p.stopping.aborted) return;
+  const common = {
+    redisUrl: f.redisUrl,
+    prefix: f.redisPrefix,
+    driver: found.name,
+    concurrency: f.workerThreads,
+    name: instance,
+    backoff: { startMs: f.retryIntervalStartMs, maxMs: f.retryIntervalMaxMs },
+    lockMs: f.lockDurationMs,
+    stalledCheckMs: Math.min(5_000, f.lockDurationMs / 2),
+    log,
+    metrics,
+  };
+  for (const [kind, run] of [
+    ['claim', provision],
+    ['volume', deleteVolume],
+  ] as const) {
+    const consumer = startConsumer({
+      ...common,
+      kind,
+      process: (key, context) => settleRun(key, log, () => run(ports, key, context)),
+      onRedisEmptied: () => void tend(),
+    });
+    consumers.push(consumer);
+    closers.add(`${kind}s consumer`, () => consumer.close(f.gracePeriodMs));
+  }
+  log.info({ driver: found.name, workers: f.workerThreads }, 'taking jobs');
+}
+
+/** How often the records that this process left open are looked after. */
+const TEND_MS = 2_000;
+
+/** Unique per run: a run that was overtaken must never pass for the one that took over. */
+function ownerNames(instance: string): () => string {
+  let runs = 0;
+  return () => `${instance}-${(runs += 1)}`;
+}

@@ -1,0 +1,121 @@
+import { CsiError } from '../csi/status.ts';
+import { isAlreadyExists, KubeError } from '../kube/kube-error.ts';
+import type { Claim, NewVolume, Volume } from '../kube/objects.ts';
+import { volumes } from '../kube/resources.ts';
+import type { Outcome } from '../queue/outcome.ts';
+import { deletionSecret } from '../volumes/deletion.ts';
+import { completeVolume } from '../volumes/persistent-volume.ts';
+import type { VolumeAnswer, VolumeSkeleton } from '../volumes/persistent-volume.ts';
+import type { Attempt } from './attempt.ts';
+import { claimEvent } from './claim-events.ts';
+import type { ProcessorPorts } from './ports.ts';
+import { readSecretValues, withoutSecrets } from './secret-values.ts';
+
+/** A volume that the driver has just made, or had made before, and the record that this run owns. */
+export interface MadeVolume {
+  readonly attempt: Attempt;
+  readonly claim: Claim | undefined;
+  readonly skeleton: VolumeSkeleton;
+  readonly answer: VolumeAnswer;
+}
+
+/** Writes the PV of a volume that the driver has made, and closes its record. Until then the driver's answer is kept in the record. */
+export async function storeVolume(ports: ProcessorPorts, made: MadeVolume): Promise<Outcome> {
+  const volume = completeVolume(made.skeleton, made.answer);
+  try {
+    await ports.kube.create<Volume>(volumes, undefined, volume);
+  } catch (error) {
+    if (!(error instanceof KubeError)) throw error;
+    return isAlreadyExists(error) ? meetsNamesake(ports, made, volume) : notWritten(ports, made, error);
+  }
+  return stored(ports, made, volume);
+}
+
+async function stored(ports: ProcessorPorts, { attempt, claim }: MadeVolume, volume: NewVolume): Promise<Outcome> {
+  await ports.records.closeStored(attempt.id, attempt.owner, 'answered');
+  ports.log.info(
+    { claim: `${attempt.job.namespace}/${attempt.job.name}`, volume: volume.metadata.name, handle: volume.spec.csi?.volumeHandle },
+    'volume provisioned',
+  );
+  claimEvent(ports, claim, {
+    type: 'Normal',
+    reason: 'ProvisioningSucceeded',
+    message: `Successfully provisioned volume ${volume.metadata.name}`,
+  });
+  return { kind: 'done', note: `volume ${volume.metadata.name}` };
+}
+
+/** AlreadyExists is success only where the stored PV has our handle and our claim (invariant 5). */
+async function meetsNamesake(ports: ProcessorPorts, made: MadeVolume, volume: NewVolume): Promise<Outcome> {
+  const { name } = volume.metadata;
+  let namesake: Volume | undefined;
+  try {
+    namesake = await ports.kube.get<Volume>(volumes, { name });
+  } catch (error) {
+    await keepAnswer(ports, made);
+    throw error;
+  }
+  if (namesake === undefined || namesake.metadata.deletionTimestamp !== undefined) {
+    await keepAnswer(ports, made);
+    return { kind: 'later', reason: `volume ${name} is being deleted; written again when it is gone` };
+  }
+  const isOurClaim = namesake.spec.claimRef?.uid === volume.spec.claimRef?.uid;
+  const isOurHandle = namesake.spec.csi?.driver === volume.spec.csi?.driver && namesake.spec.csi?.volumeHandle === made.answer.handle;
+  if (isOurClaim && isOurHandle) return stored(ports, made, volume);
+  if (isOurClaim) return removeSurplus(ports, made, volume);
+  await keepAnswer(ports, made);
+  const message = `volume ${name} exists already and belongs to another claim; delete that PersistentVolume, or this claim`;
+  claimEvent(ports, made.claim, { type: 'Warning', reason: 'ProvisioningFailed', message });
+  return { kind: 'retry', reason: message };
+}
+
+/** The claim has its volume under another handle: ours is one too many. */
+export async function removeSurplus(ports: ProcessorPorts, made: MadeVolume, volume: Pick<NewVolume, 'metadata'>): Promise<Outcome> {
+  const { attempt, claim, answer } = made;
+  // Whoever destroys looks first: the PV may be another one by now, and name the very volume that looked like one too many.
+  const current = await ports.kube.get<Volume>(volumes, { name: volume.metadata.name });
+  if (current?.spec.claimRef?.uid !== attempt.id || current.spec.csi === undefined) {
+    await keepAnswer(ports, made);
+    return { kind: 'later', reason: `volume ${volume.metadata.name} changed meanwhile` };
+  }
+  if (current.spec.csi.volumeHandle === answer.handle) {
+    await ports.records.closeStored(attempt.id, attempt.owner, 'answered');
+    return { kind: 'done', note: `volume ${volume.metadata.name} has this handle` };
+  }
+  const ref = deletionSecret(volume.metadata);
+  let secrets: Record<string, string> | undefined;
+  try {
+    secrets = ref === undefined ? {} : await readSecretValues(ports, ref);
+    if (secrets === undefined) throw new Error(`secret ${ref?.namespace}/${ref?.name} not found`);
+    await ports.csi.deleteVolume(
+      { volumeId: answer.handle, secrets },
+      { timeoutMs: ports.timeoutMs, notAfterMs: attempt.notAfterMs, gateway: attempt.gateway },
+    );
+  } catch (error) {
+    const isSent = error instanceof CsiError && !error.notForwarded;
+    // Once a DeleteVolume was sent the handle may be gone: the creation is asked again, rather than a PV written for it.
+    if (isSent) await ports.records.leaveAmbiguous(attempt.id, attempt.owner, error.codeName);
+    else await keepAnswer(ports, made);
+    const told = error instanceof CsiError ? withoutSecrets(error, Object.values(secrets ?? {})) : error;
+    const words = told instanceof Error ? told.message : String(told);
+    return { kind: 'retry', reason: `the surplus volume ${answer.handle} could not be deleted: ${words}` };
+  }
+  await ports.records.closeStored(attempt.id, attempt.owner, 'answered');
+  const message = `the driver made a second volume ${answer.handle} for this claim; it was deleted`;
+  claimEvent(ports, claim, { type: 'Warning', reason: 'ProvisioningFailed', message });
+  return { kind: 'done', note: message };
+}
+
+async function notWritten(ports: ProcessorPorts, made: MadeVolume, error: KubeError): Promise<Outcome> {
+  await keepAnswer(ports, made);
+  const message = `the volume was made, but its PersistentVolume could not be written: ${error.message}`;
+  // The server's refusal is for the user to read; a server that is down is not the claim's fault.
+  if (error.code >= 400 && error.code < 500 && error.code !== 429) {
+    claimEvent(ports, made.claim, { type: 'Warning', reason: 'ProvisioningFailed', message });
+  }
+  return { kind: 'retry', reason: message, error };
+}
+
+function keepAnswer(ports: ProcessorPorts, { attempt, answer }: MadeVolume): Promise<void> {
+  return ports.records.leaveAnswered(attempt.id, attempt.owner, JSON.stringify(answer));
+}

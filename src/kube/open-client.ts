@@ -1,0 +1,36 @@
+import type { Flags } from '../runtime/flags.ts';
+import type { Closers } from '../runtime/lifecycle.ts';
+import type { Logger } from '../runtime/log.ts';
+import type { Registry } from '../runtime/metrics.ts';
+import { version } from '../runtime/version.ts';
+import { createKubeClient } from './client.ts';
+import type { KubeClient } from './client.ts';
+import { loadClusterAccess } from './credentials.ts';
+import type { kubeFlags } from './flags.ts';
+
+/** The API client of a process, by its flags, closed with it. Asks the server nothing yet.
+ * @param process  names it in the User-Agent: "sutler-jobs/0.1.0"
+ * @throws UsageError for a kubeconfig that can't be used */
+export async function openKubeClient(
+  process: string,
+  p: {
+    readonly flags: Flags<typeof kubeFlags>;
+    readonly env: Readonly<Record<string, string | undefined>>;
+    readonly closers: Closers;
+    readonly log: Logger;
+    readonly metrics?: Registry;
+  },
+): Promise<KubeClient> {
+  const { flags, env, closers, log, metrics } = p;
+  const client = createKubeClient({
+    access: await loadClusterAccess({ kubeconfig: flags.kubeconfig, master: flags.master, env }),
+    userAgent: `sutler-${process}/${version}`,
+    maxInFlight: flags.kubeApiMaxInFlight,
+    qps: flags.kubeApiQps,
+    burst: flags.kubeApiBurst,
+    log,
+    ...(metrics === undefined ? {} : { metrics }),
+  });
+  closers.add('API client', () => client.close());
+  return client;
+}

@@ -1,0 +1,107 @@
+import type { KubeConfig } from '@kubernetes/client-node';
+import { UsageError } from '../runtime/flags.ts';
+import type { Fields } from './kubeconfig.ts';
+import { reasonOf } from './kubeconfig.ts';
+
+/** What a plugin hands out. */
+export interface PluginCredential {
+  readonly authorization: string | undefined;
+  readonly cert: string | undefined;
+  readonly key: string | undefined;
+}
+
+export interface PluginCredentials {
+  /** The current credential; the plugin runs when the last one expired. */
+  current(): Promise<PluginCredential>;
+  /** Makes the plugin run again: the server refused what it gave. */
+  renew(): Promise<void>;
+}
+
+export interface PluginOptions {
+  /** Names kubeconfig, context and user in errors. */
+  readonly where: string;
+  readonly kind: 'exec' | 'auth-provider';
+  readonly section: Fields;
+  readonly server: string;
+  readonly nowMs: () => number;
+  /** Loading client-node costs 90 MB of memory, so it is loaded only when a kubeconfig asks for a plugin. */
+  readonly loadClientNode: () => Promise<{ readonly KubeConfig: new () => KubeConfig }>;
+}
+
+/** client-node looks at the expiry itself, but builds an agent each time it is asked. */
+const ASK_AFTER_MS = 10_000;
+const RENEW_AFTER_MS = 5_000;
+
+/** Users with `exec` or `auth-provider`: client-node runs the plugin, several requests share one run.
+ * @throws UsageError if the first run fails */
+export async function openPluginCredentials(options: PluginOptions): Promise<PluginCredentials> {
+  const { KubeConfig } = await options.loadClientNode();
+  const { where, nowMs } = options;
+  let config = configure(new KubeConfig(), options);
+  let held: PluginCredential | undefined;
+  let askedAtMs = -Infinity;
+  let renewedAtMs = -Infinity;
+  let running: Promise<PluginCredential> | undefined;
+
+  const ask = async (): Promise<PluginCredential> => {
+    try {
+      const request: { headers: Record<string, string>; cert?: unknown; key?: unknown } = { headers: {} };
+      await config.applyToHTTPSOptions(request);
+      held = { authorization: request.headers['Authorization'], cert: asText(request.cert), key: asText(request.key) };
+      askedAtMs = nowMs();
+      return held;
+    } catch (cause) {
+      throw new UsageError(`${where}: its ${options.kind} plugin failed: ${reasonOf(cause)}; run its command by hand, or log in again`, {
+        cause,
+      });
+    } finally {
+      running = undefined;
+    }
+  };
+  const current = (): Promise<PluginCredential> => {
+    if (held && nowMs() - askedAtMs < ASK_AFTER_MS) return Promise.resolve(held);
+    running ??= ask();
+    return running;
+  };
+
+  await current();
+  return {
+    current,
+    async renew() {
+      if (nowMs() - renewedAtMs < RENEW_AFTER_MS) return;
+      renewedAtMs = nowMs();
+      // The plugin's answer is cached inside client-node's object: only a new one asks again.
+      config = configure(new KubeConfig(), options);
+      askedAtMs = -Infinity;
+      await current();
+    },
+  };
+}
+
+function configure(config: KubeConfig, { kind, section, server, where }: PluginOptions): KubeConfig {
+  const user = kind === 'exec' ? { name: 'user', exec: withExecInfo(section, server, where) } : { name: 'user', authProvider: section };
+  config.loadFromOptions({
+    clusters: [{ name: 'cluster', server, skipTLSVerify: false }],
+    users: [user],
+    contexts: [{ name: 'context', cluster: 'cluster', user: 'user' }],
+    currentContext: 'context',
+  });
+  return config;
+}
+
+/** Plugins are told their API version through the environment; client-node doesn't do that. */
+function withExecInfo(section: Fields, server: string, where: string): Fields {
+  if (typeof section['command'] !== 'string') throw new UsageError(`${where}: its exec section names no command`);
+  const info = {
+    kind: 'ExecCredential',
+    apiVersion: section['apiVersion'] ?? 'client.authentication.k8s.io/v1',
+    spec: { interactive: false, ...(section['provideClusterInfo'] === true ? { cluster: { server } } : {}) },
+  };
+  const env = Array.isArray(section['env']) ? (section['env'] as unknown[]) : [];
+  return { ...section, env: [{ name: 'KUBERNETES_EXEC_INFO', value: JSON.stringify(info) }, ...env] };
+}
+
+function asText(value: unknown): string | undefined {
+  if (typeof value === 'string') return value;
+  return Buffer.isBuffer(value) ? value.toString('utf8') : undefined;
+}

@@ -1,0 +1,84 @@
+/** A text that is no Kubernetes quantity; the message names text and reason. */
+export class QuantityError extends Error {
+  override readonly name = 'QuantityError';
+}
+
+/** Larger quantities are capped here, as the API server does. */
+const MAX_BYTES = 2n ** 63n - 1n;
+
+/** Scale of a suffix: a factor of 2 or 10 to some power. */
+const SCALES: Readonly<Record<string, readonly [base: bigint, exponent: number]>> = {
+  n: [10n, -9],
+  u: [10n, -6],
+  m: [10n, -3],
+  '': [10n, 0],
+  k: [10n, 3],
+  M: [10n, 6],
+  G: [10n, 9],
+  T: [10n, 12],
+  P: [10n, 15],
+  E: [10n, 18],
+  Ki: [2n, 10],
+  Mi: [2n, 20],
+  Gi: [2n, 30],
+  Ti: [2n, 40],
+  Pi: [2n, 50],
+  Ei: [2n, 60],
+};
+
+const NUMBER = /^([+-]?)(\d*)(?:\.(\d*))?([^\d.].*)?$/;
+
+/** Whole bytes of a quantity, exactly; fractions are rounded away from zero, magnitudes above 2^63-1 are capped.
+ * @param text  "1Gi", "500M", "0.5Ti", "1e3", "-2", "1500m"
+ * @throws      QuantityError
+ * @see         k8s.io/apimachinery pkg/api/resource: ParseQuantity, Quantity.Value */
+export function parseQuantityBytes(text: string): bigint {
+  const match = NUMBER.exec(text);
+  const whole = match?.[2] ?? '';
+  const fraction = match?.[3] ?? '';
+  if (match === null || whole + fraction === '')
+    throw new QuantityError(`"${text}" is not a quantity; write a number with an optional unit, like 5Gi, 500M or 1e9`);
+  const [base, exponent] = scaleOf(text, match[4] ?? '');
+  const magnitude = scaled({ digits: BigInt(whole + fraction), decimals: fraction.length, base, exponent });
+  const capped = magnitude > MAX_BYTES ? MAX_BYTES : magnitude;
+  return match[1] === '-' ? -capped : capped;
+}
+
+function scaleOf(text: string, suffix: string): readonly [bigint, number] {
+  const known = Object.hasOwn(SCALES, suffix) ? SCALES[suffix] : undefined;
+  if (known) return known;
+  if (/^[eE][+-]?\d+$/.test(suffix)) return [10n, Number(suffix.slice(1))];
+  throw new QuantityError(`"${text}": unknown unit "${suffix}"; known are n u m k M G T P E, Ki Mi Gi Ti Pi Ei and exponents like e3`);
+}
+
+/** Smallest integer not below digits × 10^-decimals × base^exponent. */
+function scaled(number: { digits: bigint; decimals: number; base: bigint; exponent: number }): bigint {
+  const { digits, decimals, base, exponent } = number;
+  if (digits === 0n) return 0n;
+  // Exponents come from users: 1e999999999 must not be computed, and both ends are known beforehand.
+  const powerOfTen = (base === 10n ? exponent : 0) - decimals;
+  const length = digits.toString().length;
+  if (base === 10n && length + powerOfTen > 20) return MAX_BYTES + 1n;
+  if (base === 10n && length + powerOfTen < -1) return 1n;
+  const numerator = digits * (base === 2n ? 2n ** BigInt(exponent) : 1n) * 10n ** BigInt(Math.max(powerOfTen, 0));
+  const denominator = 10n ** BigInt(Math.max(-powerOfTen, 0));
+  return (numerator + denominator - 1n) / denominator;
+}
+
+/** Bytes in the notation in which Kubernetes prints a binary quantity: the largest of Ki..Ei that divides exactly, else plain digits;
+ * below 1024 decimal units (1000 is "1k").
+ * @see k8s.io/apimachinery pkg/api/resource: Quantity.CanonicalizeBytes with BinarySI */
+export function formatBytes(bytes: bigint): string {
+  const magnitude = bytes < 0n ? -bytes : bytes;
+  const sign = bytes < 0n ? '-' : '';
+  if (magnitude === 1000n) return `${sign}1k`;
+  if (magnitude < 1024n) return `${sign}${magnitude}`;
+  let rest = magnitude;
+  let unit = '';
+  for (const next of ['Ki', 'Mi', 'Gi', 'Ti', 'Pi', 'Ei']) {
+    if (rest % 1024n !== 0n) break;
+    rest /= 1024n;
+    unit = next;
+  }
+  return `${sign}${rest}${unit}`;
+}

@@ -1,0 +1,50 @@
+import { Counter, Gauge, Histogram } from 'prom-client';
+import type { Registry } from 'prom-client';
+
+/** Counts what reaches the API server; the bench reads it. */
+export interface RequestMetrics {
+  /** @param code  HTTP status, 0 for no answer */
+  observe(verb: string, resource: string, o: { readonly code: number; readonly durationMs: number }): void;
+}
+
+const SILENT: RequestMetrics = { observe: () => {} };
+
+/** `sutler_kube_requests_total`, `sutler_kube_request_duration_seconds`, `sutler_kube_in_flight`, `sutler_kube_in_flight_limit`. */
+export function createRequestMetrics(
+  registry: Registry | undefined,
+  admission: { readonly inFlight: number; readonly limit: number },
+): RequestMetrics {
+  if (registry === undefined) return SILENT;
+  const registers = [registry];
+  const requests = new Counter({
+    name: 'sutler_kube_requests_total',
+    help: 'HTTP requests to the API server, repeats included; code 0: no answer.',
+    labelNames: ['verb', 'resource', 'code'],
+    registers,
+  });
+  const durations = new Histogram({
+    name: 'sutler_kube_request_duration_seconds',
+    help: 'Time from sending a request to the end of its answer, without waiting in line.',
+    labelNames: ['verb', 'resource'],
+    buckets: [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30],
+    registers,
+  });
+  const inFlight: Gauge = new Gauge({
+    name: 'sutler_kube_in_flight',
+    help: 'Calls under way, watches not counted.',
+    registers,
+    collect: () => inFlight.set(admission.inFlight),
+  });
+  const limit: Gauge = new Gauge({
+    name: 'sutler_kube_in_flight_limit',
+    help: 'Calls that may be under way at once; lowered when the API server answers 429.',
+    registers,
+    collect: () => limit.set(admission.limit),
+  });
+  return {
+    observe(verb, resource, { code, durationMs }) {
+      requests.inc({ verb, resource, code });
+      if (verb !== 'watch') durations.observe({ verb, resource }, durationMs / 1000);
+    },
+  };
+}

@@ -1,0 +1,35 @@
+/** So many at once, then so many per second. Time is an argument. */
+export class TokenBucket {
+  readonly #burst: number;
+  readonly #perSecond: number;
+  #tokens: number;
+  #filledAtMs: number;
+
+  constructor(o: { readonly burst: number; readonly perSecond: number; readonly nowMs: number }) {
+    this.#burst = o.burst;
+    this.#perSecond = o.perSecond;
+    this.#tokens = o.burst;
+    this.#filledAtMs = o.nowMs;
+  }
+
+  /** Milliseconds until a token is there; 0: now. */
+  waitMs(nowMs: number): number {
+    this.#fill(nowMs);
+    return this.#tokens >= 1 ? 0 : Math.ceil(((1 - this.#tokens) * 1000) / this.#perSecond);
+  }
+
+  /** Takes a token if there is one. */
+  take(nowMs: number): boolean {
+    this.#fill(nowMs);
+    if (this.#tokens < 1) return false;
+    this.#tokens--;
+    return true;
+  }
+
+  #fill(nowMs: number): void {
+    // A clock that was set back must not empty the bucket.
+    const elapsedMs = Math.max(0, nowMs - this.#filledAtMs);
+    this.#tokens = Math.min(this.#burst, this.#tokens + (elapsedMs * this.#perSecond) / 1000);
+    this.#filledAtMs = nowMs;
+  }
+}

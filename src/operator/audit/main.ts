@@ -1,0 +1,51 @@
+import { audit as runAudit } from '../../audit/audit.ts';
+import { auditJson, auditText } from '../../audit/render.ts';
+import { watchDriver } from '../../csi/driver-watch.ts';
+import { openGatewaySecurity } from '../../csi/gateway-credentials.ts';
+import { openGatewayPool } from '../../csi/gateway-pool.ts';
+import { openKubeClient } from '../../kube/open-client.ts';
+import { redisAuditLedger } from '../../queue/audit-ledger.ts';
+import { openRedis } from '../../queue/connection.ts';
+import { openRecords } from '../../queue/volume-record/open-records.ts';
+import { systemClock } from '../../runtime/clock.ts';
+import { UsageError } from '../../runtime/flags.ts';
+import { runProcess } from '../../runtime/process.ts';
+import type { Invocation, ProcessContext } from '../../runtime/process.ts';
+import { audit } from '../flags.ts';
+
+/** Prints one audit and ends: 0 without orphans, 3 with some. */
+export function main(invocation: Invocation): Promise<void> {
+  return runProcess(invocation, { name: 'audit', summary: audit.summary, table: audit.flags, start });
+}
+
+async function start(p: ProcessContext<typeof audit.flags>): Promise<void> {
+  const { flags: f, closers } = p;
+  const log = p.log.child({}, { level: 'warn' });
+  const kube = await openKubeClient('audit', { ...p, log });
+  const security = await openGatewaySecurity(f, { clock: systemClock, log });
+  closers.add('gateway TLS files', () => security.close());
+  const gateways = openGatewayPool({ addresses: f.gateway, security, log });
+  closers.add('gateway clients', () => gateways.close());
+  const driver = watchDriver({ gateways, timeoutMs: f.timeoutMs, clock: systemClock, log });
+  closers.add('driver watch', () => driver.close());
+  const link = openRedis({ url: f.redisUrl, role: 'plain', name: 'sutler-audit', log });
+  closers.add('Redis', () => link.close());
+
+  const found = await driver.known(p.stopping);
+  if (found === undefined) return;
+  if (!found.controllerCapabilities.has('LIST_VOLUMES')) {
+    throw new UsageError(`driver ${found.name} can't list its volumes (no LIST_VOLUMES capability): there is nothing to compare with`);
+  }
+  const report = await runAudit({
+    csi: gateways.asks,
+    kube,
+    openRecords: () => openRecords(link.redis, f.redisPrefix, found.name),
+    ledger: redisAuditLedger(link.redis, f.redisPrefix, found.name),
+    driver: found.name,
+    timeoutMs: f.timeoutMs,
+    minAgeMs: f.minAgeMs,
+    nowMs: () => systemClock.nowMs(),
+  });
+  p.stdout.write(`${f.json ? auditJson(report) : auditText(report)}\n`);
+  p.stop(report.orphans.length === 0 ? 0 : 3);
+}

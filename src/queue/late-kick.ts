@@ -1,0 +1,57 @@
+import type { Redis } from 'ioredis';
+
+import { keyPrefix, kickKey } from './names.ts';
+import { defineScript } from './script.ts';
+
+/* A kick that comes while the key's run is under way. BullMQ moves only jobs that wait already, and keeps a hint for after the job's end, which is late by a whole
+ * back-off; of several hints it keeps the last, so a plain one would wipe the kick out. So a kick leaves a note of its own beside the job that it met. */
+
+/** Longer than any run. */
+const NOTE_TTL_MS = 3_600_000;
+
+/** KEYS: what the key's job is, active list. ARGV: beginning of notes, lifetime in ms. Returns 1 if the key's run is under way. */
+const leave = defineScript(`
+local job = redis.call('GET', KEYS[1])
+if not job or not redis.call('LPOS', KEYS[2], job) then
+  return 0
+end
+redis.call('SET', ARGV[1] .. job, '1', 'PX', ARGV[2])
+return 1
+`);
+
+/** KEYS: note, delayed set, job, marker, what BullMQ keeps of hints that came during the run (all of them are answered by the next one). ARGV: job id, now in ms. Returns 1 if the job runs again at once. */
+const take = defineScript(`
+if redis.call('DEL', KEYS[1]) == 0 or not redis.call('ZSCORE', KEYS[2], ARGV[1]) then
+  return 0
+end
+redis.call('DEL', KEYS[5])
+redis.call('HSET', KEYS[3], 'delay', 0)
+redis.call('ZADD', KEYS[2], tonumber(ARGV[2]) * 4096, ARGV[1])
+redis.call('ZADD', KEYS[4], ARGV[2], '1')
+return 1
+`);
+
+export interface LateKickPlace {
+  readonly prefix: string;
+  readonly queue: string;
+}
+
+/** Leaves a note at the run of this key, if one is under way. To be done before the kick is added: then either the run's end sees the note, or the kick
+ * meets a job that waits and moves it. */
+export async function leaveKick(redis: Redis, { prefix, queue }: LateKickPlace, keyId: string): Promise<void> {
+  const root = `${keyPrefix(prefix)}:${queue}:`;
+  await leave.run(redis, [`${root}de:${keyId}`, `${root}active`], [kickKey(prefix, queue, ''), NOTE_TTL_MS]);
+}
+
+/** Honours a kick that came while the job's run was under way and now waits to be tried again.
+ * @returns whether there was one */
+export async function takeLateKick(
+  redis: Redis,
+  place: LateKickPlace & { readonly jobId: string; readonly keyId: string },
+  nowMs: number,
+): Promise<boolean> {
+  const { prefix, queue, jobId, keyId } = place;
+  const root = `${keyPrefix(prefix)}:${queue}:`;
+  const keys = [kickKey(prefix, queue, jobId), `${root}delayed`, `${root}${jobId}`, `${root}marker`, `${root}dn:${keyId}`];
+  return (await take.run(redis, keys, [jobId, nowMs])) === 1;
+}

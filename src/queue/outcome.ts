@@ -1,0 +1,25 @@
+/** The object whose change ends a wait. */
+export interface WaitsFor {
+  /** Plural name of its resource, as in the API's URLs: "secrets". */
+  readonly resource: string;
+  readonly namespace?: string;
+  readonly name: string;
+  /** Its resourceVersion as the run saw it, '' where it was not there: another one wakes the key. Absent: nothing wakes it but a kick. */
+  readonly seen?: string;
+}
+
+/** How a run ended. Only queue/consumer.ts turns it into what BullMQ does next. Reasons are shown to people: no secrets in them. */
+export type Outcome =
+  /** Nothing more to do for now. */
+  | { readonly kind: 'done'; readonly note?: string }
+  /** Failed; the wait grows with every failure (capped exponential, full jitter), and is `minDelayMs` at least. `isAbsent`: it is proven that no volume was made. */
+  | { readonly kind: 'retry'; readonly reason: string; readonly error?: unknown; readonly minDelayMs?: number; readonly isAbsent?: true }
+  /** Did not reach the driver: no failed attempt. Without `delayMs` the wait grows by a counter of its own. `isDriverDown`: nor would any other key, so the
+   * queue pauses but for one run at a time. */
+  | { readonly kind: 'later'; readonly reason: string; readonly delayMs?: number; readonly isDriverDown?: boolean }
+  /** The driver is still at it: polled gently. */
+  | { readonly kind: 'running'; readonly reason: string }
+  /** Fails until an object changes: run again when it does, and at the longest wait. */
+  | { readonly kind: 'parked'; readonly reason: string; readonly until?: WaitsFor };
+
+export type OutcomeKind = Outcome['kind'];

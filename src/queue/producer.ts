@@ -1,0 +1,326 @@
+import { randomBytes } from 'node:crypto';
+
+import { Queue } from 'bullmq';
+import type { BulkJobOptions } from 'bullmq';
+import type { Registry } from 'prom-client';
+
+import { systemClock } from '../runtime/clock.ts';
+import type { Clock } from '../runtime/clock.ts';
+import type { Logger } from '../runtime/log.ts';
+import { checkSettings, describeRedisError, openRedis } from './connection.ts';
+import type { RedisLink } from './connection.ts';
+import { jobData, jobId, keyId } from './contract.ts';
+import type { JobData, JobKey, JobKind } from './contract.ts';
+import { DirtySet } from './dirty-set.ts';
+import type { Hint } from './dirty-set.ts';
+import { Fairness } from './fairness.ts';
+import { syncFairness } from './fairness-store.ts';
+import { leaveKick } from './late-kick.ts';
+import { keyPrefix, queueName } from './names.ts';
+import { producerMetrics } from './queue-metrics.ts';
+import type { ProducerMetrics } from './queue-metrics.ts';
+import { watchEpoch } from './redis-epoch.ts';
+import type { EpochWatch } from './redis-epoch.ts';
+import { registerQueues } from './registry.ts';
+
+/** Puts keys into a driver's queues. */
+export interface Producer {
+  /** Says that an object should be looked at. A key that is queued or waits to be tried again stays as it is; one whose run is under way runs once
+   * more after it. `kick` ends a wait: the object changed in a way that makes a new try worth it. Never throws, never blocks; kept until Redis takes it. */
+  touch(key: JobKey, o?: { readonly kick?: boolean }): void;
+  /** Why keys don't reach Redis now, in one line; undefined when they do. For /readyz. */
+  readonly trouble: string | undefined;
+  /** Settings of Redis that risk volumes, one line each with its fix, as of the last connection. */
+  readonly problems: readonly string[];
+  /** Keys touched that are not in Redis yet. */
+  readonly pending: number;
+  /** Resolves when everything touched so far is in Redis. */
+  flushed(): Promise<void>;
+  /** Flushes for half a second at most; what remains is found again by the next leader. */
+  close(): Promise<void>;
+}
+
+export interface ProducerOptions {
+  readonly redisUrl: string;
+  /** Value of --redis-prefix, without braces. */
+  readonly prefix: string;
+  readonly driver: string;
+  /** Every key that is outstanding, asked for when Redis came back or was emptied. */
+  readonly onRedisBack: () => Iterable<JobKey>;
+  readonly log: Logger;
+  readonly metrics: Registry;
+  readonly clock?: Clock;
+  /** Over how long a re-add is spread; a lock's duration, so that runs of the time before have ended. */
+  readonly spreadMs?: number;
+}
+
+/** Starts to connect and returns at once.
+ * @throws UsageError for an unreadable Redis URL or prefix */
+export function createProducer(options: ProducerOptions): Producer {
+  return new QueueProducer(options);
+}
+
+const BATCH_KEYS = 200;
+const BATCH_PERIOD_MS = 10;
+const REFILL_PERIOD_MS = 100;
+/** Keys a second that a re-add adds at least: a few keys need no spreading. */
+const REFILL_MIN_PER_SECOND = 100;
+const FAIRNESS_PERIOD_MS = 250;
+const EVENTS_KEPT = 5000;
+const CLOSE_FLUSH_MS = 500;
+const KINDS: readonly JobKind[] = ['claim', 'volume'];
+
+type Queues = Readonly<Record<JobKind, Queue<JobData, unknown, JobKind>>>;
+
+class QueueProducer implements Producer {
+  readonly #options: ProducerOptions;
+  readonly #clock: Clock;
+  readonly #metrics: ProducerMetrics;
+  readonly #link: RedisLink;
+  readonly #epoch: EpochWatch;
+  readonly #fairness = new Fairness();
+  readonly #dirty = new DirtySet();
+  readonly #stopping = new AbortController();
+  readonly #uniqueBase = randomBytes(6).toString('base64url');
+  #serial = 0;
+  #queues: Queues | undefined;
+  #pumping: Promise<void> | undefined;
+  #lastBatchMs = 0;
+  #lastFairnessMs = 0;
+  #refilling = 0;
+  #refusal: string | undefined;
+  #problems: readonly string[] = [];
+  #wake: () => void = () => undefined;
+
+  constructor(options: ProducerOptions) {
+    keyPrefix(options.prefix);
+    this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+    this.#metrics = producerMetrics(options.metrics);
+    this.#link = openRedis({ url: options.redisUrl, role: 'producer', name: `sutler-producer:${options.driver}`, log: options.log });
+    this.#epoch = watchEpoch({ link: this.#link, prefix: options.prefix, log: options.log, onEmptied: () => this.#emptied() });
+    this.#link.onReady((first) => {
+      void this.#announce();
+      if (!first) this.#refill('Redis came back');
+      this.#wake();
+    });
+  }
+
+  touch(key: JobKey, o: { readonly kick?: boolean } = {}): void {
+    if (this.#stopping.signal.aborted) return;
+    this.#metrics.hints.inc({ driver: this.#options.driver, kind: key.kind });
+    this.#dirty.add(key, o.kick === true);
+    this.#start();
+  }
+
+  get trouble(): string | undefined {
+    return this.#link.trouble ?? this.#refusal ?? this.#epoch.trouble;
+  }
+
+  get problems(): readonly string[] {
+    return this.#problems;
+  }
+
+  get pending(): number {
+    return this.#dirty.size;
+  }
+
+  async flushed(): Promise<void> {
+    while (this.#pumping !== undefined) await this.#pumping;
+  }
+
+  async close(): Promise<void> {
+    if (this.#stopping.signal.aborted) return;
+    if (this.#link.trouble === undefined) {
+      const limit = new AbortController();
+      await Promise.race([this.flushed(), this.#clock.sleep(CLOSE_FLUSH_MS, limit.signal)]);
+      limit.abort();
+    }
+    this.#stopping.abort();
+    this.#epoch.stop();
+    this.#link.close();
+    this.#wake();
+    await this.#pumping;
+    await this.#closeQueues();
+  }
+
+  #start(): void {
+    // A microtask: hints that arrive in one go make one batch, and the first one does not wait for a timer.
+    this.#pumping ??= Promise.resolve()
+      .then(() => this.#pump())
+      .finally(() => {
+        this.#pumping = undefined;
+        if (this.#dirty.size > 0 && !this.#stopping.signal.aborted) this.#start();
+      });
+  }
+
+  async #pump(): Promise<void> {
+    const { signal } = this.#stopping;
+    let refusals = 0;
+    while (this.#dirty.size > 0 && !signal.aborted) {
+      const queues = await this.#ready();
+      if (queues === undefined) continue;
+      const pauseMs = this.#lastBatchMs + BATCH_PERIOD_MS - this.#clock.nowMs();
+      if (pauseMs > 0 && this.#dirty.size < BATCH_KEYS) await this.#clock.sleep(Math.min(pauseMs, BATCH_PERIOD_MS), signal);
+      this.#lastBatchMs = this.#clock.nowMs();
+      const refused = await this.#addBatch(queues, this.#dirty.take(BATCH_KEYS));
+      this.#metrics.dirty.set({ driver: this.#options.driver }, this.#dirty.size);
+      refusals = refused ? refusals + 1 : 0;
+      if (refused) await this.#clock.sleep(Math.min(2000, 50 * 2 ** Math.min(refusals, 6)), signal);
+    }
+  }
+
+  /** The queues once Redis is usable; undefined when it has to be asked again. */
+  async #ready(): Promise<Queues | undefined> {
+    if (this.#link.trouble !== undefined) {
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+        if (this.#link.trouble === undefined || this.#stopping.signal.aborted) resolve();
+      });
+      return undefined;
+    }
+    if (this.#queues !== undefined) return this.#queues;
+    const queues = { claim: this.#openQueue('claim'), volume: this.#openQueue('volume') };
+    try {
+      await Promise.all(KINDS.map((kind) => queues[kind].waitUntilReady()));
+      // What the queue holds tells where virtual time stands.
+      await this.#syncFairness(queues);
+      this.#queues = queues;
+      return queues;
+    } catch (error) {
+      // BullMQ keeps the failure of its first look at Redis for ever, so a queue that met one is thrown away.
+      this.#refuse(error);
+      await Promise.allSettled(KINDS.map((kind) => queues[kind].close()));
+      await this.#clock.sleep(200, this.#stopping.signal);
+      return undefined;
+    }
+  }
+
+  #openQueue(kind: JobKind): Queue<JobData, unknown, JobKind> {
+    const queue = new Queue<JobData, unknown, JobKind>(queueName(kind, this.#options.driver), {
+      connection: this.#link.redis,
+      prefix: keyPrefix(this.#options.prefix),
+      streams: { events: { maxLen: EVENTS_KEPT } },
+      defaultJobOptions: { attempts: 2_147_483_647, backoff: { type: 'custom' }, stackTraceLimit: 2, keepLogs: 50 },
+    });
+    queue.on('error', (error) => this.#options.log.debug({ err: error, queue: queue.name }, 'queue connection error'));
+    return queue;
+  }
+
+  /** @returns whether anything was refused; refused keys are back in the dirty set */
+  async #addBatch(queues: Queues, batch: readonly Hint[]): Promise<boolean> {
+    void this.#epoch.check();
+    const parts = KINDS.map((kind) => ({ kind, hints: batch.filter((hint) => hint.key.kind === kind) })).filter(
+      ({ hints }) => hints.length > 0,
+    );
+    const results = await Promise.allSettled(parts.map(({ kind, hints }) => this.#add(queues[kind], kind, hints)));
+    let refused = false;
+    for (const [index, result] of results.entries()) {
+      if (result.status === 'fulfilled') continue;
+      refused = true;
+      this.#dirty.giveBack(parts[index]?.hints ?? []);
+      this.#refuse(result.reason);
+    }
+    if (!refused) this.#refusal = undefined;
+    if (this.#clock.nowMs() - this.#lastFairnessMs >= FAIRNESS_PERIOD_MS) {
+      void this.#syncFairness(queues).catch((error: unknown) =>
+        this.#options.log.debug({ err: error }, 'could not compare the order of the queue'),
+      );
+    }
+    return refused;
+  }
+
+  async #add(queue: Queue<JobData, unknown, JobKind>, kind: JobKind, hints: readonly Hint[]): Promise<void> {
+    const place = { prefix: this.#options.prefix, queue: queue.name };
+    await Promise.all(hints.filter(({ kick }) => kick).map(({ key }) => leaveKick(this.#link.redis, place, keyId(key))));
+    const jobs = hints.map(({ key, kick }) => ({ name: kind, data: jobData(key), opts: this.#jobOptions(key, kick) }));
+    const added = await queue.addBulk(jobs);
+    let fresh = 0;
+    for (const [index, job] of added.entries()) {
+      if (job.id === jobs[index]?.opts.jobId) fresh += 1;
+      else if (kind === 'claim') this.#fairness.refund(hints[index]?.key.namespace ?? '');
+    }
+    const labels = { driver: this.#options.driver, kind };
+    this.#metrics.added.inc(labels, fresh);
+    this.#metrics.deduplicated.inc(labels, jobs.length - fresh);
+  }
+
+  #jobOptions(key: JobKey, kick: boolean): BulkJobOptions {
+    this.#serial += 1;
+    return {
+      jobId: jobId(key, `${this.#uniqueBase}${this.#serial.toString(36)}`),
+      // Volumes have no namespace to be fair to: they run in the order they came.
+      ...(key.kind === 'claim' ? { priority: this.#fairness.next(key.namespace) } : {}),
+      deduplication: { id: keyId(key), keepLastIfActive: true, ...(kick ? { reschedule: true } : {}) },
+    };
+  }
+
+  async #syncFairness(queues: Queues): Promise<void> {
+    this.#lastFairnessMs = this.#clock.nowMs();
+    await syncFairness(this.#link.redis, this.#options.prefix, { queue: queues.claim, fairness: this.#fairness });
+  }
+
+  #refuse(error: unknown): void {
+    const cause = error instanceof Error ? error : new Error(String(error));
+    this.#metrics.rejected.inc({ driver: this.#options.driver });
+    const refusal = describeRedisError(this.#link.address, cause);
+    if (refusal !== this.#refusal) this.#options.log.warn({ err: cause, redis: this.#link.address }, 'Redis refused jobs; trying again');
+    this.#refusal = refusal;
+  }
+
+  #emptied(): void {
+    this.#metrics.emptied.inc({ driver: this.#options.driver });
+    void this.#announce();
+    this.#refill('Redis was emptied');
+  }
+
+  /** Writes what others look up: which queues there are and their settings. Again after each connection, since it may be another Redis. */
+  async #announce(): Promise<void> {
+    const { redis } = this.#link;
+    const { driver, prefix, log } = this.#options;
+    try {
+      const entries = KINDS.map((kind) => ({ name: queueName(kind, driver), driver, kind }));
+      await registerQueues(redis, prefix, entries);
+      await Promise.all(entries.map(({ name }) => redis.hset(`${keyPrefix(prefix)}:${name}:meta`, 'opts.maxLenEvents', EVENTS_KEPT)));
+      const problems = await checkSettings(redis);
+      for (const problem of problems)
+        if (!this.#problems.includes(problem)) log.warn({ redis: this.#link.address, problem }, 'Redis is not set up for this');
+      this.#problems = problems;
+    } catch (error) {
+      // The connection broke again: the next one tries again.
+      log.debug({ err: error }, 'could not write the queue registry');
+    }
+  }
+
+  /** Touches every outstanding key again, spread over time; a newer call takes over from an older one. */
+  #refill(reason: string): void {
+    const { log } = this.#options;
+    let keys: JobKey[];
+    try {
+      keys = [...this.#options.onRedisBack()];
+    } catch (error) {
+      log.error({ err: error }, 'could not list the outstanding keys');
+      return;
+    }
+    if (keys.length === 0) return;
+    log.info({ keys: keys.length, reason }, 'adding outstanding keys again');
+    this.#refilling += 1;
+    void this.#refillSlowly(keys, this.#refilling);
+  }
+
+  async #refillSlowly(keys: readonly JobKey[], turn: number): Promise<void> {
+    const { signal } = this.#stopping;
+    const slices = Math.max(1, (this.#options.spreadMs ?? 30_000) / REFILL_PERIOD_MS);
+    const slice = Math.max(Math.ceil(keys.length / slices), (REFILL_MIN_PER_SECOND * REFILL_PERIOD_MS) / 1000);
+    for (let from = 0; from < keys.length; from += slice) {
+      if (signal.aborted || turn !== this.#refilling) return;
+      for (const key of keys.slice(from, from + slice)) this.touch(key);
+      if (from + slice < keys.length) await this.#clock.sleep(REFILL_PERIOD_MS, signal);
+    }
+  }
+
+  async #closeQueues(): Promise<void> {
+    const queues = this.#queues;
+    if (queues !== undefined) await Promise.allSettled(KINDS.map((kind) => queues[kind].close()));
+  }
+}

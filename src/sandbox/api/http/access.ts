@@ -1,0 +1,35 @@
+import { timingSafeEqual } from 'node:crypto';
+import type { IncomingMessage } from 'node:http';
+import { ApiError } from '../api-error.ts';
+
+/** Refuses callers without the token, and browsers that were led here by a name of somebody else's (DNS rebinding). */
+export class Access {
+  readonly #token: Buffer;
+  readonly #hosts: ReadonlySet<string>;
+
+  /** @param port  the port of our own address, as Host headers name it */
+  constructor(token: string, port: number) {
+    this.#token = Buffer.from(token);
+    this.#hosts = new Set(
+      ['127.0.0.1', 'localhost', '[::1]', 'kubernetes.default', 'kubernetes.default.svc'].map((host) => `${host}:${port}`),
+    );
+  }
+
+  /** @throws ApiError 403 for a foreign Host */
+  checkHost(request: IncomingMessage): void {
+    if (this.#hosts.has((request.headers.host ?? '').toLowerCase())) return;
+    throw new ApiError({
+      code: 403,
+      reason: 'Forbidden',
+      message: `this server answers on loopback only, not for the host ${JSON.stringify(request.headers.host ?? '')}`,
+      details: {},
+    });
+  }
+
+  /** @throws ApiError 401 without the right bearer token */
+  checkToken(request: IncomingMessage): void {
+    const given = Buffer.from(/^Bearer\s+(.+)$/i.exec(request.headers.authorization ?? '')?.[1] ?? '');
+    if (given.length === this.#token.length && timingSafeEqual(given, this.#token)) return;
+    throw new ApiError({ code: 401, reason: 'Unauthorized', message: 'Unauthorized' });
+  }
+}

@@ -1,0 +1,83 @@
+import type { ServerResponse } from 'node:http';
+import type { ApiError } from '../api-error.ts';
+import type { JsonObject } from '../json-value.ts';
+import type { ListPage } from '../list-query.ts';
+import { apiVersionOf, type Resource } from '../resource.ts';
+import type { Stored } from '../store.ts';
+import type { Form } from './content.ts';
+import { partialMetadata, tableOf, type IncludeObject } from './table.ts';
+
+/** How a caller wants to see objects. */
+export interface Presentation {
+  readonly form: Form;
+  readonly includeObject: IncludeObject;
+  readonly nowMs: number;
+}
+
+/** Sends bytes that are JSON already. */
+export function sendJson(
+  response: ServerResponse,
+  code: number,
+  body: Buffer,
+  headers: Readonly<Record<string, string | number>> = {},
+): void {
+  response.writeHead(code, { 'content-type': 'application/json', 'content-length': body.length, ...headers });
+  response.end(body);
+}
+
+export function sendObject(
+  response: ServerResponse,
+  code: number,
+  body: JsonObject,
+  headers: Readonly<Record<string, string | number>> = {},
+): void {
+  sendJson(response, code, Buffer.from(JSON.stringify(body)), headers);
+}
+
+/** Sends a refusal as a Status object. */
+export function sendError(response: ServerResponse, error: ApiError): void {
+  const { code, details } = error.failure;
+  const seconds = details?.['retryAfterSeconds'];
+  sendObject(response, code, error.status, typeof seconds === 'number' && (code === 429 || code === 503) ? { 'retry-after': seconds } : {});
+}
+
+/** One object in the form that was asked for. */
+export function objectBytes(resource: Resource, stored: Stored, how: Presentation): Buffer {
+  if (how.form === 'table') return json(tableOf(resource, [stored], how));
+  if (how.form === 'metadata') return json(partialMetadata(stored.object));
+  return stored.bytes;
+}
+
+/** A list in the form that was asked for. Items of plain lists are the stored bytes. */
+export function listBytes(resource: Resource, page: ListPage, how: Presentation): Buffer {
+  const metadata: JsonObject = {
+    resourceVersion: String(page.revision),
+    ...(page.continueToken === undefined ? {} : { continue: page.continueToken }),
+    ...(page.remainingItemCount === undefined ? {} : { remainingItemCount: page.remainingItemCount }),
+  };
+  if (how.form === 'table') return json(tableOf(resource, page.items, { ...how, listMetadata: metadata }));
+  if (how.form === 'metadata' || how.form === 'metadata-list') {
+    return json({
+      kind: 'PartialObjectMetadataList',
+      apiVersion: 'meta.k8s.io/v1',
+      metadata,
+      items: page.items.map((item) => partialMetadata(item.object)),
+    });
+  }
+  const head = { kind: `${resource.kind}List`, apiVersion: apiVersionOf(resource), metadata };
+  // The real server leaves kind and version out of the items of its own kinds, and keeps them in custom ones.
+  const isCustom = resource.struct.name === 'CustomObject';
+  const cut = isCustom ? 1 : Buffer.byteLength(JSON.stringify({ kind: resource.kind, apiVersion: apiVersionOf(resource) }));
+  const parts: Buffer[] = [Buffer.from(`${JSON.stringify(head).slice(0, -1)},"items":[`)];
+  for (const [i, item] of page.items.entries()) parts.push(i === 0 ? OPEN : COMMA_OPEN, item.bytes.subarray(cut));
+  parts.push(Buffer.from(']}'));
+  return Buffer.concat(parts);
+}
+
+const OPEN = Buffer.from('{');
+const COMMA_OPEN = Buffer.from(',{');
+
+/** A value as JSON bytes. */
+export function json(value: JsonObject): Buffer {
+  return Buffer.from(JSON.stringify(value));
+}

@@ -1,0 +1,110 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { ApiError } from '../api-error.ts';
+import type { RequestInfo } from './request-info.ts';
+
+/** What happens to a request instead of, or beside, its answer. */
+export type FaultAction =
+  /** Answers with this code, nothing is done. 410 has reason Expired, 429 and 503 may ask for patience. */
+  | { readonly kind: 'status'; readonly code: number; readonly retryAfterSeconds?: number; readonly message?: string }
+  /** Waits first, then does as asked. */
+  | { readonly kind: 'delay'; readonly delayMs: number }
+  /** Closes the connection before anything is done. */
+  | { readonly kind: 'reset' }
+  /** Does as asked and closes the connection instead of answering: the client cannot know. */
+  | { readonly kind: 'lose-answer' }
+  /** Never answers; the connection stays open. */
+  | { readonly kind: 'hang' };
+
+/** A fault for the next requests that match; what is left out matches all. */
+export interface Fault {
+  readonly action: FaultAction;
+  readonly verb?: RequestInfo['verb'];
+  readonly plural?: string;
+  readonly name?: string;
+  readonly subresource?: string;
+  /** How many requests it hits; 1 unless told, Infinity until cancelled. */
+  readonly times?: number;
+}
+
+interface Armed {
+  readonly fault: Fault;
+  left: number;
+}
+
+/** Faults for tests, hit in the order in which they were injected. */
+export class Faults {
+  readonly #armed: Armed[] = [];
+
+  /** @returns takes the fault back */
+  inject(fault: Fault): () => void {
+    const armed: Armed = { fault, left: fault.times ?? 1 };
+    this.#armed.push(armed);
+    return () => {
+      armed.left = 0;
+    };
+  }
+
+  clear(): void {
+    this.#armed.length = 0;
+  }
+
+  /** The action for this request, used up by asking. */
+  take(info: RequestInfo): FaultAction | undefined {
+    const armed = this.#armed.find(({ fault, left }) => left > 0 && matches(fault, info));
+    if (armed === undefined) return undefined;
+    armed.left -= 1;
+    return armed.fault.action;
+  }
+}
+
+function matches(fault: Fault, info: RequestInfo): boolean {
+  return (
+    (fault.verb === undefined || fault.verb === info.verb) &&
+    (fault.plural === undefined || fault.plural === info.plural) &&
+    (fault.name === undefined || fault.name === info.name) &&
+    (fault.subresource === undefined || fault.subresource === info.subresource)
+  );
+}
+
+const REASONS: Readonly<Record<number, string>> = {
+  401: 'Unauthorized',
+  403: 'Forbidden',
+  404: 'NotFound',
+  409: 'Conflict',
+  410: 'Expired',
+  422: 'Invalid',
+  429: 'TooManyRequests',
+  500: 'InternalError',
+  503: 'ServiceUnavailable',
+  504: 'Timeout',
+};
+
+/** Lets a fault happen. True where the request goes on afterwards.
+ * @throws ApiError where the fault is an answer */
+export async function survive(fault: FaultAction, request: IncomingMessage, response: ServerResponse): Promise<boolean> {
+  switch (fault.kind) {
+    case 'delay':
+      await new Promise((resolve) => setTimeout(resolve, fault.delayMs));
+      return !response.destroyed;
+    case 'reset':
+      request.socket.destroy();
+      return false;
+    case 'hang':
+      return false;
+    case 'lose-answer':
+      response.writeHead = () => {
+        request.socket.destroy();
+        return response;
+      };
+      return true;
+    case 'status': {
+      const seconds = fault.retryAfterSeconds;
+      throw new ApiError({
+        code: fault.code,
+        reason: REASONS[fault.code] ?? '',
+        message: fault.message ?? `injected fault: ${fault.code}`,
+        ...(seconds === undefined ? {} : { details: { retryAfterSeconds: seconds } }),
+      });
+    }
+  }
+}

@@ -1,0 +1,20 @@
+import type { RequestInfo } from './request-info.ts';
+
+/** How many requests of each kind were answered: what the bench divides by its claims. */
+export class RequestCounts {
+  readonly #counts = new Map<string, number>();
+
+  add(info: RequestInfo): void {
+    const key = `${info.verb} ${info.plural}${info.subresource === undefined ? '' : `/${info.subresource}`}`;
+    this.#counts.set(key, (this.#counts.get(key) ?? 0) + 1);
+  }
+
+  /** By 'verb plural[/subresource]', e.g. `{ 'create persistentvolumes': 1000 }`. */
+  snapshot(): Record<string, number> {
+    return Object.fromEntries([...this.#counts].sort(([a], [b]) => a.localeCompare(b)));
+  }
+
+  reset(): void {
+    this.#counts.clear();
+  }
+}

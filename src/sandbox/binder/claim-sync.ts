@@ -1,0 +1,186 @@
+import { equalJson, memberAt, objectAt, textAt, type Json, type JsonObject } from '../api/json-value.ts';
+import { CLAIM_FINALIZER, claims, classOf } from '../api/kinds/claims.ts';
+import { pods } from '../api/kinds/core.ts';
+import { classes } from '../api/kinds/storage.ts';
+import { volumes } from '../api/kinds/volumes.ts';
+import type { KubeObject } from '../api/kube-object.ts';
+import type { Operations } from '../api/operations.ts';
+import { BIND_COMPLETED, BOUND_BY_CONTROLLER, PROVISIONER, PROVISIONER_BETA, SELECTED_NODE } from './annotations.ts';
+import type { ClaimEvents } from './claim-events.ts';
+import { bestMatch, mismatch, refersTo } from './match.ts';
+import type { VolumeIndex } from './volume-index.ts';
+import { setVolumePhase } from './volume-sync.ts';
+
+/** One claim: bound to the volume that is its own, or asked for from its class's provisioner. */
+export class ClaimSync {
+  readonly #operations: Operations;
+  readonly #index: VolumeIndex;
+  readonly #events: ClaimEvents;
+
+  constructor(operations: Operations, index: VolumeIndex, claimEvents: ClaimEvents) {
+    this.#operations = operations;
+    this.#index = index;
+    this.#events = claimEvents;
+  }
+
+  sync(claim: KubeObject): void {
+    if (this.#unprotect(claim)) return;
+    if (claim.metadata.annotations?.[BIND_COMPLETED] !== undefined) this.#keepBound(claim);
+    else if (textAt(claim, 'spec', 'volumeName') === '') this.#find(claim);
+    else this.#takeNamed(claim, textAt(claim, 'spec', 'volumeName'));
+  }
+
+  /** A claim that is deleted and that no pod uses loses its protection. True where it is gone. */
+  #unprotect(claim: KubeObject): boolean {
+    const { deletionTimestamp, finalizers = [], name, namespace } = claim.metadata;
+    if (deletionTimestamp === undefined || !finalizers.includes(CLAIM_FINALIZER) || this.#isUsed(claim)) return false;
+    const rest = finalizers.filter((each) => each !== CLAIM_FINALIZER);
+    this.#operations.patch({ resource: claims, namespace, name }, 'merge', { metadata: { finalizers: rest } });
+    return rest.length === 0;
+  }
+
+  #isUsed(claim: KubeObject): boolean {
+    const key = `${claim.metadata.namespace ?? ''}/${claim.metadata.name}`;
+    return [...this.#operations.store.collection(pods).objects.values()].some(({ object }) => {
+      const phase = textAt(object, 'status', 'phase');
+      return phase !== 'Succeeded' && phase !== 'Failed' && claimsOfPod(object).includes(key);
+    });
+  }
+
+  /** A claim that was bound once: its volume is there and its own, or the claim is lost. */
+  #keepBound(claim: KubeObject): void {
+    const volume = this.#volume(textAt(claim, 'spec', 'volumeName'));
+    if (volume === undefined) {
+      this.#lose(claim, 'ClaimLost', 'Bound claim has lost its PersistentVolume. Data on this volume is lost!');
+    } else if (memberAt(volume, 'spec', 'claimRef') === undefined || refersTo(volume, claim)) {
+      this.#bind(volume, claim);
+    } else {
+      this.#lose(claim, 'ClaimMisbound', 'Two claims are bound to the same volume, this one is bound incorrectly');
+    }
+  }
+
+  #lose(claim: KubeObject, reason: string, message: string): void {
+    if (textAt(claim, 'status', 'phase') === 'Lost') return;
+    this.#events.record(claim, 'Warning', reason, message);
+    this.#patchStatus(claim, { phase: 'Lost', accessModes: null, capacity: null });
+  }
+
+  /** A claim that names its volume waits for that one alone. */
+  #takeNamed(claim: KubeObject, name: string): void {
+    const volume = this.#volume(name);
+    if (volume === undefined) return;
+    if (refersTo(volume, claim)) return this.#bind(volume, claim);
+    if (memberAt(volume, 'spec', 'claimRef') !== undefined) {
+      return this.#events.record(claim, 'Warning', 'FailedBinding', `volume "${name}" already bound to a different claim.`);
+    }
+    const why = (classOf(volume) ?? '') === (classOf(claim) ?? '') ? mismatch(volume, claim) : 'storageClassName does not match';
+    if (why === undefined) this.#bind(volume, claim);
+    else this.#events.record(claim, 'Warning', 'VolumeMismatch', `Cannot bind to requested volume "${name}": ${why}`);
+  }
+
+  #find(claim: KubeObject): void {
+    const { metadata } = claim;
+    const own = [...this.#index.claimedBy(`${metadata.namespace ?? ''}/${metadata.name}`)]
+      .map((name) => this.#volume(name))
+      .find((volume) => volume !== undefined && refersTo(volume, claim) && mismatch(volume, claim) === undefined);
+    if (own !== undefined) return this.#bind(own, claim);
+    const className = classOf(claim) ?? '';
+    const storageClass = this.#operations.store.collection(classes).objects.get(className)?.object;
+    const waits = storageClass?.['volumeBindingMode'] === 'WaitForFirstConsumer';
+    if (waits && metadata.annotations?.[SELECTED_NODE] === undefined) {
+      return this.#events.record(claim, 'Normal', 'WaitForFirstConsumer', 'waiting for first consumer to be created before binding');
+    }
+    // With a node chosen, matching free volumes is the scheduler's part.
+    const free = waits ? undefined : bestMatch(claim, this.#freeVolumes());
+    if (free !== undefined) return this.#bind(free, claim);
+    if (className === '') {
+      const message = 'no persistent volumes available for this claim and no storage class is set';
+      return this.#events.record(claim, 'Normal', 'FailedBinding', message);
+    }
+    this.#askProvisioner(claim, className, storageClass);
+  }
+
+  #askProvisioner(claim: KubeObject, className: string, storageClass: KubeObject | undefined): void {
+    if (storageClass === undefined) {
+      return this.#events.record(claim, 'Warning', 'ProvisioningFailed', `storageclass.storage.k8s.io "${className}" not found`);
+    }
+    const provisioner = textAt(storageClass, 'provisioner');
+    if (provisioner.startsWith('kubernetes.io/')) {
+      return this.#events.record(claim, 'Warning', 'ProvisioningFailed', `no volume plugin matched name: ${provisioner}`);
+    }
+    const { annotations = {}, name, namespace } = claim.metadata;
+    if (annotations[PROVISIONER] !== provisioner || annotations[PROVISIONER_BETA] !== provisioner) {
+      this.#operations.patch({ resource: claims, namespace, name }, 'merge', {
+        metadata: { annotations: { [PROVISIONER]: provisioner, [PROVISIONER_BETA]: provisioner } },
+      });
+    }
+    this.#events.record(
+      claim,
+      'Normal',
+      'ExternalProvisioning',
+      `Waiting for a volume to be created either by the external provisioner '${provisioner}' or manually by the system administrator. If volume creation is delayed, please verify that the provisioner is running and correctly registered.`,
+    );
+  }
+
+  /** Four writes in the order of the real controller, each only where it changes something: volume, its phase, claim, its status. */
+  #bind(volume: KubeObject, claim: KubeObject): void {
+    const { name, namespace, uid } = claim.metadata;
+    let current = volume;
+    if (textAt(volume, 'spec', 'claimRef', 'uid') !== uid) {
+      const isOurChoice = memberAt(volume, 'spec', 'claimRef') === undefined;
+      const { resourceVersion } = claim.metadata;
+      const claimRef = { kind: claim.kind, apiVersion: claim.apiVersion, namespace, name, uid, resourceVersion };
+      const patch: JsonObject = {
+        spec: { claimRef },
+        ...(isOurChoice ? { metadata: { annotations: { [BOUND_BY_CONTROLLER]: 'yes' } } } : {}),
+      };
+      current = this.#operations.patch({ resource: volumes, name: volume.metadata.name }, 'merge', patch).stored.object;
+    }
+    setVolumePhase(this.#operations, current, 'Bound');
+    const isOurChoice = textAt(claim, 'spec', 'volumeName') === '';
+    if (isOurChoice || claim.metadata.annotations?.[BIND_COMPLETED] === undefined) {
+      this.#operations.patch({ resource: claims, namespace, name }, 'merge', {
+        metadata: { annotations: { [BIND_COMPLETED]: 'yes', ...(isOurChoice ? { [BOUND_BY_CONTROLLER]: 'yes' } : {}) } },
+        spec: { volumeName: volume.metadata.name },
+      });
+    }
+    const capacity = objectAt(claim, 'status', 'capacity');
+    const attributes = memberAt(volume, 'spec', 'volumeAttributesClassName');
+    this.#patchStatus(claim, {
+      phase: 'Bound',
+      accessModes: memberAt(volume, 'spec', 'accessModes') ?? null,
+      // A bound claim's capacity follows a resize, not the volume.
+      ...(capacity['storage'] === undefined ? { capacity: memberAt(volume, 'spec', 'capacity') ?? null } : {}),
+      ...(attributes === undefined ? {} : { currentVolumeAttributesClassName: attributes }),
+    });
+  }
+
+  #patchStatus(claim: KubeObject, status: Record<string, Json>): void {
+    const now = objectAt(claim, 'status');
+    if (Object.entries(status).every(([name, value]) => equalJson(now[name] ?? null, value))) return;
+    const { name, namespace } = claim.metadata;
+    this.#operations.patch({ resource: claims, namespace, name }, 'merge', { status }, { subresource: 'status' });
+  }
+
+  #volume(name: string): KubeObject | undefined {
+    return this.#operations.store.collection(volumes).objects.get(name)?.object;
+  }
+
+  *#freeVolumes(): Iterable<KubeObject> {
+    for (const name of this.#index.free) {
+      const volume = this.#volume(name);
+      if (volume !== undefined) yield volume;
+    }
+  }
+}
+
+/** 'namespace/name' of the claims that a pod uses, those of its generic ephemeral volumes included. */
+export function claimsOfPod(pod: KubeObject): string[] {
+  const list = memberAt(pod, 'spec', 'volumes');
+  if (!Array.isArray(list)) return [];
+  return list.flatMap((volume) => {
+    const named = textAt(volume, 'persistentVolumeClaim', 'claimName');
+    const name = memberAt(volume, 'ephemeral') === undefined ? named : `${pod.metadata.name}-${textAt(volume, 'name')}`;
+    return name === '' ? [] : [`${pod.metadata.namespace ?? ''}/${name}`];
+  });
+}

@@ -1,0 +1,46 @@
+/** A volume as the driver lists it. */
+export interface ListedVolume {
+  readonly handle: string;
+  /** 0 where the driver does not say. */
+  readonly sizeBytes: bigint;
+}
+
+/** A volume that nothing in the cluster names. */
+export interface Orphan {
+  readonly handle: string;
+  readonly sizeBytes: bigint;
+  /** When an audit first found it so, Unix ms; it is at least that old. */
+  readonly firstSeenMs: number;
+}
+
+export interface AuditInput {
+  /** Everything that the driver has; listed first, so that whatever is written meanwhile counts as known. */
+  readonly volumes: readonly ListedVolume[];
+  /** Handles that PVs or open records name; read afterwards. */
+  readonly known: ReadonlySet<string>;
+  /** When earlier audits first found a handle unknown. */
+  readonly seenBefore: ReadonlyMap<string, number>;
+  readonly nowMs: number;
+  /** How long ago that must have been: longer than a volume can be under way. */
+  readonly minAgeMs: number;
+}
+
+export interface AuditResult {
+  readonly orphans: readonly Orphan[];
+  /** Unknown for less than minAgeMs: volumes under way look like this. */
+  readonly waiting: number;
+  /** What the next audit has to remember. */
+  readonly seen: ReadonlyMap<string, number>;
+}
+
+/** Volumes that nothing names, and did not name at an earlier audit either. Reports; deletes nothing. */
+export function auditVolumes(input: AuditInput): AuditResult {
+  const { nowMs, minAgeMs } = input;
+  const unknown = input.volumes.filter(({ handle }) => !input.known.has(handle));
+  const seen = new Map(unknown.map(({ handle }) => [handle, input.seenBefore.get(handle) ?? nowMs] as const));
+  const orphans = unknown
+    .map((volume) => ({ ...volume, firstSeenMs: seen.get(volume.handle) ?? nowMs }))
+    .filter(({ firstSeenMs }) => nowMs - firstSeenMs >= minAgeMs)
+    .sort((a, b) => a.firstSeenMs - b.firstSeenMs || (a.handle < b.handle ? -1 : 1));
+  return { orphans, waiting: unknown.length - orphans.length, seen };
+}

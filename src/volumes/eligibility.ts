@@ -1,0 +1,30 @@
+import * as keys from '../kube/keys.ts';
+import type { Claim, Class } from '../kube/objects.ts';
+
+export type ClaimVerdict =
+  | { readonly kind: 'provision'; readonly className: string; readonly cls: Class }
+  /** Not ours, or not now. `waitsFor` says whether somebody will have to change something first. */
+  | { readonly kind: 'ignore'; readonly reason: string }
+  | { readonly kind: 'no-class'; readonly className: string };
+
+/** Whether a claim is this driver's to provision now (spec 02 §3, in its order). A terminating claim is, as upstream has it. */
+export function judgeClaim(claim: Claim, driver: string, classOf: (name: string) => Class | undefined): ClaimVerdict {
+  if ((claim.spec.volumeName ?? '') !== '') return { kind: 'ignore', reason: 'the claim already names its volume' };
+  const annotations = claim.metadata.annotations ?? {};
+  const provisioner = annotations[keys.STORAGE_PROVISIONER] ?? annotations[keys.BETA_STORAGE_PROVISIONER];
+  if (provisioner === undefined) return { kind: 'ignore', reason: 'the volume controller has not annotated the claim with a provisioner' };
+  if (provisioner !== driver) return { kind: 'ignore', reason: `the claim is for provisioner ${provisioner}` };
+  const className = classNameOf(claim);
+  const cls = classOf(className);
+  if (cls === undefined) return { kind: 'no-class', className };
+  if (cls.volumeBindingMode === 'WaitForFirstConsumer' && (annotations[keys.SELECTED_NODE] ?? '') === '') {
+    return { kind: 'ignore', reason: 'the class waits for the first consumer and no node is selected yet' };
+  }
+  if (cls.provisioner !== driver) return { kind: 'ignore', reason: `class ${className} belongs to provisioner ${cls.provisioner}` };
+  return { kind: 'provision', className, cls };
+}
+
+/** The class a claim asks for: the beta annotation, where present, before the field. */
+export function classNameOf(claim: Claim): string {
+  return claim.metadata.annotations?.[keys.BETA_STORAGE_CLASS] ?? claim.spec.storageClassName ?? '';
+}

@@ -1,0 +1,34 @@
+/** The driver, as far as the rules look at it. Capability names as csi.v1 spells them. */
+export interface DriverFacts {
+  readonly name: string;
+  /** PluginCapability services, for example CONTROLLER_SERVICE. */
+  readonly pluginCapabilities: ReadonlySet<string>;
+  /** ControllerServiceCapability RPCs, for example CREATE_DELETE_VOLUME. */
+  readonly controllerCapabilities: ReadonlySet<string>;
+}
+
+/** The provisioning flags of one driver (spec 01 §2). */
+export interface ProvisioningOptions {
+  readonly volumeNamePrefix: string;
+  /** -1: the whole UID; else that many of its hex digits. */
+  readonly volumeNameUuidLength: number;
+  readonly defaultFsType: string;
+  readonly extraCreateMetadata: boolean;
+  readonly controllerPublishReadonly: boolean;
+  /** Names this installation in the volume attributes of what it makes. */
+  readonly identity: string;
+}
+
+/** A claim, class or volume that can't be served as it is. The message is what the user reads in the event. */
+export class RefusedError extends Error {
+  override readonly name = 'RefusedError';
+}
+
+/** Why a driver can't provision at all, or undefined (spec 02 §7.2). */
+export function missingCapability(driver: DriverFacts): string | undefined {
+  const prefix = 'CSI driver does not support dynamic provisioning:';
+  if (!driver.pluginCapabilities.has('CONTROLLER_SERVICE')) return `${prefix} plugin CONTROLLER_SERVICE capability is not reported`;
+  if (!driver.controllerCapabilities.has('CREATE_DELETE_VOLUME'))
+    return `${prefix} controller CREATE_DELETE_VOLUME capability is not reported`;
+  return undefined;
+}

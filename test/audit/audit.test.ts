@@ -1,0 +1,147 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { Redis } from 'ioredis';
+import { audit } from '#src/audit/audit.ts';
+import type { AuditReport } from '#src/audit/audit.ts';
+import { auditJson, auditText } from '#src/audit/render.ts';
+import { createCsiClient } from '#src/csi/client.ts';
+import type { CsiClient } from '#src/csi/client.ts';
+import { createKubeClient } from '#src/kube/client.ts';
+import type { KubeClient } from '#src/kube/client.ts';
+import { loadClusterAccess } from '#src/kube/credentials.ts';
+import { volumes } from '#src/kube/resources.ts';
+import { redisAuditLedger } from '#src/queue/audit-ledger.ts';
+import { startRedisServer } from '#src/queue/redis-server.ts';
+import type { RedisServer } from '#src/queue/redis-server.ts';
+import { redisBlessing } from '#src/queue/volume-record/blessing.ts';
+import { openRecords } from '#src/queue/volume-record/open-records.ts';
+import { VolumeRecords } from '#src/queue/volume-record/volume-record.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { startSampleDriver } from '#src/sandbox/driver/server.ts';
+import type { SampleDriver } from '#src/sandbox/driver/server.ts';
+import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
+import type { SandboxCluster } from '../harness/sandbox-cluster.ts';
+
+const DRIVER = 'sample.csi.sutler.dev';
+const HOUR_MS = 3_600_000;
+const MIB = 1024n * 1024n;
+
+describe('audit', () => {
+  let dir: string;
+  let server: RedisServer;
+  let redis: Redis;
+  let cluster: SandboxCluster;
+  let kube: KubeClient;
+  let driver: SampleDriver;
+  let csi: CsiClient;
+  let nowMs = 1_000 * HOUR_MS;
+  const pages: number[] = [];
+
+  const make = async (name: string): Promise<string> => {
+    const { volume } = await csi.createVolume(
+      { name, capacityRange: { requiredBytes: MIB }, volumeCapabilities: [{}] },
+      { timeoutMs: 5000 },
+    );
+    return volume?.volumeId ?? '';
+  };
+  const run = (): Promise<AuditReport> =>
+    audit({
+      csi,
+      kube,
+      openRecords: () => openRecords(redis, 'csi', DRIVER),
+      ledger: redisAuditLedger(redis, 'csi', DRIVER),
+      driver: DRIVER,
+      timeoutMs: 5000,
+      minAgeMs: HOUR_MS,
+      nowMs: () => nowMs,
+    });
+
+  before(async () => {
+    dir = await mkdtemp(join(tmpdir(), 'sutler-audit-'));
+    server = await startRedisServer({ dataDir: dir, log: silentLog });
+    redis = new Redis(server.url);
+    cluster = await openSandboxCluster();
+    kube = createKubeClient({
+      access: await loadClusterAccess({ kubeconfig: cluster.kubeconfig, env: {} }),
+      userAgent: 'test',
+      log: silentLog,
+    });
+    driver = await startSampleDriver({ socket: join(dir, 'csi.sock'), dataDir: join(dir, 'volumes') });
+    const plain = createCsiClient({ address: { kind: 'unix', path: driver.socket }, log: silentLog });
+    // Small pages, as drivers with their own limit answer.
+    csi = {
+      ...plain,
+      createVolume: plain.createVolume.bind(plain),
+      close: () => plain.close(),
+      listVolumes: async (request, settings) => {
+        assert.ok(!(request instanceof Uint8Array));
+        const page = await plain.listVolumes({ startingToken: request.startingToken ?? '', maxEntries: 7 }, settings);
+        pages.push(page.entries.length);
+        return page;
+      },
+    };
+  });
+  after(async () => {
+    csi.close();
+    await driver.close();
+    await kube.close();
+    await cluster.close();
+    redis.disconnect();
+    await server.close();
+    await rm(dir, { recursive: true, force: true });
+  });
+
+  it('reports exactly the 20 planted among 40 live and 20 under way, with a driver that pages', async () => {
+    const planted = await Promise.all(Array.from({ length: 20 }, (_, i) => make(`planted-${i}`)));
+    for (let i = 0; i < 40; i += 1) await writeVolume(`live-${i}`, await make(`live-${i}`));
+    const underWay = await Promise.all(
+      Array.from({ length: 20 }, async (_, i) => ({ name: `under-way-${i}`, handle: await make(`under-way-${i}`) })),
+    );
+
+    const first = await run();
+    assert.deepEqual([first.orphans.length, first.waiting], [0, 40]);
+
+    for (const { name, handle } of underWay) await writeVolume(name, handle);
+    nowMs += HOUR_MS;
+    const second = await run();
+    assert.deepEqual(second.orphans.map(({ handle }) => handle).sort(), [...planted].sort());
+    assert.deepEqual(
+      second.orphans.map(({ sizeBytes, firstSeenMs }) => [sizeBytes, firstSeenMs]),
+      planted.map(() => [MIB, nowMs - HOUR_MS]),
+    );
+    assert.ok(pages.length > 10 && Math.max(...pages) === 7, pages.join(' '));
+    assert.equal(driver.volumes().length, 80);
+  });
+
+  it('does not count a volume whose handle an open record knows', async () => {
+    const handle = await make('answered');
+    await redisBlessing(redis, 'csi', DRIVER).bless({ epoch: 'e', quarantineMs: 0, beat: 0 });
+    const records = new VolumeRecords({ redis, prefix: 'csi', driver: DRIVER, ownMs: 1000, settleMs: 1000 });
+    const job = { kind: 'claim', uid: 'u', namespace: 'ns', name: 'c' } as const;
+    await records.openCreate('u', { owner: 'a', job, planned: { request: '', skeleton: '', secret: '', endpoint: '' }, mode: 'plan' });
+    await records.leaveAnswered('u', 'a', JSON.stringify({ handle }));
+    await run();
+    nowMs += HOUR_MS;
+    const report = await run();
+    assert.ok(!report.orphans.some((orphan) => orphan.handle === handle));
+    assert.deepEqual(
+      report.openRecords.map(({ id, object, state }) => [id, object, state]),
+      [['u', 'ns/c', 'creating']],
+    );
+  });
+
+  it('is told as JSON and as text, and names what to do', async () => {
+    const report = await run();
+    const json = JSON.parse(auditJson(report)) as { orphans: { sizeBytes: string }[] };
+    assert.equal(json.orphans[0]?.sizeBytes, String(MIB));
+    assert.match(auditText(report), /Nothing was deleted; look at each before you do:\n {2}\S+ {2}1Mi {2}unknown since/);
+  });
+
+  async function writeVolume(name: string, handle: string): Promise<void> {
+    const spec = { capacity: { storage: '1Mi' }, accessModes: ['ReadWriteOnce'], csi: { driver: DRIVER, volumeHandle: handle } };
+    await kube.create(volumes, undefined, { metadata: { name }, spec });
+  }
+});

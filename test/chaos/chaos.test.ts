@@ -1,0 +1,44 @@
+import assert from 'node:assert/strict';
+import { rm } from 'node:fs/promises';
+import { describe, it } from 'node:test';
+import { offenders, runChaos } from './chaos-run.ts';
+
+// Both wait most of the time.
+describe('npm run chaos', { concurrency: true }, () => {
+  it('loses nothing while processes are killed and frozen, Redis restarts and the API server is cut off', async () => {
+    const run = await runChaos([
+      '--backend=sandbox',
+      '--seed=1',
+      '--minutes=1',
+      '--lock-duration=5s',
+      '--fault-gap=2s',
+      '--timeout=1s',
+      '--patience=90s',
+    ]);
+    assert.deepEqual(offenders(run), {}, run.report.dir);
+    assert.equal(run.code, 0);
+    assert.ok(run.report.claims > 20, `${run.report.claims} claims`);
+    assert.ok(run.report.volumesMade > 20, `${run.report.volumesMade} volumes`);
+    assert.ok(Object.keys(run.report.faults).length >= 7, JSON.stringify(run.report.faults));
+  });
+
+  it('reports leaks where jobs open no volume records', async () => {
+    const run = await runChaos([
+      '--backend=sandbox',
+      '--seed=1',
+      '--leaky',
+      // A call goes on without the process that sent it; with its claim deleted, only a record would know of the volume.
+      '--faults=kill-jobs',
+      '--fault-gap=2s',
+      '--claims-per-second=8',
+      '--minutes=0.25',
+      '--lock-duration=5s',
+      '--timeout=1s',
+      '--patience=2s',
+    ]);
+    assert.equal(run.code, 1);
+    assert.ok(run.report.verdict.leaked.length > 0, JSON.stringify(run.report));
+    // What a failure leaves behind for its reader.
+    await rm(run.report.dir, { recursive: true });
+  });
+});

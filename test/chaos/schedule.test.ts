@@ -1,0 +1,51 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { faultKinds, planFaults } from '../../chaos/schedule.ts';
+import type { FaultKind, SchedulePlan } from '../../chaos/schedule.ts';
+
+const plan: SchedulePlan = {
+  seed: 7,
+  kinds: Object.keys(faultKinds) as FaultKind[],
+  runMs: 600_000,
+  gapMs: 2_000,
+  replicas: 2,
+  timing: { leaseMs: 3_000, ownershipMs: 4_000, lockMs: 30_000 },
+};
+
+describe('planFaults', () => {
+  it('gives the same schedule for the same seed, and another for another', () => {
+    assert.deepEqual(planFaults(plan), planFaults({ ...plan }));
+    assert.notDeepEqual(planFaults(plan), planFaults({ ...plan, seed: 8 }));
+  });
+
+  it('uses every kind, with both of two equal processes', () => {
+    const faults = planFaults(plan);
+    assert.deepEqual([...new Set(faults.map(({ kind }) => kind))].sort(), [...plan.kinds].sort());
+    assert.deepEqual([...new Set(faults.map(({ target }) => target))].sort(), [0, 1]);
+  });
+
+  it('lets no fault last beyond the run, and freezes for longer than what is to expire', () => {
+    const { timing, runMs } = plan;
+    for (const { kind, atMs, forMs } of planFaults(plan)) {
+      assert.ok(atMs + forMs <= runMs);
+      if (kind === 'freeze-leader') assert.ok(forMs > timing.leaseMs);
+      if (kind === 'freeze-jobs') assert.ok(forMs > timing.ownershipMs);
+      if (kind === 'freeze-jobs-past-lock') assert.ok(forMs > timing.lockMs);
+    }
+  });
+
+  it('has faults that overlap, but not two of the same process', () => {
+    const faults = planFaults(plan);
+    const overlapping = faults.flatMap((one) =>
+      faults.filter((other) => other.atMs > one.atMs && other.atMs < one.atMs + one.forMs).map((other) => [one, other] as const),
+    );
+    assert.ok(overlapping.length > 0);
+    const what = (kind: string): string => kind.split('-')[1] ?? '';
+    for (const [one, other] of overlapping) {
+      if (what(one.kind) !== what(other.kind)) continue;
+      assert.ok(what(one.kind) === 'jobs' && one.target !== other.target, `${one.kind} and ${other.kind}`);
+    }
+  });
+
+  it('has no faults where no kind is wanted', () => assert.deepEqual(planFaults({ ...plan, kinds: [] }), []));
+});

@@ -1,0 +1,193 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { at, listAt, namesOf, refused, textAt } from './connection.ts';
+import type { Connection, Fields } from './connection.ts';
+import { VOLUMES, claim, paths, secret } from './objects.ts';
+
+/** Lists: shape, order, pages, selectors. */
+export function describeLists(api: () => Connection): void {
+  /** The secrets path of a new namespace with a secret per name. */
+  const secretsNamed = async (names: readonly string[], labels: (name: string) => Fields = () => ({})): Promise<string> => {
+    const { secrets } = paths(await api().namespace());
+    await Promise.all(names.map((name) => api().create(secrets, secret(name, { metadata: { labels: labels(name) } }))));
+    return secrets;
+  };
+
+  describe('list', () => {
+    it('has a kind, an apiVersion and a resourceVersion, even when it is empty', async () => {
+      const { claims } = paths(await api().namespace());
+      const list = await api().read(claims);
+      assert.equal(at(list, 'kind'), 'PersistentVolumeClaimList');
+      assert.equal(at(list, 'apiVersion'), 'v1');
+      assert.match(textAt(list, 'metadata', 'resourceVersion'), /^[1-9]\d*$/);
+      assert.deepEqual(at(list, 'items'), []);
+    });
+
+    it('leaves kind and apiVersion out of its items', async () => {
+      const list = await api().read(await secretsNamed(['a']));
+      assert.equal(at(list, 'items', 0, 'kind'), undefined);
+      assert.equal(at(list, 'items', 0, 'apiVersion'), undefined);
+      assert.equal(at(list, 'items', 0, 'metadata', 'name'), 'a');
+    });
+
+    it('is ordered by name', async () => {
+      assert.deepEqual(namesOf(await api().read(await secretsNamed(['c', 'a', 'b-1', 'b']))), ['a', 'b', 'b-1', 'c']);
+    });
+
+    it('of one namespace knows nothing of another', async () => {
+      const here = await secretsNamed(['a']);
+      await secretsNamed(['b']);
+      assert.deepEqual(namesOf(await api().read(here)), ['a']);
+    });
+
+    it('of all namespaces has those of each', async () => {
+      const namespaces = await Promise.all([api().namespace(), api().namespace()]);
+      for (const namespace of namespaces) await api().create(paths(namespace).claims, claim('a'));
+      const list = await api().read('/api/v1/persistentvolumeclaims');
+      const found = listAt(list, 'items').map((item) => at(item, 'metadata', 'namespace'));
+      for (const namespace of namespaces) assert.ok(found.includes(namespace));
+    });
+
+    it('of a namespace that does not exist is empty', async () => {
+      assert.deepEqual(namesOf(await api().read(paths('never-made').secrets)), []);
+    });
+
+    it('shows a write that was answered before it was asked for', async () => {
+      const { secrets } = paths(await api().namespace());
+      for (const name of ['a', 'b', 'c']) {
+        await api().create(secrets, secret(name));
+        assert.ok(namesOf(await api().read(secrets)).includes(name));
+      }
+    });
+
+    it('has a resourceVersion not below that of any item', async () => {
+      const list = await api().read(await secretsNamed(['a', 'b']));
+      const own = BigInt(textAt(list, 'metadata', 'resourceVersion'));
+      for (const item of listAt(list, 'items')) assert.ok(BigInt(textAt(item, 'metadata', 'resourceVersion')) <= own);
+    });
+
+    it('may come from the cache with resourceVersion=0', async () => {
+      const reply = await api().get(await secretsNamed(['a']), { resourceVersion: 0 });
+      assert.equal(reply.status, 200);
+      assert.equal(at(reply.body, 'kind'), 'SecretList');
+    });
+
+    it('is not older than the resourceVersion that was asked for', async () => {
+      const { secrets } = paths(await api().namespace());
+      const stored = await api().create(secrets, secret('a'));
+      const reply = await api().get(secrets, {
+        resourceVersion: textAt(stored, 'metadata', 'resourceVersion'),
+        resourceVersionMatch: 'NotOlderThan',
+      });
+      assert.deepEqual(namesOf(reply.body), ['a']);
+    });
+  });
+
+  describe('pages of a list', () => {
+    it('hold at most limit items, in order, and end without a continue token', async () => {
+      const secrets = await secretsNamed(['a', 'b', 'c', 'd', 'e']);
+      const pages: string[][] = [];
+      let query: Record<string, string | number> = { limit: 2 };
+      for (;;) {
+        const { body } = await api().get(secrets, query);
+        pages.push(namesOf(body));
+        const token = at(body, 'metadata', 'continue');
+        if (token === undefined || token === '') break;
+        query = { limit: 2, continue: textAt(body, 'metadata', 'continue') };
+      }
+      assert.deepEqual(pages, [['a', 'b'], ['c', 'd'], ['e']]);
+    });
+
+    it('tell how many items are left', async () => {
+      const { body } = await api().get(await secretsNamed(['a', 'b', 'c']), { limit: 1 });
+      assert.equal(at(body, 'metadata', 'remainingItemCount'), 2);
+    });
+
+    it('do not tell it where a selector was given', async () => {
+      const secrets = await secretsNamed(['a', 'b', 'c'], () => ({ x: 'y' }));
+      const { body } = await api().get(secrets, { limit: 1, labelSelector: 'x=y' });
+      assert.equal(at(body, 'metadata', 'remainingItemCount'), undefined);
+      assert.notEqual(textAt(body, 'metadata', 'continue'), '');
+    });
+
+    it('are of one moment: all have the resourceVersion of the first, and a later write is in none', async () => {
+      const secrets = await secretsNamed(['a', 'b', 'c']);
+      const first = (await api().get(secrets, { limit: 1 })).body;
+      await api().create(secrets, secret('b-later'));
+      const second = (await api().get(secrets, { limit: 10, continue: textAt(first, 'metadata', 'continue') })).body;
+      assert.equal(at(second, 'metadata', 'resourceVersion'), at(first, 'metadata', 'resourceVersion'));
+      assert.deepEqual(namesOf(second), ['b', 'c']);
+    });
+
+    it('that are exactly full end without a continue token', async () => {
+      const { body } = await api().get(await secretsNamed(['a', 'b']), { limit: 2 });
+      assert.equal(at(body, 'metadata', 'continue') ?? '', '');
+    });
+
+    it('are refused with 400 for a continue token that is not one', async () => {
+      const { secrets } = paths(await api().namespace());
+      refused(await api().get(secrets, { limit: 1, continue: 'nonsense' }), { code: 400, reason: 'BadRequest', message: /continue/ });
+    });
+  });
+
+  describe('a label selector', () => {
+    const LABELS: Readonly<Record<string, Fields>> = { a: { tier: 'gold' }, b: { tier: 'silver' }, c: { tier: 'gold', old: '' }, d: {} };
+    for (const [selector, expected] of [
+      ['tier=gold', ['a', 'c']],
+      ['tier==gold', ['a', 'c']],
+      ['tier!=gold', ['b', 'd']],
+      ['tier', ['a', 'b', 'c']],
+      ['!tier', ['d']],
+      ['tier in (gold,silver)', ['a', 'b', 'c']],
+      ['tier notin (gold)', ['b', 'd']],
+      ['tier=gold,!old', ['a']],
+      ['old=', ['c']],
+    ] as const) {
+      it(`${selector} picks ${expected.join(', ')}`, async () => {
+        const secrets = await secretsNamed(Object.keys(LABELS), (name) => LABELS[name] ?? {});
+        assert.deepEqual(namesOf((await api().get(secrets, { labelSelector: selector })).body), expected);
+      });
+    }
+
+    it('that does not parse is answered with 400', async () => {
+      const { secrets } = paths(await api().namespace());
+      refused(await api().get(secrets, { labelSelector: 'a in' }), {
+        code: 400,
+        reason: 'BadRequest',
+        message: /unable to parse requirement/,
+      });
+    });
+  });
+
+  describe('a field selector', () => {
+    it('picks by metadata.name', async () => {
+      const secrets = await secretsNamed(['a', 'b']);
+      assert.deepEqual(namesOf((await api().get(secrets, { fieldSelector: 'metadata.name=b' })).body), ['b']);
+      assert.deepEqual(namesOf((await api().get(secrets, { fieldSelector: 'metadata.name!=b' })).body), ['a']);
+    });
+
+    it('picks by metadata.namespace', async () => {
+      const namespace = await api().namespace();
+      await api().create(paths(namespace).claims, claim('a'));
+      const reply = await api().get('/api/v1/persistentvolumeclaims', { fieldSelector: `metadata.namespace=${namespace}` });
+      assert.deepEqual(namesOf(reply.body), ['a']);
+    });
+
+    it('picks cluster-scoped objects by metadata.name', async () => {
+      assert.deepEqual(namesOf((await api().get(VOLUMES, { fieldSelector: 'metadata.name=never-made' })).body), []);
+    });
+
+    it('picks secrets by type', async () => {
+      const { secrets } = paths(await api().namespace());
+      await api().create(secrets, secret('a', { fields: { type: 'sutler.dev/x' } }));
+      await api().create(secrets, secret('b'));
+      assert.deepEqual(namesOf((await api().get(secrets, { fieldSelector: 'type=sutler.dev/x' })).body), ['a']);
+    });
+
+    it('of a field that has no index is answered with 400', async () => {
+      const { claims } = paths(await api().namespace());
+      const reply = await api().get(claims, { fieldSelector: 'spec.volumeName=v' });
+      refused(reply, { code: 400, reason: 'BadRequest', message: /spec\.volumeName/ });
+    });
+  });
+}

@@ -1,0 +1,112 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { at, listAt, textAt } from './connection.ts';
+import type { Connection } from './connection.ts';
+import { claim, paths, secret } from './objects.ts';
+
+const TABLE = 'application/json;as=Table;v=v1;g=meta.k8s.io,application/json';
+const METADATA_LIST = 'application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json';
+const METADATA = 'application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json';
+
+/** Other shapes of the same objects: what kubectl prints, and metadata alone. */
+export function describeRepresentations(api: () => Connection): void {
+  describe('a Table', () => {
+    it('of claims has the columns that kubectl prints', async () => {
+      const { claims } = paths(await api().namespace());
+      await api().create(claims, claim('a'));
+      const { body } = await api().call('GET', claims, { accept: TABLE });
+      assert.equal(at(body, 'kind'), 'Table');
+      assert.equal(at(body, 'apiVersion'), 'meta.k8s.io/v1');
+      const shown = listAt(body, 'columnDefinitions').filter((column) => at(column, 'priority') === 0);
+      assert.deepEqual(
+        shown.map((column) => at(column, 'name')),
+        ['Name', 'Status', 'Volume', 'Capacity', 'Access Modes', 'StorageClass', 'VolumeAttributesClass', 'Age'],
+      );
+    });
+
+    it('has a row for each object: its cells, and its metadata', async () => {
+      const namespace = await api().namespace();
+      const { claims } = paths(namespace);
+      await api().create(claims, claim('a'));
+      const { body } = await api().call('GET', claims, { accept: TABLE });
+      assert.deepEqual(listAt(body, 'rows', 0, 'cells').slice(0, 3), ['a', 'Pending', '']);
+      assert.equal(at(body, 'rows', 0, 'object', 'kind'), 'PartialObjectMetadata');
+      assert.equal(at(body, 'rows', 0, 'object', 'metadata', 'namespace'), namespace);
+    });
+
+    it('of one object has one row', async () => {
+      const { claims } = paths(await api().namespace());
+      await api().create(claims, claim('a'));
+      const { body } = await api().call('GET', `${claims}/a`, { accept: TABLE });
+      assert.equal(listAt(body, 'rows').length, 1);
+    });
+
+    for (const [path, columns] of [
+      [
+        '/api/v1/persistentvolumes',
+        ['Name', 'Capacity', 'Access Modes', 'Reclaim Policy', 'Status', 'Claim', 'StorageClass', 'VolumeAttributesClass', 'Reason', 'Age'],
+      ],
+      [
+        '/apis/storage.k8s.io/v1/storageclasses',
+        ['Name', 'Provisioner', 'ReclaimPolicy', 'VolumeBindingMode', 'AllowVolumeExpansion', 'Age'],
+      ],
+      ['/api/v1/namespaces/default/secrets', ['Name', 'Type', 'Data', 'Age']],
+      ['/apis/coordination.k8s.io/v1/namespaces/default/leases', ['Name', 'Holder', 'Age']],
+      ['/api/v1/namespaces/default/events', ['Last Seen', 'Type', 'Reason', 'Object', 'Message']],
+      ['/api/v1/namespaces', ['Name', 'Status', 'Age']],
+    ] as const) {
+      it(`of ${path} has the columns ${columns.join(', ')}`, async () => {
+        const { body } = await api().call('GET', path, { accept: TABLE });
+        const shown = listAt(body, 'columnDefinitions').filter((column) => at(column, 'priority') === 0);
+        assert.deepEqual(
+          shown.map((column) => at(column, 'name')),
+          columns,
+        );
+      });
+    }
+
+    it('is what a watch carries too, when it is asked for', async () => {
+      const { claims } = paths(await api().namespace());
+      await api().create(claims, claim('a'));
+      const { text } = await api().call('GET', claims, { accept: TABLE, query: { watch: true, timeoutSeconds: 1 } });
+      const event: unknown = JSON.parse(text.split('\n')[0] ?? '');
+      assert.equal(at(event, 'type'), 'ADDED');
+      assert.equal(at(event, 'object', 'kind'), 'Table');
+      assert.equal(at(event, 'object', 'rows', 0, 'cells', 0), 'a');
+    });
+  });
+
+  describe('metadata alone', () => {
+    it('of a list has no data', async () => {
+      const { secrets } = paths(await api().namespace());
+      await api().create(secrets, secret('a', { fields: { data: { x: 'eA==' } } }));
+      const { body } = await api().call('GET', secrets, { accept: METADATA_LIST });
+      assert.equal(at(body, 'kind'), 'PartialObjectMetadataList');
+      assert.match(textAt(body, 'metadata', 'resourceVersion'), /^\d+$/);
+      assert.equal(at(body, 'items', 0, 'metadata', 'name'), 'a');
+      assert.equal(at(body, 'items', 0, 'data'), undefined);
+    });
+
+    it('of an object has no data', async () => {
+      const { secrets } = paths(await api().namespace());
+      await api().create(secrets, secret('a', { fields: { data: { x: 'eA==' } } }));
+      const { body } = await api().call('GET', `${secrets}/a`, { accept: METADATA });
+      assert.equal(at(body, 'kind'), 'PartialObjectMetadata');
+      assert.equal(at(body, 'metadata', 'name'), 'a');
+      assert.equal(at(body, 'data'), undefined);
+    });
+  });
+
+  describe('an Accept header', () => {
+    it('that asks for anything is answered in JSON', async () => {
+      const { claims } = paths(await api().namespace());
+      const { headers } = await api().call('GET', claims, { accept: '*/*' });
+      assert.equal(headers['content-type'], 'application/json');
+    });
+
+    it('that asks for nothing the server has is answered with 406', async () => {
+      const { claims } = paths(await api().namespace());
+      assert.equal((await api().call('GET', claims, { accept: 'image/png' })).status, 406);
+    });
+  });
+}

@@ -1,0 +1,381 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { at, fieldsAt, namesOf, refused, textAt, textsAt, unique } from './connection.ts';
+import type { Connection, Fields } from './connection.ts';
+import { CLASSES, VOLUMES, claim, paths, secret, storageClass, volume } from './objects.ts';
+
+/** What is special about claims, volumes, classes, secrets and events. */
+export function describeStorageObjects(api: () => Connection): void {
+  const invalid = async (path: string, body: unknown, message: RegExp): Promise<void> => {
+    refused(await api().call('POST', path, { body }), { code: 422, reason: 'Invalid', message });
+  };
+
+  describe('a class', () => {
+    it('is Delete and Immediate unless it says otherwise', async () => {
+      const stored = await api().create(CLASSES, storageClass(unique('class')));
+      assert.equal(at(stored, 'reclaimPolicy'), 'Delete');
+      assert.equal(at(stored, 'volumeBindingMode'), 'Immediate');
+      assert.equal(at(stored, 'allowVolumeExpansion'), undefined);
+    });
+
+    for (const [field, value] of [
+      ['provisioner', 'other.sutler.dev'],
+      ['parameters', { x: 'z' }],
+      ['reclaimPolicy', 'Retain'],
+      ['volumeBindingMode', 'WaitForFirstConsumer'],
+    ] as const) {
+      it(`does not let its ${field} be changed`, async () => {
+        const name = unique('class');
+        await api().create(CLASSES, storageClass(name, { fields: { parameters: { x: 'y' } } }));
+        refused(await api().patch('merge', `${CLASSES}/${name}`, { [field]: value }), {
+          code: 422,
+          reason: 'Invalid',
+          message: new RegExp(field),
+        });
+      });
+    }
+
+    it('lets its annotations, mount options and allowVolumeExpansion be changed', async () => {
+      const name = unique('class');
+      await api().create(CLASSES, storageClass(name));
+      const patch = { metadata: { annotations: { x: 'y' } }, allowVolumeExpansion: true, mountOptions: ['ro'] };
+      const reply = await api().patch('merge', `${CLASSES}/${name}`, patch);
+      assert.equal(reply.status, 200, reply.text);
+      assert.equal(at(reply.body, 'allowVolumeExpansion'), true);
+    });
+
+    it('must name a provisioner', async () => {
+      await invalid(CLASSES, storageClass(unique('class'), { fields: { provisioner: '' } }), /provisioner: Required value/);
+    });
+
+    it('must have a reclaim policy and a binding mode that exist', async () => {
+      await invalid(
+        CLASSES,
+        storageClass(unique('class'), { fields: { reclaimPolicy: 'Keep' } }),
+        /reclaimPolicy: Unsupported value: "Keep"/,
+      );
+      await invalid(
+        CLASSES,
+        storageClass(unique('class'), { fields: { volumeBindingMode: 'Soon' } }),
+        /volumeBindingMode: Unsupported value: "Soon"/,
+      );
+    });
+  });
+
+  describe('a claim', () => {
+    it('is a Pending file system with the protection finalizer unless it says otherwise', async () => {
+      const { claims } = paths(await api().namespace());
+      const stored = await api().create(claims, claim('a'));
+      assert.equal(at(stored, 'spec', 'volumeMode'), 'Filesystem');
+      assert.deepEqual(at(stored, 'status'), { phase: 'Pending' });
+      assert.deepEqual(at(stored, 'metadata', 'finalizers'), ['kubernetes.io/pvc-protection']);
+    });
+
+    it('keeps the finalizers that it brings beside the protection finalizer', async () => {
+      const { claims } = paths(await api().namespace());
+      const stored = await api().create(claims, claim('a', { metadata: { finalizers: ['sutler.dev/held'] } }));
+      assert.deepEqual(textsAt(stored, 'metadata', 'finalizers').toSorted(), ['kubernetes.io/pvc-protection', 'sutler.dev/held']);
+    });
+
+    for (const [given, canonical] of [
+      ['1.5Gi', '1536Mi'],
+      ['1024Mi', '1Gi'],
+      ['1Gi', '1Gi'],
+      ['1000000000', '1G'],
+      ['1073741824', '1073741824'],
+      ['0.5Ti', '512Gi'],
+      ['1e9', '1e9'],
+      ['1500M', '1500M'],
+      ['1000M', '1G'],
+      ['100000000000m', '100M'],
+      ['1.5', '1500m'],
+    ] as const) {
+      it(`reads a size of ${given} and gives it as ${canonical}`, async () => {
+        const { claims } = paths(await api().namespace());
+        const stored = await api().create(claims, claim('a', { spec: { resources: { requests: { storage: given } } } }));
+        assert.equal(at(stored, 'spec', 'resources', 'requests', 'storage'), canonical);
+      });
+    }
+
+    for (const bad of ['', '1 Gi', '1gi', '0x10', 'NaN']) {
+      it(`is refused with 400 for a size of '${bad}'`, async () => {
+        const { claims } = paths(await api().namespace());
+        const reply = await api().call('POST', claims, { body: claim('a', { spec: { resources: { requests: { storage: bad } } } }) });
+        refused(reply, {
+          code: 400,
+          reason: 'BadRequest',
+          message: /quantities must match the regular expression|unable to parse quantity/,
+        });
+      });
+    }
+
+    it('is refused for a size that is not positive, and for none', async () => {
+      const { claims } = paths(await api().namespace());
+      await invalid(
+        claims,
+        claim('a', { spec: { resources: { requests: { storage: '0' } } } }),
+        /spec\.resources\[storage\]: Invalid value: "0"/,
+      );
+      await invalid(claims, claim('a', { spec: { resources: { requests: { storage: '-1Gi' } } } }), /spec\.resources/);
+      await invalid(claims, claim('a', { spec: { resources: {} } }), /spec\.resources\[storage\]: Required value/);
+    });
+
+    it('must have an access mode that exists', async () => {
+      const { claims } = paths(await api().namespace());
+      await invalid(claims, claim('a', { spec: { accessModes: [] } }), /spec\.accessModes: Required value/);
+      await invalid(claims, claim('a', { spec: { accessModes: ['Sometimes'] } }), /spec\.accessModes: Unsupported value: "Sometimes"/);
+    });
+
+    it('may not ask for ReadWriteOncePod together with another mode', async () => {
+      const { claims } = paths(await api().namespace());
+      await invalid(claims, claim('a', { spec: { accessModes: ['ReadWriteOncePod', 'ReadOnlyMany'] } }), /ReadWriteOncePod/);
+    });
+
+    it('does not let its class, size, modes or source be changed while it is Pending', async () => {
+      const { claims } = paths(await api().namespace());
+      await api().create(claims, claim('a'));
+      for (const spec of [
+        { storageClassName: 'other' },
+        { accessModes: ['ReadOnlyMany'] },
+        { resources: { requests: { storage: '2Gi' } } },
+        { volumeMode: 'Block' },
+        { dataSource: { kind: 'PersistentVolumeClaim', name: 'b' } },
+      ]) {
+        const reply = await api().patch('merge', `${claims}/a`, { spec });
+        refused(reply, { code: 422, reason: 'Invalid', message: /spec(\.\w+)?: (Forbidden|Invalid value)/ });
+      }
+    });
+
+    it('lets its volumeName be set once', async () => {
+      const { claims } = paths(await api().namespace());
+      await api().create(claims, claim('a'));
+      assert.equal((await api().patch('merge', `${claims}/a`, { spec: { volumeName: 'v' } })).status, 200);
+      refused(await api().patch('merge', `${claims}/a`, { spec: { volumeName: 'w' } }), {
+        code: 422,
+        reason: 'Invalid',
+        message: /spec: Forbidden/,
+      });
+    });
+
+    it('has its dataSource copied to dataSourceRef, and the other way round', async () => {
+      const { claims } = paths(await api().namespace());
+      const source = { kind: 'PersistentVolumeClaim', name: 'b' };
+      const one = await api().create(claims, claim('one', { spec: { dataSource: source } }));
+      assert.deepEqual(at(one, 'spec', 'dataSourceRef'), { apiGroup: null, ...source });
+      const two = await api().create(claims, claim('two', { spec: { dataSourceRef: source } }));
+      assert.deepEqual(at(two, 'spec', 'dataSource'), { apiGroup: null, ...source });
+    });
+
+    it('keeps an empty class name, and gets the default class where it names none', async () => {
+      const { claims } = paths(await api().namespace());
+      const name = unique('class');
+      const annotations = { 'storageclass.kubernetes.io/is-default-class': 'true' };
+      await api().create(CLASSES, storageClass(name, { metadata: { annotations } }));
+      try {
+        // The server looks into its cache, which may be a moment behind.
+        const deadline = Date.now() + 10_000;
+        let given: unknown;
+        do {
+          const stored = await api().create(claims, claim(unique('c'), { spec: { storageClassName: undefined } }));
+          given = at(stored, 'spec', 'storageClassName');
+        } while (given === undefined && Date.now() < deadline);
+        assert.equal(given, name);
+        assert.equal(at(await api().create(claims, claim('none', { spec: { storageClassName: '' } })), 'spec', 'storageClassName'), '');
+      } finally {
+        await api().call('DELETE', `${CLASSES}/${name}`);
+      }
+    });
+  });
+
+  describe('a volume', () => {
+    it('is a retained file system with the protection finalizer unless it says otherwise', async () => {
+      const stored = await api().create(VOLUMES, volume(unique('pv')));
+      assert.equal(at(stored, 'spec', 'volumeMode'), 'Filesystem');
+      assert.equal(at(stored, 'spec', 'persistentVolumeReclaimPolicy'), 'Retain');
+      assert.equal(at(stored, 'status', 'phase'), 'Pending');
+      assert.deepEqual(at(stored, 'metadata', 'finalizers'), ['kubernetes.io/pv-protection']);
+    });
+
+    it('keeps the finalizers that it brings, in their order, before the protection finalizer', async () => {
+      const ours = 'external-provisioner.volume.kubernetes.io/finalizer';
+      const stored = await api().create(VOLUMES, volume(unique('pv'), { metadata: { finalizers: [ours] } }));
+      assert.deepEqual(at(stored, 'metadata', 'finalizers'), [ours, 'kubernetes.io/pv-protection']);
+    });
+
+    it('is Pending whatever status its body brings', async () => {
+      const stored = await api().create(VOLUMES, { ...volume(unique('pv')), status: { phase: 'Released' } });
+      assert.equal(at(stored, 'status', 'phase'), 'Pending');
+    });
+
+    it('keeps its claimRef, attributes, secrets and mount options', async () => {
+      const more = {
+        claimRef: { apiVersion: 'v1', kind: 'PersistentVolumeClaim', namespace: 'gone', name: 'a', uid: 'u', resourceVersion: '7' },
+        csi: {
+          driver: 'conformance.sutler.dev',
+          volumeHandle: 'h',
+          fsType: 'ext4',
+          volumeAttributes: { x: 'y' },
+          nodeStageSecretRef: { name: 's', namespace: 'n' },
+        },
+        mountOptions: ['ro'],
+      };
+      const stored = await api().create(VOLUMES, volume(unique('pv'), { spec: more }));
+      assert.deepEqual({ ...more, ...fieldsAt(stored, 'spec') }, at(stored, 'spec'));
+    });
+
+    it('gives its capacity in canonical form', async () => {
+      const stored = await api().create(VOLUMES, volume(unique('pv'), { spec: { capacity: { storage: '1.5Gi' } } }));
+      assert.equal(at(stored, 'spec', 'capacity', 'storage'), '1536Mi');
+    });
+
+    it('must have a driver, a handle, a size and an access mode', async () => {
+      await invalid(VOLUMES, badVolume({ csi: { driver: '', volumeHandle: 'h' } }), /spec\.csi\.driver: Required value/);
+      await invalid(VOLUMES, badVolume({ csi: { driver: 'd', volumeHandle: '' } }), /spec\.csi\.volumeHandle: Required value/);
+      await invalid(VOLUMES, badVolume({ capacity: {} }), /spec\.capacity: Required value/);
+      await invalid(VOLUMES, badVolume({ capacity: { storage: '0' } }), /spec\.capacity\[storage\]: Invalid value: "0"/);
+      await invalid(VOLUMES, badVolume({ accessModes: [] }), /spec\.accessModes: Required value/);
+    });
+
+    it('must have exactly one source', async () => {
+      await invalid(VOLUMES, volume(unique('pv'), { spec: { csi: undefined } }), /spec: Required value: must specify a volume type/);
+      await invalid(
+        VOLUMES,
+        volume(unique('pv'), { spec: { nfs: { server: 's', path: '/p' } } }),
+        /may not specify more than 1 volume type/,
+      );
+    });
+
+    it('does not let its source be changed', async () => {
+      const name = unique('pv');
+      await api().create(VOLUMES, volume(name));
+      const reply = await api().patch('merge', `${VOLUMES}/${name}`, { spec: { csi: { volumeHandle: 'other' } } });
+      refused(reply, {
+        code: 422,
+        reason: 'Invalid',
+        message: /spec\.persistentvolumesource: Forbidden: spec\.persistentvolumesource is immutable after creation/,
+      });
+    });
+
+    it('lets its reclaim policy and its size be changed', async () => {
+      const name = unique('pv');
+      await api().create(VOLUMES, volume(name));
+      const reply = await api().patch('merge', `${VOLUMES}/${name}`, {
+        spec: { persistentVolumeReclaimPolicy: 'Delete', capacity: { storage: '2Gi' } },
+      });
+      assert.equal(reply.status, 200, reply.text);
+      assert.equal(at(reply.body, 'spec', 'persistentVolumeReclaimPolicy'), 'Delete');
+      assert.equal(at(reply.body, 'spec', 'capacity', 'storage'), '2Gi');
+    });
+  });
+
+  describe('a secret', () => {
+    it('is Opaque unless it says otherwise', async () => {
+      const { secrets } = paths(await api().namespace());
+      assert.equal(at(await api().create(secrets, secret('a')), 'type'), 'Opaque');
+    });
+
+    it('has stringData written into data', async () => {
+      const { secrets } = paths(await api().namespace());
+      const stored = await api().create(secrets, secret('a', { fields: { data: { x: 'eA==' }, stringData: { y: 'ü' } } }));
+      assert.deepEqual(at(stored, 'data'), { x: 'eA==', y: Buffer.from('ü').toString('base64') });
+      assert.equal(at(stored, 'stringData'), undefined);
+    });
+
+    it('is refused with 400 for data that is no base64', async () => {
+      const { secrets } = paths(await api().namespace());
+      const reply = await api().call('POST', secrets, { body: secret('a', { fields: { data: { x: '*' } } }) });
+      refused(reply, { code: 400, reason: 'BadRequest', message: /illegal base64 data/ });
+    });
+
+    it('cannot be changed once it is immutable', async () => {
+      const { secrets } = paths(await api().namespace());
+      await api().create(secrets, secret('a', { fields: { data: { x: 'eA==' }, immutable: true } }));
+      const reply = await api().patch('merge', `${secrets}/a`, { data: { x: 'eQ==' } });
+      refused(reply, { code: 422, reason: 'Invalid', message: /field is immutable when `immutable` is set/ });
+    });
+  });
+
+  describe('an event', () => {
+    it('lives in the namespace of its object', async () => {
+      const namespace = await api().namespace();
+      const { events } = paths(namespace);
+      const stored = await api().create(events, event('a.1', aClaim(namespace)));
+      assert.equal(at(stored, 'involvedObject', 'name'), 'a');
+      const reply = await api().call('POST', events, { body: event('a.2', aClaim('default')) });
+      refused(reply, {
+        code: 422,
+        reason: 'Invalid',
+        message: /involvedObject\.namespace: Invalid value: "default": does not match event\.namespace/,
+      });
+    });
+
+    it('of a cluster-scoped object lives in default', async () => {
+      const aVolume = { apiVersion: 'v1', kind: 'PersistentVolume', name: unique('pv'), uid: 'u' };
+      await api().create(paths('default').events, event(unique('event'), aVolume));
+      const { events } = paths(await api().namespace());
+      const reply = await api().call('POST', events, { body: event('a', aVolume) });
+      refused(reply, {
+        code: 422,
+        reason: 'Invalid',
+        message: /involvedObject\.namespace: Invalid value: "": does not match event\.namespace/,
+      });
+    });
+
+    it('is counted up by a patch', async () => {
+      const namespace = await api().namespace();
+      const { events } = paths(namespace);
+      await api().create(events, event('a.1', aClaim(namespace)));
+      const reply = await api().patch('strategic', `${events}/a.1`, { count: 2, lastTimestamp: '2026-01-02T03:05:05Z' });
+      assert.equal(at(reply.body, 'count'), 2);
+      assert.equal(at(reply.body, 'lastTimestamp'), '2026-01-02T03:05:05Z');
+      assert.equal(at(reply.body, 'firstTimestamp'), '2026-01-02T03:04:05Z');
+    });
+
+    it('is found by object, reason and type', async () => {
+      const namespace = await api().namespace();
+      const { events } = paths(namespace);
+      await api().create(events, event('one', aClaim(namespace, 'a')));
+      await api().create(events, event('two', aClaim(namespace, 'b')));
+      await api().create(events, event('three', aClaim(namespace, 'a'), { reason: 'ProvisioningSucceeded', type: 'Normal' }));
+      const found = async (fieldSelector: string) => namesOf((await api().get(events, { fieldSelector })).body);
+      assert.deepEqual(await found('involvedObject.name=a'), ['one', 'three']);
+      assert.deepEqual(await found('involvedObject.kind=PersistentVolumeClaim,involvedObject.name=b'), ['two']);
+      assert.deepEqual(await found('type=Warning,reason=ProvisioningFailed'), ['one', 'two']);
+      assert.deepEqual(await found(`involvedObject.namespace=${namespace},involvedObject.uid=u,reason=ProvisioningSucceeded`), ['three']);
+    });
+
+    it('is seen through events.k8s.io under other names', async () => {
+      const namespace = await api().namespace();
+      await api().create(paths(namespace).events, event('a.1', aClaim(namespace)));
+      const seen = await api().read(`/apis/events.k8s.io/v1/namespaces/${namespace}/events/a.1`);
+      assert.equal(at(seen, 'apiVersion'), 'events.k8s.io/v1');
+      assert.equal(textAt(seen, 'note'), 'm');
+      assert.equal(at(seen, 'regarding', 'name'), 'a');
+    });
+  });
+}
+
+function badVolume(spec: Fields) {
+  return volume(unique('pv'), { spec });
+}
+
+function event(name: string, regarding: Fields, more: Fields = {}) {
+  return {
+    apiVersion: 'v1',
+    kind: 'Event',
+    metadata: { name },
+    involvedObject: regarding,
+    reason: 'ProvisioningFailed',
+    message: 'm',
+    type: 'Warning',
+    source: { component: 'sutler' },
+    firstTimestamp: '2026-01-02T03:04:05Z',
+    lastTimestamp: '2026-01-02T03:04:05Z',
+    count: 1,
+    ...more,
+  };
+}
+
+function aClaim(namespace: string, name = 'a') {
+  return { apiVersion: 'v1', kind: 'PersistentVolumeClaim', namespace, name, uid: 'u' };
+}

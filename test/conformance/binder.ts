@@ -1,0 +1,381 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import { Connection, at, listAt, namesOf, textAt, unique } from './connection.ts';
+import type { ApiServerUnderTest, Reply, Fields } from './connection.ts';
+import { CLASSES, VOLUMES, claim, paths, storageClass, volume } from './objects.ts';
+
+const DRIVER = 'conformance.sutler.dev';
+const STORAGE_PROVISIONER = 'volume.kubernetes.io/storage-provisioner';
+const BETA_STORAGE_PROVISIONER = 'volume.beta.kubernetes.io/storage-provisioner';
+const SELECTED_NODE = 'volume.kubernetes.io/selected-node';
+const BIND_COMPLETED = 'pv.kubernetes.io/bind-completed';
+const BOUND_BY_CONTROLLER = 'pv.kubernetes.io/bound-by-controller';
+const PROVISIONED_BY = 'pv.kubernetes.io/provisioned-by';
+const OUR_FINALIZER = 'external-provisioner.volume.kubernetes.io/finalizer';
+
+/** What the volume controller does with claims and volumes while a provisioner does its own part: one suite for kube-controller-manager and
+ * for the one that we wrote. The suite plays the provisioner. */
+export function describeVolumeBinder(name: string, open: () => Promise<ApiServerUnderTest>): void {
+  describe(`volume binder: ${name}`, { concurrency: 8 }, () => {
+    let server: ApiServerUnderTest;
+    let connection: Connection;
+    before(async () => {
+      server = await open();
+      connection = new Connection(server);
+    });
+    after(async () => {
+      await connection.close();
+      await server.close();
+    });
+    const api = (): Connection => connection;
+    describeAnnouncing(api);
+    describeBinding(api);
+    describeReleasing(api);
+  });
+}
+
+function describeAnnouncing(api: () => Connection): void {
+  describe('a claim of a class with an external provisioner', () => {
+    it('is told who has to provision it, under both keys', async () => {
+      const { path, claimName } = await newClaim(api(), await newClass(api()));
+      const { body } = await api().until(path, (reply) => annotation(reply, STORAGE_PROVISIONER) !== undefined);
+      assert.deepEqual(at(body, 'metadata', 'annotations'), { [STORAGE_PROVISIONER]: DRIVER, [BETA_STORAGE_PROVISIONER]: DRIVER });
+      assert.equal(at(body, 'status', 'phase'), 'Pending');
+      assert.equal(at(body, 'metadata', 'name'), claimName);
+    });
+
+    it('gets an ExternalProvisioning event that names the driver', async () => {
+      const { namespace } = await newClaim(api(), await newClass(api()));
+      const event = await eventOf(api(), namespace, 'ExternalProvisioning');
+      assert.equal(at(event, 'type'), 'Normal');
+      assert.match(textAt(event, 'message'), new RegExp(DRIVER.replaceAll('.', String.raw`\.`)));
+    });
+
+    it('is not told so before a node is selected, where the class waits for the first consumer', async () => {
+      const { path, namespace } = await newClaim(api(), await newClass(api(), { volumeBindingMode: 'WaitForFirstConsumer' }));
+      await eventOf(api(), namespace, 'WaitForFirstConsumer');
+      assert.equal(at(await api().read(path), 'metadata', 'annotations'), undefined);
+    });
+
+    it('is told so once a node is selected', async () => {
+      const { path } = await newClaim(api(), await newClass(api(), { volumeBindingMode: 'WaitForFirstConsumer' }));
+      await api().patch('merge', path, { metadata: { annotations: { [SELECTED_NODE]: 'node-1' } } });
+      const { body } = await api().until(path, (reply) => annotation(reply, STORAGE_PROVISIONER) !== undefined);
+      const annotations = { [SELECTED_NODE]: 'node-1', [STORAGE_PROVISIONER]: DRIVER, [BETA_STORAGE_PROVISIONER]: DRIVER };
+      assert.deepEqual(at(body, 'metadata', 'annotations'), annotations);
+    });
+
+    it('gets a ProvisioningFailed event while its class does not exist, and is told who provisions it when the class appears', async () => {
+      const className = unique('class');
+      const { path, namespace } = await newClaim(api(), className);
+      const event = await eventOf(api(), namespace, 'ProvisioningFailed');
+      assert.equal(at(event, 'message'), `storageclass.storage.k8s.io "${className}" not found`);
+      await api().create(CLASSES, storageClass(className));
+      await api().until(path, (reply) => annotation(reply, STORAGE_PROVISIONER) === DRIVER);
+    });
+
+    it('without a class gets a FailedBinding event and no provisioner', async () => {
+      const { path, namespace } = await newClaim(api(), '');
+      await eventOf(api(), namespace, 'FailedBinding');
+      assert.equal(at(await api().read(path), 'metadata', 'annotations'), undefined);
+    });
+  });
+}
+
+function describeBinding(api: () => Connection): void {
+  describe('a volume that a provisioner made for a claim', () => {
+    it('is Bound, with the claimRef as it was made and no mark of the controller', async () => {
+      const { volumePath, made } = await boundPair(api());
+      const stored = await api().read(volumePath);
+      assert.equal(at(stored, 'status', 'phase'), 'Bound');
+      assert.deepEqual(at(stored, 'spec', 'claimRef'), at(made, 'spec', 'claimRef'));
+      assert.deepEqual(at(stored, 'metadata', 'annotations'), { [PROVISIONED_BY]: DRIVER });
+    });
+
+    it('is named by the claim, which is Bound and carries the marks of the controller', async () => {
+      const { path, volumeName } = await boundPair(api());
+      const stored = await api().read(path);
+      assert.equal(at(stored, 'spec', 'volumeName'), volumeName);
+      assert.deepEqual(at(stored, 'metadata', 'annotations'), {
+        [BIND_COMPLETED]: 'yes',
+        [BOUND_BY_CONTROLLER]: 'yes',
+        [STORAGE_PROVISIONER]: DRIVER,
+        [BETA_STORAGE_PROVISIONER]: DRIVER,
+      });
+    });
+
+    it('gives the claim its size and its modes', async () => {
+      const { path } = await boundPair(api(), { spec: { capacity: { storage: '3Gi' }, accessModes: ['ReadWriteOnce', 'ReadOnlyMany'] } });
+      assert.deepEqual(at(await api().read(path), 'status'), {
+        phase: 'Bound',
+        accessModes: ['ReadWriteOnce', 'ReadOnlyMany'],
+        capacity: { storage: '3Gi' },
+      });
+    });
+
+    it('binds a claim that waits for its first consumer without a second look at the node', async () => {
+      const className = await newClass(api(), { volumeBindingMode: 'WaitForFirstConsumer' });
+      const made = await newClaim(api(), className);
+      await api().patch('merge', made.path, { metadata: { annotations: { [SELECTED_NODE]: 'node-1' } } });
+      await provision(api(), made, className);
+      await api().until(made.path, isIn('Bound'));
+    });
+
+    it('may be made before the controller has told the claim who provisions it', async () => {
+      const className = unique('class');
+      const made = await newClaim(api(), className);
+      await provision(api(), made, className);
+      await api().until(made.path, isIn('Bound'));
+    });
+
+    it('does not bind a claim that asks for more than it has', async () => {
+      const className = await newClass(api());
+      const made = await newClaim(api(), className, { resources: { requests: { storage: '2Gi' } } });
+      const { volumePath } = await provision(api(), made, className, { spec: { capacity: { storage: '1Gi' } } });
+      // A pair made later that becomes Bound proves that the controller has been there.
+      await boundPair(api());
+      assert.equal(at(await api().read(made.path), 'status', 'phase'), 'Pending');
+      assert.equal(at(await api().read(volumePath), 'status', 'phase'), 'Pending');
+    });
+
+    it('for a claim of the same name and another uid is Released, and the claim stays Pending', async () => {
+      const className = await newClass(api());
+      const made = await newClaim(api(), className);
+      const { volumePath } = await provision(api(), { ...made, uid: '00000000-0000-0000-0000-000000000000' }, className);
+      await api().until(volumePath, isIn('Released'));
+      assert.equal(at(await api().read(made.path), 'status', 'phase'), 'Pending');
+    });
+
+    it('for a claim that is gone is Released', async () => {
+      const namespace = await api().namespace();
+      const className = await newClass(api());
+      const gone = { namespace, claimName: 'gone', uid: '00000000-0000-0000-0000-000000000001' };
+      const { volumePath } = await provision(api(), gone, className);
+      await api().until(volumePath, isIn('Released'));
+    });
+  });
+
+  describe('a volume that an administrator made', () => {
+    it('without a claimRef is Available', async () => {
+      const name = unique('pv');
+      await api().create(VOLUMES, volume(name));
+      await api().until(`${VOLUMES}/${name}`, isIn('Available'));
+    });
+
+    it('is given to a claim of the same class that it satisfies, with the marks of the controller on both', async () => {
+      const className = unique('class');
+      const name = unique('pv');
+      await api().create(VOLUMES, volume(name, { spec: { storageClassName: className } }));
+      await api().until(`${VOLUMES}/${name}`, isIn('Available'));
+      const made = await newClaim(api(), className);
+      const { body } = await api().until(made.path, isIn('Bound'));
+      assert.equal(at(body, 'spec', 'volumeName'), name);
+      const stored = (await api().until(`${VOLUMES}/${name}`, isIn('Bound'))).body;
+      assert.equal(at(stored, 'metadata', 'annotations', BOUND_BY_CONTROLLER), 'yes');
+      assert.equal(at(stored, 'spec', 'claimRef', 'uid'), made.uid);
+      assert.equal(at(stored, 'spec', 'claimRef', 'kind'), 'PersistentVolumeClaim');
+    });
+
+    it('for a claim by name, without uid, gets the uid of that claim', async () => {
+      const className = unique('class');
+      const namespace = await api().namespace();
+      const name = unique('pv');
+      await api().create(VOLUMES, volume(name, { spec: { storageClassName: className, claimRef: { namespace, name: 'a' } } }));
+      const stored = await api().create(paths(namespace).claims, claim('a', { spec: { storageClassName: className } }));
+      const { body } = await api().until(`${VOLUMES}/${name}`, isIn('Bound'));
+      assert.equal(at(body, 'spec', 'claimRef', 'uid'), textAt(stored, 'metadata', 'uid'));
+    });
+
+    it('is bound to the claim that names it', async () => {
+      const className = unique('class');
+      const name = unique('pv');
+      await api().create(VOLUMES, volume(name, { spec: { storageClassName: className } }));
+      const made = await newClaim(api(), className, { volumeName: name });
+      const { body } = await api().until(made.path, isIn('Bound'));
+      // The claim named its volume itself, so the controller does not claim to have done it.
+      assert.deepEqual(at(body, 'metadata', 'annotations'), { [BIND_COMPLETED]: 'yes' });
+    });
+
+    it('of a smaller size than the claim asks for is left alone', async () => {
+      const className = unique('class');
+      const name = unique('pv');
+      await api().create(VOLUMES, volume(name, { spec: { storageClassName: className } }));
+      await newClaim(api(), className, { resources: { requests: { storage: '2Gi' } } });
+      const big = unique('pv');
+      await api().create(VOLUMES, volume(big, { spec: { storageClassName: className, capacity: { storage: '5Gi' } } }));
+      await api().until(`${VOLUMES}/${big}`, isIn('Bound'));
+      assert.equal(at(await api().read(`${VOLUMES}/${name}`), 'status', 'phase'), 'Available');
+    });
+
+    it('is the smallest of those that satisfy the claim', async () => {
+      const className = unique('class');
+      for (const size of ['5Gi', '2Gi', '9Gi']) {
+        const name = unique(`pv-${size.toLowerCase()}`);
+        await api().create(VOLUMES, volume(name, { spec: { storageClassName: className, capacity: { storage: size } } }));
+        await api().until(`${VOLUMES}/${name}`, isIn('Available'));
+      }
+      const made = await newClaim(api(), className);
+      const { body } = await api().until(made.path, isIn('Bound'));
+      assert.deepEqual(at(body, 'status', 'capacity'), { storage: '2Gi' });
+    });
+  });
+}
+
+function describeReleasing(api: () => Connection): void {
+  describe('a deleted claim', () => {
+    it('is gone once nobody uses it', async () => {
+      const { path } = await newClaim(api(), unique('class'));
+      await api().call('DELETE', path);
+      await api().until(path, isAbsent);
+    });
+
+    it('leaves its volume Released, with the claimRef of the dead claim', async () => {
+      const { path, volumePath, uid } = await boundPair(api());
+      await api().call('DELETE', path);
+      await api().until(path, isAbsent);
+      const { body } = await api().until(volumePath, isIn('Released'));
+      assert.equal(at(body, 'spec', 'claimRef', 'uid'), uid);
+      assert.equal(at(body, 'metadata', 'deletionTimestamp'), undefined);
+    });
+
+    it('leaves a volume with the policy Retain Released as well', async () => {
+      const { path, volumePath } = await boundPair(api(), { spec: { persistentVolumeReclaimPolicy: 'Retain' } });
+      await api().call('DELETE', path);
+      await api().until(volumePath, isIn('Released'));
+    });
+
+    it('that comes back under its name does not get the volume back', async () => {
+      const { path, volumePath, namespace, className } = await boundPair(api());
+      await api().call('DELETE', path);
+      await api().until(volumePath, isIn('Released'));
+      await api().create(paths(namespace).claims, claim('a', { spec: { storageClassName: className } }));
+      await api().until(path, (reply) => annotation(reply, STORAGE_PROVISIONER) !== undefined);
+      assert.equal(at(await api().read(volumePath), 'status', 'phase'), 'Released');
+      assert.equal(at(await api().read(path), 'status', 'phase'), 'Pending');
+    });
+  });
+
+  describe('a deleted volume', () => {
+    it('stays while it is Bound', async () => {
+      const { path, volumePath } = await boundPair(api());
+      await api().call('DELETE', volumePath);
+      // A pair made later that becomes Bound proves that the controller has been there.
+      await boundPair(api());
+      const stored = await api().read(volumePath);
+      assert.ok(listAt(stored, 'metadata', 'finalizers').includes('kubernetes.io/pv-protection'));
+      assert.equal(at(stored, 'status', 'phase'), 'Bound');
+      assert.equal(at(await api().read(path), 'status', 'phase'), 'Bound');
+    });
+
+    it('that is Released loses the protection and keeps the finalizer of the provisioner', async () => {
+      const { path, volumePath } = await boundPair(api());
+      await api().call('DELETE', path);
+      await api().until(volumePath, isIn('Released'));
+      await api().call('DELETE', volumePath);
+      const { body } = await api().until(volumePath, (reply) => !finalizersOf(reply).includes('kubernetes.io/pv-protection'));
+      assert.deepEqual(at(body, 'metadata', 'finalizers'), [OUR_FINALIZER]);
+    });
+
+    it('that is Released is gone when the provisioner takes its finalizer off', async () => {
+      const { path, volumePath } = await boundPair(api());
+      await api().call('DELETE', path);
+      await api().until(volumePath, isIn('Released'));
+      await api().call('DELETE', volumePath);
+      await api().patch('strategic', volumePath, { metadata: { '$deleteFromPrimitiveList/finalizers': [OUR_FINALIZER] } });
+      await api().until(volumePath, isAbsent);
+    });
+
+    it('that was Bound first becomes Released when its claim goes too', async () => {
+      const { path, volumePath } = await boundPair(api());
+      await api().call('DELETE', volumePath);
+      await api().call('DELETE', path);
+      const { body } = await api().until(volumePath, isIn('Released'));
+      assert.notEqual(at(body, 'metadata', 'deletionTimestamp'), undefined);
+      await api().until(volumePath, (reply) => !finalizersOf(reply).includes('kubernetes.io/pv-protection'));
+    });
+
+    it('that is Available goes at once', async () => {
+      const name = unique('pv');
+      await api().create(VOLUMES, volume(name));
+      await api().until(`${VOLUMES}/${name}`, isIn('Available'));
+      await api().call('DELETE', `${VOLUMES}/${name}`);
+      await api().until(`${VOLUMES}/${name}`, isAbsent);
+    });
+
+    it('that was forced away leaves its claim Lost', async () => {
+      const { path, volumePath } = await boundPair(api());
+      await api().call('DELETE', volumePath);
+      await api().patch('merge', volumePath, { metadata: { finalizers: null } });
+      await api().until(path, isIn('Lost'));
+    });
+  });
+}
+
+interface MadeClaim {
+  readonly namespace: string;
+  readonly claimName: string;
+  readonly uid: string;
+}
+
+async function newClass(api: Connection, fields: Fields = {}): Promise<string> {
+  const name = unique('class');
+  await api.create(CLASSES, storageClass(name, { fields }));
+  return name;
+}
+
+async function newClaim(api: Connection, className: string, spec: Fields = {}): Promise<MadeClaim & { readonly path: string }> {
+  const namespace = await api.namespace();
+  const { claims } = paths(namespace);
+  const stored = await api.create(claims, claim('a', { spec: { storageClassName: className, ...spec } }));
+  return { namespace, claimName: 'a', uid: textAt(stored, 'metadata', 'uid'), path: `${claims}/a` };
+}
+
+/** Does what an external provisioner does once its driver has made a volume: writes a PV for that claim. */
+async function provision(api: Connection, made: MadeClaim, className: string, more: { readonly spec?: Fields } = {}) {
+  const volumeName = `pvc-${made.uid}-${unique('v')}`;
+  const object = volume(volumeName, {
+    metadata: { annotations: { [PROVISIONED_BY]: DRIVER }, finalizers: [OUR_FINALIZER] },
+    spec: {
+      storageClassName: className,
+      persistentVolumeReclaimPolicy: 'Delete',
+      claimRef: { apiVersion: 'v1', kind: 'PersistentVolumeClaim', namespace: made.namespace, name: made.claimName, uid: made.uid },
+      ...more.spec,
+    },
+  });
+  const stored = await api.create(VOLUMES, object);
+  return { volumeName, volumePath: `${VOLUMES}/${volumeName}`, made: stored };
+}
+
+/** A claim and a volume that are Bound to one another. */
+async function boundPair(api: Connection, more: { readonly spec?: Fields } = {}) {
+  const className = await newClass(api);
+  const pending = await newClaim(api, className);
+  await api.until(pending.path, (reply) => annotation(reply, STORAGE_PROVISIONER) !== undefined);
+  const provisioned = await provision(api, pending, className, more);
+  await api.until(pending.path, isIn('Bound'));
+  await api.until(provisioned.volumePath, isIn('Bound'));
+  return { ...pending, ...provisioned, className };
+}
+
+/** The first event with that reason in a namespace. */
+async function eventOf(api: Connection, namespace: string, reason: string): Promise<unknown> {
+  const { events } = paths(namespace);
+  const { body } = await api.until(events, (reply) => namesOf(reply.body).length > 0, { fieldSelector: `reason=${reason}` });
+  return listAt(body, 'items')[0];
+}
+
+function annotation(reply: Reply, key: string): unknown {
+  return at(reply.body, 'metadata', 'annotations', key);
+}
+
+function finalizersOf(reply: Reply): readonly unknown[] {
+  return listAt(reply.body, 'metadata', 'finalizers');
+}
+
+function isIn(phase: string): (reply: Reply) => boolean {
+  return (reply) => at(reply.body, 'status', 'phase') === phase;
+}
+
+function isAbsent(reply: Reply): boolean {
+  return reply.status === 404;
+}

@@ -1,0 +1,66 @@
+import { unique } from './connection.ts';
+import type { Fields } from './connection.ts';
+
+export const CLASSES = '/apis/storage.k8s.io/v1/storageclasses';
+export const VOLUMES = '/api/v1/persistentvolumes';
+
+/** Collection paths of one namespace. */
+export function paths(namespace: string) {
+  return {
+    claims: `/api/v1/namespaces/${namespace}/persistentvolumeclaims`,
+    secrets: `/api/v1/namespaces/${namespace}/secrets`,
+    events: `/api/v1/namespaces/${namespace}/events`,
+    leases: `/apis/coordination.k8s.io/v1/namespaces/${namespace}/leases`,
+  } as const;
+}
+
+/** A secret is the plainest object there is: no controller ever touches one. */
+export function secret(name: string, more: { readonly metadata?: Fields; readonly fields?: Fields } = {}) {
+  return { apiVersion: 'v1', kind: 'Secret', metadata: { name, ...more.metadata }, ...more.fields };
+}
+
+/** A claim of a class that does not exist, unless `spec` says otherwise: the volume controller leaves such a claim alone. */
+export function claim(name: string, more: { readonly metadata?: Fields; readonly spec?: Fields } = {}) {
+  return {
+    apiVersion: 'v1',
+    kind: 'PersistentVolumeClaim',
+    metadata: { name, ...more.metadata },
+    spec: {
+      accessModes: ['ReadWriteOnce'],
+      storageClassName: unique('no-class'),
+      resources: { requests: { storage: '1Gi' } },
+      ...more.spec,
+    },
+  };
+}
+
+/** A CSI volume that no claim asks for, unless `spec` says otherwise. */
+export function volume(name: string, more: { readonly metadata?: Fields; readonly spec?: Fields } = {}) {
+  return {
+    apiVersion: 'v1',
+    kind: 'PersistentVolume',
+    metadata: { name, ...more.metadata },
+    spec: {
+      accessModes: ['ReadWriteOnce'],
+      capacity: { storage: '1Gi' },
+      csi: { driver: 'conformance.sutler.dev', volumeHandle: `handle-${name}` },
+      storageClassName: unique('no-class'),
+      ...more.spec,
+    },
+  };
+}
+
+/** A class of a driver that nobody serves. */
+export function storageClass(name: string, more: { readonly metadata?: Fields; readonly fields?: Fields } = {}) {
+  return {
+    apiVersion: 'storage.k8s.io/v1',
+    kind: 'StorageClass',
+    metadata: { name, ...more.metadata },
+    provisioner: 'conformance.sutler.dev',
+    ...more.fields,
+  };
+}
+
+export function lease(name: string, spec: Fields = {}) {
+  return { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', metadata: { name }, spec };
+}

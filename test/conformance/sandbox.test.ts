@@ -1,0 +1,28 @@
+import { startSandboxApi } from '#src/sandbox/api/server.ts';
+import { startBinder } from '#src/sandbox/binder/binder.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { describeApiServer } from './api-server.ts';
+import { describeVolumeBinder } from './binder.ts';
+import { Connection, unique } from './connection.ts';
+import { paths } from './objects.ts';
+
+describeApiServer('the sandbox', open);
+describeVolumeBinder('the sandbox', open);
+
+/** The sandbox as a user gets it, both of its parts. */
+async function open() {
+  const api = await startSandboxApi({ log: silentLog });
+  const binder = startBinder({ operations: api.operations, log: silentLog });
+  const close = async (): Promise<void> => {
+    await binder.close();
+    await api.close();
+  };
+  const server = { url: api.url, tls: { ca: api.ca }, token: api.token, close };
+  // It remembers thousands of changes, so it has to be told to forget those before the suite, the first event's among them.
+  const connection = new Connection(server);
+  const involvedObject = { kind: 'PersistentVolume', name: 'any' };
+  await connection.create(paths('default').events, { metadata: { name: unique('event') }, involvedObject });
+  await connection.close();
+  api.store.compact();
+  return server;
+}

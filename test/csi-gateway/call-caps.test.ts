@@ -1,0 +1,125 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import { Code } from '#src/csi/status.ts';
+import { CallCaps, parseMaxInFlight } from '#src/csi-gateway/call-caps.ts';
+import type { CallPlace } from '#src/csi-gateway/call-caps.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+import { UsageError } from '#src/runtime/flags.ts';
+import { startSampleDriver } from '#src/sandbox/driver/server.ts';
+import type { SampleDriver } from '#src/sandbox/driver/server.ts';
+import { makeFolder, until } from '../harness/csi-folder.ts';
+import { failureOf, startTestGateway, verdict, volumeRequest } from '../harness/csi-gateway.ts';
+
+const CREATE = '/csi.v1.Controller/CreateVolume';
+const DELETE = '/csi.v1.Controller/DeleteVolume';
+
+function place(taken: ReturnType<CallCaps['take']>): CallPlace {
+  assert.ok('leave' in taken);
+  return taken;
+}
+
+describe('parseMaxInFlight', () => {
+  it('reads a number for all and numbers for single methods, by name or path', () => {
+    const { every, byPath } = parseMaxInFlight('f', ['500', 'CreateVolume:50', '/vendor.v1.Extra/Do:3']);
+    assert.equal(every, 500);
+    assert.deepEqual(
+      [...byPath],
+      [
+        [CREATE, 50],
+        ['/vendor.v1.Extra/Do', 3],
+      ],
+    );
+  });
+  it('knows no limit where no number is for all', () => assert.equal(parseMaxInFlight('f', ['CreateVolume:50']).every, Infinity));
+  for (const text of ['0', '-1', 'many', 'Create:5', 'CreateVolume:0', 'CreateVolume', 'CreateVolume:5:6']) {
+    it(`refuses ${text}`, () => assert.throws(() => parseMaxInFlight('max-in-flight', [text]), UsageError));
+  }
+});
+
+describe('CallCaps', () => {
+  it('counts each method by itself', () => {
+    const caps = new CallCaps({ max: { every: 2, byPath: new Map([[DELETE, 1]]) }, adaptive: false, clock: systemClock });
+    const first = place(caps.take(CREATE));
+    place(caps.take(CREATE));
+    assert.deepEqual(caps.take(CREATE), { limit: 2, why: 'max-in-flight' });
+    place(caps.take(DELETE));
+    assert.deepEqual(caps.take(DELETE), { limit: 1, why: 'max-in-flight' });
+    first.leave(Code.OK);
+    place(caps.take(CREATE));
+  });
+
+  it('tells the adaptive limit and each change of it, for methods that CSI knows', () => {
+    const told: [string, number][] = [];
+    const clock = { ...systemClock, nowMs: () => 1_000 };
+    const caps = new CallCaps({
+      max: { every: 10, byPath: new Map() },
+      adaptive: true,
+      clock,
+      onLimit: (path, limit) => told.push([path, limit]),
+    });
+    const places = Array.from({ length: 10 }, () => place(caps.take(CREATE)));
+    place(caps.take('/vendor.v1.Extra/Do')).leave(Code.Unavailable);
+    for (const each of places) each.leave(Code.Unavailable);
+    assert.deepEqual(told[0], [CREATE, 10]);
+    assert.deepEqual(told[1], [CREATE, 7]);
+    assert.ok(told.every(([path]) => path === CREATE));
+  });
+
+  it('refuses above the adaptive limit, saying so', () => {
+    let nowMs = 0;
+    const caps = new CallCaps({
+      max: { every: 2, byPath: new Map() },
+      adaptive: true,
+      clock: { ...systemClock, nowMs: () => (nowMs += 1) },
+    });
+    place(caps.take(CREATE)).leave(Code.ResourceExhausted);
+    place(caps.take(CREATE));
+    assert.deepEqual(caps.take(CREATE), { limit: 1, why: 'adaptive-limit' });
+  });
+});
+
+describe('the gateway at its limit', () => {
+  let folder: Awaited<ReturnType<typeof makeFolder>>;
+  let driver: SampleDriver;
+  let open: () => void = () => undefined;
+  const opened = new Promise<void>((resolve) => (open = resolve));
+  before(async () => {
+    folder = await makeFolder();
+    driver = await startSampleDriver({
+      socket: folder.file('csi.sock'),
+      dataDir: folder.file('data'),
+      onCall: ({ method }) => (method === 'CreateVolume' ? opened.then(() => undefined) : undefined),
+    });
+  });
+  after(async () => {
+    await driver.close();
+    await folder.remove();
+  });
+
+  it('refuses one call more of a method, not forwarded, lets other methods pass, and forgets no place', async () => {
+    const test = await startTestGateway(folder, { maxInFlight: { every: 500, byPath: new Map([[CREATE, 3]]) } });
+    await until('ready', () => test.gateway.trouble === undefined);
+    const settings = { timeoutMs: 5_000 };
+    const held = ['a', 'b', 'c'].map((name) => test.client.createVolume(volumeRequest(name), settings));
+    await until('three are at the driver', () => driver.counts.get('CreateVolume') === 3);
+    const error = await failureOf(test.client.createVolume(volumeRequest('d'), settings));
+    assert.equal(error.code, Code.Unavailable);
+    assert.equal(verdict(error), 'not-forwarded');
+    assert.match(error.details, /3 calls of .*CreateVolume are under way, as many as --max-in-flight allows/);
+    assert.match(await test.metrics.metrics(), /sutler_gateway_refused_total\{reason="max-in-flight"\} 1/);
+    await test.client.getCapacity({}, settings);
+    open();
+    await Promise.all(held);
+    // The refused one holds neither a place nor the fence of its name.
+    await Promise.all(['d', 'e', 'f'].map((name) => test.client.createVolume(volumeRequest(name), settings)));
+    await test.close();
+  });
+
+  it('shows the adaptive limit as a metric', async () => {
+    const test = await startTestGateway(folder, { adaptiveLimit: true, maxInFlight: { every: 20, byPath: new Map() } });
+    await until('ready', () => test.gateway.trouble === undefined);
+    await test.client.getCapacity({}, { timeoutMs: 5_000 });
+    assert.match(await test.metrics.metrics(), /sutler_gateway_adaptive_limit\{method_name="\/csi.v1.Controller\/GetCapacity"\} 20/);
+    await test.close();
+  });
+});

@@ -1,0 +1,55 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { allowedName, formatName, parseAllowedNames, readAlternativeNames } from '#src/csi-gateway/client-names.ts';
+import { UsageError } from '#src/runtime/flags.ts';
+
+describe('parseAllowedNames', () => {
+  for (const [text, expected] of [
+    ['sutler-jobs', 'DNS:sutler-jobs'],
+    ['DNS:Jobs.Sutler.SVC', 'DNS:jobs.sutler.svc'],
+    ['spiffe://cluster.local/ns/sutler/sa/jobs', 'URI:spiffe://cluster.local/ns/sutler/sa/jobs'],
+    ['URI:urn:sutler:jobs', 'URI:urn:sutler:jobs'],
+    ['10.0.0.7', 'IP:10.0.0.7'],
+    ['IP:2001:DB8:0:0:0:0:0:1', 'IP:2001:db8::1'],
+    ['::1', 'IP:::1'],
+  ] as const) {
+    it(`reads ${text} as ${expected}`, () => assert.deepEqual(parseAllowedNames('f', [text]).map(formatName), [expected]));
+  }
+
+  for (const text of ['*.sutler', 'URI:spiffe://x/*', 'IP:ten', 'URI:nothing', 'IP:1.2.3']) {
+    it(`refuses ${text}`, () => assert.throws(() => parseAllowedNames('tls-allowed-names', [text]), UsageError));
+  }
+});
+
+describe('readAlternativeNames', () => {
+  for (const [text, expected] of [
+    ['DNS:a, DNS:b.c', ['DNS:a', 'DNS:b.c']],
+    ['IP Address:127.0.0.1, IP Address:0:0:0:0:0:0:0:1', ['IP:127.0.0.1', 'IP:::1']],
+    ['URI:spiffe://cluster.local/ns/x/sa/y', ['URI:spiffe://cluster.local/ns/x/sa/y']],
+    ['email:a@b, DirName:/CN=x, DNS:z', ['DNS:z']],
+    // A value that holds what looks like another entry is quoted by Node and stays one value.
+    ['URI:"spiffe://evil, DNS:sutler-jobs"', ['URI:spiffe://evil, DNS:sutler-jobs']],
+    ['DNS:"a, DNS:sutler-jobs", DNS:b', ['DNS:a, dns:sutler-jobs', 'DNS:b']],
+    ['DNS:"broken', []],
+    ['DNS:a"b, DNS:sutler-jobs', []],
+    ['', []],
+    [undefined, []],
+  ] as const) {
+    it(`finds ${JSON.stringify(expected)} in ${text ?? 'a certificate without any'}`, () =>
+      assert.deepEqual(readAlternativeNames(text).map(formatName), expected));
+  }
+});
+
+describe('allowedName', () => {
+  const allowed = parseAllowedNames('f', ['sutler-jobs', 'spiffe://c/jobs', '10.0.0.7']);
+  const first = (text: string): string | undefined => {
+    const name = allowedName(readAlternativeNames(text), allowed);
+    return name === undefined ? undefined : formatName(name);
+  };
+  it('is the first that is listed', () => assert.equal(first('DNS:x, URI:spiffe://c/jobs, DNS:sutler-jobs'), 'URI:spiffe://c/jobs'));
+  it('compares names whole and by kind', () => {
+    for (const text of ['DNS:sutler-jobs.evil', 'DNS:a.sutler-jobs', 'DNS:10.0.0.7', 'URI:sutler-jobs', 'DNS:spiffe://c/jobs'])
+      assert.equal(first(text), undefined, text);
+  });
+  it('does not care for the case of DNS names', () => assert.equal(first('DNS:SUTLER-Jobs'), 'DNS:sutler-jobs'));
+});

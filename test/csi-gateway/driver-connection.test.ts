@@ -1,0 +1,166 @@
+import assert from 'node:assert/strict';
+import { createServer } from 'node:net';
+import { after, before, describe, it } from 'node:test';
+import { create, toBinary } from '@bufbuild/protobuf';
+import { ProbeResponseSchema } from '#src/csi/generated/csi_pb.ts';
+import { Code } from '#src/csi/status.ts';
+import { DriverConnection } from '#src/csi-gateway/driver-connection.ts';
+import { createGatewayMetrics } from '#src/csi-gateway/metrics.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+import type { Clock } from '#src/runtime/clock.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { Registry } from '#src/runtime/metrics.ts';
+import { makeFolder, until } from '../harness/csi-folder.ts';
+import { startTestGateway, failureOf, verdict } from '../harness/csi-gateway.ts';
+import { answerOk, answerStatus, startRawDriver } from '../harness/csi-raw-driver.ts';
+import type { RawCall } from '../harness/csi-raw-driver.ts';
+
+const ready = (value: boolean | undefined): Uint8Array =>
+  toBinary(ProbeResponseSchema, create(ProbeResponseSchema, value === undefined ? {} : { ready: value }));
+/** Sleeps a hundredth of what it is asked to, so that seconds between Probes pass quickly. */
+const hasty: Clock = { nowMs: () => Date.now(), sleep: (ms, signal) => systemClock.sleep(ms / 100, signal) };
+
+describe('DriverConnection', () => {
+  let folder: Awaited<ReturnType<typeof makeFolder>>;
+  before(async () => (folder = await makeFolder()));
+  after(() => folder.remove());
+
+  function connectTo(socket: string, clock: Clock = hasty): DriverConnection {
+    const metrics = createGatewayMetrics(new Registry());
+    const address = { kind: 'unix', path: socket } as const;
+    const options = {
+      address,
+      probeTimeoutMs: 100,
+      maxMessageBytes: 1_000_000,
+      probeIntervalMs: 3_600_000_000,
+      clock,
+      log: silentLog,
+      metrics,
+    };
+    const connection = new DriverConnection(options);
+    connection.start();
+    return connection;
+  }
+
+  const PROBES: readonly { title: string; probes: readonly ((call: RawCall) => unknown)[]; calls: number; trouble?: RegExp }[] = [
+    { title: 'is ready after one Probe with ready=true (Q-15)', probes: [(c) => answerOk(c, ready(true))], calls: 1 },
+    { title: 'is ready after one Probe without ready (Q-16)', probes: [(c) => answerOk(c, ready(undefined))], calls: 1 },
+    {
+      title: 'asks again until ready after ready=false twice (Q-21)',
+      probes: [(c) => answerOk(c, ready(false)), (c) => answerOk(c, ready(false)), (c) => answerOk(c, ready(true))],
+      calls: 3,
+    },
+    {
+      title: 'asks again after DeadlineExceeded twice (Q-19)',
+      probes: [() => undefined, (c) => answerStatus(c, { 'grpc-status': '4' }), (c) => answerOk(c, ready(true))],
+      calls: 3,
+    },
+    {
+      title: 'asks again after an error, where upstream would exit (Q-17, Q-18, Q-20)',
+      probes: [(c) => answerStatus(c, { 'grpc-status': '13', 'grpc-message': 'backend' }), (c) => answerOk(c, ready(true))],
+      calls: 2,
+    },
+  ];
+  for (const [index, { title, probes, calls }] of PROBES.entries()) {
+    it(title, async () => {
+      const socket = folder.file(`probe${index}.sock`);
+      let count = 0;
+      const driver = await startRawDriver(socket, (call) =>
+        call.path.endsWith('/Probe') ? probes[Math.min(count++, probes.length - 1)]?.(call) : false,
+      );
+      const connection = connectTo(socket);
+      await until('ready', () => connection.trouble === undefined);
+      assert.equal(count, calls);
+      assert.equal(connection.identity?.name, 'raw.test');
+      await connection.close();
+      await driver.close();
+    });
+  }
+
+  it('says what keeps it waiting, and lets only Identity calls pass before the first good Probe', async () => {
+    const socket = folder.file('slow.sock');
+    const connection = connectTo(socket);
+    await until('it tried', () => connection.trouble?.includes('ENOENT'));
+    assert.match(connection.refusal('/csi.v1.Identity/Probe') ?? '', /not connected/);
+    const driver = await startRawDriver(socket, (call) => (call.path.endsWith('/Probe') ? answerOk(call, ready(false)) : false));
+    await until('it is asked', () => connection.trouble?.includes('ready=false'));
+    assert.equal(connection.refusal('/csi.v1.Identity/Probe'), undefined);
+    assert.match(connection.refusal('/csi.v1.Controller/CreateVolume') ?? '', /not ready/);
+    await connection.close();
+    await driver.close();
+  });
+
+  it('does not call a driver without a name ready', async () => {
+    const socket = folder.file('noname.sock');
+    const driver = await startRawDriver(socket, (call) => (call.path.endsWith('/GetPluginInfo') ? answerOk(call, Buffer.alloc(0)) : false));
+    const connection = connectTo(socket);
+    await until('it is asked', () => connection.trouble?.includes('no name'));
+    await connection.close();
+    await driver.close();
+  });
+
+  it('is not connected to a peer that accepts and says nothing', async () => {
+    const socket = folder.file('mute.sock');
+    const mute = createServer((peer) => peer.on('error', () => undefined).resume());
+    await new Promise<void>((resolve) => mute.listen(socket, resolve));
+    const connection = connectTo(socket);
+    await until('it gave up once', () => connection.trouble?.includes('does not speak HTTP/2'));
+    const answer = await connection.send({ path: '/x', headers: {}, body: Buffer.alloc(5), maxBytes: 1 });
+    assert.equal(answer.kind, 'not-sent');
+    await connection.close();
+    await new Promise((resolve) => mute.close(resolve));
+  });
+
+  it('goes back to not ready when a later Probe fails, and recovers', async () => {
+    const socket = folder.file('later.sock');
+    let well = true;
+    const driver = await startRawDriver(socket, (call) =>
+      call.path.endsWith('/Probe') && !well ? answerStatus(call, { 'grpc-status': '9' }) : false,
+    );
+    const metrics = createGatewayMetrics(new Registry());
+    const connection = new DriverConnection({
+      address: { kind: 'unix', path: socket },
+      probeTimeoutMs: 100,
+      probeIntervalMs: 10,
+      maxMessageBytes: 1_000_000,
+      clock: hasty,
+      log: silentLog,
+      metrics,
+    });
+    connection.start();
+    await until('ready', () => connection.trouble === undefined);
+    well = false;
+    await until('unwell', () => connection.trouble?.includes('FailedPrecondition'));
+    well = true;
+    await until('well again', () => connection.trouble === undefined);
+    await connection.close();
+    await driver.close();
+  });
+});
+
+describe('a driver that comes late and goes away', () => {
+  it('is found within a second, missed at once, and found again (Q-32, Q-34, Q-36, Q-38)', async () => {
+    const folder = await makeFolder();
+    const test = await startTestGateway(folder);
+    const early = await failureOf(test.client.probe({ timeoutMs: 1_000 }));
+    assert.equal(verdict(early), 'not-forwarded');
+    assert.equal(early.code, Code.Unavailable);
+    for (let life = 0; life < 3; life += 1) {
+      await new Promise((resolve) => setTimeout(resolve, 300));
+      const driver = await startRawDriver(folder.file('csi.sock'), () => false);
+      await until('found', () => test.gateway.trouble === undefined, 1_000);
+      await test.client.probe({ timeoutMs: 1_000 });
+      await driver.close();
+      await until('missed', () => test.gateway.trouble !== undefined, 200);
+      const startedMs = Date.now();
+      const error = await failureOf(test.client.getCapacity({}, { timeoutMs: 5_000 }));
+      assert.equal(verdict(error), 'not-forwarded');
+      assert.ok(Date.now() - startedMs < 500, 'a call without a driver is refused at once');
+    }
+    const text = await test.metrics.metrics();
+    assert.match(text, /sutler_gateway_driver_connects_total 3/);
+    assert.match(text, /sutler_gateway_refused_total\{reason="driver-down"\} 4/);
+    await test.close();
+    await folder.remove();
+  });
+});

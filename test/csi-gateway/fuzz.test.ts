@@ -1,0 +1,22 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { makeFolder } from '../harness/csi-folder.ts';
+import { fuzzGateway } from '../harness/csi-fuzz.ts';
+
+/** A minute of it is test/long/gateway-fuzz.test.ts. */
+describe('the gateway’s door under attack for four seconds', () => {
+  it('serves good calls, crashes at nothing, and gives its memory back', async (t) => {
+    const folder = await makeFolder();
+    const seed = Date.now() % 1_000_000;
+    const report = await fuzzGateway({ folder, durationMs: 4_000, seed, idleConnections: 1_000 });
+    await folder.remove();
+    t.diagnostic(`seed ${seed}: ${JSON.stringify({ ...report, attacks: Object.fromEntries(report.attacks) })}`);
+    assert.equal(report.exitCode, null);
+    assert.deepEqual(report.defects, []);
+    assert.deepEqual(report.failures, []);
+    assert.ok(report.goodCalls > 20);
+    assert.ok(report.attacks.size >= 10, 'most kinds of attack were made');
+    const { before, after } = report.rss;
+    assert.ok(after <= before * 1.2, `${after} bytes, ${before} before`);
+  });
+});

@@ -1,0 +1,70 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { stat, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import type { Server } from 'node:net';
+import { after, before, describe, it } from 'node:test';
+import { listen } from '#src/csi-gateway/listener.ts';
+import { UsageError } from '#src/runtime/flags.ts';
+import { makeFolder, until } from '../harness/csi-folder.ts';
+
+describe('listen', () => {
+  let folder: Awaited<ReturnType<typeof makeFolder>>;
+  const servers: Server[] = [];
+  const server = (): Server => {
+    const made = createServer();
+    servers.push(made);
+    return made;
+  };
+  before(async () => (folder = await makeFolder()));
+  after(async () => {
+    for (const each of servers) each.close();
+    await folder.remove();
+  });
+
+  it('makes a socket that only its owner may open, and the folder for it', async () => {
+    const path = folder.file('new/folder/gw.sock');
+    assert.deepEqual(await listen(server(), { kind: 'unix', path }), { kind: 'unix', path });
+    assert.equal((await stat(path)).mode & 0o777, 0o600);
+  });
+
+  it('refuses a socket that answers', async () => {
+    const path = folder.file('taken.sock');
+    await listen(server(), { kind: 'unix', path });
+    await assert.rejects(listen(server(), { kind: 'unix', path }), (error) => error instanceof UsageError && /in use/.test(error.message));
+  });
+
+  it('replaces the socket of a process that died', async () => {
+    const path = folder.file('stale.sock');
+    const child = spawn(process.execPath, ['-e', `require('net').createServer().listen(${JSON.stringify(path)})`], { stdio: 'ignore' });
+    await until('the child listens', () => existsSync(path));
+    const ended = once(child, 'exit');
+    child.kill('SIGKILL');
+    await ended;
+    assert.ok(existsSync(path), 'the dead process left its socket');
+    await listen(server(), { kind: 'unix', path });
+  });
+
+  it('leaves a file alone that is not a socket', async () => {
+    const path = folder.file('file');
+    await writeFile(path, 'precious');
+    await assert.rejects(
+      listen(server(), { kind: 'unix', path }),
+      (error) => error instanceof UsageError && /not a socket/.test(error.message),
+    );
+  });
+
+  it('listens on TCP on loopback only, and names the port it got', async () => {
+    const address = await listen(server(), { kind: 'tcp', host: '127.0.0.1', port: 0 });
+    assert.ok(address.kind === 'tcp' && address.port > 0);
+    for (const host of ['0.0.0.0', '::', '10.0.0.1', 'example.org']) {
+      await assert.rejects(
+        listen(server(), { kind: 'tcp', host, port: 0 }),
+        (error) => error instanceof UsageError && /loopback/.test(error.message),
+      );
+    }
+    await assert.rejects(listen(server(), address), (error) => error instanceof UsageError && /in use/.test(error.message));
+  });
+});

@@ -1,0 +1,76 @@
+import assert from 'node:assert/strict';
+import { connect as connectHttp2, constants } from 'node:http2';
+import { connect as connectSocket } from 'node:net';
+import { after, before, describe, it } from 'node:test';
+import { makeFolder, until } from '../harness/csi-folder.ts';
+import { startTestGateway } from '../harness/csi-gateway.ts';
+import { answerBytes, startRawDriver } from '../harness/csi-raw-driver.ts';
+import type { RawCall, RawDriver } from '../harness/csi-raw-driver.ts';
+import { framed } from '#src/csi-gateway/wire.ts';
+
+const CAPACITY = '/csi.v1.Controller/GetCapacity';
+
+describe('the driver’s connection', () => {
+  let folder: Awaited<ReturnType<typeof makeFolder>>;
+  let driver: RawDriver;
+  let isMute = false;
+  const held: RawCall[] = [];
+  before(async () => {
+    folder = await makeFolder();
+    driver = await startRawDriver(folder.file('csi.sock'), (call) => {
+      if (isMute) return undefined;
+      if (call.path === CAPACITY) return answerBytes(call, framed(Buffer.alloc(0)), { 'grpc-status': '0' });
+      if (!call.path.endsWith('/ListVolumes')) return false;
+      held.push(call);
+      return undefined;
+    });
+  });
+  after(async () => {
+    await driver.close();
+    await folder.remove();
+  });
+
+  it('survives a caller that gives up more calls at once than an HTTP/2 server forgives', async () => {
+    const test = await startTestGateway(folder);
+    await until('ready', () => test.gateway.trouble === undefined);
+    const connects = async (): Promise<string | undefined> => /driver_connects_total (\d+)/.exec(await test.metrics.metrics())?.[1];
+    const before = await connects();
+    for (let round = 0; round < 3; round += 1) {
+      const session = connectHttp2('http://localhost', { createConnection: () => connectSocket(folder.file('gw.sock')) });
+      session.on('error', () => undefined);
+      const streams = Array.from({ length: 450 }, () => {
+        const headers = {
+          ':method': 'POST',
+          ':path': '/csi.v1.Controller/ListVolumes',
+          'content-type': 'application/grpc',
+          te: 'trailers',
+        };
+        const stream = session.request(headers);
+        stream.on('error', () => undefined);
+        stream.end(Buffer.alloc(5));
+        return stream;
+      });
+      await until('all are at the driver', () => held.length === 450);
+      for (const stream of streams) stream.close(constants.NGHTTP2_CANCEL);
+      await until('some were told to the driver', () => held.filter(({ stream }) => stream.closed).length >= 100 / (round + 1) / 2);
+      // The driver is done with the rest by itself; no more resets are due then.
+      for (const call of held.splice(0)) if (!call.stream.closed) answerBytes(call, framed(Buffer.alloc(0)), { 'grpc-status': '0' });
+      session.destroy();
+      await until('places are free again', async () => /^sutler_gateway_in_flight 0$/m.test(await test.metrics.metrics()));
+      await test.client.getCapacity({}, { timeoutMs: 2_000 });
+    }
+    assert.equal(await connects(), before, 'the connection was never lost');
+    await test.close();
+  });
+
+  it('is replaced when nothing is answered on it', async () => {
+    const test = await startTestGateway(folder, { probeTimeoutMs: 150, probeIntervalMs: 200 });
+    await until('ready', () => test.gateway.trouble === undefined);
+    isMute = true;
+    await until('a new connection', async () => /driver_connects_total [2-9]/.test(await test.metrics.metrics()), 8_000);
+    isMute = false;
+    await until('ready again', () => test.gateway.trouble === undefined, 8_000);
+    await test.client.getCapacity({}, { timeoutMs: 2_000 });
+    await test.close();
+  });
+});

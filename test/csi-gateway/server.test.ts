@@ -1,0 +1,181 @@
+import assert from 'node:assert/strict';
+import { connect } from 'node:http2';
+import type { ClientHttp2Session } from 'node:http2';
+import { connect as connectSocket } from 'node:net';
+import { after, before, describe, it } from 'node:test';
+import { Client, credentials, Metadata, status } from '@grpc/grpc-js';
+import type { ServiceError } from '@grpc/grpc-js';
+import { framed } from '#src/csi-gateway/wire.ts';
+import { makeFolder, until } from '../harness/csi-folder.ts';
+import { startTestGateway } from '../harness/csi-gateway.ts';
+import { answerBytes, startRawDriver } from '../harness/csi-raw-driver.ts';
+import type { RawCall, RawDriver } from '../harness/csi-raw-driver.ts';
+
+interface Answer {
+  readonly error: ServiceError | null;
+  readonly message: Buffer | undefined;
+  readonly initial: Metadata | undefined;
+  readonly trailing: Metadata;
+}
+
+function callRaw(client: Client, path: string, body: Buffer, metadata = new Metadata()): Promise<Answer> {
+  return new Promise((resolve) => {
+    let initial: Metadata | undefined;
+    let result: { error: ServiceError | null; message: Buffer | undefined } = { error: null, message: undefined };
+    const call = client.makeUnaryRequest(
+      path,
+      (bytes: Buffer) => bytes,
+      (bytes: Buffer) => bytes,
+      body,
+      metadata,
+      { deadline: Date.now() + 5_000 },
+      (error, message) => (result = { error, message }),
+    );
+    call.on('metadata', (received) => (initial = received));
+    call.on('status', (end) => resolve({ ...result, initial, trailing: end.metadata }));
+  });
+}
+
+describe('the gateway as seen by gRPC', () => {
+  let folder: Awaited<ReturnType<typeof makeFolder>>;
+  let driver: RawDriver;
+  let open: Awaited<ReturnType<typeof startTestGateway>>;
+  let strict: Awaited<ReturnType<typeof startTestGateway>>;
+  let client: Client;
+  let script: (call: RawCall) => unknown = () => false;
+  const UNKNOWN = '/vendor.v9.Extra/Twist';
+
+  before(async () => {
+    folder = await makeFolder();
+    driver = await startRawDriver(folder.file('csi.sock'), (call) => (call.path.startsWith('/csi.v1.Identity') ? false : script(call)));
+    open = await startTestGateway(folder, { allowAll: true, maxMessageBytes: 6_000_000 });
+    strict = await startTestGateway(folder, { listen: { kind: 'tcp', host: '127.0.0.1', port: 0 } });
+    client = new Client(`unix:${folder.file('gw.sock')}`, credentials.createInsecure(), { 'grpc.max_receive_message_length': -1 });
+    await until('ready', () => open.gateway.trouble === undefined && strict.gateway.trouble === undefined);
+  });
+  after(async () => {
+    client.close();
+    await open.close();
+    await strict.close();
+    await driver.close();
+    await folder.remove();
+  });
+
+  it('passes a method that nobody knows byte for byte, both ways', async () => {
+    const request = Buffer.from(Array.from({ length: 1000 }, (_, i) => i % 256));
+    const response = Buffer.from([0xff, 0xfe, 0x00, 0x80]);
+    script = (call) => answerBytes(call, framed(response), { 'grpc-status': '0' });
+    const { error, message } = await callRaw(client, UNKNOWN, request);
+    assert.equal(error, null);
+    assert.deepEqual(message, response);
+    assert.deepEqual(driver.calls.at(-1)?.body, framed(request));
+    assert.equal(driver.calls.at(-1)?.path, UNKNOWN);
+  });
+
+  it('passes metadata both ways, binary and repeated too, and the driver’s trailers', async () => {
+    script = (call) =>
+      answerBytes(call, framed(Buffer.from('x')), { 'grpc-status': '0', 'x-trail': ['t1', 't2'], 'trail-bin': 'AAH/' }, { 'x-head': 'h' });
+    const metadata = new Metadata();
+    metadata.add('x-many', 'a');
+    metadata.add('x-many', 'b');
+    metadata.add('x-bytes-bin', Buffer.from([0, 255, 1]));
+    metadata.add('traceparent', '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01');
+    metadata.add('tracestate', 'vendor=1');
+    metadata.add('grpc-trace-bin', Buffer.from([0, 0, 1, 2, 255]));
+    const { initial, trailing } = await callRaw(client, UNKNOWN, Buffer.from('q'), metadata);
+    const sent = driver.calls.at(-1)?.headers ?? [];
+    assert.deepEqual(
+      sent
+        .filter(([key]) => key === 'x-many')
+        .map(([, value]) => value)
+        .join(','),
+      'a,b',
+    );
+    assert.ok(sent.some(([key, value]) => key === 'x-bytes-bin' && value.startsWith('AP8B')));
+    assert.ok(sent.some(([key, value]) => key === 'traceparent' && value === '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'));
+    assert.ok(sent.some(([key, value]) => key === 'tracestate' && value === 'vendor=1'));
+    assert.deepEqual(
+      sent.filter(([key]) => key === 'grpc-trace-bin'),
+      [['grpc-trace-bin', Buffer.from([0, 0, 1, 2, 255]).toString('base64')]],
+    );
+    assert.deepEqual(initial?.get('x-head'), ['h']);
+    assert.equal(trailing.get('x-trail').join(',').replaceAll(' ', ''), 't1,t2');
+    assert.deepEqual(trailing.get('trail-bin'), [Buffer.from([0, 1, 255])]);
+    assert.deepEqual(trailing.get('sutler-driver-status'), ['1']);
+  });
+
+  it('passes status details and non-ASCII words', async () => {
+    const details = Buffer.from([8, 5, 18, 3, 0xe2, 0x98, 0x83]);
+    script = (call) =>
+      answerBytes(call, Buffer.alloc(0), {
+        'grpc-status': '8',
+        'grpc-message': 'Gr%C3%B6%C3%9Fe %E2%98%83',
+        'grpc-status-details-bin': details.toString('base64'),
+      });
+    const { error } = await callRaw(client, UNKNOWN, Buffer.from('q'));
+    assert.equal(error?.code, status.RESOURCE_EXHAUSTED);
+    assert.equal(error?.details, 'Größe ☃');
+    assert.deepEqual(error?.metadata.get('grpc-status-details-bin'), [details]);
+  });
+
+  it('hands on what is left of the deadline, and none where there was none', async () => {
+    script = (call) => answerBytes(call, framed(Buffer.from('x')), { 'grpc-status': '0' });
+    await callRaw(client, UNKNOWN, Buffer.from('q'));
+    const timeout = driver.calls.at(-1)?.headers.find(([name]) => name === 'grpc-timeout')?.[1] ?? '';
+    assert.match(timeout, /^\d+m$/);
+    const leftMs = Number(timeout.slice(0, -1));
+    assert.ok(leftMs > 3_000 && leftMs <= 5_001, timeout);
+  });
+
+  it('passes messages beyond gRPC’s 4 MiB and refuses those beyond its own limit without asking the driver', async () => {
+    const large = Buffer.alloc(5_500_000, 7);
+    script = (call) => answerBytes(call, framed(large), { 'grpc-status': '0' });
+    const { message } = await callRaw(client, UNKNOWN, large);
+    assert.equal(message?.equals(large), true);
+    const before = driver.calls.length;
+    const { error } = await callRaw(client, UNKNOWN, Buffer.alloc(6_500_000));
+    assert.equal(error?.code, status.RESOURCE_EXHAUSTED);
+    assert.deepEqual(error?.metadata.get('sutler-not-forwarded'), ['1']);
+    assert.equal(driver.calls.length, before);
+  });
+
+  it('answers a method off its list with Unimplemented, not forwarded', async () => {
+    const address = strict.gateway.address;
+    assert.equal(address.kind, 'tcp');
+    const tcp = new Client(`127.0.0.1:${address.kind === 'tcp' ? address.port : 0}`, credentials.createInsecure());
+    const before = driver.calls.length;
+    for (const path of [UNKNOWN, '/csi.v1.Controller/CreateSnapshot', '/csi.v1.Node/NodeStageVolume', '/']) {
+      const { error } = await callRaw(tcp, path, Buffer.from('q'));
+      assert.equal(error?.code, status.UNIMPLEMENTED, path);
+      assert.deepEqual(error?.metadata.get('sutler-not-forwarded'), ['1']);
+    }
+    assert.equal(driver.calls.length, before);
+    tcp.close();
+  });
+
+  it('survives what is not gRPC and serves the next call', async () => {
+    const session: ClientHttp2Session = connect('http://localhost', { createConnection: () => connectSocket(folder.file('gw.sock')) });
+    const ask = (headers: Record<string, string>): Promise<number> =>
+      new Promise((resolve, reject) => {
+        const stream = session.request(headers);
+        stream.on('response', (received) => resolve(Number(received[':status'])));
+        stream.on('error', reject);
+        stream.resume();
+        stream.end();
+      });
+    assert.equal(await ask({ ':method': 'GET', ':path': '/' }), 405);
+    assert.equal(await ask({ ':method': 'POST', ':path': '/x', 'content-type': 'application/json' }), 415);
+    assert.equal(
+      await ask({ ':method': 'POST', ':path': '/x', 'content-type': 'application/grpc' }),
+      200,
+      'no message: a gRPC status says so',
+    );
+    session.destroy();
+    const garbage = connectSocket(folder.file('gw.sock'));
+    garbage.on('error', () => undefined);
+    garbage.end('GET / HTTP/1.1\r\n\r\n');
+    await new Promise((resolve) => garbage.once('close', resolve).resume());
+    script = (call) => answerBytes(call, framed(Buffer.from('x')), { 'grpc-status': '0' });
+    assert.equal((await callRaw(client, UNKNOWN, Buffer.from('q'))).error, null);
+  });
+});

@@ -1,0 +1,270 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { appendFile, readFile, rm, writeFile } from 'node:fs/promises';
+import { connect as connectHttp2 } from 'node:http2';
+import { connect as connectSocket } from 'node:net';
+import { after, before, describe, it } from 'node:test';
+import { connect as connectTls } from 'node:tls';
+import type { ConnectionOptions } from 'node:tls';
+import { createCsiClient } from '#src/csi/client.ts';
+import type { CsiClient } from '#src/csi/client.ts';
+import { Code } from '#src/csi/status.ts';
+import type { WatchedTlsFiles } from '#src/csi/tls-files.ts';
+import { parseAllowedNames } from '#src/csi-gateway/client-names.ts';
+import { formatAddress } from '#src/runtime/address.ts';
+import type { Address } from '#src/runtime/address.ts';
+import { createLogger, silentLog } from '#src/runtime/log.ts';
+import { startSampleDriver } from '#src/sandbox/driver/server.ts';
+import type { SampleDriver } from '#src/sandbox/driver/server.ts';
+import { clientTls, makeCertificates, tlsFilesOf, watchOwner } from '../harness/csi-certificates.ts';
+import type { CertificateOwner } from '../harness/csi-certificates.ts';
+import { makeFolder, until } from '../harness/csi-folder.ts';
+import { failureOf, startTestGateway, verdict, volumeRequest } from '../harness/csi-gateway.ts';
+
+const SETTINGS = { timeoutMs: 5_000 };
+
+describe('the gateway’s doors with mutual TLS', () => {
+  let folder: Awaited<ReturnType<typeof makeFolder>>;
+  let driver: SampleDriver;
+  let source: WatchedTlsFiles;
+  let test: Awaited<ReturnType<typeof startTestGateway>>;
+  let hold: (() => Promise<unknown>) | undefined;
+  const lines: string[] = [];
+  const ends: (() => void)[] = [];
+  const good = (): string => folder.file('good');
+
+  before(async () => {
+    folder = await makeFolder();
+    await Promise.all([makeCertificates(good()), makeCertificates(folder.file('foreign'))]);
+    driver = await startSampleDriver({
+      socket: folder.file('csi.sock'),
+      dataDir: folder.file('data'),
+      onCall: ({ method }) => (method === 'CreateVolume' ? hold?.().then(() => undefined) : undefined),
+    });
+    source = await watchOwner(good(), 'gateway');
+    test = await startTestGateway(folder, {
+      listen: { kind: 'tcp', host: '127.0.0.1', port: 0 },
+      alsoListen: [
+        { kind: 'tcp', host: '::1', port: 0 },
+        { kind: 'unix', path: folder.file('gw.sock') },
+      ],
+      tls: { source, allowedNames: parseAllowedNames('f', ['DNS:sutler-ingest', 'sutler-jobs']) },
+      logMessages: true,
+      log: createLogger({ name: 'gateway', verbosity: 5, format: 'json', write: (line) => lines.push(line) }),
+    });
+    await until('ready', () => test.gateway.trouble === undefined);
+  });
+  after(async () => {
+    for (const end of ends) end();
+    await test.close();
+    source.close();
+    await driver.close();
+    await folder.remove();
+  });
+
+  const door = (index: number): Address => {
+    const address = test.gateway.addresses[index];
+    assert.ok(address);
+    return address;
+  };
+  const clientOf = async (
+    owner: CertificateOwner,
+    o: { folder?: string; address?: Address; serverName?: string } = {},
+  ): Promise<CsiClient> => {
+    const tls = await clientTls(o.folder ?? good(), owner, o.serverName);
+    const client = createCsiClient({ address: o.address ?? door(0), log: silentLog, tls });
+    ends.push(() => {
+      client.close();
+      tls.close();
+    });
+    return client;
+  };
+  const metric = async (name: string): Promise<string | undefined> =>
+    (await test.metrics.metrics()).split('\n').find((line) => line.startsWith(name));
+
+  for (const [index, name] of ['IPv4', 'IPv6', 'a unix socket'].entries()) {
+    it(`lets in, by ${name}, a caller whose name is listed, and logs who it was`, async () => {
+      const client = await clientOf('jobs', { address: door(index) });
+      lines.length = 0;
+      await client.createVolume(volumeRequest(`door-${index}`), SETTINGS);
+      const line = JSON.parse(lines.find((text) => text.includes('CreateVolume')) ?? '{}') as { caller: string };
+      assert.equal(line.caller, index === 2 ? 'unix' : 'DNS:sutler-jobs', formatAddress(door(index)));
+    });
+  }
+
+  it('forwards nothing for a good certificate whose name is not listed, and says which name it was', async () => {
+    const before = driver.counts.get('CreateVolume') ?? 0;
+    const error = await failureOf((await clientOf('audit')).createVolume(volumeRequest('n'), SETTINGS));
+    assert.equal(error.code, Code.PermissionDenied);
+    assert.equal(verdict(error), 'not-forwarded');
+    assert.match(error.details, /DNS:sutler-audit, which this gateway's --tls-allowed-names does not list/);
+    assert.equal(driver.counts.get('CreateVolume') ?? 0, before);
+    assert.match((await metric('sutler_gateway_callers_turned_away_total{reason="name"}')) ?? '', / [1-9]/);
+  });
+
+  it('lets in nobody with a certificate of another authority, and the caller knows that nothing was sent', async () => {
+    const tls = await clientTls(folder.file('foreign'), 'jobs');
+    // The client itself would refuse this gateway; it shall come as far as the gateway's own check.
+    const trusting = { current: { ...tls.source.current, ca: source.current.ca }, onChange: () => () => undefined };
+    const client = createCsiClient({ address: door(0), log: silentLog, tls: { source: trusting, serverName: '' } });
+    const error = await failureOf(client.createVolume(volumeRequest('f'), { timeoutMs: 1_000 }));
+    client.close();
+    tls.close();
+    // In TLS 1.3 the client is through the handshake before the server has judged it, so a call may be under way when the alert comes.
+    assert.notEqual(verdict(error), 'driver');
+    assert.match((await metric('sutler_gateway_callers_turned_away_total{reason="handshake"}')) ?? '', / [1-9]/);
+    assert.ok(lines.some((line) => line.includes('TLS handshake failed')));
+  });
+
+  it('is called by nobody who knows it by another name or another authority', async () => {
+    for (const o of [{ serverName: 'elsewhere.example' }, { folder: folder.file('foreign') }]) {
+      const error = await failureOf((await clientOf('jobs', o)).createVolume(volumeRequest('s'), { timeoutMs: 1_000 }));
+      assert.equal(verdict(error), 'not-forwarded');
+      assert.equal(error.code, Code.Unavailable);
+    }
+  });
+
+  it('is called by a name that is in its certificate, whatever the address', async () => {
+    await (await clientOf('jobs', { serverName: 'localhost' })).getCapacity({}, SETTINGS);
+    await (await clientOf('jobs', { serverName: '::1' })).getCapacity({}, SETTINGS);
+  });
+
+  for (const [what, change] of [
+    ['no certificate', { cert: undefined, key: undefined }],
+    ['TLS 1.2', { minVersion: 'TLSv1.2', maxVersion: 'TLSv1.2' }],
+  ] as const satisfies readonly (readonly [string, ConnectionOptions])[]) {
+    it(`ends a connection with ${what}`, async () => {
+      const files = tlsFilesOf(good(), 'jobs');
+      const [ca, cert, key] = await Promise.all([readFile(files.ca), readFile(files.cert), readFile(files.key)]);
+      const address = door(0);
+      assert.ok(address.kind === 'tcp');
+      const socket = connectTls({
+        host: address.host,
+        port: address.port,
+        ca,
+        cert,
+        key,
+        ALPNProtocols: ['h2'],
+        ...change,
+      } as ConnectionOptions);
+      const ended = await Promise.race([
+        once(socket, 'error').then(([error]) => error as Error),
+        once(socket, 'close').then(() => undefined),
+      ]);
+      assert.ok(ended === undefined || /alert|version/i.test(ended.message), ended?.message);
+      socket.destroy();
+    });
+  }
+
+  it('ends a connection in plaintext', async () => {
+    const address = door(0);
+    assert.ok(address.kind === 'tcp');
+    const session = connectHttp2('http://localhost', { createConnection: () => connectSocket(address.port, address.host) });
+    session.on('error', () => undefined);
+    await once(session, 'close');
+  });
+
+  it('takes a renewed certificate into use without ending a call or a connection', async () => {
+    const client = await clientOf('ingest');
+    let open: () => void = () => undefined;
+    let held = false;
+    const opened = new Promise<void>((resolve) => (open = resolve));
+    hold = () => {
+      held = true;
+      return opened;
+    };
+    const call = client.createVolume(volumeRequest('renew'), SETTINGS);
+    await until('the call is at the driver', () => held);
+    hold = undefined;
+    const before = source.current.cert;
+    await makeCertificates(good());
+    await until('the gateway serves the new certificate', () => source.current.cert !== before);
+    const fresh = await clientOf('ingest');
+    await fresh.getCapacity({}, SETTINGS);
+    await client.getCapacity({}, SETTINGS);
+    open();
+    assert.ok((await call).volume);
+    const address = door(0);
+    assert.ok(address.kind === 'tcp');
+    const files = tlsFilesOf(good(), 'jobs');
+    const socket = connectTls({
+      host: address.host,
+      port: address.port,
+      ca: source.current.ca,
+      cert: await readFile(files.cert),
+      key: await readFile(files.key),
+      ALPNProtocols: ['h2'],
+    });
+    await once(socket, 'secureConnect');
+    assert.equal(socket.getPeerX509Certificate()?.toString().trim(), source.current.cert.trim());
+    assert.equal(socket.getProtocol(), 'TLSv1.3');
+    socket.destroy();
+  });
+
+  it('drops no call of many while certificates and their authority are replaced again and again', async () => {
+    const client = await clientOf('jobs');
+    const stop = new AbortController();
+    let done = 0;
+    const caller = async (): Promise<void> => {
+      while (!stop.signal.aborted) {
+        await client.getCapacity({}, SETTINGS);
+        done += 1;
+      }
+    };
+    const callers = Promise.all(Array.from({ length: 8 }, caller));
+    for (let round = 0; round < 3; round += 1) {
+      const before = { cert: source.current.cert, done };
+      // A new authority goes out in two steps: first trusted by both sides, then used by them. The script makes a new one from nothing, so
+      // here both trust what they trusted before and the new one.
+      const oldCa = await readFile(tlsFilesOf(good(), 'jobs').ca, 'utf8');
+      await makeCertificates(good());
+      await until('renewed', () => source.current.cert !== before.cert);
+      const foreignCa = await readFile(tlsFilesOf(folder.file('foreign'), 'jobs').ca, 'utf8');
+      if (!oldCa.includes(foreignCa)) await appendFile(tlsFilesOf(good(), 'jobs').ca, foreignCa);
+      await until('calls go on', () => done > before.done + 200);
+    }
+    stop.abort();
+    await callers;
+    assert.ok(done > 600);
+  });
+
+  it('forwards nothing more from a connection whose authority is trusted no more, and lets its owner know', async () => {
+    const client = await clientOf('jobs');
+    const kept = await watchOwner(good(), 'ingest');
+    const frozen = createCsiClient({
+      address: door(0),
+      log: silentLog,
+      tls: { source: { current: kept.current, onChange: () => () => undefined }, serverName: '' },
+    });
+    kept.close();
+    ends.push(() => frozen.close());
+    await Promise.all([client.getCapacity({}, SETTINGS), frozen.getCapacity({}, SETTINGS)]);
+    const before = source.current.ca;
+    await rm(folder.file('good/ca.key'));
+    await makeCertificates(good());
+    await until('the new authority is in use', () => source.current.ca !== before);
+    const error = await failureOf(frozen.getCapacity({}, SETTINGS));
+    assert.equal(error.code, Code.Unavailable);
+    assert.equal(verdict(error), 'not-forwarded');
+    assert.match(error.details, /signed by no authority that is trusted now/);
+    await until('a caller with a new certificate calls', () =>
+      client.getCapacity({}, { timeoutMs: 500 }).then(
+        () => true,
+        () => false,
+      ),
+    );
+  });
+
+  it('keeps what it has when files are damaged or do not fit together, and says so', async () => {
+    const files = tlsFilesOf(good(), 'gateway');
+    const key = await readFile(files.key);
+    await writeFile(files.key, await readFile(tlsFilesOf(good(), 'jobs').key));
+    // The file is empty for a moment while it is written, which may be told first.
+    await until('noticed', () => /it is not the key of the certificate/.test(source.trouble ?? ''));
+    await (await clientOf('jobs')).getCapacity({}, SETTINGS);
+    await writeFile(files.key, 'nothing');
+    await until('noticed', () => /no PEM private key/.test(source.trouble ?? ''));
+    await writeFile(files.key, key);
+    await until('well again', () => source.trouble === undefined);
+  });
+});

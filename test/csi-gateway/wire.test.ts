@@ -1,0 +1,106 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { gzipSync } from 'node:zlib';
+import {
+  decodeMessage,
+  encodeMessage,
+  formatTimeout,
+  framed,
+  oneMessage,
+  pairsOf,
+  parseStatus,
+  parseTimeoutMs,
+  passOn,
+  plainMessage,
+  single,
+} from '#src/csi-gateway/wire.ts';
+
+describe('wire', () => {
+  it('reads every unit of grpc-timeout', () => {
+    for (const [text, ms] of [
+      ['5n', 5e-6],
+      ['250u', 0.25],
+      ['100m', 100],
+      ['10S', 10_000],
+      ['2M', 120_000],
+      ['1H', 3_600_000],
+      ['0m', 0],
+    ] as const) {
+      assert.ok(Math.abs((parseTimeoutMs(text) ?? NaN) - ms) < 1e-9, text);
+    }
+    for (const text of ['', '10', 'S', '-1S', '123456789m', '1.5S', '1s']) assert.equal(parseTimeoutMs(text), undefined, text);
+  });
+
+  it('writes a grpc-timeout of at most eight digits that never shortens below what is left by more than its unit', () => {
+    for (const ms of [0.2, 1, 99.4, 100, 12_345.6, 99_999_999, 1e9, 5e11, 1e15]) {
+      const text = formatTimeout(ms);
+      assert.match(text, /^[1-9]\d{0,7}[umSH]$/);
+      if (ms < 3.6e14) assert.ok((parseTimeoutMs(text) ?? 0) >= ms, `${ms} -> ${text}`);
+    }
+  });
+
+  it('carries any text through grpc-message', () => {
+    for (const text of ['', 'pool is full', '100 % voll: größe ☃ 🦆', 'line\nbreak\u0000']) {
+      const header = encodeMessage(text);
+      assert.match(header, /^[\x20-\x7e]*$/);
+      assert.equal(decodeMessage(header), text);
+    }
+    assert.equal(decodeMessage('100%'), '100%', 'what is not well-formed stays');
+  });
+
+  it('takes only plain digits for a status', () => {
+    assert.equal(parseStatus('0'), 0);
+    assert.equal(parseStatus('16'), 16);
+    for (const text of [undefined, '', '-1', '1.0', ' 1', '0x3', '9999999999']) assert.equal(parseStatus(text), undefined);
+  });
+
+  it('knows a body with exactly one message', () => {
+    assert.deepEqual(oneMessage(framed(Buffer.from('abc')))?.bytes, Buffer.from('abc'));
+    assert.equal(oneMessage(framed(Buffer.alloc(0)))?.bytes.length, 0);
+    const good = framed(Buffer.from('abc'));
+    for (const bad of [
+      Buffer.alloc(0),
+      good.subarray(0, 4),
+      good.subarray(0, 7),
+      Buffer.concat([good, good]),
+      Buffer.concat([Buffer.from([2]), good.subarray(1)]),
+    ]) {
+      assert.equal(oneMessage(bad), undefined);
+    }
+  });
+
+  it('looks into a compressed message without letting it explode', () => {
+    const zipped = framed(gzipSync(Buffer.alloc(1000, 'a')));
+    zipped[0] = 1;
+    assert.equal(plainMessage(zipped, 'gzip', 2000)?.toString(), 'a'.repeat(1000));
+    assert.equal(plainMessage(zipped, 'gzip', 100), undefined);
+    assert.equal(plainMessage(zipped, 'zstd', 2000), undefined);
+    assert.equal(plainMessage(zipped, undefined, 2000), undefined);
+  });
+
+  it('passes on metadata with its duplicates and drops what is per hop or sutler’s', () => {
+    const pairs = pairsOf([
+      ':path',
+      '/x',
+      'x-a',
+      '1',
+      'x-a',
+      '2',
+      'te',
+      'trailers',
+      'sutler-driver-status',
+      '1',
+      'b-bin',
+      'AAE=',
+      'grpc-timeout',
+      '1S',
+    ]);
+    assert.deepEqual({ ...passOn(pairs) }, { 'x-a': ['1', '2'], 'b-bin': 'AAE=' });
+    assert.equal(single(pairs, 'x-a'), undefined);
+    assert.equal(single(pairs, 'b-bin'), 'AAE=');
+  });
+
+  it('treats a header called __proto__ as any other', () => {
+    assert.equal(passOn([['__proto__', 'x']])['__proto__'], 'x');
+  });
+});

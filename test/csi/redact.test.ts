@@ -1,0 +1,76 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { create, fromBinary, getOption, toBinary } from '@bufbuild/protobuf';
+import type { DescMessage } from '@bufbuild/protobuf';
+import {
+  CreateVolumeRequestSchema,
+  csi_secret,
+  DeleteVolumeRequestSchema,
+  file_csi,
+  GetCapacityResponseSchema,
+  NodeStageVolumeRequestSchema,
+} from '#src/csi/generated/csi_pb.ts';
+import type { VolumeCapability_AccessMode_Mode } from '#src/csi/generated/csi_pb.ts';
+import { redact, redactText, secretValues } from '#src/csi/redact.ts';
+
+describe('redact', () => {
+  it('strips secrets and shows the rest by the proto’s names, sorted (Q-59)', () => {
+    const request = create(CreateVolumeRequestSchema, {
+      name: 'pvc-1',
+      capacityRange: { requiredBytes: 10n },
+      volumeCapabilities: [{ accessType: { case: 'mount', value: { fsType: 'ext4' } }, accessMode: { mode: 1 } }],
+      parameters: { b: '2', a: '1' },
+      secrets: { password: 'hunter2' },
+    });
+    const picture = redact(CreateVolumeRequestSchema, request);
+    assert.equal(
+      JSON.stringify(picture),
+      '{"capacity_range":{"required_bytes":10},"name":"pvc-1","parameters":{"a":"1","b":"2"},"secrets":"***stripped***",' +
+        '"volume_capabilities":[{"access_mode":{"mode":"SINGLE_NODE_WRITER"},"mount":{"fs_type":"ext4"}}]}',
+    );
+    assert.equal(request.secrets['password'], 'hunter2', 'the message is left as it is');
+  });
+
+  it('shows an empty message as {}, an unknown enum as its number, a number beyond 2^53 exactly', () => {
+    assert.deepEqual(redact(DeleteVolumeRequestSchema, create(DeleteVolumeRequestSchema)), {});
+    const odd = create(CreateVolumeRequestSchema, {
+      volumeCapabilities: [{ accessMode: { mode: 99 as VolumeCapability_AccessMode_Mode } }],
+      capacityRange: { limitBytes: 2n ** 60n },
+    });
+    assert.deepEqual(redact(CreateVolumeRequestSchema, odd), {
+      capacity_range: { limit_bytes: '1152921504606846976' },
+      volume_capabilities: [{ access_mode: { mode: 99 } }],
+    });
+    assert.deepEqual(redact(GetCapacityResponseSchema, create(GetCapacityResponseSchema, { maximumVolumeSize: 5n })), {
+      maximum_volume_size: { value: 5 },
+    });
+  });
+
+  it('never shows fields of the wire that csi.proto does not know', () => {
+    const wire = Buffer.concat([
+      toBinary(DeleteVolumeRequestSchema, create(DeleteVolumeRequestSchema, { volumeId: 'h' })),
+      Buffer.from([0xfa, 0x01, 3, 0x61, 0x62, 0x63]),
+    ]);
+    assert.deepEqual(redact(DeleteVolumeRequestSchema, fromBinary(DeleteVolumeRequestSchema, wire)), { volume_id: 'h' });
+  });
+
+  it('finds the marking on every field called secrets, and on no other', () => {
+    const marked: string[] = [];
+    const visit = (message: DescMessage): void => {
+      for (const field of message.fields) {
+        assert.equal(getOption(field, csi_secret), field.name === 'secrets', `${message.typeName}.${field.name}`);
+        if (field.name === 'secrets') marked.push(message.typeName);
+      }
+      message.nestedMessages.forEach(visit);
+    };
+    file_csi.messages.forEach(visit);
+    assert.equal(marked.length, 17);
+  });
+
+  it('strikes secret values out of a driver’s words', () => {
+    const request = create(NodeStageVolumeRequestSchema, { secrets: { user: 'bob', password: 'hunter2', token: 'hunter2hunter2' } });
+    const secrets = secretValues(NodeStageVolumeRequestSchema, request);
+    assert.deepEqual([...secrets].sort(), ['bob', 'hunter2', 'hunter2hunter2']);
+    assert.equal(redactText('login bob/hunter2hunter2 failed (hunter2)', secrets), 'login bob/***stripped*** failed (***stripped***)');
+  });
+});

@@ -1,0 +1,160 @@
+import assert from 'node:assert/strict';
+import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
+import { appRoutes } from '@bull-board/api/dist/routes.js';
+import type { Queue } from 'bullmq';
+import type { JobKey } from '#src/queue/contract.ts';
+import { RIGHT, startBoardRedis, startTestDashboard } from '../harness/dashboard-server.ts';
+import type { BoardRedis, RunningDashboard } from '../harness/dashboard-server.ts';
+
+const DRIVER = 'd.example';
+const QUEUE = 'claims.d.example';
+const key: JobKey = { kind: 'claim', uid: 'u1', namespace: 'ns', name: 'data' };
+
+/** Bull Board's own table, as installed: a version with a new action is tested without anybody thinking of it. */
+const changing = appRoutes.api.flatMap((route) =>
+  [route.method]
+    .flat()
+    .flatMap((method) =>
+      [route.route].flat().map((path) => ({ method: method.toUpperCase(), path, name: `${method.toUpperCase()} ${path}` })),
+    ),
+);
+const actions = changing.filter(({ method }) => method !== 'GET');
+const isPromote = ({ path }: { readonly path: string }): boolean => path.endsWith('/promote');
+
+function filled(path: string, jobId: string): string {
+  return `/queues${path
+    .replace(':queueName', QUEUE)
+    .replace(':jobId', encodeURIComponent(jobId))
+    .replace(':queueStatus', 'delayed')
+    .replace(':schedulerId', 'resync')}`;
+}
+
+const json = { 'content-type': 'application/json' };
+const body = JSON.stringify({
+  name: 'claim',
+  data: {},
+  jobData: {},
+  options: {},
+  delay: 0,
+  priority: 1,
+  concurrency: 1,
+  max: 1,
+  duration: 1,
+  force: true,
+});
+
+describe('actions', () => {
+  let redis: BoardRedis;
+  let dashboard: RunningDashboard;
+  let queue: Queue;
+  let jobId: string;
+
+  before(async () => {
+    redis = await startBoardRedis();
+  });
+  beforeEach(async () => {
+    await redis.redis.flushall();
+    queue = await redis.fill(DRIVER, [key], 3_600_000);
+    jobId = 'data~1';
+    await queue.upsertJobScheduler('resync', { every: 3_600_000 }, { name: 'claim', data: {} });
+  });
+  afterEach(() => dashboard.close());
+  after(() => redis.close());
+
+  it('finds the actions that Bull Board is known to have', () => {
+    dashboard = { close: () => Promise.resolve() } as RunningDashboard;
+    const known = ['retry', 'clean', 'obliterate', 'empty', 'add', 'pause', 'resume', 'promote', 'update-data', 'delay', 'priority'];
+    for (const word of known)
+      assert.ok(
+        actions.some(({ path }) => path.includes(`/${word}`)),
+        word,
+      );
+    assert.ok(actions.length >= 20, `only ${actions.length} actions`);
+  });
+
+  it('are all refused unless allowed, and write nothing', async () => {
+    dashboard = await startTestDashboard(redis.server.url);
+    const cookie = await dashboard.logIn();
+    const before = await redis.contents();
+    for (const { method, path, name } of actions) {
+      for (const who of [{ basic: RIGHT }, { headers: { cookie, origin: dashboard.origin } }]) {
+        const reply = await dashboard.send(filled(path, jobId), { ...who, method, headers: { ...who.headers, ...json }, body });
+        assert.equal(reply.status, 405, name);
+        assert.equal(reply.headers.allow, 'GET, HEAD');
+        assert.match(reply.text, /read-only; start it with --dashboard-allow-actions/);
+      }
+    }
+    assert.deepEqual(await redis.contents(), before);
+  });
+
+  it('are refused by any other method, spelling or override header', async () => {
+    dashboard = await startTestDashboard(redis.server.url);
+    const before = await redis.contents();
+    const path = `/queues/api/queues/${QUEUE}/${encodeURIComponent(jobId)}/promote`;
+    for (const method of ['POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'PURGE']) {
+      assert.equal((await dashboard.send(path, { method, basic: RIGHT })).status, 405, method);
+    }
+    const twisted = [
+      path.replace('/api', '//api'),
+      path.toUpperCase().replace('/QUEUES', '/queues'),
+      `${path}/`,
+      path.replace('queues/', 'queues/./'),
+    ];
+    for (const other of twisted) {
+      const { status } = await dashboard.send(other, { method: 'PUT', basic: RIGHT });
+      assert.ok(status === 405 || status === 404, `${other}: ${status}`);
+    }
+    const override = { 'x-http-method-override': 'PUT', 'x-http-method': 'PUT' };
+    await dashboard.send(path, { basic: RIGHT, headers: override });
+    await dashboard.send(`${path}?_method=PUT`, { basic: RIGHT });
+    assert.deepEqual(await redis.contents(), before);
+  });
+
+  it('promote a delayed job when allowed, from the page and from a script', async () => {
+    dashboard = await startTestDashboard(redis.server.url, { allowActions: true });
+    const cookie = await dashboard.logIn();
+    assert.equal(await queue.getJobState(jobId), 'delayed');
+    const one = `/queues/api/queues/${QUEUE}/${encodeURIComponent(jobId)}/promote`;
+    const promoted = await dashboard.send(one, { method: 'PUT', headers: { cookie, 'sec-fetch-site': 'same-origin' } });
+    assert.equal(promoted.status, 204);
+    assert.equal(await queue.getJobState(jobId), 'prioritized');
+    await queue.add('claim', {}, { jobId: 'other~1', delay: 3_600_000 });
+    const all = await dashboard.send(`/queues/api/queues/${QUEUE}/promote`, { method: 'PUT', basic: RIGHT });
+    assert.equal(all.status, 200);
+    assert.equal((await queue.getDelayed()).length, 0);
+  });
+
+  it('are refused when promoting is allowed, all but promoting, and write nothing', async () => {
+    dashboard = await startTestDashboard(redis.server.url, { allowActions: true });
+    const before = await redis.contents();
+    for (const { method, path, name } of actions.filter((action) => !isPromote(action))) {
+      const reply = await dashboard.send(filled(path, jobId), { method, basic: RIGHT, headers: json, body });
+      assert.equal(reply.status, 403, name);
+      assert.match(reply.text, /bypass what keeps a key from running twice/);
+    }
+    assert.deepEqual(await redis.contents(), before);
+  });
+
+  it('are refused when another site’s page sends them with the browser’s cookie', async () => {
+    dashboard = await startTestDashboard(redis.server.url, { allowActions: true });
+    const cookie = await dashboard.logIn();
+    const before = await redis.contents();
+    const path = `/queues/api/queues/${QUEUE}/promote`;
+    for (const headers of [{ origin: 'http://evil.example' }, { 'sec-fetch-site': 'cross-site' }, { 'sec-fetch-site': 'same-site' }, {}]) {
+      assert.equal((await dashboard.send(path, { method: 'PUT', headers: { cookie, ...headers } })).status, 403);
+    }
+    const ridden = await dashboard.send(path, { method: 'PUT', basic: RIGHT, headers: { origin: 'http://evil.example' } });
+    assert.equal(ridden.status, 403);
+    assert.deepEqual(await redis.contents(), before);
+  });
+
+  it('are not needed to read: every reading route answers, and writes nothing', async () => {
+    dashboard = await startTestDashboard(redis.server.url);
+    const before = await redis.contents();
+    for (const { path, name } of changing.filter(({ method }) => method === 'GET')) {
+      const reply = await dashboard.send(filled(path, jobId), { basic: RIGHT });
+      assert.ok([200, 204, 404].includes(reply.status), `${name}: ${reply.status} ${reply.text}`);
+    }
+    assert.deepEqual(await redis.contents(), before);
+  });
+});

@@ -1,0 +1,169 @@
+import assert from 'node:assert/strict';
+import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
+import type { JobKey } from '#src/queue/contract.ts';
+import { registryKey } from '#src/queue/names.ts';
+import { startRedisServer } from '#src/queue/redis-server.ts';
+import type { Clock } from '#src/runtime/clock.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { PREFIX, RIGHT, startBoardRedis, startTestDashboard } from '../harness/dashboard-server.ts';
+import type { BoardRedis, RunningDashboard } from '../harness/dashboard-server.ts';
+
+const claim: JobKey = { kind: 'claim', uid: 'u1', namespace: 'ns', name: 'data' };
+const volume: JobKey = { kind: 'volume', uid: 'u2', namespace: '', name: 'pvc-u2' };
+
+interface ShownQueue {
+  readonly name: string;
+  readonly description?: string;
+  readonly readOnlyMode: boolean;
+  readonly allowRetries: boolean;
+  readonly counts: Readonly<Record<string, number>>;
+  readonly jobs: readonly { readonly name: string; readonly data: unknown }[];
+}
+
+describe('boards', () => {
+  let redis: BoardRedis;
+  let dashboard: RunningDashboard;
+  let nowMs = Date.now();
+  const clock: Clock = { nowMs: () => nowMs, sleep: () => Promise.resolve() };
+
+  const shown = async (activeQueue = ''): Promise<readonly ShownQueue[]> => {
+    nowMs += 1000;
+    const reply = await dashboard.send(`/queues/api/queues?activeQueue=${activeQueue}`, { basic: RIGHT });
+    assert.equal(reply.status, 200, reply.text);
+    return (JSON.parse(reply.text) as { readonly queues: readonly ShownQueue[] }).queues;
+  };
+
+  before(async () => {
+    redis = await startBoardRedis();
+  });
+  beforeEach(async () => {
+    await redis.redis.flushall();
+    dashboard = await startTestDashboard(redis.server.url, { clock, answerMs: 400 });
+  });
+  afterEach(() => dashboard.close());
+  after(() => redis.close());
+
+  it('show the registered queues, read-only, each job by the name of its object', async () => {
+    await redis.fill('d.example', [claim]);
+    await redis.fill('d.example', [volume]);
+    const [claims, volumes] = await shown('claims.d.example');
+    assert.equal(claims?.name, 'claims.d.example');
+    assert.equal(claims.description, 'claims to provision; driver d.example');
+    assert.equal(claims.readOnlyMode, true);
+    assert.equal(claims.allowRetries, false);
+    assert.equal(claims.counts['prioritized'], 1);
+    assert.deepEqual(
+      claims.jobs.map(({ name, data }) => [name, data]),
+      [['claim ns/data', { v: 1, ...claim }]],
+    );
+    assert.equal(volumes?.description, 'volumes to delete; driver d.example');
+    const [, opened] = await shown('volumes.d.example');
+    assert.equal(opened?.jobs[0]?.name, 'volume pvc-u2');
+  });
+
+  it('follow the registry: queues come and go without a restart', async () => {
+    assert.deepEqual(await shown(), []);
+    await redis.fill('one.example', [claim]);
+    assert.deepEqual(
+      (await shown()).map(({ name }) => name),
+      ['claims.one.example'],
+    );
+    await redis.fill('two.example', [claim]);
+    assert.deepEqual(
+      (await shown()).map(({ name }) => name),
+      ['claims.one.example', 'claims.two.example'],
+    );
+    await redis.redis.hdel(registryKey(PREFIX), 'claims.one.example');
+    assert.deepEqual(
+      (await shown()).map(({ name }) => name),
+      ['claims.two.example'],
+    );
+  });
+
+  it('show another installation nothing of this one', async () => {
+    await redis.fill('d.example', [claim]);
+    await dashboard.close();
+    dashboard = await startTestDashboard(redis.server.url, { clock, prefix: 'other' });
+    assert.deepEqual(await shown(), []);
+  });
+
+  it('serve a page that asks nobody else for anything, with its parts below the mount path', async () => {
+    const page = await dashboard.send('/queues/', { basic: RIGHT });
+    assert.equal(page.status, 200);
+    assert.match(page.text, /<base href="\/queues\/"/);
+    assert.doesNotMatch(page.text, /(?:href|src)="(?:https?:)?\/\//);
+    const parts = [...page.text.matchAll(/(?:href|src)="(static\/[^"]+)"/g)].map(([, part]) => part);
+    assert.ok(parts.length >= 3);
+    for (const part of parts) assert.equal((await dashboard.send(`/queues/${part}`, { basic: RIGHT })).status, 200, part);
+  });
+
+  it('say what is wrong with a Redis that does not answer, within the limit, and recover', async () => {
+    await redis.fill('d.example', [claim]);
+    assert.equal((await shown()).length, 1);
+    process.kill(redis.server.pid, 'SIGSTOP');
+    try {
+      nowMs += 1000;
+      const startedMs = Date.now();
+      const [api, page] = await Promise.all([
+        dashboard.send('/queues/api/queues', { basic: RIGHT }),
+        dashboard.send('/queues/', { basic: RIGHT }),
+      ]);
+      assert.ok(Date.now() - startedMs < 3000);
+      assert.deepEqual([api.status, page.status], [503, 503]);
+      assert.match(api.text, /Redis did not answer within 0\.4 s/);
+      assert.match(page.text, /looks again every 3 seconds/);
+    } finally {
+      process.kill(redis.server.pid, 'SIGCONT');
+    }
+    assert.equal((await shown()).length, 1);
+  });
+});
+
+describe('boards without Redis', () => {
+  it('are answered at once with the reason, page and API alike, and come back with Redis', async () => {
+    const own = await startBoardRedis();
+    const dashboard = await startTestDashboard(own.server.url);
+    const dir = (await own.redis.config('GET', 'dir')) as Record<string, string> | string[];
+    const dataDir = Array.isArray(dir) ? dir[1] : dir['dir'];
+    assert.ok(dataDir !== undefined);
+    try {
+      await own.fill('d.example', [claim]);
+      assert.equal((await dashboard.send('/queues/api/queues', { basic: RIGHT })).status, 200);
+      const password = new URL(own.server.url).password;
+      const lost = until(() => dashboard.link.trouble !== undefined);
+      await own.server.close();
+      await lost;
+      const startedMs = Date.now();
+      const api = await dashboard.send('/queues/api/queues', { basic: RIGHT });
+      const page = await dashboard.send('/queues/', { basic: RIGHT });
+      assert.ok(Date.now() - startedMs < 1000);
+      assert.equal(api.status, 503);
+      assert.match((JSON.parse(api.text) as { error: string }).error, new RegExp(`^Redis at 127.0.0.1:${own.server.port}`));
+      assert.equal(page.status, 503);
+      assert.match(page.text, new RegExp(`Redis at 127.0.0.1:${own.server.port}`));
+      assert.ok(!`${api.text}${page.text}`.includes(password));
+
+      const again = await startRedisServer({ dataDir, log: silentLog, port: own.server.port, password });
+      try {
+        await until(() => dashboard.link.trouble === undefined);
+        const back = await dashboard.send('/queues/api/queues', { basic: RIGHT });
+        assert.equal(back.status, 200);
+        assert.match(back.text, /claims\.d\.example/);
+      } finally {
+        await dashboard.close();
+        own.redis.disconnect();
+        await again.close();
+      }
+    } finally {
+      await own.close();
+    }
+  });
+});
+
+async function until(condition: () => boolean): Promise<void> {
+  const limitMs = Date.now() + 10_000;
+  while (!condition()) {
+    assert.ok(Date.now() < limitMs, 'waited 10 s in vain');
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+}

@@ -1,0 +1,98 @@
+import assert from 'node:assert/strict';
+import { EventEmitter, once } from 'node:events';
+import { createServer } from 'node:net';
+import type { AddressInfo } from 'node:net';
+import { after, before, describe, it } from 'node:test';
+import { request } from 'undici';
+import { main } from '#src/dashboard/main.ts';
+import { PREFIX, startBoardRedis } from '../harness/dashboard-server.ts';
+import type { BoardRedis } from '../harness/dashboard-server.ts';
+
+type Facts = Readonly<Record<string, string>>;
+
+/** The dashboard process within this one. */
+function run(argv: readonly string[], env: Readonly<Record<string, string>> = {}) {
+  const signals = new EventEmitter();
+  let err = '';
+  let tell: (facts: Facts) => void = () => undefined;
+  const announced = new Promise<Facts>((resolve) => (tell = resolve));
+  const exited = once(signals, 'exit').then(([code]) => Number(code));
+  void main({
+    argv,
+    known: {},
+    retired: {},
+    host: {
+      argv: [],
+      env,
+      pid: 1,
+      stdout: { write: () => undefined },
+      stderr: { write: (text) => (err += text) },
+      on: (event, listener) => signals.on(event, listener),
+      exit: (code) => signals.emit('exit', code),
+      send: (message) => tell((message as { facts: Facts }).facts),
+    },
+  });
+  return {
+    announced,
+    exited,
+    log: () => err,
+    stop: async () => {
+      signals.emit('SIGTERM');
+      assert.equal(await exited, 0);
+    },
+  };
+}
+
+describe('dashboard', () => {
+  let redis: BoardRedis;
+  before(async () => {
+    redis = await startBoardRedis();
+  });
+  after(() => redis.close());
+
+  it('makes up a password, says it once, and lets in who has it', async () => {
+    const process = run([`--redis-url=${redis.server.url}`, `--redis-prefix=${PREFIX}`, '--dashboard-address=127.0.0.1:0']);
+    const { dashboard = '', user, password = '' } = await process.announced;
+    assert.match(password, /^[\w-]{20}$/);
+    assert.equal(process.log().split(password).length - 1, 1);
+    const authorization = `Basic ${Buffer.from(`${user}:${password}`).toString('base64')}`;
+    const reply = await request(dashboard, { headers: { authorization } });
+    await reply.body.dump();
+    assert.ok([200, 503].includes(reply.statusCode));
+    await process.stop();
+  });
+
+  it('takes a password from its variable and never repeats it', async () => {
+    const process = run([`--redis-url=${redis.server.url}`, '--dashboard-address=127.0.0.1:0', '--v=6'], {
+      SUTLER_DASHBOARD_PASSWORD: 'from-the-environment',
+    });
+    const facts = await process.announced;
+    assert.equal(facts['password'], undefined);
+    assert.doesNotMatch(process.log(), /from-the-environment/);
+    await process.stop();
+  });
+
+  it('starts without Redis, says so in /readyz, and stays', async () => {
+    const process = run(['--redis-url=redis://127.0.0.1:1', '--dashboard-address=127.0.0.1:0', '--http-endpoint=127.0.0.1:0']);
+    const { http = '' } = await process.announced;
+    const ready = await request(`${http}/readyz`);
+    assert.equal(ready.statusCode, 503);
+    assert.match(await ready.body.text(), /\[-\]redis: Redis at 127\.0\.0\.1:1/);
+    const metrics = await request(`${http}/metrics`);
+    assert.match(await metrics.body.text(), /sutler_dashboard_logins_total/);
+    await process.stop();
+  });
+
+  it('ends with 2 and one line when its port is taken or a value is wrong', async () => {
+    const other = createServer().listen(0, '127.0.0.1');
+    await once(other, 'listening');
+    const { port } = other.address() as AddressInfo;
+    const taken = run([`--redis-url=${redis.server.url}`, `--dashboard-address=127.0.0.1:${port}`]);
+    assert.equal(await taken.exited, 2);
+    assert.match(taken.log(), new RegExp(`^sutler dashboard: --dashboard-address 127\\.0\\.0\\.1:${port}: the port is in use`, 'm'));
+    other.close();
+    const colon = run([`--redis-url=${redis.server.url}`, '--dashboard-user=a:b']);
+    assert.equal(await colon.exited, 2);
+    assert.match(colon.log(), /^sutler dashboard: --dashboard-user: /m);
+  });
+});

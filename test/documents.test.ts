@@ -1,0 +1,98 @@
+import assert from 'node:assert/strict';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { describe, it } from 'node:test';
+import { flagsDocument } from '#src/flags-document.ts';
+import { processes } from '#src/processes.ts';
+import type { FlagSpec } from '#src/runtime/flags.ts';
+
+const ROOT = new URL('../..', import.meta.url).pathname;
+const read = (path: string): string => readFileSync(join(ROOT, path), 'utf8');
+const documents = [
+  'README.md',
+  'CONTRIBUTING.md',
+  'CHANGELOG.md',
+  ...['docs', 'docs/decisions', 'k8s', 'bench'].flatMap((folder) =>
+    readdirSync(join(ROOT, folder))
+      .filter((name) => name.endsWith('.md'))
+      .map((name) => join(folder, name)),
+  ),
+];
+
+describe('documents', () => {
+  it('list the flags that there are (else: npm run generate:flags)', () => assert.equal(read('docs/flags.md'), flagsDocument()));
+
+  for (const document of documents) {
+    it(`link only to files that exist: ${document}`, () => {
+      const links = [...read(document).matchAll(/\]\((?!https?:|#)([^)#]+)(?:#[^)]*)?\)/g)].map((match) => match[1] ?? '');
+      const broken = links.filter((link) => !existsSync(join(ROOT, dirname(document), link)));
+      assert.deepEqual(broken, []);
+    });
+
+    it(`name only source files that exist: ${document}`, () => {
+      const paths = [...read(document).matchAll(/`((?:src|test|examples|k8s|bench|scripts|docs)\/[\w./-]+)`/g)].map(
+        (match) => match[1] ?? '',
+      );
+      assert.deepEqual(
+        paths.filter((path) => !existsSync(join(ROOT, path))),
+        [],
+      );
+    });
+  }
+
+  it('name both commands', () => {
+    assert.match(read('README.md'), /npm start/);
+    assert.match(read('README.md'), /npm test/);
+  });
+});
+
+describe('flags', () => {
+  it('have one type under one name in all processes, since one argument list serves all', () => {
+    const types = new Map<string, string>();
+    const clashes: string[] = [];
+    for (const [process, { flags }] of Object.entries(processes)) {
+      for (const [name, spec] of Object.entries<FlagSpec>(flags)) {
+        const before = types.get(name) ?? spec.type;
+        if (before !== spec.type) clashes.push(`--${name} is ${before} and in ${process} ${spec.type}`);
+        types.set(name, before);
+      }
+    }
+    assert.deepEqual(clashes, []);
+  });
+
+  it('include those that scripts may rely on', () => {
+    const wanted: Record<string, string[]> = {
+      ingest: [
+        'kubeconfig',
+        'master',
+        'redis-url',
+        'gateway',
+        'http-endpoint',
+        'leader-election',
+        'leader-election-namespace',
+        'timeout',
+        'kube-api-qps',
+        'kube-api-burst',
+      ],
+      jobs: [
+        'kubeconfig',
+        'master',
+        'redis-url',
+        'gateway',
+        'http-endpoint',
+        'worker-threads',
+        'timeout',
+        'retry-interval-start',
+        'retry-interval-max',
+        'kube-api-qps',
+        'kube-api-burst',
+      ],
+      'csi-gateway': ['csi-address', 'listen', 'http-endpoint', 'timeout'],
+      dashboard: ['redis-url', 'http-endpoint'],
+    };
+    const missing = Object.entries(wanted).flatMap(([process, names]) =>
+      names.filter((name) => !(name in (processes[process]?.flags ?? {}))).map((name) => `${process} --${name}`),
+    );
+    assert.deepEqual(missing, []);
+  });
+});

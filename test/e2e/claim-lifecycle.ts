@@ -1,0 +1,253 @@
+import assert from 'node:assert/strict';
+import { existsSync, readdirSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { startRedisServer } from '#src/queue/redis-server.ts';
+import type { RedisServer } from '#src/queue/redis-server.ts';
+import { startChild } from '#src/runtime/children.ts';
+import type { Child } from '#src/runtime/children.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+import { Closers } from '#src/runtime/lifecycle.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { leftovers } from '#src/sandbox/leftovers.ts';
+import { Connection, at, listAt, namesOf, textAt, unique } from '../conformance/connection.ts';
+import type { ApiServerUnderTest, Reply, Fields } from '../conformance/connection.ts';
+import { CLASSES, VOLUMES, claim, paths, storageClass } from '../conformance/objects.ts';
+
+/** A cluster with a volume binder, and the kubeconfig of an administrator. */
+export interface Cluster {
+  readonly server: ApiServerUnderTest;
+  readonly kubeconfig: string;
+}
+
+const CLI = fileURLToPath(new URL('../../../dist/cli.js', import.meta.url));
+const STOP_GRACE_MS = 60_000;
+const PATIENCE_MS = 60_000;
+const CLAIMS = 20;
+
+/** The whole of sutler, as separate processes with the sample driver and a Redis, on any cluster: claims come and go, and nothing is left. */
+export function describeClaimLifecycle(name: string, open: () => Promise<Cluster>): void {
+  describe(`sutler all on ${name}`, () => {
+    const closers = new Closers();
+    let world: World;
+    before(async () => {
+      try {
+        world = await start(await open(), closers);
+      } catch (error) {
+        await closers.close();
+        throw error;
+      }
+    });
+    after(async () => {
+      const errors = await closers.close();
+      assert.deepEqual(errors, []);
+    });
+
+    it('binds every claim of its driver to a volume of its own', async () => {
+      const { api, namespace, driver } = world;
+      const className = await newClass(world);
+      const made = await Promise.all(Array.from({ length: CLAIMS }, (_, n) => newClaim(world, `many-${n}`, className)));
+      for (const { path, uid } of made) {
+        const bound = (await api.until(path, isIn('Bound'))).body;
+        assert.equal(textAt(bound, 'spec', 'volumeName'), `pvc-${uid}`);
+        const volume = await api.read(`${VOLUMES}/pvc-${uid}`);
+        assert.equal(at(volume, 'spec', 'csi', 'driver'), driver);
+        assert.equal(at(volume, 'spec', 'claimRef', 'uid'), uid);
+        assert.equal(at(volume, 'spec', 'claimRef', 'namespace'), namespace);
+        assert.equal(at(volume, 'spec', 'persistentVolumeReclaimPolicy'), 'Delete');
+        assert.equal(at(volume, 'metadata', 'annotations', 'pv.kubernetes.io/provisioned-by'), driver);
+        assert.ok(listAt(volume, 'metadata', 'finalizers').includes('external-provisioner.volume.kubernetes.io/finalizer'));
+        assert.ok(existsSync(join(world.volumesDir, textAt(volume, 'spec', 'csi', 'volumeHandle'))), 'the driver does not have the volume');
+      }
+      assert.equal(readdirSync(world.volumesDir).length, CLAIMS, 'the driver has volumes that no claim got');
+    });
+
+    it('says on each claim that it succeeded', async () => {
+      const { api, namespace } = world;
+      const about = { fieldSelector: 'involvedObject.name=many-0,reason=ProvisioningSucceeded' };
+      const { body } = await api.until(paths(namespace).events, (reply) => namesOf(reply.body).length > 0, about);
+      const uid = textAt(await api.read(`${paths(namespace).claims}/many-0`), 'metadata', 'uid');
+      assert.equal(at(body, 'items', 0, 'message'), `Successfully provisioned volume pvc-${uid}`);
+      assert.equal(at(body, 'items', 0, 'type'), 'Normal');
+    });
+
+    it('holds the Lease that bears the name of the driver', async () => {
+      const { api, namespace, driver } = world;
+      const lease = await api.read(`${paths(namespace).leases}/${driver.replaceAll('.', '-')}`);
+      assert.notEqual(textAt(lease, 'spec', 'holderIdentity'), '');
+    });
+
+    it('provisions a claim whose class appears later', async () => {
+      const className = unique('late');
+      const { path } = await newClaim(world, 'early', className);
+      await newClass(world, { name: className });
+      await world.api.until(path, isIn('Bound'));
+    });
+
+    it('waits for the first consumer where the class says so', async () => {
+      const className = await newClass(world, { fields: { volumeBindingMode: 'WaitForFirstConsumer' } });
+      const { path } = await newClaim(world, 'waiting', className);
+      await bindAnother(world, 'while-waiting');
+      assert.equal(at(await world.api.read(path), 'status', 'phase'), 'Pending');
+      await world.api.patch('merge', path, { metadata: { annotations: { 'volume.kubernetes.io/selected-node': 'node-1' } } });
+      await world.api.until(path, isIn('Bound'));
+    });
+
+    it('leaves the claims of another driver alone', async () => {
+      const className = await newClass(world, { fields: { provisioner: 'other.sutler.dev' } });
+      const { path, uid } = await newClaim(world, 'foreign', className);
+      await world.api.until(path, (reply) => at(reply.body, 'metadata', 'annotations') !== undefined);
+      await bindAnother(world, 'after-foreign');
+      assert.equal((await world.api.get(`${VOLUMES}/pvc-${uid}`)).status, 404);
+    });
+
+    it('keeps a volume whose policy is Retain, until the policy says Delete', async () => {
+      const { api, volumesDir } = world;
+      const className = await newClass(world, { fields: { reclaimPolicy: 'Retain' } });
+      const { path, uid } = await newClaim(world, 'retained', className);
+      await api.until(path, isIn('Bound'));
+      const volumePath = `${VOLUMES}/pvc-${uid}`;
+      await api.call('DELETE', path);
+      const released = (await api.until(volumePath, isIn('Released'))).body;
+      const directory = join(volumesDir, textAt(released, 'spec', 'csi', 'volumeHandle'));
+      assert.ok(existsSync(directory));
+      await api.patch('merge', volumePath, { spec: { persistentVolumeReclaimPolicy: 'Delete' } });
+      await api.until(volumePath, isAbsent);
+      assert.ok(!existsSync(directory));
+    });
+
+    it('deletes volume and PersistentVolume with the claim, and leaves no volume, record or job behind', async () => {
+      const { api, namespace, redis, facts, volumesDir } = world;
+      const { claims } = paths(namespace);
+      const volumes = listAt(await api.read(claims), 'items')
+        .map((item) => at(item, 'spec', 'volumeName'))
+        .filter((volume) => typeof volume === 'string');
+      assert.ok(volumes.length > CLAIMS);
+      assert.equal((await api.call('DELETE', claims)).status, 200);
+      for (const volume of volumes) await api.until(`${VOLUMES}/${volume}`, isAbsent);
+      const place = { redisUrl: redis.url, prefix: 'csi', gateway: facts['gateway'] ?? '', clock: systemClock, log: silentLog };
+      assert.deepEqual(await leftovers(place, AbortSignal.timeout(PATIENCE_MS)), []);
+      assert.deepEqual(readdirSync(volumesDir), []);
+    });
+
+    it('is Ready in every process', async () => {
+      const endpoints = Object.entries(world.facts).filter(([fact]) => fact.endsWith(' http'));
+      assert.ok(endpoints.length >= 3, JSON.stringify(world.facts));
+      for (const [fact, url] of endpoints) {
+        const reply = await fetch(`${url}/readyz`);
+        assert.equal(reply.status, 200, `${fact}: ${await reply.text()}`);
+      }
+    });
+
+    it('ends with all of its processes', async () => {
+      const pids = Object.entries(world.facts).flatMap(([fact, value]) => (fact.endsWith(' pid') ? [Number(value)] : []));
+      assert.ok(pids.length >= 4, JSON.stringify(world.facts));
+      await world.all.stop(STOP_GRACE_MS);
+      for (const pid of pids) assert.ok(await isGone(pid), `process ${pid} still runs:\n${world.output()}`);
+    });
+  });
+}
+
+interface World {
+  readonly api: Connection;
+  readonly namespace: string;
+  readonly driver: string;
+  readonly volumesDir: string;
+  readonly redis: RedisServer;
+  readonly all: Child;
+  readonly facts: Readonly<Record<string, string>>;
+  /** The last words of the processes. */
+  readonly output: () => string;
+}
+
+async function start({ server, kubeconfig }: Cluster, closers: Closers): Promise<World> {
+  closers.add('cluster', () => server.close());
+  const api = new Connection(server);
+  closers.add('connection', () => api.close());
+  const dir = await mkdtemp(join(tmpdir(), 'sutler-e2e-'));
+  closers.add('folder', () => rm(dir, { recursive: true, force: true }));
+  const redis = await startRedisServer({ dataDir: join(dir, 'redis'), log: silentLog });
+  closers.add('Redis', () => redis.close());
+
+  let said = '';
+  const run = async (name: string, args: readonly string[]) => {
+    const plan = {
+      name,
+      command: [process.execPath, '--enable-source-maps', CLI, name, ...args] as const,
+      env: { PATH: process.env['PATH'], HOME: dir, REDIS_URL: redis.url },
+      output: (text: string) => (said = (said + text).slice(-20_000)),
+    };
+    const child = startChild(plan, { log: silentLog, onUsageError: () => undefined });
+    closers.add(name, () => child.stop(STOP_GRACE_MS));
+    const patience = new AbortController();
+    const tooLate = delay(PATIENCE_MS, undefined, { signal: patience.signal }).then(
+      () => Promise.reject(new Error(`not ready after ${PATIENCE_MS} ms`)),
+      () => undefined,
+    );
+    const facts = await Promise.race([child.announced, tooLate])
+      .catch((cause: unknown) => {
+        throw new Error(`${name} did not start:\n${said}`, { cause });
+      })
+      .finally(() => patience.abort());
+    assert.ok(facts !== undefined);
+    return { child, facts };
+  };
+  const namespace = await api.namespace();
+  const driver = `${unique('e2e')}.csi.sutler.dev`;
+  const volumesDir = join(dir, 'volumes');
+  const socket = `unix://${join(dir, 'csi.sock')}`;
+  await run('sandbox-driver', [`--csi-address=${socket}`, `--driver-name=${driver}`, `--data-dir=${volumesDir}`]);
+  const { child, facts } = await run('all', [
+    `--kubeconfig=${kubeconfig}`,
+    `--csi-address=${socket}`,
+    `--data-dir=${join(dir, 'all')}`,
+    `--leader-election-namespace=${namespace}`,
+    '--dashboard-address=127.0.0.1:0',
+    '--retry-interval-start=100ms',
+    '-v=4',
+  ]);
+  return { api, namespace, driver, volumesDir, redis, all: child, facts, output: () => said };
+}
+
+async function newClass({ api, driver }: World, more: { readonly name?: string; readonly fields?: Fields } = {}): Promise<string> {
+  const name = more.name ?? unique('class');
+  await api.create(CLASSES, storageClass(name, { fields: { provisioner: driver, ...more.fields } }));
+  return name;
+}
+
+async function newClaim({ api, namespace }: World, name: string, className: string) {
+  const { claims } = paths(namespace);
+  const stored = await api.create(claims, claim(name, { spec: { storageClassName: className } }));
+  return { path: `${claims}/${name}`, uid: textAt(stored, 'metadata', 'uid') };
+}
+
+/** A claim made now that becomes Bound proves that sutler has seen whatever came before it. */
+async function bindAnother(world: World, name: string): Promise<void> {
+  const { path } = await newClaim(world, name, await newClass(world));
+  await world.api.until(path, isIn('Bound'));
+}
+
+/** A process may still be a zombie for a moment after its parent ended. */
+async function isGone(pid: number): Promise<boolean> {
+  for (let round = 0; round < 100; round++) {
+    try {
+      process.kill(pid, 0);
+    } catch {
+      return true;
+    }
+    await delay(50);
+  }
+  return false;
+}
+
+function isIn(phase: string): (reply: Reply) => boolean {
+  return (reply) => at(reply.body, 'status', 'phase') === phase;
+}
+
+function isAbsent(reply: Reply): boolean {
+  return reply.status === 404;
+}

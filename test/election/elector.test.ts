@@ -1,0 +1,242 @@
+import assert from 'node:assert/strict';
+import { afterEach, beforeEach, describe, it } from 'node:test';
+
+import { Registry } from 'prom-client';
+
+import { startElector } from '#src/election/elector.ts';
+import type { Elector, ElectorOptions } from '#src/election/elector.ts';
+import type { LeaseStore } from '#src/election/lease-store.ts';
+import { UsageError } from '#src/runtime/flags.ts';
+import { silentLog } from '#src/runtime/log.ts';
+
+import { ManualClock, MemoryLeaseStore, settle } from '../harness/lease.ts';
+
+interface Candidate {
+  readonly elector: Elector;
+  readonly log: string[];
+  readonly metrics: Registry;
+}
+
+describe('startElector', () => {
+  let clock: ManualClock;
+  let store: MemoryLeaseStore;
+  let electors: Elector[];
+
+  const candidate = (identity: string, door: LeaseStore, o: Partial<ElectorOptions> = {}): Candidate => {
+    const log: string[] = [];
+    const metrics = new Registry();
+    const elector = startElector({
+      store: door,
+      leaseName: 'd-example',
+      identity,
+      leaseDurationMs: 15_000,
+      renewDeadlineMs: 10_000,
+      retryPeriodMs: 5000,
+      clock,
+      log: silentLog,
+      metrics,
+      random: () => 0,
+      onHeld: () => log.push('held'),
+      onLost: (reason) => log.push(`lost: ${reason}`),
+      ...o,
+    });
+    electors.push(elector);
+    return { elector, log, metrics };
+  };
+  const status = async ({ metrics }: Candidate): Promise<string> => await metrics.getSingleMetricAsString('leader_election_master_status');
+
+  beforeEach(() => {
+    clock = new ManualClock();
+    store = new MemoryLeaseStore();
+    electors = [];
+  });
+  afterEach(async () => {
+    const closing = Promise.all(electors.map((elector) => elector.close()));
+    await clock.pass(5000, 1000);
+    await closing;
+  });
+
+  it('refuses times that cannot work together', () => {
+    assert.throws(() => candidate('a', store.door(), { renewDeadlineMs: 15_000 }), UsageError);
+  });
+
+  it('leads at once where nobody holds the Lease, and renews once per period without reading', async () => {
+    const door = store.door();
+    const a = candidate('a', door);
+    await settle();
+    assert.equal(a.elector.isLeader, true);
+    assert.equal(a.elector.holder, 'a');
+    assert.deepEqual(a.log, ['held']);
+    assert.match(await status(a), /leader_election_master_status\{name="d-example"\} 1/);
+    const { acquiredMs } = store.writes[0] ?? { acquiredMs: 0 };
+    door.calls = 0;
+    await clock.pass(50_000);
+    assert.equal(door.calls, 10);
+    assert.equal(store.lease?.record.transitions, 0);
+    assert.equal(store.lease?.record.acquiredMs, acquiredMs);
+    assert.equal(store.lease?.record.renewedMs, clock.nowMs());
+    assert.equal(a.elector.isLeader, true);
+  });
+
+  it('stands by while another renews', async () => {
+    const a = candidate('a', store.door());
+    await settle();
+    const b = candidate('b', store.door());
+    await clock.pass(100_000);
+    assert.equal(a.elector.isLeader, true);
+    assert.equal(b.elector.isLeader, false);
+    assert.equal(b.elector.holder, 'a');
+    assert.deepEqual(b.log, []);
+    assert.match(await status(b), /\} 0/);
+  });
+
+  it('takes over at once when the holder releases, and the former one may come back', async () => {
+    const a = candidate('a', store.door());
+    await settle();
+    const b = candidate('b', store.door());
+    await clock.pass(20_000);
+    await a.elector.close();
+    await settle();
+    assert.deepEqual(a.log, ['held', 'lost: stopping']);
+    assert.equal(b.elector.isLeader, true, 'without a tick of the clock');
+    assert.equal(store.lease?.record.transitions, 1);
+    const [release] = store.writes.filter(({ holder }) => holder === '');
+    assert.equal(release?.durationMs, 1000);
+    const again = candidate('a', store.door());
+    await clock.pass(30_000);
+    await b.elector.close();
+    await settle();
+    assert.equal(again.elector.isLeader, true);
+  });
+
+  it('takes over without a watch as well, by the next look', async () => {
+    const a = candidate('a', store.door());
+    await settle();
+    const door = store.door();
+    door.blind = true;
+    const b = candidate('b', door);
+    await clock.pass(12_000);
+    await a.elector.close();
+    await clock.pass(5000);
+    assert.equal(b.elector.isLeader, true);
+  });
+
+  it('takes over a lease duration after the last renewal of a holder that died', async () => {
+    const doorA = store.door();
+    candidate('a', doorA);
+    await settle();
+    const b = candidate('b', store.door());
+    await clock.pass(20_000);
+    doorA.hanging = true;
+    const lastMs = store.lease?.record.renewedMs ?? 0;
+    await clock.pass(14_000);
+    assert.equal(b.elector.isLeader, false);
+    await clock.pass(2000);
+    assert.equal(b.elector.isLeader, true);
+    assert.ok((store.lease?.record.acquiredMs ?? 0) - lastMs >= 15_000);
+    assert.equal(store.lease?.record.transitions, 1);
+  });
+
+  for (const fault of ['broken', 'hanging'] as const) {
+    it(`gives up before its Lease can expire when the API is ${fault}, and leads again later`, async () => {
+      const door = store.door();
+      const a = candidate('a', door);
+      await clock.pass(20_000);
+      door[fault] = true;
+      await clock.pass(10_100);
+      assert.equal(a.elector.isLeader, false);
+      assert.equal(a.log.length, 2);
+      assert.match(a.log[1] ?? '', /^lost: not renewed for 10000 ms/);
+      assert.match(await status(a), /\} 0/);
+      assert.equal(a.elector.healthy(), true);
+      door[fault] = false;
+      await clock.pass(21_000);
+      assert.equal(a.elector.isLeader, true);
+      assert.deepEqual(a.log.slice(2), ['held']);
+    });
+  }
+
+  it('never has two leaders, whoever is cut off', async () => {
+    const doors = [store.door(), store.door(), store.door()];
+    const all = doors.map((door, index) => candidate(`c${index}`, door));
+    let changes = 0;
+    for (let step = 0; step < 400; step += 1) {
+      const door = doors[step % 3];
+      if (door !== undefined && step % 20 === 0) {
+        door.broken = !door.broken;
+        changes += 1;
+      }
+      await clock.pass(500);
+      assert.ok(all.filter(({ elector }) => elector.isLeader).length <= 1);
+    }
+    assert.equal(changes, 20);
+    assert.ok((store.lease?.record.transitions ?? 0) > 2);
+  });
+
+  it('does not lead any more after a freeze past its deadline, even before it looks', async () => {
+    const a = candidate('a', store.door());
+    await clock.pass(5000);
+    const b = candidate('b', store.door());
+    await settle();
+    // Only time: no timer of a fires yet.
+    const asked: boolean[] = [];
+    const jumped = clock.jump(16_000);
+    asked.push(a.elector.isLeader);
+    await jumped;
+    assert.deepEqual(asked, [false]);
+    await clock.pass(1000);
+    assert.equal([a, b].filter(({ elector }) => elector.isLeader).length, 1);
+    assert.match(a.log[1] ?? '', /^lost/);
+  });
+
+  it('stops leading at once when another holds its Lease', async () => {
+    const a = candidate('a', store.door());
+    await clock.pass(1000);
+    store.write({ holder: 'thief', durationMs: 15_000, acquiredMs: 1, renewedMs: 1, transitions: 9 });
+    await settle();
+    assert.equal(a.elector.isLeader, false);
+    assert.deepEqual(a.log, ['held', 'lost: held by thief']);
+    await clock.pass(16_000);
+    assert.equal(a.elector.isLeader, true);
+    assert.equal(store.lease?.record.transitions, 10);
+  });
+
+  it('makes the Lease again when somebody deletes it', async () => {
+    const a = candidate('a', store.door());
+    await clock.pass(1000);
+    store.write(undefined);
+    await settle();
+    assert.equal(store.lease?.record.holder, 'a');
+    assert.deepEqual(a.log, ['held']);
+  });
+
+  it('closes without the API, in time', async () => {
+    const door = store.door();
+    const a = candidate('a', door);
+    await settle();
+    door.hanging = true;
+    const closed = a.elector.close();
+    await clock.pass(4000);
+    await closed;
+    assert.deepEqual(a.log, ['held', 'lost: stopping']);
+  });
+
+  it('survives a listener that throws', async () => {
+    const a = candidate('a', store.door(), {
+      onHeld: () => {
+        throw new Error('oops');
+      },
+    });
+    await clock.pass(20_000);
+    assert.equal(a.elector.isLeader, true);
+  });
+
+  it('is healthy unless it believes to lead and did not renew for the lease duration and 20 s', async () => {
+    const a = candidate('a', store.door());
+    await settle();
+    const jumped = clock.jump(35_001);
+    assert.equal(a.elector.healthy(), false);
+    await jumped;
+    assert.equal(a.elector.healthy(), true, 'it noticed');
+  });
+});

@@ -1,0 +1,170 @@
+import assert from 'node:assert/strict';
+import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
+
+import { Registry } from 'prom-client';
+
+import { startElector } from '#src/election/elector.ts';
+import type { Elector } from '#src/election/elector.ts';
+import { kubeLeaseStore } from '#src/election/kube-lease-store.ts';
+import type { LeaseStore } from '#src/election/lease-store.ts';
+import { createKubeClient } from '#src/kube/client.ts';
+import type { KubeClient } from '#src/kube/client.ts';
+import { loadClusterAccess } from '#src/kube/credentials.ts';
+import type { Lease } from '#src/kube/objects.ts';
+import { leases } from '#src/kube/resources.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+import { silentLog } from '#src/runtime/log.ts';
+
+import { until } from '../harness/queue.ts';
+import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
+import type { SandboxCluster } from '../harness/sandbox-cluster.ts';
+
+describe('kubeLeaseStore', () => {
+  let cluster: SandboxCluster;
+  let client: KubeClient;
+  let store: LeaseStore;
+  let name = 'lease-0';
+  let serial = 0;
+  const { signal } = new AbortController();
+  const record = { holder: 'me', durationMs: 15_000, acquiredMs: 1_700_000_000_000, renewedMs: 1_700_000_000_123, transitions: 0 };
+  const open = (labels?: Readonly<Record<string, string>>): LeaseStore =>
+    kubeLeaseStore({ client, namespace: 'default', name, log: silentLog, ...(labels === undefined ? {} : { labels }) });
+  const stored = async (): Promise<Lease> => {
+    const lease = await client.get<Lease>(leases, { namespace: 'default', name });
+    assert.ok(lease);
+    return lease;
+  };
+
+  before(async () => {
+    cluster = await openSandboxCluster();
+    client = createKubeClient({
+      access: await loadClusterAccess({ kubeconfig: cluster.kubeconfig, env: {} }),
+      userAgent: 'sutler-test',
+      log: silentLog,
+    });
+  });
+  after(async () => {
+    await client.close();
+    await cluster.close();
+  });
+  beforeEach(() => {
+    serial += 1;
+    name = `lease-${serial}`;
+    store = open();
+  });
+
+  it('finds nothing, creates, and refuses to create twice', async () => {
+    assert.equal(await store.get(signal), undefined);
+    assert.deepEqual((await store.create(record, signal))?.record, record);
+    assert.equal(await store.create(record, signal), undefined);
+    assert.deepEqual((await store.get(signal))?.record, record);
+  });
+
+  it('writes times with exactly six fraction digits and whole seconds', async () => {
+    await store.create({ ...record, durationMs: 15_900 }, signal);
+    assert.deepEqual((await stored()).spec, {
+      holderIdentity: 'me',
+      leaseDurationSeconds: 15,
+      acquireTime: '2023-11-14T22:13:20.000000Z',
+      renewTime: '2023-11-14T22:13:20.123000Z',
+      leaseTransitions: 0,
+    });
+  });
+
+  it('refuses to replace a version that is not the last', async () => {
+    const first = await store.create(record, signal);
+    assert.ok(first);
+    const second = await store.update({ ...record, transitions: 1 }, first, signal);
+    assert.equal(second?.record.transitions, 1);
+    assert.equal(await store.update({ ...record, transitions: 2 }, first, signal), undefined);
+    assert.equal((await stored()).spec?.leaseTransitions, 1);
+  });
+
+  it('merges its labels at every write and keeps what others wrote', async () => {
+    store = open({ team: 'storage' });
+    await store.create(record, signal);
+    assert.deepEqual((await stored()).metadata.labels, { team: 'storage' });
+    const body = {
+      metadata: { labels: { team: 'x', foreign: 'y' }, annotations: { note: 'kept' } },
+      spec: { strategy: 'OldestEmulationVersion' },
+    };
+    await client.patch(leases, { namespace: 'default', name }, { type: 'merge', body });
+    const current = await store.get(signal);
+    assert.ok(current);
+    await store.update({ ...record, transitions: 1 }, current, signal);
+    const { metadata, spec } = await stored();
+    assert.deepEqual(metadata.labels, { team: 'storage', foreign: 'y' });
+    assert.equal(metadata.annotations?.note, 'kept');
+    assert.equal((spec as { strategy?: string }).strategy, 'OldestEmulationVersion');
+  });
+
+  it('reads a Lease that has no spec as free', async () => {
+    await client.create(leases, 'default', { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', metadata: { name } });
+    assert.deepEqual((await store.get(signal))?.record, { holder: '', durationMs: 0, acquiredMs: 0, renewedMs: 0, transitions: 0 });
+  });
+
+  it('tells of changes, also after its watch was cut, and of the end of the Lease', async () => {
+    const seen: (string | undefined)[] = [];
+    const end = store.watch((lease) => seen.push(lease?.record.holder));
+    await until(() => seen.length === 1, 'the first look');
+    await until(() => cluster.api.watchCount('leases') === 1, 'the watch');
+    const first = await store.create(record, signal);
+    assert.ok(first);
+    await until(() => seen.at(-1) === 'me', 'the creation');
+    cluster.api.stopWatches('cut', 'leases');
+    const second = await store.update({ ...record, holder: 'you' }, first, signal);
+    await until(() => seen.at(-1) === 'you', 'the change');
+    cluster.api.stopWatches('expire', 'leases');
+    await store.update({ ...record, holder: 'they' }, second ?? first, signal);
+    await until(() => seen.at(-1) === 'they', 'the change after 410');
+    await client.delete(leases, { namespace: 'default', name });
+    await until(() => seen.at(-1) === undefined && seen.length > 4, 'the deletion');
+    end();
+    await until(() => cluster.api.watchCount('leases') === 0, 'the watch is gone');
+  });
+
+  describe('with electors', () => {
+    const electors: Elector[] = [];
+    const candidate = (identity: string): Elector => {
+      const elector = startElector({
+        store: open(),
+        leaseName: name,
+        identity,
+        leaseDurationMs: 15_000,
+        renewDeadlineMs: 10_000,
+        retryPeriodMs: 5000,
+        clock: systemClock,
+        log: silentLog,
+        metrics: new Registry(),
+        onHeld: () => undefined,
+        onLost: () => undefined,
+      });
+      electors.push(elector);
+      return elector;
+    };
+    afterEach(async () => {
+      await Promise.all(electors.splice(0).map((elector) => elector.close()));
+    });
+
+    it('hands over within 100 ms of a release', async () => {
+      const a = candidate('a');
+      await until(() => a.isLeader, 'a leads');
+      const b = candidate('b');
+      await until(() => b.holder === 'a' && cluster.api.watchCount('leases') === 2, 'b stands by');
+      const startedMs = Date.now();
+      await a.close();
+      await until(() => b.isLeader, 'b leads');
+      const tookMs = Date.now() - startedMs;
+      assert.ok(tookMs < 500, `it took ${tookMs} ms`);
+      const { spec } = await stored();
+      assert.equal(spec?.holderIdentity, 'b');
+      assert.equal(spec?.leaseTransitions, 1);
+    });
+
+    it('lets one of many lead', async () => {
+      const all = ['a', 'b', 'c', 'd', 'e'].map(candidate);
+      await until(() => all.every(({ holder }) => holder !== undefined), 'all know the holder');
+      assert.equal(all.filter(({ isLeader }) => isLeader).length, 1);
+    });
+  });
+});

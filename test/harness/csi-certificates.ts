@@ -1,0 +1,41 @@
+import { execFile } from 'node:child_process';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import type { ClientTls } from '#src/csi/gateway-credentials.ts';
+import { watchTlsFiles } from '#src/csi/tls-files.ts';
+import type { TlsFiles, WatchedTlsFiles } from '#src/csi/tls-files.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+import { silentLog } from '#src/runtime/log.ts';
+
+// Tests run from dist-test/test/harness.
+const SCRIPT = fileURLToPath(new URL('../../../k8s/gateway/certificates.sh', import.meta.url));
+
+export type CertificateOwner = 'gateway' | 'ingest' | 'jobs' | 'audit';
+
+/** Runs the script that docs/gateway.md tells its readers to run, for a gateway on this machine. */
+export async function makeCertificates(folder: string, gatewayNames = 'DNS:localhost,IP:127.0.0.1,IP:::1'): Promise<void> {
+  await promisify(execFile)(SCRIPT, [folder], { env: { PATH: process.env['PATH'], GATEWAY_NAMES: gatewayNames, DAYS: '2' } });
+}
+
+/** Where the script puts the files of one process. */
+export function tlsFilesOf(folder: string, owner: CertificateOwner): TlsFiles {
+  return { ca: join(folder, 'ca.crt'), cert: join(folder, `${owner}.crt`), key: join(folder, `${owner}.key`) };
+}
+
+/** The files of one process, looked at again every 20 ms. */
+export function watchOwner(folder: string, owner: CertificateOwner): Promise<WatchedTlsFiles> {
+  return watchTlsFiles({
+    files: tlsFilesOf(folder, owner),
+    flags: { ca: 'ca', cert: 'cert', key: 'key' },
+    clock: systemClock,
+    log: silentLog,
+    intervalMs: 20,
+  });
+}
+
+/** TLS of a client that is one process. */
+export async function clientTls(folder: string, owner: CertificateOwner, serverName = ''): Promise<ClientTls & { close(): void }> {
+  const source = await watchOwner(folder, owner);
+  return { source, serverName, close: () => source.close() };
+}

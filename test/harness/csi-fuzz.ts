@@ -1,0 +1,301 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFile } from 'node:fs/promises';
+import { connect as connectHttp2, constants } from 'node:http2';
+import type { ClientHttp2Session, ClientHttp2Stream, OutgoingHttpHeaders } from 'node:http2';
+import { connect as connectSocket } from 'node:net';
+import type { Socket } from 'node:net';
+import { fileURLToPath } from 'node:url';
+import { createCsiClient } from '#src/csi/client.ts';
+import { CsiError } from '#src/csi/status.ts';
+import { parseAddress } from '#src/runtime/address.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { startSampleDriver } from '#src/sandbox/driver/server.ts';
+import { until } from './csi-folder.ts';
+import { volumeRequest } from './csi-gateway.ts';
+
+export interface FuzzOptions {
+  readonly folder: { file(name: string): string };
+  readonly durationMs: number;
+  readonly seed: number;
+  /** Connections that say nothing after their SETTINGS, held all the time. */
+  readonly idleConnections: number;
+}
+
+export interface FuzzReport {
+  /** Times that each attack was made. */
+  readonly attacks: ReadonlyMap<string, number>;
+  readonly goodCalls: number;
+  /** Good calls that failed during the attacks, by message. */
+  readonly failures: readonly string[];
+  /** Good calls that were refused, not forwarded, because the attackers' were too many; made again. */
+  readonly refused: number;
+  /** Resident memory in bytes: at rest before, highest seen, at rest afterwards. */
+  readonly rss: { readonly before: number; readonly peak: number; readonly after: number };
+  readonly exitCode: number | null;
+  /** Lines of the gateway's log that tell of a defect. */
+  readonly defects: readonly string[];
+}
+
+const PREFACE = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n');
+const EMPTY_SETTINGS = Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0]);
+const CREATE = '/csi.v1.Controller/CreateVolume';
+const LIST = '/csi.v1.Controller/ListVolumes';
+
+/** Numbers that look random and are the same for a seed. */
+function randomFrom(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+class Attacker {
+  readonly #address: string;
+  readonly #random: () => number;
+  readonly #open = new Set<{ destroy(): unknown }>();
+
+  constructor(address: string, seed: number) {
+    this.#address = address;
+    this.#random = randomFrom(seed);
+  }
+
+  readonly attacks: Readonly<Record<string, () => Promise<unknown>>> = {
+    'random bytes': () => this.#send([this.#bytes(this.#upTo(4_000))]),
+    'a preface and random bytes': () => this.#send([PREFACE, this.#bytes(this.#upTo(4_000))]),
+    'random frames': () =>
+      this.#send([PREFACE, EMPTY_SETTINGS, ...Array.from({ length: this.#upTo(30) }, () => this.#frame(this.#upTo(12)))]),
+    'half a frame': () => {
+      const frame = this.#frame(this.#upTo(12));
+      return this.#send([PREFACE, EMPTY_SETTINGS, frame.subarray(0, this.#upTo(frame.length))]);
+    },
+    'a frame that says it is larger than it may be': () =>
+      this.#send([PREFACE, EMPTY_SETTINGS, Buffer.from([0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 1])]),
+    'a flood of pings and settings': () =>
+      this.#send([PREFACE, EMPTY_SETTINGS, ...Array.from({ length: 3_000 }, (_, i) => (i % 2 === 0 ? EMPTY_SETTINGS : this.#frame(6, 8)))]),
+    'headers that never end': () =>
+      this.#send([PREFACE, EMPTY_SETTINGS, this.#frame(1, 16_000, 0), ...Array.from({ length: 40 }, () => this.#frame(9, 16_000, 0))]),
+    'huge headers': () => this.#ask({ 'x-huge': 'x'.repeat(60_000) }, [Buffer.alloc(5)]),
+    'many headers': () => this.#ask(Object.fromEntries(Array.from({ length: 400 }, (_, i) => [`x-${i}`, 'v'])), [Buffer.alloc(5)]),
+    'a content type that is not gRPC': () => this.#ask({ 'content-type': 'text/html' }, [Buffer.from('<html>')]),
+    'methods other than POST': () => this.#ask({ ':method': 'GET' }, []),
+    'paths that nobody knows': () => this.#ask({ ':path': `/${'x'.repeat(this.#upTo(8_000))}/Y` }, [Buffer.alloc(5)]),
+    'a body that is no message': () => this.#ask({}, [this.#bytes(this.#upTo(2_000))]),
+    'a message that lies about its length': () => this.#ask({}, [Buffer.from([0, 0, 0, 1, 0, 1, 2, 3])]),
+    'a compressed message that is not': () => this.#ask({ 'grpc-encoding': 'gzip' }, [Buffer.from([1, 0, 0, 0, 3, 1, 2, 3])]),
+    'bad time limits': () => this.#ask({ 'grpc-timeout': '99999999999X', 'sutler-not-after': 'soon' }, [Buffer.alloc(5)]),
+    'a body that is too large': () =>
+      this.#ask(
+        {},
+        Array.from({ length: 48 }, () => Buffer.alloc(64 * 1024, 7)),
+      ),
+    'bodies that never end': () =>
+      this.#hang((session) => Array.from({ length: 50 }, () => this.#request(session, {}).write(Buffer.alloc(3)))),
+    'readers that never read': () =>
+      this.#hang((session) => {
+        session.settings({ initialWindowSize: 0 });
+        for (let i = 0; i < 50; i += 1) this.#request(session, { ':path': LIST }).end(Buffer.alloc(5));
+      }),
+    'a flood of resets': () =>
+      this.#hang((session) => {
+        for (let i = 0; i < 500; i += 1) {
+          const stream = this.#request(session, {});
+          stream.end(Buffer.alloc(5));
+          stream.close(constants.NGHTTP2_CANCEL);
+        }
+      }),
+  };
+
+  /** Connections that greet and then only wait. */
+  async idle(count: number): Promise<void> {
+    for (let i = 0; i < count; i += 1) {
+      const socket = this.#socket();
+      socket.write(Buffer.concat([PREFACE, EMPTY_SETTINGS]));
+      socket.resume();
+      if (i % 50 === 49) await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+  }
+
+  async any(): Promise<string> {
+    const names = Object.keys(this.attacks);
+    const name = names[Math.floor(this.#random() * names.length)] ?? '';
+    await this.attacks[name]?.();
+    return name;
+  }
+
+  close(): void {
+    for (const each of this.#open) each.destroy();
+  }
+
+  #upTo(most: number): number {
+    return 1 + Math.floor(this.#random() * most);
+  }
+
+  #bytes(length: number): Buffer {
+    return Buffer.from(Array.from({ length }, () => Math.floor(this.#random() * 256)));
+  }
+
+  #frame(type: number, length = this.#upTo(300) - 1, flags = Math.floor(this.#random() * 256)): Buffer {
+    const head = Buffer.alloc(9);
+    head.writeUIntBE(length, 0, 3);
+    head[3] = type;
+    head[4] = flags;
+    head.writeUInt32BE(type === 1 || type === 9 ? 1 : Math.floor(this.#random() * 8), 5);
+    return Buffer.concat([head, length > 1_000 ? Buffer.alloc(length, 0x41) : this.#bytes(length)]);
+  }
+
+  #socket(): Socket {
+    const address = parseAddress('fuzz', this.#address);
+    const socket = address.kind === 'unix' ? connectSocket(address.path) : connectSocket(address.port, address.host);
+    socket.on('error', () => undefined);
+    this.#open.add(socket);
+    socket.once('close', () => this.#open.delete(socket));
+    return socket;
+  }
+
+  async #send(chunks: readonly Buffer[]): Promise<void> {
+    const socket = this.#socket();
+    socket.resume();
+    socket.write(Buffer.concat(chunks));
+    await Promise.race([new Promise((resolve) => socket.once('close', resolve)), new Promise((resolve) => setTimeout(resolve, 20))]);
+    socket.destroy();
+  }
+
+  #session(): ClientHttp2Session {
+    const session = connectHttp2('http://localhost', { createConnection: () => this.#socket() });
+    session.on('error', () => undefined);
+    return session;
+  }
+
+  #request(session: ClientHttp2Session, headers: OutgoingHttpHeaders): ClientHttp2Stream {
+    const stream = session.request({ ':method': 'POST', ':path': CREATE, 'content-type': 'application/grpc', te: 'trailers', ...headers });
+    stream.on('error', () => undefined);
+    return stream;
+  }
+
+  async #ask(headers: OutgoingHttpHeaders, body: readonly Buffer[]): Promise<void> {
+    const session = this.#session();
+    const stream = this.#request(session, headers);
+    stream.resume();
+    for (const chunk of body) stream.write(chunk);
+    stream.end();
+    await Promise.race([new Promise((resolve) => stream.once('close', resolve)), new Promise((resolve) => setTimeout(resolve, 500))]);
+    session.destroy();
+  }
+
+  /** Left open until the gateway, or the end, closes it; at most some at a time. */
+  async #hang(start: (session: ClientHttp2Session) => unknown): Promise<void> {
+    const session = this.#session();
+    await Promise.race([
+      new Promise((resolve) => session.once('remoteSettings', resolve)),
+      new Promise((resolve) => setTimeout(resolve, 500)),
+    ]);
+    if (session.destroyed) return;
+    start(session);
+    setTimeout(() => session.destroy(), 2_000).unref();
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
+
+/** Attacks a gateway that runs as a process of its own, before the sample driver, for a while, and tells how it took it. */
+export async function fuzzGateway(o: FuzzOptions): Promise<FuzzReport> {
+  const address = `unix://${o.folder.file('gw.sock')}`;
+  const driver = await startSampleDriver({ socket: o.folder.file('csi.sock'), dataDir: o.folder.file('data') });
+  const cli = fileURLToPath(import.meta.resolve('#src/cli.ts'));
+  const args = ['csi-gateway', `--csi-address=${o.folder.file('csi.sock')}`, `--listen=${address}`, '--max-message-bytes=1000000'];
+  const child = spawn(process.execPath, ['--max-semi-space-size=1', cli, ...args], { stdio: ['ignore', 'ignore', 'pipe', 'ipc'] });
+  const log: string[] = [];
+  child.stderr?.on('data', (chunk: Buffer) => log.push(chunk.toString()));
+  const exited = once(child, 'exit') as Promise<[number | null]>;
+  const client = createCsiClient({ address: parseAddress('fuzz', address), log: silentLog });
+  const rss = async (): Promise<number> =>
+    Number(/VmRSS:\s+(\d+)/.exec(await readFile(`/proc/${child.pid}/status`, 'utf8'))?.[1] ?? 0) * 1024;
+  let goodCalls = 0;
+  let refused = 0;
+  const failures: string[] = [];
+  const good = async (mark = ''): Promise<void> => {
+    try {
+      const { volume } = await client.createVolume(volumeRequest(`good-${goodCalls}${mark}`), { timeoutMs: 10_000 });
+      await client.deleteVolume({ volumeId: volume?.volumeId ?? '' }, { timeoutMs: 10_000 });
+      goodCalls += 2;
+    } catch (error) {
+      if (error instanceof CsiError && error.notForwarded) refused += 1;
+      else failures.push(error instanceof Error ? error.message : String(error));
+    }
+  };
+  const attacker = new Attacker(address, o.seed);
+  const attacks = new Map<string, number>();
+  try {
+    await until(
+      'the gateway is ready',
+      () =>
+        client.probe({ timeoutMs: 1_000 }).then(
+          () => true,
+          () => false,
+        ),
+      10_000,
+    );
+    // What a gateway at rest has after some work: warm code, buffers, a heap that has seen a burst.
+    for (let round = 0; round < 100; round += 1) await Promise.all(Array.from({ length: 20 }, (_, i) => good(`-${i}`)));
+    failures.length = 0;
+    goodCalls = 0;
+    await settled(rss);
+    const before = await rss();
+    let peak = before;
+    await attacker.idle(o.idleConnections);
+    const endMs = Date.now() + o.durationMs;
+    const attack = async (): Promise<void> => {
+      while (Date.now() < endMs && child.exitCode === null) {
+        const name = await attacker.any();
+        attacks.set(name, (attacks.get(name) ?? 0) + 1);
+      }
+    };
+    const behave = async (): Promise<void> => {
+      while (Date.now() < endMs && child.exitCode === null) {
+        await good();
+        peak = Math.max(peak, await rss());
+        await new Promise((resolve) => setTimeout(resolve, 50));
+      }
+    };
+    await Promise.all([attack(), attack(), attack(), attack(), behave()]);
+    attacker.close();
+    const exitCode = child.exitCode;
+    if (exitCode !== null)
+      return { attacks, goodCalls, failures, refused, rss: { before, peak, after: 0 }, exitCode, defects: defectsIn(log) };
+    let after = await rss();
+    for (let i = 0; i < 120 && after > before * 1.2; i += 1) {
+      await new Promise((resolve) => setTimeout(resolve, 250));
+      after = await rss();
+    }
+    await good();
+    return { attacks, goodCalls, failures, refused, rss: { before, peak, after }, exitCode, defects: defectsIn(log) };
+  } finally {
+    attacker.close();
+    client.close();
+    if (child.exitCode === null) {
+      child.kill('SIGTERM');
+      await exited;
+    }
+    await driver.close();
+  }
+}
+
+async function settled(rss: () => Promise<number>): Promise<void> {
+  let last = await rss();
+  for (let i = 0; i < 8; i += 1) {
+    await new Promise((resolve) => setTimeout(resolve, 250));
+    const now = await rss();
+    if (Math.abs(now - last) < 200_000) return;
+    last = now;
+  }
+}
+
+function defectsIn(log: readonly string[]): readonly string[] {
+  return log
+    .join('')
+    .split('\n')
+    .filter((line) => / (ERROR|FATAL) /.test(line) || line.includes('Warning'));
+}

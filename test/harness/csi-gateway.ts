@@ -1,0 +1,62 @@
+import { createCsiClient } from '#src/csi/client.ts';
+import type { CsiClient } from '#src/csi/client.ts';
+import { CsiError } from '#src/csi/status.ts';
+import { startGateway } from '#src/csi-gateway/gateway.ts';
+import type { Gateway, GatewayOptions } from '#src/csi-gateway/gateway.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { Registry } from '#src/runtime/metrics.ts';
+
+/** A gateway between two sockets of a folder, with a client at its door. */
+export async function startTestGateway(
+  folder: { file(name: string): string },
+  options: Partial<GatewayOptions> = {},
+): Promise<{ readonly gateway: Gateway; readonly client: CsiClient; readonly metrics: Registry; close(): Promise<void> }> {
+  const metrics = new Registry();
+  const gateway = await startGateway({
+    driver: { kind: 'unix', path: folder.file('csi.sock') },
+    listen: { kind: 'unix', path: folder.file('gw.sock') },
+    allowAll: false,
+    probeTimeoutMs: 1_000,
+    maxMessageBytes: 64 * 1024 * 1024,
+    logMessages: false,
+    clock: systemClock,
+    log: silentLog,
+    metrics,
+    ...options,
+  });
+  const client = createCsiClient({ address: gateway.address, log: silentLog });
+  return {
+    gateway,
+    client,
+    metrics,
+    close: async () => {
+      client.close();
+      await gateway.close(0);
+    },
+  };
+}
+
+/** The CsiError that a call ends with. */
+export async function failureOf(call: Promise<unknown>): Promise<CsiError> {
+  try {
+    await call;
+  } catch (error) {
+    if (error instanceof CsiError) return error;
+    throw error;
+  }
+  throw new Error('the call ended well');
+}
+
+/** What a caller may conclude from an error. */
+export function verdict(error: CsiError): 'driver' | 'not-forwarded' | 'ambiguous' {
+  return error.driverSaid ? 'driver' : error.notForwarded ? 'not-forwarded' : 'ambiguous';
+}
+
+/** A request that the sample driver takes. */
+export function volumeRequest(name: string): {
+  name: string;
+  volumeCapabilities: { accessType: { case: 'mount'; value: object }; accessMode: { mode: 1 } }[];
+} {
+  return { name, volumeCapabilities: [{ accessType: { case: 'mount', value: {} }, accessMode: { mode: 1 } }] };
+}

@@ -1,0 +1,106 @@
+import { create, toBinary } from '@bufbuild/protobuf';
+import type { EventEmitter } from 'node:events';
+import { createServer } from 'node:http2';
+import type { Http2Session, OutgoingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
+import type { Socket } from 'node:net';
+import {
+  ControllerGetCapabilitiesResponseSchema,
+  GetPluginCapabilitiesResponseSchema,
+  GetPluginInfoResponseSchema,
+  ProbeResponseSchema,
+} from '#src/csi/generated/csi_pb.ts';
+import { framed, pairsOf } from '#src/csi-gateway/wire.ts';
+import type { HeaderPairs } from '#src/csi-gateway/wire.ts';
+
+/** A call as it came over the wire, for a script that answers with frames. */
+export interface RawCall {
+  readonly path: string;
+  readonly headers: HeaderPairs;
+  readonly body: Buffer;
+  readonly stream: ServerHttp2Stream;
+  readonly session: Http2Session;
+  /** Cuts every connection, without a word of HTTP/2. */
+  readonly cut: () => void;
+}
+
+export interface RawDriver {
+  readonly calls: readonly RawCall[];
+  close(): Promise<void>;
+}
+
+/** A driver made of HTTP/2 frames: answers Identity as a ready driver, and everything else, or what `script` takes, as the script likes.
+ * @param script  returns false to leave a call to the ready driver */
+export async function startRawDriver(socket: string, script: (call: RawCall) => unknown): Promise<RawDriver> {
+  const calls: RawCall[] = [];
+  const sessions = new Set<ServerHttp2Session>();
+  const sockets = new Set<Socket>();
+  const server = createServer();
+  server.on('connection', (connection: Socket) => sockets.add(connection.once('close', () => sockets.delete(connection))));
+  server.on('session', (session) => {
+    sessions.add(session);
+    session.on('error', () => undefined);
+  });
+  server.on('sessionError', () => undefined);
+  const events: EventEmitter = server;
+  events.on('stream', (stream: ServerHttp2Stream, headers: Record<string, string>, _flags: number, raw: readonly string[]) => {
+    const chunks: Buffer[] = [];
+    stream.on('error', () => undefined);
+    stream.on('data', (chunk: Buffer) => chunks.push(chunk));
+    stream.on('end', () => {
+      const session = stream.session;
+      if (session === undefined) return;
+      const path = headers[':path'] ?? '';
+      const cut = (): void => sockets.forEach((each) => each.destroy());
+      const call = { path, headers: pairsOf(raw), body: Buffer.concat(chunks), stream, session, cut };
+      calls.push(call);
+      const taken = script(call);
+      if (taken !== false) return;
+      const identity = IDENTITY.get(path);
+      if (identity === undefined) answerStatus(call, { 'grpc-status': '12', 'grpc-message': 'not scripted' });
+      else answerOk(call, identity);
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(socket, resolve));
+  return {
+    calls,
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        for (const session of sessions) session.destroy();
+      }),
+  };
+}
+
+const IDENTITY: ReadonlyMap<string, Uint8Array> = new Map([
+  ['/csi.v1.Identity/Probe', toBinary(ProbeResponseSchema, create(ProbeResponseSchema, { ready: true }))],
+  ['/csi.v1.Identity/GetPluginInfo', toBinary(GetPluginInfoResponseSchema, create(GetPluginInfoResponseSchema, { name: 'raw.test' }))],
+  ['/csi.v1.Identity/GetPluginCapabilities', toBinary(GetPluginCapabilitiesResponseSchema, create(GetPluginCapabilitiesResponseSchema))],
+  [
+    '/csi.v1.Controller/ControllerGetCapabilities',
+    toBinary(ControllerGetCapabilitiesResponseSchema, create(ControllerGetCapabilitiesResponseSchema)),
+  ],
+]);
+
+const GRPC = { ':status': 200, 'content-type': 'application/grpc' };
+
+/** Headers, these bytes, trailers. */
+export function answerBytes({ stream }: RawCall, body: Buffer, trailers: OutgoingHttpHeaders, headers: OutgoingHttpHeaders = {}): void {
+  stream.on('wantTrailers', () => stream.sendTrailers(trailers));
+  stream.respond({ ...GRPC, ...headers }, { waitForTrailers: true });
+  stream.end(body);
+}
+
+/** OK with one message. */
+export function answerOk(call: RawCall, message: Uint8Array): void {
+  answerBytes(call, framed(message), { 'grpc-status': '0' });
+}
+
+/** Headers without END_STREAM, no message, then exactly these trailers. */
+export function answerStatus(call: RawCall, trailers: OutgoingHttpHeaders): void {
+  answerBytes(call, Buffer.alloc(0), trailers);
+}
+
+/** One header block with END_STREAM. */
+export function answerTrailersOnly({ stream }: RawCall, headers: OutgoingHttpHeaders): void {
+  stream.respond({ ...GRPC, ...headers }, { endStream: true });
+}

@@ -1,0 +1,155 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Queue } from 'bullmq';
+import { Redis } from 'ioredis';
+import { Agent, request } from 'undici';
+import type { Dispatcher } from 'undici';
+import { startDashboard } from '#src/dashboard/server.ts';
+import type { Dashboard, DashboardOptions } from '#src/dashboard/server.ts';
+import { openRedis } from '#src/queue/connection.ts';
+import type { RedisLink } from '#src/queue/connection.ts';
+import { jobData } from '#src/queue/contract.ts';
+import type { JobKey } from '#src/queue/contract.ts';
+import { keyPrefix, queueName } from '#src/queue/names.ts';
+import { startRedisServer } from '#src/queue/redis-server.ts';
+import type { RedisServer } from '#src/queue/redis-server.ts';
+import { registerQueues } from '#src/queue/registry.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { Registry } from '#src/runtime/metrics.ts';
+
+export const USER = 'admin';
+export const PASSWORD = 'open: sésame';
+export const PREFIX = 'csi';
+
+/** A Redis of its own, and what tests put into it. */
+export interface BoardRedis {
+  readonly server: RedisServer;
+  readonly redis: Redis;
+  /** Registers a driver's queue and adds jobs; `delayMs` makes them delayed. */
+  fill(driver: string, keys: readonly JobKey[], delayMs?: number): Promise<Queue>;
+  /** Every key with its serialised value: equal before and after means that nothing was written. */
+  contents(): Promise<Readonly<Record<string, string>>>;
+  close(): Promise<void>;
+}
+
+export async function startBoardRedis(): Promise<BoardRedis> {
+  const dir = await mkdtemp(join(tmpdir(), 'sutler-dashboard-'));
+  const server = await startRedisServer({ dataDir: dir, log: silentLog });
+  const redis = new Redis(server.url);
+  redis.on('error', () => undefined);
+  const queues: Queue[] = [];
+  return {
+    server,
+    redis,
+    async fill(driver, keys, delayMs = 0) {
+      const kind = keys[0]?.kind ?? 'claim';
+      const name = queueName(kind, driver);
+      await registerQueues(redis, PREFIX, [{ name, driver, kind }]);
+      const queue = new Queue(name, { connection: redis, prefix: keyPrefix(PREFIX) });
+      queue.on('error', () => undefined);
+      queues.push(queue);
+      await queue.addBulk(
+        keys.map((key) => ({ name: kind, data: jobData(key), opts: { jobId: `${key.name}~1`, priority: 1, delay: delayMs } })),
+      );
+      return queue;
+    },
+    async contents() {
+      const keys = (await redis.keys('*')).sort();
+      const dumps = await Promise.all(keys.map((key) => redis.dumpBuffer(key)));
+      return Object.fromEntries(keys.map((key, i) => [key, dumps[i]?.toString('base64') ?? '']));
+    },
+    async close() {
+      await Promise.all(queues.map((queue) => queue.close()));
+      redis.disconnect();
+      await server.close();
+      await rm(dir, { recursive: true, force: true });
+    },
+  };
+}
+
+export interface RunningDashboard {
+  readonly origin: string;
+  readonly link: RedisLink;
+  /** Sends as given: no redirect is followed, no cookie kept. */
+  send(path: string, o?: SendOptions): Promise<Reply>;
+  /** Logs in by the form and returns the cookie, name and value. */
+  logIn(): Promise<string>;
+  close(): Promise<void>;
+}
+
+export interface SendOptions {
+  readonly method?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: string;
+  /** Adds HTTP basic. */
+  readonly basic?: readonly [string, string];
+}
+
+export interface Reply {
+  readonly status: number;
+  readonly headers: Dispatcher.ResponseData['headers'];
+  readonly text: string;
+}
+
+/** The user and password that are right. */
+export const RIGHT: readonly [string, string] = [USER, PASSWORD];
+
+export async function startTestDashboard(redisUrl: string, o: Partial<DashboardOptions> = {}): Promise<RunningDashboard> {
+  const link = openRedis({ url: redisUrl, role: 'plain', log: silentLog });
+  const ready = new Promise<void>((resolve) => link.onReady(() => resolve()));
+  const dashboard: Dashboard = await startDashboard({
+    address: '127.0.0.1:0',
+    user: USER,
+    password: PASSWORD,
+    allowActions: false,
+    link,
+    prefix: PREFIX,
+    log: silentLog,
+    metrics: new Registry(),
+    clock: systemClock,
+    ...o,
+  });
+  await ready;
+  const { origin } = new URL(dashboard.url);
+  const agent = new Agent();
+  const send = async (path: string, { method = 'GET', headers = {}, body, basic }: SendOptions = {}): Promise<Reply> => {
+    const authorization = basic === undefined ? {} : { authorization: `Basic ${Buffer.from(basic.join(':')).toString('base64')}` };
+    const reply = await request(`${origin}${path}`, {
+      dispatcher: agent,
+      method,
+      headers: { ...authorization, ...headers },
+      body: body ?? null,
+    });
+    return { status: reply.statusCode, headers: reply.headers, text: await reply.body.text() };
+  };
+  return {
+    origin,
+    link,
+    send,
+    async logIn() {
+      const reply = await send('/login', form({ user: USER, password: PASSWORD }));
+      return cookieOf(reply);
+    },
+    async close() {
+      await agent.destroy();
+      await dashboard.close();
+      link.close();
+    },
+  };
+}
+
+/** A request as the login form sends it. */
+export function form(fields: Readonly<Record<string, string>>): SendOptions {
+  return {
+    method: 'POST',
+    headers: { 'content-type': 'application/x-www-form-urlencoded' },
+    body: new URLSearchParams({ ...fields }).toString(),
+  };
+}
+
+/** Name and value of the cookie that a reply sets; empty if none. */
+export function cookieOf(reply: Reply): string {
+  return String(reply.headers['set-cookie'] ?? '').split(';')[0] ?? '';
+}

@@ -1,0 +1,156 @@
+import { createServer as createHttpServer } from 'node:http';
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import { createServer as createHttpsServer } from 'node:https';
+import type { ServerOptions } from 'node:https';
+import type { Socket } from 'node:net';
+import { setTimeout } from 'node:timers/promises';
+import { text } from 'node:stream/consumers';
+import type { ClusterAccess } from '#src/kube/credentials.ts';
+import { portOf } from './kube-proxy.ts';
+
+/** A request as the server received it. */
+export interface Seen {
+  readonly method: string;
+  readonly path: string;
+  readonly query: URLSearchParams;
+  readonly headers: IncomingMessage['headers'];
+  readonly body: string;
+  /** Connections are numbered from 1 in the order of their arrival. */
+  readonly connection: number;
+  readonly raw: IncomingMessage;
+}
+
+/** A watch connection, held open by the server. */
+export interface OpenWatch {
+  readonly seen: Seen;
+  readonly isClosed: boolean;
+  send(type: string, object: unknown): void;
+  /** Bytes as they are. */
+  write(bytes: string | Uint8Array): void;
+  /** Ends the answer in good order. */
+  end(): void;
+  /** Resets the connection. */
+  drop(): void;
+}
+
+export type Handler = (seen: Seen, reply: Reply) => void | Promise<void>;
+
+export interface Reply {
+  json(code: number, body: unknown, headers?: Record<string, string>): void;
+  status(code: number, reason: string, message: string, headers?: Record<string, string>): void;
+  text(code: number, body: string, headers?: Record<string, string>): void;
+  watch(): OpenWatch;
+  readonly response: ServerResponse;
+}
+
+/** An HTTP server that a test scripts. It knows nothing of Kubernetes but the shape of a Status. */
+export interface KubeServer {
+  readonly url: string;
+  readonly seen: Seen[];
+  /** Connections accepted so far. */
+  readonly connections: number;
+  readonly openSockets: number;
+  handler: Handler;
+  close(): Promise<void>;
+}
+
+export async function startKubeServer(handler: Handler, tls?: ServerOptions): Promise<KubeServer> {
+  const sockets = new Map<Socket, number>();
+  let connections = 0;
+  const listener = (request: IncomingMessage, response: ServerResponse): void => {
+    void (async () => {
+      const body = await text(request);
+      const url = new URL(request.url ?? '/', 'http://server');
+      const seen: Seen = {
+        method: request.method ?? '',
+        path: url.pathname,
+        query: url.searchParams,
+        headers: request.headers,
+        body,
+        connection: sockets.get(request.socket) ?? 0,
+        raw: request,
+      };
+      server.seen.push(seen);
+      await server.handler(seen, createReply(seen, response));
+    })().catch((error: unknown) => response.destroy(error instanceof Error ? error : undefined));
+  };
+  const http: Server = tls ? createHttpsServer(tls, listener) : createHttpServer(listener);
+  http.on(tls ? 'secureConnection' : 'connection', (socket: Socket) => {
+    sockets.set(socket, ++connections);
+    socket.on('close', () => sockets.delete(socket));
+    socket.on('error', () => {});
+  });
+  await new Promise<void>((resolve) => http.listen(0, '127.0.0.1', resolve));
+  const server: KubeServer = {
+    url: `${tls ? 'https' : 'http'}://127.0.0.1:${portOf(http)}`,
+    seen: [],
+    handler,
+    get connections() {
+      return connections;
+    },
+    get openSockets() {
+      return sockets.size;
+    },
+    close: () =>
+      new Promise((resolve) => {
+        http.close(() => resolve());
+        for (const socket of sockets.keys()) socket.destroy();
+      }),
+  };
+  return server;
+}
+
+function createReply(seen: Seen, response: ServerResponse): Reply {
+  const send = (code: number, body: string, headers: Record<string, string>): void => {
+    response.writeHead(code, headers).end(body);
+  };
+  return {
+    response,
+    json: (code, body, headers = {}) => send(code, JSON.stringify(body), { 'content-type': 'application/json', ...headers }),
+    status: (code, reason, message, headers = {}) =>
+      send(code, JSON.stringify(statusOf(code, reason, message)), { 'content-type': 'application/json', ...headers }),
+    text: (code, body, headers = {}) => send(code, body, { 'content-type': 'text/plain', ...headers }),
+    watch: () => {
+      response.writeHead(200, { 'content-type': 'application/json' });
+      response.flushHeaders();
+      response.on('error', () => {});
+      return {
+        seen,
+        get isClosed() {
+          return response.destroyed || response.writableEnded;
+        },
+        send: (type, object) => void response.write(`${JSON.stringify({ type, object })}\n`),
+        write: (bytes) => void response.write(bytes),
+        end: () => void response.end(),
+        drop: () => void response.socket?.resetAndDestroy(),
+      };
+    },
+  };
+}
+
+/** The Status of a failure. */
+export function statusOf(code: number, reason: string, message: string): object {
+  return { kind: 'Status', apiVersion: 'v1', metadata: {}, status: 'Failure', code, reason, message };
+}
+
+/** Access without TLS and, unless given, without credentials. */
+export function plainAccess(server: { readonly url: string }, o: Partial<ClusterAccess> = {}): ClusterAccess {
+  const tls = { ca: undefined, cert: undefined, key: undefined, servername: undefined, skipVerify: false };
+  return {
+    server: new URL(server.url),
+    source: 'test',
+    namespace: undefined,
+    proxy: undefined,
+    tls: () => Promise.resolve(tls),
+    authorization: () => Promise.resolve(undefined),
+    refresh: () => Promise.resolve(),
+    ...o,
+  };
+}
+
+/** Waits for a condition; fails after five seconds, naming it. */
+export async function until(what: string, condition: () => boolean): Promise<void> {
+  for (const endMs = Date.now() + 5000; !condition(); await setTimeout(2)) {
+    if (Date.now() > endMs) throw new Error(`waited in vain until ${what}`);
+  }
+}

@@ -1,0 +1,109 @@
+import { setImmediate as turn } from 'node:timers/promises';
+
+import type { LeaseRecord } from '#src/election/lease.ts';
+import type { LeaseStore, StoredLease } from '#src/election/lease-store.ts';
+import type { Clock } from '#src/runtime/clock.ts';
+
+/** Time that passes only when told to. */
+export class ManualClock implements Clock {
+  #nowMs: number;
+  readonly #sleepers = new Set<{ readonly untilMs: number; readonly wake: () => void }>();
+
+  constructor(startMs = 1_700_000_000_000) {
+    this.#nowMs = startMs;
+  }
+
+  nowMs(): number {
+    return this.#nowMs;
+  }
+
+  sleep(ms: number, signal?: AbortSignal): Promise<void> {
+    return new Promise((resolve) => {
+      if (signal?.aborted === true) return resolve();
+      const sleeper = {
+        untilMs: this.#nowMs + ms,
+        wake: (): void => {
+          this.#sleepers.delete(sleeper);
+          signal?.removeEventListener('abort', sleeper.wake);
+          resolve();
+        },
+      };
+      this.#sleepers.add(sleeper);
+      signal?.addEventListener('abort', sleeper.wake, { once: true });
+    });
+  }
+
+  /** Lets time pass in small steps, so that what is due in between happens in order. */
+  async pass(ms: number, stepMs = 100): Promise<void> {
+    await settle();
+    for (let left = ms; left > 0; left -= stepMs) {
+      this.#nowMs += Math.min(stepMs, left);
+      for (const sleeper of this.#sleepers) if (sleeper.untilMs <= this.#nowMs) sleeper.wake();
+      await settle();
+    }
+  }
+
+  /** Time jumps and nobody notices until it is over: a frozen process. */
+  async jump(ms: number): Promise<void> {
+    this.#nowMs += ms;
+    for (const sleeper of this.#sleepers) if (sleeper.untilMs <= this.#nowMs) sleeper.wake();
+    await settle();
+  }
+}
+
+/** Lets everything that can go on without time go on. */
+export async function settle(): Promise<void> {
+  for (let i = 0; i < 5; i += 1) await turn();
+}
+
+/** A Lease in memory that can be cut off. */
+export class MemoryLeaseStore {
+  lease: StoredLease | undefined;
+  readonly writes: LeaseRecord[] = [];
+  #version = 0;
+  readonly #watchers = new Set<(lease: StoredLease | undefined) => void>();
+
+  /** One candidate's way to it. */
+  door(): LeaseStore & { broken: boolean; hanging: boolean; blind: boolean; calls: number } {
+    const door = {
+      broken: false,
+      hanging: false,
+      blind: false,
+      calls: 0,
+      get: async () => {
+        await reach();
+        return this.lease;
+      },
+      create: async (record: LeaseRecord) => {
+        await reach();
+        return this.lease === undefined ? this.write(record) : undefined;
+      },
+      update: async (record: LeaseRecord, over: StoredLease) => {
+        await reach();
+        return this.lease?.version === over.version ? this.write(record) : undefined;
+      },
+      watch: (onChange: (lease: StoredLease | undefined) => void) => {
+        const tell = (lease: StoredLease | undefined): void => {
+          if (!door.blind && !door.broken) onChange(lease);
+        };
+        this.#watchers.add(tell);
+        return () => void this.#watchers.delete(tell);
+      },
+    };
+    const reach = async (): Promise<void> => {
+      door.calls += 1;
+      await turn();
+      if (door.hanging) await new Promise(() => undefined);
+      if (door.broken) throw new Error('connection refused');
+    };
+    return door;
+  }
+
+  write(record: LeaseRecord | undefined): StoredLease {
+    this.#version += 1;
+    this.lease = record === undefined ? undefined : { record, version: String(this.#version) };
+    if (record !== undefined) this.writes.push(record);
+    for (const watcher of this.#watchers) watcher(this.lease);
+    return this.lease ?? { record: { holder: '', durationMs: 0, acquiredMs: 0, renewedMs: 0, transitions: 0 }, version: '' };
+  }
+}

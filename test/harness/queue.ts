@@ -1,0 +1,118 @@
+import { Registry } from 'prom-client';
+
+import { startConsumer } from '#src/queue/consumer.ts';
+import type { Consumer, ConsumerOptions, Run } from '#src/queue/consumer.ts';
+import type { JobKey } from '#src/queue/contract.ts';
+import type { Outcome } from '#src/queue/outcome.ts';
+import { createProducer } from '#src/queue/producer.ts';
+import type { Producer, ProducerOptions } from '#src/queue/producer.ts';
+import { silentLog } from '#src/runtime/log.ts';
+
+import type { TestRedis } from './redis.ts';
+
+/** Resolves when the condition holds; fails with `what` when it does not within the time. */
+export async function until(condition: () => boolean | Promise<boolean>, what: string, withinMs = 15_000): Promise<void> {
+  const endMs = Date.now() + withinMs;
+  while (!(await condition())) {
+    if (Date.now() > endMs) throw new Error(`never happened: ${what}`);
+    await new Promise((next) => setTimeout(next, 5));
+  }
+}
+
+export const sleep = (ms: number): Promise<void> => new Promise((next) => setTimeout(next, ms));
+
+export function claimKey(name: string, namespace = 'default'): JobKey {
+  return { kind: 'claim', uid: `uid-${namespace}-${name}`, namespace, name };
+}
+
+export function volumeKey(name: string): JobKey {
+  return { kind: 'volume', uid: `uid-${name}`, namespace: '', name };
+}
+
+/** A run as the processor saw it. */
+export interface SeenRun {
+  readonly key: JobKey;
+  readonly run: Run;
+  readonly atMs: number;
+  endMs?: number;
+}
+
+/** Producers and consumers of one test on one Redis; `close` ends them all. */
+export class QueueBench {
+  readonly metrics = new Registry();
+  readonly runs: SeenRun[] = [];
+  readonly #redis: TestRedis;
+  readonly #driver: string;
+  readonly #close: (() => Promise<void>)[] = [];
+  /** Keys with more than one run at a time, as they happened. */
+  readonly doubles: string[] = [];
+  readonly #running = new Set<string>();
+
+  constructor(redis: TestRedis, driver: string) {
+    this.#redis = redis;
+    this.#driver = driver;
+  }
+
+  producer(o: Partial<ProducerOptions> = {}): Producer {
+    const producer = createProducer({
+      redisUrl: this.#redis.url,
+      prefix: 'csi',
+      driver: this.#driver,
+      onRedisBack: () => [],
+      log: silentLog,
+      metrics: this.metrics,
+      spreadMs: 200,
+      ...o,
+    });
+    this.#close.push(() => producer.close());
+    return producer;
+  }
+
+  consumer(process: (key: JobKey, run: Run) => Outcome | Promise<Outcome>, o: Partial<ConsumerOptions> = {}): Consumer {
+    const consumer = startConsumer({
+      redisUrl: this.#redis.url,
+      prefix: 'csi',
+      driver: this.#driver,
+      kind: 'claim',
+      concurrency: 20,
+      name: 'test-worker',
+      backoff: { startMs: 10, maxMs: 60_000 },
+      log: silentLog,
+      metrics: this.metrics,
+      lockMs: 1000,
+      stalledCheckMs: 200,
+      ...o,
+      process: (key, run) => this.#observe(key, run, process),
+    });
+    this.#close.push(() => consumer.close(200));
+    return consumer;
+  }
+
+  async #observe(key: JobKey, run: Run, process: (key: JobKey, run: Run) => Outcome | Promise<Outcome>): Promise<Outcome> {
+    const seen: SeenRun = { key, run, atMs: Date.now() };
+    this.runs.push(seen);
+    if (this.#running.has(key.uid)) this.doubles.push(key.uid);
+    this.#running.add(key.uid);
+    try {
+      return await process(key, run);
+    } finally {
+      this.#running.delete(key.uid);
+      seen.endMs = Date.now();
+    }
+  }
+
+  runsOf(key: JobKey): SeenRun[] {
+    return this.runs.filter((seen) => seen.key.uid === key.uid);
+  }
+
+  /** The counter's or gauge's value, summed over label sets that contain these. */
+  async metric(name: string, labels: Readonly<Record<string, string>> = {}): Promise<number> {
+    const metric = await this.metrics.getSingleMetric(name)?.get();
+    const matching = (metric?.values ?? []).filter(({ labels: own }) => Object.entries(labels).every(([k, v]) => own[k] === v));
+    return matching.reduce((sum, { value }) => sum + value, 0);
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.#close.toReversed().map((close) => close()));
+  }
+}

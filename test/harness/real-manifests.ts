@@ -1,0 +1,43 @@
+import { readFileSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { loadAll } from 'js-yaml';
+
+/** A Kubernetes object as a manifest has it. */
+export interface Manifest {
+  /** Path below `k8s/`. */
+  readonly file: string;
+  readonly object: ManifestObject;
+}
+
+export interface ManifestObject {
+  readonly apiVersion: string;
+  readonly kind: string;
+  readonly metadata: { readonly name: string; readonly namespace?: string; readonly labels?: Readonly<Record<string, string>> };
+  readonly [field: string]: unknown;
+}
+
+// Tests run from dist-test/test/harness.
+const K8S = fileURLToPath(new URL('../../../k8s', import.meta.url));
+
+/** Folders of `k8s/`. */
+export function manifestFolders(): readonly string[] {
+  return readdirSync(K8S, { withFileTypes: true }).flatMap((entry) => (entry.isDirectory() ? [entry.name] : []));
+}
+
+/** YAML files of one folder, its kustomization left out. */
+export function manifestFiles(folder: string): readonly string[] {
+  return readdirSync(join(K8S, folder)).filter((file) => file.endsWith('.yaml') && file !== 'kustomization.yaml');
+}
+
+/** All objects of one folder. */
+export function readManifests(folder: string): readonly Manifest[] {
+  return manifestFiles(folder).flatMap((file) =>
+    readYaml(`${folder}/${file}`).map((object) => ({ file: `${folder}/${file}`, object: object as ManifestObject })),
+  );
+}
+
+/** The documents of one file below `k8s/`. */
+export function readYaml(path: string): readonly unknown[] {
+  return loadAll(readFileSync(join(K8S, path), 'utf8'));
+}

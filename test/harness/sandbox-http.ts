@@ -1,0 +1,119 @@
+import { once } from 'node:events';
+import type { IncomingMessage } from 'node:http';
+import { Agent, request } from 'node:https';
+import { silentLog } from '#src/runtime/log.ts';
+import { memberAt, textAt, type Json } from '#src/sandbox/api/json-value.ts';
+import { startSandboxApi, type SandboxApi, type SandboxApiOptions } from '#src/sandbox/api/server.ts';
+
+export interface Answer {
+  readonly code: number;
+  readonly headers: IncomingMessage['headers'];
+  readonly text: string;
+  readonly body: Json;
+}
+
+export interface RequestOptions {
+  readonly body?: Json | Buffer;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+export interface WatchedEvent {
+  readonly type: string;
+  readonly object: Json;
+}
+
+/** A sandbox API in this process, asked over its own HTTPS. */
+export interface SandboxHttp {
+  readonly api: SandboxApi;
+  call(method: string, path: string, options?: RequestOptions): Promise<Answer>;
+  patch(type: 'merge' | 'json' | 'strategic' | 'apply', path: string, body: Json): Promise<Answer>;
+  /** Opens a watch; events come in order, undefined when it has ended. */
+  watch(path: string, headers?: Readonly<Record<string, string>>): Promise<{ next(): Promise<WatchedEvent | undefined>; close(): void }>;
+  close(): Promise<void>;
+}
+
+const PATCH = {
+  merge: 'application/merge-patch+json',
+  json: 'application/json-patch+json',
+  strategic: 'application/strategic-merge-patch+json',
+  apply: 'application/apply-patch+yaml',
+} as const;
+
+export async function openSandboxHttp(options: Partial<SandboxApiOptions> = {}): Promise<SandboxHttp> {
+  const api = await startSandboxApi({ log: silentLog, ...options });
+  const agent = new Agent({ keepAlive: true, ca: api.ca });
+  const send = async (method: string, path: string, { body, headers = {} }: RequestOptions): Promise<IncomingMessage> => {
+    const bytes = body === undefined ? undefined : Buffer.isBuffer(body) ? body : Buffer.from(JSON.stringify(body));
+    const sent = request(`${api.url}${path}`, {
+      method,
+      agent,
+      // What the Host header says is for the server to judge, not for TLS.
+      servername: 'localhost',
+      headers: {
+        authorization: `Bearer ${api.token}`,
+        ...(bytes === undefined ? {} : { 'content-type': 'application/json', 'content-length': bytes.length }),
+        ...headers,
+      },
+    });
+    sent.end(bytes);
+    const [response] = (await once(sent, 'response')) as [IncomingMessage];
+    return response;
+  };
+  const call = async (method: string, path: string, given: RequestOptions = {}): Promise<Answer> => {
+    const response = await send(method, path, given);
+    const chunks: Buffer[] = [];
+    for await (const chunk of response as AsyncIterable<Buffer>) chunks.push(chunk);
+    const text = Buffer.concat(chunks).toString();
+    return {
+      code: response.statusCode ?? 0,
+      headers: response.headers,
+      text,
+      body: text.startsWith('{') ? (JSON.parse(text) as Json) : null,
+    };
+  };
+  return {
+    api,
+    call,
+    patch: (type, path, body) => call('PATCH', path, { body, headers: { 'content-type': PATCH[type] } }),
+    async watch(path, headers = {}) {
+      const response = await send('GET', path, { headers });
+      const events = lines(response);
+      return {
+        async next() {
+          try {
+            const { value, done } = await events.next();
+            return done === true ? undefined : (JSON.parse(value) as WatchedEvent);
+          } catch {
+            return undefined;
+          }
+        },
+        close: () => response.destroy(),
+      };
+    },
+    async close() {
+      agent.destroy();
+      await api.close();
+    },
+  };
+}
+
+async function* lines(response: IncomingMessage): AsyncGenerator<string, undefined> {
+  let rest = '';
+  for await (const chunk of response as AsyncIterable<Buffer>) {
+    const parts = (rest + chunk.toString()).split('\n');
+    rest = parts.pop() ?? '';
+    for (const line of parts) yield line;
+  }
+  return undefined;
+}
+
+/** `TYPE name@resourceVersion` is too much for most tests: `TYPE name`. */
+export function nameOfEvent(event: WatchedEvent | undefined): string {
+  return event === undefined ? 'END' : `${event.type} ${textAt(event.object, 'metadata', 'name')}`.trim();
+}
+
+/** Names of a list's items. */
+export function namesIn(list: Json): string[] {
+  const items = memberAt(list, 'items');
+  return Array.isArray(items) ? items.map((item) => textAt(item, 'metadata', 'name')) : [];
+}

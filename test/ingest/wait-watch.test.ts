@@ -1,0 +1,240 @@
+import assert from 'node:assert/strict';
+import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
+import { startSecretWatch } from '#src/ingest/secret-watch.ts';
+import { startWaitWatch } from '#src/ingest/wait-watch.ts';
+import type { WaitWatch } from '#src/ingest/wait-watch.ts';
+import { createKubeClient } from '#src/kube/client.ts';
+import { loadClusterAccess } from '#src/kube/credentials.ts';
+import { secrets } from '#src/kube/resources.ts';
+import type { JobKey } from '#src/queue/contract.ts';
+import type { Outcome } from '#src/queue/outcome.ts';
+import { objectId, WaitList } from '#src/queue/wait-list.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+import { Closers } from '#src/runtime/lifecycle.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { Registry } from '#src/runtime/metrics.ts';
+import { claimKey, QueueBench, sleep, until, volumeKey } from '../harness/queue.ts';
+import { startTestRedis } from '../harness/redis.ts';
+import type { TestRedis } from '../harness/redis.ts';
+import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
+
+const CLASS = { resource: 'storageclasses', name: 'fast' };
+const ID = objectId(CLASS);
+const done: Outcome = { kind: 'done' };
+
+describe('parking', () => {
+  let redis: TestRedis;
+  let bench: QueueBench;
+  let driver = 'w0.example';
+  let serial = 0;
+  let closers: Closers;
+  /** The objects as the leader's views have them. */
+  const versions = new Map<string, string>();
+  const waits = (): WaitList => new WaitList(redis.redis, 'csi', driver);
+  const keyOf = (part: string): string => `{csi}:claims.${driver}:${part}`;
+  const delayed = (): Promise<number> => redis.redis.zcard(keyOf('delayed'));
+  const parked = (seen = ''): Outcome => ({ kind: 'parked', reason: 'not there', until: { ...CLASS, seen } });
+
+  const watch = (o: { readonly isLeading?: () => boolean } = {}): WaitWatch => {
+    const started = startWaitWatch({
+      waits: waits(),
+      versionOf: (object) => versions.get(object) ?? '',
+      isLeading: () => true,
+      driver,
+      clock: systemClock,
+      log: silentLog,
+      metrics: new Registry(),
+      periodMs: 50,
+      ...o,
+    });
+    closers.add('watch', () => started.stop());
+    return started;
+  };
+
+  before(async () => {
+    redis = await startTestRedis();
+  });
+  after(() => redis.close());
+  beforeEach(() => {
+    serial += 1;
+    driver = `w${serial}.example`;
+    bench = new QueueBench(redis, driver);
+    closers = new Closers();
+    versions.clear();
+  });
+  afterEach(async () => {
+    await closers.close();
+    await bench.close();
+  });
+
+  it('runs a key at once when the object that it waits for comes, claims and volumes alike', async () => {
+    const keys: readonly JobKey[] = [claimKey('a'), claimKey('b', 'other'), volumeKey('pv')];
+    const run = ({ uid }: JobKey): Outcome => (versions.has(ID) || uid === '' ? done : parked());
+    bench.consumer(run);
+    bench.consumer(run, { kind: 'volume' });
+    const watching = watch();
+    const producer = bench.producer();
+    for (const key of keys) producer.touch(key);
+    await until(async () => (await delayed()) === 2 && (await redis.redis.zcard(`{csi}:volumes.${driver}:delayed`)) === 1, 'all wait');
+    await sleep(200);
+    assert.equal(bench.runs.length, 3, 'nothing ran while nothing changed');
+    versions.set(ID, '7');
+    watching.changed(ID);
+    const atMs = Date.now();
+    await until(() => bench.runs.length === 6, 'all ran once more');
+    assert.ok(Date.now() - atMs < 1000);
+    await until(async () => (await redis.redis.keys(`{csi}:waits:${driver}*`)).join() === `{csi}:waits:${driver}#`, 'nobody is listed');
+  });
+
+  it('finds a change that came after the run had looked and before it parked', async () => {
+    bench.consumer(async () => {
+      const seen = versions.get(ID) ?? '';
+      if (seen !== '') return done;
+      versions.set(ID, '7');
+      watching.changed(ID);
+      await sleep(150);
+      return parked(seen);
+    });
+    const watching = watch();
+    bench.producer().touch(claimKey('a'));
+    await until(() => bench.runs.length === 2, 'the second run', 3000);
+  });
+
+  it('lets a new leader find what changed while nobody led', async () => {
+    bench.consumer(() => (versions.get(ID) === '8' ? done : parked(versions.get(ID))));
+    versions.set(ID, '7');
+    const first = watch();
+    bench.producer().touch(claimKey('a'));
+    await until(async () => (await delayed()) === 1, 'it waits');
+    await first.stop();
+    versions.set(ID, '8');
+    await sleep(100);
+    assert.equal(bench.runs.length, 1);
+    watch();
+    await until(() => bench.runs.length === 2, 'the second run', 3000);
+  });
+
+  it('wakes nobody while another ingest leads, nor for an object that is as it was', async () => {
+    bench.consumer(() => parked(versions.get(ID)));
+    versions.set(ID, '7');
+    let leads = false;
+    const watching = watch({ isLeading: () => leads });
+    bench.producer().touch(claimKey('a'));
+    await until(async () => (await delayed()) === 1, 'it waits');
+    versions.set(ID, '8');
+    watching.changed(ID);
+    await sleep(150);
+    assert.equal(bench.runs.length, 1);
+    versions.set(ID, '7');
+    leads = true;
+    watching.changed(ID);
+    await sleep(200);
+    assert.equal(bench.runs.length, 1);
+  });
+
+  it('forgets the wait when the key’s next run ends otherwise', async () => {
+    const outcomes: readonly Outcome[] = [parked(), { kind: 'retry', reason: 'pool is full', minDelayMs: 60_000 }];
+    bench.consumer(() => outcomes[bench.runs.length - 1] ?? done);
+    const producer = bench.producer();
+    producer.touch(claimKey('a'));
+    await until(async () => (await waits().since(0)).waiting.length === 1, 'it is listed');
+    producer.touch(claimKey('a'), { kick: true });
+    await until(async () => bench.runs.length === 2 && (await delayed()) === 1, 'it failed');
+    assert.deepEqual((await waits().since(0)).waiting, []);
+    versions.set(ID, '9');
+    watch();
+    await sleep(200);
+    assert.equal(bench.runs.length, 2, 'the object that it no longer waits for does not shorten its wait');
+  });
+
+  it('is not shortened by restarts of worker, leader and Redis, resyncs, and changes of other objects', async () => {
+    const keys = Array.from({ length: 20 }, (_, i) => claimKey(`c${i}`));
+    const first = bench.consumer(() => parked());
+    const watching = watch();
+    const producer = bench.producer({ onRedisBack: () => keys });
+    for (const key of keys) producer.touch(key);
+    await until(async () => (await delayed()) === 20, 'all wait');
+    await first.close(1000);
+    await redis.kill();
+    await redis.start();
+    bench.consumer(() => parked());
+    watch();
+    for (const key of keys) producer.touch(key);
+    versions.set('storageclasses//other', '1');
+    watching.changed('storageclasses//other');
+    await producer.flushed();
+    await sleep(1200);
+    assert.equal(bench.runs.length, 20);
+    assert.equal(await delayed(), 20);
+    versions.set(ID, '1');
+    watching.changed(ID);
+    await until(() => bench.runs.length >= 40, 'all are woken after all that');
+  });
+
+  it('wakes two thousand keys of one object, each once', async () => {
+    const count = 2000;
+    bench.consumer(() => (versions.has(ID) ? done : parked()), { concurrency: 100 });
+    const watching = watch();
+    const producer = bench.producer();
+    for (let i = 0; i < count; i += 1) producer.touch(claimKey(`c${i}`, `ns${i % 10}`));
+    await until(async () => (await delayed()) === count, 'all wait');
+    const before = await redis.commands();
+    versions.set(ID, '1');
+    watching.changed(ID);
+    await until(async () => (await redis.redis.zcard(keyOf('completed'))) >= 1000 && bench.runs.length === 2 * count, 'all ran');
+    const after_ = await redis.commands();
+    assert.ok((after_['hscan'] ?? 0) - (before['hscan'] ?? 0) < 20, 'in few scripts');
+    assert.deepEqual(bench.doubles, []);
+  });
+
+  it('costs nothing where nothing parks', async () => {
+    bench.consumer(() => done);
+    const producer = bench.producer();
+    producer.touch(claimKey('a'));
+    await until(() => bench.runs.length === 1, 'it ran');
+    assert.deepEqual(await redis.redis.keys(`{csi}:waits:${driver}*`), []);
+    assert.deepEqual(await redis.redis.keys(`{csi}:status:${driver}*`), []);
+  });
+
+  it('goes on when a missing secret comes; secrets are watched by name and only while one waits', async () => {
+    const cluster = await openSandboxCluster();
+    closers.add('cluster', () => cluster.close());
+    const access = await loadClusterAccess({ kubeconfig: cluster.kubeconfig, env: {} });
+    const kube = createKubeClient({ access, userAgent: 'test', log: silentLog });
+    closers.add('client', () => kube.close());
+    const ref = { namespace: 'default', name: 'login' };
+    const object = objectId({ resource: secrets.plural, ...ref });
+    let followed: readonly string[] = [];
+    const secretWatch = startSecretWatch({ client: kube, onChange: (id) => watching.changed(id), log: silentLog });
+    closers.add('secret watch', () => secretWatch.stop());
+    const watching = startWaitWatch({
+      waits: waits(),
+      versionOf: (id) => secretWatch.versionOf(id),
+      onWaiting: (objects) => {
+        followed = [...objects];
+        secretWatch.follow(objects);
+      },
+      isLeading: () => true,
+      driver,
+      clock: systemClock,
+      log: silentLog,
+      metrics: new Registry(),
+      periodMs: 50,
+    });
+    closers.add('watch', () => watching.stop());
+    bench.consumer(async () =>
+      (await kube.get(secrets, ref)) === undefined
+        ? { kind: 'parked', reason: 'no secret', until: { resource: secrets.plural, ...ref, seen: '' } }
+        : done,
+    );
+    bench.producer().touch(claimKey('a'));
+    await until(() => secretWatch.versionOf(object) === '', 'the secret is watched');
+    assert.deepEqual(followed, [object]);
+    await kube.create(secrets, 'default', { apiVersion: 'v1', kind: 'Secret', metadata: { name: 'other', namespace: 'default' } });
+    await sleep(150);
+    assert.equal(bench.runs.length, 1, 'another secret wakes nobody');
+    await kube.create(secrets, 'default', { apiVersion: 'v1', kind: 'Secret', metadata: { name: 'login', namespace: 'default' } });
+    await until(() => bench.runs.length === 2, 'the second run', 3000);
+    await until(() => secretWatch.versionOf(object) === undefined, 'it is not watched any more');
+  });
+});

@@ -1,0 +1,139 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import { Gate } from '#src/ingest/gate.ts';
+import { startWatcher } from '#src/ingest/watcher.ts';
+import type { Watcher } from '#src/ingest/watcher.ts';
+import { createKubeClient } from '#src/kube/client.ts';
+import type { KubeClient } from '#src/kube/client.ts';
+import { loadClusterAccess } from '#src/kube/credentials.ts';
+import type { Claim, Volume } from '#src/kube/objects.ts';
+import { claims, classes, volumes } from '#src/kube/resources.ts';
+import type { JobKey } from '#src/queue/contract.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { Registry } from '#src/runtime/metrics.ts';
+import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
+import type { SandboxCluster } from '../harness/sandbox-cluster.ts';
+
+const DRIVER = 'd.example';
+
+describe('watcher', () => {
+  let cluster: SandboxCluster;
+  let kube: KubeClient;
+  let watcher: Watcher;
+  let touched: { key: JobKey; kick: boolean }[] = [];
+  let wake: () => void = () => undefined;
+  const gate = new Gate(
+    {
+      touch(key, how) {
+        touched.push({ key, kick: how?.kick === true });
+        wake();
+      },
+    },
+    () => true,
+  );
+  const until = async (isDone: () => boolean): Promise<void> => {
+    while (!isDone()) await new Promise<void>((resolve) => (wake = resolve));
+  };
+  const aClaim = (name: string, className: string) =>
+    kube.create<Claim>(claims, 'default', {
+      metadata: { name, namespace: 'default', annotations: { 'volume.kubernetes.io/storage-provisioner': DRIVER } },
+      spec: { storageClassName: className, accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '1Mi' } } },
+    });
+  const aClass = (name: string) => kube.create(classes, undefined, { metadata: { name }, provisioner: DRIVER });
+  const names = () => touched.map(({ key }) => key.name);
+
+  before(async () => {
+    cluster = await openSandboxCluster();
+    kube = createKubeClient({
+      access: await loadClusterAccess({ kubeconfig: cluster.kubeconfig, env: {} }),
+      userAgent: 'test',
+      log: silentLog,
+    });
+    await aClass('there');
+    await aClaim('before-start', 'there');
+    watcher = startWatcher({ client: kube, driver: DRIVER, gate, log: silentLog, metrics: new Registry() });
+    await watcher.synced(AbortSignal.timeout(10_000));
+    gate.open();
+  });
+  after(async () => {
+    await watcher.stop();
+    await kube.close();
+    await cluster.close();
+  });
+  beforeEach(() => {
+    touched = [];
+  });
+
+  it('lists what was there before it started among the outstanding', () => {
+    assert.ok([...watcher.outstanding()].some(({ name }) => name === 'before-start'));
+  });
+
+  it('touches a claim when it comes', async () => {
+    const claim = await aClaim('new', 'there');
+    await until(() => names().includes('new'));
+    assert.deepEqual(touched.find(({ key }) => key.name === 'new')?.key, {
+      kind: 'claim',
+      uid: claim.metadata.uid,
+      namespace: 'default',
+      name: 'new',
+    });
+  });
+
+  it('touches the claims of a class when the class comes, ending their wait', async () => {
+    await aClaim('early', 'late-class');
+    await aClaim('other', 'never-class');
+    await aClass('late-class');
+    await until(() => names().includes('early'));
+    assert.deepEqual(
+      touched.filter(({ key }) => ['early', 'other'].includes(key.name)).map(({ key, kick }) => [key.name, kick]),
+      [['early', true]],
+    );
+  });
+
+  it('touches a volume when it is Released', async () => {
+    const spec = {
+      capacity: { storage: '1Mi' },
+      accessModes: ['ReadWriteOnce'],
+      persistentVolumeReclaimPolicy: 'Delete',
+      csi: { driver: DRIVER, volumeHandle: 'h' },
+    };
+    await kube.create<Volume>(volumes, undefined, { metadata: { name: 'static' }, spec });
+    await kube.patch(volumes, { name: 'static' }, { type: 'merge', body: { status: { phase: 'Released' } }, subresource: 'status' });
+    await until(() => names().includes('static'));
+    assert.equal(touched.find(({ key }) => key.name === 'static')?.key.kind, 'volume');
+  });
+
+  it('touches nothing when a change leaves the verdict as it was', async () => {
+    const label = { type: 'merge', body: { metadata: { labels: { a: 'b' } } } } as const;
+    await kube.patch(claims, { namespace: 'default', name: 'before-start' }, label);
+    await kube.patch(volumes, { name: 'static' }, label);
+    await aClaim('after-labels', 'there');
+    await until(() => names().includes('after-labels'));
+    assert.deepEqual(names(), ['after-labels']);
+  });
+
+  it('passes nothing while the gate is closed', async () => {
+    gate.close();
+    await aClaim('unseen', 'there');
+    while (![...watcher.outstanding()].some(({ name }) => name === 'unseen')) await systemClock.sleep(5);
+    gate.open();
+    assert.deepEqual(names(), []);
+  });
+});
+
+describe('Gate', () => {
+  it('is closed as soon as the lease is not held any more, whoever noticed', () => {
+    let holds = true;
+    const passed: JobKey[] = [];
+    const gate = new Gate({ touch: (key) => void passed.push(key) }, () => holds);
+    const key: JobKey = { kind: 'claim', uid: 'u', namespace: 'n', name: 'c' };
+    gate.touch(key);
+    gate.open();
+    gate.touch(key);
+    holds = false;
+    gate.touch(key);
+    assert.equal(passed.length, 1);
+    assert.ok(!gate.isOpen);
+  });
+});

@@ -1,0 +1,149 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import type { Claim, Volume } from '#src/kube/objects.ts';
+import { secrets, volumes } from '#src/kube/resources.ts';
+import type { Fault, FaultAction } from '#src/sandbox/api/http/faults.ts';
+import { until } from '../harness/csi-folder.ts';
+import { Story } from './story.ts';
+
+/** Each way in which the API server can fail to answer one request. */
+const FAULTS: readonly { readonly title: string; readonly action: FaultAction }[] = [
+  { title: 'answers 409', action: { kind: 'status', code: 409 } },
+  { title: 'answers 410', action: { kind: 'status', code: 410 } },
+  { title: 'answers 429 and asks for patience', action: { kind: 'status', code: 429, retryAfterSeconds: 0 } },
+  { title: 'answers 500', action: { kind: 'status', code: 500 } },
+  { title: 'answers 503', action: { kind: 'status', code: 503 } },
+  { title: 'breaks the connection', action: { kind: 'reset' } },
+  { title: 'does it and breaks the connection', action: { kind: 'lose-answer' } },
+  { title: 'is slow', action: { kind: 'delay', delayMs: 250 } },
+];
+
+/** Requests of a life, by where they come in it. */
+const PLACES: readonly { readonly title: string; readonly when: 'create' | 'delete'; readonly at: Omit<Fault, 'action'> }[] = [
+  { title: 'the claim is read', when: 'create', at: { verb: 'get', plural: 'persistentvolumeclaims' } },
+  { title: 'the PV is written', when: 'create', at: { verb: 'create', plural: 'persistentvolumes' } },
+  { title: 'the PV is read for its deletion', when: 'delete', at: { verb: 'get', plural: 'persistentvolumes' } },
+  { title: 'the PV is deleted', when: 'delete', at: { verb: 'delete', plural: 'persistentvolumes' } },
+  { title: 'the finalizer is taken off', when: 'delete', at: { verb: 'patch', plural: 'persistentvolumes' } },
+];
+
+describe('an API server that fails once', () => {
+  let story: Story;
+  before(async () => {
+    story = await Story.open();
+  });
+  after(() => story.close());
+  beforeEach(() => story.reset());
+
+  const inject = (fault: Fault) => story.rig.cluster.api.faults.inject(fault);
+
+  async function released(claim: Claim): Promise<Volume> {
+    await story.settle(claim);
+    await story.deleteClaim(claim);
+    await until('the volume is released', async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released');
+    return (await story.rig.volumeOf(claim)) as Volume;
+  }
+
+  for (const place of PLACES) {
+    it(`when ${place.title} costs no volume and no second call, however it fails`, async () => {
+      for (const { title, action } of FAULTS) {
+        const claim = await story.rig.claim();
+        const worker = story.worker();
+        const volume = place.when === 'delete' ? await released(claim) : undefined;
+        const [made, deleted] = [story.creates(claim).length, story.deletes().length];
+        inject({ ...place.at, action });
+        const run = () => (volume === undefined ? worker.provision(claim) : worker.remove(volume));
+        await until(`it is done though the server ${title}`, async () => (await run()).kind === 'done');
+        await story.settle(claim, worker);
+        if (volume === undefined) {
+          await story.assertOneVolume(claim);
+          assert.equal(story.creates(claim).length, made + 1, title);
+        } else {
+          await story.assertNothingLeft(claim);
+          assert.equal(story.deletes().length, deleted + 1, title);
+        }
+      }
+    });
+  }
+
+  it('at the look before a replay keeps nobody from the record', async () => {
+    const claim = await story.rig.claim();
+    await story.loseAnswer(claim);
+    inject({ verb: 'get', plural: 'persistentvolumes', action: { kind: 'status', code: 500 } });
+    const worker = story.worker();
+    assert.equal((await worker.provision(claim)).kind, 'later');
+    const record = await story.record(claim);
+    assert.deepEqual([record['owner'], record['state'], record['n']], ['', 'creating', '1']);
+    assert.equal((await story.worker().provision(claim)).kind, 'done');
+    await story.assertOneVolume(claim);
+  });
+
+  it('at the look at a namesake keeps the answer, and nobody from the record', async () => {
+    const claim = await story.rig.claim();
+    const name = `pvc-${claim.metadata.uid}`;
+    const spec = { capacity: { storage: '1Mi' }, accessModes: ['ReadWriteOnce'], csi: { driver: 'other', volumeHandle: 'foreign' } };
+    await story.rig.kube.create<Volume>(volumes, undefined, { apiVersion: 'v1', kind: 'PersistentVolume', metadata: { name }, spec });
+    inject({ verb: 'get', plural: 'persistentvolumes', action: { kind: 'status', code: 500 } });
+    const worker = story.worker();
+    assert.equal((await worker.provision(claim)).kind, 'later');
+    const record = await story.record(claim);
+    assert.equal(record['owner'], '');
+    assert.notEqual(record['ans'] ?? '', '');
+    await story.rig.kube.delete(volumes, { name });
+    await until('the namesake is gone', async () => (await story.rig.volumeOf(claim)) === undefined);
+    await story.settle(claim);
+    await story.assertOneVolume(claim);
+    assert.equal(story.creates(claim).length, 1);
+  });
+
+  it('at the read of a secret sends nothing, and leaves the record as it was', async () => {
+    const parameters = {
+      'csi.storage.k8s.io/provisioner-secret-name': 'credentials',
+      'csi.storage.k8s.io/provisioner-secret-namespace': 'default',
+    };
+    const metadata = { name: 'credentials', namespace: 'default' };
+    await story.rig.kube.create(secrets, 'default', { apiVersion: 'v1', kind: 'Secret', metadata, data: {} });
+    const claim = await story.rig.claim({ parameters });
+    inject({ verb: 'get', plural: 'secrets', action: { kind: 'status', code: 500 } });
+    assert.notEqual((await story.worker().provision(claim)).kind, 'done');
+    assert.deepEqual(await story.record(claim), {});
+    const volume = await released(claim);
+    inject({ verb: 'get', plural: 'secrets', action: { kind: 'status', code: 500 } });
+    assert.notEqual((await story.worker().remove(volume)).kind, 'done');
+    assert.equal((await story.record(claim))['state'], 'stored');
+    assert.equal(story.deletes().length, 0);
+    await story.settle(claim);
+    await story.assertNothingLeft(claim);
+  });
+});
+
+describe('an API server that is away', () => {
+  let story: Story;
+  before(async () => {
+    story = await Story.open();
+  });
+  after(() => story.close());
+  beforeEach(() => story.reset());
+
+  it('starts no call, ends each run as “later”, and costs a volume under way nothing', async () => {
+    const [waiting, underWay] = [await story.rig.claim(), await story.rig.claim()];
+    const { faults } = story.rig.cluster.api;
+    const back: (() => void)[] = [];
+    story.script(({ method }) => {
+      if (method === 'CreateVolume' && back.length === 0)
+        back.push(faults.inject({ action: { kind: 'status', code: 503 }, times: Infinity }));
+    });
+    const worker = story.worker();
+    // It goes away while the driver works: the answer is kept.
+    assert.equal((await worker.provision(underWay)).kind, 'retry');
+    assert.equal((await worker.provision(waiting)).kind, 'later');
+    assert.equal((await worker.provision(underWay)).kind, 'later');
+    assert.equal(story.creates(waiting).length, 0);
+    back[0]?.();
+    await story.settle(underWay, worker);
+    await story.settle(waiting, worker);
+    await story.assertOneVolume(underWay);
+    await story.assertOneVolume(waiting);
+    assert.equal(story.creates(underWay).length, 1);
+  });
+});

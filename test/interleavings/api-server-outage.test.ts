@@ -1,0 +1,62 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import { systemClock } from '#src/runtime/clock.ts';
+import { until } from '../harness/csi-folder.ts';
+import { Installation, NAMES } from './installation.ts';
+
+describe('the processes, when the API server is in trouble', () => {
+  let sutler: Installation;
+  before(async () => {
+    sutler = await Installation.open();
+  });
+  after(async () => {
+    assert.deepEqual(await sutler.close(), []);
+  });
+
+  it('lose nothing and list nothing when all watches are cut, ten times over', async () => {
+    const before = { lists: sutler.lists, pids: sutler.pids() };
+    for (let round = 0; round < 10; round += 1) {
+      sutler.cluster.api.stopWatches('cut');
+      sutler.makeClaims(1);
+      await systemClock.sleep(50);
+    }
+    await sutler.allBound();
+    assert.equal(sutler.lists, before.lists);
+    assert.deepEqual(sutler.pids(), before.pids);
+  });
+
+  it('list once per watch when the server has forgotten what was before (410), and no more', async () => {
+    await sutler.allWatch();
+    const before = sutler.lists;
+    const stopped = sutler.cluster.api.stopWatches('expire');
+    assert.ok(stopped >= 4);
+    sutler.makeClaims(2);
+    await sutler.allBound();
+    await sutler.allWatch();
+    assert.ok(sutler.lists - before <= stopped, `${sutler.lists - before} lists for ${stopped} watches`);
+  });
+
+  it('live through two seconds without it: no restart, no new lists, and what came and went meanwhile is made and reclaimed', async () => {
+    const old = sutler.makeClaims(3);
+    await sutler.allBound();
+    await sutler.allWatch();
+    const before = { lists: sutler.lists, pids: sutler.pids() };
+    const back = sutler.cluster.api.faults.inject({ action: { kind: 'reset' }, times: Infinity });
+    try {
+      sutler.cluster.api.stopWatches('cut');
+      sutler.makeClaims(3);
+      sutler.deleteClaims(old);
+      await systemClock.sleep(2_000);
+      for (const name of ['jobs', 'ingest'] as const) {
+        const { status, text } = await sutler.readiness(name);
+        assert.ok(status !== 200 && text.includes('kubernetes'), `${name} says ${status} ${text}`);
+      }
+    } finally {
+      back();
+    }
+    await sutler.allBound();
+    assert.deepEqual(sutler.pids(), before.pids);
+    assert.equal(sutler.lists, before.lists, JSON.stringify(sutler.cluster.api.requests.snapshot()));
+    for (const name of NAMES) await until(`${name} is ready`, async () => (await sutler.readiness(name)).status === 200);
+  });
+});

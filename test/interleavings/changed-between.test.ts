@@ -1,0 +1,229 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import { toBinary } from '@bufbuild/protobuf';
+import { CreateVolumeRequestSchema } from '#src/csi/generated/csi_pb.ts';
+import type { CreateVolumeRequest } from '#src/csi/generated/csi_pb.ts';
+import { Code } from '#src/csi/status.ts';
+import type { ProcessorPorts } from '#src/jobs/ports.ts';
+import type { Claim, Class, Volume } from '#src/kube/objects.ts';
+import { claims, secrets, volumes } from '#src/kube/resources.ts';
+import { DriverStatus } from '#src/sandbox/driver/driver-status.ts';
+import { until } from '../harness/csi-folder.ts';
+import { Story } from './story.ts';
+
+/** What changes between an attempt of unknown end and the next one. */
+interface Change {
+  readonly title: string;
+  readonly change: (story: Story, claim: Claim) => Promise<Partial<ProcessorPorts>>;
+  /** Ends with the volume reclaimed instead of bound. */
+  readonly surplus?: true;
+}
+
+const SELECTED_NODE = 'volume.kubernetes.io/selected-node';
+
+const classWith = (story: Story, claim: Claim, change: Partial<Class>): Partial<ProcessorPorts> => {
+  const cls = story.rig.ports.classOf(claim.spec.storageClassName ?? '');
+  assert.ok(cls);
+  return { classOf: () => ({ ...cls, ...change }) };
+};
+
+const annotate = (story: Story, claim: Claim, annotations: Readonly<Record<string, string | null>>): Promise<unknown> =>
+  story.rig.kube.patch(claims, { namespace: 'default', name: claim.metadata.name }, { type: 'merge', body: { metadata: { annotations } } });
+
+const CHANGES: readonly Change[] = [
+  {
+    title: 'the class has other parameters',
+    change: (story, claim) => Promise.resolve(classWith(story, claim, { parameters: { type: 'second' }, mountOptions: ['ro'] })),
+  },
+  { title: 'the class is gone', change: () => Promise.resolve({ classOf: () => undefined }) },
+  {
+    title: 'the class belongs to another driver',
+    change: (story, claim) => Promise.resolve(classWith(story, claim, { provisioner: 'other.example' })),
+  },
+  {
+    title: 'the driver has other capabilities',
+    change: (story) => {
+      const facts = story.rig.ports.driver();
+      return Promise.resolve({
+        driver: () => ({ ...facts, controllerCapabilities: new Set([...facts.controllerCapabilities, 'SINGLE_NODE_MULTI_WRITER']) }),
+      });
+    },
+  },
+  {
+    title: 'the driver says that it makes no volumes any more',
+    change: (story) => Promise.resolve({ driver: () => ({ ...story.rig.ports.driver(), controllerCapabilities: new Set() }) }),
+  },
+  {
+    title: 'the options of the process are others',
+    change: (story) => Promise.resolve({ options: { ...story.rig.ports.options, defaultFsType: 'xfs', extraCreateMetadata: true } }),
+  },
+  {
+    title: 'the selected node is taken off the claim',
+    change: async (story, claim) => {
+      await annotate(story, claim, { [SELECTED_NODE]: null });
+      return classWith(story, claim, { volumeBindingMode: 'WaitForFirstConsumer' });
+    },
+  },
+  {
+    title: 'the claim is annotated for another provisioner',
+    change: async (story, claim) => {
+      await annotate(story, claim, { 'volume.kubernetes.io/storage-provisioner': 'other.example' });
+      return {};
+    },
+  },
+  {
+    title: 'the claim is bound elsewhere',
+    surplus: true,
+    change: async (story, claim) => {
+      const name = `static-${claim.metadata.name}`;
+      await story.rig.kube.create<Volume>(volumes, undefined, {
+        apiVersion: 'v1',
+        kind: 'PersistentVolume',
+        metadata: { name },
+        spec: {
+          storageClassName: claim.spec.storageClassName ?? '',
+          capacity: { storage: '1Mi' },
+          accessModes: ['ReadWriteOnce'],
+          claimRef: { namespace: 'default', name: claim.metadata.name, uid: claim.metadata.uid },
+          csi: { driver: 'other.example', volumeHandle: name },
+        },
+      });
+      await until('the claim is bound', async () => (await story.readClaim(claim))?.spec.volumeName === name);
+      return {};
+    },
+  },
+  {
+    title: 'the claim is deleted',
+    surplus: true,
+    change: async (story, claim) => {
+      await story.deleteClaim(claim);
+      return {};
+    },
+  },
+];
+
+describe('between two attempts at one volume', () => {
+  let story: Story;
+  before(async () => {
+    story = await Story.open();
+  });
+  after(() => story.close());
+  beforeEach(() => story.reset());
+
+  const bytesOf = (claim: Claim): readonly string[] =>
+    story
+      .creates(claim)
+      .map(({ request }) => Buffer.from(toBinary(CreateVolumeRequestSchema, request as CreateVolumeRequest)).toString('base64'));
+
+  for (const { title, change, surplus } of CHANGES) {
+    it(`${title}: the stored request goes out again byte for byte, ${surplus ? 'and its volume is reclaimed' : 'and its volume is the claim’s'}`, async () => {
+      const claim = await story.rig.claim({ parameters: { type: 'first' } });
+      await annotate(story, claim, { [SELECTED_NODE]: 'node-1' });
+      await story.loseAnswer(claim);
+      const [first = ''] = bytesOf(claim);
+      const ports = await change(story, claim);
+      const worker = story.worker({ ports });
+      assert.equal((await worker.provision(claim)).kind, 'done');
+      assert.deepEqual(bytesOf(claim), [first, first]);
+      assert.equal(await story.rig.redis.hlen('{csi}:open:sample.csi.sutler.dev'), 0);
+      const volume = await story.rig.volumeOf(claim);
+      assert.equal(volume?.spec.claimRef?.uid, claim.metadata.uid);
+      assert.equal(volume?.spec.mountOptions, undefined);
+      if (surplus !== true) return story.assertOneVolume(claim);
+      await until('the volume controller releases it', async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released');
+      const plain = story.worker();
+      await until('its deletion is done', async () => (await plain.remove(volume)).kind === 'done');
+      await until('its PV is gone', async () => (await story.rig.volumeOf(claim)) === undefined);
+      await story.assertNothingLeft(claim);
+    });
+  }
+
+  it('a refusal without a mark lets the edited class be planned, with nothing of the first request left', async () => {
+    const claim = await story.rig.claim({ parameters: { type: 'first' } });
+    story.script(({ method }) => {
+      if (method === 'CreateVolume') throw new DriverStatus(Code.ResourceExhausted, 'full');
+    });
+    assert.equal((await story.worker().provision(claim)).kind, 'retry');
+    story.script(() => undefined);
+    assert.equal(
+      (await story.worker({ ports: classWith(story, claim, { parameters: { type: 'second' } }) }).provision(claim)).kind,
+      'done',
+    );
+    assert.deepEqual(
+      story.creates(claim).map(({ request }) => (request as CreateVolumeRequest).parameters),
+      [{ type: 'first' }, { type: 'second' }],
+    );
+  });
+
+  describe('the secret goes', () => {
+    const NAMESPACE = 'tenant';
+    const parameters = {
+      'csi.storage.k8s.io/provisioner-secret-name': 'credentials',
+      'csi.storage.k8s.io/provisioner-secret-namespace': NAMESPACE,
+    };
+    const metadata = { name: 'credentials', namespace: NAMESPACE };
+    const makeSecret = async (value: string): Promise<void> => {
+      const { operations } = story.rig.cluster.api;
+      const { namespaces } = await import('#src/sandbox/api/kinds/core.ts');
+      try {
+        operations.create(namespaces, undefined, { metadata: { name: NAMESPACE } });
+      } catch {
+        // There from the test before.
+      }
+      const data = { key: Buffer.from(value).toString('base64') };
+      await story.rig.kube.create(secrets, NAMESPACE, { apiVersion: 'v1', kind: 'Secret', metadata, data });
+    };
+    const dropNamespace = async (): Promise<void> => {
+      await story.rig.kube.delete(
+        { group: '', version: 'v1', plural: 'namespaces', kind: 'Namespace', namespaced: false },
+        { name: NAMESPACE },
+      );
+      await until('the secret is gone with its namespace', async () => (await story.rig.kube.get(secrets, metadata)) === undefined);
+    };
+
+    it('with its namespace before the second attempt: nothing is sent, the record stays open with its mark, the claim is told', async () => {
+      await makeSecret('one');
+      const claim = await story.rig.claim({ parameters });
+      await story.loseAnswer(claim);
+      await dropNamespace();
+      story.rig.events.length = 0;
+      const outcome = await story.worker().provision(claim);
+      assert.equal(outcome.kind, 'retry');
+      assert.deepEqual(story.messages(), [
+        'Warning ProvisioningFailed error getting secret credentials in namespace tenant: secrets "credentials" not found',
+      ]);
+      assert.equal(story.creates(claim).length, 1);
+      const record = await story.rig.record(claim.metadata.uid);
+      assert.deepEqual([record['state'], record['amb']], ['creating', '1']);
+      await makeSecret('two');
+      await story.settle(claim);
+      await story.assertOneVolume(claim);
+      assert.deepEqual(
+        story.creates(claim).map(({ request }) => (request as CreateVolumeRequest).secrets),
+        [{ key: 'one' }, { key: 'two' }],
+      );
+      await story.rig.kube.delete(secrets, metadata);
+    });
+
+    it('with its namespace before the deletion: it parks, naming the secret, and goes on when the secret is back', async () => {
+      await makeSecret('one');
+      const claim = await story.rig.claim({ parameters });
+      await story.settle(claim);
+      await story.deleteClaim(claim);
+      await dropNamespace();
+      await until('the volume is released', async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released');
+      const volume = await story.rig.volumeOf(claim);
+      assert.ok(volume);
+      const outcome = await story.worker().remove(volume);
+      assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
+      const { resource, namespace, name } = outcome.until ?? {};
+      assert.deepEqual([resource, namespace, name], ['secrets', NAMESPACE, 'credentials']);
+      assert.match(outcome.reason, /secret tenant\/credentials of this volume's deletion is not there/);
+      assert.equal(story.deletes().length, 0);
+      await makeSecret('two');
+      await story.settle(claim);
+      await story.assertNothingLeft(claim);
+      await story.rig.kube.delete(secrets, metadata);
+    });
+  });
+});

@@ -1,0 +1,130 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import type { Claim } from '#src/kube/objects.ts';
+import type { JobKey } from '#src/queue/contract.ts';
+import { until } from '../harness/csi-folder.ts';
+import { DRIVER } from '../jobs/rig.ts';
+import type { Orders, Place } from './doomed-worker.ts';
+import { Ice, Story } from './story.ts';
+
+const SCRIPT = fileURLToPath(new URL('doomed-worker.js', import.meta.url));
+
+/** A real process that is killed by SIGKILL, at each place of a run. Two claims go through it together: one stays, the other is deleted while nobody works. */
+describe('a worker that is killed', () => {
+  let story: Story;
+  before(async () => {
+    story = await Story.open();
+  });
+  after(() => story.close());
+  beforeEach(() => story.reset());
+
+  const jobOf = (claim: Claim): JobKey => ({
+    kind: 'claim',
+    uid: claim.metadata.uid,
+    namespace: 'default',
+    name: claim.metadata.name,
+  });
+
+  /** Starts the process; `killed` resolves when SIGKILL has ended it. */
+  function start(jobs: readonly JobKey[], place: Place, className: string): { pid: number; killed: Promise<void> } {
+    const { rig } = story;
+    const orders: Orders = {
+      redisUrl: rig.redisUrl,
+      kubeconfig: rig.cluster.kubeconfig,
+      gateway: join(rig.dir, 'gateway.sock'),
+      driver: DRIVER,
+      className,
+      jobs,
+      place,
+    };
+    const child = spawn(process.execPath, ['--enable-source-maps', SCRIPT, JSON.stringify(orders)], {
+      stdio: ['ignore', 'inherit', 'inherit'],
+    });
+    const killed = once(child, 'exit').then((end) => assert.deepEqual(end, [null, 'SIGKILL']));
+    return { pid: child.pid ?? 0, killed };
+  }
+
+  /** Both claims are of one class. */
+  async function twoClaims(): Promise<readonly [Claim, Claim]> {
+    const stays = await story.rig.claim();
+    const { storageClassName = '' } = stays.spec;
+    return [stays, await story.rig.claim({ className: storageClassName })];
+  }
+
+  async function afterwards(stays: Claim, goes: Claim): Promise<void> {
+    for (const { metadata } of [stays, goes]) {
+      if ((await story.rig.record(metadata.uid))['owner']) await story.endOwnership(metadata.uid);
+    }
+    await story.deleteClaim(goes);
+    await Promise.all([story.settle(stays), story.settle(goes)]);
+    await story.assertOneVolume(stays);
+    await story.assertNothingLeft(goes);
+    assert.deepEqual(story.doubles, []);
+  }
+
+  const CREATION: readonly { readonly place: Place; readonly title: string; readonly calls: number; readonly state: string }[] = [
+    { place: 'opened', title: 'after it opened the record', calls: 1, state: 'creating' },
+    { place: 'answered', title: 'when the driver has answered and no PV is written', calls: 2, state: 'creating' },
+    { place: 'written', title: 'when the PV is stored and the record not closed', calls: 1, state: 'creating' },
+    { place: 'closed', title: 'right after it closed the record', calls: 1, state: 'stored' },
+  ];
+  for (const { place, title, calls, state } of CREATION) {
+    it(`${title} leaves a volume to the claim that stays and none to the one that goes`, async () => {
+      const [stays, goes] = await twoClaims();
+      await start([jobOf(stays), jobOf(goes)], place, stays.spec.storageClassName ?? '').killed;
+      assert.equal((await story.rig.record(stays.metadata.uid))['state'], state);
+      const handle = (await story.rig.volumeOf(stays))?.spec.csi?.volumeHandle;
+      await afterwards(stays, goes);
+      assert.equal(story.creates(stays).length, calls);
+      if (handle !== undefined) assert.equal((await story.rig.volumeOf(stays))?.spec.csi?.volumeHandle, handle);
+    });
+  }
+
+  it('while the driver works leaves a volume to the claim that stays and none to the one that goes', async () => {
+    const [stays, goes] = await twoClaims();
+    const ice = new Ice();
+    let waiting = 0;
+    let cut = 0;
+    story.script(async ({ method, signal }) => {
+      if (method !== 'CreateVolume' || waiting === 2) return;
+      waiting += 1;
+      signal.addEventListener('abort', () => (cut += 1), { once: true });
+      await ice.freeze();
+    });
+    const { pid, killed } = start([jobOf(stays), jobOf(goes)], 'never', stays.spec.storageClassName ?? '');
+    await until('both calls are at the driver', () => waiting === 2);
+    process.kill(pid, 'SIGKILL');
+    await killed;
+    await until('the gateway tells the driver that the caller is gone', () => cut === 2);
+    ice.thaw();
+    await afterwards(stays, goes);
+  });
+
+  const DELETION: readonly { readonly place: Place; readonly title: string; readonly calls: number; readonly state: string }[] = [
+    { place: 'opened', title: 'after it opened a deletion', calls: 1, state: 'deleting' },
+    { place: 'answered', title: 'when the driver has deleted the volume', calls: 2, state: 'deleting' },
+    { place: 'closed', title: 'when the deletion is closed and the PV still there', calls: 1, state: 'gone' },
+    { place: 'written', title: 'when the PV is deleted and its finalizer still on', calls: 1, state: 'gone' },
+  ];
+  for (const { place, title, calls, state } of DELETION) {
+    it(`${title} leaves nothing`, async () => {
+      const claim = await story.rig.claim();
+      await story.settle(claim);
+      await story.deleteClaim(claim);
+      await until('the volume is released', async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released');
+      const volume = await story.rig.volumeOf(claim);
+      const job: JobKey = { kind: 'volume', uid: volume?.metadata.uid ?? '', namespace: '', name: volume?.metadata.name ?? '' };
+      await start([job], place, claim.spec.storageClassName ?? '').killed;
+      const record = await story.rig.record(claim.metadata.uid);
+      assert.equal(record['state'], state);
+      if (record['owner']) await story.endOwnership(claim.metadata.uid);
+      await story.settle(claim);
+      await story.assertNothingLeft(claim);
+      assert.equal(story.deletes().length, calls);
+    });
+  }
+});

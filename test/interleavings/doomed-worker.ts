@@ -1,0 +1,128 @@
+import { Redis } from 'ioredis';
+import { createCsiClient } from '#src/csi/client.ts';
+import { deleteVolume } from '#src/jobs/delete.ts';
+import type { ProcessorPorts } from '#src/jobs/ports.ts';
+import { provision } from '#src/jobs/provision.ts';
+import { createKubeClient } from '#src/kube/client.ts';
+import { loadClusterAccess } from '#src/kube/credentials.ts';
+import type { Class } from '#src/kube/objects.ts';
+import { classes, volumes } from '#src/kube/resources.ts';
+import type { JobKey } from '#src/queue/contract.ts';
+import { VolumeRecords } from '#src/queue/volume-record/volume-record.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+import { silentLog } from '#src/runtime/log.ts';
+
+/** A place in a run at which the worker is killed. */
+export type Place = 'opened' | 'answered' | 'written' | 'closed' | 'never';
+
+/** What the parent tells it, as JSON. */
+export interface Orders {
+  readonly redisUrl: string;
+  readonly kubeconfig: string;
+  readonly gateway: string;
+  readonly driver: string;
+  readonly className: string;
+  readonly jobs: readonly JobKey[];
+  readonly place: Place;
+}
+
+/** A worker for crash-points.test.ts: does its jobs at the same time, and is killed when all of them have come to the place. */
+const orders = JSON.parse(process.argv[2] ?? '{}') as Orders;
+let arrived = 0;
+
+/** Jobs wait for each other here; then the process gets SIGKILL, as from the kernel's memory guard. */
+async function passing(place: Place): Promise<void> {
+  if (place !== orders.place) return;
+  arrived += 1;
+  if (arrived === orders.jobs.length) process.kill(process.pid, 'SIGKILL');
+  await new Promise(() => undefined);
+}
+
+class DoomedRecords extends VolumeRecords {
+  override async openCreate(...args: Parameters<VolumeRecords['openCreate']>): ReturnType<VolumeRecords['openCreate']> {
+    const opened = await super.openCreate(...args);
+    await passing('opened');
+    return opened;
+  }
+  override async openDelete(...args: Parameters<VolumeRecords['openDelete']>): ReturnType<VolumeRecords['openDelete']> {
+    const opened = await super.openDelete(...args);
+    await passing('opened');
+    return opened;
+  }
+  override async closeStored(...args: Parameters<VolumeRecords['closeStored']>): Promise<void> {
+    await passing('written');
+    await super.closeStored(...args);
+    await passing('closed');
+  }
+  override async closeGone(...args: Parameters<VolumeRecords['closeGone']>): Promise<void> {
+    await super.closeGone(...args);
+    await passing('closed');
+  }
+}
+
+const redis = new Redis(orders.redisUrl);
+const kube = createKubeClient({
+  access: await loadClusterAccess({ kubeconfig: orders.kubeconfig, env: {} }),
+  userAgent: 'doomed',
+  log: silentLog,
+});
+const csi = createCsiClient({ address: { kind: 'unix', path: orders.gateway }, log: silentLog });
+const cls = await kube.get<Class>(classes, { name: orders.className });
+let owners = 0;
+const records = new DoomedRecords({ redis, prefix: 'csi', driver: orders.driver, ownMs: 20_000, settleMs: 200 });
+await records.learnEpoch();
+const ports: ProcessorPorts = {
+  kube: {
+    get: (...args) => kube.get(...args),
+    create: (...args) => kube.create(...args),
+    patch: (...args) => kube.patch(...args),
+    async delete<T>(...args: Parameters<typeof kube.delete>) {
+      const left = await kube.delete<T>(...args);
+      if (args[0] === volumes) await passing('written');
+      return left;
+    },
+  },
+  csi: {
+    async createVolume(...args) {
+      const answer = await csi.createVolume(...args);
+      await passing('answered');
+      return answer;
+    },
+    async deleteVolume(...args) {
+      const answer = await csi.deleteVolume(...args);
+      await passing('answered');
+      return answer;
+    },
+  },
+  records,
+  events: { record: () => undefined },
+  classOf: () => cls,
+  attachedTo: () => [],
+  driver: () => ({
+    name: orders.driver,
+    pluginCapabilities: new Set(['CONTROLLER_SERVICE']),
+    controllerCapabilities: new Set(['CREATE_DELETE_VOLUME']),
+  }),
+  options: {
+    volumeNamePrefix: 'pvc',
+    volumeNameUuidLength: -1,
+    defaultFsType: '',
+    extraCreateMetadata: false,
+    controllerPublishReadonly: false,
+    identity: 'doomed',
+  },
+  timeoutMs: 10_000,
+  writeAllowanceMs: 10_000,
+  areSecretsWatched: false,
+  claimFinalizer: false,
+  retryMaxMs: 1_000,
+  endpoint: orders.gateway,
+  newOwner: () => `doomed-${process.pid}-${(owners += 1)}`,
+  clock: systemClock,
+  log: silentLog,
+};
+const run = { signal: new AbortController().signal };
+// Never outlives a test that failed.
+setTimeout(() => process.exit(3), 15_000);
+await Promise.all(orders.jobs.map((job) => (job.kind === 'claim' ? provision : deleteVolume)(ports, job, run)));
+process.exit(0);

@@ -1,0 +1,154 @@
+import assert from 'node:assert/strict';
+import { rm } from 'node:fs/promises';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import { join } from 'node:path';
+import { createCsiClient } from '#src/csi/client.ts';
+import type { CsiClient } from '#src/csi/client.ts';
+import { startGateway } from '#src/csi-gateway/gateway.ts';
+import type { Gateway } from '#src/csi-gateway/gateway.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { Registry } from '#src/runtime/metrics.ts';
+import { startSampleDriver } from '#src/sandbox/driver/server.ts';
+import type { DriverCall, SampleDriver } from '#src/sandbox/driver/server.ts';
+import { until } from '../harness/csi-folder.ts';
+import { Story } from './story.ts';
+import type { Worker } from './story.ts';
+
+/** A driver and a gateway that a test can take away and bring back, beside the rig's own. */
+describe('a driver and its gateway', () => {
+  let story: Story;
+  let driver: SampleDriver;
+  let gateway: Gateway;
+  let client: CsiClient;
+  let hook: (call: DriverCall) => unknown = () => undefined;
+  const file = (name: string): string => join(story.rig.dir, name);
+
+  const startDriver = async (): Promise<void> => {
+    driver = await startSampleDriver({ socket: file('d.sock'), dataDir: file('d'), record: true, onCall: (call) => hook(call) });
+  };
+  const startDoor = async (): Promise<void> => {
+    gateway = await startGateway({
+      driver: { kind: 'unix', path: file('d.sock') },
+      listen: { kind: 'unix', path: file('g.sock') },
+      allowAll: false,
+      probeTimeoutMs: 500,
+      maxMessageBytes: 1 << 20,
+      logMessages: false,
+      clock: systemClock,
+      log: silentLog,
+      metrics: new Registry(),
+    });
+  };
+  const ready = () => until('the driver is ready', () => gateway.trouble === undefined);
+  const worker = (timeoutMs = 2_000): Worker => story.worker({ ports: { csi: client }, timing: { timeoutMs } });
+  const handles = (): readonly string[] => driver.volumes().map(({ handle }) => handle);
+
+  before(async () => {
+    story = await Story.open();
+    await startDriver();
+    await startDoor();
+    client = createCsiClient({ address: { kind: 'unix', path: file('g.sock') }, log: silentLog });
+  });
+  after(async () => {
+    client.close();
+    await gateway.close(0);
+    await driver.close();
+    await story.close();
+  });
+  beforeEach(async () => {
+    await story.reset();
+    hook = () => undefined;
+    await ready();
+  });
+
+  it('hand on the end of a call: the driver is told when the worker’s deadline is over', async () => {
+    const claim = await story.rig.claim();
+    const cut: Promise<void>[] = [];
+    hook = ({ method, metadata, signal }) => {
+      if (method !== 'CreateVolume') return undefined;
+      assert.deepEqual(metadata.get('sutler-not-after'), []);
+      cut.push(new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true })));
+      return new Promise(() => undefined);
+    };
+    const startedMs = Date.now();
+    assert.equal((await worker(300).provision(claim)).kind, 'running');
+    assert.ok(Date.now() - startedMs < 2_000);
+    assert.equal(cut.length, 1);
+    await cut[0];
+    hook = () => undefined;
+    await story.settle(claim, worker());
+    assert.deepEqual(handles(), [(await story.rig.volumeOf(claim))?.spec.csi?.volumeHandle]);
+  });
+
+  it('that hangs costs one deadline a try, warns once, and recovers by itself', async () => {
+    const claim = await story.rig.claim();
+    const before = driver.volumes().length;
+    hook = ({ method }) => (method === 'CreateVolume' ? new Promise(() => undefined) : undefined);
+    for (let tries = 0; tries < 3; tries += 1) assert.equal((await worker(100).provision(claim)).kind, 'running');
+    assert.equal(story.messages().filter((text) => text.startsWith('Warning')).length, 1);
+    hook = () => undefined;
+    await story.settle(claim, worker());
+    assert.equal(driver.volumes().length, before + 1);
+  });
+
+  it('that dies in the middle of a call and comes back makes one volume', async () => {
+    const claim = await story.rig.claim();
+    const before = driver.volumes().length;
+    hook = async ({ method, proceed }) => {
+      if (method !== 'CreateVolume') return undefined;
+      await proceed();
+      void driver.close();
+      return new Promise(() => undefined);
+    };
+    const outcome = await worker().provision(claim);
+    assert.ok(outcome.kind === 'retry' || outcome.kind === 'running', JSON.stringify(outcome));
+    assert.equal((await story.record(claim))['amb'], '1');
+    await until('the gateway misses it', () => gateway.trouble !== undefined);
+    assert.equal((await worker().provision(claim)).kind, 'later', 'nothing is sent to a driver that is not there');
+    hook = () => undefined;
+    await rm(file('d.sock'), { force: true });
+    await startDriver();
+    await ready();
+    await story.settle(claim, worker());
+    assert.equal(driver.volumes().length, before + 1);
+  });
+
+  it('where the gateway dies in the middle of a call and comes back, make one volume', async () => {
+    const claim = await story.rig.claim();
+    const before = driver.volumes().length;
+    hook = async ({ method, proceed }) => {
+      if (method !== 'CreateVolume') return undefined;
+      await proceed();
+      void gateway.close(0);
+      return new Promise(() => undefined);
+    };
+    const outcome = await worker().provision(claim);
+    assert.ok(outcome.kind === 'retry' || outcome.kind === 'running', JSON.stringify(outcome));
+    hook = () => undefined;
+    assert.equal((await worker(500).provision(claim)).kind, 'later', 'nothing is sent without a gateway');
+    assert.equal((await story.record(claim))['amb'], '1');
+    await startDoor();
+    await ready();
+    await story.settle(claim, worker());
+    assert.equal(driver.volumes().length, before + 1);
+  });
+
+  for (const { title, answer, reason } of [
+    { title: 'no volume', answer: {}, reason: /without a volume/ },
+    { title: 'a volume without a handle', answer: { volume: { capacityBytes: 1_048_576n } }, reason: /empty volume_id/ },
+    { title: 'a volume that is too small', answer: { volume: { volumeId: 'small', capacityBytes: 1n } }, reason: /less than requested/ },
+  ]) {
+    it(`that answers with ${title} is asked again, and no PV is written before it answers well`, async () => {
+      const claim = await story.rig.claim();
+      hook = ({ method }) => (method === 'CreateVolume' ? answer : undefined);
+      const outcome = await worker().provision(claim);
+      assert.ok(outcome.kind === 'retry' && reason.test(outcome.reason), JSON.stringify(outcome));
+      assert.equal((await story.record(claim))['amb'], '1');
+      assert.equal(await story.rig.volumeOf(claim), undefined);
+      hook = () => undefined;
+      await story.settle(claim, worker());
+      assert.ok(handles().includes((await story.rig.volumeOf(claim))?.spec.csi?.volumeHandle ?? ''));
+    });
+  }
+});

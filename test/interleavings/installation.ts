@@ -1,0 +1,181 @@
+import { readdirSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { startChild } from '#src/runtime/children.ts';
+import type { Child } from '#src/runtime/children.ts';
+import { Closers } from '#src/runtime/lifecycle.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { textAt } from '#src/sandbox/api/json-value.ts';
+import { claims } from '#src/sandbox/api/kinds/claims.ts';
+import { classes } from '#src/sandbox/api/kinds/storage.ts';
+import { volumes } from '#src/sandbox/api/kinds/volumes.ts';
+import { startBinder } from '#src/sandbox/binder/binder.ts';
+import { makeFolder, until } from '../harness/csi-folder.ts';
+import { startTestRedis } from '../harness/redis.ts';
+import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
+import type { SandboxCluster } from '../harness/sandbox-cluster.ts';
+
+const CLI = fileURLToPath(new URL('../../../dist/cli.js', import.meta.url));
+const DRIVER = 'faults.csi.sutler.dev';
+/** Every process of the installation. */
+export const NAMES = ['sandbox-driver', 'csi-gateway', 'ingest', 'jobs'] as const;
+export type Name = (typeof NAMES)[number];
+/** What is watched: claims, volumes and classes by ingest, classes by jobs. */
+const WATCHED = ['persistentvolumeclaims', 'persistentvolumes', 'storageclasses'];
+const PATIENCE_MS = 20_000;
+
+/** sutler as separate processes with all times scaled down: whoever is killed is started again, and nobody else may have to be.
+ * Claims are made beside the API's HTTP server, so that they come whether or not it answers. */
+export class Installation {
+  readonly cluster: SandboxCluster;
+  readonly volumesDir: string;
+  readonly #closers: Closers;
+  readonly #children: ReadonlyMap<Name, Child>;
+  readonly #urls = new Map<Name, string>();
+  readonly #said: () => string;
+  #serial = 0;
+  #watches = WATCHED.length + 1;
+
+  private constructor(parts: {
+    cluster: SandboxCluster;
+    volumesDir: string;
+    closers: Closers;
+    children: ReadonlyMap<Name, Child>;
+    said: () => string;
+  }) {
+    this.cluster = parts.cluster;
+    this.volumesDir = parts.volumesDir;
+    this.#closers = parts.closers;
+    this.#children = parts.children;
+    this.#said = parts.said;
+  }
+
+  /** Everything runs, and a first claim is Bound, when this resolves. */
+  static async open(): Promise<Installation> {
+    const closers = new Closers();
+    const folder = await makeFolder();
+    closers.add('folder', () => folder.remove());
+    const cluster = await openSandboxCluster();
+    closers.add('cluster', () => cluster.close());
+    const binder = startBinder({ operations: cluster.api.operations, log: silentLog });
+    closers.add('binder', () => binder.close());
+    const redis = await startTestRedis();
+    closers.add('Redis', () => redis.close());
+    const volumesDir = folder.file('volumes');
+    const driver = `unix://${folder.file('csi.sock')}`;
+    const gateway = `unix://${folder.file('gateway.sock')}`;
+    const ownership = ['--timeout=1s', '--write-allowance=1s', `--gateway=${gateway}`, `--kubeconfig=${cluster.kubeconfig}`];
+    const argv: Readonly<Record<Name, readonly string[]>> = {
+      'sandbox-driver': [`--csi-address=${driver}`, `--driver-name=${DRIVER}`, `--data-dir=${volumesDir}`, '--delay-ms=50'],
+      'csi-gateway': [`--csi-address=${driver}`, `--listen=${gateway}`, '--timeout=500ms'],
+      ingest: [
+        ...ownership,
+        '--leader-election-lease-duration=1500ms',
+        '--leader-election-renew-deadline=1s',
+        '--leader-election-retry-period=200ms',
+      ],
+      jobs: [...ownership, '--retry-interval-start=50ms', '--retry-interval-max=500ms', '--settle-time=500ms'],
+    };
+    let said = '';
+    const children = new Map<Name, Child>();
+    for (const name of NAMES) {
+      const plan = {
+        name,
+        command: [process.execPath, '--enable-source-maps', CLI, name, ...argv[name], '--http-endpoint=127.0.0.1:0'] as const,
+        env: { PATH: process.env['PATH'], HOME: folder.path, REDIS_URL: redis.url },
+        output: (text: string) => (said = (said + text).slice(-20_000)),
+      };
+      const child = startChild(plan, { log: silentLog, onUsageError: () => undefined });
+      children.set(name, child);
+      closers.add(name, () => child.stop(5_000));
+    }
+    const installation = new Installation({ cluster, volumesDir, closers, children, said: () => said });
+    try {
+      await installation.#begin();
+    } catch (error) {
+      await closers.close();
+      throw error;
+    }
+    return installation;
+  }
+
+  async #begin(): Promise<void> {
+    for (const name of NAMES) this.#urls.set(name, (await this.#children.get(name)?.announced)?.['http'] ?? '');
+    this.cluster.api.operations.create(classes, undefined, {
+      metadata: { name: 'class' },
+      provisioner: DRIVER,
+      reclaimPolicy: 'Delete',
+      volumeBindingMode: 'Immediate',
+    });
+    this.makeClaims(1);
+    await this.allBound();
+    for (const name of NAMES) await until(`${name} is ready`, async () => (await this.readiness(name)).status === 200, PATIENCE_MS);
+    await this.allWatch();
+    this.#watches = this.cluster.api.watchCount();
+  }
+
+  async close(): Promise<readonly Error[]> {
+    return this.#closers.close();
+  }
+
+  /** @returns their names */
+  makeClaims(count: number): readonly string[] {
+    return Array.from({ length: count }, () => {
+      const name = `claim-${(this.#serial += 1)}`;
+      this.cluster.api.operations.create(claims, 'default', {
+        metadata: { name },
+        spec: { storageClassName: 'class', accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '1Mi' } } },
+      });
+      return name;
+    });
+  }
+
+  deleteClaims(names: readonly string[]): void {
+    for (const name of names) this.cluster.api.operations.delete({ resource: claims, namespace: 'default', name });
+  }
+
+  /** Claims that have no volume yet. */
+  get pending(): number {
+    return this.#phases(claims).filter((phase) => phase !== 'Bound').length;
+  }
+
+  pid(name: Name): number | undefined {
+    return this.#children.get(name)?.pid;
+  }
+
+  pids(): readonly (number | undefined)[] {
+    return NAMES.map((name) => this.pid(name));
+  }
+
+  /** Lists of what is watched that the API server was asked for so far. */
+  get lists(): number {
+    const counts = this.cluster.api.requests.snapshot();
+    return WATCHED.reduce((sum, plural) => sum + (counts[`list ${plural}`] ?? 0), 0);
+  }
+
+  async readiness(name: Name): Promise<{ readonly status: number; readonly text: string }> {
+    const reply = await fetch(`${this.#urls.get(name)}/readyz`);
+    return { status: reply.status, text: await reply.text() };
+  }
+
+  /** All watches are open again. */
+  allWatch(): Promise<void> {
+    return until('all watch', () => this.cluster.api.watchCount() >= this.#watches, PATIENCE_MS);
+  }
+
+  /** Every claim is Bound, so is every PV, and the driver has a directory for each PV and no other. */
+  async allBound(): Promise<void> {
+    const isSettled = (): boolean => {
+      const [ofClaims, ofVolumes] = [this.#phases(claims), this.#phases(volumes)];
+      const isBound = [...ofClaims, ...ofVolumes].every((phase) => phase === 'Bound');
+      return isBound && ofClaims.length === ofVolumes.length && readdirSync(this.volumesDir).length === ofVolumes.length;
+    };
+    await until('all is bound and nothing more', isSettled, PATIENCE_MS).catch((cause: unknown) => {
+      const found = `claims ${this.#phases(claims).join()}; PVs ${this.#phases(volumes).join()}; volumes ${readdirSync(this.volumesDir).length}`;
+      throw new Error(`${found}\n${this.#said()}`, { cause });
+    });
+  }
+
+  #phases(resource: typeof claims): readonly string[] {
+    return this.cluster.api.operations.store.collection(resource).sorted.map(({ object }) => textAt(object, 'status', 'phase'));
+  }
+}

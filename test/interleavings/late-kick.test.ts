@@ -1,0 +1,54 @@
+import assert from 'node:assert/strict';
+import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
+import type { JobKey } from '#src/queue/contract.ts';
+import type { Outcome } from '#src/queue/outcome.ts';
+import { claimKey, QueueBench, sleep, until } from '../harness/queue.ts';
+import { startTestRedis } from '../harness/redis.ts';
+import type { TestRedis } from '../harness/redis.ts';
+
+const KEYS = 150;
+/** Kicks come in the whole time in which a run ends and its job is put back, and some before and after. */
+const SPREAD_MS = 20;
+
+const WAITS: readonly { readonly title: string; readonly outcome: Outcome }[] = [
+  { title: 'parks', outcome: { kind: 'parked', reason: 'x' } },
+  { title: 'is delayed after a failure', outcome: { kind: 'retry', reason: 'x', minDelayMs: 600_000 } },
+  { title: 'is delayed without one', outcome: { kind: 'later', reason: 'x', delayMs: 600_000 } },
+];
+
+describe('a kick of a key whose run is just ending', () => {
+  let redis: TestRedis;
+  let bench: QueueBench;
+  let serial = 0;
+  before(async () => {
+    redis = await startTestRedis();
+  });
+  after(() => redis.close());
+  beforeEach(() => {
+    serial += 1;
+    bench = new QueueBench(redis, `d${serial}.example`);
+  });
+  afterEach(() => bench.close());
+
+  for (const { title, outcome } of WAITS) {
+    it(`is never lost, whenever it comes, when the run ${title}`, async () => {
+      const producer = bench.producer();
+      const seen = new Map<string, number>();
+      const work = async ({ uid }: JobKey): Promise<Outcome> => {
+        const runs = (seen.get(uid) ?? 0) + 1;
+        seen.set(uid, runs);
+        if (runs > 1) return { kind: 'done' };
+        const key = keys.find((each) => each.uid === uid);
+        assert.ok(key);
+        setTimeout(() => producer.touch(key, { kick: true }), Math.random() * SPREAD_MS);
+        await sleep(Math.random() * SPREAD_MS);
+        return outcome;
+      };
+      const keys = Array.from({ length: KEYS }, (_, i) => claimKey(`c${i}`));
+      bench.consumer(work, { backoff: { startMs: 10, maxMs: 600_000 } });
+      for (const key of keys) producer.touch(key);
+      await until(() => keys.every(({ uid }) => (seen.get(uid) ?? 0) >= 2), 'every key ran again', 8_000);
+      assert.deepEqual(bench.doubles, []);
+    });
+  }
+});

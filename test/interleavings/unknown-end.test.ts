@@ -1,0 +1,180 @@
+import assert from 'node:assert/strict';
+import { constants } from 'node:http2';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import { join } from 'node:path';
+import { create, toBinary } from '@bufbuild/protobuf';
+import { createCsiClient } from '#src/csi/client.ts';
+import type { CsiClient } from '#src/csi/client.ts';
+import { CreateVolumeResponseSchema } from '#src/csi/generated/csi_pb.ts';
+import { Code } from '#src/csi/status.ts';
+import { parseTimeoutMs, single } from '#src/csi-gateway/wire.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+import { DriverStatus } from '#src/sandbox/driver/driver-status.ts';
+import { makeFolder, until } from '../harness/csi-folder.ts';
+import { startTestGateway } from '../harness/csi-gateway.ts';
+import { answerBytes, answerOk, answerStatus, answerTrailersOnly, startRawDriver } from '../harness/csi-raw-driver.ts';
+import type { RawCall, RawDriver } from '../harness/csi-raw-driver.ts';
+import { Story } from './story.ts';
+
+const MADE = toBinary(
+  CreateVolumeResponseSchema,
+  create(CreateVolumeResponseSchema, { volume: { volumeId: 'made', capacityBytes: 1_048_576n } }),
+);
+
+/** How a call can end without the driver having said so. `code` is what gRPC's own library makes of it where no gateway is between. */
+const MADE_UP: readonly { readonly title: string; readonly end: (call: RawCall) => unknown; readonly code: string }[] = [
+  { title: 'RST_STREAM INTERNAL_ERROR', end: ({ stream }) => stream.close(constants.NGHTTP2_INTERNAL_ERROR), code: 'Internal' },
+  {
+    title: 'RST_STREAM ENHANCE_YOUR_CALM',
+    end: ({ stream }) => stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM),
+    code: 'ResourceExhausted',
+  },
+  {
+    title: 'RST_STREAM INADEQUATE_SECURITY',
+    end: ({ stream }) => stream.close(constants.NGHTTP2_INADEQUATE_SECURITY),
+    code: 'PermissionDenied',
+  },
+  { title: 'a proxy’s 403', end: (call) => answerTrailersOnly(call, { ':status': 403 }), code: 'PermissionDenied' },
+  { title: 'a proxy’s 400', end: (call) => answerTrailersOnly(call, { ':status': 400 }), code: 'Internal' },
+  { title: 'a proxy’s 401', end: (call) => answerTrailersOnly(call, { ':status': 401 }), code: 'Unauthenticated' },
+  { title: 'a proxy’s 404', end: (call) => answerTrailersOnly(call, { ':status': 404 }), code: 'Unimplemented' },
+  { title: 'a lost connection', end: ({ cut }) => cut(), code: 'Unavailable' },
+  { title: 'garbage for an answer', end: (call) => answerOk(call, Buffer.from([0x0a, 0xff])), code: 'Internal' },
+  {
+    title: 'half an answer',
+    end: (call) => answerBytes(call, Buffer.from([0, 0, 0, 0, 9, 1]), { 'grpc-status': '0' }),
+    code: 'Unimplemented',
+  },
+];
+
+describe('a call whose end nobody vouches for', () => {
+  let story: Story;
+  let folder: Awaited<ReturnType<typeof makeFolder>>;
+  let raw: RawDriver;
+  let gateway: Awaited<ReturnType<typeof startTestGateway>>;
+  let direct: CsiClient;
+  let script: (call: RawCall) => unknown = () => false;
+  before(async () => {
+    story = await Story.open();
+    folder = await makeFolder();
+    raw = await startRawDriver(folder.file('csi.sock'), (call) => (call.path.endsWith('/CreateVolume') ? script(call) : false));
+    gateway = await startTestGateway(folder);
+    direct = createCsiClient({ address: { kind: 'unix', path: folder.file('csi.sock') }, log: silentLog });
+  });
+  after(async () => {
+    direct.close();
+    await gateway.close();
+    await raw.close();
+    await folder.remove();
+    await story.close();
+  });
+  beforeEach(async () => {
+    await story.reset();
+    await until('the driver is ready', () => gateway.gateway.trouble === undefined);
+  });
+
+  for (const [way, client] of [
+    ['through the gateway', () => gateway.client],
+    ['without a gateway', () => direct],
+  ] as const) {
+    for (const { title, end, code } of MADE_UP) {
+      it(`(${title}, ${way}) leaves the record open and is repeated byte for byte`, async () => {
+        const claim = await story.rig.claim({ parameters: { type: 'first' } });
+        const worker = story.worker({ ports: { csi: client() } });
+        const bodies: Buffer[] = [];
+        script = (call) => (bodies.push(call.body), end(call));
+        const outcome = await worker.provision(claim);
+        assert.ok(outcome.kind === 'retry' || outcome.kind === 'running', JSON.stringify(outcome));
+        const record = await story.rig.record(claim.metadata.uid);
+        assert.deepEqual([record['state'], record['amb']], ['creating', '1']);
+        if (way === 'without a gateway') assert.equal(record['code'], code);
+        script = (call) => (bodies.push(call.body), answerOk(call, MADE));
+        await until('it is done', async () => (await worker.provision(claim)).kind === 'done');
+        assert.ok(bodies.length >= 2 && bodies.every((body) => body.equals(bodies[0] ?? Buffer.alloc(0))));
+        assert.equal((await story.rig.volumeOf(claim))?.spec.csi?.volumeHandle, 'made');
+      });
+    }
+  }
+
+  it('is told apart from the same code in the driver’s own trailers, which closes the record', async () => {
+    for (const code of [Code.Internal, Code.ResourceExhausted, Code.PermissionDenied]) {
+      const claim = await story.rig.claim();
+      script = (call) => answerStatus(call, { 'grpc-status': String(code), 'grpc-message': 'mine' });
+      assert.equal((await story.worker({ ports: { csi: gateway.client } }).provision(claim)).kind, 'retry');
+      assert.deepEqual(await story.rig.record(claim.metadata.uid), {});
+    }
+  });
+
+  it('keeps its mark when the next attempt is not forwarded', async () => {
+    const claim = await story.rig.claim();
+    await story.loseAnswer(claim);
+    const before = await story.rig.record(claim.metadata.uid);
+    const { csi } = story.rig.ports;
+    const late = story.csiWith({ createVolume: (request, settings) => csi.createVolume(request, { ...settings, notAfterMs: 1 }) });
+    assert.equal((await story.worker({ ports: late }).provision(claim)).kind, 'running');
+    const nobody = createCsiClient({ address: { kind: 'unix', path: join(story.rig.dir, 'nobody.sock') }, log: silentLog });
+    assert.equal((await story.worker({ ports: { csi: nobody } }).provision(claim)).kind, 'later');
+    nobody.close();
+    const { until: _, prev: __, ...record } = await story.rig.record(claim.metadata.uid);
+    const { until: ___, prev: ____, ...expected } = before;
+    assert.deepEqual(record, expected);
+    assert.deepEqual([record['state'], record['amb'], record['n']], ['creating', '1', '1']);
+    await story.settle(claim);
+    await story.assertOneVolume(claim);
+    assert.equal(story.creates(claim).length, 2);
+  });
+
+  it('was given the worker’s own deadline, and the driver is told when it is over', async () => {
+    const claim = await story.rig.claim();
+    let timeoutMs = 0;
+    let closed: Promise<unknown> = Promise.resolve();
+    script = ({ headers, stream }) => {
+      timeoutMs = parseTimeoutMs(single(headers, 'grpc-timeout') ?? '') ?? 0;
+      closed = new Promise((resolve) => stream.once('close', () => resolve(stream.rstCode)));
+    };
+    const worker = story.worker({ ports: { csi: gateway.client }, timing: { timeoutMs: 300 } });
+    assert.equal((await worker.provision(claim)).kind, 'running');
+    assert.ok(timeoutMs > 0 && timeoutMs <= 300, String(timeoutMs));
+    assert.equal(await closed, constants.NGHTTP2_CANCEL);
+  });
+
+  it('is not ended by a refusal before the settle time, and is after it', async () => {
+    const claim = await story.rig.claim();
+    const worker = story.worker({ timing: { timeoutMs: 150, writeAllowanceMs: 100, settleMs: 200 } });
+    story.script(({ method }) => (method === 'CreateVolume' ? new Promise(() => undefined) : undefined));
+    assert.equal((await worker.provision(claim)).kind, 'running');
+    story.script(({ method }) => {
+      if (method === 'CreateVolume') throw new DriverStatus(Code.ResourceExhausted, 'full');
+    });
+    assert.equal((await worker.provision(claim)).kind, 'retry');
+    assert.equal((await story.rig.record(claim.metadata.uid))['state'], 'suspect');
+    await systemClock.sleep(350);
+    assert.equal((await worker.provision(claim)).kind, 'retry');
+    assert.deepEqual(await story.rig.record(claim.metadata.uid), {});
+  });
+
+  it('of a claim that is deleted meanwhile is not ended by a refusal either: the volume that comes late is found and deleted', async () => {
+    const claim = await story.rig.claim();
+    const worker = story.worker({ timing: { timeoutMs: 150, writeAllowanceMs: 100, settleMs: 400 } });
+    let make: () => Promise<unknown> = () => Promise.resolve();
+    story.script(({ method, proceed }) => {
+      if (method !== 'CreateVolume') return undefined;
+      make = proceed;
+      return new Promise(() => undefined);
+    });
+    assert.equal((await worker.provision(claim)).kind, 'running');
+    await story.deleteClaim(claim);
+    story.script(({ method }) => {
+      if (method === 'CreateVolume') throw new DriverStatus(Code.Internal, 'no');
+    });
+    assert.equal((await worker.provision(claim)).kind, 'retry');
+    assert.equal((await story.rig.record(claim.metadata.uid))['state'], 'suspect');
+    // The first call, left behind in the driver, ends now.
+    await make();
+    story.script(() => undefined);
+    await story.settle(claim, worker);
+    await story.assertNothingLeft(claim);
+    assert.equal(story.deletes().length, 1);
+  });
+});

@@ -1,0 +1,85 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import { openGatewayPool } from '#src/csi/gateway-pool.ts';
+import type { GatewayPool } from '#src/csi/gateway-pool.ts';
+import { redisActiveGateway } from '#src/queue/active-gateway/active-gateway.ts';
+import { formatAddress } from '#src/runtime/address.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { DRIVER, openRig } from './rig.ts';
+import type { Rig } from './rig.ts';
+
+describe('a worker with several gateways', () => {
+  let rig: Rig;
+  let pool: GatewayPool;
+  let here: string;
+  const name = async (endpoint: string, waitMs = 0): Promise<void> => {
+    const active = redisActiveGateway(rig.redis, 'csi', DRIVER);
+    assert.equal(await active.name({ fence: (await active.read()).fence, endpoint, waitMs }), true);
+  };
+  const calls = (method: string): number => rig.driver.calls.filter((call) => call.method === method).length;
+
+  before(async () => {
+    rig = await openRig();
+    here = formatAddress(rig.gateway.address);
+    pool = openGatewayPool({ addresses: ['unix:///run/nobody.sock', here], log: silentLog });
+  });
+  after(async () => {
+    pool.close();
+    await rig.close();
+  });
+  beforeEach(() => rig.reset());
+  const ports = () => ({ csi: pool.calls, endpoint: pool.sole });
+
+  it('calls the active one and stores it with the request, for creation and deletion', async () => {
+    await name(here);
+    const claim = await rig.claim();
+    assert.equal((await rig.provision(claim, ports())).kind, 'done');
+    assert.equal((await rig.record(claim.metadata.uid))['ep'], here);
+    const volume = await rig.volumeOf(claim);
+    assert.ok(volume !== undefined);
+    const released = await rig.setPhase(volume, 'Released');
+    assert.equal((await rig.remove(released, ports())).kind, 'done');
+    assert.deepEqual([calls('CreateVolume'), calls('DeleteVolume')], [1, 1]);
+  });
+
+  const refusals: Record<string, [prepare: () => Promise<void>, reason: RegExp]> = {
+    'none is named': [async () => undefined, /no leading ingest has named the active gateway/],
+    'the one that is named is not among its flags': [
+      () => name('unix:///elsewhere'),
+      /unix:\/\/\/elsewhere is not among the gateways of this process/,
+    ],
+    'the one that is named is down': [() => name('unix:///run/nobody.sock'), /no connection to/],
+    'the calls of the one before may be under way': [() => name(here, 60_000), /another gateway has just become the active one/],
+  };
+  for (const [when, [prepare, reason]] of Object.entries(refusals)) {
+    it(`comes back later, and leaves no record, while ${when}`, async () => {
+      await prepare();
+      const claim = await rig.claim();
+      const outcome = await rig.provision(claim, ports());
+      assert.equal(outcome.kind, 'later');
+      assert.match(outcome.kind === 'later' ? outcome.reason : '', reason);
+      assert.deepEqual(await rig.record(claim.metadata.uid), {});
+      assert.equal(calls('CreateVolume'), 0);
+    });
+  }
+
+  it('repeats the creation before a deletion only through the gateway of the call of unknown end, until that has settled', async () => {
+    await name(here);
+    const claim = await rig.claim();
+    await rig.provision(claim, ports());
+    const volume = await rig.volumeOf(claim);
+    assert.ok(volume !== undefined);
+    const released = await rig.setPhase(volume, 'Released');
+    await rig.redis.hset(`{csi}:volume:${DRIVER}:${claim.metadata.uid}`, {
+      amb: '1',
+      req: 'AA==',
+      ep: 'unix:///before',
+      call: String(Date.now()),
+    });
+    const outcome = await rig.remove(released, ports());
+    assert.equal(outcome.kind, 'later');
+    assert.match(outcome.kind === 'later' ? outcome.reason : '', /behind unix:\/\/\/before/);
+    assert.ok(outcome.kind === 'later' && (outcome.delayMs ?? 0) > 30_000);
+    assert.deepEqual([calls('CreateVolume'), calls('DeleteVolume')], [1, 0]);
+  });
+});

@@ -1,0 +1,212 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Redis } from 'ioredis';
+import { createCsiClient } from '#src/csi/client.ts';
+import { startGateway } from '#src/csi-gateway/gateway.ts';
+import type { Gateway } from '#src/csi-gateway/gateway.ts';
+import { deleteVolume } from '#src/jobs/delete.ts';
+import { redisBlessing } from '#src/queue/volume-record/blessing.ts';
+import { ownershipMs } from '#src/queue/volume-record/flags.ts';
+import type { ProcessorPorts } from '#src/jobs/ports.ts';
+import { provision } from '#src/jobs/provision.ts';
+import { settleRun } from '#src/jobs/settle-run.ts';
+import { createKubeClient } from '#src/kube/client.ts';
+import type { KubeClient } from '#src/kube/client.ts';
+import { loadClusterAccess } from '#src/kube/credentials.ts';
+import type { EventInput } from '#src/kube/events.ts';
+import type { Claim, Class, Volume } from '#src/kube/objects.ts';
+import * as resources from '#src/kube/resources.ts';
+import type { JobKey } from '#src/queue/contract.ts';
+import type { Outcome } from '#src/queue/outcome.ts';
+import { startRedisServer } from '#src/queue/redis-server.ts';
+import { VolumeRecords } from '#src/queue/volume-record/volume-record.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { Registry } from '#src/runtime/metrics.ts';
+import { startSampleDriver } from '#src/sandbox/driver/server.ts';
+import type { DriverCall, SampleDriver } from '#src/sandbox/driver/server.ts';
+import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
+import type { SandboxCluster } from '../harness/sandbox-cluster.ts';
+
+export const DRIVER = 'sample.csi.sutler.dev';
+
+type Hook = (call: DriverCall) => unknown;
+
+/** Both processors on real parts: Redis, gateway, sample driver and the sandbox's API server, all on loopback in this process. */
+export interface Rig {
+  readonly ports: ProcessorPorts;
+  readonly cluster: SandboxCluster;
+  readonly kube: KubeClient;
+  readonly redis: Redis;
+  readonly redisUrl: string;
+  /** Folder of the sockets: csi.sock of the driver, gateway.sock. */
+  readonly dir: string;
+  readonly driver: SampleDriver;
+  readonly gateway: Gateway;
+  readonly events: EventInput[];
+  /** Comes before each driver call of the tests' choice. */
+  onCall: Hook;
+  /** Creates a class and a claim of it that the volume controller has annotated. */
+  claim(change?: {
+    name?: string;
+    /** Of a class that is there already. */
+    className?: string;
+    parameters?: Record<string, string>;
+    reclaimPolicy?: 'Delete' | 'Retain';
+  }): Promise<Claim>;
+  provision(claim: Claim, ports?: Partial<ProcessorPorts>): Promise<Outcome>;
+  remove(volume: Volume, ports?: Partial<ProcessorPorts>): Promise<Outcome>;
+  volumeOf(claim: Claim): Promise<Volume | undefined>;
+  /** As the volume controller does when the claim is gone. */
+  setPhase(volume: Volume, phase: 'Bound' | 'Released'): Promise<Volume>;
+  record(id: string): Promise<Record<string, string>>;
+  reset(): Promise<void>;
+  close(): Promise<void>;
+}
+
+export async function openRig(): Promise<Rig> {
+  const dir = await mkdtemp(join(tmpdir(), 'sutler-jobs-'));
+  const server = await startRedisServer({ dataDir: dir, log: silentLog });
+  const redis = new Redis(server.url);
+  const cluster = await openSandboxCluster();
+  const kube = createKubeClient({
+    access: await loadClusterAccess({ kubeconfig: cluster.kubeconfig, env: {} }),
+    userAgent: 'test',
+    log: silentLog,
+  });
+  let hook: Hook = () => undefined;
+  const driver = await startSampleDriver({
+    socket: join(dir, 'csi.sock'),
+    dataDir: join(dir, 'volumes'),
+    record: true,
+    onCall: (call) => hook(call),
+  });
+  const listen = { kind: 'unix', path: join(dir, 'gateway.sock') } as const;
+  const gateway = await startGateway({
+    driver: { kind: 'unix', path: driver.socket },
+    listen,
+    allowAll: false,
+    probeTimeoutMs: 5000,
+    maxMessageBytes: 1 << 20,
+    logMessages: false,
+    clock: systemClock,
+    log: silentLog,
+    metrics: new Registry(),
+  });
+  while (gateway.trouble !== undefined) await systemClock.sleep(10);
+  const csi = createCsiClient({ address: listen, log: silentLog });
+  const classes = new Map<string, Class>();
+  const events: EventInput[] = [];
+  let runs = 0;
+  let claims = 0;
+  const timeoutMs = 5000;
+  const ports: ProcessorPorts = {
+    kube,
+    csi,
+    records: new VolumeRecords({
+      redis,
+      prefix: 'csi',
+      driver: DRIVER,
+      ownMs: ownershipMs({ timeoutMs, writeAllowanceMs: 30_000 }),
+      settleMs: 60_000,
+    }),
+    events: { record: (event) => void events.push(event) },
+    classOf: (name) => classes.get(name),
+    attachedTo: () => [],
+    driver: () => ({
+      name: DRIVER,
+      pluginCapabilities: new Set(['CONTROLLER_SERVICE']),
+      controllerCapabilities: new Set(['CREATE_DELETE_VOLUME']),
+    }),
+    options: {
+      volumeNamePrefix: 'pvc',
+      volumeNameUuidLength: -1,
+      defaultFsType: '',
+      extraCreateMetadata: false,
+      controllerPublishReadonly: false,
+      identity: 'test',
+    },
+    timeoutMs,
+    writeAllowanceMs: 30_000,
+    areSecretsWatched: false,
+    claimFinalizer: false,
+    retryMaxMs: 300_000,
+    endpoint: 'unix:///gateway',
+    newOwner: () => `run-${(runs += 1)}`,
+    clock: systemClock,
+    log: silentLog,
+  };
+  const run = { signal: new AbortController().signal };
+  const keyOf = (object: Claim | Volume, kind: JobKey['kind']): JobKey => ({
+    kind,
+    uid: object.metadata.uid,
+    namespace: object.metadata.namespace ?? '',
+    name: object.metadata.name,
+  });
+  return {
+    ports,
+    cluster,
+    kube,
+    redis,
+    redisUrl: server.url,
+    dir,
+    driver,
+    gateway,
+    events,
+    set onCall(next: Hook) {
+      hook = next;
+    },
+    async claim({ name = `claim-${(claims += 1)}`, className = `class-${name}`, parameters = {}, reclaimPolicy = 'Delete' } = {}) {
+      const cls = {
+        apiVersion: 'storage.k8s.io/v1',
+        kind: 'StorageClass',
+        metadata: { name: className },
+        provisioner: DRIVER,
+        parameters,
+        reclaimPolicy,
+      };
+      if (!classes.has(className)) classes.set(className, await kube.create<Class>(resources.classes, undefined, cls));
+      return kube.create<Claim>(resources.claims, 'default', {
+        apiVersion: 'v1',
+        kind: 'PersistentVolumeClaim',
+        metadata: { name, namespace: 'default', annotations: { 'volume.kubernetes.io/storage-provisioner': DRIVER } },
+        spec: { storageClassName: className, accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '1Mi' } } },
+      });
+    },
+    provision: (claim, change = {}) => {
+      const key = keyOf(claim, 'claim');
+      return settleRun(key, silentLog, () => provision({ ...ports, ...change }, key, run));
+    },
+    remove: (volume, change = {}) => {
+      const key = keyOf(volume, 'volume');
+      return settleRun(key, silentLog, () => deleteVolume({ ...ports, ...change }, key, run));
+    },
+    volumeOf: (claim) => kube.get<Volume>(resources.volumes, { name: `pvc-${claim.metadata.uid}` }),
+    setPhase: (volume, phase) =>
+      kube.patch<Volume>(
+        resources.volumes,
+        { name: volume.metadata.name },
+        { type: 'merge', body: { status: { phase } }, subresource: 'status' },
+      ),
+    record: (id) => redis.hgetall(`{csi}:volume:${DRIVER}:${id}`),
+    async reset() {
+      hook = () => undefined;
+      events.length = 0;
+      (driver.calls as DriverCall[]).length = 0;
+      await redis.flushall();
+      await redisBlessing(redis, 'csi', DRIVER).bless({ epoch: 'e', quarantineMs: 0, beat: 0 });
+      await ports.records.learnEpoch();
+    },
+    async close() {
+      csi.close();
+      await gateway.close(0);
+      await driver.close();
+      await kube.close();
+      await cluster.close();
+      redis.disconnect();
+      await server.close();
+      await rm(dir, { recursive: true, force: true });
+    },
+  };
+}

@@ -1,0 +1,288 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import * as csiGateway from '#src/csi-gateway/flags.ts';
+import * as dashboard from '#src/dashboard/flags.ts';
+import * as ingest from '#src/ingest/flags.ts';
+import * as jobs from '#src/jobs/flags.ts';
+import { parseFlags } from '#src/runtime/flags.ts';
+import type { FlagTable } from '#src/runtime/flags.ts';
+import * as sandboxDriver from '#src/sandbox/driver/flags.ts';
+import { manifestFiles, manifestFolders, readManifests, readYaml } from '../harness/real-manifests.ts';
+
+const TABLES: Readonly<Record<string, FlagTable>> = {
+  ingest: ingest.flags,
+  jobs: jobs.flags,
+  'csi-gateway': csiGateway.flags,
+  dashboard: dashboard.flags,
+  'sandbox-driver': sandboxDriver.flags,
+};
+
+interface Port {
+  readonly name: string;
+  readonly containerPort: number;
+}
+interface Probe {
+  readonly httpGet?: { readonly path: string; readonly port: string };
+}
+interface Container {
+  readonly name: string;
+  readonly image: string;
+  readonly args: readonly string[];
+  readonly env?: readonly { readonly name: string }[];
+  readonly ports?: readonly Port[];
+  readonly livenessProbe?: Probe;
+  readonly readinessProbe?: Probe;
+  readonly resources?: { readonly requests?: Readonly<Record<string, string>>; readonly limits?: Readonly<Record<string, string>> };
+  readonly securityContext?: {
+    readonly allowPrivilegeEscalation?: boolean;
+    readonly readOnlyRootFilesystem?: boolean;
+    readonly capabilities?: { readonly drop?: readonly string[] };
+    readonly runAsNonRoot?: boolean;
+  };
+  readonly volumeMounts?: readonly { readonly name: string; readonly mountPath: string }[];
+}
+interface Pod {
+  readonly serviceAccountName?: string;
+  readonly terminationGracePeriodSeconds?: number;
+  readonly securityContext?: { readonly runAsNonRoot?: boolean };
+  readonly containers: readonly Container[];
+  readonly volumes?: readonly { readonly name: string; readonly secret?: { readonly secretName: string } }[];
+}
+interface Workload {
+  readonly spec: {
+    readonly selector?: { readonly matchLabels: Readonly<Record<string, string>> };
+    readonly template: { readonly metadata?: { readonly labels?: Readonly<Record<string, string>> }; readonly spec: Pod };
+  };
+}
+interface ServiceObject {
+  readonly spec: {
+    readonly selector: Readonly<Record<string, string>>;
+    readonly ports: readonly { readonly targetPort: string; readonly port: number }[];
+  };
+}
+interface Binding {
+  readonly roleRef: { readonly kind: string; readonly name: string };
+  readonly subjects: readonly { readonly kind: string; readonly name: string; readonly namespace: string }[];
+}
+interface Kustomization {
+  readonly resources?: readonly string[];
+  readonly patches?: readonly { readonly path?: string }[];
+  readonly images?: readonly { readonly name: string }[];
+}
+
+const manifests = manifestFolders().flatMap(readManifests);
+const workloads = manifests
+  .filter(({ object }) => object.kind === 'Deployment' || object.kind === 'StatefulSet')
+  .map(({ file, object }) => ({ file, name: object.metadata.name, ...(object as unknown as Workload) }));
+const pods = workloads.map(({ file, name, spec }) => ({
+  title: `${file} ${name}`,
+  pod: spec.template.spec,
+  labels: spec.template.metadata?.labels ?? {},
+}));
+const containers = pods.flatMap(({ title, pod }) =>
+  pod.containers.map((container) => ({ title: `${title}/${container.name}`, pod, container })),
+);
+const ours = containers.filter(({ container }) => container.image === 'sutler');
+const ofKind = (kind: string) => manifests.filter(({ object }) => object.kind === kind);
+const portOf = (container: Container, name: string): number | undefined =>
+  container.ports?.find((port) => port.name === name)?.containerPort;
+
+/** Values of a container's flags, parsed as the process itself does. */
+function flagsOf({ args }: Container): Readonly<Record<string, unknown>> {
+  const [name = '', ...argv] = args;
+  const table = TABLES[name];
+  assert.ok(table !== undefined, `there is no process "${name}"`);
+  const parsed = parseFlags(table, { argv, env: {} });
+  assert.ok(parsed.kind === 'run');
+  return parsed.flags;
+}
+
+describe('k8s/', () => {
+  for (const folder of manifestFolders()) {
+    it(`${folder}/kustomization.yaml names every file of its folder, and no other`, () => {
+      const [kustomization] = readYaml(`${folder}/kustomization.yaml`) as readonly Kustomization[];
+      const patches = (kustomization?.patches ?? []).flatMap(({ path }) => (path === undefined ? [] : [path]));
+      const named = [...(kustomization?.resources ?? []), ...patches].filter((path) => !path.startsWith('../'));
+      assert.deepEqual(named.toSorted(), manifestFiles(folder).toSorted());
+    });
+  }
+
+  it('names the image once, as sutler, for kustomize to replace', () => {
+    for (const folder of new Set(ours.map(({ title }) => title.split('/')[0] ?? ''))) {
+      const [kustomization] = readYaml(`${folder}/kustomization.yaml`) as readonly Kustomization[];
+      assert.deepEqual(
+        kustomization?.images?.map(({ name }) => name),
+        ['sutler'],
+        folder,
+      );
+    }
+  });
+
+  it('runs each of the four processes', () => {
+    const processes = new Set(ours.map(({ container }) => container.args[0]));
+    for (const name of ['ingest', 'jobs', 'csi-gateway', 'dashboard']) assert.ok(processes.has(name), name);
+  });
+
+  for (const { title, container, pod } of ours) {
+    describe(title, () => {
+      it('has arguments that its process understands', () => {
+        flagsOf(container);
+      });
+
+      it('serves health and metrics at the port that its probes name', () => {
+        const endpoint = flagsOf(container)['httpEndpoint'];
+        if (container.args[0] === 'sandbox-driver') return assert.equal(endpoint, '');
+        const { livenessProbe, readinessProbe } = container;
+        assert.equal(livenessProbe?.httpGet?.path, '/healthz');
+        assert.equal(readinessProbe?.httpGet?.path, '/readyz');
+        assert.equal(readinessProbe.httpGet.port, livenessProbe.httpGet.port);
+        assert.equal(endpoint, `:${portOf(container, livenessProbe.httpGet.port)}`);
+      });
+
+      it('is given more time to end than it takes', () => {
+        const graceMs = flagsOf(container)['gracePeriodMs'];
+        if (typeof graceMs === 'number') assert.ok(graceMs < (pod.terminationGracePeriodSeconds ?? 30) * 1000);
+      });
+
+      it('takes its Redis from a Secret, if it uses one', () => {
+        assert.equal('redisUrl' in flagsOf(container), container.env?.some(({ name }) => name === 'REDIS_URL') ?? false);
+        assert.ok(!container.args.some((arg) => arg.startsWith('--redis-url') || arg.startsWith('--dashboard-password')));
+      });
+    });
+  }
+
+  for (const { title, container, pod } of containers) {
+    it(`${title} may do nothing that it has no need of`, () => {
+      const { securityContext: own } = container;
+      assert.equal(own?.allowPrivilegeEscalation, false);
+      assert.equal(own.readOnlyRootFilesystem, true);
+      assert.deepEqual(own.capabilities?.drop, ['ALL']);
+      assert.equal(own.runAsNonRoot ?? pod.securityContext?.runAsNonRoot, true);
+    });
+
+    it(`${title} asks for what it takes, and has an end to its memory`, () => {
+      assert.ok(container.resources?.requests?.['cpu'] !== undefined && container.resources.requests['memory'] !== undefined);
+      assert.ok(container.resources.limits?.['memory'] !== undefined);
+    });
+  }
+
+  it('calls the gateway at the address of its Service', () => {
+    const service = ofKind('Service').find(({ object }) => object.metadata.name === 'sutler-gateway')?.object as unknown as ServiceObject;
+    const port = service.spec.ports.find(({ targetPort }) => targetPort === 'gateway')?.port;
+    const gateway = containers.find(({ title }) => title.startsWith('gateway/'))?.container;
+    assert.ok(gateway !== undefined);
+    assert.match(String(flagsOf(gateway)['listen']), new RegExp(`:${portOf(gateway, 'gateway')}$`));
+    for (const { title, container } of ours.filter((entry) => entry.title.startsWith('base/'))) {
+      const address = flagsOf(container)['gateway'];
+      if (address !== undefined) assert.deepEqual(address, [`dns:///sutler-gateway.sutler.svc:${port}`], title);
+    }
+  });
+
+  it('knows the gateway and its callers by certificates that exist and have the names that are asked for', () => {
+    const issued = new Map(
+      ofKind('Certificate').map(({ object }) => {
+        const { secretName, dnsNames } = object['spec'] as { readonly secretName: string; readonly dnsNames?: readonly string[] };
+        return [secretName, dnsNames ?? []] as const;
+      }),
+    );
+    const namesOf = (container: Container, pod: Pod, flag: string): readonly string[] => {
+      const path = String(flagsOf(container)[flag]);
+      const mount = container.volumeMounts?.find(({ mountPath }) => path.startsWith(`${mountPath}/`));
+      const volume = pod.volumes?.find(({ name }) => name === mount?.name);
+      assert.equal(path, `${mount?.mountPath}/tls.crt`);
+      const names = issued.get(volume?.secret?.secretName ?? '');
+      assert.ok(names !== undefined, `no certificate fills the Secret of ${path}`);
+      return names;
+    };
+    const gateway = containers.find(({ title }) => title.startsWith('gateway/'));
+    assert.ok(gateway !== undefined);
+    const allowed = flagsOf(gateway.container)['tlsAllowedNames'] as readonly string[];
+    const served = namesOf(gateway.container, gateway.pod, 'tlsCert');
+    const callers = ours.filter(({ title, container }) => title.startsWith('base/') && 'gateway' in flagsOf(container));
+    assert.deepEqual(
+      callers.map(({ container, pod }) => `DNS:${namesOf(container, pod, 'gatewayTlsCert').join()}`).toSorted(),
+      allowed.toSorted(),
+    );
+    for (const { container } of callers) {
+      for (const address of flagsOf(container)['gateway'] as readonly string[])
+        assert.ok(served.includes(/^dns:\/\/\/(.*):\d+$/.exec(address)?.[1] ?? ''), address);
+    }
+  });
+
+  it('calls the gateway of the same pod at the socket where it listens', () => {
+    const inPod = ours.filter(({ title }) => title.startsWith('sidecars/')).map(({ container }) => flagsOf(container));
+    const [listens] = inPod.flatMap((flags) => flags['listen'] ?? []);
+    const calls = inPod.flatMap((flags) => flags['gateway'] ?? []);
+    assert.deepEqual(calls, [listens, listens]);
+  });
+
+  it('shows the dashboard at the port that its Service names', () => {
+    for (const { container } of ours.filter((entry) => entry.container.args[0] === 'dashboard')) {
+      assert.equal(flagsOf(container)['dashboardAddress'], `:${portOf(container, 'dashboard')}`);
+    }
+  });
+
+  for (const { file, object } of ofKind('Service')) {
+    it(`${file} ${object.metadata.name}: the Service selects a pod that has its ports`, () => {
+      const { selector, ports } = (object as unknown as ServiceObject).spec;
+      const selected = pods.filter(({ labels }) => Object.entries(selector).every(([key, value]) => labels[key] === value));
+      assert.ok(selected.length > 0, 'selects nothing');
+      const names = new Set(
+        selected.flatMap(({ pod }) => pod.containers.flatMap((container) => container.ports?.map(({ name }) => name) ?? [])),
+      );
+      for (const { targetPort } of ports) assert.ok(names.has(targetPort), targetPort);
+    });
+  }
+
+  for (const { file, name, spec } of workloads) {
+    it(`${file} ${name}: selectors, accounts, mounts and volumes fit together`, () => {
+      const { template, selector } = spec;
+      for (const [key, value] of Object.entries(selector?.matchLabels ?? {})) assert.equal(template.metadata?.labels?.[key], value, key);
+      const account = template.spec.serviceAccountName;
+      if (account !== undefined)
+        assert.ok(
+          ofKind('ServiceAccount').some(({ object }) => object.metadata.name === account),
+          account,
+        );
+      const names = template.spec.containers.map((container) => container.name);
+      assert.equal(new Set(names).size, names.length);
+      const ports = template.spec.containers.flatMap((container) => container.ports ?? []);
+      assert.equal(new Set(ports.map(({ containerPort }) => containerPort)).size, ports.length, 'two containers of one pod share a port');
+    });
+  }
+
+  for (const { file, object } of [...ofKind('RoleBinding'), ...ofKind('ClusterRoleBinding')]) {
+    it(`${file} ${object.metadata.name}: the binding binds a role that exists to an account that exists`, () => {
+      const { roleRef, subjects } = object as unknown as Binding;
+      assert.ok(ofKind(roleRef.kind).some((role) => role.object.metadata.name === roleRef.name));
+      for (const subject of subjects) {
+        const { metadata } = ofKind('ServiceAccount').find((account) => account.object.metadata.name === subject.name)?.object ?? {};
+        assert.deepEqual([subject.kind, metadata?.namespace], ['ServiceAccount', subject.namespace]);
+      }
+    });
+  }
+
+  it('puts every namespaced object into the namespace sutler', () => {
+    const clusterScoped = new Set(['Namespace', 'ClusterRole', 'ClusterRoleBinding', 'StorageClass']);
+    for (const { file, object } of manifests) {
+      if (clusterScoped.has(object.kind) || object.metadata.name === 'any') continue;
+      assert.equal(object.metadata.namespace, 'sutler', `${file} ${object.kind} ${object.metadata.name}`);
+    }
+  });
+
+  it('gives no account a wildcard', () => {
+    for (const { object } of [...ofKind('Role'), ...ofKind('ClusterRole')])
+      assert.ok(!JSON.stringify(object['rules']).includes('*'), object.metadata.name);
+  });
+
+  it('mounts no token where the API server is not called', () => {
+    const account = ofKind('ServiceAccount').find(({ object }) => object.metadata.name === 'sutler-dashboard')?.object;
+    assert.equal(account?.['automountServiceAccountToken'], false);
+  });
+
+  it('gives Redis an append-only file and lets it evict nothing', () => {
+    const redis = containers.find(({ container }) => container.name === 'redis')?.container.args.join(' ') ?? '';
+    assert.match(redis, /--appendonly yes/);
+    assert.match(redis, /--maxmemory-policy noeviction/);
+  });
+});

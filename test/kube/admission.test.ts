@@ -1,0 +1,108 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
+import { Admission } from '#src/kube/admission.ts';
+import { KubeError } from '#src/kube/kube-error.ts';
+import { TokenBucket } from '#src/kube/token-bucket.ts';
+
+const unlimited = { qps: 0, burst: 0, nowMs: () => 0 };
+const ask = { title: 'get x', timeoutMs: 5000 };
+
+describe('Admission', () => {
+  it('lets as many pass as the cap says, the rest in the order of their asking', async () => {
+    const admission = new Admission({ ...unlimited, maxInFlight: 2 });
+    const order: number[] = [];
+    const all = [1, 2, 3, 4].map((n) => admission.acquire(ask).then(() => order.push(n)));
+    await setImmediate();
+    assert.deepEqual(order, [1, 2]);
+    assert.equal(admission.inFlight, 2);
+    admission.release('answered');
+    await setImmediate();
+    assert.deepEqual(order, [1, 2, 3]);
+    admission.release('answered');
+    await Promise.all(all);
+    assert.deepEqual(order, [1, 2, 3, 4]);
+  });
+
+  it('lowers the cap on refusals, once per second, never below 2, and raises it with successes', async () => {
+    let nowMs = 0;
+    const admission = new Admission({ ...unlimited, nowMs: () => nowMs, maxInFlight: 48 });
+    const refuse = async (): Promise<void> => {
+      await admission.acquire(ask);
+      admission.release('refused');
+    };
+    await refuse();
+    await refuse();
+    assert.equal(admission.limit, 33, 'two refusals of one moment count once');
+    for (let second = 0; second < 20; second++) {
+      nowMs += 1000;
+      await refuse();
+    }
+    assert.equal(admission.limit, 2);
+    await admission.acquire(ask);
+    admission.release('lost');
+    assert.equal(admission.limit, 2, 'a lost answer is no reason to send more');
+    let successes = 0;
+    for (; admission.limit < 48; successes++) {
+      await admission.acquire(ask);
+      admission.release('answered');
+    }
+    assert.ok(successes > 1000, `${successes} successes: recovery is additive, not at once`);
+    await admission.acquire(ask);
+    admission.release('answered');
+    assert.equal(admission.limit, 48, 'never above what was asked for');
+  });
+
+  it('refuses who waits too long, with an error that says it was not sent', async () => {
+    const admission = new Admission({ ...unlimited, maxInFlight: 1 });
+    await admission.acquire(ask);
+    await assert.rejects(
+      admission.acquire({ title: 'get x', timeoutMs: 5 }),
+      (error) =>
+        error instanceof KubeError &&
+        error.code === 0 &&
+        error.reason === 'Timeout' &&
+        !error.maybeSent &&
+        error.message.startsWith('get x: '),
+    );
+    admission.release('answered');
+    await admission.acquire(ask);
+    assert.equal(admission.inFlight, 1, 'the place of who left is not lost');
+  });
+
+  it('lets an aborted request leave the line', async () => {
+    const admission = new Admission({ ...unlimited, maxInFlight: 1 });
+    await admission.acquire(ask);
+    const abort = new AbortController();
+    const waiting = admission.acquire({ ...ask, signal: abort.signal });
+    abort.abort();
+    await assert.rejects(waiting, (error) => error instanceof KubeError && error.reason === 'Aborted');
+    await assert.rejects(admission.acquire({ ...ask, signal: abort.signal }), (error) => error instanceof KubeError && !error.maybeSent);
+  });
+
+  it('spends the burst, then goes by the rate', async () => {
+    const admission = new Admission({ maxInFlight: 100, qps: 100, burst: 3, nowMs: () => performance.now() });
+    const startMs = performance.now();
+    const passed: number[] = [];
+    await Promise.all(Array.from({ length: 6 }, () => admission.acquire(ask).then(() => passed.push(performance.now() - startMs))));
+    assert.ok((passed[2] ?? 99) < 25, 'three at once');
+    assert.ok((passed[5] ?? 0) >= 28, `the sixth after three tenths of a tenth of a second: ${passed[5]}`);
+  });
+});
+
+describe('TokenBucket', () => {
+  it('fills with time and not beyond its size', () => {
+    const bucket = new TokenBucket({ burst: 2, perSecond: 10, nowMs: 0 });
+    assert.deepEqual([bucket.take(0), bucket.take(0), bucket.take(0)], [true, true, false]);
+    assert.equal(bucket.waitMs(0), 100);
+    assert.equal(bucket.take(99), false);
+    assert.equal(bucket.take(100), true);
+    assert.deepEqual([bucket.take(100_000), bucket.take(100_000), bucket.take(100_000)], [true, true, false]);
+  });
+
+  it('survives a clock that is set back', () => {
+    const bucket = new TokenBucket({ burst: 1, perSecond: 1, nowMs: 1_000_000 });
+    assert.equal(bucket.take(0), true);
+    assert.equal(bucket.take(1000), true);
+  });
+});

@@ -1,0 +1,594 @@
+import assert from 'node:assert/strict';
+import { after, beforeEach, describe, it } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
+import { Registry } from 'prom-client';
+import type { KubeClient, KubeClientOptions } from '#src/kube/client.ts';
+import { createKubeClient } from '#src/kube/client.ts';
+import type { ClusterAccess } from '#src/kube/credentials.ts';
+import { isAlreadyExists, isConflict, KubeError } from '#src/kube/kube-error.ts';
+import type { Volume } from '#src/kube/objects.ts';
+import { claims, leases, secrets, volumes } from '#src/kube/resources.ts';
+import type { Clock } from '#src/runtime/clock.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import type { Handler, KubeServer, OpenWatch } from '../harness/kube-server.ts';
+import { plainAccess, startKubeServer, until } from '../harness/kube-server.ts';
+
+const server = await startKubeServer(() => {});
+const clients: KubeClient[] = [];
+
+function connect(o: Partial<KubeClientOptions> & { to?: Partial<ClusterAccess>; on?: KubeServer } = {}): KubeClient {
+  const { to, on, ...options } = o;
+  const client = createKubeClient({ access: plainAccess(on ?? server, to), userAgent: 'sutler-test/1', log: silentLog, ...options });
+  clients.push(client);
+  return client;
+}
+
+/** Answers in turn; the last one stays. */
+function inTurn(...handlers: readonly Handler[]): Handler {
+  let at = 0;
+  return (seen, reply) => handlers[Math.min(at++, handlers.length - 1)]?.(seen, reply);
+}
+
+/** Sleeps are noted, not slept. */
+function noteSleeps(): { readonly sleptMs: number[]; readonly clock: Clock } {
+  const sleptMs: number[] = [];
+  return {
+    sleptMs,
+    clock: {
+      nowMs: () => Date.now(),
+      sleep: (ms) => {
+        sleptMs.push(ms);
+        return Promise.resolve();
+      },
+    },
+  };
+}
+
+const reset: Handler = (seen) => void seen.raw.socket.resetAndDestroy();
+const ok: Handler = (seen, reply) => reply.json(200, { metadata: { name: 'x' }, echo: seen.body });
+const kubeError =
+  (check: (error: KubeError) => void) =>
+  (error: unknown): boolean => {
+    assert.ok(error instanceof KubeError, String(error));
+    check(error);
+    return true;
+  };
+
+const busy =
+  (code: number, headers: Record<string, string>): Handler =>
+  (_, reply) =>
+    reply.status(code, 'TooManyRequests', 'slow down', headers);
+const locked: Handler = (seen, reply) =>
+  seen.headers.authorization === 'Bearer new' ? ok(seen, reply) : reply.status(401, 'Unauthorized', 'Unauthorized');
+
+/** Accepts every watch and holds it. */
+const open = (): { watches: OpenWatch[] } => {
+  const watches: OpenWatch[] = [];
+  server.handler = (_, reply) => void watches.push(reply.watch());
+  return { watches };
+};
+
+beforeEach(() => {
+  server.seen.length = 0;
+  server.handler = ok;
+});
+after(async () => {
+  await Promise.all(clients.map((client) => client.close()));
+  await server.close();
+});
+
+describe('KubeClient', () => {
+  it('reads one object with the user agent and credentials it was given', async () => {
+    const client = connect({ to: { authorization: () => Promise.resolve('Bearer t') } });
+    const volume = await client.get<Volume>(volumes, { name: 'pv 1' });
+    assert.equal(volume?.metadata.name, 'x');
+    const [seen] = server.seen;
+    assert.deepEqual(
+      [seen?.method, seen?.path, seen?.headers['user-agent'], seen?.headers.authorization],
+      ['GET', '/api/v1/persistentvolumes/pv%201', 'sutler-test/1', 'Bearer t'],
+    );
+  });
+
+  it('keeps the path of the server as a prefix', async () => {
+    const client = connect({ to: { server: new URL(`${server.url}/k8s/clusters/c-1/`) } });
+    await client.get(claims, { namespace: 'ns', name: 'c' });
+    assert.equal(server.seen[0]?.path, '/k8s/clusters/c-1/api/v1/namespaces/ns/persistentvolumeclaims/c');
+  });
+
+  it('answers undefined for an object that the API server does not have', async () => {
+    server.handler = (_, reply) => reply.status(404, 'NotFound', 'persistentvolumes "x" not found');
+    const client = connect();
+    assert.equal(await client.get(volumes, { name: 'x' }), undefined);
+    assert.equal(await client.delete(volumes, { name: 'x' }), undefined);
+    await assert.rejects(
+      client.patch(volumes, { name: 'x' }, { type: 'merge', body: {} }),
+      kubeError((error) => assert.equal(error.code, 404)),
+    );
+  });
+
+  it('throws for a 404 that says nothing about the object', async () => {
+    const client = connect();
+    server.handler = (_, reply) => reply.text(404, '404 page not found');
+    await assert.rejects(
+      client.get(volumes, { name: 'x' }),
+      kubeError((error) => assert.equal(error.reason, 'NoSuchPath')),
+    );
+    server.handler = (_, reply) =>
+      reply.json(404, {
+        kind: 'Status',
+        code: 404,
+        reason: 'NotFound',
+        message: 'namespaces "ns" not found',
+        details: { name: 'ns', kind: 'namespaces' },
+      });
+    await assert.rejects(
+      client.get(claims, { namespace: 'ns', name: 'c' }),
+      kubeError((error) => assert.equal(error.serverMessage, 'namespaces "ns" not found')),
+    );
+  });
+
+  it('writes with the method, body and content type of each verb', async () => {
+    const client = connect();
+    await client.create(volumes, undefined, { a: 'ä' });
+    await client.update(leases, { namespace: 'ns', name: 'l' }, { b: 1 });
+    await client.patch(volumes, { name: 'x' }, { type: 'merge', body: { m: null } });
+    await client.patch(volumes, { name: 'x' }, { type: 'json', body: [] });
+    await client.patch(claims, { namespace: 'ns', name: 'x' }, { type: 'strategic', body: {}, subresource: 'status' });
+    assert.deepEqual(
+      server.seen.map((seen) => [seen.method, seen.path, seen.headers['content-type'], seen.body]),
+      [
+        ['POST', '/api/v1/persistentvolumes', 'application/json', '{"a":"ä"}'],
+        ['PUT', '/apis/coordination.k8s.io/v1/namespaces/ns/leases/l', 'application/json', '{"b":1}'],
+        ['PATCH', '/api/v1/persistentvolumes/x', 'application/merge-patch+json', '{"m":null}'],
+        ['PATCH', '/api/v1/persistentvolumes/x', 'application/json-patch+json', '[]'],
+        ['PATCH', '/api/v1/namespaces/ns/persistentvolumeclaims/x/status', 'application/strategic-merge-patch+json', '{}'],
+      ],
+    );
+  });
+
+  it('sends the body of a DELETE with its length: without one the preconditions would be ignored and the wrong object deleted', async () => {
+    const client = connect();
+    await client.delete(volumes, { name: 'x' }, { preconditions: { uid: 'u-ü', resourceVersion: '5' } });
+    const [seen] = server.seen;
+    assert.equal(seen?.headers['content-length'], String(Buffer.byteLength(seen?.body ?? '')));
+    assert.equal(seen?.headers['transfer-encoding'], undefined);
+    assert.deepEqual(JSON.parse(seen?.body ?? ''), {
+      apiVersion: 'v1',
+      kind: 'DeleteOptions',
+      preconditions: { uid: 'u-ü', resourceVersion: '5' },
+    });
+    await client.delete(volumes, { name: 'x' });
+    assert.equal(server.seen[1]?.body, '');
+  });
+
+  it('reports preconditions that do not hold as a conflict', async () => {
+    server.handler = (_, reply) => reply.status(409, 'Conflict', 'the UID in the precondition does not match');
+    await assert.rejects(
+      connect().delete(volumes, { name: 'x' }, { preconditions: { uid: 'u' } }),
+      kubeError((error) => assert.equal(isConflict(error), true)),
+    );
+  });
+
+  it('lists page by page', async () => {
+    server.handler = (seen, reply) =>
+      seen.query.get('continue') === null
+        ? reply.json(200, { metadata: { resourceVersion: '9', continue: 'more' }, items: [1, 2] })
+        : reply.json(200, { metadata: { resourceVersion: '9' }, items: null });
+    const client = connect();
+    assert.deepEqual(
+      await client.list(claims, { namespace: 'ns', limit: 2, labelSelector: 'a=b', fieldSelector: 'c=d', resourceVersion: '0' }),
+      {
+        items: [1, 2],
+        resourceVersion: '9',
+        continueToken: 'more',
+      },
+    );
+    assert.deepEqual(await client.list(claims, { continueToken: 'more' }), { items: [], resourceVersion: '9' });
+    assert.deepEqual(Object.fromEntries(server.seen[0]?.query ?? []), {
+      limit: '2',
+      labelSelector: 'a=b',
+      fieldSelector: 'c=d',
+      resourceVersion: '0',
+    });
+  });
+
+  it('uses connections again instead of opening one per request, as client-node does', async () => {
+    const client = connect();
+    const before = server.connections;
+    for (let i = 0; i < 50; i++) await client.get(volumes, { name: 'x' });
+    assert.ok(server.connections - before <= 2, `${server.connections - before} connections`);
+  });
+
+  it('has at most as many requests under way as the cap says', async () => {
+    let underWay = 0;
+    let most = 0;
+    server.handler = async (_, reply) => {
+      most = Math.max(most, ++underWay);
+      await new Promise((resolve) => setTimeout(resolve, 3));
+      underWay--;
+      reply.json(200, {});
+    };
+    const client = connect({ maxInFlight: 4 });
+    await Promise.all(Array.from({ length: 40 }, () => client.get(volumes, { name: 'x' })));
+    assert.equal(most, 4);
+  });
+
+  it('carries answers of any size and any characters', async () => {
+    const text = '🚀ü'.repeat(400_000);
+    server.handler = (_, reply) => reply.json(200, { text });
+    assert.deepEqual(await connect().get(volumes, { name: 'x' }), { text });
+  });
+
+  it('says so when an answer is not JSON', async () => {
+    server.handler = (_, reply) => reply.text(200, '<html>login</html>');
+    await assert.rejects(
+      connect().get(volumes, { name: 'x' }),
+      kubeError((error) => assert.match(error.message, /get persistentvolumes x: the answer is not JSON: <html>login/)),
+    );
+  });
+});
+
+describe('secrets', () => {
+  it('are not repeated in the error about a broken answer', async () => {
+    server.handler = (_, reply) => reply.text(200, '{"password":aHVudGVyMg==}');
+    await assert.rejects(
+      connect().get(secrets, { namespace: 'ns', name: 's' }),
+      kubeError((error) => {
+        assert.match(error.message, /not JSON: 25 characters of broken JSON/);
+        assert.equal(`${error.stack} ${String(error.cause)}`.includes('aHVudGVyMg'), false);
+      }),
+    );
+  });
+});
+
+describe('patience', () => {
+  for (const code of [429, 500, 503, 504]) {
+    it(`waits as long as a ${code} with Retry-After asks, then repeats, writes too`, async () => {
+      server.handler = inTurn(busy(code, { 'retry-after': '2' }), busy(code, { 'retry-after': '1' }), ok);
+      const { clock, sleptMs } = noteSleeps();
+      await connect({ clock }).create(volumes, undefined, {});
+      assert.equal(server.seen.length, 3);
+      assert.equal(sleptMs.length, 2);
+      assert.ok((sleptMs[0] ?? 0) >= 2000 && (sleptMs[0] ?? 0) <= 3000, String(sleptMs));
+      assert.ok((sleptMs[1] ?? 0) >= 1000 && (sleptMs[1] ?? 0) <= 1500, String(sleptMs));
+    });
+  }
+
+  it('takes a 429 without Retry-After for one second', async () => {
+    server.handler = inTurn((_, reply) => reply.text(429, 'Too many requests'), ok);
+    const { clock, sleptMs } = noteSleeps();
+    await connect({ clock }).get(volumes, { name: 'x' });
+    assert.ok((sleptMs[0] ?? 0) >= 1000, String(sleptMs));
+  });
+
+  it('does not repeat a 500 that asks for nothing', async () => {
+    server.handler = busy(500, {});
+    await assert.rejects(
+      connect().get(volumes, { name: 'x' }),
+      kubeError((error) => assert.equal(error.code, 500)),
+    );
+    assert.equal(server.seen.length, 1);
+  });
+
+  it("gives up after seven tries, with the server's words", async () => {
+    server.handler = busy(429, { 'retry-after': '1' });
+    const { clock } = noteSleeps();
+    await assert.rejects(
+      connect({ clock }).get(volumes, { name: 'x' }),
+      kubeError((error) => assert.deepEqual([error.serverMessage, error.retryAfterMs], ['slow down', 1000])),
+    );
+    assert.equal(server.seen.length, 7);
+  });
+
+  it("does not wait beyond the call's own time", async () => {
+    server.handler = busy(429, { 'retry-after': '30' });
+    const startMs = performance.now();
+    await assert.rejects(
+      connect().get(volumes, { name: 'x' }, { timeoutMs: 2000 }),
+      kubeError((error) => assert.equal(error.code, 429)),
+    );
+    assert.ok(performance.now() - startMs < 1000);
+  });
+
+  it('lowers the cap on 429', async () => {
+    const metrics = new Registry();
+    server.handler = inTurn(busy(429, { 'retry-after': '1' }), ok);
+    const { clock } = noteSleeps();
+    await connect({ clock, metrics, maxInFlight: 40 }).get(volumes, { name: 'x' });
+    assert.match(await metrics.metrics(), /sutler_kube_in_flight_limit 28/);
+  });
+});
+
+describe('faults', () => {
+  it('repeats a read whose connection broke', async () => {
+    server.handler = inTurn(reset, (seen) => void seen.raw.socket.destroy(), ok);
+    assert.notEqual(await connect().get(volumes, { name: 'x' }), undefined);
+    assert.equal(server.seen.length, 3);
+  });
+
+  it('does not repeat a write that may have arrived, and says that it may have', async () => {
+    server.handler = reset;
+    await assert.rejects(
+      connect().create(volumes, undefined, {}),
+      kubeError((error) => assert.deepEqual([error.code, error.reason, error.maybeSent], [0, 'Network', true])),
+    );
+    assert.equal(server.seen.length, 1);
+  });
+
+  it('repeats a write that certainly was not sent', async () => {
+    const gone = await startKubeServer(ok);
+    const { url } = gone;
+    await gone.close();
+    const { clock, sleptMs } = noteSleeps();
+    await assert.rejects(
+      connect({ clock, to: { server: new URL(url) } }).create(volumes, undefined, {}),
+      kubeError((error) => {
+        assert.deepEqual([error.code, error.reason, error.maybeSent], [0, 'Network', false]);
+        assert.match(error.message, /create persistentvolumes: .*ECONNREFUSED/);
+      }),
+    );
+    assert.equal(sleptMs.length, 6);
+  });
+
+  it('ends a call whose answer does not come in time, headers or body', async () => {
+    const client = connect();
+    server.handler = () => {};
+    await assert.rejects(
+      client.get(volumes, { name: 'x' }, { timeoutMs: 30 }),
+      kubeError((error) => assert.deepEqual([error.code, error.reason], [0, 'Timeout'])),
+    );
+    server.handler = (_, reply) => void reply.response.writeHead(200, { 'content-length': '100' }).write('{');
+    await assert.rejects(
+      client.get(volumes, { name: 'x' }, { timeoutMs: 30 }),
+      kubeError((error) => assert.equal(error.reason, 'Timeout')),
+    );
+    server.handler = ok;
+    await client.get(volumes, { name: 'x' });
+  });
+
+  it('aborts a call at once, before and while it is under way', async () => {
+    server.handler = () => {};
+    const client = connect();
+    await assert.rejects(
+      client.get(volumes, { name: 'x' }, { signal: AbortSignal.abort() }),
+      kubeError((error) => assert.equal(error.reason, 'Aborted')),
+    );
+    assert.equal(server.seen.length, 0);
+    const abort = new AbortController();
+    const call = client.create(volumes, undefined, {}, { signal: abort.signal });
+    await until('the request arrived', () => server.seen.length === 1);
+    abort.abort();
+    await assert.rejects(
+      call,
+      kubeError((error) => assert.deepEqual([error.reason, error.maybeSent], ['Aborted', true])),
+    );
+  });
+
+  it('lets one signal serve many calls without a warning of Node', async () => {
+    const warnings: Error[] = [];
+    const listen = (warning: Error): void => void warnings.push(warning);
+    process.on('warning', listen);
+    const { signal } = new AbortController();
+    const client = connect({ maxInFlight: 20 });
+    await Promise.all(Array.from({ length: 60 }, () => client.get(volumes, { name: 'x' }, { signal })));
+    await setImmediate();
+    process.off('warning', listen);
+    assert.deepEqual(warnings, []);
+  });
+
+  it('does not send what was aborted while it waited for a connection', async () => {
+    const client = connect({ maxInFlight: 1 });
+    server.handler = () => {};
+    const first = new AbortController();
+    const second = new AbortController();
+    const calls = [
+      client.get(volumes, { name: 'first' }, { signal: first.signal }),
+      client.create(volumes, undefined, {}, { signal: second.signal }),
+    ];
+    await until('the first arrived', () => server.seen.length === 1);
+    second.abort();
+    await assert.rejects(
+      calls[1] ?? Promise.resolve(),
+      kubeError((error) => assert.equal(error.maybeSent, false)),
+    );
+    first.abort();
+    await assert.rejects(calls[0] ?? Promise.resolve());
+    server.handler = ok;
+    await client.get(volumes, { name: 'last' });
+    assert.deepEqual(
+      server.seen.map((seen) => seen.path.split('/').at(-1)),
+      ['first', 'last'],
+    );
+  });
+
+  it('throws the words of a refusal unchanged', async () => {
+    server.handler = (_, reply) => reply.status(409, 'AlreadyExists', 'object is being deleted: persistentvolumes "x" already exists');
+    await assert.rejects(
+      connect().create(volumes, undefined, {}),
+      kubeError((error) => assert.equal(isAlreadyExists(error), true)),
+    );
+  });
+
+  it('refuses calls after close, and ends those under way', async () => {
+    server.handler = (_, reply) => void setTimeout(() => reply.json(200, {}), 20);
+    const client = connect();
+    const underWay = client.get(volumes, { name: 'x' });
+    await until('the request arrived', () => server.seen.length === 1);
+    await client.close();
+    assert.deepEqual(await underWay, {}, 'a call under way may finish');
+    await assert.rejects(
+      client.create(volumes, undefined, {}, { timeoutMs: 100 }),
+      kubeError((error) => assert.deepEqual([error.code, error.maybeSent], [0, false])),
+    );
+  });
+});
+
+describe('credentials', () => {
+  it('are refreshed once after a 401, and the request is repeated, also a write', async () => {
+    server.handler = locked;
+    let token = 'old';
+    let refreshes = 0;
+    const refresh = async (): Promise<void> => {
+      refreshes++;
+      await until('all were refused', () => server.seen.length === 10);
+      await setImmediate();
+      token = 'new';
+    };
+    const client = connect({ to: { authorization: () => Promise.resolve(`Bearer ${token}`), refresh } });
+    await Promise.all(Array.from({ length: 10 }, () => client.create(volumes, undefined, {})));
+    assert.equal(refreshes, 1, 'ten refused requests share one refresh');
+    assert.equal(server.seen.length, 20);
+  });
+
+  it('that stay refused are an error, after one repeat', async () => {
+    server.handler = locked;
+    await assert.rejects(
+      connect({ to: { authorization: () => Promise.resolve('Bearer old') } }).get(volumes, { name: 'x' }),
+      kubeError((error) => assert.equal(error.code, 401)),
+    );
+    assert.equal(server.seen.length, 2);
+  });
+
+  it('that can not be had are an error of that call, not sent', async () => {
+    const client = connect({ to: { authorization: () => Promise.reject(new Error('the plugin failed')) } });
+    await assert.rejects(
+      client.create(volumes, undefined, {}),
+      kubeError((error) =>
+        assert.deepEqual([error.reason, error.serverMessage, error.maybeSent], ['Credentials', 'the plugin failed', false]),
+      ),
+    );
+  });
+});
+
+describe('metrics', () => {
+  it('count each request by verb, resource and code, repeats included', async () => {
+    const metrics = new Registry();
+    const { clock } = noteSleeps();
+    const client = connect({ metrics, clock });
+    await client.get(volumes, { name: 'x' });
+    await client.create(volumes, undefined, {});
+    server.handler = inTurn((_, reply) => reply.status(429, 'TooManyRequests', 'slow down'), ok);
+    await client.patch(claims, { namespace: 'ns', name: 'x' }, { type: 'merge', body: {}, subresource: 'status' });
+    server.handler = reset;
+    await assert.rejects(client.delete(volumes, { name: 'x' }));
+    const text = await metrics.metrics();
+    for (const line of [
+      'sutler_kube_requests_total{verb="get",resource="persistentvolumes",code="200"} 1',
+      'sutler_kube_requests_total{verb="create",resource="persistentvolumes",code="200"} 1',
+      'sutler_kube_requests_total{verb="patch",resource="persistentvolumeclaims/status",code="429"} 1',
+      'sutler_kube_requests_total{verb="patch",resource="persistentvolumeclaims/status",code="200"} 1',
+      'sutler_kube_requests_total{verb="delete",resource="persistentvolumes",code="0"} 1',
+      'sutler_kube_request_duration_seconds_count{verb="get",resource="persistentvolumes"} 1',
+      'sutler_kube_in_flight 0',
+    ]) {
+      assert.ok(text.includes(line), `${line}\nnot in\n${text}`);
+    }
+  });
+});
+
+describe('watch', () => {
+  const nothing = { resourceVersion: '1', idleTimeoutMs: 5000, onEvent: () => {} };
+
+  it('hands over events as they come and resolves when the server ends it', async () => {
+    const { watches } = open();
+    const events: string[] = [];
+    let isOpen = false;
+    const watching = connect().watch(claims, {
+      ...nothing,
+      namespace: 'ns',
+      onOpen: () => (isOpen = true),
+      onEvent: (event) => events.push(event.type),
+    });
+    await until('it is open', () => isOpen && watches.length === 1);
+    watches[0]?.send('ADDED', {});
+    watches[0]?.send('BOOKMARK', {});
+    await until('both came', () => events.length === 2);
+    watches[0]?.end();
+    await watching;
+    assert.deepEqual(events, ['ADDED', 'BOOKMARK']);
+    assert.equal(server.seen[0]?.path, '/api/v1/namespaces/ns/persistentvolumeclaims');
+  });
+
+  it('takes no place of the calls', async () => {
+    const { watches } = open();
+    const client = connect({ maxInFlight: 1 });
+    const abort = new AbortController();
+    const watching = [1, 2, 3].map(() => client.watch(claims, { ...nothing, signal: abort.signal }));
+    await until('three are open', () => watches.length === 3);
+    server.handler = ok;
+    await client.get(volumes, { name: 'x' });
+    abort.abort();
+    const ends = await Promise.allSettled(watching);
+    assert.deepEqual(
+      ends.map((end) => end.status === 'rejected' && end.reason instanceof KubeError && end.reason.reason),
+      ['Aborted', 'Aborted', 'Aborted'],
+    );
+    await until('the connections are gone', () => watches.every((watch) => watch.isClosed));
+  });
+
+  it('is given up when the server says nothing for the time given, and only then', async () => {
+    const { watches } = open();
+    const startMs = performance.now();
+    const watching = connect().watch(claims, { ...nothing, idleTimeoutMs: 120 });
+    await until('it is open', () => watches.length === 1);
+    for (let i = 0; i < 4; i++) {
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      watches[0]?.send('BOOKMARK', {});
+    }
+    await assert.rejects(
+      watching,
+      kubeError((error) => assert.equal(error.reason, 'Timeout')),
+    );
+    assert.ok(performance.now() - startMs >= 300);
+  });
+
+  it('rejects when the connection drops', async () => {
+    const { watches } = open();
+    const watching = connect().watch(claims, nothing);
+    await until('it is open', () => watches.length === 1);
+    watches[0]?.drop();
+    await assert.rejects(
+      watching,
+      kubeError((error) => assert.equal(error.reason, 'Network')),
+    );
+  });
+
+  it('ends with the error that its handler throws', async () => {
+    const { watches } = open();
+    const watching = connect().watch(claims, {
+      ...nothing,
+      onEvent: () => {
+        throw new KubeError({ code: 410, reason: 'Expired', serverMessage: 'too old' });
+      },
+    });
+    await until('it is open', () => watches.length === 1);
+    watches[0]?.send('ERROR', {});
+    await assert.rejects(
+      watching,
+      kubeError((error) => assert.equal(error.code, 410)),
+    );
+    await until('the connection is gone', () => watches[0]?.isClosed === true);
+  });
+
+  it('refreshes credentials once when it is refused', async () => {
+    let token = 'old';
+    const refresh = (): Promise<void> => {
+      token = 'new';
+      return Promise.resolve();
+    };
+    server.handler = (seen, reply) =>
+      seen.headers.authorization === 'Bearer new' ? reply.watch().end() : reply.status(401, 'Unauthorized', 'no');
+    await connect({ to: { authorization: () => Promise.resolve(`Bearer ${token}`), refresh } }).watch(claims, nothing);
+    assert.equal(server.seen.length, 2);
+  });
+
+  it('ends at once when the client closes', async () => {
+    const { watches } = open();
+    const client = connect();
+    const watching = client.watch(claims, nothing);
+    await until('it is open', () => watches.length === 1);
+    const startMs = performance.now();
+    await Promise.all([client.close(), assert.rejects(watching)]);
+    assert.ok(performance.now() - startMs < 1000);
+  });
+});

@@ -1,0 +1,96 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import type { EventInput, Verdict } from '#src/kube/event-correlation.ts';
+import { EventCorrelator } from '#src/kube/event-correlation.ts';
+import { Lru } from '#src/kube/lru.ts';
+
+const regarding = { kind: 'PersistentVolumeClaim', apiVersion: 'v1', namespace: 'ns', name: 'c', uid: 'u' };
+const event = (o: Partial<EventInput> = {}): EventInput => ({
+  regarding,
+  type: 'Warning',
+  reason: 'ProvisioningFailed',
+  message: 'no space',
+  ...o,
+});
+
+/** A correlator whose verdicts count as written at once. */
+function correlate(): (input: EventInput, nowMs: number) => Verdict {
+  const correlator = new EventCorrelator({ repeatAfterMs: 60_000 });
+  return (input, nowMs) => {
+    const verdict = correlator.take(input, nowMs);
+    if (verdict.kind === 'write') Object.assign(verdict.series, { writtenAtMs: nowMs, writtenCount: verdict.series.count });
+    return verdict;
+  };
+}
+const kinds = (verdicts: readonly Verdict[]): string => verdicts.map((verdict) => verdict.kind).join(' ');
+
+describe('EventCorrelator', () => {
+  it('writes what is new, counts what repeats, and writes the count again after a minute', () => {
+    const take = correlate();
+    assert.equal(kinds([0, 1000, 3000, 7000].map((ms) => take(event(), ms))), 'write coalesced coalesced coalesced');
+    const verdict = take(event(), 61_000);
+    assert.ok(verdict.kind === 'write');
+    assert.deepEqual([verdict.series.count, verdict.series.firstMs, verdict.series.lastMs], [5, 0, 61_000]);
+  });
+
+  it('writes a changed message at once, and the old one anew when it comes back only as a repeat', () => {
+    const take = correlate();
+    assert.equal(kinds([take(event(), 0), take(event({ message: 'timeout' }), 1), take(event(), 2)]), 'write write coalesced');
+  });
+
+  it('keeps objects, types, reasons and components apart', () => {
+    const take = correlate();
+    const others = [
+      event({ regarding: { ...regarding, uid: 'v' } }),
+      event({ type: 'Normal' }),
+      event({ reason: 'Other' }),
+      event({ component: 'external-provisioner' }),
+    ];
+    assert.equal(kinds([event(), ...others].map((input) => take(input, 0))), 'write write write write write');
+    assert.equal(
+      take(event({ regarding: { ...regarding, resourceVersion: '5' } }), 1).kind,
+      'coalesced',
+      'a changed object is the same object',
+    );
+  });
+
+  it('folds the tenth different message of one reason into one event', () => {
+    const take = correlate();
+    const verdicts = Array.from({ length: 12 }, (_, i) => take(event({ message: `request ${i} failed` }), i));
+    assert.equal(kinds(verdicts), `${'write '.repeat(10)}coalesced coalesced`);
+    const last = verdicts[9];
+    assert.ok(last?.kind === 'write');
+    assert.deepEqual([last.series.message, last.series.count], ['(combined from similar events): request 11 failed', 3]);
+    const afterwards = take(event({ message: 'request 12 failed' }), 700_000);
+    assert.ok(afterwards.kind === 'write' && afterwards.series.message === 'request 12 failed', 'ten minutes later it starts over');
+  });
+
+  it('stops at 25 writes per object, then one each five minutes', () => {
+    const take = correlate();
+    const verdicts = Array.from({ length: 30 }, (_, i) => take(event({ reason: `R${i}` }), 0));
+    assert.equal(verdicts.filter((verdict) => verdict.kind === 'write').length, 25);
+    assert.equal(verdicts.at(-1)?.kind, 'spam');
+    assert.equal(take(event({ regarding: { ...regarding, uid: 'v' } }), 0).kind, 'write', 'others are not concerned');
+    assert.equal(
+      kinds([take(event({ reason: 'X' }), 299_000), take(event({ reason: 'X' }), 301_000), take(event({ reason: 'Y' }), 302_000)]),
+      'spam write spam',
+    );
+  });
+
+  it('cuts a driver that tells a novel', () => {
+    const verdict = correlate()(event({ message: 'x'.repeat(1_000_000) }), 0);
+    assert.ok(verdict.kind === 'write');
+    assert.equal(verdict.series.message.length, 4096);
+  });
+});
+
+describe('Lru', () => {
+  it('forgets what was used longest ago', () => {
+    const lru = new Lru<string, number>(2);
+    lru.set('a', 1);
+    lru.set('b', 2);
+    lru.get('a');
+    lru.set('c', 3);
+    assert.deepEqual([lru.get('a'), lru.get('b'), lru.get('c'), lru.size], [1, undefined, 3, 2]);
+  });
+});

@@ -1,0 +1,257 @@
+import assert from 'node:assert/strict';
+import { after, afterEach, beforeEach, describe, it } from 'node:test';
+import { setTimeout } from 'node:timers/promises';
+import { Registry } from 'prom-client';
+import { createKubeClient } from '#src/kube/client.ts';
+import type { EventInput, EventRecorder, EventRecorderOptions } from '#src/kube/events.ts';
+import { createEventRecorder } from '#src/kube/events.ts';
+import type { Event } from '#src/kube/objects.ts';
+import type { Clock } from '#src/runtime/clock.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import type { Handler, Reply } from '../harness/kube-server.ts';
+import { plainAccess, startKubeServer, until } from '../harness/kube-server.ts';
+
+const server = await startKubeServer(() => {});
+const client = createKubeClient({ access: plainAccess(server), userAgent: 'sutler-test/1', log: silentLog });
+after(async () => {
+  await client.close();
+  await server.close();
+});
+
+const accept: Handler = (seen, reply) => reply.text(seen.method === 'POST' ? 201 : 200, seen.body);
+const claim = { kind: 'PersistentVolumeClaim', apiVersion: 'v1', namespace: 'ns', name: 'data', uid: 'u-1', resourceVersion: '7' };
+const warning = (o: Partial<EventInput> = {}): EventInput => ({
+  regarding: claim,
+  type: 'Warning',
+  reason: 'ProvisioningFailed',
+  message: 'rpc error: code = Internal desc = no',
+  ...o,
+});
+const normal = (name: string, o: Partial<EventInput> = {}): EventInput => ({
+  regarding: { ...claim, name, uid: `uid-${name}` },
+  type: 'Normal',
+  reason: 'ProvisioningSucceeded',
+  message: 'Successfully provisioned volume pvc-1',
+  ...o,
+});
+
+let nowMs: number;
+let recorders: EventRecorder[] = [];
+const metrics: { current: Registry } = { current: new Registry() };
+const clock: Clock = { nowMs: () => nowMs, sleep: (_ms, signal) => systemClock.sleep(1, signal) };
+function start(o: Partial<EventRecorderOptions> = {}): EventRecorder {
+  const recorder = createEventRecorder({ client, component: 'test.csi_host_1', log: silentLog, metrics: metrics.current, clock, ...o });
+  recorders.push(recorder);
+  return recorder;
+}
+function body(at: number): Event {
+  const event: Event = JSON.parse(server.seen[at]?.body ?? 'null');
+  return event;
+}
+async function counted(type: string, result: string): Promise<number> {
+  const line = (await metrics.current.metrics())
+    .split('\n')
+    .find((text) => text.startsWith(`sutler_kube_events_total{type="${type}",result="${result}"}`));
+  return Number(line?.split(' ')[1] ?? 0);
+}
+
+async function untilCounted(type: string, result: string, count: number): Promise<void> {
+  for (const endMs = Date.now() + 5000; (await counted(type, result)) < count; await setTimeout(2)) {
+    assert.ok(Date.now() < endMs, `waited in vain for ${count} ${type} ${result}`);
+  }
+}
+
+beforeEach(() => {
+  nowMs = Date.parse('2026-11-20T10:00:00.789Z');
+  metrics.current = new Registry();
+  server.seen.length = 0;
+  server.handler = accept;
+});
+afterEach(async () => {
+  await Promise.all(recorders.map((recorder) => recorder.close(0)));
+  recorders = [];
+});
+
+describe('EventRecorder', () => {
+  it('sends a core/v1 Event of the shape that kubectl and upstream know', async () => {
+    const recorder = start();
+    recorder.record(warning());
+    await recorder.close();
+    const [seen] = server.seen;
+    assert.deepEqual([seen?.method, seen?.path], ['POST', '/api/v1/namespaces/ns/events']);
+    const { metadata, ...rest } = body(0);
+    assert.match(metadata.name, /^data\.[0-9a-f]{15,16}$/);
+    assert.equal(BigInt(`0x${metadata.name.split('.')[1]}`) / 1_000_000n, BigInt(nowMs), 'the name tells the time in nanoseconds');
+    assert.equal(metadata.namespace, 'ns');
+    assert.deepEqual(rest, {
+      apiVersion: 'v1',
+      kind: 'Event',
+      involvedObject: claim,
+      type: 'Warning',
+      reason: 'ProvisioningFailed',
+      message: 'rpc error: code = Internal desc = no',
+      source: { component: 'test.csi_host_1' },
+      firstTimestamp: '2026-11-20T10:00:00Z',
+      lastTimestamp: '2026-11-20T10:00:00Z',
+      count: 1,
+      eventTime: null,
+      reportingComponent: 'test.csi_host_1',
+      reportingInstance: '',
+    });
+  });
+
+  it('puts events on cluster-scoped objects into the namespace default', async () => {
+    const recorder = start();
+    recorder.record(
+      warning({ regarding: { kind: 'PersistentVolume', apiVersion: 'v1', name: 'pvc-1', uid: 'u' }, component: 'external-provisioner' }),
+    );
+    await recorder.close();
+    assert.equal(server.seen[0]?.path, '/api/v1/namespaces/default/events');
+    const { metadata, source, reportingComponent } = body(0);
+    assert.deepEqual(
+      [metadata.namespace, source?.component, reportingComponent],
+      ['default', 'external-provisioner', 'external-provisioner'],
+    );
+  });
+
+  it('names the event of an object with a very long name otherwise, since the server would refuse it', async () => {
+    const recorder = start();
+    recorder.record(warning({ regarding: { ...claim, name: 'n'.repeat(253) } }));
+    await recorder.close();
+    assert.match(body(0).metadata.name, /^[0-9a-f-]{36}$/);
+  });
+
+  it('patches count and time of the event that exists, at most once a minute', async () => {
+    const recorder = start();
+    recorder.record(warning());
+    await untilCounted('Warning', 'created', 1);
+    for (const ms of [1000, 2000, 4000]) {
+      nowMs += ms;
+      recorder.record(warning());
+    }
+    nowMs += 60_000;
+    recorder.record(warning());
+    await recorder.close();
+    assert.equal(server.seen.length, 2);
+    assert.deepEqual(
+      [server.seen[1]?.method, server.seen[1]?.path, server.seen[1]?.headers['content-type']],
+      ['PATCH', `/api/v1/namespaces/ns/events/${body(0).metadata.name}`, 'application/merge-patch+json'],
+    );
+    assert.deepEqual(body(1), { count: 5, lastTimestamp: '2026-11-20T10:01:07Z', message: 'rpc error: code = Internal desc = no' });
+    assert.deepEqual(
+      [await counted('Warning', 'created'), await counted('Warning', 'updated'), await counted('Warning', 'coalesced')],
+      [1, 1, 3],
+    );
+  });
+
+  it('tells an event anew that the server has forgotten', async () => {
+    const recorder = start({ repeatAfterMs: 0 });
+    recorder.record(warning());
+    await untilCounted('Warning', 'created', 1);
+    server.handler = (seen, reply) =>
+      seen.method === 'PATCH' ? reply.status(404, 'NotFound', 'events "x" not found') : accept(seen, reply);
+    nowMs += 3_600_000;
+    recorder.record(warning());
+    await recorder.close();
+    assert.deepEqual(
+      server.seen.map((seen) => seen.method),
+      ['POST', 'PATCH', 'POST'],
+    );
+    assert.equal(body(2).count, 2);
+  });
+
+  it('sends Warnings before Normals, and two at a time', async () => {
+    let underWay = 0;
+    let most = 0;
+    const held: Reply[] = [];
+    server.handler = (_, reply) => {
+      most = Math.max(most, ++underWay);
+      held.push(reply);
+    };
+    const recorder = start();
+    for (let i = 0; i < 5; i++) recorder.record(normal(`n${i}`));
+    recorder.record(warning());
+    while (server.seen.length < 6 || held.length > 0) {
+      await until('one waits', () => held.length > 0);
+      underWay--;
+      held.shift()?.json(201, {});
+      await setTimeout(5);
+    }
+    assert.equal(most, 2);
+    assert.equal(body(2).type, 'Warning', server.seen.map((_, at) => body(at).type).join());
+  });
+
+  it('drops Normals beyond their rate, never Warnings', async () => {
+    const recorder = start({ normalBurst: 3, normalPerSecond: 1 });
+    for (let i = 0; i < 10; i++) recorder.record(normal(`n${i}`));
+    for (let i = 0; i < 10; i++) recorder.record(warning({ regarding: { ...claim, uid: `w${i}` } }));
+    await recorder.close();
+    assert.equal(server.seen.length, 13);
+    assert.equal(await counted('Normal', 'dropped-rate'), 7);
+  });
+
+  it('holds a thousand while the server is slow; then Warnings take the place of Normals', async () => {
+    server.handler = () => {};
+    const recorder = start({ normalBurst: 5000 });
+    for (let i = 0; i < 1500; i++) recorder.record(normal(`n${i}`));
+    assert.equal(await counted('Normal', 'dropped-full'), 498, 'two are under way, 1000 wait');
+    for (let i = 0; i < 1200; i++) recorder.record(warning({ regarding: { ...claim, uid: `w${i}` } }));
+    assert.deepEqual([await counted('Normal', 'dropped-full'), await counted('Warning', 'dropped-full')], [1498, 200]);
+    await until('those under way arrived', () => server.seen.length === 2);
+  });
+
+  it('only counts what repeats while its event is on the way', async () => {
+    const held: Reply[] = [];
+    server.handler = (_, reply) => void held.push(reply);
+    const recorder = start();
+    recorder.record(warning());
+    await until('it is under way', () => held.length === 1);
+    recorder.record(warning());
+    recorder.record(warning());
+    held[0]?.json(201, {});
+    await recorder.close();
+    assert.deepEqual([server.seen.length, await counted('Warning', 'coalesced')], [1, 2]);
+  });
+
+  it('does not repeat what the server refused', async () => {
+    server.handler = (_, reply) => reply.status(403, 'Forbidden', 'namespace is being terminated');
+    const recorder = start();
+    recorder.record(warning());
+    await recorder.close();
+    assert.deepEqual([server.seen.length, await counted('Warning', 'failed')], [1, 1]);
+  });
+
+  it('tries again under the same name when no answer came, and takes AlreadyExists for success', async () => {
+    let tries = 0;
+    server.handler = (seen, reply) => {
+      if (++tries < 3) return void seen.raw.socket.destroy();
+      return reply.status(409, 'AlreadyExists', 'events already exists');
+    };
+    const recorder = start();
+    recorder.record(warning());
+    await until('it was tried three times', () => server.seen.length === 3);
+    await recorder.close();
+    assert.equal(new Set([0, 1, 2].map((at) => body(at).metadata.name)).size, 1);
+    assert.equal(await counted('Warning', 'created'), 1);
+  });
+
+  it('close ends within its time, whatever the server does, and takes nothing more', async () => {
+    server.handler = () => {};
+    const recorder = start();
+    for (let i = 0; i < 20; i++) recorder.record(normal(`n${i}`));
+    await until('two are under way', () => server.seen.length === 2);
+    const startMs = performance.now();
+    await recorder.close(30);
+    assert.ok(performance.now() - startMs < 2000);
+    recorder.record(warning());
+    await setTimeout(20);
+    assert.equal(server.seen.length, 2);
+  });
+
+  it('never throws, even for an event that can not be read', () => {
+    const recorder = start();
+    const broken: EventInput = JSON.parse('{"regarding":{},"type":"Warning"}');
+    assert.doesNotThrow(() => recorder.record(broken));
+  });
+});

@@ -1,0 +1,171 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { formatBytes, parseQuantityBytes, QuantityError } from '#src/kube/quantity.ts';
+
+describe('parseQuantityBytes', () => {
+  const cases: Readonly<Record<string, bigint>> = {
+    '0': 0n,
+    '1': 1n,
+    '+5': 5n,
+    '-5': -5n,
+    '1k': 1000n,
+    '1M': 10n ** 6n,
+    '1G': 10n ** 9n,
+    '1T': 10n ** 12n,
+    '1P': 10n ** 15n,
+    '1E': 10n ** 18n,
+    '1Ki': 1024n,
+    '1Mi': 1024n ** 2n,
+    '1Gi': 1024n ** 3n,
+    '1Ti': 1024n ** 4n,
+    '1Pi': 1024n ** 5n,
+    '1Ei': 1024n ** 6n,
+    '1.5Gi': 1610612736n,
+    '0.5Gi': 536870912n,
+    '.5Gi': 536870912n,
+    '5.Gi': 5368709120n,
+    '1.5G': 1500000000n,
+    '1e3': 1000n,
+    '1E3': 1000n,
+    '1e+3': 1000n,
+    '12e-1': 2n,
+    '1500m': 2n,
+    '1000m': 1n,
+    '1u': 1n,
+    '1n': 1n,
+    '-1n': -1n,
+    '-1500m': -2n,
+    '0.1': 1n,
+    '0n': 0n,
+    '9007199254740993': 9007199254740993n,
+    '8796093022208.000000001Ki': 9007199254740993n,
+    '00012': 12n,
+  };
+  for (const [text, bytes] of Object.entries(cases)) {
+    it(`reads ${text} as ${bytes}`, () => assert.equal(parseQuantityBytes(text), bytes));
+  }
+
+  it('caps at 2^63-1, as the API server does', () => {
+    for (const text of ['8Ei', '10E', '1e99', '1e999999999999', '99999999999999999999'])
+      assert.equal(parseQuantityBytes(text), 2n ** 63n - 1n, text);
+    assert.equal(parseQuantityBytes('-1e99'), -(2n ** 63n - 1n));
+    assert.equal(parseQuantityBytes('9223372036854775807'), 2n ** 63n - 1n);
+    assert.equal(parseQuantityBytes('9223372036854775808'), 2n ** 63n - 1n);
+  });
+
+  it('answers at once for exponents that nobody could compute', () => {
+    assert.equal(parseQuantityBytes('1e-999999999999'), 1n);
+    assert.equal(parseQuantityBytes('0e999999999999'), 0n);
+  });
+
+  for (const text of [
+    '',
+    ' ',
+    '1 Gi',
+    ' 1',
+    '1 ',
+    'Gi',
+    '.',
+    '+',
+    '-',
+    '1.2.3',
+    '1KI',
+    '1ki',
+    '1K',
+    '1g',
+    '1e',
+    '1e1.5',
+    '0x10',
+    'Infinity',
+    'NaN',
+    '1,5Gi',
+    '--1',
+    '1Gi\n',
+    '١',
+  ]) {
+    it(`refuses ${JSON.stringify(text)}, naming it`, () => {
+      assert.throws(
+        () => parseQuantityBytes(text),
+        (error) => error instanceof QuantityError && error.message.includes(`"${text}"`),
+      );
+    });
+  }
+});
+
+describe('formatBytes', () => {
+  it('A-12 prints 5.56 Gi, which is no whole Mi, as plain bytes', () => assert.equal(formatBytes(5970004541n), '5970004541'));
+  it('A-13 prints 5.5 Gi as 5632Mi', () => assert.equal(formatBytes(parseQuantityBytes('5.5Gi')), '5632Mi'));
+  it('A-14 prints 5 Gi as 5Gi', () => assert.equal(formatBytes(5n * 1024n ** 3n), '5Gi'));
+  it('A-15 prints 5.23 Mi as plain bytes', () => assert.equal(formatBytes(5484052n), '5484052'));
+  it('A-16 prints 102400 as 100Ki', () => assert.equal(formatBytes(102400n), '100Ki'));
+  it('prints magnitudes below 1024 in decimal', () => {
+    assert.deepEqual([0n, 1n, 999n, 1000n, 1001n, 1023n, -1000n, -1n].map(formatBytes), [
+      '0',
+      '1',
+      '999',
+      '1k',
+      '1001',
+      '1023',
+      '-1k',
+      '-1',
+    ]);
+  });
+  it('stops at Ei', () => assert.equal(formatBytes(1024n ** 7n), '1024Ei'));
+  it('prints a size that 1024 does not divide as plain digits', () => assert.equal(formatBytes(1_000_000_000n), '1000000000'));
+});
+
+describe('quantities', () => {
+  const random = seeded(20261120);
+  const randomBytes = (): bigint =>
+    (BigInt(Math.floor(random() * 2 ** 32)) * BigInt(Math.floor(random() * 2 ** 31))) >> BigInt(Math.floor(random() * 63));
+
+  it('read back what is printed, for 20,000 sizes', () => {
+    for (let i = 0; i < 20_000; i++) {
+      const bytes = randomBytes() << BigInt(Math.floor(random() * 3) * 10);
+      const capped = bytes > 2n ** 63n - 1n ? 2n ** 63n - 1n : bytes;
+      assert.equal(parseQuantityBytes(formatBytes(capped)), capped);
+    }
+  });
+
+  it('agree with a slow reading by fractions, for 20,000 texts', () => {
+    const suffixes = ['', 'k', 'M', 'G', 'm', 'u', 'n', 'Ki', 'Mi', 'Gi', 'e3', 'E-2', 'e+6'] as const;
+    const factors = [
+      [1n, 1n],
+      [1000n, 1n],
+      [10n ** 6n, 1n],
+      [10n ** 9n, 1n],
+      [1n, 1000n],
+      [1n, 10n ** 6n],
+      [1n, 10n ** 9n],
+      [1024n, 1n],
+      [1024n ** 2n, 1n],
+      [1024n ** 3n, 1n],
+      [1000n, 1n],
+      [1n, 100n],
+      [10n ** 6n, 1n],
+    ] as const;
+    for (let i = 0; i < 20_000; i++) {
+      const at = Math.floor(random() * suffixes.length);
+      const whole = String(Math.floor(random() * 10 ** Math.floor(random() * 7)));
+      const fraction = String(Math.floor(random() * 10 ** Math.floor(random() * 7)));
+      const [up, down] = factors[at] ?? [1n, 1n];
+      const numerator = BigInt(whole + fraction) * up;
+      const denominator = 10n ** BigInt(fraction.length) * down;
+      let expected = numerator / denominator;
+      if (expected * denominator < numerator) expected++;
+      const text = `${whole}.${fraction}${suffixes[at]}`;
+      assert.equal(parseQuantityBytes(text), expected, text);
+    }
+  });
+});
+
+/** mulberry32: the same numbers on each run. */
+function seeded(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4294967296;
+  };
+}

@@ -1,0 +1,491 @@
+import assert from 'node:assert/strict';
+import { after, afterEach, beforeEach, describe, it } from 'node:test';
+import { Registry } from 'prom-client';
+import { pino } from 'pino';
+import { createKubeClient } from '#src/kube/client.ts';
+import type { Change, Projected, Reflector, ReflectorOptions } from '#src/kube/reflector.ts';
+import { startReflector } from '#src/kube/reflector.ts';
+import { claims } from '#src/kube/resources.ts';
+import type { Clock } from '#src/runtime/clock.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import type { Handler, OpenWatch, Reply, Seen } from '../harness/kube-server.ts';
+import { plainAccess, startKubeServer, statusOf, until } from '../harness/kube-server.ts';
+
+const unhandled: unknown[] = [];
+process.on('unhandledRejection', (reason) => unhandled.push(reason));
+
+const server = await startKubeServer(() => {});
+const client = createKubeClient({ access: plainAccess(server), userAgent: 'sutler-test/1', log: silentLog });
+after(async () => {
+  await client.close();
+  await server.close();
+  assert.deepEqual(unhandled, [], 'no promise was left alone');
+});
+
+interface Item extends Projected {
+  readonly size?: string;
+}
+const item = (name: string, version: number, o: { uid?: string; size?: string } = {}): object => ({
+  metadata: { name, namespace: 'ns', uid: o.uid ?? `uid-${name}`, resourceVersion: String(version), managedFields: [{ manager: 'x' }] },
+  spec: { size: o.size ?? 'small' },
+});
+function isItem(raw: unknown): raw is { metadata: Item['metadata']; spec: { size: string } } {
+  return typeof raw === 'object' && raw !== null && 'metadata' in raw && 'spec' in raw;
+}
+const project = (raw: unknown): Item => {
+  assert.ok(isItem(raw));
+  const { metadata, spec } = raw;
+  const { name, namespace, uid, resourceVersion } = metadata;
+  return { metadata: { name, ...(namespace === undefined ? {} : { namespace }), uid, resourceVersion }, size: spec.size };
+};
+
+/** What the server has; tests replace `onList` and `onWatch` to misbehave. */
+const cluster: { items: object[]; version: number; watches: OpenWatch[]; onList: Handler; onWatch: Handler } = {
+  items: [],
+  version: 0,
+  watches: [],
+  onList: () => {},
+  onWatch: () => {},
+};
+const listAll: Handler = (_, reply) => reply.json(200, { metadata: { resourceVersion: String(cluster.version) }, items: cluster.items });
+const holdWatch: Handler = (_, reply) => void cluster.watches.push(reply.watch());
+const isWatch = (seen: Seen): boolean => seen.query.get('watch') === 'true';
+const lists = (): Seen[] => server.seen.filter((seen) => !isWatch(seen));
+const watches = (): Seen[] => server.seen.filter(isWatch);
+const lastWatch = (): OpenWatch => cluster.watches.at(-1) ?? assert.fail('no watch');
+const refuse =
+  (code: number, reason: string, message = 'no', headers: Record<string, string> = {}): Handler =>
+  (_, reply) =>
+    reply.status(code, reason, message, headers);
+/** Misbehaves `times` times, then as before. */
+function firstTimes(times: number, bad: Handler, good: Handler): Handler {
+  let left = times;
+  return (seen, reply) => (left-- > 0 ? bad(seen, reply) : good(seen, reply));
+}
+
+let running: Reflector<Item>[] = [];
+let changes: string[] = [];
+function start(o: Partial<ReflectorOptions<Item>> = {}): Reflector<Item> {
+  const onChange = (change: Change<Item>): void =>
+    void changes.push(`${change.type} ${change.object.metadata.name}@${change.object.metadata.resourceVersion}`);
+  const reflector = startReflector<Item>({
+    client,
+    resource: claims,
+    project,
+    onChange,
+    log: silentLog,
+    backoff: { startMs: 4, maxMs: 20 },
+    idleTimeoutMs: 4000,
+    ...o,
+  });
+  running.push(reflector);
+  return reflector;
+}
+/** Sleeps are noted and shortened. */
+function noteSleeps(): { readonly sleptMs: number[]; readonly clock: Clock } {
+  const sleptMs: number[] = [];
+  return { sleptMs, clock: { nowMs: () => Date.now(), sleep: (ms, signal) => (sleptMs.push(ms), systemClock.sleep(1, signal)) } };
+}
+
+beforeEach(() => {
+  server.seen.length = 0;
+  changes = [];
+  Object.assign(cluster, { items: [item('a', 1), item('b', 2)], version: 10, watches: [], onList: listAll, onWatch: holdWatch });
+  server.handler = (seen: Seen, reply: Reply) => (isWatch(seen) ? cluster.onWatch(seen, reply) : cluster.onList(seen, reply));
+});
+afterEach(async () => {
+  await Promise.all(running.map((reflector) => reflector.stop()));
+  await until('no watch is left', () => cluster.watches.every((watch) => watch.isClosed));
+  running = [];
+});
+
+const settled = async (reflector: Reflector<Item>): Promise<void> => {
+  await reflector.synced(AbortSignal.timeout(5000));
+  await until('the watch is open', () => reflector.trouble === undefined);
+};
+
+describe('Reflector', () => {
+  it('lists, then watches from the version of the list, with bookmarks and a time limit', async () => {
+    const reflector = start();
+    assert.deepEqual([reflector.hasSynced, reflector.trouble], [false, 'persistentvolumeclaims: not listed yet']);
+    await settled(reflector);
+    assert.deepEqual([reflector.hasSynced, reflector.size, changes], [true, 2, ['added a@1', 'added b@2']]);
+    const query = watches()[0]?.query;
+    assert.deepEqual([query?.get('resourceVersion'), query?.get('allowWatchBookmarks')], ['10', 'true']);
+    const seconds = Number(query?.get('timeoutSeconds'));
+    assert.ok(seconds >= 300 && seconds <= 600, String(seconds));
+    assert.equal(lists()[0]?.query.get('limit'), '500');
+  });
+
+  it('follows the events of the watch', async () => {
+    const reflector = start();
+    await settled(reflector);
+    lastWatch().send('ADDED', item('c', 11));
+    lastWatch().send('MODIFIED', item('a', 12, { size: 'large' }));
+    lastWatch().send('DELETED', item('b', 13));
+    await until('all came', () => changes.length === 5);
+    assert.deepEqual(changes.slice(2), ['added c@11', 'modified a@12', 'deleted b@13']);
+    assert.deepEqual(
+      [...reflector.list()].map((object) => object.metadata.name),
+      ['a', 'c'],
+    );
+    assert.deepEqual([reflector.get('ns/a')?.size, reflector.get('ns/b')], ['large', undefined]);
+  });
+
+  it('keeps the projection only, and hands over the previous state', async () => {
+    const seen: Change<Item>[] = [];
+    const reflector = start({ onChange: (change) => seen.push(change) });
+    await settled(reflector);
+    lastWatch().send('MODIFIED', item('a', 12, { size: 'large' }));
+    await until('it came', () => seen.length === 3);
+    assert.equal(JSON.stringify([...reflector.list()]).includes('managedFields'), false);
+    assert.deepEqual([seen[2]?.previous?.size, seen[2]?.object.size], ['small', 'large']);
+  });
+
+  it('reads page by page and lets others have their turn in between', async () => {
+    const items = Array.from({ length: 25 }, (_, i) => item(`n${i}`, i));
+    cluster.onList = (seen, reply) => {
+      const at = Number(seen.query.get('continue') ?? 0);
+      const limit = Number(seen.query.get('limit'));
+      const next = at + limit < items.length ? String(at + limit) : '';
+      reply.json(200, { metadata: { resourceVersion: '7', continue: next }, items: items.slice(at, at + limit) });
+    };
+    const reflector = start({ pageSize: 10 });
+    await settled(reflector);
+    assert.deepEqual([reflector.size, lists().length, changes.length], [25, 3, 25]);
+  });
+
+  it('passes namespace and selectors to list and watch', async () => {
+    await settled(start({ namespace: 'ns', fieldSelector: 'metadata.name=a', labelSelector: 'x=y' }));
+    for (const seen of server.seen) {
+      assert.equal(seen.path, '/api/v1/namespaces/ns/persistentvolumeclaims');
+      assert.deepEqual([seen.query.get('fieldSelector'), seen.query.get('labelSelector')], ['metadata.name=a', 'x=y']);
+    }
+  });
+
+  it('reports a namesake with another UID as deleted and added', async () => {
+    await settled(start());
+    lastWatch().send('MODIFIED', item('a', 12, { uid: 'other' }));
+    await until('it came', () => changes.length === 4);
+    assert.deepEqual(changes.slice(2), ['deleted a@1', 'added a@12']);
+  });
+
+  it('ignores the deletion of what it does not know', async () => {
+    await settled(start());
+    lastWatch().send('DELETED', item('unknown', 12));
+    lastWatch().send('ADDED', item('c', 13));
+    await until('the next came', () => changes.length === 3);
+    assert.deepEqual(changes.slice(2), ['added c@13']);
+  });
+});
+
+describe('after a watch has ended', () => {
+  it('in good order: goes on at once from the last version, bookmarks included, without listing', async () => {
+    const { clock, sleptMs } = noteSleeps();
+    await settled(start({ clock }));
+    lastWatch().send('ADDED', item('c', 11));
+    lastWatch().send('BOOKMARK', { kind: 'PersistentVolumeClaim', metadata: { resourceVersion: '99' } });
+    await until('both came', () => changes.length === 3);
+    lastWatch().end();
+    await until('the next is open', () => cluster.watches.length === 2);
+    lastWatch().send('ADDED', item('d', 100));
+    await until('its event came', () => changes.length === 4);
+    assert.deepEqual(
+      watches().map((seen) => seen.query.get('resourceVersion')),
+      ['10', '99'],
+    );
+    assert.deepEqual([lists().length, sleptMs], [1, []]);
+  });
+
+  it('in good order but at once, again and again: backs off without calling it trouble', async () => {
+    const { clock, sleptMs } = noteSleeps();
+    cluster.onWatch = firstTimes(6, (_, reply) => reply.watch().end(), holdWatch);
+    const reflector = start({ clock, backoff: { startMs: 500, maxMs: 30_000 } });
+    await until('one stays open', () => cluster.watches.length === 1);
+    await settled(reflector);
+    assert.equal(sleptMs.length, 5);
+    for (const [i, ms] of sleptMs.entries()) assert.ok(ms >= 250 * 2 ** i && ms <= 500 * 2 ** i, String(sleptMs));
+    assert.equal(lists().length, 1);
+  });
+
+  it('by a reset connection, in the middle of a line: reconnects, and nothing is lost or told twice', async () => {
+    await settled(start());
+    const text = `${JSON.stringify({ type: 'ADDED', object: item('ü', 11) })}\n`;
+    const bytes = Buffer.from(text);
+    lastWatch().write(bytes.subarray(0, bytes.indexOf(0xbc)));
+    lastWatch().drop();
+    await until('the next is open', () => cluster.watches.length === 2);
+    assert.equal(watches()[1]?.query.get('resourceVersion'), '10');
+    lastWatch().write(bytes);
+    await until('the event came', () => changes.length === 3);
+    assert.deepEqual([changes[2], lists().length], ['added ü@11', 1]);
+  });
+
+  it('by silence: reconnects from the last version, and that is no trouble', async () => {
+    const { clock, sleptMs } = noteSleeps();
+    const reflector = start({ idleTimeoutMs: 60, clock });
+    await settled(reflector);
+    await until('three were opened', () => cluster.watches.length === 3);
+    assert.deepEqual([lists().length, reflector.trouble, sleptMs], [1, undefined, []]);
+  });
+
+  for (const [title, end] of [
+    ['HTTP 410', (watch: OpenWatch) => watch.end()],
+    ['an ERROR event of 410', (watch: OpenWatch) => watch.send('ERROR', statusOf(410, 'Expired', 'too old resource version'))],
+  ] as const) {
+    it(`by ${title}: lists again at once, and reports what vanished, changed and came meanwhile`, async () => {
+      const { clock, sleptMs } = noteSleeps();
+      const reflector = start({ clock });
+      await settled(reflector);
+      if (title === 'HTTP 410') cluster.onWatch = firstTimes(1, refuse(410, 'Expired', 'too old'), holdWatch);
+      Object.assign(cluster, { items: [item('a', 1), item('c', 15)], version: 20 });
+      lastWatch().send('BOOKMARK', { metadata: { resourceVersion: '11' } });
+      end(lastWatch());
+      await until('it listed again and watches', () => lists().length === 2 && cluster.watches.length === 2);
+      assert.deepEqual(changes.slice(2), ['added c@15', 'deleted b@2']);
+      assert.equal(watches().at(-1)?.query.get('resourceVersion'), '20');
+      assert.deepEqual(sleptMs, []);
+    });
+  }
+
+  it('by 410 each time: backs off between the lists', async () => {
+    const { clock, sleptMs } = noteSleeps();
+    cluster.onWatch = firstTimes(4, refuse(410, 'Expired'), holdWatch);
+    await settled(start({ clock }));
+    assert.deepEqual([lists().length, sleptMs.length], [5, 3]);
+  });
+
+  it('by another ERROR event, also as the first word after 200: says so and comes back without listing', async () => {
+    const words: (string | undefined)[] = [];
+    cluster.onWatch = firstTimes(
+      3,
+      (_, reply) => {
+        words.push(reflector.trouble);
+        const watch = reply.watch();
+        watch.send('ERROR', statusOf(500, 'InternalError', 'storage lacks RequestWatchProgress'));
+        watch.end();
+      },
+      holdWatch,
+    );
+    const reflector = start();
+    await until('one stays open', () => cluster.watches.length === 1);
+    await settled(reflector);
+    assert.deepEqual(words.slice(1), [
+      'persistentvolumeclaims: watch persistentvolumeclaims: storage lacks RequestWatchProgress',
+      'persistentvolumeclaims: watch persistentvolumeclaims: storage lacks RequestWatchProgress',
+    ]);
+    assert.equal(lists().length, 1);
+  });
+
+  it('by bytes that are no event: reconnects', async () => {
+    await settled(start());
+    lastWatch().write('<html>\n');
+    await until('the next is open', () => cluster.watches.length === 2);
+    assert.equal(lists().length, 1);
+  });
+});
+
+describe('while the API server refuses', () => {
+  for (const [code, reason, words] of [
+    [500, 'InternalError', 'no'],
+    [401, 'Unauthorized', 'the credentials are refused'],
+    [403, 'Forbidden', 'grant list and watch'],
+    [404, 'NotFound', 'does not serve this resource'],
+    [429, 'TooManyRequests', 'no'],
+  ] as const) {
+    it(`a watch with ${code}: keeps the copy, says so, and comes back without listing`, async () => {
+      const troubles = new Set<string | undefined>();
+      const reflector = start();
+      await settled(reflector);
+      cluster.onWatch = firstTimes(
+        4,
+        (seen, reply) => {
+          troubles.add(reflector.trouble);
+          void refuse(code, reason)(seen, reply);
+        },
+        holdWatch,
+      );
+      lastWatch().end();
+      await until('it is open again', () => cluster.watches.length === 2);
+      await until('trouble is over', () => reflector.trouble === undefined);
+      assert.ok(
+        [...troubles].some((trouble) => trouble?.includes(words)),
+        [...troubles].join(),
+      );
+      assert.deepEqual([reflector.size, lists().length], [2, 1]);
+    });
+
+    it(`a list with ${code}: waits for it, not synced, and says so`, async () => {
+      cluster.onList = firstTimes(4, refuse(code, reason, 'no', code === 429 ? { 'retry-after': '0' } : {}), listAll);
+      const reflector = start();
+      assert.equal(reflector.hasSynced, false);
+      await settled(reflector);
+      assert.equal(reflector.size, 2);
+    });
+  }
+
+  it('says what is wrong while it waits', async () => {
+    cluster.onList = refuse(403, 'Forbidden', 'persistentvolumeclaims is forbidden: User "x" cannot list resource');
+    const reflector = start({ backoff: { startMs: 5000, maxMs: 5000 } });
+    await until('it is said', () => reflector.trouble?.includes('User "x" cannot list resource (grant list and watch)') === true);
+    assert.equal(reflector.hasSynced, false);
+  });
+
+  it('waits as long as Retry-After asks', async () => {
+    const { clock, sleptMs } = noteSleeps();
+    cluster.onWatch = firstTimes(1, refuse(429, 'TooManyRequests', 'no', { 'retry-after': '7' }), holdWatch);
+    await settled(start({ clock }));
+    assert.deepEqual(
+      sleptMs.map((ms) => ms >= 7000),
+      [true],
+    );
+  });
+
+  it('a continue token that is too old: starts the list over', async () => {
+    cluster.onList = firstTimes(
+      1,
+      (_, reply) => reply.json(200, { metadata: { resourceVersion: '5', continue: 'old' }, items: [item('a', 1), item('gone', 3)] }),
+      firstTimes(1, refuse(410, 'Expired', 'The provided continue parameter is too old'), listAll),
+    );
+    const reflector = start();
+    await settled(reflector);
+    assert.deepEqual(
+      lists().map((seen) => seen.query.get('continue')),
+      [null, 'old', null],
+    );
+    assert.deepEqual(changes, ['added a@1', 'added gone@3', 'added b@2', 'deleted gone@3']);
+  });
+
+  it('backs off up to the limit, never in step, and starts over after progress', async () => {
+    const { clock, sleptMs } = noteSleeps();
+    cluster.onWatch = firstTimes(9, refuse(500, 'InternalError'), holdWatch);
+    await settled(start({ clock, backoff: { startMs: 500, maxMs: 30_000 } }));
+    assert.equal(sleptMs.length, 9);
+    for (const [i, ms] of sleptMs.entries()) {
+      const full = Math.min(30_000, 500 * 2 ** i);
+      assert.ok(ms >= full / 2 && ms <= full, String(sleptMs));
+    }
+    lastWatch().send('ADDED', item('c', 50));
+    await until('it came', () => changes.length === 3);
+    lastWatch().drop();
+    await until('it is open again', () => cluster.watches.length === 2);
+    assert.ok((sleptMs[9] ?? 0) <= 500, String(sleptMs));
+  });
+
+  it('nothing at all, because it is gone: comes back', async () => {
+    const other = await startKubeServer(server.handler);
+    const lone = createKubeClient({ access: plainAccess(other), userAgent: 'x', log: silentLog });
+    const reflector = start({ client: lone });
+    await settled(reflector);
+    await other.close();
+    await until('it is said', () => reflector.trouble?.includes('ECONNREFUSED') === true);
+    assert.equal(reflector.size, 2, 'the copy stays');
+    await reflector.stop();
+    await lone.close();
+  });
+});
+
+describe('what callers do', () => {
+  it('a throwing handler is logged and changes nothing', async () => {
+    const lines: string[] = [];
+    const log = pino({ level: 'error' }, { write: (line: string) => void lines.push(line) });
+    const reflector = start({
+      log,
+      onChange: (change) => {
+        changes.push(change.object.metadata.name);
+        throw new Error('handler broke');
+      },
+    });
+    await settled(reflector);
+    lastWatch().send('ADDED', item('c', 11));
+    await until('the next came too', () => changes.length === 3);
+    assert.deepEqual([reflector.size, lines.length, cluster.watches.length], [3, 3, 1]);
+    assert.ok(lines[0]?.includes('handler broke') && lines[0].includes('ns/a'), lines[0]);
+  });
+
+  it('a projection that throws skips that object only', async () => {
+    const lines: string[] = [];
+    const log = pino({ level: 'error' }, { write: (line: string) => void lines.push(line) });
+    cluster.items = [item('a', 1), { metadata: { name: 'bad', namespace: 'ns', uid: 'u', resourceVersion: '2' } }, item('c', 3)];
+    const reflector = start({ log });
+    await settled(reflector);
+    assert.deepEqual(
+      [...reflector.list()].map((object) => object.metadata.name),
+      ['a', 'c'],
+    );
+    assert.equal(lines.length, 1);
+  });
+
+  it('stop during a slow list ends at once and opens no watch', async () => {
+    cluster.onList = () => {};
+    const reflector = start();
+    await until('the list was asked for', () => lists().length === 1);
+    const waiting = assert.rejects(reflector.synced(), /is stopped/);
+    const startMs = performance.now();
+    await reflector.stop();
+    assert.ok(performance.now() - startMs < 2000);
+    await waiting;
+    assert.deepEqual([watches().length, reflector.trouble], [0, 'persistentvolumeclaims: stopped']);
+  });
+
+  it('stop during a pause ends at once', async () => {
+    cluster.onList = refuse(500, 'InternalError');
+    const reflector = start({ backoff: { startMs: 60_000, maxMs: 60_000 } });
+    await until('it pauses', () => reflector.trouble?.includes('no') === true && lists().length === 1);
+    const startMs = performance.now();
+    await reflector.stop();
+    assert.ok(performance.now() - startMs < 2000);
+  });
+
+  it('stop tells nothing afterwards', async () => {
+    const reflector = start();
+    await settled(reflector);
+    lastWatch().send('ADDED', item('c', 11));
+    await reflector.stop();
+    const told = changes.length;
+    await until('the connection is closed', () => lastWatch().isClosed);
+    assert.equal(changes.length, told);
+  });
+
+  it('synced gives up when its signal aborts, and does not keep others waiting', async () => {
+    cluster.onList = () => {};
+    const reflector = start();
+    await assert.rejects(reflector.synced(AbortSignal.timeout(10)), { name: 'TimeoutError' });
+    await assert.rejects(reflector.synced(AbortSignal.abort(new Error('no time'))), /no time/);
+  });
+
+  it('metrics tell lists, reconnections and objects by resource', async () => {
+    const metrics = new Registry();
+    await settled(start({ metrics }));
+    await settled(start({ metrics }));
+    lastWatch().end();
+    await until('it is open again', () => cluster.watches.length === 3);
+    const text = await metrics.metrics();
+    assert.match(text, /sutler_kube_reflector_lists_total\{resource="persistentvolumeclaims"\} 2/);
+    assert.match(text, /sutler_kube_reflector_watch_ends_total\{resource="persistentvolumeclaims"\} 1/);
+    assert.match(text, /sutler_kube_reflector_objects\{resource="persistentvolumeclaims"\} 2/);
+  });
+
+  it('holds 20,000 objects without stopping the event loop for long', async () => {
+    const items = Array.from({ length: 20_000 }, (_, i) => item(`n${i}`, i, { size: 'x'.repeat(1500) }));
+    cluster.onList = (seen, reply) => {
+      const at = Number(seen.query.get('continue') ?? 0);
+      reply.json(200, {
+        metadata: { resourceVersion: '7', continue: at + 500 < items.length ? String(at + 500) : '' },
+        items: items.slice(at, at + 500),
+      });
+    };
+    let longestMs = 0;
+    let lastMs = performance.now();
+    const timer = setInterval(() => {
+      longestMs = Math.max(longestMs, performance.now() - lastMs);
+      lastMs = performance.now();
+    }, 1);
+    const reflector = start();
+    await settled(reflector);
+    clearInterval(timer);
+    assert.equal(reflector.size, 20_000);
+    assert.ok(longestMs < 1000, `${longestMs} ms in one piece, the server's own work included`);
+  });
+});

@@ -1,0 +1,206 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer as createTcpServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, describe, it } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
+import { TLSSocket } from 'node:tls';
+import type { ClusterAccess, TlsMaterial } from '#src/kube/credentials.ts';
+import type { Transport } from '#src/kube/transport.ts';
+import { createTransport, TransportError } from '#src/kube/transport.ts';
+import { createAuthority } from '../harness/kube-certificates.ts';
+import { portOf, startTunnelProxy } from '../harness/kube-proxy.ts';
+import type { OpenWatch, Reply, Seen } from '../harness/kube-server.ts';
+import { plainAccess, startKubeServer, until } from '../harness/kube-server.ts';
+
+const directory = mkdtempSync(join(tmpdir(), 'sutler-transport-'));
+const authority = createAuthority(directory, 'ca');
+const stranger = createAuthority(directory, 'stranger');
+const serverPair = authority.server('api.example');
+const alice = authority.client('alice');
+const bob = authority.client('bob');
+
+const server = await startKubeServer((seen, reply) => reply.json(200, { peer: peerOf(seen) }), {
+  ...serverPair,
+  ca: authority.ca,
+  requestCert: true,
+  rejectUnauthorized: false,
+});
+const transports: Transport[] = [];
+const closers: (() => Promise<void>)[] = [() => server.close()];
+after(async () => {
+  await Promise.all(transports.map((transport) => transport.close()));
+  await Promise.all(closers.map((close) => close()));
+  rmSync(directory, { recursive: true });
+});
+
+function peerOf(seen: Seen): unknown {
+  assert.ok(seen.raw.socket instanceof TLSSocket);
+  return seen.raw.socket.getPeerCertificate().subject?.CN;
+}
+
+const material = (o: Partial<TlsMaterial> = {}): TlsMaterial => ({
+  ca: authority.ca,
+  cert: alice.cert,
+  key: alice.key,
+  servername: undefined,
+  skipVerify: false,
+  ...o,
+});
+function open(tls: () => TlsMaterial, o: Partial<ClusterAccess> = {}, on: { readonly url: string } = server): Transport {
+  const transport = createTransport(plainAccess(on, { tls: () => Promise.resolve(tls()), ...o }), { connections: 4 });
+  transports.push(transport);
+  return transport;
+}
+function constant<T>(value: T): () => T {
+  return () => value;
+}
+const get = { method: 'GET', path: '/x', headers: {} } as const;
+const call = async (transport: Transport): Promise<unknown> => JSON.parse((await transport.call(get, { timeoutMs: 5000 })).body);
+const fails = (transport: Transport, words: RegExp): Promise<void> =>
+  assert.rejects(
+    transport.call(get, { timeoutMs: 5000 }),
+    (error) => error instanceof TransportError && error.kind === 'network' && !error.maybeSent && words.test(error.message),
+  );
+
+describe('Transport over TLS', () => {
+  it('shows its client certificate and verifies the server by IP address', async () => {
+    assert.deepEqual(await call(open(constant(material()))), { peer: 'alice' });
+  });
+
+  it('verifies the name it was told', async () => {
+    assert.deepEqual(await call(open(constant(material({ servername: 'api.example' })))), { peer: 'alice' });
+    await fails(open(constant(material({ servername: 'other.example' }))), /altnames|Hostname/i);
+  });
+
+  it('refuses a server of another authority, unless told to skip verification', async () => {
+    await fails(open(constant(material({ ca: stranger.ca }))), /certificate/i);
+    assert.deepEqual(await call(open(constant(material({ ca: undefined, skipVerify: true })))), { peer: 'alice' });
+  });
+
+  it('uses a new certificate for the next call, while calls and watches under way go on over the old connections', async () => {
+    let tls = material();
+    const transport = open(() => tls);
+    const before = server.handler;
+    const held: { watch?: OpenWatch; answer?: () => void } = {};
+    server.handler = (seen, reply) => {
+      if (seen.path === '/watch') held.watch = reply.watch();
+      else held.answer = () => reply.json(200, { peer: peerOf(seen) });
+    };
+    const received: string[] = [];
+    const watching = transport.stream(
+      { ...get, path: '/watch' },
+      { idleTimeoutMs: 5000, onOpen: () => {}, onData: (chunk) => received.push(chunk.toString()) },
+    );
+    const underWay = call(transport);
+    await until('both arrived', () => held.watch !== undefined && held.answer !== undefined);
+    server.handler = before;
+
+    tls = material(bob);
+    assert.deepEqual(await call(transport), { peer: 'bob' });
+    held.answer?.();
+    assert.deepEqual(await underWay, { peer: 'alice' });
+    held.watch?.write('still here');
+    await until('the watch still delivers', () => received.length === 1);
+    held.watch?.end();
+    assert.equal(await watching, undefined);
+  });
+
+  it('survives a server certificate of a new authority once the CA file has it', async () => {
+    let tls = material();
+    const transport = open(() => tls);
+    await call(transport);
+    const rotated = stranger.server();
+    const https = await startKubeServer((_, reply) => reply.json(200, {}), rotated);
+    closers.push(() => https.close());
+    const moved = open(() => tls, {}, https);
+    await fails(moved, /certificate/i);
+    tls = material({ ca: `${authority.ca}\n${stranger.ca}` });
+    assert.deepEqual(await call(moved), {});
+  });
+
+  it('tunnels through a proxy, with verification end to end', async () => {
+    const proxy = await startTunnelProxy();
+    closers.push(() => proxy.close());
+    const transport = open(constant(material()), { proxy: new URL(proxy.url) });
+    assert.deepEqual(await call(transport), { peer: 'alice' });
+    assert.deepEqual(await call(transport), { peer: 'alice' });
+    assert.deepEqual(new Set(proxy.targets), new Set([new URL(server.url).host]));
+    await fails(open(constant(material({ ca: stranger.ca })), { proxy: new URL(proxy.url) }), /certificate/i);
+  });
+});
+
+describe('Transport', () => {
+  it('opens nothing until the first request', async () => {
+    const quiet = await startKubeServer((_, reply) => reply.json(200, {}));
+    closers.push(() => quiet.close());
+    const transport = open(constant(material()), {}, quiet);
+    assert.equal(quiet.connections, 0);
+    await call(transport);
+    assert.equal(quiet.connections, 1);
+  });
+
+  it('opens no connection per DELETE with a body', async () => {
+    const counted = await startKubeServer((_, reply) => reply.json(200, {}));
+    closers.push(() => counted.close());
+    const transport = open(constant(material()), {}, counted);
+    for (let round = 0; round < 20; round++) await transport.call({ ...get, method: 'DELETE', body: '{}' }, { timeoutMs: 5000 });
+    // The pool may open a second one while the first is just becoming free.
+    assert.ok(counted.connections <= 2, String(counted.connections));
+  });
+
+  it('leaves no connection open after close', async () => {
+    const busy = await startKubeServer((seen, reply) => void (seen.path === '/watch' ? reply.watch() : reply.json(200, {})));
+    closers.push(() => busy.close());
+    const transport = open(constant(material()), {}, busy);
+    await Promise.all(Array.from({ length: 8 }, () => call(transport)));
+    const watching = transport.stream({ ...get, path: '/watch' }, { idleTimeoutMs: 5000, onOpen: () => {}, onData: () => {} });
+    await until('the watch is open', () => busy.seen.length === 9);
+    await Promise.all([transport.close(), assert.rejects(watching)]);
+    await until('all connections are gone', () => busy.openSockets === 0);
+    await assert.rejects(transport.call(get, { timeoutMs: 100 }), (error) => error instanceof TransportError && error.kind === 'aborted');
+  });
+
+  it('does not send what was given up while it waited for a connection', async () => {
+    const held: Reply[] = [];
+    const slow = await startKubeServer((_, reply) => void held.push(reply));
+    closers.push(() => slow.close());
+    const transport = createTransport(plainAccess(slow), { connections: 1 });
+    transports.push(transport);
+    const first = transport.call({ ...get, path: '/first' }, { timeoutMs: 5000 });
+    await until('the first is under way', () => held.length === 1);
+    const abort = new AbortController();
+    const second = transport.call({ ...get, path: '/second', method: 'POST', body: '{}' }, { timeoutMs: 5000, signal: abort.signal });
+    const third = transport.call({ ...get, path: '/third' }, { timeoutMs: 5000 });
+    await setImmediate();
+    abort.abort();
+    await assert.rejects(second, (error) => error instanceof TransportError && error.kind === 'aborted' && !error.maybeSent);
+    held.shift()?.json(200, {});
+    await first;
+    await until('the next is under way', () => held.length === 1);
+    held.shift()?.json(200, {});
+    await third;
+    assert.deepEqual(
+      slow.seen.map((seen) => seen.path),
+      ['/first', '/third'],
+    );
+  });
+
+  it('ends a call to a host that accepts and then says nothing', async () => {
+    const mute = createTcpServer((socket) => socket.resume());
+    await new Promise<void>((resolve) => mute.listen(0, '127.0.0.1', resolve));
+    const url = `http://127.0.0.1:${portOf(mute)}`;
+    const transport = open(constant(material()), {}, { url });
+    await assert.rejects(
+      transport.call(get, { timeoutMs: 30 }),
+      (error) => error instanceof TransportError && error.kind === 'timeout' && error.maybeSent,
+    );
+    await assert.rejects(
+      transport.stream(get, { idleTimeoutMs: 30, onOpen: () => {}, onData: () => {} }),
+      (error) => error instanceof TransportError && error.kind === 'timeout',
+    );
+    await transport.close();
+    await new Promise((resolve) => mute.close(resolve));
+  });
+});

@@ -1,0 +1,334 @@
+import assert from 'node:assert/strict';
+import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
+
+import { Queue } from 'bullmq';
+
+import { CONTRACT_VERSION, jobData, keyId } from '#src/queue/contract.ts';
+import { keyPrefix, queueName } from '#src/queue/names.ts';
+import type { Outcome } from '#src/queue/outcome.ts';
+import { readStatus } from '#src/queue/status.ts';
+import { silentLog } from '#src/runtime/log.ts';
+
+import { claimKey, QueueBench, sleep, until, volumeKey } from '../harness/queue.ts';
+import { startTestRedis } from '../harness/redis.ts';
+import type { TestRedis } from '../harness/redis.ts';
+
+describe('startConsumer', () => {
+  let redis: TestRedis;
+  let bench: QueueBench;
+  let driver = 'd0.example';
+  let serial = 0;
+  const key = claimKey('data');
+  const done: Outcome = { kind: 'done' };
+  const where = (): { prefix: string; driver: string; uid: string } => ({ prefix: 'csi', driver, uid: key.uid });
+  const keyOf = (part: string): string => `${keyPrefix('csi')}:${queueName('claim', driver)}:${part}`;
+
+  before(async () => {
+    redis = await startTestRedis();
+  });
+  after(() => redis.close());
+  beforeEach(() => {
+    serial += 1;
+    driver = `d${serial}.example`;
+    bench = new QueueBench(redis, driver);
+  });
+  afterEach(() => bench.close());
+
+  it('runs a key that was touched, once, with its key and no failures so far', async () => {
+    bench.consumer(() => done);
+    bench.producer().touch(key);
+    await until(() => bench.runs.length >= 1, 'the run');
+    assert.deepEqual(bench.runs[0]?.key, key);
+    assert.equal(bench.runs[0]?.run.attempt, 0);
+    await until(async () => (await redis.redis.zcard(keyOf('completed'))) === 1, 'the job is complete');
+    assert.equal(bench.runs.length, 1);
+    assert.equal(await bench.metric('sutler_queue_runs_total', { driver, kind: 'claim', outcome: 'done' }), 1);
+  });
+
+  it('keeps claims and volumes in queues of their own', async () => {
+    const kinds: string[] = [];
+    bench.consumer(({ kind }) => (kinds.push(`claims got ${kind}`), done));
+    bench.consumer(({ kind }) => (kinds.push(`volumes got ${kind}`), done), { kind: 'volume' });
+    const producer = bench.producer();
+    producer.touch(key);
+    producer.touch(volumeKey('pv-1'));
+    await until(() => kinds.length === 2, 'both runs');
+    assert.deepEqual(kinds.sort(), ['claims got claim', 'volumes got volume']);
+  });
+
+  it('runs a key once more when it was touched during its run, however often', async () => {
+    const producer = bench.producer();
+    bench.consumer(async () => {
+      if (bench.runs.length === 1) {
+        for (let i = 0; i < 5; i += 1) {
+          producer.touch(key);
+          await producer.flushed();
+        }
+      }
+      return done;
+    });
+    producer.touch(key);
+    await until(async () => (await redis.redis.zcard(keyOf('completed'))) === 2, 'two jobs are complete');
+    assert.equal(bench.runs.length, 2);
+    assert.deepEqual(bench.doubles, []);
+  });
+
+  it('waits longer after each failure and counts them', async () => {
+    bench.consumer(({ uid }) => (bench.runsOf({ ...key, uid }).length < 4 ? { kind: 'retry', reason: 'full' } : done), {
+      random: () => 0.999,
+    });
+    bench.producer().touch(key);
+    await until(() => bench.runs.length >= 4, 'four runs');
+    assert.deepEqual(
+      bench.runs.map(({ run }) => run.attempt),
+      [0, 1, 2, 3],
+    );
+    const waits = bench.runs.slice(1).map(({ atMs }, index) => atMs - (bench.runs[index]?.endMs ?? 0));
+    for (const [index, least] of [9, 19, 39].entries()) assert.ok((waits[index] ?? 0) >= least, `wait ${index} is ${waits[index]} ms`);
+  });
+
+  it('waits at least as long as a failure asks for', async () => {
+    bench.consumer(() => (bench.runs.length === 1 ? { kind: 'retry', reason: 'infeasible', minDelayMs: 150 } : done), { random: () => 0 });
+    bench.producer().touch(key);
+    await until(() => bench.runs.length >= 2, 'the second run');
+    assert.ok((bench.runs[1]?.atMs ?? 0) - (bench.runs[0]?.atMs ?? 0) >= 150);
+  });
+
+  it('is not hurried by a touch, but by a kick, which keeps the failures', async () => {
+    const producer = bench.producer();
+    bench.consumer(() => (bench.runs.length === 1 ? { kind: 'retry', reason: 'full', minDelayMs: 60_000 } : done));
+    producer.touch(key);
+    await until(async () => (await redis.redis.zcard(keyOf('delayed'))) === 1, 'the key waits');
+    producer.touch(key);
+    await producer.flushed();
+    await sleep(100);
+    assert.equal(bench.runs.length, 1);
+    producer.touch(key, { kick: true });
+    await until(() => bench.runs.length >= 2, 'the kick runs it');
+    assert.equal(bench.runs[1]?.run.attempt, 1);
+  });
+
+  for (const waiting of ['retry', 'parked', 'later', 'running'] as const) {
+    it(`honours a kick that came while the run ended in ${waiting}`, async () => {
+      const producer = bench.producer();
+      bench.consumer(
+        async () => {
+          if (bench.runs.length > 1) return done;
+          producer.touch(key, { kick: true });
+          await producer.flushed();
+          if (waiting === 'retry') return { kind: 'retry', reason: 'x', minDelayMs: 60_000 };
+          return waiting === 'later' ? { kind: 'later', reason: 'x', delayMs: 60_000 } : { kind: waiting, reason: 'x' };
+        },
+        { random: () => 0.999 },
+      );
+      producer.touch(key);
+      const startedMs = Date.now();
+      await until(() => bench.runs.length >= 2, 'the second run');
+      assert.ok(Date.now() - startedMs < 900, 'it ran before its time');
+      await until(async () => (await redis.redis.zcard(keyOf('completed'))) === 1, 'the job is complete');
+      await sleep(50);
+      assert.equal(bench.runs.length, 2, 'and the kick is used up');
+    });
+  }
+
+  it('honours a kick although a plain touch followed it in the same run', async () => {
+    const producer = bench.producer();
+    bench.consumer(async () => {
+      if (bench.runs.length > 1) return done;
+      producer.touch(key, { kick: true });
+      await producer.flushed();
+      producer.touch(key);
+      await producer.flushed();
+      return { kind: 'retry', reason: 'x', minDelayMs: 60_000 };
+    });
+    producer.touch(key);
+    await until(() => bench.runs.length === 2, 'the second run', 3000);
+    await until(async () => (await redis.redis.zcard(keyOf('completed'))) === 1, 'the job is complete');
+    await sleep(50);
+    assert.equal(bench.runs.length, 2, 'and the kick is used up');
+  });
+
+  it('does not let a touch that came during a failing run shorten the wait', async () => {
+    const producer = bench.producer();
+    bench.consumer(async () => {
+      if (bench.runs.length > 1) return done;
+      producer.touch(key);
+      await producer.flushed();
+      return { kind: 'retry', reason: 'x', minDelayMs: 300 };
+    });
+    producer.touch(key);
+    await until(() => bench.runs.length >= 2, 'the second run');
+    assert.ok((bench.runs[1]?.atMs ?? 0) - (bench.runs[0]?.endMs ?? 0) >= 300);
+  });
+
+  it('does not count a failure for a run that did not reach the driver, and lets its waits grow by themselves', async () => {
+    bench.consumer(() => (bench.runs.length < 4 ? { kind: 'later', reason: 'gateway away' } : done), {
+      backoff: { startMs: 10, maxMs: 40 },
+      random: () => 0.999,
+    });
+    bench.producer().touch(key);
+    await until(() => bench.runs.length >= 3, 'three runs');
+    await until(async () => (await readStatus(redis.redis, where()))?.count === 3 || bench.runs.length > 3, 'the counter');
+    await until(() => bench.runs.length >= 4, 'four runs');
+    assert.deepEqual(
+      bench.runs.map(({ run }) => run.attempt),
+      [0, 0, 0, 0],
+    );
+    await until(async () => (await readStatus(redis.redis, where())) === undefined, 'the status is removed');
+  });
+
+  it('polls a driver that is still at it, first after a second at most, without counting failures', async () => {
+    bench.consumer(() => (bench.runs.length < 2 ? { kind: 'running', reason: 'Aborted' } : done), { random: () => 0 });
+    bench.producer().touch(key);
+    await until(() => bench.runs.length >= 2, 'the poll');
+    const waitMs = (bench.runs[1]?.atMs ?? 0) - (bench.runs[0]?.atMs ?? 0);
+    assert.ok(waitMs >= 500 && waitMs < 1000, `polled after ${waitMs} ms`);
+    assert.equal(bench.runs[1]?.run.attempt, 0);
+  });
+
+  it('parks at the longest wait, and says what for', async () => {
+    const until_ = { resource: 'secrets', namespace: 'default', name: 'login' };
+    bench.consumer(() => ({ kind: 'parked', reason: 'secret default/login is not there', until: until_ }), {
+      backoff: { startMs: 10, maxMs: 5000 },
+    });
+    bench.producer().touch(key);
+    await until(async () => (await redis.redis.zcard(keyOf('delayed'))) === 1, 'the key is parked');
+    const [, score] = await redis.redis.zrange(keyOf('delayed'), 0, '0', 'WITHSCORES');
+    const waitMs = Number(score) / 4096 - Date.now();
+    assert.ok(waitMs > 4000 && waitMs < 5600, `it waits ${waitMs} ms`);
+    const status = await readStatus(redis.redis, where());
+    assert.deepEqual(
+      { ...status, atMs: 0 },
+      { outcome: 'parked', count: 1, reason: 'secret default/login is not there', atMs: 0, until: until_ },
+    );
+    assert.ok((await redis.redis.pttl(`{csi}:status:${driver}:${key.uid}`)) > 80_000_000);
+  });
+
+  it('takes a throw for a failure, writes no unchecked text to Redis, and goes on working', async () => {
+    bench.consumer(({ name }) => {
+      if (name === 'broken' && bench.runsOf(claimKey('broken')).length === 1) throw new TypeError('password=geheim');
+      return done;
+    });
+    const producer = bench.producer();
+    producer.touch(claimKey('broken'));
+    await until(() => bench.runsOf(claimKey('broken')).length === 2, 'it is tried again');
+    assert.equal(bench.runs[1]?.run.attempt, 1);
+    const [job = ''] = (await redis.redis.keys(keyOf('default.broken~*'))).filter((name) => !name.endsWith(':lock'));
+    const stored = JSON.stringify(await redis.redis.hgetall(job));
+    assert.match(stored, /unexpected TypeError/);
+    assert.ok(!stored.includes('geheim'));
+  });
+
+  it('keeps a job small however often it fails', async () => {
+    bench.consumer(
+      () => (bench.runs.length < 40 ? { kind: 'retry', reason: 'rpc error: code = ResourceExhausted desc = pool is full' } : done),
+      {
+        backoff: { startMs: 1, maxMs: 1 },
+      },
+    );
+    bench.producer().touch(key);
+    await until(async () => (await redis.redis.zcard(keyOf('completed'))) === 1, 'it ends');
+    const [job = ''] = await redis.redis.keys(keyOf('default.data~*'));
+    assert.equal(await redis.redis.hget(job, 'atm'), '40');
+    assert.ok(Number(await redis.redis.memory('USAGE', job, 'SAMPLES', 0)) < 1500);
+  });
+
+  describe('with jobs of other versions', () => {
+    let queue: Queue;
+    beforeEach(() => {
+      queue = new Queue(queueName('claim', driver), { connection: { url: redis.url }, prefix: keyPrefix('csi') });
+    });
+    afterEach(() => queue.close());
+
+    it('leaves a job of a newer version to a newer worker', async () => {
+      await queue.add(
+        'claim',
+        { ...jobData(key), v: CONTRACT_VERSION + 1 },
+        { attempts: 5, deduplication: { id: keyId(key), keepLastIfActive: true } },
+      );
+      bench.consumer(() => done);
+      await until(async () => (await redis.redis.zcard(keyOf('delayed'))) === 1, 'the job waits');
+      assert.equal(bench.runs.length, 0);
+    });
+
+    it('drops a job that nobody can read', async () => {
+      await queue.add('claim', { oops: true }, { attempts: 5 });
+      bench.consumer(() => done);
+      await until(async () => (await redis.redis.zcard(keyOf('completed'))) === 1, 'the job is gone');
+      assert.equal(bench.runs.length, 0);
+    });
+  });
+
+  it('takes nothing while paused', async () => {
+    const consumer = bench.consumer(() => done);
+    await until(() => consumer.trouble === undefined, 'connected');
+    await consumer.pause();
+    const producer = bench.producer();
+    producer.touch(key);
+    await producer.flushed();
+    await sleep(100);
+    assert.equal(bench.runs.length, 0);
+    await consumer.resume();
+    await until(() => bench.runs.length >= 1, 'the run');
+  });
+
+  describe('close', () => {
+    it('waits for runs under way, aborts their leave to send, and starts no more', async () => {
+      let aborted = false;
+      const consumer = bench.consumer(async (_, { signal }) => {
+        await sleep(150);
+        aborted = signal.aborted;
+        return done;
+      });
+      const producer = bench.producer();
+      producer.touch(key);
+      await until(() => bench.runs.length >= 1, 'the run');
+      await consumer.close(5000);
+      assert.equal(aborted, true);
+      assert.equal(await redis.redis.zcard(keyOf('completed')), 1, 'its end is stored');
+      producer.touch(claimKey('another'));
+      await producer.flushed();
+      await sleep(50);
+      assert.equal(bench.runs.length, 1);
+    });
+
+    it('hands a run that sent nothing to another worker at once, with no failure', async () => {
+      const first = bench.consumer(
+        async (_, { signal }) => {
+          while (!signal.aborted) await sleep(5);
+          return { kind: 'later', reason: 'shutting down' };
+        },
+        { name: 'first' },
+      );
+      bench.producer().touch(key);
+      await until(() => bench.runs.length >= 1, 'the first run');
+      bench.consumer(() => done, { name: 'second' });
+      const closed = first.close(5000);
+      await until(() => bench.runs.length >= 2, 'the second run', 5000);
+      assert.equal(bench.runs[1]?.run.attempt, 0);
+      await closed;
+    });
+
+    it('does not wait longer than the grace; the lock of what did not end runs out', async () => {
+      const first = bench.consumer(async () => {
+        if (bench.runs.length === 1) await sleep(2000);
+        return done;
+      });
+      bench.producer().touch(key);
+      await until(() => bench.runs.length >= 1, 'the run');
+      const startedMs = Date.now();
+      await first.close(100);
+      assert.ok(Date.now() - startedMs < 1000);
+      bench.consumer(() => done);
+      await until(() => bench.runs.length >= 2, 'another worker takes over', 5000);
+    });
+
+    it('does not hang when Redis never was there', async () => {
+      const lost = bench.consumer(() => done, { redisUrl: 'redis://127.0.0.1:1', log: silentLog });
+      await until(() => /ECONNREFUSED/.test(lost.trouble ?? ''), 'trouble is told');
+      const startedMs = Date.now();
+      await lost.close(5000);
+      assert.ok(Date.now() - startedMs < 1000);
+    });
+  });
+});

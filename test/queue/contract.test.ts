@@ -1,0 +1,67 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+
+import { CONTRACT_VERSION, jobData, jobId, keyId, parseJob } from '#src/queue/contract.ts';
+import { keyPrefix, queueName, statusKey } from '#src/queue/names.ts';
+import { UsageError } from '#src/runtime/flags.ts';
+
+const claim = { kind: 'claim', uid: 'u1', namespace: 'ns', name: 'data' } as const;
+const volume = { kind: 'volume', uid: 'u2', namespace: '', name: 'pvc-u1' } as const;
+
+describe('parseJob', () => {
+  it('reads what jobData wrote', () => {
+    for (const key of [claim, volume]) assert.deepEqual(parseJob(JSON.parse(JSON.stringify(jobData(key)))), { ok: true, key });
+  });
+
+  it('writes the key and the version, nothing else', () => {
+    const withMore = { ...claim, secret: 'hunter2' };
+    assert.deepEqual(Object.keys(jobData(withMore)).sort(), ['kind', 'name', 'namespace', 'uid', 'v']);
+  });
+
+  it('tells a newer version, whatever else is in it, from a job that nobody can read', () => {
+    const newer = parseJob({ v: CONTRACT_VERSION + 1, somethingNew: true });
+    assert.equal(newer.ok, false);
+    assert.equal(!newer.ok && newer.newer, true);
+  });
+
+  for (const [what, data] of [
+    ['nothing', undefined],
+    ['a text', 'claim'],
+    ['no version', { ...claim }],
+    ['a version that is no whole number', { v: 1.5, ...claim }],
+    ['version 0', { v: 0, ...claim }],
+    ['an unknown kind', { v: 1, ...claim, kind: 'node' }],
+    ['no uid', { v: 1, ...claim, uid: '' }],
+    ['no name', { v: 1, ...claim, name: undefined }],
+    ['a claim without namespace', { v: 1, ...claim, namespace: '' }],
+    ['a volume with a namespace', { v: 1, ...volume, namespace: 'ns' }],
+  ] as const) {
+    it(`refuses ${what}`, () => {
+      const parsed = parseJob(data);
+      assert.equal(parsed.ok, false);
+      assert.equal(!parsed.ok && parsed.newer, false);
+    });
+  }
+});
+
+describe('jobId', () => {
+  it('names the object and never contains the separator of BullMQ', () => {
+    assert.equal(jobId(claim, 'x1'), 'ns.data~x1');
+    assert.equal(jobId(volume, 'x2'), 'pvc-u1~x2');
+    assert.equal(jobId({ ...volume, name: 'a:b/c' }, 'x'), 'a-b-c~x');
+  });
+});
+
+describe('names', () => {
+  it('puts all keys of an installation into one slot', () => {
+    assert.equal(keyPrefix('csi'), '{csi}');
+    assert.equal(statusKey('csi', 'd.example', 'u1'), '{csi}:status:d.example:u1');
+    assert.equal(queueName('claim', 'd.example'), 'claims.d.example');
+    assert.equal(queueName('volume', 'd.example'), 'volumes.d.example');
+    assert.equal(keyId(claim), 'claim/u1');
+  });
+
+  it('refuses a prefix that would make keys ambiguous', () => {
+    for (const prefix of ['', '{csi}', 'a:b', 'a b', 'x'.repeat(65)]) assert.throws(() => keyPrefix(prefix), UsageError);
+  });
+});

@@ -1,0 +1,65 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+
+import { Fairness, LAST_PRIORITY } from '#src/queue/fairness.ts';
+
+describe('Fairness', () => {
+  it('puts a small namespace next to the head of a large one, not behind it', () => {
+    const fairness = new Fairness();
+    const large = Array.from({ length: 1000 }, () => fairness.next('large'));
+    assert.deepEqual(large.slice(0, 3), [1, 2, 3]);
+    assert.equal(fairness.next('small'), 1);
+    assert.equal(fairness.next('small'), 2);
+  });
+
+  it('starts a namespace that was away at what runs now, so it saves nothing up', () => {
+    const fairness = new Fairness();
+    for (let i = 0; i < 100; i += 1) fairness.next('large');
+    fairness.observe(61);
+    assert.equal(fairness.next('small'), 61);
+    assert.equal(fairness.next('large'), 101);
+  });
+
+  it('takes everything for run when nothing waits', () => {
+    const fairness = new Fairness();
+    for (let i = 0; i < 100; i += 1) fairness.next('large');
+    fairness.observe(undefined);
+    assert.equal(fairness.next('small'), 101);
+    assert.equal(fairness.next('large'), 101);
+  });
+
+  it('never goes back, so that a job of an earlier time is not overtaken for ever', () => {
+    const fairness = new Fairness();
+    fairness.observe(500);
+    fairness.observe(3);
+    assert.equal(fairness.next('a'), 500);
+  });
+
+  it('gives back the place of a key that was queued already', () => {
+    const fairness = new Fairness();
+    fairness.next('a');
+    fairness.next('a');
+    fairness.refund('a');
+    fairness.refund('unknown');
+    assert.equal(fairness.next('a'), 2);
+  });
+
+  it('stays within what BullMQ can sort, and asks for a new zero long before the limit', () => {
+    const fairness = new Fairness();
+    fairness.observe(1_000_000);
+    assert.equal(fairness.rebaseTicks, 0);
+    fairness.observe(1_200_000);
+    const last = fairness.next('a');
+    const ticks = fairness.rebaseTicks;
+    assert.equal(ticks, 1_199_999);
+    fairness.rebased(ticks);
+    assert.equal(fairness.rebaseTicks, 0);
+    assert.equal(fairness.next('a'), last - ticks + 1);
+    assert.equal(fairness.next('b'), 1);
+
+    const full = new Fairness();
+    full.observe(LAST_PRIORITY);
+    assert.equal(full.next('a'), LAST_PRIORITY);
+    assert.equal(full.next('a'), LAST_PRIORITY);
+  });
+});

@@ -1,0 +1,201 @@
+import assert from 'node:assert/strict';
+import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
+
+import type { JobKey } from '#src/queue/contract.ts';
+import { keyPrefix, queueName } from '#src/queue/names.ts';
+import { listQueues } from '#src/queue/registry.ts';
+import { UsageError } from '#src/runtime/flags.ts';
+
+import { claimKey, QueueBench, until, volumeKey } from '../harness/queue.ts';
+import { startTestRedis } from '../harness/redis.ts';
+import type { TestRedis } from '../harness/redis.ts';
+
+describe('createProducer', () => {
+  let redis: TestRedis;
+  let bench: QueueBench;
+  let driver = 'd0.example';
+  let serial = 0;
+  const keyOf = (part: string): string => `${keyPrefix('csi')}:${queueName('claim', driver)}:${part}`;
+  /** Names in the order they will run. */
+  const order = async (): Promise<string[]> => (await redis.redis.zrange(keyOf('prioritized'), 0, '-1')).map((id) => id.replace(/~.*/, ''));
+
+  before(async () => {
+    redis = await startTestRedis();
+  });
+  after(() => redis.close());
+  beforeEach(() => {
+    serial += 1;
+    driver = `d${serial}.example`;
+    bench = new QueueBench(redis, driver);
+  });
+  afterEach(() => bench.close());
+
+  it('refuses an unreadable URL or prefix at once', () => {
+    assert.throws(() => bench.producer({ redisUrl: 'nonsense' }), UsageError);
+    assert.throws(() => bench.producer({ prefix: '{x}' }), UsageError);
+  });
+
+  it('makes one job of many hints for one key', async () => {
+    const producer = bench.producer();
+    for (let i = 0; i < 1000; i += 1) producer.touch(claimKey('data'));
+    assert.equal(producer.pending, 1);
+    await producer.flushed();
+    producer.touch(claimKey('data'));
+    await producer.flushed();
+    assert.equal(await redis.redis.zcard(keyOf('prioritized')), 1);
+    assert.equal(await bench.metric('sutler_queue_jobs_added_total', { driver }), 1);
+    assert.equal(await bench.metric('sutler_queue_jobs_deduplicated_total', { driver }), 1);
+    assert.equal(await bench.metric('sutler_queue_hints_total', { driver }), 1001);
+  });
+
+  it('stores keys, readable ids and small options, nothing else', async () => {
+    const producer = bench.producer();
+    producer.touch(claimKey('data', 'team-a'));
+    producer.touch(volumeKey('pvc-1'));
+    await producer.flushed();
+    const [job = ''] = await redis.redis.keys(keyOf('team-a.data~*'));
+    const { data = '', opts = '' } = await redis.redis.hgetall(job);
+    assert.deepEqual(JSON.parse(data), { v: 1, ...claimKey('data', 'team-a') });
+    assert.ok(opts.length < 300, opts);
+    assert.equal((await redis.redis.keys(`{csi}:volumes.${driver}:pvc-1~*`)).length, 1);
+  });
+
+  it('sends one script per key and asks nothing else of Redis', async () => {
+    const producer = bench.producer();
+    producer.touch(claimKey('first'));
+    await producer.flushed();
+    await redis.redis.config('RESETSTAT');
+    for (let i = 0; i < 1000; i += 1) producer.touch(claimKey(`c${i}`));
+    await producer.flushed();
+    const { evalsha = 0, info = 0 } = await redis.commands();
+    assert.ok(evalsha >= 1000 && evalsha <= 1010, `${evalsha} scripts for 1,000 keys`);
+    assert.ok(info <= 1);
+  });
+
+  it('lets a small namespace in between the keys of a large one', async () => {
+    const producer = bench.producer();
+    for (let i = 0; i < 300; i += 1) producer.touch(claimKey(`c${i}`, 'large'));
+    await producer.flushed();
+    for (let i = 0; i < 3; i += 1) producer.touch(claimKey(`c${i}`, 'small'));
+    await producer.flushed();
+    const names = await order();
+    assert.deepEqual(names.slice(0, 6), ['large.c0', 'small.c0', 'large.c1', 'small.c1', 'large.c2', 'small.c2']);
+    assert.equal(names.length, 303);
+  });
+
+  it('does not push a namespace back for hints that were no new jobs', async () => {
+    const producer = bench.producer();
+    for (let round = 0; round < 20; round += 1) {
+      producer.touch(claimKey('c0', 'busy'));
+      await producer.flushed();
+    }
+    producer.touch(claimKey('c0', 'other'));
+    producer.touch(claimKey('c1', 'busy'));
+    producer.touch(claimKey('c1', 'other'));
+    await producer.flushed();
+    assert.deepEqual((await order()).slice(0, 2), ['busy.c0', 'other.c0']);
+    const [, score] = await redis.redis.zrange(keyOf('prioritized'), -1, '-1', 'WITHSCORES');
+    assert.ok(Number(score) / 2 ** 32 < 4, 'busy.c1 is second in its namespace');
+  });
+
+  it('keeps the order fair when the numbers run out, waiting and failing jobs included', async () => {
+    await redis.redis.set(`{csi}:fairness:${queueName('claim', driver)}`, 1_500_000);
+    const producer = bench.producer();
+    producer.touch(claimKey('early'));
+    await producer.flushed();
+    // The first look moved the zero; a second producer finds it there.
+    const saved = Number(await redis.redis.get(`{csi}:fairness:${queueName('claim', driver)}`));
+    assert.ok(saved < 1000, `virtual time is ${saved}`);
+    const next = bench.producer();
+    next.touch(claimKey('late'));
+    await next.flushed();
+    assert.deepEqual(await order(), ['default.early', 'default.late']);
+    const [job = ''] = await redis.redis.keys(keyOf('default.early~*'));
+    assert.ok(Number(await redis.redis.hget(job, 'priority')) < 1000);
+  });
+
+  it('registers its queues and their settings', async () => {
+    bench.producer();
+    await until(async () => (await listQueues(redis.redis, 'csi')).some((queue) => queue.driver === driver), 'the queues are listed');
+    const mine = (await listQueues(redis.redis, 'csi')).filter((queue) => queue.driver === driver);
+    assert.deepEqual(mine, [
+      { name: `claims.${driver}`, driver, kind: 'claim' },
+      { name: `volumes.${driver}`, driver, kind: 'volume' },
+    ]);
+    await redis.redis.hset('{csi}:queues', 'broken', 'not json', 'newer', '{"kind":"node"}');
+    assert.ok((await listQueues(redis.redis, 'csi')).every((queue) => queue.name !== 'broken' && queue.name !== 'newer'));
+  });
+
+  it('keeps what Redis refuses, says why, and adds it when Redis takes it', async () => {
+    const producer = bench.producer();
+    producer.touch(claimKey('first'));
+    await producer.flushed();
+    await redis.redis.config('SET', 'maxmemory', '1mb');
+    producer.touch(claimKey('second'));
+    await until(() => /OOM/.test(producer.trouble ?? ''), 'the refusal is told');
+    assert.equal(await redis.redis.zcard(keyOf('prioritized')), 1);
+    await redis.redis.config('SET', 'maxmemory', '0');
+    await producer.flushed();
+    assert.equal(producer.trouble, undefined);
+    assert.equal(await redis.redis.zcard(keyOf('prioritized')), 2);
+  });
+
+  it('says which settings of Redis risk volumes', async () => {
+    await redis.redis.config('SET', 'maxmemory-policy', 'allkeys-lru');
+    const producer = bench.producer();
+    await until(() => producer.problems.length === 1, 'the problem is found');
+    assert.match(producer.problems[0] ?? '', /noeviction/);
+    await redis.redis.config('SET', 'maxmemory-policy', 'noeviction');
+  });
+
+  it('adds everything outstanding again after Redis was emptied without a word, and writes registry and settings again', async () => {
+    const outstanding: JobKey[] = Array.from({ length: 50 }, (_, i) => claimKey(`c${i}`));
+    const producer = bench.producer({ onRedisBack: () => outstanding });
+    for (const key of outstanding) producer.touch(key);
+    await producer.flushed();
+    await until(async () => (await redis.redis.exists('{csi}:epoch')) === 1, 'the epoch is set');
+    await redis.redis.flushall();
+    await until(async () => (await redis.redis.zcard(keyOf('prioritized'))) === 50, 'all keys are back');
+    await until(async () => (await listQueues(redis.redis, 'csi')).length === 2, 'the registry is back');
+    assert.equal(await redis.redis.hget(keyOf('meta'), 'opts.maxLenEvents'), '5000');
+    assert.equal(await bench.metric('sutler_queue_redis_emptied_total', { driver }), 1);
+  });
+
+  it('spreads a large re-add over its time and lets new keys through at once', async () => {
+    const outstanding = Array.from({ length: 400 }, (_, i) => claimKey(`c${i}`, 'old'));
+    const producer = bench.producer({ onRedisBack: () => outstanding, spreadMs: 1000 });
+    await producer.flushed();
+    await until(async () => (await redis.redis.exists('{csi}:epoch')) === 1, 'the epoch is set');
+    await until(() => producer.trouble === undefined, 'connected');
+    producer.touch(claimKey('warm-up'));
+    await producer.flushed();
+    await redis.redis.flushall();
+    await until(async () => (await redis.redis.zcard(keyOf('prioritized'))) > 0, 'the re-add began');
+    const startedMs = Date.now();
+    producer.touch(claimKey('new', 'new'));
+    await until(async () => (await redis.redis.keys(keyOf('new.new~*'))).length === 1, 'the new key');
+    assert.ok((await redis.redis.zcard(keyOf('prioritized'))) < 300, 'most old keys are still to come');
+    await until(async () => (await redis.redis.zcard(keyOf('prioritized'))) === 401, 'all keys');
+    assert.ok(Date.now() - startedMs > 500);
+  });
+
+  it('has nothing left to do and no connection after close', async () => {
+    const producer = bench.producer();
+    await until(() => producer.trouble === undefined, 'connected');
+    producer.touch(claimKey('data'));
+    await producer.close();
+    assert.equal(await redis.redis.zcard(keyOf('prioritized')), 1, 'what was touched before is in Redis');
+    producer.touch(claimKey('late'));
+    assert.equal(producer.pending, 0);
+    assert.match(producer.trouble ?? '', /closed/);
+  });
+
+  it('closes at once without Redis', async () => {
+    const producer = bench.producer({ redisUrl: 'redis://127.0.0.1:1' });
+    producer.touch(claimKey('data'));
+    await until(() => /ECONNREFUSED/.test(producer.trouble ?? ''), 'trouble is told');
+    const startedMs = Date.now();
+    await producer.close();
+    assert.ok(Date.now() - startedMs < 1000);
+  });
+});

@@ -1,0 +1,180 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
+import { fileURLToPath } from 'node:url';
+
+import type { JobKey } from '#src/queue/contract.ts';
+import { keyPrefix, queueName } from '#src/queue/names.ts';
+import type { Outcome } from '#src/queue/outcome.ts';
+
+import { claimKey, QueueBench, sleep, until } from '../harness/queue.ts';
+import { startTestRedis } from '../harness/redis.ts';
+import type { TestRedis } from '../harness/redis.ts';
+
+const done: Outcome = { kind: 'done' };
+
+describe('queue under faults', () => {
+  let redis: TestRedis;
+  let bench: QueueBench;
+  let driver = 'd0.example';
+  let serial = 0;
+  const keyOf = (part: string): string => `${keyPrefix('csi')}:${queueName('claim', driver)}:${part}`;
+  const completed = (): Promise<number> => redis.redis.zcard(keyOf('completed'));
+
+  before(async () => {
+    redis = await startTestRedis();
+  });
+  after(() => redis.close());
+  beforeEach(() => {
+    serial += 1;
+    driver = `d${serial}.example`;
+    bench = new QueueBench(redis, driver);
+  });
+  afterEach(() => bench.close());
+
+  it('loses nothing and doubles nothing when Redis is killed and starts with its file, runs longer than the lock included', async () => {
+    const keys = Array.from({ length: 10 }, (_, i) => claimKey(`c${i}`));
+    const producer = bench.producer({ onRedisBack: () => keys });
+    const released = new AbortController();
+    const held = async (): Promise<Outcome> => {
+      while (!released.signal.aborted) await sleep(5);
+      return done;
+    };
+    // Free places, so that Redis gives the same jobs to the same worker again while their runs go on.
+    bench.consumer(held, { concurrency: 50 });
+    for (const key of keys) producer.touch(key);
+    await until(() => bench.runs.length >= 10, 'all run');
+    await redis.kill();
+    producer.touch(claimKey('during'));
+    // Longer than the lock of a second: every lock is gone when Redis is back.
+    await sleep(1300);
+    assert.ok(
+      bench.runs.every(({ run }) => run.signal.aborted),
+      'no run may start a call any more',
+    );
+    await redis.start();
+    await until(async () => (await bench.metric('sutler_queue_jobs_stalled_total', { driver })) >= 10, 'Redis gives them out again');
+    await until(() => bench.runsOf(claimKey('during')).length === 1, 'the hint of the time without Redis runs');
+    released.abort();
+    await until(async () => (await completed()) >= 11, 'all complete');
+    assert.deepEqual(bench.doubles, []);
+    assert.ok((await bench.metric('sutler_queue_locks_lost_total', { driver })) >= 10);
+  });
+
+  it('notices that Redis restarted empty, aborts what ran, and fills it again', async () => {
+    const keys = Array.from({ length: 20 }, (_, i) => claimKey(`c${i}`));
+    const producer = bench.producer({ onRedisBack: () => keys });
+    let emptied = 0;
+    const consumer = bench.consumer(
+      async (_, { signal }) => {
+        if (bench.runs.length > 20) return done;
+        while (!signal.aborted) await sleep(5);
+        return { kind: 'later', reason: 'aborted' };
+      },
+      { lockMs: 20_000, onRedisEmptied: () => (emptied += 1) },
+    );
+    for (const key of keys) producer.touch(key);
+    await until(() => bench.runs.length >= 20, 'all run');
+    await until(async () => (await redis.redis.exists('{csi}:epoch')) === 1, 'the epoch is set');
+    await sleep(1100);
+    await redis.kill();
+    await redis.startEmpty();
+    await until(() => emptied === 1, 'the consumer hears of it');
+    await until(async () => (await completed()) >= 20, 'all complete');
+    for (const key of keys) assert.ok(bench.runsOf(key).length >= 2);
+    assert.deepEqual(bench.doubles, []);
+    assert.equal(consumer.trouble, undefined);
+  });
+
+  it('goes on after a flush of everything under load', async () => {
+    const seen = new Set<string>();
+    const outstanding = new Map<string, JobKey>();
+    const producer = bench.producer({ onRedisBack: () => outstanding.values() });
+    const work = async ({ uid }: JobKey): Promise<Outcome> => {
+      await sleep(5);
+      seen.add(uid);
+      outstanding.delete(uid);
+      return done;
+    };
+    bench.consumer(work);
+    bench.consumer(work);
+    await until(async () => (await redis.redis.exists('{csi}:epoch')) === 1, 'the epoch is set');
+    for (let i = 0; i < 600; i += 1) {
+      const key = claimKey(`c${i}`);
+      outstanding.set(key.uid, key);
+      producer.touch(key);
+      if (i % 20 === 0) await sleep(5);
+      if (i === 300) await redis.redis.flushall();
+    }
+    await until(() => seen.size === 600, 'every key ran');
+    assert.equal(outstanding.size, 0);
+  });
+
+  it('survives a Redis that freezes', async () => {
+    const producer = bench.producer();
+    bench.consumer(() => done);
+    producer.touch(claimKey('before'));
+    await until(() => bench.runs.length >= 1, 'the first run');
+    redis.freeze();
+    for (let i = 0; i < 50; i += 1) producer.touch(claimKey(`c${i}`));
+    await sleep(500);
+    redis.thaw();
+    await until(() => bench.runs.length >= 51, 'all ran');
+    assert.deepEqual(bench.doubles, []);
+  });
+
+  it('waits for a Redis that is not there at the start', async () => {
+    await redis.kill();
+    const producer = bench.producer();
+    const consumer = bench.consumer(() => done);
+    producer.touch(claimKey('early'));
+    await until(() => /can't be reached/.test(producer.trouble ?? '') && /can't be reached/.test(consumer.trouble ?? ''), 'both say so');
+    await redis.start();
+    await until(() => bench.runs.length >= 1, 'the run');
+    assert.equal(producer.trouble, undefined);
+    assert.equal(consumer.trouble, undefined);
+  });
+
+  it('takes over the jobs of a worker process that was killed, hints that came meanwhile included', async () => {
+    const script = fileURLToPath(new URL('worker-process.js', import.meta.url));
+    const child = spawn(process.execPath, [script, redis.url, driver], { stdio: ['ignore', 'pipe', 'inherit'] });
+    const producer = bench.producer();
+    producer.touch(claimKey('data'));
+    await once(child.stdout, 'data');
+    producer.touch(claimKey('data'));
+    await producer.flushed();
+    child.kill('SIGKILL');
+    await once(child, 'exit');
+    bench.consumer(() => done);
+    await until(() => bench.runs.length >= 2, 'taken over, and run once more for the hint');
+    assert.equal(bench.runs[0]?.run.attempt, 0);
+    assert.equal(await bench.metric('sutler_queue_jobs_stalled_total', { driver }), 1);
+  });
+
+  it('never runs a key twice at a time and sees the last hint of each, with two workers and every third run failing', async () => {
+    const producer = bench.producer();
+    const hinted = new Map<string, number>();
+    const observed = new Map<string, number>();
+    let runs = 0;
+    const work = async ({ uid }: JobKey): Promise<Outcome> => {
+      const version = hinted.get(uid) ?? 0;
+      await sleep(Math.random() * 6);
+      runs += 1;
+      if (runs % 3 === 0) return { kind: 'retry', reason: 'no luck' };
+      observed.set(uid, version);
+      return done;
+    };
+    const backoff = { startMs: 5, maxMs: 40 };
+    bench.consumer(work, { backoff });
+    bench.consumer(work, { backoff });
+    for (let i = 0; i < 3000; i += 1) {
+      const key = claimKey(`c${i % 40}`, `ns${i % 7}`);
+      hinted.set(key.uid, i);
+      producer.touch(key, { kick: i % 5 === 0 });
+      if (i % 15 === 0) await sleep(3);
+    }
+    await until(() => [...hinted].every(([uid, version]) => observed.get(uid) === version), 'the last hint of each key was seen');
+    assert.deepEqual(bench.doubles, []);
+  });
+});

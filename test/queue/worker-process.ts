@@ -1,0 +1,25 @@
+import { Registry } from 'prom-client';
+
+import { startConsumer } from '#src/queue/consumer.ts';
+import { silentLog } from '#src/runtime/log.ts';
+
+/** A worker for recovery.test.ts to kill: takes one job, says so, and never ends it. */
+const [, , redisUrl = '', driver = ''] = process.argv;
+
+startConsumer({
+  redisUrl,
+  prefix: 'csi',
+  driver,
+  kind: 'claim',
+  concurrency: 1,
+  name: 'doomed',
+  backoff: { startMs: 10, maxMs: 1000 },
+  lockMs: 1000,
+  stalledCheckMs: 200,
+  log: silentLog,
+  metrics: new Registry(),
+  process: () => {
+    process.stdout.write('running\n');
+    return new Promise(() => undefined);
+  },
+});

@@ -1,0 +1,212 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import { Connection, at, listAt, textAt } from '../conformance/connection.ts';
+import type { CallOptions, Reply } from '../conformance/connection.ts';
+import { CLASSES, VOLUMES, paths, secret, volume } from '../conformance/objects.ts';
+import { realControlPlane } from '../harness/real-control-plane.ts';
+import type { RealControlPlane } from '../harness/real-control-plane.ts';
+import { manifestFolders, readManifests, readYaml } from '../harness/real-manifests.ts';
+import type { Manifest, ManifestObject } from '../harness/real-manifests.ts';
+
+const NAMESPACE = 'sutler';
+const DEPLOYMENTS = `/apis/apps/v1/namespaces/${NAMESPACE}/deployments`;
+const SAMPLE_DRIVER = `${DEPLOYMENTS}/sutler-sample-driver`;
+const PLURALS: Readonly<Record<string, string>> = { NetworkPolicy: 'networkpolicies', StorageClass: 'storageclasses' };
+const CLUSTER_SCOPED = new Set(['Namespace', 'ClusterRole', 'ClusterRoleBinding', 'StorageClass']);
+
+/** What each account may do, and nothing else: `verb group/resource names`, in every namespace and in our own. */
+const RIGHTS: Readonly<Record<string, { readonly everywhere: readonly string[]; readonly atHome: readonly string[] }>> = {
+  'sutler-ingest': {
+    everywhere: [
+      'get /namespaces kube-system',
+      'list /persistentvolumeclaims',
+      'list /persistentvolumes',
+      'list storage.k8s.io/storageclasses',
+      'watch /persistentvolumeclaims',
+      'watch /persistentvolumes',
+      'watch storage.k8s.io/storageclasses',
+    ],
+    atHome: [
+      'create /events',
+      'patch /events',
+      ...['create', 'get', 'list', 'update', 'watch'].map((verb) => `${verb} coordination.k8s.io/leases`),
+    ],
+  },
+  'sutler-jobs': {
+    everywhere: [
+      'create /events',
+      'create /persistentvolumes',
+      'delete /persistentvolumes',
+      'get /namespaces kube-system',
+      'get /persistentvolumeclaims',
+      'get /persistentvolumes',
+      'list storage.k8s.io/storageclasses',
+      'list storage.k8s.io/volumeattachments',
+      'patch /events',
+      'patch /persistentvolumes',
+      'watch storage.k8s.io/storageclasses',
+      'watch storage.k8s.io/volumeattachments',
+    ],
+    atHome: ['get /secrets'],
+  },
+  'sutler-dashboard': { everywhere: [], atHome: [] },
+};
+
+const open = realControlPlane(process.env);
+
+describe('k8s/ on kube-apiserver', () => {
+  let plane: RealControlPlane;
+  let api: Connection;
+  before(async () => {
+    plane = await open();
+    api = new Connection(plane);
+    for (const manifest of inOrder(whole())) await apply(api, manifest);
+  });
+  after(async () => {
+    await api.close();
+    await plane.close();
+  });
+
+  it('is accepted as it stands, without a field that the server does not know', async () => {
+    for (const { object } of whole()) await api.read(pathOf(object));
+  });
+
+  for (const [name, file] of [
+    ['the gateway', 'gateway/sidecar.yaml'],
+    ['gateway, ingest and jobs', 'sidecars/sidecars.yaml'],
+  ] as const) {
+    it(`adds ${name} to the pod of a driver, which the restricted profile admits`, async () => {
+      const [patch] = readYaml(file);
+      const body = { spec: at(patch, 'spec') };
+      const query = { dryRun: 'All', fieldValidation: 'Strict' };
+      const reply = await api.call('PATCH', SAMPLE_DRIVER, { body, contentType: 'application/strategic-merge-patch+json', query });
+      assert.equal(reply.status, 200, reply.text);
+      const names = listAt(reply.body, 'spec', 'template', 'spec', 'containers').map((container) => textAt(container, 'name'));
+      assert.ok(names.includes('driver') && names.includes('csi-gateway'), names.join());
+      await admitted(api, at(reply.body, 'spec', 'template'));
+    });
+  }
+
+  for (const { file, object } of readManifests('base').filter((manifest) => manifest.object.kind === 'Deployment')) {
+    it(`has pods that the restricted profile admits: ${file}`, async () => {
+      await admitted(api, at(await api.read(pathOf(object)), 'spec', 'template'));
+    });
+  }
+
+  for (const [account, { everywhere, atHome }] of Object.entries(RIGHTS)) {
+    it(`lets ${account} do exactly what its process needs`, async () => {
+      assert.deepEqual(await rightsOf(api, account, 'default'), everywhere.toSorted());
+      assert.deepEqual(await rightsOf(api, account, NAMESPACE), [...everywhere, ...atHome].toSorted());
+    });
+  }
+
+  const as = (account: string): CallOptions => ({
+    impersonate: {
+      user: `system:serviceaccount:${NAMESPACE}:${account}`,
+      groups: ['system:serviceaccounts', `system:serviceaccounts:${NAMESPACE}`, 'system:authenticated'],
+    },
+  });
+  const isForbidden = ({ status, text }: Reply): void => assert.equal(status, 403, text);
+  const isAllowed = ({ status, text }: Reply): void => assert.ok(status < 300, text);
+
+  it('lets ingest watch claims, and hold a Lease at home only', async () => {
+    isAllowed(
+      await api.call('GET', '/api/v1/persistentvolumeclaims', { ...as('sutler-ingest'), query: { watch: true, timeoutSeconds: 1 } }),
+    );
+    const body = { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', metadata: { name: 'sample-csi-sutler-dev' } };
+    isAllowed(await api.call('POST', paths(NAMESPACE).leases, { ...as('sutler-ingest'), body }));
+    isForbidden(await api.call('POST', paths('default').leases, { ...as('sutler-ingest'), body }));
+  });
+
+  it('does not let ingest write a volume or a claim, nor read a secret', async () => {
+    isForbidden(await api.call('POST', VOLUMES, { ...as('sutler-ingest'), body: volume('made-by-ingest') }));
+    isForbidden(await api.call('DELETE', `${VOLUMES}/any`, as('sutler-ingest')));
+    isForbidden(await api.call('GET', `${paths(NAMESPACE).secrets}/sutler-redis`, as('sutler-ingest')));
+    isForbidden(await api.call('DELETE', `${paths('default').claims}/any`, as('sutler-ingest')));
+  });
+
+  it('lets jobs make, change and delete a volume', async () => {
+    isAllowed(await api.call('POST', VOLUMES, { ...as('sutler-jobs'), body: volume('made-by-jobs') }));
+    const patch = { ...as('sutler-jobs'), body: { metadata: { finalizers: null } }, contentType: 'application/strategic-merge-patch+json' };
+    isAllowed(await api.call('PATCH', `${VOLUMES}/made-by-jobs`, patch));
+    isAllowed(await api.call('DELETE', `${VOLUMES}/made-by-jobs`, as('sutler-jobs')));
+  });
+
+  it('lets jobs read secrets where it was bound to, and list them nowhere', async () => {
+    await api.create(paths(NAMESPACE).secrets, secret('driver-secret'));
+    isAllowed(await api.call('GET', `${paths(NAMESPACE).secrets}/driver-secret`, as('sutler-jobs')));
+    isForbidden(await api.call('GET', paths(NAMESPACE).secrets, as('sutler-jobs')));
+    isForbidden(await api.call('GET', `${paths('default').secrets}/driver-secret`, as('sutler-jobs')));
+  });
+
+  it('lets nobody change claims, classes or roles', async () => {
+    for (const account of Object.keys(RIGHTS)) {
+      isForbidden(await api.call('POST', paths('default').claims, { ...as(account), body: {} }));
+      isForbidden(await api.call('DELETE', `${CLASSES}/sutler-sample`, as(account)));
+      isForbidden(await api.call('DELETE', '/apis/rbac.authorization.k8s.io/v1/clusterroles/sutler-jobs', as(account)));
+    }
+  });
+});
+
+/** Every object that is no patch. */
+function whole(): readonly Manifest[] {
+  return (
+    manifestFolders()
+      // Its objects are of kinds that a cluster has with cert-manager only.
+      .filter((folder) => folder !== 'cert-manager')
+      .flatMap(readManifests)
+      .filter(({ object }) => object.metadata.name !== 'any')
+  );
+}
+
+/** Namespaces and accounts first: the server refuses what refers to a namespace that is not there. */
+function inOrder(manifests: readonly Manifest[]): readonly Manifest[] {
+  const rank = ({ object: { kind } }: Manifest): number => (kind === 'Namespace' ? 0 : kind === 'ServiceAccount' ? 1 : 2);
+  return manifests.toSorted((a, b) => rank(a) - rank(b));
+}
+
+async function apply(api: Connection, { file, object }: Manifest): Promise<void> {
+  const collection = pathOf(object).slice(0, -`/${object.metadata.name}`.length);
+  const check = await api.call('POST', collection, { body: object, query: { fieldValidation: 'Strict', dryRun: 'All' } });
+  assert.equal(check.status, 201, `${file}: ${check.text}`);
+  await api.create(collection, object);
+}
+
+function pathOf({ apiVersion, kind, metadata }: ManifestObject): string {
+  const group = apiVersion.includes('/') ? `/apis/${apiVersion}` : `/api/${apiVersion}`;
+  const plural = PLURALS[kind] ?? `${kind.toLowerCase()}s`;
+  return CLUSTER_SCOPED.has(kind) ? `${group}/${plural}/${metadata.name}` : `${group}/namespaces/${NAMESPACE}/${plural}/${metadata.name}`;
+}
+
+/** Asks the server, without making it, for a pod of that template: admission plugins look at pods only. */
+async function admitted(api: Connection, template: unknown): Promise<void> {
+  const body = { apiVersion: 'v1', kind: 'Pod', metadata: { name: 'trial' }, spec: at(template, 'spec') };
+  const reply = await api.call('POST', `/api/v1/namespaces/${NAMESPACE}/pods`, { body, query: { dryRun: 'All' } });
+  assert.equal(reply.status, 201, reply.text);
+}
+
+/** The objects that a rule is limited to. */
+function namesIn(rule: unknown): readonly string[] {
+  return listAt(rule, 'resourceNames').map(String);
+}
+
+/** Every right that an account has in a namespace, but for those that each account has to ask about itself. */
+async function rightsOf(api: Connection, account: string, namespace: string): Promise<readonly string[]> {
+  const reply = await api.call('POST', '/apis/authorization.k8s.io/v1/selfsubjectrulesreviews', {
+    body: { apiVersion: 'authorization.k8s.io/v1', kind: 'SelfSubjectRulesReview', spec: { namespace } },
+    impersonate: {
+      user: `system:serviceaccount:${NAMESPACE}:${account}`,
+      groups: ['system:serviceaccounts', `system:serviceaccounts:${NAMESPACE}`, 'system:authenticated'],
+    },
+  });
+  assert.equal(reply.status, 201, reply.text);
+  const rights = listAt(reply.body, 'status', 'resourceRules').flatMap((rule) =>
+    listAt(rule, 'verbs').flatMap((verb) =>
+      listAt(rule, 'apiGroups').flatMap((group) =>
+        listAt(rule, 'resources').map((resource) => [`${String(verb)} ${String(group)}/${String(resource)}`, ...namesIn(rule)].join(' ')),
+      ),
+    ),
+  );
+  const ofEverybody = /^create (authorization|authentication)\.k8s\.io\/selfsubject/;
+  return [...new Set(rights)].filter((right) => !ofEverybody.test(right)).sort();
+}

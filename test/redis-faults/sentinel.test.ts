@@ -1,0 +1,102 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, it } from 'node:test';
+import { Redis } from 'ioredis';
+import { startRedisServer } from '#src/queue/redis-server.ts';
+import type { RedisServer } from '#src/queue/redis-server.ts';
+import { Closers } from '#src/runtime/lifecycle.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { until } from '../harness/queue.ts';
+import { Stand } from './stand.ts';
+
+describe('a failover by Sentinel', () => {
+  it('loses nothing and calls no key twice, with no process restarted', async (t) => {
+    const closers = new Closers();
+    try {
+      const dir = await mkdtemp(join(tmpdir(), 'sutler-sentinel-'));
+      closers.add('folder', () => rm(dir, { recursive: true, force: true }));
+      const master = await startRedisServer({ dataDir: join(dir, 'a'), log: silentLog });
+      closers.add('master', () => master.close(0));
+      const password = decodeURIComponent(new URL(master.url).password);
+      const replica = await startRedisServer({ dataDir: join(dir, 'b'), log: silentLog, password, settings: [`masterauth ${password}`] });
+      closers.add('replica', () => replica.close(0));
+      const look = new Redis(replica.url);
+      closers.add('connection', () => look.disconnect());
+      await look.replicaof('127.0.0.1', master.port);
+      await until(async () => /master_link_status:up/.test(await look.info('replication')), 'the replica has its data');
+      const port = await startSentinel({ dir, master, password, closers });
+
+      const stand = new Stand({ url: `redis-sentinel://:${password}@127.0.0.1:${port}/main` }, 'failover.example');
+      closers.add('stand', () => stand.close());
+      await stand.claims(15, 10);
+      await until(() => stand.volumes.size > 3, 'the first volumes');
+      const rest = stand.claims(40, 20);
+      await master.close(0);
+      const killedMs = Date.now();
+      await until(() => stand.troubles.replaceAll(/[ |]/g, '') !== '', 'trouble is told');
+      await until(async () => /role:master/.test(await look.info('replication')), 'the replica is the master now');
+      const failedOverMs = Date.now();
+      await rest;
+      await until(() => stand.isDone, `all volumes: ${stand.troubles}`);
+      t.diagnostic(`failed over after ${failedOverMs - killedMs} ms, done ${Date.now() - failedOverMs} ms later`);
+      assert.deepEqual(stand.doubles, []);
+      assert.deepEqual(
+        [...stand.calls].filter(([, calls]) => calls > 1),
+        [],
+      );
+      await until(() => /^[ |]*$/.test(stand.troubles), 'nothing is wrong any more', 5000);
+      assert.match(stand.log.join(''), /Redis is not usable/);
+    } finally {
+      await closers.close();
+    }
+  });
+});
+
+/** One Sentinel that decides alone, and fast. */
+async function startSentinel(o: {
+  readonly dir: string;
+  readonly master: RedisServer;
+  readonly password: string;
+  readonly closers: Closers;
+}): Promise<number> {
+  const port = await freePort();
+  const file = join(o.dir, 'sentinel.conf');
+  const lines = [
+    `port ${port}`,
+    'bind 127.0.0.1',
+    `dir ${o.dir}`,
+    `sentinel monitor main 127.0.0.1 ${o.master.port} 1`,
+    `sentinel auth-pass main ${o.password}`,
+    'sentinel down-after-milliseconds main 500',
+    'sentinel failover-timeout main 3000',
+  ];
+  await writeFile(file, `${lines.join('\n')}\n`);
+  const child = spawn('redis-server', [file, '--sentinel'], { stdio: 'ignore' });
+  o.closers.add('Sentinel', async () => {
+    child.kill('SIGKILL');
+    await once(child, 'exit');
+  });
+  const sentinel = new Redis(port, '127.0.0.1', { retryStrategy: () => 50, maxRetriesPerRequest: null });
+  sentinel.on('error', () => undefined);
+  o.closers.add('connection to Sentinel', () => sentinel.disconnect());
+  await until(async () => {
+    const replicas = (await sentinel.call('SENTINEL', 'replicas', 'main')) as readonly unknown[];
+    return replicas.length === 1;
+  }, 'Sentinel knows the replica');
+  return port;
+}
+
+async function freePort(): Promise<number> {
+  const probe = createServer().listen(0, '127.0.0.1');
+  await once(probe, 'listening');
+  const { port } = probe.address() as AddressInfo;
+  probe.close();
+  await once(probe, 'close');
+  return port;
+}

@@ -1,0 +1,137 @@
+import { RedisHistory } from '#src/ingest/redis-history.ts';
+import { settleRun } from '#src/jobs/settle-run.ts';
+import { openRedis } from '#src/queue/connection.ts';
+import type { Consumer, Run } from '#src/queue/consumer.ts';
+import type { JobKey } from '#src/queue/contract.ts';
+import type { Outcome } from '#src/queue/outcome.ts';
+import type { Producer } from '#src/queue/producer.ts';
+import { watchSettings } from '#src/queue/settings-watch.ts';
+import type { SettingsWatch } from '#src/queue/settings-watch.ts';
+import { redisBlessing } from '#src/queue/volume-record/blessing.ts';
+import { VolumeRecords } from '#src/queue/volume-record/volume-record.ts';
+import { Closers } from '#src/runtime/lifecycle.ts';
+import { createLogger, silentLog } from '#src/runtime/log.ts';
+import { claimKey, QueueBench, sleep } from '../harness/queue.ts';
+import type { TestRedis } from '../harness/redis.ts';
+
+const OWN_MS = 1_500;
+
+/** Producer, two workers, volume records and the leader's look at Redis' history, around a driver and an API server that are plain memory. */
+export class Stand {
+  readonly producer: Producer;
+  readonly consumers: readonly Consumer[];
+  readonly settings: SettingsWatch;
+  readonly bench: QueueBench;
+  readonly log: string[] = [];
+  /** Calls of each UID. */
+  readonly calls = new Map<string, number>();
+  /** UIDs with two calls at a time. */
+  readonly doubles: string[] = [];
+  readonly keys: JobKey[] = [];
+  /** UIDs whose PV is written. */
+  readonly volumes = new Set<string>();
+  readonly #records: VolumeRecords;
+  readonly #calling = new Set<string>();
+  readonly #closers = new Closers();
+  #owners = 0;
+
+  constructor(redis: Pick<TestRedis, 'url'>, driver: string) {
+    const log = createLogger({ name: 'stand', verbosity: 0, format: 'text', write: (line) => void this.log.push(line) });
+    const url = { redisUrl: redis.url };
+    this.bench = new QueueBench(redis as TestRedis, driver);
+    const link = openRedis({ url: redis.url, role: 'plain', log });
+    this.settings = watchSettings(link, log);
+    this.#records = new VolumeRecords({ redis: link.redis, prefix: 'csi', driver, ownMs: OWN_MS, settleMs: 1000 });
+    let epoch: string | undefined;
+    const history = new RedisHistory({
+      blessing: redisBlessing(link.redis, 'csi', driver),
+      store: {
+        read: () => Promise.resolve(epoch),
+        write: (next) => {
+          epoch = next;
+          return Promise.resolve();
+        },
+      },
+      ownershipMs: OWN_MS,
+      log,
+    });
+    let looking = false;
+    const leader = setInterval(() => {
+      if (looking) return;
+      looking = true;
+      void history
+        .look()
+        .catch(() => undefined)
+        .finally(() => (looking = false));
+    }, 100);
+    const tend = (): void => void this.#records.tend().catch(() => undefined);
+    const tending = setInterval(tend, 500);
+    this.producer = this.bench.producer({ ...url, log, onRedisBack: () => this.keys.filter(({ uid }) => !this.volumes.has(uid)) });
+    const process = (key: JobKey, run: Run): Promise<Outcome> => settleRun(key, silentLog, () => this.#provision(key, run));
+    const options = { ...url, log, lockMs: 1500, onRedisEmptied: tend, backoff: { startMs: 20, maxMs: 1000 } };
+    this.consumers = [this.bench.consumer(process, options), this.bench.consumer(process, options)];
+    this.#closers.add('connection', () => link.close());
+    this.#closers.add('timers', () => {
+      clearInterval(leader);
+      clearInterval(tending);
+      this.settings.close();
+    });
+    this.#closers.add('bench', () => this.bench.close());
+  }
+
+  /** Claims that come one after the other. */
+  async claims(count: number, everyMs: number): Promise<void> {
+    for (let i = 0; i < count; i += 1) {
+      const key = claimKey(`c${this.keys.length}`, `ns${i % 3}`);
+      this.keys.push(key);
+      this.producer.touch(key);
+      await sleep(everyMs);
+    }
+  }
+
+  get isDone(): boolean {
+    return this.keys.every(({ uid }) => this.volumes.has(uid));
+  }
+
+  /** What /readyz of ingest and jobs would say. */
+  get troubles(): string {
+    return [this.producer, ...this.consumers, this.settings].map(({ trouble }) => trouble ?? '').join(' | ');
+  }
+
+  async close(): Promise<void> {
+    await this.#closers.close();
+  }
+
+  /** jobs/provision.ts in small: look, open, call, write, close. */
+  async #provision(job: JobKey, { signal }: Run): Promise<Outcome> {
+    if (signal.aborted) return { kind: 'later', reason: 'stopping' };
+    const { uid } = job;
+    const owner = `o${(this.#owners += 1)}`;
+    const planned = { request: 'cmVx', skeleton: '{}', secret: '', endpoint: 'gateway' };
+    const opened = await this.#records.openCreate(uid, { owner, job, planned, mode: 'plan' });
+    if (opened.kind === 'closed') return { kind: 'done' };
+    if (opened.kind === 'not-yet') return { kind: 'later', reason: opened.reason, delayMs: opened.waitMs };
+    if (opened.kind === 'busy') return { kind: 'running', reason: 'busy' };
+    if (opened.kind !== 'opened' && opened.kind !== 'replay') return { kind: 'later', reason: opened.kind };
+    if (this.volumes.has(uid)) {
+      await this.#records.closeStored(uid, owner, 'seen');
+      return { kind: 'done' };
+    }
+    if (signal.aborted) {
+      await this.#records.restore(uid, owner);
+      return { kind: 'later', reason: 'stopping' };
+    }
+    await this.#call(uid);
+    this.volumes.add(uid);
+    await this.#records.closeStored(uid, owner, 'answered');
+    return { kind: 'done' };
+  }
+
+  async #call(uid: string): Promise<void> {
+    if (this.#calling.has(uid)) this.doubles.push(uid);
+    this.#calling.add(uid);
+    this.calls.set(uid, (this.calls.get(uid) ?? 0) + 1);
+    await sleep(60);
+    this.#calling.delete(uid);
+  }
+}

@@ -1,0 +1,68 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { startChild } from '#src/runtime/children.ts';
+import { silentLog } from '#src/runtime/log.ts';
+
+const SCRIPT = {
+  ready: `process.send({ kind: 'announce', facts: { pid: String(process.pid) } }); process.on('SIGTERM', () => process.exit(0)); setInterval(() => {}, 1000)`,
+  deaf: `process.on('SIGTERM', () => {}); process.send({ kind: 'announce', facts: {} }); setInterval(() => {}, 1000)`,
+  refusing: `process.exit(2)`,
+};
+
+function start(script: string, onUsageError: (name: string) => void = () => undefined) {
+  const plan = {
+    name: 'child',
+    command: [process.execPath, '-e', script] as [string, ...string[]],
+    env: process.env,
+    output: () => undefined,
+  };
+  return startChild(plan, { log: silentLog, onUsageError });
+}
+
+const isAlive = (pid: number): boolean => {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+};
+
+describe('startChild', () => {
+  it('has a pid of its own and hands on what the child announces', async () => {
+    const child = start(SCRIPT.ready);
+    assert.deepEqual(await child.announced, { pid: String(child.pid) });
+    assert.notEqual(child.pid, process.pid);
+    await child.stop(5000);
+  });
+
+  it('leaves no process behind when it is stopped', async () => {
+    const child = start(SCRIPT.ready);
+    const { pid } = await child.announced;
+    await child.stop(5000);
+    assert.ok(!isAlive(Number(pid)));
+  });
+
+  it('kills a child that does not hear SIGTERM', async () => {
+    const child = start(SCRIPT.deaf);
+    await child.announced;
+    const { pid } = child;
+    await child.stop(50);
+    assert.ok(pid !== undefined && !isAlive(pid));
+  });
+
+  it('starts a child again that died', async () => {
+    const child = start(SCRIPT.ready);
+    const { pid: first } = await child.announced;
+    process.kill(Number(first), 'SIGKILL');
+    while (child.pid === undefined || child.pid === Number(first)) await new Promise((resolve) => setTimeout(resolve, 20));
+    assert.notEqual(child.pid, Number(first));
+    await child.stop(5000);
+  });
+
+  it('does not start a child again whose flags are wrong', async () => {
+    const refused = await new Promise<string>((resolve) => {
+      start(SCRIPT.refusing, resolve);
+    });
+    assert.equal(refused, 'child');
+  });
+});

@@ -1,0 +1,160 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { defineFlags, parseDurationMs, parseFlags, renderHelp, UsageError, withoutFlag } from '#src/runtime/flags.ts';
+
+const table = defineFlags({
+  v: { type: 'int', default: 0, min: 0, short: 'v', help: 'Verbosity.' },
+  'worker-threads': { type: 'int', default: 100, min: 1, help: 'Workers.' },
+  'leader-election': { type: 'bool', default: true, help: 'Elect.' },
+  timeout: { type: 'durationMs', default: '10s', min: '1ms', help: 'Deadline.' },
+  'redis-url': { type: 'string', default: 'redis://default', env: 'REDIS_URL', help: 'Redis.' },
+  'kube-api-qps': { type: 'float', default: 0, help: 'Rate.' },
+  'logging-format': { type: 'string', default: 'text', values: ['text', 'json'], help: 'Form.' },
+  labels: { type: 'labels', help: 'Labels.' },
+  gateway: { type: 'strings', default: 'unix:///a', help: 'Gateways.' },
+});
+
+function parsed(argv: string[], env: Record<string, string> = {}) {
+  const result = parseFlags(table, { argv, env });
+  assert.ok(result.kind === 'run');
+  return result.flags;
+}
+
+const message = (argv: string[]): string => {
+  try {
+    parseFlags(table, { argv, env: {} });
+  } catch (error) {
+    assert.ok(error instanceof UsageError);
+    return error.message;
+  }
+  throw new Error('nothing was refused');
+};
+
+describe('parseFlags', () => {
+  it('takes a value after = or as the next word', () => {
+    assert.equal(parsed(['--worker-threads=5']).workerThreads, 5);
+    assert.equal(parsed(['--worker-threads', '5']).workerThreads, 5);
+  });
+
+  it('never takes the next word as a switch’s value', () => {
+    assert.equal(parsed(['--leader-election', '--worker-threads=2']).leaderElection, true);
+    assert.equal(parsed(['--leader-election=false']).leaderElection, false);
+  });
+
+  it('tells how to switch off when a value stands behind a switch', () => {
+    assert.match(message(['--leader-election', 'false']), /unexpected argument "false".*--name=false/);
+  });
+
+  for (const text of ['1', 't', 'T', 'TRUE', 'true', 'True']) {
+    it(`reads ${text} as true`, () => assert.equal(parsed([`--leader-election=${text}`]).leaderElection, true));
+  }
+
+  for (const argv of [['-v', '5'], ['-v5'], ['-v=5'], ['--v=5']]) {
+    it(`reads ${argv.join(' ')}`, () => assert.equal(parsed(argv).v, 5));
+  }
+
+  it('lets the last of several win', () => assert.equal(parsed(['--worker-threads=5', '--worker-threads=6']).workerThreads, 6));
+
+  it('gives durations in milliseconds', () => {
+    assert.equal(parsed(['--timeout=1m30s']).timeoutMs, 90_000);
+    assert.equal(parsed([]).timeoutMs, 10_000);
+  });
+
+  it('collects labels of all occurrences', () => {
+    assert.deepEqual(parsed(['--labels=a:1,b:2', '--labels=c:3']).labels, { a: '1', b: '2', c: '3' });
+  });
+
+  it('collects a list from all occurrences and from commas, each value once', () => {
+    assert.deepEqual(parsed(['--gateway=a,b', '--gateway', 'c', '--gateway=b']).gateway, ['a', 'b', 'c']);
+    assert.deepEqual(parsed([]).gateway, ['unix:///a']);
+    assert.deepEqual(parsed(['--gateway=']).gateway, []);
+    assert.deepEqual(parsed([], { SUTLER_GATEWAY: 'x, y' }).gateway, ['x', 'y']);
+  });
+
+  it('reads the environment where the flag is absent, its own variable before the general one', () => {
+    assert.equal(parsed([], { REDIS_URL: 'redis://env' }).redisUrl, 'redis://env');
+    assert.equal(parsed([], { SUTLER_WORKER_THREADS: '7' }).workerThreads, 7);
+    assert.equal(parsed(['--redis-url=redis://flag'], { REDIS_URL: 'redis://env' }).redisUrl, 'redis://flag');
+    assert.equal(parsed([], { REDIS_URL: '' }).redisUrl, 'redis://default');
+  });
+
+  it('asks for help and version', () => {
+    assert.equal(parseFlags(table, { argv: ['--help', '--nonsense'], env: {} }).kind, 'help');
+    assert.equal(parseFlags(table, { argv: ['--version'], env: {} }).kind, 'version');
+  });
+
+  it('takes as many plain words as it is told to', () => {
+    const result = parseFlags(table, { argv: ['-v', '4', 'some-uid', '--leader-election'], env: {}, maxWords: 1 });
+    assert.ok(result.kind === 'run');
+    assert.deepEqual(result.words, ['some-uid']);
+    assert.throws(() => parseFlags(table, { argv: ['one', 'two'], env: {}, maxWords: 1 }), /unexpected argument "two"/);
+  });
+
+  it('accepts the flags of other processes and lists them', () => {
+    const known = defineFlags({ 'csi-address': { type: 'string', default: '', help: 'Socket.' } });
+    const result = parseFlags(table, { argv: ['--csi-address', '/x', '-v', '4'], env: {}, known });
+    assert.ok(result.kind === 'run');
+    assert.deepEqual(result.unused, ['--csi-address']);
+    assert.equal(result.flags.v, 4);
+  });
+
+  it('warns of a flag that upstream once had, and says what took its place', () => {
+    const retired = { provisioner: { takesValue: true, advice: 'remove it' } };
+    const result = parseFlags(table, { argv: ['--provisioner', 'x'], env: {}, retired });
+    assert.ok(result.kind === 'run');
+    assert.deepEqual(result.warnings, ['--provisioner is accepted and ignored: remove it']);
+  });
+
+  const refused: Record<string, [string[], RegExp]> = {
+    'an unknown flag, with the nearest name': [['--worker-thread=5'], /unknown flag --worker-thread: did you mean --worker-threads\?/],
+    'an unknown flag that resembles nothing': [['--xyz'], /unknown flag --xyz \(--help/],
+    'a single dash before a long name': [['-worker-threads=5'], /two dashes, --worker-threads=5/],
+    'a number below the minimum': [['--worker-threads=0'], /--worker-threads: 0 is below the minimum of 1/],
+    'a word for a number': [['--worker-threads=many'], /--worker-threads: "many" is not a whole number/],
+    'a duration without a unit': [['--timeout=10'], /--timeout: "10" is not a duration/],
+    'a duration below the minimum': [['--timeout=0'], /below the minimum of 1ms/],
+    'a word that is not among the values': [['--logging-format=xml'], /"xml" is not one of text, json/],
+    'a switch that is neither': [['--leader-election=yes'], /neither true nor false/],
+    'a missing value': [['--timeout'], /--timeout needs a value/],
+    'a malformed label': [['--labels=a'], /malformed item in list of labels: a/],
+    'a name from the prototype': [['--constructor=1'], /unknown flag --constructor/],
+  };
+  for (const [title, [argv, expected]] of Object.entries(refused)) {
+    it(`refuses ${title}`, () => assert.match(message(argv), expected));
+  }
+});
+
+describe('withoutFlag', () => {
+  it('takes a flag out in both notations, and nothing else', () => {
+    assert.deepEqual(withoutFlag(['--gateway=a', '-v', '4', '--gateway', 'b', '--gateway-x=c'], 'gateway'), ['-v', '4', '--gateway-x=c']);
+  });
+});
+
+describe('parseDurationMs', () => {
+  const cases: Record<string, number | undefined> = {
+    '300ms': 300,
+    '1h': 3_600_000,
+    '1.5h': 5_400_000,
+    '1m30s': 90_000,
+    '-2s': -2000,
+    '0': 0,
+    '.5s': 500,
+    '1µs': 0.001,
+    '10': undefined,
+    '': undefined,
+    '1d': undefined,
+    '1 s': undefined,
+    '.s': undefined,
+  };
+  for (const [text, ms] of Object.entries(cases)) {
+    it(`reads ${JSON.stringify(text)} as ${ms ?? 'no duration'}`, () => assert.equal(parseDurationMs(text), ms));
+  }
+});
+
+describe('renderHelp', () => {
+  it('names every flag with its default', () => {
+    const help = renderHelp('jobs', 'does jobs', table);
+    for (const name of Object.keys(table)) assert.ok(help.includes(`--${name}`), name);
+    assert.match(help, /Deadline\. \(default 10s\)/);
+  });
+});

@@ -1,0 +1,55 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import { request } from 'undici';
+import { UsageError } from '#src/runtime/flags.ts';
+import { startHttp } from '#src/runtime/http.ts';
+import type { HttpServer } from '#src/runtime/http.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { createRegistry } from '#src/runtime/metrics.ts';
+
+describe('HTTP endpoint', () => {
+  let server: HttpServer;
+  let wrong: string | undefined;
+  const get = async (path: string) => {
+    const { statusCode, body } = await request(`${server.url}${path}`);
+    return { code: statusCode, text: await body.text() };
+  };
+
+  before(async () => {
+    server = await startHttp({
+      address: '127.0.0.1:0',
+      metrics: createRegistry(),
+      ready: [
+        { name: 'redis', check: () => wrong },
+        { name: 'driver', check: () => undefined },
+      ],
+      log: silentLog,
+    });
+  });
+  after(() => server.close());
+
+  it('is alive without any check', async () => assert.deepEqual(await get('/healthz'), { code: 200, text: 'ok\n' }));
+
+  it('says what keeps it from being ready, line by line', async () => {
+    wrong = 'connection refused; start Redis';
+    assert.deepEqual(await get('/readyz'), { code: 503, text: '[-]redis: connection refused; start Redis\n[+]driver ok\nnot ok\n' });
+    wrong = undefined;
+    assert.equal((await get('/readyz')).code, 200);
+  });
+
+  it('answers one check alone', async () => {
+    wrong = 'down';
+    assert.equal((await get('/readyz/driver')).code, 200);
+    assert.equal((await get('/readyz/redis')).code, 503);
+    assert.equal((await get('/readyz/none')).code, 404);
+    wrong = undefined;
+  });
+
+  it('serves metrics', async () => assert.match((await get('/metrics')).text, /process_cpu_seconds_total/));
+  it('answers 404 elsewhere', async () => assert.equal((await get('/nothing')).code, 404));
+
+  it('names a port that is in use', async () => {
+    const address = server.url.replace('http://', '');
+    await assert.rejects(startHttp({ address, log: silentLog }), (error) => error instanceof UsageError && /in use/.test(error.message));
+  });
+});

@@ -1,0 +1,135 @@
+import assert from 'node:assert/strict';
+import { EventEmitter } from 'node:events';
+import { describe, it } from 'node:test';
+import { defineFlags, UsageError } from '#src/runtime/flags.ts';
+import { processFlags } from '#src/runtime/process-flags.ts';
+import { runProcess } from '#src/runtime/process.ts';
+import type { Host, ProcessContext } from '#src/runtime/process.ts';
+
+const table = defineFlags({ ...processFlags, size: { type: 'int', default: 1, help: 'Size.' } });
+type Context = ProcessContext<typeof table>;
+
+class FakeHost extends EventEmitter implements Host {
+  readonly argv = [];
+  readonly env: Record<string, string> = {};
+  readonly pid = 1;
+  readonly said: unknown[] = [];
+  out = '';
+  err = '';
+  readonly stdout = { write: (text: string) => (this.out += text) };
+  readonly stderr = { write: (text: string) => (this.err += text) };
+  readonly exits: number[] = [];
+  exit(code: number): void {
+    this.exits.push(code);
+  }
+  send(message: unknown): void {
+    this.said.push(message);
+  }
+}
+
+async function run(
+  argv: string[],
+  start: (context: Context, host: FakeHost) => Promise<void> = () => Promise.resolve(),
+): Promise<FakeHost> {
+  const host = new FakeHost();
+  const invocation = { host, argv, known: defineFlags({ other: { type: 'string', default: '', help: 'x' } }), retired: {} };
+  await runProcess(invocation, { name: 'test', summary: 'tests', table, start: (context) => start(context, host) });
+  return host;
+}
+
+describe('runProcess', () => {
+  it('ends with 2 and one line for an unknown flag', async () => {
+    const host = await run(['--nonsense']);
+    assert.deepEqual(host.exits, [2]);
+    assert.match(host.err, /^sutler test: unknown flag --nonsense[^\n]*\n$/);
+  });
+
+  it('ends with 2 and one line for a UsageError of the start, closing what was open', async () => {
+    let closed = false;
+    const host = await run([], (context) => {
+      context.closers.add('thing', () => (closed = true));
+      return Promise.reject(new UsageError('the port\nis in use'));
+    });
+    assert.deepEqual(host.exits, [2]);
+    assert.match(host.err, /^sutler test: the port is in use\n$/);
+    assert.ok(closed);
+  });
+
+  it('ends with 1 when the start fails for another reason', async () => {
+    assert.deepEqual((await run([], () => Promise.reject(new Error('defect')))).exits, [1]);
+  });
+
+  it('prints help and version and ends with 0', async () => {
+    const help = await run(['--help']);
+    assert.match(help.out, /--size/);
+    assert.deepEqual(help.exits, [0]);
+    assert.match((await run(['--version'])).out, /^sutler \d+\.\d+\.\d+\n$/);
+  });
+
+  it('ends with 0 after SIGTERM, when everything is closed', async () => {
+    let closed = false;
+    const host = await run([], (context, itsHost) => {
+      context.closers.add('thing', () => (closed = true));
+      setImmediate(() => itsHost.emit('SIGTERM'));
+      return Promise.resolve();
+    });
+    assert.deepEqual(host.exits, [0]);
+    assert.ok(closed);
+  });
+
+  it('ends when its parent is gone', async () => {
+    const host = await run([], (_, itsHost) => {
+      setImmediate(() => itsHost.emit('disconnect'));
+      return Promise.resolve();
+    });
+    assert.deepEqual(host.exits, [0]);
+  });
+
+  it('ends at once at a second signal that comes later', async (t) => {
+    t.mock.timers.enable({ apis: ['Date'], now: 1_000_000 });
+    const host = await run([], (context, itsHost) => {
+      context.closers.add('slow', () => {
+        t.mock.timers.setTime(1_002_000);
+        itsHost.emit('SIGINT');
+      });
+      setImmediate(() => itsHost.emit('SIGINT'));
+      return Promise.resolve();
+    });
+    assert.equal(host.exits[0], 1);
+  });
+
+  it('takes two signals at once for one, as when a parent hands on what its group got too', async () => {
+    const host = await run([], (context, itsHost) => {
+      context.closers.add('slow', () => {
+        itsHost.emit('SIGTERM');
+      });
+      setImmediate(() => itsHost.emit('SIGTERM'));
+      return Promise.resolve();
+    });
+    assert.deepEqual(host.exits, [0]);
+  });
+
+  it('ends in order when its terminal is closed', async () => {
+    const host = await run([], (_, itsHost) => {
+      setImmediate(() => itsHost.emit('SIGHUP'));
+      return Promise.resolve();
+    });
+    assert.deepEqual(host.exits, [0]);
+  });
+
+  it('says at -v=4 which flags it has no use for', async () => {
+    const start = (context: Context): Promise<void> => Promise.resolve(context.stop(0));
+    assert.match((await run(['--other=x', '-v=4'], start)).err, /no use for them here flags=\["--other"\]/);
+    assert.doesNotMatch((await run(['--other=x'], start)).err, /no use/);
+  });
+
+  it('tells its parent what it announces', async () => {
+    const host = await run([], (context) => {
+      context.announce({ http: 'http://127.0.0.1:1' });
+      context.stop(3);
+      return Promise.resolve();
+    });
+    assert.deepEqual(host.said, [{ kind: 'announce', facts: { http: 'http://127.0.0.1:1' } }]);
+    assert.deepEqual(host.exits, [3]);
+  });
+});

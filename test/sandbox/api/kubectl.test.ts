@@ -1,0 +1,153 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { silentLog } from '#src/runtime/log.ts';
+import { textAt, type JsonObject } from '#src/sandbox/api/json-value.ts';
+import { claims } from '#src/sandbox/api/kinds/claims.ts';
+import { startSandboxApi, type SandboxApi } from '#src/sandbox/api/server.ts';
+import { startBinder, type Binder } from '#src/sandbox/binder/binder.ts';
+import { findKubectls, runKubectl } from '../../harness/sandbox-kubectl.ts';
+
+const MANIFEST = `
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: fast}
+provisioner: x.dev
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data}
+spec:
+  accessModes: [ReadWriteOnce]
+  storageClassName: fast
+  resources: {requests: {storage: 1Gi}}
+---
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: pv}
+spec:
+  accessModes: [ReadWriteOnce]
+  capacity: {storage: 5Gi}
+  storageClassName: fast
+  csi: {driver: x.dev, volumeHandle: h}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: s}
+data: {a: Yg==}
+`;
+
+const kubectls = await findKubectls(process.env);
+
+describe('kubectl', { skip: kubectls.length === 0 ? 'no kubectl on PATH' : false }, () => {
+  for (const path of kubectls) {
+    describe(path, () => {
+      let dir: string;
+      let api: SandboxApi;
+      let binder: Binder;
+      before(async () => {
+        dir = await mkdtemp(join(tmpdir(), 'sutler-kubectl-'));
+        api = await startSandboxApi({ log: silentLog });
+        binder = startBinder({ operations: api.operations, log: silentLog });
+        await writeFile(join(dir, 'config'), api.kubeconfig(), { mode: 0o600 });
+      });
+      after(async () => {
+        await binder.close();
+        await api.close();
+        await rm(dir, { recursive: true, force: true });
+      });
+
+      const kubectl = (args: readonly string[], input = '') =>
+        runKubectl({ path, kubeconfig: join(dir, 'config'), cacheDir: dir }, args, input);
+      const ok = async (args: readonly string[], input = ''): Promise<string> => {
+        const { code, stdout, stderr } = await kubectl(args, input);
+        assert.equal(code, 0, `kubectl ${args.join(' ')}: ${stderr}`);
+        return stdout;
+      };
+
+      it('applies manifests without extra flags, and again without a change', async () => {
+        assert.match(await ok(['apply', '-f', '-'], MANIFEST), /persistentvolumeclaim\/data created/);
+        assert.equal((await ok(['apply', '-f', '-'], MANIFEST)).match(/unchanged/g)?.length, 4);
+      });
+
+      it('refuses a member that does not exist', async () => {
+        const { code, stderr } = await kubectl(['apply', '-f', '-'], MANIFEST.replaceAll('accessModes', 'accesModes'));
+        assert.notEqual(code, 0);
+        assert.match(stderr, /unknown field/);
+      });
+
+      it('shows claims, volumes and classes as a table', async () => {
+        await binder.settled();
+        assert.match(
+          await ok(['get', 'pvc']),
+          /^NAME +STATUS +VOLUME +CAPACITY +ACCESS MODES +STORAGECLASS.*AGE\s+data +Bound +pv +5Gi +RWO +fast/,
+        );
+        assert.match(await ok(['get', 'pv', '-o', 'wide']), /pv +5Gi +RWO +Retain +Bound +default\/data +fast.*Filesystem/);
+        assert.match(await ok(['get', 'sc']), /fast +x\.dev +Delete +Immediate +false/);
+        assert.match(await ok(['get', 'ns,secrets,leases,nodes', '-A']), /namespace\/default +Active/);
+      });
+
+      it('prints objects as YAML, JSON and by path', async () => {
+        assert.match(await ok(['get', 'pvc', 'data', '-o', 'yaml']), /^ {2}volumeName: pv$/m);
+        assert.equal(textAt(JSON.parse(await ok(['get', 'pv', 'pv', '-o', 'json'])) as JsonObject, 'spec', 'csi', 'volumeHandle'), 'h');
+        assert.equal(await ok(['get', 'pvc', '-o', 'jsonpath={.items[*].status.phase}']), 'Bound');
+        assert.equal((await ok(['get', 'pvc', '-l', 'none=1', '-o', 'name'])).trim(), '');
+      });
+
+      it('describes claims with their events, and volumes', async () => {
+        await ok(['apply', '-f', '-'], MANIFEST.split('---')[1]?.replace('name: data', 'name: waits').replace('1Gi', '99Gi'));
+        await binder.settled();
+        assert.match(await ok(['describe', 'pvc', 'waits']), /ExternalProvisioning .*persistentvolume-controller/);
+        assert.match(await ok(['describe', 'pv', 'pv']), /VolumeHandle: +h/);
+        assert.match(await ok(['get', 'events']), /Normal +ExternalProvisioning +persistentvolumeclaim\/waits/);
+      });
+
+      it('edits by each kind of patch', async () => {
+        await ok(['label', 'pvc', 'data', 'a=b']);
+        await ok(['annotate', 'pvc', 'data', 'c=d']);
+        await ok(['patch', 'pv', 'pv', '-p', '{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}']);
+        await ok(['patch', 'pvc', 'data', '--type=json', '-p', '[{"op":"add","path":"/metadata/labels/e","value":"f"}]']);
+        assert.equal(await ok(['get', 'pvc', 'data', '-o', 'jsonpath={.metadata.labels}']), '{"a":"b","e":"f"}');
+      });
+
+      it('applies on the server, and tries without doing', async () => {
+        assert.match(await ok(['apply', '--server-side', '-f', '-'], MANIFEST), /persistentvolume\/pv serverside-applied/);
+        const other = MANIFEST.replace('name: data', 'name: never');
+        assert.match(await ok(['apply', '--dry-run=server', '-f', '-'], other), /never created \(server dry run\)/);
+        assert.equal((await kubectl(['get', 'pvc', 'never'])).code, 1);
+      });
+
+      it('creates namespaces and secrets, which newer versions write as protobuf', async () => {
+        await ok(['create', 'namespace', 'n']);
+        await ok(['create', 'secret', 'generic', 'g', '--from-literal=a=b', '-n', 'n']);
+        assert.equal(await ok(['get', 'secret', 'g', '-n', 'n', '-o', 'jsonpath={.data.a}']), 'Yg==');
+        await ok(['delete', 'namespace', 'n']);
+      });
+
+      it('watches', async () => {
+        const watching = ok(['get', 'pvc', 'data', '--watch', '-o', 'name', '--request-timeout=3s']).catch((error: unknown) =>
+          String(error),
+        );
+        while (api.watchCount('persistentvolumeclaims') === 0) await new Promise((resolve) => setTimeout(resolve, 10));
+        api.operations.patch({ resource: claims, namespace: 'default', name: 'data' }, 'merge', { metadata: { labels: { w: '1' } } });
+        api.stopWatches('end');
+        assert.match(await watching, /persistentvolumeclaim\/data\s+persistentvolumeclaim\/data/);
+      });
+
+      it('knows the kinds, the version and the fields', async () => {
+        assert.match(await ok(['api-resources']), /^persistentvolumeclaims +pvc +.*true +PersistentVolumeClaim$/m);
+        assert.match(await ok(['version']), /sutler-sandbox/);
+        assert.match(await ok(['explain', 'pvc.spec']), /storageClassName/);
+        assert.match(await ok(['auth', 'can-i', 'create', 'pvc']), /yes/);
+      });
+
+      it('deletes and waits until it is gone', async () => {
+        await ok(['delete', 'pvc', '--all', '--wait', '--timeout=10s']);
+        await ok(['delete', '-f', '-', '--ignore-not-found', '--timeout=10s'], MANIFEST);
+        assert.equal((await ok(['get', 'pvc,pv,sc', '-o', 'name'])).trim(), '');
+      });
+    });
+  }
+});

@@ -1,0 +1,59 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import { field, message } from '#src/sandbox/api/http/protobuf-writer.ts';
+import { memberAt, textAt } from '#src/sandbox/api/json-value.ts';
+import { readWrapped } from '#src/sandbox/api/schema/protobuf-reader.ts';
+import { schemaOf } from '#src/sandbox/api/schema/schemas.ts';
+import { openSandboxHttp, type SandboxHttp } from '../../harness/sandbox-http.ts';
+
+/** As typed clients send an object: magic, then kind and version, then the message. */
+function wrapped(kind: string, apiVersion: string, raw: Buffer): Buffer {
+  return Buffer.concat([Buffer.from('k8s\0'), message(field(1, message(field(1, apiVersion), field(2, kind))), field(2, raw))]);
+}
+
+const secret = message(
+  field(1, message(field(1, 'from-protobuf'), field(11, message(field(1, 'app'), field(2, 'x'))), field(8, ''))),
+  field(2, message(field(1, 'password'), field(2, Buffer.from([0, 255, 1])))),
+  field(3, 'Opaque'),
+);
+
+describe('protobuf bodies', () => {
+  let http: SandboxHttp;
+  before(async () => {
+    http = await openSandboxHttp();
+  });
+  after(() => http.close());
+
+  const headers = { 'content-type': 'application/vnd.kubernetes.protobuf' };
+
+  it('create what typed clients write that way', async () => {
+    const { code, body } = await http.call('POST', '/api/v1/namespaces/default/secrets', {
+      body: wrapped('Secret', 'v1', secret),
+      headers,
+    });
+    assert.equal(code, 201);
+    assert.deepEqual([memberAt(body, 'data'), memberAt(body, 'metadata', 'labels')], [{ password: 'AP8B' }, { app: 'x' }]);
+  });
+
+  it('carry the options of a delete', async () => {
+    await http.call('POST', '/api/v1/namespaces/default/configmaps', { body: { metadata: { name: 'kept' } } });
+    const body = wrapped('DeleteOptions', 'v1', field(2, field(1, 'another-uid')));
+    assert.equal((await http.call('DELETE', '/api/v1/namespaces/default/configmaps/kept', { body, headers })).code, 409);
+  });
+
+  it('of kinds that nobody writes that way are refused with 415', async () => {
+    const body = wrapped('PersistentVolume', 'v1', Buffer.alloc(0));
+    assert.equal((await http.call('POST', '/api/v1/persistentvolumes', { body, headers })).code, 415);
+  });
+
+  it('that are cut short are refused with 400', async () => {
+    const body = wrapped('Secret', 'v1', secret).subarray(0, 30);
+    const answer = await http.call('POST', '/api/v1/namespaces/default/secrets', { body, headers });
+    assert.equal(answer.code, 400);
+    assert.equal(textAt(answer.body, 'reason'), 'BadRequest');
+  });
+});
+
+describe('readWrapped', () => {
+  it('is nothing without the magic', () => assert.equal(readWrapped(schemaOf('Secret'), secret), undefined));
+});

@@ -1,0 +1,152 @@
+import assert from 'node:assert/strict';
+import { afterEach, beforeEach, describe, it } from 'node:test';
+import { silentLog } from '#src/runtime/log.ts';
+import { memberAt, textAt, type JsonObject } from '#src/sandbox/api/json-value.ts';
+import { claims } from '#src/sandbox/api/kinds/claims.ts';
+import { namespaces, pods } from '#src/sandbox/api/kinds/core.ts';
+import { events } from '#src/sandbox/api/kinds/events.ts';
+import { classes } from '#src/sandbox/api/kinds/storage.ts';
+import { volumes } from '#src/sandbox/api/kinds/volumes.ts';
+import type { KubeObject } from '#src/sandbox/api/kube-object.ts';
+import { Operations } from '#src/sandbox/api/operations.ts';
+import { Registry } from '#src/sandbox/api/registry.ts';
+import { Store } from '#src/sandbox/api/store.ts';
+import { startBinder, type Binder } from '#src/sandbox/binder/binder.ts';
+
+const ACCESS = { accessModes: ['ReadWriteOnce'] };
+
+// What the real controller does too is in test/conformance/binder.ts; here is what needs a look from inside.
+describe('the volume binder', () => {
+  let operations: Operations;
+  let binder: Binder;
+
+  beforeEach(() => {
+    operations = new Operations({ registry: new Registry(), store: new Store({ historySize: 1000 }), nowMs: () => Date.now() });
+    operations.create(namespaces, undefined, { metadata: { name: 'default' } });
+    operations.create(classes, undefined, { metadata: { name: 'fast' }, provisioner: 'x.dev' });
+    binder = startBinder({ operations, log: silentLog });
+  });
+  afterEach(() => binder.close());
+
+  const claim = (name: string, spec: JsonObject = {}) =>
+    operations.create(claims, 'default', {
+      metadata: { name },
+      spec: { ...ACCESS, storageClassName: 'fast', resources: { requests: { storage: '1Gi' } }, ...spec },
+    }).object;
+  const volume = (name: string, spec: JsonObject = {}, metadata: JsonObject = {}) =>
+    operations.create(volumes, undefined, {
+      metadata: { name, ...metadata },
+      spec: { ...ACCESS, storageClassName: 'fast', capacity: { storage: '1Gi' }, csi: { driver: 'x.dev', volumeHandle: name }, ...spec },
+    }).object;
+  const referenceTo = ({ metadata }: KubeObject) => ({ namespace: 'default', name: metadata.name, uid: metadata.uid });
+  const claimNow = (name: string) => operations.get({ resource: claims, namespace: 'default', name }).object;
+  const volumeNow = (name: string) => operations.get({ resource: volumes, name }).object;
+  const phase = (object: KubeObject) => textAt(object, 'status', 'phase');
+  const reasons = () =>
+    [...operations.store.collection(events).objects.values()]
+      .map(({ object }) => `${textAt(object, 'involvedObject', 'name')} ${textAt(object, 'reason')}`)
+      .sort();
+
+  it('finds the work that was there before it started', async () => {
+    await binder.close();
+    const waiting = claim('early');
+    volume('pv', { claimRef: referenceTo(waiting) });
+    binder = startBinder({ operations, log: silentLog });
+    await binder.settled();
+    assert.deepEqual([phase(claimNow('early')), phase(volumeNow('pv'))], ['Bound', 'Bound']);
+  });
+
+  it('writes four times for a provisioned claim: marks, phase, binding, status', async () => {
+    const waiting = claim('c');
+    await binder.settled();
+    const marked = claimNow('c').metadata.resourceVersion;
+    const told = operations.store.collection(claims).history.length;
+    volume('pv', { claimRef: referenceTo(waiting) });
+    const before = operations.store.revision;
+    await binder.settled();
+    assert.equal(operations.store.revision - before, 3);
+    assert.equal(operations.store.collection(claims).history.length - told, 2);
+    assert.notEqual(claimNow('c').metadata.resourceVersion, marked);
+  });
+
+  it('says each reason once, not at each look', async () => {
+    claim('c');
+    claim('lost', { storageClassName: 'none' });
+    await binder.settled();
+    for (let i = 0; i < 3; i += 1) {
+      operations.patch({ resource: claims, namespace: 'default', name: 'c' }, 'merge', { metadata: { labels: { i: String(i) } } });
+      await binder.settled();
+    }
+    assert.deepEqual(reasons(), ['c ExternalProvisioning', 'lost ProvisioningFailed']);
+  });
+
+  it('keeps a deleted claim while a pod uses it', async () => {
+    claim('c');
+    const spec = { containers: [{ name: 'a', image: 'a' }], volumes: [{ name: 'v', persistentVolumeClaim: { claimName: 'c' } }] };
+    operations.create(pods, 'default', { metadata: { name: 'p' }, spec });
+    await binder.settled();
+    operations.delete({ resource: claims, namespace: 'default', name: 'c' });
+    await binder.settled();
+    assert.ok(claimNow('c').metadata.deletionTimestamp !== undefined);
+    operations.delete({ resource: pods, namespace: 'default', name: 'p' });
+    await binder.settled();
+    assert.throws(() => claimNow('c'), /not found/);
+  });
+
+  it('releases a second volume that was provisioned for a bound claim, and frees one that it chose itself', async () => {
+    const waiting = claim('c');
+    volume('first', { claimRef: referenceTo(waiting) });
+    await binder.settled();
+    const made = { annotations: { 'pv.kubernetes.io/provisioned-by': 'x.dev' } };
+    volume('second', { claimRef: referenceTo(waiting), persistentVolumeReclaimPolicy: 'Delete' }, made);
+    volume('third', { claimRef: referenceTo(waiting) }, { annotations: { 'pv.kubernetes.io/bound-by-controller': 'yes' } });
+    await binder.settled();
+    assert.deepEqual(
+      ['first', 'second', 'third'].map((name) => phase(volumeNow(name))),
+      ['Bound', 'Released', 'Available'],
+    );
+    assert.equal(memberAt(volumeNow('third'), 'spec', 'claimRef'), undefined);
+  });
+
+  it('loses a claim whose volume belongs to another one now', async () => {
+    const [a, b] = [claim('a'), claim('b')];
+    volume('pv', { claimRef: referenceTo(a) });
+    await binder.settled();
+    operations.patch({ resource: volumes, name: 'pv' }, 'merge', { spec: { claimRef: { name: 'b', uid: b.metadata.uid } } });
+    await binder.settled();
+    assert.equal(phase(claimNow('a')), 'Lost');
+    assert.ok(reasons().includes('a ClaimMisbound'));
+  });
+
+  for (const [what, spec, metadata] of [
+    ['another class', { storageClassName: 'slow' }, {}],
+    ['another volume mode', { volumeMode: 'Block' }, {}],
+    ['fewer access modes', { accessModes: ['ReadOnlyMany'] }, {}],
+    ['an attributes class', { volumeAttributesClassName: 'gold' }, {}],
+    ['labels that the selector does not want', {}, { labels: { tier: 'slow' } }],
+  ] as const) {
+    it(`does not choose a volume with ${what}`, async () => {
+      volume('pv', { ...spec } as JsonObject, { ...metadata });
+      await binder.settled();
+      claim('c', { selector: { matchExpressions: [{ key: 'tier', operator: 'NotIn', values: ['slow'] }] } });
+      await binder.settled();
+      assert.deepEqual([phase(claimNow('c')), phase(volumeNow('pv'))], ['Pending', 'Available']);
+    });
+  }
+
+  it('chooses a free volume that appears while the claim waits', async () => {
+    claim('c');
+    await binder.settled();
+    volume('pv');
+    await binder.settled();
+    assert.equal(textAt(claimNow('c'), 'spec', 'volumeName'), 'pv');
+    assert.equal(textAt(volumeNow('pv'), 'spec', 'claimRef', 'uid'), claimNow('c').metadata.uid);
+  });
+
+  it('does nothing after it was closed', async () => {
+    await binder.close();
+    claim('c');
+    await binder.settled();
+    assert.equal(claimNow('c').metadata.annotations, undefined);
+  });
+});

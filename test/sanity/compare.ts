@@ -1,0 +1,44 @@
+/** How csi-sanity's specs ended, by their full title. */
+export type Results = ReadonlyMap<string, string>;
+
+interface SpecReport {
+  readonly ContainerHierarchyTexts?: readonly string[] | null;
+  readonly LeafNodeText?: string;
+  readonly LeafNodeType?: string;
+  readonly State?: string;
+}
+
+/** Reads ginkgo's JSON report. Titles that occur more than once are numbered, so that none hides another.
+ * @throws Error if it is not one */
+export function readResults(json: string): Results {
+  const suites = JSON.parse(json) as readonly { readonly SpecReports?: readonly SpecReport[] }[];
+  const results = new Map<string, string>();
+  for (const spec of suites.flatMap(({ SpecReports }) => SpecReports ?? [])) {
+    if (spec.LeafNodeType !== undefined && spec.LeafNodeType !== 'It') continue;
+    const title = [...(spec.ContainerHierarchyTexts ?? []), spec.LeafNodeText ?? ''].join(' › ');
+    let name = title;
+    for (let count = 2; results.has(name); count += 1) name = `${title} (${count})`;
+    results.set(name, spec.State ?? 'unknown');
+  }
+  if (results.size === 0) throw new Error('the report of csi-sanity has no specs in it');
+  return results;
+}
+
+/** Specs that ended differently, one line each; empty = the gateway was not noticed. */
+export function differences(direct: Results, through: Results): readonly string[] {
+  const titles = [...new Set([...direct.keys(), ...through.keys()])];
+  return titles.flatMap((title) => {
+    const [before, after] = [direct.get(title) ?? 'absent', through.get(title) ?? 'absent'];
+    return before === after ? [] : [`${title}: ${before} on the driver, ${after} through the gateway`];
+  });
+}
+
+/** How many specs ended how: "76 passed, 1 failed, 18 skipped". */
+export function countStates(results: Results): string {
+  const counts = new Map<string, number>();
+  for (const state of results.values()) counts.set(state, (counts.get(state) ?? 0) + 1);
+  return [...counts]
+    .toSorted(([a], [b]) => a.localeCompare(b))
+    .map(([state, count]) => `${count} ${state}`)
+    .join(', ');
+}
