@@ -119,7 +119,7 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
   const wakes: { watch?: WaitWatch } = {};
   const watcher = startWatcher({
     client: kube,
-    driver: found.name,
+    driver: found,
     gate,
     onObject: (object) => wakes.watch?.changed(object),
     log,

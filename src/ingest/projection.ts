@@ -3,7 +3,13 @@ import type { Claim, Class, ObjectMeta, Volume } from '../kube/objects.ts';
 
 /* What the watched views keep of each object: the fields that triage reads. A bound claim costs a few hundred bytes this way, not two thousand. */
 
-const CLAIM_ANNOTATIONS = [keys.STORAGE_PROVISIONER, keys.BETA_STORAGE_PROVISIONER, keys.BETA_STORAGE_CLASS, keys.SELECTED_NODE];
+const CLAIM_ANNOTATIONS = [
+  keys.STORAGE_PROVISIONER,
+  keys.BETA_STORAGE_PROVISIONER,
+  keys.BETA_STORAGE_CLASS,
+  keys.SELECTED_NODE,
+  keys.MIGRATED_TO,
+];
 const VOLUME_ANNOTATIONS = [keys.PROVISIONED_BY, keys.MIGRATED_TO];
 
 /** The claim that triage sees. */

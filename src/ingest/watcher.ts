@@ -10,6 +10,7 @@ import type { Registry } from '../runtime/metrics.ts';
 import type { Logger } from '../runtime/log.ts';
 import { judgeVolume as verdictOfVolume } from '../volumes/deletion.ts';
 import { classNameOf } from '../volumes/eligibility.ts';
+import type { DriverNames } from '../volumes/provisioning-options.ts';
 import type { Gate } from './gate.ts';
 import { HandleIndex } from './handle-index.ts';
 import { projectClaim, projectClass, projectVolume } from './projection.ts';
@@ -18,7 +19,7 @@ import type { Triage } from './triage.ts';
 
 export interface WatcherOptions {
   readonly client: KubeClient;
-  readonly driver: string;
+  readonly driver: DriverNames;
   readonly gate: Pick<Gate, 'touch'>;
   /** Hears of each object that came, changed or went and that keys may wait for; named as in the wait list. */
   readonly onObject?: (object: string) => void;

@@ -28,7 +28,7 @@ export async function deleteVolume(ports: ProcessorPorts, job: JobKey, run: Pick
   const volume = await ports.kube.get<Volume>(volumes, { name: job.name });
   if (volume === undefined) return vanished(ports, job);
   if (volume.metadata.uid !== job.uid) return { kind: 'done', note: 'another volume has the name now' };
-  const verdict = judgeVolume(volume, ports.driver().name);
+  const verdict = judgeVolume(volume, ports.driver());
   const id = recordId(volume, ports.options);
   switch (verdict.kind) {
     case 'ignore':

@@ -17,6 +17,7 @@ import { UsageError } from '../runtime/flags.ts';
 import { startHttp } from '../runtime/http.ts';
 import { runProcess } from '../runtime/process.ts';
 import type { Invocation, ProcessContext } from '../runtime/process.ts';
+import { parseFeatureGates } from '../volumes/feature-gates.ts';
 import { deleteVolume } from './delete.ts';
 import { flags, summary } from './flags.ts';
 import type { ProcessorPorts } from './ports.ts';
@@ -36,6 +37,8 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
   if (f.volumeNamePrefix === '')
     throw new UsageError('--volume-name-prefix: empty; choose a text that begins a valid object name, like pvc');
   if (f.retryIntervalMaxMs < f.retryIntervalStartMs) throw new UsageError('--retry-interval-max: below --retry-interval-start; raise it');
+  const gates = parseFeatureGates(f.featureGates);
+  if (typeof gates === 'string') throw new UsageError(`--feature-gates: ${gates}`);
   const instance = `${p.env['HOSTNAME'] ?? 'local'}-${p.pid}-${randomBytes(3).toString('hex')}`;
 
   const kube = await openKubeClient('jobs', p);
@@ -117,7 +120,7 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
     classOf: views.classOf,
     attachedTo: views.attachedTo,
     driver: () => driver.current(),
-    options: { ...f, defaultFsType: f.defaultFstype, identity: `${Date.now()}-${randomBytes(2).readUInt16BE()}-${found.name}` },
+    options: { ...f, gates, defaultFsType: f.defaultFstype, identity: `${Date.now()}-${randomBytes(2).readUInt16BE()}-${found.name}` },
     timeoutMs: f.timeoutMs,
     writeAllowanceMs: f.writeAllowanceMs,
     areSecretsWatched: f.watchSecrets,

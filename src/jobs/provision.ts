@@ -82,7 +82,7 @@ type Intent =
 function intentOf(ports: ProcessorPorts, claim: Claim | undefined): Intent {
   if (claim === undefined) return { kind: 'none', reason: 'the claim is gone' };
   const driver = ports.driver();
-  const verdict = judgeClaim(claim, driver.name, ports.classOf);
+  const verdict = judgeClaim(claim, driver, ports.classOf);
   if (verdict.kind === 'ignore') return { kind: 'none', reason: verdict.reason };
   if (verdict.kind === 'no-class') return verdict;
   const plan = planVolume({ claim, cls: verdict.cls, className: verdict.className, driver, options: ports.options });

@@ -1,7 +1,8 @@
 import * as keys from '../kube/keys.ts';
 import type { ObjectMeta, Volume } from '../kube/objects.ts';
 import { volumeName } from './names.ts';
-import type { ProvisioningOptions } from './provisioning-options.ts';
+import { isKnownAs } from './provisioning-options.ts';
+import type { DriverNames, ProvisioningOptions } from './provisioning-options.ts';
 import type { SecretRef } from './secret-ref.ts';
 
 /** What a volume needs of us now. */
@@ -12,7 +13,7 @@ export type VolumeVerdict =
   | { readonly kind: 'delete' };
 
 /** Whether a volume is this driver's and what is to be done with it (spec 03 §3 to §5). */
-export function judgeVolume(volume: Volume, driver: string): VolumeVerdict {
+export function judgeVolume(volume: Volume, driver: DriverNames): VolumeVerdict {
   const notOurs = responsibility(volume, driver);
   if (notOurs !== undefined) return { kind: 'ignore', reason: notOurs };
   const policy = volume.spec.persistentVolumeReclaimPolicy;
@@ -29,14 +30,14 @@ export function judgeVolume(volume: Volume, driver: string): VolumeVerdict {
 }
 
 /** Why a volume is not this driver's, or undefined. */
-function responsibility(volume: Volume, driver: string): string | undefined {
+function responsibility(volume: Volume, driver: DriverNames): string | undefined {
   const provisionedBy = volume.metadata.annotations?.[keys.PROVISIONED_BY];
   const migratedTo = volume.metadata.annotations?.[keys.MIGRATED_TO];
   if (provisionedBy !== undefined) {
-    return provisionedBy === driver || migratedTo === driver ? undefined : `provisioned by ${provisionedBy}`;
+    return isKnownAs(driver, provisionedBy) || isKnownAs(driver, migratedTo) ? undefined : `provisioned by ${provisionedBy}`;
   }
   const maker = volume.spec.csi?.driver ?? migratedTo;
-  return maker === driver ? undefined : `volume of ${maker ?? 'no CSI driver'}`;
+  return isKnownAs(driver, maker) ? undefined : `volume of ${maker ?? 'no CSI driver'}`;
 }
 
 /** Key of the volume record: the claim's UID where the PV has the name that we give to that UID, else the PV's own (static and foreign volumes). */

@@ -24,4 +24,16 @@ export const provisioningFlags = defineFlags({
     help: 'Marks volumes that are only ever read as read-only in the PV.',
     upstream: 'same',
   },
+  'prevent-volume-mode-conversion': {
+    type: 'bool',
+    default: true,
+    help: 'A restore may change the volume mode of a snapshot only where the content’s annotation allows it.',
+    upstream: 'same',
+  },
+  'feature-gates': {
+    type: 'strings',
+    default: '',
+    help: 'Gates as NAME=true|false: Topology, CrossNamespaceVolumeDataSource, VolumeAttributesClass, ReleaseLeaderElectionOnExit, AllAlpha, AllBeta.',
+    upstream: 'same; other names are refused',
+  },
 });

@@ -6,13 +6,13 @@ import { triageClaim, triageVolume } from '#src/ingest/triage.ts';
 import type { Claim, Class, Volume } from '#src/kube/objects.ts';
 import { judgeVolume } from '#src/volumes/deletion.ts';
 import { judgeClaim } from '#src/volumes/eligibility.ts';
-import { aClaim, aClass, aVolume, DRIVER } from '../volumes/builders.ts';
+import { aClaim, aClass, aVolume, driver, DRIVER } from '../volumes/builders.ts';
 
 const classOf = (): Class => aClass();
 
 describe('triageClaim', () => {
   it('makes a job of the claim’s key and nothing else', () => {
-    assert.deepEqual(triageClaim(aClaim(), DRIVER, classOf), {
+    assert.deepEqual(triageClaim(aClaim(), driver, classOf), {
       kind: 'job',
       key: { kind: 'claim', uid: 'testid', namespace: 'space', name: 'claim' },
     });
@@ -20,7 +20,7 @@ describe('triageClaim', () => {
 
   it('enqueues nothing for a claim whose class is missing, and says so', () => {
     assert.deepEqual(
-      triageClaim(aClaim(), DRIVER, () => undefined),
+      triageClaim(aClaim(), driver, () => undefined),
       { kind: 'ignore', reason: 'storageClass "class" not found' },
     );
   });
@@ -29,13 +29,13 @@ describe('triageClaim', () => {
 describe('triageVolume', () => {
   it('makes a job of a volume that is to be deleted', () => {
     assert.deepEqual(
-      triageVolume(aVolume(), DRIVER, () => false),
+      triageVolume(aVolume(), driver, () => false),
       { kind: 'job', key: { kind: 'volume', uid: 'volume-uid', namespace: '', name: 'test-testi' } },
     );
   });
 
   it('leaves two PVs of one handle alone', () => {
-    const verdict = triageVolume(aVolume(), DRIVER, () => true);
+    const verdict = triageVolume(aVolume(), driver, () => true);
     assert.ok(verdict.kind === 'ignore' && verdict.reason.includes('test-volume-id'));
   });
 });
@@ -54,7 +54,7 @@ describe('projection', () => {
   };
   for (const [title, claim] of Object.entries(claims)) {
     it(`changes no verdict on ${title}`, () => {
-      assert.equal(judgeClaim(projectClaim(claim), DRIVER, classOf).kind, judgeClaim(claim, DRIVER, classOf).kind);
+      assert.equal(judgeClaim(projectClaim(claim), driver, classOf).kind, judgeClaim(claim, driver, classOf).kind);
     });
   }
 
@@ -70,7 +70,7 @@ describe('projection', () => {
   };
   for (const [title, volume] of Object.entries(volumes)) {
     it(`changes no verdict on ${title}`, () => {
-      assert.deepEqual(judgeVolume(projectVolume(volume), DRIVER), judgeVolume(volume, DRIVER));
+      assert.deepEqual(judgeVolume(projectVolume(volume), driver), judgeVolume(volume, driver));
     });
   }
 

@@ -52,7 +52,7 @@ describe('watcher', () => {
     });
     await aClass('there');
     await aClaim('before-start', 'there');
-    watcher = startWatcher({ client: kube, driver: DRIVER, gate, log: silentLog, metrics: new Registry() });
+    watcher = startWatcher({ client: kube, driver: { name: DRIVER }, gate, log: silentLog, metrics: new Registry() });
     await watcher.synced(AbortSignal.timeout(10_000));
     gate.open();
   });

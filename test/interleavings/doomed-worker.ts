@@ -11,6 +11,7 @@ import type { JobKey } from '#src/queue/contract.ts';
 import { VolumeRecords } from '#src/queue/volume-record/volume-record.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
+import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
 
 /** A place in a run at which the worker is killed. */
 export type Place = 'opened' | 'answered' | 'written' | 'closed' | 'never';
@@ -109,6 +110,8 @@ const ports: ProcessorPorts = {
     defaultFsType: '',
     extraCreateMetadata: false,
     controllerPublishReadonly: false,
+    preventVolumeModeConversion: true,
+    gates: DEFAULT_GATES,
     identity: 'doomed',
   },
   timeoutMs: 10_000,

@@ -28,6 +28,7 @@ import { startSampleDriver } from '#src/sandbox/driver/server.ts';
 import type { DriverCall, SampleDriver } from '#src/sandbox/driver/server.ts';
 import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
 import type { SandboxCluster } from '../harness/sandbox-cluster.ts';
+import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
 
 export const DRIVER = 'sample.csi.sutler.dev';
 
@@ -125,6 +126,8 @@ export async function openRig(): Promise<Rig> {
       defaultFsType: '',
       extraCreateMetadata: false,
       controllerPublishReadonly: false,
+      preventVolumeModeConversion: true,
+      gates: DEFAULT_GATES,
       identity: 'test',
     },
     timeoutMs,

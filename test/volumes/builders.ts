@@ -1,6 +1,7 @@
 import type { Claim, Class, Volume } from '#src/kube/objects.ts';
 import { STORAGE_PROVISIONER } from '#src/kube/keys.ts';
 import type { DriverFacts, ProvisioningOptions } from '#src/volumes/provisioning-options.ts';
+import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
 
 /* The common fixture of the acceptance catalogue (06 §0). */
 
@@ -64,5 +65,7 @@ export const options: ProvisioningOptions = {
   defaultFsType: 'ext4',
   extraCreateMetadata: false,
   controllerPublishReadonly: false,
+  preventVolumeModeConversion: true,
+  gates: DEFAULT_GATES,
   identity: 'test-provisioner',
 };

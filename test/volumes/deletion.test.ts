@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { deletionSecret, judgeVolume, recordId } from '#src/volumes/deletion.ts';
 import type { Volume } from '#src/kube/objects.ts';
-import { aVolume, DRIVER, options } from './builders.ts';
+import { aVolume, driver, DRIVER, options } from './builders.ts';
 
-const kind = (volume: Volume) => judgeVolume(volume, DRIVER).kind;
+const kind = (volume: Volume) => judgeVolume(volume, driver).kind;
 const by = (provisioner: string, migratedTo?: string) => ({
   annotations: { 'pv.kubernetes.io/provisioned-by': provisioner, ...(migratedTo ? { 'pv.kubernetes.io/migrated-to': migratedTo } : {}) },
 });

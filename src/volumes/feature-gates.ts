@@ -1,0 +1,50 @@
+/** How mature each gate is that changes what we do (spec 01 §6). */
+export const GATE_STAGES = {
+  Topology: 'ga',
+  CrossNamespaceVolumeDataSource: 'alpha',
+  VolumeAttributesClass: 'ga',
+  ReleaseLeaderElectionOnExit: 'alpha',
+} as const;
+
+type Gate = keyof typeof GATE_STAGES;
+
+/** Which gates are on. */
+export type FeatureGates = Readonly<Record<Gate, boolean>>;
+
+/** No gate named. */
+export const DEFAULT_GATES: FeatureGates = {
+  Topology: true,
+  CrossNamespaceVolumeDataSource: false,
+  VolumeAttributesClass: true,
+  ReleaseLeaderElectionOnExit: false,
+};
+
+const TRUE = new Set(['1', 't', 'T', 'TRUE', 'true', 'True']);
+const FALSE = new Set(['0', 'f', 'F', 'FALSE', 'false', 'False']);
+
+/** Reads `A=true,B=false` items; AllAlpha and AllBeta set what is not named.
+ * @returns a text that names the item and the fix where one can't be read */
+export function parseFeatureGates(items: readonly string[]): FeatureGates | string {
+  const given = new Map<string, boolean>();
+  for (const item of items) {
+    const [name = '', value = ''] = item.split('=').map((part) => part.trim());
+    if (!item.includes('=')) return `missing value in "${item}"; write ${item}=true or ${item}=false`;
+    if (!TRUE.has(value) && !FALSE.has(value)) return `invalid value in "${item}"; write ${name}=true or ${name}=false`;
+    if (!isGate(name) && name !== 'AllAlpha' && name !== 'AllBeta') {
+      return `unrecognized feature gate: ${name}; there are ${Object.keys(GATE_STAGES).join(', ')}, AllAlpha and AllBeta`;
+    }
+    given.set(name, TRUE.has(value));
+  }
+  const allAlpha = given.get('AllAlpha');
+  const valueOf = (name: Gate): boolean => given.get(name) ?? (GATE_STAGES[name] === 'alpha' ? (allAlpha ?? false) : true);
+  return {
+    Topology: valueOf('Topology'),
+    CrossNamespaceVolumeDataSource: valueOf('CrossNamespaceVolumeDataSource'),
+    VolumeAttributesClass: valueOf('VolumeAttributesClass'),
+    ReleaseLeaderElectionOnExit: valueOf('ReleaseLeaderElectionOnExit'),
+  };
+}
+
+function isGate(name: string): name is Gate {
+  return Object.hasOwn(GATE_STAGES, name);
+}

@@ -1,0 +1,60 @@
+import type { KubeObject, ObjectMeta } from '../kube/objects.ts';
+import type { ObjectRef, Resource } from '../kube/resources.ts';
+import { RefusedError } from './provisioning-options.ts';
+
+/** What a rule has to know, or to have done, before it can go on. Whoever runs the rule does it; so rules stay pure and keep their order of checks. */
+export type Step =
+  | { readonly kind: 'read'; readonly resource: Resource; readonly ref: ObjectRef }
+  | { readonly kind: 'list'; readonly resource: Resource; readonly namespace: string }
+  /** Adds a finalizer that the object does not have yet. */
+  | { readonly kind: 'protect'; readonly resource: Resource; readonly object: KubeObject; readonly finalizer: string };
+
+/** What came of a step. `refused`: the API server's answer was no, in its own words; an API server that is down never gets this far. */
+export type Answer =
+  | { readonly kind: 'found'; readonly object: KubeObject }
+  | { readonly kind: 'absent' }
+  | { readonly kind: 'listed'; readonly items: readonly KubeObject[] }
+  | { readonly kind: 'protected' }
+  | { readonly kind: 'refused'; readonly code: number; readonly message: string };
+
+/** A rule that asks for what it needs, step by step.
+ * @throws RefusedError where the claim can't be served as things are */
+export type Rule<T> = Generator<Step, T, Answer>;
+
+/** Reads an object; what is missing or withheld refuses the claim, and its coming wakes it.
+ * @param words begin of the refusal; the cause is added
+ * @throws RefusedError */
+export function* read<T extends KubeObject>(resource: Resource, ref: ObjectRef, words: string): Rule<T> {
+  const answer = yield { kind: 'read', resource, ref };
+  switch (answer.kind) {
+    case 'found':
+      // The runner read exactly this resource.
+      return answer.object as T;
+    case 'refused':
+      throw new RefusedError(`${words}: ${answer.message}`);
+    default:
+      throw new RefusedError(`${words}: ${notFound(resource, ref.name)}`, { waitsFor: { resource: resource.plural, ...ref, seen: '' } });
+  }
+}
+
+/** Lists a namespace.
+ * @param words begin of the refusal
+ * @throws RefusedError where the server does not let us */
+export function* list<T extends KubeObject>(resource: Resource, namespace: string, words: string): Rule<readonly T[]> {
+  const answer = yield { kind: 'list', resource, namespace };
+  if (answer.kind === 'refused') throw new RefusedError(`${words}: ${answer.message}`);
+  return answer.kind === 'listed' ? (answer.items as readonly T[]) : [];
+}
+
+/** The refusal of a claim because an object is not yet as it should be; its next change wakes the claim. */
+export function untilChanged(resource: Resource, object: { readonly metadata: ObjectMeta }, message: string): RefusedError {
+  const { namespace, name, resourceVersion } = object.metadata;
+  return new RefusedError(message, {
+    waitsFor: { resource: resource.plural, ...(namespace === undefined ? {} : { namespace }), name, seen: resourceVersion },
+  });
+}
+
+/** As the API server says it: `secrets "x" not found`. */
+export function notFound(resource: Resource, name: string): string {
+  return `${resource.plural}${resource.group === '' ? '' : `.${resource.group}`} "${name}" not found`;
+}
