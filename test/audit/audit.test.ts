@@ -42,7 +42,7 @@ describe('audit', () => {
 
   const make = async (name: string): Promise<string> => {
     const { volume } = await csi.createVolume(
-      { name, capacityRange: { requiredBytes: MIB }, volumeCapabilities: [{}] },
+      { name, capacityRange: { requiredBytes: MIB }, volumeCapabilities: [{ accessType: { case: 'mount', value: {} } }] },
       { timeoutMs: 5000 },
     );
     return volume?.volumeId ?? '';

@@ -58,7 +58,7 @@ describe('CsiClient', () => {
     assert.equal((await client.nodeGetInfo(SETTINGS)).nodeId, 'sample-node');
     assert.ok((await client.getCapacity({}, SETTINGS)).availableCapacity > 0n);
     assert.ok(Array.isArray((await client.listVolumes({}, SETTINGS)).entries));
-    assert.equal((await failureOf(client.controllerModifyVolume({ volumeId: 'x' }, SETTINGS))).codeName, 'Unimplemented');
+    assert.equal((await failureOf(client.controllerModifyVolume({ volumeId: 'x' }, SETTINGS))).codeName, 'NotFound');
   });
 
   it('reads the gateway’s word from the trailers, never both at once', async () => {

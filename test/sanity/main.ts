@@ -14,7 +14,7 @@ import type { Results } from './compare.ts';
 import { flags, summary } from './flags.ts';
 
 const CLI = fileURLToPath(import.meta.resolve('#src/cli.ts'));
-const SAMPLE_DRIVER_ARGS = ['sandbox-driver', '--csi-address={socket}', '--data-dir={folder}/volumes'];
+const SAMPLE_DRIVER_ARGS = ['sandbox-driver', '--csi-address={socket}', '--data-dir={folder}/volumes', '--mutable-parameters=iops'];
 
 await runProcess(
   { host: process, argv: process.argv.slice(2), known: {}, retired: {} },

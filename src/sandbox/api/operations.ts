@@ -249,7 +249,7 @@ export class Operations {
       return new Stored(current.key, next, current.revision);
     }
     const stored = this.store.put(this.store.collection(resource), current.key, next);
-    this.#afterWrite(resource, stored.object);
+    this.#afterWrite(resource, stored.object, old);
     return stored;
   }
 
@@ -329,8 +329,10 @@ export class Operations {
     }
   }
 
-  #afterWrite(resource: Resource, object: KubeObject): void {
+  #afterWrite(resource: Resource, object: KubeObject, old?: KubeObject): void {
     if (resource.plural !== 'customresourcedefinitions') return;
+    // A version that the definition lists no more is no longer served.
+    if (old !== undefined) for (const custom of customResources(old)) this.registry.remove(custom);
     for (const custom of customResources(object)) this.registry.add(custom);
   }
 }

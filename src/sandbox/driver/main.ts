@@ -32,6 +32,7 @@ export function main(invocation: Invocation): Promise<void> {
         nodeId: given.nodeId,
         delayMs: given.delayMs,
         capacityBytes: BigInt(given.capacityGib) * 1024n ** 3n,
+        ...(given.mutableParameters.length === 0 ? {} : { mutableParameters: given.mutableParameters }),
         // No value: one would be taken for the answer, and inc() gives some.
         onCall: ({ method }) => {
           calls.inc({ method });

@@ -7,11 +7,13 @@ import { claimSocketPath } from '../../csi/socket-file.ts';
 import { Code } from '../../csi/status.ts';
 import { systemClock } from '../../runtime/clock.ts';
 import type { Clock } from '../../runtime/clock.ts';
+import { DEFAULT_CAPABILITIES } from './capabilities.ts';
+import type { SampleCapability } from './capabilities.ts';
 import { DriverStatus } from './driver-status.ts';
 import { driverOperations } from './services.ts';
 import type { Operation } from './services.ts';
 import { VolumeStore } from './volume-store.ts';
-import type { StoredVolume } from './volume-store.ts';
+import type { StoredSnapshot, StoredVolume } from './volume-store.ts';
 
 /** One call as the driver sees it. */
 export interface DriverCall {
@@ -33,7 +35,14 @@ export interface SampleDriverOptions {
   /** Default: sample.csi.sutler.dev. */
   readonly name?: string;
   readonly nodeId?: string;
+  /** How long each creation, deletion and change takes, at least. */
   readonly delayMs?: number;
+  /** What the controller says that it can do; calls that belong to the others are Unimplemented. Default: all but SINGLE_NODE_MULTI_WRITER. */
+  readonly capabilities?: readonly SampleCapability[];
+  /** Names of mutable parameters, others are refused; by default all are taken. */
+  readonly mutableParameters?: readonly string[];
+  /** Segments of the place that every volume is in and that the node reports; they add VOLUME_ACCESSIBILITY_CONSTRAINTS. Default: none. */
+  readonly topology?: Readonly<Record<string, string>>;
   /** Size of the pool; default 1 TiB. */
   readonly capacityBytes?: bigint;
   /** Comes before each call: undefined lets it go on, a value is the answer, a DriverStatus thrown is the status, a promise that never
@@ -53,6 +62,7 @@ export interface SampleDriver {
   /** Calls in order, if they are recorded. */
   readonly calls: readonly DriverCall[];
   volumes(): readonly StoredVolume[];
+  snapshots(): readonly StoredSnapshot[];
   /** Lets calls under way end for at most `graceMs` (default: not at all), then closes the socket. */
   close(graceMs?: number): Promise<void>;
 }
@@ -67,6 +77,9 @@ export async function startSampleDriver(options: SampleDriverOptions): Promise<S
     nodeId: options.nodeId ?? 'sample-node',
     capacityBytes: options.capacityBytes ?? 1024n ** 4n,
     delayMs: options.delayMs ?? 0,
+    capabilities: new Set(options.capabilities ?? DEFAULT_CAPABILITIES),
+    mutableParameters: options.mutableParameters === undefined ? undefined : new Set(options.mutableParameters),
+    topology: options.topology,
     clock: options.clock ?? systemClock,
     store,
   });
@@ -85,7 +98,14 @@ export async function startSampleDriver(options: SampleDriverOptions): Promise<S
   await new Promise<void>((resolve, reject) => {
     server.bindAsync(`unix:${options.socket}`, ServerCredentials.createInsecure(), (error) => (error === null ? resolve() : reject(error)));
   });
-  return { socket: options.socket, counts, calls, volumes: () => store.list(), close: (graceMs = 0) => shutDown(server, graceMs) };
+  return {
+    socket: options.socket,
+    counts,
+    calls,
+    volumes: () => store.list(),
+    snapshots: () => store.snapshots.list(),
+    close: (graceMs = 0) => shutDown(server, graceMs),
+  };
 }
 
 function register(

@@ -6,22 +6,25 @@ import {
   Node,
   PluginCapability_Service_Type as PluginService,
 } from '../../csi/generated/csi_pb.ts';
-import type { CreateVolumeRequest, ListVolumesRequest } from '../../csi/generated/csi_pb.ts';
-import { Code } from '../../csi/status.ts';
 import type { Clock } from '../../runtime/clock.ts';
 import { version } from '../../runtime/version.ts';
-import { DriverStatus } from './driver-status.ts';
-import type { StoredVolume, VolumeStore } from './volume-store.ts';
-
-/** Parameter of a class: the key that secrets of every call about its volumes must have. */
-export const REQUIRE_SECRET_PARAMETER = 'requireSecret';
+import type { SampleCapability } from './capabilities.ts';
+import { publish, unpublish } from './node-operations.ts';
+import { OneAtATime } from './one-at-a-time.ts';
+import { pageOf } from './page.ts';
+import { SnapshotOperations } from './snapshot-operations.ts';
+import { VolumeOperations } from './volume-operations.ts';
+import type { VolumeStore } from './volume-store.ts';
 
 export interface ServiceOptions {
   readonly name: string;
   readonly nodeId: string;
   readonly capacityBytes: bigint;
-  /** How long each create and delete takes, at least. */
+  /** How long each creation, deletion and change takes, at least. */
   readonly delayMs: number;
+  readonly capabilities: ReadonlySet<SampleCapability>;
+  readonly mutableParameters: ReadonlySet<string> | undefined;
+  readonly topology: Readonly<Record<string, string>> | undefined;
   readonly store: VolumeStore;
   readonly clock: Clock;
 }
@@ -32,112 +35,105 @@ export interface Operation {
   readonly answer: (request: never) => Promise<MessageInitShape<DescMessage>> | MessageInitShape<DescMessage>;
 }
 
-const GIB = 1024n ** 3n;
-
-/** The driver's RPCs. What isn't here gRPC itself answers with Unimplemented. */
+/** The driver's RPCs, by what it is capable of. What isn't here gRPC itself answers with Unimplemented. */
 export function driverOperations(options: ServiceOptions): readonly Operation[] {
-  const { store } = options;
-  const volumes = new VolumeOperations(options);
+  const alone = new OneAtATime(options);
+  const volumes = new VolumeOperations({ ...options, alone });
+  const snapshots = new SnapshotOperations({ ...options, alone });
+  const has = (name: SampleCapability): boolean => options.capabilities.has(name);
   return [
-    operation(Identity.method.getPluginInfo, () => ({ name: options.name, vendorVersion: version })),
+    ...identityOperations(options),
+    operation(Controller.method.controllerGetCapabilities, () => ({
+      capabilities: [...options.capabilities].map((name) => ({
+        type: { case: 'rpc' as const, value: { type: ControllerCapability[name] } },
+      })),
+    })),
+    operation(Controller.method.validateVolumeCapabilities, ({ volumeId, volumeCapabilities }) =>
+      volumes.supports(volumeId, volumeCapabilities)
+        ? { confirmed: { volumeCapabilities } }
+        : { message: `volume ${volumeId} is a ${volumes.get(volumeId).accessType} volume` },
+    ),
+    ...(has('CREATE_DELETE_VOLUME') ? creating(volumes) : []),
+    ...(has('MODIFY_VOLUME')
+      ? [operation(Controller.method.controllerModifyVolume, (request) => volumes.modify(request).then(() => ({})))]
+      : []),
+    ...(has('GET_VOLUME')
+      ? [
+          operation(Controller.method.controllerGetVolume, ({ volumeId }) => ({
+            volume: volumes.picture(volumes.get(volumeId)),
+            status: {},
+          })),
+        ]
+      : []),
+    ...(has('GET_CAPACITY') ? [operation(Controller.method.getCapacity, () => ({ availableCapacity: volumes.freeBytes }))] : []),
+    ...(has('LIST_VOLUMES') ? [listing(options.store, volumes)] : []),
+    ...(has('CREATE_DELETE_SNAPSHOT') ? taking(snapshots) : []),
+    ...(has('LIST_SNAPSHOTS') ? [listingSnapshots(snapshots)] : []),
+    ...nodeOperations(options, volumes),
+  ];
+}
+
+function identityOperations({ name, topology }: ServiceOptions): Operation[] {
+  const services = [PluginService.CONTROLLER_SERVICE, ...(topology === undefined ? [] : [PluginService.VOLUME_ACCESSIBILITY_CONSTRAINTS])];
+  return [
+    operation(Identity.method.getPluginInfo, () => ({ name, vendorVersion: version })),
     operation(Identity.method.getPluginCapabilities, () => ({
-      capabilities: [{ type: { case: 'service' as const, value: { type: PluginService.CONTROLLER_SERVICE } } }],
+      capabilities: services.map((type) => ({ type: { case: 'service' as const, value: { type } } })),
     })),
     operation(Identity.method.probe, () => ({ ready: true })),
-    operation(Controller.method.controllerGetCapabilities, () => ({
-      capabilities: [
-        ControllerCapability.CREATE_DELETE_VOLUME,
-        ControllerCapability.LIST_VOLUMES,
-        ControllerCapability.GET_CAPACITY,
-        ControllerCapability.GET_VOLUME,
-        ControllerCapability.SINGLE_NODE_MULTI_WRITER,
-      ].map((type) => ({ type: { case: 'rpc' as const, value: { type } } })),
-    })),
-    operation(Controller.method.createVolume, async (request) => ({ volume: pictureOf(await volumes.create(request), store) })),
+  ];
+}
+
+function creating(volumes: VolumeOperations): Operation[] {
+  return [
+    operation(Controller.method.createVolume, async (request) => ({ volume: volumes.picture(await volumes.create(request)) })),
     operation(Controller.method.deleteVolume, async ({ volumeId, secrets }) => {
       await volumes.delete(volumeId, secrets);
       return {};
     }),
-    operation(Controller.method.controllerGetVolume, ({ volumeId }) => ({ volume: pictureOf(volumes.get(volumeId), store), status: {} })),
-    operation(Controller.method.validateVolumeCapabilities, ({ volumeId, volumeCapabilities }) => {
-      volumes.get(volumeId);
-      if (volumeCapabilities.length === 0) throw new DriverStatus(Code.InvalidArgument, 'no volume capabilities to validate');
-      return { confirmed: { volumeCapabilities } };
-    }),
-    operation(Controller.method.getCapacity, () => ({ availableCapacity: volumes.freeBytes })),
-    operation(Controller.method.listVolumes, (request) => listPage(request, store)),
-    operation(Node.method.nodeGetInfo, () => ({ nodeId: options.nodeId })),
-    operation(Node.method.nodeGetCapabilities, () => ({})),
   ];
 }
 
-class VolumeOperations {
-  readonly #options: ServiceOptions;
-  /** Names and handles that a call is working on; as many real drivers do, a second call is told to come again. */
-  readonly #busy = new Set<string>();
+function listing(store: VolumeStore, volumes: VolumeOperations): Operation {
+  return operation(Controller.method.listVolumes, (request) => {
+    const { items, nextToken } = pageOf(store.list(), request, 'vol-');
+    return { entries: items.map((volume) => ({ volume: volumes.picture(volume) })), nextToken };
+  });
+}
 
-  constructor(options: ServiceOptions) {
-    this.#options = options;
-  }
+function taking(snapshots: SnapshotOperations): Operation[] {
+  return [
+    operation(Controller.method.createSnapshot, async (request) => ({ snapshot: snapshots.picture(await snapshots.create(request)) })),
+    operation(Controller.method.deleteSnapshot, async ({ snapshotId, secrets }) => {
+      await snapshots.delete(snapshotId, secrets);
+      return {};
+    }),
+  ];
+}
 
-  get freeBytes(): bigint {
-    const free = this.#options.capacityBytes - this.#options.store.usedBytes;
-    return free > 0n ? free : 0n;
-  }
+function listingSnapshots(snapshots: SnapshotOperations): Operation {
+  return operation(Controller.method.listSnapshots, (request) => {
+    const { items, nextToken } = snapshots.list(request);
+    return { entries: items.map((snapshot) => ({ snapshot: snapshots.picture(snapshot) })), nextToken };
+  });
+}
 
-  get(handle: string): StoredVolume {
-    const volume = this.#options.store.byHandle(handle);
-    if (handle === '') throw new DriverStatus(Code.InvalidArgument, 'no volume id given');
-    if (volume === undefined) throw new DriverStatus(Code.NotFound, `there is no volume ${handle}`);
-    return volume;
-  }
-
-  create(request: CreateVolumeRequest): Promise<StoredVolume> {
-    if (request.name === '') throw new DriverStatus(Code.InvalidArgument, 'no volume name given');
-    if (request.volumeCapabilities.length === 0) throw new DriverStatus(Code.InvalidArgument, 'no volume capabilities given');
-    if (request.volumeContentSource !== undefined) throw new DriverStatus(Code.InvalidArgument, 'this driver makes empty volumes only');
-    const secretKey = request.parameters[REQUIRE_SECRET_PARAMETER] ?? '';
-    requireSecret(secretKey, request.secrets);
-    return this.#alone(`name ${request.name}`, () => this.#createOnce(request, secretKey));
-  }
-
-  #createOnce(request: CreateVolumeRequest, secretKey: string): StoredVolume {
-    const { store } = this.#options;
-    const { requiredBytes = 0n, limitBytes = 0n } = request.capacityRange ?? {};
-    if (requiredBytes < 0n || limitBytes < 0n || (limitBytes > 0n && limitBytes < requiredBytes)) {
-      throw new DriverStatus(Code.OutOfRange, `no size fits at least ${requiredBytes} and at most ${limitBytes} bytes`);
-    }
-    const existing = store.byName(request.name);
-    if (existing !== undefined) {
-      const fits = existing.capacityBytes >= requiredBytes && (limitBytes === 0n || existing.capacityBytes <= limitBytes);
-      if (fits) return existing;
-      throw new DriverStatus(Code.AlreadyExists, `volume ${request.name} exists with ${existing.capacityBytes} bytes`);
-    }
-    const wishedBytes = requiredBytes > 0n ? requiredBytes : limitBytes > 0n && limitBytes < GIB ? limitBytes : GIB;
-    if (wishedBytes > this.freeBytes) {
-      throw new DriverStatus(Code.ResourceExhausted, `the pool has ${this.freeBytes} bytes left, ${wishedBytes} are asked for`);
-    }
-    return store.create({ name: request.name, capacityBytes: wishedBytes, secretKey });
-  }
-
-  async delete(handle: string, secrets: Readonly<Record<string, string>>): Promise<void> {
-    const { store } = this.#options;
-    if (handle === '') throw new DriverStatus(Code.InvalidArgument, 'no volume id given');
-    requireSecret(store.byHandle(handle)?.secretKey ?? '', secrets);
-    await this.#alone(`volume ${handle}`, () => store.delete(handle));
-  }
-
-  async #alone<T>(what: string, work: () => T): Promise<T> {
-    if (this.#busy.has(what)) throw new DriverStatus(Code.Aborted, `an operation on ${what} is under way`);
-    this.#busy.add(what);
-    try {
-      // Like real storage, the work goes on whether or not the caller still waits.
-      if (this.#options.delayMs > 0) await this.#options.clock.sleep(this.#options.delayMs);
-      return work();
-    } finally {
-      this.#busy.delete(what);
-    }
-  }
+function nodeOperations({ nodeId, topology, store }: ServiceOptions, volumes: VolumeOperations): Operation[] {
+  return [
+    operation(Node.method.nodeGetInfo, () => ({
+      nodeId,
+      ...(topology === undefined ? {} : { accessibleTopology: { segments: { ...topology } } }),
+    })),
+    operation(Node.method.nodeGetCapabilities, () => ({})),
+    operation(Node.method.nodePublishVolume, (request) => {
+      publish(request, volumes, store);
+      return {};
+    }),
+    operation(Node.method.nodeUnpublishVolume, (request) => {
+      unpublish(request, store);
+      return {};
+    }),
+  ];
 }
 
 function operation<I extends DescMessage, O extends DescMessage>(
@@ -146,30 +142,4 @@ function operation<I extends DescMessage, O extends DescMessage>(
 ): Operation {
   // The list holds methods of all types; server.ts pairs each answer with its own method's codec again.
   return { method, answer };
-}
-
-function requireSecret(key: string, secrets: Readonly<Record<string, string>>): void {
-  if (key === '') return;
-  if (!Object.hasOwn(secrets, key)) throw new DriverStatus(Code.InvalidArgument, `the secret must have the key ${key}`);
-}
-
-function pictureOf(volume: StoredVolume, store: VolumeStore): MessageInitShape<typeof Controller.method.createVolume.output>['volume'] {
-  return { volumeId: volume.handle, capacityBytes: volume.capacityBytes, volumeContext: { directory: store.directory(volume.handle) } };
-}
-
-/** Pages go by handle: the token is the last handle shown, so that volumes made or deleted meanwhile neither repeat nor hide others. */
-function listPage(
-  { maxEntries, startingToken }: ListVolumesRequest,
-  store: VolumeStore,
-): MessageInitShape<typeof Controller.method.listVolumes.output> {
-  if (maxEntries < 0) throw new DriverStatus(Code.InvalidArgument, 'max_entries is negative');
-  if (startingToken !== '' && !startingToken.startsWith('vol-'))
-    throw new DriverStatus(Code.Aborted, `no page starts at "${startingToken}"`);
-  const rest = store.list().filter(({ handle }) => handle > startingToken);
-  const page = maxEntries === 0 ? rest : rest.slice(0, maxEntries);
-  const last = page.at(-1);
-  return {
-    entries: page.map((volume) => ({ volume: pictureOf(volume, store) })),
-    nextToken: page.length < rest.length && last !== undefined ? last.handle : '',
-  };
 }

@@ -1,97 +1,83 @@
-import { randomUUID } from 'node:crypto';
-import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { DirectoryStore } from './directory-store.ts';
+import type { Stored } from './directory-store.ts';
+
+/** What a pod would see: a directory, or a file in place of a device. */
+export type AccessType = 'mount' | 'block';
+
+/** What a volume was made from. */
+export interface StoredSource {
+  readonly kind: 'snapshot' | 'volume';
+  readonly handle: string;
+}
 
 /** A volume as its metadata file has it. */
-export interface StoredVolume {
-  readonly handle: string;
-  readonly name: string;
-  readonly capacityBytes: bigint;
+export interface StoredVolume extends Stored {
   /** Key that must be among the secrets of a call about this volume; '' = none. */
   readonly secretKey: string;
+  readonly accessType: AccessType;
+  /** Absent: it was made empty. */
+  readonly source?: StoredSource;
+  /** Of its VolumeAttributesClass; ControllerModifyVolume changes them. */
+  readonly mutableParameters: Readonly<Record<string, string>>;
 }
 
-const METADATA_FILE = 'volume.json';
+/** A snapshot as its metadata file has it; its capacity is that of the volume when it was taken. */
+export interface StoredSnapshot extends Stored {
+  /** Key that must be among the secrets of a call about this snapshot; '' = none. */
+  readonly secretKey: string;
+  readonly accessType: AccessType;
+  /** Handle of the volume that it was taken of, which may be gone. */
+  readonly sourceVolume: string;
+  readonly createdMs: number;
+}
 
-/** Volumes as directories of a folder, each with a metadata file, so that a restart finds them again.
- * Calls are synchronous: nothing can come between looking and making, and at this size it costs less than the way through the thread pool. */
-export class VolumeStore {
-  readonly #folder: string;
-  readonly #byHandle = new Map<string, StoredVolume>();
-  readonly #byName = new Map<string, StoredVolume>();
-  #usedBytes = 0n;
+/** Volumes, and beside them snapshots, as directories of one folder. */
+export class VolumeStore extends DirectoryStore<StoredVolume> {
+  readonly snapshots: DirectoryStore<StoredSnapshot>;
 
-  /** Opens the folder, makes it if need be, and reads what is there. A directory without readable metadata was never answered for: it goes. */
   constructor(folder: string) {
-    this.#folder = folder;
-    mkdirSync(folder, { recursive: true });
-    for (const entry of readdirSync(folder, { withFileTypes: true })) {
-      if (!entry.isDirectory()) continue;
-      const volume = readMetadata(join(folder, entry.name), entry.name);
-      if (volume === undefined) rmSync(join(folder, entry.name), { recursive: true, force: true });
-      else this.#remember(volume);
-    }
-  }
-
-  /** Bytes that the volumes take together. */
-  get usedBytes(): bigint {
-    return this.#usedBytes;
-  }
-
-  /** All volumes, by handle. */
-  list(): readonly StoredVolume[] {
-    return [...this.#byHandle.values()].sort((a, b) => (a.handle < b.handle ? -1 : 1));
-  }
-
-  byHandle(handle: string): StoredVolume | undefined {
-    return this.#byHandle.get(handle);
-  }
-
-  byName(name: string): StoredVolume | undefined {
-    return this.#byName.get(name);
-  }
-
-  /** Directory of a volume. */
-  directory(handle: string): string {
-    return join(this.#folder, handle);
-  }
-
-  /** Makes a volume under a fresh handle; the caller has seen that the name is free. */
-  create(volume: Omit<StoredVolume, 'handle'>): StoredVolume {
-    const stored = { handle: `vol-${randomUUID()}`, ...volume };
-    mkdirSync(this.directory(stored.handle));
-    writeFileSync(
-      join(this.directory(stored.handle), METADATA_FILE),
-      JSON.stringify({ ...stored, capacityBytes: stored.capacityBytes.toString() }),
-    );
-    this.#remember(stored);
-    return stored;
-  }
-
-  /** Removes a volume with all that is in it; an unknown handle is fine. */
-  delete(handle: string): void {
-    const volume = this.#byHandle.get(handle);
-    if (volume === undefined) return;
-    rmSync(this.directory(handle), { recursive: true, force: true });
-    this.#byHandle.delete(handle);
-    this.#byName.delete(volume.name);
-    this.#usedBytes -= volume.capacityBytes;
-  }
-
-  #remember(volume: StoredVolume): void {
-    this.#byHandle.set(volume.handle, volume);
-    this.#byName.set(volume.name, volume);
-    this.#usedBytes += volume.capacityBytes;
+    super(folder, { prefix: 'vol-', metadataFile: 'volume.json', parse: parseVolume });
+    this.snapshots = new DirectoryStore(folder, { prefix: 'snap-', metadataFile: 'snapshot.json', parse: parseSnapshot });
   }
 }
 
-function readMetadata(directory: string, handle: string): StoredVolume | undefined {
-  try {
-    const raw: unknown = JSON.parse(readFileSync(join(directory, METADATA_FILE), 'utf8'));
-    if (typeof raw !== 'object' || raw === null || !('name' in raw) || !('capacityBytes' in raw)) return undefined;
-    const secretKey = 'secretKey' in raw ? String(raw.secretKey) : '';
-    return { handle, name: String(raw.name), capacityBytes: BigInt(String(raw.capacityBytes)), secretKey };
-  } catch {
-    return undefined;
-  }
+type Raw = Readonly<Record<string, unknown>>;
+
+function parseVolume(raw: Raw, handle: string): StoredVolume | undefined {
+  const base = parseBase(raw, handle);
+  if (base === undefined) return undefined;
+  const { source, mutableParameters } = raw;
+  return {
+    ...base,
+    ...(isSource(source) ? { source } : {}),
+    mutableParameters: isObject(mutableParameters)
+      ? Object.fromEntries(Object.entries(mutableParameters).map(([key, value]) => [key, String(value)]))
+      : {},
+  };
+}
+
+function parseSnapshot(raw: Raw, handle: string): StoredSnapshot | undefined {
+  const base = parseBase(raw, handle);
+  if (base === undefined || typeof raw['sourceVolume'] !== 'string' || typeof raw['createdMs'] !== 'number') return undefined;
+  return { ...base, sourceVolume: raw['sourceVolume'], createdMs: raw['createdMs'] };
+}
+
+function parseBase(raw: Raw, handle: string) {
+  const { name, capacityBytes, secretKey, accessType } = raw;
+  if (typeof name !== 'string' || typeof capacityBytes !== 'string') return undefined;
+  return {
+    handle,
+    name,
+    capacityBytes: BigInt(capacityBytes),
+    secretKey: typeof secretKey === 'string' ? secretKey : '',
+    accessType: accessType === 'block' ? ('block' as const) : ('mount' as const),
+  };
+}
+
+function isSource(value: unknown): value is StoredSource {
+  return isObject(value) && (value['kind'] === 'snapshot' || value['kind'] === 'volume') && typeof value['handle'] === 'string';
+}
+
+function isObject(value: unknown): value is Raw {
+  return typeof value === 'object' && value !== null;
 }

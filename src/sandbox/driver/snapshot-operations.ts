@@ -1,0 +1,78 @@
+import type { MessageInitShape } from '@bufbuild/protobuf';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import type { CreateSnapshotRequest, ListSnapshotsRequest, SnapshotSchema } from '../../csi/generated/csi_pb.ts';
+import { Code } from '../../csi/status.ts';
+import type { Clock } from '../../runtime/clock.ts';
+import { copyContents } from './contents.ts';
+import { DriverStatus } from './driver-status.ts';
+import type { OneAtATime } from './one-at-a-time.ts';
+import { pageOf } from './page.ts';
+import type { Page } from './page.ts';
+import { REQUIRE_SECRET_PARAMETER, requireSecret } from './secrets.ts';
+import type { StoredSnapshot, VolumeStore } from './volume-store.ts';
+
+export interface SnapshotRules {
+  readonly store: VolumeStore;
+  readonly alone: OneAtATime;
+  readonly clock: Clock;
+}
+
+/** What the sample driver does with snapshots. A snapshot is a whole copy and outlives its volume; the pool does not count it. */
+export class SnapshotOperations {
+  readonly #rules: SnapshotRules;
+
+  constructor(rules: SnapshotRules) {
+    this.#rules = rules;
+  }
+
+  create(request: CreateSnapshotRequest): Promise<StoredSnapshot> {
+    if (request.name === '') throw new DriverStatus(Code.InvalidArgument, 'no snapshot name given');
+    if (request.sourceVolumeId === '') throw new DriverStatus(Code.InvalidArgument, 'no source volume id given');
+    const secretKey = request.parameters[REQUIRE_SECRET_PARAMETER] ?? '';
+    requireSecret(secretKey, request.secrets);
+    return this.#rules.alone.run(`snapshot name ${request.name}`, () => this.#createOnce(request, secretKey));
+  }
+
+  async delete(handle: string, secrets: Readonly<Record<string, string>>): Promise<void> {
+    const { store, alone } = this.#rules;
+    if (handle === '') throw new DriverStatus(Code.InvalidArgument, 'no snapshot id given');
+    requireSecret(store.snapshots.byHandle(handle)?.secretKey ?? '', secrets);
+    await alone.run(`snapshot ${handle}`, () => store.snapshots.delete(handle));
+  }
+
+  /** Those of one volume, one of them, or all; what does not exist is an empty page. */
+  list({ snapshotId, sourceVolumeId, ...where }: ListSnapshotsRequest): Page<StoredSnapshot> {
+    const wanted = this.#rules.store.snapshots
+      .list()
+      .filter(({ handle }) => snapshotId === '' || handle === snapshotId)
+      .filter(({ sourceVolume }) => sourceVolumeId === '' || sourceVolume === sourceVolumeId);
+    return pageOf(wanted, where, 'snap-');
+  }
+
+  /** The snapshot as answers show it. */
+  picture(snapshot: StoredSnapshot): MessageInitShape<typeof SnapshotSchema> {
+    return {
+      snapshotId: snapshot.handle,
+      sourceVolumeId: snapshot.sourceVolume,
+      sizeBytes: snapshot.capacityBytes,
+      creationTime: timestampFromMs(snapshot.createdMs),
+      readyToUse: true,
+    };
+  }
+
+  #createOnce({ name, sourceVolumeId }: CreateSnapshotRequest, secretKey: string): StoredSnapshot {
+    const { store, clock } = this.#rules;
+    const existing = store.snapshots.byName(name);
+    if (existing !== undefined) {
+      if (existing.sourceVolume === sourceVolumeId) return existing;
+      throw new DriverStatus(Code.AlreadyExists, `snapshot ${name} exists of volume ${existing.sourceVolume}`);
+    }
+    const volume = store.byHandle(sourceVolumeId);
+    if (volume === undefined) throw new DriverStatus(Code.NotFound, `there is no volume ${sourceVolumeId} to take a snapshot of`);
+    const { capacityBytes, accessType } = volume;
+    return store.snapshots.create(
+      { name, capacityBytes, accessType, secretKey, sourceVolume: sourceVolumeId, createdMs: clock.nowMs() },
+      (directory) => copyContents(store.directory(sourceVolumeId), directory),
+    );
+  }
+}

@@ -1,0 +1,75 @@
+import type { DescMessage, DescMethodUnary, MessageInitShape, MessageShape } from '@bufbuild/protobuf';
+import { create } from '@bufbuild/protobuf';
+import { createCsiClient } from '#src/csi/client.ts';
+import type { CsiClient } from '#src/csi/client.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { startSampleDriver } from '#src/sandbox/driver/server.ts';
+import type { DriverCall, SampleDriver, SampleDriverOptions } from '#src/sandbox/driver/server.ts';
+import { makeFolder } from './csi-folder.ts';
+import { failureOf } from './csi-gateway.ts';
+
+const SETTINGS = { timeoutMs: 10_000 };
+
+/** What a claim of volumeMode Block asks for. */
+export const blockCapability = { accessType: { case: 'block' as const, value: {} }, accessMode: { mode: 1 as const } };
+
+/** A sample driver with a client at its socket. */
+export interface DriverUnderTest {
+  readonly driver: SampleDriver;
+  /** A path in its folder: 'data' is where it keeps volumes. */
+  file(name: string): string;
+  ask<I extends DescMessage, O extends DescMessage>(method: DescMethodUnary<I, O>, request: MessageInitShape<I>): Promise<MessageShape<O>>;
+  /** "NotFound: there is no volume x", of a call that fails. */
+  refusal<I extends DescMessage, O extends DescMessage>(method: DescMethodUnary<I, O>, request: MessageInitShape<I>): Promise<string>;
+  /** Ends the driver and starts one on the same data. */
+  restart(): Promise<void>;
+  close(): Promise<void>;
+}
+
+export async function openDriver(options: Partial<SampleDriverOptions> = {}): Promise<DriverUnderTest> {
+  const folder = await makeFolder();
+  const socket = folder.file('csi.sock');
+  const start = async (): Promise<{ driver: SampleDriver; client: CsiClient }> => ({
+    driver: await startSampleDriver({ socket, dataDir: folder.file('data'), ...options }),
+    client: createCsiClient({ address: { kind: 'unix', path: socket }, log: silentLog }),
+  });
+  let running = await start();
+  const stop = async (): Promise<void> => {
+    running.client.close();
+    await running.driver.close();
+  };
+  return {
+    get driver() {
+      return running.driver;
+    },
+    file: folder.file,
+    ask: (method, request) => running.client.call(method, request, SETTINGS),
+    refusal: async (method, request) => {
+      const { codeName, details } = await failureOf(running.client.call(method, request, SETTINGS));
+      return `${codeName}: ${details}`;
+    },
+    async restart() {
+      await stop();
+      running = await start();
+    },
+    async close() {
+      await stop();
+      await folder.remove();
+    },
+  };
+}
+
+/** A hook for `onCall`: calls of one method are done as the driver does them, then `change` has its way with the answer. Other calls go on as
+ * they would. */
+export function altered<I extends DescMessage, O extends DescMessage>(
+  method: DescMethodUnary<I, O>,
+  change: (answer: MessageShape<O>, call: DriverCall) => void,
+): (call: DriverCall) => Promise<MessageShape<O> | undefined> {
+  return async (call) => {
+    if (call.method !== method.name) return undefined;
+    // proceed() does this very method.
+    const answer = create(method.output, (await call.proceed()) as MessageInitShape<O>);
+    change(answer, call);
+    return answer;
+  };
+}
