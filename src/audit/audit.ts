@@ -4,8 +4,9 @@ import type { Volume } from '../kube/objects.ts';
 import { volumes } from '../kube/resources.ts';
 import type { AuditLedger } from '../queue/audit-ledger.ts';
 import type { OpenRecord } from '../queue/volume-record/open-records.ts';
-import { auditVolumes } from '../volumes/audit.ts';
+import { auditId, auditVolumes } from '../volumes/audit.ts';
 import type { ListedVolume, Orphan } from '../volumes/audit.ts';
+import { identityOf } from '../volumes/handles.ts';
 
 /** What an audit works with. */
 export interface AuditPorts {
@@ -42,8 +43,16 @@ export async function audit(ports: AuditPorts): Promise<AuditReport> {
   const listed = await listAll(ports);
   const openRecords = await ports.openRecords();
   const handles = await handlesOfVolumes(ports);
-  const known = new Set([...handles, ...openRecords.flatMap(({ handle }) => (handle === undefined ? [] : [handle]))]);
-  const result = auditVolumes({ volumes: listed, known, seenBefore: await ports.ledger.read(), nowMs: atMs, minAgeMs: ports.minAgeMs });
+  const idOf = (handle: string): string => auditId({ driver: ports.driver, form: 'csi', id: handle });
+  const known = new Set([...handles, ...openRecords.flatMap(({ handle }) => (handle === undefined ? [] : [idOf(handle)]))]);
+  const result = auditVolumes({
+    volumes: listed,
+    known,
+    idOf,
+    seenBefore: await ports.ledger.read(),
+    nowMs: atMs,
+    minAgeMs: ports.minAgeMs,
+  });
   await ports.ledger.write(result.seen);
   return {
     driver: ports.driver,
@@ -72,7 +81,10 @@ async function handlesOfVolumes({ kube, driver }: AuditPorts): Promise<readonly 
   const handles: string[] = [];
   for (let continueToken: string | undefined; ;) {
     const page = await kube.list<Volume>(volumes, { limit: PAGE, ...(continueToken === undefined ? {} : { continueToken }) });
-    for (const { spec } of page.items) if (spec.csi?.driver === driver) handles.push(spec.csi.volumeHandle);
+    for (const volume of page.items) {
+      const found = identityOf(volume);
+      if (found?.driver === driver) handles.push(auditId(found));
+    }
     if (page.continueToken === undefined || page.continueToken === '') return handles;
     ({ continueToken } = page);
   }

@@ -6,6 +6,7 @@ import { Queue } from 'bullmq';
 import type { Express } from 'express';
 import type { RedisLink } from '../queue/connection.ts';
 import { parseJob } from '../queue/contract.ts';
+import type { JobKind } from '../queue/contract.ts';
 import { keyPrefix } from '../queue/names.ts';
 import { listQueues } from '../queue/registry.ts';
 import type { QueueEntry } from '../queue/registry.ts';
@@ -100,19 +101,24 @@ export function createBoards(options: BoardsOptions): Boards {
   };
 }
 
+const WORK: Readonly<Record<JobKind, string>> = {
+  claim: 'claims to provision',
+  volume: 'volumes to delete',
+  snapshot: 'snapshots to let go',
+};
+
 function adapterOf(queue: Queue, entry: QueueEntry, allowActions: boolean): BullMQAdapter {
-  const work = entry.kind === 'claim' ? 'claims to provision' : 'volumes to delete';
   const adapter = new BullMQAdapter(queue, {
     readOnlyMode: !allowActions,
     allowRetries: false,
-    description: `${work}; driver ${entry.driver}`,
+    description: `${WORK[entry.kind]}; driver ${entry.driver}`,
   });
   // The job's name is the kind alone; the list shows whose job it is.
   adapter.setFormatter('name', (job: { readonly data?: unknown }) => {
     const parsed = parseJob(job.data);
     if (!parsed.ok) return parsed.reason;
     const { kind, namespace, name } = parsed.key;
-    return kind === 'claim' ? `claim ${namespace}/${name}` : `volume ${name}`;
+    return namespace === '' ? `${kind} ${name}` : `${kind} ${namespace}/${name}`;
   });
   return adapter;
 }

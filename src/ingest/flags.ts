@@ -28,6 +28,12 @@ export const flags = defineFlags({
     default: '1h',
     help: 'How long ago an earlier audit must have found a volume unknown before it is reported.',
   },
+  'snapshot-orphan-sweep-interval': {
+    type: 'durationMs',
+    default: '5m',
+    help: 'How often the leader looks for snapshots that keep our finalizer although no claim is restored from them. 0: never.',
+    upstream: 'same',
+  },
   'resync-interval': {
     type: 'durationMs',
     default: '15m',

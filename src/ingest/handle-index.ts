@@ -1,9 +1,10 @@
 import type { Change } from '../kube/reflector.ts';
 import type { Volume } from '../kube/objects.ts';
+import { identityOf } from '../volumes/handles.ts';
 
-/** Which handles more than one PV has. */
+/** Which volumes more than one PV stands for. */
 export class HandleIndex {
-  readonly #volumesByHandle = new Map<string, Set<string>>();
+  readonly #namesByVolume = new Map<string, Set<string>>();
 
   /** Takes in a change of a volume. */
   apply(change: Change<Volume>): void {
@@ -13,27 +14,28 @@ export class HandleIndex {
   }
 
   isShared(volume: Volume): boolean {
-    const handle = handleOf(volume);
-    return handle !== undefined && (this.#volumesByHandle.get(handle)?.size ?? 0) > 1;
+    const key = keyOf(volume);
+    return key !== undefined && (this.#namesByVolume.get(key)?.size ?? 0) > 1;
   }
 
   #add(volume: Volume): void {
-    const handle = handleOf(volume);
-    if (handle === undefined) return;
-    const names = this.#volumesByHandle.get(handle);
-    if (names === undefined) this.#volumesByHandle.set(handle, new Set([volume.metadata.name]));
+    const key = keyOf(volume);
+    if (key === undefined) return;
+    const names = this.#namesByVolume.get(key);
+    if (names === undefined) this.#namesByVolume.set(key, new Set([volume.metadata.name]));
     else names.add(volume.metadata.name);
   }
 
   #remove(volume: Volume): void {
-    const handle = handleOf(volume);
-    const names = handle === undefined ? undefined : this.#volumesByHandle.get(handle);
-    if (handle === undefined || names === undefined) return;
+    const key = keyOf(volume);
+    const names = key === undefined ? undefined : this.#namesByVolume.get(key);
+    if (key === undefined || names === undefined) return;
     names.delete(volume.metadata.name);
-    if (names.size === 0) this.#volumesByHandle.delete(handle);
+    if (names.size === 0) this.#namesByVolume.delete(key);
   }
 }
 
-function handleOf({ spec: { csi } }: Volume): string | undefined {
-  return csi === undefined ? undefined : `${csi.driver}/${csi.volumeHandle}`;
+function keyOf(volume: Volume): string | undefined {
+  const found = identityOf(volume);
+  return found === undefined ? undefined : `${found.driver}/${found.id}`;
 }

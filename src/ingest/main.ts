@@ -27,15 +27,17 @@ import { UsageError } from '../runtime/flags.ts';
 import { startHttp } from '../runtime/http.ts';
 import { runProcess } from '../runtime/process.ts';
 import type { Invocation, ProcessContext } from '../runtime/process.ts';
+import { inTreeNameOf } from '../volumes/migration/plugins.ts';
 import { startGatewayElection } from './active-gateway.ts';
 import type { GatewayElection } from './active-gateway.ts';
+import { startDemandWatch } from './demand-watch.ts';
 import { flags, summary } from './flags.ts';
 import { Gate } from './gate.ts';
 import { startPeriodicAudit } from './periodic-audit.ts';
 import { leaseEpochStore } from './lease-epoch-store.ts';
 import { RedisHistory } from './redis-history.ts';
 import { IDENTITY_PREFIX, Yielding } from './yielding.ts';
-import { startSecretWatch } from './secret-watch.ts';
+import { startSnapshotSweep } from './snapshot-sweep.ts';
 import { startWaitWatch } from './wait-watch.ts';
 import type { WaitWatch } from './wait-watch.ts';
 import { startWatcher } from './watcher.ts';
@@ -119,7 +121,7 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
   const wakes: { watch?: WaitWatch } = {};
   const watcher = startWatcher({
     client: kube,
-    driver: found,
+    driver: { ...found, inTreeName: inTreeNameOf(found.name) },
     gate,
     onObject: (object) => wakes.watch?.changed(object),
     log,
@@ -219,12 +221,18 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
   closers.add('gateway election', () => election.close());
   health.election = election;
 
-  const secretWatch = startSecretWatch({ client: kube, onChange: (object) => wakes.watch?.changed(object), log });
-  closers.add('secret watch', () => secretWatch.stop());
+  const demandWatch = startDemandWatch({
+    client: kube,
+    watchSecrets: f.watchSecrets,
+    onChange: (object) => wakes.watch?.changed(object),
+    clock: systemClock,
+    log,
+  });
+  closers.add('watch on demand', () => demandWatch.stop());
   const waitWatch = startWaitWatch({
     waits: new WaitList(link.redis, f.redisPrefix, found.name),
-    versionOf: (object) => watcher.versionOf(object) ?? secretWatch.versionOf(object),
-    ...(f.watchSecrets ? { onWaiting: (objects) => secretWatch.follow(objects) } : {}),
+    versionOf: (object) => watcher.versionOf(object) ?? demandWatch.versionOf(object),
+    onWaiting: (objects) => demandWatch.follow(objects),
     isLeading: () => gate.isOpen,
     driver: found.name,
     clock: systemClock,
@@ -233,6 +241,17 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
   });
   closers.add('wait watch', () => waitWatch.stop());
   wakes.watch = waitWatch;
+
+  const sweeping = startSnapshotSweep({
+    client: kube,
+    restored: () => watcher.restoredSnapshots(),
+    touch: (key) => gate.touch(key),
+    isLeading: () => gate.isOpen,
+    driver: found,
+    intervalMs: f.snapshotOrphanSweepIntervalMs,
+    log,
+  });
+  closers.add('snapshot sweep', () => sweeping?.stop());
 
   await marker.ours(p.stopping);
   if (p.stopping.aborted) return;
@@ -245,6 +264,7 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
     election.wake();
     look();
     void enqueueAll('leading');
+    sweeping?.begin();
   };
   if (!f.leaderElection) return lead();
   const elector = startElector({

@@ -1,23 +1,53 @@
+import { isDeepStrictEqual } from 'node:util';
 import { CLAIM_FINALIZER } from '../kube/keys.ts';
 import type { Claim, Class, Volume } from '../kube/objects.ts';
 import type { JobKey } from '../queue/contract.ts';
 import { judgeVolume } from '../volumes/deletion.ts';
 import { judgeClaim } from '../volumes/eligibility.ts';
+import { identityOf } from '../volumes/handles.ts';
 import type { DriverNames } from '../volumes/provisioning-options.ts';
+import { isHeldSource } from '../volumes/source-use.ts';
 
 /** What becomes of a hint: a job, or a reason to leave it. */
 export type Triage = { readonly kind: 'job'; readonly key: JobKey } | { readonly kind: 'ignore'; readonly reason: string };
 
-/** Whether a claim needs a job. A claim without its class gets none: the class's arrival brings it here again. */
-export function triageClaim(claim: Claim, driver: DriverNames, classOf: (name: string) => Class | undefined): Triage {
+/** What triage has to know of the driver. */
+export interface TriageDriver extends DriverNames {
+  readonly controllerCapabilities: ReadonlySet<string>;
+}
+
+/** What the other views say about a claim. */
+export interface ClaimSurroundings {
+  readonly classOf: (name: string) => Class | undefined;
+  /** Whether a volume is there that names the claim's UID. */
+  readonly hasVolume: (claimUid: string) => boolean;
+}
+
+/** Whether a claim needs a job. A claim without its class gets none: the class's arrival brings it here again. Nor does one whose volume is there: binding it is
+ * the volume controller's business (spec 02 §5). */
+export function triageClaim(claim: Claim, driver: TriageDriver, around: ClaimSurroundings): Triage {
   const { uid, namespace, name } = claim.metadata;
   const job: Triage = { kind: 'job', key: { kind: 'claim', uid, namespace: namespace ?? '', name } };
   // Whatever became of the claim, the finalizer of an earlier run has to come off once nothing is open.
   if (claim.metadata.finalizers?.includes(CLAIM_FINALIZER) === true) return job;
-  const verdict = judgeClaim(claim, driver, classOf);
+  if (isToBeReleased(claim, driver)) return job;
+  const verdict = judgeClaim(claim, driver, around.classOf);
   if (verdict.kind === 'no-class') return { kind: 'ignore', reason: `storageClass "${verdict.className}" not found` };
   if (verdict.kind === 'ignore') return verdict;
+  if (around.hasVolume(uid)) return { kind: 'ignore', reason: 'the volume of the claim is there' };
   return job;
+}
+
+/** Whether a change of a claim tells its job anything that it does not read for itself.
+ * @param o.wasJob  the claim needed a job before the change too */
+export function isNewsOfClaim(claim: Claim, previous: Claim, o: { readonly wasJob: boolean; readonly driver: TriageDriver }): boolean {
+  if (!o.wasJob || isToBeReleased(claim, o.driver) !== isToBeReleased(previous, o.driver)) return true;
+  return !isDeepStrictEqual(claim.metadata.annotations, previous.metadata.annotations);
+}
+
+/** The source of clones, being deleted: its finalizer comes off when nobody clones from it any more (spec 04 D). */
+function isToBeReleased(claim: Claim, driver: TriageDriver): boolean {
+  return driver.controllerCapabilities.has('CLONE_VOLUME') && isHeldSource(claim);
 }
 
 /** Whether a volume needs a job. Two PVs of one handle are both left alone: deleting for one would take the other's data. */
@@ -27,7 +57,7 @@ export function triageVolume(volume: Volume, driver: DriverNames, isHandleShared
   if (verdict.kind === 'delete' && isHandleShared(volume)) {
     return {
       kind: 'ignore',
-      reason: `another PersistentVolume has the handle ${volume.spec.csi?.volumeHandle ?? ''}; delete one of the two by hand`,
+      reason: `another PersistentVolume has the handle ${identityOf(volume)?.id ?? ''}; delete one of the two by hand`,
     };
   }
   return { kind: 'job', key: { kind: 'volume', uid: volume.metadata.uid, namespace: '', name: volume.metadata.name } };

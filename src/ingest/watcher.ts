@@ -1,25 +1,25 @@
-import { isDeepStrictEqual } from 'node:util';
 import type { KubeClient } from '../kube/client.ts';
 import type { Claim, Class, Volume } from '../kube/objects.ts';
 import { startReflector } from '../kube/reflector.ts';
-import type { Change, Reflector } from '../kube/reflector.ts';
-import { claims, classes, volumes } from '../kube/resources.ts';
+import type { Change, Projected, Reflector } from '../kube/reflector.ts';
+import { claims, classes, keyOf, volumes } from '../kube/resources.ts';
 import type { JobKey } from '../queue/contract.ts';
 import { objectId, parseObjectId } from '../queue/wait-list.ts';
 import type { Registry } from '../runtime/metrics.ts';
 import type { Logger } from '../runtime/log.ts';
 import { judgeVolume as verdictOfVolume } from '../volumes/deletion.ts';
 import { classNameOf } from '../volumes/eligibility.ts';
-import type { DriverNames } from '../volumes/provisioning-options.ts';
+import { isPending, restoredSnapshot } from '../volumes/source-use.ts';
+import { ClaimedIndex } from './claimed-index.ts';
 import type { Gate } from './gate.ts';
 import { HandleIndex } from './handle-index.ts';
 import { projectClaim, projectClass, projectVolume } from './projection.ts';
-import { triageClaim, triageVolume } from './triage.ts';
-import type { Triage } from './triage.ts';
+import { isNewsOfClaim, triageClaim, triageVolume } from './triage.ts';
+import type { Triage, TriageDriver } from './triage.ts';
 
 export interface WatcherOptions {
   readonly client: KubeClient;
-  readonly driver: DriverNames;
+  readonly driver: TriageDriver;
   readonly gate: Pick<Gate, 'touch'>;
   /** Hears of each object that came, changed or went and that keys may wait for; named as in the wait list. */
   readonly onObject?: (object: string) => void;
@@ -35,8 +35,10 @@ export interface Watcher {
   readonly trouble: string | undefined;
   /** Keys of everything that needs a job now; what re-adding goes through. */
   outstanding(): Generator<JobKey>;
-  /** The version of a claim or class, '' = it is not there; undefined: not watched here, or not complete yet. */
+  /** The version of a claim, class or volume, '' = it is not there; undefined: not watched here, or not complete yet. */
   versionOf(object: string): string | undefined;
+  /** The snapshots that pending claims of any namespace are restored from, as "namespace/name". */
+  restoredSnapshots(): ReadonlySet<string>;
   stop(): Promise<void>;
 }
 
@@ -45,20 +47,27 @@ export function startWatcher(options: WatcherOptions): Watcher {
   const { client, log, metrics, driver, gate } = options;
   const common = { client, log, metrics };
   const handles = new HandleIndex();
+  const claimed = new ClaimedIndex();
+  const around = { classOf: (name: string) => classView.get(name), hasVolume: (claimUid: string) => claimed.has(claimUid) };
 
-  const judgeClaim = (claim: Claim): Triage => triageClaim(claim, driver, (name) => classView.get(name));
+  const judgeClaim = (claim: Claim): Triage => triageClaim(claim, driver, around);
   const judgeVolume = (volume: Volume): Triage => triageVolume(volume, driver, (candidate) => handles.isShared(candidate));
-  // A change that leaves the verdict as it was brings the job nothing that it does not read for itself; a deletion would otherwise be run twice, since its own
-  // writes come back as changes.
-  const isNewsOfClaim = (claim: Claim, previous: Claim | undefined): boolean =>
-    previous === undefined ||
-    judgeClaim(previous).kind !== 'job' ||
-    !isDeepStrictEqual(claim.metadata.annotations, previous.metadata.annotations);
+  // A change that leaves the verdict as it was brings no job; a deletion would otherwise be run twice, since its own writes come back as changes.
+  const isNews = (claim: Claim, previous: Claim | undefined): boolean =>
+    previous === undefined || isNewsOfClaim(claim, previous, { wasJob: judgeClaim(previous).kind === 'job', driver });
   const isNewsOfVolume = ({ object, previous }: Change<Volume>): boolean =>
     previous === undefined || verdictOfVolume(previous, driver).kind !== verdictOfVolume(object, driver).kind;
   const enqueue = (triage: Triage, object: string, how?: { readonly kick: boolean }): void => {
     if (triage.kind === 'job') gate.touch(triage.key, how);
     else log.debug({ object, reason: triage.reason }, 'left alone');
+  };
+  const enqueueClaim = (claim: Claim, how?: { readonly kick: boolean }): void =>
+    enqueue(judgeClaim(claim), `claim ${keyOf(claim.metadata)}`, how);
+  /** A volume that somebody deletes before it is bound leaves its claim without one. Released ones, the many, have no claim any more. */
+  const reconsiderClaimOf = ({ spec, status }: Volume): void => {
+    const uid = spec.claimRef?.uid;
+    if (uid === undefined || status?.phase === 'Released') return;
+    for (const claim of claimView.list()) if (claim.metadata.uid === uid) enqueueClaim(claim);
   };
 
   const classView: Reflector<Class> = startReflector({
@@ -70,7 +79,7 @@ export function startWatcher(options: WatcherOptions): Watcher {
       options.onObject?.(objectId({ resource: classes.plural, name: object.metadata.name }));
       if (type !== 'added') return;
       for (const claim of claimView.list()) {
-        if (classNameOf(claim) === object.metadata.name) enqueue(judgeClaim(claim), `claim ${claim.metadata.name}`, { kick: true });
+        if (classNameOf(claim) === object.metadata.name) enqueueClaim(claim, { kick: true });
       }
     },
   });
@@ -81,8 +90,7 @@ export function startWatcher(options: WatcherOptions): Watcher {
     // A deleted claim needs no job of its own: a record that is open has one that sees it.
     onChange: ({ type, object, previous }: Change<Claim>) => {
       options.onObject?.(objectId({ resource: claims.plural, ...object.metadata }));
-      if (type !== 'deleted' && isNewsOfClaim(object, previous))
-        enqueue(judgeClaim(object), `claim ${object.metadata.namespace ?? ''}/${object.metadata.name}`);
+      if (type !== 'deleted' && isNews(object, previous)) enqueueClaim(object);
     },
   });
   const volumeView: Reflector<Volume> = startReflector({
@@ -90,11 +98,21 @@ export function startWatcher(options: WatcherOptions): Watcher {
     resource: volumes,
     project: projectVolume,
     onChange: (change: Change<Volume>) => {
+      options.onObject?.(objectId({ resource: volumes.plural, name: change.object.metadata.name }));
       handles.apply(change);
-      if (change.type !== 'deleted' && isNewsOfVolume(change)) enqueue(judgeVolume(change.object), `volume ${change.object.metadata.name}`);
+      claimed.apply(change);
+      if (change.type === 'deleted') reconsiderClaimOf(change.object);
+      if (change.type === 'deleted' || !isNewsOfVolume(change)) return;
+      // A deletion that waits after a failure must hear at once that the policy is another one now.
+      enqueue(judgeVolume(change.object), `volume ${change.object.metadata.name}`, { kick: change.previous !== undefined });
     },
   });
   const views = [classView, claimView, volumeView];
+  const byPlural = new Map<string, Reflector<Projected>>([
+    [classes.plural, classView],
+    [claims.plural, claimView],
+    [volumes.plural, volumeView],
+  ]);
 
   return {
     async synced(signal) {
@@ -109,9 +127,17 @@ export function startWatcher(options: WatcherOptions): Watcher {
     },
     versionOf(id) {
       const { resource, namespace, name } = parseObjectId(id);
-      const view = resource === classes.plural ? classView : resource === claims.plural ? claimView : undefined;
+      const view = byPlural.get(resource);
       if (view?.hasSynced !== true) return undefined;
-      return view.get(namespace === '' ? name : `${namespace}/${name}`)?.metadata.resourceVersion ?? '';
+      return view.get(keyOf({ namespace, name }))?.metadata.resourceVersion ?? '';
+    },
+    restoredSnapshots() {
+      const names = new Set<string>();
+      for (const claim of claimView.list()) {
+        const snapshot = isPending(claim) ? restoredSnapshot(claim) : undefined;
+        if (snapshot !== undefined) names.add(snapshot);
+      }
+      return names;
     },
     async stop() {
       await Promise.all(views.map((view) => view.stop()));

@@ -1,4 +1,5 @@
 import type { Claim, Volume } from '../kube/objects.ts';
+import type { Run } from '../queue/consumer.ts';
 import type { ProcessorPorts } from './ports.ts';
 
 type Type = 'Normal' | 'Warning';
@@ -22,6 +23,25 @@ export function claimEvent(
       resourceVersion,
     },
   });
+}
+
+/** A claim, and the run that is at it. */
+export interface ClaimRun {
+  /** Absent when the claim is gone. */
+  readonly claim: Claim | undefined;
+  readonly run: Pick<Run, 'lastReason'>;
+}
+
+/** The warning of a run that ends without a volume; none where the run before ended for the same reason: that is no news.
+ * @param reason of the outcome, where the message says more */
+export async function provisioningFailed(
+  ports: Pick<ProcessorPorts, 'events'>,
+  { claim, run }: ClaimRun,
+  message: string,
+  reason = message,
+): Promise<void> {
+  if (claim === undefined || (await run.lastReason()) === reason) return;
+  claimEvent(ports, claim, { type: 'Warning', reason: 'ProvisioningFailed', message });
 }
 
 /** A warning on a volume. */

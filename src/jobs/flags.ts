@@ -25,6 +25,13 @@ export const flags = defineFlags({
     help: 'Claims, and as many volumes, worked on at once by this process.',
     upstream: 'same',
   },
+  'cloning-protection-threads': {
+    type: 'int',
+    default: 1,
+    min: 0,
+    help: 'Accepted and not needed: a claim that clones are made from is let go by its own job, so --worker-threads counts.',
+    upstream: 'same name; no workers of its own here',
+  },
   'retry-interval-start': {
     type: 'durationMs',
     default: '1s',

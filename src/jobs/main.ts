@@ -11,6 +11,8 @@ import { startConsumer } from '../queue/consumer.ts';
 import type { Consumer } from '../queue/consumer.ts';
 import { watchSettings } from '../queue/settings-watch.ts';
 import { ownershipMs } from '../queue/volume-record/flags.ts';
+import { openSources } from '../queue/volume-record/open-sources.ts';
+import { VolumeNames } from '../queue/volume-names.ts';
 import { VolumeRecords } from '../queue/volume-record/volume-record.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
@@ -18,10 +20,13 @@ import { startHttp } from '../runtime/http.ts';
 import { runProcess } from '../runtime/process.ts';
 import type { Invocation, ProcessContext } from '../runtime/process.ts';
 import { parseFeatureGates } from '../volumes/feature-gates.ts';
+import { inTreeNameOf } from '../volumes/migration/plugins.ts';
 import { deleteVolume } from './delete.ts';
 import { flags, summary } from './flags.ts';
+import { createOperationCounts } from './operation-counts.ts';
 import type { ProcessorPorts } from './ports.ts';
 import { provision } from './provision.ts';
+import { releaseSnapshot } from './release-snapshot.ts';
 import { settleRun } from './settle-run.ts';
 import { startViews } from './views.ts';
 
@@ -112,14 +117,18 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
   };
   const tending = setInterval(() => void tend(), TEND_MS);
   closers.add('open records', () => clearInterval(tending));
+  const inTreeName = inTreeNameOf(found.name);
   const ports: ProcessorPorts = {
     kube,
     csi: gateways.calls,
     records,
+    openSources: () => openSources(link.redis, f.redisPrefix, found.name),
+    names: new VolumeNames(link.redis, f.redisPrefix, found.name),
     events,
+    counts: createOperationCounts(metrics),
     classOf: views.classOf,
     attachedTo: views.attachedTo,
-    driver: () => driver.current(),
+    driver: () => ({ ...driver.current(), inTreeName }),
     options: { ...f, gates, defaultFsType: f.defaultFstype, identity: `${Date.now()}-${randomBytes(2).readUInt16BE()}-${found.name}` },
     timeoutMs: f.timeoutMs,
     writeAllowanceMs: f.writeAllowanceMs,
@@ -137,7 +146,6 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
     redisUrl: f.redisUrl,
     prefix: f.redisPrefix,
     driver: found.name,
-    concurrency: f.workerThreads,
     name: instance,
     backoff: { startMs: f.retryIntervalStartMs, maxMs: f.retryIntervalMaxMs },
     lockMs: f.lockDurationMs,
@@ -145,13 +153,18 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
     log,
     metrics,
   };
-  for (const [kind, run] of [
-    ['claim', provision],
-    ['volume', deleteVolume],
-  ] as const) {
+  const work = [
+    { kind: 'claim', run: provision, concurrency: f.workerThreads },
+    { kind: 'volume', run: deleteVolume, concurrency: f.workerThreads },
+    { kind: 'snapshot', run: releaseSnapshot, concurrency: SNAPSHOTS_AT_ONCE },
+  ] as const;
+  for (const { kind, run, concurrency } of work) {
+    // A consumer is a connection: none where ingest has nothing to hand over.
+    if (kind === 'snapshot' && !found.controllerCapabilities.has('CREATE_DELETE_SNAPSHOT')) continue;
     const consumer = startConsumer({
       ...common,
       kind,
+      concurrency,
       process: (key, context) => settleRun(key, log, () => run(ports, key, context)),
       onRedisEmptied: () => void tend(),
     });
@@ -160,6 +173,9 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
   }
   log.info({ driver: found.name, workers: f.workerThreads }, 'taking jobs');
 }
+
+/** Snapshots that our finalizer is taken off of, where ingest's sweep found it left over: there are few, and none of them is urgent. */
+const SNAPSHOTS_AT_ONCE = 2;
 
 /** How often the records that this process left open are looked after. */
 const TEND_MS = 2_000;

@@ -1,22 +1,30 @@
 import type { ControllerCalls } from '../csi/gateway-pool.ts';
 import type { KubeClient } from '../kube/client.ts';
 import type { EventRecorder } from '../kube/events.ts';
-import type { Class } from '../kube/objects.ts';
+import type { Class, VolumeAttachment } from '../kube/objects.ts';
+import type { VolumeNames } from '../queue/volume-names.ts';
 import type { VolumeRecords } from '../queue/volume-record/volume-record.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { DriverFacts, ProvisioningOptions } from '../volumes/provisioning-options.ts';
 
+import type { OperationCounts } from './operation-counts.ts';
+
 /** Everything a processor works with; it keeps nothing between runs. */
 export interface ProcessorPorts {
-  readonly kube: Pick<KubeClient, 'get' | 'create' | 'patch' | 'delete'>;
+  readonly kube: Pick<KubeClient, 'get' | 'list' | 'create' | 'patch' | 'delete'>;
   readonly csi: ControllerCalls;
   readonly records: VolumeRecords;
+  /** UIDs of the snapshots and claims that open records fill their volumes from; queue/volume-record/open-sources.ts. */
+  readonly openSources: () => Promise<ReadonlySet<string>>;
+  /** Which claim has a shortened volume name. */
+  readonly names: Pick<VolumeNames, 'hold' | 'release'>;
   readonly events: Pick<EventRecorder, 'record'>;
+  readonly counts: OperationCounts;
   /** From the watched view of classes. */
   readonly classOf: (name: string) => Class | undefined;
-  /** Nodes a volume is still attached to, from the watched view of attachments; empty where the driver doesn't attach. */
-  readonly attachedTo: (volume: string) => readonly string[];
+  /** What a volume is still attached by, from the watched view of attachments; empty where the driver doesn't attach. */
+  readonly attachedTo: (volume: string) => readonly VolumeAttachment[];
   readonly driver: () => DriverFacts;
   readonly options: ProvisioningOptions;
   /** Deadline of one driver call. */

@@ -8,39 +8,64 @@ import { judgeClaim } from '../volumes/eligibility.ts';
 import { volumeName } from '../volumes/names.ts';
 import { planVolume } from '../volumes/plan.ts';
 import type { VolumePlan } from '../volumes/plan.ts';
+import type { Awaited } from '../volumes/provisioning-options.ts';
 import { hold, sentThrough, startAttempt } from './attempt.ts';
 import type { Attempt } from './attempt.ts';
-import { claimEvent } from './claim-events.ts';
+import { claimEvent, provisioningFailed } from './claim-events.ts';
+import type { ClaimRun } from './claim-events.ts';
 import { isBelted, putOn, takeOff } from './claim-finalizer.ts';
 import { createVolume } from './create-volume.ts';
+import { freeName, keepName, nameClash } from './name-clash.ts';
 import type { ProcessorPorts } from './ports.ts';
+import { releaseCloneSource } from './release-clone-source.ts';
+import { runRule } from './run-rule.ts';
 import { storeVolume } from './store-volume.ts';
+
+/** What of its run a creation knows. */
+type ProvisionRun = Pick<Run, 'signal' | 'lastReason'>;
 
 /** One run of a claim's job: reads the claim afresh, plans its volume, opens the record, has the volume made and writes the PV.
  * A record that is open is finished whatever became of the claim (design invariant 3). */
-export async function provision(ports: ProcessorPorts, job: JobKey, run: Pick<Run, 'signal'>): Promise<Outcome> {
+export async function provision(ports: ProcessorPorts, job: JobKey, run: ProvisionRun): Promise<Outcome> {
+  const startMs = ports.clock.nowMs();
   const { epoch } = ports.records;
   const found = await ports.kube.get<Claim>(claims, { namespace: job.namespace, name: job.name });
   const claim = found?.metadata.uid === job.uid ? found : undefined;
-  const intent = intentOf(ports, claim);
+  const intent = await intentOf(ports, claim);
   if (run.signal.aborted) return { kind: 'later', reason: 'this worker is stopping', delayMs: 0 };
   const isBeltWanted = ports.claimFinalizer && intent.kind === 'create' && claim !== undefined && !isBelted(claim);
   if (isBeltWanted && !(await putOn(ports, claim))) return { kind: 'later', reason: 'the claim is going away' };
 
-  const outcome = await attemptClaim(ports, job, { claim, intent, epoch });
-  if (claim === undefined || !(isBeltWanted || isBelted(claim))) return outcome;
+  const outcome = await attemptClaim(ports, job, { claim, run, intent, epoch });
+  count(ports, { claim, intent, outcome, startMs });
+  const isAbsent = outcome.kind === 'retry' && outcome.isAbsent === true;
+  if (outcome.kind === 'done' || isAbsent) await freeName(ports, job.uid);
+  else if (claim === undefined) await keepName(ports, job.uid);
+  if (claim === undefined) return outcome;
   // While a claim is tried again its belt may stay on; one that is going away must not be held by it when nothing is open. A run that was told to come back knows
   // nothing of that: a Redis that lost its records lists none as open.
-  const isAbsent = outcome.kind === 'retry' && outcome.isAbsent === true;
-  const isOver = outcome.kind === 'done' || (isAbsent && claim.metadata.deletionTimestamp !== undefined);
-  if (isOver && !(await ports.records.isOpen(job.uid))) await takeOff(ports, claim);
-  return outcome;
+  const hasFailed = outcome.kind === 'retry' || outcome.kind === 'parked';
+  const isOver = outcome.kind === 'done' || (hasFailed && claim.metadata.deletionTimestamp !== undefined);
+  if ((isBeltWanted || isBelted(claim)) && isOver && !(await ports.records.isOpen(job.uid))) await takeOff(ports, claim);
+  // A claim that others are made from is kept until they are there.
+  return outcome.kind === 'done' ? ((await releaseCloneSource(ports, claim)) ?? outcome) : outcome;
+}
+
+/** What is tried again without having asked the driver is no attempt. */
+function count(
+  ports: ProcessorPorts,
+  run: { readonly claim: Claim | undefined; readonly intent: Intent; readonly outcome: Outcome; readonly startMs: number },
+): void {
+  const { claim, intent, outcome } = run;
+  if (intent.kind === 'none' || outcome.kind === 'later') return;
+  if (outcome.kind === 'done' && intent.kind !== 'populator') ports.counts.provisioned(claim, ports.clock.nowMs() - run.startMs);
+  else ports.counts.notProvisioned(claim);
 }
 
 async function attemptClaim(
   ports: ProcessorPorts,
   job: JobKey,
-  { claim, intent, epoch }: { readonly claim: Claim | undefined; readonly intent: Intent; readonly epoch: string },
+  { claim, run, intent, epoch }: ClaimRun & { readonly intent: Intent; readonly epoch: string },
 ): Promise<Outcome> {
   const attempt = startAttempt(
     { nowMs: ports.clock.nowMs(), writeAllowanceMs: ports.writeAllowanceMs },
@@ -55,19 +80,19 @@ async function attemptClaim(
     case 'none':
       return intent.kind === 'create'
         ? { kind: 'later', reason: 'the volume record was not opened' }
-        : endWithoutRecord(ports, claim, intent);
+        : endWithoutRecord(ports, { claim, run }, intent);
     case 'opened':
       return intent.kind === 'create'
-        ? createVolume(ports, { attempt: sentThrough(attempt, opened.endpoint), claim, stored: intent.planned, keep: storeVolume })
+        ? createVolume(ports, { attempt: sentThrough(attempt, opened.endpoint), claim, run, stored: intent.planned, keep: storeVolume })
         : notOurs();
     case 'replay':
-      return replay(ports, { attempt, claim, opened });
+      return replay(ports, { attempt, claim, run, opened });
     case 'not-yet':
       return { kind: 'later', reason: opened.reason, delayMs: opened.waitMs };
     case 'busy':
       return { kind: 'running', reason: `another run is at this volume (${opened.state})` };
     case 'closed':
-      return closed(ports, { attempt, claim, intent, state: opened.state });
+      return closed(ports, { attempt, claim, run, intent, state: opened.state });
   }
 }
 
@@ -76,18 +101,21 @@ type Intent =
   | { readonly kind: 'none'; readonly reason: string }
   | { readonly kind: 'no-class'; readonly className: string }
   | { readonly kind: 'populator' }
-  | { readonly kind: 'refuse'; readonly message: string };
+  | { readonly kind: 'refuse'; readonly message: string; readonly waitsFor: Awaited | undefined };
 
 /** What we would do with the claim if nothing were under way. */
-function intentOf(ports: ProcessorPorts, claim: Claim | undefined): Intent {
+async function intentOf(ports: ProcessorPorts, claim: Claim | undefined): Promise<Intent> {
   if (claim === undefined) return { kind: 'none', reason: 'the claim is gone' };
   const driver = ports.driver();
   const verdict = judgeClaim(claim, driver, ports.classOf);
   if (verdict.kind === 'ignore') return { kind: 'none', reason: verdict.reason };
   if (verdict.kind === 'no-class') return verdict;
-  const plan = planVolume({ claim, cls: verdict.cls, className: verdict.className, driver, options: ports.options });
+  const plan = await runRule(ports, planVolume({ claim, cls: verdict.cls, className: verdict.className, driver, options: ports.options }));
   if (plan.kind === 'populator') return { kind: 'populator' };
-  return plan.kind === 'refuse' ? plan : { kind: 'create', planned: requestOf(plan, ports.endpoint) };
+  if (plan.kind === 'refuse') return plan;
+  const clash = await nameClash(ports, claim);
+  if (clash !== undefined) return { kind: 'refuse', message: clash, waitsFor: undefined };
+  return { kind: 'create', planned: requestOf(plan, ports.endpoint) };
 }
 
 function requestOf(plan: Extract<VolumePlan, { kind: 'create' }>, endpoint: string): VolumeRequest {
@@ -99,7 +127,11 @@ function requestOf(plan: Extract<VolumePlan, { kind: 'create' }>, endpoint: stri
   };
 }
 
-function endWithoutRecord(ports: ProcessorPorts, claim: Claim | undefined, intent: Exclude<Intent, { kind: 'create' }>): Outcome {
+async function endWithoutRecord(
+  ports: ProcessorPorts,
+  { claim, run }: ClaimRun,
+  intent: Exclude<Intent, { kind: 'create' }>,
+): Promise<Outcome> {
   switch (intent.kind) {
     case 'none':
       return { kind: 'done', note: intent.reason };
@@ -117,17 +149,19 @@ function endWithoutRecord(ports: ProcessorPorts, claim: Claim | undefined, inten
       });
       return { kind: 'done', note: 'left to a volume populator' };
     case 'refuse':
-      claimEvent(ports, claim, { type: 'Warning', reason: 'ProvisioningFailed', message: intent.message });
-      return { kind: 'retry', reason: intent.message };
+      await provisioningFailed(ports, { claim, run }, intent.message);
+      return intent.waitsFor === undefined
+        ? { kind: 'retry', reason: intent.message }
+        : { kind: 'parked', reason: intent.message, until: intent.waitsFor };
   }
 }
 
 /** Before a stored request is sent again, the PV of that name is looked at (invariant 4). */
 async function replay(
   ports: ProcessorPorts,
-  found: { attempt: Attempt; claim: Claim | undefined; opened: Extract<OpenedCreate, { kind: 'replay' }> },
+  found: ClaimRun & { attempt: Attempt; opened: Extract<OpenedCreate, { kind: 'replay' }> },
 ): Promise<Outcome> {
-  const { claim, opened } = found;
+  const { claim, run, opened } = found;
   const attempt = sentThrough(found.attempt, opened.stored.endpoint);
   const name = volumeName(attempt.id, ports.options);
   let volume: Volume | undefined;
@@ -146,15 +180,15 @@ async function replay(
     await ports.records.closeStored(attempt.id, attempt.owner, 'seen');
     return { kind: 'done', note: `volume ${name} was there already` };
   }
-  return createVolume(ports, { attempt, claim, stored: opened.stored, replayed: opened, keep: storeVolume });
+  return createVolume(ports, { attempt, claim, run, stored: opened.stored, replayed: opened, keep: storeVolume });
 }
 
 async function closed(
   ports: ProcessorPorts,
-  found: { attempt: Attempt; claim: Claim | undefined; intent: Intent; state: 'stored' | 'deleting' | 'gone' },
+  found: ClaimRun & { attempt: Attempt; intent: Intent; state: 'stored' | 'deleting' | 'gone' },
 ): Promise<Outcome> {
-  const { attempt, claim, intent, state } = found;
-  if (intent.kind !== 'create') return endWithoutRecord(ports, claim, intent);
+  const { attempt, claim, run, intent, state } = found;
+  if (intent.kind !== 'create') return endWithoutRecord(ports, { claim, run }, intent);
   if (state !== 'stored')
     return { kind: 'later', reason: `the volume of this claim is ${state}; it is not made a second time under the same UID` };
   const name = volumeName(attempt.id, ports.options);
@@ -167,10 +201,10 @@ async function closed(
   });
   if (opened.kind === 'replay') {
     const sent = sentThrough(attempt, opened.stored.endpoint);
-    return createVolume(ports, { attempt: sent, claim, stored: opened.stored, replayed: opened, keep: storeVolume });
+    return createVolume(ports, { attempt: sent, claim, run, stored: opened.stored, replayed: opened, keep: storeVolume });
   }
   if (opened.kind === 'opened')
-    return createVolume(ports, { attempt: sentThrough(attempt, opened.endpoint), claim, stored: intent.planned, keep: storeVolume });
+    return createVolume(ports, { attempt: sentThrough(attempt, opened.endpoint), claim, run, stored: intent.planned, keep: storeVolume });
   if (opened.kind === 'not-yet') return { kind: 'later', reason: opened.reason, delayMs: opened.waitMs };
   return { kind: 'later', reason: 'the volume record changed meanwhile' };
 }

@@ -1,4 +1,4 @@
-import { KubeError } from '../kube/kube-error.ts';
+import { isOutage, KubeError } from '../kube/kube-error.ts';
 import { keyId } from '../queue/contract.ts';
 import type { JobKey } from '../queue/contract.ts';
 import type { Outcome } from '../queue/outcome.ts';
@@ -19,6 +19,5 @@ export async function settleRun(key: JobKey, log: Logger, run: () => Promise<Out
 function outage(error: unknown): Outcome {
   if (error instanceof OwnershipLost || error instanceof RecordsUnavailable) return { kind: 'later', reason: error.message };
   if (!(error instanceof KubeError)) throw error;
-  const isServersFault = error.code === 0 || error.code === 429 || error.code >= 500;
-  return isServersFault ? { kind: 'later', reason: error.message } : { kind: 'retry', reason: error.message, error };
+  return isOutage(error) ? { kind: 'later', reason: error.message } : { kind: 'retry', reason: error.message, error };
 }

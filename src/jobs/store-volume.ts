@@ -1,20 +1,22 @@
 import { CsiError } from '../csi/status.ts';
 import { isAlreadyExists, KubeError } from '../kube/kube-error.ts';
-import type { Claim, NewVolume, Volume } from '../kube/objects.ts';
+import type { NewVolume, Volume } from '../kube/objects.ts';
 import { volumes } from '../kube/resources.ts';
 import type { Outcome } from '../queue/outcome.ts';
 import { deletionSecret } from '../volumes/deletion.ts';
+import { compareVolumes } from '../volumes/handles.ts';
 import { completeVolume } from '../volumes/persistent-volume.ts';
 import type { VolumeAnswer, VolumeSkeleton } from '../volumes/persistent-volume.ts';
 import type { Attempt } from './attempt.ts';
-import { claimEvent } from './claim-events.ts';
+import { claimEvent, provisioningFailed } from './claim-events.ts';
+import type { ClaimRun } from './claim-events.ts';
 import type { ProcessorPorts } from './ports.ts';
+import { releaseRestored } from './release-restored.ts';
 import { readSecretValues, withoutSecrets } from './secret-values.ts';
 
 /** A volume that the driver has just made, or had made before, and the record that this run owns. */
-export interface MadeVolume {
+export interface MadeVolume extends ClaimRun {
   readonly attempt: Attempt;
-  readonly claim: Claim | undefined;
   readonly skeleton: VolumeSkeleton;
   readonly answer: VolumeAnswer;
 }
@@ -31,10 +33,11 @@ export async function storeVolume(ports: ProcessorPorts, made: MadeVolume): Prom
   return stored(ports, made, volume);
 }
 
-async function stored(ports: ProcessorPorts, { attempt, claim }: MadeVolume, volume: NewVolume): Promise<Outcome> {
+async function stored(ports: ProcessorPorts, { attempt, claim, skeleton, answer }: MadeVolume, volume: NewVolume): Promise<Outcome> {
   await ports.records.closeStored(attempt.id, attempt.owner, 'answered');
+  if (skeleton.source?.isReleased === true) await releaseRestored(ports, skeleton.source);
   ports.log.info(
-    { claim: `${attempt.job.namespace}/${attempt.job.name}`, volume: volume.metadata.name, handle: volume.spec.csi?.volumeHandle },
+    { claim: `${attempt.job.namespace}/${attempt.job.name}`, volume: volume.metadata.name, handle: answer.handle },
     'volume provisioned',
   );
   claimEvent(ports, claim, {
@@ -60,12 +63,10 @@ async function meetsNamesake(ports: ProcessorPorts, made: MadeVolume, volume: Ne
     return { kind: 'later', reason: `volume ${name} is being deleted; written again when it is gone` };
   }
   const isOurClaim = namesake.spec.claimRef?.uid === volume.spec.claimRef?.uid;
-  const isOurHandle = namesake.spec.csi?.driver === volume.spec.csi?.driver && namesake.spec.csi?.volumeHandle === made.answer.handle;
-  if (isOurClaim && isOurHandle) return stored(ports, made, volume);
-  if (isOurClaim) return removeSurplus(ports, made, volume);
+  if (isOurClaim) return compareVolumes(namesake, volume) === 'same' ? stored(ports, made, volume) : removeSurplus(ports, made, volume);
   await keepAnswer(ports, made);
   const message = `volume ${name} exists already and belongs to another claim; delete that PersistentVolume, or this claim`;
-  claimEvent(ports, made.claim, { type: 'Warning', reason: 'ProvisioningFailed', message });
+  await provisioningFailed(ports, made, message);
   return { kind: 'retry', reason: message };
 }
 
@@ -74,13 +75,20 @@ export async function removeSurplus(ports: ProcessorPorts, made: MadeVolume, vol
   const { attempt, claim, answer } = made;
   // Whoever destroys looks first: the PV may be another one by now, and name the very volume that looked like one too many.
   const current = await ports.kube.get<Volume>(volumes, { name: volume.metadata.name });
-  if (current?.spec.claimRef?.uid !== attempt.id || current.spec.csi === undefined) {
+  if (current?.spec.claimRef?.uid !== attempt.id) {
     await keepAnswer(ports, made);
     return { kind: 'later', reason: `volume ${volume.metadata.name} changed meanwhile` };
   }
-  if (current.spec.csi.volumeHandle === answer.handle) {
+  const relation = compareVolumes(current, completeVolume(made.skeleton, answer));
+  if (relation === 'same') {
     await ports.records.closeStored(attempt.id, attempt.owner, 'answered');
     return { kind: 'done', note: `volume ${volume.metadata.name} has this handle` };
+  }
+  if (relation === 'unclear') {
+    await keepAnswer(ports, made);
+    const message = `volume ${volume.metadata.name} is stored in another form than the volume ${answer.handle} that was made: compare the two and remove one by hand`;
+    await provisioningFailed(ports, made, message);
+    return { kind: 'retry', reason: message };
   }
   const ref = deletionSecret(volume.metadata);
   let secrets: Record<string, string> | undefined;
@@ -111,7 +119,7 @@ async function notWritten(ports: ProcessorPorts, made: MadeVolume, error: KubeEr
   const message = `the volume was made, but its PersistentVolume could not be written: ${error.message}`;
   // The server's refusal is for the user to read; a server that is down is not the claim's fault.
   if (error.code >= 400 && error.code < 500 && error.code !== 429) {
-    claimEvent(ports, made.claim, { type: 'Warning', reason: 'ProvisioningFailed', message });
+    await provisioningFailed(ports, made, message);
   }
   return { kind: 'retry', reason: message, error };
 }

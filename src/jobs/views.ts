@@ -5,11 +5,13 @@ import type { Reflector } from '../kube/reflector.ts';
 import { classes, volumeAttachments } from '../kube/resources.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Registry } from '../runtime/metrics.ts';
+import { AttachmentIndex } from './attachment-index.ts';
 
 /** What processors read from memory instead of asking the API server: classes, and which volumes are attached. */
 export interface Views {
   readonly classOf: (name: string) => Class | undefined;
-  readonly attachedTo: (volume: string) => readonly string[];
+  /** What a volume is attached by; empty for a driver that doesn't attach. */
+  readonly attachedTo: (volume: string) => readonly VolumeAttachment[];
   /** Resolves when all that this driver needs is complete. Attachments are watched only for a driver that attaches. */
   synced(driver: { readonly controllerCapabilities: ReadonlySet<string> }, signal: AbortSignal): Promise<void>;
   readonly trouble: string | undefined;
@@ -19,26 +21,18 @@ export interface Views {
 /** Starts to watch classes. */
 export function startViews(options: { client: KubeClient; log: Logger; metrics: Registry }): Views {
   const classView = startReflector({ ...options, resource: classes, project: projectClass });
-  const attached = new Map<string, Map<string, string>>();
+  const attachments = new AttachmentIndex();
   let attachmentView: Reflector<VolumeAttachment> | undefined;
   return {
     classOf: (name) => classView.get(name),
-    attachedTo: (volume) => [...(attached.get(volume)?.values() ?? [])],
+    attachedTo: (volume) => attachments.of(volume),
     async synced(driver, signal) {
       if (driver.controllerCapabilities.has('PUBLISH_UNPUBLISH_VOLUME')) {
         attachmentView = startReflector({
           ...options,
           resource: volumeAttachments,
           project: projectAttachment,
-          onChange: ({ type, object }) => {
-            const volume = object.spec.source.persistentVolumeName;
-            if (volume === undefined) return;
-            const nodes = attached.get(volume) ?? new Map<string, string>();
-            if (type === 'deleted') nodes.delete(object.metadata.name);
-            else nodes.set(object.metadata.name, object.spec.nodeName);
-            if (nodes.size === 0) attached.delete(volume);
-            else attached.set(volume, nodes);
-          },
+          onChange: (change) => attachments.apply(change),
         });
       }
       const waits = [classView, attachmentView].flatMap((view) => (view === undefined ? [] : [view.synced(signal)]));

@@ -164,6 +164,11 @@ export function isTooManyRequests(error: unknown): error is KubeError {
   return isKube(error, 429);
 }
 
+/** The server can't be asked now, whatever was asked. */
+export function isOutage(error: KubeError): boolean {
+  return error.code === 0 || error.code === 429 || error.code >= 500;
+}
+
 /** No answer came: network, time-out, abort. The request may have had its effect unless `maybeSent` is false. */
 export function isUnanswered(error: unknown): error is KubeError {
   return isKube(error, 0);

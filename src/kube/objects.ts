@@ -122,11 +122,71 @@ export interface CsiSource {
   readonly nodeExpandSecretRef?: SecretReference;
 }
 
+/* The in-tree sources of volumes whose plug-in has a CSI driver now. */
+
+export interface GcePersistentDiskSource {
+  readonly pdName: string;
+  readonly fsType?: string;
+  readonly partition?: number;
+  readonly readOnly?: boolean;
+}
+
+export interface AwsElasticBlockStoreSource {
+  readonly volumeID: string;
+  readonly fsType?: string;
+  readonly partition?: number;
+  readonly readOnly?: boolean;
+}
+
+export interface CinderSource {
+  readonly volumeID: string;
+  readonly fsType?: string;
+  readonly readOnly?: boolean;
+  readonly secretRef?: SecretReference;
+}
+
+export interface AzureDiskSource {
+  readonly diskName: string;
+  readonly diskURI: string;
+  readonly cachingMode?: string;
+  readonly fsType?: string;
+  readonly kind?: string;
+  readonly readOnly?: boolean;
+}
+
+export interface AzureFileSource {
+  readonly secretName: string;
+  readonly shareName: string;
+  readonly readOnly?: boolean;
+  /** The API server writes null, not nothing, where it isn't set. */
+  readonly secretNamespace?: string | null;
+}
+
+export interface VsphereVolumeSource {
+  readonly volumePath: string;
+  readonly fsType?: string;
+  readonly storagePolicyName?: string;
+  readonly storagePolicyID?: string;
+}
+
+export interface PortworxVolumeSource {
+  readonly volumeID: string;
+  readonly fsType?: string;
+  readonly readOnly?: boolean;
+}
+
 export interface VolumeSpec {
   readonly accessModes?: readonly string[];
   readonly capacity?: ResourceList;
   readonly claimRef?: ObjectReference;
   readonly csi?: CsiSource;
+  readonly gcePersistentDisk?: GcePersistentDiskSource;
+  readonly awsElasticBlockStore?: AwsElasticBlockStoreSource;
+  readonly cinder?: CinderSource;
+  readonly azureDisk?: AzureDiskSource;
+  readonly azureFile?: AzureFileSource;
+  readonly vsphereVolume?: VsphereVolumeSource;
+  readonly portworxVolume?: PortworxVolumeSource;
   readonly mountOptions?: readonly string[];
   readonly nodeAffinity?: { readonly required?: { readonly nodeSelectorTerms: readonly NodeSelectorTerm[] } };
   readonly persistentVolumeReclaimPolicy?: ReclaimPolicy;

@@ -22,7 +22,7 @@ import type { ConsumerMetrics } from './queue-metrics.ts';
 import { watchEpoch } from './redis-epoch.ts';
 import type { EpochWatch } from './redis-epoch.ts';
 import { RunGuard } from './run-guard.ts';
-import { clearStatus, noteStatus } from './status.ts';
+import { clearStatus, noteStatus, readStatus } from './status.ts';
 import { startWorkerBeat } from './worker-beat.ts';
 import type { WorkerBeat } from './worker-beat.ts';
 
@@ -33,6 +33,9 @@ export interface Run {
   /** Shutdown, or this job's lock is gone: start no call. It must not reach a call that was sent (design, invariant 9). */
   readonly signal: AbortSignal;
   readonly jobId: string;
+  /** Why the key's run before this one did not end well; undefined where it did, or nobody knows any more. Asks Redis, so only a run that is about to tell its own
+   * reason should want to know: the same one again is no news. Never rejects. */
+  readonly lastReason: () => Promise<string | undefined>;
 }
 
 /** Takes jobs from one queue and runs them. */
@@ -338,7 +341,8 @@ class QueueConsumer implements Consumer {
       // A fetch that was under way when it was told to stop still brings a job.
       if (this.#closing || this.#paused || this.#gate.isResting) return await this.#handBack(job, token);
       const end = this.#gate.begin();
-      outcome = await this.#process(key, { attempt: job.attemptsMade, signal, jobId: id });
+      const lastReason = (): Promise<string | undefined> => this.#lastReason(job, key);
+      outcome = await this.#process(key, { attempt: job.attemptsMade, signal, jobId: id, lastReason });
       end(reachOf(outcome));
     } finally {
       this.#guard.end(id);
@@ -404,6 +408,14 @@ class QueueConsumer implements Consumer {
       atMs: this.#clock.nowMs(),
       ...(until === undefined ? {} : { until }),
     });
+  }
+
+  async #lastReason(job: Job, { uid }: JobKey): Promise<string | undefined> {
+    // A job that ends takes its status along.
+    if (job.attemptsStarted <= 1) return undefined;
+    const { prefix, driver } = this.#options;
+    const status = await readStatus(this.#link.redis, { prefix, driver, uid }).catch(() => undefined);
+    return status?.reason;
   }
 
   /** Puts the job back for a while without counting a failure. */

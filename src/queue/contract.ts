@@ -1,7 +1,10 @@
 /** What ingest and jobs agree on. The two roll out separately, so this is a wire format: change it only by adding a version. */
 export const CONTRACT_VERSION = 1;
 
-export type JobKind = 'claim' | 'volume';
+/** What jobs are about; each kind has a queue of its own. */
+export const JOB_KINDS = ['claim', 'volume', 'snapshot'] as const;
+
+export type JobKind = (typeof JOB_KINDS)[number];
 
 /** What a job says: look at this object. Keys only; every run reads the object afresh (design, invariant 1). */
 export interface JobKey {
@@ -34,11 +37,16 @@ export function parseJob(data: unknown): ParsedJob {
   if (v > CONTRACT_VERSION) {
     return { ok: false, newer: true, reason: `the job has version ${v}, this worker knows ${CONTRACT_VERSION}: upgrade the workers` };
   }
-  if (kind !== 'claim' && kind !== 'volume') return malformed('its kind is neither claim nor volume');
+  if (!isJobKind(kind)) return malformed(`its kind is none of ${JOB_KINDS.join(', ')}`);
   if (typeof uid !== 'string' || uid === '') return malformed('it has no uid');
   if (typeof name !== 'string' || name === '') return malformed('it has no name');
   if (typeof namespace !== 'string' || (namespace === '') !== (kind === 'volume')) return malformed('its namespace does not fit its kind');
   return { ok: true, key: { kind, uid, namespace, name } };
+}
+
+/** Whether this version knows jobs of that kind. */
+export function isJobKind(kind: unknown): kind is JobKind {
+  return JOB_KINDS.some((known) => known === kind);
 }
 
 /** What makes two hints one job: kind and UID. */

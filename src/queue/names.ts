@@ -13,10 +13,10 @@ export function keyPrefix(prefix: string): string {
   return `{${prefix}}`;
 }
 
-/** The driver's queue for one kind of job: `claims.<driver>`, `volumes.<driver>`. */
+/** The driver's queue for one kind of job: `claims.<driver>`, `volumes.<driver>`, `snapshots.<driver>`. */
 export function queueName(kind: JobKind, driver: string): string {
   // ':' separates the parts of BullMQ's keys.
-  return `${kind === 'claim' ? 'claims' : 'volumes'}.${driver.replaceAll(':', '-')}`;
+  return `${kind}s.${driver.replaceAll(':', '-')}`;
 }
 
 /** Random value that lives as long as Redis' data: gone or changed means that Redis was emptied. */

@@ -9,7 +9,7 @@ import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { checkSettings, describeRedisError, openRedis } from './connection.ts';
 import type { RedisLink } from './connection.ts';
-import { jobData, jobId, keyId } from './contract.ts';
+import { JOB_KINDS, jobData, jobId, keyId } from './contract.ts';
 import type { JobData, JobKey, JobKind } from './contract.ts';
 import { DirtySet } from './dirty-set.ts';
 import type { Hint } from './dirty-set.ts';
@@ -68,7 +68,6 @@ const REFILL_MIN_PER_SECOND = 100;
 const FAIRNESS_PERIOD_MS = 250;
 const EVENTS_KEPT = 5000;
 const CLOSE_FLUSH_MS = 500;
-const KINDS: readonly JobKind[] = ['claim', 'volume'];
 
 type Queues = Readonly<Record<JobKind, Queue<JobData, unknown, JobKind>>>;
 
@@ -180,9 +179,9 @@ class QueueProducer implements Producer {
       return undefined;
     }
     if (this.#queues !== undefined) return this.#queues;
-    const queues = { claim: this.#openQueue('claim'), volume: this.#openQueue('volume') };
+    const queues = { claim: this.#openQueue('claim'), volume: this.#openQueue('volume'), snapshot: this.#openQueue('snapshot') };
     try {
-      await Promise.all(KINDS.map((kind) => queues[kind].waitUntilReady()));
+      await Promise.all(JOB_KINDS.map((kind) => queues[kind].waitUntilReady()));
       // What the queue holds tells where virtual time stands.
       await this.#syncFairness(queues);
       this.#queues = queues;
@@ -190,7 +189,7 @@ class QueueProducer implements Producer {
     } catch (error) {
       // BullMQ keeps the failure of its first look at Redis for ever, so a queue that met one is thrown away.
       this.#refuse(error);
-      await Promise.allSettled(KINDS.map((kind) => queues[kind].close()));
+      await Promise.allSettled(JOB_KINDS.map((kind) => queues[kind].close()));
       await this.#clock.sleep(200, this.#stopping.signal);
       return undefined;
     }
@@ -210,7 +209,7 @@ class QueueProducer implements Producer {
   /** @returns whether anything was refused; refused keys are back in the dirty set */
   async #addBatch(queues: Queues, batch: readonly Hint[]): Promise<boolean> {
     void this.#epoch.check();
-    const parts = KINDS.map((kind) => ({ kind, hints: batch.filter((hint) => hint.key.kind === kind) })).filter(
+    const parts = JOB_KINDS.map((kind) => ({ kind, hints: batch.filter((hint) => hint.key.kind === kind) })).filter(
       ({ hints }) => hints.length > 0,
     );
     const results = await Promise.allSettled(parts.map(({ kind, hints }) => this.#add(queues[kind], kind, hints)));
@@ -249,7 +248,7 @@ class QueueProducer implements Producer {
     this.#serial += 1;
     return {
       jobId: jobId(key, `${this.#uniqueBase}${this.#serial.toString(36)}`),
-      // Volumes have no namespace to be fair to: they run in the order they came.
+      // Volumes have no namespace to be fair to, and snapshots are few: they run in the order they came.
       ...(key.kind === 'claim' ? { priority: this.#fairness.next(key.namespace) } : {}),
       deduplication: { id: keyId(key), keepLastIfActive: true, ...(kick ? { reschedule: true } : {}) },
     };
@@ -279,7 +278,7 @@ class QueueProducer implements Producer {
     const { redis } = this.#link;
     const { driver, prefix, log } = this.#options;
     try {
-      const entries = KINDS.map((kind) => ({ name: queueName(kind, driver), driver, kind }));
+      const entries = JOB_KINDS.map((kind) => ({ name: queueName(kind, driver), driver, kind }));
       await registerQueues(redis, prefix, entries);
       await Promise.all(entries.map(({ name }) => redis.hset(`${keyPrefix(prefix)}:${name}:meta`, 'opts.maxLenEvents', EVENTS_KEPT)));
       const problems = await checkSettings(redis);
@@ -321,6 +320,6 @@ class QueueProducer implements Producer {
 
   async #closeQueues(): Promise<void> {
     const queues = this.#queues;
-    if (queues !== undefined) await Promise.allSettled(KINDS.map((kind) => queues[kind].close()));
+    if (queues !== undefined) await Promise.allSettled(JOB_KINDS.map((kind) => queues[kind].close()));
   }
 }

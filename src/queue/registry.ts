@@ -1,5 +1,6 @@
 import type { Redis } from 'ioredis';
 
+import { isJobKind } from './contract.ts';
 import type { JobKind } from './contract.ts';
 import { registryKey } from './names.ts';
 
@@ -28,7 +29,7 @@ function parseEntry(name: string, text: string): QueueEntry[] {
     const value: unknown = JSON.parse(text);
     if (typeof value !== 'object' || value === null || !('driver' in value) || !('kind' in value)) return [];
     const { driver, kind } = value;
-    return typeof driver === 'string' && (kind === 'claim' || kind === 'volume') ? [{ name, driver, kind }] : [];
+    return typeof driver === 'string' && isJobKind(kind) ? [{ name, driver, kind }] : [];
   } catch {
     return [];
   }

@@ -1,5 +1,6 @@
 import type { Redis } from 'ioredis';
 
+import { JOB_KINDS } from './contract.ts';
 import { keyPrefix, queueName, waitsKey } from './names.ts';
 import type { WaitsFor } from './outcome.ts';
 import { defineScript } from './script.ts';
@@ -59,16 +60,18 @@ table.insert(answer, 1, tostring(last))
 return answer
 `);
 
-/** KEYS: groups. ARGV: group, cursor, now in ms, beginning of BullMQ's keys for claims, for volumes. Runs what waits at once; what is running keeps its place, since
- * it may be about to park. Returns the next cursor, how many were woken, how many are running. */
+/** KEYS: groups. ARGV: group, cursor, now in ms, then by kind of job: the kind, the beginning of BullMQ's keys. Runs what waits at once; what is running keeps its
+ * place, since it may be about to park. Returns the next cursor, how many were woken, how many are running. */
 const wake = defineScript(`
 local place = KEYS[1] .. ':' .. ARGV[1]
 local page = redis.call('HSCAN', place, ARGV[2], 'COUNT', 500)
 local woken, running = 0, 0
+local roots = {}
+for i = 4, #ARGV, 2 do roots[ARGV[i]] = ARGV[i + 1] end
 for i = 1, #page[2], 2 do
   local id = page[2][i]
-  local root = string.sub(id, 1, 6) == 'claim/' and ARGV[4] or ARGV[5]
-  local job = redis.call('GET', root .. 'de:' .. id)
+  local root = roots[string.match(id, '^%a+')]
+  local job = root and redis.call('GET', root .. 'de:' .. id)
   if job and redis.call('ZSCORE', root .. 'delayed', job) then
     redis.call('HSET', root .. job, 'delay', 0)
     redis.call('ZADD', root .. 'delayed', tonumber(ARGV[3]) * 4096, job)
@@ -89,13 +92,12 @@ return {page[1], woken, running}
 export class WaitList {
   readonly #redis: Redis;
   readonly #key: string;
-  readonly #roots: readonly [string, string];
+  readonly #roots: readonly string[];
 
   constructor(redis: Redis, prefix: string, driver: string) {
     this.#redis = redis;
     this.#key = waitsKey(prefix, driver);
-    const root = (kind: 'claim' | 'volume'): string => `${keyPrefix(prefix)}:${queueName(kind, driver)}:`;
-    this.#roots = [root('claim'), root('volume')];
+    this.#roots = JOB_KINDS.flatMap((kind) => [kind, `${keyPrefix(prefix)}:${queueName(kind, driver)}:`]);
   }
 
   /** What keys began to wait for since an earlier look; everything from position 0. */

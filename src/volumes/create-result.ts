@@ -24,9 +24,11 @@ export function isStillRunning(codeName: string): boolean {
 /** Codes after which a volume may exist although the driver said them: the call goes on, or the name is taken by a volume of other shape. */
 const NEVER_FINAL = new Set([...RUNNING, 'Unavailable', 'AlreadyExists']);
 
-/** Sorts an error of CreateVolume. */
-export function judgeCreateFailure(failure: CallFailure): CreateFailure {
+/** Sorts an error of CreateVolume.
+ * @param earlier whether an earlier call may have made a volume that this answer says nothing about: drivers look for the source before they look for the name */
+export function judgeCreateFailure(failure: CallFailure, earlier: { readonly mayHideVolume: boolean }): CreateFailure {
   if (failure.notForwarded) return { kind: 'not-forwarded', busy: failure.codeName === 'Aborted' };
+  if (failure.codeName === 'NotFound' && earlier.mayHideVolume) return { kind: 'ambiguous', running: false };
   if (failure.driverSaid && !NEVER_FINAL.has(failure.codeName))
     return { kind: 'refused', infeasible: failure.codeName === 'InvalidArgument' };
   return { kind: 'ambiguous', running: RUNNING.has(failure.codeName) };

@@ -1,8 +1,11 @@
 import * as keys from '../kube/keys.ts';
-import type { ObjectMeta, Volume } from '../kube/objects.ts';
+import type { Class, ObjectMeta, Volume } from '../kube/objects.ts';
+import { translateClass } from './migration/classes.ts';
+import { isInTreeVolume } from './migration/volumes.ts';
 import { volumeName } from './names.ts';
-import { isKnownAs } from './provisioning-options.ts';
+import { isKnownAs, RefusedError } from './provisioning-options.ts';
 import type { DriverNames, ProvisioningOptions } from './provisioning-options.ts';
+import { secretRef } from './secret-ref.ts';
 import type { SecretRef } from './secret-ref.ts';
 
 /** What a volume needs of us now. */
@@ -47,13 +50,14 @@ export function recordId(volume: Volume, options: Pick<ProvisioningOptions, 'vol
   return volume.metadata.uid;
 }
 
-/** The keys under which the record of a PV that is gone may be. */
+/** The keys under which the record of a PV that is gone may be; undefined where its name doesn't tell, since UIDs are shortened in it. */
 export function vanishedRecordIds(
   volume: { uid: string; name: string },
-  options: Pick<ProvisioningOptions, 'volumeNamePrefix'>,
-): readonly string[] {
+  options: Pick<ProvisioningOptions, 'volumeNamePrefix' | 'volumeNameUuidLength'>,
+): readonly string[] | undefined {
   const prefix = `${options.volumeNamePrefix}-`;
-  return volume.name.startsWith(prefix) ? [volume.uid, volume.name.slice(prefix.length)] : [volume.uid];
+  if (!volume.name.startsWith(prefix)) return [volume.uid];
+  return options.volumeNameUuidLength === -1 ? [volume.uid, volume.name.slice(prefix.length)] : undefined;
 }
 
 /** Secret that DeleteVolume gets, by the annotations that were written at creation; undefined for none. */
@@ -61,4 +65,43 @@ export function deletionSecret(metadata: Pick<ObjectMeta, 'annotations'>): Secre
   const name = metadata.annotations?.[keys.DELETION_SECRET_NAME] ?? '';
   const namespace = metadata.annotations?.[keys.DELETION_SECRET_NAMESPACE] ?? '';
   return name === '' || namespace === '' ? undefined : { name, namespace };
+}
+
+/** Which secret a deletion needs. */
+export interface SecretChoice {
+  readonly ref?: SecretRef;
+  /** Why there is none although there should perhaps be one; for the log. */
+  readonly note?: string;
+}
+
+/** The secret of a deletion: by the volume's annotations where it has both, even empty ones; else by its class (spec 03 §8).
+ * @throws RefusedError where the class names one that can't be resolved, or can't be translated */
+export function chooseSecret(volume: Volume, driver: DriverNames, classOf: (name: string) => Class | undefined): SecretChoice {
+  const { annotations = {} } = volume.metadata;
+  if (annotations[keys.DELETION_SECRET_NAME] !== undefined && annotations[keys.DELETION_SECRET_NAMESPACE] !== undefined) {
+    const ref = deletionSecret(volume.metadata);
+    return ref === undefined ? {} : { ref };
+  }
+  const className = annotations[keys.BETA_STORAGE_CLASS] ?? volume.spec.storageClassName ?? '';
+  if (className === '') return {};
+  const stored = classOf(className);
+  if (stored === undefined) return { note: `storageClass "${className}" not found` };
+  const isMigrated = driver.inTreeName !== undefined && stored.provisioner === driver.inTreeName && isInTreeVolume(volume);
+  const cls = isMigrated ? translateClass(stored, stored.provisioner) : stored;
+  if (volume.spec.claimRef === undefined) return { note: 'no claimRef, so its class’s secret has no claim to be named by' };
+  const ref = secretOfClass(cls, volume.metadata.name, volume.spec.claimRef);
+  return ref === undefined ? {} : { ref };
+}
+
+function secretOfClass(
+  cls: Class,
+  volumeName: string,
+  { name = '', namespace = '' }: { name?: string; namespace?: string },
+): SecretRef | undefined {
+  try {
+    return secretRef('Provisioner', cls.parameters ?? {}, { volumeName, claim: { name, namespace, annotations: {} } });
+  } catch (cause) {
+    if (!(cause instanceof RefusedError)) throw cause;
+    throw new RefusedError(`failed to get secretreference for volume ${volumeName}: ${cause.message}`, { cause });
+  }
 }

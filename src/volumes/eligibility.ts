@@ -5,7 +5,7 @@ import type { DriverNames } from './provisioning-options.ts';
 
 export type ClaimVerdict =
   | { readonly kind: 'provision'; readonly className: string; readonly cls: Class }
-  /** Not ours, or not now. `waitsFor` says whether somebody will have to change something first. */
+  /** Not ours, or not now. */
   | { readonly kind: 'ignore'; readonly reason: string }
   | { readonly kind: 'no-class'; readonly className: string };
 
@@ -27,6 +27,12 @@ export function judgeClaim(claim: Claim, driver: DriverNames, classOf: (name: st
   if (!isKnownAs(driver, cls.provisioner))
     return { kind: 'ignore', reason: `class ${className} belongs to provisioner ${cls.provisioner}` };
   return { kind: 'provision', className, cls };
+}
+
+/** The node that the scheduler chose, '' = none; the first annotation that is there counts, even if empty. */
+export function selectedNodeOf(claim: Claim): string {
+  const annotations = claim.metadata.annotations ?? {};
+  return annotations[keys.SELECTED_NODE] ?? annotations[keys.ALPHA_SELECTED_NODE] ?? '';
 }
 
 /** The class a claim asks for: the beta annotation, where present, before the field. */

@@ -27,8 +27,9 @@ const FALSE = new Set(['0', 'f', 'F', 'FALSE', 'false', 'False']);
 export function parseFeatureGates(items: readonly string[]): FeatureGates | string {
   const given = new Map<string, boolean>();
   for (const item of items) {
-    const [name = '', value = ''] = item.split('=').map((part) => part.trim());
-    if (!item.includes('=')) return `missing value in "${item}"; write ${item}=true or ${item}=false`;
+    const at = item.indexOf('=');
+    if (at === -1) return `missing value in "${item}"; write ${item}=true or ${item}=false`;
+    const [name, value] = [item.slice(0, at).trim(), item.slice(at + 1).trim()];
     if (!TRUE.has(value) && !FALSE.has(value)) return `invalid value in "${item}"; write ${name}=true or ${name}=false`;
     if (!isGate(name) && name !== 'AllAlpha' && name !== 'AllBeta') {
       return `unrecognized feature gate: ${name}; there are ${Object.keys(GATE_STAGES).join(', ')}, AllAlpha and AllBeta`;

@@ -54,11 +54,40 @@ export class RefusedError extends Error {
   }
 }
 
-/** Why a driver can't provision at all, or undefined (spec 02 §7.2). */
-export function missingCapability(driver: DriverFacts): string | undefined {
-  const prefix = 'CSI driver does not support dynamic provisioning:';
-  if (!driver.pluginCapabilities.has('CONTROLLER_SERVICE')) return `${prefix} plugin CONTROLLER_SERVICE capability is not reported`;
-  if (!driver.controllerCapabilities.has('CREATE_DELETE_VOLUME'))
-    return `${prefix} controller CREATE_DELETE_VOLUME capability is not reported`;
-  return undefined;
+/** Does what may be refused.
+ * @param refused what comes of a refusal; any other error is a defect and passes */
+export function onRefusal<T>(act: () => T, refused: (refusal: RefusedError) => T): T {
+  try {
+    return act();
+  } catch (error) {
+    if (error instanceof RefusedError) return refused(error);
+    throw error;
+  }
+}
+
+/** What a claim asks of the driver besides a volume. */
+export interface Demands {
+  readonly sourceKind?: 'snapshot' | 'clone' | 'populator' | undefined;
+  /** The claim names a VolumeAttributesClass. */
+  readonly modifies?: boolean;
+}
+
+/** Which capability the driver lacks for what is asked, or undefined (spec 02 §7.2). */
+export function missingCapability(driver: DriverFacts, { sourceKind, modifies = false }: Demands = {}): string | undefined {
+  const lacks = (what: string, kind: 'plugin' | 'controller', capability: string): string | undefined => {
+    const reported = kind === 'plugin' ? driver.pluginCapabilities : driver.controllerCapabilities;
+    return reported.has(capability) ? undefined : `CSI driver does not support ${what}: ${kind} ${capability} capability is not reported`;
+  };
+  return (
+    lacks('dynamic provisioning', 'plugin', 'CONTROLLER_SERVICE') ??
+    lacks('dynamic provisioning', 'controller', 'CREATE_DELETE_VOLUME') ??
+    (sourceKind === 'snapshot' ? lacks('snapshot restore', 'controller', 'CREATE_DELETE_SNAPSHOT') : undefined) ??
+    (sourceKind === 'clone' ? lacks('clone operations', 'controller', 'CLONE_VOLUME') : undefined) ??
+    (modifies ? lacks('VolumeAttributesClass', 'controller', 'MODIFY_VOLUME') : undefined)
+  );
+}
+
+/** Whether volumes of the driver belong to parts of the cluster (spec 04 A). */
+export function supportsTopology(driver: DriverFacts, gates: FeatureGates): boolean {
+  return gates.Topology && driver.pluginCapabilities.has('VOLUME_ACCESSIBILITY_CONSTRAINTS');
 }

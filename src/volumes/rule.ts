@@ -24,17 +24,13 @@ export type Rule<T> = Generator<Step, T, Answer>;
 /** Reads an object; what is missing or withheld refuses the claim, and its coming wakes it.
  * @param words begin of the refusal; the cause is added
  * @throws RefusedError */
-export function* read<T extends KubeObject>(resource: Resource, ref: ObjectRef, words: string): Rule<T> {
+export function* read<T extends KubeObject>(resource: Resource, ref: ObjectRef, words = ''): Rule<T> {
   const answer = yield { kind: 'read', resource, ref };
-  switch (answer.kind) {
-    case 'found':
-      // The runner read exactly this resource.
-      return answer.object as T;
-    case 'refused':
-      throw new RefusedError(`${words}: ${answer.message}`);
-    default:
-      throw new RefusedError(`${words}: ${notFound(resource, ref.name)}`, { waitsFor: { resource: resource.plural, ...ref, seen: '' } });
-  }
+  const begin = words === '' ? '' : `${words}: `;
+  // The runner read exactly this resource.
+  if (answer.kind === 'found') return answer.object as T;
+  if (answer.kind === 'refused') throw new RefusedError(`${begin}${answer.message}`);
+  throw new RefusedError(`${begin}${notFound(resource, ref.name)}`, { waitsFor: { resource: resource.plural, ...ref, seen: '' } });
 }
 
 /** Lists a namespace.

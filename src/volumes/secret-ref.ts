@@ -104,22 +104,20 @@ function templates(
   return { name, namespace };
 }
 
-/** Replaces variables as Go's os.Expand does: `${anything}`, `$word`, `$` and one of `*#$@!?-0-9`; `${}` and an open `${` vanish, other `$` stay.
+/** `${anything}`, an open `${`, `$` and one sign or digit, `$word`. */
+const VARIABLE = /\$(?:\{([^}]*)\}|\{|([*#$@!?0-9-])|(\w+))/g;
+
+/** Replaces variables as Go's os.Expand does: `${}` and an open `${` vanish, what follows them and any other `$` stay.
  * @throws RefusedError naming the unknown variables */
 function expand(template: string, values: ReadonlyMap<string, string>): string {
   const unknown = new Set<string>();
-  const resolved = template.replace(
-    /\$(?:\{([^}]*)\}|(\{[^}]*$)|(\w+)|([*#$@!?-]))/g,
-    (_, braced?: string, open?: string, word?: string, sign?: string) => {
-      // os.Expand takes a single digit as a whole name: $12 is $1 and a 2.
-      const digit = word !== undefined && /^\d/.test(word) ? word.charAt(0) : undefined;
-      const name = braced ?? digit ?? word ?? sign ?? '';
-      if (open !== undefined || name === '') return '';
-      const value = values.get(name);
-      if (value === undefined) unknown.add(name);
-      return (value ?? '') + (digit === undefined ? '' : (word ?? '').slice(1));
-    },
-  );
+  const resolved = template.replace(VARIABLE, (_, braced?: string, sign?: string, word?: string) => {
+    const name = braced ?? sign ?? word ?? '';
+    if (name === '') return '';
+    const value = values.get(name);
+    if (value === undefined) unknown.add(name);
+    return value ?? '';
+  });
   if (unknown.size > 0) {
     const names = [...unknown].sort().map((name) => JSON.stringify(name));
     throw new RefusedError(`error resolving value ${JSON.stringify(template)}: invalid tokens: [${names.join(' ')}]`);

@@ -61,6 +61,13 @@ describe('boards', () => {
     assert.equal(opened?.jobs[0]?.name, 'volume pvc-u2');
   });
 
+  it('show snapshots that are to be let go', async () => {
+    await redis.fill('d.example', [{ kind: 'snapshot', uid: 'u3', namespace: 'ns', name: 'daily' }]);
+    const [opened] = await shown('snapshots.d.example');
+    assert.equal(opened?.description, 'snapshots to let go; driver d.example');
+    assert.equal(opened.jobs[0]?.name, 'snapshot ns/daily');
+  });
+
   it('follow the registry: queues come and go without a restart', async () => {
     assert.deepEqual(await shown(), []);
     await redis.fill('one.example', [claim]);

@@ -1,28 +1,133 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { HandleIndex } from '#src/ingest/handle-index.ts';
-import { projectClaim, projectClass, projectVolume } from '#src/ingest/projection.ts';
-import { triageClaim, triageVolume } from '#src/ingest/triage.ts';
-import type { Claim, Class, Volume } from '#src/kube/objects.ts';
-import { judgeVolume } from '#src/volumes/deletion.ts';
-import { judgeClaim } from '#src/volumes/eligibility.ts';
-import { aClaim, aClass, aVolume, driver, DRIVER } from '../volumes/builders.ts';
+import { isNewsOfClaim, triageClaim, triageVolume } from '#src/ingest/triage.ts';
+import type { TriageDriver } from '#src/ingest/triage.ts';
+import type { Claim, Class } from '#src/kube/objects.ts';
+import { aClaim, aClass, aVolume, DRIVER } from '../volumes/builders.ts';
 
-const classOf = (): Class => aClass();
+const GA = 'volume.kubernetes.io/storage-provisioner';
+const BETA = 'volume.beta.kubernetes.io/storage-provisioner';
+const MIGRATED_TO = 'pv.kubernetes.io/migrated-to';
+const NODE = 'volume.kubernetes.io/selected-node';
+const IN_TREE = 'kubernetes.io/in-tree';
+const CLONE_PROTECTION = 'provisioner.storage.kubernetes.io/cloning-protection';
+
+const driver: TriageDriver = { name: DRIVER, inTreeName: IN_TREE, controllerCapabilities: new Set(['CREATE_DELETE_VOLUME']) };
+const cloning: TriageDriver = { ...driver, controllerCapabilities: new Set(['CREATE_DELETE_VOLUME', 'CLONE_VOLUME']) };
+const late = aClass({ volumeBindingMode: 'WaitForFirstConsumer' });
+
+interface Case {
+  readonly annotations?: Record<string, string>;
+  readonly spec?: Partial<Claim['spec']>;
+  /** null = the class is not there. */
+  readonly cls?: Class | null;
+  readonly hasVolume?: boolean;
+}
+
+function verdictOn({ annotations = { [GA]: DRIVER }, spec = {}, cls = aClass(), hasVolume = false }: Case): string {
+  const around = { classOf: () => cls ?? undefined, hasVolume: () => hasVolume };
+  const triage = triageClaim(aClaim({ metadata: { annotations }, spec }), driver, around);
+  return triage.kind === 'job' ? 'job' : triage.reason;
+}
 
 describe('triageClaim', () => {
+  const around = { classOf: () => aClass(), hasVolume: () => false };
+
   it('makes a job of the claim’s key and nothing else', () => {
-    assert.deepEqual(triageClaim(aClaim(), driver, classOf), {
+    assert.deepEqual(triageClaim(aClaim(), driver, around), {
       kind: 'job',
       key: { kind: 'claim', uid: 'testid', namespace: 'space', name: 'claim' },
     });
   });
 
-  it('enqueues nothing for a claim whose class is missing, and says so', () => {
-    assert.deepEqual(
-      triageClaim(aClaim(), driver, () => undefined),
-      { kind: 'ignore', reason: 'storageClass "class" not found' },
-    );
+  const accepted: Readonly<Record<string, Case>> = {
+    'of our name (P-46)': {},
+    'of the in-tree name that was migrated to us (P-04, P-47, P-55)': { annotations: { [GA]: IN_TREE, [MIGRATED_TO]: DRIVER } },
+    'of our name whose class has the in-tree name (P-04)': { cls: aClass({ provisioner: IN_TREE }) },
+    'that waits for its consumer and has a node, with the beta annotation (P-57)': {
+      annotations: { [BETA]: DRIVER, [NODE]: 'n' },
+      cls: late,
+    },
+    'that waits for its consumer and has a node, with the GA annotation (P-58)': { annotations: { [GA]: DRIVER, [NODE]: 'n' }, cls: late },
+    'whose class has no binding mode (R-40)': { cls: aClass() },
+  };
+  for (const [title, given] of Object.entries(accepted)) it(`takes a claim ${title}`, () => assert.equal(verdictOn(given), 'job'));
+
+  const left: Readonly<Record<string, Case & { readonly reason: RegExp }>> = {
+    'that names its volume (P-06, P-48)': { spec: { volumeName: 'pv' }, reason: /already names its volume/ },
+    'without annotation and class, and says nothing of the class (P-49)': { annotations: {}, cls: null, reason: /not annotated/ },
+    'of another provisioner (P-01, P-50)': { annotations: { [GA]: 'other' }, reason: /for provisioner other/ },
+    'of another provisioner by the beta annotation (P-51)': { annotations: { [BETA]: 'other' }, reason: /for provisioner other/ },
+    'without annotation (P-52)': { annotations: {}, reason: /not annotated/ },
+    'of another provisioner by the GA annotation, whatever the beta one says (P-53)': {
+      annotations: { [GA]: 'other', [BETA]: DRIVER },
+      reason: /for provisioner other/,
+    },
+    'of the in-tree name that was not migrated (P-54)': {
+      annotations: { [GA]: IN_TREE },
+      reason: /for provisioner kubernetes.io\/in-tree/,
+    },
+    'of the in-tree name that was migrated to another driver (P-54)': {
+      annotations: { [GA]: IN_TREE, [MIGRATED_TO]: 'other' },
+      reason: /for provisioner kubernetes.io\/in-tree/,
+    },
+    'of another provisioner, even if it says that it was migrated to us': {
+      annotations: { [GA]: 'other', [MIGRATED_TO]: DRIVER },
+      reason: /for provisioner other/,
+    },
+    'that waits for its consumer and has no node (P-56)': { cls: late, reason: /no node is selected/ },
+    'that waits for its consumer and has an empty node': { annotations: { [GA]: DRIVER, [NODE]: '' }, cls: late, reason: /no node/ },
+    'whose GA annotation is empty, whatever the beta one says (R-03)': {
+      annotations: { [GA]: '', [BETA]: DRIVER },
+      reason: /for provisioner $/,
+    },
+    'whose class is missing, and says so (P-07, R-04)': { cls: null, reason: /^storageClass "class" not found$/ },
+    'whose class went to another driver (R-05)': { cls: aClass({ provisioner: 'other' }), reason: /belongs to provisioner other/ },
+    'whose volume is there (P-02, R-01)': { hasVolume: true, reason: /volume of the claim is there/ },
+  };
+  for (const [title, { reason, ...given }] of Object.entries(left))
+    it(`leaves a claim ${title}`, () => assert.match(verdictOn(given), reason));
+
+  const sourceOfClones = (change: Partial<Claim['metadata']>): Claim =>
+    aClaim({ metadata: { annotations: {}, finalizers: [CLONE_PROTECTION], ...change }, spec: { volumeName: 'pv' } });
+  const leaving = { deletionTimestamp: '2026-01-01T00:00:00Z' };
+
+  it('takes the source of clones that is being deleted, for a driver that clones (K-07)', () => {
+    assert.equal(triageClaim(sourceOfClones(leaving), cloning, around).kind, 'job');
+    assert.equal(triageClaim(sourceOfClones(leaving), driver, around).kind, 'ignore');
+  });
+
+  it('leaves the source of clones that stays (K-08)', () => {
+    assert.equal(triageClaim(sourceOfClones({}), cloning, around).kind, 'ignore');
+  });
+
+  it('leaves a claim that is being deleted and that we do not hold (K-06)', () => {
+    assert.equal(triageClaim(sourceOfClones({ ...leaving, finalizers: ['kubernetes.io/pvc-protection'] }), cloning, around).kind, 'ignore');
+  });
+
+  it('takes a claim that carries the finalizer of a record, whatever became of it', () => {
+    const claim = aClaim({ metadata: { annotations: {}, finalizers: ['sutler.dev/volume-record'] }, spec: { volumeName: 'pv' } });
+    assert.equal(triageClaim(claim, driver, { ...around, hasVolume: () => true }).kind, 'job');
+  });
+});
+
+describe('isNewsOfClaim', () => {
+  const held = aClaim({ metadata: { finalizers: [CLONE_PROTECTION] } });
+  const leaving = aClaim({ metadata: { finalizers: [CLONE_PROTECTION], deletionTimestamp: '2026-01-01T00:00:00Z' } });
+
+  it('is told where the claim had no job before', () => {
+    assert.ok(isNewsOfClaim(aClaim(), aClaim(), { wasJob: false, driver }));
+  });
+
+  it('is told by annotations', () => {
+    const moved = aClaim({ metadata: { annotations: { [GA]: DRIVER, [NODE]: 'n' } } });
+    assert.ok(isNewsOfClaim(moved, aClaim(), { wasJob: true, driver }));
+    assert.ok(!isNewsOfClaim(aClaim({ metadata: { resourceVersion: '8' } }), aClaim(), { wasJob: true, driver }));
+  });
+
+  it('is told by the deletion of a source of clones, where the driver clones', () => {
+    assert.ok(isNewsOfClaim(leaving, held, { wasJob: true, driver: cloning }));
+    assert.ok(!isNewsOfClaim(leaving, held, { wasJob: true, driver }));
   });
 });
 
@@ -37,73 +142,5 @@ describe('triageVolume', () => {
   it('leaves two PVs of one handle alone', () => {
     const verdict = triageVolume(aVolume(), driver, () => true);
     assert.ok(verdict.kind === 'ignore' && verdict.reason.includes('test-volume-id'));
-  });
-});
-
-describe('projection', () => {
-  const claims: Record<string, Claim> = {
-    'an eligible claim': aClaim(),
-    'a bound claim': aClaim({ spec: { volumeName: 'pv' } }),
-    'a foreign claim': aClaim({ metadata: { annotations: { 'volume.kubernetes.io/storage-provisioner': 'other' } } }),
-    'a claim with the beta annotations': aClaim({
-      metadata: {
-        annotations: { 'volume.beta.kubernetes.io/storage-provisioner': DRIVER, 'volume.beta.kubernetes.io/storage-class': 'class' },
-      },
-    }),
-    'a claim that waits for its node': aClaim({ metadata: { annotations: { 'volume.kubernetes.io/selected-node': 'n' } } }),
-  };
-  for (const [title, claim] of Object.entries(claims)) {
-    it(`changes no verdict on ${title}`, () => {
-      assert.equal(judgeClaim(projectClaim(claim), driver, classOf).kind, judgeClaim(claim, driver, classOf).kind);
-    });
-  }
-
-  const volumes: Record<string, Volume> = {
-    'a Released volume': aVolume(),
-    'a Bound volume': aVolume({ phase: 'Bound' }),
-    'an unprotected volume': aVolume({ phase: 'Bound', metadata: { finalizers: ['other'] } }),
-    'a retained volume': aVolume({ spec: { persistentVolumeReclaimPolicy: 'Retain' } }),
-    'a migrated volume': aVolume({
-      metadata: { annotations: { 'pv.kubernetes.io/provisioned-by': 'x', 'pv.kubernetes.io/migrated-to': DRIVER } },
-    }),
-    'a volume that goes away': aVolume({ metadata: { deletionTimestamp: 'now', finalizers: [] } }),
-  };
-  for (const [title, volume] of Object.entries(volumes)) {
-    it(`changes no verdict on ${title}`, () => {
-      assert.deepEqual(judgeVolume(projectVolume(volume), driver), judgeVolume(volume, driver));
-    });
-  }
-
-  it('keeps neither parameters of classes nor foreign annotations', () => {
-    const cls = JSON.stringify(projectClass(aClass({ parameters: { password: 'x' } })));
-    const claim = JSON.stringify(projectClaim(aClaim({ metadata: { annotations: { note: 'long text' } } })));
-    assert.ok(!cls.includes('password') && !claim.includes('long text'));
-  });
-});
-
-describe('HandleIndex', () => {
-  const first = aVolume();
-  const second = aVolume({ metadata: { name: 'other' } });
-
-  it('knows a handle that two PVs have, until one is gone', () => {
-    const index = new HandleIndex();
-    index.apply({ type: 'added', object: first });
-    assert.ok(!index.isShared(first));
-    index.apply({ type: 'added', object: second });
-    assert.ok(index.isShared(first) && index.isShared(second));
-    index.apply({ type: 'deleted', object: second });
-    assert.ok(!index.isShared(first));
-  });
-
-  it('follows a PV whose handle changes', () => {
-    const index = new HandleIndex();
-    index.apply({ type: 'added', object: first });
-    index.apply({ type: 'added', object: second });
-    index.apply({
-      type: 'modified',
-      object: aVolume({ metadata: { name: 'other' }, spec: { csi: { driver: DRIVER, volumeHandle: 'new' } } }),
-      previous: second,
-    });
-    assert.ok(!index.isShared(first));
   });
 });

@@ -9,6 +9,7 @@ import { loadClusterAccess } from '#src/kube/credentials.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { claims, classes, volumes } from '#src/kube/resources.ts';
 import type { JobKey } from '#src/queue/contract.ts';
+import { objectId } from '#src/queue/wait-list.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
@@ -22,6 +23,7 @@ describe('watcher', () => {
   let kube: KubeClient;
   let watcher: Watcher;
   let touched: { key: JobKey; kick: boolean }[] = [];
+  const objects = new Set<string>();
   let wake: () => void = () => undefined;
   const gate = new Gate(
     {
@@ -52,7 +54,14 @@ describe('watcher', () => {
     });
     await aClass('there');
     await aClaim('before-start', 'there');
-    watcher = startWatcher({ client: kube, driver: { name: DRIVER }, gate, log: silentLog, metrics: new Registry() });
+    watcher = startWatcher({
+      client: kube,
+      driver: { name: DRIVER, controllerCapabilities: new Set(['CLONE_VOLUME']) },
+      gate,
+      onObject: (object) => void objects.add(object),
+      log: silentLog,
+      metrics: new Registry(),
+    });
     await watcher.synced(AbortSignal.timeout(10_000));
     gate.open();
   });
@@ -111,6 +120,95 @@ describe('watcher', () => {
     await aClaim('after-labels', 'there');
     await until(() => names().includes('after-labels'));
     assert.deepEqual(names(), ['after-labels']);
+  });
+
+  const aVolume = (name: string, claim: Claim) =>
+    kube.create<Volume>(volumes, undefined, {
+      metadata: { name },
+      spec: {
+        capacity: { storage: '1Mi' },
+        accessModes: ['ReadWriteOnce'],
+        persistentVolumeReclaimPolicy: 'Retain',
+        claimRef: { namespace: 'default', name: claim.metadata.name, uid: claim.metadata.uid },
+        csi: { driver: DRIVER, volumeHandle: `h-${name}` },
+      },
+    });
+  const outstanding = () => [...watcher.outstanding()].map(({ name }) => name);
+  const selectNode = (name: string) =>
+    kube.patch(
+      claims,
+      { namespace: 'default', name },
+      { type: 'merge', body: { metadata: { annotations: { 'volume.kubernetes.io/selected-node': 'n' } } } },
+    );
+
+  it('touches a claim no more once a volume names it, and again when that volume is deleted before they are bound (P-02, R-01)', async () => {
+    const claim = await aClaim('served', 'there');
+    await until(() => names().includes('served'));
+    await aVolume('of-served', claim);
+    while (outstanding().includes('served')) await systemClock.sleep(5);
+    touched = [];
+    await selectNode('served');
+    await aClaim('after-served', 'there');
+    await until(() => names().includes('after-served'));
+    assert.deepEqual(names(), ['after-served']);
+    await kube.patch(volumes, { name: 'of-served' }, { type: 'merge', body: { metadata: { finalizers: null } } });
+    await kube.delete(volumes, { name: 'of-served' });
+    await until(() => names().includes('served'));
+    assert.ok(outstanding().includes('served'));
+  });
+
+  it('touches the source of clones when it is being deleted, and not before (K-07, K-08)', async () => {
+    const ref = { namespace: 'default', name: 'source' };
+    await aClaim('source', 'there');
+    await kube.patch(claims, ref, {
+      type: 'merge',
+      body: { spec: { volumeName: 'pv' }, metadata: { finalizers: ['provisioner.storage.kubernetes.io/cloning-protection'] } },
+    });
+    while (outstanding().includes('source')) await systemClock.sleep(5);
+    touched = [];
+    await kube.patch(claims, ref, { type: 'merge', body: { metadata: { annotations: { note: 'x' } } } });
+    await aClaim('after-source', 'there');
+    await until(() => names().includes('after-source'));
+    assert.deepEqual(names(), ['after-source']);
+    await kube.delete(claims, ref);
+    await until(() => names().includes('source'));
+  });
+
+  it('tells the versions of claims, classes and volumes, none of what is not there, and nothing of what it does not watch', async () => {
+    const claim = await aClaim('versioned', 'there');
+    const volume = await aVolume('versioned', claim);
+    const cls = await kube.get<Claim>(classes, { name: 'there' });
+    const version = (resource: string, name: string, namespace = '') => watcher.versionOf(objectId({ resource, namespace, name }));
+    while (version('persistentvolumes', 'versioned') === '') await systemClock.sleep(5);
+    while (version('persistentvolumeclaims', 'versioned', 'default') === '') await systemClock.sleep(5);
+    assert.deepEqual(
+      [
+        version('persistentvolumes', 'versioned'),
+        version('persistentvolumeclaims', 'versioned', 'default'),
+        version('storageclasses', 'there'),
+        version('persistentvolumes', 'none'),
+        version('secrets', 'none', 'default'),
+      ],
+      [volume.metadata.resourceVersion, claim.metadata.resourceVersion, cls?.metadata.resourceVersion, '', undefined],
+    );
+    assert.ok(objects.has('persistentvolumes//versioned') && objects.has('persistentvolumeclaims/default/versioned'));
+  });
+
+  it('knows the snapshots that pending claims are restored from, also by reference alone and across namespaces (L-08, L-15, L-16)', async () => {
+    const source = { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name: 's' };
+    const restore = (name: string, spec: Partial<Claim['spec']>) =>
+      kube.create<Claim>(claims, 'default', {
+        metadata: { name, namespace: 'default' },
+        spec: { storageClassName: 'there', accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '1Mi' } }, ...spec },
+      });
+    await restore('restore-1', { dataSource: { ...source, name: 'by-source' } });
+    await restore('restore-2', { dataSourceRef: { ...source, name: 'by-reference' } });
+    await restore('restore-3', { dataSourceRef: { ...source, name: 'far', namespace: 'elsewhere' } });
+    await restore('restore-4', { dataSource: { ...source, name: 'was-restored' } });
+    const bound = { type: 'merge', body: { status: { phase: 'Bound' } }, subresource: 'status' } as const;
+    await kube.patch(claims, { namespace: 'default', name: 'restore-4' }, bound);
+    while (watcher.restoredSnapshots().size !== 3 || watcher.restoredSnapshots().has('default/was-restored')) await systemClock.sleep(5);
+    assert.deepEqual([...watcher.restoredSnapshots()].toSorted(), ['default/by-reference', 'default/by-source', 'elsewhere/far']);
   });
 
   it('passes nothing while the gate is closed', async () => {

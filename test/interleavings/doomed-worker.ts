@@ -8,6 +8,10 @@ import { loadClusterAccess } from '#src/kube/credentials.ts';
 import type { Class } from '#src/kube/objects.ts';
 import { classes, volumes } from '#src/kube/resources.ts';
 import type { JobKey } from '#src/queue/contract.ts';
+import { createOperationCounts } from '#src/jobs/operation-counts.ts';
+import { Registry } from '#src/runtime/metrics.ts';
+import { VolumeNames } from '#src/queue/volume-names.ts';
+import { openSources } from '#src/queue/volume-record/open-sources.ts';
 import { VolumeRecords } from '#src/queue/volume-record/volume-record.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
@@ -75,6 +79,7 @@ await records.learnEpoch();
 const ports: ProcessorPorts = {
   kube: {
     get: (...args) => kube.get(...args),
+    list: (...args) => kube.list(...args),
     create: (...args) => kube.create(...args),
     patch: (...args) => kube.patch(...args),
     async delete<T>(...args: Parameters<typeof kube.delete>) {
@@ -96,7 +101,10 @@ const ports: ProcessorPorts = {
     },
   },
   records,
+  openSources: () => openSources(redis, 'csi', orders.driver),
+  names: new VolumeNames(redis, 'csi', orders.driver),
   events: { record: () => undefined },
+  counts: createOperationCounts(new Registry()),
   classOf: () => cls,
   attachedTo: () => [],
   driver: () => ({
@@ -124,7 +132,7 @@ const ports: ProcessorPorts = {
   clock: systemClock,
   log: silentLog,
 };
-const run = { signal: new AbortController().signal };
+const run = { signal: new AbortController().signal, lastReason: () => Promise.resolve(undefined) };
 // Never outlives a test that failed.
 setTimeout(() => process.exit(3), 15_000);
 await Promise.all(orders.jobs.map((job) => (job.kind === 'claim' ? provision : deleteVolume)(ports, job, run)));

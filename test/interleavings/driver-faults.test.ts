@@ -137,7 +137,6 @@ describe('a driver and its gateway', () => {
   for (const { title, answer, reason } of [
     { title: 'no volume', answer: {}, reason: /without a volume/ },
     { title: 'a volume without a handle', answer: { volume: { capacityBytes: 1_048_576n } }, reason: /empty volume_id/ },
-    { title: 'a volume that is too small', answer: { volume: { volumeId: 'small', capacityBytes: 1n } }, reason: /less than requested/ },
   ]) {
     it(`that answers with ${title} is asked again, and no PV is written before it answers well`, async () => {
       const claim = await story.rig.claim();
@@ -151,4 +150,20 @@ describe('a driver and its gateway', () => {
       assert.ok(handles().includes((await story.rig.volumeOf(claim))?.spec.csi?.volumeHandle ?? ''));
     });
   }
+
+  it('that makes a volume too small has to delete it at once, and makes another', async () => {
+    const claim = await story.rig.claim();
+    const deleted: unknown[] = [];
+    hook = ({ method, request }) => {
+      if (method === 'DeleteVolume') deleted.push((request as { volumeId?: unknown }).volumeId);
+      return method === 'CreateVolume' ? { volume: { volumeId: 'small', capacityBytes: 1n } } : undefined;
+    };
+    const outcome = await worker().provision(claim);
+    assert.ok(outcome.kind === 'retry' && /less than requested/.test(outcome.reason), JSON.stringify(outcome));
+    assert.deepEqual(deleted, ['small']);
+    assert.deepEqual(await story.record(claim), {}, 'it is proven that there is none');
+    hook = () => undefined;
+    await story.settle(claim, worker());
+    assert.ok(handles().includes((await story.rig.volumeOf(claim))?.spec.csi?.volumeHandle ?? ''));
+  });
 });

@@ -127,6 +127,7 @@ export class Story {
     return {
       kube: {
         get: (...args) => kube.get(...args),
+        list: (...args) => kube.list(...args),
         create: (...args) => kube.create(...args),
         patch: (...args) => kube.patch(...args),
         delete: (...args) => kube.delete(...args),

@@ -5,6 +5,7 @@ import { CLAIM_FINALIZER } from '#src/kube/keys.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims } from '#src/kube/resources.ts';
 import { DriverStatus } from '#src/sandbox/driver/driver-status.ts';
+import { failWith } from './claim-cases.ts';
 import { openRig } from './rig.ts';
 import type { Rig } from './rig.ts';
 
@@ -92,6 +93,28 @@ describe('--claim-finalizer', () => {
       { type: 'strategic', body: { metadata: { finalizers: [CLAIM_FINALIZER] } } },
     );
     await rig.provision(held);
+    assert.equal(await isHeld(claim), false);
+  });
+
+  it('lets a claim go that is being deleted while its secret is missing: nothing is open', async () => {
+    const parameters = {
+      'csi.storage.k8s.io/provisioner-secret-name': '${pvc.name}',
+      'csi.storage.k8s.io/provisioner-secret-namespace': 'default',
+    };
+    const claim = await rig.claim({ parameters });
+    await rig.provision(claim, on);
+    await rig.kube.delete(claims, { namespace: 'default', name: claim.metadata.name });
+    await rig.provision(claim, on);
+    assert.equal(await isHeld(claim), false);
+  });
+
+  it('lets a claim go that is being deleted while its class is missing: nothing is open', async () => {
+    const claim = await rig.claim();
+    failWith(rig, new DriverStatus(Code.Internal, 'no'));
+    await rig.provision(claim, on);
+    assert.equal(await isHeld(claim), true);
+    await rig.kube.delete(claims, { namespace: 'default', name: claim.metadata.name });
+    await rig.provision(claim, { ...on, classOf: () => undefined });
     assert.equal(await isHeld(claim), false);
   });
 });

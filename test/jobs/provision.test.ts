@@ -34,6 +34,7 @@ describe('provision', () => {
   const kubeWith = (change: Partial<ProcessorPorts['kube']>): Partial<ProcessorPorts> => ({
     kube: {
       get: (...args) => rig.kube.get(...args),
+      list: (...args) => rig.kube.list(...args),
       create: (...args) => rig.kube.create(...args),
       patch: (...args) => rig.kube.patch(...args),
       delete: (...args) => rig.kube.delete(...args),

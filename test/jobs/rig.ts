@@ -8,6 +8,7 @@ import type { Gateway } from '#src/csi-gateway/gateway.ts';
 import { deleteVolume } from '#src/jobs/delete.ts';
 import { redisBlessing } from '#src/queue/volume-record/blessing.ts';
 import { ownershipMs } from '#src/queue/volume-record/flags.ts';
+import { createOperationCounts } from '#src/jobs/operation-counts.ts';
 import type { ProcessorPorts } from '#src/jobs/ports.ts';
 import { provision } from '#src/jobs/provision.ts';
 import { settleRun } from '#src/jobs/settle-run.ts';
@@ -17,9 +18,12 @@ import { loadClusterAccess } from '#src/kube/credentials.ts';
 import type { EventInput } from '#src/kube/events.ts';
 import type { Claim, Class, Volume } from '#src/kube/objects.ts';
 import * as resources from '#src/kube/resources.ts';
+import type { Run } from '#src/queue/consumer.ts';
 import type { JobKey } from '#src/queue/contract.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { startRedisServer } from '#src/queue/redis-server.ts';
+import { VolumeNames } from '#src/queue/volume-names.ts';
+import { openSources } from '#src/queue/volume-record/open-sources.ts';
 import { VolumeRecords } from '#src/queue/volume-record/volume-record.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
@@ -46,6 +50,8 @@ export interface Rig {
   readonly driver: SampleDriver;
   readonly gateway: Gateway;
   readonly events: EventInput[];
+  /** What the processors count. */
+  readonly metrics: Registry;
   /** Comes before each driver call of the tests' choice. */
   onCall: Hook;
   /** Creates a class and a claim of it that the volume controller has annotated. */
@@ -77,6 +83,7 @@ export async function openRig(): Promise<Rig> {
     log: silentLog,
   });
   let hook: Hook = () => undefined;
+  const metrics = new Registry();
   const driver = await startSampleDriver({
     socket: join(dir, 'csi.sock'),
     dataDir: join(dir, 'volumes'),
@@ -112,7 +119,10 @@ export async function openRig(): Promise<Rig> {
       ownMs: ownershipMs({ timeoutMs, writeAllowanceMs: 30_000 }),
       settleMs: 60_000,
     }),
+    openSources: () => openSources(redis, 'csi', DRIVER),
+    names: new VolumeNames(redis, 'csi', DRIVER),
     events: { record: (event) => void events.push(event) },
+    counts: createOperationCounts(metrics),
     classOf: (name) => classes.get(name),
     attachedTo: () => [],
     driver: () => ({
@@ -140,7 +150,15 @@ export async function openRig(): Promise<Rig> {
     clock: systemClock,
     log: silentLog,
   };
-  const run = { signal: new AbortController().signal };
+  // What the queue's status says of each key, as runs of the consumer have it.
+  const reasons = new Map<string, string>();
+  const runOf = async (key: JobKey, process: (run: Pick<Run, 'signal' | 'lastReason'>) => Promise<Outcome>): Promise<Outcome> => {
+    const run = { signal: new AbortController().signal, lastReason: () => Promise.resolve(reasons.get(key.uid)) };
+    const outcome = await settleRun(key, silentLog, () => process(run));
+    if (outcome.kind === 'done') reasons.delete(key.uid);
+    else reasons.set(key.uid, outcome.reason);
+    return outcome;
+  };
   const keyOf = (object: Claim | Volume, kind: JobKey['kind']): JobKey => ({
     kind,
     uid: object.metadata.uid,
@@ -157,6 +175,7 @@ export async function openRig(): Promise<Rig> {
     driver,
     gateway,
     events,
+    metrics,
     set onCall(next: Hook) {
       hook = next;
     },
@@ -179,11 +198,11 @@ export async function openRig(): Promise<Rig> {
     },
     provision: (claim, change = {}) => {
       const key = keyOf(claim, 'claim');
-      return settleRun(key, silentLog, () => provision({ ...ports, ...change }, key, run));
+      return runOf(key, (run) => provision({ ...ports, ...change }, key, run));
     },
     remove: (volume, change = {}) => {
       const key = keyOf(volume, 'volume');
-      return settleRun(key, silentLog, () => deleteVolume({ ...ports, ...change }, key, run));
+      return runOf(key, (run) => deleteVolume({ ...ports, ...change }, key, run));
     },
     volumeOf: (claim) => kube.get<Volume>(resources.volumes, { name: `pvc-${claim.metadata.uid}` }),
     setPhase: (volume, phase) =>

@@ -2,8 +2,11 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import * as csiGateway from '#src/csi-gateway/flags.ts';
 import * as dashboard from '#src/dashboard/flags.ts';
+import { ON_DEMAND } from '#src/ingest/demand-watch.ts';
 import * as ingest from '#src/ingest/flags.ts';
 import * as jobs from '#src/jobs/flags.ts';
+import * as kinds from '#src/kube/resources.ts';
+import type { Resource } from '#src/kube/resources.ts';
 import { parseFlags } from '#src/runtime/flags.ts';
 import type { FlagTable } from '#src/runtime/flags.ts';
 import * as sandboxDriver from '#src/sandbox/driver/flags.ts';
@@ -63,6 +66,11 @@ interface ServiceObject {
 interface Binding {
   readonly roleRef: { readonly kind: string; readonly name: string };
   readonly subjects: readonly { readonly kind: string; readonly name: string; readonly namespace: string }[];
+}
+interface Rule {
+  readonly verbs: readonly string[];
+  readonly apiGroups: readonly string[];
+  readonly resources: readonly string[];
 }
 interface Kustomization {
   readonly resources?: readonly string[];
@@ -268,6 +276,38 @@ describe('k8s/', () => {
       if (clusterScoped.has(object.kind) || object.metadata.name === 'any') continue;
       assert.equal(object.metadata.namespace, 'sutler', `${file} ${object.kind} ${object.metadata.name}`);
     }
+  });
+
+  describe('the cluster-wide rights', () => {
+    /** `verb group/plural` of everything that a ClusterRole grants. */
+    const rightsOf = (role: string): ReadonlySet<string> => {
+      const rules = ofKind('ClusterRole').find(({ object }) => object.metadata.name === role)?.object['rules'] as readonly Rule[];
+      return new Set(
+        rules.flatMap(({ verbs, apiGroups, resources }) =>
+          verbs.flatMap((verb) => apiGroups.flatMap((group) => resources.map((plural) => `${verb} ${group}/${plural}`))),
+        ),
+      );
+    };
+    const wanted = (verbs: readonly string[], resources: readonly Resource[]): string[] =>
+      resources.flatMap(({ group, plural }) => verbs.map((verb) => `${verb} ${group}/${plural}`));
+
+    it('of ingest are to list and watch what it watches, always or on demand, and nothing else', () => {
+      const watched = wanted(['list', 'watch'], [kinds.claims, kinds.volumes, kinds.classes, ...ON_DEMAND]);
+      assert.deepEqual([...rightsOf('sutler-ingest')].toSorted(), [...watched, 'get /namespaces'].toSorted());
+    });
+
+    it('of jobs are what its processors ask for, and nothing else', () => {
+      const asked = [
+        ...wanted(['get', 'list', 'patch'], [kinds.claims]),
+        ...wanted(['get', 'create', 'delete', 'patch'], [kinds.volumes]),
+        ...wanted(['list', 'watch'], [kinds.classes, kinds.volumeAttachments]),
+        ...wanted(['get'], [kinds.volumeAttributesClasses, kinds.snapshotContents, kinds.namespaces]),
+        ...wanted(['get', 'patch'], [kinds.snapshots]),
+        ...wanted(['list'], [kinds.referenceGrants]),
+        ...wanted(['create', 'patch'], [kinds.events]),
+      ];
+      assert.deepEqual([...rightsOf('sutler-jobs')].toSorted(), asked.toSorted());
+    });
   });
 
   it('gives no account a wildcard', () => {

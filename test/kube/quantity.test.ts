@@ -93,11 +93,14 @@ describe('parseQuantityBytes', () => {
 });
 
 describe('formatBytes', () => {
-  it('A-12 prints 5.56 Gi, which is no whole Mi, as plain bytes', () => assert.equal(formatBytes(5970004541n), '5970004541'));
-  it('A-13 prints 5.5 Gi as 5632Mi', () => assert.equal(formatBytes(parseQuantityBytes('5.5Gi')), '5632Mi'));
-  it('A-14 prints 5 Gi as 5Gi', () => assert.equal(formatBytes(5n * 1024n ** 3n), '5Gi'));
-  it('A-15 prints 5.23 Mi as plain bytes', () => assert.equal(formatBytes(5484052n), '5484052'));
-  it('A-16 prints 102400 as 100Ki', () => assert.equal(formatBytes(102400n), '100Ki'));
+  it('prints 5.56 Gi, which is no whole Mi, as plain bytes (A-12)', () => assert.equal(formatBytes(5970004541n), '5970004541'));
+  it('prints 5.5 Gi as 5632Mi (A-13)', () => assert.equal(formatBytes(parseQuantityBytes('5.5Gi')), '5632Mi'));
+  it('prints 5 Gi as 5Gi (A-14)', () => assert.equal(formatBytes(5n * 1024n ** 3n), '5Gi'));
+  it('prints 5.23 Mi as plain bytes (A-15)', () => assert.equal(formatBytes(5484052n), '5484052'));
+  it('prints 102400 as 100Ki (A-16)', () => assert.equal(formatBytes(102400n), '100Ki'));
+  it('prints 1000 as 1k, 1023 as it is and 1024 as 1Ki (R-18)', () => {
+    assert.deepEqual([1000n, 1023n, 1024n].map(formatBytes), ['1k', '1023', '1Ki']);
+  });
   it('prints magnitudes below 1024 in decimal', () => {
     assert.deepEqual([0n, 1n, 999n, 1000n, 1001n, 1023n, -1000n, -1n].map(formatBytes), [
       '0',

@@ -9,7 +9,7 @@ import type { Outcome } from '#src/queue/outcome.ts';
 import { readStatus } from '#src/queue/status.ts';
 import { silentLog } from '#src/runtime/log.ts';
 
-import { claimKey, QueueBench, sleep, until, volumeKey } from '../harness/queue.ts';
+import { claimKey, QueueBench, sleep, snapshotKey, until, volumeKey } from '../harness/queue.ts';
 import { startTestRedis } from '../harness/redis.ts';
 import type { TestRedis } from '../harness/redis.ts';
 
@@ -45,15 +45,15 @@ describe('startConsumer', () => {
     assert.equal(await bench.metric('sutler_queue_runs_total', { driver, kind: 'claim', outcome: 'done' }), 1);
   });
 
-  it('keeps claims and volumes in queues of their own', async () => {
+  it('keeps claims, volumes and snapshots in queues of their own', async () => {
     const kinds: string[] = [];
     bench.consumer(({ kind }) => (kinds.push(`claims got ${kind}`), done));
     bench.consumer(({ kind }) => (kinds.push(`volumes got ${kind}`), done), { kind: 'volume' });
+    bench.consumer(({ kind }) => (kinds.push(`snapshots got ${kind}`), done), { kind: 'snapshot' });
     const producer = bench.producer();
-    producer.touch(key);
-    producer.touch(volumeKey('pv-1'));
-    await until(() => kinds.length === 2, 'both runs');
-    assert.deepEqual(kinds.sort(), ['claims got claim', 'volumes got volume']);
+    for (const touched of [key, volumeKey('pv-1'), snapshotKey('s-1')]) producer.touch(touched);
+    await until(() => kinds.length === 3, 'all runs');
+    assert.deepEqual(kinds.sort(), ['claims got claim', 'snapshots got snapshot', 'volumes got volume']);
   });
 
   it('runs a key once more when it was touched during its run, however often', async () => {
@@ -85,6 +85,20 @@ describe('startConsumer', () => {
     );
     const waits = bench.runs.slice(1).map(({ atMs }, index) => atMs - (bench.runs[index]?.endMs ?? 0));
     for (const [index, least] of [9, 19, 39].entries()) assert.ok((waits[index] ?? 0) >= least, `wait ${index} is ${waits[index]} ms`);
+  });
+
+  it('tells a run why the one before it did not end well', async () => {
+    const heard: (string | undefined)[] = [];
+    bench.consumer(async (_, run) => {
+      heard.push(await run.lastReason());
+      return heard.length % 3 === 0 ? done : { kind: 'retry', reason: `failure ${heard.length}` };
+    });
+    const producer = bench.producer();
+    producer.touch(key);
+    await until(async () => (await redis.redis.zcard(keyOf('completed'))) === 1, 'the job is complete');
+    producer.touch(key);
+    await until(async () => (await redis.redis.zcard(keyOf('completed'))) === 2, 'the next job is complete');
+    assert.deepEqual(heard, [undefined, 'failure 1', 'failure 2', undefined, 'failure 4', 'failure 5']);
   });
 
   it('waits at least as long as a failure asks for', async () => {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 
+import { JOB_KINDS } from '#src/queue/contract.ts';
 import type { JobKey } from '#src/queue/contract.ts';
 import { keyPrefix, queueName } from '#src/queue/names.ts';
 import { listQueues } from '#src/queue/registry.ts';
@@ -120,6 +121,7 @@ describe('createProducer', () => {
     const mine = (await listQueues(redis.redis, 'csi')).filter((queue) => queue.driver === driver);
     assert.deepEqual(mine, [
       { name: `claims.${driver}`, driver, kind: 'claim' },
+      { name: `snapshots.${driver}`, driver, kind: 'snapshot' },
       { name: `volumes.${driver}`, driver, kind: 'volume' },
     ]);
     await redis.redis.hset('{csi}:queues', 'broken', 'not json', 'newer', '{"kind":"node"}');
@@ -156,7 +158,7 @@ describe('createProducer', () => {
     await until(async () => (await redis.redis.exists('{csi}:epoch')) === 1, 'the epoch is set');
     await redis.redis.flushall();
     await until(async () => (await redis.redis.zcard(keyOf('prioritized'))) === 50, 'all keys are back');
-    await until(async () => (await listQueues(redis.redis, 'csi')).length === 2, 'the registry is back');
+    await until(async () => (await listQueues(redis.redis, 'csi')).length === JOB_KINDS.length, 'the registry is back');
     assert.equal(await redis.redis.hget(keyOf('meta'), 'opts.maxLenEvents'), '5000');
     assert.equal(await bench.metric('sutler_queue_redis_emptied_total', { driver }), 1);
   });

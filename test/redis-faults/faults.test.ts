@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { Redis } from 'ioredis';
+import { JOB_KINDS } from '#src/queue/contract.ts';
 import { listQueues } from '#src/queue/registry.ts';
 import { sleep, until } from '../harness/queue.ts';
 import { startTestRedis } from '../harness/redis.ts';
@@ -116,7 +117,7 @@ describe('a Redis that is', { concurrency: false }, () => {
         );
         assert.match(stand.log.join(''), logged);
         const mine = (await listQueues(redis.redis, 'csi')).filter((queue) => queue.driver === driver);
-        assert.equal(mine.length, 2, 'the queues are registered');
+        assert.equal(mine.length, JOB_KINDS.length, 'the queues are registered');
         assert.equal(await redis.redis.hget(`{csi}:claims.${driver}:meta`, 'opts.maxLenEvents'), '5000');
       } finally {
         await stand.close();

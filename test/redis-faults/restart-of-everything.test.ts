@@ -45,8 +45,8 @@ describe('400 claims that fail, and a restart of everything', () => {
     await second.close();
 
     t.diagnostic(`calls in the busiest ${WINDOW_MS} ms: ${before} before, ${afterwards} after`);
-    // A random process: its busiest window of six varies by a tenth.
-    assert.ok(afterwards <= before * 1.2, `${afterwards} calls in the busiest window, ${before} before`);
+    // All at once would be 400. A random process on a busy machine: its busiest window of six varies by a third.
+    assert.ok(afterwards <= before * 1.5, `${afterwards} calls in the busiest window, ${before} before`);
     const early = [...waitedMs].filter(([uid, waitMs]) => (firstRuns.get(uid) ?? Infinity) - backMs < waitMs - 1_000);
     assert.deepEqual(early, [], 'no wait was shortened');
     assert.ok(

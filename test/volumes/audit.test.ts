@@ -1,12 +1,23 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { auditVolumes } from '#src/volumes/audit.ts';
+import { auditId, auditVolumes } from '#src/volumes/audit.ts';
 import type { AuditInput } from '#src/volumes/audit.ts';
+import { identityOf } from '#src/volumes/handles.ts';
+import type { VolumeSpec } from '#src/kube/objects.ts';
+import { RefusedError } from '#src/volumes/provisioning-options.ts';
 
 const HOUR_MS = 3_600_000;
 const volumes = (...handles: string[]) => handles.map((handle) => ({ handle, sizeBytes: 1n }));
 const run = (change: Partial<AuditInput>) =>
-  auditVolumes({ volumes: [], known: new Set(), seenBefore: new Map(), nowMs: 10 * HOUR_MS, minAgeMs: HOUR_MS, ...change });
+  auditVolumes({
+    volumes: [],
+    known: new Set(),
+    idOf: (handle) => handle,
+    seenBefore: new Map(),
+    nowMs: 10 * HOUR_MS,
+    minAgeMs: HOUR_MS,
+    ...change,
+  });
 
 describe('auditVolumes', () => {
   it('reports nothing that it sees for the first time', () => {
@@ -39,5 +50,32 @@ describe('auditVolumes', () => {
       run({ volumes: volumes('young', 'old'), seenBefore }).orphans.map(({ handle }) => handle),
       ['old', 'young'],
     );
+  });
+});
+
+describe('the id in an audit', () => {
+  const idOf = (spec: VolumeSpec): string => {
+    const found = identityOf({ metadata: { name: 'pv' }, spec });
+    assert.ok(found);
+    return auditId(found);
+  };
+  const listed = (driver: string, id: string): string => auditId({ driver, form: 'csi', id });
+
+  it('is the handle of a CSI volume', () => assert.equal(idOf({ csi: { driver: 'd', volumeHandle: 'h' } }), 'h'));
+
+  for (const { driver, handle, spec } of [
+    { driver: 'pd.csi.storage.gke.io', handle: 'projects/p/zones/z/disks/disk', spec: { gcePersistentDisk: { pdName: 'disk' } } },
+    { driver: 'ebs.csi.aws.com', handle: 'vol-1', spec: { awsElasticBlockStore: { volumeID: 'aws://us-east-1a/vol-1' } } },
+    {
+      driver: 'file.csi.azure.com',
+      handle: 'group#account#share#pv#ns',
+      spec: { azureFile: { shareName: 'share', secretName: 'azure-storage-account-account-secret' } },
+    },
+  ] satisfies { driver: string; handle: string; spec: VolumeSpec }[]) {
+    it(`knows a volume that ${driver} lists by its in-tree PV`, () => assert.equal(idOf(spec), listed(driver, handle)));
+  }
+
+  it('is none for in-tree vSphere volumes: there is no audit rather than a false alarm', () => {
+    assert.throws(() => idOf({ vsphereVolume: { volumePath: '[store] x.vmdk' } }), RefusedError);
   });
 });

@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { judgeCreateFailure } from '#src/volumes/create-result.ts';
+import { isStillRunning, judgeCreateFailure } from '#src/volumes/create-result.ts';
 
-const judged = (codeName: string, from: 'driver' | 'gateway' | 'nobody') =>
-  judgeCreateFailure({ codeName, driverSaid: from === 'driver', notForwarded: from === 'gateway' });
+type Speaker = 'driver' | 'gateway' | 'nobody';
+const judged = (codeName: string, from: Speaker, mayHideVolume = false) =>
+  judgeCreateFailure({ codeName, driverSaid: from === 'driver', notForwarded: from === 'gateway' }, { mayHideVolume });
 
 const FINAL = [
   'Unknown',
@@ -18,26 +19,37 @@ const FINAL = [
   'DataLoss',
   'Unauthenticated',
 ];
+const RUNNING = ['Canceled', 'DeadlineExceeded', 'Aborted'];
 
-describe('judgeCreateFailure', () => {
+/* The numbered codes are in test/jobs/provision-codes.test.ts, where the record shows what they mean. */
+describe('the error of a CreateVolume', () => {
   for (const code of FINAL) {
-    it(`takes ${code} from the driver as a refusal`, () => assert.equal(judged(code, 'driver').kind, 'refused'));
-    it(`takes ${code} that nobody vouches for as ambiguous`, () => assert.equal(judged(code, 'nobody').kind, 'ambiguous'));
+    it(`is a refusal where the driver says ${code}`, () => {
+      assert.deepEqual(judged(code, 'driver'), { kind: 'refused', infeasible: code === 'InvalidArgument' });
+    });
+    it(`is ambiguous where nobody vouches for ${code}`, () => {
+      assert.deepEqual(judged(code, 'nobody'), { kind: 'ambiguous', running: false });
+    });
   }
-  for (const code of ['Canceled', 'DeadlineExceeded', 'Aborted']) {
-    it(`takes ${code} as a sign that the driver is still at it`, () => {
-      assert.deepEqual(judged(code, 'driver'), { kind: 'ambiguous', running: true });
+  for (const code of RUNNING) {
+    it(`says that the driver is still at it: ${code}`, () => {
+      assert.equal(isStillRunning(code), true);
+      for (const from of ['driver', 'nobody'] as const) assert.deepEqual(judged(code, from), { kind: 'ambiguous', running: true });
     });
   }
   for (const code of ['Unavailable', 'AlreadyExists']) {
-    it(`never takes ${code} as final`, () => assert.deepEqual(judged(code, 'driver'), { kind: 'ambiguous', running: false }));
+    it(`is never final: ${code}`, () => {
+      assert.equal(isStillRunning(code), false);
+      assert.deepEqual(judged(code, 'driver'), { kind: 'ambiguous', running: false });
+    });
   }
-  it('knows only InvalidArgument as infeasible', () => {
-    assert.deepEqual(judged('InvalidArgument', 'driver'), { kind: 'refused', infeasible: true });
-    assert.deepEqual(judged('Internal', 'driver'), { kind: 'refused', infeasible: false });
+  it('is no refusal where the source is not found and an earlier call may have made the volume', () => {
+    assert.deepEqual(judged('NotFound', 'driver', true), { kind: 'ambiguous', running: false });
+    assert.deepEqual(judged('Internal', 'driver', true), { kind: 'refused', infeasible: false });
   });
-  it('knows a gateway that is busy with the same volume', () => {
+  it('is that of a gateway which sent nothing, and may be busy with the same volume', () => {
     assert.deepEqual(judged('Aborted', 'gateway'), { kind: 'not-forwarded', busy: true });
     assert.deepEqual(judged('Unavailable', 'gateway'), { kind: 'not-forwarded', busy: false });
+    assert.deepEqual(judged('NotFound', 'gateway', true), { kind: 'not-forwarded', busy: false });
   });
 });

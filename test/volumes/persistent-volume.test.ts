@@ -2,37 +2,17 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { create } from '@bufbuild/protobuf';
 import { CreateVolumeResponseSchema } from '#src/csi/generated/csi_pb.ts';
-import { planVolume } from '#src/volumes/plan.ts';
-import { completeVolume, readAnswer } from '#src/volumes/persistent-volume.ts';
-import type { VolumeSkeleton } from '#src/volumes/persistent-volume.ts';
-import type { Claim, Class } from '#src/kube/objects.ts';
-import { aClaim, aClass, driver, options } from './builders.ts';
+import type { Claim } from '#src/kube/objects.ts';
+import { readAnswer } from '#src/volumes/persistent-volume.ts';
+import { aClaim, aClass } from './builders.ts';
+import { answered, blamed, created, volumeOf, withCapability } from './plans.ts';
+import { cloneWorld, SNAPSHOT_GROUP, snapshotWorld } from './source-builders.ts';
 
-function skeletonOf(given: { claim?: Claim; cls?: Class; readonlyFlag?: boolean } = {}): VolumeSkeleton {
-  const plan = planVolume({
-    claim: given.claim ?? aClaim(),
-    cls: given.cls ?? aClass(),
-    className: 'class',
-    driver,
-    options: { ...options, controllerPublishReadonly: given.readonlyFlag ?? false },
-  });
-  assert.ok(plan.kind === 'create', JSON.stringify(plan));
-  // As the record has it: through JSON and back.
-  return JSON.parse(JSON.stringify(plan.skeleton)) as VolumeSkeleton;
-}
-
-const response = (volume: { volumeId?: string; capacityBytes?: bigint; volumeContext?: Record<string, string> } | undefined) =>
-  create(CreateVolumeResponseSchema, volume === undefined ? {} : { volume: { volumeId: 'test-volume-id', ...volume } });
-
-function volumeOf(skeleton: VolumeSkeleton, volume: Parameters<typeof response>[0] = { capacityBytes: 100n }) {
-  const answer = readAnswer(response(volume), skeleton);
-  assert.ok(typeof answer !== 'string', JSON.stringify(answer));
-  return completeVolume(skeleton, answer);
-}
+const IDENTITY = 'storage.kubernetes.io/csiProvisionerIdentity';
 
 describe('the new PV', () => {
-  it('has every field that upstream writes for a plain claim', () => {
-    assert.deepEqual(volumeOf(skeletonOf()), {
+  it('has every field that upstream writes for a plain claim, and no other', () => {
+    assert.deepEqual(volumeOf(), {
       apiVersion: 'v1',
       kind: 'PersistentVolume',
       metadata: {
@@ -59,7 +39,7 @@ describe('the new PV', () => {
           driver: 'test-driver',
           volumeHandle: 'test-volume-id',
           fsType: 'ext4',
-          volumeAttributes: { 'storage.kubernetes.io/csiProvisionerIdentity': 'test-provisioner' },
+          volumeAttributes: { [IDENTITY]: 'test-provisioner' },
         },
         persistentVolumeReclaimPolicy: 'Delete',
         storageClassName: 'class',
@@ -67,59 +47,124 @@ describe('the new PV', () => {
     });
   });
 
-  it('takes the requested size where the driver answers 0', () => {
-    assert.equal(volumeOf(skeletonOf(), { capacityBytes: 0n }).spec.capacity?.storage, '100');
+  it('takes the requested size where the driver answers 0 (B-26)', () => {
+    assert.equal(volumeOf({}, { capacityBytes: 0n }).spec.capacity?.storage, '100');
   });
 
   it('takes the driver’s larger size, as Kubernetes prints it', () => {
-    assert.equal(volumeOf(skeletonOf(), { capacityBytes: 1_610_612_736n }).spec.capacity?.storage, '1536Mi');
+    assert.equal(volumeOf({}, { capacityBytes: 1_610_612_736n }).spec.capacity?.storage, '1536Mi');
   });
 
-  it('lets the driver’s context overwrite the identity', () => {
-    const key = 'storage.kubernetes.io/csiProvisionerIdentity';
-    assert.deepEqual(volumeOf(skeletonOf(), { volumeContext: { [key]: 'own', a: 'b' } }).spec.csi?.volumeAttributes, {
-      [key]: 'own',
-      a: 'b',
-    });
+  it('has the class’s reclaim policy, or none where the class has none (P-16)', () => {
+    assert.equal(volumeOf({ cls: aClass({ reclaimPolicy: 'Retain' }) }).spec.persistentVolumeReclaimPolicy, 'Retain');
+    const { reclaimPolicy: _, ...bare } = aClass();
+    assert.equal(volumeOf({ cls: bare }).spec.persistentVolumeReclaimPolicy, undefined);
   });
 
-  it('has no fsType for a block claim', () => {
-    const volume = volumeOf(skeletonOf({ claim: aClaim({ spec: { volumeMode: 'Block' } }) }));
-    assert.equal(volume.spec.csi?.fsType, undefined);
-    assert.equal(volume.spec.volumeMode, 'Block');
+  it('has no access modes where the claim has none', () => {
+    const { accessModes: _, ...spec } = aClaim().spec;
+    assert.equal('accessModes' in volumeOf({ claim: { ...aClaim(), spec } }).spec, false);
   });
 
-  it('is read-only for a single ReadOnlyMany only with --controller-publish-readonly', () => {
-    const claim = aClaim({ spec: { accessModes: ['ReadOnlyMany'] } });
-    assert.equal(volumeOf(skeletonOf({ claim })).spec.csi?.readOnly, undefined);
-    assert.equal(volumeOf(skeletonOf({ claim, readonlyFlag: true })).spec.csi?.readOnly, true);
+  it('has the driver’s context among its attributes, which may overwrite the identity', () => {
+    assert.deepEqual(volumeOf({}, { volumeContext: { a: 'b' } }).spec.csi?.volumeAttributes, { [IDENTITY]: 'test-provisioner', a: 'b' });
+    assert.deepEqual(volumeOf({}, { volumeContext: { [IDENTITY]: 'own' } }).spec.csi?.volumeAttributes, { [IDENTITY]: 'own' });
   });
 
-  it('refers to secrets per operation and keeps the deletion secret as annotations', () => {
-    const parameters = {
-      'csi.storage.k8s.io/secret-name': 's',
-      'csi.storage.k8s.io/secret-namespace': 'n',
-      'csi.storage.k8s.io/provisioner-secret-name': 'p',
-      'csi.storage.k8s.io/provisioner-secret-namespace': 'n',
-    };
-    const { metadata, spec } = volumeOf(skeletonOf({ cls: aClass({ parameters }) }));
-    assert.deepEqual(spec.csi?.nodeStageSecretRef, { name: 's', namespace: 'n' });
-    assert.deepEqual(spec.csi?.controllerExpandSecretRef, { name: 's', namespace: 'n' });
-    assert.equal(metadata.annotations?.['volume.kubernetes.io/provisioner-deletion-secret-name'], 'p');
-    assert.equal(metadata.annotations?.['volume.kubernetes.io/controller-modify-secret-name'], 's');
+  it('takes the handle as the driver says it', () => {
+    assert.equal(volumeOf({}, { volumeId: ' Some/Handle ' }).spec.csi?.volumeHandle, ' Some/Handle ');
+  });
+
+  it('refers to a claim without namespace as such', () => {
+    const { namespace: _, ...metadata } = aClaim().metadata;
+    assert.equal('namespace' in (volumeOf({ claim: { ...aClaim(), metadata } }).spec.claimRef ?? {}), false);
   });
 });
 
-describe('readAnswer', () => {
-  it('does not take an answer without a volume', () => {
-    assert.match(JSON.stringify(readAnswer(response(undefined), skeletonOf())), /without a volume/);
+describe('an answer', () => {
+  const { skeleton } = created();
+
+  it('without a volume is the driver’s mistake (R-42)', () => {
+    assert.deepEqual(readAnswer(create(CreateVolumeResponseSchema, {}), skeleton), {
+      message: 'the driver answered CreateVolume without a volume; report this to the driver’s vendor',
+      handle: undefined,
+    });
   });
 
-  it('does not take an empty handle', () => {
-    assert.match(JSON.stringify(readAnswer(response({ volumeId: '' }), skeletonOf())), /empty volume_id/);
+  it('with an empty handle is the driver’s mistake', () => {
+    assert.deepEqual(blamed(skeleton, { volumeId: '' }), {
+      message: 'the driver answered CreateVolume with an empty volume_id; report this to the driver’s vendor',
+      handle: undefined,
+    });
   });
 
-  it('does not take a volume that is too small', () => {
-    assert.equal(readAnswer(response({ capacityBytes: 99n }), skeletonOf()), 'created volume capacity 99 less than requested capacity 100');
+  it('of too few bytes is refused with the handle that is to be deleted (B-22, B-46)', () => {
+    assert.deepEqual(blamed(skeleton, { capacityBytes: 99n }), {
+      message: 'created volume capacity 99 less than requested capacity 100',
+      handle: 'test-volume-id',
+    });
+  });
+
+  it('of fewer bytes than none is refused too, even where nothing was asked for', () => {
+    const { skeleton: free } = created({ claim: aClaim({ spec: { resources: {} } }) });
+    assert.equal(blamed(free, { capacityBytes: -1n }).message, 'created volume capacity -1 less than requested capacity 0');
+  });
+
+  it('of as many bytes as asked for is fine', () => {
+    assert.deepEqual(answered(skeleton), { handle: 'test-volume-id', context: {}, capacityBytes: '100', topology: [] });
+  });
+
+  it('keeps sizes that a Number can’t hold', () => {
+    const huge = aClaim({ spec: { resources: { requests: { storage: '9007199254740993' } } } });
+    assert.equal(volumeOf({ claim: huge }, { capacityBytes: 9007199254740993n }).spec.capacity?.storage, '9007199254740993');
+    assert.match(blamed(created({ claim: huge }).skeleton, { capacityBytes: 9007199254740992n }).message, /^created volume capacity/);
+  });
+});
+
+describe('the answer for a volume with a source', () => {
+  const dataSource = { apiGroup: SNAPSHOT_GROUP, kind: 'VolumeSnapshot', name: 'test-snapshot' };
+  const resources = { requests: { storage: '1000' } };
+  const inNamespace = (namespace: string, spec: Partial<Claim['spec']>): Claim =>
+    aClaim({ metadata: { namespace }, spec: { resources, ...spec } });
+  const restored = (spec: Partial<Claim['spec']>) =>
+    created({ claim: inNamespace('ns1', spec), driver: withCapability('CREATE_DELETE_SNAPSHOT'), world: snapshotWorld() });
+  const echo = { type: { case: 'snapshot' as const, value: { snapshotId: 'sid' } } };
+
+  it('has to name a content source', () => {
+    const { request, skeleton } = restored({ dataSource });
+    assert.ok(request.volumeContentSource?.type.case === 'snapshot');
+    assert.deepEqual(blamed(skeleton, { capacityBytes: 1000n }), { message: 'volume content source missing', handle: 'test-volume-id' });
+    assert.ok(!('message' in answered(skeleton, { capacityBytes: 1000n, contentSource: echo })));
+  });
+
+  it('is told to be too small before it is told to lack its source', () => {
+    assert.match(blamed(restored({ dataSource }).skeleton, { capacityBytes: 999n }).message, /^created volume capacity/);
+  });
+
+  it('need not name it where only dataSourceRef does so in the claim’s own namespace (R-12)', () => {
+    assert.ok(!('message' in answered(restored({ dataSourceRef: dataSource }).skeleton, { capacityBytes: 1000n })));
+  });
+
+  it('belongs to a skeleton that names the snapshot, for the record’s use', () => {
+    assert.deepEqual(restored({ dataSource }).skeleton.source, {
+      resource: 'volumesnapshots',
+      namespace: 'ns1',
+      name: 'test-snapshot',
+      uid: 'snapuid',
+      isEchoed: true,
+      isReleased: true,
+    });
+  });
+
+  it('belongs to a skeleton that names the source claim, for the record’s use', () => {
+    const claim = inNamespace('fake-pvc-namespace', { dataSource: { kind: 'PersistentVolumeClaim', name: 'fake-pvc' } });
+    assert.deepEqual(created({ claim, driver: withCapability('CLONE_VOLUME'), world: cloneWorld() }).skeleton.source, {
+      resource: 'persistentvolumeclaims',
+      namespace: 'fake-pvc-namespace',
+      name: 'fake-pvc',
+      uid: 'fake-claim-uid',
+      isEchoed: true,
+      isReleased: false,
+    });
   });
 });

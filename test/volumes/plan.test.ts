@@ -1,196 +1,213 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { fromBinary } from '@bufbuild/protobuf';
-import { CreateVolumeRequestSchema, VolumeCapability_AccessMode_Mode as Mode } from '#src/csi/generated/csi_pb.ts';
-import type { Claim, Class } from '#src/kube/objects.ts';
-import { planVolume } from '#src/volumes/plan.ts';
-import type { DriverFacts, ProvisioningOptions } from '#src/volumes/provisioning-options.ts';
-import { aClaim, aClass, driver, options } from './builders.ts';
+import { VolumeCapability_AccessMode_Mode as Mode } from '#src/csi/generated/csi_pb.ts';
+import { aClaim, aClass } from './builders.ts';
+import { claimFor, created, planned, refused, volumeOf, withCapability } from './plans.ts';
+import type { Given } from './plans.ts';
 
-interface Given {
-  readonly claim?: Claim;
-  readonly cls?: Class;
-  readonly driver?: DriverFacts;
-  readonly options?: Partial<ProvisioningOptions>;
-}
+const N = 'csi.storage.k8s.io/';
+const withFsType = (fstype: string): Given => ({ cls: aClass({ parameters: { fstype } }) });
+const modes = (given: Given): (Mode | undefined)[] => created(given).request.volumeCapabilities.map(({ accessMode }) => accessMode?.mode);
 
-const plan = (given: Given = {}) =>
-  planVolume({
-    claim: given.claim ?? aClaim(),
-    cls: given.cls ?? aClass(),
-    className: 'class',
-    driver: given.driver ?? driver,
-    options: { ...options, ...given.options },
+describe('what the driver is asked', () => {
+  it('is the claim’s bytes under the volume’s name', () => {
+    const { plan, request } = created();
+    assert.equal(plan.name, 'test-testi');
+    assert.equal(request.name, 'test-testi');
+    assert.equal(request.capacityRange?.requiredBytes, 100n);
+    assert.equal(request.capacityRange?.limitBytes, 0n);
   });
 
-function created(given: Given = {}) {
-  const result = plan(given);
-  assert.ok(result.kind === 'create', JSON.stringify(result));
-  return { ...result, message: fromBinary(CreateVolumeRequestSchema, result.request) };
-}
+  it('is nothing that a plain claim does not ask for', () => {
+    const { request } = created();
+    assert.deepEqual(
+      [request.secrets, request.parameters, request.mutableParameters, request.volumeContentSource, request.accessibilityRequirements],
+      [{}, {}, {}, undefined, undefined],
+    );
+  });
 
-function refusal(given: Given): string {
-  const result = plan(given);
-  assert.ok(result.kind === 'refuse', `planned ${result.kind}`);
-  return result.message;
-}
+  it('needs nothing from the API server for a plain class', () => assert.deepEqual(planned().steps, []));
 
-const withCapability = (...names: string[]): DriverFacts => ({
-  ...driver,
-  controllerCapabilities: new Set([...driver.controllerCapabilities, ...names]),
+  it('is a whole number of bytes, rounded up', () => {
+    const claim = aClaim({ spec: { resources: { requests: { storage: '1500m' } } } });
+    assert.equal(created({ claim }).request.capacityRange?.requiredBytes, 2n);
+  });
+
+  it('is 0 bytes where the claim names no size', () => {
+    for (const resources of [undefined, {}, { requests: {} }]) {
+      const { resources: _, ...spec } = aClaim().spec;
+      const claim = { ...aClaim(), spec: { ...spec, ...(resources === undefined ? {} : { resources }) } };
+      assert.equal(created({ claim }).request.capacityRange?.requiredBytes, 0n);
+    }
+  });
+
+  it('can’t be 1Zi bytes or fewer than none; the refusal names the field', () => {
+    const asking = (storage: string) => refused({ claim: aClaim({ spec: { resources: { requests: { storage } } } }) }).message;
+    assert.match(asking('1Zi'), /^spec\.resources\.requests\.storage: "1Zi": unknown unit/);
+    assert.equal(asking('-1'), 'spec.resources.requests.storage: -1 is negative');
+  });
+
+  it('never holds a secret’s values, only who they are for', () => {
+    const parameters = { [`${N}provisioner-secret-name`]: 's', [`${N}provisioner-secret-namespace`]: 'n' };
+    const { plan, request } = created({ cls: aClass({ parameters }) });
+    assert.deepEqual(request.secrets, {});
+    assert.deepEqual(plan.secret, { name: 's', namespace: 'n' });
+  });
 });
-const modes = (given: Given) => created(given).message.volumeCapabilities.map(({ accessMode }) => accessMode?.mode);
 
-describe('planVolume', () => {
-  it('asks for the claim’s bytes under the volume’s name', () => {
-    const { message, name } = created();
-    assert.equal(name, 'test-testi');
-    assert.equal(message.name, 'test-testi');
-    assert.equal(message.capacityRange?.requiredBytes, 100n);
-    assert.equal(message.capacityRange?.limitBytes, 0n);
-  });
-
-  it('rounds a fraction of a byte up', () => {
-    assert.equal(
-      created({ claim: aClaim({ spec: { resources: { requests: { storage: '1500m' } } } }) }).message.capacityRange?.requiredBytes,
-      2n,
-    );
-  });
-
-  it('asks for 0 bytes where the claim names no size', () => {
-    assert.equal(created({ claim: aClaim({ spec: { resources: {} } }) }).message.capacityRange?.requiredBytes, 0n);
-  });
-
-  it('names the field of a size that does not parse', () => {
-    assert.match(
-      refusal({ claim: aClaim({ spec: { resources: { requests: { storage: '1Zi' } } } }) }),
-      /^spec\.resources\.requests\.storage: /,
-    );
-  });
-
-  it('keeps the whole UID with length -1', () => {
-    assert.equal(created({ options: { volumeNameUuidLength: -1 }, claim: aClaim({ metadata: { uid: 'a-b-c' } }) }).name, 'test-a-b-c');
-  });
-
-  it('never puts a secret’s values into the request that is stored', () => {
-    const parameters = { 'csi.storage.k8s.io/provisioner-secret-name': 's', 'csi.storage.k8s.io/provisioner-secret-namespace': 'n' };
-    const { message, secret } = created({ cls: aClass({ parameters }) });
-    assert.deepEqual(message.secrets, {});
-    assert.deepEqual(secret, { name: 's', namespace: 'n' });
-  });
-
-  describe('capabilities', () => {
-    it('are one per access mode, in the claim’s order', () => {
-      const claim = aClaim({ spec: { accessModes: ['ReadOnlyMany', 'ReadWriteOnce'] } });
-      assert.deepEqual(modes({ claim }), [Mode.MULTI_NODE_READER_ONLY, Mode.SINGLE_NODE_WRITER]);
+describe('the file system', () => {
+  it('is the class’s; the PV is annotated with the two deletion keys, both empty (B-01)', () => {
+    const given = withFsType('ext3');
+    const volume = volumeOf(given);
+    assert.equal(volume.metadata.name, 'test-testi');
+    assert.equal(volume.spec.csi?.fsType, 'ext3');
+    assert.deepEqual(volume.metadata.annotations, {
+      'pv.kubernetes.io/provisioned-by': 'test-driver',
+      'volume.kubernetes.io/provisioner-deletion-secret-name': '',
+      'volume.kubernetes.io/provisioner-deletion-secret-namespace': '',
     });
+    assert.deepEqual(created(given).request.parameters, { fstype: 'ext3' });
+  });
 
-    it('take the finer single-node modes from a driver that has them', () => {
-      const fine = withCapability('SINGLE_NODE_MULTI_WRITER');
-      assert.deepEqual(modes({ driver: fine }), [Mode.SINGLE_NODE_MULTI_WRITER]);
-      assert.deepEqual(modes({ driver: fine, claim: aClaim({ spec: { accessModes: ['ReadWriteOncePod'] } }) }), [
-        Mode.SINGLE_NODE_SINGLE_WRITER,
-      ]);
-    });
-
-    it('carry file system and mount options', () => {
-      const [capability] = created({ cls: aClass({ mountOptions: ['ro', 'x=y'], parameters: { fstype: 'xfs' } }) }).message
-        .volumeCapabilities;
-      assert.ok(capability?.accessType.case === 'mount');
-      assert.equal(capability.accessType.value.fsType, 'xfs');
-      assert.deepEqual(capability.accessType.value.mountFlags, ['ro', 'x=y']);
-    });
-
-    it('are block for a block claim', () => {
-      const [capability] = created({ claim: aClaim({ spec: { volumeMode: 'Block' } }) }).message.volumeCapabilities;
-      assert.equal(capability?.accessType.case, 'block');
-    });
-
-    it('can’t be made of an unknown access mode', () => {
-      assert.equal(refusal({ claim: aClaim({ spec: { accessModes: ['Other'] } }) }), 'unsupported AccessMode combination: [Other]');
+  it('is sent along with the names of claim and volume under --extra-create-metadata (B-02)', () => {
+    assert.deepEqual(created({ ...withFsType('ext3'), options: { extraCreateMetadata: true } }).request.parameters, {
+      [`${N}pvc/name`]: 'claim',
+      [`${N}pvc/namespace`]: 'space',
+      [`${N}pv/name`]: 'test-testi',
+      fstype: 'ext3',
     });
   });
 
-  describe('parameters', () => {
-    const parametersOf = (parameters: Record<string, string>) => created({ cls: aClass({ parameters }) }).message.parameters;
-
-    it('pass when they only begin with csi (A-05)', () => {
-      assert.deepEqual(parametersOf({ csiFoo: 'bar', bim: 'baz' }), { csiFoo: 'bar', bim: 'baz' });
-    });
-
-    it('lose the reserved keys (A-06)', () => {
-      const reserved = {
-        'csi.storage.k8s.io/controller-publish-secret-name': 'a',
-        'csi.storage.k8s.io/controller-publish-secret-namespace': 'b',
-      };
-      assert.deepEqual(parametersOf({ ...reserved, bim: 'baz' }), { bim: 'baz' });
-    });
-
-    it('may have a reserved key as a value (A-07)', () => {
-      assert.deepEqual(parametersOf({ bim: 'csi.storage.k8s.io/controller-publish-secret-name' }), {
-        bim: 'csi.storage.k8s.io/controller-publish-secret-name',
-      });
-    });
-
-    it('keep fstype and the deprecated secret keys (A-09)', () => {
-      const old = { fstype: 'xfs', csiProvisionerSecretName: 'a', csiProvisionerSecretNamespace: 'b' };
-      assert.deepEqual(parametersOf(old), old);
-    });
-
-    it('may not have an unknown reserved key (A-10)', () => {
-      assert.equal(
-        refusal({ cls: aClass({ parameters: { 'csi.storage.k8s.io/pvc/name': 'x' } }) }),
-        'failed to strip CSI Parameters of prefixed keys: found unknown parameter key "csi.storage.k8s.io/pvc/name" with reserved namespace csi.storage.k8s.io/',
-      );
-    });
-
-    it('are empty where the class has none (A-11)', () => {
-      assert.deepEqual(parametersOf({}), {});
-    });
-
-    it('tell the names of claim and volume with --extra-create-metadata', () => {
-      assert.deepEqual(created({ options: { extraCreateMetadata: true } }).message.parameters, {
-        'csi.storage.k8s.io/pvc/name': 'claim',
-        'csi.storage.k8s.io/pvc/namespace': 'space',
-        'csi.storage.k8s.io/pv/name': 'test-testi',
-      });
-    });
-
-    it('may name the file system only once', () => {
-      assert.equal(
-        refusal({ cls: aClass({ parameters: { fstype: 'a', 'csi.storage.k8s.io/fstype': 'b' } }) }),
-        'fstype specified in parameters with both "fstype" and "csi.storage.k8s.io/fstype" keys',
-      );
+  it('can’t be named under both keys (B-03)', () => {
+    const cls = aClass({ parameters: { fstype: 'ext3', [`${N}fstype`]: 'ext4' } });
+    assert.deepEqual(refused({ cls }), {
+      kind: 'refuse',
+      message: 'fstype specified in parameters with both "fstype" and "csi.storage.k8s.io/fstype" keys',
+      waitsFor: undefined,
     });
   });
 
-  describe('refusals', () => {
-    it('name the plug-in capability that is missing', () => {
-      assert.equal(
-        refusal({ driver: { ...driver, pluginCapabilities: new Set() } }),
-        'CSI driver does not support dynamic provisioning: plugin CONTROLLER_SERVICE capability is not reported',
-      );
-    });
-
-    it('name the controller capability that is missing', () => {
-      assert.equal(
-        refusal({ driver: { ...driver, controllerCapabilities: new Set() } }),
-        'CSI driver does not support dynamic provisioning: controller CREATE_DELETE_VOLUME capability is not reported',
-      );
-    });
-
-    it('cover a selector, even an empty one', () => {
-      assert.equal(refusal({ claim: aClaim({ spec: { selector: {} } }) }), 'claim Selector is not supported');
-    });
-
-    it('cover a snapshot source, so that nobody gets an empty volume in its place', () => {
-      const claim = aClaim({ spec: { dataSource: { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name: 's' } } });
-      assert.match(refusal({ claim }), /^data source VolumeSnapshot s: /);
-    });
+  it('is not sent as a parameter under the reserved key (B-04)', () => {
+    const given = { cls: aClass({ parameters: { [`${N}fstype`]: 'ext3' } }) };
+    assert.equal(volumeOf(given).spec.csi?.fsType, 'ext3');
+    assert.deepEqual(created(given).request.parameters, {});
   });
 
-  it('leaves an unknown kind of data source to its populator', () => {
-    const claim = aClaim({ spec: { dataSourceRef: { apiGroup: 'example.com', kind: 'Backup', name: 'b' } } });
-    assert.deepEqual(plan({ claim }), { kind: 'populator', sourceKind: 'Backup' });
+  it('is the default where the class names none (B-42)', () => assert.equal(volumeOf().spec.csi?.fsType, 'ext4'));
+
+  it('is the class’s where there is a default too (B-43)', () => assert.equal(volumeOf(withFsType('xfs')).spec.csi?.fsType, 'xfs'));
+
+  it('is none where neither class nor flag name one (B-44)', () => {
+    assert.equal(volumeOf({ options: { defaultFsType: '' } }).spec.csi?.fsType, undefined);
+  });
+
+  it('is the class’s where there is no default (B-45)', () => {
+    assert.equal(volumeOf({ ...withFsType('xfs'), options: { defaultFsType: '' } }).spec.csi?.fsType, 'xfs');
+  });
+});
+
+describe('the access modes of a claim', () => {
+  const rox = claimFor('ReadOnlyMany');
+  const mixed = claimFor('ReadOnlyMany', 'ReadWriteOnce');
+  const readonlyFlag = { controllerPublishReadonly: true };
+
+  it('RWX: one capability, and the PV has the mode (B-05)', () => {
+    const given = { claim: claimFor('ReadWriteMany') };
+    assert.deepEqual(modes(given), [Mode.MULTI_NODE_MULTI_WRITER]);
+    const { spec } = volumeOf(given);
+    assert.deepEqual(spec.accessModes, ['ReadWriteMany']);
+    assert.equal(spec.csi?.fsType, 'ext4');
+  });
+
+  it('ROX: one capability; the PV is not read-only without the flag (B-06)', () => {
+    assert.deepEqual(modes({ claim: rox }), [Mode.MULTI_NODE_READER_ONLY]);
+    assert.equal(volumeOf({ claim: rox }).spec.csi?.readOnly, undefined);
+  });
+
+  it('ROX: the PV is read-only with --controller-publish-readonly (B-07)', () => {
+    const given = { claim: rox, options: readonlyFlag };
+    assert.deepEqual(modes(given), [Mode.MULTI_NODE_READER_ONLY]);
+    assert.equal(volumeOf(given).spec.csi?.readOnly, true);
+  });
+
+  it('RWO: a single writer (B-08)', () => assert.deepEqual(modes({ claim: claimFor('ReadWriteOnce') }), [Mode.SINGLE_NODE_WRITER]));
+
+  it('RWO: many writers on one node, if the driver has that (B-09)', () => {
+    const fine = withCapability('SINGLE_NODE_MULTI_WRITER');
+    assert.deepEqual(modes({ claim: claimFor('ReadWriteOnce'), driver: fine }), [Mode.SINGLE_NODE_MULTI_WRITER]);
+  });
+
+  it('RWOP: one writer on one node, if the driver has that (B-10)', () => {
+    const fine = withCapability('SINGLE_NODE_MULTI_WRITER');
+    assert.deepEqual(modes({ claim: claimFor('ReadWriteOncePod'), driver: fine }), [Mode.SINGLE_NODE_SINGLE_WRITER]);
+  });
+
+  it('ROX and RWO: two capabilities in that order, and no word of read-only (B-11)', () => {
+    assert.deepEqual(modes({ claim: mixed }), [Mode.MULTI_NODE_READER_ONLY, Mode.SINGLE_NODE_WRITER]);
+    assert.equal(volumeOf({ claim: mixed }).spec.csi?.readOnly, undefined);
+  });
+
+  it('ROX as a block device is read-only with the flag, too (R-16)', () => {
+    const claim = aClaim({ spec: { accessModes: ['ReadOnlyMany'], volumeMode: 'Block' } });
+    assert.equal(volumeOf({ claim, options: readonlyFlag }).spec.csi?.readOnly, true);
+  });
+
+  it('ROX and RWO are not read-only with the flag, either (R-17)', () => {
+    assert.equal(volumeOf({ claim: mixed, options: readonlyFlag }).spec.csi?.readOnly, undefined);
+  });
+
+  it('RWX is not read-only with the flag', () => {
+    assert.equal(volumeOf({ claim: claimFor('ReadWriteMany'), options: readonlyFlag }).spec.csi?.readOnly, undefined);
+  });
+});
+
+describe('the volume mode of a claim', () => {
+  it('Filesystem is the PV’s, with a file system (B-15)', () => {
+    const { spec } = volumeOf({ claim: aClaim({ spec: { volumeMode: 'Filesystem' } }) });
+    assert.equal(spec.volumeMode, 'Filesystem');
+    assert.equal(spec.csi?.fsType, 'ext4');
+  });
+
+  it('Block is the PV’s, without a file system (B-16)', () => {
+    const given = { claim: aClaim({ spec: { volumeMode: 'Block' } }) };
+    assert.equal(created(given).request.volumeCapabilities[0]?.accessType.case, 'block');
+    const { spec } = volumeOf(given);
+    assert.equal(spec.volumeMode, 'Block');
+    assert.equal(spec.csi?.fsType, undefined);
+  });
+
+  it('that is not named is not the PV’s either', () => assert.equal(volumeOf().spec.volumeMode, undefined));
+});
+
+describe('the mount options of a class', () => {
+  it('are the flags of the capability and the PV’s (B-23)', () => {
+    const given = { cls: aClass({ mountOptions: ['foo=bar', 'baz=qux'] }) };
+    const type = created(given).request.volumeCapabilities[0]?.accessType;
+    assert.ok(type?.case === 'mount');
+    assert.deepEqual(type.value.mountFlags, ['foo=bar', 'baz=qux']);
+    assert.deepEqual(volumeOf(given).spec.mountOptions, ['foo=bar', 'baz=qux']);
+  });
+
+  it('are the PV’s of a block device too', () => {
+    const given = { cls: aClass({ mountOptions: ['foo'] }), claim: aClaim({ spec: { volumeMode: 'Block' } }) };
+    assert.deepEqual(volumeOf(given).spec.mountOptions, ['foo']);
+  });
+});
+
+describe('a claim for a populator', () => {
+  const claim = aClaim({ spec: { dataSource: { apiGroup: 'my.example.io', kind: 'MyPopulator', name: 'p' } } });
+
+  it('is left to it (B-27)', () => {
+    assert.deepEqual(planned({ claim }).value, { kind: 'populator', sourceKind: 'MyPopulator' });
+  });
+
+  it('is left to it where only dataSourceRef names it', () => {
+    const referring = aClaim({ spec: { dataSourceRef: { apiGroup: 'my.example.io', kind: 'MyPopulator', name: 'p' } } });
+    assert.deepEqual(planned({ claim: referring }).value, { kind: 'populator', sourceKind: 'MyPopulator' });
+  });
+
+  it('is left to it before anything else about the claim is looked at', () => {
+    const odd = aClaim({ spec: { ...claim.spec, selector: {}, accessModes: ['Other'] } });
+    assert.equal(planned({ claim: odd }).value?.kind, 'populator');
   });
 });

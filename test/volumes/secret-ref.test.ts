@@ -1,107 +1,252 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { secretRef } from '#src/volumes/secret-ref.ts';
-import type { SecretContext } from '#src/volumes/secret-ref.ts';
-import { RefusedError } from '#src/volumes/provisioning-options.ts';
+import type { SecretContext, SecretPurpose, SecretRef } from '#src/volumes/secret-ref.ts';
+import { inWords } from './plans.ts';
 
 const N = 'csi.storage.k8s.io/';
 const context: SecretContext = {
   volumeName: 'pvname',
   claim: { name: 'pvcname', namespace: 'pvcnamespace', annotations: { akey: 'avalue' } },
 };
+
+const OLD_NAME = { csiNodePublishSecretName: 'name' };
+const OLD_NAMESPACE = { csiNodePublishSecretNamespace: 'ns' };
+const NEW_NAME = { [`${N}node-publish-secret-name`]: 'name' };
+const NEW_NAMESPACE = { [`${N}node-publish-secret-namespace`]: 'ns' };
+const OLD = { ...OLD_NAME, ...OLD_NAMESPACE };
+const NEW = { ...NEW_NAME, ...NEW_NAMESPACE };
+
 const publish = (parameters: Record<string, string>) => secretRef('NodePublish', parameters, context);
-const provisioner = (name: string, namespace: string) =>
-  secretRef('Provisioner', { [`${N}provisioner-secret-name`]: name, [`${N}provisioner-secret-namespace`]: namespace }, context);
+const publishOf = (name: string, namespace: string) =>
+  publish({ [`${N}node-publish-secret-name`]: name, [`${N}node-publish-secret-namespace`]: namespace });
+const provisionerKeys = (name: string, namespace: string) => ({
+  [`${N}provisioner-secret-name`]: name,
+  [`${N}provisioner-secret-namespace`]: namespace,
+});
+const provisioner = (name: string, namespace: string, claim = context.claim) =>
+  secretRef('Provisioner', provisionerKeys(name, namespace), { volumeName: 'pvname', ...(claim === undefined ? {} : { claim }) });
 
-describe('secretRef', () => {
-  it('finds none without parameters (A-17)', () => {
-    assert.equal(publish({}), undefined);
-  });
+const BOTH =
+  'failed to get name and namespace template from params: NodePublish secrets specified in parameters with both "csi" and "csi.storage.k8s.io/" keys';
+const HALF =
+  'failed to get name and namespace template from params: either name and namespace for NodePublish secrets specified, Both must be specified';
+const EMPTY =
+  'failed to get name and namespace template from params: NodePublish secrets specified in parameters but value of either namespace or name is empty';
 
-  const halves: Record<string, Record<string, string>> = {
-    'empty values (A-18)': { csiNodePublishSecretName: '', csiNodePublishSecretNamespace: '' },
-    'only the old name (A-19)': { csiNodePublishSecretName: 'a' },
-    'only the new name (A-20)': { [`${N}node-publish-secret-name`]: 'a' },
-    'only the old namespace (A-21)': { csiNodePublishSecretNamespace: 'a' },
-    'only the new namespace (A-22)': { [`${N}node-publish-secret-namespace`]: 'a' },
-    'both pairs (A-24)': {
-      csiNodePublishSecretName: 'a',
-      csiNodePublishSecretNamespace: 'a',
-      [`${N}node-publish-secret-name`]: 'a',
-      [`${N}node-publish-secret-namespace`]: 'a',
-    },
-    'the old pair and the new name (A-25)': {
-      csiNodePublishSecretName: 'a',
-      csiNodePublishSecretNamespace: 'a',
-      [`${N}node-publish-secret-name`]: 'a',
-    },
-    'the old pair and the new namespace (A-26)': {
-      csiNodePublishSecretName: 'a',
-      csiNodePublishSecretNamespace: 'a',
-      [`${N}node-publish-secret-namespace`]: 'a',
-    },
-    'a name with a blank (A-31)': { csiNodePublishSecretName: 'bad name', csiNodePublishSecretNamespace: 'ns' },
-    'a namespace with a blank (A-32)': { csiNodePublishSecretName: 'name', csiNodePublishSecretNamespace: 'bad ns' },
-  };
-  for (const [title, parameters] of Object.entries(halves)) {
-    it(`refuses ${title}`, () => assert.throws(() => publish(parameters), RefusedError));
+describe('the secret that a class names', () => {
+  it('is none without parameters (A-17)', () => assert.equal(publish({}), undefined));
+
+  const refusals: readonly (readonly [string, Record<string, string>, string])[] = [
+    ['both values empty (A-18)', { csiNodePublishSecretName: '', csiNodePublishSecretNamespace: '' }, EMPTY],
+    ['only the old name (A-19)', OLD_NAME, HALF],
+    ['only the new name (A-20)', NEW_NAME, HALF],
+    ['only the old namespace (A-21)', OLD_NAMESPACE, HALF],
+    ['only the new namespace (A-22)', NEW_NAMESPACE, HALF],
+    ['the old pair and the new pair (A-24)', { ...OLD, ...NEW }, BOTH],
+    ['the old pair and the new name (A-25)', { ...OLD, ...NEW_NAME }, BOTH],
+    ['the old pair and the new namespace (A-26)', { ...OLD, ...NEW_NAMESPACE }, BOTH],
+    ['a name with an empty namespace', { ...NEW_NAME, [`${N}node-publish-secret-namespace`]: '' }, EMPTY],
+  ];
+  for (const [what, parameters, words] of refusals) {
+    it(`is not taken from ${what}`, () => assert.throws(() => publish(parameters), inWords(words)));
   }
 
-  it('takes the old pair (A-23)', () => {
-    assert.deepEqual(publish({ csiNodePublishSecretName: 'name', csiNodePublishSecretNamespace: 'ns' }), { name: 'name', namespace: 'ns' });
+  const references: readonly (readonly [string, Record<string, string>])[] = [
+    ['the old pair (A-23)', OLD],
+    ['an old name and a new namespace (A-27)', { ...OLD_NAME, ...NEW_NAMESPACE }],
+    ['a new name and an old namespace', { ...NEW_NAME, ...OLD_NAMESPACE }],
+    ['the new pair (A-28)', NEW],
+  ];
+  for (const [what, parameters] of references) {
+    it(`is taken from ${what}`, () => assert.deepEqual(publish(parameters), { name: 'name', namespace: 'ns' }));
+  }
+
+  it('needs no claim where it is static (A-29)', () => {
+    assert.deepEqual(secretRef('Provisioner', provisionerKeys('name', 'ns'), { volumeName: 'pv' }), { name: 'name', namespace: 'ns' });
   });
 
-  it('takes an old name with a new namespace (A-27)', () => {
-    assert.deepEqual(publish({ csiNodePublishSecretName: 'name', [`${N}node-publish-secret-namespace`]: 'ns' }), {
-      name: 'name',
-      namespace: 'ns',
-    });
+  it('is the static one, whatever the claim is called (A-30)', () => {
+    assert.deepEqual(provisioner('param-name', 'param-ns'), { name: 'param-name', namespace: 'param-ns' });
   });
 
-  it('takes the new pair (A-28)', () => {
-    assert.deepEqual(publish({ [`${N}node-publish-secret-name`]: 'name', [`${N}node-publish-secret-namespace`]: 'ns' }), {
-      name: 'name',
-      namespace: 'ns',
-    });
+  it('needs a name that an object can have (A-31)', () => {
+    assert.throws(() => publishOf('bad name', 'ns'), inWords('"bad name" is not a valid secret name'));
   });
 
-  it('needs no claim for a static pair (A-29)', () => {
-    const parameters = { [`${N}provisioner-secret-name`]: 'name', [`${N}provisioner-secret-namespace`]: 'ns' };
-    assert.deepEqual(secretRef('Provisioner', parameters, { volumeName: 'pv' }), { name: 'name', namespace: 'ns' });
+  it('needs a namespace that there can be (A-32)', () => {
+    assert.throws(() => publishOf('name', 'bad ns'), inWords('"bad ns" is not a valid namespace name'));
   });
 
-  it('fills in claim, namespace and annotation (A-34)', () => {
-    assert.deepEqual(provisioner("static-${pvc.name}-${pvc.annotations['akey']}", 'static-${pvc.namespace}'), {
-      name: 'static-pvcname-avalue',
-      namespace: 'static-pvcnamespace',
-    });
-  });
-
-  it('fills in the volume’s name on both sides (A-35)', () => {
-    const ref = publish({
-      [`${N}node-publish-secret-name`]: "static-${pv.name}-${pvc.namespace}-${pvc.name}-${pvc.annotations['akey']}",
-      [`${N}node-publish-secret-namespace`]: 'static-${pv.name}-${pvc.namespace}',
-    });
-    assert.deepEqual(ref, { name: 'static-pvname-pvcnamespace-pvcname-avalue', namespace: 'static-pvname-pvcnamespace' });
-  });
-
-  it('knows no claim name in a namespace', () => {
-    assert.throws(() => provisioner('name', '${pvc.name}'), {
-      message: 'error resolving value "${pvc.name}": invalid tokens: ["pvc.name"]',
-    });
-  });
-
-  it('names all unknown variables, sorted, once', () => {
-    assert.throws(() => provisioner('${b}-$a-${b}', 'ns'), { message: 'error resolving value "${b}-$a-${b}": invalid tokens: ["a" "b"]' });
+  it('needs a namespace besides a template of all variables (A-33)', () => {
+    const name = "static-${pv.name}-${pvc.namespace}-${pvc.name}-${pvc.annotations['akey']}";
+    assert.throws(() => secretRef('Provisioner', { [`${N}provisioner-secret-name`]: name }, context), inWords(/Both must be specified$/));
   });
 
   it('falls back to the default pair', () => {
     assert.deepEqual(publish({ [`${N}secret-name`]: 'name', [`${N}secret-namespace`]: 'ns' }), { name: 'name', namespace: 'ns' });
   });
 
-  it('drops ${} and an open ${ as Go does, and keeps a lone $', () => {
-    assert.deepEqual(provisioner('a${}b', 'ns'), { name: 'ab', namespace: 'ns' });
-    assert.deepEqual(provisioner('a${b', 'ns'), { name: 'a', namespace: 'ns' });
-    assert.throws(() => provisioner('a$', 'ns'), { message: '"a$" is not a valid secret name' });
+  it('is not the default one where there is one of its own', () => {
+    assert.deepEqual(publish({ ...NEW, [`${N}secret-name`]: 'other', [`${N}secret-namespace`]: 'other' }), {
+      name: 'name',
+      namespace: 'ns',
+    });
+  });
+
+  it('is not taken from half a default pair', () => {
+    const words =
+      'failed to get default name and namespace template from params: either name and namespace for Default secrets specified, Both must be specified';
+    assert.throws(() => publish({ [`${N}secret-name`]: 'name' }), inWords(words));
+  });
+
+  const purposes: readonly (readonly [SecretPurpose, string])[] = [
+    ['Provisioner', 'provisioner-'],
+    ['ControllerPublish', 'controller-publish-'],
+    ['NodeStage', 'node-stage-'],
+    ['NodePublish', 'node-publish-'],
+    ['ControllerExpand', 'controller-expand-'],
+    ['NodeExpand', 'node-expand-'],
+    ['ControllerModify', 'controller-modify-'],
+  ];
+  for (const [purpose, key] of purposes) {
+    it(`is found for ${purpose} under keys that begin with ${N}${key}`, () => {
+      const parameters = { [`${N}${key}secret-name`]: 'name', [`${N}${key}secret-namespace`]: 'ns' };
+      assert.deepEqual(secretRef(purpose, parameters, context), { name: 'name', namespace: 'ns' });
+    });
+  }
+
+  for (const [purpose, word] of [
+    ['Provisioner', 'Provisioner'],
+    ['ControllerPublish', 'ControllerPublish'],
+    ['NodeStage', 'NodeStage'],
+  ] as const) {
+    it(`is found for ${purpose} under the deprecated keys`, () => {
+      const parameters = { [`csi${word}SecretName`]: 'name', [`csi${word}SecretNamespace`]: 'ns' };
+      assert.deepEqual(secretRef(purpose, parameters, context), { name: 'name', namespace: 'ns' });
+    });
+  }
+});
+
+describe('a template', () => {
+  const resolved: readonly (readonly [string, SecretRef | undefined, SecretRef])[] = [
+    [
+      'of the provisioner’s secret may name an annotation (A-34)',
+      provisioner("static-${pvc.name}-${pvc.annotations['akey']}", 'static-${pvc.namespace}', {
+        name: 'name',
+        namespace: 'pvcnamespace',
+        annotations: { akey: 'avalue' },
+      }),
+      { name: 'static-name-avalue', namespace: 'static-pvcnamespace' },
+    ],
+    [
+      'may name volume, claim, namespace and annotation (A-35)',
+      publishOf("static-${pv.name}-${pvc.namespace}-${pvc.name}-${pvc.annotations['akey']}", 'static-${pv.name}-${pvc.namespace}'),
+      { name: 'static-pvname-pvcnamespace-pvcname-avalue', namespace: 'static-pvname-pvcnamespace' },
+    ],
+    [
+      'of the provisioner’s secret may name volume, claim and namespace (A-36)',
+      provisioner('static-provisioner-${pv.name}-${pvc.namespace}-${pvc.name}', 'static-provisioner-${pv.name}-${pvc.namespace}'),
+      { name: 'static-provisioner-pvname-pvcnamespace-pvcname', namespace: 'static-provisioner-pvname-pvcnamespace' },
+    ],
+    ['may stand beside a static namespace (A-37)', provisioner('${pvc.name}', 'ns'), { name: 'pvcname', namespace: 'ns' }],
+    [
+      'may be the whole name and the whole namespace (A-38)',
+      provisioner('${pvc.name}', '${pvc.namespace}'),
+      { name: 'pvcname', namespace: 'pvcnamespace' },
+    ],
+    [
+      'of the namespace may stand beside a static name (A-39)',
+      provisioner('static-name-1', '${pvc.namespace}'),
+      { name: 'static-name-1', namespace: 'pvcnamespace' },
+    ],
+  ];
+  for (const [title, actual, expected] of resolved) it(title, () => assert.deepEqual(actual, expected));
+
+  it('may not name what nobody knows in the namespace (A-40)', () => {
+    assert.throws(() => publishOf('name', '${bar}'), inWords('error resolving value "${bar}": invalid tokens: ["bar"]'));
+  });
+
+  it('may not name what nobody knows in the name (A-41)', () => {
+    assert.throws(() => publishOf('${foo}', 'ns'), inWords('error resolving value "${foo}": invalid tokens: ["foo"]'));
+  });
+
+  it('of a namespace may not name the claim', () => {
+    assert.throws(() => provisioner('name', '${pvc.name}'), inWords('error resolving value "${pvc.name}": invalid tokens: ["pvc.name"]'));
+  });
+
+  it('may not name a claim that nobody knows', () => {
+    const nameless = { volumeName: 'pvname' };
+    assert.throws(
+      () => secretRef('Provisioner', provisionerKeys('${pvc.name}', 'ns'), nameless),
+      inWords(/invalid tokens: \["pvc\.name"\]/),
+    );
+    assert.throws(
+      () => secretRef('Provisioner', provisionerKeys('name', '${pvc.namespace}'), nameless),
+      inWords(/invalid tokens: \["pvc\.namespace"\]/),
+    );
+  });
+
+  it('is refused with all unknown variables, sorted, each once', () => {
+    assert.throws(() => provisioner('${b}-$a-${b}', 'ns'), inWords('error resolving value "${b}-$a-${b}": invalid tokens: ["a" "b"]'));
+  });
+
+  it('is judged in the namespace before the name', () => {
+    assert.throws(() => provisioner('bad name', 'bad ns'), inWords(/"bad ns"/));
+  });
+
+  it('is shown with what it resolved to where that can’t be a name', () => {
+    const claim = { name: 'UPPER', namespace: 'a.b', annotations: {} };
+    assert.throws(
+      () => provisioner('${pvc.name}', 'ns', claim),
+      inWords('"${pvc.name}" resolved to "UPPER" which is not a valid secret name'),
+    );
+    assert.throws(
+      () => provisioner('name', '${pvc.namespace}', claim),
+      inWords('"${pvc.namespace}" resolved to "a.b" which is not a valid namespace name'),
+    );
+  });
+
+  it('may have dots in a name, up to 253 characters, and none in a namespace, up to 63', () => {
+    const long = 'a'.repeat(253);
+    assert.deepEqual(provisioner('a.b-c.d', 'ns'), { name: 'a.b-c.d', namespace: 'ns' });
+    assert.equal(provisioner(long, 'ns')?.name, long);
+    assert.equal(provisioner('name', 'a'.repeat(63))?.namespace.length, 63);
+    assert.throws(() => provisioner(`${long}a`, 'ns'), inWords(/is not a valid secret name$/));
+    assert.throws(() => provisioner('name', 'a'.repeat(64)), inWords(/is not a valid namespace name$/));
+    assert.throws(() => provisioner('name', 'a.b'), inWords(/is not a valid namespace name$/));
+  });
+});
+
+describe('a template is expanded as Go does it', () => {
+  const claim = { name: 'pvcname', namespace: 'pvcnamespace', annotations: { '': 'none' } };
+  const same: readonly (readonly [string, string, string])[] = [
+    ['drops ${}', 'a${}b', 'ab'],
+    ['drops only the sign and the brace of an open ${ (R-19)', 'a${pv.name', 'apv.name'],
+    ['reads on behind an open ${', 'a${-b', 'a-b'],
+    ['takes everything up to the first closing brace as the name', 'a-${pv.name}.b', 'a-pvname.b'],
+  ];
+  for (const [title, template, name] of same) it(title, () => assert.equal(provisioner(template, 'ns', claim)?.name, name));
+
+  const unknown: readonly (readonly [string, string, string])[] = [
+    ['takes $name for a variable (R-19)', 'a$name-b', '["name"]'],
+    ['ends $name at the first sign that is no letter, digit or underscore', '$a_1.b', '["a_1"]'],
+    ['takes $$ for the variable of that sign (R-19)', 'a$$b', '["$"]'],
+    ['takes one digit for a variable', 'a$12', '["1"]'],
+    ['takes one sign for a variable', 'a$*$#$@$!$?$-', '["!" "#" "*" "-" "?" "@"]'],
+    ['finds variables behind an open ${', 'a${$b', '["b"]'],
+  ];
+  for (const [title, template, tokens] of unknown) {
+    it(title, () => {
+      assert.throws(
+        () => provisioner(template, 'ns', claim),
+        inWords(`error resolving value ${JSON.stringify(template)}: invalid tokens: ${tokens}`),
+      );
+    });
+  }
+
+  it('keeps a $ before anything else, and at the end', () => {
+    assert.throws(() => provisioner('a$', 'ns'), inWords('"a$" is not a valid secret name'));
+    assert.throws(() => provisioner('a$.b', 'ns'), inWords('"a$.b" is not a valid secret name'));
   });
 });

@@ -1,5 +1,5 @@
 import type { Redis } from 'ioredis';
-import { jobData, parseJob } from '../contract.ts';
+import { jobData, keyId, parseJob } from '../contract.ts';
 import type { JobKey } from '../contract.ts';
 import { openRecordsKey } from '../names.ts';
 
@@ -11,6 +11,23 @@ export async function openJobs(redis: Redis, prefix: string, driver: string): Pr
     return key === undefined ? [] : [[id, key] as const];
   });
   return new Map(jobs);
+}
+
+const PAGE = 1000;
+
+/** The ids of the records in the hash `openKey` that a job belongs to. */
+export async function openIdsOf(redis: Redis, openKey: string, job: JobKey): Promise<readonly string[]> {
+  const ids = new Set<string>();
+  let cursor = '0';
+  do {
+    const [next, fields] = await redis.hscan(openKey, cursor, 'COUNT', PAGE);
+    for (let i = 0; i < fields.length; i += 2) {
+      const key = readJob(fields[i + 1] ?? '');
+      if (key !== undefined && keyId(key) === keyId(job)) ids.add(fields[i] ?? '');
+    }
+    cursor = next;
+  } while (cursor !== '0');
+  return [...ids];
 }
 
 /** How a record names its job. */

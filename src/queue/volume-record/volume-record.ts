@@ -2,7 +2,7 @@ import type { Redis } from 'ioredis';
 import type { JobKey } from '../contract.ts';
 import { activeGatewayKey, blessingKey, openRecordsKey, volumeRecordKey } from '../names.ts';
 import type { Script } from '../script.ts';
-import { writeJob } from './open-jobs.ts';
+import { openIdsOf, writeJob } from './open-jobs.ts';
 import * as scripts from './scripts.ts';
 
 /** What is stored of a creation, so that it can be replayed byte for byte whatever became of claim and class. No secret values, ever. */
@@ -286,6 +286,16 @@ export class VolumeRecords {
     const { redis, prefix, driver } = this.#options;
     try {
       return (await redis.hexists(openRecordsKey(prefix, driver), id)) === 1;
+    } catch (cause) {
+      throw new RecordsUnavailable('the volume records can’t be reached in Redis', { cause });
+    }
+  }
+
+  /** The open records that a job belongs to, where their ids can't be told from its key. Goes through all that is open. */
+  async openIdsOf(job: JobKey): Promise<readonly string[]> {
+    const { redis, prefix, driver } = this.#options;
+    try {
+      return await openIdsOf(redis, openRecordsKey(prefix, driver), job);
     } catch (cause) {
       throw new RecordsUnavailable('the volume records can’t be reached in Redis', { cause });
     }

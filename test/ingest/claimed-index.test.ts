@@ -1,0 +1,50 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { ClaimedIndex } from '#src/ingest/claimed-index.ts';
+import { aVolume } from '../volumes/builders.ts';
+
+describe('ClaimedIndex', () => {
+  const volume = aVolume({ phase: 'Bound' });
+  const leaving = aVolume({ metadata: { deletionTimestamp: 'now' } });
+  const filled = (): ClaimedIndex => {
+    const index = new ClaimedIndex();
+    index.apply({ type: 'added', object: volume });
+    return index;
+  };
+
+  it('knows the claim that a volume names, until the volume is gone', () => {
+    const index = filled();
+    assert.ok(index.has('testid') && !index.has('other'));
+    index.apply({ type: 'modified', object: volume, previous: volume });
+    assert.ok(index.has('testid'));
+    index.apply({ type: 'deleted', object: volume, previous: volume });
+    assert.ok(!index.has('testid'));
+  });
+
+  it('does not count a volume that is being deleted', () => {
+    const index = filled();
+    index.apply({ type: 'modified', object: leaving, previous: volume });
+    assert.ok(!index.has('testid'));
+    index.apply({ type: 'deleted', object: leaving, previous: leaving });
+    index.apply({ type: 'added', object: volume });
+    assert.ok(index.has('testid'), 'a later volume counts');
+  });
+
+  it('knows a claim that two volumes name, until both are gone', () => {
+    const index = filled();
+    const other = aVolume({ metadata: { name: 'other' } });
+    index.apply({ type: 'added', object: other });
+    index.apply({ type: 'deleted', object: other, previous: other });
+    assert.ok(index.has('testid'));
+  });
+
+  it('passes over a volume that names no claim, and follows one that gets another', () => {
+    const index = filled();
+    const { claimRef, ...spec } = volume.spec;
+    assert.equal(claimRef?.uid, 'testid');
+    index.apply({ type: 'modified', object: { ...volume, spec }, previous: volume });
+    assert.ok(!index.has('testid'));
+    index.apply({ type: 'modified', object: volume, previous: { ...volume, spec } });
+    assert.ok(index.has('testid'));
+  });
+});

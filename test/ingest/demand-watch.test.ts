@@ -1,0 +1,199 @@
+import assert from 'node:assert/strict';
+import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
+import { ON_DEMAND, startDemandWatch } from '#src/ingest/demand-watch.ts';
+import type { DemandWatch, DemandWatchOptions } from '#src/ingest/demand-watch.ts';
+import { createKubeClient } from '#src/kube/client.ts';
+import type { KubeClient } from '#src/kube/client.ts';
+import { loadClusterAccess } from '#src/kube/credentials.ts';
+import type { KubeObject } from '#src/kube/objects.ts';
+import { apiVersionOf, secrets, snapshots, volumeAttributesClasses } from '#src/kube/resources.ts';
+import { objectId } from '#src/queue/wait-list.ts';
+import { createLogger, silentLog } from '#src/runtime/log.ts';
+import { until } from '../harness/queue.ts';
+import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
+import type { SandboxCluster } from '../harness/sandbox-cluster.ts';
+import { installCrds } from '../harness/snapshot-crds.ts';
+
+const snapshotId = (name: string): string => objectId({ resource: 'volumesnapshots', namespace: 'default', name });
+const secretId = (name: string): string => objectId({ resource: 'secrets', namespace: 'default', name });
+
+describe('the watch on demand', () => {
+  let cluster: SandboxCluster;
+  let kube: KubeClient;
+  let watches: DemandWatch[] = [];
+  let changed: string[] = [];
+  let lines: string[] = [];
+  let nowMs = 0;
+  let lists = 0;
+  const log = createLogger({ name: 'test', verbosity: 9, format: 'text', write: (line) => void lines.push(line) });
+
+  const start = (o: Partial<DemandWatchOptions> = {}): DemandWatch => {
+    const watch = startDemandWatch({
+      client: {
+        ...kube,
+        list(...args) {
+          lists += 1;
+          return kube.list(...args);
+        },
+      },
+      watchSecrets: false,
+      onChange: (object) => void changed.push(object),
+      clock: { nowMs: () => nowMs, sleep: () => Promise.resolve() },
+      log,
+      ...o,
+    });
+    watches.push(watch);
+    return watch;
+  };
+  const snapshot = (name: string): Promise<KubeObject> =>
+    kube.create<KubeObject>(snapshots, 'default', {
+      apiVersion: apiVersionOf(snapshots),
+      kind: snapshots.kind,
+      metadata: { name },
+      spec: {},
+    });
+  const secret = (name: string): Promise<KubeObject> =>
+    kube.create<KubeObject>(secrets, 'default', { apiVersion: 'v1', kind: 'Secret', metadata: { name } });
+
+  before(async () => {
+    cluster = await openSandboxCluster();
+    const access = await loadClusterAccess({ kubeconfig: cluster.kubeconfig, env: {} });
+    kube = createKubeClient({ access, userAgent: 'test', log: silentLog });
+  });
+  after(async () => {
+    await kube.close();
+    await cluster.close();
+  });
+  beforeEach(() => {
+    watches = [];
+    changed = [];
+    lines = [];
+    nowMs = 1_000_000;
+    lists = 0;
+  });
+  afterEach(() => Promise.all(watches.map((watch) => watch.stop())));
+
+  it('asks the API server for nothing while nothing waits', async () => {
+    const watch = start({ watchSecrets: true });
+    watch.follow(new Set());
+    watch.follow(new Set(['storageclasses//fast', 'persistentvolumeclaims/default/c', 'persistentvolumes//pv', 'unheard-of//x']));
+    await new Promise((resolve) => setTimeout(resolve, 30));
+    assert.equal(lists, 0);
+    assert.equal(watch.versionOf('unheard-of//x'), undefined);
+  });
+
+  it('looks again for a kind that is not installed, says so once, and finds it when it comes', async () => {
+    const watch = start();
+    const wanted = new Set([snapshotId('s')]);
+    await until(() => {
+      watch.follow(wanted);
+      return lists >= 3;
+    }, 'it has looked a few times');
+    assert.equal(watch.versionOf(snapshotId('s')), undefined);
+    assert.equal(lines.length, 1, lines.join(''));
+    assert.match(lines[0] ?? '', /WARN.*volumesnapshots.*does not serve this resource/);
+    await installCrds(kube);
+    await until(() => watch.versionOf(snapshotId('s')) === '', 'the kind is known, the object is not there');
+    const { metadata } = await snapshot('s');
+    await until(() => changed.includes(snapshotId('s')), 'the object is told');
+    assert.equal(watch.versionOf(snapshotId('s')), metadata.resourceVersion);
+    watch.follow(wanted);
+    assert.equal(lines.length, 2, lines.join(''));
+    assert.match(lines[1] ?? '', /INFO.*watching it.*volumesnapshots/);
+  });
+
+  it('says once that a kind may not be watched', async () => {
+    cluster.api.faults.inject({ action: { kind: 'status', code: 403 }, verb: 'list', plural: 'volumeattachments', times: Infinity });
+    const watch = start();
+    await until(() => {
+      watch.follow(new Set(['volumeattachments//a']));
+      return lists >= 3;
+    }, 'it has looked a few times');
+    cluster.api.faults.clear();
+    assert.equal(lines.length, 1, lines.join(''));
+    assert.match(lines[0] ?? '', /grant list and watch/);
+  });
+
+  it('knows all objects of a kind by one watch', async () => {
+    const watch = start();
+    const wanted = new Set(['a', 'b', 'c'].map(snapshotId));
+    const { metadata } = await snapshot('b');
+    watch.follow(wanted);
+    await until(() => watch.versionOf(snapshotId('b')) === metadata.resourceVersion, 'what is there is known');
+    assert.equal(watch.versionOf(snapshotId('a')), '');
+    assert.equal(cluster.api.watchCount('volumesnapshots'), 1);
+    await kube.delete(snapshots, { namespace: 'default', name: 'b' });
+    await until(() => watch.versionOf(snapshotId('b')) === '', 'its end is known');
+  });
+
+  it('knows objects without namespace', async () => {
+    const watch = start();
+    const id = objectId({ resource: 'volumeattributesclasses', name: 'gold' });
+    const { metadata } = await kube.create<KubeObject>(volumeAttributesClasses, undefined, {
+      apiVersion: apiVersionOf(volumeAttributesClasses),
+      kind: volumeAttributesClasses.kind,
+      metadata: { name: 'gold' },
+      driverName: 'd',
+      parameters: { a: 'b' },
+    });
+    watch.follow(new Set([id]));
+    await until(() => watch.versionOf(id) === metadata.resourceVersion, 'it is known');
+  });
+
+  it('stops some time after the last key has stopped waiting, not at once', async () => {
+    const watch = start({ lingerMs: 60_000 });
+    watch.follow(new Set([snapshotId('x')]));
+    await until(() => watch.versionOf(snapshotId('x')) === '', 'it is watched');
+    nowMs += 50_000;
+    watch.follow(new Set());
+    assert.equal(watch.versionOf(snapshotId('x')), '', 'still watched');
+    watch.follow(new Set([snapshotId('x')]));
+    nowMs += 50_000;
+    watch.follow(new Set());
+    assert.equal(watch.versionOf(snapshotId('x')), '', 'the time counts from the last wait');
+    nowMs += 10_000;
+    watch.follow(new Set());
+    assert.equal(watch.versionOf(snapshotId('x')), undefined);
+    await until(() => cluster.api.watchCount('volumesnapshots') === 0, 'the watch is closed');
+  });
+
+  it('watches a secret alone, by its name, and for no longer than something waits', async () => {
+    const watch = start({ watchSecrets: true, log: silentLog });
+    watch.follow(new Set([secretId('login')]));
+    await until(() => watch.versionOf(secretId('login')) === '', 'it is watched');
+    assert.equal(watch.versionOf(secretId('other')), undefined);
+    await secret('other');
+    const { metadata } = await secret('login');
+    await until(() => watch.versionOf(secretId('login')) === metadata.resourceVersion, 'it has come');
+    assert.deepEqual(changed, [secretId('login')]);
+    watch.follow(new Set());
+    assert.equal(watch.versionOf(secretId('login')), undefined);
+    await until(() => cluster.api.watchCount('secrets') === 0, 'the watch is closed');
+  });
+
+  it('watches no secret where it was not told to', async () => {
+    const watch = start();
+    watch.follow(new Set([secretId('login')]));
+    await new Promise((resolve) => setTimeout(resolve, 30));
+    assert.equal(watch.versionOf(secretId('login')), undefined);
+    assert.equal(lists, 0);
+  });
+
+  it('watches a hundred secrets at most', async () => {
+    const watch = start({ watchSecrets: true, log: silentLog });
+    const names = Array.from({ length: 110 }, (_, i) => secretId(`many-${i}`));
+    watch.follow(new Set(names));
+    const known = (): number => names.filter((id) => watch.versionOf(id) !== undefined).length;
+    assert.equal(lists, 100);
+    await until(() => known() === 100, 'a hundred are watched');
+    watch.follow(new Set(names.slice(-20)));
+    await until(() => known() === 20, 'others come in when some go');
+  });
+
+  it('offers every kind that jobs may wait for besides those of ingest’s own views', () => {
+    assert.deepEqual(
+      ON_DEMAND.map(({ plural }) => plural),
+      ['volumesnapshots', 'volumesnapshotcontents', 'volumeattributesclasses', 'volumeattachments'],
+    );
+  });
+});

@@ -1,0 +1,53 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { HandleIndex } from '#src/ingest/handle-index.ts';
+import { projectVolume } from '#src/ingest/projection.ts';
+import type { Volume } from '#src/kube/objects.ts';
+import { aVolume, DRIVER } from '../volumes/builders.ts';
+
+describe('HandleIndex', () => {
+  const first = aVolume();
+  const second = aVolume({ metadata: { name: 'other' } });
+
+  it('knows a handle that two PVs have, until one is gone', () => {
+    const index = new HandleIndex();
+    index.apply({ type: 'added', object: first });
+    assert.ok(!index.isShared(first));
+    index.apply({ type: 'added', object: second });
+    assert.ok(index.isShared(first) && index.isShared(second));
+    index.apply({ type: 'deleted', object: second });
+    assert.ok(!index.isShared(first));
+  });
+
+  it('follows a PV whose handle changes', () => {
+    const index = new HandleIndex();
+    index.apply({ type: 'added', object: first });
+    index.apply({ type: 'added', object: second });
+    index.apply({
+      type: 'modified',
+      object: aVolume({ metadata: { name: 'other' }, spec: { csi: { driver: DRIVER, volumeHandle: 'new' } } }),
+      previous: second,
+    });
+    assert.ok(!index.isShared(first));
+  });
+
+  const inTree = (name: string, pdName: string, zones?: string): Volume =>
+    projectVolume({
+      ...aVolume({ metadata: { name, ...(zones === undefined ? {} : { labels: { 'topology.kubernetes.io/zone': zones } }) } }),
+      spec: { gcePersistentDisk: { pdName } },
+    });
+
+  it('knows two in-tree PVs of one disk', () => {
+    const index = new HandleIndex();
+    for (const object of [inTree('a', 'disk'), inTree('b', 'disk'), inTree('c', 'another')]) index.apply({ type: 'added', object });
+    assert.ok(index.isShared(inTree('a', 'disk')));
+    assert.ok(!index.isShared(inTree('c', 'another')));
+  });
+
+  it('passes over an in-tree PV that its driver can’t have', () => {
+    const index = new HandleIndex();
+    const odd = inTree('a', 'disk', 'nonsense__us-central1-a');
+    index.apply({ type: 'added', object: odd });
+    assert.ok(!index.isShared(odd));
+  });
+});

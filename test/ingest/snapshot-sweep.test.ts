@@ -1,0 +1,186 @@
+import assert from 'node:assert/strict';
+import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
+import { startSnapshotSweep } from '#src/ingest/snapshot-sweep.ts';
+import type { SnapshotSweep, SnapshotSweepOptions } from '#src/ingest/snapshot-sweep.ts';
+import { createKubeClient } from '#src/kube/client.ts';
+import type { KubeClient } from '#src/kube/client.ts';
+import { loadClusterAccess } from '#src/kube/credentials.ts';
+import type { Snapshot } from '#src/kube/objects.ts';
+import { snapshots } from '#src/kube/resources.ts';
+import type { JobKey } from '#src/queue/contract.ts';
+import { createLogger, silentLog } from '#src/runtime/log.ts';
+import { until } from '../harness/queue.ts';
+import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
+import type { SandboxCluster } from '../harness/sandbox-cluster.ts';
+import { installCrds, removeCrds } from '../harness/snapshot-crds.ts';
+
+const OURS = 'provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection';
+const FOREIGN = 'example.com/other';
+const driver = { controllerCapabilities: new Set(['CREATE_DELETE_SNAPSHOT']) };
+
+describe('the sweep of snapshots', () => {
+  let cluster: SandboxCluster;
+  let kube: KubeClient;
+  let sweeps: SnapshotSweep[] = [];
+  let touched: JobKey[] = [];
+  let lists = 0;
+  let serial = 0;
+  /** Snapshots are made in a namespace that no other test looks at. */
+  let namespace = '';
+
+  const start = (o: Partial<SnapshotSweepOptions> = {}): SnapshotSweep | undefined => {
+    const sweep = startSnapshotSweep({
+      client: {
+        list: async (...args) => {
+          lists += 1;
+          return kube.list(...args);
+        },
+      },
+      restored: () => new Set(),
+      touch: (key) => void touched.push(key),
+      isLeading: () => true,
+      driver,
+      intervalMs: 3_600_000,
+      log: silentLog,
+      ...o,
+    });
+    if (sweep !== undefined) sweeps.push(sweep);
+    return sweep;
+  };
+  const snapshot = (name: string, finalizers: readonly string[], at = namespace): Promise<Snapshot> =>
+    kube.create<Snapshot>(snapshots, at, {
+      apiVersion: 'snapshot.storage.k8s.io/v1',
+      kind: 'VolumeSnapshot',
+      metadata: { name, namespace: at, finalizers },
+      spec: { source: { persistentVolumeClaimName: 'c' } },
+    });
+  const mine = (): string[] => touched.filter((key) => key.namespace === namespace).map(({ name }) => name);
+
+  before(async () => {
+    cluster = await openSandboxCluster();
+    const access = await loadClusterAccess({ kubeconfig: cluster.kubeconfig, env: {} });
+    kube = createKubeClient({ access, userAgent: 'test', log: silentLog });
+    await installCrds(kube);
+  });
+  after(async () => {
+    await kube.close();
+    await cluster.close();
+  });
+  beforeEach(async () => {
+    serial += 1;
+    namespace = `sweep-${serial}`;
+    await kube.create({ group: '', version: 'v1', plural: 'namespaces', kind: 'Namespace', namespaced: false }, undefined, {
+      apiVersion: 'v1',
+      kind: 'Namespace',
+      metadata: { name: namespace },
+    });
+    sweeps = [];
+    touched = [];
+    lists = 0;
+  });
+  afterEach(() => {
+    for (const sweep of sweeps) sweep.stop();
+    cluster.api.faults.clear();
+  });
+
+  it('hands over a snapshot that keeps our finalizer and that no claim is restored from, at once when it begins to lead (L-03)', async () => {
+    const { metadata } = await snapshot('orphan', [OURS]);
+    start()?.begin();
+    await until(() => touched.length > 0, 'it is found');
+    assert.deepEqual(mine(), ['orphan']);
+    assert.deepEqual(
+      touched.find(({ uid }) => uid === metadata.uid),
+      { kind: 'snapshot', uid: metadata.uid, namespace, name: 'orphan' },
+    );
+  });
+
+  it('passes over a snapshot that has only foreign finalizers (L-07)', async () => {
+    await snapshot('foreign', [FOREIGN]);
+    await snapshot('bare', []);
+    await snapshot('orphan', [FOREIGN, OURS]);
+    start()?.begin();
+    await until(() => mine().length > 0, 'the orphan is found');
+    assert.deepEqual(mine(), ['orphan']);
+  });
+
+  it('passes over a snapshot that a pending claim of any namespace is restored from (L-08)', async () => {
+    await snapshot('used', [OURS]);
+    await snapshot('z-orphan', [OURS]);
+    start({ restored: () => new Set([`${namespace}/used`]) })?.begin();
+    await until(() => mine().length > 0, 'the orphan is found');
+    assert.deepEqual(mine(), ['z-orphan']);
+  });
+
+  it('sweeps again after the interval', async () => {
+    start({ intervalMs: 20 });
+    await snapshot('late', [OURS]);
+    await until(() => mine().length >= 2, 'it is found, and found again');
+  });
+
+  it('reads many snapshots in pages', async () => {
+    const names = Array.from({ length: 520 }, (_, i) => `s${String(i).padStart(3, '0')}`);
+    for (let from = 0; from < names.length; from += 40)
+      await Promise.all(names.slice(from, from + 40).map((name) => snapshot(name, [OURS])));
+    start()?.begin();
+    await until(() => mine().length === names.length, 'all are found');
+    assert.ok(lists > 1);
+  });
+
+  it('is not made while another ingest leads', async () => {
+    await snapshot('orphan', [OURS]);
+    let leads = false;
+    start({ isLeading: () => leads, intervalMs: 10 });
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    assert.equal(lists, 0);
+    leads = true;
+    await until(() => mine().length > 0, 'it is made once this one leads');
+  });
+
+  it('is not made for a driver that makes no snapshots (L-06), nor where it is switched off', () => {
+    assert.equal(start({ driver: { controllerCapabilities: new Set(['CREATE_DELETE_VOLUME']) } }), undefined);
+    assert.equal(start({ intervalMs: 0 }), undefined);
+    assert.equal(start({ intervalMs: -1 }), undefined);
+  });
+
+  it('is given up where snapshots may not be listed, with one line, until this process leads anew', async () => {
+    await snapshot('orphan', [OURS]);
+    const lines: string[] = [];
+    const log = createLogger({ name: 'test', verbosity: 9, format: 'text', write: (line) => void lines.push(line) });
+    const allow = cluster.api.faults.inject({
+      action: { kind: 'status', code: 403 },
+      verb: 'list',
+      plural: 'volumesnapshots',
+      times: Infinity,
+    });
+    const sweep = start({ intervalMs: 10, log });
+    await until(() => lines.length > 0, 'it is told');
+    allow();
+    await new Promise((resolve) => setTimeout(resolve, 60));
+    assert.equal(lists, 1);
+    assert.deepEqual(mine(), []);
+    assert.equal(lines.length, 1);
+    assert.match(lines[0] ?? '', /until this process leads anew/);
+    sweep?.begin();
+    await until(() => mine().length > 0, 'it is found by the next leadership');
+  });
+
+  it('is tried again after the interval where the API server is down', async () => {
+    await snapshot('orphan', [OURS]);
+    cluster.api.faults.inject({ action: { kind: 'status', code: 500 }, verb: 'list', plural: 'volumesnapshots', times: 2 });
+    start({ intervalMs: 10 });
+    await until(() => mine().length > 0, 'it is found');
+    assert.ok(lists >= 3);
+  });
+
+  it('says nothing where snapshots are not installed, and finds them when they are (L-05)', async () => {
+    await removeCrds(kube);
+    const lines: string[] = [];
+    const log = createLogger({ name: 'test', verbosity: 9, format: 'text', write: (line) => void lines.push(line) });
+    start({ intervalMs: 10, log });
+    await until(() => lists > 2, 'it has looked');
+    await installCrds(kube);
+    await snapshot('orphan', [OURS]);
+    await until(() => mine().length > 0, 'it is found');
+    assert.deepEqual(lines, []);
+  });
+});

@@ -1,0 +1,76 @@
+import { RecordsUnavailable } from '#src/queue/volume-record/volume-record.ts';
+import type { ProcessorPorts } from '#src/jobs/ports.ts';
+import { createKubeClient } from '#src/kube/client.ts';
+import type { KubeClient } from '#src/kube/client.ts';
+import { loadClusterAccess } from '#src/kube/credentials.ts';
+import type { Claim } from '#src/kube/objects.ts';
+import { claims, namespaces } from '#src/kube/resources.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
+import type { SandboxCluster } from '../harness/sandbox-cluster.ts';
+
+/** What letting sources go works with: the sandbox's API server, and a say in what open records are filled from. */
+export interface ReleaseRig {
+  readonly cluster: SandboxCluster;
+  readonly kube: KubeClient;
+  readonly ports: Pick<ProcessorPorts, 'kube' | 'driver' | 'openSources' | 'log'>;
+  /** UIDs; undefined: Redis can't be asked. */
+  openSources: ReadonlySet<string> | undefined;
+  /** A namespace that is empty. */
+  namespace(): Promise<string>;
+  /** Creates a claim in that phase. */
+  claim(namespace: string, change: ClaimChange): Promise<Claim>;
+  close(): Promise<void>;
+}
+
+export interface ClaimChange {
+  readonly name: string;
+  readonly phase?: 'Pending' | 'Bound' | 'Lost';
+  readonly finalizers?: readonly string[];
+  readonly dataSource?: Claim['spec']['dataSource'];
+  readonly dataSourceRef?: Claim['spec']['dataSourceRef'];
+}
+
+export async function openReleaseRig(): Promise<ReleaseRig> {
+  const cluster = await openSandboxCluster();
+  const access = await loadClusterAccess({ kubeconfig: cluster.kubeconfig, env: {} });
+  const kube = createKubeClient({ access, userAgent: 'test', log: silentLog });
+  let serial = 0;
+  const rig: ReleaseRig = {
+    cluster,
+    kube,
+    openSources: new Set(),
+    ports: {
+      kube,
+      driver: () => ({
+        name: 'd.example',
+        pluginCapabilities: new Set(['CONTROLLER_SERVICE']),
+        controllerCapabilities: new Set(['CREATE_DELETE_VOLUME', 'CLONE_VOLUME', 'CREATE_DELETE_SNAPSHOT']),
+      }),
+      openSources: () =>
+        rig.openSources === undefined ? Promise.reject(new RecordsUnavailable('Redis is away')) : Promise.resolve(rig.openSources),
+      log: silentLog,
+    },
+    async namespace() {
+      serial += 1;
+      const name = `space-${serial}`;
+      await kube.create(namespaces, undefined, { apiVersion: 'v1', kind: 'Namespace', metadata: { name } });
+      return name;
+    },
+    async claim(namespace, { name, phase = 'Pending', finalizers = [], ...sources }) {
+      const created = await kube.create<Claim>(claims, namespace, {
+        apiVersion: 'v1',
+        kind: 'PersistentVolumeClaim',
+        metadata: { name, namespace, finalizers },
+        spec: { storageClassName: 'c', accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '1Mi' } }, ...sources },
+      });
+      if (phase === 'Pending') return created;
+      return kube.patch<Claim>(claims, { namespace, name }, { type: 'merge', body: { status: { phase } }, subresource: 'status' });
+    },
+    async close() {
+      await kube.close();
+      await cluster.close();
+    },
+  };
+  return rig;
+}

@@ -1,0 +1,77 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { DEFAULT_GATES, parseFeatureGates } from '#src/volumes/feature-gates.ts';
+
+describe('feature gates', () => {
+  it('are as upstream has them where none is named', () => {
+    assert.deepEqual(parseFeatureGates([]), DEFAULT_GATES);
+    assert.deepEqual(DEFAULT_GATES, {
+      Topology: true,
+      CrossNamespaceVolumeDataSource: false,
+      VolumeAttributesClass: true,
+      ReleaseLeaderElectionOnExit: false,
+    });
+  });
+
+  it('are switched by name', () => {
+    assert.deepEqual(parseFeatureGates(['CrossNamespaceVolumeDataSource=true', 'Topology=false']), {
+      ...DEFAULT_GATES,
+      CrossNamespaceVolumeDataSource: true,
+      Topology: false,
+    });
+  });
+
+  it('take true and false in every form that Go takes', () => {
+    for (const text of ['1', 't', 'T', 'TRUE', 'true', 'True'])
+      assert.deepEqual(parseFeatureGates([`CrossNamespaceVolumeDataSource=${text}`]), {
+        ...DEFAULT_GATES,
+        CrossNamespaceVolumeDataSource: true,
+      });
+    for (const text of ['0', 'f', 'F', 'FALSE', 'false', 'False'])
+      assert.deepEqual(parseFeatureGates([`Topology=${text}`]), { ...DEFAULT_GATES, Topology: false });
+  });
+
+  it('may have blanks around name and value', () => {
+    assert.deepEqual(parseFeatureGates([' Topology = false ']), { ...DEFAULT_GATES, Topology: false });
+  });
+
+  it('take the last of two values', () => {
+    assert.deepEqual(parseFeatureGates(['Topology=false', 'Topology=true']), DEFAULT_GATES);
+  });
+
+  it('of stage alpha are all switched by AllAlpha', () => {
+    assert.deepEqual(parseFeatureGates(['AllAlpha=true']), {
+      Topology: true,
+      CrossNamespaceVolumeDataSource: true,
+      VolumeAttributesClass: true,
+      ReleaseLeaderElectionOnExit: true,
+    });
+    assert.deepEqual(parseFeatureGates(['AllAlpha=false']), DEFAULT_GATES);
+  });
+
+  it('that are named keep their value under AllAlpha, wherever it stands', () => {
+    for (const items of [
+      ['AllAlpha=true', 'CrossNamespaceVolumeDataSource=false'],
+      ['CrossNamespaceVolumeDataSource=false', 'AllAlpha=true'],
+    ])
+      assert.deepEqual(parseFeatureGates(items), { ...DEFAULT_GATES, ReleaseLeaderElectionOnExit: true });
+  });
+
+  it('know AllBeta, which switches none', () => assert.deepEqual(parseFeatureGates(['AllBeta=true']), DEFAULT_GATES));
+
+  const unreadable: readonly (readonly [string, string, RegExp])[] = [
+    ['without a value', 'Topology', /^missing value in "Topology"; write Topology=true or Topology=false$/],
+    ['with a value that is no truth', 'Topology=yes', /^invalid value in "Topology=yes"; write Topology=true or Topology=false$/],
+    ['with two values', 'Topology=true=false', /^invalid value in "Topology=true=false"/],
+    ['that nobody knows', 'HonorPVReclaimPolicy=true', /^unrecognized feature gate: HonorPVReclaimPolicy; there are Topology, /],
+    ['without a name', '=true', /^unrecognized feature gate: ;/],
+    ['with the name of an inherited property', 'toString=true', /^unrecognized feature gate: toString;/],
+  ];
+  for (const [what, item, words] of unreadable) {
+    it(`${what} are refused with the fix`, () => {
+      const answer = parseFeatureGates(['Topology=true', item]);
+      assert.ok(typeof answer === 'string');
+      assert.match(answer, words);
+    });
+  }
+});

@@ -1,0 +1,57 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { addFinalizer, removeFinalizer } from '#src/volumes/finalizers.ts';
+
+const OURS = 'ours';
+
+describe('addFinalizer', () => {
+  it('changes nothing where it is there (P-86)', () => {
+    assert.equal(addFinalizer({ finalizers: ['a', OURS, 'b'] }, OURS), undefined);
+  });
+
+  it('begins a list that is not there (P-87)', () => {
+    assert.deepEqual(addFinalizer({}, OURS), { list: [OURS], patch: { finalizers: [OURS] } });
+  });
+
+  it('begins an empty list (P-88)', () => {
+    assert.deepEqual(addFinalizer({ finalizers: [] }, OURS), { list: [OURS], patch: { finalizers: [OURS] } });
+  });
+
+  it('goes to the end of a list, and sends only itself and the order (P-89)', () => {
+    const finalizers = ['a', 'b'];
+    assert.deepEqual(addFinalizer({ finalizers }, OURS), {
+      list: ['a', 'b', OURS],
+      patch: { finalizers: [OURS], '$setElementOrder/finalizers': ['a', 'b', OURS] },
+    });
+    assert.deepEqual(finalizers, ['a', 'b'], 'the list that was given is as it was');
+  });
+});
+
+describe('removeFinalizer', () => {
+  const terminating = { deletionTimestamp: 'now' };
+
+  it('sends null for the last one of an object that is going away (P-81)', () => {
+    assert.deepEqual(removeFinalizer({ finalizers: [OURS], ...terminating }, OURS), { list: [], patch: { finalizers: null } });
+  });
+
+  it('spares what somebody may add meanwhile to an object that stays', () => {
+    assert.deepEqual(removeFinalizer({ finalizers: [OURS] }, OURS), { list: [], patch: { '$deleteFromPrimitiveList/finalizers': [OURS] } });
+  });
+
+  it('changes nothing where it is not there (P-82)', () => {
+    assert.equal(removeFinalizer({ finalizers: ['a'], ...terminating }, OURS), undefined);
+  });
+
+  it('keeps the others, and their order (P-83)', () => {
+    const finalizers = ['a', OURS, 'b'];
+    assert.deepEqual(removeFinalizer({ finalizers, ...terminating }, OURS), {
+      list: ['a', 'b'],
+      patch: { '$deleteFromPrimitiveList/finalizers': [OURS], '$setElementOrder/finalizers': ['a', 'b'] },
+    });
+    assert.deepEqual(finalizers, ['a', OURS, 'b'], 'the list that was given is as it was');
+  });
+
+  it('changes nothing of an empty list (P-84)', () => assert.equal(removeFinalizer({ finalizers: [], ...terminating }, OURS), undefined));
+
+  it('changes nothing where there is no list (P-85)', () => assert.equal(removeFinalizer(terminating, OURS), undefined));
+});

@@ -1,0 +1,279 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { create } from '@bufbuild/protobuf';
+import * as fc from 'fast-check';
+import { CreateVolumeResponseSchema } from '#src/csi/generated/csi_pb.ts';
+import type { Claim, Class, KubeObject, Volume } from '#src/kube/objects.ts';
+import { judgeVolume, recordId } from '#src/volumes/deletion.ts';
+import { judgeClaim } from '#src/volumes/eligibility.ts';
+import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
+import { completeVolume, readAnswer } from '#src/volumes/persistent-volume.ts';
+import { planVolume } from '#src/volumes/plan.ts';
+import type { VolumePlan } from '#src/volumes/plan.ts';
+import type { Answer, Step } from '#src/volumes/rule.ts';
+import { aClaim, aClass, aVolume, driver, DRIVER, options } from './builders.ts';
+
+const RUNS = 10_000;
+/** The same inputs in every run; a failure prints the input that it shrank to. */
+const SEED = 20_261_121;
+
+const CAPABILITIES = ['CREATE_DELETE_VOLUME', 'CREATE_DELETE_SNAPSHOT', 'CLONE_VOLUME', 'MODIFY_VOLUME', 'SINGLE_NODE_MULTI_WRITER'];
+const PLUGIN = ['CONTROLLER_SERVICE', 'VOLUME_ACCESSIBILITY_CONSTRAINTS'];
+const word = fc.oneof(
+  fc.constantFrom('', 'a', 'claim', 'class', 'x y', 'größe', '${pv.name}', '${pvc.name}', '${', '$1', '__proto__'),
+  fc.string(),
+);
+const size = fc.oneof(
+  fc.constantFrom('0', '1', '100', '1Gi', '1.5Gi', '1500m', '9E', '99999999999Ei', '-1', '1e400', '', '1 Gi', 'NaN', '0x10', '+5k'),
+  fc.string({ maxLength: 6 }),
+);
+const maybe = <T>(value: fc.Arbitrary<T>): fc.Arbitrary<T | undefined> => fc.option(value, { nil: undefined });
+/** Mostly what is in order, so that the checks behind it are reached too. */
+const mostly = <T, U>(good: fc.Arbitrary<T>, odd: fc.Arbitrary<U>): fc.Arbitrary<T | U> =>
+  fc.oneof({ weight: 9, arbitrary: good }, { weight: 1, arbitrary: odd });
+/** Leaves out what is undefined, as JSON does. */
+const bare = <T>(value: T): T => JSON.parse(JSON.stringify(value)) as T;
+
+const RESERVED = [
+  'fstype',
+  'secret-name',
+  'secret-namespace',
+  'provisioner-secret-name',
+  'provisioner-secret-namespace',
+  'node-stage-secret-name',
+  'pvc/name',
+  '',
+];
+const parameterKey = fc.oneof(
+  fc.constantFrom(
+    'fstype',
+    'FSType',
+    'csiProvisionerSecretName',
+    'csiProvisionerSecretNamespace',
+    ...RESERVED.map((key) => `csi.storage.k8s.io/${key}`),
+  ),
+  word,
+);
+const sourceKind = fc.constantFrom('VolumeSnapshot', 'PersistentVolumeClaim', 'Backup', '');
+const source = fc.record({ apiGroup: maybe(fc.constantFrom('snapshot.storage.k8s.io', '', 'example.com')), kind: sourceKind, name: word });
+
+const SNAPSHOT = { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name: 'source' };
+const CLONE = { kind: 'PersistentVolumeClaim', name: 'source' };
+
+const claim: fc.Arbitrary<Claim> = fc
+  .record({
+    uid: mostly(fc.constant('claim-uid'), word),
+    name: mostly(fc.constant('claim'), word),
+    annotations: maybe(
+      fc.dictionary(
+        fc.oneof(fc.constantFrom('volume.kubernetes.io/storage-provisioner', 'volume.kubernetes.io/selected-node'), word),
+        fc.oneof(fc.constant(DRIVER), word),
+      ),
+    ),
+    accessModes: maybe(
+      fc.array(mostly(fc.constantFrom('ReadWriteOnce', 'ReadOnlyMany', 'ReadWriteMany', 'ReadWriteOncePod'), word), { maxLength: 4 }),
+    ),
+    storage: maybe(mostly(fc.constantFrom('1Gi', '100'), size)),
+    volumeMode: maybe(fc.constantFrom('Block', 'Filesystem')),
+    selector: mostly(fc.constant(undefined), fc.constant({})),
+    storageClassName: maybe(word),
+    volumeName: maybe(word),
+    dataSource: mostly(fc.constantFrom(undefined, SNAPSHOT, CLONE), source),
+    dataSourceRef: mostly(
+      fc.constant(undefined),
+      fc.tuple(source, maybe(word)).map(([ref, namespace]) => ({ ...ref, namespace })),
+    ),
+    volumeAttributesClassName: mostly(fc.constant(undefined), word),
+  })
+  .map(({ uid, name, annotations, storage, ...spec }) =>
+    // The API server vouches for types, for nothing else.
+    bare({
+      ...aClaim(),
+      metadata: { ...aClaim().metadata, uid, name, annotations },
+      spec: { ...spec, ...(storage === undefined ? {} : { resources: { requests: { storage } } }) },
+    } as unknown as Claim),
+  );
+
+const cls: fc.Arbitrary<Class> = fc
+  .record({
+    provisioner: fc.constantFrom(DRIVER, 'kubernetes.io/aws-ebs', 'other'),
+    parameters: maybe(mostly(fc.constantFrom({}, { fstype: 'xfs' }), fc.dictionary(parameterKey, word, { maxKeys: 5 }))),
+    mountOptions: maybe(fc.array(word, { maxLength: 3 })),
+    reclaimPolicy: maybe(fc.constantFrom('Delete', 'Retain')),
+    volumeBindingMode: maybe(fc.constantFrom('Immediate', 'WaitForFirstConsumer')),
+    allowedTopologies: maybe(
+      fc.array(fc.record({ matchLabelExpressions: maybe(fc.array(fc.record({ key: word, values: fc.array(word) }), { maxLength: 2 })) }), {
+        maxLength: 2,
+      }),
+    ),
+  })
+  .map((change) => bare({ ...aClass(), ...change } as Class));
+
+const driverFacts = fc.record({
+  name: fc.constantFrom(DRIVER, 'ebs.csi.aws.com'),
+  inTreeName: fc.constantFrom(undefined, 'kubernetes.io/aws-ebs'),
+  pluginCapabilities: mostly(fc.constant(PLUGIN), fc.subarray(PLUGIN)).map((names) => new Set(names)),
+  controllerCapabilities: mostly(fc.constant(CAPABILITIES), fc.subarray(CAPABILITIES)).map((names) => new Set(names)),
+});
+const planOptions = fc
+  .record({
+    volumeNamePrefix: mostly(fc.constant('pvc'), fc.constant('')),
+    volumeNameUuidLength: fc.constantFrom(-1, 1, 32),
+    extraCreateMetadata: fc.boolean(),
+    preventVolumeModeConversion: fc.boolean(),
+    gates: fc.record({ VolumeAttributesClass: fc.boolean(), CrossNamespaceVolumeDataSource: fc.boolean() }),
+  })
+  .map(({ gates, ...rest }) => ({ ...options, ...rest, gates: { ...DEFAULT_GATES, ...gates } }));
+
+/** Whatever a server may hold under a name that a rule reads. */
+const stored = fc
+  .record({
+    deletionTimestamp: maybe(fc.constant('2026-01-01T00:00:00Z')),
+    finalizers: maybe(fc.array(word, { maxLength: 2 })),
+    annotations: maybe(
+      fc.dictionary(
+        fc.oneof(fc.constant('snapshot.storage.kubernetes.io/allow-volume-mode-change'), word),
+        fc.oneof(fc.constantFrom('true', 'no'), word),
+      ),
+    ),
+    spec: fc.record({
+      driver: fc.constantFrom(DRIVER, 'other'),
+      csi: maybe(fc.record({ driver: fc.constantFrom(DRIVER, 'other'), volumeHandle: word })),
+      claimRef: maybe(fc.record({ uid: fc.constantFrom('source-uid', 'other'), namespace: fc.constantFrom('space', 'other'), name: word })),
+      volumeSnapshotRef: fc.record({
+        uid: fc.constantFrom('source-uid', 'other'),
+        namespace: fc.constantFrom('space', 'other'),
+        name: word,
+      }),
+      storageClassName: maybe(word),
+      volumeName: maybe(word),
+      volumeMode: maybe(fc.constantFrom('Block', 'Filesystem')),
+      sourceVolumeMode: maybe(fc.constantFrom('Block', 'Filesystem')),
+      resources: maybe(fc.record({ requests: fc.record({ storage: size }) })),
+      from: fc.constant([{ group: '', kind: 'PersistentVolumeClaim', namespace: 'space' }]),
+      to: fc.constant([{ group: '', kind: 'PersistentVolumeClaim' }]),
+    }),
+    status: maybe(
+      fc.record({
+        phase: maybe(fc.constantFrom('Bound', 'Pending', 'Released', 'Lost')),
+        boundVolumeSnapshotContentName: maybe(word),
+        readyToUse: maybe(fc.boolean()),
+        restoreSize: maybe(size),
+        snapshotHandle: maybe(word),
+      }),
+    ),
+    driverName: fc.constantFrom(DRIVER, 'other'),
+    parameters: maybe(fc.dictionary(word, word, { maxKeys: 2 })),
+  })
+  .map(({ deletionTimestamp, finalizers, annotations, ...rest }) =>
+    bare({
+      ...rest,
+      metadata: { name: 'source', namespace: 'space', uid: 'source-uid', resourceVersion: '5', deletionTimestamp, finalizers, annotations },
+    }),
+  );
+const answer: fc.Arbitrary<Answer> = fc.oneof(
+  // A kind of object is what the resource says; only its fields can be odd.
+  { weight: 6, arbitrary: stored.map((object): Answer => ({ kind: 'found', object: object as KubeObject })) },
+  fc.constant({ kind: 'absent' } as const),
+  fc.constantFrom(403, 409, 422).map((code) => ({ kind: 'refused', code, message: 'the server said no' }) as const),
+);
+
+/** What a user has to find in a refusal: the field, the object, the capability or the template that is at fault. */
+const NAMES_THE_FAULT =
+  /spec\.|resolving value|AccessMode|Selector|UID|prefix|fstype|secret|namespace|capability|parameter key|gate|VAC|volumeattributesclasses|snapshot|PVC|DataSource|dataSource|storage class|storageclass|volume mode|APIGroup|ReferenceGrants|the server said no/i;
+
+function run(rule: ReturnType<typeof planVolume>, answers: readonly Answer[]): VolumePlan {
+  const left = [...answers];
+  const reply = (step: Step): Answer => {
+    const next = left.shift() ?? { kind: 'absent' };
+    if (step.kind === 'read') return next;
+    if (step.kind === 'protect') return next.kind === 'found' ? { kind: 'protected' } : next;
+    return { kind: 'listed', items: next.kind === 'found' ? [next.object] : [] };
+  };
+  let turn = rule.next();
+  for (let steps = 0; turn.done !== true; steps += 1) {
+    assert.ok(steps < 20, 'a plan comes to an end');
+    turn = rule.next(reply(turn.value));
+  }
+  return turn.value;
+}
+
+describe(`the rules, on ${RUNS} generated inputs each`, () => {
+  it('plan, hand over or refuse with words that name the fault, and throw nothing', () => {
+    const seen = { create: 0, populator: 0, refuse: 0 };
+    fc.assert(
+      fc.property(claim, cls, driverFacts, planOptions, fc.array(answer, { maxLength: 5 }), (aClaim_, aClass_, facts, chosen, answers) => {
+        const plan = run(planVolume({ claim: aClaim_, cls: aClass_, className: 'class', driver: facts, options: chosen }), answers);
+        seen[plan.kind] += 1;
+        if (plan.kind === 'refuse') assert.match(plan.message, NAMES_THE_FAULT);
+      }),
+      { numRuns: RUNS, seed: SEED },
+    );
+    for (const [kind, count] of Object.entries(seen)) assert.ok(count > 200, `only ${count} of ${kind}: the inputs miss the point`);
+  });
+
+  it('read whatever a driver answers, and make a PV only of what has a handle and is large enough', () => {
+    const plan = run(planVolume({ claim: aClaim(), cls: aClass(), className: 'class', driver, options }), []);
+    assert.ok(plan.kind === 'create');
+    const volume = fc.record({
+      volumeId: word,
+      capacityBytes: fc.oneof(fc.constantFrom(0n, 99n, 100n, -1n), fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n })),
+      volumeContext: fc.dictionary(word, word, { maxKeys: 3 }),
+      accessibleTopology: fc.array(fc.record({ segments: fc.dictionary(word, word, { maxKeys: 2 }) }), { maxLength: 2 }),
+    });
+    fc.assert(
+      fc.property(maybe(volume), (answered) => {
+        const result = readAnswer(create(CreateVolumeResponseSchema, answered === undefined ? {} : { volume: answered }), plan.skeleton);
+        if ('message' in result) return;
+        assert.notEqual(result.handle, '');
+        const bytes = BigInt(result.capacityBytes);
+        assert.ok(bytes === 0n || bytes >= 100n);
+        assert.equal(completeVolume(plan.skeleton, result).spec.csi?.volumeHandle, result.handle);
+      }),
+      { numRuns: RUNS, seed: SEED },
+    );
+  });
+
+  it('judge every claim', () => {
+    fc.assert(
+      fc.property(claim, maybe(cls), driverFacts, (aClaim_, found, facts) => {
+        const verdict = judgeClaim(aClaim_, facts, () => found);
+        assert.ok(verdict.kind !== 'ignore' || verdict.reason !== '');
+      }),
+      { numRuns: RUNS, seed: SEED },
+    );
+  });
+
+  it('judge every volume, and delete none but Released ones with policy Delete', () => {
+    const volume = fc
+      .record({
+        annotations: fc.dictionary(
+          fc.oneof(fc.constantFrom('pv.kubernetes.io/provisioned-by', 'pv.kubernetes.io/migrated-to'), word),
+          fc.oneof(fc.constant(DRIVER), word),
+        ),
+        policy: maybe(fc.constantFrom('Delete', 'Retain', 'Recycle')),
+        phase: maybe(fc.constantFrom('Pending', 'Available', 'Bound', 'Released', 'Failed')),
+        finalizers: maybe(fc.array(fc.oneof(fc.constant('external-provisioner.volume.kubernetes.io/finalizer'), word), { maxLength: 2 })),
+        deletionTimestamp: maybe(fc.constant('2026-01-01T00:00:00Z')),
+        claimRef: maybe(fc.record({ uid: word, namespace: word, name: word })),
+        csi: maybe(fc.record({ driver: fc.constantFrom(DRIVER, 'other'), volumeHandle: word })),
+      })
+      .map(({ annotations, policy, phase, finalizers, deletionTimestamp, claimRef, csi }) =>
+        bare({
+          metadata: { ...aVolume().metadata, annotations, finalizers, deletionTimestamp },
+          spec: { persistentVolumeReclaimPolicy: policy, claimRef, csi },
+          ...(phase === undefined ? {} : { status: { phase } }),
+        } as unknown as Volume),
+      );
+    fc.assert(
+      fc.property(volume, driverFacts, (judged, facts) => {
+        const verdict = judgeVolume(judged, facts);
+        assert.notEqual(recordId(judged, options), '');
+        if (verdict.kind !== 'delete') return;
+        assert.equal(judged.status?.phase, 'Released');
+        assert.equal(judged.spec.persistentVolumeReclaimPolicy, 'Delete');
+      }),
+      { numRuns: RUNS, seed: SEED },
+    );
+  });
+});

@@ -1,0 +1,150 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import type { Claim, Class } from '#src/kube/objects.ts';
+import { volumeAttributesClasses } from '#src/kube/resources.ts';
+import type { DriverFacts } from '#src/volumes/provisioning-options.ts';
+import { aClaim, aClass, driver } from './builders.ts';
+import { created, refused, withCapability } from './plans.ts';
+import type { Given } from './plans.ts';
+import { aSourceClaim, aSourceVolume, cloneWorld, SNAPSHOT_GROUP } from './source-builders.ts';
+
+const N = 'csi.storage.k8s.io/';
+const IN_TREE = 'kubernetes.io/gce-pd';
+
+describe('a claim is refused', () => {
+  it('with a selector, even an empty one (B-18)', () => {
+    assert.deepEqual(refused({ claim: aClaim({ spec: { selector: {} } }) }), {
+      kind: 'refuse',
+      message: 'claim Selector is not supported',
+      waitsFor: undefined,
+    });
+  });
+
+  it('without UID (B-19)', () => {
+    assert.equal(refused({ claim: aClaim({ metadata: { uid: '' } }) }).message, 'corrupted PVC object, it is missing UID');
+  });
+
+  it('with an access mode that CSI does not know', () => {
+    assert.equal(refused({ claim: aClaim({ spec: { accessModes: ['Other'] } }) }).message, 'unsupported AccessMode combination: [Other]');
+  });
+
+  const lacking: readonly (readonly [string, DriverFacts, Claim, string])[] = [
+    [
+      'by a driver without controller',
+      { ...driver, pluginCapabilities: new Set() },
+      aClaim(),
+      'CSI driver does not support dynamic provisioning: plugin CONTROLLER_SERVICE capability is not reported',
+    ],
+    [
+      'by a driver that can’t make volumes',
+      { ...driver, controllerCapabilities: new Set() },
+      aClaim(),
+      'CSI driver does not support dynamic provisioning: controller CREATE_DELETE_VOLUME capability is not reported',
+    ],
+    [
+      'for a snapshot, by a driver that can’t restore',
+      driver,
+      aClaim({ spec: { dataSource: { apiGroup: SNAPSHOT_GROUP, kind: 'VolumeSnapshot', name: 's' } } }),
+      'CSI driver does not support snapshot restore: controller CREATE_DELETE_SNAPSHOT capability is not reported',
+    ],
+    [
+      'for a clone, by a driver that can’t clone (D-02)',
+      driver,
+      aClaim({ spec: { dataSource: { kind: 'PersistentVolumeClaim', name: 'c' } } }),
+      'CSI driver does not support clone operations: controller CLONE_VOLUME capability is not reported',
+    ],
+    [
+      'for an attributes class, by a driver that can’t modify (B-38)',
+      driver,
+      aClaim({ spec: { volumeAttributesClassName: 'gold' } }),
+      'CSI driver does not support VolumeAttributesClass: controller MODIFY_VOLUME capability is not reported',
+    ],
+  ];
+  for (const [title, facts, claim, message] of lacking) {
+    it(title, () => assert.deepEqual(refused({ driver: facts, claim }), { kind: 'refuse', message, waitsFor: undefined }));
+  }
+});
+
+/** Something wrong with a claim, the words for it, and the same claim with that one thing put right. */
+type Fault = readonly [words: RegExp, repaired: (given: Given) => Given];
+
+const withSpec = (given: Given, spec: Partial<Claim['spec']>): Given => {
+  const { claim = aClaim() } = given;
+  return { ...given, claim: { ...claim, spec: { ...claim.spec, ...spec } } };
+};
+const without = (given: Given, field: keyof Claim['spec']): Given => {
+  const { claim = aClaim() } = given;
+  const { [field]: _, ...spec } = claim.spec;
+  return { ...given, claim: { ...claim, spec } };
+};
+const withParameters = (given: Given, parameters: Record<string, string>): Given => ({ ...given, cls: aClass({ parameters }) });
+const withFacts = (given: Given, facts: Partial<DriverFacts>): Given => ({ ...given, driver: { ...(given.driver ?? driver), ...facts } });
+const zoned: Partial<Class> = {
+  provisioner: IN_TREE,
+  allowedTopologies: [{ matchLabelExpressions: [{ key: 'zone', values: ['a'] }] }],
+  parameters: { zone: 'a' },
+};
+const attributes = (driverName: string) => ({ metadata: { name: 'gold', uid: 'g', resourceVersion: '1' }, driverName });
+const inSpace = { namespace: 'space', uid: 'fake-claim-uid', name: 'fake-pvc', resourceVersion: '1' };
+const sources = cloneWorld(
+  aSourceClaim({ metadata: inSpace, spec: { resources: { requests: { storage: '100' } } } }),
+  aSourceVolume({ spec: { claimRef: inSpace } }),
+);
+
+const FAULTS: readonly Fault[] = [
+  [
+    /^dataSourceRef namespace specified but/,
+    (given) => withSpec(without(given, 'dataSourceRef'), { dataSource: { apiGroup: 'wrong', kind: 'VolumeSnapshot', name: '' } }),
+  ],
+  [/^failed to translate storage class: /, (given) => withParameters(given, { fstype: 'a', [`${N}fstype`]: 'b' })],
+  [
+    /^the PVC source not found for PVC claim$/,
+    (given) => withSpec(given, { dataSource: { apiGroup: 'wrong', kind: 'VolumeSnapshot', name: 'fake-pvc' } }),
+  ],
+  [
+    /^the PVC source does not belong to the right APIGroup\. Expected snapshot\.storage\.k8s\.io, Got wrong$/,
+    (given) => withSpec(given, { dataSource: { kind: 'PersistentVolumeClaim', name: 'fake-pvc' } }),
+  ],
+  [/plugin CONTROLLER_SERVICE capability/, (given) => withFacts(given, { pluginCapabilities: new Set(['CONTROLLER_SERVICE']) })],
+  [/controller CREATE_DELETE_VOLUME/, (given) => withFacts(given, { controllerCapabilities: new Set(['CREATE_DELETE_VOLUME']) })],
+  [/controller CLONE_VOLUME/, (given) => withFacts(given, withCapability('CLONE_VOLUME'))],
+  [/controller MODIFY_VOLUME/, (given) => withFacts(given, withCapability('CLONE_VOLUME', 'MODIFY_VOLUME'))],
+  [/^claim Selector is not supported$/, (given) => without(given, 'selector')],
+  [/^volume name prefix cannot be of length 0$/, (given) => ({ ...given, options: {} })],
+  [/^corrupted PVC object/, (given) => ({ ...given, claim: { ...aClaim(), spec: given.claim?.spec ?? {} } })],
+  [/^fstype specified in parameters with both/, (given) => withParameters(given, { [`${N}provisioner-secret-name`]: 'a' })],
+  [/^unsupported AccessMode combination: \[Other\]$/, (given) => withSpec(given, { accessModes: ['ReadWriteOnce'] })],
+  [/^error getting handle for DataSource Type PersistentVolumeClaim by Name fake-pvc: /, (given) => ({ ...given, world: sources })],
+  [/for Provisioner secrets specified/, (given) => withParameters(given, { [`${N}node-stage-secret-name`]: 'a', [`${N}other`]: 'b' })],
+  [/for NodeStage secrets specified/, (given) => withParameters(given, { [`${N}other`]: 'b' })],
+  [/^failed to strip CSI Parameters of prefixed keys/, (given) => withParameters(given, {})],
+  [
+    /^volumeattributesclasses\.storage\.k8s\.io "gold" not found$/,
+    (given) => ({ ...given, world: [...sources, [volumeAttributesClasses, attributes('other')]] }),
+  ],
+  [
+    /^VAC gold referenced in PVC is for driver other/,
+    (given) => ({ ...given, world: [...sources, [volumeAttributesClasses, attributes('test-driver')]] }),
+  ],
+];
+
+describe('of many faults the first in upstream’s order is told', () => {
+  const { dataSourceRef, selector, volumeAttributesClassName } = {
+    dataSourceRef: { kind: 'Backup', name: 'b', namespace: 'elsewhere' },
+    selector: {},
+    volumeAttributesClassName: 'gold',
+  };
+  let given: Given = {
+    claim: aClaim({ metadata: { uid: '' }, spec: { accessModes: ['Other'], dataSourceRef, selector, volumeAttributesClassName } }),
+    cls: aClass(zoned),
+    driver: { ...driver, inTreeName: IN_TREE, pluginCapabilities: new Set(), controllerCapabilities: new Set() },
+    options: { volumeNamePrefix: '' },
+  };
+  for (const [words, repaired] of FAULTS) {
+    const faulty = given;
+    it(words.source.replaceAll(/[\\^$]/g, ''), () => assert.match(refused(faulty).message, words));
+    given = repaired(given);
+  }
+  const whole = given;
+  it('and none when all are put right', () => assert.equal(created(whole).request.name, 'test-testi'));
+});

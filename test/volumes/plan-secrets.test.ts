@@ -1,0 +1,91 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import type { CsiSource } from '#src/kube/objects.ts';
+import { aClaim, aClass } from './builders.ts';
+import { created, refused, volumeOf } from './plans.ts';
+
+const N = 'csi.storage.k8s.io/';
+const pair = (purpose: string, name: string, namespace: string) => ({
+  [`${N}${purpose}secret-name`]: name,
+  [`${N}${purpose}secret-namespace`]: namespace,
+});
+const refsOf = (csi: CsiSource | undefined) => [
+  csi?.controllerPublishSecretRef,
+  csi?.nodeStageSecretRef,
+  csi?.nodePublishSecretRef,
+  csi?.controllerExpandSecretRef,
+  csi?.nodeExpandSecretRef,
+];
+const annotationsOf = (name: string, namespace: string, modify: string) => ({
+  'pv.kubernetes.io/provisioned-by': 'test-driver',
+  'volume.kubernetes.io/provisioner-deletion-secret-name': name,
+  'volume.kubernetes.io/provisioner-deletion-secret-namespace': namespace,
+  'volume.kubernetes.io/controller-modify-secret-name': modify,
+  'volume.kubernetes.io/controller-modify-secret-namespace': namespace,
+});
+
+describe('the secrets of a class', () => {
+  it('are referred to per operation, those of deletion and change in annotations (B-12)', () => {
+    const parameters = {
+      ...pair('provisioner-', 'provisionersecret', 'default'),
+      ...pair('controller-publish-', 'ctrlpublishsecret', 'default'),
+      ...pair('node-stage-', 'nodestagesecret', 'default'),
+      ...pair('node-publish-', 'nodepublishsecret', 'default'),
+      ...pair('controller-expand-', 'controllerexpandsecret', 'default'),
+      ...pair('node-expand-', 'nodeexpandsecret', 'default'),
+      ...pair('controller-modify-', 'ctrlmodifysecret', 'default'),
+    };
+    const { metadata, spec } = volumeOf({ cls: aClass({ parameters }) });
+    assert.deepEqual(
+      refsOf(spec.csi),
+      ['ctrlpublishsecret', 'nodestagesecret', 'nodepublishsecret', 'controllerexpandsecret', 'nodeexpandsecret'].map((name) => ({
+        name,
+        namespace: 'default',
+      })),
+    );
+    assert.deepEqual(metadata.annotations, annotationsOf('provisionersecret', 'default', 'ctrlmodifysecret'));
+  });
+
+  it('are the default one for all operations where there is no other (B-13)', () => {
+    const given = { cls: aClass({ parameters: pair('', 'default-secret', 'default-ns') }) };
+    const { metadata, spec } = volumeOf(given);
+    const ref = { name: 'default-secret', namespace: 'default-ns' };
+    assert.deepEqual(refsOf(spec.csi), [ref, ref, ref, ref, ref]);
+    assert.deepEqual(metadata.annotations, annotationsOf('default-secret', 'default-ns', 'default-secret'));
+    assert.deepEqual(created(given).plan.secret, ref);
+  });
+
+  it('may be named after the claim (B-14)', () => {
+    const cls = aClass({ parameters: pair('', '${pvc.name}', 'default-ns') });
+    const { metadata, spec } = volumeOf({ cls, claim: aClaim({ metadata: { name: 'my-pvc' } }) });
+    const ref = { name: 'my-pvc', namespace: 'default-ns' };
+    assert.deepEqual(refsOf(spec.csi), [ref, ref, ref, ref, ref]);
+    assert.deepEqual(metadata.annotations, annotationsOf('my-pvc', 'default-ns', 'my-pvc'));
+  });
+
+  it('may be named after the volume, by the name that the driver gets', () => {
+    const cls = aClass({ parameters: pair('provisioner-', '${pv.name}', 'ns') });
+    assert.deepEqual(created({ cls }).plan.secret, { name: 'test-testi', namespace: 'ns' });
+  });
+
+  it('may not be half named: nothing is planned, and it is tried again (B-17)', () => {
+    const cls = aClass({ parameters: { [`${N}provisioner-secret-name`]: '' } });
+    const words = 'either name and namespace for Provisioner secrets specified, Both must be specified';
+    assert.deepEqual(refused({ cls }), {
+      kind: 'refuse',
+      message: `failed to get name and namespace template from params: ${words}`,
+      waitsFor: undefined,
+    });
+  });
+
+  it('may not be half named where a default by annotation stands beside (B-21)', () => {
+    const parameters = { ...pair('', "static-${pvc.annotations['akey']}", 'default-ns'), csiProvisionerSecretName: '' };
+    assert.match(refused({ cls: aClass({ parameters }) }).message, /Both must be specified$/);
+  });
+
+  it('are not needed: a class without them has neither references nor the two keys of change', () => {
+    const { metadata, spec } = volumeOf();
+    assert.deepEqual(Object.keys(spec.csi ?? {}).toSorted(), ['driver', 'fsType', 'volumeAttributes', 'volumeHandle']);
+    assert.equal(metadata.annotations?.['volume.kubernetes.io/controller-modify-secret-name'], undefined);
+  });
+});

@@ -1,0 +1,51 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
+import { isKnownAs, missingCapability, onRefusal, RefusedError, supportsTopology } from '#src/volumes/provisioning-options.ts';
+import { driver, DRIVER } from './builders.ts';
+import { withCapability, withTopology } from './plans.ts';
+
+describe('a driver', () => {
+  const successor = { name: DRIVER, inTreeName: 'kubernetes.io/test-disk' };
+
+  it('is known by its name, and by that of the plug-in that it took over from', () => {
+    assert.equal(isKnownAs(successor, DRIVER), true);
+    assert.equal(isKnownAs(successor, 'kubernetes.io/test-disk'), true);
+    assert.equal(isKnownAs(successor, 'other'), false);
+  });
+
+  it('is never known by no name, not even one that took over from nothing', () =>
+    assert.equal(isKnownAs({ name: DRIVER }, undefined), false));
+
+  it('has topology where it says so and the gate is on', () => {
+    assert.equal(supportsTopology(withTopology, DEFAULT_GATES), true);
+    assert.equal(supportsTopology(withTopology, { ...DEFAULT_GATES, Topology: false }), false);
+    assert.equal(supportsTopology(driver, DEFAULT_GATES), false);
+  });
+
+  it('lacks nothing for a plain claim, nor for what it can do', () => {
+    assert.equal(missingCapability(driver), undefined);
+    assert.equal(missingCapability(driver, { sourceKind: 'populator' }), undefined);
+    assert.equal(missingCapability(withCapability('CREATE_DELETE_SNAPSHOT'), { sourceKind: 'snapshot' }), undefined);
+    assert.equal(missingCapability(withCapability('CLONE_VOLUME', 'MODIFY_VOLUME'), { sourceKind: 'clone', modifies: true }), undefined);
+  });
+});
+
+describe('a refusal', () => {
+  it('is turned into something else', () => {
+    const refuse = (): string => {
+      throw new RefusedError('no');
+    };
+    assert.equal(
+      onRefusal(refuse, ({ message }) => `${message}!`),
+      'no!',
+    );
+  });
+
+  it('is not what a defect throws', () => {
+    const fail = (): string => {
+      throw new TypeError('broken');
+    };
+    assert.throws(() => onRefusal(fail, () => 'fine'), { name: 'TypeError', message: 'broken' });
+  });
+});

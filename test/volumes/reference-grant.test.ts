@@ -1,0 +1,66 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { isAllowed } from '#src/volumes/reference-grant.ts';
+import { aGrant, SNAPSHOT_GROUP } from './source-builders.ts';
+import type { GrantChange } from './source-builders.ts';
+
+const ofClaim = { claimNamespace: 'ns2', apiGroup: '', kind: 'PersistentVolumeClaim', namespace: 'ns1', name: 'test-dataSource' };
+const ofSnapshot = { ...ofClaim, apiGroup: SNAPSHOT_GROUP, kind: 'VolumeSnapshot' };
+const ofHello = { ...ofClaim, apiGroup: 'hello.k8s.io/v1alpha1', kind: 'Hello' };
+const SNAPSHOTS = { group: SNAPSHOT_GROUP, kind: 'VolumeSnapshot' };
+
+type Case = readonly [request: Parameters<typeof isAllowed>[1], grant: GrantChange];
+
+const allowed: Record<string, Case> = {
+  'a claim for claims of that namespace (J-01)': [ofClaim, {}],
+  'a claim by name (J-02)': [ofClaim, { to: { name: 'test-dataSource' } }],
+  'a reference without a group to the core group (J-03)': [{ ...ofClaim, apiGroup: undefined }, {}],
+  'any claim where the grant names none (J-04)': [ofClaim, { to: {} }],
+  'any claim where the name is empty (J-05)': [ofClaim, { to: { name: '' } }],
+  'a snapshot (J-06)': [ofSnapshot, { to: SNAPSHOTS }],
+  'an arbitrary kind (J-07)': [ofHello, { to: { group: 'hello.k8s.io/v1alpha1', kind: 'Hello' } }],
+};
+
+const denied: Record<string, Case> = {
+  'a grant of another namespace (J-11)': [ofClaim, { namespace: 'ns3' }],
+  'a grant from another group (J-12)': [ofClaim, { from: { group: 'wrong' } }],
+  'a grant from another kind (J-13)': [ofClaim, { from: { kind: 'Pod' } }],
+  'a grant from another namespace (J-14)': [ofClaim, { from: { namespace: 'ns3' } }],
+  'a grant to another group (J-15)': [ofClaim, { to: { group: 'wrong' } }],
+  'a grant to another kind (J-16)': [ofClaim, { to: { kind: 'Pod' } }],
+  'a grant to another name (J-17)': [ofClaim, { to: { name: 'other' } }],
+  'a grant to snapshots for a claim (J-18)': [ofClaim, { to: SNAPSHOTS }],
+  'a snapshot reference without a group (J-19)': [{ ...ofSnapshot, apiGroup: undefined }, { to: SNAPSHOTS }],
+  'a grant to claims for a snapshot (J-20)': [ofSnapshot, {}],
+  'a grant from nobody (J-21)': [ofClaim, { from: null }],
+  'a grant to nothing (J-22)': [ofClaim, { to: null }],
+  'a grant from nobody to nothing (J-23)': [ofClaim, { from: null, to: null }],
+};
+
+describe('isAllowed', () => {
+  for (const [title, [request, grant]] of Object.entries(allowed)) {
+    it(`lets through ${title}`, () => assert.equal(isAllowed([aGrant(grant)], request), true));
+  }
+
+  for (const [title, [request, grant]] of Object.entries(denied)) {
+    it(`is not moved by ${title}`, () => assert.equal(isAllowed([aGrant(grant)], request), false));
+  }
+
+  const ungranted = { 'a claim (J-08)': ofClaim, 'a snapshot (J-09)': ofSnapshot, 'an arbitrary kind (J-10)': ofHello };
+  for (const [title, request] of Object.entries(ungranted)) {
+    it(`keeps back ${title} without any grant`, () => assert.equal(isAllowed([], request), false));
+  }
+
+  it('takes one grant of several', () => assert.equal(isAllowed([aGrant({ to: null }), aGrant()], ofClaim), true));
+
+  it('does not put two halves of different grants together', () => {
+    assert.equal(isAllowed([aGrant({ to: null }), aGrant({ from: null })], ofClaim), false);
+  });
+
+  it('looks at every entry of a grant', () => {
+    const grant = aGrant();
+    const from = [{ group: 'wrong', kind: 'Pod', namespace: 'ns9' }, ...grant.spec.from];
+    const to = [{ group: 'wrong', kind: 'Pod' }, ...grant.spec.to];
+    assert.equal(isAllowed([{ ...grant, spec: { from, to } }], ofClaim), true);
+  });
+});

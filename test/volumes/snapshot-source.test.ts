@@ -1,0 +1,290 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { ALLOW_VOLUME_MODE_CHANGE, SNAPSHOT_SOURCE_PROTECTION } from '#src/kube/keys.ts';
+import type { Claim } from '#src/kube/objects.ts';
+import { snapshots } from '#src/kube/resources.ts';
+import { aClass } from './builders.ts';
+import {
+  aContent,
+  aReferringClaim,
+  aRestoringClaim,
+  aSnapshot,
+  filled,
+  granting,
+  READY,
+  refusing,
+  run,
+  SNAPSHOT_GROUP,
+  snapshotWorld,
+} from './source-builders.ts';
+import type { ContentChange, FillInput, GrantChange, World } from './source-builders.ts';
+
+const PREFIX = 'error getting handle for DataSource Type VolumeSnapshot by Name test-snapshot: ';
+const READS = ['read volumesnapshots ns1/test-snapshot', 'read volumesnapshotcontents snapcontent-snapuid'];
+const ON_SNAPSHOT = { resource: 'volumesnapshots', namespace: 'ns1', name: 'test-snapshot', seen: '31' };
+const ON_CONTENT = { resource: 'volumesnapshotcontents', name: 'snapcontent-snapuid', seen: '32' };
+const MODE_WORDS = 'requested volume ns1/my-pvc modifies the mode of the source volume but does not have permission to do so. ';
+
+const restored = (world: World = snapshotWorld(), change: Partial<FillInput> = {}) =>
+  run(filled({ claim: aRestoringClaim(), ...change }), world);
+/** That the restore works and reads the snapshot's handle. */
+const succeeds = (world?: World, change?: Partial<FillInput>) => {
+  const { value, error } = restored(world, change);
+  assert.equal(error, undefined);
+  assert.deepEqual(value?.request, { type: { case: 'snapshot', value: { snapshotId: 'sid' } } });
+};
+
+interface Refusal {
+  readonly world?: World;
+  readonly change?: Partial<FillInput>;
+  readonly message: string;
+  readonly waitsFor: object | undefined;
+}
+const refuses = ({ world, change, message, waitsFor }: Refusal) => {
+  const { error, steps } = restored(world, change);
+  assert.equal(error?.message, PREFIX + message);
+  assert.deepEqual(error.waitsFor, waitsFor);
+  assert.ok(!steps.some((step) => step.startsWith('protect')), 'a refused source is left alone');
+};
+
+const withStatus = (status: Parameters<typeof aSnapshot>[0] & object) => snapshotWorld(aSnapshot(status));
+const withContent = (content: ContentChange) => snapshotWorld(aSnapshot(), aContent(content));
+const blockFrom = (annotations: Record<string, string>) => withContent({ metadata: { annotations } });
+const asBlock = { claim: aRestoringClaim({ volumeMode: 'Block' }) };
+const deletedWith = (finalizers: string[]) =>
+  snapshotWorld(aSnapshot({ metadata: { deletionTimestamp: '2026-01-01T00:00:00Z', finalizers } }));
+
+describe('snapshotSource', () => {
+  it('asks for the handle of the content, and protects the snapshot (C-01)', () => {
+    const { value, steps } = restored();
+    assert.deepEqual(value, {
+      request: { type: { case: 'snapshot', value: { snapshotId: 'sid' } } },
+      resource: snapshots,
+      object: aSnapshot(),
+      finalizer: SNAPSHOT_SOURCE_PROTECTION,
+    });
+    assert.deepEqual(steps, [...READS, 'protect volumesnapshots ns1/test-snapshot']);
+  });
+
+  const ON_DIFFERENT = 'snapshotcontent snapcontent-snapuid for snapshot test-snapshot is bound to a different snapshot';
+  const OTHER_DRIVER = 'snapshotcontent snapcontent-snapuid for snapshot test-snapshot is not handled by CSI driver of StorageClass class';
+  const ref = aContent().spec.volumeSnapshotRef;
+  const refusals: Record<string, Refusal> = {
+    'a claim smaller than the snapshot (C-02)': {
+      change: { requestedBytes: 100n },
+      message: 'requested volume size 100 is less than the size 1000 for the source snapshot test-snapshot',
+      waitsFor: ON_SNAPSHOT,
+    },
+    'a snapshot that is not ready (C-06)': {
+      world: withStatus({ status: { ...READY, readyToUse: false } }),
+      message: 'snapshot test-snapshot is not Ready',
+      waitsFor: ON_SNAPSHOT,
+    },
+    'a content that names another UID (C-08)': {
+      world: withContent({ spec: { volumeSnapshotRef: { ...ref, uid: 'other' } } }),
+      message: ON_DIFFERENT,
+      waitsFor: ON_CONTENT,
+    },
+    'a content that names another namespace (C-09)': {
+      world: withContent({ spec: { volumeSnapshotRef: { ...ref, namespace: 'other' } } }),
+      message: ON_DIFFERENT,
+      waitsFor: ON_CONTENT,
+    },
+    'a content that names another snapshot (C-10)': {
+      world: withContent({ spec: { volumeSnapshotRef: { ...ref, name: 'other' } } }),
+      message: ON_DIFFERENT,
+      waitsFor: ON_CONTENT,
+    },
+    'a content of another driver than the class (C-11)': {
+      change: { cls: aClass({ provisioner: 'other' }) },
+      message: OTHER_DRIVER,
+      waitsFor: ON_SNAPSHOT,
+    },
+    'a class whose provisioner is the in-tree name (R-41)': {
+      change: { cls: aClass({ provisioner: 'kubernetes.io/aws-ebs' }) },
+      message: OTHER_DRIVER,
+      waitsFor: ON_SNAPSHOT,
+    },
+    'a content without a status (C-12)': {
+      world: withContent({ status: null }),
+      message: 'snapshot handle test-snapshot is not available',
+      waitsFor: ON_CONTENT,
+    },
+    'a content without a handle (C-13)': {
+      world: withContent({ status: { readyToUse: true } }),
+      message: 'snapshot handle test-snapshot is not available',
+      waitsFor: ON_CONTENT,
+    },
+    'a content with an empty handle': {
+      world: withContent({ status: { snapshotHandle: '' } }),
+      message: 'snapshot handle test-snapshot is not available',
+      waitsFor: ON_CONTENT,
+    },
+    'a snapshot without a status (C-14)': {
+      world: withStatus({ status: null }),
+      message: 'snapshot test-snapshot not bound',
+      waitsFor: ON_SNAPSHOT,
+    },
+    'a snapshot that names no content (C-15)': {
+      world: withStatus({ status: { readyToUse: true } }),
+      message: 'snapshot test-snapshot not bound',
+      waitsFor: ON_SNAPSHOT,
+    },
+    'a snapshot that does not say whether it is ready (C-16)': {
+      world: withStatus({ status: { boundVolumeSnapshotContentName: 'snapcontent-snapuid' } }),
+      message: 'snapshot test-snapshot is not Ready',
+      waitsFor: ON_SNAPSHOT,
+    },
+    'another volume mode without the annotation (C-18)': {
+      change: asBlock,
+      message: `${MODE_WORDS}${ALLOW_VOLUME_MODE_CHANGE} annotation is not present on snapshotcontent snapcontent-snapuid`,
+      waitsFor: ON_CONTENT,
+    },
+    'another volume mode with the annotation at false': {
+      change: asBlock,
+      world: blockFrom({ [ALLOW_VOLUME_MODE_CHANGE]: 'F' }),
+      message: `${MODE_WORDS}${ALLOW_VOLUME_MODE_CHANGE} is set to false on snapshotcontent snapcontent-snapuid`,
+      waitsFor: ON_CONTENT,
+    },
+    'another volume mode with an annotation that is neither': {
+      change: asBlock,
+      world: blockFrom({ [ALLOW_VOLUME_MODE_CHANGE]: 'yes' }),
+      message: `${MODE_WORDS}failed to convert ${ALLOW_VOLUME_MODE_CHANGE} annotation value to boolean with error: strconv.ParseBool: parsing "yes": invalid syntax`,
+      waitsFor: ON_CONTENT,
+    },
+    'a snapshot that is being deleted (C-36)': {
+      world: deletedWith([]),
+      message: 'snapshot test-snapshot is being deleted',
+      waitsFor: ON_SNAPSHOT,
+    },
+    "a snapshot that is being deleted and has only somebody else's finalizer (C-37)": {
+      world: deletedWith(['other']),
+      message: 'snapshot test-snapshot is being deleted',
+      waitsFor: ON_SNAPSHOT,
+    },
+    'a snapshot that is not there': {
+      world: [],
+      message: 'error getting snapshot test-snapshot from api server: volumesnapshots.snapshot.storage.k8s.io "test-snapshot" not found',
+      waitsFor: { ...ON_SNAPSHOT, seen: '' },
+    },
+    'a content that is not there': {
+      world: [[snapshots, aSnapshot()]],
+      message: 'error getting snapshotcontent snapcontent-snapuid for snapshot test-snapshot',
+      waitsFor: { ...ON_CONTENT, seen: '' },
+    },
+    'a restore size that is no quantity': {
+      world: withStatus({ status: { ...READY, restoreSize: 'much' } }),
+      message:
+        'VolumeSnapshot test-snapshot: status.restoreSize: "much" is not a quantity; write a number with an optional unit, like 5Gi, 500M or 1e9',
+      waitsFor: ON_SNAPSHOT,
+    },
+    'a claim that asks for no size': {
+      change: { claim: aRestoringClaim({ resources: {} }) },
+      message: 'error getting capacity for PVC my-pvc when creating snapshot test-snapshot',
+      waitsFor: undefined,
+    },
+  };
+  for (const [title, refusal] of Object.entries(refusals)) it(`refuses ${title}`, () => refuses(refusal));
+
+  it("says the server's words where the snapshot is withheld", () => {
+    const { error } = run(filled({ claim: aRestoringClaim() }), snapshotWorld(), refusing('read', 403, 'forbidden'));
+    assert.equal(error?.message, `${PREFIX}error getting snapshot test-snapshot from api server: forbidden`);
+  });
+
+  it('goes on with a snapshot that is being deleted and has our finalizer, without writing it again (C-38)', () => {
+    const { value, steps } = restored(deletedWith([SNAPSHOT_SOURCE_PROTECTION]));
+    assert.equal(value?.request.type.case, 'snapshot');
+    assert.deepEqual(steps, READS);
+  });
+
+  it('changes the volume mode where the content allows it (C-17)', () => {
+    for (const value of ['1', 't', 'T', 'TRUE', 'true', 'True']) succeeds(blockFrom({ [ALLOW_VOLUME_MODE_CHANGE]: value }), asBlock);
+  });
+
+  it('changes the volume mode where nobody guards it', () => {
+    succeeds(snapshotWorld(), { ...asBlock, preventVolumeModeConversion: false });
+  });
+
+  it('takes a content that does not say its volume mode', () => {
+    const { sourceVolumeMode: _, ...spec } = aContent().spec;
+    succeeds(snapshotWorld(aSnapshot(), { ...aContent(), spec }), asBlock);
+  });
+
+  it('takes the same volume mode', () => succeeds(snapshotWorld(), { claim: aRestoringClaim({ volumeMode: 'Filesystem' }) }));
+
+  it('takes a larger claim', () => succeeds(snapshotWorld(), { requestedBytes: 1001n }));
+
+  it('takes a snapshot that does not state its size', () => {
+    const { restoreSize: _, ...status } = READY;
+    succeeds(snapshotWorld(aSnapshot({ status })), { requestedBytes: 0n, claim: aRestoringClaim({ resources: {} }) });
+  });
+
+  it('compares exact sizes', () => {
+    const world = withStatus({ status: { ...READY, restoreSize: '1Ki' } });
+    succeeds(world, { requestedBytes: 1024n });
+    refuses({
+      world,
+      change: { requestedBytes: 1023n },
+      message: 'requested volume size 1023 is less than the size 1024 for the source snapshot test-snapshot',
+      waitsFor: ON_SNAPSHOT,
+    });
+  });
+
+  it('finds the first fault in the given order', () => {
+    const status = { boundVolumeSnapshotContentName: 'snapcontent-snapuid', readyToUse: false };
+    const world = snapshotWorld(aSnapshot({ status }), aContent({ status: null }));
+    const change = { cls: aClass({ provisioner: 'other' }), requestedBytes: 1n };
+    refuses({ world, change, message: OTHER_DRIVER, waitsFor: ON_SNAPSHOT });
+    refuses({ world, message: 'snapshot test-snapshot is not Ready', waitsFor: ON_SNAPSHOT });
+  });
+});
+
+describe('snapshotSource over namespaces', () => {
+  const TO = { group: SNAPSHOT_GROUP, kind: 'VolumeSnapshot' };
+  const reference = { apiGroup: SNAPSHOT_GROUP, kind: 'VolumeSnapshot', name: 'test-snapshot' };
+  const there = aReferringClaim({ ...reference, namespace: 'ns1' });
+  const reading = (claim: Claim, grant?: GrantChange, crossNamespace = true) =>
+    run(filled({ claim, crossNamespace }), grant === undefined ? snapshotWorld() : granting(snapshotWorld(), grant));
+
+  const granted: Record<string, [Claim, GrantChange?]> = {
+    'a plain dataSource with the gate on (C-19)': [aRestoringClaim()],
+    'a snapshot that a grant names by kind (C-20)': [there, { to: TO }],
+    'a snapshot that a grant names (C-21)': [there, { to: { ...TO, name: 'test-snapshot' } }],
+    'any snapshot where the grant has no name (C-22)': [there, { to: TO }],
+    'any snapshot where the name is empty (C-23)': [there, { to: { ...TO, name: '' } }],
+    "a dataSourceRef that names the claim's namespace (C-24)": [aReferringClaim({ ...reference, namespace: 'ns1' }, { namespace: 'ns1' })],
+    'a dataSourceRef without a namespace (C-25)': [aReferringClaim(reference, { namespace: 'ns1' })],
+  };
+  for (const [title, [claim, grant]] of Object.entries(granted)) {
+    it(`restores ${title}`, () => {
+      const { value, steps } = reading(claim, grant);
+      assert.deepEqual(value?.request.type.value, { snapshotId: 'sid' });
+      assert.equal(steps.at(-1), 'protect volumesnapshots ns1/test-snapshot');
+    });
+  }
+
+  const kept: Record<string, GrantChange | undefined> = {
+    'without any grant (C-26)': undefined,
+    'with a grant in another namespace (C-28)': { namespace: 'ns3', to: TO },
+    'with a grant from another group (C-29)': { from: { group: 'wrong' }, to: TO },
+    'with a grant from another kind (C-30)': { from: { kind: 'Wrong' }, to: TO },
+    'with a grant from another namespace (C-31)': { from: { namespace: 'ns3' }, to: TO },
+    'with a grant to another kind (C-32)': { to: { ...TO, kind: 'Wrong' } },
+    'with a grant to another group (C-33)': { to: { ...TO, group: 'wrong' } },
+    'with a grant to another name (C-34)': { to: { ...TO, name: 'other' } },
+    'with a grant from nobody to nothing (C-35)': { from: null, to: null },
+  };
+  for (const [title, grant] of Object.entries(kept)) {
+    it(`reads no snapshot ${title}`, () => {
+      const { error, steps } = reading(there, grant);
+      assert.equal(error?.message, "accessing ns1/test-snapshot of VolumeSnapshot dataSource from ns2/my-pvc isn't allowed");
+      assert.deepEqual(steps, ['list referencegrants ns1']);
+    });
+  }
+
+  it('reads no snapshot with the gate off, granted or not (C-27)', () => {
+    const { error, steps } = reading(there, { to: TO }, false);
+    assert.equal(error?.message, 'dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is disabled');
+    assert.deepEqual(steps, []);
+  });
+});
