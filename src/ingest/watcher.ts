@@ -10,7 +10,7 @@ import type { Logger } from '../runtime/log.ts';
 import { judgeVolume as verdictOfVolume } from '../volumes/deletion.ts';
 import { classNameOf } from '../volumes/eligibility.ts';
 import { isPending, restoredSnapshot } from '../volumes/source-use.ts';
-import { ClaimedIndex } from './claimed-index.ts';
+import { ClaimedIndex, claimsOf } from './claimed-index.ts';
 import type { Gate } from './gate.ts';
 import { HandleIndex } from './handle-index.ts';
 import { projectClaim, projectClass, projectVolume } from './projection.ts';
@@ -64,10 +64,10 @@ export function startWatcher(options: WatcherOptions): Watcher {
   const enqueueClaim = (claim: Claim, how?: { readonly kick: boolean }): void =>
     enqueue(judgeClaim(claim), `claim ${keyOf(claim.metadata)}`, how);
   /** A volume that somebody deletes before it is bound leaves its claim without one. Released ones, the many, have no claim any more. */
-  const reconsiderClaimOf = ({ spec, status }: Volume): void => {
-    const uid = spec.claimRef?.uid;
-    if (uid === undefined || status?.phase === 'Released') return;
-    for (const claim of claimView.list()) if (claim.metadata.uid === uid) enqueueClaim(claim);
+  const reconsiderClaimOf = (volume: Volume): void => {
+    if (volume.status?.phase === 'Released') return;
+    const uids = claimsOf(volume);
+    for (const claim of claimView.list()) if (uids.has(claim.metadata.uid)) enqueueClaim(claim);
   };
 
   const classView: Reflector<Class> = startReflector({

@@ -1,3 +1,5 @@
+import { parseBool } from './words.ts';
+
 /** A bad flag, value, kubeconfig or port: the process prints the message in one line and exits with 2. The message names the thing and the fix. */
 export class UsageError extends Error {
   override readonly name = 'UsageError';
@@ -187,7 +189,7 @@ function parseValue(name: string, spec: FlagSpec, texts: readonly string[]): unk
       }
       return text;
     case 'bool':
-      return parseBool(name, text);
+      return parseSwitch(name, text);
     case 'labels':
       return Object.fromEntries(texts.flatMap((item) => parseLabels(name, item)));
     case 'strings':
@@ -218,10 +220,10 @@ function parseValue(name: string, spec: FlagSpec, texts: readonly string[]): unk
   }
 }
 
-function parseBool(name: string, text: string): boolean {
-  if (['1', 't', 'T', 'TRUE', 'true', 'True'].includes(text)) return true;
-  if (['0', 'f', 'F', 'FALSE', 'false', 'False'].includes(text)) return false;
-  throw new UsageError(`--${name}: "${text}" is neither true nor false; write --${name}=true or --${name}=false`);
+function parseSwitch(name: string, text: string): boolean {
+  const value = parseBool(text);
+  if (value === undefined) throw new UsageError(`--${name}: "${text}" is neither true nor false; write --${name}=true or --${name}=false`);
+  return value;
 }
 
 function parseLabels(name: string, text: string): (readonly [string, string])[] {

@@ -1,3 +1,5 @@
+import { parseBool } from '../runtime/words.ts';
+
 /** How mature each gate is that changes what we do (spec 01 §6). */
 export const GATE_STAGES = {
   Topology: 'ga',
@@ -19,9 +21,6 @@ export const DEFAULT_GATES: FeatureGates = {
   ReleaseLeaderElectionOnExit: false,
 };
 
-const TRUE = new Set(['1', 't', 'T', 'TRUE', 'true', 'True']);
-const FALSE = new Set(['0', 'f', 'F', 'FALSE', 'false', 'False']);
-
 /** Reads `A=true,B=false` items; AllAlpha and AllBeta set what is not named.
  * @returns a text that names the item and the fix where one can't be read */
 export function parseFeatureGates(items: readonly string[]): FeatureGates | string {
@@ -29,12 +28,13 @@ export function parseFeatureGates(items: readonly string[]): FeatureGates | stri
   for (const item of items) {
     const at = item.indexOf('=');
     if (at === -1) return `missing value in "${item}"; write ${item}=true or ${item}=false`;
-    const [name, value] = [item.slice(0, at).trim(), item.slice(at + 1).trim()];
-    if (!TRUE.has(value) && !FALSE.has(value)) return `invalid value in "${item}"; write ${name}=true or ${name}=false`;
+    const name = item.slice(0, at).trim();
+    const value = parseBool(item.slice(at + 1).trim());
+    if (value === undefined) return `invalid value in "${item}"; write ${name}=true or ${name}=false`;
     if (!isGate(name) && name !== 'AllAlpha' && name !== 'AllBeta') {
       return `unrecognized feature gate: ${name}; there are ${Object.keys(GATE_STAGES).join(', ')}, AllAlpha and AllBeta`;
     }
-    given.set(name, TRUE.has(value));
+    given.set(name, value);
   }
   const allAlpha = given.get('AllAlpha');
   const valueOf = (name: Gate): boolean => given.get(name) ?? (GATE_STAGES[name] === 'alpha' ? (allAlpha ?? false) : true);

@@ -1,6 +1,7 @@
 import { ALLOW_VOLUME_MODE_CHANGE, SNAPSHOT_SOURCE_PROTECTION } from '../kube/keys.ts';
 import type { Claim, Snapshot, SnapshotContent } from '../kube/objects.ts';
 import { snapshotContents, snapshots } from '../kube/resources.ts';
+import { parseBool } from '../runtime/words.ts';
 import { ofSource, reworded, statedBytes } from './data-source.ts';
 import type { ContentInput, ContentSource } from './data-source.ts';
 import { RefusedError } from './provisioning-options.ts';
@@ -76,16 +77,13 @@ function checkSize(snapshot: Snapshot, { claim, requestedBytes }: ContentInput):
   throw untilChanged(snapshots, snapshot, message);
 }
 
-const TRUE = new Set(['1', 't', 'T', 'TRUE', 'true', 'True']);
-const FALSE = new Set(['0', 'f', 'F', 'FALSE', 'false', 'False']);
-
 /** Bytes that were written raw and are then mounted can attack the node's kernel, so an administrator has to have allowed it. */
 function checkMode(content: SnapshotContent, claim: Claim): void {
   const { sourceVolumeMode } = content.spec;
   const { volumeMode } = claim.spec;
   if (sourceVolumeMode === undefined || volumeMode === undefined || sourceVolumeMode === volumeMode) return;
   const allowed = content.metadata.annotations?.[ALLOW_VOLUME_MODE_CHANGE];
-  if (allowed !== undefined && TRUE.has(allowed)) return;
+  if (allowed !== undefined && parseBool(allowed) === true) return;
   const { namespace, name } = claim.metadata;
   const begin = `requested volume ${namespace}/${name} modifies the mode of the source volume but does not have permission to do so.`;
   throw untilChanged(snapshotContents, content, `${begin} ${whyNotAllowed(content, allowed)}`);
@@ -94,7 +92,7 @@ function checkMode(content: SnapshotContent, claim: Claim): void {
 function whyNotAllowed(content: SnapshotContent, allowed: string | undefined): string {
   const { name } = content.metadata;
   if (allowed === undefined) return `${ALLOW_VOLUME_MODE_CHANGE} annotation is not present on snapshotcontent ${name}`;
-  if (FALSE.has(allowed)) return `${ALLOW_VOLUME_MODE_CHANGE} is set to false on snapshotcontent ${name}`;
+  if (parseBool(allowed) === false) return `${ALLOW_VOLUME_MODE_CHANGE} is set to false on snapshotcontent ${name}`;
   const error = `strconv.ParseBool: parsing ${JSON.stringify(allowed)}: invalid syntax`;
   return `failed to convert ${ALLOW_VOLUME_MODE_CHANGE} annotation value to boolean with error: ${error}`;
 }

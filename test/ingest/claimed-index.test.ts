@@ -47,4 +47,10 @@ describe('ClaimedIndex', () => {
     index.apply({ type: 'modified', object: volume, previous: { ...volume, spec } });
     assert.ok(index.has('testid'));
   });
+
+  it('knows the claim whose volume would get the name, whoever has it (R-01, P-02)', () => {
+    const index = new ClaimedIndex();
+    index.apply({ type: 'added', object: { ...aVolume({ metadata: { name: 'pvc-some-uid' } }), spec: {} } });
+    assert.ok(index.has('some-uid'));
+  });
 });

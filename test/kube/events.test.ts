@@ -172,12 +172,17 @@ describe('EventRecorder', () => {
     const recorder = start();
     for (let i = 0; i < 5; i++) recorder.record(normal(`n${i}`));
     recorder.record(warning());
-    while (server.seen.length < 6 || held.length > 0) {
-      await until('one waits', () => held.length > 0);
+    await until('two wait', () => held.length === 2);
+    const release = (): void => {
       underWay--;
       held.shift()?.json(201, {});
-      await setTimeout(5);
+    };
+    for (const arrived of [3, 4, 5, 6]) {
+      release();
+      await until('the next one waits', () => server.seen.length === arrived);
     }
+    release();
+    release();
     assert.equal(most, 2);
     assert.equal(body(2).type, 'Warning', server.seen.map((_, at) => body(at).type).join());
   });
