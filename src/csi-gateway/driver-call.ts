@@ -31,6 +31,8 @@ export interface DriverRequest {
   readonly body: Buffer;
   /** Largest answer taken. */
   readonly maxBytes: number;
+  /** For metrics: the volume is one of an in-tree plug-in; false where absent. */
+  readonly migrated?: boolean;
   /** Our own watch over the call; absent = none. */
   readonly timeoutMs?: number;
   /** The caller gave up: the driver is told by RST_STREAM. A CsiError as its reason becomes the answer. */

@@ -1,6 +1,4 @@
-import { connect as connectHttp2 } from 'node:http2';
 import type { ClientHttp2Session } from 'node:http2';
-import { connect as connectSocket } from 'node:net';
 import type { DriverCapabilities } from '../csi/capabilities.ts';
 import { Code, CsiError } from '../csi/status.ts';
 import { formatAddress } from '../runtime/address.ts';
@@ -11,6 +9,7 @@ import { callDriver } from './driver-call.ts';
 import type { DriverAnswer, DriverRequest } from './driver-call.ts';
 import { readControllerRpcs, readPluginInfo, readPluginServices, readReady } from './identity-answers.ts';
 import type { GatewayMetrics } from './metrics.ts';
+import { openSession } from './open-session.ts';
 import { ResetPace } from './reset-pace.ts';
 import { formatTimeout, framed } from './wire.ts';
 
@@ -38,10 +37,10 @@ const RETRY_FIRST_MS = 50;
 const RETRY_MAX_MS = 500;
 /** Upstream's ticker between Probes that were not answered with ready (spec 05 §6.4). */
 const PROBE_RETRY_MS = 1_000;
-const STILL_WAITING_LOG_MS = 10_000;
+/** A reason for waiting that lasts so long and was not told yet is told; one that comes and goes while a driver restarts is not. */
+const NEW_REASON_MS = 10_000;
 /** Two of ten seconds each by default: longer than a driver that is only busy should need for a Probe. */
 const UNANSWERED_MAX = 2;
-const WINDOW_BYTES = 4 * 1024 * 1024;
 
 /** The driver's socket: found when it comes, probed, asked for its name, missed when it goes, found again; for ever.
  * It never gives up and never ends the process; `trouble` is what /readyz shows meanwhile. */
@@ -99,7 +98,13 @@ export class DriverConnection {
     if (answer.kind === 'ambiguous' && answer.code === Code.DeadlineExceeded) this.#hurry();
     if (answer.kind !== 'not-sent') {
       const seconds = (clock.nowMs() - startedMs) / 1000;
-      metrics.observe({ driver: this.#identity?.name ?? '', path: request.path, code: answer.code, seconds });
+      metrics.observe({
+        driver: this.#identity?.name ?? '',
+        path: request.path,
+        code: answer.code,
+        seconds,
+        migrated: request.migrated ?? false,
+      });
     }
     return answer;
   }
@@ -117,58 +122,27 @@ export class DriverConnection {
   }
 
   async #run(): Promise<void> {
-    const { clock, log } = this.#options;
+    const { address, clock, log, maxMessageBytes, probeTimeoutMs } = this.#options;
+    const { signal } = this.#stop;
     let retryMs = RETRY_FIRST_MS;
-    let lastLogMs = clock.nowMs();
-    while (!this.#stop.signal.aborted) {
-      const opened = await this.#open();
+    /** What the log knows of this wait. */
+    let told: { readonly reason: string; readonly atMs: number } | undefined;
+    while (!signal.aborted) {
+      const opened = await openSession(address, { timeoutMs: probeTimeoutMs, maxMessageBytes, signal });
       if (typeof opened !== 'string') {
         retryMs = RETRY_FIRST_MS;
         await this.#live(opened);
-        lastLogMs = clock.nowMs();
+        told = { reason: '', atMs: clock.nowMs() };
         continue;
       }
       this.#trouble = `waiting for the driver at ${this.#where}: ${opened}`;
-      if (clock.nowMs() - lastLogMs >= STILL_WAITING_LOG_MS) {
-        lastLogMs = clock.nowMs();
-        log.info({ address: this.#where, reason: opened }, 'still waiting for the driver');
+      if (told === undefined || (told.reason !== opened && clock.nowMs() - told.atMs >= NEW_REASON_MS)) {
+        told = { reason: opened, atMs: clock.nowMs() };
+        log.info({ address: this.#where, reason: opened }, 'waiting for the driver');
       }
-      await clock.sleep(retryMs, this.#stop.signal);
+      await clock.sleep(retryMs, signal);
       retryMs = Math.min(retryMs * 2, RETRY_MAX_MS);
     }
-  }
-
-  /** A session whose peer has spoken HTTP/2, or the reason why there is none. A peer that only accepts is not connected: a call sent to it would be ambiguous. */
-  #open(): Promise<ClientHttp2Session | string> {
-    const { address, probeTimeoutMs, maxMessageBytes } = this.#options;
-    return new Promise((resolve) => {
-      const session = connectHttp2('http://localhost', {
-        createConnection: () =>
-          address.kind === 'unix' ? connectSocket(address.path) : connectSocket({ host: address.host, port: address.port, noDelay: true }),
-        settings: { enablePush: false, initialWindowSize: WINDOW_BYTES },
-        // Node's default of 10 MB a session would refuse streams when a few large answers arrive together.
-        maxSessionMemory: sessionMemoryMb(maxMessageBytes),
-      });
-      let failure: string | undefined;
-      const timer = setTimeout(() => {
-        failure = `it accepts connections but does not speak HTTP/2 (waited ${probeTimeoutMs} ms)`;
-        session.destroy();
-      }, probeTimeoutMs);
-      const stop = (): void => session.destroy();
-      this.#stop.signal.addEventListener('abort', stop, { once: true });
-      // Stays for the session's whole life: what an error means to a call, its stream says.
-      session.on('error', (error) => (failure ??= error.message));
-      session.once('close', () => {
-        clearTimeout(timer);
-        this.#stop.signal.removeEventListener('abort', stop);
-        resolve(failure ?? 'the connection was closed');
-      });
-      session.once('remoteSettings', () => {
-        clearTimeout(timer);
-        session.setLocalWindowSize(WINDOW_BYTES);
-        resolve(session);
-      });
-    });
   }
 
   /** One life of the socket, from connected to lost. */
@@ -185,7 +159,7 @@ export class DriverConnection {
     this.#unanswered = 0;
     this.#trouble = 'connected; Probe was not answered yet';
     metrics.driverConnected();
-    log.info({ address: this.#where }, 'connected to the driver');
+    log.debug({ address: this.#where }, 'connected to the driver');
     await this.#attend(lost.signal);
     this.#session = undefined;
     this.#identity = undefined;
@@ -281,9 +255,4 @@ export class DriverConnection {
       throw new CsiError({ code: Code.Internal, details: 'the answer does not decode', method: path }, { cause });
     }
   }
-}
-
-/** Node's session memory limit, in its unit (MB), for messages of that size. */
-export function sessionMemoryMb(maxMessageBytes: number): number {
-  return Math.max(64, Math.ceil(maxMessageBytes / 1_000_000) * 4);
 }

@@ -1,4 +1,4 @@
-import { Code, DEADLINE_DETAILS, ELECTING_METADATA, NOT_AFTER_METADATA } from '../csi/status.ts';
+import { Code, DEADLINE_DETAILS, ELECTING_METADATA, MIGRATED_METADATA, NOT_AFTER_METADATA } from '../csi/status.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { DriverAnswer, DriverRequest } from './driver-call.ts';
@@ -140,6 +140,7 @@ export class Forwarder {
       headers: { ...passOn(call.headers), ...(limits.timeoutMs === undefined ? {} : { 'grpc-timeout': formatTimeout(limits.timeoutMs) }) },
       body: call.body,
       maxBytes: maxMessageBytes,
+      migrated: single(call.headers, MIGRATED_METADATA) === 'true',
       signal: call.signal,
       onEnd: (code) => place.leave(code),
       ...(limits.timeoutMs === undefined ? {} : { timeoutMs: limits.timeoutMs }),

@@ -5,6 +5,7 @@ import type { Logger } from '../runtime/log.ts';
 import { defaultMethods } from './allow-list.ts';
 import { CallCaps } from './call-caps.ts';
 import type { MaxInFlight } from './call-caps.ts';
+import type { DoorTls } from './callers.ts';
 import { DriverConnection } from './driver-connection.ts';
 import type { DriverIdentity } from './driver-connection.ts';
 import { Forwarder } from './forwarder.ts';
@@ -13,7 +14,6 @@ import { InFlight } from './in-flight.ts';
 import { createGatewayMetrics } from './metrics.ts';
 import type { PatienceLimits } from './patience.ts';
 import { startGatewayServer } from './server.ts';
-import type { DoorTls } from './server.ts';
 
 export interface GatewayOptions {
   /** The driver's socket. */
@@ -49,8 +49,6 @@ export interface Gateway {
   readonly trouble: string | undefined;
   /** What the driver said of itself; undefined while it is not ready. */
   readonly identity: DriverIdentity | undefined;
-  /** Whether no call is under way. */
-  readonly isIdle: boolean;
   /** Refuses new calls, waits for those under way, at most that long, and ends. */
   close(graceMs: number): Promise<void>;
 }
@@ -105,9 +103,6 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     addresses: server.addresses,
     get trouble() {
       return driver.trouble;
-    },
-    get isIdle() {
-      return server.isIdle;
     },
     get identity() {
       return driver.identity;

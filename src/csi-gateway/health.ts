@@ -30,20 +30,19 @@ export class Health {
     this.#isServing = isServing;
   }
 
-  /** Answers one call; Watch stays open and tells each change. */
-  answer(stream: ServerHttp2Stream, path: string, body: Buffer): void {
+  /** Answers one call; Watch stays open and tells each change.
+   * @returns whether the answer is whole */
+  answer(stream: ServerHttp2Stream, path: string, body: Buffer): boolean {
     const service = requestedService(body);
     if (service === undefined) return end(stream, Code.InvalidArgument, 'the request is no HealthCheckRequest');
-    if (path.endsWith('/Check')) {
-      if (!SERVICES.has(service)) return end(stream, Code.NotFound, `no health is known of the service ${JSON.stringify(service)}`);
-      stream.once('wantTrailers', () => stream.sendTrailers({ 'grpc-status': '0' }));
-      stream.respond(HEADERS, { waitForTrailers: true });
-      stream.end(statusMessage(this.#statusOf(service)));
-    } else if (path.endsWith('/Watch')) {
-      this.#watch(stream, service);
-    } else {
-      end(stream, Code.Unimplemented, `grpc.health.v1.Health has Check and Watch here, not ${path.slice(0, 200)}`);
-    }
+    if (path.endsWith('/Watch')) return this.#watch(stream, service);
+    if (!path.endsWith('/Check'))
+      return end(stream, Code.Unimplemented, `grpc.health.v1.Health has Check and Watch here, not ${path.slice(0, 200)}`);
+    if (!SERVICES.has(service)) return end(stream, Code.NotFound, `no health is known of the service ${JSON.stringify(service)}`);
+    stream.once('wantTrailers', () => stream.sendTrailers({ 'grpc-status': '0' }));
+    stream.respond(HEADERS, { waitForTrailers: true });
+    stream.end(statusMessage(this.#statusOf(service)));
+    return true;
   }
 
   /** Says NOT_SERVING to the watchers and lets them go. */
@@ -52,7 +51,7 @@ export class Health {
     for (const stream of this.#watches.keys()) stream.end();
   }
 
-  #watch(stream: ServerHttp2Stream, service: string): void {
+  #watch(stream: ServerHttp2Stream, service: string): boolean {
     if (this.#watches.size >= MAX_WATCHES) return end(stream, Code.ResourceExhausted, `${MAX_WATCHES} health watches are open already`);
     stream.once('wantTrailers', () =>
       stream.sendTrailers({ 'grpc-status': String(Code.Unavailable), 'grpc-message': 'the gateway is shutting down' }),
@@ -68,6 +67,7 @@ export class Health {
       clearInterval(this.#timer);
       this.#timer = undefined;
     });
+    return false;
   }
 
   #tell(): void {
@@ -108,6 +108,7 @@ function statusMessage(status: number): Buffer {
   return framed(new BinaryWriter().tag(1, WireType.Varint).int32(status).finish());
 }
 
-function end(stream: ServerHttp2Stream, code: number, details: string): void {
+function end(stream: ServerHttp2Stream, code: number, details: string): true {
   stream.respond({ ...HEADERS, 'grpc-status': String(code), 'grpc-message': encodeMessage(details) }, { endStream: true });
+  return true;
 }

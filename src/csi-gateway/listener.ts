@@ -23,7 +23,11 @@ export async function listen(server: Server, address: Address, may = { beyondLoo
     return { kind: 'tcp', host: address.host, port: (server.address() as AddressInfo).port };
   }
   await claimSocketPath(flag, address.path);
-  await bind(server, { path: address.path }, flag);
+  // From its first moment on: what a mask leaves between bind and chmod, somebody could use.
+  const mask = process.umask(0o177);
+  const bound = bind(server, { path: address.path }, flag);
+  process.umask(mask);
+  await bound;
   await chmod(address.path, 0o600);
   return address;
 }

@@ -12,7 +12,6 @@ import { parseAllowedNames } from './client-names.ts';
 import type { CertificateName } from './client-names.ts';
 import { flags, summary } from './flags.ts';
 import { startGateway } from './gateway.ts';
-import { collectWhenIdle } from './idle-collection.ts';
 
 /** The gateway process: holds the driver's socket, for callers that must not or can't. */
 export function main(invocation: Invocation): Promise<void> {
@@ -42,10 +41,6 @@ export function main(invocation: Invocation): Promise<void> {
         log,
         metrics,
       });
-      closers.add(
-        'idle collection',
-        collectWhenIdle(() => gateway.isIdle),
-      );
       closers.add('gateway', () => gateway.close(given.gracePeriodMs));
       const facts: Record<string, string> = { listen: gateway.addresses.map(formatAddress).join(','), driver: formatAddress(driver) };
       if (given.httpEndpoint !== '') {

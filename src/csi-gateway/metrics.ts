@@ -2,6 +2,7 @@ import { Counter, Gauge, Histogram } from 'prom-client';
 import type { Registry } from 'prom-client';
 import { csiMethodPaths } from '../csi/method-paths.ts';
 import { codeName } from '../csi/status.ts';
+import { inTreeNameOf } from '../volumes/migration/plugins.ts';
 
 /** Why a call was not forwarded. */
 export type Refusal =
@@ -21,10 +22,20 @@ export type Refusal =
 
 const KNOWN_PATHS = new Set(csiMethodPaths);
 
+/** A call that was sent to the driver and has ended. */
+export interface CallSample {
+  /** '' = its name is not known yet. */
+  readonly driver: string;
+  readonly path: string;
+  readonly code: number;
+  readonly seconds: number;
+  /** Of a volume of an in-tree plug-in. */
+  readonly migrated: boolean;
+}
+
 /** What the gateway counts. */
 export interface GatewayMetrics {
-  /** A call that was sent to the driver has ended; driver '' = its name is not known yet. */
-  observe(call: { readonly driver: string; readonly path: string; readonly code: number; readonly seconds: number }): void;
+  observe(call: CallSample): void;
   refused(reason: Refusal): void;
   inFlight(change: 1 | -1): void;
   driverConnected(): void;
@@ -37,16 +48,34 @@ export interface GatewayMetrics {
   adaptiveLimit(path: string, limit: number): void;
 }
 
-/** Registers the gateway's metrics; the call histogram has upstream's name, labels and buckets (spec 05 §2.1). */
-export function createGatewayMetrics(registry: Registry): GatewayMetrics {
-  const registers = [registry];
+/** The histogram of calls, with upstream's name, labels and buckets (spec 05 §2.1). The label `migrated` is there for drivers that took over
+ * from an in-tree plug-in, and then on every call: what was counted before the driver had told its name, and so without it, goes.
+ * @returns counts a call */
+function countCalls(registers: Registry[]): (call: CallSample) => void {
   const operations = new Histogram({
     name: 'csi_sidecar_operations_seconds',
     help: '[ALPHA] Time that calls to the CSI driver took, by method and gRPC status.',
-    labelNames: ['driver_name', 'method_name', 'grpc_status_code'],
+    labelNames: ['driver_name', 'method_name', 'grpc_status_code', 'migrated'],
     buckets: [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600],
     registers,
   });
+  const nameless = new Map<string, Record<string, string>>();
+  return ({ driver, path, code, seconds, migrated }) => {
+    // With --allow-all a caller chooses the path; it must not choose the number of time series.
+    const method = KNOWN_PATHS.has(path) ? path : 'other';
+    const labels = { driver_name: driver === '' ? 'unknown-driver' : driver, method_name: method, grpc_status_code: codeName(code) };
+    if (driver === '') nameless.set(`${method} ${code}`, labels);
+    if (driver === '' || inTreeNameOf(driver) === undefined) return operations.observe(labels, seconds);
+    for (const early of nameless.values()) operations.remove(early);
+    nameless.clear();
+    operations.observe({ ...labels, migrated: String(migrated) }, seconds);
+  };
+}
+
+/** Registers the gateway's metrics. */
+export function createGatewayMetrics(registry: Registry): GatewayMetrics {
+  const registers = [registry];
+  const observe = countCalls(registers);
   const refused = new Counter({
     name: 'sutler_gateway_refused_total',
     help: 'Calls that were answered without asking the driver, by reason.',
@@ -63,7 +92,7 @@ export function createGatewayMetrics(registry: Registry): GatewayMetrics {
   const connections = new Gauge({ name: 'sutler_gateway_connections', help: 'Connections of callers that are open.', registers });
   const turnedAway = new Counter({
     name: 'sutler_gateway_callers_turned_away_total',
-    help: 'Connections that were ended or may not call, by reason: TLS handshake failed, name not allowed, too many connections.',
+    help: 'Connections that were ended or may not call, by reason: TLS handshake failed, name not allowed, too many connections or calls that wait.',
     labelNames: ['reason'],
     registers,
   });
@@ -74,16 +103,7 @@ export function createGatewayMetrics(registry: Registry): GatewayMetrics {
     registers,
   });
   return {
-    observe: ({ driver, path, code, seconds }) =>
-      operations.observe(
-        {
-          driver_name: driver === '' ? 'unknown-driver' : driver,
-          // With --allow-all a caller chooses the path; it must not choose the number of time series.
-          method_name: KNOWN_PATHS.has(path) ? path : 'other',
-          grpc_status_code: codeName(code),
-        },
-        seconds,
-      ),
+    observe,
     refused: (reason) => refused.inc({ reason }),
     inFlight: (change) => inFlight.inc(change),
     driverConnected: () => connects.inc(),

@@ -11,24 +11,36 @@ export interface PatienceLimits {
   readonly answerMs: number;
   /** A connection without calls for so long is asked whether anybody is there. */
   readonly idleMs: number;
+  /** Calls that may wait for their callers at once. One more ends the connection that has most of them. */
+  readonly waiting: number;
 }
 
-/** Generous to callers on a bad network, short for those who only take up room. */
-export const defaultPatience: PatienceLimits = { greetingMs: 10_000, requestMs: 30_000, answerMs: 30_000, idleMs: 20_000 };
+/** Generous to callers on a bad network, short for those who only take up room. A call that waits holds up to 25 kB; one of a caller of good
+ * will does so for milliseconds. */
+export const defaultPatience: PatienceLimits = { greetingMs: 10_000, requestMs: 30_000, answerMs: 30_000, idleMs: 20_000, waiting: 2_000 };
 
 interface Visit {
+  readonly cut: () => void;
   readonly sinceMs: number;
   greeted: boolean;
   streams: number;
+  /** Of its streams, those in any phase but work. */
+  waiting: number;
   calls: number;
   idleSinceMs: number;
   pingedMs: number | undefined;
   /** Its calls are refused since then. */
   unwelcomeMs: number | undefined;
+  isOver: boolean;
 }
 
+/** What is awaited of a caller: the rest of its request, or that it takes its answer. */
+export type Wait = 'request' | 'answer';
+
 interface Errand {
-  phase: 'request' | 'work' | 'answer';
+  readonly visit: Visit;
+  /** work: it is the gateway's turn. reset: nothing is awaited any more but that the caller hears so. */
+  phase: Wait | 'work' | 'reset';
   sinceMs: number;
 }
 
@@ -37,45 +49,49 @@ interface Errand {
 export class Patience {
   readonly #limits: PatienceLimits;
   readonly #clock: Clock;
-  readonly #onTooLate: (stream: ServerHttp2Stream, phase: 'request' | 'answer') => void;
+  readonly #onTooLate: (stream: ServerHttp2Stream, wait: Wait) => void;
+  readonly #onTooMany: (session: Http2Session) => void;
   readonly #visits = new Map<Http2Session, Visit>();
   readonly #errands = new Map<ServerHttp2Stream, Errand>();
   readonly #timer: NodeJS.Timeout;
+  #waiting = 0;
 
-  /** @param onTooLate  decides what such a stream is told; called once, with the phase that took too long */
+  /** @param onTooLate  decides what such a stream is told; called once per wait, with the one that took too long
+   *  @param onTooMany  is told which connection has to go, because too many calls wait and it has most of them */
   constructor(options: {
     readonly limits: PatienceLimits;
     readonly clock: Clock;
-    readonly onTooLate: (stream: ServerHttp2Stream, phase: 'request' | 'answer') => void;
+    readonly onTooLate: (stream: ServerHttp2Stream, wait: Wait) => void;
+    readonly onTooMany: (session: Http2Session) => void;
   }) {
     this.#limits = options.limits;
     this.#clock = options.clock;
     this.#onTooLate = options.onTooLate;
+    this.#onTooMany = options.onTooMany;
     const { greetingMs, requestMs, answerMs, idleMs } = options.limits;
     this.#timer = setInterval(() => this.#look(), Math.max(10, Math.min(1_000, Math.min(greetingMs, requestMs, answerMs, idleMs) / 4)));
     this.#timer.unref();
   }
 
-  /** Connections that are open. */
-  get connections(): number {
-    return this.#visits.size;
-  }
-
-  /** A connection came. */
-  arrived(session: ServerHttp2Session): void {
+  /** A connection came.
+   * @param cut  ends it, whatever it is doing */
+  arrived(session: ServerHttp2Session, cut: () => void): void {
     const nowMs = this.#clock.nowMs();
     const visit: Visit = {
+      cut,
       sinceMs: nowMs,
       greeted: false,
       streams: 0,
+      waiting: 0,
       calls: 0,
       idleSinceMs: nowMs,
       pingedMs: undefined,
       unwelcomeMs: undefined,
+      isOver: false,
     };
     this.#visits.set(session, visit);
     session.once('remoteSettings', () => (visit.greeted = true));
-    session.once('close', () => this.#visits.delete(session));
+    session.once('close', () => this.#left(session));
   }
 
   /** Ends the connection that is missed least, to make room: one without a call under way, if possible one that never made any, the
@@ -85,7 +101,7 @@ export class Patience {
     const quiet = [...this.#visits].filter(([session, visit]) => visit.streams === 0 && !session.destroyed);
     const worth = (visit: Visit): readonly [number, number] => [Math.min(visit.calls, 1), visit.idleSinceMs];
     const [least] = quiet.sort(([, a], [, b]) => worth(a)[0] - worth(b)[0] || worth(a)[1] - worth(b)[1]);
-    least?.[0].destroy();
+    least?.[1].cut();
     return least !== undefined;
   }
 
@@ -98,15 +114,15 @@ export class Patience {
 
   /** A call came; its request is awaited. */
   began(stream: ServerHttp2Stream): void {
-    this.#errands.set(stream, { phase: 'request', sinceMs: this.#clock.nowMs() });
     const visit = stream.session === undefined ? undefined : this.#visits.get(stream.session);
-    if (visit !== undefined) {
-      visit.streams += 1;
-      visit.calls += 1;
-    }
+    if (visit === undefined) return;
+    visit.streams += 1;
+    visit.calls += 1;
+    this.#errands.set(stream, { visit, phase: 'work', sinceMs: 0 });
+    this.#enter(stream, 'request');
     stream.once('close', () => {
+      this.#enter(stream, 'work');
       this.#errands.delete(stream);
-      if (visit === undefined) return;
       visit.streams -= 1;
       visit.idleSinceMs = this.#clock.nowMs();
     });
@@ -114,16 +130,17 @@ export class Patience {
 
   /** The request is whole: it is the gateway's turn, for as long as the caller's deadline allows. */
   working(stream: ServerHttp2Stream): void {
-    const errand = this.#errands.get(stream);
-    if (errand !== undefined) errand.phase = 'work';
+    this.#enter(stream, 'work');
   }
 
   /** The answer was given; it is awaited that the caller takes it. */
   answered(stream: ServerHttp2Stream): void {
-    const errand = this.#errands.get(stream);
-    if (errand === undefined) return;
-    errand.phase = 'answer';
-    errand.sinceMs = this.#clock.nowMs();
+    this.#enter(stream, 'answer');
+  }
+
+  /** The caller was told by RST_STREAM that the call is over. */
+  reset(stream: ServerHttp2Stream): void {
+    this.#enter(stream, 'reset');
   }
 
   /** Ends the watch. */
@@ -131,24 +148,48 @@ export class Patience {
     clearInterval(this.#timer);
   }
 
+  #enter(stream: ServerHttp2Stream, phase: Errand['phase']): void {
+    const errand = this.#errands.get(stream);
+    if (errand === undefined || errand.visit.isOver) return;
+    const more = Number(phase !== 'work') - Number(errand.phase !== 'work');
+    errand.phase = phase;
+    errand.sinceMs = this.#clock.nowMs();
+    errand.visit.waiting += more;
+    this.#waiting += more;
+    if (more > 0 && this.#waiting > this.#limits.waiting) this.#makeRoom();
+  }
+
+  #makeRoom(): void {
+    const [session, visit] = [...this.#visits].reduce((a, b) => (b[1].waiting > a[1].waiting ? b : a));
+    this.#left(session);
+    this.#onTooMany(session);
+    visit.cut();
+  }
+
+  /** The connection is gone, and its calls with it, though their own 'close' comes a little later. */
+  #left(session: Http2Session): void {
+    const visit = this.#visits.get(session);
+    if (visit === undefined) return;
+    this.#visits.delete(session);
+    this.#waiting -= visit.waiting;
+    visit.isOver = true;
+  }
+
   #look(): void {
     const nowMs = this.#clock.nowMs();
     const { greetingMs, requestMs, answerMs, idleMs } = this.#limits;
     for (const [session, visit] of this.#visits) {
       const quietMs = visit.streams > 0 ? 0 : nowMs - visit.idleSinceMs;
-      if (!visit.greeted && nowMs - visit.sinceMs > greetingMs) session.destroy();
-      else if (visit.pingedMs !== undefined && nowMs - visit.pingedMs > greetingMs) session.destroy();
+      if (!visit.greeted && nowMs - visit.sinceMs > greetingMs) visit.cut();
+      else if (visit.pingedMs !== undefined && nowMs - visit.pingedMs > greetingMs) visit.cut();
       else if (visit.unwelcomeMs !== undefined && Math.min(quietMs, nowMs - visit.unwelcomeMs) > greetingMs) session.close();
       else if (visit.pingedMs === undefined && quietMs > idleMs) ping(session, visit, nowMs);
     }
-    for (const [stream, errand] of this.#errands) {
-      if (errand.phase === 'work') continue;
-      if (nowMs - errand.sinceMs <= (errand.phase === 'request' ? requestMs : answerMs)) continue;
-      const late = errand.phase;
-      // Told so; what it is told it may take for as long as an answer.
-      if (late === 'request') Object.assign(errand, { phase: 'answer', sinceMs: nowMs });
-      else this.#errands.delete(stream);
-      this.#onTooLate(stream, late);
+    for (const [stream, { phase, sinceMs, visit }] of this.#errands) {
+      if (phase === 'work' || nowMs - sinceMs <= (phase === 'request' ? requestMs : answerMs)) continue;
+      // One that does not even take a reset reads nothing at all.
+      if (phase === 'reset') visit.cut();
+      else this.#onTooLate(stream, phase);
     }
   }
 }
@@ -163,6 +204,6 @@ function ping(session: Http2Session, visit: Visit, nowMs: number): void {
       visit.idleSinceMs = nowMs;
     });
   } catch {
-    session.destroy();
+    visit.cut();
   }
 }

@@ -19,6 +19,7 @@ import {
   DEADLINE_DETAILS,
   DRAINING_TRAILER,
   DRIVER_STATUS_TRAILER,
+  MIGRATED_METADATA,
   NOT_AFTER_METADATA,
   NOT_FORWARDED_TRAILER,
 } from './status.ts';
@@ -31,6 +32,8 @@ export interface CallSettings {
   readonly notAfterMs?: number;
   /** Gives up: the call ends as Canceled, ambiguous unless it was not sent yet. */
   readonly signal?: AbortSignal;
+  /** The volume is stored in the form of an in-tree plug-in: metrics tell such calls apart (spec 07 §1). */
+  readonly migrated?: boolean;
   /** Further request metadata. */
   readonly metadata?: Readonly<Record<string, string>>;
   /** Hears, before the promise settles, whether a gateway vouches for the answer (OK answers included). */
@@ -333,6 +336,7 @@ function encode<I extends DescMessage>(method: DescMethodUnary<I>, request: Requ
 function metadataOf(settings: CallSettings): Metadata {
   const metadata = new Metadata();
   for (const [key, value] of Object.entries(settings.metadata ?? {})) metadata.set(key, value);
+  if (settings.migrated !== undefined) metadata.set(MIGRATED_METADATA, String(settings.migrated));
   if (settings.notAfterMs !== undefined) metadata.set(NOT_AFTER_METADATA, String(Math.floor(settings.notAfterMs)));
   return metadata;
 }

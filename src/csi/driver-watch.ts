@@ -32,7 +32,7 @@ export interface DriverWatchOptions {
 }
 
 const RETRY_MS = 500;
-/** Capabilities change with a driver's upgrade; the gateway answers from memory, so asking again costs little. */
+/** Capabilities change with a driver's upgrade. */
 const REFRESH_MS = 15_000;
 
 /** Asks the driver, through its gateway, who it is and what it can do: until it answers, and again every 15 s. */

@@ -41,6 +41,9 @@ export const ELECTING_METADATA = 'sutler-electing';
 /** Request metadata: absolute Unix time in milliseconds past which the gateway does not forward. */
 export const NOT_AFTER_METADATA = 'sutler-not-after';
 
+/** Request metadata, "true" or "false": the volume is stored in the form of an in-tree plug-in. A label of the gateway's metrics, nothing more. */
+export const MIGRATED_METADATA = 'sutler-migrated';
+
 /** What Go's context says when a deadline has passed; events show it, so operators search for it. */
 export const DEADLINE_DETAILS = 'context deadline exceeded';
 /** What Go's context says when a caller gave up. */

@@ -1,14 +1,16 @@
 import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { after, before, describe, it } from 'node:test';
 import { create, toBinary } from '@bufbuild/protobuf';
 import { ProbeResponseSchema } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
 import { DriverConnection } from '#src/csi-gateway/driver-connection.ts';
+import type { DriverConnectionOptions } from '#src/csi-gateway/driver-connection.ts';
 import { createGatewayMetrics } from '#src/csi-gateway/metrics.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import type { Clock } from '#src/runtime/clock.ts';
-import { silentLog } from '#src/runtime/log.ts';
+import { createLogger, silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
 import { makeFolder, until } from '../harness/csi-folder.ts';
 import { startTestGateway, failureOf, verdict } from '../harness/csi-gateway.ts';
@@ -17,6 +19,7 @@ import type { RawCall } from '../harness/csi-raw-driver.ts';
 
 const ready = (value: boolean | undefined): Uint8Array =>
   toBinary(ProbeResponseSchema, create(ProbeResponseSchema, value === undefined ? {} : { ready: value }));
+const failed = (call: RawCall): void => answerStatus(call, { 'grpc-status': '13', 'grpc-message': 'backend' });
 /** Sleeps a hundredth of what it is asked to, so that seconds between Probes pass quickly. */
 const hasty: Clock = { nowMs: () => Date.now(), sleep: (ms, signal) => systemClock.sleep(ms / 100, signal) };
 
@@ -25,24 +28,22 @@ describe('DriverConnection', () => {
   before(async () => (folder = await makeFolder()));
   after(() => folder.remove());
 
-  function connectTo(socket: string, clock: Clock = hasty): DriverConnection {
-    const metrics = createGatewayMetrics(new Registry());
-    const address = { kind: 'unix', path: socket } as const;
-    const options = {
-      address,
+  function connectTo(socket: string, o: Partial<DriverConnectionOptions> = {}): DriverConnection {
+    const connection = new DriverConnection({
+      address: { kind: 'unix', path: socket },
       probeTimeoutMs: 100,
       maxMessageBytes: 1_000_000,
       probeIntervalMs: 3_600_000_000,
-      clock,
+      clock: hasty,
       log: silentLog,
-      metrics,
-    };
-    const connection = new DriverConnection(options);
+      metrics: createGatewayMetrics(new Registry()),
+      ...o,
+    });
     connection.start();
     return connection;
   }
 
-  const PROBES: readonly { title: string; probes: readonly ((call: RawCall) => unknown)[]; calls: number; trouble?: RegExp }[] = [
+  const PROBES: readonly { title: string; probes: readonly ((call: RawCall) => unknown)[]; calls: number }[] = [
     { title: 'is ready after one Probe with ready=true (Q-15)', probes: [(c) => answerOk(c, ready(true))], calls: 1 },
     { title: 'is ready after one Probe without ready (Q-16)', probes: [(c) => answerOk(c, ready(undefined))], calls: 1 },
     {
@@ -55,10 +56,16 @@ describe('DriverConnection', () => {
       probes: [() => undefined, (c) => answerStatus(c, { 'grpc-status': '4' }), (c) => answerOk(c, ready(true))],
       calls: 3,
     },
+    { title: 'asks again after an error, where upstream exits (Q-17)', probes: [failed, (c) => answerOk(c, ready(true))], calls: 2 },
     {
-      title: 'asks again after an error, where upstream would exit (Q-17, Q-18, Q-20)',
-      probes: [(c) => answerStatus(c, { 'grpc-status': '13', 'grpc-message': 'backend' }), (c) => answerOk(c, ready(true))],
-      calls: 2,
+      title: 'asks again after DeadlineExceeded and then an error, where upstream exits (Q-18)',
+      probes: [(c) => answerStatus(c, { 'grpc-status': '4' }), failed, (c) => answerOk(c, ready(true))],
+      calls: 3,
+    },
+    {
+      title: 'asks again after ready=false and then an error, where upstream exits (Q-20)',
+      probes: [(c) => answerOk(c, ready(false)), failed, (c) => answerOk(c, ready(true))],
+      calls: 3,
     },
   ];
   for (const [index, { title, probes, calls }] of PROBES.entries()) {
@@ -90,6 +97,69 @@ describe('DriverConnection', () => {
     await driver.close();
   });
 
+  for (const [method, id] of [
+    ['GetPluginCapabilities', 'Q-23'],
+    ['ControllerGetCapabilities', 'Q-29'],
+  ] as const) {
+    it(`is not ready while ${method} fails, and asks again (${id})`, async () => {
+      const socket = folder.file(`${method}.sock`);
+      let isWell = false;
+      const driver = await startRawDriver(socket, (call) => {
+        if (call.path.endsWith('/GetPluginCapabilities') && method === 'ControllerGetCapabilities')
+          return answerOk(call, Buffer.from([10, 4, 10, 2, 8, 1]));
+        return call.path.endsWith(`/${method}`) && !isWell ? failed(call) : false;
+      });
+      const connection = connectTo(socket);
+      await until('it is asked', () => connection.trouble?.includes(`${method}: rpc error: code = Internal desc = backend`));
+      assert.equal(connection.identity, undefined);
+      isWell = true;
+      await until('ready', () => connection.trouble === undefined);
+      await connection.close();
+      await driver.close();
+    });
+  }
+
+  it('says once that it waits, once that the driver came, and once that it lost it', async () => {
+    const socket = folder.file('told.sock');
+    const lines: string[] = [];
+    let rounds = 0;
+    let nowMs = Date.now();
+    const clock: Clock = {
+      nowMs: () => nowMs,
+      sleep: (ms, signal) => {
+        rounds += 1;
+        return hasty.sleep(ms, signal);
+      },
+    };
+    const log = createLogger({ name: 'gateway', verbosity: 0, format: 'json', write: (line) => lines.push(line) });
+    const connection = connectTo(socket, { clock, log });
+    const manyRounds = (): Promise<void> => {
+      const before = rounds;
+      return until('it tried many times', () => rounds > before + 10);
+    };
+    const said = (): readonly string[] => lines.map((line) => (JSON.parse(line) as { msg: string }).msg);
+    await manyRounds();
+    assert.deepEqual(said(), ['waiting for the driver']);
+    for (const before of [1, 3]) {
+      const driver = await startRawDriver(socket, () => false);
+      await until('ready', () => connection.trouble === undefined);
+      assert.deepEqual(said().slice(before), ['the driver is ready']);
+      await driver.close();
+      await manyRounds();
+      assert.deepEqual(said().slice(before), ['the driver is ready', 'lost the driver, reconnecting']);
+    }
+    nowMs += 10_000;
+    await manyRounds();
+    assert.equal(said().length, 6, 'a loss that lasts: why');
+    assert.match(lines[5] ?? '', /ENOENT.*waiting for the driver/);
+    nowMs += 10_000;
+    await writeFile(socket, '');
+    await manyRounds();
+    assert.equal(said().length, 7, 'another reason');
+    assert.match(lines[6] ?? '', /(ENOTSOCK|ECONNREFUSED).*waiting for the driver/);
+    await connection.close();
+  });
+
   it('does not call a driver without a name ready', async () => {
     const socket = folder.file('noname.sock');
     const driver = await startRawDriver(socket, (call) => (call.path.endsWith('/GetPluginInfo') ? answerOk(call, Buffer.alloc(0)) : false));
@@ -117,17 +187,7 @@ describe('DriverConnection', () => {
     const driver = await startRawDriver(socket, (call) =>
       call.path.endsWith('/Probe') && !well ? answerStatus(call, { 'grpc-status': '9' }) : false,
     );
-    const metrics = createGatewayMetrics(new Registry());
-    const connection = new DriverConnection({
-      address: { kind: 'unix', path: socket },
-      probeTimeoutMs: 100,
-      probeIntervalMs: 10,
-      maxMessageBytes: 1_000_000,
-      clock: hasty,
-      log: silentLog,
-      metrics,
-    });
-    connection.start();
+    const connection = connectTo(socket, { probeIntervalMs: 10 });
     await until('ready', () => connection.trouble === undefined);
     well = false;
     await until('unwell', () => connection.trouble?.includes('FailedPrecondition'));

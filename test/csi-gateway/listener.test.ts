@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { stat, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import type { Server } from 'node:net';
@@ -28,6 +28,17 @@ describe('listen', () => {
     const path = folder.file('new/folder/gw.sock');
     assert.deepEqual(await listen(server(), { kind: 'unix', path }), { kind: 'unix', path });
     assert.equal((await stat(path)).mode & 0o777, 0o600);
+  });
+
+  it('lets nobody else open the socket at any moment, whatever the mask', async () => {
+    const made = server();
+    let mode = 0;
+    // Node tells this before listen() comes to its chmod.
+    made.once('listening', () => (mode = statSync(folder.file('masked.sock')).mode & 0o777));
+    const mask = process.umask(0);
+    await listen(made, { kind: 'unix', path: folder.file('masked.sock') });
+    assert.equal(process.umask(mask), 0, 'the mask is as it was');
+    assert.equal(mode, 0o600);
   });
 
   it('refuses a socket that answers', async () => {

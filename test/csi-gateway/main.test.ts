@@ -47,11 +47,11 @@ describe('csi-gateway main', () => {
   before(async () => (folder = await makeFolder()));
   after(() => folder.remove());
 
-  it('starts before its driver, becomes ready with it, and ends with 0 on SIGTERM leaving no socket', async () => {
+  it('starts before its driver, becomes ready with it, shows metrics, and ends with 0 on SIGTERM leaving no socket (Q-50, Q-52)', async () => {
     const gateway = fakeHost();
     const listen = `unix://${folder.file('gw.sock')}`;
     const csi = folder.file('csi.sock');
-    const argv = [`--csi-address=${csi}`, `--listen=${listen}`, '--http-endpoint=127.0.0.1:0', '--grace-period=1s'];
+    const argv = [`--csi-address=${csi}`, `--listen=${listen}`, '--http-endpoint=127.0.0.1:0', '--metrics-path=/m', '--grace-period=1s'];
     void main({ host: gateway.host, argv, known: {}, retired: {} });
     await until('announced', () => gateway.facts() !== undefined);
     const url = gateway.facts()?.['http'] ?? '';
@@ -66,8 +66,12 @@ describe('csi-gateway main', () => {
     const client = createCsiClient({ address: parseAddress('gateway', listen), log: silentLog });
     const { volume } = await client.createVolume(volumeRequest('m'), { timeoutMs: 2_000 });
     assert.ok(existsSync(volume?.volumeContext['directory'] ?? ''));
-    assert.match(await (await fetch(`${url}/metrics`)).text(), /csi_sidecar_operations_seconds/);
     client.close();
+    const metrics = await fetch(`${url}/m`);
+    assert.equal(metrics.status, 200, 'metrics at the path that was given (Q-50)');
+    const text = await metrics.text();
+    assert.match(text, /^csi_sidecar_operations_seconds_count/m);
+    assert.match(text, /^process_start_time_seconds \d/m, 'the process tells its start (Q-52)');
 
     gateway.signal('SIGTERM');
     assert.equal(await gateway.exited, 0);

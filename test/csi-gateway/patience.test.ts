@@ -5,14 +5,13 @@ import { connect as connectSocket } from 'node:net';
 import type { Socket } from 'node:net';
 import { after, afterEach, before, describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
+import { defaultPatience } from '#src/csi-gateway/patience.ts';
 import { framed } from '#src/csi-gateway/wire.ts';
 import { makeFolder, until } from '../harness/csi-folder.ts';
+import { EMPTY_SETTINGS, emptyCall, ENDLESS_WINDOWS, PREFACE } from '../harness/csi-frames.ts';
 import { startTestGateway } from '../harness/csi-gateway.ts';
 import { answerBytes, startRawDriver } from '../harness/csi-raw-driver.ts';
 import type { RawDriver } from '../harness/csi-raw-driver.ts';
-
-const PREFACE = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n');
-const SETTINGS = Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0]);
 
 describe('the door’s patience', () => {
   let folder: Awaited<ReturnType<typeof makeFolder>>;
@@ -28,7 +27,9 @@ describe('the door’s patience', () => {
       if (call.path.startsWith('/csi.v1.Identity') || call.path.endsWith('GetCapabilities')) return false;
       return void setTimeout(() => answerBytes(call, framed(Buffer.alloc(200_000)), { 'grpc-status': '0' }), answerMs);
     });
-    test = await startTestGateway(folder, { patience: { greetingMs: 150, requestMs: 200, answerMs: 250, idleMs: 200 } });
+    test = await startTestGateway(folder, {
+      patience: { ...defaultPatience, greetingMs: 150, requestMs: 200, answerMs: 250, idleMs: 200 },
+    });
     await until('ready', () => test.gateway.trouble === undefined);
   });
   afterEach(() => {
@@ -48,10 +49,13 @@ describe('the door’s patience', () => {
     socket.resume();
     return { socket, closed: new Promise((resolve) => socket.once('close', () => resolve())) };
   };
-  const call = (): { readonly session: ClientHttp2Session; readonly stream: ClientHttp2Stream } => {
-    const session = connectHttp2('http://localhost', { createConnection: () => connectSocket(folder.file('gw.sock')) });
+  const connect = (socket = 'gw.sock'): ClientHttp2Session => {
+    const session = connectHttp2('http://localhost', { createConnection: () => connectSocket(folder.file(socket)) });
     sessions.push(session);
     session.on('error', () => undefined);
+    return session;
+  };
+  const call = (session = connect()): { readonly session: ClientHttp2Session; readonly stream: ClientHttp2Stream } => {
     const stream = session.request({ ':method': 'POST', ':path': '/csi.v1.Controller/GetCapacity', 'content-type': 'application/grpc' });
     stream.on('error', () => undefined);
     return { session, stream };
@@ -61,13 +65,12 @@ describe('the door’s patience', () => {
 
   it('ends a connection that greets but is not there any more', async () => {
     const { socket, closed } = dial();
-    socket.write(Buffer.concat([PREFACE, SETTINGS]));
+    socket.write(Buffer.concat([PREFACE, EMPTY_SETTINGS]));
     await closed;
   });
 
   it('keeps a connection that only waits', async () => {
-    const session = connectHttp2('http://localhost', { createConnection: () => connectSocket(folder.file('gw.sock')) });
-    sessions.push(session);
+    const session = connect();
     let pings = 0;
     session.on('ping', () => (pings += 1));
     await until('it was asked twice whether it is there', () => pings >= 2);
@@ -101,6 +104,79 @@ describe('the door’s patience', () => {
     assert.equal(code, 8);
   });
 
+  it('ends an answer that is not gRPC and is not taken', async () => {
+    const stream = connect().request({ ':method': 'POST', ':path': '/', 'content-type': 'text/html' });
+    stream.on('error', () => undefined);
+    const code = await new Promise((resolve) => stream.once('close', () => resolve(stream.rstCode)));
+    assert.equal(code, 8);
+  });
+
+  it('ends a connection that does not even take a reset', async () => {
+    const patient = await startTestGateway(folder, {
+      listen: { kind: 'unix', path: folder.file('deaf.sock') },
+      patience: { ...defaultPatience, answerMs: 100 },
+    });
+    await until('ready', () => patient.gateway.trouble === undefined);
+    const socket = connectSocket(folder.file('deaf.sock'));
+    sockets.push(socket);
+    socket.on('error', () => undefined);
+    // More answers than the socket takes while nobody reads.
+    const calls = [1, 3, 5, 7, 9].map((stream) => emptyCall(stream, '/csi.v1.Controller/GetCapacity'));
+    socket.write(Buffer.concat([PREFACE, ENDLESS_WINDOWS, ...calls]));
+    const connections = async (): Promise<string | undefined> =>
+      /^sutler_gateway_connections (\d+)$/m.exec(await patient.metrics.metrics())?.[1];
+    await until('it is in', async () => (await connections()) === '1');
+    await until('it is out', async () => (await connections()) === '0');
+    await patient.close();
+  });
+
+  it('shuts down although a caller reads nothing', async () => {
+    const patient = await startTestGateway(folder, { listen: { kind: 'unix', path: folder.file('down.sock') } });
+    await until('ready', () => patient.gateway.trouble === undefined);
+    const before = driver.calls.length;
+    const socket = connectSocket(folder.file('down.sock'));
+    sockets.push(socket);
+    socket.on('error', () => undefined);
+    const calls = [1, 3, 5, 7, 9].map((stream) => emptyCall(stream, '/csi.v1.Controller/GetCapacity'));
+    socket.write(Buffer.concat([PREFACE, ENDLESS_WINDOWS, ...calls]));
+    await until(
+      'the calls were answered',
+      async () => driver.calls.length >= before + 5 && /in_flight 0$/m.test(await patient.metrics.metrics()),
+    );
+    await patient.close();
+  });
+
+  it('cuts off a call with more metadata than gRPC allows, and serves the next on the same connection', async () => {
+    const session = connect();
+    const headers = { ':method': 'POST', ':path': '/csi.v1.Controller/GetCapacity', 'content-type': 'application/grpc' };
+    const huge = session.request({ ...headers, 'x-huge': 'x'.repeat(17_000) });
+    huge.on('error', () => undefined);
+    await new Promise((resolve) => huge.once('close', resolve));
+    assert.notEqual(huge.rstCode, 0);
+    const next = session.request({ ...headers, 'x-large': 'x'.repeat(15_000) });
+    next.end(Buffer.alloc(5));
+    const answered = await new Promise<Record<string, unknown>>((resolve) => next.once('response', resolve));
+    assert.equal(answered[':status'], 200);
+  });
+
+  it('ends the connection that keeps most calls waiting when there are too many, and serves the others', async () => {
+    const patient = await startTestGateway(folder, {
+      listen: { kind: 'unix', path: folder.file('crowd.sock') },
+      patience: { ...defaultPatience, waiting: 10 },
+    });
+    await until('ready', () => patient.gateway.trouble === undefined);
+    const [small, large] = [connect('crowd.sock'), connect('crowd.sock')];
+    const wait = (session: ClientHttp2Session): unknown => call(session).stream.write(Buffer.from([0, 0, 0]));
+    for (let i = 0; i < 4; i += 1) wait(small);
+    for (let i = 0; i < 7; i += 1) wait(large);
+    await new Promise((resolve) => large.once('close', resolve));
+    assert.ok(!small.closed);
+    for (let i = 0; i < 3; i += 1) wait(small);
+    await patient.client.probe({ timeoutMs: 2_000 });
+    assert.match(await patient.metrics.metrics(), /turned_away_total\{reason="too-many"\} 1$/m);
+    await patient.close();
+  });
+
   it('makes room for one more by ending a connection that never called', async () => {
     const patient = await startTestGateway(folder, { listen: { kind: 'unix', path: folder.file('full.sock') } });
     await until('ready', () => patient.gateway.trouble === undefined);
@@ -110,7 +186,7 @@ describe('the door’s patience', () => {
       sockets.push(socket);
       socket.on('error', () => undefined);
       socket.resume();
-      socket.write(Buffer.concat([PREFACE, SETTINGS]));
+      socket.write(Buffer.concat([PREFACE, EMPTY_SETTINGS]));
       return socket;
     });
     await until('some had to go', async () => /reason="too-many"\} 4\d/.test(await patient.metrics.metrics()));

@@ -6,6 +6,7 @@ import { createCsiClient } from '#src/csi/client.ts';
 import type { CsiClient } from '#src/csi/client.ts';
 import { CreateVolumeRequestSchema } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
+import { parseAddress } from '#src/runtime/address.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { DriverStatus } from '#src/sandbox/driver/driver-status.ts';
 import { startSampleDriver } from '#src/sandbox/driver/server.ts';
@@ -152,6 +153,26 @@ describe('CsiClient', () => {
     );
     assert.equal(driver.counts.get('DeleteVolume'), before);
     hook = () => undefined;
+  });
+
+  it('says whether a volume is migrated where it is told to', async () => {
+    const sent: unknown[] = [];
+    hook = ({ metadata }) => {
+      sent.push(metadata.get('sutler-migrated'));
+      return undefined;
+    };
+    for (const migrated of [true, false]) await client.deleteVolume({ volumeId: 'x' }, { ...SETTINGS, migrated });
+    await client.deleteVolume({ volumeId: 'x' }, SETTINGS);
+    hook = () => undefined;
+    assert.deepEqual(sent, [['true'], ['false'], []]);
+  });
+
+  it('reaches a socket by its path and by its URL, without any metrics (Q-32, Q-33)', async () => {
+    for (const text of [folder.file('csi.sock'), `unix://${folder.file('csi.sock')}`]) {
+      const one = createCsiClient({ address: parseAddress('csi-address', text), log: silentLog });
+      assert.equal((await one.probe(SETTINGS)).ready, true);
+      one.close();
+    }
   });
 
   it('calls what can’t be sent not forwarded', async () => {

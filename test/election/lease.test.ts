@@ -87,6 +87,6 @@ describe('leaseName', () => {
     ['driver\\', 'driver-X'],
     ['Upper.Case', 'Upper-Case'],
   ] as const) {
-    it(`names the Lease of ${driver} as upstream does`, () => assert.equal(leaseName(driver), name));
+    it(`names the Lease of ${driver} as upstream does (Q-53)`, () => assert.equal(leaseName(driver), name));
   }
 });

@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { connect as connectHttp2, constants } from 'node:http2';
 import type { ClientHttp2Session, ClientHttp2Stream, OutgoingHttpHeaders } from 'node:http2';
@@ -12,6 +13,7 @@ import { parseAddress } from '#src/runtime/address.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { startSampleDriver } from '#src/sandbox/driver/server.ts';
 import { until } from './csi-folder.ts';
+import { EMPTY_SETTINGS, emptyCall, ENDLESS_WINDOWS, frame, PREFACE } from './csi-frames.ts';
 import { volumeRequest } from './csi-gateway.ts';
 
 export interface FuzzOptions {
@@ -23,9 +25,11 @@ export interface FuzzOptions {
 }
 
 export interface FuzzReport {
-  /** Times that each attack was made. */
+  /** Times that each attack was made; at least once, however slow the machine. */
   readonly attacks: ReadonlyMap<string, number>;
   readonly goodCalls: number;
+  /** Whether a good call, too, went well when all was over. */
+  readonly goodAfterwards: boolean;
   /** Good calls that failed during the attacks, by message. */
   readonly failures: readonly string[];
   /** Good calls that were refused, not forwarded, because the attackers' were too many; made again. */
@@ -37,8 +41,12 @@ export interface FuzzReport {
   readonly defects: readonly string[];
 }
 
-const PREFACE = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n');
-const EMPTY_SETTINGS = Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0]);
+/** What node is told where the gateway is deployed: the memory that it keeps depends on it. */
+const NODE_FLAGS = /NODE_OPTIONS, value: ([^}]+?) *}/
+  .exec(readFileSync(new URL('../../../k8s/gateway/sidecar.yaml', import.meta.url), 'utf8'))?.[1]
+  ?.split(' ');
+/** V8 collects what a burst left when nothing has happened for some seconds, in up to three rounds. */
+const SETTLE_MS = 60_000;
 const CREATE = '/csi.v1.Controller/CreateVolume';
 const LIST = '/csi.v1.Controller/ListVolumes';
 
@@ -57,6 +65,7 @@ class Attacker {
   readonly #address: string;
   readonly #random: () => number;
   readonly #open = new Set<{ destroy(): unknown }>();
+  readonly #deck: string[] = [];
 
   constructor(address: string, seed: number) {
     this.#address = address;
@@ -94,6 +103,11 @@ class Attacker {
       ),
     'bodies that never end': () =>
       this.#hang((session) => Array.from({ length: 50 }, () => this.#request(session, {}).write(Buffer.alloc(3)))),
+    'crowds of calls without a body': () =>
+      this.#hang((session) => {
+        for (let i = 0; i < 1_000; i += 1) this.#request(session, {});
+      }),
+    'callers that write and never read': () => this.#deaf(),
     'readers that never read': () =>
       this.#hang((session) => {
         session.settings({ initialWindowSize: 0 });
@@ -119,9 +133,10 @@ class Attacker {
     }
   }
 
+  /** Makes one, each kind before any comes again. */
   async any(): Promise<string> {
-    const names = Object.keys(this.attacks);
-    const name = names[Math.floor(this.#random() * names.length)] ?? '';
+    if (this.#deck.length === 0) this.#deck.push(...Object.keys(this.attacks));
+    const [name = ''] = this.#deck.splice(Math.floor(this.#random() * this.#deck.length), 1);
     await this.attacks[name]?.();
     return name;
   }
@@ -139,12 +154,8 @@ class Attacker {
   }
 
   #frame(type: number, length = this.#upTo(300) - 1, flags = Math.floor(this.#random() * 256)): Buffer {
-    const head = Buffer.alloc(9);
-    head.writeUIntBE(length, 0, 3);
-    head[3] = type;
-    head[4] = flags;
-    head.writeUInt32BE(type === 1 || type === 9 ? 1 : Math.floor(this.#random() * 8), 5);
-    return Buffer.concat([head, length > 1_000 ? Buffer.alloc(length, 0x41) : this.#bytes(length)]);
+    const stream = type === 1 || type === 9 ? 1 : Math.floor(this.#random() * 8);
+    return frame(type, { flags, stream, payload: length > 1_000 ? Buffer.alloc(length, 0x41) : this.#bytes(length) });
   }
 
   #socket(): Socket {
@@ -186,6 +197,15 @@ class Attacker {
     session.destroy();
   }
 
+  /** Asks for more than the socket takes, and leaves it there. */
+  async #deaf(): Promise<void> {
+    const socket = this.#socket();
+    const calls = Array.from({ length: 500 }, (_, i) => emptyCall(2 * i + 1, LIST));
+    socket.write(Buffer.concat([PREFACE, ENDLESS_WINDOWS, ...calls]));
+    setTimeout(() => socket.destroy(), 2_000).unref();
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+
   /** Left open until the gateway, or the end, closes it; at most some at a time. */
   async #hang(start: (session: ClientHttp2Session) => unknown): Promise<void> {
     const session = this.#session();
@@ -206,7 +226,7 @@ export async function fuzzGateway(o: FuzzOptions): Promise<FuzzReport> {
   const driver = await startSampleDriver({ socket: o.folder.file('csi.sock'), dataDir: o.folder.file('data') });
   const cli = fileURLToPath(import.meta.resolve('#src/cli.ts'));
   const args = ['csi-gateway', `--csi-address=${o.folder.file('csi.sock')}`, `--listen=${address}`, '--max-message-bytes=1000000'];
-  const child = spawn(process.execPath, ['--max-semi-space-size=1', cli, ...args], { stdio: ['ignore', 'ignore', 'pipe', 'ipc'] });
+  const child = spawn(process.execPath, [...(NODE_FLAGS ?? []), cli, ...args], { stdio: ['ignore', 'ignore', 'pipe', 'ipc'] });
   const log: string[] = [];
   child.stderr?.on('data', (chunk: Buffer) => log.push(chunk.toString()));
   const exited = once(child, 'exit') as Promise<[number | null]>;
@@ -216,18 +236,20 @@ export async function fuzzGateway(o: FuzzOptions): Promise<FuzzReport> {
   let goodCalls = 0;
   let refused = 0;
   const failures: string[] = [];
-  const good = async (mark = ''): Promise<void> => {
+  const good = async (mark = ''): Promise<boolean> => {
     try {
       const { volume } = await client.createVolume(volumeRequest(`good-${goodCalls}${mark}`), { timeoutMs: 10_000 });
       await client.deleteVolume({ volumeId: volume?.volumeId ?? '' }, { timeoutMs: 10_000 });
       goodCalls += 2;
+      return true;
     } catch (error) {
       if (error instanceof CsiError && error.notForwarded) refused += 1;
       else failures.push(error instanceof Error ? error.message : String(error));
+      return false;
     }
   };
   const attacker = new Attacker(address, o.seed);
-  const attacks = new Map<string, number>();
+  const attacks = new Map(Object.keys(attacker.attacks).map((name) => [name, 0]));
   try {
     await until(
       'the gateway is ready',
@@ -238,8 +260,8 @@ export async function fuzzGateway(o: FuzzOptions): Promise<FuzzReport> {
         ),
       10_000,
     );
-    // What a gateway at rest has after some work: warm code, buffers, a heap that has seen a burst.
-    for (let round = 0; round < 100; round += 1) await Promise.all(Array.from({ length: 20 }, (_, i) => good(`-${i}`)));
+    // What a gateway at rest has after its usual work: warm code, buffers, and what as many calls at once as --max-in-flight allows left.
+    for (let round = 0; round < 4; round += 1) await Promise.all(Array.from({ length: 500 }, (_, i) => good(`-${i}`)));
     failures.length = 0;
     goodCalls = 0;
     await settled(rss);
@@ -247,14 +269,15 @@ export async function fuzzGateway(o: FuzzOptions): Promise<FuzzReport> {
     let peak = before;
     await attacker.idle(o.idleConnections);
     const endMs = Date.now() + o.durationMs;
+    const isOver = (): boolean => child.exitCode !== null || (Date.now() >= endMs && [...attacks.values()].every((times) => times > 0));
     const attack = async (): Promise<void> => {
-      while (Date.now() < endMs && child.exitCode === null) {
+      while (!isOver()) {
         const name = await attacker.any();
         attacks.set(name, (attacks.get(name) ?? 0) + 1);
       }
     };
     const behave = async (): Promise<void> => {
-      while (Date.now() < endMs && child.exitCode === null) {
+      while (!isOver()) {
         await good();
         peak = Math.max(peak, await rss());
         await new Promise((resolve) => setTimeout(resolve, 50));
@@ -262,16 +285,17 @@ export async function fuzzGateway(o: FuzzOptions): Promise<FuzzReport> {
     };
     await Promise.all([attack(), attack(), attack(), attack(), behave()]);
     attacker.close();
-    const exitCode = child.exitCode;
-    if (exitCode !== null)
-      return { attacks, goodCalls, failures, refused, rss: { before, peak, after: 0 }, exitCode, defects: defectsIn(log) };
+    const result = { attacks, goodCalls, failures, refused };
+    if (child.exitCode !== null)
+      return { ...result, goodAfterwards: false, rss: { before, peak, after: 0 }, exitCode: child.exitCode, defects: defectsIn(log) };
+    const settledMs = Date.now() + SETTLE_MS;
     let after = await rss();
-    for (let i = 0; i < 120 && after > before * 1.2; i += 1) {
+    while (after > before * 1.2 && Date.now() < settledMs) {
       await new Promise((resolve) => setTimeout(resolve, 250));
       after = await rss();
     }
-    await good();
-    return { attacks, goodCalls, failures, refused, rss: { before, peak, after }, exitCode, defects: defectsIn(log) };
+    const goodAfterwards = await good();
+    return { ...result, goodAfterwards, rss: { before, peak, after }, exitCode: child.exitCode, defects: defectsIn(log) };
   } finally {
     attacker.close();
     client.close();

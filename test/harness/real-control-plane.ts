@@ -45,18 +45,25 @@ const CONTROLLERS = [
   'garbage-collector-controller',
 ];
 
+/** What a test needs of a control plane. */
+export interface ControlPlaneNeeds {
+  /** Claims have to become Bound, which takes a kube-controller-manager. */
+  readonly binder?: boolean;
+  /** Feature gates of kube-apiserver to switch on; a cluster that was given has to have them on. */
+  readonly serverGates?: readonly string[];
+}
+
 /** How to get a control plane: by starting etcd, kube-apiserver and, where they exist, kube-controller-manager and kube-scheduler from
  * KUBEBUILDER_ASSETS on loopback; or by opening the cluster of KUBECONFIG. The programs win over the kubeconfig, so that a developer's own
  * cluster is never used by surprise.
- * @param needs  whether claims have to become Bound, which takes a kube-controller-manager
  * @throws       Error HOW_TO_RUN, at once, when neither is set or a program is missing: no test has to wait for it */
-export function realControlPlane(env: NodeJS.ProcessEnv, needs: { readonly binder?: boolean } = {}): () => Promise<RealControlPlane> {
+export function realControlPlane(env: NodeJS.ProcessEnv, needs: ControlPlaneNeeds = {}): () => Promise<RealControlPlane> {
   const assets = env['KUBEBUILDER_ASSETS'];
   if (assets !== undefined && assets !== '') {
     const programs = findPrograms(assets, env);
     if (needs.binder === true && programs.controllerManager === undefined)
       throw new Error(`there is no kube-controller-manager: ${HOW_TO_RUN}`);
-    return () => startWithFreePorts(programs);
+    return () => startWithFreePorts({ ...programs, serverGates: needs.serverGates ?? [] });
   }
   const kubeconfig = env['KUBECONFIG'];
   if (kubeconfig !== undefined && kubeconfig !== '') return () => openCluster(kubeconfig);
@@ -68,6 +75,10 @@ interface Programs {
   readonly apiServer: string;
   readonly controllerManager?: string;
   readonly scheduler?: string;
+}
+
+interface Plan extends Programs {
+  readonly serverGates: readonly string[];
 }
 
 function findPrograms(folder: string, env: NodeJS.ProcessEnv): Programs {
@@ -93,7 +104,7 @@ function findPrograms(folder: string, env: NodeJS.ProcessEnv): Programs {
 }
 
 /** A port that was free a moment ago may be taken by the time a child binds it; then all begins again with other ports. */
-async function startWithFreePorts(programs: Programs): Promise<RealControlPlane> {
+async function startWithFreePorts(programs: Plan): Promise<RealControlPlane> {
   for (let attempt = 1; ; attempt++) {
     try {
       return await start(programs);
@@ -103,7 +114,7 @@ async function startWithFreePorts(programs: Programs): Promise<RealControlPlane>
   }
 }
 
-async function start(programs: Programs): Promise<RealControlPlane> {
+async function start(programs: Plan): Promise<RealControlPlane> {
   const folder = await mkdtemp(join(tmpdir(), 'sutler-control-plane-'));
   const children: Child[] = [];
   // A runner that is out of patience sends SIGTERM. The exit kills the children, see Child.
@@ -120,7 +131,15 @@ async function start(programs: Programs): Promise<RealControlPlane> {
   try {
     const authority = await createAuthority(folder);
     const etcd = await startEtcd(programs.etcd, { folder, authority, children });
-    const server = await startApiServer(programs.apiServer, { folder, authority, children, etcdUrl: etcd.url, etcdClient: etcd.client });
+    const gates = programs.serverGates;
+    const server = await startApiServer(programs.apiServer, {
+      folder,
+      authority,
+      children,
+      gates,
+      etcdUrl: etcd.url,
+      etcdClient: etcd.client,
+    });
     const others = { folder, authority, children, url: server.url };
     // Each waits for its own condition; together they take as long as the slowest.
     await Promise.all([
@@ -172,11 +191,12 @@ async function startEtcd(program: string, { folder, authority, children }: Conte
 }
 
 interface ApiServerContext extends Context {
+  readonly gates: readonly string[];
   readonly etcdUrl: string;
   readonly etcdClient: { readonly certFile: string; readonly keyFile: string };
 }
 
-async function startApiServer(program: string, { folder, authority, children, etcdUrl, etcdClient }: ApiServerContext) {
+async function startApiServer(program: string, { folder, authority, children, gates, etcdUrl, etcdClient }: ApiServerContext) {
   const port = await freePort();
   const [serving, admin, keys] = await Promise.all([
     authority.server('kube-apiserver'),
@@ -210,6 +230,7 @@ async function startApiServer(program: string, { folder, authority, children, et
     // The default is 5 minutes, too long for a test to see a resourceVersion expire.
     '--etcd-compaction-interval=10s',
     '--profiling=false',
+    ...(gates.length === 0 ? [] : [`--feature-gates=${gates.map((gate) => `${gate}=true`).join(',')}`]),
   ]);
   children.push(child);
   const url = `https://127.0.0.1:${port}`;

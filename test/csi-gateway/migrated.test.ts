@@ -1,0 +1,55 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import { create, toBinary } from '@bufbuild/protobuf';
+import { CreateVolumeResponseSchema, GetPluginInfoResponseSchema } from '#src/csi/generated/csi_pb.ts';
+import { makeFolder, until } from '../harness/csi-folder.ts';
+import { startTestGateway, volumeRequest } from '../harness/csi-gateway.ts';
+import { answerOk, startRawDriver } from '../harness/csi-raw-driver.ts';
+import type { RawDriver } from '../harness/csi-raw-driver.ts';
+
+const DRIVER = 'disk.csi.azure.com';
+const SETTINGS = { timeoutMs: 5_000 };
+
+describe('a driver that took over from an in-tree plug-in, behind the gateway', () => {
+  let folder: Awaited<ReturnType<typeof makeFolder>>;
+  let driver: RawDriver;
+  let test: Awaited<ReturnType<typeof startTestGateway>>;
+  before(async () => {
+    folder = await makeFolder();
+    driver = await startRawDriver(folder.file('csi.sock'), (call) => {
+      if (call.path.endsWith('/GetPluginInfo'))
+        return answerOk(call, toBinary(GetPluginInfoResponseSchema, create(GetPluginInfoResponseSchema, { name: DRIVER })));
+      if (!call.path.endsWith('Volume')) return false;
+      return answerOk(call, toBinary(CreateVolumeResponseSchema, create(CreateVolumeResponseSchema, { volume: { volumeId: 'h' } })));
+    });
+    test = await startTestGateway(folder);
+    await until('ready', () => test.gateway.trouble === undefined);
+  });
+  after(async () => {
+    await test.close();
+    await driver.close();
+    await folder.remove();
+  });
+
+  it('is told nothing of migration, which is a label of the metrics only (Q-40)', async () => {
+    await test.client.createVolume(volumeRequest('a'), { ...SETTINGS, migrated: true });
+    await test.client.createVolume(volumeRequest('b'), { ...SETTINGS, migrated: false });
+    await test.client.deleteVolume({ volumeId: 'h' }, { ...SETTINGS, migrated: true });
+    await test.client.deleteVolume({ volumeId: 'h' }, SETTINGS);
+    const text = await test.metrics.metrics();
+    const series = [
+      ...text.matchAll(/_seconds_count\{driver_name="([^"]+)",method_name="[^"]+\/(\w+Volume)",grpc_status_code="OK"(.*)\} (\d)/g),
+    ];
+    assert.deepEqual(series.map(([, ...facts]) => facts.join(' ')).toSorted(), [
+      `${DRIVER} CreateVolume ,migrated="false" 1`,
+      `${DRIVER} CreateVolume ,migrated="true" 1`,
+      `${DRIVER} DeleteVolume ,migrated="false" 1`,
+      `${DRIVER} DeleteVolume ,migrated="true" 1`,
+    ]);
+    const sent = driver.calls.flatMap(({ headers }) => headers.map(([name]) => name));
+    assert.deepEqual(
+      sent.filter((name) => name.startsWith('sutler-')),
+      [],
+    );
+  });
+});

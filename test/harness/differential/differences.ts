@@ -1,0 +1,67 @@
+import type { ScenarioRecord } from './record.ts';
+
+/** One place where sutler is unlike upstream. */
+export interface Difference {
+  readonly scenario: string;
+  /** Path in the record: `events Warning ProvisioningFailed …`. */
+  readonly where: string;
+  /** JSON; undefined = not there. */
+  readonly upstream: string | undefined;
+  readonly sutler: string | undefined;
+}
+
+/** A difference on purpose. */
+export interface KnownDifference {
+  /** Name of the scenario; a pattern for several. */
+  readonly scenario: string | RegExp;
+  /** What the path must match. */
+  readonly where: RegExp;
+  /** The row of docs/parity.md that says so, by its first cell. */
+  readonly row: string;
+}
+
+/** Every leaf where two records of a scenario are not the same. */
+export function differencesOf(scenario: string, upstream: ScenarioRecord, sutler: ScenarioRecord): readonly Difference[] {
+  const found: Difference[] = [];
+  compare('', compared(upstream), compared(sutler), (where, a, b) =>
+    found.push({ scenario, where, upstream: JSON.stringify(a), sutler: JSON.stringify(b) }),
+  );
+  return found;
+}
+
+export function isKnown(difference: Difference, known: KnownDifference): boolean {
+  const isScenario = typeof known.scenario === 'string' ? known.scenario === difference.scenario : known.scenario.test(difference.scenario);
+  return isScenario && known.where.test(difference.where);
+}
+
+export function describeDifference({ where, upstream, sutler }: Difference): string {
+  return `${where}\n    upstream: ${upstream ?? '(nothing)'}\n    sutler:   ${sutler ?? '(nothing)'}`;
+}
+
+function compared(record: ScenarioRecord): Partial<ScenarioRecord> {
+  return { ...record, repeated: [] };
+}
+
+type Report = (where: string, upstream: unknown, sutler: unknown) => void;
+
+function compare(where: string, upstream: unknown, sutler: unknown, report: Report): void {
+  if (Array.isArray(upstream) && Array.isArray(sutler) && isFlat(upstream) && isFlat(sutler)) {
+    if (JSON.stringify(upstream) !== JSON.stringify(sutler)) report(where, upstream, sutler);
+    return;
+  }
+  if (!isObject(upstream) || !isObject(sutler)) {
+    if (upstream !== sutler) report(where, upstream, sutler);
+    return;
+  }
+  for (const key of new Set([...Object.keys(upstream), ...Object.keys(sutler)])) {
+    compare(where === '' ? key : `${where} ${key}`, upstream[key], sutler[key], report);
+  }
+}
+
+function isFlat(list: readonly unknown[]): boolean {
+  return list.every((item) => !isObject(item));
+}
+
+function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null;
+}

@@ -1,0 +1,106 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { listAt } from '../../conformance/connection.ts';
+import type { Connection } from '../../conformance/connection.ts';
+
+/** An API object, as far as the comparison looks into it. */
+export interface Seen {
+  readonly kind?: string;
+  readonly metadata: {
+    readonly name: string;
+    readonly namespace?: string;
+    readonly uid: string;
+    readonly finalizers?: readonly string[];
+    readonly annotations?: Readonly<Record<string, string>>;
+    readonly deletionTimestamp?: string;
+  };
+  readonly spec?: Readonly<Record<string, unknown>>;
+  readonly status?: { readonly phase?: string };
+}
+
+export interface SeenEvent {
+  readonly type: string;
+  readonly reason: string;
+  readonly message: string;
+  readonly reportingComponent?: string;
+  readonly source?: { readonly component?: string };
+  readonly involvedObject: { readonly kind: string; readonly name: string; readonly namespace?: string; readonly uid?: string };
+}
+
+export interface View {
+  readonly claims: readonly Seen[];
+  readonly volumes: readonly Seen[];
+  readonly snapshots: readonly Seen[];
+  readonly events: readonly SeenEvent[];
+}
+
+const PATHS = {
+  claims: '/api/v1/persistentvolumeclaims',
+  volumes: '/api/v1/persistentvolumes',
+  snapshots: '/apis/snapshot.storage.k8s.io/v1/volumesnapshots',
+  events: '/api/v1/events',
+} as const;
+const EVERY_MS = 400;
+
+/** One look per moment at everything, for all scenarios together: a hundred of them that ask for themselves would be the load. */
+export class Observer {
+  readonly #api: Connection;
+  readonly #stopping = new AbortController();
+  readonly #looking: Promise<void>;
+  /** What each UID that was ever seen belongs to. */
+  readonly #kinds = new Map<string, string>();
+  #view: View = { claims: [], volumes: [], snapshots: [], events: [] };
+  #waiting: (() => void)[] = [];
+
+  constructor(api: Connection) {
+    this.#api = api;
+    this.#looking = this.#look();
+  }
+
+  get view(): View {
+    return this.#view;
+  }
+
+  /** UID → "PersistentVolumeClaim data", of all objects seen so far. */
+  get uids(): ReadonlyMap<string, string> {
+    return this.#kinds;
+  }
+
+  remember(kind: string, object: Seen): void {
+    this.#kinds.set(object.metadata.uid, `${kind} ${object.metadata.name}`);
+  }
+
+  /** Resolves after a look that began after this call. */
+  async next(): Promise<View> {
+    for (let round = 0; round < 2; round++) await new Promise<void>((done) => this.#waiting.push(done));
+    return this.#view;
+  }
+
+  async close(): Promise<void> {
+    this.#stopping.abort();
+    await this.#looking;
+  }
+
+  async #look(): Promise<void> {
+    while (!this.#stopping.signal.aborted) {
+      const [claims, volumes, snapshots, events] = await Promise.all([
+        this.#list<Seen>('claims', 'PersistentVolumeClaim'),
+        this.#list<Seen>('volumes', 'PersistentVolume'),
+        this.#list<Seen>('snapshots', 'VolumeSnapshot'),
+        this.#list<SeenEvent>('events'),
+      ]);
+      this.#view = { claims, volumes, snapshots, events };
+      const woken = this.#waiting;
+      this.#waiting = [];
+      for (const wake of woken) wake();
+      await delay(EVERY_MS, undefined, { signal: this.#stopping.signal }).catch(() => undefined);
+    }
+  }
+
+  async #list<T>(what: keyof typeof PATHS, kind?: string): Promise<readonly T[]> {
+    const reply = await this.#api.get(PATHS[what], { resourceVersion: '0' });
+    if (reply.status !== 200) return [];
+    const items = listAt(reply.body, 'items') as readonly T[];
+    if (kind !== undefined) for (const item of items) this.remember(kind, item as Seen);
+    return items;
+  }
+}

@@ -1,0 +1,108 @@
+import { spawn } from 'node:child_process';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { startRedisServer } from '#src/queue/redis-server.ts';
+import { startChild } from '#src/runtime/children.ts';
+import { silentLog } from '#src/runtime/log.ts';
+
+/** A provisioner that runs. */
+export interface Provisioner {
+  /** Its last words. */
+  output(): string;
+  stop(): Promise<void>;
+}
+
+export interface ProvisionerOptions {
+  readonly kubeconfig: string;
+  readonly socket: string;
+  /** For whatever it keeps. */
+  readonly folder: string;
+  /** For its Lease. */
+  readonly namespace: string;
+  /** What both take, in upstream's spelling. */
+  readonly flags: readonly string[];
+}
+
+const CLI = fileURLToPath(new URL('../../../../dist/cli.js', import.meta.url));
+const READY_WITHIN_MS = 90_000;
+const STOP_GRACE_MS = 30_000;
+const KEPT_OUTPUT = 200_000;
+
+/** Starts external-provisioner; it has no way to say that it is ready, so the first claim finds out.
+ * @param program  path of its binary */
+export async function startUpstream(program: string, options: ProvisionerOptions): Promise<Provisioner> {
+  const args = [`--kubeconfig=${options.kubeconfig}`, `--csi-address=${options.socket}`, '-v=5', ...options.flags];
+  // Without KUBECONFIG, which would replace the flag.
+  const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'], cwd: options.folder, env: { PATH: process.env['PATH'] } });
+  let said = '';
+  const keep = (chunk: Buffer): void => {
+    said = (said + chunk.toString()).slice(-KEPT_OUTPUT);
+  };
+  child.stdout.on('data', keep);
+  child.stderr.on('data', keep);
+  const killNow = (): void => void child.kill('SIGKILL');
+  process.once('exit', killNow);
+  const exited = new Promise<void>((done) => {
+    child.once('error', (error) => {
+      said += error.message;
+      done();
+    });
+    child.once('exit', () => done());
+  });
+  void exited.then(() => process.removeListener('exit', killNow));
+  return {
+    output: () => said,
+    stop: async () => {
+      child.kill('SIGTERM');
+      const timer = setTimeout(killNow, STOP_GRACE_MS);
+      await exited;
+      clearTimeout(timer);
+    },
+  };
+}
+
+/** Starts all processes of sutler with a Redis of their own, and waits until they are ready. */
+export async function startSutler(options: ProvisionerOptions): Promise<Provisioner> {
+  const redis = await startRedisServer({ dataDir: join(options.folder, 'redis'), log: silentLog });
+  let said = '';
+  const child = startChild(
+    {
+      name: 'all',
+      command: [
+        process.execPath,
+        '--enable-source-maps',
+        CLI,
+        'all',
+        `--kubeconfig=${options.kubeconfig}`,
+        `--csi-address=unix://${options.socket}`,
+        `--data-dir=${join(options.folder, 'all')}`,
+        `--leader-election-namespace=${options.namespace}`,
+        '--dashboard-address=127.0.0.1:0',
+        '-v=4',
+        ...options.flags,
+      ],
+      env: { PATH: process.env['PATH'], HOME: options.folder, REDIS_URL: redis.url },
+      output: (text) => (said = (said + text).slice(-KEPT_OUTPUT)),
+    },
+    { log: silentLog, onUsageError: () => undefined },
+  );
+  const stop = async (): Promise<void> => {
+    await child.stop(STOP_GRACE_MS);
+    await redis.close();
+  };
+  const patience = new AbortController();
+  const tooLate = delay(READY_WITHIN_MS, undefined, { signal: patience.signal }).then(
+    () => Promise.reject(new Error(`not ready after ${READY_WITHIN_MS} ms`)),
+    () => undefined,
+  );
+  try {
+    await Promise.race([child.announced, tooLate]);
+  } catch (cause) {
+    await stop();
+    throw new Error(`sutler did not start:\n${said}`, { cause });
+  } finally {
+    patience.abort();
+  }
+  return { output: () => said, stop };
+}

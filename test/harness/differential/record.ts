@@ -1,0 +1,123 @@
+import type { Fields } from '../../conformance/connection.ts';
+import type { Seen } from './observer.ts';
+import type { Scene } from './scene.ts';
+
+/** What a provisioner did in one scenario, in words that are the same whoever did it: without UIDs, versions, times and names of the run. */
+export interface ScenarioRecord {
+  /** Why the scenario did not come to its end; '' = it did. */
+  readonly trouble: string;
+  /** Objects when the scenario had come to its end, and when all had. */
+  readonly provisioned: Objects;
+  readonly end: Objects;
+  /** Distinct requests, by what they are about. How often one is repeated is a matter of time. */
+  readonly calls: Readonly<Record<string, readonly unknown[]>>;
+  /** Distinct events. */
+  readonly events: Readonly<Record<string, true>>;
+  readonly notes: Fields;
+  /** Calls that were made more than once; not compared, since upstream repeats some by chance. */
+  readonly repeated: readonly string[];
+}
+
+export interface Objects {
+  readonly claims: Fields;
+  readonly volumes: Fields;
+  readonly snapshots: Fields;
+}
+
+export const NO_OBJECTS: Objects = { claims: {}, volumes: {}, snapshots: {} };
+
+/** The scenario's objects as they are now. */
+export function objectsOf(scene: Scene): Objects {
+  const byName = (seen: readonly Seen[], only: readonly string[]): Fields =>
+    Object.fromEntries(seen.map((object) => [object.metadata.name, essence(object, only)]));
+  return normalise(scene, {
+    claims: byName(scene.ownClaims(), ['spec', 'status']),
+    volumes: byName(scene.volumes(), ['spec', 'status']),
+    // Status and spec of snapshots are the test's own.
+    snapshots: byName(scene.snapshots(), []),
+  }) as Objects;
+}
+
+export function callsOf(scene: Scene): ScenarioRecord['calls'] {
+  const byObject: Record<string, unknown[]> = {};
+  for (const method of ['CreateVolume', 'DeleteVolume']) {
+    for (const call of scene.calls(method)) {
+      const requests = (byObject[normaliseText(scene, `${method} ${call.about}`)] ??= []);
+      const request = normalise(scene, call.request);
+      if (!requests.some((known) => JSON.stringify(known) === JSON.stringify(request))) requests.push(request);
+    }
+  }
+  return byObject;
+}
+
+export function repeatedCallsOf(scene: Scene): readonly string[] {
+  const all = ['CreateVolume', 'DeleteVolume'].flatMap((method) => scene.calls(method).map((call) => `${method} ${call.about}`));
+  const repeated = all.filter((call, index) => all.indexOf(call) !== index);
+  return [...new Set(repeated)].map((call) => normaliseText(scene, call));
+}
+
+export function eventsOf(scene: Scene): ScenarioRecord['events'] {
+  const lines = scene
+    .events()
+    .map(({ type, reason, message, involvedObject }) => `${type} ${reason} ${involvedObject.kind} ${involvedObject.name}: ${message}`)
+    .filter((line) => !isPassing(line))
+    .map((line) => withoutChance(normaliseText(scene, line)));
+  return Object.fromEntries([...new Set(lines)].sort().map((line) => [line, true as const]));
+}
+
+/** Replaces what is different in each run. */
+export function normalise(scene: Scene, value: unknown): unknown {
+  return sorted(JSON.parse(normaliseText(scene, JSON.stringify(value))));
+}
+
+/** Two writers met; the one that lost says so, or not, by chance. */
+function isPassing(line: string): boolean {
+  return line.includes('the object has been modified');
+}
+
+/** gRPC words an expired deadline in one way or another, by chance (spec 09). */
+function withoutChance(line: string): string {
+  return line.replace(/(rpc error: code = DeadlineExceeded desc = ).*/, '$1(a deadline)');
+}
+
+function essence(object: Seen, only: readonly string[]): Fields {
+  const { name, finalizers = [], annotations = {}, deletionTimestamp, ...metadata } = object.metadata as Seen['metadata'] & Fields;
+  const more = object as Seen & Fields;
+  return {
+    metadata: {
+      name,
+      annotations,
+      finalizers,
+      labels: metadata['labels'] ?? {},
+      isBeingDeleted: deletionTimestamp !== undefined,
+    },
+    ...Object.fromEntries(only.map((field) => [field, more[field] ?? {}])),
+  };
+}
+
+const IDENTITY = /"storage\.kubernetes\.io\/csiProvisionerIdentity":"\d+-\d+-([^"]*)"/g;
+const CHANGING_FIELDS = /"(resourceVersion|lastPhaseTransitionTime|lastTransitionTime)":"[^"]*"/g;
+
+function normaliseText(scene: Scene, text: string): string {
+  const { stage } = scene;
+  let plain = text
+    .replace(IDENTITY, '"storage.kubernetes.io/csiProvisionerIdentity":"(identity)-$1"')
+    .replace(CHANGING_FIELDS, '"$1":"(changing)"');
+  for (const [uid, owner] of stage.observer.uids) {
+    plain = plain.replaceAll(uid, `(UID of ${owner})`);
+    if (stage.uuidLength === -1) continue;
+    const short = uid.replaceAll('-', '').slice(0, stage.uuidLength);
+    plain = plain.replaceAll(short, `(${stage.uuidLength} digits of ${owner})`);
+  }
+  return plain.replaceAll(stage.driverName, '(driver)').replaceAll(stage.token, '(run)');
+}
+
+function sorted(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(sorted);
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(
+    Object.entries(value)
+      .sort(([a], [b]) => (a < b ? -1 : 1))
+      .map(([key, field]) => [key, sorted(field)]),
+  );
+}

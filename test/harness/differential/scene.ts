@@ -1,0 +1,207 @@
+import assert from 'node:assert/strict';
+import { at, textAt } from '../../conformance/connection.ts';
+import type { Connection, Fields, Reply } from '../../conformance/connection.ts';
+import { CLASSES, VOLUMES, claim, paths, secret, storageClass, volume } from '../../conformance/objects.ts';
+import type { Observer, Seen, SeenEvent } from './observer.ts';
+import type { Scenario } from './scenario.ts';
+import type { RecordedCall } from './scripted-driver.ts';
+
+/** What all scenarios of one run have in common. */
+export interface Stage {
+  readonly api: Connection;
+  readonly observer: Observer;
+  readonly driverName: string;
+  /** In every name that this run gives, and nowhere else. */
+  readonly token: string;
+  /** Volumes' names have so many hex digits of the claim's UID; -1: all of it. */
+  readonly uuidLength: number;
+  /** UIDs of claims that belong to no scenario. */
+  readonly markers: Set<string>;
+  readonly calls: readonly RecordedCall[];
+  readonly markerClass: string;
+  readonly markerNamespace: string;
+}
+
+const PATIENCE_MS = 90_000;
+/** Its events say what it waits for, at its own pace. */
+const NOT_THE_PROVISIONER = new Set(['persistentvolume-controller', 'default-scheduler']);
+
+/** One scenario with one provisioner. */
+export class Scene {
+  readonly scenario: Scenario;
+  readonly stage: Stage;
+  /** What the scenario wants compared beside objects, events and calls. */
+  readonly notes: Record<string, unknown> = {};
+  /** What has happened so far, for answers of the driver that depend on it. */
+  readonly happened = new Set<string>();
+  readonly namespace: string;
+  /** A second namespace; made by the scenario that needs it. */
+  readonly otherNamespace: string;
+  /** Name of the class, and of whatever else is made for the whole cluster. */
+  readonly className: string;
+  /** In every name of this scenario and run, and in no other. */
+  readonly #mark: string;
+  readonly #uids = new Set<string>();
+
+  /** @param index of the scenario among those of the run */
+  constructor(scenario: Scenario, stage: Stage, index: number) {
+    this.scenario = scenario;
+    this.stage = stage;
+    this.#mark = `${stage.token}${String(index).padStart(3, '0')}`;
+    this.namespace = `${scenario.name}-${this.#mark}`;
+    this.otherNamespace = `${scenario.name}-other-${this.#mark}`;
+    this.className = this.namespace;
+  }
+
+  get api(): Connection {
+    return this.stage.api;
+  }
+
+  get driver(): string {
+    return this.stage.driverName;
+  }
+
+  get claims(): string {
+    return paths(this.namespace).claims;
+  }
+
+  async makeNamespace(name: string): Promise<void> {
+    await this.create('/api/v1/namespaces', { apiVersion: 'v1', kind: 'Namespace', metadata: { name } });
+  }
+
+  /** Creates and gives what was stored. */
+  async create(path: string, object: Fields): Promise<Seen> {
+    const reply = await this.api.call('POST', path, { body: object });
+    assert.equal(reply.status, 201, `POST ${path}: ${reply.text}`);
+    const stored = reply.body as Seen;
+    const kind = textAt(object, 'kind');
+    this.stage.observer.remember(kind, stored);
+    if (kind === 'PersistentVolumeClaim' || kind === 'PersistentVolume') this.#uids.add(stored.metadata.uid);
+    return stored;
+  }
+
+  makeClass(name: string, fields: Fields = {}): Promise<Seen> {
+    return this.create(CLASSES, storageClass(name, { fields: { provisioner: this.driver, ...fields } }));
+  }
+
+  makeClaim(name: string, spec: Fields = {}, metadata: Fields = {}): Promise<Seen> {
+    return this.create(this.claims, claim(name, { metadata, spec: { storageClassName: this.className, ...spec } }));
+  }
+
+  makeSecret(name: string, data: Readonly<Record<string, string>>, namespace = this.namespace): Promise<Seen> {
+    return this.create(paths(namespace).secrets, secret(name, { fields: { stringData: data } }));
+  }
+
+  /** A volume of this driver that nobody provisioned; its name is the handle. */
+  makeVolume(name: string, more: { readonly metadata?: Fields; readonly spec?: Fields } = {}): Promise<Seen> {
+    const csi = { driver: this.driver, volumeHandle: name };
+    return this.create(VOLUMES, volume(name, { ...more, spec: { csi, ...more.spec } }));
+  }
+
+  async setStatus(path: string, status: Fields): Promise<void> {
+    await this.patch(`${path}/status`, { status });
+  }
+
+  async patch(path: string, body: Fields): Promise<Reply> {
+    const reply = await this.api.patch('merge', path, body);
+    assert.equal(reply.status, 200, `PATCH ${path}: ${reply.text}`);
+    return reply;
+  }
+
+  async remove(path: string): Promise<void> {
+    const reply = await this.api.call('DELETE', path);
+    assert.ok(reply.status < 300 || reply.status === 404, `DELETE ${path}: ${reply.text}`);
+  }
+
+  /** The claim as it was last seen. */
+  claim(name = 'data'): Seen | undefined {
+    return this.ownClaims().find(({ metadata }) => metadata.name === name);
+  }
+
+  /** The volume that a claim is, or shall be, bound to. */
+  volume(name = 'data'): Seen | undefined {
+    const uid = this.uidOf(name);
+    return this.volumes().find((found) => at(found.spec, 'claimRef', 'uid') === uid);
+  }
+
+  uidOf(name = 'data'): string | undefined {
+    return (
+      this.claim(name)?.metadata.uid ?? [...this.#uids].find((uid) => this.stage.observer.uids.get(uid) === `PersistentVolumeClaim ${name}`)
+    );
+  }
+
+  ownClaims(): readonly Seen[] {
+    return this.stage.observer.view.claims.filter(({ metadata }) => this.#hasNamespace(metadata.namespace));
+  }
+
+  volumes(): readonly Seen[] {
+    return this.stage.observer.view.volumes.filter(
+      (found) => this.isAbout(found.metadata.name) || this.#hasNamespace(at(found.spec, 'claimRef', 'namespace')),
+    );
+  }
+
+  snapshots(): readonly Seen[] {
+    return this.stage.observer.view.snapshots.filter(({ metadata }) => this.#hasNamespace(metadata.namespace));
+  }
+
+  /** What the provisioner said about its objects. */
+  events(): readonly SeenEvent[] {
+    return this.stage.observer.view.events.filter(({ involvedObject, reportingComponent, source }) => {
+      if (NOT_THE_PROVISIONER.has(source?.component ?? reportingComponent ?? '')) return false;
+      return involvedObject.kind === 'PersistentVolume' ? this.isAbout(involvedObject.name) : this.#hasNamespace(involvedObject.namespace);
+    });
+  }
+
+  hasEvent(reason: string, text = ''): boolean {
+    return this.events().some((found) => found.reason === reason && found.message.includes(text));
+  }
+
+  calls(method: string): readonly RecordedCall[] {
+    return this.stage.calls.filter((call) => call.method === method && this.isAbout(call.about));
+  }
+
+  /** Whether a name or handle is one of this scenario: it has the scenario's mark, or the UID of one of its claims, in it. */
+  isAbout(text: string): boolean {
+    if (text.includes(this.#mark)) return true;
+    for (const { metadata } of this.ownClaims()) this.#uids.add(metadata.uid);
+    return isOneOf(text, this.#uids, this.stage.uuidLength);
+  }
+
+  /** Waits until something is seen. */
+  async until(what: string, holds: () => boolean | Promise<boolean>): Promise<void> {
+    const deadlineMs = Date.now() + PATIENCE_MS;
+    await this.stage.observer.next();
+    while (!(await holds())) {
+      if (Date.now() > deadlineMs) throw new Error(`not within ${PATIENCE_MS} ms: ${what}`);
+      await this.stage.observer.next();
+    }
+  }
+
+  /** A claim of a plain class, made now, is Bound: whatever came before it was seen. */
+  async marker(): Promise<void> {
+    const name = `after-${this.scenario.name}-${Date.now()}`;
+    const path = paths(this.stage.markerNamespace).claims;
+    const body = claim(name, { spec: { storageClassName: this.stage.markerClass } });
+    const reply = await this.api.call('POST', path, { body });
+    assert.equal(reply.status, 201, reply.text);
+    this.stage.markers.add(textAt(reply.body, 'metadata', 'uid'));
+    const isBound = (found: Seen): boolean =>
+      found.metadata.namespace === this.stage.markerNamespace && found.metadata.name === name && found.status?.phase === 'Bound';
+    await this.until('a claim made afterwards is Bound', () => this.stage.observer.view.claims.some(isBound));
+  }
+
+  /** Deletes the claim and waits until it is gone, with every volume of the scenario. */
+  async deleteAll(): Promise<void> {
+    for (const { metadata } of this.ownClaims()) await this.remove(`${paths(metadata.namespace ?? '').claims}/${metadata.name}`);
+    await this.until('claims and volumes are gone', () => this.ownClaims().length === 0 && this.volumes().length === 0);
+  }
+
+  #hasNamespace(namespace: unknown): boolean {
+    return namespace === this.namespace || namespace === this.otherNamespace;
+  }
+}
+
+/** Whether a name or handle has one of the UIDs in it, as volumes are named after them. */
+export function isOneOf(text: string, uids: ReadonlySet<string>, uuidLength: number): boolean {
+  return [...uids].some((uid) => text.includes(uuidLength === -1 ? uid : uid.replaceAll('-', '').slice(0, uuidLength)));
+}

@@ -1,0 +1,72 @@
+import type { Fields } from '../../conformance/connection.ts';
+import type { Seen } from './observer.ts';
+import type { Scene } from './scene.ts';
+
+const API_VERSION = 'snapshot.storage.k8s.io/v1';
+const SNAPSHOTS = `/apis/${API_VERSION}`;
+
+/** What is unlike the usual in a snapshot; null: this part is not there. */
+export interface SnapshotChanges {
+  readonly namespace?: string;
+  readonly metadata?: Fields;
+  readonly status?: Fields | null;
+  readonly content?: Fields | null;
+  readonly contentMetadata?: Fields;
+  readonly contentStatus?: Fields | null;
+}
+
+/** A snapshot in the cluster as the snapshot controller leaves it, with changes to each part; null: this part is not there. */
+export async function makeSnapshot(scene: Scene, name: string, changes: SnapshotChanges = {}): Promise<Seen> {
+  const namespace = changes.namespace ?? scene.namespace;
+  const boundVolumeSnapshotContentName = contentNameOf(scene, name);
+  const made = await scene.create(`${SNAPSHOTS}/namespaces/${namespace}/volumesnapshots`, {
+    apiVersion: API_VERSION,
+    kind: 'VolumeSnapshot',
+    metadata: { name, ...changes.metadata },
+    spec: { source: { volumeSnapshotContentName: boundVolumeSnapshotContentName } },
+  });
+  if (changes.status !== null) {
+    const status = { boundVolumeSnapshotContentName, readyToUse: true, restoreSize: '1Gi', ...changes.status };
+    await scene.setStatus(snapshotPath(scene, name, namespace), status);
+  }
+  if (changes.content !== null) await makeContent(scene, made, changes);
+  return made;
+}
+
+/** The content that a snapshot is bound to. */
+export async function makeContent(
+  scene: Scene,
+  { metadata: { name, namespace, uid } }: Seen,
+  changes: SnapshotChanges = {},
+): Promise<void> {
+  const snapshotHandle = `snap-${scene.className}`;
+  await scene.create(`${SNAPSHOTS}/volumesnapshotcontents`, {
+    apiVersion: API_VERSION,
+    kind: 'VolumeSnapshotContent',
+    metadata: { name: contentNameOf(scene, name), ...changes.contentMetadata },
+    spec: {
+      deletionPolicy: 'Retain',
+      driver: scene.driver,
+      source: { snapshotHandle },
+      volumeSnapshotRef: { apiVersion: API_VERSION, kind: 'VolumeSnapshot', name, namespace, uid },
+      ...changes.content,
+    },
+  });
+  if (changes.contentStatus === null) return;
+  const status = { snapshotHandle, readyToUse: true, restoreSize: 1024 ** 3, ...changes.contentStatus };
+  await scene.setStatus(contentPath(scene, name), status);
+}
+
+/** Path of a snapshot; of this scenario's own namespace, unless another one is given. */
+export function snapshotPath(scene: Scene, name: string, namespace = scene.namespace): string {
+  return `${SNAPSHOTS}/namespaces/${namespace}/volumesnapshots/${name}`;
+}
+
+/** Path of the content of a snapshot. */
+export function contentPath(scene: Scene, name: string): string {
+  return `${SNAPSHOTS}/volumesnapshotcontents/${contentNameOf(scene, name)}`;
+}
+
+function contentNameOf(scene: Scene, name: string): string {
+  return `content-${name}-${scene.className}`;
+}

@@ -1,0 +1,149 @@
+import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
+import { after, before, describe, it } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { createKubeClient } from '#src/kube/client.ts';
+import { loadClusterAccess } from '#src/kube/credentials.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { Connection } from '../../conformance/connection.ts';
+import { realControlPlane } from '../real-control-plane.ts';
+import type { RealControlPlane } from '../real-control-plane.ts';
+import { installCrds, referenceGrantCrd, snapshotCrds } from '../snapshot-crds.ts';
+import { describeDifference, differencesOf, isKnown } from './differences.ts';
+import type { Difference, KnownDifference } from './differences.ts';
+import { startSutler, startUpstream } from './provisioners.ts';
+import type { ScenarioRecord } from './record.ts';
+import { playAll } from './run.ts';
+import type { Setting } from './run.ts';
+import type { Scenario } from './scenario.ts';
+
+const PARITY = fileURLToPath(new URL('../../../../docs/parity.md', import.meta.url));
+
+/** Scenarios that are played with the same flags and the same driver. */
+export interface DifferentialSuite extends Setting {
+  readonly name: string;
+  readonly scenarios: readonly Scenario[];
+  readonly known: readonly KnownDifference[];
+}
+
+interface Stand {
+  readonly plane: RealControlPlane;
+  readonly api: Connection;
+}
+
+/** Runs external-provisioner and sutler, one after the other, through the same scenarios on one real control plane, and compares what they did.
+ * Without a path in EXTERNAL_PROVISIONER there are no tests, and one line says so. DIFFERENTIAL_ONLY, a pattern, picks scenarios by name;
+ * DIFFERENTIAL_LOG=1 prints what the provisioners said. */
+export function describeDifferential(suites: readonly DifferentialSuite[], env: NodeJS.ProcessEnv): void {
+  const program = env['EXTERNAL_PROVISIONER'];
+  if (program === undefined || program === '') {
+    const names = suites.map(({ name }) => name).join(', ');
+    process.stdout.write(
+      `sutler against external-provisioner, ${names}: not compared; set EXTERNAL_PROVISIONER to the path of csi-provisioner\n`,
+    );
+    return;
+  }
+  const only = new RegExp(env['DIFFERENTIAL_ONLY'] ?? '');
+  const open = realControlPlane(env, { binder: true, serverGates: suites.flatMap(({ serverGates }) => serverGates ?? []) });
+  describe('sutler against external-provisioner', () => {
+    let stand: Stand | undefined;
+    before(async () => {
+      const plane = await open();
+      stand = { plane, api: new Connection(plane) };
+      await prepareCluster(plane.kubeconfig);
+    });
+    after(async () => {
+      await stand?.api.close();
+      await stand?.plane.close();
+    });
+    for (const suite of suites) {
+      const scenarios = suite.scenarios.filter(({ name }) => only.test(name));
+      if (scenarios.length > 0)
+        describeSuite(
+          { ...suite, scenarios },
+          { program, stand: () => stand, isWhole: scenarios.length === suite.scenarios.length, showsLog: env['DIFFERENTIAL_LOG'] === '1' },
+        );
+    }
+  });
+}
+
+interface SuiteContext {
+  /** Path of external-provisioner. */
+  readonly program: string;
+  readonly stand: () => Stand | undefined;
+  /** No scenario is left out, so that each known difference can be asked for. */
+  readonly isWhole: boolean;
+  readonly showsLog: boolean;
+}
+
+function describeSuite(suite: DifferentialSuite, { program, stand, isWhole, showsLog }: SuiteContext): void {
+  const { scenarios, known } = suite;
+  const isOnPurpose = (difference: Difference): boolean => known.some((entry) => isKnown(difference, entry));
+  describe(suite.name, () => {
+    let upstream: ReadonlyMap<string, ScenarioRecord> = new Map();
+    let sutler: ReadonlyMap<string, ScenarioRecord> = new Map();
+    let differences: readonly Difference[] = [];
+    before(async () => {
+      const ready = stand();
+      assert.ok(ready !== undefined, 'there is no control plane');
+      const options = { ...ready, setting: suite, scenarios, showsLog };
+      upstream = await playAll({ ...options, start: (how) => startUpstream(program, how) });
+      sutler = await playAll({ ...options, start: startSutler, expected: upstream, isKnown: isOnPurpose });
+      differences = scenarios.flatMap(({ name }) => compareOne(name, upstream, sutler));
+    });
+
+    for (const { name, title } of scenarios) {
+      it(`${title} [${name}]`, () => {
+        assert.equal(upstream.get(name)?.trouble, '', 'upstream itself does not come to the end of this scenario');
+        const unknown = differences.filter((found) => found.scenario === name && !isOnPurpose(found));
+        assert.equal(unknown.length, 0, `differs from upstream:\n${unknown.map(describeDifference).join('\n')}`);
+      });
+    }
+
+    it('asks the driver once for each thing where the driver does as it is told', () => {
+      const repeated = scenarios
+        .filter(({ answer }) => answer === undefined)
+        .flatMap(({ name }) => (sutler.get(name)?.repeated ?? []).map((call) => `${name}: ${call}`));
+      assert.deepEqual(repeated, []);
+    });
+
+    it('differs only where docs/parity.md has a row for it', async () => {
+      const lines = (await readFile(PARITY, 'utf8')).split('\n');
+      const rows = [...new Set(known.map(({ row }) => row))];
+      assert.deepEqual(
+        rows.filter((row) => !lines.some((line) => line.startsWith(`| ${row} `))),
+        [],
+      );
+    });
+
+    if (isWhole) {
+      it('differs wherever it is said to differ on purpose', () => {
+        const idle = known.filter((entry) => !differences.some((found) => isKnown(found, entry)));
+        assert.deepEqual(
+          idle.map(({ scenario, where, row }) => `${String(scenario)} ${String(where)} (${row})`),
+          [],
+        );
+      });
+    }
+  });
+}
+
+function compareOne(
+  name: string,
+  upstream: ReadonlyMap<string, ScenarioRecord>,
+  sutler: ReadonlyMap<string, ScenarioRecord>,
+): readonly Difference[] {
+  const [a, b] = [upstream.get(name), sutler.get(name)];
+  assert.ok(a !== undefined && b !== undefined, `${name} was not played`);
+  return differencesOf(name, a, b);
+}
+
+async function prepareCluster(kubeconfig: string): Promise<void> {
+  const access = await loadClusterAccess({ kubeconfig, master: '', env: {} });
+  const kube = createKubeClient({ access, userAgent: 'sutler-test', maxInFlight: 8, qps: 0, burst: 10, log: silentLog });
+  try {
+    await installCrds(kube, [...snapshotCrds, referenceGrantCrd(['v1beta1'])]);
+  } finally {
+    await kube.close();
+  }
+}

@@ -1,0 +1,100 @@
+import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
+import type { DescMessage, DescMethodUnary, MessageInitShape, MessageShape } from '@bufbuild/protobuf';
+import { Client, credentials } from '@grpc/grpc-js';
+import { spawn } from 'node:child_process';
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { Identity } from '#src/csi/generated/csi_pb.ts';
+import { methodPath } from '#src/csi/methods.ts';
+
+/** csi-driver-host-path, as a process of its own. */
+export interface HostPathDriver {
+  readonly socket: string;
+  readonly name: string;
+  /** Folder with one folder per volume, named by its handle. */
+  readonly volumes: string;
+  /** One call of ours, past every provisioner. */
+  call<I extends DescMessage, O extends DescMessage>(method: DescMethodUnary<I, O>, request: MessageInitShape<I>): Promise<MessageShape<O>>;
+  stop(): Promise<void>;
+}
+
+const READY_WITHIN_MS = 30_000;
+
+/** @param program  path of hostpathplugin
+ *  @param folder   for its socket and volumes */
+export async function startHostPathDriver(program: string, folder: string, name: string): Promise<HostPathDriver> {
+  const socket = join(folder, 'hostpath.sock');
+  const volumes = join(folder, 'state');
+  await mkdir(volumes, { recursive: true });
+  const args = [
+    `--endpoint=unix://${socket}`,
+    `--drivername=${name}`,
+    '--nodeid=node-1',
+    `--statedir=${volumes}`,
+    '--enable-topology=false',
+  ];
+  const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'], cwd: folder });
+  let said = '';
+  const keep = (chunk: Buffer): void => {
+    said = (said + chunk.toString()).slice(-8_000);
+  };
+  child.stdout.on('data', keep);
+  child.stderr.on('data', keep);
+  const killNow = (): void => void child.kill('SIGKILL');
+  process.once('exit', killNow);
+  const exited = new Promise<void>((done) => {
+    child.once('error', (error) => {
+      said += error.message;
+      done();
+    });
+    child.once('exit', () => done());
+  });
+  void exited.then(() => process.removeListener('exit', killNow));
+  const client = new Client(`unix:${socket}`, credentials.createInsecure());
+  const driver: HostPathDriver = {
+    socket,
+    name,
+    volumes,
+    call: (method, request) => unary(client, method, request),
+    stop: async () => {
+      client.close();
+      child.kill('SIGTERM');
+      await exited;
+    },
+  };
+  const deadlineMs = Date.now() + READY_WITHIN_MS;
+  for (;;) {
+    try {
+      await driver.call(Identity.method.probe, {});
+      return driver;
+    } catch (cause) {
+      if (Date.now() > deadlineMs || child.exitCode !== null) {
+        await driver.stop();
+        throw new Error(`${program} is not ready; its last words:\n${said}`, { cause });
+      }
+      await delay(100);
+    }
+  }
+}
+
+function unary<I extends DescMessage, O extends DescMessage>(
+  client: Client,
+  method: DescMethodUnary<I, O>,
+  request: MessageInitShape<I>,
+): Promise<MessageShape<O>> {
+  return new Promise((resolve, reject) => {
+    client.makeUnaryRequest(
+      methodPath(method),
+      (value: MessageInitShape<I>) => Buffer.from(toBinary(method.input, create(method.input, value))),
+      (bytes: Buffer) => fromBinary(method.output, bytes),
+      request,
+      { deadline: Date.now() + READY_WITHIN_MS },
+      (error, value) => {
+        if (error !== null) reject(error);
+        else if (value === undefined) reject(new Error(`${method.name} gave no answer`));
+        else resolve(value);
+      },
+    );
+  });
+}

@@ -1,0 +1,130 @@
+import { bound, refused, stays } from '../../../harness/differential/scenario.ts';
+import type { Scenario } from '../../../harness/differential/scenario.ts';
+import type { Scene } from '../../../harness/differential/scene.ts';
+import { claim, paths } from '../../../conformance/objects.ts';
+import type { Fields } from '../../../conformance/connection.ts';
+import { makeSnapshot } from '../../../harness/differential/snapshot-objects.ts';
+
+const SNAPSHOT_GROUP = 'snapshot.storage.k8s.io';
+const SNAP = { apiGroup: SNAPSHOT_GROUP, kind: 'VolumeSnapshot', name: 'snap' };
+
+/** Sources in other namespaces, with the gate on (spec 02 §7.1). */
+export const crossNamespace: readonly Scenario[] = [
+  fromSnapshot('cross-snap', 'restores from another namespace that grants it (C-20)', {}, bound),
+  fromSnapshot('cross-snap-named', 'restores the very snapshot that is granted (C-21)', { to: { name: 'snap' } }, bound),
+  fromSnapshot('cross-snap-name-empty', 'takes an empty name for all (C-23)', { to: { name: '' } }, bound),
+  fromSnapshot('cross-snap-no-grant', 'refuses without a grant (C-26)', null, refused),
+  fromSnapshot('cross-snap-at-home', 'refuses a grant of the wrong namespace (C-28)', { namespaceOf: (scene) => scene.namespace }, refused),
+  fromSnapshot('cross-snap-from-group', 'refuses a grant from another group (C-29)', { from: { group: 'wrong.io' } }, refused),
+  fromSnapshot('cross-snap-from-kind', 'refuses a grant from another kind (C-30)', { from: { kind: 'Wrong' } }, refused),
+  fromSnapshot('cross-snap-from-namespace', 'refuses a grant from another namespace (C-31)', { from: { namespace: 'wrong' } }, refused),
+  fromSnapshot('cross-snap-to-kind', 'refuses a grant to another kind (C-32)', { to: { kind: 'Wrong' } }, refused),
+  fromSnapshot('cross-snap-to-group', 'refuses a grant to another group (C-33)', { to: { group: 'wrong.io' } }, refused),
+  fromSnapshot('cross-snap-to-name', 'refuses a grant to another name (C-34)', { to: { name: 'wrong' } }, refused),
+  fromSnapshot('cross-snap-empty', 'refuses an empty grant (C-35)', { spec: { from: [], to: [] } }, refused),
+  fromSnapshot('cross-snap-halves', 'takes both halves from one grant', { spec: twoHalves }, refused),
+  {
+    name: 'cross-snap-own',
+    title: 'restores by a reference that names the own namespace, without a grant (C-24)',
+    prepare: (scene) => makeSnapshot(scene, 'snap'),
+    claim: (scene) => ({ spec: { dataSourceRef: { ...SNAP, namespace: scene.namespace } } }),
+    ends: bound,
+  },
+  {
+    name: 'cross-snap-plain',
+    title: 'restores at home with the gate on (C-19)',
+    prepare: (scene) => makeSnapshot(scene, 'snap'),
+    claim: { spec: { dataSource: SNAP } },
+    ends: bound,
+  },
+  {
+    name: 'cross-snap-later',
+    title: 'restores when the grant appears',
+    ...snapshotElsewhere(null),
+    ends: async (scene) => {
+      await refused(scene);
+      await grant(scene, {}, SNAP);
+      await bound(scene);
+    },
+  },
+  fromClaim('cross-clone', 'clones from another namespace that grants it (D-32)', {}, bound),
+  fromClaim('cross-clone-named', 'clones the very claim that is granted (D-33)', { to: { name: 'source' } }, bound),
+  fromClaim('cross-clone-to-name', 'refuses to clone another claim than the granted one (D-46)', { to: { name: 'wrong' } }, refused),
+  fromClaim('cross-clone-to-group', 'refuses to clone by the grant of another group (D-44)', { to: { group: 'wrong.io' } }, refused),
+  fromClaim('cross-clone-no-grant', 'refuses to clone without a grant (D-48)', null, refused),
+];
+
+interface Grant {
+  readonly namespaceOf?: (scene: Scene) => string;
+  readonly from?: Fields;
+  readonly to?: Fields;
+  readonly spec?: Fields | ((scene: Scene) => Fields);
+}
+
+function fromSnapshot(name: string, title: string, given: Grant | null, ends: Scenario['ends']): Scenario {
+  return { name, title, ...snapshotElsewhere(given), ends, ...(ends === refused ? { afterwards: stays } : {}) };
+}
+
+function snapshotElsewhere(given: Grant | null): Pick<Scenario, 'prepare' | 'claim'> {
+  return {
+    prepare: async (scene) => {
+      await scene.makeNamespace(scene.otherNamespace);
+      await makeSnapshot(scene, 'snap', { namespace: scene.otherNamespace });
+      if (given !== null) await grant(scene, given, SNAP);
+      await settled(scene);
+    },
+    claim: (scene) => ({ spec: { dataSourceRef: { ...SNAP, namespace: scene.otherNamespace } } }),
+  };
+}
+
+function fromClaim(name: string, title: string, given: Grant | null, ends: Scenario['ends']): Scenario {
+  return {
+    name,
+    title,
+    claim: null,
+    ends: async (scene) => {
+      await scene.makeNamespace(scene.otherNamespace);
+      if (given !== null) await grant(scene, given, { apiGroup: '', kind: 'PersistentVolumeClaim', name: 'source' });
+      await scene.create(paths(scene.otherNamespace).claims, claim('source', { spec: { storageClassName: scene.className } }));
+      await scene.until('the source is Bound', () => scene.claim('source')?.status?.phase === 'Bound');
+      await settled(scene);
+      const ref = { kind: 'PersistentVolumeClaim', name: 'source', namespace: scene.otherNamespace };
+      await scene.makeClaim('data', { dataSourceRef: ref });
+      await ends(scene);
+    },
+  };
+}
+
+/** Upstream looks for grants in its cache only. */
+function settled(scene: Scene): Promise<void> {
+  return scene.marker();
+}
+
+function grant(
+  scene: Scene,
+  given: Grant,
+  source: { readonly apiGroup: string; readonly kind: string; readonly name: string },
+): Promise<unknown> {
+  const namespace = given.namespaceOf?.(scene) ?? scene.otherNamespace;
+  const spec = typeof given.spec === 'function' ? given.spec(scene) : given.spec;
+  return scene.create(`/apis/gateway.networking.k8s.io/v1beta1/namespaces/${namespace}/referencegrants`, {
+    apiVersion: 'gateway.networking.k8s.io/v1beta1',
+    kind: 'ReferenceGrant',
+    metadata: { name: 'grant' },
+    spec: spec ?? {
+      from: [{ group: '', kind: 'PersistentVolumeClaim', namespace: scene.namespace, ...given.from }],
+      to: [{ group: source.apiGroup, kind: source.kind, ...given.to }],
+    },
+  });
+}
+
+/** Who may is in one entry, what in another: neither allows anything with the wrong other half. */
+function twoHalves(scene: Scene): Fields {
+  return {
+    from: [
+      { group: '', kind: 'PersistentVolumeClaim', namespace: 'wrong' },
+      { group: 'wrong.io', kind: 'PersistentVolumeClaim', namespace: scene.namespace },
+    ],
+    to: [{ group: SNAPSHOT_GROUP, kind: 'VolumeSnapshot' }],
+  };
+}

@@ -1,0 +1,154 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { bound, ignored, refused } from '../../../harness/differential/scenario.ts';
+import type { Scenario } from '../../../harness/differential/scenario.ts';
+import type { Scene } from '../../../harness/differential/scene.ts';
+import { fails } from '../../../harness/differential/scripted-driver.ts';
+import type { Fields } from '../../../conformance/connection.ts';
+import { makeAttributesClass, named } from './attributes-classes.ts';
+import { makeSnapshot } from '../../../harness/differential/snapshot-objects.ts';
+
+/** All at once: none of them touches what another one does. */
+export const FLAGS = [
+  '--extra-create-metadata',
+  '--default-fstype=xfs',
+  '--controller-publish-readonly',
+  '--volume-name-prefix=vol',
+  '--volume-name-uuid-length=12',
+  '--prevent-volume-mode-conversion=false',
+  '--snapshot-orphan-sweep-interval=3s',
+  '--feature-gates=CrossNamespaceVolumeDataSource=true,VolumeAttributesClass=false',
+];
+
+const P = 'csi.storage.k8s.io/';
+const FROM_SNAP = { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name: 'snap' };
+const PROTECTION = 'provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection';
+
+/** What FLAGS change, with a driver that tells SINGLE_NODE_MULTI_WRITER. */
+export const flags: readonly Scenario[] = [
+  made('flag-plain', 'names volumes by prefix and digits, tells the driver for whom, and takes the default fstype (B-02, B-42)'),
+  made('flag-fstype', 'prefers the fstype of the class (B-43)', {}, { parameters: { [`${P}fstype`]: 'ext4', own: 'x' } }),
+  made('flag-fstype-empty', 'takes the default for an empty fstype', {}, { parameters: { fstype: '' } }),
+  made('flag-block', 'has no fstype for Block', { volumeMode: 'Block' }),
+  made('flag-rox', 'makes a readOnly volume for ReadOnlyMany (B-07)', { accessModes: ['ReadOnlyMany'] }),
+  made('flag-rox-block', 'makes a readOnly Block volume (R-16)', { accessModes: ['ReadOnlyMany'], volumeMode: 'Block' }),
+  made('flag-rox-rwo', 'makes no readOnly volume for two modes (R-17)', { accessModes: ['ReadOnlyMany', 'ReadWriteOnce'] }),
+  made('flag-rwo', 'asks for SINGLE_NODE_MULTI_WRITER (B-09)', { accessModes: ['ReadWriteOnce'] }),
+  made('flag-rwop', 'asks for SINGLE_NODE_SINGLE_WRITER (B-10)', { accessModes: ['ReadWriteOncePod'] }),
+  made('flag-rwx', 'asks for MULTI_NODE_MULTI_WRITER (Q-08)', { accessModes: ['ReadWriteMany'] }),
+  made('flag-three', 'asks for three modes', { accessModes: ['ReadWriteOnce', 'ReadWriteMany', 'ReadOnlyMany'] }),
+  {
+    name: 'flag-secret-template',
+    title: 'puts the name of the volume into templates',
+    class: {
+      parameters: { [`${P}node-publish-secret-name`]: 'for-${pv.name}', [`${P}node-publish-secret-namespace`]: 'n-${pv.name}' },
+    },
+    ends: bound,
+  },
+  {
+    name: 'flag-metadata-given',
+    title: 'refuses metadata keys that a user writes, also where they are added',
+    class: { parameters: { [`${P}pvc/name`]: 'x' } },
+    ends: refused,
+  },
+  {
+    name: 'flag-mode-conversion',
+    title: 'changes the mode of a snapshot without asking',
+    prepare: (scene) => makeSnapshot(scene, 'snap', { content: { sourceVolumeMode: 'Filesystem' } }),
+    claim: { spec: { volumeMode: 'Block', dataSource: FROM_SNAP } },
+    ends: bound,
+  },
+  {
+    name: 'flag-vac-off',
+    title: 'refuses a VolumeAttributesClass where its gate is off',
+    prepare: (scene) => makeAttributesClass(scene),
+    claim: named,
+    ends: (scene) => scene.until('it is decided', () => scene.events().some(({ reason }) => reason !== 'Provisioning')),
+    afterwards: () => Promise.resolve(),
+  },
+  {
+    name: 'flag-sweep',
+    title: 'takes the protection off a snapshot whose claim is gone, and not before',
+    prepare: (scene) => makeSnapshot(scene, 'snap', { metadata: { finalizers: ['example.com/hold'] } }),
+    claim: { spec: { dataSource: FROM_SNAP } },
+    answer: fails('Internal', 'not now'),
+    ends: async (scene) => {
+      await refused(scene);
+      await scene.until('the snapshot is protected', () => isProtected(scene));
+      await ignored(scene);
+    },
+    afterwards: async (scene) => {
+      scene.notes['protected while the claim is Pending'] = isProtected(scene);
+      await scene.remove(`${scene.claims}/data`);
+      await scene.until('the snapshot is free', () => !isProtected(scene));
+    },
+  },
+  {
+    name: 'flag-sweep-unused',
+    title: 'takes the protection off a snapshot that nobody uses',
+    prepare: (scene) => makeSnapshot(scene, 'snap', { metadata: { finalizers: [PROTECTION] } }),
+    claim: null,
+    ends: (scene) => scene.until('the snapshot is free', () => scene.snapshots().length > 0 && !isProtected(scene)),
+  },
+  {
+    name: 'flag-retain',
+    title: 'keeps a volume of any name whose policy is Retain',
+    class: { reclaimPolicy: 'Retain' },
+    ends: bound,
+    afterwards: async (scene) => {
+      await scene.remove(`${scene.claims}/data`);
+      await scene.until('the volume is Released', () => scene.volumes().some((volume) => volume.status?.phase === 'Released'));
+      await ignored(scene);
+    },
+  },
+];
+
+/** Others, and the same in other notations. */
+export const MORE_FLAGS = [
+  '--volume-name-prefix=some-volume',
+  '--controller-publish-readonly=true',
+  '--extra-create-metadata=false',
+  '--feature-gates=AllAlpha=true',
+  '--timeout',
+  '2s',
+  '--worker-threads=3',
+  '--leader-election=false',
+];
+
+/** What MORE_FLAGS change. */
+export const moreFlags: readonly Scenario[] = [
+  made('more-plain', 'names volumes by another prefix (R-02)'),
+  made('more-rox', 'makes a readOnly volume for ReadOnlyMany', { accessModes: ['ReadOnlyMany'] }),
+  {
+    name: 'more-timeout',
+    title: 'waits as long as the flag says, and sends the same request again',
+    answer: async (call) => {
+      if (call.method === 'CreateVolume' && call.count === 1) await delay(4_000);
+    },
+    ends: bound,
+  },
+  {
+    name: 'more-own-namespace',
+    title: 'takes a reference that names its own namespace where all alpha gates are on',
+    prepare: (scene) => makeSnapshot(scene, 'snap'),
+    claim: (scene) => ({ spec: { dataSourceRef: { ...FROM_SNAP, namespace: scene.namespace } } }),
+    ends: bound,
+  },
+  {
+    name: 'more-many',
+    title: 'makes more volumes than there are workers',
+    ends: async (scene) => {
+      const names = Array.from({ length: 10 }, (_, index) => `more-${index}`);
+      for (const name of names) await scene.makeClaim(name);
+      await scene.until('all are Bound', () => names.every((name) => scene.claim(name)?.status?.phase === 'Bound'));
+      await bound(scene);
+    },
+  },
+];
+
+function isProtected(scene: Scene): boolean {
+  return scene.snapshots().some(({ metadata }) => (metadata.finalizers ?? []).includes(PROTECTION));
+}
+
+function made(name: string, title: string, spec: Fields = {}, cls: Fields = {}): Scenario {
+  return { name, title, class: cls, claim: { spec }, ends: bound };
+}

@@ -1,0 +1,232 @@
+import { all, bound, calls, refused } from '../../../harness/differential/scenario.ts';
+import type { Scenario } from '../../../harness/differential/scenario.ts';
+import type { Scene } from '../../../harness/differential/scene.ts';
+import { volumeFor } from '../../../harness/differential/scripted-driver.ts';
+import type { CallAnswer } from '../../../harness/differential/scripted-driver.ts';
+import { VOLUMES, claim } from '../../../conformance/objects.ts';
+import type { Fields } from '../../../conformance/connection.ts';
+import { makeSnapshot } from '../../../harness/differential/snapshot-objects.ts';
+
+/** A driver that took over from an in-tree plug-in. */
+export interface Migrated {
+  readonly driver: string;
+  readonly inTree: string;
+  readonly scenarios: readonly Scenario[];
+}
+
+/** The seven of spec 07 §2, those of the clouds first: in two lists, for two files that run at once. */
+export const ofClouds: readonly Migrated[] = [
+  plugin({
+    driver: 'ebs.csi.aws.com',
+    inTree: 'kubernetes.io/aws-ebs',
+    parameters: { Type: 'io1', iopsPerGB: '10', fsType: 'ext4' },
+    handle: (name) => `vol-${name}`,
+    source: (name) => ({ awsElasticBlockStore: { volumeID: `aws://us-east-1a/vol-${name}`, fsType: 'xfs', partition: 3 } }),
+    untranslatable: () => ({ volumeContext: { partition: '' } }),
+    hasZones: true,
+  }),
+  plugin({
+    driver: 'pd.csi.storage.gke.io',
+    inTree: 'kubernetes.io/gce-pd',
+    parameters: { type: 'pd-ssd', 'replication-type': 'none', fstype: 'ext4' },
+    handle: (name) => `projects/p/zones/us-central1-a/disks/${name}`,
+    source: (name) => ({ gcePersistentDisk: { pdName: name, fsType: 'xfs' } }),
+    untranslatable: (name) => ({ volumeId: `two/${name}` }),
+    hasZones: true,
+  }),
+  plugin({
+    driver: 'disk.csi.azure.com',
+    inTree: 'kubernetes.io/azure-disk',
+    parameters: { storageaccounttype: 'Premium_LRS', kind: 'Managed', fsType: 'ext4' },
+    handle: (name) => `/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/${name}`,
+    source: (name) => ({
+      azureDisk: {
+        diskName: name,
+        diskURI: `/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/${name}`,
+        kind: 'Managed',
+      },
+    }),
+    untranslatable: (name) => ({ volumeId: `no-uri-${name}` }),
+    hasZones: true,
+  }),
+  plugin({
+    driver: 'file.csi.azure.com',
+    inTree: 'kubernetes.io/azure-file',
+    parameters: { skuName: 'Standard_LRS', fstype: 'cifs' },
+    handle: (name) => `group#account#${name}#`,
+    source: (name) => ({ azureFile: { secretName: 'azure-storage-account-acc-secret', secretNamespace: 'default', shareName: name } }),
+    untranslatable: (name) => ({ volumeId: `no-parts-${name}` }),
+  }),
+];
+
+export const ofOthers: readonly Migrated[] = [
+  plugin({
+    driver: 'cinder.csi.openstack.org',
+    inTree: 'kubernetes.io/cinder',
+    parameters: { type: 'fast', availability: 'nova', fstype: 'ext4' },
+    handle: (name) => name,
+    source: (name) => ({ cinder: { volumeID: name, fsType: 'xfs' } }),
+  }),
+  plugin({
+    driver: 'csi.vsphere.vmware.com',
+    inTree: 'kubernetes.io/vsphere-volume',
+    parameters: { diskformat: 'thin', storagePolicyName: 'gold', fstype: 'ext4', unknown: 'x' },
+    handle: (name) => name,
+    context: (name) => ({ initialvolumefilepath: `[store] ${name}.vmdk` }),
+    source: (name) => ({ vsphereVolume: { volumePath: `[store] ${name}.vmdk`, fsType: 'xfs' } }),
+  }),
+  plugin({
+    driver: 'pxd.portworx.com',
+    inTree: 'kubernetes.io/portworx-volume',
+    parameters: { repl: '2', fs: 'ext4' },
+    handle: (name) => name,
+    source: (name) => ({ portworxVolume: { volumeID: name, fsType: 'xfs' } }),
+  }),
+];
+
+interface Plugin {
+  readonly driver: string;
+  readonly inTree: string;
+  /** Of a class. */
+  readonly parameters: Readonly<Record<string, string>>;
+  /** As the driver makes one. */
+  readonly handle: (name: string) => string;
+  readonly context?: (name: string) => Readonly<Record<string, string>>;
+  /** Of a volume that the plug-in made. */
+  readonly source: (name: string) => Fields;
+  /** Changes of the driver's answer that make a volume which the plug-in could not have made. */
+  readonly untranslatable?: (name: string) => Fields;
+  readonly hasZones?: boolean;
+}
+
+function plugin(given: Plugin): Migrated {
+  const answer: CallAnswer = (call) =>
+    call.method === 'CreateVolume' ? volumeFor(call.create, picture(given, call.create.name)) : undefined;
+  const inTree = { provisioner: given.inTree };
+  const scenarios: Scenario[] = [
+    {
+      name: 'mig-plain',
+      title: 'makes the volume of an in-tree class (G-02)',
+      class: { ...inTree, parameters: given.parameters },
+      answer,
+      ends: bound,
+    },
+    { name: 'mig-bare', title: 'does so without parameters', class: inTree, answer, ends: bound },
+    {
+      name: 'mig-native',
+      title: 'translates nothing of a class of its own (G-04)',
+      class: { provisioner: given.driver, parameters: given.parameters },
+      answer,
+      ends: bound,
+    },
+    {
+      name: 'mig-block',
+      title: 'makes a Block volume of an in-tree class',
+      class: { ...inTree, mountOptions: ['a'] },
+      claim: { spec: { volumeMode: 'Block', accessModes: ['ReadWriteOnce', 'ReadOnlyMany'] } },
+      answer,
+      ends: bound,
+    },
+    {
+      name: 'mig-secrets',
+      title: 'keeps what it noted of secrets',
+      class: (scene) => ({
+        ...inTree,
+        parameters: { 'csi.storage.k8s.io/secret-name': 'creds', 'csi.storage.k8s.io/secret-namespace': scene.namespace },
+      }),
+      prepare: (scene) => scene.makeSecret('creds', { user: 'anna' }),
+      answer,
+      ends: bound,
+    },
+    {
+      name: 'mig-snapshot',
+      title: 'restores into an in-tree class only where its translation names the driver (R-41)',
+      class: inTree,
+      prepare: (scene) => makeSnapshot(scene, 'snap'),
+      claim: { spec: { dataSource: { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name: 'snap' } } },
+      answer,
+      ends: (scene) =>
+        scene.until('it is decided', () => ['ProvisioningFailed', 'ProvisioningSucceeded'].some((reason) => scene.hasEvent(reason))),
+    },
+    {
+      name: 'mig-static',
+      title: 'deletes a volume that the plug-in made (G-10)',
+      class: inTree,
+      claim: null,
+      ends: (scene) => inTreeVolume(scene, given),
+      afterwards: async (scene) => {
+        await scene.deleteAll();
+        await calls('DeleteVolume', 1)(scene);
+      },
+    },
+    {
+      name: 'mig-topologies',
+      title: 'takes an in-tree class with topologies where the driver knows none',
+      class: {
+        ...inTree,
+        allowedTopologies: [{ matchLabelExpressions: [{ key: 'topology.kubernetes.io/zone', values: ['us-east-1a'] }] }],
+      },
+      answer,
+      ends: bound,
+    },
+  ];
+  if (given.hasZones === true) {
+    scenarios.push(
+      {
+        name: 'mig-zone',
+        title: 'keeps the zone from the driver',
+        class: { ...inTree, parameters: { zone: 'us-east-1a' } },
+        answer,
+        ends: bound,
+      },
+      {
+        name: 'mig-zones-twice',
+        title: 'refuses zones by parameter and by topology',
+        class: {
+          ...inTree,
+          parameters: { zones: 'us-east-1a,us-east-1b' },
+          allowedTopologies: [{ matchLabelExpressions: [{ key: 'topology.kubernetes.io/zone', values: ['us-east-1a'] }] }],
+        },
+        ends: refused,
+      },
+    );
+  }
+  const { untranslatable } = given;
+  if (untranslatable !== undefined) {
+    scenarios.push({
+      name: 'mig-untranslatable',
+      title: 'makes no PersistentVolume of what the plug-in could not have made',
+      class: inTree,
+      answer: (call) =>
+        call.method === 'CreateVolume'
+          ? volumeFor(call.create, { ...picture(given, call.create.name), ...untranslatable(call.create.name) })
+          : undefined,
+      ends: all(calls('CreateVolume', 1), refused),
+    });
+  }
+  return { driver: given.driver, inTree: given.inTree, scenarios };
+}
+
+function picture(given: Plugin, name: string): { readonly volumeId: string; readonly volumeContext: Readonly<Record<string, string>> } {
+  return { volumeId: given.handle(name), volumeContext: given.context?.(name) ?? {} };
+}
+
+async function inTreeVolume(scene: Scene, given: Plugin): Promise<void> {
+  const name = `static-${scene.className}`;
+  await scene.create(VOLUMES, {
+    apiVersion: 'v1',
+    kind: 'PersistentVolume',
+    metadata: { name, annotations: { 'pv.kubernetes.io/provisioned-by': given.inTree } },
+    spec: {
+      accessModes: ['ReadWriteOnce'],
+      capacity: { storage: '1Gi' },
+      storageClassName: scene.className,
+      persistentVolumeReclaimPolicy: 'Delete',
+      claimRef: { namespace: scene.namespace, name: 'data' },
+      ...given.source(name),
+    },
+  });
+  await scene.create(scene.claims, claim('data', { spec: { storageClassName: scene.className, volumeName: name } }));
+  await scene.until('the claim is Bound', () => scene.claim()?.status?.phase === 'Bound');
+  await scene.marker();
+}

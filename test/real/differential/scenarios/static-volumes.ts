@@ -1,0 +1,130 @@
+import { calls, ignored, stays } from '../../../harness/differential/scenario.ts';
+import type { Scenario } from '../../../harness/differential/scenario.ts';
+import type { Scene } from '../../../harness/differential/scene.ts';
+import { VOLUMES, claim } from '../../../conformance/objects.ts';
+import type { Fields } from '../../../conformance/connection.ts';
+import { finalizer, release } from './deletion.ts';
+
+const P = 'csi.storage.k8s.io/';
+
+interface Static {
+  readonly name: string;
+  readonly title: string;
+  readonly class?: Scenario['class'];
+  readonly metadata?: Fields;
+  readonly spec?: Fields;
+  readonly specOf?: (scene: Scene) => Fields;
+  readonly prepare?: (scene: Scene) => Promise<unknown>;
+  /** false: no claim is made for it. */
+  readonly isClaimed?: boolean;
+  readonly ends?: (scene: Scene) => Promise<unknown>;
+  readonly afterwards: (scene: Scene) => Promise<unknown>;
+}
+
+/** Volumes that somebody wrote by hand (spec 03 §3, §5). */
+export function staticVolumes(): readonly Scenario[] {
+  const isBound = async (scene: Scene): Promise<void> => {
+    await scene.until('the claim is Bound', () => scene.claim()?.status?.phase === 'Bound');
+    await ignored(scene);
+  };
+  const scenario = (given: Static): Scenario => ({
+    name: given.name,
+    title: given.title,
+    class: given.class ?? {},
+    claim: null,
+    ...(given.prepare === undefined ? {} : { prepare: given.prepare }),
+    ends: async (scene) => {
+      const name = `static-${scene.className}`;
+      const isClaimed = given.isClaimed ?? true;
+      await scene.makeVolume(name, {
+        ...(given.metadata === undefined ? {} : { metadata: given.metadata }),
+        spec: {
+          storageClassName: scene.className,
+          persistentVolumeReclaimPolicy: 'Delete',
+          ...(isClaimed ? { claimRef: { namespace: scene.namespace, name: 'data' } } : {}),
+          ...given.spec,
+          ...given.specOf?.(scene),
+        },
+      });
+      if (isClaimed) await scene.create(scene.claims, claim('data', { spec: { storageClassName: scene.className, volumeName: name } }));
+      await (given.ends ?? (isClaimed ? isBound : ignored))(scene);
+    },
+    afterwards: given.afterwards,
+  });
+  const goes = (scene: Scene): Promise<void> => scene.deleteAll();
+  const keeps = async (scene: Scene): Promise<void> => {
+    await release(scene);
+    await ignored(scene);
+  };
+  const foreign = (scene: Scene): Fields => ({ csi: { driver: 'other.example.com', volumeHandle: `x-${scene.className}` } });
+  return [
+    scenario({ name: 'static-delete', title: 'protects and deletes a volume that somebody wrote by hand (P-41, R-24)', afterwards: goes }),
+    scenario({
+      name: 'static-retain',
+      title: 'leaves such a volume alone where its policy is Retain (P-09)',
+      spec: { persistentVolumeReclaimPolicy: 'Retain' },
+      afterwards: keeps,
+    }),
+    scenario({ name: 'static-foreign', title: 'leaves the volumes of another driver alone (P-73)', specOf: foreign, afterwards: keeps }),
+    scenario({
+      name: 'static-by-other',
+      title: 'leaves a volume alone that another provisioner made, whatever its driver (P-71)',
+      metadata: { annotations: { 'pv.kubernetes.io/provisioned-by': 'other.example.com' } },
+      afterwards: keeps,
+    }),
+    scenario({
+      name: 'static-secret',
+      title: 'deletes a volume written by hand with the secret of its class (F-16)',
+      class: (scene) => ({
+        parameters: { [`${P}secret-name`]: '${pvc.name}', [`${P}secret-namespace`]: scene.namespace },
+      }),
+      prepare: (scene) => scene.makeSecret('data', { user: 'anna' }),
+      afterwards: goes,
+    }),
+    scenario({
+      name: 'static-beta-class',
+      title: 'finds the class of a volume by the beta annotation (F-16)',
+      class: (scene) => ({
+        parameters: { [`${P}provisioner-secret-name`]: 'creds', [`${P}provisioner-secret-namespace`]: scene.namespace },
+      }),
+      prepare: (scene) => scene.makeSecret('creds', { user: 'anna' }),
+      specOf: () => ({}),
+      afterwards: async (scene) => {
+        const path = `${VOLUMES}/static-${scene.className}`;
+        await scene.patch(path, { metadata: { annotations: { 'volume.beta.kubernetes.io/storage-class': 'a-class-that-is-gone' } } });
+        await ignored(scene);
+        await scene.deleteAll();
+      },
+    }),
+    scenario({ name: 'static-available', title: 'leaves a volume alone that nobody claimed (P-15)', isClaimed: false, afterwards: stays }),
+    scenario({
+      name: 'static-released',
+      title: 'deletes a volume whose claim never was (R-24)',
+      isClaimed: false,
+      specOf: (scene) => ({ claimRef: { namespace: scene.namespace, name: 'gone', uid: '00000000-0000-4000-8000-000000000000' } }),
+      ends: calls('DeleteVolume', 1),
+      afterwards: (scene) => scene.until('the volume is gone', () => scene.volumes().length === 0),
+    }),
+    scenario({
+      name: 'static-unprotected',
+      title: 'deletes no volume that goes without our finalizer (P-34)',
+      spec: { persistentVolumeReclaimPolicy: 'Retain' },
+      afterwards: async (scene) => {
+        const path = `${VOLUMES}/static-${scene.className}`;
+        await scene.patch(path, { metadata: { finalizers: ['example.com/hold'] } });
+        await release(scene);
+        await scene.remove(path);
+        await scene.patch(path, { spec: { persistentVolumeReclaimPolicy: 'Delete' } });
+        await ignored(scene);
+      },
+    }),
+    scenario({
+      name: 'static-attributes',
+      title: 'changes nothing else of a volume written by hand',
+      metadata: { annotations: { mine: 'x' }, labels: { mine: 'y' }, finalizers: ['example.com/hold'] },
+      afterwards: async (scene) => {
+        await finalizer(scene, true);
+      },
+    }),
+  ];
+}
