@@ -22,6 +22,8 @@ export interface ReceptionOptions {
   readonly log: Logger;
 }
 
+/** Metadata of one call: gRPC's own hard limit. Not a SETTINGS_MAX_HEADER_LIST_SIZE, which binds only callers that acknowledge it. */
+const MAX_METADATA_BYTES = 16 * 1024;
 const CALLER_GONE = new CsiError({ code: Code.Canceled, details: CANCELED_DETAILS, method: '' });
 
 /** Takes requests in, within limits of size, time and number, and hands whole ones to the forwarder. */
@@ -77,6 +79,12 @@ export class Reception {
     const wrong = wrongHttp(headers);
     if (wrong !== undefined) {
       rejectHttp(stream, wrong);
+      return patience.answered(stream);
+    }
+    if (metadataBytes(headers) > MAX_METADATA_BYTES) {
+      const details = `not forwarded: the call has more than ${MAX_METADATA_BYTES} bytes of metadata`;
+      answer(stream, forwarder.refuse('too-large', Code.ResourceExhausted, details));
+      stream.resume();
       return patience.answered(stream);
     }
     const gone = new AbortController();
@@ -142,6 +150,10 @@ export class Reception {
       if (this.#calls.size === 0) this.#onIdle();
     }
   }
+}
+
+function metadataBytes(headers: HeaderPairs): number {
+  return headers.reduce((bytes, [name, value]) => bytes + name.length + value.length, 0);
 }
 
 /** The HTTP status for what is not gRPC. */

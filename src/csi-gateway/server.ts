@@ -45,8 +45,6 @@ export interface GatewayServer {
 const WINDOW_BYTES = 1024 * 1024;
 /** Streams that one caller may have open at once; the next ones wait in the caller. */
 const MAX_STREAMS = 1_024;
-/** Metadata of one call, each entry with 32 bytes on top (RFC 9113 §6.5.2): gRPC's own hard limit. More is cut off (RST_STREAM). */
-const MAX_HEADER_BYTES = 16 * 1024;
 /** For a caller to read its last answer after the drain. */
 const FLUSH_MS = 1_000;
 /** Longest wait for a caller that chooses between gateways to hear that this one is drained. */
@@ -95,12 +93,7 @@ class Http2Gateway {
 
   #makeServer(tls: DoorTls | undefined): Http2Server | Http2SecureServer {
     const { log, maxMessageBytes } = this.#options;
-    const settings = {
-      initialWindowSize: WINDOW_BYTES,
-      maxConcurrentStreams: MAX_STREAMS,
-      maxHeaderListSize: MAX_HEADER_BYTES,
-      enablePush: false,
-    };
+    const settings = { initialWindowSize: WINDOW_BYTES, maxConcurrentStreams: MAX_STREAMS, enablePush: false };
     const common = { settings, maxSessionMemory: sessionMemoryMb(maxMessageBytes) };
     const server =
       tls === undefined

@@ -146,17 +146,22 @@ describe('the door’s patience', () => {
     await patient.close();
   });
 
-  it('cuts off a call with more metadata than gRPC allows, and serves the next on the same connection', async () => {
+  it('refuses a call with more metadata than gRPC allows, not forwarded, and takes one with less', async () => {
     const session = connect();
     const headers = { ':method': 'POST', ':path': '/csi.v1.Controller/GetCapacity', 'content-type': 'application/grpc' };
-    const huge = session.request({ ...headers, 'x-huge': 'x'.repeat(17_000) });
-    huge.on('error', () => undefined);
-    await new Promise((resolve) => huge.once('close', resolve));
-    assert.notEqual(huge.rstCode, 0);
-    const next = session.request({ ...headers, 'x-large': 'x'.repeat(15_000) });
-    next.end(Buffer.alloc(5));
-    const answered = await new Promise<Record<string, unknown>>((resolve) => next.once('response', resolve));
-    assert.equal(answered[':status'], 200);
+    const ask = (bytes: number): Promise<Record<string, unknown>> => {
+      const stream = session.request({ ...headers, 'x-large': 'x'.repeat(bytes) });
+      stream.end(Buffer.alloc(5));
+      stream.resume();
+      return new Promise((resolve) => stream.once('response', resolve));
+    };
+    const before = driver.calls.length;
+    const refused = await ask(16_400);
+    assert.equal(refused['grpc-status'], String(Code.ResourceExhausted));
+    assert.equal(refused['sutler-not-forwarded'], '1');
+    assert.equal(driver.calls.length, before);
+    assert.equal((await ask(16_000))['grpc-status'], undefined, 'it comes behind the message');
+    assert.equal(driver.calls.length, before + 1);
   });
 
   it('ends the connection that keeps most calls waiting when there are too many, and serves the others', async () => {
@@ -169,8 +174,8 @@ describe('the door’s patience', () => {
     const wait = (session: ClientHttp2Session): unknown => call(session).stream.write(Buffer.from([0, 0, 0]));
     for (let i = 0; i < 4; i += 1) wait(small);
     for (let i = 0; i < 7; i += 1) wait(large);
-    await new Promise((resolve) => large.once('close', resolve));
-    assert.ok(!small.closed);
+    await until('the one with more is gone', () => large.destroyed);
+    assert.ok(!small.destroyed);
     for (let i = 0; i < 3; i += 1) wait(small);
     await patient.client.probe({ timeoutMs: 2_000 });
     assert.match(await patient.metrics.metrics(), /turned_away_total\{reason="too-many"\} 1$/m);

@@ -9,7 +9,7 @@ export async function makeFolder(): Promise<{ readonly path: string; file(name: 
 }
 
 /** Waits until something holds. Fails with what was waited for. */
-export async function until(what: string, holds: () => unknown, timeoutMs = 5_000): Promise<void> {
+export async function until(what: string, holds: () => unknown, timeoutMs = 30_000): Promise<void> {
   const deadlineMs = Date.now() + timeoutMs;
   while (!(await holds())) {
     if (Date.now() > deadlineMs) throw new Error(`waited ${timeoutMs} ms in vain: ${what}`);

@@ -150,7 +150,7 @@ export function plainAccess(server: { readonly url: string }, o: Partial<Cluster
 
 /** Waits for a condition; fails after five seconds, naming it. */
 export async function until(what: string, condition: () => boolean): Promise<void> {
-  for (const endMs = Date.now() + 5000; !condition(); await setTimeout(2)) {
+  for (const endMs = Date.now() + 30_000; !condition(); await setTimeout(2)) {
     if (Date.now() > endMs) throw new Error(`waited in vain until ${what}`);
   }
 }

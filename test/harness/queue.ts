@@ -11,7 +11,7 @@ import { silentLog } from '#src/runtime/log.ts';
 import type { TestRedis } from './redis.ts';
 
 /** Resolves when the condition holds; fails with `what` when it does not within the time. */
-export async function until(condition: () => boolean | Promise<boolean>, what: string, withinMs = 15_000): Promise<void> {
+export async function until(condition: () => boolean | Promise<boolean>, what: string, withinMs = 30_000): Promise<void> {
   const endMs = Date.now() + withinMs;
   while (!(await condition())) {
     if (Date.now() > endMs) throw new Error(`never happened: ${what}`);

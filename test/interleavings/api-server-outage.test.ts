@@ -57,6 +57,7 @@ describe('the processes, when the API server is in trouble', () => {
     await sutler.allBound();
     assert.deepEqual(sutler.pids(), before.pids);
     assert.equal(sutler.lists, before.lists, JSON.stringify(sutler.cluster.api.requests.snapshot()));
-    for (const name of NAMES) await until(`${name} is ready`, async () => (await sutler.readiness(name)).status === 200);
+    // A quiet watch that was cut so often has a long pause before its next try.
+    for (const name of NAMES) await until(`${name} is ready`, async () => (await sutler.readiness(name)).status === 200, 90_000);
   });
 });

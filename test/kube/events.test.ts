@@ -57,7 +57,7 @@ async function counted(type: string, result: string): Promise<number> {
 }
 
 async function untilCounted(type: string, result: string, count: number): Promise<void> {
-  for (const endMs = Date.now() + 5000; (await counted(type, result)) < count; await setTimeout(2)) {
+  for (const endMs = Date.now() + 30_000; (await counted(type, result)) < count; await setTimeout(2)) {
     assert.ok(Date.now() < endMs, `waited in vain for ${count} ${type} ${result}`);
   }
 }
