@@ -156,7 +156,7 @@ describe('startConsumer', () => {
       return { kind: 'retry', reason: 'x', minDelayMs: 60_000 };
     });
     producer.touch(key);
-    await until(() => bench.runs.length === 2, 'the second run', 3000);
+    await until(() => bench.runs.length === 2, 'the second run', 30_000);
     await until(async () => (await redis.redis.zcard(keyOf('completed'))) === 1, 'the job is complete');
     await sleep(50);
     assert.equal(bench.runs.length, 2, 'and the kick is used up');
@@ -318,7 +318,7 @@ describe('startConsumer', () => {
       await until(() => bench.runs.length >= 1, 'the first run');
       bench.consumer(() => done, { name: 'second' });
       const closed = first.close(5000);
-      await until(() => bench.runs.length >= 2, 'the second run', 5000);
+      await until(() => bench.runs.length >= 2, 'the second run', 30_000);
       assert.equal(bench.runs[1]?.run.attempt, 0);
       await closed;
     });
@@ -334,7 +334,7 @@ describe('startConsumer', () => {
       await first.close(100);
       assert.ok(Date.now() - startedMs < 1000);
       bench.consumer(() => done);
-      await until(() => bench.runs.length >= 2, 'another worker takes over', 5000);
+      await until(() => bench.runs.length >= 2, 'another worker takes over', 30_000);
     });
 
     it('does not hang when Redis never was there', async () => {

@@ -50,7 +50,7 @@ describe('a failover by Sentinel', () => {
         [...stand.calls].filter(([, calls]) => calls > 1),
         [],
       );
-      await until(() => /^[ |]*$/.test(stand.troubles), 'nothing is wrong any more', 5000);
+      await until(() => /^[ |]*$/.test(stand.troubles), 'nothing is wrong any more', 30_000);
       assert.match(stand.log.join(''), /Redis is not usable/);
     } finally {
       await closers.close();
