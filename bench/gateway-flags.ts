@@ -18,7 +18,7 @@ export const flags = defineFlags({
   tls: { type: 'bool', default: false, help: 'Reach the gateway by TCP with mutual TLS; otherwise by a unix socket.' },
   'node-flags': {
     type: 'string',
-    default: '--max-semi-space-size=1',
+    default: '--max-semi-space-size=1 --max-old-space-size=192',
     help: 'Flags of Node for the gateway, separated by blanks; as k8s/gateway has them.',
   },
   json: { type: 'bool', default: false, help: 'Print JSON in place of the table.' },

@@ -1,13 +1,12 @@
 import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
 import type { DescMessage, DescMethodUnary, MessageInitShape, MessageShape } from '@bufbuild/protobuf';
-import { Client, connectivityState, Metadata } from '@grpc/grpc-js';
-import type { ClientOptions, ClientUnaryCall, ServiceError, StatusObject } from '@grpc/grpc-js';
-import { formatAddress } from '../runtime/address.ts';
+import { connectivityState, Metadata } from '@grpc/grpc-js';
+import type { Client, ClientUnaryCall, ServiceError, StatusObject } from '@grpc/grpc-js';
 import type { Address } from '../runtime/address.ts';
 import { systemClock } from '../runtime/clock.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
-import { channelSecurity } from './gateway-credentials.ts';
+import { connected, openChannel } from './channel.ts';
 import type { ClientTls } from './gateway-credentials.ts';
 import { Controller, Identity, Node } from './generated/csi_pb.ts';
 import type * as csi from './generated/csi_pb.ts';
@@ -22,6 +21,7 @@ import {
   MIGRATED_METADATA,
   NOT_AFTER_METADATA,
   NOT_FORWARDED_TRAILER,
+  notSent,
 } from './status.ts';
 
 /** How one call is made. */
@@ -100,21 +100,14 @@ class GrpcCsiClient implements CsiClient {
     this.#options = options;
     this.#log = options.log;
     this.#clock = options.clock ?? systemClock;
-    this.#grpc = this.#channel();
+    this.#grpc = openChannel(this.#options);
     this.#forgetTls = options.tls?.source.onChange(() => this.#replaceChannel());
-  }
-
-  #channel(): Client {
-    const { address, tls } = this.#options;
-    const target = address.kind === 'unix' ? `unix:${address.path}` : formatAddress(address);
-    const security = channelSecurity(address, tls);
-    return new Client(target, security.credentials, { ...channelOptions(this.#options), ...security.options });
   }
 
   /** New certificates: new calls go by a new channel, those under way end on the old one. */
   #replaceChannel(): void {
     const old = this.#grpc;
-    this.#grpc = this.#channel();
+    this.#grpc = openChannel(this.#options);
     if (!this.#running.has(old)) old.close();
   }
 
@@ -148,7 +141,7 @@ class GrpcCsiClient implements CsiClient {
     // A call that waits for a connection inside grpc-js comes back as Unavailable with no word on whether it was sent. Waiting out here
     // keeps "nothing was sent" provable: grpc-js has not seen the call yet.
     if (grpc.getChannel().getConnectivityState(true) !== connectivityState.READY)
-      await this.#connected(grpc, path, { deadlineMs, signal: settings.signal });
+      await connected(grpc, path, { deadlineMs, signal: settings.signal });
     const nowMs = this.#clock.nowMs();
     if (settings.signal?.aborted === true) throw notSent(path, Code.Canceled, CANCELED_DETAILS);
     if (nowMs >= deadlineMs) throw notSent(path, Code.DeadlineExceeded, DEADLINE_DETAILS);
@@ -216,26 +209,6 @@ class GrpcCsiClient implements CsiClient {
     return { code, details };
   }
 
-  /** Waits until the channel can take a call.
-   * @throws CsiError notForwarded: nothing listens there, or time or patience ran out first */
-  async #connected(
-    grpc: Client,
-    path: string,
-    { deadlineMs, signal }: { readonly deadlineMs: number; readonly signal: AbortSignal | undefined },
-  ): Promise<void> {
-    const channel = grpc.getChannel();
-    const gaveUp = (): boolean => signal?.aborted === true;
-    for (;;) {
-      const state = channel.getConnectivityState(true);
-      if (state === connectivityState.READY) return;
-      if (gaveUp()) throw notSent(path, Code.Canceled, CANCELED_DETAILS);
-      if (state === connectivityState.TRANSIENT_FAILURE) throw notSent(path, Code.Unavailable, `no connection to ${channel.getTarget()}`);
-      if (state === connectivityState.SHUTDOWN) throw notSent(path, Code.Canceled, 'the client was closed');
-      const changed = await stateChange(channel, state, { deadlineMs, ...(signal ? { signal } : {}) });
-      if (!changed && !gaveUp()) throw notSent(path, Code.DeadlineExceeded, DEADLINE_DETAILS);
-    }
-  }
-
   probe(settings: CallSettings): Promise<csi.ProbeResponse> {
     return this.call(Identity.method.probe, {}, settings);
   }
@@ -290,40 +263,6 @@ interface PreparedCall<O extends DescMessage> {
   readonly settings: CallSettings;
 }
 
-function channelOptions({ address, maxReceiveBytes }: CsiClientOptions): ClientOptions {
-  return {
-    'grpc.max_receive_message_length': maxReceiveBytes ?? 64 * 1024 * 1024,
-    'grpc.max_send_message_length': -1,
-    'grpc.initial_reconnect_backoff_ms': 100,
-    'grpc.max_reconnect_backoff_ms': 2_000,
-    // Own connection: another client to the same address must not share its backoff or its end.
-    'grpc.use_local_subchannel_pool': 1,
-    // Retries are the queue's business, with a record; a silent second attempt would be a call nobody accounts for.
-    'grpc.enable_retries': 0,
-    'grpc.service_config_disable_resolution': 1,
-    'grpc.enable_http_proxy': 0,
-    'grpc.enable_channelz': 0,
-    // A unix socket tells when its peer is gone; TCP needs asking.
-    ...(address.kind === 'tcp' ? { 'grpc.keepalive_time_ms': 20_000, 'grpc.keepalive_timeout_ms': 10_000 } : {}),
-  };
-}
-
-function stateChange(
-  channel: ReturnType<Client['getChannel']>,
-  from: connectivityState,
-  until: { readonly deadlineMs: number; readonly signal?: AbortSignal },
-): Promise<boolean> {
-  return new Promise((resolve) => {
-    const settle = (changed: boolean): void => {
-      until.signal?.removeEventListener('abort', aborted);
-      resolve(changed);
-    };
-    const aborted = (): void => settle(false);
-    until.signal?.addEventListener('abort', aborted, { once: true });
-    channel.watchConnectivityState(from, until.deadlineMs, (error) => settle(error === undefined || error === null));
-  });
-}
-
 function encode<I extends DescMessage>(method: DescMethodUnary<I>, request: RequestOf<I>): Uint8Array {
   if (request instanceof Uint8Array) return request;
   try {
@@ -345,10 +284,6 @@ function metadataOf(settings: CallSettings): Metadata {
 function drainingOf(metadata: Metadata): { readonly draining?: number } {
   const [text] = metadata.get(DRAINING_TRAILER);
   return typeof text === 'string' && /^\d{1,9}$/.test(text) ? { draining: Number(text) } : {};
-}
-
-function notSent(method: string, code: number, details: string, cause?: unknown): CsiError {
-  return new CsiError({ code, details, method, notForwarded: true }, cause === undefined ? {} : { cause });
 }
 
 function asBuffer(bytes: Uint8Array): Buffer {

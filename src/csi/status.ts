@@ -89,3 +89,8 @@ export interface CsiStatus {
   readonly notForwarded?: boolean;
   readonly draining?: number;
 }
+
+/** The error of a call of which not one byte was sent. */
+export function notSent(method: string, code: number, details: string, cause?: unknown): CsiError {
+  return new CsiError({ code, details, method, notForwarded: true }, cause === undefined ? {} : { cause });
+}

@@ -99,7 +99,7 @@ describe('the gateway at its limit', () => {
   it('refuses one call more of a method, not forwarded, lets other methods pass, and forgets no place', async () => {
     const test = await startTestGateway(folder, { maxInFlight: { every: 500, byPath: new Map([[CREATE, 3]]) } });
     await until('ready', () => test.gateway.trouble === undefined);
-    const settings = { timeoutMs: 5_000 };
+    const settings = { timeoutMs: 30_000 };
     const held = ['a', 'b', 'c'].map((name) => test.client.createVolume(volumeRequest(name), settings));
     await until('three are at the driver', () => driver.counts.get('CreateVolume') === 3);
     const error = await failureOf(test.client.createVolume(volumeRequest('d'), settings));
@@ -118,7 +118,7 @@ describe('the gateway at its limit', () => {
   it('shows the adaptive limit as a metric', async () => {
     const test = await startTestGateway(folder, { adaptiveLimit: true, maxInFlight: { every: 20, byPath: new Map() } });
     await until('ready', () => test.gateway.trouble === undefined);
-    await test.client.getCapacity({}, { timeoutMs: 5_000 });
+    await test.client.getCapacity({}, { timeoutMs: 30_000 });
     assert.match(await test.metrics.metrics(), /sutler_gateway_adaptive_limit\{method_name="\/csi.v1.Controller\/GetCapacity"\} 20/);
     await test.close();
   });

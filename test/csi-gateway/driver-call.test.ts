@@ -151,7 +151,7 @@ describe('callDriver', () => {
     it(`calls ${title} ${says === 'driver' ? "the driver's word" : 'ambiguous'}`, async () => {
       await until('the driver is ready', () => test.gateway.trouble === undefined);
       script = end;
-      const error = await failureOf(test.client.createVolume(volumeRequest('v'), { timeoutMs: 5_000 }));
+      const error = await failureOf(test.client.createVolume(volumeRequest('v'), { timeoutMs: 30_000 }));
       assert.equal(verdict(error), says, error.message);
       if (code !== undefined) assert.equal(error.code, code, error.message);
       assert.notEqual(error.code, Code.OK);
@@ -162,7 +162,7 @@ describe('callDriver', () => {
   it('calls an answer that never comes ambiguous when the deadline has passed, in Go’s words', async () => {
     await until('the driver is ready', () => test.gateway.trouble === undefined);
     script = () => undefined;
-    const error = await failureOf(test.client.createVolume(volumeRequest('v'), { timeoutMs: 60 }));
+    const error = await failureOf(test.client.createVolume(volumeRequest('v'), { timeoutMs: 500 }));
     assert.equal(verdict(error), 'ambiguous');
     assert.equal(error.message, 'rpc error: code = DeadlineExceeded desc = context deadline exceeded');
   });
@@ -177,7 +177,7 @@ describe('callDriver', () => {
       };
     });
     const gaveUp = new AbortController();
-    const call = failureOf(test.client.createVolume(volumeRequest('v'), { timeoutMs: 5_000, signal: gaveUp.signal }));
+    const call = failureOf(test.client.createVolume(volumeRequest('v'), { timeoutMs: 30_000, signal: gaveUp.signal }));
     await until('the call arrived', () => arrived);
     gaveUp.abort();
     const error = await call;
@@ -193,11 +193,11 @@ describe('callDriver', () => {
       held = call;
       call.session.goaway(constants.NGHTTP2_NO_ERROR);
     };
-    const first = test.client.createVolume(volumeRequest('old'), { timeoutMs: 5_000 });
+    const first = test.client.createVolume(volumeRequest('old'), { timeoutMs: 30_000 });
     await until('the first arrived', () => held !== undefined);
     script = (call) => answerOk(call, GOOD);
     await until('a new one passes', () =>
-      test.client.createVolume(volumeRequest('new'), { timeoutMs: 1_000 }).then(
+      test.client.createVolume(volumeRequest('new'), { timeoutMs: 30_000 }).then(
         () => true,
         () => false,
       ),

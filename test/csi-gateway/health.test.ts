@@ -39,7 +39,7 @@ describe('grpc.health.v1 of the gateway', () => {
 
   const check = (service: string, method = 'Check', body = request(service)): Promise<Buffer | ServiceError> =>
     new Promise((resolve) => {
-      client.makeUnaryRequest(PATH + method, same, same, body, new Metadata(), { deadline: Date.now() + 5_000 }, (error, answer) =>
+      client.makeUnaryRequest(PATH + method, same, same, body, new Metadata(), { deadline: Date.now() + 30_000 }, (error, answer) =>
         resolve(error ?? answer ?? Buffer.alloc(0)),
       );
     });

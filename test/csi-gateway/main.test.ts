@@ -64,7 +64,7 @@ describe('csi-gateway main', () => {
     void driverMain({ host: driver.host, argv: [`--csi-address=${csi}`, `--data-dir=${folder.file('data')}`], known: {}, retired: {} });
     await until('ready', async () => (await fetch(`${url}/readyz`)).status === 200);
     const client = createCsiClient({ address: parseAddress('gateway', listen), log: silentLog });
-    const { volume } = await client.createVolume(volumeRequest('m'), { timeoutMs: 2_000 });
+    const { volume } = await client.createVolume(volumeRequest('m'), { timeoutMs: 30_000 });
     assert.ok(existsSync(volume?.volumeContext['directory'] ?? ''));
     client.close();
     const metrics = await fetch(`${url}/m`);

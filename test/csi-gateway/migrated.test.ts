@@ -8,7 +8,7 @@ import { answerOk, startRawDriver } from '../harness/csi-raw-driver.ts';
 import type { RawDriver } from '../harness/csi-raw-driver.ts';
 
 const DRIVER = 'disk.csi.azure.com';
-const SETTINGS = { timeoutMs: 5_000 };
+const SETTINGS = { timeoutMs: 30_000 };
 
 describe('a driver that took over from an in-tree plug-in, behind the gateway', () => {
   let folder: Awaited<ReturnType<typeof makeFolder>>;

@@ -28,7 +28,7 @@ function callRaw(client: Client, path: string, body: Buffer, metadata = new Meta
       (bytes: Buffer) => bytes,
       body,
       metadata,
-      { deadline: Date.now() + 5_000 },
+      { deadline: Date.now() + 30_000 },
       (error, message) => (result = { error, message }),
     );
     call.on('metadata', (received) => (initial = received));
@@ -124,7 +124,7 @@ describe('the gateway as seen by gRPC', () => {
     const timeout = driver.calls.at(-1)?.headers.find(([name]) => name === 'grpc-timeout')?.[1] ?? '';
     assert.match(timeout, /^\d+m$/);
     const leftMs = Number(timeout.slice(0, -1));
-    assert.ok(leftMs > 3_000 && leftMs <= 5_001, timeout);
+    assert.ok(leftMs > 10_000 && leftMs <= 30_001, timeout);
   });
 
   it('passes messages beyond gRPC’s 4 MiB and refuses those beyond its own limit without asking the driver', async () => {

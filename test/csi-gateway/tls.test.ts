@@ -21,7 +21,7 @@ import type { CertificateOwner } from '../harness/csi-certificates.ts';
 import { makeFolder, until } from '../harness/csi-folder.ts';
 import { failureOf, startTestGateway, verdict, volumeRequest } from '../harness/csi-gateway.ts';
 
-const SETTINGS = { timeoutMs: 5_000 };
+const SETTINGS = { timeoutMs: 30_000 };
 
 describe('the gateway’s doors with mutual TLS', () => {
   let folder: Awaited<ReturnType<typeof makeFolder>>;
@@ -107,18 +107,20 @@ describe('the gateway’s doors with mutual TLS', () => {
     // The client itself would refuse this gateway; it shall come as far as the gateway's own check.
     const trusting = { current: { ...tls.source.current, ca: source.current.ca }, onChange: () => () => undefined };
     const client = createCsiClient({ address: door(0), log: silentLog, tls: { source: trusting, serverName: '' } });
-    const error = await failureOf(client.createVolume(volumeRequest('f'), { timeoutMs: 1_000 }));
+    const error = await failureOf(client.createVolume(volumeRequest('f'), { timeoutMs: 30_000 }));
     client.close();
     tls.close();
     // In TLS 1.3 the client is through the handshake before the server has judged it, so a call may be under way when the alert comes.
     assert.notEqual(verdict(error), 'driver');
-    assert.match((await metric('sutler_gateway_callers_turned_away_total{reason="handshake"}')) ?? '', / [1-9]/);
+    await until('it is counted', async () =>
+      / [1-9]/.test((await metric('sutler_gateway_callers_turned_away_total{reason="handshake"}')) ?? ''),
+    );
     assert.ok(lines.some((line) => line.includes('TLS handshake failed')));
   });
 
   it('is called by nobody who knows it by another name or another authority', async () => {
     for (const o of [{ serverName: 'elsewhere.example' }, { folder: folder.file('foreign') }]) {
-      const error = await failureOf((await clientOf('jobs', o)).createVolume(volumeRequest('s'), { timeoutMs: 1_000 }));
+      const error = await failureOf((await clientOf('jobs', o)).createVolume(volumeRequest('s'), { timeoutMs: 30_000 }));
       assert.equal(verdict(error), 'not-forwarded');
       assert.equal(error.code, Code.Unavailable);
     }
@@ -248,7 +250,7 @@ describe('the gateway’s doors with mutual TLS', () => {
     assert.equal(verdict(error), 'not-forwarded');
     assert.match(error.details, /signed by no authority that is trusted now/);
     await until('a caller with a new certificate calls', () =>
-      client.getCapacity({}, { timeoutMs: 500 }).then(
+      client.getCapacity({}, { timeoutMs: 30_000 }).then(
         () => true,
         () => false,
       ),

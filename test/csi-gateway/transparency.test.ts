@@ -31,7 +31,7 @@ function ask(client: Client, path: string, body: Uint8Array): Promise<Seen> {
       same,
       Buffer.from(body),
       new Metadata(),
-      { deadline: Date.now() + 5_000 },
+      { deadline: Date.now() + 30_000 },
       (_error, answer) => {
         message = answer?.toString('hex');
       },

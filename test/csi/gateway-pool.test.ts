@@ -38,23 +38,23 @@ describe('openGatewayPool', () => {
   });
 
   it('sends a call to the gateway that it names, and asks that one first from then on', async () => {
-    await pool.calls.createVolume(volumeRequest('one'), { timeoutMs: 2_000, gateway: address('b') });
+    await pool.calls.createVolume(volumeRequest('one'), { timeoutMs: 30_000, gateway: address('b') });
     assert.deepEqual(
       drivers.map(({ counts }) => counts.get('CreateVolume') ?? 0),
       [0, 1],
     );
     assert.equal(pool.inOrder()[0]?.address, address('b'));
-    assert.equal((await pool.asks.listVolumes({}, { timeoutMs: 2_000 })).entries.length, 1);
+    assert.equal((await pool.asks.listVolumes({}, { timeoutMs: 30_000 })).entries.length, 1);
   });
 
   it('refuses a gateway that it does not have, not forwarded, and says what to do', async () => {
-    const error = await failureOf(pool.calls.deleteVolume({ volumeId: 'x' }, { timeoutMs: 2_000, gateway: 'unix:///other' }));
+    const error = await failureOf(pool.calls.deleteVolume({ volumeId: 'x' }, { timeoutMs: 30_000, gateway: 'unix:///other' }));
     assert.equal(error.notForwarded, true);
     assert.match(error.message, /unix:\/\/\/other is not among the gateways of this process; add it to --gateway/);
   });
 
   it('does not choose among several where none is named', async () => {
-    const error = await failureOf(pool.calls.deleteVolume({ volumeId: 'x' }, { timeoutMs: 2_000, gateway: '' }));
+    const error = await failureOf(pool.calls.deleteVolume({ volumeId: 'x' }, { timeoutMs: 30_000, gateway: '' }));
     assert.equal(error.notForwarded, true);
     assert.match(error.message, /no leading ingest has named the active gateway/);
   });
@@ -62,7 +62,7 @@ describe('openGatewayPool', () => {
   it('uses the only one where none is named', async () => {
     const alone = openGatewayPool({ addresses: [address('a')], log: silentLog });
     assert.equal(alone.sole, address('a'));
-    await alone.calls.deleteVolume({ volumeId: 'x' }, { timeoutMs: 2_000, gateway: '' });
+    await alone.calls.deleteVolume({ volumeId: 'x' }, { timeoutMs: 30_000, gateway: '' });
     alone.close();
   });
 

@@ -98,7 +98,7 @@ const MADE_UP: readonly {
     title: 'OK with two messages',
     play: (c) => answerBytes(c, Buffer.concat([framed(GOOD), framed(GOOD)]), { 'grpc-status': '0', ...VOUCHED }),
     // grpc-js cancels the call with Unimplemented and then forgets to end it.
-    settings: { timeoutMs: 200 },
+    settings: { timeoutMs: 500 },
   },
   {
     title: 'OK with half a message',
@@ -119,8 +119,8 @@ const MADE_UP: readonly {
     code: Code.ResourceExhausted,
   },
   { title: 'an answer that does not decode', play: (c) => answerOk(c, Buffer.from([0x0a, 0xff])), code: Code.Internal },
-  { title: 'the deadline', play: () => undefined, code: Code.DeadlineExceeded, settings: { timeoutMs: 60 } },
-  { title: 'the deadline after headers', play: after200(() => undefined), code: Code.DeadlineExceeded, settings: { timeoutMs: 60 } },
+  { title: 'the deadline', play: () => undefined, code: Code.DeadlineExceeded, settings: { timeoutMs: 500 } },
+  { title: 'the deadline after headers', play: after200(() => undefined), code: Code.DeadlineExceeded, settings: { timeoutMs: 500 } },
 ];
 
 describe('a status that nobody said', () => {
@@ -143,7 +143,7 @@ describe('a status that nobody said', () => {
     it(`is ambiguous and names the method: ${title}`, async () => {
       play = script;
       const before = gateway.calls.length;
-      const error = await failureOf(client.createVolume(volumeRequest('v'), { timeoutMs: 5_000, ...settings }));
+      const error = await failureOf(client.createVolume(volumeRequest('v'), { timeoutMs: 30_000, ...settings }));
       assert.equal(verdict(error), 'ambiguous', error.message);
       assert.equal(error.method, '/csi.v1.Controller/CreateVolume');
       assert.notEqual(error.code, Code.OK, 'no answer is not success');
@@ -155,7 +155,7 @@ describe('a status that nobody said', () => {
   it('is ambiguous and names the method: a cancellation', async () => {
     const gaveUp = new AbortController();
     play = () => gaveUp.abort();
-    const error = await failureOf(client.createVolume(volumeRequest('v'), { timeoutMs: 5_000, signal: gaveUp.signal }));
+    const error = await failureOf(client.createVolume(volumeRequest('v'), { timeoutMs: 30_000, signal: gaveUp.signal }));
     assert.equal(verdict(error), 'ambiguous');
     assert.equal(error.code, Code.Canceled);
   });
@@ -166,7 +166,7 @@ describe('a status that nobody said', () => {
       other.close();
       cut();
     };
-    const error = await failureOf(other.createVolume(volumeRequest('v'), { timeoutMs: 5_000 }));
+    const error = await failureOf(other.createVolume(volumeRequest('v'), { timeoutMs: 30_000 }));
     assert.equal(verdict(error), 'ambiguous');
   });
 });

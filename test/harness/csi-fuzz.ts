@@ -238,8 +238,8 @@ export async function fuzzGateway(o: FuzzOptions): Promise<FuzzReport> {
   const failures: string[] = [];
   const good = async (mark = ''): Promise<boolean> => {
     try {
-      const { volume } = await client.createVolume(volumeRequest(`good-${goodCalls}${mark}`), { timeoutMs: 10_000 });
-      await client.deleteVolume({ volumeId: volume?.volumeId ?? '' }, { timeoutMs: 10_000 });
+      const { volume } = await client.createVolume(volumeRequest(`good-${goodCalls}${mark}`), { timeoutMs: 60_000 });
+      await client.deleteVolume({ volumeId: volume?.volumeId ?? '' }, { timeoutMs: 60_000 });
       goodCalls += 2;
       return true;
     } catch (error) {
@@ -254,11 +254,11 @@ export async function fuzzGateway(o: FuzzOptions): Promise<FuzzReport> {
     await until(
       'the gateway is ready',
       () =>
-        client.probe({ timeoutMs: 1_000 }).then(
+        client.probe({ timeoutMs: 10_000 }).then(
           () => true,
           () => false,
         ),
-      10_000,
+      60_000,
     );
     // What a gateway at rest has after its usual work: warm code, buffers, and what as many calls at once as --max-in-flight allows left.
     for (let round = 0; round < 4; round += 1) await Promise.all(Array.from({ length: 500 }, (_, i) => good(`-${i}`)));

@@ -97,7 +97,8 @@ describe('a Redis that is', { concurrency: false }, () => {
         const rest = stand.claims(25, 10);
         await strike(redis);
         const strikeMs = Date.now();
-        if (told !== undefined) await until(() => told.test(stand.troubles), `trouble like ${String(told)}, not: ${stand.troubles}`, 30_000);
+        if (told !== undefined)
+          await until(() => told.test(stand.troubles), `trouble like ${String(told)}, not: ${stand.troubles}`, 30_000);
         const toldMs = Date.now() - strikeMs;
         await sleep(Math.max(0, lastsMs - toldMs));
         await heal?.(redis);

@@ -1,0 +1,115 @@
+import assert from 'node:assert/strict';
+import { execFile, spawn } from 'node:child_process';
+import { X509Certificate } from 'node:crypto';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { after, before, describe, it } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { loadAll } from 'js-yaml';
+import { createCsiClient } from '#src/csi/client.ts';
+import { Code } from '#src/csi/status.ts';
+import { parseAddress } from '#src/runtime/address.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { startSampleDriver } from '#src/sandbox/driver/server.ts';
+import { clientTls, makeCertificates, tlsFilesOf } from '../harness/csi-certificates.ts';
+import type { CertificateOwner } from '../harness/csi-certificates.ts';
+import { makeFolder, until } from '../harness/csi-folder.ts';
+import { failureOf } from '../harness/csi-gateway.ts';
+
+interface Resource {
+  readonly kind: string;
+  readonly metadata: { readonly name: string };
+  readonly spec: { readonly secretName?: string; readonly dnsNames?: readonly string[]; readonly usages?: readonly string[] };
+}
+
+const root = new URL('../../../', import.meta.url);
+const text = (path: string): string => readFileSync(new URL(path, root), 'utf8');
+const DOCS = text('docs/gateway.md');
+const MANIFESTS = loadAll(text('k8s/cert-manager/certificates.yaml')) as readonly Resource[];
+/** Extended key usages by their numbers (RFC 5280 §4.2.1.12). */
+const USAGES = new Map([
+  ['1.3.6.1.5.5.7.3.1', 'server auth'],
+  ['1.3.6.1.5.5.7.3.2', 'client auth'],
+]);
+
+function resource(name: string): Resource {
+  const found = MANIFESTS.find(({ kind, metadata }) => kind === 'Certificate' && metadata.name === name);
+  assert.ok(found, name);
+  return found;
+}
+
+describe('certificates for the gateway', () => {
+  let folder: Awaited<ReturnType<typeof makeFolder>>;
+  before(async () => (folder = await makeFolder()));
+  after(() => folder.remove());
+
+  it('are shown in docs/gateway.md as k8s/cert-manager asks for them', () => {
+    const [, block = ''] = /```yaml\n([\s\S]+?)```/.exec(DOCS) ?? [];
+    const [shown] = loadAll(block) as readonly Resource[];
+    assert.deepEqual(shown, resource('sutler-jobs'));
+  });
+
+  it('have the same names and usages from the script as from cert-manager, which k8s/gateway lists and mounts', async () => {
+    await makeCertificates(
+      folder.file('script'),
+      resource('sutler-gateway')
+        .spec.dnsNames?.map((name) => `DNS:${name}`)
+        .join(','),
+    );
+    for (const owner of ['gateway', 'ingest', 'jobs'] as const) {
+      const made = new X509Certificate(await readFile(tlsFilesOf(folder.file('script'), owner).cert));
+      const { dnsNames, secretName, usages } = resource(`sutler-${owner}`).spec;
+      assert.deepEqual(
+        made.subjectAltName?.split(', '),
+        dnsNames?.map((name) => `DNS:${name}`),
+      );
+      assert.deepEqual(['digital signature', ...(made.keyUsage ?? []).map((usage) => USAGES.get(usage))], usages);
+      assert.equal(secretName, `sutler-${owner}-tls`);
+    }
+    const sidecar = text('k8s/gateway/sidecar.yaml');
+    const allowed = ['ingest', 'jobs'].flatMap((owner) => resource(`sutler-${owner}`).spec.dnsNames ?? []);
+    assert.ok(sidecar.includes(`--tls-allowed-names=${allowed.map((name) => `DNS:${name}`).join(',')}`));
+    assert.ok(sidecar.includes('secretName: sutler-gateway-tls'));
+  });
+
+  it('let jobs in, and nobody else, at a gateway that is started as docs/gateway.md says', async (t) => {
+    const driver = await startSampleDriver({ socket: folder.file('csi.sock'), dataDir: folder.file('data') });
+    t.after(() => driver.close());
+    const [, block = ''] = /without a cluster:\n\n```sh\n([\s\S]+?)```/.exec(DOCS) ?? [];
+    const [makes = '', starts = ''] = block.replaceAll('\\\n', ' ').split('\n');
+    await promisify(execFile)('sh', ['-c', makes.replace('k8s/gateway/', fileURLToPath(new URL('k8s/gateway/', root)))], {
+      cwd: folder.path,
+    });
+    const [program, , ...args] = starts.split(/ +/);
+    assert.equal(program, 'npx');
+    const given = args.map((arg) => arg.replace('/run/csi/socket', folder.file('csi.sock')).replace(/:9808$/, ':0'));
+    const cli = fileURLToPath(import.meta.resolve('#src/cli.ts'));
+    const gateway = spawn(process.execPath, [cli, ...given], { cwd: folder.path, stdio: ['ignore', 'ignore', 'inherit', 'ipc'] });
+    const ended = once(gateway, 'exit');
+    t.after(() => gateway.kill('SIGKILL'));
+    const [message] = (await once(gateway, 'message')) as [{ readonly facts: { readonly listen: string } }];
+    const address = parseAddress('listen', message.facts.listen);
+    const as = async <T>(owner: CertificateOwner, use: (client: ReturnType<typeof createCsiClient>) => Promise<T>): Promise<T> => {
+      const tls = await clientTls(folder.file('certificates'), owner);
+      const client = createCsiClient({ address, log: silentLog, tls });
+      const result = await use(client);
+      client.close();
+      tls.close();
+      return result;
+    };
+    const settings = { timeoutMs: 30_000 };
+    await as('jobs', (client) =>
+      until('jobs may call', () =>
+        client.getCapacity({}, settings).then(
+          () => true,
+          () => false,
+        ),
+      ),
+    );
+    assert.equal(await as('audit', async (client) => (await failureOf(client.getCapacity({}, settings))).code), Code.PermissionDenied);
+    gateway.kill('SIGTERM');
+    assert.deepEqual(await ended, [0, null]);
+  });
+});
