@@ -121,6 +121,8 @@ describe('the watch on demand', () => {
     watch.follow(wanted);
     await until(() => watch.versionOf(snapshotId('b')) === metadata.resourceVersion, 'what is there is known');
     assert.equal(watch.versionOf(snapshotId('a')), '');
+    // What was listed is known before the watch is open.
+    await until(() => cluster.api.watchCount('volumesnapshots') > 0, 'it watches');
     assert.equal(cluster.api.watchCount('volumesnapshots'), 1);
     await kube.delete(snapshots, { namespace: 'default', name: 'b' });
     await until(() => watch.versionOf(snapshotId('b')) === '', 'its end is known');

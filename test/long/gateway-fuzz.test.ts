@@ -5,7 +5,7 @@ import { fuzzGateway } from '../harness/csi-fuzz.ts';
 
 describe('the gateway’s door under attack for a minute', () => {
   for (const seed of [1, 2]) {
-    it(`serves good calls, crashes at nothing, and gives its memory back, with seed ${seed}`, { timeout: 180_000 }, async (t) => {
+    it(`serves good calls, crashes at nothing, and gives its memory back, with seed ${seed}`, { timeout: 300_000 }, async (t) => {
       const folder = await makeFolder();
       const report = await fuzzGateway({ folder, durationMs: 60_000, seed, idleConnections: 1_000 });
       await folder.remove();
