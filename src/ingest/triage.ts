@@ -38,11 +38,29 @@ export function triageClaim(claim: Claim, driver: TriageDriver, around: ClaimSur
   return job;
 }
 
-/** Whether a change of a claim tells its job anything that it does not read for itself.
+/** What a change means to the object's job. `edit`: somebody changed it, so a job that waits after a failure has reason to look at once, as upstream's does. `none`:
+ * what sutler or the volume controller wrote; the job knows, or does not need it. */
+export type News = 'verdict' | 'edit' | 'none';
+
+/** What a change of a claim means.
  * @param o.wasJob  the claim needed a job before the change too */
-export function isNewsOfClaim(claim: Claim, previous: Claim, o: { readonly wasJob: boolean; readonly driver: TriageDriver }): boolean {
-  if (!o.wasJob || isToBeReleased(claim, o.driver) !== isToBeReleased(previous, o.driver)) return true;
-  return !isDeepStrictEqual(claim.metadata.annotations, previous.metadata.annotations);
+export function newsOfClaim(claim: Claim, previous: Claim, o: { readonly wasJob: boolean; readonly driver: TriageDriver }): News {
+  if (!o.wasJob || isToBeReleased(claim, o.driver) !== isToBeReleased(previous, o.driver)) return 'verdict';
+  const isBinding = (claim.spec.volumeName ?? '') !== '' || claim.status?.phase !== previous.status?.phase;
+  return isBinding || isUnchanged(claim, previous) ? 'none' : 'edit';
+}
+
+/** What a change of a volume means. Its deletion is most often our own. */
+export function newsOfVolume(volume: Volume, previous: Volume, driver: DriverNames): News {
+  if (judgeVolume(previous, driver).kind !== judgeVolume(volume, driver).kind) return 'verdict';
+  const isDeletion = volume.metadata.deletionTimestamp !== previous.metadata.deletionTimestamp;
+  const isBinding = volume.status?.phase !== previous.status?.phase;
+  return isDeletion || isBinding || isUnchanged(volume, previous) ? 'none' : 'edit';
+}
+
+/** But for our own finalizers, which we put on and take off. */
+function isUnchanged({ metadata }: Claim | Volume, { metadata: before }: Claim | Volume): boolean {
+  return metadata.resourceVersion === before.resourceVersion || !isDeepStrictEqual(metadata.finalizers, before.finalizers);
 }
 
 /** The source of clones, being deleted: its finalizer comes off when nobody clones from it any more (spec 04 D). */

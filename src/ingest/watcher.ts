@@ -7,14 +7,13 @@ import type { JobKey } from '../queue/contract.ts';
 import { objectId, parseObjectId } from '../queue/wait-list.ts';
 import type { Registry } from '../runtime/metrics.ts';
 import type { Logger } from '../runtime/log.ts';
-import { judgeVolume as verdictOfVolume } from '../volumes/deletion.ts';
 import { classNameOf } from '../volumes/eligibility.ts';
 import { isPending, restoredSnapshot } from '../volumes/source-use.ts';
 import { ClaimedIndex, claimsOf } from './claimed-index.ts';
 import type { Gate } from './gate.ts';
 import { HandleIndex } from './handle-index.ts';
 import { projectClaim, projectClass, projectVolume } from './projection.ts';
-import { isNewsOfClaim, triageClaim, triageVolume } from './triage.ts';
+import { newsOfClaim, newsOfVolume, triageClaim, triageVolume } from './triage.ts';
 import type { Triage, TriageDriver } from './triage.ts';
 
 export interface WatcherOptions {
@@ -52,11 +51,6 @@ export function startWatcher(options: WatcherOptions): Watcher {
 
   const judgeClaim = (claim: Claim): Triage => triageClaim(claim, driver, around);
   const judgeVolume = (volume: Volume): Triage => triageVolume(volume, driver, (candidate) => handles.isShared(candidate));
-  // A change that leaves the verdict as it was brings no job; a deletion would otherwise be run twice, since its own writes come back as changes.
-  const isNews = (claim: Claim, previous: Claim | undefined): boolean =>
-    previous === undefined || isNewsOfClaim(claim, previous, { wasJob: judgeClaim(previous).kind === 'job', driver });
-  const isNewsOfVolume = ({ object, previous }: Change<Volume>): boolean =>
-    previous === undefined || verdictOfVolume(previous, driver).kind !== verdictOfVolume(object, driver).kind;
   const enqueue = (triage: Triage, object: string, how?: { readonly kick: boolean }): void => {
     if (triage.kind === 'job') gate.touch(triage.key, how);
     else log.debug({ object, reason: triage.reason }, 'left alone');
@@ -90,7 +84,10 @@ export function startWatcher(options: WatcherOptions): Watcher {
     // A deleted claim needs no job of its own: a record that is open has one that sees it.
     onChange: ({ type, object, previous }: Change<Claim>) => {
       options.onObject?.(objectId({ resource: claims.plural, ...object.metadata }));
-      if (type !== 'deleted' && isNews(object, previous)) enqueueClaim(object);
+      if (type === 'deleted') return;
+      const news =
+        previous === undefined ? 'verdict' : newsOfClaim(object, previous, { wasJob: judgeClaim(previous).kind === 'job', driver });
+      if (news !== 'none') enqueueClaim(object, { kick: news === 'edit' });
     },
   });
   const volumeView: Reflector<Volume> = startReflector({
@@ -102,9 +99,10 @@ export function startWatcher(options: WatcherOptions): Watcher {
       handles.apply(change);
       claimed.apply(change);
       if (change.type === 'deleted') reconsiderClaimOf(change.object);
-      if (change.type === 'deleted' || !isNewsOfVolume(change)) return;
+      const { object, previous } = change;
+      if (change.type === 'deleted' || (previous !== undefined && newsOfVolume(object, previous, driver) === 'none')) return;
       // A deletion that waits after a failure must hear at once that the policy is another one now.
-      enqueue(judgeVolume(change.object), `volume ${change.object.metadata.name}`, { kick: change.previous !== undefined });
+      enqueue(judgeVolume(object), `volume ${object.metadata.name}`, { kick: previous !== undefined });
     },
   });
   const views = [classView, claimView, volumeView];

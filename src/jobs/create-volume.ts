@@ -10,6 +10,7 @@ import { isStillRunning, judgeCreateFailure } from '../volumes/create-result.ts'
 import { classNameOf } from '../volumes/eligibility.ts';
 import { readAnswer } from '../volumes/persistent-volume.ts';
 import type { BadAnswer, VolumeAnswer, VolumeSkeleton } from '../volumes/persistent-volume.ts';
+import { RefusedError } from '../volumes/provisioning-options.ts';
 import type { SecretRef } from '../volumes/secret-ref.ts';
 import type { Attempt } from './attempt.ts';
 import { claimEvent, provisioningFailed } from './claim-events.ts';
@@ -18,7 +19,7 @@ import { cleanUp } from './clean-up.ts';
 import { giveBackNode } from './give-back-node.ts';
 import type { ProcessorPorts } from './ports.ts';
 import { notReached } from './not-reached.ts';
-import { readSecretValues, SecretMissing, waitForSecret, withoutSecrets } from './secret-values.ts';
+import { readSecretValues, secretChange, waitForSecret, withoutSecrets } from './secret-values.ts';
 import type { MadeVolume } from './store-volume.ts';
 
 /** A record that this run owns, and what is to be made of it. Where the claim is gone its volume is finished all the same, and reclaimed by the ordinary way of deletion. */
@@ -45,7 +46,7 @@ export async function createVolume(ports: ProcessorPorts, creation: OpenCreation
     await ports.records.restore(attempt.id, attempt.owner);
     const message = error instanceof Error ? error.message : String(error);
     await provisioningFailed(ports, creation, message);
-    return error instanceof SecretMissing ? waitForSecret(ports, error) : { kind: 'retry', reason: message, error };
+    return error instanceof RefusedError ? waitForSecret(ports, error) : { kind: 'retry', reason: message, error };
   }
   let response: CreateVolumeResponse;
   try {
@@ -89,7 +90,7 @@ async function useless(
 function hopeless(ports: ProcessorPorts, claim: Claim, reason: string): Outcome {
   const name = classNameOf(claim);
   const seen = ports.classOf(name)?.metadata.resourceVersion ?? '';
-  return { kind: 'parked', reason, until: { resource: classes.plural, name, seen } };
+  return { kind: 'parked', reason, until: [{ resource: classes.plural, name, seen }] };
 }
 
 /** Stands in the record where a gRPC code stands otherwise. */
@@ -111,9 +112,10 @@ async function withSecrets(ports: ProcessorPorts, stored: VolumeRequest): Promis
   try {
     secrets = await readSecretValues(ports, ref);
   } catch (cause) {
+    if (cause instanceof RefusedError) throw cause;
     throw new Error(`${where}: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
   }
-  if (secrets === undefined) throw new SecretMissing(ref, `${where}: secrets "${ref.name}" not found`);
+  if (secrets === undefined) throw new RefusedError(`${where}: secrets "${ref.name}" not found`, { waitsFor: [secretChange(ref, '')] });
   const bytes = Buffer.concat([request, toBinary(CreateVolumeRequestSchema, create(CreateVolumeRequestSchema, { secrets }))]);
   return { bytes, secrets };
 }
@@ -141,6 +143,12 @@ async function called(
   }
 }
 
+/** Nothing but time, or a class that was made anew, makes another try worth it (spec 02 §4). */
+function infeasiblePause(ports: ProcessorPorts, claim: Claim | undefined): { readonly minDelayMs: number; readonly holdOf?: string } {
+  const cls = claim === undefined ? undefined : ports.classOf(classNameOf(claim));
+  return { minDelayMs: ports.retryMaxMs, ...(cls === undefined ? {} : { holdOf: cls.metadata.uid }) };
+}
+
 async function failed(
   ports: ProcessorPorts,
   { attempt, claim, run, replayed }: OpenCreation,
@@ -164,8 +172,8 @@ async function failed(
         if (moved !== undefined) return moved;
       }
       if (claim === undefined && result === 'removed') return { kind: 'done', note: 'the driver refused, and the claim is gone' };
-      const delay = failure.infeasible ? { minDelayMs: ports.retryMaxMs } : {};
-      return { kind: 'retry', reason: error.message, ...delay, ...(result === 'removed' ? { isAbsent: true } : {}) };
+      const pause = failure.infeasible ? infeasiblePause(ports, claim) : {};
+      return { kind: 'retry', reason: error.message, ...pause, ...(result === 'removed' ? { isAbsent: true } : {}) };
     }
     case 'ambiguous': {
       const before = await records.leaveAmbiguous(attempt.id, attempt.owner, error.codeName);

@@ -55,10 +55,10 @@ export async function destroy(ports: ProcessorPorts, deletion: OpenDeletion): Pr
 export async function refuse(
   ports: Pick<ProcessorPorts, 'events'>,
   { volume, run }: Doomed,
-  { message, waitsFor }: { readonly message: string; readonly waitsFor: Awaited | undefined },
+  { message, waitsFor }: { readonly message: string; readonly waitsFor: readonly Awaited[] },
 ): Promise<Outcome> {
   if ((await run.lastReason()) !== message) volumeWarning(ports, volume, message);
-  return waitsFor === undefined ? { kind: 'retry', reason: message } : { kind: 'parked', reason: message, until: waitsFor };
+  return waitsFor.length === 0 ? { kind: 'retry', reason: message } : { kind: 'parked', reason: message, until: waitsFor };
 }
 
 async function failed(ports: ProcessorPorts, { attempt, volume }: OpenDeletion, error: CsiError): Promise<Outcome> {

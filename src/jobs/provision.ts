@@ -22,7 +22,7 @@ import { runRule } from './run-rule.ts';
 import { storeVolume } from './store-volume.ts';
 
 /** What of its run a creation knows. */
-type ProvisionRun = Pick<Run, 'signal' | 'lastReason'>;
+type ProvisionRun = Pick<Run, 'signal' | 'lastReason' | 'heldMs'>;
 
 /** One run of a claim's job: reads the claim afresh, plans its volume, opens the record, has the volume made and writes the PV.
  * A record that is open is finished whatever became of the claim (design invariant 3). */
@@ -31,12 +31,13 @@ export async function provision(ports: ProcessorPorts, job: JobKey, run: Provisi
   const { epoch } = ports.records;
   const found = await ports.kube.get<Claim>(claims, { namespace: job.namespace, name: job.name });
   const claim = found?.metadata.uid === job.uid ? found : undefined;
-  const intent = await intentOf(ports, claim);
+  const held = claim === undefined ? undefined : await heldBack(ports, claim, run);
+  const intent: Intent = held === undefined ? await intentOf(ports, claim) : { kind: 'none', reason: held.reason };
   if (run.signal.aborted) return { kind: 'later', reason: 'this worker is stopping', delayMs: 0 };
   const isBeltWanted = ports.claimFinalizer && intent.kind === 'create' && claim !== undefined && !isBelted(claim);
   if (isBeltWanted && !(await putOn(ports, claim))) return { kind: 'later', reason: 'the claim is going away' };
 
-  const outcome = await attemptClaim(ports, job, { claim, run, intent, epoch });
+  const outcome = held ?? (await attemptClaim(ports, job, { claim, run, intent, epoch }));
   count(ports, { claim, intent, outcome, startMs });
   const isAbsent = outcome.kind === 'retry' && outcome.isAbsent === true;
   if (outcome.kind === 'done' || isAbsent) await freeName(ports, job.uid);
@@ -44,11 +45,23 @@ export async function provision(ports: ProcessorPorts, job: JobKey, run: Provisi
   if (claim === undefined) return outcome;
   // While a claim is tried again its belt may stay on; one that is going away must not be held by it when nothing is open. A run that was told to come back knows
   // nothing of that: a Redis that lost its records lists none as open.
-  const hasFailed = outcome.kind === 'retry' || outcome.kind === 'parked';
+  const hasFailed = outcome.kind === 'retry' || outcome.kind === 'parked' || held !== undefined;
   const isOver = outcome.kind === 'done' || (hasFailed && claim.metadata.deletionTimestamp !== undefined);
   if ((isBeltWanted || isBelted(claim)) && isOver && !(await ports.records.isOpen(job.uid))) await takeOff(ports, claim);
   // A claim that others are made from is kept until they are there.
   return outcome.kind === 'done' ? ((await releaseCloneSource(ports, claim)) ?? outcome) : outcome;
+}
+
+/** The pause of an infeasible request goes on, whatever brought the claim here again; a class that was made anew ends it (spec 02 §4). */
+async function heldBack(
+  { driver, classOf }: Pick<ProcessorPorts, 'driver' | 'classOf'>,
+  claim: Claim,
+  run: ProvisionRun,
+): Promise<Extract<Outcome, { kind: 'later' }> | undefined> {
+  const verdict = judgeClaim(claim, driver(), classOf);
+  const delayMs = verdict.kind === 'provision' ? await run.heldMs(verdict.cls.metadata.uid) : 0;
+  if (delayMs === 0) return undefined;
+  return { kind: 'later', reason: (await run.lastReason()) ?? 'the driver called the request infeasible', delayMs };
 }
 
 /** What is tried again without having asked the driver is no attempt. */
@@ -101,7 +114,7 @@ type Intent =
   | { readonly kind: 'none'; readonly reason: string }
   | { readonly kind: 'no-class'; readonly className: string }
   | { readonly kind: 'populator' }
-  | { readonly kind: 'refuse'; readonly message: string; readonly waitsFor: Awaited | undefined };
+  | { readonly kind: 'refuse'; readonly message: string; readonly waitsFor: readonly Awaited[] };
 
 /** What we would do with the claim if nothing were under way. */
 async function intentOf(ports: ProcessorPorts, claim: Claim | undefined): Promise<Intent> {
@@ -114,7 +127,7 @@ async function intentOf(ports: ProcessorPorts, claim: Claim | undefined): Promis
   if (plan.kind === 'populator') return { kind: 'populator' };
   if (plan.kind === 'refuse') return plan;
   const clash = await nameClash(ports, claim);
-  if (clash !== undefined) return { kind: 'refuse', message: clash, waitsFor: undefined };
+  if (clash !== undefined) return { kind: 'refuse', message: clash, waitsFor: [] };
   return { kind: 'create', planned: requestOf(plan, ports.endpoint) };
 }
 
@@ -139,7 +152,7 @@ async function endWithoutRecord(
       return {
         kind: 'parked',
         reason: `storageClass "${intent.className}" not found`,
-        until: { resource: classes.plural, name: intent.className, seen: '' },
+        until: [{ resource: classes.plural, name: intent.className, seen: '' }],
       };
     case 'populator':
       claimEvent(ports, claim, {
@@ -150,7 +163,7 @@ async function endWithoutRecord(
       return { kind: 'done', note: 'left to a volume populator' };
     case 'refuse':
       await provisioningFailed(ports, { claim, run }, intent.message);
-      return intent.waitsFor === undefined
+      return intent.waitsFor.length === 0
         ? { kind: 'retry', reason: intent.message }
         : { kind: 'parked', reason: intent.message, until: intent.waitsFor };
   }

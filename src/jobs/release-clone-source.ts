@@ -24,7 +24,7 @@ export async function releaseCloneSource(
     return {
       kind: 'parked',
       reason: `PVC '${clone.metadata.name}' is in 'Pending' state, cloning in progress`,
-      until: { resource: claims.plural, namespace, name: clone.metadata.name, seen: clone.metadata.resourceVersion },
+      until: [{ resource: claims.plural, namespace, name: clone.metadata.name, seen: clone.metadata.resourceVersion }],
     };
   }
   if ((await ports.openSources()).has(uid)) {

@@ -23,6 +23,7 @@ import { watchEpoch } from './redis-epoch.ts';
 import type { EpochWatch } from './redis-epoch.ts';
 import { RunGuard } from './run-guard.ts';
 import { clearStatus, noteStatus, readStatus } from './status.ts';
+import type { Hold, RunStatus } from './status.ts';
 import { startWorkerBeat } from './worker-beat.ts';
 import type { WorkerBeat } from './worker-beat.ts';
 
@@ -36,6 +37,8 @@ export interface Run {
   /** Why the key's run before this one did not end well; undefined where it did, or nobody knows any more. Asks Redis, so only a run that is about to tell its own
    * reason should want to know: the same one again is no news. Never rejects. */
   readonly lastReason: () => Promise<string | undefined>;
+  /** For how long an earlier run held the key on account of this, in milliseconds from now; 0 = not at all, or on account of something else. Asks Redis as above. */
+  readonly heldMs: (of: string) => Promise<number>;
 }
 
 /** Takes jobs from one queue and runs them. */
@@ -341,8 +344,7 @@ class QueueConsumer implements Consumer {
       // A fetch that was under way when it was told to stop still brings a job.
       if (this.#closing || this.#paused || this.#gate.isResting) return await this.#handBack(job, token);
       const end = this.#gate.begin();
-      const lastReason = (): Promise<string | undefined> => this.#lastReason(job, key);
-      outcome = await this.#process(key, { attempt: job.attemptsMade, signal, jobId: id, lastReason });
+      outcome = await this.#process(key, { attempt: job.attemptsMade, signal, jobId: id, ...this.#past(job, key) });
       end(reachOf(outcome));
     } finally {
       this.#guard.end(id);
@@ -401,21 +403,33 @@ class QueueConsumer implements Consumer {
       if (job.attemptsStarted > 1) await clearStatus(this.#link.redis, target);
       return 0;
     }
+    const nowMs = this.#clock.nowMs();
     const until = outcome.kind === 'parked' ? outcome.until : undefined;
+    const hold = outcome.kind === 'retry' ? holdOf(outcome, nowMs) : undefined;
     return noteStatus(this.#link.redis, target, {
       outcome: outcome.kind,
       reason: outcome.reason,
-      atMs: this.#clock.nowMs(),
+      atMs: nowMs,
       ...(until === undefined ? {} : { until }),
+      ...(hold === undefined ? {} : { hold }),
     });
   }
 
-  async #lastReason(job: Job, { uid }: JobKey): Promise<string | undefined> {
-    // A job that ends takes its status along.
-    if (job.attemptsStarted <= 1) return undefined;
+  /** What the run before left behind; read once at most. */
+  #past({ attemptsStarted }: Job, { uid }: JobKey): Pick<Run, 'lastReason' | 'heldMs'> {
     const { prefix, driver } = this.#options;
-    const status = await readStatus(this.#link.redis, { prefix, driver, uid }).catch(() => undefined);
-    return status?.reason;
+    let reading: Promise<RunStatus | undefined> | undefined;
+    const status = (): Promise<RunStatus | undefined> =>
+      // A job that ends takes its status along.
+      (reading ??=
+        attemptsStarted <= 1 ? Promise.resolve(undefined) : readStatus(this.#link.redis, { prefix, driver, uid }).catch(() => undefined));
+    return {
+      lastReason: async () => (await status())?.reason,
+      heldMs: async (of) => {
+        const hold = (await status())?.hold;
+        return hold?.of === of ? Math.max(0, hold.untilMs - this.#clock.nowMs()) : 0;
+      },
+    };
   }
 
   /** Puts the job back for a while without counting a failure. */
@@ -446,6 +460,10 @@ class QueueConsumer implements Consumer {
     this.#guard.abortAll('Redis emptied');
     this.#options.onRedisEmptied?.();
   }
+}
+
+function holdOf({ holdOf: of, minDelayMs = 0 }: Extract<Outcome, { kind: 'retry' }>, nowMs: number): Hold | undefined {
+  return of === undefined ? undefined : { of, untilMs: nowMs + minDelayMs };
 }
 
 /** What a run's end says of the driver. A run that ended well, or failed in its own way, got through to it or had nothing to ask it. */

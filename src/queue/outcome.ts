@@ -1,4 +1,4 @@
-/** The object whose change ends a wait. */
+/** An object whose change ends a wait. */
 export interface WaitsFor {
   /** Plural name of its resource, as in the API's URLs: "secrets". */
   readonly resource: string;
@@ -12,14 +12,22 @@ export interface WaitsFor {
 export type Outcome =
   /** Nothing more to do for now. */
   | { readonly kind: 'done'; readonly note?: string }
-  /** Failed; the wait grows with every failure (capped exponential, full jitter), and is `minDelayMs` at least. `isAbsent`: it is proven that no volume was made. */
-  | { readonly kind: 'retry'; readonly reason: string; readonly error?: unknown; readonly minDelayMs?: number; readonly isAbsent?: true }
+  /** Failed; the wait grows with every failure (capped exponential, full jitter), and is `minDelayMs` at least. `isAbsent`: it is proven that no volume was made.
+   * `holdOf`: nothing but its time ends this wait, as long as the run's question is about this; see Run.heldMs. */
+  | {
+      readonly kind: 'retry';
+      readonly reason: string;
+      readonly error?: unknown;
+      readonly minDelayMs?: number;
+      readonly isAbsent?: true;
+      readonly holdOf?: string;
+    }
   /** Did not reach the driver: no failed attempt. Without `delayMs` the wait grows by a counter of its own. `isDriverDown`: nor would any other key, so the
    * queue pauses but for one run at a time. */
   | { readonly kind: 'later'; readonly reason: string; readonly delayMs?: number; readonly isDriverDown?: boolean }
   /** The driver is still at it: polled gently. */
   | { readonly kind: 'running'; readonly reason: string }
-  /** Fails until an object changes: run again when it does, and at the longest wait. */
-  | { readonly kind: 'parked'; readonly reason: string; readonly until?: WaitsFor };
+  /** Fails until one of some objects changes: run again when it does, and at the longest wait. */
+  | { readonly kind: 'parked'; readonly reason: string; readonly until?: readonly WaitsFor[] };
 
 export type OutcomeKind = Outcome['kind'];

@@ -27,26 +27,28 @@ export function parseObjectId(id: string): { readonly resource: string; readonly
   return { resource, namespace, name };
 }
 
-/** How keys that wait for one version of one object are named; '' where they wait for nothing that is watched. */
-export function waitGroup(until: WaitsFor | undefined): string {
-  return until?.seen === undefined ? '' : `${objectId(until)}@${until.seen}`;
+/** The groups that a key is in, one a line: keys that wait for one version of one object make a group. '' where it waits for nothing that is watched. */
+export function waitGroups(until: readonly WaitsFor[]): string {
+  return until.flatMap((object) => (object.seen === undefined ? [] : [`${objectId(object)}@${object.seen}`])).join('\n');
 }
 
-/** Lua: takes the key `id` out of the group that it is in; `waits` is the set of groups. */
-export const LEAVE_GROUP = `
-local function leave(waits, group, id)
-  if not group or group == '' then return end
-  redis.call('HDEL', waits .. ':' .. group, id)
-  if redis.call('EXISTS', waits .. ':' .. group) == 0 then redis.call('ZREM', waits, group) end
+/** Lua: takes the key `id` out of the groups that it is in; `waits` is the set of groups. */
+export const LEAVE_GROUPS = `
+local function leave(waits, groups, id)
+  for group in string.gmatch(groups or '', '[^\\n]+') do
+    redis.call('HDEL', waits .. ':' .. group, id)
+    if redis.call('EXISTS', waits .. ':' .. group) == 0 then redis.call('ZREM', waits, group) end
+  end
 end
 `;
 
-/** Lua: puts the key `id` into a group; the counter gives it a place after all that was looked at before. */
-export const JOIN_GROUP = `
-local function join(waits, group, id)
-  if group == '' then return end
-  redis.call('HSET', waits .. ':' .. group, id, '1')
-  redis.call('ZADD', waits, redis.call('INCR', waits .. '#'), group)
+/** Lua: puts the key `id` into groups; the counter gives each a place after all that was looked at before. */
+export const JOIN_GROUPS = `
+local function join(waits, groups, id)
+  for group in string.gmatch(groups, '[^\\n]+') do
+    redis.call('HSET', waits .. ':' .. group, id, '1')
+    redis.call('ZADD', waits, redis.call('INCR', waits .. '#'), group)
+  end
 end
 `;
 

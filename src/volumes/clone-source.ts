@@ -4,7 +4,7 @@ import { claims, volumes } from '../kube/resources.ts';
 import { ofSource, reworded, statedBytes } from './data-source.ts';
 import type { ContentInput, ContentSource } from './data-source.ts';
 import { RefusedError } from './provisioning-options.ts';
-import { notFound, read, untilChanged } from './rule.ts';
+import { notFound, orUntilChanged, read, untilChanged } from './rule.ts';
 import type { Rule } from './rule.ts';
 
 /** The volume that a claim is cloned from, if it can be; the checks come in upstream's order (spec 02 §7.7). The classes of both claims may differ.
@@ -26,7 +26,8 @@ function* clonedFrom(input: ContentInput): Rule<ContentSource> {
   const volumeName = source.spec.volumeName ?? '';
   if (volumeName === '') throw untilChanged(claims, source, `volume name is empty in source PVC ${name}`);
   // The user is told no more than this, as upstream has it; the reason is the error's cause.
-  const volume = yield* reworded(sourceVolume(volumeName, source, cls), () => 'claim in dataSource not bound or invalid');
+  const reading = orUntilChanged(claims, source, sourceVolume(volumeName, source, cls));
+  const volume = yield* reworded(reading, () => 'claim in dataSource not bound or invalid');
   checkMode(source, volume, claim);
   return {
     request: { type: { case: 'volume', value: { volumeId: volume.handle } } },

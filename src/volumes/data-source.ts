@@ -115,7 +115,7 @@ export function* reworded<T>(rule: Rule<T>, words: (message: string) => string):
     return yield* rule;
   } catch (cause) {
     if (!(cause instanceof RefusedError)) throw cause;
-    throw new RefusedError(words(cause.message), { cause, ...(cause.waitsFor === undefined ? {} : { waitsFor: cause.waitsFor }) });
+    throw new RefusedError(words(cause.message), { cause, waitsFor: cause.waitsFor });
   }
 }
 

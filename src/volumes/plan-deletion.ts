@@ -17,8 +17,8 @@ export type DeletionPlan =
       readonly isMigrated: boolean;
       readonly secret: SecretChoice;
     }
-  /** `waitsFor`: the object whose change ends it. */
-  | { readonly kind: 'refuse'; readonly message: string; readonly waitsFor: Awaited | undefined };
+  /** `waitsFor`: the objects whose change ends it. */
+  | { readonly kind: 'refuse'; readonly message: string; readonly waitsFor: readonly Awaited[] };
 
 /** What the rule knows besides the volume. */
 export interface DeletionContext {
@@ -60,6 +60,6 @@ function destroyPlan(volume: Volume, { driver, classOf, attachedTo }: DeletionCo
 function stillAttached(volume: Volume, { metadata, spec }: VolumeAttachment): RefusedError {
   const { name, resourceVersion } = metadata;
   return new RefusedError(`persistentvolume ${volume.metadata.name} is still attached to node ${spec.nodeName}`, {
-    waitsFor: { resource: volumeAttachments.plural, name, seen: resourceVersion },
+    waitsFor: [{ resource: volumeAttachments.plural, name, seen: resourceVersion }],
   });
 }

@@ -33,7 +33,7 @@ export type VolumePlan =
   /** Somebody else makes this volume; said once in an event. */
   | { readonly kind: 'populator'; readonly sourceKind: string }
   /** Can't be made as things are; the text is for the user. */
-  | { readonly kind: 'refuse'; readonly message: string; readonly waitsFor: Awaited | undefined };
+  | { readonly kind: 'refuse'; readonly message: string; readonly waitsFor: readonly Awaited[] };
 
 export interface PlanInput {
   readonly claim: Claim;

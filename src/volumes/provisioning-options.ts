@@ -46,11 +46,12 @@ export interface Awaited {
 /** A claim, class or volume that can't be served as it is. The message is what the user reads in the event. */
 export class RefusedError extends Error {
   override readonly name = 'RefusedError';
-  readonly waitsFor: Awaited | undefined;
+  /** None: nobody can say what would end it. */
+  readonly waitsFor: readonly Awaited[];
 
-  constructor(message: string, options: ErrorOptions & { readonly waitsFor?: Awaited } = {}) {
+  constructor(message: string, options: ErrorOptions & { readonly waitsFor?: readonly Awaited[] } = {}) {
     super(message, options);
-    this.waitsFor = options.waitsFor;
+    this.waitsFor = options.waitsFor ?? [];
   }
 }
 

@@ -1,6 +1,7 @@
 import type { KubeObject, ObjectMeta } from '../kube/objects.ts';
 import type { ObjectRef, Resource } from '../kube/resources.ts';
 import { RefusedError } from './provisioning-options.ts';
+import type { Awaited } from './provisioning-options.ts';
 
 /** What a rule has to know, or to have done, before it can go on. Whoever runs the rule does it; so rules stay pure and keep their order of checks. */
 export type Step =
@@ -30,7 +31,7 @@ export function* read<T extends KubeObject>(resource: Resource, ref: ObjectRef, 
   // The runner read exactly this resource.
   if (answer.kind === 'found') return answer.object as T;
   if (answer.kind === 'refused') throw new RefusedError(`${begin}${answer.message}`);
-  throw new RefusedError(`${begin}${notFound(resource, ref.name)}`, { waitsFor: { resource: resource.plural, ...ref, seen: '' } });
+  throw new RefusedError(`${begin}${notFound(resource, ref.name)}`, { waitsFor: [{ resource: resource.plural, ...ref, seen: '' }] });
 }
 
 /** Lists a namespace.
@@ -44,10 +45,29 @@ export function* list<T extends KubeObject>(resource: Resource, namespace: strin
 
 /** The refusal of a claim because an object is not yet as it should be; its next change wakes the claim. */
 export function untilChanged(resource: Resource, object: { readonly metadata: ObjectMeta }, message: string): RefusedError {
-  const { namespace, name, resourceVersion } = object.metadata;
-  return new RefusedError(message, {
-    waitsFor: { resource: resource.plural, ...(namespace === undefined ? {} : { namespace }), name, seen: resourceVersion },
-  });
+  return new RefusedError(message, { waitsFor: [awaited(resource, object)] });
+}
+
+/** A rule about what `object` refers to: where it waits for something, a change of the reference ends that wait too.
+ * @throws RefusedError */
+export function* orUntilChanged<T>(resource: Resource, object: { readonly metadata: ObjectMeta }, rule: Rule<T>): Rule<T> {
+  try {
+    return yield* rule;
+  } catch (cause) {
+    const waitsFor = cause instanceof RefusedError ? cause.waitsFor : [];
+    const reference = awaited(resource, object);
+    if (!(cause instanceof RefusedError) || waitsFor.length === 0 || waitsFor.some((other) => isSame(other, reference))) throw cause;
+    throw new RefusedError(cause.message, { cause, waitsFor: [...waitsFor, reference] });
+  }
+}
+
+function awaited(resource: Resource, { metadata }: { readonly metadata: ObjectMeta }): Awaited {
+  const { namespace, name, resourceVersion } = metadata;
+  return { resource: resource.plural, ...(namespace === undefined ? {} : { namespace }), name, seen: resourceVersion };
+}
+
+function isSame(a: Awaited, b: Awaited): boolean {
+  return a.resource === b.resource && a.namespace === b.namespace && a.name === b.name;
 }
 
 /** As the API server says it: `secrets "x" not found`. */

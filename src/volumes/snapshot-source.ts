@@ -5,7 +5,7 @@ import { parseBool } from '../runtime/words.ts';
 import { ofSource, reworded, statedBytes } from './data-source.ts';
 import type { ContentInput, ContentSource } from './data-source.ts';
 import { RefusedError } from './provisioning-options.ts';
-import { read, untilChanged } from './rule.ts';
+import { orUntilChanged, read, untilChanged } from './rule.ts';
 import type { Rule } from './rule.ts';
 
 /** The snapshot that a claim is restored from, if it can be; the checks come in upstream's order (spec 02 §7.6).
@@ -18,6 +18,11 @@ function* restoredFrom(input: ContentInput): Rule<ContentSource> {
   const { name, namespace } = input.source;
   const snapshot = yield* read<Snapshot>(snapshots, { namespace, name }, `error getting snapshot ${name} from api server`);
   checkNotDeleted(snapshot);
+  return yield* orUntilChanged(snapshots, snapshot, restoredWith(snapshot, input));
+}
+
+function* restoredWith(snapshot: Snapshot, input: ContentInput): Rule<ContentSource> {
+  const { name } = snapshot.metadata;
   const content = yield* contentOf(snapshot);
   checkIsOf(content, snapshot);
   if (content.spec.driver !== input.cls.provisioner) {

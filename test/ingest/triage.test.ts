@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { isNewsOfClaim, triageClaim, triageVolume } from '#src/ingest/triage.ts';
+import { newsOfClaim, newsOfVolume, triageClaim, triageVolume } from '#src/ingest/triage.ts';
 import type { TriageDriver } from '#src/ingest/triage.ts';
-import type { Claim, Class } from '#src/kube/objects.ts';
+import type { Claim, Class, Volume } from '#src/kube/objects.ts';
 import { aClaim, aClass, aVolume, DRIVER } from '../volumes/builders.ts';
 
 const GA = 'volume.kubernetes.io/storage-provisioner';
@@ -111,24 +111,64 @@ describe('triageClaim', () => {
   });
 });
 
-describe('isNewsOfClaim', () => {
+describe('newsOfClaim', () => {
   const held = aClaim({ metadata: { finalizers: [CLONE_PROTECTION] } });
   const leaving = aClaim({ metadata: { finalizers: [CLONE_PROTECTION], deletionTimestamp: '2026-01-01T00:00:00Z' } });
+  const edited = (change: Parameters<typeof aClaim>[0] = {}): Claim => {
+    const claim = aClaim(change);
+    return { ...claim, metadata: { ...claim.metadata, resourceVersion: 'next' } };
+  };
+  const of = (claim: Claim, previous = aClaim()) => newsOfClaim(claim, previous, { wasJob: true, driver });
 
-  it('is told where the claim had no job before', () => {
-    assert.ok(isNewsOfClaim(aClaim(), aClaim(), { wasJob: false, driver }));
+  it('is a verdict where the claim had no job before', () => {
+    assert.equal(newsOfClaim(aClaim(), aClaim(), { wasJob: false, driver }), 'verdict');
   });
 
-  it('is told by annotations', () => {
-    const moved = aClaim({ metadata: { annotations: { [GA]: DRIVER, [NODE]: 'n' } } });
-    assert.ok(isNewsOfClaim(moved, aClaim(), { wasJob: true, driver }));
-    assert.ok(!isNewsOfClaim(aClaim({ metadata: { resourceVersion: '8' } }), aClaim(), { wasJob: true, driver }));
+  it('is an edit where anything of a waiting claim changed, seen by us or not', () => {
+    assert.equal(of(edited({ metadata: { annotations: { [GA]: DRIVER, [NODE]: 'n' } } })), 'edit');
+    assert.equal(of(edited()), 'edit');
   });
 
-  it('is told by the deletion of a source of clones, where the driver clones', () => {
-    assert.ok(isNewsOfClaim(leaving, held, { wasJob: true, driver: cloning }));
-    assert.ok(!isNewsOfClaim(leaving, held, { wasJob: true, driver }));
+  it('is nothing where the claim was only listed again', () => assert.equal(of(aClaim()), 'none'));
+
+  it('is nothing where a finalizer of ours came', () => {
+    assert.equal(of(edited({ metadata: { finalizers: [CLONE_PROTECTION] } })), 'none');
   });
+
+  it('is nothing where the volume controller binds the claim', () => {
+    assert.equal(of(edited({ spec: { volumeName: 'pv' } })), 'none');
+    assert.equal(of({ ...edited(), status: { phase: 'Bound' } }), 'none');
+  });
+
+  it('is a verdict where a source of clones is deleted and the driver clones', () => {
+    assert.equal(newsOfClaim(leaving, held, { wasJob: true, driver: cloning }), 'verdict');
+  });
+
+  it('is an edit where a waiting claim is deleted: a finalizer of ours must not keep it', () => {
+    assert.equal(of(edited({ metadata: { deletionTimestamp: '2026-01-01T00:00:00Z' } })), 'edit');
+  });
+});
+
+describe('newsOfVolume', () => {
+  const released = aVolume();
+  const edited = (change: Parameters<typeof aVolume>[0] = {}): Volume => {
+    const volume = aVolume(change);
+    return { ...volume, metadata: { ...volume.metadata, resourceVersion: 'next' } };
+  };
+
+  it('is a verdict where the policy changes what is to be done', () => {
+    assert.equal(newsOfVolume(edited({ spec: { persistentVolumeReclaimPolicy: 'Retain' } }), released, driver), 'verdict');
+  });
+
+  it('is an edit where anything else of it changed: an annotation may name another secret now', () => {
+    assert.equal(newsOfVolume(edited(), released, driver), 'edit');
+  });
+
+  it('is nothing where its deletion, which is ours, begins', () => {
+    assert.equal(newsOfVolume(edited({ metadata: { deletionTimestamp: '2026-01-01T00:00:00Z' } }), released, driver), 'none');
+  });
+
+  it('is nothing where it was only listed again', () => assert.equal(newsOfVolume(aVolume(), released, driver), 'none'));
 });
 
 describe('triageVolume', () => {

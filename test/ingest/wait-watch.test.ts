@@ -40,7 +40,7 @@ describe('parking', () => {
   const waits = (): WaitList => new WaitList(redis.redis, 'csi', driver);
   const keyOf = (part: string): string => `{csi}:claims.${driver}:${part}`;
   const delayed = (): Promise<number> => redis.redis.zcard(keyOf('delayed'));
-  const parked = (seen = ''): Outcome => ({ kind: 'parked', reason: 'not there', until: { ...CLASS, seen } });
+  const parked = (seen = ''): Outcome => ({ kind: 'parked', reason: 'not there', until: [{ ...CLASS, seen }] });
 
   const watch = (o: Partial<WaitWatchOptions> = {}): WaitWatch => {
     const started = startWaitWatch({
@@ -92,6 +92,22 @@ describe('parking', () => {
     assert.ok(Date.now() - atMs < 1000);
     await until(async () => (await redis.redis.keys(`{csi}:waits:${driver}*`)).join() === `{csi}:waits:${driver}#`, 'nobody is listed');
   });
+
+  for (const which of ['first', 'second'] as const) {
+    it(`runs a key that waits for two objects when the ${which} of them changes, and lists it under neither then`, async () => {
+      const both = ['first', 'second'].map((name) => ({ resource: 'storageclasses', name, seen: '' }));
+      const changes = `storageclasses//${which}`;
+      bench.consumer(() => (versions.has(changes) ? done : { kind: 'parked', reason: 'neither is there', until: both }));
+      const watching = watch();
+      bench.producer().touch(claimKey('a'));
+      await until(async () => (await delayed()) === 1, 'it waits');
+      assert.equal((await waits().since(0)).waiting.length, 2);
+      versions.set(changes, '7');
+      watching.changed(changes);
+      await until(() => bench.runs.length === 2, 'the second run', 3000);
+      await until(async () => (await waits().since(0)).waiting.length === 0, 'nobody is listed');
+    });
+  }
 
   it('finds a change that came after the run had looked and before it parked', async () => {
     bench.consumer(async () => {
@@ -238,7 +254,7 @@ describe('parking', () => {
     /** A run that needs one object and parks as long as the server does not have it. */
     const needs = (resource: Resource, ref: { readonly namespace: string; readonly name: string }) => async (): Promise<Outcome> => {
       const found = await kube.get<KubeObject>(resource, ref).catch(() => undefined);
-      return found === undefined ? { kind: 'parked', reason: 'not there', until: { resource: resource.plural, ...ref, seen: '' } } : done;
+      return found === undefined ? { kind: 'parked', reason: 'not there', until: [{ resource: resource.plural, ...ref, seen: '' }] } : done;
     };
     const make = (resource: Resource, name: string): Promise<KubeObject> =>
       kube.create<KubeObject>(resource, 'default', { apiVersion: apiVersionOf(resource), kind: resource.kind, metadata: { name } });

@@ -113,13 +113,36 @@ describe('watcher', () => {
     assert.equal(touched.find(({ key }) => key.name === 'static')?.key.kind, 'volume');
   });
 
-  it('touches nothing when a change leaves the verdict as it was', async () => {
-    const label = { type: 'merge', body: { metadata: { labels: { a: 'b' } } } } as const;
-    await kube.patch(claims, { namespace: 'default', name: 'before-start' }, label);
-    await kube.patch(volumes, { name: 'static' }, label);
-    await aClaim('after-labels', 'there');
-    await until(() => names().includes('after-labels'));
-    assert.deepEqual(names(), ['after-labels']);
+  const LABEL = { type: 'merge', body: { metadata: { labels: { a: 'b' } } } } as const;
+
+  it('ends the wait of a claim and of a Released volume that somebody edits', async () => {
+    await kube.patch(claims, { namespace: 'default', name: 'before-start' }, LABEL);
+    await until(() => names().includes('before-start'));
+    await kube.patch(volumes, { name: 'static' }, LABEL);
+    await until(() => names().includes('static'));
+    assert.deepEqual(
+      touched.map(({ key, kick }) => [key.name, kick]),
+      [
+        ['before-start', true],
+        ['static', true],
+      ],
+    );
+  });
+
+  it('touches nothing when our own finalizer comes, or a volume begins to go', async () => {
+    const seen = async (resource: string, { metadata }: Claim | Volume): Promise<void> => {
+      const id = objectId({ resource, namespace: metadata.namespace ?? '', name: metadata.name });
+      while (watcher.versionOf(id) !== metadata.resourceVersion) await systemClock.sleep(5);
+    };
+    const finalizers = (...names: string[]) => ({ type: 'merge', body: { metadata: { finalizers: names } } }) as const;
+    await seen(volumes.plural, await kube.patch<Volume>(volumes, { name: 'static' }, finalizers('kubernetes.io/pv-protection')));
+    touched = [];
+    const belted = await kube.patch<Claim>(claims, { namespace: 'default', name: 'before-start' }, finalizers('sutler.dev/volume-record'));
+    await seen(claims.plural, belted);
+    const going = await kube.delete<Volume>(volumes, { name: 'static' });
+    assert.ok(going?.metadata.deletionTimestamp !== undefined);
+    await seen(volumes.plural, going);
+    assert.deepEqual(names(), []);
   });
 
   const aVolume = (name: string, claim: Claim) =>

@@ -216,7 +216,7 @@ describe('between two attempts at one volume', () => {
       assert.ok(volume);
       const outcome = await story.worker().remove(volume);
       assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
-      const { resource, namespace, name } = outcome.until ?? {};
+      const { resource, namespace, name } = outcome.until?.[0] ?? {};
       assert.deepEqual([resource, namespace, name], ['secrets', NAMESPACE, 'credentials']);
       assert.match(outcome.reason, /secret tenant\/credentials of this volume's deletion is not there/);
       assert.equal(story.deletes().length, 0);

@@ -132,7 +132,7 @@ const ports: ProcessorPorts = {
   clock: systemClock,
   log: silentLog,
 };
-const run = { signal: new AbortController().signal, lastReason: () => Promise.resolve(undefined) };
+const run = { signal: new AbortController().signal, lastReason: () => Promise.resolve(undefined), heldMs: () => Promise.resolve(0) };
 // Never outlives a test that failed.
 setTimeout(() => process.exit(3), 15_000);
 await Promise.all(orders.jobs.map((job) => (job.kind === 'claim' ? provision : deleteVolume)(ports, job, run)));

@@ -33,7 +33,7 @@ describe('DeleteVolume', () => {
     });
     return name;
   }
-  const annotated = (name: string) => byHand(rig, { annotations: { [NAME]: name, [NAMESPACE]: name === '' ? '' : 'default' } });
+  const annotated = (name: string) => byHand(rig, { annotations: { [NAME]: name, [NAMESPACE]: 'default' } });
   const ofClass = (name: string, more: Record<string, string> = {}) => ({
     annotations: more,
     spec: { storageClassName: name, claimRef: { kind: 'PersistentVolumeClaim', namespace: 'default', name: 'c', uid: 'u' } },
@@ -53,8 +53,11 @@ describe('DeleteVolume', () => {
 
   describe('gets as secrets', () => {
     it('none where both annotations are empty (F-10) (F-11)', async () => {
-      await rig.remove(await annotated(''), gold(await secret('x')));
-      assert.deepEqual(lastDeletion(rig).secrets, {});
+      for (const given of [gold(await secret('x')), {}]) {
+        await rig.remove(await byHand(rig, { ...ofClass('gold'), annotations: { [NAME]: '', [NAMESPACE]: '' } }), given);
+        assert.deepEqual(lastDeletion(rig).secrets, {});
+      }
+      assert.equal(deletions(rig), 2);
     });
 
     it('none where one annotation is empty, whatever the class says (R-20)', async () => {
@@ -64,9 +67,13 @@ describe('DeleteVolume', () => {
       assert.deepEqual(lastDeletion(rig).secrets, {});
     });
 
-    it('what the annotated secret holds (F-12) (F-13)', async () => {
-      await rig.remove(await annotated(await secret('mine')));
-      assert.deepEqual(lastDeletion(rig).secrets, { token: 'mine' });
+    it('what the annotated secret holds, which the class names too (F-12), or which it can’t name any more (F-13)', async () => {
+      const name = await secret('mine');
+      for (const given of [gold(name), {}]) {
+        await rig.remove(await byHand(rig, { ...ofClass('gold'), annotations: { [NAME]: name, [NAMESPACE]: 'default' } }), given);
+        assert.deepEqual(lastDeletion(rig).secrets, { token: 'mine' });
+      }
+      assert.equal(deletions(rig), 2);
     });
 
     it('what the annotated secret holds, when the class names another one by now (F-14)', async () => {
@@ -115,7 +122,7 @@ describe('DeleteVolume', () => {
       for (let i = 0; i < 2; i += 1) {
         const outcome = await rig.remove(volume);
         assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
-        assert.deepEqual(outcome.until, { resource: 'secrets', namespace: 'default', name: 'gone', seen: '' });
+        assert.deepEqual(outcome.until, [{ resource: 'secrets', namespace: 'default', name: 'gone', seen: '' }]);
       }
       assert.equal(deletions(rig), 0);
       assert.deepEqual(warnings(rig), ["VolumeFailedDelete secret default/gone of this volume's deletion is not there; create it again"]);
@@ -149,7 +156,7 @@ describe('DeleteVolume', () => {
       const volume = await released(rig);
       const outcome = await rig.remove(volume, { attachedTo: () => [attachment('va', volume)] });
       assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
-      assert.deepEqual(outcome.until, { resource: 'volumeattachments', name: 'va', seen: '41' });
+      assert.deepEqual(outcome.until, [{ resource: 'volumeattachments', name: 'va', seen: '41' }]);
       assert.deepEqual(warnings(rig), [`VolumeFailedDelete persistentvolume ${volume.metadata.name} is still attached to node node-1`]);
       assert.equal(deletions(rig), 0);
     });

@@ -185,7 +185,7 @@ describe('a volume that no PV can be made of', () => {
     assert.ok(outcome.kind === 'parked');
     const className = claim.spec.storageClassName ?? '';
     const seen = rig.ports.classOf(className)?.metadata.resourceVersion;
-    assert.deepEqual(outcome.until, { resource: 'storageclasses', name: className, seen });
+    assert.deepEqual(outcome.until, [{ resource: 'storageclasses', name: className, seen }]);
     assert.equal(deletions().length, 1);
     assert.equal(await stateOf(rig, claim), 'none');
     assert.match(messagesOf(rig)[0] ?? '', /could not get disk name from no-disk-uri/);

@@ -7,24 +7,24 @@ import { annotatedClaim, claimNow, failWith, messagesOf, SELECTED_NODE, stateOf,
 import { openRig } from './rig.ts';
 import type { Rig } from './rig.ts';
 
-/** In the order of the catalogue (06 E); each with the four combinations of topology and selected node. */
-const CODES: readonly CodeName[] = [
-  'Canceled',
-  'DeadlineExceeded',
-  'Unavailable',
-  'Aborted',
-  'ResourceExhausted',
-  'Unknown',
-  'InvalidArgument',
-  'NotFound',
-  'AlreadyExists',
-  'PermissionDenied',
-  'FailedPrecondition',
-  'OutOfRange',
-  'Unimplemented',
-  'Internal',
-  'DataLoss',
-  'Unauthenticated',
+/** In the order of the catalogue (06 E); each with the numbers of its four combinations of topology and selected node. */
+const CODES: readonly (readonly [CodeName, string, string, string, string])[] = [
+  ['Canceled', 'E-05', 'E-06', 'E-07', 'E-08'],
+  ['DeadlineExceeded', 'E-09', 'E-10', 'E-11', 'E-12'],
+  ['Unavailable', 'E-13', 'E-14', 'E-15', 'E-16'],
+  ['Aborted', 'E-17', 'E-18', 'E-19', 'E-20'],
+  ['ResourceExhausted', 'E-21', 'E-22', 'E-23', 'E-24'],
+  ['Unknown', 'E-25', 'E-26', 'E-27', 'E-28'],
+  ['InvalidArgument', 'E-29', 'E-30', 'E-31', 'E-32'],
+  ['NotFound', 'E-33', 'E-34', 'E-35', 'E-36'],
+  ['AlreadyExists', 'E-37', 'E-38', 'E-39', 'E-40'],
+  ['PermissionDenied', 'E-41', 'E-42', 'E-43', 'E-44'],
+  ['FailedPrecondition', 'E-45', 'E-46', 'E-47', 'E-48'],
+  ['OutOfRange', 'E-49', 'E-50', 'E-51', 'E-52'],
+  ['Unimplemented', 'E-53', 'E-54', 'E-55', 'E-56'],
+  ['Internal', 'E-57', 'E-58', 'E-59', 'E-60'],
+  ['DataLoss', 'E-61', 'E-62', 'E-63', 'E-64'],
+  ['Unauthenticated', 'E-65', 'E-66', 'E-67', 'E-68'],
 ];
 const COMBINATIONS = [
   { hasTopology: false, hasNode: false },
@@ -32,7 +32,6 @@ const COMBINATIONS = [
   { hasTopology: true, hasNode: false },
   { hasTopology: true, hasNode: true },
 ] as const;
-const FIRST_ID = 5;
 
 /** Finished: no open record, and tried again. InBackground: open. Reschedule: the scheduler is asked for another node. */
 type State = 'Finished' | 'InBackground' | 'Reschedule';
@@ -53,12 +52,11 @@ describe('a CreateVolume that fails', () => {
   after(() => rig.close());
   beforeEach(() => rig.reset());
 
-  for (const [row, code] of CODES.entries()) {
+  for (const [code, ...ids] of CODES) {
     for (const [column, combination] of COMBINATIONS.entries()) {
       const { hasTopology, hasNode } = combination;
       const state = expected(code, combination);
-      const id = `E-${String(FIRST_ID + 4 * row + column).padStart(2, '0')}`;
-      it(`with ${code}, topology ${hasTopology ? 'yes' : 'no'}, node ${hasNode ? 'yes' : 'no'}, is ${state} (${id})`, async () => {
+      it(`with ${code}, topology ${hasTopology ? 'yes' : 'no'}, node ${hasNode ? 'yes' : 'no'}, is ${state} (${ids[column]})`, async () => {
         const claim = await annotatedClaim(rig, hasNode ? { [SELECTED_NODE]: 'node' } : {});
         failWith(rig, new DriverStatus(Code[code], 'no'));
         const outcome = await rig.provision(claim, hasTopology ? withTopology(rig) : {});

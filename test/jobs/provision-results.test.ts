@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
 import type { CreateVolumeRequest } from '#src/csi/generated/csi_pb.ts';
-import { VOLUME_FINALIZER } from '#src/kube/keys.ts';
+import { CLAIM_FINALIZER, VOLUME_FINALIZER } from '#src/kube/keys.ts';
 import type { Claim, ClaimSpec, Class, Volume } from '#src/kube/objects.ts';
 import { claims, secrets, volumeAttributesClasses, volumes } from '#src/kube/resources.ts';
 import type { ProcessorPorts } from '#src/jobs/ports.ts';
@@ -173,7 +173,7 @@ describe('provision', () => {
       const claim = await claimOf({ volumeAttributesClassName: 'none' });
       const outcome = await rig.provision(claim, withCapability('MODIFY_VOLUME'));
       assert.ok(outcome.kind === 'parked');
-      assert.deepEqual(outcome.until, { resource: 'volumeattributesclasses', name: 'none', seen: '' });
+      assert.deepEqual(outcome.until, [{ resource: 'volumeattributesclasses', name: 'none', seen: '' }]);
       await assertUntouched(claim, /volumeattributesclasses\.storage\.k8s\.io "none" not found$/);
     });
 
@@ -204,7 +204,7 @@ describe('provision', () => {
       const claim = await rig.claim();
       const outcome = await rig.provision(claim, { classOf: () => undefined });
       assert.ok(outcome.kind === 'parked');
-      assert.deepEqual(outcome.until, { resource: 'storageclasses', name: claim.spec.storageClassName, seen: '' });
+      assert.deepEqual(outcome.until, [{ resource: 'storageclasses', name: claim.spec.storageClassName, seen: '' }]);
       assert.deepEqual([callsOf(rig, 'CreateVolume'), messagesOf(rig)], [[], []]);
     });
 
@@ -273,12 +273,46 @@ describe('provision', () => {
       assert.deepEqual(messagesOf(rig), [`Warning ProvisioningFailed ${text}`]);
     });
 
-    it('with InvalidArgument, asks again once its rest was ended (P-103)', async () => {
+    it('with InvalidArgument, is not asked again before that is over, whatever brings the claim here: an edit does (P-102, Q-56, R-09)', async () => {
+      const claim = await rig.claim();
+      failWith(rig, new DriverStatus(Code.InvalidArgument, 'no such pool'));
+      const first = await rig.provision(claim);
+      const again = await rig.provision(claim);
+      assert.ok(first.kind === 'retry');
+      assert.deepEqual(again, { kind: 'later', reason: first.reason, delayMs: rig.ports.retryMaxMs });
+      assert.equal(callsOf(rig, 'CreateVolume').length, 1);
+      assert.equal(messagesOf(rig).length, 1);
+    });
+
+    it('with InvalidArgument, is asked again once that is over (P-103, Q-55, Q-58)', async () => {
+      const claim = await rig.claim();
+      failWith(rig, new DriverStatus(Code.InvalidArgument, 'no such pool'));
+      await rig.provision(claim, { retryMaxMs: 0 });
+      await rig.provision(claim);
+      assert.equal(callsOf(rig, 'CreateVolume').length, 2);
+    });
+
+    it('with InvalidArgument, is asked again at once for a class that was made anew (R-09)', async () => {
       const claim = await rig.claim();
       failWith(rig, new DriverStatus(Code.InvalidArgument, 'no such pool'));
       await rig.provision(claim);
-      await rig.provision(claim);
+      const cls = rig.ports.classOf(claim.spec.storageClassName ?? '');
+      assert.ok(cls);
+      await rig.provision(claim, { classOf: () => ({ ...cls, metadata: { ...cls.metadata, uid: 'made-anew' } }) });
       assert.equal(callsOf(rig, 'CreateVolume').length, 2);
+    });
+
+    it('with InvalidArgument, does not keep a claim that is going away by our finalizer meanwhile', async () => {
+      const claim = await rig.claim();
+      failWith(rig, new DriverStatus(Code.InvalidArgument, 'no such pool'));
+      await rig.provision(claim, { claimFinalizer: true });
+      const ref = { namespace: 'default', name: claim.metadata.name };
+      const isKept = async (): Promise<boolean | undefined> =>
+        (await rig.kube.get<Claim>(claims, ref))?.metadata.finalizers?.includes(CLAIM_FINALIZER);
+      await rig.kube.delete(claims, ref);
+      assert.equal(await isKept(), true);
+      await rig.provision(claim, { claimFinalizer: true });
+      assert.equal(await isKept(), false);
     });
 
     it('to send a volume, leaves the record open and blames it (R-42)', async () => {

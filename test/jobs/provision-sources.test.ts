@@ -115,7 +115,7 @@ describe('provision, from a source', () => {
     const claim = await claimOf({ dataSource: { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name: 'soon' } });
     const outcome = await rig.provision(claim, ports);
     assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
-    assert.deepEqual(outcome.until, { resource: 'volumesnapshots', namespace: 'default', name: 'soon', seen: '' });
+    assert.deepEqual(outcome.until, [{ resource: 'volumesnapshots', namespace: 'default', name: 'soon', seen: '' }]);
     assert.equal(creates().length, 0);
   });
 
@@ -155,8 +155,8 @@ describe('provision, from a source', () => {
       const snapshot = await snapshotOf({ ready: false });
       const outcome = await rig.provision(await claimOf(restoring(snapshot)), ports);
       assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
-      assert.equal(outcome.until?.name, snapshot.metadata.name);
-      assert.equal(outcome.until.seen, snapshot.metadata.resourceVersion);
+      assert.equal(outcome.until?.[0]?.name, snapshot.metadata.name);
+      assert.equal(outcome.until[0].seen, snapshot.metadata.resourceVersion);
       const { name } = snapshot.metadata;
       const words = `error getting handle for DataSource Type VolumeSnapshot by Name ${name}: snapshot ${name} is not Ready`;
       assert.deepEqual(messages(), [`Warning ProvisioningFailed ${words}`]);
@@ -222,8 +222,8 @@ describe('provision, from a source', () => {
       const source = await rig.claim({ className: 'of-sources' });
       const outcome = await rig.provision(await claimOf(cloning(source)), ports);
       assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
-      assert.equal(outcome.until?.resource, 'persistentvolumeclaims');
-      assert.equal(outcome.until.name, source.metadata.name);
+      assert.equal(outcome.until?.[0]?.resource, 'persistentvolumeclaims');
+      assert.equal(outcome.until[0].name, source.metadata.name);
       assert.equal(creates().length, 0);
     });
 

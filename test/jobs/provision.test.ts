@@ -330,7 +330,7 @@ describe('provision', () => {
 
   it('waits for a class that is missing', async () => {
     const outcome = await rig.provision(await rig.claim(), { classOf: () => undefined });
-    assert.ok(outcome.kind === 'parked' && outcome.until?.resource === 'storageclasses');
+    assert.ok(outcome.kind === 'parked' && outcome.until?.[0]?.resource === 'storageclasses');
   });
 
   it('starts nothing while Redis is down', async () => {

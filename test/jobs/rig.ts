@@ -152,11 +152,22 @@ export async function openRig(): Promise<Rig> {
   };
   // What the queue's status says of each key, as runs of the consumer have it.
   const reasons = new Map<string, string>();
-  const runOf = async (key: JobKey, process: (run: Pick<Run, 'signal' | 'lastReason'>) => Promise<Outcome>): Promise<Outcome> => {
-    const run = { signal: new AbortController().signal, lastReason: () => Promise.resolve(reasons.get(key.uid)) };
+  const holds = new Map<string, { readonly of: string; readonly ms: number }>();
+  const runOf = async (
+    key: JobKey,
+    process: (run: Pick<Run, 'signal' | 'lastReason' | 'heldMs'>) => Promise<Outcome>,
+  ): Promise<Outcome> => {
+    const held = holds.get(key.uid);
+    const run = {
+      signal: new AbortController().signal,
+      lastReason: () => Promise.resolve(reasons.get(key.uid)),
+      heldMs: (of: string) => Promise.resolve(held?.of === of ? held.ms : 0),
+    };
     const outcome = await settleRun(key, silentLog, () => process(run));
     if (outcome.kind === 'done') reasons.delete(key.uid);
     else reasons.set(key.uid, outcome.reason);
+    if (outcome.kind === 'retry' && outcome.holdOf !== undefined) holds.set(key.uid, { of: outcome.holdOf, ms: outcome.minDelayMs ?? 0 });
+    else if (outcome.kind !== 'later') holds.delete(key.uid);
     return outcome;
   };
   const keyOf = (object: Claim | Volume, kind: JobKey['kind']): JobKey => ({

@@ -101,6 +101,24 @@ describe('startConsumer', () => {
     assert.deepEqual(heard, [undefined, 'failure 1', 'failure 2', undefined, 'failure 4', 'failure 5']);
   });
 
+  it('tells a run for how long an earlier one held the key, and on account of what, also after runs that did not get as far as trying (Q-57)', async () => {
+    const heard: (readonly [number, number])[] = [];
+    bench.consumer(async (_, run) => {
+      heard.push([await run.heldMs('gold'), await run.heldMs('silver')]);
+      if (heard.length === 1) return { kind: 'retry', reason: 'infeasible', minDelayMs: 60_000, holdOf: 'gold' };
+      return heard.length < 4 ? { kind: 'later', reason: 'infeasible', delayMs: 1 } : { kind: 'retry', reason: 'full', minDelayMs: 1 };
+    });
+    const producer = bench.producer();
+    producer.touch(key);
+    await until(async () => (await redis.redis.zcard(keyOf('delayed'))) === 1, 'the key waits');
+    producer.touch(key, { kick: true });
+    await until(() => heard.length >= 5, 'five runs');
+    const [first, ...held] = heard.slice(0, 4);
+    assert.deepEqual(first, [0, 0]);
+    for (const [gold, silver] of held) assert.ok(gold > 0 && gold <= 60_000 && silver === 0, `${gold} ${silver}`);
+    assert.deepEqual(heard[4], [0, 0], 'a try ends it');
+  });
+
   it('waits at least as long as a failure asks for', async () => {
     bench.consumer(() => (bench.runs.length === 1 ? { kind: 'retry', reason: 'infeasible', minDelayMs: 150 } : done), { random: () => 0 });
     bench.producer().touch(key);
@@ -201,7 +219,7 @@ describe('startConsumer', () => {
   });
 
   it('parks at the longest wait, and says what for', async () => {
-    const until_ = { resource: 'secrets', namespace: 'default', name: 'login' };
+    const until_ = [{ resource: 'secrets', namespace: 'default', name: 'login' }];
     bench.consumer(() => ({ kind: 'parked', reason: 'secret default/login is not there', until: until_ }), {
       backoff: { startMs: 10, maxMs: 5000 },
     });

@@ -37,7 +37,7 @@ interface Refusal {
   readonly world?: World;
   readonly change?: Partial<FillInput>;
   readonly message: string;
-  readonly waitsFor: object | undefined;
+  readonly waitsFor: readonly object[];
 }
 const refuses = ({ world, change, message, waitsFor }: Refusal) => {
   const { error, steps } = cloned(world, change);
@@ -57,7 +57,7 @@ const unclaimed = () => {
   return cloneWorld(aSourceClaim(), { ...aSourceVolume(), spec });
 };
 const ref = { uid: 'fake-claim-uid', namespace: 'fake-pvc-namespace', name: 'fake-pvc' };
-const invalid = (world: World): Refusal => ({ world, message: INVALID, waitsFor: ON_VOLUME });
+const invalid = (world: World): Refusal => ({ world, message: INVALID, waitsFor: [ON_VOLUME, ON_SOURCE] });
 
 const between = (wanted: VolumeMode | undefined, has: VolumeMode | undefined) => ({
   world: withVolume(has === undefined ? {} : { spec: { volumeMode: has } }),
@@ -77,42 +77,42 @@ describe('cloneSource', () => {
     assert.deepEqual(steps, [...READS, PROTECTS]);
   });
 
-  const BLOCK_WANTED = { message: `${MODE_WORDS}Source is Filesystem, but new PVC requested Block`, waitsFor: ON_SOURCE };
-  const BLOCK_GIVEN = { message: `${MODE_WORDS}Source is Block, but new PVC requested Filesystem`, waitsFor: ON_SOURCE };
+  const BLOCK_WANTED = { message: `${MODE_WORDS}Source is Filesystem, but new PVC requested Block`, waitsFor: [ON_SOURCE] };
+  const BLOCK_GIVEN = { message: `${MODE_WORDS}Source is Block, but new PVC requested Filesystem`, waitsFor: [ON_SOURCE] };
   const NOT_BOUND = 'the PVC DataSource fake-pvc must have a status of Bound.  Got';
   const refusals: Record<string, Refusal> = {
     'a claim smaller than its source (D-05)': {
       change: { requestedBytes: 999n },
       message:
         'error, new PVC request must be greater than or equal in size to the specified PVC data source, requested 999 but source is 1000',
-      waitsFor: ON_SOURCE,
+      waitsFor: [ON_SOURCE],
     },
     'a source that is not there (D-06)': {
       world: [],
       message: 'error getting PVC fake-pvc (namespace "fake-pvc-namespace") from api server: persistentvolumeclaim "fake-pvc" not found',
-      waitsFor: { ...ON_SOURCE, seen: '' },
+      waitsFor: [{ ...ON_SOURCE, seen: '' }],
     },
     'a source without a class (D-07)': {
       world: cloneWorld(withoutClass(aSourceClaim())),
       message: 'the source PVC (fake-pvc) storageclass cannot be empty',
-      waitsFor: ON_SOURCE,
+      waitsFor: [ON_SOURCE],
     },
     'a claim without a class (D-08)': {
       change: { claim: withoutClass(aCloningClaim()) },
       message: 'the requested PVC (my-pvc) storageclass cannot be empty',
-      waitsFor: undefined,
+      waitsFor: [],
     },
     'a source whose volume is not there (D-09)': {
       world: [[claims, aSourceClaim()]],
       message: INVALID,
-      waitsFor: { ...ON_VOLUME, seen: '' },
+      waitsFor: [{ ...ON_VOLUME, seen: '' }, ON_SOURCE],
     },
-    'a source that is pending (D-10)': { world: withSource({ phase: 'Pending' }), message: `${NOT_BOUND} Pending`, waitsFor: ON_SOURCE },
-    'a source that lost its volume (D-11)': { world: withSource({ phase: 'Lost' }), message: `${NOT_BOUND} Lost`, waitsFor: ON_SOURCE },
+    'a source that is pending (D-10)': { world: withSource({ phase: 'Pending' }), message: `${NOT_BOUND} Pending`, waitsFor: [ON_SOURCE] },
+    'a source that lost its volume (D-11)': { world: withSource({ phase: 'Lost' }), message: `${NOT_BOUND} Lost`, waitsFor: [ON_SOURCE] },
     'a source without a phase': {
       world: cloneWorld({ metadata: aSourceClaim().metadata, spec: aSourceClaim().spec }),
       message: `${NOT_BOUND} no phase`,
-      waitsFor: ON_SOURCE,
+      waitsFor: [ON_SOURCE],
     },
     'a source whose volume is Released (D-12)': invalid(withVolume({ phase: 'Released' })),
     'a source whose volume is Failed (D-13)': invalid(withVolume({ phase: 'Failed' })),
@@ -126,7 +126,7 @@ describe('cloneSource', () => {
     'a class whose provisioner is the in-tree name (R-41)': {
       change: { cls: aClass({ provisioner: 'kubernetes.io/aws-ebs' }) },
       message: INVALID,
-      waitsFor: ON_VOLUME,
+      waitsFor: [ON_VOLUME, ON_SOURCE],
     },
     'a block volume from a file system (D-22)': { ...between('Block', 'Filesystem'), ...BLOCK_WANTED },
     'a block volume from a volume without a mode (D-23)': { ...between('Block', undefined), ...BLOCK_WANTED },
@@ -135,18 +135,18 @@ describe('cloneSource', () => {
     'a source that is being deleted': {
       world: withSource({ metadata: { deletionTimestamp: '2026-01-01T00:00:00Z', finalizers: [CLONE_PROTECTION] } }),
       message: 'the PVC DataSource fake-pvc is currently being deleted',
-      waitsFor: ON_SOURCE,
+      waitsFor: [ON_SOURCE],
     },
     'a source that names no volume': {
       world: withSource({ spec: { volumeName: '' } }),
       message: 'volume name is empty in source PVC fake-pvc',
-      waitsFor: ON_SOURCE,
+      waitsFor: [ON_SOURCE],
     },
     'a source whose size is no quantity': {
       world: withSource({ spec: { resources: { requests: { storage: 'much' } } } }),
       message:
         'PersistentVolumeClaim fake-pvc: spec.resources.requests.storage: "much" is not a quantity; write a number with an optional unit, like 5Gi, 500M or 1e9',
-      waitsFor: ON_SOURCE,
+      waitsFor: [ON_SOURCE],
     },
   };
   for (const [title, refusal] of Object.entries(refusals)) it(`refuses ${title}`, () => refuses(refusal));
@@ -159,7 +159,7 @@ describe('cloneSource', () => {
   it('refuses a source without a field for its volume', () => {
     const { volumeName: _, ...spec } = aSourceClaim().spec;
     const message = 'volume name is empty in source PVC fake-pvc';
-    refuses({ world: cloneWorld({ ...aSourceClaim(), spec }), message, waitsFor: ON_SOURCE });
+    refuses({ world: cloneWorld({ ...aSourceClaim(), spec }), message, waitsFor: [ON_SOURCE] });
   });
 
   it('refuses a source whose volume has no phase', () => {
@@ -177,14 +177,14 @@ describe('cloneSource', () => {
   it("says the server's words where the source is withheld", () => {
     const { error } = run(filled({ claim: aCloningClaim() }), cloneWorld(), refusing('read', 403, 'forbidden'));
     assert.equal(error?.message, `${PREFIX}error getting PVC fake-pvc (namespace "fake-pvc-namespace") from api server: forbidden`);
-    assert.equal(error.waitsFor, undefined);
+    assert.deepEqual(error.waitsFor, []);
   });
 
   it("names the claim's namespace also where the source is in another one", () => {
     const claim = aReferringClaim({ namespace: 'fake-pvc-namespace' });
     const { error } = run(filled({ claim, crossNamespace: true }), granting([], { namespace: 'fake-pvc-namespace' }));
     assert.match(error?.message ?? '', /error getting PVC fake-pvc \(namespace "ns2"\)/);
-    assert.deepEqual(error?.waitsFor, { ...ON_SOURCE, seen: '' });
+    assert.deepEqual(error?.waitsFor, [{ ...ON_SOURCE, seen: '' }]);
   });
 
   it('takes a source that asked for no size', () => {
@@ -213,9 +213,9 @@ describe('cloneSource', () => {
   it('finds the first fault in the given order', () => {
     const deleted = { metadata: { deletionTimestamp: '2026-01-01T00:00:00Z' }, spec: { volumeName: '' } };
     const small = { requestedBytes: 1n };
-    refuses({ world: withSource({ ...deleted, phase: 'Pending' }), change: small, message: `${NOT_BOUND} Pending`, waitsFor: ON_SOURCE });
+    refuses({ world: withSource({ ...deleted, phase: 'Pending' }), change: small, message: `${NOT_BOUND} Pending`, waitsFor: [ON_SOURCE] });
     const message = 'the PVC DataSource fake-pvc is currently being deleted';
-    refuses({ world: withSource(deleted), change: small, message, waitsFor: ON_SOURCE });
+    refuses({ world: withSource(deleted), change: small, message, waitsFor: [ON_SOURCE] });
   });
 });
 

@@ -192,13 +192,13 @@ describe('protectSource', () => {
   it('waits for a snapshot that went away meanwhile', () => {
     const { error } = run(protectSource(ofSnapshot()), []);
     assert.equal(error?.message, 'volumesnapshots.snapshot.storage.k8s.io "test-snapshot" not found');
-    assert.deepEqual(error.waitsFor, waitsOn(snapshots, aSnapshot()));
+    assert.deepEqual(error.waitsFor, [waitsOn(snapshots, aSnapshot())]);
   });
 
   it('waits for a source claim that went away meanwhile', () => {
     const { error } = run(protectSource(ofClone), []);
     assert.equal(error?.message, 'persistentvolumeclaims "fake-pvc" not found');
-    assert.deepEqual(error.waitsFor, waitsOn(claims, aSourceClaim()));
+    assert.deepEqual(error.waitsFor, [waitsOn(claims, aSourceClaim())]);
   });
 });
 

@@ -13,11 +13,12 @@ describe('judgeVolume', () => {
   const terminating = { deletionTimestamp: 'now' };
   const bare = { finalizers: [] };
 
-  it('deletes a Released volume of ours with policy Delete (P-59) (P-64) (P-77)', () => assert.equal(kind(aVolume()), 'delete'));
+  it('deletes a Released volume of ours with policy Delete (P-77)', () => assert.equal(kind(aVolume()), 'delete'));
 
   it('deletes it also when its PV is being deleted (P-78)', () => assert.equal(kind(aVolume({ metadata: terminating })), 'delete'));
 
-  it('deletes a Released volume that never had our finalizer', () => assert.equal(kind(aVolume({ metadata: bare })), 'delete'));
+  it('deletes a Released volume that never had our finalizer (P-59) (P-64)', () =>
+    assert.equal(kind(aVolume({ metadata: bare })), 'delete'));
 
   it('leaves a PV that is going away without our finalizer (P-63)', () => {
     assert.equal(kind(aVolume({ metadata: { ...bare, ...terminating } })), 'ignore');
@@ -26,7 +27,7 @@ describe('judgeVolume', () => {
   for (const [phase, ids] of [
     ['Pending', ''],
     ['Available', ''],
-    ['Bound', ' (P-61) (P-79)'],
+    ['Bound', ' (P-32) (P-61) (P-79)'],
     ['Failed', ' (P-60)'],
   ] as const) {
     it(`leaves a ${phase} volume${ids}`, () => assert.equal(kind(aVolume({ phase })), 'ignore'));
@@ -202,6 +203,12 @@ describe('chooseSecret', () => {
       const choice = chooseSecret(volumeWith(annotations), driver, classWith({ parameters: ofClass('of-class') }));
       assert.deepEqual(choice, { ref: { name: 'of-class', namespace: 'vault' } });
     }
+  });
+
+  it('asks the class where there are no annotations at all', () => {
+    const { annotations: _, ...metadata } = aVolume().metadata;
+    const volume = { ...volumeWith({}), metadata };
+    assert.deepEqual(chooseSecret(volume, driver, classWith({ parameters: ofClass('n') })), { ref: { name: 'n', namespace: 'vault' } });
   });
 
   it('takes none for a volume without a class (F-07) (F-09)', () => {

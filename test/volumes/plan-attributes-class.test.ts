@@ -42,7 +42,7 @@ describe('a claim with a VolumeAttributesClass', () => {
     assert.deepEqual(refused(common), {
       kind: 'refuse',
       message: 'volumeattributesclasses.storage.k8s.io "gold" not found',
-      waitsFor: { resource: 'volumeattributesclasses', name: 'gold', seen: '' },
+      waitsFor: [{ resource: 'volumeattributesclasses', name: 'gold', seen: '' }],
     });
   });
 

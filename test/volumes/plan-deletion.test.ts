@@ -79,7 +79,7 @@ describe('planDeletion', () => {
       assert.deepEqual(plan(ofClass(), { attachedTo: () => [found], classOf: () => aClass() }), {
         kind: 'refuse',
         message: 'persistentvolume test-testi is still attached to node node-of-a',
-        waitsFor: { resource: 'volumeattachments', name: 'a', seen: '7' },
+        waitsFor: [{ resource: 'volumeattachments', name: 'a', seen: '7' }],
       });
     });
   }

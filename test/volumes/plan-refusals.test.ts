@@ -16,7 +16,7 @@ describe('a claim is refused', () => {
     assert.deepEqual(refused({ claim: aClaim({ spec: { selector: {} } }) }), {
       kind: 'refuse',
       message: 'claim Selector is not supported',
-      waitsFor: undefined,
+      waitsFor: [],
     });
   });
 
@@ -61,7 +61,7 @@ describe('a claim is refused', () => {
     ],
   ];
   for (const [title, facts, claim, message] of lacking) {
-    it(title, () => assert.deepEqual(refused({ driver: facts, claim }), { kind: 'refuse', message, waitsFor: undefined }));
+    it(title, () => assert.deepEqual(refused({ driver: facts, claim }), { kind: 'refuse', message, waitsFor: [] }));
   }
 });
 

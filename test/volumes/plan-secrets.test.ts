@@ -74,7 +74,7 @@ describe('the secrets of a class', () => {
     assert.deepEqual(refused({ cls }), {
       kind: 'refuse',
       message: `failed to get name and namespace template from params: ${words}`,
-      waitsFor: undefined,
+      waitsFor: [],
     });
   });
 

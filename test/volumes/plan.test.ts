@@ -26,6 +26,12 @@ describe('what the driver is asked', () => {
     );
   });
 
+  it('is the same for a class without parameters and a claim without annotations as for empty ones', () => {
+    const { parameters: _, ...cls } = aClass();
+    const { annotations: __, ...metadata } = aClaim().metadata;
+    assert.deepEqual(created({ cls, claim: { ...aClaim(), metadata } }).plan, created().plan);
+  });
+
   it('needs nothing from the API server for a plain class', () => assert.deepEqual(planned().steps, []));
 
   it('is a whole number of bytes, rounded up', () => {
@@ -83,7 +89,7 @@ describe('the file system', () => {
     assert.deepEqual(refused({ cls }), {
       kind: 'refuse',
       message: 'fstype specified in parameters with both "fstype" and "csi.storage.k8s.io/fstype" keys',
-      waitsFor: undefined,
+      waitsFor: [],
     });
   });
 

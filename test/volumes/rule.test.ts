@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { KubeObject } from '#src/kube/objects.ts';
-import { secrets, snapshots } from '#src/kube/resources.ts';
+import { secrets, snapshotContents, snapshots } from '#src/kube/resources.ts';
 import { RefusedError } from '#src/volumes/provisioning-options.ts';
-import { list, notFound, read, untilChanged } from '#src/volumes/rule.ts';
+import { list, notFound, orUntilChanged, read, untilChanged } from '#src/volumes/rule.ts';
 import type { Answer, Rule } from '#src/volumes/rule.ts';
 
 const ref = { namespace: 'space', name: 'thing' };
@@ -32,13 +32,13 @@ describe('a rule that reads', () => {
   it('refuses until the object is there', () => {
     const { error } = told(read(snapshots, ref, 'no snapshot'), { kind: 'absent' });
     assert.equal(error?.message, 'no snapshot: volumesnapshots.snapshot.storage.k8s.io "thing" not found');
-    assert.deepEqual(error.waitsFor, { resource: 'volumesnapshots', namespace: 'space', name: 'thing', seen: '' });
+    assert.deepEqual(error.waitsFor, [{ resource: 'volumesnapshots', namespace: 'space', name: 'thing', seen: '' }]);
   });
 
   it('refuses in the server’s words, which no change of the object is known to end', () => {
     const { error } = told(read(snapshots, ref, 'no snapshot'), { kind: 'refused', code: 403, message: 'forbidden' });
     assert.equal(error?.message, 'no snapshot: forbidden');
-    assert.equal(error.waitsFor, undefined);
+    assert.deepEqual(error.waitsFor, []);
   });
 
   it('needs no words of its own', () => {
@@ -68,16 +68,51 @@ describe('a rule that lists', () => {
 
 describe('a refusal until an object changes', () => {
   it('names the object and the version that was seen', () => {
-    assert.deepEqual(untilChanged(snapshots, thing, 'not ready').waitsFor, { resource: 'volumesnapshots', ...ref, seen: '5' });
+    assert.deepEqual(untilChanged(snapshots, thing, 'not ready').waitsFor, [{ resource: 'volumesnapshots', ...ref, seen: '5' }]);
   });
 
   it('names no namespace where there is none', () => {
     const { namespace: _, ...metadata } = thing.metadata;
-    assert.deepEqual(untilChanged(snapshots, { metadata }, 'not ready').waitsFor, {
-      resource: 'volumesnapshots',
-      name: 'thing',
-      seen: '5',
-    });
+    assert.deepEqual(untilChanged(snapshots, { metadata }, 'not ready').waitsFor, [
+      {
+        resource: 'volumesnapshots',
+        name: 'thing',
+        seen: '5',
+      },
+    ]);
+  });
+});
+
+describe('a rule about what an object refers to', () => {
+  const content = { metadata: { name: 'content', uid: 'c', resourceVersion: '6' } };
+  const waits = (rule: Rule<never>) => told(orUntilChanged(snapshots, thing, rule), { kind: 'absent' }).error?.waitsFor;
+  function* refusing(refusal: RefusedError): Rule<never> {
+    yield { kind: 'list', resource: snapshots, namespace: 'space' };
+    throw refusal;
+  }
+  function* broken(): Rule<never> {
+    yield { kind: 'list', resource: snapshots, namespace: 'space' };
+    throw new TypeError('a defect');
+  }
+  const ON_THING = { resource: 'volumesnapshots', ...ref, seen: '5' };
+
+  it('waits for a change of the reference too', () => {
+    const on = { resource: 'volumesnapshotcontents', name: 'content', seen: '6' };
+    assert.deepEqual(waits(refusing(untilChanged(snapshotContents, content, 'no handle'))), [on, ON_THING]);
+  });
+
+  it('names the reference once where that is what it waits for', () => {
+    assert.deepEqual(waits(refusing(untilChanged(snapshots, thing, 'not ready'))), [ON_THING]);
+  });
+
+  it('waits for nothing where no change is known to end the refusal', () => {
+    assert.deepEqual(waits(refusing(new RefusedError('no'))), []);
+  });
+
+  it('lets what is no refusal pass', () => {
+    const rule = orUntilChanged(snapshots, thing, broken());
+    rule.next();
+    assert.throws(() => rule.next({ kind: 'absent' }), TypeError);
   });
 });
 

@@ -38,7 +38,7 @@ interface Refusal {
   readonly world?: World;
   readonly change?: Partial<FillInput>;
   readonly message: string;
-  readonly waitsFor: object | undefined;
+  readonly waitsFor: readonly object[];
 }
 const refuses = ({ world, change, message, waitsFor }: Refusal) => {
   const { error, steps } = restored(world, change);
@@ -73,115 +73,115 @@ describe('snapshotSource', () => {
     'a claim smaller than the snapshot (C-02)': {
       change: { requestedBytes: 100n },
       message: 'requested volume size 100 is less than the size 1000 for the source snapshot test-snapshot',
-      waitsFor: ON_SNAPSHOT,
+      waitsFor: [ON_SNAPSHOT],
     },
     'a snapshot that is not ready (C-06)': {
       world: withStatus({ status: { ...READY, readyToUse: false } }),
       message: 'snapshot test-snapshot is not Ready',
-      waitsFor: ON_SNAPSHOT,
+      waitsFor: [ON_SNAPSHOT],
     },
     'a content that names another UID (C-08)': {
       world: withContent({ spec: { volumeSnapshotRef: { ...ref, uid: 'other' } } }),
       message: ON_DIFFERENT,
-      waitsFor: ON_CONTENT,
+      waitsFor: [ON_CONTENT, ON_SNAPSHOT],
     },
     'a content that names another namespace (C-09)': {
       world: withContent({ spec: { volumeSnapshotRef: { ...ref, namespace: 'other' } } }),
       message: ON_DIFFERENT,
-      waitsFor: ON_CONTENT,
+      waitsFor: [ON_CONTENT, ON_SNAPSHOT],
     },
     'a content that names another snapshot (C-10)': {
       world: withContent({ spec: { volumeSnapshotRef: { ...ref, name: 'other' } } }),
       message: ON_DIFFERENT,
-      waitsFor: ON_CONTENT,
+      waitsFor: [ON_CONTENT, ON_SNAPSHOT],
     },
     'a content of another driver than the class (C-11)': {
       change: { cls: aClass({ provisioner: 'other' }) },
       message: OTHER_DRIVER,
-      waitsFor: ON_SNAPSHOT,
+      waitsFor: [ON_SNAPSHOT],
     },
     'a class whose provisioner is the in-tree name (R-41)': {
       change: { cls: aClass({ provisioner: 'kubernetes.io/aws-ebs' }) },
       message: OTHER_DRIVER,
-      waitsFor: ON_SNAPSHOT,
+      waitsFor: [ON_SNAPSHOT],
     },
     'a content without a status (C-12)': {
       world: withContent({ status: null }),
       message: 'snapshot handle test-snapshot is not available',
-      waitsFor: ON_CONTENT,
+      waitsFor: [ON_CONTENT, ON_SNAPSHOT],
     },
     'a content without a handle (C-13)': {
       world: withContent({ status: { readyToUse: true } }),
       message: 'snapshot handle test-snapshot is not available',
-      waitsFor: ON_CONTENT,
+      waitsFor: [ON_CONTENT, ON_SNAPSHOT],
     },
     'a content with an empty handle': {
       world: withContent({ status: { snapshotHandle: '' } }),
       message: 'snapshot handle test-snapshot is not available',
-      waitsFor: ON_CONTENT,
+      waitsFor: [ON_CONTENT, ON_SNAPSHOT],
     },
     'a snapshot without a status (C-14)': {
       world: withStatus({ status: null }),
       message: 'snapshot test-snapshot not bound',
-      waitsFor: ON_SNAPSHOT,
+      waitsFor: [ON_SNAPSHOT],
     },
     'a snapshot that names no content (C-15)': {
       world: withStatus({ status: { readyToUse: true } }),
       message: 'snapshot test-snapshot not bound',
-      waitsFor: ON_SNAPSHOT,
+      waitsFor: [ON_SNAPSHOT],
     },
     'a snapshot that does not say whether it is ready (C-16)': {
       world: withStatus({ status: { boundVolumeSnapshotContentName: 'snapcontent-snapuid' } }),
       message: 'snapshot test-snapshot is not Ready',
-      waitsFor: ON_SNAPSHOT,
+      waitsFor: [ON_SNAPSHOT],
     },
     'another volume mode without the annotation (C-18)': {
       change: asBlock,
       message: `${MODE_WORDS}${ALLOW_VOLUME_MODE_CHANGE} annotation is not present on snapshotcontent snapcontent-snapuid`,
-      waitsFor: ON_CONTENT,
+      waitsFor: [ON_CONTENT, ON_SNAPSHOT],
     },
     'another volume mode with the annotation at false': {
       change: asBlock,
       world: blockFrom({ [ALLOW_VOLUME_MODE_CHANGE]: 'F' }),
       message: `${MODE_WORDS}${ALLOW_VOLUME_MODE_CHANGE} is set to false on snapshotcontent snapcontent-snapuid`,
-      waitsFor: ON_CONTENT,
+      waitsFor: [ON_CONTENT, ON_SNAPSHOT],
     },
     'another volume mode with an annotation that is neither': {
       change: asBlock,
       world: blockFrom({ [ALLOW_VOLUME_MODE_CHANGE]: 'yes' }),
       message: `${MODE_WORDS}failed to convert ${ALLOW_VOLUME_MODE_CHANGE} annotation value to boolean with error: strconv.ParseBool: parsing "yes": invalid syntax`,
-      waitsFor: ON_CONTENT,
+      waitsFor: [ON_CONTENT, ON_SNAPSHOT],
     },
     'a snapshot that is being deleted (C-36)': {
       world: deletedWith([]),
       message: 'snapshot test-snapshot is being deleted',
-      waitsFor: ON_SNAPSHOT,
+      waitsFor: [ON_SNAPSHOT],
     },
     "a snapshot that is being deleted and has only somebody else's finalizer (C-37)": {
       world: deletedWith(['other']),
       message: 'snapshot test-snapshot is being deleted',
-      waitsFor: ON_SNAPSHOT,
+      waitsFor: [ON_SNAPSHOT],
     },
     'a snapshot that is not there': {
       world: [],
       message: 'error getting snapshot test-snapshot from api server: volumesnapshots.snapshot.storage.k8s.io "test-snapshot" not found',
-      waitsFor: { ...ON_SNAPSHOT, seen: '' },
+      waitsFor: [{ ...ON_SNAPSHOT, seen: '' }],
     },
     'a content that is not there': {
       world: [[snapshots, aSnapshot()]],
       message: 'error getting snapshotcontent snapcontent-snapuid for snapshot test-snapshot',
-      waitsFor: { ...ON_CONTENT, seen: '' },
+      waitsFor: [{ ...ON_CONTENT, seen: '' }, ON_SNAPSHOT],
     },
     'a restore size that is no quantity': {
       world: withStatus({ status: { ...READY, restoreSize: 'much' } }),
       message:
         'VolumeSnapshot test-snapshot: status.restoreSize: "much" is not a quantity; write a number with an optional unit, like 5Gi, 500M or 1e9',
-      waitsFor: ON_SNAPSHOT,
+      waitsFor: [ON_SNAPSHOT],
     },
     'a claim that asks for no size': {
       change: { claim: aRestoringClaim({ resources: {} }) },
       message: 'error getting capacity for PVC my-pvc when creating snapshot test-snapshot',
-      waitsFor: undefined,
+      waitsFor: [],
     },
   };
   for (const [title, refusal] of Object.entries(refusals)) it(`refuses ${title}`, () => refuses(refusal));
@@ -226,7 +226,7 @@ describe('snapshotSource', () => {
       world,
       change: { requestedBytes: 1023n },
       message: 'requested volume size 1023 is less than the size 1024 for the source snapshot test-snapshot',
-      waitsFor: ON_SNAPSHOT,
+      waitsFor: [ON_SNAPSHOT],
     });
   });
 
@@ -234,8 +234,8 @@ describe('snapshotSource', () => {
     const status = { boundVolumeSnapshotContentName: 'snapcontent-snapuid', readyToUse: false };
     const world = snapshotWorld(aSnapshot({ status }), aContent({ status: null }));
     const change = { cls: aClass({ provisioner: 'other' }), requestedBytes: 1n };
-    refuses({ world, change, message: OTHER_DRIVER, waitsFor: ON_SNAPSHOT });
-    refuses({ world, message: 'snapshot test-snapshot is not Ready', waitsFor: ON_SNAPSHOT });
+    refuses({ world, change, message: OTHER_DRIVER, waitsFor: [ON_SNAPSHOT] });
+    refuses({ world, message: 'snapshot test-snapshot is not Ready', waitsFor: [ON_SNAPSHOT] });
   });
 });
 

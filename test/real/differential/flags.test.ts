@@ -1,5 +1,6 @@
 import { describeDifferential } from '../../harness/differential/suite.ts';
 import { crossNamespace } from './scenarios/cross-namespace.ts';
+import { edits, LONG_WAITS } from './scenarios/edits.ts';
 import { fewCapabilities } from './scenarios/few-capabilities.ts';
 import { FLAGS, MORE_FLAGS, flags, moreFlags } from './scenarios/flags.ts';
 import { ofFlags, onPurpose } from './scenarios/on-purpose.ts';
@@ -22,6 +23,7 @@ describeDifferential(
       scenarios: moreFlags,
       known: onPurpose,
     },
+    { name: 'long waits', flags: LONG_WAITS, scenarios: edits, known: onPurpose },
     {
       name: 'a driver of few capabilities',
       capabilities: ['CREATE_DELETE_VOLUME'],

@@ -1,0 +1,66 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import { Code } from '#src/csi/status.ts';
+import type { ProcessorPorts } from '#src/jobs/ports.ts';
+import type { Claim } from '#src/kube/objects.ts';
+import { claims } from '#src/kube/resources.ts';
+import { DriverStatus } from '#src/sandbox/driver/driver-status.ts';
+import { failWith } from './claim-cases.ts';
+import { openRig } from './rig.ts';
+import type { Rig } from './rig.ts';
+
+describe('the counts of attempts at claims', () => {
+  let rig: Rig;
+  before(async () => {
+    rig = await openRig();
+  });
+  after(() => rig.close());
+  beforeEach(() => rig.reset());
+
+  /** What was counted for claims of that class, under upstream's names; a series that is not there is not counted as 0. */
+  async function countsOf({ spec: { storageClassName = '' } }: Claim): Promise<Readonly<Record<string, number>>> {
+    const text = await rig.metrics.metrics();
+    const lines = text.matchAll(/^controller_persistentvolumeclaim_(provision\w*_total)\{class="([^"]*)",source="[^"]*"\} (\d+)$/gm);
+    return Object.fromEntries([...lines].flatMap(([, name = '', cls, value]) => (cls === storageClassName ? [[name, Number(value)]] : [])));
+  }
+  async function countedBy(claim: Claim, ports: Partial<ProcessorPorts> = {}): Promise<Readonly<Record<string, number>>> {
+    await rig.provision(claim, ports);
+    return countsOf(claim);
+  }
+  const edited = ({ metadata: { namespace = '', name } }: Claim, body: object): Promise<Claim> =>
+    rig.kube.patch<Claim>(claims, { namespace, name }, { type: 'merge', body });
+
+  it('are one success of the class for a claim that got its volume (P-01, P-17)', async () => {
+    assert.deepEqual(await countedBy(await rig.claim()), { provision_total: 1 });
+  });
+
+  it('are one failure of the class where the driver refuses (P-10)', async () => {
+    failWith(rig, new DriverStatus(Code.Internal, 'no'));
+    assert.deepEqual(await countedBy(await rig.claim()), { provision_failed_total: 1 });
+  });
+
+  it('are one failure where the class is missing (P-07)', async () => {
+    assert.deepEqual(await countedBy(await rig.claim(), { classOf: () => undefined }), { provision_failed_total: 1 });
+  });
+
+  it('are one failure of two claims of one class where a populator has the other (P-14, P-15)', async () => {
+    const { spec } = await rig.claim({ className: 'shared' });
+    const populated = await rig.kube.create<Claim>(claims, 'default', {
+      apiVersion: 'v1',
+      kind: 'PersistentVolumeClaim',
+      metadata: { name: 'populated', namespace: 'default' },
+      spec: { ...spec, dataSourceRef: { apiGroup: 'my.example.io', kind: 'MyPopulator', name: 'p' } },
+    });
+    const annotations = { 'volume.kubernetes.io/storage-provisioner': rig.ports.driver().name };
+    assert.deepEqual(await countedBy(await edited(populated, { metadata: { annotations } })), { provision_failed_total: 1 });
+    const plain = await rig.claim({ className: 'shared' });
+    assert.deepEqual(await countedBy(plain), { provision_failed_total: 1, provision_total: 1 });
+  });
+
+  it('are none for a claim that names its volume (P-06), and none for another provisioner’s (P-01)', async () => {
+    const bound = await edited(await rig.claim(), { spec: { volumeName: 'somebody-elses' } });
+    assert.deepEqual(await countedBy(bound), {});
+    const alien = await edited(await rig.claim(), { metadata: { annotations: { 'volume.kubernetes.io/storage-provisioner': 'other' } } });
+    assert.deepEqual(await countedBy(alien), {});
+  });
+});

@@ -1,0 +1,114 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import type { CreateVolumeRequest } from '#src/csi/generated/csi_pb.ts';
+import type { Claim, Secret } from '#src/kube/objects.ts';
+import { secrets } from '#src/kube/resources.ts';
+import { callsOf, heal, loseAnswer, messagesOf, stateOf } from './claim-cases.ts';
+import { openRig } from './rig.ts';
+import type { Rig } from './rig.ts';
+import { deletions, isLetGo, lastDeletion, released, reread, warnings } from './stored-volume.ts';
+
+const parameters = {
+  'csi.storage.k8s.io/provisioner-secret-name': '${pvc.name}',
+  'csi.storage.k8s.io/provisioner-secret-namespace': 'default',
+};
+/** No UTF-8: it ends in the middle of a character, and begins with a byte that no character has. */
+const BYTES = Buffer.from([0xff, 0x6b, 0x65, 0x79, 0xc3]);
+const TEXT = Buffer.from('pässwörd\u{fffd} \u{1f511}\n');
+const words = (name: string, keys: string): string =>
+  `secret default/${name} can't be sent to the driver: the value of ${keys} is not UTF-8 text, and CSI carries nothing else; ` +
+  "store it as text in the way that the driver's manual says, for example in base64 on top of Kubernetes' own";
+
+describe('a secret', () => {
+  let rig: Rig;
+  before(async () => {
+    rig = await openRig();
+  });
+  after(() => rig.close());
+  beforeEach(() => rig.reset());
+
+  let named = 0;
+  const newName = (): string => `with-values-${(named += 1)}`;
+  async function keep(name: string, values: Readonly<Record<string, Uint8Array>>): Promise<Secret> {
+    const data = Object.fromEntries(Object.entries(values).map(([key, value]) => [key, Buffer.from(value).toString('base64')]));
+    const ref = { namespace: 'default', name };
+    if ((await rig.kube.get(secrets, ref)) !== undefined) return rig.kube.patch<Secret>(secrets, ref, { type: 'merge', body: { data } });
+    return rig.kube.create<Secret>(secrets, 'default', { apiVersion: 'v1', kind: 'Secret', metadata: ref, data });
+  }
+  async function claimWith(values: Readonly<Record<string, Uint8Array>>): Promise<Claim> {
+    const name = newName();
+    await keep(name, values);
+    return rig.claim({ name, parameters });
+  }
+  const sentSecrets = (): unknown[] => callsOf(rig, 'CreateVolume').map(({ request }) => (request as CreateVolumeRequest).secrets);
+
+  it('arrives as it is where its values are text, of whatever language, or empty', async () => {
+    assert.equal((await rig.provision(await claimWith({ text: TEXT, none: Buffer.alloc(0) }))).kind, 'done');
+    assert.deepEqual(sentSecrets(), [{ text: TEXT.toString('utf8'), none: '' }]);
+  });
+
+  describe('with a value that is not text', () => {
+    it('keeps CreateVolume from being sent; the claim hears of secret and key once, and nobody of the value', async () => {
+      const claim = await claimWith({ user: TEXT, keytab: BYTES, token: BYTES });
+      const { name, uid } = claim.metadata;
+      const outcomes = [await rig.provision(claim), await rig.provision(claim)];
+      const reason = words(name, 'keytab, token');
+      for (const outcome of outcomes) assert.ok(outcome.kind === 'retry' && outcome.reason === reason, JSON.stringify(outcome));
+      assert.deepEqual(messagesOf(rig), [`Warning ProvisioningFailed ${reason}`]);
+      assert.deepEqual(callsOf(rig, 'CreateVolume'), []);
+      assert.deepEqual(await rig.record(uid), {}, 'nothing is open');
+      const told = JSON.stringify([outcomes, rig.events]);
+      for (const form of ['base64', 'utf8', 'latin1'] as const)
+        assert.ok(!told.includes(JSON.stringify(BYTES.toString(form)).slice(1, -1)));
+    });
+
+    it('parks the claim until it changes, where ingest watches for that', async () => {
+      const claim = await claimWith({ keytab: BYTES });
+      const outcome = await rig.provision(claim, { areSecretsWatched: true });
+      assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
+      const { metadata } = await keep(claim.metadata.name, {});
+      assert.deepEqual(outcome.until, [{ resource: 'secrets', namespace: 'default', name: metadata.name, seen: metadata.resourceVersion }]);
+    });
+
+    it('leaves a record of unknown end open; once it is text, the same request is sent', async () => {
+      const claim = await claimWith({ keytab: TEXT });
+      await loseAnswer(rig, claim);
+      await keep(claim.metadata.name, { keytab: BYTES });
+      assert.equal((await rig.provision(claim)).kind, 'retry');
+      assert.equal(await stateOf(rig, claim), 'open');
+      assert.equal(callsOf(rig, 'CreateVolume').length, 1);
+      heal(rig);
+      await keep(claim.metadata.name, { keytab: TEXT });
+      assert.equal((await rig.provision(claim)).kind, 'done');
+      const [first, second] = callsOf(rig, 'CreateVolume');
+      assert.ok(first !== undefined && second !== undefined);
+      assert.deepEqual(second.request, first.request);
+    });
+
+    it('keeps DeleteVolume from being sent, and parks the volume until it changes', async () => {
+      const name = newName();
+      await keep(name, { keytab: TEXT });
+      const volume = await released(rig, { name, parameters });
+      const id = volume.spec.claimRef?.uid ?? '';
+      const stateNow = async () => {
+        const { state, owner, amb, st, since } = await rig.record(id);
+        return { state, owner, amb, st, since };
+      };
+      const before = await stateNow();
+      const { metadata } = await keep(name, { keytab: BYTES });
+      for (let i = 0; i < 2; i += 1) {
+        const outcome = await rig.remove(volume);
+        assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
+        assert.deepEqual(outcome.until, [{ resource: 'secrets', namespace: 'default', name, seen: metadata.resourceVersion }]);
+      }
+      assert.equal(deletions(rig), 0);
+      assert.deepEqual(warnings(rig), [`VolumeFailedDelete ${words(name, 'keytab')}`]);
+      assert.equal(before.state, 'stored');
+      assert.deepEqual(await stateNow(), before, 'as it was');
+      await keep(name, { keytab: TEXT });
+      assert.equal((await rig.remove(volume)).kind, 'done');
+      assert.deepEqual(lastDeletion(rig).secrets, { keytab: TEXT.toString('utf8') });
+      assert.ok(isLetGo(await reread(rig, volume)));
+    });
+  });
+});

@@ -1,0 +1,46 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, describe, it } from 'node:test';
+
+import { clearStatus, noteStatus, readStatus } from '#src/queue/status.ts';
+import type { StatusTarget } from '#src/queue/status.ts';
+
+import { claimKey } from '../harness/queue.ts';
+import { startTestRedis } from '../harness/redis.ts';
+import type { TestRedis } from '../harness/redis.ts';
+
+describe('the hold of a key', () => {
+  let redis: TestRedis;
+  let serial = 0;
+  let target: StatusTarget;
+  const first = { of: 'gold', untilMs: 60_000 };
+
+  before(async () => {
+    redis = await startTestRedis();
+  });
+  after(() => redis.close());
+  beforeEach(async () => {
+    const key = claimKey(`held-${(serial += 1)}`);
+    target = { prefix: 'csi', driver: 'd.example', uid: key.uid, key };
+    await noteStatus(redis.redis, target, { outcome: 'retry', reason: 'infeasible', atMs: 0, hold: first });
+  });
+  const hold = async () => (await readStatus(redis.redis, target))?.hold;
+
+  it('ends when it was to end at first, however many runs did not get as far as trying (Q-54)', async () => {
+    for (const atMs of [10, 20]) await noteStatus(redis.redis, target, { outcome: 'later', reason: 'infeasible', atMs });
+    assert.deepEqual(await hold(), first);
+  });
+
+  it('begins anew with the run that tried again', async () => {
+    const second = { of: 'gold', untilMs: 120_000 };
+    await noteStatus(redis.redis, target, { outcome: 'retry', reason: 'infeasible', atMs: 60_000, hold: second });
+    assert.deepEqual(await hold(), second);
+  });
+
+  it('is gone after a try that failed for another reason, and with the status', async () => {
+    await noteStatus(redis.redis, target, { outcome: 'retry', reason: 'full', atMs: 60_000 });
+    assert.equal(await hold(), undefined);
+    await noteStatus(redis.redis, target, { outcome: 'retry', reason: 'infeasible', atMs: 60_000, hold: first });
+    await clearStatus(redis.redis, target);
+    assert.equal(await hold(), undefined);
+  });
+});
