@@ -42,10 +42,11 @@ export interface AuditResult {
 /** Volumes that nothing names, and did not name at an earlier audit either. Reports; deletes nothing. */
 export function auditVolumes(input: AuditInput): AuditResult {
   const { nowMs, minAgeMs } = input;
-  const unknown = input.volumes.filter(({ handle }) => !input.known.has(input.idOf(handle)));
-  const seen = new Map(unknown.map(({ handle }) => [handle, input.seenBefore.get(handle) ?? nowMs] as const));
+  const unknown = input.volumes
+    .filter(({ handle }) => !input.known.has(input.idOf(handle)))
+    .map((volume) => ({ ...volume, firstSeenMs: input.seenBefore.get(volume.handle) ?? nowMs }));
+  const seen = new Map(unknown.map(({ handle, firstSeenMs }) => [handle, firstSeenMs] as const));
   const orphans = unknown
-    .map((volume) => ({ ...volume, firstSeenMs: seen.get(volume.handle) ?? nowMs }))
     .filter(({ firstSeenMs }) => nowMs - firstSeenMs >= minAgeMs)
     .sort((a, b) => a.firstSeenMs - b.firstSeenMs || (a.handle < b.handle ? -1 : 1));
   return { orphans, waiting: unknown.length - orphans.length, seen };
@@ -59,7 +60,7 @@ export function auditId({ driver, form, id }: VolumeIdentity): string {
       `PersistentVolumes of the in-tree form of ${driver} can’t be told by the driver’s list: there is no audit as long as there are any`,
     );
   }
-  if (driver === GCE.csiDriver) return id.split('/').at(-1) ?? id;
+  if (driver === GCE.csiDriver) return id.slice(id.lastIndexOf('/') + 1);
   if (driver !== AZURE_FILE.csiDriver) return id;
   // rg#account#share#… in one form, [namespace, secret, share] in the other.
   return form === 'csi' ? (id.split('#')[2] ?? id) : String((JSON.parse(id) as readonly unknown[])[2]);

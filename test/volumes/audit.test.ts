@@ -51,6 +51,14 @@ describe('auditVolumes', () => {
       ['old', 'young'],
     );
   });
+
+  it('puts those of one time in the order of their handles', () => {
+    const seenBefore = new Map(['c', 'a', 'b'].map((handle) => [handle, 1]));
+    assert.deepEqual(
+      run({ volumes: volumes('c', 'a', 'b'), seenBefore }).orphans.map(({ handle }) => handle),
+      ['a', 'b', 'c'],
+    );
+  });
 });
 
 describe('the id in an audit', () => {
@@ -74,6 +82,10 @@ describe('the id in an audit', () => {
   ] satisfies { driver: string; handle: string; spec: VolumeSpec }[]) {
     it(`knows a volume that ${driver} lists by its in-tree PV`, () => assert.equal(idOf(spec), listed(driver, handle)));
   }
+
+  it('is the whole handle where Azure File has one of another form', () => {
+    assert.equal(listed('file.csi.azure.com', 'made-by-hand'), 'made-by-hand');
+  });
 
   it('is none for in-tree vSphere volumes: there is no audit rather than a false alarm', () => {
     assert.throws(() => idOf({ vsphereVolume: { volumePath: '[store] x.vmdk' } }), RefusedError);

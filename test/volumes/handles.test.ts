@@ -48,6 +48,22 @@ describe('two PVs', () => {
     assert.equal(compareVolumes(disk({ 'topology.kubernetes.io/zone': 'us-a-b' }), disk({})), 'same');
   });
 
+  it('of Azure File are two where one’s Secret is in another namespace, which is the claim’s unless the PV names one', () => {
+    const share = (secretNamespace: string | undefined, namespace: string): VolumeParts => ({
+      metadata: { name: 'volume' },
+      spec: {
+        azureFile: { shareName: 'share', secretName: 's', ...(secretNamespace === undefined ? {} : { secretNamespace }) },
+        claimRef: { namespace, name: 'claim', uid: 'uid' },
+      },
+    });
+    assert.equal(compareVolumes(share(undefined, 'a'), share('a', 'b')), 'same');
+    assert.equal(compareVolumes(share(undefined, 'a'), share(undefined, 'b')), 'other');
+  });
+
+  it('can’t be compared where a source of in-tree form names no volume', () => {
+    assert.equal(compareVolumes(inTree(''), inTree('')), 'unclear');
+  });
+
   it('can’t be told apart in different forms, or without any', () => {
     assert.equal(compareVolumes(csi('vol-1'), inTree('vol-1')), 'unclear');
     assert.equal(compareVolumes(csi('vol-1'), csi('vol-1', 'other')), 'unclear');

@@ -61,7 +61,8 @@ interface HandleParts {
 const UNREAD: HandleParts = { resourceGroup: '', shareName: '', secretName: '' };
 
 function readHandle(handle: string): HandleParts {
-  const [resourceGroup = '', account, shareName] = handle.split('#');
-  if (shareName === undefined) throw new RefusedError(`error parsing volume id: "${handle}", should at least contain two #`);
+  const [resourceGroup, account, shareName] = handle.split('#');
+  if (resourceGroup === undefined || shareName === undefined)
+    throw new RefusedError(`error parsing volume id: "${handle}", should at least contain two #`);
   return { resourceGroup, shareName, secretName: `azure-storage-account-${account}-secret` };
 }

@@ -1,0 +1,19 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { CASES, plan } from '../../bench/planning-cases.ts';
+
+describe('what bench:planning counts', () => {
+  for (const one of CASES) {
+    it(`makes a volume: ${one.name}`, () => assert.equal(plan(one).kind, 'create'));
+  }
+
+  it('has secrets from templates, for the call and for all that a PV names', () => {
+    const templates = CASES.find(({ name }) => name.includes('secrets'));
+    assert.ok(templates);
+    const made = plan(templates);
+    assert.ok(made.kind === 'create');
+    assert.deepEqual(made.secret, { name: 'claim-blue', namespace: 'space' });
+    const { csi } = made.skeleton.volume.spec;
+    assert.equal(Object.keys(csi ?? {}).filter((field) => field.endsWith('SecretRef')).length, 5);
+  });
+});
