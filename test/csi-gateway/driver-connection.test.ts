@@ -200,7 +200,7 @@ describe('DriverConnection', () => {
 });
 
 describe('a driver that comes late and goes away', () => {
-  it('is found within a second, missed at once, and found again (Q-32, Q-34, Q-36, Q-38)', async () => {
+  it('is found within a second, missed at once, and found again (Q-34, Q-36, Q-37, Q-38, R-35)', async () => {
     const folder = await makeFolder();
     let pauses: number[] = [];
     const clock: Clock = {

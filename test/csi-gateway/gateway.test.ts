@@ -186,7 +186,7 @@ describe('the gateway before the sample driver', () => {
     assert.match(text, /^sutler_gateway_in_flight 0$/m);
   });
 
-  it('drains: refuses new calls not forwarded, lets those under way end', async () => {
+  it('drains: refuses new calls not forwarded, lets those under way end (R-35)', async () => {
     const hold = gate();
     let arrived = false;
     hook = ({ method }) => {

@@ -74,6 +74,27 @@ describe('the histogram of calls', () => {
   it('has no such label for a driver without an in-tree counterpart, whatever a caller says', async () =>
     assert.deepEqual(await countsOf({ ...CREATE, migrated: true }), [`count{${LABELS}} 1`]));
 
+  it('has the same labels on every series, none of them empty, whatever is counted (Q-46, Q-47, Q-48)', async () => {
+    const own = ['driver_name', 'method_name', 'grpc_status_code'];
+    for (const [driver, labels] of [
+      ['a.driver', own],
+      ['ebs.csi.aws.com', [...own, 'migrated']],
+    ] as const) {
+      const call = { ...CREATE, driver };
+      for (const line of await countsOf(call, { ...call, code: 77 }, { ...call, path: '/a.B/C', migrated: true })) {
+        const pairs = [...line.matchAll(/(\w+)="([^"]*)"/g)];
+        assert.deepEqual(
+          pairs.map(([, name]) => name),
+          labels,
+        );
+        assert.ok(
+          pairs.every(([, , value]) => value !== ''),
+          line,
+        );
+      }
+    }
+  });
+
   it('drops, for a driver with one, what was counted before its name was known, in each life of its socket', async () => {
     const call = { ...CREATE, driver: 'ebs.csi.aws.com' };
     const counts = await countsOf(PROBE, { ...PROBE, code: Code.Unavailable }, call, PROBE, call);

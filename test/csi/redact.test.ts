@@ -31,7 +31,7 @@ describe('redact', () => {
     assert.equal(request.secrets['password'], 'hunter2', 'the message is left as it is');
   });
 
-  it('shows an empty message as {}, an unknown enum as its number, a number beyond 2^53 exactly', () => {
+  it('shows an empty message as {}, an unknown enum as its number, a number beyond 2^53 exactly (Q-59)', () => {
     assert.deepEqual(redact(DeleteVolumeRequestSchema, create(DeleteVolumeRequestSchema)), {});
     const odd = create(CreateVolumeRequestSchema, {
       volumeCapabilities: [{ accessMode: { mode: 99 as VolumeCapability_AccessMode_Mode } }],
@@ -46,7 +46,7 @@ describe('redact', () => {
     });
   });
 
-  it('never shows fields of the wire that csi.proto does not know', () => {
+  it('never shows fields of the wire that csi.proto does not know (Q-59)', () => {
     const wire = Buffer.concat([
       toBinary(DeleteVolumeRequestSchema, create(DeleteVolumeRequestSchema, { volumeId: 'h' })),
       Buffer.from([0xfa, 0x01, 3, 0x61, 0x62, 0x63]),

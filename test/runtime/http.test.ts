@@ -46,7 +46,10 @@ describe('HTTP endpoint', () => {
   });
 
   it('serves metrics', async () => assert.match((await get('/metrics')).text, /process_cpu_seconds_total/));
-  it('answers 404 elsewhere', async () => assert.equal((await get('/nothing')).code, 404));
+  it('answers 404 elsewhere, at the five paths of Go’s profiler too (Q-51)', async () => {
+    const profiler = ['', 'cmdline', 'profile', 'symbol', 'trace'].map((name) => `/debug/pprof/${name}`);
+    for (const path of ['/nothing', ...profiler]) assert.equal((await get(path)).code, 404, path);
+  });
 
   it('names a port that is in use', async () => {
     const address = server.url.replace('http://', '');

@@ -66,7 +66,7 @@ describe('runProcess', () => {
     assert.match((await run(['--version'])).out, /^sutler \d+\.\d+\.\d+\n$/);
   });
 
-  it('ends with 0 after SIGTERM, when everything is closed', async () => {
+  it('ends with 0 after SIGTERM, when everything is closed (R-35)', async () => {
     let closed = false;
     const host = await run([], (context, itsHost) => {
       context.closers.add('thing', () => (closed = true));

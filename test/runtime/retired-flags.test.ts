@@ -26,8 +26,16 @@ describe('the command line of external-provisioner', () => {
     it(`is accepted whole by ${name}`, () => assert.equal(parse(name, UPSTREAM).kind, 'run'));
   }
 
-  it('says of each flag without effect what that means (R-37, Q-60)', () => {
-    for (const flag of ['--metrics-address=:1', '--automaxprocs', '--automaxprocs=false', '--enable-capacity', '--strict-topology']) {
+  it('says of each flag without effect what that means (R-37, Q-51, Q-60)', () => {
+    for (const flag of [
+      '--metrics-address=:1',
+      '--enable-pprof',
+      '--automaxprocs',
+      '--automaxprocs=false',
+      '--automaxprocs=maybe',
+      '--enable-capacity',
+      '--strict-topology',
+    ]) {
       const parsed = parse('jobs', [flag]);
       assert.ok(parsed.kind === 'run');
       assert.match(parsed.warnings.join(), /^--[a-z-]+ is accepted and ignored: ./, flag);
