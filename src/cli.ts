@@ -1,13 +1,13 @@
 #!/usr/bin/env node
 import { allFlags, processes } from './processes.ts';
-import { retiredFlags, unusedFlags } from './runtime/retired-flags.ts';
+import { idleFlags, retiredFlags } from './runtime/retired-flags.ts';
 import { version } from './runtime/version.ts';
 
 const [name = '--help', ...argv] = process.argv.slice(2);
 const chosen = Object.hasOwn(processes, name) ? processes[name] : undefined;
 if (chosen !== undefined) {
   const { main } = await chosen.load();
-  await main({ host: process, argv, known: allFlags, retired: { ...retiredFlags, ...unusedFlags } });
+  await main({ host: process, argv, known: allFlags, idle: idleFlags, retired: retiredFlags });
 } else if (name === '--version') {
   process.stdout.write(`sutler ${version}\n`);
 } else if (name === '--help' || name === '-h' || name === 'help') {

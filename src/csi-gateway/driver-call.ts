@@ -2,6 +2,7 @@ import type { EventEmitter } from 'node:events';
 import { constants } from 'node:http2';
 import type { ClientHttp2Session, ClientHttp2Stream, OutgoingHttpHeaders } from 'node:http2';
 import { CANCELED_DETAILS, Code, CsiError, DEADLINE_DETAILS } from '../csi/status.ts';
+import { timerMs } from '../runtime/clock.ts';
 import type { ResetPace } from './reset-pace.ts';
 import { decodeMessage, oneMessage, pairsOf, parseStatus, single } from './wire.ts';
 import type { HeaderPairs } from './wire.ts';
@@ -88,7 +89,7 @@ class Reception {
     this.#request = request;
     this.#resolve = to.resolve;
     this.#resets = to.resets;
-    this.#timer = request.timeoutMs === undefined ? undefined : setTimeout(this.#late, Math.min(request.timeoutMs, 2 ** 31 - 1));
+    this.#timer = request.timeoutMs === undefined ? undefined : setTimeout(this.#late, timerMs(request.timeoutMs));
     request.signal?.addEventListener('abort', this.#gaveUp, { once: true });
     // The typings know neither rawHeaders nor that 'trailers' has flags as its second argument in all releases.
     const events: EventEmitter = stream;

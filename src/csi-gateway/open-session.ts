@@ -2,6 +2,7 @@ import { connect as connectHttp2 } from 'node:http2';
 import type { ClientHttp2Session } from 'node:http2';
 import { connect as connectSocket } from 'node:net';
 import type { Address } from '../runtime/address.ts';
+import { timerMs } from '../runtime/clock.ts';
 
 /** Flow-control window of the connection, and of each answer on it. */
 const WINDOW_BYTES = 4 * 1024 * 1024;
@@ -26,7 +27,7 @@ export function openSession(
     const timer = setTimeout(() => {
       failure = `it accepts connections but does not speak HTTP/2 (waited ${o.timeoutMs} ms)`;
       session.destroy();
-    }, o.timeoutMs);
+    }, timerMs(o.timeoutMs));
     const stop = (): void => session.destroy();
     o.signal.addEventListener('abort', stop, { once: true });
     // Stays for the session's whole life: what an error means to a call, its stream says.

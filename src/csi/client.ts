@@ -3,7 +3,7 @@ import type { DescMessage, DescMethodUnary, MessageInitShape, MessageShape } fro
 import { connectivityState, Metadata } from '@grpc/grpc-js';
 import type { Client, ClientUnaryCall, ServiceError, StatusObject } from '@grpc/grpc-js';
 import type { Address } from '../runtime/address.ts';
-import { systemClock } from '../runtime/clock.ts';
+import { systemClock, timerMs } from '../runtime/clock.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { connected, openChannel } from './channel.ts';
@@ -125,7 +125,8 @@ class GrpcCsiClient implements CsiClient {
   ): Promise<MessageShape<O>> {
     const path = methodPath(method);
     const startedMs = this.#clock.nowMs();
-    const deadlineMs = startedMs + settings.timeoutMs;
+    // grpc-js sets a timer for it.
+    const deadlineMs = startedMs + timerMs(settings.timeoutMs);
     const encoded = encode(method, request);
     const grpc = this.#grpc;
     this.#running.set(grpc, (this.#running.get(grpc) ?? 0) + 1);

@@ -1,8 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
-import { watchDriver } from '../csi/driver-watch.ts';
-import { openGatewaySecurity } from '../csi/gateway-credentials.ts';
-import { openGatewayPool } from '../csi/gateway-pool.ts';
+import { openDriver } from '../csi/open-driver.ts';
 import { startElector } from '../election/elector.ts';
 import type { Elector } from '../election/elector.ts';
 import { kubeLeaseStore } from '../election/kube-lease-store.ts';
@@ -22,7 +20,7 @@ import { ownershipMs } from '../queue/volume-record/flags.ts';
 import { openJobs } from '../queue/volume-record/open-jobs.ts';
 import { openRecords } from '../queue/volume-record/open-records.ts';
 import { WaitList } from '../queue/wait-list.ts';
-import { systemClock } from '../runtime/clock.ts';
+import { systemClock, timerMs } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
 import { startHttp } from '../runtime/http.ts';
 import { runProcess } from '../runtime/process.ts';
@@ -59,12 +57,7 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
   if (wrong !== undefined) throw new UsageError(wrong);
 
   const kube = await openKubeClient('ingest', p);
-  const security = await openGatewaySecurity(f, { clock: systemClock, log });
-  closers.add('gateway TLS files', () => security.close());
-  const gateways = openGatewayPool({ addresses: f.gateway, security, log });
-  closers.add('gateway clients', () => gateways.close());
-  const driver = watchDriver({ gateways, timeoutMs: f.timeoutMs, clock: systemClock, log });
-  closers.add('driver watch', () => driver.close());
+  const { gateways, driver } = await openDriver(p);
   const link = openRedis({ url: f.redisUrl, role: 'plain', name: 'sutler-ingest', log });
   closers.add('Redis', () => link.close());
   const settings = watchSettings(link, log);
@@ -155,7 +148,7 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
   });
   const resync = setInterval(() => {
     if (gate.isOpen) void enqueueAll('resync');
-  }, f.resyncIntervalMs);
+  }, timerMs(f.resyncIntervalMs));
   closers.add('resync', () => clearInterval(resync));
 
   const name = leaseName(found.name);

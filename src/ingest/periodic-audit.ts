@@ -2,6 +2,7 @@ import { Gauge } from 'prom-client';
 import { audit } from '../audit/audit.ts';
 import type { AuditPorts } from '../audit/audit.ts';
 import type { EventRecorder, Regarding } from '../kube/events.ts';
+import { timerMs } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Registry } from '../runtime/metrics.ts';
 
@@ -60,6 +61,6 @@ export function startPeriodicAudit(options: PeriodicAuditOptions): { stop(): voi
   };
   const timer = setInterval(() => {
     if (options.isLeading()) running ??= once().finally(() => (running = undefined));
-  }, options.intervalMs);
+  }, timerMs(options.intervalMs));
   return { stop: () => clearInterval(timer) };
 }

@@ -4,6 +4,7 @@ import { KubeError } from '../kube/kube-error.ts';
 import type { KubeObject } from '../kube/objects.ts';
 import { keyOf, snapshots } from '../kube/resources.ts';
 import type { JobKey } from '../queue/contract.ts';
+import { timerMs } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 
 export interface SnapshotSweepOptions {
@@ -26,8 +27,6 @@ export interface SnapshotSweep {
 }
 
 const PAGE_SIZE = 500;
-/** Node takes a longer one for 1 ms. */
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** Sweeps while this process leads (spec 04 E). Each snapshot found gets a job, which looks once more before it changes anything.
  * @returns undefined where it is switched off, or the driver makes no snapshots */
@@ -72,7 +71,7 @@ export function startSnapshotSweep(options: SnapshotSweepOptions): SnapshotSweep
       .catch(failed)
       .finally(() => (running = undefined));
   };
-  const timer = setInterval(once, Math.min(options.intervalMs, LONGEST_TIMER_MS));
+  const timer = setInterval(once, timerMs(options.intervalMs));
   return {
     begin() {
       isForbidden = false;

@@ -23,7 +23,7 @@ export const flags = defineFlags({
     default: 100,
     min: 1,
     help: 'Claims, and as many volumes, worked on at once by this process.',
-    upstream: 'same',
+    upstream: 'same; 0, which starts no worker, is refused here',
   },
   'cloning-protection-threads': {
     type: 'int',
@@ -56,5 +56,5 @@ export const flags = defineFlags({
     default: false,
     help: 'Keep a finalizer on a claim while its volume record is open: two API writes per claim, for those who do not want to rely on Redis alone.',
   },
-  'grace-period': { type: 'durationMs', default: '25s', help: 'How long calls under way may take to end after SIGTERM.' },
+  'grace-period': { type: 'durationMs', default: '25s', min: '0s', help: 'How long calls under way may take to end after SIGTERM.' },
 });

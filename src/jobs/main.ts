@@ -1,7 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { watchDriver } from '../csi/driver-watch.ts';
-import { openGatewaySecurity } from '../csi/gateway-credentials.ts';
-import { openGatewayPool } from '../csi/gateway-pool.ts';
+import { openDriver } from '../csi/open-driver.ts';
 import { readClusterUid } from '../kube/cluster-uid.ts';
 import { openKubeClient } from '../kube/open-client.ts';
 import { createEventRecorder } from '../kube/events.ts';
@@ -14,7 +12,7 @@ import { ownershipMs } from '../queue/volume-record/flags.ts';
 import { openSources } from '../queue/volume-record/open-sources.ts';
 import { VolumeNames } from '../queue/volume-names.ts';
 import { VolumeRecords } from '../queue/volume-record/volume-record.ts';
-import { systemClock } from '../runtime/clock.ts';
+import { systemClock, timerMs } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
 import { startHttp } from '../runtime/http.ts';
 import { runProcess } from '../runtime/process.ts';
@@ -47,12 +45,7 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
   const instance = `${p.env['HOSTNAME'] ?? 'local'}-${p.pid}-${randomBytes(3).toString('hex')}`;
 
   const kube = await openKubeClient('jobs', p);
-  const security = await openGatewaySecurity(f, { clock: systemClock, log });
-  closers.add('gateway TLS files', () => security.close());
-  const gateways = openGatewayPool({ addresses: f.gateway, security, log });
-  closers.add('gateway clients', () => gateways.close());
-  const driver = watchDriver({ gateways, timeoutMs: f.timeoutMs, clock: systemClock, log });
-  closers.add('driver watch', () => driver.close());
+  const { gateways, driver } = await openDriver(p);
   const link = openRedis({ url: f.redisUrl, role: 'plain', name: `sutler-records:${instance}`, log });
   closers.add('Redis', () => link.close());
   const settings = watchSettings(link, log);
@@ -148,7 +141,7 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
     driver: found.name,
     name: instance,
     backoff: { startMs: f.retryIntervalStartMs, maxMs: f.retryIntervalMaxMs },
-    lockMs: f.lockDurationMs,
+    lockMs: timerMs(f.lockDurationMs),
     stalledCheckMs: Math.min(5_000, f.lockDurationMs / 2),
     log,
     metrics,

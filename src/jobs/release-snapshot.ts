@@ -1,4 +1,3 @@
-import { SNAPSHOT_SOURCE_PROTECTION } from '../kube/keys.ts';
 import { isOutage, KubeError } from '../kube/kube-error.ts';
 import type { Snapshot } from '../kube/objects.ts';
 import { keyOf, snapshots } from '../kube/resources.ts';
@@ -7,6 +6,7 @@ import type { Outcome } from '../queue/outcome.ts';
 import { isPending, restoredSnapshot } from '../volumes/source-use.ts';
 import { findClaim } from './find-claim.ts';
 import type { ProcessorPorts } from './ports.ts';
+import { isProtected, unprotect } from './snapshot-finalizer.ts';
 
 type Ports = Pick<ProcessorPorts, 'kube' | 'openSources' | 'log'>;
 
@@ -30,13 +30,11 @@ async function release(ports: Ports, job: JobKey): Promise<Outcome> {
   const ref = { namespace: job.namespace, name: job.name };
   const snapshot = await ports.kube.get<Snapshot>(snapshots, ref);
   if (snapshot?.metadata.uid !== job.uid) return { kind: 'done', note: 'the snapshot is gone' };
-  const { uid, resourceVersion, finalizers = [] } = snapshot.metadata;
-  if (!finalizers.includes(SNAPSHOT_SOURCE_PROTECTION)) return { kind: 'done', note: 'our finalizer is off' };
+  if (!isProtected(snapshot)) return { kind: 'done', note: 'our finalizer is off' };
   // Claims of other namespaces the sweep has looked through. Claims before records: one that opens a record in between was still there when we listed.
   const restore = await findClaim(ports, job.namespace, (claim) => isPending(claim) && restoredSnapshot(claim) === keyOf(ref));
   if (restore !== undefined) return { kind: 'done', note: `claim ${restore.metadata.name} is restored from it` };
-  if ((await ports.openSources()).has(uid)) return { kind: 'done', note: 'a volume is being made from it' };
-  const others = finalizers.filter((finalizer) => finalizer !== SNAPSHOT_SOURCE_PROTECTION);
-  await ports.kube.patch(snapshots, ref, { type: 'merge', body: { metadata: { uid, resourceVersion, finalizers: others } } });
+  if ((await ports.openSources()).has(job.uid)) return { kind: 'done', note: 'a volume is being made from it' };
+  await unprotect(ports, snapshot);
   return { kind: 'done', note: 'the snapshot is let go' };
 }

@@ -49,7 +49,7 @@ export interface CorrelatorOptions {
 
 /** Per object and type, as client-go has it: so many at once, then one every five minutes. */
 const SPAM = { burst: 25, perSecond: 1 / 300 };
-/** So many different messages of one reason within ten minutes become one event. */
+/** So many different messages of one reason, none more than ten minutes after the one before, become one event. */
 const SIMILAR = { most: 10, withinMs: 600_000, prefix: '(combined from similar events): ' };
 const MEMORY = 4096;
 const MAX_MESSAGE_LENGTH = 4096;
@@ -57,7 +57,7 @@ const MAX_MESSAGE_LENGTH = 4096;
 /** Decides what of a stream of events is worth a request. Remembers a bounded number of objects. */
 export class EventCorrelator {
   readonly #series = new Lru<string, Series>(MEMORY);
-  readonly #similar = new Lru<string, { readonly messages: Set<string>; readonly sinceMs: number }>(MEMORY);
+  readonly #similar = new Lru<string, { readonly messages: Set<string>; lastMs: number }>(MEMORY);
   readonly #spam = new Lru<string, TokenBucket>(MEMORY);
   readonly #options: CorrelatorOptions;
 
@@ -107,10 +107,11 @@ export class EventCorrelator {
 
   #isCombined(key: string, message: string, nowMs: number): boolean {
     let similar = this.#similar.get(key);
-    if (similar === undefined || nowMs - similar.sinceMs > SIMILAR.withinMs) {
-      similar = { messages: new Set(), sinceMs: nowMs };
+    if (similar === undefined || nowMs - similar.lastMs > SIMILAR.withinMs) {
+      similar = { messages: new Set(), lastMs: nowMs };
       this.#similar.set(key, similar);
     }
+    similar.lastMs = nowMs;
     if (similar.messages.has(message)) return false;
     if (similar.messages.size >= SIMILAR.most - 1) return true;
     similar.messages.add(message);

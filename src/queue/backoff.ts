@@ -1,3 +1,5 @@
+import { timerMs } from '../runtime/clock.ts';
+
 /** Waits between tries, from --retry-interval-start and --retry-interval-max. */
 export interface Backoff {
   readonly startMs: number;
@@ -26,9 +28,7 @@ function fraction(random: number): number {
   return random >= 0 && random <= 1 ? random : 1;
 }
 
-/** 24 days, the longest timer there is; also keeps Infinity out of the delayed set, where it would stay for ever. */
-const LONGEST_MS = 2_147_483_647;
-
+/** No longer than a timer, which keeps Infinity out of the delayed set, where it would stay for ever. */
 function atLeastOne(ms: number): number {
-  return Number.isNaN(ms) ? 1000 : Math.min(LONGEST_MS, Math.max(1, Math.round(ms)));
+  return Number.isNaN(ms) ? 1000 : timerMs(Math.max(1, Math.round(ms)));
 }

@@ -68,6 +68,8 @@ export interface ParseInput {
   readonly known?: FlagTable;
   /** How many arguments may be no flags; 0 where absent. */
   readonly maxWords?: number;
+  /** Flags of upstream without effect here, with its defaults: accepted; any other value brings `help` as a warning. None of them is a list. */
+  readonly idle?: FlagTable;
   /** Flags that upstream once had: accepted, with the advice as warning. */
   readonly retired?: Readonly<Record<string, { readonly takesValue: boolean; readonly advice: string }>>;
 }
@@ -84,27 +86,31 @@ export function parseFlags<T extends FlagTable>(table: T, input: ParseInput): Pa
 
   for (let word = words.shift(); word !== undefined; word = words.shift()) {
     if (word === '--help' || word === '-h') return { kind: 'help' };
-    if (word === '--version' || word === '--version=true') return { kind: 'version' };
+    if (word === '--version' || word.startsWith('--version=')) {
+      if (word === '--version' || parseSwitch('version', word.slice('--version='.length))) return { kind: 'version' };
+      continue;
+    }
     if (!word.startsWith('-') && plain.length < (input.maxWords ?? 0)) {
       plain.push(word);
       continue;
     }
     const { name, inline } = splitWord(word, shorts);
-    const retired = input.retired?.[name];
-    const own = Object.hasOwn(table, name) ? table[name] : undefined;
-    const foreign = input.known !== undefined && Object.hasOwn(input.known, name) ? input.known[name] : undefined;
-    const spec = own ?? foreign;
-    if (spec === undefined && retired === undefined) throw new UsageError(unknownFlag(name, { ...input.known, ...table }));
+    const own = entryOf(table, name);
+    const foreign = entryOf(input.known, name);
+    const spec = own ?? foreign ?? entryOf(input.idle, name);
+    const retired = entryOf(input.retired, name);
+    if (spec === undefined && retired === undefined) throw new UsageError(unknownFlag(name, { ...input.idle, ...input.known, ...table }));
     const takesWord = spec === undefined ? retired?.takesValue === true : spec.type !== 'bool';
     const value = inline ?? (takesWord ? words.shift() : 'true');
     if (value === undefined) throw new UsageError(`--${name} needs a value: --${name}=VALUE`);
     if (spec === undefined) {
-      warnings.push(`--${name} is accepted and ignored: ${retired?.advice ?? ''}`);
+      warnings.push(ignored(name, retired?.advice ?? ''));
     } else if (own !== undefined) {
       given.set(name, [...(given.get(name) ?? []), value]);
     } else {
-      parseValue(name, spec, [value]);
-      unused.add(`--${name}`);
+      const parsed = parseValue(name, spec, [value]);
+      if (foreign !== undefined) unused.add(`--${name}`);
+      else if (parsed !== defaultValue(name, spec)) warnings.push(ignored(name, spec.help));
     }
   }
   const flags: Record<string, unknown> = {};
@@ -114,6 +120,14 @@ export function parseFlags<T extends FlagTable>(table: T, input: ParseInput): Pa
   }
   // The loop above fills exactly the keys that Flags<T> names; the compiler can't see that through Object.entries.
   return { kind: 'run', flags: flags as Flags<T>, words: plain, unused: [...unused], warnings };
+}
+
+function entryOf<T>(table: Readonly<Record<string, T>> | undefined, name: string): T | undefined {
+  return table !== undefined && Object.hasOwn(table, name) ? table[name] : undefined;
+}
+
+function ignored(name: string, advice: string): string {
+  return `--${name} is accepted and ignored: ${advice}`;
 }
 
 /** The arguments without a flag and its values: what a parent hands on that sets this flag itself, where the last of several would not win. */

@@ -29,6 +29,7 @@ export interface Invocation {
   readonly argv: readonly string[];
   /** Flags of all processes, so that one argument list serves all. */
   readonly known: FlagTable;
+  readonly idle?: FlagTable;
   readonly retired: NonNullable<ParseInput['retired']>;
 }
 

@@ -21,5 +21,5 @@ export const flags = defineFlags({
     help: 'Provision the examples, delete them again, end with 0 if nothing is left over, else with 1.',
   },
   'api-port': { type: 'int', default: 0, min: 0, max: 65_535, help: 'Port of the Kubernetes API on loopback; 0: a free one.' },
-  'driver-delay': { type: 'durationMs', default: '0s', help: 'How long the sample driver takes for each volume.' },
+  'driver-delay': { type: 'durationMs', default: '0s', min: '0s', help: 'How long the sample driver takes for each volume.' },
 });

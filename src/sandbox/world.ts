@@ -58,7 +58,11 @@ export async function startWorld(options: WorldOptions): Promise<World | undefin
     return true;
   };
 
-  const driverArgs = [`--csi-address=${socket}`, `--data-dir=${join(dataDir, 'volumes')}`, `--delay-ms=${options.driverDelayMs}`];
+  const driverArgs = [
+    `--csi-address=${socket}`,
+    `--data-dir=${join(dataDir, 'volumes')}`,
+    `--delay-ms=${Math.ceil(options.driverDelayMs)}`,
+  ];
   const isUp =
     (await start('sandbox-api', [`--api-port=${options.apiPort}`, `--kubeconfig-out=${kubeconfig}`])) &&
     (await start('sandbox-driver', driverArgs)) &&

@@ -9,9 +9,7 @@ import type { AuditReport } from '#src/audit/audit.ts';
 import { auditJson, auditText } from '#src/audit/render.ts';
 import { createCsiClient } from '#src/csi/client.ts';
 import type { CsiClient } from '#src/csi/client.ts';
-import { createKubeClient } from '#src/kube/client.ts';
 import type { KubeClient } from '#src/kube/client.ts';
-import { loadClusterAccess } from '#src/kube/credentials.ts';
 import { volumes } from '#src/kube/resources.ts';
 import { redisAuditLedger } from '#src/queue/audit-ledger.ts';
 import { startRedisServer } from '#src/queue/redis-server.ts';
@@ -64,11 +62,7 @@ describe('audit', () => {
     server = await startRedisServer({ dataDir: dir, log: silentLog });
     redis = new Redis(server.url);
     cluster = await openSandboxCluster();
-    kube = createKubeClient({
-      access: await loadClusterAccess({ kubeconfig: cluster.kubeconfig, env: {} }),
-      userAgent: 'test',
-      log: silentLog,
-    });
+    kube = await cluster.client();
     driver = await startSampleDriver({ socket: join(dir, 'csi.sock'), dataDir: join(dir, 'volumes') });
     const plain = createCsiClient({ address: { kind: 'unix', path: driver.socket }, log: silentLog });
     // Small pages, as drivers with their own limit answer.
@@ -87,7 +81,6 @@ describe('audit', () => {
   after(async () => {
     csi.close();
     await driver.close();
-    await kube.close();
     await cluster.close();
     redis.disconnect();
     await server.close();

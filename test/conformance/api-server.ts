@@ -1,4 +1,3 @@
-import { after, before, describe } from 'node:test';
 import { describeDeletion } from './api-deletion.ts';
 import { describeDiscovery } from './api-discovery.ts';
 import { describeLists } from './api-lists.ts';
@@ -8,24 +7,13 @@ import { describeRepresentations } from './api-representations.ts';
 import { describeStorageObjects } from './api-storage-objects.ts';
 import { describeUpdates } from './api-updates.ts';
 import { describeWatches } from './api-watches.ts';
-import { Connection } from './connection.ts';
 import type { ApiServerUnderTest } from './connection.ts';
+import { describeServer } from './describe-server.ts';
 
 /** What a Kubernetes API server does with the objects that we touch: one suite for every server that we run against, so that the one we wrote
  * cannot drift from the real one. Each fact makes its own objects; nothing depends on order. */
 export function describeApiServer(name: string, open: () => Promise<ApiServerUnderTest>): void {
-  describe(`API server: ${name}`, { concurrency: 8 }, () => {
-    let server: ApiServerUnderTest;
-    let connection: Connection;
-    before(async () => {
-      server = await open();
-      connection = new Connection(server);
-    });
-    after(async () => {
-      await connection.close();
-      await server.close();
-    });
-    const api = (): Connection => connection;
+  describeServer(`API server: ${name}`, open, (api) => {
     describeObjects(api);
     describeUpdates(api);
     describePatches(api);

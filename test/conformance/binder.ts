@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
-import { after, before, describe, it } from 'node:test';
-import { Connection, at, listAt, namesOf, textAt, unique } from './connection.ts';
-import type { ApiServerUnderTest, Reply, Fields } from './connection.ts';
+import { describe, it } from 'node:test';
+import { at, listAt, namesOf, textAt, unique } from './connection.ts';
+import type { ApiServerUnderTest, Connection, Reply, Fields } from './connection.ts';
+import { describeServer } from './describe-server.ts';
 import { CLASSES, VOLUMES, claim, paths, storageClass, volume } from './objects.ts';
 
 const DRIVER = 'conformance.sutler.dev';
@@ -16,18 +17,7 @@ const OUR_FINALIZER = 'external-provisioner.volume.kubernetes.io/finalizer';
 /** What the volume controller does with claims and volumes while a provisioner does its own part: one suite for kube-controller-manager and
  * for the one that we wrote. The suite plays the provisioner. */
 export function describeVolumeBinder(name: string, open: () => Promise<ApiServerUnderTest>): void {
-  describe(`volume binder: ${name}`, { concurrency: 8 }, () => {
-    let server: ApiServerUnderTest;
-    let connection: Connection;
-    before(async () => {
-      server = await open();
-      connection = new Connection(server);
-    });
-    after(async () => {
-      await connection.close();
-      await server.close();
-    });
-    const api = (): Connection => connection;
+  describeServer(`volume binder: ${name}`, open, (api) => {
     describeAnnouncing(api);
     describeBinding(api);
     describeReleasing(api);

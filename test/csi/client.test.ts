@@ -106,6 +106,12 @@ describe('CsiClient', () => {
     assert.equal(verdict(error), 'ambiguous');
   });
 
+  it('has a deadline of 30 days, which is more than a timer can wait, not pass at once', async () => {
+    const fresh = clientFor(folder.file('csi.sock'));
+    assert.equal((await fresh.probe({ timeoutMs: 30 * 86_400_000 })).ready, true);
+    fresh.close();
+  });
+
   it('keeps the driver’s own words for a DeadlineExceeded that came early', async () => {
     hook = () => {
       throw new DriverStatus(Code.DeadlineExceeded, 'array did not answer');

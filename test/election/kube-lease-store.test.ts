@@ -7,9 +7,7 @@ import { startElector } from '#src/election/elector.ts';
 import type { Elector } from '#src/election/elector.ts';
 import { kubeLeaseStore } from '#src/election/kube-lease-store.ts';
 import type { LeaseStore } from '#src/election/lease-store.ts';
-import { createKubeClient } from '#src/kube/client.ts';
 import type { KubeClient } from '#src/kube/client.ts';
-import { loadClusterAccess } from '#src/kube/credentials.ts';
 import type { Lease } from '#src/kube/objects.ts';
 import { leases } from '#src/kube/resources.ts';
 import { systemClock } from '#src/runtime/clock.ts';
@@ -37,14 +35,9 @@ describe('kubeLeaseStore', () => {
 
   before(async () => {
     cluster = await openSandboxCluster();
-    client = createKubeClient({
-      access: await loadClusterAccess({ kubeconfig: cluster.kubeconfig, env: {} }),
-      userAgent: 'sutler-test',
-      log: silentLog,
-    });
+    client = await cluster.client();
   });
   after(async () => {
-    await client.close();
     await cluster.close();
   });
   beforeEach(() => {

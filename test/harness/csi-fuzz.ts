@@ -15,6 +15,7 @@ import { startSampleDriver } from '#src/sandbox/driver/server.ts';
 import { until } from './csi-folder.ts';
 import { EMPTY_SETTINGS, emptyCall, ENDLESS_WINDOWS, frame, PREFACE } from './csi-frames.ts';
 import { volumeRequest } from './csi-gateway.ts';
+import { seeded } from './seeded.ts';
 
 export interface FuzzOptions {
   readonly folder: { file(name: string): string };
@@ -50,17 +51,6 @@ const SETTLE_MS = 60_000;
 const CREATE = '/csi.v1.Controller/CreateVolume';
 const LIST = '/csi.v1.Controller/ListVolumes';
 
-/** Numbers that look random and are the same for a seed. */
-function randomFrom(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
-
 class Attacker {
   readonly #address: string;
   readonly #random: () => number;
@@ -69,7 +59,7 @@ class Attacker {
 
   constructor(address: string, seed: number) {
     this.#address = address;
-    this.#random = randomFrom(seed);
+    this.#random = seeded(seed);
   }
 
   readonly attacks: Readonly<Record<string, () => Promise<unknown>>> = {

@@ -1,12 +1,12 @@
 import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
 import type { DescMessage, DescMethodUnary, MessageInitShape, MessageShape } from '@bufbuild/protobuf';
 import { Client, credentials } from '@grpc/grpc-js';
-import { spawn } from 'node:child_process';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Identity } from '#src/csi/generated/csi_pb.ts';
 import { methodPath } from '#src/csi/methods.ts';
+import { startProgram } from './program.ts';
 
 /** csi-driver-host-path, as a process of its own. */
 export interface HostPathDriver {
@@ -34,23 +34,7 @@ export async function startHostPathDriver(program: string, folder: string, name:
     `--statedir=${volumes}`,
     '--enable-topology=false',
   ];
-  const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'], cwd: folder });
-  let said = '';
-  const keep = (chunk: Buffer): void => {
-    said = (said + chunk.toString()).slice(-8_000);
-  };
-  child.stdout.on('data', keep);
-  child.stderr.on('data', keep);
-  const killNow = (): void => void child.kill('SIGKILL');
-  process.once('exit', killNow);
-  const exited = new Promise<void>((done) => {
-    child.once('error', (error) => {
-      said += error.message;
-      done();
-    });
-    child.once('exit', () => done());
-  });
-  void exited.then(() => process.removeListener('exit', killNow));
+  const running = startProgram(program, args, { cwd: folder, keptOutput: 8_000 });
   const client = new Client(`unix:${socket}`, credentials.createInsecure());
   const driver: HostPathDriver = {
     socket,
@@ -59,8 +43,7 @@ export async function startHostPathDriver(program: string, folder: string, name:
     call: (method, request) => unary(client, method, request),
     stop: async () => {
       client.close();
-      child.kill('SIGTERM');
-      await exited;
+      await running.stop();
     },
   };
   const deadlineMs = Date.now() + READY_WITHIN_MS;
@@ -69,9 +52,9 @@ export async function startHostPathDriver(program: string, folder: string, name:
       await driver.call(Identity.method.probe, {});
       return driver;
     } catch (cause) {
-      if (Date.now() > deadlineMs || child.exitCode !== null) {
+      if (Date.now() > deadlineMs || running.hasEnded) {
         await driver.stop();
-        throw new Error(`${program} is not ready; its last words:\n${said}`, { cause });
+        throw new Error(`${program} is not ready; its last words:\n${running.output()}`, { cause });
       }
       await delay(100);
     }

@@ -1,6 +1,9 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { createKubeClient } from '#src/kube/client.ts';
+import type { KubeClient } from '#src/kube/client.ts';
+import { loadClusterAccess } from '#src/kube/credentials.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { startSandboxApi } from '#src/sandbox/api/server.ts';
 import type { SandboxApi } from '#src/sandbox/api/server.ts';
@@ -10,6 +13,8 @@ export interface SandboxCluster {
   readonly api: SandboxApi;
   /** Path of a kubeconfig. */
   readonly kubeconfig: string;
+  /** A client of it, closed with it. */
+  client(): Promise<KubeClient>;
   close(): Promise<void>;
 }
 
@@ -18,10 +23,17 @@ export async function openSandboxCluster(): Promise<SandboxCluster> {
   const api = await startSandboxApi({ log: silentLog });
   const kubeconfig = join(dir, 'kubeconfig');
   await writeFile(kubeconfig, api.kubeconfig());
+  const clients: KubeClient[] = [];
   return {
     api,
     kubeconfig,
+    async client() {
+      const client = createKubeClient({ access: await loadClusterAccess({ kubeconfig, env: {} }), userAgent: 'test', log: silentLog });
+      clients.push(client);
+      return client;
+    },
     async close() {
+      await Promise.all(clients.map((client) => client.close()));
       await api.close();
       await rm(dir, { recursive: true, force: true });
     },

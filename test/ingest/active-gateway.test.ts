@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { openGatewayPool } from '#src/csi/gateway-pool.ts';
-import { startGateway } from '#src/csi-gateway/gateway.ts';
 import type { Gateway } from '#src/csi-gateway/gateway.ts';
 import { startGatewayElection } from '#src/ingest/active-gateway.ts';
 import type { GatewayElection } from '#src/ingest/active-gateway.ts';
@@ -12,6 +11,7 @@ import { silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
 import { startSampleDriver } from '#src/sandbox/driver/server.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
+import { startTestGateway } from '../harness/csi-gateway.ts';
 import { sleep, until } from '../harness/queue.ts';
 import { startTestRedis } from '../harness/redis.ts';
 import type { TestRedis } from '../harness/redis.ts';
@@ -50,20 +50,13 @@ describe('startGatewayElection', () => {
   }
 
   async function gateway(name: string): Promise<Gateway> {
-    const started = await startGateway({
+    const started = await startTestGateway(folder, {
       driver: { kind: 'unix', path: folder.file(`${name}.csi`) },
       listen: { kind: 'unix', path: folder.file(`${name}.gw`) },
-      allowAll: false,
-      probeTimeoutMs: 1_000,
-      maxMessageBytes: 1 << 20,
-      logMessages: false,
-      clock: systemClock,
-      log: silentLog,
-      metrics: new Registry(),
     });
-    closers.add('gateway', () => started.close(0));
-    await until(() => started.trouble === undefined, `${name} is ready`);
-    return started;
+    closers.add('gateway', () => started.close());
+    await until(() => started.gateway.trouble === undefined, `${name} is ready`);
+    return started.gateway;
   }
 
   function start(...names: string[]): GatewayElection {

@@ -2,9 +2,7 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { ON_DEMAND, startDemandWatch } from '#src/ingest/demand-watch.ts';
 import type { DemandWatch, DemandWatchOptions } from '#src/ingest/demand-watch.ts';
-import { createKubeClient } from '#src/kube/client.ts';
 import type { KubeClient } from '#src/kube/client.ts';
-import { loadClusterAccess } from '#src/kube/credentials.ts';
 import type { KubeObject } from '#src/kube/objects.ts';
 import { apiVersionOf, secrets, snapshots, volumeAttributesClasses } from '#src/kube/resources.ts';
 import { objectId } from '#src/queue/wait-list.ts';
@@ -57,11 +55,9 @@ describe('the watch on demand', () => {
 
   before(async () => {
     cluster = await openSandboxCluster();
-    const access = await loadClusterAccess({ kubeconfig: cluster.kubeconfig, env: {} });
-    kube = createKubeClient({ access, userAgent: 'test', log: silentLog });
+    kube = await cluster.client();
   });
   after(async () => {
-    await kube.close();
     await cluster.close();
   });
   beforeEach(() => {

@@ -6,9 +6,7 @@ import { after, before, beforeEach, describe, it } from 'node:test';
 import { Redis } from 'ioredis';
 import { leaseEpochStore } from '#src/ingest/lease-epoch-store.ts';
 import { RedisHistory } from '#src/ingest/redis-history.ts';
-import { createKubeClient } from '#src/kube/client.ts';
 import type { KubeClient } from '#src/kube/client.ts';
-import { loadClusterAccess } from '#src/kube/credentials.ts';
 import type { Lease } from '#src/kube/objects.ts';
 import { leases } from '#src/kube/resources.ts';
 import { startRedisServer } from '#src/queue/redis-server.ts';
@@ -41,14 +39,9 @@ describe('RedisHistory', () => {
     server = await startRedisServer({ dataDir: dir, log: silentLog });
     redis = new Redis(server.url);
     cluster = await openSandboxCluster();
-    kube = createKubeClient({
-      access: await loadClusterAccess({ kubeconfig: cluster.kubeconfig, env: {} }),
-      userAgent: 'test',
-      log: silentLog,
-    });
+    kube = await cluster.client();
   });
   after(async () => {
-    await kube.close();
     await cluster.close();
     redis.disconnect();
     await server.close();

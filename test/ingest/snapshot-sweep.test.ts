@@ -2,9 +2,7 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { startSnapshotSweep } from '#src/ingest/snapshot-sweep.ts';
 import type { SnapshotSweep, SnapshotSweepOptions } from '#src/ingest/snapshot-sweep.ts';
-import { createKubeClient } from '#src/kube/client.ts';
 import type { KubeClient } from '#src/kube/client.ts';
-import { loadClusterAccess } from '#src/kube/credentials.ts';
 import type { Snapshot } from '#src/kube/objects.ts';
 import { snapshots } from '#src/kube/resources.ts';
 import type { JobKey } from '#src/queue/contract.ts';
@@ -58,12 +56,10 @@ describe('the sweep of snapshots', () => {
 
   before(async () => {
     cluster = await openSandboxCluster();
-    const access = await loadClusterAccess({ kubeconfig: cluster.kubeconfig, env: {} });
-    kube = createKubeClient({ access, userAgent: 'test', log: silentLog });
+    kube = await cluster.client();
     await installCrds(kube);
   });
   after(async () => {
-    await kube.close();
     await cluster.close();
   });
   beforeEach(async () => {

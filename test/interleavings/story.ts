@@ -11,6 +11,7 @@ import { startBinder } from '#src/sandbox/binder/binder.ts';
 import type { Binder } from '#src/sandbox/binder/binder.ts';
 import type { DriverCall } from '#src/sandbox/driver/server.ts';
 import { until } from '../harness/csi-folder.ts';
+import { kubeWith } from '../jobs/kube-with.ts';
 import { DRIVER, openRig } from '../jobs/rig.ts';
 import type { Rig } from '../jobs/rig.ts';
 
@@ -123,17 +124,7 @@ export class Story {
 
   /** The kube port with some of its methods replaced. */
   kubeWith(change: Partial<ProcessorPorts['kube']>): Partial<ProcessorPorts> {
-    const { kube } = this.rig;
-    return {
-      kube: {
-        get: (...args) => kube.get(...args),
-        list: (...args) => kube.list(...args),
-        create: (...args) => kube.create(...args),
-        patch: (...args) => kube.patch(...args),
-        delete: (...args) => kube.delete(...args),
-        ...change,
-      },
-    };
+    return kubeWith(this.rig, change);
   }
 
   /** The gateway port with some of its methods replaced. */

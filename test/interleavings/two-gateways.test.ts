@@ -1,17 +1,13 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, before, beforeEach, describe, it } from 'node:test';
-import { createCsiClient } from '#src/csi/client.ts';
 import type { CsiClient } from '#src/csi/client.ts';
 import { Code } from '#src/csi/status.ts';
-import { startGateway } from '#src/csi-gateway/gateway.ts';
 import type { Gateway } from '#src/csi-gateway/gateway.ts';
 import type { Volume } from '#src/kube/objects.ts';
-import { systemClock } from '#src/runtime/clock.ts';
-import { silentLog } from '#src/runtime/log.ts';
-import { Registry } from '#src/runtime/metrics.ts';
 import { DriverStatus } from '#src/sandbox/driver/driver-status.ts';
 import { until } from '../harness/csi-folder.ts';
+import { startTestGateway } from '../harness/csi-gateway.ts';
 import { Ice, Story } from './story.ts';
 
 /** While a driver is rolled, its old and its new gateway live side by side, each with a single flight of its own: what keeps calls apart is the record. */
@@ -34,20 +30,10 @@ describe('two gateways at one driver', () => {
 
   async function open(): Promise<{ gateway: Gateway; client: CsiClient }> {
     serial += 1;
-    const listen = { kind: 'unix', path: join(story.rig.dir, `gateway-${serial}.sock`) } as const;
-    const gateway = await startGateway({
-      driver: { kind: 'unix', path: story.rig.driver.socket },
-      listen,
-      allowAll: false,
-      probeTimeoutMs: 1_000,
-      maxMessageBytes: 1 << 20,
-      logMessages: false,
-      clock: systemClock,
-      log: silentLog,
-      metrics: new Registry(),
-    });
-    await until('the gateway is ready', () => gateway.trouble === undefined);
-    return { gateway, client: createCsiClient({ address: listen, log: silentLog }) };
+    const folder = { file: (name: string): string => join(story.rig.dir, name) };
+    const opened = await startTestGateway(folder, { listen: { kind: 'unix', path: folder.file(`gateway-${serial}.sock`) } });
+    await until('the gateway is ready', () => opened.gateway.trouble === undefined);
+    return opened;
   }
   async function closeAll(): Promise<void> {
     for (const { gateway, client } of gateways) {

@@ -87,20 +87,6 @@ export async function settle(rig: Rig, { metadata }: Claim): Promise<void> {
   await rig.redis.hset(`{csi}:volume:sample.csi.sutler.dev:${metadata.uid}`, 'call', '1');
 }
 
-/** The API server with some methods replaced. */
-export function kubeWith(rig: Rig, change: Partial<ProcessorPorts['kube']>): Partial<ProcessorPorts> {
-  return {
-    kube: {
-      get: (...args) => rig.kube.get(...args),
-      list: (...args) => rig.kube.list(...args),
-      create: (...args) => rig.kube.create(...args),
-      patch: (...args) => rig.kube.patch(...args),
-      delete: (...args) => rig.kube.delete(...args),
-      ...change,
-    },
-  };
-}
-
 /** The driver with topology. */
 export function withTopology({ ports }: Rig): Partial<ProcessorPorts> {
   const facts = ports.driver();

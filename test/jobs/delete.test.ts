@@ -7,9 +7,10 @@ import type { Volume } from '#src/kube/objects.ts';
 import { volumes } from '#src/kube/resources.ts';
 import type { ProcessorPorts } from '#src/jobs/ports.ts';
 import { DriverStatus } from '#src/sandbox/driver/driver-status.ts';
+import { kubeWith } from './kube-with.ts';
 import { openRig } from './rig.ts';
 import type { Rig } from './rig.ts';
-import { byHand, deletions, edit, isLetGo, kubeWith, lastDeletion, released, reread, warnings } from './stored-volume.ts';
+import { byHand, deletions, edit, isLetGo, lastDeletion, released, reread, warnings } from './stored-volume.ts';
 
 const OTHERS = 'example.com/keep';
 

@@ -6,9 +6,10 @@ import type { Class, Volume, VolumeAttachment } from '#src/kube/objects.ts';
 import { secrets } from '#src/kube/resources.ts';
 import type { ProcessorPorts } from '#src/jobs/ports.ts';
 import { DriverStatus } from '#src/sandbox/driver/driver-status.ts';
+import { kubeWith } from './kube-with.ts';
 import { DRIVER, openRig } from './rig.ts';
 import type { Rig } from './rig.ts';
-import { byHand, deletions, kubeWith, lastDeletion, released, reread, warnings } from './stored-volume.ts';
+import { byHand, deletions, lastDeletion, released, reread, warnings } from './stored-volume.ts';
 
 const NAME = 'volume.kubernetes.io/provisioner-deletion-secret-name';
 const NAMESPACE = 'volume.kubernetes.io/provisioner-deletion-secret-namespace';

@@ -11,7 +11,8 @@ import { systemClock } from '#src/runtime/clock.ts';
 import type { Clock } from '#src/runtime/clock.ts';
 import { DriverStatus } from '#src/sandbox/driver/driver-status.ts';
 import { AZURE_DISK } from '#src/volumes/migration/plugins.ts';
-import { answerWith, callsOf, kubeWith, loseAnswer, messagesOf, stateOf } from './claim-cases.ts';
+import { answerWith, callsOf, loseAnswer, messagesOf, stateOf } from './claim-cases.ts';
+import { kubeWith } from './kube-with.ts';
 import { DRIVER, openRig } from './rig.ts';
 import type { Rig } from './rig.ts';
 

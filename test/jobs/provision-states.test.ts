@@ -13,7 +13,6 @@ import {
   claimNow,
   failWith,
   heal,
-  kubeWith,
   loseAnswer,
   messagesOf,
   removeClaim,
@@ -22,6 +21,7 @@ import {
   stateOf,
   withTopology,
 } from './claim-cases.ts';
+import { kubeWith } from './kube-with.ts';
 import { openRig } from './rig.ts';
 import type { Rig } from './rig.ts';
 

@@ -5,9 +5,9 @@ import type { CreateVolumeRequest } from '#src/csi/generated/csi_pb.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { claims, secrets, volumes } from '#src/kube/resources.ts';
-import type { ProcessorPorts } from '#src/jobs/ports.ts';
 import { VolumeRecords } from '#src/queue/volume-record/volume-record.ts';
 import { DriverStatus } from '#src/sandbox/driver/driver-status.ts';
+import { kubeWith } from './kube-with.ts';
 import { openRig } from './rig.ts';
 import type { Rig } from './rig.ts';
 
@@ -30,17 +30,6 @@ describe('provision', () => {
       throw status;
     };
   };
-  /** The kube port with one method replaced. */
-  const kubeWith = (change: Partial<ProcessorPorts['kube']>): Partial<ProcessorPorts> => ({
-    kube: {
-      get: (...args) => rig.kube.get(...args),
-      list: (...args) => rig.kube.list(...args),
-      create: (...args) => rig.kube.create(...args),
-      patch: (...args) => rig.kube.patch(...args),
-      delete: (...args) => rig.kube.delete(...args),
-      ...change,
-    },
-  });
   /** Ends as if the answer got lost: the driver made the volume, the caller's deadline passed. */
   async function loseAnswer(claim: Claim): Promise<void> {
     rig.onCall = async ({ method, proceed }) => {
@@ -69,7 +58,7 @@ describe('provision', () => {
     const claim = await rig.claim();
     await rig.provision(
       claim,
-      kubeWith({
+      kubeWith(rig, {
         get: (...args) => (counted.push('get'), rig.kube.get(...args)),
         create: (...args) => (counted.push('create'), rig.kube.create(...args)),
       }),
@@ -219,7 +208,7 @@ describe('provision', () => {
   describe('when the PV can’t be written', () => {
     it('keeps the driver’s answer and only writes at the next run', async () => {
       const claim = await rig.claim();
-      const refusing = kubeWith({
+      const refusing = kubeWith(rig, {
         create: () =>
           Promise.reject(
             new KubeError({ code: 403, reason: 'Forbidden', serverMessage: 'quota exceeded', request: 'POST persistentvolumes' }),
@@ -234,7 +223,7 @@ describe('provision', () => {
 
     it('counts a PV with our handle and claim as written', async () => {
       const claim = await rig.claim();
-      const twice = kubeWith({ create: async (...args) => (await rig.kube.create(...args), rig.kube.create(...args)) });
+      const twice = kubeWith(rig, { create: async (...args) => (await rig.kube.create(...args), rig.kube.create(...args)) });
       assert.equal((await rig.provision(claim, twice)).kind, 'done');
       assert.equal((await rig.record(claim.metadata.uid))['state'], 'stored');
     });

@@ -1,8 +1,6 @@
 import { RecordsUnavailable } from '#src/queue/volume-record/volume-record.ts';
 import type { ProcessorPorts } from '#src/jobs/ports.ts';
-import { createKubeClient } from '#src/kube/client.ts';
 import type { KubeClient } from '#src/kube/client.ts';
-import { loadClusterAccess } from '#src/kube/credentials.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims, namespaces } from '#src/kube/resources.ts';
 import { silentLog } from '#src/runtime/log.ts';
@@ -33,8 +31,7 @@ export interface ClaimChange {
 
 export async function openReleaseRig(): Promise<ReleaseRig> {
   const cluster = await openSandboxCluster();
-  const access = await loadClusterAccess({ kubeconfig: cluster.kubeconfig, env: {} });
-  const kube = createKubeClient({ access, userAgent: 'test', log: silentLog });
+  const kube = await cluster.client();
   let serial = 0;
   const rig: ReleaseRig = {
     cluster,
@@ -68,7 +65,6 @@ export async function openReleaseRig(): Promise<ReleaseRig> {
       return kube.patch<Claim>(claims, { namespace, name }, { type: 'merge', body: { status: { phase } }, subresource: 'status' });
     },
     async close() {
-      await kube.close();
       await cluster.close();
     },
   };

@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { VOLUME_FINALIZER } from '#src/kube/keys.ts';
 import type { Volume, VolumeSpec } from '#src/kube/objects.ts';
 import { volumes } from '#src/kube/resources.ts';
-import type { ProcessorPorts } from '#src/jobs/ports.ts';
 import { DRIVER } from './rig.ts';
 import type { Rig } from './rig.ts';
 
@@ -63,21 +62,6 @@ export function edit(rig: Rig, volume: Volume, body: unknown): Promise<Volume> {
 export function isLetGo(volume: Volume | undefined): boolean {
   if (volume === undefined) return true;
   return volume.metadata.deletionTimestamp !== undefined && volume.metadata.finalizers?.includes(VOLUME_FINALIZER) !== true;
-}
-
-/** The API server, some of its calls replaced. */
-export function kubeWith(rig: Rig, change: Partial<ProcessorPorts['kube']>): Partial<ProcessorPorts> {
-  const { kube } = rig;
-  return {
-    kube: {
-      get: (...args) => kube.get(...args),
-      list: (...args) => kube.list(...args),
-      create: (...args) => kube.create(...args),
-      patch: (...args) => kube.patch(...args),
-      delete: (...args) => kube.delete(...args),
-      ...change,
-    },
-  };
 }
 
 /** How often the driver was asked to delete. */

@@ -2,9 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { startViews } from '#src/jobs/views.ts';
 import type { Views } from '#src/jobs/views.ts';
-import { createKubeClient } from '#src/kube/client.ts';
 import type { KubeClient } from '#src/kube/client.ts';
-import { loadClusterAccess } from '#src/kube/credentials.ts';
 import { volumeAttachments } from '#src/kube/resources.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
@@ -20,11 +18,9 @@ describe('attachments in the views', () => {
   let kube: KubeClient;
   before(async () => {
     cluster = await openSandboxCluster();
-    const access = await loadClusterAccess({ kubeconfig: cluster.kubeconfig, env: {} });
-    kube = createKubeClient({ access, userAgent: 'test', log: silentLog });
+    kube = await cluster.client();
   });
   after(async () => {
-    await kube.close();
     await cluster.close();
   });
 

@@ -65,6 +65,13 @@ describe('EventCorrelator', () => {
     assert.ok(afterwards.kind === 'write' && afterwards.series.message === 'request 12 failed', 'ten minutes later it starts over');
   });
 
+  it('goes on folding while messages come every few minutes, as a driver’s do that names each of its requests', () => {
+    const take = correlate();
+    const everyFiveMinutes = Array.from({ length: 30 }, (_, i) => take(event({ message: `request ${i} failed` }), i * 300_000));
+    const events = new Set(everyFiveMinutes.flatMap((verdict) => (verdict.kind === 'write' ? [verdict.series] : [])));
+    assert.equal(events.size, 10);
+  });
+
   it('stops at 25 writes per object, then one each five minutes', () => {
     const take = correlate();
     const verdicts = Array.from({ length: 30 }, (_, i) => take(event({ reason: `R${i}` }), 0));

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { formatBytes, parseQuantityBytes, QuantityError } from '#src/kube/quantity.ts';
+import { seeded } from '../harness/seeded.ts';
 
 describe('parseQuantityBytes', () => {
   const cases: Readonly<Record<string, bigint>> = {
@@ -161,14 +162,3 @@ describe('quantities', () => {
     }
   });
 });
-
-/** mulberry32: the same numbers on each run. */
-function seeded(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4294967296;
-  };
-}

@@ -11,6 +11,7 @@ import type { RedisServer } from '#src/queue/redis-server.ts';
 import { OwnershipLost, VolumeRecords } from '#src/queue/volume-record/volume-record.ts';
 import type { OpenedCreate, OpenedDelete } from '#src/queue/volume-record/volume-record.ts';
 import { silentLog } from '#src/runtime/log.ts';
+import { seeded } from '../harness/seeded.ts';
 import * as model from './record.ts';
 import { ALL_RULES, NO_RECORD, OWN, SETTLE } from './record.ts';
 import type { OpenMode, Opening, Recovery, Reply, Rules, StateName, VolumeRecord, Word } from './record.ts';
@@ -235,17 +236,6 @@ const ENDS: Readonly<Record<'creating' | 'deleting', readonly StepName[]>> = {
   deleting: ['closeGone', 'leaveDeleting', 'restore'],
 };
 
-/** mulberry32: the same sequence for the same seed everywhere. */
-function randomFrom(seed: number): () => number {
-  let a = seed;
-  return () => {
-    a = (a + 0x6d2b79f5) | 0;
-    let t = Math.imul(a ^ (a >>> 15), 1 | a);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 4_294_967_296;
-  };
-}
-
 describe('the model of the volume record', () => {
   let server: RedisServer;
   let redis: Redis;
@@ -265,7 +255,7 @@ describe('the model of the volume record', () => {
   it(`answers as the scripts do and leaves the same record, ${SEEDS} sequences of ${STEPS} steps`, async () => {
     const met = new Map<string, number>();
     for (let seed = 1; seed <= SEEDS; seed += 1) {
-      const random = randomFrom(seed);
+      const random = seeded(seed);
       const pick = <T>(list: readonly [T, ...T[]] | readonly T[]): T => list[Math.floor(random() * list.length)] as T;
       const pair = new Pair(redis);
       await pair.start();

@@ -5,9 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { Redis } from 'ioredis';
-import { createKubeClient } from '#src/kube/client.ts';
 import type { KubeClient } from '#src/kube/client.ts';
-import { loadClusterAccess } from '#src/kube/credentials.ts';
 import type { Claim, Lease } from '#src/kube/objects.ts';
 import { claims, leases } from '#src/kube/resources.ts';
 import { startRedisServer } from '#src/queue/redis-server.ts';
@@ -52,14 +50,9 @@ describe('operator commands', () => {
     server = await startRedisServer({ dataDir: dir, log: silentLog });
     redis = new Redis(server.url);
     cluster = await openSandboxCluster();
-    kube = createKubeClient({
-      access: await loadClusterAccess({ kubeconfig: cluster.kubeconfig, env: {} }),
-      userAgent: 'test',
-      log: silentLog,
-    });
+    kube = await cluster.client();
   });
   after(async () => {
-    await kube.close();
     await cluster.close();
     redis.disconnect();
     await server.close();

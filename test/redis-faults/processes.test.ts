@@ -3,21 +3,17 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { startGateway } from '#src/csi-gateway/gateway.ts';
 import { main as ingestMain } from '#src/ingest/main.ts';
 import { main as jobsMain } from '#src/jobs/main.ts';
-import { createKubeClient } from '#src/kube/client.ts';
 import type { KubeClient } from '#src/kube/client.ts';
-import { loadClusterAccess } from '#src/kube/credentials.ts';
 import type { Claim, Lease } from '#src/kube/objects.ts';
 import { claims, classes, leases } from '#src/kube/resources.ts';
-import { systemClock } from '#src/runtime/clock.ts';
 import { Closers } from '#src/runtime/lifecycle.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { Registry } from '#src/runtime/metrics.ts';
 import type { Host, Invocation } from '#src/runtime/process.ts';
 import { startBinder } from '#src/sandbox/binder/binder.ts';
 import { startSampleDriver } from '#src/sandbox/driver/server.ts';
+import { startTestGateway } from '../harness/csi-gateway.ts';
 import { sleep, until } from '../harness/queue.ts';
 import { startTestRedis } from '../harness/redis.ts';
 import type { TestRedis } from '../harness/redis.ts';
@@ -48,21 +44,9 @@ describe('ingest and jobs', () => {
     const driver = await startSampleDriver({ socket: join(dir, 'csi.sock'), dataDir: join(dir, 'volumes') });
     closers.add('driver', () => driver.close());
     const listen = { kind: 'unix', path: join(dir, 'gateway.sock') } as const;
-    const gateway = await startGateway({
-      driver: { kind: 'unix', path: driver.socket },
-      listen,
-      allowAll: false,
-      probeTimeoutMs: 5000,
-      maxMessageBytes: 1 << 20,
-      logMessages: false,
-      clock: systemClock,
-      log: silentLog,
-      metrics: new Registry(),
-    });
-    closers.add('gateway', () => gateway.close(0));
-    const access = await loadClusterAccess({ kubeconfig: cluster.kubeconfig, env: {} });
-    kube = createKubeClient({ access, userAgent: 'test', log: silentLog });
-    closers.add('client', () => kube.close());
+    const gateway = await startTestGateway({ file: (name) => join(dir, name) }, { listen, probeTimeoutMs: 5000 });
+    closers.add('gateway', () => gateway.close());
+    kube = await cluster.client();
     const provisioner = 'sample.csi.sutler.dev';
     const cls = { apiVersion: 'storage.k8s.io/v1', kind: 'StorageClass', metadata: { name: 'sample' }, provisioner };
     await kube.create(classes, undefined, cls);

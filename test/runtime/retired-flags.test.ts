@@ -1,50 +1,153 @@
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { describe, it } from 'node:test';
+import { fileURLToPath } from 'node:url';
 import { allFlags, processes } from '#src/processes.ts';
-import { parseFlags } from '#src/runtime/flags.ts';
-import { retiredFlags, unusedFlags } from '#src/runtime/retired-flags.ts';
+import { parseFlags, UsageError } from '#src/runtime/flags.ts';
+import { idleFlags, retiredFlags } from '#src/runtime/retired-flags.ts';
 
-/* The command line of external-provisioner v6 (spec 01 §2 to §4), each flag with a value that it takes there. */
-const UPSTREAM =
-  `--master=https://127.0.0.1:6443 --volume-name-prefix=pvc --volume-name-uuid-length=-1 --retry-interval-start=1s --retry-interval-max=5m --worker-threads=100
-  --cloning-protection-threads=1 --snapshot-orphan-sweep-interval=5m --capacity-threads=1 --timeout=10s --strict-topology --immediate-topology=false --extra-create-metadata=true --enable-pprof
-  --default-fstype=ext4 --kube-api-capacity-qps=1 --kube-api-capacity-burst=5 --enable-capacity --capacity-for-immediate-binding --capacity-poll-interval=1m --capacity-ownerref-level=-1
-  --node-deployment --node-deployment-immediate-binding=false --node-deployment-base-delay=20s --node-deployment-max-delay=60s --controller-publish-readonly --prevent-volume-mode-conversion=false
-  --feature-gates=Topology=true,AllAlpha=false --kubeconfig=/config --csi-address=/run/csi/socket --leader-election --leader-election-namespace=ns --leader-election-lease-duration=15s
-  --leader-election-renew-deadline=10s --leader-election-retry-period=5s --leader-election-labels=a:b --kube-api-qps=5 --kube-api-burst=10 --http-endpoint=127.0.0.1:0 --metrics-address=127.0.0.1:0
-  --metrics-path=/metrics --automaxprocs --logging-format=json --log-flush-frequency=5s -v=5 --vmodule=a=1 --log-text-split-stream --log-text-info-buffer-size=0 --log-json-split-stream
-  --log-json-info-buffer-size=0`.split(/\s+/);
+/* Each flag of external-provisioner v6 (spec 01 §2 to §4): the default it has there, and other values that it takes there. A switch has no other one than the
+ * opposite of its default. */
+const UPSTREAM: Readonly<Record<string, readonly [string, ...string[]]>> = {
+  master: ['', 'https://127.0.0.1:6443'],
+  'volume-name-prefix': ['pvc', 'vol'],
+  'volume-name-uuid-length': ['-1', '1', '32'],
+  'retry-interval-start': ['1s', '300ms'],
+  'retry-interval-max': ['5m', '1h30m'],
+  'worker-threads': ['100', '1'],
+  'cloning-protection-threads': ['1', '0', '5'],
+  'snapshot-orphan-sweep-interval': ['5m', '0', '-1s', '720h'],
+  'capacity-threads': ['1', '0', '10'],
+  timeout: ['10s', '2m'],
+  'strict-topology': ['false'],
+  'immediate-topology': ['true'],
+  'extra-create-metadata': ['false'],
+  'enable-pprof': ['false'],
+  'default-fstype': ['', 'ext4'],
+  'kube-api-capacity-qps': ['1', '0.5', '-1'],
+  'kube-api-capacity-burst': ['5', '0'],
+  'enable-capacity': ['false'],
+  'capacity-for-immediate-binding': ['false'],
+  'capacity-poll-interval': ['1m', '30s'],
+  'capacity-ownerref-level': ['1', '-1', '0', '2'],
+  'node-deployment': ['false'],
+  'node-deployment-immediate-binding': ['true'],
+  'node-deployment-base-delay': ['20s', '0'],
+  'node-deployment-max-delay': ['60s', '2m'],
+  'controller-publish-readonly': ['false'],
+  'prevent-volume-mode-conversion': ['true'],
+  'feature-gates': ['', 'Topology=true,AllAlpha=false', 'CrossNamespaceVolumeDataSource=T'],
+  kubeconfig: ['', '/config'],
+  'csi-address': ['/run/csi/socket', 'unix:///csi/csi.sock'],
+  'leader-election': ['false'],
+  'leader-election-namespace': ['', 'ns'],
+  'leader-election-lease-duration': ['15s', '137s'],
+  'leader-election-renew-deadline': ['10s', '107s'],
+  'leader-election-retry-period': ['5s', '26s'],
+  'leader-election-labels': ['', 'a:b,c:d'],
+  'kube-api-qps': ['5', '0', '-1', '20.5'],
+  'kube-api-burst': ['10', '40'],
+  'http-endpoint': ['', ':8080'],
+  'metrics-address': ['', ':8080'],
+  'metrics-path': ['/metrics', '/m'],
+  automaxprocs: ['false'],
+  'logging-format': ['text', 'json'],
+  'log-flush-frequency': ['5s', '1s'],
+  v: ['0', '5'],
+  vmodule: ['', 'a=1,b=2'],
+  'log-text-split-stream': ['false'],
+  'log-text-info-buffer-size': ['0', '1Ki'],
+  'log-json-split-stream': ['false'],
+  'log-json-info-buffer-size': ['0', '1Ki'],
+};
+const SPELLINGS: Readonly<Record<string, readonly string[]>> = {
+  true: ['true', 'True', 'TRUE', 't', 'T', '1'],
+  false: ['false', 'False', 'FALSE', 'f', 'F', '0'],
+};
+const isSwitch = ([value]: readonly [string, ...string[]]): boolean => value in SPELLINGS;
+const others = ([value, ...rest]: readonly [string, ...string[]]): readonly string[] =>
+  isSwitch([value]) ? [value === 'true' ? 'false' : 'true'] : rest;
+/** Every way to give the flag that value. */
+const waysToGive = (flag: string, value: string): readonly (readonly string[])[] => {
+  const texts = SPELLINGS[value];
+  if (texts === undefined) return [[`--${flag}=${value}`], [`--${flag}`, value]];
+  return [...texts.map((text) => [`--${flag}=${text}`]), ...(value === 'true' ? [[`--${flag}`]] : [])];
+};
+const flagsOf = (values: (given: readonly [string, ...string[]]) => readonly string[]): readonly (readonly string[])[] =>
+  Object.entries(UPSTREAM).flatMap(([flag, given]) => values(given).flatMap((value) => waysToGive(flag, value)));
 
-const retired = { ...retiredFlags, ...unusedFlags };
-const parse = (name: string, argv: readonly string[]) => {
-  const table = processes[name]?.flags ?? {};
-  return parseFlags(table, { argv, env: {}, known: allFlags, retired });
+const warningsOf = (name: string, argv: readonly string[]): readonly string[] => {
+  const parsed = parseFlags(processes[name]?.flags ?? {}, { argv, env: {}, known: allFlags, idle: idleFlags, retired: retiredFlags });
+  assert.ok(parsed.kind === 'run', argv.join(' '));
+  return parsed.warnings;
 };
 
 describe('the command line of external-provisioner', () => {
-  for (const name of ['ingest', 'jobs', 'csi-gateway', 'all']) {
-    it(`is accepted whole by ${name}`, () => assert.equal(parse(name, UPSTREAM).kind, 'run'));
+  for (const name of Object.keys(processes)) {
+    it(`is accepted by ${name}, each flag with its default and with other values, in all of Go’s spellings`, () => {
+      for (const argv of [...flagsOf(([value]) => [value]), ...flagsOf(others)]) warningsOf(name, argv);
+    });
   }
 
+  for (const name of ['ingest', 'jobs', 'csi-gateway', 'all']) {
+    it(`is accepted whole by sutler ${name}`, () => {
+      const argv = [...flagsOf(([value]) => [value]), ...flagsOf(others)].flat();
+      const cli = fileURLToPath(import.meta.resolve('#src/cli.ts'));
+      // --version is last: nothing is started, and all that comes before it is read.
+      const { status, stdout, stderr } = spawnSync(process.execPath, [
+        cli,
+        name,
+        ...argv,
+        '-v',
+        '5',
+        '-v=5',
+        '-v5',
+        '--version=F',
+        '--version',
+      ]);
+      assert.deepEqual([status, stderr.toString()], [0, '']);
+      assert.match(stdout.toString(), /^sutler \d/);
+    });
+  }
+
+  it('brings no warning where all flags have upstream’s defaults', () => {
+    for (const argv of flagsOf(([value]) => [value])) assert.deepEqual(warningsOf('jobs', argv), []);
+    for (const same of ['--capacity-poll-interval=60s', '--node-deployment-max-delay=1m', '--kube-api-capacity-qps=1.0'])
+      assert.deepEqual(warningsOf('jobs', [same]), []);
+  });
+
   it('says of each flag without effect what that means (R-37, Q-51, Q-60)', () => {
-    for (const flag of [
-      '--metrics-address=:1',
-      '--enable-pprof',
-      '--automaxprocs',
-      '--automaxprocs=false',
-      '--automaxprocs=maybe',
-      '--enable-capacity',
-      '--strict-topology',
-    ]) {
-      const parsed = parse('jobs', [flag]);
-      assert.ok(parsed.kind === 'run');
-      assert.match(parsed.warnings.join(), /^--[a-z-]+ is accepted and ignored: ./, flag);
+    for (const flag of Object.keys(idleFlags)) {
+      for (const argv of others(UPSTREAM[flag] ?? ['']).flatMap((value) => waysToGive(flag, value)))
+        assert.match(warningsOf('jobs', argv).join(), new RegExp(`^--${flag} is accepted and ignored: .`), argv.join(' '));
     }
   });
 
-  it('names no flag that some process reads', () => {
+  it('refuses a value that no flag of that kind takes, whether or not the flag has an effect (Q-60)', () => {
+    for (const flag of [
+      '--automaxprocs=2',
+      '--strict-topology=yes',
+      '--capacity-threads=many',
+      '--capacity-poll-interval=10',
+      '--version=maybe',
+    ])
+      assert.throws(() => warningsOf('jobs', [flag]), UsageError, flag);
+  });
+
+  it('says of each flag that upstream has no more what took its place', () => {
+    for (const [flag, { takesValue }] of Object.entries(retiredFlags))
+      assert.match(warningsOf('jobs', [takesValue ? `--${flag}=x` : `--${flag}`]).join(), /^--[a-z-]+ is accepted and ignored: ./);
+  });
+
+  it('has none of the names that every object has', () => {
+    for (const flag of ['--constructor=1', '--toString']) assert.throws(() => warningsOf('jobs', [flag]), /unknown flag/);
+  });
+
+  it('is known whole: a flag that some process reads, or one without effect', () => {
+    const unknown = Object.keys(UPSTREAM).filter((flag) => Object.hasOwn(allFlags, flag) === Object.hasOwn(idleFlags, flag));
+    assert.deepEqual(unknown, [], 'neither, or both');
     assert.deepEqual(
-      Object.keys(unusedFlags).filter((name) => Object.hasOwn(allFlags, name)),
+      Object.keys(idleFlags).filter((flag) => !Object.hasOwn(UPSTREAM, flag)),
       [],
     );
   });

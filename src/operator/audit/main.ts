@@ -1,8 +1,6 @@
 import { audit as runAudit } from '../../audit/audit.ts';
 import { auditJson, auditText } from '../../audit/render.ts';
-import { watchDriver } from '../../csi/driver-watch.ts';
-import { openGatewaySecurity } from '../../csi/gateway-credentials.ts';
-import { openGatewayPool } from '../../csi/gateway-pool.ts';
+import { openDriver } from '../../csi/open-driver.ts';
 import { openKubeClient } from '../../kube/open-client.ts';
 import { redisAuditLedger } from '../../queue/audit-ledger.ts';
 import { openRedis } from '../../queue/connection.ts';
@@ -22,12 +20,7 @@ async function start(p: ProcessContext<typeof audit.flags>): Promise<void> {
   const { flags: f, closers } = p;
   const log = p.log.child({}, { level: 'warn' });
   const kube = await openKubeClient('audit', { ...p, log });
-  const security = await openGatewaySecurity(f, { clock: systemClock, log });
-  closers.add('gateway TLS files', () => security.close());
-  const gateways = openGatewayPool({ addresses: f.gateway, security, log });
-  closers.add('gateway clients', () => gateways.close());
-  const driver = watchDriver({ gateways, timeoutMs: f.timeoutMs, clock: systemClock, log });
-  closers.add('driver watch', () => driver.close());
+  const { gateways, driver } = await openDriver({ ...p, log });
   const link = openRedis({ url: f.redisUrl, role: 'plain', name: 'sutler-audit', log });
   closers.add('Redis', () => link.close());
 

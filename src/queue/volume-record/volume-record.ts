@@ -39,20 +39,27 @@ export interface NotYet {
   readonly waitMs: number;
 }
 
+/** Another run is at it. */
+interface Busy {
+  readonly kind: 'busy';
+  readonly waitMs: number;
+  readonly state: string;
+}
+
 export type OpenedCreate =
   | { readonly kind: 'none' }
   /** `endpoint`: the active gateway; absent where no leader has named one. */
   | { readonly kind: 'opened'; readonly endpoint?: string }
   /** The stored endpoint is the active gateway, as long as one is named. */
   | ({ readonly kind: 'replay' } & Replay)
-  | { readonly kind: 'busy'; readonly waitMs: number; readonly state: string }
+  | Busy
   | { readonly kind: 'closed'; readonly state: 'stored' | 'deleting' | 'gone' }
   | NotYet;
 
 export type OpenedDelete =
   | { readonly kind: 'opened'; readonly endpoint?: string }
   | { readonly kind: 'gone' }
-  | { readonly kind: 'busy'; readonly waitMs: number; readonly state: string }
+  | Busy
   /** A creation is open; it has to end first. */
   | { readonly kind: 'creating' }
   /** The creation has to be repeated first: its success proves that no earlier call is still at work. */
@@ -166,17 +173,6 @@ export class VolumeRecords {
           this.#remember(id, { history: answer[1] ?? '', job: attempt.job, stored });
         }
         return { kind: 'opened', ...named(answer[2]) };
-      case 'stale':
-        this.#epoch = answer[1] ?? '';
-        return notYet(answer);
-      case 'unblessed':
-      case 'foreign':
-      case 'quarantine':
-      case 'moved':
-      case 'elsewhere':
-        return notYet(answer);
-      case 'busy':
-        return { kind: 'busy', waitMs: Number(answer[1]), state: answer[2] ?? '' };
       case 'closed':
         return { kind: 'closed', state: closedState(answer[1]) };
       case 'replay': {
@@ -193,7 +189,7 @@ export class VolumeRecords {
         };
       }
       default:
-        throw new Error(`the volume record ${id} gave an answer that is not in the protocol: ${answer.join(' ')}`);
+        return this.#notOpened(id, answer);
     }
   }
 
@@ -242,23 +238,31 @@ export class VolumeRecords {
       case 'opened':
         this.#leftOpen.delete(id);
         return { kind: 'opened', ...named(answer[2]) };
-      case 'stale':
-        this.#epoch = answer[1] ?? '';
-        return notYet(answer);
       case 'gone':
       case 'resolve':
       case 'creating':
         return { kind: answer[0] as 'gone' | 'resolve' | 'creating' };
-      case 'busy':
-        return { kind: 'busy', waitMs: Number(answer[1]), state: answer[2] ?? '' };
+      case 'settle':
+        return { kind: 'settle', waitMs: Number(answer[1]) };
+      default:
+        return this.#notOpened(id, answer);
+    }
+  }
+
+  /** The answers that mean the same whatever was to be opened. */
+  #notOpened(id: string, answer: readonly string[]): NotYet | Busy {
+    switch (answer[0] ?? '') {
+      case 'stale':
+        this.#epoch = answer[1] ?? '';
+        return notYet(answer);
       case 'unblessed':
       case 'foreign':
       case 'quarantine':
       case 'moved':
       case 'elsewhere':
         return notYet(answer);
-      case 'settle':
-        return { kind: 'settle', waitMs: Number(answer[1]) };
+      case 'busy':
+        return { kind: 'busy', waitMs: Number(answer[1]), state: answer[2] ?? '' };
       default:
         throw new Error(`the volume record ${id} gave an answer that is not in the protocol: ${answer.join(' ')}`);
     }

@@ -8,15 +8,20 @@ export class OneAtATime {
   readonly #clock: Clock;
   readonly #delayMs: number;
 
-  /** @param options.delayMs  how long each piece of work takes, at least */
+  /** @param options.delayMs  how long each piece of work takes, at least; an answer that needs none comes at once */
   constructor(options: { readonly clock: Clock; readonly delayMs: number }) {
     this.#clock = options.clock;
     this.#delayMs = options.delayMs;
   }
 
+  /** @throws DriverStatus Aborted while work on that is under way */
+  mustBeFree(what: string): void {
+    if (this.#busy.has(what)) throw new DriverStatus(Code.Aborted, `an operation on ${what} is under way`);
+  }
+
   /** @throws DriverStatus Aborted while other work on the same thing is under way */
   async run<T>(what: string, work: () => T): Promise<T> {
-    if (this.#busy.has(what)) throw new DriverStatus(Code.Aborted, `an operation on ${what} is under way`);
+    this.mustBeFree(what);
     this.#busy.add(what);
     try {
       // Like real storage, the work goes on whether or not the caller still waits.

@@ -5,7 +5,7 @@ import type { Metadata, sendUnaryData, ServerUnaryCall } from '@grpc/grpc-js';
 import { methodPath } from '../../csi/methods.ts';
 import { claimSocketPath } from '../../csi/socket-file.ts';
 import { Code } from '../../csi/status.ts';
-import { systemClock } from '../../runtime/clock.ts';
+import { systemClock, timerMs } from '../../runtime/clock.ts';
 import type { Clock } from '../../runtime/clock.ts';
 import { DEFAULT_CAPABILITIES } from './capabilities.ts';
 import type { SampleCapability } from './capabilities.ts';
@@ -149,7 +149,7 @@ function statusOf(error: unknown): { code: number; details: string; metadata?: M
 function shutDown(server: Server, graceMs: number): Promise<void> {
   return new Promise((resolve) => {
     const force = (): void => server.forceShutdown();
-    const timer = setTimeout(force, graceMs);
+    const timer = setTimeout(force, timerMs(graceMs));
     server.tryShutdown(() => {
       clearTimeout(timer);
       resolve();

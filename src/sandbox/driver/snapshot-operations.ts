@@ -25,18 +25,23 @@ export class SnapshotOperations {
     this.#rules = rules;
   }
 
-  create(request: CreateSnapshotRequest): Promise<StoredSnapshot> {
+  async create(request: CreateSnapshotRequest): Promise<StoredSnapshot> {
     if (request.name === '') throw new DriverStatus(Code.InvalidArgument, 'no snapshot name given');
     if (request.sourceVolumeId === '') throw new DriverStatus(Code.InvalidArgument, 'no source volume id given');
     const secretKey = request.parameters[REQUIRE_SECRET_PARAMETER] ?? '';
     requireSecret(secretKey, request.secrets);
-    return this.#rules.alone.run(`snapshot name ${request.name}`, () => this.#createOnce(request, secretKey));
+    const existing = this.#existing(request);
+    return (
+      existing ?? this.#rules.alone.run(`snapshot name ${request.name}`, () => this.#existing(request) ?? this.#make(request, secretKey))
+    );
   }
 
   async delete(handle: string, secrets: Readonly<Record<string, string>>): Promise<void> {
     const { store, alone } = this.#rules;
     if (handle === '') throw new DriverStatus(Code.InvalidArgument, 'no snapshot id given');
-    requireSecret(store.snapshots.byHandle(handle)?.secretKey ?? '', secrets);
+    const snapshot = store.snapshots.byHandle(handle);
+    if (snapshot === undefined) return;
+    requireSecret(snapshot.secretKey, secrets);
     await alone.run(`snapshot ${handle}`, () => store.snapshots.delete(handle));
   }
 
@@ -60,13 +65,19 @@ export class SnapshotOperations {
     };
   }
 
-  #createOnce({ name, sourceVolumeId }: CreateSnapshotRequest, secretKey: string): StoredSnapshot {
-    const { store, clock } = this.#rules;
+  /** The snapshot that an earlier call took; to find it is no work.
+   * @throws DriverStatus AlreadyExists where it is another volume's, Aborted where it is just being deleted */
+  #existing({ name, sourceVolumeId }: CreateSnapshotRequest): StoredSnapshot | undefined {
+    const { store, alone } = this.#rules;
     const existing = store.snapshots.byName(name);
-    if (existing !== undefined) {
-      if (existing.sourceVolume === sourceVolumeId) return existing;
-      throw new DriverStatus(Code.AlreadyExists, `snapshot ${name} exists of volume ${existing.sourceVolume}`);
-    }
+    if (existing === undefined) return undefined;
+    alone.mustBeFree(`snapshot ${existing.handle}`);
+    if (existing.sourceVolume === sourceVolumeId) return existing;
+    throw new DriverStatus(Code.AlreadyExists, `snapshot ${name} exists of volume ${existing.sourceVolume}`);
+  }
+
+  #make({ name, sourceVolumeId }: CreateSnapshotRequest, secretKey: string): StoredSnapshot {
+    const { store, clock } = this.#rules;
     const volume = store.byHandle(sourceVolumeId);
     if (volume === undefined) throw new DriverStatus(Code.NotFound, `there is no volume ${sourceVolumeId} to take a snapshot of`);
     const { capacityBytes, accessType } = volume;

@@ -48,7 +48,7 @@ export class VolumeOperations {
     return volume;
   }
 
-  create(request: CreateVolumeRequest): Promise<StoredVolume> {
+  async create(request: CreateVolumeRequest): Promise<StoredVolume> {
     if (request.name === '') throw new DriverStatus(Code.InvalidArgument, 'no volume name given');
     const accessType = accessTypeOf(request.volumeCapabilities);
     const source = this.#sourceOf(request.volumeContentSource);
@@ -61,13 +61,17 @@ export class VolumeOperations {
       mutableParameters: { ...request.mutableParameters },
       ...(source === undefined ? {} : { source }),
     };
-    return this.#rules.alone.run(`name ${request.name}`, () => this.#createOnce(request, wish));
+    const existing = this.#existing(request, wish);
+    // Once more when it is to be made: another replica may have been faster.
+    return existing ?? this.#rules.alone.run(`name ${request.name}`, () => this.#existing(request, wish) ?? this.#make(request, wish));
   }
 
   async delete(handle: string, secrets: Readonly<Record<string, string>>): Promise<void> {
     const { store, alone } = this.#rules;
     if (handle === '') throw new DriverStatus(Code.InvalidArgument, 'no volume id given');
-    requireSecret(store.byHandle(handle)?.secretKey ?? '', secrets);
+    const volume = store.byHandle(handle);
+    if (volume === undefined) return;
+    requireSecret(volume.secretKey, secrets);
     await alone.run(`volume ${handle}`, () => store.delete(handle));
   }
 
@@ -100,20 +104,23 @@ export class VolumeOperations {
     };
   }
 
-  #createOnce(request: CreateVolumeRequest, wish: Omit<StoredVolume, 'handle' | 'name' | 'capacityBytes'>): StoredVolume {
-    const { store } = this.#rules;
-    const { requiredBytes = 0n, limitBytes = 0n } = request.capacityRange ?? {};
-    if (requiredBytes < 0n || limitBytes < 0n || (limitBytes > 0n && limitBytes < requiredBytes)) {
-      throw new DriverStatus(Code.OutOfRange, `no size fits at least ${requiredBytes} and at most ${limitBytes} bytes`);
-    }
+  /** The volume that an earlier call made; to find it is no work.
+   * @throws DriverStatus AlreadyExists where it is not what is wished for, Aborted where it is just being changed or deleted, OutOfRange */
+  #existing(request: CreateVolumeRequest, wish: Wish): StoredVolume | undefined {
+    const { store, alone } = this.#rules;
+    const range = rangeOf(request);
     const existing = store.byName(request.name);
-    if (existing !== undefined) {
-      const difference = differenceOf(existing, wish, { requiredBytes, limitBytes });
-      if (difference === undefined) return existing;
-      throw new DriverStatus(Code.AlreadyExists, `volume ${request.name} exists ${difference}`);
-    }
+    if (existing === undefined) return undefined;
+    alone.mustBeFree(`volume ${existing.handle}`);
+    const difference = differenceOf(existing, wish, range);
+    if (difference === undefined) return existing;
+    throw new DriverStatus(Code.AlreadyExists, `volume ${request.name} exists ${difference}`);
+  }
+
+  #make(request: CreateVolumeRequest, wish: Wish): StoredVolume {
+    const { store } = this.#rules;
     const source = wish.source === undefined ? undefined : this.#find(wish.source);
-    const capacityBytes = capacityFor({ requiredBytes, limitBytes }, source?.capacityBytes);
+    const capacityBytes = capacityFor(rangeOf(request), source?.capacityBytes);
     if (capacityBytes > this.freeBytes) {
       throw new DriverStatus(Code.ResourceExhausted, `the pool has ${this.freeBytes} bytes left, ${capacityBytes} are asked for`);
     }
@@ -148,9 +155,19 @@ export class VolumeOperations {
   }
 }
 
+type Wish = Omit<StoredVolume, 'handle' | 'name' | 'capacityBytes'>;
+
 interface Range {
   readonly requiredBytes: bigint;
   readonly limitBytes: bigint;
+}
+
+function rangeOf({ capacityRange }: CreateVolumeRequest): Range {
+  const { requiredBytes = 0n, limitBytes = 0n } = capacityRange ?? {};
+  if (requiredBytes < 0n || limitBytes < 0n || (limitBytes > 0n && limitBytes < requiredBytes)) {
+    throw new DriverStatus(Code.OutOfRange, `no size fits at least ${requiredBytes} and at most ${limitBytes} bytes`);
+  }
+  return { requiredBytes, limitBytes };
 }
 
 function accessTypeOf(capabilities: readonly VolumeCapability[]): AccessType {

@@ -1,10 +1,10 @@
-import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { startRedisServer } from '#src/queue/redis-server.ts';
 import { startChild } from '#src/runtime/children.ts';
 import { silentLog } from '#src/runtime/log.ts';
+import { startProgram } from '../program.ts';
 
 /** A provisioner that runs. */
 export interface Provisioner {
@@ -31,35 +31,12 @@ const KEPT_OUTPUT = 200_000;
 
 /** Starts external-provisioner; it has no way to say that it is ready, so the first claim finds out.
  * @param program  path of its binary */
-export async function startUpstream(program: string, options: ProvisionerOptions): Promise<Provisioner> {
+export function startUpstream(program: string, options: ProvisionerOptions): Promise<Provisioner> {
   const args = [`--kubeconfig=${options.kubeconfig}`, `--csi-address=${options.socket}`, '-v=5', ...options.flags];
   // Without KUBECONFIG, which would replace the flag.
-  const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'], cwd: options.folder, env: { PATH: process.env['PATH'] } });
-  let said = '';
-  const keep = (chunk: Buffer): void => {
-    said = (said + chunk.toString()).slice(-KEPT_OUTPUT);
-  };
-  child.stdout.on('data', keep);
-  child.stderr.on('data', keep);
-  const killNow = (): void => void child.kill('SIGKILL');
-  process.once('exit', killNow);
-  const exited = new Promise<void>((done) => {
-    child.once('error', (error) => {
-      said += error.message;
-      done();
-    });
-    child.once('exit', () => done());
-  });
-  void exited.then(() => process.removeListener('exit', killNow));
-  return {
-    output: () => said,
-    stop: async () => {
-      child.kill('SIGTERM');
-      const timer = setTimeout(killNow, STOP_GRACE_MS);
-      await exited;
-      clearTimeout(timer);
-    },
-  };
+  const env = { PATH: process.env['PATH'] };
+  const running = startProgram(program, args, { cwd: options.folder, keptOutput: KEPT_OUTPUT, env });
+  return Promise.resolve({ output: running.output, stop: () => running.stop(STOP_GRACE_MS) });
 }
 
 /** Starts all processes of sutler with a Redis of their own, and waits until they are ready. */

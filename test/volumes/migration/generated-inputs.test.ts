@@ -5,20 +5,10 @@ import { droppedParameters, translateClass } from '#src/volumes/migration/classe
 import { PLUGINS } from '#src/volumes/migration/plugins.ts';
 import { isInTreeVolume, toCsiVolume, toInTreeVolume } from '#src/volumes/migration/volumes.ts';
 import { RefusedError } from '#src/volumes/provisioning-options.ts';
+import { seeded } from '../../harness/seeded.ts';
 import { BETA_REGION, BETA_ZONE, frozen, GA_REGION, GA_ZONE } from './builders.ts';
 
 const INPUTS = 10_000;
-
-/** mulberry32: the same numbers on each run. */
-function seeded(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4294967296;
-  };
-}
 
 const random = seeded(20261121);
 const below = (count: number) => Math.floor(random() * count);

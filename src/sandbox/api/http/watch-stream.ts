@@ -1,4 +1,5 @@
 import type { ServerResponse } from 'node:http';
+import { timerMs } from '../../../runtime/clock.ts';
 import { expired, type ApiError } from '../api-error.ts';
 import { tooLarge, type ListQuery } from '../list-query.ts';
 import type { JsonObject } from '../json-value.ts';
@@ -60,7 +61,7 @@ export class WatchStream {
     }
     if (query.sendInitialEvents && bookmarks) this.#bookmark({ 'k8s.io/initial-events-end': 'true' });
     collection.listeners.add(this.#onChange);
-    this.#timers.push(setTimeout(() => this.end(), timeoutMs));
+    this.#timers.push(setTimeout(() => this.end(), timerMs(timeoutMs)));
     if (bookmarks) this.#timers.push(setInterval(() => this.#bookmark(), bookmarkIntervalMs));
   }
 

@@ -1,0 +1,16 @@
+import type { ProcessorPorts } from '#src/jobs/ports.ts';
+import type { Rig } from './rig.ts';
+
+/** The API server, some of its calls replaced. */
+export function kubeWith({ kube }: Pick<Rig, 'kube'>, change: Partial<ProcessorPorts['kube']>): Pick<ProcessorPorts, 'kube'> {
+  return {
+    kube: {
+      get: (...args) => kube.get(...args),
+      list: (...args) => kube.list(...args),
+      create: (...args) => kube.create(...args),
+      patch: (...args) => kube.patch(...args),
+      delete: (...args) => kube.delete(...args),
+      ...change,
+    },
+  };
+}
