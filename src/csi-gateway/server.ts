@@ -51,6 +51,8 @@ const FLUSH_MS = 1_000;
 const FAREWELL_MS = 2_000;
 /** Connections per listener, with those that are still shaking hands. */
 const MAX_SOCKETS = 1_024;
+/** A driver's words go out in headers. Beyond its own limit Node breaks the stream, and callers refuse the next ones. */
+const MAX_HEADER_BYTES = 16 * 1024 * 1024;
 const HANDSHAKE_MS = 10_000;
 
 /** Opens the gateway's door: unary gRPC over HTTP/2, each call handed to the forwarder whole.
@@ -94,7 +96,7 @@ class Http2Gateway {
   #makeServer(tls: DoorTls | undefined): Http2Server | Http2SecureServer {
     const { log, maxMessageBytes } = this.#options;
     const settings = { initialWindowSize: WINDOW_BYTES, maxConcurrentStreams: MAX_STREAMS, enablePush: false };
-    const common = { settings, maxSessionMemory: sessionMemoryMb(maxMessageBytes) };
+    const common = { settings, maxSessionMemory: sessionMemoryMb(maxMessageBytes), maxSendHeaderBlockLength: MAX_HEADER_BYTES };
     const server =
       tls === undefined
         ? createServer(common)

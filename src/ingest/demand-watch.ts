@@ -12,7 +12,7 @@ import { projectName } from './projection.ts';
 export interface DemandWatch {
   /** Watches these and no others; what it does not know is left out. To be called again and again. */
   follow(objects: ReadonlySet<string>): void;
-  /** Version of an object, '' = it is not there; undefined: not watched, or not known yet. */
+  /** Version of an object, '' = it is not there; undefined: not watched, or not known now. */
   versionOf(object: string): string | undefined;
   stop(): Promise<void>;
 }
@@ -33,7 +33,7 @@ export interface DemandWatchOptions {
 export const ON_DEMAND: readonly Resource[] = [snapshots, snapshotContents, volumeAttributesClasses, volumeAttachments];
 
 const LINGER_MS = 300_000;
-/** Watches are connections; keys that wait for a secret beyond this are tried again at the longest wait, as without a watch. */
+/** Watches of one object each. They are connections; keys that wait for a secret beyond this are tried again at the longest wait, as without a watch. */
 const MOST = 100;
 
 /** What one watch covers. */
@@ -45,6 +45,8 @@ interface Scope {
 
 interface View {
   readonly reflector: Reflector<Projected>;
+  /** It covers one object. */
+  readonly isAlone: boolean;
   /** What the reflector says before it has asked. */
   readonly untried: string | undefined;
   readonly lingerMs: number;
@@ -79,8 +81,9 @@ export function startDemandWatch(options: DemandWatchOptions): DemandWatch {
       log: log.child({}, { level: 'error' }),
     });
     const lingerMs = only === undefined ? (options.lingerMs ?? LINGER_MS) : 0;
-    return { reflector, untried: reflector.trouble, lingerMs, wantedMs: clock.nowMs(), told: 'nothing' };
+    return { reflector, isAlone: only !== undefined, untried: reflector.trouble, lingerMs, wantedMs: clock.nowMs(), told: 'nothing' };
   };
+  const alone = (): number => [...views.values()].filter(({ isAlone }) => isAlone).length;
   const tell = (id: string, view: View): void => {
     const { trouble } = view.reflector;
     const now = trouble === undefined ? 'well' : 'ill';
@@ -101,11 +104,14 @@ export function startDemandWatch(options: DemandWatchOptions): DemandWatch {
         views.delete(id);
         void view.reflector.stop();
       }
-      for (const [id, scope] of wanted) if (!views.has(id) && views.size < MOST) views.set(id, watch(scope));
+      for (const [id, scope] of wanted) {
+        if (views.has(id) || (scope.only !== undefined && alone() >= MOST)) continue;
+        views.set(id, watch(scope));
+      }
     },
     versionOf(object) {
       const view = views.get(scopeOf(object)?.id ?? '');
-      if (view?.reflector.hasSynced !== true) return undefined;
+      if (view?.reflector.hasSynced !== true || view.reflector.trouble !== undefined) return undefined;
       const { namespace, name } = parseObjectId(object);
       return view.reflector.get(keyOf({ namespace, name }))?.metadata.resourceVersion ?? '';
     },

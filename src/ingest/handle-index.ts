@@ -1,10 +1,11 @@
 import type { Change } from '../kube/reflector.ts';
 import type { Volume } from '../kube/objects.ts';
-import { identityOf } from '../volumes/handles.ts';
+import { identityOf, mayBeSame } from '../volumes/handles.ts';
 
 /** Which volumes more than one PV stands for. */
 export class HandleIndex {
-  readonly #namesByVolume = new Map<string, Set<string>>();
+  /** PVs by their volume, then by name. */
+  readonly #holders = new Map<string, Map<string, Volume>>();
 
   /** Takes in a change of a volume. */
   apply(change: Change<Volume>): void {
@@ -14,24 +15,33 @@ export class HandleIndex {
   }
 
   isShared(volume: Volume): boolean {
-    const key = keyOf(volume);
-    return key !== undefined && (this.#namesByVolume.get(key)?.size ?? 0) > 1;
+    const holders = this.#holders.get(keyOf(volume) ?? '');
+    if (holders === undefined || holders.size < 2) return false;
+    return [...holders.values()].some((other) => other.metadata.name !== volume.metadata.name && mayBeSame(other, volume));
+  }
+
+  /** Names of the PVs that a volume is left to by a change that has been taken in: that of another one's deletion, or of its source. */
+  left(change: Change<Volume>): readonly string[] {
+    const before = change.type === 'deleted' ? change.object : change.previous;
+    if (before === undefined || (change.type !== 'deleted' && keyOf(before) === keyOf(change.object))) return [];
+    const { name } = before.metadata;
+    return [...(this.#holders.get(keyOf(before) ?? '')?.keys() ?? [])].filter((other) => other !== name);
   }
 
   #add(volume: Volume): void {
     const key = keyOf(volume);
     if (key === undefined) return;
-    const names = this.#namesByVolume.get(key);
-    if (names === undefined) this.#namesByVolume.set(key, new Set([volume.metadata.name]));
-    else names.add(volume.metadata.name);
+    const holders = this.#holders.get(key);
+    if (holders === undefined) this.#holders.set(key, new Map([[volume.metadata.name, volume]]));
+    else holders.set(volume.metadata.name, volume);
   }
 
   #remove(volume: Volume): void {
     const key = keyOf(volume);
-    const names = key === undefined ? undefined : this.#namesByVolume.get(key);
-    if (key === undefined || names === undefined) return;
-    names.delete(volume.metadata.name);
-    if (names.size === 0) this.#namesByVolume.delete(key);
+    const holders = key === undefined ? undefined : this.#holders.get(key);
+    if (key === undefined || holders === undefined) return;
+    holders.delete(volume.metadata.name);
+    if (holders.size === 0) this.#holders.delete(key);
   }
 }
 

@@ -7,7 +7,7 @@ import { kubeLeaseStore } from '../election/kube-lease-store.ts';
 import { leaseName, leaseTimesProblem } from '../election/lease.ts';
 import { readClusterUid } from '../kube/cluster-uid.ts';
 import { openKubeClient } from '../kube/open-client.ts';
-import { createEventRecorder } from '../kube/events.ts';
+import { createEventRecorder, eventComponent } from '../kube/events.ts';
 import { apiVersionOf, leases } from '../kube/resources.ts';
 import { redisAuditLedger } from '../queue/audit-ledger.ts';
 import { redisActiveGateway } from '../queue/active-gateway/active-gateway.ts';
@@ -25,6 +25,7 @@ import { UsageError } from '../runtime/flags.ts';
 import { startHttp } from '../runtime/http.ts';
 import { runProcess } from '../runtime/process.ts';
 import type { Invocation, ProcessContext } from '../runtime/process.ts';
+import { volumeFailedDelete } from '../volumes/deletion-event.ts';
 import { inTreeNameOf } from '../volumes/migration/plugins.ts';
 import { startGatewayElection } from './active-gateway.ts';
 import type { GatewayElection } from './active-gateway.ts';
@@ -39,7 +40,7 @@ import { startSnapshotSweep } from './snapshot-sweep.ts';
 import { startWaitWatch } from './wait-watch.ts';
 import type { WaitWatch } from './wait-watch.ts';
 import { startWatcher } from './watcher.ts';
-import type { Watcher } from './watcher.ts';
+import type { RefusedVolume, Watcher } from './watcher.ts';
 
 /** The ingest process. */
 export function main(invocation: Invocation): Promise<void> {
@@ -110,13 +111,22 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
   });
   closers.add('producer', () => producer.close());
   health.producer = producer;
-  const gate = new Gate(producer, () => marker.isOurs && (health.elector?.isLeader ?? !f.leaderElection));
+  const gate = new Gate(producer, {
+    holdsLease: () => marker.isOurs && (health.elector?.isLeader ?? !f.leaderElection),
+    keepMs: 2 * f.leaderElectionLeaseDurationMs,
+  });
+  const events = createEventRecorder({ client: kube, component: eventComponent(found.name, p.env), log, metrics });
+  closers.add('events', () => events.close(1_000));
+  const tellRefused = ({ volume, reason }: RefusedVolume): void => {
+    if (gate.isOpen) events.record(volumeFailedDelete(volume, reason));
+  };
   const wakes: { watch?: WaitWatch } = {};
   const watcher = startWatcher({
     client: kube,
     driver: { ...found, inTreeName: inTreeNameOf(found.name) },
     gate,
     onObject: (object) => wakes.watch?.changed(object),
+    onRefused: tellRefused,
     log,
     metrics,
   });
@@ -141,6 +151,7 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
     } catch (error) {
       log.warn({ err: error }, 'the open volume records could not be listed; the next resync looks again');
     }
+    for (const refused of watcher.refused()) tellRefused(refused);
     log.info({ reason, count }, 'enqueued everything outstanding');
   };
   link.onReady((first) => {
@@ -177,8 +188,6 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
   closers.add('Redis history', () => clearInterval(looks));
 
   if (f.auditIntervalMs > 0 && found.controllerCapabilities.has('LIST_VOLUMES')) {
-    const events = createEventRecorder({ client: kube, component: `sutler-ingest_${found.name}`, log, metrics });
-    closers.add('events', () => events.close(1_000));
     const auditing = startPeriodicAudit({
       ports: {
         csi: gateways.asks,

@@ -57,6 +57,7 @@ export function projectVolume(raw: unknown): Volume {
     metadata: {
       ...projectMeta(metadata, VOLUME_ANNOTATIONS),
       ...finalizersOf(metadata, VOLUME_FINALIZERS),
+      ...(spec.gcePersistentDisk === undefined ? {} : zoneLabelsOf(metadata)),
     },
     spec: {
       ...(claimRef?.uid === undefined ? {} : { claimRef: projectClaimRef(claimRef, isInTree) }),
@@ -71,6 +72,12 @@ export function projectVolume(raw: unknown): Volume {
 /** Where an in-tree source names a secret without its namespace, the claim's is meant. */
 function projectClaimRef({ uid, namespace }: ObjectReference, isInTree: boolean): ObjectReference {
   return { ...(uid === undefined ? {} : { uid }), ...(isInTree && namespace !== undefined ? { namespace } : {}) };
+}
+
+/** What tells GCE's disks of one name apart. */
+function zoneLabelsOf({ labels = {} }: ObjectMeta): Pick<ObjectMeta, 'labels'> {
+  const zones = [keys.ZONE, keys.BETA_ZONE].flatMap((key) => (labels[key] === undefined ? [] : [[key, labels[key]] as const]));
+  return zones.length === 0 ? {} : { labels: Object.fromEntries(zones) };
 }
 
 function inTreeSourceOf(spec: VolumeSpec): Partial<VolumeSpec> {

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import { CLAIM_FINALIZER } from '../kube/keys.ts';
+import { BETA_STORAGE_PROVISIONER, CLAIM_FINALIZER, STORAGE_PROVISIONER } from '../kube/keys.ts';
 import type { Claim, Class, Volume } from '../kube/objects.ts';
 import type { JobKey } from '../queue/contract.ts';
 import { judgeVolume } from '../volumes/deletion.ts';
@@ -8,8 +8,12 @@ import { identityOf } from '../volumes/handles.ts';
 import type { DriverNames } from '../volumes/provisioning-options.ts';
 import { isHeldSource } from '../volumes/source-use.ts';
 
-/** What becomes of a hint: a job, or a reason to leave it. */
-export type Triage = { readonly kind: 'job'; readonly key: JobKey } | { readonly kind: 'ignore'; readonly reason: string };
+/** What becomes of a hint. */
+export type Triage =
+  | { readonly kind: 'job'; readonly key: JobKey }
+  | { readonly kind: 'ignore'; readonly reason: string }
+  /** It should be done and can't be; for the object's own events. */
+  | { readonly kind: 'refuse'; readonly reason: string };
 
 /** What triage has to know of the driver. */
 export interface TriageDriver extends DriverNames {
@@ -39,23 +43,29 @@ export function triageClaim(claim: Claim, driver: TriageDriver, around: ClaimSur
 }
 
 /** What a change means to the object's job. `edit`: somebody changed it, so a job that waits after a failure has reason to look at once, as upstream's does. `none`:
- * what sutler or the volume controller wrote; the job knows, or does not need it. */
-export type News = 'verdict' | 'edit' | 'none';
+ * what sutler or the volume controller wrote; the job knows, or does not need it. `back`: the object needs a job again, and one of before may wait still. `going`: a volume
+ * is being deleted, by us or by a user who is tired of waiting; only a job that waits should hear of it. */
+export type News = 'verdict' | 'back' | 'edit' | 'going' | 'none';
 
 /** What a change of a claim means.
  * @param o.wasJob  the claim needed a job before the change too */
 export function newsOfClaim(claim: Claim, previous: Claim, o: { readonly wasJob: boolean; readonly driver: TriageDriver }): News {
-  if (!o.wasJob || isToBeReleased(claim, o.driver) !== isToBeReleased(previous, o.driver)) return 'verdict';
+  if (!o.wasJob) return isAnnotated(previous) ? 'back' : 'verdict';
+  if (isToBeReleased(claim, o.driver) !== isToBeReleased(previous, o.driver)) return 'verdict';
   const isBinding = (claim.spec.volumeName ?? '') !== '' || claim.status?.phase !== previous.status?.phase;
   return isBinding || isUnchanged(claim, previous) ? 'none' : 'edit';
 }
 
-/** What a change of a volume means. Its deletion is most often our own. */
+/** The volume controller has once asked for a volume of it: a claim that got a node for the first time has no job that waits. */
+function isAnnotated({ metadata }: Claim): boolean {
+  return [STORAGE_PROVISIONER, BETA_STORAGE_PROVISIONER].some((key) => metadata.annotations?.[key] !== undefined);
+}
+
+/** What a change of a volume means. */
 export function newsOfVolume(volume: Volume, previous: Volume, driver: DriverNames): News {
   if (judgeVolume(previous, driver).kind !== judgeVolume(volume, driver).kind) return 'verdict';
-  const isDeletion = volume.metadata.deletionTimestamp !== previous.metadata.deletionTimestamp;
-  const isBinding = volume.status?.phase !== previous.status?.phase;
-  return isDeletion || isBinding || isUnchanged(volume, previous) ? 'none' : 'edit';
+  if (volume.status?.phase !== previous.status?.phase || isUnchanged(volume, previous)) return 'none';
+  return volume.metadata.deletionTimestamp === undefined ? 'edit' : 'going';
 }
 
 /** But for our own finalizers, which we put on and take off. */
@@ -73,9 +83,10 @@ export function triageVolume(volume: Volume, driver: DriverNames, isHandleShared
   const verdict = judgeVolume(volume, driver);
   if (verdict.kind === 'ignore') return verdict;
   if (verdict.kind === 'delete' && isHandleShared(volume)) {
+    const { id = '' } = identityOf(volume) ?? {};
     return {
-      kind: 'ignore',
-      reason: `another PersistentVolume has the handle ${identityOf(volume)?.id ?? ''}; delete one of the two by hand`,
+      kind: 'refuse',
+      reason: `another PersistentVolume has the handle ${id} too, so its volume is kept; remove one of the two by hand`,
     };
   }
   return { kind: 'job', key: { kind: 'volume', uid: volume.metadata.uid, namespace: '', name: volume.metadata.name } };

@@ -27,6 +27,17 @@ export interface WaitWatch {
   stop(): Promise<void>;
 }
 
+/** A wake-up that helped nobody, so far: keys wait again for the version that they were woken from. */
+interface Vain {
+  /** The version of the object when they were woken. */
+  readonly current: string;
+  readonly tries: number;
+  readonly notBeforeMs: number;
+}
+
+/** Pauses between wake-ups in vain. A worker's own view may be behind for a moment, or this one's for long. */
+const VAIN_START_MS = 1_000;
+const VAIN_MAX_MS = 300_000;
 const PERIOD_MS = 1_000;
 /** Looks from one look at everything to the next: what ended its wait some other way is forgotten, and a lost answer is made good. */
 const LOOKS_PER_REVIEW = 60;
@@ -46,6 +57,8 @@ export function startWaitWatch(options: WaitWatchOptions): WaitWatch {
   let pause = new AbortController();
   /** By object, the versions that keys saw. */
   const seen = new Map<string, Set<string>>();
+  /** By group: what waits again is not woken again at once, since a run may cost a call of the driver. */
+  const vain = new Map<string, Vain>();
   /** Objects to compare at the next turn. */
   const due = new Set<string>();
   let position = 0;
@@ -55,6 +68,7 @@ export function startWaitWatch(options: WaitWatchOptions): WaitWatch {
     if (looks % LOOKS_PER_REVIEW === 0) {
       position = 0;
       seen.clear();
+      for (const [group, { notBeforeMs }] of vain) if (notBeforeMs + VAIN_MAX_MS < clock.nowMs()) vain.delete(group);
     }
     const found = await waits.since(position);
     position = found.position;
@@ -76,8 +90,18 @@ export function startWaitWatch(options: WaitWatchOptions): WaitWatch {
         return;
       }
       if (version === current || !options.isLeading()) continue;
-      const result = await waits.wake({ object, seen: version }, clock.nowMs());
+      const group = `${object}@${version}`;
+      const before = vain.get(group);
+      const isAgain = before?.current === current;
+      const nowMs = clock.nowMs();
+      if (isAgain && nowMs < before.notBeforeMs) {
+        due.add(object);
+        continue;
+      }
+      const result = await waits.wake({ object, seen: version }, nowMs);
       if (result.woken > 0) {
+        const tries = isAgain ? before.tries + 1 : 0;
+        vain.set(group, { current, tries, notBeforeMs: nowMs + Math.min(VAIN_MAX_MS, VAIN_START_MS * 2 ** tries) });
         woken.inc({ driver: options.driver }, result.woken);
         log.info({ object, keys: result.woken }, 'an object changed: what waited for it runs now');
       }

@@ -19,11 +19,19 @@ import type { Triage, TriageDriver } from './triage.ts';
 export interface WatcherOptions {
   readonly client: KubeClient;
   readonly driver: TriageDriver;
-  readonly gate: Pick<Gate, 'touch'>;
+  readonly gate: Pick<Gate, 'touch' | 'wake'>;
+  /** Hears of each volume that should be deleted and must not be. */
+  readonly onRefused?: (refused: RefusedVolume) => void;
   /** Hears of each object that came, changed or went and that keys may wait for; named as in the wait list. */
   readonly onObject?: (object: string) => void;
   readonly log: Logger;
   readonly metrics: Registry;
+}
+
+/** A volume that should be deleted and must not be, and why. */
+export interface RefusedVolume {
+  readonly volume: Volume;
+  readonly reason: string;
 }
 
 /** The watched views of claims, volumes and classes; each change of them is triaged. */
@@ -34,7 +42,9 @@ export interface Watcher {
   readonly trouble: string | undefined;
   /** Keys of everything that needs a job now; what re-adding goes through. */
   outstanding(): Generator<JobKey>;
-  /** The version of a claim, class or volume, '' = it is not there; undefined: not watched here, or not complete yet. */
+  /** Volumes that should be deleted and must not be. */
+  refused(): Generator<RefusedVolume>;
+  /** The version of a claim, class or volume, '' = it is not there; undefined: not watched here, or not known now. */
   versionOf(object: string): string | undefined;
   /** The snapshots that pending claims of any namespace are restored from, as "namespace/name". */
   restoredSnapshots(): ReadonlySet<string>;
@@ -57,6 +67,11 @@ export function startWatcher(options: WatcherOptions): Watcher {
   };
   const enqueueClaim = (claim: Claim, how?: { readonly kick: boolean }): void =>
     enqueue(judgeClaim(claim), `claim ${keyOf(claim.metadata)}`, how);
+  const enqueueVolume = (volume: Volume, how?: { readonly kick: boolean }): void => {
+    const triage = judgeVolume(volume);
+    enqueue(triage, `volume ${volume.metadata.name}`, how);
+    if (triage.kind === 'refuse') options.onRefused?.({ volume, reason: triage.reason });
+  };
   /** A volume that somebody deletes before it is bound leaves its claim without one. Released ones, the many, have no claim any more. */
   const reconsiderClaimOf = (volume: Volume): void => {
     if (volume.status?.phase === 'Released') return;
@@ -87,7 +102,7 @@ export function startWatcher(options: WatcherOptions): Watcher {
       if (type === 'deleted') return;
       const news =
         previous === undefined ? 'verdict' : newsOfClaim(object, previous, { wasJob: judgeClaim(previous).kind === 'job', driver });
-      if (news !== 'none') enqueueClaim(object, { kick: news === 'edit' });
+      if (news !== 'none') enqueueClaim(object, { kick: news === 'edit' || news === 'back' });
     },
   });
   const volumeView: Reflector<Volume> = startReflector({
@@ -99,10 +114,18 @@ export function startWatcher(options: WatcherOptions): Watcher {
       handles.apply(change);
       claimed.apply(change);
       if (change.type === 'deleted') reconsiderClaimOf(change.object);
+      for (const name of handles.left(change)) {
+        const other = volumeView.get(name);
+        if (other !== undefined) enqueueVolume(other);
+      }
       const { object, previous } = change;
-      if (change.type === 'deleted' || (previous !== undefined && newsOfVolume(object, previous, driver) === 'none')) return;
-      // A deletion that waits after a failure must hear at once that the policy is another one now.
-      enqueue(judgeVolume(object), `volume ${object.metadata.name}`, { kick: previous !== undefined });
+      if (change.type === 'deleted') return;
+      const news = previous === undefined ? 'verdict' : newsOfVolume(object, previous, driver);
+      if (news === 'going') {
+        const triage = judgeVolume(object);
+        if (triage.kind === 'job') gate.wake(triage.key);
+        // A deletion that waits after a failure must hear at once that the policy is another one now.
+      } else if (news !== 'none') enqueueVolume(object, { kick: previous !== undefined });
     },
   });
   const views = [classView, claimView, volumeView];
@@ -123,10 +146,16 @@ export function startWatcher(options: WatcherOptions): Watcher {
       for (const claim of claimView.list()) yield* keyIn(judgeClaim(claim));
       for (const volume of volumeView.list()) yield* keyIn(judgeVolume(volume));
     },
+    *refused() {
+      for (const volume of volumeView.list()) {
+        const triage = judgeVolume(volume);
+        if (triage.kind === 'refuse') yield { volume, reason: triage.reason };
+      }
+    },
     versionOf(id) {
       const { resource, namespace, name } = parseObjectId(id);
       const view = byPlural.get(resource);
-      if (view?.hasSynced !== true) return undefined;
+      if (view?.hasSynced !== true || view.trouble !== undefined) return undefined;
       return view.get(keyOf({ namespace, name }))?.metadata.resourceVersion ?? '';
     },
     restoredSnapshots() {

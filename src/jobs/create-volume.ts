@@ -6,7 +6,7 @@ import type { Claim } from '../kube/objects.ts';
 import type { Outcome } from '../queue/outcome.ts';
 import type { Replay, VolumeRequest } from '../queue/volume-record/volume-record.ts';
 import { classes } from '../kube/resources.ts';
-import { isStillRunning, judgeCreateFailure } from '../volumes/create-result.ts';
+import { judgeCreateFailure } from '../volumes/create-result.ts';
 import { classNameOf } from '../volumes/eligibility.ts';
 import { readAnswer } from '../volumes/persistent-volume.ts';
 import type { BadAnswer, VolumeAnswer, VolumeSkeleton } from '../volumes/persistent-volume.ts';
@@ -37,7 +37,7 @@ export async function createVolume(ports: ProcessorPorts, creation: OpenCreation
   // Both texts were written by plan.ts and persistent-volume.ts of this contract version; the record says which version it has.
   const skeleton = JSON.parse(stored.skeleton) as VolumeSkeleton;
   if (replayed !== undefined && replayed.answer !== '') {
-    return creation.keep(ports, { attempt, claim, run, skeleton, answer: JSON.parse(replayed.answer) as VolumeAnswer });
+    return creation.keep(ports, { attempt, claim, run, skeleton, answer: JSON.parse(replayed.answer) as VolumeAnswer, wasSlow: false });
   }
   let request: FilledRequest;
   try {
@@ -49,6 +49,7 @@ export async function createVolume(ports: ProcessorPorts, creation: OpenCreation
     return error instanceof RefusedError ? waitForSecret(ports, error) : { kind: 'retry', reason: message, error };
   }
   let response: CreateVolumeResponse;
+  const sentMs = ports.clock.nowMs();
   try {
     response = await called(ports, creation, { request: request.bytes, migrated: skeleton.isMigrated === true });
   } catch (error) {
@@ -59,7 +60,8 @@ export async function createVolume(ports: ProcessorPorts, creation: OpenCreation
   }
   const answer = readAnswer(response, skeleton);
   if ('message' in answer) return useless(ports, creation, { answer, skeleton, secrets: request.secrets });
-  return creation.keep(ports, { attempt, claim, run, skeleton, answer });
+  const wasSlow = ports.clock.nowMs() - sentMs >= SLOW_CALL_MS;
+  return creation.keep(ports, { attempt, claim, run, skeleton, answer, wasSlow });
 }
 
 /** An answer that no PV can be made of. What was made is deleted at once where that is safe: then the record closes, and the next run begins anew. */
@@ -79,10 +81,10 @@ async function useless(
       if (claim !== undefined && answer.isHopeless === true) return hopeless(ports, claim, reason);
       return { kind: 'retry', reason, ...(result === 'removed' ? { isAbsent: true } : {}) };
     }
-    reason += `. Cleanup of volume ${name} failed, volume is orphaned: ${left}`;
+    reason += `. ${answer.cleanupWord ?? 'Cleanup'} of volume ${name} failed, volume is orphaned: ${left}`;
   }
-  const before = await ports.records.leaveAmbiguous(attempt.id, attempt.owner, BAD_ANSWER);
-  if (before !== BAD_ANSWER) await provisioningFailed(ports, { claim, run }, reason);
+  await ports.records.leaveAmbiguous(attempt.id, attempt.owner, BAD_ANSWER);
+  await provisioningFailed(ports, { claim, run }, reason);
   return { kind: 'retry', reason };
 }
 
@@ -176,10 +178,8 @@ async function failed(
       return { kind: 'retry', reason: error.message, ...pause, ...(result === 'removed' ? { isAbsent: true } : {}) };
     }
     case 'ambiguous': {
-      const before = await records.leaveAmbiguous(attempt.id, attempt.owner, error.codeName);
-      // Per change of state: the tenth deadline of one volume tells nobody anything new.
-      const isNews = failure.running ? !isStillRunning(before) : before !== error.codeName;
-      if (isNews) await provisioningFailed(ports, { claim, run }, error.message);
+      await records.leaveAmbiguous(attempt.id, attempt.owner, error.codeName);
+      await provisioningFailed(ports, { claim, run }, error.message);
       return failure.running ? { kind: 'running', reason: error.message } : { kind: 'retry', reason: error.message };
     }
   }

@@ -27,8 +27,8 @@ export async function deleteVolume(ports: ProcessorPorts, job: JobKey, run: Dele
   const verdict = judgeVolume(volume, ports.driver());
   switch (verdict.kind) {
     case 'ignore':
-      // A deletion that was begun before somebody changed the policy, and took our finalizer off, is over too.
-      if (volume.spec.persistentVolumeReclaimPolicy !== 'Delete') await keep(ports, volume);
+      // A deletion that was begun before somebody changed policy, claimRef or finalizers is over too.
+      await keep(ports, volume);
       return { kind: 'done', note: verdict.reason };
     case 'add-finalizer':
       return protect(ports, volume);

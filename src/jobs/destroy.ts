@@ -61,15 +61,14 @@ export async function refuse(
   return waitsFor.length === 0 ? { kind: 'retry', reason: message } : { kind: 'parked', reason: message, until: waitsFor };
 }
 
-async function failed(ports: ProcessorPorts, { attempt, volume }: OpenDeletion, error: CsiError): Promise<Outcome> {
+async function failed(ports: ProcessorPorts, { attempt, volume, run }: OpenDeletion, error: CsiError): Promise<Outcome> {
   const { codeName, message } = error;
   if (error.notForwarded) {
     await ports.records.restore(attempt.id, attempt.owner);
     return codeName === 'Aborted' ? { kind: 'running', reason: message } : notReached(error);
   }
-  const before = await ports.records.leaveDeleting(attempt.id, attempt.owner, codeName);
-  // Per change of state; a driver that is still at it is in one state, whichever of its words it chose.
-  const isRunning = isStillRunning(codeName);
-  if (isRunning ? !isStillRunning(before) : before !== codeName) volumeWarning(ports, volume, message);
-  return { kind: isRunning ? 'running' : 'retry', reason: message };
+  await ports.records.leaveDeleting(attempt.id, attempt.owner, codeName);
+  // When the reason changes; the tenth deadline tells nobody anything new.
+  if ((await run.lastReason()) !== message) volumeWarning(ports, volume, message);
+  return { kind: isStillRunning(codeName) ? 'running' : 'retry', reason: message };
 }

@@ -1,8 +1,8 @@
-import { randomBytes } from 'node:crypto';
+import { randomBytes, randomInt } from 'node:crypto';
 import { openDriver } from '../csi/open-driver.ts';
 import { readClusterUid } from '../kube/cluster-uid.ts';
 import { openKubeClient } from '../kube/open-client.ts';
-import { createEventRecorder } from '../kube/events.ts';
+import { createEventRecorder, eventComponent } from '../kube/events.ts';
 import { watchClusterMarker } from '../queue/cluster-marker.ts';
 import { openRedis } from '../queue/connection.ts';
 import { startConsumer } from '../queue/consumer.ts';
@@ -37,9 +37,6 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
   const { flags: f, log, metrics, closers } = p;
   if (f.volumeNameUuidLength === 0)
     throw new UsageError('--volume-name-uuid-length: 0 would give all claims one name; choose -1 or 1 to 32');
-  if (f.volumeNamePrefix === '')
-    throw new UsageError('--volume-name-prefix: empty; choose a text that begins a valid object name, like pvc');
-  if (f.retryIntervalMaxMs < f.retryIntervalStartMs) throw new UsageError('--retry-interval-max: below --retry-interval-start; raise it');
   const gates = parseFeatureGates(f.featureGates);
   if (typeof gates === 'string') throw new UsageError(`--feature-gates: ${gates}`);
   const instance = `${p.env['HOSTNAME'] ?? 'local'}-${p.pid}-${randomBytes(3).toString('hex')}`;
@@ -91,7 +88,8 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
   if (found === undefined) return;
   await views.synced(found, p.stopping);
   if (p.stopping.aborted) return;
-  const events = createEventRecorder({ client: kube, component: `${found.name}_${instance}`, log, metrics });
+  const component = eventComponent(found.name, p.env);
+  const events = createEventRecorder({ client: kube, component, log, metrics });
   closers.add('events', () => events.close(2_000));
   const records = new VolumeRecords({
     redis: link.redis,
@@ -122,7 +120,7 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
     classOf: views.classOf,
     attachedTo: views.attachedTo,
     driver: () => ({ ...driver.current(), inTreeName }),
-    options: { ...f, gates, defaultFsType: f.defaultFstype, identity: `${Date.now()}-${randomBytes(2).readUInt16BE()}-${found.name}` },
+    options: { ...f, gates, defaultFsType: f.defaultFstype, identity: `${Date.now()}-${randomInt(10_000)}-${found.name}` },
     timeoutMs: f.timeoutMs,
     writeAllowanceMs: f.writeAllowanceMs,
     areSecretsWatched: f.watchSecrets,

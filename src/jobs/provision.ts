@@ -4,9 +4,10 @@ import type { Run } from '../queue/consumer.ts';
 import type { JobKey } from '../queue/contract.ts';
 import type { Outcome } from '../queue/outcome.ts';
 import type { OpenedCreate, VolumeRequest } from '../queue/volume-record/volume-record.ts';
-import { judgeClaim } from '../volumes/eligibility.ts';
+import { classNameOf, judgeClaim } from '../volumes/eligibility.ts';
 import { volumeName } from '../volumes/names.ts';
 import { planVolume } from '../volumes/plan.ts';
+import type { VolumeSkeleton } from '../volumes/persistent-volume.ts';
 import type { VolumePlan } from '../volumes/plan.ts';
 import type { Awaited } from '../volumes/provisioning-options.ts';
 import { hold, sentThrough, startAttempt } from './attempt.ts';
@@ -18,8 +19,9 @@ import { createVolume } from './create-volume.ts';
 import { freeName, keepName, nameClash } from './name-clash.ts';
 import type { ProcessorPorts } from './ports.ts';
 import { releaseCloneSource } from './release-clone-source.ts';
+import { releaseRestored } from './release-restored.ts';
 import { runRule } from './run-rule.ts';
-import { storeVolume } from './store-volume.ts';
+import { storeVolume, succeeded } from './store-volume.ts';
 
 /** What of its run a creation knows. */
 type ProvisionRun = Pick<Run, 'signal' | 'lastReason' | 'heldMs'>;
@@ -54,12 +56,12 @@ export async function provision(ports: ProcessorPorts, job: JobKey, run: Provisi
 
 /** The pause of an infeasible request goes on, whatever brought the claim here again; a class that was made anew ends it (spec 02 §4). */
 async function heldBack(
-  { driver, classOf }: Pick<ProcessorPorts, 'driver' | 'classOf'>,
+  { classOf }: Pick<ProcessorPorts, 'classOf'>,
   claim: Claim,
   run: ProvisionRun,
 ): Promise<Extract<Outcome, { kind: 'later' }> | undefined> {
-  const verdict = judgeClaim(claim, driver(), classOf);
-  const delayMs = verdict.kind === 'provision' ? await run.heldMs(verdict.cls.metadata.uid) : 0;
+  const cls = (claim.spec.volumeName ?? '') === '' ? classOf(classNameOf(claim)) : undefined;
+  const delayMs = cls === undefined ? 0 : await run.heldMs(cls.metadata.uid);
   if (delayMs === 0) return undefined;
   return { kind: 'later', reason: (await run.lastReason()) ?? 'the driver called the request infeasible', delayMs };
 }
@@ -159,6 +161,8 @@ async function endWithoutRecord(
         type: 'Normal',
         reason: 'Provisioning',
         message: 'Assuming an external populator will provision the volume',
+        component: 'external-provisioner',
+        isAlwaysTold: true,
       });
       return { kind: 'done', note: 'left to a volume populator' };
     case 'refuse':
@@ -176,7 +180,9 @@ async function replay(
 ): Promise<Outcome> {
   const { claim, run, opened } = found;
   const attempt = sentThrough(found.attempt, opened.stored.endpoint);
-  const name = volumeName(attempt.id, ports.options);
+  // Written by plan.ts, of this or an earlier run: flags that make names may have changed since.
+  const skeleton = JSON.parse(opened.stored.skeleton) as VolumeSkeleton;
+  const { name } = skeleton.volume.metadata;
   let volume: Volume | undefined;
   try {
     volume = await ports.kube.get<Volume>(volumes, { name });
@@ -191,6 +197,7 @@ async function replay(
       return { kind: 'later', reason: `volume ${name} is being deleted` };
     }
     await ports.records.closeStored(attempt.id, attempt.owner, 'seen');
+    await succeeded(ports, { claim, skeleton });
     return { kind: 'done', note: `volume ${name} was there already` };
   }
   return createVolume(ports, { attempt, claim, run, stored: opened.stored, replayed: opened, keep: storeVolume });
@@ -201,11 +208,15 @@ async function closed(
   found: ClaimRun & { attempt: Attempt; intent: Intent; state: 'stored' | 'deleting' | 'gone' },
 ): Promise<Outcome> {
   const { attempt, claim, run, intent, state } = found;
+  const isWanted = intent.kind === 'create' || intent.kind === 'refuse';
+  if (isWanted && state === 'stored' && (await isVolumeThere(ports, attempt.id))) {
+    // The plan of this run has put the snapshot's finalizer on again.
+    if (intent.kind === 'create') await release(ports, intent.planned);
+    return { kind: 'done', note: 'its volume exists' };
+  }
   if (intent.kind !== 'create') return endWithoutRecord(ports, { claim, run }, intent);
   if (state !== 'stored')
     return { kind: 'later', reason: `the volume of this claim is ${state}; it is not made a second time under the same UID` };
-  const name = volumeName(attempt.id, ports.options);
-  if ((await ports.kube.get<Volume>(volumes, { name })) !== undefined) return { kind: 'done', note: `volume ${name} exists` };
   // Somebody removed the PV of a claim that never got bound: its volume is made (or found by name) and written once more.
   const opened = await ports.records.openCreate(attempt.id, {
     ...hold(attempt),
@@ -220,6 +231,16 @@ async function closed(
     return createVolume(ports, { attempt: sentThrough(attempt, opened.endpoint), claim, run, stored: intent.planned, keep: storeVolume });
   if (opened.kind === 'not-yet') return { kind: 'later', reason: opened.reason, delayMs: opened.waitMs };
   return { kind: 'later', reason: 'the volume record changed meanwhile' };
+}
+
+async function isVolumeThere(ports: ProcessorPorts, claimUid: string): Promise<boolean> {
+  if (ports.options.volumeNamePrefix === '') return false;
+  return (await ports.kube.get<Volume>(volumes, { name: volumeName(claimUid, ports.options) })) !== undefined;
+}
+
+async function release(ports: ProcessorPorts, planned: VolumeRequest): Promise<void> {
+  const { source } = JSON.parse(planned.skeleton) as VolumeSkeleton;
+  if (source?.isReleased === true) await releaseRestored(ports, source);
 }
 
 function notOurs(): Outcome {

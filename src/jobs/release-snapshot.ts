@@ -3,12 +3,13 @@ import type { Snapshot } from '../kube/objects.ts';
 import { keyOf, snapshots } from '../kube/resources.ts';
 import type { JobKey } from '../queue/contract.ts';
 import type { Outcome } from '../queue/outcome.ts';
+import type { ProvisioningOptions } from '../volumes/provisioning-options.ts';
 import { isPending, restoredSnapshot } from '../volumes/source-use.ts';
 import { findClaim } from './find-claim.ts';
 import type { ProcessorPorts } from './ports.ts';
-import { isProtected, unprotect } from './snapshot-finalizer.ts';
+import { isProtected, protect, unprotect } from './snapshot-finalizer.ts';
 
-type Ports = Pick<ProcessorPorts, 'kube' | 'openSources' | 'log'>;
+type Ports = Pick<ProcessorPorts, 'kube' | 'openSources' | 'log'> & { readonly options: Pick<ProvisioningOptions, 'gates'> };
 
 /** Somebody may withhold the right to write snapshots, take the snapshot away, or change it. */
 const EXPECTED: ReadonlySet<number> = new Set([403, 404, 409]);
@@ -31,10 +32,22 @@ async function release(ports: Ports, job: JobKey): Promise<Outcome> {
   const snapshot = await ports.kube.get<Snapshot>(snapshots, ref);
   if (snapshot?.metadata.uid !== job.uid) return { kind: 'done', note: 'the snapshot is gone' };
   if (!isProtected(snapshot)) return { kind: 'done', note: 'our finalizer is off' };
-  // Claims of other namespaces the sweep has looked through. Claims before records: one that opens a record in between was still there when we listed.
-  const restore = await findClaim(ports, job.namespace, (claim) => isPending(claim) && restoredSnapshot(claim) === keyOf(ref));
-  if (restore !== undefined) return { kind: 'done', note: `claim ${restore.metadata.name} is restored from it` };
-  if ((await ports.openSources()).has(job.uid)) return { kind: 'done', note: 'a volume is being made from it' };
-  await unprotect(ports, snapshot);
-  return { kind: 'done', note: 'the snapshot is let go' };
+  const use = await useOf(ports, job);
+  if (use !== undefined) return { kind: 'done', note: use };
+  const free = await unprotect(ports, snapshot);
+  // A claim that came after our look may have found the finalizer still on.
+  const lateUse = await useOf(ports, job);
+  if (lateUse === undefined) return { kind: 'done', note: 'the snapshot is let go' };
+  await protect(ports, free);
+  return { kind: 'done', note: lateUse };
+}
+
+/** What a snapshot is still read for; undefined = nothing. */
+async function useOf(ports: Ports, { uid, namespace, name }: JobKey): Promise<string | undefined> {
+  const key = keyOf({ namespace, name });
+  // Claims before records: one that opens a record in between was still there when we listed.
+  const where = ports.options.gates.CrossNamespaceVolumeDataSource ? undefined : namespace;
+  const restore = await findClaim(ports, where, (claim) => isPending(claim) && restoredSnapshot(claim) === key);
+  if (restore !== undefined) return `claim ${restore.metadata.name} is restored from it`;
+  return (await ports.openSources()).has(uid) ? 'a volume is being made from it' : undefined;
 }

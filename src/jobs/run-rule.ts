@@ -29,7 +29,8 @@ async function answer(ports: Pick<ProcessorPorts, 'kube'>, step: Step): Promise<
   } catch (error) {
     if (!(error instanceof KubeError) || isOutage(error)) throw error;
     // A kind that the server does not know: its definition is not installed (yet).
-    if (error.code === 404 && step.kind !== 'protect') return step.kind === 'list' ? { kind: 'listed', items: [] } : { kind: 'absent' };
+    if (error.code === 404 && step.kind !== 'protect')
+      return step.kind === 'list' ? { kind: 'listed', items: [] } : { kind: 'absent', isUnknownKind: true };
     return { kind: 'refused', code: error.code, message: error.serverMessage };
   }
 }

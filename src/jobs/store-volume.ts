@@ -1,7 +1,7 @@
 import { CsiError } from '../csi/status.ts';
 import { isAlreadyExists, KubeError } from '../kube/kube-error.ts';
-import type { NewVolume, Volume } from '../kube/objects.ts';
-import { volumes } from '../kube/resources.ts';
+import type { Claim, NewVolume, Volume } from '../kube/objects.ts';
+import { claims, volumes } from '../kube/resources.ts';
 import type { Outcome } from '../queue/outcome.ts';
 import { deletionSecret } from '../volumes/deletion.ts';
 import { compareVolumes } from '../volumes/handles.ts';
@@ -19,6 +19,8 @@ export interface MadeVolume extends ClaimRun {
   readonly attempt: Attempt;
   readonly skeleton: VolumeSkeleton;
   readonly answer: VolumeAnswer;
+  /** The driver took so long that the claim may have gone since it was read. */
+  readonly wasSlow: boolean;
 }
 
 /** Writes the PV of a volume that the driver has made, and closes its record. Until then the driver's answer is kept in the record. */
@@ -33,19 +35,31 @@ export async function storeVolume(ports: ProcessorPorts, made: MadeVolume): Prom
   return stored(ports, made, volume);
 }
 
-async function stored(ports: ProcessorPorts, { attempt, claim, skeleton, answer }: MadeVolume, volume: NewVolume): Promise<Outcome> {
+async function stored(ports: ProcessorPorts, made: MadeVolume, volume: NewVolume): Promise<Outcome> {
+  const { attempt, claim, skeleton, answer, wasSlow } = made;
+  const { name } = volume.metadata;
   await ports.records.closeStored(attempt.id, attempt.owner, 'answered');
+  ports.log.info({ claim: `${attempt.job.namespace}/${attempt.job.name}`, volume: name, handle: answer.handle }, 'volume provisioned');
+  await succeeded(ports, { claim: wasSlow ? await reread(ports, claim) : claim, skeleton });
+  return { kind: 'done', note: `volume ${name}` };
+}
+
+/** What is left to do once the PV is there: its snapshot is let go, and the user is told. */
+export async function succeeded(
+  ports: Pick<ProcessorPorts, 'kube' | 'log' | 'events'>,
+  { claim, skeleton }: { readonly claim: Claim | undefined; readonly skeleton: VolumeSkeleton },
+): Promise<void> {
   if (skeleton.source?.isReleased === true) await releaseRestored(ports, skeleton.source);
-  ports.log.info(
-    { claim: `${attempt.job.namespace}/${attempt.job.name}`, volume: volume.metadata.name, handle: answer.handle },
-    'volume provisioned',
-  );
-  claimEvent(ports, claim, {
-    type: 'Normal',
-    reason: 'ProvisioningSucceeded',
-    message: `Successfully provisioned volume ${volume.metadata.name}`,
-  });
-  return { kind: 'done', note: `volume ${volume.metadata.name}` };
+  const message = `Successfully provisioned volume ${skeleton.volume.metadata.name}`;
+  claimEvent(ports, claim, { type: 'Normal', reason: 'ProvisioningSucceeded', message });
+}
+
+/** The claim, if it is still there; as it was read where the server can't be asked. */
+async function reread({ kube }: Pick<ProcessorPorts, 'kube'>, claim: Claim | undefined): Promise<Claim | undefined> {
+  if (claim === undefined) return undefined;
+  const { namespace = '', name, uid } = claim.metadata;
+  const now = await kube.get<Claim>(claims, { namespace, name }).catch(() => claim);
+  return now?.metadata.uid === uid ? claim : undefined;
 }
 
 /** AlreadyExists is success only where the stored PV has our handle and our claim (invariant 5). */

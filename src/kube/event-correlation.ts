@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { Lru } from './lru.ts';
 import { TokenBucket } from './token-bucket.ts';
 
@@ -19,6 +20,8 @@ export interface EventInput {
   readonly message: string;
   /** Instead of the recorder's own. */
   readonly component?: string;
+  /** Is not dropped for the rate of Normal events, and goes before them. */
+  readonly isAlwaysTold?: true;
 }
 
 /** One event object, made or to be made, with what is still untold about it. */
@@ -52,7 +55,10 @@ const SPAM = { burst: 25, perSecond: 1 / 300 };
 /** So many different messages of one reason, none more than ten minutes after the one before, become one event. */
 const SIMILAR = { most: 10, withinMs: 600_000, prefix: '(combined from similar events): ' };
 const MEMORY = 4096;
-const MAX_MESSAGE_LENGTH = 4096;
+/** The API server takes more; this is far more than anybody reads. */
+const MAX_MESSAGE_LENGTH = 65_536;
+/** Longer messages are remembered by their digest. */
+const MAX_KEY_LENGTH = 256;
 
 /** Decides what of a stream of events is worth a request. Remembers a bounded number of objects. */
 export class EventCorrelator {
@@ -77,8 +83,9 @@ export class EventCorrelator {
       type,
     ]);
     const message = shorten(event.message);
-    const isCombined = this.#isCombined(JSON.stringify([object, reason]), message, nowMs);
-    const key = JSON.stringify(isCombined ? [object, reason] : [object, reason, message]);
+    const told = message.length <= MAX_KEY_LENGTH ? message : createHash('sha256').update(message).digest('base64');
+    const isCombined = this.#isCombined(JSON.stringify([object, reason]), told, nowMs);
+    const key = JSON.stringify(isCombined ? [object, reason] : [object, reason, told]);
     const known = this.#series.get(key);
     if (known) return this.#again(known, isCombined ? SIMILAR.prefix + message : message, { object, nowMs });
     if (!this.#maySpend(object, nowMs)) return { kind: 'spam' };

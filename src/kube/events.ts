@@ -50,6 +50,11 @@ const CLOSE_GRACE_MS = 2000;
 
 type Result = 'created' | 'updated' | 'coalesced' | 'dropped-rate' | 'dropped-full' | 'dropped-spam' | 'failed';
 
+/** By whom events of a driver are sent, as upstream spells it: driver, host and a UUID of this process. */
+export function eventComponent(driver: string, env: Readonly<Record<string, string | undefined>>): string {
+  return `${driver}_${env['HOSTNAME'] ?? 'local'}_${randomUUID()}`;
+}
+
 /** Starts nothing until the first event. */
 export function createEventRecorder(options: EventRecorderOptions): EventRecorder {
   const clock = options.clock ?? systemClock;
@@ -133,7 +138,8 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
         const verdict = correlator.take(event, nowMs);
         if (verdict.kind === 'coalesced') return count(event.type, 'coalesced');
         if (verdict.kind === 'spam') return count(event.type, 'dropped-spam');
-        if (event.type === 'Normal' && !normals.take(nowMs)) return count('Normal', 'dropped-rate');
+        const isOrdinary = event.type === 'Normal' && event.isAlwaysTold !== true;
+        if (isOrdinary && !normals.take(nowMs)) return count('Normal', 'dropped-rate');
         const dropped = queue.add(verdict.series);
         if (dropped) count(dropped, 'dropped-full');
         log.debug({ object: event.regarding.name, namespace: event.regarding.namespace, type: event.type, reason: event.reason }, 'event');
@@ -158,32 +164,33 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
   };
 }
 
-/** Warnings first; bounded; a Warning takes the place of the oldest Normal when all places are taken. */
+/** Warnings, and what is always told, first; bounded; they take the place of the oldest Normal when all places are taken. */
 class EventQueue {
-  readonly #warnings = new Set<Series>();
+  readonly #urgent = new Set<Series>();
   readonly #normals = new Set<Series>();
 
   get size(): number {
-    return this.#warnings.size + this.#normals.size;
+    return this.#urgent.size + this.#normals.size;
   }
 
   /** @returns the type of the event that found no place */
   add(series: Series): EventInput['type'] | undefined {
-    const { type } = series.input;
+    const { type, isAlwaysTold } = series.input;
+    const isUrgent = type === 'Warning' || isAlwaysTold === true;
     const isFull = this.size >= MAX_QUEUED;
     const [victim] = this.#normals;
-    if (isFull && (type === 'Normal' || victim === undefined)) return type;
+    if (isFull && (!isUrgent || victim === undefined)) return type;
     if (isFull && victim !== undefined) {
       this.#normals.delete(victim);
       victim.isPending = false;
     }
     series.isPending = true;
-    (type === 'Warning' ? this.#warnings : this.#normals).add(series);
+    (isUrgent ? this.#urgent : this.#normals).add(series);
     return isFull ? 'Normal' : undefined;
   }
 
   next(): Series | undefined {
-    const lane = this.#warnings.size > 0 ? this.#warnings : this.#normals;
+    const lane = this.#urgent.size > 0 ? this.#urgent : this.#normals;
     const [first] = lane;
     if (first !== undefined) lane.delete(first);
     return first;

@@ -3,7 +3,7 @@ export class QuantityError extends Error {
   override readonly name = 'QuantityError';
 }
 
-/** Larger quantities are capped here, as the API server does. */
+/** Larger quantities are capped here: CSI knows no larger ones. */
 const MAX_BYTES = 2n ** 63n - 1n;
 
 /** Scale of a suffix: a factor of 2 or 10 to some power. */

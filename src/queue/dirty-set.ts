@@ -1,10 +1,13 @@
 import { keyId } from './contract.ts';
 import type { JobKey } from './contract.ts';
 
-/** A key that should be looked at; `kick`: even if it is waiting to be tried again. */
+/** What a hint asks for. `add`: that the key has a job. `kick`: that it has one and does not wait with it. `wake`: that it does not wait, if it has a job. */
+export type HintKind = 'add' | 'kick' | 'wake';
+
+/** A key that should be looked at. */
 export interface Hint {
   readonly key: JobKey;
-  readonly kick: boolean;
+  readonly kind: HintKind;
 }
 
 /** Hints not yet in Redis, one per key, oldest first. It grows by distinct keys only. */
@@ -15,9 +18,11 @@ export class DirtySet {
     return this.#hints.size;
   }
 
-  add(key: JobKey, kick: boolean): void {
+  add(key: JobKey, kind: HintKind): void {
     const id = keyId(key);
-    this.#hints.set(id, { key, kick: kick || this.#hints.get(id)?.kick === true });
+    const before = this.#hints.get(id)?.kind ?? kind;
+    // A job that is there, and does not wait: that is a kick.
+    this.#hints.set(id, { key, kind: before === kind ? kind : 'kick' });
   }
 
   /** Removes and returns the oldest hints, `max` at most. */
@@ -33,6 +38,6 @@ export class DirtySet {
 
   /** Puts hints back that Redis did not take. */
   giveBack(hints: readonly Hint[]): void {
-    for (const { key, kick } of hints) this.add(key, kick);
+    for (const { key, kind } of hints) this.add(key, kind);
   }
 }

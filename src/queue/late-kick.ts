@@ -31,6 +31,18 @@ redis.call('ZADD', KEYS[4], ARGV[2], '1')
 return 1
 `);
 
+/** KEYS: what the key's job is, delayed set, marker. ARGV: beginning of jobs, now in ms. Returns 1 if a job that waited runs at once. */
+const end = defineScript(`
+local job = redis.call('GET', KEYS[1])
+if not job or not redis.call('ZSCORE', KEYS[2], job) then
+  return 0
+end
+redis.call('HSET', ARGV[1] .. job, 'delay', 0)
+redis.call('ZADD', KEYS[2], tonumber(ARGV[2]) * 4096, job)
+redis.call('ZADD', KEYS[3], ARGV[2], '1')
+return 1
+`);
+
 export interface LateKickPlace {
   readonly prefix: string;
   readonly queue: string;
@@ -41,6 +53,13 @@ export interface LateKickPlace {
 export async function leaveKick(redis: Redis, { prefix, queue }: LateKickPlace, keyId: string): Promise<void> {
   const root = `${keyPrefix(prefix)}:${queue}:`;
   await leave.run(redis, [`${root}de:${keyId}`, `${root}active`], [kickKey(prefix, queue, ''), NOTE_TTL_MS]);
+}
+
+/** Runs the key at once if it waits to be tried again, and does nothing otherwise.
+ * @returns whether it waited */
+export async function endWait(redis: Redis, { prefix, queue }: LateKickPlace, keyId: string, nowMs: number): Promise<boolean> {
+  const root = `${keyPrefix(prefix)}:${queue}:`;
+  return (await end.run(redis, [`${root}de:${keyId}`, `${root}delayed`, `${root}marker`], [root, nowMs])) === 1;
 }
 
 /** Honours a kick that came while the job's run was under way and now waits to be tried again.

@@ -12,10 +12,10 @@ import type { RedisLink } from './connection.ts';
 import { JOB_KINDS, jobData, jobId, keyId } from './contract.ts';
 import type { JobData, JobKey, JobKind } from './contract.ts';
 import { DirtySet } from './dirty-set.ts';
-import type { Hint } from './dirty-set.ts';
+import type { Hint, HintKind } from './dirty-set.ts';
 import { Fairness } from './fairness.ts';
 import { syncFairness } from './fairness-store.ts';
-import { leaveKick } from './late-kick.ts';
+import { endWait, leaveKick } from './late-kick.ts';
 import { keyPrefix, queueName } from './names.ts';
 import { producerMetrics } from './queue-metrics.ts';
 import type { ProducerMetrics } from './queue-metrics.ts';
@@ -28,6 +28,8 @@ export interface Producer {
   /** Says that an object should be looked at. A key that is queued or waits to be tried again stays as it is; one whose run is under way runs once
    * more after it. `kick` ends a wait: the object changed in a way that makes a new try worth it. Never throws, never blocks; kept until Redis takes it. */
   touch(key: JobKey, o?: { readonly kick?: boolean }): void;
+  /** Ends the wait of a key that waits to be tried again; any other key stays as it is, and one without a job gets none. Otherwise as `touch`. */
+  wake(key: JobKey): void;
   /** Why keys don't reach Redis now, in one line; undefined when they do. For /readyz. */
   readonly trouble: string | undefined;
   /** Settings of Redis that risk volumes, one line each with its fix, as of the last connection. */
@@ -106,9 +108,17 @@ class QueueProducer implements Producer {
   }
 
   touch(key: JobKey, o: { readonly kick?: boolean } = {}): void {
+    this.#hint(key, o.kick === true ? 'kick' : 'add');
+  }
+
+  wake(key: JobKey): void {
+    this.#hint(key, 'wake');
+  }
+
+  #hint(key: JobKey, kind: HintKind): void {
     if (this.#stopping.signal.aborted) return;
     this.#metrics.hints.inc({ driver: this.#options.driver, kind: key.kind });
-    this.#dirty.add(key, o.kick === true);
+    this.#dirty.add(key, kind);
     this.#start();
   }
 
@@ -231,13 +241,18 @@ class QueueProducer implements Producer {
 
   async #add(queue: Queue<JobData, unknown, JobKind>, kind: JobKind, hints: readonly Hint[]): Promise<void> {
     const place = { prefix: this.#options.prefix, queue: queue.name };
-    await Promise.all(hints.filter(({ kick }) => kick).map(({ key }) => leaveKick(this.#link.redis, place, keyId(key))));
-    const jobs = hints.map(({ key, kick }) => ({ name: kind, data: jobData(key), opts: this.#jobOptions(key, kick) }));
+    const { redis } = this.#link;
+    const wakes = hints.filter((hint) => hint.kind === 'wake');
+    await Promise.all(wakes.map(({ key }) => endWait(redis, place, keyId(key), this.#clock.nowMs())));
+    const adds = hints.filter((hint) => hint.kind !== 'wake');
+    if (adds.length === 0) return;
+    await Promise.all(adds.filter((hint) => hint.kind === 'kick').map(({ key }) => leaveKick(redis, place, keyId(key))));
+    const jobs = adds.map((hint) => ({ name: kind, data: jobData(hint.key), opts: this.#jobOptions(hint.key, hint.kind === 'kick') }));
     const added = await queue.addBulk(jobs);
     let fresh = 0;
     for (const [index, job] of added.entries()) {
       if (job.id === jobs[index]?.opts.jobId) fresh += 1;
-      else if (kind === 'claim') this.#fairness.refund(hints[index]?.key.namespace ?? '');
+      else if (kind === 'claim') this.#fairness.refund(adds[index]?.key.namespace ?? '');
     }
     const labels = { driver: this.#options.driver, kind };
     this.#metrics.added.inc(labels, fresh);

@@ -30,11 +30,12 @@ export interface Hold {
 const STATUS_TTL_MS = 86_400_000;
 
 /** KEYS: status, groups of the wait list. ARGV: outcome, reason, now in ms, until as JSON or '', lifetime in ms, key id, groups or '', hold as JSON or ''. Returns how many runs in a row
- * ended with this outcome. A run that did not get as far as trying ends no hold. */
+ * ended with this outcome. A hold stays until another one takes its
+ * place: whether its time is over its reader sees. */
 const note = defineScript(`${LEAVE_GROUPS}${JOIN_GROUPS}
 local count = 1
 local before = redis.call('HMGET', KEYS[1], 'outcome', 'count', 'groups', 'hold')
-local hold = ARGV[1] == 'later' and before[4] or ARGV[8]
+local hold = ARGV[8] == '' and before[4] or ARGV[8]
 if before[1] == ARGV[1] then
   count = (tonumber(before[2]) or 0) + 1
 end

@@ -23,7 +23,8 @@ export type FlagSpec =
   | (Common & { readonly type: 'bool'; readonly default: boolean })
   | (Common & { readonly type: 'labels' })
   /** Given several times, or as a comma list; `default` is such a list. */
-  | (Common & { readonly type: 'strings'; readonly default: string });
+  /** `keepsRepeats`: of two items that contradict each other the later one counts. */
+  | (Common & { readonly type: 'strings'; readonly default: string; readonly keepsRepeats?: true });
 
 export type FlagTable = Readonly<Record<string, FlagSpec>>;
 
@@ -194,6 +195,14 @@ function defaultValue(name: string, spec: FlagSpec): unknown {
   return spec.type === 'labels' ? {} : spec.default;
 }
 
+function listed(texts: readonly string[], keepsRepeats: boolean): readonly string[] {
+  const items = texts
+    .flatMap((text) => text.split(','))
+    .map((item) => item.trim())
+    .filter((item) => item !== '');
+  return keepsRepeats ? items : [...new Set(items)];
+}
+
 function parseValue(name: string, spec: FlagSpec, texts: readonly string[]): unknown {
   const text = texts.at(-1) ?? '';
   switch (spec.type) {
@@ -207,14 +216,7 @@ function parseValue(name: string, spec: FlagSpec, texts: readonly string[]): unk
     case 'labels':
       return Object.fromEntries(texts.flatMap((item) => parseLabels(name, item)));
     case 'strings':
-      return [
-        ...new Set(
-          texts
-            .flatMap((item) => item.split(','))
-            .map((item) => item.trim())
-            .filter((item) => item !== ''),
-        ),
-      ];
+      return listed(texts, spec.keepsRepeats === true);
     case 'durationMs': {
       const ms = parseDurationMs(text);
       if (ms === undefined)

@@ -54,10 +54,11 @@ export interface ContentSource {
 export function* dataSourceOf(claim: Claim, gates: FeatureGates): Rule<SourceRef | undefined> {
   const { dataSource, dataSourceRef } = claim.spec;
   const ownNamespace = claim.metadata.namespace ?? '';
-  if (dataSource !== undefined) {
+  // Clients write null for nothing, and older API servers keep it.
+  if (dataSource) {
     return { ...named(dataSource), namespace: ownNamespace, isEchoed: true, isReleased: dataSource.kind === 'VolumeSnapshot' };
   }
-  if (dataSourceRef === undefined) return undefined;
+  if (!dataSourceRef) return undefined;
   const source = referred(dataSourceRef, ownNamespace);
   if (source.isEchoed && !gates.CrossNamespaceVolumeDataSource)
     throw new RefusedError('dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is disabled');

@@ -45,8 +45,8 @@ function responsibility(volume: Volume, driver: DriverNames): string | undefined
 
 /** Key of the volume record: the claim's UID where the PV has the name that we give to that UID, else the PV's own (static and foreign volumes). */
 export function recordId(volume: Volume, options: Pick<ProvisioningOptions, 'volumeNamePrefix' | 'volumeNameUuidLength'>): string {
-  const claimUid = volume.spec.claimRef?.uid;
-  if (claimUid !== undefined && claimUid !== '' && volumeName(claimUid, options) === volume.metadata.name) return claimUid;
+  const claimUid = volume.spec.claimRef?.uid ?? '';
+  if (claimUid !== '' && options.volumeNamePrefix !== '' && volumeName(claimUid, options) === volume.metadata.name) return claimUid;
   return volume.metadata.uid;
 }
 

@@ -32,6 +32,7 @@ export const provisioningFlags = defineFlags({
   },
   'feature-gates': {
     type: 'strings',
+    keepsRepeats: true,
     default: '',
     help: 'Gates as NAME=true|false: Topology, CrossNamespaceVolumeDataSource, VolumeAttributesClass, ReleaseLeaderElectionOnExit, AllAlpha, AllBeta.',
     upstream: 'same; other names are refused',

@@ -1,5 +1,6 @@
 import { AWS, AZURE_DISK, AZURE_FILE, CINDER, GCE, PORTWORX, VSPHERE } from './migration/plugins.ts';
 import type { Plugin } from './migration/plugins.ts';
+import { statedZones } from './migration/gce.ts';
 import { isInTreeVolume, toCsiVolume } from './migration/volumes.ts';
 import type { VolumeParts } from './migration/volume-parts.ts';
 
@@ -35,6 +36,17 @@ export function identityOf({ spec }: VolumeParts): VolumeIdentity | undefined {
   if (spec.azureFile === undefined) return undefined;
   const { secretNamespace, secretName, shareName } = spec.azureFile;
   return inTree(AZURE_FILE, JSON.stringify([secretNamespace ?? spec.claimRef?.namespace ?? '', secretName, shareName]));
+}
+
+/** Whether one volume may be behind two PVs, so that deleting for one would take the other's data. Names of GCE's disks are unique in their zone only: the same name in zones
+ * that both PVs state is another disk, and each deletion is sent to the zone of its own PV. */
+export function mayBeSame(a: VolumeParts, b: VolumeParts): boolean {
+  const one = identityOf(a);
+  const other = identityOf(b);
+  if (one === undefined || one.driver !== other?.driver || one.id !== other.id) return false;
+  const [here, there] = [statedZones(a), statedZones(b)];
+  const isGce = a.spec.gcePersistentDisk !== undefined && b.spec.gcePersistentDisk !== undefined;
+  return !isGce || here.length === 0 || there.length === 0 || here.some((zone) => there.includes(zone));
 }
 
 /** Whether two PVs stand for one volume. `unclear`: they are stored in different forms, and neither may be destroyed on that account. */

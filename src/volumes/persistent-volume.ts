@@ -129,6 +129,8 @@ export interface BadAnswer {
   readonly handle: string | undefined;
   /** Asking again would end the same. */
   readonly isHopeless?: true;
+  /** As upstream spells it, where it is not "Cleanup". */
+  readonly cleanupWord?: 'cleanup';
 }
 
 /** The answer as plain data, or what the driver did wrong (spec 02 §8.2, §8.3; 09). */
@@ -145,7 +147,8 @@ export function readAnswer(response: CreateVolumeResponse, skeleton: VolumeSkele
   if (volume.capacityBytes !== 0n && volume.capacityBytes < requested) {
     return { message: `created volume capacity ${volume.capacityBytes} less than requested capacity ${requested}`, handle };
   }
-  if (skeleton.source?.isEchoed === true && volume.contentSource === undefined) return { message: 'volume content source missing', handle };
+  if (skeleton.source?.isEchoed === true && volume.contentSource === undefined)
+    return { message: 'volume content source missing', handle, cleanupWord: 'cleanup' };
   const answer: VolumeAnswer = {
     handle,
     context: { ...volume.volumeContext },

@@ -13,7 +13,8 @@ export type Step =
 /** What came of a step. `refused`: the API server's answer was no, in its own words; an API server that is down never gets this far. */
 export type Answer =
   | { readonly kind: 'found'; readonly object: KubeObject }
-  | { readonly kind: 'absent' }
+  /** `isUnknownKind`: the server has no such kind, yet. */
+  | { readonly kind: 'absent'; readonly isUnknownKind?: true }
   | { readonly kind: 'listed'; readonly items: readonly KubeObject[] }
   | { readonly kind: 'protected' }
   | { readonly kind: 'refused'; readonly code: number; readonly message: string };
@@ -31,7 +32,9 @@ export function* read<T extends KubeObject>(resource: Resource, ref: ObjectRef, 
   // The runner read exactly this resource.
   if (answer.kind === 'found') return answer.object as T;
   if (answer.kind === 'refused') throw new RefusedError(`${begin}${answer.message}`);
-  throw new RefusedError(`${begin}${notFound(resource, ref.name)}`, { waitsFor: [{ resource: resource.plural, ...ref, seen: '' }] });
+  const isUnknownKind = answer.kind === 'absent' && answer.isUnknownKind === true;
+  const cause = isUnknownKind ? unknownKind(resource, ref.name) : notFound(resource, ref.name);
+  throw new RefusedError(`${begin}${cause}`, { waitsFor: [{ resource: resource.plural, ...ref, seen: '' }] });
 }
 
 /** Lists a namespace.
@@ -70,7 +73,16 @@ function isSame(a: Awaited, b: Awaited): boolean {
   return a.resource === b.resource && a.namespace === b.namespace && a.name === b.name;
 }
 
+/** As clients say it of a kind that the server does not serve. */
+function unknownKind(resource: Resource, name: string): string {
+  return `the server could not find the requested resource (get ${groupedPlural(resource)} ${name})`;
+}
+
 /** As the API server says it: `secrets "x" not found`. */
 export function notFound(resource: Resource, name: string): string {
-  return `${resource.plural}${resource.group === '' ? '' : `.${resource.group}`} "${name}" not found`;
+  return `${groupedPlural(resource)} "${name}" not found`;
+}
+
+function groupedPlural({ plural, group }: Resource): string {
+  return group === '' ? plural : `${plural}.${group}`;
 }

@@ -1,5 +1,6 @@
 import { RESERVED_PARAMETER_PREFIX } from '../kube/keys.ts';
 import { RefusedError } from './provisioning-options.ts';
+import { quoted } from './quoted.ts';
 
 /** Where a secret is; its values are read at the moment of use. */
 export interface SecretRef {
@@ -119,8 +120,8 @@ function expand(template: string, values: ReadonlyMap<string, string>): string {
     return value ?? '';
   });
   if (unknown.size > 0) {
-    const names = [...unknown].sort().map((name) => JSON.stringify(name));
-    throw new RefusedError(`error resolving value ${JSON.stringify(template)}: invalid tokens: [${names.join(' ')}]`);
+    const names = [...unknown].sort().map(quoted);
+    throw new RefusedError(`error resolving value ${quoted(template)}: invalid tokens: [${names.join(' ')}]`);
   }
   return resolved;
 }
@@ -134,7 +135,8 @@ function isSubdomain(text: string): boolean {
 }
 
 function invalid(template: string, value: string, what: string): RefusedError {
-  const text =
-    template === value ? `"${template}" is not a valid ${what}` : `"${template}" resolved to "${value}" which is not a valid ${what}`;
-  return new RefusedError(text);
+  const given = quoted(template);
+  return new RefusedError(
+    template === value ? `${given} is not a valid ${what}` : `${given} resolved to ${quoted(value)} which is not a valid ${what}`,
+  );
 }

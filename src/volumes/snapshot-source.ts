@@ -5,6 +5,7 @@ import { parseBool } from '../runtime/words.ts';
 import { ofSource, reworded, statedBytes } from './data-source.ts';
 import type { ContentInput, ContentSource } from './data-source.ts';
 import { RefusedError } from './provisioning-options.ts';
+import { quoted } from './quoted.ts';
 import { orUntilChanged, read, untilChanged } from './rule.ts';
 import type { Rule } from './rule.ts';
 
@@ -98,6 +99,6 @@ function whyNotAllowed(content: SnapshotContent, allowed: string | undefined): s
   const { name } = content.metadata;
   if (allowed === undefined) return `${ALLOW_VOLUME_MODE_CHANGE} annotation is not present on snapshotcontent ${name}`;
   if (parseBool(allowed) === false) return `${ALLOW_VOLUME_MODE_CHANGE} is set to false on snapshotcontent ${name}`;
-  const error = `strconv.ParseBool: parsing ${JSON.stringify(allowed)}: invalid syntax`;
+  const error = `strconv.ParseBool: parsing ${quoted(allowed)}: invalid syntax`;
   return `failed to convert ${ALLOW_VOLUME_MODE_CHANGE} annotation value to boolean with error: ${error}`;
 }

@@ -124,6 +124,20 @@ describe('the watch on demand', () => {
     await until(() => watch.versionOf(snapshotId('b')) === '', 'its end is known');
   });
 
+  it('knows nothing of a kind whose watch has ended and can’t be opened again, until it can', async () => {
+    const watch = start();
+    const { metadata } = await snapshot('frozen');
+    watch.follow(new Set([snapshotId('frozen')]));
+    await until(() => watch.versionOf(snapshotId('frozen')) === metadata.resourceVersion, 'it is known');
+    await until(() => cluster.api.watchCount('volumesnapshots') > 0, 'it watches');
+    for (const verb of ['list', 'watch'] as const)
+      cluster.api.faults.inject({ action: { kind: 'status', code: 403 }, verb, plural: 'volumesnapshots', times: Infinity });
+    cluster.api.stopWatches('end', 'volumesnapshots');
+    await until(() => watch.versionOf(snapshotId('frozen')) === undefined, 'what it knows may be old');
+    cluster.api.faults.clear();
+    await until(() => watch.versionOf(snapshotId('frozen')) === metadata.resourceVersion, 'it is known again');
+  });
+
   it('knows objects without namespace', async () => {
     const watch = start();
     const id = objectId({ resource: 'volumeattributesclasses', name: 'gold' });

@@ -44,6 +44,30 @@ describe('HandleIndex', () => {
     assert.ok(!index.isShared(inTree('c', 'another')));
   });
 
+  it('takes disks of one name in two zones for two', () => {
+    const index = new HandleIndex();
+    const [a, b] = [inTree('a', 'disk', 'us-central1-a'), inTree('b', 'disk', 'us-central1-b')];
+    for (const object of [a, b]) index.apply({ type: 'added', object });
+    assert.ok(!index.isShared(a));
+    index.apply({ type: 'added', object: inTree('c', 'disk') });
+    assert.ok(index.isShared(a) && index.isShared(b));
+  });
+
+  it('tells to whom a volume is left when another PV of it goes, or changes its source, and not otherwise', () => {
+    const index = new HandleIndex();
+    for (const object of [first, second]) index.apply({ type: 'added', object });
+    assert.deepEqual(index.left({ type: 'modified', object: second, previous: second }), []);
+    assert.deepEqual(index.left({ type: 'added', object: second }), []);
+    const gone = { type: 'deleted', object: second } as const;
+    index.apply(gone);
+    assert.deepEqual(index.left(gone), [first.metadata.name]);
+    index.apply({ type: 'added', object: second });
+    const other = aVolume({ metadata: { name: 'other' }, spec: { csi: { driver: DRIVER, volumeHandle: 'new' } } });
+    const changed = { type: 'modified', object: other, previous: second } as const;
+    index.apply(changed);
+    assert.deepEqual(index.left(changed), [first.metadata.name]);
+  });
+
   it('passes over an in-tree PV that its driver can’t have', () => {
     const index = new HandleIndex();
     const odd = inTree('a', 'disk', 'nonsense__us-central1-a');

@@ -121,7 +121,11 @@ describe('newsOfClaim', () => {
   const of = (claim: Claim, previous = aClaim()) => newsOfClaim(claim, previous, { wasJob: true, driver });
 
   it('is a verdict where the claim had no job before', () => {
-    assert.equal(newsOfClaim(aClaim(), aClaim(), { wasJob: false, driver }), 'verdict');
+    assert.equal(newsOfClaim(aClaim(), aClaim({ metadata: { annotations: {} } }), { wasJob: false, driver }), 'verdict');
+  });
+
+  it('is that it is back where the volume controller had asked for it before: a job may wait still', () => {
+    assert.equal(newsOfClaim(aClaim(), aClaim(), { wasJob: false, driver }), 'back');
   });
 
   it('is an edit where anything of a waiting claim changed, seen by us or not', () => {
@@ -164,8 +168,11 @@ describe('newsOfVolume', () => {
     assert.equal(newsOfVolume(edited(), released, driver), 'edit');
   });
 
-  it('is nothing where its deletion, which is ours, begins', () => {
-    assert.equal(newsOfVolume(edited({ metadata: { deletionTimestamp: '2026-01-01T00:00:00Z' } }), released, driver), 'none');
+  it('is that it is going where its deletion begins, or it changes after that', () => {
+    const going = edited({ metadata: { deletionTimestamp: '2026-01-01T00:00:00Z' } });
+    assert.equal(newsOfVolume(going, released, driver), 'going');
+    const later = { ...going, metadata: { ...going.metadata, resourceVersion: 'later' } };
+    assert.equal(newsOfVolume(later, going, driver), 'going');
   });
 
   it('is nothing where it was only listed again', () => assert.equal(newsOfVolume(aVolume(), released, driver), 'none'));
@@ -179,8 +186,8 @@ describe('triageVolume', () => {
     );
   });
 
-  it('leaves two PVs of one handle alone', () => {
+  it('refuses two PVs of one handle', () => {
     const verdict = triageVolume(aVolume(), driver, () => true);
-    assert.ok(verdict.kind === 'ignore' && verdict.reason.includes('test-volume-id'));
+    assert.ok(verdict.kind === 'refuse' && verdict.reason.includes('test-volume-id'));
   });
 });

@@ -137,6 +137,40 @@ describe('parking', () => {
     await until(() => bench.runs.length === 2, 'the second run', 3000);
   });
 
+  it('does not run a key again and again that sees another version than is seen here, but ever more rarely', async () => {
+    let nowMs = 0;
+    let looks = 0;
+    const list = waits();
+    const counted: WaitWatchOptions['waits'] = {
+      since(position) {
+        looks += 1;
+        return list.since(position);
+      },
+      wake: (waiting) => list.wake(waiting, Date.now()),
+    };
+    const afterLooks = async (): Promise<void> => {
+      const from = looks;
+      await until(() => looks >= from + 8, 'it has looked a few times');
+      await until(async () => (await delayed()) === 1, 'it waits');
+    };
+    bench.consumer(() => parked('6'));
+    versions.set(ID, '7');
+    watch({ waits: counted, clock: { nowMs: () => nowMs, sleep: (ms, signal) => systemClock.sleep(Math.min(ms, 10), signal) } });
+    bench.producer().touch(claimKey('a'));
+    await until(() => bench.runs.length === 2, 'it is woken once');
+    await afterLooks();
+    assert.equal(bench.runs.length, 2);
+    nowMs = 1_000;
+    await until(() => bench.runs.length === 3, 'it is woken again');
+    nowMs = 2_000;
+    await afterLooks();
+    assert.equal(bench.runs.length, 3);
+    nowMs = 3_000;
+    await until(() => bench.runs.length === 4, 'it is woken once more');
+    versions.set(ID, '8');
+    await until(() => bench.runs.length === 5, 'a change ends the pause');
+  });
+
   it('wakes nobody while another ingest leads, nor for an object that is as it was', async () => {
     bench.consumer(() => parked(versions.get(ID)));
     versions.set(ID, '7');

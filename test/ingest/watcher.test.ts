@@ -23,6 +23,8 @@ describe('watcher', () => {
   let kube: KubeClient;
   let watcher: Watcher;
   let touched: { key: JobKey; kick: boolean }[] = [];
+  let woken: string[] = [];
+  const refused: string[] = [];
   const objects = new Set<string>();
   let wake: () => void = () => undefined;
   const gate = new Gate(
@@ -31,8 +33,12 @@ describe('watcher', () => {
         touched.push({ key, kick: how?.kick === true });
         wake();
       },
+      wake(key) {
+        woken.push(key.name);
+        wake();
+      },
     },
-    () => true,
+    { holdsLease: () => true, keepMs: 0 },
   );
   const until = async (isDone: () => boolean): Promise<void> => {
     while (!isDone()) await new Promise<void>((resolve) => (wake = resolve));
@@ -59,6 +65,7 @@ describe('watcher', () => {
       driver: { name: DRIVER, controllerCapabilities: new Set(['CLONE_VOLUME']) },
       gate,
       onObject: (object) => void objects.add(object),
+      onRefused: ({ volume, reason }) => void refused.push(`${volume.metadata.name}: ${reason}`),
       log: silentLog,
       metrics: new Registry(),
     });
@@ -72,6 +79,7 @@ describe('watcher', () => {
   });
   beforeEach(() => {
     touched = [];
+    woken = [];
   });
 
   it('lists what was there before it started among the outstanding', () => {
@@ -129,20 +137,81 @@ describe('watcher', () => {
     );
   });
 
-  it('touches nothing when our own finalizer comes, or a volume begins to go', async () => {
-    const seen = async (resource: string, { metadata }: Claim | Volume): Promise<void> => {
-      const id = objectId({ resource, namespace: metadata.namespace ?? '', name: metadata.name });
-      while (watcher.versionOf(id) !== metadata.resourceVersion) await systemClock.sleep(5);
-    };
-    const finalizers = (...names: string[]) => ({ type: 'merge', body: { metadata: { finalizers: names } } }) as const;
-    await seen(volumes.plural, await kube.patch<Volume>(volumes, { name: 'static' }, finalizers('kubernetes.io/pv-protection')));
-    touched = [];
+  const seen = async (resource: string, { metadata }: Claim | Volume): Promise<void> => {
+    const id = objectId({ resource, namespace: metadata.namespace ?? '', name: metadata.name });
+    while (watcher.versionOf(id) !== metadata.resourceVersion) await systemClock.sleep(5);
+  };
+  const finalizers = (...names: string[]) => ({ type: 'merge', body: { metadata: { finalizers: names } } }) as const;
+
+  it('touches nothing when our own finalizer comes', async () => {
     const belted = await kube.patch<Claim>(claims, { namespace: 'default', name: 'before-start' }, finalizers('sutler.dev/volume-record'));
     await seen(claims.plural, belted);
+    assert.deepEqual(names(), []);
+  });
+
+  it('touches no volume that is going away, and ends its wait if it has one', async () => {
+    const OURS = 'external-provisioner.volume.kubernetes.io/finalizer';
+    await seen(volumes.plural, await kube.patch<Volume>(volumes, { name: 'static' }, finalizers(OURS, 'kubernetes.io/pv-protection')));
+    touched = [];
     const going = await kube.delete<Volume>(volumes, { name: 'static' });
     assert.ok(going?.metadata.deletionTimestamp !== undefined);
     await seen(volumes.plural, going);
+    await seen(volumes.plural, await kube.patch<Volume>(volumes, { name: 'static' }, finalizers(OURS)));
     assert.deepEqual(names(), []);
+    assert.deepEqual(woken, ['static', 'static']);
+    await kube.patch<Volume>(volumes, { name: 'static' }, finalizers());
+  });
+
+  it('refuses two Released volumes of one handle, says so, and touches the one that is left when the other is gone', async () => {
+    const released = async (name: string): Promise<void> => {
+      const csi = { driver: DRIVER, volumeHandle: 'twice' };
+      const spec = { capacity: { storage: '1Mi' }, accessModes: ['ReadWriteOnce'], persistentVolumeReclaimPolicy: 'Delete', csi };
+      await kube.create<Volume>(volumes, undefined, { metadata: { name }, spec });
+      const body = { status: { phase: 'Released' } };
+      await seen(volumes.plural, await kube.patch<Volume>(volumes, { name }, { type: 'merge', body, subresource: 'status' }));
+    };
+    await kube.create<Volume>(volumes, undefined, {
+      metadata: { name: 'retained' },
+      spec: {
+        capacity: { storage: '1Mi' },
+        accessModes: ['ReadWriteOnce'],
+        persistentVolumeReclaimPolicy: 'Retain',
+        csi: { driver: DRIVER, volumeHandle: 'twice' },
+      },
+    });
+    await released('one-of-two');
+    const reason = 'another PersistentVolume has the handle twice too, so its volume is kept; remove one of the two by hand';
+    assert.deepEqual(refused, [`one-of-two: ${reason}`]);
+    assert.deepEqual(
+      [...watcher.refused()].map(({ volume }) => volume.metadata.name),
+      ['one-of-two'],
+    );
+    assert.deepEqual(names(), []);
+    await kube.delete(volumes, { name: 'retained' });
+    await kube.patch(volumes, { name: 'retained' }, finalizers()).catch(() => undefined);
+    await until(() => names().includes('one-of-two'));
+  });
+
+  it('ends the wait of a claim that loses its node and gets another', async () => {
+    const late = { metadata: { name: 'late' }, provisioner: DRIVER, volumeBindingMode: 'WaitForFirstConsumer' };
+    await kube.create(classes, undefined, late);
+    const node = (name: string | null) =>
+      kube.patch<Claim>(
+        claims,
+        { namespace: 'default', name: 'moving' },
+        { type: 'merge', body: { metadata: { annotations: { 'volume.kubernetes.io/selected-node': name } } } },
+      );
+    await aClaim('moving', 'late');
+    await node('n1');
+    await until(() => names().includes('moving'));
+    await seen(claims.plural, await node(null));
+    touched = [];
+    await node('n2');
+    await until(() => names().includes('moving'));
+    assert.deepEqual(
+      touched.map(({ key, kick }) => [key.name, kick]),
+      [['moving', true]],
+    );
   });
 
   const aVolume = (name: string, claim: Claim) =>
@@ -240,21 +309,5 @@ describe('watcher', () => {
     while (![...watcher.outstanding()].some(({ name }) => name === 'unseen')) await systemClock.sleep(5);
     gate.open();
     assert.deepEqual(names(), []);
-  });
-});
-
-describe('Gate', () => {
-  it('is closed as soon as the lease is not held any more, whoever noticed', () => {
-    let holds = true;
-    const passed: JobKey[] = [];
-    const gate = new Gate({ touch: (key) => void passed.push(key) }, () => holds);
-    const key: JobKey = { kind: 'claim', uid: 'u', namespace: 'n', name: 'c' };
-    gate.touch(key);
-    gate.open();
-    gate.touch(key);
-    holds = false;
-    gate.touch(key);
-    assert.equal(passed.length, 1);
-    assert.ok(!gate.isOpen);
   });
 });

@@ -176,6 +176,20 @@ describe('delete', () => {
     assert.deepEqual(await finalizersOf(volume), [OTHERS]);
   });
 
+  const openRecords = (): Promise<number> => rig.redis.hlen('{csi}:open:sample.csi.sutler.dev');
+
+  for (const phase of ['Available', 'Failed'] as const) {
+    it(`ends a deletion that was open when the volume became ${phase}`, async () => {
+      const volume = await released(rig);
+      refuseDeletions('busy disk');
+      await rig.remove(volume);
+      assert.equal(await openRecords(), 1);
+      await rig.kube.patch(volumes, { name: volume.metadata.name }, { type: 'merge', body: { status: { phase } }, subresource: 'status' });
+      assert.equal((await rig.remove(volume)).kind, 'done');
+      assert.equal(await openRecords(), 0);
+    });
+  }
+
   it('leaves a volume that is going away without our finalizer (P-34)', async () => {
     const volume = await byHand(rig, { finalizers: [OTHERS] });
     await rig.kube.delete(volumes, { name: volume.metadata.name });
@@ -270,7 +284,6 @@ describe('delete', () => {
   }
 
   describe('of a volume whose PV was taken away during its deletion', () => {
-    const openRecords = (): Promise<number> => rig.redis.hlen('{csi}:open:sample.csi.sutler.dev');
     /** The driver refuses, and somebody removes the PV by force. */
     async function torn(change: Partial<ProcessorPorts> = {}): Promise<Volume> {
       const claim = await rig.claim();

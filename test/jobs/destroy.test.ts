@@ -232,13 +232,30 @@ describe('DeleteVolume', () => {
       assert.equal(warnings(rig).length, 2);
     });
 
-    it('because the driver is still at it is told once, whatever words it has for that', async () => {
+    it('is told again when the driver gives another reason under the same code, also with something else between', async () => {
       const volume = await byHand(rig);
-      for (const code of [Code.DeadlineExceeded, Code.Aborted, Code.DeadlineExceeded]) {
+      const attachedTo = () => [attachment('va', volume)];
+      for (const [message, change] of [
+        ['in use', {}],
+        ['locked', {}],
+        ['', { attachedTo }],
+        ['locked', {}],
+      ] as const) {
+        answerWith(Code.FailedPrecondition, message);
+        await rig.remove(volume, change);
+      }
+      const said = (words: string) => `VolumeFailedDelete rpc error: code = FailedPrecondition desc = ${words}`;
+      const attached = `VolumeFailedDelete persistentvolume ${volume.metadata.name} is still attached to node node-1`;
+      assert.deepEqual(warnings(rig), [said('in use'), said('locked'), attached, said('locked')]);
+    });
+
+    it('because the driver is still at it is told when it finds other words for that, and not again', async () => {
+      const volume = await byHand(rig);
+      for (const code of [Code.DeadlineExceeded, Code.Aborted, Code.Aborted]) {
         answerWith(code);
         assert.equal((await rig.remove(volume)).kind, 'running');
       }
-      assert.equal(warnings(rig).length, 1);
+      assert.equal(warnings(rig).length, 2);
     });
 
     it('does not show the secrets that it was given', async () => {

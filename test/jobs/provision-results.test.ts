@@ -183,6 +183,10 @@ describe('provision', () => {
       assert.deepEqual(callsOf(rig, 'CreateVolume'), []);
       const words = 'Normal Provisioning Assuming an external populator will provision the volume';
       assert.deepEqual(messagesOf(rig), [words, words]);
+      assert.deepEqual(
+        rig.events.map(({ component, isAlwaysTold }) => [component, isAlwaysTold]),
+        [1, 2].map(() => ['external-provisioner', true]),
+      );
     });
 
     it('for one of two claims, and makes the other’s volume (P-01, P-15)', async () => {

@@ -116,6 +116,10 @@ describe('provision, from a source', () => {
     const outcome = await rig.provision(claim, ports);
     assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
     assert.deepEqual(outcome.until, [{ resource: 'volumesnapshots', namespace: 'default', name: 'soon', seen: '' }]);
+    assert.match(
+      outcome.reason,
+      /from api server: the server could not find the requested resource \(get volumesnapshots\.snapshot\.storage\.k8s\.io soon\)$/,
+    );
     assert.equal(creates().length, 0);
   });
 
@@ -140,6 +144,27 @@ describe('provision, from a source', () => {
       assert.deepEqual(held, [[SNAPSHOT_SOURCE_PROTECTION]]);
       assert.deepEqual((await readSnapshot(snapshot))?.metadata.finalizers ?? [], []);
       assert.equal((await rig.volumeOf(claim))?.spec.csi?.volumeHandle, 'restored');
+    });
+
+    it('is let go again by a run that finds the volume there', async () => {
+      const snapshot = await snapshotOf();
+      echo();
+      const claim = await claimOf(restoring(snapshot));
+      assert.equal((await rig.provision(claim, ports)).kind, 'done');
+      assert.equal((await rig.provision(claim, ports)).kind, 'done');
+      assert.deepEqual((await readSnapshot(snapshot))?.metadata.finalizers ?? [], []);
+      assert.equal(creates().length, 1);
+    });
+
+    it('that is gone when the volume is there is not missed', async () => {
+      const snapshot = await snapshotOf();
+      echo();
+      const claim = await claimOf(restoring(snapshot));
+      assert.equal((await rig.provision(claim, ports)).kind, 'done');
+      await rig.kube.delete(snapshots, { namespace: 'default', name: snapshot.metadata.name });
+      rig.events.length = 0;
+      assert.equal((await rig.provision(claim, ports)).kind, 'done');
+      assert.deepEqual(messages(), []);
     });
 
     it('keeps every field that is newer than our types', async () => {

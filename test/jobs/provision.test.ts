@@ -127,6 +127,42 @@ describe('provision', () => {
       assert.deepEqual(messages(), ['Warning ProvisioningFailed rpc error: code = DeadlineExceeded desc = context deadline exceeded']);
     });
 
+    for (const [before, now] of [
+      ['DeadlineExceeded', 'Aborted'],
+      ['Unavailable', 'Unavailable'],
+    ] as const) {
+      it(`warns again when the driver says something else: ${now} after ${before}`, async () => {
+        const claim = await rig.claim();
+        for (const [code, words] of [
+          [before, 'one'],
+          [now, 'two'],
+          [now, 'two'],
+        ] as const) {
+          rig.onCall = ({ method }) => {
+            if (method === 'CreateVolume') throw new DriverStatus(Code[code], words);
+          };
+          await rig.provision(claim);
+        }
+        assert.deepEqual(messages(), [
+          `Warning ProvisioningFailed rpc error: code = ${before} desc = one`,
+          `Warning ProvisioningFailed rpc error: code = ${now} desc = two`,
+        ]);
+      });
+    }
+
+    it('says that the volume is there where only the answer to its PV was lost', async () => {
+      const claim = await rig.claim();
+      const create: typeof rig.kube.create = async (resource, namespace, object) => {
+        await rig.kube.create(resource, namespace, object);
+        throw new KubeError({ code: 504, reason: 'Timeout', serverMessage: 'too late', request: 'POST' });
+      };
+      assert.equal((await rig.provision(claim, { kube: { ...rig.kube, create } })).kind, 'retry');
+      rig.events.length = 0;
+      assert.equal((await rig.provision(claim)).kind, 'done');
+      assert.deepEqual(messages(), [`Normal ProvisioningSucceeded Successfully provisioned volume pvc-${claim.metadata.uid}`]);
+      assert.equal(creates().length, 1);
+    });
+
     it('sends the stored request again byte for byte, whatever became of the class', async () => {
       const claim = await rig.claim({ parameters: { type: 'a' } });
       await loseAnswer(claim);

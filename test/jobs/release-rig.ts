@@ -4,6 +4,8 @@ import type { KubeClient } from '#src/kube/client.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims, namespaces } from '#src/kube/resources.ts';
 import { silentLog } from '#src/runtime/log.ts';
+import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
+import type { FeatureGates } from '#src/volumes/feature-gates.ts';
 import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
 import type { SandboxCluster } from '../harness/sandbox-cluster.ts';
 
@@ -11,7 +13,7 @@ import type { SandboxCluster } from '../harness/sandbox-cluster.ts';
 export interface ReleaseRig {
   readonly cluster: SandboxCluster;
   readonly kube: KubeClient;
-  readonly ports: Pick<ProcessorPorts, 'kube' | 'driver' | 'openSources' | 'log'>;
+  readonly ports: Pick<ProcessorPorts, 'kube' | 'driver' | 'openSources' | 'log'> & { readonly options: { readonly gates: FeatureGates } };
   /** UIDs; undefined: Redis can't be asked. */
   openSources: ReadonlySet<string> | undefined;
   /** A namespace that is empty. */
@@ -46,6 +48,7 @@ export async function openReleaseRig(): Promise<ReleaseRig> {
       }),
       openSources: () =>
         rig.openSources === undefined ? Promise.reject(new RecordsUnavailable('Redis is away')) : Promise.resolve(rig.openSources),
+      options: { gates: DEFAULT_GATES },
       log: silentLog,
     },
     async namespace() {

@@ -7,6 +7,7 @@ import { snapshots } from '#src/kube/resources.ts';
 import type { JobKey } from '#src/queue/contract.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { silentLog } from '#src/runtime/log.ts';
+import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
 import { installCrds, removeCrds } from '../harness/snapshot-crds.ts';
 import { openReleaseRig } from './release-rig.ts';
 import type { ReleaseRig } from './release-rig.ts';
@@ -137,14 +138,35 @@ describe('releaseSnapshot', () => {
     });
   }
 
+  const keyOfJob = ({ metadata }: Snapshot): JobKey => ({ kind: 'snapshot', uid: metadata.uid, namespace, name: NAME });
+
+  it('looks at the claims of every namespace where these may refer to it (L-15)', async () => {
+    const far = await rig.namespace();
+    const found = await snapshot();
+    const { apiGroup, kind } = restoring.dataSource;
+    await rig.claim(far, { name: 'far', dataSourceRef: { apiGroup, kind, name: NAME, namespace } });
+    const options = { gates: { ...DEFAULT_GATES, CrossNamespaceVolumeDataSource: true } };
+    assert.equal((await releaseSnapshot({ ...rig.ports, options }, keyOfJob(found))).kind, 'done');
+    assert.deepEqual(await finalizers(), [OURS]);
+  });
+
+  it('puts it back where a restore began between look and patch, which found it still on', async () => {
+    const found = await snapshot([FOREIGN, OURS]);
+    const patch: typeof rig.kube.patch = async (resource, ref, change) => {
+      rig.openSources = new Set([found.metadata.uid]);
+      return rig.kube.patch(resource, ref, change);
+    };
+    await releaseSnapshot({ ...rig.ports, kube: { ...rig.kube, patch } }, keyOfJob(found));
+    assert.deepEqual(await finalizers(), [FOREIGN, OURS]);
+  });
+
   it('does not write over a change that came between look and patch', async () => {
     const found = await snapshot();
     const patch: typeof rig.kube.patch = async (resource, ref, change) => {
       await rig.kube.patch(snapshots, ref, { type: 'merge', body: { metadata: { finalizers: [OURS, FOREIGN] } } });
       return rig.kube.patch(resource, ref, change);
     };
-    const key: JobKey = { kind: 'snapshot', uid: found.metadata.uid, namespace, name: NAME };
-    assert.equal((await releaseSnapshot({ ...rig.ports, kube: { ...rig.kube, patch } }, key)).kind, 'done');
+    assert.equal((await releaseSnapshot({ ...rig.ports, kube: { ...rig.kube, patch } }, keyOfJob(found))).kind, 'done');
     assert.deepEqual(await finalizers(), [OURS, FOREIGN]);
   });
 

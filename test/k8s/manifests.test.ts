@@ -291,9 +291,10 @@ describe('k8s/', () => {
     const wanted = (verbs: readonly string[], resources: readonly Resource[]): string[] =>
       resources.flatMap(({ group, plural }) => verbs.map((verb) => `${verb} ${group}/${plural}`));
 
-    it('of ingest are to list and watch what it watches, always or on demand, and nothing else', () => {
+    it('of ingest are to list and watch what it watches, always or on demand, to write events, and nothing else', () => {
       const watched = wanted(['list', 'watch'], [kinds.claims, kinds.volumes, kinds.classes, ...ON_DEMAND]);
-      assert.deepEqual([...rightsOf('sutler-ingest')].toSorted(), [...watched, 'get /namespaces'].toSorted());
+      const events = wanted(['create', 'patch'], [kinds.events]);
+      assert.deepEqual([...rightsOf('sutler-ingest')].toSorted(), [...watched, ...events, 'get /namespaces'].toSorted());
     });
 
     it('of jobs are what its processors ask for, and nothing else', () => {

@@ -87,7 +87,14 @@ describe('EventCorrelator', () => {
   it('cuts a driver that tells a novel', () => {
     const verdict = correlate()(event({ message: 'x'.repeat(1_000_000) }), 0);
     assert.ok(verdict.kind === 'write');
-    assert.equal(verdict.series.message.length, 4096);
+    assert.equal(verdict.series.message.length, 65_536);
+  });
+
+  it('tells long messages apart by more than their beginning', () => {
+    const take = correlate();
+    const long = 'x'.repeat(5_000);
+    assert.equal(kinds([take(event({ message: `${long}1` }), 0), take(event({ message: `${long}2` }), 1)]), 'write write');
+    assert.equal(take(event({ message: `${long}1` }), 2).kind, 'coalesced');
   });
 });
 

@@ -196,6 +196,13 @@ describe('EventRecorder', () => {
     assert.equal(await counted('Normal', 'dropped-rate'), 7);
   });
 
+  it('never drops a Normal that is always told', async () => {
+    const recorder = start({ normalBurst: 3, normalPerSecond: 1 });
+    for (let i = 0; i < 10; i++) recorder.record({ ...normal(`n${i}`), isAlwaysTold: true });
+    await recorder.close();
+    assert.equal(server.seen.length, 10);
+  });
+
   it('holds a thousand while the server is slow; then Warnings take the place of Normals', async () => {
     server.handler = () => {};
     const recorder = start({ normalBurst: 5000 });

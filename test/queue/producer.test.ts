@@ -49,6 +49,17 @@ describe('createProducer', () => {
     assert.equal(await bench.metric('sutler_queue_hints_total', { driver }), 1001);
   });
 
+  it('makes no job where only the end of a wait is asked for, and one where a hint asks for it too', async () => {
+    const producer = bench.producer();
+    producer.wake(claimKey('a'));
+    await producer.flushed();
+    assert.equal(await redis.redis.zcard(keyOf('prioritized')), 0);
+    producer.wake(claimKey('a'));
+    producer.touch(claimKey('a'));
+    await producer.flushed();
+    assert.equal(await redis.redis.zcard(keyOf('prioritized')), 1);
+  });
+
   it('stores keys, readable ids and small options, nothing else', async () => {
     const producer = bench.producer();
     producer.touch(claimKey('data', 'team-a'));

@@ -36,10 +36,9 @@ describe('the hold of a key', () => {
     assert.deepEqual(await hold(), second);
   });
 
-  it('is gone after a try that failed for another reason, and with the status', async () => {
-    await noteStatus(redis.redis, target, { outcome: 'retry', reason: 'full', atMs: 60_000 });
-    assert.equal(await hold(), undefined);
-    await noteStatus(redis.redis, target, { outcome: 'retry', reason: 'infeasible', atMs: 60_000, hold: first });
+  it('stays when a run fails before it asks the driver, and is gone with the status', async () => {
+    await noteStatus(redis.redis, target, { outcome: 'retry', reason: 'Unauthorized', atMs: 10 });
+    assert.deepEqual(await hold(), first);
     await clearStatus(redis.redis, target);
     assert.equal(await hold(), undefined);
   });

@@ -18,7 +18,9 @@ const CLUSTER_SCOPED = new Set(['Namespace', 'ClusterRole', 'ClusterRoleBinding'
 const RIGHTS: Readonly<Record<string, { readonly everywhere: readonly string[]; readonly atHome: readonly string[] }>> = {
   'sutler-ingest': {
     everywhere: [
+      'create /events',
       'get /namespaces kube-system',
+      'patch /events',
       ...['list', 'watch'].flatMap((verb) => [
         `${verb} /persistentvolumeclaims`,
         `${verb} /persistentvolumes`,
@@ -29,11 +31,7 @@ const RIGHTS: Readonly<Record<string, { readonly everywhere: readonly string[]; 
         `${verb} storage.k8s.io/volumeattributesclasses`,
       ]),
     ],
-    atHome: [
-      'create /events',
-      'patch /events',
-      ...['create', 'get', 'list', 'update', 'watch'].map((verb) => `${verb} coordination.k8s.io/leases`),
-    ],
+    atHome: ['create', 'get', 'list', 'update', 'watch'].map((verb) => `${verb} coordination.k8s.io/leases`),
   },
   'sutler-jobs': {
     everywhere: [

@@ -64,6 +64,13 @@ describe('parseFlags', () => {
     assert.deepEqual(parsed(['--labels=a:1,b:2', '--labels=c:3']).labels, { a: '1', b: '2', c: '3' });
   });
 
+  it('keeps repeats of a list whose later items count', () => {
+    const gates = defineFlags({ gates: { type: 'strings', default: '', help: '', keepsRepeats: true } });
+    const result = parseFlags(gates, { argv: ['--gates=a=F', '--gates=a=T,a=F'], env: {} });
+    assert.ok(result.kind === 'run');
+    assert.deepEqual(result.flags.gates, ['a=F', 'a=T', 'a=F']);
+  });
+
   it('collects a list from all occurrences and from commas, each value once', () => {
     assert.deepEqual(parsed(['--gateway=a,b', '--gateway', 'c', '--gateway=b']).gateway, ['a', 'b', 'c']);
     assert.deepEqual(parsed([]).gateway, ['unix:///a']);

@@ -124,6 +124,12 @@ describe('judgeVolume of whose volume it is', () => {
 });
 
 describe('recordId', () => {
+  it('is the PV’s own where no claim has it, or volumes get no names', () => {
+    const { claimRef: _, ...spec } = aVolume().spec;
+    assert.equal(recordId({ ...aVolume(), spec }, options), 'volume-uid');
+    assert.equal(recordId(aVolume({ metadata: { name: '-testid' } }), { ...options, volumeNamePrefix: '' }), 'volume-uid');
+  });
+
   it('is the claim’s UID where the PV has the name we give it', () => assert.equal(recordId(aVolume(), options), 'testid'));
   it('is the PV’s UID for a static volume', () =>
     assert.equal(recordId(aVolume({ metadata: { name: 'by-hand' } }), options), 'volume-uid'));

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { compareVolumes, handleOf } from '#src/volumes/handles.ts';
+import { compareVolumes, handleOf, mayBeSame } from '#src/volumes/handles.ts';
 import type { VolumeParts } from '#src/volumes/migration/volume-parts.ts';
 
 const csi = (volumeHandle: string, driver = 'ebs.csi.aws.com'): VolumeParts => ({
@@ -68,5 +68,33 @@ describe('two PVs', () => {
     assert.equal(compareVolumes(csi('vol-1'), inTree('vol-1')), 'unclear');
     assert.equal(compareVolumes(csi('vol-1'), csi('vol-1', 'other')), 'unclear');
     assert.equal(compareVolumes(none, none), 'unclear');
+  });
+});
+
+describe('one volume', () => {
+  const disk = (zone?: string, pdName = 'disk'): VolumeParts => ({
+    metadata: { name: 'volume', ...(zone === undefined ? {} : { labels: { 'topology.kubernetes.io/zone': zone } }) },
+    spec: { gcePersistentDisk: { pdName } },
+  });
+
+  it('may be behind two PVs that name the same', () => {
+    assert.ok(mayBeSame(csi('vol-1'), inTree('vol-1')));
+    assert.ok(!mayBeSame(csi('vol-1'), csi('vol-2')));
+    assert.ok(!mayBeSame(csi('vol-1'), csi('vol-1', 'other')));
+    assert.ok(!mayBeSame(none, none));
+  });
+
+  it('is not behind two PVs of a GCE disk whose zones are others', () => {
+    assert.ok(!mayBeSame(disk('us-a-b'), disk('us-a-c')));
+    assert.ok(mayBeSame(disk('us-a-b'), disk('us-a-b')));
+    assert.ok(mayBeSame(disk('us-a-b__us-a-c'), disk('us-a-c__us-a-d')));
+  });
+
+  it('may be behind two PVs of a GCE disk where one does not say its zone, or has another form', () => {
+    assert.ok(mayBeSame(disk('us-a-b'), disk()));
+    assert.ok(mayBeSame(disk(), disk('us-a-b')));
+    const asCsi = { metadata: { name: 'volume' }, spec: { csi: { driver: 'pd.csi.storage.gke.io', volumeHandle: 'disk' } } };
+    assert.ok(mayBeSame(disk('us-a-b'), asCsi));
+    assert.ok(mayBeSame(asCsi, disk('us-a-b')));
   });
 });

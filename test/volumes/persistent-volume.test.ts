@@ -133,7 +133,11 @@ describe('the answer for a volume with a source', () => {
   it('has to name a content source', () => {
     const { request, skeleton } = restored({ dataSource });
     assert.ok(request.volumeContentSource?.type.case === 'snapshot');
-    assert.deepEqual(blamed(skeleton, { capacityBytes: 1000n }), { message: 'volume content source missing', handle: 'test-volume-id' });
+    assert.deepEqual(blamed(skeleton, { capacityBytes: 1000n }), {
+      message: 'volume content source missing',
+      handle: 'test-volume-id',
+      cleanupWord: 'cleanup',
+    });
     assert.ok(!('message' in answered(skeleton, { capacityBytes: 1000n, contentSource: echo })));
   });
 

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { KubeObject } from '#src/kube/objects.ts';
+import type { Resource } from '#src/kube/resources.ts';
 import { secrets, snapshotContents, snapshots } from '#src/kube/resources.ts';
 import { RefusedError } from '#src/volumes/provisioning-options.ts';
 import { list, notFound, orUntilChanged, read, untilChanged } from '#src/volumes/rule.ts';
@@ -39,6 +40,12 @@ describe('a rule that reads', () => {
     const { error } = told(read(snapshots, ref, 'no snapshot'), { kind: 'refused', code: 403, message: 'forbidden' });
     assert.equal(error?.message, 'no snapshot: forbidden');
     assert.deepEqual(error.waitsFor, []);
+  });
+
+  it('says that the server has no such kind', () => {
+    const words = (resource: Resource) => told(read(resource, ref), { kind: 'absent', isUnknownKind: true }).error?.message;
+    assert.equal(words(snapshots), 'the server could not find the requested resource (get volumesnapshots.snapshot.storage.k8s.io thing)');
+    assert.equal(words(secrets), 'the server could not find the requested resource (get secrets thing)');
   });
 
   it('needs no words of its own', () => {

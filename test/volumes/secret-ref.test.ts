@@ -78,6 +78,14 @@ describe('the secret that a class names', () => {
     assert.throws(() => publishOf('name', 'bad ns'), inWords('"bad ns" is not a valid namespace name'));
   });
 
+  it('is refused as one line without unseen characters', () => {
+    assert.throws(() => publishOf('quo"te\u00a0', 'ns'), inWords(String.raw`"quo\"te\u00a0" is not a valid secret name`));
+    assert.throws(
+      () => publishOf('name', 'line\n${pvc.name}'),
+      inWords(String.raw`error resolving value "line\n${'$'}{pvc.name}": invalid tokens: ["pvc.name"]`),
+    );
+  });
+
   it('needs a namespace besides a template of all variables (A-33)', () => {
     const name = "static-${pv.name}-${pvc.namespace}-${pvc.name}-${pvc.annotations['akey']}";
     assert.throws(() => secretRef('Provisioner', { [`${N}provisioner-secret-name`]: name }, context), inWords(/Both must be specified$/));

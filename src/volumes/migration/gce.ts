@@ -29,10 +29,14 @@ export function gceToCsi<V extends VolumeParts>(volume: V, source: GcePersistent
   return toDriverTopology(changed, GCE.zoneKey);
 }
 
-function handleOf(volume: VolumeParts, pdName: string): string {
-  const labels = volume.metadata.labels ?? {};
+/** The zones of a disk, by the labels of its PV; none where it has no such label. */
+export function statedZones({ metadata: { labels = {} } }: VolumeParts): readonly string[] {
   const label = [labels[BETA_ZONE], labels[ZONE]].find((zones) => zones !== undefined && zones !== '');
-  const [zone = 'UNSPECIFIED', ...others] = label?.split(ZONE_SEPARATOR) ?? [];
+  return label?.split(ZONE_SEPARATOR) ?? [];
+}
+
+function handleOf(volume: VolumeParts, pdName: string): string {
+  const [zone = 'UNSPECIFIED', ...others] = statedZones(volume);
   if (others.length === 0) return `projects/UNSPECIFIED/zones/${zone}/disks/${pdName}`;
   const found = gceRegion([zone, ...others]);
   if ('problem' in found) throw new RefusedError(`failed to get region from zones: ${found.problem}`);

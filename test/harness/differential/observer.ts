@@ -48,6 +48,8 @@ export class Observer {
   readonly #looking: Promise<void>;
   /** What each UID that was ever seen belongs to. */
   readonly #kinds = new Map<string, string>();
+  /** How many there were of a kind, namespace and name. */
+  readonly #counts = new Map<string, number>();
   #view: View = { claims: [], volumes: [], snapshots: [], events: [] };
   #waiting: (() => void)[] = [];
 
@@ -65,8 +67,13 @@ export class Observer {
     return this.#kinds;
   }
 
-  remember(kind: string, object: Seen): void {
-    this.#kinds.set(object.metadata.uid, `${kind} ${object.metadata.name}`);
+  /** Objects of one name that come one after the other are told apart. */
+  remember(kind: string, { metadata: { uid, namespace = '', name } }: Seen): void {
+    if (this.#kinds.has(uid)) return;
+    const place = `${kind} ${namespace}/${name}`;
+    const count = (this.#counts.get(place) ?? 0) + 1;
+    this.#counts.set(place, count);
+    this.#kinds.set(uid, count === 1 ? `${kind} ${name}` : `${kind} ${name}, made anew ${count}`);
   }
 
   /** Resolves after a look that began after this call. */

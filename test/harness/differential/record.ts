@@ -87,7 +87,8 @@ function essence(object: Seen, only: readonly string[]): Fields {
     metadata: {
       name,
       annotations,
-      finalizers,
+      // Controllers of the cluster add theirs before ours, or after, by chance.
+      finalizers: finalizers.toSorted(),
       labels: metadata['labels'] ?? {},
       isBeingDeleted: deletionTimestamp !== undefined,
     },

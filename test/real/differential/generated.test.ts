@@ -1,0 +1,48 @@
+import { describeDifferential } from '../../harness/differential/suite.ts';
+import type { DifferentialSuite } from '../../harness/differential/suite.ts';
+import { FLAGS } from './scenarios/flags.ts';
+import { generated } from './scenarios/generated.ts';
+import { onPurpose } from './scenarios/on-purpose.ts';
+
+/** DIFFERENTIAL_SEED picks other stories, DIFFERENTIAL_COUNT says how many: that many with the default flags, a third of them with each other set. */
+const seed = Number(process.env['DIFFERENTIAL_SEED'] ?? 1);
+const count = Number(process.env['DIFFERENTIAL_COUNT'] ?? 60);
+const few = Math.ceil(count / 3);
+
+const suites: readonly DifferentialSuite[] = [
+  { name: `chance ${seed}`, scenarios: generated(seed, count), known: onPurpose },
+  {
+    name: `chance ${seed + 1}, other flags`,
+    // Without the gate that is off: what comes of that would hide all else about claims that name an attributes class.
+    flags: FLAGS.map((flag) => flag.replace(',VolumeAttributesClass=false', '')),
+    uuidLength: 12,
+    capabilities: ['CREATE_DELETE_VOLUME', 'CREATE_DELETE_SNAPSHOT', 'CLONE_VOLUME', 'MODIFY_VOLUME', 'SINGLE_NODE_MULTI_WRITER'],
+    serverGates: ['CrossNamespaceVolumeDataSource'],
+    scenarios: generated(seed + 1, few),
+    known: onPurpose,
+  },
+  {
+    name: `chance ${seed + 2}, flags of topology with a driver that has none`,
+    flags: [
+      '--immediate-topology=false',
+      '--strict-topology',
+      '--feature-gates=Topology=true',
+      '--default-fstype=ext4',
+      '--volume-name-prefix=x.y',
+      '--volume-name-uuid-length=32',
+      '--extra-create-metadata',
+    ],
+    uuidLength: 32,
+    scenarios: generated(seed + 2, few),
+    known: onPurpose,
+  },
+  {
+    name: `chance ${seed + 3}, few capabilities`,
+    flags: ['--feature-gates=Topology=false', '--controller-publish-readonly'],
+    capabilities: ['CREATE_DELETE_VOLUME'],
+    scenarios: generated(seed + 3, few),
+    known: onPurpose,
+  },
+];
+
+describeDifferential(suites, process.env);

@@ -1,0 +1,110 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Fields } from '../../../../conformance/connection.ts';
+import type { CallAnswer } from '../../../../harness/differential/scripted-driver.ts';
+import type { Scenario } from '../../../../harness/differential/scenario.ts';
+import { isOneOf } from '../../../../harness/differential/scene.ts';
+import type { Scene } from '../../../../harness/differential/scene.ts';
+
+export type Texts = Readonly<Record<string, string>>;
+type Of<T> = T | ((scene: Scene) => T);
+
+/** One thing that is unlike the usual in a generated scenario. */
+export interface Part {
+  /** For the title. */
+  readonly words: string;
+  /** Of the class. */
+  readonly parameters?: Of<Texts>;
+  readonly cls?: Fields;
+  /** Of the claim. */
+  readonly spec?: Of<Fields>;
+  readonly annotations?: Texts;
+  readonly metadata?: Fields;
+  readonly prepare?: (scene: Scene) => Promise<unknown>;
+  readonly answer?: CallAnswer;
+  /** Between two attempts of a call that the driver lets wait. */
+  readonly between?: (scene: Scene) => Promise<unknown>;
+  /** Once it is decided whether there is a volume. */
+  readonly edit?: (scene: Scene) => Promise<unknown>;
+}
+
+/** One story of several parts. A part that comes later wins. */
+export function scenarioOf(name: string, parts: readonly Part[]): Scenario {
+  const merged = <T extends object>(scene: Scene, pick: (part: Part) => Of<T> | undefined): T =>
+    Object.assign({}, ...parts.map((part) => valueOf(scene, pick(part)))) as T;
+  return {
+    name,
+    title: parts.map(({ words }) => words).join('; ') || 'nothing special',
+    class: (scene) => {
+      const parameters = merged<Texts>(scene, (part) => part.parameters);
+      return { ...merged<Fields>(scene, ({ cls }) => cls), ...(Object.keys(parameters).length === 0 ? {} : { parameters }) };
+    },
+    claim: (scene) => ({
+      ...merged<Fields>(scene, ({ metadata }) => metadata),
+      annotations: merged<Texts>(scene, ({ annotations }) => annotations),
+      spec: merged<Fields>(scene, ({ spec }) => spec),
+    }),
+    prepare: async (scene) => {
+      for (const { prepare } of parts) await prepare?.(scene);
+    },
+    ...(parts.some(({ answer }) => answer !== undefined) ? { answer: answerOf(parts) } : {}),
+    ends: async (scene) => {
+      await decided(scene);
+      for (const { between } of parts) await between?.(scene);
+      scene.happened.add('go');
+      await soon(scene, () => isBound(scene) || !parts.some(({ between }) => between !== undefined));
+    },
+    afterwards: async (scene) => {
+      for (const { edit } of parts) {
+        if (edit === undefined) continue;
+        await edit(scene);
+        await scene.marker();
+        // What was refused may be possible now.
+        if (scene.claim() !== undefined) await soon(scene, () => isBound(scene));
+      }
+      await scene.remove(`${scene.claims}/data`);
+      await scene.marker();
+      await soon(scene, () => scene.claim() === undefined && scene.volumes().length === 0);
+    },
+  };
+}
+
+function answerOf(parts: readonly Part[]): CallAnswer {
+  return async (call, scene) => {
+    // The volume that another one is cloned from is made as usual.
+    const source = scene.uidOf('source');
+    const about = call.method === 'CreateVolume' ? call.create.name : call.delete.volumeId;
+    if (source !== undefined && isOneOf(about, new Set([source]), scene.stage.uuidLength)) return undefined;
+    for (const { answer } of parts) {
+      const answered = await answer?.(call, scene);
+      if (answered !== undefined) return answered;
+    }
+    return undefined;
+  };
+}
+
+function valueOf<T>(scene: Scene, value: Of<T> | undefined): T | undefined {
+  return typeof value === 'function' ? (value as (scene: Scene) => T)(scene) : value;
+}
+
+const SOON_MS = 6_000;
+
+/** Waits until it holds, for a while. */
+export async function soon(scene: Scene, holds: () => boolean): Promise<void> {
+  const deadlineMs = Date.now() + SOON_MS;
+  while (!holds() && Date.now() < deadlineMs) await scene.stage.observer.next();
+}
+
+async function decided(scene: Scene): Promise<void> {
+  await scene.marker();
+  await soon(
+    scene,
+    () =>
+      (isBound(scene) && (scene.hasEvent('ProvisioningSucceeded') || scene.volume()?.metadata.name.startsWith('static-') === true)) ||
+      scene.hasEvent('ProvisioningFailed'),
+  );
+  await delay(500);
+}
+
+function isBound(scene: Scene): boolean {
+  return scene.claim()?.status?.phase === 'Bound';
+}
