@@ -8,10 +8,9 @@ import { claims, secrets, volumes } from '#src/kube/resources.ts';
 import type { ProcessorPorts } from '#src/jobs/ports.ts';
 import { redisBlessing } from '#src/queue/volume-record/blessing.ts';
 import { systemClock } from '#src/runtime/clock.ts';
-import type { Clock } from '#src/runtime/clock.ts';
 import { DriverStatus } from '#src/sandbox/driver/driver-status.ts';
 import { AZURE_DISK } from '#src/volumes/migration/plugins.ts';
-import { answerWith, callsOf, loseAnswer, messagesOf, stateOf } from './claim-cases.ts';
+import { answerWith, callsOf, loseAnswer, messagesOf, standingClock, stateOf } from './claim-cases.ts';
 import { kubeWith } from './kube-with.ts';
 import { DRIVER, openRig } from './rig.ts';
 import type { Rig } from './rig.ts';
@@ -19,12 +18,6 @@ import type { Rig } from './rig.ts';
 const ASKED = 2n ** 20n;
 const SMALL = { volume: { volumeId: 'too-small', capacityBytes: ASKED - 1n } };
 const WORDS = `created volume capacity ${ASKED - 1n} less than requested capacity ${ASKED}`;
-
-/** Stands still, so that only the number of calls ends a clean-up; an hour ahead, so that no gateway takes its calls for late. */
-function standingClock(): Clock {
-  const nowMs = Date.now() + 3_600_000;
-  return { ...systemClock, nowMs: () => nowMs };
-}
 
 describe('a volume that no PV can be made of', () => {
   let rig: Rig;

@@ -11,6 +11,7 @@ import { VolumeRecords } from '#src/queue/volume-record/volume-record.ts';
 import { openSources } from '#src/queue/volume-record/open-sources.ts';
 import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
 import { installCrds, referenceGrantCrd, removeCrds, snapshotCrds } from '../harness/snapshot-crds.ts';
+import { standingClock } from './claim-cases.ts';
 import { DRIVER, openRig } from './rig.ts';
 import type { Rig } from './rig.ts';
 
@@ -200,6 +201,18 @@ describe('provision, from a source', () => {
       );
       assert.equal(await rig.volumeOf(claim), undefined);
       assert.deepEqual(await rig.record(claim.metadata.uid), {});
+    });
+
+    it('that the driver neither names in its answer nor deletes again is told to be an orphan, in upstream’s spelling', async () => {
+      const claim = await claimOf(restoring(await snapshotOf()));
+      rig.onCall = ({ method }) => {
+        if (method === 'CreateVolume') return { volume: { volumeId: 'empty', capacityBytes: SIZE_BYTES } };
+        if (method === 'DeleteVolume') throw new DriverStatus(Code.Internal, 'stuck');
+        return undefined;
+      };
+      const outcome = await rig.provision(claim, { ...ports, clock: standingClock() });
+      assert.ok(outcome.kind === 'retry');
+      assert.match(outcome.reason, /^volume content source missing\. cleanup of volume pvc-\S+ failed, volume is orphaned: rpc error/);
     });
 
     it('counts as in use while the record is open, the claim gone or not', async () => {

@@ -6,6 +6,7 @@ import { KubeError } from '#src/kube/kube-error.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { claims, secrets, volumes } from '#src/kube/resources.ts';
 import { VolumeRecords } from '#src/queue/volume-record/volume-record.ts';
+import { systemClock } from '#src/runtime/clock.ts';
 import { DriverStatus } from '#src/sandbox/driver/driver-status.ts';
 import { kubeWith } from './kube-with.ts';
 import { openRig } from './rig.ts';
@@ -149,6 +150,37 @@ describe('provision', () => {
         ]);
       });
     }
+
+    it('takes a refusal in very many words for one, and the next call gets through', async () => {
+      const claim = await rig.claim();
+      const words = 'x'.repeat(70_000);
+      rig.onCall = ({ method }) => {
+        if (method === 'CreateVolume') throw new DriverStatus(Code.Internal, words);
+      };
+      for (const _ of [1, 2, 3]) {
+        const outcome = await rig.provision(claim);
+        assert.ok(outcome.kind === 'retry' && outcome.isAbsent === true, outcome.kind);
+        assert.equal(outcome.reason, `rpc error: code = Internal desc = ${words}`);
+      }
+      rig.onCall = () => undefined;
+      assert.equal((await rig.provision(claim)).kind, 'done');
+    });
+
+    it('says nothing of success where the claim went while the driver took its time', async () => {
+      const claim = await rig.claim();
+      const ref = { namespace: 'default', name: claim.metadata.name };
+      rig.onCall = async ({ method }) => {
+        if (method !== 'CreateVolume') return;
+        await rig.kube.patch(claims, ref, { type: 'merge', body: { metadata: { finalizers: null } } });
+        await rig.kube.delete(claims, ref);
+        aheadMs = 1_500;
+      };
+      let aheadMs = 0;
+      const clock = { nowMs: () => Date.now() + aheadMs, sleep: systemClock.sleep };
+      assert.equal((await rig.provision(claim, { clock })).kind, 'done');
+      assert.ok(await rig.volumeOf(claim));
+      assert.deepEqual(messages(), []);
+    });
 
     it('says that the volume is there where only the answer to its PV was lost', async () => {
       const claim = await rig.claim();
