@@ -84,7 +84,8 @@ async function useless(
     reason += `. ${answer.cleanupWord ?? 'Cleanup'} of volume ${name} failed, volume is orphaned: ${left}`;
   }
   await ports.records.leaveAmbiguous(attempt.id, attempt.owner, BAD_ANSWER);
-  await provisioningFailed(ports, { claim, run }, reason);
+  // The first answer's warning tells of the clean-up too; the same answer again adds nothing to it.
+  if ((await run.lastReason())?.startsWith(answer.message) !== true) await provisioningFailed(ports, { claim, run }, reason);
   return { kind: 'retry', reason };
 }
 

@@ -96,6 +96,8 @@ describe('a volume that no PV can be made of', () => {
       `Warning ProvisioningFailed ${WORDS}. Cleanup of volume ${name} failed, volume is orphaned: ${why}`,
     ]);
     assert.equal(await stateOf(rig, claim), 'open');
+    await provision(claim);
+    assert.equal(messagesOf(rig).length, 1, 'the same answer again is no news');
   });
 
   it('is deleted at the fifth try at the latest', async () => {
