@@ -6,7 +6,7 @@ import { onPurpose } from './scenarios/on-purpose.ts';
 
 /** DIFFERENTIAL_SEED picks other stories, DIFFERENTIAL_COUNT says how many: that many with the default flags, a third of them with each other set. */
 const seed = Number(process.env['DIFFERENTIAL_SEED'] ?? 1);
-const count = Number(process.env['DIFFERENTIAL_COUNT'] ?? 60);
+const count = Number(process.env['DIFFERENTIAL_COUNT'] ?? 24);
 const few = Math.ceil(count / 3);
 
 const suites: readonly DifferentialSuite[] = [

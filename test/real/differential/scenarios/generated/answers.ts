@@ -97,6 +97,12 @@ function changing(dice: Dice): Part {
       if (call.method === 'CreateVolume' && !scene.happened.has('go')) throw status(code, 'not yet');
     },
     between: async (scene) => {
+      // Where nothing was asked yet, the change may begin it: when, the volume controller's own pace decides.
+      if (scene.calls('CreateVolume').length === 0) {
+        scene.happened.add('go');
+        await change.between?.(scene);
+        return;
+      }
       await change.between?.(scene);
       const count = scene.calls('CreateVolume').length;
       await soon(scene, () => scene.calls('CreateVolume').length >= count + 2);
