@@ -17,6 +17,7 @@ import { claimEvent, provisioningFailed } from './claim-events.ts';
 import type { ClaimRun } from './claim-events.ts';
 import { cleanUp } from './clean-up.ts';
 import { giveBackNode } from './give-back-node.ts';
+import { infeasiblePause } from './infeasible-pause.ts';
 import type { ProcessorPorts } from './ports.ts';
 import { notReached } from './not-reached.ts';
 import { readSecretValues, secretChange, waitForSecret, withoutSecrets } from './secret-values.ts';
@@ -144,12 +145,6 @@ async function called(
     // A reason of its own: without one each claim would pay for an exception with a stack.
     answered.abort('answered');
   }
-}
-
-/** Nothing but time, or a class that was made anew, makes another try worth it (spec 02 §4). */
-function infeasiblePause(ports: ProcessorPorts, claim: Claim | undefined): { readonly minDelayMs: number; readonly holdOf?: string } {
-  const cls = claim === undefined ? undefined : ports.classOf(classNameOf(claim));
-  return { minDelayMs: ports.retryMaxMs, ...(cls === undefined ? {} : { holdOf: cls.metadata.uid }) };
 }
 
 async function failed(

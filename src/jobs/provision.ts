@@ -4,7 +4,7 @@ import type { Run } from '../queue/consumer.ts';
 import type { JobKey } from '../queue/contract.ts';
 import type { Outcome } from '../queue/outcome.ts';
 import type { OpenedCreate, VolumeRequest } from '../queue/volume-record/volume-record.ts';
-import { classNameOf, judgeClaim } from '../volumes/eligibility.ts';
+import { judgeClaim } from '../volumes/eligibility.ts';
 import { volumeName } from '../volumes/names.ts';
 import { planVolume } from '../volumes/plan.ts';
 import type { VolumeSkeleton } from '../volumes/persistent-volume.ts';
@@ -16,6 +16,7 @@ import { claimEvent, provisioningFailed } from './claim-events.ts';
 import type { ClaimRun } from './claim-events.ts';
 import { isBelted, putOn, takeOff } from './claim-finalizer.ts';
 import { createVolume } from './create-volume.ts';
+import { heldBack } from './infeasible-pause.ts';
 import { freeName, keepName, nameClash } from './name-clash.ts';
 import type { ProcessorPorts } from './ports.ts';
 import { releaseCloneSource } from './release-clone-source.ts';
@@ -52,18 +53,6 @@ export async function provision(ports: ProcessorPorts, job: JobKey, run: Provisi
   if ((isBeltWanted || isBelted(claim)) && isOver && !(await ports.records.isOpen(job.uid))) await takeOff(ports, claim);
   // A claim that others are made from is kept until they are there.
   return outcome.kind === 'done' ? ((await releaseCloneSource(ports, claim)) ?? outcome) : outcome;
-}
-
-/** The pause of an infeasible request goes on, whatever brought the claim here again; a class that was made anew ends it (spec 02 §4). */
-async function heldBack(
-  { classOf }: Pick<ProcessorPorts, 'classOf'>,
-  claim: Claim,
-  run: ProvisionRun,
-): Promise<Extract<Outcome, { kind: 'later' }> | undefined> {
-  const cls = (claim.spec.volumeName ?? '') === '' ? classOf(classNameOf(claim)) : undefined;
-  const delayMs = cls === undefined ? 0 : await run.heldMs(cls.metadata.uid);
-  if (delayMs === 0) return undefined;
-  return { kind: 'later', reason: (await run.lastReason()) ?? 'the driver called the request infeasible', delayMs };
 }
 
 /** What is tried again without having asked the driver is no attempt. */

@@ -3,7 +3,8 @@ import type { Scenario } from '../../../harness/differential/scenario.ts';
 import type { Scene } from '../../../harness/differential/scene.ts';
 
 const P = 'csi.storage.k8s.io/';
-const PURPOSES = [
+/** What a class names secrets for, as its parameters spell it. */
+export const PURPOSES = [
   'provisioner-',
   'controller-publish-',
   'node-stage-',

@@ -1,18 +1,9 @@
 import type { Scene } from '../../../../harness/differential/scene.ts';
+import { PURPOSES } from '../secrets.ts';
 import type { Dice } from './dice.ts';
 import type { Part, Texts } from './part.ts';
 
 const P = 'csi.storage.k8s.io/';
-const PURPOSES = [
-  'provisioner-',
-  'controller-publish-',
-  'node-stage-',
-  'node-publish-',
-  'controller-expand-',
-  'node-expand-',
-  'controller-modify-',
-  '',
-] as const;
 const DEPRECATED: Texts = {
   'provisioner-': 'csiProvisionerSecret',
   'node-stage-': 'csiNodeStageSecret',
