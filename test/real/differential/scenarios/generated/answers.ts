@@ -97,8 +97,8 @@ function changing(dice: Dice): Part {
       if (call.method === 'CreateVolume' && !scene.happened.has('go')) throw status(code, 'not yet');
     },
     between: async (scene) => {
-      // Where nothing was asked yet, the change may begin it: when, the volume controller's own pace decides.
-      if (scene.calls('CreateVolume').length === 0) {
+      // Where nothing failed yet, the change may begin it: when, the volume controller's own pace decides.
+      if (!scene.hasEvent('ProvisioningFailed', 'not yet')) {
         scene.happened.add('go');
         await change.between?.(scene);
         return;
@@ -125,7 +125,6 @@ const CHANGES: readonly Part[] = [
   { words: 'the class has other parameters', between: remake({ parameters: { other: 'yes', fstype: 'xfs' } }) },
   { words: 'the class is Retain with mount options', between: remake({ reclaimPolicy: 'Retain', mountOptions: ['ro'] }) },
   { words: 'the class is wrong', between: remake({ parameters: { 'csi.storage.k8s.io/nonsense': 'x' } }) },
-  { words: 'the class is late', between: remake({ volumeBindingMode: 'WaitForFirstConsumer' }) },
   { words: 'the class is gone', between: (scene) => scene.remove(`${CLASSES}/${scene.className}`) },
   { words: 'the class is of another', between: remake({ provisioner: 'other.example.com' }) },
   {
