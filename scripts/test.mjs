@@ -6,7 +6,7 @@ import { join, relative } from 'node:path';
 import { build, fail, filesIn, findRedis, install, root } from './setup.mjs';
 
 /** Folders of test/ with a command of their own: they need a control plane, or minutes. */
-const SETS = { real: { timeoutMs: 300_000 }, long: { timeoutMs: 1_800_000 } };
+const SETS = { real: { timeoutMs: 900_000 }, long: { timeoutMs: 1_800_000 } };
 
 const args = process.argv.slice(2);
 const at = args.indexOf('--set');
