@@ -126,7 +126,6 @@ const CHANGES: readonly Part[] = [
   { words: 'the class is Retain with mount options', between: remake({ reclaimPolicy: 'Retain', mountOptions: ['ro'] }) },
   { words: 'the class is wrong', between: remake({ parameters: { 'csi.storage.k8s.io/nonsense': 'x' } }) },
   { words: 'the class is gone', between: (scene) => scene.remove(`${CLASSES}/${scene.className}`) },
-  { words: 'the class is of another', between: remake({ provisioner: 'other.example.com' }) },
   {
     words: 'the claim is annotated',
     between: (scene) => scene.patch(`${scene.claims}/data`, { metadata: { annotations: { which: 'others' } } }),
