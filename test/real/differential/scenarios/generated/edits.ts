@@ -1,3 +1,4 @@
+import { STORAGE_PROVISIONER } from '#src/kube/keys.ts';
 import { at } from '../../../../conformance/connection.ts';
 import { CLASSES, VOLUMES } from '../../../../conformance/objects.ts';
 import type { Fields } from '../../../../conformance/connection.ts';
@@ -18,6 +19,9 @@ const annotated = (words: string, annotations: Fields): Part => ofVolume(words, 
 const remake =
   (fields: Fields) =>
   async (scene: Scene): Promise<void> => {
+    // Where nobody was asked for a volume yet, another class may begin it: when, the volume controller's own pace decides.
+    const claim = scene.claim();
+    if (claim?.status?.phase === 'Pending' && claim.metadata.annotations?.[STORAGE_PROVISIONER] === undefined) return;
     await scene.remove(`${CLASSES}/${scene.className}`);
     await scene.makeClass(scene.className, fields);
   };
