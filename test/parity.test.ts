@@ -99,7 +99,7 @@ describe('a row that names a test', () => {
     describe('it', () => {
       it('stands there (X-02)', () => assert.ok(/it\\('is in an expression (X-03)', x/.test(text)));
       it("has somebody's quotes (X-04)", () => {});
-      it.skip('is skipped (X-05)', () => {});
+      it.skip('is skipped (X-05)', () => {}); it('is left out (X-18)', { skip: isSlow }, () => {}); it('has its time (X-19)', { timeout: 5 }, () => {});
       const refused: Record<string, Given> = { 'a small claim (X-06)': {}, 'a large claim (X-07)': { words: \`said \${what} (X-08)\` } };
       for (const [title, given] of Object.entries(refused)) it(\`refuses \${title}, always\`, () => {});
       for (const [code, id] of [['Aborted', 'X-09']]) {
@@ -125,8 +125,16 @@ describe('a row that names a test', () => {
     'with Aborted, is kept open (X-09)',
     'comes out whole (X-12)',
     'comes after a division (X-16)',
+    'has its time (X-19)',
   ]) {
     it(`is fine with a title that comes out: ${title}`, () => assert.equal(fault(inFile(title)), undefined));
+  }
+
+  for (const how of ["describe.skip('a', () => {", "describe('a', { skip: true }, () => {", "describe('a', { todo: 'later' }, () => {"]) {
+    it(`is wrong where its tests are left out: ${how}`, () => {
+      const left = readTitles(`${how} it('stands there (X-02)', () => {}); });`);
+      assert.ok(!hasTitle(left, 'stands there (X-02)', 'X-02'));
+    });
   }
 
   for (const title of [
@@ -134,6 +142,7 @@ describe('a row that names a test', () => {
     'stands there, too (X-02)',
     'is in an expression (X-03)',
     'is skipped (X-05)',
+    'is left out (X-18)',
     'refuses a small claim (X-06)',
     'refuses a tiny claim (X-06), always',
     'said what (X-08)',

@@ -314,10 +314,13 @@ export interface SnapshotContent extends KubeObject {
 }
 
 export interface ReferenceGrant extends KubeObject {
-  readonly spec: {
-    readonly from: readonly { readonly group: string; readonly kind: string; readonly namespace: string }[];
-    readonly to: readonly { readonly group: string; readonly kind: string; readonly name?: string }[];
-  };
+  /** Absent where the definition is an early one, that demands nothing. */
+  readonly spec?: Partial<ReferenceGrantSpec>;
+}
+
+export interface ReferenceGrantSpec {
+  readonly from: readonly { readonly group: string; readonly kind: string; readonly namespace: string }[];
+  readonly to: readonly { readonly group: string; readonly kind: string; readonly name?: string }[];
 }
 
 /** The server's answer where it isn't an object: errors, some deletions. */

@@ -17,13 +17,13 @@ export function isAllowed(grants: readonly ReferenceGrant[], request: CrossNames
 }
 
 function isFor(grant: ReferenceGrant, { claimNamespace }: CrossNamespaceRequest): boolean {
-  return grant.spec.from.some(
+  return (grant.spec?.from ?? []).some(
     ({ group, kind, namespace }) => group === '' && kind === 'PersistentVolumeClaim' && namespace === claimNamespace,
   );
 }
 
 function isAbout(grant: ReferenceGrant, request: CrossNamespaceRequest): boolean {
-  return grant.spec.to.some(
+  return (grant.spec?.to ?? []).some(
     ({ group, kind, name = '' }) => group === (request.apiGroup ?? '') && kind === request.kind && (name === '' || name === request.name),
   );
 }

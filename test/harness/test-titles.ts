@@ -16,14 +16,29 @@ export interface TestTitles {
 /** Reads the titles in a source, without running it. */
 export function readTitles(source: string): TestTitles {
   const tokens = new Scanner(source).tokens();
-  return { titles: tokens.flatMap((_, at) => titleAt(tokens, at)), fillers: fillersIn(tokens) };
+  // Which tests stand in a describe that is left out isn't read here: the whole file is taken for left out then.
+  const isLeftOut = tokens.some(
+    (token, at) => isWord(token, /^(describe|suite)$/) && (isLeftOutBy(tokens, at) || isSign(tokens[at + 1], '.')),
+  );
+  return { titles: isLeftOut ? [] : tokens.flatMap((_, at) => titleAt(tokens, at)), fillers: fillersIn(tokens) };
+}
+
+/** Whether a call of a title and options has an option by which the test does not run. */
+function isLeftOutBy(tokens: readonly Token[], at: number): boolean {
+  if (!isSign(tokens[at + 4], '{')) return false;
+  const end = tokens.findIndex((token, index) => index > at + 4 && isSign(token, '}'));
+  return tokens.slice(at + 4, end).some((token) => isWord(token, /^(skip|todo)$/));
+}
+
+function isWord(token: Token | undefined, pattern: RegExp): boolean {
+  return token?.kind === 'word' && pattern.test(token.text);
 }
 
 function titleAt(tokens: readonly Token[], at: number): readonly Template[] {
   const token = tokens[at];
   if (token?.kind !== 'word' || !/^(it|test)$/.test(token.text) || isSign(tokens[at - 1], '.') || !isSign(tokens[at + 1], '(')) return [];
   const title = tokens[at + 2];
-  if (title === undefined || !isSign(tokens[at + 3], ',')) return [];
+  if (title === undefined || !isSign(tokens[at + 3], ',') || isLeftOutBy(tokens, at)) return [];
   if (title.kind === 'text') return [title.pieces];
   return title.kind === 'word' ? [['', '']] : [];
 }

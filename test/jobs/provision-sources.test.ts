@@ -168,6 +168,22 @@ describe('provision, from a source', () => {
       assert.deepEqual(messages(), []);
     });
 
+    it('keeps the finalizers of others while ours comes and goes', async () => {
+      const { metadata } = await snapshotOf();
+      const ref = { namespace: 'default', name: metadata.name };
+      const snapshot = await rig.kube.patch<Snapshot>(snapshots, ref, { type: 'merge', body: { metadata: { finalizers: ['other/one'] } } });
+      const held: unknown[] = [];
+      rig.onCall = async ({ method, request }) => {
+        if (method !== 'CreateVolume') return undefined;
+        held.push((await readSnapshot(snapshot))?.metadata.finalizers);
+        const { volumeContentSource } = request as CreateVolumeRequest;
+        return { volume: { volumeId: 'kept', capacityBytes: SIZE_BYTES, contentSource: volumeContentSource } };
+      };
+      assert.equal((await rig.provision(await claimOf(restoring(snapshot)), ports)).kind, 'done');
+      assert.deepEqual(held, [['other/one', SNAPSHOT_SOURCE_PROTECTION]]);
+      assert.deepEqual((await readSnapshot(snapshot))?.metadata.finalizers, ['other/one']);
+    });
+
     it('keeps every field that is newer than our types', async () => {
       const snapshot = await snapshotOf();
       echo();
@@ -254,6 +270,16 @@ describe('provision, from a source', () => {
       assert.ok(sent?.volumeContentSource?.type.case === 'volume');
       assert.equal(sent.volumeContentSource.type.value.volumeId, source.volume.spec.csi?.volumeHandle);
       assert.ok((await readClaim(source.claim))?.metadata.finalizers?.includes(CLONE_PROTECTION));
+    });
+
+    it('keeps the finalizers of others when ours comes', async () => {
+      const source = await boundClaim();
+      const ref = { namespace: 'default', name: source.claim.metadata.name };
+      const finalizers = ['kubernetes.io/pvc-protection', 'other/one'];
+      const held = await rig.kube.patch<Claim>(claims, ref, { type: 'merge', body: { metadata: { finalizers } } });
+      echo();
+      assert.equal((await rig.provision(await claimOf(cloning(held)), ports)).kind, 'done');
+      assert.deepEqual((await readClaim(held))?.metadata.finalizers, [...finalizers, CLONE_PROTECTION]);
     });
 
     it('that is not bound yet parks its clone on it', async () => {

@@ -61,7 +61,10 @@ describe('provision', () => {
       claim,
       kubeWith(rig, {
         get: (...args) => (counted.push('get'), rig.kube.get(...args)),
+        list: (...args) => (counted.push('list'), rig.kube.list(...args)),
         create: (...args) => (counted.push('create'), rig.kube.create(...args)),
+        patch: (...args) => (counted.push('patch'), rig.kube.patch(...args)),
+        delete: (...args) => (counted.push('delete'), rig.kube.delete(...args)),
       }),
     );
     assert.deepEqual(counted, ['get', 'create']);

@@ -3,11 +3,13 @@ import { describe, it } from 'node:test';
 import { create } from '@bufbuild/protobuf';
 import * as fc from 'fast-check';
 import { CreateVolumeResponseSchema } from '#src/csi/generated/csi_pb.ts';
-import type { Claim, Class, KubeObject, Volume } from '#src/kube/objects.ts';
+import type { Claim, Class, KubeObject, Volume, VolumeAttachment } from '#src/kube/objects.ts';
 import { judgeVolume, recordId } from '#src/volumes/deletion.ts';
 import { judgeClaim } from '#src/volumes/eligibility.ts';
 import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
 import { completeVolume, readAnswer } from '#src/volumes/persistent-volume.ts';
+import type { VolumeSkeleton } from '#src/volumes/persistent-volume.ts';
+import { planDeletion } from '#src/volumes/plan-deletion.ts';
 import { planVolume } from '#src/volumes/plan.ts';
 import type { VolumePlan } from '#src/volumes/plan.ts';
 import type { Answer, Step } from '#src/volumes/rule.ts';
@@ -150,8 +152,8 @@ const stored = fc
       volumeMode: maybe(fc.constantFrom('Block', 'Filesystem')),
       sourceVolumeMode: maybe(fc.constantFrom('Block', 'Filesystem')),
       resources: maybe(fc.record({ requests: fc.record({ storage: size }) })),
-      from: fc.constant([{ group: '', kind: 'PersistentVolumeClaim', namespace: 'space' }]),
-      to: fc.constant([{ group: '', kind: 'PersistentVolumeClaim' }]),
+      from: mostly(fc.constant([{ group: '', kind: 'PersistentVolumeClaim', namespace: 'space' }]), fc.constant(undefined)),
+      to: mostly(fc.constant([{ group: '', kind: 'PersistentVolumeClaim' }]), fc.constant(undefined)),
     }),
     status: maybe(
       fc.record({
@@ -178,9 +180,77 @@ const answer: fc.Arbitrary<Answer> = fc.oneof(
   fc.constantFrom(403, 409, 422).map((code) => ({ kind: 'refused', code, message: 'the server said no' }) as const),
 );
 
-/** What a user has to find in a refusal: the field, the object, the capability or the template that is at fault. */
-const NAMES_THE_FAULT =
-  /spec\.|resolving value|AccessMode|Selector|UID|prefix|fstype|secret|namespace|capability|parameter key|gate|VAC|volumeattributesclasses|snapshot|PVC|DataSource|dataSource|storage class|storageclass|volume mode|APIGroup|ReferenceGrants|the server said no/i;
+const OF_SNAPSHOT = '^error getting handle for DataSource Type VolumeSnapshot by Name [^]*: ';
+const OF_CLONE = '^error getting handle for DataSource Type PersistentVolumeClaim by Name [^]*: ';
+/** Every shape that a refusal of a plan may have, from its beginning to the field, the object, the capability or the template at fault. */
+const REFUSALS: readonly RegExp[] = [
+  /^the server said no$/,
+  /^error getting ReferenceGrants in \S* ?namespace from api server: the server said no$/,
+  /^error getting ReferenceGrants in [^]* namespace from api server: the server said no$/,
+  /^accessing [^]* of \S* ?dataSource from [^]* isn't allowed$/,
+  /^dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is disabled$/,
+  /^failed to translate storage class: (cannot simultaneously set allowed topologies and zone|[^]*AllowedTopologies|[^]*topolog|[^]*zone|[^]*iopsPerGB)/i,
+  /^the PVC source not found for PVC /,
+  /^the PVC source does not belong to the right APIGroup\. Expected snapshot\.storage\.k8s\.io, Got /,
+  /^the claim names VolumeAttributesClass [^]*, and the feature gate VolumeAttributesClass is off; /,
+  /^CSI driver does not support (dynamic provisioning|snapshot restore|clone operations|VolumeAttributesClass): (plugin|controller) [A-Z_]+ capability is not reported$/,
+  /^claim Selector is not supported$/,
+  /^volume name prefix cannot be of length 0$/,
+  /^corrupted PVC object, it is missing UID$/,
+  /^fstype specified in parameters with both "fstype" and "csi\.storage\.k8s\.io\/fstype" keys$/,
+  /^spec\.resources\.requests\.storage: /,
+  /^unsupported AccessMode combination: \[/,
+  /^failed to get (default )?name and namespace template from params: (either name and namespace for [A-Za-z]+ secrets|[A-Za-z]+ secrets specified in parameters)/,
+  /^error resolving value "[^]*": invalid tokens: \[/,
+  /^"[^]*" (resolved to "[^]*" which )?is not a valid (secret|namespace|name)/,
+  /^failed to strip CSI Parameters of prefixed keys: found unknown parameter key "csi\.storage\.k8s\.io\//,
+  /^VAC [^]* referenced in PVC is for driver [^]* which does not match driver name /,
+  /^volumeattributesclasses\.storage\.k8s\.io "[^]*" not found$/,
+  /^volumesnapshots\.snapshot\.storage\.k8s\.io "source" not found$/,
+  /^persistentvolumeclaims "source" not found$/,
+  new RegExp(
+    `${OF_SNAPSHOT}(error getting snapshot |error getting snapshotcontent |error getting capacity for PVC |snapshotcontent source for snapshot source is |snapshot source is |snapshot source not bound|snapshot handle |requested volume size |requested volume space|VolumeSnapshot source: status.restoreSize: )`,
+  ),
+  new RegExp(
+    `${OF_CLONE}(error getting PVC |the PVC DataSource source |the source PVC |the requested PVC |error, new PVC request |volume name is empty in source PVC |claim in dataSource |PersistentVolumeClaim source: spec.resources.requests.storage: )`,
+  ),
+];
+
+/** What is wrong with an answer, in the words that the user reads. */
+const BLAMED: readonly RegExp[] = [
+  /^the driver answered CreateVolume (without a volume|with an empty volume_id); report this to the driver’s vendor$/,
+  /^created volume capacity -?\d+ less than requested capacity 100$/,
+  /^volume content source missing$/,
+  /^failed to [^]*(ID|topology|components|region)|^could not [^]*|^error parsing volume id|^failed to convert partition [^]* to integer/i,
+];
+
+/** Why a volume is kept that should be deleted. */
+const KEPT: readonly RegExp[] = [
+  /^invalid CSI PV$/,
+  /^the volume is of driver [^]*, not of [^]*: correct the annotation pv\.kubernetes\.io\/provisioned-by, or delete it by hand$/,
+  /^CSI driver does not support dynamic provisioning: (plugin|controller) [A-Z_]+ capability is not reported$/,
+  /^failed to get secretreference for volume /,
+  /^could not find in-tree storage class parameter translation logic|^cannot simultaneously set allowed topologies and zone|^[^]*(zone|topolog|iopsPerGB)/i,
+  /^persistentvolume test-testi is still attached to node node$/,
+];
+const anAttachment: VolumeAttachment = {
+  metadata: { name: 'attachment', uid: 'a', resourceVersion: '1' },
+  spec: { attacher: 'a', nodeName: 'node', source: { persistentVolumeName: 'test-testi' } },
+};
+const MIGRATED = [
+  'ebs.csi.aws.com',
+  'pd.csi.storage.gke.io',
+  'disk.csi.azure.com',
+  'file.csi.azure.com',
+  'cinder.csi.openstack.org',
+  'csi.vsphere.vmware.com',
+];
+
+const isOneOf = (message: string, shapes: readonly RegExp[]): void =>
+  assert.ok(
+    shapes.some((shape) => shape.test(message)),
+    `names no fault, or one that no table has: ${message}`,
+  );
 
 function run(rule: ReturnType<typeof planVolume>, answers: readonly Answer[]): VolumePlan {
   const left = [...answers];
@@ -205,33 +275,61 @@ describe(`the rules, on ${RUNS} generated inputs each`, () => {
       fc.property(claim, cls, driverFacts, planOptions, fc.array(answer, { maxLength: 5 }), (aClaim_, aClass_, facts, chosen, answers) => {
         const plan = run(planVolume({ claim: aClaim_, cls: aClass_, className: 'class', driver: facts, options: chosen }), answers);
         seen[plan.kind] += 1;
-        if (plan.kind === 'refuse') assert.match(plan.message, NAMES_THE_FAULT);
+        if (plan.kind === 'refuse') isOneOf(plan.message, REFUSALS);
       }),
       { numRuns: RUNS, seed: SEED },
     );
     for (const [kind, count] of Object.entries(seen)) assert.ok(count > 200, `only ${count} of ${kind}: the inputs miss the point`);
   });
 
-  it('read whatever a driver answers, and make a PV only of what has a handle and is large enough', () => {
+  it('read whatever a driver answers, name what is wrong with it, and make a PV only of what has a handle and is large enough', () => {
     const plan = run(planVolume({ claim: aClaim(), cls: aClass(), className: 'class', driver, options }), []);
     assert.ok(plan.kind === 'create');
+    const source = { resource: 'volumesnapshots' as const, namespace: 'space', name: 'source', uid: 'source-uid', isReleased: true };
+    const skeleton = fc
+      .record({
+        isEchoed: maybe(fc.boolean()),
+        hasTopology: maybe(fc.constant(true as const)),
+        migratedTo: maybe(fc.constantFrom(...MIGRATED)),
+      })
+      .map(({ isEchoed, hasTopology, migratedTo }): VolumeSkeleton => {
+        const { volume } = plan.skeleton;
+        const csi = { ...volume.spec.csi, driver: migratedTo ?? volume.spec.csi.driver };
+        return {
+          ...plan.skeleton,
+          volume: { ...volume, spec: { ...volume.spec, csi } },
+          ...(hasTopology === undefined ? {} : { hasTopology }),
+          ...(migratedTo === undefined ? {} : { isMigrated: true }),
+          ...(isEchoed === undefined ? {} : { source: { ...source, isEchoed } }),
+        };
+      });
+    const handle = fc.oneof(word, fc.constantFrom('vol-1', 'projects/p/zones/z/disks/d', 'a#b#c', '/subscriptions/s/disks/d'));
     const volume = fc.record({
-      volumeId: word,
+      volumeId: handle,
       capacityBytes: fc.oneof(fc.constantFrom(0n, 99n, 100n, -1n), fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n })),
-      volumeContext: fc.dictionary(word, word, { maxKeys: 3 }),
-      accessibleTopology: fc.array(fc.record({ segments: fc.dictionary(word, word, { maxKeys: 2 }) }), { maxLength: 2 }),
+      volumeContext: fc.dictionary(fc.oneof(fc.constant('partition'), word), word, { maxKeys: 3 }),
+      contentSource: maybe(fc.constant({ type: { case: 'snapshot' as const, value: { snapshotId: 's' } } })),
+      accessibleTopology: fc.array(
+        fc.record({ segments: fc.dictionary(fc.oneof(fc.constant('topology.gke.io/zone'), word), word, { maxKeys: 2 }) }),
+        { maxLength: 2 },
+      ),
     });
+    const seen = { good: 0, bad: 0 };
     fc.assert(
-      fc.property(maybe(volume), (answered) => {
-        const result = readAnswer(create(CreateVolumeResponseSchema, answered === undefined ? {} : { volume: answered }), plan.skeleton);
-        if ('message' in result) return;
+      fc.property(skeleton, mostly(volume, fc.constant(undefined)), (planned, answered) => {
+        const result = readAnswer(create(CreateVolumeResponseSchema, answered === undefined ? {} : { volume: answered }), planned);
+        seen['message' in result ? 'bad' : 'good'] += 1;
+        if ('message' in result) return isOneOf(result.message, BLAMED);
         assert.notEqual(result.handle, '');
         const bytes = BigInt(result.capacityBytes);
         assert.ok(bytes === 0n || bytes >= 100n);
-        assert.equal(completeVolume(plan.skeleton, result).spec.csi?.volumeHandle, result.handle);
+        const { spec } = completeVolume(planned, result);
+        if (planned.isMigrated !== true) assert.equal(spec.csi?.volumeHandle, result.handle);
+        else assert.equal(spec.csi, undefined);
       }),
       { numRuns: RUNS, seed: SEED },
     );
+    for (const [kind, count] of Object.entries(seen)) assert.ok(count > 200, `only ${count} of ${kind}: the inputs miss the point`);
   });
 
   it('judge every claim', () => {
@@ -244,7 +342,7 @@ describe(`the rules, on ${RUNS} generated inputs each`, () => {
     );
   });
 
-  it('judge every volume, and delete none but Released ones with policy Delete', () => {
+  it('judge every volume, delete none but Released ones with policy Delete, and name what is in the way of a deletion', () => {
     const volume = fc
       .record({
         annotations: fc.dictionary(
@@ -266,9 +364,12 @@ describe(`the rules, on ${RUNS} generated inputs each`, () => {
         } as unknown as Volume),
       );
     fc.assert(
-      fc.property(volume, driverFacts, (judged, facts) => {
+      fc.property(volume, driverFacts, maybe(cls), fc.boolean(), (judged, facts, found, isAttached) => {
         const verdict = judgeVolume(judged, facts);
         assert.notEqual(recordId(judged, options), '');
+        const plan = planDeletion(judged, { driver: facts, classOf: () => found, attachedTo: () => (isAttached ? [anAttachment] : []) });
+        if (plan.kind === 'refuse') isOneOf(plan.message, KEPT);
+        else assert.ok(plan.handle === (judged.spec.csi?.volumeHandle ?? ''));
         if (verdict.kind !== 'delete') return;
         assert.equal(judged.status?.phase, 'Released');
         assert.equal(judged.spec.persistentVolumeReclaimPolicy, 'Delete');

@@ -57,6 +57,11 @@ describe('isAllowed', () => {
     assert.equal(isAllowed([aGrant({ to: null }), aGrant({ from: null })], ofClaim), false);
   });
 
+  it('finds nothing in a grant that says nothing, or only half', () => {
+    const { metadata, spec } = aGrant();
+    assert.equal(isAllowed([{ metadata }, { metadata, spec: { from: spec.from } }, { metadata, spec: { to: spec.to } }], ofClaim), false);
+  });
+
   it('looks at every entry of a grant', () => {
     const grant = aGrant();
     const from = [{ group: 'wrong', kind: 'Pod', namespace: 'ns9' }, ...grant.spec.from];

@@ -1,4 +1,14 @@
-import type { Claim, Class, DataSourceRef, KubeObject, ReferenceGrant, Snapshot, SnapshotContent, Volume } from '#src/kube/objects.ts';
+import type {
+  Claim,
+  Class,
+  DataSourceRef,
+  KubeObject,
+  ReferenceGrant,
+  ReferenceGrantSpec,
+  Snapshot,
+  SnapshotContent,
+  Volume,
+} from '#src/kube/objects.ts';
 import { claims, referenceGrants, snapshotContents, snapshots, volumes } from '#src/kube/resources.ts';
 import type { Resource } from '#src/kube/resources.ts';
 import { cloneSource } from '#src/volumes/clone-source.ts';
@@ -178,12 +188,12 @@ export function aCloningClaim(spec: Partial<Claim['spec']> = {}): Claim {
 
 export interface GrantChange {
   readonly namespace?: string;
-  readonly from?: Partial<ReferenceGrant['spec']['from'][number]> | null;
-  readonly to?: Partial<ReferenceGrant['spec']['to'][number]> | null;
+  readonly from?: Partial<ReferenceGrantSpec['from'][number]> | null;
+  readonly to?: Partial<ReferenceGrantSpec['to'][number]> | null;
 }
 
 /** Lets claims of ns2 use claims of ns1, unless changed; null makes a list empty. */
-export function aGrant({ namespace = 'ns1', from, to }: GrantChange = {}): ReferenceGrant {
+export function aGrant({ namespace = 'ns1', from, to }: GrantChange = {}): ReferenceGrant & { readonly spec: ReferenceGrantSpec } {
   return {
     metadata: { name: 'grant', namespace, uid: 'grantuid', resourceVersion: '51' },
     spec: {
