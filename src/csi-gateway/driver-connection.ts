@@ -160,7 +160,7 @@ export class DriverConnection {
     this.#trouble = 'connected; Probe was not answered yet';
     metrics.driverConnected();
     log.debug({ address: this.#where }, 'connected to the driver');
-    await this.#attend(lost.signal);
+    await this.#attend(session, lost.signal);
     this.#session = undefined;
     this.#identity = undefined;
     this.#probed = false;
@@ -171,11 +171,12 @@ export class DriverConnection {
   }
 
   /** Probes until the connection is lost, or of no use: one on which nothing is answered may be the connection's fault, not the driver's. */
-  async #attend(lost: AbortSignal): Promise<void> {
+  async #attend(session: ClientHttp2Session, lost: AbortSignal): Promise<void> {
     const { log, metrics, probeIntervalMs } = this.#options;
     while (!lost.aborted) {
       const wrong = await this.#examine(lost);
-      if (lost.aborted) return;
+      // A session that met headers beyond its limits is closed without an event.
+      if (lost.aborted || session.closed) return;
       if (this.#unanswered >= UNANSWERED_MAX) {
         log.warn({ address: this.#where, reason: wrong }, 'the driver answers nothing on this connection: trying a new one');
         return;

@@ -17,7 +17,8 @@ export class HandleIndex {
   isShared(volume: Volume): boolean {
     const holders = this.#holders.get(keyOf(volume) ?? '');
     if (holders === undefined || holders.size < 2) return false;
-    return [...holders.values()].some((other) => other.metadata.name !== volume.metadata.name && mayBeSame(other, volume));
+    for (const other of holders.values()) if (other.metadata.name !== volume.metadata.name && mayBeSame(other, volume)) return true;
+    return false;
   }
 
   /** Names of the PVs that a volume is left to by a change that has been taken in: that of another one's deletion, or of its source. */

@@ -258,7 +258,10 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
   await marker.ours(p.stopping);
   if (p.stopping.aborted) return;
   onOurs = () => {
-    if (gate.isOpen) void enqueueAll('this Redis is ours again');
+    if (!gate.isOpen) return;
+    // Passes on what was missed meanwhile.
+    gate.open();
+    void enqueueAll('this Redis is ours again');
   };
   const lead = (): void => {
     gate.open();

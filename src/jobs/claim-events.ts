@@ -1,6 +1,7 @@
 import type { EventInput } from '../kube/events.ts';
 import type { Claim, Volume } from '../kube/objects.ts';
 import type { Run } from '../queue/consumer.ts';
+import { shownReason } from '../queue/outcome.ts';
 import { volumeFailedDelete } from '../volumes/deletion-event.ts';
 import type { ProcessorPorts } from './ports.ts';
 
@@ -36,7 +37,7 @@ export async function provisioningFailed(
   message: string,
   reason = message,
 ): Promise<void> {
-  if (claim === undefined || (await run.lastReason()) === reason) return;
+  if (claim === undefined || (await run.lastReason()) === shownReason(reason)) return;
   claimEvent(ports, claim, { type: 'Warning', reason: 'ProvisioningFailed', message });
 }
 

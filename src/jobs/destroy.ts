@@ -1,6 +1,7 @@
 import { CsiError } from '../csi/status.ts';
 import type { Volume } from '../kube/objects.ts';
 import type { Run } from '../queue/consumer.ts';
+import { shownReason } from '../queue/outcome.ts';
 import type { Outcome } from '../queue/outcome.ts';
 import { isStillRunning } from '../volumes/create-result.ts';
 import type { DeletionPlan } from '../volumes/plan-deletion.ts';
@@ -57,7 +58,7 @@ export async function refuse(
   { volume, run }: Doomed,
   { message, waitsFor }: { readonly message: string; readonly waitsFor: readonly Awaited[] },
 ): Promise<Outcome> {
-  if ((await run.lastReason()) !== message) volumeWarning(ports, volume, message);
+  if ((await run.lastReason()) !== shownReason(message)) volumeWarning(ports, volume, message);
   return waitsFor.length === 0 ? { kind: 'retry', reason: message } : { kind: 'parked', reason: message, until: waitsFor };
 }
 
@@ -69,6 +70,6 @@ async function failed(ports: ProcessorPorts, { attempt, volume, run }: OpenDelet
   }
   await ports.records.leaveDeleting(attempt.id, attempt.owner, codeName);
   // When the reason changes; the tenth deadline tells nobody anything new.
-  if ((await run.lastReason()) !== message) volumeWarning(ports, volume, message);
+  if ((await run.lastReason()) !== shownReason(message)) volumeWarning(ports, volume, message);
   return { kind: isStillRunning(codeName) ? 'running' : 'retry', reason: message };
 }

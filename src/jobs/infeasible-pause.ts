@@ -18,12 +18,13 @@ export function infeasiblePause(
 /** The pause goes on, whatever brought the claim here again.
  * @returns undefined where there is none */
 export async function heldBack(
-  { classOf }: Pick<ProcessorPorts, 'classOf'>,
+  { classOf, retryMaxMs }: Pick<ProcessorPorts, 'classOf' | 'retryMaxMs'>,
   claim: Claim,
   run: Pick<Run, 'lastReason' | 'heldMs'>,
 ): Promise<Extract<Outcome, { kind: 'later' }> | undefined> {
   const cls = (claim.spec.volumeName ?? '') === '' ? classOf(classNameOf(claim)) : undefined;
-  const delayMs = cls === undefined ? 0 : await run.heldMs(cls.metadata.uid);
+  // The pause may have been made shorter since, or a clock set back.
+  const delayMs = cls === undefined ? 0 : Math.min(await run.heldMs(cls.metadata.uid), retryMaxMs);
   if (delayMs === 0) return undefined;
   return { kind: 'later', reason: (await run.lastReason()) ?? 'the driver called the request infeasible', delayMs };
 }

@@ -224,7 +224,9 @@ async function closed(
 
 async function isVolumeThere(ports: ProcessorPorts, claimUid: string): Promise<boolean> {
   if (ports.options.volumeNamePrefix === '') return false;
-  return (await ports.kube.get<Volume>(volumes, { name: volumeName(claimUid, ports.options) })) !== undefined;
+  const volume = await ports.kube.get<Volume>(volumes, { name: volumeName(claimUid, ports.options) });
+  // Under a shortened name there may be somebody else's.
+  return volume !== undefined && (volume.spec.claimRef?.uid ?? claimUid) === claimUid;
 }
 
 async function release(ports: ProcessorPorts, planned: VolumeRequest): Promise<void> {

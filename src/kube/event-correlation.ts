@@ -90,7 +90,7 @@ export class EventCorrelator {
     if (known) return this.#again(known, isCombined ? SIMILAR.prefix + message : message, { object, nowMs });
     if (!this.#maySpend(object, nowMs)) return { kind: 'spam' };
     const series: Series = {
-      input: event,
+      input: { ...event, message },
       message: isCombined ? SIMILAR.prefix + message : message,
       count: 1,
       firstMs: nowMs,

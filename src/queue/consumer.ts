@@ -14,6 +14,7 @@ import type { JobKey, JobKind } from './contract.ts';
 import { DriverGate } from './driver-gate.ts';
 import { takeLateKick } from './late-kick.ts';
 import { keyPrefix, queueName } from './names.ts';
+import { shownReason } from './outcome.ts';
 import type { Outcome } from './outcome.ts';
 import { takeableJobs, watchProgress } from './progress-watch.ts';
 import type { ProgressWatch } from './progress-watch.ts';
@@ -379,7 +380,7 @@ class QueueConsumer implements Consumer {
       case 'done':
         return outcome.note ?? null;
       case 'retry':
-        throw new CountedFailure(outcome.reason, outcome.minDelayMs ?? 0);
+        throw new CountedFailure(shownReason(outcome.reason), outcome.minDelayMs ?? 0);
       case 'later': {
         if (outcome.isDriverDown === true)
           return this.#delay(job, token, Math.min(DRIVER_DOWN_MS, backoff.maxMs) * (0.5 + this.#random() / 2));
@@ -408,7 +409,7 @@ class QueueConsumer implements Consumer {
     const hold = outcome.kind === 'retry' ? holdOf(outcome, nowMs) : undefined;
     return noteStatus(this.#link.redis, target, {
       outcome: outcome.kind,
-      reason: outcome.reason,
+      reason: shownReason(outcome.reason),
       atMs: nowMs,
       ...(until === undefined ? {} : { until }),
       ...(hold === undefined ? {} : { hold }),

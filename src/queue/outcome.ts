@@ -8,6 +8,14 @@ export interface WaitsFor {
   readonly seen?: string;
 }
 
+/** Far more than anybody reads. */
+const MAX_REASON_LENGTH = 8_192;
+
+/** A reason as it is kept and shown. Drivers may say very much, and every key that waits keeps its reason. */
+export function shownReason(reason: string): string {
+  return reason.length <= MAX_REASON_LENGTH ? reason : `${reason.slice(0, MAX_REASON_LENGTH - 1)}…`;
+}
+
 /** How a run ended. Only queue/consumer.ts turns it into what BullMQ does next. Reasons are shown to people: no secrets in them. */
 export type Outcome =
   /** Nothing more to do for now. */

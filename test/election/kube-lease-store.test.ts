@@ -118,14 +118,13 @@ describe('kubeLeaseStore', () => {
 
   describe('with electors', () => {
     const electors: Elector[] = [];
-    const candidate = (identity: string): Elector => {
+    const TIMES = { leaseDurationMs: 15_000, renewDeadlineMs: 10_000, retryPeriodMs: 5_000 };
+    const candidate = (identity: string, times = TIMES): Elector => {
       const elector = startElector({
         store: open(),
         leaseName: name,
         identity,
-        leaseDurationMs: 15_000,
-        renewDeadlineMs: 10_000,
-        retryPeriodMs: 5000,
+        ...times,
         clock: systemClock,
         log: silentLog,
         metrics: new Registry(),
@@ -139,23 +138,21 @@ describe('kubeLeaseStore', () => {
       await Promise.all(electors.splice(0).map((elector) => elector.close()));
     });
 
-    it('hands over within 100 ms of a release', async () => {
-      const a = candidate('a');
+    it('hands over at once after a release', async () => {
+      const times = { leaseDurationMs: 1_500_000, renewDeadlineMs: 1_000_000, retryPeriodMs: 500_000 };
+      const a = candidate('a', times);
       await until(() => a.isLeader, 'a leads');
-      const b = candidate('b');
+      const b = candidate('b', times);
       await until(() => b.holder === 'a' && cluster.api.watchCount('leases') === 2, 'b stands by');
-      const startedMs = Date.now();
       await a.close();
       await until(() => b.isLeader, 'b leads');
-      const tookMs = Date.now() - startedMs;
-      assert.ok(tookMs < 500, `it took ${tookMs} ms`);
       const { spec } = await stored();
       assert.equal(spec?.holderIdentity, 'b');
       assert.equal(spec?.leaseTransitions, 1);
     });
 
     it('lets one of many lead', async () => {
-      const all = ['a', 'b', 'c', 'd', 'e'].map(candidate);
+      const all = ['a', 'b', 'c', 'd', 'e'].map((identity) => candidate(identity));
       await until(() => all.every(({ holder }) => holder !== undefined), 'all know the holder');
       assert.equal(all.filter(({ isLeader }) => isLeader).length, 1);
     });

@@ -10,8 +10,8 @@ import { silentLog } from '#src/runtime/log.ts';
 
 import type { TestRedis } from './redis.ts';
 
-/** Resolves when the condition holds; fails with `what` when it does not within the time. */
-export async function until(condition: () => boolean | Promise<boolean>, what: string, withinMs = 30_000): Promise<void> {
+/** Resolves when the condition holds; fails with `what` when it does not within the time: less than the minute that keys of these tests wait by themselves. */
+export async function until(condition: () => boolean | Promise<boolean>, what: string, withinMs = 50_000): Promise<void> {
   const endMs = Date.now() + withinMs;
   while (!(await condition())) {
     if (Date.now() > endMs) throw new Error(`never happened: ${what}`);

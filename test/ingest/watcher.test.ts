@@ -50,6 +50,11 @@ describe('watcher', () => {
     });
   const aClass = (name: string) => kube.create(classes, undefined, { metadata: { name }, provisioner: DRIVER });
   const names = () => touched.map(({ key }) => key.name);
+  /** Waits until the watcher has an object as it was written. */
+  const seen = async (resource: string, { metadata }: Claim | Volume): Promise<void> => {
+    const id = objectId({ resource, namespace: metadata.namespace ?? '', name: metadata.name });
+    while (watcher.versionOf(id) !== metadata.resourceVersion) await systemClock.sleep(5);
+  };
 
   before(async () => {
     cluster = await openSandboxCluster();
@@ -69,7 +74,7 @@ describe('watcher', () => {
       log: silentLog,
       metrics: new Registry(),
     });
-    await watcher.synced(AbortSignal.timeout(10_000));
+    await watcher.synced(AbortSignal.timeout(100_000));
     gate.open();
   });
   after(async () => {
@@ -99,7 +104,8 @@ describe('watcher', () => {
 
   it('touches the claims of a class when the class comes, ending their wait', async () => {
     await aClaim('early', 'late-class');
-    await aClaim('other', 'never-class');
+    // Claims and classes come by watches of their own.
+    await seen(claims.plural, await aClaim('other', 'never-class'));
     await aClass('late-class');
     await until(() => names().includes('early'));
     assert.deepEqual(
@@ -137,10 +143,6 @@ describe('watcher', () => {
     );
   });
 
-  const seen = async (resource: string, { metadata }: Claim | Volume): Promise<void> => {
-    const id = objectId({ resource, namespace: metadata.namespace ?? '', name: metadata.name });
-    while (watcher.versionOf(id) !== metadata.resourceVersion) await systemClock.sleep(5);
-  };
   const finalizers = (...names: string[]) => ({ type: 'merge', body: { metadata: { finalizers: names } } }) as const;
 
   it('touches nothing when our own finalizer comes', async () => {
@@ -252,11 +254,12 @@ describe('watcher', () => {
   it('touches the source of clones when it is being deleted, and not before (K-07, K-08)', async () => {
     const ref = { namespace: 'default', name: 'source' };
     await aClaim('source', 'there');
-    await kube.patch(claims, ref, {
+    const bound = await kube.patch<Claim>(claims, ref, {
       type: 'merge',
       body: { spec: { volumeName: 'pv' }, metadata: { finalizers: ['provisioner.storage.kubernetes.io/cloning-protection'] } },
     });
-    while (outstanding().includes('source')) await systemClock.sleep(5);
+    await seen(claims.plural, bound);
+    assert.ok(!outstanding().includes('source'));
     touched = [];
     await kube.patch(claims, ref, { type: 'merge', body: { metadata: { annotations: { note: 'x' } } } });
     await aClaim('after-source', 'there');
@@ -271,8 +274,8 @@ describe('watcher', () => {
     const volume = await aVolume('versioned', claim);
     const cls = await kube.get<Claim>(classes, { name: 'there' });
     const version = (resource: string, name: string, namespace = '') => watcher.versionOf(objectId({ resource, namespace, name }));
-    while (version('persistentvolumes', 'versioned') === '') await systemClock.sleep(5);
-    while (version('persistentvolumeclaims', 'versioned', 'default') === '') await systemClock.sleep(5);
+    await seen(volumes.plural, volume);
+    await seen(claims.plural, claim);
     assert.deepEqual(
       [
         version('persistentvolumes', 'versioned'),
@@ -298,8 +301,7 @@ describe('watcher', () => {
     await restore('restore-3', { dataSourceRef: { ...source, name: 'far', namespace: 'elsewhere' } });
     await restore('restore-4', { dataSource: { ...source, name: 'was-restored' } });
     const bound = { type: 'merge', body: { status: { phase: 'Bound' } }, subresource: 'status' } as const;
-    await kube.patch(claims, { namespace: 'default', name: 'restore-4' }, bound);
-    while (watcher.restoredSnapshots().size !== 3 || watcher.restoredSnapshots().has('default/was-restored')) await systemClock.sleep(5);
+    await seen(claims.plural, await kube.patch<Claim>(claims, { namespace: 'default', name: 'restore-4' }, bound));
     assert.deepEqual([...watcher.restoredSnapshots()].toSorted(), ['default/by-reference', 'default/by-source', 'elsewhere/far']);
   });
 

@@ -134,6 +134,6 @@ const ports: ProcessorPorts = {
 };
 const run = { signal: new AbortController().signal, lastReason: () => Promise.resolve(undefined), heldMs: () => Promise.resolve(0) };
 // Never outlives a test that failed.
-setTimeout(() => process.exit(3), 15_000);
+setTimeout(() => process.exit(3), 100_000);
 await Promise.all(orders.jobs.map((job) => (job.kind === 'claim' ? provision : deleteVolume)(ports, job, run)));
 process.exit(0);

@@ -59,6 +59,18 @@ describe('two claims whose UIDs begin alike', () => {
     await assertRefused();
   });
 
+  it('are told apart where the first one’s PV was removed and the second has the name now', async () => {
+    assert.equal((await rig.provision(first, short)).kind, 'done');
+    await rig.kube.patch(volumes, { name: nameOf(first) }, { type: 'merge', body: { metadata: { finalizers: null } } });
+    await rig.kube.delete(volumes, { name: nameOf(first) });
+    const keys = await rig.redis.keys('{csi}:name:*');
+    if (keys.length > 0) await rig.redis.del(keys);
+    assert.equal((await rig.provision(second, short)).kind, 'done');
+    rig.events.length = 0;
+    assert.equal((await rig.provision(first, short)).kind, 'retry');
+    assert.match(messagesOf(rig)[0] ?? '', /^Warning ProvisioningFailed volume name \S+ belongs to the claim with UID /);
+  });
+
   it('do not get one volume, even where Redis forgot the first', async () => {
     await rig.provision(first, short);
     const keys = await rig.redis.keys('{csi}:name:*');

@@ -8,6 +8,7 @@ import { claims, secrets, volumes } from '#src/kube/resources.ts';
 import { VolumeRecords } from '#src/queue/volume-record/volume-record.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { DriverStatus } from '#src/sandbox/driver/driver-status.ts';
+import { until } from '../harness/queue.ts';
 import { kubeWith } from './kube-with.ts';
 import { openRig } from './rig.ts';
 import type { Rig } from './rig.ts';
@@ -167,6 +168,16 @@ describe('provision', () => {
       }
       rig.onCall = () => undefined;
       assert.equal((await rig.provision(claim)).kind, 'done');
+    });
+
+    it('survives words that are beyond what a connection takes', async () => {
+      const claim = await rig.claim();
+      rig.onCall = ({ method }) => {
+        if (method === 'CreateVolume') throw new DriverStatus(Code.Internal, 'x'.repeat(200_000));
+      };
+      await rig.provision(claim, { timeoutMs: 1_000 });
+      rig.onCall = () => undefined;
+      await until(async () => (await rig.provision(claim)).kind === 'done', 'the gateway has another connection', 50_000);
     });
 
     it('says nothing of success where the claim went while the driver took its time', async () => {

@@ -20,6 +20,7 @@ import type { Claim, Class, Volume } from '#src/kube/objects.ts';
 import * as resources from '#src/kube/resources.ts';
 import type { Run } from '#src/queue/consumer.ts';
 import type { JobKey } from '#src/queue/contract.ts';
+import { shownReason } from '#src/queue/outcome.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { startRedisServer } from '#src/queue/redis-server.ts';
 import { VolumeNames } from '#src/queue/volume-names.ts';
@@ -165,7 +166,7 @@ export async function openRig(): Promise<Rig> {
     };
     const outcome = await settleRun(key, silentLog, () => process(run));
     if (outcome.kind === 'done') reasons.delete(key.uid);
-    else reasons.set(key.uid, outcome.reason);
+    else reasons.set(key.uid, shownReason(outcome.reason));
     if (outcome.kind === 'retry' && outcome.holdOf !== undefined) holds.set(key.uid, { of: outcome.holdOf, ms: outcome.minDelayMs ?? 0 });
     else if (outcome.kind !== 'later') holds.delete(key.uid);
     return outcome;

@@ -105,7 +105,7 @@ describe('startConsumer', () => {
     const heard: (readonly [number, number])[] = [];
     bench.consumer(async (_, run) => {
       heard.push([await run.heldMs('gold'), await run.heldMs('silver')]);
-      if (heard.length === 1) return { kind: 'retry', reason: 'infeasible', minDelayMs: 60_000, holdOf: 'gold' };
+      if (heard.length === 1) return { kind: 'retry', reason: 'infeasible', minDelayMs: 3_600_000, holdOf: 'gold' };
       return heard.length < 4 ? { kind: 'later', reason: 'infeasible', delayMs: 1 } : { kind: 'retry', reason: 'full', minDelayMs: 1 };
     });
     const producer = bench.producer();
@@ -115,7 +115,7 @@ describe('startConsumer', () => {
     await until(() => heard.length >= 5, 'five runs');
     const [first, ...held] = heard.slice(0, 5);
     assert.deepEqual(first, [0, 0]);
-    for (const [gold, silver] of held) assert.ok(gold > 0 && gold <= 60_000 && silver === 0, `${gold} ${silver}`);
+    for (const [gold, silver] of held) assert.ok(gold > 0 && gold <= 3_600_000 && silver === 0, `${gold} ${silver}`);
   });
 
   it('waits at least as long as a failure asks for', async () => {
@@ -158,8 +158,14 @@ describe('startConsumer', () => {
     assert.equal(await redis.redis.zcard(keyOf('prioritized')), 0);
   });
 
+  /** As if many runs in a row had ended so. */
+  const noteOften = (outcome: string): Promise<number> =>
+    redis.redis.hset(`{csi}:status:${driver}:${key.uid}`, { outcome, count: 20, reason: 'x', at: 0 });
+
   for (const waiting of ['retry', 'parked', 'later', 'running'] as const) {
     it(`honours a kick that came while the run ended in ${waiting}`, async () => {
+      // Polls are half a minute apart after so many.
+      if (waiting === 'running') await noteOften(waiting);
       const producer = bench.producer();
       bench.consumer(
         async () => {
@@ -172,9 +178,7 @@ describe('startConsumer', () => {
         { random: () => 0.999 },
       );
       producer.touch(key);
-      const startedMs = Date.now();
-      await until(() => bench.runs.length >= 2, 'the second run');
-      assert.ok(Date.now() - startedMs < 900, 'it ran before its time');
+      await until(() => bench.runs.length >= 2, 'the second run, before its time', 25_000);
       await until(async () => (await redis.redis.zcard(keyOf('completed'))) === 1, 'the job is complete');
       await sleep(50);
       assert.equal(bench.runs.length, 2, 'and the kick is used up');
@@ -192,7 +196,7 @@ describe('startConsumer', () => {
       return { kind: 'retry', reason: 'x', minDelayMs: 60_000 };
     });
     producer.touch(key);
-    await until(() => bench.runs.length === 2, 'the second run', 30_000);
+    await until(() => bench.runs.length === 2, 'the second run');
     await until(async () => (await redis.redis.zcard(keyOf('completed'))) === 1, 'the job is complete');
     await sleep(50);
     assert.equal(bench.runs.length, 2, 'and the kick is used up');
@@ -227,26 +231,26 @@ describe('startConsumer', () => {
     await until(async () => (await readStatus(redis.redis, where())) === undefined, 'the status is removed');
   });
 
-  it('polls a driver that is still at it, first after a second at most, without counting failures', async () => {
+  it('polls a driver that is still at it, after half a second at least, without counting failures', async () => {
     bench.consumer(() => (bench.runs.length < 2 ? { kind: 'running', reason: 'Aborted' } : done), { random: () => 0 });
     bench.producer().touch(key);
     await until(() => bench.runs.length >= 2, 'the poll');
     const waitMs = (bench.runs[1]?.atMs ?? 0) - (bench.runs[0]?.atMs ?? 0);
-    assert.ok(waitMs >= 500 && waitMs < 1000, `polled after ${waitMs} ms`);
+    assert.ok(waitMs >= 500, `polled after ${waitMs} ms`);
     assert.equal(bench.runs[1]?.run.attempt, 0);
   });
 
   it('parks at the longest wait, and says what for', async () => {
     const until_ = [{ resource: 'secrets', namespace: 'default', name: 'login' }];
     bench.consumer(() => ({ kind: 'parked', reason: 'secret default/login is not there', until: until_ }), {
-      backoff: { startMs: 10, maxMs: 5000 },
+      backoff: { startMs: 10, maxMs: 600_000 },
     });
     bench.producer().touch(key);
     await until(async () => (await redis.redis.zcard(keyOf('delayed'))) === 1, 'the key is parked');
     const [, score] = await redis.redis.zrange(keyOf('delayed'), 0, '0', 'WITHSCORES');
-    const waitMs = Number(score) / 4096 - Date.now();
-    assert.ok(waitMs > 4000 && waitMs < 5600, `it waits ${waitMs} ms`);
     const status = await readStatus(redis.redis, where());
+    const waitMs = Number(score) / 4096 - (status?.atMs ?? 0);
+    assert.ok(waitMs >= 600_000 && waitMs < 800_000, `it waits ${waitMs} ms`);
     assert.deepEqual(
       { ...status, atMs: 0 },
       { outcome: 'parked', count: 1, reason: 'secret default/login is not there', atMs: 0, until: until_ },
@@ -354,31 +358,31 @@ describe('startConsumer', () => {
       await until(() => bench.runs.length >= 1, 'the first run');
       bench.consumer(() => done, { name: 'second' });
       const closed = first.close(5000);
-      await until(() => bench.runs.length >= 2, 'the second run', 30_000);
+      await until(() => bench.runs.length >= 2, 'the second run');
       assert.equal(bench.runs[1]?.run.attempt, 0);
       await closed;
     });
 
     it('does not wait longer than the grace; the lock of what did not end runs out', async () => {
+      let finish: () => void = () => undefined;
+      const finished = new Promise<void>((resolve) => (finish = resolve));
       const first = bench.consumer(async () => {
-        if (bench.runs.length === 1) await sleep(2000);
+        if (bench.runs.length === 1) await finished;
         return done;
       });
       bench.producer().touch(key);
       await until(() => bench.runs.length >= 1, 'the run');
-      const startedMs = Date.now();
       await first.close(100);
-      assert.ok(Date.now() - startedMs < 1000);
       bench.consumer(() => done);
-      await until(() => bench.runs.length >= 2, 'another worker takes over', 30_000);
+      await until(() => bench.runs.length >= 2, 'another worker takes over');
+      finish();
     });
 
     it('does not hang when Redis never was there', async () => {
       const lost = bench.consumer(() => done, { redisUrl: 'redis://127.0.0.1:1', log: silentLog });
       await until(() => /ECONNREFUSED/.test(lost.trouble ?? ''), 'trouble is told');
-      const startedMs = Date.now();
-      await lost.close(5000);
-      assert.ok(Date.now() - startedMs < 1000);
+      // Longer than any test may take.
+      await lost.close(3_600_000);
     });
   });
 });

@@ -1,12 +1,20 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 
+import { shownReason } from '#src/queue/outcome.ts';
 import { clearStatus, noteStatus, readStatus } from '#src/queue/status.ts';
 import type { StatusTarget } from '#src/queue/status.ts';
 
 import { claimKey } from '../harness/queue.ts';
 import { startTestRedis } from '../harness/redis.ts';
 import type { TestRedis } from '../harness/redis.ts';
+
+describe('a reason', () => {
+  it('is kept and shown up to a length that nobody reads', () => {
+    assert.equal(shownReason('full'), 'full');
+    assert.equal(shownReason('x'.repeat(100_000)).length, 8_192);
+  });
+});
 
 describe('the hold of a key', () => {
   let redis: TestRedis;
