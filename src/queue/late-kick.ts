@@ -1,7 +1,7 @@
 import type { Redis } from 'ioredis';
 
 import { keyPrefix, kickKey } from './names.ts';
-import { defineScript } from './script.ts';
+import { defineScript, END_WAIT } from './script.ts';
 
 /* A kick that comes while the key's run is under way. BullMQ moves only jobs that wait already, and keeps a hint for after the job's end, which is late by a whole
  * back-off; of several hints it keeps the last, so a plain one would wipe the kick out. So a kick leaves a note of its own beside the job that it met. */
@@ -19,28 +19,20 @@ redis.call('SET', ARGV[1] .. job, '1', 'PX', ARGV[2])
 return 1
 `);
 
-/** KEYS: note, delayed set, job, marker, what BullMQ keeps of hints that came during the run (all of them are answered by the next one). ARGV: job id, now in ms. Returns 1 if the job runs again at once. */
-const take = defineScript(`
-if redis.call('DEL', KEYS[1]) == 0 or not redis.call('ZSCORE', KEYS[2], ARGV[1]) then
+/** KEYS: note, what BullMQ keeps of hints that came during the run (all of them are answered by the next one). ARGV: beginning of the queue's keys, job id, now in ms.
+ * Returns 1 if the job runs again at once. */
+const take = defineScript(`${END_WAIT}
+if redis.call('DEL', KEYS[1]) == 0 or not endWait(ARGV[1], ARGV[2], ARGV[3]) then
   return 0
 end
-redis.call('DEL', KEYS[5])
-redis.call('HSET', KEYS[3], 'delay', 0)
-redis.call('ZADD', KEYS[2], tonumber(ARGV[2]) * 4096, ARGV[1])
-redis.call('ZADD', KEYS[4], ARGV[2], '1')
+redis.call('DEL', KEYS[2])
 return 1
 `);
 
-/** KEYS: what the key's job is, delayed set, marker. ARGV: beginning of jobs, now in ms. Returns 1 if a job that waited runs at once. */
-const end = defineScript(`
+/** KEYS: what the key's job is. ARGV: beginning of the queue's keys, now in ms. Returns 1 if a job that waited runs at once. */
+const end = defineScript(`${END_WAIT}
 local job = redis.call('GET', KEYS[1])
-if not job or not redis.call('ZSCORE', KEYS[2], job) then
-  return 0
-end
-redis.call('HSET', ARGV[1] .. job, 'delay', 0)
-redis.call('ZADD', KEYS[2], tonumber(ARGV[2]) * 4096, job)
-redis.call('ZADD', KEYS[3], ARGV[2], '1')
-return 1
+return job and endWait(ARGV[1], job, ARGV[2]) and 1 or 0
 `);
 
 export interface LateKickPlace {
@@ -59,7 +51,7 @@ export async function leaveKick(redis: Redis, { prefix, queue }: LateKickPlace, 
  * @returns whether it waited */
 export async function endWait(redis: Redis, { prefix, queue }: LateKickPlace, keyId: string, nowMs: number): Promise<boolean> {
   const root = `${keyPrefix(prefix)}:${queue}:`;
-  return (await end.run(redis, [`${root}de:${keyId}`, `${root}delayed`, `${root}marker`], [root, nowMs])) === 1;
+  return (await end.run(redis, [`${root}de:${keyId}`], [root, nowMs])) === 1;
 }
 
 /** Honours a kick that came while the job's run was under way and now waits to be tried again.
@@ -71,6 +63,5 @@ export async function takeLateKick(
 ): Promise<boolean> {
   const { prefix, queue, jobId, keyId } = place;
   const root = `${keyPrefix(prefix)}:${queue}:`;
-  const keys = [kickKey(prefix, queue, jobId), `${root}delayed`, `${root}${jobId}`, `${root}marker`, `${root}dn:${keyId}`];
-  return (await take.run(redis, keys, [jobId, nowMs])) === 1;
+  return (await take.run(redis, [kickKey(prefix, queue, jobId), `${root}dn:${keyId}`], [root, jobId, nowMs])) === 1;
 }

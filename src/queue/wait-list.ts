@@ -3,7 +3,7 @@ import type { Redis } from 'ioredis';
 import { JOB_KINDS } from './contract.ts';
 import { keyPrefix, queueName, waitsKey } from './names.ts';
 import type { WaitsFor } from './outcome.ts';
-import { defineScript } from './script.ts';
+import { defineScript, END_WAIT } from './script.ts';
 
 /* Which keys wait for which object, and the version of it that they saw. Written in the script that writes a key's status, before the job is put back:
  * so whoever watches the object finds the key whatever came first, the change or the parking. It is in Redis, so that a new leader has it. */
@@ -64,7 +64,7 @@ return answer
 
 /** KEYS: groups. ARGV: group, cursor, now in ms, then by kind of job: the kind, the beginning of BullMQ's keys. Runs what waits at once; what is running keeps its
  * place, since it may be about to park. Returns the next cursor, how many were woken, how many are running. */
-const wake = defineScript(`
+const wake = defineScript(`${END_WAIT}
 local place = KEYS[1] .. ':' .. ARGV[1]
 local page = redis.call('HSCAN', place, ARGV[2], 'COUNT', 500)
 local woken, running = 0, 0
@@ -74,10 +74,7 @@ for i = 1, #page[2], 2 do
   local id = page[2][i]
   local root = roots[string.match(id, '^%a+')]
   local job = root and redis.call('GET', root .. 'de:' .. id)
-  if job and redis.call('ZSCORE', root .. 'delayed', job) then
-    redis.call('HSET', root .. job, 'delay', 0)
-    redis.call('ZADD', root .. 'delayed', tonumber(ARGV[3]) * 4096, job)
-    redis.call('ZADD', root .. 'marker', ARGV[3], '1')
+  if job and endWait(root, job, ARGV[3]) then
     redis.call('HDEL', place, id)
     woken = woken + 1
   elseif job and redis.call('LPOS', root .. 'active', job) then
