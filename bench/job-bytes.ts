@@ -1,5 +1,7 @@
 import type { Redis } from 'ioredis';
-import { keyPrefix, openRecordsKey, queueName } from '#src/queue/names.ts';
+import { keyPrefix } from '#src/redis/key-names.ts';
+import { openRecordsKey } from '#src/records/key-names.ts';
+import { queueName } from '#src/queue/key-names.ts';
 import type { Member } from './stand.ts';
 import type { Workload } from './workload.ts';
 

@@ -3,7 +3,7 @@ import { createWriteStream } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { startRedisServer } from '#src/queue/redis-server.ts';
+import { startRedisServer } from '#src/redis/server.ts';
 import { startChild } from '#src/runtime/children.ts';
 import type { Child } from '#src/runtime/children.ts';
 import { UsageError } from '#src/runtime/flags.ts';
@@ -12,7 +12,7 @@ import type { Logger } from '#src/runtime/log.ts';
 import { realControlPlane } from '../test/harness/real-control-plane.ts';
 import { childrenOf } from './proc.ts';
 
-const CLI = fileURLToPath(new URL('../../dist/cli.js', import.meta.url));
+const CLI = fileURLToPath(new URL('../sandbox/cli.js', import.meta.url));
 const STOP_GRACE_MS = 30_000;
 /** The parts of a real control plane, as the kernel names them: 15 letters at most. */
 const CONTROL_PLANE = ['etcd', 'kube-apiserver', 'kube-controller'];

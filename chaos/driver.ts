@@ -6,9 +6,9 @@ import { defineFlags, UsageError } from '#src/runtime/flags.ts';
 import { processFlags } from '#src/runtime/process-flags.ts';
 import { runProcess } from '#src/runtime/process.ts';
 import type { ProcessContext } from '#src/runtime/process.ts';
-import { DriverStatus } from '#src/sandbox/driver/driver-status.ts';
-import { startSampleDriver } from '#src/sandbox/driver/server.ts';
-import type { DriverCall } from '#src/sandbox/driver/server.ts';
+import { DriverStatus } from '../sandbox/driver/driver-status.ts';
+import { startSampleDriver } from '../sandbox/driver/server.ts';
+import type { DriverCall } from '../sandbox/driver/server.ts';
 import { openCallLog } from './call-log.ts';
 import { seededRandom } from './random.ts';
 

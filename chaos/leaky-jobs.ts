@@ -1,5 +1,5 @@
 import { main } from '#src/jobs/main.ts';
-import { VolumeRecords } from '#src/queue/volume-record/volume-record.ts';
+import { VolumeRecords } from '#src/records/volume-record.ts';
 
 /* The jobs process without volume records: every opening is granted and nothing is remembered, as if each worker kept its intents in its own memory.
  * The chaos command has to find leaks with it; if it does not, it is the command that is broken. */

@@ -1,5 +1,5 @@
 import { setMaxListeners } from 'node:events';
-import { VolumeStore } from '#src/sandbox/driver/volume-store.ts';
+import { VolumeStore } from '../sandbox/driver/volume-store.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { runProcess } from '#src/runtime/process.ts';

@@ -1,7 +1,9 @@
 import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
-import { redisOptions } from '#src/queue/connection.ts';
-import { DEFAULT_PREFIX, keyPrefix, openRecordsKey, queueName } from '#src/queue/names.ts';
+import { redisOptions } from '#src/redis/connection.ts';
+import { DEFAULT_PREFIX, keyPrefix } from '#src/redis/key-names.ts';
+import { openRecordsKey } from '#src/records/key-names.ts';
+import { queueName } from '#src/queue/key-names.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { readCallLog, underWay } from './call-log.ts';
 import type { Stand } from './stand.ts';

@@ -23,7 +23,7 @@ export const NAMESPACE = 'sutler-chaos';
 /** Processes of ingest, and of jobs. */
 export const REPLICAS = 2;
 
-const CLI = fileURLToPath(new URL('../../dist/cli.js', import.meta.url));
+const CLI = fileURLToPath(new URL('../sandbox/cli.js', import.meta.url));
 const STOP_GRACE_MS = 5_000;
 /** Time for the driver's moods to outlast a deadline, and for the settle time to outlast that. */
 const SLOW_MS = 1_000;

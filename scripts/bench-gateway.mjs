@@ -5,7 +5,7 @@ import { build, install, root } from './setup.mjs';
 
 install();
 build();
-const child = spawn(process.execPath, [join(root, 'dist-test', 'bench', 'gateway.js'), ...process.argv.slice(2)], { stdio: 'inherit' });
+const child = spawn(process.execPath, [join(root, 'dist-dev', 'bench', 'gateway.js'), ...process.argv.slice(2)], { stdio: 'inherit' });
 // Ctrl-C reaches the child by itself; it ends what it started before it ends.
 process.on('SIGINT', () => undefined);
 process.on('SIGTERM', () => child.kill('SIGTERM'));

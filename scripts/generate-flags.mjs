@@ -3,5 +3,5 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { root } from './setup.mjs';
 
-const { flagsDocument } = await import(join(root, 'dist', 'flags-document.js'));
+const { flagsDocument } = await import(join(root, 'dist-dev', 'sandbox', 'flags-document.js'));
 writeFileSync(join(root, 'docs', 'flags.md'), flagsDocument());

@@ -5,7 +5,7 @@ import { build, install, root } from './setup.mjs';
 
 install();
 build();
-const child = spawn(process.execPath, [join(root, 'dist-test', 'test', 'sanity', 'main.js'), ...process.argv.slice(2)], {
+const child = spawn(process.execPath, [join(root, 'dist-dev', 'test', 'sanity', 'main.js'), ...process.argv.slice(2)], {
   stdio: 'inherit',
 });
 // Ctrl-C reaches the child by itself; it ends what it started before it ends.

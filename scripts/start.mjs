@@ -12,12 +12,16 @@ if (!hasFlag('redis-url')) findRedis();
 if (args.some((arg) => /^--(kubeconfig|master)=$/.test(arg)))
   fail('--kubeconfig and --master need a value; leave them out for the sandbox');
 const real = hasFlag('kubeconfig') || hasFlag('master');
-const child = spawn(process.execPath, [join(root, 'dist', 'cli.js'), real ? 'all' : 'sandbox', ...args], {
-  // The channel tells the child when this process is gone.
-  stdio: ['inherit', 'inherit', 'inherit', 'ipc'],
-  // A cluster is touched only when the command line names it.
-  env: real ? process.env : { ...process.env, KUBECONFIG: '' },
-});
+const child = spawn(
+  process.execPath,
+  [real ? join(root, 'dist', 'cli.js') : join(root, 'dist-dev', 'sandbox', 'cli.js'), real ? 'all' : 'sandbox', ...args],
+  {
+    // The channel tells the child when this process is gone.
+    stdio: ['inherit', 'inherit', 'inherit', 'ipc'],
+    // A cluster is touched only when the command line names it.
+    env: real ? process.env : { ...process.env, KUBECONFIG: '' },
+  },
+);
 // Ctrl-C reaches the child by itself, being in the same process group; other signals are passed on. Either way the child decides when it is over.
 process.on('SIGINT', () => undefined);
 for (const signal of ['SIGTERM', 'SIGHUP']) process.on(signal, () => child.kill(signal));

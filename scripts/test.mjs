@@ -22,9 +22,9 @@ if (set === 'real' && !process.env.KUBEBUILDER_ASSETS && !process.env.KUBECONFIG
 install();
 build();
 findRedis();
-const compiled = join(root, 'dist-test', 'test');
+const compiled = join(root, 'dist-dev', 'test');
 const setOf = (file) => Object.keys(SETS).find((name) => relative(compiled, file).startsWith(`${name}/`));
-// What a deleted or renamed test left behind in dist-test has no source any more.
+// What a deleted or renamed test left behind in dist-dev has no source any more.
 const hasSource = (file) => existsSync(join(root, 'test', relative(compiled, file).replace(/\.js$/, '.ts')));
 const files = filesIn(compiled, '.test.js')
   .filter((file) => setOf(file) === set && hasSource(file))

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, it } from 'node:test';
-import { flagsDocument } from '#src/flags-document.ts';
-import { processes } from '#src/processes.ts';
+import { flagsDocument } from '../sandbox/flags-document.ts';
+import { processes } from '../sandbox/processes.ts';
 import type { FlagSpec } from '#src/runtime/flags.ts';
 
 const ROOT = new URL('../..', import.meta.url).pathname;

@@ -1,12 +1,12 @@
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { loadClusterAccess } from '../kube/credentials.ts';
-import { keepRedisServer } from '../queue/own-redis.ts';
+import { keepRedisServer } from '../redis/own-server.ts';
 import { parseListenAddress } from '../runtime/address.ts';
 import { startChild } from '../runtime/children.ts';
 import type { Child } from '../runtime/children.ts';
 import { openDataFolder } from '../runtime/data-folder.ts';
-import { UsageError, withoutFlag } from '../runtime/flags.ts';
+import { UsageError, withoutFlags } from '../runtime/flags.ts';
 import { runProcess } from '../runtime/process.ts';
 import type { Invocation, ProcessContext } from '../runtime/process.ts';
 import { flags, summary } from './flags.ts';
@@ -16,6 +16,8 @@ const PROCESSES = ['csi-gateway', 'ingest', 'jobs', 'dashboard'] as const;
 const CLI = fileURLToPath(new URL('../cli.js', import.meta.url));
 /** It makes much garbage and keeps none: a small nursery and a small heap cost it nothing, and a burst leaves little behind. As in k8s/gateway. */
 const GATEWAY_NODE_FLAGS = ['--max-semi-space-size=1', '--max-old-space-size=192'];
+/** Set here for the children. Both are lists, of which the last one given would not win. */
+const SET_HERE = { gateway: flags.gateway, listen: flags.gateway };
 /** Longer than the jobs' default --grace-period. */
 const STOP_GRACE_MS = 40_000;
 
@@ -51,8 +53,7 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
           ...(name === 'csi-gateway' ? GATEWAY_NODE_FLAGS : []),
           CLI,
           name,
-          // Lists: the last of several would not win.
-          ...withoutFlag(withoutFlag(p.argv, 'gateway'), 'listen'),
+          ...withoutFlags(p.argv, SET_HERE),
           `--listen=${gateway}`,
           `--gateway=${gateway}`,
           `--http-endpoint=${withPort(f.httpEndpoint, port)}`,

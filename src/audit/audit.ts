@@ -1,9 +1,9 @@
-import type { CsiClient } from '../csi/client.ts';
+import type { CsiClient } from '../gateway-client/client.ts';
 import type { KubeClient } from '../kube/client.ts';
 import type { Volume } from '../kube/objects.ts';
 import { volumes } from '../kube/resources.ts';
-import type { AuditLedger } from '../queue/audit-ledger.ts';
-import type { OpenRecord } from '../queue/volume-record/open-records.ts';
+import type { AuditLedger } from '../records/audit-ledger.ts';
+import type { OpenRecord } from '../records/open-records.ts';
 import { auditId, auditVolumes } from '../volumes/audit.ts';
 import type { ListedVolume, Orphan } from '../volumes/audit.ts';
 import { identityOf } from '../volumes/handles.ts';

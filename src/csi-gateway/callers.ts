@@ -1,14 +1,14 @@
 import type { Http2Session, ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
 import type { Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
-import type { TlsSource } from '../csi/tls-files.ts';
+import type { TlsSource } from '../runtime/tls-files.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { identifyCaller, isStillTrusted, outdated } from './caller.ts';
 import type { Caller } from './caller.ts';
 import type { CertificateName } from './client-names.ts';
 import type { GatewayMetrics } from './metrics.ts';
-import type { Patience } from './patience.ts';
+import type { Patience } from './connection-reaper.ts';
 
 /** What the door asks of callers that come by TCP. */
 export interface DoorTls {

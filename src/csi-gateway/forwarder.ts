@@ -54,7 +54,7 @@ export interface ForwarderOptions {
   readonly metrics: GatewayMetrics;
 }
 
-/** Callers that choose come twice a second (ingest/gateway-election.ts). */
+/** Callers that choose come twice a second (ingest/decide-failover.ts). */
 const WATCHED_MS = 2_000;
 
 /** Decides, call by call, whether it goes to the driver, and passes on what comes back.

@@ -12,7 +12,7 @@ import { Forwarder } from './forwarder.ts';
 import { Health } from './health.ts';
 import { InFlight } from './in-flight.ts';
 import { createGatewayMetrics } from './metrics.ts';
-import type { PatienceLimits } from './patience.ts';
+import type { PatienceLimits } from './connection-reaper.ts';
 import { startGatewayServer } from './server.ts';
 
 export interface GatewayOptions {

@@ -1,6 +1,6 @@
 import { chmod } from 'node:fs/promises';
 import type { AddressInfo, Server } from 'node:net';
-import { claimSocketPath } from '../csi/socket-file.ts';
+import { claimSocketPath } from '../runtime/socket-file.ts';
 import { formatAddress, isLoopback } from '../runtime/address.ts';
 import type { Address } from '../runtime/address.ts';
 import { UsageError } from '../runtime/flags.ts';

@@ -1,5 +1,5 @@
-import { watchTlsFiles } from '../csi/tls-files.ts';
-import type { WatchedTlsFiles } from '../csi/tls-files.ts';
+import { watchTlsFiles } from '../runtime/tls-files.ts';
+import type { WatchedTlsFiles } from '../runtime/tls-files.ts';
 import { formatAddress, parseAddress } from '../runtime/address.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';

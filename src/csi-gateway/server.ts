@@ -4,7 +4,7 @@ import type { Http2SecureServer, Http2Server, ServerHttp2Session, ServerHttp2Str
 import type { Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
 import { Code, CsiError } from '../csi/status.ts';
-import type { TlsMaterial } from '../csi/tls-files.ts';
+import type { TlsMaterial } from '../runtime/tls-files.ts';
 import type { Address } from '../runtime/address.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
@@ -15,9 +15,9 @@ import type { Health } from './health.ts';
 import { listen } from './listener.ts';
 import type { GatewayMetrics } from './metrics.ts';
 import { sessionMemoryMb } from './open-session.ts';
-import { defaultPatience, Patience } from './patience.ts';
-import type { PatienceLimits } from './patience.ts';
-import { Reception } from './reception.ts';
+import { defaultPatience, Patience } from './connection-reaper.ts';
+import type { PatienceLimits } from './connection-reaper.ts';
+import { Reception } from './request-receiver.ts';
 import { pairsOf } from './wire.ts';
 
 export interface GatewayServerOptions {

@@ -1,4 +1,4 @@
-import { redisFlags } from '../queue/flags.ts';
+import { redisFlags } from '../redis/flags.ts';
 import { defineFlags } from '../runtime/flags.ts';
 import { processFlags } from '../runtime/process-flags.ts';
 

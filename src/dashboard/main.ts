@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
-import { openRedis } from '../queue/connection.ts';
-import { keyPrefix } from '../queue/names.ts';
+import { openRedis } from '../redis/connection.ts';
+import { keyPrefix } from '../redis/key-names.ts';
 import { isLoopback, parseListenAddress } from '../runtime/address.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';

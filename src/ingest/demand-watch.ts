@@ -6,7 +6,7 @@ import type { Resource } from '../kube/resources.ts';
 import { objectId, parseObjectId } from '../queue/wait-list.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
-import { projectName } from './projection.ts';
+import { projectName } from './transforms.ts';
 
 /** Watches the objects that keys wait for, for as long as something waits: a cluster that does not use a kind pays nothing for it. */
 export interface DemandWatch {

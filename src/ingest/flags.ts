@@ -1,8 +1,9 @@
-import { gatewayClientFlags } from '../csi/flags.ts';
+import { gatewayClientFlags } from '../gateway-client/flags.ts';
 import { electionFlags } from '../election/flags.ts';
 import { kubeFlags } from '../kube/flags.ts';
-import { redisFlags, wakeFlags } from '../queue/flags.ts';
-import { recordFlags } from '../queue/volume-record/flags.ts';
+import { wakeFlags } from '../queue/flags.ts';
+import { redisFlags } from '../redis/flags.ts';
+import { recordFlags } from '../records/flags.ts';
 import { defineFlags } from '../runtime/flags.ts';
 import { processFlags } from '../runtime/process-flags.ts';
 

@@ -10,9 +10,9 @@ import type { Logger } from '../runtime/log.ts';
 import { classNameOf } from '../volumes/eligibility.ts';
 import { isPending, restoredSnapshot } from '../volumes/source-use.ts';
 import { ClaimedIndex, claimsOf } from './claimed-index.ts';
-import type { Gate } from './gate.ts';
+import type { Gate } from './leader-gate.ts';
 import { HandleIndex } from './handle-index.ts';
-import { projectClaim, projectClass, projectVolume } from './projection.ts';
+import { projectClaim, projectClass, projectVolume } from './transforms.ts';
 import { newsOfClaim, newsOfVolume, triageClaim, triageVolume } from './triage.ts';
 import type { Triage, TriageDriver } from './triage.ts';
 

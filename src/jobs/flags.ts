@@ -1,7 +1,8 @@
-import { gatewayClientFlags } from '../csi/flags.ts';
+import { gatewayClientFlags } from '../gateway-client/flags.ts';
 import { kubeFlags } from '../kube/flags.ts';
-import { redisFlags, wakeFlags } from '../queue/flags.ts';
-import { recordFlags } from '../queue/volume-record/flags.ts';
+import { wakeFlags } from '../queue/flags.ts';
+import { redisFlags } from '../redis/flags.ts';
+import { recordFlags } from '../records/flags.ts';
 import { defineFlags } from '../runtime/flags.ts';
 import { processFlags } from '../runtime/process-flags.ts';
 import { provisioningFlags } from '../volumes/flags.ts';

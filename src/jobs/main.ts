@@ -1,17 +1,17 @@
 import { randomBytes, randomInt } from 'node:crypto';
-import { openDriver } from '../csi/open-driver.ts';
+import { openDriver } from '../gateway-client/open-driver.ts';
 import { readClusterUid } from '../kube/cluster-uid.ts';
 import { openKubeClient } from '../kube/open-client.ts';
 import { createEventRecorder, eventComponent } from '../kube/events.ts';
-import { watchClusterMarker } from '../queue/cluster-marker.ts';
-import { openRedis } from '../queue/connection.ts';
+import { watchClusterMarker } from '../redis/cluster-marker.ts';
+import { openRedis } from '../redis/connection.ts';
 import { startConsumer } from '../queue/consumer.ts';
 import type { Consumer } from '../queue/consumer.ts';
-import { watchSettings } from '../queue/settings-watch.ts';
-import { ownershipMs } from '../queue/volume-record/flags.ts';
-import { openSources } from '../queue/volume-record/open-sources.ts';
-import { VolumeNames } from '../queue/volume-names.ts';
-import { VolumeRecords } from '../queue/volume-record/volume-record.ts';
+import { watchSettings } from '../redis/settings-watch.ts';
+import { ownershipMs } from '../records/flags.ts';
+import { openSources } from '../records/open-sources.ts';
+import { VolumeNames } from '../records/names-in-use.ts';
+import { VolumeRecords } from '../records/volume-record.ts';
 import { systemClock, timerMs } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
 import { startHttp } from '../runtime/http.ts';
@@ -19,14 +19,14 @@ import { runProcess } from '../runtime/process.ts';
 import type { Invocation, ProcessContext } from '../runtime/process.ts';
 import { parseFeatureGates } from '../volumes/feature-gates.ts';
 import { inTreeNameOf } from '../volumes/migration/plugins.ts';
-import { deleteVolume } from './delete.ts';
+import { deleteVolume } from './volume/reconcile-volume.ts';
 import { flags, summary } from './flags.ts';
 import { createOperationCounts } from './operation-counts.ts';
 import type { ProcessorPorts } from './ports.ts';
-import { provision } from './provision.ts';
-import { releaseSnapshot } from './release-snapshot.ts';
-import { settleRun } from './settle-run.ts';
-import { startViews } from './views.ts';
+import { provision } from './claim/reconcile-claim.ts';
+import { releaseSnapshot } from './snapshot/reconcile-snapshot.ts';
+import { settleRun } from './run-to-outcome.ts';
+import { startViews } from './caches.ts';
 
 /** The jobs process. */
 export function main(invocation: Invocation): Promise<void> {

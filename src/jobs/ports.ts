@@ -1,9 +1,9 @@
-import type { ControllerCalls } from '../csi/gateway-pool.ts';
+import type { ControllerCalls } from '../gateway-client/pool.ts';
 import type { KubeClient } from '../kube/client.ts';
 import type { EventRecorder } from '../kube/events.ts';
 import type { Class, VolumeAttachment } from '../kube/objects.ts';
-import type { VolumeNames } from '../queue/volume-names.ts';
-import type { VolumeRecords } from '../queue/volume-record/volume-record.ts';
+import type { VolumeNames } from '../records/names-in-use.ts';
+import type { VolumeRecords } from '../records/volume-record.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { DriverFacts, ProvisioningOptions } from '../volumes/provisioning-options.ts';
@@ -15,7 +15,7 @@ export interface ProcessorPorts {
   readonly kube: Pick<KubeClient, 'get' | 'list' | 'create' | 'patch' | 'delete'>;
   readonly csi: ControllerCalls;
   readonly records: VolumeRecords;
-  /** UIDs of the snapshots and claims that open records fill their volumes from; queue/volume-record/open-sources.ts. */
+  /** UIDs of the snapshots and claims that open records fill their volumes from; records/open-sources.ts. */
   readonly openSources: () => Promise<ReadonlySet<string>>;
   /** Which claim has a shortened volume name. */
   readonly names: Pick<VolumeNames, 'hold' | 'release'>;

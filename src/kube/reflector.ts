@@ -5,12 +5,12 @@ import { systemClock } from '../runtime/clock.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { KubeClient, ListPage } from './client.ts';
 import { isExpired, KubeError, statusError } from './kube-error.ts';
-import { LocalCopy, versionOf, wordsOf } from './local-copy.ts';
-import type { LocalCopyOptions, Projected } from './local-copy.ts';
+import { LocalCopy, versionOf, wordsOf } from './store.ts';
+import type { LocalCopyOptions, Projected } from './store.ts';
 import { createReflectorMetrics } from './reflector-metrics.ts';
 import type { WatchEvent } from './watch.ts';
 
-export type { Change, Projected } from './local-copy.ts';
+export type { Change, Projected } from './store.ts';
 
 /** `onChange` is called for the objects of the first list too. */
 export interface ReflectorOptions<T extends Projected> extends LocalCopyOptions<T> {

@@ -1,7 +1,7 @@
-import { gatewayClientFlags } from '../csi/flags.ts';
+import { gatewayClientFlags } from '../gateway-client/flags.ts';
 import { electionFlags } from '../election/flags.ts';
 import { kubeFlags } from '../kube/flags.ts';
-import { redisFlags } from '../queue/flags.ts';
+import { redisFlags } from '../redis/flags.ts';
 import { defineFlags } from '../runtime/flags.ts';
 import { processFlags } from '../runtime/process-flags.ts';
 

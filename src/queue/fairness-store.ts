@@ -2,8 +2,8 @@ import type { Queue } from 'bullmq';
 import type { Redis } from 'ioredis';
 
 import type { Fairness } from './fairness.ts';
-import { fairnessKey } from './names.ts';
-import { defineScript } from './script.ts';
+import { fairnessKey } from './key-names.ts';
+import { defineScript } from '../redis/script.ts';
 
 /** BullMQ's score of a prioritized job is priority * 2^32 + a counter. */
 const PRIORITY_UNIT = 0x1_0000_0000;

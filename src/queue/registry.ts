@@ -2,7 +2,7 @@ import type { Redis } from 'ioredis';
 
 import { isJobKind } from './contract.ts';
 import type { JobKind } from './contract.ts';
-import { registryKey } from './names.ts';
+import { registryKey } from './key-names.ts';
 
 /** A queue of this installation. */
 export interface QueueEntry {

@@ -2,9 +2,9 @@ import type { Redis } from 'ioredis';
 
 import { keyId } from './contract.ts';
 import type { JobKey } from './contract.ts';
-import { statusKey, waitsKey } from './names.ts';
+import { statusKey, waitsKey } from './key-names.ts';
 import type { OutcomeKind, WaitsFor } from './outcome.ts';
-import { defineScript } from './script.ts';
+import { defineScript } from '../redis/script.ts';
 import { JOIN_GROUPS, LEAVE_GROUPS, waitGroups } from './wait-list.ts';
 
 /** Why a key waits. Written by the consumer when a run did not end with `done`, removed when one does; gone after a day without a run. */

@@ -1,9 +1,10 @@
 import type { Redis } from 'ioredis';
 
 import { JOB_KINDS } from './contract.ts';
-import { keyPrefix, queueName, waitsKey } from './names.ts';
+import { keyPrefix } from '../redis/key-names.ts';
+import { queueName, waitsKey } from './key-names.ts';
 import type { WaitsFor } from './outcome.ts';
-import { defineScript, END_WAIT } from './script.ts';
+import { defineScript, END_WAIT } from '../redis/script.ts';
 
 /* Which keys wait for which object, and the version of it that they saw. Written in the script that writes a key's status, before the job is put back:
  * so whoever watches the object finds the key whatever came first, the change or the parking. It is in Redis, so that a new leader has it. */

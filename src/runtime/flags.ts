@@ -1,4 +1,4 @@
-import { parseBool } from './words.ts';
+import { parseBool } from './parse-bool.ts';
 
 /** A bad flag, value, kubeconfig or port: the process prints the message in one line and exits with 2. The message names the thing and the fix. */
 export class UsageError extends Error {
@@ -131,13 +131,15 @@ function ignored(name: string, advice: string): string {
   return `--${name} is accepted and ignored: ${advice}`;
 }
 
-/** The arguments without a flag and its values: what a parent hands on that sets this flag itself, where the last of several would not win. */
-export function withoutFlag(argv: readonly string[], name: string): readonly string[] {
+/** The arguments without these flags and their values: what a parent hands on to a child that does not know them, or for which the parent sets them itself. */
+export function withoutFlags(argv: readonly string[], table: FlagTable): readonly string[] {
   const kept: string[] = [];
   for (let i = 0; i < argv.length; i += 1) {
     const word = argv[i] ?? '';
-    if (word === `--${name}`) i += 1;
-    else if (!word.startsWith(`--${name}=`)) kept.push(word);
+    const name = /^--([^=]+)/.exec(word)?.[1] ?? '';
+    const spec = entryOf(table, name);
+    if (spec === undefined) kept.push(word);
+    else if (spec.type !== 'bool' && !word.includes('=')) i += 1;
   }
   return kept;
 }

@@ -1,4 +1,4 @@
-import { parseBool } from '../runtime/words.ts';
+import { parseBool } from '../runtime/parse-bool.ts';
 
 /** How mature each gate is that changes what we do (spec 01 §6). */
 export const GATE_STAGES = {

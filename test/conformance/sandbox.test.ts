@@ -1,5 +1,5 @@
-import { startSandboxApi } from '#src/sandbox/api/server.ts';
-import { startBinder } from '#src/sandbox/binder/binder.ts';
+import { startSandboxApi } from '../../sandbox/api/server.ts';
+import { startBinder } from '../../sandbox/binder/binder.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { describeApiServer } from './api-server.ts';
 import { describeVolumeBinder } from './binder.ts';

@@ -5,8 +5,8 @@ import { CallCaps, parseMaxInFlight } from '#src/csi-gateway/call-caps.ts';
 import type { CallPlace } from '#src/csi-gateway/call-caps.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { UsageError } from '#src/runtime/flags.ts';
-import { startSampleDriver } from '#src/sandbox/driver/server.ts';
-import type { SampleDriver } from '#src/sandbox/driver/server.ts';
+import { startSampleDriver } from '../../sandbox/driver/server.ts';
+import type { SampleDriver } from '../../sandbox/driver/server.ts';
 import { makeFolder, until } from '../harness/csi-folder.ts';
 import { failureOf, startTestGateway, verdict, volumeRequest } from '../harness/csi-gateway.ts';
 

@@ -6,11 +6,11 @@ import { dirname, join, normalize } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { main } from '#src/csi-gateway/main.ts';
-import { createCsiClient } from '#src/csi/client.ts';
+import { createCsiClient } from '#src/gateway-client/client.ts';
 import { parseAddress } from '#src/runtime/address.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import type { Host } from '#src/runtime/process.ts';
-import { main as driverMain } from '#src/sandbox/driver/main.ts';
+import { main as driverMain } from '../../sandbox/driver/main.ts';
 import { makeFolder, until } from '../harness/csi-folder.ts';
 import { volumeRequest } from '../harness/csi-gateway.ts';
 

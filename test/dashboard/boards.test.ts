@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import type { JobKey } from '#src/queue/contract.ts';
-import { registryKey } from '#src/queue/names.ts';
-import { startRedisServer } from '#src/queue/redis-server.ts';
+import { registryKey } from '#src/queue/key-names.ts';
+import { startRedisServer } from '#src/redis/server.ts';
 import type { Clock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { PREFIX, RIGHT, startBoardRedis, startTestDashboard } from '../harness/dashboard-server.ts';

@@ -6,14 +6,14 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { startRedisServer } from '#src/queue/redis-server.ts';
-import type { RedisServer } from '#src/queue/redis-server.ts';
+import { startRedisServer } from '#src/redis/server.ts';
+import type { RedisServer } from '#src/redis/server.ts';
 import { startChild } from '#src/runtime/children.ts';
 import type { Child } from '#src/runtime/children.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { Closers } from '#src/runtime/lifecycle.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { leftovers } from '#src/sandbox/leftovers.ts';
+import { leftovers } from '../../sandbox/leftovers.ts';
 import { Connection, at, listAt, namesOf, textAt, unique } from '../conformance/connection.ts';
 import type { ApiServerUnderTest, Reply, Fields } from '../conformance/connection.ts';
 import { CLASSES, VOLUMES, claim, paths, storageClass } from '../conformance/objects.ts';
@@ -24,7 +24,7 @@ export interface Cluster {
   readonly kubeconfig: string;
 }
 
-const CLI = fileURLToPath(new URL('../../../dist/cli.js', import.meta.url));
+const CLI = fileURLToPath(new URL('../../sandbox/cli.js', import.meta.url));
 const STOP_GRACE_MS = 60_000;
 const PATIENCE_MS = 60_000;
 const CLAIMS = 20;

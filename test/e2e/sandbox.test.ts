@@ -2,8 +2,8 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { silentLog } from '#src/runtime/log.ts';
-import { startSandboxApi } from '#src/sandbox/api/server.ts';
-import { startBinder } from '#src/sandbox/binder/binder.ts';
+import { startSandboxApi } from '../../sandbox/api/server.ts';
+import { startBinder } from '../../sandbox/binder/binder.ts';
 import { describeClaimLifecycle } from './claim-lifecycle.ts';
 
 describeClaimLifecycle('the sandbox', async () => {

@@ -2,13 +2,13 @@ import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import type { ClientTls } from '#src/csi/gateway-credentials.ts';
-import { watchTlsFiles } from '#src/csi/tls-files.ts';
-import type { TlsFiles, WatchedTlsFiles } from '#src/csi/tls-files.ts';
+import type { ClientTls } from '#src/gateway-client/credentials.ts';
+import { watchTlsFiles } from '#src/runtime/tls-files.ts';
+import type { TlsFiles, WatchedTlsFiles } from '#src/runtime/tls-files.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
 
-// Tests run from dist-test/test/harness.
+// Tests run from dist-dev/test/harness.
 const SCRIPT = fileURLToPath(new URL('../../../k8s/gateway/certificates.sh', import.meta.url));
 
 export type CertificateOwner = 'gateway' | 'ingest' | 'jobs' | 'audit';

@@ -7,11 +7,11 @@ import type { ClientHttp2Session, ClientHttp2Stream, OutgoingHttpHeaders } from 
 import { connect as connectSocket } from 'node:net';
 import type { Socket } from 'node:net';
 import { fileURLToPath } from 'node:url';
-import { createCsiClient } from '#src/csi/client.ts';
+import { createCsiClient } from '#src/gateway-client/client.ts';
 import { CsiError } from '#src/csi/status.ts';
 import { parseAddress } from '#src/runtime/address.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { startSampleDriver } from '#src/sandbox/driver/server.ts';
+import { startSampleDriver } from '../../sandbox/driver/server.ts';
 import { until } from './csi-folder.ts';
 import { EMPTY_SETTINGS, emptyCall, ENDLESS_WINDOWS, frame, PREFACE } from './csi-frames.ts';
 import { volumeRequest } from './csi-gateway.ts';

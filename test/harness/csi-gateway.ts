@@ -1,5 +1,5 @@
-import { createCsiClient } from '#src/csi/client.ts';
-import type { CsiClient } from '#src/csi/client.ts';
+import { createCsiClient } from '#src/gateway-client/client.ts';
+import type { CsiClient } from '#src/gateway-client/client.ts';
 import { CsiError } from '#src/csi/status.ts';
 import { startGateway } from '#src/csi-gateway/gateway.ts';
 import type { Gateway, GatewayOptions } from '#src/csi-gateway/gateway.ts';

@@ -17,7 +17,7 @@ export interface ManifestObject {
   readonly [field: string]: unknown;
 }
 
-// Tests run from dist-test/test/harness.
+// Tests run from dist-dev/test/harness.
 const K8S = fileURLToPath(new URL('../../../k8s', import.meta.url));
 
 /** Folders of `k8s/`. */

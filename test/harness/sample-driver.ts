@@ -1,10 +1,10 @@
 import type { DescMessage, DescMethodUnary, MessageInitShape, MessageShape } from '@bufbuild/protobuf';
 import { create } from '@bufbuild/protobuf';
-import { createCsiClient } from '#src/csi/client.ts';
-import type { CsiClient } from '#src/csi/client.ts';
+import { createCsiClient } from '#src/gateway-client/client.ts';
+import type { CsiClient } from '#src/gateway-client/client.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { startSampleDriver } from '#src/sandbox/driver/server.ts';
-import type { DriverCall, SampleDriver, SampleDriverOptions } from '#src/sandbox/driver/server.ts';
+import { startSampleDriver } from '../../sandbox/driver/server.ts';
+import type { DriverCall, SampleDriver, SampleDriverOptions } from '../../sandbox/driver/server.ts';
 import { makeFolder } from './csi-folder.ts';
 import { failureOf } from './csi-gateway.ts';
 

@@ -5,8 +5,8 @@ import { createKubeClient } from '#src/kube/client.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import { loadClusterAccess } from '#src/kube/credentials.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { startSandboxApi } from '#src/sandbox/api/server.ts';
-import type { SandboxApi } from '#src/sandbox/api/server.ts';
+import { startSandboxApi } from '../../sandbox/api/server.ts';
+import type { SandboxApi } from '../../sandbox/api/server.ts';
 
 /** The sandbox's API server in this process, without its volume binder. */
 export interface SandboxCluster {

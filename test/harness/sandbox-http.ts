@@ -2,8 +2,8 @@ import { once } from 'node:events';
 import type { IncomingMessage } from 'node:http';
 import { Agent, request } from 'node:https';
 import { silentLog } from '#src/runtime/log.ts';
-import { memberAt, textAt, type Json } from '#src/sandbox/api/json-value.ts';
-import { startSandboxApi, type SandboxApi, type SandboxApiOptions } from '#src/sandbox/api/server.ts';
+import { memberAt, textAt, type Json } from '../../sandbox/api/json-value.ts';
+import { startSandboxApi, type SandboxApi, type SandboxApiOptions } from '../../sandbox/api/server.ts';
 
 export interface Answer {
   readonly code: number;

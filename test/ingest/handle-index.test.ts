@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { HandleIndex } from '#src/ingest/handle-index.ts';
-import { projectVolume } from '#src/ingest/projection.ts';
+import { projectVolume } from '#src/ingest/transforms.ts';
 import type { Volume } from '#src/kube/objects.ts';
 import { aVolume, DRIVER } from '../volumes/builders.ts';
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
-import { Gate } from '#src/ingest/gate.ts';
+import { Gate } from '#src/ingest/leader-gate.ts';
 import { startWatcher } from '#src/ingest/watcher.ts';
 import type { Watcher } from '#src/ingest/watcher.ts';
 import { createKubeClient } from '#src/kube/client.ts';

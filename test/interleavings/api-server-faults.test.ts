@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { secrets, volumes } from '#src/kube/resources.ts';
-import type { Fault, FaultAction } from '#src/sandbox/api/http/faults.ts';
+import type { Fault, FaultAction } from '../../sandbox/api/http/faults.ts';
 import { until } from '../harness/csi-folder.ts';
 import { Story } from './story.ts';
 

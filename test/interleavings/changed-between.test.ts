@@ -7,7 +7,7 @@ import { Code } from '#src/csi/status.ts';
 import type { ProcessorPorts } from '#src/jobs/ports.ts';
 import type { Claim, Class, Volume } from '#src/kube/objects.ts';
 import { claims, secrets, volumes } from '#src/kube/resources.ts';
-import { DriverStatus } from '#src/sandbox/driver/driver-status.ts';
+import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
 import { until } from '../harness/csi-folder.ts';
 import { Story } from './story.ts';
 
@@ -164,7 +164,7 @@ describe('between two attempts at one volume', () => {
     const metadata = { name: 'credentials', namespace: NAMESPACE };
     const makeSecret = async (value: string): Promise<void> => {
       const { operations } = story.rig.cluster.api;
-      const { namespaces } = await import('#src/sandbox/api/kinds/core.ts');
+      const { namespaces } = await import('../../sandbox/api/kinds/core.ts');
       try {
         operations.create(namespaces, undefined, { metadata: { name: NAMESPACE } });
       } catch {

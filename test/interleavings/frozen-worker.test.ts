@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { claims, volumes } from '#src/kube/resources.ts';
-import { VolumeRecords } from '#src/queue/volume-record/volume-record.ts';
+import { VolumeRecords } from '#src/records/volume-record.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { until } from '../harness/csi-folder.ts';
 import { Ice, Story } from './story.ts';

@@ -4,17 +4,17 @@ import { startChild } from '#src/runtime/children.ts';
 import type { Child } from '#src/runtime/children.ts';
 import { Closers } from '#src/runtime/lifecycle.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { textAt } from '#src/sandbox/api/json-value.ts';
-import { claims } from '#src/sandbox/api/kinds/claims.ts';
-import { classes } from '#src/sandbox/api/kinds/storage.ts';
-import { volumes } from '#src/sandbox/api/kinds/volumes.ts';
-import { startBinder } from '#src/sandbox/binder/binder.ts';
+import { textAt } from '../../sandbox/api/json-value.ts';
+import { claims } from '../../sandbox/api/kinds/claims.ts';
+import { classes } from '../../sandbox/api/kinds/storage.ts';
+import { volumes } from '../../sandbox/api/kinds/volumes.ts';
+import { startBinder } from '../../sandbox/binder/binder.ts';
 import { makeFolder, until } from '../harness/csi-folder.ts';
 import { startTestRedis } from '../harness/redis.ts';
 import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
 import type { SandboxCluster } from '../harness/sandbox-cluster.ts';
 
-const CLI = fileURLToPath(new URL('../../../dist/cli.js', import.meta.url));
+const CLI = fileURLToPath(new URL('../../sandbox/cli.js', import.meta.url));
 const DRIVER = 'faults.csi.sutler.dev';
 /** Every process of the installation. */
 export const NAMES = ['sandbox-driver', 'csi-gateway', 'ingest', 'jobs'] as const;

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, before, beforeEach, describe, it } from 'node:test';
-import type { CsiClient } from '#src/csi/client.ts';
+import type { CsiClient } from '#src/gateway-client/client.ts';
 import { Code } from '#src/csi/status.ts';
 import type { Gateway } from '#src/csi-gateway/gateway.ts';
 import type { Volume } from '#src/kube/objects.ts';
-import { DriverStatus } from '#src/sandbox/driver/driver-status.ts';
+import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
 import { until } from '../harness/csi-folder.ts';
 import { startTestGateway } from '../harness/csi-gateway.ts';
 import { Ice, Story } from './story.ts';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
-import { openGatewayPool } from '#src/csi/gateway-pool.ts';
-import type { GatewayPool } from '#src/csi/gateway-pool.ts';
-import { redisActiveGateway } from '#src/queue/active-gateway/active-gateway.ts';
+import { openGatewayPool } from '#src/gateway-client/pool.ts';
+import type { GatewayPool } from '#src/gateway-client/pool.ts';
+import { redisActiveGateway } from '#src/records/active-gateway.ts';
 import { formatAddress } from '#src/runtime/address.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { DRIVER, openRig } from './rig.ts';

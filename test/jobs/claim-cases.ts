@@ -5,8 +5,8 @@ import type { Claim } from '#src/kube/objects.ts';
 import { claims } from '#src/kube/resources.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import type { Clock } from '#src/runtime/clock.ts';
-import { DriverStatus } from '#src/sandbox/driver/driver-status.ts';
-import type { DriverCall } from '#src/sandbox/driver/server.ts';
+import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
+import type { DriverCall } from '../../sandbox/driver/server.ts';
 import type { Rig } from './rig.ts';
 
 /* What the numbered cases of claims have in common: faults of the driver and of the API server, and a word for what the record says. */

@@ -4,7 +4,7 @@ import { Code } from '#src/csi/status.ts';
 import type { ProcessorPorts } from '#src/jobs/ports.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims } from '#src/kube/resources.ts';
-import { DriverStatus } from '#src/sandbox/driver/driver-status.ts';
+import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
 import { failWith } from './claim-cases.ts';
 import { openRig } from './rig.ts';
 import type { Rig } from './rig.ts';

@@ -9,7 +9,7 @@ import * as kinds from '#src/kube/resources.ts';
 import type { Resource } from '#src/kube/resources.ts';
 import { parseFlags } from '#src/runtime/flags.ts';
 import type { FlagTable } from '#src/runtime/flags.ts';
-import * as sandboxDriver from '#src/sandbox/driver/flags.ts';
+import * as sandboxDriver from '../../sandbox/driver/flags.ts';
 import { manifestFiles, manifestFolders, readManifests, readYaml } from '../harness/real-manifests.ts';
 
 const TABLES: Readonly<Record<string, FlagTable>> = {

@@ -1,4 +1,4 @@
-/* The volume record as the model sees it: each function is one script of src/queue/volume-record/scripts.ts in other words.
+/* The volume record as the model sees it: each function is one script of src/records/record-scripts.ts in other words.
  * record-conformance.test.ts holds them against the real scripts. Time is counted in ticks that are left, so equal situations are equal states. */
 
 /** Rules of docs/leak-proof.md that can be taken out of the model, to see what they are for. */

@@ -4,7 +4,8 @@ import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { Queue } from 'bullmq';
 
 import { CONTRACT_VERSION, jobData, keyId } from '#src/queue/contract.ts';
-import { keyPrefix, queueName } from '#src/queue/names.ts';
+import { keyPrefix } from '#src/redis/key-names.ts';
+import { queueName } from '#src/queue/key-names.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { readStatus } from '#src/queue/status.ts';
 import { silentLog } from '#src/runtime/log.ts';

@@ -3,7 +3,8 @@ import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 
 import { JOB_KINDS } from '#src/queue/contract.ts';
 import type { JobKey } from '#src/queue/contract.ts';
-import { keyPrefix, queueName } from '#src/queue/names.ts';
+import { keyPrefix } from '#src/redis/key-names.ts';
+import { queueName } from '#src/queue/key-names.ts';
 import { listQueues } from '#src/queue/registry.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 

@@ -5,7 +5,8 @@ import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
 import type { JobKey } from '#src/queue/contract.ts';
-import { keyPrefix, queueName } from '#src/queue/names.ts';
+import { keyPrefix } from '#src/redis/key-names.ts';
+import { queueName } from '#src/queue/key-names.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 
 import { claimKey, QueueBench, sleep, until } from '../harness/queue.ts';

@@ -1,14 +1,14 @@
-import { RedisHistory } from '#src/ingest/redis-history.ts';
-import { settleRun } from '#src/jobs/settle-run.ts';
-import { openRedis } from '#src/queue/connection.ts';
+import { RedisHistory } from '#src/ingest/incarnation-check.ts';
+import { settleRun } from '#src/jobs/run-to-outcome.ts';
+import { openRedis } from '#src/redis/connection.ts';
 import type { Consumer, Run } from '#src/queue/consumer.ts';
 import type { JobKey } from '#src/queue/contract.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import type { Producer } from '#src/queue/producer.ts';
-import { watchSettings } from '#src/queue/settings-watch.ts';
-import type { SettingsWatch } from '#src/queue/settings-watch.ts';
-import { redisBlessing } from '#src/queue/volume-record/blessing.ts';
-import { VolumeRecords } from '#src/queue/volume-record/volume-record.ts';
+import { watchSettings } from '#src/redis/settings-watch.ts';
+import type { SettingsWatch } from '#src/redis/settings-watch.ts';
+import { redisBlessing } from '#src/records/incarnation.ts';
+import { VolumeRecords } from '#src/records/volume-record.ts';
 import { Closers } from '#src/runtime/lifecycle.ts';
 import { createLogger, silentLog } from '#src/runtime/log.ts';
 import { claimKey, QueueBench, sleep } from '../harness/queue.ts';
@@ -102,7 +102,7 @@ export class Stand {
     await this.#closers.close();
   }
 
-  /** jobs/provision.ts in small: look, open, call, write, close. */
+  /** jobs/claim/reconcile-claim.ts in small: look, open, call, write, close. */
   async #provision(job: JobKey, { signal }: Run): Promise<Outcome> {
     if (signal.aborted) return { kind: 'later', reason: 'stopping' };
     const { uid } = job;

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { defineFlags, parseDurationMs, parseFlags, renderHelp, UsageError, withoutFlag } from '#src/runtime/flags.ts';
+import { defineFlags, parseDurationMs, parseFlags, renderHelp, UsageError, withoutFlags } from '#src/runtime/flags.ts';
 
 const table = defineFlags({
   v: { type: 'int', default: 0, min: 0, short: 'v', help: 'Verbosity.' },
@@ -131,9 +131,15 @@ describe('parseFlags', () => {
   }
 });
 
-describe('withoutFlag', () => {
+describe('withoutFlags', () => {
   it('takes a flag out in both notations, and nothing else', () => {
-    assert.deepEqual(withoutFlag(['--gateway=a', '-v', '4', '--gateway', 'b', '--gateway-x=c'], 'gateway'), ['-v', '4', '--gateway-x=c']);
+    assert.deepEqual(
+      withoutFlags(['--gateway=a', '-v', '4', '--gateway', 'b', '--once', 'c', '--gateway-x=c'], {
+        gateway: { type: 'strings', default: '', help: '' },
+        once: { type: 'bool', default: false, help: '' },
+      }),
+      ['-v', '4', 'c', '--gateway-x=c'],
+    );
   });
 });
 

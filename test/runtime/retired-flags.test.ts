@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { allFlags, processes } from '#src/processes.ts';
+import { flagsOf as flagsOfAll } from '#src/dispatch.ts';
+import { processes } from '../../sandbox/processes.ts';
 import { parseFlags, UsageError } from '#src/runtime/flags.ts';
 import { idleFlags, retiredFlags } from '#src/runtime/retired-flags.ts';
 
@@ -81,6 +82,8 @@ const warningsOf = (name: string, argv: readonly string[]): readonly string[] =>
   assert.ok(parsed.kind === 'run', argv.join(' '));
   return parsed.warnings;
 };
+
+const allFlags = flagsOfAll(processes);
 
 describe('the command line of external-provisioner', () => {
   for (const name of Object.keys(processes)) {

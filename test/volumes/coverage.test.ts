@@ -20,7 +20,7 @@ const TESTS = sourcesIn('test/volumes').filter((path) => path.endsWith('.test.ts
 /** A program that runs the tests in one process, which is much quicker than one for each file. It loads every rule too: one that no test loads would not be
  * measured. */
 function allTests(): string {
-  const modules = [...RULES.map((path) => `#${path}`), ...TESTS.map((path) => `./dist-test/test/volumes/${path.replace(/ts$/, 'js')}`)];
+  const modules = [...RULES.map((path) => `#${path}`), ...TESTS.map((path) => `./dist-dev/test/volumes/${path.replace(/ts$/, 'js')}`)];
   return modules.map((module) => `import '${module}';`).join('\n');
 }
 

@@ -21,7 +21,7 @@ const FINAL = [
 ];
 const RUNNING = ['Canceled', 'DeadlineExceeded', 'Aborted'];
 
-/* The numbered codes are in test/jobs/provision-codes.test.ts, where the record shows what they mean. */
+/* The numbered codes are in test/jobs/claim/create-codes.test.ts, where the record shows what they mean. */
 describe('the error of a CreateVolume', () => {
   for (const code of FINAL) {
     it(`is a refusal where the driver says ${code}`, () => {

@@ -1,10 +1,10 @@
 import { audit as runAudit } from '../../audit/audit.ts';
 import { auditJson, auditText } from '../../audit/render.ts';
-import { openDriver } from '../../csi/open-driver.ts';
+import { openDriver } from '../../gateway-client/open-driver.ts';
 import { openKubeClient } from '../../kube/open-client.ts';
-import { redisAuditLedger } from '../../queue/audit-ledger.ts';
-import { openRedis } from '../../queue/connection.ts';
-import { openRecords } from '../../queue/volume-record/open-records.ts';
+import { redisAuditLedger } from '../../records/audit-ledger.ts';
+import { openRedis } from '../../redis/connection.ts';
+import { openRecords } from '../../records/open-records.ts';
 import { systemClock } from '../../runtime/clock.ts';
 import { UsageError } from '../../runtime/flags.ts';
 import { runProcess } from '../../runtime/process.ts';

@@ -1,6 +1,6 @@
 import { userInfo } from 'node:os';
-import { openRedis } from '../../queue/connection.ts';
-import { forgetRecord } from '../../queue/volume-record/forget.ts';
+import { openRedis } from '../../redis/connection.ts';
+import { forgetRecord } from '../../records/forget.ts';
 import { systemClock } from '../../runtime/clock.ts';
 import { UsageError } from '../../runtime/flags.ts';
 import { runProcess } from '../../runtime/process.ts';

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { startRedisServer } from '#src/queue/redis-server.ts';
+import { startRedisServer } from '#src/redis/server.ts';
 import { startChild } from '#src/runtime/children.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { startProgram } from '../program.ts';

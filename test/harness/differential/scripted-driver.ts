@@ -10,9 +10,9 @@ import {
 import type { CreateVolumeRequest, CreateVolumeResponse, DeleteVolumeRequest } from '#src/csi/generated/csi_pb.ts';
 import type { Code, CodeName } from '#src/csi/status.ts';
 import { Code as codes } from '#src/csi/status.ts';
-import { DriverStatus } from '#src/sandbox/driver/driver-status.ts';
-import { startSampleDriver } from '#src/sandbox/driver/server.ts';
-import type { SampleDriver } from '#src/sandbox/driver/server.ts';
+import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
+import { startSampleDriver } from '../../../sandbox/driver/server.ts';
+import type { SampleDriver } from '../../../sandbox/driver/server.ts';
 import type { Scene } from './scene.ts';
 
 /** One CreateVolume or DeleteVolume of a scenario. */

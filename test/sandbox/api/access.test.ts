@@ -4,8 +4,8 @@ import { once } from 'node:events';
 import { request } from 'node:https';
 import type { IncomingMessage } from 'node:http';
 import { after, before, describe, it } from 'node:test';
-import { makeCertificate } from '#src/sandbox/api/http/certificate.ts';
-import { textAt, type Json } from '#src/sandbox/api/json-value.ts';
+import { makeCertificate } from '../../../sandbox/api/http/certificate.ts';
+import { textAt, type Json } from '../../../sandbox/api/json-value.ts';
 import { openSandboxHttp, type SandboxHttp } from '../../harness/sandbox-http.ts';
 
 describe('access to the sandbox API', () => {

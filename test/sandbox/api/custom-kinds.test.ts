@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { memberAt, textAt, type JsonObject } from '#src/sandbox/api/json-value.ts';
+import { memberAt, textAt, type JsonObject } from '../../../sandbox/api/json-value.ts';
 import { nameOfEvent, namesIn, openSandboxHttp, type SandboxHttp } from '../../harness/sandbox-http.ts';
 
 const DEFINITIONS = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions';

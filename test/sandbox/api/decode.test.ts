@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { DecodeError, decodeStruct } from '#src/sandbox/api/schema/decode.ts';
-import { compileStructs } from '#src/sandbox/api/schema/struct.ts';
-import type { JsonObject } from '#src/sandbox/api/json-value.ts';
+import { DecodeError, decodeStruct } from '../../../sandbox/api/schema/decode.ts';
+import { compileStructs } from '../../../sandbox/api/schema/struct.ts';
+import type { JsonObject } from '../../../sandbox/api/json-value.ts';
 
 const structs = compileStructs({
   Outer: { name: 'string', kept: 'string *', spec: 'Inner +', nothing: 'string null', sizes: 'quantity{}', data: 'bytes{}', at: 'micro' },

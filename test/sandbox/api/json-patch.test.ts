@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Json } from '#src/sandbox/api/json-value.ts';
-import { jsonPatch } from '#src/sandbox/api/patch/json-patch.ts';
-import { mergePatch } from '#src/sandbox/api/patch/merge-patch.ts';
+import type { Json } from '../../../sandbox/api/json-value.ts';
+import { jsonPatch } from '../../../sandbox/api/patch/json-patch.ts';
+import { mergePatch } from '../../../sandbox/api/patch/merge-patch.ts';
 
 describe('jsonPatch', () => {
   const document = { a: { 'b/c': 1, list: ['x', 'y'] }, '~': 0 };

@@ -4,10 +4,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { silentLog } from '#src/runtime/log.ts';
-import { textAt, type JsonObject } from '#src/sandbox/api/json-value.ts';
-import { claims } from '#src/sandbox/api/kinds/claims.ts';
-import { startSandboxApi, type SandboxApi } from '#src/sandbox/api/server.ts';
-import { startBinder, type Binder } from '#src/sandbox/binder/binder.ts';
+import { textAt, type JsonObject } from '../../../sandbox/api/json-value.ts';
+import { claims } from '../../../sandbox/api/kinds/claims.ts';
+import { startSandboxApi, type SandboxApi } from '../../../sandbox/api/server.ts';
+import { startBinder, type Binder } from '../../../sandbox/binder/binder.ts';
 import { findKubectls, runKubectl } from '../../harness/sandbox-kubectl.ts';
 
 const MANIFEST = `

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { OpenApiV2 } from '#src/sandbox/api/http/openapi-v2.ts';
-import { OpenApiV3 } from '#src/sandbox/api/http/openapi-v3.ts';
-import { Discovery } from '#src/sandbox/api/http/discovery.ts';
-import { memberAt, textAt, type JsonObject } from '#src/sandbox/api/json-value.ts';
-import { Registry } from '#src/sandbox/api/registry.ts';
-import { claims } from '#src/sandbox/api/kinds/claims.ts';
+import { OpenApiV2 } from '../../../sandbox/api/http/openapi-v2.ts';
+import { OpenApiV3 } from '../../../sandbox/api/http/openapi-v3.ts';
+import { Discovery } from '../../../sandbox/api/http/discovery.ts';
+import { memberAt, textAt, type JsonObject } from '../../../sandbox/api/json-value.ts';
+import { Registry } from '../../../sandbox/api/registry.ts';
+import { claims } from '../../../sandbox/api/kinds/claims.ts';
 
 describe('OpenAPI', () => {
   it('v3 refers to definitions that exist only', () => {

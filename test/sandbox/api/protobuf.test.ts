@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { field, message } from '#src/sandbox/api/http/protobuf-writer.ts';
-import { memberAt, textAt } from '#src/sandbox/api/json-value.ts';
-import { readWrapped } from '#src/sandbox/api/schema/protobuf-reader.ts';
-import { schemaOf } from '#src/sandbox/api/schema/schemas.ts';
+import { field, message } from '../../../sandbox/api/http/protobuf-writer.ts';
+import { memberAt, textAt } from '../../../sandbox/api/json-value.ts';
+import { readWrapped } from '../../../sandbox/api/schema/protobuf-reader.ts';
+import { schemaOf } from '../../../sandbox/api/schema/schemas.ts';
 import { openSandboxHttp, type SandboxHttp } from '../../harness/sandbox-http.ts';
 
 /** As typed clients send an object: magic, then kind and version, then the message. */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { canonicalQuantity, compareQuantities } from '#src/sandbox/api/quantity.ts';
+import { canonicalQuantity, compareQuantities } from '../../../sandbox/api/quantity.ts';
 
 describe('canonicalQuantity', () => {
   // Each pair was read back from a real API server.

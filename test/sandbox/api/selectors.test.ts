@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { events } from '#src/sandbox/api/kinds/events.ts';
-import { volumes } from '#src/sandbox/api/kinds/volumes.ts';
-import type { KubeObject } from '#src/sandbox/api/kube-object.ts';
-import { parseFieldSelector, parseLabelSelector } from '#src/sandbox/api/selectors.ts';
+import { events } from '../../../sandbox/api/kinds/events.ts';
+import { volumes } from '../../../sandbox/api/kinds/volumes.ts';
+import type { KubeObject } from '../../../sandbox/api/kube-object.ts';
+import { parseFieldSelector, parseLabelSelector } from '../../../sandbox/api/selectors.ts';
 
 const object = (labels: Record<string, string>, more: Record<string, string> = {}): KubeObject => ({
   kind: 'X',

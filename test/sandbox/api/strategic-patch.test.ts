@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { JsonObject } from '#src/sandbox/api/json-value.ts';
-import { strategicPatch } from '#src/sandbox/api/patch/strategic-patch.ts';
-import { schemaOf } from '#src/sandbox/api/schema/schemas.ts';
+import type { JsonObject } from '../../../sandbox/api/json-value.ts';
+import { strategicPatch } from '../../../sandbox/api/patch/strategic-patch.ts';
+import { schemaOf } from '../../../sandbox/api/schema/schemas.ts';
 
 const claim = (target: JsonObject, patch: JsonObject) => strategicPatch(schemaOf('PersistentVolumeClaim'), target, patch);
 const pod = (target: JsonObject, patch: JsonObject) => strategicPatch(schemaOf('Pod'), target, patch);

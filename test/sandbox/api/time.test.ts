@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { ageOf, canonicalMicroTime, canonicalTime } from '#src/sandbox/api/time.ts';
+import { ageOf, canonicalMicroTime, canonicalTime } from '../../../sandbox/api/time.ts';
 
 describe('canonicalTime', () => {
   it('is whole seconds in UTC', () => assert.equal(canonicalTime('2026-11-21T03:00:00.9+01:00'), '2026-11-21T02:00:00Z'));

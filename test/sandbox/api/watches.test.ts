@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { memberAt, textAt } from '#src/sandbox/api/json-value.ts';
+import { memberAt, textAt } from '../../../sandbox/api/json-value.ts';
 import { nameOfEvent, namesIn, openSandboxHttp, type SandboxHttp } from '../../harness/sandbox-http.ts';
 
 const MAPS = '/api/v1/namespaces/default/configmaps';

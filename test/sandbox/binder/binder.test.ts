@@ -1,17 +1,17 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { silentLog } from '#src/runtime/log.ts';
-import { memberAt, textAt, type JsonObject } from '#src/sandbox/api/json-value.ts';
-import { claims } from '#src/sandbox/api/kinds/claims.ts';
-import { namespaces, pods } from '#src/sandbox/api/kinds/core.ts';
-import { events } from '#src/sandbox/api/kinds/events.ts';
-import { classes } from '#src/sandbox/api/kinds/storage.ts';
-import { volumes } from '#src/sandbox/api/kinds/volumes.ts';
-import type { KubeObject } from '#src/sandbox/api/kube-object.ts';
-import { Operations } from '#src/sandbox/api/operations.ts';
-import { Registry } from '#src/sandbox/api/registry.ts';
-import { Store } from '#src/sandbox/api/store.ts';
-import { startBinder, type Binder } from '#src/sandbox/binder/binder.ts';
+import { memberAt, textAt, type JsonObject } from '../../../sandbox/api/json-value.ts';
+import { claims } from '../../../sandbox/api/kinds/claims.ts';
+import { namespaces, pods } from '../../../sandbox/api/kinds/core.ts';
+import { events } from '../../../sandbox/api/kinds/events.ts';
+import { classes } from '../../../sandbox/api/kinds/storage.ts';
+import { volumes } from '../../../sandbox/api/kinds/volumes.ts';
+import type { KubeObject } from '../../../sandbox/api/kube-object.ts';
+import { Operations } from '../../../sandbox/api/operations.ts';
+import { Registry } from '../../../sandbox/api/registry.ts';
+import { Store } from '../../../sandbox/api/store.ts';
+import { startBinder, type Binder } from '../../../sandbox/binder/binder.ts';
 
 const ACCESS = { accessModes: ['ReadWriteOnce'] };
 

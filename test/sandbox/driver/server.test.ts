@@ -2,12 +2,12 @@ import assert from 'node:assert/strict';
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
-import { createCsiClient } from '#src/csi/client.ts';
-import type { CsiClient } from '#src/csi/client.ts';
+import { createCsiClient } from '#src/gateway-client/client.ts';
+import type { CsiClient } from '#src/gateway-client/client.ts';
 import { Code } from '#src/csi/status.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { startSampleDriver } from '#src/sandbox/driver/server.ts';
-import type { SampleDriver, SampleDriverOptions } from '#src/sandbox/driver/server.ts';
+import { startSampleDriver } from '../../../sandbox/driver/server.ts';
+import type { SampleDriver, SampleDriverOptions } from '../../../sandbox/driver/server.ts';
 import { makeFolder } from '../../harness/csi-folder.ts';
 import { failureOf, volumeRequest } from '../../harness/csi-gateway.ts';
 
@@ -122,7 +122,7 @@ describe('sample driver', () => {
   });
 
   it('lets a test answer, fail, do the work and lose the answer, and keeps count', async () => {
-    const { DriverStatus } = await import('#src/sandbox/driver/driver-status.ts');
+    const { DriverStatus } = await import('../../../sandbox/driver/driver-status.ts');
     await start({
       record: true,
       onCall: async ({ method, count, proceed }) => {

@@ -1,0 +1,159 @@
+import type { ServerResponse } from 'node:http';
+import { timerMs } from '#src/runtime/clock.ts';
+import { expired, type ApiError } from '../api-error.ts';
+import { tooLarge, type ListQuery } from '../list-query.ts';
+import type { JsonObject } from '../json-value.ts';
+import type { Operations } from '../operations.ts';
+import { apiVersionOf, type Resource } from '../resource.ts';
+import { changesAfter, watchFrame, type Change, type ChangeType, type Stored } from '../store.ts';
+import { json, objectBytes, type Presentation } from './answer.ts';
+import { tableOf } from './table.ts';
+
+export interface WatchOptions {
+  readonly resource: Resource;
+  readonly query: ListQuery;
+  /** The revision to go on from; 0 begins with what is there. */
+  readonly from: number;
+  readonly bookmarks: boolean;
+  readonly bookmarkIntervalMs: number;
+  readonly timeoutMs: number;
+  readonly how: Presentation;
+  readonly nowMs: () => number;
+}
+
+/** A client that reads slower than this many waiting bytes is cut off, as a real server does; it comes back from its last event. */
+const BACKLOG_MAX_BYTES = 64 * 1024 * 1024;
+
+/** One running watch. */
+export class WatchStream {
+  readonly resource: Resource;
+  readonly #response: ServerResponse;
+  readonly #options: WatchOptions;
+  readonly #operations: Operations;
+  readonly #onChange = (change: Change) => this.#tell(change);
+  readonly #timers: NodeJS.Timeout[] = [];
+  #sentRows = 0;
+  #ended = false;
+
+  constructor(operations: Operations, response: ServerResponse, options: WatchOptions) {
+    this.resource = options.resource;
+    this.#operations = operations;
+    this.#response = response;
+    this.#options = options;
+  }
+
+  /** Answers with what is already known, then with every change until time-out, {@link end} or the client's leaving. */
+  start(): void {
+    const { resource, query, from, bookmarks, timeoutMs, bookmarkIntervalMs } = this.#options;
+    const { store } = this.#operations;
+    const collection = store.collection(resource);
+    this.#response.writeHead(200, { 'content-type': 'application/json', 'cache-control': 'no-cache, private' });
+    this.#response.flushHeaders();
+    this.#response.once('close', () => this.#stop());
+    if (from > 0 && from < collection.compactedTo) {
+      return this.fail(expired(`too old resource version: ${from} (${collection.compactedTo})`));
+    }
+    if (from > store.revision) return this.fail(tooLarge(from, store.revision));
+    if (from === 0 || query.sendInitialEvents) {
+      for (const each of collection.sorted) if (this.#selects(each)) this.#send('ADDED', each);
+    } else {
+      for (const change of changesAfter(collection, from)) this.#tell(change);
+    }
+    if (query.sendInitialEvents && bookmarks) this.#bookmark({ 'k8s.io/initial-events-end': 'true' });
+    collection.listeners.add(this.#onChange);
+    this.#timers.push(setTimeout(() => this.end(), timerMs(timeoutMs)));
+    if (bookmarks) this.#timers.push(setInterval(() => this.#bookmark(), bookmarkIntervalMs));
+  }
+
+  /** Ends as a time-out does: cleanly, with a last bookmark. */
+  end(): void {
+    if (this.#ended) return;
+    if (this.#options.bookmarks) this.#bookmark();
+    this.#stop();
+    this.#finish();
+  }
+
+  /** Breaks the connection in the middle. */
+  cut(): void {
+    this.#stop();
+    this.#response.destroy();
+  }
+
+  /** Tells an ERROR event and ends. */
+  fail(error: ApiError): void {
+    if (this.#ended) return;
+    this.#response.write(watchFrame('ERROR', json(error.status)));
+    this.#stop();
+    this.#finish();
+  }
+
+  /** What is still corked has to go out before the end of the answer: Node 22 and later would send it after it. */
+  #finish(): void {
+    while (this.#response.writableCorked > 0) this.#response.uncork();
+    this.#response.end();
+  }
+
+  #stop(): void {
+    this.#ended = true;
+    for (const timer of this.#timers) clearTimeout(timer);
+    this.#operations.store.collection(this.resource).listeners.delete(this.#onChange);
+  }
+
+  /** A change as this watch sees it: an object that begins to match is added, one that stops matching is deleted. */
+  #tell(change: Change): void {
+    const is = change.type !== 'DELETED' && this.#selects(change.stored);
+    const was = change.previous !== undefined && this.#selects(change.previous);
+    if (!is && !was) return;
+    const type: ChangeType = is ? (was ? 'MODIFIED' : 'ADDED') : 'DELETED';
+    if (type === change.type && this.resource.view === undefined && this.#options.how.form === 'object') this.#write(change.frame);
+    else this.#send(type, type === 'DELETED' ? change.lastState : change.stored);
+  }
+
+  #selects(stored: Stored): boolean {
+    const { namespace, select } = this.#options.query;
+    if (namespace !== undefined && stored.object.metadata.namespace !== namespace) return false;
+    return select === undefined || select(stored.object);
+  }
+
+  #send(type: ChangeType, stored: Stored): void {
+    // The age column is reckoned from the event's time, not from the watch's beginning.
+    const how = { ...this.#options.how, nowMs: this.#options.nowMs() };
+    const shown = this.#operations.present(this.resource, stored);
+    if (how.form === 'table') {
+      const table = tableOf(this.resource, [shown], { ...how, withColumns: this.#sentRows === 0 });
+      this.#sentRows += 1;
+      this.#write(watchFrame(type, json(table)));
+    } else {
+      this.#write(watchFrame(type, objectBytes(this.resource, shown, how)));
+    }
+  }
+
+  #bookmark(annotations?: Record<string, string>): void {
+    const metadata: JsonObject = {
+      resourceVersion: String(this.#operations.store.revision),
+      creationTimestamp: null,
+      ...(annotations === undefined ? {} : { annotations }),
+    };
+    const { form } = this.#options.how;
+    if (form === 'table')
+      this.#write(watchFrame('BOOKMARK', json({ kind: 'Table', apiVersion: 'meta.k8s.io/v1', metadata, columnDefinitions: [], rows: [] })));
+    else {
+      const head =
+        form === 'object'
+          ? { kind: this.resource.kind, apiVersion: apiVersionOf(this.resource) }
+          : { kind: 'PartialObjectMetadata', apiVersion: 'meta.k8s.io/v1' };
+      this.#write(watchFrame('BOOKMARK', json({ ...head, metadata })));
+    }
+  }
+
+  #write(frame: Buffer): void {
+    if (this.#ended) return;
+    if (this.#response.writableLength > BACKLOG_MAX_BYTES) return this.cut();
+    if (this.#response.writableCorked === 0) {
+      // All that one turn of the loop has to tell goes out as one packet.
+      this.#response.cork();
+      process.nextTick(() => this.#response.uncork());
+    }
+    this.#response.write(frame);
+  }
+}

@@ -1,0 +1,36 @@
+import { chmod, writeFile } from 'node:fs/promises';
+import { UsageError } from '#src/runtime/flags.ts';
+import { startHttp } from '#src/runtime/http.ts';
+import { runProcess } from '#src/runtime/process.ts';
+import type { Invocation, ProcessContext } from '#src/runtime/process.ts';
+import { startBinder } from '../binder/binder.ts';
+import { flags, summary } from './flags.ts';
+import { startSandboxApi } from './server.ts';
+
+/** The sandbox's API server and volume binder as a process of their own. */
+export function main(invocation: Invocation): Promise<void> {
+  return runProcess(invocation, { name: 'sandbox-api', summary, table: flags, start });
+}
+
+async function start(p: ProcessContext<typeof flags>): Promise<void> {
+  const { flags: f, log, metrics, closers } = p;
+  const api = await startSandboxApi({ port: f.apiPort, log }).catch((cause: unknown) => {
+    if (!(cause instanceof Error) || !('code' in cause) || cause.code !== 'EADDRINUSE') throw cause;
+    throw new UsageError(`--api-port ${f.apiPort}: the port is in use; stop its owner or choose another`, { cause });
+  });
+  closers.add('API', () => api.close());
+  const binder = startBinder({ operations: api.operations, log });
+  closers.add('volume binder', () => binder.close());
+  const facts: Record<string, string> = { server: api.url };
+  if (f.kubeconfigOut !== '') {
+    await writeFile(f.kubeconfigOut, api.kubeconfig(), { mode: 0o600 });
+    // The mode above counts for new files only.
+    await chmod(f.kubeconfigOut, 0o600);
+  }
+  if (f.httpEndpoint !== '') {
+    const http = await startHttp({ address: f.httpEndpoint, metrics, metricsPath: f.metricsPath, log });
+    closers.add('HTTP', () => http.close());
+    facts['http'] = http.url;
+  }
+  p.announce(facts);
+}

@@ -1,0 +1,169 @@
+import type { Logger } from '#src/runtime/log.ts';
+import { ApiError } from '../api/api-error.ts';
+import { claims } from '../api/kinds/claims.ts';
+import { pods } from '../api/kinds/core.ts';
+import { classes } from '../api/kinds/storage.ts';
+import { volumes } from '../api/kinds/volumes.ts';
+import { keyOf } from '../api/kube-object.ts';
+import type { Operations } from '../api/operations.ts';
+import type { Resource } from '../api/resource.ts';
+import type { Change } from '../api/store.ts';
+import { textAt } from '../api/json-value.ts';
+import { ClaimEvents } from './claim-events.ts';
+import { ClaimSync, claimsOfPod } from './claim-sync.ts';
+import { claimKeyOf, VolumeIndex } from './volume-index.ts';
+import { VolumeSync } from './volume-sync.ts';
+
+export interface BinderOptions {
+  readonly operations: Operations;
+  readonly log: Logger;
+  readonly nowMs?: () => number;
+}
+
+export interface Binder {
+  /** Resolves when nothing is left to do for now. */
+  settled(): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** Keys per turn of the loop: requests that wait are served in between. */
+const BATCH = 64;
+
+/** Binds claims and volumes as kube-controller-manager does (checked against the real one): annotates claims of dynamic classes,
+ * binds both sides, releases volumes, and takes the protection finalizers off. It writes through the API's own operations, in this
+ * process, so its writes count in no statistics of requests. Volumes are never deleted here: that is the provisioner's part. */
+export function startBinder(options: BinderOptions): Binder {
+  const nowMs = options.nowMs ?? (() => Date.now());
+  return new BinderLoop(options.operations, options.log, nowMs);
+}
+
+class BinderLoop implements Binder {
+  readonly #operations: Operations;
+  readonly #log: Logger;
+  readonly #index = new VolumeIndex();
+  readonly #claimEvents: ClaimEvents;
+  readonly #claimSync: ClaimSync;
+  readonly #volumeSync: VolumeSync;
+  /** Keys in the order in which they were touched; a key is there once. */
+  readonly #dirty = new Map<string, () => void>();
+  readonly #unsubscribe: (() => void)[] = [];
+  readonly #waiting: (() => void)[] = [];
+  #scheduled: NodeJS.Immediate | undefined;
+
+  constructor(operations: Operations, log: Logger, nowMs: () => number) {
+    this.#operations = operations;
+    this.#log = log;
+    this.#claimEvents = new ClaimEvents(operations, nowMs);
+    this.#claimSync = new ClaimSync(operations, this.#index, this.#claimEvents);
+    this.#volumeSync = new VolumeSync(operations);
+    this.#listen(claims, (change) => this.#onClaim(change));
+    this.#listen(volumes, (change) => this.#onVolume(change));
+    this.#listen(classes, ({ stored }) => this.#touchClaimsOfClass(stored.object.metadata.name));
+    this.#listen(pods, ({ stored }) => {
+      for (const key of claimsOfPod(stored.object)) this.#touchClaim(key);
+    });
+    for (const each of operations.store.collection(volumes).sorted) {
+      this.#index.set(each.object);
+      this.#touchVolume(each.key);
+    }
+    for (const each of operations.store.collection(claims).sorted) this.#touchClaim(each.key);
+  }
+
+  async settled(): Promise<void> {
+    if (this.#dirty.size === 0) return;
+    await new Promise<void>((resolve) => this.#waiting.push(resolve));
+  }
+
+  close(): Promise<void> {
+    for (const unsubscribe of this.#unsubscribe) unsubscribe();
+    this.#dirty.clear();
+    clearImmediate(this.#scheduled);
+    this.#tellWaiting();
+    return Promise.resolve();
+  }
+
+  #listen(resource: Resource, listener: (change: Change) => void): void {
+    const { listeners } = this.#operations.store.collection(resource);
+    listeners.add(listener);
+    this.#unsubscribe.push(() => listeners.delete(listener));
+  }
+
+  #onClaim({ type, stored }: Change): void {
+    if (type === 'DELETED') {
+      this.#claimEvents.forget(stored.object.metadata.uid);
+      for (const name of this.#index.claimedBy(stored.key)) this.#touchVolume(name);
+      const volumeName = textAt(stored.object, 'spec', 'volumeName');
+      if (volumeName !== '') this.#touchVolume(volumeName);
+      return;
+    }
+    this.#touchClaim(stored.key);
+    for (const name of this.#index.claimedBy(stored.key)) this.#touchVolume(name);
+  }
+
+  #onVolume({ type, stored, previous }: Change): void {
+    const claimKeys = new Set([claimKeyOf(stored.object), previous === undefined ? undefined : claimKeyOf(previous.object)]);
+    if (type === 'DELETED') this.#index.delete(stored.object.metadata.name);
+    else {
+      this.#index.set(stored.object);
+      this.#touchVolume(stored.key);
+      // A volume that becomes free may be what some claim waits for.
+      if (claimKeyOf(stored.object) === undefined) this.#touchPendingClaims();
+    }
+    for (const key of claimKeys) if (key !== undefined) this.#touchClaim(key);
+  }
+
+  #touchClaimsOfClass(name: string): void {
+    for (const { key, object } of this.#operations.store.collection(claims).sorted) {
+      if (textAt(object, 'spec', 'storageClassName') === name && textAt(object, 'spec', 'volumeName') === '') this.#touchClaim(key);
+    }
+  }
+
+  #touchPendingClaims(): void {
+    for (const { key, object } of this.#operations.store.collection(claims).sorted) {
+      if (textAt(object, 'status', 'phase') === 'Pending') this.#touchClaim(key);
+    }
+  }
+
+  #touchClaim(key: string): void {
+    this.#touch(`claim ${key}`, () => {
+      const [namespace = '', name = ''] = key.split('/');
+      const claim = this.#operations.store.collection(claims).objects.get(keyOf(namespace, name))?.object;
+      if (claim !== undefined) this.#claimSync.sync(claim);
+    });
+  }
+
+  #touchVolume(name: string): void {
+    this.#touch(`volume ${name}`, () => {
+      const volume = this.#operations.store.collection(volumes).objects.get(name)?.object;
+      if (volume !== undefined) this.#volumeSync.sync(volume);
+    });
+  }
+
+  #touch(key: string, work: () => void): void {
+    this.#dirty.set(key, work);
+    this.#scheduled ??= setImmediate(() => this.#run());
+  }
+
+  #run(): void {
+    this.#scheduled = undefined;
+    let left = BATCH;
+    for (const [key, work] of this.#dirty) {
+      if (left === 0) break;
+      left -= 1;
+      this.#dirty.delete(key);
+      try {
+        work();
+      } catch (error) {
+        // What the API refuses once it refuses again: the next change of the object is the next try.
+        const why = error instanceof ApiError ? error.message : error;
+        this.#log.warn({ key, err: why }, 'binder could not write');
+      }
+    }
+    if (this.#dirty.size > 0) this.#scheduled ??= setImmediate(() => this.#run());
+    else this.#tellWaiting();
+  }
+
+  #tellWaiting(): void {
+    for (const resolve of this.#waiting.splice(0)) resolve();
+  }
+}

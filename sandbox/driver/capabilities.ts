@@ -1,0 +1,19 @@
+import type { ControllerCapabilityName } from '#src/csi/capabilities.ts';
+
+/** Controller capabilities that the sample driver can have, by their names in csi.proto. */
+export const SAMPLE_CAPABILITIES = [
+  'CREATE_DELETE_VOLUME',
+  'LIST_VOLUMES',
+  'GET_CAPACITY',
+  'GET_VOLUME',
+  'CREATE_DELETE_SNAPSHOT',
+  'LIST_SNAPSHOTS',
+  'CLONE_VOLUME',
+  'MODIFY_VOLUME',
+  'SINGLE_NODE_MULTI_WRITER',
+] as const satisfies readonly ControllerCapabilityName[];
+
+export type SampleCapability = (typeof SAMPLE_CAPABILITIES)[number];
+
+/** What it has unless it is told otherwise. */
+export const DEFAULT_CAPABILITIES: readonly SampleCapability[] = SAMPLE_CAPABILITIES.filter((name) => name !== 'SINGLE_NODE_MULTI_WRITER');

@@ -1,0 +1,58 @@
+import { Counter, Gauge } from 'prom-client';
+import { parseAddress } from '#src/runtime/address.ts';
+import { UsageError } from '#src/runtime/flags.ts';
+import { startHttp } from '#src/runtime/http.ts';
+import { runProcess } from '#src/runtime/process.ts';
+import type { Invocation } from '#src/runtime/process.ts';
+import { flags, summary } from './flags.ts';
+import { startSampleDriver } from './server.ts';
+
+/** The sample driver as a process of its own. */
+export function main(invocation: Invocation): Promise<void> {
+  return runProcess(invocation, {
+    name: 'sandbox-driver',
+    summary,
+    table: flags,
+    start: async (context) => {
+      const { flags: given, log, metrics, closers } = context;
+      const address = parseAddress('csi-address', given.csiAddress);
+      if (address.kind !== 'unix')
+        throw new UsageError(`--csi-address ${given.csiAddress}: a driver listens on a unix socket; write /path/to/socket`);
+      if (given.dataDir === '') throw new UsageError('--data-dir is missing: name the folder that shall hold the volumes');
+      const calls = new Counter({
+        name: 'sutler_sample_driver_calls_total',
+        help: 'Calls that the sample driver took, by method.',
+        labelNames: ['method'],
+        registers: [metrics],
+      });
+      const driver = await startSampleDriver({
+        socket: address.path,
+        dataDir: given.dataDir,
+        name: given.driverName,
+        nodeId: given.nodeId,
+        delayMs: given.delayMs,
+        capacityBytes: BigInt(given.capacityGib) * 1024n ** 3n,
+        ...(given.mutableParameters.length === 0 ? {} : { mutableParameters: given.mutableParameters }),
+        // No value: one would be taken for the answer, and inc() gives some.
+        onCall: ({ method }) => {
+          calls.inc({ method });
+        },
+      });
+      closers.add('driver', () => driver.close(given.delayMs + 1_000));
+      const volumes: Gauge = new Gauge({
+        name: 'sutler_sample_driver_volumes',
+        help: 'Volumes that exist.',
+        collect: () => volumes.set(driver.volumes().length),
+        registers: [],
+      });
+      metrics.registerMetric(volumes);
+      const facts: Record<string, string> = { socket: `unix://${driver.socket}`, driver: given.driverName };
+      if (given.httpEndpoint !== '') {
+        const http = await startHttp({ address: given.httpEndpoint, metrics, metricsPath: given.metricsPath, log });
+        closers.add('http', () => http.close());
+        facts['http'] = http.url;
+      }
+      context.announce(facts);
+    },
+  });
+}

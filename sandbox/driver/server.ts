@@ -1,0 +1,159 @@
+import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
+import type { DescMessage, Message, MessageInitShape } from '@bufbuild/protobuf';
+import { Server, ServerCredentials } from '@grpc/grpc-js';
+import type { Metadata, sendUnaryData, ServerUnaryCall } from '@grpc/grpc-js';
+import { methodPath } from '#src/csi/methods.ts';
+import { claimSocketPath } from '#src/runtime/socket-file.ts';
+import { Code } from '#src/csi/status.ts';
+import { systemClock, timerMs } from '#src/runtime/clock.ts';
+import type { Clock } from '#src/runtime/clock.ts';
+import { DEFAULT_CAPABILITIES } from './capabilities.ts';
+import type { SampleCapability } from './capabilities.ts';
+import { DriverStatus } from './driver-status.ts';
+import { driverOperations } from './services.ts';
+import type { Operation } from './services.ts';
+import { VolumeStore } from './volume-store.ts';
+import type { StoredSnapshot, StoredVolume } from './volume-store.ts';
+
+/** One call as the driver sees it. */
+export interface DriverCall {
+  /** "CreateVolume". */
+  readonly method: string;
+  readonly request: Message;
+  readonly metadata: Metadata;
+  /** 1 for the first call of this method. */
+  readonly count: number;
+  /** Aborts when the caller gave up. */
+  readonly signal: AbortSignal;
+  /** Does what the driver would have done and gives its answer; for a hook that then withholds or changes it. */
+  readonly proceed: () => Promise<MessageInitShape<DescMessage>>;
+}
+
+export interface SampleDriverOptions {
+  readonly socket: string;
+  readonly dataDir: string;
+  /** Default: sample.csi.sutler.dev. */
+  readonly name?: string;
+  readonly nodeId?: string;
+  /** How long each creation, deletion and change takes, at least. */
+  readonly delayMs?: number;
+  /** What the controller says that it can do; calls that belong to the others are Unimplemented. Default: all but SINGLE_NODE_MULTI_WRITER. */
+  readonly capabilities?: readonly SampleCapability[];
+  /** Names of mutable parameters, others are refused; by default all are taken. */
+  readonly mutableParameters?: readonly string[];
+  /** Segments of the place that every volume is in and that the node reports; they add VOLUME_ACCESSIBILITY_CONSTRAINTS. Default: none. */
+  readonly topology?: Readonly<Record<string, string>>;
+  /** Size of the pool; default 1 TiB. */
+  readonly capacityBytes?: bigint;
+  /** Comes before each call: undefined lets it go on, a value is the answer, a DriverStatus thrown is the status, a promise that never
+   * settles is a hang. */
+  readonly onCall?: (call: DriverCall) => unknown;
+  /** Keep the calls, requests included, in `calls`. Off by default: requests hold secrets. */
+  readonly record?: boolean;
+  readonly clock?: Clock;
+  /** Storage that replicas of one driver have in common, instead of one of its own in `dataDir`; each has locks of its own. */
+  readonly store?: VolumeStore;
+}
+
+export interface SampleDriver {
+  readonly socket: string;
+  /** Calls so far, by method name. */
+  readonly counts: ReadonlyMap<string, number>;
+  /** Calls in order, if they are recorded. */
+  readonly calls: readonly DriverCall[];
+  volumes(): readonly StoredVolume[];
+  snapshots(): readonly StoredSnapshot[];
+  /** Lets calls under way end for at most `graceMs` (default: not at all), then closes the socket. */
+  close(graceMs?: number): Promise<void>;
+}
+
+/** Starts the sample driver: a real csi.v1 server over gRPC on a unix socket.
+ * @throws UsageError if the socket is somebody's */
+export async function startSampleDriver(options: SampleDriverOptions): Promise<SampleDriver> {
+  await claimSocketPath(`--csi-address ${options.socket}`, options.socket);
+  const store = options.store ?? new VolumeStore(options.dataDir);
+  const operations = driverOperations({
+    name: options.name ?? 'sample.csi.sutler.dev',
+    nodeId: options.nodeId ?? 'sample-node',
+    capacityBytes: options.capacityBytes ?? 1024n ** 4n,
+    delayMs: options.delayMs ?? 0,
+    capabilities: new Set(options.capabilities ?? DEFAULT_CAPABILITIES),
+    mutableParameters: options.mutableParameters === undefined ? undefined : new Set(options.mutableParameters),
+    topology: options.topology,
+    clock: options.clock ?? systemClock,
+    store,
+  });
+  const counts = new Map<string, number>();
+  const calls: DriverCall[] = [];
+  const server = new Server({ 'grpc.max_receive_message_length': -1, 'grpc.max_send_message_length': -1, 'grpc.enable_channelz': 0 });
+  for (const operation of operations) {
+    register(server, operation, async (unary) => {
+      const count = (counts.get(operation.method.name) ?? 0) + 1;
+      counts.set(operation.method.name, count);
+      const call = describe(operation, unary, count);
+      if (options.record === true) calls.push(call);
+      return ((await options.onCall?.(call)) ?? (await call.proceed())) as MessageInitShape<DescMessage>;
+    });
+  }
+  await new Promise<void>((resolve, reject) => {
+    server.bindAsync(`unix:${options.socket}`, ServerCredentials.createInsecure(), (error) => (error === null ? resolve() : reject(error)));
+  });
+  return {
+    socket: options.socket,
+    counts,
+    calls,
+    volumes: () => store.list(),
+    snapshots: () => store.snapshots.list(),
+    close: (graceMs = 0) => shutDown(server, graceMs),
+  };
+}
+
+function register(
+  server: Server,
+  { method }: Operation,
+  answer: (call: ServerUnaryCall<Message, MessageInitShape<DescMessage>>) => Promise<MessageInitShape<DescMessage>>,
+): void {
+  server.register(
+    methodPath(method),
+    (call: ServerUnaryCall<Message, MessageInitShape<DescMessage>>, callback: sendUnaryData<MessageInitShape<DescMessage>>) => {
+      answer(call).then(
+        (value) => callback(null, value),
+        (error: unknown) => callback(statusOf(error)),
+      );
+    },
+    (value: MessageInitShape<DescMessage>) => Buffer.from(toBinary(method.output, create(method.output, value))),
+    (bytes: Buffer) => fromBinary(method.input, bytes),
+    'unary',
+  );
+}
+
+function describe(operation: Operation, unary: ServerUnaryCall<Message, MessageInitShape<DescMessage>>, count: number): DriverCall {
+  const gone = new AbortController();
+  unary.once('cancelled', () => gone.abort());
+  return {
+    method: operation.method.name,
+    request: unary.request,
+    metadata: unary.metadata,
+    count,
+    signal: gone.signal,
+    // register() decoded the request with this very operation's method.
+    proceed: async () => operation.answer(unary.request as never),
+  };
+}
+
+function statusOf(error: unknown): { code: number; details: string; metadata?: Metadata } {
+  if (!(error instanceof DriverStatus)) return { code: Code.Internal, details: error instanceof Error ? error.message : String(error) };
+  return { code: error.code, details: error.details, ...(error.metadata === undefined ? {} : { metadata: error.metadata }) };
+}
+
+function shutDown(server: Server, graceMs: number): Promise<void> {
+  return new Promise((resolve) => {
+    const force = (): void => server.forceShutdown();
+    const timer = setTimeout(force, timerMs(graceMs));
+    server.tryShutdown(() => {
+      clearTimeout(timer);
+      resolve();
+    });
+    if (graceMs === 0) force();
+  });
+}

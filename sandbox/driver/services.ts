@@ -1,0 +1,145 @@
+import type { DescMessage, DescMethodUnary, MessageInitShape, MessageShape } from '@bufbuild/protobuf';
+import {
+  Controller,
+  ControllerServiceCapability_RPC_Type as ControllerCapability,
+  Identity,
+  Node,
+  PluginCapability_Service_Type as PluginService,
+} from '#src/csi/generated/csi_pb.ts';
+import type { Clock } from '#src/runtime/clock.ts';
+import { version } from '#src/runtime/version.ts';
+import type { SampleCapability } from './capabilities.ts';
+import { publish, unpublish } from './node-operations.ts';
+import { OneAtATime } from './one-at-a-time.ts';
+import { pageOf } from './page.ts';
+import { SnapshotOperations } from './snapshot-operations.ts';
+import { VolumeOperations } from './volume-operations.ts';
+import type { VolumeStore } from './volume-store.ts';
+
+export interface ServiceOptions {
+  readonly name: string;
+  readonly nodeId: string;
+  readonly capacityBytes: bigint;
+  /** How long each creation, deletion and change takes, at least. */
+  readonly delayMs: number;
+  readonly capabilities: ReadonlySet<SampleCapability>;
+  readonly mutableParameters: ReadonlySet<string> | undefined;
+  readonly topology: Readonly<Record<string, string>> | undefined;
+  readonly store: VolumeStore;
+  readonly clock: Clock;
+}
+
+/** One RPC with what answers it. */
+export interface Operation {
+  readonly method: DescMethodUnary;
+  readonly answer: (request: never) => Promise<MessageInitShape<DescMessage>> | MessageInitShape<DescMessage>;
+}
+
+/** The driver's RPCs, by what it is capable of. What isn't here gRPC itself answers with Unimplemented. */
+export function driverOperations(options: ServiceOptions): readonly Operation[] {
+  const alone = new OneAtATime(options);
+  const volumes = new VolumeOperations({ ...options, alone });
+  const snapshots = new SnapshotOperations({ ...options, alone });
+  const has = (name: SampleCapability): boolean => options.capabilities.has(name);
+  return [
+    ...identityOperations(options),
+    operation(Controller.method.controllerGetCapabilities, () => ({
+      capabilities: [...options.capabilities].map((name) => ({
+        type: { case: 'rpc' as const, value: { type: ControllerCapability[name] } },
+      })),
+    })),
+    operation(Controller.method.validateVolumeCapabilities, ({ volumeId, volumeCapabilities }) =>
+      volumes.supports(volumeId, volumeCapabilities)
+        ? { confirmed: { volumeCapabilities } }
+        : { message: `volume ${volumeId} is a ${volumes.get(volumeId).accessType} volume` },
+    ),
+    ...(has('CREATE_DELETE_VOLUME') ? creating(volumes) : []),
+    ...(has('MODIFY_VOLUME')
+      ? [operation(Controller.method.controllerModifyVolume, (request) => volumes.modify(request).then(() => ({})))]
+      : []),
+    ...(has('GET_VOLUME')
+      ? [
+          operation(Controller.method.controllerGetVolume, ({ volumeId }) => ({
+            volume: volumes.picture(volumes.get(volumeId)),
+            status: {},
+          })),
+        ]
+      : []),
+    ...(has('GET_CAPACITY') ? [operation(Controller.method.getCapacity, () => ({ availableCapacity: volumes.freeBytes }))] : []),
+    ...(has('LIST_VOLUMES') ? [listing(options.store, volumes)] : []),
+    ...(has('CREATE_DELETE_SNAPSHOT') ? taking(snapshots) : []),
+    ...(has('LIST_SNAPSHOTS') ? [listingSnapshots(snapshots)] : []),
+    ...nodeOperations(options, volumes),
+  ];
+}
+
+function identityOperations({ name, topology }: ServiceOptions): Operation[] {
+  const services = [PluginService.CONTROLLER_SERVICE, ...(topology === undefined ? [] : [PluginService.VOLUME_ACCESSIBILITY_CONSTRAINTS])];
+  return [
+    operation(Identity.method.getPluginInfo, () => ({ name, vendorVersion: version })),
+    operation(Identity.method.getPluginCapabilities, () => ({
+      capabilities: services.map((type) => ({ type: { case: 'service' as const, value: { type } } })),
+    })),
+    operation(Identity.method.probe, () => ({ ready: true })),
+  ];
+}
+
+function creating(volumes: VolumeOperations): Operation[] {
+  return [
+    operation(Controller.method.createVolume, async (request) => ({ volume: volumes.picture(await volumes.create(request)) })),
+    operation(Controller.method.deleteVolume, async ({ volumeId, secrets }) => {
+      await volumes.delete(volumeId, secrets);
+      return {};
+    }),
+  ];
+}
+
+function listing(store: VolumeStore, volumes: VolumeOperations): Operation {
+  return operation(Controller.method.listVolumes, (request) => {
+    const { items, nextToken } = pageOf(store.list(), request, 'vol-');
+    return { entries: items.map((volume) => ({ volume: volumes.picture(volume) })), nextToken };
+  });
+}
+
+function taking(snapshots: SnapshotOperations): Operation[] {
+  return [
+    operation(Controller.method.createSnapshot, async (request) => ({ snapshot: snapshots.picture(await snapshots.create(request)) })),
+    operation(Controller.method.deleteSnapshot, async ({ snapshotId, secrets }) => {
+      await snapshots.delete(snapshotId, secrets);
+      return {};
+    }),
+  ];
+}
+
+function listingSnapshots(snapshots: SnapshotOperations): Operation {
+  return operation(Controller.method.listSnapshots, (request) => {
+    const { items, nextToken } = snapshots.list(request);
+    return { entries: items.map((snapshot) => ({ snapshot: snapshots.picture(snapshot) })), nextToken };
+  });
+}
+
+function nodeOperations({ nodeId, topology, store }: ServiceOptions, volumes: VolumeOperations): Operation[] {
+  return [
+    operation(Node.method.nodeGetInfo, () => ({
+      nodeId,
+      ...(topology === undefined ? {} : { accessibleTopology: { segments: { ...topology } } }),
+    })),
+    operation(Node.method.nodeGetCapabilities, () => ({})),
+    operation(Node.method.nodePublishVolume, (request) => {
+      publish(request, volumes, store);
+      return {};
+    }),
+    operation(Node.method.nodeUnpublishVolume, (request) => {
+      unpublish(request, store);
+      return {};
+    }),
+  ];
+}
+
+function operation<I extends DescMessage, O extends DescMessage>(
+  method: DescMethodUnary<I, O>,
+  answer: (request: MessageShape<I>) => Promise<MessageInitShape<O>> | MessageInitShape<O>,
+): Operation {
+  // The list holds methods of all types; server.ts pairs each answer with its own method's codec again.
+  return { method, answer };
+}

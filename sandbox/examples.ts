@@ -1,0 +1,62 @@
+import { readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { loadAll } from 'js-yaml';
+import type { KubeClient } from '#src/kube/client.ts';
+import { isAlreadyExists } from '#src/kube/kube-error.ts';
+import * as resources from '#src/kube/resources.ts';
+import type { Resource } from '#src/kube/resources.ts';
+import { UsageError } from '#src/runtime/flags.ts';
+
+/** An object of the example files. */
+export interface Example {
+  readonly resource: Resource;
+  readonly namespace: string | undefined;
+  readonly name: string;
+  readonly object: unknown;
+}
+
+const KINDS: ReadonlyMap<string, Resource> = new Map(
+  [resources.claims, resources.volumes, resources.classes, resources.secrets].map((resource) => [resource.kind, resource]),
+);
+
+/** Reads every YAML file of a folder, in order of their names; classes come first, so that claims find theirs.
+ * @throws UsageError naming the file and what is wrong in it */
+export async function readExamples(folder: string): Promise<readonly Example[]> {
+  const files = await readdir(folder).catch((cause: unknown) => {
+    throw new UsageError(`--examples: the folder ${folder} can't be read`, { cause });
+  });
+  const examples: Example[] = [];
+  for (const file of files.filter((name) => /\.ya?ml$/.test(name)).sort()) {
+    const path = join(folder, file);
+    const text = await readFile(path, 'utf8');
+    try {
+      for (const document of loadAll(text)) examples.push(readExample(document));
+    } catch (cause) {
+      throw new UsageError(`--examples: ${path}: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
+    }
+  }
+  const order = (example: Example): number => [resources.classes, resources.secrets].indexOf(example.resource) >>> 0;
+  return examples.sort((a, b) => order(a) - order(b));
+}
+
+function readExample(document: unknown): Example {
+  const { kind, metadata } = (document ?? {}) as { kind?: string; metadata?: { name?: string; namespace?: string } };
+  const resource = KINDS.get(kind ?? '');
+  if (resource === undefined) throw new Error(`kind ${kind ?? '(none)'} is none of ${[...KINDS.keys()].join(', ')}`);
+  if (metadata?.name === undefined) throw new Error(`a ${kind} has no metadata.name`);
+  return {
+    resource,
+    namespace: resource.namespaced ? (metadata.namespace ?? 'default') : undefined,
+    name: metadata.name,
+    object: document,
+  };
+}
+
+/** Creates an object; one that is there already is left as it is. */
+export async function createExample(client: KubeClient, { resource, namespace, object }: Example): Promise<void> {
+  try {
+    await client.create(resource, namespace, object);
+  } catch (error) {
+    if (!isAlreadyExists(error)) throw error;
+  }
+}

@@ -1,0 +1,53 @@
+import { Queue } from 'bullmq';
+import { Redis } from 'ioredis';
+import { createCsiClient } from '#src/gateway-client/client.ts';
+import { keyPrefix } from '#src/redis/key-names.ts';
+import { redisOptions } from '#src/redis/connection.ts';
+import { listQueues } from '#src/queue/registry.ts';
+import { openJobs } from '#src/records/open-jobs.ts';
+import { parseAddress } from '#src/runtime/address.ts';
+import type { Clock } from '#src/runtime/clock.ts';
+import type { Logger } from '#src/runtime/log.ts';
+
+export interface LeftoverOptions {
+  readonly redisUrl: string;
+  readonly prefix: string;
+  readonly gateway: string;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** What is not gone although all claims are: volumes in the driver, open records, jobs. Asked until nothing is left or the signal aborts. */
+export async function leftovers(options: LeftoverOptions, signal: AbortSignal): Promise<readonly string[]> {
+  const redis = new Redis(redisOptions(options.redisUrl, 'plain'));
+  redis.on('error', (error) => options.log.debug({ err: error }, 'Redis'));
+  const driver = createCsiClient({ address: parseAddress('gateway', options.gateway), log: options.log });
+  try {
+    for (;;) {
+      const left = [...(await driverVolumes(driver)), ...(await queued(redis, options.prefix))];
+      if (left.length === 0 || signal.aborted) return left;
+      await options.clock.sleep(100, signal);
+    }
+  } finally {
+    driver.close();
+    redis.disconnect();
+  }
+}
+
+async function driverVolumes(driver: ReturnType<typeof createCsiClient>): Promise<string[]> {
+  const { entries } = await driver.listVolumes({}, { timeoutMs: 5_000 });
+  return entries.map(({ volume }) => `volume ${volume?.volumeId ?? '?'} in the driver`);
+}
+
+async function queued(redis: Redis, prefix: string): Promise<string[]> {
+  const left: string[] = [];
+  const queues = await listQueues(redis, prefix);
+  for (const { name, driver } of queues) {
+    const queue = new Queue(name, { connection: redis, prefix: keyPrefix(prefix) });
+    const counts = await queue.getJobCounts('wait', 'active', 'delayed', 'prioritized', 'failed');
+    for (const [state, count] of Object.entries(counts)) if (count > 0) left.push(`${count} jobs ${state} in ${name}`);
+    await queue.close();
+    for (const [id] of await openJobs(redis, prefix, driver)) left.push(`open record ${id}`);
+  }
+  return left;
+}

@@ -1,0 +1,115 @@
+import { createWriteStream } from 'node:fs';
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { keepRedisServer } from '#src/redis/own-server.ts';
+import { startChild } from '#src/runtime/children.ts';
+import type { Child } from '#src/runtime/children.ts';
+import type { Closers } from '#src/runtime/lifecycle.ts';
+import type { Logger } from '#src/runtime/log.ts';
+
+const CLI = fileURLToPath(new URL('cli.js', import.meta.url));
+/** `all` gives its own children 40 s. */
+const STOP_GRACE_MS = 45_000;
+
+export interface WorldOptions {
+  readonly dataDir: string;
+  /** Folder for sockets. */
+  readonly sockets: string;
+  readonly apiPort: number;
+  readonly driverDelayMs: number;
+  readonly redisUrl: string;
+  /** Arguments that go on to the processes. */
+  readonly argv: readonly string[];
+  readonly node: string;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly stopping: AbortSignal;
+  readonly closers: Closers;
+  readonly log: Logger;
+  readonly onUsageError: (child: string, line: string) => void;
+}
+
+/** What is up, and where. */
+export interface World {
+  readonly kubeconfig: string;
+  readonly socket: string;
+  /** With its password, so not for showing. */
+  readonly redisUrl: string;
+  /** Addresses, pids and the dashboard's login, by what they are. */
+  readonly facts: Readonly<Record<string, string>>;
+}
+
+/** Starts Kubernetes API with volume binder, sample driver, and `all`, each as a child; their output goes to files in the data folder.
+ * @returns undefined when the signal aborts meanwhile */
+export async function startWorld(options: WorldOptions): Promise<World | undefined> {
+  const { dataDir } = options;
+  await mkdir(join(dataDir, 'logs'), { recursive: true, mode: 0o700 });
+  const kubeconfig = join(dataDir, 'kubeconfig');
+  const socket = `unix://${join(options.sockets, 'csi.sock')}`;
+
+  const redisUrl = options.redisUrl === '' ? await ownRedis(options) : options.redisUrl;
+  const facts: Record<string, string> = {};
+  const start = async (name: string, args: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<boolean> => {
+    const child = launch(options, name, { args, env });
+    const announced = await Promise.race([child.announced.catch(() => undefined), aborted(options.stopping)]);
+    if (announced === undefined) return false;
+    for (const [fact, value] of Object.entries(announced)) facts[name === 'all' ? fact : `${name} ${fact}`] = value;
+    if (child.pid !== undefined) facts[`${name} pid`] = String(child.pid);
+    return true;
+  };
+
+  const driverArgs = [
+    `--csi-address=${socket}`,
+    `--data-dir=${join(dataDir, 'volumes')}`,
+    `--delay-ms=${Math.ceil(options.driverDelayMs)}`,
+  ];
+  const isUp =
+    (await start('sandbox-api', [`--api-port=${options.apiPort}`, `--kubeconfig-out=${kubeconfig}`])) &&
+    (await start('sandbox-driver', driverArgs)) &&
+    (await start(
+      'all',
+      [
+        '--dashboard-address=127.0.0.1:0',
+        ...options.argv,
+        `--kubeconfig=${kubeconfig}`,
+        `--csi-address=${socket}`,
+        `--data-dir=${join(dataDir, 'all')}`,
+      ],
+      { REDIS_URL: redisUrl, SUTLER_REDIS_URL: redisUrl },
+    ));
+  return isUp ? { kubeconfig, socket, redisUrl, facts } : undefined;
+}
+
+async function ownRedis({ dataDir, closers, log }: WorldOptions): Promise<string> {
+  const folder = join(dataDir, 'redis');
+  await mkdir(folder, { recursive: true });
+  const server = await keepRedisServer({ dataDir: folder, log });
+  closers.add('redis-server', () => server.close());
+  return server.url;
+}
+
+function launch(options: WorldOptions, name: string, child: { args: readonly string[]; env: Readonly<Record<string, string>> }): Child {
+  const file = createWriteStream(join(options.dataDir, 'logs', `${name}.log`), { mode: 0o600 });
+  const started = startChild(
+    {
+      name,
+      command: [options.node, CLI, name, ...child.args],
+      // No cluster but the sandbox: a KUBECONFIG of the user's shell must not reach any of the processes.
+      env: { ...options.env, KUBECONFIG: '', SUTLER_KUBECONFIG: '', KUBERNETES_SERVICE_HOST: '', ...child.env },
+      output: (text) => file.write(text),
+    },
+    { log: options.log, onUsageError: options.onUsageError },
+  );
+  options.closers.add(name, async () => {
+    await started.stop(STOP_GRACE_MS);
+    file.end();
+  });
+  return started;
+}
+
+function aborted(signal: AbortSignal): Promise<undefined> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve(undefined);
+    else signal.addEventListener('abort', () => resolve(undefined), { once: true });
+  });
+}

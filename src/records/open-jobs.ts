@@ -1,0 +1,45 @@
+import type { Redis } from 'ioredis';
+import { jobData, keyId, parseJob } from '../queue/contract.ts';
+import type { JobKey } from '../queue/contract.ts';
+import { openRecordsKey } from './key-names.ts';
+
+/** The job that belongs to each open record of a driver, by record id: what re-adding starts from, since its claim or PV may be gone. */
+export async function openJobs(redis: Redis, prefix: string, driver: string): Promise<ReadonlyMap<string, JobKey>> {
+  const fields = await redis.hgetall(openRecordsKey(prefix, driver));
+  const jobs = Object.entries(fields).flatMap(([id, text]) => {
+    const key = readJob(text);
+    return key === undefined ? [] : [[id, key] as const];
+  });
+  return new Map(jobs);
+}
+
+const PAGE = 1000;
+
+/** The ids of the records in the hash `openKey` that a job belongs to. */
+export async function openIdsOf(redis: Redis, openKey: string, job: JobKey): Promise<readonly string[]> {
+  const ids = new Set<string>();
+  let cursor = '0';
+  do {
+    const [next, fields] = await redis.hscan(openKey, cursor, 'COUNT', PAGE);
+    for (let i = 0; i < fields.length; i += 2) {
+      const key = readJob(fields[i + 1] ?? '');
+      if (key !== undefined && keyId(key) === keyId(job)) ids.add(fields[i] ?? '');
+    }
+    cursor = next;
+  } while (cursor !== '0');
+  return [...ids];
+}
+
+/** How a record names its job. */
+export function writeJob(key: JobKey): string {
+  return JSON.stringify(jobData(key));
+}
+
+function readJob(text: string): JobKey | undefined {
+  try {
+    const parsed = parseJob(JSON.parse(text));
+    return parsed.ok ? parsed.key : undefined;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,47 @@
+import type { Redis } from 'ioredis';
+import { volumeRecordKey } from './key-names.ts';
+import { openJobs } from './open-jobs.ts';
+
+/** An open record, as audits and operators see it; never its request, which holds class parameters. */
+export interface OpenRecord {
+  readonly id: string;
+  /** "namespace/claim", or the volume's name. */
+  readonly object: string;
+  readonly state: string;
+  readonly ambiguous: boolean;
+  readonly attempts: number;
+  /** Unix ms, by Redis' clock. */
+  readonly sinceMs: number;
+  /** gRPC code of the last attempt, '' when it had none. */
+  readonly lastCode: string;
+  /** The volume's handle, where the driver has told it. */
+  readonly handle: string | undefined;
+}
+
+/** All open records of a driver, suspects first, then the oldest. */
+export async function openRecords(redis: Redis, prefix: string, driver: string): Promise<readonly OpenRecord[]> {
+  const records: OpenRecord[] = [];
+  for (const [id, job] of await openJobs(redis, prefix, driver)) {
+    const key = volumeRecordKey(prefix, driver, id);
+    const [state, amb, n, since, code, answer] = await redis.hmget(key, 'state', 'amb', 'n', 'since', 'code', 'ans');
+    if (state === null || state === undefined) continue;
+    records.push({
+      id,
+      object: job.namespace === '' ? job.name : `${job.namespace}/${job.name}`,
+      state,
+      ambiguous: amb === '1',
+      attempts: Number(n ?? 0),
+      sinceMs: Number(since ?? 0),
+      lastCode: code ?? '',
+      handle: handleIn(answer),
+    });
+  }
+  const rank = (record: OpenRecord): number => (record.state === 'suspect' ? 0 : 1);
+  return records.sort((a, b) => rank(a) - rank(b) || a.sinceMs - b.sinceMs);
+}
+
+function handleIn(answer: string | null | undefined): string | undefined {
+  if (answer === null || answer === undefined || answer === '') return undefined;
+  const { handle } = JSON.parse(answer) as { handle?: unknown };
+  return typeof handle === 'string' ? handle : undefined;
+}

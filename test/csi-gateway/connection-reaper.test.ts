@@ -1,0 +1,227 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { connect as connectHttp2, constants } from 'node:http2';
+import type { ClientHttp2Session, ClientHttp2Stream } from 'node:http2';
+import { connect as connectSocket } from 'node:net';
+import type { Socket } from 'node:net';
+import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
+import { Code } from '#src/csi/status.ts';
+import type { PatienceLimits } from '#src/csi-gateway/connection-reaper.ts';
+import { framed } from '#src/csi-gateway/wire.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+import { makeFolder, until } from '../harness/csi-folder.ts';
+import { EMPTY_SETTINGS, emptyCall, ENDLESS_WINDOWS, PREFACE } from '../harness/csi-frames.ts';
+import { startTestGateway } from '../harness/csi-gateway.ts';
+import { answerBytes, startRawDriver } from '../harness/csi-raw-driver.ts';
+import type { RawCall, RawDriver } from '../harness/csi-raw-driver.ts';
+
+const CAPACITY = '/csi.v1.Controller/GetCapacity';
+/** By a clock on which no time passes but what a test lets pass. Short, because the door looks four times in the shortest of them. */
+const LIMITS: PatienceLimits = { greetingMs: 100, requestMs: 110, answerMs: 120, idleMs: 130, waiting: 10 };
+const SETTINGS = { timeoutMs: 30_000 };
+
+describe('the door’s patience', () => {
+  let folder: Awaited<ReturnType<typeof makeFolder>>;
+  let driver: RawDriver;
+  let test: Awaited<ReturnType<typeof startTestGateway>>;
+  let nowMs = 1_000_000;
+  /** Calls that the driver keeps, in place of answering them at once. */
+  let kept: RawCall[] | undefined;
+  const opened: { destroy(): unknown }[] = [];
+  const answer = (call: RawCall): void => answerBytes(call, framed(Buffer.alloc(200_000)), { 'grpc-status': '0' });
+
+  before(async () => {
+    folder = await makeFolder();
+    driver = await startRawDriver(folder.file('csi.sock'), (call) => {
+      if (call.path !== CAPACITY) return false;
+      return kept === undefined ? answer(call) : void kept.push(call);
+    });
+  });
+  beforeEach(async () => {
+    kept = undefined;
+    test = await startTestGateway(folder, { patience: LIMITS, clock: { ...systemClock, nowMs: () => nowMs } });
+    await until('ready', () => test.gateway.trouble === undefined);
+  });
+  afterEach(async () => {
+    for (const each of opened.splice(0)) each.destroy();
+    await test.close();
+  });
+  after(async () => {
+    await driver.close();
+    await folder.remove();
+  });
+
+  const dial = (...frames: readonly Buffer[]): Socket => {
+    const socket = connectSocket(folder.file('gw.sock'));
+    opened.push(socket);
+    socket.on('error', () => undefined);
+    if (frames.length > 0) socket.write(Buffer.concat(frames));
+    return socket;
+  };
+  const connect = async (): Promise<ClientHttp2Session> => {
+    const session = connectHttp2('http://localhost', { createConnection: () => connectSocket(folder.file('gw.sock')) });
+    opened.push(session);
+    session.on('error', () => undefined);
+    await once(session, 'remoteSettings');
+    return session;
+  };
+  const call = (session: ClientHttp2Session, headers: Record<string, string> = {}): ClientHttp2Stream => {
+    const stream = session.request({ ':method': 'POST', ':path': CAPACITY, 'content-type': 'application/grpc', ...headers });
+    stream.on('error', () => undefined);
+    return stream;
+  };
+  const headersOf = (stream: ClientHttp2Stream): Promise<Record<string, unknown>> =>
+    new Promise((resolve) => stream.once('response', resolve));
+  /** All that was written before is read when it is answered. */
+  const ping = (session: ClientHttp2Session): Promise<void> =>
+    new Promise((resolve, reject) => session.ping((error: Error | null) => (error === null ? resolve() : reject(error))));
+  const connections = async (): Promise<number> =>
+    Number(/^sutler_gateway_connections (\d+)$/m.exec(await test.metrics.metrics())?.[1] ?? 0);
+
+  it('ends a connection that says nothing', async () => {
+    const socket = dial().resume();
+    await until('it is in', async () => (await connections()) === 1);
+    nowMs += LIMITS.greetingMs + 1;
+    await until('it is out', () => socket.closed);
+  });
+
+  it('ends a connection that greets but is not there any more', async () => {
+    const socket = dial(PREFACE, EMPTY_SETTINGS);
+    let asked = false;
+    socket.on('data', (bytes: Buffer) => (asked ||= bytes.includes(Buffer.from([0, 0, 8, 6, 0]))));
+    await until('it is in', () => socket.bytesRead > 0);
+    nowMs += LIMITS.idleMs + 1;
+    await until('it is asked whether it is there', () => asked);
+    nowMs += LIMITS.greetingMs + 1;
+    await until('it is out', () => socket.closed);
+  });
+
+  it('keeps a connection that only waits', async () => {
+    const session = await connect();
+    let pings = 0;
+    session.on('ping', () => (pings += 1));
+    await ping(session);
+    for (const times of [1, 2, 3]) {
+      nowMs += LIMITS.idleMs + 1;
+      await until('it is asked whether it is there', () => pings === times);
+      await ping(session);
+    }
+    assert.ok(!session.destroyed);
+  });
+
+  it('refuses a call whose request does not arrive, not forwarded', async () => {
+    const session = await connect();
+    const stream = call(session);
+    const answered = headersOf(stream);
+    stream.write(Buffer.from([0, 0, 0]));
+    await ping(session);
+    nowMs += LIMITS.requestMs + 1;
+    const headers = await answered;
+    assert.equal(headers['grpc-status'], String(Code.DeadlineExceeded));
+    assert.equal(headers['sutler-not-forwarded'], '1');
+    stream.resume();
+    nowMs += LIMITS.answerMs + 1;
+    await until('it is not kept for ever', () => stream.closed);
+  });
+
+  it('does not hurry a call that the driver takes its time for', async () => {
+    const atDriver: RawCall[] = (kept = []);
+    const stream = call(await connect());
+    stream.end(Buffer.alloc(5));
+    let bytes = 0;
+    stream.on('data', (chunk: Buffer) => (bytes += chunk.length));
+    const ended = new Promise((resolve) => stream.once('end', resolve));
+    await until('the driver has it', () => atDriver.length === 1);
+    nowMs += 3_600_000;
+    await test.client.probe(SETTINGS);
+    await new Promise((resolve) => setTimeout(resolve, LIMITS.greetingMs));
+    atDriver.forEach(answer);
+    await ended;
+    assert.equal(bytes, 200_005);
+  });
+
+  it('gives up on a caller that does not take its answer', async () => {
+    const stream = call(await connect());
+    const answered = headersOf(stream);
+    stream.end(Buffer.alloc(5));
+    await answered;
+    nowMs += LIMITS.answerMs + 1;
+    await until('it is told', () => stream.closed);
+    assert.equal(stream.rstCode, constants.NGHTTP2_CANCEL);
+  });
+
+  it('gives up on a caller that is not gRPC and does not end', async () => {
+    const stream = call(await connect(), { 'content-type': 'text/html' });
+    assert.equal((await headersOf(stream))[':status'], 415);
+    nowMs += LIMITS.answerMs + 1;
+    await until('it is told', () => stream.closed);
+    assert.equal(stream.rstCode, constants.NGHTTP2_CANCEL);
+  });
+
+  // Answers for more than the socket takes, to somebody who does not read.
+  const deafCaller = async (): Promise<void> => {
+    const before = driver.calls.length;
+    dial(PREFACE, ENDLESS_WINDOWS, ...[1, 3, 5, 7, 9].map((stream) => emptyCall(stream, CAPACITY)));
+    await until(
+      'the calls are at the driver',
+      () => driver.calls.filter(({ path }) => path === CAPACITY).length > 0 && driver.calls.length >= before + 5,
+    );
+    await until('they are answered', async () => /^sutler_gateway_in_flight 0$/m.test(await test.metrics.metrics()));
+  };
+
+  it('ends a connection that does not even take a reset', async () => {
+    await deafCaller();
+    assert.equal(await connections(), 1);
+    await until('it is out', async () => {
+      nowMs += LIMITS.answerMs + 1;
+      return (await connections()) === 0;
+    });
+  });
+
+  it('shuts down although a caller reads nothing', async () => {
+    await deafCaller();
+    await test.gateway.close(0);
+  });
+
+  it('refuses a call with more metadata than gRPC allows, not forwarded, and takes one with less', async () => {
+    const session = await connect();
+    const ask = (bytes: number): Promise<Record<string, unknown>> => {
+      const stream = call(session, { 'x-large': 'x'.repeat(bytes) });
+      stream.end(Buffer.alloc(5));
+      stream.resume();
+      return headersOf(stream);
+    };
+    const asked = (): number => driver.calls.filter(({ path }) => path === CAPACITY).length;
+    const before = asked();
+    const refused = await ask(16_400);
+    assert.equal(refused['grpc-status'], String(Code.ResourceExhausted));
+    assert.equal(refused['sutler-not-forwarded'], '1');
+    assert.equal(asked(), before);
+    assert.equal((await ask(16_000))['grpc-status'], undefined, 'it comes behind the message');
+    assert.equal(asked(), before + 1);
+  });
+
+  it('ends the connection that keeps most calls waiting when there are too many, and serves the others', async () => {
+    const [small, large] = [await connect(), await connect()];
+    const wait = async (session: ClientHttp2Session, calls: number): Promise<void> => {
+      for (let i = 0; i < calls; i += 1) call(session).write(Buffer.from([0, 0, 0]));
+      await ping(session).catch(() => undefined);
+    };
+    await wait(small, 4);
+    await wait(large, 7);
+    await until('the one with more is gone', () => large.destroyed);
+    assert.ok(!small.destroyed);
+    await wait(small, 3);
+    await test.client.probe(SETTINGS);
+    assert.match(await test.metrics.metrics(), /turned_away_total\{reason="too-many"\} 1$/m);
+  });
+
+  it('makes room for one more by ending a connection that never called', async () => {
+    await test.client.probe(SETTINGS);
+    const idle = Array.from({ length: 300 }, () => dial(PREFACE, EMPTY_SETTINGS).resume());
+    await until('some had to go', async () => /reason="too-many"\} 45/.test(await test.metrics.metrics()));
+    await until('they are gone', () => idle.filter((socket) => socket.destroyed).length === 45);
+    await test.client.probe(SETTINGS);
+    assert.equal(await connections(), 256);
+  });
+});

@@ -1,0 +1,240 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import { create, toBinary } from '@bufbuild/protobuf';
+import { Metadata } from '@grpc/grpc-js';
+import { createCsiClient } from '#src/gateway-client/client.ts';
+import type { CsiClient } from '#src/gateway-client/client.ts';
+import { CreateVolumeRequestSchema } from '#src/csi/generated/csi_pb.ts';
+import { Code } from '#src/csi/status.ts';
+import { parseAddress } from '#src/runtime/address.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
+import { startSampleDriver } from '../../sandbox/driver/server.ts';
+import type { DriverCall, SampleDriver } from '../../sandbox/driver/server.ts';
+import { makeFolder, until } from '../harness/csi-folder.ts';
+import { failureOf, verdict, volumeRequest } from '../harness/csi-gateway.ts';
+import { answerBytes, answerStatus, startRawDriver } from '../harness/csi-raw-driver.ts';
+
+const SETTINGS = { timeoutMs: 30_000 };
+
+describe('CsiClient', () => {
+  let folder: Awaited<ReturnType<typeof makeFolder>>;
+  let driver: SampleDriver;
+  let client: CsiClient;
+  let hook: (call: DriverCall) => unknown = () => undefined;
+  const clientFor = (path: string): CsiClient => createCsiClient({ address: { kind: 'unix', path }, log: silentLog });
+
+  before(async () => {
+    folder = await makeFolder();
+    driver = await startSampleDriver({ socket: folder.file('csi.sock'), dataDir: folder.file('data'), onCall: (call) => hook(call) });
+    client = clientFor(folder.file('csi.sock'));
+  });
+  after(async () => {
+    client.close();
+    await driver.close();
+    await folder.remove();
+  });
+
+  it('takes a request as values, as message and as bytes, to the same effect', async () => {
+    const message = create(CreateVolumeRequestSchema, {
+      ...volumeRequest('same'),
+      capacityRange: { requiredBytes: 2n ** 60n / 2n ** 30n },
+    });
+    const handles: (string | undefined)[] = [];
+    for (const request of [
+      message,
+      toBinary(CreateVolumeRequestSchema, message),
+      { ...volumeRequest('same'), capacityRange: message.capacityRange },
+    ]) {
+      handles.push((await client.createVolume(request, SETTINGS)).volume?.volumeId);
+    }
+    assert.ok(handles[0] !== undefined && handles.every((handle) => handle === handles[0]));
+  });
+
+  it('offers every call that sutler makes', async () => {
+    assert.equal((await client.probe(SETTINGS)).ready, true);
+    assert.equal((await client.getPluginInfo(SETTINGS)).name, 'sample.csi.sutler.dev');
+    assert.equal((await client.getPluginCapabilities(SETTINGS)).capabilities.length, 1);
+    assert.ok((await client.controllerGetCapabilities(SETTINGS)).capabilities.length > 3);
+    assert.equal((await client.nodeGetInfo(SETTINGS)).nodeId, 'sample-node');
+    assert.ok((await client.getCapacity({}, SETTINGS)).availableCapacity > 0n);
+    assert.ok(Array.isArray((await client.listVolumes({}, SETTINGS)).entries));
+    assert.equal((await failureOf(client.controllerModifyVolume({ volumeId: 'x' }, SETTINGS))).codeName, 'NotFound');
+  });
+
+  it('reads the gateway’s word from the trailers, never both at once', async () => {
+    for (const [trailers, says] of [
+      [{ 'sutler-driver-status': '1' }, 'driver'],
+      [{ 'sutler-not-forwarded': '1' }, 'not-forwarded'],
+      [{ 'sutler-driver-status': '1', 'sutler-not-forwarded': '1' }, 'not-forwarded'],
+      [{ 'sutler-driver-status': 'yes' }, 'ambiguous'],
+      [{}, 'ambiguous'],
+    ] as const) {
+      hook = () => {
+        const metadata = new Metadata();
+        for (const [key, value] of Object.entries(trailers)) metadata.set(key, value);
+        throw new DriverStatus(Code.ResourceExhausted, 'pool is full', metadata);
+      };
+      const error = await failureOf(client.createVolume(volumeRequest('t'), SETTINGS));
+      assert.equal(verdict(error), says, JSON.stringify(trailers));
+      assert.equal(error.message, 'rpc error: code = ResourceExhausted desc = pool is full');
+      assert.equal(error.method, '/csi.v1.Controller/CreateVolume');
+      assert.equal(error.details, 'pool is full');
+    }
+    hook = () => undefined;
+  });
+
+  it('does not take grpc-js’s own status for the driver’s, whatever the trailers say', async () => {
+    const forged = { 'sutler-driver-status': '1' };
+    const raw = await startRawDriver(folder.file('raw.sock'), (call) =>
+      call.path.endsWith('/GetCapacity')
+        ? answerBytes(call, Buffer.alloc(0), { 'grpc-status': '0', ...forged })
+        : answerStatus(call, forged),
+    );
+    const other = clientFor(folder.file('raw.sock'));
+    const withoutMessage = await failureOf(other.getCapacity({}, SETTINGS));
+    assert.equal(verdict(withoutMessage), 'ambiguous', 'OK without message, which grpc-js reports as Unimplemented');
+    other.close();
+    await raw.close();
+  });
+
+  it('ends at its deadline with Go’s words, ambiguous', async () => {
+    hook = () => new Promise(() => undefined);
+    const error = await failureOf(client.createVolume(volumeRequest('slow'), { timeoutMs: 500 }));
+    hook = () => undefined;
+    assert.equal(error.message, 'rpc error: code = DeadlineExceeded desc = context deadline exceeded');
+    assert.equal(verdict(error), 'ambiguous');
+  });
+
+  it('has a deadline of 30 days, which is more than a timer can wait, not pass at once', async () => {
+    const fresh = clientFor(folder.file('csi.sock'));
+    assert.equal((await fresh.probe({ timeoutMs: 30 * 86_400_000 })).ready, true);
+    fresh.close();
+  });
+
+  it('keeps the driver’s own words for a DeadlineExceeded that came early', async () => {
+    hook = () => {
+      throw new DriverStatus(Code.DeadlineExceeded, 'array did not answer');
+    };
+    const error = await failureOf(client.createVolume(volumeRequest('slow'), SETTINGS));
+    hook = () => undefined;
+    assert.equal(error.details, 'array did not answer');
+  });
+
+  it('gives up when told to: ambiguous once sent, not forwarded before', async () => {
+    let arrived = false;
+    hook = () => {
+      arrived = true;
+      return new Promise(() => undefined);
+    };
+    const gaveUp = new AbortController();
+    const call = failureOf(client.createVolume(volumeRequest('g'), { ...SETTINGS, signal: gaveUp.signal }));
+    await until('arrived', () => arrived);
+    gaveUp.abort();
+    const error = await call;
+    hook = () => undefined;
+    assert.equal(error.message, 'rpc error: code = Canceled desc = context canceled');
+    assert.equal(verdict(error), 'ambiguous');
+    const before = driver.counts.get('CreateVolume');
+    assert.equal(
+      verdict(await failureOf(client.createVolume(volumeRequest('g'), { ...SETTINGS, signal: gaveUp.signal }))),
+      'not-forwarded',
+    );
+    assert.equal(driver.counts.get('CreateVolume'), before);
+  });
+
+  it('sends sutler-not-after, and does not send a call past it', async () => {
+    let sent: unknown;
+    hook = ({ metadata }) => {
+      sent = metadata.get('sutler-not-after')[0];
+      return undefined;
+    };
+    const notAfterMs = Date.now() + 60_000;
+    await client.deleteVolume({ volumeId: 'x' }, { ...SETTINGS, notAfterMs });
+    assert.equal(sent, String(notAfterMs));
+    const before = driver.counts.get('DeleteVolume');
+    assert.equal(
+      verdict(await failureOf(client.deleteVolume({ volumeId: 'x' }, { ...SETTINGS, notAfterMs: Date.now() - 10 }))),
+      'not-forwarded',
+    );
+    assert.equal(driver.counts.get('DeleteVolume'), before);
+    hook = () => undefined;
+  });
+
+  it('says whether a volume is migrated where it is told to', async () => {
+    const sent: unknown[] = [];
+    hook = ({ metadata }) => {
+      sent.push(metadata.get('sutler-migrated'));
+      return undefined;
+    };
+    for (const migrated of [true, false]) await client.deleteVolume({ volumeId: 'x' }, { ...SETTINGS, migrated });
+    await client.deleteVolume({ volumeId: 'x' }, SETTINGS);
+    hook = () => undefined;
+    assert.deepEqual(sent, [['true'], ['false'], []]);
+  });
+
+  it('reaches a socket by its path and by its URL, without any metrics (Q-32, Q-33)', async () => {
+    for (const text of [folder.file('csi.sock'), `unix://${folder.file('csi.sock')}`]) {
+      const one = createCsiClient({ address: parseAddress('csi-address', text), log: silentLog });
+      assert.equal((await one.probe(SETTINGS)).ready, true);
+      one.close();
+    }
+  });
+
+  it('calls what can’t be sent not forwarded', async () => {
+    const before = driver.counts.get('CreateVolume');
+    const tooLarge = { ...volumeRequest('a'), capacityRange: { requiredBytes: 2n ** 63n } };
+    for (const call of [
+      client.createVolume(tooLarge, SETTINGS),
+      client.createVolume(volumeRequest('a'), { ...SETTINGS, metadata: { 'not a key': '1' } }),
+    ]) {
+      const error = await failureOf(call);
+      assert.equal(verdict(error), 'not-forwarded');
+      assert.equal(error.codeName, 'InvalidArgument');
+    }
+    assert.equal(driver.counts.get('CreateVolume'), before);
+  });
+
+  it('takes answers beyond 4 MiB', async () => {
+    hook = () => ({ entries: Array.from({ length: 60_000 }, (_, i) => ({ volume: { volumeId: `${i}`.padStart(100, 'x') } })) });
+    const { entries } = await client.listVolumes({}, SETTINGS);
+    hook = () => undefined;
+    assert.equal(entries.length, 60_000);
+  });
+
+  it('says at once, and provably unsent, that nothing listens, and finds a socket that comes late (Q-34, Q-35, Q-36)', async () => {
+    const path = folder.file('late.sock');
+    const late = clientFor(path);
+    const error = await failureOf(late.probe({ timeoutMs: 30_000 }));
+    assert.equal(error.code, Code.Unavailable);
+    assert.equal(verdict(error), 'not-forwarded');
+    for (let life = 0; life < 2; life += 1) {
+      const late1 = await startSampleDriver({ socket: path, dataDir: folder.file('late') });
+      await until('it answers', () =>
+        late.probe({ timeoutMs: 30_000 }).then(
+          () => true,
+          () => false,
+        ),
+      );
+      await late1.close();
+      await until('it is missed', async () => (await failureOf(late.probe({ timeoutMs: 30_000 }))).notForwarded);
+    }
+    late.close();
+    assert.equal(verdict(await failureOf(late.probe(SETTINGS))), 'not-forwarded', 'a closed client sends nothing');
+  });
+
+  it('speaks TCP and IPv6 too', async (t) => {
+    const { startTestGateway } = await import('../harness/csi-gateway.ts');
+    for (const host of ['127.0.0.1', '::1']) {
+      try {
+        const test = await startTestGateway(folder, { listen: { kind: 'tcp', host, port: 0 } });
+        await until('ready', () => test.gateway.trouble === undefined);
+        assert.equal((await test.client.getPluginInfo(SETTINGS)).name, 'sample.csi.sutler.dev');
+        await test.close();
+      } catch (error) {
+        if (host !== '::1' || !/EADDRNOTAVAIL|EAFNOSUPPORT/.test(String(error))) throw error;
+        t.diagnostic('no IPv6 on this machine');
+      }
+    }
+  });
+});

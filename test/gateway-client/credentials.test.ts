@@ -1,0 +1,81 @@
+import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import { after, before, describe, it } from 'node:test';
+import { checkWay, openGatewaySecurity } from '#src/gateway-client/credentials.ts';
+import type { GatewaySecurityFlags } from '#src/gateway-client/credentials.ts';
+import { openGatewayPool } from '#src/gateway-client/pool.ts';
+import { parseAddress } from '#src/runtime/address.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+import { UsageError } from '#src/runtime/flags.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { makeCertificates, tlsFilesOf } from '../harness/csi-certificates.ts';
+import { makeFolder } from '../harness/csi-folder.ts';
+
+const NONE: GatewaySecurityFlags = {
+  gateway: [],
+  gatewayTlsCa: '',
+  gatewayTlsCert: '',
+  gatewayTlsKey: '',
+  gatewayTlsServerName: '',
+  gatewayInsecure: false,
+};
+const WITH = { clock: systemClock, log: silentLog };
+
+describe('openGatewaySecurity', () => {
+  let folder: Awaited<ReturnType<typeof makeFolder>>;
+  before(async () => {
+    folder = await makeFolder();
+    await makeCertificates(folder.file('tls'));
+    await writeFile(folder.file('empty'), '');
+  });
+  after(() => folder.remove());
+  const files = (): GatewaySecurityFlags => {
+    const { ca, cert, key } = tlsFilesOf(folder.file('tls'), 'jobs');
+    return { ...NONE, gatewayTlsCa: ca, gatewayTlsCert: cert, gatewayTlsKey: key };
+  };
+
+  it('opens three files that fit together', async () => {
+    const security = await openGatewaySecurity(files(), WITH);
+    assert.ok(security.tls !== undefined);
+    assert.equal(security.tls.source.trouble, undefined);
+    assert.ok(security.tls.source.current.notAfterMs > Date.now());
+    security.close();
+  });
+
+  for (const [what, change, words] of [
+    ['a missing flag', { gatewayTlsKey: '' }, /--gateway-tls-key missing/],
+    ['two missing flags', { gatewayTlsKey: '', gatewayTlsCa: '' }, /--gateway-tls-ca and --gateway-tls-key missing/],
+    ['a file that is not there', { gatewayTlsCert: '/nonexistent' }, /--gateway-tls-cert \/nonexistent: ENOENT/],
+    ['an authority without a certificate', { gatewayTlsCa: 'empty' }, /--gateway-tls-ca .*no PEM certificate/],
+    ['a certificate that is none', { gatewayTlsCert: 'empty' }, /--gateway-tls-cert .*no PEM certificate/],
+    ['a key of somebody else', { gatewayTlsKey: 'tls/audit.key' }, /not the key of the certificate/],
+  ] as const) {
+    it(`refuses ${what}, naming it`, async () => {
+      const placed = Object.fromEntries(
+        Object.entries(change).map(([flag, path]) => [flag, path === '' || path.startsWith('/') ? path : folder.file(path)]),
+      );
+      await assert.rejects(
+        openGatewaySecurity({ ...files(), ...placed }, WITH),
+        (error) => error instanceof UsageError && words.test(error.message),
+      );
+    });
+  }
+
+  it('refuses a server name without TLS', () =>
+    assert.rejects(openGatewaySecurity({ ...NONE, gatewayTlsServerName: 'x' }, WITH), /--gateway-tls-server-name is for mutual TLS/));
+});
+
+describe('the way to a gateway', () => {
+  const plain = { tls: undefined, insecure: false };
+  for (const text of ['unix:///run/gw.sock', 'dns:///127.0.0.1:9808', 'dns:///[::1]:9808', 'dns:///localhost:9808']) {
+    it(`may be plaintext: ${text}`, () => checkWay(parseAddress('gateway', text), plain));
+  }
+  for (const text of ['dns:///10.0.0.7:9808', 'dns:///sutler-gateway.sutler.svc:9808', 'dns:///[2001:db8::1]:9808']) {
+    it(`may be plaintext only if somebody insists: ${text}`, () => {
+      const address = parseAddress('gateway', text);
+      assert.throws(() => checkWay(address, plain), /beyond loopback, which needs TLS/);
+      checkWay(address, { tls: undefined, insecure: true });
+      assert.throws(() => openGatewayPool({ addresses: [text], log: silentLog }), UsageError);
+    });
+  }
+});

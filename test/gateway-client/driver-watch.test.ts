@@ -1,0 +1,121 @@
+import assert from 'node:assert/strict';
+import { afterEach, beforeEach, describe, it } from 'node:test';
+import { watchDriver } from '#src/gateway-client/driver-watch.ts';
+import type { DriverWatch } from '#src/gateway-client/driver-watch.ts';
+import { openGatewayPool } from '#src/gateway-client/pool.ts';
+import type { GatewayPool } from '#src/gateway-client/pool.ts';
+import { Code } from '#src/csi/status.ts';
+import type { Clock } from '#src/runtime/clock.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
+import { startSampleDriver } from '../../sandbox/driver/server.ts';
+import type { SampleDriver } from '../../sandbox/driver/server.ts';
+import { makeFolder } from '../harness/csi-folder.ts';
+
+/** Sleeps until the test lets it go on. */
+interface Steps extends Clock {
+  /** Resolves when the watch has asked and sleeps. */
+  asleep(): Promise<void>;
+  /** Ends the sleep and resolves when the next one has begun. */
+  next(): Promise<void>;
+}
+
+function steps(): Steps {
+  let wake: () => void = () => undefined;
+  let told: () => void = () => undefined;
+  let sleeping = new Promise<void>((resolve) => (told = resolve));
+  return {
+    nowMs: () => 0,
+    sleep: (_ms, signal) =>
+      new Promise((resolve) => {
+        wake = resolve;
+        signal?.addEventListener('abort', () => resolve(), { once: true });
+        told();
+      }),
+    asleep: () => sleeping,
+    next() {
+      sleeping = new Promise<void>((resolve) => (told = resolve));
+      wake();
+      return sleeping;
+    },
+  };
+}
+
+describe('watchDriver', () => {
+  let folder: Awaited<ReturnType<typeof makeFolder>>;
+  let driver: SampleDriver;
+  let gateways: GatewayPool;
+  let watch: DriverWatch;
+  let clock: Steps;
+  /** What GetPluginInfo answers. */
+  let info: () => unknown;
+
+  beforeEach(async () => {
+    folder = await makeFolder();
+    clock = steps();
+    info = () => ({ name: 'csi/example-1' });
+    driver = await startSampleDriver({
+      socket: folder.file('csi.sock'),
+      dataDir: folder.file('data'),
+      onCall: ({ method }) => (method === 'GetPluginInfo' ? info() : undefined),
+    });
+    gateways = openGatewayPool({ addresses: [folder.file('csi.sock')], log: silentLog });
+  });
+  afterEach(async () => {
+    watch.close();
+    gateways.close();
+    await driver.close();
+    await folder.remove();
+  });
+  async function open(): Promise<void> {
+    watch = watchDriver({ gateways, timeoutMs: 5_000, clock, log: silentLog });
+    await clock.asleep();
+  }
+
+  it('asks anew each time, and takes another name for another driver (A-01)', async () => {
+    await open();
+    assert.deepEqual([watch.current().name, watch.trouble], ['csi/example-1', undefined]);
+    info = () => ({ name: 'csi/example-2' });
+    await clock.next();
+    assert.equal(watch.current().name, 'csi/example-1');
+    assert.match(watch.trouble ?? '', /the driver behind it is now csi\/example-2, this process serves csi\/example-1/);
+    info = () => ({ name: 'csi/example-1' });
+    await clock.next();
+    assert.equal(watch.trouble, undefined);
+  });
+
+  it('knows the driver by its name, whatever version and manifest say (A-02)', async () => {
+    info = () => ({ name: 'csi/example', vendorVersion: '0.2.0', manifest: { hello: 'world' } });
+    await open();
+    assert.equal(watch.current().name, 'csi/example');
+    assert.equal(watch.current().controllerCapabilities.has('CREATE_DELETE_VOLUME'), true);
+  });
+
+  it('waits for a driver that answers with an error, and says so (A-03)', async () => {
+    info = () => {
+      throw new DriverStatus(Code.Unavailable, 'mock failure');
+    };
+    await open();
+    assert.match(watch.trouble ?? '', /csi\.sock: rpc error: code = Unavailable desc = mock failure$/);
+    assert.throws(() => watch.current(), /not known yet/);
+    info = () => ({ name: 'csi/example' });
+    await clock.next();
+    assert.equal((await watch.known(new AbortController().signal))?.name, 'csi/example');
+  });
+
+  it('waits for a driver that has no name, and says so (A-04)', async () => {
+    info = () => ({ name: '' });
+    await open();
+    assert.match(watch.trouble ?? '', /driver name is empty: GetPluginInfo must answer with the CSI driver’s name$/);
+    assert.throws(() => watch.current(), /not known yet/);
+  });
+
+  it('stops waiting when it is told to', async () => {
+    info = () => ({ name: '' });
+    await open();
+    const stopping = new AbortController();
+    const known = watch.known(stopping.signal);
+    stopping.abort();
+    assert.equal(await known, undefined);
+  });
+});

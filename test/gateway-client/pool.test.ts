@@ -1,0 +1,70 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import { openGatewayPool } from '#src/gateway-client/pool.ts';
+import type { GatewayPool } from '#src/gateway-client/pool.ts';
+import { UsageError } from '#src/runtime/flags.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { startSampleDriver } from '../../sandbox/driver/server.ts';
+import type { SampleDriver } from '../../sandbox/driver/server.ts';
+import { makeFolder } from '../harness/csi-folder.ts';
+import { failureOf, volumeRequest } from '../harness/csi-gateway.ts';
+
+describe('openGatewayPool', () => {
+  let folder: Awaited<ReturnType<typeof makeFolder>>;
+  let drivers: SampleDriver[];
+  let pool: GatewayPool;
+  const address = (name: string): string => `unix://${folder.file(name)}`;
+
+  before(async () => {
+    folder = await makeFolder();
+    drivers = [];
+    for (const name of ['a', 'b'])
+      drivers.push(await startSampleDriver({ socket: folder.file(name), dataDir: folder.file(`${name}-data`) }));
+    // One notation and a path are the same gateway.
+    pool = openGatewayPool({ addresses: [folder.file('a'), address('a'), address('b')], log: silentLog });
+  });
+  after(async () => {
+    pool.close();
+    for (const driver of drivers) await driver.close();
+    await folder.remove();
+  });
+
+  it('has each address once, in the notation that Redis holds', () => {
+    assert.deepEqual(
+      pool.gateways.map((gateway) => gateway.address),
+      [address('a'), address('b')],
+    );
+    assert.equal(pool.sole, '');
+  });
+
+  it('sends a call to the gateway that it names, and asks that one first from then on', async () => {
+    await pool.calls.createVolume(volumeRequest('one'), { timeoutMs: 30_000, gateway: address('b') });
+    assert.deepEqual(
+      drivers.map(({ counts }) => counts.get('CreateVolume') ?? 0),
+      [0, 1],
+    );
+    assert.equal(pool.inOrder()[0]?.address, address('b'));
+    assert.equal((await pool.asks.listVolumes({}, { timeoutMs: 30_000 })).entries.length, 1);
+  });
+
+  it('refuses a gateway that it does not have, not forwarded, and says what to do', async () => {
+    const error = await failureOf(pool.calls.deleteVolume({ volumeId: 'x' }, { timeoutMs: 30_000, gateway: 'unix:///other' }));
+    assert.equal(error.notForwarded, true);
+    assert.match(error.message, /unix:\/\/\/other is not among the gateways of this process; add it to --gateway/);
+  });
+
+  it('does not choose among several where none is named', async () => {
+    const error = await failureOf(pool.calls.deleteVolume({ volumeId: 'x' }, { timeoutMs: 30_000, gateway: '' }));
+    assert.equal(error.notForwarded, true);
+    assert.match(error.message, /no leading ingest has named the active gateway/);
+  });
+
+  it('uses the only one where none is named', async () => {
+    const alone = openGatewayPool({ addresses: [address('a')], log: silentLog });
+    assert.equal(alone.sole, address('a'));
+    await alone.calls.deleteVolume({ volumeId: 'x' }, { timeoutMs: 30_000, gateway: '' });
+    alone.close();
+  });
+
+  it('refuses an empty list', () => assert.throws(() => openGatewayPool({ addresses: [], log: silentLog }), UsageError));
+});

@@ -1,0 +1,188 @@
+import assert from 'node:assert/strict';
+import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
+import { openGatewayPool } from '#src/gateway-client/pool.ts';
+import type { Gateway } from '#src/csi-gateway/gateway.ts';
+import { startGatewayElection } from '#src/ingest/gateway-failover.ts';
+import type { GatewayElection } from '#src/ingest/gateway-failover.ts';
+import { redisActiveGateway } from '#src/records/active-gateway.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+import { Closers } from '#src/runtime/lifecycle.ts';
+import { createLogger, silentLog } from '#src/runtime/log.ts';
+import { Registry } from '#src/runtime/metrics.ts';
+import { startSampleDriver } from '../../sandbox/driver/server.ts';
+import { makeFolder } from '../harness/csi-folder.ts';
+import { startTestGateway } from '../harness/csi-gateway.ts';
+import { sleep, until } from '../harness/queue.ts';
+import { startTestRedis } from '../harness/redis.ts';
+import type { TestRedis } from '../harness/redis.ts';
+
+const DRIVER = 'd.example';
+/** A gateway that is slow to answer for as long counts as unreachable. */
+const TIMEOUT_MS = 2_000;
+/** Longer than any test takes. */
+const NEVER_MS = 600_000;
+
+describe('startGatewayElection', () => {
+  let redis: TestRedis;
+  let folder: Awaited<ReturnType<typeof makeFolder>>;
+  let closers: Closers;
+  let metrics: Registry;
+  let isLeading: boolean;
+  let ownershipMs: number;
+  let timeoutMs: number;
+  let lines: string[];
+
+  before(async () => (redis = await startTestRedis()));
+  after(() => redis.close());
+  beforeEach(async () => {
+    await redis.redis.flushall();
+    closers = new Closers();
+    folder = await makeFolder();
+    closers.add('folder', () => folder.remove());
+    metrics = new Registry();
+    isLeading = true;
+    ownershipMs = 5_000;
+    timeoutMs = TIMEOUT_MS;
+    lines = [];
+  });
+  afterEach(async () => assert.deepEqual(await closers.close(), []));
+
+  const active = () => redisActiveGateway(redis.redis, 'csi', DRIVER);
+  const address = (name: string): string => `unix://${folder.file(`${name}.gw`)}`;
+  const isNamed = (name: string) => until(async () => (await active().read()).endpoint === address(name), `${name} is named`);
+
+  /** A driver and its gateway, ready. */
+  async function replica(name: string, driverName = DRIVER): Promise<Gateway> {
+    const driver = await startSampleDriver({ socket: folder.file(`${name}.csi`), dataDir: folder.file(`${name}.d`), name: driverName });
+    closers.add('driver', () => driver.close());
+    return gateway(name);
+  }
+
+  async function gateway(name: string): Promise<Gateway> {
+    const started = await startTestGateway(folder, {
+      driver: { kind: 'unix', path: folder.file(`${name}.csi`) },
+      listen: { kind: 'unix', path: folder.file(`${name}.gw`) },
+    });
+    closers.add('gateway', () => started.close());
+    await until(() => started.gateway.trouble === undefined, `${name} is ready`);
+    return started.gateway;
+  }
+
+  function start(...names: string[]): GatewayElection {
+    const pool = openGatewayPool({ addresses: names.map(address), log: silentLog });
+    closers.add('pool', () => pool.close());
+    const election = startGatewayElection({
+      pool,
+      active: active(),
+      driver: DRIVER,
+      timeoutMs,
+      ownershipMs,
+      isLeading: () => isLeading,
+      clock: systemClock,
+      log: createLogger({ name: 'test', verbosity: 9, format: 'json', write: (line) => void lines.push(line) }),
+      metrics,
+    });
+    closers.add('election', () => election.close());
+    return election;
+  }
+
+  it('names the only gateway at once, whether or not it answers', async () => {
+    const election = start('a');
+    await isNamed('a');
+    await until(() => election.trouble === undefined, 'no trouble');
+  });
+
+  it('names the first that answers for the driver, and none of another driver', async () => {
+    await replica('other', 'other.example');
+    await replica('b');
+    start('gone', 'other', 'b');
+    await isNamed('b');
+    assert.equal((await active().read()).fence, 1);
+    assert.match(await metrics.metrics(), /sutler_active_gateway\{driver="d.example",gateway="unix:[^"]*b.gw"\} 1/);
+  });
+
+  it('says what is wrong as long as no gateway answers', async () => {
+    const election = start('a', 'b');
+    await until(() => election.trouble !== undefined, 'trouble');
+    assert.match(election.trouble ?? '', /no gateway is active/);
+    assert.equal((await active().read()).endpoint, '');
+  });
+
+  it('stays where a leader before it was', async () => {
+    await Promise.all([replica('a'), replica('b')]);
+    await active().name({ fence: 0, endpoint: address('b'), waitMs: 0 });
+    timeoutMs = NEVER_MS;
+    start('a', 'b');
+    await sleep(1_200);
+    const { endpoint, fence } = await active().read();
+    assert.deepEqual({ endpoint, fence }, { endpoint: address('b'), fence: 1 });
+  });
+
+  it('moves on when the active one has drained, without a wait', async () => {
+    const [a] = await Promise.all([replica('a'), replica('b')]);
+    timeoutMs = NEVER_MS;
+    start('a', 'b');
+    await isNamed('a');
+    await sleep(600);
+    await a.close(5_000);
+    await isNamed('b');
+    assert.equal((await active().read()).waitMs, 0);
+    assert.match(await metrics.metrics(), /sutler_active_gateway_moves_total\{driver="d.example"\} 1/);
+  });
+
+  it('moves on when the active one is unreachable, and lets its calls end first', async () => {
+    const [a] = await Promise.all([replica('a'), replica('b')]);
+    const election = start('a', 'b');
+    await isNamed('a');
+    const goingMs = Date.now();
+    await a.close(0);
+    await isNamed('b');
+    assert.ok(Date.now() - goingMs > TIMEOUT_MS);
+    assert.equal((await active().read()).previous, address('a'));
+    await until(() => lines.some((line) => line.includes(`"waitMs":${TIMEOUT_MS}`)), 'the wait is told');
+    await until(() => election.trouble === undefined, 'no trouble');
+  });
+
+  it('does not go back to one that is reachable again', async () => {
+    const [a] = await Promise.all([replica('a'), replica('b')]);
+    start('a', 'b');
+    await isNamed('a');
+    await a.close(0);
+    await isNamed('b');
+    await gateway('a');
+    await sleep(700);
+    assert.equal((await active().read()).fence, 2);
+  });
+
+  it('names the same again after Redis was emptied', async () => {
+    const [a] = await Promise.all([replica('a'), replica('b')]);
+    start('a', 'b');
+    await isNamed('a');
+    await a.close(0);
+    await isNamed('b');
+    await gateway('a');
+    await sleep(1_200);
+    await redis.redis.flushall();
+    await until(async () => (await active().read()).endpoint !== '', 'named again');
+    assert.equal((await active().read()).endpoint, address('b'));
+  });
+
+  it('writes nothing while another ingest leads', async () => {
+    isLeading = false;
+    const election = start('a');
+    await sleep(200);
+    assert.equal((await active().read()).endpoint, '');
+    assert.equal(election.trouble, undefined);
+    isLeading = true;
+    election.wake();
+    await isNamed('a');
+  });
+
+  it('leaves one that was taken out of the flags only when no run can call it any more', async () => {
+    await active().name({ fence: 0, endpoint: 'unix:///removed', waitMs: 0 });
+    ownershipMs = NEVER_MS;
+    start('a');
+    await isNamed('a');
+    assert.ok((await active().read()).waitMs > 400_000);
+  });
+});

@@ -1,0 +1,129 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import { Redis } from 'ioredis';
+import { leaseEpochStore } from '#src/ingest/lease-incarnation-store.ts';
+import { RedisHistory } from '#src/ingest/incarnation-check.ts';
+import type { KubeClient } from '#src/kube/client.ts';
+import type { Lease } from '#src/kube/objects.ts';
+import { leases } from '#src/kube/resources.ts';
+import { startRedisServer } from '#src/redis/server.ts';
+import type { RedisServer } from '#src/redis/server.ts';
+import { redisBlessing } from '#src/records/incarnation.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
+import type { SandboxCluster } from '../harness/sandbox-cluster.ts';
+
+const KEY = '{csi}:blessing:d';
+
+describe('RedisHistory', () => {
+  let dir: string;
+  let server: RedisServer;
+  let redis: Redis;
+  let cluster: SandboxCluster;
+  let kube: KubeClient;
+  let lease = 0;
+  const open = (): RedisHistory =>
+    new RedisHistory({
+      blessing: redisBlessing(redis, 'csi', 'd'),
+      store: leaseEpochStore({ client: kube, namespace: 'default', name: `lease-${lease}` }),
+      ownershipMs: 40_000,
+      log: silentLog,
+    });
+  const quarantine = async (): Promise<number> => Number(await redis.hget(KEY, 'quarantineUntil'));
+
+  before(async () => {
+    dir = await mkdtemp(join(tmpdir(), 'sutler-history-'));
+    server = await startRedisServer({ dataDir: dir, log: silentLog });
+    redis = new Redis(server.url);
+    cluster = await openSandboxCluster();
+    kube = await cluster.client();
+  });
+  after(async () => {
+    await cluster.close();
+    redis.disconnect();
+    await server.close();
+    await rm(dir, { recursive: true, force: true });
+  });
+  beforeEach(async () => {
+    lease += 1;
+    await redis.flushall();
+  });
+
+  it('vouches for a Redis that was never used without a quarantine', async () => {
+    assert.equal(await open().look(), false);
+    assert.equal(await quarantine(), 0);
+  });
+
+  it('keeps the epoch on the Lease, beside what else is there', async () => {
+    await kube.create<Lease>(leases, 'default', {
+      metadata: { name: `lease-${lease}`, namespace: 'default', annotations: { other: 'kept' } },
+      spec: { holderIdentity: 'me' },
+    });
+    await open().look();
+    const found = await kube.get<Lease>(leases, { namespace: 'default', name: `lease-${lease}` });
+    assert.equal(found?.metadata.annotations?.['sutler.dev/epoch'], await redis.hget(KEY, 'epoch'));
+    assert.equal(found?.metadata.annotations?.['other'], 'kept');
+    assert.equal(found?.spec?.holderIdentity, 'me');
+  });
+
+  it('finds nothing lost as long as nothing is', async () => {
+    const history = open();
+    for (let looks = 0; looks < 5; looks += 1) assert.equal(await history.look(), false);
+  });
+
+  it('lets the next leader go on without a quarantine', async () => {
+    await open().look();
+    assert.equal(await open().look(), false);
+    assert.equal(await quarantine(), 0);
+  });
+
+  it('notices an emptied Redis, and quarantines it for one ownership', async () => {
+    const history = open();
+    await history.look();
+    await redis.flushall();
+    assert.equal(await history.look(), true);
+    assert.ok((await quarantine()) > Date.now() + 30_000);
+    assert.equal(await history.look(), false);
+  });
+
+  it('notices what was emptied while nobody led', async () => {
+    await open().look();
+    await redis.flushall();
+    assert.equal(await open().look(), true);
+  });
+
+  it('notices another Redis that was used before', async () => {
+    await open().look();
+    lease += 1;
+    await open().look();
+    lease -= 1;
+    assert.equal(await open().look(), true);
+  });
+
+  it('notices a Redis that went back in time', async () => {
+    const history = open();
+    await history.look();
+    const backup = await redis.dump(KEY);
+    const buffer = await redis.dumpBuffer(KEY);
+    assert.ok(backup !== null && buffer !== null);
+    await history.look();
+    await history.look();
+    await redis.del(KEY);
+    await redis.restore(KEY, 0, buffer);
+    assert.equal(await history.look(), true);
+  });
+
+  it('takes a leader that died between blessing and annotation for a loss, never for a first use', async () => {
+    const dying = new RedisHistory({
+      blessing: redisBlessing(redis, 'csi', 'd'),
+      store: { read: () => Promise.resolve(undefined), write: () => Promise.reject(new Error('killed')) },
+      ownershipMs: 40_000,
+      log: silentLog,
+    });
+    await assert.rejects(dying.look(), /killed/);
+    assert.equal(await open().look(), true);
+  });
+});

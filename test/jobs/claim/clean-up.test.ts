@@ -1,0 +1,191 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import type { DeleteVolumeRequest } from '#src/csi/generated/csi_pb.ts';
+import { Code } from '#src/csi/status.ts';
+import { KubeError } from '#src/kube/kube-error.ts';
+import type { Claim } from '#src/kube/objects.ts';
+import { claims, secrets, volumes } from '#src/kube/resources.ts';
+import type { ProcessorPorts } from '#src/jobs/ports.ts';
+import { redisBlessing } from '#src/records/incarnation.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
+import { AZURE_DISK } from '#src/volumes/migration/plugins.ts';
+import { answerWith, callsOf, loseAnswer, messagesOf, standingClock, stateOf } from '../claim-cases.ts';
+import { kubeWith } from '../kube-with.ts';
+import { DRIVER, openRig } from '../rig.ts';
+import type { Rig } from '../rig.ts';
+
+const ASKED = 2n ** 20n;
+const SMALL = { volume: { volumeId: 'too-small', capacityBytes: ASKED - 1n } };
+const WORDS = `created volume capacity ${ASKED - 1n} less than requested capacity ${ASKED}`;
+
+describe('a volume that no PV can be made of', () => {
+  let rig: Rig;
+  before(async () => {
+    rig = await openRig();
+  });
+  after(() => rig.close());
+  beforeEach(() => rig.reset());
+
+  const provision = (claim: Claim, change: Partial<ProcessorPorts> = {}) => rig.provision(claim, { clock: standingClock(), ...change });
+  const deletions = () => callsOf(rig, 'DeleteVolume').map(({ request }) => request as DeleteVolumeRequest);
+  /** Too small a volume, and a driver that fails to delete it that many times. */
+  const failToDelete = (times: number): void => {
+    let left = times;
+    rig.onCall = ({ method }) => {
+      if (method === 'CreateVolume') return SMALL;
+      if (method !== 'DeleteVolume') return undefined;
+      left -= 1;
+      if (left >= 0) throw new DriverStatus(Code.Internal, 'stuck');
+      return undefined;
+    };
+  };
+
+  it('is deleted once; nothing is left open, and the claim is planned anew (B-22)', async () => {
+    const claim = await rig.claim();
+    answerWith(rig, { volume: { volumeId: 'too-small', capacityBytes: (ASKED * 8n) / 10n } });
+    const outcome = await provision(claim);
+    assert.ok(outcome.kind === 'retry' && outcome.isAbsent === true);
+    assert.deepEqual(
+      deletions().map(({ volumeId }) => volumeId),
+      ['too-small'],
+    );
+    assert.equal(await stateOf(rig, claim), 'none');
+    assert.equal(await rig.volumeOf(claim), undefined);
+    await provision(claim);
+    assert.equal(callsOf(rig, 'CreateVolume').length, 2);
+  });
+
+  it('is deleted without secrets where the class has none, and the claim hears why (B-46)', async () => {
+    const claim = await rig.claim();
+    answerWith(rig, SMALL);
+    await provision(claim);
+    assert.deepEqual(
+      deletions().map(({ volumeId, secrets: given }) => [volumeId, given]),
+      [['too-small', {}]],
+    );
+    assert.deepEqual(messagesOf(rig), [`Warning ProvisioningFailed ${WORDS}`]);
+  });
+
+  it('is deleted with the secret that it was made with', async () => {
+    const parameters = {
+      'csi.storage.k8s.io/provisioner-secret-name': '${pvc.name}',
+      'csi.storage.k8s.io/provisioner-secret-namespace': 'default',
+    };
+    const claim = await rig.claim({ parameters });
+    const metadata = { name: claim.metadata.name, namespace: 'default' };
+    const data = { key: Buffer.from('value').toString('base64') };
+    await rig.kube.create(secrets, 'default', { apiVersion: 'v1', kind: 'Secret', metadata, data });
+    answerWith(rig, SMALL);
+    await provision(claim);
+    assert.deepEqual(
+      deletions().map(({ secrets: given }) => given),
+      [{ key: 'value' }],
+    );
+  });
+
+  it('is told to be an orphan where five deletions fail; its record stays open (R-11)', async () => {
+    const claim = await rig.claim();
+    failToDelete(Infinity);
+    const outcome = await provision(claim);
+    assert.ok(outcome.kind === 'retry' && outcome.isAbsent === undefined);
+    assert.equal(deletions().length, 5);
+    const name = `pvc-${claim.metadata.uid}`;
+    const why = 'rpc error: code = Internal desc = stuck';
+    assert.deepEqual(messagesOf(rig), [
+      `Warning ProvisioningFailed ${WORDS}. Cleanup of volume ${name} failed, volume is orphaned: ${why}`,
+    ]);
+    assert.equal(await stateOf(rig, claim), 'open');
+    await provision(claim);
+    assert.equal(messagesOf(rig).length, 1, 'the same answer again is no news');
+  });
+
+  it('is deleted at the fifth try at the latest', async () => {
+    const claim = await rig.claim();
+    failToDelete(4);
+    await provision(claim);
+    assert.equal(deletions().length, 5);
+    assert.equal(await stateOf(rig, claim), 'none');
+  });
+
+  it('is left alone where it is not the first answer of its record: what it is may be an earlier call’s', async () => {
+    const claim = await rig.claim();
+    await loseAnswer(rig, claim);
+    answerWith(rig, SMALL);
+    assert.equal((await provision(claim)).kind, 'retry');
+    assert.deepEqual(deletions(), []);
+    assert.equal(await stateOf(rig, claim), 'open');
+  });
+
+  it('is left alone where a PV has its name', async () => {
+    const claim = await rig.claim();
+    const name = `pvc-${claim.metadata.uid}`;
+    const spec = { capacity: { storage: '1Mi' }, accessModes: ['ReadWriteOnce'], csi: { driver: DRIVER, volumeHandle: 'too-small' } };
+    await rig.kube.create(volumes, undefined, { apiVersion: 'v1', kind: 'PersistentVolume', metadata: { name }, spec });
+    answerWith(rig, SMALL);
+    await provision(claim);
+    assert.deepEqual(deletions(), []);
+    assert.match(messagesOf(rig)[0] ?? '', new RegExp(`volume is orphaned: PersistentVolume ${name} exists$`));
+    assert.equal(await stateOf(rig, claim), 'open');
+  });
+
+  it('is left alone where nobody can tell whether a PV has its name', async () => {
+    const claim = await rig.claim();
+    answerWith(rig, SMALL);
+    const down = new KubeError({ code: 0, reason: 'Network', serverMessage: 'connection refused' });
+    const outage = kubeWith(rig, {
+      get: async (...args) => (args[0].plural === 'persistentvolumes' ? Promise.reject(down) : ((await rig.kube.get(...args)) as never)),
+    });
+    assert.equal((await provision(claim, outage)).kind, 'retry');
+    assert.deepEqual(deletions(), []);
+    assert.match(messagesOf(rig)[0] ?? '', /volume is orphaned: .*connection refused$/);
+    assert.equal(await stateOf(rig, claim), 'open');
+  });
+
+  it('is left alone where the look at its PV took too long to act on', async () => {
+    const claim = await rig.claim();
+    answerWith(rig, SMALL);
+    let nowMs = Date.now() + 3_600_000;
+    await provision(claim, { clock: { ...systemClock, nowMs: () => (nowMs += 3_000) } });
+    assert.deepEqual(deletions(), []);
+    assert.match(messagesOf(rig)[0] ?? '', /volume is orphaned: the look at its PersistentVolume took too long$/);
+    assert.equal(await stateOf(rig, claim), 'open');
+  });
+
+  it('is not taken for absent where Redis lost its records lately: an earlier call may still be at work', async () => {
+    const claim = await rig.claim();
+    await redisBlessing(rig.redis, 'csi', DRIVER).bless({ epoch: 'e', quarantineMs: 1, beat: 0 });
+    answerWith(rig, SMALL);
+    let outcome = await provision(claim);
+    while (outcome.kind === 'later') outcome = await provision(claim);
+    assert.ok(outcome.kind === 'retry');
+    assert.equal(outcome.isAbsent, undefined);
+    assert.equal(deletions().length, 1);
+    assert.equal(await stateOf(rig, claim), 'suspect');
+  });
+
+  it('for want of an in-tree form is deleted, told once, and rests until there is another class', async () => {
+    const migrated: Partial<ProcessorPorts> = {
+      driver: () => ({ ...rig.ports.driver(), name: AZURE_DISK.csiDriver, inTreeName: AZURE_DISK.inTreeName }),
+      classOf: (name) => {
+        const cls = rig.ports.classOf(name);
+        return cls === undefined ? undefined : { ...cls, provisioner: AZURE_DISK.inTreeName };
+      },
+    };
+    const claim = await rig.claim();
+    const { namespace = '', name } = claim.metadata;
+    const annotations = { 'volume.kubernetes.io/storage-provisioner': AZURE_DISK.csiDriver };
+    await rig.kube.patch(claims, { namespace, name }, { type: 'merge', body: { metadata: { annotations } } });
+    answerWith(rig, { volume: { volumeId: 'no-disk-uri', capacityBytes: ASKED } });
+    const outcome = await provision(claim, migrated);
+    assert.ok(outcome.kind === 'parked');
+    const className = claim.spec.storageClassName ?? '';
+    const seen = rig.ports.classOf(className)?.metadata.resourceVersion;
+    assert.deepEqual(outcome.until, [{ resource: 'storageclasses', name: className, seen }]);
+    assert.equal(deletions().length, 1);
+    assert.equal(await stateOf(rig, claim), 'none');
+    assert.match(messagesOf(rig)[0] ?? '', /could not get disk name from no-disk-uri/);
+    await provision(claim, migrated);
+    assert.equal(messagesOf(rig).length, 1);
+  });
+});

@@ -1,0 +1,368 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import { Code } from '#src/csi/status.ts';
+import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
+import type { CreateVolumeRequest, DeleteVolumeRequest } from '#src/csi/generated/csi_pb.ts';
+import { CLONE_PROTECTION, SNAPSHOT_SOURCE_PROTECTION, STORAGE_PROVISIONER } from '#src/kube/keys.ts';
+import type { Claim, ClaimSpec, ReferenceGrant, Snapshot, SnapshotContent, Volume } from '#src/kube/objects.ts';
+import { claims, referenceGrants, snapshotContents, snapshots, volumeAttributesClasses, volumes } from '#src/kube/resources.ts';
+import type { ProcessorPorts } from '#src/jobs/ports.ts';
+import { VolumeRecords } from '#src/records/volume-record.ts';
+import { openSources } from '#src/records/open-sources.ts';
+import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
+import { installCrds, referenceGrantCrd, removeCrds, snapshotCrds } from '../../harness/snapshot-crds.ts';
+import { standingClock } from '../claim-cases.ts';
+import { DRIVER, openRig } from '../rig.ts';
+import type { Rig } from '../rig.ts';
+
+const SIZE = '1Mi';
+const SIZE_BYTES = 2n ** 20n;
+
+describe('provision, from a source', () => {
+  let rig: Rig;
+  let ports: Partial<ProcessorPorts>;
+  let names = 0;
+  before(async () => {
+    rig = await openRig();
+    ports = {
+      driver: () => ({
+        name: DRIVER,
+        pluginCapabilities: new Set(['CONTROLLER_SERVICE']),
+        controllerCapabilities: new Set(['CREATE_DELETE_VOLUME', 'CREATE_DELETE_SNAPSHOT', 'CLONE_VOLUME', 'MODIFY_VOLUME']),
+      }),
+    };
+  });
+  after(() => rig.close());
+  beforeEach(() => rig.reset());
+
+  const unique = (word: string): string => `${word}-${(names += 1)}`;
+  const creates = () => rig.driver.calls.filter(({ method }) => method === 'CreateVolume');
+  const deletes = () => rig.driver.calls.filter(({ method }) => method === 'DeleteVolume');
+  const messages = () => rig.events.map(({ type, reason, message }) => `${type} ${reason} ${message}`);
+  const requests = () => creates().map(({ request }) => request as CreateVolumeRequest);
+  /** The driver makes the volume and names its source in the answer, as it must. */
+  const echo = () => {
+    rig.onCall = ({ method, request }) => {
+      if (method !== 'CreateVolume') return undefined;
+      const { name, volumeContentSource } = request as CreateVolumeRequest;
+      return { volume: { volumeId: `handle-of-${name}`, capacityBytes: SIZE_BYTES, contentSource: volumeContentSource } };
+    };
+  };
+  async function claimOf(spec: Partial<ClaimSpec>, namespace = 'default'): Promise<Claim> {
+    const { spec: plain } = await rig.claim({ className: 'of-sources' });
+    return rig.kube.create<Claim>(claims, namespace, {
+      apiVersion: 'v1',
+      kind: 'PersistentVolumeClaim',
+      metadata: { name: unique('wants'), namespace, annotations: { [STORAGE_PROVISIONER]: DRIVER } },
+      spec: { ...plain, ...spec },
+    });
+  }
+  /** A snapshot that is ready, and its content. */
+  async function snapshotOf(given: { namespace?: string; ready?: boolean } = {}): Promise<Snapshot> {
+    const { namespace = 'default', ready = true } = given;
+    const name = unique('snapshot');
+    const snapshot = await rig.kube.create<Snapshot>(snapshots, namespace, {
+      apiVersion: 'snapshot.storage.k8s.io/v1',
+      kind: 'VolumeSnapshot',
+      metadata: { name, namespace },
+      spec: { source: { persistentVolumeClaimName: 'once' }, fromTheFuture: { kept: true } },
+    });
+    const content = `content-${name}`;
+    await rig.kube.create<SnapshotContent>(snapshotContents, undefined, {
+      apiVersion: 'snapshot.storage.k8s.io/v1',
+      kind: 'VolumeSnapshotContent',
+      metadata: { name: content },
+      spec: { driver: DRIVER, deletionPolicy: 'Delete', volumeSnapshotRef: { name, namespace, uid: snapshot.metadata.uid } },
+    });
+    await rig.kube.patch(
+      snapshotContents,
+      { name: content },
+      { type: 'merge', subresource: 'status', body: { status: { snapshotHandle: `handle-of-${name}`, readyToUse: true } } },
+    );
+    const status = { boundVolumeSnapshotContentName: content, readyToUse: ready, restoreSize: SIZE };
+    return rig.kube.patch<Snapshot>(snapshots, { namespace, name }, { type: 'merge', subresource: 'status', body: { status } });
+  }
+  const restoring = ({ metadata: { name } }: Snapshot): Partial<ClaimSpec> => ({
+    dataSource: { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name },
+  });
+  const readSnapshot = ({ metadata: { namespace = '', name } }: Snapshot) => rig.kube.get<Snapshot>(snapshots, { namespace, name });
+  /** A claim that is bound to its volume. */
+  async function boundClaim(): Promise<{ claim: Claim; volume: Volume }> {
+    const { metadata } = await rig.claim({ className: 'of-sources' });
+    const namespace = metadata.namespace ?? '';
+    const fresh = await rig.kube.get<Claim>(claims, { namespace, name: metadata.name });
+    assert.ok(fresh);
+    assert.equal((await rig.provision(fresh, ports)).kind, 'done');
+    const made = await rig.volumeOf(fresh);
+    assert.ok(made);
+    const volume = await rig.setPhase(made, 'Bound');
+    await rig.kube.patch(
+      claims,
+      { namespace, name: metadata.name },
+      { type: 'merge', body: { spec: { volumeName: volume.metadata.name } } },
+    );
+    const claim = await rig.kube.patch<Claim>(
+      claims,
+      { namespace, name: metadata.name },
+      { type: 'merge', subresource: 'status', body: { status: { phase: 'Bound' } } },
+    );
+    await rig.reset();
+    return { claim, volume };
+  }
+  const cloning = ({ metadata: { name } }: Claim): Partial<ClaimSpec> => ({ dataSource: { kind: 'PersistentVolumeClaim', name } });
+  const readClaim = ({ metadata: { namespace = '', name } }: Claim) => rig.kube.get<Claim>(claims, { namespace, name });
+
+  it('waits for a snapshot whose kind is not even installed', async () => {
+    const claim = await claimOf({ dataSource: { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name: 'soon' } });
+    const outcome = await rig.provision(claim, ports);
+    assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
+    assert.deepEqual(outcome.until, [{ resource: 'volumesnapshots', namespace: 'default', name: 'soon', seen: '' }]);
+    assert.match(
+      outcome.reason,
+      /from api server: the server could not find the requested resource \(get volumesnapshots\.snapshot\.storage\.k8s\.io soon\)$/,
+    );
+    assert.equal(creates().length, 0);
+  });
+
+  describe('a snapshot', () => {
+    before(() => installCrds(rig.kube, snapshotCrds));
+
+    it('names its handle in the request, is kept meanwhile and let go afterwards', async () => {
+      const snapshot = await snapshotOf();
+      const claim = await claimOf(restoring(snapshot));
+      const held: unknown[] = [];
+      rig.onCall = async ({ method, request }) => {
+        if (method !== 'CreateVolume') return undefined;
+        held.push((await readSnapshot(snapshot))?.metadata.finalizers);
+        const { volumeContentSource } = request as CreateVolumeRequest;
+        return { volume: { volumeId: 'restored', capacityBytes: SIZE_BYTES, contentSource: volumeContentSource } };
+      };
+      assert.equal((await rig.provision(claim, ports)).kind, 'done');
+      const [sent] = requests();
+      assert.deepEqual(sent?.volumeContentSource?.type.case, 'snapshot');
+      assert.ok(sent.volumeContentSource.type.case === 'snapshot');
+      assert.equal(sent.volumeContentSource.type.value.snapshotId, `handle-of-${snapshot.metadata.name}`);
+      assert.deepEqual(held, [[SNAPSHOT_SOURCE_PROTECTION]]);
+      assert.deepEqual((await readSnapshot(snapshot))?.metadata.finalizers ?? [], []);
+      assert.equal((await rig.volumeOf(claim))?.spec.csi?.volumeHandle, 'restored');
+    });
+
+    it('is let go again by a run that finds the volume there', async () => {
+      const snapshot = await snapshotOf();
+      echo();
+      const claim = await claimOf(restoring(snapshot));
+      assert.equal((await rig.provision(claim, ports)).kind, 'done');
+      assert.equal((await rig.provision(claim, ports)).kind, 'done');
+      assert.deepEqual((await readSnapshot(snapshot))?.metadata.finalizers ?? [], []);
+      assert.equal(creates().length, 1);
+    });
+
+    it('that is gone when the volume is there is not missed', async () => {
+      const snapshot = await snapshotOf();
+      echo();
+      const claim = await claimOf(restoring(snapshot));
+      assert.equal((await rig.provision(claim, ports)).kind, 'done');
+      await rig.kube.delete(snapshots, { namespace: 'default', name: snapshot.metadata.name });
+      rig.events.length = 0;
+      assert.equal((await rig.provision(claim, ports)).kind, 'done');
+      assert.deepEqual(messages(), []);
+    });
+
+    it('keeps the finalizers of others while ours comes and goes', async () => {
+      const { metadata } = await snapshotOf();
+      const ref = { namespace: 'default', name: metadata.name };
+      const snapshot = await rig.kube.patch<Snapshot>(snapshots, ref, { type: 'merge', body: { metadata: { finalizers: ['other/one'] } } });
+      const held: unknown[] = [];
+      rig.onCall = async ({ method, request }) => {
+        if (method !== 'CreateVolume') return undefined;
+        held.push((await readSnapshot(snapshot))?.metadata.finalizers);
+        const { volumeContentSource } = request as CreateVolumeRequest;
+        return { volume: { volumeId: 'kept', capacityBytes: SIZE_BYTES, contentSource: volumeContentSource } };
+      };
+      assert.equal((await rig.provision(await claimOf(restoring(snapshot)), ports)).kind, 'done');
+      assert.deepEqual(held, [['other/one', SNAPSHOT_SOURCE_PROTECTION]]);
+      assert.deepEqual((await readSnapshot(snapshot))?.metadata.finalizers, ['other/one']);
+    });
+
+    it('keeps every field that is newer than our types', async () => {
+      const snapshot = await snapshotOf();
+      echo();
+      assert.equal((await rig.provision(await claimOf(restoring(snapshot)), ports)).kind, 'done');
+      const now = await readSnapshot(snapshot);
+      assert.deepEqual(now?.spec, snapshot.spec);
+      assert.deepEqual(now?.status, snapshot.status);
+    });
+
+    it('that is not ready parks the claim on it, says so, and sends nothing', async () => {
+      const snapshot = await snapshotOf({ ready: false });
+      const outcome = await rig.provision(await claimOf(restoring(snapshot)), ports);
+      assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
+      assert.equal(outcome.until?.[0]?.name, snapshot.metadata.name);
+      assert.equal(outcome.until[0].seen, snapshot.metadata.resourceVersion);
+      const { name } = snapshot.metadata;
+      const words = `error getting handle for DataSource Type VolumeSnapshot by Name ${name}: snapshot ${name} is not Ready`;
+      assert.deepEqual(messages(), [`Warning ProvisioningFailed ${words}`]);
+      assert.equal(creates().length, 0);
+    });
+
+    it('that the driver does not name in its answer costs the volume (C-07)', async () => {
+      const claim = await claimOf(restoring(await snapshotOf()));
+      rig.onCall = ({ method }) => (method === 'CreateVolume' ? { volume: { volumeId: 'empty', capacityBytes: SIZE_BYTES } } : undefined);
+      const outcome = await rig.provision(claim, ports);
+      assert.ok(outcome.kind === 'retry' && /^volume content source missing$/.test(outcome.reason), JSON.stringify(outcome));
+      assert.equal(creates().length, 1);
+      assert.deepEqual(
+        deletes().map(({ request }) => (request as DeleteVolumeRequest).volumeId),
+        ['empty'],
+      );
+      assert.equal(await rig.volumeOf(claim), undefined);
+      assert.deepEqual(await rig.record(claim.metadata.uid), {});
+    });
+
+    it('that the driver neither names in its answer nor deletes again is told to be an orphan, in upstream’s spelling', async () => {
+      const claim = await claimOf(restoring(await snapshotOf()));
+      rig.onCall = ({ method }) => {
+        if (method === 'CreateVolume') return { volume: { volumeId: 'empty', capacityBytes: SIZE_BYTES } };
+        if (method === 'DeleteVolume') throw new DriverStatus(Code.Internal, 'stuck');
+        return undefined;
+      };
+      const outcome = await rig.provision(claim, { ...ports, clock: standingClock() });
+      assert.ok(outcome.kind === 'retry');
+      assert.match(outcome.reason, /^volume content source missing\. cleanup of volume pvc-\S+ failed, volume is orphaned: rpc error/);
+    });
+
+    it('counts as in use while the record is open, the claim gone or not', async () => {
+      const snapshot = await snapshotOf();
+      const claim = await claimOf(restoring(snapshot));
+      rig.onCall = async ({ method }) => (method === 'CreateVolume' ? new Promise(() => undefined) : undefined);
+      assert.equal((await rig.provision(claim, { ...ports, timeoutMs: 200 })).kind, 'running');
+      await rig.kube.delete(claims, { namespace: 'default', name: claim.metadata.name });
+      assert.ok((await openSources(rig.redis, 'csi', DRIVER)).has(snapshot.metadata.uid));
+    });
+
+    it('that is gone when a call of unknown end is repeated proves nothing, however late: the driver may have made the volume before', async () => {
+      const records = new VolumeRecords({ redis: rig.redis, prefix: 'csi', driver: DRIVER, ownMs: 60_000, settleMs: 0 });
+      await records.learnEpoch();
+      const lateRefusal = async (code: (typeof Code)[keyof typeof Code]): Promise<Record<string, string>> => {
+        const claim = await claimOf(restoring(await snapshotOf()));
+        rig.onCall = async ({ method }) => (method === 'CreateVolume' ? new Promise(() => undefined) : undefined);
+        await rig.provision(claim, { ...ports, records, timeoutMs: 200 });
+        // That call was long ago.
+        await rig.redis.hset(`{csi}:volume:${DRIVER}:${claim.metadata.uid}`, 'call', '1');
+        rig.onCall = ({ method }) => {
+          if (method === 'CreateVolume') throw new DriverStatus(code, 'no');
+        };
+        await rig.provision(claim, { ...ports, records });
+        return rig.record(claim.metadata.uid);
+      };
+      assert.deepEqual(await lateRefusal(Code.Internal), {}, 'any other refusal, as late as that, is proof');
+      assert.equal((await lateRefusal(Code.NotFound))['amb'], '1');
+    });
+  });
+
+  describe('a claim', () => {
+    it('is cloned by its volume’s handle, and keeps our finalizer', async () => {
+      const source = await boundClaim();
+      const claim = await claimOf(cloning(source.claim));
+      echo();
+      assert.equal((await rig.provision(claim, ports)).kind, 'done');
+      const [sent] = requests();
+      assert.ok(sent?.volumeContentSource?.type.case === 'volume');
+      assert.equal(sent.volumeContentSource.type.value.volumeId, source.volume.spec.csi?.volumeHandle);
+      assert.ok((await readClaim(source.claim))?.metadata.finalizers?.includes(CLONE_PROTECTION));
+    });
+
+    it('keeps the finalizers of others when ours comes', async () => {
+      const source = await boundClaim();
+      const ref = { namespace: 'default', name: source.claim.metadata.name };
+      const finalizers = ['kubernetes.io/pvc-protection', 'other/one'];
+      const held = await rig.kube.patch<Claim>(claims, ref, { type: 'merge', body: { metadata: { finalizers } } });
+      echo();
+      assert.equal((await rig.provision(await claimOf(cloning(held)), ports)).kind, 'done');
+      assert.deepEqual((await readClaim(held))?.metadata.finalizers, [...finalizers, CLONE_PROTECTION]);
+    });
+
+    it('that is not bound yet parks its clone on it', async () => {
+      const source = await rig.claim({ className: 'of-sources' });
+      const outcome = await rig.provision(await claimOf(cloning(source)), ports);
+      assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
+      assert.equal(outcome.until?.[0]?.resource, 'persistentvolumeclaims');
+      assert.equal(outcome.until[0].name, source.metadata.name);
+      assert.equal(creates().length, 0);
+    });
+
+    it('whose clone comes out too small costs the clone, not the source (D-04)', async () => {
+      const source = await boundClaim();
+      const claim = await claimOf({ ...cloning(source.claim), resources: { requests: { storage: '1048577' } } });
+      echo();
+      const outcome = await rig.provision(claim, ports);
+      assert.ok(outcome.kind === 'retry' && /less than requested/.test(outcome.reason), JSON.stringify(outcome));
+      assert.equal(creates().length, 1);
+      assert.equal(deletes().length, 1);
+      assert.ok((await readClaim(source.claim))?.metadata.finalizers?.includes(CLONE_PROTECTION));
+    });
+  });
+
+  describe('another namespace', () => {
+    const crossed = { gates: { ...DEFAULT_GATES, CrossNamespaceVolumeDataSource: true } };
+    const withGate = (): Partial<ProcessorPorts> => ({ ...ports, options: { ...rig.ports.options, ...crossed } });
+    const grant = (namespace: string): Partial<ReferenceGrant> & { readonly apiVersion: string } => ({
+      apiVersion: 'gateway.networking.k8s.io/v1beta1',
+      kind: 'ReferenceGrant',
+      metadata: { name: unique('grant'), namespace, uid: '', resourceVersion: '' },
+      spec: {
+        from: [{ group: '', kind: 'PersistentVolumeClaim', namespace: 'default' }],
+        to: [{ group: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot' }],
+      },
+    });
+    before(() => installCrds(rig.kube, snapshotCrds));
+
+    for (const version of ['v1', 'v1beta1'] as const) {
+      it(`may be restored from with a grant of a server that has ${version} alone`, async () => {
+        await installCrds(rig.kube, [referenceGrantCrd([version])]);
+        const snapshot = await snapshotOf({ namespace: 'kube-system' });
+        const claim = await claimOf({ dataSourceRef: { ...restoringRef(snapshot), namespace: 'kube-system' } });
+        echo();
+        const refused = await rig.provision(claim, withGate());
+        assert.ok(refused.kind === 'retry' && refused.reason.endsWith("isn't allowed"), JSON.stringify(refused));
+        const object = { ...grant('kube-system'), apiVersion: `gateway.networking.k8s.io/${version}` };
+        await rig.kube.create({ ...referenceGrants, version }, 'kube-system', object);
+        assert.equal((await rig.provision(claim, withGate())).kind, 'done');
+        // Only a source in spec.dataSource is let go at once; the sweep does the rest.
+        assert.deepEqual((await readSnapshot(snapshot))?.metadata.finalizers, [SNAPSHOT_SOURCE_PROTECTION]);
+        await removeCrds(rig.kube, [referenceGrantCrd([version])]);
+      });
+    }
+
+    const restoringRef = ({ metadata: { name } }: Snapshot) => ({ apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name });
+  });
+
+  describe('a VolumeAttributesClass', () => {
+    const withClass = async (driverName: string): Promise<Claim> => {
+      const name = unique('fast');
+      await rig.kube.create(volumeAttributesClasses, undefined, {
+        apiVersion: 'storage.k8s.io/v1',
+        kind: 'VolumeAttributesClass',
+        metadata: { name },
+        driverName,
+        parameters: { iops: '5000' },
+      });
+      return claimOf({ volumeAttributesClassName: name });
+    };
+
+    it('gives the mutable parameters and is named in the PV (B-36)', async () => {
+      const claim = await withClass(DRIVER);
+      echo();
+      assert.equal((await rig.provision(claim, ports)).kind, 'done');
+      assert.deepEqual(requests()[0]?.mutableParameters, { iops: '5000' });
+      const volume = await rig.kube.get<Volume>(volumes, { name: `pvc-${claim.metadata.uid}` });
+      assert.equal(volume?.spec.volumeAttributesClassName, claim.spec.volumeAttributesClassName);
+    });
+
+    it('that is missing parks the claim on it (B-39)', async () => {
+      const outcome = await rig.provision(await claimOf({ volumeAttributesClassName: 'none' }), ports);
+      assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
+      assert.equal(outcome.reason, 'volumeattributesclasses.storage.k8s.io "none" not found');
+    });
+  });
+});

@@ -1,0 +1,389 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import { Code } from '#src/csi/status.ts';
+import type { CreateVolumeRequest } from '#src/csi/generated/csi_pb.ts';
+import { CLAIM_FINALIZER, VOLUME_FINALIZER } from '#src/kube/keys.ts';
+import type { Claim, ClaimSpec, Class, Volume } from '#src/kube/objects.ts';
+import { claims, secrets, volumeAttributesClasses, volumes } from '#src/kube/resources.ts';
+import type { ProcessorPorts } from '#src/jobs/ports.ts';
+import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
+import { annotatedClaim, answerWith, callsOf, claimNow, failWith, messagesOf, stateOf } from '../claim-cases.ts';
+import { DRIVER, openRig } from '../rig.ts';
+import type { Rig } from '../rig.ts';
+
+const PROVISIONER = 'volume.kubernetes.io/storage-provisioner';
+const BYTES = 2n ** 20n;
+
+describe('provision', () => {
+  let rig: Rig;
+  let names = 0;
+  before(async () => {
+    rig = await openRig();
+  });
+  after(() => rig.close());
+  beforeEach(() => rig.reset());
+
+  /** A claim of the class of another one, with a spec of its own. */
+  async function claimOf(
+    spec: Partial<ClaimSpec>,
+    annotations: Readonly<Record<string, string>> = { [PROVISIONER]: DRIVER },
+  ): Promise<Claim> {
+    const { spec: plain } = await rig.claim({ className: 'common' });
+    return rig.kube.create<Claim>(claims, 'default', {
+      apiVersion: 'v1',
+      kind: 'PersistentVolumeClaim',
+      metadata: { name: `own-${(names += 1)}`, namespace: 'default', annotations },
+      spec: { ...plain, ...spec },
+    });
+  }
+  const withCapability = (...more: string[]): Partial<ProcessorPorts> => {
+    const facts = rig.ports.driver();
+    return { driver: () => ({ ...facts, controllerCapabilities: new Set([...facts.controllerCapabilities, ...more]) }) };
+  };
+  const withClass = (change: Partial<Class>): Partial<ProcessorPorts> => ({
+    classOf: (name) => {
+      const cls = rig.ports.classOf(name);
+      return cls === undefined ? undefined : { ...cls, ...change };
+    },
+  });
+  const options = (change: Partial<ProcessorPorts['options']>): Partial<ProcessorPorts> => ({
+    options: { ...rig.ports.options, ...change },
+  });
+  const requestOf = () => callsOf(rig, 'CreateVolume')[0]?.request as CreateVolumeRequest;
+  /** Nothing was sent, nothing is open, and the claim says why in one event. */
+  async function assertUntouched(claim: Claim, words: RegExp): Promise<void> {
+    assert.deepEqual(callsOf(rig, 'CreateVolume'), []);
+    assert.equal(await stateOf(rig, claim), 'none');
+    assert.equal(await rig.volumeOf(claim), undefined);
+    assert.equal(messagesOf(rig).length, 1);
+    assert.match(messagesOf(rig)[0] ?? '', words);
+  }
+
+  describe('makes a volume', () => {
+    it('writes its PV and closes the record (P-17)', async () => {
+      const claim = await rig.claim();
+      assert.equal((await rig.provision(claim)).kind, 'done');
+      assert.equal((await rig.volumeOf(claim))?.spec.claimRef?.uid, claim.metadata.uid);
+      assert.equal(await stateOf(rig, claim), 'stored');
+    });
+
+    it('for a claim as it is now, whatever a watch saw before (P-99)', async () => {
+      const claim = await rig.claim();
+      await annotatedClaim(rig, {});
+      const hint = { ...claim, spec: { ...claim.spec, resources: { requests: { storage: '5Gi' } } } };
+      assert.equal((await rig.provision(hint)).kind, 'done');
+      assert.equal(requestOf().capacityRange?.requiredBytes, BYTES);
+    });
+
+    it('of the size that was asked for where the driver says 0 (B-26)', async () => {
+      const claim = await rig.claim();
+      answerWith(rig, { volume: { volumeId: 'sizeless', capacityBytes: 0n } });
+      assert.equal((await rig.provision(claim)).kind, 'done');
+      assert.equal((await rig.volumeOf(claim))?.spec.capacity?.storage, '1Mi');
+    });
+
+    it('that stays when its claim goes, where the class says Retain (P-16)', async () => {
+      const claim = await rig.claim({ reclaimPolicy: 'Retain' });
+      await rig.provision(claim);
+      assert.equal((await rig.volumeOf(claim))?.spec.persistentVolumeReclaimPolicy, 'Retain');
+    });
+
+    it('with the values of its secret, and refers to the others in the PV (B-12)', async () => {
+      const parameters = {
+        'csi.storage.k8s.io/provisioner-secret-name': 'provisionersecret',
+        'csi.storage.k8s.io/provisioner-secret-namespace': 'default',
+        'csi.storage.k8s.io/node-stage-secret-name': 'nodestagesecret',
+        'csi.storage.k8s.io/node-stage-secret-namespace': 'default',
+      };
+      const claim = await rig.claim({ parameters });
+      const metadata = { name: 'provisionersecret', namespace: 'default' };
+      const data = { key: Buffer.from('value').toString('base64') };
+      await rig.kube.create(secrets, 'default', { apiVersion: 'v1', kind: 'Secret', metadata, data });
+      assert.equal((await rig.provision(claim)).kind, 'done');
+      assert.deepEqual(requestOf().secrets, { key: 'value' });
+      assert.deepEqual(requestOf().parameters, {});
+      // The other secrets are the node's business; nobody here reads them.
+      assert.deepEqual((await rig.volumeOf(claim))?.spec.csi?.nodeStageSecretRef, { name: 'nodestagesecret', namespace: 'default' });
+    });
+
+    it('with the names of claim and volume under --extra-create-metadata (B-02)', async () => {
+      const claim = await rig.claim();
+      await rig.provision(claim, options({ extraCreateMetadata: true }));
+      assert.deepEqual(requestOf().parameters, {
+        'csi.storage.k8s.io/pvc/name': claim.metadata.name,
+        'csi.storage.k8s.io/pvc/namespace': 'default',
+        'csi.storage.k8s.io/pv/name': `pvc-${claim.metadata.uid}`,
+      });
+    });
+  });
+
+  describe('sends nothing', () => {
+    const half = { 'csi.storage.k8s.io/provisioner-secret-name': '' };
+    const nowhere = {
+      'csi.storage.k8s.io/provisioner-secret-name': 'none',
+      'csi.storage.k8s.io/provisioner-secret-namespace': 'default',
+    };
+    const byAnnotation = {
+      'csi.storage.k8s.io/secret-name': "${pvc.annotations['akey']}",
+      'csi.storage.k8s.io/secret-namespace': 'default',
+      csiProvisionerSecretName: '',
+    };
+    const refusals: readonly (readonly [title: string, RegExp, () => Promise<readonly [Claim, Partial<ProcessorPorts>]>])[] = [
+      [
+        'for a file system that is named twice (B-03)',
+        /fstype specified in parameters with both/,
+        async () => [await rig.claim({ parameters: { fstype: 'a', 'csi.storage.k8s.io/fstype': 'b' } }), {}],
+      ],
+      [
+        'for a secret that is not there (B-20)',
+        /error getting secret none in namespace default: secrets "none" not found$/,
+        async () => [await rig.claim({ parameters: nowhere }), {}],
+      ],
+      ['for half a secret (B-17)', /Both must be specified$/, async () => [await rig.claim({ parameters: half }), {}]],
+      ['for a selector (B-18)', /claim Selector is not supported$/, async () => [await claimOf({ selector: {} }), {}]],
+      [
+        'for half a secret beside a default (B-21)',
+        /Both must be specified$/,
+        async () => [await rig.claim({ parameters: byAnnotation }), {}],
+      ],
+      [
+        'for attributes that the driver can’t change (B-38)',
+        /controller MODIFY_VOLUME capability is not reported$/,
+        async () => [await claimOf({ volumeAttributesClassName: 'gold' }), {}],
+      ],
+      [
+        'for attributes of another driver (B-40)',
+        /^Warning ProvisioningFailed VAC alien referenced in PVC is for driver other which does not match driver name/,
+        async () => {
+          const kind = { apiVersion: 'storage.k8s.io/v1', kind: 'VolumeAttributesClass' };
+          await rig.kube.create(volumeAttributesClasses, undefined, { ...kind, metadata: { name: 'alien' }, driverName: 'other' });
+          return [await claimOf({ volumeAttributesClassName: 'alien' }), withCapability('MODIFY_VOLUME')];
+        },
+      ],
+    ];
+    for (const [title, words, make] of refusals) {
+      it(`${title}, and tries again`, async () => {
+        const [claim, ports] = await make();
+        assert.equal((await rig.provision(claim, ports)).kind, 'retry');
+        await assertUntouched(claim, words);
+      });
+    }
+
+    it('for attributes that nobody has defined, and waits for them (B-39)', async () => {
+      const claim = await claimOf({ volumeAttributesClassName: 'none' });
+      const outcome = await rig.provision(claim, withCapability('MODIFY_VOLUME'));
+      assert.ok(outcome.kind === 'parked');
+      assert.deepEqual(outcome.until, [{ resource: 'volumeattributesclasses', name: 'none', seen: '' }]);
+      await assertUntouched(claim, /volumeattributesclasses\.storage\.k8s\.io "none" not found$/);
+    });
+
+    it('for a populator’s claim, and tells the user each time (B-27, P-14)', async () => {
+      const claim = await claimOf({ dataSourceRef: { apiGroup: 'my.example.io', kind: 'MyPopulator', name: 'p' } });
+      for (const _ of [1, 2]) assert.equal((await rig.provision(claim)).kind, 'done');
+      assert.deepEqual(callsOf(rig, 'CreateVolume'), []);
+      const words = 'Normal Provisioning Assuming an external populator will provision the volume';
+      assert.deepEqual(messagesOf(rig), [words, words]);
+      assert.deepEqual(
+        rig.events.map(({ component, isAlwaysTold }) => [component, isAlwaysTold]),
+        [1, 2].map(() => ['external-provisioner', true]),
+      );
+    });
+
+    it('for one of two claims, and makes the other’s volume (P-01, P-15)', async () => {
+      const alien = await claimOf({}, { [PROVISIONER]: 'other' });
+      const ours = await rig.claim();
+      assert.deepEqual([(await rig.provision(alien)).kind, (await rig.provision(ours)).kind], ['done', 'done']);
+      assert.equal(await rig.volumeOf(alien), undefined);
+      assert.ok(await rig.volumeOf(ours));
+      assert.equal(callsOf(rig, 'CreateVolume').length, 1);
+    });
+
+    it('for a claim that names its volume (P-06)', async () => {
+      const claim = await claimOf({ volumeName: 'somebody-elses' });
+      assert.equal((await rig.provision(claim)).kind, 'done');
+      assert.deepEqual([callsOf(rig, 'CreateVolume'), messagesOf(rig)], [[], []]);
+    });
+
+    it('without its class, says nothing, and waits for the class (P-07, R-04)', async () => {
+      const claim = await rig.claim();
+      const outcome = await rig.provision(claim, { classOf: () => undefined });
+      assert.ok(outcome.kind === 'parked');
+      assert.deepEqual(outcome.until, [{ resource: 'storageclasses', name: claim.spec.storageClassName, seen: '' }]);
+      assert.deepEqual([callsOf(rig, 'CreateVolume'), messagesOf(rig)], [[], []]);
+    });
+
+    it('for a class that came to belong to another provisioner, nor says anything, nor tries again (R-05)', async () => {
+      const claim = await rig.claim();
+      assert.equal((await rig.provision(claim, withClass({ provisioner: 'other' }))).kind, 'done');
+      assert.deepEqual([callsOf(rig, 'CreateVolume'), messagesOf(rig)], [[], []]);
+    });
+
+    it('for a claim of another driver that was not migrated to this one (G-06, G-07, G-09)', async () => {
+      for (const annotations of [
+        { [PROVISIONER]: 'kubernetes.io/x', 'pv.kubernetes.io/migrated-to': 'foo' },
+        { [PROVISIONER]: 'foo', 'pv.kubernetes.io/migrated-to': 'foo' },
+        { [PROVISIONER]: 'kubernetes.io/x' },
+      ]) {
+        const claim = await claimOf({}, annotations);
+        assert.equal(
+          (await rig.provision(claim, { driver: () => ({ ...rig.ports.driver(), inTreeName: 'kubernetes.io/x' }) })).kind,
+          'done',
+        );
+      }
+      assert.deepEqual([callsOf(rig, 'CreateVolume'), messagesOf(rig)], [[], []]);
+    });
+  });
+
+  describe('where the driver fails', () => {
+    it('makes no PV, says so, and plans anew next time (P-10, P-18)', async () => {
+      const claim = await rig.claim();
+      failWith(rig, new DriverStatus(Code.Internal, 'no'));
+      assert.equal((await rig.provision(claim)).kind, 'retry');
+      assert.equal(await rig.volumeOf(claim), undefined);
+      assert.equal(await stateOf(rig, claim), 'none');
+      assert.deepEqual(messagesOf(rig), ['Warning ProvisioningFailed rpc error: code = Internal desc = no']);
+    });
+
+    it('with Unauthenticated, has nothing open (B-24)', async () => {
+      const claim = await rig.claim();
+      failWith(rig, new DriverStatus(Code.Unauthenticated, 'no'));
+      assert.equal((await rig.provision(claim)).kind, 'retry');
+      assert.equal(await stateOf(rig, claim), 'none');
+    });
+
+    it('with DeadlineExceeded, keeps the record open (B-25)', async () => {
+      const claim = await rig.claim();
+      failWith(rig, new DriverStatus(Code.DeadlineExceeded, 'no'));
+      assert.equal((await rig.provision(claim)).kind, 'running');
+      assert.equal(await stateOf(rig, claim), 'open');
+    });
+
+    it('asks again in the next run (P-101)', async () => {
+      const claim = await rig.claim();
+      failWith(rig, new DriverStatus(Code.Internal, 'no'));
+      await rig.provision(claim);
+      await rig.provision(claim);
+      assert.equal(callsOf(rig, 'CreateVolume').length, 2);
+    });
+
+    it('with InvalidArgument, rests for the longest pause and says so (P-102, R-09)', async () => {
+      const claim = await rig.claim();
+      failWith(rig, new DriverStatus(Code.InvalidArgument, 'no such pool'));
+      const outcome = await rig.provision(claim);
+      assert.ok(outcome.kind === 'retry');
+      assert.equal(outcome.minDelayMs, rig.ports.retryMaxMs);
+      const text =
+        'Volume provisioning failed with infeasible error. Retries will be delayed. rpc error: code = InvalidArgument desc = no such pool';
+      assert.deepEqual(messagesOf(rig), [`Warning ProvisioningFailed ${text}`]);
+    });
+
+    it('with InvalidArgument, is not asked again before that is over, whatever brings the claim here: an edit does (P-102, Q-56, R-09)', async () => {
+      const claim = await rig.claim();
+      failWith(rig, new DriverStatus(Code.InvalidArgument, 'no such pool'));
+      const first = await rig.provision(claim);
+      const again = await rig.provision(claim);
+      assert.ok(first.kind === 'retry');
+      assert.deepEqual(again, { kind: 'later', reason: first.reason, delayMs: rig.ports.retryMaxMs });
+      assert.equal(callsOf(rig, 'CreateVolume').length, 1);
+      assert.equal(messagesOf(rig).length, 1);
+    });
+
+    it('with InvalidArgument, is asked again once that is over (P-103, Q-55, Q-58)', async () => {
+      const claim = await rig.claim();
+      failWith(rig, new DriverStatus(Code.InvalidArgument, 'no such pool'));
+      await rig.provision(claim, { retryMaxMs: 0 });
+      await rig.provision(claim);
+      assert.equal(callsOf(rig, 'CreateVolume').length, 2);
+    });
+
+    it('with InvalidArgument, is asked again at once for a class that was made anew (R-09)', async () => {
+      const claim = await rig.claim();
+      failWith(rig, new DriverStatus(Code.InvalidArgument, 'no such pool'));
+      await rig.provision(claim);
+      const cls = rig.ports.classOf(claim.spec.storageClassName ?? '');
+      assert.ok(cls);
+      await rig.provision(claim, { classOf: () => ({ ...cls, metadata: { ...cls.metadata, uid: 'made-anew' } }) });
+      assert.equal(callsOf(rig, 'CreateVolume').length, 2);
+    });
+
+    it('with InvalidArgument, does not keep a claim that is going away by our finalizer meanwhile', async () => {
+      const claim = await rig.claim();
+      failWith(rig, new DriverStatus(Code.InvalidArgument, 'no such pool'));
+      await rig.provision(claim, { claimFinalizer: true });
+      const ref = { namespace: 'default', name: claim.metadata.name };
+      const isKept = async (): Promise<boolean | undefined> =>
+        (await rig.kube.get<Claim>(claims, ref))?.metadata.finalizers?.includes(CLAIM_FINALIZER);
+      await rig.kube.delete(claims, ref);
+      assert.equal(await isKept(), true);
+      await rig.provision(claim, { claimFinalizer: true });
+      assert.equal(await isKept(), false);
+    });
+
+    it('to send a volume, leaves the record open and blames it (R-42)', async () => {
+      const claim = await rig.claim();
+      answerWith(rig, {});
+      assert.equal((await rig.provision(claim)).kind, 'retry');
+      assert.equal(await stateOf(rig, claim), 'open');
+      assert.match(messagesOf(rig)[0] ?? '', /the driver answered CreateVolume without a volume; report this to the driver’s vendor$/);
+      assert.deepEqual(callsOf(rig, 'DeleteVolume'), []);
+    });
+
+    it('to name its volume, leaves the record open and blames it', async () => {
+      const claim = await rig.claim();
+      answerWith(rig, { volume: { volumeId: '', capacityBytes: BYTES } });
+      assert.equal((await rig.provision(claim)).kind, 'retry');
+      assert.equal(await stateOf(rig, claim), 'open');
+      assert.match(messagesOf(rig)[0] ?? '', /with an empty volume_id; report this to the driver’s vendor$/);
+    });
+  });
+
+  describe('where the claim’s volume is there', () => {
+    it('makes no second call, with whole UIDs (P-02, R-01)', async () => {
+      const claim = await rig.claim();
+      await rig.provision(claim);
+      assert.equal((await rig.provision(claim)).kind, 'done');
+      assert.equal(callsOf(rig, 'CreateVolume').length, 1);
+      assert.deepEqual(messagesOf(rig).length, 1);
+    });
+
+    it('makes no second call, with names of another form (R-02)', async () => {
+      const claim = await rig.claim();
+      const named = options({ volumeNamePrefix: 'test', volumeNameUuidLength: 12 });
+      await rig.provision(claim, named);
+      const name = `test-${claim.metadata.uid.replaceAll('-', '').slice(0, 12)}`;
+      assert.equal(requestOf().name, name);
+      assert.ok(await rig.kube.get<Volume>(volumes, { name }));
+      assert.equal((await rig.provision(claim, named)).kind, 'done');
+      assert.equal(callsOf(rig, 'CreateVolume').length, 1);
+    });
+
+    it('asks the driver once more where the record is forgotten, and takes its AlreadyExists at the API server for success', async () => {
+      const claim = await rig.claim();
+      await rig.provision(claim);
+      const before = await rig.volumeOf(claim);
+      await rig.redis.del(`{csi}:volume:${DRIVER}:${claim.metadata.uid}`);
+      assert.equal((await rig.provision(claim)).kind, 'done');
+      assert.deepEqual(await rig.volumeOf(claim), before);
+      assert.deepEqual(callsOf(rig, 'DeleteVolume'), []);
+    });
+  });
+
+  it('deletes a Released volume that it reads for itself (P-100)', async () => {
+    const claim = await rig.claim();
+    await rig.provision(claim);
+    const volume = await rig.volumeOf(claim);
+    assert.ok(volume);
+    await rig.setPhase(volume, 'Released');
+    // The hint is older than the phase.
+    assert.equal((await rig.remove(volume)).kind, 'done');
+    assert.equal(callsOf(rig, 'DeleteVolume').length, 1);
+    const { deletionTimestamp, finalizers } = (await rig.volumeOf(claim))?.metadata ?? {};
+    assert.ok(deletionTimestamp !== undefined && finalizers?.includes(VOLUME_FINALIZER) !== true);
+  });
+
+  it('leaves the claim’s own fields as they were', async () => {
+    const claim = await annotatedClaim(rig, { own: 'annotation' });
+    await rig.provision(claim);
+    assert.deepEqual(await claimNow(rig, claim), claim);
+  });
+});

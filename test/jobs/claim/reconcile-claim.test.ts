@@ -1,0 +1,414 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import { Code } from '#src/csi/status.ts';
+import type { CreateVolumeRequest } from '#src/csi/generated/csi_pb.ts';
+import { KubeError } from '#src/kube/kube-error.ts';
+import type { Claim, Volume } from '#src/kube/objects.ts';
+import { claims, secrets, volumes } from '#src/kube/resources.ts';
+import { VolumeRecords } from '#src/records/volume-record.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
+import { until } from '../../harness/queue.ts';
+import { kubeWith } from '../kube-with.ts';
+import { openRig } from '../rig.ts';
+import type { Rig } from '../rig.ts';
+
+describe('provision', () => {
+  let rig: Rig;
+  before(async () => {
+    rig = await openRig();
+  });
+  after(() => rig.close());
+  beforeEach(() => rig.reset());
+
+  const creates = () => rig.driver.calls.filter(({ method }) => method === 'CreateVolume');
+  const deletes = () => rig.driver.calls.filter(({ method }) => method === 'DeleteVolume');
+  const messages = () => rig.events.map(({ type, reason, message }) => `${type} ${reason} ${message}`);
+  const failOnce = (status: DriverStatus) => {
+    let failed = false;
+    rig.onCall = ({ method }) => {
+      if (method !== 'CreateVolume' || failed) return undefined;
+      failed = true;
+      throw status;
+    };
+  };
+  /** Ends as if the answer got lost: the driver made the volume, the caller's deadline passed. */
+  async function loseAnswer(claim: Claim): Promise<void> {
+    rig.onCall = async ({ method, proceed }) => {
+      if (method !== 'CreateVolume') return undefined;
+      await proceed();
+      return new Promise(() => undefined);
+    };
+    const outcome = await rig.provision(claim, { timeoutMs: 200 });
+    assert.equal(outcome.kind, 'running');
+    rig.onCall = () => undefined;
+  }
+
+  it('makes the volume, writes the PV and says so on the claim', async () => {
+    const claim = await rig.claim();
+    const outcome = await rig.provision(claim);
+    assert.equal(outcome.kind, 'done');
+    const volume = await rig.volumeOf(claim);
+    assert.equal(volume?.spec.csi?.driver, 'sample.csi.sutler.dev');
+    assert.equal(volume.spec.claimRef?.uid, claim.metadata.uid);
+    assert.deepEqual(messages(), [`Normal ProvisioningSucceeded Successfully provisioned volume pvc-${claim.metadata.uid}`]);
+    assert.equal((await rig.record(claim.metadata.uid))['state'], 'stored');
+  });
+
+  it('needs one read and one write of the API server besides its event', async () => {
+    const counted: string[] = [];
+    const claim = await rig.claim();
+    await rig.provision(
+      claim,
+      kubeWith(rig, {
+        get: (...args) => (counted.push('get'), rig.kube.get(...args)),
+        list: (...args) => (counted.push('list'), rig.kube.list(...args)),
+        create: (...args) => (counted.push('create'), rig.kube.create(...args)),
+        patch: (...args) => (counted.push('patch'), rig.kube.patch(...args)),
+        delete: (...args) => (counted.push('delete'), rig.kube.delete(...args)),
+      }),
+    );
+    assert.deepEqual(counted, ['get', 'create']);
+  });
+
+  it('does nothing for a claim that is gone', async () => {
+    const claim = await rig.claim();
+    await rig.kube.delete(claims, { namespace: 'default', name: claim.metadata.name });
+    await rig.kube
+      .patch(claims, { namespace: 'default', name: claim.metadata.name }, { type: 'merge', body: { metadata: { finalizers: null } } })
+      .catch(() => undefined);
+    assert.equal((await rig.provision(claim)).kind, 'done');
+    assert.equal(creates().length, 0);
+  });
+
+  it('does nothing for a namesake of another UID', async () => {
+    const claim = await rig.claim();
+    assert.equal((await rig.provision({ ...claim, metadata: { ...claim.metadata, uid: 'other' } })).kind, 'done');
+    assert.equal(creates().length, 0);
+  });
+
+  describe('when the driver refuses', () => {
+    it('closes the record, tells the claim in the driver’s words and tries again later', async () => {
+      const claim = await rig.claim();
+      failOnce(new DriverStatus(Code.Internal, 'disk on fire'));
+      const outcome = await rig.provision(claim);
+      assert.equal(outcome.kind, 'retry');
+      assert.deepEqual(messages(), ['Warning ProvisioningFailed rpc error: code = Internal desc = disk on fire']);
+      assert.deepEqual(await rig.record(claim.metadata.uid), {});
+      assert.equal((await rig.provision(claim)).kind, 'done');
+    });
+
+    it('waits the longest pause for a request that is infeasible', async () => {
+      failOnce(new DriverStatus(Code.InvalidArgument, 'no such pool'));
+      const outcome = await rig.provision(await rig.claim());
+      assert.ok(outcome.kind === 'retry' && outcome.minDelayMs === rig.ports.retryMaxMs);
+      assert.match(
+        messages()[0] ?? '',
+        /Volume provisioning failed with infeasible error\. Retries will be delayed\. rpc error: code = InvalidArgument/,
+      );
+    });
+
+    it('plans anew with the edited class', async () => {
+      const claim = await rig.claim({ parameters: { type: 'a' } });
+      failOnce(new DriverStatus(Code.Internal, 'no'));
+      await rig.provision(claim);
+      const cls = rig.ports.classOf(claim.spec.storageClassName ?? '');
+      assert.ok(cls);
+      await rig.provision(claim, { classOf: () => ({ ...cls, parameters: { type: 'b' } }) });
+      assert.deepEqual(
+        creates().map(({ request }) => (request as CreateVolumeRequest).parameters['type']),
+        ['a', 'b'],
+      );
+    });
+  });
+
+  describe('when the end of a call is unknown', () => {
+    it('leaves the record open and ambiguous, and warns once', async () => {
+      const claim = await rig.claim();
+      await loseAnswer(claim);
+      await loseAnswer(claim);
+      const record = await rig.record(claim.metadata.uid);
+      assert.deepEqual([record['state'], record['amb'], record['n']], ['creating', '1', '2']);
+      assert.deepEqual(messages(), ['Warning ProvisioningFailed rpc error: code = DeadlineExceeded desc = context deadline exceeded']);
+    });
+
+    for (const [before, now] of [
+      ['DeadlineExceeded', 'Aborted'],
+      ['Unavailable', 'Unavailable'],
+    ] as const) {
+      it(`warns again when the driver says something else: ${now} after ${before}`, async () => {
+        const claim = await rig.claim();
+        for (const [code, words] of [
+          [before, 'one'],
+          [now, 'two'],
+          [now, 'two'],
+        ] as const) {
+          rig.onCall = ({ method }) => {
+            if (method === 'CreateVolume') throw new DriverStatus(Code[code], words);
+          };
+          await rig.provision(claim);
+        }
+        assert.deepEqual(messages(), [
+          `Warning ProvisioningFailed rpc error: code = ${before} desc = one`,
+          `Warning ProvisioningFailed rpc error: code = ${now} desc = two`,
+        ]);
+      });
+    }
+
+    it('takes a refusal in very many words for one, and the next call gets through', async () => {
+      const claim = await rig.claim();
+      const words = 'x'.repeat(70_000);
+      rig.onCall = ({ method }) => {
+        if (method === 'CreateVolume') throw new DriverStatus(Code.Internal, words);
+      };
+      for (const _ of [1, 2, 3]) {
+        const outcome = await rig.provision(claim);
+        assert.ok(outcome.kind === 'retry' && outcome.isAbsent === true, outcome.kind);
+        assert.equal(outcome.reason, `rpc error: code = Internal desc = ${words}`);
+      }
+      rig.onCall = () => undefined;
+      assert.equal((await rig.provision(claim)).kind, 'done');
+    });
+
+    it('survives words that are beyond what a connection takes', async () => {
+      const claim = await rig.claim();
+      rig.onCall = ({ method }) => {
+        if (method === 'CreateVolume') throw new DriverStatus(Code.Internal, 'x'.repeat(200_000));
+      };
+      await rig.provision(claim, { timeoutMs: 1_000 });
+      rig.onCall = () => undefined;
+      await until(async () => (await rig.provision(claim)).kind === 'done', 'the gateway has another connection', 50_000);
+    });
+
+    it('says nothing of success where the claim went while the driver took its time', async () => {
+      const claim = await rig.claim();
+      const ref = { namespace: 'default', name: claim.metadata.name };
+      rig.onCall = async ({ method }) => {
+        if (method !== 'CreateVolume') return;
+        await rig.kube.patch(claims, ref, { type: 'merge', body: { metadata: { finalizers: null } } });
+        await rig.kube.delete(claims, ref);
+        aheadMs = 1_500;
+      };
+      let aheadMs = 0;
+      const clock = { nowMs: () => Date.now() + aheadMs, sleep: systemClock.sleep };
+      assert.equal((await rig.provision(claim, { clock })).kind, 'done');
+      assert.ok(await rig.volumeOf(claim));
+      assert.deepEqual(messages(), []);
+    });
+
+    it('says that the volume is there where only the answer to its PV was lost', async () => {
+      const claim = await rig.claim();
+      const create: typeof rig.kube.create = async (resource, namespace, object) => {
+        await rig.kube.create(resource, namespace, object);
+        throw new KubeError({ code: 504, reason: 'Timeout', serverMessage: 'too late', request: 'POST' });
+      };
+      assert.equal((await rig.provision(claim, { kube: { ...rig.kube, create } })).kind, 'retry');
+      rig.events.length = 0;
+      assert.equal((await rig.provision(claim)).kind, 'done');
+      assert.deepEqual(messages(), [`Normal ProvisioningSucceeded Successfully provisioned volume pvc-${claim.metadata.uid}`]);
+      assert.equal(creates().length, 1);
+    });
+
+    it('sends the stored request again byte for byte, whatever became of the class', async () => {
+      const claim = await rig.claim({ parameters: { type: 'a' } });
+      await loseAnswer(claim);
+      const cls = rig.ports.classOf(claim.spec.storageClassName ?? '');
+      assert.ok(cls);
+      assert.equal((await rig.provision(claim, { classOf: () => ({ ...cls, parameters: { type: 'b' } }) })).kind, 'done');
+      const [first, second] = creates();
+      assert.deepEqual(second?.request, first?.request);
+    });
+
+    it('finishes the volume of a claim that was deleted meanwhile, so that it can be reclaimed', async () => {
+      const claim = await rig.claim();
+      await loseAnswer(claim);
+      await rig.kube.patch(
+        claims,
+        { namespace: 'default', name: claim.metadata.name },
+        { type: 'merge', body: { metadata: { finalizers: null } } },
+      );
+      await rig.kube.delete(claims, { namespace: 'default', name: claim.metadata.name });
+      rig.events.length = 0;
+      assert.equal((await rig.provision(claim)).kind, 'done');
+      const volume = await rig.volumeOf(claim);
+      assert.equal(volume?.spec.claimRef?.uid, claim.metadata.uid);
+      assert.deepEqual(messages(), []);
+      await rig.remove(await rig.setPhase(volume, 'Released'));
+      assert.equal(
+        rig.driver.volumes().some(({ handle }) => handle === volume.spec.csi?.volumeHandle),
+        false,
+      );
+    });
+
+    it('does not take a refusal as proof that there is no volume', async () => {
+      const claim = await rig.claim();
+      await loseAnswer(claim);
+      failOnce(new DriverStatus(Code.Internal, 'no'));
+      assert.equal((await rig.provision(claim)).kind, 'retry');
+      assert.equal((await rig.record(claim.metadata.uid))['state'], 'suspect');
+    });
+
+    it('makes no second call where the PV is there already', async () => {
+      const claim = await rig.claim();
+      // The worker dies between writing the PV and closing the record.
+      class Dying extends VolumeRecords {
+        override closeStored(): Promise<void> {
+          return Promise.resolve();
+        }
+      }
+      const records = new Dying({ redis: rig.redis, prefix: 'csi', driver: 'sample.csi.sutler.dev', ownMs: 60_000, settleMs: 60_000 });
+      await records.learnEpoch();
+      await rig.provision(claim, { records });
+      const volume = await rig.volumeOf(claim);
+      assert.ok(volume);
+      // Its time is over.
+      await rig.redis.hset(`{csi}:volume:sample.csi.sutler.dev:${claim.metadata.uid}`, 'until', '1');
+      assert.equal((await rig.provision(claim)).kind, 'done');
+      assert.equal(creates().length, 1);
+      const record = await rig.record(claim.metadata.uid);
+      assert.deepEqual([record['state'], record['amb']], ['stored', '1']);
+    });
+  });
+
+  describe('when nothing was sent', () => {
+    it('restores the record and comes back without a counted failure', async () => {
+      const claim = await rig.claim();
+      const { csi } = rig.ports;
+      const outcome = await rig.provision(claim, {
+        csi: {
+          ...csi,
+          deleteVolume: csi.deleteVolume.bind(csi),
+          createVolume: (request, settings) => csi.createVolume(request, { ...settings, notAfterMs: 1 }),
+        },
+      });
+      assert.equal(outcome.kind, 'running');
+      assert.deepEqual(await rig.record(claim.metadata.uid), {});
+      assert.equal(creates().length, 0);
+    });
+  });
+
+  describe('when the PV can’t be written', () => {
+    it('keeps the driver’s answer and only writes at the next run', async () => {
+      const claim = await rig.claim();
+      const refusing = kubeWith(rig, {
+        create: () =>
+          Promise.reject(
+            new KubeError({ code: 403, reason: 'Forbidden', serverMessage: 'quota exceeded', request: 'POST persistentvolumes' }),
+          ),
+      });
+      assert.equal((await rig.provision(claim, refusing)).kind, 'retry');
+      assert.match(messages()[0] ?? '', /could not be written: .*quota exceeded/);
+      assert.equal((await rig.provision(claim)).kind, 'done');
+      assert.equal(creates().length, 1);
+      assert.ok(await rig.volumeOf(claim));
+    });
+
+    it('counts a PV with our handle and claim as written', async () => {
+      const claim = await rig.claim();
+      const twice = kubeWith(rig, { create: async (...args) => (await rig.kube.create(...args), rig.kube.create(...args)) });
+      assert.equal((await rig.provision(claim, twice)).kind, 'done');
+      assert.equal((await rig.record(claim.metadata.uid))['state'], 'stored');
+    });
+
+    it('deletes its own volume where the claim’s PV has another handle', async () => {
+      const claim = await rig.claim();
+      await rig.provision(claim);
+      const volume = await rig.volumeOf(claim);
+      await rig.redis.del(`{csi}:volume:sample.csi.sutler.dev:${claim.metadata.uid}`);
+      rig.onCall = async ({ method, proceed }) =>
+        method === 'CreateVolume' ? { volume: { ...((await proceed()) as { volume: object }).volume, volumeId: 'surplus' } } : undefined;
+      assert.equal((await rig.provision(claim)).kind, 'done');
+      assert.deepEqual(
+        deletes().map(({ request }) => (request as unknown as { volumeId: string }).volumeId),
+        ['surplus'],
+      );
+      assert.deepEqual((await rig.volumeOf(claim))?.spec.csi, volume?.spec.csi);
+    });
+
+    it('leaves a namesake of another claim alone and says so', async () => {
+      const claim = await rig.claim();
+      const name = `pvc-${claim.metadata.uid}`;
+      const spec = { capacity: { storage: '1Mi' }, accessModes: ['ReadWriteOnce'], csi: { driver: 'x', volumeHandle: 'y' } };
+      await rig.kube.create<Volume>(volumes, undefined, { apiVersion: 'v1', kind: 'PersistentVolume', metadata: { name }, spec });
+      assert.equal((await rig.provision(claim)).kind, 'retry');
+      assert.match(messages()[0] ?? '', /belongs to another claim/);
+      assert.equal(deletes().length, 0);
+    });
+  });
+
+  describe('secrets', () => {
+    const parameters = {
+      'csi.storage.k8s.io/provisioner-secret-name': '${pvc.name}',
+      'csi.storage.k8s.io/provisioner-secret-namespace': 'default',
+    };
+    const values = { data: { key: Buffer.from('very-secret').toString('base64') } };
+
+    it('reach the driver and never Redis', async () => {
+      const claim = await rig.claim({ name: 'with-secret', parameters });
+      await rig.kube.create(secrets, 'default', {
+        apiVersion: 'v1',
+        kind: 'Secret',
+        metadata: { name: 'with-secret', namespace: 'default' },
+        ...values,
+      });
+      await loseAnswer(claim);
+      const [first] = creates();
+      assert.ok(first);
+      assert.deepEqual((first.request as CreateVolumeRequest).secrets, { key: 'very-secret' });
+      const dump: unknown[] = [];
+      for (const key of await rig.redis.keys('*'))
+        dump.push(await rig.redis.dump(key), await rig.redis.hgetall(key).catch(() => undefined));
+      assert.ok(dump.length > 0);
+      const text = JSON.stringify(dump);
+      assert.ok(!text.includes('very-secret') && !text.includes(values.data.key));
+    });
+
+    it('are struck out of the words of a driver that quotes them', async () => {
+      const claim = await rig.claim({ name: 'quoted-secret', parameters });
+      const metadata = { name: 'quoted-secret', namespace: 'default' };
+      await rig.kube.create(secrets, 'default', { apiVersion: 'v1', kind: 'Secret', metadata, ...values });
+      failOnce(new DriverStatus(Code.Internal, 'can not log in with very-secret'));
+      const outcome = await rig.provision(claim);
+      assert.ok(outcome.kind === 'retry' && outcome.reason.endsWith('can not log in with ***stripped***'));
+      assert.ok(!JSON.stringify(rig.events).includes('very-secret'));
+    });
+
+    it('that are missing send nothing and are named on the claim', async () => {
+      const claim = await rig.claim({ name: 'no-secret', parameters });
+      assert.equal((await rig.provision(claim)).kind, 'retry');
+      assert.deepEqual(messages(), [
+        'Warning ProvisioningFailed error getting secret no-secret in namespace default: secrets "no-secret" not found',
+      ]);
+      assert.deepEqual(await rig.record(claim.metadata.uid), {});
+      assert.equal(creates().length, 0);
+    });
+  });
+
+  it('lets only one of two runs call the driver', async () => {
+    const claim = await rig.claim();
+    const outcomes = await Promise.all([rig.provision(claim), rig.provision(claim)]);
+    assert.deepEqual(outcomes.map(({ kind }) => kind).sort(), ['done', 'running']);
+    assert.equal(creates().length, 1);
+  });
+
+  it('does not take an answer without a volume for success', async () => {
+    const claim = await rig.claim();
+    rig.onCall = ({ method }) => (method === 'CreateVolume' ? {} : undefined);
+    assert.equal((await rig.provision(claim)).kind, 'retry');
+    assert.match(messages()[0] ?? '', /without a volume/);
+    assert.equal((await rig.record(claim.metadata.uid))['amb'], '1');
+  });
+
+  it('waits for a class that is missing', async () => {
+    const outcome = await rig.provision(await rig.claim(), { classOf: () => undefined });
+    assert.ok(outcome.kind === 'parked' && outcome.until?.[0]?.resource === 'storageclasses');
+  });
+
+  it('starts nothing while Redis is down', async () => {
+    const claim = await rig.claim();
+    rig.redis.disconnect();
+    assert.equal((await rig.provision(claim)).kind, 'later');
+    await rig.redis.connect();
+    assert.equal(creates().length, 0);
+  });
+});

@@ -1,0 +1,150 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import { releaseCloneSource } from '#src/jobs/claim/release-clone-source.ts';
+import { isInvalid } from '#src/kube/kube-error.ts';
+import type { Claim } from '#src/kube/objects.ts';
+import { claims } from '#src/kube/resources.ts';
+import { RecordsUnavailable } from '#src/records/volume-record.ts';
+import { openReleaseRig } from '../release-rig.ts';
+import type { ReleaseRig } from '../release-rig.ts';
+
+const OURS = 'provisioner.storage.kubernetes.io/cloning-protection';
+const PVC_PROTECTION = 'kubernetes.io/pvc-protection';
+const SOURCE = 'source-pvc';
+const fromSource = { dataSource: { kind: 'PersistentVolumeClaim', name: SOURCE } };
+
+describe('releaseCloneSource', () => {
+  let rig: ReleaseRig;
+  let namespace = '';
+  before(async () => {
+    rig = await openReleaseRig();
+  });
+  after(() => rig.close());
+  beforeEach(async () => {
+    namespace = await rig.namespace();
+    rig.openSources = new Set();
+  });
+
+  /** The source of clones: bound, and being deleted unless told otherwise. */
+  const source = async ({ finalizers = [OURS], isLeaving = true } = {}): Promise<Claim> => {
+    const claim = await rig.claim(namespace, { name: SOURCE, phase: 'Bound', finalizers });
+    if (!isLeaving) return claim;
+    await rig.kube.delete(claims, { namespace, name: SOURCE });
+    return (await current()) ?? claim;
+  };
+  const current = (): Promise<Claim | undefined> => rig.kube.get<Claim>(claims, { namespace, name: SOURCE });
+  const finalizers = async (): Promise<readonly string[]> => (await current())?.metadata.finalizers ?? [];
+
+  it('lets a source go whose clone is there (K-01)', async () => {
+    await rig.claim(namespace, { name: 'destination-pvc', phase: 'Bound', ...fromSource });
+    const claim = await source();
+    assert.equal((await releaseCloneSource(rig.ports, claim))?.kind, 'done');
+    assert.deepEqual(await finalizers(), [PVC_PROTECTION], 'other finalizers stay');
+  });
+
+  it('keeps a source while a clone of it is pending, and waits for that clone (K-02)', async () => {
+    const clone = await rig.claim(namespace, { name: 'destination-pvc', ...fromSource });
+    const outcome = await releaseCloneSource(rig.ports, await source());
+    assert.deepEqual(outcome, {
+      kind: 'parked',
+      reason: `PVC 'destination-pvc' is in 'Pending' state, cloning in progress`,
+      until: [{ resource: 'persistentvolumeclaims', namespace, name: 'destination-pvc', seen: clone.metadata.resourceVersion }],
+    });
+    assert.ok((await finalizers()).includes(OURS));
+  });
+
+  it('names the pending one of several clones (K-03)', async () => {
+    await rig.claim(namespace, { name: 'destination-pvc0', phase: 'Bound', ...fromSource });
+    await rig.claim(namespace, { name: 'destination-pvc1', ...fromSource });
+    const outcome = await releaseCloneSource(rig.ports, await source());
+    assert.ok(outcome?.kind === 'parked');
+    assert.equal(outcome.reason, `PVC 'destination-pvc1' is in 'Pending' state, cloning in progress`);
+    assert.ok((await finalizers()).includes(OURS));
+  });
+
+  it('lets a source go where only a namesake in another namespace is cloned (K-04)', async () => {
+    await rig.claim(await rig.namespace(), { name: 'destination-pvc', ...fromSource });
+    assert.equal((await releaseCloneSource(rig.ports, await source()))?.kind, 'done');
+    assert.ok(!(await finalizers()).includes(OURS));
+  });
+
+  it('lets a source go that nothing is cloned from (K-05)', async () => {
+    await rig.claim(namespace, { name: 'another', dataSource: { kind: 'PersistentVolumeClaim', name: 'another-source' } });
+    assert.equal((await releaseCloneSource(rig.ports, await source()))?.kind, 'done');
+    assert.ok(!(await finalizers()).includes(OURS));
+  });
+
+  it('ends the claim where ours was the last finalizer', async () => {
+    await source();
+    await rig.kube.patch(claims, { namespace, name: SOURCE }, { type: 'merge', body: { metadata: { finalizers: [OURS] } } });
+    const claim = await current();
+    assert.ok(claim !== undefined);
+    assert.equal((await releaseCloneSource(rig.ports, claim))?.kind, 'done');
+    assert.equal(await current(), undefined);
+  });
+
+  it('has nothing to do with a claim that we do not hold (K-06)', async () => {
+    const claim = await source({ finalizers: ['example.com/other'] });
+    assert.equal(await releaseCloneSource(rig.ports, claim), undefined);
+    assert.deepEqual(await finalizers(), claim.metadata.finalizers);
+  });
+
+  it('has nothing to do with a source that stays (K-08)', async () => {
+    assert.equal(await releaseCloneSource(rig.ports, await source({ isLeaving: false })), undefined);
+    assert.ok((await finalizers()).includes(OURS));
+  });
+
+  it('has nothing to do where the driver does not clone', async () => {
+    const driver = () => ({ name: 'd.example', pluginCapabilities: new Set<string>(), controllerCapabilities: new Set<string>() });
+    assert.equal(await releaseCloneSource({ ...rig.ports, driver }, await source()), undefined);
+    assert.ok((await finalizers()).includes(OURS));
+  });
+
+  it('keeps a source that an open record is filled from, also when the claim of that record is gone', async () => {
+    const claim = await source();
+    rig.openSources = new Set(['other', claim.metadata.uid]);
+    assert.equal((await releaseCloneSource(rig.ports, claim))?.kind, 'running');
+    assert.ok((await finalizers()).includes(OURS));
+    rig.openSources = new Set(['other']);
+    assert.equal((await releaseCloneSource(rig.ports, claim))?.kind, 'done');
+  });
+
+  it('keeps a source while nobody knows what records are open', async () => {
+    const claim = await source();
+    rig.openSources = undefined;
+    await assert.rejects(releaseCloneSource(rig.ports, claim), RecordsUnavailable);
+    assert.ok((await finalizers()).includes(OURS));
+  });
+
+  it('looks again where the claim changed since it was read', async () => {
+    const claim = await source();
+    await rig.kube.patch(claims, { namespace, name: SOURCE }, { type: 'merge', body: { metadata: { annotations: { a: 'b' } } } });
+    assert.equal((await releaseCloneSource(rig.ports, claim))?.kind, 'later');
+    assert.ok((await finalizers()).includes(OURS));
+  });
+
+  it('is done where the claim is gone meanwhile', async () => {
+    const claim = await source();
+    await rig.kube.patch(claims, { namespace, name: SOURCE }, { type: 'merge', body: { metadata: { finalizers: null } } });
+    assert.equal(await current(), undefined);
+    assert.equal((await releaseCloneSource(rig.ports, claim))?.kind, 'done');
+  });
+
+  it('leaves a namesake alone', async () => {
+    const claim = await source();
+    await rig.kube.patch(claims, { namespace, name: SOURCE }, { type: 'merge', body: { metadata: { finalizers: null } } });
+    await source();
+    // Servers refuse it as a conflict, or as a UID that can't change: either way the next run finds that its claim is gone.
+    await releaseCloneSource(rig.ports, claim).catch((error: unknown) => assert.ok(isInvalid(error)));
+    assert.ok((await finalizers()).includes(OURS));
+  });
+
+  it('looks through a namespace in pages', async () => {
+    const names = Array.from({ length: 510 }, (_, i) => `c${String(i).padStart(3, '0')}`);
+    for (let from = 0; from < names.length; from += 40)
+      await Promise.all(names.slice(from, from + 40).map((name) => rig.claim(namespace, { name })));
+    await rig.claim(namespace, { name: 'z-last', ...fromSource });
+    const outcome = await releaseCloneSource(rig.ports, await source());
+    assert.ok(outcome?.kind === 'parked' && outcome.until?.[0]?.name === 'z-last', JSON.stringify(outcome));
+  });
+});

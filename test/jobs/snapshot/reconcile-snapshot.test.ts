@@ -1,0 +1,185 @@
+import assert from 'node:assert/strict';
+import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
+import { releaseSnapshot } from '#src/jobs/snapshot/reconcile-snapshot.ts';
+import { settleRun } from '#src/jobs/run-to-outcome.ts';
+import type { Snapshot } from '#src/kube/objects.ts';
+import { snapshots } from '#src/kube/resources.ts';
+import type { JobKey } from '#src/queue/contract.ts';
+import type { Outcome } from '#src/queue/outcome.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
+import { installCrds, removeCrds } from '../../harness/snapshot-crds.ts';
+import { openReleaseRig } from '../release-rig.ts';
+import type { ReleaseRig } from '../release-rig.ts';
+
+const OURS = 'provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection';
+const FOREIGN = 'snapshot.storage.kubernetes.io/volumesnapshot-bound-protection';
+const GROUP = 'snapshot.storage.k8s.io';
+const NAME = 's';
+const restoring = { dataSource: { apiGroup: GROUP, kind: 'VolumeSnapshot', name: NAME } };
+
+describe('releaseSnapshot', () => {
+  let rig: ReleaseRig;
+  let namespace = '';
+  before(async () => {
+    rig = await openReleaseRig();
+    await installCrds(rig.kube);
+  });
+  after(() => rig.close());
+  beforeEach(async () => {
+    namespace = await rig.namespace();
+    rig.openSources = new Set();
+  });
+  afterEach(() => rig.cluster.api.faults.clear());
+
+  const snapshot = (finalizers: readonly string[] = [OURS]): Promise<Snapshot> =>
+    rig.kube.create<Snapshot>(snapshots, namespace, {
+      apiVersion: `${GROUP}/v1`,
+      kind: 'VolumeSnapshot',
+      metadata: { name: NAME, namespace, finalizers },
+      spec: { source: { persistentVolumeClaimName: 'c' }, unknownField: { kept: true } },
+    });
+  const current = (): Promise<Snapshot | undefined> => rig.kube.get<Snapshot>(snapshots, { namespace, name: NAME });
+  const finalizers = async (): Promise<readonly string[]> => (await current())?.metadata.finalizers ?? [];
+  const run = ({ metadata }: Snapshot): Promise<Outcome> => {
+    const key: JobKey = { kind: 'snapshot', uid: metadata.uid, namespace, name: NAME };
+    return settleRun(key, silentLog, () => releaseSnapshot(rig.ports, key));
+  };
+  const fault = (code: number, verb: 'get' | 'patch'): void =>
+    void rig.cluster.api.faults.inject({ action: { kind: 'status', code }, verb, plural: 'volumesnapshots', times: Infinity });
+
+  it('takes our finalizer off a snapshot whose only restore is there, and no other (L-01)', async () => {
+    await rig.claim(namespace, { name: 'a', phase: 'Bound', ...restoring });
+    const before = await snapshot([FOREIGN, OURS]);
+    assert.equal((await run(before)).kind, 'done');
+    const { metadata, ...rest } = (await current()) ?? before;
+    assert.deepEqual(metadata.finalizers, [FOREIGN]);
+    assert.deepEqual(rest.spec, before.spec);
+  });
+
+  it('keeps it while a claim that is restored from the snapshot is pending (L-02)', async () => {
+    await rig.claim(namespace, { name: 'a', ...restoring });
+    assert.equal((await run(await snapshot())).kind, 'done');
+    assert.deepEqual(await finalizers(), [OURS]);
+  });
+
+  it('takes it off where nothing is restored (L-03)', async () => {
+    assert.equal((await run(await snapshot())).kind, 'done');
+    assert.deepEqual(await finalizers(), []);
+  });
+
+  it('keeps it while one of two claims is pending (L-04)', async () => {
+    await rig.claim(namespace, { name: 'a', phase: 'Bound', ...restoring });
+    await rig.claim(namespace, { name: 'b', ...restoring });
+    await run(await snapshot());
+    assert.deepEqual(await finalizers(), [OURS]);
+  });
+
+  it('touches no snapshot that has foreign finalizers only (L-07)', async () => {
+    const found = await snapshot([FOREIGN]);
+    rig.cluster.api.requests.reset();
+    assert.equal((await run(found)).kind, 'done');
+    assert.deepEqual(rig.cluster.api.requests.snapshot(), { 'get volumesnapshots': 1 });
+    assert.deepEqual(await finalizers(), [FOREIGN]);
+  });
+
+  it('keeps it for a pending claim that refers to the snapshot only by dataSourceRef (L-16)', async () => {
+    const { dataSource: dataSourceRef } = restoring;
+    await rig.claim(namespace, { name: 'a', dataSourceRef: { ...dataSourceRef, namespace } });
+    await run(await snapshot());
+    assert.deepEqual(await finalizers(), [OURS]);
+  });
+
+  it('takes it off where a pending claim refers to a namesake elsewhere', async () => {
+    const { dataSource: dataSourceRef } = restoring;
+    await rig.claim(namespace, { name: 'a', dataSourceRef: { ...dataSourceRef, namespace: 'elsewhere' } });
+    await run(await snapshot());
+    assert.deepEqual(await finalizers(), []);
+  });
+
+  it('keeps it while an open record is filled from the snapshot, also when the claim of that record is gone', async () => {
+    const found = await snapshot();
+    rig.openSources = new Set([found.metadata.uid]);
+    assert.equal((await run(found)).kind, 'done');
+    assert.deepEqual(await finalizers(), [OURS]);
+  });
+
+  it('keeps it, and comes back, while nobody knows what records are open', async () => {
+    const found = await snapshot();
+    rig.openSources = undefined;
+    assert.equal((await run(found)).kind, 'later');
+    assert.deepEqual(await finalizers(), [OURS]);
+  });
+
+  it('lets a snapshot go that was only waiting for it', async () => {
+    const found = await snapshot();
+    await rig.kube.delete(snapshots, { namespace, name: NAME });
+    await run(found);
+    assert.equal(await current(), undefined);
+  });
+
+  it('leaves a namesake alone', async () => {
+    const first = await snapshot([]);
+    await rig.kube.delete(snapshots, { namespace, name: NAME });
+    await snapshot();
+    assert.equal((await run(first)).kind, 'done');
+    assert.deepEqual(await finalizers(), [OURS]);
+  });
+
+  for (const [what, code] of [
+    ['changed meanwhile', 409],
+    ['may not be written', 403],
+    ['is gone meanwhile', 404],
+  ] as const) {
+    it(`leaves a snapshot that ${what} to the next sweep`, async () => {
+      const found = await snapshot();
+      fault(code, 'patch');
+      assert.equal((await run(found)).kind, 'done');
+    });
+  }
+
+  const keyOfJob = ({ metadata }: Snapshot): JobKey => ({ kind: 'snapshot', uid: metadata.uid, namespace, name: NAME });
+
+  it('looks at the claims of every namespace where these may refer to it (L-15)', async () => {
+    const far = await rig.namespace();
+    const found = await snapshot();
+    const { apiGroup, kind } = restoring.dataSource;
+    await rig.claim(far, { name: 'far', dataSourceRef: { apiGroup, kind, name: NAME, namespace } });
+    const options = { gates: { ...DEFAULT_GATES, CrossNamespaceVolumeDataSource: true } };
+    assert.equal((await releaseSnapshot({ ...rig.ports, options }, keyOfJob(found))).kind, 'done');
+    assert.deepEqual(await finalizers(), [OURS]);
+  });
+
+  it('puts it back where a restore began between look and patch, which found it still on', async () => {
+    const found = await snapshot([FOREIGN, OURS]);
+    const patch: typeof rig.kube.patch = async (resource, ref, change) => {
+      rig.openSources = new Set([found.metadata.uid]);
+      return rig.kube.patch(resource, ref, change);
+    };
+    await releaseSnapshot({ ...rig.ports, kube: { ...rig.kube, patch } }, keyOfJob(found));
+    assert.deepEqual(await finalizers(), [FOREIGN, OURS]);
+  });
+
+  it('does not write over a change that came between look and patch', async () => {
+    const found = await snapshot();
+    const patch: typeof rig.kube.patch = async (resource, ref, change) => {
+      await rig.kube.patch(snapshots, ref, { type: 'merge', body: { metadata: { finalizers: [OURS, FOREIGN] } } });
+      return rig.kube.patch(resource, ref, change);
+    };
+    assert.equal((await releaseSnapshot({ ...rig.ports, kube: { ...rig.kube, patch } }, keyOfJob(found))).kind, 'done');
+    assert.deepEqual(await finalizers(), [OURS, FOREIGN]);
+  });
+
+  it('comes back by itself where the API server is down', async () => {
+    const found = await snapshot();
+    fault(500, 'get');
+    assert.equal((await run(found)).kind, 'later');
+  });
+
+  it('is done where snapshots are not installed any more', async () => {
+    const found = await snapshot([]);
+    await removeCrds(rig.kube);
+    assert.equal((await run(found)).kind, 'done');
+    await installCrds(rig.kube);
+  });
+});

@@ -1,0 +1,343 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import { Code } from '#src/csi/status.ts';
+import { VOLUME_FINALIZER } from '#src/kube/keys.ts';
+import { KubeError } from '#src/kube/kube-error.ts';
+import type { Volume } from '#src/kube/objects.ts';
+import { volumes } from '#src/kube/resources.ts';
+import type { ProcessorPorts } from '#src/jobs/ports.ts';
+import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
+import { kubeWith } from '../kube-with.ts';
+import { openRig } from '../rig.ts';
+import type { Rig } from '../rig.ts';
+import { byHand, deletions, edit, isLetGo, lastDeletion, released, reread, warnings } from '../stored-volume.ts';
+
+const OTHERS = 'example.com/keep';
+
+describe('delete', () => {
+  let rig: Rig;
+  before(async () => {
+    rig = await openRig();
+  });
+  after(() => rig.close());
+  beforeEach(() => rig.reset());
+
+  const calls = (name: string) => rig.driver.calls.filter(({ method }) => method === name).length;
+  const finalizersOf = async (volume: Volume) => (await reread(rig, volume))?.metadata.finalizers ?? [];
+  const refuseDeletions = (message: string): void => {
+    rig.onCall = ({ method }) => {
+      if (method === 'DeleteVolume') throw new DriverStatus(Code.Internal, message);
+    };
+  };
+  const counted = async (): Promise<Record<string, number>> => {
+    const values = async (name: string): Promise<number> => {
+      const metric = await rig.metrics.getSingleMetric(`controller_persistentvolume_${name}`)?.get();
+      return (metric?.values ?? []).reduce((sum, { value }) => sum + value, 0);
+    };
+    return { deleted: await values('delete_total'), failed: await values('delete_failed_total') };
+  };
+  /** What a step added to the counts. */
+  const countedBy = async (step: () => Promise<unknown>): Promise<Record<string, number>> => {
+    const start = await counted();
+    await step();
+    const end = await counted();
+    return Object.fromEntries(Object.entries(end).map(([name, value]) => [name, value - (start[name] ?? 0)]));
+  };
+  const failingDelete = (code: number) =>
+    kubeWith(rig, { delete: () => Promise.reject(new KubeError({ code, reason: 'InternalError', serverMessage: 'lost' })) });
+
+  it('protects a new volume from the start (P-31)', async () => {
+    const claim = await rig.claim();
+    await rig.provision(claim);
+    assert.ok((await rig.volumeOf(claim))?.metadata.finalizers?.includes(VOLUME_FINALIZER));
+  });
+
+  it('deletes the volume in the driver, then takes our finalizer off the PV (P-35)', async () => {
+    const volume = await released(rig);
+    assert.deepEqual(await countedBy(() => rig.remove(volume)), { deleted: 1, failed: 0 });
+    assert.equal(deletions(rig), 1);
+    assert.ok(isLetGo(await reread(rig, volume)));
+    assert.ok(rig.driver.volumes().every(({ name }) => name !== volume.metadata.name));
+  });
+
+  it('needs one read, two writes and one call', async () => {
+    const volume = await released(rig);
+    const counted: string[] = [];
+    const { kube } = rig;
+    const counting = kubeWith(rig, {
+      get: (...args) => (counted.push('get'), kube.get(...args)),
+      create: (...args) => (counted.push('create'), kube.create(...args)),
+      patch: (...args) => (counted.push('patch'), kube.patch(...args)),
+      delete: (...args) => (counted.push('delete'), kube.delete(...args)),
+    });
+    await rig.remove(volume, counting);
+    assert.deepEqual(counted, ['get', 'delete', 'patch']);
+    assert.equal(deletions(rig), 1);
+  });
+
+  it('leaves other finalizers alone', async () => {
+    const volume = await released(rig);
+    await edit(rig, volume, { metadata: { finalizers: [OTHERS, VOLUME_FINALIZER] } });
+    await rig.remove(volume);
+    assert.deepEqual(await finalizersOf(volume), [OTHERS]);
+  });
+
+  it('deletes a volume whose PV was deleted before its claim (P-36)', async () => {
+    const volume = await byHand(rig, { phase: 'Bound' });
+    await rig.kube.delete(volumes, { name: volume.metadata.name });
+    assert.equal((await rig.remove(volume)).kind, 'done');
+    assert.equal(deletions(rig), 0, 'not as long as its claim is there');
+    await rig.setPhase(volume, 'Released');
+    assert.equal((await rig.remove(volume)).kind, 'done');
+    assert.equal(deletions(rig), 1);
+    assert.equal(await reread(rig, volume), undefined);
+  });
+
+  it('deletes a static volume of our driver (R-24)', async () => {
+    const volume = await byHand(rig);
+    assert.equal((await rig.remove(volume)).kind, 'done');
+    assert.equal(lastDeletion(rig).volumeId, volume.spec.csi?.volumeHandle);
+    assert.equal(await reread(rig, volume), undefined);
+  });
+
+  it('deletes a volume that never had our finalizer, and its PV', async () => {
+    const volume = await byHand(rig, { finalizers: [] });
+    assert.equal((await rig.remove(volume)).kind, 'done');
+    assert.equal(deletions(rig), 1);
+    assert.ok(isLetGo(await reread(rig, volume)));
+  });
+
+  it('deletes ours of two volumes and leaves the other’s (P-05)', async () => {
+    const ours = await byHand(rig);
+    const theirs = await byHand(rig, { annotations: { 'pv.kubernetes.io/provisioned-by': 'other.example.com' } });
+    const counts = await countedBy(async () => {
+      for (const volume of [ours, theirs]) await rig.remove(volume);
+    });
+    assert.deepEqual(counts, { deleted: 1, failed: 0 });
+    assert.equal(await reread(rig, ours), undefined);
+    assert.deepEqual(await finalizersOf(theirs), [VOLUME_FINALIZER]);
+  });
+
+  it('does not call the driver a second time when only the PV was left (P-13) (P-38)', async () => {
+    const volume = await released(rig);
+    assert.deepEqual(await countedBy(() => rig.remove(volume, failingDelete(500))), { deleted: 0, failed: 1 });
+    assert.ok((await finalizersOf(volume)).includes(VOLUME_FINALIZER));
+    assert.deepEqual(warnings(rig), [], 'the user can do nothing about it');
+    assert.deepEqual(await countedBy(() => rig.remove(volume)), { deleted: 1, failed: 0 });
+    assert.equal(deletions(rig), 1);
+  });
+
+  it('counts a PV that the API server will not delete as a failure, and tries again', async () => {
+    const volume = await released(rig);
+    assert.equal((await rig.remove(volume, failingDelete(403))).kind, 'retry');
+    assert.equal((await rig.remove(volume)).kind, 'done');
+    assert.equal(deletions(rig), 1);
+  });
+
+  it('is content when the PV is gone before it is deleted (R-22)', async () => {
+    const volume = await byHand(rig);
+    const { kube } = rig;
+    const takenAway = kubeWith(rig, {
+      async delete<T>(...args: Parameters<typeof kube.delete>) {
+        await edit(rig, volume, { metadata: { finalizers: null } });
+        await kube.delete(volumes, { name: volume.metadata.name });
+        return kube.delete<T>(...args);
+      },
+    });
+    assert.equal((await rig.remove(volume, takenAway)).kind, 'done');
+    assert.equal((await rig.remove(volume)).kind, 'done');
+    assert.deepEqual([deletions(rig), warnings(rig)], [1, []]);
+  });
+
+  it('ends quietly where the volume is not there (F-01)', async () => {
+    const volume = await byHand(rig, { finalizers: [] });
+    await rig.kube.delete(volumes, { name: volume.metadata.name });
+    assert.deepEqual(await countedBy(async () => assert.equal((await rig.remove(volume)).kind, 'done')), { deleted: 0, failed: 0 });
+    assert.deepEqual([deletions(rig), warnings(rig)], [0, []]);
+  });
+
+  it('leaves a Bound volume alone (P-08)', async () => {
+    const volume = await released(rig);
+    await rig.setPhase(volume, 'Bound');
+    assert.deepEqual(await countedBy(() => rig.remove(volume)), { deleted: 0, failed: 0 });
+    assert.equal(deletions(rig), 0);
+    assert.equal((await reread(rig, volume))?.metadata.deletionTimestamp, undefined);
+  });
+
+  it('never touches a Failed volume (R-25)', async () => {
+    const volume = await byHand(rig, { finalizers: [OTHERS] });
+    await rig.kube.patch(
+      volumes,
+      { name: volume.metadata.name },
+      { type: 'merge', body: { status: { phase: 'Failed' } }, subresource: 'status' },
+    );
+    assert.equal((await rig.remove(volume)).kind, 'done');
+    assert.equal(deletions(rig), 0);
+    assert.deepEqual(await finalizersOf(volume), [OTHERS]);
+  });
+
+  const openRecords = (): Promise<number> => rig.redis.hlen('{csi}:open:sample.csi.sutler.dev');
+
+  for (const phase of ['Available', 'Failed'] as const) {
+    it(`ends a deletion that was open when the volume became ${phase}`, async () => {
+      const volume = await released(rig);
+      refuseDeletions('busy disk');
+      await rig.remove(volume);
+      assert.equal(await openRecords(), 1);
+      await rig.kube.patch(volumes, { name: volume.metadata.name }, { type: 'merge', body: { status: { phase } }, subresource: 'status' });
+      assert.equal((await rig.remove(volume)).kind, 'done');
+      assert.equal(await openRecords(), 0);
+    });
+  }
+
+  it('leaves a volume that is going away without our finalizer (P-34)', async () => {
+    const volume = await byHand(rig, { finalizers: [OTHERS] });
+    await rig.kube.delete(volumes, { name: volume.metadata.name });
+    assert.equal((await rig.remove(volume)).kind, 'done');
+    assert.equal(deletions(rig), 0);
+    assert.deepEqual(await finalizersOf(volume), [OTHERS]);
+  });
+
+  it('takes the finalizer off a volume that is to be retained, and keeps the volume (P-09)', async () => {
+    const volume = await released(rig, { reclaimPolicy: 'Retain' });
+    assert.deepEqual(await countedBy(() => rig.remove(volume)), { deleted: 0, failed: 0 });
+    const left = await reread(rig, volume);
+    assert.equal(left?.metadata.finalizers?.includes(VOLUME_FINALIZER), false);
+    assert.equal(left?.metadata.deletionTimestamp, undefined);
+    assert.equal(deletions(rig), 0);
+  });
+
+  it('keeps PV and finalizer while the driver refuses (P-11) (P-37)', async () => {
+    const volume = await released(rig);
+    refuseDeletions('busy disk');
+    assert.deepEqual(await countedBy(() => rig.remove(volume)), { deleted: 0, failed: 1 });
+    const left = await reread(rig, volume);
+    assert.ok(left?.metadata.finalizers?.includes(VOLUME_FINALIZER));
+    assert.equal(left?.metadata.deletionTimestamp, undefined);
+  });
+
+  it('deletes in the driver’s terms what is stored in those of the in-tree plug-in (G-10) (G-12)', async () => {
+    const asDriver: ProcessorPorts['driver'] = () => ({
+      ...rig.ports.driver(),
+      name: 'pd.csi.storage.gke.io',
+      inTreeName: 'kubernetes.io/gce-pd',
+    });
+    const volume = await byHand(rig, {
+      annotations: { 'pv.kubernetes.io/provisioned-by': 'kubernetes.io/gce-pd' },
+      labels: { 'topology.kubernetes.io/zone': 'us-a1-b' },
+      source: { gcePersistentDisk: { pdName: 'disk' } },
+    });
+    const migrated: (boolean | undefined)[] = [];
+    const { csi } = rig.ports;
+    const watched: ProcessorPorts['csi'] = {
+      createVolume: (...args) => csi.createVolume(...args),
+      deleteVolume: (request, settings) => (migrated.push(settings.migrated), csi.deleteVolume(request, settings)),
+    };
+    assert.equal((await rig.remove(volume, { driver: asDriver, csi: watched })).kind, 'done');
+    assert.equal(lastDeletion(rig).volumeId, 'projects/UNSPECIFIED/zones/us-a1-b/disks/disk');
+    assert.equal(await reread(rig, volume), undefined);
+
+    await rig.remove(await byHand(rig), { csi: watched });
+    assert.deepEqual(migrated, [true, false]);
+  });
+
+  it('repeats the creation of an ambiguous volume before it deletes it', async () => {
+    const claim = await rig.claim();
+    rig.onCall = async ({ method, proceed }) => {
+      if (method !== 'CreateVolume') return undefined;
+      await proceed();
+      return new Promise(() => undefined);
+    };
+    await rig.provision(claim, { timeoutMs: 200 });
+    rig.onCall = () => undefined;
+    await rig.provision(claim);
+    const volume = await rig.volumeOf(claim);
+    assert.ok(volume);
+    // A worker that only looked at the PV closes the record with its mark.
+    await rig.redis.hset(`{csi}:volume:sample.csi.sutler.dev:${claim.metadata.uid}`, {
+      amb: '1',
+      req: (await requestOf(claim.metadata.uid)) ?? '',
+      skel: skeleton,
+    });
+    await rig.setPhase(volume, 'Released');
+    const before = calls('CreateVolume');
+    assert.equal((await rig.remove(volume)).kind, 'later');
+    assert.equal(calls('CreateVolume'), before + 1);
+    assert.equal((await rig.remove(volume)).kind, 'done');
+    assert.equal(deletions(rig), 1);
+  });
+
+  const skeleton = JSON.stringify({
+    requestedBytes: '0',
+    identity: '',
+    volume: { metadata: { name: 'x' }, spec: { csi: { driver: 'sample.csi.sutler.dev' } } },
+  });
+  async function requestOf(uid: string): Promise<string | undefined> {
+    const { create, toBinary } = await import('@bufbuild/protobuf');
+    const { CreateVolumeRequestSchema, VolumeCapability_AccessMode_Mode: Mode } = await import('#src/csi/generated/csi_pb.ts');
+    const message = create(CreateVolumeRequestSchema, {
+      name: `pvc-${uid}`,
+      capacityRange: { requiredBytes: 1024n * 1024n },
+      volumeCapabilities: [{ accessType: { case: 'mount', value: {} }, accessMode: { mode: Mode.SINGLE_NODE_WRITER } }],
+    });
+    return Buffer.from(toBinary(CreateVolumeRequestSchema, message)).toString('base64');
+  }
+
+  describe('of a volume whose PV was taken away during its deletion', () => {
+    /** The driver refuses, and somebody removes the PV by force. */
+    async function torn(change: Partial<ProcessorPorts> = {}): Promise<Volume> {
+      const claim = await rig.claim();
+      assert.equal((await rig.provision(claim, change)).kind, 'done');
+      const { volumeNameUuidLength } = { ...rig.ports.options, ...change.options };
+      const { uid } = claim.metadata;
+      const name = `pvc-${volumeNameUuidLength === -1 ? uid : uid.replaceAll('-', '').slice(0, volumeNameUuidLength)}`;
+      const volume = await rig.kube.get<Volume>(volumes, { name });
+      assert.ok(volume);
+      await rig.setPhase(volume, 'Released');
+      refuseDeletions('no');
+      await rig.remove(volume, change);
+      assert.equal(await openRecords(), 1);
+      await edit(rig, volume, { metadata: { finalizers: null } });
+      await rig.kube.delete(volumes, { name });
+      return volume;
+    }
+
+    it('ends what was open', async () => {
+      const volume = await torn();
+      assert.equal((await rig.remove(volume)).kind, 'done');
+      assert.equal(await openRecords(), 0);
+    });
+
+    it('ends it also where its name holds only the beginning of the UID', async () => {
+      const change = { options: { ...rig.ports.options, volumeNameUuidLength: 12 } };
+      const volume = await torn(change);
+      assert.equal((await rig.remove(volume, change)).kind, 'done');
+      assert.equal(await openRecords(), 0);
+    });
+
+    it('ends it also where another volume has the name now', async () => {
+      const volume = await torn();
+      await namesake(volume, {});
+      assert.equal((await rig.remove(volume)).kind, 'done');
+      assert.equal(await openRecords(), 0);
+    });
+
+    it('leaves it to a namesake that is of the same claim: its deletion goes on there', async () => {
+      const volume = await torn();
+      const next = await namesake(volume, { claimRef: volume.spec.claimRef });
+      assert.equal((await rig.remove(volume)).kind, 'done');
+      assert.equal(await openRecords(), 1);
+      rig.onCall = () => undefined;
+      const before = deletions(rig);
+      assert.equal((await rig.remove(next)).kind, 'done');
+      assert.equal(deletions(rig), before + 1);
+      assert.equal(await openRecords(), 0);
+    });
+
+    async function namesake({ metadata: { name }, spec }: Volume, change: object): Promise<Volume> {
+      const { claimRef: _, ...rest } = spec;
+      const body = { apiVersion: 'v1', kind: 'PersistentVolume', metadata: { name }, spec: { ...rest, ...change } };
+      return rig.setPhase(await rig.kube.create<Volume>(volumes, undefined, body), 'Released');
+    }
+  });
+});

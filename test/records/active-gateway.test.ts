@@ -1,0 +1,214 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import { redisActiveGateway } from '#src/records/active-gateway.ts';
+import type { JobKey } from '#src/queue/contract.ts';
+import { redisBlessing } from '#src/records/incarnation.ts';
+import { VolumeRecords } from '#src/records/volume-record.ts';
+import { startTestRedis } from '../harness/redis.ts';
+import type { TestRedis } from '../harness/redis.ts';
+import { sleep } from '../harness/queue.ts';
+
+const DRIVER = 'd.example';
+const A = 'unix:///a';
+const B = 'unix:///b';
+const id = 'u1';
+const job: JobKey = { kind: 'claim', uid: id, namespace: 'ns', name: 'c' };
+const planned = { request: 'cmVx', skeleton: '{}', secret: '', endpoint: 'unix:///only' };
+
+describe('the active gateway', () => {
+  let server: TestRedis;
+  const active = () => redisActiveGateway(server.redis, 'csi', DRIVER);
+  const name = async (endpoint: string, waitMs = 0): Promise<void> => {
+    const { fence } = await active().read();
+    assert.equal(await active().name({ fence, endpoint, waitMs }), true);
+  };
+
+  before(async () => (server = await startTestRedis()));
+  after(() => server.close());
+  beforeEach(async () => {
+    await server.redis.flushall();
+    await redisBlessing(server.redis, 'csi', DRIVER).bless({ epoch: 'e', quarantineMs: 0, beat: 0 });
+  });
+
+  describe('in Redis', () => {
+    it('is none at first', async () => {
+      assert.deepEqual(await active().read(), { endpoint: '', fence: 0, sinceMs: 0, previous: '', waitMs: 0 });
+    });
+
+    it('remembers the one before, and for how long its calls may be under way', async () => {
+      await name(A);
+      await name(B, 60_000);
+      const found = await active().read();
+      assert.equal(found.endpoint, B);
+      assert.equal(found.previous, A);
+      assert.equal(found.fence, 2);
+      assert.ok(Math.abs(found.sinceMs - Date.now()) < 5_000);
+      assert.ok(found.waitMs > 50_000 && found.waitMs <= 60_000);
+    });
+
+    it('lets one of two leaders name one, and the other look again', async () => {
+      await name(A);
+      const { fence } = await active().read();
+      const both = await Promise.all([active().name({ fence, endpoint: B, waitMs: 0 }), active().name({ fence, endpoint: A, waitMs: 0 })]);
+      assert.deepEqual(both.toSorted(), [false, true]);
+      assert.equal((await active().read()).fence, fence + 1);
+    });
+
+    it('does not shorten a wait by naming another one meanwhile', async () => {
+      await name(A);
+      await name(B, 60_000);
+      await name(A);
+      assert.ok((await active().read()).waitMs > 50_000);
+    });
+  });
+
+  describe('for the volume record', () => {
+    const recordsWith = (o: { ownMs?: number; settleMs?: number } = {}): VolumeRecords =>
+      new VolumeRecords({ redis: server.redis, prefix: 'csi', driver: DRIVER, ownMs: o.ownMs ?? 60_000, settleMs: o.settleMs ?? 60_000 });
+    const open = (owner: string, records = recordsWith()) => records.openCreate(id, { owner, job, planned, mode: 'plan' });
+    const remove = (owner: string, records = recordsWith()) => records.openDelete(id, { owner, job });
+    const ep = () => server.redis.hget(`{csi}:volume:${DRIVER}:${id}`, 'ep');
+
+    it('is answered and stored by the very step that opens the record', async () => {
+      await name(A);
+      await open('warm');
+      await recordsWith().restore(id, 'warm');
+      await server.redis.config('RESETSTAT');
+      assert.deepEqual(await open('a'), { kind: 'opened', endpoint: A });
+      const commands = await server.commands();
+      assert.equal(commands['evalsha'], 1);
+      assert.equal(commands['eval'], undefined);
+      assert.equal(await ep(), A);
+    });
+
+    it('is the planned one as long as nobody has named any', async () => {
+      assert.deepEqual(await open('a'), { kind: 'opened' });
+      assert.equal(await ep(), planned.endpoint);
+    });
+
+    it('is what a replay goes to, and is stored anew', async () => {
+      await name(A);
+      await open('a');
+      await recordsWith().leaveAnswered(id, 'a', '{}');
+      await name(B);
+      const replay = await open('b');
+      assert.equal(replay.kind === 'replay' && replay.stored.endpoint, B);
+      assert.equal(await ep(), B);
+    });
+
+    it('is answered to a deletion', async () => {
+      await name(A);
+      assert.deepEqual(await remove('a'), { kind: 'opened', endpoint: A });
+      assert.equal(await ep(), A);
+    });
+
+    it('opens nothing while calls at the one before may be under way, and says for how long', async () => {
+      await name(A);
+      await name(B, 60_000);
+      for (const refused of [await open('a'), await remove('b')]) {
+        assert.ok(refused.kind === 'not-yet' && refused.waitMs > 50_000 && refused.waitMs <= 60_000);
+        assert.match(refused.reason, /another gateway/);
+      }
+      assert.deepEqual(await server.redis.keys('*volume*'), []);
+    });
+
+    it('opens again when that time is over', async () => {
+      await name(A);
+      await name(B, 20);
+      await sleep(30);
+      assert.deepEqual(await open('a'), { kind: 'opened', endpoint: B });
+    });
+
+    describe('after a call of unknown end', () => {
+      const lost = async (records = recordsWith()): Promise<void> => {
+        await name(A);
+        await open('a', records);
+        await records.leaveAmbiguous(id, 'a', 'Unavailable');
+      };
+
+      it('is called again at once while it is the same', async () => {
+        await lost();
+        assert.equal((await open('b')).kind, 'replay');
+      });
+
+      it('is not called for that volume before the call has settled where it is another', async () => {
+        await lost();
+        await name(B);
+        const refused = await open('b');
+        assert.ok(refused.kind === 'not-yet' && refused.waitMs > 100_000 && refused.waitMs <= 120_000);
+        assert.match(refused.reason, /behind unix:\/\/\/a/);
+        assert.equal(await ep(), A);
+      });
+
+      it('is called for other volumes meanwhile', async () => {
+        await lost();
+        await name(B);
+        const other = await recordsWith().openCreate('u2', { owner: 'x', job: { ...job, uid: 'u2' }, planned, mode: 'plan' });
+        assert.deepEqual(other, { kind: 'opened', endpoint: B });
+      });
+
+      it('is called when it has settled', async () => {
+        await lost(recordsWith({ ownMs: 1 }));
+        await name(B);
+        await sleep(10);
+        const replay = await open('b', recordsWith({ settleMs: 1 }));
+        assert.equal(replay.kind === 'replay' && replay.stored.endpoint, B);
+      });
+
+      it('counts a dead worker’s call as one of unknown end', async () => {
+        await name(A);
+        await open('dead', recordsWith({ ownMs: 1 }));
+        await sleep(5);
+        await name(B);
+        assert.equal((await open('b')).kind, 'not-yet');
+      });
+
+      it('waits for no call that the driver has answered, or that was not forwarded', async () => {
+        await name(A);
+        await open('a');
+        await recordsWith().restore(id, 'a');
+        await open('b');
+        assert.equal(await recordsWith().closeRefused(id, 'b', 'ResourceExhausted'), 'removed');
+        await name(B);
+        assert.deepEqual(await open('c'), { kind: 'opened', endpoint: B });
+      });
+
+      it('holds for the repetition before a deletion too', async () => {
+        await lost();
+        await open('b');
+        await recordsWith().closeStored(id, 'b', 'seen');
+        await name(B);
+        assert.deepEqual(await remove('c'), { kind: 'resolve' });
+        assert.equal((await recordsWith().openResolve(id, { owner: 'c', job })).kind, 'not-yet');
+        assert.deepEqual(await open('d'), { kind: 'closed', state: 'stored' });
+      });
+
+      it('holds for a deletion of unknown end', async () => {
+        await name(A);
+        await remove('a');
+        await recordsWith().leaveDeleting(id, 'a', 'Unavailable');
+        assert.deepEqual(await remove('b'), { kind: 'opened', endpoint: A });
+        await recordsWith().leaveDeleting(id, 'b', 'Unavailable');
+        await name(B);
+        assert.equal((await remove('c')).kind, 'not-yet');
+      });
+
+      it('holds for a deletion whose worker died', async () => {
+        await name(A);
+        await remove('dead', recordsWith({ ownMs: 1 }));
+        await sleep(5);
+        await name(B);
+        assert.equal((await remove('b')).kind, 'not-yet');
+        assert.deepEqual(await remove('b', recordsWith({ settleMs: 1 })), { kind: 'opened', endpoint: B });
+      });
+
+      it('does not hold for a deletion that was not forwarded', async () => {
+        await name(A);
+        await remove('a');
+        await recordsWith().restore(id, 'a');
+        await name(B);
+        assert.deepEqual(await remove('b'), { kind: 'opened', endpoint: B });
+      });
+    });
+  });
+});

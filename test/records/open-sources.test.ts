@@ -1,0 +1,123 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import { Redis } from 'ioredis';
+import type { JobKey } from '#src/queue/contract.ts';
+import { registerQueues } from '#src/queue/registry.ts';
+import { redisBlessing } from '#src/records/incarnation.ts';
+import { openSources } from '#src/records/open-sources.ts';
+import { RecordsUnavailable, VolumeRecords } from '#src/records/volume-record.ts';
+import { startTestRedis } from '../harness/redis.ts';
+import type { TestRedis } from '../harness/redis.ts';
+
+const DRIVER = 'd.example';
+const sources = (redis: Redis): Promise<string[]> => openSources(redis, 'csi', DRIVER).then((uids) => [...uids].toSorted());
+
+describe('openSources', () => {
+  let redis: TestRedis;
+  let records: VolumeRecords;
+  const bless = (quarantineMs = 0) => redisBlessing(redis.redis, 'csi', DRIVER).bless({ epoch: 'e', quarantineMs, beat: 0 });
+  /** Opens a creation; `source` is what its skeleton says of where it is filled from. */
+  const open = (id: string, source?: unknown) => {
+    const job: JobKey = { kind: 'claim', uid: id, namespace: 'ns', name: id };
+    const skeleton = JSON.stringify({ volume: { metadata: { name: `pvc-${id}` } }, ...(source === undefined ? {} : { source }) });
+    return records.openCreate(id, { owner: 'a', job, planned: { request: 'cmVx', skeleton, secret: '', endpoint: '' }, mode: 'plan' });
+  };
+  const snapshot = (uid: string) => ({ resource: 'volumesnapshots', namespace: 'ns', name: 's', uid });
+
+  before(async () => {
+    redis = await startTestRedis();
+  });
+  after(() => redis.close());
+  beforeEach(async () => {
+    await redis.redis.flushall();
+    await bless();
+    records = new VolumeRecords({ redis: redis.redis, prefix: 'csi', driver: DRIVER, ownMs: 60_000, settleMs: 60_000 });
+  });
+
+  it('names what open creations are filled from, and no more when they are closed', async () => {
+    await open('plain');
+    await open('restore', snapshot('s-1'));
+    await open('clone', { resource: 'persistentvolumeclaims', namespace: 'ns', name: 'c', uid: 'c-1' });
+    assert.deepEqual(await sources(redis.redis), ['c-1', 's-1']);
+    await records.closeStored('restore', 'a', 'answered');
+    assert.deepEqual(await sources(redis.redis), ['c-1']);
+  });
+
+  it('counts a creation whose call ended unknown, and one that the driver has denied since', async () => {
+    await open('restore', snapshot('s-1'));
+    await records.leaveAmbiguous('restore', 'a', 'DeadlineExceeded');
+    assert.deepEqual(await sources(redis.redis), ['s-1']);
+    await records.openExisting('restore', { owner: 'b', job: { kind: 'claim', uid: 'restore', namespace: 'ns', name: 'restore' } });
+    assert.equal(await records.closeRefused('restore', 'b', 'NotFound'), 'suspect');
+    assert.deepEqual(await sources(redis.redis), ['s-1']);
+  });
+
+  it('counts no deletion', async () => {
+    await open('restore', snapshot('s-1'));
+    await redis.redis.hset(`{csi}:volume:${DRIVER}:restore`, 'state', 'deleting');
+    assert.deepEqual(await sources(redis.redis), []);
+  });
+
+  it('is not misled by what only looks like a source', async () => {
+    await open('text', { resource: 'volumesnapshots' });
+    await open('annotation');
+    const key = `{csi}:volume:${DRIVER}:annotation`;
+    await redis.redis.hset(key, 'skel', JSON.stringify({ volume: { metadata: { annotations: { source: 'x' } } } }));
+    assert.deepEqual(await sources(redis.redis), []);
+  });
+
+  describe('of other drivers of the installation', () => {
+    const OTHER = 'other.example';
+    const blessOther = (quarantineMs = 0) => redisBlessing(redis.redis, 'csi', OTHER).bless({ epoch: 'e', quarantineMs, beat: 0 });
+    const openOther = async (): Promise<void> => {
+      const { redis: link } = redis;
+      const planned = { request: 'cmVx', skeleton: JSON.stringify({ source: snapshot('s-other') }), secret: '', endpoint: '' };
+      const others = new VolumeRecords({ redis: link, prefix: 'csi', driver: OTHER, ownMs: 60_000, settleMs: 60_000 });
+      await others.openCreate('x', { owner: 'a', job: { kind: 'claim', uid: 'x', namespace: 'ns', name: 'x' }, planned, mode: 'plan' });
+    };
+    beforeEach(() => registerQueues(redis.redis, 'csi', [{ name: `claims.${OTHER}`, driver: OTHER, kind: 'claim' }]));
+
+    it('counts what their records are filled from too', async () => {
+      await blessOther();
+      await openOther();
+      await open('restore', snapshot('s-1'));
+      assert.deepEqual(await sources(redis.redis), ['s-1', 's-other']);
+    });
+
+    it('knows nothing while theirs may be lost', async () => {
+      await blessOther(60_000);
+      await assert.rejects(sources(redis.redis), RecordsUnavailable);
+    });
+
+    it('goes on without those that sutler has never led', async () => {
+      await open('restore', snapshot('s-1'));
+      assert.deepEqual(await sources(redis.redis), ['s-1']);
+    });
+  });
+
+  it('reads very many records in pages', async () => {
+    const many = 1_000;
+    for (let i = 0; i < many; i += 1) await open(`u${i}`, i % 100 === 0 ? snapshot(`s-${i}`) : undefined);
+    const before = await redis.commands();
+    assert.equal((await sources(redis.redis)).length, many / 100);
+    const { evalsha = 0 } = await redis.commands();
+    const pages = evalsha - (before['evalsha'] ?? 0);
+    assert.ok(pages >= 4 && pages <= 20, `${pages} pages`);
+  });
+
+  it('knows nothing before a leader has vouched for what Redis holds, nor for one ownership after a loss', async () => {
+    await redis.redis.flushall();
+    await assert.rejects(sources(redis.redis), RecordsUnavailable);
+    await bless(60_000);
+    await assert.rejects(sources(redis.redis), RecordsUnavailable);
+    await bless();
+    assert.deepEqual(await sources(redis.redis), []);
+  });
+
+  it('says that Redis can’t be asked', async () => {
+    const away = new Redis(redis.url, { lazyConnect: true, maxRetriesPerRequest: 0, retryStrategy: () => null });
+    away.on('error', () => undefined);
+    away.disconnect();
+    await assert.rejects(sources(away), RecordsUnavailable);
+  });
+});

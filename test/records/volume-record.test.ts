@@ -1,0 +1,374 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import { Redis } from 'ioredis';
+import { startRedisServer } from '#src/redis/server.ts';
+import type { RedisServer } from '#src/redis/server.ts';
+import type { JobKey } from '#src/queue/contract.ts';
+import { redisBlessing } from '#src/records/incarnation.ts';
+import { openJobs } from '#src/records/open-jobs.ts';
+import { OwnershipLost, RecordsUnavailable, VolumeRecords } from '#src/records/volume-record.ts';
+import { silentLog } from '#src/runtime/log.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+
+const planned = { request: 'cmVx', skeleton: '{"volume":1}', secret: '', endpoint: 'unix:///g' };
+const job: JobKey = { kind: 'claim', uid: 'u1', namespace: 'ns', name: 'c' };
+const id = 'u1';
+
+describe('volume record', () => {
+  let server: RedisServer;
+  let redis: Redis;
+  let dir: string;
+  const recordsWith = (o: { ownMs?: number; settleMs?: number } = {}): VolumeRecords =>
+    new VolumeRecords({ redis, prefix: 'csi', driver: 'd.example', ownMs: o.ownMs ?? 60_000, settleMs: o.settleMs ?? 60_000 });
+  const records = (): VolumeRecords => recordsWith();
+  const bless = (epoch: string, quarantineMs = 0) => redisBlessing(redis, 'csi', 'd.example').bless({ epoch, quarantineMs, beat: 0 });
+  const open = (owner: string, r: VolumeRecords = records()) => r.openCreate(id, { owner, job, planned, mode: 'plan' });
+
+  before(async () => {
+    dir = await mkdtemp(join(tmpdir(), 'sutler-record-'));
+    server = await startRedisServer({ dataDir: dir, log: silentLog });
+    redis = new Redis(server.url);
+  });
+  after(async () => {
+    redis.disconnect();
+    await server.close();
+    await rm(dir, { recursive: true, force: true });
+  });
+  beforeEach(async () => {
+    await redis.flushall();
+    await bless('e1');
+  });
+
+  /** Opens with an ownership that is over when this resolves. */
+  async function abandoned(owner: string): Promise<void> {
+    await open(owner, recordsWith({ ownMs: 1 }));
+    await systemClock.sleep(5);
+  }
+
+  it('is listed as open from the first open until it is closed', async () => {
+    await open('a');
+    assert.deepEqual([...(await openJobs(redis, 'csi', 'd.example'))], [[id, job]]);
+    await records().closeStored(id, 'a', 'answered');
+    assert.equal((await openJobs(redis, 'csi', 'd.example')).size, 0);
+  });
+
+  it('takes two Redis commands for a volume that is made at the first attempt', async () => {
+    // Scripts are cached by now or will be by the first pair.
+    await open('a');
+    await records().closeStored(id, 'a', 'answered');
+    await redis.del('{csi}:volume:d.example:u1');
+    await redis.config('RESETSTAT');
+    await open('b');
+    await records().closeStored(id, 'b', 'answered');
+    const stats = await redis.info('commandstats');
+    assert.match(stats, /cmdstat_evalsha:calls=2,/);
+    assert.doesNotMatch(stats, /cmdstat_eval:/);
+  });
+
+  it('stays under 4 KiB with the longest texts that Redis packs', async () => {
+    await records().openCreate(id, {
+      owner: 'a',
+      job,
+      planned: { ...planned, request: 'x'.repeat(1000), skeleton: 'y'.repeat(1000) },
+      mode: 'plan',
+    });
+    assert.ok(Number(await redis.memory('USAGE', '{csi}:volume:d.example:u1')) < 4096);
+  });
+
+  describe('rule 1, the fence', () => {
+    it('refuses a second owner while the first is live', async () => {
+      await open('a');
+      const second = await open('b');
+      assert.equal(second.kind, 'busy');
+    });
+
+    it('refuses a creation while a deletion is open', async () => {
+      await records().openDelete(id, { owner: 'a', job });
+      assert.equal((await open('b')).kind, 'busy');
+      await records().leaveDeleting(id, 'a', 'Internal');
+      assert.deepEqual(await open('b'), { kind: 'closed', state: 'deleting' });
+    });
+
+    it('refuses a creation once the volume is gone', async () => {
+      await records().openDelete(id, { owner: 'a', job });
+      await records().closeGone(id, 'a');
+      assert.deepEqual(await open('b'), { kind: 'closed', state: 'gone' });
+    });
+
+    it('makes a deletion wait for an open creation', async () => {
+      await open('a');
+      assert.equal((await records().openDelete(id, { owner: 'b', job })).kind, 'busy');
+      await records().leaveAmbiguous(id, 'a', 'Unavailable');
+      assert.deepEqual(await records().openDelete(id, { owner: 'b', job }), { kind: 'creating' });
+    });
+  });
+
+  describe('rule 2, the take-over', () => {
+    it('hands the stored request to the next owner and marks the record ambiguous', async () => {
+      await abandoned('dead');
+      const taken = await records().openCreate(id, { owner: 'b', job, planned: { ...planned, request: 'other' }, mode: 'plan' });
+      assert.equal(taken.kind, 'replay');
+      assert.ok(taken.kind === 'replay' && taken.ambiguous && taken.attempt === 2);
+      assert.deepEqual(taken.kind === 'replay' && taken.stored, planned);
+    });
+
+    it('refuses every word of an owner that was taken over', async () => {
+      await abandoned('dead');
+      await open('b');
+      await assert.rejects(records().closeStored(id, 'dead', 'answered'), OwnershipLost);
+      await assert.rejects(records().closeRefused(id, 'dead', 'Internal'), OwnershipLost);
+      await assert.rejects(records().restore(id, 'dead'), OwnershipLost);
+    });
+
+    it('takes over an open record whose claim is gone without a plan', async () => {
+      await abandoned('dead');
+      assert.equal((await records().openExisting(id, { owner: 'b', job })).kind, 'replay');
+    });
+
+    it('finds nothing to take over where nothing is open', async () => {
+      assert.deepEqual(await records().openExisting(id, { owner: 'b', job }), { kind: 'none' });
+      assert.equal(await redis.exists('{csi}:volume:d.example:u1'), 0);
+    });
+  });
+
+  describe('rule 4, suspicion', () => {
+    it('is removed by a refusal while it is unambiguous', async () => {
+      await open('a');
+      assert.equal(await records().closeRefused(id, 'a', 'Internal'), 'removed');
+      assert.equal((await open('b')).kind, 'opened');
+    });
+
+    it('turns suspect by a refusal after an ambiguous attempt, and stays open', async () => {
+      await open('a');
+      await records().leaveAmbiguous(id, 'a', 'DeadlineExceeded');
+      await open('b');
+      assert.equal(await records().closeRefused(id, 'b', 'Internal'), 'suspect');
+      assert.equal((await open('c')).kind, 'replay');
+      assert.deepEqual([...(await openJobs(redis, 'csi', 'd.example')).keys()], [id]);
+    });
+
+    it('is removed by a refusal once the settle time after the last ambiguous call has passed', async () => {
+      const quick = recordsWith({ ownMs: 1, settleMs: 1 });
+      await open('a', quick);
+      await quick.leaveAmbiguous(id, 'a', 'DeadlineExceeded');
+      await systemClock.sleep(10);
+      await open('b', quick);
+      assert.equal(await quick.closeRefused(id, 'b', 'Internal'), 'removed');
+    });
+  });
+
+  describe('rule 5, resolve before destroying', () => {
+    async function storedButAmbiguous(): Promise<void> {
+      await open('a');
+      await records().leaveAmbiguous(id, 'a', 'DeadlineExceeded');
+      await open('b');
+      await records().closeStored(id, 'b', 'seen');
+    }
+
+    it('demands that the creation is repeated before an ambiguous volume is deleted', async () => {
+      await storedButAmbiguous();
+      assert.deepEqual(await records().openDelete(id, { owner: 'c', job }), { kind: 'resolve' });
+      const resolved = await records().openResolve(id, { owner: 'c', job });
+      assert.deepEqual(resolved.kind === 'replay' && resolved.stored, planned);
+    });
+
+    it('lets the deletion begin once our own repetition succeeded', async () => {
+      await storedButAmbiguous();
+      await records().openResolve(id, { owner: 'c', job });
+      await records().closeStored(id, 'c', 'answered');
+      assert.deepEqual(await records().openDelete(id, { owner: 'd', job }), { kind: 'opened' });
+    });
+
+    it('keeps mark and request of a volume that was only seen, without expiry', async () => {
+      await storedButAmbiguous();
+      assert.equal(await redis.ttl('{csi}:volume:d.example:u1'), -1);
+      assert.equal(await redis.hget('{csi}:volume:d.example:u1', 'req'), planned.request);
+    });
+
+    it('clears the mark by a refusal past the settle time', async () => {
+      const quick = recordsWith({ ownMs: 1, settleMs: 1 });
+      await open('a', quick);
+      await quick.leaveAmbiguous(id, 'a', 'DeadlineExceeded');
+      await open('b');
+      await records().closeStored(id, 'b', 'seen');
+      await systemClock.sleep(10);
+      await quick.openResolve(id, { owner: 'c', job });
+      assert.equal(await quick.closeRefused(id, 'c', 'NotFound'), 'removed');
+      assert.deepEqual(await records().openDelete(id, { owner: 'd', job }), { kind: 'opened' });
+    });
+
+    it('goes back to the ambiguous stored state when the repetition was not forwarded', async () => {
+      await storedButAmbiguous();
+      await records().openResolve(id, { owner: 'c', job });
+      await records().restore(id, 'c');
+      assert.deepEqual(await records().openDelete(id, { owner: 'd', job }), { kind: 'resolve' });
+    });
+  });
+
+  describe('rule 6, emptied Redis', () => {
+    const emptied = async (quarantineMs: number): Promise<void> => {
+      await redis.flushall();
+      await bless('e2', quarantineMs);
+    };
+
+    it('opens nothing before a leader has vouched for what Redis holds', async () => {
+      await redis.flushall();
+      assert.equal((await open('a')).kind, 'not-yet');
+      assert.equal((await records().openDelete(id, { owner: 'a', job })).kind, 'not-yet');
+    });
+
+    it('opens nothing during the quarantine, and says how long it lasts', async () => {
+      await emptied(60_000);
+      const refused = await open('a');
+      assert.ok(refused.kind === 'not-yet' && refused.waitMs > 50_000 && refused.waitMs <= 60_000);
+    });
+
+    it('begins ambiguous what is opened soon after, so that a refusal proves nothing', async () => {
+      await emptied(1);
+      await systemClock.sleep(5);
+      assert.equal((await open('a')).kind, 'opened');
+      assert.equal(await records().closeRefused(id, 'a', 'Internal'), 'suspect');
+    });
+
+    it('lets a deletion wait until calls of the time before have settled', async () => {
+      await emptied(1);
+      await systemClock.sleep(5);
+      assert.equal((await records().openDelete(id, { owner: 'a', job })).kind, 'settle');
+    });
+
+    it('begins unambiguous again once the settle time has passed', async () => {
+      await emptied(1);
+      const quick = recordsWith({ settleMs: 1 });
+      await systemClock.sleep(10);
+      await open('a', quick);
+      assert.equal(await quick.closeRefused(id, 'a', 'Internal'), 'removed');
+    });
+
+    it('has the worker write again what it left open, ambiguous and free', async () => {
+      const worker = records();
+      await open('a', worker);
+      await emptied(1);
+      assert.deepEqual(await worker.tend(), [job]);
+      assert.deepEqual([...(await openJobs(redis, 'csi', 'd.example')).keys()], [id]);
+      await systemClock.sleep(5);
+      const next = await open('b');
+      assert.ok(next.kind === 'replay' && next.ambiguous);
+      assert.deepEqual(next.kind === 'replay' && next.stored, planned);
+    });
+
+    it('writes nothing again that was closed, by this worker or another', async () => {
+      const worker = records();
+      await open('a', worker);
+      await worker.leaveAmbiguous(id, 'a', 'Unavailable');
+      await open('b', records());
+      await records().closeStored(id, 'b', 'answered');
+      assert.deepEqual(await worker.tend(), []);
+      await emptied(1);
+      assert.deepEqual(await worker.tend(), []);
+      assert.equal(worker.leftOpen, 0);
+    });
+
+    it('refuses the word of an owner whose record was emptied away', async () => {
+      await open('a');
+      await emptied(1);
+      await assert.rejects(records().closeStored(id, 'a', 'answered'), OwnershipLost);
+    });
+  });
+
+  describe('while another provisioner leads', () => {
+    const yieldTo = (holder: string | undefined) => redisBlessing(redis, 'csi', 'd.example').yieldTo(holder);
+
+    it('begins nothing new, and says who leads', async () => {
+      await yieldTo('csi-provisioner-0');
+      const refused = await open('a');
+      assert.ok(refused.kind === 'not-yet' && refused.reason.startsWith('csi-provisioner-0 holds'));
+      assert.equal((await records().openDelete(id, { owner: 'a', job })).kind, 'not-yet');
+    });
+
+    it('finishes what is open', async () => {
+      await open('a');
+      await records().leaveAmbiguous(id, 'a', 'Unavailable');
+      await yieldTo('csi-provisioner-0');
+      assert.equal((await records().openExisting(id, { owner: 'b', job })).kind, 'replay');
+    });
+
+    it('goes on when it does not lead any more', async () => {
+      await yieldTo('csi-provisioner-0');
+      await yieldTo(undefined);
+      assert.equal((await open('a')).kind, 'opened');
+    });
+  });
+
+  describe('not forwarded', () => {
+    it('leaves nothing of a first attempt', async () => {
+      await open('a');
+      await records().restore(id, 'a');
+      assert.deepEqual(await redis.keys('*'), ['{csi}:blessing:d.example']);
+    });
+
+    it('keeps the mark of the attempts before', async () => {
+      await open('a');
+      await records().leaveAmbiguous(id, 'a', 'Unavailable');
+      await open('b');
+      await records().restore(id, 'b');
+      const next = await open('c');
+      assert.ok(next.kind === 'replay' && next.ambiguous && next.attempt === 2);
+    });
+
+    it('leaves a first deletion attempt as if it had not been', async () => {
+      await records().openDelete(id, { owner: 'a', job });
+      await records().restore(id, 'a');
+      assert.deepEqual(await redis.keys('*'), ['{csi}:blessing:d.example']);
+    });
+  });
+
+  it('hands the driver’s answer to the next owner when only the PV write failed', async () => {
+    await open('a');
+    await records().leaveAnswered(id, 'a', '{"handle":"h"}');
+    const next = await open('b');
+    assert.ok(next.kind === 'replay' && next.answer === '{"handle":"h"}' && !next.ambiguous);
+  });
+
+  it('tells the code of the attempt before, so that a repeated failure needs no second event', async () => {
+    await open('a');
+    assert.equal(await records().leaveAmbiguous(id, 'a', 'DeadlineExceeded'), '');
+    await open('b');
+    assert.equal(await records().leaveAmbiguous(id, 'b', 'DeadlineExceeded'), 'DeadlineExceeded');
+  });
+
+  it('says that a volume is stored, and makes it again only when asked for `again`', async () => {
+    await open('a');
+    await records().closeStored(id, 'a', 'answered');
+    assert.deepEqual(await open('b'), { kind: 'closed', state: 'stored' });
+    const again = await records().openCreate(id, { owner: 'b', job, planned, mode: 'again' });
+    assert.deepEqual(again.kind === 'replay' && again.stored, planned);
+  });
+
+  it('ends an open deletion as stored when the volume is to be kept after all', async () => {
+    await records().openDelete(id, { owner: 'a', job });
+    assert.equal(await records().endDeletion(id, 'b', 'stored'), 'busy');
+    await records().leaveDeleting(id, 'a', 'Internal');
+    assert.equal(await records().endDeletion(id, 'b', 'stored'), 'ok');
+    assert.equal((await openJobs(redis, 'csi', 'd.example')).size, 0);
+  });
+
+  it('forgets a volume a day after it was stored or deleted', async () => {
+    await open('a');
+    await records().closeStored(id, 'a', 'answered');
+    assert.ok((await redis.ttl('{csi}:volume:d.example:u1')) > 86_000);
+    await records().openDelete(id, { owner: 'b', job });
+    await records().closeGone(id, 'b');
+    assert.ok((await redis.ttl('{csi}:volume:d.example:u1')) > 86_000);
+  });
+
+  it('refuses to work without Redis instead of guessing', async () => {
+    const gone = new Redis({ host: '127.0.0.1', port: 1, lazyConnect: true, maxRetriesPerRequest: 0, retryStrategy: () => null });
+    gone.on('error', () => undefined);
+    const blind = new VolumeRecords({ redis: gone, prefix: 'csi', driver: 'd.example', ownMs: 1000, settleMs: 1000 });
+    await assert.rejects(blind.openCreate(id, { owner: 'a', job, planned, mode: 'plan' }), RecordsUnavailable);
+    gone.disconnect();
+  });
+});

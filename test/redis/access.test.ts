@@ -1,0 +1,58 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+
+import { checkSettings } from '#src/redis/connection.ts';
+import { readStatus } from '#src/queue/status.ts';
+
+import { claimKey, QueueBench, until } from '../harness/queue.ts';
+import { startTestRedis } from '../harness/redis.ts';
+import type { TestRedis } from '../harness/redis.ts';
+
+/** What producer and consumer ask of Redis, for people who give them a user of their own. */
+const COMMANDS =
+  '+bzpopmin +client|setname +del +eval +evalsha +exists +get +hello +hget +hgetall +hincrby +hmget +hmset +hset +incr +info +llen ' +
+  '+hscan +lpos +lpush +lrange +lrem +ltrim +pexpire +persist +pttl +rpoplpush +rpush +sadd +scard +set +smembers +srem +time +xadd +xtrim +zadd +zcard +zpopmin +zrange ' +
+  '+zcount +zrangebyscore +zrem +zremrangebyrank +zrevrange +zrevrangebyscore +zscore';
+
+describe('a Redis user with the least rights', () => {
+  let redis: TestRedis;
+  before(async () => {
+    redis = await startTestRedis();
+    await redis.redis.call('ACL', 'SETUSER', 'sutler', 'on', '>geheim', '~{csi}:*', ...COMMANDS.split(' '));
+  });
+  after(() => redis.close());
+
+  it('is enough for adding, running, failing, waiting, kicking and taking over', async () => {
+    const url = new URL(redis.url);
+    url.username = 'sutler';
+    url.password = 'geheim';
+    const bench = new QueueBench(redis, 'd.example');
+    const key = claimKey('data');
+    const outcomes = [
+      { kind: 'retry', reason: 'a' },
+      { kind: 'later', reason: 'b', delayMs: 1 },
+      { kind: 'parked', reason: 'c' },
+    ] as const;
+    const producer = bench.producer({ redisUrl: url.href });
+    const consumer = bench.consumer(() => outcomes[bench.runs.length - 1] ?? { kind: 'done' }, { redisUrl: url.href });
+    producer.touch(key);
+    await until(() => bench.runs.length >= 3, 'three runs');
+    await until(
+      async () => (await readStatus(redis.redis, { prefix: 'csi', driver: 'd.example', uid: key.uid }))?.outcome === 'parked',
+      'it is parked',
+    );
+    producer.touch(key, { kick: true });
+    await until(async () => (await redis.redis.zcard('{csi}:claims.d.example:completed')) === 1, 'it is done');
+    await until(async () => (await redis.redis.exists('{csi}:epoch')) === 1, 'the epoch is set');
+    assert.deepEqual([producer.trouble, consumer.trouble], [undefined, undefined]);
+    assert.deepEqual(producer.problems, []);
+    const denied = (await redis.redis.call('ACL', 'LOG')) as unknown[];
+    // Redis 7.2 and later are told the client's version, which may be refused.
+    assert.deepEqual(
+      denied.filter((entry) => !JSON.stringify(entry).includes('client|setinfo')),
+      [],
+    );
+    assert.deepEqual(await checkSettings(redis.redis), []);
+    await bench.close();
+  });
+});
