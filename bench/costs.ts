@@ -26,26 +26,37 @@ export type Costs = Omit<Reading, 'atMs'> & { readonly tookMs: number };
 
 /** Reads every counter. */
 export async function readCounters(members: readonly Member[], redis: Redis): Promise<Reading> {
-  const pages = await Promise.all(members.map(async (member) => [member, await metricsOf(member)] as const));
-  const cpu = await Promise.all(members.map(async ({ name, pid }) => [nounOf(name), await cpuMs(pid)] as const));
+  const pages = await Promise.all(
+    members.map(async (member) => [member, await metricsOf(member)] as const),
+  );
+  const cpu = await Promise.all(
+    members.map(async ({ name, pid }) => [nounOf(name), await cpuMs(pid)] as const),
+  );
   const api = new Map<string, ReadonlyMap<string, number>>();
   for (const [{ name }, samples] of pages) {
     const requests = sumBy(
       samples,
       'sutler_kube_requests_total',
-      ({ verb = '', resource = '', code = '' }) => `${verb} ${resource}${code.startsWith('2') ? '' : ` (${code})`}`,
+      ({ verb = '', resource = '', code = '' }) =>
+        `${verb} ${resource}${code.startsWith('2') ? '' : ` (${code})`}`,
     );
     if (requests.size > 0) api.set(nounOf(name), merged(api.get(nounOf(name)), requests));
   }
   const all = pages.flatMap(([, samples]) => samples);
-  const gateway = pages.filter(([{ name }]) => name === 'csi-gateway').flatMap(([, samples]) => samples);
+  const gateway = pages
+    .filter(([{ name }]) => name === 'csi-gateway')
+    .flatMap(([, samples]) => samples);
   return {
     atMs: performance.now(),
     apiRequests: api,
     queue: new Map([
       ...sumBy(all, 'sutler_queue_hints_total', ({ kind }) => `hints from ingest, ${kind}`),
       ...sumBy(all, 'sutler_queue_jobs_added_total', ({ kind }) => `jobs that Redis took, ${kind}`),
-      ...sumBy(all, 'sutler_queue_jobs_deduplicated_total', ({ kind }) => `hints for a job that was there, ${kind}`),
+      ...sumBy(
+        all,
+        'sutler_queue_jobs_deduplicated_total',
+        ({ kind }) => `hints for a job that was there, ${kind}`,
+      ),
       ...sumBy(all, 'sutler_queue_runs_total', ({ kind, outcome }) => `runs, ${kind}, ${outcome}`),
     ]),
     driverCalls: sumBy(
@@ -56,7 +67,10 @@ export async function readCounters(members: readonly Member[], redis: Redis): Pr
     ),
     redisCommands: commandCounts(await redis.info('commandstats')),
     connectionsOpened: await connectionsOpened(),
-    cpuMs: cpu.reduce((sums, [name, ms]) => sums.set(name, (sums.get(name) ?? 0) + ms), new Map<string, number>()),
+    cpuMs: cpu.reduce(
+      (sums, [name, ms]) => sums.set(name, (sums.get(name) ?? 0) + ms),
+      new Map<string, number>(),
+    ),
   };
 }
 
@@ -65,7 +79,12 @@ export function costsBetween(before: Reading, after: Reading): Costs {
   const none = new Map<string, number>();
   return {
     tookMs: after.atMs - before.atMs,
-    apiRequests: new Map([...after.apiRequests].map(([name, counts]) => [name, increase(before.apiRequests.get(name) ?? none, counts)])),
+    apiRequests: new Map(
+      [...after.apiRequests].map(([name, counts]) => [
+        name,
+        increase(before.apiRequests.get(name) ?? none, counts),
+      ]),
+    ),
     queue: increase(before.queue, after.queue),
     driverCalls: increase(before.driverCalls, after.driverCalls),
     redisCommands: increase(before.redisCommands, after.redisCommands),
@@ -74,7 +93,8 @@ export function costsBetween(before: Reading, after: Reading): Costs {
   };
 }
 
-/** Reads until two looks in a row show no new API request but those for Leases, no driver call and hardly a Redis command: events have arrived by then. */
+/** Reads until two looks in a row show no new API request but those for Leases, no driver call and
+ * hardly a Redis command: events have arrived by then. */
 export async function settled(
   read: () => Promise<Reading>,
   o: { readonly limitMs: number; readonly pause: (ms: number) => Promise<void> },
@@ -85,8 +105,14 @@ export async function settled(
     await o.pause(1000);
     const next = await read();
     const { apiRequests, driverCalls } = costsBetween(last, next);
-    const busy = [...apiRequests.values()].some((counts) => [...counts.keys()].some((what) => !/leases|^watch/i.test(what)));
-    if ((!busy && ![...driverCalls.keys()].some((method) => method !== 'Probe')) || performance.now() > untilMs) return next;
+    const busy = [...apiRequests.values()].some((counts) =>
+      [...counts.keys()].some((what) => !/leases|^watch/i.test(what)),
+    );
+    if (
+      (!busy && ![...driverCalls.keys()].some((method) => method !== 'Probe')) ||
+      performance.now() > untilMs
+    )
+      return next;
     last = next;
   }
 }
@@ -102,7 +128,10 @@ function nounOf(name: string): string {
   return name.split('#')[0] ?? name;
 }
 
-function merged(a: ReadonlyMap<string, number> = new Map(), b: ReadonlyMap<string, number>): ReadonlyMap<string, number> {
+function merged(
+  a: ReadonlyMap<string, number> = new Map(),
+  b: ReadonlyMap<string, number>,
+): ReadonlyMap<string, number> {
   const sums = new Map(a);
   for (const [key, value] of b) sums.set(key, (sums.get(key) ?? 0) + value);
   return sums;
@@ -110,5 +139,7 @@ function merged(a: ReadonlyMap<string, number> = new Map(), b: ReadonlyMap<strin
 
 function commandCounts(info: string): ReadonlyMap<string, number> {
   const lines = info.matchAll(/^cmdstat_([^:]+):calls=(\d+)/gm);
-  return new Map(Array.from(lines, ([, command = '', calls]) => [command.replace('|', ' '), Number(calls)]));
+  return new Map(
+    Array.from(lines, ([, command = '', calls]) => [command.replace('|', ' '), Number(calls)]),
+  );
 }

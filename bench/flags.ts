@@ -2,7 +2,8 @@ import { defineFlags } from '#src/runtime/flags.ts';
 import { processFlags } from '#src/runtime/process-flags.ts';
 
 /** One line for --help. */
-export const summary = 'provisions and deletes claims on a stand of its own and counts what they cost';
+export const summary =
+  'provisions and deletes claims on a stand of its own and counts what they cost';
 
 /** Every flag of the bench. */
 export const flags = defineFlags({
@@ -14,10 +15,25 @@ export const flags = defineFlags({
     min: 0,
     help: 'Claims made one at a time, each after the one before is Bound; 0 leaves this phase out.',
   },
-  'driver-delay-ms': { type: 'int', default: 0, min: 0, help: 'How long the sample driver takes for each CreateVolume and DeleteVolume.' },
+  'driver-delay-ms': {
+    type: 'int',
+    default: 0,
+    min: 0,
+    help: 'How long the sample driver takes for each CreateVolume and DeleteVolume.',
+  },
   workers: { type: 'int', default: 1, min: 1, help: 'Jobs processes.' },
-  'worker-threads': { type: 'int', default: 100, min: 1, help: 'Claims, and as many volumes, that each jobs process works on at once.' },
-  concurrency: { type: 'int', default: 32, min: 1, help: 'Creates, and deletes, that the bench has under way at once.' },
+  'worker-threads': {
+    type: 'int',
+    default: 100,
+    min: 1,
+    help: 'Claims, and as many volumes, that each jobs process works on at once.',
+  },
+  concurrency: {
+    type: 'int',
+    default: 32,
+    min: 1,
+    help: 'Creates, and deletes, that the bench has under way at once.',
+  },
   delete: { type: 'bool', default: true, help: 'Delete the claims again and measure that too.' },
   backend: {
     type: 'string',
@@ -32,5 +48,9 @@ export const flags = defineFlags({
     help: 'Folder for CPU profiles of ingest and jobs; figures of such a run are not to be compared.',
   },
   patience: { type: 'durationMs', default: '5m', help: 'Longest time one phase may take.' },
-  'jobs-args': { type: 'string', default: '', help: 'More arguments for the jobs processes, separated by blanks.' },
+  'jobs-args': {
+    type: 'string',
+    default: '',
+    help: 'More arguments for the jobs processes, separated by blanks.',
+  },
 });

@@ -13,9 +13,18 @@ export const flags = defineFlags({
     min: 100,
     help: 'Calls over which memory is watched and CPU is counted, --concurrency of them at once.',
   },
-  'idle-calls': { type: 'int', default: 2_000, min: 50, help: 'Calls made one at a time, by turns on the socket and through the gateway.' },
+  'idle-calls': {
+    type: 'int',
+    default: 2_000,
+    min: 50,
+    help: 'Calls made one at a time, by turns on the socket and through the gateway.',
+  },
   concurrency: { type: 'int', default: 20, min: 1, help: 'Calls under way at once.' },
-  tls: { type: 'bool', default: false, help: 'Reach the gateway by TCP with mutual TLS; otherwise by a unix socket.' },
+  tls: {
+    type: 'bool',
+    default: false,
+    help: 'Reach the gateway by TCP with mutual TLS; otherwise by a unix socket.',
+  },
   'node-flags': {
     type: 'string',
     default: '--max-semi-space-size=1 --max-old-space-size=192',

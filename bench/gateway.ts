@@ -39,7 +39,8 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
   const door: Address = f.tls
     ? { kind: 'tcp', host: '127.0.0.1', port: await freePort() }
     : { kind: 'unix', path: join(folder, 'gw.sock') };
-  if (f.tls) execFileSync(CERTIFICATES, [folder], { env: { ...p.env, GATEWAY_NAMES: 'IP:127.0.0.1' } });
+  if (f.tls)
+    execFileSync(CERTIFICATES, [folder], { env: { ...p.env, GATEWAY_NAMES: 'IP:127.0.0.1' } });
   const file = (name: string): string => (f.tls ? join(folder, name) : '');
   const security = await openGatewaySecurity(
     {
@@ -55,13 +56,18 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
   closers.add('TLS files', () => security.close());
 
   const begin = async (nodeFlags: readonly string[], args: readonly string[]): Promise<number> => {
-    const child = spawn(process.execPath, [...nodeFlags, CLI, ...args], { stdio: ['ignore', 'ignore', 'inherit', 'ipc'] });
+    const child = spawn(process.execPath, [...nodeFlags, CLI, ...args], {
+      stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+    });
     closers.add(args[0] ?? '', () => ended(child));
     await once(child, 'message');
     if (child.pid === undefined) throw new Error(`${args[0]} did not start`);
     return child.pid;
   };
-  await begin([], ['sandbox-driver', `--csi-address=${socket}`, `--data-dir=${join(folder, 'data')}`]);
+  await begin(
+    [],
+    ['sandbox-driver', `--csi-address=${socket}`, `--data-dir=${join(folder, 'data')}`],
+  );
   const tlsArgs = [
     `--tls-cert=${file('gateway.crt')}`,
     `--tls-key=${file('gateway.key')}`,
@@ -70,10 +76,20 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
   ];
   const gateway = await begin(
     f.nodeFlags.split(' ').filter((word) => word !== ''),
-    ['csi-gateway', `--csi-address=${socket}`, `--listen=${formatAddress(door)}`, '--http-endpoint=127.0.0.1:0', ...(f.tls ? tlsArgs : [])],
+    [
+      'csi-gateway',
+      `--csi-address=${socket}`,
+      `--listen=${formatAddress(door)}`,
+      '--http-endpoint=127.0.0.1:0',
+      ...(f.tls ? tlsArgs : []),
+    ],
   );
   const direct = createCsiClient({ address: { kind: 'unix', path: socket }, log });
-  const through = createCsiClient({ address: door, log, ...(security.tls === undefined ? {} : { tls: security.tls }) });
+  const through = createCsiClient({
+    address: door,
+    log,
+    ...(security.tls === undefined ? {} : { tls: security.tls }),
+  });
   closers.add('clients', () => [direct, through].forEach((client) => client.close()));
 
   await systemClock.sleep(IDLE_MS, p.stopping);

@@ -27,12 +27,14 @@ export interface JobBytesOptions {
   readonly pause: (ms: number) => Promise<void>;
 }
 
-/** Holds the workers to see a waiting job, then the driver to see an open record. The claim is finished afterwards. */
+/** Holds the workers to see a waiting job, then the driver to see an open record. The claim is
+ * finished afterwards. */
 export async function measureJobBytes(o: JobBytesOptions): Promise<JobBytes> {
   const queue = `${keyPrefix(o.prefix)}:${queueName('claim', o.driver)}`;
   const jobs = o.members.filter(({ name }) => name.startsWith('jobs'));
   const drivers = o.members.filter(({ name }) => name === 'sandbox-driver');
-  const each = (members: readonly Member[], signal: 'SIGSTOP' | 'SIGCONT'): void => members.forEach(({ pid }) => o.signal(pid, signal));
+  const each = (members: readonly Member[], signal: 'SIGSTOP' | 'SIGCONT'): void =>
+    members.forEach(({ pid }) => o.signal(pid, signal));
   const bytes = async (key: string): Promise<number> => Number(await o.redis.memory('USAGE', key));
 
   each(jobs, 'SIGSTOP');
@@ -42,12 +44,17 @@ export async function measureJobBytes(o: JobBytesOptions): Promise<JobBytes> {
       const [waiting] = await o.redis.zrange(`${queue}:prioritized`, '0', '0');
       return waiting ?? (await o.redis.lindex(`${queue}:wait`, 0)) ?? undefined;
     });
-    const data = JSON.parse((await o.redis.hget(`${queue}:${id}`, 'data')) ?? '{}') as { uid?: string };
+    const data = JSON.parse((await o.redis.hget(`${queue}:${id}`, 'data')) ?? '{}') as {
+      uid?: string;
+    };
     const job = await bytes(`${queue}:${id}`);
     const deduplication = await bytes(`${queue}:de:claim/${data.uid}`);
     each(drivers, 'SIGSTOP');
     each(jobs, 'SIGCONT');
-    const recordId = await eventually(o.pause, async () => (await o.redis.hkeys(openRecordsKey(o.prefix, o.driver)))[0]);
+    const recordId = await eventually(
+      o.pause,
+      async () => (await o.redis.hkeys(openRecordsKey(o.prefix, o.driver)))[0],
+    );
     const record = await bytes(`${keyPrefix(o.prefix)}:volume:${o.driver}:${recordId}`);
     return { job, deduplication, record };
   } finally {
@@ -56,7 +63,10 @@ export async function measureJobBytes(o: JobBytesOptions): Promise<JobBytes> {
   }
 }
 
-async function eventually<T>(pause: (ms: number) => Promise<void>, look: () => Promise<T | undefined>): Promise<T> {
+async function eventually<T>(
+  pause: (ms: number) => Promise<void>,
+  look: () => Promise<T | undefined>,
+): Promise<T> {
   for (let tries = 0; tries < 500; tries += 1) {
     const found = await look();
     if (found !== undefined) return found;

@@ -32,7 +32,10 @@ const SAMPLE = 50;
 const IDLE_MS = 5000;
 const SETTLE_LIMIT_MS = 30_000;
 
-await runProcess({ host: process, argv: process.argv.slice(2), known: {}, retired: {} }, { name: 'bench', summary, table: flags, start });
+await runProcess(
+  { host: process, argv: process.argv.slice(2), known: {}, retired: {} },
+  { name: 'bench', summary, table: flags, start },
+);
 
 async function start(p: ProcessContext<typeof flags>): Promise<void> {
   try {
@@ -69,17 +72,35 @@ async function bench(p: ProcessContext<typeof flags>): Promise<void> {
   closers.add('API client', () => client.close());
   const redis = new Redis(stand.redisUrl, { connectionName: CLIENT_NAME });
   closers.add('Redis', () => redis.disconnect());
-  await client.create(namespaces, undefined, { apiVersion: 'v1', kind: 'Namespace', metadata: { name: NAMESPACE } });
-  const workload = await startWorkload({ client, driver: stand.driver, namespace: NAMESPACE, concurrency: f.concurrency, log });
+  await client.create(namespaces, undefined, {
+    apiVersion: 'v1',
+    kind: 'Namespace',
+    metadata: { name: NAMESPACE },
+  });
+  const workload = await startWorkload({
+    client,
+    driver: stand.driver,
+    namespace: NAMESPACE,
+    concurrency: f.concurrency,
+    log,
+  });
   closers.add('watches', () => workload.stop());
 
-  // Last, so that it comes first at the end: on a cluster that goes on living nothing of ours stays.
+  // Last, so that it comes first at the end: on a cluster that goes on living nothing of ours
+  // stays.
   closers.add('class and namespace', async () => {
     await workload.removeClass();
     await client.delete(namespaces, { name: NAMESPACE });
   });
 
-  const report = await measure({ flags: f, stand, redis, workload, stopping: p.stopping, say: (line) => log.info(line) });
+  const report = await measure({
+    flags: f,
+    stand,
+    redis,
+    workload,
+    stopping: p.stopping,
+    say: (line) => log.info(line),
+  });
   p.stdout.write(f.json ? `${toJson(report)}\n` : toText(report));
   p.stop(report.failures.length === 0 ? 0 : 1);
 }
@@ -93,7 +114,14 @@ interface Bench {
   readonly say: (line: string) => void;
 }
 
-async function measure({ flags: f, stand, redis, workload, stopping, say }: Bench): Promise<Report> {
+async function measure({
+  flags: f,
+  stand,
+  redis,
+  workload,
+  stopping,
+  say,
+}: Bench): Promise<Report> {
   const pause = async (ms: number): Promise<void> => {
     await systemClock.sleep(ms, stopping);
     stopping.throwIfAborted();
@@ -102,7 +130,8 @@ async function measure({ flags: f, stand, redis, workload, stopping, say }: Benc
   const counted = [...stand.members, { name: 'bench itself', pid: process.pid, http: undefined }];
   const read = () => readCounters(counted, redis);
   const quiet = () => settled(read, { limitMs: SETTLE_LIMIT_MS, pause });
-  const names = (stem: string, count: number): string[] => Array.from({ length: count }, (_, i) => `${stem}-${i}`);
+  const names = (stem: string, count: number): string[] =>
+    Array.from({ length: count }, (_, i) => `${stem}-${i}`);
   const removeAll = async (gone: readonly string[]): Promise<void> => {
     await workload.remove(gone, patience());
     await quiet();
@@ -113,7 +142,9 @@ async function measure({ flags: f, stand, redis, workload, stopping, say }: Benc
   await workload.create(warm, patience());
   await removeAll(warm);
   await pause(IDLE_MS);
-  const rss = await Promise.all(stand.members.map(async ({ name, pid }) => [name, (await rssBytes(pid)) / 2 ** 20] as const));
+  const rss = await Promise.all(
+    stand.members.map(async ({ name, pid }) => [name, (await rssBytes(pid)) / 2 ** 20] as const),
+  );
 
   say('one claim at a time');
   const idle = await oneAtATime(workload, names('idle', f.idleClaims), patience);
@@ -172,7 +203,11 @@ async function measure({ flags: f, stand, redis, workload, stopping, say }: Benc
   };
 }
 
-async function oneAtATime(workload: Workload, names: readonly string[], patience: () => AbortSignal): Promise<Times | undefined> {
+async function oneAtATime(
+  workload: Workload,
+  names: readonly string[],
+  patience: () => AbortSignal,
+): Promise<Times | undefined> {
   if (names.length === 0) return undefined;
   const startedMs = performance.now();
   const tracks: Track[] = [];
@@ -212,7 +247,11 @@ function machine(): Readonly<Record<string, string>> {
 
 function firstLine(program: string, args: readonly string[]): string {
   try {
-    return execFileSync(program, args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).split('\n')[0] ?? '';
+    return (
+      execFileSync(program, args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).split(
+        '\n',
+      )[0] ?? ''
+    );
   } catch {
     return 'unknown';
   }

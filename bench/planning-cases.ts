@@ -3,9 +3,17 @@ import type { PlanInput, VolumePlan } from '#src/volumes/plan.ts';
 import type { Answer } from '#src/volumes/rule.ts';
 import { aClaim, aClass, options } from '../test/volumes/builders.ts';
 import { withCapability } from '../test/volumes/plans.ts';
-import { aCloningClaim, aContent, aRestoringClaim, aSnapshot, aSourceClaim, aSourceVolume } from '../test/volumes/source-builders.ts';
+import {
+  aCloningClaim,
+  aContent,
+  aRestoringClaim,
+  aSnapshot,
+  aSourceClaim,
+  aSourceVolume,
+} from '../test/volumes/source-builders.ts';
 
-/** One kind of claim, and what the API server answers while its volume is planned: at hand, since asking is no part of the plan. */
+/** One kind of claim, and what the API server answers while its volume is planned: at hand, since
+ * asking is no part of the plan. */
 export interface PlanningCase {
   readonly name: string;
   readonly input: PlanInput;
@@ -27,7 +35,14 @@ const TEMPLATE = "${pvc.name}-${pvc.annotations['team']}";
 function plain(change: Partial<PlanInput> = {}): PlanInput {
   const uid = '0f6b2b52-8b7b-4b7f-9a62-3f1c6f0a7d11';
   const full = { ...options, volumeNamePrefix: 'pvc', volumeNameUuidLength: -1 };
-  return { claim: aClaim({ metadata: { uid } }), cls: aClass(), className: 'class', driver: withCapability(), options: full, ...change };
+  return {
+    claim: aClaim({ metadata: { uid } }),
+    cls: aClass(),
+    className: 'class',
+    driver: withCapability(),
+    options: full,
+    ...change,
+  };
 }
 
 function withSecrets(): PlanInput {
@@ -35,7 +50,9 @@ function withSecrets(): PlanInput {
     [`${N}${purpose}-secret-name`, TEMPLATE] as const,
     [`${N}${purpose}-secret-namespace`, '${pvc.namespace}'] as const,
   ]);
-  const cls = aClass({ parameters: { type: 'fast', [`${N}fstype`]: 'ext4', ...Object.fromEntries(secrets) } });
+  const cls = aClass({
+    parameters: { type: 'fast', [`${N}fstype`]: 'ext4', ...Object.fromEntries(secrets) },
+  });
   const claim = aClaim({ metadata: { annotations: { team: 'blue' } } });
   return plain({ claim, cls, options: { ...plain().options, extraCreateMetadata: true } });
 }
@@ -47,12 +64,20 @@ export const CASES: readonly PlanningCase[] = [
   {
     name: 'restore of a snapshot',
     input: plain({ claim: aRestoringClaim(), driver: withCapability('CREATE_DELETE_SNAPSHOT') }),
-    answers: [{ kind: 'found', object: aSnapshot() }, { kind: 'found', object: aContent() }, { kind: 'protected' }],
+    answers: [
+      { kind: 'found', object: aSnapshot() },
+      { kind: 'found', object: aContent() },
+      { kind: 'protected' },
+    ],
   },
   {
     name: 'clone of a claim',
     input: plain({ claim: aCloningClaim(), driver: withCapability('CLONE_VOLUME') }),
-    answers: [{ kind: 'found', object: aSourceClaim() }, { kind: 'found', object: aSourceVolume() }, { kind: 'protected' }],
+    answers: [
+      { kind: 'found', object: aSourceClaim() },
+      { kind: 'found', object: aSourceVolume() },
+      { kind: 'protected' },
+    ],
   },
 ];
 
@@ -62,6 +87,7 @@ export function plan({ name, input, answers }: PlanningCase): VolumePlan {
   const rule = planVolume(input);
   let turn = rule.next();
   for (const answer of answers) turn = rule.next(answer);
-  if (turn.done !== true) throw new Error(`${name}: no answer to ${turn.value.kind} ${turn.value.resource.plural}`);
+  if (turn.done !== true)
+    throw new Error(`${name}: no answer to ${turn.value.kind} ${turn.value.resource.plural}`);
   return turn.value;
 }

@@ -8,6 +8,11 @@ export const summary = 'counts the CPU time that planning one volume takes';
 export const flags = defineFlags({
   ...processFlags,
   plans: { type: 'int', default: 50_000, min: 1_000, help: 'Plans of each kind in one round.' },
-  rounds: { type: 'int', default: 5, min: 1, help: 'Rounds that are counted, after one that is not.' },
+  rounds: {
+    type: 'int',
+    default: 5,
+    min: 1,
+    help: 'Rounds that are counted, after one that is not.',
+  },
   json: { type: 'bool', default: false, help: 'Print JSON in place of the table.' },
 });

@@ -32,9 +32,17 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
       // A signal is heard between two rounds.
       await systemClock.sleep(0, p.stopping);
     }
-    results.push({ name: one.name, medianUs: percentile(times, 0.5), worstUs: percentile(times, 1) });
+    results.push({
+      name: one.name,
+      medianUs: percentile(times, 0.5),
+      worstUs: percentile(times, 1),
+    });
   }
-  p.stdout.write(json ? `${JSON.stringify({ node: process.version, limitUs: LIMIT_US, results })}\n` : toText(results));
+  p.stdout.write(
+    json
+      ? `${JSON.stringify({ node: process.version, limitUs: LIMIT_US, results })}\n`
+      : toText(results),
+  );
   p.stop(0);
 }
 
@@ -47,12 +55,17 @@ function cpuUsPerPlan(one: PlanningCase, plans: number): number {
 }
 
 function toText(results: readonly Result[]): string {
-  const line = (name: string, cells: readonly string[]): string => `${name.padEnd(28)}${cells.map((cell) => cell.padStart(14)).join('')}`;
+  const line = (name: string, cells: readonly string[]): string =>
+    `${name.padEnd(28)}${cells.map((cell) => cell.padStart(14)).join('')}`;
   return [
     `planning on Node ${process.version}, limit ${LIMIT_US} µs`,
     line('CPU per plan', ['median round', 'worst round', 'of the limit']),
     ...results.map(({ name, medianUs, worstUs }) =>
-      line(name, [`${medianUs.toFixed(1)} µs`, `${worstUs.toFixed(1)} µs`, `${((100 * medianUs) / LIMIT_US).toFixed(0)} %`]),
+      line(name, [
+        `${medianUs.toFixed(1)} µs`,
+        `${worstUs.toFixed(1)} µs`,
+        `${((100 * medianUs) / LIMIT_US).toFixed(0)} %`,
+      ]),
     ),
     '',
   ].join('\n');

@@ -17,9 +17,12 @@ export async function rssBytes(pid: number): Promise<number> {
   return Number(/^VmRSS:\s+(\d+) kB/m.exec(status)?.[1] ?? 0) * 1024;
 }
 
-/** TCP connections that programs of this machine (its network namespace) have opened since it started. */
+/** TCP connections that programs of this machine (its network namespace) have opened since it
+ * started. */
 export async function connectionsOpened(): Promise<number> {
-  const [names = '', values = ''] = (await readFile('/proc/net/snmp', 'utf8')).split('\n').filter((line) => line.startsWith('Tcp:'));
+  const [names = '', values = ''] = (await readFile('/proc/net/snmp', 'utf8'))
+    .split('\n')
+    .filter((line) => line.startsWith('Tcp:'));
   return Number(values.split(' ')[names.split(' ').indexOf('ActiveOpens')]);
 }
 
@@ -33,5 +36,7 @@ export async function childrenOf(parent: number): Promise<ReadonlyMap<string, nu
       return { pid, name, parent: Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]) };
     }),
   );
-  return new Map(found.filter((process) => process.parent === parent).map(({ name, pid }) => [name, pid]));
+  return new Map(
+    found.filter((process) => process.parent === parent).map(({ name, pid }) => [name, pid]),
+  );
 }

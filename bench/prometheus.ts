@@ -18,12 +18,19 @@ export function parseMetrics(text: string): readonly Sample[] {
 function parseLabels(text: string): Readonly<Record<string, string>> {
   const pairs = text.matchAll(/([A-Za-z_]\w*)="((?:[^"\\]|\\.)*)"/g);
   return Object.fromEntries(
-    Array.from(pairs, ([, name = '', value = '']) => [name, value.replaceAll(/\\(.)/g, (_, c: string) => (c === 'n' ? '\n' : c))]),
+    Array.from(pairs, ([, name = '', value = '']) => [
+      name,
+      value.replaceAll(/\\(.)/g, (_, c: string) => (c === 'n' ? '\n' : c)),
+    ]),
   );
 }
 
 /** Sums of a metric by a key made of its labels. */
-export function sumBy(samples: readonly Sample[], name: string, keyOf: (labels: Sample['labels']) => string): ReadonlyMap<string, number> {
+export function sumBy(
+  samples: readonly Sample[],
+  name: string,
+  keyOf: (labels: Sample['labels']) => string,
+): ReadonlyMap<string, number> {
   const sums = new Map<string, number>();
   for (const sample of samples) {
     if (sample.name !== name) continue;
@@ -34,6 +41,13 @@ export function sumBy(samples: readonly Sample[], name: string, keyOf: (labels: 
 }
 
 /** What was added between two looks; what did not change is left out. */
-export function increase(before: ReadonlyMap<string, number>, after: ReadonlyMap<string, number>): ReadonlyMap<string, number> {
-  return new Map([...after].map(([key, value]) => [key, value - (before.get(key) ?? 0)] as const).filter(([, added]) => added !== 0));
+export function increase(
+  before: ReadonlyMap<string, number>,
+  after: ReadonlyMap<string, number>,
+): ReadonlyMap<string, number> {
+  return new Map(
+    [...after]
+      .map(([key, value]) => [key, value - (before.get(key) ?? 0)] as const)
+      .filter(([, added]) => added !== 0),
+  );
 }

@@ -1,6 +1,7 @@
 import type { Redis } from 'ioredis';
 
-/** Commands that clients sent, by who sent them and what they were for; what scripts did inside is not among them. */
+/** Commands that clients sent, by who sent them and what they were for; what scripts did inside is
+ * not among them. */
 export type SentCommands = ReadonlyMap<string, number>;
 
 /** Listens in on Redis while `work` runs. Slows Redis down, so times of that work mean little.

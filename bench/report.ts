@@ -35,10 +35,14 @@ const SHOWN_COMMANDS = 8;
 
 /** Rates and percentiles of a phase that began at `startedMs`. */
 export function timesOf(tracks: readonly Track[], startedMs: number): Times {
-  const waits = tracks.map(({ answeredMs = Number.NaN, volumeMs = Number.NaN }) => Math.max(0, volumeMs - answeredMs));
+  const waits = tracks.map(({ answeredMs = Number.NaN, volumeMs = Number.NaN }) =>
+    Math.max(0, volumeMs - answeredMs),
+  );
   const perSecond = (ends: readonly (number | undefined)[]): number => {
     const times = ends.filter((end) => end !== undefined);
-    return times.length === 0 ? Number.NaN : (tracks.length / (times.reduce((a, b) => Math.max(a, b), startedMs) - startedMs)) * 1000;
+    return times.length === 0
+      ? Number.NaN
+      : (tracks.length / (times.reduce((a, b) => Math.max(a, b), startedMs) - startedMs)) * 1000;
   };
   return {
     claims: tracks.length,
@@ -52,7 +56,11 @@ export function timesOf(tracks: readonly Track[], startedMs: number): Times {
 
 /** For machines: maps become objects. */
 export function toJson(report: Report): string {
-  return JSON.stringify(report, (_key, value: unknown) => (value instanceof Map ? Object.fromEntries(value) : value), 2);
+  return JSON.stringify(
+    report,
+    (_key, value: unknown) => (value instanceof Map ? Object.fromEntries(value) : value),
+    2,
+  );
 }
 
 /** For people. */
@@ -72,7 +80,9 @@ export function toText(report: Report): string {
     ...(remove === undefined ? [] : [timesRow('deletion', remove)]),
     '',
     ...costTable('cost of one created volume', create.costs, create.claims),
-    ...(remove === undefined ? [] : costTable('cost of one deleted volume', remove.costs, remove.claims)),
+    ...(remove === undefined
+      ? []
+      : costTable('cost of one deleted volume', remove.costs, remove.claims)),
     `Redis commands sent per created claim (sample of ${sent.claims})`,
     ...rows(sent.create, sent.claims),
     '',
@@ -110,8 +120,13 @@ function costTable(title: string, costs: Costs, claims: number): readonly string
   ];
 }
 
-/** Per claim, most first; what is less than one in a hundred claims (leases, probes) is left to the JSON. */
-function rows(counts: ReadonlyMap<string, number>, claims: number, limit = Infinity): readonly string[] {
+/** Per claim, most first; what is less than one in a hundred claims (leases, probes) is left to the
+ * JSON. */
+function rows(
+  counts: ReadonlyMap<string, number>,
+  claims: number,
+  limit = Infinity,
+): readonly string[] {
   return [...counts]
     .filter(([, count]) => count / claims >= 0.01)
     .sort(([, a], [, b]) => b - a)
@@ -120,7 +135,14 @@ function rows(counts: ReadonlyMap<string, number>, claims: number, limit = Infin
 }
 
 function timesRow(name: string, times: Times): string {
-  return row(name, [times.claims, times.volumesPerSecond, times.boundPerSecond, times.p50Ms, times.p99Ms, times.worstMs]);
+  return row(name, [
+    times.claims,
+    times.volumesPerSecond,
+    times.boundPerSecond,
+    times.p50Ms,
+    times.p99Ms,
+    times.worstMs,
+  ]);
 }
 
 function row(name: string, cells: readonly (string | number)[]): string {

@@ -51,7 +51,8 @@ export interface Stand {
   readonly logsDir: string;
 }
 
-/** Starts a Kubernetes API, driver, Redis, gateway, ingest and jobs, each as a process of its own, in a folder of its own. */
+/** Starts a Kubernetes API, driver, Redis, gateway, ingest and jobs, each as a process of its own,
+ * in a folder of its own. */
 export async function startStand(options: StandOptions): Promise<Stand> {
   const { closers, log } = options;
   const dir = await mkdtemp(join(tmpdir(), 'sutler-bench-'));
@@ -59,16 +60,23 @@ export async function startStand(options: StandOptions): Promise<Stand> {
   const members: Member[] = [];
   closers.add('folder', async () => {
     // After a failure the logs are what one wants to see.
-    if (failed && members.length > 0) log.warn({ dir }, 'the stand did not come up; its logs are kept');
+    if (failed && members.length > 0)
+      log.warn({ dir }, 'the stand did not come up; its logs are kept');
     else await rm(dir, { recursive: true, force: true });
   });
   const logsDir = join(dir, 'logs');
   await mkdir(logsDir);
-  const start = async (name: string, args: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<Facts> => {
+  const start = async (
+    name: string,
+    args: readonly string[],
+    env: Readonly<Record<string, string>> = {},
+  ): Promise<Facts> => {
     const file = createWriteStream(join(logsDir, `${name}.log`));
     const [process = name] = name.split('#');
     const profile =
-      options.profileDir !== '' && ['ingest', 'jobs'].includes(process) ? ['--cpu-prof', `--cpu-prof-dir=${options.profileDir}`] : [];
+      options.profileDir !== '' && ['ingest', 'jobs'].includes(process)
+        ? ['--cpu-prof', `--cpu-prof-dir=${options.profileDir}`]
+        : [];
     let dead: (error: Error) => void = () => undefined;
     const died = new Promise<never>((_, reject) => (dead = reject));
     died.catch(() => undefined);
@@ -81,7 +89,11 @@ export async function startStand(options: StandOptions): Promise<Stand> {
         env: { ...options.env, KUBECONFIG: '', KUBERNETES_SERVICE_HOST: '', ...env },
         output: (text) => file.write(text),
       },
-      { log, onUsageError: () => dead(new Error(`${name} refuses its flags: see ${file.path.toString()}`)) },
+      {
+        log,
+        onUsageError: () =>
+          dead(new Error(`${name} refuses its flags: see ${file.path.toString()}`)),
+      },
     );
     closers.add(name, async () => {
       await child.stop(STOP_GRACE_MS);
@@ -129,7 +141,10 @@ interface ClusterStart {
 }
 
 /** @returns path of the kubeconfig */
-async function startCluster(options: StandOptions, { dir, start, members }: ClusterStart): Promise<string> {
+async function startCluster(
+  options: StandOptions,
+  { dir, start, members }: ClusterStart,
+): Promise<string> {
   const kubeconfig = join(dir, 'kubeconfig');
   if (options.backend === 'sandbox') {
     await start('sandbox-api', [`--kubeconfig-out=${kubeconfig}`]);
@@ -137,7 +152,10 @@ async function startCluster(options: StandOptions, { dir, start, members }: Clus
   }
   const cluster = await openControlPlane(options.env);
   options.closers.add('control plane', () => cluster.close());
-  if (!cluster.hasBinder) throw new Error('the bench needs kube-controller-manager, which asks for volumes: set KUBE_CONTROLLER_MANAGER');
+  if (!cluster.hasBinder)
+    throw new Error(
+      'the bench needs kube-controller-manager, which asks for volumes: set KUBE_CONTROLLER_MANAGER',
+    );
   const children = await childrenOf(options.pid);
   for (const name of CONTROL_PLANE) {
     const pid = children.get(name);
@@ -146,12 +164,17 @@ async function startCluster(options: StandOptions, { dir, start, members }: Clus
   return cluster.kubeconfig;
 }
 
-function openControlPlane(env: StandOptions['env']): ReturnType<ReturnType<typeof realControlPlane>> {
+function openControlPlane(
+  env: StandOptions['env'],
+): ReturnType<ReturnType<typeof realControlPlane>> {
   let open: ReturnType<typeof realControlPlane>;
   try {
     open = realControlPlane(env);
   } catch (cause) {
-    throw new UsageError(`--backend real: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
+    throw new UsageError(
+      `--backend real: ${cause instanceof Error ? cause.message : String(cause)}`,
+      { cause },
+    );
   }
   return open();
 }

@@ -37,11 +37,20 @@ export interface Workload {
 const CLASS = 'sutler-bench';
 
 interface ClaimSlice {
-  readonly metadata: { readonly name: string; readonly namespace: string; readonly uid: string; readonly resourceVersion: string };
+  readonly metadata: {
+    readonly name: string;
+    readonly namespace: string;
+    readonly uid: string;
+    readonly resourceVersion: string;
+  };
   readonly phase: string | undefined;
 }
 interface VolumeSlice {
-  readonly metadata: { readonly name: string; readonly uid: string; readonly resourceVersion: string };
+  readonly metadata: {
+    readonly name: string;
+    readonly uid: string;
+    readonly resourceVersion: string;
+  };
   readonly claim: string;
 }
 
@@ -65,10 +74,16 @@ export async function startWorkload(options: WorkloadOptions): Promise<Workload>
     log,
     resource: claims,
     namespace,
-    project: (raw) => sliceOfClaim(raw),
+    transform: (raw) => sliceOfClaim(raw),
     onChange: ({ type, object }) => {
       const track = creating.get(object.metadata.name);
-      if (type === 'deleted' || object.phase !== 'Bound' || track === undefined || track.boundMs !== undefined) return;
+      if (
+        type === 'deleted' ||
+        object.phase !== 'Bound' ||
+        track === undefined ||
+        track.boundMs !== undefined
+      )
+        return;
       track.boundMs = performance.now();
       changed(track);
     },
@@ -77,7 +92,7 @@ export async function startWorkload(options: WorkloadOptions): Promise<Workload>
     client,
     log,
     resource: volumes,
-    project: (raw) => sliceOfVolume(raw),
+    transform: (raw) => sliceOfVolume(raw),
     onChange: ({ type, object }) => {
       const track = (type === 'deleted' ? removing : creating).get(object.claim);
       if (track === undefined || track.volumeMs !== undefined) return;
@@ -92,7 +107,11 @@ export async function startWorkload(options: WorkloadOptions): Promise<Workload>
       apiVersion: 'v1',
       kind: 'PersistentVolumeClaim',
       metadata: { name },
-      spec: { accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '1Gi' } }, storageClassName: CLASS },
+      spec: {
+        accessModes: ['ReadWriteOnce'],
+        resources: { requests: { storage: '1Gi' } },
+        storageClassName: CLASS,
+      },
     });
   };
   /** Sends one request per name and waits until each track is complete. */
@@ -111,12 +130,21 @@ export async function startWorkload(options: WorkloadOptions): Promise<Workload>
         if (o.isDone(track)) done.add(track);
         if (done.size === tracks.length) resolve();
       };
-      const late = (): void => reject(new Error(`${tracks.length - done.size} of ${tracks.length} claims did not get there in time`));
+      const late = (): void =>
+        reject(
+          new Error(
+            `${tracks.length - done.size} of ${tracks.length} claims did not get there in time`,
+          ),
+        );
       o.signal.addEventListener('abort', late, { once: true });
     });
     const queue = [...tracks];
     const send = async (): Promise<void> => {
-      for (let track = queue.shift(); track !== undefined && !o.signal.aborted; track = queue.shift()) {
+      for (
+        let track = queue.shift();
+        track !== undefined && !o.signal.aborted;
+        track = queue.shift()
+      ) {
         await o.send(track.name);
         track.answeredMs = performance.now();
         changed(track);
@@ -138,7 +166,8 @@ export async function startWorkload(options: WorkloadOptions): Promise<Workload>
         names,
         tracks: creating,
         send: create,
-        isDone: ({ answeredMs, volumeMs, boundMs }) => answeredMs !== undefined && volumeMs !== undefined && boundMs !== undefined,
+        isDone: ({ answeredMs, volumeMs, boundMs }) =>
+          answeredMs !== undefined && volumeMs !== undefined && boundMs !== undefined,
         signal,
       }),
     remove: (names, signal) =>

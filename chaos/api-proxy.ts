@@ -1,7 +1,8 @@
 import { connect, createServer } from 'node:net';
 import type { AddressInfo, Socket } from 'node:net';
 
-/** How the proxy treats its connections. cut: they are reset, new ones too. hang: nothing passes, and nothing is said. */
+/** How the proxy treats its connections. cut: they are reset, new ones too. hang: nothing passes,
+ * and nothing is said. */
 export type Passage = 'open' | 'cut' | 'hang';
 
 /** A TCP proxy in front of the API server. It sees only what TLS lets it see: nothing. */

@@ -1,6 +1,7 @@
 import { openSync, readFileSync, writeSync } from 'node:fs';
 
-/** One thing that the driver saw or did. A line is in the kernel's hands when log() returns, so that it survives the driver's SIGKILL. */
+/** One thing that the driver saw or did. A line is in the kernel's hands when log() returns, so
+ * that it survives the driver's SIGKILL. */
 export type CallEvent =
   /** A driver came up; calls of those before it are dead. */
   | { readonly event: 'boot'; readonly pid: number; readonly atMs: number }
@@ -23,9 +24,21 @@ export type CallEvent =
       readonly handle: string;
     }
   /** There is no volume of that handle now. */
-  | { readonly event: 'deleted'; readonly pid: number; readonly call: number; readonly atMs: number; readonly handle: string }
+  | {
+      readonly event: 'deleted';
+      readonly pid: number;
+      readonly call: number;
+      readonly atMs: number;
+      readonly handle: string;
+    }
   /** The driver has answered. */
-  | { readonly event: 'end'; readonly pid: number; readonly call: number; readonly atMs: number; readonly code: string }
+  | {
+      readonly event: 'end';
+      readonly pid: number;
+      readonly call: number;
+      readonly atMs: number;
+      readonly code: string;
+    }
   /** The caller gave up, or the deadline passed; also comes after each end. */
   | { readonly event: 'cut'; readonly pid: number; readonly call: number; readonly atMs: number };
 

@@ -19,7 +19,11 @@ export interface InjectedFault {
 }
 
 /** Does it, and resolves when it is undone again. */
-export async function inject(stand: Stand, fault: Fault, signal: AbortSignal): Promise<InjectedFault> {
+export async function inject(
+  stand: Stand,
+  fault: Fault,
+  signal: AbortSignal,
+): Promise<InjectedFault> {
   const { kind, target, forMs } = fault;
   const beganMs = systemClock.nowMs();
   const killed = async (child: Supervised | undefined): Promise<InjectedFault> => {
@@ -69,7 +73,10 @@ export async function inject(stand: Stand, fault: Fault, signal: AbortSignal): P
 
 /** The ingest whose pid is in the Lease; the first one while nobody leads. */
 async function leaderOf({ client, driverName, ingest }: Stand): Promise<Supervised | undefined> {
-  const lease = await client.get<Lease>(leases, { namespace: NAMESPACE, name: leaseName(driverName) });
+  const lease = await client.get<Lease>(leases, {
+    namespace: NAMESPACE,
+    name: leaseName(driverName),
+  });
   const holder = lease?.spec?.holderIdentity ?? '';
   return ingest.find(({ pid }) => pid !== undefined && holder.includes(`-${pid}-`)) ?? ingest[0];
 }

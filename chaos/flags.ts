@@ -2,12 +2,18 @@ import { defineFlags } from '#src/runtime/flags.ts';
 import { processFlags } from '#src/runtime/process-flags.ts';
 
 /** One line for --help. */
-export const summary = 'kills, freezes and cuts off everything while claims come and go, and counts what got lost';
+export const summary =
+  'kills, freezes and cuts off everything while claims come and go, and counts what got lost';
 
 /** Every flag of the chaos command. */
 export const flags = defineFlags({
   ...processFlags,
-  minutes: { type: 'float', default: 3, min: 0.05, help: 'How long claims are made and faults happen; settling comes after it.' },
+  minutes: {
+    type: 'float',
+    default: 3,
+    min: 0.05,
+    help: 'How long claims are made and faults happen; settling comes after it.',
+  },
   seed: { type: 'int', default: 1, help: 'Repeats the schedule of faults.' },
   backend: {
     type: 'string',
@@ -15,9 +21,23 @@ export const flags = defineFlags({
     values: ['auto', 'sandbox', 'real'],
     help: 'Kubernetes API: the real programs in KUBEBUILDER_ASSETS, the sandbox, or (auto) the former if that is set.',
   },
-  'claims-per-second': { type: 'float', default: 3, min: 0.1, help: 'Claims made; half of them are deleted while they are being made.' },
-  faults: { type: 'string', default: '', help: 'Kinds of faults, separated by commas. Empty: all that the settings can survive.' },
-  'fault-gap': { type: 'durationMs', default: '3s', min: '100ms', help: 'Mean time between the beginnings of two faults.' },
+  'claims-per-second': {
+    type: 'float',
+    default: 3,
+    min: 0.1,
+    help: 'Claims made; half of them are deleted while they are being made.',
+  },
+  faults: {
+    type: 'string',
+    default: '',
+    help: 'Kinds of faults, separated by commas. Empty: all that the settings can survive.',
+  },
+  'fault-gap': {
+    type: 'durationMs',
+    default: '3s',
+    min: '100ms',
+    help: 'Mean time between the beginnings of two faults.',
+  },
   'claim-finalizer': {
     type: 'bool',
     default: false,
@@ -33,11 +53,27 @@ export const flags = defineFlags({
     default: false,
     help: 'Let the driver refuse to make what it has already made. Nothing is promised for such a driver.',
   },
-  timeout: { type: 'durationMs', default: '2s', help: 'Deadline of a driver call; the other times of sutler follow from it.' },
-  'lock-duration': { type: 'durationMs', default: '30s', help: 'Lock of a job, as the jobs processes have it.' },
+  timeout: {
+    type: 'durationMs',
+    default: '2s',
+    help: 'Deadline of a driver call; the other times of sutler follow from it.',
+  },
+  'lock-duration': {
+    type: 'durationMs',
+    default: '30s',
+    help: 'Lock of a job, as the jobs processes have it.',
+  },
   patience: { type: 'durationMs', default: '2m', help: 'Longest time that settling may take.' },
-  'ingest-args': { type: 'string', default: '', help: 'More arguments for the ingest processes, separated by blanks.' },
-  'jobs-args': { type: 'string', default: '', help: 'More arguments for the jobs processes, separated by blanks.' },
+  'ingest-args': {
+    type: 'string',
+    default: '',
+    help: 'More arguments for the ingest processes, separated by blanks.',
+  },
+  'jobs-args': {
+    type: 'string',
+    default: '',
+    help: 'More arguments for the jobs processes, separated by blanks.',
+  },
   'data-dir': {
     type: 'string',
     default: '',

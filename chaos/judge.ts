@@ -40,7 +40,8 @@ export interface Verdict {
   readonly leaked: readonly string[];
   /** Claims that should be Bound and are not. */
   readonly lost: readonly string[];
-  /** Two calls for one volume at the driver at once, where the earlier one was neither cut nor past its deadline; or two volumes for one UID at once. */
+  /** Two calls for one volume at the driver at once, where the earlier one was neither cut nor past
+   * its deadline; or two volumes for one UID at once. */
   readonly double: readonly string[];
   /** Volumes made again for a UID whose volume had been deleted. */
   readonly remade: readonly string[];
@@ -50,7 +51,8 @@ export interface Verdict {
   readonly missing: readonly string[];
 }
 
-/** Compares what the driver did and has with what the API server shows and what the workload wanted. */
+/** Compares what the driver did and has with what the API server shows and what the workload
+ * wanted. */
 export function judge(evidence: Evidence): Verdict {
   const { driverVolumes, volumes, claims } = evidence;
   const there = volumes.filter(({ isThere }) => isThere);
@@ -58,7 +60,9 @@ export function judge(evidence: Evidence): Verdict {
   const had = new Set(driverVolumes.map(({ handle }) => handle));
   const history = readHistory(evidence.calls);
   return {
-    leaked: driverVolumes.filter(({ handle }) => !named.has(handle)).map(({ handle, name }) => `${handle} (${name}): no PV names it`),
+    leaked: driverVolumes
+      .filter(({ handle }) => !named.has(handle))
+      .map(({ handle, name }) => `${handle} (${name}): no PV names it`),
     lost: claims
       .filter(({ isBound, deleteSentMs }) => !isBound && deleteSentMs === undefined)
       .map(({ name, uid }) => `claim ${name} (${uid}) is not Bound`),
@@ -67,7 +71,9 @@ export function judge(evidence: Evidence): Verdict {
     wrong: wrongDeletes(evidence, history.nameOf),
     missing: there
       .filter(({ handle, phase }) => phase === 'Bound' && !had.has(handle))
-      .map(({ name, handle }) => `PV ${name} is Bound to ${handle}, which the driver does not have`),
+      .map(
+        ({ name, handle }) => `PV ${name} is Bound to ${handle}, which the driver does not have`,
+      ),
   };
 }
 
@@ -101,7 +107,10 @@ function readHistory(calls: readonly CallEvent[]): History {
 function overlaps(calls: readonly CallEvent[], nameOf: History['nameOf']): readonly string[] {
   const found: string[] = [];
   /** Calls whose callers still wait. */
-  const open = new Map<number, { readonly volume: string; readonly method: string; readonly atMs: number }>();
+  const open = new Map<
+    number,
+    { readonly volume: string; readonly method: string; readonly atMs: number }
+  >();
   for (const event of calls) {
     if (event.event === 'boot') open.clear();
     if (event.event === 'end' || event.event === 'cut') open.delete(event.call);
@@ -109,14 +118,19 @@ function overlaps(calls: readonly CallEvent[], nameOf: History['nameOf']): reado
     const volume = nameOf.get(event.volume) ?? event.volume;
     for (const other of open.values()) {
       if (other.volume === volume)
-        found.push(`${volume}: ${event.method} at ${event.atMs} while ${other.method} of ${other.atMs} was under way`);
+        found.push(
+          `${volume}: ${event.method} at ${event.atMs} while ${other.method} of ${other.atMs} was under way`,
+        );
     }
     open.set(event.call, { volume, method: event.method, atMs: event.atMs });
   }
   return found;
 }
 
-function wrongDeletes({ calls, volumes, claims }: Evidence, nameOf: History['nameOf']): readonly string[] {
+function wrongDeletes(
+  { calls, volumes, claims }: Evidence,
+  nameOf: History['nameOf'],
+): readonly string[] {
   const byHandle = new Map(volumes.map((volume) => [volume.handle, volume]));
   const byUid = new Map(claims.map((claim) => [claim.uid, claim]));
   return calls.flatMap((event) => {
@@ -124,7 +138,8 @@ function wrongDeletes({ calls, volumes, claims }: Evidence, nameOf: History['nam
     const volume = byHandle.get(event.volume);
     const line = `DeleteVolume ${event.volume} (${nameOf.get(event.volume) ?? 'of unknown name'}) at ${event.atMs}`;
     const claim = byUid.get(volume?.claimUid ?? '');
-    if (claim !== undefined && event.atMs < (claim.deleteSentMs ?? Infinity)) return [`${line}: claim ${claim.name} was alive`];
+    if (claim !== undefined && event.atMs < (claim.deleteSentMs ?? Infinity))
+      return [`${line}: claim ${claim.name} was alive`];
     return volume?.wasReleased === false ? [`${line}: PV ${volume.name} was never Released`] : [];
   });
 }

@@ -1,8 +1,9 @@
 import { main } from '#src/jobs/main.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 
-/* The jobs process without volume records: every opening is granted and nothing is remembered, as if each worker kept its intents in its own memory.
- * The chaos command has to find leaks with it; if it does not, it is the command that is broken. */
+/* The jobs process without volume records: every opening is granted and nothing is remembered, as
+ * if each worker kept its intents in its own memory. The chaos command has to find leaks with it;
+ * if it does not, it is the command that is broken. */
 
 const forgetful: Partial<Record<keyof VolumeRecords, unknown>> = {
   openCreate: () => Promise.resolve({ kind: 'opened' }),
@@ -13,12 +14,12 @@ const forgetful: Partial<Record<keyof VolumeRecords, unknown>> = {
   closeRefused: () => Promise.resolve('removed'),
   leaveAmbiguous: () => Promise.resolve(''),
   leaveAnswered: () => Promise.resolve(),
-  restore: () => Promise.resolve(),
+  revert: () => Promise.resolve(),
   closeGone: () => Promise.resolve(),
   leaveDeleting: () => Promise.resolve(''),
   endDeletion: () => Promise.resolve('none'),
   isOpen: () => Promise.resolve(false),
-  tend: () => Promise.resolve([]),
+  rewriteLostRecords: () => Promise.resolve([]),
 };
 Object.assign(VolumeRecords.prototype, forgetful);
 await main({ host: process, argv: process.argv.slice(2), known: {}, retired: {} });

@@ -18,7 +18,10 @@ import { NAMESPACE, REPLICAS, scaledTiming, startStand } from './stand.ts';
 import type { Stand } from './stand.ts';
 import { startWorkload } from './workload.ts';
 
-await runProcess({ host: process, argv: process.argv.slice(2), known: {}, retired: {} }, { name: 'chaos', summary, table: flags, start });
+await runProcess(
+  { host: process, argv: process.argv.slice(2), known: {}, retired: {} },
+  { name: 'chaos', summary, table: flags, start },
+);
 
 type Context = ProcessContext<typeof flags>;
 
@@ -35,8 +38,18 @@ async function chaos(p: Context): Promise<void> {
   const { flags: f, log, closers } = p;
   const timing = scaledTiming(f.timeoutMs, f.lockDurationMs);
   const runMs = f.minutes * 60_000;
-  const faults = planFaults({ seed: f.seed, kinds: chosenKinds(p, runMs), runMs, gapMs: f.faultGapMs, replicas: REPLICAS, timing });
-  const backend = f.backend === 'real' || (f.backend === 'auto' && (p.env['KUBEBUILDER_ASSETS'] ?? '') !== '') ? 'real' : 'sandbox';
+  const faults = planFaults({
+    seed: f.seed,
+    kinds: chosenKinds(p, runMs),
+    runMs,
+    gapMs: f.faultGapMs,
+    replicas: REPLICAS,
+    timing,
+  });
+  const backend =
+    f.backend === 'real' || (f.backend === 'auto' && (p.env['KUBEBUILDER_ASSETS'] ?? '') !== '')
+      ? 'real'
+      : 'sandbox';
   const finalizer = f.claimFinalizer ? ['--claim-finalizer'] : [];
   const words = (text: string): readonly string[] => text.split(' ').filter((word) => word !== '');
   const stand = await startStand({
@@ -65,7 +78,10 @@ async function chaos(p: Context): Promise<void> {
   });
   closers.add('watches', () => workload.stop());
 
-  log.info({ seed: f.seed, backend, faults: faults.length, dir: stand.dir }, 'claims come and go, faults happen');
+  log.info(
+    { seed: f.seed, backend, faults: faults.length, dir: stand.dir },
+    'claims come and go, faults happen',
+  );
   const over = deadline(p, runMs);
   const [injected] = await Promise.all([injectAll(p, stand, faults), workload.run(over)]);
   p.stopping.throwIfAborted();
@@ -81,7 +97,13 @@ async function chaos(p: Context): Promise<void> {
     claims: workload.claims,
   };
   const report = toReport({
-    settings: { seed: f.seed, minutes: f.minutes, backend, 'claims-per-second': f.claimsPerSecond, ...(f.leaky ? { leaky: true } : {}) },
+    settings: {
+      seed: f.seed,
+      minutes: f.minutes,
+      backend,
+      'claims-per-second': f.claimsPerSecond,
+      ...(f.leaky ? { leaky: true } : {}),
+    },
     evidence,
     verdict: judge(evidence),
     faults: injected,
@@ -97,7 +119,8 @@ async function chaos(p: Context): Promise<void> {
   p.stop(passed ? 0 : 1);
 }
 
-/** Aborts after that time or when the command is stopped. Not AbortSignal.any with AbortSignal.timeout: Node 20 collects the latter as garbage, and it never fires. */
+/** Aborts after that time or when the command is stopped. Not AbortSignal.any with
+ * AbortSignal.timeout: Node 20 collects the latter as garbage, and it never fires. */
 function deadline({ stopping, closers }: Context, ms: number): AbortSignal {
   const over = new AbortController();
   // Each claim that lives listens.
@@ -113,16 +136,23 @@ function chosenKinds({ flags: f }: Context, runMs: number): readonly FaultKind[]
   const all = Object.keys(faultKinds) as FaultKind[];
   if (f.faults === '')
     return all.filter(
-      (kind) => (kind !== 'flush-redis' || f.claimFinalizer) && (kind !== 'freeze-jobs-past-lock' || runMs > 3 * f.lockDurationMs),
+      (kind) =>
+        (kind !== 'flush-redis' || f.claimFinalizer) &&
+        (kind !== 'freeze-jobs-past-lock' || runMs > 3 * f.lockDurationMs),
     );
   return f.faults.split(',').map((text) => {
     const kind = all.find((each) => each === text.trim());
-    if (kind === undefined) throw new UsageError(`--faults: there is no "${text}"; choose from ${all.join(', ')}`);
+    if (kind === undefined)
+      throw new UsageError(`--faults: there is no "${text}"; choose from ${all.join(', ')}`);
     return kind;
   });
 }
 
-async function injectAll({ log, stopping }: Context, stand: Stand, faults: readonly Fault[]): Promise<readonly InjectedFault[]> {
+async function injectAll(
+  { log, stopping }: Context,
+  stand: Stand,
+  faults: readonly Fault[],
+): Promise<readonly InjectedFault[]> {
   const beganMs = systemClock.nowMs();
   const running: Promise<InjectedFault>[] = [];
   for (const fault of faults) {

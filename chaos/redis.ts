@@ -6,7 +6,8 @@ import type { Logger } from '#src/runtime/log.ts';
 const RESTART_WITHIN_MS = 15_000;
 const RESTART_RETRY_MS = 250;
 
-/** A Redis that is killed, frozen, and started again where it was, with what it had written. One thing at a time: a fault waits until the one before is undone. */
+/** A Redis that is killed, frozen, and started again where it was, with what it had written. One
+ * thing at a time: a fault waits until the one before is undone. */
 export class ChaosRedis {
   readonly #dataDir: string;
   readonly #log: Logger;
@@ -76,7 +77,12 @@ export class ChaosRedis {
     const untilMs = systemClock.nowMs() + RESTART_WITHIN_MS;
     for (;;) {
       try {
-        return await startRedisServer({ dataDir: this.#dataDir, log: this.#log, port, password: new URL(url).password });
+        return await startRedisServer({
+          dataDir: this.#dataDir,
+          log: this.#log,
+          port,
+          password: new URL(url).password,
+        });
       } catch (error) {
         if (systemClock.nowMs() > untilMs) throw error;
         await systemClock.sleep(RESTART_RETRY_MS);

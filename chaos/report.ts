@@ -51,12 +51,14 @@ export interface Findings {
 export function toReport(findings: Findings): Report {
   const { evidence, verdict, settings, settledMs, unsettled, troubles, dir } = findings;
   const { calls, claims } = evidence;
-  const handles = (event: 'made' | 'deleted'): number => new Set(calls.flatMap((each) => (each.event === event ? [each.handle] : []))).size;
+  const handles = (event: 'made' | 'deleted'): number =>
+    new Set(calls.flatMap((each) => (each.event === event ? [each.handle] : []))).size;
   return {
     settings,
     claims: claims.length,
     claimsDeleted: claims.filter(({ deleteSentMs }) => deleteSentMs !== undefined).length,
-    claimsBound: claims.filter(({ isBound, deleteSentMs }) => isBound && deleteSentMs === undefined).length,
+    claimsBound: claims.filter(({ isBound, deleteSentMs }) => isBound && deleteSentMs === undefined)
+      .length,
     volumesMade: handles('made'),
     volumesDeleted: handles('deleted'),
     calls: countCalls(calls),
@@ -93,14 +95,22 @@ function countCalls(calls: readonly CallEvent[]): Readonly<Record<string, number
   return counts;
 }
 
-function recoveries(faults: readonly InjectedFault[], progressMs: readonly number[]): Report['faults'] {
+function recoveries(
+  faults: readonly InjectedFault[],
+  progressMs: readonly number[],
+): Report['faults'] {
   const kinds = [...new Set(faults.map(({ fault }) => fault.kind))].sort();
   return Object.fromEntries(
     kinds.map((kind) => {
       const overs = faults.filter(({ fault }) => fault.kind === kind).map(({ overMs }) => overMs);
-      const waits = overs.flatMap((overMs) => progressMs.find((atMs) => atMs > overMs) ?? []).map((atMs, i) => atMs - (overs[i] ?? atMs));
+      const waits = overs
+        .flatMap((overMs) => progressMs.find((atMs) => atMs > overMs) ?? [])
+        .map((atMs, i) => atMs - (overs[i] ?? atMs));
       const shares = waits.toSorted((a, b) => a - b);
-      return [kind, { count: overs.length, medianMs: percentile(shares, 0.5), worstMs: percentile(shares, 1) }];
+      return [
+        kind,
+        { count: overs.length, medianMs: percentile(shares, 0.5), worstMs: percentile(shares, 1) },
+      ];
     }),
   );
 }
@@ -124,7 +134,11 @@ export function toText(report: Report): string {
       .map(([what, value]) => `${what} ${value}`)
       .join(', '),
     '',
-    row('claims', report.claims, `${report.claimsDeleted} deleted, ${report.claimsBound} of the others Bound`),
+    row(
+      'claims',
+      report.claims,
+      `${report.claimsDeleted} deleted, ${report.claimsBound} of the others Bound`,
+    ),
     row('volumes made', report.volumesMade, `${report.volumesDeleted} deleted`),
     row('settled after', ms(report.settledMs)),
     '',
@@ -134,7 +148,11 @@ export function toText(report: Report): string {
     '',
     row('faults', 'count', 'first progress after it: median, worst'),
     ...Object.entries(report.faults).map(([kind, { count, medianMs, worstMs }]) =>
-      row(`  ${kind}`, count, `${ms(medianMs).padStart(9)} ${ms(worstMs).padStart(9)}   ${faultKinds[kind as FaultKind]}`),
+      row(
+        `  ${kind}`,
+        count,
+        `${ms(medianMs).padStart(9)} ${ms(worstMs).padStart(9)}   ${faultKinds[kind as FaultKind]}`,
+      ),
     ),
     '',
     row('driver calls', ''),
@@ -145,7 +163,9 @@ export function toText(report: Report): string {
     ...list('unsettled', report.unsettled),
     ...list('troubles', report.troubles),
     '',
-    isPassed(report) ? 'Nothing was lost.' : `FAILED with --seed ${settings['seed']}; logs, call log and volumes: ${report.dir}`,
+    isPassed(report)
+      ? 'Nothing was lost.'
+      : `FAILED with --seed ${settings['seed']}; logs, call log and volumes: ${report.dir}`,
     '',
   ].join('\n');
 }

@@ -49,19 +49,29 @@ export interface SchedulePlan {
   readonly timing: FaultTiming;
 }
 
-/** When what happens to whom; the same for the same plan. Kinds come in rounds, each once per round in random order. Faults overlap, but not two of the same process. */
+/** When what happens to whom; the same for the same plan. Kinds come in rounds, each once per round
+ * in random order. Faults overlap, but not two of the same process. */
 export function planFaults(plan: SchedulePlan): readonly Fault[] {
   const random = seededRandom(plan.seed);
   const busyUntil = new Map<string, number>();
   const faults: Fault[] = [];
   let round: readonly FaultKind[] = [];
   if (plan.kinds.length === 0) return faults;
-  for (let atMs = random.between(500, 500 + plan.gapMs); atMs < plan.runMs; atMs += random.between(0.5, 1.5) * plan.gapMs) {
+  for (
+    let atMs = random.between(500, 500 + plan.gapMs);
+    atMs < plan.runMs;
+    atMs += random.between(0.5, 1.5) * plan.gapMs
+  ) {
     if (round.length === 0) round = random.shuffled(plan.kinds);
     const [kind] = round;
     if (kind === undefined) break;
     round = round.slice(1);
-    const fault = { atMs: Math.round(atMs), kind, target: random.index(plan.replicas), forMs: lasting(kind, plan.timing, random) };
+    const fault = {
+      atMs: Math.round(atMs),
+      kind,
+      target: random.index(plan.replicas),
+      forMs: lasting(kind, plan.timing, random),
+    };
     const victim = victimOf(fault);
     if (fault.atMs + fault.forMs > plan.runMs || (busyUntil.get(victim) ?? 0) > atMs) continue;
     busyUntil.set(victim, fault.atMs + fault.forMs);
@@ -70,7 +80,11 @@ export function planFaults(plan: SchedulePlan): readonly Fault[] {
   return faults;
 }
 
-function lasting(kind: FaultKind, { leaseMs, ownershipMs, lockMs }: FaultTiming, random: Random): number {
+function lasting(
+  kind: FaultKind,
+  { leaseMs, ownershipMs, lockMs }: FaultTiming,
+  random: Random,
+): number {
   const between = (min: number, max: number): number => Math.round(random.between(min, max));
   switch (kind) {
     case 'kill-ingest':

@@ -11,13 +11,22 @@ import type { Workload } from './workload.ts';
 
 const LOOK_PERIOD_MS = 500;
 
-/** Waits until nothing is outstanding any more: claims, Released PVs, jobs, open records, driver calls.
+/** Waits until nothing is outstanding any more: claims, Released PVs, jobs, open records, driver
+ * calls.
  * @returns what still was when the patience ended */
-export async function settle(stand: Stand, workload: Workload, signal: AbortSignal): Promise<readonly string[]> {
+export async function settle(
+  stand: Stand,
+  workload: Workload,
+  signal: AbortSignal,
+): Promise<readonly string[]> {
   const redis = new Redis(redisOptions(stand.redis.url, 'plain'));
   redis.on('error', () => undefined);
   const queues = (['claim', 'volume'] as const).map(
-    (kind) => new Queue(queueName(kind, stand.driverName), { connection: redis, prefix: keyPrefix(DEFAULT_PREFIX) }),
+    (kind) =>
+      new Queue(queueName(kind, stand.driverName), {
+        connection: redis,
+        prefix: keyPrefix(DEFAULT_PREFIX),
+      }),
   );
   const look = async (): Promise<readonly string[]> => {
     const calls = underWay(readCallLog(stand.callLog));

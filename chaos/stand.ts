@@ -88,7 +88,8 @@ export interface Stand {
   killNow(): void;
 }
 
-/** Starts a Kubernetes API and a proxy before it, driver, Redis, gateway, two ingest and two jobs, each as a process of its own. */
+/** Starts a Kubernetes API and a proxy before it, driver, Redis, gateway, two ingest and two jobs,
+ * each as a process of its own. */
 export async function startStand(options: StandOptions): Promise<Stand> {
   const { closers, log, timing } = options;
   const dir = await openFolder(options.dataDir);
@@ -99,7 +100,12 @@ export async function startStand(options: StandOptions): Promise<Stand> {
   const troubles: string[] = [];
   const children: Supervised[] = [];
 
-  const start = async (name: string, script: string, args: readonly string[], env: Record<string, string> = {}) => {
+  const start = async (
+    name: string,
+    script: string,
+    args: readonly string[],
+    env: Record<string, string> = {},
+  ) => {
     const child = new Supervised({
       name,
       command: [options.node, '--enable-source-maps', script, ...args],
@@ -116,7 +122,12 @@ export async function startStand(options: StandOptions): Promise<Stand> {
     return { child, facts: await child.start() };
   };
   const sutler = (name: string, args: readonly string[], env: Record<string, string> = {}) =>
-    start(name, CLI, [name.split('#')[0] ?? name, '-v=4', '--http-endpoint=127.0.0.1:0', ...args], env);
+    start(
+      name,
+      CLI,
+      [name.split('#')[0] ?? name, '-v=4', '--http-endpoint=127.0.0.1:0', ...args],
+      env,
+    );
 
   const { kubeconfig, proxied, proxy } = await openCluster(options, dir, sutler);
   const redis = await ChaosRedis.start({ dataDir: join(dir, 'redis'), log });
@@ -135,7 +146,12 @@ export async function startStand(options: StandOptions): Promise<Stand> {
   ]);
   const driverName = driver.facts['driver'] ?? '';
   const timeout = `--timeout=${timing.timeoutMs}ms`;
-  const gateway = await sutler('csi-gateway', [`--csi-address=${socket}`, `--listen=${gatewaySocket}`, timeout, '--grace-period=2s']);
+  const gateway = await sutler('csi-gateway', [
+    `--csi-address=${socket}`,
+    `--listen=${gatewaySocket}`,
+    timeout,
+    '--grace-period=2s',
+  ]);
 
   const client = createKubeClient({
     access: await loadClusterAccess({ kubeconfig, env: {} }),
@@ -143,7 +159,11 @@ export async function startStand(options: StandOptions): Promise<Stand> {
     log,
   });
   closers.add('API client', () => client.close());
-  await client.create(namespaces, undefined, { apiVersion: 'v1', kind: 'Namespace', metadata: { name: NAMESPACE } });
+  await client.create(namespaces, undefined, {
+    apiVersion: 'v1',
+    kind: 'Namespace',
+    metadata: { name: NAMESPACE },
+  });
 
   const common = [
     `--kubeconfig=${proxied}`,
@@ -177,7 +197,8 @@ export async function startStand(options: StandOptions): Promise<Stand> {
   const ingest: Supervised[] = [];
   const jobs: Supervised[] = [];
   const leakyJobs = fileURLToPath(new URL('./leaky-jobs.js', import.meta.url));
-  for (let i = 1; i <= REPLICAS; i += 1) ingest.push((await sutler(`ingest#${i}`, ingestArgs, env)).child);
+  for (let i = 1; i <= REPLICAS; i += 1)
+    ingest.push((await sutler(`ingest#${i}`, ingestArgs, env)).child);
   for (let i = 1; i <= REPLICAS; i += 1) {
     const [script, args] = options.leaky ? [leakyJobs, jobsArgs] : [CLI, ['jobs', ...jobsArgs]];
     jobs.push((await start(`jobs#${i}`, script, args, env)).child);
@@ -221,7 +242,11 @@ interface Cluster {
   readonly proxy: ApiProxy;
 }
 
-async function openCluster(options: StandOptions, dir: string, start: StartSutler): Promise<Cluster> {
+async function openCluster(
+  options: StandOptions,
+  dir: string,
+  start: StartSutler,
+): Promise<Cluster> {
   const { closers } = options;
   if (options.backend === 'real') {
     const cluster = await openControlPlane(options.env);
@@ -230,9 +255,14 @@ async function openCluster(options: StandOptions, dir: string, start: StartSutle
     closers.add('proxy', () => proxy.close());
     const { port } = new URL(cluster.url);
     proxy.aim(Number(port));
-    return { kubeconfig: cluster.kubeconfig, proxied: await redirect(cluster.kubeconfig, dir, `127.0.0.1:${proxy.port}`), proxy };
+    return {
+      kubeconfig: cluster.kubeconfig,
+      proxied: await redirect(cluster.kubeconfig, dir, `127.0.0.1:${proxy.port}`),
+      proxy,
+    };
   }
-  // The sandbox answers to its own port only, so the proxy has the same port on the other loopback address.
+  // The sandbox answers to its own port only, so the proxy has the same port on the other loopback
+  // address.
   const proxy = await startApiProxy('::1');
   closers.add('proxy', () => proxy.close());
   proxy.aim(proxy.port);
@@ -245,18 +275,25 @@ async function openCluster(options: StandOptions, dir: string, start: StartSutle
 async function redirect(kubeconfig: string, dir: string, host: string): Promise<string> {
   const path = join(dir, 'kubeconfig-proxied');
   const text = await readFile(kubeconfig, 'utf8');
-  await writeFile(path, text.replace(/(server: "?https:\/\/)127\.0\.0\.1:\d+/, `$1${host}`), { mode: 0o600 });
+  await writeFile(path, text.replace(/(server: "?https:\/\/)127\.0\.0\.1:\d+/, `$1${host}`), {
+    mode: 0o600,
+  });
   return path;
 }
 
-function openControlPlane(env: StandOptions['env']): ReturnType<ReturnType<typeof realControlPlane>> {
+function openControlPlane(
+  env: StandOptions['env'],
+): ReturnType<ReturnType<typeof realControlPlane>> {
   // Never the cluster of a KUBECONFIG: what is not ours is not to be cut off.
   const { KUBECONFIG: _, ...rest } = env;
   let open: ReturnType<typeof realControlPlane>;
   try {
     open = realControlPlane(rest, { binder: true });
   } catch (cause) {
-    throw new UsageError(`--backend real: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
+    throw new UsageError(
+      `--backend real: ${cause instanceof Error ? cause.message : String(cause)}`,
+      { cause },
+    );
   }
   return open();
 }

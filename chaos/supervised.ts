@@ -47,9 +47,16 @@ export class Supervised {
       const child = this.#spawn();
       child.on('message', (message: unknown) => {
         // The sender is announce() in runtime/process.ts.
-        if (typeof message === 'object' && message !== null && 'facts' in message) resolve(message.facts as Facts);
+        if (typeof message === 'object' && message !== null && 'facts' in message)
+          resolve(message.facts as Facts);
       });
-      child.once('close', (code) => reject(new Error(`${this.name} ended with ${code} before it was ready: see ${this.#plan.logFile}`)));
+      child.once('close', (code) =>
+        reject(
+          new Error(
+            `${this.name} ended with ${code} before it was ready: see ${this.#plan.logFile}`,
+          ),
+        ),
+      );
     });
   }
 
@@ -96,7 +103,11 @@ export class Supervised {
   #spawn(): ChildProcess {
     const [file, ...args] = this.#plan.command;
     // Its own process group: Ctrl-C in a terminal reaches the parent only.
-    const child = spawn(file, args, { env: this.#plan.env, stdio: ['ignore', 'pipe', 'pipe', 'ipc'], detached: true });
+    const child = spawn(file, args, {
+      env: this.#plan.env,
+      stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
+      detached: true,
+    });
     this.#child = child;
     this.#file.write(`--- ${this.name} pid ${child.pid} at ${new Date().toISOString()}\n`);
     for (const stream of [child.stdout, child.stderr]) {
@@ -117,7 +128,8 @@ export class Supervised {
     this.#child = undefined;
     this.#gone();
     if (this.#stopping) return;
-    if (this.#downMs === undefined) this.#plan.onTrouble(`ended by itself (${signal ?? `code ${code}`})`);
+    if (this.#downMs === undefined)
+      this.#plan.onTrouble(`ended by itself (${signal ?? `code ${code}`})`);
     const downMs = this.#downMs ?? AFTER_CRASH_MS;
     this.#downMs = undefined;
     await systemClock.sleep(downMs);

@@ -35,8 +35,16 @@ export interface Workload {
 }
 
 interface RawObject {
-  readonly metadata: { readonly name: string; readonly namespace?: string; readonly uid: string; readonly resourceVersion: string };
-  readonly spec?: { readonly claimRef?: { readonly uid?: string }; readonly csi?: { readonly volumeHandle?: string } };
+  readonly metadata: {
+    readonly name: string;
+    readonly namespace?: string;
+    readonly uid: string;
+    readonly resourceVersion: string;
+  };
+  readonly spec?: {
+    readonly claimRef?: { readonly uid?: string };
+    readonly csi?: { readonly volumeHandle?: string };
+  };
   readonly status?: { readonly phase?: string };
 }
 
@@ -60,7 +68,7 @@ export async function startWorkload(options: WorkloadOptions): Promise<Workload>
     ...common,
     resource: claims,
     namespace,
-    project: slice,
+    transform: slice,
     onChange: ({ type, object }) => {
       const claim = tracked.get(object.metadata.uid);
       if (claim !== undefined && type !== 'deleted') claim.isBound = object.phase === 'Bound';
@@ -69,12 +77,20 @@ export async function startWorkload(options: WorkloadOptions): Promise<Workload>
   const volumeView = startReflector<ReturnType<typeof slice>>({
     ...common,
     resource: volumes,
-    project: slice,
+    transform: slice,
     onChange: ({ type, object }) => {
       if (type !== 'modified') progressMs.push(systemClock.nowMs());
       const { handle, claimUid, phase } = object;
-      const wasReleased = (seen.get(object.metadata.name)?.wasReleased ?? false) || phase === 'Released';
-      seen.set(object.metadata.name, { name: object.metadata.name, handle, claimUid, phase, wasReleased, isThere: type !== 'deleted' });
+      const wasReleased =
+        (seen.get(object.metadata.name)?.wasReleased ?? false) || phase === 'Released';
+      seen.set(object.metadata.name, {
+        name: object.metadata.name,
+        handle,
+        claimUid,
+        phase,
+        wasReleased,
+        isThere: type !== 'deleted',
+      });
     },
   });
   await Promise.all([claimView.synced(), volumeView.synced()]);
@@ -84,7 +100,11 @@ export async function startWorkload(options: WorkloadOptions): Promise<Workload>
       apiVersion: 'v1',
       kind: 'PersistentVolumeClaim',
       metadata: { name },
-      spec: { accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '1Mi' } }, storageClassName: CLASS },
+      spec: {
+        accessModes: ['ReadWriteOnce'],
+        resources: { requests: { storage: '1Mi' } },
+        storageClassName: CLASS,
+      },
     });
     const claim: TrackedClaim = { name, uid: metadata.uid, isBound: false };
     tracked.set(claim.uid, claim);
@@ -109,7 +129,11 @@ export async function startWorkload(options: WorkloadOptions): Promise<Workload>
       const lives: Promise<void>[] = [];
       let failure: unknown;
       for (let n = 1; !signal.aborted; n += 1) {
-        lives.push(live(`claim-${n}`, lifeOf(random), signal).catch((error: unknown) => (failure ??= error)) as Promise<void>);
+        lives.push(
+          live(`claim-${n}`, lifeOf(random), signal).catch(
+            (error: unknown) => (failure ??= error),
+          ) as Promise<void>,
+        );
         await systemClock.sleep(random.between(0, 2_000 / options.perSecond), signal);
       }
       await Promise.all(lives);

@@ -16,10 +16,14 @@ export interface Example {
 }
 
 const KINDS: ReadonlyMap<string, Resource> = new Map(
-  [resources.claims, resources.volumes, resources.classes, resources.secrets].map((resource) => [resource.kind, resource]),
+  [resources.claims, resources.volumes, resources.classes, resources.secrets].map((resource) => [
+    resource.kind,
+    resource,
+  ]),
 );
 
-/** Reads every YAML file of a folder, in order of their names; classes come first, so that claims find theirs.
+/** Reads every YAML file of a folder, in order of their names; classes come first, so that claims
+ * find theirs.
  * @throws UsageError naming the file and what is wrong in it */
 export async function readExamples(folder: string): Promise<readonly Example[]> {
   const files = await readdir(folder).catch((cause: unknown) => {
@@ -32,17 +36,25 @@ export async function readExamples(folder: string): Promise<readonly Example[]> 
     try {
       for (const document of loadAll(text)) examples.push(readExample(document));
     } catch (cause) {
-      throw new UsageError(`--examples: ${path}: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
+      throw new UsageError(
+        `--examples: ${path}: ${cause instanceof Error ? cause.message : String(cause)}`,
+        { cause },
+      );
     }
   }
-  const order = (example: Example): number => [resources.classes, resources.secrets].indexOf(example.resource) >>> 0;
+  const order = (example: Example): number =>
+    [resources.classes, resources.secrets].indexOf(example.resource) >>> 0;
   return examples.sort((a, b) => order(a) - order(b));
 }
 
 function readExample(document: unknown): Example {
-  const { kind, metadata } = (document ?? {}) as { kind?: string; metadata?: { name?: string; namespace?: string } };
+  const { kind, metadata } = (document ?? {}) as {
+    kind?: string;
+    metadata?: { name?: string; namespace?: string };
+  };
   const resource = KINDS.get(kind ?? '');
-  if (resource === undefined) throw new Error(`kind ${kind ?? '(none)'} is none of ${[...KINDS.keys()].join(', ')}`);
+  if (resource === undefined)
+    throw new Error(`kind ${kind ?? '(none)'} is none of ${[...KINDS.keys()].join(', ')}`);
   if (metadata?.name === undefined) throw new Error(`a ${kind} has no metadata.name`);
   return {
     resource,
@@ -53,7 +65,10 @@ function readExample(document: unknown): Example {
 }
 
 /** Creates an object; one that is there already is left as it is. */
-export async function createExample(client: KubeClient, { resource, namespace, object }: Example): Promise<void> {
+export async function createExample(
+  client: KubeClient,
+  { resource, namespace, object }: Example,
+): Promise<void> {
   try {
     await client.create(resource, namespace, object);
   } catch (error) {

@@ -2,7 +2,8 @@ import { defineFlags } from '#src/runtime/flags.ts';
 import { processFlags } from '#src/runtime/process-flags.ts';
 
 /** One line for --help and docs/flags.md. */
-export const summary = 'everything on this machine, with a small Kubernetes API and a sample driver: for trying and testing';
+export const summary =
+  'everything on this machine, with a small Kubernetes API and a sample driver: for trying and testing';
 
 /** Flags that only the sandbox knows; it does not pass them on. */
 export const sandboxOnlyFlags = defineFlags({
@@ -40,6 +41,10 @@ export const flags = defineFlags({
     env: 'REDIS_URL',
     help: 'Redis that holds queues and volume records. Empty: a redis-server of our own in --data-dir.',
   },
-  'data-dir': { type: 'string', default: '.sutler/sandbox', help: 'Folder for everything that is written; emptied at start.' },
+  'data-dir': {
+    type: 'string',
+    default: '.sutler/sandbox',
+    help: 'Folder for everything that is written; emptied at start.',
+  },
   ...sandboxOnlyFlags,
 });

@@ -38,7 +38,7 @@ export function watchJourneys(client: KubeClient, log: Logger): JourneyWatch {
     client,
     log,
     resource: claims,
-    project: (raw) => raw as Claim,
+    transform: (raw) => raw as Claim,
     onChange: ({ type, object }) => {
       const key = `${object.metadata.namespace}/${object.metadata.name}`;
       const startMs = started.get(key);
@@ -46,7 +46,8 @@ export function watchJourneys(client: KubeClient, log: Logger): JourneyWatch {
       if (type === 'deleted' || startMs === undefined || journey === undefined) return;
       const elapsedMs = performance.now() - startMs;
       const annotations = object.metadata.annotations ?? {};
-      if (STORAGE_PROVISIONER in annotations || BETA_STORAGE_PROVISIONER in annotations) journey.annotatedMs ??= elapsedMs;
+      if (STORAGE_PROVISIONER in annotations || BETA_STORAGE_PROVISIONER in annotations)
+        journey.annotatedMs ??= elapsedMs;
       if (object.status?.phase === 'Bound') {
         journey.boundMs ??= elapsedMs;
         if (object.spec.volumeName !== undefined) journey.volume ??= object.spec.volumeName;
@@ -60,7 +61,7 @@ export function watchJourneys(client: KubeClient, log: Logger): JourneyWatch {
     client,
     log,
     resource: volumes,
-    project: (raw) => raw as Volume,
+    transform: (raw) => raw as Volume,
     onChange: ({ type, object }) => {
       if (type === 'added') writtenAt.set(object.metadata.name, performance.now());
       changed();
@@ -84,7 +85,10 @@ export function watchJourneys(client: KubeClient, log: Logger): JourneyWatch {
       journeys.set(claim, { claim });
     },
     async bound(signal) {
-      await until(() => [...journeys.values()].every(({ boundMs }) => boundMs !== undefined), signal);
+      await until(
+        () => [...journeys.values()].every(({ boundMs }) => boundMs !== undefined),
+        signal,
+      );
       return [...journeys.values()];
     },
     async emptied(signal) {

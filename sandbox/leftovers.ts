@@ -17,11 +17,18 @@ export interface LeftoverOptions {
   readonly log: Logger;
 }
 
-/** What is not gone although all claims are: volumes in the driver, open records, jobs. Asked until nothing is left or the signal aborts. */
-export async function leftovers(options: LeftoverOptions, signal: AbortSignal): Promise<readonly string[]> {
+/** What is not gone although all claims are: volumes in the driver, open records, jobs. Asked until
+ * nothing is left or the signal aborts. */
+export async function leftovers(
+  options: LeftoverOptions,
+  signal: AbortSignal,
+): Promise<readonly string[]> {
   const redis = new Redis(redisOptions(options.redisUrl, 'plain'));
   redis.on('error', (error) => options.log.debug({ err: error }, 'Redis'));
-  const driver = createCsiClient({ address: parseAddress('gateway', options.gateway), log: options.log });
+  const driver = createCsiClient({
+    address: parseAddress('gateway', options.gateway),
+    log: options.log,
+  });
   try {
     for (;;) {
       const left = [...(await driverVolumes(driver)), ...(await queued(redis, options.prefix))];
@@ -45,7 +52,8 @@ async function queued(redis: Redis, prefix: string): Promise<string[]> {
   for (const { name, driver } of queues) {
     const queue = new Queue(name, { connection: redis, prefix: keyPrefix(prefix) });
     const counts = await queue.getJobCounts('wait', 'active', 'delayed', 'prioritized', 'failed');
-    for (const [state, count] of Object.entries(counts)) if (count > 0) left.push(`${count} jobs ${state} in ${name}`);
+    for (const [state, count] of Object.entries(counts))
+      if (count > 0) left.push(`${count} jobs ${state} in ${name}`);
     await queue.close();
     for (const [id] of await openJobs(redis, prefix, driver)) left.push(`open record ${id}`);
   }

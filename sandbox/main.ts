@@ -41,7 +41,8 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
   say(
     'sutler sandbox: a small Kubernetes API, a sample CSI driver and all processes of sutler, for trying and testing. No cluster is touched.',
   );
-  if (f.redisUrl !== '') await redisReady(f.redisUrl, { say, stopping: p.stopping, clock: systemClock, log });
+  if (f.redisUrl !== '')
+    await redisReady(f.redisUrl, { say, stopping: p.stopping, clock: systemClock, log });
   const world = await startWorld({
     dataDir,
     sockets: folder.sockets,
@@ -55,7 +56,9 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
     closers,
     log,
     onUsageError: (child, line) => {
-      p.stderr.write(`${line === '' ? `sutler ${child} refuses its flags: see ${join(dataDir, 'logs', `${child}.log`)}` : line}\n`);
+      p.stderr.write(
+        `${line === '' ? `sutler ${child} refuses its flags: see ${join(dataDir, 'logs', `${child}.log`)}` : line}\n`,
+      );
       p.stop(2);
     },
   });
@@ -77,7 +80,9 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
     if (!p.stopping.aborted) say(describeWorld(world, dataDir));
     return;
   }
-  const left = isBound ? await deleteExamples({ client, watch, examples, world, p }) : ['claims that are not Bound'];
+  const left = isBound
+    ? await deleteExamples({ client, watch, examples, world, p })
+    : ['claims that are not Bound'];
   for (const line of left) say(`  left over: ${line}`);
   say(
     left.length === 0
@@ -112,11 +117,18 @@ async function deleteExamples(o: {
   const patience = signalWithin(p.stopping, PATIENCE_MS);
   const startedMs = systemClock.nowMs();
   for (const { resource, namespace, name } of examples) {
-    if (resource === claims) await client.delete(resource, { name, ...(namespace === undefined ? {} : { namespace }) });
+    if (resource === claims)
+      await client.delete(resource, { name, ...(namespace === undefined ? {} : { namespace }) });
   }
   const volumesLeft = (await watch.emptied(patience)).map((name) => `PersistentVolume ${name}`);
   const rest = await leftovers(
-    { redisUrl: world.redisUrl, gateway: world.facts['gateway'] ?? '', prefix: 'csi', clock: systemClock, log: p.log },
+    {
+      redisUrl: world.redisUrl,
+      gateway: world.facts['gateway'] ?? '',
+      prefix: 'csi',
+      clock: systemClock,
+      log: p.log,
+    },
     patience,
   );
   p.stdout.write(`  volumes, records and jobs gone after ${systemClock.nowMs() - startedMs} ms\n`);
@@ -124,7 +136,8 @@ async function deleteExamples(o: {
 }
 
 function describeJourney(journey: Journey): string {
-  const ms = (value: number | undefined): string => (value === undefined ? 'not yet' : `${Math.round(value)} ms`);
+  const ms = (value: number | undefined): string =>
+    value === undefined ? 'not yet' : `${Math.round(value)} ms`;
   const steps = [
     `volume controller asks for it ${ms(journey.annotatedMs)}`,
     `PersistentVolume written ${ms(journey.writtenMs)}`,

@@ -2,12 +2,23 @@ import { checkSettings, openRedis } from '#src/redis/connection.ts';
 import type { Clock } from '#src/runtime/clock.ts';
 import type { Logger } from '#src/runtime/log.ts';
 
-/** Waits until a given Redis is usable, saying what keeps it from being so; then says which of its settings risk volumes. */
+/** Waits until a given Redis is usable, saying what keeps it from being so; then says which of its
+ * settings risk volumes. */
 export async function redisReady(
   url: string,
-  o: { readonly say: (line: string) => unknown; readonly stopping: AbortSignal; readonly clock: Clock; readonly log: Logger },
+  o: {
+    readonly say: (line: string) => unknown;
+    readonly stopping: AbortSignal;
+    readonly clock: Clock;
+    readonly log: Logger;
+  },
 ): Promise<void> {
-  const link = openRedis({ url, role: 'plain', name: 'sutler-sandbox', log: o.log.child({}, { level: 'error' }) });
+  const link = openRedis({
+    url,
+    role: 'plain',
+    name: 'sutler-sandbox',
+    log: o.log.child({}, { level: 'error' }),
+  });
   let told: string | undefined;
   try {
     for (let tries = 0; link.trouble !== undefined && !o.stopping.aborted; tries += 1) {
@@ -18,7 +29,8 @@ export async function redisReady(
       }
       await o.clock.sleep(100, o.stopping);
     }
-    if (!o.stopping.aborted) for (const problem of await checkSettings(link.redis)) o.say(`warning: ${problem}`);
+    if (!o.stopping.aborted)
+      for (const problem of await checkSettings(link.redis)) o.say(`warning: ${problem}`);
   } finally {
     link.close();
   }

@@ -39,7 +39,8 @@ export interface World {
   readonly facts: Readonly<Record<string, string>>;
 }
 
-/** Starts Kubernetes API with volume binder, sample driver, and `all`, each as a child; their output goes to files in the data folder.
+/** Starts Kubernetes API with volume binder, sample driver, and `all`, each as a child; their
+ * output goes to files in the data folder.
  * @returns undefined when the signal aborts meanwhile */
 export async function startWorld(options: WorldOptions): Promise<World | undefined> {
   const { dataDir } = options;
@@ -49,11 +50,19 @@ export async function startWorld(options: WorldOptions): Promise<World | undefin
 
   const redisUrl = options.redisUrl === '' ? await ownRedis(options) : options.redisUrl;
   const facts: Record<string, string> = {};
-  const start = async (name: string, args: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<boolean> => {
+  const start = async (
+    name: string,
+    args: readonly string[],
+    env: Readonly<Record<string, string>> = {},
+  ): Promise<boolean> => {
     const child = launch(options, name, { args, env });
-    const announced = await Promise.race([child.announced.catch(() => undefined), aborted(options.stopping)]);
+    const announced = await Promise.race([
+      child.announced.catch(() => undefined),
+      aborted(options.stopping),
+    ]);
     if (announced === undefined) return false;
-    for (const [fact, value] of Object.entries(announced)) facts[name === 'all' ? fact : `${name} ${fact}`] = value;
+    for (const [fact, value] of Object.entries(announced))
+      facts[name === 'all' ? fact : `${name} ${fact}`] = value;
     if (child.pid !== undefined) facts[`${name} pid`] = String(child.pid);
     return true;
   };
@@ -64,7 +73,10 @@ export async function startWorld(options: WorldOptions): Promise<World | undefin
     `--delay-ms=${Math.ceil(options.driverDelayMs)}`,
   ];
   const isUp =
-    (await start('sandbox-api', [`--api-port=${options.apiPort}`, `--kubeconfig-out=${kubeconfig}`])) &&
+    (await start('sandbox-api', [
+      `--api-port=${options.apiPort}`,
+      `--kubeconfig-out=${kubeconfig}`,
+    ])) &&
     (await start('sandbox-driver', driverArgs)) &&
     (await start(
       'all',
@@ -88,14 +100,25 @@ async function ownRedis({ dataDir, closers, log }: WorldOptions): Promise<string
   return server.url;
 }
 
-function launch(options: WorldOptions, name: string, child: { args: readonly string[]; env: Readonly<Record<string, string>> }): Child {
+function launch(
+  options: WorldOptions,
+  name: string,
+  child: { args: readonly string[]; env: Readonly<Record<string, string>> },
+): Child {
   const file = createWriteStream(join(options.dataDir, 'logs', `${name}.log`), { mode: 0o600 });
   const started = startChild(
     {
       name,
       command: [options.node, CLI, name, ...child.args],
-      // No cluster but the sandbox: a KUBECONFIG of the user's shell must not reach any of the processes.
-      env: { ...options.env, KUBECONFIG: '', SUTLER_KUBECONFIG: '', KUBERNETES_SERVICE_HOST: '', ...child.env },
+      // No cluster but the sandbox: a KUBECONFIG of the user's shell must not reach any of the
+      // processes.
+      env: {
+        ...options.env,
+        KUBECONFIG: '',
+        SUTLER_KUBECONFIG: '',
+        KUBERNETES_SERVICE_HOST: '',
+        ...child.env,
+      },
       output: (text) => file.write(text),
     },
     { log: options.log, onUsageError: options.onUsageError },

@@ -1,11 +1,16 @@
-/* npm run bench:planning: CPU time of planning one volume. npm run bench:planning -- --help lists its flags. */
+/* npm run bench:planning: CPU time of planning one volume. npm run bench:planning -- --help lists
+ * its flags. */
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { build, install, root } from './setup.mjs';
 
 install();
 build();
-const child = spawn(process.execPath, [join(root, 'dist-dev', 'bench', 'planning.js'), ...process.argv.slice(2)], { stdio: 'inherit' });
+const child = spawn(
+  process.execPath,
+  [join(root, 'dist-dev', 'bench', 'planning.js'), ...process.argv.slice(2)],
+  { stdio: 'inherit' },
+);
 // Ctrl-C reaches the child by itself; it ends what it started before it ends.
 process.on('SIGINT', () => undefined);
 process.on('SIGTERM', () => child.kill('SIGTERM'));

@@ -6,7 +6,11 @@ import { build, findRedis, install, root } from './setup.mjs';
 install();
 build();
 findRedis();
-const child = spawn(process.execPath, [join(root, 'dist-dev', 'bench', 'main.js'), ...process.argv.slice(2)], { stdio: 'inherit' });
+const child = spawn(
+  process.execPath,
+  [join(root, 'dist-dev', 'bench', 'main.js'), ...process.argv.slice(2)],
+  { stdio: 'inherit' },
+);
 // Ctrl-C reaches the child by itself; it ends what it started before it ends.
 process.on('SIGINT', () => undefined);
 process.on('SIGTERM', () => child.kill('SIGTERM'));

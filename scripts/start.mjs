@@ -1,4 +1,5 @@
-/* npm start: the sandbox, or with --kubeconfig the same processes against a real cluster and driver. */
+/* npm start: the sandbox, or with --kubeconfig the same processes against a real cluster and
+ * driver. */
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { build, fail, findRedis, install, root } from './setup.mjs';
@@ -14,7 +15,11 @@ if (args.some((arg) => /^--(kubeconfig|master)=$/.test(arg)))
 const real = hasFlag('kubeconfig') || hasFlag('master');
 const child = spawn(
   process.execPath,
-  [real ? join(root, 'dist', 'cli.js') : join(root, 'dist-dev', 'sandbox', 'cli.js'), real ? 'all' : 'sandbox', ...args],
+  [
+    real ? join(root, 'dist', 'cli.js') : join(root, 'dist-dev', 'sandbox', 'cli.js'),
+    real ? 'all' : 'sandbox',
+    ...args,
+  ],
   {
     // The channel tells the child when this process is gone.
     stdio: ['inherit', 'inherit', 'inherit', 'ipc'],
@@ -22,7 +27,8 @@ const child = spawn(
     env: real ? process.env : { ...process.env, KUBECONFIG: '' },
   },
 );
-// Ctrl-C reaches the child by itself, being in the same process group; other signals are passed on. Either way the child decides when it is over.
+// Ctrl-C reaches the child by itself, being in the same process group; other signals are passed on.
+// Either way the child decides when it is over.
 process.on('SIGINT', () => undefined);
 for (const signal of ['SIGTERM', 'SIGHUP']) process.on(signal, () => child.kill(signal));
 // npm does not hand on every signal that ends it: without it nobody is left to want what runs here.

@@ -1,4 +1,5 @@
-/* npm test: set-up, then every test but the sets below. `--set real` and `--set long` run only those; further arguments are parts of file names: npm test -- queue/ */
+/* npm test: set-up, then every test but the sets below. `--set real` and `--set long` run only
+ * those; further arguments are parts of file names: npm test -- queue/ */
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -11,8 +12,11 @@ const SETS = { real: { timeoutMs: 900_000 }, long: { timeoutMs: 1_800_000 } };
 const args = process.argv.slice(2);
 const at = args.indexOf('--set');
 const set = at === -1 ? undefined : args[at + 1];
-if (set !== undefined && !(set in SETS)) fail(`there is no test set ${set}; choose ${Object.keys(SETS).join(' or ')}`);
-const wanted = args.filter((arg, index) => !arg.startsWith('--') && (at === -1 || index !== at + 1));
+if (set !== undefined && !(set in SETS))
+  fail(`there is no test set ${set}; choose ${Object.keys(SETS).join(' or ')}`);
+const wanted = args.filter(
+  (arg, index) => !arg.startsWith('--') && (at === -1 || index !== at + 1),
+);
 if (set === 'real' && !process.env.KUBEBUILDER_ASSETS && !process.env.KUBECONFIG) {
   fail(
     'test:real needs a control plane: set KUBEBUILDER_ASSETS to a folder with kube-apiserver and etcd (kube-controller-manager and kube-scheduler there, or named by ' +
@@ -23,9 +27,11 @@ install();
 build();
 findRedis();
 const compiled = join(root, 'dist-dev', 'test');
-const setOf = (file) => Object.keys(SETS).find((name) => relative(compiled, file).startsWith(`${name}/`));
+const setOf = (file) =>
+  Object.keys(SETS).find((name) => relative(compiled, file).startsWith(`${name}/`));
 // What a deleted or renamed test left behind in dist-dev has no source any more.
-const hasSource = (file) => existsSync(join(root, 'test', relative(compiled, file).replace(/\.js$/, '.ts')));
+const hasSource = (file) =>
+  existsSync(join(root, 'test', relative(compiled, file).replace(/\.js$/, '.ts')));
 const files = filesIn(compiled, '.test.js')
   .filter((file) => setOf(file) === set && hasSource(file))
   .filter((file) => wanted.length === 0 || wanted.some((part) => file.includes(part)));
@@ -42,10 +48,18 @@ const reporters = [
 ];
 const { status } = spawnSync(
   process.execPath,
-  ['--enable-source-maps', '--test', ...reporters, '--test-concurrency=2', `--test-timeout=${timeoutMs}`, ...files],
+  [
+    '--enable-source-maps',
+    '--test',
+    ...reporters,
+    '--test-concurrency=2',
+    `--test-timeout=${timeoutMs}`,
+    ...files,
+  ],
   { cwd: root, stdio: 'inherit' },
 );
-// Once more, at the end: thousands of lines above, nobody finds them, and some logs keep only the last ones.
+// Once more, at the end: thousands of lines above, nobody finds them, and some logs keep only the
+// last ones.
 if (status !== 0 && existsSync(failures)) process.stdout.write(readFileSync(failures));
 rmSync(notes, { recursive: true });
 process.exit(status ?? 1);

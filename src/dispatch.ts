@@ -11,7 +11,8 @@ export interface Process {
   readonly load: () => Promise<{ readonly main: (invocation: Invocation) => Promise<void> }>;
 }
 
-/** The flags of all processes: each accepts those of the others, so that one argument list serves all. */
+/** The flags of all processes: each accepts those of the others, so that one argument list serves
+ * all. */
 export function flagsOf(processes: Readonly<Record<string, Process>>): FlagTable {
   const tables = Object.values(processes).map(({ flags }) => flags);
   return Object.assign({}, ...tables) as FlagTable;
@@ -19,7 +20,10 @@ export function flagsOf(processes: Readonly<Record<string, Process>>): FlagTable
 
 /** Runs the process that the first argument names, or prints the version or the list of processes.
  * @returns the exit code where no process was started */
-export async function dispatch(host: Host, processes: Readonly<Record<string, Process>>): Promise<number | undefined> {
+export async function dispatch(
+  host: Host,
+  processes: Readonly<Record<string, Process>>,
+): Promise<number | undefined> {
   const [name = '--help', ...argv] = host.argv.slice(2);
   const chosen = Object.hasOwn(processes, name) ? processes[name] : undefined;
   if (chosen !== undefined) {
@@ -33,7 +37,9 @@ export async function dispatch(host: Host, processes: Readonly<Record<string, Pr
     return 0;
   }
   if (name === '--help' || name === '-h' || name === 'help') {
-    const rows = Object.entries(processes).map(([process, { summary }]) => `  ${process.padEnd(16)}${summary}`);
+    const rows = Object.entries(processes).map(
+      ([process, { summary }]) => `  ${process.padEnd(16)}${summary}`,
+    );
     const usage = 'Usage: sutler PROCESS [flags]    (sutler PROCESS --help lists its flags)';
     host.stdout.write([usage, '', ...rows, ''].join('\n'));
     return 0;

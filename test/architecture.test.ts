@@ -30,12 +30,25 @@ const ROOT = new URL('../../src', import.meta.url).pathname;
 
 const files = readdirSync(ROOT, { recursive: true, encoding: 'utf8' })
   .filter((path) => path.endsWith('.ts') && !path.includes('generated/'))
-  .map((path) => ({ path, folder: path.split('/')[0] ?? '', text: readFileSync(join(ROOT, path), 'utf8') }));
+  .map((path) => ({
+    path,
+    folder: path.split('/')[0] ?? '',
+    text: readFileSync(join(ROOT, path), 'utf8'),
+  }));
 const imports = files.flatMap(({ path, folder, text }) =>
   [...text.matchAll(/(?:from|import)\s*\(?\s*['"]([^'"]+)['"]/g)].map((match) => {
     const specifier = match[1] ?? '';
-    const target = specifier.startsWith('.') ? normalize(join(dirname(path), specifier)) : undefined;
-    return { path, folder, specifier, target, to: target?.split('/')[0] ?? '', statement: match[0] };
+    const target = specifier.startsWith('.')
+      ? normalize(join(dirname(path), specifier))
+      : undefined;
+    return {
+      path,
+      folder,
+      specifier,
+      target,
+      to: target?.split('/')[0] ?? '',
+      statement: match[0],
+    };
   }),
 );
 
@@ -66,7 +79,8 @@ describe('the tree', () => {
 
   it('imports only within a folder or downwards', () => {
     const wrong = imports.filter(
-      ({ target, folder, to }) => target !== undefined && folder !== to && !((RANK[to] ?? 99) < (RANK[folder] ?? -1)),
+      ({ target, folder, to }) =>
+        target !== undefined && folder !== to && !((RANK[to] ?? 99) < (RANK[folder] ?? -1)),
     );
     assert.deepEqual(
       wrong.map(({ path, target }) => `${path} -> ${target}`),
@@ -82,7 +96,9 @@ describe('the tree', () => {
 
   it('reads process only in main.ts and cli.ts', () => {
     const wrong = files.filter(
-      ({ path, text }) => !/(^cli|\/main)\.ts$/.test(path) && /\bprocess\.(env|argv|exit|exitCode|on|once)\b/.test(text),
+      ({ path, text }) =>
+        !/(^cli|\/main)\.ts$/.test(path) &&
+        /\bprocess\.(env|argv|exit|exitCode|on|once)\b/.test(text),
     );
     assert.deepEqual(
       wrong.map(({ path }) => path),
@@ -92,7 +108,9 @@ describe('the tree', () => {
 
   it('keeps volumes/ free of I/O, clock and chance', () => {
     const wrong = files.filter(
-      ({ folder, text }) => folder === 'volumes' && /Date\.now|new Date|Math\.random|from 'node:|\bfetch\(|console\./.test(text),
+      ({ folder, text }) =>
+        folder === 'volumes' &&
+        /Date\.now|new Date|Math\.random|from 'node:|\bfetch\(|console\./.test(text),
     );
     assert.deepEqual(
       wrong.map(({ path }) => path),
@@ -115,7 +133,9 @@ describe('the tree', () => {
   });
 
   it('has neither TODO nor any nor default exports', () => {
-    const wrong = files.filter(({ text }) => /\bTODO\b|\bFIXME\b|: any\b|as any\b|export default/.test(text));
+    const wrong = files.filter(({ text }) =>
+      /\bTODO\b|\bFIXME\b|: any\b|as any\b|export default/.test(text),
+    );
     assert.deepEqual(
       wrong.map(({ path }) => path),
       [],

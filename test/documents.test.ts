@@ -20,19 +20,22 @@ const documents = [
 ];
 
 describe('documents', () => {
-  it('list the flags that there are (else: npm run generate:flags)', () => assert.equal(read('docs/flags.md'), flagsDocument()));
+  it('list the flags that there are (else: npm run generate:flags)', () =>
+    assert.equal(read('docs/flags.md'), flagsDocument()));
 
   for (const document of documents) {
     it(`link only to files that exist: ${document}`, () => {
-      const links = [...read(document).matchAll(/\]\((?!https?:|#)([^)#]+)(?:#[^)]*)?\)/g)].map((match) => match[1] ?? '');
+      const links = [...read(document).matchAll(/\]\((?!https?:|#)([^)#]+)(?:#[^)]*)?\)/g)].map(
+        (match) => match[1] ?? '',
+      );
       const broken = links.filter((link) => !existsSync(join(ROOT, dirname(document), link)));
       assert.deepEqual(broken, []);
     });
 
     it(`name only source files that exist: ${document}`, () => {
-      const paths = [...read(document).matchAll(/`((?:src|test|examples|k8s|bench|scripts|docs)\/[\w./-]+)`/g)].map(
-        (match) => match[1] ?? '',
-      );
+      const paths = [
+        ...read(document).matchAll(/`((?:src|test|examples|k8s|bench|scripts|docs)\/[\w./-]+)`/g),
+      ].map((match) => match[1] ?? '');
       assert.deepEqual(
         paths.filter((path) => !existsSync(join(ROOT, path))),
         [],
@@ -53,7 +56,8 @@ describe('flags', () => {
     for (const [process, { flags }] of Object.entries(processes)) {
       for (const [name, spec] of Object.entries<FlagSpec>(flags)) {
         const before = types.get(name) ?? spec.type;
-        if (before !== spec.type) clashes.push(`--${name} is ${before} and in ${process} ${spec.type}`);
+        if (before !== spec.type)
+          clashes.push(`--${name} is ${before} and in ${process} ${spec.type}`);
         types.set(name, before);
       }
     }
@@ -91,7 +95,9 @@ describe('flags', () => {
       dashboard: ['redis-url', 'http-endpoint'],
     };
     const missing = Object.entries(wanted).flatMap(([process, names]) =>
-      names.filter((name) => !(name in (processes[process]?.flags ?? {}))).map((name) => `${process} --${name}`),
+      names
+        .filter((name) => !(name in (processes[process]?.flags ?? {})))
+        .map((name) => `${process} --${name}`),
     );
     assert.deepEqual(missing, []);
   });

@@ -36,7 +36,9 @@ const GROUPS = Object.entries(CASES).map(([group, count]) => ({
 const FEATURE = '(?:topology|capacity|node deployment)';
 /** Nothing of the case is there yet, so that there is nothing to test. */
 const LATER = new RegExp(`^later: ${FEATURE}$`);
-const VERDICT = new RegExp(`^(?:same(?: \\(.+\\))?|DIFFERS: .+|later: ${FEATURE}; until then: .+)$`);
+const VERDICT = new RegExp(
+  `^(?:same(?: \\(.+\\))?|DIFFERS: .+|later: ${FEATURE}; until then: .+)$`,
+);
 
 interface Row {
   readonly id: string;
@@ -48,20 +50,32 @@ interface Row {
 const rows: readonly Row[] = readFileSync(join(ROOT, 'docs/parity.md'), 'utf8')
   .split('\n')
   .flatMap((line) => {
-    const [, id, verdict, test = ''] = line.split(/(?<!\\)\|/).map((cell) => cell.trim().replaceAll('\\|', '|'));
-    return id === undefined || verdict === undefined || !/^[A-R]-\d+$/.test(id) ? [] : [{ id, verdict, test }];
+    const [, id, verdict, test = ''] = line
+      .split(/(?<!\\)\|/)
+      .map((cell) => cell.trim().replaceAll('\\|', '|'));
+    return id === undefined || verdict === undefined || !/^[A-R]-\d+$/.test(id)
+      ? []
+      : [{ id, verdict, test }];
   });
 
-/** What is wrong with a row; undefined where it names a test that is there and that `npm test` runs. */
-function faultOf({ id, verdict, test }: Row, titlesOf: (file: string) => TestTitles | undefined): string | undefined {
-  if (LATER.test(verdict)) return test === '' ? undefined : `${id} names a test of what is not there`;
+/** What is wrong with a row; undefined where it names a test that is there and that `npm test`
+ * runs. */
+function faultOf(
+  { id, verdict, test }: Row,
+  titlesOf: (file: string) => TestTitles | undefined,
+): string | undefined {
+  if (LATER.test(verdict))
+    return test === '' ? undefined : `${id} names a test of what is not there`;
   if (!VERDICT.test(verdict)) return `${id} has no verdict: ${verdict}`;
   const [, file, title] = /^`([^`]+)`: (.+)$/.exec(test) ?? [];
   if (file === undefined || title === undefined) return `${id} names no test`;
   const titles = /^test\/(?!real\/|long\/).+\.test\.ts$/.test(file) ? titlesOf(file) : undefined;
   if (titles === undefined) return `${id} names no test file: ${file}`;
-  if (!new RegExp(`\\b${id}\\b`).test(title)) return `${id} is not in the title of its test: ${title}`;
-  return hasTitle(titles, title, id) ? undefined : `${id} names a test that is not in ${file}: ${title}`;
+  if (!new RegExp(`\\b${id}\\b`).test(title))
+    return `${id} is not in the title of its test: ${title}`;
+  return hasTitle(titles, title, id)
+    ? undefined
+    : `${id} names a test that is not in ${file}: ${title}`;
 }
 
 const seen = new Map<string, TestTitles>();
@@ -113,7 +127,9 @@ describe('a row that names a test', () => {
     });`;
   const titles = readTitles(SOURCE);
   const fault = (test: string, verdict = 'same', id = /X-\d+/.exec(test)?.[0] ?? 'X-99') =>
-    faultOf({ id, verdict, test }, (file) => (file === 'test/made-up.test.ts' ? titles : undefined));
+    faultOf({ id, verdict, test }, (file) =>
+      file === 'test/made-up.test.ts' ? titles : undefined,
+    );
   const inFile = (title: string): string => `\`test/made-up.test.ts\`: ${title}`;
 
   for (const title of [
@@ -127,10 +143,15 @@ describe('a row that names a test', () => {
     'comes after a division (X-16)',
     'has its time (X-19)',
   ]) {
-    it(`is fine with a title that comes out: ${title}`, () => assert.equal(fault(inFile(title)), undefined));
+    it(`is fine with a title that comes out: ${title}`, () =>
+      assert.equal(fault(inFile(title)), undefined));
   }
 
-  for (const how of ["describe.skip('a', () => {", "describe('a', { skip: true }, () => {", "describe('a', { todo: 'later' }, () => {"]) {
+  for (const how of [
+    "describe.skip('a', () => {",
+    "describe('a', { skip: true }, () => {",
+    "describe('a', { todo: 'later' }, () => {",
+  ]) {
     it(`is wrong where its tests are left out: ${how}`, () => {
       const left = readTitles(`${how} it('stands there (X-02)', () => {}); });`);
       assert.ok(!hasTitle(left, 'stands there (X-02)', 'X-02'));
@@ -155,12 +176,18 @@ describe('a row that names a test', () => {
     'is nowhere (X-17)',
   ]) {
     it(`is wrong with a title that does not: ${title}`, () => {
-      assert.match(fault(inFile(title)) ?? '', /^X-\d+ names a test that is not in test\/made-up\.test\.ts: /);
+      assert.match(
+        fault(inFile(title)) ?? '',
+        /^X-\d+ names a test that is not in test\/made-up\.test\.ts: /,
+      );
     });
   }
 
   it('is wrong where the number is not in the title', () => {
-    assert.match(fault(inFile('stands there (X-02)'), 'same', 'X-20') ?? '', /^X-20 is not in the title/);
+    assert.match(
+      fault(inFile('stands there (X-02)'), 'same', 'X-20') ?? '',
+      /^X-20 is not in the title/,
+    );
   });
 
   it('is wrong without a title, and without a file that is there and that npm test runs', () => {
@@ -171,14 +198,30 @@ describe('a row that names a test', () => {
   });
 
   it('is wrong with another verdict than same, DIFFERS with a reason, or later with what holds until then', () => {
-    for (const verdict of ['same (in other words)', 'DIFFERS: for a reason', 'later: topology; until then: nothing'])
+    for (const verdict of [
+      'same (in other words)',
+      'DIFFERS: for a reason',
+      'later: topology; until then: nothing',
+    ])
       assert.equal(fault(inFile('stands there (X-02)'), verdict), undefined);
-    for (const verdict of ['', 'sane', 'DIFFERS', 'same, nearly', 'later: some day; until then: nothing'])
-      assert.equal(fault(inFile('stands there (X-02)'), verdict), `X-02 has no verdict: ${verdict}`);
+    for (const verdict of [
+      '',
+      'sane',
+      'DIFFERS',
+      'same, nearly',
+      'later: some day; until then: nothing',
+    ])
+      assert.equal(
+        fault(inFile('stands there (X-02)'), verdict),
+        `X-02 has no verdict: ${verdict}`,
+      );
   });
 
   it('is wrong where the whole case is for later', () => {
-    assert.match(fault(inFile('stands there (X-02)'), 'later: topology') ?? '', /names a test of what is not there$/);
+    assert.match(
+      fault(inFile('stands there (X-02)'), 'later: topology') ?? '',
+      /names a test of what is not there$/,
+    );
     assert.equal(fault('', 'later: topology'), undefined);
   });
 });

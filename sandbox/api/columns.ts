@@ -3,12 +3,25 @@ import type { Column } from './resource.ts';
 import { textsAt } from './json-value.ts';
 import { ageOf } from './time.ts';
 
-export const nameColumn: Column = { name: 'Name', type: 'string', format: 'name', cell: (o) => o.metadata.name };
+export const nameColumn: Column = {
+  name: 'Name',
+  type: 'string',
+  format: 'name',
+  cell: (o) => o.metadata.name,
+};
 
-export const ageColumn: Column = { name: 'Age', type: 'string', cell: (o, nowMs) => ageOf(o.metadata.creationTimestamp, nowMs) };
+export const ageColumn: Column = {
+  name: 'Age',
+  type: 'string',
+  cell: (o, nowMs) => ageOf(o.metadata.creationTimestamp, nowMs),
+};
 
 /** A text column; '' is shown as nothing. */
-export function textColumn(name: string, text: (object: KubeObject) => string, priority = 0): Column {
+export function textColumn(
+  name: string,
+  text: (object: KubeObject) => string,
+  priority = 0,
+): Column {
   return { name, type: 'string', priority, cell: text };
 }
 

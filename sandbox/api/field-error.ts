@@ -3,16 +3,28 @@ import type { Json } from './json-value.ts';
 
 /** The field is missing. */
 export function required(field: string, detail = ''): Cause {
-  return { reason: 'FieldValueRequired', message: `Required value${detail === '' ? '' : `: ${detail}`}`, field };
+  return {
+    reason: 'FieldValueRequired',
+    message: `Required value${detail === '' ? '' : `: ${detail}`}`,
+    field,
+  };
 }
 
 /** The field has a value that cannot stand. */
 export function invalidValue(field: string, value: Json | undefined, detail: string): Cause {
-  return { reason: 'FieldValueInvalid', message: `Invalid value: ${JSON.stringify(value ?? null)}: ${detail}`, field };
+  return {
+    reason: 'FieldValueInvalid',
+    message: `Invalid value: ${JSON.stringify(value ?? null)}: ${detail}`,
+    field,
+  };
 }
 
 /** The field may hold one of a few words and holds another. */
-export function notSupported(field: string, value: Json | undefined, supported: readonly string[]): Cause {
+export function notSupported(
+  field: string,
+  value: Json | undefined,
+  supported: readonly string[],
+): Cause {
   const words = [...supported].sort().map((word) => JSON.stringify(word));
   return {
     reason: 'FieldValueNotSupported',
@@ -28,7 +40,11 @@ export function forbiddenValue(field: string, detail: string): Cause {
 
 /** The field has more than the server takes. */
 export function tooLong(field: string, maxBytes: number): Cause {
-  return { reason: 'FieldValueTooLong', message: `Too long: may not be more than ${maxBytes} bytes`, field };
+  return {
+    reason: 'FieldValueTooLong',
+    message: `Too long: may not be more than ${maxBytes} bytes`,
+    field,
+  };
 }
 
 /** What updates of a field that is fixed at creation get. */

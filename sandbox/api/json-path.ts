@@ -1,7 +1,7 @@
 import { isObject, type Json } from './json-value.ts';
 
-/** The value at a simple JSON path (`.spec.source.name`, `.status.items[0]`), as text for a table cell; '' when there is none.
- * Filters and wildcards are not understood and give ''. */
+/** The value at a simple JSON path (`.spec.source.name`, `.status.items[0]`), as text for a table
+ * cell; '' when there is none. Filters and wildcards are not understood and give ''. */
 export function cellAt(object: Json, path: string): string {
   const steps = path.match(/[^.[\]]+/g) ?? [];
   let here: Json | undefined = object;

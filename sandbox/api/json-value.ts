@@ -18,10 +18,12 @@ export function cloneJson<T extends Json | undefined>(value: T): T {
   return copy as T;
 }
 
-/** Equality of JSON values: order of members does not matter, order of items does, an undefined member is absent. */
+/** Equality of JSON values: order of members does not matter, order of items does, an undefined
+ * member is absent. */
 export function equalJson(a: Json | undefined, b: Json | undefined): boolean {
   if (a === b) return true;
-  if (Array.isArray(a)) return Array.isArray(b) && a.length === b.length && a.every((item, i) => equalJson(item, b[i]));
+  if (Array.isArray(a))
+    return Array.isArray(b) && a.length === b.length && a.every((item, i) => equalJson(item, b[i]));
   if (!isObject(a) || !isObject(b)) return false;
   const names = new Set([...Object.keys(a), ...Object.keys(b)]);
   for (const name of names) if (!equalJson(a[name], b[name])) return false;
@@ -30,7 +32,13 @@ export function equalJson(a: Json | undefined, b: Json | undefined): boolean {
 
 /** Assigns a member by a name that came from outside: `__proto__` becomes an ordinary member. */
 export function setMember(target: JsonObject, name: string, value: Json | undefined): void {
-  if (name === '__proto__') Object.defineProperty(target, name, { value, enumerable: true, configurable: true, writable: true });
+  if (name === '__proto__')
+    Object.defineProperty(target, name, {
+      value,
+      enumerable: true,
+      configurable: true,
+      writable: true,
+    });
   else target[name] = value;
 }
 
@@ -59,7 +67,9 @@ export function plainText(value: Json | undefined): string {
 /** The texts of a list at a path; items that are no text are left out. */
 export function textsAt(value: Json | undefined, ...path: readonly string[]): string[] {
   const found = memberAt(value, ...path);
-  return Array.isArray(found) ? found.filter((item): item is string => typeof item === 'string') : [];
+  return Array.isArray(found)
+    ? found.filter((item): item is string => typeof item === 'string')
+    : [];
 }
 
 /** The object at a path, an empty one when there is none. */

@@ -18,14 +18,16 @@ export interface Metadata extends JsonObject {
   managedFields?: Json[];
 }
 
-/** One API object. `kind` and `apiVersion` come first and `metadata` third, because lists cut the first two off the encoded bytes. */
+/** One API object. `kind` and `apiVersion` come first and `metadata` third, because lists cut the
+ * first two off the encoded bytes. */
 export interface KubeObject extends JsonObject {
   kind: string;
   apiVersion: string;
   metadata: Metadata;
 }
 
-/** 'namespace/name', or 'name' for what lives in no namespace: the order of lists is the order of these keys. */
+/** 'namespace/name', or 'name' for what lives in no namespace: the order of lists is the order of
+ * these keys. */
 export function keyOf(namespace: string | undefined, name: string): string {
   return namespace === undefined ? name : `${namespace}/${name}`;
 }

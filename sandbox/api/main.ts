@@ -16,7 +16,10 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
   const { flags: f, log, metrics, closers } = p;
   const api = await startSandboxApi({ port: f.apiPort, log }).catch((cause: unknown) => {
     if (!(cause instanceof Error) || !('code' in cause) || cause.code !== 'EADDRINUSE') throw cause;
-    throw new UsageError(`--api-port ${f.apiPort}: the port is in use; stop its owner or choose another`, { cause });
+    throw new UsageError(
+      `--api-port ${f.apiPort}: the port is in use; stop its owner or choose another`,
+      { cause },
+    );
   });
   closers.add('API', () => api.close());
   const binder = startBinder({ operations: api.operations, log });
@@ -28,7 +31,12 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
     await chmod(f.kubeconfigOut, 0o600);
   }
   if (f.httpEndpoint !== '') {
-    const http = await startHttp({ address: f.httpEndpoint, metrics, metricsPath: f.metricsPath, log });
+    const http = await startHttp({
+      address: f.httpEndpoint,
+      metrics,
+      metricsPath: f.metricsPath,
+      log,
+    });
     closers.add('HTTP', () => http.close());
     facts['http'] = http.url;
   }

@@ -33,7 +33,8 @@ export function configKeyComplaint(key: string): string | undefined {
   return "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
 }
 
-/** Why a text is no qualified name (`example.com/name`: label keys, annotation keys, finalizers), or nothing. */
+/** Why a text is no qualified name (`example.com/name`: label keys, annotation keys, finalizers),
+ * or nothing. */
 export function qualifiedNameComplaint(key: string): string | undefined {
   const parts = key.split('/');
   const name = parts.at(-1) ?? '';
@@ -51,7 +52,8 @@ export function qualifiedNameComplaint(key: string): string | undefined {
   return `name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '${QUALIFIED}')`;
 }
 
-/** What is wrong with labels: keys are qualified names, values at most 63 characters of the same alphabet. */
+/** What is wrong with labels: keys are qualified names, values at most 63 characters of the same
+ * alphabet. */
 export function labelCauses(labels: JsonObject, field: string): Cause[] {
   return Object.entries(labels).flatMap(([key, value]) => {
     const complaint = qualifiedNameComplaint(key);
@@ -72,7 +74,10 @@ export function labelCauses(labels: JsonObject, field: string): Cause[] {
 const ANNOTATIONS_MAX_BYTES = 256 * 1024;
 
 /** What is wrong with the metadata of an object that is to be stored. */
-export function metadataCauses(metadata: JsonObject, nameComplaint: (name: string) => string | undefined): Cause[] {
+export function metadataCauses(
+  metadata: JsonObject,
+  nameComplaint: (name: string) => string | undefined,
+): Cause[] {
   const causes: Cause[] = [];
   const name = typeof metadata['name'] === 'string' ? metadata['name'] : '';
   const generateName = typeof metadata['generateName'] === 'string' ? metadata['generateName'] : '';
@@ -83,7 +88,8 @@ export function metadataCauses(metadata: JsonObject, nameComplaint: (name: strin
   }
   if (generateName !== '') {
     const complaint = nameComplaint(generateName.endsWith('-') ? `${generateName}a` : generateName);
-    if (complaint !== undefined) causes.push(invalidValue('metadata.generateName', generateName, complaint));
+    if (complaint !== undefined)
+      causes.push(invalidValue('metadata.generateName', generateName, complaint));
   }
   causes.push(...labelCauses(objectAt(metadata, 'labels'), 'metadata.labels'));
   const annotations = objectAt(metadata, 'annotations');
@@ -91,15 +97,24 @@ export function metadataCauses(metadata: JsonObject, nameComplaint: (name: strin
   for (const [key, value] of Object.entries(annotations)) {
     const complaint = qualifiedNameComplaint(key.toLowerCase());
     if (complaint !== undefined) causes.push(invalidValue('metadata.annotations', key, complaint));
-    annotationBytes += Buffer.byteLength(key) + Buffer.byteLength(typeof value === 'string' ? value : '');
+    annotationBytes +=
+      Buffer.byteLength(key) + Buffer.byteLength(typeof value === 'string' ? value : '');
   }
-  if (annotationBytes > ANNOTATIONS_MAX_BYTES) causes.push(tooLong('metadata.annotations', ANNOTATIONS_MAX_BYTES));
+  if (annotationBytes > ANNOTATIONS_MAX_BYTES)
+    causes.push(tooLong('metadata.annotations', ANNOTATIONS_MAX_BYTES));
   causes.push(...ownerCauses(metadata['ownerReferences']));
   for (const finalizer of textsAt(metadata, 'finalizers')) {
     const complaint = qualifiedNameComplaint(finalizer);
-    if (complaint !== undefined) causes.push(invalidValue('metadata.finalizers', finalizer, complaint));
+    if (complaint !== undefined)
+      causes.push(invalidValue('metadata.finalizers', finalizer, complaint));
     else if (!finalizer.includes('/') && !PLAIN_FINALIZERS.has(finalizer)) {
-      causes.push(invalidValue('metadata.finalizers', finalizer, 'name is neither a standard finalizer name nor is it fully qualified'));
+      causes.push(
+        invalidValue(
+          'metadata.finalizers',
+          finalizer,
+          'name is neither a standard finalizer name nor is it fully qualified',
+        ),
+      );
     }
   }
   return causes;
@@ -111,7 +126,11 @@ function ownerCauses(owners: Json | undefined): Cause[] {
     ['apiVersion', 'kind', 'name', 'uid']
       .filter((member) => textAt(owner, member) === '')
       .map((member) =>
-        invalidValue(`metadata.ownerReferences.${member}`, '', member === 'apiVersion' ? 'version must not be empty' : 'must not be empty'),
+        invalidValue(
+          `metadata.ownerReferences.${member}`,
+          '',
+          member === 'apiVersion' ? 'version must not be empty' : 'must not be empty',
+        ),
       ),
   );
 }

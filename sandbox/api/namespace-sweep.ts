@@ -7,10 +7,15 @@ import type { Store } from './store.ts';
 export interface SweepParts {
   readonly registry: Registry;
   readonly store: Store;
-  delete(place: { readonly resource: Resource; readonly namespace: string; readonly name: string }): unknown;
+  delete(place: {
+    readonly resource: Resource;
+    readonly namespace: string;
+    readonly name: string;
+  }): unknown;
 }
 
-/** What the namespace controller does: a namespace that is deleted takes its contents along, and goes when the last of them is gone. */
+/** What the namespace controller does: a namespace that is deleted takes its contents along, and
+ * goes when the last of them is gone. */
 export class NamespaceSweep {
   readonly #parts: SweepParts;
 
@@ -23,20 +28,26 @@ export class NamespaceSweep {
     for (const resource of this.#stored()) {
       for (const each of this.#parts.store.collection(resource).sorted) {
         const { metadata } = each.object;
-        if (metadata.namespace === namespace) this.#parts.delete({ resource, namespace, name: metadata.name });
+        if (metadata.namespace === namespace)
+          this.#parts.delete({ resource, namespace, name: metadata.name });
       }
     }
     const home = this.#parts.store.collection(namespaces).objects.get(namespace);
-    if (home !== undefined && this.isEmpty(namespace)) this.#parts.store.remove(this.#parts.store.collection(namespaces), home);
+    if (home !== undefined && this.isEmpty(namespace))
+      this.#parts.store.remove(this.#parts.store.collection(namespaces), home);
   }
 
   isEmpty(namespace: string): boolean {
     return this.#stored().every((resource) =>
-      this.#parts.store.collection(resource).sorted.every((each) => each.object.metadata.namespace !== namespace),
+      this.#parts.store
+        .collection(resource)
+        .sorted.every((each) => each.object.metadata.namespace !== namespace),
     );
   }
 
   #stored() {
-    return [...this.#parts.registry.all()].filter((each) => each.namespaced && each.view === undefined);
+    return [...this.#parts.registry.all()].filter(
+      (each) => each.namespaced && each.view === undefined,
+    );
   }
 }

@@ -1,6 +1,22 @@
-import { alreadyExists, badRequest, conflict, forbidden, invalid, notFound, type ApiError } from './api-error.ts';
+import {
+  alreadyExists,
+  badRequest,
+  conflict,
+  forbidden,
+  invalid,
+  notFound,
+  type ApiError,
+} from './api-error.ts';
 import { required } from './field-error.ts';
-import { equalJson, isObject, objectAt, plainText, textAt, type Json, type JsonObject } from './json-value.ts';
+import {
+  equalJson,
+  isObject,
+  objectAt,
+  plainText,
+  textAt,
+  type Json,
+  type JsonObject,
+} from './json-value.ts';
 import { keyOf, type KubeObject, type Metadata } from './kube-object.ts';
 import { customResources } from './kinds/extensions.ts';
 import { KEPT_NAMESPACES, namespaces, namespaceStays } from './kinds/core.ts';
@@ -61,8 +77,8 @@ export interface OperationsDeps {
   readonly nowMs: () => number;
 }
 
-/** All that a client can ask of the API, without HTTP: the server's handlers and the volume binder call the same functions.
- * Every function throws ApiError for what the real server refuses. */
+/** All that a client can ask of the API, without HTTP: the server's handlers and the volume binder
+ * call the same functions. Every function throws ApiError for what the real server refuses. */
 export class Operations {
   readonly registry: Registry;
   readonly store: Store;
@@ -84,16 +100,24 @@ export class Operations {
 
   list(resource: Resource, query: ListQuery): ListPage {
     const page = listPage(this.store, this.store.collection(resource), query);
-    return resource.view === undefined ? page : { ...page, items: page.items.map((each) => this.present(resource, each)) };
+    return resource.view === undefined
+      ? page
+      : { ...page, items: page.items.map((each) => this.present(resource, each)) };
   }
 
-  create(resource: Resource, namespace: string | undefined, raw: JsonObject, options: WriteOptions = {}): Stored {
+  create(
+    resource: Resource,
+    namespace: string | undefined,
+    raw: JsonObject,
+    options: WriteOptions = {},
+  ): Stored {
     const decoded = decodeObject(resource, raw, options);
     const target = resource.view?.storedAs ?? resource;
     return this.present(resource, this.#insert(target, namespace, decoded, options));
   }
 
-  /** Replaces an object, or its status. Kinds that allow it are created where they are not there. */
+  /** Replaces an object, or its status. Kinds that allow it are created where they are not there.
+   */
   update(place: Place, raw: JsonObject, options: WriteOptions = {}): Written {
     const { resource, namespace, name } = place;
     const decoded = decodeObject(resource, raw, options);
@@ -103,18 +127,29 @@ export class Operations {
     checkNamespace(decoded, namespace);
     const current = this.store.collection(resource).objects.get(keyOf(namespace, name));
     if (current === undefined) {
-      if (resource.createsOnUpdate !== true || options.subresource !== undefined) throw notFound(resource, name);
+      if (resource.createsOnUpdate !== true || options.subresource !== undefined)
+        throw notFound(resource, name);
       // A resourceVersion that is left from the object's former life does not matter.
       delete objectAt(decoded, 'metadata')['resourceVersion'];
-      return { stored: this.present(resource, this.#insert(target, namespace, decoded, options)), created: true };
+      return {
+        stored: this.present(resource, this.#insert(target, namespace, decoded, options)),
+        created: true,
+      };
     }
-    return { stored: this.present(resource, this.#replace(target, current, decoded, { ...options, isPatch: false })), created: false };
+    return {
+      stored: this.present(
+        resource,
+        this.#replace(target, current, decoded, { ...options, isPatch: false }),
+      ),
+      created: false,
+    };
   }
 
   patch(place: Place, type: PatchType, patch: Json, options: WriteOptions = {}): Written {
     const { resource, namespace, name } = place;
     const current = this.store.collection(resource).objects.get(keyOf(namespace, name));
-    if (type === 'apply') return this.#apply(place, current, requireObject(resource, patch), options);
+    if (type === 'apply')
+      return this.#apply(place, current, requireObject(resource, patch), options);
     if (current === undefined) throw notFound(resource, name);
     const before = this.present(resource, current).object;
     const patched = patchedBy(resource, type, before, patch);
@@ -124,15 +159,26 @@ export class Operations {
     const decoded = decodePatched(resource, patched, options);
     checkNamespace(decoded, namespace);
     const target = resource.view?.storedAs ?? resource;
-    return { stored: this.present(resource, this.#replace(target, current, decoded, { ...options, isPatch: true })), created: false };
+    return {
+      stored: this.present(
+        resource,
+        this.#replace(target, current, decoded, { ...options, isPatch: true }),
+      ),
+      created: false,
+    };
   }
 
   delete(place: Place, request: DeleteRequest = {}): Deleted {
     const { resource } = place;
     const current = this.#find(place);
     checkPreconditions(resource, current, request);
-    if (resource === namespaces && KEPT_NAMESPACES.has(place.name)) throw namespaceStays(place.name);
-    const deleted = this.#delete(resource.view?.storedAs ?? resource, current, request.dryRun === true);
+    if (resource === namespaces && KEPT_NAMESPACES.has(place.name))
+      throw namespaceStays(place.name);
+    const deleted = this.#delete(
+      resource.view?.storedAs ?? resource,
+      current,
+      request.dryRun === true,
+    );
     return { ...deleted, stored: this.present(resource, deleted.stored) };
   }
 
@@ -142,7 +188,12 @@ export class Operations {
     const items = page.items.flatMap((each) => {
       const current = this.store.collection(resource).objects.get(each.key);
       if (current === undefined) return [];
-      return [this.present(resource, this.#delete(resource.view?.storedAs ?? resource, current, dryRun).stored)];
+      return [
+        this.present(
+          resource,
+          this.#delete(resource.view?.storedAs ?? resource, current, dryRun).stored,
+        ),
+      ];
     });
     return { ...page, items };
   }
@@ -155,7 +206,11 @@ export class Operations {
     if (faces === undefined) this.#faces.set(name, (faces = new WeakMap()));
     let face = faces.get(stored);
     if (face === undefined) {
-      face = new Stored(stored.key, headFirst(resource.view.fromStored(stored.object)), stored.revision);
+      face = new Stored(
+        stored.key,
+        headFirst(resource.view.fromStored(stored.object)),
+        stored.revision,
+      );
       faces.set(stored, face);
     }
     return face;
@@ -165,22 +220,34 @@ export class Operations {
     return {
       nowMs: this.#nowMs(),
       list: (plural, group) => {
-        const resource = [...this.registry.all()].find((each) => each.plural === plural && each.group === group);
-        return resource === undefined ? [] : this.store.collection(resource).sorted.map((each) => each.object);
+        const resource = [...this.registry.all()].find(
+          (each) => each.plural === plural && each.group === group,
+        );
+        return resource === undefined
+          ? []
+          : this.store.collection(resource).sorted.map((each) => each.object);
       },
     };
   }
 
   #find(place: Place): Stored {
-    const found = this.store.collection(place.resource).objects.get(keyOf(place.namespace, place.name));
+    const found = this.store
+      .collection(place.resource)
+      .objects.get(keyOf(place.namespace, place.name));
     if (found === undefined) throw notFound(place.resource, place.name);
     return found;
   }
 
-  #insert(resource: Resource, namespace: string | undefined, decoded: JsonObject, options: WriteOptions): Stored {
+  #insert(
+    resource: Resource,
+    namespace: string | undefined,
+    decoded: JsonObject,
+    options: WriteOptions,
+  ): Stored {
     checkNamespace(decoded, namespace);
     const context = this.#context;
-    if (resource.review !== undefined) return new Stored('', headFirst(resource.review(asReview(decoded, context.nowMs))), 0);
+    if (resource.review !== undefined)
+      return new Stored('', headFirst(resource.review(asReview(decoded, context.nowMs))), 0);
     const given = objectAt(decoded, 'metadata');
     const metadata = newMetadata(resource, namespace, given, context.nowMs);
     if (namespace !== undefined) this.#checkHome(resource, namespace, metadata.name);
@@ -203,27 +270,55 @@ export class Operations {
     const home = this.store.collection(namespaces).objects.get(namespace);
     if (home === undefined) throw notFound(namespaces, namespace);
     if (home.object.metadata.deletionTimestamp === undefined) return;
-    throw forbidden(resource, name, `unable to create new content in namespace ${namespace} because it is being terminated`, [
-      { reason: 'NamespaceTerminating', message: `namespace ${namespace} is being terminated`, field: 'metadata.namespace' },
-    ]);
+    throw forbidden(
+      resource,
+      name,
+      `unable to create new content in namespace ${namespace} because it is being terminated`,
+      [
+        {
+          reason: 'NamespaceTerminating',
+          message: `namespace ${namespace} is being terminated`,
+          field: 'metadata.namespace',
+        },
+      ],
+    );
   }
 
-  #chooseFreeName(resource: Resource, collection: Collection, metadata: Metadata, isGenerated: boolean): void {
+  #chooseFreeName(
+    resource: Resource,
+    collection: Collection,
+    metadata: Metadata,
+    isGenerated: boolean,
+  ): void {
     for (let attempt = 0; ; attempt += 1) {
       const existing = collection.objects.get(keyOf(metadata.namespace, metadata.name));
       if (existing === undefined) return;
       if (!isGenerated || attempt === 8) {
-        throw alreadyExists(resource, metadata.name, existing.object.metadata.deletionTimestamp !== undefined);
+        throw alreadyExists(
+          resource,
+          metadata.name,
+          existing.object.metadata.deletionTimestamp !== undefined,
+        );
       }
       metadata.name = generatedName(metadata.generateName ?? '');
     }
   }
 
-  #replace(resource: Resource, current: Stored, decoded: JsonObject, options: WriteOptions & { readonly isPatch: boolean }): Stored {
+  #replace(
+    resource: Resource,
+    current: Stored,
+    decoded: JsonObject,
+    options: WriteOptions & { readonly isPatch: boolean },
+  ): Stored {
     const old = current.object;
     const context = this.#context;
     const part = options.subresource ?? 'main';
-    const metadata = changedMetadata(resource, objectAt(decoded, 'metadata'), old.metadata, options.isPatch);
+    const metadata = changedMetadata(
+      resource,
+      objectAt(decoded, 'metadata'),
+      old.metadata,
+      options.isPatch,
+    );
     if (old.metadata.managedFields !== undefined && metadata.managedFields === undefined)
       metadata.managedFields = old.metadata.managedFields;
     const next: KubeObject =
@@ -233,18 +328,29 @@ export class Operations {
             metadata: resource.statusLeavesMetadata === true ? { ...old.metadata } : metadata,
             ...memberOf(decoded, 'status'),
           })
-        : headFirst({ ...decoded, metadata, ...(resource.hasStatus === true ? memberOf(old, 'status') : {}) });
+        : headFirst({
+            ...decoded,
+            metadata,
+            ...(resource.hasStatus === true ? memberOf(old, 'status') : {}),
+          });
     resource.applyDefaults?.(next);
     resource.beforeUpdate?.(next, old, context);
     const refusal = resource.admit?.(next, old, context);
-    checkObject(resource, next, [...finalizerCauses(next.metadata, old.metadata), ...(resource.validateUpdate?.(next, old, part) ?? [])]);
+    checkObject(resource, next, [
+      ...finalizerCauses(next.metadata, old.metadata),
+      ...(resource.validateUpdate?.(next, old, part) ?? []),
+    ]);
     if (refusal !== undefined) throw refusal;
     if (resource.hasGeneration === true && !equalJson(withoutStatus(next), withoutStatus(old))) {
       next.metadata.generation = (old.metadata.generation ?? 0) + 1;
     }
     if (equalJson(next, old)) return current;
     if (options.dryRun === true) return unstored(current.key, next);
-    if (next.metadata.deletionTimestamp !== undefined && (next.metadata.finalizers ?? []).length === 0 && this.#mayGo(resource, next)) {
+    if (
+      next.metadata.deletionTimestamp !== undefined &&
+      (next.metadata.finalizers ?? []).length === 0 &&
+      this.#mayGo(resource, next)
+    ) {
       this.#remove(resource, current, next);
       return new Stored(current.key, next, current.revision);
     }
@@ -253,10 +359,17 @@ export class Operations {
     return stored;
   }
 
-  #apply(place: Place, current: Stored | undefined, wanted: JsonObject, options: WriteOptions): Written {
+  #apply(
+    place: Place,
+    current: Stored | undefined,
+    wanted: JsonObject,
+    options: WriteOptions,
+  ): Written {
     const { resource, namespace, name } = place;
     if (options.fieldManager === undefined || options.fieldManager === '') {
-      throw invalid({ group: 'meta.k8s.io', kind: 'PatchOptions' }, '', [required('fieldManager', 'is required for apply patch')]);
+      throw invalid({ group: 'meta.k8s.io', kind: 'PatchOptions' }, '', [
+        required('fieldManager', 'is required for apply patch'),
+      ]);
     }
     const bodyName = textAt(wanted, 'metadata', 'name');
     if (bodyName !== '' && bodyName !== name) throw nameMismatch(bodyName, name);
@@ -269,7 +382,8 @@ export class Operations {
       subresource: options.subresource,
       time: timestamp(this.#nowMs()),
     };
-    // Decoded first, so that ownership is of fields that exist and values compare in their canonical form.
+    // Decoded first, so that ownership is of fields that exist and values compare in their
+    // canonical form.
     const known = resource.view === undefined ? decodeObject(resource, wanted, options) : wanted;
     const merged = applyPatch(request, before, pruned(known, wanted));
     const target = resource.view?.storedAs ?? resource;
@@ -288,8 +402,10 @@ export class Operations {
       if (!dryRun) this.#remove(resource, current, object);
       return { stored: current, gone: true };
     }
-    if (object.metadata.deletionTimestamp !== undefined || dryRun) return { stored: current, gone: false };
-    const { labels, annotations, ownerReferences, finalizers, managedFields, ...head } = object.metadata;
+    if (object.metadata.deletionTimestamp !== undefined || dryRun)
+      return { stored: current, gone: false };
+    const { labels, annotations, ownerReferences, finalizers, managedFields, ...head } =
+      object.metadata;
     const metadata: Metadata = {
       ...head,
       deletionTimestamp: timestamp(this.#nowMs()),
@@ -301,15 +417,28 @@ export class Operations {
       ...(finalizers === undefined ? {} : { finalizers }),
       ...(managedFields === undefined ? {} : { managedFields }),
     };
-    const status = resource === namespaces ? { status: { ...objectAt(object, 'status'), phase: 'Terminating' } } : {};
-    const stored = this.store.put(this.store.collection(resource), current.key, { ...object, metadata, ...status });
+    const status =
+      resource === namespaces
+        ? { status: { ...objectAt(object, 'status'), phase: 'Terminating' } }
+        : {};
+    const stored = this.store.put(this.store.collection(resource), current.key, {
+      ...object,
+      metadata,
+      ...status,
+    });
     if (resource === namespaces) this.#sweep.empty(object.metadata.name);
-    return { stored, gone: resource === namespaces && !this.store.collection(resource).objects.has(current.key) };
+    return {
+      stored,
+      gone: resource === namespaces && !this.store.collection(resource).objects.has(current.key),
+    };
   }
 
   /** A namespace goes only when it is empty. */
   #mayGo(resource: Resource, object: KubeObject): boolean {
-    return resource !== namespaces || (object.metadata.deletionTimestamp !== undefined && this.#sweep.isEmpty(object.metadata.name));
+    return (
+      resource !== namespaces ||
+      (object.metadata.deletionTimestamp !== undefined && this.#sweep.isEmpty(object.metadata.name))
+    );
   }
 
   #remove(resource: Resource, current: Stored, last: KubeObject): void {
@@ -324,7 +453,10 @@ export class Operations {
     const { namespace } = current.object.metadata;
     if (namespace === undefined) return;
     const home = this.store.collection(namespaces).objects.get(namespace);
-    if (home?.object.metadata.deletionTimestamp !== undefined && this.#mayGo(namespaces, home.object)) {
+    if (
+      home?.object.metadata.deletionTimestamp !== undefined &&
+      this.#mayGo(namespaces, home.object)
+    ) {
       this.store.remove(this.store.collection(namespaces), home);
     }
   }
@@ -359,13 +491,17 @@ function unstored(key: string, object: KubeObject): Stored {
 }
 
 function nameMismatch(name: string, wanted: string): ApiError {
-  return badRequest(`the name of the object (${name}) does not match the name on the URL (${wanted})`);
+  return badRequest(
+    `the name of the object (${name}) does not match the name on the URL (${wanted})`,
+  );
 }
 
 function checkNamespace(object: JsonObject, namespace: string | undefined): void {
   const given = textAt(object, 'metadata', 'namespace');
   if (given === '' || given === (namespace ?? '')) return;
-  throw badRequest('the namespace of the provided object does not match the namespace sent on the request');
+  throw badRequest(
+    'the namespace of the provided object does not match the namespace sent on the request',
+  );
 }
 
 function checkPreconditions(resource: Resource, current: Stored, request: DeleteRequest): void {

@@ -10,20 +10,32 @@ import type { Resource } from './resource.ts';
 
 export type PatchType = 'json' | 'merge' | 'strategic' | 'apply';
 
-/** What a patch makes of an object must be one still: if not, that is the patch's fault, and it is told so. */
-export function decodePatched(resource: Resource, patched: JsonObject, options: DecodeOptions): JsonObject {
+/** What a patch makes of an object must be one still: if not, that is the patch's fault, and it is
+ * told so. */
+export function decodePatched(
+  resource: Resource,
+  patched: JsonObject,
+  options: DecodeOptions,
+): JsonObject {
   try {
     return decodeObject(resource, patched, options);
   } catch (error) {
     if (!(error instanceof ApiError) || error.failure.code !== 400) throw error;
     const why = error.message.replace(/^.* cannot be handled as a \w+: /, '');
-    throw invalid({ group: '', kind: '' }, '', [invalidValue('patch', JSON.stringify(patched), why)]);
+    throw invalid({ group: '', kind: '' }, '', [
+      invalidValue('patch', JSON.stringify(patched), why),
+    ]);
   }
 }
 
 /** The object with a patch applied; nothing is checked yet.
  * @throws ApiError 400, 415 or 422 for a patch that cannot be read or does not apply */
-export function patchedBy(resource: Resource, type: 'json' | 'merge' | 'strategic', before: KubeObject, patch: Json): Json {
+export function patchedBy(
+  resource: Resource,
+  type: 'json' | 'merge' | 'strategic',
+  before: KubeObject,
+  patch: Json,
+): Json {
   if (type === 'json') return jsonPatch(before, patch);
   if (!isObject(patch))
     throw badRequest(
@@ -31,7 +43,8 @@ export function patchedBy(resource: Resource, type: 'json' | 'merge' | 'strategi
     );
   if (type === 'merge') return mergePatch(before, patch);
   if (resource.struct.name === 'CustomObject') {
-    const accepted = 'application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml';
+    const accepted =
+      'application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml';
     const message = `the body of the request was in an unknown format - accepted media types include: ${accepted}`;
     throw new ApiError({ code: 415, reason: 'UnsupportedMediaType', message });
   }

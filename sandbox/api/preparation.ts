@@ -18,8 +18,13 @@ export interface DecodeOptions {
 }
 
 /** A request's object as this resource stores it: right kind, known members only, canonical values.
- * @throws ApiError 400 for another kind, a value of the wrong type, or unknown members under `Strict` */
-export function decodeObject(resource: Resource, raw: JsonObject, options: DecodeOptions): JsonObject {
+ * @throws ApiError 400 for another kind, a value of the wrong type, or unknown members under
+ *   `Strict` */
+export function decodeObject(
+  resource: Resource,
+  raw: JsonObject,
+  options: DecodeOptions,
+): JsonObject {
   const kind = textAt(raw, 'kind') || resource.kind;
   const apiVersion = textAt(raw, 'apiVersion') || apiVersionOf(resource);
   if (kind !== resource.kind || apiVersion !== apiVersionOf(resource)) {
@@ -28,16 +33,26 @@ export function decodeObject(resource: Resource, raw: JsonObject, options: Decod
   const unknown: string[] = [];
   const { kind: _kind, apiVersion: _apiVersion, ...members } = raw;
   try {
-    const decoded: JsonObject = { kind, apiVersion, ...decodeStruct(resource.struct, members, unknown) };
+    const decoded: JsonObject = {
+      kind,
+      apiVersion,
+      ...decodeStruct(resource.struct, members, unknown),
+    };
     if (unknown.length > 0) reportUnknown(resource, unknown, options);
-    return resource.view === undefined ? decoded : decodeObject(resource.view.storedAs, resource.view.toStored(decoded), {});
+    return resource.view === undefined
+      ? decoded
+      : decodeObject(resource.view.storedAs, resource.view.toStored(decoded), {});
   } catch (error) {
     if (error instanceof DecodeError) throw cannotHandle(resource, error.message);
     throw error;
   }
 }
 
-function reportUnknown(resource: Resource, unknown: readonly string[], options: DecodeOptions): void {
+function reportUnknown(
+  resource: Resource,
+  unknown: readonly string[],
+  options: DecodeOptions,
+): void {
   const mode = options.fieldValidation ?? 'Warn';
   const lines = unknown.map((path) => `unknown field ${JSON.stringify(path)}`);
   if (mode === 'Strict') throw cannotHandle(resource, `strict decoding error: ${lines.join(', ')}`);
@@ -45,7 +60,9 @@ function reportUnknown(resource: Resource, unknown: readonly string[], options: 
 }
 
 function cannotHandle(resource: Resource, why: string): ApiError {
-  return badRequest(`${resource.kind} in version "${resource.version}" cannot be handled as a ${resource.kind}: ${why}`);
+  return badRequest(
+    `${resource.kind} in version "${resource.version}" cannot be handled as a ${resource.kind}: ${why}`,
+  );
 }
 
 // Without vowels and look-alikes, as the real server's random names.
@@ -58,13 +75,28 @@ export function generatedName(prefix: string): string {
   return prefix.slice(0, 58) + suffix;
 }
 
-/** Gives a new object what only the server gives: uid, time of creation, a generated name, its namespace.
+/** Gives a new object what only the server gives: uid, time of creation, a generated name, its
+ * namespace.
  * @throws ApiError 500 where the object has a resourceVersion, as the real server does */
-export function newMetadata(resource: Resource, namespace: string | undefined, given: JsonObject, nowMs: number): Metadata {
+export function newMetadata(
+  resource: Resource,
+  namespace: string | undefined,
+  given: JsonObject,
+  nowMs: number,
+): Metadata {
   if (textAt(given, 'resourceVersion') !== '') {
-    throw new ApiError({ code: 500, reason: '', message: 'resourceVersion should not be set on objects to be created' });
+    throw new ApiError({
+      code: 500,
+      reason: '',
+      message: 'resourceVersion should not be set on objects to be created',
+    });
   }
-  const { resourceVersion: _revision, deletionTimestamp: _deleted, deletionGracePeriodSeconds: _grace, ...rest } = given;
+  const {
+    resourceVersion: _revision,
+    deletionTimestamp: _deleted,
+    deletionGracePeriodSeconds: _grace,
+    ...rest
+  } = given;
   const generateName = textAt(given, 'generateName');
   const name = textAt(given, 'name') || (generateName === '' ? '' : generatedName(generateName));
   return {
@@ -80,11 +112,21 @@ export function newMetadata(resource: Resource, namespace: string | undefined, g
   };
 }
 
-const IDENTITY = new Set(['name', 'generateName', 'namespace', 'uid', 'generation', 'creationTimestamp', 'selfLink']);
+const IDENTITY = new Set([
+  'name',
+  'generateName',
+  'namespace',
+  'uid',
+  'generation',
+  'creationTimestamp',
+  'selfLink',
+]);
 const LAST = new Set(['labels', 'annotations', 'ownerReferences', 'finalizers', 'managedFields']);
 
 function withoutIdentity(given: JsonObject): JsonObject {
-  return Object.fromEntries(Object.entries(given).filter(([name]) => !IDENTITY.has(name) && !LAST.has(name)));
+  return Object.fromEntries(
+    Object.entries(given).filter(([name]) => !IDENTITY.has(name) && !LAST.has(name)),
+  );
 }
 
 function inOrder(given: JsonObject): JsonObject {
@@ -93,15 +135,26 @@ function inOrder(given: JsonObject): JsonObject {
 
 /** The metadata of a changed object: what only the server sets is taken from the stored one.
  * @param isPatch  a patch that changes the uid is invalid, a PUT with another uid is a conflict
- * @throws         ApiError 409 for another resourceVersion or uid, 422 for a uid changed by a patch */
-export function changedMetadata(resource: Resource, given: JsonObject, old: Metadata, isPatch: boolean): Metadata {
+ * @throws         ApiError 409 for another resourceVersion or uid, 422 for a uid changed by a patch
+ */
+export function changedMetadata(
+  resource: Resource,
+  given: JsonObject,
+  old: Metadata,
+  isPatch: boolean,
+): Metadata {
   const uid = textAt(given, 'uid');
   if (uid !== '' && uid !== old.uid) {
     if (isPatch) throw invalid(resource, old.name, [immutable('metadata.uid', uid)]);
-    throw conflict(resource, old.name, `Precondition failed: UID in precondition: ${uid}, UID in object meta: ${old.uid}`);
+    throw conflict(
+      resource,
+      old.name,
+      `Precondition failed: UID in precondition: ${uid}, UID in object meta: ${old.uid}`,
+    );
   }
   const revision = textAt(given, 'resourceVersion');
-  if (revision !== '' && revision !== '0' && revision !== old.resourceVersion) throw conflict(resource, old.name);
+  if (revision !== '' && revision !== '0' && revision !== old.resourceVersion)
+    throw conflict(resource, old.name);
   if (!isPatch && (revision === '' || revision === '0') && resource.needsResourceVersion === true) {
     throw invalid({ group: resource.group, kind: resource.plural }, old.name, [
       invalidValue('metadata.resourceVersion', 0, 'must be specified for an update'),
@@ -123,7 +176,11 @@ export function changedMetadata(resource: Resource, given: JsonObject, old: Meta
 }
 
 /** All that is wrong with an object about to be stored, as one 422. */
-export function checkObject(resource: Resource, object: KubeObject, more: readonly Cause[] = []): void {
+export function checkObject(
+  resource: Resource,
+  object: KubeObject,
+  more: readonly Cause[] = [],
+): void {
   const causes = [
     ...metadataCauses(object.metadata, resource.nameComplaint ?? subdomainComplaint),
     ...(resource.validate?.(object) ?? []),

@@ -4,7 +4,14 @@ import { configMaps, namespaces, nodes, pods, secrets, serviceAccounts } from '.
 import { events, newEvents } from './kinds/events.ts';
 import { definitions } from './kinds/extensions.ts';
 import { selfSubjectAccessReviews, selfSubjectReviews } from './kinds/reviews.ts';
-import { classes, csiDrivers, csiNodes, storageCapacities, volumeAttachments, volumeAttributesClasses } from './kinds/storage.ts';
+import {
+  classes,
+  csiDrivers,
+  csiNodes,
+  storageCapacities,
+  volumeAttachments,
+  volumeAttributesClasses,
+} from './kinds/storage.ts';
 import { volumes } from './kinds/volumes.ts';
 import type { Resource } from './resource.ts';
 
@@ -65,7 +72,9 @@ export class Registry {
   }
 
   hasGroup(group: string, version?: string): boolean {
-    return [...this.all()].some((each) => each.group === group && (version === undefined || each.version === version));
+    return [...this.all()].some(
+      (each) => each.group === group && (version === undefined || each.version === version),
+    );
   }
 }
 

@@ -19,8 +19,8 @@ export interface RuleContext {
   list(plural: string, group: string): Iterable<KubeObject>;
 }
 
-/** One kind of objects, as a row of data: adding a kind is adding a row.
- * Functions get objects of their own that they may change; `old` is stored and may not be changed. */
+/** One kind of objects, as a row of data: adding a kind is adding a row. Functions get objects of
+ * their own that they may change; `old` is stored and may not be changed. */
 export interface Resource extends Named {
   readonly version: string;
   readonly singular: string;
@@ -31,7 +31,8 @@ export interface Resource extends Named {
   readonly columns: readonly Column[];
   /** Has a /status: writes of one leave the other as it is. */
   readonly hasStatus?: boolean;
-  /** Writes of /status leave the metadata as it is (some kinds let them change labels, annotations and finalizers). */
+  /** Writes of /status leave the metadata as it is (some kinds let them change labels, annotations
+   * and finalizers). */
   readonly statusLeavesMetadata?: boolean;
   /** metadata.generation counts changes of everything but metadata and status. */
   readonly hasGeneration?: boolean;
@@ -55,10 +56,19 @@ export interface Resource extends Named {
   /** What the server sets when an object changes. */
   readonly beforeUpdate?: (object: KubeObject, old: KubeObject, context: RuleContext) => void;
   readonly validate?: (object: KubeObject) => Cause[];
-  readonly validateUpdate?: (object: KubeObject, old: KubeObject, part: 'main' | 'status') => Cause[];
+  readonly validateUpdate?: (
+    object: KubeObject,
+    old: KubeObject,
+    part: 'main' | 'status',
+  ) => Cause[];
   /** A reason to refuse a creation or change that is no matter of validation. */
-  readonly admit?: (object: KubeObject, old: KubeObject | undefined, context: RuleContext) => ApiError | undefined;
-  /** The same objects under another group, version or shape: where they are kept, and the way there and back. */
+  readonly admit?: (
+    object: KubeObject,
+    old: KubeObject | undefined,
+    context: RuleContext,
+  ) => ApiError | undefined;
+  /** The same objects under another group, version or shape: where they are kept, and the way there
+   * and back. */
   readonly view?: View;
 }
 
@@ -70,11 +80,15 @@ export interface View {
 }
 
 /** `v1` or `group/version`. */
-export function apiVersionOf(resource: { readonly group: string; readonly version: string }): string {
+export function apiVersionOf(resource: {
+  readonly group: string;
+  readonly version: string;
+}): string {
   return resource.group === '' ? resource.version : `${resource.group}/${resource.version}`;
 }
 
-/** `persistentvolumes` or `storageclasses.storage.k8s.io`: the name of what stores and counters know a resource by. */
+/** `persistentvolumes` or `storageclasses.storage.k8s.io`: the name of what stores and counters
+ * know a resource by. */
 export function collectionName(resource: Named): string {
   return resource.group === '' ? resource.plural : `${resource.plural}.${resource.group}`;
 }

@@ -30,20 +30,25 @@ const COMPARE = /^([^\s=!<>(),]+)\s*([<>])\s*(-?\d+)$/;
  * @throws ApiError 400 where it cannot be read */
 export function parseLabelSelector(text: string): Selector | undefined {
   const tests = requirements(text).map(labelTest);
-  return tests.length === 0 ? undefined : (object) => tests.every((test) => test(object.metadata.labels ?? {}));
+  return tests.length === 0
+    ? undefined
+    : (object) => tests.every((test) => test(object.metadata.labels ?? {}));
 }
 
 function labelTest(text: string): (labels: Readonly<Record<string, string>>) => boolean {
   const equals = EQUALS.exec(text);
   if (equals !== null) {
     const [, key = '', operator, value = ''] = equals;
-    return operator === '!=' ? (labels) => labels[key] !== value : (labels) => labels[key] === value;
+    return operator === '!='
+      ? (labels) => labels[key] !== value
+      : (labels) => labels[key] === value;
   }
   const among = IN.exec(text);
   if (among !== null) {
     const [, key = '', operator, list = ''] = among;
     const values = new Set(list.split(',').map((value) => value.trim()));
-    return (labels) => (labels[key] !== undefined && values.has(labels[key])) === (operator === 'in');
+    return (labels) =>
+      (labels[key] !== undefined && values.has(labels[key])) === (operator === 'in');
   }
   const compare = COMPARE.exec(text);
   if (compare !== null) {
@@ -56,7 +61,9 @@ function labelTest(text: string): (labels: Readonly<Record<string, string>>) => 
   const exists = EXISTS.exec(text);
   if (exists === null) {
     const found = text.split(/\s+/)[1] ?? text;
-    throw badRequest(`unable to parse requirement: found '${found}', expected: in, notin, =, ==, !=, gt, lt`);
+    throw badRequest(
+      `unable to parse requirement: found '${found}', expected: in, notin, =, ==, !=, gt, lt`,
+    );
   }
   const [, not, key = ''] = exists;
   return (labels) => (labels[key] !== undefined) === (not === '');
@@ -67,7 +74,8 @@ function labelTest(text: string): (labels: Readonly<Record<string, string>>) => 
 export function parseFieldSelector(text: string, resource: Resource): Selector | undefined {
   const tests = requirements(text).map((requirement): Selector => {
     const match = /^([^=!]+?)(==|=|!=)(.*)$/.exec(requirement);
-    if (match === null) throw badRequest(`invalid selector: '${requirement}'; can't understand '${requirement}'`);
+    if (match === null)
+      throw badRequest(`invalid selector: '${requirement}'; can't understand '${requirement}'`);
     const [, label = '', operator, value = ''] = match;
     const field = fieldOf(label, resource);
     return (object) => (field(object) === value) === (operator !== '!=');
@@ -78,14 +86,21 @@ export function parseFieldSelector(text: string, resource: Resource): Selector |
 function fieldOf(label: string, resource: Resource): (object: KubeObject) => string {
   if (label === 'metadata.name') return (object) => object.metadata.name;
   if (label === 'metadata.namespace') return (object) => object.metadata.namespace ?? '';
-  const field = Object.hasOwn(resource.fieldLabels ?? {}, label) ? resource.fieldLabels?.[label] : undefined;
+  const field = Object.hasOwn(resource.fieldLabels ?? {}, label)
+    ? resource.fieldLabels?.[label]
+    : undefined;
   if (field !== undefined) return field;
   if (resource.fieldLabels !== undefined) throw badRequest(`field label not supported: ${label}`);
-  throw badRequest(`"${label}" is not a known field selector: only "metadata.name", "metadata.namespace"`);
+  throw badRequest(
+    `"${label}" is not a known field selector: only "metadata.name", "metadata.namespace"`,
+  );
 }
 
 /** Both selectors as one test; undefined where there are none. */
-export function bothSelectors(a: Selector | undefined, b: Selector | undefined): Selector | undefined {
+export function bothSelectors(
+  a: Selector | undefined,
+  b: Selector | undefined,
+): Selector | undefined {
   if (a === undefined) return b;
   return b === undefined ? a : (object) => a(object) && b(object);
 }

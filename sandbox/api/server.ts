@@ -20,7 +20,8 @@ export interface SandboxApiOptions {
   readonly port?: number;
   /** The only credential. Random unless given. */
   readonly token?: string;
-  /** Changes that are kept per kind for watches that come back; older ones get 410. 10,000 unless given. */
+  /** Changes that are kept per kind for watches that come back; older ones get 410. 10,000 unless
+   * given. */
   readonly historySize?: number;
   /** How often watches that want bookmarks get one; a minute unless given, as on a real server. */
   readonly bookmarkIntervalMs?: number;
@@ -30,7 +31,8 @@ export interface SandboxApiOptions {
   readonly log: Logger;
 }
 
-/** A running Kubernetes API on loopback. It is for trying and testing: objects live in memory and end with it. */
+/** A running Kubernetes API on loopback. It is for trying and testing: objects live in memory and
+ * end with it. */
 export interface SandboxApi {
   readonly url: string;
   /** The certificate that clients have to trust, as PEM. */
@@ -45,7 +47,8 @@ export interface SandboxApi {
   readonly requests: RequestCounts;
   /** Running watches of a kind (plural), or of all. */
   watchCount(plural?: string): number;
-  /** Breaks (`cut`), ends cleanly (`end`) or ends with an ERROR event 410 (`expire`) the running watches of a kind, or of all. Returns how many. */
+  /** Breaks (`cut`), ends cleanly (`end`) or ends with an ERROR event 410 (`expire`) the running
+   * watches of a kind, or of all. Returns how many. */
   stopWatches(how: 'cut' | 'end' | 'expire', plural?: string): number;
   close(): Promise<void>;
 }
@@ -60,21 +63,32 @@ export async function startSandboxApi(options: SandboxApiOptions): Promise<Sandb
   const registry = new Registry();
   const store = new Store({ historySize: options.historySize ?? 10_000 });
   const operations = new Operations({ registry, store, nowMs });
-  for (const name of FIRST_NAMESPACES) operations.create(namespaces, undefined, { metadata: { name } });
+  for (const name of FIRST_NAMESPACES)
+    operations.create(namespaces, undefined, { metadata: { name } });
   const certificate = makeCertificate(nowMs());
   const token = options.token ?? randomBytes(24).toString('base64url');
-  const server = createServer({ ...certificate, keepAliveTimeout: 120_000, requestTimeout: 60_000 });
+  const server = createServer({
+    ...certificate,
+    keepAliveTimeout: 120_000,
+    requestTimeout: 60_000,
+  });
   const port = await listen(server, options.port ?? 0);
   const routes = new Routes(operations, {
     bookmarkIntervalMs: options.bookmarkIntervalMs ?? 60_000,
     watchTimeoutMs: options.watchTimeoutMs ?? HALF_AN_HOUR_MS,
     nowMs,
   });
-  const handler = new Handler({ access: new Access(token, port), registry, routes, log: options.log });
+  const handler = new Handler({
+    access: new Access(token, port),
+    registry,
+    routes,
+    log: options.log,
+  });
   server.on('request', (request, response) => void handler.handle(request, response));
   const url = `https://127.0.0.1:${port}`;
   const ca = certificate.cert;
-  const watchesOf = (plural?: string) => [...routes.watches].filter((each) => plural === undefined || each.resource.plural === plural);
+  const watchesOf = (plural?: string) =>
+    [...routes.watches].filter((each) => plural === undefined || each.resource.plural === plural);
   return {
     url,
     ca,
@@ -88,7 +102,8 @@ export async function startSandboxApi(options: SandboxApiOptions): Promise<Sandb
     stopWatches(how, plural) {
       const watches = watchesOf(plural);
       for (const watch of watches) {
-        if (how === 'expire') watch.fail(expired('too old resource version: the history of this watch was compacted'));
+        if (how === 'expire')
+          watch.fail(expired('too old resource version: the history of this watch was compacted'));
         else watch[how]();
       }
       return watches.length;

@@ -23,7 +23,8 @@ export class Stored {
   }
 }
 
-/** One write, as watches see it. `stored` of a deletion is the last state under the deletion's own resourceVersion. */
+/** One write, as watches see it. `stored` of a deletion is the last state under the deletion's own
+ * resourceVersion. */
 export class Change {
   readonly type: ChangeType;
   readonly stored: Stored;
@@ -36,7 +37,8 @@ export class Change {
     this.previous = previous;
   }
 
-  /** The state before this change under this change's revision: what a watch is told of an object that stops matching. */
+  /** The state before this change under this change's revision: what a watch is told of an object
+   * that stops matching. */
   get lastState(): Stored {
     const { previous, stored } = this;
     if (this.type === 'DELETED' || previous === undefined) return stored;
@@ -117,14 +119,20 @@ export class Store {
     const stored = new Stored(key, object, this.#revision);
     collection.objects.set(key, stored);
     collection.forgetOrder();
-    this.#publish(collection, new Change(previous === undefined ? 'ADDED' : 'MODIFIED', stored, previous));
+    this.#publish(
+      collection,
+      new Change(previous === undefined ? 'ADDED' : 'MODIFIED', stored, previous),
+    );
     return stored;
   }
 
   /** Takes an object away; its last state is told to watches under the next revision. */
   remove(collection: Collection, previous: Stored, last: KubeObject = previous.object): Stored {
     this.#revision += 1;
-    const object: KubeObject = { ...last, metadata: { ...last.metadata, resourceVersion: String(this.#revision) } };
+    const object: KubeObject = {
+      ...last,
+      metadata: { ...last.metadata, resourceVersion: String(this.#revision) },
+    };
     const stored = new Stored(previous.key, object, this.#revision);
     collection.objects.delete(previous.key);
     collection.forgetOrder();
@@ -132,7 +140,8 @@ export class Store {
     return stored;
   }
 
-  /** Makes every change up to now untellable, as compaction does: watches and continued lists from before get 410. */
+  /** Makes every change up to now untellable, as compaction does: watches and continued lists from
+   * before get 410. */
   compact(): void {
     for (const collection of this.#collections.values()) {
       collection.history = [];
@@ -140,7 +149,8 @@ export class Store {
     }
   }
 
-  /** The objects as they were at a revision, by key, or undefined where that can no longer be told. */
+  /** The objects as they were at a revision, by key, or undefined where that can no longer be told.
+   */
   snapshot(collection: Collection, revision: number): readonly Stored[] | undefined {
     if (revision < collection.compactedTo) return undefined;
     const later = changesAfter(collection, revision);
@@ -157,7 +167,8 @@ export class Store {
     collection.history.push(change);
     if (collection.history.length >= this.#historySize * 2) {
       const dropped = collection.history.length - this.#historySize;
-      collection.compactedTo = collection.history[dropped - 1]?.stored.revision ?? collection.compactedTo;
+      collection.compactedTo =
+        collection.history[dropped - 1]?.stored.revision ?? collection.compactedTo;
       collection.history = collection.history.slice(dropped);
     }
     for (const listener of collection.listeners) listener(change);

@@ -6,14 +6,16 @@ export function timestamp(nowMs: number): string {
   return `${new Date(nowMs).toISOString().slice(0, 19)}Z`;
 }
 
-/** A `Time` in its stored form (whole seconds, UTC), or undefined where the text is no RFC 3339 time. */
+/** A `Time` in its stored form (whole seconds, UTC), or undefined where the text is no RFC 3339
+ * time. */
 export function canonicalTime(text: string): string | undefined {
   if (!TIME.test(text)) return undefined;
   const ms = Date.parse(text.replace(',', '.'));
   return Number.isNaN(ms) ? undefined : timestamp(ms);
 }
 
-/** A `MicroTime` in its stored form, or undefined. Exactly six fraction digits: with any other number the real server answers 400. */
+/** A `MicroTime` in its stored form, or undefined. Exactly six fraction digits: with any other
+ * number the real server answers 400. */
 export function canonicalMicroTime(text: string): string | undefined {
   if (!MICRO.test(text)) return undefined;
   const fraction = text.slice(20, 26);

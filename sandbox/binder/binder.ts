@@ -29,9 +29,10 @@ export interface Binder {
 /** Keys per turn of the loop: requests that wait are served in between. */
 const BATCH = 64;
 
-/** Binds claims and volumes as kube-controller-manager does (checked against the real one): annotates claims of dynamic classes,
- * binds both sides, releases volumes, and takes the protection finalizers off. It writes through the API's own operations, in this
- * process, so its writes count in no statistics of requests. Volumes are never deleted here: that is the provisioner's part. */
+/** Binds claims and volumes as kube-controller-manager does (checked against the real one):
+ * annotates claims of dynamic classes, binds both sides, releases volumes, and takes the protection
+ * finalizers off. It writes through the API's own operations, in this process, so its writes count
+ * in no statistics of requests. Volumes are never deleted here: that is the provisioner's part. */
 export function startBinder(options: BinderOptions): Binder {
   const nowMs = options.nowMs ?? (() => Date.now());
   return new BinderLoop(options.operations, options.log, nowMs);
@@ -101,7 +102,10 @@ class BinderLoop implements Binder {
   }
 
   #onVolume({ type, stored, previous }: Change): void {
-    const claimKeys = new Set([claimKeyOf(stored.object), previous === undefined ? undefined : claimKeyOf(previous.object)]);
+    const claimKeys = new Set([
+      claimKeyOf(stored.object),
+      previous === undefined ? undefined : claimKeyOf(previous.object),
+    ]);
     if (type === 'DELETED') this.#index.delete(stored.object.metadata.name);
     else {
       this.#index.set(stored.object);
@@ -114,7 +118,11 @@ class BinderLoop implements Binder {
 
   #touchClaimsOfClass(name: string): void {
     for (const { key, object } of this.#operations.store.collection(claims).sorted) {
-      if (textAt(object, 'spec', 'storageClassName') === name && textAt(object, 'spec', 'volumeName') === '') this.#touchClaim(key);
+      if (
+        textAt(object, 'spec', 'storageClassName') === name &&
+        textAt(object, 'spec', 'volumeName') === ''
+      )
+        this.#touchClaim(key);
     }
   }
 
@@ -127,7 +135,9 @@ class BinderLoop implements Binder {
   #touchClaim(key: string): void {
     this.#touch(`claim ${key}`, () => {
       const [namespace = '', name = ''] = key.split('/');
-      const claim = this.#operations.store.collection(claims).objects.get(keyOf(namespace, name))?.object;
+      const claim = this.#operations.store
+        .collection(claims)
+        .objects.get(keyOf(namespace, name))?.object;
       if (claim !== undefined) this.#claimSync.sync(claim);
     });
   }
@@ -154,7 +164,8 @@ class BinderLoop implements Binder {
       try {
         work();
       } catch (error) {
-        // What the API refuses once it refuses again: the next change of the object is the next try.
+        // What the API refuses once it refuses again: the next change of the object is the next
+        // try.
         const why = error instanceof ApiError ? error.message : error;
         this.#log.warn({ key, err: why }, 'binder could not write');
       }

@@ -23,10 +23,19 @@ export class ClaimEvents {
     this.#lastReason.set(uid, reason);
     this.#count += 1;
     const at = timestamp(this.#nowMs());
-    const suffix = (BigInt(this.#nowMs()) * 1_000_000n + BigInt(this.#count % 1_000_000)).toString(16);
+    const suffix = (BigInt(this.#nowMs()) * 1_000_000n + BigInt(this.#count % 1_000_000)).toString(
+      16,
+    );
     this.#operations.create(events, namespace, {
       metadata: { name: `${name.slice(0, 236)}.${suffix}` },
-      involvedObject: { kind: claim.kind, apiVersion: claim.apiVersion, namespace, name, uid, resourceVersion },
+      involvedObject: {
+        kind: claim.kind,
+        apiVersion: claim.apiVersion,
+        namespace,
+        name,
+        uid,
+        resourceVersion,
+      },
       reason,
       message,
       source: { component: COMPONENT },

@@ -1,11 +1,24 @@
-import { equalJson, memberAt, objectAt, textAt, type Json, type JsonObject } from '../api/json-value.ts';
+import {
+  equalJson,
+  memberAt,
+  objectAt,
+  textAt,
+  type Json,
+  type JsonObject,
+} from '../api/json-value.ts';
 import { CLAIM_FINALIZER, claims, classOf } from '../api/kinds/claims.ts';
 import { pods } from '../api/kinds/core.ts';
 import { classes } from '../api/kinds/storage.ts';
 import { volumes } from '../api/kinds/volumes.ts';
 import type { KubeObject } from '../api/kube-object.ts';
 import type { Operations } from '../api/operations.ts';
-import { BIND_COMPLETED, BOUND_BY_CONTROLLER, PROVISIONER, PROVISIONER_BETA, SELECTED_NODE } from './annotations.ts';
+import {
+  BIND_COMPLETED,
+  BOUND_BY_CONTROLLER,
+  PROVISIONER,
+  PROVISIONER_BETA,
+  SELECTED_NODE,
+} from './annotations.ts';
 import type { ClaimEvents } from './claim-events.ts';
 import { bestMatch, mismatch, refersTo } from './match.ts';
 import type { VolumeIndex } from './volume-index.ts';
@@ -33,9 +46,16 @@ export class ClaimSync {
   /** A claim that is deleted and that no pod uses loses its protection. True where it is gone. */
   #unprotect(claim: KubeObject): boolean {
     const { deletionTimestamp, finalizers = [], name, namespace } = claim.metadata;
-    if (deletionTimestamp === undefined || !finalizers.includes(CLAIM_FINALIZER) || this.#isUsed(claim)) return false;
+    if (
+      deletionTimestamp === undefined ||
+      !finalizers.includes(CLAIM_FINALIZER) ||
+      this.#isUsed(claim)
+    )
+      return false;
     const rest = finalizers.filter((each) => each !== CLAIM_FINALIZER);
-    this.#operations.patch({ resource: claims, namespace, name }, 'merge', { metadata: { finalizers: rest } });
+    this.#operations.patch({ resource: claims, namespace, name }, 'merge', {
+      metadata: { finalizers: rest },
+    });
     return rest.length === 0;
   }
 
@@ -51,11 +71,19 @@ export class ClaimSync {
   #keepBound(claim: KubeObject): void {
     const volume = this.#volume(textAt(claim, 'spec', 'volumeName'));
     if (volume === undefined) {
-      this.#lose(claim, 'ClaimLost', 'Bound claim has lost its PersistentVolume. Data on this volume is lost!');
+      this.#lose(
+        claim,
+        'ClaimLost',
+        'Bound claim has lost its PersistentVolume. Data on this volume is lost!',
+      );
     } else if (memberAt(volume, 'spec', 'claimRef') === undefined || refersTo(volume, claim)) {
       this.#bind(volume, claim);
     } else {
-      this.#lose(claim, 'ClaimMisbound', 'Two claims are bound to the same volume, this one is bound incorrectly');
+      this.#lose(
+        claim,
+        'ClaimMisbound',
+        'Two claims are bound to the same volume, this one is bound incorrectly',
+      );
     }
   }
 
@@ -71,24 +99,46 @@ export class ClaimSync {
     if (volume === undefined) return;
     if (refersTo(volume, claim)) return this.#bind(volume, claim);
     if (memberAt(volume, 'spec', 'claimRef') !== undefined) {
-      return this.#events.record(claim, 'Warning', 'FailedBinding', `volume "${name}" already bound to a different claim.`);
+      return this.#events.record(
+        claim,
+        'Warning',
+        'FailedBinding',
+        `volume "${name}" already bound to a different claim.`,
+      );
     }
-    const why = (classOf(volume) ?? '') === (classOf(claim) ?? '') ? mismatch(volume, claim) : 'storageClassName does not match';
+    const why =
+      (classOf(volume) ?? '') === (classOf(claim) ?? '')
+        ? mismatch(volume, claim)
+        : 'storageClassName does not match';
     if (why === undefined) this.#bind(volume, claim);
-    else this.#events.record(claim, 'Warning', 'VolumeMismatch', `Cannot bind to requested volume "${name}": ${why}`);
+    else
+      this.#events.record(
+        claim,
+        'Warning',
+        'VolumeMismatch',
+        `Cannot bind to requested volume "${name}": ${why}`,
+      );
   }
 
   #find(claim: KubeObject): void {
     const { metadata } = claim;
     const own = [...this.#index.claimedBy(`${metadata.namespace ?? ''}/${metadata.name}`)]
       .map((name) => this.#volume(name))
-      .find((volume) => volume !== undefined && refersTo(volume, claim) && mismatch(volume, claim) === undefined);
+      .find(
+        (volume) =>
+          volume !== undefined && refersTo(volume, claim) && mismatch(volume, claim) === undefined,
+      );
     if (own !== undefined) return this.#bind(own, claim);
     const className = classOf(claim) ?? '';
     const storageClass = this.#operations.store.collection(classes).objects.get(className)?.object;
     const waits = storageClass?.['volumeBindingMode'] === 'WaitForFirstConsumer';
     if (waits && metadata.annotations?.[SELECTED_NODE] === undefined) {
-      return this.#events.record(claim, 'Normal', 'WaitForFirstConsumer', 'waiting for first consumer to be created before binding');
+      return this.#events.record(
+        claim,
+        'Normal',
+        'WaitForFirstConsumer',
+        'waiting for first consumer to be created before binding',
+      );
     }
     // With a node chosen, matching free volumes is the scheduler's part.
     const free = waits ? undefined : bestMatch(claim, this.#freeVolumes());
@@ -100,13 +150,27 @@ export class ClaimSync {
     this.#askProvisioner(claim, className, storageClass);
   }
 
-  #askProvisioner(claim: KubeObject, className: string, storageClass: KubeObject | undefined): void {
+  #askProvisioner(
+    claim: KubeObject,
+    className: string,
+    storageClass: KubeObject | undefined,
+  ): void {
     if (storageClass === undefined) {
-      return this.#events.record(claim, 'Warning', 'ProvisioningFailed', `storageclass.storage.k8s.io "${className}" not found`);
+      return this.#events.record(
+        claim,
+        'Warning',
+        'ProvisioningFailed',
+        `storageclass.storage.k8s.io "${className}" not found`,
+      );
     }
     const provisioner = textAt(storageClass, 'provisioner');
     if (provisioner.startsWith('kubernetes.io/')) {
-      return this.#events.record(claim, 'Warning', 'ProvisioningFailed', `no volume plugin matched name: ${provisioner}`);
+      return this.#events.record(
+        claim,
+        'Warning',
+        'ProvisioningFailed',
+        `no volume plugin matched name: ${provisioner}`,
+      );
     }
     const { annotations = {}, name, namespace } = claim.metadata;
     if (annotations[PROVISIONER] !== provisioner || annotations[PROVISIONER_BETA] !== provisioner) {
@@ -122,25 +186,42 @@ export class ClaimSync {
     );
   }
 
-  /** Four writes in the order of the real controller, each only where it changes something: volume, its phase, claim, its status. */
+  /** Four writes in the order of the real controller, each only where it changes something: volume,
+   * its phase, claim, its status. */
   #bind(volume: KubeObject, claim: KubeObject): void {
     const { name, namespace, uid } = claim.metadata;
     let current = volume;
     if (textAt(volume, 'spec', 'claimRef', 'uid') !== uid) {
       const isOurChoice = memberAt(volume, 'spec', 'claimRef') === undefined;
       const { resourceVersion } = claim.metadata;
-      const claimRef = { kind: claim.kind, apiVersion: claim.apiVersion, namespace, name, uid, resourceVersion };
+      const claimRef = {
+        kind: claim.kind,
+        apiVersion: claim.apiVersion,
+        namespace,
+        name,
+        uid,
+        resourceVersion,
+      };
       const patch: JsonObject = {
         spec: { claimRef },
         ...(isOurChoice ? { metadata: { annotations: { [BOUND_BY_CONTROLLER]: 'yes' } } } : {}),
       };
-      current = this.#operations.patch({ resource: volumes, name: volume.metadata.name }, 'merge', patch).stored.object;
+      current = this.#operations.patch(
+        { resource: volumes, name: volume.metadata.name },
+        'merge',
+        patch,
+      ).stored.object;
     }
     setVolumePhase(this.#operations, current, 'Bound');
     const isOurChoice = textAt(claim, 'spec', 'volumeName') === '';
     if (isOurChoice || claim.metadata.annotations?.[BIND_COMPLETED] === undefined) {
       this.#operations.patch({ resource: claims, namespace, name }, 'merge', {
-        metadata: { annotations: { [BIND_COMPLETED]: 'yes', ...(isOurChoice ? { [BOUND_BY_CONTROLLER]: 'yes' } : {}) } },
+        metadata: {
+          annotations: {
+            [BIND_COMPLETED]: 'yes',
+            ...(isOurChoice ? { [BOUND_BY_CONTROLLER]: 'yes' } : {}),
+          },
+        },
         spec: { volumeName: volume.metadata.name },
       });
     }
@@ -150,16 +231,24 @@ export class ClaimSync {
       phase: 'Bound',
       accessModes: memberAt(volume, 'spec', 'accessModes') ?? null,
       // A bound claim's capacity follows a resize, not the volume.
-      ...(capacity['storage'] === undefined ? { capacity: memberAt(volume, 'spec', 'capacity') ?? null } : {}),
+      ...(capacity['storage'] === undefined
+        ? { capacity: memberAt(volume, 'spec', 'capacity') ?? null }
+        : {}),
       ...(attributes === undefined ? {} : { currentVolumeAttributesClassName: attributes }),
     });
   }
 
   #patchStatus(claim: KubeObject, status: Record<string, Json>): void {
     const now = objectAt(claim, 'status');
-    if (Object.entries(status).every(([name, value]) => equalJson(now[name] ?? null, value))) return;
+    if (Object.entries(status).every(([name, value]) => equalJson(now[name] ?? null, value)))
+      return;
     const { name, namespace } = claim.metadata;
-    this.#operations.patch({ resource: claims, namespace, name }, 'merge', { status }, { subresource: 'status' });
+    this.#operations.patch(
+      { resource: claims, namespace, name },
+      'merge',
+      { status },
+      { subresource: 'status' },
+    );
   }
 
   #volume(name: string): KubeObject | undefined {
@@ -174,13 +263,17 @@ export class ClaimSync {
   }
 }
 
-/** 'namespace/name' of the claims that a pod uses, those of its generic ephemeral volumes included. */
+/** 'namespace/name' of the claims that a pod uses, those of its generic ephemeral volumes included.
+ */
 export function claimsOfPod(pod: KubeObject): string[] {
   const list = memberAt(pod, 'spec', 'volumes');
   if (!Array.isArray(list)) return [];
   return list.flatMap((volume) => {
     const named = textAt(volume, 'persistentVolumeClaim', 'claimName');
-    const name = memberAt(volume, 'ephemeral') === undefined ? named : `${pod.metadata.name}-${textAt(volume, 'name')}`;
+    const name =
+      memberAt(volume, 'ephemeral') === undefined
+        ? named
+        : `${pod.metadata.name}-${textAt(volume, 'name')}`;
     return name === '' ? [] : [`${pod.metadata.namespace ?? ''}/${name}`];
   });
 }

@@ -1,7 +1,8 @@
 import { textAt } from '../api/json-value.ts';
 import type { KubeObject } from '../api/kube-object.ts';
 
-/** Volumes by the claim that they refer to, so that looking for a claim's volume doesn't read them all. */
+/** Volumes by the claim that they refer to, so that looking for a claim's volume doesn't read them
+ * all. */
 export class VolumeIndex {
   readonly #byClaim = new Map<string, Set<string>>();
   readonly #free = new Set<string>();

@@ -7,7 +7,8 @@ import { BOUND_BY_CONTROLLER, PROVISIONED_BY } from './annotations.ts';
 
 export type VolumePhase = 'Available' | 'Bound' | 'Released';
 
-/** One volume: its phase follows its claim, and its protection goes when it is deleted and not bound. */
+/** One volume: its phase follows its claim, and its protection goes when it is deleted and not
+ * bound. */
 export class VolumeSync {
   readonly #operations: Operations;
 
@@ -26,7 +27,10 @@ export class VolumeSync {
     const uid = textAt(volume, 'spec', 'claimRef', 'uid');
     // Nobody's, or set aside for a claim that has not come yet.
     if (uid === '') return 'Available';
-    const key = keyOf(textAt(volume, 'spec', 'claimRef', 'namespace'), textAt(volume, 'spec', 'claimRef', 'name'));
+    const key = keyOf(
+      textAt(volume, 'spec', 'claimRef', 'namespace'),
+      textAt(volume, 'spec', 'claimRef', 'name'),
+    );
     const claim = this.#operations.store.collection(claims).objects.get(key)?.object;
     if (claim === undefined || claim.metadata.uid !== uid) return 'Released';
     const chosen = textAt(claim, 'spec', 'volumeName');
@@ -35,7 +39,8 @@ export class VolumeSync {
     return this.#loser(volume);
   }
 
-  /** The claim took another volume. What was made for it is released, what the binder chose is free again. */
+  /** The claim took another volume. What was made for it is released, what the binder chose is free
+   * again. */
   #loser(volume: KubeObject): VolumePhase | undefined {
     const { annotations } = volume.metadata;
     const policy = textAt(volume, 'spec', 'persistentVolumeReclaimPolicy');
@@ -50,15 +55,31 @@ export class VolumeSync {
 
   #unprotect(volume: KubeObject): void {
     const { deletionTimestamp, finalizers = [], name } = volume.metadata;
-    if (deletionTimestamp === undefined || !finalizers.includes(VOLUME_FINALIZER) || textAt(volume, 'status', 'phase') === 'Bound') return;
+    if (
+      deletionTimestamp === undefined ||
+      !finalizers.includes(VOLUME_FINALIZER) ||
+      textAt(volume, 'status', 'phase') === 'Bound'
+    )
+      return;
     const rest = finalizers.filter((each) => each !== VOLUME_FINALIZER);
-    this.#operations.patch({ resource: volumes, name }, 'merge', { metadata: { finalizers: rest } });
+    this.#operations.patch({ resource: volumes, name }, 'merge', {
+      metadata: { finalizers: rest },
+    });
   }
 }
 
 /** Writes a phase where it differs; answers with the volume as it is then. */
-export function setVolumePhase(operations: Operations, volume: KubeObject, phase: VolumePhase): KubeObject {
+export function setVolumePhase(
+  operations: Operations,
+  volume: KubeObject,
+  phase: VolumePhase,
+): KubeObject {
   if (memberAt(volume, 'status', 'phase') === phase) return volume;
   const place = { resource: volumes, name: volume.metadata.name };
-  return operations.patch(place, 'merge', { status: { phase, message: null, reason: null } }, { subresource: 'status' }).stored.object;
+  return operations.patch(
+    place,
+    'merge',
+    { status: { phase, message: null, reason: null } },
+    { subresource: 'status' },
+  ).stored.object;
 }

@@ -16,4 +16,6 @@ export const SAMPLE_CAPABILITIES = [
 export type SampleCapability = (typeof SAMPLE_CAPABILITIES)[number];
 
 /** What it has unless it is told otherwise. */
-export const DEFAULT_CAPABILITIES: readonly SampleCapability[] = SAMPLE_CAPABILITIES.filter((name) => name !== 'SINGLE_NODE_MULTI_WRITER');
+export const DEFAULT_CAPABILITIES: readonly SampleCapability[] = SAMPLE_CAPABILITIES.filter(
+  (name) => name !== 'SINGLE_NODE_MULTI_WRITER',
+);

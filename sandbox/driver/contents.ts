@@ -1,4 +1,14 @@
-import { closeSync, cpSync, existsSync, fstatSync, ftruncateSync, mkdirSync, openSync, readSync, writeSync } from 'node:fs';
+import {
+  closeSync,
+  cpSync,
+  existsSync,
+  fstatSync,
+  ftruncateSync,
+  mkdirSync,
+  openSync,
+  readSync,
+  writeSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { Code } from '#src/csi/status.ts';
 import { DriverStatus } from './driver-status.ts';
@@ -9,7 +19,8 @@ export function pathInside(directory: string, accessType: AccessType): string {
   return join(directory, accessType === 'block' ? 'block.img' : 'contents');
 }
 
-/** Makes the contents of a new volume: a directory, or a sparse file of its capacity; either holds what the source's directory has.
+/** Makes the contents of a new volume: a directory, or a sparse file of its capacity; either holds
+ * what the source's directory has.
  * @throws DriverStatus OutOfRange if no file can be that large */
 export function makeContents(
   directory: string,
@@ -22,10 +33,16 @@ export function makeContents(
   else mkdirSync(path, { recursive: true });
 }
 
-/** Copies what is in one volume or snapshot to another, of whatever access type; metadata stay where they are. */
+/** Copies what is in one volume or snapshot to another, of whatever access type; metadata stay
+ * where they are. */
 export function copyContents(from: string, to: string): void {
   const files = pathInside(from, 'mount');
-  if (existsSync(files)) cpSync(files, pathInside(to, 'mount'), { recursive: true, verbatimSymlinks: true, preserveTimestamps: true });
+  if (existsSync(files))
+    cpSync(files, pathInside(to, 'mount'), {
+      recursive: true,
+      verbatimSymlinks: true,
+      preserveTimestamps: true,
+    });
   const image = pathInside(from, 'block');
   if (existsSync(image)) copySparse(image, pathInside(to, 'block'));
 }
@@ -37,7 +54,10 @@ function growFile(path: string, bytes: bigint): void {
     if (BigInt(fstatSync(file).size) < bytes) ftruncateSync(file, Number(bytes));
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message : String(cause);
-    throw new DriverStatus(Code.OutOfRange, `no file of ${bytes} bytes can be made for a block volume: ${reason}`);
+    throw new DriverStatus(
+      Code.OutOfRange,
+      `no file of ${bytes} bytes can be made for a block volume: ${reason}`,
+    );
   } finally {
     closeSync(file);
   }

@@ -12,15 +12,17 @@ export interface Stored {
 
 /** How one kind of thing is kept. */
 export interface StoreKind<T extends Stored> {
-  /** What its handles begin with; directories that begin otherwise are none of this store's business. */
+  /** What its handles begin with; directories that begin otherwise are none of this store's
+   * business. */
   readonly prefix: string;
   readonly metadataFile: string;
   /** @returns undefined: the metadata does not describe such a thing */
   readonly parse: (raw: Readonly<Record<string, unknown>>, handle: string) => T | undefined;
 }
 
-/** Things as directories of a folder, each with a metadata file, so that a restart finds them again.
- * Calls are synchronous: nothing can come between looking and making, and at this size it costs less than the way through the thread pool. */
+/** Things as directories of a folder, each with a metadata file, so that a restart finds them
+ * again. Calls are synchronous: nothing can come between looking and making, and at this size it
+ * costs less than the way through the thread pool. */
 export class DirectoryStore<T extends Stored> {
   readonly #folder: string;
   readonly #kind: StoreKind<T>;
@@ -28,7 +30,8 @@ export class DirectoryStore<T extends Stored> {
   readonly #byName = new Map<string, T>();
   #usedBytes = 0n;
 
-  /** Opens the folder, makes it if need be, and reads what is there. A directory without readable metadata was never answered for: it goes. */
+  /** Opens the folder, makes it if need be, and reads what is there. A directory without readable
+   * metadata was never answered for: it goes. */
   constructor(folder: string, kind: StoreKind<T>) {
     this.#folder = resolve(folder);
     this.#kind = kind;
@@ -64,7 +67,8 @@ export class DirectoryStore<T extends Stored> {
     return join(this.#folder, handle);
   }
 
-  /** Makes a thing under a fresh handle; the caller has seen that the name is free. What `fill` throws leaves nothing behind. */
+  /** Makes a thing under a fresh handle; the caller has seen that the name is free. What `fill`
+   * throws leaves nothing behind. */
   create(item: Omit<T, 'handle'>, fill: (directory: string) => void): T {
     const handle = `${this.#kind.prefix}${randomUUID()}`;
     const directory = this.directory(handle);
@@ -99,8 +103,12 @@ export class DirectoryStore<T extends Stored> {
 
   #read(handle: string): T | undefined {
     try {
-      const raw: unknown = JSON.parse(readFileSync(join(this.directory(handle), this.#kind.metadataFile), 'utf8'));
-      return typeof raw === 'object' && raw !== null ? this.#kind.parse({ ...raw }, handle) : undefined;
+      const raw: unknown = JSON.parse(
+        readFileSync(join(this.directory(handle), this.#kind.metadataFile), 'utf8'),
+      );
+      return typeof raw === 'object' && raw !== null
+        ? this.#kind.parse({ ...raw }, handle)
+        : undefined;
     } catch {
       return undefined;
     }
@@ -109,7 +117,9 @@ export class DirectoryStore<T extends Stored> {
   /** By way of a rename: a process killed meanwhile leaves the old metadata or the new. */
   #write(item: T): void {
     const path = join(this.directory(item.handle), this.#kind.metadataFile);
-    const text = JSON.stringify(item, (_key, value: unknown) => (typeof value === 'bigint' ? value.toString() : value));
+    const text = JSON.stringify(item, (_key, value: unknown) =>
+      typeof value === 'bigint' ? value.toString() : value,
+    );
     writeFileSync(`${path}.new`, text);
     renameSync(`${path}.new`, path);
   }

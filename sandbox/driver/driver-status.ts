@@ -1,7 +1,8 @@
 import type { Metadata } from '@grpc/grpc-js';
 import { codeName } from '#src/csi/status.ts';
 
-/** A gRPC status that the driver answers with; made where the reason is known and passed on unwrapped. */
+/** A gRPC status that the driver answers with; made where the reason is known and passed on
+ * unwrapped. */
 export class DriverStatus extends Error {
   override readonly name = 'DriverStatus';
   readonly code: number;

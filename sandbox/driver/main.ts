@@ -17,8 +17,11 @@ export function main(invocation: Invocation): Promise<void> {
       const { flags: given, log, metrics, closers } = context;
       const address = parseAddress('csi-address', given.csiAddress);
       if (address.kind !== 'unix')
-        throw new UsageError(`--csi-address ${given.csiAddress}: a driver listens on a unix socket; write /path/to/socket`);
-      if (given.dataDir === '') throw new UsageError('--data-dir is missing: name the folder that shall hold the volumes');
+        throw new UsageError(
+          `--csi-address ${given.csiAddress}: a driver listens on a unix socket; write /path/to/socket`,
+        );
+      if (given.dataDir === '')
+        throw new UsageError('--data-dir is missing: name the folder that shall hold the volumes');
       const calls = new Counter({
         name: 'sutler_sample_driver_calls_total',
         help: 'Calls that the sample driver took, by method.',
@@ -32,7 +35,9 @@ export function main(invocation: Invocation): Promise<void> {
         nodeId: given.nodeId,
         delayMs: given.delayMs,
         capacityBytes: BigInt(given.capacityGib) * 1024n ** 3n,
-        ...(given.mutableParameters.length === 0 ? {} : { mutableParameters: given.mutableParameters }),
+        ...(given.mutableParameters.length === 0
+          ? {}
+          : { mutableParameters: given.mutableParameters }),
         // No value: one would be taken for the answer, and inc() gives some.
         onCall: ({ method }) => {
           calls.inc({ method });
@@ -46,9 +51,17 @@ export function main(invocation: Invocation): Promise<void> {
         registers: [],
       });
       metrics.registerMetric(volumes);
-      const facts: Record<string, string> = { socket: `unix://${driver.socket}`, driver: given.driverName };
+      const facts: Record<string, string> = {
+        socket: `unix://${driver.socket}`,
+        driver: given.driverName,
+      };
       if (given.httpEndpoint !== '') {
-        const http = await startHttp({ address: given.httpEndpoint, metrics, metricsPath: given.metricsPath, log });
+        const http = await startHttp({
+          address: given.httpEndpoint,
+          metrics,
+          metricsPath: given.metricsPath,
+          log,
+        });
         closers.add('http', () => http.close());
         facts['http'] = http.url;
       }

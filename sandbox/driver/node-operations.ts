@@ -1,12 +1,16 @@
 import { lstatSync, readlinkSync, symlinkSync, unlinkSync } from 'node:fs';
-import type { NodePublishVolumeRequest, NodeUnpublishVolumeRequest } from '#src/csi/generated/csi_pb.ts';
+import type {
+  NodePublishVolumeRequest,
+  NodeUnpublishVolumeRequest,
+} from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
 import { pathInside } from './contents.ts';
 import { DriverStatus } from './driver-status.ts';
 import type { VolumeOperations } from './volume-operations.ts';
 import type { VolumeStore } from './volume-store.ts';
 
-/** Puts a symbolic link to the volume where a mount would be: it needs no rights and can't be read-only.
+/** Puts a symbolic link to the volume where a mount would be: it needs no rights and can't be
+ * read-only.
  * @throws DriverStatus */
 export function publish(
   { volumeId, targetPath, volumeCapability }: NodePublishVolumeRequest,
@@ -15,7 +19,8 @@ export function publish(
 ): void {
   if (volumeId === '') throw new DriverStatus(Code.InvalidArgument, 'no volume id given');
   if (targetPath === '') throw new DriverStatus(Code.InvalidArgument, 'no target path given');
-  if (volumeCapability === undefined) throw new DriverStatus(Code.InvalidArgument, 'no volume capability given');
+  if (volumeCapability === undefined)
+    throw new DriverStatus(Code.InvalidArgument, 'no volume capability given');
   const { accessType } = volumes.get(volumeId);
   if (!volumes.supports(volumeId, [volumeCapability]))
     throw new DriverStatus(Code.InvalidArgument, `volume ${volumeId} is a ${accessType} volume`);
@@ -24,18 +29,25 @@ export function publish(
   try {
     symlinkSync(path, targetPath);
   } catch (cause) {
-    throw new DriverStatus(Code.Internal, `${targetPath} can't be made: ${cause instanceof Error ? cause.message : String(cause)}`);
+    throw new DriverStatus(
+      Code.Internal,
+      `${targetPath} can't be made: ${cause instanceof Error ? cause.message : String(cause)}`,
+    );
   }
 }
 
 /** Removes the link; one that isn't there, and a volume that isn't there any more, are fine.
  * @throws DriverStatus */
-export function unpublish({ volumeId, targetPath }: NodeUnpublishVolumeRequest, store: VolumeStore): void {
+export function unpublish(
+  { volumeId, targetPath }: NodeUnpublishVolumeRequest,
+  store: VolumeStore,
+): void {
   if (volumeId === '') throw new DriverStatus(Code.InvalidArgument, 'no volume id given');
   if (targetPath === '') throw new DriverStatus(Code.InvalidArgument, 'no target path given');
   const directory = store.directory(volumeId);
   const link = linkAt(targetPath);
-  if (link === pathInside(directory, 'mount') || link === pathInside(directory, 'block')) unlinkSync(targetPath);
+  if (link === pathInside(directory, 'mount') || link === pathInside(directory, 'block'))
+    unlinkSync(targetPath);
 }
 
 /** Where a symbolic link leads; undefined where there is none. */

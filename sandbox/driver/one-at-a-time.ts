@@ -2,13 +2,15 @@ import { Code } from '#src/csi/status.ts';
 import type { Clock } from '#src/runtime/clock.ts';
 import { DriverStatus } from './driver-status.ts';
 
-/** Lets one call work on a name or handle; as many real drivers do, it tells a second one to come again. */
+/** Lets one call work on a name or handle; as many real drivers do, it tells a second one to come
+ * again. */
 export class OneAtATime {
   readonly #busy = new Set<string>();
   readonly #clock: Clock;
   readonly #delayMs: number;
 
-  /** @param options.delayMs  how long each piece of work takes, at least; an answer that needs none comes at once */
+  /** @param options.delayMs  how long each piece of work takes, at least; an answer that needs none
+   *                         comes at once */
   constructor(options: { readonly clock: Clock; readonly delayMs: number }) {
     this.#clock = options.clock;
     this.#delayMs = options.delayMs;
@@ -16,7 +18,8 @@ export class OneAtATime {
 
   /** @throws DriverStatus Aborted while work on that is under way */
   mustBeFree(what: string): void {
-    if (this.#busy.has(what)) throw new DriverStatus(Code.Aborted, `an operation on ${what} is under way`);
+    if (this.#busy.has(what))
+      throw new DriverStatus(Code.Aborted, `an operation on ${what} is under way`);
   }
 
   /** @throws DriverStatus Aborted while other work on the same thing is under way */

@@ -7,7 +7,8 @@ export interface Page<T> {
   readonly nextToken: string;
 }
 
-/** Pages go by handle: the token is the last handle shown, so that things made or deleted meanwhile neither repeat nor hide others.
+/** Pages go by handle: the token is the last handle shown, so that things made or deleted meanwhile
+ * neither repeat nor hide others.
  * @param prefix  what handles of this list begin with
  * @throws DriverStatus for a negative size, and for a token that this list never gave */
 export function pageOf<T extends { readonly handle: string }>(

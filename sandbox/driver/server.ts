@@ -25,7 +25,8 @@ export interface DriverCall {
   readonly count: number;
   /** Aborts when the caller gave up. */
   readonly signal: AbortSignal;
-  /** Does what the driver would have done and gives its answer; for a hook that then withholds or changes it. */
+  /** Does what the driver would have done and gives its answer; for a hook that then withholds or
+   * changes it. */
   readonly proceed: () => Promise<MessageInitShape<DescMessage>>;
 }
 
@@ -37,21 +38,24 @@ export interface SampleDriverOptions {
   readonly nodeId?: string;
   /** How long each creation, deletion and change takes, at least. */
   readonly delayMs?: number;
-  /** What the controller says that it can do; calls that belong to the others are Unimplemented. Default: all but SINGLE_NODE_MULTI_WRITER. */
+  /** What the controller says that it can do; calls that belong to the others are Unimplemented.
+   * Default: all but SINGLE_NODE_MULTI_WRITER. */
   readonly capabilities?: readonly SampleCapability[];
   /** Names of mutable parameters, others are refused; by default all are taken. */
   readonly mutableParameters?: readonly string[];
-  /** Segments of the place that every volume is in and that the node reports; they add VOLUME_ACCESSIBILITY_CONSTRAINTS. Default: none. */
+  /** Segments of the place that every volume is in and that the node reports; they add
+   * VOLUME_ACCESSIBILITY_CONSTRAINTS. Default: none. */
   readonly topology?: Readonly<Record<string, string>>;
   /** Size of the pool; default 1 TiB. */
   readonly capacityBytes?: bigint;
-  /** Comes before each call: undefined lets it go on, a value is the answer, a DriverStatus thrown is the status, a promise that never
-   * settles is a hang. */
+  /** Comes before each call: undefined lets it go on, a value is the answer, a DriverStatus thrown
+   * is the status, a promise that never settles is a hang. */
   readonly onCall?: (call: DriverCall) => unknown;
   /** Keep the calls, requests included, in `calls`. Off by default: requests hold secrets. */
   readonly record?: boolean;
   readonly clock?: Clock;
-  /** Storage that replicas of one driver have in common, instead of one of its own in `dataDir`; each has locks of its own. */
+  /** Storage that replicas of one driver have in common, instead of one of its own in `dataDir`;
+   * each has locks of its own. */
   readonly store?: VolumeStore;
 }
 
@@ -63,7 +67,8 @@ export interface SampleDriver {
   readonly calls: readonly DriverCall[];
   volumes(): readonly StoredVolume[];
   snapshots(): readonly StoredSnapshot[];
-  /** Lets calls under way end for at most `graceMs` (default: not at all), then closes the socket. */
+  /** Lets calls under way end for at most `graceMs` (default: not at all), then closes the socket.
+   */
   close(graceMs?: number): Promise<void>;
 }
 
@@ -78,25 +83,33 @@ export async function startSampleDriver(options: SampleDriverOptions): Promise<S
     capacityBytes: options.capacityBytes ?? 1024n ** 4n,
     delayMs: options.delayMs ?? 0,
     capabilities: new Set(options.capabilities ?? DEFAULT_CAPABILITIES),
-    mutableParameters: options.mutableParameters === undefined ? undefined : new Set(options.mutableParameters),
+    mutableParameters:
+      options.mutableParameters === undefined ? undefined : new Set(options.mutableParameters),
     topology: options.topology,
     clock: options.clock ?? systemClock,
     store,
   });
   const counts = new Map<string, number>();
   const calls: DriverCall[] = [];
-  const server = new Server({ 'grpc.max_receive_message_length': -1, 'grpc.max_send_message_length': -1, 'grpc.enable_channelz': 0 });
+  const server = new Server({
+    'grpc.max_receive_message_length': -1,
+    'grpc.max_send_message_length': -1,
+    'grpc.enable_channelz': 0,
+  });
   for (const operation of operations) {
     register(server, operation, async (unary) => {
       const count = (counts.get(operation.method.name) ?? 0) + 1;
       counts.set(operation.method.name, count);
       const call = describe(operation, unary, count);
       if (options.record === true) calls.push(call);
-      return ((await options.onCall?.(call)) ?? (await call.proceed())) as MessageInitShape<DescMessage>;
+      return ((await options.onCall?.(call)) ??
+        (await call.proceed())) as MessageInitShape<DescMessage>;
     });
   }
   await new Promise<void>((resolve, reject) => {
-    server.bindAsync(`unix:${options.socket}`, ServerCredentials.createInsecure(), (error) => (error === null ? resolve() : reject(error)));
+    server.bindAsync(`unix:${options.socket}`, ServerCredentials.createInsecure(), (error) =>
+      error === null ? resolve() : reject(error),
+    );
   });
   return {
     socket: options.socket,
@@ -111,23 +124,33 @@ export async function startSampleDriver(options: SampleDriverOptions): Promise<S
 function register(
   server: Server,
   { method }: Operation,
-  answer: (call: ServerUnaryCall<Message, MessageInitShape<DescMessage>>) => Promise<MessageInitShape<DescMessage>>,
+  answer: (
+    call: ServerUnaryCall<Message, MessageInitShape<DescMessage>>,
+  ) => Promise<MessageInitShape<DescMessage>>,
 ): void {
   server.register(
     methodPath(method),
-    (call: ServerUnaryCall<Message, MessageInitShape<DescMessage>>, callback: sendUnaryData<MessageInitShape<DescMessage>>) => {
+    (
+      call: ServerUnaryCall<Message, MessageInitShape<DescMessage>>,
+      callback: sendUnaryData<MessageInitShape<DescMessage>>,
+    ) => {
       answer(call).then(
         (value) => callback(null, value),
         (error: unknown) => callback(statusOf(error)),
       );
     },
-    (value: MessageInitShape<DescMessage>) => Buffer.from(toBinary(method.output, create(method.output, value))),
+    (value: MessageInitShape<DescMessage>) =>
+      Buffer.from(toBinary(method.output, create(method.output, value))),
     (bytes: Buffer) => fromBinary(method.input, bytes),
     'unary',
   );
 }
 
-function describe(operation: Operation, unary: ServerUnaryCall<Message, MessageInitShape<DescMessage>>, count: number): DriverCall {
+function describe(
+  operation: Operation,
+  unary: ServerUnaryCall<Message, MessageInitShape<DescMessage>>,
+  count: number,
+): DriverCall {
   const gone = new AbortController();
   unary.once('cancelled', () => gone.abort());
   return {
@@ -142,8 +165,13 @@ function describe(operation: Operation, unary: ServerUnaryCall<Message, MessageI
 }
 
 function statusOf(error: unknown): { code: number; details: string; metadata?: Metadata } {
-  if (!(error instanceof DriverStatus)) return { code: Code.Internal, details: error instanceof Error ? error.message : String(error) };
-  return { code: error.code, details: error.details, ...(error.metadata === undefined ? {} : { metadata: error.metadata }) };
+  if (!(error instanceof DriverStatus))
+    return { code: Code.Internal, details: error instanceof Error ? error.message : String(error) };
+  return {
+    code: error.code,
+    details: error.details,
+    ...(error.metadata === undefined ? {} : { metadata: error.metadata }),
+  };
 }
 
 function shutDown(server: Server, graceMs: number): Promise<void> {

@@ -1,4 +1,9 @@
-import type { DescMessage, DescMethodUnary, MessageInitShape, MessageShape } from '@bufbuild/protobuf';
+import type {
+  DescMessage,
+  DescMethodUnary,
+  MessageInitShape,
+  MessageShape,
+} from '@bufbuild/protobuf';
 import {
   Controller,
   ControllerServiceCapability_RPC_Type as ControllerCapability,
@@ -32,10 +37,13 @@ export interface ServiceOptions {
 /** One RPC with what answers it. */
 export interface Operation {
   readonly method: DescMethodUnary;
-  readonly answer: (request: never) => Promise<MessageInitShape<DescMessage>> | MessageInitShape<DescMessage>;
+  readonly answer: (
+    request: never,
+  ) => Promise<MessageInitShape<DescMessage>> | MessageInitShape<DescMessage>;
 }
 
-/** The driver's RPCs, by what it is capable of. What isn't here gRPC itself answers with Unimplemented. */
+/** The driver's RPCs, by what it is capable of. What isn't here gRPC itself answers with
+ * Unimplemented. */
 export function driverOperations(options: ServiceOptions): readonly Operation[] {
   const alone = new OneAtATime(options);
   const volumes = new VolumeOperations({ ...options, alone });
@@ -55,7 +63,11 @@ export function driverOperations(options: ServiceOptions): readonly Operation[] 
     ),
     ...(has('CREATE_DELETE_VOLUME') ? creating(volumes) : []),
     ...(has('MODIFY_VOLUME')
-      ? [operation(Controller.method.controllerModifyVolume, (request) => volumes.modify(request).then(() => ({})))]
+      ? [
+          operation(Controller.method.controllerModifyVolume, (request) =>
+            volumes.modify(request).then(() => ({})),
+          ),
+        ]
       : []),
     ...(has('GET_VOLUME')
       ? [
@@ -65,7 +77,9 @@ export function driverOperations(options: ServiceOptions): readonly Operation[] 
           })),
         ]
       : []),
-    ...(has('GET_CAPACITY') ? [operation(Controller.method.getCapacity, () => ({ availableCapacity: volumes.freeBytes }))] : []),
+    ...(has('GET_CAPACITY')
+      ? [operation(Controller.method.getCapacity, () => ({ availableCapacity: volumes.freeBytes }))]
+      : []),
     ...(has('LIST_VOLUMES') ? [listing(options.store, volumes)] : []),
     ...(has('CREATE_DELETE_SNAPSHOT') ? taking(snapshots) : []),
     ...(has('LIST_SNAPSHOTS') ? [listingSnapshots(snapshots)] : []),
@@ -74,11 +88,16 @@ export function driverOperations(options: ServiceOptions): readonly Operation[] 
 }
 
 function identityOperations({ name, topology }: ServiceOptions): Operation[] {
-  const services = [PluginService.CONTROLLER_SERVICE, ...(topology === undefined ? [] : [PluginService.VOLUME_ACCESSIBILITY_CONSTRAINTS])];
+  const services = [
+    PluginService.CONTROLLER_SERVICE,
+    ...(topology === undefined ? [] : [PluginService.VOLUME_ACCESSIBILITY_CONSTRAINTS]),
+  ];
   return [
     operation(Identity.method.getPluginInfo, () => ({ name, vendorVersion: version })),
     operation(Identity.method.getPluginCapabilities, () => ({
-      capabilities: services.map((type) => ({ type: { case: 'service' as const, value: { type } } })),
+      capabilities: services.map((type) => ({
+        type: { case: 'service' as const, value: { type } },
+      })),
     })),
     operation(Identity.method.probe, () => ({ ready: true })),
   ];
@@ -86,7 +105,9 @@ function identityOperations({ name, topology }: ServiceOptions): Operation[] {
 
 function creating(volumes: VolumeOperations): Operation[] {
   return [
-    operation(Controller.method.createVolume, async (request) => ({ volume: volumes.picture(await volumes.create(request)) })),
+    operation(Controller.method.createVolume, async (request) => ({
+      volume: volumes.picture(await volumes.create(request)),
+    })),
     operation(Controller.method.deleteVolume, async ({ volumeId, secrets }) => {
       await volumes.delete(volumeId, secrets);
       return {};
@@ -103,7 +124,9 @@ function listing(store: VolumeStore, volumes: VolumeOperations): Operation {
 
 function taking(snapshots: SnapshotOperations): Operation[] {
   return [
-    operation(Controller.method.createSnapshot, async (request) => ({ snapshot: snapshots.picture(await snapshots.create(request)) })),
+    operation(Controller.method.createSnapshot, async (request) => ({
+      snapshot: snapshots.picture(await snapshots.create(request)),
+    })),
     operation(Controller.method.deleteSnapshot, async ({ snapshotId, secrets }) => {
       await snapshots.delete(snapshotId, secrets);
       return {};
@@ -114,11 +137,17 @@ function taking(snapshots: SnapshotOperations): Operation[] {
 function listingSnapshots(snapshots: SnapshotOperations): Operation {
   return operation(Controller.method.listSnapshots, (request) => {
     const { items, nextToken } = snapshots.list(request);
-    return { entries: items.map((snapshot) => ({ snapshot: snapshots.picture(snapshot) })), nextToken };
+    return {
+      entries: items.map((snapshot) => ({ snapshot: snapshots.picture(snapshot) })),
+      nextToken,
+    };
   });
 }
 
-function nodeOperations({ nodeId, topology, store }: ServiceOptions, volumes: VolumeOperations): Operation[] {
+function nodeOperations(
+  { nodeId, topology, store }: ServiceOptions,
+  volumes: VolumeOperations,
+): Operation[] {
   return [
     operation(Node.method.nodeGetInfo, () => ({
       nodeId,
@@ -140,6 +169,7 @@ function operation<I extends DescMessage, O extends DescMessage>(
   method: DescMethodUnary<I, O>,
   answer: (request: MessageShape<I>) => Promise<MessageInitShape<O>> | MessageInitShape<O>,
 ): Operation {
-  // The list holds methods of all types; server.ts pairs each answer with its own method's codec again.
+  // The list holds methods of all types; server.ts pairs each answer with its own method's codec
+  // again.
   return { method, answer };
 }

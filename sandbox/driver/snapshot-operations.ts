@@ -1,6 +1,10 @@
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
-import type { CreateSnapshotRequest, ListSnapshotsRequest, SnapshotSchema } from '#src/csi/generated/csi_pb.ts';
+import type {
+  CreateSnapshotRequest,
+  ListSnapshotsRequest,
+  SnapshotSchema,
+} from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
 import type { Clock } from '#src/runtime/clock.ts';
 import { copyContents } from './contents.ts';
@@ -17,7 +21,8 @@ export interface SnapshotRules {
   readonly clock: Clock;
 }
 
-/** What the sample driver does with snapshots. A snapshot is a whole copy and outlives its volume; the pool does not count it. */
+/** What the sample driver does with snapshots. A snapshot is a whole copy and outlives its volume;
+ * the pool does not count it. */
 export class SnapshotOperations {
   readonly #rules: SnapshotRules;
 
@@ -27,12 +32,17 @@ export class SnapshotOperations {
 
   async create(request: CreateSnapshotRequest): Promise<StoredSnapshot> {
     if (request.name === '') throw new DriverStatus(Code.InvalidArgument, 'no snapshot name given');
-    if (request.sourceVolumeId === '') throw new DriverStatus(Code.InvalidArgument, 'no source volume id given');
+    if (request.sourceVolumeId === '')
+      throw new DriverStatus(Code.InvalidArgument, 'no source volume id given');
     const secretKey = request.parameters[REQUIRE_SECRET_PARAMETER] ?? '';
     requireSecret(secretKey, request.secrets);
     const existing = this.#existing(request);
     return (
-      existing ?? this.#rules.alone.run(`snapshot name ${request.name}`, () => this.#existing(request) ?? this.#make(request, secretKey))
+      existing ??
+      this.#rules.alone.run(
+        `snapshot name ${request.name}`,
+        () => this.#existing(request) ?? this.#make(request, secretKey),
+      )
     );
   }
 
@@ -66,23 +76,38 @@ export class SnapshotOperations {
   }
 
   /** The snapshot that an earlier call took; to find it is no work.
-   * @throws DriverStatus AlreadyExists where it is another volume's, Aborted where it is just being deleted */
+   * @throws DriverStatus AlreadyExists where it is another volume's, Aborted where it is just being
+   *   deleted */
   #existing({ name, sourceVolumeId }: CreateSnapshotRequest): StoredSnapshot | undefined {
     const { store, alone } = this.#rules;
     const existing = store.snapshots.byName(name);
     if (existing === undefined) return undefined;
     alone.mustBeFree(`snapshot ${existing.handle}`);
     if (existing.sourceVolume === sourceVolumeId) return existing;
-    throw new DriverStatus(Code.AlreadyExists, `snapshot ${name} exists of volume ${existing.sourceVolume}`);
+    throw new DriverStatus(
+      Code.AlreadyExists,
+      `snapshot ${name} exists of volume ${existing.sourceVolume}`,
+    );
   }
 
   #make({ name, sourceVolumeId }: CreateSnapshotRequest, secretKey: string): StoredSnapshot {
     const { store, clock } = this.#rules;
     const volume = store.byHandle(sourceVolumeId);
-    if (volume === undefined) throw new DriverStatus(Code.NotFound, `there is no volume ${sourceVolumeId} to take a snapshot of`);
+    if (volume === undefined)
+      throw new DriverStatus(
+        Code.NotFound,
+        `there is no volume ${sourceVolumeId} to take a snapshot of`,
+      );
     const { capacityBytes, accessType } = volume;
     return store.snapshots.create(
-      { name, capacityBytes, accessType, secretKey, sourceVolume: sourceVolumeId, createdMs: clock.nowMs() },
+      {
+        name,
+        capacityBytes,
+        accessType,
+        secretKey,
+        sourceVolume: sourceVolumeId,
+        createdMs: clock.nowMs(),
+      },
       (directory) => copyContents(store.directory(sourceVolumeId), directory),
     );
   }

@@ -63,7 +63,13 @@ export class VolumeOperations {
     };
     const existing = this.#existing(request, wish);
     // Once more when it is to be made: another replica may have been faster.
-    return existing ?? this.#rules.alone.run(`name ${request.name}`, () => this.#existing(request, wish) ?? this.#make(request, wish));
+    return (
+      existing ??
+      this.#rules.alone.run(
+        `name ${request.name}`,
+        () => this.#existing(request, wish) ?? this.#make(request, wish),
+      )
+    );
   }
 
   async delete(handle: string, secrets: Readonly<Record<string, string>>): Promise<void> {
@@ -75,13 +81,20 @@ export class VolumeOperations {
     await alone.run(`volume ${handle}`, () => store.delete(handle));
   }
 
-  async modify({ volumeId, mutableParameters, secrets }: ControllerModifyVolumeRequest): Promise<void> {
+  async modify({
+    volumeId,
+    mutableParameters,
+    secrets,
+  }: ControllerModifyVolumeRequest): Promise<void> {
     const { store, alone } = this.#rules;
     requireSecret(this.get(volumeId).secretKey, secrets);
     this.#checkMutable(mutableParameters);
     await alone.run(`volume ${volumeId}`, () => {
       const volume = this.get(volumeId);
-      store.replace({ ...volume, mutableParameters: { ...volume.mutableParameters, ...mutableParameters } });
+      store.replace({
+        ...volume,
+        mutableParameters: { ...volume.mutableParameters, ...mutableParameters },
+      });
     });
   }
 
@@ -105,7 +118,8 @@ export class VolumeOperations {
   }
 
   /** The volume that an earlier call made; to find it is no work.
-   * @throws DriverStatus AlreadyExists where it is not what is wished for, Aborted where it is just being changed or deleted, OutOfRange */
+   * @throws DriverStatus AlreadyExists where it is not what is wished for, Aborted where it is just
+   *   being changed or deleted, OutOfRange */
   #existing(request: CreateVolumeRequest, wish: Wish): StoredVolume | undefined {
     const { store, alone } = this.#rules;
     const range = rangeOf(request);
@@ -122,7 +136,10 @@ export class VolumeOperations {
     const source = wish.source === undefined ? undefined : this.#find(wish.source);
     const capacityBytes = capacityFor(rangeOf(request), source?.capacityBytes);
     if (capacityBytes > this.freeBytes) {
-      throw new DriverStatus(Code.ResourceExhausted, `the pool has ${this.freeBytes} bytes left, ${capacityBytes} are asked for`);
+      throw new DriverStatus(
+        Code.ResourceExhausted,
+        `the pool has ${this.freeBytes} bytes left, ${capacityBytes} are asked for`,
+      );
     }
     const volume = { name: request.name, capacityBytes, ...wish };
     return store.create(volume, (directory) => makeContents(directory, volume, source?.directory));
@@ -132,9 +149,14 @@ export class VolumeOperations {
     if (source === undefined) return undefined;
     const { case: kind, value } = source.type;
     const { capabilities } = this.#rules;
-    if (kind === 'snapshot' && capabilities.has('CREATE_DELETE_SNAPSHOT')) return { kind, handle: value.snapshotId };
-    if (kind === 'volume' && capabilities.has('CLONE_VOLUME')) return { kind, handle: value.volumeId };
-    throw new DriverStatus(Code.InvalidArgument, `this driver makes no volumes from ${kind === undefined ? 'nothing' : `a ${kind}`}`);
+    if (kind === 'snapshot' && capabilities.has('CREATE_DELETE_SNAPSHOT'))
+      return { kind, handle: value.snapshotId };
+    if (kind === 'volume' && capabilities.has('CLONE_VOLUME'))
+      return { kind, handle: value.volumeId };
+    throw new DriverStatus(
+      Code.InvalidArgument,
+      `this driver makes no volumes from ${kind === undefined ? 'nothing' : `a ${kind}`}`,
+    );
   }
 
   #checkMutable(parameters: Readonly<Record<string, string>>): void {
@@ -142,15 +164,23 @@ export class VolumeOperations {
     const names = Object.keys(parameters);
     if (names.length > 0 && !capabilities.has('MODIFY_VOLUME'))
       throw new DriverStatus(Code.InvalidArgument, 'this driver has no mutable parameters');
-    const unknown = mutableParameters === undefined ? undefined : names.find((name) => !mutableParameters.has(name));
-    if (unknown !== undefined) throw new DriverStatus(Code.InvalidArgument, `there is no mutable parameter ${unknown}`);
+    const unknown =
+      mutableParameters === undefined
+        ? undefined
+        : names.find((name) => !mutableParameters.has(name));
+    if (unknown !== undefined)
+      throw new DriverStatus(Code.InvalidArgument, `there is no mutable parameter ${unknown}`);
   }
 
-  #find({ kind, handle }: StoredSource): { readonly capacityBytes: bigint; readonly directory: string } {
+  #find({ kind, handle }: StoredSource): {
+    readonly capacityBytes: bigint;
+    readonly directory: string;
+  } {
     const { store } = this.#rules;
     const from = kind === 'volume' ? store : store.snapshots;
     const found = from.byHandle(handle);
-    if (found === undefined) throw new DriverStatus(Code.NotFound, `there is no ${kind} ${handle} to make a volume from`);
+    if (found === undefined)
+      throw new DriverStatus(Code.NotFound, `there is no ${kind} ${handle} to make a volume from`);
     return { capacityBytes: found.capacityBytes, directory: from.directory(handle) };
   }
 }
@@ -165,41 +195,75 @@ interface Range {
 function rangeOf({ capacityRange }: CreateVolumeRequest): Range {
   const { requiredBytes = 0n, limitBytes = 0n } = capacityRange ?? {};
   if (requiredBytes < 0n || limitBytes < 0n || (limitBytes > 0n && limitBytes < requiredBytes)) {
-    throw new DriverStatus(Code.OutOfRange, `no size fits at least ${requiredBytes} and at most ${limitBytes} bytes`);
+    throw new DriverStatus(
+      Code.OutOfRange,
+      `no size fits at least ${requiredBytes} and at most ${limitBytes} bytes`,
+    );
   }
   return { requiredBytes, limitBytes };
 }
 
 function accessTypeOf(capabilities: readonly VolumeCapability[]): AccessType {
-  if (capabilities.length === 0) throw new DriverStatus(Code.InvalidArgument, 'no volume capabilities given');
+  if (capabilities.length === 0)
+    throw new DriverStatus(Code.InvalidArgument, 'no volume capabilities given');
   const kinds = new Set(capabilities.map(({ accessType }) => accessType.case));
-  if (kinds.size > 1) throw new DriverStatus(Code.InvalidArgument, 'a volume is block or mount, not both');
+  if (kinds.size > 1)
+    throw new DriverStatus(Code.InvalidArgument, 'a volume is block or mount, not both');
   const [kind] = kinds;
-  if (kind === undefined) throw new DriverStatus(Code.InvalidArgument, 'a volume capability has no access type');
+  if (kind === undefined)
+    throw new DriverStatus(Code.InvalidArgument, 'a volume capability has no access type');
   return kind;
 }
 
 /** What is different, as the end of a sentence; undefined: what exists does. */
-function differenceOf(existing: StoredVolume, wish: Pick<StoredVolume, 'accessType' | 'source'>, range: Range): string | undefined {
+function differenceOf(
+  existing: StoredVolume,
+  wish: Pick<StoredVolume, 'accessType' | 'source'>,
+  range: Range,
+): string | undefined {
   const { capacityBytes, accessType, source } = existing;
-  if (capacityBytes < range.requiredBytes || (range.limitBytes > 0n && capacityBytes > range.limitBytes))
+  if (
+    capacityBytes < range.requiredBytes ||
+    (range.limitBytes > 0n && capacityBytes > range.limitBytes)
+  )
     return `with ${capacityBytes} bytes`;
   if (accessType !== wish.accessType) return `as a ${accessType} volume`;
-  if (source?.kind === wish.source?.kind && source?.handle === wish.source?.handle) return undefined;
-  return source === undefined ? 'and was made empty' : `and was made from ${source.kind} ${source.handle}`;
+  if (source?.kind === wish.source?.kind && source?.handle === wish.source?.handle)
+    return undefined;
+  return source === undefined
+    ? 'and was made empty'
+    : `and was made from ${source.kind} ${source.handle}`;
 }
 
 /** What is required, else the source's size, else 1 GiB or the limit, whichever is less. */
-function capacityFor({ requiredBytes, limitBytes }: Range, sourceBytes: bigint | undefined): bigint {
-  if (sourceBytes === undefined) return requiredBytes > 0n ? requiredBytes : limitBytes > 0n && limitBytes < GIB ? limitBytes : GIB;
+function capacityFor(
+  { requiredBytes, limitBytes }: Range,
+  sourceBytes: bigint | undefined,
+): bigint {
+  if (sourceBytes === undefined)
+    return requiredBytes > 0n
+      ? requiredBytes
+      : limitBytes > 0n && limitBytes < GIB
+        ? limitBytes
+        : GIB;
   const bytes = requiredBytes > 0n ? requiredBytes : sourceBytes;
-  if (bytes < sourceBytes) throw new DriverStatus(Code.OutOfRange, `${bytes} bytes are less than the ${sourceBytes} of the source`);
+  if (bytes < sourceBytes)
+    throw new DriverStatus(
+      Code.OutOfRange,
+      `${bytes} bytes are less than the ${sourceBytes} of the source`,
+    );
   if (limitBytes > 0n && bytes > limitBytes)
-    throw new DriverStatus(Code.OutOfRange, `the source has ${sourceBytes} bytes, at most ${limitBytes} are allowed`);
+    throw new DriverStatus(
+      Code.OutOfRange,
+      `the source has ${sourceBytes} bytes, at most ${limitBytes} are allowed`,
+    );
   return bytes;
 }
 
-function sourcePicture({ kind, handle }: StoredSource): MessageInitShape<typeof VolumeSchema>['contentSource'] {
+function sourcePicture({
+  kind,
+  handle,
+}: StoredSource): MessageInitShape<typeof VolumeSchema>['contentSource'] {
   return kind === 'snapshot'
     ? { type: { case: 'snapshot', value: { snapshotId: handle } } }
     : { type: { case: 'volume', value: { volumeId: handle } } };

@@ -37,7 +37,11 @@ export class VolumeStore extends DirectoryStore<StoredVolume> {
 
   constructor(folder: string) {
     super(folder, { prefix: 'vol-', metadataFile: 'volume.json', parse: parseVolume });
-    this.snapshots = new DirectoryStore(folder, { prefix: 'snap-', metadataFile: 'snapshot.json', parse: parseSnapshot });
+    this.snapshots = new DirectoryStore(folder, {
+      prefix: 'snap-',
+      metadataFile: 'snapshot.json',
+      parse: parseSnapshot,
+    });
   }
 }
 
@@ -51,14 +55,21 @@ function parseVolume(raw: Raw, handle: string): StoredVolume | undefined {
     ...base,
     ...(isSource(source) ? { source } : {}),
     mutableParameters: isObject(mutableParameters)
-      ? Object.fromEntries(Object.entries(mutableParameters).map(([key, value]) => [key, String(value)]))
+      ? Object.fromEntries(
+          Object.entries(mutableParameters).map(([key, value]) => [key, String(value)]),
+        )
       : {},
   };
 }
 
 function parseSnapshot(raw: Raw, handle: string): StoredSnapshot | undefined {
   const base = parseBase(raw, handle);
-  if (base === undefined || typeof raw['sourceVolume'] !== 'string' || typeof raw['createdMs'] !== 'number') return undefined;
+  if (
+    base === undefined ||
+    typeof raw['sourceVolume'] !== 'string' ||
+    typeof raw['createdMs'] !== 'number'
+  )
+    return undefined;
   return { ...base, sourceVolume: raw['sourceVolume'], createdMs: raw['createdMs'] };
 }
 
@@ -75,7 +86,11 @@ function parseBase(raw: Raw, handle: string) {
 }
 
 function isSource(value: unknown): value is StoredSource {
-  return isObject(value) && (value['kind'] === 'snapshot' || value['kind'] === 'volume') && typeof value['handle'] === 'string';
+  return (
+    isObject(value) &&
+    (value['kind'] === 'snapshot' || value['kind'] === 'volume') &&
+    typeof value['handle'] === 'string'
+  );
 }
 
 function isObject(value: unknown): value is Raw {

@@ -3,7 +3,8 @@ import { defineFlags } from '../runtime/flags.ts';
 import { processFlags } from '../runtime/process-flags.ts';
 
 /** One line for --help and docs/flags.md. */
-export const summary = 'starts csi-gateway, ingest, jobs and dashboard on one machine; takes the flags of all of them';
+export const summary =
+  'starts csi-gateway, ingest, jobs and dashboard on one machine; takes the flags of all of them';
 
 /** The flags of its own; every other one goes on to the processes. */
 export const flags = defineFlags({
@@ -26,5 +27,9 @@ export const flags = defineFlags({
     default: '',
     help: 'Where the csi-gateway listens and is called: unix:///path or dns:///host:port. Empty: a socket in a folder of our own.',
   },
-  'data-dir': { type: 'string', default: '.sutler/all', help: 'Folder for everything that is written: Redis data and logs.' },
+  'data-dir': {
+    type: 'string',
+    default: '.sutler/all',
+    help: 'Folder for everything that is written: Redis data and logs.',
+  },
 });

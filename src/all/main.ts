@@ -14,7 +14,8 @@ import { flags, summary } from './flags.ts';
 /** In the order in which each finds what it needs; stopped the other way round. */
 const PROCESSES = ['csi-gateway', 'ingest', 'jobs', 'dashboard'] as const;
 const CLI = fileURLToPath(new URL('../cli.js', import.meta.url));
-/** It makes much garbage and keeps none: a small nursery and a small heap cost it nothing, and a burst leaves little behind. As in k8s/gateway. */
+/** It makes much garbage and keeps none: a small nursery and a small heap cost it nothing, and a
+ * burst leaves little behind. As in k8s/gateway. */
 const GATEWAY_NODE_FLAGS = ['--max-semi-space-size=1', '--max-old-space-size=192'];
 /** Set here for the children. Both are lists, of which the last one given would not win. */
 const SET_HERE = { gateway: flags.gateway, listen: flags.gateway };
@@ -37,7 +38,9 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
   const redisUrl = f.redisUrl === '' ? await ownRedis(p, join(folder.path, 'redis')) : f.redisUrl;
   const [given, second] = f.gateway;
   if (second !== undefined)
-    throw new UsageError('--gateway: all starts one gateway; give one address, or start ingest and jobs by themselves');
+    throw new UsageError(
+      '--gateway: all starts one gateway; give one address, or start ingest and jobs by themselves',
+    );
   const gateway = given ?? `unix://${join(folder.sockets, 'gateway.sock')}`;
 
   const facts: Record<string, string> = { redis: redisUrl.replace(/\/\/[^@/]*@/, '//'), gateway };
@@ -47,7 +50,8 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
     const child = startChild(
       {
         name,
-        // Ours come last and win: four processes can't share a port, and the gateway listens where the others call.
+        // Ours come last and win: four processes can't share a port, and the gateway listens where
+        // the others call.
         command: [
           process.execPath,
           ...(name === 'csi-gateway' ? GATEWAY_NODE_FLAGS : []),
@@ -68,14 +72,21 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
     closers.add(name, () => child.stop(STOP_GRACE_MS));
   }
   for (const child of children) {
-    const announced = await Promise.race([child.announced.catch(() => undefined), aborted(p.stopping)]);
-    for (const [fact, value] of Object.entries(announced ?? {})) facts[fact === child.name ? fact : `${child.name} ${fact}`] = value;
+    const announced = await Promise.race([
+      child.announced.catch(() => undefined),
+      aborted(p.stopping),
+    ]);
+    for (const [fact, value] of Object.entries(announced ?? {}))
+      facts[fact === child.name ? fact : `${child.name} ${fact}`] = value;
     if (child.pid !== undefined) facts[`${child.name} pid`] = String(child.pid);
   }
   if (!p.stopping.aborted) p.announce(facts);
 }
 
-async function ownRedis({ log, closers }: ProcessContext<typeof flags>, dataDir: string): Promise<string> {
+async function ownRedis(
+  { log, closers }: ProcessContext<typeof flags>,
+  dataDir: string,
+): Promise<string> {
   const server = await keepRedisServer({ dataDir, log });
   closers.add('redis-server', () => server.close());
   return server.url;

@@ -35,7 +35,8 @@ export interface AuditReport {
 
 const PAGE = 500;
 
-/** Compares what the driver has with what PVs and open records name. Needs a driver with LIST_VOLUMES. Never deletes anything.
+/** Compares what the driver has with what PVs and open records name. Needs a driver with
+ * LIST_VOLUMES. Never deletes anything.
  * @throws CsiError, KubeError or Redis' error when one of the three can't be asked */
 export async function audit(ports: AuditPorts): Promise<AuditReport> {
   const atMs = ports.nowMs();
@@ -43,8 +44,12 @@ export async function audit(ports: AuditPorts): Promise<AuditReport> {
   const listed = await listAll(ports);
   const openRecords = await ports.openRecords();
   const handles = await handlesOfVolumes(ports);
-  const idOf = (handle: string): string => auditId({ driver: ports.driver, form: 'csi', id: handle });
-  const known = new Set([...handles, ...openRecords.flatMap(({ handle }) => (handle === undefined ? [] : [idOf(handle)]))]);
+  const idOf = (handle: string): string =>
+    auditId({ driver: ports.driver, form: 'csi', id: handle });
+  const known = new Set([
+    ...handles,
+    ...openRecords.flatMap(({ handle }) => (handle === undefined ? [] : [idOf(handle)])),
+  ]);
   const result = auditVolumes({
     volumes: listed,
     known,
@@ -70,7 +75,8 @@ async function listAll({ csi, timeoutMs }: AuditPorts): Promise<readonly ListedV
   for (let startingToken = ''; ;) {
     const page = await csi.listVolumes({ maxEntries: PAGE, startingToken }, { timeoutMs });
     for (const { volume } of page.entries) {
-      if (volume !== undefined) found.set(volume.volumeId, { handle: volume.volumeId, sizeBytes: volume.capacityBytes });
+      if (volume !== undefined)
+        found.set(volume.volumeId, { handle: volume.volumeId, sizeBytes: volume.capacityBytes });
     }
     if (page.nextToken === '' || page.nextToken === startingToken) return [...found.values()];
     startingToken = page.nextToken;
@@ -80,7 +86,10 @@ async function listAll({ csi, timeoutMs }: AuditPorts): Promise<readonly ListedV
 async function handlesOfVolumes({ kube, driver }: AuditPorts): Promise<readonly string[]> {
   const handles: string[] = [];
   for (let continueToken: string | undefined; ;) {
-    const page = await kube.list<Volume>(volumes, { limit: PAGE, ...(continueToken === undefined ? {} : { continueToken }) });
+    const page = await kube.list<Volume>(volumes, {
+      limit: PAGE,
+      ...(continueToken === undefined ? {} : { continueToken }),
+    });
     for (const volume of page.items) {
       const found = identityOf(volume);
       if (found?.driver === driver) handles.push(auditId(found));

@@ -3,7 +3,8 @@ import type { AuditReport } from './audit.ts';
 
 /** The report for scripts. */
 export function auditJson(report: AuditReport): string {
-  const plain = (_: string, value: unknown): unknown => (typeof value === 'bigint' ? value.toString() : value);
+  const plain = (_: string, value: unknown): unknown =>
+    typeof value === 'bigint' ? value.toString() : value;
   return JSON.stringify(report, plain, 2);
 }
 
@@ -15,7 +16,8 @@ export function auditText(report: AuditReport): string {
       `  ${state}${ambiguous ? ', ambiguous' : ''}  ${object}  ${id}  since ${time(sinceMs)}, ${attempts} attempts${lastCode === '' ? '' : `, last ${lastCode}`}`,
   );
   const orphans = report.orphans.map(
-    ({ handle, sizeBytes, firstSeenMs }) => `  ${handle}  ${formatBytes(sizeBytes)}  unknown since ${time(firstSeenMs)} at least`,
+    ({ handle, sizeBytes, firstSeenMs }) =>
+      `  ${handle}  ${formatBytes(sizeBytes)}  unknown since ${time(firstSeenMs)} at least`,
   );
   return [
     `driver ${report.driver}: ${report.volumes} volumes, ${report.persistentVolumes} PersistentVolumes, ${report.openRecords.length} open records`,
@@ -27,6 +29,9 @@ export function auditText(report: AuditReport): string {
     ...orphans,
     ...(report.waiting === 0
       ? []
-      : ['', `${report.waiting} more have no PersistentVolume yet; a later audit tells whether they are under way.`]),
+      : [
+          '',
+          `${report.waiting} more have no PersistentVolume yet; a later audit tells whether they are under way.`,
+        ]),
   ].join('\n');
 }

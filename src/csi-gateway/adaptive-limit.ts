@@ -15,7 +15,8 @@ export interface AdaptiveLimitOptions {
 }
 
 const SHRINK = 0.7;
-/** A call this much slower than the driver's usual pace is a sign that calls wait for each other inside it. */
+/** A call this much slower than the driver's usual pace is a sign that calls wait for each other
+ * inside it. */
 const SLOW_FACTOR = 2;
 /** Below this nobody can tell load from noise. */
 const SLOW_FLOOR_MS = 100;
@@ -23,9 +24,10 @@ const SLOW_FLOOR_MS = 100;
 const RECENT = 0.2;
 const USUAL = 0.01;
 
-/** How many calls of a method a driver takes well: grows by one per round of good answers while it is used up (additive increase), shrinks
- * by a third when the driver says that it is too much or gets slow (multiplicative decrease). At most one step down per round: calls that
- * were under way when it shrank say nothing about the new limit. Pure; time comes with the samples. */
+/** How many calls of a method a driver takes well: grows by one per round of good answers while it
+ * is used up (additive increase), shrinks by a third when the driver says that it is too much or
+ * gets slow (multiplicative decrease). At most one step down per round: calls that were under way
+ * when it shrank say nothing about the new limit. Pure; time comes with the samples. */
 export class AdaptiveLimit {
   readonly #max: number;
   #limit: number;
@@ -57,7 +59,8 @@ export class AdaptiveLimit {
     } else if (running >= this.limit) {
       this.#limit = Math.min(this.#max, this.#limit + 1 / this.#limit);
     }
-    // A driver that stays slow has a new usual pace in the end, else the limit would sink to 1 for good.
+    // A driver that stays slow has a new usual pace in the end, else the limit would sink to 1 for
+    // good.
     this.#usualMs += (tookMs < this.#usualMs ? RECENT : USUAL) * (tookMs - this.#usualMs);
   }
 
@@ -69,5 +72,7 @@ export class AdaptiveLimit {
 }
 
 function isOverload(code: number): boolean {
-  return code === Code.ResourceExhausted || code === Code.Unavailable || code === Code.DeadlineExceeded;
+  return (
+    code === Code.ResourceExhausted || code === Code.Unavailable || code === Code.DeadlineExceeded
+  );
 }

@@ -1,5 +1,5 @@
-/** What passes without --allow-all: what sutler itself calls. Publishing, snapshots and expansion have sidecars of their own beside the
- * driver, which dial its socket directly. */
+/** What passes without --allow-all: what sutler itself calls. Publishing, snapshots and expansion
+ * have sidecars of their own beside the driver, which dial its socket directly. */
 export const defaultMethods: ReadonlySet<string> = new Set([
   '/csi.v1.Identity/GetPluginInfo',
   '/csi.v1.Identity/GetPluginCapabilities',

@@ -1,14 +1,21 @@
 import { constants } from 'node:http2';
 import type { OutgoingHttpHeaders, ServerHttp2Stream } from 'node:http2';
-import { Code, DRAINING_TRAILER, DRIVER_STATUS_TRAILER, NOT_FORWARDED_TRAILER } from '../csi/status.ts';
+import {
+  Code,
+  DRAINING_TRAILER,
+  DRIVER_STATUS_TRAILER,
+  NOT_FORWARDED_TRAILER,
+} from '../csi/status.ts';
 import type { Reply } from './forwarder.ts';
 import { encodeMessage, passOn } from './wire.ts';
 
-// The date, if any, is the driver's to say (the typings don't know sendDate, so these are not literals in place).
+// The date, if any, is the driver's to say (the typings don't know sendDate, so these are not
+// literals in place).
 const WHOLE = { endStream: true, sendDate: false };
 const WITH_TRAILERS = { waitForTrailers: true, sendDate: false };
 
-/** Writes what a caller gets: the driver's answer as it came, marked as the driver's, or the gateway's own status. */
+/** Writes what a caller gets: the driver's answer as it came, marked as the driver's, or the
+ * gateway's own status. */
 export function answer(stream: ServerHttp2Stream, reply: Reply): void {
   if (stream.destroyed || stream.closed) return;
   if (reply.kind === 'gateway') {
@@ -26,7 +33,8 @@ export function answer(stream: ServerHttp2Stream, reply: Reply): void {
     stream.respond({ ':status': 200, ...passOn(headers) }, WITH_TRAILERS);
     stream.end(body);
   } catch (error) {
-    // Header fields that came in but can't go out again. The driver acted, its answer is lost: ambiguous.
+    // Header fields that came in but can't go out again. The driver acted, its answer is lost:
+    // ambiguous.
     if (stream.headersSent) throw error;
     const why = error instanceof Error ? error.message : String(error);
     const details = `the driver's answer has a header that can't be passed on: ${why}`;
@@ -37,7 +45,8 @@ export function answer(stream: ServerHttp2Stream, reply: Reply): void {
 /** Answers what is not gRPC. */
 export function rejectHttp(stream: ServerHttp2Stream, status: number): void {
   stream.respond({ ':status': status }, { endStream: true });
-  // Read to the end and forgotten: closing the stream here would lose the answer on some releases of Node (seen on 22).
+  // Read to the end and forgotten: closing the stream here would lose the answer on some releases
+  // of Node (seen on 22).
   stream.resume();
 }
 

@@ -10,7 +10,8 @@ export interface MaxInFlight {
   readonly byPath: ReadonlyMap<string, number>;
 }
 
-/** Reads --max-in-flight: a number for every method, `Method:number` or `/service/Method:number` for one.
+/** Reads --max-in-flight: a number for every method, `Method:number` or `/service/Method:number`
+ * for one.
  * @throws UsageError */
 export function parseMaxInFlight(flag: string, texts: readonly string[]): MaxInFlight {
   const byPath = new Map<string, number>();
@@ -18,7 +19,8 @@ export function parseMaxInFlight(flag: string, texts: readonly string[]): MaxInF
   for (const text of texts) {
     const match = /^(?:([^:]+):)?(\d{1,6})$/.exec(text);
     const count = Number(match?.[2]);
-    if (match === null || count < 1) throw new UsageError(`--${flag}: "${text}" is neither a number from 1 nor Method:number`);
+    if (match === null || count < 1)
+      throw new UsageError(`--${flag}: "${text}" is neither a number from 1 nor Method:number`);
     const method = match[1];
     if (method === undefined) every = count;
     else byPath.set(pathOf(flag, method), count);
@@ -30,7 +32,8 @@ function pathOf(flag: string, method: string): string {
   // A method of a service that we do not know can pass with --allow-all.
   if (method.startsWith('/')) return method;
   const found = csiMethodPaths.find((path) => path.endsWith(`/${method}`));
-  if (found === undefined) throw new UsageError(`--${flag}: CSI has no method "${method}"; write it like CreateVolume`);
+  if (found === undefined)
+    throw new UsageError(`--${flag}: CSI has no method "${method}"; write it like CreateVolume`);
   return found;
 }
 
@@ -53,7 +56,8 @@ export interface CallCapsOptions {
 const ADAPTIVE_START = 100;
 const KNOWN_PATHS = new Set(csiMethodPaths);
 
-/** Counts the calls at the driver by method and says when one more is too many. A belt: how fast work is done the queues decide. */
+/** Counts the calls at the driver by method and says when one more is too many. A belt: how fast
+ * work is done the queues decide. */
 export class CallCaps {
   readonly #options: CallCapsOptions;
   readonly #running = new Map<string, number>();
@@ -64,18 +68,24 @@ export class CallCaps {
   }
 
   /** A place for one call of that path, or the limit that is reached and which it is. */
-  take(path: string): CallPlace | { readonly limit: number; readonly why: 'max-in-flight' | 'adaptive-limit' } {
+  take(
+    path: string,
+  ): CallPlace | { readonly limit: number; readonly why: 'max-in-flight' | 'adaptive-limit' } {
     const running = this.#running.get(path) ?? 0;
     const max = this.#options.max.byPath.get(path) ?? this.#options.max.every;
     if (running >= max) return { limit: max, why: 'max-in-flight' };
     const adaptive = this.#adaptiveOf(path, max);
-    if (adaptive !== undefined && running >= adaptive.limit) return { limit: adaptive.limit, why: 'adaptive-limit' };
+    if (adaptive !== undefined && running >= adaptive.limit)
+      return { limit: adaptive.limit, why: 'adaptive-limit' };
     this.#running.set(path, running + 1);
     const startedMs = adaptive === undefined ? 0 : this.#options.clock.nowMs();
     return { leave: (code) => this.#leave(path, { code, startedMs }) };
   }
 
-  #leave(path: string, { code, startedMs }: { readonly code: number; readonly startedMs: number }): void {
+  #leave(
+    path: string,
+    { code, startedMs }: { readonly code: number; readonly startedMs: number },
+  ): void {
     const running = this.#running.get(path) ?? 1;
     // A caller chooses paths where all pass: none stays behind.
     if (running === 1) this.#running.delete(path);

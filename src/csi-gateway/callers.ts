@@ -8,24 +8,26 @@ import { identifyCaller, isStillTrusted, outdated } from './caller.ts';
 import type { Caller } from './caller.ts';
 import type { CertificateName } from './client-names.ts';
 import type { GatewayMetrics } from './metrics.ts';
-import type { Patience } from './connection-reaper.ts';
+import type { ConnectionReaper } from './connection-reaper.ts';
 
 /** What the door asks of callers that come by TCP. */
 export interface DoorTls {
   readonly source: TlsSource;
-  /** Who may call; anybody else with a good certificate may ask for the gateway's health and nothing more. */
+  /** Who may call; anybody else with a good certificate may ask for the gateway's health and
+   * nothing more. */
   readonly allowedNames: readonly CertificateName[];
 }
 
 export interface CallersOptions {
-  readonly patience: Patience;
+  readonly patience: ConnectionReaper;
   readonly metrics: GatewayMetrics;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
 const WINDOW_BYTES = 4 * 1024 * 1024;
-/** Connections at once: many times what ingest and jobs open. One more takes the place of the one that is missed least. */
+/** Connections at once: many times what ingest and jobs open. One more takes the place of the one
+ * that is missed least. */
 const MAX_CONNECTIONS = 256;
 /** At most one warning in that time about callers that were turned away. */
 const WARN_EVERY_MS = 10_000;
@@ -50,7 +52,8 @@ export class Callers {
    * @param tls     of the door by which it came; undefined where that asks for no certificate */
   welcome(session: ServerHttp2Session, socket: Socket, tls: DoorTls | undefined): void {
     const { metrics, patience } = this.#options;
-    // The session alone would wait for what is being written, for ever if the other side does not read.
+    // The session alone would wait for what is being written, for ever if the other side does not
+    // read.
     const cut = (): void => {
       session.destroy();
       socket.destroy();
@@ -77,8 +80,13 @@ export class Callers {
   /** Who is calling, by what was shown at the handshake. */
   of({ session }: ServerHttp2Stream): Caller | undefined {
     const caller = session === undefined ? undefined : this.#connections.get(session)?.caller;
-    if (session === undefined || caller === undefined || this.#options.clock.nowMs() < caller.notAfterMs) return caller;
-    this.#options.patience.unwelcome(session);
+    if (
+      session === undefined ||
+      caller === undefined ||
+      this.#options.clock.nowMs() < caller.notAfterMs
+    )
+      return caller;
+    this.#options.patience.retire(session);
     return outdated(caller, 'has ended');
   }
 
@@ -87,16 +95,23 @@ export class Callers {
     const nowMs = this.#options.clock.nowMs();
     for (const [session, connection] of this.#connections) {
       const { caller } = connection;
-      if (caller.certificate === undefined || isStillTrusted(caller.certificate, authorities, nowMs)) continue;
+      if (
+        caller.certificate === undefined ||
+        isStillTrusted(caller.certificate, authorities, nowMs)
+      )
+        continue;
       connection.caller = outdated(caller, 'is signed by no authority that is trusted now');
-      this.#options.patience.unwelcome(session);
+      this.#options.patience.retire(session);
     }
   }
 
   /** A TLS handshake came to nothing. */
   handshakeFailed(error: Error, socket: TLSSocket): void {
     this.#options.metrics.turnedAway('handshake');
-    this.#warn({ from: socket.remoteAddress, reason: error.message }, 'a caller’s TLS handshake failed');
+    this.#warn(
+      { from: socket.remoteAddress, reason: error.message },
+      'a caller’s TLS handshake failed',
+    );
   }
 
   /** A connection more than the listener takes. */

@@ -2,7 +2,7 @@ import type { Http2Session, ServerHttp2Session, ServerHttp2Stream } from 'node:h
 import type { Clock } from '../runtime/clock.ts';
 
 /** How long the door waits for its callers. */
-export interface PatienceLimits {
+export interface ReaperLimits {
   /** From a connection's first byte to its SETTINGS, and for the answer to a ping. */
   readonly greetingMs: number;
   /** From a call's headers to the end of its request. */
@@ -11,15 +11,22 @@ export interface PatienceLimits {
   readonly answerMs: number;
   /** A connection without calls for so long is asked whether anybody is there. */
   readonly idleMs: number;
-  /** Calls that may wait for their callers at once. One more ends the connection that has most of them. */
+  /** Calls that may wait for their callers at once. One more ends the connection that has most of
+   * them. */
   readonly waiting: number;
 }
 
-/** Generous to callers on a bad network, short for those who only take up room. A call that waits holds up to 25 kB; one of a caller of good
- * will does so for milliseconds. */
-export const defaultPatience: PatienceLimits = { greetingMs: 10_000, requestMs: 30_000, answerMs: 30_000, idleMs: 20_000, waiting: 2_000 };
+/** Generous to callers on a bad network, short for those who only take up room. A call that waits
+ * holds up to 25 kB; one of a caller of good will does so for milliseconds. */
+export const defaultReaperLimits: ReaperLimits = {
+  greetingMs: 10_000,
+  requestMs: 30_000,
+  answerMs: 30_000,
+  idleMs: 20_000,
+  waiting: 2_000,
+};
 
-interface Visit {
+interface Connection {
   readonly cut: () => void;
   readonly sinceMs: number;
   greeted: boolean;
@@ -37,29 +44,32 @@ interface Visit {
 /** What is awaited of a caller: the rest of its request, or that it takes its answer. */
 export type Wait = 'request' | 'answer';
 
-interface Errand {
-  readonly visit: Visit;
-  /** work: it is the gateway's turn. reset: nothing is awaited any more but that the caller hears so. */
+interface CallState {
+  readonly visit: Connection;
+  /** work: it is the gateway's turn. reset: nothing is awaited any more but that the caller hears
+   * so. */
   phase: Wait | 'work' | 'reset';
   sinceMs: number;
 }
 
-/** Watches over connections and calls, and ends those that keep the gateway waiting. One timer for all: a timer for each call would cost
- * more than the rest of its bookkeeping. */
-export class Patience {
-  readonly #limits: PatienceLimits;
+/** Watches over connections and calls, and ends those that keep the gateway waiting. One timer for
+ * all: a timer for each call would cost more than the rest of its bookkeeping. */
+export class ConnectionReaper {
+  readonly #limits: ReaperLimits;
   readonly #clock: Clock;
   readonly #onTooLate: (stream: ServerHttp2Stream, wait: Wait) => void;
   readonly #onTooMany: (session: Http2Session) => void;
-  readonly #visits = new Map<Http2Session, Visit>();
-  readonly #errands = new Map<ServerHttp2Stream, Errand>();
+  readonly #visits = new Map<Http2Session, Connection>();
+  readonly #errands = new Map<ServerHttp2Stream, CallState>();
   readonly #timer: NodeJS.Timeout;
   #waiting = 0;
 
-  /** @param onTooLate  decides what such a stream is told; called once per wait, with the one that took too long
-   *  @param onTooMany  is told which connection has to go, because too many calls wait and it has most of them */
+  /** @param onTooLate  decides what such a stream is told; called once per wait, with the one that
+   *                   took too long
+   *  @param onTooMany  is told which connection has to go, because too many calls wait and it has
+   *                    most of them */
   constructor(options: {
-    readonly limits: PatienceLimits;
+    readonly limits: ReaperLimits;
     readonly clock: Clock;
     readonly onTooLate: (stream: ServerHttp2Stream, wait: Wait) => void;
     readonly onTooMany: (session: Http2Session) => void;
@@ -69,7 +79,10 @@ export class Patience {
     this.#onTooLate = options.onTooLate;
     this.#onTooMany = options.onTooMany;
     const { greetingMs, requestMs, answerMs, idleMs } = options.limits;
-    this.#timer = setInterval(() => this.#look(), Math.max(10, Math.min(1_000, Math.min(greetingMs, requestMs, answerMs, idleMs) / 4)));
+    this.#timer = setInterval(
+      () => this.#look(),
+      Math.max(10, Math.min(1_000, Math.min(greetingMs, requestMs, answerMs, idleMs) / 4)),
+    );
     this.#timer.unref();
   }
 
@@ -77,7 +90,7 @@ export class Patience {
    * @param cut  ends it, whatever it is doing */
   arrived(session: ServerHttp2Session, cut: () => void): void {
     const nowMs = this.#clock.nowMs();
-    const visit: Visit = {
+    const visit: Connection = {
       cut,
       sinceMs: nowMs,
       greeted: false,
@@ -94,20 +107,28 @@ export class Patience {
     session.once('close', () => this.#left(session));
   }
 
-  /** Ends the connection that is missed least, to make room: one without a call under way, if possible one that never made any, the
-   * longest quiet of them.
+  /** Ends the connection that is missed least, to make room: one without a call under way, if
+   * possible one that never made any, the longest quiet of them.
    * @returns whether there was one */
   evict(): boolean {
-    const quiet = [...this.#visits].filter(([session, visit]) => visit.streams === 0 && !session.destroyed);
-    const worth = (visit: Visit): readonly [number, number] => [Math.min(visit.calls, 1), visit.idleSinceMs];
-    const [least] = quiet.sort(([, a], [, b]) => worth(a)[0] - worth(b)[0] || worth(a)[1] - worth(b)[1]);
+    const quiet = [...this.#visits].filter(
+      ([session, visit]) => visit.streams === 0 && !session.destroyed,
+    );
+    const worth = (visit: Connection): readonly [number, number] => [
+      Math.min(visit.calls, 1),
+      visit.idleSinceMs,
+    ];
+    const [least] = quiet.sort(
+      ([, a], [, b]) => worth(a)[0] - worth(b)[0] || worth(a)[1] - worth(b)[1],
+    );
     least?.[1].cut();
     return least !== undefined;
   }
 
-  /** Every call of it is refused from now on; it goes when it has been quiet for a while. Not at once: node's GOAWAY ignores what crosses
-   * it on the wire (it can't announce itself first, as RFC 9113 §6.8 advises), and such a call would look ambiguous to its caller. */
-  unwelcome(session: Http2Session): void {
+  /** Every call of it is refused from now on; it goes when it has been quiet for a while. Not at
+   * once: node's GOAWAY ignores what crosses it on the wire (it can't announce itself first, as RFC
+   * 9113 §6.8 advises), and such a call would look ambiguous to its caller. */
+  retire(session: Http2Session): void {
     const visit = this.#visits.get(session);
     if (visit !== undefined) visit.unwelcomeMs ??= this.#clock.nowMs();
   }
@@ -128,7 +149,8 @@ export class Patience {
     });
   }
 
-  /** The request is whole: it is the gateway's turn, for as long as the caller's deadline allows. */
+  /** The request is whole: it is the gateway's turn, for as long as the caller's deadline allows.
+   */
   working(stream: ServerHttp2Stream): void {
     this.#enter(stream, 'work');
   }
@@ -148,7 +170,7 @@ export class Patience {
     clearInterval(this.#timer);
   }
 
-  #enter(stream: ServerHttp2Stream, phase: Errand['phase']): void {
+  #enter(stream: ServerHttp2Stream, phase: CallState['phase']): void {
     const errand = this.#errands.get(stream);
     if (errand === undefined || errand.visit.isOver) return;
     const more = Number(phase !== 'work') - Number(errand.phase !== 'work');
@@ -160,13 +182,16 @@ export class Patience {
   }
 
   #makeRoom(): void {
-    const [session, visit] = [...this.#visits].reduce((a, b) => (b[1].waiting > a[1].waiting ? b : a));
+    const [session, visit] = [...this.#visits].reduce((a, b) =>
+      b[1].waiting > a[1].waiting ? b : a,
+    );
     this.#left(session);
     this.#onTooMany(session);
     visit.cut();
   }
 
-  /** The connection is gone, and its calls with it, though their own 'close' comes a little later. */
+  /** The connection is gone, and its calls with it, though their own 'close' comes a little later.
+   */
   #left(session: Http2Session): void {
     const visit = this.#visits.get(session);
     if (visit === undefined) return;
@@ -182,11 +207,16 @@ export class Patience {
       const quietMs = visit.streams > 0 ? 0 : nowMs - visit.idleSinceMs;
       if (!visit.greeted && nowMs - visit.sinceMs > greetingMs) visit.cut();
       else if (visit.pingedMs !== undefined && nowMs - visit.pingedMs > greetingMs) visit.cut();
-      else if (visit.unwelcomeMs !== undefined && Math.min(quietMs, nowMs - visit.unwelcomeMs) > greetingMs) session.close();
+      else if (
+        visit.unwelcomeMs !== undefined &&
+        Math.min(quietMs, nowMs - visit.unwelcomeMs) > greetingMs
+      )
+        session.close();
       else if (visit.pingedMs === undefined && quietMs > idleMs) ping(session, visit, nowMs);
     }
     for (const [stream, { phase, sinceMs, visit }] of this.#errands) {
-      if (phase === 'work' || nowMs - sinceMs <= (phase === 'request' ? requestMs : answerMs)) continue;
+      if (phase === 'work' || nowMs - sinceMs <= (phase === 'request' ? requestMs : answerMs))
+        continue;
       // One that does not even take a reset reads nothing at all.
       if (phase === 'reset') visit.cut();
       else this.#onTooLate(stream, phase);
@@ -195,7 +225,7 @@ export class Patience {
 }
 
 /** A caller that is gone without a word does not answer; one that only waits does. */
-function ping(session: Http2Session, visit: Visit, nowMs: number): void {
+function ping(session: Http2Session, visit: Connection, nowMs: number): void {
   visit.pingedMs = nowMs;
   try {
     session.ping((error) => {

@@ -7,8 +7,8 @@ import type { ResetPace } from './reset-pace.ts';
 import { decodeMessage, oneMessage, pairsOf, parseStatus, single } from './wire.ts';
 import type { HeaderPairs } from './wire.ts';
 
-/** What became of a call to the driver.
- * driver: the driver's own status, received whole. ambiguous: it may or may not have acted. not-sent: not one byte went out. */
+/** What became of a call to the driver. driver: the driver's own status, received whole. ambiguous:
+ * it may or may not have acted. not-sent: not one byte went out. */
 export type DriverAnswer =
   | {
       readonly kind: 'driver';
@@ -36,25 +36,39 @@ export interface DriverRequest {
   readonly migrated?: boolean;
   /** Our own watch over the call; absent = none. */
   readonly timeoutMs?: number;
-  /** The caller gave up: the driver is told by RST_STREAM. A CsiError as its reason becomes the answer. */
+  /** The caller gave up: the driver is told by RST_STREAM. A CsiError as its reason becomes the
+   * answer. */
   readonly signal?: AbortSignal;
-  /** The driver has nothing more to do with the call, which may be later than the answer: a call that was given up is at work until its
-   * reset arrives. Called once, also where nothing was sent. */
+  /** The driver has nothing more to do with the call, which may be later than the answer: a call
+   * that was given up is at work until its reset arrives. Called once, also where nothing was sent.
+   */
   readonly onEnd?: (code: number) => void;
 }
 
 /** Sends one unary call and says honestly who made the status.
  *
- * This is node:http2 and not grpc-js, because grpc-js can't tell: its StatusObject for the driver's plain trailers (grpc-status and
- * grpc-message only) and for a status of its own making (subchannel-call.ts: RST_STREAM, lost connection, too large, unparsable; client.ts:
- * OK without message) look the same, both with empty metadata, while trailers without grpc-status give a made-up code *with* the peer's
- * metadata. Here the driver has spoken only if a header block with END_STREAM carried one numeric grpc-status on HTTP 200. */
-export function callDriver(session: ClientHttp2Session, request: DriverRequest, resets: ResetPace): Promise<DriverAnswer> {
+ * This is node:http2 and not grpc-js, because grpc-js can't tell: its StatusObject for the driver's
+ * plain trailers (grpc-status and grpc-message only) and for a status of its own making
+ * (subchannel-call.ts: RST_STREAM, lost connection, too large, unparsable; client.ts: OK without
+ * message) look the same, both with empty metadata, while trailers without grpc-status give a
+ * made-up code *with* the peer's metadata. Here the driver has spoken only if a header block with
+ * END_STREAM carried one numeric grpc-status on HTTP 200. */
+export function callDriver(
+  session: ClientHttp2Session,
+  request: DriverRequest,
+  resets: ResetPace,
+): Promise<DriverAnswer> {
   let stream: ClientHttp2Stream;
   try {
-    stream = session.request({ ':method': 'POST', ':path': request.path, te: 'trailers', ...request.headers });
+    stream = session.request({
+      ':method': 'POST',
+      ':path': request.path,
+      te: 'trailers',
+      ...request.headers,
+    });
   } catch (error) {
-    // request() checks before it hands anything to nghttp2 (session closed, GOAWAY seen, header not sendable).
+    // request() checks before it hands anything to nghttp2 (session closed, GOAWAY seen, header not
+    // sendable).
     const code = error instanceof TypeError ? Code.InvalidArgument : Code.Unavailable;
     request.onEnd?.(code);
     return Promise.resolve({
@@ -63,10 +77,10 @@ export function callDriver(session: ClientHttp2Session, request: DriverRequest, 
       details: `${request.path} was not sent to the driver: ${error instanceof Error ? error.message : String(error)}`,
     });
   }
-  return new Promise((resolve) => new Reception(stream, request, { resolve, resets }));
+  return new Promise((resolve) => new ResponseReader(stream, request, { resolve, resets }));
 }
 
-class Reception {
+class ResponseReader {
   readonly #stream: ClientHttp2Stream;
   readonly #request: DriverRequest;
   readonly #resolve: (answer: DriverAnswer) => void;
@@ -89,15 +103,23 @@ class Reception {
     this.#request = request;
     this.#resolve = to.resolve;
     this.#resets = to.resets;
-    this.#timer = request.timeoutMs === undefined ? undefined : setTimeout(this.#late, timerMs(request.timeoutMs));
+    this.#timer =
+      request.timeoutMs === undefined
+        ? undefined
+        : setTimeout(this.#late, timerMs(request.timeoutMs));
     request.signal?.addEventListener('abort', this.#gaveUp, { once: true });
-    // The typings know neither rawHeaders nor that 'trailers' has flags as its second argument in all releases.
+    // The typings know neither rawHeaders nor that 'trailers' has flags as its second argument in
+    // all releases.
     const events: EventEmitter = stream;
     events.on('response', (_headers: unknown, flags: number, raw: readonly string[]) => {
       this.#headers = pairsOf(raw);
       if ((flags & constants.NGHTTP2_FLAG_END_STREAM) !== 0) this.#trailers = this.#headers;
     });
-    events.on('trailers', (_headers: unknown, _flags: number, raw: readonly string[]) => (this.#trailers = pairsOf(raw)));
+    events.on(
+      'trailers',
+      (_headers: unknown, _flags: number, raw: readonly string[]) =>
+        (this.#trailers = pairsOf(raw)),
+    );
     stream.on('data', this.#take);
     stream.on('end', this.#ended);
     stream.on('error', (error) => (this.#fault = error));
@@ -127,11 +149,22 @@ class Reception {
     const headers = this.#headers ?? [];
     const httpStatus = single(headers, ':status');
     const code = parseStatus(single(trailers, 'grpc-status'));
-    if (httpStatus !== '200' || single(headers, 'content-type')?.startsWith('application/grpc') !== true || code === undefined) {
+    if (
+      httpStatus !== '200' ||
+      single(headers, 'content-type')?.startsWith('application/grpc') !== true ||
+      code === undefined
+    ) {
       const what = code === undefined ? 'has no gRPC status' : 'is not gRPC';
-      return { kind: 'ambiguous', code: Code.Unknown, details: `the driver's answer to ${path} ${what} (HTTP ${httpStatus ?? '?'})` };
+      return {
+        kind: 'ambiguous',
+        code: Code.Unknown,
+        details: `the driver's answer to ${path} ${what} (HTTP ${httpStatus ?? '?'})`,
+      };
     }
-    const body = this.#chunks.length === 1 && this.#chunks[0] !== undefined ? this.#chunks[0] : Buffer.concat(this.#chunks);
+    const body =
+      this.#chunks.length === 1 && this.#chunks[0] !== undefined
+        ? this.#chunks[0]
+        : Buffer.concat(this.#chunks);
     const whole = oneMessage(body) !== undefined;
     if (code === Code.OK && !whole) {
       const details = `the driver's answer to ${path} says OK but does not hold one message (${body.length} bytes)`;
@@ -150,7 +183,11 @@ class Reception {
   readonly #closed = (): void => {
     const { path } = this.#request;
     const why = this.#fault?.message ?? `RST_STREAM ${this.#stream.rstCode}`;
-    this.#settle({ kind: 'ambiguous', code: Code.Unavailable, details: `the driver ended ${path} without a status (${why})` });
+    this.#settle({
+      kind: 'ambiguous',
+      code: Code.Unavailable,
+      details: `the driver ended ${path} without a status (${why})`,
+    });
     this.#request.onEnd?.(this.#code);
   };
 

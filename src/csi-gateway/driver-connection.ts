@@ -7,7 +7,12 @@ import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { callDriver } from './driver-call.ts';
 import type { DriverAnswer, DriverRequest } from './driver-call.ts';
-import { readControllerRpcs, readPluginInfo, readPluginServices, readReady } from './identity-answers.ts';
+import {
+  readControllerRpcs,
+  readPluginInfo,
+  readPluginServices,
+  readReady,
+} from './identity-answers.ts';
 import type { GatewayMetrics } from './metrics.ts';
 import { openSession } from './open-session.ts';
 import { ResetPace } from './reset-pace.ts';
@@ -22,7 +27,8 @@ export interface DriverIdentity {
 
 export interface DriverConnectionOptions {
   readonly address: Address;
-  /** Budget of each Probe and of each question about the driver's identity; also of the connection's set-up. */
+  /** Budget of each Probe and of each question about the driver's identity; also of the
+   * connection's set-up. */
   readonly probeTimeoutMs: number;
   /** Largest answer taken. */
   readonly maxMessageBytes: number;
@@ -37,13 +43,16 @@ const RETRY_FIRST_MS = 50;
 const RETRY_MAX_MS = 500;
 /** Upstream's ticker between Probes that were not answered with ready (spec 05 §6.4). */
 const PROBE_RETRY_MS = 1_000;
-/** A reason for waiting that lasts so long and was not told yet is told; one that comes and goes while a driver restarts is not. */
+/** A reason for waiting that lasts so long and was not told yet is told; one that comes and goes
+ * while a driver restarts is not. */
 const NEW_REASON_MS = 10_000;
-/** Two of ten seconds each by default: longer than a driver that is only busy should need for a Probe. */
+/** Two of ten seconds each by default: longer than a driver that is only busy should need for a
+ * Probe. */
 const UNANSWERED_MAX = 2;
 
-/** The driver's socket: found when it comes, probed, asked for its name, missed when it goes, found again; for ever.
- * It never gives up and never ends the process; `trouble` is what /readyz shows meanwhile. */
+/** The driver's socket: found when it comes, probed, asked for its name, missed when it goes, found
+ * again; for ever. It never gives up and never ends the process; `trouble` is what /readyz shows
+ * meanwhile. */
 export class DriverConnection {
   readonly #options: DriverConnectionOptions;
   readonly #stop = new AbortController();
@@ -75,9 +84,11 @@ export class DriverConnection {
     return this.#identity;
   }
 
-  /** Why a call can't be forwarded at this moment. Identity calls pass before the first good Probe, so that a caller can watch a driver start. */
+  /** Why a call can't be forwarded at this moment. Identity calls pass before the first good Probe,
+   * so that a caller can watch a driver start. */
   refusal(path: string): string | undefined {
-    if (this.#session === undefined || this.#session.closed) return `the driver is not connected: ${this.#trouble ?? this.#where}`;
+    if (this.#session === undefined || this.#session.closed)
+      return `the driver is not connected: ${this.#trouble ?? this.#where}`;
     if (!this.#probed && !path.startsWith('/csi.v1.Identity/'))
       return `the driver is not ready: ${this.#trouble ?? 'no Probe was answered yet'}`;
     return undefined;
@@ -88,7 +99,11 @@ export class DriverConnection {
     const session = this.#session;
     if (session === undefined) {
       request.onEnd?.(Code.Unavailable);
-      return { kind: 'not-sent', code: Code.Unavailable, details: `the driver is not connected: ${this.#trouble ?? ''}` };
+      return {
+        kind: 'not-sent',
+        code: Code.Unavailable,
+        details: `the driver is not connected: ${this.#trouble ?? ''}`,
+      };
     }
     const { clock, metrics } = this.#options;
     const startedMs = clock.nowMs();
@@ -128,7 +143,11 @@ export class DriverConnection {
     /** What the log knows of this wait. */
     let told: { readonly reason: string; readonly atMs: number } | undefined;
     while (!signal.aborted) {
-      const opened = await openSession(address, { timeoutMs: probeTimeoutMs, maxMessageBytes, signal });
+      const opened = await openSession(address, {
+        timeoutMs: probeTimeoutMs,
+        maxMessageBytes,
+        signal,
+      });
       if (typeof opened !== 'string') {
         retryMs = RETRY_FIRST_MS;
         await this.#live(opened);
@@ -136,7 +155,10 @@ export class DriverConnection {
         continue;
       }
       this.#trouble = `waiting for the driver at ${this.#where}: ${opened}`;
-      if (told === undefined || (told.reason !== opened && clock.nowMs() - told.atMs >= NEW_REASON_MS)) {
+      if (
+        told === undefined ||
+        (told.reason !== opened && clock.nowMs() - told.atMs >= NEW_REASON_MS)
+      ) {
         told = { reason: opened, atMs: clock.nowMs() };
         log.info({ address: this.#where, reason: opened }, 'waiting for the driver');
       }
@@ -167,10 +189,12 @@ export class DriverConnection {
     this.#trouble = `lost the driver at ${this.#where}`;
     metrics.driverReady(false);
     if (!session.closed) session.close();
-    if (!this.#stop.signal.aborted) log.warn({ address: this.#where }, 'lost the driver, reconnecting');
+    if (!this.#stop.signal.aborted)
+      log.warn({ address: this.#where }, 'lost the driver, reconnecting');
   }
 
-  /** Probes until the connection is lost, or of no use: one on which nothing is answered may be the connection's fault, not the driver's. */
+  /** Probes until the connection is lost, or of no use: one on which nothing is answered may be the
+   * connection's fault, not the driver's. */
   async #attend(session: ClientHttp2Session, lost: AbortSignal): Promise<void> {
     const { log, metrics, probeIntervalMs } = this.#options;
     while (!lost.aborted) {
@@ -178,13 +202,27 @@ export class DriverConnection {
       // A session that met headers beyond its limits is closed without an event.
       if (lost.aborted || session.closed) return;
       if (this.#unanswered >= UNANSWERED_MAX) {
-        log.warn({ address: this.#where, reason: wrong }, 'the driver answers nothing on this connection: trying a new one');
+        log.warn(
+          { address: this.#where, reason: wrong },
+          'the driver answers nothing on this connection: trying a new one',
+        );
         return;
       }
       if (wrong !== this.#trouble) {
         if (wrong === undefined) {
-          const { name, vendorVersion, capabilities } = this.#identity ?? { name: '', vendorVersion: '', capabilities: undefined };
-          log.info({ driver: name, version: vendorVersion, controller: [...(capabilities?.controller ?? [])] }, 'the driver is ready');
+          const { name, vendorVersion, capabilities } = this.#identity ?? {
+            name: '',
+            vendorVersion: '',
+            capabilities: undefined,
+          };
+          log.info(
+            {
+              driver: name,
+              version: vendorVersion,
+              controller: [...(capabilities?.controller ?? [])],
+            },
+            'the driver is ready',
+          );
         } else {
           log.warn({ address: this.#where, reason: wrong }, 'the driver is not ready');
         }
@@ -209,7 +247,8 @@ export class DriverConnection {
     lost.removeEventListener('abort', end);
   }
 
-  /** What is wrong with the driver, by Probe and, once in a socket's life, by its name and capabilities. */
+  /** What is wrong with the driver, by Probe and, once in a socket's life, by its name and
+   * capabilities. */
   async #examine(lost: AbortSignal): Promise<string | undefined> {
     try {
       const ready = await this.#ask('/csi.v1.Identity/Probe', readReady, lost);
@@ -226,8 +265,16 @@ export class DriverConnection {
   }
 
   async #identify(lost: AbortSignal): Promise<DriverIdentity> {
-    const { name, vendorVersion } = await this.#ask('/csi.v1.Identity/GetPluginInfo', readPluginInfo, lost);
-    const plugin = await this.#ask('/csi.v1.Identity/GetPluginCapabilities', readPluginServices, lost);
+    const { name, vendorVersion } = await this.#ask(
+      '/csi.v1.Identity/GetPluginInfo',
+      readPluginInfo,
+      lost,
+    );
+    const plugin = await this.#ask(
+      '/csi.v1.Identity/GetPluginCapabilities',
+      readPluginServices,
+      lost,
+    );
     // A driver that runs beside the nodes only has no Controller service to ask.
     const controller = plugin.has('CONTROLLER_SERVICE')
       ? await this.#ask('/csi.v1.Controller/ControllerGetCapabilities', readControllerRpcs, lost)
@@ -240,7 +287,10 @@ export class DriverConnection {
     const { probeTimeoutMs, maxMessageBytes } = this.#options;
     const answer = await this.send({
       path,
-      headers: { 'content-type': 'application/grpc', 'grpc-timeout': formatTimeout(probeTimeoutMs) },
+      headers: {
+        'content-type': 'application/grpc',
+        'grpc-timeout': formatTimeout(probeTimeoutMs),
+      },
       body: framed(new Uint8Array(0)),
       maxBytes: maxMessageBytes,
       timeoutMs: probeTimeoutMs,
@@ -253,7 +303,10 @@ export class DriverConnection {
     try {
       return read(answer.body.subarray(5));
     } catch (cause) {
-      throw new CsiError({ code: Code.Internal, details: 'the answer does not decode', method: path }, { cause });
+      throw new CsiError(
+        { code: Code.Internal, details: 'the answer does not decode', method: path },
+        { cause },
+      );
     }
   }
 }

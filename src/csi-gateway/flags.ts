@@ -2,7 +2,8 @@ import { defineFlags } from '../runtime/flags.ts';
 import { processFlags } from '../runtime/process-flags.ts';
 
 /** One line for `sutler --help`. */
-export const summary = "holds the driver's socket and passes CSI calls to it, unchanged, saying who made each status";
+export const summary =
+  "holds the driver's socket and passes CSI calls to it, unchanged, saying who made each status";
 
 /** Every flag of the gateway. */
 export const flags = defineFlags({
@@ -24,13 +25,21 @@ export const flags = defineFlags({
     help: 'The gateway’s certificate, PEM, intermediates behind it. Turns on mutual TLS 1.3 for TCP. The three files are watched.',
   },
   'tls-key': { type: 'string', default: '', help: 'Its private key, PEM.' },
-  'tls-client-ca': { type: 'string', default: '', help: 'Authorities that sign callers’ certificates, PEM.' },
+  'tls-client-ca': {
+    type: 'string',
+    default: '',
+    help: 'Authorities that sign callers’ certificates, PEM.',
+  },
   'tls-allowed-names': {
     type: 'strings',
     default: '',
     help: 'Callers that may call, by a subjectAltName of their certificate: DNS:name, URI:uri or IP:address, compared whole.',
   },
-  insecure: { type: 'bool', default: false, help: 'Let TCP beyond loopback be plaintext: whoever reaches it may delete volumes.' },
+  insecure: {
+    type: 'bool',
+    default: false,
+    help: 'Let TCP beyond loopback be plaintext: whoever reaches it may delete volumes.',
+  },
   'max-in-flight': {
     type: 'strings',
     default: '500',

@@ -1,4 +1,10 @@
-import { Code, DEADLINE_DETAILS, ELECTING_METADATA, MIGRATED_METADATA, NOT_AFTER_METADATA } from '../csi/status.ts';
+import {
+  Code,
+  DEADLINE_DETAILS,
+  FAILOVER_METADATA,
+  MIGRATED_METADATA,
+  NOT_AFTER_METADATA,
+} from '../csi/status.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { DriverAnswer, DriverRequest } from './driver-call.ts';
@@ -75,7 +81,8 @@ export class Forwarder {
     this.#draining = true;
   }
 
-  /** Whether somebody who chooses between gateways comes here regularly, and should hear that this one is drained. */
+  /** Whether somebody who chooses between gateways comes here regularly, and should hear that this
+   * one is drained. */
   get isWatched(): boolean {
     return this.#options.clock.nowMs() - this.#electedMs < WATCHED_MS;
   }
@@ -108,25 +115,35 @@ export class Forwarder {
         `${path.slice(0, 200)} does not pass this gateway (its --allow-all lets every method pass)`,
       );
     }
-    const isElecting = call.headers.some(([name]) => name === ELECTING_METADATA);
+    const isElecting = call.headers.some(([name]) => name === FAILOVER_METADATA);
     if (isElecting) this.#electedMs = clock.nowMs();
     if (this.#draining) {
       const running = inFlight.size;
       if (isElecting && running === 0) this.#told.abort();
-      return { ...this.refuse('draining', Code.Unavailable, 'the gateway is shutting down'), draining: running };
+      return {
+        ...this.refuse('draining', Code.Unavailable, 'the gateway is shutting down'),
+        draining: running,
+      };
     }
     const down = driver.refusal(path);
     if (down !== undefined) return this.refuse('driver-down', Code.Unavailable, down);
-    if (oneMessage(call.body) === undefined) return this.refuse('malformed', Code.Internal, 'a unary call has exactly one message');
+    if (oneMessage(call.body) === undefined)
+      return this.refuse('malformed', Code.Internal, 'a unary call has exactly one message');
     const key = this.#keyOf(call);
-    if (key === 'unreadable') return this.refuse('malformed', Code.InvalidArgument, `the request of ${path} can't be read`);
+    if (key === 'unreadable')
+      return this.refuse('malformed', Code.InvalidArgument, `the request of ${path} can't be read`);
 
     const limits = this.#limits(call, clock.nowMs());
     if ('refused' in limits) return limits.refused;
     let ticket: Ticket | undefined;
     if (key !== undefined) {
       const begun = inFlight.begin(key, path);
-      if (!begun.ok) return this.refuse('in-flight', Code.Aborted, `${begun.running} of the same volume is under way`);
+      if (!begun.ok)
+        return this.refuse(
+          'in-flight',
+          Code.Aborted,
+          `${begun.running} of the same volume is under way`,
+        );
       ticket = begun.ticket;
     }
     const place = caps.take(path);
@@ -137,7 +154,12 @@ export class Forwarder {
     }
     const answer = await driver.send({
       path,
-      headers: { ...passOn(call.headers), ...(limits.timeoutMs === undefined ? {} : { 'grpc-timeout': formatTimeout(limits.timeoutMs) }) },
+      headers: {
+        ...passOn(call.headers),
+        ...(limits.timeoutMs === undefined
+          ? {}
+          : { 'grpc-timeout': formatTimeout(limits.timeoutMs) }),
+      },
       body: call.body,
       maxBytes: maxMessageBytes,
       migrated: single(call.headers, MIGRATED_METADATA) === 'true',
@@ -145,17 +167,23 @@ export class Forwarder {
       onEnd: (code) => place.leave(code),
       ...(limits.timeoutMs === undefined ? {} : { timeoutMs: limits.timeoutMs }),
     });
-    if (answer.kind === 'driver' && answer.code === Code.OK && key !== undefined) this.#learn(path, key, answer);
+    if (answer.kind === 'driver' && answer.code === Code.OK && key !== undefined)
+      this.#learn(path, key, answer);
     ticket?.release();
     if (answer.kind === 'driver') return { kind: 'driver', answer };
     if (answer.kind === 'not-sent') return this.refuse('driver-down', answer.code, answer.details);
     return { kind: 'gateway', code: answer.code, details: answer.details, notForwarded: false };
   }
 
-  /** The volume that the call is about; a fenced call that can't be read must not slip past the fence. */
+  /** The volume that the call is about; a fenced call that can't be read must not slip past the
+   * fence. */
   #keyOf(call: InboundCall): VolumeKey | undefined | 'unreadable' {
     if (!isFenced(call.path)) return undefined;
-    const plain = plainMessage(call.body, single(call.headers, 'grpc-encoding'), this.#options.maxMessageBytes);
+    const plain = plainMessage(
+      call.body,
+      single(call.headers, 'grpc-encoding'),
+      this.#options.maxMessageBytes,
+    );
     if (plain === undefined) return 'unreadable';
     try {
       return volumeKey(call.path, plain);
@@ -164,33 +192,62 @@ export class Forwarder {
     }
   }
 
-  /** What is left of the caller's deadline, unless a time limit says that it is too late to send. */
-  #limits(call: InboundCall, nowMs: number): { readonly timeoutMs: number | undefined } | { readonly refused: Reply } {
+  /** What is left of the caller's deadline, unless a time limit says that it is too late to send.
+   */
+  #limits(
+    call: InboundCall,
+    nowMs: number,
+  ): { readonly timeoutMs: number | undefined } | { readonly refused: Reply } {
     const notAfter = single(call.headers, NOT_AFTER_METADATA);
     if (notAfter !== undefined || call.headers.some(([name]) => name === NOT_AFTER_METADATA)) {
       if (notAfter === undefined || !/^\d{1,16}$/.test(notAfter)) {
-        return { refused: this.refuse('malformed', Code.InvalidArgument, `${NOT_AFTER_METADATA} must be one Unix time in milliseconds`) };
+        return {
+          refused: this.refuse(
+            'malformed',
+            Code.InvalidArgument,
+            `${NOT_AFTER_METADATA} must be one Unix time in milliseconds`,
+          ),
+        };
       }
       const lateMs = nowMs - Number(notAfter);
       if (lateMs > 0)
-        return { refused: this.refuse('not-after', Code.Aborted, `not forwarded: its ${NOT_AFTER_METADATA} passed ${lateMs} ms ago`) };
+        return {
+          refused: this.refuse(
+            'not-after',
+            Code.Aborted,
+            `not forwarded: its ${NOT_AFTER_METADATA} passed ${lateMs} ms ago`,
+          ),
+        };
     }
     const timeout = single(call.headers, 'grpc-timeout');
     if (timeout === undefined) return { timeoutMs: undefined };
     const budgetMs = parseTimeoutMs(timeout);
     if (budgetMs === undefined)
-      return { refused: this.refuse('malformed', Code.Internal, `grpc-timeout "${timeout.slice(0, 40)}" can't be read`) };
+      return {
+        refused: this.refuse(
+          'malformed',
+          Code.Internal,
+          `grpc-timeout "${timeout.slice(0, 40)}" can't be read`,
+        ),
+      };
     const timeoutMs = call.receivedMs + budgetMs - nowMs;
-    return timeoutMs > 0 ? { timeoutMs } : { refused: this.refuse('deadline', Code.DeadlineExceeded, DEADLINE_DETAILS) };
+    return timeoutMs > 0
+      ? { timeoutMs }
+      : { refused: this.refuse('deadline', Code.DeadlineExceeded, DEADLINE_DETAILS) };
   }
 
-  /** Ties name and handle after a create, unties them after a delete. An answer that can't be read teaches nothing. */
+  /** Ties name and handle after a create, unties them after a delete. An answer that can't be read
+   * teaches nothing. */
   #learn(path: string, key: VolumeKey, answer: DriverAnswer & { readonly kind: 'driver' }): void {
     const { inFlight, maxMessageBytes } = this.#options;
     if (path.endsWith('/DeleteVolume')) return inFlight.forget(key.value);
     if (key.kind !== 'name') return;
     try {
-      const plain = plainMessage(answer.body, single(answer.headers ?? [], 'grpc-encoding'), maxMessageBytes);
+      const plain = plainMessage(
+        answer.body,
+        single(answer.headers ?? [], 'grpc-encoding'),
+        maxMessageBytes,
+      );
       const handle = plain === undefined ? undefined : createdHandle(plain);
       if (handle !== undefined) inFlight.tie(key.value, handle);
     } catch {
@@ -208,7 +265,11 @@ export class Forwarder {
       trace: single(call.headers, 'traceparent'),
       request: plainMessage(call.body, single(call.headers, 'grpc-encoding'), maxMessageBytes),
       response: driverSaid
-        ? plainMessage(reply.answer.body, single(reply.answer.headers ?? [], 'grpc-encoding'), maxMessageBytes)
+        ? plainMessage(
+            reply.answer.body,
+            single(reply.answer.headers ?? [], 'grpc-encoding'),
+            maxMessageBytes,
+          )
         : undefined,
       code,
       details,

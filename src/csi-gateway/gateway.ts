@@ -12,7 +12,7 @@ import { Forwarder } from './forwarder.ts';
 import { Health } from './health.ts';
 import { InFlight } from './in-flight.ts';
 import { createGatewayMetrics } from './metrics.ts';
-import type { PatienceLimits } from './connection-reaper.ts';
+import type { ReaperLimits } from './connection-reaper.ts';
 import { startGatewayServer } from './server.ts';
 
 export interface GatewayOptions {
@@ -28,7 +28,7 @@ export interface GatewayOptions {
   /** No limit where absent. */
   readonly maxInFlight?: MaxInFlight;
   readonly adaptiveLimit?: boolean;
-  readonly patience?: PatienceLimits;
+  readonly patience?: ReaperLimits;
   readonly allowAll: boolean;
   readonly probeTimeoutMs: number;
   readonly maxMessageBytes: number;

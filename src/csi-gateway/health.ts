@@ -34,11 +34,21 @@ export class Health {
    * @returns whether the answer is whole */
   answer(stream: ServerHttp2Stream, path: string, body: Buffer): boolean {
     const service = requestedService(body);
-    if (service === undefined) return end(stream, Code.InvalidArgument, 'the request is no HealthCheckRequest');
+    if (service === undefined)
+      return end(stream, Code.InvalidArgument, 'the request is no HealthCheckRequest');
     if (path.endsWith('/Watch')) return this.#watch(stream, service);
     if (!path.endsWith('/Check'))
-      return end(stream, Code.Unimplemented, `grpc.health.v1.Health has Check and Watch here, not ${path.slice(0, 200)}`);
-    if (!SERVICES.has(service)) return end(stream, Code.NotFound, `no health is known of the service ${JSON.stringify(service)}`);
+      return end(
+        stream,
+        Code.Unimplemented,
+        `grpc.health.v1.Health has Check and Watch here, not ${path.slice(0, 200)}`,
+      );
+    if (!SERVICES.has(service))
+      return end(
+        stream,
+        Code.NotFound,
+        `no health is known of the service ${JSON.stringify(service)}`,
+      );
     stream.once('wantTrailers', () => stream.sendTrailers({ 'grpc-status': '0' }));
     stream.respond(HEADERS, { waitForTrailers: true });
     stream.end(statusMessage(this.#statusOf(service)));
@@ -52,9 +62,13 @@ export class Health {
   }
 
   #watch(stream: ServerHttp2Stream, service: string): boolean {
-    if (this.#watches.size >= MAX_WATCHES) return end(stream, Code.ResourceExhausted, `${MAX_WATCHES} health watches are open already`);
+    if (this.#watches.size >= MAX_WATCHES)
+      return end(stream, Code.ResourceExhausted, `${MAX_WATCHES} health watches are open already`);
     stream.once('wantTrailers', () =>
-      stream.sendTrailers({ 'grpc-status': String(Code.Unavailable), 'grpc-message': 'the gateway is shutting down' }),
+      stream.sendTrailers({
+        'grpc-status': String(Code.Unavailable),
+        'grpc-message': 'the gateway is shutting down',
+      }),
     );
     stream.respond(HEADERS, { waitForTrailers: true });
     const told = this.#statusOf(service);
@@ -109,6 +123,9 @@ function statusMessage(status: number): Buffer {
 }
 
 function end(stream: ServerHttp2Stream, code: number, details: string): true {
-  stream.respond({ ...HEADERS, 'grpc-status': String(code), 'grpc-message': encodeMessage(details) }, { endStream: true });
+  stream.respond(
+    { ...HEADERS, 'grpc-status': String(code), 'grpc-message': encodeMessage(details) },
+    { endStream: true },
+  );
   return true;
 }

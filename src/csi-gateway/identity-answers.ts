@@ -1,8 +1,9 @@
 import { BinaryReader, WireType } from '@bufbuild/protobuf/wire';
 import { controllerRpcNames, pluginServiceNames } from '../csi/method-paths.ts';
 
-/* The few answers that the gateway itself asks the driver for, read by field number (facts: src/csi/csi.proto). Descriptors would read them
- * too, at the price of several MB of memory. All functions throw an Error if the bytes are no protobuf message. */
+/* The few answers that the gateway itself asks the driver for, read by field number (facts:
+ * src/csi/csi.proto). Descriptors would read them too, at the price of several MB of memory. All
+ * functions throw an Error if the bytes are no protobuf message. */
 
 /** ProbeResponse.ready; undefined = not said, which counts as ready. */
 export function readReady(response: Uint8Array): boolean | undefined {
@@ -15,7 +16,10 @@ export function readReady(response: Uint8Array): boolean | undefined {
 }
 
 /** Name and version of GetPluginInfoResponse. */
-export function readPluginInfo(response: Uint8Array): { readonly name: string; readonly vendorVersion: string } {
+export function readPluginInfo(response: Uint8Array): {
+  readonly name: string;
+  readonly vendorVersion: string;
+} {
   let name = '';
   let vendorVersion = '';
   eachField(response, 1, WireType.LengthDelimited, (reader) => (name = reader.string()));
@@ -23,17 +27,20 @@ export function readPluginInfo(response: Uint8Array): { readonly name: string; r
   return { name, vendorVersion };
 }
 
-/** Services of GetPluginCapabilitiesResponse; other kinds of entry are passed over (spec 06 ). */
+/** Services of GetPluginCapabilitiesResponse; other kinds of entry are passed over (spec 06 Q-22 to
+ * Q-26). */
 export function readPluginServices(response: Uint8Array): ReadonlySet<string> {
   return readTypes(response, pluginServiceNames);
 }
 
-/** RPCs of ControllerGetCapabilitiesResponse; entries without a type are passed over (spec 06 ). */
+/** RPCs of ControllerGetCapabilitiesResponse; entries without a type are passed over (spec 06 Q-27
+ * to Q-31). */
 export function readControllerRpcs(response: Uint8Array): ReadonlySet<string> {
   return readTypes(response, controllerRpcNames);
 }
 
-/** Both answers: repeated entries (1), in them the message that counts (1), in it a number (1); an absent number is 0. */
+/** Both answers: repeated entries (1), in them the message that counts (1), in it a number (1); an
+ * absent number is 0. */
 function readTypes(response: Uint8Array, names: readonly string[]): ReadonlySet<string> {
   const found = new Set<string>();
   eachField(response, 1, WireType.LengthDelimited, (reader) => {
@@ -47,7 +54,12 @@ function readTypes(response: Uint8Array, names: readonly string[]): ReadonlySet<
   return found;
 }
 
-function eachField(message: Uint8Array, wanted: number, type: WireType, take: (reader: BinaryReader) => unknown): void {
+function eachField(
+  message: Uint8Array,
+  wanted: number,
+  type: WireType,
+  take: (reader: BinaryReader) => unknown,
+): void {
   const reader = new BinaryReader(message);
   while (reader.pos < reader.len) {
     const [field, wireType] = reader.tag();

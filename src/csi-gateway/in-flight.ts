@@ -7,9 +7,10 @@ export interface VolumeKey {
 /** Names and handles remembered as one volume: enough for hours of work, and about 2 MB. */
 const MAX_TIES = 10_000;
 
-/** One call at a time per volume, whatever it is called by.
- * A driver's answer to a create ties name and handle, so that a delete by handle also waits out a repeated create by name. The ties are
- * a memory of this process; after a restart the volume record's fence stands alone until the next create. */
+/** One call at a time per volume, whatever it is called by. A driver's answer to a create ties name
+ * and handle, so that a delete by handle also waits out a repeated create by name. The ties are a
+ * memory of this process; after a restart the volume record's fence stands alone until the next
+ * create. */
 export class InFlight {
   readonly #running = new Map<string, string>();
   readonly #handleOfName = new Map<string, string>();
@@ -22,12 +23,22 @@ export class InFlight {
 
   /** Takes the volume, or says which call has it.
    * @param what  the caller's method, for the next one's refusal */
-  begin(key: VolumeKey, what: string): { readonly ok: true; readonly ticket: Ticket } | { readonly ok: false; readonly running: string } {
+  begin(
+    key: VolumeKey,
+    what: string,
+  ):
+    | { readonly ok: true; readonly ticket: Ticket }
+    | { readonly ok: false; readonly running: string } {
     const keys = this.#allKeys(key);
-    const running = keys.map((text) => this.#running.get(text)).find((found) => found !== undefined);
+    const running = keys
+      .map((text) => this.#running.get(text))
+      .find((found) => found !== undefined);
     if (running !== undefined) return { ok: false, running };
     for (const text of keys) this.#running.set(text, what);
-    return { ok: true, ticket: new Ticket(() => keys.forEach((text) => this.#running.delete(text))) };
+    return {
+      ok: true,
+      ticket: new Ticket(() => keys.forEach((text) => this.#running.delete(text))),
+    };
   }
 
   /** The driver said that this name is this handle. */
@@ -54,7 +65,9 @@ export class InFlight {
   #allKeys({ kind, value }: VolumeKey): readonly string[] {
     const other = kind === 'name' ? this.#handleOfName.get(value) : this.#nameOfHandle.get(value);
     const otherKind = kind === 'name' ? 'handle' : 'name';
-    return other === undefined ? [`${kind}:${value}`] : [`${kind}:${value}`, `${otherKind}:${other}`];
+    return other === undefined
+      ? [`${kind}:${value}`]
+      : [`${kind}:${value}`, `${otherKind}:${other}`];
   }
 }
 

@@ -23,7 +23,8 @@ export function main(invocation: Invocation): Promise<void> {
       const { flags: given, log, metrics, closers } = context;
       const driver = parseAddress('csi-address', given.csiAddress);
       const [listen, ...alsoListen] = given.listen.map((text) => parseAddress('listen', text));
-      if (listen === undefined) throw new UsageError('--listen: empty; name a door, like unix:///run/sutler/gateway.sock');
+      if (listen === undefined)
+        throw new UsageError('--listen: empty; name a door, like unix:///run/sutler/gateway.sock');
       const tls = await openTls(given, context);
       const gateway = await startGateway({
         driver,
@@ -42,7 +43,10 @@ export function main(invocation: Invocation): Promise<void> {
         metrics,
       });
       closers.add('gateway', () => gateway.close(given.gracePeriodMs));
-      const facts: Record<string, string> = { listen: gateway.addresses.map(formatAddress).join(','), driver: formatAddress(driver) };
+      const facts: Record<string, string> = {
+        listen: gateway.addresses.map(formatAddress).join(','),
+        driver: formatAddress(driver),
+      };
       if (given.httpEndpoint !== '') {
         const http = await startHttp({
           address: given.httpEndpoint,
@@ -67,14 +71,25 @@ export function main(invocation: Invocation): Promise<void> {
 async function openTls(
   given: Flags<typeof flags>,
   { log, closers }: Pick<ProcessContext<typeof flags>, 'log' | 'closers'>,
-): Promise<{ readonly source: WatchedTlsFiles; readonly allowedNames: readonly CertificateName[] } | undefined> {
-  const named = { 'tls-cert': given.tlsCert, 'tls-key': given.tlsKey, 'tls-client-ca': given.tlsClientCa };
+): Promise<
+  | { readonly source: WatchedTlsFiles; readonly allowedNames: readonly CertificateName[] }
+  | undefined
+> {
+  const named = {
+    'tls-cert': given.tlsCert,
+    'tls-key': given.tlsKey,
+    'tls-client-ca': given.tlsClientCa,
+  };
   const missing = Object.entries(named).flatMap(([flag, path]) => (path === '' ? [flag] : []));
   if (missing.length === 3 && given.tlsAllowedNames.length === 0) return undefined;
   if (missing.length > 0)
-    throw new UsageError(`--${missing.join(' and --')} missing: mutual TLS needs --tls-cert, --tls-key and --tls-client-ca`);
+    throw new UsageError(
+      `--${missing.join(' and --')} missing: mutual TLS needs --tls-cert, --tls-key and --tls-client-ca`,
+    );
   if (given.tlsAllowedNames.length === 0)
-    throw new UsageError('--tls-allowed-names missing: name the callers that may call, like DNS:sutler-jobs; an authority signs for many');
+    throw new UsageError(
+      '--tls-allowed-names missing: name the callers that may call, like DNS:sutler-jobs; an authority signs for many',
+    );
   const allowedNames = parseAllowedNames('tls-allowed-names', given.tlsAllowedNames);
   const source = await watchTlsFiles({
     files: { ca: given.tlsClientCa, cert: given.tlsCert, key: given.tlsKey },

@@ -48,8 +48,9 @@ export interface GatewayMetrics {
   adaptiveLimit(path: string, limit: number): void;
 }
 
-/** The histogram of calls, with upstream's name, labels and buckets (spec 05 §2.1). The label `migrated` is there for drivers that took over
- * from an in-tree plug-in, and then on every call: what was counted before the driver had told its name, and so without it, goes.
+/** The histogram of calls, with upstream's name, labels and buckets (spec 05 §2.1). The label
+ * `migrated` is there for drivers that took over from an in-tree plug-in, and then on every call:
+ * what was counted before the driver had told its name, and so without it, goes.
  * @returns counts a call */
 function countCalls(registers: Registry[]): (call: CallSample) => void {
   const operations = new Histogram({
@@ -63,9 +64,14 @@ function countCalls(registers: Registry[]): (call: CallSample) => void {
   return ({ driver, path, code, seconds, migrated }) => {
     // With --allow-all a caller chooses the path; it must not choose the number of time series.
     const method = KNOWN_PATHS.has(path) ? path : 'other';
-    const labels = { driver_name: driver === '' ? 'unknown-driver' : driver, method_name: method, grpc_status_code: codeName(code) };
+    const labels = {
+      driver_name: driver === '' ? 'unknown-driver' : driver,
+      method_name: method,
+      grpc_status_code: codeName(code),
+    };
     if (driver === '') nameless.set(`${method} ${code}`, labels);
-    if (driver === '' || inTreeNameOf(driver) === undefined) return operations.observe(labels, seconds);
+    if (driver === '' || inTreeNameOf(driver) === undefined)
+      return operations.observe(labels, seconds);
     for (const early of nameless.values()) operations.remove(early);
     nameless.clear();
     operations.observe({ ...labels, migrated: String(migrated) }, seconds);
@@ -82,14 +88,26 @@ export function createGatewayMetrics(registry: Registry): GatewayMetrics {
     labelNames: ['reason'],
     registers,
   });
-  const inFlight = new Gauge({ name: 'sutler_gateway_in_flight', help: 'Calls that the driver is working on.', registers });
+  const inFlight = new Gauge({
+    name: 'sutler_gateway_in_flight',
+    help: 'Calls that the driver is working on.',
+    registers,
+  });
   const connects = new Counter({
     name: 'sutler_gateway_driver_connects_total',
     help: "Connections made to the driver's socket; more than one means that it came back after a loss.",
     registers,
   });
-  const ready = new Gauge({ name: 'sutler_gateway_driver_ready', help: '1 while the driver is connected and passes Probe.', registers });
-  const connections = new Gauge({ name: 'sutler_gateway_connections', help: 'Connections of callers that are open.', registers });
+  const ready = new Gauge({
+    name: 'sutler_gateway_driver_ready',
+    help: '1 while the driver is connected and passes Probe.',
+    registers,
+  });
+  const connections = new Gauge({
+    name: 'sutler_gateway_connections',
+    help: 'Connections of callers that are open.',
+    registers,
+  });
   const turnedAway = new Counter({
     name: 'sutler_gateway_callers_turned_away_total',
     help: 'Connections that were ended or may not call, by reason: TLS handshake failed, name not allowed, too many connections or calls that wait.',

@@ -7,8 +7,8 @@ import { timerMs } from '../runtime/clock.ts';
 /** Flow-control window of the connection, and of each answer on it. */
 const WINDOW_BYTES = 4 * 1024 * 1024;
 
-/** A session whose peer has spoken HTTP/2, or the reason why there is none. A peer that only accepts is not connected: a call sent to it
- * would be ambiguous.
+/** A session whose peer has spoken HTTP/2, or the reason why there is none. A peer that only
+ * accepts is not connected: a call sent to it would be ambiguous.
  * @param o.timeoutMs  for the whole set-up
  * @param o.signal     ends the attempt, and the session later on */
 export function openSession(
@@ -18,9 +18,12 @@ export function openSession(
   return new Promise((resolve) => {
     const session = connectHttp2('http://localhost', {
       createConnection: () =>
-        address.kind === 'unix' ? connectSocket(address.path) : connectSocket({ host: address.host, port: address.port, noDelay: true }),
+        address.kind === 'unix'
+          ? connectSocket(address.path)
+          : connectSocket({ host: address.host, port: address.port, noDelay: true }),
       settings: { enablePush: false, initialWindowSize: WINDOW_BYTES },
-      // Node's default of 10 MB a session would refuse streams when a few large answers arrive together.
+      // Node's default of 10 MB a session would refuse streams when a few large answers arrive
+      // together.
       maxSessionMemory: sessionMemoryMb(o.maxMessageBytes),
     });
     let failure: string | undefined;

@@ -5,7 +5,8 @@ import { redact, redactText, secretValues } from '../csi/redact.ts';
 import { codeName } from '../csi/status.ts';
 import type { Logger } from '../runtime/log.ts';
 
-/** What one finished call looked like; messages are plain protobuf bytes, undefined where there is none or it can't be read. */
+/** What one finished call looked like; messages are plain protobuf bytes, undefined where there is
+ * none or it can't be read. */
 export interface CallRecord {
   readonly path: string;
   /** Who called. */
@@ -21,7 +22,8 @@ export interface CallRecord {
   readonly durationMs: number;
 }
 
-/** Writes calls with their messages, as upstream does at -v=5: secrets stripped by the descriptor, and from the driver's words. */
+/** Writes calls with their messages, as upstream does at -v=5: secrets stripped by the descriptor,
+ * and from the driver's words. */
 export function logCall(log: Logger, call: CallRecord): void {
   const method = methodsByPath.get(call.path);
   const request = read(method?.input, call.request);
@@ -49,7 +51,8 @@ function read(
 ): { readonly shown: unknown; readonly secrets: readonly string[] } {
   if (bytes === undefined) return { shown: null, secrets: [] };
   // Nothing says which of its bytes are secret, so none are shown.
-  if (schema === undefined) return { shown: `${bytes.length} bytes of an unknown message`, secrets: [] };
+  if (schema === undefined)
+    return { shown: `${bytes.length} bytes of an unknown message`, secrets: [] };
   try {
     const message = fromBinary(schema, bytes);
     return { shown: redact(schema, message), secrets: secretValues(schema, message) };

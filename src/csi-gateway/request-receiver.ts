@@ -8,33 +8,35 @@ import type { Callers } from './callers.ts';
 import type { Forwarder, InboundCall } from './forwarder.ts';
 import { isHealthPath } from './health.ts';
 import type { Health } from './health.ts';
-import type { Patience, Wait } from './connection-reaper.ts';
+import type { ConnectionReaper, Wait } from './connection-reaper.ts';
 import type { HeaderPairs } from './wire.ts';
 
-export interface ReceptionOptions {
+export interface RequestReceiverOptions {
   readonly callers: Callers;
   readonly forwarder: Forwarder;
   readonly health: Health;
-  readonly patience: Patience;
+  readonly patience: ConnectionReaper;
   /** Largest request taken. */
   readonly maxMessageBytes: number;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** Metadata of one call: gRPC's own hard limit. Not a SETTINGS_MAX_HEADER_LIST_SIZE, which binds only callers that acknowledge it. */
+/** Metadata of one call: gRPC's own hard limit. Not a SETTINGS_MAX_HEADER_LIST_SIZE, which binds
+ * only callers that acknowledge it. */
 const MAX_METADATA_BYTES = 16 * 1024;
 const CALLER_GONE = new CsiError({ code: Code.Canceled, details: CANCELED_DETAILS, method: '' });
 
-/** Takes requests in, within limits of size, time and number, and hands whole ones to the forwarder. */
-export class Reception {
-  readonly #options: ReceptionOptions;
+/** Takes requests in, within limits of size, time and number, and hands whole ones to the
+ * forwarder. */
+export class RequestReceiver {
+  readonly #options: RequestReceiverOptions;
   /** Calls that the forwarder works on. */
   readonly #calls = new Set<AbortController>();
   #bufferedBytes = 0;
   #onIdle: () => void = () => undefined;
 
-  constructor(options: ReceptionOptions) {
+  constructor(options: RequestReceiverOptions) {
     this.#options = options;
   }
 
@@ -64,14 +66,22 @@ export class Reception {
       return patience.reset(stream);
     }
     if (!stream.headersSent && !stream.destroyed)
-      answer(stream, forwarder.refuse('slow', Code.DeadlineExceeded, 'not forwarded: the request did not arrive in time'));
+      answer(
+        stream,
+        forwarder.refuse(
+          'slow',
+          Code.DeadlineExceeded,
+          'not forwarded: the request did not arrive in time',
+        ),
+      );
     patience.answered(stream);
   }
 
   /** A call begins: its headers are here. */
   receive(stream: ServerHttp2Stream, headers: HeaderPairs): void {
     const { callers, clock, forwarder, health, log, maxMessageBytes, patience } = this.#options;
-    // What went wrong on a stream its 'close' tells; without a listener the error would end the process.
+    // What went wrong on a stream its 'close' tells; without a listener the error would end the
+    // process.
     stream.on('error', (error) => log.trace({ err: error }, 'stream error'));
     patience.began(stream);
     // With it there may have been too many: then its connection went.
@@ -90,7 +100,13 @@ export class Reception {
     const gone = new AbortController();
     const path = headers.find(([name]) => name === ':path')?.[1] ?? '';
     const caller = callers.of(stream);
-    const call = { path, headers, receivedMs: clock.nowMs(), signal: gone.signal, caller: caller?.name ?? '' };
+    const call = {
+      path,
+      headers,
+      receivedMs: clock.nowMs(),
+      signal: gone.signal,
+      caller: caller?.name ?? '',
+    };
     const chunks: Buffer[] = [];
     let receivedBytes = 0;
     let keptBytes = 0;
@@ -112,15 +128,23 @@ export class Reception {
     });
     stream.on('data', (chunk: Buffer) => {
       receivedBytes += chunk.length;
-      if (receivedBytes > 4 * maxMessageBytes) return stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+      if (receivedBytes > 4 * maxMessageBytes)
+        return stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
       if (stream.headersSent) return;
       if (receivedBytes > maxMessageBytes + 5) {
         const details = `the request of ${path.slice(0, 200)} is larger than ${maxMessageBytes} bytes: raise the gateway's --max-message-bytes`;
         return refuse('too-large', Code.ResourceExhausted, details);
       }
       // One message of any allowed size can always come; a crowd of them could not be held.
-      if (this.#bufferedBytes + chunk.length > 2 * maxMessageBytes + 10 && this.#bufferedBytes > keptBytes) {
-        return refuse('busy', Code.Unavailable, 'not forwarded: the gateway holds as many request bytes as it may');
+      if (
+        this.#bufferedBytes + chunk.length > 2 * maxMessageBytes + 10 &&
+        this.#bufferedBytes > keptBytes
+      ) {
+        return refuse(
+          'busy',
+          Code.Unavailable,
+          'not forwarded: the gateway holds as many request bytes as it may',
+        );
       }
       chunks.push(chunk);
       keptBytes += chunk.length;
@@ -128,13 +152,15 @@ export class Reception {
     });
     stream.on('end', () => {
       if (stream.headersSent || stream.destroyed) return;
-      const body = chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks);
+      const body =
+        chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks);
       patience.working(stream);
       if (!isHealthPath(path)) return void this.#serve(stream, { ...call, body }, gone);
       if (health.answer(stream, path, body)) patience.answered(stream);
     });
     // A certificate that our authority signed may ask how we are, not more.
-    if (caller?.refusal !== undefined && !isHealthPath(path)) refuse('caller', caller.refusal.code, caller.refusal.details);
+    if (caller?.refusal !== undefined && !isHealthPath(path))
+      refuse('caller', caller.refusal.code, caller.refusal.details);
   }
 
   async #serve(stream: ServerHttp2Stream, call: InboundCall, gone: AbortController): Promise<void> {
@@ -143,7 +169,10 @@ export class Reception {
       answer(stream, await this.#options.forwarder.forward(call));
       this.#options.patience.answered(stream);
     } catch (error) {
-      this.#options.log.error({ err: error, method: call.path.slice(0, 200) }, 'forwarding failed: a defect of sutler, please report it');
+      this.#options.log.error(
+        { err: error, method: call.path.slice(0, 200) },
+        'forwarding failed: a defect of sutler, please report it',
+      );
       stream.close(constants.NGHTTP2_INTERNAL_ERROR);
     } finally {
       this.#calls.delete(gone);
@@ -158,7 +187,8 @@ function metadataBytes(headers: HeaderPairs): number {
 
 /** The HTTP status for what is not gRPC. */
 function wrongHttp(headers: HeaderPairs): number | undefined {
-  const first = (wanted: string): string | undefined => headers.find(([name]) => name === wanted)?.[1];
+  const first = (wanted: string): string | undefined =>
+    headers.find(([name]) => name === wanted)?.[1];
   if (first(':method') !== 'POST') return 405;
   return first('content-type')?.startsWith('application/grpc') === true ? undefined : 415;
 }

@@ -1,13 +1,14 @@
 import { constants } from 'node:http2';
 import type { ClientHttp2Stream } from 'node:http2';
 
-/** Below what HTTP/2 servers take for an attack with resets (nghttp2: 1,000 at once, 33 a second): they end the whole connection then, and
- * with it the calls of everybody else. */
+/** Below what HTTP/2 servers take for an attack with resets (nghttp2: 1,000 at once, 33 a second):
+ * they end the whole connection then, and with it the calls of everybody else. */
 const BURST = 200;
 const PER_SECOND = 20;
 const TICK_MS = 50;
 
-/** Tells a driver by RST_STREAM that calls were given up, at a pace that it bears. Those that have to wait mostly end by themselves. */
+/** Tells a driver by RST_STREAM that calls were given up, at a pace that it bears. Those that have
+ * to wait mostly end by themselves. */
 export class ResetPace {
   readonly #waiting = new Set<ClientHttp2Stream>();
   #tokens = BURST;

@@ -1,6 +1,11 @@
 import type { EventEmitter } from 'node:events';
 import { createSecureServer, createServer } from 'node:http2';
-import type { Http2SecureServer, Http2Server, ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
+import type {
+  Http2SecureServer,
+  Http2Server,
+  ServerHttp2Session,
+  ServerHttp2Stream,
+} from 'node:http2';
 import type { Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
 import { Code, CsiError } from '../csi/status.ts';
@@ -15,9 +20,9 @@ import type { Health } from './health.ts';
 import { listen } from './listener.ts';
 import type { GatewayMetrics } from './metrics.ts';
 import { sessionMemoryMb } from './open-session.ts';
-import { defaultPatience, Patience } from './connection-reaper.ts';
-import type { PatienceLimits } from './connection-reaper.ts';
-import { Reception } from './request-receiver.ts';
+import { defaultReaperLimits, ConnectionReaper } from './connection-reaper.ts';
+import type { ReaperLimits } from './connection-reaper.ts';
+import { RequestReceiver } from './request-receiver.ts';
 import { pairsOf } from './wire.ts';
 
 export interface GatewayServerOptions {
@@ -26,7 +31,7 @@ export interface GatewayServerOptions {
   readonly tls: DoorTls | undefined;
   /** Plaintext TCP beyond loopback. */
   readonly insecure: boolean;
-  readonly patience?: PatienceLimits;
+  readonly patience?: ReaperLimits;
   readonly forwarder: Forwarder;
   readonly health: Health;
   readonly metrics: GatewayMetrics;
@@ -38,7 +43,8 @@ export interface GatewayServerOptions {
 export interface GatewayServer {
   /** Where it listens, in the order of the options. */
   readonly addresses: readonly Address[];
-  /** Refuses new calls (not forwarded), lets those under way end for at most `graceMs`, answers the rest as ambiguous, closes. */
+  /** Refuses new calls (not forwarded), lets those under way end for at most `graceMs`, answers the
+   * rest as ambiguous, closes. */
   drain(graceMs: number): Promise<void>;
 }
 
@@ -51,14 +57,16 @@ const FLUSH_MS = 1_000;
 const FAREWELL_MS = 2_000;
 /** Connections per listener, with those that are still shaking hands. */
 const MAX_SOCKETS = 1_024;
-/** A driver's words go out in headers. Beyond its own limit Node breaks the stream, and callers refuse the next ones. */
+/** A driver's words go out in headers. Beyond its own limit Node breaks the stream, and callers
+ * refuse the next ones. */
 const MAX_HEADER_BYTES = 16 * 1024 * 1024;
 const HANDSHAKE_MS = 10_000;
 
 /** Opens the gateway's door: unary gRPC over HTTP/2, each call handed to the forwarder whole.
  *
- * node:http2 and not grpc-js, whose server knows only registered paths (an unknown one is answered before any interceptor runs, so
- * --allow-all would have to override a private method), and parses metadata that has only to pass. It also costs less CPU per call.
+ * node:http2 and not grpc-js, whose server knows only registered paths (an unknown one is answered
+ * before any interceptor runs, so --allow-all would have to override a private method), and parses
+ * metadata that has only to pass. It also costs less CPU per call.
  * @throws UsageError as listen() does */
 export async function startGatewayServer(options: GatewayServerOptions): Promise<GatewayServer> {
   const server = new Http2Gateway(options);
@@ -69,34 +77,53 @@ export async function startGatewayServer(options: GatewayServerOptions): Promise
 class Http2Gateway {
   readonly #options: GatewayServerOptions;
   readonly #servers: readonly (Http2Server | Http2SecureServer)[];
-  readonly #patience: Patience;
+  readonly #patience: ConnectionReaper;
   readonly #callers: Callers;
-  readonly #reception: Reception;
+  readonly #reception: RequestReceiver;
   readonly #forgetTls: (() => void) | undefined;
 
   constructor(options: GatewayServerOptions) {
     this.#options = options;
     const { clock, forwarder, health, log, maxMessageBytes, metrics, tls } = options;
-    const patience = new Patience({
-      limits: options.patience ?? defaultPatience,
+    const patience = new ConnectionReaper({
+      limits: options.patience ?? defaultReaperLimits,
       clock,
       onTooLate: (stream, wait) => this.#reception.tooLate(stream, wait),
       onTooMany: (session) => this.#callers.tooMany(session),
     });
     this.#patience = patience;
     this.#callers = new Callers({ patience, metrics, clock, log });
-    this.#reception = new Reception({ callers: this.#callers, forwarder, health, patience, maxMessageBytes, clock, log });
-    this.#servers = options.addresses.map((address) => this.#makeServer(address.kind === 'tcp' ? tls : undefined));
+    this.#reception = new RequestReceiver({
+      callers: this.#callers,
+      forwarder,
+      health,
+      patience,
+      maxMessageBytes,
+      clock,
+      log,
+    });
+    this.#servers = options.addresses.map((address) =>
+      this.#makeServer(address.kind === 'tcp' ? tls : undefined),
+    );
     this.#forgetTls = tls?.source.onChange((next, before) => {
-      for (const server of this.#servers) if ('setSecureContext' in server) server.setSecureContext(secureContext(next));
+      for (const server of this.#servers)
+        if ('setSecureContext' in server) server.setSecureContext(secureContext(next));
       if (next.ca !== before.ca) this.#callers.reconsider(next.ca);
     });
   }
 
   #makeServer(tls: DoorTls | undefined): Http2Server | Http2SecureServer {
     const { log, maxMessageBytes } = this.#options;
-    const settings = { initialWindowSize: WINDOW_BYTES, maxConcurrentStreams: MAX_STREAMS, enablePush: false };
-    const common = { settings, maxSessionMemory: sessionMemoryMb(maxMessageBytes), maxSendHeaderBlockLength: MAX_HEADER_BYTES };
+    const settings = {
+      initialWindowSize: WINDOW_BYTES,
+      maxConcurrentStreams: MAX_STREAMS,
+      enablePush: false,
+    };
+    const common = {
+      settings,
+      maxSessionMemory: sessionMemoryMb(maxMessageBytes),
+      maxSendHeaderBlockLength: MAX_HEADER_BYTES,
+    };
     const server =
       tls === undefined
         ? createServer(common)
@@ -112,17 +139,27 @@ class Http2Gateway {
     // The typings know the events of only one of the two kinds.
     const events: EventEmitter = server;
     events.on('drop', () => this.#callers.dropped());
-    events.on('tlsClientError', (error: Error, socket: TLSSocket) => this.#callers.handshakeFailed(error, socket));
-    // A session does not give its socket away; it is made, and told, while its connection is being told.
+    events.on('tlsClientError', (error: Error, socket: TLSSocket) =>
+      this.#callers.handshakeFailed(error, socket),
+    );
+    // A session does not give its socket away; it is made, and told, while its connection is being
+    // told.
     let socket: Socket | undefined;
-    events.prependListener(tls === undefined ? 'connection' : 'secureConnection', (arriving: Socket) => (socket = arriving));
+    events.prependListener(
+      tls === undefined ? 'connection' : 'secureConnection',
+      (arriving: Socket) => (socket = arriving),
+    );
     events.on('session', (session: ServerHttp2Session) => {
       if (socket !== undefined) this.#callers.welcome(session, socket, tls);
     });
-    events.on('sessionError', (error: Error) => log.debug({ err: error }, 'a caller broke its connection'));
+    events.on('sessionError', (error: Error) =>
+      log.debug({ err: error }, 'a caller broke its connection'),
+    );
     // The typings leave out the fourth argument, the headers as they came.
-    events.on('stream', (stream: ServerHttp2Stream, _headers: unknown, _flags: number, raw: readonly string[]) =>
-      this.#reception.receive(stream, pairsOf(raw)),
+    events.on(
+      'stream',
+      (stream: ServerHttp2Stream, _headers: unknown, _flags: number, raw: readonly string[]) =>
+        this.#reception.receive(stream, pairsOf(raw)),
     );
     return server;
   }
@@ -134,7 +171,10 @@ class Http2Gateway {
     try {
       for (const [index, address] of addresses.entries()) {
         const server = this.#servers[index];
-        if (server !== undefined) opened.push(await listen(server, address, { beyondLoopback: insecure || tls !== undefined }));
+        if (server !== undefined)
+          opened.push(
+            await listen(server, address, { beyondLoopback: insecure || tls !== undefined }),
+          );
       }
     } catch (error) {
       for (const server of this.#servers) server.close();
@@ -154,14 +194,28 @@ class Http2Gateway {
     const reception = this.#reception;
     forwarder.drain();
     health.close();
-    if (reception.running > 0) log.info({ calls: reception.running, graceMs }, 'waiting for calls under way');
+    if (reception.running > 0)
+      log.info({ calls: reception.running, graceMs }, 'waiting for calls under way');
     await reception.idle(graceMs);
     if (reception.running > 0)
-      log.warn({ calls: reception.running }, 'the grace period is over: calls under way are answered as ambiguous');
-    reception.abort(new CsiError({ code: Code.Unavailable, details: 'the gateway stopped before the driver answered', method: '' }));
-    // An ingest that chooses between gateways moves to another at once when it hears this; else it must assume the worst of a door that is shut.
-    if (forwarder.isWatched) await clock.sleep(Math.min(graceMs, FAREWELL_MS), forwarder.drainedTold);
-    const closed = Promise.all(this.#servers.map((server) => new Promise<void>((resolve) => server.close(() => resolve()))));
+      log.warn(
+        { calls: reception.running },
+        'the grace period is over: calls under way are answered as ambiguous',
+      );
+    reception.abort(
+      new CsiError({
+        code: Code.Unavailable,
+        details: 'the gateway stopped before the driver answered',
+        method: '',
+      }),
+    );
+    // An ingest that chooses between gateways moves to another at once when it hears this; else it
+    // must assume the worst of a door that is shut.
+    if (forwarder.isWatched)
+      await clock.sleep(Math.min(graceMs, FAREWELL_MS), forwarder.drainedTold);
+    const closed = Promise.all(
+      this.#servers.map((server) => new Promise<void>((resolve) => server.close(() => resolve()))),
+    );
     this.#callers.dismiss();
     const flush = setTimeout(() => this.#callers.cut(), FLUSH_MS);
     await closed;

@@ -10,7 +10,8 @@ export type HeaderPairs = readonly (readonly [string, string])[];
 /** Node's flat name, value, name, value … list as pairs. */
 export function pairsOf(rawHeaders: readonly string[]): HeaderPairs {
   const pairs: (readonly [string, string])[] = [];
-  for (let i = 0; i + 1 < rawHeaders.length; i += 2) pairs.push([rawHeaders[i] ?? '', rawHeaders[i + 1] ?? '']);
+  for (let i = 0; i + 1 < rawHeaders.length; i += 2)
+    pairs.push([rawHeaders[i] ?? '', rawHeaders[i + 1] ?? '']);
   return pairs;
 }
 
@@ -20,7 +21,8 @@ export function single(pairs: HeaderPairs, name: string): string | undefined {
   return found.length === 1 ? found[0]?.[1] : undefined;
 }
 
-// Per connection, not per call, or said anew by the sender (RFC 9113 §8.2.2); content-length is of no use to gRPC and dropped with them.
+// Per connection, not per call, or said anew by the sender (RFC 9113 §8.2.2); content-length is of
+// no use to gRPC and dropped with them.
 const HOP_HEADERS = new Set([
   'connection',
   'keep-alive',
@@ -33,9 +35,13 @@ const HOP_HEADERS = new Set([
   'grpc-timeout',
 ]);
 
-/** What passes on: everything but pseudo headers, connection headers and `sutler-*`, which only a gateway may say. */
+/** What passes on: everything but pseudo headers, connection headers and `sutler-*`, which only a
+ * gateway may say. */
 export function passOn(pairs: HeaderPairs): OutgoingHttpHeaders {
-  const headers: Record<string, string | string[]> = Object.create(null) as Record<string, string | string[]>;
+  const headers: Record<string, string | string[]> = Object.create(null) as Record<
+    string,
+    string | string[]
+  >;
   for (const [name, value] of pairs) {
     if (name.startsWith(':') || name.startsWith('sutler-') || HOP_HEADERS.has(name)) continue;
     const before = headers[name];
@@ -46,7 +52,14 @@ export function passOn(pairs: HeaderPairs): OutgoingHttpHeaders {
   return headers;
 }
 
-const TIMEOUT_UNIT_MS: Readonly<Record<string, number>> = { n: 1e-6, u: 1e-3, m: 1, S: 1000, M: 60_000, H: 3_600_000 };
+const TIMEOUT_UNIT_MS: Readonly<Record<string, number>> = {
+  n: 1e-6,
+  u: 1e-3,
+  m: 1,
+  S: 1000,
+  M: 60_000,
+  H: 3_600_000,
+};
 
 /** Milliseconds of a grpc-timeout header ("250m", "10S"); undefined if it is not one. */
 export function parseTimeoutMs(text: string): number | undefined {
@@ -54,11 +67,14 @@ export function parseTimeoutMs(text: string): number | undefined {
   return match === null ? undefined : Number(match[1]) * (TIMEOUT_UNIT_MS[match[2] ?? ''] ?? 0);
 }
 
-/** A grpc-timeout header: at most 8 digits, so the unit grows with the number; rounded up so that it is never 0. */
+/** A grpc-timeout header: at most 8 digits, so the unit grows with the number; rounded up so that
+ * it is never 0. */
 export function formatTimeout(ms: number): string {
   if (ms < 100) return `${Math.max(1, Math.ceil(ms * 1000))}u`;
   if (ms < 1e8) return `${Math.ceil(ms)}m`;
-  return ms < 1e11 ? `${Math.ceil(ms / 1000)}S` : `${Math.min(99_999_999, Math.ceil(ms / 3_600_000))}H`;
+  return ms < 1e11
+    ? `${Math.ceil(ms / 1000)}S`
+    : `${Math.min(99_999_999, Math.ceil(ms / 3_600_000))}H`;
 }
 
 /** A grpc-message header: UTF-8, percent-encoded outside printable ASCII. */
@@ -66,7 +82,9 @@ export function encodeMessage(text: string): string {
   let encoded = '';
   for (const byte of Buffer.from(text, 'utf8')) {
     encoded +=
-      byte >= 0x20 && byte <= 0x7e && byte !== 0x25 ? String.fromCharCode(byte) : `%${byte.toString(16).toUpperCase().padStart(2, '0')}`;
+      byte >= 0x20 && byte <= 0x7e && byte !== 0x25
+        ? String.fromCharCode(byte)
+        : `%${byte.toString(16).toUpperCase().padStart(2, '0')}`;
   }
   return encoded;
 }
@@ -74,7 +92,9 @@ export function encodeMessage(text: string): string {
 /** The text of a grpc-message header; what is not well-formed stays as it is. */
 export function decodeMessage(header: string): string {
   const bytes = Buffer.from(
-    header.replace(/%([0-9A-Fa-f]{2})/g, (_, hex: string) => String.fromCharCode(parseInt(hex, 16))),
+    header.replace(/%([0-9A-Fa-f]{2})/g, (_, hex: string) =>
+      String.fromCharCode(parseInt(hex, 16)),
+    ),
     'latin1',
   );
   return bytes.toString('utf8');
@@ -86,7 +106,9 @@ export function parseStatus(text: string | undefined): number | undefined {
 }
 
 /** The bytes of a body that holds exactly one length-prefixed message; otherwise undefined. */
-export function oneMessage(body: Buffer): { readonly compressed: boolean; readonly bytes: Buffer } | undefined {
+export function oneMessage(
+  body: Buffer,
+): { readonly compressed: boolean; readonly bytes: Buffer } | undefined {
   if (body.length < 5) return undefined;
   const flag = body[0];
   if ((flag !== 0 && flag !== 1) || body.readUInt32BE(1) !== body.length - 5) return undefined;
@@ -102,15 +124,21 @@ export function framed(message: Uint8Array): Buffer {
   return body;
 }
 
-/** The plain bytes of a message; undefined if the encoding is unknown, the bytes are damaged, or they unfold to more than `maxBytes`.
- * Only for looking into a message: what passes on is what came. */
-export function plainMessage(body: Buffer, encoding: string | undefined, maxBytes: number): Buffer | undefined {
+/** The plain bytes of a message; undefined if the encoding is unknown, the bytes are damaged, or
+ * they unfold to more than `maxBytes`. Only for looking into a message: what passes on is what
+ * came. */
+export function plainMessage(
+  body: Buffer,
+  encoding: string | undefined,
+  maxBytes: number,
+): Buffer | undefined {
   const message = oneMessage(body);
   if (message === undefined || !message.compressed) return message?.bytes;
   try {
     if (encoding === 'gzip') return gunzipSync(message.bytes, { maxOutputLength: maxBytes });
     if (encoding === 'deflate') return inflateSync(message.bytes, { maxOutputLength: maxBytes });
-    if (encoding === 'br') return brotliDecompressSync(message.bytes, { maxOutputLength: maxBytes });
+    if (encoding === 'br')
+      return brotliDecompressSync(message.bytes, { maxOutputLength: maxBytes });
   } catch {
     // Damaged, or larger than allowed: the caller only needs to know that it can't be read.
   }

@@ -1,5 +1,6 @@
-/* What csi.proto names, as plain text: the gateway passes bytes and loads no descriptors (they and their library are a tenth of its memory
- * at rest). test/csi/method-paths.test.ts compares it all with the descriptors. */
+/* What csi.proto names, as plain text: the gateway passes bytes and loads no descriptors (they and
+ * their library are a tenth of its memory at rest). test/csi/method-paths.test.ts compares it all
+ * with the descriptors. */
 
 const METHODS: Readonly<Record<string, readonly string[]>> = {
   Identity: ['GetPluginInfo', 'GetPluginCapabilities', 'Probe'],
@@ -20,7 +21,12 @@ const METHODS: Readonly<Record<string, readonly string[]>> = {
     'ControllerGetVolume',
     'ControllerModifyVolume',
   ],
-  GroupController: ['GroupControllerGetCapabilities', 'CreateVolumeGroupSnapshot', 'DeleteVolumeGroupSnapshot', 'GetVolumeGroupSnapshot'],
+  GroupController: [
+    'GroupControllerGetCapabilities',
+    'CreateVolumeGroupSnapshot',
+    'DeleteVolumeGroupSnapshot',
+    'GetVolumeGroupSnapshot',
+  ],
   Node: [
     'NodeStageVolume',
     'NodeUnstageVolume',
@@ -34,8 +40,8 @@ const METHODS: Readonly<Record<string, readonly string[]>> = {
 };
 
 /** Every method that csi.proto knows: "/csi.v1.Controller/CreateVolume". */
-export const csiMethodPaths: readonly string[] = Object.entries(METHODS).flatMap(([service, methods]) =>
-  methods.map((method) => `/csi.v1.${service}/${method}`),
+export const csiMethodPaths: readonly string[] = Object.entries(METHODS).flatMap(
+  ([service, methods]) => methods.map((method) => `/csi.v1.${service}/${method}`),
 );
 
 /** Names of PluginCapability.Service.Type by number. */

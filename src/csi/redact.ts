@@ -7,11 +7,14 @@ import { csi_secret } from './generated/csi_pb.ts';
 /** What stands in for a secret, as in upstream's logs. */
 export const STRIPPED = '***stripped***';
 
-/** JSON-like picture of a message for a log line.
- * Keys are the proto's own names, sorted; only fields that are set; fields that the descriptor marks csi_secret are stripped; fields of
- * the wire that the descriptor does not know are never shown. The message itself is left as it is.
+/** JSON-like picture of a message for a log line. Keys are the proto's own names, sorted; only
+ * fields that are set; fields that the descriptor marks csi_secret are stripped; fields of the wire
+ * that the descriptor does not know are never shown. The message itself is left as it is.
  * @see spec 06 Q-59 */
-export function redact<D extends DescMessage>(schema: D, message: MessageShape<D>): Readonly<Record<string, unknown>> {
+export function redact<D extends DescMessage>(
+  schema: D,
+  message: MessageShape<D>,
+): Readonly<Record<string, unknown>> {
   return picture(reflect(schema, message));
 }
 
@@ -35,7 +38,9 @@ function fieldPicture(message: ReflectMessage, field: DescField): unknown {
       return [...message.get(field)].map((item) => itemPicture(field, item));
     case 'map':
       return Object.fromEntries(
-        [...message.get(field)].map(([key, item]) => [String(key), itemPicture(field, item)] as const).sort(([a], [b]) => (a < b ? -1 : 1)),
+        [...message.get(field)]
+          .map(([key, item]) => [String(key), itemPicture(field, item)] as const)
+          .sort(([a], [b]) => (a < b ? -1 : 1)),
       );
   }
 }
@@ -52,13 +57,17 @@ function enumPicture(desc: DescEnum, value: number): string | number {
 }
 
 function scalarPicture(value: unknown): unknown {
-  if (typeof value === 'bigint') return Number.isSafeInteger(Number(value)) ? Number(value) : value.toString();
+  if (typeof value === 'bigint')
+    return Number.isSafeInteger(Number(value)) ? Number(value) : value.toString();
   if (value instanceof Uint8Array) return Buffer.from(value).toString('base64');
   return value;
 }
 
 /** Values of the fields of a message that the descriptor marks csi_secret, nested ones included. */
-export function secretValues<D extends DescMessage>(schema: D, message: MessageShape<D>): readonly string[] {
+export function secretValues<D extends DescMessage>(
+  schema: D,
+  message: MessageShape<D>,
+): readonly string[] {
   return valuesIn(reflect(schema, message));
 }
 
@@ -82,8 +91,9 @@ function leaves(message: ReflectMessage, field: DescField): readonly string[] {
   return field.fieldKind === 'scalar' ? [String(scalarPicture(message.get(field)))] : [];
 }
 
-/** A driver's words without the secrets of the request that they answer; some drivers quote what they were given.
- * Values shorter than four characters stay: striking them out would mangle the text and tell where they were. */
+/** A driver's words without the secrets of the request that they answer; some drivers quote what
+ * they were given. Values shorter than four characters stay: striking them out would mangle the
+ * text and tell where they were. */
 export function redactText(text: string, secrets: Iterable<string>): string {
   return [...secrets]
     .filter((secret) => secret.length >= 4)

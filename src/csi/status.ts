@@ -34,23 +34,28 @@ export function codeName(code: number): string {
 export const DRIVER_STATUS_TRAILER = 'sutler-driver-status';
 /** Trailer of the gateway: nothing was sent to the driver. */
 export const NOT_FORWARDED_TRAILER = 'sutler-not-forwarded';
-/** Trailer of the gateway: it is shutting down and forwards nothing more; its value is the number of volumes whose calls are still under way. */
+/** Trailer of the gateway: it is shutting down and forwards nothing more; its value is the number
+ * of volumes whose calls are still under way. */
 export const DRAINING_TRAILER = 'sutler-draining';
-/** Request metadata: the caller chooses between gateways. One that shuts down stays until it has told such callers that it is drained. */
-export const ELECTING_METADATA = 'sutler-electing';
+/** Request metadata: the caller chooses between gateways. One that shuts down stays until it has
+ * told such callers that it is drained. */
+export const FAILOVER_METADATA = 'sutler-electing';
 /** Request metadata: absolute Unix time in milliseconds past which the gateway does not forward. */
 export const NOT_AFTER_METADATA = 'sutler-not-after';
 
-/** Request metadata, "true" or "false": the volume is stored in the form of an in-tree plug-in. A label of the gateway's metrics, nothing more. */
+/** Request metadata, "true" or "false": the volume is stored in the form of an in-tree plug-in. A
+ * label of the gateway's metrics, nothing more. */
 export const MIGRATED_METADATA = 'sutler-migrated';
 
-/** What Go's context says when a deadline has passed; events show it, so operators search for it. */
+/** What Go's context says when a deadline has passed; events show it, so operators search for it.
+ */
 export const DEADLINE_DETAILS = 'context deadline exceeded';
 /** What Go's context says when a caller gave up. */
 export const CANCELED_DETAILS = 'context canceled';
 
-/** A CSI call that did not end with OK. `message` reads as upstream's: `rpc error: code = ResourceExhausted desc = pool is full`.
- * Neither `driverSaid` nor `notForwarded` = ambiguous: the driver may or may not have acted. They are never both true. */
+/** A CSI call that did not end with OK. `message` reads as upstream's: `rpc error: code =
+ * ResourceExhausted desc = pool is full`. Neither `driverSaid` nor `notForwarded` = ambiguous: the
+ * driver may or may not have acted. They are never both true. */
 export class CsiError extends Error {
   override readonly name = 'CsiError';
   /** gRPC code. */
@@ -59,11 +64,13 @@ export class CsiError extends Error {
   readonly codeName: string;
   /** The words of whoever made the status. */
   readonly details: string;
-  /** The driver itself answered so (gateway's word for it). Never true when the client dials a driver without a gateway. */
+  /** The driver itself answered so (gateway's word for it). Never true when the client dials a
+   * driver without a gateway. */
   readonly driverSaid: boolean;
   /** The driver was not asked: nothing was sent. */
   readonly notForwarded: boolean;
-  /** The gateway is shutting down: volumes whose calls are still under way there. Undefined when it is not, or did not say. */
+  /** The gateway is shutting down: volumes whose calls are still under way there. Undefined when it
+   * is not, or did not say. */
   readonly draining: number | undefined;
   /** Full method path, "/csi.v1.Controller/CreateVolume". */
   readonly method: string;
@@ -92,5 +99,8 @@ export interface CsiStatus {
 
 /** The error of a call of which not one byte was sent. */
 export function notSent(method: string, code: number, details: string, cause?: unknown): CsiError {
-  return new CsiError({ code, details, method, notForwarded: true }, cause === undefined ? {} : { cause });
+  return new CsiError(
+    { code, details, method, notForwarded: true },
+    cause === undefined ? {} : { cause },
+  );
 }

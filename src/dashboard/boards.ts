@@ -28,7 +28,8 @@ export interface BoardsOptions {
 /** Bull Board over the queues that the registry names. */
 export interface Boards {
   readonly router: Express;
-  /** Reads the registry, at most once a second, and shows the queues it names now. Rejects when Redis does not answer. */
+  /** Reads the registry, at most once a second, and shows the queues it names now. Rejects when
+   * Redis does not answer. */
   refresh(): Promise<void>;
   close(): Promise<void>;
 }
@@ -64,7 +65,9 @@ export function createBoards(options: BoardsOptions): Boards {
       // A page that is looked at writes nothing.
       skipMetasUpdate: true,
     });
-    queue.on('error', (error) => log.debug({ err: error, queue: entry.name }, 'queue connection error'));
+    queue.on('error', (error) =>
+      log.debug({ err: error, queue: entry.name }, 'queue connection error'),
+    );
     try {
       await queue.waitUntilReady();
     } catch (error) {

@@ -21,7 +21,9 @@ export class FailureLimit {
   /** How long this address has to wait; 0 if it may try. */
   waitMs(address: string): number {
     const window = this.#open(address);
-    return window !== undefined && window.failures >= MAX_FAILURES ? window.endsAtMs - this.#clock.nowMs() : 0;
+    return window !== undefined && window.failures >= MAX_FAILURES
+      ? window.endsAtMs - this.#clock.nowMs()
+      : 0;
   }
 
   failed(address: string): void {

@@ -3,7 +3,8 @@ import { defineFlags } from '../runtime/flags.ts';
 import { processFlags } from '../runtime/process-flags.ts';
 
 /** One line for --help and docs/flags.md. */
-export const summary = 'shows the queues and their jobs in a browser, read-only unless told otherwise';
+export const summary =
+  'shows the queues and their jobs in a browser, read-only unless told otherwise';
 
 /** Every flag of the dashboard process. */
 export const flags = defineFlags({

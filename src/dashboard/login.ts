@@ -24,7 +24,8 @@ export interface LoginOptions {
 export interface Login {
   /** /login and /logout. */
   readonly pages: RequestHandler;
-  /** Lets through who is logged in (browsers: cookie; scripts: HTTP basic) and whose changing requests come from our own pages. */
+  /** Lets through who is logged in (browsers: cookie; scripts: HTTP basic) and whose changing
+   * requests come from our own pages. */
   readonly required: RequestHandler;
 }
 
@@ -45,7 +46,8 @@ export function createLogin(options: LoginOptions): Login {
 
   const judge = (request: Request, user: string, password: string): Verdict => {
     const address = request.socket.remoteAddress ?? '';
-    const verdict = limit.waitMs(address) > 0 ? 'limited' : isRight(user, password) ? 'ok' : 'wrong';
+    const verdict =
+      limit.waitMs(address) > 0 ? 'limited' : isRight(user, password) ? 'ok' : 'wrong';
     if (verdict === 'ok') limit.succeeded(address);
     if (verdict === 'wrong') {
       limit.failed(address);
@@ -63,24 +65,30 @@ export function createLogin(options: LoginOptions): Login {
   pages.get('/login', (request, response) => {
     response.send(loginPage(safeNext(request.query['next']), ''));
   });
-  pages.post('/login', express.urlencoded({ extended: false, limit: '4kb' }), (request, response) => {
-    if (originOf(request) === 'other') {
-      response.status(403).send(refusedPage('A login from another site’s page is not accepted.'));
-      return;
-    }
-    const form = fieldsOf(request.body);
-    const next = safeNext(form['next']);
-    const verdict = judge(request, form['user'] ?? '', form['password'] ?? '');
-    if (verdict === 'ok') {
-      setCookie(request, response, sessions.open(), SESSION_MS);
-      response.redirect(303, next);
-    } else if (verdict === 'limited') {
-      retryAfter(request, response);
-      response.send(loginPage(next, 'Too many wrong passwords from this address: wait a minute.'));
-    } else {
-      response.status(401).send(loginPage(next, 'Wrong user or password.'));
-    }
-  });
+  pages.post(
+    '/login',
+    express.urlencoded({ extended: false, limit: '4kb' }),
+    (request, response) => {
+      if (originOf(request) === 'other') {
+        response.status(403).send(refusedPage('A login from another site’s page is not accepted.'));
+        return;
+      }
+      const form = fieldsOf(request.body);
+      const next = safeNext(form['next']);
+      const verdict = judge(request, form['user'] ?? '', form['password'] ?? '');
+      if (verdict === 'ok') {
+        setCookie(request, response, sessions.open(), SESSION_MS);
+        response.redirect(303, next);
+      } else if (verdict === 'limited') {
+        retryAfter(request, response);
+        response.send(
+          loginPage(next, 'Too many wrong passwords from this address: wait a minute.'),
+        );
+      } else {
+        response.status(401).send(loginPage(next, 'Wrong user or password.'));
+      }
+    },
+  );
   pages.get('/logout', (_request, response) => {
     response.send(logoutPage());
   });
@@ -104,10 +112,16 @@ export function createLogin(options: LoginOptions): Login {
     } else if (!sessions.isOpen(sessionOf(request))) return askForLogin(request, response);
     if (isReading(request.method)) return next();
     const origin = originOf(request);
-    // A script with a password can't be ridden by another site; a cookie without the browser's word on where the request comes from could.
+    // A script with a password can't be ridden by another site; a cookie without the browser's word
+    // on where the request comes from could.
     if (origin === 'same' || (origin === 'unknown' && basic !== undefined)) return next();
-    log.warn({ method: request.method, path: request.path, origin: request.headers.origin }, 'dashboard: refused a request from elsewhere');
-    response.status(403).json({ error: 'requests that change something are taken from the dashboard’s own pages only' });
+    log.warn(
+      { method: request.method, path: request.path, origin: request.headers.origin },
+      'dashboard: refused a request from elsewhere',
+    );
+    response.status(403).json({
+      error: 'requests that change something are taken from the dashboard’s own pages only',
+    });
   };
   return { pages, required };
 }
@@ -123,12 +137,18 @@ function askForLogin(request: Request, response: Response): void {
     return;
   }
   // Browsers would answer a challenge with a dialog of their own on top of the page.
-  if (request.headers['sec-fetch-mode'] === undefined) response.set('www-authenticate', 'Basic realm="sutler", charset="UTF-8"');
-  response.status(401).json({ error: 'not logged in: reload the page, or send user and password by HTTP basic' });
+  if (request.headers['sec-fetch-mode'] === undefined)
+    response.set('www-authenticate', 'Basic realm="sutler", charset="UTF-8"');
+  response
+    .status(401)
+    .json({ error: 'not logged in: reload the page, or send user and password by HTTP basic' });
 }
 
 /** Compares in a time that does not depend on where the texts differ. */
-function credentialCheck(user: string, password: string): (user: string, password: string) => boolean {
+function credentialCheck(
+  user: string,
+  password: string,
+): (user: string, password: string) => boolean {
   const [wantedUser, wantedPassword] = [sha256(user), sha256(password)];
   return (givenUser, givenPassword) => {
     const isUser = timingSafeEqual(sha256(givenUser), wantedUser);
@@ -148,7 +168,9 @@ function safeNext(next: unknown): string {
 
 function fieldsOf(body: unknown): Readonly<Record<string, string>> {
   if (typeof body !== 'object' || body === null) return {};
-  return Object.fromEntries(Object.entries(body).filter((entry): entry is [string, string] => typeof entry[1] === 'string'));
+  return Object.fromEntries(
+    Object.entries(body).filter((entry): entry is [string, string] => typeof entry[1] === 'string'),
+  );
 }
 
 function sessionOf(request: Request): string {
@@ -159,13 +181,23 @@ function sessionOf(request: Request): string {
 function setCookie(request: Request, response: Response, value: string, maxAgeMs: number): void {
   // A proxy with TLS says so; claiming it falsely only makes the cookie more careful.
   const secure = request.headers['x-forwarded-proto'] === 'https';
-  response.cookie(COOKIE, value, { httpOnly: true, sameSite: 'strict', path: '/', maxAge: maxAgeMs, secure });
+  response.cookie(COOKIE, value, {
+    httpOnly: true,
+    sameSite: 'strict',
+    path: '/',
+    maxAge: maxAgeMs,
+    secure,
+  });
 }
 
-function basicOf(request: Request): { readonly user: string; readonly password: string } | undefined {
+function basicOf(
+  request: Request,
+): { readonly user: string; readonly password: string } | undefined {
   const encoded = /^Basic ([A-Za-z0-9+/=_-]+)$/i.exec(request.headers.authorization ?? '')?.[1];
   if (encoded === undefined) return undefined;
   const text = Buffer.from(encoded, 'base64').toString();
   const colon = text.indexOf(':');
-  return colon === -1 ? { user: text, password: '' } : { user: text.slice(0, colon), password: text.slice(colon + 1) };
+  return colon === -1
+    ? { user: text, password: '' }
+    : { user: text.slice(0, colon), password: text.slice(colon + 1) };
 }

@@ -19,15 +19,25 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
   const { flags: f, log, metrics, closers } = p;
   keyPrefix(f.redisPrefix);
   if (f.dashboardUser === '' || f.dashboardUser.includes(':')) {
-    throw new UsageError('--dashboard-user: empty or with a colon, which HTTP basic can’t carry; choose another name');
+    throw new UsageError(
+      '--dashboard-user: empty or with a colon, which HTTP basic can’t carry; choose another name',
+    );
   }
   const made = f.dashboardPassword === '' ? randomBytes(15).toString('base64url') : undefined;
   const { host } = parseListenAddress('dashboard-address', f.dashboardAddress);
   if (host === undefined || !isLoopback(host)) {
-    log.warn({ address: f.dashboardAddress }, 'the dashboard listens beyond this machine in plain HTTP: put a proxy with TLS in front');
+    log.warn(
+      { address: f.dashboardAddress },
+      'the dashboard listens beyond this machine in plain HTTP: put a proxy with TLS in front',
+    );
   }
 
-  const link = openRedis({ url: f.redisUrl, role: 'plain', name: `sutler-dashboard:${p.pid}`, log });
+  const link = openRedis({
+    url: f.redisUrl,
+    role: 'plain',
+    name: `sutler-dashboard:${p.pid}`,
+    log,
+  });
   closers.add('Redis', () => link.close());
   const dashboard = await startDashboard({
     address: f.dashboardAddress,
@@ -41,7 +51,11 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
     clock: systemClock,
   });
   closers.add('dashboard', () => dashboard.close());
-  const facts = { dashboard: dashboard.url, user: f.dashboardUser, ...(made === undefined ? {} : { password: made }) };
+  const facts = {
+    dashboard: dashboard.url,
+    user: f.dashboardUser,
+    ...(made === undefined ? {} : { password: made }),
+  };
   if (f.httpEndpoint === '') return p.announce(facts);
   const http = await startHttp({
     address: f.httpEndpoint,

@@ -24,12 +24,19 @@ export function logoutPage(): string {
 
 /** Says what is wrong, and looks again by itself. */
 export function troublePage(trouble: string): string {
-  return page('Waiting', `<p class="note" role="alert">${escape(trouble)}</p><p>This page looks again every 3 seconds.</p>`, 3);
+  return page(
+    'Waiting',
+    `<p class="note" role="alert">${escape(trouble)}</p><p>This page looks again every 3 seconds.</p>`,
+    3,
+  );
 }
 
 /** Says why not. */
 export function refusedPage(reason: string): string {
-  return page('Refused', `<p class="note" role="alert">${escape(reason)}</p><p><a href="/queues/">Back to the queues</a></p>`);
+  return page(
+    'Refused',
+    `<p class="note" role="alert">${escape(reason)}</p><p><a href="/queues/">Back to the queues</a></p>`,
+  );
 }
 
 function page(title: string, body: string, refreshSeconds?: number): string {
@@ -61,5 +68,10 @@ ${body}
 }
 
 function escape(text: string): string {
-  return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('"', '&quot;').replaceAll("'", '&#39;');
+  return text
+    .replaceAll('&', '&amp;')
+    .replaceAll('<', '&lt;')
+    .replaceAll('>', '&gt;')
+    .replaceAll('"', '&quot;')
+    .replaceAll("'", '&#39;');
 }

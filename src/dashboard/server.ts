@@ -49,7 +49,10 @@ export async function startDashboard(options: DashboardOptions): Promise<Dashboa
   const server = createServer(createApp(options, boards));
   await new Promise<void>((resolve, reject) => {
     server.once('error', (cause: NodeJS.ErrnoException) => {
-      const why = cause.code === 'EADDRINUSE' ? 'the port is in use; stop its owner or choose another' : cause.message;
+      const why =
+        cause.code === 'EADDRINUSE'
+          ? 'the port is in use; stop its owner or choose another'
+          : cause.message;
       reject(new UsageError(`--dashboard-address ${options.address}: ${why}`, { cause }));
     });
     server.listen(port, host, resolve);
@@ -130,7 +133,10 @@ function withinMs(limitMs: number): RequestHandler {
       if (response.headersSent) return;
       // The board's own answer, if it ever comes, meets a closed connection.
       response.set('connection', 'close');
-      unavailable(response, { path: request.path, trouble: `Redis did not answer within ${limitMs / 1000} s; try again` });
+      unavailable(response, {
+        path: request.path,
+        trouble: `Redis did not answer within ${limitMs / 1000} s; try again`,
+      });
     }, limitMs);
     response.once('close', () => clearTimeout(timer));
     next();
@@ -145,7 +151,9 @@ function whenRedisAnswers(link: RedisLink, boards: Boards): RequestHandler {
     try {
       if (trouble === undefined) await boards.refresh();
     } catch (error) {
-      trouble = link.trouble ?? describeRedisError(link.address, error instanceof Error ? error : new Error(String(error)));
+      trouble =
+        link.trouble ??
+        describeRedisError(link.address, error instanceof Error ? error : new Error(String(error)));
     }
     if (response.headersSent) return;
     if (trouble === undefined) next();
@@ -153,7 +161,10 @@ function whenRedisAnswers(link: RedisLink, boards: Boards): RequestHandler {
   };
 }
 
-function unavailable(response: Response, o: { readonly path: string; readonly trouble: string }): void {
+function unavailable(
+  response: Response,
+  o: { readonly path: string; readonly trouble: string },
+): void {
   response.status(503).set('retry-after', '3');
   if (o.path.startsWith('/api/')) response.json({ error: o.trouble });
   else response.send(troublePage(o.trouble));
@@ -169,7 +180,12 @@ function failed(log: Logger): ErrorRequestHandler {
     }
     const status = statusOf(error);
     if (status >= 500) log.error({ err: error, path: request.path }, 'dashboard: request failed');
-    response.status(status).json({ error: status >= 500 ? 'internal error: see the log of the dashboard' : 'the request can’t be read' });
+    response.status(status).json({
+      error:
+        status >= 500
+          ? 'internal error: see the log of the dashboard'
+          : 'the request can’t be read',
+    });
   };
 }
 

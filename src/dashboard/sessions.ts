@@ -10,7 +10,8 @@ const MAX_SESSIONS = 1000;
 /** Logins of browsers, in memory: a restart ends them all. */
 export class Sessions {
   readonly #clock: Clock;
-  /** By digest, so that how long a look-up takes says nothing about a token. Insertion order is age. */
+  /** By digest, so that how long a look-up takes says nothing about a token. Insertion order is
+   * age. */
   readonly #endsAtMs = new Map<string, number>();
 
   constructor(clock: Clock) {

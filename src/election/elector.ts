@@ -10,11 +10,13 @@ import type { LeaseStore, StoredLease } from './lease-store.ts';
 
 /** Holds a Lease, or waits for it, until closed. */
 export interface Elector {
-  /** Whether this process may act now. Also false in a process that was frozen past its deadline and has not noticed yet: ask each time. */
+  /** Whether this process may act now. Also false in a process that was frozen past its deadline
+   * and has not noticed yet: ask each time. */
   readonly isLeader: boolean;
   /** Who holds the Lease as last seen; undefined: nobody, or not known yet. */
   readonly holder: string | undefined;
-  /** False when this process believes it leads and did not renew for the lease duration and 20 s more. For /healthz/leader-election. */
+  /** False when this process believes it leads and did not renew for the lease duration and 20 s
+   * more. For /healthz/leader-election. */
   healthy(): boolean;
   /** Stops, and gives the Lease up so that another can lead at once; never rejects. */
   close(): Promise<void>;
@@ -30,9 +32,9 @@ export interface ElectorOptions extends LeaseTimes {
   readonly log: Logger;
   readonly metrics: Registry;
   /** Leading from now on. */
-  readonly onHeld: () => void;
+  readonly onStartedLeading: () => void;
   /** Leading no more. It goes on trying to lead again. */
-  readonly onLost: (reason: string) => void;
+  readonly onStoppedLeading: (reason: string) => void;
   /** Uniform in [0, 1). */
   readonly random?: () => number;
 }
@@ -84,7 +86,10 @@ class LeaseElector implements Elector {
   }
 
   healthy(): boolean {
-    return !this.#held || this.#clock.nowMs() - this.#renewedMs <= this.#options.leaseDurationMs + UNHEALTHY_AFTER_MS;
+    return (
+      !this.#held ||
+      this.#clock.nowMs() - this.#renewedMs <= this.#options.leaseDurationMs + UNHEALTHY_AFTER_MS
+    );
   }
 
   async close(): Promise<void> {
@@ -101,7 +106,8 @@ class LeaseElector implements Elector {
   async #run(): Promise<void> {
     const { signal } = this.#closing;
     while (!signal.aborted) {
-      if (this.#held && !this.isLeader) this.#lose(`not renewed for ${this.#options.renewDeadlineMs} ms`);
+      if (this.#held && !this.isLeader)
+        this.#lose(`not renewed for ${this.#options.renewDeadlineMs} ms`);
       const waitMs = this.#held ? await this.#renew() : await this.#acquire();
       if (signal.aborted) return;
       await this.#wait(waitMs);
@@ -128,7 +134,7 @@ class LeaseElector implements Elector {
     this.#held = true;
     this.#status.set({ name: leaseName }, 1);
     log.info({ lease: leaseName, identity }, 'leading');
-    this.#tell(() => this.#options.onHeld());
+    this.#tell(() => this.#options.onStartedLeading());
     return retryPeriodMs;
   }
 
@@ -159,7 +165,11 @@ class LeaseElector implements Elector {
     if (this.#held && this.#stored !== undefined) {
       // Nobody else writes while we lead: without looking first, refused if that is wrong.
       const decision = this.#decide();
-      if (decision.kind === 'update' && (await this.#write(store.update(decision.record, this.#stored, signal)))) return undefined;
+      if (
+        decision.kind === 'update' &&
+        (await this.#write(store.update(decision.record, this.#stored, signal)))
+      )
+        return undefined;
       this.#slowPath.inc({ name: leaseName });
     }
     this.#observe(await store.get(signal));
@@ -182,7 +192,11 @@ class LeaseElector implements Elector {
 
   #decide(): ReturnType<typeof decide> {
     const { identity, leaseDurationMs } = this.#options;
-    return decide(this.#seen, { identity, leaseDurationMs, leading: this.#held }, this.#clock.nowMs());
+    return decide(
+      this.#seen,
+      { identity, leaseDurationMs, leading: this.#held },
+      this.#clock.nowMs(),
+    );
   }
 
   #observe(stored: StoredLease | undefined): void {
@@ -213,7 +227,7 @@ class LeaseElector implements Elector {
     this.#held = false;
     this.#status.set({ name: leaseName }, 0);
     log.warn({ lease: leaseName, identity, reason }, 'not leading any more');
-    this.#tell(() => this.#options.onLost(reason));
+    this.#tell(() => this.#options.onStoppedLeading(reason));
   }
 
   async #release(): Promise<void> {
@@ -223,15 +237,23 @@ class LeaseElector implements Elector {
         for (let look = 0; look < 2; look += 1) {
           const stored = look === 0 ? this.#stored : await store.get(signal);
           if (stored === undefined || stored.record.holder !== identity) continue;
-          if ((await store.update(released(stored.record, this.#clock.nowMs()), stored, signal)) !== undefined) return;
+          if (
+            (await store.update(released(stored.record, this.#clock.nowMs()), stored, signal)) !==
+            undefined
+          )
+            return;
         }
       });
     } catch (error) {
-      log.warn({ err: error, lease: leaseName }, 'could not release the Lease; it expires by itself');
+      log.warn(
+        { err: error, lease: leaseName },
+        'could not release the Lease; it expires by itself',
+      );
     }
   }
 
-  /** Runs a call with a limit of its own. Rejects at the limit, whether or not the store listens to the signal. */
+  /** Runs a call with a limit of its own. Rejects at the limit, whether or not the store listens to
+   * the signal. */
   async #limited<T>(limitMs: number, call: (signal: AbortSignal) => Promise<T>): Promise<T> {
     const done = new AbortController();
     const limit = new AbortController();
@@ -262,7 +284,10 @@ class LeaseElector implements Elector {
     try {
       callback();
     } catch (error) {
-      this.#options.log.error({ err: error, lease: this.#options.leaseName }, 'a listener of the election threw');
+      this.#options.log.error(
+        { err: error, lease: this.#options.leaseName },
+        'a listener of the election threw',
+      );
     }
   }
 }
@@ -271,12 +296,22 @@ function gauge(registry: Registry): Gauge<'name'> {
   const name = 'leader_election_master_status';
   const known: unknown = registry.getSingleMetric(name);
   if (known instanceof Gauge) return known;
-  return new Gauge({ name, help: 'Whether this process leads: 1 or 0.', labelNames: ['name'], registers: [registry] });
+  return new Gauge({
+    name,
+    help: 'Whether this process leads: 1 or 0.',
+    labelNames: ['name'],
+    registers: [registry],
+  });
 }
 
 function counter(registry: Registry): Counter<'name'> {
   const name = 'leader_election_slowpath_total';
   const known: unknown = registry.getSingleMetric(name);
   if (known instanceof Counter) return known;
-  return new Counter({ name, help: 'Renewals that had to look at the Lease first.', labelNames: ['name'], registers: [registry] });
+  return new Counter({
+    name,
+    help: 'Renewals that had to look at the Lease first.',
+    labelNames: ['name'],
+    registers: [registry],
+  });
 }

@@ -2,7 +2,12 @@ import { defineFlags } from '../runtime/flags.ts';
 
 /** Which of several ingest processes enqueues. */
 export const electionFlags = defineFlags({
-  'leader-election': { type: 'bool', default: true, help: 'Hold a Lease before enqueuing.', upstream: 'same; default false' },
+  'leader-election': {
+    type: 'bool',
+    default: true,
+    help: 'Hold a Lease before enqueuing.',
+    upstream: 'same; default false',
+  },
   'leader-election-namespace': {
     type: 'string',
     default: '',
@@ -21,6 +26,15 @@ export const electionFlags = defineFlags({
     help: 'Time after which a leader that cannot renew gives up.',
     upstream: 'same',
   },
-  'leader-election-retry-period': { type: 'durationMs', default: '5s', help: 'Pause between tries to acquire or renew.', upstream: 'same' },
-  'leader-election-labels': { type: 'labels', help: 'Labels of the Lease: key:value,key2:value2.', upstream: 'same' },
+  'leader-election-retry-period': {
+    type: 'durationMs',
+    default: '5s',
+    help: 'Pause between tries to acquire or renew.',
+    upstream: 'same',
+  },
+  'leader-election-labels': {
+    type: 'labels',
+    help: 'Labels of the Lease: key:value,key2:value2.',
+    upstream: 'same',
+  },
 });

@@ -18,7 +18,8 @@ export interface KubeLeaseStoreOptions {
   readonly clock?: Clock;
 }
 
-/** Keeps the Lease in the API server. Uses the verbs that upstream's role grants (get, list, watch, create, update), so not patch. */
+/** Keeps the Lease in the API server. Uses the verbs that upstream's role grants (get, list, watch,
+ * create, update), so not patch. */
 export function kubeLeaseStore(options: KubeLeaseStoreOptions): LeaseStore {
   return new KubeLeaseStore(options);
 }
@@ -66,14 +67,22 @@ class KubeLeaseStore implements LeaseStore {
     return refusable(client.create<Lease>(leases, namespace, object, { signal }));
   }
 
-  async update(record: LeaseRecord, over: StoredLease, signal: AbortSignal): Promise<StoredLease | undefined> {
+  async update(
+    record: LeaseRecord,
+    over: StoredLease,
+    signal: AbortSignal,
+  ): Promise<StoredLease | undefined> {
     const { client, namespace, name, labels } = this.#options;
     if (!(over instanceof KubeLease)) throw new TypeError('this Lease comes from another store');
     const { object } = over;
     const next = {
       ...object,
-      // As read, so that annotations and what else others keep there stay; its resourceVersion makes the server refuse if somebody was faster.
-      metadata: { ...object.metadata, ...(labels === undefined ? {} : { labels: { ...object.metadata.labels, ...labels } }) },
+      // As read, so that annotations and what else others keep there stay; its resourceVersion
+      // makes the server refuse if somebody was faster.
+      metadata: {
+        ...object.metadata,
+        ...(labels === undefined ? {} : { labels: { ...object.metadata.labels, ...labels } }),
+      },
       spec: { ...object.spec, ...specOf(record) },
     };
     return refusable(client.update<Lease>(leases, { namespace, name }, next, { signal }));
@@ -85,7 +94,10 @@ class KubeLeaseStore implements LeaseStore {
     return () => ending.abort();
   }
 
-  async #watchUntil(signal: AbortSignal, onChange: (lease: StoredLease | undefined) => void): Promise<void> {
+  async #watchUntil(
+    signal: AbortSignal,
+    onChange: (lease: StoredLease | undefined) => void,
+  ): Promise<void> {
     const { client, namespace, name, log } = this.#options;
     const fieldSelector = `metadata.name=${name}`;
     for (let failures = 0; !signal.aborted;) {
@@ -114,12 +126,16 @@ class KubeLeaseStore implements LeaseStore {
         failures += 1;
         log.debug({ err: error, lease: name }, 'watch of the Lease ended; polling meanwhile');
       }
-      await this.#clock.sleep(Math.min(REWATCH_MAX_MS, REWATCH_MIN_MS * 2 ** Math.min(failures, 10)), signal);
+      await this.#clock.sleep(
+        Math.min(REWATCH_MAX_MS, REWATCH_MIN_MS * 2 ** Math.min(failures, 10)),
+        signal,
+      );
     }
   }
 }
 
-/** @returns undefined where the server said that somebody else was faster, or that the Lease is gone */
+/** @returns undefined where the server said that somebody else was faster, or that the Lease is
+ *   gone */
 async function refusable(written: Promise<Lease>): Promise<StoredLease | undefined> {
   try {
     return new KubeLease(await written);

@@ -15,8 +15,13 @@ export interface LeaseStore {
   create(record: LeaseRecord, signal: AbortSignal): Promise<StoredLease | undefined>;
   /** Replaces the version `over`.
    * @returns undefined: the Lease has another version by now, or is gone */
-  update(record: LeaseRecord, over: StoredLease, signal: AbortSignal): Promise<StoredLease | undefined>;
-  /** Tells of changes as they happen, as far as it can: best effort, nothing depends on it but speed. undefined: it was deleted.
+  update(
+    record: LeaseRecord,
+    over: StoredLease,
+    signal: AbortSignal,
+  ): Promise<StoredLease | undefined>;
+  /** Tells of changes as they happen, as far as it can: best effort, nothing depends on it but
+   * speed. undefined: it was deleted.
    * @returns ends the watch */
   watch(onChange: (lease: StoredLease | undefined) => void): () => void;
 }

@@ -34,9 +34,14 @@ export async function connected(
     const state = channel.getConnectivityState(true);
     if (state === connectivityState.READY) return;
     if (gaveUp()) throw notSent(path, Code.Canceled, CANCELED_DETAILS);
-    if (state === connectivityState.TRANSIENT_FAILURE) throw notSent(path, Code.Unavailable, `no connection to ${channel.getTarget()}`);
-    if (state === connectivityState.SHUTDOWN) throw notSent(path, Code.Canceled, 'the client was closed');
-    const changed = await stateChange(channel, state, { deadlineMs, ...(signal ? { signal } : {}) });
+    if (state === connectivityState.TRANSIENT_FAILURE)
+      throw notSent(path, Code.Unavailable, `no connection to ${channel.getTarget()}`);
+    if (state === connectivityState.SHUTDOWN)
+      throw notSent(path, Code.Canceled, 'the client was closed');
+    const changed = await stateChange(channel, state, {
+      deadlineMs,
+      ...(signal ? { signal } : {}),
+    });
     if (!changed && !gaveUp()) throw notSent(path, Code.DeadlineExceeded, DEADLINE_DETAILS);
   }
 }
@@ -49,13 +54,16 @@ function channelOptions({ address, maxReceiveBytes }: ChannelTarget): ClientOpti
     'grpc.max_reconnect_backoff_ms': 2_000,
     // Own connection: another client to the same address must not share its backoff or its end.
     'grpc.use_local_subchannel_pool': 1,
-    // Retries are the queue's business, with a record; a silent second attempt would be a call nobody accounts for.
+    // Retries are the queue's business, with a record; a silent second attempt would be a call
+    // nobody accounts for.
     'grpc.enable_retries': 0,
     'grpc.service_config_disable_resolution': 1,
     'grpc.enable_http_proxy': 0,
     'grpc.enable_channelz': 0,
     // A unix socket tells when its peer is gone; TCP needs asking.
-    ...(address.kind === 'tcp' ? { 'grpc.keepalive_time_ms': 20_000, 'grpc.keepalive_timeout_ms': 10_000 } : {}),
+    ...(address.kind === 'tcp'
+      ? { 'grpc.keepalive_time_ms': 20_000, 'grpc.keepalive_timeout_ms': 10_000 }
+      : {}),
   };
 }
 
@@ -71,6 +79,8 @@ function stateChange(
     };
     const aborted = (): void => settle(false);
     until.signal?.addEventListener('abort', aborted, { once: true });
-    channel.watchConnectivityState(from, until.deadlineMs, (error) => settle(error === undefined || error === null));
+    channel.watchConnectivityState(from, until.deadlineMs, (error) =>
+      settle(error === undefined || error === null),
+    );
   });
 }

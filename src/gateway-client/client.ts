@@ -1,5 +1,10 @@
 import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
-import type { DescMessage, DescMethodUnary, MessageInitShape, MessageShape } from '@bufbuild/protobuf';
+import type {
+  DescMessage,
+  DescMethodUnary,
+  MessageInitShape,
+  MessageShape,
+} from '@bufbuild/protobuf';
 import { connectivityState, Metadata } from '@grpc/grpc-js';
 import type { Client, ClientUnaryCall, ServiceError, StatusObject } from '@grpc/grpc-js';
 import type { Address } from '../runtime/address.ts';
@@ -28,16 +33,22 @@ import {
 export interface CallSettings {
   /** Budget of the whole call, the wait for a connection included; also the driver's deadline. */
   readonly timeoutMs: number;
-  /** Absolute Unix time past which the call must not reach the driver; checked here and, again, by the gateway. */
+  /** Absolute Unix time past which the call must not reach the driver; checked here and, again, by
+   * the gateway. */
   readonly notAfterMs?: number;
   /** Gives up: the call ends as Canceled, ambiguous unless it was not sent yet. */
   readonly signal?: AbortSignal;
-  /** The volume is stored in the form of an in-tree plug-in: metrics tell such calls apart (spec 07 §1). */
+  /** The volume is stored in the form of an in-tree plug-in: metrics tell such calls apart (spec 07
+   * §1). */
   readonly migrated?: boolean;
   /** Further request metadata. */
   readonly metadata?: Readonly<Record<string, string>>;
-  /** Hears, before the promise settles, whether a gateway vouches for the answer (OK answers included). */
-  readonly onTrailers?: (trailers: { readonly driverSaid: boolean; readonly notForwarded: boolean }) => unknown;
+  /** Hears, before the promise settles, whether a gateway vouches for the answer (OK answers
+   * included). */
+  readonly onTrailers?: (trailers: {
+    readonly driverSaid: boolean;
+    readonly notForwarded: boolean;
+  }) => unknown;
 }
 
 /** A request as message, as its initial values, or already encoded. */
@@ -55,10 +66,22 @@ export interface CsiClient {
   getPluginCapabilities(settings: CallSettings): Promise<csi.GetPluginCapabilitiesResponse>;
   controllerGetCapabilities(settings: CallSettings): Promise<csi.ControllerGetCapabilitiesResponse>;
   nodeGetInfo(settings: CallSettings): Promise<csi.NodeGetInfoResponse>;
-  createVolume(request: RequestOf<typeof csi.CreateVolumeRequestSchema>, settings: CallSettings): Promise<csi.CreateVolumeResponse>;
-  deleteVolume(request: RequestOf<typeof csi.DeleteVolumeRequestSchema>, settings: CallSettings): Promise<csi.DeleteVolumeResponse>;
-  getCapacity(request: RequestOf<typeof csi.GetCapacityRequestSchema>, settings: CallSettings): Promise<csi.GetCapacityResponse>;
-  listVolumes(request: RequestOf<typeof csi.ListVolumesRequestSchema>, settings: CallSettings): Promise<csi.ListVolumesResponse>;
+  createVolume(
+    request: RequestOf<typeof csi.CreateVolumeRequestSchema>,
+    settings: CallSettings,
+  ): Promise<csi.CreateVolumeResponse>;
+  deleteVolume(
+    request: RequestOf<typeof csi.DeleteVolumeRequestSchema>,
+    settings: CallSettings,
+  ): Promise<csi.DeleteVolumeResponse>;
+  getCapacity(
+    request: RequestOf<typeof csi.GetCapacityRequestSchema>,
+    settings: CallSettings,
+  ): Promise<csi.GetCapacityResponse>;
+  listVolumes(
+    request: RequestOf<typeof csi.ListVolumesRequestSchema>,
+    settings: CallSettings,
+  ): Promise<csi.ListVolumesResponse>;
   controllerGetVolume(
     request: RequestOf<typeof csi.ControllerGetVolumeRequestSchema>,
     settings: CallSettings,
@@ -72,17 +95,20 @@ export interface CsiClient {
 }
 
 export interface CsiClientOptions {
-  /** A gateway's listener, or a driver's socket: then every failure is ambiguous, since nobody vouches for it. */
+  /** A gateway's listener, or a driver's socket: then every failure is ambiguous, since nobody
+   * vouches for it. */
   readonly address: Address;
   readonly log: Logger;
-  /** Largest answer taken; 64 MiB where absent (gRPC's own default of 4 MiB is too small for ListVolumes). */
+  /** Largest answer taken; 64 MiB where absent (gRPC's own default of 4 MiB is too small for
+   * ListVolumes). */
   readonly maxReceiveBytes?: number;
   readonly clock?: Clock;
   /** Mutual TLS where the address is TCP; plaintext where absent. */
   readonly tls?: ClientTls;
 }
 
-/** Makes a client; nothing is dialled before the first call, and a socket that comes late is found within about 2 s. */
+/** Makes a client; nothing is dialled before the first call, and a socket that comes late is found
+ * within about 2 s. */
 export function createCsiClient(options: CsiClientOptions): CsiClient {
   return new GrpcCsiClient(options);
 }
@@ -137,24 +163,37 @@ class GrpcCsiClient implements CsiClient {
     }
   }
 
-  async #callBy<O extends DescMessage>(grpc: Client, encoded: Uint8Array, call: PreparedCall<O>): Promise<MessageShape<O>> {
+  async #callBy<O extends DescMessage>(
+    grpc: Client,
+    encoded: Uint8Array,
+    call: PreparedCall<O>,
+  ): Promise<MessageShape<O>> {
     const { method, path, deadlineMs, settings } = call;
-    // A call that waits for a connection inside grpc-js comes back as Unavailable with no word on whether it was sent. Waiting out here
-    // keeps "nothing was sent" provable: grpc-js has not seen the call yet.
+    // A call that waits for a connection inside grpc-js comes back as Unavailable with no word on
+    // whether it was sent. Waiting out here keeps "nothing was sent" provable: grpc-js has not seen
+    // the call yet.
     if (grpc.getChannel().getConnectivityState(true) !== connectivityState.READY)
       await connected(grpc, path, { deadlineMs, signal: settings.signal });
     const nowMs = this.#clock.nowMs();
     if (settings.signal?.aborted === true) throw notSent(path, Code.Canceled, CANCELED_DETAILS);
     if (nowMs >= deadlineMs) throw notSent(path, Code.DeadlineExceeded, DEADLINE_DETAILS);
     if (settings.notAfterMs !== undefined && nowMs > settings.notAfterMs) {
-      throw notSent(path, Code.Aborted, `not sent: its sutler-not-after passed ${nowMs - settings.notAfterMs} ms ago`);
+      throw notSent(
+        path,
+        Code.Aborted,
+        `not sent: its sutler-not-after passed ${nowMs - settings.notAfterMs} ms ago`,
+      );
     }
     const answer = await this.#send(grpc, { path, request: encoded }, { ...settings, deadlineMs });
     try {
       return fromBinary(method.output, answer);
     } catch (cause) {
       throw new CsiError(
-        { code: Code.Internal, details: `the answer to ${path} does not decode: ${messageOf(cause)}`, method: path },
+        {
+          code: Code.Internal,
+          details: `the answer to ${path} does not decode: ${messageOf(cause)}`,
+          method: path,
+        },
         { cause },
       );
     }
@@ -175,15 +214,25 @@ class GrpcCsiClient implements CsiClient {
       let call: ClientUnaryCall;
       try {
         const options = { deadline: settings.deadlineMs };
-        call = grpc.makeUnaryRequest(path, asBuffer, (bytes: Buffer) => bytes, request, metadataOf(settings), options, ended);
+        call = grpc.makeUnaryRequest(
+          path,
+          asBuffer,
+          (bytes: Buffer) => bytes,
+          request,
+          metadataOf(settings),
+          options,
+          ended,
+        );
       } catch (cause) {
-        // Thrown before anything is sent: metadata that can't be sent, or a client that was closed meanwhile.
+        // Thrown before anything is sent: metadata that can't be sent, or a client that was closed
+        // meanwhile.
         return reject(notSent(path, Code.InvalidArgument, messageOf(cause), cause));
       }
       const cancel = (): void => call.cancel();
       settings.signal?.addEventListener('abort', cancel, { once: true });
-      // The status as it came, right after the callback: grpc-js turns OK without a message into an Unimplemented of its own that still
-      // carries the trailers, and a vouched-for Unimplemented would count as the driver's refusal.
+      // The status as it came, right after the callback: grpc-js turns OK without a message into an
+      // Unimplemented of its own that still carries the trailers, and a vouched-for Unimplemented
+      // would count as the driver's refusal.
       call.on('status', (status: StatusObject) => {
         settings.signal?.removeEventListener('abort', cancel);
         const trailers = {
@@ -194,19 +243,27 @@ class GrpcCsiClient implements CsiClient {
         if (failure === null && message !== undefined) return resolve(message);
         const code: number = status.code;
         const vouched = code === Code.OK ? {} : { ...trailers, ...drainingOf(status.metadata) };
-        reject(new CsiError({ ...this.#describe(failure ?? status, settings), ...vouched, method: path }, { cause: failure }));
+        reject(
+          new CsiError(
+            { ...this.#describe(failure ?? status, settings), ...vouched, method: path },
+            { cause: failure },
+          ),
+        );
       });
     });
   }
 
-  /** Code and words of a failed call; our own deadline and cancellation in Go's words, as upstream's events have them. */
+  /** Code and words of a failed call; our own deadline and cancellation in Go's words, as
+   * upstream's events have them. */
   #describe(
     status: { code: number; details: string },
     settings: CallSettings & { readonly deadlineMs: number },
   ): { code: number; details: string } {
     const { code, details } = status;
-    if (code === Code.DeadlineExceeded && this.#clock.nowMs() >= settings.deadlineMs) return { code, details: DEADLINE_DETAILS };
-    if (code === Code.Canceled && settings.signal?.aborted === true) return { code, details: CANCELED_DETAILS };
+    if (code === Code.DeadlineExceeded && this.#clock.nowMs() >= settings.deadlineMs)
+      return { code, details: DEADLINE_DETAILS };
+    if (code === Code.Canceled && settings.signal?.aborted === true)
+      return { code, details: CANCELED_DETAILS };
     return { code, details };
   }
 
@@ -219,22 +276,36 @@ class GrpcCsiClient implements CsiClient {
   getPluginCapabilities(settings: CallSettings): Promise<csi.GetPluginCapabilitiesResponse> {
     return this.call(Identity.method.getPluginCapabilities, {}, settings);
   }
-  controllerGetCapabilities(settings: CallSettings): Promise<csi.ControllerGetCapabilitiesResponse> {
+  controllerGetCapabilities(
+    settings: CallSettings,
+  ): Promise<csi.ControllerGetCapabilitiesResponse> {
     return this.call(Controller.method.controllerGetCapabilities, {}, settings);
   }
   nodeGetInfo(settings: CallSettings): Promise<csi.NodeGetInfoResponse> {
     return this.call(Node.method.nodeGetInfo, {}, settings);
   }
-  createVolume(request: RequestOf<typeof csi.CreateVolumeRequestSchema>, settings: CallSettings): Promise<csi.CreateVolumeResponse> {
+  createVolume(
+    request: RequestOf<typeof csi.CreateVolumeRequestSchema>,
+    settings: CallSettings,
+  ): Promise<csi.CreateVolumeResponse> {
     return this.call(Controller.method.createVolume, request, settings);
   }
-  deleteVolume(request: RequestOf<typeof csi.DeleteVolumeRequestSchema>, settings: CallSettings): Promise<csi.DeleteVolumeResponse> {
+  deleteVolume(
+    request: RequestOf<typeof csi.DeleteVolumeRequestSchema>,
+    settings: CallSettings,
+  ): Promise<csi.DeleteVolumeResponse> {
     return this.call(Controller.method.deleteVolume, request, settings);
   }
-  getCapacity(request: RequestOf<typeof csi.GetCapacityRequestSchema>, settings: CallSettings): Promise<csi.GetCapacityResponse> {
+  getCapacity(
+    request: RequestOf<typeof csi.GetCapacityRequestSchema>,
+    settings: CallSettings,
+  ): Promise<csi.GetCapacityResponse> {
     return this.call(Controller.method.getCapacity, request, settings);
   }
-  listVolumes(request: RequestOf<typeof csi.ListVolumesRequestSchema>, settings: CallSettings): Promise<csi.ListVolumesResponse> {
+  listVolumes(
+    request: RequestOf<typeof csi.ListVolumesRequestSchema>,
+    settings: CallSettings,
+  ): Promise<csi.ListVolumesResponse> {
     return this.call(Controller.method.listVolumes, request, settings);
   }
   controllerGetVolume(
@@ -264,12 +335,20 @@ interface PreparedCall<O extends DescMessage> {
   readonly settings: CallSettings;
 }
 
-function encode<I extends DescMessage>(method: DescMethodUnary<I>, request: RequestOf<I>): Uint8Array {
+function encode<I extends DescMessage>(
+  method: DescMethodUnary<I>,
+  request: RequestOf<I>,
+): Uint8Array {
   if (request instanceof Uint8Array) return request;
   try {
     return toBinary(method.input, create(method.input, request));
   } catch (cause) {
-    throw notSent(methodPath(method), Code.InvalidArgument, `the request can't be encoded: ${messageOf(cause)}`, cause);
+    throw notSent(
+      methodPath(method),
+      Code.InvalidArgument,
+      `the request can't be encoded: ${messageOf(cause)}`,
+      cause,
+    );
   }
 }
 
@@ -277,7 +356,8 @@ function metadataOf(settings: CallSettings): Metadata {
   const metadata = new Metadata();
   for (const [key, value] of Object.entries(settings.metadata ?? {})) metadata.set(key, value);
   if (settings.migrated !== undefined) metadata.set(MIGRATED_METADATA, String(settings.migrated));
-  if (settings.notAfterMs !== undefined) metadata.set(NOT_AFTER_METADATA, String(Math.floor(settings.notAfterMs)));
+  if (settings.notAfterMs !== undefined)
+    metadata.set(NOT_AFTER_METADATA, String(Math.floor(settings.notAfterMs)));
   return metadata;
 }
 
@@ -288,7 +368,9 @@ function drainingOf(metadata: Metadata): { readonly draining?: number } {
 }
 
 function asBuffer(bytes: Uint8Array): Buffer {
-  return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  return Buffer.isBuffer(bytes)
+    ? bytes
+    : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 
 function messageOf(error: unknown): string {

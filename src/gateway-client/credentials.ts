@@ -45,9 +45,14 @@ export async function openGatewaySecurity(
 ): Promise<GatewaySecurity> {
   const files = { ca: flags.gatewayTlsCa, cert: flags.gatewayTlsCert, key: flags.gatewayTlsKey };
   const named = { ca: 'gateway-tls-ca', cert: 'gateway-tls-cert', key: 'gateway-tls-key' };
-  const missing = (['ca', 'cert', 'key'] as const).filter((part) => files[part] === '').map((part) => named[part]);
+  const missing = (['ca', 'cert', 'key'] as const)
+    .filter((part) => files[part] === '')
+    .map((part) => named[part]);
   if (missing.length === 3) {
-    if (flags.gatewayTlsServerName !== '') throw new UsageError('--gateway-tls-server-name is for mutual TLS: give --gateway-tls-ca too');
+    if (flags.gatewayTlsServerName !== '')
+      throw new UsageError(
+        '--gateway-tls-server-name is for mutual TLS: give --gateway-tls-ca too',
+      );
     return { tls: undefined, insecure: flags.gatewayInsecure, close: () => undefined };
   }
   if (missing.length > 0) {
@@ -56,13 +61,26 @@ export async function openGatewaySecurity(
     );
   }
   const source = await watchTlsFiles({ files, flags: named, ...o });
-  return { tls: { source, serverName: flags.gatewayTlsServerName }, insecure: flags.gatewayInsecure, close: () => source.close() };
+  return {
+    tls: { source, serverName: flags.gatewayTlsServerName },
+    insecure: flags.gatewayInsecure,
+    close: () => source.close(),
+  };
 }
 
 /** Refuses a plaintext way to a gateway that others could listen to.
  * @throws UsageError */
-export function checkWay(address: Address, security: { readonly tls: ClientTls | undefined; readonly insecure: boolean }): void {
-  if (address.kind === 'unix' || security.tls !== undefined || security.insecure || isLoopback(address.host)) return;
+export function checkWay(
+  address: Address,
+  security: { readonly tls: ClientTls | undefined; readonly insecure: boolean },
+): void {
+  if (
+    address.kind === 'unix' ||
+    security.tls !== undefined ||
+    security.insecure ||
+    isLoopback(address.host)
+  )
+    return;
   throw new UsageError(
     `--gateway: ${address.host} is beyond loopback, which needs TLS; give --gateway-tls-ca, --gateway-tls-cert and --gateway-tls-key, or --gateway-insecure`,
   );
@@ -73,7 +91,8 @@ export function channelSecurity(
   address: Address,
   tls: ClientTls | undefined,
 ): { readonly credentials: ChannelCredentials; readonly options: ChannelOptions } {
-  if (tls === undefined || address.kind === 'unix') return { credentials: credentials.createInsecure(), options: {} };
+  if (tls === undefined || address.kind === 'unix')
+    return { credentials: credentials.createInsecure(), options: {} };
   const { ca, cert, key } = tls.source.current;
   const expected = tls.serverName === '' ? address.host : tls.serverName;
   const context = createSecureContext({ ca, cert, key, minVersion: 'TLSv1.3' });
@@ -81,13 +100,18 @@ export function channelSecurity(
     credentials: credentials.createFromSecureContext(context, {
       checkServerIdentity: (_host, certificate) => identityProblem(expected, certificate),
     }),
-    // The SNI. An address must not stand there (RFC 6066 §3), so any name does; what is checked is `expected`.
-    options: { 'grpc.ssl_target_name_override': isIP(expected) === 0 ? expected : 'sutler-gateway' },
+    // The SNI. An address must not stand there (RFC 6066 §3), so any name does; what is checked is
+    // `expected`.
+    options: {
+      'grpc.ssl_target_name_override': isIP(expected) === 0 ? expected : 'sutler-gateway',
+    },
   };
 }
 
-/** Why a certificate is not the expected host's. Addresses are compared as addresses: tls.checkServerIdentity of Node 22 compares an IPv6 one as a name. */
+/** Why a certificate is not the expected host's. Addresses are compared as addresses:
+ * tls.checkServerIdentity of Node 22 compares an IPv6 one as a name. */
 function identityProblem(expected: string, certificate: PeerCertificate): Error | undefined {
-  if (isIP(expected) !== 0 && new X509Certificate(certificate.raw).checkIP(expected) !== undefined) return undefined;
+  if (isIP(expected) !== 0 && new X509Certificate(certificate.raw).checkIP(expected) !== undefined)
+    return undefined;
   return checkServerIdentity(expected, certificate);
 }

@@ -13,7 +13,8 @@ export interface DriverView {
 }
 
 export interface DriverWatch {
-  /** Resolves when the driver has told its name and capabilities; undefined when the signal aborts first. */
+  /** Resolves when the driver has told its name and capabilities; undefined when the signal aborts
+   * first. */
   known(signal: AbortSignal): Promise<DriverView | undefined>;
   /** The latest view.
    * @throws before known() has resolved */
@@ -35,7 +36,8 @@ const RETRY_MS = 500;
 /** Capabilities change with a driver's upgrade. */
 const REFRESH_MS = 15_000;
 
-/** Asks the driver, through its gateway, who it is and what it can do: until it answers, and again every 15 s. */
+/** Asks the driver, through its gateway, who it is and what it can do: until it answers, and again
+ * every 15 s. */
 export function watchDriver(options: DriverWatchOptions): DriverWatch {
   const { clock, log, gateways } = options;
   const closed = new AbortController();
@@ -55,22 +57,30 @@ export function watchDriver(options: DriverWatchOptions): DriverWatch {
       for (const { address, client } of gateways.inOrder()) {
         try {
           const answer = await ask(client, options.timeoutMs);
-          if (view !== undefined && answer.name !== view.name) throw new Error(otherDriver(answer.name, view.name));
+          if (view !== undefined && answer.name !== view.name)
+            throw new Error(otherDriver(answer.name, view.name));
           seen = answer;
           gateways.prefer(address);
           break;
         } catch (error) {
-          troubles.push(`gateway ${address}: ${error instanceof Error ? error.message : String(error)}`);
+          troubles.push(
+            `gateway ${address}: ${error instanceof Error ? error.message : String(error)}`,
+          );
         }
       }
       if (seen === undefined) {
         const text = troubles.join('; ');
-        if (text !== trouble) log.warn({ reason: text }, 'the driver does not answer through its gateway; waiting');
+        if (text !== trouble)
+          log.warn({ reason: text }, 'the driver does not answer through its gateway; waiting');
         trouble = text;
         await clock.sleep(RETRY_MS, closed.signal);
         continue;
       }
-      if (view === undefined) log.info({ driver: seen.name, capabilities: [...seen.controllerCapabilities] }, 'driver found');
+      if (view === undefined)
+        log.info(
+          { driver: seen.name, capabilities: [...seen.controllerCapabilities] },
+          'driver found',
+        );
       view = seen;
       trouble = undefined;
       announce(seen);
@@ -109,7 +119,8 @@ async function ask(
 ): Promise<DriverView> {
   const settings = { timeoutMs };
   const info = await client.getPluginInfo(settings);
-  if (info.name === '') throw new Error('driver name is empty: GetPluginInfo must answer with the CSI driver’s name');
+  if (info.name === '')
+    throw new Error('driver name is empty: GetPluginInfo must answer with the CSI driver’s name');
   const plugin = readPluginCapabilities(await client.getPluginCapabilities(settings));
   const controller = plugin.has('CONTROLLER_SERVICE')
     ? readControllerCapabilities(await client.controllerGetCapabilities(settings))

@@ -12,7 +12,11 @@ export const gatewayClientFlags = defineFlags({
     default: '',
     help: 'Authorities that sign the gateway’s certificate, PEM. Turns on mutual TLS 1.3 for gateways that are TCP. The three files are watched.',
   },
-  'gateway-tls-cert': { type: 'string', default: '', help: 'This process’s certificate for the gateway, PEM, intermediates behind it.' },
+  'gateway-tls-cert': {
+    type: 'string',
+    default: '',
+    help: 'This process’s certificate for the gateway, PEM, intermediates behind it.',
+  },
   'gateway-tls-key': { type: 'string', default: '', help: 'Its private key, PEM.' },
   'gateway-tls-server-name': {
     type: 'string',
@@ -24,5 +28,11 @@ export const gatewayClientFlags = defineFlags({
     default: false,
     help: 'Call gateways beyond loopback in plaintext: secrets of classes can be read on the way.',
   },
-  timeout: { type: 'durationMs', default: '10s', min: '1ms', help: 'Deadline of one driver call.', upstream: 'same' },
+  timeout: {
+    type: 'durationMs',
+    default: '10s',
+    min: '1ms',
+    help: 'Deadline of one driver call.',
+    upstream: 'same',
+  },
 });

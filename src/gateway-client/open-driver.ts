@@ -9,7 +9,8 @@ import { openGatewaySecurity } from './credentials.ts';
 import { openGatewayPool } from './pool.ts';
 import type { GatewayPool } from './pool.ts';
 
-/** The ways to the driver of a process, by its flags, and a watch over what the driver is; closed with the process. Waits for nothing.
+/** The ways to the driver of a process, by its flags, and a watch over what the driver is; closed
+ * with the process. Waits for nothing.
  * @throws UsageError for TLS files that can't be used and addresses that can't be called */
 export async function openDriver(p: {
   readonly flags: Flags<typeof gatewayClientFlags>;

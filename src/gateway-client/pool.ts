@@ -15,8 +15,14 @@ export interface ControllerCallSettings extends CallSettings {
 
 /** The calls that change something. */
 export interface ControllerCalls {
-  createVolume(request: Parameters<CsiClient['createVolume']>[0], settings: ControllerCallSettings): ReturnType<CsiClient['createVolume']>;
-  deleteVolume(request: Parameters<CsiClient['deleteVolume']>[0], settings: ControllerCallSettings): ReturnType<CsiClient['deleteVolume']>;
+  createVolume(
+    request: Parameters<CsiClient['createVolume']>[0],
+    settings: ControllerCallSettings,
+  ): ReturnType<CsiClient['createVolume']>;
+  deleteVolume(
+    request: Parameters<CsiClient['deleteVolume']>[0],
+    settings: ControllerCallSettings,
+  ): ReturnType<CsiClient['deleteVolume']>;
 }
 
 /** One gateway of the driver. */
@@ -36,7 +42,8 @@ export interface GatewayPool {
   inOrder(): readonly Gateway[];
   /** Is asked first from now on; an address that is not in the pool changes nothing. */
   prefer(address: string): void;
-  /** Send to the gateway that the settings name, and prefer it. One that this process does not have is an Unavailable that was not forwarded. */
+  /** Send to the gateway that the settings name, and prefer it. One that this process does not have
+   * is an Unavailable that was not forwarded. */
   readonly calls: ControllerCalls;
   /** Asks the preferred one. */
   readonly asks: Pick<CsiClient, 'listVolumes'>;
@@ -44,7 +51,8 @@ export interface GatewayPool {
 }
 
 /** Makes a client for each gateway; nothing is dialled before the first call.
- * @throws UsageError for an address that can't be read or must not be called in plaintext, and for none at all */
+ * @throws UsageError for an address that can't be read or must not be called in plaintext, and for
+ *   none at all */
 export function openGatewayPool(o: {
   readonly addresses: readonly string[];
   /** Plaintext, loopback only, where absent. */
@@ -58,11 +66,18 @@ export function openGatewayPool(o: {
     const parsed = parseAddress('gateway', text);
     checkWay(parsed, security);
     const address = formatAddress(parsed);
-    if (!byAddress.has(address)) byAddress.set(address, { address, client: createCsiClient({ address: parsed, log: o.log, ...tls }) });
+    if (!byAddress.has(address))
+      byAddress.set(address, {
+        address,
+        client: createCsiClient({ address: parsed, log: o.log, ...tls }),
+      });
   }
   const gateways = [...byAddress.values()];
   const [first] = gateways;
-  if (first === undefined) throw new UsageError('--gateway: empty; name the csi-gateway, like unix:///run/sutler/gateway.sock');
+  if (first === undefined)
+    throw new UsageError(
+      '--gateway: empty; name the csi-gateway, like unix:///run/sutler/gateway.sock',
+    );
   const sole = gateways.length === 1 ? first.address : '';
   let preferred = first;
   const at = (address: string, method: string): CsiClient => {
@@ -83,8 +98,10 @@ export function openGatewayPool(o: {
     inOrder: () => [preferred, ...gateways.filter((gateway) => gateway !== preferred)],
     prefer: (address) => (preferred = byAddress.get(address) ?? preferred),
     calls: {
-      createVolume: async (request, settings) => at(settings.gateway, '/csi.v1.Controller/CreateVolume').createVolume(request, settings),
-      deleteVolume: async (request, settings) => at(settings.gateway, '/csi.v1.Controller/DeleteVolume').deleteVolume(request, settings),
+      createVolume: async (request, settings) =>
+        at(settings.gateway, '/csi.v1.Controller/CreateVolume').createVolume(request, settings),
+      deleteVolume: async (request, settings) =>
+        at(settings.gateway, '/csi.v1.Controller/DeleteVolume').deleteVolume(request, settings),
     },
     asks: { listVolumes: (request, settings) => preferred.client.listVolumes(request, settings) },
     close: () => {

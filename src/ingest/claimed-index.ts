@@ -3,15 +3,18 @@ import type { Volume } from '../kube/objects.ts';
 
 const DEFAULT_PREFIX = 'pvc-';
 
-/** The UIDs of the claims that a volume stands in for: the one it names, and the one whose volume would get its name (spec 02 §5 step 2). */
+/** The UIDs of the claims that a volume stands in for: the one it names, and the one whose volume
+ * would get its name (spec 02 §5 step 2). */
 export function claimsOf({ metadata, spec }: Volume): ReadonlySet<string> {
   const uids = new Set<string>();
   if (spec.claimRef?.uid !== undefined) uids.add(spec.claimRef.uid);
-  if (metadata.name.startsWith(DEFAULT_PREFIX)) uids.add(metadata.name.slice(DEFAULT_PREFIX.length));
+  if (metadata.name.startsWith(DEFAULT_PREFIX))
+    uids.add(metadata.name.slice(DEFAULT_PREFIX.length));
   return uids;
 }
 
-/** Which claims, by UID, have a volume that stands in for them. One that is being deleted does not count: its claim needs another. */
+/** Which claims, by UID, have a volume that stands in for them. One that is being deleted does not
+ * count: its claim needs another. */
 export class ClaimedIndex {
   readonly #volumesByClaim = new Map<string, number>();
 

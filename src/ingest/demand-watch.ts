@@ -1,16 +1,25 @@
 import type { KubeClient } from '../kube/client.ts';
 import { startReflector } from '../kube/reflector.ts';
-import type { Projected, Reflector } from '../kube/reflector.ts';
-import { keyOf, secrets, snapshotContents, snapshots, volumeAttachments, volumeAttributesClasses } from '../kube/resources.ts';
+import type { Transformed, Reflector } from '../kube/reflector.ts';
+import {
+  keyOf,
+  secrets,
+  snapshotContents,
+  snapshots,
+  volumeAttachments,
+  volumeAttributesClasses,
+} from '../kube/resources.ts';
 import type { Resource } from '../kube/resources.ts';
 import { objectId, parseObjectId } from '../queue/wait-list.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
-import { projectName } from './transforms.ts';
+import { transformName } from './transforms.ts';
 
-/** Watches the objects that keys wait for, for as long as something waits: a cluster that does not use a kind pays nothing for it. */
+/** Watches the objects that keys wait for, for as long as something waits: a cluster that does not
+ * use a kind pays nothing for it. */
 export interface DemandWatch {
-  /** Watches these and no others; what it does not know is left out. To be called again and again. */
+  /** Watches these and no others; what it does not know is left out. To be called again and again.
+   */
   follow(objects: ReadonlySet<string>): void;
   /** Version of an object, '' = it is not there; undefined: not watched, or not known now. */
   versionOf(object: string): string | undefined;
@@ -25,15 +34,23 @@ export interface DemandWatchOptions {
   readonly onChange: (object: string) => void;
   readonly clock: Clock;
   readonly log: Logger;
-  /** How long a resource is still watched after the last key stopped waiting for it: keys that are woken often wait again, and a list costs more than a watch. */
+  /** How long a resource is still watched after the last key stopped waiting for it: keys that are
+   * woken often wait again, and a list costs more than a watch. */
   readonly lingerMs?: number;
 }
 
-/** Watched as a whole when the first key waits for one of them. Where the API server does not know a resource, its definition may come later. */
-export const ON_DEMAND: readonly Resource[] = [snapshots, snapshotContents, volumeAttributesClasses, volumeAttachments];
+/** Watched as a whole when the first key waits for one of them. Where the API server does not know
+ * a resource, its definition may come later. */
+export const ON_DEMAND: readonly Resource[] = [
+  snapshots,
+  snapshotContents,
+  volumeAttributesClasses,
+  volumeAttachments,
+];
 
 const LINGER_MS = 300_000;
-/** Watches of one object each. They are connections; keys that wait for a secret beyond this are tried again at the longest wait, as without a watch. */
+/** Watches of one object each. They are connections; keys that wait for a secret beyond this are
+ * tried again at the longest wait, as without a watch. */
 const MOST = 100;
 
 /** What one watch covers. */
@@ -44,7 +61,7 @@ interface Scope {
 }
 
 interface View {
-  readonly reflector: Reflector<Projected>;
+  readonly reflector: Reflector<Transformed>;
   /** It covers one object. */
   readonly isAlone: boolean;
   /** What the reflector says before it has asked. */
@@ -56,7 +73,8 @@ interface View {
   told: 'nothing' | 'well' | 'ill';
 }
 
-/** Watches nothing until told to. Objects pass by and are dropped at once: only name and version are kept. */
+/** Watches nothing until told to. Objects pass by and are dropped at once: only name and version
+ * are kept. */
 export function startDemandWatch(options: DemandWatchOptions): DemandWatch {
   const { clock, log } = options;
   const views = new Map<string, View>();
@@ -65,23 +83,36 @@ export function startDemandWatch(options: DemandWatchOptions): DemandWatch {
     const { resource, namespace, name } = parseObjectId(object);
     if (resource === secrets.plural) {
       if (!options.watchSecrets) return undefined;
-      return { id: object, resource: secrets, only: { namespace, fieldSelector: `metadata.name=${name}` } };
+      return {
+        id: object,
+        resource: secrets,
+        only: { namespace, fieldSelector: `metadata.name=${name}` },
+      };
     }
     const whole = ON_DEMAND.find(({ plural }) => plural === resource);
     return whole === undefined ? undefined : { id: resource, resource: whole };
   };
   const watch = ({ resource, only }: Scope): View => {
-    const reflector = startReflector<Projected>({
+    const reflector = startReflector<Transformed>({
       client: options.client,
       resource,
       ...only,
-      project: projectName,
-      onChange: ({ object }) => options.onChange(objectId({ resource: resource.plural, ...object.metadata })),
-      // A kind that is not installed, or not granted, would be told again and again; once is enough, see tell().
+      transform: transformName,
+      onChange: ({ object }) =>
+        options.onChange(objectId({ resource: resource.plural, ...object.metadata })),
+      // A kind that is not installed, or not granted, would be told again and again; once is
+      // enough, see tell().
       log: log.child({}, { level: 'error' }),
     });
     const lingerMs = only === undefined ? (options.lingerMs ?? LINGER_MS) : 0;
-    return { reflector, isAlone: only !== undefined, untried: reflector.trouble, lingerMs, wantedMs: clock.nowMs(), told: 'nothing' };
+    return {
+      reflector,
+      isAlone: only !== undefined,
+      untried: reflector.trouble,
+      lingerMs,
+      wantedMs: clock.nowMs(),
+      told: 'nothing',
+    };
   };
   const alone = (): number => [...views.values()].filter(({ isAlone }) => isAlone).length;
   const tell = (id: string, view: View): void => {
@@ -90,12 +121,18 @@ export function startDemandWatch(options: DemandWatchOptions): DemandWatch {
     if (trouble === view.untried || now === view.told) return;
     view.told = now;
     if (trouble === undefined) log.info({ watched: id }, 'keys wait for this: watching it');
-    else log.warn({ watched: id, reason: trouble }, 'keys wait for what can’t be watched; trying again');
+    else
+      log.warn(
+        { watched: id, reason: trouble },
+        'keys wait for what can’t be watched; trying again',
+      );
   };
 
   return {
     follow(objects) {
-      const wanted = new Map([...objects].flatMap((object) => scopeOf(object) ?? []).map((scope) => [scope.id, scope]));
+      const wanted = new Map(
+        [...objects].flatMap((object) => scopeOf(object) ?? []).map((scope) => [scope.id, scope]),
+      );
       const nowMs = clock.nowMs();
       for (const [id, view] of views) {
         if (wanted.has(id)) view.wantedMs = nowMs;
@@ -111,7 +148,8 @@ export function startDemandWatch(options: DemandWatchOptions): DemandWatch {
     },
     versionOf(object) {
       const view = views.get(scopeOf(object)?.id ?? '');
-      if (view?.reflector.hasSynced !== true || view.reflector.trouble !== undefined) return undefined;
+      if (view?.reflector.hasSynced !== true || view.reflector.trouble !== undefined)
+        return undefined;
       const { namespace, name } = parseObjectId(object);
       return view.reflector.get(keyOf({ namespace, name }))?.metadata.resourceVersion ?? '';
     },

@@ -1,7 +1,7 @@
 import { gatewayClientFlags } from '../gateway-client/flags.ts';
 import { electionFlags } from '../election/flags.ts';
 import { kubeFlags } from '../kube/flags.ts';
-import { wakeFlags } from '../queue/flags.ts';
+import { waitFlags } from '../queue/flags.ts';
 import { redisFlags } from '../redis/flags.ts';
 import { recordFlags } from '../records/flags.ts';
 import { defineFlags } from '../runtime/flags.ts';
@@ -18,7 +18,7 @@ export const flags = defineFlags({
   ...gatewayClientFlags,
   ...electionFlags,
   ...recordFlags,
-  ...wakeFlags,
+  ...waitFlags,
   'audit-interval': {
     type: 'durationMs',
     default: '1h',

@@ -1,14 +1,14 @@
 import { Counter, Gauge } from 'prom-client';
 import type { Registry } from 'prom-client';
 import type { Gateway, GatewayPool } from '../gateway-client/pool.ts';
-import { CsiError, ELECTING_METADATA } from '../csi/status.ts';
+import { CsiError, FAILOVER_METADATA } from '../csi/status.ts';
 import type { ActiveGateway, NamedGateway } from '../records/active-gateway.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
-import { afterProbe, electGateway } from './decide-failover.ts';
-import type { GatewaySight, ProbeResult } from './decide-failover.ts';
+import { afterProbe, decideFailover } from './decide-failover.ts';
+import type { GatewayHealth, ProbeResult } from './decide-failover.ts';
 
-export interface GatewayElectionOptions {
+export interface GatewayFailoverOptions {
   readonly pool: Pick<GatewayPool, 'gateways' | 'prefer'>;
   readonly active: ActiveGateway;
   readonly driver: string;
@@ -22,7 +22,7 @@ export interface GatewayElectionOptions {
   readonly metrics: Registry;
 }
 
-export interface GatewayElection {
+export interface GatewayFailover {
   /** For /readyz: why calls go nowhere; undefined also while another ingest leads. */
   readonly trouble: string | undefined;
   /** Looks now, as at the beginning of a leadership. */
@@ -34,16 +34,20 @@ const EVERY_MS = 500;
 /** Where there is nothing to choose, only what Redis says is looked after. */
 const EVERY_ALONE_MS = 5_000;
 
-/** Probes every gateway of the driver twice a second while this ingest leads, and names the one that gets calls.
- * With one gateway there is nothing to choose: it is named at once and not probed. */
-export function startGatewayElection(options: GatewayElectionOptions): GatewayElection {
+/** Probes every gateway of the driver twice a second while this ingest leads, and names the one
+ * that gets calls. With one gateway there is nothing to choose: it is named at once and not probed.
+ */
+export function startGatewayFailover(options: GatewayFailoverOptions): GatewayFailover {
   const { clock, pool } = options;
-  const metrics = electionMetrics(options);
-  const sights = new Map<string, GatewaySight>(pool.gateways.map(({ address }) => [address, { kind: 'unknown' }]));
+  const metrics = failoverMetrics(options);
+  const sights = new Map<string, GatewayHealth>(
+    pool.gateways.map(({ address }) => [address, { kind: 'unknown' }]),
+  );
   const closed = new AbortController();
   let pause = new AbortController();
   let trouble: string | undefined;
-  /** What this process named or saw while leading: Redis may lose it, and must not make the choice fall on another one. */
+  /** What this process named or saw while leading: Redis may lose it, and must not make the choice
+   * fall on another one. */
   let known: NamedGateway | undefined;
 
   const turn = async (): Promise<void> => {
@@ -54,7 +58,8 @@ export function startGatewayElection(options: GatewayElectionOptions): GatewayEl
       metrics.show('');
       return;
     }
-    // One that does not answer must not keep the others from being seen: their probes go on, and what they find counts at the next turn.
+    // One that does not answer must not keep the others from being seen: their probes go on, and
+    // what they find counts at the next turn.
     if (pool.gateways.length > 1) {
       const probes = Promise.all(pool.gateways.map((gateway) => look(gateway)));
       await Promise.race([probes, clock.sleep(EVERY_MS)]);
@@ -74,30 +79,45 @@ export function startGatewayElection(options: GatewayElectionOptions): GatewayEl
     const before = sights.get(address) ?? { kind: 'unknown' };
     const sight = afterProbe(before, result, startedMs);
     sights.set(address, sight);
-    if (before.kind !== sight.kind) options.log.info({ gateway: address, ...sight }, 'gateway seen');
+    if (before.kind !== sight.kind)
+      options.log.info({ gateway: address, ...sight }, 'gateway seen');
   };
 
   /** @returns what is wrong */
   const elect = async (): Promise<string | undefined> => {
     const { active, driver, log, ownershipMs, timeoutMs } = options;
     const found = await active.read();
-    // Emptied, or back in time: the choice of before stands, since calls may be under way there. The blessing's quarantine guards the records.
-    const isLost = known !== undefined && found.fence < known.fence;
+    // Emptied, or back in time: the choice of before stands, since calls may be under way there.
+    // The blessing's quarantine guards the records.
+    const isLost = known !== undefined && found.version < known.version;
     const current = isLost ? (known?.endpoint ?? '') : found.endpoint;
-    const choice = electGateway({ candidates: sights, current, nowMs: clock.nowMs(), timeoutMs, ownershipMs });
+    const choice = decideFailover({
+      candidates: sights,
+      current,
+      nowMs: clock.nowMs(),
+      timeoutMs,
+      ownershipMs,
+    });
     if (choice.kind !== 'move') {
       if (isLost && current !== '' && options.isLeading()) {
-        if (!(await active.name({ fence: found.fence, endpoint: current, waitMs: 0 }))) return trouble;
-        log.warn({ driver, gateway: current }, 'Redis had lost which gateway is active; named again');
-        known = { ...found, endpoint: current, fence: found.fence + 1 };
+        if (!(await active.name({ version: found.version, endpoint: current, waitMs: 0 })))
+          return trouble;
+        log.warn(
+          { driver, gateway: current },
+          'Redis had lost which gateway is active; named again',
+        );
+        known = { ...found, endpoint: current, version: found.version + 1 };
       } else known = found;
       metrics.show(current);
       pool.prefer(current);
       return troubleOf(current, choice.kind === 'none' ? choice.why : undefined);
     }
     if (!options.isLeading()) return trouble;
-    if (!(await active.name({ fence: found.fence, endpoint: choice.to, waitMs: choice.waitMs }))) return trouble;
-    known = { ...found, endpoint: choice.to, fence: found.fence + 1 };
+    if (
+      !(await active.name({ version: found.version, endpoint: choice.to, waitMs: choice.waitMs }))
+    )
+      return trouble;
+    known = { ...found, endpoint: choice.to, version: found.version + 1 };
     const fields = { driver, gateway: choice.to, why: choice.why, waitMs: choice.waitMs };
     if (current === '') log.info(fields, 'active gateway named');
     else log.warn({ ...fields, previous: current }, 'active gateway moved');
@@ -110,7 +130,8 @@ export function startGatewayElection(options: GatewayElectionOptions): GatewayEl
   const troubleOf = (current: string, why: string | undefined): string | undefined => {
     const sight = sights.get(current);
     if (current === '') return `no gateway is active: ${why ?? ''}`;
-    if (sight?.kind === 'unreachable') return `the active gateway ${current} is unreachable: ${sight.reason}`;
+    if (sight?.kind === 'unreachable')
+      return `the active gateway ${current} is unreachable: ${sight.reason}`;
     return why === undefined ? undefined : `the active gateway ${current} is to be left: ${why}`;
   };
 
@@ -119,7 +140,10 @@ export function startGatewayElection(options: GatewayElectionOptions): GatewayEl
     while (!closed.signal.aborted) {
       pause = new AbortController();
       await turn().catch((error: unknown) =>
-        options.log.debug({ err: error }, 'the active gateway could not be looked after; looking again'),
+        options.log.debug(
+          { err: error },
+          'the active gateway could not be looked after; looking again',
+        ),
       );
       if (!closed.signal.aborted) await clock.sleep(everyMs, pause.signal);
     }
@@ -137,27 +161,35 @@ export function startGatewayElection(options: GatewayElectionOptions): GatewayEl
   };
 }
 
-/** Identity.Probe through the gateway, and who answers: a gateway of another driver is a mistake in the flags, and never gets calls. */
-async function probe({ client }: Gateway, { driver, timeoutMs }: GatewayElectionOptions): Promise<ProbeResult> {
-  const settings = { timeoutMs, metadata: { [ELECTING_METADATA]: '1' } };
+/** Identity.Probe through the gateway, and who answers: a gateway of another driver is a mistake in
+ * the flags, and never gets calls. */
+async function probe(
+  { client }: Gateway,
+  { driver, timeoutMs }: GatewayFailoverOptions,
+): Promise<ProbeResult> {
+  const settings = { timeoutMs, metadata: { [FAILOVER_METADATA]: '1' } };
   try {
     const { ready } = await client.probe(settings);
-    if (ready === false) return { kind: 'failed', reason: 'its driver answers Probe with ready=false' };
+    if (ready === false)
+      return { kind: 'failed', reason: 'its driver answers Probe with ready=false' };
     const { name } = await client.getPluginInfo(settings);
-    return name === driver ? { kind: 'answered' } : { kind: 'failed', reason: `its driver is ${name}, not ${driver}; correct --gateway` };
+    return name === driver
+      ? { kind: 'answered' }
+      : { kind: 'failed', reason: `its driver is ${name}, not ${driver}; correct --gateway` };
   } catch (error) {
-    if (error instanceof CsiError && error.draining !== undefined) return { kind: 'draining', running: error.draining };
+    if (error instanceof CsiError && error.draining !== undefined)
+      return { kind: 'draining', running: error.draining };
     return { kind: 'failed', reason: error instanceof Error ? error.message : String(error) };
   }
 }
 
-interface ElectionMetrics {
+interface FailoverMetrics {
   /** '' = none, or not ours to say. */
   show(gateway: string): void;
   moved(): void;
 }
 
-function electionMetrics({ driver, metrics, pool }: GatewayElectionOptions): ElectionMetrics {
+function failoverMetrics({ driver, metrics, pool }: GatewayFailoverOptions): FailoverMetrics {
   const active = new Gauge({
     name: 'sutler_active_gateway',
     help: '1 for the gateway that gets the controller calls of a driver, as the leading ingest named it.',

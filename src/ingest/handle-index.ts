@@ -17,16 +17,24 @@ export class HandleIndex {
   isShared(volume: Volume): boolean {
     const holders = this.#holders.get(keyOf(volume) ?? '');
     if (holders === undefined || holders.size < 2) return false;
-    for (const other of holders.values()) if (other.metadata.name !== volume.metadata.name && mayBeSame(other, volume)) return true;
+    for (const other of holders.values())
+      if (other.metadata.name !== volume.metadata.name && mayBeSame(other, volume)) return true;
     return false;
   }
 
-  /** Names of the PVs that a volume is left to by a change that has been taken in: that of another one's deletion, or of its source. */
+  /** Names of the PVs that a volume is left to by a change that has been taken in: that of another
+   * one's deletion, or of its source. */
   left(change: Change<Volume>): readonly string[] {
     const before = change.type === 'deleted' ? change.object : change.previous;
-    if (before === undefined || (change.type !== 'deleted' && keyOf(before) === keyOf(change.object))) return [];
+    if (
+      before === undefined ||
+      (change.type !== 'deleted' && keyOf(before) === keyOf(change.object))
+    )
+      return [];
     const { name } = before.metadata;
-    return [...(this.#holders.get(keyOf(before) ?? '')?.keys() ?? [])].filter((other) => other !== name);
+    return [...(this.#holders.get(keyOf(before) ?? '')?.keys() ?? [])].filter(
+      (other) => other !== name,
+    );
   }
 
   #add(volume: Volume): void {

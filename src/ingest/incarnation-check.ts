@@ -1,74 +1,83 @@
 import { randomUUID } from 'node:crypto';
-import type { Blessing } from '../records/incarnation.ts';
+import type { IncarnationStore } from '../records/incarnation.ts';
 import type { Logger } from '../runtime/log.ts';
 
 /** Where the epoch of Redis' data is kept outside of Redis. */
-export interface EpochStore {
+export interface IncarnationIdStore {
   /** undefined: none was ever written. */
   read(): Promise<string | undefined>;
-  write(epoch: string): Promise<void>;
+  write(id: string): Promise<void>;
 }
 
-export interface RedisHistoryOptions {
-  readonly blessing: Blessing;
-  readonly store: EpochStore;
+export interface IncarnationCheckOptions {
+  readonly incarnations: IncarnationStore;
+  readonly store: IncarnationIdStore;
   /** How long nothing may be opened after a loss. */
   readonly ownershipMs: number;
-  readonly newEpoch?: () => string;
+  readonly newId?: () => string;
   readonly log: Logger;
 }
 
-/** The leader's knowledge of whether Redis still holds what it held (rule 6 of the volume record). */
-export class RedisHistory {
-  readonly #options: RedisHistoryOptions;
-  readonly #newEpoch: () => string;
+/** The leader's knowledge of whether Redis still holds what it held (rule 6 of the volume record).
+ */
+export class IncarnationCheck {
+  readonly #options: IncarnationCheckOptions;
+  readonly #newId: () => string;
   /** Of the blessing that this process saw or gave last. */
-  #known: { readonly epoch: string; readonly beat: number } | undefined;
+  #known: { readonly id: string; readonly sequence: number } | undefined;
 
-  constructor(options: RedisHistoryOptions) {
+  constructor(options: IncarnationCheckOptions) {
     this.#options = options;
-    this.#newEpoch = options.newEpoch ?? randomUUID;
+    this.#newId = options.newId ?? randomUUID;
   }
 
   /** Looks once, and vouches for Redis anew where it must. Called every second while leading.
    * @returns whether something was lost
    * @throws what Redis or the API server answers when they can't be asked: look again */
-  async look(): Promise<boolean> {
-    const { blessing } = this.#options;
-    const found = await blessing.beat(this.#known?.epoch ?? '');
-    if (this.#known !== undefined && found.kind === 'blessed' && found.epoch === this.#known.epoch) {
-      if (found.beat >= this.#known.beat) {
-        this.#known = { epoch: found.epoch, beat: found.beat + 1 };
+  async check(): Promise<boolean> {
+    const { incarnations } = this.#options;
+    const found = await incarnations.advance(this.#known?.id ?? '');
+    if (this.#known !== undefined && found.kind === 'found' && found.id === this.#known.id) {
+      if (found.sequence >= this.#known.sequence) {
+        this.#known = { id: found.id, sequence: found.sequence + 1 };
         return false;
       }
       return this.#lost('Redis went back in time');
     }
     const stored = await this.#options.store.read();
-    if (found.kind === 'blessed' && found.epoch === stored) {
+    if (found.kind === 'found' && found.id === stored) {
       // The blessing of the leader before us, or ours of before a restart.
-      this.#known = { epoch: found.epoch, beat: found.beat };
+      this.#known = { id: found.id, sequence: found.sequence };
       return false;
     }
-    if (stored === undefined && found.kind === 'unblessed') {
-      await this.#bless(0);
+    if (stored === undefined && found.kind === 'none') {
+      await this.#begin(0);
       this.#options.log.info('first use of this Redis for the driver');
       return false;
     }
-    return this.#lost(found.kind === 'unblessed' ? 'Redis was emptied' : 'this Redis is not the one that was used before');
+    return this.#lost(
+      found.kind === 'none'
+        ? 'Redis was emptied'
+        : 'this Redis is not the one that was used before',
+    );
   }
 
   async #lost(why: string): Promise<boolean> {
     const { ownershipMs, log } = this.#options;
-    await this.#bless(ownershipMs);
-    log.warn({ why, waitMs: ownershipMs }, 'volume records may be lost: no volume is made or deleted until calls under way have ended');
+    await this.#begin(ownershipMs);
+    log.warn(
+      { why, waitMs: ownershipMs },
+      'volume records may be lost: no volume is made or deleted until calls under way have ended',
+    );
     return true;
   }
 
-  async #bless(quarantineMs: number): Promise<void> {
-    const epoch = this.#newEpoch();
-    // The blessing first: a crash in between shows as a loss to the next leader, never as a first use.
-    await this.#options.blessing.bless({ epoch, quarantineMs, beat: 0 });
-    await this.#options.store.write(epoch);
-    this.#known = { epoch, beat: 0 };
+  async #begin(quarantineMs: number): Promise<void> {
+    const id = this.#newId();
+    // The blessing first: a crash in between shows as a loss to the next leader, never as a first
+    // use.
+    await this.#options.incarnations.begin({ id, quarantineMs, sequence: 0 });
+    await this.#options.store.write(id);
+    this.#known = { id, sequence: 0 };
   }
 }

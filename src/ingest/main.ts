@@ -15,7 +15,7 @@ import { watchClusterMarker } from '../redis/cluster-marker.ts';
 import { openRedis } from '../redis/connection.ts';
 import { createProducer } from '../queue/producer.ts';
 import { watchSettings } from '../redis/settings-watch.ts';
-import { redisBlessing } from '../records/incarnation.ts';
+import { redisIncarnationStore } from '../records/incarnation.ts';
 import { ownershipMs } from '../records/flags.ts';
 import { openJobs } from '../records/open-jobs.ts';
 import { openRecords } from '../records/open-records.ts';
@@ -27,15 +27,15 @@ import { runProcess } from '../runtime/process.ts';
 import type { Invocation, ProcessContext } from '../runtime/process.ts';
 import { volumeFailedDelete } from '../volumes/deletion-event.ts';
 import { inTreeNameOf } from '../volumes/migration/plugins.ts';
-import { startGatewayElection } from './gateway-failover.ts';
-import type { GatewayElection } from './gateway-failover.ts';
+import { startGatewayFailover } from './gateway-failover.ts';
+import type { GatewayFailover } from './gateway-failover.ts';
 import { startDemandWatch } from './demand-watch.ts';
 import { flags, summary } from './flags.ts';
-import { Gate } from './leader-gate.ts';
+import { LeaderGate } from './leader-gate.ts';
 import { startPeriodicAudit } from './periodic-audit.ts';
-import { leaseEpochStore } from './lease-incarnation-store.ts';
-import { RedisHistory } from './incarnation-check.ts';
-import { IDENTITY_PREFIX, Yielding } from './foreign-leader.ts';
+import { leaseIncarnationStore } from './lease-incarnation-store.ts';
+import { IncarnationCheck } from './incarnation-check.ts';
+import { IDENTITY_PREFIX, ForeignLeader } from './foreign-leader.ts';
 import { startSnapshotSweep } from './snapshot-sweep.ts';
 import { startWaitWatch } from './wait-watch.ts';
 import type { WaitWatch } from './wait-watch.ts';
@@ -75,15 +75,23 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
   });
   closers.add('cluster marker', () => marker.stop());
 
-  const health: { watcher?: Watcher; producer?: { readonly trouble: string | undefined }; elector?: Elector; election?: GatewayElection } =
-    {};
+  const health: {
+    watcher?: Watcher;
+    producer?: { readonly trouble: string | undefined };
+    elector?: Elector;
+    election?: GatewayFailover;
+  } = {};
   if (f.httpEndpoint !== '') {
     const http = await startHttp({
       address: f.httpEndpoint,
       metrics,
       metricsPath: f.metricsPath,
       live: [
-        { name: 'leader-election', check: () => (health.elector?.healthy() === false ? 'failed to renew leadership in time' : undefined) },
+        {
+          name: 'leader-election',
+          check: () =>
+            health.elector?.healthy() === false ? 'failed to renew leadership in time' : undefined,
+        },
       ],
       ready: [
         { name: 'redis', check: () => health.producer?.trouble ?? link.trouble },
@@ -91,7 +99,11 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
         { name: 'redis-settings', check: () => settings.trouble },
         { name: 'driver', check: () => driver.trouble },
         { name: 'active-gateway', check: () => health.election?.trouble },
-        { name: 'kubernetes', check: () => (health.watcher === undefined ? 'waiting for the driver first' : health.watcher.trouble) },
+        {
+          name: 'kubernetes',
+          check: () =>
+            health.watcher === undefined ? 'waiting for the driver first' : health.watcher.trouble,
+        },
       ],
       log,
     });
@@ -105,20 +117,25 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
     redisUrl: f.redisUrl,
     prefix: f.redisPrefix,
     driver: found.name,
-    onRedisBack: () => (gate.isOpen ? watcher.outstanding() : []),
+    onRedisBack: () => (gate.isAllowing ? watcher.outstanding() : []),
     log,
     metrics,
   });
   closers.add('producer', () => producer.close());
   health.producer = producer;
-  const gate = new Gate(producer, {
+  const gate = new LeaderGate(producer, {
     holdsLease: () => marker.isOurs && (health.elector?.isLeader ?? !f.leaderElection),
     keepMs: 2 * f.leaderElectionLeaseDurationMs,
   });
-  const events = createEventRecorder({ client: kube, component: eventComponent(found.name, p.env), log, metrics });
+  const events = createEventRecorder({
+    client: kube,
+    component: eventComponent(found.name, p.env),
+    log,
+    metrics,
+  });
   closers.add('events', () => events.close(1_000));
   const tellRefused = ({ volume, reason }: RefusedVolume): void => {
-    if (gate.isOpen) events.record(volumeFailedDelete(volume, reason));
+    if (gate.isAllowing) events.record(volumeFailedDelete(volume, reason));
   };
   const wakes: { watch?: WaitWatch } = {};
   const watcher = startWatcher({
@@ -139,48 +156,54 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
     throw error;
   }
 
-  /** Everything that needs a job, open records included: their claims may be gone, and only the record still knows of the volume. */
+  /** Everything that needs a job, open records included: their claims may be gone, and only the
+   * record still knows of the volume. */
   const enqueueAll = async (reason: string): Promise<void> => {
     let count = 0;
     for (const key of watcher.outstanding()) {
-      gate.touch(key);
+      gate.ensureQueued(key);
       count += 1;
     }
     try {
-      for (const key of (await openJobs(link.redis, f.redisPrefix, found.name)).values()) gate.touch(key);
+      for (const key of (await openJobs(link.redis, f.redisPrefix, found.name)).values())
+        gate.ensureQueued(key);
     } catch (error) {
-      log.warn({ err: error }, 'the open volume records could not be listed; the next resync looks again');
+      log.warn(
+        { err: error },
+        'the open volume records could not be listed; the next resync looks again',
+      );
     }
     for (const refused of watcher.refused()) tellRefused(refused);
     log.info({ reason, count }, 'enqueued everything outstanding');
   };
   link.onReady((first) => {
-    if (!first && gate.isOpen) void enqueueAll('Redis came back');
+    if (!first && gate.isAllowing) void enqueueAll('Redis came back');
   });
   const resync = setInterval(() => {
-    if (gate.isOpen) void enqueueAll('resync');
+    if (gate.isAllowing) void enqueueAll('resync');
   }, timerMs(f.resyncIntervalMs));
   closers.add('resync', () => clearInterval(resync));
 
   const name = leaseName(found.name);
   const namespace = await leaseNamespace(f.leaderElectionNamespace, p.env);
-  const blessing = redisBlessing(link.redis, f.redisPrefix, found.name);
-  const history = new RedisHistory({
-    blessing,
-    store: leaseEpochStore({ client: kube, namespace, name }),
+  const incarnations = redisIncarnationStore(link.redis, f.redisPrefix, found.name);
+  const history = new IncarnationCheck({
+    incarnations,
+    store: leaseIncarnationStore({ client: kube, namespace, name }),
     ownershipMs: ownershipMs(f),
     log,
   });
   let looking: Promise<void> | undefined;
-  const yielding = new Yielding(blessing, log);
+  const yielding = new ForeignLeader(incarnations, log);
   const look = (): void => {
-    yielding.look(health.elector?.isLeader === true ? undefined : health.elector?.holder);
-    if (!gate.isOpen) return;
+    yielding.observe(health.elector?.isLeader === true ? undefined : health.elector?.holder);
+    if (!gate.isAllowing) return;
     looking ??= history
-      .look()
+      .check()
       .then(
         (isLost) => (isLost ? enqueueAll('Redis lost what it held') : undefined),
-        (error: unknown) => log.debug({ err: error }, 'could not compare the history of Redis; looking again'),
+        (error: unknown) =>
+          log.debug({ err: error }, 'could not compare the history of Redis; looking again'),
       )
       .finally(() => (looking = undefined));
   };
@@ -202,20 +225,20 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
       events,
       regarding: { kind: leases.kind, apiVersion: apiVersionOf(leases), namespace, name, uid: '' },
       intervalMs: f.auditIntervalMs,
-      isLeading: () => gate.isOpen,
+      isLeading: () => gate.isAllowing,
       log,
       metrics,
     });
     closers.add('audit', () => auditing.stop());
   }
 
-  const election = startGatewayElection({
+  const election = startGatewayFailover({
     pool: gateways,
     active: redisActiveGateway(link.redis, f.redisPrefix, found.name),
     driver: found.name,
     timeoutMs: f.timeoutMs,
     ownershipMs: ownershipMs(f),
-    isLeading: () => gate.isOpen,
+    isLeading: () => gate.isAllowing,
     clock: systemClock,
     log,
     metrics,
@@ -235,7 +258,7 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
     waits: new WaitList(link.redis, f.redisPrefix, found.name),
     versionOf: (object) => watcher.versionOf(object) ?? demandWatch.versionOf(object),
     onWaiting: (objects) => demandWatch.follow(objects),
-    isLeading: () => gate.isOpen,
+    isLeading: () => gate.isAllowing,
     driver: found.name,
     clock: systemClock,
     log,
@@ -247,8 +270,8 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
   const sweeping = startSnapshotSweep({
     client: kube,
     restored: () => watcher.restoredSnapshots(),
-    touch: (key) => gate.touch(key),
-    isLeading: () => gate.isOpen,
+    touch: (key) => gate.ensureQueued(key),
+    isLeading: () => gate.isAllowing,
     driver: found,
     intervalMs: f.snapshotOrphanSweepIntervalMs,
     log,
@@ -258,13 +281,13 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
   await marker.ours(p.stopping);
   if (p.stopping.aborted) return;
   onOurs = () => {
-    if (!gate.isOpen) return;
+    if (!gate.isAllowing) return;
     // Passes on what was missed meanwhile.
-    gate.open();
+    gate.allow();
     void enqueueAll('this Redis is ours again');
   };
   const lead = (): void => {
-    gate.open();
+    gate.allow();
     log.info({ driver: found.name }, 'leading: claims and volumes are enqueued here');
     election.wake();
     look();
@@ -280,15 +303,15 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
     clock: systemClock,
     log,
     metrics,
-    onHeld: lead,
-    onLost: (reason) => {
-      gate.close();
+    onStartedLeading: lead,
+    onStoppedLeading: (reason) => {
+      gate.block();
       log.warn({ reason }, 'not leading any more: another ingest enqueues');
     },
   });
   health.elector = elector;
   closers.add('elector', async () => {
-    gate.close();
+    gate.block();
     await elector.close();
   });
 }
@@ -299,7 +322,10 @@ const HISTORY_LOOK_MS = 1_000;
 const SERVICE_ACCOUNT_NAMESPACE = '/var/run/secrets/kubernetes.io/serviceaccount/namespace';
 
 /** The flag, else POD_NAMESPACE, else the pod's own, else default (spec 05 §4). */
-async function leaseNamespace(flag: string, env: Readonly<Record<string, string | undefined>>): Promise<string> {
+async function leaseNamespace(
+  flag: string,
+  env: Readonly<Record<string, string | undefined>>,
+): Promise<string> {
   if (flag !== '') return flag;
   const fromEnv = env['POD_NAMESPACE'] ?? '';
   if (fromEnv !== '') return fromEnv;

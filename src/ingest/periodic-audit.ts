@@ -9,7 +9,8 @@ import type { Registry } from '../runtime/metrics.ts';
 export interface PeriodicAuditOptions {
   readonly ports: AuditPorts;
   readonly events: Pick<EventRecorder, 'record'>;
-  /** What the event is about: the driver's Lease, in the one namespace where this process may write. */
+  /** What the event is about: the driver's Lease, in the one namespace where this process may
+   * write. */
   readonly regarding: Regarding;
   /** Pause between two audits. */
   readonly intervalMs: number;
@@ -18,7 +19,8 @@ export interface PeriodicAuditOptions {
   readonly metrics: Registry;
 }
 
-/** Audits while this process leads: orphans show as a metric, a log line, and an event when their number changes. */
+/** Audits while this process leads: orphans show as a metric, a log line, and an event when their
+ * number changes. */
 export function startPeriodicAudit(options: PeriodicAuditOptions): { stop(): void } {
   const { ports, log } = options;
   const labels = { driver: ports.driver };
@@ -42,7 +44,10 @@ export function startPeriodicAudit(options: PeriodicAuditOptions): { stop(): voi
       const report = await audit(ports);
       orphanGauge.set(labels, report.orphans.length);
       for (const state of ['creating', 'suspect', 'deleting']) {
-        openGauge.set({ ...labels, state }, report.openRecords.filter((record) => record.state === state).length);
+        openGauge.set(
+          { ...labels, state },
+          report.openRecords.filter((record) => record.state === state).length,
+        );
       }
       if (report.orphans.length === reported) return;
       reported = report.orphans.length;
@@ -56,7 +61,10 @@ export function startPeriodicAudit(options: PeriodicAuditOptions): { stop(): voi
         regarding: options.regarding,
       });
     } catch (error) {
-      log.warn({ ...labels, err: error }, 'the audit could not be made; the next one comes in its time');
+      log.warn(
+        { ...labels, err: error },
+        'the audit could not be made; the next one comes in its time',
+      );
     }
   };
   const timer = setInterval(() => {

@@ -19,7 +19,8 @@ export interface SnapshotSweepOptions {
   readonly log: Logger;
 }
 
-/** Looks for snapshots that keep our finalizer although nobody restores from them: a crash, a failed claim or one that was removed leaves it behind. */
+/** Looks for snapshots that keep our finalizer although nobody restores from them: a crash, a
+ * failed claim or one that was removed leaves it behind. */
 export interface SnapshotSweep {
   /** Sweeps at once, as at the beginning of a leadership, also where an earlier one was refused. */
   begin(): void;
@@ -28,21 +29,36 @@ export interface SnapshotSweep {
 
 const PAGE_SIZE = 500;
 
-/** Sweeps while this process leads (spec 04 E). Each snapshot found gets a job, which looks once more before it changes anything.
+/** Sweeps while this process leads (spec 04 E). Each snapshot found gets a job, which looks once
+ * more before it changes anything.
  * @returns undefined where it is switched off, or the driver makes no snapshots */
 export function startSnapshotSweep(options: SnapshotSweepOptions): SnapshotSweep | undefined {
   const { client, isLeading, log } = options;
-  if (options.intervalMs <= 0 || !options.driver.controllerCapabilities.has('CREATE_DELETE_SNAPSHOT')) return undefined;
+  if (
+    options.intervalMs <= 0 ||
+    !options.driver.controllerCapabilities.has('CREATE_DELETE_SNAPSHOT')
+  )
+    return undefined;
   const stopped = new AbortController();
   let isForbidden = false;
   let running: Promise<void> | undefined;
 
   const lookThrough = (items: readonly KubeObject[]): void => {
-    // Asked after the list: a claim that came in between is seen. The view may lag all the same, so the job asks the server.
+    // Asked after the list: a claim that came in between is seen. The view may lag all the same, so
+    // the job asks the server.
     const restored = options.restored();
     for (const { metadata } of items) {
-      if (metadata.finalizers?.includes(SNAPSHOT_SOURCE_PROTECTION) !== true || restored.has(keyOf(metadata))) continue;
-      options.touch({ kind: 'snapshot', uid: metadata.uid, namespace: metadata.namespace ?? '', name: metadata.name });
+      if (
+        metadata.finalizers?.includes(SNAPSHOT_SOURCE_PROTECTION) !== true ||
+        restored.has(keyOf(metadata))
+      )
+        continue;
+      options.touch({
+        kind: 'snapshot',
+        uid: metadata.uid,
+        namespace: metadata.namespace ?? '',
+        name: metadata.name,
+      });
     }
   };
   const sweep = async (): Promise<void> => {
@@ -62,8 +78,13 @@ export function startSnapshotSweep(options: SnapshotSweepOptions): SnapshotSweep
     // The kind is not installed, or not yet.
     if (stopped.signal.aborted || code === 404) return;
     isForbidden = code === 403;
-    const rest = isForbidden ? 'no sweep is made until this process leads anew (grant list)' : 'the next sweep tries again';
-    log.warn({ error: error instanceof Error ? error.message : String(error) }, `the snapshots could not be listed; ${rest}`);
+    const rest = isForbidden
+      ? 'no sweep is made until this process leads anew (grant list)'
+      : 'the next sweep tries again';
+    log.warn(
+      { error: error instanceof Error ? error.message : String(error) },
+      `the snapshots could not be listed; ${rest}`,
+    );
   };
   const once = (): void => {
     if (isForbidden || !isLeading()) return;

@@ -27,59 +27,89 @@ export interface ClaimSurroundings {
   readonly hasVolume: (claimUid: string) => boolean;
 }
 
-/** Whether a claim needs a job. A claim without its class gets none: the class's arrival brings it here again. Nor does one whose volume is there: binding it is
- * the volume controller's business (spec 02 §5). */
+/** Whether a claim needs a job. A claim without its class gets none: the class's arrival brings it
+ * here again. Nor does one whose volume is there: binding it is the volume controller's business
+ * (spec 02 §5). */
 export function triageClaim(claim: Claim, driver: TriageDriver, around: ClaimSurroundings): Triage {
   const { uid, namespace, name } = claim.metadata;
-  const job: Triage = { kind: 'job', key: { kind: 'claim', uid, namespace: namespace ?? '', name } };
-  // Whatever became of the claim, the finalizer of an earlier run has to come off once nothing is open.
+  const job: Triage = {
+    kind: 'job',
+    key: { kind: 'claim', uid, namespace: namespace ?? '', name },
+  };
+  // Whatever became of the claim, the finalizer of an earlier run has to come off once nothing is
+  // open.
   if (claim.metadata.finalizers?.includes(CLAIM_FINALIZER) === true) return job;
   if (isToBeReleased(claim, driver)) return job;
   const verdict = judgeClaim(claim, driver, around.classOf);
-  if (verdict.kind === 'no-class') return { kind: 'ignore', reason: `storageClass "${verdict.className}" not found` };
+  if (verdict.kind === 'no-class')
+    return { kind: 'ignore', reason: `storageClass "${verdict.className}" not found` };
   if (verdict.kind === 'ignore') return verdict;
   if (around.hasVolume(uid)) return { kind: 'ignore', reason: 'the volume of the claim is there' };
   return job;
 }
 
-/** What a change means to the object's job. `edit`: somebody changed it, so a job that waits after a failure has reason to look at once, as upstream's does. `none`:
- * what sutler or the volume controller wrote; the job knows, or does not need it. `back`: the object needs a job again, and one of before may wait still. `going`: a volume
- * is being deleted, by us or by a user who is tired of waiting; only a job that waits should hear of it. */
-export type News = 'verdict' | 'back' | 'edit' | 'going' | 'none';
+/** What a change means to the object's job. `edit`: somebody changed it, so a job that waits after
+ * a failure has reason to look at once, as upstream's does. `none`: what sutler or the volume
+ * controller wrote; the job knows, or does not need it. `back`: the object needs a job again, and
+ * one of before may wait still. `going`: a volume is being deleted, by us or by a user who is tired
+ * of waiting; only a job that waits should hear of it. */
+export type ChangeVerdict = 'verdict' | 'back' | 'edit' | 'going' | 'none';
 
 /** What a change of a claim means.
  * @param o.wasJob  the claim needed a job before the change too */
-export function newsOfClaim(claim: Claim, previous: Claim, o: { readonly wasJob: boolean; readonly driver: TriageDriver }): News {
+export function judgeClaimChange(
+  claim: Claim,
+  previous: Claim,
+  o: { readonly wasJob: boolean; readonly driver: TriageDriver },
+): ChangeVerdict {
   if (!o.wasJob) return isAnnotated(previous) ? 'back' : 'verdict';
   if (isToBeReleased(claim, o.driver) !== isToBeReleased(previous, o.driver)) return 'verdict';
-  const isBinding = (claim.spec.volumeName ?? '') !== '' || claim.status?.phase !== previous.status?.phase;
+  const isBinding =
+    (claim.spec.volumeName ?? '') !== '' || claim.status?.phase !== previous.status?.phase;
   return isBinding || isUnchanged(claim, previous) ? 'none' : 'edit';
 }
 
-/** The volume controller has once asked for a volume of it: a claim that got a node for the first time has no job that waits. */
+/** The volume controller has once asked for a volume of it: a claim that got a node for the first
+ * time has no job that waits. */
 function isAnnotated({ metadata }: Claim): boolean {
-  return [STORAGE_PROVISIONER, BETA_STORAGE_PROVISIONER].some((key) => metadata.annotations?.[key] !== undefined);
+  return [STORAGE_PROVISIONER, BETA_STORAGE_PROVISIONER].some(
+    (key) => metadata.annotations?.[key] !== undefined,
+  );
 }
 
 /** What a change of a volume means. */
-export function newsOfVolume(volume: Volume, previous: Volume, driver: DriverNames): News {
+export function judgeVolumeChange(
+  volume: Volume,
+  previous: Volume,
+  driver: DriverNames,
+): ChangeVerdict {
   if (judgeVolume(previous, driver).kind !== judgeVolume(volume, driver).kind) return 'verdict';
-  if (volume.status?.phase !== previous.status?.phase || isUnchanged(volume, previous)) return 'none';
+  if (volume.status?.phase !== previous.status?.phase || isUnchanged(volume, previous))
+    return 'none';
   return volume.metadata.deletionTimestamp === undefined ? 'edit' : 'going';
 }
 
 /** But for our own finalizers, which we put on and take off. */
 function isUnchanged({ metadata }: Claim | Volume, { metadata: before }: Claim | Volume): boolean {
-  return metadata.resourceVersion === before.resourceVersion || !isDeepStrictEqual(metadata.finalizers, before.finalizers);
+  return (
+    metadata.resourceVersion === before.resourceVersion ||
+    !isDeepStrictEqual(metadata.finalizers, before.finalizers)
+  );
 }
 
-/** The source of clones, being deleted: its finalizer comes off when nobody clones from it any more (spec 04 D). */
+/** The source of clones, being deleted: its finalizer comes off when nobody clones from it any more
+ * (spec 04 D). */
 function isToBeReleased(claim: Claim, driver: TriageDriver): boolean {
   return driver.controllerCapabilities.has('CLONE_VOLUME') && isHeldSource(claim);
 }
 
-/** Whether a volume needs a job. Two PVs of one handle are both left alone: deleting for one would take the other's data. */
-export function triageVolume(volume: Volume, driver: DriverNames, isHandleShared: (volume: Volume) => boolean): Triage {
+/** Whether a volume needs a job. Two PVs of one handle are both left alone: deleting for one would
+ * take the other's data. */
+export function triageVolume(
+  volume: Volume,
+  driver: DriverNames,
+  isHandleShared: (volume: Volume) => boolean,
+): Triage {
   const verdict = judgeVolume(volume, driver);
   if (verdict.kind === 'ignore') return verdict;
   if (verdict.kind === 'delete' && isHandleShared(volume)) {
@@ -89,5 +119,8 @@ export function triageVolume(volume: Volume, driver: DriverNames, isHandleShared
       reason: `another PersistentVolume has the handle ${id} too, so its volume is kept; remove one of the two by hand`,
     };
   }
-  return { kind: 'job', key: { kind: 'volume', uid: volume.metadata.uid, namespace: '', name: volume.metadata.name } };
+  return {
+    kind: 'job',
+    key: { kind: 'volume', uid: volume.metadata.uid, namespace: '', name: volume.metadata.name },
+  };
 }

@@ -5,8 +5,9 @@ import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 
 export interface WaitWatchOptions {
-  readonly waits: Pick<WaitList, 'since' | 'wake'>;
-  /** The version of an object now, '' = it is not there; undefined: nobody here watches it, or not long enough to know. */
+  readonly waits: Pick<WaitList, 'since' | 'promote'>;
+  /** The version of an object now, '' = it is not there; undefined: nobody here watches it, or not
+   * long enough to know. */
   readonly versionOf: (object: string) => string | undefined;
   /** Told after each look: every object that some key waits for. */
   readonly onWaiting?: (objects: ReadonlySet<string>) => void;
@@ -27,7 +28,8 @@ export interface WaitWatch {
   stop(): Promise<void>;
 }
 
-/** A wake-up that helped nobody, so far: keys wait again for the version that they were woken from. */
+/** A wake-up that helped nobody, so far: keys wait again for the version that they were woken from.
+ */
 interface Vain {
   /** The version of the object when they were woken. */
   readonly current: string;
@@ -35,15 +37,18 @@ interface Vain {
   readonly notBeforeMs: number;
 }
 
-/** Pauses between wake-ups in vain. A worker's own view may be behind for a moment, or this one's for long. */
+/** Pauses between wake-ups in vain. A worker's own view may be behind for a moment, or this one's
+ * for long. */
 const VAIN_START_MS = 1_000;
 const VAIN_MAX_MS = 300_000;
 const PERIOD_MS = 1_000;
-/** Looks from one look at everything to the next: what ended its wait some other way is forgotten, and a lost answer is made good. */
+/** Looks from one look at everything to the next: what ended its wait some other way is forgotten,
+ * and a lost answer is made good. */
 const LOOKS_PER_REVIEW = 60;
 
-/** Compares what keys wait for with what is there: at each event of an object, and each second for the keys that began to wait since. So a change is found
- * whether it comes before or after the parking, and by a new leader too. */
+/** Compares what keys wait for with what is there: at each event of an object, and each second for
+ * the keys that began to wait since. So a change is found whether it comes before or after the
+ * parking, and by a new leader too. */
 export function startWaitWatch(options: WaitWatchOptions): WaitWatch {
   const { waits, clock, log } = options;
   const woken = new Counter({
@@ -57,7 +62,8 @@ export function startWaitWatch(options: WaitWatchOptions): WaitWatch {
   let pause = new AbortController();
   /** By object, the versions that keys saw. */
   const seen = new Map<string, Set<string>>();
-  /** By group: what waits again is not woken again at once, since a run may cost a call of the driver. */
+  /** By group: what waits again is not woken again at once, since a run may cost a call of the
+   * driver. */
   const vain = new Map<string, Vain>();
   /** Objects to compare at the next turn. */
   const due = new Set<string>();
@@ -68,7 +74,8 @@ export function startWaitWatch(options: WaitWatchOptions): WaitWatch {
     if (looks % LOOKS_PER_REVIEW === 0) {
       position = 0;
       seen.clear();
-      for (const [group, { notBeforeMs }] of vain) if (notBeforeMs + VAIN_MAX_MS < clock.nowMs()) vain.delete(group);
+      for (const [group, { notBeforeMs }] of vain)
+        if (notBeforeMs + VAIN_MAX_MS < clock.nowMs()) vain.delete(group);
     }
     const found = await waits.since(position);
     position = found.position;
@@ -98,10 +105,14 @@ export function startWaitWatch(options: WaitWatchOptions): WaitWatch {
         due.add(object);
         continue;
       }
-      const result = await waits.wake({ object, seen: version }, nowMs);
+      const result = await waits.promote({ object, seen: version }, nowMs);
       if (result.woken > 0) {
         const tries = isAgain ? before.tries + 1 : 0;
-        vain.set(group, { current, tries, notBeforeMs: nowMs + Math.min(VAIN_MAX_MS, VAIN_START_MS * 2 ** tries) });
+        vain.set(group, {
+          current,
+          tries,
+          notBeforeMs: nowMs + Math.min(VAIN_MAX_MS, VAIN_START_MS * 2 ** tries),
+        });
         woken.inc({ driver: options.driver }, result.woken);
         log.info({ object, keys: result.woken }, 'an object changed: what waited for it runs now');
       }
@@ -132,7 +143,9 @@ export function startWaitWatch(options: WaitWatchOptions): WaitWatch {
   const loop = async (): Promise<void> => {
     while (!stopped.signal.aborted) {
       pause = new AbortController();
-      await turn().catch((error: unknown) => log.debug({ err: error }, 'could not look who waits; looking again'));
+      await turn().catch((error: unknown) =>
+        log.debug({ err: error }, 'could not look who waits; looking again'),
+      );
       if (!stopped.signal.aborted) await clock.sleep(options.periodMs ?? PERIOD_MS, pause.signal);
     }
   };

@@ -1,7 +1,7 @@
 import type { KubeClient } from '../kube/client.ts';
 import type { Claim, Class, Volume } from '../kube/objects.ts';
 import { startReflector } from '../kube/reflector.ts';
-import type { Change, Projected, Reflector } from '../kube/reflector.ts';
+import type { Change, Transformed, Reflector } from '../kube/reflector.ts';
 import { claims, classes, keyOf, volumes } from '../kube/resources.ts';
 import type { JobKey } from '../queue/contract.ts';
 import { objectId, parseObjectId } from '../queue/wait-list.ts';
@@ -10,19 +10,20 @@ import type { Logger } from '../runtime/log.ts';
 import { classNameOf } from '../volumes/eligibility.ts';
 import { isPending, restoredSnapshot } from '../volumes/source-use.ts';
 import { ClaimedIndex, claimsOf } from './claimed-index.ts';
-import type { Gate } from './leader-gate.ts';
+import type { LeaderGate } from './leader-gate.ts';
 import { HandleIndex } from './handle-index.ts';
-import { projectClaim, projectClass, projectVolume } from './transforms.ts';
-import { newsOfClaim, newsOfVolume, triageClaim, triageVolume } from './triage.ts';
+import { transformClaim, transformClass, transformVolume } from './transforms.ts';
+import { judgeClaimChange, judgeVolumeChange, triageClaim, triageVolume } from './triage.ts';
 import type { Triage, TriageDriver } from './triage.ts';
 
 export interface WatcherOptions {
   readonly client: KubeClient;
   readonly driver: TriageDriver;
-  readonly gate: Pick<Gate, 'touch' | 'wake'>;
+  readonly gate: Pick<LeaderGate, 'ensureQueued' | 'enqueueNow' | 'promote'>;
   /** Hears of each volume that should be deleted and must not be. */
   readonly onRefused?: (refused: RefusedVolume) => void;
-  /** Hears of each object that came, changed or went and that keys may wait for; named as in the wait list. */
+  /** Hears of each object that came, changed or went and that keys may wait for; named as in the
+   * wait list. */
   readonly onObject?: (object: string) => void;
   readonly log: Logger;
   readonly metrics: Registry;
@@ -44,12 +45,16 @@ export interface Watcher {
   outstanding(): Generator<JobKey>;
   /** Volumes that should be deleted and must not be. */
   refused(): Generator<RefusedVolume>;
-  /** The version of a claim, class or volume, '' = it is not there; undefined: not watched here, or not known now. */
+  /** The version of a claim, class or volume, '' = it is not there; undefined: not watched here, or
+   * not known now. */
   versionOf(object: string): string | undefined;
   /** The snapshots that pending claims of any namespace are restored from, as "namespace/name". */
   restoredSnapshots(): ReadonlySet<string>;
   stop(): Promise<void>;
 }
+
+/** Whether a delayed job stays delayed (`ensureQueued`) or runs at once (`enqueueNow`). */
+type EnqueueHow = 'ensureQueued' | 'enqueueNow';
 
 /** Starts to list and to watch. */
 export function startWatcher(options: WatcherOptions): Watcher {
@@ -57,22 +62,27 @@ export function startWatcher(options: WatcherOptions): Watcher {
   const common = { client, log, metrics };
   const handles = new HandleIndex();
   const claimed = new ClaimedIndex();
-  const around = { classOf: (name: string) => classView.get(name), hasVolume: (claimUid: string) => claimed.has(claimUid) };
+  const around = {
+    classOf: (name: string) => classView.get(name),
+    hasVolume: (claimUid: string) => claimed.has(claimUid),
+  };
 
   const judgeClaim = (claim: Claim): Triage => triageClaim(claim, driver, around);
-  const judgeVolume = (volume: Volume): Triage => triageVolume(volume, driver, (candidate) => handles.isShared(candidate));
-  const enqueue = (triage: Triage, object: string, how?: { readonly kick: boolean }): void => {
-    if (triage.kind === 'job') gate.touch(triage.key, how);
+  const judgeVolume = (volume: Volume): Triage =>
+    triageVolume(volume, driver, (candidate) => handles.isShared(candidate));
+  const enqueue = (triage: Triage, object: string, how: EnqueueHow = 'ensureQueued'): void => {
+    if (triage.kind === 'job') gate[how](triage.key);
     else log.debug({ object, reason: triage.reason }, 'left alone');
   };
-  const enqueueClaim = (claim: Claim, how?: { readonly kick: boolean }): void =>
+  const enqueueClaim = (claim: Claim, how: EnqueueHow = 'ensureQueued'): void =>
     enqueue(judgeClaim(claim), `claim ${keyOf(claim.metadata)}`, how);
-  const enqueueVolume = (volume: Volume, how?: { readonly kick: boolean }): void => {
+  const enqueueVolume = (volume: Volume, how: EnqueueHow = 'ensureQueued'): void => {
     const triage = judgeVolume(volume);
     enqueue(triage, `volume ${volume.metadata.name}`, how);
     if (triage.kind === 'refuse') options.onRefused?.({ volume, reason: triage.reason });
   };
-  /** A volume that somebody deletes before it is bound leaves its claim without one. Released ones, the many, have no claim any more. */
+  /** A volume that somebody deletes before it is bound leaves its claim without one. Released ones,
+   * the many, have no claim any more. */
   const reconsiderClaimOf = (volume: Volume): void => {
     if (volume.status?.phase === 'Released') return;
     const uids = claimsOf(volume);
@@ -82,33 +92,39 @@ export function startWatcher(options: WatcherOptions): Watcher {
   const classView: Reflector<Class> = startReflector({
     ...common,
     resource: classes,
-    project: projectClass,
+    transform: transformClass,
     // A class that came, or was made anew, changes the verdict over all its claims at once.
     onChange: ({ type, object }: Change<Class>) => {
       options.onObject?.(objectId({ resource: classes.plural, name: object.metadata.name }));
       if (type !== 'added') return;
       for (const claim of claimView.list()) {
-        if (classNameOf(claim) === object.metadata.name) enqueueClaim(claim, { kick: true });
+        if (classNameOf(claim) === object.metadata.name) enqueueClaim(claim, 'enqueueNow');
       }
     },
   });
   const claimView: Reflector<Claim> = startReflector({
     ...common,
     resource: claims,
-    project: projectClaim,
+    transform: transformClaim,
     // A deleted claim needs no job of its own: a record that is open has one that sees it.
     onChange: ({ type, object, previous }: Change<Claim>) => {
       options.onObject?.(objectId({ resource: claims.plural, ...object.metadata }));
       if (type === 'deleted') return;
       const news =
-        previous === undefined ? 'verdict' : newsOfClaim(object, previous, { wasJob: judgeClaim(previous).kind === 'job', driver });
-      if (news !== 'none') enqueueClaim(object, { kick: news === 'edit' || news === 'back' });
+        previous === undefined
+          ? 'verdict'
+          : judgeClaimChange(object, previous, {
+              wasJob: judgeClaim(previous).kind === 'job',
+              driver,
+            });
+      if (news !== 'none')
+        enqueueClaim(object, news === 'edit' || news === 'back' ? 'enqueueNow' : 'ensureQueued');
     },
   });
   const volumeView: Reflector<Volume> = startReflector({
     ...common,
     resource: volumes,
-    project: projectVolume,
+    transform: transformVolume,
     onChange: (change: Change<Volume>) => {
       options.onObject?.(objectId({ resource: volumes.plural, name: change.object.metadata.name }));
       handles.apply(change);
@@ -120,16 +136,18 @@ export function startWatcher(options: WatcherOptions): Watcher {
       }
       const { object, previous } = change;
       if (change.type === 'deleted') return;
-      const news = previous === undefined ? 'verdict' : newsOfVolume(object, previous, driver);
+      const news = previous === undefined ? 'verdict' : judgeVolumeChange(object, previous, driver);
       if (news === 'going') {
         const triage = judgeVolume(object);
-        if (triage.kind === 'job') gate.wake(triage.key);
-        // A deletion that waits after a failure must hear at once that the policy is another one now.
-      } else if (news !== 'none') enqueueVolume(object, { kick: previous !== undefined });
+        if (triage.kind === 'job') gate.promote(triage.key);
+        // A deletion that waits after a failure must hear at once that the policy is another one
+        // now.
+      } else if (news !== 'none')
+        enqueueVolume(object, previous === undefined ? 'ensureQueued' : 'enqueueNow');
     },
   });
   const views = [classView, claimView, volumeView];
-  const byPlural = new Map<string, Reflector<Projected>>([
+  const byPlural = new Map<string, Reflector<Transformed>>([
     [classes.plural, classView],
     [claims.plural, claimView],
     [volumes.plural, volumeView],

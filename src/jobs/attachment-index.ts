@@ -1,7 +1,8 @@
 import type { VolumeAttachment } from '../kube/objects.ts';
 import type { Change } from '../kube/reflector.ts';
 
-/** The attachments of each volume. Those of volumes that stand in a pod's own spec have no PersistentVolume and are left out. */
+/** The attachments of each volume. Those of volumes that stand in a pod's own spec have no
+ * PersistentVolume and are left out. */
 export class AttachmentIndex {
   readonly #byVolume = new Map<string, Map<string, VolumeAttachment>>();
 

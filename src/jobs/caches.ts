@@ -7,20 +7,29 @@ import type { Logger } from '../runtime/log.ts';
 import type { Registry } from '../runtime/metrics.ts';
 import { AttachmentIndex } from './attachment-index.ts';
 
-/** What processors read from memory instead of asking the API server: classes, and which volumes are attached. */
-export interface Views {
+/** What processors read from memory instead of asking the API server: classes, and which volumes
+ * are attached. */
+export interface Caches {
   readonly classOf: (name: string) => Class | undefined;
   /** What a volume is attached by; empty for a driver that doesn't attach. */
   readonly attachedTo: (volume: string) => readonly VolumeAttachment[];
-  /** Resolves when all that this driver needs is complete. Attachments are watched only for a driver that attaches. */
-  synced(driver: { readonly controllerCapabilities: ReadonlySet<string> }, signal: AbortSignal): Promise<void>;
+  /** Resolves when all that this driver needs is complete. Attachments are watched only for a
+   * driver that attaches. */
+  synced(
+    driver: { readonly controllerCapabilities: ReadonlySet<string> },
+    signal: AbortSignal,
+  ): Promise<void>;
   readonly trouble: string | undefined;
   stop(): Promise<void>;
 }
 
 /** Starts to watch classes. */
-export function startViews(options: { client: KubeClient; log: Logger; metrics: Registry }): Views {
-  const classView = startReflector({ ...options, resource: classes, project: projectClass });
+export function startCaches(options: {
+  client: KubeClient;
+  log: Logger;
+  metrics: Registry;
+}): Caches {
+  const classView = startReflector({ ...options, resource: classes, transform: transformClass });
   const attachments = new AttachmentIndex();
   let attachmentView: Reflector<VolumeAttachment> | undefined;
   return {
@@ -31,11 +40,13 @@ export function startViews(options: { client: KubeClient; log: Logger; metrics: 
         attachmentView = startReflector({
           ...options,
           resource: volumeAttachments,
-          project: projectAttachment,
+          transform: transformAttachment,
           onChange: (change) => attachments.apply(change),
         });
       }
-      const waits = [classView, attachmentView].flatMap((view) => (view === undefined ? [] : [view.synced(signal)]));
+      const waits = [classView, attachmentView].flatMap((view) =>
+        view === undefined ? [] : [view.synced(signal)],
+      );
       await Promise.all(waits).catch((error: unknown) => {
         if (!signal.aborted) throw error;
       });
@@ -49,8 +60,16 @@ export function startViews(options: { client: KubeClient; log: Logger; metrics: 
   };
 }
 
-function projectClass(raw: unknown): Class {
-  const { metadata, provisioner, parameters, mountOptions, reclaimPolicy, volumeBindingMode, allowedTopologies } = raw as Class;
+function transformClass(raw: unknown): Class {
+  const {
+    metadata,
+    provisioner,
+    parameters,
+    mountOptions,
+    reclaimPolicy,
+    volumeBindingMode,
+    allowedTopologies,
+  } = raw as Class;
   const { name, uid, resourceVersion } = metadata;
   return {
     metadata: { name, uid, resourceVersion },
@@ -63,8 +82,11 @@ function projectClass(raw: unknown): Class {
   };
 }
 
-function projectAttachment(raw: unknown): VolumeAttachment {
+function transformAttachment(raw: unknown): VolumeAttachment {
   const { metadata, spec } = raw as VolumeAttachment;
   const { name, uid, resourceVersion } = metadata;
-  return { metadata: { name, uid, resourceVersion }, spec: { attacher: spec.attacher, nodeName: spec.nodeName, source: spec.source } };
+  return {
+    metadata: { name, uid, resourceVersion },
+    spec: { attacher: spec.attacher, nodeName: spec.nodeName, source: spec.source },
+  };
 }

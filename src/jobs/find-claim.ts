@@ -5,7 +5,8 @@ import type { ProcessorPorts } from './ports.ts';
 /** A page of claims is read, looked through and dropped. */
 const PAGE_SIZE = 500;
 
-/** The first claim of a namespace (absent: of any) that is wanted, as the API server has it now; undefined where there is none.
+/** The first claim of a namespace (absent: of any) that is wanted, as the API server has it now;
+ * undefined where there is none.
  * @throws KubeError */
 export async function findClaim(
   { kube }: Pick<ProcessorPorts, 'kube'>,

@@ -1,6 +1,6 @@
 import { gatewayClientFlags } from '../gateway-client/flags.ts';
 import { kubeFlags } from '../kube/flags.ts';
-import { wakeFlags } from '../queue/flags.ts';
+import { waitFlags } from '../queue/flags.ts';
 import { redisFlags } from '../redis/flags.ts';
 import { recordFlags } from '../records/flags.ts';
 import { defineFlags } from '../runtime/flags.ts';
@@ -18,7 +18,7 @@ export const flags = defineFlags({
   ...gatewayClientFlags,
   ...provisioningFlags,
   ...recordFlags,
-  ...wakeFlags,
+  ...waitFlags,
   'worker-threads': {
     type: 'int',
     default: 100,
@@ -40,7 +40,13 @@ export const flags = defineFlags({
     help: 'First pause after a failure; doubles with each one, with jitter.',
     upstream: 'same',
   },
-  'retry-interval-max': { type: 'durationMs', default: '5m', min: '1ms', help: 'Longest pause after a failure.', upstream: 'same' },
+  'retry-interval-max': {
+    type: 'durationMs',
+    default: '5m',
+    min: '1ms',
+    help: 'Longest pause after a failure.',
+    upstream: 'same',
+  },
   'lock-duration': {
     type: 'durationMs',
     default: '30s',
@@ -57,5 +63,10 @@ export const flags = defineFlags({
     default: false,
     help: 'Keep a finalizer on a claim while its volume record is open: two API writes per claim, for those who do not want to rely on Redis alone.',
   },
-  'grace-period': { type: 'durationMs', default: '25s', min: '0s', help: 'How long calls under way may take to end after SIGTERM.' },
+  'grace-period': {
+    type: 'durationMs',
+    default: '25s',
+    min: '0s',
+    help: 'How long calls under way may take to end after SIGTERM.',
+  },
 });

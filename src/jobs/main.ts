@@ -19,14 +19,14 @@ import { runProcess } from '../runtime/process.ts';
 import type { Invocation, ProcessContext } from '../runtime/process.ts';
 import { parseFeatureGates } from '../volumes/feature-gates.ts';
 import { inTreeNameOf } from '../volumes/migration/plugins.ts';
-import { deleteVolume } from './volume/reconcile-volume.ts';
+import { reconcileVolume } from './volume/reconcile-volume.ts';
 import { flags, summary } from './flags.ts';
 import { createOperationCounts } from './operation-counts.ts';
 import type { ProcessorPorts } from './ports.ts';
-import { provision } from './claim/reconcile-claim.ts';
-import { releaseSnapshot } from './snapshot/reconcile-snapshot.ts';
-import { settleRun } from './run-to-outcome.ts';
-import { startViews } from './caches.ts';
+import { reconcileClaim } from './claim/reconcile-claim.ts';
+import { reconcileSnapshot } from './snapshot/reconcile-snapshot.ts';
+import { runToOutcome } from './run-to-outcome.ts';
+import { startCaches } from './caches.ts';
 
 /** The jobs process. */
 export function main(invocation: Invocation): Promise<void> {
@@ -36,19 +36,26 @@ export function main(invocation: Invocation): Promise<void> {
 async function start(p: ProcessContext<typeof flags>): Promise<void> {
   const { flags: f, log, metrics, closers } = p;
   if (f.volumeNameUuidLength === 0)
-    throw new UsageError('--volume-name-uuid-length: 0 would give all claims one name; choose -1 or 1 to 32');
+    throw new UsageError(
+      '--volume-name-uuid-length: 0 would give all claims one name; choose -1 or 1 to 32',
+    );
   const gates = parseFeatureGates(f.featureGates);
   if (typeof gates === 'string') throw new UsageError(`--feature-gates: ${gates}`);
   const instance = `${p.env['HOSTNAME'] ?? 'local'}-${p.pid}-${randomBytes(3).toString('hex')}`;
 
   const kube = await openKubeClient('jobs', p);
   const { gateways, driver } = await openDriver(p);
-  const link = openRedis({ url: f.redisUrl, role: 'plain', name: `sutler-records:${instance}`, log });
+  const link = openRedis({
+    url: f.redisUrl,
+    role: 'plain',
+    name: `sutler-records:${instance}`,
+    log,
+  });
   closers.add('Redis', () => link.close());
   const settings = watchSettings(link, log);
   closers.add('Redis settings', () => settings.close());
 
-  const views = startViews({ client: kube, log, metrics });
+  const views = startCaches({ client: kube, log, metrics });
   closers.add('views', () => views.stop());
   const consumers: Consumer[] = [];
   const marker = watchClusterMarker({
@@ -66,7 +73,12 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
       address: f.httpEndpoint,
       metrics,
       metricsPath: f.metricsPath,
-      live: [{ name: 'progress', check: () => consumers.map((c) => c.stuck).find((t) => t !== undefined) }],
+      live: [
+        {
+          name: 'progress',
+          check: () => consumers.map((c) => c.stuck).find((t) => t !== undefined),
+        },
+      ],
       ready: [
         { name: 'redis', check: () => link.trouble },
         { name: 'redis-cluster', check: () => marker.trouble },
@@ -75,7 +87,10 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
         { name: 'kubernetes', check: () => views.trouble },
         {
           name: 'queues',
-          check: () => (consumers.length === 0 ? 'not started yet' : consumers.map((c) => c.trouble).find((t) => t !== undefined)),
+          check: () =>
+            consumers.length === 0
+              ? 'not started yet'
+              : consumers.map((c) => c.trouble).find((t) => t !== undefined),
         },
       ],
       log,
@@ -98,13 +113,16 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
     ownMs: ownershipMs(f),
     settleMs: f.settleTimeMs,
   });
-  await records.learnEpoch().catch(() => undefined);
+  await records.learnIncarnation().catch(() => undefined);
   const tend = async (): Promise<void> => {
     if (!marker.isOurs) return;
     const rewritten = await records
-      .tend()
-      .catch((error: unknown) => log.debug({ err: error }, 'the open records could not be looked after'));
-    if (rewritten && rewritten.length > 0) log.warn({ records: rewritten.length }, 'wrote volume records again that Redis had lost');
+      .rewriteLostRecords()
+      .catch((error: unknown) =>
+        log.debug({ err: error }, 'the open records could not be looked after'),
+      );
+    if (rewritten && rewritten.length > 0)
+      log.warn({ records: rewritten.length }, 'wrote volume records again that Redis had lost');
   };
   const tending = setInterval(() => void tend(), TEND_MS);
   closers.add('open records', () => clearInterval(tending));
@@ -120,7 +138,12 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
     classOf: views.classOf,
     attachedTo: views.attachedTo,
     driver: () => ({ ...driver.current(), inTreeName }),
-    options: { ...f, gates, defaultFsType: f.defaultFstype, identity: `${Date.now()}-${randomInt(10_000)}-${found.name}` },
+    options: {
+      ...f,
+      gates,
+      defaultFsType: f.defaultFstype,
+      identity: `${Date.now()}-${randomInt(10_000)}-${found.name}`,
+    },
     timeoutMs: f.timeoutMs,
     writeAllowanceMs: f.writeAllowanceMs,
     areSecretsWatched: f.watchSecrets,
@@ -145,18 +168,19 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
     metrics,
   };
   const work = [
-    { kind: 'claim', run: provision, concurrency: f.workerThreads },
-    { kind: 'volume', run: deleteVolume, concurrency: f.workerThreads },
-    { kind: 'snapshot', run: releaseSnapshot, concurrency: SNAPSHOTS_AT_ONCE },
+    { kind: 'claim', run: reconcileClaim, concurrency: f.workerThreads },
+    { kind: 'volume', run: reconcileVolume, concurrency: f.workerThreads },
+    { kind: 'snapshot', run: reconcileSnapshot, concurrency: SNAPSHOTS_AT_ONCE },
   ] as const;
   for (const { kind, run, concurrency } of work) {
     // A consumer is a connection: none where ingest has nothing to hand over.
-    if (kind === 'snapshot' && !found.controllerCapabilities.has('CREATE_DELETE_SNAPSHOT')) continue;
+    if (kind === 'snapshot' && !found.controllerCapabilities.has('CREATE_DELETE_SNAPSHOT'))
+      continue;
     const consumer = startConsumer({
       ...common,
       kind,
       concurrency,
-      process: (key, context) => settleRun(key, log, () => run(ports, key, context)),
+      process: (key, context) => runToOutcome(key, log, () => run(ports, key, context)),
       onRedisEmptied: () => void tend(),
     });
     consumers.push(consumer);
@@ -165,7 +189,8 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
   log.info({ driver: found.name, workers: f.workerThreads }, 'taking jobs');
 }
 
-/** Snapshots that our finalizer is taken off of, where ingest's sweep found it left over: there are few, and none of them is urgent. */
+/** Snapshots that our finalizer is taken off of, where ingest's sweep found it left over: there are
+ * few, and none of them is urgent. */
 const SNAPSHOTS_AT_ONCE = 2;
 
 /** How often the records that this process left open are looked after. */

@@ -6,7 +6,11 @@ import { volumeFailedDelete } from '../volumes/deletion-event.ts';
 import type { ProcessorPorts } from './ports.ts';
 
 /** An event on a claim; none where the claim is gone, as nobody could read it. */
-export function claimEvent(ports: Pick<ProcessorPorts, 'events'>, claim: Claim | undefined, event: Omit<EventInput, 'regarding'>): void {
+export function claimEvent(
+  ports: Pick<ProcessorPorts, 'events'>,
+  claim: Claim | undefined,
+  event: Omit<EventInput, 'regarding'>,
+): void {
   if (claim === undefined) return;
   const { name, namespace, uid, resourceVersion } = claim.metadata;
   ports.events.record({
@@ -29,7 +33,8 @@ export interface ClaimRun {
   readonly run: Pick<Run, 'lastReason'>;
 }
 
-/** The warning of a run that ends without a volume; none where the run before ended for the same reason: that is no news.
+/** The warning of a run that ends without a volume; none where the run before ended for the same
+ * reason: that is no news.
  * @param reason of the outcome, where the message says more */
 export async function provisioningFailed(
   ports: Pick<ProcessorPorts, 'events'>,
@@ -42,6 +47,10 @@ export async function provisioningFailed(
 }
 
 /** A warning on a volume. */
-export function volumeWarning(ports: Pick<ProcessorPorts, 'events'>, volume: Volume, message: string): void {
+export function volumeWarning(
+  ports: Pick<ProcessorPorts, 'events'>,
+  volume: Volume,
+  message: string,
+): void {
   ports.events.record(volumeFailedDelete(volume, message));
 }

@@ -59,7 +59,9 @@ export function createOperationCounts(metrics: Registry): OperationCounts {
     class: claim?.spec.storageClassName ?? '',
     source: claim?.spec.dataSource?.kind ?? '',
   });
-  const ofVolume = (volume: Volume): { class: string } => ({ class: volume.spec.storageClassName ?? '' });
+  const ofVolume = (volume: Volume): { class: string } => ({
+    class: volume.spec.storageClassName ?? '',
+  });
   return {
     provisioned(claim, tookMs) {
       provisioned.inc(ofClaim(claim));

@@ -15,7 +15,8 @@ export interface ProcessorPorts {
   readonly kube: Pick<KubeClient, 'get' | 'list' | 'create' | 'patch' | 'delete'>;
   readonly csi: ControllerCalls;
   readonly records: VolumeRecords;
-  /** UIDs of the snapshots and claims that open records fill their volumes from; records/open-sources.ts. */
+  /** UIDs of the snapshots and claims that open records fill their volumes from;
+   * records/open-sources.ts. */
   readonly openSources: () => Promise<ReadonlySet<string>>;
   /** Which claim has a shortened volume name. */
   readonly names: Pick<VolumeNames, 'hold' | 'release'>;
@@ -23,7 +24,8 @@ export interface ProcessorPorts {
   readonly counts: OperationCounts;
   /** From the watched view of classes. */
   readonly classOf: (name: string) => Class | undefined;
-  /** What a volume is still attached by, from the watched view of attachments; empty where the driver doesn't attach. */
+  /** What a volume is still attached by, from the watched view of attachments; empty where the
+   * driver doesn't attach. */
   readonly attachedTo: (volume: string) => readonly VolumeAttachment[];
   readonly driver: () => DriverFacts;
   readonly options: ProvisioningOptions;
@@ -37,7 +39,8 @@ export interface ProcessorPorts {
   readonly areSecretsWatched: boolean;
   /** Keep a finalizer on a claim while its record is open. */
   readonly claimFinalizer: boolean;
-  /** The only gateway, '' where there are several: where calls go as long as no leader has named one. */
+  /** The only gateway, '' where there are several: where calls go as long as no leader has named
+   * one. */
   readonly endpoint: string;
   /** A text unique to each run. */
   readonly newOwner: () => string;

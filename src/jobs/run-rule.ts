@@ -30,7 +30,9 @@ async function answer(ports: Pick<ProcessorPorts, 'kube'>, step: Step): Promise<
     if (!(error instanceof KubeError) || isOutage(error)) throw error;
     // A kind that the server does not know: its definition is not installed (yet).
     if (error.code === 404 && step.kind !== 'protect')
-      return step.kind === 'list' ? { kind: 'listed', items: [] } : { kind: 'absent', isUnknownKind: true };
+      return step.kind === 'list'
+        ? { kind: 'listed', items: [] }
+        : { kind: 'absent', isUnknownKind: true };
     return { kind: 'refused', code: error.code, message: error.serverMessage };
   }
 }
@@ -38,8 +40,13 @@ async function answer(ports: Pick<ProcessorPorts, 'kube'>, step: Step): Promise<
 /** Both versions of a grant read alike; a server has one or the other, or both. */
 const GRANT_VERSIONS = ['v1', 'v1beta1'];
 
-async function listAll(ports: Pick<ProcessorPorts, 'kube'>, resource: Resource, namespace: string): Promise<readonly KubeObject[]> {
-  if (resource.plural !== referenceGrants.plural) return (await ports.kube.list<KubeObject>(resource, { namespace })).items;
+async function listAll(
+  ports: Pick<ProcessorPorts, 'kube'>,
+  resource: Resource,
+  namespace: string,
+): Promise<readonly KubeObject[]> {
+  if (resource.plural !== referenceGrants.plural)
+    return (await ports.kube.list<KubeObject>(resource, { namespace })).items;
   for (const version of GRANT_VERSIONS) {
     try {
       return (await ports.kube.list<KubeObject>({ ...resource, version }, { namespace })).items;

@@ -19,7 +19,8 @@ const SHRINK_FACTOR = 0.7;
 const GROWTH = 0.2;
 const LEAST = 2;
 
-/** Lets requests pass, first come, first served: a cap on what is under way, lowered when the server refuses and slowly raised again, and a token bucket. */
+/** Lets requests pass, first come, first served: a cap on what is under way, lowered when the
+ * server refuses and slowly raised again, and a token bucket. */
 export class Admission {
   readonly #max: number;
   readonly #nowMs: () => number;
@@ -34,7 +35,10 @@ export class Admission {
     this.#max = Math.max(1, maxInFlight);
     this.#limit = this.#max;
     this.#nowMs = nowMs;
-    this.#bucket = qps > 0 ? new TokenBucket({ burst: Math.max(1, burst), perSecond: qps, nowMs: nowMs() }) : undefined;
+    this.#bucket =
+      qps > 0
+        ? new TokenBucket({ burst: Math.max(1, burst), perSecond: qps, nowMs: nowMs() })
+        : undefined;
   }
 
   get inFlight(): number {
@@ -48,11 +52,19 @@ export class Admission {
 
   /** Resolves when one request may go; each must be followed by `release`.
    * @throws KubeError (code 0, not sent) when the signal aborts or the time is over */
-  acquire(o: { readonly title: string; readonly timeoutMs: number; readonly signal?: AbortSignal | undefined }): Promise<void> {
+  acquire(o: {
+    readonly title: string;
+    readonly timeoutMs: number;
+    readonly signal?: AbortSignal | undefined;
+  }): Promise<void> {
     const { signal } = o;
     const refusal = (reason: 'Aborted' | 'Timeout', serverMessage: string): KubeError =>
-      new KubeError({ code: 0, reason, serverMessage, request: o.title, maybeSent: false }, { cause: signal?.reason });
-    if (signal?.aborted === true) return Promise.reject(refusal('Aborted', 'aborted before it was sent'));
+      new KubeError(
+        { code: 0, reason, serverMessage, request: o.title, maybeSent: false },
+        { cause: signal?.reason },
+      );
+    if (signal?.aborted === true)
+      return Promise.reject(refusal('Aborted', 'aborted before it was sent'));
     if (this.#waiting.size === 0 && this.#takePlace()) return Promise.resolve();
     return new Promise((resolve, reject) => {
       const leave = (settle: () => void): void => {
@@ -62,9 +74,18 @@ export class Admission {
         settle();
       };
       const go = (): void => leave(resolve);
-      const onAbort = (): void => leave(() => reject(refusal('Aborted', 'aborted before it was sent')));
+      const onAbort = (): void =>
+        leave(() => reject(refusal('Aborted', 'aborted before it was sent')));
       const timer = setTimeout(
-        () => leave(() => reject(refusal('Timeout', `waited ${Math.round(o.timeoutMs)} ms for its turn behind other requests`))),
+        () =>
+          leave(() =>
+            reject(
+              refusal(
+                'Timeout',
+                `waited ${Math.round(o.timeoutMs)} ms for its turn behind other requests`,
+              ),
+            ),
+          ),
         o.timeoutMs,
       );
       signal?.addEventListener('abort', onAbort, { once: true });
@@ -73,11 +94,13 @@ export class Admission {
     });
   }
 
-  /** @param ending  refused: the server answered 429; lost: no answer, which says nothing about its load */
+  /** @param ending  refused: the server answered 429; lost: no answer, which says nothing about its
+   *                load */
   release(ending: 'answered' | 'refused' | 'lost'): void {
     this.#inFlight--;
     if (ending === 'refused') this.#shrink();
-    else if (ending === 'answered') this.#limit = Math.min(this.#max, this.#limit + GROWTH / this.#limit);
+    else if (ending === 'answered')
+      this.#limit = Math.min(this.#max, this.#limit + GROWTH / this.#limit);
     this.#pump();
   }
 
@@ -100,7 +123,13 @@ export class Admission {
       go();
     }
     // Without a free place the next release pumps; without a token, time does.
-    if (this.#bucket === undefined || this.#timer !== undefined || this.#waiting.size === 0 || this.#inFlight >= this.limit) return;
+    if (
+      this.#bucket === undefined ||
+      this.#timer !== undefined ||
+      this.#waiting.size === 0 ||
+      this.#inFlight >= this.limit
+    )
+      return;
     this.#timer = setTimeout(
       () => {
         this.#timer = undefined;

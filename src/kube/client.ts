@@ -46,21 +46,28 @@ export interface DeleteOptions extends CallOptions {
   readonly preconditions?: { readonly uid?: string; readonly resourceVersion?: string };
 }
 
-/** The API server. All methods throw KubeError with the server's words. Answers that ask for patience (429; 500, 503, 504 with Retry-After) are
- * repeated here within the call's time; a network fault is repeated only for reads, and for writes that certainly were not sent. */
+/** The API server. All methods throw KubeError with the server's words. Answers that ask for
+ * patience (429; 500, 503, 504 with Retry-After) are repeated here within the call's time; a
+ * network fault is repeated only for reads, and for writes that certainly were not sent. */
 export interface KubeClient {
   /** undefined: the API server says it isn't there. */
   get<T>(resource: Resource, ref: ObjectRef, o?: CallOptions): Promise<T | undefined>;
   /** One page, or all. */
   list<T>(resource: Resource, o?: ListOptions): Promise<ListPage<T>>;
-  create<T>(resource: Resource, namespace: string | undefined, object: unknown, o?: CallOptions): Promise<T>;
+  create<T>(
+    resource: Resource,
+    namespace: string | undefined,
+    object: unknown,
+    o?: CallOptions,
+  ): Promise<T>;
   /** PUT; only for objects that are our own, since fields we don't know would be lost. */
   update<T>(resource: Resource, ref: ObjectRef, object: unknown, o?: CallOptions): Promise<T>;
   patch<T>(resource: Resource, ref: ObjectRef, patch: Patch, o?: CallOptions): Promise<T>;
   /** Preconditions that don't hold are a 409 (isConflict).
    * @returns the object (going away) or the server's Status; undefined: it was not there */
   delete<T>(resource: Resource, ref: ObjectRef, o?: DeleteOptions): Promise<T | undefined>;
-  /** One watch connection: resolves when the server ends it in good order; see reflector.ts for what to do then. */
+  /** One watch connection: resolves when the server ends it in good order; see reflector.ts for
+   * what to do then. */
   watch(resource: Resource, o: WatchOptions): Promise<void>;
   close(): Promise<void>;
 }
@@ -112,7 +119,12 @@ export function createKubeClient(options: KubeClientOptions): KubeClient {
   const { access, log } = options;
   const clock = options.clock ?? systemClock;
   const maxInFlight = options.maxInFlight ?? DEFAULT_MAX_IN_FLIGHT;
-  const admission = new Admission({ maxInFlight, qps: options.qps ?? 0, burst: options.burst ?? 1, nowMs: () => performance.now() });
+  const admission = new Admission({
+    maxInFlight,
+    qps: options.qps ?? 0,
+    burst: options.burst ?? 1,
+    nowMs: () => performance.now(),
+  });
   const metrics = createRequestMetrics(options.metrics, admission);
   const transport = createTransport(access, { connections: Math.max(1, maxInFlight) });
   let refreshing: Promise<void> | undefined;
@@ -124,7 +136,8 @@ export function createKubeClient(options: KubeClientOptions): KubeClient {
       throw unanswered(title, 'Credentials', cause);
     }
   };
-  /** Several requests refused at once share one refresh; one that was sent with older credentials needs none. */
+  /** Several requests refused at once share one refresh; one that was sent with older credentials
+   * needs none. */
   const refresh = async (refused: string | undefined, title: string): Promise<void> => {
     if ((await authorize(title)) !== refused) return;
     refreshing ??= access.refresh().finally(() => {
@@ -141,24 +154,36 @@ export function createKubeClient(options: KubeClientOptions): KubeClient {
       accept: 'application/json',
       'user-agent': options.userAgent,
       ...(authorization === undefined ? {} : { authorization }),
-      ...(call.body === undefined ? {} : { 'content-type': call.contentType ?? 'application/json' }),
+      ...(call.body === undefined
+        ? {}
+        : { 'content-type': call.contentType ?? 'application/json' }),
     },
     ...(call.body === undefined ? {} : { body: call.body }),
   });
 
   /** Once over the wire, counted. */
-  const exchange = async (call: Call, authorization: string | undefined, endMs: number): Promise<WireAnswer> => {
+  const exchange = async (
+    call: Call,
+    authorization: string | undefined,
+    endMs: number,
+  ): Promise<WireAnswer> => {
     const { signal } = call.options;
     await admission.acquire({ title: call.title, timeoutMs: leftMs(endMs), signal });
     const startedMs = performance.now();
     let code = 0;
     try {
-      const answer = await transport.call(wire(call, authorization), { timeoutMs: leftMs(endMs), signal });
+      const answer = await transport.call(wire(call, authorization), {
+        timeoutMs: leftMs(endMs),
+        signal,
+      });
       code = answer.code;
       return answer;
     } finally {
       admission.release(code === 0 ? 'lost' : code === 429 ? 'refused' : 'answered');
-      metrics.observe(call.verb, call.resource, { code, durationMs: performance.now() - startedMs });
+      metrics.observe(call.verb, call.resource, {
+        code,
+        durationMs: performance.now() - startedMs,
+      });
     }
   };
 
@@ -194,7 +219,12 @@ export function createKubeClient(options: KubeClientOptions): KubeClient {
       waitMs += Math.random() * waitMs * 0.5;
       if (++repeats > MAX_REPEATS || performance.now() + waitMs >= endMs) throw failure;
       log.debug(
-        { request: call.title, code: failure.code, reason: failure.reason, waitMs: Math.round(waitMs) },
+        {
+          request: call.title,
+          code: failure.code,
+          reason: failure.reason,
+          waitMs: Math.round(waitMs),
+        },
         'API request will be repeated',
       );
       await clock.sleep(waitMs, call.options.signal);
@@ -206,12 +236,23 @@ export function createKubeClient(options: KubeClientOptions): KubeClient {
 
   return {
     async get<T>(resource: Resource, ref: ObjectRef, o: CallOptions = {}) {
-      return object<T>(describeCall({ verb: 'get', resource, at: ref, options: o })).catch(absent(ref));
+      return object<T>(describeCall({ verb: 'get', resource, at: ref, options: o })).catch(
+        absent(ref),
+      );
     },
     // oxlint-disable-next-line typescript/no-unnecessary-type-parameters
     async list<T>(resource: Resource, o: ListOptions = {}) {
-      const call = describeCall({ verb: 'list', resource, at: { namespace: o.namespace }, options: o, query: listQuery(o) });
-      const page = await object<{ items?: T[] | null; metadata?: { resourceVersion?: string; continue?: string } }>(call);
+      const call = describeCall({
+        verb: 'list',
+        resource,
+        at: { namespace: o.namespace },
+        options: o,
+        query: listQuery(o),
+      });
+      const page = await object<{
+        items?: T[] | null;
+        metadata?: { resourceVersion?: string; continue?: string };
+      }>(call);
       const next = page.metadata?.continue ?? '';
       return {
         items: page.items ?? [],
@@ -219,16 +260,39 @@ export function createKubeClient(options: KubeClientOptions): KubeClient {
         ...(next === '' ? {} : { continueToken: next }),
       };
     },
-    create: (resource, namespace, body, o = {}) => object(describeCall({ verb: 'create', resource, at: { namespace }, options: o, body })),
-    update: (resource, ref, body, o = {}) => object(describeCall({ verb: 'update', resource, at: ref, options: o, body })),
+    create: (resource, namespace, body, o = {}) =>
+      object(describeCall({ verb: 'create', resource, at: { namespace }, options: o, body })),
+    update: (resource, ref, body, o = {}) =>
+      object(describeCall({ verb: 'update', resource, at: ref, options: o, body })),
     patch: (resource, ref, { type, body, subresource }, o = {}) =>
-      object(describeCall({ verb: 'patch', resource, at: { ...ref, subresource }, options: o, body, contentType: PATCH_TYPES[type] })),
+      object(
+        describeCall({
+          verb: 'patch',
+          resource,
+          at: { ...ref, subresource },
+          options: o,
+          body,
+          contentType: PATCH_TYPES[type],
+        }),
+      ),
     async delete<T>(resource: Resource, ref: ObjectRef, o: DeleteOptions = {}) {
-      const body = o.preconditions && { apiVersion: 'v1', kind: 'DeleteOptions', preconditions: o.preconditions };
-      return object<T>(describeCall({ verb: 'delete', resource, at: ref, options: o, body })).catch(absent(ref));
+      const body = o.preconditions && {
+        apiVersion: 'v1',
+        kind: 'DeleteOptions',
+        preconditions: o.preconditions,
+      };
+      return object<T>(describeCall({ verb: 'delete', resource, at: ref, options: o, body })).catch(
+        absent(ref),
+      );
     },
     async watch(resource, o) {
-      const call = describeCall({ verb: 'watch', resource, at: { namespace: o.namespace }, options: {}, query: watchQuery(o) });
+      const call = describeCall({
+        verb: 'watch',
+        resource,
+        at: { namespace: o.namespace },
+        options: {},
+        query: watchQuery(o),
+      });
       shareable(o.signal);
       const decoder = new WatchDecoder(call.title, o.onEvent);
       for (let refreshed = false; ; refreshed = true) {
@@ -281,15 +345,21 @@ const METHODS: Readonly<Record<Verb, WireRequest['method']>> = {
 function describeCall(o: {
   readonly verb: Verb;
   readonly resource: Resource;
-  readonly at: { readonly namespace?: string | undefined; readonly name?: string; readonly subresource?: string | undefined };
+  readonly at: {
+    readonly namespace?: string | undefined;
+    readonly name?: string;
+    readonly subresource?: string | undefined;
+  };
   readonly options: CallOptions;
   readonly query?: string;
   readonly body?: unknown;
   readonly contentType?: string;
 }): Call {
   const { verb, resource, at } = o;
-  const place = at.name === undefined ? at.namespace : keyOf({ namespace: at.namespace, name: at.name });
-  const plural = at.subresource === undefined ? resource.plural : `${resource.plural}/${at.subresource}`;
+  const place =
+    at.name === undefined ? at.namespace : keyOf({ namespace: at.namespace, name: at.name });
+  const plural =
+    at.subresource === undefined ? resource.plural : `${resource.plural}/${at.subresource}`;
   return {
     verb,
     resource: plural,
@@ -320,29 +390,44 @@ function decode<T>(title: string, body: string): T {
     return JSON.parse(body) as T;
   } catch {
     // Without the cause: its message quotes the text, and that may be a secret.
-    throw new KubeError({ code: 0, reason: 'Undecodable', serverMessage: `the answer is not JSON: ${excerpt(body)}`, request: title });
+    throw new KubeError({
+      code: 0,
+      reason: 'Undecodable',
+      serverMessage: `the answer is not JSON: ${excerpt(body)}`,
+      request: title,
+    });
   }
 }
 
 /** 404 about this very object is an answer, not an error. */
 function absent(ref: ObjectRef): (error: unknown) => undefined {
   return (error) => {
-    if (isNotFound(error) && (error.details?.name === undefined || error.details.name === ref.name)) return undefined;
+    if (isNotFound(error) && (error.details?.name === undefined || error.details.name === ref.name))
+      return undefined;
     throw error;
   };
 }
 
 function asksForPatience(error: KubeError): boolean {
-  return error.code === 429 || ([500, 503, 504].includes(error.code) && error.retryAfterMs !== undefined);
+  return (
+    error.code === 429 || ([500, 503, 504].includes(error.code) && error.retryAfterMs !== undefined)
+  );
 }
 
 function unansweredBy(title: string, error: unknown): KubeError {
   if (!(error instanceof TransportError)) return unanswered(title, 'Network', error);
-  const reason = error.kind === 'network' ? 'Network' : error.kind === 'timeout' ? 'Timeout' : 'Aborted';
-  return new KubeError({ code: 0, reason, serverMessage: error.message, request: title, maybeSent: error.maybeSent }, { cause: error });
+  const reason =
+    error.kind === 'network' ? 'Network' : error.kind === 'timeout' ? 'Timeout' : 'Aborted';
+  return new KubeError(
+    { code: 0, reason, serverMessage: error.message, request: title, maybeSent: error.maybeSent },
+    { cause: error },
+  );
 }
 
 function unanswered(title: string, reason: string, cause: unknown): KubeError {
   const words = cause instanceof Error ? cause.message : String(cause);
-  return new KubeError({ code: 0, reason, serverMessage: words, request: title, maybeSent: false }, { cause });
+  return new KubeError(
+    { code: 0, reason, serverMessage: words, request: title, maybeSent: false },
+    { cause },
+  );
 }

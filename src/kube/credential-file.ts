@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises';
 
-/** How old a file's content may be when a request needs it: tokens are replaced well before they expire. */
+/** How old a file's content may be when a request needs it: tokens are replaced well before they
+ * expire. */
 export const REREAD_AFTER_MS = 30_000;
 
 /** A file whose content may be replaced at any time: token, CA, certificate, key. */
@@ -14,7 +15,10 @@ export interface CredentialFile {
 
 /** Reads the file once, now; later failures keep the last good content.
  * @throws the file system's error, or one that says the file is empty */
-export async function openCredentialFile(path: string, nowMs: () => number): Promise<CredentialFile> {
+export async function openCredentialFile(
+  path: string,
+  nowMs: () => number,
+): Promise<CredentialFile> {
   let content = (await readFile(path, 'utf8')).trim();
   if (content === '') throw new Error('the file is empty');
   let readAtMs = nowMs();

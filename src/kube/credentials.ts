@@ -17,7 +17,8 @@ export interface TlsMaterial {
   readonly skipVerify: boolean;
 }
 
-/** Where the API server is and how to be let in. Everything that can be replaced at run time is asked for at each request. */
+/** Where the API server is and how to be let in. Everything that can be replaced at run time is
+ * asked for at each request. */
 export interface ClusterAccess {
   /** May carry a path (https://host/k8s/clusters/x). */
   readonly server: URL;
@@ -52,7 +53,8 @@ export interface AccessOptions {
 
 const SERVICE_ACCOUNT_DIR = '/var/run/secrets/kubernetes.io/serviceaccount';
 
-/** Finds the cluster as upstream does: kubeconfig and/or master where given, else the service account of the pod.
+/** Finds the cluster as upstream does: kubeconfig and/or master where given, else the service
+ * account of the pod.
  * @throws UsageError: one line that names file, context and fix */
 export async function loadClusterAccess(options: AccessOptions): Promise<ClusterAccess> {
   const nowMs = options.nowMs ?? Date.now;
@@ -62,18 +64,30 @@ export async function loadClusterAccess(options: AccessOptions): Promise<Cluster
   }
   if (options.master !== undefined && options.master !== '') {
     const server = parseServer('--master', options.master, 'http:');
-    return assemble({ server, source: `--master ${server.href}`, namespace: undefined, proxy: undefined }, { tls: plainTls(), nowMs });
+    return assemble(
+      { server, source: `--master ${server.href}`, namespace: undefined, proxy: undefined },
+      { tls: plainTls(), nowMs },
+    );
   }
   return inCluster(options, nowMs);
 }
 
-async function fromContext(context: KubeconfigContext, options: AccessOptions & { readonly nowMs: () => number }): Promise<ClusterAccess> {
+async function fromContext(
+  context: KubeconfigContext,
+  options: AccessOptions & { readonly nowMs: () => number },
+): Promise<ClusterAccess> {
   const { nowMs } = options;
   const where = `kubeconfig ${context.path}, context "${context.context}"`;
   const master = options.master !== undefined && options.master !== '' ? options.master : undefined;
-  const usesTls = context.ca !== undefined || context.cert !== undefined || context.skipVerify || context.servername !== undefined;
+  const usesTls =
+    context.ca !== undefined ||
+    context.cert !== undefined ||
+    context.skipVerify ||
+    context.servername !== undefined;
   if (master === undefined && context.server === '')
-    throw new UsageError(`${where}: its cluster has no server; run: kubectl config set-cluster NAME --server=URL`);
+    throw new UsageError(
+      `${where}: its cluster has no server; run: kubectl config set-cluster NAME --server=URL`,
+    );
   const server = parseServer(
     master === undefined ? `${where}: server` : '--master',
     master ?? context.server,
@@ -93,15 +107,23 @@ async function fromContext(context: KubeconfigContext, options: AccessOptions & 
     loadClientNode: options.loadClientNode ?? (() => import('@kubernetes/client-node')),
   };
   return assemble(
-    { server, source: where, namespace: context.namespace, proxy: parseProxy(where, context.proxyUrl) },
+    {
+      server,
+      source: where,
+      namespace: context.namespace,
+      proxy: parseProxy(where, context.proxyUrl),
+    },
     {
       nowMs,
       tls: {
         where,
-        // A server given on the command line isn't the one that the kubeconfig's name was meant for (kubectl does the same).
+        // A server given on the command line isn't the one that the kubeconfig's name was meant for
+        // (kubectl does the same).
         servername: master === undefined ? context.servername : undefined,
         skipVerify: context.skipVerify,
-        ca: context.skipVerify ? undefined : await open(where, 'certificate-authority', context.ca, nowMs),
+        ca: context.skipVerify
+          ? undefined
+          : await open(where, 'certificate-authority', context.ca, nowMs),
         cert: await open(where, 'client-certificate', context.cert, nowMs),
         key: await open(where, 'client-key', context.key, nowMs),
       },
@@ -123,14 +145,23 @@ async function inCluster(options: AccessOptions, nowMs: () => number): Promise<C
   const directory = options.serviceAccountDir ?? SERVICE_ACCOUNT_DIR;
   const where = 'in-cluster credentials';
   const hint = 'set automountServiceAccountToken: true for the pod, or give --kubeconfig=FILE';
-  const file = (name: string): Promise<CredentialFile> => open(where, name, { kind: 'file', path: `${directory}/${name}` }, nowMs, hint);
+  const file = (name: string): Promise<CredentialFile> =>
+    open(where, name, { kind: 'file', path: `${directory}/${name}` }, nowMs, hint);
   const ca = await file('ca.crt');
   const token = await file('token');
   const namespace = await file('namespace').catch(() => undefined);
-  const server = parseServer('KUBERNETES_SERVICE_HOST', `https://${isIPv6(host) ? `[${host}]` : host}:${port}`, 'https:');
+  const server = parseServer(
+    'KUBERNETES_SERVICE_HOST',
+    `https://${isIPv6(host) ? `[${host}]` : host}:${port}`,
+    'https:',
+  );
   return assemble(
     { server, source: 'in-cluster', namespace: await namespace?.read(), proxy: undefined },
-    { nowMs, tls: { where, servername: undefined, skipVerify: false, ca, cert: undefined, key: undefined }, token },
+    {
+      nowMs,
+      tls: { where, servername: undefined, skipVerify: false, ca, cert: undefined, key: undefined },
+      token,
+    },
   );
 }
 
@@ -152,7 +183,14 @@ interface Sources {
 }
 
 function plainTls(): TlsSource {
-  return { where: '--master', servername: undefined, skipVerify: false, ca: undefined, cert: undefined, key: undefined };
+  return {
+    where: '--master',
+    servername: undefined,
+    skipVerify: false,
+    ca: undefined,
+    cert: undefined,
+    key: undefined,
+  };
 }
 
 type Place = Pick<ClusterAccess, 'server' | 'source' | 'namespace' | 'proxy'>;
@@ -167,19 +205,22 @@ async function assemble(place: Place, sources: Sources): Promise<ClusterAccess> 
     ...place,
     async tls() {
       const latest = await readTls(tls, plugin);
-      if (latest.ca === held.ca && latest.cert === held.cert && latest.key === held.key) return held;
+      if (latest.ca === held.ca && latest.cert === held.cert && latest.key === held.key)
+        return held;
       try {
         checkTls(tls.where, latest);
         held = latest;
       } catch {
-        // Certificate and key are two files: between the two writes they don't fit. The next look finds the pair.
+        // Certificate and key are two files: between the two writes they don't fit. The next look
+        // finds the pair.
       }
       return held;
     },
     async authorization() {
       if (plugin) return (await plugin.current()).authorization;
       if (token) return `Bearer ${await token.read()}`;
-      if (basic) return `Basic ${Buffer.from(`${basic.username}:${basic.password}`).toString('base64')}`;
+      if (basic)
+        return `Basic ${Buffer.from(`${basic.username}:${basic.password}`).toString('base64')}`;
       return undefined;
     },
     async refresh() {
@@ -189,7 +230,10 @@ async function assemble(place: Place, sources: Sources): Promise<ClusterAccess> 
   };
 }
 
-async function readTls(source: TlsSource, plugin: PluginCredentials | undefined): Promise<TlsMaterial> {
+async function readTls(
+  source: TlsSource,
+  plugin: PluginCredentials | undefined,
+): Promise<TlsMaterial> {
   const given = await plugin?.current();
   return {
     ca: await source.ca?.read(),
@@ -211,8 +255,19 @@ function checkTls(where: string, { ca, cert, key }: TlsMaterial): void {
   }
 }
 
-async function open(where: string, what: string, material: Material, nowMs: () => number, hint?: string): Promise<CredentialFile>;
-async function open(where: string, what: string, material: Material | undefined, nowMs: () => number): Promise<CredentialFile | undefined>;
+async function open(
+  where: string,
+  what: string,
+  material: Material,
+  nowMs: () => number,
+  hint?: string,
+): Promise<CredentialFile>;
+async function open(
+  where: string,
+  what: string,
+  material: Material | undefined,
+  nowMs: () => number,
+): Promise<CredentialFile | undefined>;
 async function open(
   where: string,
   what: string,
@@ -221,7 +276,8 @@ async function open(
   hint?: string,
 ): Promise<CredentialFile | undefined> {
   if (material === undefined) return undefined;
-  if (material.kind === 'data') return { path: '', read: () => Promise.resolve(material.text), expire: () => {} };
+  if (material.kind === 'data')
+    return { path: '', read: () => Promise.resolve(material.text), expire: () => {} };
   try {
     return await openCredentialFile(material.path, nowMs);
   } catch (cause) {
@@ -234,7 +290,8 @@ async function open(
 
 function parseServer(where: string, text: string, protocol: 'http:' | 'https:'): URL {
   const url = parseUrl(/^[a-z]+:\/\//i.test(text) ? text : `${protocol}//${text}`);
-  if (url === undefined) throw new UsageError(`${where}: "${text}" is not a server; write https://host:port`);
+  if (url === undefined)
+    throw new UsageError(`${where}: "${text}" is not a server; write https://host:port`);
   return url;
 }
 
@@ -242,7 +299,9 @@ function parseProxy(where: string, text: string | undefined): URL | undefined {
   if (text === undefined) return undefined;
   const url = parseUrl(text);
   if (url === undefined)
-    throw new UsageError(`${where}: proxy-url "${text}" is not supported; write http://host:port or https://host:port`);
+    throw new UsageError(
+      `${where}: proxy-url "${text}" is not supported; write http://host:port or https://host:port`,
+    );
   return url;
 }
 

@@ -46,13 +46,15 @@ export type Verdict =
   | { readonly kind: 'spam' };
 
 export interface CorrelatorOptions {
-  /** An event that repeats is written again at most this often; a changed message is a new event at once. */
+  /** An event that repeats is written again at most this often; a changed message is a new event at
+   * once. */
   readonly repeatAfterMs: number;
 }
 
 /** Per object and type, as client-go has it: so many at once, then one every five minutes. */
 const SPAM = { burst: 25, perSecond: 1 / 300 };
-/** So many different messages of one reason, none more than ten minutes after the one before, become one event. */
+/** So many different messages of one reason, none more than ten minutes after the one before,
+ * become one event. */
 const SIMILAR = { most: 10, withinMs: 600_000, prefix: '(combined from similar events): ' };
 const MEMORY = 4096;
 /** The API server takes more; this is far more than anybody reads. */
@@ -83,11 +85,15 @@ export class EventCorrelator {
       type,
     ]);
     const message = shorten(event.message);
-    const told = message.length <= MAX_KEY_LENGTH ? message : createHash('sha256').update(message).digest('base64');
+    const told =
+      message.length <= MAX_KEY_LENGTH
+        ? message
+        : createHash('sha256').update(message).digest('base64');
     const isCombined = this.#isCombined(JSON.stringify([object, reason]), told, nowMs);
     const key = JSON.stringify(isCombined ? [object, reason] : [object, reason, told]);
     const known = this.#series.get(key);
-    if (known) return this.#again(known, isCombined ? SIMILAR.prefix + message : message, { object, nowMs });
+    if (known)
+      return this.#again(known, isCombined ? SIMILAR.prefix + message : message, { object, nowMs });
     if (!this.#maySpend(object, nowMs)) return { kind: 'spam' };
     const series: Series = {
       input: { ...event, message },
@@ -104,11 +110,16 @@ export class EventCorrelator {
     return { kind: 'write', series };
   }
 
-  #again(series: Series, message: string, { object, nowMs }: { object: string; nowMs: number }): Verdict {
+  #again(
+    series: Series,
+    message: string,
+    { object, nowMs }: { object: string; nowMs: number },
+  ): Verdict {
     series.count++;
     series.lastMs = nowMs;
     series.message = message;
-    if (series.isPending || nowMs - series.writtenAtMs < this.#options.repeatAfterMs) return { kind: 'coalesced' };
+    if (series.isPending || nowMs - series.writtenAtMs < this.#options.repeatAfterMs)
+      return { kind: 'coalesced' };
     return this.#maySpend(object, nowMs) ? { kind: 'write', series } : { kind: 'spam' };
   }
 
@@ -136,5 +147,7 @@ export class EventCorrelator {
 }
 
 function shorten(message: string): string {
-  return message.length <= MAX_MESSAGE_LENGTH ? message : `${message.slice(0, MAX_MESSAGE_LENGTH - 1)}…`;
+  return message.length <= MAX_MESSAGE_LENGTH
+    ? message
+    : `${message.slice(0, MAX_MESSAGE_LENGTH - 1)}…`;
 }

@@ -48,10 +48,15 @@ const MAX_TRIES = 12;
 const SEND_TIMEOUT_MS = 10_000;
 const CLOSE_GRACE_MS = 2000;
 
-type Result = 'created' | 'updated' | 'coalesced' | 'dropped-rate' | 'dropped-full' | 'dropped-spam' | 'failed';
+type Result =
+  'created' | 'updated' | 'coalesced' | 'dropped-rate' | 'dropped-full' | 'dropped-spam' | 'failed';
 
-/** By whom events of a driver are sent, as upstream spells it: driver, host and a UUID of this process. */
-export function eventComponent(driver: string, env: Readonly<Record<string, string | undefined>>): string {
+/** By whom events of a driver are sent, as upstream spells it: driver, host and a UUID of this
+ * process. */
+export function eventComponent(
+  driver: string,
+  env: Readonly<Record<string, string | undefined>>,
+): string {
   return `${driver}_${env['HOSTNAME'] ?? 'local'}_${randomUUID()}`;
 }
 
@@ -59,7 +64,9 @@ export function eventComponent(driver: string, env: Readonly<Record<string, stri
 export function createEventRecorder(options: EventRecorderOptions): EventRecorder {
   const clock = options.clock ?? systemClock;
   const { log } = options;
-  const correlator = new EventCorrelator({ repeatAfterMs: options.repeatAfterMs ?? REPEAT_AFTER_MS });
+  const correlator = new EventCorrelator({
+    repeatAfterMs: options.repeatAfterMs ?? REPEAT_AFTER_MS,
+  });
   const normals = new TokenBucket({
     burst: options.normalBurst ?? NORMAL_BURST,
     perSecond: options.normalPerSecond ?? NORMAL_PER_SECOND,
@@ -73,7 +80,11 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
   let whenIdle: (() => void) | undefined;
 
   const drain = async (): Promise<void> => {
-    for (let series = queue.next(); series !== undefined && !stopped.signal.aborted; series = queue.next()) {
+    for (
+      let series = queue.next();
+      series !== undefined && !stopped.signal.aborted;
+      series = queue.next()
+    ) {
       await write(series);
       series.isPending = false;
     }
@@ -89,13 +100,25 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
         count(type, await send(series));
         return;
       } catch (error) {
-        const mayRepeat = error instanceof KubeError && (error.code === 0 || error.code >= 500 || error.code === 429);
+        const mayRepeat =
+          error instanceof KubeError &&
+          (error.code === 0 || error.code >= 500 || error.code === 429);
         if (!mayRepeat || tries >= MAX_TRIES || stopped.signal.aborted) {
           count(type, 'failed');
-          log.debug({ object: regarding.name, reason, error: error instanceof Error ? error.message : String(error) }, 'event not sent');
+          log.debug(
+            {
+              object: regarding.name,
+              reason,
+              error: error instanceof Error ? error.message : String(error),
+            },
+            'event not sent',
+          );
           return;
         }
-        await clock.sleep(error.retryAfterMs ?? options.retryAfterMs ?? RETRY_AFTER_MS, stopped.signal);
+        await clock.sleep(
+          error.retryAfterMs ?? options.retryAfterMs ?? RETRY_AFTER_MS,
+          stopped.signal,
+        );
       }
     }
   };
@@ -110,9 +133,18 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
       return result;
     };
     if (series.writtenCount > 0 && series.name !== undefined) {
-      const body = { count: written.count, lastTimestamp: secondsOf(written.atMs), message: series.message };
+      const body = {
+        count: written.count,
+        lastTimestamp: secondsOf(written.atMs),
+        message: series.message,
+      };
       try {
-        await options.client.patch(resources.events, { namespace, name: series.name }, { type: 'merge', body }, o);
+        await options.client.patch(
+          resources.events,
+          { namespace, name: series.name },
+          { type: 'merge', body },
+          o,
+        );
         return settle('updated');
       } catch (error) {
         // Events live for an hour: it is gone, so it is told anew.
@@ -122,7 +154,12 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
     }
     series.name ??= eventName(series.input.regarding.name, series.firstMs);
     try {
-      await options.client.create(resources.events, namespace, toEvent(series, series.name, options.component), o);
+      await options.client.create(
+        resources.events,
+        namespace,
+        toEvent(series, series.name, options.component),
+        o,
+      );
     } catch (error) {
       // An earlier try whose answer was lost.
       if (!isAlreadyExists(error)) throw error;
@@ -142,7 +179,15 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
         if (isOrdinary && !normals.take(nowMs)) return count('Normal', 'dropped-rate');
         const dropped = queue.add(verdict.series);
         if (dropped) count(dropped, 'dropped-full');
-        log.debug({ object: event.regarding.name, namespace: event.regarding.namespace, type: event.type, reason: event.reason }, 'event');
+        log.debug(
+          {
+            object: event.regarding.name,
+            namespace: event.regarding.namespace,
+            type: event.type,
+            reason: event.reason,
+          },
+          'event',
+        );
         if (lanes >= WIDTH || queue.size === 0) return;
         lanes++;
         void drain();
@@ -153,7 +198,10 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
     async close(graceMs = CLOSE_GRACE_MS) {
       isClosed = true;
       if (lanes > 0) {
-        const timer = setTimeout(() => stopped.abort(new Error('the event recorder is closed')), graceMs);
+        const timer = setTimeout(
+          () => stopped.abort(new Error('the event recorder is closed')),
+          graceMs,
+        );
         await new Promise<void>((resolve) => {
           whenIdle = resolve;
         });
@@ -164,7 +212,8 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
   };
 }
 
-/** Warnings, and what is always told, first; bounded; they take the place of the oldest Normal when all places are taken. */
+/** Warnings, and what is always told, first; bounded; they take the place of the oldest Normal when
+ * all places are taken. */
 class EventQueue {
   readonly #urgent = new Set<Series>();
   readonly #normals = new Set<Series>();
@@ -197,22 +246,32 @@ class EventQueue {
   }
 }
 
-function createCounter(registry: Registry | undefined): (type: EventInput['type'], result: Result) => void {
+function createCounter(
+  registry: Registry | undefined,
+): (type: EventInput['type'], result: Result) => void {
   if (registry === undefined) return () => {};
   const name = 'sutler_kube_events_total';
   const known = registry.getSingleMetric(name);
   const counter =
     known instanceof Counter
       ? known
-      : new Counter({ name, help: 'Kubernetes Events by what became of them.', labelNames: ['type', 'result'], registers: [registry] });
+      : new Counter({
+          name,
+          help: 'Kubernetes Events by what became of them.',
+          labelNames: ['type', 'result'],
+          registers: [registry],
+        });
   return (type, result) => counter.inc({ type, result });
 }
 
 function namespaceOf({ regarding }: EventInput): string {
-  return regarding.namespace === undefined || regarding.namespace === '' ? 'default' : regarding.namespace;
+  return regarding.namespace === undefined || regarding.namespace === ''
+    ? 'default'
+    : regarding.namespace;
 }
 
-/** `<object>.<nanoseconds, hex>`, as every other component names them; names that would be too long get a random one. */
+/** `<object>.<nanoseconds, hex>`, as every other component names them; names that would be too long
+ * get a random one. */
 function eventName(object: string, nowMs: number): string {
   const nanoseconds = BigInt(Math.trunc(nowMs)) * 1_000_000n + BigInt(randomInt(1_000_000));
   const name = `${object}.${nanoseconds.toString(16)}`;

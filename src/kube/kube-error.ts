@@ -3,7 +3,8 @@ import type { Status } from './objects.ts';
 export interface KubeErrorFields {
   /** HTTP status; 0 if there was no answer. */
   readonly code: number;
-  /** Status.reason ("NotFound", "AlreadyExists", …); for code 0 what went wrong: "Network", "Timeout", "Aborted", "Undecodable". */
+  /** Status.reason ("NotFound", "AlreadyExists", …); for code 0 what went wrong: "Network",
+   * "Timeout", "Aborted", "Undecodable". */
   readonly reason: string;
   /** The server's own words, whole. */
   readonly serverMessage: string;
@@ -23,7 +24,8 @@ export class KubeError extends Error {
   readonly reason: string;
   readonly serverMessage: string;
   readonly retryAfterMs: number | undefined;
-  /** Whether the request may have had an effect; for answers (code > 0) it was sent by definition. */
+  /** Whether the request may have had an effect; for answers (code > 0) it was sent by definition.
+   */
   readonly maybeSent: boolean;
   readonly details: Status['details'];
 
@@ -56,15 +58,22 @@ const REASONS: Readonly<Record<number, string>> = {
   504: 'Timeout',
 };
 
-/** Makes the error of an answer; the body is a Status, or text from something in front of the API server. */
+/** Makes the error of an answer; the body is a Status, or text from something in front of the API
+ * server. */
 export function answerError(
   request: string,
-  answer: { readonly code: number; readonly body: string; readonly retryAfter?: string | undefined },
+  answer: {
+    readonly code: number;
+    readonly body: string;
+    readonly retryAfter?: string | undefined;
+  },
 ): KubeError {
   const status = parseStatus(answer.body);
-  // A 404 that isn't a Status comes from an unknown API group, a proxy or another server: it says nothing about the object.
+  // A 404 that isn't a Status comes from an unknown API group, a proxy or another server: it says
+  // nothing about the object.
   const fallback = answer.code === 404 ? 'NoSuchPath' : (REASONS[answer.code] ?? 'Unknown');
-  const retryAfterMs = parseRetryAfterMs(answer.retryAfter) ?? secondsToMs(status?.details?.retryAfterSeconds);
+  const retryAfterMs =
+    parseRetryAfterMs(answer.retryAfter) ?? secondsToMs(status?.details?.retryAfterSeconds);
   return new KubeError({
     code: answer.code,
     reason: status?.reason === undefined || status.reason === '' ? fallback : status.reason,
@@ -82,7 +91,10 @@ export function statusError(request: string, object: unknown): KubeError {
   const retryAfterMs = secondsToMs(status.details?.retryAfterSeconds);
   return new KubeError({
     code,
-    reason: status.reason === undefined || status.reason === '' ? (REASONS[code] ?? 'Unknown') : status.reason,
+    reason:
+      status.reason === undefined || status.reason === ''
+        ? (REASONS[code] ?? 'Unknown')
+        : status.reason,
     serverMessage: status.message ?? JSON.stringify(object) ?? '',
     request,
     ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
@@ -105,7 +117,9 @@ function isStatus(value: unknown): value is Status {
 
 /** Beginning of a text that could not be read. Not of JSON: broken or not, it may hold a secret. */
 export function excerpt(text: string): string {
-  return text.trimStart().startsWith('{') ? `${text.length} characters of broken JSON` : text.slice(0, 200);
+  return text.trimStart().startsWith('{')
+    ? `${text.length} characters of broken JSON`
+    : text.slice(0, 200);
 }
 
 /** Retry-After is seconds or an HTTP date. */
@@ -124,12 +138,14 @@ function isKube(error: unknown, code: number): error is KubeError {
   return error instanceof KubeError && error.code === code;
 }
 
-/** 404 from the API server itself: this object is not there. A 404 for an unknown path, or from something in between, is not meant. */
+/** 404 from the API server itself: this object is not there. A 404 for an unknown path, or from
+ * something in between, is not meant. */
 export function isNotFound(error: unknown): error is KubeError {
   return isKube(error, 404) && error.reason === 'NotFound';
 }
 
-/** 409 because the name is taken; also by an object that is going away ("object is being deleted"). */
+/** 409 because the name is taken; also by an object that is going away ("object is being deleted").
+ */
 export function isAlreadyExists(error: unknown): error is KubeError {
   return isKube(error, 409) && error.reason === 'AlreadyExists';
 }
@@ -169,7 +185,8 @@ export function isOutage(error: KubeError): boolean {
   return error.code === 0 || error.code === 429 || error.code >= 500;
 }
 
-/** No answer came: network, time-out, abort. The request may have had its effect unless `maybeSent` is false. */
+/** No answer came: network, time-out, abort. The request may have had its effect unless `maybeSent`
+ * is false. */
 export function isUnanswered(error: unknown): error is KubeError {
   return isKube(error, 0);
 }

@@ -4,7 +4,9 @@ import { load } from 'js-yaml';
 import { UsageError } from '../runtime/flags.ts';
 
 /** Content given in the kubeconfig itself, or a file (absolute path). */
-export type Material = { readonly kind: 'data'; readonly text: string } | { readonly kind: 'file'; readonly path: string };
+export type Material =
+  | { readonly kind: 'data'; readonly text: string }
+  | { readonly kind: 'file'; readonly path: string };
 
 /** The one context of a kubeconfig that is used. */
 export interface KubeconfigContext {
@@ -21,34 +23,49 @@ export interface KubeconfigContext {
   readonly token: Material | undefined;
   readonly basic: { readonly username: string; readonly password: string } | undefined;
   /** The `exec` or `auth-provider` section, as it stands; run by plugin-credentials.ts. */
-  readonly plugin: { readonly kind: 'exec' | 'auth-provider'; readonly user: string; readonly section: Fields } | undefined;
+  readonly plugin:
+    | { readonly kind: 'exec' | 'auth-provider'; readonly user: string; readonly section: Fields }
+    | undefined;
 }
 
 export type Fields = Readonly<Record<string, unknown>>;
 
 /** Reads a kubeconfig and picks its current context, or the one named.
  * @throws UsageError: one line that names file, context and what to do */
-export async function readKubeconfig(path: string, contextName?: string): Promise<KubeconfigContext> {
+export async function readKubeconfig(
+  path: string,
+  contextName?: string,
+): Promise<KubeconfigContext> {
   const file = new Section(`kubeconfig ${path}`, parse(path, await readText(path)));
   const name = contextName ?? file.text('current-context') ?? '';
-  if (name === '') throw file.fail('no current-context is set; run: kubectl config use-context NAME');
+  if (name === '')
+    throw file.fail('no current-context is set; run: kubectl config use-context NAME');
   const context = file.named('contexts', name, 'context');
-  if (context === undefined) throw file.fail(`context "${name}" is not in it; run: kubectl config get-contexts`);
+  if (context === undefined)
+    throw file.fail(`context "${name}" is not in it; run: kubectl config get-contexts`);
 
   const where = `kubeconfig ${path}, context "${name}"`;
   const entry = new Section(where, context);
   const clusterName = entry.text('cluster') ?? '';
   const clusterFields = file.named('clusters', clusterName, 'cluster');
-  if (clusterFields === undefined) throw entry.fail(`its cluster "${clusterName}" is not in the file; run: kubectl config set-cluster`);
+  if (clusterFields === undefined)
+    throw entry.fail(
+      `its cluster "${clusterName}" is not in the file; run: kubectl config set-cluster`,
+    );
   const userName = entry.text('user') ?? '';
   const userFields = userName === '' ? {} : file.named('users', userName, 'user');
-  if (userFields === undefined) throw entry.fail(`its user "${userName}" is not in the file; run: kubectl config set-credentials`);
+  if (userFields === undefined)
+    throw entry.fail(
+      `its user "${userName}" is not in the file; run: kubectl config set-credentials`,
+    );
 
   const directory = dirname(resolve(path));
   const cluster = new Section(`${where}, cluster "${clusterName}"`, clusterFields);
   const user = new Section(`${where}, user "${userName}"`, userFields);
   if (['as', 'as-uid', 'as-groups', 'as-user-extra'].some((key) => userFields[key] !== undefined)) {
-    throw user.fail('impersonation ("as") is not supported; use a user with credentials of its own');
+    throw user.fail(
+      'impersonation ("as") is not supported; use a user with credentials of its own',
+    );
   }
   const username = user.text('username');
   const exec = user.fields('exec');
@@ -67,7 +84,11 @@ export async function readKubeconfig(path: string, contextName?: string): Promis
     token: user.token(directory),
     basic: username === undefined ? undefined : { username, password: user.text('password') ?? '' },
     plugin: exec
-      ? { kind: 'exec', user: userName, section: { ...exec, command: commandPath(exec['command'], directory) } }
+      ? {
+          kind: 'exec',
+          user: userName,
+          section: { ...exec, command: commandPath(exec['command'], directory) },
+        }
       : provider && { kind: 'auth-provider', user: userName, section: provider },
   };
 }
@@ -88,9 +109,12 @@ function parse(path: string, text: string): Fields {
   try {
     value = load(text);
   } catch (cause) {
-    throw new UsageError(`kubeconfig ${path}: not YAML: ${reasonOf(cause)}; check it with: kubectl config view --kubeconfig=${path}`, {
-      cause,
-    });
+    throw new UsageError(
+      `kubeconfig ${path}: not YAML: ${reasonOf(cause)}; check it with: kubectl config view --kubeconfig=${path}`,
+      {
+        cause,
+      },
+    );
   }
   if (!isFields(value))
     throw new UsageError(
@@ -99,9 +123,12 @@ function parse(path: string, text: string): Fields {
   return value;
 }
 
-/** A relative command with a slash is meant relative to the kubeconfig; a bare one is looked up on PATH. */
+/** A relative command with a slash is meant relative to the kubeconfig; a bare one is looked up on
+ * PATH. */
 function commandPath(command: unknown, directory: string): unknown {
-  return typeof command === 'string' && command.includes('/') ? resolve(directory, command) : command;
+  return typeof command === 'string' && command.includes('/')
+    ? resolve(directory, command)
+    : command;
 }
 
 /** Fields of one part of the file, with the words that errors about it begin with. */
@@ -136,7 +163,9 @@ class Section {
   named(list: string, name: string, key: string): Fields | undefined {
     const entries = this.#fields[list] ?? [];
     if (!Array.isArray(entries)) throw this.fail(`${list} is not a list`);
-    const entry: unknown = entries.find((candidate: unknown) => isFields(candidate) && candidate['name'] === name);
+    const entry: unknown = entries.find(
+      (candidate: unknown) => isFields(candidate) && candidate['name'] === name,
+    );
     const fields = isFields(entry) ? (entry[key] ?? {}) : undefined;
     return isFields(fields) ? fields : undefined;
   }

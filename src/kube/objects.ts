@@ -1,4 +1,5 @@
-/** Slices of the API objects that we touch, as the wire has them. Fields that are missing here survive, because foreign objects are only ever patched. */
+/** Slices of the API objects that we touch, as the wire has them. Fields that are missing here
+ * survive, because foreign objects are only ever patched. */
 
 export type Labels = Readonly<Record<string, string>>;
 
@@ -188,7 +189,9 @@ export interface VolumeSpec {
   readonly vsphereVolume?: VsphereVolumeSource;
   readonly portworxVolume?: PortworxVolumeSource;
   readonly mountOptions?: readonly string[];
-  readonly nodeAffinity?: { readonly required?: { readonly nodeSelectorTerms: readonly NodeSelectorTerm[] } };
+  readonly nodeAffinity?: {
+    readonly required?: { readonly nodeSelectorTerms: readonly NodeSelectorTerm[] };
+  };
   readonly persistentVolumeReclaimPolicy?: ReclaimPolicy;
   readonly storageClassName?: string;
   readonly volumeMode?: VolumeMode;
@@ -214,7 +217,10 @@ export interface NewVolume {
 }
 
 export interface TopologySelectorTerm {
-  readonly matchLabelExpressions?: readonly { readonly key: string; readonly values: readonly string[] }[];
+  readonly matchLabelExpressions?: readonly {
+    readonly key: string;
+    readonly values: readonly string[];
+  }[];
 }
 
 /** StorageClass. */
@@ -236,7 +242,11 @@ export interface Secret extends KubeObject {
 
 export interface LabelSelector {
   readonly matchLabels?: Labels;
-  readonly matchExpressions?: readonly { readonly key: string; readonly operator: string; readonly values?: readonly string[] }[];
+  readonly matchExpressions?: readonly {
+    readonly key: string;
+    readonly operator: string;
+    readonly values?: readonly string[];
+  }[];
 }
 
 export interface LeaseSpec {
@@ -279,12 +289,21 @@ export interface Node extends KubeObject {
 export interface CsiNode extends KubeObject {
   readonly spec: {
     readonly drivers?:
-      readonly { readonly name: string; readonly nodeID: string; readonly topologyKeys?: readonly string[] | null }[] | null;
+      | readonly {
+          readonly name: string;
+          readonly nodeID: string;
+          readonly topologyKeys?: readonly string[] | null;
+        }[]
+      | null;
   };
 }
 
 export interface VolumeAttachment extends KubeObject {
-  readonly spec: { readonly attacher: string; readonly nodeName: string; readonly source: { readonly persistentVolumeName?: string } };
+  readonly spec: {
+    readonly attacher: string;
+    readonly nodeName: string;
+    readonly source: { readonly persistentVolumeName?: string };
+  };
   readonly status?: { readonly attached?: boolean };
 }
 
@@ -303,14 +322,29 @@ export interface VolumeAttributesClass extends KubeObject {
 export interface Snapshot extends KubeObject {
   readonly spec: {
     readonly volumeSnapshotClassName?: string;
-    readonly source?: { readonly persistentVolumeClaimName?: string; readonly volumeSnapshotContentName?: string };
+    readonly source?: {
+      readonly persistentVolumeClaimName?: string;
+      readonly volumeSnapshotContentName?: string;
+    };
   };
-  readonly status?: { readonly boundVolumeSnapshotContentName?: string; readonly readyToUse?: boolean; readonly restoreSize?: string };
+  readonly status?: {
+    readonly boundVolumeSnapshotContentName?: string;
+    readonly readyToUse?: boolean;
+    readonly restoreSize?: string;
+  };
 }
 
 export interface SnapshotContent extends KubeObject {
-  readonly spec: { readonly driver: string; readonly volumeSnapshotRef: ObjectReference; readonly sourceVolumeMode?: VolumeMode };
-  readonly status?: { readonly snapshotHandle?: string; readonly readyToUse?: boolean; readonly restoreSize?: number };
+  readonly spec: {
+    readonly driver: string;
+    readonly volumeSnapshotRef: ObjectReference;
+    readonly sourceVolumeMode?: VolumeMode;
+  };
+  readonly status?: {
+    readonly snapshotHandle?: string;
+    readonly readyToUse?: boolean;
+    readonly restoreSize?: number;
+  };
 }
 
 export interface ReferenceGrant extends KubeObject {
@@ -319,7 +353,11 @@ export interface ReferenceGrant extends KubeObject {
 }
 
 export interface ReferenceGrantSpec {
-  readonly from: readonly { readonly group: string; readonly kind: string; readonly namespace: string }[];
+  readonly from: readonly {
+    readonly group: string;
+    readonly kind: string;
+    readonly namespace: string;
+  }[];
   readonly to: readonly { readonly group: string; readonly kind: string; readonly name?: string }[];
 }
 
@@ -335,6 +373,10 @@ export interface Status {
     readonly kind?: string;
     readonly uid?: string;
     readonly retryAfterSeconds?: number;
-    readonly causes?: readonly { readonly reason?: string; readonly message?: string; readonly field?: string }[];
+    readonly causes?: readonly {
+      readonly reason?: string;
+      readonly message?: string;
+      readonly field?: string;
+    }[];
   };
 }

@@ -24,7 +24,8 @@ export interface PluginOptions {
   readonly section: Fields;
   readonly server: string;
   readonly nowMs: () => number;
-  /** Loading client-node costs 90 MB of memory, so it is loaded only when a kubeconfig asks for a plugin. */
+  /** Loading client-node costs 90 MB of memory, so it is loaded only when a kubeconfig asks for a
+   * plugin. */
   readonly loadClientNode: () => Promise<{ readonly KubeConfig: new () => KubeConfig }>;
 }
 
@@ -32,7 +33,8 @@ export interface PluginOptions {
 const ASK_AFTER_MS = 10_000;
 const RENEW_AFTER_MS = 5_000;
 
-/** Users with `exec` or `auth-provider`: client-node runs the plugin, several requests share one run.
+/** Users with `exec` or `auth-provider`: client-node runs the plugin, several requests share one
+ * run.
  * @throws UsageError if the first run fails */
 export async function openPluginCredentials(options: PluginOptions): Promise<PluginCredentials> {
   const { KubeConfig } = await options.loadClientNode();
@@ -45,15 +47,24 @@ export async function openPluginCredentials(options: PluginOptions): Promise<Plu
 
   const ask = async (): Promise<PluginCredential> => {
     try {
-      const request: { headers: Record<string, string>; cert?: unknown; key?: unknown } = { headers: {} };
+      const request: { headers: Record<string, string>; cert?: unknown; key?: unknown } = {
+        headers: {},
+      };
       await config.applyToHTTPSOptions(request);
-      held = { authorization: request.headers['Authorization'], cert: asText(request.cert), key: asText(request.key) };
+      held = {
+        authorization: request.headers['Authorization'],
+        cert: asText(request.cert),
+        key: asText(request.key),
+      };
       askedAtMs = nowMs();
       return held;
     } catch (cause) {
-      throw new UsageError(`${where}: its ${options.kind} plugin failed: ${reasonOf(cause)}; run its command by hand, or log in again`, {
-        cause,
-      });
+      throw new UsageError(
+        `${where}: its ${options.kind} plugin failed: ${reasonOf(cause)}; run its command by hand, or log in again`,
+        {
+          cause,
+        },
+      );
     } finally {
       running = undefined;
     }
@@ -78,8 +89,14 @@ export async function openPluginCredentials(options: PluginOptions): Promise<Plu
   };
 }
 
-function configure(config: KubeConfig, { kind, section, server, where }: PluginOptions): KubeConfig {
-  const user = kind === 'exec' ? { name: 'user', exec: withExecInfo(section, server, where) } : { name: 'user', authProvider: section };
+function configure(
+  config: KubeConfig,
+  { kind, section, server, where }: PluginOptions,
+): KubeConfig {
+  const user =
+    kind === 'exec'
+      ? { name: 'user', exec: withExecInfo(section, server, where) }
+      : { name: 'user', authProvider: section };
   config.loadFromOptions({
     clusters: [{ name: 'cluster', server, skipTLSVerify: false }],
     users: [user],
@@ -91,14 +108,21 @@ function configure(config: KubeConfig, { kind, section, server, where }: PluginO
 
 /** Plugins are told their API version through the environment; client-node doesn't do that. */
 function withExecInfo(section: Fields, server: string, where: string): Fields {
-  if (typeof section['command'] !== 'string') throw new UsageError(`${where}: its exec section names no command`);
+  if (typeof section['command'] !== 'string')
+    throw new UsageError(`${where}: its exec section names no command`);
   const info = {
     kind: 'ExecCredential',
     apiVersion: section['apiVersion'] ?? 'client.authentication.k8s.io/v1',
-    spec: { interactive: false, ...(section['provideClusterInfo'] === true ? { cluster: { server } } : {}) },
+    spec: {
+      interactive: false,
+      ...(section['provideClusterInfo'] === true ? { cluster: { server } } : {}),
+    },
   };
   const env = Array.isArray(section['env']) ? (section['env'] as unknown[]) : [];
-  return { ...section, env: [{ name: 'KUBERNETES_EXEC_INFO', value: JSON.stringify(info) }, ...env] };
+  return {
+    ...section,
+    env: [{ name: 'KUBERNETES_EXEC_INFO', value: JSON.stringify(info) }, ...env],
+  };
 }
 
 function asText(value: unknown): string | undefined {

@@ -28,7 +28,8 @@ const SCALES: Readonly<Record<string, readonly [base: bigint, exponent: number]>
 
 const NUMBER = /^([+-]?)(\d*)(?:\.(\d*))?([^\d.].*)?$/;
 
-/** Whole bytes of a quantity, exactly; fractions are rounded away from zero, magnitudes above 2^63-1 are capped.
+/** Whole bytes of a quantity, exactly; fractions are rounded away from zero, magnitudes above
+ * 2^63-1 are capped.
  * @param text  "1Gi", "500M", "0.5Ti", "1e3", "-2", "1500m"
  * @throws      QuantityError
  * @see         k8s.io/apimachinery pkg/api/resource: ParseQuantity, Quantity.Value */
@@ -37,9 +38,16 @@ export function parseQuantityBytes(text: string): bigint {
   const whole = match?.[2] ?? '';
   const fraction = match?.[3] ?? '';
   if (match === null || whole + fraction === '')
-    throw new QuantityError(`"${text}" is not a quantity; write a number with an optional unit, like 5Gi, 500M or 1e9`);
+    throw new QuantityError(
+      `"${text}" is not a quantity; write a number with an optional unit, like 5Gi, 500M or 1e9`,
+    );
   const [base, exponent] = scaleOf(text, match[4] ?? '');
-  const magnitude = scaled({ digits: BigInt(whole + fraction), decimals: fraction.length, base, exponent });
+  const magnitude = scaled({
+    digits: BigInt(whole + fraction),
+    decimals: fraction.length,
+    base,
+    exponent,
+  });
   const capped = magnitude > MAX_BYTES ? MAX_BYTES : magnitude;
   return match[1] === '-' ? -capped : capped;
 }
@@ -48,25 +56,34 @@ function scaleOf(text: string, suffix: string): readonly [bigint, number] {
   const known = Object.hasOwn(SCALES, suffix) ? SCALES[suffix] : undefined;
   if (known) return known;
   if (/^[eE][+-]?\d+$/.test(suffix)) return [10n, Number(suffix.slice(1))];
-  throw new QuantityError(`"${text}": unknown unit "${suffix}"; known are n u m k M G T P E, Ki Mi Gi Ti Pi Ei and exponents like e3`);
+  throw new QuantityError(
+    `"${text}": unknown unit "${suffix}"; known are n u m k M G T P E, Ki Mi Gi Ti Pi Ei and exponents like e3`,
+  );
 }
 
 /** Smallest integer not below digits × 10^-decimals × base^exponent. */
-function scaled(number: { digits: bigint; decimals: number; base: bigint; exponent: number }): bigint {
+function scaled(number: {
+  digits: bigint;
+  decimals: number;
+  base: bigint;
+  exponent: number;
+}): bigint {
   const { digits, decimals, base, exponent } = number;
   if (digits === 0n) return 0n;
-  // Exponents come from users: 1e999999999 must not be computed, and both ends are known beforehand.
+  // Exponents come from users: 1e999999999 must not be computed, and both ends are known
+  // beforehand.
   const powerOfTen = (base === 10n ? exponent : 0) - decimals;
   const length = digits.toString().length;
   if (base === 10n && length + powerOfTen > 20) return MAX_BYTES + 1n;
   if (base === 10n && length + powerOfTen < -1) return 1n;
-  const numerator = digits * (base === 2n ? 2n ** BigInt(exponent) : 1n) * 10n ** BigInt(Math.max(powerOfTen, 0));
+  const numerator =
+    digits * (base === 2n ? 2n ** BigInt(exponent) : 1n) * 10n ** BigInt(Math.max(powerOfTen, 0));
   const denominator = 10n ** BigInt(Math.max(-powerOfTen, 0));
   return (numerator + denominator - 1n) / denominator;
 }
 
-/** Bytes in the notation in which Kubernetes prints a binary quantity: the largest of Ki..Ei that divides exactly, else plain digits;
- * below 1024 decimal units (1000 is "1k").
+/** Bytes in the notation in which Kubernetes prints a binary quantity: the largest of Ki..Ei that
+ * divides exactly, else plain digits; below 1024 decimal units (1000 is "1k").
  * @see k8s.io/apimachinery pkg/api/resource: Quantity.CanonicalizeBytes with BinarySI */
 export function formatBytes(bytes: bigint): string {
   const magnitude = bytes < 0n ? -bytes : bytes;

@@ -9,8 +9,12 @@ export interface ReflectorMetrics {
 
 const SILENT: ReflectorMetrics = { listed: () => {}, reconnected: () => {}, objects: () => {} };
 
-/** `sutler_kube_reflector_lists_total`, `…_watch_ends_total`, `…_objects`, by resource; the reflectors of a process share them. */
-export function createReflectorMetrics(registry: Registry | undefined, resource: string): ReflectorMetrics {
+/** `sutler_kube_reflector_lists_total`, `…_watch_ends_total`, `…_objects`, by resource; the
+ * reflectors of a process share them. */
+export function createReflectorMetrics(
+  registry: Registry | undefined,
+  resource: string,
+): ReflectorMetrics {
   if (registry === undefined) return SILENT;
   const lists = counter(
     registry,
@@ -32,10 +36,14 @@ export function createReflectorMetrics(registry: Registry | undefined, resource:
 
 function counter(registry: Registry, name: string, help: string): Counter {
   const known = registry.getSingleMetric(name);
-  return known instanceof Counter ? known : new Counter({ name, help, labelNames: ['resource'], registers: [registry] });
+  return known instanceof Counter
+    ? known
+    : new Counter({ name, help, labelNames: ['resource'], registers: [registry] });
 }
 
 function gauge(registry: Registry, name: string, help: string): Gauge {
   const known = registry.getSingleMetric(name);
-  return known instanceof Gauge ? known : new Gauge({ name, help, labelNames: ['resource'], registers: [registry] });
+  return known instanceof Gauge
+    ? known
+    : new Gauge({ name, help, labelNames: ['resource'], registers: [registry] });
 }

@@ -5,15 +5,15 @@ import { systemClock } from '../runtime/clock.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { KubeClient, ListPage } from './client.ts';
 import { isExpired, KubeError, statusError } from './kube-error.ts';
-import { LocalCopy, versionOf, wordsOf } from './store.ts';
-import type { LocalCopyOptions, Projected } from './store.ts';
+import { Store, versionOf, wordsOf } from './store.ts';
+import type { StoreOptions, Transformed } from './store.ts';
 import { createReflectorMetrics } from './reflector-metrics.ts';
 import type { WatchEvent } from './watch.ts';
 
-export type { Change, Projected } from './store.ts';
+export type { Change, Transformed } from './store.ts';
 
 /** `onChange` is called for the objects of the first list too. */
-export interface ReflectorOptions<T extends Projected> extends LocalCopyOptions<T> {
+export interface ReflectorOptions<T extends Transformed> extends StoreOptions<T> {
   readonly client: KubeClient;
   /** Absent: all. */
   readonly namespace?: string;
@@ -23,7 +23,8 @@ export interface ReflectorOptions<T extends Projected> extends LocalCopyOptions<
   readonly clock?: Clock;
   /** Objects per page of a list. */
   readonly pageSize?: number;
-  /** Silence after which a watch is given up and opened anew; bookmarks come about once a minute. */
+  /** Silence after which a watch is given up and opened anew; bookmarks come about once a minute.
+   */
   readonly idleTimeoutMs?: number;
   /** Pause after the first failure, doubled with each; half of it is chance. */
   readonly backoff?: { readonly startMs: number; readonly maxMs: number };
@@ -33,7 +34,8 @@ export interface ReflectorOptions<T extends Projected> extends LocalCopyOptions<
 export interface Reflector<T> {
   /** The first list is complete. */
   readonly hasSynced: boolean;
-  /** Resolves with the first complete list; rejects if the signal aborts or the reflector is stopped before. */
+  /** Resolves with the first complete list; rejects if the signal aborts or the reflector is
+   * stopped before. */
   synced(signal?: AbortSignal): Promise<void>;
   /** By "namespace/name", or "name". */
   get(key: string): T | undefined;
@@ -51,15 +53,19 @@ const BACKOFF = { startMs: 500, maxMs: 30_000 };
 /** A watch that lasted this long, or brought an event, was a good one. */
 const GOOD_WATCH_MS = 5_000;
 
-/** Starts at once: lists in pages, watches from there, and comes back from everything (410, dropped connections, refusals, silence). */
-export function startReflector<T extends Projected>(options: ReflectorOptions<T>): Reflector<T> {
+/** Starts at once: lists in pages, watches from there, and comes back from everything (410, dropped
+ * connections, refusals, silence). */
+export function startReflector<T extends Transformed>(options: ReflectorOptions<T>): Reflector<T> {
   const { resource, log } = options;
   const clock = options.clock ?? systemClock;
   const { startMs, maxMs } = options.backoff ?? BACKOFF;
   const stopped = new AbortController();
-  const store = new LocalCopy(options);
+  const store = new Store(options);
   const metrics = createReflectorMetrics(options.metrics, resource.plural);
-  const what = options.namespace === undefined ? resource.plural : `${resource.plural} in ${options.namespace}`;
+  const what =
+    options.namespace === undefined
+      ? resource.plural
+      : `${resource.plural} in ${options.namespace}`;
   let trouble: string | undefined = `${what}: not listed yet`;
   let hasSynced = false;
   let settleSynced: (() => void) | undefined;
@@ -90,7 +96,8 @@ export function startReflector<T extends Projected>(options: ReflectorOptions<T>
     return page.resourceVersion;
   };
 
-  /** Follows one watch to its end; leaves in `position` how far it came and whether it was a good one. */
+  /** Follows one watch to its end; leaves in `position` how far it came and whether it was a good
+   * one. */
   const follow = async (position: Position): Promise<void> => {
     let openedMs = Infinity;
     const onEvent = (event: WatchEvent): void => {
@@ -120,7 +127,8 @@ export function startReflector<T extends Projected>(options: ReflectorOptions<T>
         onEvent,
       });
     } finally {
-      if (performance.now() - openedMs > Math.min(GOOD_WATCH_MS, idleTimeoutMs / 2)) position.isGood = true;
+      if (performance.now() - openedMs > Math.min(GOOD_WATCH_MS, idleTimeoutMs / 2))
+        position.isGood = true;
     }
   };
 
@@ -138,7 +146,8 @@ export function startReflector<T extends Projected>(options: ReflectorOptions<T>
           settleSynced?.();
         }
         await follow(position);
-        // A clean end is what servers do every few minutes: go on from the version reached, at once.
+        // A clean end is what servers do every few minutes: go on from the version reached, at
+        // once.
         failures = position.isGood ? 0 : failures + 1;
         if (failures > 1) pauseMs = backoffMs(failures - 1, startMs, maxMs);
       } catch (error) {
@@ -149,13 +158,19 @@ export function startReflector<T extends Projected>(options: ReflectorOptions<T>
           // The first 410 means we were away for too long; only its return means trouble.
           pauseMs = failures > 1 ? backoffMs(failures - 1, startMs, maxMs) : 0;
         } else {
-          pauseMs = Math.max(backoffMs(failures, startMs, maxMs), error instanceof KubeError ? (error.retryAfterMs ?? 0) : 0);
+          pauseMs = Math.max(
+            backoffMs(failures, startMs, maxMs),
+            error instanceof KubeError ? (error.retryAfterMs ?? 0) : 0,
+          );
           // On a quiet resource silence is normal: look again at once, and quietly.
           if (position.isOpen && isSilence(error)) pauseMs = failures > 1 ? pauseMs : 0;
           else trouble = `${what}: ${advice(error)}`;
         }
         if (failures === 1 || failures % 10 === 0)
-          log[pauseMs === 0 ? 'debug' : 'warn']({ resource: resource.plural, failures, error: wordsOf(error) }, 'watch interrupted');
+          log[pauseMs === 0 ? 'debug' : 'warn'](
+            { resource: resource.plural, failures, error: wordsOf(error) },
+            'watch interrupted',
+          );
       }
       metrics.reconnected();
       if (pauseMs > 0) await clock.sleep(pauseMs, stopped.signal);
@@ -195,7 +210,11 @@ interface Position {
   isGood: boolean;
 }
 
-function selection(o: { readonly namespace?: string; readonly fieldSelector?: string; readonly labelSelector?: string }): {
+function selection(o: {
+  readonly namespace?: string;
+  readonly fieldSelector?: string;
+  readonly labelSelector?: string;
+}): {
   namespace?: string;
   fieldSelector?: string;
   labelSelector?: string;
@@ -227,13 +246,17 @@ function advice(error: unknown): string {
 }
 
 /** The promise, unless one of the signals aborts first. */
-async function either(promise: Promise<void>, ...signals: (AbortSignal | undefined)[]): Promise<void> {
+async function either(
+  promise: Promise<void>,
+  ...signals: (AbortSignal | undefined)[]
+): Promise<void> {
   const present = signals.filter((signal) => signal !== undefined);
   const settled = new AbortController();
   const aborted = new Promise<never>((_resolve, reject) => {
     for (const signal of present) {
       if (signal.aborted) reject(signal.reason);
-      else signal.addEventListener('abort', () => reject(signal.reason), { signal: settled.signal });
+      else
+        signal.addEventListener('abort', () => reject(signal.reason), { signal: settled.signal });
     }
   });
   try {

@@ -4,12 +4,17 @@ import type { Registry } from 'prom-client';
 /** Counts what reaches the API server; the bench reads it. */
 export interface RequestMetrics {
   /** @param code  HTTP status, 0 for no answer */
-  observe(verb: string, resource: string, o: { readonly code: number; readonly durationMs: number }): void;
+  observe(
+    verb: string,
+    resource: string,
+    o: { readonly code: number; readonly durationMs: number },
+  ): void;
 }
 
 const SILENT: RequestMetrics = { observe: () => {} };
 
-/** `sutler_kube_requests_total`, `sutler_kube_request_duration_seconds`, `sutler_kube_in_flight`, `sutler_kube_in_flight_limit`. */
+/** `sutler_kube_requests_total`, `sutler_kube_request_duration_seconds`, `sutler_kube_in_flight`,
+ * `sutler_kube_in_flight_limit`. */
 export function createRequestMetrics(
   registry: Registry | undefined,
   admission: { readonly inFlight: number; readonly limit: number },

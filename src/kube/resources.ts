@@ -39,18 +39,58 @@ export const pods = inNamespace('', 'v1', 'pods', 'Pod');
 export const configMaps = inNamespace('', 'v1', 'configmaps', 'ConfigMap');
 export const replicaSets = inNamespace('apps', 'v1', 'replicasets', 'ReplicaSet');
 export const leases = inNamespace('coordination.k8s.io', 'v1', 'leases', 'Lease');
-export const endpointSlices = inNamespace('discovery.k8s.io', 'v1', 'endpointslices', 'EndpointSlice');
+export const endpointSlices = inNamespace(
+  'discovery.k8s.io',
+  'v1',
+  'endpointslices',
+  'EndpointSlice',
+);
 export const classes = inCluster('storage.k8s.io', 'v1', 'storageclasses', 'StorageClass');
-export const volumeAttachments = inCluster('storage.k8s.io', 'v1', 'volumeattachments', 'VolumeAttachment');
+export const volumeAttachments = inCluster(
+  'storage.k8s.io',
+  'v1',
+  'volumeattachments',
+  'VolumeAttachment',
+);
 export const csiNodes = inCluster('storage.k8s.io', 'v1', 'csinodes', 'CSINode');
 export const csiDrivers = inCluster('storage.k8s.io', 'v1', 'csidrivers', 'CSIDriver');
-export const storageCapacities = inNamespace('storage.k8s.io', 'v1', 'csistoragecapacities', 'CSIStorageCapacity');
-export const volumeAttributesClasses = inCluster('storage.k8s.io', 'v1', 'volumeattributesclasses', 'VolumeAttributesClass');
-export const snapshots = inNamespace('snapshot.storage.k8s.io', 'v1', 'volumesnapshots', 'VolumeSnapshot');
-export const snapshotContents = inCluster('snapshot.storage.k8s.io', 'v1', 'volumesnapshotcontents', 'VolumeSnapshotContent');
-export const referenceGrants = inNamespace('gateway.networking.k8s.io', 'v1beta1', 'referencegrants', 'ReferenceGrant');
+export const storageCapacities = inNamespace(
+  'storage.k8s.io',
+  'v1',
+  'csistoragecapacities',
+  'CSIStorageCapacity',
+);
+export const volumeAttributesClasses = inCluster(
+  'storage.k8s.io',
+  'v1',
+  'volumeattributesclasses',
+  'VolumeAttributesClass',
+);
+export const snapshots = inNamespace(
+  'snapshot.storage.k8s.io',
+  'v1',
+  'volumesnapshots',
+  'VolumeSnapshot',
+);
+export const snapshotContents = inCluster(
+  'snapshot.storage.k8s.io',
+  'v1',
+  'volumesnapshotcontents',
+  'VolumeSnapshotContent',
+);
+export const referenceGrants = inNamespace(
+  'gateway.networking.k8s.io',
+  'v1beta1',
+  'referencegrants',
+  'ReferenceGrant',
+);
 export const tokenReviews = inCluster('authentication.k8s.io', 'v1', 'tokenreviews', 'TokenReview');
-export const subjectAccessReviews = inCluster('authorization.k8s.io', 'v1', 'subjectaccessreviews', 'SubjectAccessReview');
+export const subjectAccessReviews = inCluster(
+  'authorization.k8s.io',
+  'v1',
+  'subjectaccessreviews',
+  'SubjectAccessReview',
+);
 
 /** The `apiVersion` that objects of the resource carry: "v1", "storage.k8s.io/v1". */
 export function apiVersionOf(resource: Resource): string {
@@ -60,16 +100,30 @@ export function apiVersionOf(resource: Resource): string {
 /** URL path from the server's root on; without a namespace: the collection over all namespaces. */
 export function pathOf(
   resource: Resource,
-  at: { readonly namespace?: string | undefined; readonly name?: string | undefined; readonly subresource?: string | undefined } = {},
+  at: {
+    readonly namespace?: string | undefined;
+    readonly name?: string | undefined;
+    readonly subresource?: string | undefined;
+  } = {},
 ): string {
-  const root = resource.group === '' ? `/api/${resource.version}` : `/apis/${resource.group}/${resource.version}`;
+  const root =
+    resource.group === ''
+      ? `/api/${resource.version}`
+      : `/apis/${resource.group}/${resource.version}`;
   const namespace =
-    resource.namespaced && at.namespace !== undefined && at.namespace !== '' ? `/namespaces/${encodeURIComponent(at.namespace)}` : '';
+    resource.namespaced && at.namespace !== undefined && at.namespace !== ''
+      ? `/namespaces/${encodeURIComponent(at.namespace)}`
+      : '';
   const name = at.name === undefined ? '' : `/${encodeURIComponent(at.name)}`;
   return `${root}${namespace}/${resource.plural}${name}${at.subresource === undefined ? '' : `/${at.subresource}`}`;
 }
 
 /** Key of an object in a store: "namespace/name", or "name" where there is no namespace. */
-export function keyOf(ref: { readonly namespace?: string | undefined; readonly name: string }): string {
-  return ref.namespace === undefined || ref.namespace === '' ? ref.name : `${ref.namespace}/${ref.name}`;
+export function keyOf(ref: {
+  readonly namespace?: string | undefined;
+  readonly name: string;
+}): string {
+  return ref.namespace === undefined || ref.namespace === ''
+    ? ref.name
+    : `${ref.namespace}/${ref.name}`;
 }

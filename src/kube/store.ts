@@ -4,7 +4,7 @@ import type { Resource } from './resources.ts';
 import { keyOf } from './resources.ts';
 
 /** What a projection must keep. */
-export interface Projected {
+export interface Transformed {
   readonly metadata: Pick<ObjectMeta, 'name' | 'namespace' | 'uid' | 'resourceVersion'>;
 }
 
@@ -16,21 +16,22 @@ export interface Change<T> {
   readonly previous?: T;
 }
 
-export interface LocalCopyOptions<T> {
+export interface StoreOptions<T> {
   readonly resource: Resource;
-  /** The fields worth keeping: 10,000 claims cost 7 MB projected, 30 MB whole. A throw skips the object, with a log line. */
-  readonly project: (raw: unknown) => T;
+  /** The fields worth keeping: 10,000 claims cost 7 MB projected, 30 MB whole. A throw skips the
+   * object, with a log line. */
+  readonly transform: (raw: unknown) => T;
   /** A throw is logged and otherwise ignored. */
   readonly onChange?: (change: Change<T>) => void;
   readonly log: Logger;
 }
 
 /** The objects by key. A throwing observer or projection concerns one object only. */
-export class LocalCopy<T extends Projected> {
+export class Store<T extends Transformed> {
   readonly #objects = new Map<string, T>();
-  readonly #options: LocalCopyOptions<T>;
+  readonly #options: StoreOptions<T>;
 
-  constructor(options: LocalCopyOptions<T>) {
+  constructor(options: StoreOptions<T>) {
     this.#options = options;
   }
 
@@ -52,7 +53,11 @@ export class LocalCopy<T extends Projected> {
     seen?.add(key);
     const previous = this.#objects.get(key);
     // A list repeats what is known: same object, same version.
-    if (previous !== undefined && previous.metadata.resourceVersion === versionOf(raw) && previous.metadata.uid === metadataOf(raw)?.uid)
+    if (
+      previous !== undefined &&
+      previous.metadata.resourceVersion === versionOf(raw) &&
+      previous.metadata.uid === metadataOf(raw)?.uid
+    )
       return;
     const object = this.#project(raw, key);
     if (object === undefined) return;
@@ -86,7 +91,7 @@ export class LocalCopy<T extends Projected> {
 
   #project(raw: unknown, key: string): T | undefined {
     try {
-      return this.#options.project(raw);
+      return this.#options.transform(raw);
     } catch (error) {
       this.#options.log.error(
         { resource: this.#options.resource.plural, object: key, error: wordsOf(error) },
@@ -102,7 +107,12 @@ export class LocalCopy<T extends Projected> {
     } catch (error) {
       const { resource, log } = this.#options;
       log.error(
-        { resource: resource.plural, object: keyOf(change.object.metadata), change: change.type, err: error },
+        {
+          resource: resource.plural,
+          object: keyOf(change.object.metadata),
+          change: change.type,
+          err: error,
+        },
         'handler of a change failed',
       );
     }
@@ -116,7 +126,9 @@ function metadataOf(raw: unknown): Partial<ObjectMeta> | undefined {
 
 function rawKey(raw: unknown): string | undefined {
   const metadata = metadataOf(raw);
-  return metadata?.name === undefined ? undefined : keyOf({ namespace: metadata.namespace, name: metadata.name });
+  return metadata?.name === undefined
+    ? undefined
+    : keyOf({ namespace: metadata.namespace, name: metadata.name });
 }
 
 /** resourceVersion of an object as the wire has it. */

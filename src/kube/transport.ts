@@ -23,19 +23,28 @@ export class TransportError extends Error {
   /** False only if the request was never put on a connection. */
   readonly maybeSent: boolean;
 
-  constructor(kind: TransportError['kind'], maybeSent: boolean, options: { readonly message: string; readonly cause?: unknown }) {
+  constructor(
+    kind: TransportError['kind'],
+    maybeSent: boolean,
+    options: { readonly message: string; readonly cause?: unknown },
+  ) {
     super(options.message, { cause: options.cause });
     this.kind = kind;
     this.maybeSent = maybeSent;
   }
 }
 
-/** HTTP/1.1 over kept-alive connections: one pool for calls, one for watches, both replaced when certificate or CA change. */
+/** HTTP/1.1 over kept-alive connections: one pool for calls, one for watches, both replaced when
+ * certificate or CA change. */
 export interface Transport {
   /** One request with its whole answer, whatever the status.
    * @throws TransportError */
-  call(request: WireRequest, o: { readonly timeoutMs: number; readonly signal?: AbortSignal | undefined }): Promise<WireAnswer>;
-  /** A request whose 200 body is handed over in pieces; resolves at its end: undefined, or the answer if it isn't a 200.
+  call(
+    request: WireRequest,
+    o: { readonly timeoutMs: number; readonly signal?: AbortSignal | undefined },
+  ): Promise<WireAnswer>;
+  /** A request whose 200 body is handed over in pieces; resolves at its end: undefined, or the
+   * answer if it isn't a 200.
    * @throws TransportError, also when nothing was received for `idleTimeoutMs` */
   stream(request: WireRequest, o: StreamOptions): Promise<WireAnswer | undefined>;
   /** Ends the watches, lets calls finish for a moment, drops the rest. */
@@ -50,7 +59,8 @@ export interface StreamOptions {
   readonly onData: (chunk: Buffer) => void;
 }
 
-/** The server keeps idle connections for 90 s; ours go first, so that a write never meets a closing one. A shorter Keep-Alive hint is obeyed. */
+/** The server keeps idle connections for 90 s; ours go first, so that a write never meets a closing
+ * one. A shorter Keep-Alive hint is obeyed. */
 const KEEP_ALIVE_MS = 45_000;
 const CONNECT_TIMEOUT_MS = 10_000;
 const CLOSE_GRACE_MS = 5_000;
@@ -63,7 +73,10 @@ interface Pools {
 
 /** Opens nothing until the first request.
  * @param o.connections  at most this many connections for calls; watches have one each */
-export function createTransport(access: ClusterAccess, o: { readonly connections: number }): Transport {
+export function createTransport(
+  access: ClusterAccess,
+  o: { readonly connections: number },
+): Transport {
   const origin = access.server.origin;
   const prefix = access.server.pathname.replace(/\/+$/, '');
   const retired = new Set<Dispatcher>();
@@ -82,19 +95,38 @@ export function createTransport(access: ClusterAccess, o: { readonly connections
     const tls = await access.tls();
     if (closed || pools?.tls === tls) return;
     const old = pools;
-    pools = { tls, calls: createPool(access, tls, o.connections), watches: createPool(access, tls, null) };
+    pools = {
+      tls,
+      calls: createPool(access, tls, o.connections),
+      watches: createPool(access, tls, null),
+    };
     if (old) {
       retire(old.calls);
       retire(old.watches);
     }
   };
-  const dispatch = (kind: 'calls' | 'watches', request: WireRequest, handler: Dispatcher.DispatchHandler): void => {
+  const dispatch = (
+    kind: 'calls' | 'watches',
+    request: WireRequest,
+    handler: Dispatcher.DispatchHandler,
+  ): void => {
     const pool = closed ? undefined : pools?.[kind];
     if (!pool) throw new TransportError('aborted', false, { message: 'the client is closed' });
     const { method, headers, body } = request;
-    // undici gives up the connection after a DELETE with a body unless told not to: each deletion would cost a TLS handshake.
+    // undici gives up the connection after a DELETE with a body unless told not to: each deletion
+    // would cost a TLS handshake.
     const keep = method === 'DELETE' ? { reset: false } : {};
-    pool.dispatch({ origin, path: prefix + request.path, method, headers, ...keep, ...(body === undefined ? {} : { body }) }, handler);
+    pool.dispatch(
+      {
+        origin,
+        path: prefix + request.path,
+        method,
+        headers,
+        ...keep,
+        ...(body === undefined ? {} : { body }),
+      },
+      handler,
+    );
   };
 
   return {
@@ -116,17 +148,26 @@ export function createTransport(access: ClusterAccess, o: { readonly connections
       closed = true;
       const all = [...retired, ...(pools ? [pools.calls] : [])];
       const watches = pools?.watches.destroy();
-      const timer = setTimeout(() => all.forEach((dispatcher) => void dispatcher.destroy().catch(() => {})), CLOSE_GRACE_MS);
+      const timer = setTimeout(
+        () => all.forEach((dispatcher) => void dispatcher.destroy().catch(() => {})),
+        CLOSE_GRACE_MS,
+      );
       await Promise.allSettled([
         watches,
-        ...all.map((dispatcher) => (retired.has(dispatcher) ? dispatcher.destroy() : dispatcher.close())),
+        ...all.map((dispatcher) =>
+          retired.has(dispatcher) ? dispatcher.destroy() : dispatcher.close(),
+        ),
       ]);
       clearTimeout(timer);
     },
   };
 }
 
-function createPool(access: ClusterAccess, tls: TlsMaterial, connections: number | null): Dispatcher {
+function createPool(
+  access: ClusterAccess,
+  tls: TlsMaterial,
+  connections: number | null,
+): Dispatcher {
   const connect = {
     timeout: CONNECT_TIMEOUT_MS,
     rejectUnauthorized: !tls.skipVerify,
@@ -136,8 +177,14 @@ function createPool(access: ClusterAccess, tls: TlsMaterial, connections: number
     ...(tls.servername === undefined ? {} : { servername: tls.servername }),
   };
   // Time limits are ours (Exchange): one timer per request, for calls and watches alike.
-  const limits = { headersTimeout: 0, bodyTimeout: 0, keepAliveTimeout: KEEP_ALIVE_MS, keepAliveMaxTimeout: KEEP_ALIVE_MS };
-  if (access.proxy) return new ProxyAgent({ uri: access.proxy.href, requestTls: connect, connections, ...limits });
+  const limits = {
+    headersTimeout: 0,
+    bodyTimeout: 0,
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    keepAliveMaxTimeout: KEEP_ALIVE_MS,
+  };
+  if (access.proxy)
+    return new ProxyAgent({ uri: access.proxy.href, requestTls: connect, connections, ...limits });
   return new Pool(access.server.origin, { connect, connections, pipelining: 1, ...limits });
 }
 
@@ -253,7 +300,8 @@ class AnswerBody {
 
   whole(): WireAnswer {
     const [first] = this.#chunks;
-    const body = first !== undefined && this.#chunks.length === 1 ? first : Buffer.concat(this.#chunks);
+    const body =
+      first !== undefined && this.#chunks.length === 1 ? first : Buffer.concat(this.#chunks);
     return { code: this.code, body: body.toString('utf8'), retryAfter: this.#retryAfter };
   }
 }
@@ -261,6 +309,9 @@ class AnswerBody {
 /** Node's aggregate of refused addresses has an empty message. */
 function describe(error: Error): string {
   const code = 'code' in error && typeof error.code === 'string' ? error.code : '';
-  const inner = error instanceof AggregateError ? (error.errors as unknown[]).find((candidate) => candidate instanceof Error) : undefined;
+  const inner =
+    error instanceof AggregateError
+      ? (error.errors as unknown[]).find((candidate) => candidate instanceof Error)
+      : undefined;
   return error.message || (inner instanceof Error ? inner.message : '') || code || error.name;
 }

@@ -2,7 +2,8 @@ import { excerpt, KubeError } from './kube-error.ts';
 
 export type WatchEventType = 'ADDED' | 'MODIFIED' | 'DELETED' | 'BOOKMARK' | 'ERROR';
 
-/** One line of a watch. The object of an ERROR is a Status, that of a BOOKMARK only carries a resourceVersion. */
+/** One line of a watch. The object of an ERROR is a Status, that of a BOOKMARK only carries a
+ * resourceVersion. */
 export interface WatchEvent {
   readonly type: WatchEventType;
   readonly object: unknown;
@@ -41,7 +42,8 @@ const NEWLINE = 10;
 /** etcd stores 1.5 MB per object; what is much longer isn't a watch. */
 const MAX_LINE_BYTES = 64 * 1024 * 1024;
 
-/** Cuts a stream into lines and these into events. Works on bytes up to the newline, so a character split over two pieces stays whole. */
+/** Cuts a stream into lines and these into events. Works on bytes up to the newline, so a character
+ * split over two pieces stays whole. */
 export class WatchDecoder {
   readonly #title: string;
   readonly #onEvent: (event: WatchEvent) => void;
@@ -71,7 +73,8 @@ export class WatchDecoder {
     if (start === chunk.length) return;
     this.#rest.push(chunk.subarray(start));
     this.#restBytes += chunk.length - start;
-    if (this.#restBytes > MAX_LINE_BYTES) throw this.#undecodable(`a line is longer than ${MAX_LINE_BYTES} bytes`);
+    if (this.#restBytes > MAX_LINE_BYTES)
+      throw this.#undecodable(`a line is longer than ${MAX_LINE_BYTES} bytes`);
   }
 
   /** The stream ended; an unfinished line is dropped: the next watch brings its event again. */
@@ -94,7 +97,12 @@ export class WatchDecoder {
   }
 
   #undecodable(words: string): KubeError {
-    return new KubeError({ code: 0, reason: 'Undecodable', serverMessage: `not a watch event: ${words}`, request: this.#title });
+    return new KubeError({
+      code: 0,
+      reason: 'Undecodable',
+      serverMessage: `not a watch event: ${words}`,
+      request: this.#title,
+    });
   }
 }
 
@@ -104,6 +112,10 @@ function isEvent(value: unknown): value is WatchEvent {
     value !== null &&
     'object' in value &&
     'type' in value &&
-    (value.type === 'ADDED' || value.type === 'MODIFIED' || value.type === 'DELETED' || value.type === 'BOOKMARK' || value.type === 'ERROR')
+    (value.type === 'ADDED' ||
+      value.type === 'MODIFIED' ||
+      value.type === 'DELETED' ||
+      value.type === 'BOOKMARK' ||
+      value.type === 'ERROR')
   );
 }

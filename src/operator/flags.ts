@@ -7,7 +7,8 @@ import { processFlags } from '../runtime/process-flags.ts';
 
 /** `sutler audit`. */
 export const audit = {
-  summary: 'lists volumes of the driver that no PersistentVolume names, and open records; deletes nothing',
+  summary:
+    'lists volumes of the driver that no PersistentVolume names, and open records; deletes nothing',
   flags: defineFlags({
     ...processFlags,
     ...kubeFlags,
@@ -25,7 +26,8 @@ export const audit = {
 
 /** `sutler forget`. */
 export const forget = {
-  summary: 'drops the volume record of a claim UID, although it is not known whether its volume exists; what was dropped is kept in a log',
+  summary:
+    'drops the volume record of a claim UID, although it is not known whether its volume exists; what was dropped is kept in a log',
   flags: defineFlags({
     ...processFlags,
     ...redisFlags,
@@ -36,7 +38,8 @@ export const forget = {
 
 /** `sutler uninstall`. */
 export const uninstall = {
-  summary: 'removes every mark of sutler from cluster and Redis, once no record is open; volumes and PersistentVolumes stay as they are',
+  summary:
+    'removes every mark of sutler from cluster and Redis, once no record is open; volumes and PersistentVolumes stay as they are',
   flags: defineFlags({
     ...processFlags,
     ...kubeFlags,

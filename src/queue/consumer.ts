@@ -11,51 +11,56 @@ import { openRedis } from '../redis/connection.ts';
 import type { RedisLink } from '../redis/connection.ts';
 import { keyId, parseJob } from './contract.ts';
 import type { JobKey, JobKind } from './contract.ts';
-import { DriverGate } from './circuit-breaker.ts';
-import { takeLateKick } from './pending-promotion.ts';
+import { CircuitBreaker } from './circuit-breaker.ts';
+import { takePendingPromotion } from './pending-promotion.ts';
 import { keyPrefix } from '../redis/key-names.ts';
 import { queueName } from './key-names.ts';
 import { shownReason } from './outcome.ts';
 import type { Outcome } from './outcome.ts';
-import { takeableJobs, watchProgress } from './progress-watchdog.ts';
-import type { ProgressWatch } from './progress-watchdog.ts';
+import { takeableJobs, startProgressWatchdog } from './progress-watchdog.ts';
+import type { ProgressWatchdog } from './progress-watchdog.ts';
 import { consumerMetrics } from './metrics.ts';
 import type { ConsumerMetrics } from './metrics.ts';
-import { watchEpoch } from '../redis/flush-detector.ts';
-import type { EpochWatch } from '../redis/flush-detector.ts';
-import { RunGuard } from './run-locks.ts';
+import { startFlushDetector } from '../redis/flush-detector.ts';
+import type { FlushDetector } from '../redis/flush-detector.ts';
+import { RunLocks } from './run-locks.ts';
 import { clearStatus, noteStatus, readStatus } from './status.ts';
-import type { Hold, RunStatus } from './status.ts';
-import { startWorkerBeat } from './heartbeat.ts';
-import type { WorkerBeat } from './heartbeat.ts';
+import type { HoldOff, RunStatus } from './status.ts';
+import { startHeartbeat } from './heartbeat.ts';
+import type { QueueHeartbeat } from './heartbeat.ts';
 
 /** What a run knows besides its key. */
 export interface Run {
   /** Failures before this run, of this job. */
   readonly attempt: number;
-  /** Shutdown, or this job's lock is gone: start no call. It must not reach a call that was sent (design, invariant 9). */
+  /** Shutdown, or this job's lock is gone: start no call. It must not reach a call that was sent
+   * (design, invariant 9). */
   readonly signal: AbortSignal;
   readonly jobId: string;
-  /** Why the key's run before this one did not end well; undefined where it did, or nobody knows any more. Asks Redis, so only a run that is about to tell its own
-   * reason should want to know: the same one again is no news. Never rejects. */
+  /** Why the key's run before this one did not end well; undefined where it did, or nobody knows
+   * any more. Asks Redis, so only a run that is about to tell its own reason should want to know:
+   * the same one again is no news. Never rejects. */
   readonly lastReason: () => Promise<string | undefined>;
-  /** For how long an earlier run held the key on account of this, in milliseconds from now; 0 = not at all, or on account of something else. Asks Redis as above. */
-  readonly heldMs: (of: string) => Promise<number>;
+  /** For how long an earlier run held the key on account of this, in milliseconds from now; 0 = not
+   * at all, or on account of something else. Asks Redis as above. */
+  readonly heldOffMs: (scope: string) => Promise<number>;
 }
 
 /** Takes jobs from one queue and runs them. */
 export interface Consumer {
   /** Why no jobs arrive now, in one line; undefined when they can. For /readyz. */
   readonly trouble: string | undefined;
-  /** Why this worker should be restarted, in one line: it takes nothing although jobs wait and it has room. For /healthz. */
+  /** Why this worker should be restarted, in one line: it takes nothing although jobs wait and it
+   * has room. For /healthz. */
   readonly stuck: string | undefined;
   /** Runs under way. */
   readonly inFlight: number;
   /** Takes no more jobs; those under way go on. */
   pause(): Promise<void>;
   resume(): Promise<void>;
-  /** Takes no more jobs, aborts the leave to start calls, waits for what is under way up to `graceMs`. Never hangs, Redis or not; a job that
-   * did not end is taken over by another worker when its lock expires. */
+  /** Takes no more jobs, aborts the leave to start calls, waits for what is under way up to
+   * `graceMs`. Never hangs, Redis or not; a job that did not end is taken over by another worker
+   * when its lock expires. */
   close(graceMs: number): Promise<void>;
 }
 
@@ -83,7 +88,7 @@ export interface ConsumerOptions {
   /** How long it may take nothing, while jobs wait and it has room, before it counts as stuck. */
   readonly progressMs?: number;
   /** Pauses between two tries of a driver that can't be reached. */
-  readonly canaryPause?: Backoff;
+  readonly trialPause?: Backoff;
   /** Redis was found emptied; the signals of all runs are aborted by then. */
   readonly onRedisEmptied?: () => void;
 }
@@ -126,12 +131,12 @@ class QueueConsumer implements Consumer {
   readonly #metrics: ConsumerMetrics;
   readonly #labels: { readonly driver: string; readonly kind: JobKind };
   readonly #link: RedisLink;
-  readonly #epoch: EpochWatch;
-  readonly #guard: RunGuard;
+  readonly #epoch: FlushDetector;
+  readonly #guard: RunLocks;
   readonly #leaseTimer: NodeJS.Timeout;
-  readonly #beat: WorkerBeat;
-  readonly #gate: DriverGate;
-  readonly #progress: ProgressWatch;
+  readonly #beat: QueueHeartbeat;
+  readonly #gate: CircuitBreaker;
+  readonly #progress: ProgressWatchdog;
   #steering: Promise<void> = Promise.resolve();
   #worker: Worker | undefined;
   #startTrouble: string | undefined;
@@ -148,23 +153,41 @@ class QueueConsumer implements Consumer {
     this.#lockMs = options.lockMs ?? 30_000;
     this.#labels = { driver: options.driver, kind: options.kind };
     this.#metrics = consumerMetrics(options.metrics);
-    this.#guard = new RunGuard({ lockMs: this.#lockMs, log: options.log, onLockLost: () => this.#metrics.locksLost.inc(this.#labels) });
-    this.#link = openRedis({ url: options.redisUrl, role: 'worker', name: `sutler-worker:${this.#queue}`, log: options.log });
-    this.#epoch = watchEpoch({ link: this.#link, prefix: options.prefix, log: options.log, onEmptied: () => this.#emptied() });
-    this.#leaseTimer = setInterval(() => this.#guard.expire(this.#clock.nowMs()), this.#lockMs / 20);
+    this.#guard = new RunLocks({
+      lockMs: this.#lockMs,
+      log: options.log,
+      onLockLost: () => this.#metrics.locksLost.inc(this.#labels),
+    });
+    this.#link = openRedis({
+      url: options.redisUrl,
+      role: 'worker',
+      name: `sutler-worker:${this.#queue}`,
+      log: options.log,
+    });
+    this.#epoch = startFlushDetector({
+      link: this.#link,
+      prefix: options.prefix,
+      log: options.log,
+      onEmptied: () => this.#emptied(),
+    });
+    this.#leaseTimer = setInterval(
+      () => this.#guard.expire(this.#clock.nowMs()),
+      this.#lockMs / 20,
+    );
     const { log, prefix } = options;
-    this.#beat = startWorkerBeat({ link: this.#link, prefix, queue: this.#queue, log });
-    this.#gate = new DriverGate({
+    this.#beat = startHeartbeat({ link: this.#link, prefix, queue: this.#queue, log });
+    this.#gate = new CircuitBreaker({
       concurrency: options.concurrency,
       onChange: () => this.#driverChanged(),
       clock: this.#clock,
       log: log.child({ queue: this.#queue }),
-      ...(options.canaryPause === undefined ? {} : { pause: options.canaryPause }),
+      ...(options.trialPause === undefined ? {} : { pause: options.trialPause }),
     });
-    this.#progress = watchProgress({
+    this.#progress = startProgressWatchdog({
       limitMs: options.progressMs ?? PROGRESS_MS,
       queue: this.#queue,
-      waiting: () => takeableJobs(this.#link.redis, { prefix, queue: this.#queue }, this.#clock.nowMs()),
+      waiting: () =>
+        takeableJobs(this.#link.redis, { prefix, queue: this.#queue }, this.#clock.nowMs()),
       isFree: () => this.#isFree,
       log,
     });
@@ -205,7 +228,8 @@ class QueueConsumer implements Consumer {
     const closing = this.#worker?.close().finally(() => (closed = true));
     this.#guard.abortAll('shutdown');
     // BullMQ's own close() waits for Redis; without Redis the ends of runs can't be stored anyway.
-    const settled = (): boolean => closed || (this.#link.trouble !== undefined && this.#guard.size === 0);
+    const settled = (): boolean =>
+      closed || (this.#link.trouble !== undefined && this.#guard.size === 0);
     while (!settled() && this.#clock.nowMs() < untilMs) {
       const tick = new AbortController();
       await Promise.race([closing, this.#clock.sleep(20, tick.signal)]);
@@ -222,7 +246,8 @@ class QueueConsumer implements Consumer {
     closing?.catch(() => undefined);
   }
 
-  /** Starts the worker at the first connection where BullMQ gets its answers: it keeps a failure of that moment for ever. */
+  /** Starts the worker at the first connection where BullMQ gets its answers: it keeps a failure of
+   * that moment for ever. */
   async #start(): Promise<void> {
     if (this.#isStarting) return;
     this.#isStarting = true;
@@ -234,7 +259,10 @@ class QueueConsumer implements Consumer {
       } catch (error) {
         if (this.#isClosing()) break;
         this.#startTrouble = `the worker of ${this.#queue} could not start: ${messageOf(error)}`;
-        this.#options.log.error({ err: error, queue: this.#queue }, 'the worker could not start; trying again');
+        this.#options.log.error(
+          { err: error, queue: this.#queue },
+          'the worker could not start; trying again',
+        );
         await this.#clock.sleep(1000);
       }
     }
@@ -262,8 +290,10 @@ class QueueConsumer implements Consumer {
 
   /** Whether a job that waits would be taken. */
   get #isFree(): boolean {
-    const isHeld = this.#paused || this.#closing || this.#gate.isLimited;
-    return !isHeld && this.#link.trouble === undefined && this.#guard.size < this.#options.concurrency;
+    const isHeld = this.#paused || this.#closing || this.#gate.isLimiting;
+    return (
+      !isHeld && this.#link.trouble === undefined && this.#guard.size < this.#options.concurrency
+    );
   }
 
   #driverChanged(): void {
@@ -278,11 +308,12 @@ class QueueConsumer implements Consumer {
       if (worker === undefined || this.#closing) return;
       const hadRoom = worker.concurrency;
       worker.concurrency = this.#gate.limit;
-      if (this.#paused || this.#gate.isResting) {
+      if (this.#paused || this.#gate.isOpen) {
         if (!worker.isPaused()) await worker.pause(true);
         return;
       }
-      // It waits for the end of a run before it looks whether it has more room; a pause makes it look at once.
+      // It waits for the end of a run before it looks whether it has more room; a pause makes it
+      // look at once.
       if (worker.concurrency > hadRoom && !worker.isPaused()) await worker.pause(true);
       if (worker.isPaused()) await worker.resume();
     });
@@ -291,25 +322,34 @@ class QueueConsumer implements Consumer {
 
   #createWorker(): Worker {
     const { log, backoff } = this.#options;
-    const worker: Worker = new Worker(this.#queue, (job: Job, token?: string) => this.#run(job, token ?? ''), {
-      connection: this.#link.redis,
-      prefix: keyPrefix(this.#options.prefix),
-      name: this.#options.name,
-      concurrency: this.#options.concurrency,
-      lockDuration: this.#lockMs,
-      stalledInterval: this.#options.stalledCheckMs ?? 5000,
-      // The count is never reset, so any limit is reached by a job that lives long enough.
-      maxStalledCount: 1_000_000_000,
-      drainDelay: 2,
-      runRetryDelay: 1000,
-      settings: {
-        backoffStrategy: (attempts: number, _type?: string, error?: Error) =>
-          retryDelayMs(attempts, backoff, this.#random(), error instanceof CountedFailure ? error.minDelayMs : 0),
+    const worker: Worker = new Worker(
+      this.#queue,
+      (job: Job, token?: string) => this.#run(job, token ?? ''),
+      {
+        connection: this.#link.redis,
+        prefix: keyPrefix(this.#options.prefix),
+        name: this.#options.name,
+        concurrency: this.#options.concurrency,
+        lockDuration: this.#lockMs,
+        stalledInterval: this.#options.stalledCheckMs ?? 5000,
+        // The count is never reset, so any limit is reached by a job that lives long enough.
+        maxStalledCount: 1_000_000_000,
+        drainDelay: 2,
+        runRetryDelay: 1000,
+        settings: {
+          backoffStrategy: (attempts: number, _type?: string, error?: Error) =>
+            retryDelayMs(
+              attempts,
+              backoff,
+              this.#random(),
+              error instanceof CountedFailure ? error.minDelayMs : 0,
+            ),
+        },
+        metrics: { maxDataPoints: MetricsTime.ONE_WEEK },
+        removeOnComplete: { count: 1000, age: 86_400 },
+        removeOnFail: { count: 5000 },
       },
-      metrics: { maxDataPoints: MetricsTime.ONE_WEEK },
-      removeOnComplete: { count: 1000, age: 86_400 },
-      removeOnFail: { count: 5000 },
-    });
+    );
     worker.on('locksRenewed', ({ jobIds }) => this.#guard.renewed(jobIds, this.#clock.nowMs()));
     worker.on('lockRenewalFailed', (jobIds) => this.#guard.lost(jobIds));
     worker.on('stalled', () => this.#metrics.stalled.inc(this.#labels));
@@ -330,31 +370,47 @@ class QueueConsumer implements Consumer {
     this.#progress.progressed();
     const parsed = parseJob(job.data);
     if (!parsed.ok && !parsed.newer) {
-      this.#options.log.error({ job: id, queue: this.#queue, reason: parsed.reason }, 'dropping a job that nobody can read');
+      this.#options.log.error(
+        { job: id, queue: this.#queue, reason: parsed.reason },
+        'dropping a job that nobody can read',
+      );
       this.#metrics.runs.inc({ ...this.#labels, outcome: 'done' });
       return parsed.reason;
     }
-    if (!parsed.ok) return this.#settle(job, token, { kind: 'later', reason: parsed.reason }, undefined);
+    if (!parsed.ok)
+      return this.#settle(job, token, { kind: 'later', reason: parsed.reason }, undefined);
     const { key } = parsed;
     const startedMs = this.#clock.nowMs();
     const signal = this.#guard.begin(id, keyId(key), job.processedOn ?? startedMs);
     if (signal === undefined) return this.#delay(job, token, BUSY_MS);
     this.#metrics.inFlight.set(this.#labels, this.#guard.size);
-    if (job.attemptsStarted === 1) this.#metrics.waitSeconds.observe(this.#labels, Math.max(0, startedMs - job.timestamp) / 1000);
+    if (job.attemptsStarted === 1)
+      this.#metrics.waitSeconds.observe(
+        this.#labels,
+        Math.max(0, startedMs - job.timestamp) / 1000,
+      );
     let outcome: Outcome;
     try {
       // A fetch that was under way when it was told to stop still brings a job.
-      if (this.#closing || this.#paused || this.#gate.isResting) return await this.#handBack(job, token);
+      if (this.#closing || this.#paused || this.#gate.isOpen)
+        return await this.#handBack(job, token);
       const end = this.#gate.begin();
-      outcome = await this.#process(key, { attempt: job.attemptsMade, signal, jobId: id, ...this.#past(job, key) });
+      outcome = await this.#process(key, {
+        attempt: job.attemptsMade,
+        signal,
+        jobId: id,
+        ...this.#past(job, key),
+      });
       end(reachOf(outcome));
     } finally {
       this.#guard.end(id);
       this.#metrics.inFlight.set(this.#labels, this.#guard.size);
       this.#metrics.runSeconds.observe(this.#labels, (this.#clock.nowMs() - startedMs) / 1000);
     }
-    // A run that was told to stop and did not reach the driver: another worker can have it in the same millisecond.
-    if (this.#closing && outcome.kind === 'later' && signal.aborted) return this.#handBack(job, token);
+    // A run that was told to stop and did not reach the driver: another worker can have it in the
+    // same millisecond.
+    if (this.#closing && outcome.kind === 'later' && signal.aborted)
+      return this.#handBack(job, token);
     return this.#settle(job, token, outcome, key);
   }
 
@@ -362,7 +418,10 @@ class QueueConsumer implements Consumer {
     try {
       return await this.#options.process(key, run);
     } catch (error) {
-      this.#options.log.error({ err: error, key: keyId(key), queue: this.#queue }, 'a run threw: a defect of sutler, please report it');
+      this.#options.log.error(
+        { err: error, key: keyId(key), queue: this.#queue },
+        'a run threw: a defect of sutler, please report it',
+      );
       // Only the name: nobody has checked this message for secrets.
       return {
         kind: 'retry',
@@ -373,7 +432,12 @@ class QueueConsumer implements Consumer {
   }
 
   /** Turns an outcome into what BullMQ does next. */
-  async #settle(job: Job, token: string, outcome: Outcome, key: JobKey | undefined): Promise<string | null> {
+  async #settle(
+    job: Job,
+    token: string,
+    outcome: Outcome,
+    key: JobKey | undefined,
+  ): Promise<string | null> {
     this.#metrics.runs.inc({ ...this.#labels, outcome: outcome.kind });
     const count = await this.#noteStatus(job, outcome, key);
     const { backoff } = this.#options;
@@ -384,9 +448,20 @@ class QueueConsumer implements Consumer {
         throw new CountedFailure(shownReason(outcome.reason), outcome.minDelayMs ?? 0);
       case 'later': {
         if (outcome.isDriverDown === true)
-          return this.#delay(job, token, Math.min(DRIVER_DOWN_MS, backoff.maxMs) * (0.5 + this.#random() / 2));
-        const ceiling = { startMs: Math.min(LATER_START_MS, backoff.maxMs), maxMs: Math.min(LATER_MAX_MS, backoff.maxMs) };
-        return this.#delay(job, token, outcome.delayMs ?? retryDelayMs(count, ceiling, this.#random()));
+          return this.#delay(
+            job,
+            token,
+            Math.min(DRIVER_DOWN_MS, backoff.maxMs) * (0.5 + this.#random() / 2),
+          );
+        const ceiling = {
+          startMs: Math.min(LATER_START_MS, backoff.maxMs),
+          maxMs: Math.min(LATER_MAX_MS, backoff.maxMs),
+        };
+        return this.#delay(
+          job,
+          token,
+          outcome.delayMs ?? retryDelayMs(count, ceiling, this.#random()),
+        );
       }
       case 'running':
         return this.#delay(job, token, pollDelayMs(count, POLL, this.#random()));
@@ -396,7 +471,8 @@ class QueueConsumer implements Consumer {
     }
   }
 
-  /** @returns runs in a row that ended so; costs a command only when a run did not end well, or an earlier one had not */
+  /** @returns runs in a row that ended so; costs a command only when a run did not end well, or an
+   *   earlier one had not */
   async #noteStatus(job: Job, outcome: Outcome, key: JobKey | undefined): Promise<number> {
     if (key === undefined) return job.attemptsStarted;
     const { prefix, driver } = this.#options;
@@ -407,29 +483,31 @@ class QueueConsumer implements Consumer {
     }
     const nowMs = this.#clock.nowMs();
     const until = outcome.kind === 'parked' ? outcome.until : undefined;
-    const hold = outcome.kind === 'retry' ? holdOf(outcome, nowMs) : undefined;
+    const holdOff = outcome.kind === 'retry' ? holdOffOf(outcome, nowMs) : undefined;
     return noteStatus(this.#link.redis, target, {
       outcome: outcome.kind,
       reason: shownReason(outcome.reason),
       atMs: nowMs,
       ...(until === undefined ? {} : { until }),
-      ...(hold === undefined ? {} : { hold }),
+      ...(holdOff === undefined ? {} : { holdOff }),
     });
   }
 
   /** What the run before left behind; read once at most. */
-  #past({ attemptsStarted }: Job, { uid }: JobKey): Pick<Run, 'lastReason' | 'heldMs'> {
+  #past({ attemptsStarted }: Job, { uid }: JobKey): Pick<Run, 'lastReason' | 'heldOffMs'> {
     const { prefix, driver } = this.#options;
     let reading: Promise<RunStatus | undefined> | undefined;
     const status = (): Promise<RunStatus | undefined> =>
       // A job that ends takes its status along.
       (reading ??=
-        attemptsStarted <= 1 ? Promise.resolve(undefined) : readStatus(this.#link.redis, { prefix, driver, uid }).catch(() => undefined));
+        attemptsStarted <= 1
+          ? Promise.resolve(undefined)
+          : readStatus(this.#link.redis, { prefix, driver, uid }).catch(() => undefined));
     return {
       lastReason: async () => (await status())?.reason,
-      heldMs: async (of) => {
-        const hold = (await status())?.hold;
-        return hold?.of === of ? Math.max(0, hold.untilMs - this.#clock.nowMs()) : 0;
+      heldOffMs: async (scope) => {
+        const holdOff = (await status())?.holdOff;
+        return holdOff?.scope === scope ? Math.max(0, holdOff.untilMs - this.#clock.nowMs()) : 0;
       },
     };
   }
@@ -451,8 +529,13 @@ class QueueConsumer implements Consumer {
   async #takeLateKick(jobId: string, parsed: ReturnType<typeof parseJob>): Promise<void> {
     if (!parsed.ok) return;
     try {
-      const place = { prefix: this.#options.prefix, queue: this.#queue, jobId, keyId: keyId(parsed.key) };
-      await takeLateKick(this.#link.redis, place, this.#clock.nowMs());
+      const place = {
+        prefix: this.#options.prefix,
+        queue: this.#queue,
+        jobId,
+        keyId: keyId(parsed.key),
+      };
+      await takePendingPromotion(this.#link.redis, place, this.#clock.nowMs());
     } catch (error) {
       this.#options.log.debug({ err: error, job: jobId }, 'could not look for a late kick');
     }
@@ -464,14 +547,23 @@ class QueueConsumer implements Consumer {
   }
 }
 
-function holdOf({ holdOf: of, minDelayMs = 0 }: Extract<Outcome, { kind: 'retry' }>, nowMs: number): Hold | undefined {
-  return of === undefined ? undefined : { of, untilMs: nowMs + minDelayMs };
+function holdOffOf(
+  { holdOffScope: scope, minDelayMs = 0 }: Extract<Outcome, { kind: 'retry' }>,
+  nowMs: number,
+): HoldOff | undefined {
+  return scope === undefined ? undefined : { scope, untilMs: nowMs + minDelayMs };
 }
 
-/** What a run's end says of the driver. A run that ended well, or failed in its own way, got through to it or had nothing to ask it. */
-function reachOf(outcome: Outcome): { readonly kind: 'reached' | 'unknown' } | { readonly kind: 'refused'; readonly reason: string } {
+/** What a run's end says of the driver. A run that ended well, or failed in its own way, got
+ * through to it or had nothing to ask it. */
+function reachOf(
+  outcome: Outcome,
+):
+  { readonly kind: 'reached' | 'unknown' } | { readonly kind: 'refused'; readonly reason: string } {
   if (outcome.kind !== 'later') return { kind: 'reached' };
-  return outcome.isDriverDown === true ? { kind: 'refused', reason: outcome.reason } : { kind: 'unknown' };
+  return outcome.isDriverDown === true
+    ? { kind: 'refused', reason: outcome.reason }
+    : { kind: 'unknown' };
 }
 
 function messageOf(error: unknown): string {

@@ -1,8 +1,9 @@
 import { keyId } from './contract.ts';
 import type { JobKey } from './contract.ts';
 
-/** What a hint asks for. `add`: that the key has a job. `kick`: that it has one and does not wait with it. `wake`: that it does not wait, if it has a job. */
-export type HintKind = 'add' | 'kick' | 'wake';
+/** What a hint asks for. `ensure`: the key has a job. `now`: the key has a job and the job is not
+ * delayed. `promote`: the job is not delayed, if the key has one. */
+export type HintKind = 'ensure' | 'now' | 'promote';
 
 /** A key that should be looked at. */
 export interface Hint {
@@ -21,8 +22,8 @@ export class DirtySet {
   add(key: JobKey, kind: HintKind): void {
     const id = keyId(key);
     const before = this.#hints.get(id)?.kind ?? kind;
-    // A job that is there, and does not wait: that is a kick.
-    this.#hints.set(id, { key, kind: before === kind ? kind : 'kick' });
+    // Two different wishes: the key has a job, and the job is not delayed.
+    this.#hints.set(id, { key, kind: before === kind ? kind : 'now' });
   }
 
   /** Removes and returns the oldest hints, `max` at most. */
@@ -37,7 +38,7 @@ export class DirtySet {
   }
 
   /** Puts hints back that Redis did not take. */
-  giveBack(hints: readonly Hint[]): void {
+  putBack(hints: readonly Hint[]): void {
     for (const { key, kind } of hints) this.add(key, kind);
   }
 }

@@ -8,7 +8,8 @@ import { defineScript } from '../redis/script.ts';
 /** BullMQ's score of a prioritized job is priority * 2^32 + a counter. */
 const PRIORITY_UNIT = 0x1_0000_0000;
 
-/** KEYS: prioritized set, saved virtual time. ARGV: virtual time. Returns the later of the two times, and the lowest priority that waits or -1. */
+/** KEYS: prioritized set, saved virtual time. ARGV: virtual time. Returns the later of the two
+ * times, and the lowest priority that waits or -1. */
 const observe = defineScript(`
 local saved = tonumber(redis.call('GET', KEYS[2]) or '0')
 local now = tonumber(ARGV[1])
@@ -23,7 +24,8 @@ end
 return { saved, -1 }
 `);
 
-/** KEYS: prioritized set, delayed set, active list, saved virtual time. ARGV: what job keys begin with, ticks. Lowers every priority by that many ticks. */
+/** KEYS: prioritized set, delayed set, active list, saved virtual time. ARGV: what job keys begin
+ * with, ticks. Lowers every priority by that many ticks. */
 const rebase = defineScript(`
 local ticks = tonumber(ARGV[2])
 local function lower(id)
@@ -45,8 +47,13 @@ redis.call('SET', KEYS[4], math.max(0, tonumber(redis.call('GET', KEYS[4]) or '0
 return #waiting / 2
 `);
 
-/** Brings virtual time up to what the queue holds, and keeps it in Redis for the next leader. Moves the zero when the numbers run out: once in a million jobs. */
-export async function syncFairness(redis: Redis, prefix: string, o: { readonly queue: Queue; readonly fairness: Fairness }): Promise<void> {
+/** Brings virtual time up to what the queue holds, and keeps it in Redis for the next leader. Moves
+ * the zero when the numbers run out: once in a million jobs. */
+export async function syncFairness(
+  redis: Redis,
+  prefix: string,
+  o: { readonly queue: Queue; readonly fairness: Fairness },
+): Promise<void> {
   const { queue, fairness } = o;
   const saved = fairnessKey(prefix, queue.name);
   const reply = await observe.run(redis, [queue.toKey('prioritized'), saved], [fairness.nowTick]);
@@ -56,6 +63,10 @@ export async function syncFairness(redis: Redis, prefix: string, o: { readonly q
   fairness.observe(lowest === undefined || lowest < 0 ? undefined : lowest);
   const ticks = fairness.rebaseTicks;
   if (ticks === 0) return;
-  await rebase.run(redis, [queue.toKey('prioritized'), queue.toKey('delayed'), queue.toKey('active'), saved], [queue.toKey(''), ticks]);
+  await rebase.run(
+    redis,
+    [queue.toKey('prioritized'), queue.toKey('delayed'), queue.toKey('active'), saved],
+    [queue.toKey(''), ticks],
+  );
   fairness.rebased(ticks);
 }

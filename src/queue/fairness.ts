@@ -1,8 +1,9 @@
 /** BullMQ's highest priority number; the lowest runs first, 0 would run before all. */
 export const LAST_PRIORITY = 2_097_151;
 
-/** Fair order over namespaces by virtual time: a namespace's next key is due one tick after its previous one, or after what runs now, whichever is later.
- * So a namespace with one key waits for one round, however many keys the others have queued, and nobody starves. */
+/** Fair order over namespaces by virtual time: a namespace's next key is due one tick after its
+ * previous one, or after what runs now, whichever is later. So a namespace with one key waits for
+ * one round, however many keys the others have queued, and nobody starves. */
 export class Fairness {
   #nowTick = 0;
   #highestTick = 0;
@@ -29,7 +30,8 @@ export class Fairness {
   }
 
   /** Moves virtual time on to what is queued.
-   * @param lowest priority of the key that runs next; undefined when none waits, so all that was handed out has been taken */
+   * @param lowest priority of the key that runs next; undefined when none waits, so all that was
+   *   handed out has been taken */
   observe(lowest: number | undefined): void {
     const tick = lowest === undefined ? this.#highestTick : lowest - 1;
     if (tick <= this.#nowTick) return;
@@ -49,6 +51,7 @@ export class Fairness {
   rebased(ticks: number): void {
     this.#nowTick = Math.max(0, this.#nowTick - ticks);
     this.#highestTick = Math.max(0, this.#highestTick - ticks);
-    for (const [namespace, last] of this.#lastTicks) this.#lastTicks.set(namespace, Math.max(0, last - ticks));
+    for (const [namespace, last] of this.#lastTicks)
+      this.#lastTicks.set(namespace, Math.max(0, last - ticks));
   }
 }

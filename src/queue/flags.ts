@@ -1,7 +1,7 @@
 import { defineFlags } from '../runtime/flags.ts';
 
 /** What ingest watches on top of claims, volumes and classes; jobs has to know of it too. */
-export const wakeFlags = defineFlags({
+export const waitFlags = defineFlags({
   'watch-secrets': {
     type: 'bool',
     default: false,

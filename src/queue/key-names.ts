@@ -1,7 +1,8 @@
 import { keyPrefix } from '../redis/key-names.ts';
 import type { JobKind } from './contract.ts';
 
-/** The driver's queue for one kind of job: `claims.<driver>`, `volumes.<driver>`, `snapshots.<driver>`. */
+/** The driver's queue for one kind of job: `claims.<driver>`, `volumes.<driver>`,
+ * `snapshots.<driver>`. */
 export function queueName(kind: JobKind, driver: string): string {
   // ':' separates the parts of BullMQ's keys.
   return `${kind}s.${driver.replaceAll(':', '-')}`;
@@ -22,17 +23,18 @@ export function fairnessKey(prefix: string, queue: string): string {
   return `${keyPrefix(prefix)}:fairness:${queue}`;
 }
 
-/** Set of what parked keys wait for, `object@version`, scored by a counter; the keys of each are in a hash of its own. queue/wait-list.ts. */
+/** Set of what parked keys wait for, `object@version`, scored by a counter; the keys of each are in
+ * a hash of its own. queue/wait-list.ts. */
 export function waitsKey(prefix: string, driver: string): string {
   return `${keyPrefix(prefix)}:waits:${driver}`;
 }
 
 /** When a worker of the queue was last alive, Unix ms; queue/heartbeat.ts. */
-export function awakeKey(prefix: string, queue: string): string {
+export function heartbeatKey(prefix: string, queue: string): string {
   return `${keyPrefix(prefix)}:awake:${queue}`;
 }
 
 /** A kick that met a run of this job; queue/pending-promotion.ts. */
-export function kickKey(prefix: string, queue: string, jobId: string): string {
+export function pendingPromotionKey(prefix: string, queue: string, jobId: string): string {
   return `${keyPrefix(prefix)}:kick:${queue}:${jobId}`;
 }

@@ -24,7 +24,9 @@ export interface ConsumerMetrics {
   readonly driverDown: Gauge<Labels>;
 }
 
-const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];
+const SECONDS = [
+  0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300,
+];
 const PLACE: readonly Labels[] = ['driver', 'kind'];
 
 /** The producer's metrics in this registry; several producers share them. */
@@ -32,8 +34,16 @@ export function producerMetrics(registry: Registry): ProducerMetrics {
   const counter = once(registry, Counter);
   const gauge = once(registry, Gauge);
   return {
-    hints: counter({ name: 'sutler_queue_hints_total', help: 'Keys that were touched, before deduplication.', labelNames: PLACE }),
-    added: counter({ name: 'sutler_queue_jobs_added_total', help: 'Jobs that Redis took.', labelNames: PLACE }),
+    hints: counter({
+      name: 'sutler_queue_hints_total',
+      help: 'Keys that were touched, before deduplication.',
+      labelNames: PLACE,
+    }),
+    added: counter({
+      name: 'sutler_queue_jobs_added_total',
+      help: 'Jobs that Redis took.',
+      labelNames: PLACE,
+    }),
     deduplicated: counter({
       name: 'sutler_queue_jobs_deduplicated_total',
       help: 'Keys whose job was in the queue already.',
@@ -44,8 +54,16 @@ export function producerMetrics(registry: Registry): ProducerMetrics {
       help: 'Batches that Redis refused; they are tried again.',
       labelNames: ['driver'],
     }),
-    dirty: gauge({ name: 'sutler_queue_dirty_keys', help: 'Keys touched that are not in Redis yet.', labelNames: ['driver'] }),
-    emptied: counter({ name: 'sutler_queue_redis_emptied_total', help: 'Times that Redis was found emptied.', labelNames: ['driver'] }),
+    dirty: gauge({
+      name: 'sutler_queue_dirty_keys',
+      help: 'Keys touched that are not in Redis yet.',
+      labelNames: ['driver'],
+    }),
+    emptied: counter({
+      name: 'sutler_queue_redis_emptied_total',
+      help: 'Times that Redis was found emptied.',
+      labelNames: ['driver'],
+    }),
   };
 }
 
@@ -55,15 +73,28 @@ export function consumerMetrics(registry: Registry): ConsumerMetrics {
   const gauge = once(registry, Gauge);
   const histogram = once(registry, Histogram);
   return {
-    runs: counter({ name: 'sutler_queue_runs_total', help: 'Runs by how they ended.', labelNames: [...PLACE, 'outcome'] }),
+    runs: counter({
+      name: 'sutler_queue_runs_total',
+      help: 'Runs by how they ended.',
+      labelNames: [...PLACE, 'outcome'],
+    }),
     waitSeconds: histogram({
       name: 'sutler_queue_wait_seconds',
       help: 'From adding a job to its first run.',
       labelNames: PLACE,
       buckets: SECONDS,
     }),
-    runSeconds: histogram({ name: 'sutler_queue_run_seconds', help: 'Duration of a run.', labelNames: PLACE, buckets: SECONDS }),
-    inFlight: gauge({ name: 'sutler_queue_runs_in_flight', help: 'Runs under way in this process.', labelNames: PLACE }),
+    runSeconds: histogram({
+      name: 'sutler_queue_run_seconds',
+      help: 'Duration of a run.',
+      labelNames: PLACE,
+      buckets: SECONDS,
+    }),
+    inFlight: gauge({
+      name: 'sutler_queue_runs_in_flight',
+      help: 'Runs under way in this process.',
+      labelNames: PLACE,
+    }),
     locksLost: counter({
       name: 'sutler_queue_locks_lost_total',
       help: 'Runs whose lock expired or went to another worker.',

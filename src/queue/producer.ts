@@ -15,22 +15,27 @@ import { DirtySet } from './dirty-set.ts';
 import type { Hint, HintKind } from './dirty-set.ts';
 import { Fairness } from './fairness.ts';
 import { syncFairness } from './fairness-store.ts';
-import { endWait, leaveKick } from './pending-promotion.ts';
+import { promoteDelayed, notePendingPromotion } from './pending-promotion.ts';
 import { keyPrefix } from '../redis/key-names.ts';
 import { queueName } from './key-names.ts';
 import { producerMetrics } from './metrics.ts';
 import type { ProducerMetrics } from './metrics.ts';
-import { watchEpoch } from '../redis/flush-detector.ts';
-import type { EpochWatch } from '../redis/flush-detector.ts';
+import { startFlushDetector } from '../redis/flush-detector.ts';
+import type { FlushDetector } from '../redis/flush-detector.ts';
 import { registerQueues } from './registry.ts';
 
 /** Puts keys into a driver's queues. */
 export interface Producer {
-  /** Says that an object should be looked at. A key that is queued or waits to be tried again stays as it is; one whose run is under way runs once
-   * more after it. `kick` ends a wait: the object changed in a way that makes a new try worth it. Never throws, never blocks; kept until Redis takes it. */
-  touch(key: JobKey, o?: { readonly kick?: boolean }): void;
-  /** Ends the wait of a key that waits to be tried again; any other key stays as it is, and one without a job gets none. Otherwise as `touch`. */
-  wake(key: JobKey): void;
+  /** Says that an object should be looked at. A key that is queued or waits to be tried again stays
+   * as it is; one whose run is under way runs once more after it. Never throws, never blocks; kept
+   * until Redis takes it. */
+  ensureQueued(key: JobKey): void;
+  /** As `ensureQueued`, and the key does not wait: its object changed in a way that makes a new try
+   * worth it. */
+  enqueueNow(key: JobKey): void;
+  /** Ends the wait of a key that waits to be tried again; any other key stays as it is, and one
+   * without a job gets none. Otherwise as `touch`. */
+  promote(key: JobKey): void;
   /** Why keys don't reach Redis now, in one line; undefined when they do. For /readyz. */
   readonly trouble: string | undefined;
   /** Settings of Redis that risk volumes, one line each with its fix, as of the last connection. */
@@ -53,7 +58,8 @@ export interface ProducerOptions {
   readonly log: Logger;
   readonly metrics: Registry;
   readonly clock?: Clock;
-  /** Over how long a re-add is spread; a lock's duration, so that runs of the time before have ended. */
+  /** Over how long a re-add is spread; a lock's duration, so that runs of the time before have
+   * ended. */
   readonly spreadMs?: number;
 }
 
@@ -79,7 +85,7 @@ class QueueProducer implements Producer {
   readonly #clock: Clock;
   readonly #metrics: ProducerMetrics;
   readonly #link: RedisLink;
-  readonly #epoch: EpochWatch;
+  readonly #epoch: FlushDetector;
   readonly #fairness = new Fairness();
   readonly #dirty = new DirtySet();
   readonly #stopping = new AbortController();
@@ -99,8 +105,18 @@ class QueueProducer implements Producer {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
     this.#metrics = producerMetrics(options.metrics);
-    this.#link = openRedis({ url: options.redisUrl, role: 'producer', name: `sutler-producer:${options.driver}`, log: options.log });
-    this.#epoch = watchEpoch({ link: this.#link, prefix: options.prefix, log: options.log, onEmptied: () => this.#emptied() });
+    this.#link = openRedis({
+      url: options.redisUrl,
+      role: 'producer',
+      name: `sutler-producer:${options.driver}`,
+      log: options.log,
+    });
+    this.#epoch = startFlushDetector({
+      link: this.#link,
+      prefix: options.prefix,
+      log: options.log,
+      onEmptied: () => this.#emptied(),
+    });
     this.#link.onReady((first) => {
       void this.#announce();
       if (!first) this.#refill('Redis came back');
@@ -108,12 +124,16 @@ class QueueProducer implements Producer {
     });
   }
 
-  touch(key: JobKey, o: { readonly kick?: boolean } = {}): void {
-    this.#hint(key, o.kick === true ? 'kick' : 'add');
+  ensureQueued(key: JobKey): void {
+    this.#hint(key, 'ensure');
   }
 
-  wake(key: JobKey): void {
-    this.#hint(key, 'wake');
+  enqueueNow(key: JobKey): void {
+    this.#hint(key, 'now');
+  }
+
+  promote(key: JobKey): void {
+    this.#hint(key, 'promote');
   }
 
   #hint(key: JobKey, kind: HintKind): void {
@@ -155,7 +175,8 @@ class QueueProducer implements Producer {
   }
 
   #start(): void {
-    // A microtask: hints that arrive in one go make one batch, and the first one does not wait for a timer.
+    // A microtask: hints that arrive in one go make one batch, and the first one does not wait for
+    // a timer.
     this.#pumping ??= Promise.resolve()
       .then(() => this.#pump())
       .finally(() => {
@@ -171,7 +192,8 @@ class QueueProducer implements Producer {
       const queues = await this.#ready();
       if (queues === undefined) continue;
       const pauseMs = this.#lastBatchMs + BATCH_PERIOD_MS - this.#clock.nowMs();
-      if (pauseMs > 0 && this.#dirty.size < BATCH_KEYS) await this.#clock.sleep(Math.min(pauseMs, BATCH_PERIOD_MS), signal);
+      if (pauseMs > 0 && this.#dirty.size < BATCH_KEYS)
+        await this.#clock.sleep(Math.min(pauseMs, BATCH_PERIOD_MS), signal);
       this.#lastBatchMs = this.#clock.nowMs();
       const refused = await this.#addBatch(queues, this.#dirty.take(BATCH_KEYS));
       this.#metrics.dirty.set({ driver: this.#options.driver }, this.#dirty.size);
@@ -190,7 +212,11 @@ class QueueProducer implements Producer {
       return undefined;
     }
     if (this.#queues !== undefined) return this.#queues;
-    const queues = { claim: this.#openQueue('claim'), volume: this.#openQueue('volume'), snapshot: this.#openQueue('snapshot') };
+    const queues = {
+      claim: this.#openQueue('claim'),
+      volume: this.#openQueue('volume'),
+      snapshot: this.#openQueue('snapshot'),
+    };
     try {
       await Promise.all(JOB_KINDS.map((kind) => queues[kind].waitUntilReady()));
       // What the queue holds tells where virtual time stands.
@@ -198,7 +224,8 @@ class QueueProducer implements Producer {
       this.#queues = queues;
       return queues;
     } catch (error) {
-      // BullMQ keeps the failure of its first look at Redis for ever, so a queue that met one is thrown away.
+      // BullMQ keeps the failure of its first look at Redis for ever, so a queue that met one is
+      // thrown away.
       this.#refuse(error);
       await Promise.allSettled(JOB_KINDS.map((kind) => queues[kind].close()));
       await this.#clock.sleep(200, this.#stopping.signal);
@@ -211,24 +238,34 @@ class QueueProducer implements Producer {
       connection: this.#link.redis,
       prefix: keyPrefix(this.#options.prefix),
       streams: { events: { maxLen: EVENTS_KEPT } },
-      defaultJobOptions: { attempts: 2_147_483_647, backoff: { type: 'custom' }, stackTraceLimit: 2, keepLogs: 50 },
+      defaultJobOptions: {
+        attempts: 2_147_483_647,
+        backoff: { type: 'custom' },
+        stackTraceLimit: 2,
+        keepLogs: 50,
+      },
     });
-    queue.on('error', (error) => this.#options.log.debug({ err: error, queue: queue.name }, 'queue connection error'));
+    queue.on('error', (error) =>
+      this.#options.log.debug({ err: error, queue: queue.name }, 'queue connection error'),
+    );
     return queue;
   }
 
   /** @returns whether anything was refused; refused keys are back in the dirty set */
   async #addBatch(queues: Queues, batch: readonly Hint[]): Promise<boolean> {
     void this.#epoch.check();
-    const parts = JOB_KINDS.map((kind) => ({ kind, hints: batch.filter((hint) => hint.key.kind === kind) })).filter(
-      ({ hints }) => hints.length > 0,
+    const parts = JOB_KINDS.map((kind) => ({
+      kind,
+      hints: batch.filter((hint) => hint.key.kind === kind),
+    })).filter(({ hints }) => hints.length > 0);
+    const results = await Promise.allSettled(
+      parts.map(({ kind, hints }) => this.#add(queues[kind], kind, hints)),
     );
-    const results = await Promise.allSettled(parts.map(({ kind, hints }) => this.#add(queues[kind], kind, hints)));
     let refused = false;
     for (const [index, result] of results.entries()) {
       if (result.status === 'fulfilled') continue;
       refused = true;
-      this.#dirty.giveBack(parts[index]?.hints ?? []);
+      this.#dirty.putBack(parts[index]?.hints ?? []);
       this.#refuse(result.reason);
     }
     if (!refused) this.#refusal = undefined;
@@ -240,15 +277,29 @@ class QueueProducer implements Producer {
     return refused;
   }
 
-  async #add(queue: Queue<JobData, unknown, JobKind>, kind: JobKind, hints: readonly Hint[]): Promise<void> {
+  async #add(
+    queue: Queue<JobData, unknown, JobKind>,
+    kind: JobKind,
+    hints: readonly Hint[],
+  ): Promise<void> {
     const place = { prefix: this.#options.prefix, queue: queue.name };
     const { redis } = this.#link;
-    const wakes = hints.filter((hint) => hint.kind === 'wake');
-    await Promise.all(wakes.map(({ key }) => endWait(redis, place, keyId(key), this.#clock.nowMs())));
-    const adds = hints.filter((hint) => hint.kind !== 'wake');
+    const promotions = hints.filter((hint) => hint.kind === 'promote');
+    await Promise.all(
+      promotions.map(({ key }) => promoteDelayed(redis, place, keyId(key), this.#clock.nowMs())),
+    );
+    const adds = hints.filter((hint) => hint.kind !== 'promote');
     if (adds.length === 0) return;
-    await Promise.all(adds.filter((hint) => hint.kind === 'kick').map(({ key }) => leaveKick(redis, place, keyId(key))));
-    const jobs = adds.map((hint) => ({ name: kind, data: jobData(hint.key), opts: this.#jobOptions(hint.key, hint.kind === 'kick') }));
+    await Promise.all(
+      adds
+        .filter((hint) => hint.kind === 'now')
+        .map(({ key }) => notePendingPromotion(redis, place, keyId(key))),
+    );
+    const jobs = adds.map((hint) => ({
+      name: kind,
+      data: jobData(hint.key),
+      opts: this.#jobOptions(hint.key, hint.kind === 'now'),
+    }));
     const added = await queue.addBulk(jobs);
     let fresh = 0;
     for (const [index, job] of added.entries()) {
@@ -260,26 +311,38 @@ class QueueProducer implements Producer {
     this.#metrics.deduplicated.inc(labels, jobs.length - fresh);
   }
 
-  #jobOptions(key: JobKey, kick: boolean): BulkJobOptions {
+  #jobOptions(key: JobKey, isNow: boolean): BulkJobOptions {
     this.#serial += 1;
     return {
       jobId: jobId(key, `${this.#uniqueBase}${this.#serial.toString(36)}`),
-      // Volumes have no namespace to be fair to, and snapshots are few: they run in the order they came.
+      // Volumes have no namespace to be fair to, and snapshots are few: they run in the order they
+      // came.
       ...(key.kind === 'claim' ? { priority: this.#fairness.next(key.namespace) } : {}),
-      deduplication: { id: keyId(key), keepLastIfActive: true, ...(kick ? { reschedule: true } : {}) },
+      deduplication: {
+        id: keyId(key),
+        keepLastIfActive: true,
+        ...(isNow ? { reschedule: true } : {}),
+      },
     };
   }
 
   async #syncFairness(queues: Queues): Promise<void> {
     this.#lastFairnessMs = this.#clock.nowMs();
-    await syncFairness(this.#link.redis, this.#options.prefix, { queue: queues.claim, fairness: this.#fairness });
+    await syncFairness(this.#link.redis, this.#options.prefix, {
+      queue: queues.claim,
+      fairness: this.#fairness,
+    });
   }
 
   #refuse(error: unknown): void {
     const cause = error instanceof Error ? error : new Error(String(error));
     this.#metrics.rejected.inc({ driver: this.#options.driver });
     const refusal = describeRedisError(this.#link.address, cause);
-    if (refusal !== this.#refusal) this.#options.log.warn({ err: cause, redis: this.#link.address }, 'Redis refused jobs; trying again');
+    if (refusal !== this.#refusal)
+      this.#options.log.warn(
+        { err: cause, redis: this.#link.address },
+        'Redis refused jobs; trying again',
+      );
     this.#refusal = refusal;
   }
 
@@ -289,17 +352,23 @@ class QueueProducer implements Producer {
     this.#refill('Redis was emptied');
   }
 
-  /** Writes what others look up: which queues there are and their settings. Again after each connection, since it may be another Redis. */
+  /** Writes what others look up: which queues there are and their settings. Again after each
+   * connection, since it may be another Redis. */
   async #announce(): Promise<void> {
     const { redis } = this.#link;
     const { driver, prefix, log } = this.#options;
     try {
       const entries = JOB_KINDS.map((kind) => ({ name: queueName(kind, driver), driver, kind }));
       await registerQueues(redis, prefix, entries);
-      await Promise.all(entries.map(({ name }) => redis.hset(`${keyPrefix(prefix)}:${name}:meta`, 'opts.maxLenEvents', EVENTS_KEPT)));
+      await Promise.all(
+        entries.map(({ name }) =>
+          redis.hset(`${keyPrefix(prefix)}:${name}:meta`, 'opts.maxLenEvents', EVENTS_KEPT),
+        ),
+      );
       const problems = await checkSettings(redis);
       for (const problem of problems)
-        if (!this.#problems.includes(problem)) log.warn({ redis: this.#link.address, problem }, 'Redis is not set up for this');
+        if (!this.#problems.includes(problem))
+          log.warn({ redis: this.#link.address, problem }, 'Redis is not set up for this');
       this.#problems = problems;
     } catch (error) {
       // The connection broke again: the next one tries again.
@@ -307,7 +376,8 @@ class QueueProducer implements Producer {
     }
   }
 
-  /** Touches every outstanding key again, spread over time; a newer call takes over from an older one. */
+  /** Touches every outstanding key again, spread over time; a newer call takes over from an older
+   * one. */
   #refill(reason: string): void {
     const { log } = this.#options;
     let keys: JobKey[];
@@ -326,16 +396,20 @@ class QueueProducer implements Producer {
   async #refillSlowly(keys: readonly JobKey[], turn: number): Promise<void> {
     const { signal } = this.#stopping;
     const slices = Math.max(1, (this.#options.spreadMs ?? 30_000) / REFILL_PERIOD_MS);
-    const slice = Math.max(Math.ceil(keys.length / slices), (REFILL_MIN_PER_SECOND * REFILL_PERIOD_MS) / 1000);
+    const slice = Math.max(
+      Math.ceil(keys.length / slices),
+      (REFILL_MIN_PER_SECOND * REFILL_PERIOD_MS) / 1000,
+    );
     for (let from = 0; from < keys.length; from += slice) {
       if (signal.aborted || turn !== this.#refilling) return;
-      for (const key of keys.slice(from, from + slice)) this.touch(key);
+      for (const key of keys.slice(from, from + slice)) this.ensureQueued(key);
       if (from + slice < keys.length) await this.#clock.sleep(REFILL_PERIOD_MS, signal);
     }
   }
 
   async #closeQueues(): Promise<void> {
     const queues = this.#queues;
-    if (queues !== undefined) await Promise.allSettled(JOB_KINDS.map((kind) => queues[kind].close()));
+    if (queues !== undefined)
+      await Promise.allSettled(JOB_KINDS.map((kind) => queues[kind].close()));
   }
 }

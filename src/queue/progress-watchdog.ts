@@ -7,7 +7,7 @@ import { keyPrefix } from '../redis/key-names.ts';
 import { defineScript } from '../redis/script.ts';
 
 /** Notices a worker that takes nothing although work waits and it has room. */
-export interface ProgressWatch {
+export interface ProgressWatchdog {
   /** One line for /healthz: a restart is the way out. */
   readonly stuck: string | undefined;
   /** A job was taken. */
@@ -15,7 +15,7 @@ export interface ProgressWatch {
   stop(): void;
 }
 
-export interface ProgressWatchOptions {
+export interface ProgressWatchdogOptions {
   /** How long it may take nothing. */
   readonly limitMs: number;
   readonly queue: string;
@@ -29,7 +29,7 @@ export interface ProgressWatchOptions {
 const LOOKS_PER_LIMIT = 6;
 
 /** Looks only while nothing is taken, a few times within the limit. */
-export function watchProgress(options: ProgressWatchOptions): ProgressWatch {
+export function startProgressWatchdog(options: ProgressWatchdogOptions): ProgressWatchdog {
   const { limitMs, log, queue } = options;
   let sinceMs: number | undefined;
   let taken = false;
@@ -46,7 +46,11 @@ export function watchProgress(options: ProgressWatchOptions): ProgressWatch {
     sinceMs ??= performance.now();
     const forMs = performance.now() - sinceMs;
     if (forMs < limitMs) return;
-    if (stuck === undefined) log.error({ queue, waiting: count }, 'this worker takes nothing although work waits: it should be restarted');
+    if (stuck === undefined)
+      log.error(
+        { queue, waiting: count },
+        'this worker takes nothing although work waits: it should be restarted',
+      );
     stuck = `the worker of ${queue} has taken nothing for ${Math.round(forMs / 1000)} s although ${count} jobs wait and it has room: restart it`;
   };
   const forget = (): void => {
@@ -68,7 +72,8 @@ export function watchProgress(options: ProgressWatchOptions): ProgressWatch {
   };
 }
 
-/** KEYS: meta, wait, prioritized, delayed, active, limiter. ARGV: now in ms. Returns how many jobs any worker may take now. */
+/** KEYS: meta, wait, prioritized, delayed, active, limiter. ARGV: now in ms. Returns how many jobs
+ * any worker may take now. */
 const count = defineScript(`
 local meta = redis.call('HMGET', KEYS[1], 'paused', 'concurrency')
 if meta[1] or redis.call('EXISTS', KEYS[6]) == 1 then return 0 end
@@ -78,7 +83,8 @@ return redis.call('LLEN', KEYS[2]) + redis.call('ZCARD', KEYS[3]) + redis.call('
 
 const PARTS = ['meta', 'wait', 'prioritized', 'delayed', 'active', 'limiter'];
 
-/** Jobs of a queue that could be taken now: none while the queue is paused or at one of its limits. */
+/** Jobs of a queue that could be taken now: none while the queue is paused or at one of its limits.
+ */
 export async function takeableJobs(
   redis: Redis,
   place: { readonly prefix: string; readonly queue: string },

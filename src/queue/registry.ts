@@ -12,11 +12,19 @@ export interface QueueEntry {
 }
 
 /** Writes queues into the registry; writing one again is harmless. */
-export async function registerQueues(redis: Redis, prefix: string, entries: readonly QueueEntry[]): Promise<void> {
-  await redis.hset(registryKey(prefix), new Map(entries.map(({ name, driver, kind }) => [name, JSON.stringify({ driver, kind })])));
+export async function registerQueues(
+  redis: Redis,
+  prefix: string,
+  entries: readonly QueueEntry[],
+): Promise<void> {
+  await redis.hset(
+    registryKey(prefix),
+    new Map(entries.map(({ name, driver, kind }) => [name, JSON.stringify({ driver, kind })])),
+  );
 }
 
-/** The queues of this installation, by name. Entries of a later version that can't be read are left out. */
+/** The queues of this installation, by name. Entries of a later version that can't be read are left
+ * out. */
 export async function listQueues(redis: Redis, prefix: string): Promise<QueueEntry[]> {
   const fields = await redis.hgetall(registryKey(prefix));
   return Object.entries(fields)
@@ -27,7 +35,8 @@ export async function listQueues(redis: Redis, prefix: string): Promise<QueueEnt
 function parseEntry(name: string, text: string): QueueEntry[] {
   try {
     const value: unknown = JSON.parse(text);
-    if (typeof value !== 'object' || value === null || !('driver' in value) || !('kind' in value)) return [];
+    if (typeof value !== 'object' || value === null || !('driver' in value) || !('kind' in value))
+      return [];
     const { driver, kind } = value;
     return typeof driver === 'string' && isJobKind(kind) ? [{ name, driver, kind }] : [];
   } catch {

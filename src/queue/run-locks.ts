@@ -9,21 +9,23 @@ interface Running {
   renewedMs: number;
 }
 
-export interface RunGuardOptions {
+export interface RunLocksOptions {
   readonly lockMs: number;
   readonly log: Logger;
   readonly onLockLost: () => void;
 }
 
-/** Knows the runs under way in this worker. BullMQ alone is not enough: it lets a worker take a job again whose earlier run still goes on here (its lock
- * expired while Redis was away), loses track of the new lock when the earlier run ends, and says nothing while Redis can't be asked. So: one run per
- * key here, and a lease of our own that ends before the lock can. What is aborted is the leave to send; nothing that was sent is cut short. */
-export class RunGuard {
-  readonly #options: RunGuardOptions;
+/** Knows the runs under way in this worker. BullMQ alone is not enough: it lets a worker take a job
+ * again whose earlier run still goes on here (its lock expired while Redis was away), loses track
+ * of the new lock when the earlier run ends, and says nothing while Redis can't be asked. So: one
+ * run per key here, and a lease of our own that ends before the lock can. What is aborted is the
+ * leave to send; nothing that was sent is cut short. */
+export class RunLocks {
+  readonly #options: RunLocksOptions;
   readonly #byJob = new Map<string, Running>();
   readonly #keys = new Set<string>();
 
-  constructor(options: RunGuardOptions) {
+  constructor(options: RunLocksOptions) {
     this.#options = options;
   }
 
@@ -31,7 +33,8 @@ export class RunGuard {
     return this.#byJob.size;
   }
 
-  /** The signal of a new run; undefined while another run of the key, or of the job, goes on here. */
+  /** The signal of a new run; undefined while another run of the key, or of the job, goes on here.
+   */
   begin(jobId: string, keyId: string, nowMs: number): AbortSignal | undefined {
     if (this.#keys.has(keyId) || this.#byJob.has(jobId)) return undefined;
     const run: Running = { keyId, abort: new AbortController(), renewedMs: nowMs };
@@ -77,7 +80,10 @@ export class RunGuard {
     run.abort.abort(new Error(reason));
     if (reason !== 'shutdown') {
       this.#options.onLockLost();
-      this.#options.log.warn({ job: jobId, reason }, 'a run lost its lock: it starts no call any more; one that was sent goes on');
+      this.#options.log.warn(
+        { job: jobId, reason },
+        'a run lost its lock: it starts no call any more; one that was sent goes on',
+      );
     }
   }
 }

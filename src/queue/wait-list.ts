@@ -3,11 +3,12 @@ import type { Redis } from 'ioredis';
 import { JOB_KINDS } from './contract.ts';
 import { keyPrefix } from '../redis/key-names.ts';
 import { queueName, waitsKey } from './key-names.ts';
-import type { WaitsFor } from './outcome.ts';
+import type { WaitCondition } from './outcome.ts';
 import { defineScript, END_WAIT } from '../redis/script.ts';
 
-/* Which keys wait for which object, and the version of it that they saw. Written in the script that writes a key's status, before the job is put back:
- * so whoever watches the object finds the key whatever came first, the change or the parking. It is in Redis, so that a new leader has it. */
+/* Which keys wait for which object, and the version of it that they saw. Written in the script that
+ * writes a key's status, before the job is put back: so whoever watches the object finds the key
+ * whatever came first, the change or the parking. It is in Redis, so that a new leader has it. */
 
 /** Some keys wait for another version of an object. */
 export interface Waiting {
@@ -18,19 +19,26 @@ export interface Waiting {
 }
 
 /** How an object is named here. */
-export function objectId(object: Pick<WaitsFor, 'resource' | 'namespace' | 'name'>): string {
+export function objectId(object: Pick<WaitCondition, 'resource' | 'namespace' | 'name'>): string {
   return `${object.resource}/${object.namespace ?? ''}/${object.name}`;
 }
 
 /** Takes an object's name apart. */
-export function parseObjectId(id: string): { readonly resource: string; readonly namespace: string; readonly name: string } {
+export function parseObjectId(id: string): {
+  readonly resource: string;
+  readonly namespace: string;
+  readonly name: string;
+} {
   const [resource = '', namespace = '', name = ''] = id.split('/');
   return { resource, namespace, name };
 }
 
-/** The groups that a key is in, one a line: keys that wait for one version of one object make a group. '' where it waits for nothing that is watched. */
-export function waitGroups(until: readonly WaitsFor[]): string {
-  return until.flatMap((object) => (object.seen === undefined ? [] : [`${objectId(object)}@${object.seen}`])).join('\n');
+/** The groups that a key is in, one a line: keys that wait for one version of one object make a
+ * group. '' where it waits for nothing that is watched. */
+export function waitGroups(until: readonly WaitCondition[]): string {
+  return until
+    .flatMap((object) => (object.seen === undefined ? [] : [`${objectId(object)}@${object.seen}`]))
+    .join('\n');
 }
 
 /** Lua: takes the key `id` out of the groups that it is in; `waits` is the set of groups. */
@@ -43,7 +51,8 @@ local function leave(waits, groups, id)
 end
 `;
 
-/** Lua: puts the key `id` into groups; the counter gives each a place after all that was looked at before. */
+/** Lua: puts the key `id` into groups; the counter gives each a place after all that was looked at
+ * before. */
 export const JOIN_GROUPS = `
 local function join(waits, groups, id)
   for group in string.gmatch(groups, '[^\\n]+') do
@@ -53,7 +62,8 @@ local function join(waits, groups, id)
 end
 `;
 
-/** KEYS: groups, counter. ARGV: position of the last look. Returns the position now, then the groups that were joined since. */
+/** KEYS: groups, counter. ARGV: position of the last look. Returns the position now, then the
+ * groups that were joined since. */
 const since = defineScript(`
 local last = tonumber(redis.call('GET', KEYS[2]) or '0')
 local from = tonumber(ARGV[1])
@@ -63,8 +73,9 @@ table.insert(answer, 1, tostring(last))
 return answer
 `);
 
-/** KEYS: groups. ARGV: group, cursor, now in ms, then by kind of job: the kind, the beginning of BullMQ's keys. Runs what waits at once; what is running keeps its
- * place, since it may be about to park. Returns the next cursor, how many were woken, how many are running. */
+/** KEYS: groups. ARGV: group, cursor, now in ms, then by kind of job: the kind, the beginning of
+ * BullMQ's keys. Runs what waits at once; what is running keeps its place, since it may be about to
+ * park. Returns the next cursor, how many were woken, how many are running. */
 const wake = defineScript(`${END_WAIT}
 local place = KEYS[1] .. ':' .. ARGV[1]
 local page = redis.call('HSCAN', place, ARGV[2], 'COUNT', 500)
@@ -97,13 +108,22 @@ export class WaitList {
   constructor(redis: Redis, prefix: string, driver: string) {
     this.#redis = redis;
     this.#key = waitsKey(prefix, driver);
-    this.#roots = JOB_KINDS.flatMap((kind) => [kind, `${keyPrefix(prefix)}:${queueName(kind, driver)}:`]);
+    this.#roots = JOB_KINDS.flatMap((kind) => [
+      kind,
+      `${keyPrefix(prefix)}:${queueName(kind, driver)}:`,
+    ]);
   }
 
   /** What keys began to wait for since an earlier look; everything from position 0. */
-  async since(position: number): Promise<{ readonly position: number; readonly waiting: readonly Waiting[] }> {
+  async since(
+    position: number,
+  ): Promise<{ readonly position: number; readonly waiting: readonly Waiting[] }> {
     // A list of texts, the position first.
-    const [last = '0', ...groups] = (await since.run(this.#redis, [this.#key, `${this.#key}#`], [position])) as readonly string[];
+    const [last = '0', ...groups] = (await since.run(
+      this.#redis,
+      [this.#key, `${this.#key}#`],
+      [position],
+    )) as readonly string[];
     const waiting = groups.map((group) => {
       const at = group.lastIndexOf('@');
       return { object: group.slice(0, at), seen: group.slice(at + 1) };
@@ -111,12 +131,20 @@ export class WaitList {
     return { position: Number(last), waiting };
   }
 
-  /** Runs the keys that wait for another version than the one they saw. `running`: keys under way now, to be looked at again. */
-  async wake({ object, seen }: Waiting, nowMs: number): Promise<{ readonly woken: number; readonly running: number }> {
+  /** Runs the keys that wait for another version than the one they saw. `running`: keys under way
+   * now, to be looked at again. */
+  async promote(
+    { object, seen }: Waiting,
+    nowMs: number,
+  ): Promise<{ readonly woken: number; readonly running: number }> {
     const total = { woken: 0, running: 0 };
     let cursor = '0';
     do {
-      const answer = await wake.run(this.#redis, [this.#key], [`${object}@${seen}`, cursor, nowMs, ...this.#roots]);
+      const answer = await wake.run(
+        this.#redis,
+        [this.#key],
+        [`${object}@${seen}`, cursor, nowMs, ...this.#roots],
+      );
       const [next, woken, running] = answer as readonly [string, number, number];
       cursor = next;
       total.woken += woken;

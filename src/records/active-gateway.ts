@@ -2,13 +2,17 @@ import type { Redis } from 'ioredis';
 import { activeGatewayKey } from './key-names.ts';
 import { defineScript } from '../redis/script.ts';
 
-/* Replicas of a driver have locks of their own in their own processes, so one of them at a time gets controller calls. Which one a Redis hash says, written by the leading
- * ingest; the open scripts of the volume record read it in the same step that opens a record, so that what a run is given and what is written can't differ.
+/* Replicas of a driver have locks of their own in their own processes, so one of them at a time
+ * gets controller calls. Which one a Redis hash says, written by the leading ingest; the open
+ * scripts of the volume record read it in the same step that opens a record, so that what a run is
+ * given and what is written can't differ.
  *
  * KEYS[1]  the hash: endpoint, since  the active gateway, and Redis' ms when it was named
- *                    fence            counts the namings; a change names the one it has seen, so that of two leaders only one writes
+ *                    fence            counts the namings; a change names the one it has seen, so
+ *                                     that of two leaders only one writes
  *                    previous         the gateway before, '' when there was none
- *                    openAt           Redis' ms until when calls at `previous` may be under way: before, nothing is opened */
+ *                    openAt           Redis' ms until when calls at `previous` may be under way:
+ *                                     before, nothing is opened */
 
 const NOW = `
 local t = redis.call('TIME')
@@ -23,7 +27,8 @@ local f = ${FIELDS}
 return {f[1] or '', f[2] or '0', f[3] or '0', f[4] or '', tostring(math.max(0, tonumber(f[5] or '0') - now))}
 `);
 
-/** ARGV fence, endpoint, waitMs. Answers {'changed'} where somebody named one meanwhile, else {'named', fence}. A wait that is not over yet is never shortened. */
+/** ARGV fence, endpoint, waitMs. Answers {'changed'} where somebody named one meanwhile, else
+ * {'named', fence}. A wait that is not over yet is never shortened. */
 const nameScript = defineScript(`${NOW}
 local f = ${FIELDS}
 if (f[2] or '0') ~= ARGV[1] then return {'changed'} end
@@ -38,7 +43,7 @@ export interface NamedGateway {
   /** '' = none was named yet, or Redis was emptied. */
   readonly endpoint: string;
   /** Grows by one with each naming; 0 = none yet. */
-  readonly fence: number;
+  readonly version: number;
   /** Unix ms by Redis' clock. */
   readonly sinceMs: number;
   /** '' = there was none before. */
@@ -51,10 +56,15 @@ export interface NamedGateway {
 export interface ActiveGateway {
   read(): Promise<NamedGateway>;
   /** Names another one.
-   * @param fence   as read
+   * @param version   as read
    * @param waitMs  how long calls at the one before may still be under way; 0 where there are none
-   * @returns whether it was written: false where somebody else named one since `fence` was read */
-  name(choice: { readonly fence: number; readonly endpoint: string; readonly waitMs: number }): Promise<boolean>;
+   * @returns whether it was written: false where somebody else named one since `version` was read
+   */
+  name(choice: {
+    readonly version: number;
+    readonly endpoint: string;
+    readonly waitMs: number;
+  }): Promise<boolean>;
 }
 
 /** The active gateway of one driver in Redis. */
@@ -63,11 +73,25 @@ export function redisActiveGateway(redis: Redis, prefix: string, driver: string)
   return {
     async read() {
       // Both scripts answer a list of texts, as their heads say.
-      const [endpoint = '', fence, since, previous = '', wait] = (await readScript.run(redis, keys, [])) as readonly string[];
-      return { endpoint, fence: Number(fence), sinceMs: Number(since), previous, waitMs: Number(wait) };
+      const [endpoint = '', fence, since, previous = '', wait] = (await readScript.run(
+        redis,
+        keys,
+        [],
+      )) as readonly string[];
+      return {
+        endpoint,
+        version: Number(fence),
+        sinceMs: Number(since),
+        previous,
+        waitMs: Number(wait),
+      };
     },
-    async name({ fence, endpoint, waitMs }) {
-      const [word] = (await nameScript.run(redis, keys, [fence, endpoint, waitMs])) as readonly string[];
+    async name({ version, endpoint, waitMs }) {
+      const [word] = (await nameScript.run(redis, keys, [
+        version,
+        endpoint,
+        waitMs,
+      ])) as readonly string[];
       return word === 'named';
     },
   };

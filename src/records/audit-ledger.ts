@@ -12,10 +12,12 @@ export interface AuditLedger {
 export function redisAuditLedger(redis: Redis, prefix: string, driver: string): AuditLedger {
   const key = auditKey(prefix, driver);
   return {
-    read: async () => new Map(Object.entries(await redis.hgetall(key)).map(([handle, ms]) => [handle, Number(ms)])),
+    read: async () =>
+      new Map(Object.entries(await redis.hgetall(key)).map(([handle, ms]) => [handle, Number(ms)])),
     async write(seen) {
       const transaction = redis.multi().del(key);
-      if (seen.size > 0) transaction.hset(key, new Map([...seen].map(([handle, ms]) => [handle, String(ms)])));
+      if (seen.size > 0)
+        transaction.hset(key, new Map([...seen].map(([handle, ms]) => [handle, String(ms)])));
       const results = await transaction.exec();
       const failed = results?.find(([error]) => error !== null)?.[0];
       if (failed) throw failed;

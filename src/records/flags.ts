@@ -1,6 +1,7 @@
 import { defineFlags } from '../runtime/flags.ts';
 
-/** How long a volume record belongs to one attempt. ingest and jobs must be given the same value. */
+/** How long a volume record belongs to one attempt. ingest and jobs must be given the same value.
+ */
 export const recordFlags = defineFlags({
   'write-allowance': {
     type: 'durationMs',
@@ -10,7 +11,11 @@ export const recordFlags = defineFlags({
   },
 });
 
-/** How long an attempt owns its record: the call, and the time to write the PV. That time is also the longest wait between opening a record and sending its call. */
-export function ownershipMs(timing: { readonly timeoutMs: number; readonly writeAllowanceMs: number }): number {
+/** How long an attempt owns its record: the call, and the time to write the PV. That time is also
+ * the longest wait between opening a record and sending its call. */
+export function ownershipMs(timing: {
+  readonly timeoutMs: number;
+  readonly writeAllowanceMs: number;
+}): number {
   return timing.timeoutMs + timing.writeAllowanceMs;
 }

@@ -10,8 +10,9 @@ export function openRecordsKey(prefix: string, driver: string): string {
   return `${keyPrefix(prefix)}:open:${driver}`;
 }
 
-/** Hash that says since when what Redis holds of a driver can be relied on; records/incarnation.ts. */
-export function blessingKey(prefix: string, driver: string): string {
+/** Hash that says since when what Redis holds of a driver can be relied on; records/incarnation.ts.
+ */
+export function incarnationKey(prefix: string, driver: string): string {
   return `${keyPrefix(prefix)}:blessing:${driver}`;
 }
 

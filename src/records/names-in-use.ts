@@ -2,12 +2,14 @@ import type { Redis } from 'ioredis';
 import { keyPrefix } from '../redis/key-names.ts';
 import { defineScript } from '../redis/script.ts';
 
-/* Which claim a shortened volume name belongs to. Two UIDs may begin alike; the driver would give both one volume. */
+/* Which claim a shortened volume name belongs to. Two UIDs may begin alike; the driver would give
+ * both one volume. */
 
 /** Longer than any pause between two runs; a volume that exists guards its name by its PV. */
 const HOLD_MS = 86_400_000;
 
-/** KEYS: the name's key. ARGV: uid, how long to hold it in ms. Returns '' where it is this uid's now, else the holder. */
+/** KEYS: the name's key. ARGV: uid, how long to hold it in ms. Returns '' where it is this uid's
+ * now, else the holder. */
 const hold = defineScript(`
 local holder = redis.call('GET', KEYS[1])
 if holder and holder ~= ARGV[1] then return holder end

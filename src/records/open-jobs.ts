@@ -3,8 +3,13 @@ import { jobData, keyId, parseJob } from '../queue/contract.ts';
 import type { JobKey } from '../queue/contract.ts';
 import { openRecordsKey } from './key-names.ts';
 
-/** The job that belongs to each open record of a driver, by record id: what re-adding starts from, since its claim or PV may be gone. */
-export async function openJobs(redis: Redis, prefix: string, driver: string): Promise<ReadonlyMap<string, JobKey>> {
+/** The job that belongs to each open record of a driver, by record id: what re-adding starts from,
+ * since its claim or PV may be gone. */
+export async function openJobs(
+  redis: Redis,
+  prefix: string,
+  driver: string,
+): Promise<ReadonlyMap<string, JobKey>> {
   const fields = await redis.hgetall(openRecordsKey(prefix, driver));
   const jobs = Object.entries(fields).flatMap(([id, text]) => {
     const key = readJob(text);
@@ -16,7 +21,11 @@ export async function openJobs(redis: Redis, prefix: string, driver: string): Pr
 const PAGE = 1000;
 
 /** The ids of the records in the hash `openKey` that a job belongs to. */
-export async function openIdsOf(redis: Redis, openKey: string, job: JobKey): Promise<readonly string[]> {
+export async function openIdsOf(
+  redis: Redis,
+  openKey: string,
+  job: JobKey,
+): Promise<readonly string[]> {
   const ids = new Set<string>();
   let cursor = '0';
   do {

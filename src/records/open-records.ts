@@ -2,7 +2,8 @@ import type { Redis } from 'ioredis';
 import { volumeRecordKey } from './key-names.ts';
 import { openJobs } from './open-jobs.ts';
 
-/** An open record, as audits and operators see it; never its request, which holds class parameters. */
+/** An open record, as audits and operators see it; never its request, which holds class parameters.
+ */
 export interface OpenRecord {
   readonly id: string;
   /** "namespace/claim", or the volume's name. */
@@ -19,11 +20,23 @@ export interface OpenRecord {
 }
 
 /** All open records of a driver, suspects first, then the oldest. */
-export async function openRecords(redis: Redis, prefix: string, driver: string): Promise<readonly OpenRecord[]> {
+export async function openRecords(
+  redis: Redis,
+  prefix: string,
+  driver: string,
+): Promise<readonly OpenRecord[]> {
   const records: OpenRecord[] = [];
   for (const [id, job] of await openJobs(redis, prefix, driver)) {
     const key = volumeRecordKey(prefix, driver, id);
-    const [state, amb, n, since, code, answer] = await redis.hmget(key, 'state', 'amb', 'n', 'since', 'code', 'ans');
+    const [state, amb, n, since, code, answer] = await redis.hmget(
+      key,
+      'state',
+      'amb',
+      'n',
+      'since',
+      'code',
+      'ans',
+    );
     if (state === null || state === undefined) continue;
     records.push({
       id,

@@ -3,7 +3,8 @@ import type { RedisLink } from './connection.ts';
 import { clusterKey } from './key-names.ts';
 import { defineScript } from './script.ts';
 
-/** Whether this Redis, under this prefix, belongs to our cluster. Two clusters on one prefix would provision and delete by each other's records. */
+/** Whether this Redis, under this prefix, belongs to our cluster. Two clusters on one prefix would
+ * provision and delete by each other's records. */
 export interface ClusterMarker {
   /** Leave to use what Redis holds; false until known. */
   readonly isOurs: boolean;
@@ -17,7 +18,8 @@ export interface ClusterMarker {
 export interface ClusterMarkerOptions {
   readonly link: RedisLink;
   readonly prefix: string;
-  /** What tells our cluster from others; undefined where we may not ask: then nothing is compared. Rejects: asked again. */
+  /** What tells our cluster from others; undefined where we may not ask: then nothing is compared.
+   * Rejects: asked again. */
   readonly clusterUid: () => Promise<string | undefined>;
   /** `isOurs` changed. */
   readonly onChange?: (isOurs: boolean) => void;
@@ -34,7 +36,8 @@ redis.call('SET', KEYS[1], ARGV[1], 'NX')
 return redis.call('GET', KEYS[1])
 `);
 
-/** Looks at each connection and every two seconds, so that a Redis that was emptied is marked again and one that changed hands is noticed. */
+/** Looks at each connection and every two seconds, so that a Redis that was emptied is marked again
+ * and one that changed hands is noticed. */
 export function watchClusterMarker(options: ClusterMarkerOptions): ClusterMarker {
   const { link, log } = options;
   const key = clusterKey(options.prefix);
@@ -68,19 +71,25 @@ export function watchClusterMarker(options: ClusterMarkerOptions): ClusterMarker
       const owner = String(await mark.run(link.redis, [key], [uid]));
       if (stopped.signal.aborted) return;
       if (owner === uid) {
-        if (trouble !== undefined && !isOurs) log.info({ redis: link.address }, 'this Redis belongs to our cluster');
+        if (trouble !== undefined && !isOurs)
+          log.info({ redis: link.address }, 'this Redis belongs to our cluster');
         return settle(true, undefined);
       }
       const why =
         `Redis at ${link.address} belongs to another cluster (its kube-system has the UID ${owner}, ours has ${uid}): give this installation a --redis-prefix of ` +
         `its own; if that cluster is gone for good, delete the key ${key} from Redis`;
       if (trouble !== why)
-        log.error({ redis: link.address, owner, uid, key }, 'this Redis belongs to another cluster: nothing is done with it');
+        log.error(
+          { redis: link.address, owner, uid, key },
+          'this Redis belongs to another cluster: nothing is done with it',
+        );
       settle(false, why);
     } catch (error) {
       const words = error instanceof Error ? error.message : String(error);
-      // What was known stays: a Redis that is away can't have changed hands unnoticed, since it is looked at again before anything else.
-      if (!isOurs && (trouble === undefined || uid === undefined)) trouble = `could not ask which cluster this is: ${words}`;
+      // What was known stays: a Redis that is away can't have changed hands unnoticed, since it is
+      // looked at again before anything else.
+      if (!isOurs && (trouble === undefined || uid === undefined))
+        trouble = `could not ask which cluster this is: ${words}`;
       log.debug({ err: error }, 'could not compare the cluster of this Redis; looking again');
     }
   };

@@ -8,5 +8,9 @@ export const redisFlags = defineFlags({
     env: 'REDIS_URL',
     help: 'Redis that holds queues and volume records: redis://[user:password@]host:port/db, rediss:// with TLS.',
   },
-  'redis-prefix': { type: 'string', default: 'csi', help: 'First part of all keys, in braces; one per installation that shares a Redis.' },
+  'redis-prefix': {
+    type: 'string',
+    default: 'csi',
+    help: 'First part of all keys, in braces; one per installation that shares a Redis.',
+  },
 });

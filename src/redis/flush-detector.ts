@@ -4,12 +4,13 @@ import { performance } from 'node:perf_hooks';
 
 import type { Logger } from '../runtime/log.ts';
 import type { RedisLink } from './connection.ts';
-import { epochKey } from './key-names.ts';
+import { flushMarkerKey } from './key-names.ts';
 
-/** Notices that Redis was emptied. A flush breaks no connection and changes no run id, so a random key is kept and compared. */
-export interface EpochWatch {
+/** Notices that Redis was emptied. A flush breaks no connection and changes no run id, so a random
+ * key is kept and compared. */
+export interface FlushDetector {
   /** The value last seen; undefined before the first look. */
-  readonly epoch: string | undefined;
+  readonly marker: string | undefined;
   /** One line while Redis gives no answer, though the connection stands. */
   readonly trouble: string | undefined;
   /** Looks now; never rejects. */
@@ -17,7 +18,7 @@ export interface EpochWatch {
   stop(): void;
 }
 
-export interface EpochOptions {
+export interface FlushDetectorOptions {
   readonly link: RedisLink;
   readonly prefix: string;
   readonly log: Logger;
@@ -31,9 +32,9 @@ export interface EpochOptions {
 const SILENT_MS = 2_500;
 
 /** Looks at once when Redis is usable, then every second. */
-export function watchEpoch(options: EpochOptions): EpochWatch {
+export function startFlushDetector(options: FlushDetectorOptions): FlushDetector {
   const { link, log } = options;
-  const key = epochKey(options.prefix);
+  const key = flushMarkerKey(options.prefix);
   let epoch: string | undefined;
   let looking: Promise<void> | undefined;
   let sinceMs = 0;
@@ -52,7 +53,10 @@ export function watchEpoch(options: EpochOptions): EpochWatch {
       const before = epoch;
       epoch = found;
       if (before === undefined) return;
-      log.warn({ redis: link.address }, 'Redis was emptied: what it held is written again from the cluster');
+      log.warn(
+        { redis: link.address },
+        'Redis was emptied: what it held is written again from the cluster',
+      );
       options.onEmptied();
     } catch (error) {
       isSilent ||= performance.now() - sinceMs > SILENT_MS;
@@ -67,12 +71,14 @@ export function watchEpoch(options: EpochOptions): EpochWatch {
   const timer = setInterval(() => void check(), options.periodMs ?? 1000);
   link.onReady(() => void check());
   return {
-    get epoch() {
+    get marker() {
       return epoch;
     },
     get trouble() {
       const isWaiting = looking !== undefined && performance.now() - sinceMs > SILENT_MS;
-      return isSilent || isWaiting ? `Redis at ${link.address} does not answer; waiting for it` : undefined;
+      return isSilent || isWaiting
+        ? `Redis at ${link.address} does not answer; waiting for it`
+        : undefined;
     },
     check,
     stop: () => clearInterval(timer),

@@ -3,17 +3,20 @@ import { UsageError } from '../runtime/flags.ts';
 /** The value of --redis-prefix unless given. */
 export const DEFAULT_PREFIX = 'csi';
 
-/** What every key of an installation begins with: `{csi}`. The braces put all of them into one slot of a Redis Cluster.
+/** What every key of an installation begins with: `{csi}`. The braces put all of them into one slot
+ * of a Redis Cluster.
  * @throws UsageError for a prefix that could not be told from the rest of a key */
 export function keyPrefix(prefix: string): string {
   if (!/^[A-Za-z0-9._-]{1,64}$/.test(prefix)) {
-    throw new UsageError(`--redis-prefix=${prefix}: use 1 to 64 letters, digits, '.', '_' or '-' (braces are added)`);
+    throw new UsageError(
+      `--redis-prefix=${prefix}: use 1 to 64 letters, digits, '.', '_' or '-' (braces are added)`,
+    );
   }
   return `{${prefix}}`;
 }
 
 /** Random value that lives as long as Redis' data: gone or changed means that Redis was emptied. */
-export function epochKey(prefix: string): string {
+export function flushMarkerKey(prefix: string): string {
   return `${keyPrefix(prefix)}:epoch`;
 }
 

@@ -13,7 +13,10 @@ const RESTART_MS = 500;
 
 /** Starts it and keeps it running. What it held is in its append-only file.
  * @throws UsageError where there is no server to start */
-export async function keepRedisServer(options: { readonly dataDir: string; readonly log: Logger }): Promise<OwnRedis> {
+export async function keepRedisServer(options: {
+  readonly dataDir: string;
+  readonly log: Logger;
+}): Promise<OwnRedis> {
   const { log } = options;
   const closing = new AbortController();
   let server: RedisServer = await startRedisServer(options);
@@ -27,7 +30,8 @@ export async function keepRedisServer(options: { readonly dataDir: string; reado
       log.warn({ how }, 'redis-server ended; starting it again with what it had written');
       await systemClock.sleep(RESTART_MS, closing.signal);
       try {
-        if (!closing.signal.aborted) server = await startRedisServer({ ...options, port, password });
+        if (!closing.signal.aborted)
+          server = await startRedisServer({ ...options, port, password });
       } catch (error) {
         log.error({ err: error }, 'redis-server does not start; trying again');
       }

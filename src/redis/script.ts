@@ -8,7 +8,8 @@ export interface Script {
   run(redis: Redis, keys: readonly string[], args: readonly (string | number)[]): Promise<unknown>;
 }
 
-/** Lua: runs a job at once if it waits to be tried again; `root` is the beginning of its queue's keys. Returns whether it waited. */
+/** Lua: runs a job at once if it waits to be tried again; `root` is the beginning of its queue's
+ * keys. Returns whether it waited. */
 export const END_WAIT = `
 local function endWait(root, job, now)
   if not redis.call('ZSCORE', root .. 'delayed', job) then return false end

@@ -40,8 +40,10 @@ const PROGRAMS = ['redis-server', 'valkey-server'];
 const START_MS = 10_000;
 const ANSWER_MS = 1000;
 
-/** Starts Redis with what queues need: append-only file, no eviction, delays precise to 10 ms, jobs stored compactly. Resolves when it answers.
- * @throws UsageError if there is no server on PATH; Error with the server's own words if it does not start */
+/** Starts Redis with what queues need: append-only file, no eviction, delays precise to 10 ms, jobs
+ * stored compactly. Resolves when it answers.
+ * @throws UsageError if there is no server on PATH; Error with the server's own words if it does
+ *   not start */
 export async function startRedisServer(options: RedisServerOptions): Promise<RedisServer> {
   const dataDir = resolve(options.dataDir);
   await mkdir(dataDir, { recursive: true });
@@ -89,9 +91,16 @@ class ServerError extends Error {
   }
 }
 
-async function start({ program, dataDir, password, options }: Start, port: number): Promise<RedisServer> {
+async function start(
+  { program, dataDir, password, options }: Start,
+  port: number,
+): Promise<RedisServer> {
   // Settings by stdin: arguments can be read by everybody on the machine.
-  const child = spawn(program, ['-'], { stdio: ['pipe', 'pipe', 'pipe'], cwd: dataDir, detached: true });
+  const child = spawn(program, ['-'], {
+    stdio: ['pipe', 'pipe', 'pipe'],
+    cwd: dataDir,
+    detached: true,
+  });
   const said: string[] = [];
   for (const stream of [child.stdout, child.stderr]) {
     stream.setEncoding('utf8').on('data', (text: string) => {
@@ -123,13 +132,18 @@ async function start({ program, dataDir, password, options }: Start, port: numbe
     await answers(url, child, () => ended);
   } catch (cause) {
     await close(0);
-    throw new ServerError(missing, `${program} did not start on port ${port}: ${said.join(' | ') || (ended ?? 'no answer')}`, { cause });
+    throw new ServerError(
+      missing,
+      `${program} did not start on port ${port}: ${said.join(' | ') || (ended ?? 'no answer')}`,
+      { cause },
+    );
   }
   options.log.debug({ port, pid: child.pid, dataDir }, 'Redis started');
   return { url, port, pid: child.pid ?? 0, exited, close };
 }
 
-/** Ends Redis when this process is killed and can't: the shell waits at a pipe that the kernel closes with us. */
+/** Ends Redis when this process is killed and can't: the shell waits at a pipe that the kernel
+ * closes with us. */
 function startWatchdog(child: ChildProcess): ChildProcess | undefined {
   if (child.pid === undefined) return undefined;
   const watchdog = spawn('sh', ['-c', `cat >/dev/null; kill -TERM ${child.pid} 2>/dev/null`], {
@@ -142,7 +156,12 @@ function startWatchdog(child: ChildProcess): ChildProcess | undefined {
   return watchdog;
 }
 
-function configuration(dataDir: string, port: number, password: string, more: readonly string[]): string {
+function configuration(
+  dataDir: string,
+  port: number,
+  password: string,
+  more: readonly string[],
+): string {
   const lines = [
     'bind 127.0.0.1',
     `port ${port}`,
@@ -163,7 +182,11 @@ function configuration(dataDir: string, port: number, password: string, more: re
 }
 
 /** Waits until the child answers, and nobody else in its place. */
-async function answers(url: string, child: ChildProcess, ended: () => string | undefined): Promise<void> {
+async function answers(
+  url: string,
+  child: ChildProcess,
+  ended: () => string | undefined,
+): Promise<void> {
   const untilMs = Date.now() + START_MS;
   for (;;) {
     const pid = await processIdOf(url).catch((error: unknown) => {
@@ -180,10 +203,16 @@ async function answers(url: string, child: ChildProcess, ended: () => string | u
 
 /** Process id of the server that accepts this URL's password. */
 async function processIdOf(url: string): Promise<string | undefined> {
-  const redis = new Redis(url, { lazyConnect: true, retryStrategy: () => null, maxRetriesPerRequest: 0, disconnectTimeout: 200 });
+  const redis = new Redis(url, {
+    lazyConnect: true,
+    retryStrategy: () => null,
+    maxRetriesPerRequest: 0,
+    disconnectTimeout: 200,
+  });
   let timer: NodeJS.Timeout | undefined;
   try {
-    // What is no Redis may leave connect() without an end, so the time is kept here; and a refusal is only told as an event.
+    // What is no Redis may leave connect() without an end, so the time is kept here; and a refusal
+    // is only told as an event.
     const refused = new Promise<never>((_, fail) => {
       redis.on('error', fail);
       timer = setTimeout(() => fail(new Error('no answer')), ANSWER_MS);
@@ -209,7 +238,11 @@ function freePort(): Promise<number> {
     probe.once('error', fail);
     probe.listen(0, '127.0.0.1', () => {
       const address = probe.address();
-      probe.close(() => (typeof address === 'object' && address !== null ? done(address.port) : fail(new Error('no free port'))));
+      probe.close(() =>
+        typeof address === 'object' && address !== null
+          ? done(address.port)
+          : fail(new Error('no free port')),
+      );
     });
   });
 }

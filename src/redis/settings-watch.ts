@@ -6,7 +6,8 @@ import type { RedisLink } from './connection.ts';
 
 /** Whether Redis is set up so that it loses nothing. */
 export interface SettingsWatch {
-  /** For /readyz: the settings that risk volumes, each with its fix; undefined when all is well or nothing is known yet. */
+  /** For /readyz: the settings that risk volumes, each with its fix; undefined when all is well or
+   * nothing is known yet. */
   readonly trouble: string | undefined;
   close(): void;
 }
@@ -15,16 +16,19 @@ const PERIOD_MS = 15_000;
 /** What is wrong may be put right any moment. */
 const TROUBLED_PERIOD_MS = 1_000;
 
-/** Looks at each connection and every 15 s, more often while something is wrong, so that a setting that was corrected is noticed without a restart. Work goes on meanwhile: stopping it would not make
- * what Redis holds any safer. */
+/** Looks at each connection and every 15 s, more often while something is wrong, so that a setting
+ * that was corrected is noticed without a restart. Work goes on meanwhile: stopping it would not
+ * make what Redis holds any safer. */
 export function watchSettings(link: RedisLink, log: Logger): SettingsWatch {
   let trouble: string | undefined;
   const look = async (): Promise<void> => {
     if (link.trouble !== undefined) return;
     const problems = await checkSettings(link.redis);
     const text = problems.length === 0 ? undefined : problems.join('; ');
-    if (text !== undefined && text !== trouble) log.warn({ redis: link.address, problems }, 'Redis is set up so that volumes may be lost');
-    if (text === undefined && trouble !== undefined) log.info({ redis: link.address }, 'the settings of Redis are right now');
+    if (text !== undefined && text !== trouble)
+      log.warn({ redis: link.address, problems }, 'Redis is set up so that volumes may be lost');
+    if (text === undefined && trouble !== undefined)
+      log.info({ redis: link.address }, 'the settings of Redis are right now');
     trouble = text;
   };
   let nextMs = 0;

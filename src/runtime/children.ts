@@ -33,7 +33,8 @@ export interface Child {
 /** Longest pause before a child that keeps dying is started again. */
 const RESTART_MAX_MS = 10_000;
 
-/** Starts a child with its own pid, starts it again when it dies, and stops it. The IPC channel tells the child when this process is gone. */
+/** Starts a child with its own pid, starts it again when it dies, and stops it. The IPC channel
+ * tells the child when this process is gone. */
 export function startChild(plan: ChildPlan, options: ChildrenOptions): Child {
   const clock = options.clock ?? systemClock;
   const stopping = new AbortController();
@@ -55,14 +56,21 @@ export function startChild(plan: ChildPlan, options: ChildrenOptions): Child {
   const loop = async (): Promise<void> => {
     for (let deaths = 0; !stopping.signal.aborted; deaths += 1) {
       const startedMs = clock.nowMs();
-      const { code, signal } = await runOnce({ ...plan, output }, (child) => (running = child), tell);
+      const { code, signal } = await runOnce(
+        { ...plan, output },
+        (child) => (running = child),
+        tell,
+      );
       running = undefined;
       if (stopping.signal.aborted) return;
       refuse(new Error(`${plan.name} ended with ${signal ?? code} before it was ready`));
       if (code === 2) return options.onUsageError(plan.name, complaint);
       if (clock.nowMs() - startedMs > RESTART_MAX_MS) deaths = 0;
       const pauseMs = Math.min(RESTART_MAX_MS, 200 * 2 ** deaths);
-      options.log.warn({ child: plan.name, code, signal, pauseMs }, 'child process ended; starting it again');
+      options.log.warn(
+        { child: plan.name, code, signal, pauseMs },
+        'child process ended; starting it again',
+      );
       await clock.sleep(pauseMs, stopping.signal);
     }
   };
@@ -91,10 +99,16 @@ function runOnce(
 ): Promise<{ code: number | null; signal: NodeJS.Signals | null }> {
   return new Promise((resolve) => {
     const [file, ...args] = plan.command;
-    // Its own process group: Ctrl-C in a terminal reaches the parent only, which then ends its children in order.
-    const child = spawn(file, args, { env: plan.env, stdio: ['ignore', 'pipe', 'pipe', 'ipc'], detached: true });
+    // Its own process group: Ctrl-C in a terminal reaches the parent only, which then ends its
+    // children in order.
+    const child = spawn(file, args, {
+      env: plan.env,
+      stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
+      detached: true,
+    });
     started(child);
-    for (const stream of [child.stdout, child.stderr]) stream?.setEncoding('utf8').on('data', (text: string) => plan.output(text));
+    for (const stream of [child.stdout, child.stderr])
+      stream?.setEncoding('utf8').on('data', (text: string) => plan.output(text));
     child.on('message', (message: unknown) => {
       const facts = announcement(message);
       if (facts !== undefined) announced(facts);
@@ -108,7 +122,13 @@ function runOnce(
 }
 
 function announcement(message: unknown): Readonly<Record<string, string>> | undefined {
-  if (typeof message !== 'object' || message === null || !('kind' in message) || message.kind !== 'announce' || !('facts' in message))
+  if (
+    typeof message !== 'object' ||
+    message === null ||
+    !('kind' in message) ||
+    message.kind !== 'announce' ||
+    !('facts' in message)
+  )
     return undefined;
   // The sender is our own announce(), one line away in process.ts.
   return message.facts as Readonly<Record<string, string>>;

@@ -9,12 +9,14 @@ export interface Clock {
 /** The longest that a timer of Node's waits, 24.8 days; told to wait longer it fires at once. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
-/** As long as asked for, or as long as a timer can wait. For each delay that somebody may choose, by a flag for one. */
+/** As long as asked for, or as long as a timer can wait. For each delay that somebody may choose,
+ * by a flag for one. */
 export function timerMs(ms: number): number {
   return Math.min(ms, LONGEST_TIMER_MS);
 }
 
-/** A signal that aborts with its parent, or after `ms`. AbortSignal.any over AbortSignal.timeout does not do: Node 20 may collect the timeout before it fires. */
+/** A signal that aborts with its parent, or after `ms`. AbortSignal.any over AbortSignal.timeout
+ * does not do: Node 20 may collect the timeout before it fires. */
 export function signalWithin(parent: AbortSignal, ms: number): AbortSignal {
   const controller = new AbortController();
   const abort = (): void => {

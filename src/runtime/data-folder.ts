@@ -6,7 +6,8 @@ import { UsageError } from './flags.ts';
 /** A folder that one process owns while it runs. */
 export interface DataFolder {
   readonly path: string;
-  /** A folder for sockets: inside where the path is short enough, since the kernel takes 107 bytes, else a temporary one that close() removes. */
+  /** A folder for sockets: inside where the path is short enough, since the kernel takes 107 bytes,
+   * else a temporary one that close() removes. */
   readonly sockets: string;
   close(): Promise<void>;
 }
@@ -19,7 +20,11 @@ const LOCK = 'pid';
 /** Makes the folder if needed, readable by its owner only, and takes it.
  * @param kind  what keeps its data there: a folder of another kind is refused
  * @throws UsageError when it belongs to something else, or another process has it */
-export async function openDataFolder(flag: string, path: string, kind: string): Promise<DataFolder> {
+export async function openDataFolder(
+  flag: string,
+  path: string,
+  kind: string,
+): Promise<DataFolder> {
   await mkdir(path, { recursive: true, mode: 0o700 });
   await claimKind(flag, path, kind);
   await chmod(path, 0o700);
@@ -51,7 +56,9 @@ async function claimKind(flag: string, path: string, kind: string): Promise<void
   const names = await readdir(path);
   if (names.includes(mark)) return;
   if (names.length > 0) {
-    throw new UsageError(`--${flag}: ${path} holds other things; name an empty folder, or one that an earlier sutler ${kind} made`);
+    throw new UsageError(
+      `--${flag}: ${path} holds other things; name an empty folder, or one that an earlier sutler ${kind} made`,
+    );
   }
   await writeFile(join(path, mark), `data of sutler ${kind}\n`);
 }
@@ -68,7 +75,9 @@ async function lock(flag: string, path: string): Promise<void> {
     }
     const owner = Number((await readFile(file, 'utf8').catch(() => '')).trim());
     if (owner > 0 && isAlive(owner))
-      throw new UsageError(`--${flag}: ${path} is in use by process ${owner}; stop it, or name another folder`);
+      throw new UsageError(
+        `--${flag}: ${path} is in use by process ${owner}; stop it, or name another folder`,
+      );
     await rm(file, { force: true });
   }
   throw new UsageError(`--${flag}: ${path} could not be taken; another process is starting there`);

@@ -29,7 +29,8 @@ export interface HttpServer {
   close(): Promise<void>;
 }
 
-/** Serves /healthz, /readyz (200 "ok", else 503 with a line per check), each check alone below them (/healthz/NAME), and metrics.
+/** Serves /healthz, /readyz (200 "ok", else 503 with a line per check), each check alone below them
+ * (/healthz/NAME), and metrics.
  * @throws UsageError when the port is taken or the address is not this machine's */
 export async function startHttp(options: HttpOptions): Promise<HttpServer> {
   const { host, port } = parseListenAddress('http-endpoint', options.address);
@@ -42,7 +43,10 @@ export async function startHttp(options: HttpOptions): Promise<HttpServer> {
   });
   await new Promise<void>((resolve, reject) => {
     server.once('error', (cause: NodeJS.ErrnoException) => {
-      const why = cause.code === 'EADDRINUSE' ? 'the port is in use; stop its owner or choose another' : cause.message;
+      const why =
+        cause.code === 'EADDRINUSE'
+          ? 'the port is in use; stop its owner or choose another'
+          : cause.message;
       reject(new UsageError(`--http-endpoint ${options.address}: ${why}`, { cause }));
     });
     server.listen(port, host, resolve);
@@ -59,29 +63,42 @@ export async function startHttp(options: HttpOptions): Promise<HttpServer> {
   };
 }
 
-async function serve(options: HttpOptions, request: IncomingMessage, response: ServerResponse): Promise<void> {
+async function serve(
+  options: HttpOptions,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> {
   const path = (request.url ?? '/').split('?')[0] ?? '/';
   if (path === '/healthz' || path.startsWith('/healthz/'))
     return answerChecks(options.live ?? [], path.slice('/healthz/'.length), response);
-  if (path === '/readyz' || path.startsWith('/readyz/')) return answerChecks(options.ready ?? [], path.slice('/readyz/'.length), response);
+  if (path === '/readyz' || path.startsWith('/readyz/'))
+    return answerChecks(options.ready ?? [], path.slice('/readyz/'.length), response);
   if (options.metrics !== undefined && path === (options.metricsPath ?? '/metrics')) {
     const text = await options.metrics.metrics();
     response.writeHead(200, { 'content-type': options.metrics.contentType }).end(text);
     return;
   }
   if (options.handler?.(request, response) === true) return;
-  response.writeHead(404, { 'content-type': 'text/plain' }).end('not found: try /healthz, /readyz, /metrics\n');
+  response
+    .writeHead(404, { 'content-type': 'text/plain' })
+    .end('not found: try /healthz, /readyz, /metrics\n');
 }
 
 function answerChecks(checks: readonly Check[], only: string, response: ServerResponse): void {
   const asked = only === '' ? checks : checks.filter((check) => check.name === only);
   const plain = { 'content-type': 'text/plain; charset=utf-8' };
   if (only !== '' && asked.length === 0) {
-    response.writeHead(404, plain).end(`no check ${only}; there are: ${checks.map((check) => check.name).join(', ')}\n`);
+    response
+      .writeHead(404, plain)
+      .end(`no check ${only}; there are: ${checks.map((check) => check.name).join(', ')}\n`);
     return;
   }
   const results = asked.map(({ name, check }) => ({ name, wrong: check() }));
-  const lines = results.map(({ name, wrong }) => (wrong === undefined ? `[+]${name} ok` : `[-]${name}: ${wrong}`));
+  const lines = results.map(({ name, wrong }) =>
+    wrong === undefined ? `[+]${name} ok` : `[-]${name}: ${wrong}`,
+  );
   const failed = results.some(({ wrong }) => wrong !== undefined);
-  response.writeHead(failed ? 503 : 200, plain).end(`${[...lines, failed ? 'not ok' : 'ok'].join('\n')}\n`);
+  response
+    .writeHead(failed ? 503 : 200, plain)
+    .end(`${[...lines, failed ? 'not ok' : 'ok'].join('\n')}\n`);
 }

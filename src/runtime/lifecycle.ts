@@ -1,4 +1,5 @@
-/** What was opened, closed again in reverse order; every error is kept and none keeps the others from closing. */
+/** What was opened, closed again in reverse order; every error is kept and none keeps the others
+ * from closing. */
 export class Closers {
   readonly #open: { readonly name: string; readonly close: () => unknown }[] = [];
 

@@ -1,7 +1,8 @@
 import { pino } from 'pino';
 import type { Logger as PinoLogger } from 'pino';
 
-/** Structured log: a constant message plus fields. info and above always, debug from -v=4, trace from -v=6 (klog's habit). */
+/** Structured log: a constant message plus fields. info and above always, debug from -v=4, trace
+ * from -v=6 (klog's habit). */
 export type Logger = PinoLogger;
 
 export interface LogOptions {
@@ -16,14 +17,25 @@ export interface LogOptions {
 /** The one logger of a process; everything else gets it, or a child of it, as an argument. */
 export function createLogger(options: LogOptions): Logger {
   const level = options.verbosity >= 6 ? 'trace' : options.verbosity >= 4 ? 'debug' : 'info';
-  const write = options.format === 'json' ? options.write : (line: string): void => options.write(toText(line));
-  return pino({ level, base: { process: options.name }, timestamp: pino.stdTimeFunctions.isoTime }, { write });
+  const write =
+    options.format === 'json' ? options.write : (line: string): void => options.write(toText(line));
+  return pino(
+    { level, base: { process: options.name }, timestamp: pino.stdTimeFunctions.isoTime },
+    { write },
+  );
 }
 
 /** Says nothing; for tests. */
 export const silentLog: Logger = pino({ level: 'silent' });
 
-const LEVELS: Readonly<Record<number, string>> = { 10: 'TRACE', 20: 'DEBUG', 30: 'INFO', 40: 'WARN', 50: 'ERROR', 60: 'FATAL' };
+const LEVELS: Readonly<Record<number, string>> = {
+  10: 'TRACE',
+  20: 'DEBUG',
+  30: 'INFO',
+  40: 'WARN',
+  50: 'ERROR',
+  60: 'FATAL',
+};
 
 function toText(line: string): string {
   const { level, time, process, msg, ...fields } = JSON.parse(line) as Record<string, unknown>;
@@ -33,6 +45,7 @@ function toText(line: string): string {
 
 function fieldText(value: unknown): string {
   if (typeof value === 'string' && /^[\w./:@-]+$/.test(value)) return value;
-  if (typeof value === 'object' && value !== null && 'stack' in value && 'message' in value) return JSON.stringify(value.message);
+  if (typeof value === 'object' && value !== null && 'stack' in value && 'message' in value)
+    return JSON.stringify(value.message);
   return JSON.stringify(value) ?? '';
 }

@@ -10,12 +10,23 @@ export const processFlags = defineFlags({
     help: 'Log verbosity: 4 adds debug, 5 the CSI messages (secrets stripped), 6 adds trace.',
     upstream: '-v',
   },
-  'logging-format': { type: 'string', default: 'text', values: ['text', 'json'], help: 'Form of the log lines.', upstream: 'same' },
+  'logging-format': {
+    type: 'string',
+    default: 'text',
+    values: ['text', 'json'],
+    help: 'Form of the log lines.',
+    upstream: 'same',
+  },
   'http-endpoint': {
     type: 'string',
     default: '',
     help: 'Listen address of /healthz, /readyz and metrics, for example :8080. Empty: none.',
     upstream: 'same',
   },
-  'metrics-path': { type: 'string', default: '/metrics', help: 'HTTP path of the metrics.', upstream: 'same' },
+  'metrics-path': {
+    type: 'string',
+    default: '/metrics',
+    help: 'HTTP path of the metrics.',
+    upstream: 'same',
+  },
 });

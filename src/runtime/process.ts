@@ -16,7 +16,10 @@ export interface Host {
   readonly stdout: { write(text: string): unknown };
   readonly stderr: { write(text: string): unknown };
   on(event: 'SIGTERM' | 'SIGINT' | 'SIGHUP' | 'disconnect', listener: () => void): unknown;
-  on(event: 'uncaughtException' | 'unhandledRejection', listener: (error: unknown) => void): unknown;
+  on(
+    event: 'uncaughtException' | 'unhandledRejection',
+    listener: (error: unknown) => void,
+  ): unknown;
   exit(code: number): void;
   /** Present in a child that was started with an IPC channel. */
   readonly send?: ((message: unknown) => unknown) | undefined;
@@ -64,10 +67,12 @@ export interface ProcessDescription<T extends FlagTable> {
   readonly start: (context: ProcessContext<T>) => Promise<void>;
 }
 
-/** A signal to a whole process group can arrive twice, from the sender and handed on by a parent: that is one wish, not impatience. */
+/** A signal to a whole process group can arrive twice, from the sender and handed on by a parent:
+ * that is one wish, not impatience. */
 const SAME_SIGNAL_MS = 1_000;
 
-/** Runs one process from flags to exit: 0 after a signal, 2 for a UsageError, 1 for a failed start. */
+/** Runs one process from flags to exit: 0 after a signal, 2 for a UsageError, 1 for a failed start.
+ */
 export async function runProcess<T extends Record<keyof typeof processFlags, FlagSpec> & FlagTable>(
   invocation: Invocation,
   description: ProcessDescription<T>,
@@ -79,7 +84,11 @@ export async function runProcess<T extends Record<keyof typeof processFlags, Fla
   };
   let parsed: ReturnType<typeof parseFlags<T>>;
   try {
-    parsed = parseFlags(description.table, { ...invocation, env: host.env, maxWords: description.word === undefined ? 0 : 1 });
+    parsed = parseFlags(description.table, {
+      ...invocation,
+      env: host.env,
+      maxWords: description.word === undefined ? 0 : 1,
+    });
   } catch (error) {
     if (error instanceof UsageError) return usage(error);
     throw error;
@@ -92,7 +101,8 @@ export async function runProcess<T extends Record<keyof typeof processFlags, Fla
     );
     return host.exit(0);
   }
-  // Every table contains processFlags (the constraint on T says so); Flags<T> can't show it for a generic T.
+  // Every table contains processFlags (the constraint on T says so); Flags<T> can't show it for a
+  // generic T.
   const common = parsed.flags as unknown as Flags<typeof processFlags>;
   const log = createLogger({
     name: description.name,
@@ -101,7 +111,8 @@ export async function runProcess<T extends Record<keyof typeof processFlags, Fla
     write: (line) => host.stderr.write(line),
   });
   for (const warning of parsed.warnings) log.warn(warning);
-  if (parsed.unused.length > 0) log.debug({ flags: parsed.unused }, 'flags of other processes: accepted, no use for them here');
+  if (parsed.unused.length > 0)
+    log.debug({ flags: parsed.unused }, 'flags of other processes: accepted, no use for them here');
 
   const closers = new Closers();
   const stopping = new AbortController();
@@ -123,7 +134,9 @@ export async function runProcess<T extends Record<keyof typeof processFlags, Fla
     });
   }
   host.on('disconnect', () => stop(0, 'the parent process is gone'));
-  host.on('unhandledRejection', (error) => log.error({ err: error }, 'unhandled rejection: a defect of sutler, please report it'));
+  host.on('unhandledRejection', (error) =>
+    log.error({ err: error }, 'unhandled rejection: a defect of sutler, please report it'),
+  );
   host.on('uncaughtException', (error) => {
     log.fatal({ err: error }, 'uncaught exception: a defect of sutler, please report it');
     host.exit(1);
@@ -155,6 +168,7 @@ export async function runProcess<T extends Record<keyof typeof processFlags, Fla
     return host.exit(1);
   }
   const code = await ended;
-  for (const error of await closers.close()) log.warn({ err: error, cause: error.cause }, 'closing failed');
+  for (const error of await closers.close())
+    log.warn({ err: error, cause: error.cause }, 'closing failed');
   host.exit(code);
 }

@@ -1,21 +1,32 @@
 import { defineFlags } from './flags.ts';
 
-/** Flags of external-provisioner's early series: a set of manifests that still has them starts, with a word on what took their place. */
-export const retiredFlags: Readonly<Record<string, { readonly takesValue: boolean; readonly advice: string }>> = {
+/** Flags of external-provisioner's early series: a set of manifests that still has them starts,
+ * with a word on what took their place. */
+export const retiredFlags: Readonly<
+  Record<string, { readonly takesValue: boolean; readonly advice: string }>
+> = {
   provisioner: { takesValue: true, advice: 'the driver’s own name is used; remove the flag' },
-  'connection-timeout': { takesValue: true, advice: 'the driver is waited for without limit; remove the flag' },
+  'connection-timeout': {
+    takesValue: true,
+    advice: 'the driver is waited for without limit; remove the flag',
+  },
   'leader-election-type': { takesValue: true, advice: 'a Lease is used; remove the flag' },
   'enable-leader-election': { takesValue: false, advice: 'use --leader-election' },
-  'capacity-controller-deployment-mode': { takesValue: true, advice: 'this version publishes no CSIStorageCapacity objects' },
+  'capacity-controller-deployment-mode': {
+    takesValue: true,
+    advice: 'this version publishes no CSIStorageCapacity objects',
+  },
 };
 
 const goOnly = 'it concerns the Go process; remove the flag';
-const topology = 'this version does not ask for topology; volumes are made wherever the driver puts them';
+const topology =
+  'this version does not ask for topology; volumes are made wherever the driver puts them';
 const capacity = 'this version publishes no CSIStorageCapacity objects';
 const nodeDeployment = 'this version is deployed centrally only';
 
-/** Flags of external-provisioner that this version has no use for, with its defaults (spec 01 §2 to §4): accepted, so that one argument list serves both. `help`
- * says what it means that a value other than the default does nothing. */
+/** Flags of external-provisioner that this version has no use for, with its defaults (spec 01 §2 to
+ * §4): accepted, so that one argument list serves both. `help` says what it means that a value
+ * other than the default does nothing. */
 export const idleFlags = defineFlags({
   'strict-topology': { type: 'bool', default: false, help: topology },
   'immediate-topology': { type: 'bool', default: true, help: topology },

@@ -4,7 +4,8 @@ import type { Clock } from './clock.ts';
 import { UsageError } from './flags.ts';
 import type { Logger } from './log.ts';
 
-/** Paths of one side's TLS material, PEM each. Whoever issues it may replace the files at any time. */
+/** Paths of one side's TLS material, PEM each. Whoever issues it may replace the files at any time.
+ */
 export interface TlsFiles {
   /** Certificates of the authorities that may have signed the other side's. */
   readonly ca: string;
@@ -31,7 +32,8 @@ export interface TlsSource {
 }
 
 export interface WatchedTlsFiles extends TlsSource {
-  /** Why the files as they are now can't be used, or that the certificate in use has ended; undefined when all is well. */
+  /** Why the files as they are now can't be used, or that the certificate in use has ended;
+   * undefined when all is well. */
   readonly trouble: string | undefined;
   close(): void;
 }
@@ -46,8 +48,9 @@ export interface WatchTlsOptions {
   readonly intervalMs?: number;
 }
 
-/** Reads the files, and again every 10 s. They are read rather than watched by inotify, since a Secret's files are symbolic links into a
- * folder that is swapped, and some volumes tell nothing. Files that do not fit together (one replaced, the other not yet) change nothing.
+/** Reads the files, and again every 10 s. They are read rather than watched by inotify, since a
+ * Secret's files are symbolic links into a folder that is swapped, and some volumes tell nothing.
+ * Files that do not fit together (one replaced, the other not yet) change nothing.
  * @throws UsageError when they can't be used at the start */
 export async function watchTlsFiles(options: WatchTlsOptions): Promise<WatchedTlsFiles> {
   const { clock, log, files } = options;
@@ -62,7 +65,8 @@ export async function watchTlsFiles(options: WatchTlsOptions): Promise<WatchedTl
     const read = await readMaterial(options);
     if (closed.signal.aborted) return;
     if (typeof read === 'string') {
-      if (read !== wrong) log.warn({ reason: read }, 'the TLS files can not be used: going on with the ones before');
+      if (read !== wrong)
+        log.warn({ reason: read }, 'the TLS files can not be used: going on with the ones before');
       wrong = read;
       return;
     }
@@ -70,7 +74,10 @@ export async function watchTlsFiles(options: WatchTlsOptions): Promise<WatchedTl
     if (read.ca === current.ca && read.cert === current.cert && read.key === current.key) return;
     const before = current;
     current = read;
-    log.info({ cert: files.cert, notAfter: new Date(read.notAfterMs).toISOString() }, 'TLS files were replaced: in use from now on');
+    log.info(
+      { cert: files.cert, notAfter: new Date(read.notAfterMs).toISOString() },
+      'TLS files were replaced: in use from now on',
+    );
     for (const listener of listeners) listener(read, before);
   };
   const loop = async (): Promise<void> => {
@@ -114,13 +121,17 @@ async function readMaterial({ files, flags }: WatchTlsOptions): Promise<TlsMater
   if (authorities.length === 0) return `--${flags.ca} ${files.ca}: it holds no PEM certificate`;
   for (const pem of authorities) {
     const read = readable(() => new X509Certificate(pem));
-    if (typeof read === 'string') return `--${flags.ca} ${files.ca}: a certificate in it can't be read: ${read}`;
+    if (typeof read === 'string')
+      return `--${flags.ca} ${files.ca}: a certificate in it can't be read: ${read}`;
   }
   const cert = readable(() => new X509Certificate(texts.cert));
-  if (typeof cert === 'string') return `--${flags.cert} ${files.cert}: it is no PEM certificate: ${cert}`;
+  if (typeof cert === 'string')
+    return `--${flags.cert} ${files.cert}: it is no PEM certificate: ${cert}`;
   const key = readable(() => createPrivateKey(texts.key));
-  if (typeof key === 'string') return `--${flags.key} ${files.key}: it is no PEM private key without a passphrase: ${key}`;
-  if (!cert.checkPrivateKey(key)) return `--${flags.key} ${files.key}: it is not the key of the certificate in ${files.cert}`;
+  if (typeof key === 'string')
+    return `--${flags.key} ${files.key}: it is no PEM private key without a passphrase: ${key}`;
+  if (!cert.checkPrivateKey(key))
+    return `--${flags.key} ${files.key}: it is not the key of the certificate in ${files.cert}`;
   return { ...texts, notAfterMs: Date.parse(cert.validTo) };
 }
 

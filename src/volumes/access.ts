@@ -6,18 +6,28 @@ import { RefusedError } from './provisioning-options.ts';
 export interface CapabilityInit {
   readonly accessType:
     | { readonly case: 'block'; readonly value: Record<string, never> }
-    | { readonly case: 'mount'; readonly value: { readonly fsType: string; readonly mountFlags: string[] } };
+    | {
+        readonly case: 'mount';
+        readonly value: { readonly fsType: string; readonly mountFlags: string[] };
+      };
   readonly accessMode: { readonly mode: Mode };
 }
 
 /** One capability per access mode of the claim, in its order, never merged (spec 02 §7.5).
  * @throws RefusedError for an access mode that CSI can't express */
-export function volumeCapabilities(claim: Claim, cls: Class, driver: { fsType: string; hasMultiWriter: boolean }): CapabilityInit[] {
+export function volumeCapabilities(
+  claim: Claim,
+  cls: Class,
+  driver: { fsType: string; hasMultiWriter: boolean },
+): CapabilityInit[] {
   return (claim.spec.accessModes ?? []).map((accessMode) => ({
     accessType:
       claim.spec.volumeMode === 'Block'
         ? { case: 'block', value: {} }
-        : { case: 'mount', value: { fsType: driver.fsType, mountFlags: [...(cls.mountOptions ?? [])] } },
+        : {
+            case: 'mount',
+            value: { fsType: driver.fsType, mountFlags: [...(cls.mountOptions ?? [])] },
+          },
     accessMode: { mode: csiMode(accessMode, driver.hasMultiWriter) },
   }));
 }

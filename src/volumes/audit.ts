@@ -18,7 +18,8 @@ export interface Orphan {
 }
 
 export interface AuditInput {
-  /** Everything that the driver has; listed first, so that whatever is written meanwhile counts as known. */
+  /** Everything that the driver has; listed first, so that whatever is written meanwhile counts as
+   * known. */
   readonly volumes: readonly ListedVolume[];
   /** Ids of the volumes that PVs or open records name; read afterwards. */
   readonly known: ReadonlySet<string>;
@@ -39,7 +40,8 @@ export interface AuditResult {
   readonly seen: ReadonlyMap<string, number>;
 }
 
-/** Volumes that nothing names, and did not name at an earlier audit either. Reports; deletes nothing. */
+/** Volumes that nothing names, and did not name at an earlier audit either. Reports; deletes
+ * nothing. */
 export function auditVolumes(input: AuditInput): AuditResult {
   const { nowMs, minAgeMs } = input;
   const unknown = input.volumes
@@ -52,7 +54,8 @@ export function auditVolumes(input: AuditInput): AuditResult {
   return { orphans, waiting: unknown.length - orphans.length, seen };
 }
 
-/** By what a volume is recognised in an audit: the part of its handle that its in-tree form has too. Coarser than the handle, so that nothing in use looks like an orphan.
+/** By what a volume is recognised in an audit: the part of its handle that its in-tree form has
+ * too. Coarser than the handle, so that nothing in use looks like an orphan.
  * @throws RefusedError for an in-tree vSphere volume, whose path says nothing of its handle */
 export function auditId({ driver, form, id }: VolumeIdentity): string {
   if (form === VSPHERE.source) {
@@ -63,5 +66,7 @@ export function auditId({ driver, form, id }: VolumeIdentity): string {
   if (driver === GCE.csiDriver) return id.slice(id.lastIndexOf('/') + 1);
   if (driver !== AZURE_FILE.csiDriver) return id;
   // rg#account#share#… in one form, [namespace, secret, share] in the other.
-  return form === 'csi' ? (id.split('#')[2] ?? id) : String((JSON.parse(id) as readonly unknown[])[2]);
+  return form === 'csi'
+    ? (id.split('#')[2] ?? id)
+    : String((JSON.parse(id) as readonly unknown[])[2]);
 }

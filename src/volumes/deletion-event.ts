@@ -2,7 +2,10 @@ import type { EventInput } from '../kube/events.ts';
 import type { Volume } from '../kube/objects.ts';
 
 /** The warning on a volume that is to be deleted and is not (spec 05 §1). */
-export function volumeFailedDelete({ metadata: { name, uid, resourceVersion } }: Volume, message: string): EventInput {
+export function volumeFailedDelete(
+  { metadata: { name, uid, resourceVersion } }: Volume,
+  message: string,
+): EventInput {
   return {
     type: 'Warning',
     reason: 'VolumeFailedDelete',

@@ -24,10 +24,13 @@ export function judgeVolume(volume: Volume, driver: DriverNames): VolumeVerdict 
   const isProtected = volume.metadata.finalizers?.includes(keys.VOLUME_FINALIZER) === true;
   const isTerminating = volume.metadata.deletionTimestamp !== undefined;
 
-  if ((policy === 'Retain' || policy === 'Recycle') && isProtected) return { kind: 'remove-finalizer' };
-  if (policy !== 'Delete') return { kind: 'ignore', reason: `reclaim policy is ${policy ?? 'not set'}` };
+  if ((policy === 'Retain' || policy === 'Recycle') && isProtected)
+    return { kind: 'remove-finalizer' };
+  if (policy !== 'Delete')
+    return { kind: 'ignore', reason: `reclaim policy is ${policy ?? 'not set'}` };
   if (phase === 'Bound' && !isTerminating && !isProtected) return { kind: 'add-finalizer' };
-  if (!isProtected && isTerminating) return { kind: 'ignore', reason: 'already deleted in the driver: our finalizer is off' };
+  if (!isProtected && isTerminating)
+    return { kind: 'ignore', reason: 'already deleted in the driver: our finalizer is off' };
   if (phase !== 'Released') return { kind: 'ignore', reason: `phase is ${phase ?? 'not set'}` };
   return { kind: 'delete' };
 }
@@ -37,30 +40,45 @@ function responsibility(volume: Volume, driver: DriverNames): string | undefined
   const provisionedBy = volume.metadata.annotations?.[keys.PROVISIONED_BY];
   const migratedTo = volume.metadata.annotations?.[keys.MIGRATED_TO];
   if (provisionedBy !== undefined) {
-    return isKnownAs(driver, provisionedBy) || isKnownAs(driver, migratedTo) ? undefined : `provisioned by ${provisionedBy}`;
+    return isKnownAs(driver, provisionedBy) || isKnownAs(driver, migratedTo)
+      ? undefined
+      : `provisioned by ${provisionedBy}`;
   }
   const maker = volume.spec.csi?.driver ?? migratedTo;
   return isKnownAs(driver, maker) ? undefined : `volume of ${maker ?? 'no CSI driver'}`;
 }
 
-/** Key of the volume record: the claim's UID where the PV has the name that we give to that UID, else the PV's own (static and foreign volumes). */
-export function recordId(volume: Volume, options: Pick<ProvisioningOptions, 'volumeNamePrefix' | 'volumeNameUuidLength'>): string {
+/** Key of the volume record: the claim's UID where the PV has the name that we give to that UID,
+ * else the PV's own (static and foreign volumes). */
+export function recordId(
+  volume: Volume,
+  options: Pick<ProvisioningOptions, 'volumeNamePrefix' | 'volumeNameUuidLength'>,
+): string {
   const claimUid = volume.spec.claimRef?.uid ?? '';
-  if (claimUid !== '' && options.volumeNamePrefix !== '' && volumeName(claimUid, options) === volume.metadata.name) return claimUid;
+  if (
+    claimUid !== '' &&
+    options.volumeNamePrefix !== '' &&
+    volumeName(claimUid, options) === volume.metadata.name
+  )
+    return claimUid;
   return volume.metadata.uid;
 }
 
-/** The keys under which the record of a PV that is gone may be; undefined where its name doesn't tell, since UIDs are shortened in it. */
+/** The keys under which the record of a PV that is gone may be; undefined where its name doesn't
+ * tell, since UIDs are shortened in it. */
 export function vanishedRecordIds(
   volume: { uid: string; name: string },
   options: Pick<ProvisioningOptions, 'volumeNamePrefix' | 'volumeNameUuidLength'>,
 ): readonly string[] | undefined {
   const prefix = `${options.volumeNamePrefix}-`;
   if (!volume.name.startsWith(prefix)) return [volume.uid];
-  return options.volumeNameUuidLength === -1 ? [volume.uid, volume.name.slice(prefix.length)] : undefined;
+  return options.volumeNameUuidLength === -1
+    ? [volume.uid, volume.name.slice(prefix.length)]
+    : undefined;
 }
 
-/** Secret that DeleteVolume gets, by the annotations that were written at creation; undefined for none. */
+/** Secret that DeleteVolume gets, by the annotations that were written at creation; undefined for
+ * none. */
 export function deletionSecret(metadata: Pick<ObjectMeta, 'annotations'>): SecretRef | undefined {
   const name = metadata.annotations?.[keys.DELETION_SECRET_NAME] ?? '';
   const namespace = metadata.annotations?.[keys.DELETION_SECRET_NAMESPACE] ?? '';
@@ -74,11 +92,19 @@ export interface SecretChoice {
   readonly note?: string;
 }
 
-/** The secret of a deletion: by the volume's annotations where it has both, even empty ones; else by its class (spec 03 §8).
+/** The secret of a deletion: by the volume's annotations where it has both, even empty ones; else
+ * by its class (spec 03 §8).
  * @throws RefusedError where the class names one that can't be resolved, or can't be translated */
-export function chooseSecret(volume: Volume, driver: DriverNames, classOf: (name: string) => Class | undefined): SecretChoice {
+export function chooseSecret(
+  volume: Volume,
+  driver: DriverNames,
+  classOf: (name: string) => Class | undefined,
+): SecretChoice {
   const { annotations = {} } = volume.metadata;
-  if (annotations[keys.DELETION_SECRET_NAME] !== undefined && annotations[keys.DELETION_SECRET_NAMESPACE] !== undefined) {
+  if (
+    annotations[keys.DELETION_SECRET_NAME] !== undefined &&
+    annotations[keys.DELETION_SECRET_NAMESPACE] !== undefined
+  ) {
     const ref = deletionSecret(volume.metadata);
     return ref === undefined ? {} : { ref };
   }
@@ -86,9 +112,13 @@ export function chooseSecret(volume: Volume, driver: DriverNames, classOf: (name
   if (className === '') return {};
   const stored = classOf(className);
   if (stored === undefined) return { note: `storageClass "${className}" not found` };
-  const isMigrated = driver.inTreeName !== undefined && stored.provisioner === driver.inTreeName && isInTreeVolume(volume);
+  const isMigrated =
+    driver.inTreeName !== undefined &&
+    stored.provisioner === driver.inTreeName &&
+    isInTreeVolume(volume);
   const cls = isMigrated ? translateClass(stored, stored.provisioner) : stored;
-  if (volume.spec.claimRef === undefined) return { note: 'no claimRef, so its class’s secret has no claim to be named by' };
+  if (volume.spec.claimRef === undefined)
+    return { note: 'no claimRef, so its class’s secret has no claim to be named by' };
   const ref = secretOfClass(cls, volume.metadata.name, volume.spec.claimRef);
   return ref === undefined ? {} : { ref };
 }
@@ -99,9 +129,15 @@ function secretOfClass(
   { name = '', namespace = '' }: { name?: string; namespace?: string },
 ): SecretRef | undefined {
   try {
-    return secretRef('Provisioner', cls.parameters ?? {}, { volumeName, claim: { name, namespace, annotations: {} } });
+    return secretRef('Provisioner', cls.parameters ?? {}, {
+      volumeName,
+      claim: { name, namespace, annotations: {} },
+    });
   } catch (cause) {
     if (!(cause instanceof RefusedError)) throw cause;
-    throw new RefusedError(`failed to get secretreference for volume ${volumeName}: ${cause.message}`, { cause });
+    throw new RefusedError(
+      `failed to get secretreference for volume ${volumeName}: ${cause.message}`,
+      { cause },
+    );
   }
 }

@@ -30,14 +30,16 @@ export function parseFeatureGates(items: readonly string[]): FeatureGates | stri
     if (at === -1) return `missing value in "${item}"; write ${item}=true or ${item}=false`;
     const name = item.slice(0, at).trim();
     const value = parseBool(item.slice(at + 1).trim());
-    if (value === undefined) return `invalid value in "${item}"; write ${name}=true or ${name}=false`;
+    if (value === undefined)
+      return `invalid value in "${item}"; write ${name}=true or ${name}=false`;
     if (!isGate(name) && name !== 'AllAlpha' && name !== 'AllBeta') {
       return `unrecognized feature gate: ${name}; there are ${Object.keys(GATE_STAGES).join(', ')}, AllAlpha and AllBeta`;
     }
     given.set(name, value);
   }
   const allAlpha = given.get('AllAlpha');
-  const valueOf = (name: Gate): boolean => given.get(name) ?? (GATE_STAGES[name] === 'alpha' ? (allAlpha ?? false) : true);
+  const valueOf = (name: Gate): boolean =>
+    given.get(name) ?? (GATE_STAGES[name] === 'alpha' ? (allAlpha ?? false) : true);
   return {
     Topology: valueOf('Topology'),
     CrossNamespaceVolumeDataSource: valueOf('CrossNamespaceVolumeDataSource'),

@@ -1,8 +1,14 @@
 import { defineFlags } from '../runtime/flags.ts';
 
-/** What volumes are called and made like. ingest and jobs must be given the same values: both compute names. */
+/** What volumes are called and made like. ingest and jobs must be given the same values: both
+ * compute names. */
 export const provisioningFlags = defineFlags({
-  'volume-name-prefix': { type: 'string', default: 'pvc', help: 'First part of the CSI volume name and PV name.', upstream: 'same' },
+  'volume-name-prefix': {
+    type: 'string',
+    default: 'pvc',
+    help: 'First part of the CSI volume name and PV name.',
+    upstream: 'same',
+  },
   'volume-name-uuid-length': {
     type: 'int',
     default: -1,
@@ -11,7 +17,12 @@ export const provisioningFlags = defineFlags({
     help: 'Digits of the claim’s UID in the volume name, 1 to 32; -1: the whole UID.',
     upstream: 'same; 0 and values above 32 are refused here',
   },
-  'default-fstype': { type: 'string', default: '', help: 'File system where the class names none.', upstream: 'same' },
+  'default-fstype': {
+    type: 'string',
+    default: '',
+    help: 'File system where the class names none.',
+    upstream: 'same',
+  },
   'extra-create-metadata': {
     type: 'bool',
     default: false,

@@ -8,15 +8,20 @@ const FS_TYPE = `${RESERVED_PARAMETER_PREFIX}fstype`;
 /** File system of the class, the default where it names none (spec 02 §7.4).
  * @throws RefusedError where it is named twice */
 export function fsTypeOf(cls: Class, defaultFsType: string): string {
-  const named = Object.entries(cls.parameters ?? {}).filter(([key]) => key.toLowerCase() === 'fstype' || key === FS_TYPE);
+  const named = Object.entries(cls.parameters ?? {}).filter(
+    ([key]) => key.toLowerCase() === 'fstype' || key === FS_TYPE,
+  );
   if (named.length > 1) {
-    throw new RefusedError(`fstype specified in parameters with both "fstype" and "${FS_TYPE}" keys`);
+    throw new RefusedError(
+      `fstype specified in parameters with both "fstype" and "${FS_TYPE}" keys`,
+    );
   }
   const fsType = named[0]?.[1] ?? '';
   return fsType === '' ? defaultFsType : fsType;
 }
 
-/** Class parameters without the reserved ones, which are ours and never reach the driver (spec 02 §7.9).
+/** Class parameters without the reserved ones, which are ours and never reach the driver (spec 02
+ * §7.9).
  * @throws RefusedError for a reserved key that nobody knows */
 export function driverParameters(cls: Class): Record<string, string> {
   const kept: [string, string][] = [];
@@ -31,7 +36,10 @@ export function driverParameters(cls: Class): Record<string, string> {
 }
 
 /** What --extra-create-metadata adds. */
-export function metadataParameters(claim: { name: string; namespace: string }, volume: string): Record<string, string> {
+export function metadataParameters(
+  claim: { name: string; namespace: string },
+  volume: string,
+): Record<string, string> {
   return {
     [`${RESERVED_PARAMETER_PREFIX}pvc/name`]: claim.name,
     [`${RESERVED_PARAMETER_PREFIX}pvc/namespace`]: claim.namespace,

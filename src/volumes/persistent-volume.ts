@@ -7,7 +7,8 @@ import { toInTreeVolume } from './migration/volumes.ts';
 import { onRefusal } from './provisioning-options.ts';
 import type { SecretPurpose, SecretRef } from './secret-ref.ts';
 
-/** The PV as far as it is known before the driver answers; stored in the volume record, so JSON and without secrets. */
+/** The PV as far as it is known before the driver answers; stored in the volume record, so JSON and
+ * without secrets. */
 export interface VolumeSkeleton {
   readonly volume: NewVolume & { readonly spec: { readonly csi: CsiSource } };
   /** Bytes that were asked for, as text: a Number is exact only to 8 PiB. */
@@ -82,7 +83,9 @@ export function volumeSkeleton(input: SkeletonInput): VolumeSkeleton {
       resourceVersion: claim.metadata.resourceVersion,
     },
     storageClassName: input.className,
-    ...(input.attributesClass === undefined ? {} : { volumeAttributesClassName: input.attributesClass }),
+    ...(input.attributesClass === undefined
+      ? {}
+      : { volumeAttributesClassName: input.attributesClass }),
     csi,
   };
   const annotations = {
@@ -90,7 +93,10 @@ export function volumeSkeleton(input: SkeletonInput): VolumeSkeleton {
     [keys.DELETION_SECRET_NAME]: secrets.Provisioner?.name ?? '',
     [keys.DELETION_SECRET_NAMESPACE]: secrets.Provisioner?.namespace ?? '',
     ...(secrets.ControllerModify
-      ? { [keys.MODIFY_SECRET_NAME]: secrets.ControllerModify.name, [keys.MODIFY_SECRET_NAMESPACE]: secrets.ControllerModify.namespace }
+      ? {
+          [keys.MODIFY_SECRET_NAME]: secrets.ControllerModify.name,
+          [keys.MODIFY_SECRET_NAMESPACE]: secrets.ControllerModify.namespace,
+        }
       : {}),
   };
   return {
@@ -108,7 +114,14 @@ export function volumeSkeleton(input: SkeletonInput): VolumeSkeleton {
   };
 }
 
-function skeletonSource({ kind, namespace, name, uid, isEchoed, isReleased }: SourceRef & { readonly uid: string }): SkeletonSource {
+function skeletonSource({
+  kind,
+  namespace,
+  name,
+  uid,
+  isEchoed,
+  isReleased,
+}: SourceRef & { readonly uid: string }): SkeletonSource {
   const resource = kind === 'VolumeSnapshot' ? 'volumesnapshots' : 'persistentvolumeclaims';
   return { resource, namespace, name, uid, isEchoed, isReleased };
 }
@@ -134,7 +147,10 @@ export interface BadAnswer {
 }
 
 /** The answer as plain data, or what the driver did wrong (spec 02 §8.2, §8.3; 09). */
-export function readAnswer(response: CreateVolumeResponse, skeleton: VolumeSkeleton): VolumeAnswer | BadAnswer {
+export function readAnswer(
+  response: CreateVolumeResponse,
+  skeleton: VolumeSkeleton,
+): VolumeAnswer | BadAnswer {
   const { volume } = response;
   const blame = (what: string): BadAnswer => ({
     message: `the driver answered CreateVolume ${what}; report this to the driver’s vendor`,
@@ -145,7 +161,10 @@ export function readAnswer(response: CreateVolumeResponse, skeleton: VolumeSkele
   if (handle === '') return blame('with an empty volume_id');
   const requested = BigInt(skeleton.requestedBytes);
   if (volume.capacityBytes !== 0n && volume.capacityBytes < requested) {
-    return { message: `created volume capacity ${volume.capacityBytes} less than requested capacity ${requested}`, handle };
+    return {
+      message: `created volume capacity ${volume.capacityBytes} less than requested capacity ${requested}`,
+      handle,
+    };
   }
   if (skeleton.source?.isEchoed === true && volume.contentSource === undefined)
     return { message: 'volume content source missing', handle, cleanupWord: 'cleanup' };
@@ -190,7 +209,13 @@ export function completeVolume(skeleton: VolumeSkeleton, answer: VolumeAnswer): 
 function affinityOf(topology: VolumeAnswer['topology']): VolumeSpec['nodeAffinity'] {
   if (topology.length === 0) return undefined;
   const terms = topology
-    .map((segments) => Object.entries(segments).map(([key, value]) => ({ key, operator: 'In' as const, values: [value] })))
+    .map((segments) =>
+      Object.entries(segments).map(([key, value]) => ({
+        key,
+        operator: 'In' as const,
+        values: [value],
+      })),
+    )
     .filter((matchExpressions) => matchExpressions.length > 0)
     .map((matchExpressions) => ({ matchExpressions }));
   return { required: { nodeSelectorTerms: terms } };

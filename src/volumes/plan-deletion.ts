@@ -6,7 +6,7 @@ import type { SecretChoice } from './deletion.ts';
 import { handleOf } from './handles.ts';
 import { isInTreeVolume } from './migration/volumes.ts';
 import { missingCapability, RefusedError } from './provisioning-options.ts';
-import type { Awaited, DriverFacts } from './provisioning-options.ts';
+import type { WaitCondition, DriverFacts } from './provisioning-options.ts';
 
 /** What DeleteVolume is called with, or why it is not called. */
 export type DeletionPlan =
@@ -18,7 +18,11 @@ export type DeletionPlan =
       readonly secret: SecretChoice;
     }
   /** `waitsFor`: the objects whose change ends it. */
-  | { readonly kind: 'refuse'; readonly message: string; readonly waitsFor: readonly Awaited[] };
+  | {
+      readonly kind: 'refuse';
+      readonly message: string;
+      readonly waitsFor: readonly WaitCondition[];
+    };
 
 /** What the rule knows besides the volume. */
 export interface DeletionContext {
@@ -28,7 +32,8 @@ export interface DeletionContext {
   readonly attachedTo: (volume: string) => readonly VolumeAttachment[];
 }
 
-/** Decides on a volume that is to be deleted. The order of checks is upstream's, since the first that fails is what the user reads (spec 03 §7). */
+/** Decides on a volume that is to be deleted. The order of checks is upstream's, since the first
+ * that fails is what the user reads (spec 03 §7). */
 export function planDeletion(volume: Volume, context: DeletionContext): DeletionPlan {
   try {
     return destroyPlan(volume, context);
@@ -38,7 +43,10 @@ export function planDeletion(volume: Volume, context: DeletionContext): Deletion
   }
 }
 
-function destroyPlan(volume: Volume, { driver, classOf, attachedTo }: DeletionContext): DeletionPlan {
+function destroyPlan(
+  volume: Volume,
+  { driver, classOf, attachedTo }: DeletionContext,
+): DeletionPlan {
   const found = handleOf(volume);
   if (found === undefined) throw new RefusedError('invalid CSI PV');
   if (found.driver !== driver.name) {
@@ -51,15 +59,21 @@ function destroyPlan(volume: Volume, { driver, classOf, attachedTo }: DeletionCo
   if (missing !== undefined) throw new RefusedError(missing);
   const secret = chooseSecret(volume, driver, classOf);
   // The one of the least name: another one each time would be news each time.
-  const [attachment] = attachedTo(volume.metadata.name).toSorted((a, b) => (a.metadata.name < b.metadata.name ? -1 : 1));
+  const [attachment] = attachedTo(volume.metadata.name).toSorted((a, b) =>
+    a.metadata.name < b.metadata.name ? -1 : 1,
+  );
   if (attachment !== undefined) throw stillAttached(volume, attachment);
   return { kind: 'destroy', handle: found.handle, isMigrated: isInTreeVolume(volume), secret };
 }
 
-/** That it exists is enough: neither its status nor its own deletion says that the node is done with the volume (spec 03 §9). */
+/** That it exists is enough: neither its status nor its own deletion says that the node is done
+ * with the volume (spec 03 §9). */
 function stillAttached(volume: Volume, { metadata, spec }: VolumeAttachment): RefusedError {
   const { name, resourceVersion } = metadata;
-  return new RefusedError(`persistentvolume ${volume.metadata.name} is still attached to node ${spec.nodeName}`, {
-    waitsFor: [{ resource: volumeAttachments.plural, name, seen: resourceVersion }],
-  });
+  return new RefusedError(
+    `persistentvolume ${volume.metadata.name} is still attached to node ${spec.nodeName}`,
+    {
+      waitsFor: [{ resource: volumeAttachments.plural, name, seen: resourceVersion }],
+    },
+  );
 }

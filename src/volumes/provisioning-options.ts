@@ -8,7 +8,9 @@ export interface DriverNames {
 
 /** Whether a provisioner's name is one of the driver's. */
 export function isKnownAs(driver: DriverNames, provisioner: string | undefined): boolean {
-  return provisioner !== undefined && (provisioner === driver.name || provisioner === driver.inTreeName);
+  return (
+    provisioner !== undefined && (provisioner === driver.name || provisioner === driver.inTreeName)
+  );
 }
 
 /** The driver, as far as the rules look at it. Capability names as csi.v1 spells them. */
@@ -34,8 +36,9 @@ export interface ProvisioningOptions {
   readonly identity: string;
 }
 
-/** The object whose change may end a refusal, and the version of it that was seen; '' = it is not there. */
-export interface Awaited {
+/** The object whose change may end a refusal, and the version of it that was seen; '' = it is not
+ * there. */
+export interface WaitCondition {
   /** Plural name of its resource. */
   readonly resource: string;
   readonly namespace?: string;
@@ -43,13 +46,17 @@ export interface Awaited {
   readonly seen: string;
 }
 
-/** A claim, class or volume that can't be served as it is. The message is what the user reads in the event. */
+/** A claim, class or volume that can't be served as it is. The message is what the user reads in
+ * the event. */
 export class RefusedError extends Error {
   override readonly name = 'RefusedError';
   /** None: nobody can say what would end it. */
-  readonly waitsFor: readonly Awaited[];
+  readonly waitsFor: readonly WaitCondition[];
 
-  constructor(message: string, options: ErrorOptions & { readonly waitsFor?: readonly Awaited[] } = {}) {
+  constructor(
+    message: string,
+    options: ErrorOptions & { readonly waitsFor?: readonly WaitCondition[] } = {},
+  ) {
     super(message, options);
     this.waitsFor = options.waitsFor ?? [];
   }
@@ -74,16 +81,29 @@ export interface Demands {
 }
 
 /** Which capability the driver lacks for what is asked, or undefined (spec 02 §7.2). */
-export function missingCapability(driver: DriverFacts, { sourceKind, modifies = false }: Demands = {}): string | undefined {
-  const lacks = (what: string, kind: 'plugin' | 'controller', capability: string): string | undefined => {
+export function missingCapability(
+  driver: DriverFacts,
+  { sourceKind, modifies = false }: Demands = {},
+): string | undefined {
+  const lacks = (
+    what: string,
+    kind: 'plugin' | 'controller',
+    capability: string,
+  ): string | undefined => {
     const reported = kind === 'plugin' ? driver.pluginCapabilities : driver.controllerCapabilities;
-    return reported.has(capability) ? undefined : `CSI driver does not support ${what}: ${kind} ${capability} capability is not reported`;
+    return reported.has(capability)
+      ? undefined
+      : `CSI driver does not support ${what}: ${kind} ${capability} capability is not reported`;
   };
   return (
     lacks('dynamic provisioning', 'plugin', 'CONTROLLER_SERVICE') ??
     lacks('dynamic provisioning', 'controller', 'CREATE_DELETE_VOLUME') ??
-    (sourceKind === 'snapshot' ? lacks('snapshot restore', 'controller', 'CREATE_DELETE_SNAPSHOT') : undefined) ??
-    (sourceKind === 'clone' ? lacks('clone operations', 'controller', 'CLONE_VOLUME') : undefined) ??
+    (sourceKind === 'snapshot'
+      ? lacks('snapshot restore', 'controller', 'CREATE_DELETE_SNAPSHOT')
+      : undefined) ??
+    (sourceKind === 'clone'
+      ? lacks('clone operations', 'controller', 'CLONE_VOLUME')
+      : undefined) ??
     (modifies ? lacks('VolumeAttributesClass', 'controller', 'MODIFY_VOLUME') : undefined)
   );
 }

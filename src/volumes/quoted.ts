@@ -13,7 +13,8 @@ const ESCAPES: Readonly<Record<string, string>> = {
   '\v': '\\v',
 };
 
-/** A text of a user in quotes, spelled as upstream's messages have it: one line, and nothing in it that can't be seen.
+/** A text of a user in quotes, spelled as upstream's messages have it: one line, and nothing in it
+ * that can't be seen.
  * @see Go strconv.Quote */
 export function quoted(text: string): string {
   return `"${Array.from(text, escaped).join('')}"`;

@@ -14,7 +14,7 @@ import { volumes } from '#src/kube/resources.ts';
 import { redisAuditLedger } from '#src/records/audit-ledger.ts';
 import { startRedisServer } from '#src/redis/server.ts';
 import type { RedisServer } from '#src/redis/server.ts';
-import { redisBlessing } from '#src/records/incarnation.ts';
+import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { openRecords } from '#src/records/open-records.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { silentLog } from '#src/runtime/log.ts';
@@ -40,7 +40,11 @@ describe('audit', () => {
 
   const make = async (name: string): Promise<string> => {
     const { volume } = await csi.createVolume(
-      { name, capacityRange: { requiredBytes: MIB }, volumeCapabilities: [{ accessType: { case: 'mount', value: {} } }] },
+      {
+        name,
+        capacityRange: { requiredBytes: MIB },
+        volumeCapabilities: [{ accessType: { case: 'mount', value: {} } }],
+      },
       { timeoutMs: 5000 },
     );
     return volume?.volumeId ?? '';
@@ -63,8 +67,14 @@ describe('audit', () => {
     redis = new Redis(server.url);
     cluster = await openSandboxCluster();
     kube = await cluster.client();
-    driver = await startSampleDriver({ socket: join(dir, 'csi.sock'), dataDir: join(dir, 'volumes') });
-    const plain = createCsiClient({ address: { kind: 'unix', path: driver.socket }, log: silentLog });
+    driver = await startSampleDriver({
+      socket: join(dir, 'csi.sock'),
+      dataDir: join(dir, 'volumes'),
+    });
+    const plain = createCsiClient({
+      address: { kind: 'unix', path: driver.socket },
+      log: silentLog,
+    });
     // Small pages, as drivers with their own limit answer.
     csi = {
       ...plain,
@@ -72,7 +82,10 @@ describe('audit', () => {
       close: () => plain.close(),
       listVolumes: async (request, settings) => {
         assert.ok(!(request instanceof Uint8Array));
-        const page = await plain.listVolumes({ startingToken: request.startingToken ?? '', maxEntries: 7 }, settings);
+        const page = await plain.listVolumes(
+          { startingToken: request.startingToken ?? '', maxEntries: 7 },
+          settings,
+        );
         pages.push(page.entries.length);
         return page;
       },
@@ -91,7 +104,10 @@ describe('audit', () => {
     const planted = await Promise.all(Array.from({ length: 20 }, (_, i) => make(`planted-${i}`)));
     for (let i = 0; i < 40; i += 1) await writeVolume(`live-${i}`, await make(`live-${i}`));
     const underWay = await Promise.all(
-      Array.from({ length: 20 }, async (_, i) => ({ name: `under-way-${i}`, handle: await make(`under-way-${i}`) })),
+      Array.from({ length: 20 }, async (_, i) => ({
+        name: `under-way-${i}`,
+        handle: await make(`under-way-${i}`),
+      })),
     );
 
     const first = await run();
@@ -111,10 +127,25 @@ describe('audit', () => {
 
   it('does not count a volume whose handle an open record knows', async () => {
     const handle = await make('answered');
-    await redisBlessing(redis, 'csi', DRIVER).bless({ epoch: 'e', quarantineMs: 0, beat: 0 });
-    const records = new VolumeRecords({ redis, prefix: 'csi', driver: DRIVER, ownMs: 1000, settleMs: 1000 });
+    await redisIncarnationStore(redis, 'csi', DRIVER).begin({
+      id: 'e',
+      quarantineMs: 0,
+      sequence: 0,
+    });
+    const records = new VolumeRecords({
+      redis,
+      prefix: 'csi',
+      driver: DRIVER,
+      ownMs: 1000,
+      settleMs: 1000,
+    });
     const job = { kind: 'claim', uid: 'u', namespace: 'ns', name: 'c' } as const;
-    await records.openCreate('u', { owner: 'a', job, planned: { request: '', skeleton: '', secret: '', endpoint: '' }, mode: 'plan' });
+    await records.openCreate('u', {
+      owner: 'a',
+      job,
+      planned: { request: '', skeleton: '', secret: '', endpoint: '' },
+      mode: 'plan',
+    });
     await records.leaveAnswered('u', 'a', JSON.stringify({ handle }));
     await run();
     nowMs += HOUR_MS;
@@ -130,11 +161,18 @@ describe('audit', () => {
     const report = await run();
     const json = JSON.parse(auditJson(report)) as { orphans: { sizeBytes: string }[] };
     assert.equal(json.orphans[0]?.sizeBytes, String(MIB));
-    assert.match(auditText(report), /Nothing was deleted; look at each before you do:\n {2}\S+ {2}1Mi {2}unknown since/);
+    assert.match(
+      auditText(report),
+      /Nothing was deleted; look at each before you do:\n {2}\S+ {2}1Mi {2}unknown since/,
+    );
   });
 
   async function writeVolume(name: string, handle: string): Promise<void> {
-    const spec = { capacity: { storage: '1Mi' }, accessModes: ['ReadWriteOnce'], csi: { driver: DRIVER, volumeHandle: handle } };
+    const spec = {
+      capacity: { storage: '1Mi' },
+      accessModes: ['ReadWriteOnce'],
+      csi: { driver: DRIVER, volumeHandle: handle },
+    };
     await kube.create(volumes, undefined, { metadata: { name }, spec });
   }
 });

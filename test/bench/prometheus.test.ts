@@ -5,7 +5,12 @@ import { increase, parseMetrics, sumBy } from '../../bench/prometheus.ts';
 
 async function page(): Promise<string> {
   const registry = new Registry();
-  const requests = new Counter({ name: 'requests_total', help: 'Requests.', labelNames: ['verb', 'path'], registers: [registry] });
+  const requests = new Counter({
+    name: 'requests_total',
+    help: 'Requests.',
+    labelNames: ['verb', 'path'],
+    registers: [registry],
+  });
   requests.inc({ verb: 'get', path: 'a "quoted\\" one, with {braces}' }, 3);
   requests.inc({ verb: 'get', path: 'two\nlines' });
   requests.inc({ verb: 'post', path: '/' }, 0.5);
@@ -16,7 +21,9 @@ async function page(): Promise<string> {
 describe('parseMetrics', () => {
   it('reads what prom-client writes, label values of any kind included', async () => {
     const samples = parseMetrics(await page());
-    const paths = samples.filter(({ name }) => name === 'requests_total').map(({ labels, value }) => [labels['path'], value]);
+    const paths = samples
+      .filter(({ name }) => name === 'requests_total')
+      .map(({ labels, value }) => [labels['path'], value]);
     assert.deepEqual(paths, [
       ['a "quoted\\" one, with {braces}', 3],
       ['two\nlines', 1],
@@ -26,7 +33,11 @@ describe('parseMetrics', () => {
       samples.find(({ name }) => name === 'seconds_count'),
       { name: 'seconds_count', labels: {}, value: 1 },
     );
-    assert.equal(samples.find(({ name, labels }) => name === 'seconds_bucket' && labels['le'] === '+Inf')?.value, 1);
+    assert.equal(
+      samples.find(({ name, labels }) => name === 'seconds_bucket' && labels['le'] === '+Inf')
+        ?.value,
+      1,
+    );
   });
 });
 

@@ -25,7 +25,14 @@ describe('timesOf', () => {
       ],
       100,
     );
-    assert.deepEqual(times, { claims: 2, volumesPerSecond: (2 / 390) * 1000, boundPerSecond: 2, p50Ms: 0, p99Ms: 20, worstMs: 20 });
+    assert.deepEqual(times, {
+      claims: 2,
+      volumesPerSecond: (2 / 390) * 1000,
+      boundPerSecond: 2,
+      p50Ms: 0,
+      p99Ms: 20,
+      worstMs: 20,
+    });
   });
 
   it('has no Bound rate for deletions', () => {
@@ -37,7 +44,10 @@ describe('proc', () => {
   it('reads CPU time and memory of this process as Node knows them', async () => {
     const { user, system } = process.cpuUsage();
     const ms = await cpuMs(process.pid);
-    assert.ok(Math.abs(ms - (user + system) / 1000) < 200, `${ms} ms against ${(user + system) / 1000} ms`);
+    assert.ok(
+      Math.abs(ms - (user + system) / 1000) < 200,
+      `${ms} ms against ${(user + system) / 1000} ms`,
+    );
     const rss = await rssBytes(process.pid);
     assert.ok(Math.abs(rss - process.memoryUsage.rss()) < 50 * 2 ** 20, String(rss));
   });

@@ -24,7 +24,10 @@ describe('startApiProxy', () => {
   };
   const answers = async (client: Socket, text: string): Promise<boolean> => {
     client.write(text);
-    return Promise.race([once(client, 'data').then(([data]) => String(data) === text), delay(200, false)]);
+    return Promise.race([
+      once(client, 'data').then(([data]) => String(data) === text),
+      delay(200, false),
+    ]);
   };
 
   before(async () => {

@@ -13,17 +13,25 @@ export interface ChaosRun {
 /** Runs the chaos command as a process of its own. */
 export function runChaos(args: readonly string[]): Promise<ChaosRun> {
   return new Promise((resolve, reject) => {
-    execFile(process.execPath, [MAIN, '--json', ...args], { maxBuffer: 64 * 2 ** 20 }, (error, stdout, stderr) => {
-      const code = error === null ? 0 : Number(error.code ?? -1);
-      if (stdout === '') reject(new Error(`chaos ended with ${code} and no report:\n${stderr.slice(-4_000)}`));
-      // The command's own --json.
-      else resolve({ code, report: JSON.parse(stdout) as ChaosRun['report'] });
-    });
+    execFile(
+      process.execPath,
+      [MAIN, '--json', ...args],
+      { maxBuffer: 64 * 2 ** 20 },
+      (error, stdout, stderr) => {
+        const code = error === null ? 0 : Number(error.code ?? -1);
+        if (stdout === '')
+          reject(new Error(`chaos ended with ${code} and no report:\n${stderr.slice(-4_000)}`));
+        // The command's own --json.
+        else resolve({ code, report: JSON.parse(stdout) as ChaosRun['report'] });
+      },
+    );
   });
 }
 
 /** The offenders of a report, by what they did; {} where it is clean. */
 export function offenders({ report }: ChaosRun): Readonly<Record<string, readonly string[]>> {
   const all = { ...report.verdict, unsettled: report.unsettled, troubles: report.troubles };
-  return Object.fromEntries(Object.entries(all).filter(([, lines]: [string, readonly string[]]) => lines.length > 0));
+  return Object.fromEntries(
+    Object.entries(all).filter(([, lines]: [string, readonly string[]]) => lines.length > 0),
+  );
 }

@@ -27,7 +27,8 @@ describe('npm run chaos', { concurrency: true }, () => {
       '--backend=sandbox',
       '--seed=1',
       '--leaky',
-      // A call goes on without the process that sent it; with its claim deleted, only a record would know of the volume.
+      // A call goes on without the process that sent it; with its claim deleted, only a record
+      // would know of the volume.
       '--faults=kill-jobs',
       '--fault-gap=2s',
       '--claims-per-second=8',

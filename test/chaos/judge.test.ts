@@ -6,7 +6,12 @@ import type { Evidence, SeenVolume, TrackedClaim, Verdict } from '../../chaos/ju
 
 const NAME = 'pvc-u1';
 const boot = (atMs: number, pid: number): CallEvent => ({ event: 'boot', pid, atMs });
-const starts = (atMs: number, call: number, method: 'CreateVolume' | 'DeleteVolume' = 'CreateVolume', volume = NAME): CallEvent => ({
+const starts = (
+  atMs: number,
+  call: number,
+  method: 'CreateVolume' | 'DeleteVolume' = 'CreateVolume',
+  volume = NAME,
+): CallEvent => ({
   event: 'start',
   pid: 1,
   call,
@@ -14,13 +19,39 @@ const starts = (atMs: number, call: number, method: 'CreateVolume' | 'DeleteVolu
   method,
   volume,
 });
-const made = (atMs: number, call: number, handle: string): CallEvent => ({ event: 'made', pid: 1, call, atMs, volume: NAME, handle });
-const deleted = (atMs: number, call: number, handle: string): CallEvent => ({ event: 'deleted', pid: 1, call, atMs, handle });
-const ends = (atMs: number, call: number): CallEvent => ({ event: 'end', pid: 1, call, atMs, code: 'OK' });
+const made = (atMs: number, call: number, handle: string): CallEvent => ({
+  event: 'made',
+  pid: 1,
+  call,
+  atMs,
+  volume: NAME,
+  handle,
+});
+const deleted = (atMs: number, call: number, handle: string): CallEvent => ({
+  event: 'deleted',
+  pid: 1,
+  call,
+  atMs,
+  handle,
+});
+const ends = (atMs: number, call: number): CallEvent => ({
+  event: 'end',
+  pid: 1,
+  call,
+  atMs,
+  code: 'OK',
+});
 const cut = (atMs: number, call: number): CallEvent => ({ event: 'cut', pid: 1, call, atMs });
 
 const claim: TrackedClaim = { name: 'c1', uid: 'u1', isBound: true };
-const volume: SeenVolume = { name: NAME, handle: 'h1', claimUid: 'u1', phase: 'Bound', wasReleased: false, isThere: true };
+const volume: SeenVolume = {
+  name: NAME,
+  handle: 'h1',
+  claimUid: 'u1',
+  phase: 'Bound',
+  wasReleased: false,
+  isThere: true,
+};
 /** A claim whose volume was made and is there. */
 const calm: Evidence = {
   calls: [boot(0, 1), starts(10, 1), made(15, 1, 'h1'), ends(16, 1)],
@@ -39,7 +70,9 @@ const over: Evidence = {
 /** Counts of what was found. */
 function found(evidence: Evidence): Partial<Record<keyof Verdict, number>> {
   const verdict = Object.entries(judge(evidence)) as [keyof Verdict, readonly string[]][];
-  return Object.fromEntries(verdict.filter(([, lines]) => lines.length > 0).map(([what, lines]) => [what, lines.length]));
+  return Object.fromEntries(
+    verdict.filter(([, lines]) => lines.length > 0).map(([what, lines]) => [what, lines.length]),
+  );
 }
 
 describe('judge', () => {
@@ -50,7 +83,8 @@ describe('judge', () => {
     }
   });
 
-  it('finds a volume that no PV names', () => assert.deepEqual(found({ ...over, driverVolumes: calm.driverVolumes }), { leaked: 1 }));
+  it('finds a volume that no PV names', () =>
+    assert.deepEqual(found({ ...over, driverVolumes: calm.driverVolumes }), { leaked: 1 }));
 
   it('finds a claim that is not Bound, unless it was deleted', () => {
     const pending = { name: 'c2', uid: 'u2', isBound: false };
@@ -59,20 +93,62 @@ describe('judge', () => {
   });
 
   it('finds two calls for one name at once', () => {
-    assert.deepEqual(found({ ...calm, calls: [boot(0, 1), starts(10, 1), starts(11, 2), made(15, 1, 'h1'), ends(16, 1), ends(17, 2)] }), {
-      double: 1,
-    });
+    assert.deepEqual(
+      found({
+        ...calm,
+        calls: [
+          boot(0, 1),
+          starts(10, 1),
+          starts(11, 2),
+          made(15, 1, 'h1'),
+          ends(16, 1),
+          ends(17, 2),
+        ],
+      }),
+      {
+        double: 1,
+      },
+    );
   });
 
   it('finds a deletion by handle while a creation by name is under way', () => {
-    const calls = [...calm.calls, starts(30, 2), starts(31, 3, 'DeleteVolume', 'h1'), ends(32, 3), ends(33, 2)];
+    const calls = [
+      ...calm.calls,
+      starts(30, 2),
+      starts(31, 3, 'DeleteVolume', 'h1'),
+      ends(32, 3),
+      ends(33, 2),
+    ];
     assert.deepEqual(found({ ...over, calls }), { double: 1 });
   });
 
   it('lets a call follow one whose caller was gone, or whose driver is dead', () => {
-    assert.deepEqual(found({ ...calm, calls: [boot(0, 1), starts(10, 1), cut(12, 1), starts(13, 2), made(15, 2, 'h1'), ends(16, 2)] }), {});
     assert.deepEqual(
-      found({ ...calm, calls: [boot(0, 1), starts(10, 1), boot(12, 2), starts(13, 1), made(15, 1, 'h1'), ends(16, 1)] }),
+      found({
+        ...calm,
+        calls: [
+          boot(0, 1),
+          starts(10, 1),
+          cut(12, 1),
+          starts(13, 2),
+          made(15, 2, 'h1'),
+          ends(16, 2),
+        ],
+      }),
+      {},
+    );
+    assert.deepEqual(
+      found({
+        ...calm,
+        calls: [
+          boot(0, 1),
+          starts(10, 1),
+          boot(12, 2),
+          starts(13, 1),
+          made(15, 1, 'h1'),
+          ends(16, 1),
+        ],
+      }),
       {},
     );
   });
@@ -93,5 +169,6 @@ describe('judge', () => {
     assert.deepEqual(found({ ...over, volumes: [{ ...volume, isThere: false }] }), { wrong: 1 });
   });
 
-  it('finds a Bound PV whose volume is gone', () => assert.deepEqual(found({ ...calm, driverVolumes: [] }), { missing: 1 }));
+  it('finds a Bound PV whose volume is gone', () =>
+    assert.deepEqual(found({ ...calm, driverVolumes: [] }), { missing: 1 }));
 });

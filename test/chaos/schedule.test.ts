@@ -37,15 +37,21 @@ describe('planFaults', () => {
   it('has faults that overlap, but not two of the same process', () => {
     const faults = planFaults(plan);
     const overlapping = faults.flatMap((one) =>
-      faults.filter((other) => other.atMs > one.atMs && other.atMs < one.atMs + one.forMs).map((other) => [one, other] as const),
+      faults
+        .filter((other) => other.atMs > one.atMs && other.atMs < one.atMs + one.forMs)
+        .map((other) => [one, other] as const),
     );
     assert.ok(overlapping.length > 0);
     const what = (kind: string): string => kind.split('-')[1] ?? '';
     for (const [one, other] of overlapping) {
       if (what(one.kind) !== what(other.kind)) continue;
-      assert.ok(what(one.kind) === 'jobs' && one.target !== other.target, `${one.kind} and ${other.kind}`);
+      assert.ok(
+        what(one.kind) === 'jobs' && one.target !== other.target,
+        `${one.kind} and ${other.kind}`,
+      );
     }
   });
 
-  it('has no faults where no kind is wanted', () => assert.deepEqual(planFaults({ ...plan, kinds: [] }), []));
+  it('has no faults where no kind is wanted', () =>
+    assert.deepEqual(planFaults({ ...plan, kinds: [] }), []));
 });

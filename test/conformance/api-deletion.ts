@@ -13,10 +13,16 @@ export function describeDeletion(api: () => Connection): void {
   ): Promise<{ readonly path: string; readonly uid: string; readonly resourceVersion: string }> => {
     const { secrets } = paths(await api().namespace());
     const object = await api().create(secrets, secret('a', { metadata }));
-    return { path: `${secrets}/a`, uid: textAt(object, 'metadata', 'uid'), resourceVersion: textAt(object, 'metadata', 'resourceVersion') };
+    return {
+      path: `${secrets}/a`,
+      uid: textAt(object, 'metadata', 'uid'),
+      resourceVersion: textAt(object, 'metadata', 'resourceVersion'),
+    };
   };
   const deleteWith = (path: string, preconditions: Fields) =>
-    api().call('DELETE', path, { body: { apiVersion: 'v1', kind: 'DeleteOptions', preconditions } });
+    api().call('DELETE', path, {
+      body: { apiVersion: 'v1', kind: 'DeleteOptions', preconditions },
+    });
 
   describe('delete', () => {
     it('removes an object without finalizers at once, and answers a Status with its uid', async () => {
@@ -48,9 +54,15 @@ export function describeDeletion(api: () => Connection): void {
       const reply = await api().call('DELETE', path);
       assert.equal(reply.status, 200);
       assert.equal(at(reply.body, 'kind'), 'Secret');
-      assert.match(textAt(reply.body, 'metadata', 'deletionTimestamp'), /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/);
+      assert.match(
+        textAt(reply.body, 'metadata', 'deletionTimestamp'),
+        /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/,
+      );
       assert.equal(at(reply.body, 'metadata', 'deletionGracePeriodSeconds'), 0);
-      assert.equal(at(await api().read(path), 'metadata', 'deletionTimestamp'), at(reply.body, 'metadata', 'deletionTimestamp'));
+      assert.equal(
+        at(await api().read(path), 'metadata', 'deletionTimestamp'),
+        at(reply.body, 'metadata', 'deletionTimestamp'),
+      );
     });
 
     it('keeps its deletionTimestamp and its resourceVersion when it is deleted again', async () => {
@@ -58,8 +70,14 @@ export function describeDeletion(api: () => Connection): void {
       const first = await api().call('DELETE', path);
       const second = await api().call('DELETE', path);
       assert.equal(second.status, 200);
-      assert.deepEqual(at(second.body, 'metadata', 'deletionTimestamp'), at(first.body, 'metadata', 'deletionTimestamp'));
-      assert.deepEqual(at(second.body, 'metadata', 'resourceVersion'), at(first.body, 'metadata', 'resourceVersion'));
+      assert.deepEqual(
+        at(second.body, 'metadata', 'deletionTimestamp'),
+        at(first.body, 'metadata', 'deletionTimestamp'),
+      );
+      assert.deepEqual(
+        at(second.body, 'metadata', 'resourceVersion'),
+        at(first.body, 'metadata', 'resourceVersion'),
+      );
     });
 
     it('stays while one of its finalizers is left', async () => {
@@ -88,15 +106,24 @@ export function describeDeletion(api: () => Connection): void {
     it('takes no new finalizer while it is going away', async () => {
       const { path } = await stored({ finalizers: [HELD] });
       await api().call('DELETE', path);
-      const reply = await api().patch('merge', path, { metadata: { finalizers: [HELD, 'sutler.dev/late'] } });
-      refused(reply, { code: 422, reason: 'Invalid', message: /no new finalizers can be added if the object is being deleted/ });
+      const reply = await api().patch('merge', path, {
+        metadata: { finalizers: [HELD, 'sutler.dev/late'] },
+      });
+      refused(reply, {
+        code: 422,
+        reason: 'Invalid',
+        message: /no new finalizers can be added if the object is being deleted/,
+      });
     });
 
     it('cannot be brought back', async () => {
       const { path } = await stored({ finalizers: [HELD] });
       const { body } = await api().call('DELETE', path);
       await api().patch('merge', path, { metadata: { deletionTimestamp: null } });
-      assert.equal(at(await api().read(path), 'metadata', 'deletionTimestamp'), textAt(body, 'metadata', 'deletionTimestamp'));
+      assert.equal(
+        at(await api().read(path), 'metadata', 'deletionTimestamp'),
+        textAt(body, 'metadata', 'deletionTimestamp'),
+      );
     });
 
     it('keeps its name: a create says that it is being deleted', async () => {
@@ -104,13 +131,17 @@ export function describeDeletion(api: () => Connection): void {
       await api().create(VOLUMES, volume(name, { metadata: { finalizers: [HELD] } }));
       await api().call('DELETE', `${VOLUMES}/${name}`);
       const reply = await api().call('POST', VOLUMES, { body: volume(name) });
-      const message = new RegExp(`^object is being deleted: persistentvolumes "${name}" already exists$`);
+      const message = new RegExp(
+        `^object is being deleted: persistentvolumes "${name}" already exists$`,
+      );
       refused(reply, { code: 409, reason: 'AlreadyExists', message });
     });
 
     it('must have a qualified name for each of them', async () => {
       const { secrets } = paths(await api().namespace());
-      const reply = await api().call('POST', secrets, { body: secret('a', { metadata: { finalizers: ['not qualified'] } }) });
+      const reply = await api().call('POST', secrets, {
+        body: secret('a', { metadata: { finalizers: ['not qualified'] } }),
+      });
       refused(reply, { code: 422, reason: 'Invalid', message: /metadata\.finalizers/ });
     });
   });
@@ -131,14 +162,21 @@ export function describeDeletion(api: () => Connection): void {
       const { path, resourceVersion } = await stored();
       await api().patch('merge', path, { metadata: { labels: { x: 'y' } } });
       const reply = await deleteWith(path, { resourceVersion });
-      refused(reply, { code: 409, reason: 'Conflict', message: /ResourceVersion in (the )?precondition/ });
+      refused(reply, {
+        code: 409,
+        reason: 'Conflict',
+        message: /ResourceVersion in (the )?precondition/,
+      });
       await api().read(path);
     });
 
     it('protect an object that is going away already', async () => {
       const { path } = await stored({ finalizers: [HELD] });
       await api().call('DELETE', path);
-      refused(await deleteWith(path, { uid: '00000000-0000-0000-0000-000000000000' }), { code: 409, reason: 'Conflict' });
+      refused(await deleteWith(path, { uid: '00000000-0000-0000-0000-000000000000' }), {
+        code: 409,
+        reason: 'Conflict',
+      });
     });
 
     it('let a delete pass that names the right object', async () => {
@@ -151,14 +189,21 @@ export function describeDeletion(api: () => Connection): void {
   describe('deletecollection', () => {
     it('removes what the selector names, and nothing else', async () => {
       const { secrets } = paths(await api().namespace());
-      for (const name of ['a', 'b', 'c']) await api().create(secrets, secret(name, { metadata: { labels: { go: String(name !== 'b') } } }));
+      for (const name of ['a', 'b', 'c'])
+        await api().create(
+          secrets,
+          secret(name, { metadata: { labels: { go: String(name !== 'b') } } }),
+        );
       const reply = await api().call('DELETE', secrets, { query: { labelSelector: 'go=true' } });
       assert.equal(reply.status, 200, reply.text);
       assert.deepEqual(namesOf(await api().read(secrets)), ['b']);
     });
 
     it('removes all of one namespace only', async () => {
-      const [here, there] = [paths(await api().namespace()).secrets, paths(await api().namespace()).secrets];
+      const [here, there] = [
+        paths(await api().namespace()).secrets,
+        paths(await api().namespace()).secrets,
+      ];
       for (const secrets of [here, there]) await api().create(secrets, secret('a'));
       await api().call('DELETE', here);
       assert.deepEqual(namesOf(await api().read(here)), []);

@@ -18,7 +18,12 @@ export function describeDiscovery(api: () => Connection): void {
     it('names the groups', async () => {
       const body = await api().read('/apis');
       assert.equal(at(body, 'kind'), 'APIGroupList');
-      const versions = new Map(listAt(body, 'groups').map((group) => [at(group, 'name'), at(group, 'preferredVersion', 'groupVersion')]));
+      const versions = new Map(
+        listAt(body, 'groups').map((group) => [
+          at(group, 'name'),
+          at(group, 'preferredVersion', 'groupVersion'),
+        ]),
+      );
       assert.equal(versions.get('storage.k8s.io'), 'storage.k8s.io/v1');
       assert.equal(versions.get('coordination.k8s.io'), 'coordination.k8s.io/v1');
     });
@@ -30,12 +35,36 @@ export function describeDiscovery(api: () => Connection): void {
     });
 
     for (const { path, name, kind, namespaced, shortNames } of [
-      { path: '/api/v1', name: 'persistentvolumeclaims', kind: 'PersistentVolumeClaim', namespaced: true, shortNames: ['pvc'] },
-      { path: '/api/v1', name: 'persistentvolumes', kind: 'PersistentVolume', namespaced: false, shortNames: ['pv'] },
+      {
+        path: '/api/v1',
+        name: 'persistentvolumeclaims',
+        kind: 'PersistentVolumeClaim',
+        namespaced: true,
+        shortNames: ['pvc'],
+      },
+      {
+        path: '/api/v1',
+        name: 'persistentvolumes',
+        kind: 'PersistentVolume',
+        namespaced: false,
+        shortNames: ['pv'],
+      },
       { path: '/api/v1', name: 'secrets', kind: 'Secret', namespaced: true, shortNames: undefined },
       { path: '/api/v1', name: 'events', kind: 'Event', namespaced: true, shortNames: ['ev'] },
-      { path: '/apis/storage.k8s.io/v1', name: 'storageclasses', kind: 'StorageClass', namespaced: false, shortNames: ['sc'] },
-      { path: '/apis/coordination.k8s.io/v1', name: 'leases', kind: 'Lease', namespaced: true, shortNames: undefined },
+      {
+        path: '/apis/storage.k8s.io/v1',
+        name: 'storageclasses',
+        kind: 'StorageClass',
+        namespaced: false,
+        shortNames: ['sc'],
+      },
+      {
+        path: '/apis/coordination.k8s.io/v1',
+        name: 'leases',
+        kind: 'Lease',
+        namespaced: true,
+        shortNames: undefined,
+      },
     ]) {
       it(`describes ${name} as kubectl needs it`, async () => {
         const body = await api().read(path);
@@ -50,7 +79,9 @@ export function describeDiscovery(api: () => Connection): void {
     }
 
     it('lists the status subresource of claims and volumes', async () => {
-      const names = listAt(await api().read('/api/v1'), 'resources').map((entry) => at(entry, 'name'));
+      const names = listAt(await api().read('/api/v1'), 'resources').map((entry) =>
+        at(entry, 'name'),
+      );
       assert.ok(names.includes('persistentvolumeclaims/status'));
       assert.ok(names.includes('persistentvolumes/status'));
     });
@@ -66,7 +97,13 @@ export function describeDiscovery(api: () => Connection): void {
       const kinds = Object.values(fieldsAt(body, 'definitions')).flatMap((definition) =>
         listAt(definition, 'x-kubernetes-group-version-kind').map((entry) => at(entry, 'kind')),
       );
-      for (const kind of ['PersistentVolumeClaim', 'PersistentVolume', 'StorageClass', 'Secret', 'Lease'])
+      for (const kind of [
+        'PersistentVolumeClaim',
+        'PersistentVolume',
+        'StorageClass',
+        'Secret',
+        'Lease',
+      ])
         assert.ok(kinds.includes(kind), kind);
     });
 
@@ -90,12 +127,18 @@ export function describeDiscovery(api: () => Connection): void {
 
     it('is a 405 for a POST on a name', async () => {
       const { secrets } = paths('default');
-      refused(await api().call('POST', `${secrets}/a`, { body: {} }), { code: 405, reason: 'MethodNotAllowed' });
+      refused(await api().call('POST', `${secrets}/a`, { body: {} }), {
+        code: 405,
+        reason: 'MethodNotAllowed',
+      });
     });
 
     it('is a 405 for a PUT on a collection', async () => {
       const { secrets } = paths('default');
-      refused(await api().call('PUT', secrets, { body: {} }), { code: 405, reason: 'MethodNotAllowed' });
+      refused(await api().call('PUT', secrets, { body: {} }), {
+        code: 405,
+        reason: 'MethodNotAllowed',
+      });
     });
 
     it('is a 401 for a token that nobody was given', async () => {

@@ -7,9 +7,16 @@ import { VOLUMES, claim, paths, secret } from './objects.ts';
 /** Lists: shape, order, pages, selectors. */
 export function describeLists(api: () => Connection): void {
   /** The secrets path of a new namespace with a secret per name. */
-  const secretsNamed = async (names: readonly string[], labels: (name: string) => Fields = () => ({})): Promise<string> => {
+  const secretsNamed = async (
+    names: readonly string[],
+    labels: (name: string) => Fields = () => ({}),
+  ): Promise<string> => {
     const { secrets } = paths(await api().namespace());
-    await Promise.all(names.map((name) => api().create(secrets, secret(name, { metadata: { labels: labels(name) } }))));
+    await Promise.all(
+      names.map((name) =>
+        api().create(secrets, secret(name, { metadata: { labels: labels(name) } })),
+      ),
+    );
     return secrets;
   };
 
@@ -31,7 +38,12 @@ export function describeLists(api: () => Connection): void {
     });
 
     it('is ordered by name', async () => {
-      assert.deepEqual(namesOf(await api().read(await secretsNamed(['c', 'a', 'b-1', 'b']))), ['a', 'b', 'b-1', 'c']);
+      assert.deepEqual(namesOf(await api().read(await secretsNamed(['c', 'a', 'b-1', 'b']))), [
+        'a',
+        'b',
+        'b-1',
+        'c',
+      ]);
     });
 
     it('of one namespace knows nothing of another', async () => {
@@ -63,7 +75,8 @@ export function describeLists(api: () => Connection): void {
     it('has a resourceVersion not below that of any item', async () => {
       const list = await api().read(await secretsNamed(['a', 'b']));
       const own = BigInt(textAt(list, 'metadata', 'resourceVersion'));
-      for (const item of listAt(list, 'items')) assert.ok(BigInt(textAt(item, 'metadata', 'resourceVersion')) <= own);
+      for (const item of listAt(list, 'items'))
+        assert.ok(BigInt(textAt(item, 'metadata', 'resourceVersion')) <= own);
     });
 
     it('may come from the cache with resourceVersion=0', async () => {
@@ -114,8 +127,13 @@ export function describeLists(api: () => Connection): void {
       const secrets = await secretsNamed(['a', 'b', 'c']);
       const first = (await api().get(secrets, { limit: 1 })).body;
       await api().create(secrets, secret('b-later'));
-      const second = (await api().get(secrets, { limit: 10, continue: textAt(first, 'metadata', 'continue') })).body;
-      assert.equal(at(second, 'metadata', 'resourceVersion'), at(first, 'metadata', 'resourceVersion'));
+      const second = (
+        await api().get(secrets, { limit: 10, continue: textAt(first, 'metadata', 'continue') })
+      ).body;
+      assert.equal(
+        at(second, 'metadata', 'resourceVersion'),
+        at(first, 'metadata', 'resourceVersion'),
+      );
       assert.deepEqual(namesOf(second), ['b', 'c']);
     });
 
@@ -126,12 +144,21 @@ export function describeLists(api: () => Connection): void {
 
     it('are refused with 400 for a continue token that is not one', async () => {
       const { secrets } = paths(await api().namespace());
-      refused(await api().get(secrets, { limit: 1, continue: 'nonsense' }), { code: 400, reason: 'BadRequest', message: /continue/ });
+      refused(await api().get(secrets, { limit: 1, continue: 'nonsense' }), {
+        code: 400,
+        reason: 'BadRequest',
+        message: /continue/,
+      });
     });
   });
 
   describe('a label selector', () => {
-    const LABELS: Readonly<Record<string, Fields>> = { a: { tier: 'gold' }, b: { tier: 'silver' }, c: { tier: 'gold', old: '' }, d: {} };
+    const LABELS: Readonly<Record<string, Fields>> = {
+      a: { tier: 'gold' },
+      b: { tier: 'silver' },
+      c: { tier: 'gold', old: '' },
+      d: {},
+    };
     for (const [selector, expected] of [
       ['tier=gold', ['a', 'c']],
       ['tier==gold', ['a', 'c']],
@@ -145,7 +172,10 @@ export function describeLists(api: () => Connection): void {
     ] as const) {
       it(`${selector} picks ${expected.join(', ')}`, async () => {
         const secrets = await secretsNamed(Object.keys(LABELS), (name) => LABELS[name] ?? {});
-        assert.deepEqual(namesOf((await api().get(secrets, { labelSelector: selector })).body), expected);
+        assert.deepEqual(
+          namesOf((await api().get(secrets, { labelSelector: selector })).body),
+          expected,
+        );
       });
     }
 
@@ -162,26 +192,40 @@ export function describeLists(api: () => Connection): void {
   describe('a field selector', () => {
     it('picks by metadata.name', async () => {
       const secrets = await secretsNamed(['a', 'b']);
-      assert.deepEqual(namesOf((await api().get(secrets, { fieldSelector: 'metadata.name=b' })).body), ['b']);
-      assert.deepEqual(namesOf((await api().get(secrets, { fieldSelector: 'metadata.name!=b' })).body), ['a']);
+      assert.deepEqual(
+        namesOf((await api().get(secrets, { fieldSelector: 'metadata.name=b' })).body),
+        ['b'],
+      );
+      assert.deepEqual(
+        namesOf((await api().get(secrets, { fieldSelector: 'metadata.name!=b' })).body),
+        ['a'],
+      );
     });
 
     it('picks by metadata.namespace', async () => {
       const namespace = await api().namespace();
       await api().create(paths(namespace).claims, claim('a'));
-      const reply = await api().get('/api/v1/persistentvolumeclaims', { fieldSelector: `metadata.namespace=${namespace}` });
+      const reply = await api().get('/api/v1/persistentvolumeclaims', {
+        fieldSelector: `metadata.namespace=${namespace}`,
+      });
       assert.deepEqual(namesOf(reply.body), ['a']);
     });
 
     it('picks cluster-scoped objects by metadata.name', async () => {
-      assert.deepEqual(namesOf((await api().get(VOLUMES, { fieldSelector: 'metadata.name=never-made' })).body), []);
+      assert.deepEqual(
+        namesOf((await api().get(VOLUMES, { fieldSelector: 'metadata.name=never-made' })).body),
+        [],
+      );
     });
 
     it('picks secrets by type', async () => {
       const { secrets } = paths(await api().namespace());
       await api().create(secrets, secret('a', { fields: { type: 'sutler.dev/x' } }));
       await api().create(secrets, secret('b'));
-      assert.deepEqual(namesOf((await api().get(secrets, { fieldSelector: 'type=sutler.dev/x' })).body), ['a']);
+      assert.deepEqual(
+        namesOf((await api().get(secrets, { fieldSelector: 'type=sutler.dev/x' })).body),
+        ['a'],
+      );
     });
 
     it('of a field that has no index is answered with 400', async () => {

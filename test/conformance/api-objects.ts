@@ -10,9 +10,15 @@ export function describeObjects(api: () => Connection): void {
     it('answers 201 with uid, resourceVersion, creationTimestamp, kind and apiVersion', async () => {
       const { secrets } = paths(await api().namespace());
       const stored = await api().create(secrets, secret('a'));
-      assert.match(textAt(stored, 'metadata', 'uid'), /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/);
+      assert.match(
+        textAt(stored, 'metadata', 'uid'),
+        /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/,
+      );
       assert.match(textAt(stored, 'metadata', 'resourceVersion'), /^[1-9]\d*$/);
-      assert.match(textAt(stored, 'metadata', 'creationTimestamp'), /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/);
+      assert.match(
+        textAt(stored, 'metadata', 'creationTimestamp'),
+        /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/,
+      );
       assert.equal(at(stored, 'kind'), 'Secret');
       assert.equal(at(stored, 'apiVersion'), 'v1');
     });
@@ -37,7 +43,11 @@ export function describeObjects(api: () => Connection): void {
 
     it('ignores the uid, resourceVersion-less times and deletionTimestamp that a body brings', async () => {
       const { secrets } = paths(await api().namespace());
-      const brought = { uid: 'mine', creationTimestamp: '2001-01-01T00:00:00Z', deletionTimestamp: '2001-01-01T00:00:00Z' };
+      const brought = {
+        uid: 'mine',
+        creationTimestamp: '2001-01-01T00:00:00Z',
+        deletionTimestamp: '2001-01-01T00:00:00Z',
+      };
       const stored = await api().create(secrets, secret('a', { metadata: brought }));
       assert.notEqual(at(stored, 'metadata', 'uid'), 'mine');
       assert.notEqual(at(stored, 'metadata', 'creationTimestamp'), '2001-01-01T00:00:00Z');
@@ -46,9 +56,14 @@ export function describeObjects(api: () => Connection): void {
 
     it('refuses a resourceVersion on create', async () => {
       const { secrets } = paths(await api().namespace());
-      const reply = await api().call('POST', secrets, { body: secret('a', { metadata: { resourceVersion: '1' } }) });
+      const reply = await api().call('POST', secrets, {
+        body: secret('a', { metadata: { resourceVersion: '1' } }),
+      });
       assert.equal(reply.status, 500, reply.text);
-      assert.match(textAt(reply.body, 'message'), /resourceVersion should not be set on objects to be created/);
+      assert.match(
+        textAt(reply.body, 'message'),
+        /resourceVersion should not be set on objects to be created/,
+      );
     });
 
     it('answers 404 NotFound with the plural and the name for what is not there', async () => {
@@ -60,33 +75,53 @@ export function describeObjects(api: () => Connection): void {
 
     it('names the group in a NotFound of a group other than the core', async () => {
       const reply = await api().get('/apis/storage.k8s.io/v1/storageclasses/absent-for-ever');
-      refused(reply, { code: 404, reason: 'NotFound', message: /^storageclasses\.storage\.k8s\.io "absent-for-ever" not found$/ });
-      assert.deepEqual(at(reply.body, 'details'), { name: 'absent-for-ever', group: 'storage.k8s.io', kind: 'storageclasses' });
+      refused(reply, {
+        code: 404,
+        reason: 'NotFound',
+        message: /^storageclasses\.storage\.k8s\.io "absent-for-ever" not found$/,
+      });
+      assert.deepEqual(at(reply.body, 'details'), {
+        name: 'absent-for-ever',
+        group: 'storage.k8s.io',
+        kind: 'storageclasses',
+      });
     });
 
     it('answers 409 AlreadyExists for a name that is taken', async () => {
       const { secrets } = paths(await api().namespace());
       await api().create(secrets, secret('a'));
       const reply = await api().call('POST', secrets, { body: secret('a') });
-      refused(reply, { code: 409, reason: 'AlreadyExists', message: /^secrets "a" already exists$/ });
+      refused(reply, {
+        code: 409,
+        reason: 'AlreadyExists',
+        message: /^secrets "a" already exists$/,
+      });
     });
 
     it('appends five characters to generateName', async () => {
       const { secrets } = paths(await api().namespace());
-      const stored = await api().create(secrets, secret('', { metadata: { name: undefined, generateName: 'gen-' } }));
+      const stored = await api().create(
+        secrets,
+        secret('', { metadata: { name: undefined, generateName: 'gen-' } }),
+      );
       assert.match(textAt(stored, 'metadata', 'name'), /^gen-[0-9a-z]{5}$/);
       assert.equal(at(stored, 'metadata', 'generateName'), 'gen-');
     });
 
     it('prefers name over generateName', async () => {
       const { secrets } = paths(await api().namespace());
-      const stored = await api().create(secrets, secret('a', { metadata: { generateName: 'gen-' } }));
+      const stored = await api().create(
+        secrets,
+        secret('a', { metadata: { generateName: 'gen-' } }),
+      );
       assert.equal(at(stored, 'metadata', 'name'), 'a');
     });
 
     it('answers 422 Invalid with a cause for an object without a name', async () => {
       const { secrets } = paths(await api().namespace());
-      const reply = await api().call('POST', secrets, { body: { apiVersion: 'v1', kind: 'Secret', metadata: {} } });
+      const reply = await api().call('POST', secrets, {
+        body: { apiVersion: 'v1', kind: 'Secret', metadata: {} },
+      });
       refused(reply, { code: 422, reason: 'Invalid', message: /name or generateName is required/ });
       assert.equal(at(reply.body, 'details', 'causes', 0, 'field'), 'metadata.name');
       assert.equal(at(reply.body, 'details', 'causes', 0, 'reason'), 'FieldValueRequired');
@@ -104,19 +139,27 @@ export function describeObjects(api: () => Connection): void {
 
     it('answers 422 Invalid for a bad label', async () => {
       const { secrets } = paths(await api().namespace());
-      const reply = await api().call('POST', secrets, { body: secret('a', { metadata: { labels: { x: 'not a label' } } }) });
+      const reply = await api().call('POST', secrets, {
+        body: secret('a', { metadata: { labels: { x: 'not a label' } } }),
+      });
       refused(reply, { code: 422, reason: 'Invalid', message: /metadata\.labels: Invalid value/ });
     });
 
     it('answers 404 for an object in a namespace that does not exist', async () => {
       const name = unique('absent');
       const reply = await api().call('POST', paths(name).secrets, { body: secret('a') });
-      refused(reply, { code: 404, reason: 'NotFound', message: new RegExp(`^namespaces "${name}" not found$`) });
+      refused(reply, {
+        code: 404,
+        reason: 'NotFound',
+        message: new RegExp(`^namespaces "${name}" not found$`),
+      });
     });
 
     it('answers 400 for a body whose namespace is not that of the path', async () => {
       const { secrets } = paths(await api().namespace());
-      const reply = await api().call('POST', secrets, { body: secret('a', { metadata: { namespace: 'default' } }) });
+      const reply = await api().call('POST', secrets, {
+        body: secret('a', { metadata: { namespace: 'default' } }),
+      });
       refused(reply, { code: 400, reason: 'BadRequest', message: /does not match the namespace/ });
     });
 
@@ -128,12 +171,18 @@ export function describeObjects(api: () => Connection): void {
 
     it('answers 400 for a body that is no JSON', async () => {
       const { secrets } = paths(await api().namespace());
-      refused(await api().call('POST', secrets, { body: '{"apiVersion":' }), { code: 400, reason: 'BadRequest' });
+      refused(await api().call('POST', secrets, { body: '{"apiVersion":' }), {
+        code: 400,
+        reason: 'BadRequest',
+      });
     });
 
     it('answers 415 for a content type that it does not read', async () => {
       const { secrets } = paths(await api().namespace());
-      const reply = await api().call('POST', secrets, { body: 'name: a', contentType: 'text/plain' });
+      const reply = await api().call('POST', secrets, {
+        body: 'name: a',
+        contentType: 'text/plain',
+      });
       refused(reply, { code: 415, reason: 'UnsupportedMediaType' });
     });
   });
@@ -155,29 +204,49 @@ export function describeObjects(api: () => Connection): void {
 
     it('are not reported with fieldValidation=Ignore', async () => {
       const { claims } = paths(await api().namespace());
-      const reply = await api().call('POST', claims, { body: withUnknown, query: { fieldValidation: 'Ignore' } });
+      const reply = await api().call('POST', claims, {
+        body: withUnknown,
+        query: { fieldValidation: 'Ignore' },
+      });
       assert.equal(reply.status, 201);
       assert.equal(reply.headers['warning'], undefined);
     });
 
     it('are refused with fieldValidation=Strict', async () => {
       const { claims } = paths(await api().namespace());
-      const reply = await api().call('POST', claims, { body: withUnknown, query: { fieldValidation: 'Strict' } });
-      refused(reply, { code: 400, reason: 'BadRequest', message: /strict decoding error: unknown field "nonsense"/ });
+      const reply = await api().call('POST', claims, {
+        body: withUnknown,
+        query: { fieldValidation: 'Strict' },
+      });
+      refused(reply, {
+        code: 400,
+        reason: 'BadRequest',
+        message: /strict decoding error: unknown field "nonsense"/,
+      });
       refused(await api().get(`${claims}/a`), { code: 404, reason: 'NotFound' });
     });
 
     it('are refused in depth with fieldValidation=Strict', async () => {
       const { claims } = paths(await api().namespace());
-      const reply = await api().call('POST', claims, { body: claim('a', { spec: { nonsense: 1 } }), query: { fieldValidation: 'Strict' } });
-      refused(reply, { code: 400, reason: 'BadRequest', message: /strict decoding error: unknown field "spec\.nonsense"/ });
+      const reply = await api().call('POST', claims, {
+        body: claim('a', { spec: { nonsense: 1 } }),
+        query: { fieldValidation: 'Strict' },
+      });
+      refused(reply, {
+        code: 400,
+        reason: 'BadRequest',
+        message: /strict decoding error: unknown field "spec\.nonsense"/,
+      });
     });
   });
 
   describe('dryRun=All', () => {
     it('answers a create as if it were stored, and stores nothing', async () => {
       const { secrets } = paths(await api().namespace());
-      const reply = await api().call('POST', secrets, { body: secret('a'), query: { dryRun: 'All' } });
+      const reply = await api().call('POST', secrets, {
+        body: secret('a'),
+        query: { dryRun: 'All' },
+      });
       assert.equal(reply.status, 201);
       assert.notEqual(textAt(reply.body, 'metadata', 'uid'), '');
       refused(await api().get(`${secrets}/a`), { code: 404, reason: 'NotFound' });
@@ -206,7 +275,10 @@ export function describeObjects(api: () => Connection): void {
 
     it('refuses other values', async () => {
       const { secrets } = paths(await api().namespace());
-      const reply = await api().call('POST', secrets, { body: secret('a'), query: { dryRun: 'some' } });
+      const reply = await api().call('POST', secrets, {
+        body: secret('a'),
+        query: { dryRun: 'some' },
+      });
       refused(reply, { code: 422, reason: 'Invalid' });
     });
   });
@@ -222,12 +294,25 @@ export function describeObjects(api: () => Connection): void {
     it('takes no new objects while it is going away', async () => {
       const name = await api().namespace();
       const { secrets } = paths(name);
-      await api().create(secrets, secret('held', { metadata: { finalizers: ['sutler.dev/held'] } }));
+      await api().create(
+        secrets,
+        secret('held', { metadata: { finalizers: ['sutler.dev/held'] } }),
+      );
       assert.equal((await api().call('DELETE', `/api/v1/namespaces/${name}`)).status, 200);
-      assert.equal(at(await api().read(`/api/v1/namespaces/${name}`), 'status', 'phase'), 'Terminating');
+      assert.equal(
+        at(await api().read(`/api/v1/namespaces/${name}`), 'status', 'phase'),
+        'Terminating',
+      );
       const reply = await api().call('POST', secrets, { body: secret('late') });
-      refused(reply, { code: 403, reason: 'Forbidden', message: /because it is being terminated$/ });
-      assert.equal(at(listAt(reply.body, 'details', 'causes')[0], 'reason'), 'NamespaceTerminating');
+      refused(reply, {
+        code: 403,
+        reason: 'Forbidden',
+        message: /because it is being terminated$/,
+      });
+      assert.equal(
+        at(listAt(reply.body, 'details', 'causes')[0], 'reason'),
+        'NamespaceTerminating',
+      );
     });
   });
 }

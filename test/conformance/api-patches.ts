@@ -18,15 +18,24 @@ export function describePatches(api: () => Connection): void {
   describe('merge patch', () => {
     it('sets what it names, removes what it nulls and leaves the rest', async () => {
       const path = await stored({ annotations: { keep: '1', change: '1', drop: '1' } });
-      const reply = await api().patch('merge', path, { metadata: { annotations: { change: '2', drop: null, add: '3' } } });
-      assert.deepEqual(at(reply.body, 'metadata', 'annotations'), { keep: '1', change: '2', add: '3' });
+      const reply = await api().patch('merge', path, {
+        metadata: { annotations: { change: '2', drop: null, add: '3' } },
+      });
+      assert.deepEqual(at(reply.body, 'metadata', 'annotations'), {
+        keep: '1',
+        change: '2',
+        add: '3',
+      });
     });
 
     it('replaces a list as a whole', async () => {
       const path = await stored({ finalizers: ['sutler.dev/one', 'sutler.dev/two'] });
-      assert.deepEqual(finalizers(await api().patch('merge', path, { metadata: { finalizers: ['sutler.dev/three'] } })), [
-        'sutler.dev/three',
-      ]);
+      assert.deepEqual(
+        finalizers(
+          await api().patch('merge', path, { metadata: { finalizers: ['sutler.dev/three'] } }),
+        ),
+        ['sutler.dev/three'],
+      );
     });
 
     it('leaves the resourceVersion alone where it changes nothing', async () => {
@@ -40,24 +49,38 @@ export function describePatches(api: () => Connection): void {
       const path = await stored();
       const { resourceVersion } = fieldsAt(await api().read(path), 'metadata');
       await api().patch('merge', path, { metadata: { labels: { x: 'y' } } });
-      const reply = await api().patch('merge', path, { metadata: { resourceVersion, labels: { x: 'z' } } });
+      const reply = await api().patch('merge', path, {
+        metadata: { resourceVersion, labels: { x: 'z' } },
+      });
       refused(reply, { code: 409, reason: 'Conflict', message: /the object has been modified/ });
     });
 
     it('answers 422 Invalid where it carries the uid of another object', async () => {
       const path = await stored();
-      const reply = await api().patch('merge', path, { metadata: { uid: '00000000-0000-0000-0000-000000000000', labels: { x: 'z' } } });
-      refused(reply, { code: 422, reason: 'Invalid', message: /metadata\.uid: Invalid value: .*: field is immutable/ });
+      const reply = await api().patch('merge', path, {
+        metadata: { uid: '00000000-0000-0000-0000-000000000000', labels: { x: 'z' } },
+      });
+      refused(reply, {
+        code: 422,
+        reason: 'Invalid',
+        message: /metadata\.uid: Invalid value: .*: field is immutable/,
+      });
     });
 
     it('answers 404 for an object that is not there', async () => {
       const { secrets } = paths(await api().namespace());
-      refused(await api().patch('merge', `${secrets}/absent`, {}), { code: 404, reason: 'NotFound' });
+      refused(await api().patch('merge', `${secrets}/absent`, {}), {
+        code: 404,
+        reason: 'NotFound',
+      });
     });
 
     it('answers 400 where it is no JSON', async () => {
       const path = await stored();
-      const reply = await api().call('PATCH', path, { body: '{', contentType: 'application/merge-patch+json' });
+      const reply = await api().call('PATCH', path, {
+        body: '{',
+        contentType: 'application/merge-patch+json',
+      });
       refused(reply, { code: 400, reason: 'BadRequest' });
     });
   });
@@ -75,7 +98,9 @@ export function describePatches(api: () => Connection): void {
 
     it('reads ~1 as a slash', async () => {
       const path = await stored({ annotations: { 'sutler.dev/x': '1' } });
-      const reply = await api().patch('json', path, [{ op: 'replace', path: '/metadata/annotations/sutler.dev~1x', value: '2' }]);
+      const reply = await api().patch('json', path, [
+        { op: 'replace', path: '/metadata/annotations/sutler.dev~1x', value: '2' },
+      ]);
       assert.equal(at(reply.body, 'metadata', 'annotations', 'sutler.dev/x'), '2');
     });
 
@@ -95,7 +120,11 @@ export function describePatches(api: () => Connection): void {
         { op: 'test', path: '/metadata/finalizers/0', value: 'sutler.dev/other' },
         { op: 'remove', path: '/metadata/finalizers/0' },
       ]);
-      refused(reply, { code: 422, reason: 'Invalid', message: /^the server rejected our request due to an error in our request$/ });
+      refused(reply, {
+        code: 422,
+        reason: 'Invalid',
+        message: /^the server rejected our request due to an error in our request$/,
+      });
       const after = await api().read(path);
       assert.equal(at(after, 'metadata', 'labels'), undefined);
       assert.deepEqual(at(after, 'metadata', 'finalizers'), ['sutler.dev/one']);
@@ -112,41 +141,69 @@ export function describePatches(api: () => Connection): void {
 
     it('answers 422 for the removal of what is not there', async () => {
       const path = await stored();
-      refused(await api().patch('json', path, [{ op: 'remove', path: '/metadata/labels/x' }]), { code: 422, reason: 'Invalid' });
+      refused(await api().patch('json', path, [{ op: 'remove', path: '/metadata/labels/x' }]), {
+        code: 422,
+        reason: 'Invalid',
+      });
     });
   });
 
-  // What upstream sends, to the letter (spec 03 §4), since both must be able to work on the same volume.
+  // What upstream sends, to the letter (spec 03 §4), since both must be able to work on the same
+  // volume.
   describe('strategic merge patch of finalizers', () => {
     it('starts the list: finalizers [f] where there were none', async () => {
       const path = await stored();
-      assert.deepEqual(finalizers(await api().patch('strategic', path, { metadata: { finalizers: [OURS] } })), [OURS]);
+      assert.deepEqual(
+        finalizers(await api().patch('strategic', path, { metadata: { finalizers: [OURS] } })),
+        [OURS],
+      );
     });
 
     it('adds to a list: finalizers [f] with $setElementOrder', async () => {
       const name = unique('pv');
       await api().create(VOLUMES, volume(name));
-      const patch = { metadata: { '$setElementOrder/finalizers': [PV_PROTECTION, OURS], finalizers: [OURS] } };
-      assert.deepEqual(finalizers(await api().patch('strategic', `${VOLUMES}/${name}`, patch)), [PV_PROTECTION, OURS]);
+      const patch = {
+        metadata: { '$setElementOrder/finalizers': [PV_PROTECTION, OURS], finalizers: [OURS] },
+      };
+      assert.deepEqual(finalizers(await api().patch('strategic', `${VOLUMES}/${name}`, patch)), [
+        PV_PROTECTION,
+        OURS,
+      ]);
     });
 
     it('keeps an element that it does not know of', async () => {
       const path = await stored({ finalizers: ['sutler.dev/one', 'sutler.dev/unseen'] });
-      const patch = { metadata: { '$setElementOrder/finalizers': ['sutler.dev/one', OURS], finalizers: [OURS] } };
+      const patch = {
+        metadata: { '$setElementOrder/finalizers': ['sutler.dev/one', OURS], finalizers: [OURS] },
+      };
       const { body: after } = await api().patch('strategic', path, patch);
-      assert.deepEqual(textsAt(after, 'metadata', 'finalizers').toSorted(), [OURS, 'sutler.dev/one', 'sutler.dev/unseen']);
+      assert.deepEqual(textsAt(after, 'metadata', 'finalizers').toSorted(), [
+        OURS,
+        'sutler.dev/one',
+        'sutler.dev/unseen',
+      ]);
     });
 
     it('adds an element once, however often it is sent', async () => {
       const path = await stored({ finalizers: ['sutler.dev/one'] });
-      const patch = { metadata: { '$setElementOrder/finalizers': ['sutler.dev/one', OURS], finalizers: [OURS] } };
+      const patch = {
+        metadata: { '$setElementOrder/finalizers': ['sutler.dev/one', OURS], finalizers: [OURS] },
+      };
       await api().patch('strategic', path, patch);
-      assert.deepEqual(finalizers(await api().patch('strategic', path, patch)), ['sutler.dev/one', OURS]);
+      assert.deepEqual(finalizers(await api().patch('strategic', path, patch)), [
+        'sutler.dev/one',
+        OURS,
+      ]);
     });
 
     it('removes one of several: $deleteFromPrimitiveList with $setElementOrder', async () => {
       const path = await stored({ finalizers: ['sutler.dev/one', OURS] });
-      const patch = { metadata: { '$deleteFromPrimitiveList/finalizers': [OURS], '$setElementOrder/finalizers': ['sutler.dev/one'] } };
+      const patch = {
+        metadata: {
+          '$deleteFromPrimitiveList/finalizers': [OURS],
+          '$setElementOrder/finalizers': ['sutler.dev/one'],
+        },
+      };
       assert.deepEqual(finalizers(await api().patch('strategic', path, patch)), ['sutler.dev/one']);
     });
 
@@ -158,12 +215,17 @@ export function describePatches(api: () => Connection): void {
 
     it('removes the last one: null', async () => {
       const path = await stored({ finalizers: [OURS] });
-      assert.equal(finalizers(await api().patch('strategic', path, { metadata: { finalizers: null } })), undefined);
+      assert.equal(
+        finalizers(await api().patch('strategic', path, { metadata: { finalizers: null } })),
+        undefined,
+      );
     });
 
     it('merges maps as a merge patch does', async () => {
       const path = await stored({ annotations: { keep: '1', drop: '1' } });
-      const reply = await api().patch('strategic', path, { metadata: { annotations: { drop: null, add: '2' } } });
+      const reply = await api().patch('strategic', path, {
+        metadata: { annotations: { drop: null, add: '2' } },
+      });
       assert.deepEqual(at(reply.body, 'metadata', 'annotations'), { keep: '1', add: '2' });
     });
   });
@@ -183,15 +245,26 @@ export function describePatches(api: () => Connection): void {
 
     it('is refused as a whole where the result is invalid', async () => {
       const path = await stored();
-      const reply = await api().patch('merge', path, { metadata: { labels: { x: 'not a label', y: 'z' } } });
+      const reply = await api().patch('merge', path, {
+        metadata: { labels: { x: 'not a label', y: 'z' } },
+      });
       refused(reply, { code: 422, reason: 'Invalid' });
       assert.equal(at(await api().read(path), 'metadata', 'labels'), undefined);
     });
 
     it('of one field does not lose what another patch wrote meanwhile', async () => {
       const path = await stored();
-      await Promise.all(['a', 'b', 'c', 'd'].map((key) => api().patch('merge', path, { metadata: { labels: { [key]: '1' } } })));
-      assert.deepEqual(at(await api().read(path), 'metadata', 'labels'), { a: '1', b: '1', c: '1', d: '1' });
+      await Promise.all(
+        ['a', 'b', 'c', 'd'].map((key) =>
+          api().patch('merge', path, { metadata: { labels: { [key]: '1' } } }),
+        ),
+      );
+      assert.deepEqual(at(await api().read(path), 'metadata', 'labels'), {
+        a: '1',
+        b: '1',
+        c: '1',
+        d: '1',
+      });
     });
   });
 }

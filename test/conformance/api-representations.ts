@@ -5,7 +5,8 @@ import type { Connection } from './connection.ts';
 import { claim, paths, secret } from './objects.ts';
 
 const TABLE = 'application/json;as=Table;v=v1;g=meta.k8s.io,application/json';
-const METADATA_LIST = 'application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json';
+const METADATA_LIST =
+  'application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json';
 const METADATA = 'application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json';
 
 /** Other shapes of the same objects: what kubectl prints, and metadata alone. */
@@ -17,10 +18,21 @@ export function describeRepresentations(api: () => Connection): void {
       const { body } = await api().call('GET', claims, { accept: TABLE });
       assert.equal(at(body, 'kind'), 'Table');
       assert.equal(at(body, 'apiVersion'), 'meta.k8s.io/v1');
-      const shown = listAt(body, 'columnDefinitions').filter((column) => at(column, 'priority') === 0);
+      const shown = listAt(body, 'columnDefinitions').filter(
+        (column) => at(column, 'priority') === 0,
+      );
       assert.deepEqual(
         shown.map((column) => at(column, 'name')),
-        ['Name', 'Status', 'Volume', 'Capacity', 'Access Modes', 'StorageClass', 'VolumeAttributesClass', 'Age'],
+        [
+          'Name',
+          'Status',
+          'Volume',
+          'Capacity',
+          'Access Modes',
+          'StorageClass',
+          'VolumeAttributesClass',
+          'Age',
+        ],
       );
     });
 
@@ -44,11 +56,29 @@ export function describeRepresentations(api: () => Connection): void {
     for (const [path, columns] of [
       [
         '/api/v1/persistentvolumes',
-        ['Name', 'Capacity', 'Access Modes', 'Reclaim Policy', 'Status', 'Claim', 'StorageClass', 'VolumeAttributesClass', 'Reason', 'Age'],
+        [
+          'Name',
+          'Capacity',
+          'Access Modes',
+          'Reclaim Policy',
+          'Status',
+          'Claim',
+          'StorageClass',
+          'VolumeAttributesClass',
+          'Reason',
+          'Age',
+        ],
       ],
       [
         '/apis/storage.k8s.io/v1/storageclasses',
-        ['Name', 'Provisioner', 'ReclaimPolicy', 'VolumeBindingMode', 'AllowVolumeExpansion', 'Age'],
+        [
+          'Name',
+          'Provisioner',
+          'ReclaimPolicy',
+          'VolumeBindingMode',
+          'AllowVolumeExpansion',
+          'Age',
+        ],
       ],
       ['/api/v1/namespaces/default/secrets', ['Name', 'Type', 'Data', 'Age']],
       ['/apis/coordination.k8s.io/v1/namespaces/default/leases', ['Name', 'Holder', 'Age']],
@@ -57,7 +87,9 @@ export function describeRepresentations(api: () => Connection): void {
     ] as const) {
       it(`of ${path} has the columns ${columns.join(', ')}`, async () => {
         const { body } = await api().call('GET', path, { accept: TABLE });
-        const shown = listAt(body, 'columnDefinitions').filter((column) => at(column, 'priority') === 0);
+        const shown = listAt(body, 'columnDefinitions').filter(
+          (column) => at(column, 'priority') === 0,
+        );
         assert.deepEqual(
           shown.map((column) => at(column, 'name')),
           columns,
@@ -68,7 +100,10 @@ export function describeRepresentations(api: () => Connection): void {
     it('is what a watch carries too, when it is asked for', async () => {
       const { claims } = paths(await api().namespace());
       await api().create(claims, claim('a'));
-      const { text } = await api().call('GET', claims, { accept: TABLE, query: { watch: true, timeoutSeconds: 1 } });
+      const { text } = await api().call('GET', claims, {
+        accept: TABLE,
+        query: { watch: true, timeoutSeconds: 1 },
+      });
       const event: unknown = JSON.parse(text.split('\n')[0] ?? '');
       assert.equal(at(event, 'type'), 'ADDED');
       assert.equal(at(event, 'object', 'kind'), 'Table');

@@ -38,14 +38,22 @@ export function describeStorageObjects(api: () => Connection): void {
     it('lets its annotations, mount options and allowVolumeExpansion be changed', async () => {
       const name = unique('class');
       await api().create(CLASSES, storageClass(name));
-      const patch = { metadata: { annotations: { x: 'y' } }, allowVolumeExpansion: true, mountOptions: ['ro'] };
+      const patch = {
+        metadata: { annotations: { x: 'y' } },
+        allowVolumeExpansion: true,
+        mountOptions: ['ro'],
+      };
       const reply = await api().patch('merge', `${CLASSES}/${name}`, patch);
       assert.equal(reply.status, 200, reply.text);
       assert.equal(at(reply.body, 'allowVolumeExpansion'), true);
     });
 
     it('must name a provisioner', async () => {
-      await invalid(CLASSES, storageClass(unique('class'), { fields: { provisioner: '' } }), /provisioner: Required value/);
+      await invalid(
+        CLASSES,
+        storageClass(unique('class'), { fields: { provisioner: '' } }),
+        /provisioner: Required value/,
+      );
     });
 
     it('must have a reclaim policy and a binding mode that exist', async () => {
@@ -73,8 +81,14 @@ export function describeStorageObjects(api: () => Connection): void {
 
     it('keeps the finalizers that it brings beside the protection finalizer', async () => {
       const { claims } = paths(await api().namespace());
-      const stored = await api().create(claims, claim('a', { metadata: { finalizers: ['sutler.dev/held'] } }));
-      assert.deepEqual(textsAt(stored, 'metadata', 'finalizers').toSorted(), ['kubernetes.io/pvc-protection', 'sutler.dev/held']);
+      const stored = await api().create(
+        claims,
+        claim('a', { metadata: { finalizers: ['sutler.dev/held'] } }),
+      );
+      assert.deepEqual(textsAt(stored, 'metadata', 'finalizers').toSorted(), [
+        'kubernetes.io/pvc-protection',
+        'sutler.dev/held',
+      ]);
     });
 
     for (const [given, canonical] of [
@@ -92,7 +106,10 @@ export function describeStorageObjects(api: () => Connection): void {
     ] as const) {
       it(`reads a size of ${given} and gives it as ${canonical}`, async () => {
         const { claims } = paths(await api().namespace());
-        const stored = await api().create(claims, claim('a', { spec: { resources: { requests: { storage: given } } } }));
+        const stored = await api().create(
+          claims,
+          claim('a', { spec: { resources: { requests: { storage: given } } } }),
+        );
         assert.equal(at(stored, 'spec', 'resources', 'requests', 'storage'), canonical);
       });
     }
@@ -100,7 +117,9 @@ export function describeStorageObjects(api: () => Connection): void {
     for (const bad of ['', '1 Gi', '1gi', '0x10', 'NaN']) {
       it(`is refused with 400 for a size of '${bad}'`, async () => {
         const { claims } = paths(await api().namespace());
-        const reply = await api().call('POST', claims, { body: claim('a', { spec: { resources: { requests: { storage: bad } } } }) });
+        const reply = await api().call('POST', claims, {
+          body: claim('a', { spec: { resources: { requests: { storage: bad } } } }),
+        });
         refused(reply, {
           code: 400,
           reason: 'BadRequest',
@@ -116,19 +135,39 @@ export function describeStorageObjects(api: () => Connection): void {
         claim('a', { spec: { resources: { requests: { storage: '0' } } } }),
         /spec\.resources\[storage\]: Invalid value: "0"/,
       );
-      await invalid(claims, claim('a', { spec: { resources: { requests: { storage: '-1Gi' } } } }), /spec\.resources/);
-      await invalid(claims, claim('a', { spec: { resources: {} } }), /spec\.resources\[storage\]: Required value/);
+      await invalid(
+        claims,
+        claim('a', { spec: { resources: { requests: { storage: '-1Gi' } } } }),
+        /spec\.resources/,
+      );
+      await invalid(
+        claims,
+        claim('a', { spec: { resources: {} } }),
+        /spec\.resources\[storage\]: Required value/,
+      );
     });
 
     it('must have an access mode that exists', async () => {
       const { claims } = paths(await api().namespace());
-      await invalid(claims, claim('a', { spec: { accessModes: [] } }), /spec\.accessModes: Required value/);
-      await invalid(claims, claim('a', { spec: { accessModes: ['Sometimes'] } }), /spec\.accessModes: Unsupported value: "Sometimes"/);
+      await invalid(
+        claims,
+        claim('a', { spec: { accessModes: [] } }),
+        /spec\.accessModes: Required value/,
+      );
+      await invalid(
+        claims,
+        claim('a', { spec: { accessModes: ['Sometimes'] } }),
+        /spec\.accessModes: Unsupported value: "Sometimes"/,
+      );
     });
 
     it('may not ask for ReadWriteOncePod together with another mode', async () => {
       const { claims } = paths(await api().namespace());
-      await invalid(claims, claim('a', { spec: { accessModes: ['ReadWriteOncePod', 'ReadOnlyMany'] } }), /ReadWriteOncePod/);
+      await invalid(
+        claims,
+        claim('a', { spec: { accessModes: ['ReadWriteOncePod', 'ReadOnlyMany'] } }),
+        /ReadWriteOncePod/,
+      );
     });
 
     it('does not let its class, size, modes or source be changed while it is Pending', async () => {
@@ -142,14 +181,21 @@ export function describeStorageObjects(api: () => Connection): void {
         { dataSource: { kind: 'PersistentVolumeClaim', name: 'b' } },
       ]) {
         const reply = await api().patch('merge', `${claims}/a`, { spec });
-        refused(reply, { code: 422, reason: 'Invalid', message: /spec(\.\w+)?: (Forbidden|Invalid value)/ });
+        refused(reply, {
+          code: 422,
+          reason: 'Invalid',
+          message: /spec(\.\w+)?: (Forbidden|Invalid value)/,
+        });
       }
     });
 
     it('lets its volumeName be set once', async () => {
       const { claims } = paths(await api().namespace());
       await api().create(claims, claim('a'));
-      assert.equal((await api().patch('merge', `${claims}/a`, { spec: { volumeName: 'v' } })).status, 200);
+      assert.equal(
+        (await api().patch('merge', `${claims}/a`, { spec: { volumeName: 'v' } })).status,
+        200,
+      );
       refused(await api().patch('merge', `${claims}/a`, { spec: { volumeName: 'w' } }), {
         code: 422,
         reason: 'Invalid',
@@ -176,11 +222,21 @@ export function describeStorageObjects(api: () => Connection): void {
         const deadline = Date.now() + 10_000;
         let given: unknown;
         do {
-          const stored = await api().create(claims, claim(unique('c'), { spec: { storageClassName: undefined } }));
+          const stored = await api().create(
+            claims,
+            claim(unique('c'), { spec: { storageClassName: undefined } }),
+          );
           given = at(stored, 'spec', 'storageClassName');
         } while (given === undefined && Date.now() < deadline);
         assert.equal(given, name);
-        assert.equal(at(await api().create(claims, claim('none', { spec: { storageClassName: '' } })), 'spec', 'storageClassName'), '');
+        assert.equal(
+          at(
+            await api().create(claims, claim('none', { spec: { storageClassName: '' } })),
+            'spec',
+            'storageClassName',
+          ),
+          '',
+        );
       } finally {
         await api().call('DELETE', `${CLASSES}/${name}`);
       }
@@ -198,18 +254,31 @@ export function describeStorageObjects(api: () => Connection): void {
 
     it('keeps the finalizers that it brings, in their order, before the protection finalizer', async () => {
       const ours = 'external-provisioner.volume.kubernetes.io/finalizer';
-      const stored = await api().create(VOLUMES, volume(unique('pv'), { metadata: { finalizers: [ours] } }));
+      const stored = await api().create(
+        VOLUMES,
+        volume(unique('pv'), { metadata: { finalizers: [ours] } }),
+      );
       assert.deepEqual(at(stored, 'metadata', 'finalizers'), [ours, 'kubernetes.io/pv-protection']);
     });
 
     it('is Pending whatever status its body brings', async () => {
-      const stored = await api().create(VOLUMES, { ...volume(unique('pv')), status: { phase: 'Released' } });
+      const stored = await api().create(VOLUMES, {
+        ...volume(unique('pv')),
+        status: { phase: 'Released' },
+      });
       assert.equal(at(stored, 'status', 'phase'), 'Pending');
     });
 
     it('keeps its claimRef, attributes, secrets and mount options', async () => {
       const more = {
-        claimRef: { apiVersion: 'v1', kind: 'PersistentVolumeClaim', namespace: 'gone', name: 'a', uid: 'u', resourceVersion: '7' },
+        claimRef: {
+          apiVersion: 'v1',
+          kind: 'PersistentVolumeClaim',
+          namespace: 'gone',
+          name: 'a',
+          uid: 'u',
+          resourceVersion: '7',
+        },
         csi: {
           driver: 'conformance.sutler.dev',
           volumeHandle: 'h',
@@ -224,20 +293,39 @@ export function describeStorageObjects(api: () => Connection): void {
     });
 
     it('gives its capacity in canonical form', async () => {
-      const stored = await api().create(VOLUMES, volume(unique('pv'), { spec: { capacity: { storage: '1.5Gi' } } }));
+      const stored = await api().create(
+        VOLUMES,
+        volume(unique('pv'), { spec: { capacity: { storage: '1.5Gi' } } }),
+      );
       assert.equal(at(stored, 'spec', 'capacity', 'storage'), '1536Mi');
     });
 
     it('must have a driver, a handle, a size and an access mode', async () => {
-      await invalid(VOLUMES, badVolume({ csi: { driver: '', volumeHandle: 'h' } }), /spec\.csi\.driver: Required value/);
-      await invalid(VOLUMES, badVolume({ csi: { driver: 'd', volumeHandle: '' } }), /spec\.csi\.volumeHandle: Required value/);
+      await invalid(
+        VOLUMES,
+        badVolume({ csi: { driver: '', volumeHandle: 'h' } }),
+        /spec\.csi\.driver: Required value/,
+      );
+      await invalid(
+        VOLUMES,
+        badVolume({ csi: { driver: 'd', volumeHandle: '' } }),
+        /spec\.csi\.volumeHandle: Required value/,
+      );
       await invalid(VOLUMES, badVolume({ capacity: {} }), /spec\.capacity: Required value/);
-      await invalid(VOLUMES, badVolume({ capacity: { storage: '0' } }), /spec\.capacity\[storage\]: Invalid value: "0"/);
+      await invalid(
+        VOLUMES,
+        badVolume({ capacity: { storage: '0' } }),
+        /spec\.capacity\[storage\]: Invalid value: "0"/,
+      );
       await invalid(VOLUMES, badVolume({ accessModes: [] }), /spec\.accessModes: Required value/);
     });
 
     it('must have exactly one source', async () => {
-      await invalid(VOLUMES, volume(unique('pv'), { spec: { csi: undefined } }), /spec: Required value: must specify a volume type/);
+      await invalid(
+        VOLUMES,
+        volume(unique('pv'), { spec: { csi: undefined } }),
+        /spec: Required value: must specify a volume type/,
+      );
       await invalid(
         VOLUMES,
         volume(unique('pv'), { spec: { nfs: { server: 's', path: '/p' } } }),
@@ -248,11 +336,14 @@ export function describeStorageObjects(api: () => Connection): void {
     it('does not let its source be changed', async () => {
       const name = unique('pv');
       await api().create(VOLUMES, volume(name));
-      const reply = await api().patch('merge', `${VOLUMES}/${name}`, { spec: { csi: { volumeHandle: 'other' } } });
+      const reply = await api().patch('merge', `${VOLUMES}/${name}`, {
+        spec: { csi: { volumeHandle: 'other' } },
+      });
       refused(reply, {
         code: 422,
         reason: 'Invalid',
-        message: /spec\.persistentvolumesource: Forbidden: spec\.persistentvolumesource is immutable after creation/,
+        message:
+          /spec\.persistentvolumesource: Forbidden: spec\.persistentvolumesource is immutable after creation/,
       });
     });
 
@@ -276,22 +367,34 @@ export function describeStorageObjects(api: () => Connection): void {
 
     it('has stringData written into data', async () => {
       const { secrets } = paths(await api().namespace());
-      const stored = await api().create(secrets, secret('a', { fields: { data: { x: 'eA==' }, stringData: { y: 'ü' } } }));
+      const stored = await api().create(
+        secrets,
+        secret('a', { fields: { data: { x: 'eA==' }, stringData: { y: 'ü' } } }),
+      );
       assert.deepEqual(at(stored, 'data'), { x: 'eA==', y: Buffer.from('ü').toString('base64') });
       assert.equal(at(stored, 'stringData'), undefined);
     });
 
     it('is refused with 400 for data that is no base64', async () => {
       const { secrets } = paths(await api().namespace());
-      const reply = await api().call('POST', secrets, { body: secret('a', { fields: { data: { x: '*' } } }) });
+      const reply = await api().call('POST', secrets, {
+        body: secret('a', { fields: { data: { x: '*' } } }),
+      });
       refused(reply, { code: 400, reason: 'BadRequest', message: /illegal base64 data/ });
     });
 
     it('cannot be changed once it is immutable', async () => {
       const { secrets } = paths(await api().namespace());
-      await api().create(secrets, secret('a', { fields: { data: { x: 'eA==' }, immutable: true } }));
+      await api().create(
+        secrets,
+        secret('a', { fields: { data: { x: 'eA==' }, immutable: true } }),
+      );
       const reply = await api().patch('merge', `${secrets}/a`, { data: { x: 'eQ==' } });
-      refused(reply, { code: 422, reason: 'Invalid', message: /field is immutable when `immutable` is set/ });
+      refused(reply, {
+        code: 422,
+        reason: 'Invalid',
+        message: /field is immutable when `immutable` is set/,
+      });
     });
   });
 
@@ -305,7 +408,8 @@ export function describeStorageObjects(api: () => Connection): void {
       refused(reply, {
         code: 422,
         reason: 'Invalid',
-        message: /involvedObject\.namespace: Invalid value: "default": does not match event\.namespace/,
+        message:
+          /involvedObject\.namespace: Invalid value: "default": does not match event\.namespace/,
       });
     });
 
@@ -325,7 +429,10 @@ export function describeStorageObjects(api: () => Connection): void {
       const namespace = await api().namespace();
       const { events } = paths(namespace);
       await api().create(events, event('a.1', aClaim(namespace)));
-      const reply = await api().patch('strategic', `${events}/a.1`, { count: 2, lastTimestamp: '2026-01-02T03:05:05Z' });
+      const reply = await api().patch('strategic', `${events}/a.1`, {
+        count: 2,
+        lastTimestamp: '2026-01-02T03:05:05Z',
+      });
       assert.equal(at(reply.body, 'count'), 2);
       assert.equal(at(reply.body, 'lastTimestamp'), '2026-01-02T03:05:05Z');
       assert.equal(at(reply.body, 'firstTimestamp'), '2026-01-02T03:04:05Z');
@@ -336,12 +443,24 @@ export function describeStorageObjects(api: () => Connection): void {
       const { events } = paths(namespace);
       await api().create(events, event('one', aClaim(namespace, 'a')));
       await api().create(events, event('two', aClaim(namespace, 'b')));
-      await api().create(events, event('three', aClaim(namespace, 'a'), { reason: 'ProvisioningSucceeded', type: 'Normal' }));
-      const found = async (fieldSelector: string) => namesOf((await api().get(events, { fieldSelector })).body);
+      await api().create(
+        events,
+        event('three', aClaim(namespace, 'a'), { reason: 'ProvisioningSucceeded', type: 'Normal' }),
+      );
+      const found = async (fieldSelector: string) =>
+        namesOf((await api().get(events, { fieldSelector })).body);
       assert.deepEqual(await found('involvedObject.name=a'), ['one', 'three']);
-      assert.deepEqual(await found('involvedObject.kind=PersistentVolumeClaim,involvedObject.name=b'), ['two']);
+      assert.deepEqual(
+        await found('involvedObject.kind=PersistentVolumeClaim,involvedObject.name=b'),
+        ['two'],
+      );
       assert.deepEqual(await found('type=Warning,reason=ProvisioningFailed'), ['one', 'two']);
-      assert.deepEqual(await found(`involvedObject.namespace=${namespace},involvedObject.uid=u,reason=ProvisioningSucceeded`), ['three']);
+      assert.deepEqual(
+        await found(
+          `involvedObject.namespace=${namespace},involvedObject.uid=u,reason=ProvisioningSucceeded`,
+        ),
+        ['three'],
+      );
     });
 
     it('is seen through events.k8s.io under other names', async () => {

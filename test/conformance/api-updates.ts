@@ -10,7 +10,11 @@ const MODIFIED =
 /** Replacing an object, and what a status is to it. */
 export function describeUpdates(api: () => Connection): void {
   /** A stored secret, and the same with another label. */
-  const edited = async (): Promise<{ readonly path: string; readonly stored: unknown; readonly next: Fields }> => {
+  const edited = async (): Promise<{
+    readonly path: string;
+    readonly stored: unknown;
+    readonly next: Fields;
+  }> => {
     const { secrets } = paths(await api().namespace());
     const stored = await api().create(secrets, secret('a'));
     const metadata = { ...fieldsAt(stored, 'metadata'), labels: { x: 'y' } };
@@ -24,27 +28,38 @@ export function describeUpdates(api: () => Connection): void {
       assert.equal(reply.status, 200, reply.text);
       assert.equal(at(reply.body, 'metadata', 'labels', 'x'), 'y');
       assert.equal(at(reply.body, 'metadata', 'uid'), at(stored, 'metadata', 'uid'));
-      assert.ok(BigInt(textAt(reply.body, 'metadata', 'resourceVersion')) > BigInt(textAt(stored, 'metadata', 'resourceVersion')));
+      assert.ok(
+        BigInt(textAt(reply.body, 'metadata', 'resourceVersion')) >
+          BigInt(textAt(stored, 'metadata', 'resourceVersion')),
+      );
     });
 
     it('answers 409 Conflict for a resourceVersion that is not the latest', async () => {
       const { path, next } = await edited();
       await api().call('PUT', path, { body: next });
       const stale = { ...next, data: { x: 'eA==' } };
-      refused(await api().call('PUT', path, { body: stale }), { code: 409, reason: 'Conflict', message: MODIFIED });
+      refused(await api().call('PUT', path, { body: stale }), {
+        code: 409,
+        reason: 'Conflict',
+        message: MODIFIED,
+      });
     });
 
     it('lets exactly one of many writers with the same resourceVersion win', async () => {
       const { path, next } = await edited();
       const replies = await Promise.all(
-        Array.from({ length: 8 }, (_, writer) => api().call('PUT', path, { body: { ...next, data: { w: btoa(`${writer}`) } } })),
+        Array.from({ length: 8 }, (_, writer) =>
+          api().call('PUT', path, { body: { ...next, data: { w: btoa(`${writer}`) } } }),
+        ),
       );
       assert.deepEqual(statuses(replies), [200, 409, 409, 409, 409, 409, 409, 409]);
     });
 
     it('overwrites without a look where the resourceVersion is left out', async () => {
       const { path } = await edited();
-      const reply = await api().call('PUT', path, { body: secret('a', { metadata: { labels: { x: 'z' } } }) });
+      const reply = await api().call('PUT', path, {
+        body: secret('a', { metadata: { labels: { x: 'z' } } }),
+      });
       assert.equal(reply.status, 200, reply.text);
       assert.equal(at(reply.body, 'metadata', 'labels', 'x'), 'z');
     });
@@ -52,25 +67,41 @@ export function describeUpdates(api: () => Connection): void {
     it('keeps the resourceVersion where nothing changed', async () => {
       const { path, stored } = await edited();
       const reply = await api().call('PUT', path, { body: stored });
-      assert.equal(at(reply.body, 'metadata', 'resourceVersion'), at(stored, 'metadata', 'resourceVersion'));
+      assert.equal(
+        at(reply.body, 'metadata', 'resourceVersion'),
+        at(stored, 'metadata', 'resourceVersion'),
+      );
     });
 
     it('answers 409 Conflict for the uid of another object', async () => {
       const { path, next } = await edited();
-      const metadata = { ...fieldsAt(next, 'metadata'), uid: '00000000-0000-0000-0000-000000000000' };
+      const metadata = {
+        ...fieldsAt(next, 'metadata'),
+        uid: '00000000-0000-0000-0000-000000000000',
+      };
       const reply = await api().call('PUT', path, { body: { ...next, metadata } });
-      refused(reply, { code: 409, reason: 'Conflict', message: /Precondition failed: UID in precondition/ });
+      refused(reply, {
+        code: 409,
+        reason: 'Conflict',
+        message: /Precondition failed: UID in precondition/,
+      });
     });
 
     it('answers 400 for a name that is not that of the path', async () => {
       const { path, next } = await edited();
       const metadata = { ...fieldsAt(next, 'metadata'), name: 'b' };
-      refused(await api().call('PUT', path, { body: { ...next, metadata } }), { code: 400, reason: 'BadRequest' });
+      refused(await api().call('PUT', path, { body: { ...next, metadata } }), {
+        code: 400,
+        reason: 'BadRequest',
+      });
     });
 
     it('answers 404 for an object that is not there', async () => {
       const { secrets } = paths(await api().namespace());
-      refused(await api().call('PUT', `${secrets}/absent`, { body: secret('absent') }), { code: 404, reason: 'NotFound' });
+      refused(await api().call('PUT', `${secrets}/absent`, { body: secret('absent') }), {
+        code: 404,
+        reason: 'NotFound',
+      });
     });
   });
 
@@ -79,22 +110,34 @@ export function describeUpdates(api: () => Connection): void {
 
     it('keeps six digits of a second in acquireTime and renewTime', async () => {
       const { leases } = paths(await api().namespace());
-      const stored = await api().create(leases, lease('a', { acquireTime: now, renewTime: '2026-01-02T03:04:05.000000Z' }));
+      const stored = await api().create(
+        leases,
+        lease('a', { acquireTime: now, renewTime: '2026-01-02T03:04:05.000000Z' }),
+      );
       assert.equal(at(stored, 'spec', 'acquireTime'), now);
       assert.equal(at(stored, 'spec', 'renewTime'), '2026-01-02T03:04:05.000000Z');
     });
 
-    for (const time of ['2026-01-02T03:04:05.678Z', '2026-01-02T03:04:05Z', '2026-01-02T03:04:05.678901234Z']) {
+    for (const time of [
+      '2026-01-02T03:04:05.678Z',
+      '2026-01-02T03:04:05Z',
+      '2026-01-02T03:04:05.678901234Z',
+    ]) {
       it(`is refused with 400 for ${time}`, async () => {
         const { leases } = paths(await api().namespace());
-        refused(await api().call('POST', leases, { body: lease('a', { renewTime: time }) }), { code: 400, reason: 'BadRequest' });
+        refused(await api().call('POST', leases, { body: lease('a', { renewTime: time }) }), {
+          code: 400,
+          reason: 'BadRequest',
+        });
       });
     }
 
     it('cannot be replaced without a resourceVersion', async () => {
       const { leases } = paths(await api().namespace());
       await api().create(leases, lease('a'));
-      const reply = await api().call('PUT', `${leases}/a`, { body: lease('a', { holderIdentity: 'me' }) });
+      const reply = await api().call('PUT', `${leases}/a`, {
+        body: lease('a', { holderIdentity: 'me' }),
+      });
       refused(reply, {
         code: 422,
         reason: 'Invalid',
@@ -106,7 +149,9 @@ export function describeUpdates(api: () => Connection): void {
       const { leases } = paths(await api().namespace());
       const stored = await api().create(leases, lease('a'));
       const take = (holderIdentity: string) =>
-        api().call('PUT', `${leases}/a`, { body: { ...fieldsAt(stored), spec: { holderIdentity, leaseDurationSeconds: 15 } } });
+        api().call('PUT', `${leases}/a`, {
+          body: { ...fieldsAt(stored), spec: { holderIdentity, leaseDurationSeconds: 15 } },
+        });
       const replies = await Promise.all([take('one'), take('two')]);
       assert.deepEqual(statuses(replies), [200, 409]);
     });
@@ -114,14 +159,18 @@ export function describeUpdates(api: () => Connection): void {
     it('may have an empty holder, which is how it is released', async () => {
       const { leases } = paths(await api().namespace());
       await api().create(leases, lease('a', { holderIdentity: 'me', leaseDurationSeconds: 15 }));
-      const reply = await api().patch('merge', `${leases}/a`, { spec: { holderIdentity: '', leaseDurationSeconds: 1 } });
+      const reply = await api().patch('merge', `${leases}/a`, {
+        spec: { holderIdentity: '', leaseDurationSeconds: 1 },
+      });
       assert.equal(reply.status, 200, reply.text);
       assert.equal(at(reply.body, 'spec', 'holderIdentity'), '');
     });
 
     it('must have a positive leaseDurationSeconds', async () => {
       const { leases } = paths(await api().namespace());
-      const reply = await api().call('POST', leases, { body: lease('a', { leaseDurationSeconds: 0 }) });
+      const reply = await api().call('POST', leases, {
+        body: lease('a', { leaseDurationSeconds: 0 }),
+      });
       refused(reply, { code: 422, reason: 'Invalid', message: /spec\.leaseDurationSeconds/ });
     });
   });
@@ -137,14 +186,20 @@ export function describeUpdates(api: () => Connection): void {
 
     it('of a new claim is not what the body says', async () => {
       const { claims } = paths(await api().namespace());
-      const stored = await api().create(claims, { ...claim('a'), status: { phase: 'Bound', capacity: { storage: '9Gi' } } });
+      const stored = await api().create(claims, {
+        ...claim('a'),
+        status: { phase: 'Bound', capacity: { storage: '9Gi' } },
+      });
       assert.deepEqual(at(stored, 'status'), { phase: 'Pending' });
     });
 
     it('is left alone by a patch of the object', async () => {
       const { claims } = paths(await api().namespace());
       await api().create(claims, claim('a'));
-      const reply = await api().patch('merge', `${claims}/a`, { metadata: { labels: { x: 'y' } }, status: { phase: 'Lost' } });
+      const reply = await api().patch('merge', `${claims}/a`, {
+        metadata: { labels: { x: 'y' } },
+        status: { phase: 'Lost' },
+      });
       assert.equal(at(reply.body, 'metadata', 'labels', 'x'), 'y');
       assert.equal(at(reply.body, 'status', 'phase'), 'Pending');
     });
@@ -152,7 +207,9 @@ export function describeUpdates(api: () => Connection): void {
     it('is left alone by an update of the object', async () => {
       const { claims } = paths(await api().namespace());
       const stored = await api().create(claims, claim('a'));
-      const reply = await api().call('PUT', `${claims}/a`, { body: { ...fieldsAt(stored), status: { phase: 'Lost' } } });
+      const reply = await api().call('PUT', `${claims}/a`, {
+        body: { ...fieldsAt(stored), status: { phase: 'Lost' } },
+      });
       assert.equal(reply.status, 200, reply.text);
       assert.equal(at(reply.body, 'status', 'phase'), 'Pending');
     });
@@ -160,7 +217,10 @@ export function describeUpdates(api: () => Connection): void {
     it('has a path of its own, which leaves the spec alone', async () => {
       const { claims } = paths(await api().namespace());
       await api().create(claims, claim('a'));
-      const reply = await api().patch('merge', `${claims}/a/status`, { spec: { volumeName: 'v' }, status: { conditions: [condition] } });
+      const reply = await api().patch('merge', `${claims}/a/status`, {
+        spec: { volumeName: 'v' },
+        status: { conditions: [condition] },
+      });
       assert.equal(reply.status, 200, reply.text);
       assert.equal(at(reply.body, 'spec', 'volumeName'), undefined);
       assert.equal(at(reply.body, 'status', 'conditions', 0, 'type'), condition.type);
@@ -171,7 +231,9 @@ export function describeUpdates(api: () => Connection): void {
       await api().create(claims, claim('a'));
       const current = await api().read(`${claims}/a/status`);
       assert.equal(at(current, 'kind'), 'PersistentVolumeClaim');
-      const reply = await api().call('PUT', `${claims}/a/status`, { body: { ...fieldsAt(current), status: { phase: 'Lost' } } });
+      const reply = await api().call('PUT', `${claims}/a/status`, {
+        body: { ...fieldsAt(current), status: { phase: 'Lost' } },
+      });
       assert.equal(at(reply.body, 'status', 'phase'), 'Lost');
     });
 
@@ -179,11 +241,16 @@ export function describeUpdates(api: () => Connection): void {
       const { claims } = paths(await api().namespace());
       await api().create(claims, claim('a'));
       const set = (type: string, status: string) =>
-        api().patch('strategic', `${claims}/a/status`, { status: { conditions: [{ ...condition, type, status }] } });
+        api().patch('strategic', `${claims}/a/status`, {
+          status: { conditions: [{ ...condition, type, status }] },
+        });
       await set('one', 'True');
       await set('two', 'True');
       const reply = await set('one', 'False');
-      const conditions = listAt(reply.body, 'status', 'conditions').map((each) => [textAt(each, 'type'), textAt(each, 'status')]);
+      const conditions = listAt(reply.body, 'status', 'conditions').map((each) => [
+        textAt(each, 'type'),
+        textAt(each, 'status'),
+      ]);
       assert.deepEqual(Object.fromEntries(conditions), { one: 'False', two: 'True' });
     });
   });

@@ -8,7 +8,8 @@ const INITIAL_EVENTS_END = 'k8s.io/initial-events-end';
 
 /** Watches: what a reflector lives on. */
 export function describeWatches(api: () => Connection): void {
-  const now = async (path: string): Promise<string> => textAt(await api().read(path), 'metadata', 'resourceVersion');
+  const now = async (path: string): Promise<string> =>
+    textAt(await api().read(path), 'metadata', 'resourceVersion');
 
   describe('watch', () => {
     it('tells each change after a resourceVersion, in order', async () => {
@@ -26,8 +27,13 @@ export function describeWatches(api: () => Connection): void {
       const start = await now(secrets);
       const a = await api().create(secrets, secret('a'));
       await api().create(secrets, secret('b'));
-      assert.deepEqual(await (await api().watch(secrets, { resourceVersion: start })).take(2), ['ADDED a', 'ADDED b']);
-      const resumed = await api().watch(secrets, { resourceVersion: textAt(a, 'metadata', 'resourceVersion') });
+      assert.deepEqual(await (await api().watch(secrets, { resourceVersion: start })).take(2), [
+        'ADDED a',
+        'ADDED b',
+      ]);
+      const resumed = await api().watch(secrets, {
+        resourceVersion: textAt(a, 'metadata', 'resourceVersion'),
+      });
       assert.deepEqual(await resumed.take(1), ['ADDED b']);
     });
 
@@ -53,13 +59,20 @@ export function describeWatches(api: () => Connection): void {
       const event = await watch.next();
       assert.equal(event?.type, 'DELETED');
       assert.equal(at(event.object, 'metadata', 'labels', 'x'), 'y');
-      assert.ok(BigInt(textAt(event.object, 'metadata', 'resourceVersion')) > BigInt(resourceVersion));
+      assert.ok(
+        BigInt(textAt(event.object, 'metadata', 'resourceVersion')) > BigInt(resourceVersion),
+      );
     });
 
     it('tells MODIFIED with a deletionTimestamp, then DELETED, of an object with finalizers', async () => {
       const { secrets } = paths(await api().namespace());
-      const stored = await api().create(secrets, secret('a', { metadata: { finalizers: ['sutler.dev/held'] } }));
-      const watch = await api().watch(secrets, { resourceVersion: textAt(stored, 'metadata', 'resourceVersion') });
+      const stored = await api().create(
+        secrets,
+        secret('a', { metadata: { finalizers: ['sutler.dev/held'] } }),
+      );
+      const watch = await api().watch(secrets, {
+        resourceVersion: textAt(stored, 'metadata', 'resourceVersion'),
+      });
       await api().call('DELETE', `${secrets}/a`);
       await api().patch('merge', `${secrets}/a`, { metadata: { finalizers: null } });
       const marked = await watch.next();
@@ -71,14 +84,19 @@ export function describeWatches(api: () => Connection): void {
     it('says nothing of a write that changed nothing', async () => {
       const { secrets } = paths(await api().namespace());
       const stored = await api().create(secrets, secret('a', { metadata: { labels: { x: 'y' } } }));
-      const watch = await api().watch(secrets, { resourceVersion: textAt(stored, 'metadata', 'resourceVersion') });
+      const watch = await api().watch(secrets, {
+        resourceVersion: textAt(stored, 'metadata', 'resourceVersion'),
+      });
       await api().patch('merge', `${secrets}/a`, { metadata: { labels: { x: 'y' } } });
       await api().create(secrets, secret('b'));
       assert.deepEqual(await watch.take(1), ['ADDED b']);
     });
 
     it('of one namespace says nothing of another', async () => {
-      const [here, there] = [paths(await api().namespace()).secrets, paths(await api().namespace()).secrets];
+      const [here, there] = [
+        paths(await api().namespace()).secrets,
+        paths(await api().namespace()).secrets,
+      ];
       const watch = await api().watch(here, { resourceVersion: await now(here) });
       await api().create(there, secret('other'));
       await api().create(here, secret('a'));
@@ -87,16 +105,22 @@ export function describeWatches(api: () => Connection): void {
 
     it('of all namespaces tells those of each', async () => {
       const namespaces = await Promise.all([api().namespace(), api().namespace()]);
-      const watch = await api().watch('/api/v1/persistentvolumeclaims', { resourceVersion: await now('/api/v1/persistentvolumeclaims') });
+      const watch = await api().watch('/api/v1/persistentvolumeclaims', {
+        resourceVersion: await now('/api/v1/persistentvolumeclaims'),
+      });
       for (const namespace of namespaces) await api().create(paths(namespace).claims, claim('a'));
       const missing = new Set<unknown>(namespaces);
-      while (missing.size > 0) missing.delete(at((await watch.next())?.object, 'metadata', 'namespace'));
+      while (missing.size > 0)
+        missing.delete(at((await watch.next())?.object, 'metadata', 'namespace'));
     });
 
     it('with a label selector tells ADDED when an object starts to match and DELETED when it stops', async () => {
       const { secrets } = paths(await api().namespace());
       await api().create(secrets, secret('a'));
-      const watch = await api().watch(secrets, { resourceVersion: await now(secrets), labelSelector: 'x=y' });
+      const watch = await api().watch(secrets, {
+        resourceVersion: await now(secrets),
+        labelSelector: 'x=y',
+      });
       await api().patch('merge', `${secrets}/a`, { metadata: { annotations: { n: '1' } } });
       await api().patch('merge', `${secrets}/a`, { metadata: { labels: { x: 'y' } } });
       await api().patch('merge', `${secrets}/a`, { metadata: { annotations: { n: '2' } } });
@@ -106,7 +130,10 @@ export function describeWatches(api: () => Connection): void {
 
     it('with a field selector tells of one name only', async () => {
       const { secrets } = paths(await api().namespace());
-      const watch = await api().watch(secrets, { resourceVersion: await now(secrets), fieldSelector: 'metadata.name=b' });
+      const watch = await api().watch(secrets, {
+        resourceVersion: await now(secrets),
+        fieldSelector: 'metadata.name=b',
+      });
       await api().create(secrets, secret('a'));
       await api().create(secrets, secret('b'));
       assert.deepEqual(await watch.take(1), ['ADDED b']);
@@ -115,38 +142,54 @@ export function describeWatches(api: () => Connection): void {
     it('reaches every one of many watchers', async () => {
       const { secrets } = paths(await api().namespace());
       const resourceVersion = await now(secrets);
-      const watches = await Promise.all(Array.from({ length: 5 }, () => api().watch(secrets, { resourceVersion })));
+      const watches = await Promise.all(
+        Array.from({ length: 5 }, () => api().watch(secrets, { resourceVersion })),
+      );
       await api().create(secrets, secret('a'));
       for (const watch of watches) assert.deepEqual(await watch.take(1), ['ADDED a']);
     });
 
     it('ends by itself after timeoutSeconds', async () => {
       const { secrets } = paths(await api().namespace());
-      const watch = await api().watch(secrets, { resourceVersion: await now(secrets), timeoutSeconds: 1 });
+      const watch = await api().watch(secrets, {
+        resourceVersion: await now(secrets),
+        timeoutSeconds: 1,
+      });
       assert.equal(await watch.next(), undefined);
     });
 
     it('sends no bookmark that was not asked for', async () => {
       const { secrets } = paths(await api().namespace());
-      const watch = await api().watch(secrets, { resourceVersion: await now(secrets), timeoutSeconds: 4 });
+      const watch = await api().watch(secrets, {
+        resourceVersion: await now(secrets),
+        timeoutSeconds: 4,
+      });
       assert.equal(await watch.next(), undefined);
     });
 
     it('sends a bookmark before it ends, which holds a resourceVersion and nothing else', async () => {
       const { claims } = paths(await api().namespace());
       const resourceVersion = await now(claims);
-      const watch = await api().watch(claims, { resourceVersion, timeoutSeconds: 4, allowWatchBookmarks: true });
+      const watch = await api().watch(claims, {
+        resourceVersion,
+        timeoutSeconds: 4,
+        allowWatchBookmarks: true,
+      });
       const event = await watch.next();
       assert.equal(event?.type, 'BOOKMARK');
       assert.equal(at(event.object, 'kind'), 'PersistentVolumeClaim');
       assert.equal(at(event.object, 'apiVersion'), 'v1');
-      assert.ok(BigInt(textAt(event.object, 'metadata', 'resourceVersion')) >= BigInt(resourceVersion));
+      assert.ok(
+        BigInt(textAt(event.object, 'metadata', 'resourceVersion')) >= BigInt(resourceVersion),
+      );
       assert.equal(at(event.object, 'metadata', 'name'), undefined);
     });
 
     it('from a resourceVersion that is long gone is an ERROR with 410, whose reason is Expired', async () => {
       const { events } = paths(await api().namespace());
-      const event = await expired(() => api().watch(events, { resourceVersion: 1, timeoutSeconds: 5 }));
+      const event = await expired(() =>
+        api().watch(events, { resourceVersion: 1, timeoutSeconds: 5 }),
+      );
       assert.equal(event?.type, 'ERROR');
       assert.equal(at(event.object, 'kind'), 'Status');
       assert.equal(at(event.object, 'code'), 410);
@@ -162,7 +205,12 @@ export function describeWatches(api: () => Connection): void {
   });
 
   describe('sendInitialEvents', () => {
-    const query = { sendInitialEvents: true, allowWatchBookmarks: true, resourceVersionMatch: 'NotOlderThan', timeoutSeconds: 10 };
+    const query = {
+      sendInitialEvents: true,
+      allowWatchBookmarks: true,
+      resourceVersionMatch: 'NotOlderThan',
+      timeoutSeconds: 10,
+    };
 
     it('ends either in a bookmark that says so, after all that is there, or in one ERROR event', async () => {
       const { secrets } = paths(await api().namespace());
@@ -190,7 +238,8 @@ export function describeWatches(api: () => Connection): void {
   });
 }
 
-/** How long a server remembers differs: a real one compacts every few minutes, so the watch is repeated until its past is gone. */
+/** How long a server remembers differs: a real one compacts every few minutes, so the watch is
+ * repeated until its past is gone. */
 async function expired(open: () => Promise<WatchStream>) {
   const deadline = Date.now() + 60_000;
   for (;;) {

@@ -14,8 +14,9 @@ const BOUND_BY_CONTROLLER = 'pv.kubernetes.io/bound-by-controller';
 const PROVISIONED_BY = 'pv.kubernetes.io/provisioned-by';
 const OUR_FINALIZER = 'external-provisioner.volume.kubernetes.io/finalizer';
 
-/** What the volume controller does with claims and volumes while a provisioner does its own part: one suite for kube-controller-manager and
- * for the one that we wrote. The suite plays the provisioner. */
+/** What the volume controller does with claims and volumes while a provisioner does its own part:
+ * one suite for kube-controller-manager and for the one that we wrote. The suite plays the
+ * provisioner. */
 export function describeVolumeBinder(name: string, open: () => Promise<ApiServerUnderTest>): void {
   describeServer(`volume binder: ${name}`, open, (api) => {
     describeAnnouncing(api);
@@ -28,8 +29,14 @@ function describeAnnouncing(api: () => Connection): void {
   describe('a claim of a class with an external provisioner', () => {
     it('is told who has to provision it, under both keys', async () => {
       const { path, claimName } = await newClaim(api(), await newClass(api()));
-      const { body } = await api().until(path, (reply) => annotation(reply, STORAGE_PROVISIONER) !== undefined);
-      assert.deepEqual(at(body, 'metadata', 'annotations'), { [STORAGE_PROVISIONER]: DRIVER, [BETA_STORAGE_PROVISIONER]: DRIVER });
+      const { body } = await api().until(
+        path,
+        (reply) => annotation(reply, STORAGE_PROVISIONER) !== undefined,
+      );
+      assert.deepEqual(at(body, 'metadata', 'annotations'), {
+        [STORAGE_PROVISIONER]: DRIVER,
+        [BETA_STORAGE_PROVISIONER]: DRIVER,
+      });
       assert.equal(at(body, 'status', 'phase'), 'Pending');
       assert.equal(at(body, 'metadata', 'name'), claimName);
     });
@@ -42,16 +49,31 @@ function describeAnnouncing(api: () => Connection): void {
     });
 
     it('is not told so before a node is selected, where the class waits for the first consumer', async () => {
-      const { path, namespace } = await newClaim(api(), await newClass(api(), { volumeBindingMode: 'WaitForFirstConsumer' }));
+      const { path, namespace } = await newClaim(
+        api(),
+        await newClass(api(), { volumeBindingMode: 'WaitForFirstConsumer' }),
+      );
       await eventOf(api(), namespace, 'WaitForFirstConsumer');
       assert.equal(at(await api().read(path), 'metadata', 'annotations'), undefined);
     });
 
     it('is told so once a node is selected', async () => {
-      const { path } = await newClaim(api(), await newClass(api(), { volumeBindingMode: 'WaitForFirstConsumer' }));
-      await api().patch('merge', path, { metadata: { annotations: { [SELECTED_NODE]: 'node-1' } } });
-      const { body } = await api().until(path, (reply) => annotation(reply, STORAGE_PROVISIONER) !== undefined);
-      const annotations = { [SELECTED_NODE]: 'node-1', [STORAGE_PROVISIONER]: DRIVER, [BETA_STORAGE_PROVISIONER]: DRIVER };
+      const { path } = await newClaim(
+        api(),
+        await newClass(api(), { volumeBindingMode: 'WaitForFirstConsumer' }),
+      );
+      await api().patch('merge', path, {
+        metadata: { annotations: { [SELECTED_NODE]: 'node-1' } },
+      });
+      const { body } = await api().until(
+        path,
+        (reply) => annotation(reply, STORAGE_PROVISIONER) !== undefined,
+      );
+      const annotations = {
+        [SELECTED_NODE]: 'node-1',
+        [STORAGE_PROVISIONER]: DRIVER,
+        [BETA_STORAGE_PROVISIONER]: DRIVER,
+      };
       assert.deepEqual(at(body, 'metadata', 'annotations'), annotations);
     });
 
@@ -95,7 +117,9 @@ function describeBinding(api: () => Connection): void {
     });
 
     it('gives the claim its size and its modes', async () => {
-      const { path } = await boundPair(api(), { spec: { capacity: { storage: '3Gi' }, accessModes: ['ReadWriteOnce', 'ReadOnlyMany'] } });
+      const { path } = await boundPair(api(), {
+        spec: { capacity: { storage: '3Gi' }, accessModes: ['ReadWriteOnce', 'ReadOnlyMany'] },
+      });
       assert.deepEqual(at(await api().read(path), 'status'), {
         phase: 'Bound',
         accessModes: ['ReadWriteOnce', 'ReadOnlyMany'],
@@ -106,7 +130,9 @@ function describeBinding(api: () => Connection): void {
     it('binds a claim that waits for its first consumer without a second look at the node', async () => {
       const className = await newClass(api(), { volumeBindingMode: 'WaitForFirstConsumer' });
       const made = await newClaim(api(), className);
-      await api().patch('merge', made.path, { metadata: { annotations: { [SELECTED_NODE]: 'node-1' } } });
+      await api().patch('merge', made.path, {
+        metadata: { annotations: { [SELECTED_NODE]: 'node-1' } },
+      });
       await provision(api(), made, className);
       await api().until(made.path, isIn('Bound'));
     });
@@ -120,8 +146,12 @@ function describeBinding(api: () => Connection): void {
 
     it('does not bind a claim that asks for more than it has', async () => {
       const className = await newClass(api());
-      const made = await newClaim(api(), className, { resources: { requests: { storage: '2Gi' } } });
-      const { volumePath } = await provision(api(), made, className, { spec: { capacity: { storage: '1Gi' } } });
+      const made = await newClaim(api(), className, {
+        resources: { requests: { storage: '2Gi' } },
+      });
+      const { volumePath } = await provision(api(), made, className, {
+        spec: { capacity: { storage: '1Gi' } },
+      });
       // A pair made later that becomes Bound proves that the controller has been there.
       await boundPair(api());
       assert.equal(at(await api().read(made.path), 'status', 'phase'), 'Pending');
@@ -131,7 +161,11 @@ function describeBinding(api: () => Connection): void {
     it('for a claim of the same name and another uid is Released, and the claim stays Pending', async () => {
       const className = await newClass(api());
       const made = await newClaim(api(), className);
-      const { volumePath } = await provision(api(), { ...made, uid: '00000000-0000-0000-0000-000000000000' }, className);
+      const { volumePath } = await provision(
+        api(),
+        { ...made, uid: '00000000-0000-0000-0000-000000000000' },
+        className,
+      );
       await api().until(volumePath, isIn('Released'));
       assert.equal(at(await api().read(made.path), 'status', 'phase'), 'Pending');
     });
@@ -170,8 +204,14 @@ function describeBinding(api: () => Connection): void {
       const className = unique('class');
       const namespace = await api().namespace();
       const name = unique('pv');
-      await api().create(VOLUMES, volume(name, { spec: { storageClassName: className, claimRef: { namespace, name: 'a' } } }));
-      const stored = await api().create(paths(namespace).claims, claim('a', { spec: { storageClassName: className } }));
+      await api().create(
+        VOLUMES,
+        volume(name, { spec: { storageClassName: className, claimRef: { namespace, name: 'a' } } }),
+      );
+      const stored = await api().create(
+        paths(namespace).claims,
+        claim('a', { spec: { storageClassName: className } }),
+      );
       const { body } = await api().until(`${VOLUMES}/${name}`, isIn('Bound'));
       assert.equal(at(body, 'spec', 'claimRef', 'uid'), textAt(stored, 'metadata', 'uid'));
     });
@@ -192,7 +232,10 @@ function describeBinding(api: () => Connection): void {
       await api().create(VOLUMES, volume(name, { spec: { storageClassName: className } }));
       await newClaim(api(), className, { resources: { requests: { storage: '2Gi' } } });
       const big = unique('pv');
-      await api().create(VOLUMES, volume(big, { spec: { storageClassName: className, capacity: { storage: '5Gi' } } }));
+      await api().create(
+        VOLUMES,
+        volume(big, { spec: { storageClassName: className, capacity: { storage: '5Gi' } } }),
+      );
       await api().until(`${VOLUMES}/${big}`, isIn('Bound'));
       assert.equal(at(await api().read(`${VOLUMES}/${name}`), 'status', 'phase'), 'Available');
     });
@@ -201,7 +244,10 @@ function describeBinding(api: () => Connection): void {
       const className = unique('class');
       for (const size of ['5Gi', '2Gi', '9Gi']) {
         const name = unique(`pv-${size.toLowerCase()}`);
-        await api().create(VOLUMES, volume(name, { spec: { storageClassName: className, capacity: { storage: size } } }));
+        await api().create(
+          VOLUMES,
+          volume(name, { spec: { storageClassName: className, capacity: { storage: size } } }),
+        );
         await api().until(`${VOLUMES}/${name}`, isIn('Available'));
       }
       const made = await newClaim(api(), className);
@@ -229,7 +275,9 @@ function describeReleasing(api: () => Connection): void {
     });
 
     it('leaves a volume with the policy Retain Released as well', async () => {
-      const { path, volumePath } = await boundPair(api(), { spec: { persistentVolumeReclaimPolicy: 'Retain' } });
+      const { path, volumePath } = await boundPair(api(), {
+        spec: { persistentVolumeReclaimPolicy: 'Retain' },
+      });
       await api().call('DELETE', path);
       await api().until(volumePath, isIn('Released'));
     });
@@ -238,7 +286,10 @@ function describeReleasing(api: () => Connection): void {
       const { path, volumePath, namespace, className } = await boundPair(api());
       await api().call('DELETE', path);
       await api().until(volumePath, isIn('Released'));
-      await api().create(paths(namespace).claims, claim('a', { spec: { storageClassName: className } }));
+      await api().create(
+        paths(namespace).claims,
+        claim('a', { spec: { storageClassName: className } }),
+      );
       await api().until(path, (reply) => annotation(reply, STORAGE_PROVISIONER) !== undefined);
       assert.equal(at(await api().read(volumePath), 'status', 'phase'), 'Released');
       assert.equal(at(await api().read(path), 'status', 'phase'), 'Pending');
@@ -262,7 +313,10 @@ function describeReleasing(api: () => Connection): void {
       await api().call('DELETE', path);
       await api().until(volumePath, isIn('Released'));
       await api().call('DELETE', volumePath);
-      const { body } = await api().until(volumePath, (reply) => !finalizersOf(reply).includes('kubernetes.io/pv-protection'));
+      const { body } = await api().until(
+        volumePath,
+        (reply) => !finalizersOf(reply).includes('kubernetes.io/pv-protection'),
+      );
       assert.deepEqual(at(body, 'metadata', 'finalizers'), [OUR_FINALIZER]);
     });
 
@@ -271,7 +325,9 @@ function describeReleasing(api: () => Connection): void {
       await api().call('DELETE', path);
       await api().until(volumePath, isIn('Released'));
       await api().call('DELETE', volumePath);
-      await api().patch('strategic', volumePath, { metadata: { '$deleteFromPrimitiveList/finalizers': [OUR_FINALIZER] } });
+      await api().patch('strategic', volumePath, {
+        metadata: { '$deleteFromPrimitiveList/finalizers': [OUR_FINALIZER] },
+      });
       await api().until(volumePath, isAbsent);
     });
 
@@ -281,7 +337,10 @@ function describeReleasing(api: () => Connection): void {
       await api().call('DELETE', path);
       const { body } = await api().until(volumePath, isIn('Released'));
       assert.notEqual(at(body, 'metadata', 'deletionTimestamp'), undefined);
-      await api().until(volumePath, (reply) => !finalizersOf(reply).includes('kubernetes.io/pv-protection'));
+      await api().until(
+        volumePath,
+        (reply) => !finalizersOf(reply).includes('kubernetes.io/pv-protection'),
+      );
     });
 
     it('that is Available goes at once', async () => {
@@ -313,22 +372,41 @@ async function newClass(api: Connection, fields: Fields = {}): Promise<string> {
   return name;
 }
 
-async function newClaim(api: Connection, className: string, spec: Fields = {}): Promise<MadeClaim & { readonly path: string }> {
+async function newClaim(
+  api: Connection,
+  className: string,
+  spec: Fields = {},
+): Promise<MadeClaim & { readonly path: string }> {
   const namespace = await api.namespace();
   const { claims } = paths(namespace);
-  const stored = await api.create(claims, claim('a', { spec: { storageClassName: className, ...spec } }));
+  const stored = await api.create(
+    claims,
+    claim('a', { spec: { storageClassName: className, ...spec } }),
+  );
   return { namespace, claimName: 'a', uid: textAt(stored, 'metadata', 'uid'), path: `${claims}/a` };
 }
 
-/** Does what an external provisioner does once its driver has made a volume: writes a PV for that claim. */
-async function provision(api: Connection, made: MadeClaim, className: string, more: { readonly spec?: Fields } = {}) {
+/** Does what an external provisioner does once its driver has made a volume: writes a PV for that
+ * claim. */
+async function provision(
+  api: Connection,
+  made: MadeClaim,
+  className: string,
+  more: { readonly spec?: Fields } = {},
+) {
   const volumeName = `pvc-${made.uid}-${unique('v')}`;
   const object = volume(volumeName, {
     metadata: { annotations: { [PROVISIONED_BY]: DRIVER }, finalizers: [OUR_FINALIZER] },
     spec: {
       storageClassName: className,
       persistentVolumeReclaimPolicy: 'Delete',
-      claimRef: { apiVersion: 'v1', kind: 'PersistentVolumeClaim', namespace: made.namespace, name: made.claimName, uid: made.uid },
+      claimRef: {
+        apiVersion: 'v1',
+        kind: 'PersistentVolumeClaim',
+        namespace: made.namespace,
+        name: made.claimName,
+        uid: made.uid,
+      },
       ...more.spec,
     },
   });
@@ -350,7 +428,9 @@ async function boundPair(api: Connection, more: { readonly spec?: Fields } = {})
 /** The first event with that reason in a namespace. */
 async function eventOf(api: Connection, namespace: string, reason: string): Promise<unknown> {
   const { events } = paths(namespace);
-  const { body } = await api.until(events, (reply) => namesOf(reply.body).length > 0, { fieldSelector: `reason=${reason}` });
+  const { body } = await api.until(events, (reply) => namesOf(reply.body).length > 0, {
+    fieldSelector: `reason=${reason}`,
+  });
   return listAt(body, 'items')[0];
 }
 

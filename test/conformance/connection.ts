@@ -102,13 +102,19 @@ export class Connection {
   /** A new namespace with a name of its own. */
   async namespace(): Promise<string> {
     const name = unique('ns');
-    await this.create('/api/v1/namespaces', { apiVersion: 'v1', kind: 'Namespace', metadata: { name } });
+    await this.create('/api/v1/namespaces', {
+      apiVersion: 'v1',
+      kind: 'Namespace',
+      metadata: { name },
+    });
     return name;
   }
 
   /** Opens a watch; ended by its own close() or ours. */
   async watch(path: string, query: CallOptions['query'] = {}): Promise<WatchStream> {
-    const { statusCode, body } = await this.#send('GET', path, { query: { ...query, watch: true } });
+    const { statusCode, body } = await this.#send('GET', path, {
+      query: { ...query, watch: true },
+    });
     if (statusCode !== 200) return new WatchStream(statusCode, [await body.text()]);
     const stream = new WatchStream(statusCode, body, () => body.destroy());
     this.#watches.add(stream);
@@ -117,12 +123,17 @@ export class Connection {
 
   /** Reads `path` until `holds` is true of the answer.
    * @throws after a minute, with the last answer */
-  async until(path: string, holds: (reply: Reply) => boolean, query: CallOptions['query'] = {}): Promise<Reply> {
+  async until(
+    path: string,
+    holds: (reply: Reply) => boolean,
+    query: CallOptions['query'] = {},
+  ): Promise<Reply> {
     const deadline = Date.now() + CONDITION_WITHIN_MS;
     for (;;) {
       const reply = await this.get(path, query);
       if (holds(reply)) return reply;
-      if (Date.now() > deadline) throw new Error(`GET ${path} did not become what was awaited: ${reply.text}`);
+      if (Date.now() > deadline)
+        throw new Error(`GET ${path} did not become what was awaited: ${reply.text}`);
       await delay(50);
     }
   }
@@ -149,9 +160,13 @@ export class Connection {
         accept: accept ?? 'application/json',
         ...(body === undefined ? {} : { 'content-type': contentType ?? 'application/json' }),
         ...(credentials === undefined ? {} : { authorization: `Bearer ${credentials}` }),
-        ...(impersonate === undefined ? {} : { 'impersonate-user': impersonate.user, 'impersonate-group': [...impersonate.groups] }),
+        ...(impersonate === undefined
+          ? {}
+          : { 'impersonate-user': impersonate.user, 'impersonate-group': [...impersonate.groups] }),
       },
-      ...(body === undefined ? {} : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
+      ...(body === undefined
+        ? {}
+        : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
     });
   }
 }
@@ -164,7 +179,11 @@ export class WatchStream {
   #wake: () => void = () => {};
   #hasEnded = false;
 
-  constructor(status: number, chunks: AsyncIterable<Uint8Array | string> | Iterable<string>, destroy: () => void = () => {}) {
+  constructor(
+    status: number,
+    chunks: AsyncIterable<Uint8Array | string> | Iterable<string>,
+    destroy: () => void = () => {},
+  ) {
     this.status = status;
     this.#destroy = destroy;
     void this.#read(chunks);
@@ -178,7 +197,10 @@ export class WatchStream {
       const event = this.#events.shift();
       if (event !== undefined || this.#hasEnded) return event;
       await new Promise<void>((done, fail) => {
-        const timer = setTimeout(() => fail(new Error(`no event within ${EVENT_WITHIN_MS} ms`)), deadline - Date.now());
+        const timer = setTimeout(
+          () => fail(new Error(`no event within ${EVENT_WITHIN_MS} ms`)),
+          deadline - Date.now(),
+        );
         this.#wake = () => {
           clearTimeout(timer);
           done();
@@ -193,7 +215,8 @@ export class WatchStream {
     while (seen.length < count) {
       const event = await this.next();
       if (event === undefined) return seen;
-      if (event.type !== 'BOOKMARK') seen.push(`${event.type} ${textAt(event.object, 'metadata', 'name')}`);
+      if (event.type !== 'BOOKMARK')
+        seen.push(`${event.type} ${textAt(event.object, 'metadata', 'name')}`);
     }
     return seen;
   }
@@ -207,7 +230,10 @@ export class WatchStream {
     let rest = '';
     try {
       for await (const chunk of chunks) {
-        const lines = (rest + (typeof chunk === 'string' ? `${chunk}\n` : decoder.decode(chunk, { stream: true }))).split('\n');
+        const lines = (
+          rest +
+          (typeof chunk === 'string' ? `${chunk}\n` : decoder.decode(chunk, { stream: true }))
+        ).split('\n');
         rest = lines.pop() ?? '';
         for (const line of lines) if (line !== '') this.#add(JSON.parse(line));
         this.#wake();
@@ -219,10 +245,15 @@ export class WatchStream {
     this.#wake();
   }
 
-  /** A refusal is one Status, not an event; it reads as an ERROR event, so that both kinds of servers look alike. */
+  /** A refusal is one Status, not an event; it reads as an ERROR event, so that both kinds of
+   * servers look alike. */
   #add(line: unknown): void {
     const type = at(line, 'type');
-    this.#events.push(typeof type === 'string' ? { type, object: at(line, 'object') } : { type: 'ERROR', object: line });
+    this.#events.push(
+      typeof type === 'string'
+        ? { type, object: at(line, 'object') }
+        : { type: 'ERROR', object: line },
+    );
   }
 }
 
@@ -275,10 +306,17 @@ export function namesOf(list: unknown): string[] {
 }
 
 /** Asserts a refusal: HTTP status, Status.reason and a part of its message. */
-export function refused(reply: Reply, expected: { readonly code: number; readonly reason: string; readonly message?: RegExp }): void {
+export function refused(
+  reply: Reply,
+  expected: { readonly code: number; readonly reason: string; readonly message?: RegExp },
+): void {
   assert.equal(reply.status, expected.code, reply.text);
   assert.deepEqual(
-    { kind: at(reply.body, 'kind'), apiVersion: at(reply.body, 'apiVersion'), status: at(reply.body, 'status') },
+    {
+      kind: at(reply.body, 'kind'),
+      apiVersion: at(reply.body, 'apiVersion'),
+      status: at(reply.body, 'status'),
+    },
     { kind: 'Status', apiVersion: 'v1', status: 'Failure' },
     reply.text,
   );

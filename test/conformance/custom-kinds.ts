@@ -4,7 +4,12 @@ import { createKubeClient } from '#src/kube/client.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import { loadClusterAccess } from '#src/kube/credentials.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { installCrds, referenceGrantCrd, removeCrds, snapshotCrds } from '../harness/snapshot-crds.ts';
+import {
+  installCrds,
+  referenceGrantCrd,
+  removeCrds,
+  snapshotCrds,
+} from '../harness/snapshot-crds.ts';
 import type { CrdManifest } from '../harness/snapshot-crds.ts';
 import { at, Connection, listAt, namesOf, refused, textAt, unique } from './connection.ts';
 import type { ApiServerUnderTest } from './connection.ts';
@@ -13,9 +18,13 @@ const SNAPSHOTS = '/apis/snapshot.storage.k8s.io/v1';
 const GRANTS = '/apis/gateway.networking.k8s.io';
 const ATTRIBUTES_CLASSES = '/apis/storage.k8s.io/v1/volumeattributesclasses';
 
-/** The kinds of snapshots and reference grants, which come with definitions while the server runs, and volume attributes classes, which newer
- * servers only have: one suite for every server that our tests use them on. What it installs it removes. */
-export function describeCustomKinds(name: string, open: () => Promise<ApiServerUnderTest & { readonly kubeconfig: string }>): void {
+/** The kinds of snapshots and reference grants, which come with definitions while the server runs,
+ * and volume attributes classes, which newer servers only have: one suite for every server that our
+ * tests use them on. What it installs it removes. */
+export function describeCustomKinds(
+  name: string,
+  open: () => Promise<ApiServerUnderTest & { readonly kubeconfig: string }>,
+): void {
   describe(`kinds that not every server has: ${name}`, () => {
     let server: ApiServerUnderTest;
     let connection: Connection;
@@ -59,8 +68,15 @@ async function mustBeAbsent(api: Connection, crds: readonly CrdManifest[]): Prom
 function describeSnapshotKinds(api: () => Connection): void {
   describe('the snapshot kinds', () => {
     it('are found by discovery as soon as they are installed', async () => {
-      const { body } = await api().until(SNAPSHOTS, (reply) => listAt(reply.body, 'resources').length >= 5);
-      const found = listAt(body, 'resources').map((entry) => [at(entry, 'name'), at(entry, 'namespaced'), at(entry, 'kind')]);
+      const { body } = await api().until(
+        SNAPSHOTS,
+        (reply) => listAt(reply.body, 'resources').length >= 5,
+      );
+      const found = listAt(body, 'resources').map((entry) => [
+        at(entry, 'name'),
+        at(entry, 'namespaced'),
+        at(entry, 'kind'),
+      ]);
       assert.deepEqual(
         found.toSorted((a, b) => (String(a[0]) < String(b[0]) ? -1 : 1)),
         [
@@ -75,7 +91,9 @@ function describeSnapshotKinds(api: () => Connection): void {
 
     it('are created, listed and watched', async () => {
       const path = `${SNAPSHOTS}/namespaces/${await api().namespace()}/volumesnapshots`;
-      const watch = await api().watch(path, { resourceVersion: textAt(await api().read(path), 'metadata', 'resourceVersion') });
+      const watch = await api().watch(path, {
+        resourceVersion: textAt(await api().read(path), 'metadata', 'resourceVersion'),
+      });
       await api().create(path, snapshot('a'));
       await api().patch('merge', `${path}/a`, { metadata: { finalizers: ['sutler.dev/hold'] } });
       await api().patch('merge', `${path}/a/status`, { status: { readyToUse: true } });
@@ -83,7 +101,13 @@ function describeSnapshotKinds(api: () => Connection): void {
       assert.ok(namesOf(await api().read(`${SNAPSHOTS}/volumesnapshots`)).includes('a'));
       await api().patch('merge', `${path}/a`, { metadata: { finalizers: null } });
       await api().call('DELETE', `${path}/a`);
-      assert.deepEqual(await watch.take(5), ['ADDED a', 'MODIFIED a', 'MODIFIED a', 'MODIFIED a', 'DELETED a']);
+      assert.deepEqual(await watch.take(5), [
+        'ADDED a',
+        'MODIFIED a',
+        'MODIFIED a',
+        'MODIFIED a',
+        'DELETED a',
+      ]);
     });
 
     for (const [kind, plural, make] of [
@@ -91,7 +115,9 @@ function describeSnapshotKinds(api: () => Connection): void {
       ['VolumeSnapshotContent', 'volumesnapshotcontents', content],
     ] as const) {
       const collection = async (): Promise<string> =>
-        kind === 'VolumeSnapshot' ? `${SNAPSHOTS}/namespaces/${await api().namespace()}/${plural}` : `${SNAPSHOTS}/${plural}`;
+        kind === 'VolumeSnapshot'
+          ? `${SNAPSHOTS}/namespaces/${await api().namespace()}/${plural}`
+          : `${SNAPSHOTS}/${plural}`;
 
       it(`take the status of a ${kind} at its own path only, by update and by patch`, async () => {
         const path = await collection();
@@ -101,11 +127,22 @@ function describeSnapshotKinds(api: () => Connection): void {
         const put = await api().call('PUT', `${path}/${name}/status`, {
           body: { ...Object(created), spec: {}, status: { restoreSize: '1Gi' } },
         });
-        assert.deepEqual([at(put.body, 'status'), at(put.body, 'spec')], [{ restoreSize: '1Gi' }, make(name).spec]);
-        const patched = await api().patch('merge', `${path}/${name}/status`, { status: { readyToUse: true } });
+        assert.deepEqual(
+          [at(put.body, 'status'), at(put.body, 'spec')],
+          [{ restoreSize: '1Gi' }, make(name).spec],
+        );
+        const patched = await api().patch('merge', `${path}/${name}/status`, {
+          status: { readyToUse: true },
+        });
         assert.deepEqual(at(patched.body, 'status'), { restoreSize: '1Gi', readyToUse: true });
-        const main = await api().patch('merge', `${path}/${name}`, { status: { readyToUse: false }, metadata: { labels: { x: 'y' } } });
-        assert.deepEqual([at(main.body, 'status', 'readyToUse'), at(main.body, 'metadata', 'labels')], [true, { x: 'y' }]);
+        const main = await api().patch('merge', `${path}/${name}`, {
+          status: { readyToUse: false },
+          metadata: { labels: { x: 'y' } },
+        });
+        assert.deepEqual(
+          [at(main.body, 'status', 'readyToUse'), at(main.body, 'metadata', 'labels')],
+          [true, { x: 'y' }],
+        );
       });
 
       it(`refuse an update of a ${kind} that changed meanwhile`, async () => {
@@ -113,7 +150,10 @@ function describeSnapshotKinds(api: () => Connection): void {
         const name = unique('s');
         const created = await api().create(path, make(name));
         await api().patch('merge', `${path}/${name}`, { metadata: { labels: { x: 'y' } } });
-        refused(await api().call('PUT', `${path}/${name}`, { body: created }), { code: 409, reason: 'Conflict' });
+        refused(await api().call('PUT', `${path}/${name}`, { body: created }), {
+          code: 409,
+          reason: 'Conflict',
+        });
       });
     }
 
@@ -150,12 +190,16 @@ function describeGrantVersions(api: () => Connection, kube: () => KubeClient): v
     it('come with the versions that are installed, and a version that comes later shows the same objects', async () => {
       await installCrds(kube(), [referenceGrantCrd(['v1beta1'])]);
       const namespace = await api().namespace();
-      const path = (version: string): string => `${GRANTS}/${version}/namespaces/${namespace}/referencegrants`;
+      const path = (version: string): string =>
+        `${GRANTS}/${version}/namespaces/${namespace}/referencegrants`;
       await api().create(path('v1beta1'), grant('g', 'v1beta1'));
       assert.equal((await api().get(path('v1'))).status, 404);
       await installCrds(kube(), [referenceGrantCrd(['v1beta1', 'v1'])]);
       const seen = await api().read(`${path('v1')}/g`);
-      assert.deepEqual([at(seen, 'apiVersion'), at(seen, 'spec')], ['gateway.networking.k8s.io/v1', grant('g', 'v1').spec]);
+      assert.deepEqual(
+        [at(seen, 'apiVersion'), at(seen, 'spec')],
+        ['gateway.networking.k8s.io/v1', grant('g', 'v1').spec],
+      );
     });
 
     it('are no longer served under a version that is taken away', async () => {
@@ -203,7 +247,11 @@ function describeAttributesClasses(api: () => Connection): void {
     it('must name a driver', async () => {
       const { driverName, ...rest } = attributesClass(unique('vac'));
       assert.equal(driverName, 'x.sutler.dev');
-      refused(await api().call('POST', ATTRIBUTES_CLASSES, { body: rest }), { code: 422, reason: 'Invalid', message: /driverName/ });
+      refused(await api().call('POST', ATTRIBUTES_CLASSES, { body: rest }), {
+        code: 422,
+        reason: 'Invalid',
+        message: /driverName/,
+      });
     });
   });
 }

@@ -3,7 +3,11 @@ import { Connection } from './connection.ts';
 import type { ApiServerUnderTest } from './connection.ts';
 
 /** A suite on a server of its own: opened before the first test, closed after the last. */
-export function describeServer(title: string, open: () => Promise<ApiServerUnderTest>, suite: (api: () => Connection) => void): void {
+export function describeServer(
+  title: string,
+  open: () => Promise<ApiServerUnderTest>,
+  suite: (api: () => Connection) => void,
+): void {
   describe(title, { concurrency: 8 }, () => {
     let server: ApiServerUnderTest;
     let connection: Connection;

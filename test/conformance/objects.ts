@@ -15,12 +15,19 @@ export function paths(namespace: string) {
 }
 
 /** A secret is the plainest object there is: no controller ever touches one. */
-export function secret(name: string, more: { readonly metadata?: Fields; readonly fields?: Fields } = {}) {
+export function secret(
+  name: string,
+  more: { readonly metadata?: Fields; readonly fields?: Fields } = {},
+) {
   return { apiVersion: 'v1', kind: 'Secret', metadata: { name, ...more.metadata }, ...more.fields };
 }
 
-/** A claim of a class that does not exist, unless `spec` says otherwise: the volume controller leaves such a claim alone. */
-export function claim(name: string, more: { readonly metadata?: Fields; readonly spec?: Fields } = {}) {
+/** A claim of a class that does not exist, unless `spec` says otherwise: the volume controller
+ * leaves such a claim alone. */
+export function claim(
+  name: string,
+  more: { readonly metadata?: Fields; readonly spec?: Fields } = {},
+) {
   return {
     apiVersion: 'v1',
     kind: 'PersistentVolumeClaim',
@@ -35,7 +42,10 @@ export function claim(name: string, more: { readonly metadata?: Fields; readonly
 }
 
 /** A CSI volume that no claim asks for, unless `spec` says otherwise. */
-export function volume(name: string, more: { readonly metadata?: Fields; readonly spec?: Fields } = {}) {
+export function volume(
+  name: string,
+  more: { readonly metadata?: Fields; readonly spec?: Fields } = {},
+) {
   return {
     apiVersion: 'v1',
     kind: 'PersistentVolume',
@@ -51,7 +61,10 @@ export function volume(name: string, more: { readonly metadata?: Fields; readonl
 }
 
 /** A class of a driver that nobody serves. */
-export function storageClass(name: string, more: { readonly metadata?: Fields; readonly fields?: Fields } = {}) {
+export function storageClass(
+  name: string,
+  more: { readonly metadata?: Fields; readonly fields?: Fields } = {},
+) {
   return {
     apiVersion: 'storage.k8s.io/v1',
     kind: 'StorageClass',

@@ -18,10 +18,14 @@ async function open() {
     await api.close();
   };
   const server = { url: api.url, tls: { ca: api.ca }, token: api.token, close };
-  // It remembers thousands of changes, so it has to be told to forget those before the suite, the first event's among them.
+  // It remembers thousands of changes, so it has to be told to forget those before the suite, the
+  // first event's among them.
   const connection = new Connection(server);
   const involvedObject = { kind: 'PersistentVolume', name: 'any' };
-  await connection.create(paths('default').events, { metadata: { name: unique('event') }, involvedObject });
+  await connection.create(paths('default').events, {
+    metadata: { name: unique('event') },
+    involvedObject,
+  });
   await connection.close();
   api.store.compact();
   return server;

@@ -3,10 +3,16 @@ import { describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
 import { AdaptiveLimit } from '#src/csi-gateway/adaptive-limit.ts';
 
-/** A driver with so many hands: above them calls wait for each other. Runs calls in rounds, as many as the limit lets in. */
+/** A driver with so many hands: above them calls wait for each other. Runs calls in rounds, as many
+ * as the limit lets in. */
 function play(
   limit: AdaptiveLimit,
-  o: { readonly hands: number; readonly callMs: number; readonly rounds: number; readonly code?: number },
+  o: {
+    readonly hands: number;
+    readonly callMs: number;
+    readonly rounds: number;
+    readonly code?: number;
+  },
 ): void {
   let nowMs = 0;
   for (let round = 0; round < o.rounds; round += 1) {
@@ -24,26 +30,31 @@ function play(
 describe('AdaptiveLimit', () => {
   it('grows by about one per round of good answers, up to its maximum', () => {
     const limit = new AdaptiveLimit({ start: 10, max: 14 });
-    for (let call = 0; call < 11; call += 1) limit.observe({ startedMs: call, endedMs: call + 10, code: Code.OK }, 10);
+    for (let call = 0; call < 11; call += 1)
+      limit.observe({ startedMs: call, endedMs: call + 10, code: Code.OK }, 10);
     assert.equal(limit.limit, 11);
-    for (let call = 0; call < 1_000; call += 1) limit.observe({ startedMs: call, endedMs: call + 10, code: Code.OK }, 14);
+    for (let call = 0; call < 1_000; call += 1)
+      limit.observe({ startedMs: call, endedMs: call + 10, code: Code.OK }, 14);
     assert.equal(limit.limit, 14);
   });
 
   it('does not grow while it is not used up', () => {
     const limit = new AdaptiveLimit({ start: 10, max: 100 });
-    for (let call = 0; call < 1_000; call += 1) limit.observe({ startedMs: call, endedMs: call + 10, code: Code.OK }, 3);
+    for (let call = 0; call < 1_000; call += 1)
+      limit.observe({ startedMs: call, endedMs: call + 10, code: Code.OK }, 3);
     assert.equal(limit.limit, 10);
   });
 
   for (const code of [Code.ResourceExhausted, Code.Unavailable, Code.DeadlineExceeded]) {
     it(`shrinks by a third for code ${code}, once per round, and never below 1`, () => {
       const limit = new AdaptiveLimit({ start: 10, max: 100 });
-      for (let call = 0; call < 10; call += 1) limit.observe({ startedMs: 0, endedMs: 10 + call, code }, 10);
+      for (let call = 0; call < 10; call += 1)
+        limit.observe({ startedMs: 0, endedMs: 10 + call, code }, 10);
       assert.equal(limit.limit, 7);
       limit.observe({ startedMs: 20, endedMs: 30, code }, 7);
       assert.equal(limit.limit, 4);
-      for (let call = 0; call < 50; call += 1) limit.observe({ startedMs: 100 * (call + 1), endedMs: 100 * (call + 1) + 50, code }, 1);
+      for (let call = 0; call < 50; call += 1)
+        limit.observe({ startedMs: 100 * (call + 1), endedMs: 100 * (call + 1) + 50, code }, 1);
       assert.equal(limit.limit, 1);
     });
   }
@@ -57,22 +68,26 @@ describe('AdaptiveLimit', () => {
 
   it('shrinks when calls get twice as slow as usual', () => {
     const limit = new AdaptiveLimit({ start: 50, max: 100 });
-    for (let call = 0; call < 100; call += 1) limit.observe({ startedMs: call, endedMs: call + 200, code: Code.OK }, 5);
+    for (let call = 0; call < 100; call += 1)
+      limit.observe({ startedMs: call, endedMs: call + 200, code: Code.OK }, 5);
     assert.equal(limit.limit, 50);
-    for (let call = 0; call < 20; call += 1) limit.observe({ startedMs: 1_000 + call, endedMs: 2_500 + call, code: Code.OK }, 5);
+    for (let call = 0; call < 20; call += 1)
+      limit.observe({ startedMs: 1_000 + call, endedMs: 2_500 + call, code: Code.OK }, 5);
     assert.ok(limit.limit < 50, String(limit.limit));
   });
 
   it('takes a pace that stays slow for the usual one, and grows again', () => {
     const limit = new AdaptiveLimit({ start: 50, max: 100 });
-    for (let call = 0; call < 100; call += 1) limit.observe({ startedMs: call, endedMs: call + 200, code: Code.OK }, 5);
+    for (let call = 0; call < 100; call += 1)
+      limit.observe({ startedMs: call, endedMs: call + 200, code: Code.OK }, 5);
     play(limit, { hands: 1_000, callMs: 1_000, rounds: 500 });
     assert.ok(limit.limit > 20, String(limit.limit));
   });
 
   it('comes down to what a driver with few hands takes', () => {
     const limit = new AdaptiveLimit({ start: 100, max: 500 });
-    for (let call = 0; call < 200; call += 1) limit.observe({ startedMs: call, endedMs: call + 100, code: Code.OK }, 1);
+    for (let call = 0; call < 200; call += 1)
+      limit.observe({ startedMs: call, endedMs: call + 100, code: Code.OK }, 1);
     play(limit, { hands: 10, callMs: 100, rounds: 60 });
     assert.ok(limit.limit >= 5 && limit.limit <= 60, String(limit.limit));
   });

@@ -20,7 +20,11 @@ function place(taken: ReturnType<CallCaps['take']>): CallPlace {
 
 describe('parseMaxInFlight', () => {
   it('reads a number for all and numbers for single methods, by name or path', () => {
-    const { every, byPath } = parseMaxInFlight('f', ['500', 'CreateVolume:50', '/vendor.v1.Extra/Do:3']);
+    const { every, byPath } = parseMaxInFlight('f', [
+      '500',
+      'CreateVolume:50',
+      '/vendor.v1.Extra/Do:3',
+    ]);
     assert.equal(every, 500);
     assert.deepEqual(
       [...byPath],
@@ -30,15 +34,29 @@ describe('parseMaxInFlight', () => {
       ],
     );
   });
-  it('knows no limit where no number is for all', () => assert.equal(parseMaxInFlight('f', ['CreateVolume:50']).every, Infinity));
-  for (const text of ['0', '-1', 'many', 'Create:5', 'CreateVolume:0', 'CreateVolume', 'CreateVolume:5:6']) {
-    it(`refuses ${text}`, () => assert.throws(() => parseMaxInFlight('max-in-flight', [text]), UsageError));
+  it('knows no limit where no number is for all', () =>
+    assert.equal(parseMaxInFlight('f', ['CreateVolume:50']).every, Infinity));
+  for (const text of [
+    '0',
+    '-1',
+    'many',
+    'Create:5',
+    'CreateVolume:0',
+    'CreateVolume',
+    'CreateVolume:5:6',
+  ]) {
+    it(`refuses ${text}`, () =>
+      assert.throws(() => parseMaxInFlight('max-in-flight', [text]), UsageError));
   }
 });
 
 describe('CallCaps', () => {
   it('counts each method by itself', () => {
-    const caps = new CallCaps({ max: { every: 2, byPath: new Map([[DELETE, 1]]) }, adaptive: false, clock: systemClock });
+    const caps = new CallCaps({
+      max: { every: 2, byPath: new Map([[DELETE, 1]]) },
+      adaptive: false,
+      clock: systemClock,
+    });
     const first = place(caps.take(CREATE));
     place(caps.take(CREATE));
     assert.deepEqual(caps.take(CREATE), { limit: 2, why: 'max-in-flight' });
@@ -88,7 +106,8 @@ describe('the gateway at its limit', () => {
     driver = await startSampleDriver({
       socket: folder.file('csi.sock'),
       dataDir: folder.file('data'),
-      onCall: ({ method }) => (method === 'CreateVolume' ? opened.then(() => undefined) : undefined),
+      onCall: ({ method }) =>
+        method === 'CreateVolume' ? opened.then(() => undefined) : undefined,
     });
   });
   after(async () => {
@@ -97,29 +116,47 @@ describe('the gateway at its limit', () => {
   });
 
   it('refuses one call more of a method, not forwarded, lets other methods pass, and forgets no place', async () => {
-    const test = await startTestGateway(folder, { maxInFlight: { every: 500, byPath: new Map([[CREATE, 3]]) } });
+    const test = await startTestGateway(folder, {
+      maxInFlight: { every: 500, byPath: new Map([[CREATE, 3]]) },
+    });
     await until('ready', () => test.gateway.trouble === undefined);
     const settings = { timeoutMs: 30_000 };
-    const held = ['a', 'b', 'c'].map((name) => test.client.createVolume(volumeRequest(name), settings));
+    const held = ['a', 'b', 'c'].map((name) =>
+      test.client.createVolume(volumeRequest(name), settings),
+    );
     await until('three are at the driver', () => driver.counts.get('CreateVolume') === 3);
     const error = await failureOf(test.client.createVolume(volumeRequest('d'), settings));
     assert.equal(error.code, Code.Unavailable);
     assert.equal(verdict(error), 'not-forwarded');
-    assert.match(error.details, /3 calls of .*CreateVolume are under way, as many as --max-in-flight allows/);
-    assert.match(await test.metrics.metrics(), /sutler_gateway_refused_total\{reason="max-in-flight"\} 1/);
+    assert.match(
+      error.details,
+      /3 calls of .*CreateVolume are under way, as many as --max-in-flight allows/,
+    );
+    assert.match(
+      await test.metrics.metrics(),
+      /sutler_gateway_refused_total\{reason="max-in-flight"\} 1/,
+    );
     await test.client.getCapacity({}, settings);
     open();
     await Promise.all(held);
     // The refused one holds neither a place nor the fence of its name.
-    await Promise.all(['d', 'e', 'f'].map((name) => test.client.createVolume(volumeRequest(name), settings)));
+    await Promise.all(
+      ['d', 'e', 'f'].map((name) => test.client.createVolume(volumeRequest(name), settings)),
+    );
     await test.close();
   });
 
   it('shows the adaptive limit as a metric', async () => {
-    const test = await startTestGateway(folder, { adaptiveLimit: true, maxInFlight: { every: 20, byPath: new Map() } });
+    const test = await startTestGateway(folder, {
+      adaptiveLimit: true,
+      maxInFlight: { every: 20, byPath: new Map() },
+    });
     await until('ready', () => test.gateway.trouble === undefined);
     await test.client.getCapacity({}, { timeoutMs: 30_000 });
-    assert.match(await test.metrics.metrics(), /sutler_gateway_adaptive_limit\{method_name="\/csi.v1.Controller\/GetCapacity"\} 20/);
+    assert.match(
+      await test.metrics.metrics(),
+      /sutler_gateway_adaptive_limit\{method_name="\/csi.v1.Controller\/GetCapacity"\} 20/,
+    );
     await test.close();
   });
 });

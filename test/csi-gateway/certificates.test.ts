@@ -21,7 +21,11 @@ import { failureOf } from '../harness/csi-gateway.ts';
 interface Resource {
   readonly kind: string;
   readonly metadata: { readonly name: string };
-  readonly spec: { readonly secretName?: string; readonly dnsNames?: readonly string[]; readonly usages?: readonly string[] };
+  readonly spec: {
+    readonly secretName?: string;
+    readonly dnsNames?: readonly string[];
+    readonly usages?: readonly string[];
+  };
 }
 
 const root = new URL('../../../', import.meta.url);
@@ -35,7 +39,9 @@ const USAGES = new Map([
 ]);
 
 function resource(name: string): Resource {
-  const found = MANIFESTS.find(({ kind, metadata }) => kind === 'Certificate' && metadata.name === name);
+  const found = MANIFESTS.find(
+    ({ kind, metadata }) => kind === 'Certificate' && metadata.name === name,
+  );
   assert.ok(found, name);
   return found;
 }
@@ -59,39 +65,65 @@ describe('certificates for the gateway', () => {
         .join(','),
     );
     for (const owner of ['gateway', 'ingest', 'jobs'] as const) {
-      const made = new X509Certificate(await readFile(tlsFilesOf(folder.file('script'), owner).cert));
+      const made = new X509Certificate(
+        await readFile(tlsFilesOf(folder.file('script'), owner).cert),
+      );
       const { dnsNames, secretName, usages } = resource(`sutler-${owner}`).spec;
       assert.deepEqual(
         made.subjectAltName?.split(', '),
         dnsNames?.map((name) => `DNS:${name}`),
       );
-      assert.deepEqual(['digital signature', ...(made.keyUsage ?? []).map((usage) => USAGES.get(usage))], usages);
+      assert.deepEqual(
+        ['digital signature', ...(made.keyUsage ?? []).map((usage) => USAGES.get(usage))],
+        usages,
+      );
       assert.equal(secretName, `sutler-${owner}-tls`);
     }
     const sidecar = text('k8s/gateway/sidecar.yaml');
-    const allowed = ['ingest', 'jobs'].flatMap((owner) => resource(`sutler-${owner}`).spec.dnsNames ?? []);
-    assert.ok(sidecar.includes(`--tls-allowed-names=${allowed.map((name) => `DNS:${name}`).join(',')}`));
+    const allowed = ['ingest', 'jobs'].flatMap(
+      (owner) => resource(`sutler-${owner}`).spec.dnsNames ?? [],
+    );
+    assert.ok(
+      sidecar.includes(`--tls-allowed-names=${allowed.map((name) => `DNS:${name}`).join(',')}`),
+    );
     assert.ok(sidecar.includes('secretName: sutler-gateway-tls'));
   });
 
   it('let jobs in, and nobody else, at a gateway that is started as docs/gateway.md says', async (t) => {
-    const driver = await startSampleDriver({ socket: folder.file('csi.sock'), dataDir: folder.file('data') });
+    const driver = await startSampleDriver({
+      socket: folder.file('csi.sock'),
+      dataDir: folder.file('data'),
+    });
     t.after(() => driver.close());
     const [, block = ''] = /without a cluster:\n\n```sh\n([\s\S]+?)```/.exec(DOCS) ?? [];
     const [makes = '', starts = ''] = block.replaceAll('\\\n', ' ').split('\n');
-    await promisify(execFile)('sh', ['-c', makes.replace('k8s/gateway/', fileURLToPath(new URL('k8s/gateway/', root)))], {
-      cwd: folder.path,
-    });
+    await promisify(execFile)(
+      'sh',
+      ['-c', makes.replace('k8s/gateway/', fileURLToPath(new URL('k8s/gateway/', root)))],
+      {
+        cwd: folder.path,
+      },
+    );
     const [program, , ...args] = starts.split(/ +/);
     assert.equal(program, 'npx');
-    const given = args.map((arg) => arg.replace('/run/csi/socket', folder.file('csi.sock')).replace(/:9808$/, ':0'));
+    const given = args.map((arg) =>
+      arg.replace('/run/csi/socket', folder.file('csi.sock')).replace(/:9808$/, ':0'),
+    );
     const cli = fileURLToPath(import.meta.resolve('#src/cli.ts'));
-    const gateway = spawn(process.execPath, [cli, ...given], { cwd: folder.path, stdio: ['ignore', 'ignore', 'inherit', 'ipc'] });
+    const gateway = spawn(process.execPath, [cli, ...given], {
+      cwd: folder.path,
+      stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+    });
     const ended = once(gateway, 'exit');
     t.after(() => gateway.kill('SIGKILL'));
-    const [message] = (await once(gateway, 'message')) as [{ readonly facts: { readonly listen: string } }];
+    const [message] = (await once(gateway, 'message')) as [
+      { readonly facts: { readonly listen: string } },
+    ];
     const address = parseAddress('listen', message.facts.listen);
-    const as = async <T>(owner: CertificateOwner, use: (client: ReturnType<typeof createCsiClient>) => Promise<T>): Promise<T> => {
+    const as = async <T>(
+      owner: CertificateOwner,
+      use: (client: ReturnType<typeof createCsiClient>) => Promise<T>,
+    ): Promise<T> => {
       const tls = await clientTls(folder.file('certificates'), owner);
       const client = createCsiClient({ address, log: silentLog, tls });
       const result = await use(client);
@@ -108,7 +140,10 @@ describe('certificates for the gateway', () => {
         ),
       ),
     );
-    assert.equal(await as('audit', async (client) => (await failureOf(client.getCapacity({}, settings))).code), Code.PermissionDenied);
+    assert.equal(
+      await as('audit', async (client) => (await failureOf(client.getCapacity({}, settings))).code),
+      Code.PermissionDenied,
+    );
     gateway.kill('SIGTERM');
     assert.deepEqual(await ended, [0, null]);
   });

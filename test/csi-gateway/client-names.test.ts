@@ -1,6 +1,11 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { allowedName, formatName, parseAllowedNames, readAlternativeNames } from '#src/csi-gateway/client-names.ts';
+import {
+  allowedName,
+  formatName,
+  parseAllowedNames,
+  readAlternativeNames,
+} from '#src/csi-gateway/client-names.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 
 describe('parseAllowedNames', () => {
@@ -13,11 +18,13 @@ describe('parseAllowedNames', () => {
     ['IP:2001:DB8:0:0:0:0:0:1', 'IP:2001:db8::1'],
     ['::1', 'IP:::1'],
   ] as const) {
-    it(`reads ${text} as ${expected}`, () => assert.deepEqual(parseAllowedNames('f', [text]).map(formatName), [expected]));
+    it(`reads ${text} as ${expected}`, () =>
+      assert.deepEqual(parseAllowedNames('f', [text]).map(formatName), [expected]));
   }
 
   for (const text of ['*.sutler', 'URI:spiffe://x/*', 'IP:ten', 'URI:nothing', 'IP:1.2.3']) {
-    it(`refuses ${text}`, () => assert.throws(() => parseAllowedNames('tls-allowed-names', [text]), UsageError));
+    it(`refuses ${text}`, () =>
+      assert.throws(() => parseAllowedNames('tls-allowed-names', [text]), UsageError));
   }
 });
 
@@ -46,10 +53,18 @@ describe('allowedName', () => {
     const name = allowedName(readAlternativeNames(text), allowed);
     return name === undefined ? undefined : formatName(name);
   };
-  it('is the first that is listed', () => assert.equal(first('DNS:x, URI:spiffe://c/jobs, DNS:sutler-jobs'), 'URI:spiffe://c/jobs'));
+  it('is the first that is listed', () =>
+    assert.equal(first('DNS:x, URI:spiffe://c/jobs, DNS:sutler-jobs'), 'URI:spiffe://c/jobs'));
   it('compares names whole and by kind', () => {
-    for (const text of ['DNS:sutler-jobs.evil', 'DNS:a.sutler-jobs', 'DNS:10.0.0.7', 'URI:sutler-jobs', 'DNS:spiffe://c/jobs'])
+    for (const text of [
+      'DNS:sutler-jobs.evil',
+      'DNS:a.sutler-jobs',
+      'DNS:10.0.0.7',
+      'URI:sutler-jobs',
+      'DNS:spiffe://c/jobs',
+    ])
       assert.equal(first(text), undefined, text);
   });
-  it('does not care for the case of DNS names', () => assert.equal(first('DNS:SUTLER-Jobs'), 'DNS:sutler-jobs'));
+  it('does not care for the case of DNS names', () =>
+    assert.equal(first('DNS:SUTLER-Jobs'), 'DNS:sutler-jobs'));
 });

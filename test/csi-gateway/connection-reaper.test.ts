@@ -6,7 +6,7 @@ import { connect as connectSocket } from 'node:net';
 import type { Socket } from 'node:net';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
-import type { PatienceLimits } from '#src/csi-gateway/connection-reaper.ts';
+import type { ReaperLimits } from '#src/csi-gateway/connection-reaper.ts';
 import { framed } from '#src/csi-gateway/wire.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { makeFolder, until } from '../harness/csi-folder.ts';
@@ -16,8 +16,15 @@ import { answerBytes, startRawDriver } from '../harness/csi-raw-driver.ts';
 import type { RawCall, RawDriver } from '../harness/csi-raw-driver.ts';
 
 const CAPACITY = '/csi.v1.Controller/GetCapacity';
-/** By a clock on which no time passes but what a test lets pass. Short, because the door looks four times in the shortest of them. */
-const LIMITS: PatienceLimits = { greetingMs: 100, requestMs: 110, answerMs: 120, idleMs: 130, waiting: 10 };
+/** By a clock on which no time passes but what a test lets pass. Short, because the door looks four
+ * times in the shortest of them. */
+const LIMITS: ReaperLimits = {
+  greetingMs: 100,
+  requestMs: 110,
+  answerMs: 120,
+  idleMs: 130,
+  waiting: 10,
+};
 const SETTINGS = { timeoutMs: 30_000 };
 
 describe('the door’s patience', () => {
@@ -28,7 +35,8 @@ describe('the door’s patience', () => {
   /** Calls that the driver keeps, in place of answering them at once. */
   let kept: RawCall[] | undefined;
   const opened: { destroy(): unknown }[] = [];
-  const answer = (call: RawCall): void => answerBytes(call, framed(Buffer.alloc(200_000)), { 'grpc-status': '0' });
+  const answer = (call: RawCall): void =>
+    answerBytes(call, framed(Buffer.alloc(200_000)), { 'grpc-status': '0' });
 
   before(async () => {
     folder = await makeFolder();
@@ -39,7 +47,10 @@ describe('the door’s patience', () => {
   });
   beforeEach(async () => {
     kept = undefined;
-    test = await startTestGateway(folder, { patience: LIMITS, clock: { ...systemClock, nowMs: () => nowMs } });
+    test = await startTestGateway(folder, {
+      patience: LIMITS,
+      clock: { ...systemClock, nowMs: () => nowMs },
+    });
     await until('ready', () => test.gateway.trouble === undefined);
   });
   afterEach(async () => {
@@ -59,14 +70,24 @@ describe('the door’s patience', () => {
     return socket;
   };
   const connect = async (): Promise<ClientHttp2Session> => {
-    const session = connectHttp2('http://localhost', { createConnection: () => connectSocket(folder.file('gw.sock')) });
+    const session = connectHttp2('http://localhost', {
+      createConnection: () => connectSocket(folder.file('gw.sock')),
+    });
     opened.push(session);
     session.on('error', () => undefined);
     await once(session, 'remoteSettings');
     return session;
   };
-  const call = (session: ClientHttp2Session, headers: Record<string, string> = {}): ClientHttp2Stream => {
-    const stream = session.request({ ':method': 'POST', ':path': CAPACITY, 'content-type': 'application/grpc', ...headers });
+  const call = (
+    session: ClientHttp2Session,
+    headers: Record<string, string> = {},
+  ): ClientHttp2Stream => {
+    const stream = session.request({
+      ':method': 'POST',
+      ':path': CAPACITY,
+      'content-type': 'application/grpc',
+      ...headers,
+    });
     stream.on('error', () => undefined);
     return stream;
   };
@@ -74,7 +95,9 @@ describe('the door’s patience', () => {
     new Promise((resolve) => stream.once('response', resolve));
   /** All that was written before is read when it is answered. */
   const ping = (session: ClientHttp2Session): Promise<void> =>
-    new Promise((resolve, reject) => session.ping((error: Error | null) => (error === null ? resolve() : reject(error))));
+    new Promise((resolve, reject) =>
+      session.ping((error: Error | null) => (error === null ? resolve() : reject(error))),
+    );
   const connections = async (): Promise<number> =>
     Number(/^sutler_gateway_connections (\d+)$/m.exec(await test.metrics.metrics())?.[1] ?? 0);
 
@@ -164,9 +187,13 @@ describe('the door’s patience', () => {
     dial(PREFACE, ENDLESS_WINDOWS, ...[1, 3, 5, 7, 9].map((stream) => emptyCall(stream, CAPACITY)));
     await until(
       'the calls are at the driver',
-      () => driver.calls.filter(({ path }) => path === CAPACITY).length > 0 && driver.calls.length >= before + 5,
+      () =>
+        driver.calls.filter(({ path }) => path === CAPACITY).length > 0 &&
+        driver.calls.length >= before + 5,
     );
-    await until('they are answered', async () => /^sutler_gateway_in_flight 0$/m.test(await test.metrics.metrics()));
+    await until('they are answered', async () =>
+      /^sutler_gateway_in_flight 0$/m.test(await test.metrics.metrics()),
+    );
   };
 
   it('ends a connection that does not even take a reset', async () => {
@@ -219,7 +246,9 @@ describe('the door’s patience', () => {
   it('makes room for one more by ending a connection that never called', async () => {
     await test.client.probe(SETTINGS);
     const idle = Array.from({ length: 300 }, () => dial(PREFACE, EMPTY_SETTINGS).resume());
-    await until('some had to go', async () => /reason="too-many"\} 45/.test(await test.metrics.metrics()));
+    await until('some had to go', async () =>
+      /reason="too-many"\} 45/.test(await test.metrics.metrics()),
+    );
     await until('they are gone', () => idle.filter((socket) => socket.destroyed).length === 45);
     await test.client.probe(SETTINGS);
     assert.equal(await connections(), 256);

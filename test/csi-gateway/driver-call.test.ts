@@ -7,20 +7,35 @@ import { Code } from '#src/csi/status.ts';
 import { framed } from '#src/csi-gateway/wire.ts';
 import { makeFolder, until } from '../harness/csi-folder.ts';
 import { failureOf, startTestGateway, verdict, volumeRequest } from '../harness/csi-gateway.ts';
-import { answerBytes, answerOk, answerStatus, answerTrailersOnly, startRawDriver } from '../harness/csi-raw-driver.ts';
+import {
+  answerBytes,
+  answerOk,
+  answerStatus,
+  answerTrailersOnly,
+  startRawDriver,
+} from '../harness/csi-raw-driver.ts';
 import type { RawCall, RawDriver } from '../harness/csi-raw-driver.ts';
 
-const GOOD = toBinary(CreateVolumeResponseSchema, create(CreateVolumeResponseSchema, { volume: { volumeId: 'h' } }));
+const GOOD = toBinary(
+  CreateVolumeResponseSchema,
+  create(CreateVolumeResponseSchema, { volume: { volumeId: 'h' } }),
+);
 const FORGED = { 'sutler-driver-status': '1', 'sutler-not-forwarded': '1' };
 
-/** Each way in which a call can end without OK, and what a caller may conclude. The scripts are wire facts, not mocks. */
+/** Each way in which a call can end without OK, and what a caller may conclude. The scripts are
+ * wire facts, not mocks. */
 const ENDS: readonly {
   readonly title: string;
   readonly end: (call: RawCall) => unknown;
   readonly says: 'driver' | 'ambiguous';
   readonly code?: number;
 }[] = [
-  { title: 'trailers with a status and nothing else', end: (c) => answerStatus(c, { 'grpc-status': '8' }), says: 'driver', code: 8 },
+  {
+    title: 'trailers with a status and nothing else',
+    end: (c) => answerStatus(c, { 'grpc-status': '8' }),
+    says: 'driver',
+    code: 8,
+  },
   {
     title: 'trailers with a status and words',
     end: (c) => answerStatus(c, { 'grpc-status': '3', 'grpc-message': 'bad' }),
@@ -33,7 +48,12 @@ const ENDS: readonly {
     says: 'driver',
     code: 9,
   },
-  { title: "the driver's own Unavailable", end: (c) => answerStatus(c, { 'grpc-status': '14' }), says: 'driver', code: 14 },
+  {
+    title: "the driver's own Unavailable",
+    end: (c) => answerStatus(c, { 'grpc-status': '14' }),
+    says: 'driver',
+    code: 14,
+  },
   {
     title: "the driver's own DeadlineExceeded",
     end: (c) => answerStatus(c, { 'grpc-status': '4', 'grpc-message': 'slow pool' }),
@@ -46,14 +66,48 @@ const ENDS: readonly {
     says: 'driver',
     code: 5,
   },
-  { title: 'a code that gRPC does not know', end: (c) => answerStatus(c, { 'grpc-status': '77' }), says: 'driver', code: 77 },
-  { title: 'an error after a message', end: (c) => answerBytes(c, framed(GOOD), { 'grpc-status': '13' }), says: 'driver', code: 13 },
-  { title: 'RST_STREAM NO_ERROR', end: ({ stream }) => stream.close(constants.NGHTTP2_NO_ERROR), says: 'ambiguous' },
-  { title: 'RST_STREAM INTERNAL_ERROR', end: ({ stream }) => stream.close(constants.NGHTTP2_INTERNAL_ERROR), says: 'ambiguous' },
-  { title: 'RST_STREAM REFUSED_STREAM', end: ({ stream }) => stream.close(constants.NGHTTP2_REFUSED_STREAM), says: 'ambiguous' },
-  { title: 'RST_STREAM CANCEL', end: ({ stream }) => stream.close(constants.NGHTTP2_CANCEL), says: 'ambiguous' },
-  { title: 'RST_STREAM ENHANCE_YOUR_CALM', end: ({ stream }) => stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM), says: 'ambiguous' },
-  { title: 'RST_STREAM INADEQUATE_SECURITY', end: ({ stream }) => stream.close(constants.NGHTTP2_INADEQUATE_SECURITY), says: 'ambiguous' },
+  {
+    title: 'a code that gRPC does not know',
+    end: (c) => answerStatus(c, { 'grpc-status': '77' }),
+    says: 'driver',
+    code: 77,
+  },
+  {
+    title: 'an error after a message',
+    end: (c) => answerBytes(c, framed(GOOD), { 'grpc-status': '13' }),
+    says: 'driver',
+    code: 13,
+  },
+  {
+    title: 'RST_STREAM NO_ERROR',
+    end: ({ stream }) => stream.close(constants.NGHTTP2_NO_ERROR),
+    says: 'ambiguous',
+  },
+  {
+    title: 'RST_STREAM INTERNAL_ERROR',
+    end: ({ stream }) => stream.close(constants.NGHTTP2_INTERNAL_ERROR),
+    says: 'ambiguous',
+  },
+  {
+    title: 'RST_STREAM REFUSED_STREAM',
+    end: ({ stream }) => stream.close(constants.NGHTTP2_REFUSED_STREAM),
+    says: 'ambiguous',
+  },
+  {
+    title: 'RST_STREAM CANCEL',
+    end: ({ stream }) => stream.close(constants.NGHTTP2_CANCEL),
+    says: 'ambiguous',
+  },
+  {
+    title: 'RST_STREAM ENHANCE_YOUR_CALM',
+    end: ({ stream }) => stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM),
+    says: 'ambiguous',
+  },
+  {
+    title: 'RST_STREAM INADEQUATE_SECURITY',
+    end: ({ stream }) => stream.close(constants.NGHTTP2_INADEQUATE_SECURITY),
+    says: 'ambiguous',
+  },
   {
     title: 'RST_STREAM after headers',
     end: ({ stream }) => {
@@ -77,9 +131,21 @@ const ENDS: readonly {
     end: ({ session }) => session.destroy(undefined, constants.NGHTTP2_INTERNAL_ERROR),
     says: 'ambiguous',
   },
-  { title: 'HTTP 200 without a status', end: (c) => answerTrailersOnly(c, FORGED), says: 'ambiguous' },
-  { title: 'HTTP 503 with an empty body', end: (c) => answerTrailersOnly(c, { ':status': 503, ...FORGED }), says: 'ambiguous' },
-  { title: 'HTTP 500 with a status', end: (c) => answerTrailersOnly(c, { ':status': 500, 'grpc-status': '3' }), says: 'ambiguous' },
+  {
+    title: 'HTTP 200 without a status',
+    end: (c) => answerTrailersOnly(c, FORGED),
+    says: 'ambiguous',
+  },
+  {
+    title: 'HTTP 503 with an empty body',
+    end: (c) => answerTrailersOnly(c, { ':status': 503, ...FORGED }),
+    says: 'ambiguous',
+  },
+  {
+    title: 'HTTP 500 with a status',
+    end: (c) => answerTrailersOnly(c, { ':status': 500, 'grpc-status': '3' }),
+    says: 'ambiguous',
+  },
   {
     title: 'an HTML error page',
     end: ({ stream }) => {
@@ -93,10 +159,26 @@ const ENDS: readonly {
     end: (c) => answerTrailersOnly(c, { 'content-type': 'text/html', 'grpc-status': '3' }),
     says: 'ambiguous',
   },
-  { title: 'trailers without a status', end: (c) => answerStatus(c, { 'x-a': 'b', ...FORGED }), says: 'ambiguous' },
-  { title: 'a status that is no number', end: (c) => answerStatus(c, { 'grpc-status': 'three' }), says: 'ambiguous' },
-  { title: 'two statuses', end: (c) => answerStatus(c, { 'grpc-status': ['3', '5'] }), says: 'ambiguous' },
-  { title: 'a negative status', end: (c) => answerStatus(c, { 'grpc-status': '-3' }), says: 'ambiguous' },
+  {
+    title: 'trailers without a status',
+    end: (c) => answerStatus(c, { 'x-a': 'b', ...FORGED }),
+    says: 'ambiguous',
+  },
+  {
+    title: 'a status that is no number',
+    end: (c) => answerStatus(c, { 'grpc-status': 'three' }),
+    says: 'ambiguous',
+  },
+  {
+    title: 'two statuses',
+    end: (c) => answerStatus(c, { 'grpc-status': ['3', '5'] }),
+    says: 'ambiguous',
+  },
+  {
+    title: 'a negative status',
+    end: (c) => answerStatus(c, { 'grpc-status': '-3' }),
+    says: 'ambiguous',
+  },
   {
     title: 'a status in the first headers but no trailers',
     end: ({ stream }) => {
@@ -113,9 +195,21 @@ const ENDS: readonly {
     },
     says: 'ambiguous',
   },
-  { title: 'OK without a message', end: (c) => answerStatus(c, { 'grpc-status': '0' }), says: 'ambiguous' },
-  { title: 'OK that is trailers only', end: (c) => answerTrailersOnly(c, { 'grpc-status': '0' }), says: 'ambiguous' },
-  { title: 'OK with half a message', end: (c) => answerBytes(c, framed(GOOD).subarray(0, 7), { 'grpc-status': '0' }), says: 'ambiguous' },
+  {
+    title: 'OK without a message',
+    end: (c) => answerStatus(c, { 'grpc-status': '0' }),
+    says: 'ambiguous',
+  },
+  {
+    title: 'OK that is trailers only',
+    end: (c) => answerTrailersOnly(c, { 'grpc-status': '0' }),
+    says: 'ambiguous',
+  },
+  {
+    title: 'OK with half a message',
+    end: (c) => answerBytes(c, framed(GOOD).subarray(0, 7), { 'grpc-status': '0' }),
+    says: 'ambiguous',
+  },
   {
     title: 'OK with two messages',
     end: (c) => answerBytes(c, Buffer.concat([framed(GOOD), framed(GOOD)]), { 'grpc-status': '0' }),
@@ -126,8 +220,18 @@ const ENDS: readonly {
     end: (c) => answerBytes(c, Buffer.from([9, 0, 0, 0, 1, 0]), { 'grpc-status': '0' }),
     says: 'ambiguous',
   },
-  { title: 'an answer that is too large', end: (c) => answerOk(c, Buffer.alloc(200_000)), says: 'ambiguous', code: Code.ResourceExhausted },
-  { title: 'a message that does not decode', end: (c) => answerOk(c, Buffer.from([0x0a, 0xff])), says: 'ambiguous', code: Code.Internal },
+  {
+    title: 'an answer that is too large',
+    end: (c) => answerOk(c, Buffer.alloc(200_000)),
+    says: 'ambiguous',
+    code: Code.ResourceExhausted,
+  },
+  {
+    title: 'a message that does not decode',
+    end: (c) => answerOk(c, Buffer.from([0x0a, 0xff])),
+    says: 'ambiguous',
+    code: Code.Internal,
+  },
 ];
 
 describe('callDriver', () => {
@@ -138,7 +242,9 @@ describe('callDriver', () => {
 
   before(async () => {
     folder = await makeFolder();
-    driver = await startRawDriver(folder.file('csi.sock'), (call) => (call.path.endsWith('/CreateVolume') ? script(call) : false));
+    driver = await startRawDriver(folder.file('csi.sock'), (call) =>
+      call.path.endsWith('/CreateVolume') ? script(call) : false,
+    );
     test = await startTestGateway(folder, { maxMessageBytes: 100_000 });
   });
   after(async () => {
@@ -151,11 +257,14 @@ describe('callDriver', () => {
     it(`calls ${title} ${says === 'driver' ? "the driver's word" : 'ambiguous'}`, async () => {
       await until('the driver is ready', () => test.gateway.trouble === undefined);
       script = end;
-      const error = await failureOf(test.client.createVolume(volumeRequest('v'), { timeoutMs: 30_000 }));
+      const error = await failureOf(
+        test.client.createVolume(volumeRequest('v'), { timeoutMs: 30_000 }),
+      );
       assert.equal(verdict(error), says, error.message);
       if (code !== undefined) assert.equal(error.code, code, error.message);
       assert.notEqual(error.code, Code.OK);
-      if (says === 'ambiguous') assert.match(error.message, /CreateVolume/, 'an ambiguous error names the method');
+      if (says === 'ambiguous')
+        assert.match(error.message, /CreateVolume/, 'an ambiguous error names the method');
     });
   }
 
@@ -164,7 +273,10 @@ describe('callDriver', () => {
     script = () => undefined;
     const error = await failureOf(test.client.createVolume(volumeRequest('v'), { timeoutMs: 500 }));
     assert.equal(verdict(error), 'ambiguous');
-    assert.equal(error.message, 'rpc error: code = DeadlineExceeded desc = context deadline exceeded');
+    assert.equal(
+      error.message,
+      'rpc error: code = DeadlineExceeded desc = context deadline exceeded',
+    );
   });
 
   it('tells the driver by RST_STREAM when the caller gives up', async () => {
@@ -177,7 +289,9 @@ describe('callDriver', () => {
       };
     });
     const gaveUp = new AbortController();
-    const call = failureOf(test.client.createVolume(volumeRequest('v'), { timeoutMs: 30_000, signal: gaveUp.signal }));
+    const call = failureOf(
+      test.client.createVolume(volumeRequest('v'), { timeoutMs: 30_000, signal: gaveUp.signal }),
+    );
     await until('the call arrived', () => arrived);
     gaveUp.abort();
     const error = await call;

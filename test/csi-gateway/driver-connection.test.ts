@@ -18,10 +18,17 @@ import { answerOk, answerStatus, startRawDriver } from '../harness/csi-raw-drive
 import type { RawCall } from '../harness/csi-raw-driver.ts';
 
 const ready = (value: boolean | undefined): Uint8Array =>
-  toBinary(ProbeResponseSchema, create(ProbeResponseSchema, value === undefined ? {} : { ready: value }));
-const failed = (call: RawCall): void => answerStatus(call, { 'grpc-status': '13', 'grpc-message': 'backend' });
+  toBinary(
+    ProbeResponseSchema,
+    create(ProbeResponseSchema, value === undefined ? {} : { ready: value }),
+  );
+const failed = (call: RawCall): void =>
+  answerStatus(call, { 'grpc-status': '13', 'grpc-message': 'backend' });
 /** Sleeps a hundredth of what it is asked to, so that seconds between Probes pass quickly. */
-const hasty: Clock = { nowMs: () => Date.now(), sleep: (ms, signal) => systemClock.sleep(ms / 100, signal) };
+const hasty: Clock = {
+  nowMs: () => Date.now(),
+  sleep: (ms, signal) => systemClock.sleep(ms / 100, signal),
+};
 
 describe('DriverConnection', () => {
   let folder: Awaited<ReturnType<typeof makeFolder>>;
@@ -43,24 +50,53 @@ describe('DriverConnection', () => {
     return connection;
   }
 
-  const PROBES: readonly { title: string; probes: readonly ((call: RawCall) => unknown)[]; calls: number; timeoutMs?: number }[] = [
-    { title: 'is ready after one Probe with ready=true (Q-15)', probes: [(c) => answerOk(c, ready(true))], calls: 1 },
-    { title: 'is ready after one Probe without ready (Q-16)', probes: [(c) => answerOk(c, ready(undefined))], calls: 1 },
+  const PROBES: readonly {
+    title: string;
+    probes: readonly ((call: RawCall) => unknown)[];
+    calls: number;
+    timeoutMs?: number;
+  }[] = [
+    {
+      title: 'is ready after one Probe with ready=true (Q-15)',
+      probes: [(c) => answerOk(c, ready(true))],
+      calls: 1,
+    },
+    {
+      title: 'is ready after one Probe without ready (Q-16)',
+      probes: [(c) => answerOk(c, ready(undefined))],
+      calls: 1,
+    },
     {
       title: 'asks again until ready after ready=false twice (Q-21)',
-      probes: [(c) => answerOk(c, ready(false)), (c) => answerOk(c, ready(false)), (c) => answerOk(c, ready(true))],
+      probes: [
+        (c) => answerOk(c, ready(false)),
+        (c) => answerOk(c, ready(false)),
+        (c) => answerOk(c, ready(true)),
+      ],
       calls: 3,
     },
     {
       title: 'asks again after DeadlineExceeded twice (Q-19)',
-      probes: [() => undefined, (c) => answerStatus(c, { 'grpc-status': '4' }), (c) => answerOk(c, ready(true))],
+      probes: [
+        () => undefined,
+        (c) => answerStatus(c, { 'grpc-status': '4' }),
+        (c) => answerOk(c, ready(true)),
+      ],
       calls: 3,
       timeoutMs: 2_000,
     },
-    { title: 'asks again after an error, where upstream exits (Q-17)', probes: [failed, (c) => answerOk(c, ready(true))], calls: 2 },
+    {
+      title: 'asks again after an error, where upstream exits (Q-17)',
+      probes: [failed, (c) => answerOk(c, ready(true))],
+      calls: 2,
+    },
     {
       title: 'asks again after DeadlineExceeded and then an error, where upstream exits (Q-18)',
-      probes: [(c) => answerStatus(c, { 'grpc-status': '4' }), failed, (c) => answerOk(c, ready(true))],
+      probes: [
+        (c) => answerStatus(c, { 'grpc-status': '4' }),
+        failed,
+        (c) => answerOk(c, ready(true)),
+      ],
       calls: 3,
     },
     {
@@ -76,7 +112,10 @@ describe('DriverConnection', () => {
       const driver = await startRawDriver(socket, (call) =>
         call.path.endsWith('/Probe') ? probes[Math.min(count++, probes.length - 1)]?.(call) : false,
       );
-      const connection = connectTo(socket, timeoutMs === undefined ? {} : { probeTimeoutMs: timeoutMs });
+      const connection = connectTo(
+        socket,
+        timeoutMs === undefined ? {} : { probeTimeoutMs: timeoutMs },
+      );
       await until('ready', () => connection.trouble === undefined);
       assert.equal(count, calls);
       assert.equal(connection.identity?.name, 'raw.test');
@@ -90,7 +129,9 @@ describe('DriverConnection', () => {
     const connection = connectTo(socket);
     await until('it tried', () => connection.trouble?.includes('ENOENT'));
     assert.match(connection.refusal('/csi.v1.Identity/Probe') ?? '', /not connected/);
-    const driver = await startRawDriver(socket, (call) => (call.path.endsWith('/Probe') ? answerOk(call, ready(false)) : false));
+    const driver = await startRawDriver(socket, (call) =>
+      call.path.endsWith('/Probe') ? answerOk(call, ready(false)) : false,
+    );
     await until('it is asked', () => connection.trouble?.includes('ready=false'));
     assert.equal(connection.refusal('/csi.v1.Identity/Probe'), undefined);
     assert.match(connection.refusal('/csi.v1.Controller/CreateVolume') ?? '', /not ready/);
@@ -111,7 +152,9 @@ describe('DriverConnection', () => {
         return call.path.endsWith(`/${method}`) && !isWell ? failed(call) : false;
       });
       const connection = connectTo(socket);
-      await until('it is asked', () => connection.trouble?.includes(`${method}: rpc error: code = Internal desc = backend`));
+      await until('it is asked', () =>
+        connection.trouble?.includes(`${method}: rpc error: code = Internal desc = backend`),
+      );
       assert.equal(connection.identity, undefined);
       isWell = true;
       await until('ready', () => connection.trouble === undefined);
@@ -132,13 +175,19 @@ describe('DriverConnection', () => {
         return hasty.sleep(ms, signal);
       },
     };
-    const log = createLogger({ name: 'gateway', verbosity: 0, format: 'json', write: (line) => lines.push(line) });
+    const log = createLogger({
+      name: 'gateway',
+      verbosity: 0,
+      format: 'json',
+      write: (line) => lines.push(line),
+    });
     const connection = connectTo(socket, { clock, log });
     const manyRounds = (): Promise<void> => {
       const before = rounds;
       return until('it tried many times', () => rounds > before + 10);
     };
-    const said = (): readonly string[] => lines.map((line) => (JSON.parse(line) as { msg: string }).msg);
+    const said = (): readonly string[] =>
+      lines.map((line) => (JSON.parse(line) as { msg: string }).msg);
     await manyRounds();
     assert.deepEqual(said(), ['waiting for the driver']);
     for (const before of [1, 3]) {
@@ -147,7 +196,10 @@ describe('DriverConnection', () => {
       assert.deepEqual(said().slice(before), ['the driver is ready']);
       await driver.close();
       await manyRounds();
-      assert.deepEqual(said().slice(before), ['the driver is ready', 'lost the driver, reconnecting']);
+      assert.deepEqual(said().slice(before), [
+        'the driver is ready',
+        'lost the driver, reconnecting',
+      ]);
     }
     nowMs += 10_000;
     await manyRounds();
@@ -163,7 +215,9 @@ describe('DriverConnection', () => {
 
   it('does not call a driver without a name ready', async () => {
     const socket = folder.file('noname.sock');
-    const driver = await startRawDriver(socket, (call) => (call.path.endsWith('/GetPluginInfo') ? answerOk(call, Buffer.alloc(0)) : false));
+    const driver = await startRawDriver(socket, (call) =>
+      call.path.endsWith('/GetPluginInfo') ? answerOk(call, Buffer.alloc(0)) : false,
+    );
     const connection = connectTo(socket);
     await until('it is asked', () => connection.trouble?.includes('no name'));
     await connection.close();
@@ -176,7 +230,12 @@ describe('DriverConnection', () => {
     await new Promise<void>((resolve) => mute.listen(socket, resolve));
     const connection = connectTo(socket, { probeTimeoutMs: 100 });
     await until('it gave up once', () => connection.trouble?.includes('does not speak HTTP/2'));
-    const answer = await connection.send({ path: '/x', headers: {}, body: Buffer.alloc(5), maxBytes: 1 });
+    const answer = await connection.send({
+      path: '/x',
+      headers: {},
+      body: Buffer.alloc(5),
+      maxBytes: 1,
+    });
     assert.equal(answer.kind, 'not-sent');
     await connection.close();
     await new Promise((resolve) => mute.close(resolve));

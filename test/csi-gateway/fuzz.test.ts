@@ -10,7 +10,9 @@ describe('the gateway’s door under attack for four seconds', () => {
     const seed = Date.now() % 1_000_000;
     const report = await fuzzGateway({ folder, durationMs: 4_000, seed, idleConnections: 1_000 });
     await folder.remove();
-    t.diagnostic(`seed ${seed}: ${JSON.stringify({ ...report, attacks: Object.fromEntries(report.attacks) })}`);
+    t.diagnostic(
+      `seed ${seed}: ${JSON.stringify({ ...report, attacks: Object.fromEntries(report.attacks) })}`,
+    );
     assert.equal(report.exitCode, null);
     assert.deepEqual(report.defects, []);
     assert.deepEqual(report.failures, []);

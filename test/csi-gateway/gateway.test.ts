@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
-import { Code, ELECTING_METADATA } from '#src/csi/status.ts';
+import { Code, FAILOVER_METADATA } from '#src/csi/status.ts';
 import { createCsiClient } from '#src/gateway-client/client.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import type { Clock } from '#src/runtime/clock.ts';
@@ -29,12 +29,21 @@ describe('the gateway before the sample driver', () => {
 
   before(async () => {
     folder = await makeFolder();
-    driver = await startSampleDriver({ socket: folder.file('csi.sock'), dataDir: folder.file('data'), onCall: (call) => hook(call) });
+    driver = await startSampleDriver({
+      socket: folder.file('csi.sock'),
+      dataDir: folder.file('data'),
+      onCall: (call) => hook(call),
+    });
   });
   beforeEach(async () => {
     hook = () => undefined;
     lines.length = 0;
-    const log = createLogger({ name: 'gateway', verbosity: 5, format: 'json', write: (line) => lines.push(line) });
+    const log = createLogger({
+      name: 'gateway',
+      verbosity: 5,
+      format: 'json',
+      write: (line) => lines.push(line),
+    });
     test = await startTestGateway(folder, { log, logMessages: true });
     await until('ready', () => test.gateway.trouble === undefined);
   });
@@ -46,14 +55,23 @@ describe('the gateway before the sample driver', () => {
 
   it('creates, finds and deletes a volume, vouching for each answer', async () => {
     const vouched: boolean[] = [];
-    const settings = { ...SETTINGS, onTrailers: ({ driverSaid }: { readonly driverSaid: boolean }): unknown => vouched.push(driverSaid) };
+    const settings = {
+      ...SETTINGS,
+      onTrailers: ({ driverSaid }: { readonly driverSaid: boolean }): unknown =>
+        vouched.push(driverSaid),
+    };
     const { volume } = await test.client.createVolume(volumeRequest('a'), settings);
     const again = await test.client.createVolume(volumeRequest('a'), settings);
     assert.equal(again.volume?.volumeId, volume?.volumeId);
-    const got = await test.client.controllerGetVolume({ volumeId: volume?.volumeId ?? '' }, settings);
+    const got = await test.client.controllerGetVolume(
+      { volumeId: volume?.volumeId ?? '' },
+      settings,
+    );
     assert.equal(got.volume?.volumeId, volume?.volumeId);
     await test.client.deleteVolume({ volumeId: volume?.volumeId ?? '' }, settings);
-    const gone = await failureOf(test.client.controllerGetVolume({ volumeId: volume?.volumeId ?? '' }, settings));
+    const gone = await failureOf(
+      test.client.controllerGetVolume({ volumeId: volume?.volumeId ?? '' }, settings),
+    );
     assert.equal(gone.code, Code.NotFound);
     assert.deepEqual(vouched, [true, true, true, true, true]);
   });
@@ -68,7 +86,8 @@ describe('the gateway before the sample driver', () => {
     const hold = gate();
     let asked = 0;
     hook = ({ method, request }) => {
-      if (method !== 'CreateVolume' || (request as { name?: string }).name !== 'busy') return undefined;
+      if (method !== 'CreateVolume' || (request as { name?: string }).name !== 'busy')
+        return undefined;
       asked += 1;
       return hold.opened.then(() => undefined);
     };
@@ -88,8 +107,14 @@ describe('the gateway before the sample driver', () => {
     const { volume } = await test.client.createVolume(volumeRequest('both'), SETTINGS);
     const volumeId = volume?.volumeId ?? '';
     for (const [held, other] of [
-      [() => test.client.createVolume(volumeRequest('both'), SETTINGS), () => test.client.deleteVolume({ volumeId }, SETTINGS)],
-      [() => test.client.deleteVolume({ volumeId }, SETTINGS), () => test.client.createVolume(volumeRequest('both'), SETTINGS)],
+      [
+        () => test.client.createVolume(volumeRequest('both'), SETTINGS),
+        () => test.client.deleteVolume({ volumeId }, SETTINGS),
+      ],
+      [
+        () => test.client.deleteVolume({ volumeId }, SETTINGS),
+        () => test.client.createVolume(volumeRequest('both'), SETTINGS),
+      ],
     ] as const) {
       const hold = gate();
       let arrived = false;
@@ -111,14 +136,21 @@ describe('the gateway before the sample driver', () => {
     hook = () => {
       throw new DriverStatus(Code.ResourceExhausted, 'full');
     };
-    assert.equal(verdict(await failureOf(test.client.createVolume(volumeRequest('f'), SETTINGS))), 'driver');
+    assert.equal(
+      verdict(await failureOf(test.client.createVolume(volumeRequest('f'), SETTINGS))),
+      'driver',
+    );
     const gaveUp = new AbortController();
     hook = () => {
       gaveUp.abort();
       return new Promise(() => undefined);
     };
     assert.equal(
-      verdict(await failureOf(test.client.createVolume(volumeRequest('f'), { ...SETTINGS, signal: gaveUp.signal }))),
+      verdict(
+        await failureOf(
+          test.client.createVolume(volumeRequest('f'), { ...SETTINGS, signal: gaveUp.signal }),
+        ),
+      ),
       'ambiguous',
     );
     hook = () => undefined;
@@ -133,14 +165,22 @@ describe('the gateway before the sample driver', () => {
   it('does not forward a call past its sutler-not-after', async () => {
     const before = driver.counts.get('DeleteVolume') ?? 0;
     const metadata = { 'sutler-not-after': String(Date.now() - 1) };
-    const error = await failureOf(test.client.deleteVolume({ volumeId: 'x' }, { ...SETTINGS, metadata }));
+    const error = await failureOf(
+      test.client.deleteVolume({ volumeId: 'x' }, { ...SETTINGS, metadata }),
+    );
     assert.equal(verdict(error), 'not-forwarded');
     const unreadable = await failureOf(
-      test.client.deleteVolume({ volumeId: 'x' }, { ...SETTINGS, metadata: { 'sutler-not-after': 'soon' } }),
+      test.client.deleteVolume(
+        { volumeId: 'x' },
+        { ...SETTINGS, metadata: { 'sutler-not-after': 'soon' } },
+      ),
     );
     assert.equal(verdict(unreadable), 'not-forwarded');
     assert.equal(driver.counts.get('DeleteVolume') ?? 0, before);
-    await test.client.deleteVolume({ volumeId: 'x' }, { ...SETTINGS, notAfterMs: Date.now() + 60_000 });
+    await test.client.deleteVolume(
+      { volumeId: 'x' },
+      { ...SETTINGS, notAfterMs: Date.now() + 60_000 },
+    );
     assert.equal(driver.counts.get('DeleteVolume'), before + 1);
   });
 
@@ -150,7 +190,10 @@ describe('the gateway before the sample driver', () => {
       seen = Object.keys(metadata.getMap());
       return undefined;
     };
-    await test.client.deleteVolume({ volumeId: 'x' }, { ...SETTINGS, notAfterMs: Date.now() + 60_000, metadata: { 'x-mine': '1' } });
+    await test.client.deleteVolume(
+      { volumeId: 'x' },
+      { ...SETTINGS, notAfterMs: Date.now() + 60_000, metadata: { 'x-mine': '1' } },
+    );
     assert.ok(seen.includes('x-mine'));
     assert.deepEqual(
       seen.filter((key) => key.startsWith('sutler-')),
@@ -162,10 +205,20 @@ describe('the gateway before the sample driver', () => {
     hook = () => {
       throw new DriverStatus(Code.InvalidArgument, 'bad password hunter2hunter2');
     };
-    await failureOf(test.client.createVolume({ ...volumeRequest('s'), secrets: { password: 'hunter2hunter2' } }, SETTINGS));
+    await failureOf(
+      test.client.createVolume(
+        { ...volumeRequest('s'), secrets: { password: 'hunter2hunter2' } },
+        SETTINGS,
+      ),
+    );
     const line = lines.find((text) => text.includes('CreateVolume'));
     assert.ok(line !== undefined);
-    const logged = JSON.parse(line) as { request: { name: string; secrets: string }; details: string; code: string; driverSaid: boolean };
+    const logged = JSON.parse(line) as {
+      request: { name: string; secrets: string };
+      details: string;
+      code: string;
+      driverSaid: boolean;
+    };
     assert.equal(logged.request.name, 's');
     assert.equal(logged.request.secrets, '***stripped***');
     assert.equal(logged.details, 'bad password ***stripped***');
@@ -182,7 +235,11 @@ describe('the gateway before the sample driver', () => {
       `csi_sidecar_operations_seconds_count{driver_name="sample.csi.sutler.dev",method_name="/csi.v1.Controller/${method}",grpc_status_code="${code}"} 1`;
     assert.ok(text.includes(series('GetCapacity', 'OK')), text);
     assert.ok(text.includes(series('CreateVolume', 'InvalidArgument')));
-    assert.match(text, /driver_name="unknown-driver",method_name="\/csi\.v1\.Identity\/Probe"/, 'before the name is known');
+    assert.match(
+      text,
+      /driver_name="unknown-driver",method_name="\/csi\.v1\.Identity\/Probe"/,
+      'before the name is known',
+    );
     assert.match(text, /^sutler_gateway_in_flight 0$/m);
   });
 
@@ -216,7 +273,10 @@ describe('the gateway before the sample driver', () => {
     };
     const first = test.client.createVolume(volumeRequest('counted'), SETTINGS);
     await until('arrived', () => arrived);
-    assert.equal((await failureOf(test.client.createVolume(volumeRequest('counted'), SETTINGS))).draining, undefined);
+    assert.equal(
+      (await failureOf(test.client.createVolume(volumeRequest('counted'), SETTINGS))).draining,
+      undefined,
+    );
     const closing = test.gateway.close(5_000);
     assert.equal((await failureOf(test.client.probe(SETTINGS))).draining, 1);
     hold.open();
@@ -225,10 +285,16 @@ describe('the gateway before the sample driver', () => {
   });
 
   it('stays until a caller that chooses between gateways has heard that it is drained', async () => {
-    const electing = { ...SETTINGS, metadata: { [ELECTING_METADATA]: '1' } };
+    const electing = { ...SETTINGS, metadata: { [FAILOVER_METADATA]: '1' } };
     // On this clock no time passes: what ends a wait is the signal.
-    const clock: Clock = { nowMs: () => 0, sleep: (ms, signal) => systemClock.sleep(ms === 2_000 ? 2 ** 31 - 1 : ms, signal) };
-    const other = await startTestGateway(folder, { clock, listen: { kind: 'unix', path: folder.file('told.sock') } });
+    const clock: Clock = {
+      nowMs: () => 0,
+      sleep: (ms, signal) => systemClock.sleep(ms === 2_000 ? 2 ** 31 - 1 : ms, signal),
+    };
+    const other = await startTestGateway(folder, {
+      clock,
+      listen: { kind: 'unix', path: folder.file('told.sock') },
+    });
     await until('ready', () => other.gateway.trouble === undefined);
     await other.client.probe(electing);
     const closing = other.gateway.close(60_000);
@@ -248,9 +314,12 @@ describe('the gateway before the sample driver', () => {
         return systemClock.sleep(ms / 100, signal);
       },
     };
-    const other = await startTestGateway(folder, { clock, listen: { kind: 'unix', path: folder.file('waits.sock') } });
+    const other = await startTestGateway(folder, {
+      clock,
+      listen: { kind: 'unix', path: folder.file('waits.sock') },
+    });
     await until('ready', () => other.gateway.trouble === undefined);
-    await other.client.probe({ ...SETTINGS, metadata: { [ELECTING_METADATA]: '1' } });
+    await other.client.probe({ ...SETTINGS, metadata: { [FAILOVER_METADATA]: '1' } });
     slept.length = 0;
     await other.gateway.close(60_000);
     assert.equal(slept.filter((ms) => ms === 2_000).length, 1);
@@ -275,8 +344,14 @@ describe('the gateway before the sample driver', () => {
 describe('a client without a gateway', () => {
   it('takes nobody’s word: every failure that was sent is ambiguous', async () => {
     const folder = await makeFolder();
-    const driver = await startSampleDriver({ socket: folder.file('csi.sock'), dataDir: folder.file('data') });
-    const client = createCsiClient({ address: { kind: 'unix', path: folder.file('csi.sock') }, log: silentLog });
+    const driver = await startSampleDriver({
+      socket: folder.file('csi.sock'),
+      dataDir: folder.file('data'),
+    });
+    const client = createCsiClient({
+      address: { kind: 'unix', path: folder.file('csi.sock') },
+      log: silentLog,
+    });
     const error = await failureOf(client.createVolume(volumeRequest(''), SETTINGS));
     assert.equal(error.message, 'rpc error: code = InvalidArgument desc = no volume name given');
     assert.equal(verdict(error), 'ambiguous');

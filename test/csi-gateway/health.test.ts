@@ -14,7 +14,9 @@ const NOT_SERVING = Buffer.from([8, 2]);
 const SERVICE_UNKNOWN = Buffer.from([8, 3]);
 
 function request(service: string): Buffer {
-  return service === '' ? Buffer.alloc(0) : Buffer.concat([Buffer.from([10, service.length]), Buffer.from(service)]);
+  return service === ''
+    ? Buffer.alloc(0)
+    : Buffer.concat([Buffer.from([10, service.length]), Buffer.from(service)]);
 }
 
 describe('grpc.health.v1 of the gateway', () => {
@@ -24,7 +26,8 @@ describe('grpc.health.v1 of the gateway', () => {
   let client: Client;
   before(async () => (folder = await makeFolder()));
   after(() => folder.remove());
-  const startDriver = (): Promise<SampleDriver> => startSampleDriver({ socket: folder.file('csi.sock'), dataDir: folder.file('data') });
+  const startDriver = (): Promise<SampleDriver> =>
+    startSampleDriver({ socket: folder.file('csi.sock'), dataDir: folder.file('data') });
   beforeEach(async () => {
     driver = await startDriver();
     test = await startTestGateway(folder);
@@ -37,15 +40,26 @@ describe('grpc.health.v1 of the gateway', () => {
     await driver.close();
   });
 
-  const check = (service: string, method = 'Check', body = request(service)): Promise<Buffer | ServiceError> =>
+  const check = (
+    service: string,
+    method = 'Check',
+    body = request(service),
+  ): Promise<Buffer | ServiceError> =>
     new Promise((resolve) => {
-      client.makeUnaryRequest(PATH + method, same, same, body, new Metadata(), { deadline: Date.now() + 30_000 }, (error, answer) =>
-        resolve(error ?? answer ?? Buffer.alloc(0)),
+      client.makeUnaryRequest(
+        PATH + method,
+        same,
+        same,
+        body,
+        new Metadata(),
+        { deadline: Date.now() + 30_000 },
+        (error, answer) => resolve(error ?? answer ?? Buffer.alloc(0)),
       );
     });
 
   it('says SERVING while the driver answers, NOT_SERVING while it does not', async () => {
-    for (const service of ['', 'csi.v1.Controller']) assert.deepEqual(await check(service), SERVING);
+    for (const service of ['', 'csi.v1.Controller'])
+      assert.deepEqual(await check(service), SERVING);
     await driver.close();
     await until('noticed', async () => NOT_SERVING.equals((await check('')) as Buffer));
     driver = await startDriver();
@@ -55,13 +69,25 @@ describe('grpc.health.v1 of the gateway', () => {
   it('knows no other services and no other methods', async () => {
     assert.equal(((await check('nobody')) as ServiceError).code, status.NOT_FOUND);
     assert.equal(((await check('', 'List')) as ServiceError).code, status.UNIMPLEMENTED);
-    assert.equal(((await check('', 'Check', Buffer.from([10, 200]))) as ServiceError).code, status.INVALID_ARGUMENT);
+    assert.equal(
+      ((await check('', 'Check', Buffer.from([10, 200]))) as ServiceError).code,
+      status.INVALID_ARGUMENT,
+    );
   });
 
   it('tells a watcher each change, and ends the watch when it shuts down', async () => {
     const told: Buffer[] = [];
-    const watch = client.makeServerStreamRequest(`${PATH}Watch`, same, same, request(''), new Metadata(), {});
-    const ended = new Promise<ServiceError>((resolve) => watch.on('error', (error) => resolve(error as ServiceError)));
+    const watch = client.makeServerStreamRequest(
+      `${PATH}Watch`,
+      same,
+      same,
+      request(''),
+      new Metadata(),
+      {},
+    );
+    const ended = new Promise<ServiceError>((resolve) =>
+      watch.on('error', (error) => resolve(error as ServiceError)),
+    );
     watch.on('data', (message: Buffer) => told.push(message));
     await until('first', () => told.length === 1);
     await driver.close();
@@ -76,7 +102,14 @@ describe('grpc.health.v1 of the gateway', () => {
   });
 
   it('tells a watcher of an unknown service that it is unknown, and goes on', async () => {
-    const watch = client.makeServerStreamRequest(`${PATH}Watch`, same, same, request('nobody'), new Metadata(), {});
+    const watch = client.makeServerStreamRequest(
+      `${PATH}Watch`,
+      same,
+      same,
+      request('nobody'),
+      new Metadata(),
+      {},
+    );
     watch.on('error', () => undefined);
     const first = await new Promise<Buffer>((resolve) => watch.once('data', resolve));
     assert.deepEqual(first, SERVICE_UNKNOWN);

@@ -9,7 +9,12 @@ import {
   GetPluginInfoResponseSchema,
   ProbeResponseSchema,
 } from '#src/csi/generated/csi_pb.ts';
-import { readControllerRpcs, readPluginInfo, readPluginServices, readReady } from '#src/csi-gateway/identity-answers.ts';
+import {
+  readControllerRpcs,
+  readPluginInfo,
+  readPluginServices,
+  readReady,
+} from '#src/csi-gateway/identity-answers.ts';
 
 describe('answers read by field number', () => {
   for (const ready of [true, false, undefined]) {
@@ -20,33 +25,63 @@ describe('answers read by field number', () => {
   }
 
   it('give name and version, and pass over the manifest', () => {
-    const message = create(GetPluginInfoResponseSchema, { name: 'größe.test', vendorVersion: 'v1', manifest: { a: 'b' } });
-    assert.deepEqual(readPluginInfo(toBinary(GetPluginInfoResponseSchema, message)), { name: 'größe.test', vendorVersion: 'v1' });
+    const message = create(GetPluginInfoResponseSchema, {
+      name: 'größe.test',
+      vendorVersion: 'v1',
+      manifest: { a: 'b' },
+    });
+    assert.deepEqual(readPluginInfo(toBinary(GetPluginInfoResponseSchema, message)), {
+      name: 'größe.test',
+      vendorVersion: 'v1',
+    });
     assert.deepEqual(readPluginInfo(new Uint8Array(0)), { name: '', vendorVersion: '' });
   });
 
   it('list plug-in services as the descriptor does (Q-22, Q-24, Q-25, Q-26)', () => {
     const lists: MessageInitShape<typeof GetPluginCapabilitiesResponseSchema>['capabilities'][] = [
       [],
-      [{ type: { case: 'service', value: { type: 1 } } }, { type: { case: 'service', value: { type: 2 } } }],
-      [{}, { type: { case: 'volumeExpansion', value: { type: 1 } } }, { type: { case: 'service', value: {} } }],
+      [
+        { type: { case: 'service', value: { type: 1 } } },
+        { type: { case: 'service', value: { type: 2 } } },
+      ],
+      [
+        {},
+        { type: { case: 'volumeExpansion', value: { type: 1 } } },
+        { type: { case: 'service', value: {} } },
+      ],
       [{ type: { case: 'service', value: { type: 99 as 1 } } }],
     ];
     for (const capabilities of lists) {
-      const message = create(GetPluginCapabilitiesResponseSchema, { capabilities: capabilities ?? [] });
-      assert.deepEqual(readPluginServices(toBinary(GetPluginCapabilitiesResponseSchema, message)), readPluginCapabilities(message));
+      const message = create(GetPluginCapabilitiesResponseSchema, {
+        capabilities: capabilities ?? [],
+      });
+      assert.deepEqual(
+        readPluginServices(toBinary(GetPluginCapabilitiesResponseSchema, message)),
+        readPluginCapabilities(message),
+      );
     }
   });
 
   it('list controller capabilities as the descriptor does (Q-27, Q-28, Q-30, Q-31)', () => {
-    const lists: MessageInitShape<typeof ControllerGetCapabilitiesResponseSchema>['capabilities'][] = [
+    const lists: MessageInitShape<
+      typeof ControllerGetCapabilitiesResponseSchema
+    >['capabilities'][] = [
       [],
       ([1, 3, 8, 14] as const).map((type) => ({ type: { case: 'rpc', value: { type } } }) as const),
-      [{}, { type: { case: 'rpc', value: {} } }, { type: { case: 'rpc', value: { type: 77 as 1 } } }],
+      [
+        {},
+        { type: { case: 'rpc', value: {} } },
+        { type: { case: 'rpc', value: { type: 77 as 1 } } },
+      ],
     ];
     for (const capabilities of lists) {
-      const message = create(ControllerGetCapabilitiesResponseSchema, { capabilities: capabilities ?? [] });
-      assert.deepEqual(readControllerRpcs(toBinary(ControllerGetCapabilitiesResponseSchema, message)), readControllerCapabilities(message));
+      const message = create(ControllerGetCapabilitiesResponseSchema, {
+        capabilities: capabilities ?? [],
+      });
+      assert.deepEqual(
+        readControllerRpcs(toBinary(ControllerGetCapabilitiesResponseSchema, message)),
+        readControllerCapabilities(message),
+      );
     }
   });
 

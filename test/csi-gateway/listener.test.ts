@@ -44,12 +44,19 @@ describe('listen', () => {
   it('refuses a socket that answers', async () => {
     const path = folder.file('taken.sock');
     await listen(server(), { kind: 'unix', path });
-    await assert.rejects(listen(server(), { kind: 'unix', path }), (error) => error instanceof UsageError && /in use/.test(error.message));
+    await assert.rejects(
+      listen(server(), { kind: 'unix', path }),
+      (error) => error instanceof UsageError && /in use/.test(error.message),
+    );
   });
 
   it('replaces the socket of a process that died', async () => {
     const path = folder.file('stale.sock');
-    const child = spawn(process.execPath, ['-e', `require('net').createServer().listen(${JSON.stringify(path)})`], { stdio: 'ignore' });
+    const child = spawn(
+      process.execPath,
+      ['-e', `require('net').createServer().listen(${JSON.stringify(path)})`],
+      { stdio: 'ignore' },
+    );
     await until('the child listens', () => existsSync(path));
     const ended = once(child, 'exit');
     child.kill('SIGKILL');
@@ -76,6 +83,9 @@ describe('listen', () => {
         (error) => error instanceof UsageError && /loopback/.test(error.message),
       );
     }
-    await assert.rejects(listen(server(), address), (error) => error instanceof UsageError && /in use/.test(error.message));
+    await assert.rejects(
+      listen(server(), address),
+      (error) => error instanceof UsageError && /in use/.test(error.message),
+    );
   });
 });

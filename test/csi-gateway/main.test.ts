@@ -33,7 +33,8 @@ function fakeHost(): {
     pid: 1,
     stdout: { write: () => true },
     stderr: { write: (text: string) => errors.push(text) },
-    on: (event: string, listener: (error: never) => void) => listeners.set(event, listener as () => void),
+    on: (event: string, listener: (error: never) => void) =>
+      listeners.set(event, listener as () => void),
     exit,
     send: (message: unknown) => {
       facts = (message as { facts: Record<string, string> }).facts;
@@ -51,7 +52,13 @@ describe('csi-gateway main', () => {
     const gateway = fakeHost();
     const listen = `unix://${folder.file('gw.sock')}`;
     const csi = folder.file('csi.sock');
-    const argv = [`--csi-address=${csi}`, `--listen=${listen}`, '--http-endpoint=127.0.0.1:0', '--metrics-path=/m', '--grace-period=1s'];
+    const argv = [
+      `--csi-address=${csi}`,
+      `--listen=${listen}`,
+      '--http-endpoint=127.0.0.1:0',
+      '--metrics-path=/m',
+      '--grace-period=1s',
+    ];
     void main({ host: gateway.host, argv, known: {}, retired: {} });
     await until('announced', () => gateway.facts() !== undefined);
     const url = gateway.facts()?.['http'] ?? '';
@@ -61,7 +68,12 @@ describe('csi-gateway main', () => {
     assert.equal((await fetch(`${url}/healthz`)).status, 200);
 
     const driver = fakeHost();
-    void driverMain({ host: driver.host, argv: [`--csi-address=${csi}`, `--data-dir=${folder.file('data')}`], known: {}, retired: {} });
+    void driverMain({
+      host: driver.host,
+      argv: [`--csi-address=${csi}`, `--data-dir=${folder.file('data')}`],
+      known: {},
+      retired: {},
+    });
     await until('ready', async () => (await fetch(`${url}/readyz`)).status === 200);
     const client = createCsiClient({ address: parseAddress('gateway', listen), log: silentLog });
     const { volume } = await client.createVolume(volumeRequest('m'), { timeoutMs: 30_000 });
@@ -86,8 +98,14 @@ describe('csi-gateway main', () => {
     [['--listen=dns:///0.0.0.0:0', '--tls-cert=/c', '--tls-key=/k'], /--tls-client-ca missing/],
     [['--tls-allowed-names=DNS:a'], /--tls-cert and --tls-key and --tls-client-ca missing/],
     [['--tls-cert=/c', '--tls-key=/k', '--tls-client-ca=/ca'], /--tls-allowed-names missing/],
-    [['--tls-cert=/c', '--tls-key=/k', '--tls-client-ca=/ca', '--tls-allowed-names=*.svc'], /is a pattern/],
-    [['--tls-cert=/c', '--tls-key=/k', '--tls-client-ca=/nonexistent', '--tls-allowed-names=a'], /--tls-client-ca \/nonexistent: ENOENT/],
+    [
+      ['--tls-cert=/c', '--tls-key=/k', '--tls-client-ca=/ca', '--tls-allowed-names=*.svc'],
+      /is a pattern/,
+    ],
+    [
+      ['--tls-cert=/c', '--tls-key=/k', '--tls-client-ca=/nonexistent', '--tls-allowed-names=a'],
+      /--tls-client-ca \/nonexistent: ENOENT/,
+    ],
     [['--max-in-flight=CreateVolumes:5'], /CSI has no method "CreateVolumes"/],
     [['--listen='], /--listen/],
     [['--csi-address=relative'], /--csi-address/],
@@ -106,7 +124,10 @@ describe('csi-gateway main', () => {
   }
 
   it('ends with 2 when its socket is in use', async () => {
-    const argv = [`--listen=unix://${folder.file('twice.sock')}`, '--csi-address=/nonexistent.sock'];
+    const argv = [
+      `--listen=unix://${folder.file('twice.sock')}`,
+      '--csi-address=/nonexistent.sock',
+    ];
     const first = fakeHost();
     void main({ host: first.host, argv, known: {}, retired: {} });
     await until('announced', () => first.facts() !== undefined);
@@ -125,7 +146,9 @@ describe('csi-gateway main', () => {
     const visit = (file: string): void => {
       if (seen.has(file)) return;
       seen.add(file);
-      for (const [, target = ''] of readFileSync(file, 'utf8').matchAll(/(?:from|import)\s*\(?\s*['"]([^'"]+)['"]/g)) {
+      for (const [, target = ''] of readFileSync(file, 'utf8').matchAll(
+        /(?:from|import)\s*\(?\s*['"]([^'"]+)['"]/g,
+      )) {
         if (target.startsWith('.')) visit(normalize(join(dirname(file), target)));
         else packages.add(target);
       }
@@ -133,7 +156,8 @@ describe('csi-gateway main', () => {
     visit(join(root, 'csi-gateway/main.js'));
     assert.ok(readdirSync(join(root, 'csi-gateway')).length > 5 && seen.size > 10);
     const foreign = [...packages].filter(
-      (name) => !name.startsWith('node:') && !/^(@bufbuild\/protobuf(\/.*)?|pino|prom-client)$/.test(name),
+      (name) =>
+        !name.startsWith('node:') && !/^(@bufbuild\/protobuf(\/.*)?|pino|prom-client)$/.test(name),
     );
     assert.deepEqual(foreign, []);
   });
@@ -141,9 +165,13 @@ describe('csi-gateway main', () => {
   it('runs as a child process through the command line', async () => {
     const cli = fileURLToPath(import.meta.resolve('#src/cli.ts'));
     const listen = `unix://${folder.file('child.sock')}`;
-    const child = spawn(process.execPath, [cli, 'csi-gateway', `--listen=${listen}`, '--csi-address=/nonexistent.sock'], {
-      stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
-    });
+    const child = spawn(
+      process.execPath,
+      [cli, 'csi-gateway', `--listen=${listen}`, '--csi-address=/nonexistent.sock'],
+      {
+        stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
+      },
+    );
     const ended = once(child, 'exit') as Promise<[number | null]>;
     await Promise.race([once(child, 'message'), ended]);
     child.kill('SIGTERM');

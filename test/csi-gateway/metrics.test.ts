@@ -6,7 +6,13 @@ import type { CallSample } from '#src/csi-gateway/metrics.ts';
 import { Registry } from '#src/runtime/metrics.ts';
 import { PLUGINS } from '#src/volumes/migration/plugins.ts';
 
-const CREATE: CallSample = { driver: 'a.driver', path: '/csi.v1.Controller/CreateVolume', code: Code.OK, seconds: 1, migrated: false };
+const CREATE: CallSample = {
+  driver: 'a.driver',
+  path: '/csi.v1.Controller/CreateVolume',
+  code: Code.OK,
+  seconds: 1,
+  migrated: false,
+};
 const PROBE: CallSample = { ...CREATE, driver: '', path: '/csi.v1.Identity/Probe' };
 
 /** Lines of the call histogram, its name cut off. */
@@ -16,28 +22,51 @@ async function linesOf(...calls: readonly CallSample[]): Promise<readonly string
   for (const call of calls) metrics.observe(call);
   const name = 'csi_sidecar_operations_seconds';
   const text = await registry.metrics();
-  return text.split('\n').flatMap((line) => (line.startsWith(`${name}_`) ? [line.slice(name.length + 1)] : []));
+  return text
+    .split('\n')
+    .flatMap((line) => (line.startsWith(`${name}_`) ? [line.slice(name.length + 1)] : []));
 }
 
 async function countsOf(...calls: readonly CallSample[]): Promise<readonly string[]> {
   return (await linesOf(...calls)).filter((line) => line.startsWith('count{')).toSorted();
 }
 
-const LABELS = 'driver_name="a.driver",method_name="/csi.v1.Controller/CreateVolume",grpc_status_code="OK"';
+const LABELS =
+  'driver_name="a.driver",method_name="/csi.v1.Controller/CreateVolume",grpc_status_code="OK"';
 
 describe('the histogram of calls', () => {
   it('has upstream’s buckets: a call of 20 s is in those from 25 s (Q-41)', async () => {
     const lines = await linesOf({ ...CREATE, seconds: 20 });
     assert.deepEqual(
-      lines.filter((line) => line.startsWith('bucket')).map((line) => /le="([^"]+)".* (\d)$/.exec(line)?.slice(1).join(' ')),
-      ['0.1 0', '0.25 0', '0.5 0', '1 0', '2.5 0', '5 0', '10 0', '15 0', '25 1', '50 1', '120 1', '300 1', '600 1', '+Inf 1'],
+      lines
+        .filter((line) => line.startsWith('bucket'))
+        .map((line) => /le="([^"]+)".* (\d)$/.exec(line)?.slice(1).join(' ')),
+      [
+        '0.1 0',
+        '0.25 0',
+        '0.5 0',
+        '1 0',
+        '2.5 0',
+        '5 0',
+        '10 0',
+        '15 0',
+        '25 1',
+        '50 1',
+        '120 1',
+        '300 1',
+        '600 1',
+        '+Inf 1',
+      ],
     );
   });
 
   it('has one sample a call, with method, code and driver on each series (Q-39, Q-44)', async () => {
     const refused = { ...CREATE, code: Code.InvalidArgument };
     const counts = await countsOf(CREATE, CREATE, refused);
-    assert.deepEqual(counts, [`count{${LABELS.replace('OK', 'InvalidArgument')}} 1`, `count{${LABELS}} 2`]);
+    assert.deepEqual(counts, [
+      `count{${LABELS.replace('OK', 'InvalidArgument')}} 1`,
+      `count{${LABELS}} 2`,
+    ]);
     for (const line of await linesOf(CREATE)) assert.ok(line.includes(LABELS), line);
   });
 
@@ -52,22 +81,27 @@ describe('the histogram of calls', () => {
       [Code.DeadlineExceeded, 'DeadlineExceeded'],
       [77, 'Code(77)'],
     ] as const)
-      assert.match((await countsOf({ ...CREATE, code }))[0] ?? '', new RegExp(`grpc_status_code="${name.replace(/[()]/g, '\\$&')}"`));
+      assert.match(
+        (await countsOf({ ...CREATE, code }))[0] ?? '',
+        new RegExp(`grpc_status_code="${name.replace(/[()]/g, '\\$&')}"`),
+      );
   });
 
   it('has one series for all methods that CSI does not know', async () => {
     const counts = await countsOf({ ...CREATE, path: '/a.B/C' }, { ...CREATE, path: '/a.B/D' });
-    assert.deepEqual(counts, ['count{driver_name="a.driver",method_name="other",grpc_status_code="OK"} 2']);
+    assert.deepEqual(counts, [
+      'count{driver_name="a.driver",method_name="other",grpc_status_code="OK"} 2',
+    ]);
   });
 
   for (const { csiDriver } of PLUGINS) {
     it(`says of every call to ${csiDriver} whether the volume is migrated (Q-40, Q-45, Q-49)`, async () => {
       const labels = LABELS.replace('a.driver', csiDriver);
       const call = { ...CREATE, driver: csiDriver };
-      assert.deepEqual(await countsOf(call, { ...call, migrated: true }, { ...call, migrated: true }), [
-        `count{${labels},migrated="false"} 1`,
-        `count{${labels},migrated="true"} 2`,
-      ]);
+      assert.deepEqual(
+        await countsOf(call, { ...call, migrated: true }, { ...call, migrated: true }),
+        [`count{${labels},migrated="false"} 1`, `count{${labels},migrated="true"} 2`],
+      );
     });
   }
 
@@ -81,7 +115,11 @@ describe('the histogram of calls', () => {
       ['ebs.csi.aws.com', [...own, 'migrated']],
     ] as const) {
       const call = { ...CREATE, driver };
-      for (const line of await countsOf(call, { ...call, code: 77 }, { ...call, path: '/a.B/C', migrated: true })) {
+      for (const line of await countsOf(
+        call,
+        { ...call, code: 77 },
+        { ...call, path: '/a.B/C', migrated: true },
+      )) {
         const pairs = [...line.matchAll(/(\w+)="([^"]*)"/g)];
         assert.deepEqual(
           pairs.map(([, name]) => name),
@@ -98,7 +136,9 @@ describe('the histogram of calls', () => {
   it('drops, for a driver with one, what was counted before its name was known, in each life of its socket', async () => {
     const call = { ...CREATE, driver: 'ebs.csi.aws.com' };
     const counts = await countsOf(PROBE, { ...PROBE, code: Code.Unavailable }, call, PROBE, call);
-    assert.deepEqual(counts, [`count{${LABELS.replace('a.driver', 'ebs.csi.aws.com')},migrated="false"} 2`]);
+    assert.deepEqual(counts, [
+      `count{${LABELS.replace('a.driver', 'ebs.csi.aws.com')},migrated="false"} 2`,
+    ]);
     assert.equal((await countsOf(PROBE, CREATE)).length, 2, 'for others it stays');
   });
 });

@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { create, toBinary } from '@bufbuild/protobuf';
-import { CreateVolumeResponseSchema, GetPluginInfoResponseSchema } from '#src/csi/generated/csi_pb.ts';
+import {
+  CreateVolumeResponseSchema,
+  GetPluginInfoResponseSchema,
+} from '#src/csi/generated/csi_pb.ts';
 import { makeFolder, until } from '../harness/csi-folder.ts';
 import { startTestGateway, volumeRequest } from '../harness/csi-gateway.ts';
 import { answerOk, startRawDriver } from '../harness/csi-raw-driver.ts';
@@ -18,9 +21,21 @@ describe('a driver that took over from an in-tree plug-in, behind the gateway', 
     folder = await makeFolder();
     driver = await startRawDriver(folder.file('csi.sock'), (call) => {
       if (call.path.endsWith('/GetPluginInfo'))
-        return answerOk(call, toBinary(GetPluginInfoResponseSchema, create(GetPluginInfoResponseSchema, { name: DRIVER })));
+        return answerOk(
+          call,
+          toBinary(
+            GetPluginInfoResponseSchema,
+            create(GetPluginInfoResponseSchema, { name: DRIVER }),
+          ),
+        );
       if (!call.path.endsWith('Volume')) return false;
-      return answerOk(call, toBinary(CreateVolumeResponseSchema, create(CreateVolumeResponseSchema, { volume: { volumeId: 'h' } })));
+      return answerOk(
+        call,
+        toBinary(
+          CreateVolumeResponseSchema,
+          create(CreateVolumeResponseSchema, { volume: { volumeId: 'h' } }),
+        ),
+      );
     });
     test = await startTestGateway(folder);
     await until('ready', () => test.gateway.trouble === undefined);
@@ -38,7 +53,9 @@ describe('a driver that took over from an in-tree plug-in, behind the gateway', 
     await test.client.deleteVolume({ volumeId: 'h' }, SETTINGS);
     const text = await test.metrics.metrics();
     const series = [
-      ...text.matchAll(/_seconds_count\{driver_name="([^"]+)",method_name="[^"]+\/(\w+Volume)",grpc_status_code="OK"(.*)\} (\d)/g),
+      ...text.matchAll(
+        /_seconds_count\{driver_name="([^"]+)",method_name="[^"]+\/(\w+Volume)",grpc_status_code="OK"(.*)\} (\d)/g,
+      ),
     ];
     assert.deepEqual(series.map(([, ...facts]) => facts.join(' ')).toSorted(), [
       `${DRIVER} CreateVolume ,migrated="false" 1`,

@@ -7,7 +7,11 @@ it('a connection that may take 30 days is not given up at once', async (t) => {
   const folder = await makeFolder();
   const timers = t.mock.method(globalThis, 'setTimeout');
   const address = { kind: 'unix', path: folder.file('nobody.sock') } as const;
-  const opened = await openSession(address, { timeoutMs: 30 * 86_400_000, maxMessageBytes: 1024, signal: new AbortController().signal });
+  const opened = await openSession(address, {
+    timeoutMs: 30 * 86_400_000,
+    maxMessageBytes: 1024,
+    signal: new AbortController().signal,
+  });
   const delays = timers.mock.calls.map(({ arguments: [, ms] }) => ms ?? 0);
   await folder.remove();
   assert.ok(typeof opened === 'string', 'nobody listens there');

@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { create, toBinary } from '@bufbuild/protobuf';
-import { CreateVolumeRequestSchema, CreateVolumeResponseSchema } from '#src/csi/generated/csi_pb.ts';
+import {
+  CreateVolumeRequestSchema,
+  CreateVolumeResponseSchema,
+} from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
 import { logCall } from '#src/csi-gateway/request-log.ts';
 import type { CallRecord } from '#src/csi-gateway/request-log.ts';
@@ -11,7 +14,10 @@ const CALL: CallRecord = {
   path: '/csi.v1.Controller/CreateVolume',
   caller: 'DNS:sutler-jobs',
   trace: undefined,
-  request: toBinary(CreateVolumeRequestSchema, create(CreateVolumeRequestSchema, { name: 'v', secrets: { key: 'hunter2hunter2' } })),
+  request: toBinary(
+    CreateVolumeRequestSchema,
+    create(CreateVolumeRequestSchema, { name: 'v', secrets: { key: 'hunter2hunter2' } }),
+  ),
   response: undefined,
   code: Code.OK,
   details: '',
@@ -20,9 +26,16 @@ const CALL: CallRecord = {
   durationMs: 5,
 };
 
-function logged(change: Partial<CallRecord>, verbosity = 5, format: 'text' | 'json' = 'json'): string {
+function logged(
+  change: Partial<CallRecord>,
+  verbosity = 5,
+  format: 'text' | 'json' = 'json',
+): string {
   let text = '';
-  logCall(createLogger({ name: 'gateway', verbosity, format, write: (line) => (text += line) }), { ...CALL, ...change });
+  logCall(createLogger({ name: 'gateway', verbosity, format, write: (line) => (text += line) }), {
+    ...CALL,
+    ...change,
+  });
   return text;
 }
 
@@ -34,7 +47,10 @@ describe('the request log', () => {
   it('shows a message that is not there as null, an empty one as {} (Q-59)', () => {
     assert.equal(fieldsOf({})['response'], null);
     assert.deepEqual(fieldsOf({ response: new Uint8Array(0) })['response'], {});
-    const response = toBinary(CreateVolumeResponseSchema, create(CreateVolumeResponseSchema, { volume: { volumeId: 'h' } }));
+    const response = toBinary(
+      CreateVolumeResponseSchema,
+      create(CreateVolumeResponseSchema, { volume: { volumeId: 'h' } }),
+    );
     assert.deepEqual(fieldsOf({ response })['response'], { volume: { volume_id: 'h' } });
   });
 
@@ -51,8 +67,14 @@ describe('the request log', () => {
 
   it('shows no byte of a message that it can’t read', () => {
     const size = CALL.request?.length;
-    assert.equal(fieldsOf({ path: '/vendor.v1.Extra/Do' })['request'], `${size} bytes of an unknown message`);
-    assert.equal(fieldsOf({ request: Buffer.from([0x0a, 0x7f, 0x61]) })['request'], '3 bytes that do not decode');
+    assert.equal(
+      fieldsOf({ path: '/vendor.v1.Extra/Do' })['request'],
+      `${size} bytes of an unknown message`,
+    );
+    assert.equal(
+      fieldsOf({ request: Buffer.from([0x0a, 0x7f, 0x61]) })['request'],
+      '3 bytes that do not decode',
+    );
   });
 
   it('names the caller, the trace and who made the status', () => {
@@ -64,7 +86,13 @@ describe('the request log', () => {
     });
     assert.deepEqual(
       { caller, trace, code, driverSaid, notForwarded },
-      { caller: 'DNS:sutler-jobs', trace: '00-1-2-01', code: 'Aborted', driverSaid: false, notForwarded: true },
+      {
+        caller: 'DNS:sutler-jobs',
+        trace: '00-1-2-01',
+        code: 'Aborted',
+        driverSaid: false,
+        notForwarded: true,
+      },
     );
   });
 

@@ -19,7 +19,8 @@ describe('the driver’s connection', () => {
     folder = await makeFolder();
     driver = await startRawDriver(folder.file('csi.sock'), (call) => {
       if (isMute) return undefined;
-      if (call.path === CAPACITY) return answerBytes(call, framed(Buffer.alloc(0)), { 'grpc-status': '0' });
+      if (call.path === CAPACITY)
+        return answerBytes(call, framed(Buffer.alloc(0)), { 'grpc-status': '0' });
       if (!call.path.endsWith('/ListVolumes')) return false;
       held.push(call);
       return undefined;
@@ -33,10 +34,13 @@ describe('the driver’s connection', () => {
   it('survives a caller that gives up more calls at once than an HTTP/2 server forgives', async () => {
     const test = await startTestGateway(folder);
     await until('ready', () => test.gateway.trouble === undefined);
-    const connects = async (): Promise<string | undefined> => /driver_connects_total (\d+)/.exec(await test.metrics.metrics())?.[1];
+    const connects = async (): Promise<string | undefined> =>
+      /driver_connects_total (\d+)/.exec(await test.metrics.metrics())?.[1];
     const before = await connects();
     for (let round = 0; round < 3; round += 1) {
-      const session = connectHttp2('http://localhost', { createConnection: () => connectSocket(folder.file('gw.sock')) });
+      const session = connectHttp2('http://localhost', {
+        createConnection: () => connectSocket(folder.file('gw.sock')),
+      });
       session.on('error', () => undefined);
       const streams = Array.from({ length: 450 }, () => {
         const headers = {
@@ -52,11 +56,17 @@ describe('the driver’s connection', () => {
       });
       await until('all are at the driver', () => held.length === 450);
       for (const stream of streams) stream.close(constants.NGHTTP2_CANCEL);
-      await until('some were told to the driver', () => held.filter(({ stream }) => stream.closed).length >= 100 / (round + 1) / 2);
+      await until(
+        'some were told to the driver',
+        () => held.filter(({ stream }) => stream.closed).length >= 100 / (round + 1) / 2,
+      );
       // The driver is done with the rest by itself; no more resets are due then.
-      for (const call of held.splice(0)) if (!call.stream.closed) answerBytes(call, framed(Buffer.alloc(0)), { 'grpc-status': '0' });
+      for (const call of held.splice(0))
+        if (!call.stream.closed) answerBytes(call, framed(Buffer.alloc(0)), { 'grpc-status': '0' });
       session.destroy();
-      await until('places are free again', async () => /^sutler_gateway_in_flight 0$/m.test(await test.metrics.metrics()));
+      await until('places are free again', async () =>
+        /^sutler_gateway_in_flight 0$/m.test(await test.metrics.metrics()),
+      );
       await test.client.getCapacity({}, { timeoutMs: 30_000 });
     }
     assert.equal(await connects(), before, 'the connection was never lost');
@@ -67,7 +77,9 @@ describe('the driver’s connection', () => {
     const test = await startTestGateway(folder, { probeTimeoutMs: 150, probeIntervalMs: 200 });
     await until('ready', () => test.gateway.trouble === undefined);
     isMute = true;
-    await until('a new connection', async () => /driver_connects_total [2-9]/.test(await test.metrics.metrics()));
+    await until('a new connection', async () =>
+      /driver_connects_total [2-9]/.test(await test.metrics.metrics()),
+    );
     isMute = false;
     await until('ready again', () => test.gateway.trouble === undefined);
     await test.client.getCapacity({}, { timeoutMs: 30_000 });

@@ -18,10 +18,18 @@ interface Answer {
   readonly trailing: Metadata;
 }
 
-function callRaw(client: Client, path: string, body: Buffer, metadata = new Metadata()): Promise<Answer> {
+function callRaw(
+  client: Client,
+  path: string,
+  body: Buffer,
+  metadata = new Metadata(),
+): Promise<Answer> {
   return new Promise((resolve) => {
     let initial: Metadata | undefined;
-    let result: { error: ServiceError | null; message: Buffer | undefined } = { error: null, message: undefined };
+    let result: { error: ServiceError | null; message: Buffer | undefined } = {
+      error: null,
+      message: undefined,
+    };
     const call = client.makeUnaryRequest(
       path,
       (bytes: Buffer) => bytes,
@@ -47,11 +55,20 @@ describe('the gateway as seen by gRPC', () => {
 
   before(async () => {
     folder = await makeFolder();
-    driver = await startRawDriver(folder.file('csi.sock'), (call) => (call.path.startsWith('/csi.v1.Identity') ? false : script(call)));
+    driver = await startRawDriver(folder.file('csi.sock'), (call) =>
+      call.path.startsWith('/csi.v1.Identity') ? false : script(call),
+    );
     open = await startTestGateway(folder, { allowAll: true, maxMessageBytes: 6_000_000 });
-    strict = await startTestGateway(folder, { listen: { kind: 'tcp', host: '127.0.0.1', port: 0 } });
-    client = new Client(`unix:${folder.file('gw.sock')}`, credentials.createInsecure(), { 'grpc.max_receive_message_length': -1 });
-    await until('ready', () => open.gateway.trouble === undefined && strict.gateway.trouble === undefined);
+    strict = await startTestGateway(folder, {
+      listen: { kind: 'tcp', host: '127.0.0.1', port: 0 },
+    });
+    client = new Client(`unix:${folder.file('gw.sock')}`, credentials.createInsecure(), {
+      'grpc.max_receive_message_length': -1,
+    });
+    await until(
+      'ready',
+      () => open.gateway.trouble === undefined && strict.gateway.trouble === undefined,
+    );
   });
   after(async () => {
     client.close();
@@ -74,7 +91,12 @@ describe('the gateway as seen by gRPC', () => {
 
   it('passes metadata both ways, binary and repeated too, and the driver’s trailers', async () => {
     script = (call) =>
-      answerBytes(call, framed(Buffer.from('x')), { 'grpc-status': '0', 'x-trail': ['t1', 't2'], 'trail-bin': 'AAH/' }, { 'x-head': 'h' });
+      answerBytes(
+        call,
+        framed(Buffer.from('x')),
+        { 'grpc-status': '0', 'x-trail': ['t1', 't2'], 'trail-bin': 'AAH/' },
+        { 'x-head': 'h' },
+      );
     const metadata = new Metadata();
     metadata.add('x-many', 'a');
     metadata.add('x-many', 'b');
@@ -92,7 +114,13 @@ describe('the gateway as seen by gRPC', () => {
       'a,b',
     );
     assert.ok(sent.some(([key, value]) => key === 'x-bytes-bin' && value.startsWith('AP8B')));
-    assert.ok(sent.some(([key, value]) => key === 'traceparent' && value === '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'));
+    assert.ok(
+      sent.some(
+        ([key, value]) =>
+          key === 'traceparent' &&
+          value === '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01',
+      ),
+    );
     assert.ok(sent.some(([key, value]) => key === 'tracestate' && value === 'vendor=1'));
     assert.deepEqual(
       sent.filter(([key]) => key === 'grpc-trace-bin'),
@@ -121,7 +149,8 @@ describe('the gateway as seen by gRPC', () => {
   it('hands on what is left of the deadline, and none where there was none', async () => {
     script = (call) => answerBytes(call, framed(Buffer.from('x')), { 'grpc-status': '0' });
     await callRaw(client, UNKNOWN, Buffer.from('q'));
-    const timeout = driver.calls.at(-1)?.headers.find(([name]) => name === 'grpc-timeout')?.[1] ?? '';
+    const timeout =
+      driver.calls.at(-1)?.headers.find(([name]) => name === 'grpc-timeout')?.[1] ?? '';
     assert.match(timeout, /^\d+m$/);
     const leftMs = Number(timeout.slice(0, -1));
     assert.ok(leftMs > 10_000 && leftMs <= 30_001, timeout);
@@ -142,9 +171,17 @@ describe('the gateway as seen by gRPC', () => {
   it('answers a method off its list with Unimplemented, not forwarded', async () => {
     const address = strict.gateway.address;
     assert.equal(address.kind, 'tcp');
-    const tcp = new Client(`127.0.0.1:${address.kind === 'tcp' ? address.port : 0}`, credentials.createInsecure());
+    const tcp = new Client(
+      `127.0.0.1:${address.kind === 'tcp' ? address.port : 0}`,
+      credentials.createInsecure(),
+    );
     const before = driver.calls.length;
-    for (const path of [UNKNOWN, '/csi.v1.Controller/CreateSnapshot', '/csi.v1.Node/NodeStageVolume', '/']) {
+    for (const path of [
+      UNKNOWN,
+      '/csi.v1.Controller/CreateSnapshot',
+      '/csi.v1.Node/NodeStageVolume',
+      '/',
+    ]) {
       const { error } = await callRaw(tcp, path, Buffer.from('q'));
       assert.equal(error?.code, status.UNIMPLEMENTED, path);
       assert.deepEqual(error?.metadata.get('sutler-not-forwarded'), ['1']);
@@ -154,7 +191,9 @@ describe('the gateway as seen by gRPC', () => {
   });
 
   it('survives what is not gRPC and serves the next call', async () => {
-    const session: ClientHttp2Session = connect('http://localhost', { createConnection: () => connectSocket(folder.file('gw.sock')) });
+    const session: ClientHttp2Session = connect('http://localhost', {
+      createConnection: () => connectSocket(folder.file('gw.sock')),
+    });
     const ask = (headers: Record<string, string>): Promise<number> =>
       new Promise((resolve, reject) => {
         const stream = session.request(headers);
@@ -164,7 +203,10 @@ describe('the gateway as seen by gRPC', () => {
         stream.end();
       });
     assert.equal(await ask({ ':method': 'GET', ':path': '/' }), 405);
-    assert.equal(await ask({ ':method': 'POST', ':path': '/x', 'content-type': 'application/json' }), 415);
+    assert.equal(
+      await ask({ ':method': 'POST', ':path': '/x', 'content-type': 'application/json' }),
+      415,
+    );
     assert.equal(
       await ask({ ':method': 'POST', ':path': '/x', 'content-type': 'application/grpc' }),
       200,

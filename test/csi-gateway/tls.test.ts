@@ -16,7 +16,12 @@ import type { Address } from '#src/runtime/address.ts';
 import { createLogger, silentLog } from '#src/runtime/log.ts';
 import { startSampleDriver } from '../../sandbox/driver/server.ts';
 import type { SampleDriver } from '../../sandbox/driver/server.ts';
-import { clientTls, makeCertificates, tlsFilesOf, watchOwner } from '../harness/csi-certificates.ts';
+import {
+  clientTls,
+  makeCertificates,
+  tlsFilesOf,
+  watchOwner,
+} from '../harness/csi-certificates.ts';
 import type { CertificateOwner } from '../harness/csi-certificates.ts';
 import { makeFolder, until } from '../harness/csi-folder.ts';
 import { failureOf, startTestGateway, verdict, volumeRequest } from '../harness/csi-gateway.ts';
@@ -39,7 +44,8 @@ describe('the gateway’s doors with mutual TLS', () => {
     driver = await startSampleDriver({
       socket: folder.file('csi.sock'),
       dataDir: folder.file('data'),
-      onCall: ({ method }) => (method === 'CreateVolume' ? hold?.().then(() => undefined) : undefined),
+      onCall: ({ method }) =>
+        method === 'CreateVolume' ? hold?.().then(() => undefined) : undefined,
     });
     source = await watchOwner(good(), 'gateway');
     test = await startTestGateway(folder, {
@@ -50,7 +56,12 @@ describe('the gateway’s doors with mutual TLS', () => {
       ],
       tls: { source, allowedNames: parseAllowedNames('f', ['DNS:sutler-ingest', 'sutler-jobs']) },
       logMessages: true,
-      log: createLogger({ name: 'gateway', verbosity: 5, format: 'json', write: (line) => lines.push(line) }),
+      log: createLogger({
+        name: 'gateway',
+        verbosity: 5,
+        format: 'json',
+        write: (line) => lines.push(line),
+      }),
     });
     await until('ready', () => test.gateway.trouble === undefined);
   });
@@ -87,40 +98,66 @@ describe('the gateway’s doors with mutual TLS', () => {
       const client = await clientOf('jobs', { address: door(index) });
       lines.length = 0;
       await client.createVolume(volumeRequest(`door-${index}`), SETTINGS);
-      const line = JSON.parse(lines.find((text) => text.includes('CreateVolume')) ?? '{}') as { caller: string };
-      assert.equal(line.caller, index === 2 ? 'unix' : 'DNS:sutler-jobs', formatAddress(door(index)));
+      const line = JSON.parse(lines.find((text) => text.includes('CreateVolume')) ?? '{}') as {
+        caller: string;
+      };
+      assert.equal(
+        line.caller,
+        index === 2 ? 'unix' : 'DNS:sutler-jobs',
+        formatAddress(door(index)),
+      );
     });
   }
 
   it('forwards nothing for a good certificate whose name is not listed, and says which name it was', async () => {
     const before = driver.counts.get('CreateVolume') ?? 0;
-    const error = await failureOf((await clientOf('audit')).createVolume(volumeRequest('n'), SETTINGS));
+    const error = await failureOf(
+      (await clientOf('audit')).createVolume(volumeRequest('n'), SETTINGS),
+    );
     assert.equal(error.code, Code.PermissionDenied);
     assert.equal(verdict(error), 'not-forwarded');
-    assert.match(error.details, /DNS:sutler-audit, which this gateway's --tls-allowed-names does not list/);
+    assert.match(
+      error.details,
+      /DNS:sutler-audit, which this gateway's --tls-allowed-names does not list/,
+    );
     assert.equal(driver.counts.get('CreateVolume') ?? 0, before);
-    assert.match((await metric('sutler_gateway_callers_turned_away_total{reason="name"}')) ?? '', / [1-9]/);
+    assert.match(
+      (await metric('sutler_gateway_callers_turned_away_total{reason="name"}')) ?? '',
+      / [1-9]/,
+    );
   });
 
   it('lets in nobody with a certificate of another authority, and the caller knows that nothing was sent', async () => {
     const tls = await clientTls(folder.file('foreign'), 'jobs');
     // The client itself would refuse this gateway; it shall come as far as the gateway's own check.
-    const trusting = { current: { ...tls.source.current, ca: source.current.ca }, onChange: () => () => undefined };
-    const client = createCsiClient({ address: door(0), log: silentLog, tls: { source: trusting, serverName: '' } });
+    const trusting = {
+      current: { ...tls.source.current, ca: source.current.ca },
+      onChange: () => () => undefined,
+    };
+    const client = createCsiClient({
+      address: door(0),
+      log: silentLog,
+      tls: { source: trusting, serverName: '' },
+    });
     const error = await failureOf(client.createVolume(volumeRequest('f'), { timeoutMs: 30_000 }));
     client.close();
     tls.close();
-    // In TLS 1.3 the client is through the handshake before the server has judged it, so a call may be under way when the alert comes.
+    // In TLS 1.3 the client is through the handshake before the server has judged it, so a call may
+    // be under way when the alert comes.
     assert.notEqual(verdict(error), 'driver');
     await until('it is counted', async () =>
-      / [1-9]/.test((await metric('sutler_gateway_callers_turned_away_total{reason="handshake"}')) ?? ''),
+      / [1-9]/.test(
+        (await metric('sutler_gateway_callers_turned_away_total{reason="handshake"}')) ?? '',
+      ),
     );
     assert.ok(lines.some((line) => line.includes('TLS handshake failed')));
   });
 
   it('is called by nobody who knows it by another name or another authority', async () => {
     for (const o of [{ serverName: 'elsewhere.example' }, { folder: folder.file('foreign') }]) {
-      const error = await failureOf((await clientOf('jobs', o)).createVolume(volumeRequest('s'), { timeoutMs: 30_000 }));
+      const error = await failureOf(
+        (await clientOf('jobs', o)).createVolume(volumeRequest('s'), { timeoutMs: 30_000 }),
+      );
       assert.equal(verdict(error), 'not-forwarded');
       assert.equal(error.code, Code.Unavailable);
     }
@@ -137,7 +174,11 @@ describe('the gateway’s doors with mutual TLS', () => {
   ] as const satisfies readonly (readonly [string, ConnectionOptions])[]) {
     it(`ends a connection with ${what}`, async () => {
       const files = tlsFilesOf(good(), 'jobs');
-      const [ca, cert, key] = await Promise.all([readFile(files.ca), readFile(files.cert), readFile(files.key)]);
+      const [ca, cert, key] = await Promise.all([
+        readFile(files.ca),
+        readFile(files.cert),
+        readFile(files.key),
+      ]);
       const address = door(0);
       assert.ok(address.kind === 'tcp');
       const socket = connectTls({
@@ -161,7 +202,9 @@ describe('the gateway’s doors with mutual TLS', () => {
   it('ends a connection in plaintext', async () => {
     const address = door(0);
     assert.ok(address.kind === 'tcp');
-    const session = connectHttp2('http://localhost', { createConnection: () => connectSocket(address.port, address.host) });
+    const session = connectHttp2('http://localhost', {
+      createConnection: () => connectSocket(address.port, address.host),
+    });
     session.on('error', () => undefined);
     await once(session, 'close');
   });
@@ -216,8 +259,9 @@ describe('the gateway’s doors with mutual TLS', () => {
     const callers = Promise.all(Array.from({ length: 8 }, caller));
     for (let round = 0; round < 3; round += 1) {
       const before = { cert: source.current.cert, done };
-      // A new authority goes out in two steps: first trusted by both sides, then used by them. The script makes a new one from nothing, so
-      // here both trust what they trusted before and the new one.
+      // A new authority goes out in two steps: first trusted by both sides, then used by them. The
+      // script makes a new one from nothing, so here both trust what they trusted before and the
+      // new one.
       const oldCa = await readFile(tlsFilesOf(good(), 'jobs').ca, 'utf8');
       await makeCertificates(good());
       await until('renewed', () => source.current.cert !== before.cert);

@@ -41,7 +41,13 @@ function ask(client: Client, path: string, body: Uint8Array): Promise<Seen> {
       const trailers = metadata.getMap();
       delete trailers['sutler-driver-status'];
       // An answer that is trailers only has its date among them.
-      resolve({ code, details, message, headers: withoutDate(headers), trailers: withoutDate(trailers) });
+      resolve({
+        code,
+        details,
+        message,
+        headers: withoutDate(headers),
+        trailers: withoutDate(trailers),
+      });
     });
   });
 }
@@ -52,7 +58,8 @@ function withoutDate(headers: Record<string, unknown>): Record<string, unknown> 
 
 const capability = volumeRequest('x').volumeCapabilities;
 
-/** Calls in the order in which they are made; `request` gets the handle of the volume. The idea of csi-sanity, for every test run. */
+/** Calls in the order in which they are made; `request` gets the handle of the volume. The idea of
+ * csi-sanity, for every test run. */
 const SCRIPT: readonly {
   readonly title: string;
   readonly method: DescMethod;
@@ -60,18 +67,42 @@ const SCRIPT: readonly {
 }[] = [
   { title: 'probes', method: Identity.method.probe, request: () => ({}) },
   { title: 'says its name', method: Identity.method.getPluginInfo, request: () => ({}) },
-  { title: 'says its capabilities', method: Identity.method.getPluginCapabilities, request: () => ({}) },
-  { title: 'says what its controller can', method: Controller.method.controllerGetCapabilities, request: () => ({}) },
+  {
+    title: 'says its capabilities',
+    method: Identity.method.getPluginCapabilities,
+    request: () => ({}),
+  },
+  {
+    title: 'says what its controller can',
+    method: Controller.method.controllerGetCapabilities,
+    request: () => ({}),
+  },
   { title: 'names its node', method: Node.method.nodeGetInfo, request: () => ({}) },
-  { title: 'creates', method: Controller.method.createVolume, request: () => volumeRequest('größe-☃') },
-  { title: 'creates again to the same end', method: Controller.method.createVolume, request: () => volumeRequest('größe-☃') },
+  {
+    title: 'creates',
+    method: Controller.method.createVolume,
+    request: () => volumeRequest('größe-☃'),
+  },
+  {
+    title: 'creates again to the same end',
+    method: Controller.method.createVolume,
+    request: () => volumeRequest('größe-☃'),
+  },
   {
     title: 'refuses the same name at another size',
     method: Controller.method.createVolume,
     request: () => ({ ...volumeRequest('größe-☃'), capacityRange: { requiredBytes: 2n ** 40n } }),
   },
-  { title: 'refuses no name', method: Controller.method.createVolume, request: () => volumeRequest('') },
-  { title: 'refuses no capabilities', method: Controller.method.createVolume, request: () => ({ name: 'bare' }) },
+  {
+    title: 'refuses no name',
+    method: Controller.method.createVolume,
+    request: () => volumeRequest(''),
+  },
+  {
+    title: 'refuses no capabilities',
+    method: Controller.method.createVolume,
+    request: () => ({ name: 'bare' }),
+  },
   {
     title: 'refuses more than there is',
     method: Controller.method.createVolume,
@@ -83,9 +114,21 @@ const SCRIPT: readonly {
     method: Controller.method.listVolumes,
     request: () => ({ startingToken: 'no-such-token' }),
   },
-  { title: 'refuses fewer than no entries', method: Controller.method.listVolumes, request: () => ({ maxEntries: -1 }) },
-  { title: 'finds', method: Controller.method.controllerGetVolume, request: (id) => ({ volumeId: id }) },
-  { title: 'does not find', method: Controller.method.controllerGetVolume, request: () => ({ volumeId: 'nobody' }) },
+  {
+    title: 'refuses fewer than no entries',
+    method: Controller.method.listVolumes,
+    request: () => ({ maxEntries: -1 }),
+  },
+  {
+    title: 'finds',
+    method: Controller.method.controllerGetVolume,
+    request: (id) => ({ volumeId: id }),
+  },
+  {
+    title: 'does not find',
+    method: Controller.method.controllerGetVolume,
+    request: () => ({ volumeId: 'nobody' }),
+  },
   { title: 'says its capacity', method: Controller.method.getCapacity, request: () => ({}) },
   {
     title: 'confirms capabilities',
@@ -93,7 +136,11 @@ const SCRIPT: readonly {
     request: (id) => ({ volumeId: id, volumeCapabilities: capability }),
   },
   { title: 'deletes', method: Controller.method.deleteVolume, request: (id) => ({ volumeId: id }) },
-  { title: 'deletes again to the same end', method: Controller.method.deleteVolume, request: (id) => ({ volumeId: id }) },
+  {
+    title: 'deletes again to the same end',
+    method: Controller.method.deleteVolume,
+    request: (id) => ({ volumeId: id }),
+  },
   { title: 'refuses no handle', method: Controller.method.deleteVolume, request: () => ({}) },
 ];
 
@@ -105,7 +152,10 @@ describe('a driver behind the gateway, and the same driver without', () => {
   let through: Client;
   before(async () => {
     folder = await makeFolder();
-    driver = await startSampleDriver({ socket: folder.file('csi.sock'), dataDir: folder.file('data') });
+    driver = await startSampleDriver({
+      socket: folder.file('csi.sock'),
+      dataDir: folder.file('data'),
+    });
     gateway = await startTestGateway(folder, { allowAll: true });
     direct = new Client(`unix:${folder.file('csi.sock')}`, credentials.createInsecure());
     through = new Client(`unix:${folder.file('gw.sock')}`, credentials.createInsecure());
@@ -120,7 +170,8 @@ describe('a driver behind the gateway, and the same driver without', () => {
   });
 
   let handle = '';
-  // CSI's calls may be repeated to the same end, so both ways can lead to one driver; which is first changes from call to call.
+  // CSI's calls may be repeated to the same end, so both ways can lead to one driver; which is
+  // first changes from call to call.
   for (const [index, { title, method, request }] of SCRIPT.entries()) {
     it(`${title}, seen alike`, async () => {
       handle = driver.volumes()[0]?.handle ?? handle;
@@ -134,12 +185,24 @@ describe('a driver behind the gateway, and the same driver without', () => {
   }
 
   it('answers every method alike, known to CSI or not', async () => {
-    for (const path of [...methodsByPath.keys(), '/csi.v9.Controller/Unheard', '/vendor.v1.Extra/Do'])
-      assert.deepEqual(await ask(through, path, Buffer.alloc(0)), await ask(direct, path, Buffer.alloc(0)), path);
+    for (const path of [
+      ...methodsByPath.keys(),
+      '/csi.v9.Controller/Unheard',
+      '/vendor.v1.Extra/Do',
+    ])
+      assert.deepEqual(
+        await ask(through, path, Buffer.alloc(0)),
+        await ask(direct, path, Buffer.alloc(0)),
+        path,
+      );
   });
 
   it('answers garbage alike', async () => {
-    for (const body of [Buffer.from([0xff, 0xff]), Buffer.from([0x0a, 0x7f]), Buffer.alloc(1_000, 0x41)]) {
+    for (const body of [
+      Buffer.from([0xff, 0xff]),
+      Buffer.from([0x0a, 0x7f]),
+      Buffer.alloc(1_000, 0x41),
+    ]) {
       const path = methodPath(Controller.method.getCapacity);
       assert.deepEqual(await ask(through, path, body), await ask(direct, path, body));
     }

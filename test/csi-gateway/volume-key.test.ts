@@ -1,7 +1,11 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { create, toBinary } from '@bufbuild/protobuf';
-import { CreateVolumeRequestSchema, CreateVolumeResponseSchema, DeleteVolumeRequestSchema } from '#src/csi/generated/csi_pb.ts';
+import {
+  CreateVolumeRequestSchema,
+  CreateVolumeResponseSchema,
+  DeleteVolumeRequestSchema,
+} from '#src/csi/generated/csi_pb.ts';
 import { createdHandle, isFenced, volumeKey } from '#src/csi-gateway/volume-key.ts';
 
 const CREATE = '/csi.v1.Controller/CreateVolume';
@@ -16,17 +20,25 @@ describe('volumeKey', () => {
       secrets: { a: 'b' },
       accessibilityRequirements: { requisite: [{ segments: { z: '1' } }] },
     });
-    assert.deepEqual(volumeKey(CREATE, toBinary(CreateVolumeRequestSchema, request)), { kind: 'name', value: 'pvc-1' });
+    assert.deepEqual(volumeKey(CREATE, toBinary(CreateVolumeRequestSchema, request)), {
+      kind: 'name',
+      value: 'pvc-1',
+    });
   });
 
   it('finds the handle of a deletion', () => {
     const request = create(DeleteVolumeRequestSchema, { volumeId: 'h', secrets: { a: 'b' } });
-    assert.deepEqual(volumeKey(DELETE, toBinary(DeleteVolumeRequestSchema, request)), { kind: 'handle', value: 'h' });
+    assert.deepEqual(volumeKey(DELETE, toBinary(DeleteVolumeRequestSchema, request)), {
+      kind: 'handle',
+      value: 'h',
+    });
   });
 
   it('takes the last of several, as every protobuf parser does', () => {
     const twice = Buffer.concat(
-      ['one', 'two'].map((name) => toBinary(CreateVolumeRequestSchema, create(CreateVolumeRequestSchema, { name }))),
+      ['one', 'two'].map((name) =>
+        toBinary(CreateVolumeRequestSchema, create(CreateVolumeRequestSchema, { name })),
+      ),
     );
     assert.deepEqual(volumeKey(CREATE, twice), { kind: 'name', value: 'two' });
   });
@@ -43,14 +55,18 @@ describe('volumeKey', () => {
   });
 
   it('fences what changes a volume and nothing else', () => {
-    assert.ok(isFenced(CREATE) && isFenced(DELETE) && isFenced('/csi.v1.Controller/ControllerModifyVolume'));
+    assert.ok(
+      isFenced(CREATE) && isFenced(DELETE) && isFenced('/csi.v1.Controller/ControllerModifyVolume'),
+    );
     assert.ok(!isFenced('/csi.v1.Controller/GetCapacity') && !isFenced('/csi.v1.Identity/Probe'));
   });
 });
 
 describe('createdHandle', () => {
   it('reads the handle out of an answer', () => {
-    const answer = create(CreateVolumeResponseSchema, { volume: { capacityBytes: 1n, volumeId: 'h', volumeContext: { a: 'b' } } });
+    const answer = create(CreateVolumeResponseSchema, {
+      volume: { capacityBytes: 1n, volumeId: 'h', volumeContext: { a: 'b' } },
+    });
     assert.equal(createdHandle(toBinary(CreateVolumeResponseSchema, answer)), 'h');
     assert.equal(createdHandle(Buffer.alloc(0)), undefined);
   });

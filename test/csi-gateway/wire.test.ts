@@ -28,7 +28,8 @@ describe('wire', () => {
     ] as const) {
       assert.ok(Math.abs((parseTimeoutMs(text) ?? NaN) - ms) < 1e-9, text);
     }
-    for (const text of ['', '10', 'S', '-1S', '123456789m', '1.5S', '1s']) assert.equal(parseTimeoutMs(text), undefined, text);
+    for (const text of ['', '10', 'S', '-1S', '123456789m', '1.5S', '1s'])
+      assert.equal(parseTimeoutMs(text), undefined, text);
   });
 
   it('writes a grpc-timeout of at most eight digits that never shortens below what is left by more than its unit', () => {
@@ -51,7 +52,8 @@ describe('wire', () => {
   it('takes only plain digits for a status', () => {
     assert.equal(parseStatus('0'), 0);
     assert.equal(parseStatus('16'), 16);
-    for (const text of [undefined, '', '-1', '1.0', ' 1', '0x3', '9999999999']) assert.equal(parseStatus(text), undefined);
+    for (const text of [undefined, '', '-1', '1.0', ' 1', '0x3', '9999999999'])
+      assert.equal(parseStatus(text), undefined);
   });
 
   it('knows a body with exactly one message', () => {

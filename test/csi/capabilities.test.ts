@@ -1,16 +1,34 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { create } from '@bufbuild/protobuf';
-import { hasController, hasPlugin, readControllerCapabilities, readPluginCapabilities } from '#src/csi/capabilities.ts';
-import { ControllerGetCapabilitiesResponseSchema, GetPluginCapabilitiesResponseSchema } from '#src/csi/generated/csi_pb.ts';
-import type { ControllerServiceCapability_RPC_Type, PluginCapability_Service_Type } from '#src/csi/generated/csi_pb.ts';
+import {
+  hasController,
+  hasPlugin,
+  readControllerCapabilities,
+  readPluginCapabilities,
+} from '#src/csi/capabilities.ts';
+import {
+  ControllerGetCapabilitiesResponseSchema,
+  GetPluginCapabilitiesResponseSchema,
+} from '#src/csi/generated/csi_pb.ts';
+import type {
+  ControllerServiceCapability_RPC_Type,
+  PluginCapability_Service_Type,
+} from '#src/csi/generated/csi_pb.ts';
 
 describe('capabilities', () => {
   const plugin = (...types: (number | undefined)[]): ReadonlySet<string> =>
     readPluginCapabilities(
       create(GetPluginCapabilitiesResponseSchema, {
         capabilities: types.map((type) =>
-          type === undefined ? {} : { type: { case: 'service' as const, value: { type: type as PluginCapability_Service_Type } } },
+          type === undefined
+            ? {}
+            : {
+                type: {
+                  case: 'service' as const,
+                  value: { type: type as PluginCapability_Service_Type },
+                },
+              },
         ),
       }),
     );
@@ -18,7 +36,14 @@ describe('capabilities', () => {
     readControllerCapabilities(
       create(ControllerGetCapabilitiesResponseSchema, {
         capabilities: types.map((type) =>
-          type === undefined ? {} : { type: { case: 'rpc' as const, value: { type: type as ControllerServiceCapability_RPC_Type } } },
+          type === undefined
+            ? {}
+            : {
+                type: {
+                  case: 'rpc' as const,
+                  value: { type: type as ControllerServiceCapability_RPC_Type },
+                },
+              },
         ),
       }),
     );
@@ -49,6 +74,8 @@ describe('capabilities', () => {
   it('answers questions about a driver', () => {
     const driver = { plugin: plugin(1), controller: controller(1, 4) };
     assert.ok(hasPlugin(driver, 'CONTROLLER_SERVICE') && hasController(driver, 'GET_CAPACITY'));
-    assert.ok(!hasPlugin(driver, 'GROUP_CONTROLLER_SERVICE') && !hasController(driver, 'LIST_VOLUMES'));
+    assert.ok(
+      !hasPlugin(driver, 'GROUP_CONTROLLER_SERVICE') && !hasController(driver, 'LIST_VOLUMES'),
+    );
   });
 });

@@ -1,16 +1,26 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { DescEnum } from '@bufbuild/protobuf';
-import { ControllerServiceCapability_RPC_TypeSchema, PluginCapability_Service_TypeSchema } from '#src/csi/generated/csi_pb.ts';
+import {
+  ControllerServiceCapability_RPC_TypeSchema,
+  PluginCapability_Service_TypeSchema,
+} from '#src/csi/generated/csi_pb.ts';
 import { controllerRpcNames, csiMethodPaths, pluginServiceNames } from '#src/csi/method-paths.ts';
 import { methodsByPath } from '#src/csi/methods.ts';
 
 describe('the names that stand as text', () => {
-  it('are the methods of csi.proto', () => assert.deepEqual(csiMethodPaths.toSorted(), [...methodsByPath.keys()].toSorted()));
+  it('are the methods of csi.proto', () =>
+    assert.deepEqual(csiMethodPaths.toSorted(), [...methodsByPath.keys()].toSorted()));
 
-  const named = (names: readonly string[]): [number, string][] => names.map((name, number) => [number, name]);
-  const described = (desc: DescEnum): [number, string][] => desc.values.map(({ number, name }) => [number, name]);
-  it('are its plug-in services', () => assert.deepEqual(named(pluginServiceNames), described(PluginCapability_Service_TypeSchema)));
+  const named = (names: readonly string[]): [number, string][] =>
+    names.map((name, number) => [number, name]);
+  const described = (desc: DescEnum): [number, string][] =>
+    desc.values.map(({ number, name }) => [number, name]);
+  it('are its plug-in services', () =>
+    assert.deepEqual(named(pluginServiceNames), described(PluginCapability_Service_TypeSchema)));
   it('are its controller capabilities', () =>
-    assert.deepEqual(named(controllerRpcNames), described(ControllerServiceCapability_RPC_TypeSchema)));
+    assert.deepEqual(
+      named(controllerRpcNames),
+      described(ControllerServiceCapability_RPC_TypeSchema),
+    ));
 });

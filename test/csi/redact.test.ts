@@ -18,7 +18,9 @@ describe('redact', () => {
     const request = create(CreateVolumeRequestSchema, {
       name: 'pvc-1',
       capacityRange: { requiredBytes: 10n },
-      volumeCapabilities: [{ accessType: { case: 'mount', value: { fsType: 'ext4' } }, accessMode: { mode: 1 } }],
+      volumeCapabilities: [
+        { accessType: { case: 'mount', value: { fsType: 'ext4' } }, accessMode: { mode: 1 } },
+      ],
       parameters: { b: '2', a: '1' },
       secrets: { password: 'hunter2' },
     });
@@ -41,9 +43,15 @@ describe('redact', () => {
       capacity_range: { limit_bytes: '1152921504606846976' },
       volume_capabilities: [{ access_mode: { mode: 99 } }],
     });
-    assert.deepEqual(redact(GetCapacityResponseSchema, create(GetCapacityResponseSchema, { maximumVolumeSize: 5n })), {
-      maximum_volume_size: { value: 5 },
-    });
+    assert.deepEqual(
+      redact(
+        GetCapacityResponseSchema,
+        create(GetCapacityResponseSchema, { maximumVolumeSize: 5n }),
+      ),
+      {
+        maximum_volume_size: { value: 5 },
+      },
+    );
   });
 
   it('never shows fields of the wire that csi.proto does not know (Q-59)', () => {
@@ -51,14 +59,21 @@ describe('redact', () => {
       toBinary(DeleteVolumeRequestSchema, create(DeleteVolumeRequestSchema, { volumeId: 'h' })),
       Buffer.from([0xfa, 0x01, 3, 0x61, 0x62, 0x63]),
     ]);
-    assert.deepEqual(redact(DeleteVolumeRequestSchema, fromBinary(DeleteVolumeRequestSchema, wire)), { volume_id: 'h' });
+    assert.deepEqual(
+      redact(DeleteVolumeRequestSchema, fromBinary(DeleteVolumeRequestSchema, wire)),
+      { volume_id: 'h' },
+    );
   });
 
   it('finds the marking on every field called secrets, and on no other', () => {
     const marked: string[] = [];
     const visit = (message: DescMessage): void => {
       for (const field of message.fields) {
-        assert.equal(getOption(field, csi_secret), field.name === 'secrets', `${message.typeName}.${field.name}`);
+        assert.equal(
+          getOption(field, csi_secret),
+          field.name === 'secrets',
+          `${message.typeName}.${field.name}`,
+        );
         if (field.name === 'secrets') marked.push(message.typeName);
       }
       message.nestedMessages.forEach(visit);
@@ -68,9 +83,14 @@ describe('redact', () => {
   });
 
   it('strikes secret values out of a driver’s words', () => {
-    const request = create(NodeStageVolumeRequestSchema, { secrets: { user: 'bob', password: 'hunter2', token: 'hunter2hunter2' } });
+    const request = create(NodeStageVolumeRequestSchema, {
+      secrets: { user: 'bob', password: 'hunter2', token: 'hunter2hunter2' },
+    });
     const secrets = secretValues(NodeStageVolumeRequestSchema, request);
     assert.deepEqual([...secrets].sort(), ['bob', 'hunter2', 'hunter2hunter2']);
-    assert.equal(redactText('login bob/hunter2hunter2 failed (hunter2)', secrets), 'login bob/***stripped*** failed (***stripped***)');
+    assert.equal(
+      redactText('login bob/hunter2hunter2 failed (hunter2)', secrets),
+      'login bob/***stripped*** failed (***stripped***)',
+    );
   });
 });

@@ -13,13 +13,27 @@ describe('status', () => {
   });
 
   it('renders an error as upstream’s events show it', () => {
-    const error = new CsiError({ code: 8, details: 'pool is full', method: '/m', driverSaid: true });
+    const error = new CsiError({
+      code: 8,
+      details: 'pool is full',
+      method: '/m',
+      driverSaid: true,
+    });
     assert.equal(error.message, 'rpc error: code = ResourceExhausted desc = pool is full');
-    assert.deepEqual([error.driverSaid, error.notForwarded, error.codeName], [true, false, 'ResourceExhausted']);
+    assert.deepEqual(
+      [error.driverSaid, error.notForwarded, error.codeName],
+      [true, false, 'ResourceExhausted'],
+    );
   });
 
   it('never says both that the driver answered and that it was not asked', () => {
-    const error = new CsiError({ code: 8, details: '', method: '/m', driverSaid: true, notForwarded: true });
+    const error = new CsiError({
+      code: 8,
+      details: '',
+      method: '/m',
+      driverSaid: true,
+      notForwarded: true,
+    });
     assert.deepEqual([error.driverSaid, error.notForwarded], [false, true]);
   });
 });

@@ -10,13 +10,16 @@ const DRIVER = 'd.example';
 const QUEUE = 'claims.d.example';
 const key: JobKey = { kind: 'claim', uid: 'u1', namespace: 'ns', name: 'data' };
 
-/** Bull Board's own table, as installed: a version with a new action is tested without anybody thinking of it. */
+/** Bull Board's own table, as installed: a version with a new action is tested without anybody
+ * thinking of it. */
 const changing = appRoutes.api.flatMap((route) =>
-  [route.method]
-    .flat()
-    .flatMap((method) =>
-      [route.route].flat().map((path) => ({ method: method.toUpperCase(), path, name: `${method.toUpperCase()} ${path}` })),
-    ),
+  [route.method].flat().flatMap((method) =>
+    [route.route].flat().map((path) => ({
+      method: method.toUpperCase(),
+      path,
+      name: `${method.toUpperCase()} ${path}`,
+    })),
+  ),
 );
 const actions = changing.filter(({ method }) => method !== 'GET');
 const isPromote = ({ path }: { readonly path: string }): boolean => path.endsWith('/promote');
@@ -63,7 +66,19 @@ describe('actions', () => {
 
   it('finds the actions that Bull Board is known to have', () => {
     dashboard = { close: () => Promise.resolve() } as RunningDashboard;
-    const known = ['retry', 'clean', 'obliterate', 'empty', 'add', 'pause', 'resume', 'promote', 'update-data', 'delay', 'priority'];
+    const known = [
+      'retry',
+      'clean',
+      'obliterate',
+      'empty',
+      'add',
+      'pause',
+      'resume',
+      'promote',
+      'update-data',
+      'delay',
+      'priority',
+    ];
     for (const word of known)
       assert.ok(
         actions.some(({ path }) => path.includes(`/${word}`)),
@@ -78,7 +93,12 @@ describe('actions', () => {
     const before = await redis.contents();
     for (const { method, path, name } of actions) {
       for (const who of [{ basic: RIGHT }, { headers: { cookie, origin: dashboard.origin } }]) {
-        const reply = await dashboard.send(filled(path, jobId), { ...who, method, headers: { ...who.headers, ...json }, body });
+        const reply = await dashboard.send(filled(path, jobId), {
+          ...who,
+          method,
+          headers: { ...who.headers, ...json },
+          body,
+        });
         assert.equal(reply.status, 405, name);
         assert.equal(reply.headers.allow, 'GET, HEAD');
         assert.match(reply.text, /read-only; start it with --dashboard-allow-actions/);
@@ -115,11 +135,17 @@ describe('actions', () => {
     const cookie = await dashboard.logIn();
     assert.equal(await queue.getJobState(jobId), 'delayed');
     const one = `/queues/api/queues/${QUEUE}/${encodeURIComponent(jobId)}/promote`;
-    const promoted = await dashboard.send(one, { method: 'PUT', headers: { cookie, 'sec-fetch-site': 'same-origin' } });
+    const promoted = await dashboard.send(one, {
+      method: 'PUT',
+      headers: { cookie, 'sec-fetch-site': 'same-origin' },
+    });
     assert.equal(promoted.status, 204);
     assert.equal(await queue.getJobState(jobId), 'prioritized');
     await queue.add('claim', {}, { jobId: 'other~1', delay: 3_600_000 });
-    const all = await dashboard.send(`/queues/api/queues/${QUEUE}/promote`, { method: 'PUT', basic: RIGHT });
+    const all = await dashboard.send(`/queues/api/queues/${QUEUE}/promote`, {
+      method: 'PUT',
+      basic: RIGHT,
+    });
     assert.equal(all.status, 200);
     assert.equal((await queue.getDelayed()).length, 0);
   });
@@ -128,7 +154,12 @@ describe('actions', () => {
     dashboard = await startTestDashboard(redis.server.url, { allowActions: true });
     const before = await redis.contents();
     for (const { method, path, name } of actions.filter((action) => !isPromote(action))) {
-      const reply = await dashboard.send(filled(path, jobId), { method, basic: RIGHT, headers: json, body });
+      const reply = await dashboard.send(filled(path, jobId), {
+        method,
+        basic: RIGHT,
+        headers: json,
+        body,
+      });
       assert.equal(reply.status, 403, name);
       assert.match(reply.text, /bypass what keeps a key from running twice/);
     }
@@ -140,10 +171,22 @@ describe('actions', () => {
     const cookie = await dashboard.logIn();
     const before = await redis.contents();
     const path = `/queues/api/queues/${QUEUE}/promote`;
-    for (const headers of [{ origin: 'http://evil.example' }, { 'sec-fetch-site': 'cross-site' }, { 'sec-fetch-site': 'same-site' }, {}]) {
-      assert.equal((await dashboard.send(path, { method: 'PUT', headers: { cookie, ...headers } })).status, 403);
+    for (const headers of [
+      { origin: 'http://evil.example' },
+      { 'sec-fetch-site': 'cross-site' },
+      { 'sec-fetch-site': 'same-site' },
+      {},
+    ]) {
+      assert.equal(
+        (await dashboard.send(path, { method: 'PUT', headers: { cookie, ...headers } })).status,
+        403,
+      );
     }
-    const ridden = await dashboard.send(path, { method: 'PUT', basic: RIGHT, headers: { origin: 'http://evil.example' } });
+    const ridden = await dashboard.send(path, {
+      method: 'PUT',
+      basic: RIGHT,
+      headers: { origin: 'http://evil.example' },
+    });
     assert.equal(ridden.status, 403);
     assert.deepEqual(await redis.contents(), before);
   });

@@ -28,7 +28,9 @@ describe('boards', () => {
 
   const shown = async (activeQueue = ''): Promise<readonly ShownQueue[]> => {
     nowMs += 1000;
-    const reply = await dashboard.send(`/queues/api/queues?activeQueue=${activeQueue}`, { basic: RIGHT });
+    const reply = await dashboard.send(`/queues/api/queues?activeQueue=${activeQueue}`, {
+      basic: RIGHT,
+    });
     assert.equal(reply.status, 200, reply.text);
     return (JSON.parse(reply.text) as { readonly queues: readonly ShownQueue[] }).queues;
   };
@@ -62,7 +64,9 @@ describe('boards', () => {
   });
 
   it('show snapshots that are to be let go', async () => {
-    await redis.fill('d.example', [{ kind: 'snapshot', uid: 'u3', namespace: 'ns', name: 'daily' }]);
+    await redis.fill('d.example', [
+      { kind: 'snapshot', uid: 'u3', namespace: 'ns', name: 'daily' },
+    ]);
     const [opened] = await shown('snapshots.d.example');
     assert.equal(opened?.description, 'snapshots to let go; driver d.example');
     assert.equal(opened.jobs[0]?.name, 'snapshot ns/daily');
@@ -99,9 +103,12 @@ describe('boards', () => {
     assert.equal(page.status, 200);
     assert.match(page.text, /<base href="\/queues\/"/);
     assert.doesNotMatch(page.text, /(?:href|src)="(?:https?:)?\/\//);
-    const parts = [...page.text.matchAll(/(?:href|src)="(static\/[^"]+)"/g)].map(([, part]) => part);
+    const parts = [...page.text.matchAll(/(?:href|src)="(static\/[^"]+)"/g)].map(
+      ([, part]) => part,
+    );
     assert.ok(parts.length >= 3);
-    for (const part of parts) assert.equal((await dashboard.send(`/queues/${part}`, { basic: RIGHT })).status, 200, part);
+    for (const part of parts)
+      assert.equal((await dashboard.send(`/queues/${part}`, { basic: RIGHT })).status, 200, part);
   });
 
   it('say what is wrong with a Redis that does not answer, within the limit, and recover', async () => {
@@ -145,12 +152,20 @@ describe('boards without Redis', () => {
       const page = await dashboard.send('/queues/', { basic: RIGHT });
       assert.ok(Date.now() - startedMs < 1000);
       assert.equal(api.status, 503);
-      assert.match((JSON.parse(api.text) as { error: string }).error, new RegExp(`^Redis at 127.0.0.1:${own.server.port}`));
+      assert.match(
+        (JSON.parse(api.text) as { error: string }).error,
+        new RegExp(`^Redis at 127.0.0.1:${own.server.port}`),
+      );
       assert.equal(page.status, 503);
       assert.match(page.text, new RegExp(`Redis at 127.0.0.1:${own.server.port}`));
       assert.ok(!`${api.text}${page.text}`.includes(password));
 
-      const again = await startRedisServer({ dataDir, log: silentLog, port: own.server.port, password });
+      const again = await startRedisServer({
+        dataDir,
+        log: silentLog,
+        port: own.server.port,
+        password,
+      });
       try {
         await until(() => dashboard.link.trouble === undefined);
         const back = await dashboard.send('/queues/api/queues', { basic: RIGHT });

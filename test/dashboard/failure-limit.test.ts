@@ -9,7 +9,8 @@ describe('FailureLimit', () => {
     for (const address of addresses) limit.failed(address);
     return limit;
   };
-  const times = (address: string, count: number): string[] => Array.from({ length: count }, () => address);
+  const times = (address: string, count: number): string[] =>
+    Array.from({ length: count }, () => address);
 
   it('lets an address try until it has failed five times in a minute', () => {
     nowMs = 1000;
@@ -30,7 +31,13 @@ describe('FailureLimit', () => {
   });
 
   it('counts an IPv6 network as one address, and a mapped IPv4 address as itself', () => {
-    const limit = limitAfter(['2001:db8:1:2::1', '2001:db8:1:2:3:4:5:6', '2001:db8:1:2::9', '2001:db8:1:2::a', '2001:db8:1:2::b']);
+    const limit = limitAfter([
+      '2001:db8:1:2::1',
+      '2001:db8:1:2:3:4:5:6',
+      '2001:db8:1:2::9',
+      '2001:db8:1:2::a',
+      '2001:db8:1:2::b',
+    ]);
     assert.ok(limit.waitMs('2001:db8:1:2:ffff::') > 0);
     assert.equal(limit.waitMs('2001:db8:1:3::1'), 0);
     const mapped = limitAfter(times('::ffff:192.0.2.1', MAX_FAILURES));

@@ -3,7 +3,15 @@ import { after, afterEach, before, describe, it } from 'node:test';
 import { MAX_FAILURES } from '#src/dashboard/failure-limit.ts';
 import { SESSION_MS } from '#src/dashboard/sessions.ts';
 import type { Clock } from '#src/runtime/clock.ts';
-import { cookieOf, form, PASSWORD, RIGHT, startBoardRedis, startTestDashboard, USER } from '../harness/dashboard-server.ts';
+import {
+  cookieOf,
+  form,
+  PASSWORD,
+  RIGHT,
+  startBoardRedis,
+  startTestDashboard,
+  USER,
+} from '../harness/dashboard-server.ts';
 import type { BoardRedis, RunningDashboard } from '../harness/dashboard-server.ts';
 
 const HTML = { accept: 'text/html,application/xhtml+xml' };
@@ -13,7 +21,8 @@ describe('login', () => {
   let dashboard: RunningDashboard;
   let nowMs = Date.now();
   const clock: Clock = { nowMs: () => nowMs, sleep: () => Promise.resolve() };
-  const start = async (): Promise<RunningDashboard> => (dashboard = await startTestDashboard(redis.server.url, { clock }));
+  const start = async (): Promise<RunningDashboard> =>
+    (dashboard = await startTestDashboard(redis.server.url, { clock }));
 
   before(async () => {
     redis = await startBoardRedis();
@@ -28,8 +37,18 @@ describe('login', () => {
     const location = String(refused.headers.location);
     assert.equal(location, '/login?next=%2Fqueues%2Fqueue%2Fclaims.d.example%3Fstatus%3Ddelayed');
     const page = await send(location);
-    assert.match(page.text, /<input type="hidden" name="next" value="\/queues\/queue\/claims\.d\.example\?status=delayed">/);
-    const sent = await send('/login', form({ user: USER, password: PASSWORD, next: '/queues/queue/claims.d.example?status=delayed' }));
+    assert.match(
+      page.text,
+      /<input type="hidden" name="next" value="\/queues\/queue\/claims\.d\.example\?status=delayed">/,
+    );
+    const sent = await send(
+      '/login',
+      form({
+        user: USER,
+        password: PASSWORD,
+        next: '/queues/queue/claims.d.example?status=delayed',
+      }),
+    );
     assert.equal(sent.status, 303);
     assert.equal(sent.headers.location, '/queues/queue/claims.d.example?status=delayed');
     const shown = await send('/queues/', { headers: { cookie: cookieOf(sent) } });
@@ -41,7 +60,10 @@ describe('login', () => {
     const { send } = await start();
     const sent = await send('/login', form({ user: USER, password: PASSWORD }));
     const cookie = String(sent.headers['set-cookie']);
-    assert.match(cookie, /^sutler_session=[\w-]{43}; Max-Age=43200; Path=\/; Expires=[^;]+; HttpOnly; SameSite=Strict$/);
+    assert.match(
+      cookie,
+      /^sutler_session=[\w-]{43}; Max-Age=43200; Path=\/; Expires=[^;]+; HttpOnly; SameSite=Strict$/,
+    );
     const proxied = await send('/login', {
       ...form({ user: USER, password: PASSWORD }),
       headers: { ...form({}).headers, 'x-forwarded-proto': 'https' },
@@ -51,7 +73,13 @@ describe('login', () => {
 
   it('goes nowhere but to its own pages after a login', async () => {
     const { send } = await start();
-    for (const next of ['https://evil.example/', '//evil.example/', '/queues/../login', '/queues/\\evil', '/queues//evil.example\n']) {
+    for (const next of [
+      'https://evil.example/',
+      '//evil.example/',
+      '/queues/../login',
+      '/queues/\\evil',
+      '/queues//evil.example\n',
+    ]) {
       const sent = await send('/login', form({ user: USER, password: PASSWORD, next }));
       const location = new URL(String(sent.headers.location), 'http://dashboard.example');
       assert.equal(location.host, 'dashboard.example', next);
@@ -90,20 +118,30 @@ describe('login', () => {
     const { send } = await start();
     assert.equal((await send('/queues/api/queues', { basic: RIGHT })).status, 200);
     assert.equal((await send('/queues/api/queues', { basic: [USER, 'wrong'] })).status, 401);
-    assert.equal((await send('/queues/api/queues', { headers: { authorization: 'Bearer x' } })).status, 401);
+    assert.equal(
+      (await send('/queues/api/queues', { headers: { authorization: 'Bearer x' } })).status,
+      401,
+    );
   });
 
   it('makes an address wait after five wrong passwords, right ones included, until the minute is over', async () => {
     const { send, logIn } = await start();
     const cookie = await logIn();
     for (let i = 0; i < MAX_FAILURES; i += 1) {
-      assert.equal((await send('/login', form({ user: USER, password: `guess ${i}` }))).status, 401);
+      assert.equal(
+        (await send('/login', form({ user: USER, password: `guess ${i}` }))).status,
+        401,
+      );
     }
     const limited = await send('/login', form({ user: USER, password: PASSWORD }));
     assert.equal(limited.status, 429);
     assert.equal(limited.headers['retry-after'], '60');
     assert.equal((await send('/queues/api/queues', { basic: RIGHT })).status, 429);
-    assert.equal((await send('/queues/api/queues', { headers: { cookie } })).status, 200, 'who is logged in goes on');
+    assert.equal(
+      (await send('/queues/api/queues', { headers: { cookie } })).status,
+      200,
+      'who is logged in goes on',
+    );
     nowMs += 60_000;
     assert.equal((await send('/login', form({ user: USER, password: PASSWORD }))).status, 303);
   });
@@ -111,8 +149,15 @@ describe('login', () => {
   it('ends a session by logging out', async () => {
     const { send, logIn } = await start();
     const cookie = await logIn();
-    assert.match((await send('/logout', { headers: { cookie } })).text, /<form method="post" action="\/logout">/);
-    assert.equal((await send('/queues/api/queues', { headers: { cookie } })).status, 200, 'the page alone ends nothing');
+    assert.match(
+      (await send('/logout', { headers: { cookie } })).text,
+      /<form method="post" action="\/logout">/,
+    );
+    assert.equal(
+      (await send('/queues/api/queues', { headers: { cookie } })).status,
+      200,
+      'the page alone ends nothing',
+    );
     const out = await send('/logout', { method: 'POST', headers: { cookie } });
     assert.equal(out.headers.location, '/login');
     assert.equal((await send('/queues/api/queues', { headers: { cookie } })).status, 401);
@@ -130,7 +175,8 @@ describe('login', () => {
   it('refuses a login that another site’s page sends', async () => {
     const { send, origin } = await start();
     const login = form({ user: USER, password: PASSWORD });
-    const from = (headers: Record<string, string>) => send('/login', { ...login, headers: { ...login.headers, ...headers } });
+    const from = (headers: Record<string, string>) =>
+      send('/login', { ...login, headers: { ...login.headers, ...headers } });
     assert.equal((await from({ origin: 'http://evil.example' })).status, 403);
     assert.equal((await from({ 'sec-fetch-site': 'cross-site' })).status, 403);
     assert.equal((await from({ origin: 'null' })).status, 403);

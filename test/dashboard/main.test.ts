@@ -51,7 +51,11 @@ describe('dashboard', () => {
   after(() => redis.close());
 
   it('makes up a password, says it once, and lets in who has it', async () => {
-    const process = run([`--redis-url=${redis.server.url}`, `--redis-prefix=${PREFIX}`, '--dashboard-address=127.0.0.1:0']);
+    const process = run([
+      `--redis-url=${redis.server.url}`,
+      `--redis-prefix=${PREFIX}`,
+      '--dashboard-address=127.0.0.1:0',
+    ]);
     const { dashboard = '', user, password = '' } = await process.announced;
     assert.match(password, /^[\w-]{20}$/);
     assert.equal(process.log().split(password).length - 1, 1);
@@ -63,9 +67,12 @@ describe('dashboard', () => {
   });
 
   it('takes a password from its variable and never repeats it', async () => {
-    const process = run([`--redis-url=${redis.server.url}`, '--dashboard-address=127.0.0.1:0', '--v=6'], {
-      SUTLER_DASHBOARD_PASSWORD: 'from-the-environment',
-    });
+    const process = run(
+      [`--redis-url=${redis.server.url}`, '--dashboard-address=127.0.0.1:0', '--v=6'],
+      {
+        SUTLER_DASHBOARD_PASSWORD: 'from-the-environment',
+      },
+    );
     const facts = await process.announced;
     assert.equal(facts['password'], undefined);
     assert.doesNotMatch(process.log(), /from-the-environment/);
@@ -73,7 +80,11 @@ describe('dashboard', () => {
   });
 
   it('starts without Redis, says so in /readyz, and stays', async () => {
-    const process = run(['--redis-url=redis://127.0.0.1:1', '--dashboard-address=127.0.0.1:0', '--http-endpoint=127.0.0.1:0']);
+    const process = run([
+      '--redis-url=redis://127.0.0.1:1',
+      '--dashboard-address=127.0.0.1:0',
+      '--http-endpoint=127.0.0.1:0',
+    ]);
     const { http = '' } = await process.announced;
     const ready = await request(`${http}/readyz`);
     assert.equal(ready.statusCode, 503);
@@ -89,7 +100,13 @@ describe('dashboard', () => {
     const { port } = other.address() as AddressInfo;
     const taken = run([`--redis-url=${redis.server.url}`, `--dashboard-address=127.0.0.1:${port}`]);
     assert.equal(await taken.exited, 2);
-    assert.match(taken.log(), new RegExp(`^sutler dashboard: --dashboard-address 127\\.0\\.0\\.1:${port}: the port is in use`, 'm'));
+    assert.match(
+      taken.log(),
+      new RegExp(
+        `^sutler dashboard: --dashboard-address 127\\.0\\.0\\.1:${port}: the port is in use`,
+        'm',
+      ),
+    );
     other.close();
     const colon = run([`--redis-url=${redis.server.url}`, '--dashboard-user=a:b']);
     assert.equal(await colon.exited, 2);

@@ -29,7 +29,8 @@ const STOP_GRACE_MS = 60_000;
 const PATIENCE_MS = 60_000;
 const CLAIMS = 20;
 
-/** The whole of sutler, as separate processes with the sample driver and a Redis, on any cluster: claims come and go, and nothing is left. */
+/** The whole of sutler, as separate processes with the sample driver and a Redis, on any cluster:
+ * claims come and go, and nothing is left. */
 export function describeClaimLifecycle(name: string, open: () => Promise<Cluster>): void {
   describe(`sutler all on ${name}`, () => {
     const closers = new Closers();
@@ -50,7 +51,9 @@ export function describeClaimLifecycle(name: string, open: () => Promise<Cluster
     it('binds every claim of its driver to a volume of its own', async () => {
       const { api, namespace, driver } = world;
       const className = await newClass(world);
-      const made = await Promise.all(Array.from({ length: CLAIMS }, (_, n) => newClaim(world, `many-${n}`, className)));
+      const made = await Promise.all(
+        Array.from({ length: CLAIMS }, (_, n) => newClaim(world, `many-${n}`, className)),
+      );
       for (const { path, uid } of made) {
         const bound = (await api.until(path, isIn('Bound'))).body;
         assert.equal(textAt(bound, 'spec', 'volumeName'), `pvc-${uid}`);
@@ -59,17 +62,35 @@ export function describeClaimLifecycle(name: string, open: () => Promise<Cluster
         assert.equal(at(volume, 'spec', 'claimRef', 'uid'), uid);
         assert.equal(at(volume, 'spec', 'claimRef', 'namespace'), namespace);
         assert.equal(at(volume, 'spec', 'persistentVolumeReclaimPolicy'), 'Delete');
-        assert.equal(at(volume, 'metadata', 'annotations', 'pv.kubernetes.io/provisioned-by'), driver);
-        assert.ok(listAt(volume, 'metadata', 'finalizers').includes('external-provisioner.volume.kubernetes.io/finalizer'));
-        assert.ok(existsSync(join(world.volumesDir, textAt(volume, 'spec', 'csi', 'volumeHandle'))), 'the driver does not have the volume');
+        assert.equal(
+          at(volume, 'metadata', 'annotations', 'pv.kubernetes.io/provisioned-by'),
+          driver,
+        );
+        assert.ok(
+          listAt(volume, 'metadata', 'finalizers').includes(
+            'external-provisioner.volume.kubernetes.io/finalizer',
+          ),
+        );
+        assert.ok(
+          existsSync(join(world.volumesDir, textAt(volume, 'spec', 'csi', 'volumeHandle'))),
+          'the driver does not have the volume',
+        );
       }
-      assert.equal(readdirSync(world.volumesDir).length, CLAIMS, 'the driver has volumes that no claim got');
+      assert.equal(
+        readdirSync(world.volumesDir).length,
+        CLAIMS,
+        'the driver has volumes that no claim got',
+      );
     });
 
     it('says on each claim that it succeeded', async () => {
       const { api, namespace } = world;
       const about = { fieldSelector: 'involvedObject.name=many-0,reason=ProvisioningSucceeded' };
-      const { body } = await api.until(paths(namespace).events, (reply) => namesOf(reply.body).length > 0, about);
+      const { body } = await api.until(
+        paths(namespace).events,
+        (reply) => namesOf(reply.body).length > 0,
+        about,
+      );
       const uid = textAt(await api.read(`${paths(namespace).claims}/many-0`), 'metadata', 'uid');
       assert.equal(at(body, 'items', 0, 'message'), `Successfully provisioned volume pvc-${uid}`);
       assert.equal(at(body, 'items', 0, 'type'), 'Normal');
@@ -89,18 +110,25 @@ export function describeClaimLifecycle(name: string, open: () => Promise<Cluster
     });
 
     it('waits for the first consumer where the class says so', async () => {
-      const className = await newClass(world, { fields: { volumeBindingMode: 'WaitForFirstConsumer' } });
+      const className = await newClass(world, {
+        fields: { volumeBindingMode: 'WaitForFirstConsumer' },
+      });
       const { path } = await newClaim(world, 'waiting', className);
       await bindAnother(world, 'while-waiting');
       assert.equal(at(await world.api.read(path), 'status', 'phase'), 'Pending');
-      await world.api.patch('merge', path, { metadata: { annotations: { 'volume.kubernetes.io/selected-node': 'node-1' } } });
+      await world.api.patch('merge', path, {
+        metadata: { annotations: { 'volume.kubernetes.io/selected-node': 'node-1' } },
+      });
       await world.api.until(path, isIn('Bound'));
     });
 
     it('leaves the claims of another driver alone', async () => {
       const className = await newClass(world, { fields: { provisioner: 'other.sutler.dev' } });
       const { path, uid } = await newClaim(world, 'foreign', className);
-      await world.api.until(path, (reply) => at(reply.body, 'metadata', 'annotations') !== undefined);
+      await world.api.until(
+        path,
+        (reply) => at(reply.body, 'metadata', 'annotations') !== undefined,
+      );
       await bindAnother(world, 'after-foreign');
       assert.equal((await world.api.get(`${VOLUMES}/pvc-${uid}`)).status, 404);
     });
@@ -129,7 +157,13 @@ export function describeClaimLifecycle(name: string, open: () => Promise<Cluster
       assert.ok(volumes.length > CLAIMS);
       assert.equal((await api.call('DELETE', claims)).status, 200);
       for (const volume of volumes) await api.until(`${VOLUMES}/${volume}`, isAbsent);
-      const place = { redisUrl: redis.url, prefix: 'csi', gateway: facts['gateway'] ?? '', clock: systemClock, log: silentLog };
+      const place = {
+        redisUrl: redis.url,
+        prefix: 'csi',
+        gateway: facts['gateway'] ?? '',
+        clock: systemClock,
+        log: silentLog,
+      };
       assert.deepEqual(await leftovers(place, AbortSignal.timeout(PATIENCE_MS)), []);
       assert.deepEqual(readdirSync(volumesDir), []);
     });
@@ -144,10 +178,13 @@ export function describeClaimLifecycle(name: string, open: () => Promise<Cluster
     });
 
     it('ends with all of its processes', async () => {
-      const pids = Object.entries(world.facts).flatMap(([fact, value]) => (fact.endsWith(' pid') ? [Number(value)] : []));
+      const pids = Object.entries(world.facts).flatMap(([fact, value]) =>
+        fact.endsWith(' pid') ? [Number(value)] : [],
+      );
       assert.ok(pids.length >= 4, JSON.stringify(world.facts));
       await world.all.stop(STOP_GRACE_MS);
-      for (const pid of pids) assert.ok(await isGone(pid), `process ${pid} still runs:\n${world.output()}`);
+      for (const pid of pids)
+        assert.ok(await isGone(pid), `process ${pid} still runs:\n${world.output()}`);
     });
   });
 }
@@ -200,7 +237,11 @@ async function start({ server, kubeconfig }: Cluster, closers: Closers): Promise
   const driver = `${unique('e2e')}.csi.sutler.dev`;
   const volumesDir = join(dir, 'volumes');
   const socket = `unix://${join(dir, 'csi.sock')}`;
-  await run('sandbox-driver', [`--csi-address=${socket}`, `--driver-name=${driver}`, `--data-dir=${volumesDir}`]);
+  await run('sandbox-driver', [
+    `--csi-address=${socket}`,
+    `--driver-name=${driver}`,
+    `--data-dir=${volumesDir}`,
+  ]);
   const { child, facts } = await run('all', [
     `--kubeconfig=${kubeconfig}`,
     `--csi-address=${socket}`,
@@ -213,9 +254,15 @@ async function start({ server, kubeconfig }: Cluster, closers: Closers): Promise
   return { api, namespace, driver, volumesDir, redis, all: child, facts, output: () => said };
 }
 
-async function newClass({ api, driver }: World, more: { readonly name?: string; readonly fields?: Fields } = {}): Promise<string> {
+async function newClass(
+  { api, driver }: World,
+  more: { readonly name?: string; readonly fields?: Fields } = {},
+): Promise<string> {
   const name = more.name ?? unique('class');
-  await api.create(CLASSES, storageClass(name, { fields: { provisioner: driver, ...more.fields } }));
+  await api.create(
+    CLASSES,
+    storageClass(name, { fields: { provisioner: driver, ...more.fields } }),
+  );
   return name;
 }
 

@@ -30,10 +30,12 @@ const DRIVER = 'replicated.csi.sutler.dev';
 const TIMEOUT_MS = 1_000;
 const WRITE_ALLOWANCE_MS = 1_000;
 const SETTLE_MS = 3_500;
-/** A killed replica's storage works on for so long: past the deadline of its calls and past the move, but not past their settle time, whenever their records were opened. */
+/** A killed replica's storage works on for so long: past the deadline of its calls and past the
+ * move, but not past their settle time, whenever their records were opened. */
 const STUCK_MS = 4_000;
 
-/** One call as its replica's storage saw it: from its arrival until the storage was done, whoever still waited for it. */
+/** One call as its replica's storage saw it: from its arrival until the storage was done, whoever
+ * still waited for it. */
 interface LoggedCall {
   readonly replica: number;
   readonly uid: string;
@@ -44,7 +46,8 @@ interface LoggedCall {
   endMs?: number;
 }
 
-/** A controller pod: driver and gateway. The driver has locks of its own and storage in common with the others. */
+/** A controller pod: driver and gateway. The driver has locks of its own and storage in common with
+ * the others. */
 class Replica {
   readonly index: number;
   readonly address: string;
@@ -77,7 +80,12 @@ class Replica {
       clock: { nowMs: () => Date.now(), sleep: () => this.#work() },
       onCall: (call) => this.#log(call),
     });
-    const args = [`--csi-address=${socket}`, `--listen=${this.address}`, `--timeout=${TIMEOUT_MS}ms`, '--grace-period=3s'];
+    const args = [
+      `--csi-address=${socket}`,
+      `--listen=${this.address}`,
+      `--timeout=${TIMEOUT_MS}ms`,
+      '--grace-period=3s',
+    ];
     this.#gateway = start('csi-gateway', args, this.#env);
     await this.#gateway.announced;
   }
@@ -105,7 +113,12 @@ class Replica {
   async #log(call: DriverCall): Promise<unknown> {
     const uid = this.#uidOf(call);
     if (uid === undefined) return undefined;
-    const entry: LoggedCall = { replica: this.index, uid, method: call.method, startMs: Date.now() };
+    const entry: LoggedCall = {
+      replica: this.index,
+      uid,
+      method: call.method,
+      startMs: Date.now(),
+    };
     this.#calls.push(entry);
     call.signal.addEventListener('abort', () => (entry.cutMs = Date.now()));
     try {
@@ -128,7 +141,10 @@ let said = '';
 function start(name: string, args: readonly string[], env: NodeJS.ProcessEnv): Child {
   const command = [process.execPath, '--enable-source-maps', CLI, name, ...args] as const;
   const output = (text: string): unknown => (said = (said + text).slice(-200_000));
-  return startChild({ name, command: [...command], env, output }, { log: silentLog, onUsageError: () => undefined });
+  return startChild(
+    { name, command: [...command], env, output },
+    { log: silentLog, onUsageError: () => undefined },
+  );
 }
 
 /** Pairs of calls of which one began, at another replica, while the other was at work. */
@@ -140,8 +156,16 @@ function overlaps(
   const found: string[] = [];
   for (const a of calls) {
     for (const b of calls) {
-      if (a.replica === b.replica || !isPair(a, b) || b.startMs < a.startMs || b.startMs >= endOf(a)) continue;
-      found.push(`${b.method} ${b.uid} at ${b.replica} began ${endOf(a) - b.startMs} ms before ${a.method} ${a.uid} at ${a.replica} ended`);
+      if (
+        a.replica === b.replica ||
+        !isPair(a, b) ||
+        b.startMs < a.startMs ||
+        b.startMs >= endOf(a)
+      )
+        continue;
+      found.push(
+        `${b.method} ${b.uid} at ${b.replica} began ${endOf(a) - b.startMs} ms before ${a.method} ${a.uid} at ${a.replica} ended`,
+      );
     }
   }
   return found;
@@ -166,7 +190,11 @@ describe('a rolling update of a driver with three replicas', () => {
     closers.add('binder', () => binder.close());
     const kubeconfig = join(dir, 'kubeconfig');
     await writeFile(kubeconfig, api.kubeconfig(), { mode: 0o600 });
-    kube = createKubeClient({ access: await loadClusterAccess({ kubeconfig, env: {} }), userAgent: 'test', log: silentLog });
+    kube = createKubeClient({
+      access: await loadClusterAccess({ kubeconfig, env: {} }),
+      userAgent: 'test',
+      log: silentLog,
+    });
     closers.add('API client', () => kube.close());
     redis = await startTestRedis();
     closers.add('Redis', () => redis.close());
@@ -177,11 +205,31 @@ describe('a rolling update of a driver with three replicas', () => {
     closers.add('replicas', () => Promise.all(replicas.map((replica) => replica.kill())));
     const addresses = replicas.map(({ address }) => address);
     const env = { PATH: process.env['PATH'], HOME: dir, REDIS_URL: redis.url };
-    const common = [`--kubeconfig=${kubeconfig}`, `--timeout=${TIMEOUT_MS}ms`, `--write-allowance=${WRITE_ALLOWANCE_MS}ms`, '-v=4'];
-    const retries = [`--settle-time=${SETTLE_MS}ms`, '--retry-interval-start=100ms', '--retry-interval-max=1s', '--grace-period=2s'];
+    const common = [
+      `--kubeconfig=${kubeconfig}`,
+      `--timeout=${TIMEOUT_MS}ms`,
+      `--write-allowance=${WRITE_ALLOWANCE_MS}ms`,
+      '-v=4',
+    ];
+    const retries = [
+      `--settle-time=${SETTLE_MS}ms`,
+      '--retry-interval-start=100ms',
+      '--retry-interval-max=1s',
+      '--grace-period=2s',
+    ];
     const processes = [
-      start('ingest', [...common, `--gateway=${addresses.join(',')}`, '--http-endpoint=127.0.0.1:0'], env),
-      ...[1, 2].map(() => start('jobs', [...common, ...retries, ...addresses.map((address) => `--gateway=${address}`)], env)),
+      start(
+        'ingest',
+        [...common, `--gateway=${addresses.join(',')}`, '--http-endpoint=127.0.0.1:0'],
+        env,
+      ),
+      ...[1, 2].map(() =>
+        start(
+          'jobs',
+          [...common, ...retries, ...addresses.map((address) => `--gateway=${address}`)],
+          env,
+        ),
+      ),
     ];
     for (const child of processes) closers.add(child.name, () => child.stop(5_000));
     [ingest = {}] = await Promise.all(processes.map((child) => child.announced));
@@ -200,15 +248,23 @@ describe('a rolling update of a driver with three replicas', () => {
       apiVersion: 'v1',
       kind: 'PersistentVolumeClaim',
       metadata: { name, namespace: 'default' },
-      spec: { storageClassName: 'replicated', accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '1Mi' } } },
+      spec: {
+        storageClassName: 'replicated',
+        accessModes: ['ReadWriteOnce'],
+        resources: { requests: { storage: '1Mi' } },
+      },
     });
   const active = async (): Promise<Replica | undefined> => {
     const { endpoint } = await redisActiveGateway(redis.redis, 'csi', DRIVER).read();
     return replicas.find(({ address }) => address === endpoint);
   };
   const isBusy = ({ index }: Replica): boolean =>
-    calls.filter(({ replica, method, endMs }) => replica === index && method === 'CreateVolume' && endMs === undefined).length >= 3;
-  const movedFrom = (replica: Replica) => until(async () => (await active()) !== replica, `move from ${replica.index}`);
+    calls.filter(
+      ({ replica, method, endMs }) =>
+        replica === index && method === 'CreateVolume' && endMs === undefined,
+    ).length >= 3;
+  const movedFrom = (replica: Replica) =>
+    until(async () => (await active()) !== replica, `move from ${replica.index}`);
 
   it('has no volume at two replicas at once, and loses none', async () => {
     const claims: Claim[] = [];
@@ -227,15 +283,22 @@ describe('a rolling update of a driver with three replicas', () => {
     })();
 
     try {
-      await until(async () => (await active()) !== undefined, `an active gateway\n${said.slice(-4_000)}`);
+      await until(
+        async () => (await active()) !== undefined,
+        `an active gateway\n${said.slice(-4_000)}`,
+      );
       const order: Replica[] = [];
       for (const end of ['terminate', 'kill', 'terminate'] as const) {
         const replica = await active();
         assert.ok(replica !== undefined);
-        await until(() => isBusy(replica), `work at replica ${replica.index}\n${said.slice(-4_000)}`);
+        await until(
+          () => isBusy(replica),
+          `work at replica ${replica.index}\n${said.slice(-4_000)}`,
+        );
         order.push(replica);
         await Promise.all([replica[end](), movedFrom(replica)]);
-        // One that was ended before is away until the kill has moved the calls on: else they would go back to it, and the third replica would have none.
+        // One that was ended before is away until the kill has moved the calls on: else they would
+        // go back to it, and the third replica would have none.
         if (end === 'kill') await order[0]?.start();
       }
       assert.equal(new Set(order).size, 3);
@@ -246,7 +309,9 @@ describe('a rolling update of a driver with three replicas', () => {
 
     const kept = claims.filter(({ metadata }) => !deleted.has(metadata.name));
     const settled = async (): Promise<boolean> => {
-      const { items } = await kube.list<Claim & { status?: { phase?: string } }>(resources.claims, { namespace: 'default' });
+      const { items } = await kube.list<Claim & { status?: { phase?: string } }>(resources.claims, {
+        namespace: 'default',
+      });
       const volumes = (await kube.list<Volume>(resources.volumes, {})).items;
       return (
         items.length === kept.length &&
@@ -270,7 +335,8 @@ describe('a rolling update of a driver with three replicas', () => {
       [],
       'one volume at two replicas',
     );
-    const waitedFor = (call: LoggedCall): number => Math.min(atWork(call), call.cutMs ?? Infinity, call.startMs + TIMEOUT_MS);
+    const waitedFor = (call: LoggedCall): number =>
+      Math.min(atWork(call), call.cutMs ?? Infinity, call.startMs + TIMEOUT_MS);
     assert.deepEqual(
       overlaps(calls, waitedFor, () => true),
       [],
@@ -290,7 +356,10 @@ describe('a rolling update of a driver with three replicas', () => {
   it('shows which gateway is active, and how often it moved', async () => {
     const current = (await active())?.address ?? '';
     const text = await (await fetch(`${ingest['http']}/metrics`)).text();
-    assert.match(text, new RegExp(`sutler_active_gateway\\{driver="${DRIVER}",gateway="${current}"\\} 1`));
+    assert.match(
+      text,
+      new RegExp(`sutler_active_gateway\\{driver="${DRIVER}",gateway="${current}"\\} 1`),
+    );
     assert.equal(text.match(/^sutler_active_gateway\{.*\} 0$/gm)?.length, 2);
     assert.match(text, new RegExp(`sutler_active_gateway_moves_total\\{driver="${DRIVER}"\\} 3`));
     const ready = await fetch(`${ingest['http']}/readyz/active-gateway`);

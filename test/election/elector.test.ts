@@ -22,7 +22,11 @@ describe('startElector', () => {
   let store: MemoryLeaseStore;
   let electors: Elector[];
 
-  const candidate = (identity: string, door: LeaseStore, o: Partial<ElectorOptions> = {}): Candidate => {
+  const candidate = (
+    identity: string,
+    door: LeaseStore,
+    o: Partial<ElectorOptions> = {},
+  ): Candidate => {
     const log: string[] = [];
     const metrics = new Registry();
     const elector = startElector({
@@ -36,14 +40,15 @@ describe('startElector', () => {
       log: silentLog,
       metrics,
       random: () => 0,
-      onHeld: () => log.push('held'),
-      onLost: (reason) => log.push(`lost: ${reason}`),
+      onStartedLeading: () => log.push('held'),
+      onStoppedLeading: (reason) => log.push(`lost: ${reason}`),
       ...o,
     });
     electors.push(elector);
     return { elector, log, metrics };
   };
-  const status = async ({ metrics }: Candidate): Promise<string> => await metrics.getSingleMetricAsString('leader_election_master_status');
+  const status = async ({ metrics }: Candidate): Promise<string> =>
+    await metrics.getSingleMetricAsString('leader_election_master_status');
 
   beforeEach(() => {
     clock = new ManualClock();
@@ -192,7 +197,13 @@ describe('startElector', () => {
   it('stops leading at once when another holds its Lease', async () => {
     const a = candidate('a', store.door());
     await clock.pass(1000);
-    store.write({ holder: 'thief', durationMs: 15_000, acquiredMs: 1, renewedMs: 1, transitions: 9 });
+    store.write({
+      holder: 'thief',
+      durationMs: 15_000,
+      acquiredMs: 1,
+      renewedMs: 1,
+      transitions: 9,
+    });
     await settle();
     assert.equal(a.elector.isLeader, false);
     assert.deepEqual(a.log, ['held', 'lost: held by thief']);
@@ -223,7 +234,7 @@ describe('startElector', () => {
 
   it('survives a listener that throws', async () => {
     const a = candidate('a', store.door(), {
-      onHeld: () => {
+      onStartedLeading: () => {
         throw new Error('oops');
       },
     });

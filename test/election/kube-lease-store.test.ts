@@ -24,9 +24,21 @@ describe('kubeLeaseStore', () => {
   let name = 'lease-0';
   let serial = 0;
   const { signal } = new AbortController();
-  const record = { holder: 'me', durationMs: 15_000, acquiredMs: 1_700_000_000_000, renewedMs: 1_700_000_000_123, transitions: 0 };
+  const record = {
+    holder: 'me',
+    durationMs: 15_000,
+    acquiredMs: 1_700_000_000_000,
+    renewedMs: 1_700_000_000_123,
+    transitions: 0,
+  };
   const open = (labels?: Readonly<Record<string, string>>): LeaseStore =>
-    kubeLeaseStore({ client, namespace: 'default', name, log: silentLog, ...(labels === undefined ? {} : { labels }) });
+    kubeLeaseStore({
+      client,
+      namespace: 'default',
+      name,
+      log: silentLog,
+      ...(labels === undefined ? {} : { labels }),
+    });
   const stored = async (): Promise<Lease> => {
     const lease = await client.get<Lease>(leases, { namespace: 'default', name });
     assert.ok(lease);
@@ -92,8 +104,18 @@ describe('kubeLeaseStore', () => {
   });
 
   it('reads a Lease that has no spec as free', async () => {
-    await client.create(leases, 'default', { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', metadata: { name } });
-    assert.deepEqual((await store.get(signal))?.record, { holder: '', durationMs: 0, acquiredMs: 0, renewedMs: 0, transitions: 0 });
+    await client.create(leases, 'default', {
+      apiVersion: 'coordination.k8s.io/v1',
+      kind: 'Lease',
+      metadata: { name },
+    });
+    assert.deepEqual((await store.get(signal))?.record, {
+      holder: '',
+      durationMs: 0,
+      acquiredMs: 0,
+      renewedMs: 0,
+      transitions: 0,
+    });
   });
 
   it('tells of changes, also after its watch was cut, and of the end of the Lease', async () => {
@@ -128,8 +150,8 @@ describe('kubeLeaseStore', () => {
         clock: systemClock,
         log: silentLog,
         metrics: new Registry(),
-        onHeld: () => undefined,
-        onLost: () => undefined,
+        onStartedLeading: () => undefined,
+        onStoppedLeading: () => undefined,
       });
       electors.push(elector);
       return elector;
@@ -139,7 +161,11 @@ describe('kubeLeaseStore', () => {
     });
 
     it('hands over at once after a release', async () => {
-      const times = { leaseDurationMs: 1_500_000, renewDeadlineMs: 1_000_000, retryPeriodMs: 500_000 };
+      const times = {
+        leaseDurationMs: 1_500_000,
+        renewDeadlineMs: 1_000_000,
+        retryPeriodMs: 500_000,
+      };
       const a = candidate('a', times);
       await until(() => a.isLeader, 'a leads');
       const b = candidate('b', times);

@@ -1,44 +1,88 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 
-import { acquireDelayMs, decide, leaseName, leaseTimesProblem, released } from '#src/election/lease.ts';
+import {
+  acquireDelayMs,
+  decide,
+  leaseName,
+  leaseTimesProblem,
+  released,
+} from '#src/election/lease.ts';
 import type { LeaseRecord } from '#src/election/lease.ts';
 
-const held = (holder: string): LeaseRecord => ({ holder, durationMs: 15_000, acquiredMs: 500, renewedMs: 900, transitions: 3 });
+const held = (holder: string): LeaseRecord => ({
+  holder,
+  durationMs: 15_000,
+  acquiredMs: 500,
+  renewedMs: 900,
+  transitions: 3,
+});
 const me = { identity: 'me', leaseDurationMs: 20_000, leading: false };
 
 describe('decide', () => {
   it('creates a Lease that is not there', () => {
     assert.deepEqual(decide(undefined, me, 1000), {
       kind: 'create',
-      record: { holder: 'me', durationMs: 20_000, acquiredMs: 1000, renewedMs: 1000, transitions: 0 },
+      record: {
+        holder: 'me',
+        durationMs: 20_000,
+        acquiredMs: 1000,
+        renewedMs: 1000,
+        transitions: 0,
+      },
     });
   });
 
   it('renews its own, keeping when it was acquired and how often it changed hands', () => {
     assert.deepEqual(decide({ record: held('me'), atMs: 0 }, { ...me, leading: true }, 1000), {
       kind: 'update',
-      record: { holder: 'me', durationMs: 20_000, acquiredMs: 500, renewedMs: 1000, transitions: 3 },
+      record: {
+        holder: 'me',
+        durationMs: 20_000,
+        acquiredMs: 500,
+        renewedMs: 1000,
+        transitions: 3,
+      },
     });
   });
 
   it('acquires its own anew after a loss, without waiting', () => {
     assert.deepEqual(decide({ record: held('me'), atMs: 999 }, me, 1000), {
       kind: 'update',
-      record: { holder: 'me', durationMs: 20_000, acquiredMs: 1000, renewedMs: 1000, transitions: 3 },
+      record: {
+        holder: 'me',
+        durationMs: 20_000,
+        acquiredMs: 1000,
+        renewedMs: 1000,
+        transitions: 3,
+      },
     });
   });
 
   it("waits for another's as long as that one's own duration, counted from when we saw it change", () => {
-    assert.deepEqual(decide({ record: held('other'), atMs: 5000 }, me, 5000), { kind: 'wait', holder: 'other', forMs: 15_000 });
-    assert.deepEqual(decide({ record: held('other'), atMs: 5000 }, me, 19_999), { kind: 'wait', holder: 'other', forMs: 1 });
+    assert.deepEqual(decide({ record: held('other'), atMs: 5000 }, me, 5000), {
+      kind: 'wait',
+      holder: 'other',
+      forMs: 15_000,
+    });
+    assert.deepEqual(decide({ record: held('other'), atMs: 5000 }, me, 19_999), {
+      kind: 'wait',
+      holder: 'other',
+      forMs: 1,
+    });
   });
 
   it('takes over when it did not change for that long, whatever its timestamps say', () => {
     const inTheFuture = { ...held('other'), renewedMs: 1e15 };
     assert.deepEqual(decide({ record: inTheFuture, atMs: 5000 }, me, 20_000), {
       kind: 'update',
-      record: { holder: 'me', durationMs: 20_000, acquiredMs: 20_000, renewedMs: 20_000, transitions: 4 },
+      record: {
+        holder: 'me',
+        durationMs: 20_000,
+        acquiredMs: 20_000,
+        renewedMs: 20_000,
+        transitions: 4,
+      },
     });
   });
 
@@ -51,7 +95,13 @@ describe('decide', () => {
 
 describe('released', () => {
   it('has no holder, one second, and the number of changes so far', () => {
-    assert.deepEqual(released(held('me'), 7000), { holder: '', durationMs: 1000, acquiredMs: 7000, renewedMs: 7000, transitions: 3 });
+    assert.deepEqual(released(held('me'), 7000), {
+      holder: '',
+      durationMs: 1000,
+      acquiredMs: 7000,
+      renewedMs: 7000,
+      transitions: 3,
+    });
   });
 });
 
@@ -64,18 +114,27 @@ describe('acquireDelayMs', () => {
 
 describe('leaseTimesProblem', () => {
   it('accepts the defaults', () => {
-    assert.equal(leaseTimesProblem({ leaseDurationMs: 15_000, renewDeadlineMs: 10_000, retryPeriodMs: 5000 }), undefined);
+    assert.equal(
+      leaseTimesProblem({ leaseDurationMs: 15_000, renewDeadlineMs: 10_000, retryPeriodMs: 5000 }),
+      undefined,
+    );
   });
 
   for (const [times, flag] of [
     [[10_000, 10_000, 5000], /lease-duration must be longer than --leader-election-renew-deadline/],
-    [[15_000, 6000, 5000], /renew-deadline must be longer than 1.2 times --leader-election-retry-period/],
+    [
+      [15_000, 6000, 5000],
+      /renew-deadline must be longer than 1.2 times --leader-election-retry-period/,
+    ],
     [[15_000, 10_000, 0], /retry-period must be more than 0/],
     [[500, 400, 100], /lease-duration must be 1s or more/],
   ] as const) {
     it(`refuses ${times.join('/')}`, () => {
       const [leaseDurationMs, renewDeadlineMs, retryPeriodMs] = times;
-      assert.match(leaseTimesProblem({ leaseDurationMs, renewDeadlineMs, retryPeriodMs }) ?? '', flag);
+      assert.match(
+        leaseTimesProblem({ leaseDurationMs, renewDeadlineMs, retryPeriodMs }) ?? '',
+        flag,
+      );
     });
   }
 });
@@ -87,6 +146,7 @@ describe('leaseName', () => {
     ['driver\\', 'driver-X'],
     ['Upper.Case', 'Upper-Case'],
   ] as const) {
-    it(`names the Lease of ${driver} as upstream does (Q-53)`, () => assert.equal(leaseName(driver), name));
+    it(`names the Lease of ${driver} as upstream does (Q-53)`, () =>
+      assert.equal(leaseName(driver), name));
   }
 });

@@ -22,11 +22,16 @@ describe('CsiClient', () => {
   let driver: SampleDriver;
   let client: CsiClient;
   let hook: (call: DriverCall) => unknown = () => undefined;
-  const clientFor = (path: string): CsiClient => createCsiClient({ address: { kind: 'unix', path }, log: silentLog });
+  const clientFor = (path: string): CsiClient =>
+    createCsiClient({ address: { kind: 'unix', path }, log: silentLog });
 
   before(async () => {
     folder = await makeFolder();
-    driver = await startSampleDriver({ socket: folder.file('csi.sock'), dataDir: folder.file('data'), onCall: (call) => hook(call) });
+    driver = await startSampleDriver({
+      socket: folder.file('csi.sock'),
+      dataDir: folder.file('data'),
+      onCall: (call) => hook(call),
+    });
     client = clientFor(folder.file('csi.sock'));
   });
   after(async () => {
@@ -59,7 +64,10 @@ describe('CsiClient', () => {
     assert.equal((await client.nodeGetInfo(SETTINGS)).nodeId, 'sample-node');
     assert.ok((await client.getCapacity({}, SETTINGS)).availableCapacity > 0n);
     assert.ok(Array.isArray((await client.listVolumes({}, SETTINGS)).entries));
-    assert.equal((await failureOf(client.controllerModifyVolume({ volumeId: 'x' }, SETTINGS))).codeName, 'NotFound');
+    assert.equal(
+      (await failureOf(client.controllerModifyVolume({ volumeId: 'x' }, SETTINGS))).codeName,
+      'NotFound',
+    );
   });
 
   it('reads the gateway’s word from the trailers, never both at once', async () => {
@@ -93,7 +101,11 @@ describe('CsiClient', () => {
     );
     const other = clientFor(folder.file('raw.sock'));
     const withoutMessage = await failureOf(other.getCapacity({}, SETTINGS));
-    assert.equal(verdict(withoutMessage), 'ambiguous', 'OK without message, which grpc-js reports as Unimplemented');
+    assert.equal(
+      verdict(withoutMessage),
+      'ambiguous',
+      'OK without message, which grpc-js reports as Unimplemented',
+    );
     other.close();
     await raw.close();
   });
@@ -102,7 +114,10 @@ describe('CsiClient', () => {
     hook = () => new Promise(() => undefined);
     const error = await failureOf(client.createVolume(volumeRequest('slow'), { timeoutMs: 500 }));
     hook = () => undefined;
-    assert.equal(error.message, 'rpc error: code = DeadlineExceeded desc = context deadline exceeded');
+    assert.equal(
+      error.message,
+      'rpc error: code = DeadlineExceeded desc = context deadline exceeded',
+    );
     assert.equal(verdict(error), 'ambiguous');
   });
 
@@ -128,7 +143,9 @@ describe('CsiClient', () => {
       return new Promise(() => undefined);
     };
     const gaveUp = new AbortController();
-    const call = failureOf(client.createVolume(volumeRequest('g'), { ...SETTINGS, signal: gaveUp.signal }));
+    const call = failureOf(
+      client.createVolume(volumeRequest('g'), { ...SETTINGS, signal: gaveUp.signal }),
+    );
     await until('arrived', () => arrived);
     gaveUp.abort();
     const error = await call;
@@ -137,7 +154,11 @@ describe('CsiClient', () => {
     assert.equal(verdict(error), 'ambiguous');
     const before = driver.counts.get('CreateVolume');
     assert.equal(
-      verdict(await failureOf(client.createVolume(volumeRequest('g'), { ...SETTINGS, signal: gaveUp.signal }))),
+      verdict(
+        await failureOf(
+          client.createVolume(volumeRequest('g'), { ...SETTINGS, signal: gaveUp.signal }),
+        ),
+      ),
       'not-forwarded',
     );
     assert.equal(driver.counts.get('CreateVolume'), before);
@@ -154,7 +175,11 @@ describe('CsiClient', () => {
     assert.equal(sent, String(notAfterMs));
     const before = driver.counts.get('DeleteVolume');
     assert.equal(
-      verdict(await failureOf(client.deleteVolume({ volumeId: 'x' }, { ...SETTINGS, notAfterMs: Date.now() - 10 }))),
+      verdict(
+        await failureOf(
+          client.deleteVolume({ volumeId: 'x' }, { ...SETTINGS, notAfterMs: Date.now() - 10 }),
+        ),
+      ),
       'not-forwarded',
     );
     assert.equal(driver.counts.get('DeleteVolume'), before);
@@ -167,7 +192,8 @@ describe('CsiClient', () => {
       sent.push(metadata.get('sutler-migrated'));
       return undefined;
     };
-    for (const migrated of [true, false]) await client.deleteVolume({ volumeId: 'x' }, { ...SETTINGS, migrated });
+    for (const migrated of [true, false])
+      await client.deleteVolume({ volumeId: 'x' }, { ...SETTINGS, migrated });
     await client.deleteVolume({ volumeId: 'x' }, SETTINGS);
     hook = () => undefined;
     assert.deepEqual(sent, [['true'], ['false'], []]);
@@ -196,7 +222,11 @@ describe('CsiClient', () => {
   });
 
   it('takes answers beyond 4 MiB', async () => {
-    hook = () => ({ entries: Array.from({ length: 60_000 }, (_, i) => ({ volume: { volumeId: `${i}`.padStart(100, 'x') } })) });
+    hook = () => ({
+      entries: Array.from({ length: 60_000 }, (_, i) => ({
+        volume: { volumeId: `${i}`.padStart(100, 'x') },
+      })),
+    });
     const { entries } = await client.listVolumes({}, SETTINGS);
     hook = () => undefined;
     assert.equal(entries.length, 60_000);
@@ -217,10 +247,17 @@ describe('CsiClient', () => {
         ),
       );
       await late1.close();
-      await until('it is missed', async () => (await failureOf(late.probe({ timeoutMs: 30_000 }))).notForwarded);
+      await until(
+        'it is missed',
+        async () => (await failureOf(late.probe({ timeoutMs: 30_000 }))).notForwarded,
+      );
     }
     late.close();
-    assert.equal(verdict(await failureOf(late.probe(SETTINGS))), 'not-forwarded', 'a closed client sends nothing');
+    assert.equal(
+      verdict(await failureOf(late.probe(SETTINGS))),
+      'not-forwarded',
+      'a closed client sends nothing',
+    );
   });
 
   it('speaks TCP and IPv6 too', async (t) => {

@@ -44,15 +44,38 @@ describe('openGatewaySecurity', () => {
 
   for (const [what, change, words] of [
     ['a missing flag', { gatewayTlsKey: '' }, /--gateway-tls-key missing/],
-    ['two missing flags', { gatewayTlsKey: '', gatewayTlsCa: '' }, /--gateway-tls-ca and --gateway-tls-key missing/],
-    ['a file that is not there', { gatewayTlsCert: '/nonexistent' }, /--gateway-tls-cert \/nonexistent: ENOENT/],
-    ['an authority without a certificate', { gatewayTlsCa: 'empty' }, /--gateway-tls-ca .*no PEM certificate/],
-    ['a certificate that is none', { gatewayTlsCert: 'empty' }, /--gateway-tls-cert .*no PEM certificate/],
-    ['a key of somebody else', { gatewayTlsKey: 'tls/audit.key' }, /not the key of the certificate/],
+    [
+      'two missing flags',
+      { gatewayTlsKey: '', gatewayTlsCa: '' },
+      /--gateway-tls-ca and --gateway-tls-key missing/,
+    ],
+    [
+      'a file that is not there',
+      { gatewayTlsCert: '/nonexistent' },
+      /--gateway-tls-cert \/nonexistent: ENOENT/,
+    ],
+    [
+      'an authority without a certificate',
+      { gatewayTlsCa: 'empty' },
+      /--gateway-tls-ca .*no PEM certificate/,
+    ],
+    [
+      'a certificate that is none',
+      { gatewayTlsCert: 'empty' },
+      /--gateway-tls-cert .*no PEM certificate/,
+    ],
+    [
+      'a key of somebody else',
+      { gatewayTlsKey: 'tls/audit.key' },
+      /not the key of the certificate/,
+    ],
   ] as const) {
     it(`refuses ${what}, naming it`, async () => {
       const placed = Object.fromEntries(
-        Object.entries(change).map(([flag, path]) => [flag, path === '' || path.startsWith('/') ? path : folder.file(path)]),
+        Object.entries(change).map(([flag, path]) => [
+          flag,
+          path === '' || path.startsWith('/') ? path : folder.file(path),
+        ]),
       );
       await assert.rejects(
         openGatewaySecurity({ ...files(), ...placed }, WITH),
@@ -62,15 +85,27 @@ describe('openGatewaySecurity', () => {
   }
 
   it('refuses a server name without TLS', () =>
-    assert.rejects(openGatewaySecurity({ ...NONE, gatewayTlsServerName: 'x' }, WITH), /--gateway-tls-server-name is for mutual TLS/));
+    assert.rejects(
+      openGatewaySecurity({ ...NONE, gatewayTlsServerName: 'x' }, WITH),
+      /--gateway-tls-server-name is for mutual TLS/,
+    ));
 });
 
 describe('the way to a gateway', () => {
   const plain = { tls: undefined, insecure: false };
-  for (const text of ['unix:///run/gw.sock', 'dns:///127.0.0.1:9808', 'dns:///[::1]:9808', 'dns:///localhost:9808']) {
+  for (const text of [
+    'unix:///run/gw.sock',
+    'dns:///127.0.0.1:9808',
+    'dns:///[::1]:9808',
+    'dns:///localhost:9808',
+  ]) {
     it(`may be plaintext: ${text}`, () => checkWay(parseAddress('gateway', text), plain));
   }
-  for (const text of ['dns:///10.0.0.7:9808', 'dns:///sutler-gateway.sutler.svc:9808', 'dns:///[2001:db8::1]:9808']) {
+  for (const text of [
+    'dns:///10.0.0.7:9808',
+    'dns:///sutler-gateway.sutler.svc:9808',
+    'dns:///[2001:db8::1]:9808',
+  ]) {
     it(`may be plaintext only if somebody insists: ${text}`, () => {
       const address = parseAddress('gateway', text);
       assert.throws(() => checkWay(address, plain), /beyond loopback, which needs TLS/);

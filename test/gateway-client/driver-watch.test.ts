@@ -78,7 +78,10 @@ describe('watchDriver', () => {
     info = () => ({ name: 'csi/example-2' });
     await clock.next();
     assert.equal(watch.current().name, 'csi/example-1');
-    assert.match(watch.trouble ?? '', /the driver behind it is now csi\/example-2, this process serves csi\/example-1/);
+    assert.match(
+      watch.trouble ?? '',
+      /the driver behind it is now csi\/example-2, this process serves csi\/example-1/,
+    );
     info = () => ({ name: 'csi/example-1' });
     await clock.next();
     assert.equal(watch.trouble, undefined);
@@ -96,7 +99,10 @@ describe('watchDriver', () => {
       throw new DriverStatus(Code.Unavailable, 'mock failure');
     };
     await open();
-    assert.match(watch.trouble ?? '', /csi\.sock: rpc error: code = Unavailable desc = mock failure$/);
+    assert.match(
+      watch.trouble ?? '',
+      /csi\.sock: rpc error: code = Unavailable desc = mock failure$/,
+    );
     assert.throws(() => watch.current(), /not known yet/);
     info = () => ({ name: 'csi/example' });
     await clock.next();
@@ -106,7 +112,10 @@ describe('watchDriver', () => {
   it('waits for a driver that has no name, and says so (A-04)', async () => {
     info = () => ({ name: '' });
     await open();
-    assert.match(watch.trouble ?? '', /driver name is empty: GetPluginInfo must answer with the CSI driver’s name$/);
+    assert.match(
+      watch.trouble ?? '',
+      /driver name is empty: GetPluginInfo must answer with the CSI driver’s name$/,
+    );
     assert.throws(() => watch.current(), /not known yet/);
   });
 

@@ -11,10 +11,19 @@ import { framed } from '#src/csi-gateway/wire.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
 import { failureOf, verdict, volumeRequest } from '../harness/csi-gateway.ts';
-import { answerBytes, answerOk, answerStatus, answerTrailersOnly, startRawDriver } from '../harness/csi-raw-driver.ts';
+import {
+  answerBytes,
+  answerOk,
+  answerStatus,
+  answerTrailersOnly,
+  startRawDriver,
+} from '../harness/csi-raw-driver.ts';
 import type { RawCall, RawDriver } from '../harness/csi-raw-driver.ts';
 
-const GOOD = toBinary(CreateVolumeResponseSchema, create(CreateVolumeResponseSchema, { volume: { volumeId: 'h' } }));
+const GOOD = toBinary(
+  CreateVolumeResponseSchema,
+  create(CreateVolumeResponseSchema, { volume: { volumeId: 'h' } }),
+);
 /** What a gateway says; here it says so where no status of the driver's comes with it. */
 const WORD = { 'sutler-driver-status': '1', 'sutler-not-forwarded': '1' };
 const VOUCHED = { 'sutler-driver-status': '1' };
@@ -32,8 +41,9 @@ function after200(then: (call: RawCall) => unknown): (call: RawCall) => unknown 
   };
 }
 
-/** Every way in which grpc-js 1.14 makes a status of its own (subchannel-call, client, resolving-call, compression-filter, stream-decoder,
- * deadline, cancellation), played by a gateway that is cut off at the worst moment. `code` is what grpc-js makes of it. */
+/** Every way in which grpc-js 1.14 makes a status of its own (subchannel-call, client,
+ * resolving-call, compression-filter, stream-decoder, deadline, cancellation), played by a gateway
+ * that is cut off at the worst moment. `code` is what grpc-js makes of it. */
 const MADE_UP: readonly {
   readonly title: string;
   readonly play: (call: RawCall) => unknown;
@@ -42,14 +52,42 @@ const MADE_UP: readonly {
   readonly settings?: Partial<CallSettings>;
 }[] = [
   { title: 'RST_STREAM NO_ERROR', play: reset(constants.NGHTTP2_NO_ERROR), code: Code.Internal },
-  { title: 'RST_STREAM PROTOCOL_ERROR', play: reset(constants.NGHTTP2_PROTOCOL_ERROR), code: Code.Internal },
-  { title: 'RST_STREAM INTERNAL_ERROR', play: reset(constants.NGHTTP2_INTERNAL_ERROR), code: Code.Internal },
-  { title: 'RST_STREAM FLOW_CONTROL_ERROR', play: reset(constants.NGHTTP2_FLOW_CONTROL_ERROR), code: Code.Internal },
-  { title: 'RST_STREAM REFUSED_STREAM', play: reset(constants.NGHTTP2_REFUSED_STREAM), code: Code.Unavailable },
+  {
+    title: 'RST_STREAM PROTOCOL_ERROR',
+    play: reset(constants.NGHTTP2_PROTOCOL_ERROR),
+    code: Code.Internal,
+  },
+  {
+    title: 'RST_STREAM INTERNAL_ERROR',
+    play: reset(constants.NGHTTP2_INTERNAL_ERROR),
+    code: Code.Internal,
+  },
+  {
+    title: 'RST_STREAM FLOW_CONTROL_ERROR',
+    play: reset(constants.NGHTTP2_FLOW_CONTROL_ERROR),
+    code: Code.Internal,
+  },
+  {
+    title: 'RST_STREAM REFUSED_STREAM',
+    play: reset(constants.NGHTTP2_REFUSED_STREAM),
+    code: Code.Unavailable,
+  },
   { title: 'RST_STREAM CANCEL', play: reset(constants.NGHTTP2_CANCEL), code: Code.Canceled },
-  { title: 'RST_STREAM ENHANCE_YOUR_CALM', play: reset(constants.NGHTTP2_ENHANCE_YOUR_CALM), code: Code.ResourceExhausted },
-  { title: 'RST_STREAM INADEQUATE_SECURITY', play: reset(constants.NGHTTP2_INADEQUATE_SECURITY), code: Code.PermissionDenied },
-  { title: 'RST_STREAM after headers', play: after200(reset(constants.NGHTTP2_INTERNAL_ERROR)), code: Code.Internal },
+  {
+    title: 'RST_STREAM ENHANCE_YOUR_CALM',
+    play: reset(constants.NGHTTP2_ENHANCE_YOUR_CALM),
+    code: Code.ResourceExhausted,
+  },
+  {
+    title: 'RST_STREAM INADEQUATE_SECURITY',
+    play: reset(constants.NGHTTP2_INADEQUATE_SECURITY),
+    code: Code.PermissionDenied,
+  },
+  {
+    title: 'RST_STREAM after headers',
+    play: after200(reset(constants.NGHTTP2_INTERNAL_ERROR)),
+    code: Code.Internal,
+  },
   {
     title: 'RST_STREAM after headers and a whole message',
     play: after200((call) => {
@@ -58,7 +96,11 @@ const MADE_UP: readonly {
     }),
   },
   { title: 'a lost connection', play: ({ cut }) => cut(), code: Code.Unavailable },
-  { title: 'a connection that is lost after headers', play: after200(({ cut }) => cut()), code: Code.Unavailable },
+  {
+    title: 'a connection that is lost after headers',
+    play: after200(({ cut }) => cut()),
+    code: Code.Unavailable,
+  },
   {
     title: 'GOAWAY with an error',
     play: ({ session }) => session.destroy(undefined, constants.NGHTTP2_ENHANCE_YOUR_CALM),
@@ -92,11 +134,21 @@ const MADE_UP: readonly {
     },
     code: Code.Internal,
   },
-  { title: 'OK without a message', play: (c) => answerStatus(c, { 'grpc-status': '0', ...VOUCHED }) },
-  { title: 'OK that is trailers only', play: (c) => answerTrailersOnly(c, { 'grpc-status': '0', ...VOUCHED }) },
+  {
+    title: 'OK without a message',
+    play: (c) => answerStatus(c, { 'grpc-status': '0', ...VOUCHED }),
+  },
+  {
+    title: 'OK that is trailers only',
+    play: (c) => answerTrailersOnly(c, { 'grpc-status': '0', ...VOUCHED }),
+  },
   {
     title: 'OK with two messages',
-    play: (c) => answerBytes(c, Buffer.concat([framed(GOOD), framed(GOOD)]), { 'grpc-status': '0', ...VOUCHED }),
+    play: (c) =>
+      answerBytes(c, Buffer.concat([framed(GOOD), framed(GOOD)]), {
+        'grpc-status': '0',
+        ...VOUCHED,
+      }),
     // grpc-js cancels the call with Unimplemented and then forgets to end it.
     settings: { timeoutMs: 500 },
   },
@@ -104,10 +156,20 @@ const MADE_UP: readonly {
     title: 'OK with half a message',
     play: (c) => answerBytes(c, framed(GOOD).subarray(0, 6), { 'grpc-status': '0', ...VOUCHED }),
   },
-  { title: 'an answer larger than the client takes', play: (c) => answerOk(c, Buffer.alloc(200_000)), code: Code.ResourceExhausted },
+  {
+    title: 'an answer larger than the client takes',
+    play: (c) => answerOk(c, Buffer.alloc(200_000)),
+    code: Code.ResourceExhausted,
+  },
   {
     title: 'an answer in an encoding that nobody asked for',
-    play: (c) => answerBytes(c, Buffer.from([1, 0, 0, 0, 1, 0]), { 'grpc-status': '0', ...VOUCHED }, { 'grpc-encoding': 'snappy' }),
+    play: (c) =>
+      answerBytes(
+        c,
+        Buffer.from([1, 0, 0, 0, 1, 0]),
+        { 'grpc-status': '0', ...VOUCHED },
+        { 'grpc-encoding': 'snappy' },
+      ),
   },
   {
     title: 'a gzip answer that unfolds to more than the client takes',
@@ -118,9 +180,23 @@ const MADE_UP: readonly {
     },
     code: Code.ResourceExhausted,
   },
-  { title: 'an answer that does not decode', play: (c) => answerOk(c, Buffer.from([0x0a, 0xff])), code: Code.Internal },
-  { title: 'the deadline', play: () => undefined, code: Code.DeadlineExceeded, settings: { timeoutMs: 500 } },
-  { title: 'the deadline after headers', play: after200(() => undefined), code: Code.DeadlineExceeded, settings: { timeoutMs: 500 } },
+  {
+    title: 'an answer that does not decode',
+    play: (c) => answerOk(c, Buffer.from([0x0a, 0xff])),
+    code: Code.Internal,
+  },
+  {
+    title: 'the deadline',
+    play: () => undefined,
+    code: Code.DeadlineExceeded,
+    settings: { timeoutMs: 500 },
+  },
+  {
+    title: 'the deadline after headers',
+    play: after200(() => undefined),
+    code: Code.DeadlineExceeded,
+    settings: { timeoutMs: 500 },
+  },
 ];
 
 describe('a status that nobody said', () => {
@@ -131,7 +207,11 @@ describe('a status that nobody said', () => {
   before(async () => {
     folder = await makeFolder();
     gateway = await startRawDriver(folder.file('gw.sock'), (call) => play(call));
-    client = createCsiClient({ address: { kind: 'unix', path: folder.file('gw.sock') }, log: silentLog, maxReceiveBytes: 100_000 });
+    client = createCsiClient({
+      address: { kind: 'unix', path: folder.file('gw.sock') },
+      log: silentLog,
+      maxReceiveBytes: 100_000,
+    });
   });
   after(async () => {
     client.close();
@@ -143,7 +223,9 @@ describe('a status that nobody said', () => {
     it(`is ambiguous and names the method: ${title}`, async () => {
       play = script;
       const before = gateway.calls.length;
-      const error = await failureOf(client.createVolume(volumeRequest('v'), { timeoutMs: 30_000, ...settings }));
+      const error = await failureOf(
+        client.createVolume(volumeRequest('v'), { timeoutMs: 30_000, ...settings }),
+      );
       assert.equal(verdict(error), 'ambiguous', error.message);
       assert.equal(error.method, '/csi.v1.Controller/CreateVolume');
       assert.notEqual(error.code, Code.OK, 'no answer is not success');
@@ -155,13 +237,18 @@ describe('a status that nobody said', () => {
   it('is ambiguous and names the method: a cancellation', async () => {
     const gaveUp = new AbortController();
     play = () => gaveUp.abort();
-    const error = await failureOf(client.createVolume(volumeRequest('v'), { timeoutMs: 30_000, signal: gaveUp.signal }));
+    const error = await failureOf(
+      client.createVolume(volumeRequest('v'), { timeoutMs: 30_000, signal: gaveUp.signal }),
+    );
     assert.equal(verdict(error), 'ambiguous');
     assert.equal(error.code, Code.Canceled);
   });
 
   it('is ambiguous and names the method: a client that is closed meanwhile', async () => {
-    const other = createCsiClient({ address: { kind: 'unix', path: folder.file('gw.sock') }, log: silentLog });
+    const other = createCsiClient({
+      address: { kind: 'unix', path: folder.file('gw.sock') },
+      log: silentLog,
+    });
     play = ({ cut }) => {
       other.close();
       cut();

@@ -19,9 +19,17 @@ describe('openGatewayPool', () => {
     folder = await makeFolder();
     drivers = [];
     for (const name of ['a', 'b'])
-      drivers.push(await startSampleDriver({ socket: folder.file(name), dataDir: folder.file(`${name}-data`) }));
+      drivers.push(
+        await startSampleDriver({
+          socket: folder.file(name),
+          dataDir: folder.file(`${name}-data`),
+        }),
+      );
     // One notation and a path are the same gateway.
-    pool = openGatewayPool({ addresses: [folder.file('a'), address('a'), address('b')], log: silentLog });
+    pool = openGatewayPool({
+      addresses: [folder.file('a'), address('a'), address('b')],
+      log: silentLog,
+    });
   });
   after(async () => {
     pool.close();
@@ -38,7 +46,10 @@ describe('openGatewayPool', () => {
   });
 
   it('sends a call to the gateway that it names, and asks that one first from then on', async () => {
-    await pool.calls.createVolume(volumeRequest('one'), { timeoutMs: 30_000, gateway: address('b') });
+    await pool.calls.createVolume(volumeRequest('one'), {
+      timeoutMs: 30_000,
+      gateway: address('b'),
+    });
     assert.deepEqual(
       drivers.map(({ counts }) => counts.get('CreateVolume') ?? 0),
       [0, 1],
@@ -48,13 +59,20 @@ describe('openGatewayPool', () => {
   });
 
   it('refuses a gateway that it does not have, not forwarded, and says what to do', async () => {
-    const error = await failureOf(pool.calls.deleteVolume({ volumeId: 'x' }, { timeoutMs: 30_000, gateway: 'unix:///other' }));
+    const error = await failureOf(
+      pool.calls.deleteVolume({ volumeId: 'x' }, { timeoutMs: 30_000, gateway: 'unix:///other' }),
+    );
     assert.equal(error.notForwarded, true);
-    assert.match(error.message, /unix:\/\/\/other is not among the gateways of this process; add it to --gateway/);
+    assert.match(
+      error.message,
+      /unix:\/\/\/other is not among the gateways of this process; add it to --gateway/,
+    );
   });
 
   it('does not choose among several where none is named', async () => {
-    const error = await failureOf(pool.calls.deleteVolume({ volumeId: 'x' }, { timeoutMs: 30_000, gateway: '' }));
+    const error = await failureOf(
+      pool.calls.deleteVolume({ volumeId: 'x' }, { timeoutMs: 30_000, gateway: '' }),
+    );
     assert.equal(error.notForwarded, true);
     assert.match(error.message, /no leading ingest has named the active gateway/);
   });
@@ -66,5 +84,6 @@ describe('openGatewayPool', () => {
     alone.close();
   });
 
-  it('refuses an empty list', () => assert.throws(() => openGatewayPool({ addresses: [], log: silentLog }), UsageError));
+  it('refuses an empty list', () =>
+    assert.throws(() => openGatewayPool({ addresses: [], log: silentLog }), UsageError));
 });

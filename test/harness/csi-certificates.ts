@@ -14,13 +14,22 @@ const SCRIPT = fileURLToPath(new URL('../../../k8s/gateway/certificates.sh', imp
 export type CertificateOwner = 'gateway' | 'ingest' | 'jobs' | 'audit';
 
 /** Runs the script that docs/gateway.md tells its readers to run, for a gateway on this machine. */
-export async function makeCertificates(folder: string, gatewayNames = 'DNS:localhost,IP:127.0.0.1,IP:::1'): Promise<void> {
-  await promisify(execFile)(SCRIPT, [folder], { env: { PATH: process.env['PATH'], GATEWAY_NAMES: gatewayNames, DAYS: '2' } });
+export async function makeCertificates(
+  folder: string,
+  gatewayNames = 'DNS:localhost,IP:127.0.0.1,IP:::1',
+): Promise<void> {
+  await promisify(execFile)(SCRIPT, [folder], {
+    env: { PATH: process.env['PATH'], GATEWAY_NAMES: gatewayNames, DAYS: '2' },
+  });
 }
 
 /** Where the script puts the files of one process. */
 export function tlsFilesOf(folder: string, owner: CertificateOwner): TlsFiles {
-  return { ca: join(folder, 'ca.crt'), cert: join(folder, `${owner}.crt`), key: join(folder, `${owner}.key`) };
+  return {
+    ca: join(folder, 'ca.crt'),
+    cert: join(folder, `${owner}.crt`),
+    key: join(folder, `${owner}.key`),
+  };
 }
 
 /** The files of one process, looked at again every 20 ms. */
@@ -35,7 +44,11 @@ export function watchOwner(folder: string, owner: CertificateOwner): Promise<Wat
 }
 
 /** TLS of a client that is one process. */
-export async function clientTls(folder: string, owner: CertificateOwner, serverName = ''): Promise<ClientTls & { close(): void }> {
+export async function clientTls(
+  folder: string,
+  owner: CertificateOwner,
+  serverName = '',
+): Promise<ClientTls & { close(): void }> {
   const source = await watchOwner(folder, owner);
   return { source, serverName, close: () => source.close() };
 }

@@ -3,9 +3,17 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 /** A fresh folder for sockets and data; short, since a socket path may have 107 bytes. */
-export async function makeFolder(): Promise<{ readonly path: string; file(name: string): string; remove(): Promise<void> }> {
+export async function makeFolder(): Promise<{
+  readonly path: string;
+  file(name: string): string;
+  remove(): Promise<void>;
+}> {
   const path = await mkdtemp(join(tmpdir(), 'sutler-'));
-  return { path, file: (name) => join(path, name), remove: () => rm(path, { recursive: true, force: true }) };
+  return {
+    path,
+    file: (name) => join(path, name),
+    remove: () => rm(path, { recursive: true, force: true }),
+  };
 }
 
 /** Waits until something holds. Fails with what was waited for. */

@@ -4,7 +4,10 @@
 export const PREFACE = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n');
 
 /** One frame (RFC 9113 §4.1). */
-export function frame(type: number, o: { readonly flags?: number; readonly stream?: number; readonly payload?: Buffer } = {}): Buffer {
+export function frame(
+  type: number,
+  o: { readonly flags?: number; readonly stream?: number; readonly payload?: Buffer } = {},
+): Buffer {
   const payload = o.payload ?? Buffer.alloc(0);
   const head = Buffer.alloc(9);
   head.writeUIntBE(payload.length, 0, 3);
@@ -24,7 +27,13 @@ export const ENDLESS_WINDOWS = Buffer.concat([
 
 /** A whole call with an empty request. */
 export function emptyCall(stream: number, path: string): Buffer {
-  const headers = { ':method': 'POST', ':scheme': 'http', ':authority': 'localhost', ':path': path, 'content-type': 'application/grpc' };
+  const headers = {
+    ':method': 'POST',
+    ':scheme': 'http',
+    ':authority': 'localhost',
+    ':path': path,
+    'content-type': 'application/grpc',
+  };
   // HPACK literals without indexing; no text here is longer than 126 bytes.
   const literals = Object.entries(headers).flatMap(([name, value]) => [
     0,

@@ -33,7 +33,8 @@ export interface FuzzReport {
   readonly goodAfterwards: boolean;
   /** Good calls that failed during the attacks, by message. */
   readonly failures: readonly string[];
-  /** Good calls that were refused, not forwarded, because the attackers' were too many; made again. */
+  /** Good calls that were refused, not forwarded, because the attackers' were too many; made again.
+   */
   readonly refused: number;
   /** Resident memory in bytes: at rest before, highest seen, at rest afterwards. */
   readonly rss: { readonly before: number; readonly peak: number; readonly after: number };
@@ -46,7 +47,8 @@ export interface FuzzReport {
 const NODE_FLAGS = /NODE_OPTIONS, value: ([^}]+?) *}/
   .exec(readFileSync(new URL('../../../k8s/gateway/sidecar.yaml', import.meta.url), 'utf8'))?.[1]
   ?.split(' ');
-/** V8 collects what a burst left when nothing has happened for some seconds, in up to three rounds. */
+/** V8 collects what a burst left when nothing has happened for some seconds, in up to three rounds.
+ */
 const SETTLE_MS = 60_000;
 const CREATE = '/csi.v1.Controller/CreateVolume';
 const LIST = '/csi.v1.Controller/ListVolumes';
@@ -66,7 +68,11 @@ class Attacker {
     'random bytes': () => this.#send([this.#bytes(this.#upTo(4_000))]),
     'a preface and random bytes': () => this.#send([PREFACE, this.#bytes(this.#upTo(4_000))]),
     'random frames': () =>
-      this.#send([PREFACE, EMPTY_SETTINGS, ...Array.from({ length: this.#upTo(30) }, () => this.#frame(this.#upTo(12)))]),
+      this.#send([
+        PREFACE,
+        EMPTY_SETTINGS,
+        ...Array.from({ length: this.#upTo(30) }, () => this.#frame(this.#upTo(12))),
+      ]),
     'half a frame': () => {
       const frame = this.#frame(this.#upTo(12));
       return this.#send([PREFACE, EMPTY_SETTINGS, frame.subarray(0, this.#upTo(frame.length))]);
@@ -74,25 +80,46 @@ class Attacker {
     'a frame that says it is larger than it may be': () =>
       this.#send([PREFACE, EMPTY_SETTINGS, Buffer.from([0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 1])]),
     'a flood of pings and settings': () =>
-      this.#send([PREFACE, EMPTY_SETTINGS, ...Array.from({ length: 3_000 }, (_, i) => (i % 2 === 0 ? EMPTY_SETTINGS : this.#frame(6, 8)))]),
+      this.#send([
+        PREFACE,
+        EMPTY_SETTINGS,
+        ...Array.from({ length: 3_000 }, (_, i) =>
+          i % 2 === 0 ? EMPTY_SETTINGS : this.#frame(6, 8),
+        ),
+      ]),
     'headers that never end': () =>
-      this.#send([PREFACE, EMPTY_SETTINGS, this.#frame(1, 16_000, 0), ...Array.from({ length: 40 }, () => this.#frame(9, 16_000, 0))]),
+      this.#send([
+        PREFACE,
+        EMPTY_SETTINGS,
+        this.#frame(1, 16_000, 0),
+        ...Array.from({ length: 40 }, () => this.#frame(9, 16_000, 0)),
+      ]),
     'huge headers': () => this.#ask({ 'x-huge': 'x'.repeat(60_000) }, [Buffer.alloc(5)]),
-    'many headers': () => this.#ask(Object.fromEntries(Array.from({ length: 400 }, (_, i) => [`x-${i}`, 'v'])), [Buffer.alloc(5)]),
-    'a content type that is not gRPC': () => this.#ask({ 'content-type': 'text/html' }, [Buffer.from('<html>')]),
+    'many headers': () =>
+      this.#ask(Object.fromEntries(Array.from({ length: 400 }, (_, i) => [`x-${i}`, 'v'])), [
+        Buffer.alloc(5),
+      ]),
+    'a content type that is not gRPC': () =>
+      this.#ask({ 'content-type': 'text/html' }, [Buffer.from('<html>')]),
     'methods other than POST': () => this.#ask({ ':method': 'GET' }, []),
-    'paths that nobody knows': () => this.#ask({ ':path': `/${'x'.repeat(this.#upTo(8_000))}/Y` }, [Buffer.alloc(5)]),
+    'paths that nobody knows': () =>
+      this.#ask({ ':path': `/${'x'.repeat(this.#upTo(8_000))}/Y` }, [Buffer.alloc(5)]),
     'a body that is no message': () => this.#ask({}, [this.#bytes(this.#upTo(2_000))]),
-    'a message that lies about its length': () => this.#ask({}, [Buffer.from([0, 0, 0, 1, 0, 1, 2, 3])]),
-    'a compressed message that is not': () => this.#ask({ 'grpc-encoding': 'gzip' }, [Buffer.from([1, 0, 0, 0, 3, 1, 2, 3])]),
-    'bad time limits': () => this.#ask({ 'grpc-timeout': '99999999999X', 'sutler-not-after': 'soon' }, [Buffer.alloc(5)]),
+    'a message that lies about its length': () =>
+      this.#ask({}, [Buffer.from([0, 0, 0, 1, 0, 1, 2, 3])]),
+    'a compressed message that is not': () =>
+      this.#ask({ 'grpc-encoding': 'gzip' }, [Buffer.from([1, 0, 0, 0, 3, 1, 2, 3])]),
+    'bad time limits': () =>
+      this.#ask({ 'grpc-timeout': '99999999999X', 'sutler-not-after': 'soon' }, [Buffer.alloc(5)]),
     'a body that is too large': () =>
       this.#ask(
         {},
         Array.from({ length: 48 }, () => Buffer.alloc(64 * 1024, 7)),
       ),
     'bodies that never end': () =>
-      this.#hang((session) => Array.from({ length: 50 }, () => this.#request(session, {}).write(Buffer.alloc(3)))),
+      this.#hang((session) =>
+        Array.from({ length: 50 }, () => this.#request(session, {}).write(Buffer.alloc(3))),
+      ),
     'crowds of calls without a body': () =>
       this.#hang((session) => {
         for (let i = 0; i < 1_000; i += 1) this.#request(session, {});
@@ -101,7 +128,8 @@ class Attacker {
     'readers that never read': () =>
       this.#hang((session) => {
         session.settings({ initialWindowSize: 0 });
-        for (let i = 0; i < 50; i += 1) this.#request(session, { ':path': LIST }).end(Buffer.alloc(5));
+        for (let i = 0; i < 50; i += 1)
+          this.#request(session, { ':path': LIST }).end(Buffer.alloc(5));
       }),
     'a flood of resets': () =>
       this.#hang((session) => {
@@ -143,14 +171,25 @@ class Attacker {
     return Buffer.from(Array.from({ length }, () => Math.floor(this.#random() * 256)));
   }
 
-  #frame(type: number, length = this.#upTo(300) - 1, flags = Math.floor(this.#random() * 256)): Buffer {
+  #frame(
+    type: number,
+    length = this.#upTo(300) - 1,
+    flags = Math.floor(this.#random() * 256),
+  ): Buffer {
     const stream = type === 1 || type === 9 ? 1 : Math.floor(this.#random() * 8);
-    return frame(type, { flags, stream, payload: length > 1_000 ? Buffer.alloc(length, 0x41) : this.#bytes(length) });
+    return frame(type, {
+      flags,
+      stream,
+      payload: length > 1_000 ? Buffer.alloc(length, 0x41) : this.#bytes(length),
+    });
   }
 
   #socket(): Socket {
     const address = parseAddress('fuzz', this.#address);
-    const socket = address.kind === 'unix' ? connectSocket(address.path) : connectSocket(address.port, address.host);
+    const socket =
+      address.kind === 'unix'
+        ? connectSocket(address.path)
+        : connectSocket(address.port, address.host);
     socket.on('error', () => undefined);
     this.#open.add(socket);
     socket.once('close', () => this.#open.delete(socket));
@@ -161,7 +200,10 @@ class Attacker {
     const socket = this.#socket();
     socket.resume();
     socket.write(Buffer.concat(chunks));
-    await Promise.race([new Promise((resolve) => socket.once('close', resolve)), new Promise((resolve) => setTimeout(resolve, 20))]);
+    await Promise.race([
+      new Promise((resolve) => socket.once('close', resolve)),
+      new Promise((resolve) => setTimeout(resolve, 20)),
+    ]);
     socket.destroy();
   }
 
@@ -172,7 +214,13 @@ class Attacker {
   }
 
   #request(session: ClientHttp2Session, headers: OutgoingHttpHeaders): ClientHttp2Stream {
-    const stream = session.request({ ':method': 'POST', ':path': CREATE, 'content-type': 'application/grpc', te: 'trailers', ...headers });
+    const stream = session.request({
+      ':method': 'POST',
+      ':path': CREATE,
+      'content-type': 'application/grpc',
+      te: 'trailers',
+      ...headers,
+    });
     stream.on('error', () => undefined);
     return stream;
   }
@@ -183,7 +231,10 @@ class Attacker {
     stream.resume();
     for (const chunk of body) stream.write(chunk);
     stream.end();
-    await Promise.race([new Promise((resolve) => stream.once('close', resolve)), new Promise((resolve) => setTimeout(resolve, 500))]);
+    await Promise.race([
+      new Promise((resolve) => stream.once('close', resolve)),
+      new Promise((resolve) => setTimeout(resolve, 500)),
+    ]);
     session.destroy();
   }
 
@@ -210,25 +261,39 @@ class Attacker {
   }
 }
 
-/** Attacks a gateway that runs as a process of its own, before the sample driver, for a while, and tells how it took it. */
+/** Attacks a gateway that runs as a process of its own, before the sample driver, for a while, and
+ * tells how it took it. */
 export async function fuzzGateway(o: FuzzOptions): Promise<FuzzReport> {
   const address = `unix://${o.folder.file('gw.sock')}`;
-  const driver = await startSampleDriver({ socket: o.folder.file('csi.sock'), dataDir: o.folder.file('data') });
+  const driver = await startSampleDriver({
+    socket: o.folder.file('csi.sock'),
+    dataDir: o.folder.file('data'),
+  });
   const cli = fileURLToPath(import.meta.resolve('#src/cli.ts'));
-  const args = ['csi-gateway', `--csi-address=${o.folder.file('csi.sock')}`, `--listen=${address}`, '--max-message-bytes=1000000'];
-  const child = spawn(process.execPath, [...(NODE_FLAGS ?? []), cli, ...args], { stdio: ['ignore', 'ignore', 'pipe', 'ipc'] });
+  const args = [
+    'csi-gateway',
+    `--csi-address=${o.folder.file('csi.sock')}`,
+    `--listen=${address}`,
+    '--max-message-bytes=1000000',
+  ];
+  const child = spawn(process.execPath, [...(NODE_FLAGS ?? []), cli, ...args], {
+    stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
+  });
   const log: string[] = [];
   child.stderr?.on('data', (chunk: Buffer) => log.push(chunk.toString()));
   const exited = once(child, 'exit') as Promise<[number | null]>;
   const client = createCsiClient({ address: parseAddress('fuzz', address), log: silentLog });
   const rss = async (): Promise<number> =>
-    Number(/VmRSS:\s+(\d+)/.exec(await readFile(`/proc/${child.pid}/status`, 'utf8'))?.[1] ?? 0) * 1024;
+    Number(/VmRSS:\s+(\d+)/.exec(await readFile(`/proc/${child.pid}/status`, 'utf8'))?.[1] ?? 0) *
+    1024;
   let goodCalls = 0;
   let refused = 0;
   const failures: string[] = [];
   const good = async (mark = ''): Promise<boolean> => {
     try {
-      const { volume } = await client.createVolume(volumeRequest(`good-${goodCalls}${mark}`), { timeoutMs: 60_000 });
+      const { volume } = await client.createVolume(volumeRequest(`good-${goodCalls}${mark}`), {
+        timeoutMs: 60_000,
+      });
       await client.deleteVolume({ volumeId: volume?.volumeId ?? '' }, { timeoutMs: 60_000 });
       goodCalls += 2;
       return true;
@@ -250,8 +315,10 @@ export async function fuzzGateway(o: FuzzOptions): Promise<FuzzReport> {
         ),
       60_000,
     );
-    // What a gateway at rest has after its usual work: warm code, buffers, and what as many calls at once as --max-in-flight allows left.
-    for (let round = 0; round < 4; round += 1) await Promise.all(Array.from({ length: 500 }, (_, i) => good(`-${i}`)));
+    // What a gateway at rest has after its usual work: warm code, buffers, and what as many calls
+    // at once as --max-in-flight allows left.
+    for (let round = 0; round < 4; round += 1)
+      await Promise.all(Array.from({ length: 500 }, (_, i) => good(`-${i}`)));
     failures.length = 0;
     goodCalls = 0;
     await settled(rss);
@@ -259,7 +326,9 @@ export async function fuzzGateway(o: FuzzOptions): Promise<FuzzReport> {
     let peak = before;
     await attacker.idle(o.idleConnections);
     const endMs = Date.now() + o.durationMs;
-    const isOver = (): boolean => child.exitCode !== null || (Date.now() >= endMs && [...attacks.values()].every((times) => times > 0));
+    const isOver = (): boolean =>
+      child.exitCode !== null ||
+      (Date.now() >= endMs && [...attacks.values()].every((times) => times > 0));
     const attack = async (): Promise<void> => {
       while (!isOver()) {
         const name = await attacker.any();
@@ -277,7 +346,13 @@ export async function fuzzGateway(o: FuzzOptions): Promise<FuzzReport> {
     attacker.close();
     const result = { attacks, goodCalls, failures, refused };
     if (child.exitCode !== null)
-      return { ...result, goodAfterwards: false, rss: { before, peak, after: 0 }, exitCode: child.exitCode, defects: defectsIn(log) };
+      return {
+        ...result,
+        goodAfterwards: false,
+        rss: { before, peak, after: 0 },
+        exitCode: child.exitCode,
+        defects: defectsIn(log),
+      };
     const settledMs = Date.now() + SETTLE_MS;
     let after = await rss();
     while (after > before * 1.2 && Date.now() < settledMs) {
@@ -285,7 +360,13 @@ export async function fuzzGateway(o: FuzzOptions): Promise<FuzzReport> {
       after = await rss();
     }
     const goodAfterwards = await good();
-    return { ...result, goodAfterwards, rss: { before, peak, after }, exitCode: child.exitCode, defects: defectsIn(log) };
+    return {
+      ...result,
+      goodAfterwards,
+      rss: { before, peak, after },
+      exitCode: child.exitCode,
+      defects: defectsIn(log),
+    };
   } finally {
     attacker.close();
     client.close();

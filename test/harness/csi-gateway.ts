@@ -11,7 +11,12 @@ import { Registry } from '#src/runtime/metrics.ts';
 export async function startTestGateway(
   folder: { file(name: string): string },
   options: Partial<GatewayOptions> = {},
-): Promise<{ readonly gateway: Gateway; readonly client: CsiClient; readonly metrics: Registry; close(): Promise<void> }> {
+): Promise<{
+  readonly gateway: Gateway;
+  readonly client: CsiClient;
+  readonly metrics: Registry;
+  close(): Promise<void>;
+}> {
   const metrics = new Registry();
   const gateway = await startGateway({
     driver: { kind: 'unix', path: folder.file('csi.sock') },
@@ -58,5 +63,8 @@ export function volumeRequest(name: string): {
   name: string;
   volumeCapabilities: { accessType: { case: 'mount'; value: object }; accessMode: { mode: 1 } }[];
 } {
-  return { name, volumeCapabilities: [{ accessType: { case: 'mount', value: {} }, accessMode: { mode: 1 } }] };
+  return {
+    name,
+    volumeCapabilities: [{ accessType: { case: 'mount', value: {} }, accessMode: { mode: 1 } }],
+  };
 }

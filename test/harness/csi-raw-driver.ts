@@ -1,7 +1,12 @@
 import { create, toBinary } from '@bufbuild/protobuf';
 import type { EventEmitter } from 'node:events';
 import { createServer } from 'node:http2';
-import type { Http2Session, OutgoingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
+import type {
+  Http2Session,
+  OutgoingHttpHeaders,
+  ServerHttp2Session,
+  ServerHttp2Stream,
+} from 'node:http2';
 import type { Socket } from 'node:net';
 import {
   ControllerGetCapabilitiesResponseSchema,
@@ -28,38 +33,60 @@ export interface RawDriver {
   close(): Promise<void>;
 }
 
-/** A driver made of HTTP/2 frames: answers Identity as a ready driver, and everything else, or what `script` takes, as the script likes.
+/** A driver made of HTTP/2 frames: answers Identity as a ready driver, and everything else, or what
+ * `script` takes, as the script likes.
  * @param script  returns false to leave a call to the ready driver */
-export async function startRawDriver(socket: string, script: (call: RawCall) => unknown): Promise<RawDriver> {
+export async function startRawDriver(
+  socket: string,
+  script: (call: RawCall) => unknown,
+): Promise<RawDriver> {
   const calls: RawCall[] = [];
   const sessions = new Set<ServerHttp2Session>();
   const sockets = new Set<Socket>();
   const server = createServer();
-  server.on('connection', (connection: Socket) => sockets.add(connection.once('close', () => sockets.delete(connection))));
+  server.on('connection', (connection: Socket) =>
+    sockets.add(connection.once('close', () => sockets.delete(connection))),
+  );
   server.on('session', (session) => {
     sessions.add(session);
     session.on('error', () => undefined);
   });
   server.on('sessionError', () => undefined);
   const events: EventEmitter = server;
-  events.on('stream', (stream: ServerHttp2Stream, headers: Record<string, string>, _flags: number, raw: readonly string[]) => {
-    const chunks: Buffer[] = [];
-    stream.on('error', () => undefined);
-    stream.on('data', (chunk: Buffer) => chunks.push(chunk));
-    stream.on('end', () => {
-      const session = stream.session;
-      if (session === undefined) return;
-      const path = headers[':path'] ?? '';
-      const cut = (): void => sockets.forEach((each) => each.destroy());
-      const call = { path, headers: pairsOf(raw), body: Buffer.concat(chunks), stream, session, cut };
-      calls.push(call);
-      const taken = script(call);
-      if (taken !== false) return;
-      const identity = IDENTITY.get(path);
-      if (identity === undefined) answerStatus(call, { 'grpc-status': '12', 'grpc-message': 'not scripted' });
-      else answerOk(call, identity);
-    });
-  });
+  events.on(
+    'stream',
+    (
+      stream: ServerHttp2Stream,
+      headers: Record<string, string>,
+      _flags: number,
+      raw: readonly string[],
+    ) => {
+      const chunks: Buffer[] = [];
+      stream.on('error', () => undefined);
+      stream.on('data', (chunk: Buffer) => chunks.push(chunk));
+      stream.on('end', () => {
+        const session = stream.session;
+        if (session === undefined) return;
+        const path = headers[':path'] ?? '';
+        const cut = (): void => sockets.forEach((each) => each.destroy());
+        const call = {
+          path,
+          headers: pairsOf(raw),
+          body: Buffer.concat(chunks),
+          stream,
+          session,
+          cut,
+        };
+        calls.push(call);
+        const taken = script(call);
+        if (taken !== false) return;
+        const identity = IDENTITY.get(path);
+        if (identity === undefined)
+          answerStatus(call, { 'grpc-status': '12', 'grpc-message': 'not scripted' });
+        else answerOk(call, identity);
+      });
+    },
+  );
   await new Promise<void>((resolve) => server.listen(socket, resolve));
   return {
     calls,
@@ -72,19 +99,39 @@ export async function startRawDriver(socket: string, script: (call: RawCall) => 
 }
 
 const IDENTITY: ReadonlyMap<string, Uint8Array> = new Map([
-  ['/csi.v1.Identity/Probe', toBinary(ProbeResponseSchema, create(ProbeResponseSchema, { ready: true }))],
-  ['/csi.v1.Identity/GetPluginInfo', toBinary(GetPluginInfoResponseSchema, create(GetPluginInfoResponseSchema, { name: 'raw.test' }))],
-  ['/csi.v1.Identity/GetPluginCapabilities', toBinary(GetPluginCapabilitiesResponseSchema, create(GetPluginCapabilitiesResponseSchema))],
+  [
+    '/csi.v1.Identity/Probe',
+    toBinary(ProbeResponseSchema, create(ProbeResponseSchema, { ready: true })),
+  ],
+  [
+    '/csi.v1.Identity/GetPluginInfo',
+    toBinary(
+      GetPluginInfoResponseSchema,
+      create(GetPluginInfoResponseSchema, { name: 'raw.test' }),
+    ),
+  ],
+  [
+    '/csi.v1.Identity/GetPluginCapabilities',
+    toBinary(GetPluginCapabilitiesResponseSchema, create(GetPluginCapabilitiesResponseSchema)),
+  ],
   [
     '/csi.v1.Controller/ControllerGetCapabilities',
-    toBinary(ControllerGetCapabilitiesResponseSchema, create(ControllerGetCapabilitiesResponseSchema)),
+    toBinary(
+      ControllerGetCapabilitiesResponseSchema,
+      create(ControllerGetCapabilitiesResponseSchema),
+    ),
   ],
 ]);
 
 const GRPC = { ':status': 200, 'content-type': 'application/grpc' };
 
 /** Headers, these bytes, trailers. */
-export function answerBytes({ stream }: RawCall, body: Buffer, trailers: OutgoingHttpHeaders, headers: OutgoingHttpHeaders = {}): void {
+export function answerBytes(
+  { stream }: RawCall,
+  body: Buffer,
+  trailers: OutgoingHttpHeaders,
+  headers: OutgoingHttpHeaders = {},
+): void {
   stream.on('wantTrailers', () => stream.sendTrailers(trailers));
   stream.respond({ ...GRPC, ...headers }, { waitForTrailers: true });
   stream.end(body);

@@ -52,7 +52,11 @@ export async function startBoardRedis(): Promise<BoardRedis> {
       queue.on('error', () => undefined);
       queues.push(queue);
       await queue.addBulk(
-        keys.map((key) => ({ name: kind, data: jobData(key), opts: { jobId: `${key.name}~1`, priority: 1, delay: delayMs } })),
+        keys.map((key) => ({
+          name: kind,
+          data: jobData(key),
+          opts: { jobId: `${key.name}~1`, priority: 1, delay: delayMs },
+        })),
       );
       return queue;
     },
@@ -97,7 +101,10 @@ export interface Reply {
 /** The user and password that are right. */
 export const RIGHT: readonly [string, string] = [USER, PASSWORD];
 
-export async function startTestDashboard(redisUrl: string, o: Partial<DashboardOptions> = {}): Promise<RunningDashboard> {
+export async function startTestDashboard(
+  redisUrl: string,
+  o: Partial<DashboardOptions> = {},
+): Promise<RunningDashboard> {
   const link = openRedis({ url: redisUrl, role: 'plain', log: silentLog });
   const ready = new Promise<void>((resolve) => link.onReady(() => resolve()));
   const dashboard: Dashboard = await startDashboard({
@@ -115,8 +122,14 @@ export async function startTestDashboard(redisUrl: string, o: Partial<DashboardO
   await ready;
   const { origin } = new URL(dashboard.url);
   const agent = new Agent();
-  const send = async (path: string, { method = 'GET', headers = {}, body, basic }: SendOptions = {}): Promise<Reply> => {
-    const authorization = basic === undefined ? {} : { authorization: `Basic ${Buffer.from(basic.join(':')).toString('base64')}` };
+  const send = async (
+    path: string,
+    { method = 'GET', headers = {}, body, basic }: SendOptions = {},
+  ): Promise<Reply> => {
+    const authorization =
+      basic === undefined
+        ? {}
+        : { authorization: `Basic ${Buffer.from(basic.join(':')).toString('base64')}` };
     const reply = await request(`${origin}${path}`, {
       dispatcher: agent,
       method,

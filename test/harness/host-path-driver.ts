@@ -1,5 +1,10 @@
 import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
-import type { DescMessage, DescMethodUnary, MessageInitShape, MessageShape } from '@bufbuild/protobuf';
+import type {
+  DescMessage,
+  DescMethodUnary,
+  MessageInitShape,
+  MessageShape,
+} from '@bufbuild/protobuf';
 import { Client, credentials } from '@grpc/grpc-js';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -15,7 +20,10 @@ export interface HostPathDriver {
   /** Folder with one folder per volume, named by its handle. */
   readonly volumes: string;
   /** One call of ours, past every provisioner. */
-  call<I extends DescMessage, O extends DescMessage>(method: DescMethodUnary<I, O>, request: MessageInitShape<I>): Promise<MessageShape<O>>;
+  call<I extends DescMessage, O extends DescMessage>(
+    method: DescMethodUnary<I, O>,
+    request: MessageInitShape<I>,
+  ): Promise<MessageShape<O>>;
   stop(): Promise<void>;
 }
 
@@ -23,7 +31,11 @@ const READY_WITHIN_MS = 30_000;
 
 /** @param program  path of hostpathplugin
  *  @param folder   for its socket and volumes */
-export async function startHostPathDriver(program: string, folder: string, name: string): Promise<HostPathDriver> {
+export async function startHostPathDriver(
+  program: string,
+  folder: string,
+  name: string,
+): Promise<HostPathDriver> {
   const socket = join(folder, 'hostpath.sock');
   const volumes = join(folder, 'state');
   await mkdir(volumes, { recursive: true });
@@ -69,7 +81,8 @@ function unary<I extends DescMessage, O extends DescMessage>(
   return new Promise((resolve, reject) => {
     client.makeUnaryRequest(
       methodPath(method),
-      (value: MessageInitShape<I>) => Buffer.from(toBinary(method.input, create(method.input, value))),
+      (value: MessageInitShape<I>) =>
+        Buffer.from(toBinary(method.input, create(method.input, value))),
       (bytes: Buffer) => fromBinary(method.output, bytes),
       request,
       { deadline: Date.now() + READY_WITHIN_MS },

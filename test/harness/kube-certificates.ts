@@ -22,7 +22,19 @@ function openssl(...args: string[]): void {
 export function createAuthority(directory: string, name: string): Authority {
   const at = (file: string): string => join(directory, `${name}-${file}`);
   const newKey = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes'];
-  openssl('req', '-x509', ...newKey, '-keyout', at('ca.key'), '-out', at('ca.crt'), '-subj', `/CN=${name}`, '-days', '2');
+  openssl(
+    'req',
+    '-x509',
+    ...newKey,
+    '-keyout',
+    at('ca.key'),
+    '-out',
+    at('ca.crt'),
+    '-subj',
+    `/CN=${name}`,
+    '-days',
+    '2',
+  );
   let serial = 0;
   const issue = (subject: string, extensions: string): Pair => {
     const file = at(`issued-${++serial}`);
@@ -46,7 +58,10 @@ export function createAuthority(directory: string, name: string): Authority {
   return {
     ca: readFileSync(at('ca.crt'), 'utf8'),
     server: (...names) =>
-      issue('/CN=server', `subjectAltName=IP:127.0.0.1${names.map((dns) => `,DNS:${dns}`).join('')}\nextendedKeyUsage=serverAuth\n`),
+      issue(
+        '/CN=server',
+        `subjectAltName=IP:127.0.0.1${names.map((dns) => `,DNS:${dns}`).join('')}\nextendedKeyUsage=serverAuth\n`,
+      ),
     client: (client) => issue(`/CN=${client}`, 'extendedKeyUsage=clientAuth\n'),
   };
 }

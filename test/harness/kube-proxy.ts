@@ -5,12 +5,17 @@ import type { AddressInfo, Socket } from 'node:net';
 /** Port of a server that listens on TCP. */
 export function portOf(server: { address(): AddressInfo | string | null }): number {
   const address = server.address();
-  if (typeof address !== 'object' || address === null) throw new Error('the server does not listen on TCP');
+  if (typeof address !== 'object' || address === null)
+    throw new Error('the server does not listen on TCP');
   return address.port;
 }
 
 /** An HTTP proxy that tunnels, and notes whereto. */
-export async function startTunnelProxy(): Promise<{ readonly url: string; readonly targets: string[]; close(): Promise<void> }> {
+export async function startTunnelProxy(): Promise<{
+  readonly url: string;
+  readonly targets: string[];
+  close(): Promise<void>;
+}> {
   const targets: string[] = [];
   const sockets = new Set<Socket>();
   const server = createServer((_, response) => response.writeHead(405).end());

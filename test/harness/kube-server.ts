@@ -106,10 +106,15 @@ function createReply(seen: Seen, response: ServerResponse): Reply {
   };
   return {
     response,
-    json: (code, body, headers = {}) => send(code, JSON.stringify(body), { 'content-type': 'application/json', ...headers }),
+    json: (code, body, headers = {}) =>
+      send(code, JSON.stringify(body), { 'content-type': 'application/json', ...headers }),
     status: (code, reason, message, headers = {}) =>
-      send(code, JSON.stringify(statusOf(code, reason, message)), { 'content-type': 'application/json', ...headers }),
-    text: (code, body, headers = {}) => send(code, body, { 'content-type': 'text/plain', ...headers }),
+      send(code, JSON.stringify(statusOf(code, reason, message)), {
+        'content-type': 'application/json',
+        ...headers,
+      }),
+    text: (code, body, headers = {}) =>
+      send(code, body, { 'content-type': 'text/plain', ...headers }),
     watch: () => {
       response.writeHead(200, { 'content-type': 'application/json' });
       response.flushHeaders();
@@ -130,12 +135,29 @@ function createReply(seen: Seen, response: ServerResponse): Reply {
 
 /** The Status of a failure. */
 export function statusOf(code: number, reason: string, message: string): object {
-  return { kind: 'Status', apiVersion: 'v1', metadata: {}, status: 'Failure', code, reason, message };
+  return {
+    kind: 'Status',
+    apiVersion: 'v1',
+    metadata: {},
+    status: 'Failure',
+    code,
+    reason,
+    message,
+  };
 }
 
 /** Access without TLS and, unless given, without credentials. */
-export function plainAccess(server: { readonly url: string }, o: Partial<ClusterAccess> = {}): ClusterAccess {
-  const tls = { ca: undefined, cert: undefined, key: undefined, servername: undefined, skipVerify: false };
+export function plainAccess(
+  server: { readonly url: string },
+  o: Partial<ClusterAccess> = {},
+): ClusterAccess {
+  const tls = {
+    ca: undefined,
+    cert: undefined,
+    key: undefined,
+    servername: undefined,
+    skipVerify: false,
+  };
   return {
     server: new URL(server.url),
     source: 'test',

@@ -104,6 +104,11 @@ export class MemoryLeaseStore {
     this.lease = record === undefined ? undefined : { record, version: String(this.#version) };
     if (record !== undefined) this.writes.push(record);
     for (const watcher of this.#watchers) watcher(this.lease);
-    return this.lease ?? { record: { holder: '', durationMs: 0, acquiredMs: 0, renewedMs: 0, transitions: 0 }, version: '' };
+    return (
+      this.lease ?? {
+        record: { holder: '', durationMs: 0, acquiredMs: 0, renewedMs: 0, transitions: 0 },
+        version: '',
+      }
+    );
   }
 }

@@ -18,7 +18,11 @@ export function startProgram(
   args: readonly string[],
   o: { readonly cwd: string; readonly keptOutput: number; readonly env?: NodeJS.ProcessEnv },
 ): Program {
-  const child = spawn(file, args, { stdio: ['ignore', 'pipe', 'pipe'], cwd: o.cwd, env: o.env ?? process.env });
+  const child = spawn(file, args, {
+    stdio: ['ignore', 'pipe', 'pipe'],
+    cwd: o.cwd,
+    env: o.env ?? process.env,
+  });
   let said = '';
   const keep = (chunk: Buffer): void => {
     said = (said + chunk.toString()).slice(-o.keptOutput);

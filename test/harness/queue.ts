@@ -10,8 +10,13 @@ import { silentLog } from '#src/runtime/log.ts';
 
 import type { TestRedis } from './redis.ts';
 
-/** Resolves when the condition holds; fails with `what` when it does not within the time: less than the minute that keys of these tests wait by themselves. */
-export async function until(condition: () => boolean | Promise<boolean>, what: string, withinMs = 50_000): Promise<void> {
+/** Resolves when the condition holds; fails with `what` when it does not within the time: less than
+ * the minute that keys of these tests wait by themselves. */
+export async function until(
+  condition: () => boolean | Promise<boolean>,
+  what: string,
+  withinMs = 50_000,
+): Promise<void> {
   const endMs = Date.now() + withinMs;
   while (!(await condition())) {
     if (Date.now() > endMs) throw new Error(`never happened: ${what}`);
@@ -72,7 +77,10 @@ export class QueueBench {
     return producer;
   }
 
-  consumer(process: (key: JobKey, run: Run) => Outcome | Promise<Outcome>, o: Partial<ConsumerOptions> = {}): Consumer {
+  consumer(
+    process: (key: JobKey, run: Run) => Outcome | Promise<Outcome>,
+    o: Partial<ConsumerOptions> = {},
+  ): Consumer {
     const consumer = startConsumer({
       redisUrl: this.#redis.url,
       prefix: 'csi',
@@ -92,7 +100,11 @@ export class QueueBench {
     return consumer;
   }
 
-  async #observe(key: JobKey, run: Run, process: (key: JobKey, run: Run) => Outcome | Promise<Outcome>): Promise<Outcome> {
+  async #observe(
+    key: JobKey,
+    run: Run,
+    process: (key: JobKey, run: Run) => Outcome | Promise<Outcome>,
+  ): Promise<Outcome> {
     const seen: SeenRun = { key, run, atMs: Date.now() };
     this.runs.push(seen);
     if (this.#running.has(key.uid)) this.doubles.push(key.uid);
@@ -112,7 +124,9 @@ export class QueueBench {
   /** The counter's or gauge's value, summed over label sets that contain these. */
   async metric(name: string, labels: Readonly<Record<string, string>> = {}): Promise<number> {
     const metric = await this.metrics.getSingleMetric(name)?.get();
-    const matching = (metric?.values ?? []).filter(({ labels: own }) => Object.entries(labels).every(([k, v]) => own[k] === v));
+    const matching = (metric?.values ?? []).filter(({ labels: own }) =>
+      Object.entries(labels).every(([k, v]) => own[k] === v),
+    );
     return matching.reduce((sum, { value }) => sum + value, 0);
   }
 

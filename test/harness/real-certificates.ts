@@ -12,14 +12,19 @@ export interface Certificate {
   readonly keyFile: string;
 }
 
-/** A certificate authority that lives in one folder for as long as a test run. Node has no API that signs a certificate, so the openssl
- * command does it. */
+/** A certificate authority that lives in one folder for as long as a test run. Node has no API that
+ * signs a certificate, so the openssl command does it. */
 export interface Authority {
   readonly caFile: string;
-  /** Signs a certificate for a server on loopback, which may also act as client (etcd needs both). */
+  /** Signs a certificate for a server on loopback, which may also act as client (etcd needs both).
+   */
   server(name: string): Promise<Certificate>;
-  /** Signs a client certificate; Kubernetes reads the user from `commonName` and the group from `organization`. */
-  client(name: string, subject: { readonly commonName: string; readonly organization?: string }): Promise<Certificate>;
+  /** Signs a client certificate; Kubernetes reads the user from `commonName` and the group from
+   * `organization`. */
+  client(
+    name: string,
+    subject: { readonly commonName: string; readonly organization?: string },
+  ): Promise<Certificate>;
 }
 
 /** Makes a new authority in `folder`.
@@ -27,7 +32,17 @@ export interface Authority {
 export async function createAuthority(folder: string): Promise<Authority> {
   const caFile = join(folder, 'ca.crt');
   const caKeyFile = join(folder, 'ca.key');
-  await openssl(['req', '-x509', ...newKey(caKeyFile), '-out', caFile, '-days', '2', '-subj', '/CN=sutler-test-ca']);
+  await openssl([
+    'req',
+    '-x509',
+    ...newKey(caKeyFile),
+    '-out',
+    caFile,
+    '-days',
+    '2',
+    '-subj',
+    '/CN=sutler-test-ca',
+  ]);
 
   const sign = async (name: string, subject: string, extensions: string): Promise<Certificate> => {
     const certFile = join(folder, `${name}.crt`);
@@ -36,7 +51,18 @@ export async function createAuthority(folder: string): Promise<Authority> {
     const extensionFile = join(folder, `${name}.ext`);
     await writeFile(extensionFile, extensions);
     await openssl(['req', '-new', ...newKey(keyFile), '-out', requestFile, '-subj', subject]);
-    const signing = ['-CA', caFile, '-CAkey', caKeyFile, '-set_serial', serial(name), '-days', '2', '-extfile', extensionFile];
+    const signing = [
+      '-CA',
+      caFile,
+      '-CAkey',
+      caKeyFile,
+      '-set_serial',
+      serial(name),
+      '-days',
+      '2',
+      '-extfile',
+      extensionFile,
+    ];
     await openssl(['x509', '-req', '-in', requestFile, '-out', certFile, ...signing]);
     return { certFile, keyFile };
   };
@@ -49,12 +75,18 @@ export async function createAuthority(folder: string): Promise<Authority> {
         'subjectAltName=DNS:localhost,DNS:kubernetes.default.svc,IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n',
       ),
     client: (name, { commonName, organization }) =>
-      sign(name, `${organization === undefined ? '' : `/O=${organization}`}/CN=${commonName}`, 'extendedKeyUsage=clientAuth\n'),
+      sign(
+        name,
+        `${organization === undefined ? '' : `/O=${organization}`}/CN=${commonName}`,
+        'extendedKeyUsage=clientAuth\n',
+      ),
   };
 }
 
 /** Writes an RSA key pair as PEM for service-account tokens. */
-export async function writeServiceAccountKeys(folder: string): Promise<{ readonly privateFile: string; readonly publicFile: string }> {
+export async function writeServiceAccountKeys(
+  folder: string,
+): Promise<{ readonly privateFile: string; readonly publicFile: string }> {
   const pair = generateKeyPairSync('rsa', {
     modulusLength: 2048,
     publicKeyEncoding: { type: 'spki', format: 'pem' },
@@ -68,13 +100,26 @@ export async function writeServiceAccountKeys(folder: string): Promise<{ readonl
 }
 
 /** Reads both halves of a certificate as PEM text. */
-export async function readCertificate(certificate: Certificate): Promise<{ readonly cert: string; readonly key: string }> {
-  const [cert, key] = await Promise.all([readFile(certificate.certFile, 'utf8'), readFile(certificate.keyFile, 'utf8')]);
+export async function readCertificate(
+  certificate: Certificate,
+): Promise<{ readonly cert: string; readonly key: string }> {
+  const [cert, key] = await Promise.all([
+    readFile(certificate.certFile, 'utf8'),
+    readFile(certificate.keyFile, 'utf8'),
+  ]);
   return { cert, key };
 }
 
 function newKey(keyFile: string): string[] {
-  return ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-keyout', keyFile];
+  return [
+    '-newkey',
+    'ec',
+    '-pkeyopt',
+    'ec_paramgen_curve:prime256v1',
+    '-nodes',
+    '-keyout',
+    keyFile,
+  ];
 }
 
 /** The names are unique within an authority, so is this. */
@@ -86,6 +131,9 @@ async function openssl(args: readonly string[]): Promise<void> {
   try {
     await run('openssl', args);
   } catch (cause) {
-    throw new Error('openssl failed: the tests on a real control plane need the openssl command to make certificates', { cause });
+    throw new Error(
+      'openssl failed: the tests on a real control plane need the openssl command to make certificates',
+      { cause },
+    );
   }
 }

@@ -24,18 +24,21 @@ export interface RealControlPlane {
   /** Whether kube-controller-manager runs, so that claims become Bound. */
   readonly hasBinder: boolean;
   readonly hasScheduler: boolean;
-  /** Ends what was started, last first, and removes the temp folder; nothing to do for a cluster that was given. */
+  /** Ends what was started, last first, and removes the temp folder; nothing to do for a cluster
+   * that was given. */
   close(): Promise<void>;
 }
 
-/** One line that says what to set; the tests on a real control plane fail with it when nothing is set. */
+/** One line that says what to set; the tests on a real control plane fail with it when nothing is
+ * set. */
 export const HOW_TO_RUN =
   'test:real needs a control plane: set KUBEBUILDER_ASSETS to a folder with kube-apiserver and etcd ' +
   '(kube-controller-manager and kube-scheduler there, or named by KUBE_CONTROLLER_MANAGER and KUBE_SCHEDULER), or KUBECONFIG to a test cluster';
 
 const READY_WITHIN_MS = 90_000;
 const KILL_AFTER_MS = 20_000;
-/** What the objects we touch need. The others would only eat CPU: there are no nodes and no pods to look after. */
+/** What the objects we touch need. The others would only eat CPU: there are no nodes and no pods to
+ * look after. */
 const CONTROLLERS = [
   'persistentvolume-binder-controller',
   'persistentvolumeclaim-protection-controller',
@@ -53,11 +56,16 @@ export interface ControlPlaneNeeds {
   readonly serverGates?: readonly string[];
 }
 
-/** How to get a control plane: by starting etcd, kube-apiserver and, where they exist, kube-controller-manager and kube-scheduler from
- * KUBEBUILDER_ASSETS on loopback; or by opening the cluster of KUBECONFIG. The programs win over the kubeconfig, so that a developer's own
- * cluster is never used by surprise.
- * @throws       Error HOW_TO_RUN, at once, when neither is set or a program is missing: no test has to wait for it */
-export function realControlPlane(env: NodeJS.ProcessEnv, needs: ControlPlaneNeeds = {}): () => Promise<RealControlPlane> {
+/** How to get a control plane: by starting etcd, kube-apiserver and, where they exist,
+ * kube-controller-manager and kube-scheduler from KUBEBUILDER_ASSETS on loopback; or by opening the
+ * cluster of KUBECONFIG. The programs win over the kubeconfig, so that a developer's own cluster is
+ * never used by surprise.
+ * @throws       Error HOW_TO_RUN, at once, when neither is set or a program is missing: no test has
+ *               to wait for it */
+export function realControlPlane(
+  env: NodeJS.ProcessEnv,
+  needs: ControlPlaneNeeds = {},
+): () => Promise<RealControlPlane> {
   const assets = env['KUBEBUILDER_ASSETS'];
   if (assets !== undefined && assets !== '') {
     const programs = findPrograms(assets, env);
@@ -103,13 +111,19 @@ function findPrograms(folder: string, env: NodeJS.ProcessEnv): Programs {
   };
 }
 
-/** A port that was free a moment ago may be taken by the time a child binds it; then all begins again with other ports. */
+/** A port that was free a moment ago may be taken by the time a child binds it; then all begins
+ * again with other ports. */
 async function startWithFreePorts(programs: Plan): Promise<RealControlPlane> {
   for (let attempt = 1; ; attempt++) {
     try {
       return await start(programs);
     } catch (error) {
-      if (attempt === 3 || !(error instanceof ChildExited) || !error.output.includes('address already in use')) throw error;
+      if (
+        attempt === 3 ||
+        !(error instanceof ChildExited) ||
+        !error.output.includes('address already in use')
+      )
+        throw error;
     }
   }
 }
@@ -143,7 +157,9 @@ async function start(programs: Plan): Promise<RealControlPlane> {
     const others = { folder, authority, children, url: server.url };
     // Each waits for its own condition; together they take as long as the slowest.
     await Promise.all([
-      programs.controllerManager === undefined ? undefined : startControllerManager(programs.controllerManager, others),
+      programs.controllerManager === undefined
+        ? undefined
+        : startControllerManager(programs.controllerManager, others),
       programs.scheduler === undefined ? undefined : startScheduler(programs.scheduler, others),
     ]);
     return {
@@ -166,7 +182,10 @@ interface Context {
 
 async function startEtcd(program: string, { folder, authority, children }: Context) {
   const [clientPort, peerPort] = await Promise.all([freePort(), freePort()]);
-  const [server, client] = await Promise.all([authority.server('etcd'), authority.client('etcd-client', { commonName: 'kube-apiserver' })]);
+  const [server, client] = await Promise.all([
+    authority.server('etcd'),
+    authority.client('etcd-client', { commonName: 'kube-apiserver' }),
+  ]);
   const url = `https://127.0.0.1:${clientPort}`;
   const child = new Child('etcd', program, [
     `--data-dir=${join(folder, 'etcd')}`,
@@ -184,7 +203,9 @@ async function startEtcd(program: string, { folder, authority, children }: Conte
   ]);
   children.push(child);
   // Only our child has a certificate of this authority, so an answer proves that it is ours.
-  const agent = new Agent({ connect: { ca: await readFile(authority.caFile, 'utf8'), ...(await readCertificate(client)) } });
+  const agent = new Agent({
+    connect: { ca: await readFile(authority.caFile, 'utf8'), ...(await readCertificate(client)) },
+  });
   await child.until(async () => (await status(agent, `${url}/health`)) === 200);
   await agent.close();
   return { url, client };
@@ -196,7 +217,10 @@ interface ApiServerContext extends Context {
   readonly etcdClient: { readonly certFile: string; readonly keyFile: string };
 }
 
-async function startApiServer(program: string, { folder, authority, children, gates, etcdUrl, etcdClient }: ApiServerContext) {
+async function startApiServer(
+  program: string,
+  { folder, authority, children, gates, etcdUrl, etcdClient }: ApiServerContext,
+) {
   const port = await freePort();
   const [serving, admin, keys] = await Promise.all([
     authority.server('kube-apiserver'),
@@ -205,7 +229,9 @@ async function startApiServer(program: string, { folder, authority, children, ga
   ]);
   const token = randomBytes(24).toString('hex');
   const tokenFile = join(folder, 'tokens.csv');
-  await writeFile(tokenFile, `${token},sutler-test-admin,sutler-test-admin,"system:masters"\n`, { mode: 0o600 });
+  await writeFile(tokenFile, `${token},sutler-test-admin,sutler-test-admin,"system:masters"\n`, {
+    mode: 0o600,
+  });
   const child = new Child('kube-apiserver', program, [
     `--etcd-servers=${etcdUrl}`,
     `--etcd-cafile=${authority.caFile}`,
@@ -230,7 +256,9 @@ async function startApiServer(program: string, { folder, authority, children, ga
     // The default is 5 minutes, too long for a test to see a resourceVersion expire.
     '--etcd-compaction-interval=10s',
     '--profiling=false',
-    ...(gates.length === 0 ? [] : [`--feature-gates=${gates.map((gate) => `${gate}=true`).join(',')}`]),
+    ...(gates.length === 0
+      ? []
+      : [`--feature-gates=${gates.map((gate) => `${gate}=true`).join(',')}`]),
   ]);
   children.push(child);
   const url = `https://127.0.0.1:${port}`;
@@ -252,7 +280,8 @@ interface ClientContext extends Context {
 async function startControllerManager(program: string, context: ClientContext): Promise<void> {
   const args = [
     `--controllers=${CONTROLLERS.join(',')}`,
-    // Each controller as its own service account, with the rights that RBAC's built-in roles give it.
+    // Each controller as its own service account, with the rights that RBAC's built-in roles give
+    // it.
     '--use-service-account-credentials',
     '--pvclaimbinder-sync-period=15s',
     // Its own defaults (20, 30) would be what the tests measure.
@@ -266,7 +295,11 @@ async function startScheduler(program: string, context: ClientContext): Promise<
   await startClient('kube-scheduler', program, { ...context, args: [] });
 }
 
-async function startClient(name: string, program: string, context: ClientContext & { readonly args: readonly string[] }): Promise<void> {
+async function startClient(
+  name: string,
+  program: string,
+  context: ClientContext & { readonly args: readonly string[] },
+): Promise<void> {
   const { folder, authority, children, url, args } = context;
   const port = await freePort();
   const [identity, serving] = await Promise.all([
@@ -304,7 +337,8 @@ class ChildExited extends Error {
   }
 }
 
-/** One child process: the tail of its output is kept, it is stopped by its own handle, and it does not outlive this process. */
+/** One child process: the tail of its output is kept, it is stopped by its own handle, and it does
+ * not outlive this process. */
 class Child {
   readonly #name: string;
   readonly #process: ChildProcess;
@@ -338,13 +372,16 @@ class Child {
     });
   }
 
-  /** Waits until `isReady` says so; a child that exits, or takes too long, ends the wait with its last words. */
+  /** Waits until `isReady` says so; a child that exits, or takes too long, ends the wait with its
+   * last words. */
   async until(isReady: () => Promise<boolean>): Promise<void> {
     const deadline = Date.now() + READY_WITHIN_MS;
     while (!(await isReady())) {
       if (this.#hasExited) throw new ChildExited(this.#name, this.#output);
       if (Date.now() > deadline)
-        throw new Error(`${this.#name} is not ready after ${READY_WITHIN_MS} ms; its last words:\n${this.#output}`);
+        throw new Error(
+          `${this.#name} is not ready after ${READY_WITHIN_MS} ms; its last words:\n${this.#output}`,
+        );
       await delay(100);
     }
   }
@@ -387,7 +424,10 @@ interface KubeconfigInput {
   readonly keyFile: string;
 }
 
-async function writeKubeconfig(path: string, { url, caFile, certFile, keyFile }: KubeconfigInput): Promise<void> {
+async function writeKubeconfig(
+  path: string,
+  { url, caFile, certFile, keyFile }: KubeconfigInput,
+): Promise<void> {
   await mkdir(dirname(path), { recursive: true });
   const config = {
     apiVersion: 'v1',
@@ -410,15 +450,20 @@ interface KubeconfigFile {
   readonly contexts?: readonly (Named & { readonly context: Readonly<Record<string, string>> })[];
 }
 
-/** A cluster that somebody else runs. Only certificates and tokens: whoever uses a plug-in for credentials makes a token for this. */
+/** A cluster that somebody else runs. Only certificates and tokens: whoever uses a plug-in for
+ * credentials makes a token for this. */
 async function openCluster(kubeconfig: string): Promise<RealControlPlane> {
   const config = load(await readFile(kubeconfig, 'utf8')) as KubeconfigFile;
   const context = config.contexts?.find(({ name }) => name === config['current-context'])?.context;
   const cluster = config.clusters?.find(({ name }) => name === context?.['cluster'])?.cluster;
   const user = config.users?.find(({ name }) => name === context?.['user'])?.user ?? {};
   const url = cluster?.['server'];
-  if (cluster === undefined || url === undefined) throw new Error(`${kubeconfig}: its current-context names no cluster with a server`);
-  const read = async (from: Readonly<Record<string, string>>, key: string): Promise<string | undefined> => {
+  if (cluster === undefined || url === undefined)
+    throw new Error(`${kubeconfig}: its current-context names no cluster with a server`);
+  const read = async (
+    from: Readonly<Record<string, string>>,
+    key: string,
+  ): Promise<string | undefined> => {
     const data = from[`${key}-data`];
     if (data !== undefined) return Buffer.from(data, 'base64').toString('utf8');
     const file = from[key];
@@ -439,7 +484,11 @@ async function openCluster(kubeconfig: string): Promise<RealControlPlane> {
   }
   return {
     url: url.replace(/\/$/, ''),
-    tls: { ...(ca === undefined ? {} : { ca }), ...(cert === undefined ? {} : { cert }), ...(key === undefined ? {} : { key }) },
+    tls: {
+      ...(ca === undefined ? {} : { ca }),
+      ...(cert === undefined ? {} : { cert }),
+      ...(key === undefined ? {} : { key }),
+    },
     ...(token === undefined ? {} : { token }),
     kubeconfig,
     hasBinder: true,

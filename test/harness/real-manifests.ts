@@ -13,7 +13,11 @@ export interface Manifest {
 export interface ManifestObject {
   readonly apiVersion: string;
   readonly kind: string;
-  readonly metadata: { readonly name: string; readonly namespace?: string; readonly labels?: Readonly<Record<string, string>> };
+  readonly metadata: {
+    readonly name: string;
+    readonly namespace?: string;
+    readonly labels?: Readonly<Record<string, string>>;
+  };
   readonly [field: string]: unknown;
 }
 
@@ -22,18 +26,25 @@ const K8S = fileURLToPath(new URL('../../../k8s', import.meta.url));
 
 /** Folders of `k8s/`. */
 export function manifestFolders(): readonly string[] {
-  return readdirSync(K8S, { withFileTypes: true }).flatMap((entry) => (entry.isDirectory() ? [entry.name] : []));
+  return readdirSync(K8S, { withFileTypes: true }).flatMap((entry) =>
+    entry.isDirectory() ? [entry.name] : [],
+  );
 }
 
 /** YAML files of one folder, its kustomization left out. */
 export function manifestFiles(folder: string): readonly string[] {
-  return readdirSync(join(K8S, folder)).filter((file) => file.endsWith('.yaml') && file !== 'kustomization.yaml');
+  return readdirSync(join(K8S, folder)).filter(
+    (file) => file.endsWith('.yaml') && file !== 'kustomization.yaml',
+  );
 }
 
 /** All objects of one folder. */
 export function readManifests(folder: string): readonly Manifest[] {
   return manifestFiles(folder).flatMap((file) =>
-    readYaml(`${folder}/${file}`).map((object) => ({ file: `${folder}/${file}`, object: object as ManifestObject })),
+    readYaml(`${folder}/${file}`).map((object) => ({
+      file: `${folder}/${file}`,
+      object: object as ManifestObject,
+    })),
   );
 }
 

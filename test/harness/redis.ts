@@ -30,13 +30,19 @@ export interface TestRedis {
   close(): Promise<void>;
 }
 
-export async function startTestRedis(o: { readonly settings?: readonly string[] } = {}): Promise<TestRedis> {
+export async function startTestRedis(
+  o: { readonly settings?: readonly string[] } = {},
+): Promise<TestRedis> {
   const dataDir = await mkdtemp(join(tmpdir(), 'sutler-redis-'));
   const settings = ['appendfsync always', ...(o.settings ?? [])];
   let server: RedisServer = await startRedisServer({ dataDir, log: silentLog, settings });
   const { url, port } = server;
   const password = decodeURIComponent(new URL(url).password);
-  const redis = new Redis(url, { retryStrategy: () => 50, maxRetriesPerRequest: null, disconnectTimeout: 100 });
+  const redis = new Redis(url, {
+    retryStrategy: () => 50,
+    maxRetriesPerRequest: null,
+    disconnectTimeout: 100,
+  });
   redis.on('error', () => undefined);
   const again = async (): Promise<void> => {
     server = await startRedisServer({ dataDir, log: silentLog, settings, port, password });
@@ -59,7 +65,12 @@ export async function startTestRedis(o: { readonly settings?: readonly string[] 
     thaw: () => void process.kill(server.pid, 'SIGCONT'),
     commands: async () => {
       const text = await redis.info('commandstats');
-      return Object.fromEntries([...text.matchAll(/cmdstat_([^:]+):calls=(\d+)/g)].map(([, name, calls]) => [name ?? '', Number(calls)]));
+      return Object.fromEntries(
+        [...text.matchAll(/cmdstat_([^:]+):calls=(\d+)/g)].map(([, name, calls]) => [
+          name ?? '',
+          Number(calls),
+        ]),
+      );
     },
     close: async () => {
       redis.disconnect();

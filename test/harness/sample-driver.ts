@@ -1,4 +1,9 @@
-import type { DescMessage, DescMethodUnary, MessageInitShape, MessageShape } from '@bufbuild/protobuf';
+import type {
+  DescMessage,
+  DescMethodUnary,
+  MessageInitShape,
+  MessageShape,
+} from '@bufbuild/protobuf';
 import { create } from '@bufbuild/protobuf';
 import { createCsiClient } from '#src/gateway-client/client.ts';
 import type { CsiClient } from '#src/gateway-client/client.ts';
@@ -11,22 +16,33 @@ import { failureOf } from './csi-gateway.ts';
 const SETTINGS = { timeoutMs: 10_000 };
 
 /** What a claim of volumeMode Block asks for. */
-export const blockCapability = { accessType: { case: 'block' as const, value: {} }, accessMode: { mode: 1 as const } };
+export const blockCapability = {
+  accessType: { case: 'block' as const, value: {} },
+  accessMode: { mode: 1 as const },
+};
 
 /** A sample driver with a client at its socket. */
 export interface DriverUnderTest {
   readonly driver: SampleDriver;
   /** A path in its folder: 'data' is where it keeps volumes. */
   file(name: string): string;
-  ask<I extends DescMessage, O extends DescMessage>(method: DescMethodUnary<I, O>, request: MessageInitShape<I>): Promise<MessageShape<O>>;
+  ask<I extends DescMessage, O extends DescMessage>(
+    method: DescMethodUnary<I, O>,
+    request: MessageInitShape<I>,
+  ): Promise<MessageShape<O>>;
   /** "NotFound: there is no volume x", of a call that fails. */
-  refusal<I extends DescMessage, O extends DescMessage>(method: DescMethodUnary<I, O>, request: MessageInitShape<I>): Promise<string>;
+  refusal<I extends DescMessage, O extends DescMessage>(
+    method: DescMethodUnary<I, O>,
+    request: MessageInitShape<I>,
+  ): Promise<string>;
   /** Ends the driver and starts one on the same data. */
   restart(): Promise<void>;
   close(): Promise<void>;
 }
 
-export async function openDriver(options: Partial<SampleDriverOptions> = {}): Promise<DriverUnderTest> {
+export async function openDriver(
+  options: Partial<SampleDriverOptions> = {},
+): Promise<DriverUnderTest> {
   const folder = await makeFolder();
   const socket = folder.file('csi.sock');
   const start = async (): Promise<{ driver: SampleDriver; client: CsiClient }> => ({
@@ -59,8 +75,8 @@ export async function openDriver(options: Partial<SampleDriverOptions> = {}): Pr
   };
 }
 
-/** A hook for `onCall`: calls of one method are done as the driver does them, then `change` has its way with the answer. Other calls go on as
- * they would. */
+/** A hook for `onCall`: calls of one method are done as the driver does them, then `change` has its
+ * way with the answer. Other calls go on as they would. */
 export function altered<I extends DescMessage, O extends DescMessage>(
   method: DescMethodUnary<I, O>,
   change: (answer: MessageShape<O>, call: DriverCall) => void,

@@ -28,7 +28,11 @@ export async function openSandboxCluster(): Promise<SandboxCluster> {
     api,
     kubeconfig,
     async client() {
-      const client = createKubeClient({ access: await loadClusterAccess({ kubeconfig, env: {} }), userAgent: 'test', log: silentLog });
+      const client = createKubeClient({
+        access: await loadClusterAccess({ kubeconfig, env: {} }),
+        userAgent: 'test',
+        log: silentLog,
+      });
       clients.push(client);
       return client;
     },

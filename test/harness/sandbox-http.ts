@@ -3,7 +3,11 @@ import type { IncomingMessage } from 'node:http';
 import { Agent, request } from 'node:https';
 import { silentLog } from '#src/runtime/log.ts';
 import { memberAt, textAt, type Json } from '../../sandbox/api/json-value.ts';
-import { startSandboxApi, type SandboxApi, type SandboxApiOptions } from '../../sandbox/api/server.ts';
+import {
+  startSandboxApi,
+  type SandboxApi,
+  type SandboxApiOptions,
+} from '../../sandbox/api/server.ts';
 
 export interface Answer {
   readonly code: number;
@@ -28,7 +32,10 @@ export interface SandboxHttp {
   call(method: string, path: string, options?: RequestOptions): Promise<Answer>;
   patch(type: 'merge' | 'json' | 'strategic' | 'apply', path: string, body: Json): Promise<Answer>;
   /** Opens a watch; events come in order, undefined when it has ended. */
-  watch(path: string, headers?: Readonly<Record<string, string>>): Promise<{ next(): Promise<WatchedEvent | undefined>; close(): void }>;
+  watch(
+    path: string,
+    headers?: Readonly<Record<string, string>>,
+  ): Promise<{ next(): Promise<WatchedEvent | undefined>; close(): void }>;
   close(): Promise<void>;
 }
 
@@ -39,11 +46,22 @@ const PATCH = {
   apply: 'application/apply-patch+yaml',
 } as const;
 
-export async function openSandboxHttp(options: Partial<SandboxApiOptions> = {}): Promise<SandboxHttp> {
+export async function openSandboxHttp(
+  options: Partial<SandboxApiOptions> = {},
+): Promise<SandboxHttp> {
   const api = await startSandboxApi({ log: silentLog, ...options });
   const agent = new Agent({ keepAlive: true, ca: api.ca });
-  const send = async (method: string, path: string, { body, headers = {} }: RequestOptions): Promise<IncomingMessage> => {
-    const bytes = body === undefined ? undefined : Buffer.isBuffer(body) ? body : Buffer.from(JSON.stringify(body));
+  const send = async (
+    method: string,
+    path: string,
+    { body, headers = {} }: RequestOptions,
+  ): Promise<IncomingMessage> => {
+    const bytes =
+      body === undefined
+        ? undefined
+        : Buffer.isBuffer(body)
+          ? body
+          : Buffer.from(JSON.stringify(body));
     const sent = request(`${api.url}${path}`, {
       method,
       agent,
@@ -51,7 +69,9 @@ export async function openSandboxHttp(options: Partial<SandboxApiOptions> = {}):
       servername: 'localhost',
       headers: {
         authorization: `Bearer ${api.token}`,
-        ...(bytes === undefined ? {} : { 'content-type': 'application/json', 'content-length': bytes.length }),
+        ...(bytes === undefined
+          ? {}
+          : { 'content-type': 'application/json', 'content-length': bytes.length }),
         ...headers,
       },
     });
@@ -59,7 +79,11 @@ export async function openSandboxHttp(options: Partial<SandboxApiOptions> = {}):
     const [response] = (await once(sent, 'response')) as [IncomingMessage];
     return response;
   };
-  const call = async (method: string, path: string, given: RequestOptions = {}): Promise<Answer> => {
+  const call = async (
+    method: string,
+    path: string,
+    given: RequestOptions = {},
+  ): Promise<Answer> => {
     const response = await send(method, path, given);
     const chunks: Buffer[] = [];
     for await (const chunk of response as AsyncIterable<Buffer>) chunks.push(chunk);
@@ -74,7 +98,8 @@ export async function openSandboxHttp(options: Partial<SandboxApiOptions> = {}):
   return {
     api,
     call,
-    patch: (type, path, body) => call('PATCH', path, { body, headers: { 'content-type': PATCH[type] } }),
+    patch: (type, path, body) =>
+      call('PATCH', path, { body, headers: { 'content-type': PATCH[type] } }),
     async watch(path, headers = {}) {
       const response = await send('GET', path, { headers });
       const events = lines(response);
@@ -109,7 +134,9 @@ async function* lines(response: IncomingMessage): AsyncGenerator<string, undefin
 
 /** `TYPE name@resourceVersion` is too much for most tests: `TYPE name`. */
 export function nameOfEvent(event: WatchedEvent | undefined): string {
-  return event === undefined ? 'END' : `${event.type} ${textAt(event.object, 'metadata', 'name')}`.trim();
+  return event === undefined
+    ? 'END'
+    : `${event.type} ${textAt(event.object, 'metadata', 'name')}`.trim();
 }
 
 /** Names of a list's items. */

@@ -8,7 +8,8 @@ export interface KubectlResult {
   readonly stderr: string;
 }
 
-/** The kubectl programs to test with: the one on PATH, and more in SUTLER_TEST_KUBECTLS (separated as PATH is). */
+/** The kubectl programs to test with: the one on PATH, and more in SUTLER_TEST_KUBECTLS (separated
+ * as PATH is). */
 export async function findKubectls(env: NodeJS.ProcessEnv): Promise<string[]> {
   const onPath = (env['PATH'] ?? '').split(delimiter).map((folder) => join(folder, 'kubectl'));
   const more = (env['SUTLER_TEST_KUBECTLS'] ?? '').split(delimiter).filter((path) => path !== '');
@@ -26,7 +27,8 @@ function isProgram(path: string): Promise<boolean> {
   );
 }
 
-/** Runs kubectl with a kubeconfig and a cache folder of its own; `input` is what it reads from `-f -`. */
+/** Runs kubectl with a kubeconfig and a cache folder of its own; `input` is what it reads from `-f
+ * -`. */
 export function runKubectl(
   program: { readonly path: string; readonly kubeconfig: string; readonly cacheDir: string },
   args: readonly string[],
@@ -37,7 +39,12 @@ export function runKubectl(
       program.path,
       ['--kubeconfig', program.kubeconfig, '--cache-dir', program.cacheDir, ...args],
       { timeout: 30_000, env: { PATH: '/usr/bin:/bin', HOME: program.cacheDir } },
-      (error, stdout, stderr) => resolve({ code: error === null ? 0 : typeof error.code === 'number' ? error.code : 1, stdout, stderr }),
+      (error, stdout, stderr) =>
+        resolve({
+          code: error === null ? 0 : typeof error.code === 'number' ? error.code : 1,
+          stdout,
+          stderr,
+        }),
     );
     child.stdin?.end(input);
   });

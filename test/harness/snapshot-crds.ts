@@ -3,11 +3,15 @@ import type { KubeClient } from '#src/kube/client.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
 import type { Resource } from '#src/kube/resources.ts';
 
-/** A CustomResourceDefinition as we write it: names and versions; what is in the objects nobody checks. */
+/** A CustomResourceDefinition as we write it: names and versions; what is in the objects nobody
+ * checks. */
 export interface CrdManifest {
   readonly apiVersion: 'apiextensions.k8s.io/v1';
   readonly kind: 'CustomResourceDefinition';
-  readonly metadata: { readonly name: string; readonly annotations: Readonly<Record<string, string>> };
+  readonly metadata: {
+    readonly name: string;
+    readonly annotations: Readonly<Record<string, string>>;
+  };
   readonly spec: {
     readonly group: string;
     readonly scope: 'Namespaced' | 'Cluster';
@@ -27,7 +31,12 @@ interface CrdVersion {
   readonly served: boolean;
   readonly storage: boolean;
   readonly subresources?: { readonly status: Readonly<Record<string, never>> };
-  readonly schema: { readonly openAPIV3Schema: { readonly type: 'object'; readonly 'x-kubernetes-preserve-unknown-fields': true } };
+  readonly schema: {
+    readonly openAPIV3Schema: {
+      readonly type: 'object';
+      readonly 'x-kubernetes-preserve-unknown-fields': true;
+    };
+  };
 }
 
 interface CrdInput {
@@ -49,11 +58,23 @@ const definitions: Resource = {
 };
 const READY_WITHIN_MS = 60_000;
 
-/** VolumeSnapshot, VolumeSnapshotContent and VolumeSnapshotClass, snapshot.storage.k8s.io/v1. Their objects keep every field; status has a path
- * of its own where the real kinds have one. */
+/** VolumeSnapshot, VolumeSnapshotContent and VolumeSnapshotClass, snapshot.storage.k8s.io/v1. Their
+ * objects keep every field; status has a path of its own where the real kinds have one. */
 export const snapshotCrds: readonly CrdManifest[] = [
-  snapshotCrd({ kind: 'VolumeSnapshot', plural: 'volumesnapshots', shortNames: ['vs'], scope: 'Namespaced', hasStatus: true }),
-  snapshotCrd({ kind: 'VolumeSnapshotContent', plural: 'volumesnapshotcontents', shortNames: ['vsc'], scope: 'Cluster', hasStatus: true }),
+  snapshotCrd({
+    kind: 'VolumeSnapshot',
+    plural: 'volumesnapshots',
+    shortNames: ['vs'],
+    scope: 'Namespaced',
+    hasStatus: true,
+  }),
+  snapshotCrd({
+    kind: 'VolumeSnapshotContent',
+    plural: 'volumesnapshotcontents',
+    shortNames: ['vsc'],
+    scope: 'Cluster',
+    hasStatus: true,
+  }),
   snapshotCrd({
     kind: 'VolumeSnapshotClass',
     plural: 'volumesnapshotclasses',
@@ -77,10 +98,13 @@ export function referenceGrantCrd(versions: readonly ('v1' | 'v1beta1')[]): CrdM
   });
 }
 
-/** Creates the definitions, or changes what is there to them, and waits until every version of each kind can be listed. Works on the sandbox's
- * API server and on a real one.
+/** Creates the definitions, or changes what is there to them, and waits until every version of each
+ * kind can be listed. Works on the sandbox's API server and on a real one.
  * @throws after a minute, naming the kind */
-export async function installCrds(kube: KubeClient, crds: readonly CrdManifest[] = snapshotCrds): Promise<void> {
+export async function installCrds(
+  kube: KubeClient,
+  crds: readonly CrdManifest[] = snapshotCrds,
+): Promise<void> {
   for (const manifest of crds) await apply(kube, manifest);
   for (const manifest of crds) {
     const { name } = manifest.metadata;
@@ -90,14 +114,24 @@ export async function installCrds(kube: KubeClient, crds: readonly CrdManifest[]
   }
 }
 
-/** Deletes the definitions, all their objects with them, and waits until nothing of them is served. */
-export async function removeCrds(kube: KubeClient, crds: readonly CrdManifest[] = snapshotCrds): Promise<void> {
+/** Deletes the definitions, all their objects with them, and waits until nothing of them is served.
+ */
+export async function removeCrds(
+  kube: KubeClient,
+  crds: readonly CrdManifest[] = snapshotCrds,
+): Promise<void> {
   for (const { metadata } of crds) await kube.delete(definitions, { name: metadata.name });
   for (const manifest of crds) {
     const { name } = manifest.metadata;
     for (const resource of resourcesOf(manifest))
-      await until(`${name} is still served as ${resource.version}`, async () => !(await isServed(kube, resource)));
-    await until(`${name} is still there`, async () => (await kube.get(definitions, { name })) === undefined);
+      await until(
+        `${name} is still served as ${resource.version}`,
+        async () => !(await isServed(kube, resource)),
+      );
+    await until(
+      `${name} is still there`,
+      async () => (await kube.get(definitions, { name })) === undefined,
+    );
   }
 }
 
@@ -105,13 +139,22 @@ function snapshotCrd(input: Omit<CrdInput, 'group' | 'versions'>): CrdManifest {
   return crd({ ...input, group: 'snapshot.storage.k8s.io', versions: ['v1'] });
 }
 
-function crd({ group, kind, plural, shortNames, scope, versions, hasStatus }: CrdInput): CrdManifest {
+function crd({
+  group,
+  kind,
+  plural,
+  shortNames,
+  scope,
+  versions,
+  hasStatus,
+}: CrdInput): CrdManifest {
   return {
     apiVersion: 'apiextensions.k8s.io/v1',
     kind: 'CustomResourceDefinition',
     metadata: {
       name: `${plural}.${group}`,
-      // A real server takes definitions in groups of *.k8s.io only with a word on who approved them.
+      // A real server takes definitions in groups of *.k8s.io only with a word on who approved
+      // them.
       annotations: { 'api-approved.kubernetes.io': 'unapproved, for tests of sutler' },
     },
     spec: {
@@ -123,7 +166,9 @@ function crd({ group, kind, plural, shortNames, scope, versions, hasStatus }: Cr
         served: true,
         storage: i === 0,
         ...(hasStatus ? { subresources: { status: {} } } : {}),
-        schema: { openAPIV3Schema: { type: 'object', 'x-kubernetes-preserve-unknown-fields': true } },
+        schema: {
+          openAPIV3Schema: { type: 'object', 'x-kubernetes-preserve-unknown-fields': true },
+        },
       })),
     },
   };
@@ -150,12 +195,18 @@ async function apply(kube: KubeClient, manifest: CrdManifest): Promise<void> {
 }
 
 interface CrdStatus {
-  readonly status?: { readonly conditions?: readonly { readonly type: string; readonly status: string }[] };
+  readonly status?: {
+    readonly conditions?: readonly { readonly type: string; readonly status: string }[];
+  };
 }
 
 async function isEstablished(kube: KubeClient, name: string): Promise<boolean> {
   const found = await kube.get<CrdStatus>(definitions, { name });
-  return found?.status?.conditions?.some(({ type, status }) => type === 'Established' && status === 'True') === true;
+  return (
+    found?.status?.conditions?.some(
+      ({ type, status }) => type === 'Established' && status === 'True',
+    ) === true
+  );
 }
 
 async function isServed(kube: KubeClient, resource: Resource): Promise<boolean> {

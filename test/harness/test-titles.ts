@@ -16,11 +16,17 @@ export interface TestTitles {
 /** Reads the titles in a source, without running it. */
 export function readTitles(source: string): TestTitles {
   const tokens = new Scanner(source).tokens();
-  // Which tests stand in a describe that is left out isn't read here: the whole file is taken for left out then.
+  // Which tests stand in a describe that is left out isn't read here: the whole file is taken for
+  // left out then.
   const isLeftOut = tokens.some(
-    (token, at) => isWord(token, /^(describe|suite)$/) && (isLeftOutBy(tokens, at) || isSign(tokens[at + 1], '.')),
+    (token, at) =>
+      isWord(token, /^(describe|suite)$/) &&
+      (isLeftOutBy(tokens, at) || isSign(tokens[at + 1], '.')),
   );
-  return { titles: isLeftOut ? [] : tokens.flatMap((_, at) => titleAt(tokens, at)), fillers: fillersIn(tokens) };
+  return {
+    titles: isLeftOut ? [] : tokens.flatMap((_, at) => titleAt(tokens, at)),
+    fillers: fillersIn(tokens),
+  };
 }
 
 /** Whether a call of a title and options has an option by which the test does not run. */
@@ -36,7 +42,13 @@ function isWord(token: Token | undefined, pattern: RegExp): boolean {
 
 function titleAt(tokens: readonly Token[], at: number): readonly Template[] {
   const token = tokens[at];
-  if (token?.kind !== 'word' || !/^(it|test)$/.test(token.text) || isSign(tokens[at - 1], '.') || !isSign(tokens[at + 1], '(')) return [];
+  if (
+    token?.kind !== 'word' ||
+    !/^(it|test)$/.test(token.text) ||
+    isSign(tokens[at - 1], '.') ||
+    !isSign(tokens[at + 1], '(')
+  )
+    return [];
   const title = tokens[at + 2];
   if (title === undefined || !isSign(tokens[at + 3], ',') || isLeftOutBy(tokens, at)) return [];
   if (title.kind === 'text') return [title.pieces];
@@ -45,8 +57,11 @@ function titleAt(tokens: readonly Token[], at: number): readonly Template[] {
 
 function fillersIn(tokens: readonly Token[]): readonly Template[] {
   return tokens.flatMap((token, at) => {
-    if (token.kind === 'text') return [...(isGivenFirst(tokens, at) ? [] : [token.pieces]), ...fillersIn(token.inside)];
-    return token.kind === 'word' && (isSign(tokens[at + 1], ':') || /^\d/.test(token.text)) ? [[token.text]] : [];
+    if (token.kind === 'text')
+      return [...(isGivenFirst(tokens, at) ? [] : [token.pieces]), ...fillersIn(token.inside)];
+    return token.kind === 'word' && (isSign(tokens[at + 1], ':') || /^\d/.test(token.text))
+      ? [[token.text]]
+      : [];
   });
 }
 
@@ -55,21 +70,30 @@ function isGivenFirst(tokens: readonly Token[], at: number): boolean {
   return isSign(tokens[at - 1], '(') && tokens[at - 2]?.kind === 'word';
 }
 
-/** Whether some test can have this title, whole. Each hole has to be filled with what the source spells out, and `id`, which must be in the title, may not be put
- * together of pieces: so a table vouches for the numbers that it lists, and for no other. */
+/** Whether some test can have this title, whole. Each hole has to be filled with what the source
+ * spells out, and `id`, which must be in the title, may not be put together of pieces: so a table
+ * vouches for the numbers that it lists, and for no other. */
 export function hasTitle({ titles, fillers }: TestTitles, title: string, id: string): boolean {
   const number = new RegExp(`\\b${id}\\b`, 'g');
   const seal = (text: string): string => text.replace(number, '\0');
   const sealed = seal(title);
   if (!sealed.includes('\0')) return false;
   const parts = fillers.map((pieces) => pieces.map(seal));
-  return titles.some((pieces) => ends(sealed, 0, pieces.map(seal), [parts, parts.filter(isPlain)]).includes(sealed.length));
+  return titles.some((pieces) =>
+    ends(sealed, 0, pieces.map(seal), [parts, parts.filter(isPlain)]).includes(sealed.length),
+  );
 }
 
 const isPlain = (pieces: Template): boolean => pieces.length === 1;
 
-/** Where a template can end that begins at `from`. Its holes are filled from the first list; theirs, if those have any, from the next. */
-function ends(text: string, from: number, [piece = '', ...rest]: Template, fillers: readonly (readonly Template[])[]): readonly number[] {
+/** Where a template can end that begins at `from`. Its holes are filled from the first list;
+ * theirs, if those have any, from the next. */
+function ends(
+  text: string,
+  from: number,
+  [piece = '', ...rest]: Template,
+  fillers: readonly (readonly Template[])[],
+): readonly number[] {
   if (!text.startsWith(piece, from)) return [];
   const at = from + piece.length;
   if (rest.length === 0) return [at];
@@ -88,7 +112,8 @@ const WORD = /[\w$]+/y;
 const REGEX = /\/(?:[^/\\\n[]|\\.|\[(?:[^\]\\\n]|\\.)*\])+\/\w*/y;
 const PIECE = /(?:[^`\\$]|\\[^]|\$(?!\{))*/y;
 
-/** Cuts TypeScript into texts, words and signs; of comments and regular expressions nothing is left but a slash. */
+/** Cuts TypeScript into texts, words and signs; of comments and regular expressions nothing is left
+ * but a slash. */
 class Scanner {
   readonly #source: string;
   #at = 0;
@@ -115,7 +140,8 @@ class Scanner {
     const sign = this.#source[this.#at] ?? '';
     if (sign === '`') return this.#template();
     const quoted = this.#take(QUOTED);
-    if (quoted !== '') return { kind: 'text', pieces: [unescaped(quoted.slice(1, -1))], inside: [] };
+    if (quoted !== '')
+      return { kind: 'text', pieces: [unescaped(quoted.slice(1, -1))], inside: [] };
     const word = this.#take(WORD);
     if (word !== '') return { kind: 'word', text: word };
     if (sign !== '/' || !isRegexAllowed || this.#take(REGEX) === '') this.#at += 1;

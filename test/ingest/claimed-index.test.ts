@@ -50,7 +50,10 @@ describe('ClaimedIndex', () => {
 
   it('knows the claim whose volume would get the name, whoever has it (R-01, P-02)', () => {
     const index = new ClaimedIndex();
-    index.apply({ type: 'added', object: { ...aVolume({ metadata: { name: 'pvc-some-uid' } }), spec: {} } });
+    index.apply({
+      type: 'added',
+      object: { ...aVolume({ metadata: { name: 'pvc-some-uid' } }), spec: {} },
+    });
     assert.ok(index.has('some-uid'));
   });
 });

@@ -12,8 +12,10 @@ import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
 import type { SandboxCluster } from '../harness/sandbox-cluster.ts';
 import { installCrds } from '../harness/snapshot-crds.ts';
 
-const snapshotId = (name: string): string => objectId({ resource: 'volumesnapshots', namespace: 'default', name });
-const secretId = (name: string): string => objectId({ resource: 'secrets', namespace: 'default', name });
+const snapshotId = (name: string): string =>
+  objectId({ resource: 'volumesnapshots', namespace: 'default', name });
+const secretId = (name: string): string =>
+  objectId({ resource: 'secrets', namespace: 'default', name });
 
 describe('the watch on demand', () => {
   let cluster: SandboxCluster;
@@ -23,7 +25,12 @@ describe('the watch on demand', () => {
   let lines: string[] = [];
   let nowMs = 0;
   let lists = 0;
-  const log = createLogger({ name: 'test', verbosity: 9, format: 'text', write: (line) => void lines.push(line) });
+  const log = createLogger({
+    name: 'test',
+    verbosity: 9,
+    format: 'text',
+    write: (line) => void lines.push(line),
+  });
 
   const start = (o: Partial<DemandWatchOptions> = {}): DemandWatch => {
     const watch = startDemandWatch({
@@ -51,7 +58,11 @@ describe('the watch on demand', () => {
       spec: {},
     });
   const secret = (name: string): Promise<KubeObject> =>
-    kube.create<KubeObject>(secrets, 'default', { apiVersion: 'v1', kind: 'Secret', metadata: { name } });
+    kube.create<KubeObject>(secrets, 'default', {
+      apiVersion: 'v1',
+      kind: 'Secret',
+      metadata: { name },
+    });
 
   before(async () => {
     cluster = await openSandboxCluster();
@@ -72,7 +83,14 @@ describe('the watch on demand', () => {
   it('asks the API server for nothing while nothing waits', async () => {
     const watch = start({ watchSecrets: true });
     watch.follow(new Set());
-    watch.follow(new Set(['storageclasses//fast', 'persistentvolumeclaims/default/c', 'persistentvolumes//pv', 'unheard-of//x']));
+    watch.follow(
+      new Set([
+        'storageclasses//fast',
+        'persistentvolumeclaims/default/c',
+        'persistentvolumes//pv',
+        'unheard-of//x',
+      ]),
+    );
     await new Promise((resolve) => setTimeout(resolve, 30));
     assert.equal(lists, 0);
     assert.equal(watch.versionOf('unheard-of//x'), undefined);
@@ -89,7 +107,10 @@ describe('the watch on demand', () => {
     assert.equal(lines.length, 1, lines.join(''));
     assert.match(lines[0] ?? '', /WARN.*volumesnapshots.*does not serve this resource/);
     await installCrds(kube);
-    await until(() => watch.versionOf(snapshotId('s')) === '', 'the kind is known, the object is not there');
+    await until(
+      () => watch.versionOf(snapshotId('s')) === '',
+      'the kind is known, the object is not there',
+    );
     const { metadata } = await snapshot('s');
     await until(() => changed.includes(snapshotId('s')), 'the object is told');
     assert.equal(watch.versionOf(snapshotId('s')), metadata.resourceVersion);
@@ -99,7 +120,12 @@ describe('the watch on demand', () => {
   });
 
   it('says once that a kind may not be watched', async () => {
-    cluster.api.faults.inject({ action: { kind: 'status', code: 403 }, verb: 'list', plural: 'volumeattachments', times: Infinity });
+    cluster.api.faults.inject({
+      action: { kind: 'status', code: 403 },
+      verb: 'list',
+      plural: 'volumeattachments',
+      times: Infinity,
+    });
     const watch = start();
     await until(() => {
       watch.follow(new Set(['volumeattachments//a']));
@@ -115,7 +141,10 @@ describe('the watch on demand', () => {
     const wanted = new Set(['a', 'b', 'c'].map(snapshotId));
     const { metadata } = await snapshot('b');
     watch.follow(wanted);
-    await until(() => watch.versionOf(snapshotId('b')) === metadata.resourceVersion, 'what is there is known');
+    await until(
+      () => watch.versionOf(snapshotId('b')) === metadata.resourceVersion,
+      'what is there is known',
+    );
     assert.equal(watch.versionOf(snapshotId('a')), '');
     // What was listed is known before the watch is open.
     await until(() => cluster.api.watchCount('volumesnapshots') > 0, 'it watches');
@@ -128,14 +157,28 @@ describe('the watch on demand', () => {
     const watch = start();
     const { metadata } = await snapshot('frozen');
     watch.follow(new Set([snapshotId('frozen')]));
-    await until(() => watch.versionOf(snapshotId('frozen')) === metadata.resourceVersion, 'it is known');
+    await until(
+      () => watch.versionOf(snapshotId('frozen')) === metadata.resourceVersion,
+      'it is known',
+    );
     await until(() => cluster.api.watchCount('volumesnapshots') > 0, 'it watches');
     for (const verb of ['list', 'watch'] as const)
-      cluster.api.faults.inject({ action: { kind: 'status', code: 403 }, verb, plural: 'volumesnapshots', times: Infinity });
+      cluster.api.faults.inject({
+        action: { kind: 'status', code: 403 },
+        verb,
+        plural: 'volumesnapshots',
+        times: Infinity,
+      });
     cluster.api.stopWatches('end', 'volumesnapshots');
-    await until(() => watch.versionOf(snapshotId('frozen')) === undefined, 'what it knows may be old');
+    await until(
+      () => watch.versionOf(snapshotId('frozen')) === undefined,
+      'what it knows may be old',
+    );
     cluster.api.faults.clear();
-    await until(() => watch.versionOf(snapshotId('frozen')) === metadata.resourceVersion, 'it is known again');
+    await until(
+      () => watch.versionOf(snapshotId('frozen')) === metadata.resourceVersion,
+      'it is known again',
+    );
   });
 
   it('knows objects without namespace', async () => {
@@ -176,7 +219,10 @@ describe('the watch on demand', () => {
     assert.equal(watch.versionOf(secretId('other')), undefined);
     await secret('other');
     const { metadata } = await secret('login');
-    await until(() => watch.versionOf(secretId('login')) === metadata.resourceVersion, 'it has come');
+    await until(
+      () => watch.versionOf(secretId('login')) === metadata.resourceVersion,
+      'it has come',
+    );
     assert.deepEqual(changed, [secretId('login')]);
     watch.follow(new Set());
     assert.equal(watch.versionOf(secretId('login')), undefined);

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { Yielding } from '#src/ingest/foreign-leader.ts';
+import { ForeignLeader } from '#src/ingest/foreign-leader.ts';
 import { silentLog } from '#src/runtime/log.ts';
 
 function rig(yieldTo: (holder: string | undefined) => Promise<void> = () => Promise.resolve()) {
   const told: (string | undefined)[] = [];
-  const yielding = new Yielding(
+  const yielding = new ForeignLeader(
     {
-      yieldTo: (holder) => {
+      setForeignLeader: (holder) => {
         told.push(holder);
         return yieldTo(holder);
       },
@@ -15,7 +15,7 @@ function rig(yieldTo: (holder: string | undefined) => Promise<void> = () => Prom
     silentLog,
   );
   const look = async (holder: string | undefined): Promise<void> => {
-    yielding.look(holder);
+    yielding.observe(holder);
     await new Promise((resolve) => setImmediate(resolve));
   };
   return { told, look };
@@ -45,7 +45,9 @@ describe('Yielding', () => {
 
   it('tells again what could not be told', async () => {
     let tries = 0;
-    const { told, look } = rig(() => ((tries += 1) === 1 ? Promise.reject(new Error('down')) : Promise.resolve()));
+    const { told, look } = rig(() =>
+      (tries += 1) === 1 ? Promise.reject(new Error('down')) : Promise.resolve(),
+    );
     await look('other');
     await look('other');
     await look('other');

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { openGatewayPool } from '#src/gateway-client/pool.ts';
 import type { Gateway } from '#src/csi-gateway/gateway.ts';
-import { startGatewayElection } from '#src/ingest/gateway-failover.ts';
-import type { GatewayElection } from '#src/ingest/gateway-failover.ts';
+import { startGatewayFailover } from '#src/ingest/gateway-failover.ts';
+import type { GatewayFailover } from '#src/ingest/gateway-failover.ts';
 import { redisActiveGateway } from '#src/records/active-gateway.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { Closers } from '#src/runtime/lifecycle.ts';
@@ -49,11 +49,16 @@ describe('startGatewayElection', () => {
 
   const active = () => redisActiveGateway(redis.redis, 'csi', DRIVER);
   const address = (name: string): string => `unix://${folder.file(`${name}.gw`)}`;
-  const isNamed = (name: string) => until(async () => (await active().read()).endpoint === address(name), `${name} is named`);
+  const isNamed = (name: string) =>
+    until(async () => (await active().read()).endpoint === address(name), `${name} is named`);
 
   /** A driver and its gateway, ready. */
   async function replica(name: string, driverName = DRIVER): Promise<Gateway> {
-    const driver = await startSampleDriver({ socket: folder.file(`${name}.csi`), dataDir: folder.file(`${name}.d`), name: driverName });
+    const driver = await startSampleDriver({
+      socket: folder.file(`${name}.csi`),
+      dataDir: folder.file(`${name}.d`),
+      name: driverName,
+    });
     closers.add('driver', () => driver.close());
     return gateway(name);
   }
@@ -68,10 +73,10 @@ describe('startGatewayElection', () => {
     return started.gateway;
   }
 
-  function start(...names: string[]): GatewayElection {
+  function start(...names: string[]): GatewayFailover {
     const pool = openGatewayPool({ addresses: names.map(address), log: silentLog });
     closers.add('pool', () => pool.close());
-    const election = startGatewayElection({
+    const election = startGatewayFailover({
       pool,
       active: active(),
       driver: DRIVER,
@@ -79,7 +84,12 @@ describe('startGatewayElection', () => {
       ownershipMs,
       isLeading: () => isLeading,
       clock: systemClock,
-      log: createLogger({ name: 'test', verbosity: 9, format: 'json', write: (line) => void lines.push(line) }),
+      log: createLogger({
+        name: 'test',
+        verbosity: 9,
+        format: 'json',
+        write: (line) => void lines.push(line),
+      }),
       metrics,
     });
     closers.add('election', () => election.close());
@@ -97,8 +107,11 @@ describe('startGatewayElection', () => {
     await replica('b');
     start('gone', 'other', 'b');
     await isNamed('b');
-    assert.equal((await active().read()).fence, 1);
-    assert.match(await metrics.metrics(), /sutler_active_gateway\{driver="d.example",gateway="unix:[^"]*b.gw"\} 1/);
+    assert.equal((await active().read()).version, 1);
+    assert.match(
+      await metrics.metrics(),
+      /sutler_active_gateway\{driver="d.example",gateway="unix:[^"]*b.gw"\} 1/,
+    );
   });
 
   it('says what is wrong as long as no gateway answers', async () => {
@@ -110,12 +123,12 @@ describe('startGatewayElection', () => {
 
   it('stays where a leader before it was', async () => {
     await Promise.all([replica('a'), replica('b')]);
-    await active().name({ fence: 0, endpoint: address('b'), waitMs: 0 });
+    await active().name({ version: 0, endpoint: address('b'), waitMs: 0 });
     timeoutMs = NEVER_MS;
     start('a', 'b');
     await sleep(1_200);
-    const { endpoint, fence } = await active().read();
-    assert.deepEqual({ endpoint, fence }, { endpoint: address('b'), fence: 1 });
+    const { endpoint, version } = await active().read();
+    assert.deepEqual({ endpoint, version }, { endpoint: address('b'), version: 1 });
   });
 
   it('moves on when the active one has drained, without a wait', async () => {
@@ -127,7 +140,10 @@ describe('startGatewayElection', () => {
     await a.close(5_000);
     await isNamed('b');
     assert.equal((await active().read()).waitMs, 0);
-    assert.match(await metrics.metrics(), /sutler_active_gateway_moves_total\{driver="d.example"\} 1/);
+    assert.match(
+      await metrics.metrics(),
+      /sutler_active_gateway_moves_total\{driver="d.example"\} 1/,
+    );
   });
 
   it('moves on when the active one is unreachable, and lets its calls end first', async () => {
@@ -139,7 +155,10 @@ describe('startGatewayElection', () => {
     await isNamed('b');
     assert.ok(Date.now() - goingMs > TIMEOUT_MS);
     assert.equal((await active().read()).previous, address('a'));
-    await until(() => lines.some((line) => line.includes(`"waitMs":${TIMEOUT_MS}`)), 'the wait is told');
+    await until(
+      () => lines.some((line) => line.includes(`"waitMs":${TIMEOUT_MS}`)),
+      'the wait is told',
+    );
     await until(() => election.trouble === undefined, 'no trouble');
   });
 
@@ -151,7 +170,7 @@ describe('startGatewayElection', () => {
     await isNamed('b');
     await gateway('a');
     await sleep(700);
-    assert.equal((await active().read()).fence, 2);
+    assert.equal((await active().read()).version, 2);
   });
 
   it('names the same again after Redis was emptied', async () => {
@@ -179,7 +198,7 @@ describe('startGatewayElection', () => {
   });
 
   it('leaves one that was taken out of the flags only when no run can call it any more', async () => {
-    await active().name({ fence: 0, endpoint: 'unix:///removed', waitMs: 0 });
+    await active().name({ version: 0, endpoint: 'unix:///removed', waitMs: 0 });
     ownershipMs = NEVER_MS;
     start('a');
     await isNamed('a');

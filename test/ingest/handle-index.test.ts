@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { HandleIndex } from '#src/ingest/handle-index.ts';
-import { projectVolume } from '#src/ingest/transforms.ts';
+import { transformVolume } from '#src/ingest/transforms.ts';
 import type { Volume } from '#src/kube/objects.ts';
 import { aVolume, DRIVER } from '../volumes/builders.ts';
 
@@ -25,21 +25,30 @@ describe('HandleIndex', () => {
     index.apply({ type: 'added', object: second });
     index.apply({
       type: 'modified',
-      object: aVolume({ metadata: { name: 'other' }, spec: { csi: { driver: DRIVER, volumeHandle: 'new' } } }),
+      object: aVolume({
+        metadata: { name: 'other' },
+        spec: { csi: { driver: DRIVER, volumeHandle: 'new' } },
+      }),
       previous: second,
     });
     assert.ok(!index.isShared(first));
   });
 
   const inTree = (name: string, pdName: string, zones?: string): Volume =>
-    projectVolume({
-      ...aVolume({ metadata: { name, ...(zones === undefined ? {} : { labels: { 'topology.kubernetes.io/zone': zones } }) } }),
+    transformVolume({
+      ...aVolume({
+        metadata: {
+          name,
+          ...(zones === undefined ? {} : { labels: { 'topology.kubernetes.io/zone': zones } }),
+        },
+      }),
       spec: { gcePersistentDisk: { pdName } },
     });
 
   it('knows two in-tree PVs of one disk', () => {
     const index = new HandleIndex();
-    for (const object of [inTree('a', 'disk'), inTree('b', 'disk'), inTree('c', 'another')]) index.apply({ type: 'added', object });
+    for (const object of [inTree('a', 'disk'), inTree('b', 'disk'), inTree('c', 'another')])
+      index.apply({ type: 'added', object });
     assert.ok(index.isShared(inTree('a', 'disk')));
     assert.ok(!index.isShared(inTree('c', 'another')));
   });
@@ -62,7 +71,10 @@ describe('HandleIndex', () => {
     index.apply(gone);
     assert.deepEqual(index.left(gone), [first.metadata.name]);
     index.apply({ type: 'added', object: second });
-    const other = aVolume({ metadata: { name: 'other' }, spec: { csi: { driver: DRIVER, volumeHandle: 'new' } } });
+    const other = aVolume({
+      metadata: { name: 'other' },
+      spec: { csi: { driver: DRIVER, volumeHandle: 'new' } },
+    });
     const changed = { type: 'modified', object: other, previous: second } as const;
     index.apply(changed);
     assert.deepEqual(index.left(changed), [first.metadata.name]);

@@ -4,14 +4,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { Redis } from 'ioredis';
-import { leaseEpochStore } from '#src/ingest/lease-incarnation-store.ts';
-import { RedisHistory } from '#src/ingest/incarnation-check.ts';
+import { leaseIncarnationStore } from '#src/ingest/lease-incarnation-store.ts';
+import { IncarnationCheck } from '#src/ingest/incarnation-check.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { Lease } from '#src/kube/objects.ts';
 import { leases } from '#src/kube/resources.ts';
 import { startRedisServer } from '#src/redis/server.ts';
 import type { RedisServer } from '#src/redis/server.ts';
-import { redisBlessing } from '#src/records/incarnation.ts';
+import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
 import type { SandboxCluster } from '../harness/sandbox-cluster.ts';
@@ -25,10 +25,10 @@ describe('RedisHistory', () => {
   let cluster: SandboxCluster;
   let kube: KubeClient;
   let lease = 0;
-  const open = (): RedisHistory =>
-    new RedisHistory({
-      blessing: redisBlessing(redis, 'csi', 'd'),
-      store: leaseEpochStore({ client: kube, namespace: 'default', name: `lease-${lease}` }),
+  const open = (): IncarnationCheck =>
+    new IncarnationCheck({
+      incarnations: redisIncarnationStore(redis, 'csi', 'd'),
+      store: leaseIncarnationStore({ client: kube, namespace: 'default', name: `lease-${lease}` }),
       ownershipMs: 40_000,
       log: silentLog,
     });
@@ -53,7 +53,7 @@ describe('RedisHistory', () => {
   });
 
   it('vouches for a Redis that was never used without a quarantine', async () => {
-    assert.equal(await open().look(), false);
+    assert.equal(await open().check(), false);
     assert.equal(await quarantine(), 0);
   });
 
@@ -62,7 +62,7 @@ describe('RedisHistory', () => {
       metadata: { name: `lease-${lease}`, namespace: 'default', annotations: { other: 'kept' } },
       spec: { holderIdentity: 'me' },
     });
-    await open().look();
+    await open().check();
     const found = await kube.get<Lease>(leases, { namespace: 'default', name: `lease-${lease}` });
     assert.equal(found?.metadata.annotations?.['sutler.dev/epoch'], await redis.hget(KEY, 'epoch'));
     assert.equal(found?.metadata.annotations?.['other'], 'kept');
@@ -71,59 +71,62 @@ describe('RedisHistory', () => {
 
   it('finds nothing lost as long as nothing is', async () => {
     const history = open();
-    for (let looks = 0; looks < 5; looks += 1) assert.equal(await history.look(), false);
+    for (let looks = 0; looks < 5; looks += 1) assert.equal(await history.check(), false);
   });
 
   it('lets the next leader go on without a quarantine', async () => {
-    await open().look();
-    assert.equal(await open().look(), false);
+    await open().check();
+    assert.equal(await open().check(), false);
     assert.equal(await quarantine(), 0);
   });
 
   it('notices an emptied Redis, and quarantines it for one ownership', async () => {
     const history = open();
-    await history.look();
+    await history.check();
     await redis.flushall();
-    assert.equal(await history.look(), true);
+    assert.equal(await history.check(), true);
     assert.ok((await quarantine()) > Date.now() + 30_000);
-    assert.equal(await history.look(), false);
+    assert.equal(await history.check(), false);
   });
 
   it('notices what was emptied while nobody led', async () => {
-    await open().look();
+    await open().check();
     await redis.flushall();
-    assert.equal(await open().look(), true);
+    assert.equal(await open().check(), true);
   });
 
   it('notices another Redis that was used before', async () => {
-    await open().look();
+    await open().check();
     lease += 1;
-    await open().look();
+    await open().check();
     lease -= 1;
-    assert.equal(await open().look(), true);
+    assert.equal(await open().check(), true);
   });
 
   it('notices a Redis that went back in time', async () => {
     const history = open();
-    await history.look();
+    await history.check();
     const backup = await redis.dump(KEY);
     const buffer = await redis.dumpBuffer(KEY);
     assert.ok(backup !== null && buffer !== null);
-    await history.look();
-    await history.look();
+    await history.check();
+    await history.check();
     await redis.del(KEY);
     await redis.restore(KEY, 0, buffer);
-    assert.equal(await history.look(), true);
+    assert.equal(await history.check(), true);
   });
 
   it('takes a leader that died between blessing and annotation for a loss, never for a first use', async () => {
-    const dying = new RedisHistory({
-      blessing: redisBlessing(redis, 'csi', 'd'),
-      store: { read: () => Promise.resolve(undefined), write: () => Promise.reject(new Error('killed')) },
+    const dying = new IncarnationCheck({
+      incarnations: redisIncarnationStore(redis, 'csi', 'd'),
+      store: {
+        read: () => Promise.resolve(undefined),
+        write: () => Promise.reject(new Error('killed')),
+      },
       ownershipMs: 40_000,
       log: silentLog,
     });
-    await assert.rejects(dying.look(), /killed/);
-    assert.equal(await open().look(), true);
+    await assert.rejects(dying.check(), /killed/);
+    assert.equal(await open().check(), true);
   });
 });

@@ -1,20 +1,25 @@
 import assert from 'node:assert/strict';
 import { beforeEach, describe, it } from 'node:test';
-import { Gate } from '#src/ingest/leader-gate.ts';
+import { LeaderGate } from '#src/ingest/leader-gate.ts';
 import type { JobKey } from '#src/queue/contract.ts';
 
-describe('Gate', () => {
+describe('LeaderGate', () => {
   const key = (name: string): JobKey => ({ kind: 'claim', uid: name, namespace: 'n', name });
   let passed: string[] = [];
   let holds = true;
   let nowMs = 0;
-  const gate = (): Gate =>
-    new Gate(
+  const gate = (): LeaderGate =>
+    new LeaderGate(
       {
-        touch: ({ name }, o) => void passed.push(o?.kick === true ? `kick ${name}` : `touch ${name}`),
-        wake: ({ name }) => void passed.push(`wake ${name}`),
+        ensureQueued: ({ name }) => void passed.push(`ensure ${name}`),
+        enqueueNow: ({ name }) => void passed.push(`now ${name}`),
+        promote: ({ name }) => void passed.push(`promote ${name}`),
       },
-      { holdsLease: () => holds, keepMs: 30_000, clock: { nowMs: () => nowMs, sleep: () => Promise.resolve() } },
+      {
+        holdsLease: () => holds,
+        keepMs: 30_000,
+        clock: { nowMs: () => nowMs, sleep: () => Promise.resolve() },
+      },
     );
   beforeEach(() => {
     passed = [];
@@ -24,43 +29,43 @@ describe('Gate', () => {
 
   it('is closed as soon as the lease is not held any more, whoever noticed', () => {
     const one = gate();
-    one.touch(key('a'));
-    one.open();
-    one.touch(key('b'));
+    one.ensureQueued(key('a'));
+    one.allow();
+    one.ensureQueued(key('b'));
     holds = false;
-    one.touch(key('c'));
-    assert.deepEqual(passed, ['touch b']);
-    assert.ok(!one.isOpen);
+    one.ensureQueued(key('c'));
+    assert.deepEqual(passed, ['ensure b']);
+    assert.ok(!one.isAllowing);
   });
 
   it('passes ends of waits on that came just before it was opened, once, the last of each key', () => {
     const one = gate();
-    one.wake(key('a'));
-    one.touch(key('b'), { kick: true });
-    one.touch(key('a'), { kick: true });
-    one.open();
-    one.open();
-    assert.deepEqual(passed, ['kick b', 'kick a']);
+    one.promote(key('a'));
+    one.enqueueNow(key('b'));
+    one.enqueueNow(key('a'));
+    one.allow();
+    one.allow();
+    assert.deepEqual(passed, ['now b', 'now a']);
   });
 
   it('forgets ends of waits that are older than a change of leaders takes', () => {
     const one = gate();
-    one.wake(key('a'));
+    one.promote(key('a'));
     nowMs = 20_000;
-    one.wake(key('b'));
+    one.promote(key('b'));
     nowMs = 40_000;
-    one.open();
-    assert.deepEqual(passed, ['wake b']);
+    one.allow();
+    assert.deepEqual(passed, ['promote b']);
   });
 
   it('keeps ends of waits while it is opened without the lease', () => {
     const one = gate();
-    one.wake(key('a'));
+    one.promote(key('a'));
     holds = false;
-    one.open();
+    one.allow();
     assert.deepEqual(passed, []);
     holds = true;
-    one.open();
-    assert.deepEqual(passed, ['wake a']);
+    one.allow();
+    assert.deepEqual(passed, ['promote a']);
   });
 });

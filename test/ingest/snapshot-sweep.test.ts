@@ -45,14 +45,19 @@ describe('the sweep of snapshots', () => {
     if (sweep !== undefined) sweeps.push(sweep);
     return sweep;
   };
-  const snapshot = (name: string, finalizers: readonly string[], at = namespace): Promise<Snapshot> =>
+  const snapshot = (
+    name: string,
+    finalizers: readonly string[],
+    at = namespace,
+  ): Promise<Snapshot> =>
     kube.create<Snapshot>(snapshots, at, {
       apiVersion: 'snapshot.storage.k8s.io/v1',
       kind: 'VolumeSnapshot',
       metadata: { name, namespace: at, finalizers },
       spec: { source: { persistentVolumeClaimName: 'c' } },
     });
-  const mine = (): string[] => touched.filter((key) => key.namespace === namespace).map(({ name }) => name);
+  const mine = (): string[] =>
+    touched.filter((key) => key.namespace === namespace).map(({ name }) => name);
 
   before(async () => {
     cluster = await openSandboxCluster();
@@ -65,11 +70,15 @@ describe('the sweep of snapshots', () => {
   beforeEach(async () => {
     serial += 1;
     namespace = `sweep-${serial}`;
-    await kube.create({ group: '', version: 'v1', plural: 'namespaces', kind: 'Namespace', namespaced: false }, undefined, {
-      apiVersion: 'v1',
-      kind: 'Namespace',
-      metadata: { name: namespace },
-    });
+    await kube.create(
+      { group: '', version: 'v1', plural: 'namespaces', kind: 'Namespace', namespaced: false },
+      undefined,
+      {
+        apiVersion: 'v1',
+        kind: 'Namespace',
+        metadata: { name: namespace },
+      },
+    );
     sweeps = [];
     touched = [];
     lists = 0;
@@ -133,7 +142,10 @@ describe('the sweep of snapshots', () => {
   });
 
   it('is not made for a driver that makes no snapshots (L-06), nor where it is switched off', () => {
-    assert.equal(start({ driver: { controllerCapabilities: new Set(['CREATE_DELETE_VOLUME']) } }), undefined);
+    assert.equal(
+      start({ driver: { controllerCapabilities: new Set(['CREATE_DELETE_VOLUME']) } }),
+      undefined,
+    );
     assert.equal(start({ intervalMs: 0 }), undefined);
     assert.equal(start({ intervalMs: -1 }), undefined);
   });
@@ -141,7 +153,12 @@ describe('the sweep of snapshots', () => {
   it('is given up where snapshots may not be listed, with one line, until this process leads anew', async () => {
     await snapshot('orphan', [OURS]);
     const lines: string[] = [];
-    const log = createLogger({ name: 'test', verbosity: 9, format: 'text', write: (line) => void lines.push(line) });
+    const log = createLogger({
+      name: 'test',
+      verbosity: 9,
+      format: 'text',
+      write: (line) => void lines.push(line),
+    });
     const allow = cluster.api.faults.inject({
       action: { kind: 'status', code: 403 },
       verb: 'list',
@@ -162,7 +179,12 @@ describe('the sweep of snapshots', () => {
 
   it('is tried again after the interval where the API server is down', async () => {
     await snapshot('orphan', [OURS]);
-    cluster.api.faults.inject({ action: { kind: 'status', code: 500 }, verb: 'list', plural: 'volumesnapshots', times: 2 });
+    cluster.api.faults.inject({
+      action: { kind: 'status', code: 500 },
+      verb: 'list',
+      plural: 'volumesnapshots',
+      times: 2,
+    });
     start({ intervalMs: 10 });
     await until(() => mine().length > 0, 'it is found');
     assert.ok(lists >= 3);
@@ -171,7 +193,12 @@ describe('the sweep of snapshots', () => {
   it('says nothing where snapshots are not installed, and finds them when they are (L-05)', async () => {
     await removeCrds(kube);
     const lines: string[] = [];
-    const log = createLogger({ name: 'test', verbosity: 9, format: 'text', write: (line) => void lines.push(line) });
+    const log = createLogger({
+      name: 'test',
+      verbosity: 9,
+      format: 'text',
+      write: (line) => void lines.push(line),
+    });
     start({ intervalMs: 10, log });
     await until(() => lists > 2, 'it has looked');
     await installCrds(kube);

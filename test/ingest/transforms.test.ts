@@ -1,6 +1,11 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { projectClaim, projectClass, projectName, projectVolume } from '#src/ingest/transforms.ts';
+import {
+  transformClaim,
+  transformClass,
+  transformName,
+  transformVolume,
+} from '#src/ingest/transforms.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { judgeVolume } from '#src/volumes/deletion.ts';
 import { judgeClaim } from '#src/volumes/eligibility.ts';
@@ -9,24 +14,36 @@ import { isHeldSource, isPending, restoredSnapshot } from '#src/volumes/source-u
 import { aClaim, aClass, aVolume, driver, DRIVER } from '../volumes/builders.ts';
 
 const dataSource = { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name: 's' };
-const held = ['kubernetes.io/pvc-protection', 'provisioner.storage.kubernetes.io/cloning-protection'];
+const held = [
+  'kubernetes.io/pvc-protection',
+  'provisioner.storage.kubernetes.io/cloning-protection',
+];
 
 const claims: Readonly<Record<string, Claim>> = {
   'an eligible claim': aClaim(),
   'a bound claim': aClaim({ spec: { volumeName: 'pv' } }),
-  'a foreign claim': aClaim({ metadata: { annotations: { 'volume.kubernetes.io/storage-provisioner': 'other' } } }),
+  'a foreign claim': aClaim({
+    metadata: { annotations: { 'volume.kubernetes.io/storage-provisioner': 'other' } },
+  }),
   'a claim with the beta annotations': aClaim({
     metadata: {
-      annotations: { 'volume.beta.kubernetes.io/storage-provisioner': DRIVER, 'volume.beta.kubernetes.io/storage-class': 'class' },
+      annotations: {
+        'volume.beta.kubernetes.io/storage-provisioner': DRIVER,
+        'volume.beta.kubernetes.io/storage-class': 'class',
+      },
     },
   }),
-  'a claim that waits for its node': aClaim({ metadata: { annotations: { 'volume.kubernetes.io/selected-node': 'n' } } }),
+  'a claim that waits for its node': aClaim({
+    metadata: { annotations: { 'volume.kubernetes.io/selected-node': 'n' } },
+  }),
   'a claim that is restored': { ...aClaim({ spec: { dataSource } }), status: { phase: 'Pending' } },
   'a claim that is restored from another namespace': {
     ...aClaim({ spec: { dataSourceRef: { ...dataSource, namespace: 'other' } } }),
     status: { phase: 'Pending' },
   },
-  'a source of clones that is being deleted': aClaim({ metadata: { finalizers: held, deletionTimestamp: 'now' } }),
+  'a source of clones that is being deleted': aClaim({
+    metadata: { finalizers: held, deletionTimestamp: 'now' },
+  }),
   'a source of clones that stays': aClaim({ metadata: { finalizers: held } }),
 };
 
@@ -36,7 +53,12 @@ const volumes: Readonly<Record<string, Volume>> = {
   'an unprotected volume': aVolume({ phase: 'Bound', metadata: { finalizers: ['other'] } }),
   'a retained volume': aVolume({ spec: { persistentVolumeReclaimPolicy: 'Retain' } }),
   'a migrated volume': aVolume({
-    metadata: { annotations: { 'pv.kubernetes.io/provisioned-by': 'x', 'pv.kubernetes.io/migrated-to': DRIVER } },
+    metadata: {
+      annotations: {
+        'pv.kubernetes.io/provisioned-by': 'x',
+        'pv.kubernetes.io/migrated-to': DRIVER,
+      },
+    },
   }),
   'a volume that goes away': aVolume({ metadata: { deletionTimestamp: 'now', finalizers: [] } }),
 };
@@ -50,45 +72,61 @@ describe('projection', () => {
         restoredSnapshot(seen),
         isHeldSource(seen),
       ];
-      assert.deepEqual(verdicts(projectClaim(claim)), verdicts(claim));
+      assert.deepEqual(verdicts(transformClaim(claim)), verdicts(claim));
     });
   }
 
   for (const [title, volume] of Object.entries(volumes)) {
     it(`changes no verdict on ${title}`, () => {
-      assert.deepEqual(judgeVolume(projectVolume(volume), driver), judgeVolume(volume, driver));
+      assert.deepEqual(judgeVolume(transformVolume(volume), driver), judgeVolume(volume, driver));
     });
   }
 
   it('tells an in-tree volume from others, by the claim’s namespace too where that counts', () => {
     const azureFile = { secretName: 'secret', shareName: 'share', secretNamespace: null };
-    const volume: Volume = { ...aVolume(), spec: { azureFile, claimRef: { uid: 'u', namespace: 'space', name: 'claim' } } };
-    assert.deepEqual(identityOf(projectVolume(volume)), identityOf(volume));
+    const volume: Volume = {
+      ...aVolume(),
+      spec: { azureFile, claimRef: { uid: 'u', namespace: 'space', name: 'claim' } },
+    };
+    assert.deepEqual(identityOf(transformVolume(volume)), identityOf(volume));
     assert.match(identityOf(volume)?.id ?? '', /space.*secret.*share/);
   });
 
   it('keeps neither parameters of classes nor foreign annotations, labels and finalizers', () => {
-    const cls = JSON.stringify(projectClass(aClass({ parameters: { password: 'x' } })));
-    const metadata = { annotations: { note: 'long text' }, labels: { long: 'label' }, finalizers: ['foreign'] };
-    const claim = JSON.stringify(projectClaim(aClaim({ metadata })));
-    const volume = JSON.stringify(projectVolume(aVolume({ metadata })));
+    const cls = JSON.stringify(transformClass(aClass({ parameters: { password: 'x' } })));
+    const metadata = {
+      annotations: { note: 'long text' },
+      labels: { long: 'label' },
+      finalizers: ['foreign'],
+    };
+    const claim = JSON.stringify(transformClaim(aClaim({ metadata })));
+    const volume = JSON.stringify(transformVolume(aVolume({ metadata })));
     assert.ok(!cls.includes('password'));
     for (const text of [claim, volume]) assert.ok(!/long|foreign/.test(text), text);
   });
 
   it('keeps what a claim is filled from only while it waits for that', () => {
     for (const phase of ['Bound', 'Lost'] as const) {
-      const { spec } = projectClaim({ ...aClaim({ spec: { dataSource, dataSourceRef: dataSource } }), status: { phase } });
+      const { spec } = transformClaim({
+        ...aClaim({ spec: { dataSource, dataSourceRef: dataSource } }),
+        status: { phase },
+      });
       assert.deepEqual(spec, { storageClassName: 'class' });
     }
   });
 
   it('keeps name and version of any object, and nothing else', () => {
-    const metadata = { name: 'n', namespace: 's', uid: 'u', resourceVersion: '1', finalizers: ['f'] };
-    assert.deepEqual(projectName({ metadata, data: { password: 'x' } }), {
+    const metadata = {
+      name: 'n',
+      namespace: 's',
+      uid: 'u',
+      resourceVersion: '1',
+      finalizers: ['f'],
+    };
+    assert.deepEqual(transformName({ metadata, data: { password: 'x' } }), {
       metadata: { name: 'n', namespace: 's', uid: 'u', resourceVersion: '1' },
     });
-    assert.deepEqual(projectName({ metadata: { name: 'n', uid: 'u', resourceVersion: '1' } }), {
+    assert.deepEqual(transformName({ metadata: { name: 'n', uid: 'u', resourceVersion: '1' } }), {
       metadata: { name: 'n', uid: 'u', resourceVersion: '1' },
     });
   });

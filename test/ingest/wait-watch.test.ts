@@ -40,7 +40,11 @@ describe('parking', () => {
   const waits = (): WaitList => new WaitList(redis.redis, 'csi', driver);
   const keyOf = (part: string): string => `{csi}:claims.${driver}:${part}`;
   const delayed = (): Promise<number> => redis.redis.zcard(keyOf('delayed'));
-  const parked = (seen = ''): Outcome => ({ kind: 'parked', reason: 'not there', until: [{ ...CLASS, seen }] });
+  const parked = (seen = ''): Outcome => ({
+    kind: 'parked',
+    reason: 'not there',
+    until: [{ ...CLASS, seen }],
+  });
 
   /** Far apart enough that the look at everything, at each sixtieth, is not what finds a change. */
   const SLOW = { periodMs: 2_000 };
@@ -77,14 +81,20 @@ describe('parking', () => {
   });
 
   it('runs a key at once when the object that it waits for comes, claims, volumes and snapshots alike', async () => {
-    const keys: readonly JobKey[] = [claimKey('a'), claimKey('b', 'other'), volumeKey('pv'), snapshotKey('s')];
+    const keys: readonly JobKey[] = [
+      claimKey('a'),
+      claimKey('b', 'other'),
+      volumeKey('pv'),
+      snapshotKey('s'),
+    ];
     const run = ({ uid }: JobKey): Outcome => (versions.has(ID) || uid === '' ? done : parked());
     for (const kind of JOB_KINDS) bench.consumer(run, { kind });
     let looks = 0;
     const watching = watch({ ...SLOW, onWaiting: () => (looks += 1) });
     const producer = bench.producer();
-    for (const key of keys) producer.touch(key);
-    const waiting = (): Promise<number[]> => Promise.all(JOB_KINDS.map((kind) => redis.redis.zcard(`{csi}:${kind}s.${driver}:delayed`)));
+    for (const key of keys) producer.ensureQueued(key);
+    const waiting = (): Promise<number[]> =>
+      Promise.all(JOB_KINDS.map((kind) => redis.redis.zcard(`{csi}:${kind}s.${driver}:delayed`)));
     await until(async () => (await waiting()).join() === '2,1,1', 'all wait');
     const from = looks;
     await until(() => looks >= from + 2, 'it has seen all of them wait');
@@ -93,16 +103,26 @@ describe('parking', () => {
     versions.set(ID, '7');
     watching.changed(ID);
     await until(() => bench.runs.length === 8, 'all ran once more');
-    await until(async () => (await redis.redis.keys(`{csi}:waits:${driver}*`)).join() === `{csi}:waits:${driver}#`, 'nobody is listed');
+    await until(
+      async () =>
+        (await redis.redis.keys(`{csi}:waits:${driver}*`)).join() === `{csi}:waits:${driver}#`,
+      'nobody is listed',
+    );
   });
 
   for (const which of ['first', 'second'] as const) {
     it(`runs a key that waits for two objects when the ${which} of them changes, and lists it under neither then`, async () => {
-      const both = ['first', 'second'].map((name) => ({ resource: 'storageclasses', name, seen: '' }));
+      const both = ['first', 'second'].map((name) => ({
+        resource: 'storageclasses',
+        name,
+        seen: '',
+      }));
       const changes = `storageclasses//${which}`;
-      bench.consumer(() => (versions.has(changes) ? done : { kind: 'parked', reason: 'neither is there', until: both }));
+      bench.consumer(() =>
+        versions.has(changes) ? done : { kind: 'parked', reason: 'neither is there', until: both },
+      );
       const watching = watch(SLOW);
-      bench.producer().touch(claimKey('a'));
+      bench.producer().ensureQueued(claimKey('a'));
       await until(async () => (await delayed()) === 1, 'it waits');
       assert.equal((await waits().since(0)).waiting.length, 2);
       versions.set(changes, '7');
@@ -122,7 +142,7 @@ describe('parking', () => {
       return parked(seen);
     });
     const watching = watch(SLOW);
-    bench.producer().touch(claimKey('a'));
+    bench.producer().ensureQueued(claimKey('a'));
     await until(() => bench.runs.length === 2, 'the second run');
   });
 
@@ -130,7 +150,7 @@ describe('parking', () => {
     bench.consumer(() => (versions.get(ID) === '8' ? done : parked(versions.get(ID))));
     versions.set(ID, '7');
     const first = watch();
-    bench.producer().touch(claimKey('a'));
+    bench.producer().ensureQueued(claimKey('a'));
     await until(async () => (await delayed()) === 1, 'it waits');
     await first.stop();
     versions.set(ID, '8');
@@ -149,7 +169,7 @@ describe('parking', () => {
         looks += 1;
         return list.since(position);
       },
-      wake: (waiting) => list.wake(waiting, Date.now()),
+      promote: (waiting) => list.promote(waiting, Date.now()),
     };
     const afterLooks = async (): Promise<void> => {
       const from = looks;
@@ -158,8 +178,14 @@ describe('parking', () => {
     };
     bench.consumer(() => parked('6'));
     versions.set(ID, '7');
-    watch({ waits: counted, clock: { nowMs: () => nowMs, sleep: (ms, signal) => systemClock.sleep(Math.min(ms, 10), signal) } });
-    bench.producer().touch(claimKey('a'));
+    watch({
+      waits: counted,
+      clock: {
+        nowMs: () => nowMs,
+        sleep: (ms, signal) => systemClock.sleep(Math.min(ms, 10), signal),
+      },
+    });
+    bench.producer().ensureQueued(claimKey('a'));
     await until(() => bench.runs.length === 2, 'it is woken once');
     await afterLooks();
     assert.equal(bench.runs.length, 2);
@@ -179,7 +205,7 @@ describe('parking', () => {
     versions.set(ID, '7');
     let leads = false;
     const watching = watch({ isLeading: () => leads });
-    bench.producer().touch(claimKey('a'));
+    bench.producer().ensureQueued(claimKey('a'));
     await until(async () => (await delayed()) === 1, 'it waits');
     versions.set(ID, '8');
     watching.changed(ID);
@@ -193,18 +219,25 @@ describe('parking', () => {
   });
 
   it('forgets the wait when the key’s next run ends otherwise', async () => {
-    const outcomes: readonly Outcome[] = [parked(), { kind: 'retry', reason: 'pool is full', minDelayMs: 60_000 }];
+    const outcomes: readonly Outcome[] = [
+      parked(),
+      { kind: 'retry', reason: 'pool is full', minDelayMs: 60_000 },
+    ];
     bench.consumer(() => outcomes[bench.runs.length - 1] ?? done);
     const producer = bench.producer();
-    producer.touch(claimKey('a'));
+    producer.ensureQueued(claimKey('a'));
     await until(async () => (await waits().since(0)).waiting.length === 1, 'it is listed');
-    producer.touch(claimKey('a'), { kick: true });
+    producer.enqueueNow(claimKey('a'));
     await until(async () => bench.runs.length === 2 && (await delayed()) === 1, 'it failed');
     assert.deepEqual((await waits().since(0)).waiting, []);
     versions.set(ID, '9');
     watch();
     await sleep(200);
-    assert.equal(bench.runs.length, 2, 'the object that it no longer waits for does not shorten its wait');
+    assert.equal(
+      bench.runs.length,
+      2,
+      'the object that it no longer waits for does not shorten its wait',
+    );
   });
 
   it('is not shortened by restarts of worker, leader and Redis, resyncs, and changes of other objects', async () => {
@@ -212,14 +245,14 @@ describe('parking', () => {
     const first = bench.consumer(() => parked());
     const watching = watch();
     const producer = bench.producer({ onRedisBack: () => keys });
-    for (const key of keys) producer.touch(key);
+    for (const key of keys) producer.ensureQueued(key);
     await until(async () => (await delayed()) === 20, 'all wait');
     await first.close(1000);
     await redis.kill();
     await redis.start();
     bench.consumer(() => parked());
     watch();
-    for (const key of keys) producer.touch(key);
+    for (const key of keys) producer.ensureQueued(key);
     versions.set('storageclasses//other', '1');
     watching.changed('storageclasses//other');
     await producer.flushed();
@@ -234,15 +267,23 @@ describe('parking', () => {
   it('wakes two thousand keys of one object, each once', async () => {
     const count = 2000;
     // On a busy machine a short lock would expire, and its job run once more than it was woken.
-    bench.consumer(() => (versions.has(ID) ? done : parked()), { concurrency: 100, lockMs: 60_000 });
+    bench.consumer(() => (versions.has(ID) ? done : parked()), {
+      concurrency: 100,
+      lockMs: 60_000,
+    });
     const watching = watch();
     const producer = bench.producer();
-    for (let i = 0; i < count; i += 1) producer.touch(claimKey(`c${i}`, `ns${i % 10}`));
+    for (let i = 0; i < count; i += 1) producer.ensureQueued(claimKey(`c${i}`, `ns${i % 10}`));
     await until(async () => (await delayed()) === count, 'all wait', 60_000);
     const before = await redis.commands();
     versions.set(ID, '1');
     watching.changed(ID);
-    await until(async () => (await redis.redis.zcard(keyOf('completed'))) >= 1000 && bench.runs.length === 2 * count, 'all ran', 60_000);
+    await until(
+      async () =>
+        (await redis.redis.zcard(keyOf('completed'))) >= 1000 && bench.runs.length === 2 * count,
+      'all ran',
+      60_000,
+    );
     const after_ = await redis.commands();
     assert.ok((after_['hscan'] ?? 0) - (before['hscan'] ?? 0) < 20, 'in few scripts');
     assert.deepEqual(bench.doubles, []);
@@ -251,7 +292,7 @@ describe('parking', () => {
   it('costs nothing where nothing parks', async () => {
     bench.consumer(() => done);
     const producer = bench.producer();
-    producer.touch(claimKey('a'));
+    producer.ensureQueued(claimKey('a'));
     await until(() => bench.runs.length === 1, 'it ran');
     assert.deepEqual(await redis.redis.keys(`{csi}:waits:${driver}*`), []);
     assert.deepEqual(await redis.redis.keys(`{csi}:status:${driver}*`), []);
@@ -285,20 +326,36 @@ describe('parking', () => {
         log: silentLog,
       });
       closers.add('watch on demand', () => demand.stop());
-      wakes.watch = watch({ periodMs: 1_000, versionOf: (id) => demand.versionOf(id), onWaiting: (objects) => demand.follow(objects) });
+      wakes.watch = watch({
+        periodMs: 1_000,
+        versionOf: (id) => demand.versionOf(id),
+        onWaiting: (objects) => demand.follow(objects),
+      });
     });
 
     /** A run that needs one object and parks as long as the server does not have it. */
-    const needs = (resource: Resource, ref: { readonly namespace: string; readonly name: string }) => async (): Promise<Outcome> => {
-      const found = await kube.get<KubeObject>(resource, ref).catch(() => undefined);
-      return found === undefined ? { kind: 'parked', reason: 'not there', until: [{ resource: resource.plural, ...ref, seen: '' }] } : done;
-    };
+    const needs =
+      (resource: Resource, ref: { readonly namespace: string; readonly name: string }) =>
+      async (): Promise<Outcome> => {
+        const found = await kube.get<KubeObject>(resource, ref).catch(() => undefined);
+        return found === undefined
+          ? {
+              kind: 'parked',
+              reason: 'not there',
+              until: [{ resource: resource.plural, ...ref, seen: '' }],
+            }
+          : done;
+      };
     const make = (resource: Resource, name: string): Promise<KubeObject> =>
-      kube.create<KubeObject>(resource, 'default', { apiVersion: apiVersionOf(resource), kind: resource.kind, metadata: { name } });
+      kube.create<KubeObject>(resource, 'default', {
+        apiVersion: apiVersionOf(resource),
+        kind: resource.kind,
+        metadata: { name },
+      });
 
     it('goes on when a missing secret comes, and watches it no longer', async () => {
       bench.consumer(needs(secrets, { namespace: 'default', name: 'login' }));
-      bench.producer().touch(claimKey('a'));
+      bench.producer().ensureQueued(claimKey('a'));
       const object = objectId({ resource: secrets.plural, namespace: 'default', name: 'login' });
       await until(() => demand.versionOf(object) === '', 'the secret is watched');
       await make(secrets, 'other');
@@ -311,12 +368,15 @@ describe('parking', () => {
 
     it('goes on when the snapshot comes, also where snapshots were not even installed', async () => {
       bench.consumer(needs(snapshots, { namespace: 'default', name: 's' }));
-      bench.producer().touch(claimKey('a'));
+      bench.producer().ensureQueued(claimKey('a'));
       await until(async () => (await delayed()) === 1, 'it waits');
       await until(() => lists > 0, 'the kind was looked for');
       await installCrds(kube);
       await until(
-        () => demand.versionOf(objectId({ resource: snapshots.plural, namespace: 'default', name: 's' })) === '',
+        () =>
+          demand.versionOf(
+            objectId({ resource: snapshots.plural, namespace: 'default', name: 's' }),
+          ) === '',
         'it is watched',
       );
       await make(snapshots, 'other');

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
-import { Gate } from '#src/ingest/leader-gate.ts';
+import { LeaderGate } from '#src/ingest/leader-gate.ts';
 import { startWatcher } from '#src/ingest/watcher.ts';
 import type { Watcher } from '#src/ingest/watcher.ts';
 import { createKubeClient } from '#src/kube/client.ts';
@@ -22,18 +22,22 @@ describe('watcher', () => {
   let cluster: SandboxCluster;
   let kube: KubeClient;
   let watcher: Watcher;
-  let touched: { key: JobKey; kick: boolean }[] = [];
+  let touched: { key: JobKey; isNow: boolean }[] = [];
   let woken: string[] = [];
   const refused: string[] = [];
   const objects = new Set<string>();
   let wake: () => void = () => undefined;
-  const gate = new Gate(
+  const gate = new LeaderGate(
     {
-      touch(key, how) {
-        touched.push({ key, kick: how?.kick === true });
+      ensureQueued(key) {
+        touched.push({ key, isNow: false });
         wake();
       },
-      wake(key) {
+      enqueueNow(key) {
+        touched.push({ key, isNow: true });
+        wake();
+      },
+      promote(key) {
         woken.push(key.name);
         wake();
       },
@@ -45,10 +49,19 @@ describe('watcher', () => {
   };
   const aClaim = (name: string, className: string) =>
     kube.create<Claim>(claims, 'default', {
-      metadata: { name, namespace: 'default', annotations: { 'volume.kubernetes.io/storage-provisioner': DRIVER } },
-      spec: { storageClassName: className, accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '1Mi' } } },
+      metadata: {
+        name,
+        namespace: 'default',
+        annotations: { 'volume.kubernetes.io/storage-provisioner': DRIVER },
+      },
+      spec: {
+        storageClassName: className,
+        accessModes: ['ReadWriteOnce'],
+        resources: { requests: { storage: '1Mi' } },
+      },
     });
-  const aClass = (name: string) => kube.create(classes, undefined, { metadata: { name }, provisioner: DRIVER });
+  const aClass = (name: string) =>
+    kube.create(classes, undefined, { metadata: { name }, provisioner: DRIVER });
   const names = () => touched.map(({ key }) => key.name);
   /** Waits until the watcher has an object as it was written. */
   const seen = async (resource: string, { metadata }: Claim | Volume): Promise<void> => {
@@ -75,7 +88,7 @@ describe('watcher', () => {
       metrics: new Registry(),
     });
     await watcher.synced(AbortSignal.timeout(100_000));
-    gate.open();
+    gate.allow();
   });
   after(async () => {
     await watcher.stop();
@@ -109,7 +122,9 @@ describe('watcher', () => {
     await aClass('late-class');
     await until(() => names().includes('early'));
     assert.deepEqual(
-      touched.filter(({ key }) => ['early', 'other'].includes(key.name)).map(({ key, kick }) => [key.name, kick]),
+      touched
+        .filter(({ key }) => ['early', 'other'].includes(key.name))
+        .map(({ key, isNow }) => [key.name, isNow]),
       [['early', true]],
     );
   });
@@ -122,7 +137,11 @@ describe('watcher', () => {
       csi: { driver: DRIVER, volumeHandle: 'h' },
     };
     await kube.create<Volume>(volumes, undefined, { metadata: { name: 'static' }, spec });
-    await kube.patch(volumes, { name: 'static' }, { type: 'merge', body: { status: { phase: 'Released' } }, subresource: 'status' });
+    await kube.patch(
+      volumes,
+      { name: 'static' },
+      { type: 'merge', body: { status: { phase: 'Released' } }, subresource: 'status' },
+    );
     await until(() => names().includes('static'));
     assert.equal(touched.find(({ key }) => key.name === 'static')?.key.kind, 'volume');
   });
@@ -135,7 +154,7 @@ describe('watcher', () => {
     await kube.patch(volumes, { name: 'static' }, LABEL);
     await until(() => names().includes('static'));
     assert.deepEqual(
-      touched.map(({ key, kick }) => [key.name, kick]),
+      touched.map(({ key, isNow }) => [key.name, isNow]),
       [
         ['before-start', true],
         ['static', true],
@@ -143,22 +162,37 @@ describe('watcher', () => {
     );
   });
 
-  const finalizers = (...names: string[]) => ({ type: 'merge', body: { metadata: { finalizers: names } } }) as const;
+  const finalizers = (...names: string[]) =>
+    ({ type: 'merge', body: { metadata: { finalizers: names } } }) as const;
 
   it('touches nothing when our own finalizer comes', async () => {
-    const belted = await kube.patch<Claim>(claims, { namespace: 'default', name: 'before-start' }, finalizers('sutler.dev/volume-record'));
+    const belted = await kube.patch<Claim>(
+      claims,
+      { namespace: 'default', name: 'before-start' },
+      finalizers('sutler.dev/volume-record'),
+    );
     await seen(claims.plural, belted);
     assert.deepEqual(names(), []);
   });
 
   it('touches no volume that is going away, and ends its wait if it has one', async () => {
     const OURS = 'external-provisioner.volume.kubernetes.io/finalizer';
-    await seen(volumes.plural, await kube.patch<Volume>(volumes, { name: 'static' }, finalizers(OURS, 'kubernetes.io/pv-protection')));
+    await seen(
+      volumes.plural,
+      await kube.patch<Volume>(
+        volumes,
+        { name: 'static' },
+        finalizers(OURS, 'kubernetes.io/pv-protection'),
+      ),
+    );
     touched = [];
     const going = await kube.delete<Volume>(volumes, { name: 'static' });
     assert.ok(going?.metadata.deletionTimestamp !== undefined);
     await seen(volumes.plural, going);
-    await seen(volumes.plural, await kube.patch<Volume>(volumes, { name: 'static' }, finalizers(OURS)));
+    await seen(
+      volumes.plural,
+      await kube.patch<Volume>(volumes, { name: 'static' }, finalizers(OURS)),
+    );
     assert.deepEqual(names(), []);
     assert.deepEqual(woken, ['static', 'static']);
     await kube.patch<Volume>(volumes, { name: 'static' }, finalizers());
@@ -167,10 +201,18 @@ describe('watcher', () => {
   it('refuses two Released volumes of one handle, says so, and touches the one that is left when the other is gone', async () => {
     const released = async (name: string): Promise<void> => {
       const csi = { driver: DRIVER, volumeHandle: 'twice' };
-      const spec = { capacity: { storage: '1Mi' }, accessModes: ['ReadWriteOnce'], persistentVolumeReclaimPolicy: 'Delete', csi };
+      const spec = {
+        capacity: { storage: '1Mi' },
+        accessModes: ['ReadWriteOnce'],
+        persistentVolumeReclaimPolicy: 'Delete',
+        csi,
+      };
       await kube.create<Volume>(volumes, undefined, { metadata: { name }, spec });
       const body = { status: { phase: 'Released' } };
-      await seen(volumes.plural, await kube.patch<Volume>(volumes, { name }, { type: 'merge', body, subresource: 'status' }));
+      await seen(
+        volumes.plural,
+        await kube.patch<Volume>(volumes, { name }, { type: 'merge', body, subresource: 'status' }),
+      );
     };
     await kube.create<Volume>(volumes, undefined, {
       metadata: { name: 'retained' },
@@ -182,7 +224,8 @@ describe('watcher', () => {
       },
     });
     await released('one-of-two');
-    const reason = 'another PersistentVolume has the handle twice too, so its volume is kept; remove one of the two by hand';
+    const reason =
+      'another PersistentVolume has the handle twice too, so its volume is kept; remove one of the two by hand';
     assert.deepEqual(refused, [`one-of-two: ${reason}`]);
     assert.deepEqual(
       [...watcher.refused()].map(({ volume }) => volume.metadata.name),
@@ -195,13 +238,20 @@ describe('watcher', () => {
   });
 
   it('ends the wait of a claim that loses its node and gets another', async () => {
-    const late = { metadata: { name: 'late' }, provisioner: DRIVER, volumeBindingMode: 'WaitForFirstConsumer' };
+    const late = {
+      metadata: { name: 'late' },
+      provisioner: DRIVER,
+      volumeBindingMode: 'WaitForFirstConsumer',
+    };
     await kube.create(classes, undefined, late);
     const node = (name: string | null) =>
       kube.patch<Claim>(
         claims,
         { namespace: 'default', name: 'moving' },
-        { type: 'merge', body: { metadata: { annotations: { 'volume.kubernetes.io/selected-node': name } } } },
+        {
+          type: 'merge',
+          body: { metadata: { annotations: { 'volume.kubernetes.io/selected-node': name } } },
+        },
       );
     await aClaim('moving', 'late');
     await node('n1');
@@ -211,7 +261,7 @@ describe('watcher', () => {
     await node('n2');
     await until(() => names().includes('moving'));
     assert.deepEqual(
-      touched.map(({ key, kick }) => [key.name, kick]),
+      touched.map(({ key, isNow }) => [key.name, isNow]),
       [['moving', true]],
     );
   });
@@ -232,7 +282,10 @@ describe('watcher', () => {
     kube.patch(
       claims,
       { namespace: 'default', name },
-      { type: 'merge', body: { metadata: { annotations: { 'volume.kubernetes.io/selected-node': 'n' } } } },
+      {
+        type: 'merge',
+        body: { metadata: { annotations: { 'volume.kubernetes.io/selected-node': 'n' } } },
+      },
     );
 
   it('touches a claim no more once a volume names it, and again when that volume is deleted before they are bound (P-02, R-01)', async () => {
@@ -245,7 +298,11 @@ describe('watcher', () => {
     await aClaim('after-served', 'there');
     await until(() => names().includes('after-served'));
     assert.deepEqual(names(), ['after-served']);
-    await kube.patch(volumes, { name: 'of-served' }, { type: 'merge', body: { metadata: { finalizers: null } } });
+    await kube.patch(
+      volumes,
+      { name: 'of-served' },
+      { type: 'merge', body: { metadata: { finalizers: null } } },
+    );
     await kube.delete(volumes, { name: 'of-served' });
     await until(() => names().includes('served'));
     assert.ok(outstanding().includes('served'));
@@ -256,12 +313,18 @@ describe('watcher', () => {
     await aClaim('source', 'there');
     const bound = await kube.patch<Claim>(claims, ref, {
       type: 'merge',
-      body: { spec: { volumeName: 'pv' }, metadata: { finalizers: ['provisioner.storage.kubernetes.io/cloning-protection'] } },
+      body: {
+        spec: { volumeName: 'pv' },
+        metadata: { finalizers: ['provisioner.storage.kubernetes.io/cloning-protection'] },
+      },
     });
     await seen(claims.plural, bound);
     assert.ok(!outstanding().includes('source'));
     touched = [];
-    await kube.patch(claims, ref, { type: 'merge', body: { metadata: { annotations: { note: 'x' } } } });
+    await kube.patch(claims, ref, {
+      type: 'merge',
+      body: { metadata: { annotations: { note: 'x' } } },
+    });
     await aClaim('after-source', 'there');
     await until(() => names().includes('after-source'));
     assert.deepEqual(names(), ['after-source']);
@@ -273,7 +336,8 @@ describe('watcher', () => {
     const claim = await aClaim('versioned', 'there');
     const volume = await aVolume('versioned', claim);
     const cls = await kube.get<Claim>(classes, { name: 'there' });
-    const version = (resource: string, name: string, namespace = '') => watcher.versionOf(objectId({ resource, namespace, name }));
+    const version = (resource: string, name: string, namespace = '') =>
+      watcher.versionOf(objectId({ resource, namespace, name }));
     await seen(volumes.plural, volume);
     await seen(claims.plural, claim);
     assert.deepEqual(
@@ -284,9 +348,18 @@ describe('watcher', () => {
         version('persistentvolumes', 'none'),
         version('secrets', 'none', 'default'),
       ],
-      [volume.metadata.resourceVersion, claim.metadata.resourceVersion, cls?.metadata.resourceVersion, '', undefined],
+      [
+        volume.metadata.resourceVersion,
+        claim.metadata.resourceVersion,
+        cls?.metadata.resourceVersion,
+        '',
+        undefined,
+      ],
     );
-    assert.ok(objects.has('persistentvolumes//versioned') && objects.has('persistentvolumeclaims/default/versioned'));
+    assert.ok(
+      objects.has('persistentvolumes//versioned') &&
+        objects.has('persistentvolumeclaims/default/versioned'),
+    );
   });
 
   it('knows the snapshots that pending claims are restored from, also by reference alone and across namespaces (L-08, L-15, L-16)', async () => {
@@ -294,22 +367,41 @@ describe('watcher', () => {
     const restore = (name: string, spec: Partial<Claim['spec']>) =>
       kube.create<Claim>(claims, 'default', {
         metadata: { name, namespace: 'default' },
-        spec: { storageClassName: 'there', accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '1Mi' } }, ...spec },
+        spec: {
+          storageClassName: 'there',
+          accessModes: ['ReadWriteOnce'],
+          resources: { requests: { storage: '1Mi' } },
+          ...spec,
+        },
       });
     await restore('restore-1', { dataSource: { ...source, name: 'by-source' } });
     await restore('restore-2', { dataSourceRef: { ...source, name: 'by-reference' } });
-    await restore('restore-3', { dataSourceRef: { ...source, name: 'far', namespace: 'elsewhere' } });
+    await restore('restore-3', {
+      dataSourceRef: { ...source, name: 'far', namespace: 'elsewhere' },
+    });
     await restore('restore-4', { dataSource: { ...source, name: 'was-restored' } });
-    const bound = { type: 'merge', body: { status: { phase: 'Bound' } }, subresource: 'status' } as const;
-    await seen(claims.plural, await kube.patch<Claim>(claims, { namespace: 'default', name: 'restore-4' }, bound));
-    assert.deepEqual([...watcher.restoredSnapshots()].toSorted(), ['default/by-reference', 'default/by-source', 'elsewhere/far']);
+    const bound = {
+      type: 'merge',
+      body: { status: { phase: 'Bound' } },
+      subresource: 'status',
+    } as const;
+    await seen(
+      claims.plural,
+      await kube.patch<Claim>(claims, { namespace: 'default', name: 'restore-4' }, bound),
+    );
+    assert.deepEqual([...watcher.restoredSnapshots()].toSorted(), [
+      'default/by-reference',
+      'default/by-source',
+      'elsewhere/far',
+    ]);
   });
 
   it('passes nothing while the gate is closed', async () => {
-    gate.close();
+    gate.block();
     await aClaim('unseen', 'there');
-    while (![...watcher.outstanding()].some(({ name }) => name === 'unseen')) await systemClock.sleep(5);
-    gate.open();
+    while (![...watcher.outstanding()].some(({ name }) => name === 'unseen'))
+      await systemClock.sleep(5);
+    gate.allow();
     assert.deepEqual(names(), []);
   });
 });

@@ -10,7 +10,10 @@ import { Story } from './story.ts';
 const FAULTS: readonly { readonly title: string; readonly action: FaultAction }[] = [
   { title: 'answers 409', action: { kind: 'status', code: 409 } },
   { title: 'answers 410', action: { kind: 'status', code: 410 } },
-  { title: 'answers 429 and asks for patience', action: { kind: 'status', code: 429, retryAfterSeconds: 0 } },
+  {
+    title: 'answers 429 and asks for patience',
+    action: { kind: 'status', code: 429, retryAfterSeconds: 0 },
+  },
   { title: 'answers 500', action: { kind: 'status', code: 500 } },
   { title: 'answers 503', action: { kind: 'status', code: 503 } },
   { title: 'breaks the connection', action: { kind: 'reset' } },
@@ -19,12 +22,36 @@ const FAULTS: readonly { readonly title: string; readonly action: FaultAction }[
 ];
 
 /** Requests of a life, by where they come in it. */
-const PLACES: readonly { readonly title: string; readonly when: 'create' | 'delete'; readonly at: Omit<Fault, 'action'> }[] = [
-  { title: 'the claim is read', when: 'create', at: { verb: 'get', plural: 'persistentvolumeclaims' } },
-  { title: 'the PV is written', when: 'create', at: { verb: 'create', plural: 'persistentvolumes' } },
-  { title: 'the PV is read for its deletion', when: 'delete', at: { verb: 'get', plural: 'persistentvolumes' } },
-  { title: 'the PV is deleted', when: 'delete', at: { verb: 'delete', plural: 'persistentvolumes' } },
-  { title: 'the finalizer is taken off', when: 'delete', at: { verb: 'patch', plural: 'persistentvolumes' } },
+const PLACES: readonly {
+  readonly title: string;
+  readonly when: 'create' | 'delete';
+  readonly at: Omit<Fault, 'action'>;
+}[] = [
+  {
+    title: 'the claim is read',
+    when: 'create',
+    at: { verb: 'get', plural: 'persistentvolumeclaims' },
+  },
+  {
+    title: 'the PV is written',
+    when: 'create',
+    at: { verb: 'create', plural: 'persistentvolumes' },
+  },
+  {
+    title: 'the PV is read for its deletion',
+    when: 'delete',
+    at: { verb: 'get', plural: 'persistentvolumes' },
+  },
+  {
+    title: 'the PV is deleted',
+    when: 'delete',
+    at: { verb: 'delete', plural: 'persistentvolumes' },
+  },
+  {
+    title: 'the finalizer is taken off',
+    when: 'delete',
+    at: { verb: 'patch', plural: 'persistentvolumes' },
+  },
 ];
 
 describe('an API server that fails once', () => {
@@ -40,7 +67,10 @@ describe('an API server that fails once', () => {
   async function released(claim: Claim): Promise<Volume> {
     await story.settle(claim);
     await story.deleteClaim(claim);
-    await until('the volume is released', async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released');
+    await until(
+      'the volume is released',
+      async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released',
+    );
     return (await story.rig.volumeOf(claim)) as Volume;
   }
 
@@ -53,7 +83,10 @@ describe('an API server that fails once', () => {
         const [made, deleted] = [story.creates(claim).length, story.deletes().length];
         inject({ ...place.at, action });
         const run = () => (volume === undefined ? worker.provision(claim) : worker.remove(volume));
-        await until(`it is done though the server ${title}`, async () => (await run()).kind === 'done');
+        await until(
+          `it is done though the server ${title}`,
+          async () => (await run()).kind === 'done',
+        );
         await story.settle(claim, worker);
         if (volume === undefined) {
           await story.assertOneVolume(claim);
@@ -81,8 +114,17 @@ describe('an API server that fails once', () => {
   it('at the look at a namesake keeps the answer, and nobody from the record', async () => {
     const claim = await story.rig.claim();
     const name = `pvc-${claim.metadata.uid}`;
-    const spec = { capacity: { storage: '1Mi' }, accessModes: ['ReadWriteOnce'], csi: { driver: 'other', volumeHandle: 'foreign' } };
-    await story.rig.kube.create<Volume>(volumes, undefined, { apiVersion: 'v1', kind: 'PersistentVolume', metadata: { name }, spec });
+    const spec = {
+      capacity: { storage: '1Mi' },
+      accessModes: ['ReadWriteOnce'],
+      csi: { driver: 'other', volumeHandle: 'foreign' },
+    };
+    await story.rig.kube.create<Volume>(volumes, undefined, {
+      apiVersion: 'v1',
+      kind: 'PersistentVolume',
+      metadata: { name },
+      spec,
+    });
     inject({ verb: 'get', plural: 'persistentvolumes', action: { kind: 'status', code: 500 } });
     const worker = story.worker();
     assert.equal((await worker.provision(claim)).kind, 'later');
@@ -90,7 +132,10 @@ describe('an API server that fails once', () => {
     assert.equal(record['owner'], '');
     assert.notEqual(record['ans'] ?? '', '');
     await story.rig.kube.delete(volumes, { name });
-    await until('the namesake is gone', async () => (await story.rig.volumeOf(claim)) === undefined);
+    await until(
+      'the namesake is gone',
+      async () => (await story.rig.volumeOf(claim)) === undefined,
+    );
     await story.settle(claim);
     await story.assertOneVolume(claim);
     assert.equal(story.creates(claim).length, 1);
@@ -102,7 +147,12 @@ describe('an API server that fails once', () => {
       'csi.storage.k8s.io/provisioner-secret-namespace': 'default',
     };
     const metadata = { name: 'credentials', namespace: 'default' };
-    await story.rig.kube.create(secrets, 'default', { apiVersion: 'v1', kind: 'Secret', metadata, data: {} });
+    await story.rig.kube.create(secrets, 'default', {
+      apiVersion: 'v1',
+      kind: 'Secret',
+      metadata,
+      data: {},
+    });
     const claim = await story.rig.claim({ parameters });
     inject({ verb: 'get', plural: 'secrets', action: { kind: 'status', code: 500 } });
     assert.notEqual((await story.worker().provision(claim)).kind, 'done');

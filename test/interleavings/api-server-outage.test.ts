@@ -33,7 +33,10 @@ describe('the processes, when the API server is in trouble', () => {
     sutler.makeClaims(2);
     await sutler.allBound();
     await sutler.allWatch();
-    assert.ok(sutler.lists - before <= stopped, `${sutler.lists - before} lists for ${stopped} watches`);
+    assert.ok(
+      sutler.lists - before <= stopped,
+      `${sutler.lists - before} lists for ${stopped} watches`,
+    );
   });
 
   it('live through two seconds without it: no restart, no new lists, and what came and went meanwhile is made and reclaimed', async () => {
@@ -56,8 +59,17 @@ describe('the processes, when the API server is in trouble', () => {
     }
     await sutler.allBound();
     assert.deepEqual(sutler.pids(), before.pids);
-    assert.equal(sutler.lists, before.lists, JSON.stringify(sutler.cluster.api.requests.snapshot()));
+    assert.equal(
+      sutler.lists,
+      before.lists,
+      JSON.stringify(sutler.cluster.api.requests.snapshot()),
+    );
     // A quiet watch that was cut so often has a long pause before its next try.
-    for (const name of NAMES) await until(`${name} is ready`, async () => (await sutler.readiness(name)).status === 200, 90_000);
+    for (const name of NAMES)
+      await until(
+        `${name} is ready`,
+        async () => (await sutler.readiness(name)).status === 200,
+        90_000,
+      );
   });
 });

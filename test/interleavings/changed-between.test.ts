@@ -27,35 +27,59 @@ const classWith = (story: Story, claim: Claim, change: Partial<Class>): Partial<
   return { classOf: () => ({ ...cls, ...change }) };
 };
 
-const annotate = (story: Story, claim: Claim, annotations: Readonly<Record<string, string | null>>): Promise<unknown> =>
-  story.rig.kube.patch(claims, { namespace: 'default', name: claim.metadata.name }, { type: 'merge', body: { metadata: { annotations } } });
+const annotate = (
+  story: Story,
+  claim: Claim,
+  annotations: Readonly<Record<string, string | null>>,
+): Promise<unknown> =>
+  story.rig.kube.patch(
+    claims,
+    { namespace: 'default', name: claim.metadata.name },
+    { type: 'merge', body: { metadata: { annotations } } },
+  );
 
 const CHANGES: readonly Change[] = [
   {
     title: 'the class has other parameters',
-    change: (story, claim) => Promise.resolve(classWith(story, claim, { parameters: { type: 'second' }, mountOptions: ['ro'] })),
+    change: (story, claim) =>
+      Promise.resolve(
+        classWith(story, claim, { parameters: { type: 'second' }, mountOptions: ['ro'] }),
+      ),
   },
   { title: 'the class is gone', change: () => Promise.resolve({ classOf: () => undefined }) },
   {
     title: 'the class belongs to another driver',
-    change: (story, claim) => Promise.resolve(classWith(story, claim, { provisioner: 'other.example' })),
+    change: (story, claim) =>
+      Promise.resolve(classWith(story, claim, { provisioner: 'other.example' })),
   },
   {
     title: 'the driver has other capabilities',
     change: (story) => {
       const facts = story.rig.ports.driver();
       return Promise.resolve({
-        driver: () => ({ ...facts, controllerCapabilities: new Set([...facts.controllerCapabilities, 'SINGLE_NODE_MULTI_WRITER']) }),
+        driver: () => ({
+          ...facts,
+          controllerCapabilities: new Set([
+            ...facts.controllerCapabilities,
+            'SINGLE_NODE_MULTI_WRITER',
+          ]),
+        }),
       });
     },
   },
   {
     title: 'the driver says that it makes no volumes any more',
-    change: (story) => Promise.resolve({ driver: () => ({ ...story.rig.ports.driver(), controllerCapabilities: new Set() }) }),
+    change: (story) =>
+      Promise.resolve({
+        driver: () => ({ ...story.rig.ports.driver(), controllerCapabilities: new Set() }),
+      }),
   },
   {
     title: 'the options of the process are others',
-    change: (story) => Promise.resolve({ options: { ...story.rig.ports.options, defaultFsType: 'xfs', extraCreateMetadata: true } }),
+    change: (story) =>
+      Promise.resolve({
+        options: { ...story.rig.ports.options, defaultFsType: 'xfs', extraCreateMetadata: true },
+      }),
   },
   {
     title: 'the selected node is taken off the claim',
@@ -88,7 +112,10 @@ const CHANGES: readonly Change[] = [
           csi: { driver: 'other.example', volumeHandle: name },
         },
       });
-      await until('the claim is bound', async () => (await story.readClaim(claim))?.spec.volumeName === name);
+      await until(
+        'the claim is bound',
+        async () => (await story.readClaim(claim))?.spec.volumeName === name,
+      );
       return {};
     },
   },
@@ -113,7 +140,11 @@ describe('between two attempts at one volume', () => {
   const bytesOf = (claim: Claim): readonly string[] =>
     story
       .creates(claim)
-      .map(({ request }) => Buffer.from(toBinary(CreateVolumeRequestSchema, request as CreateVolumeRequest)).toString('base64'));
+      .map(({ request }) =>
+        Buffer.from(toBinary(CreateVolumeRequestSchema, request as CreateVolumeRequest)).toString(
+          'base64',
+        ),
+      );
 
   for (const { title, change, surplus } of CHANGES) {
     it(`${title}: the stored request goes out again byte for byte, ${surplus ? 'and its volume is reclaimed' : 'and its volume is the claim’s'}`, async () => {
@@ -130,7 +161,10 @@ describe('between two attempts at one volume', () => {
       assert.equal(volume?.spec.claimRef?.uid, claim.metadata.uid);
       assert.equal(volume?.spec.mountOptions, undefined);
       if (surplus !== true) return story.assertOneVolume(claim);
-      await until('the volume controller releases it', async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released');
+      await until(
+        'the volume controller releases it',
+        async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released',
+      );
       const plain = story.worker();
       await until('its deletion is done', async () => (await plain.remove(volume)).kind === 'done');
       await until('its PV is gone', async () => (await story.rig.volumeOf(claim)) === undefined);
@@ -146,7 +180,11 @@ describe('between two attempts at one volume', () => {
     assert.equal((await story.worker().provision(claim)).kind, 'retry');
     story.script(() => undefined);
     assert.equal(
-      (await story.worker({ ports: classWith(story, claim, { parameters: { type: 'second' } }) }).provision(claim)).kind,
+      (
+        await story
+          .worker({ ports: classWith(story, claim, { parameters: { type: 'second' } }) })
+          .provision(claim)
+      ).kind,
       'done',
     );
     assert.deepEqual(
@@ -171,14 +209,22 @@ describe('between two attempts at one volume', () => {
         // There from the test before.
       }
       const data = { key: Buffer.from(value).toString('base64') };
-      await story.rig.kube.create(secrets, NAMESPACE, { apiVersion: 'v1', kind: 'Secret', metadata, data });
+      await story.rig.kube.create(secrets, NAMESPACE, {
+        apiVersion: 'v1',
+        kind: 'Secret',
+        metadata,
+        data,
+      });
     };
     const dropNamespace = async (): Promise<void> => {
       await story.rig.kube.delete(
         { group: '', version: 'v1', plural: 'namespaces', kind: 'Namespace', namespaced: false },
         { name: NAMESPACE },
       );
-      await until('the secret is gone with its namespace', async () => (await story.rig.kube.get(secrets, metadata)) === undefined);
+      await until(
+        'the secret is gone with its namespace',
+        async () => (await story.rig.kube.get(secrets, metadata)) === undefined,
+      );
     };
 
     it('with its namespace before the second attempt: nothing is sent, the record stays open with its mark, the claim is told', async () => {
@@ -211,14 +257,20 @@ describe('between two attempts at one volume', () => {
       await story.settle(claim);
       await story.deleteClaim(claim);
       await dropNamespace();
-      await until('the volume is released', async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released');
+      await until(
+        'the volume is released',
+        async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released',
+      );
       const volume = await story.rig.volumeOf(claim);
       assert.ok(volume);
       const outcome = await story.worker().remove(volume);
       assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
       const { resource, namespace, name } = outcome.until?.[0] ?? {};
       assert.deepEqual([resource, namespace, name], ['secrets', NAMESPACE, 'credentials']);
-      assert.match(outcome.reason, /secret tenant\/credentials of this volume's deletion is not there/);
+      assert.match(
+        outcome.reason,
+        /secret tenant\/credentials of this volume's deletion is not there/,
+      );
       assert.equal(story.deletes().length, 0);
       await makeSecret('two');
       await story.settle(claim);

@@ -13,7 +13,8 @@ import { Ice, Story } from './story.ts';
 
 const SCRIPT = fileURLToPath(new URL('doomed-worker.js', import.meta.url));
 
-/** A real process that is killed by SIGKILL, at each place of a run. Two claims go through it together: one stays, the other is deleted while nobody works. */
+/** A real process that is killed by SIGKILL, at each place of a run. Two claims go through it
+ * together: one stays, the other is deleted while nobody works. */
 describe('a worker that is killed', () => {
   let story: Story;
   before(async () => {
@@ -30,7 +31,11 @@ describe('a worker that is killed', () => {
   });
 
   /** Starts the process; `killed` resolves when SIGKILL has ended it. */
-  function start(jobs: readonly JobKey[], place: Place, className: string): { pid: number; killed: Promise<void> } {
+  function start(
+    jobs: readonly JobKey[],
+    place: Place,
+    className: string,
+  ): { pid: number; killed: Promise<void> } {
     const { rig } = story;
     const orders: Orders = {
       redisUrl: rig.redisUrl,
@@ -41,9 +46,13 @@ describe('a worker that is killed', () => {
       jobs,
       place,
     };
-    const child = spawn(process.execPath, ['--enable-source-maps', SCRIPT, JSON.stringify(orders)], {
-      stdio: ['ignore', 'inherit', 'inherit'],
-    });
+    const child = spawn(
+      process.execPath,
+      ['--enable-source-maps', SCRIPT, JSON.stringify(orders)],
+      {
+        stdio: ['ignore', 'inherit', 'inherit'],
+      },
+    );
     const killed = once(child, 'exit').then((end) => assert.deepEqual(end, [null, 'SIGKILL']));
     return { pid: child.pid ?? 0, killed };
   }
@@ -66,10 +75,25 @@ describe('a worker that is killed', () => {
     assert.deepEqual(story.doubles, []);
   }
 
-  const CREATION: readonly { readonly place: Place; readonly title: string; readonly calls: number; readonly state: string }[] = [
+  const CREATION: readonly {
+    readonly place: Place;
+    readonly title: string;
+    readonly calls: number;
+    readonly state: string;
+  }[] = [
     { place: 'opened', title: 'after it opened the record', calls: 1, state: 'creating' },
-    { place: 'answered', title: 'when the driver has answered and no PV is written', calls: 2, state: 'creating' },
-    { place: 'written', title: 'when the PV is stored and the record not closed', calls: 1, state: 'creating' },
+    {
+      place: 'answered',
+      title: 'when the driver has answered and no PV is written',
+      calls: 2,
+      state: 'creating',
+    },
+    {
+      place: 'written',
+      title: 'when the PV is stored and the record not closed',
+      calls: 1,
+      state: 'creating',
+    },
     { place: 'closed', title: 'right after it closed the record', calls: 1, state: 'stored' },
   ];
   for (const { place, title, calls, state } of CREATION) {
@@ -80,7 +104,8 @@ describe('a worker that is killed', () => {
       const handle = (await story.rig.volumeOf(stays))?.spec.csi?.volumeHandle;
       await afterwards(stays, goes);
       assert.equal(story.creates(stays).length, calls);
-      if (handle !== undefined) assert.equal((await story.rig.volumeOf(stays))?.spec.csi?.volumeHandle, handle);
+      if (handle !== undefined)
+        assert.equal((await story.rig.volumeOf(stays))?.spec.csi?.volumeHandle, handle);
     });
   }
 
@@ -95,7 +120,11 @@ describe('a worker that is killed', () => {
       signal.addEventListener('abort', () => (cut += 1), { once: true });
       await ice.freeze();
     });
-    const { pid, killed } = start([jobOf(stays), jobOf(goes)], 'never', stays.spec.storageClassName ?? '');
+    const { pid, killed } = start(
+      [jobOf(stays), jobOf(goes)],
+      'never',
+      stays.spec.storageClassName ?? '',
+    );
     await until('both calls are at the driver', () => waiting === 2);
     process.kill(pid, 'SIGKILL');
     await killed;
@@ -104,20 +133,48 @@ describe('a worker that is killed', () => {
     await afterwards(stays, goes);
   });
 
-  const DELETION: readonly { readonly place: Place; readonly title: string; readonly calls: number; readonly state: string }[] = [
+  const DELETION: readonly {
+    readonly place: Place;
+    readonly title: string;
+    readonly calls: number;
+    readonly state: string;
+  }[] = [
     { place: 'opened', title: 'after it opened a deletion', calls: 1, state: 'deleting' },
-    { place: 'answered', title: 'when the driver has deleted the volume', calls: 2, state: 'deleting' },
-    { place: 'closed', title: 'when the deletion is closed and the PV still there', calls: 1, state: 'gone' },
-    { place: 'written', title: 'when the PV is deleted and its finalizer still on', calls: 1, state: 'gone' },
+    {
+      place: 'answered',
+      title: 'when the driver has deleted the volume',
+      calls: 2,
+      state: 'deleting',
+    },
+    {
+      place: 'closed',
+      title: 'when the deletion is closed and the PV still there',
+      calls: 1,
+      state: 'gone',
+    },
+    {
+      place: 'written',
+      title: 'when the PV is deleted and its finalizer still on',
+      calls: 1,
+      state: 'gone',
+    },
   ];
   for (const { place, title, calls, state } of DELETION) {
     it(`${title} leaves nothing`, async () => {
       const claim = await story.rig.claim();
       await story.settle(claim);
       await story.deleteClaim(claim);
-      await until('the volume is released', async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released');
+      await until(
+        'the volume is released',
+        async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released',
+      );
       const volume = await story.rig.volumeOf(claim);
-      const job: JobKey = { kind: 'volume', uid: volume?.metadata.uid ?? '', namespace: '', name: volume?.metadata.name ?? '' };
+      const job: JobKey = {
+        kind: 'volume',
+        uid: volume?.metadata.uid ?? '',
+        namespace: '',
+        name: volume?.metadata.name ?? '',
+      };
       await start([job], place, claim.spec.storageClassName ?? '').killed;
       const record = await story.rig.record(claim.metadata.uid);
       assert.equal(record['state'], state);

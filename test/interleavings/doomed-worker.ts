@@ -1,8 +1,8 @@
 import { Redis } from 'ioredis';
 import { createCsiClient } from '#src/gateway-client/client.ts';
-import { deleteVolume } from '#src/jobs/volume/reconcile-volume.ts';
+import { reconcileVolume } from '#src/jobs/volume/reconcile-volume.ts';
 import type { ProcessorPorts } from '#src/jobs/ports.ts';
-import { provision } from '#src/jobs/claim/reconcile-claim.ts';
+import { reconcileClaim } from '#src/jobs/claim/reconcile-claim.ts';
 import { createKubeClient } from '#src/kube/client.ts';
 import { loadClusterAccess } from '#src/kube/credentials.ts';
 import type { Class } from '#src/kube/objects.ts';
@@ -31,11 +31,13 @@ export interface Orders {
   readonly place: Place;
 }
 
-/** A worker for crash-points.test.ts: does its jobs at the same time, and is killed when all of them have come to the place. */
+/** A worker for crash-points.test.ts: does its jobs at the same time, and is killed when all of
+ * them have come to the place. */
 const orders = JSON.parse(process.argv[2] ?? '{}') as Orders;
 let arrived = 0;
 
-/** Jobs wait for each other here; then the process gets SIGKILL, as from the kernel's memory guard. */
+/** Jobs wait for each other here; then the process gets SIGKILL, as from the kernel's memory guard.
+ */
 async function passing(place: Place): Promise<void> {
   if (place !== orders.place) return;
   arrived += 1;
@@ -44,12 +46,16 @@ async function passing(place: Place): Promise<void> {
 }
 
 class DoomedRecords extends VolumeRecords {
-  override async openCreate(...args: Parameters<VolumeRecords['openCreate']>): ReturnType<VolumeRecords['openCreate']> {
+  override async openCreate(
+    ...args: Parameters<VolumeRecords['openCreate']>
+  ): ReturnType<VolumeRecords['openCreate']> {
     const opened = await super.openCreate(...args);
     await passing('opened');
     return opened;
   }
-  override async openDelete(...args: Parameters<VolumeRecords['openDelete']>): ReturnType<VolumeRecords['openDelete']> {
+  override async openDelete(
+    ...args: Parameters<VolumeRecords['openDelete']>
+  ): ReturnType<VolumeRecords['openDelete']> {
     const opened = await super.openDelete(...args);
     await passing('opened');
     return opened;
@@ -74,8 +80,14 @@ const kube = createKubeClient({
 const csi = createCsiClient({ address: { kind: 'unix', path: orders.gateway }, log: silentLog });
 const cls = await kube.get<Class>(classes, { name: orders.className });
 let owners = 0;
-const records = new DoomedRecords({ redis, prefix: 'csi', driver: orders.driver, ownMs: 20_000, settleMs: 200 });
-await records.learnEpoch();
+const records = new DoomedRecords({
+  redis,
+  prefix: 'csi',
+  driver: orders.driver,
+  ownMs: 20_000,
+  settleMs: 200,
+});
+await records.learnIncarnation();
 const ports: ProcessorPorts = {
   kube: {
     get: (...args) => kube.get(...args),
@@ -132,8 +144,16 @@ const ports: ProcessorPorts = {
   clock: systemClock,
   log: silentLog,
 };
-const run = { signal: new AbortController().signal, lastReason: () => Promise.resolve(undefined), heldMs: () => Promise.resolve(0) };
+const run = {
+  signal: new AbortController().signal,
+  lastReason: () => Promise.resolve(undefined),
+  heldOffMs: () => Promise.resolve(0),
+};
 // Never outlives a test that failed.
 setTimeout(() => process.exit(3), 100_000);
-await Promise.all(orders.jobs.map((job) => (job.kind === 'claim' ? provision : deleteVolume)(ports, job, run)));
+await Promise.all(
+  orders.jobs.map((job) =>
+    (job.kind === 'claim' ? reconcileClaim : reconcileVolume)(ports, job, run),
+  ),
+);
 process.exit(0);

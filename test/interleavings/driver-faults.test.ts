@@ -25,7 +25,12 @@ describe('a driver and its gateway', () => {
   const file = (name: string): string => join(story.rig.dir, name);
 
   const startDriver = async (): Promise<void> => {
-    driver = await startSampleDriver({ socket: file('d.sock'), dataDir: file('d'), record: true, onCall: (call) => hook(call) });
+    driver = await startSampleDriver({
+      socket: file('d.sock'),
+      dataDir: file('d'),
+      record: true,
+      onCall: (call) => hook(call),
+    });
   };
   const startDoor = async (): Promise<void> => {
     gateway = await startGateway({
@@ -41,7 +46,8 @@ describe('a driver and its gateway', () => {
     });
   };
   const ready = () => until('the driver is ready', () => gateway.trouble === undefined);
-  const worker = (timeoutMs = 2_000): Worker => story.worker({ ports: { csi: client }, timing: { timeoutMs } });
+  const worker = (timeoutMs = 2_000): Worker =>
+    story.worker({ ports: { csi: client }, timing: { timeoutMs } });
   const handles = (): readonly string[] => driver.volumes().map(({ handle }) => handle);
 
   before(async () => {
@@ -68,7 +74,9 @@ describe('a driver and its gateway', () => {
     hook = ({ method, metadata, signal }) => {
       if (method !== 'CreateVolume') return undefined;
       assert.deepEqual(metadata.get('sutler-not-after'), []);
-      cut.push(new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true })));
+      cut.push(
+        new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true })),
+      );
       return new Promise(() => undefined);
     };
     const startedMs = Date.now();
@@ -85,7 +93,8 @@ describe('a driver and its gateway', () => {
     const claim = await story.rig.claim();
     const before = driver.volumes().length;
     hook = ({ method }) => (method === 'CreateVolume' ? new Promise(() => undefined) : undefined);
-    for (let tries = 0; tries < 3; tries += 1) assert.equal((await worker(100).provision(claim)).kind, 'running');
+    for (let tries = 0; tries < 3; tries += 1)
+      assert.equal((await worker(100).provision(claim)).kind, 'running');
     assert.equal(story.messages().filter((text) => text.startsWith('Warning')).length, 1);
     hook = () => undefined;
     await story.settle(claim, worker());
@@ -105,7 +114,11 @@ describe('a driver and its gateway', () => {
     assert.ok(outcome.kind === 'retry' || outcome.kind === 'running', JSON.stringify(outcome));
     assert.equal((await story.record(claim))['amb'], '1');
     await until('the gateway misses it', () => gateway.trouble !== undefined);
-    assert.equal((await worker().provision(claim)).kind, 'later', 'nothing is sent to a driver that is not there');
+    assert.equal(
+      (await worker().provision(claim)).kind,
+      'later',
+      'nothing is sent to a driver that is not there',
+    );
     hook = () => undefined;
     await rm(file('d.sock'), { force: true });
     await startDriver();
@@ -126,7 +139,11 @@ describe('a driver and its gateway', () => {
     const outcome = await worker().provision(claim);
     assert.ok(outcome.kind === 'retry' || outcome.kind === 'running', JSON.stringify(outcome));
     hook = () => undefined;
-    assert.equal((await worker(500).provision(claim)).kind, 'later', 'nothing is sent without a gateway');
+    assert.equal(
+      (await worker(500).provision(claim)).kind,
+      'later',
+      'nothing is sent without a gateway',
+    );
     assert.equal((await story.record(claim))['amb'], '1');
     await startDoor();
     await ready();
@@ -136,7 +153,11 @@ describe('a driver and its gateway', () => {
 
   for (const { title, answer, reason } of [
     { title: 'no volume', answer: {}, reason: /without a volume/ },
-    { title: 'a volume without a handle', answer: { volume: { capacityBytes: 1_048_576n } }, reason: /empty volume_id/ },
+    {
+      title: 'a volume without a handle',
+      answer: { volume: { capacityBytes: 1_048_576n } },
+      reason: /empty volume_id/,
+    },
   ]) {
     it(`that answers with ${title} is asked again, and no PV is written before it answers well`, async () => {
       const claim = await story.rig.claim();
@@ -147,7 +168,9 @@ describe('a driver and its gateway', () => {
       assert.equal(await story.rig.volumeOf(claim), undefined);
       hook = () => undefined;
       await story.settle(claim, worker());
-      assert.ok(handles().includes((await story.rig.volumeOf(claim))?.spec.csi?.volumeHandle ?? ''));
+      assert.ok(
+        handles().includes((await story.rig.volumeOf(claim))?.spec.csi?.volumeHandle ?? ''),
+      );
     });
   }
 
@@ -156,10 +179,15 @@ describe('a driver and its gateway', () => {
     const deleted: unknown[] = [];
     hook = ({ method, request }) => {
       if (method === 'DeleteVolume') deleted.push((request as { volumeId?: unknown }).volumeId);
-      return method === 'CreateVolume' ? { volume: { volumeId: 'small', capacityBytes: 1n } } : undefined;
+      return method === 'CreateVolume'
+        ? { volume: { volumeId: 'small', capacityBytes: 1n } }
+        : undefined;
     };
     const outcome = await worker().provision(claim);
-    assert.ok(outcome.kind === 'retry' && /less than requested/.test(outcome.reason), JSON.stringify(outcome));
+    assert.ok(
+      outcome.kind === 'retry' && /less than requested/.test(outcome.reason),
+      JSON.stringify(outcome),
+    );
     assert.deepEqual(deleted, ['small']);
     assert.deepEqual(await story.record(claim), {}, 'it is proven that there is none');
     hook = () => undefined;

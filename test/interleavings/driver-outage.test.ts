@@ -16,19 +16,30 @@ describe('the processes, when their driver is in trouble', () => {
   });
 
   // Killed workers: crash-points.test.ts.
-  const KILLED: readonly (readonly Name[])[] = [['sandbox-driver'], ['csi-gateway'], ['sandbox-driver', 'csi-gateway']];
+  const KILLED: readonly (readonly Name[])[] = [
+    ['sandbox-driver'],
+    ['csi-gateway'],
+    ['sandbox-driver', 'csi-gateway'],
+  ];
   for (const victims of KILLED) {
     it(`leave no volume and no claim behind when ${victims.join(' and ')} got SIGKILL in the middle of calls`, async () => {
       const before = new Map(NAMES.map((name) => [name, sutler.pid(name)]));
       const made = readdirSync(sutler.volumesDir).length;
       const names = sutler.makeClaims(8);
-      await until('calls are under way', () => readdirSync(sutler.volumesDir).length > made || sutler.pending < 8);
+      await until(
+        'calls are under way',
+        () => readdirSync(sutler.volumesDir).length > made || sutler.pending < 8,
+      );
       for (const victim of victims) process.kill(before.get(victim) ?? 0, 'SIGKILL');
       sutler.deleteClaims(names.slice(0, 4));
       await sutler.allBound();
       for (const name of NAMES) {
         await until(`${name} lives`, () => sutler.pid(name) !== undefined);
-        assert.equal(sutler.pid(name) === before.get(name), !victims.includes(name), `${name}: only who was killed starts anew`);
+        assert.equal(
+          sutler.pid(name) === before.get(name),
+          !victims.includes(name),
+          `${name}: only who was killed starts anew`,
+        );
       }
     });
   }

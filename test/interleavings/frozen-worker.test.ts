@@ -7,7 +7,8 @@ import { systemClock } from '#src/runtime/clock.ts';
 import { until } from '../harness/csi-folder.ts';
 import { Ice, Story } from './story.ts';
 
-/* A worker that stands still (SIGSTOP, a long pause of its machine) at a place of the test's choice, while others carry its volume through a whole life. */
+/* A worker that stands still (SIGSTOP, a long pause of its machine) at a place of the test's
+ * choice, while others carry its volume through a whole life. */
 describe('a worker that was frozen', () => {
   let story: Story;
   before(async () => {
@@ -19,11 +20,15 @@ describe('a worker that was frozen', () => {
   /** Records whose creation or deletion stands still right before it is opened. */
   const frozenBeforeOpen = (ice: Ice) =>
     class extends VolumeRecords {
-      override async openCreate(...args: Parameters<VolumeRecords['openCreate']>): ReturnType<VolumeRecords['openCreate']> {
+      override async openCreate(
+        ...args: Parameters<VolumeRecords['openCreate']>
+      ): ReturnType<VolumeRecords['openCreate']> {
         await ice.freeze();
         return super.openCreate(...args);
       }
-      override async openDelete(...args: Parameters<VolumeRecords['openDelete']>): ReturnType<VolumeRecords['openDelete']> {
+      override async openDelete(
+        ...args: Parameters<VolumeRecords['openDelete']>
+      ): ReturnType<VolumeRecords['openDelete']> {
         await ice.freeze();
         return super.openDelete(...args);
       }
@@ -56,7 +61,9 @@ describe('a worker that was frozen', () => {
   it('before it opened the record, for longer than its leave to send, sends nothing and leaves the record as it was', async () => {
     const claim = await story.rig.claim();
     const ice = new Ice();
-    const frozen = story.worker({ records: frozenBeforeOpen(ice), timing: { writeAllowanceMs: 30 } }).provision(claim);
+    const frozen = story
+      .worker({ records: frozenBeforeOpen(ice), timing: { writeAllowanceMs: 30 } })
+      .provision(claim);
     await ice.reached;
     await systemClock.sleep(60);
     ice.thaw();
@@ -77,13 +84,18 @@ describe('a worker that was frozen', () => {
         return csi.createVolume(...args);
       },
     });
-    const frozen = story.worker({ ports, timing: { timeoutMs: 20, writeAllowanceMs: 30 } }).provision(claim);
+    const frozen = story
+      .worker({ ports, timing: { timeoutMs: 20, writeAllowanceMs: 30 } })
+      .provision(claim);
     await ice.reached;
     await systemClock.sleep(80);
     await wholeLife(claim);
     ice.thaw();
     const outcome = await frozen;
-    assert.ok(outcome.kind === 'later' && outcome.reason.includes('taken over'), JSON.stringify(outcome));
+    assert.ok(
+      outcome.kind === 'later' && outcome.reason.includes('taken over'),
+      JSON.stringify(outcome),
+    );
     assert.equal(story.creates(claim).length, 1);
     assert.deepEqual((await story.rig.record(claim.metadata.uid))['state'], 'gone');
     await story.assertNothingLeft(claim);
@@ -106,7 +118,10 @@ describe('a worker that was frozen', () => {
     // It has an answer, so it writes: of a volume that is gone, for a claim that is gone.
     assert.equal((await frozen).kind, 'later');
     assert.ok(await story.rig.volumeOf(claim));
-    await until('the volume controller releases it', async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released');
+    await until(
+      'the volume controller releases it',
+      async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released',
+    );
     await story.settle(claim);
     await story.assertNothingLeft(claim);
     assert.equal(story.deletes().length, 1);
@@ -116,7 +131,10 @@ describe('a worker that was frozen', () => {
     const claim = await story.rig.claim();
     await story.settle(claim);
     await story.deleteClaim(claim);
-    await until('the volume is released', async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released');
+    await until(
+      'the volume is released',
+      async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released',
+    );
     const volume = (await story.rig.volumeOf(claim)) as Volume;
     const [beforeOpen, beforeCall] = [new Ice(), new Ice()];
     const early = story.worker({ records: frozenBeforeOpen(beforeOpen) }).remove(volume);
@@ -128,7 +146,9 @@ describe('a worker that was frozen', () => {
         return csi.deleteVolume(...args);
       },
     });
-    const late = story.worker({ ports, timing: { timeoutMs: 20, writeAllowanceMs: 30 } }).remove(volume);
+    const late = story
+      .worker({ ports, timing: { timeoutMs: 20, writeAllowanceMs: 30 } })
+      .remove(volume);
     await beforeCall.reached;
     await systemClock.sleep(80);
     await story.settle(claim);
@@ -155,7 +175,11 @@ describe('a PV that is being deleted', () => {
   async function leaving(claim: Claim): Promise<() => Promise<unknown>> {
     const { kube } = story.rig;
     const name = `pvc-${claim.metadata.uid}`;
-    const spec = { capacity: { storage: '1Mi' }, accessModes: ['ReadWriteOnce'], csi: { driver: 'other', volumeHandle: 'foreign' } };
+    const spec = {
+      capacity: { storage: '1Mi' },
+      accessModes: ['ReadWriteOnce'],
+      csi: { driver: 'other', volumeHandle: 'foreign' },
+    };
     await kube.create<Volume>(volumes, undefined, {
       apiVersion: 'v1',
       kind: 'PersistentVolume',
@@ -163,7 +187,8 @@ describe('a PV that is being deleted', () => {
       spec,
     });
     await kube.delete(volumes, { name });
-    return () => kube.patch(volumes, { name }, { type: 'merge', body: { metadata: { finalizers: null } } });
+    return () =>
+      kube.patch(volumes, { name }, { type: 'merge', body: { metadata: { finalizers: null } } });
   }
 
   it('in the way of the POST is waited for: the answer is kept, and one volume and its PV are there in the end', async () => {
@@ -171,7 +196,10 @@ describe('a PV that is being deleted', () => {
     const letGo = await leaving(claim);
     const worker = story.worker();
     const outcome = await worker.provision(claim);
-    assert.ok(outcome.kind === 'later' && outcome.reason.includes('being deleted'), JSON.stringify(outcome));
+    assert.ok(
+      outcome.kind === 'later' && outcome.reason.includes('being deleted'),
+      JSON.stringify(outcome),
+    );
     assert.equal((await worker.provision(claim)).kind, 'later');
     assert.equal(story.deletes().length, 0, 'the volume is not taken for surplus');
     await letGo();
@@ -206,7 +234,11 @@ describe('a PV that is being deleted', () => {
         capacity: { storage: '1Mi' },
         accessModes: ['ReadWriteOnce'],
         persistentVolumeReclaimPolicy: 'Delete',
-        claimRef: { namespace: 'default', name: `not-${claim.metadata.name}`, uid: claim.metadata.uid },
+        claimRef: {
+          namespace: 'default',
+          name: `not-${claim.metadata.name}`,
+          uid: claim.metadata.uid,
+        },
         csi: { driver: 'sample.csi.sutler.dev', volumeHandle: made?.handle ?? '' },
       },
     });
@@ -215,7 +247,11 @@ describe('a PV that is being deleted', () => {
     assert.equal((await worker.provision(claim)).kind, 'later');
     const record = await story.rig.record(claim.metadata.uid);
     assert.deepEqual([record['state'], record['amb'], record['n']], ['creating', '1', '1']);
-    await story.rig.kube.patch(volumes, { name }, { type: 'merge', body: { metadata: { finalizers: null } } });
+    await story.rig.kube.patch(
+      volumes,
+      { name },
+      { type: 'merge', body: { metadata: { finalizers: null } } },
+    );
     await until('it is gone', async () => (await story.rig.volumeOf(claim)) === undefined);
     await story.settle(claim, worker);
     await story.assertOneVolume(claim);
@@ -235,7 +271,10 @@ describe('Create, Delete, Create (L3)', () => {
   const believing = (claim: Claim) =>
     story.worker({
       ports: story.kubeWith({
-        get: (resource, ...args) => (resource === claims ? Promise.resolve(claim as never) : story.rig.kube.get(resource, ...args)),
+        get: (resource, ...args) =>
+          resource === claims
+            ? Promise.resolve(claim as never)
+            : story.rig.kube.get(resource, ...args),
       }),
     });
 
@@ -255,7 +294,10 @@ describe('Create, Delete, Create (L3)', () => {
     const claim = await story.rig.claim();
     await story.settle(claim);
     await story.deleteClaim(claim);
-    await until('the volume is released', async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released');
+    await until(
+      'the volume is released',
+      async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released',
+    );
     const ice = new Ice();
     story.script(({ method }) => (method === 'DeleteVolume' ? ice.freeze() : undefined));
     const removing = story.worker().remove((await story.rig.volumeOf(claim)) as Volume);

@@ -23,8 +23,9 @@ export type Name = (typeof NAMES)[number];
 const WATCHED = ['persistentvolumeclaims', 'persistentvolumes', 'storageclasses'];
 const PATIENCE_MS = 20_000;
 
-/** sutler as separate processes with all times scaled down: whoever is killed is started again, and nobody else may have to be.
- * Claims are made beside the API's HTTP server, so that they come whether or not it answers. */
+/** sutler as separate processes with all times scaled down: whoever is killed is started again, and
+ * nobody else may have to be. Claims are made beside the API's HTTP server, so that they come
+ * whether or not it answers. */
 export class Installation {
   readonly cluster: SandboxCluster;
   readonly volumesDir: string;
@@ -63,9 +64,19 @@ export class Installation {
     const volumesDir = folder.file('volumes');
     const driver = `unix://${folder.file('csi.sock')}`;
     const gateway = `unix://${folder.file('gateway.sock')}`;
-    const ownership = ['--timeout=1s', '--write-allowance=1s', `--gateway=${gateway}`, `--kubeconfig=${cluster.kubeconfig}`];
+    const ownership = [
+      '--timeout=1s',
+      '--write-allowance=1s',
+      `--gateway=${gateway}`,
+      `--kubeconfig=${cluster.kubeconfig}`,
+    ];
     const argv: Readonly<Record<Name, readonly string[]>> = {
-      'sandbox-driver': [`--csi-address=${driver}`, `--driver-name=${DRIVER}`, `--data-dir=${volumesDir}`, '--delay-ms=50'],
+      'sandbox-driver': [
+        `--csi-address=${driver}`,
+        `--driver-name=${DRIVER}`,
+        `--data-dir=${volumesDir}`,
+        '--delay-ms=50',
+      ],
       'csi-gateway': [`--csi-address=${driver}`, `--listen=${gateway}`, '--timeout=500ms'],
       ingest: [
         ...ownership,
@@ -73,14 +84,26 @@ export class Installation {
         '--leader-election-renew-deadline=1s',
         '--leader-election-retry-period=200ms',
       ],
-      jobs: [...ownership, '--retry-interval-start=50ms', '--retry-interval-max=500ms', '--settle-time=500ms'],
+      jobs: [
+        ...ownership,
+        '--retry-interval-start=50ms',
+        '--retry-interval-max=500ms',
+        '--settle-time=500ms',
+      ],
     };
     let said = '';
     const children = new Map<Name, Child>();
     for (const name of NAMES) {
       const plan = {
         name,
-        command: [process.execPath, '--enable-source-maps', CLI, name, ...argv[name], '--http-endpoint=127.0.0.1:0'] as const,
+        command: [
+          process.execPath,
+          '--enable-source-maps',
+          CLI,
+          name,
+          ...argv[name],
+          '--http-endpoint=127.0.0.1:0',
+        ] as const,
         env: { PATH: process.env['PATH'], HOME: folder.path, REDIS_URL: redis.url },
         output: (text: string) => (said = (said + text).slice(-20_000)),
       };
@@ -88,7 +111,13 @@ export class Installation {
       children.set(name, child);
       closers.add(name, () => child.stop(5_000));
     }
-    const installation = new Installation({ cluster, volumesDir, closers, children, said: () => said });
+    const installation = new Installation({
+      cluster,
+      volumesDir,
+      closers,
+      children,
+      said: () => said,
+    });
     try {
       await installation.#begin();
     } catch (error) {
@@ -99,7 +128,8 @@ export class Installation {
   }
 
   async #begin(): Promise<void> {
-    for (const name of NAMES) this.#urls.set(name, (await this.#children.get(name)?.announced)?.['http'] ?? '');
+    for (const name of NAMES)
+      this.#urls.set(name, (await this.#children.get(name)?.announced)?.['http'] ?? '');
     this.cluster.api.operations.create(classes, undefined, {
       metadata: { name: 'class' },
       provisioner: DRIVER,
@@ -108,7 +138,12 @@ export class Installation {
     });
     this.makeClaims(1);
     await this.allBound();
-    for (const name of NAMES) await until(`${name} is ready`, async () => (await this.readiness(name)).status === 200, PATIENCE_MS);
+    for (const name of NAMES)
+      await until(
+        `${name} is ready`,
+        async () => (await this.readiness(name)).status === 200,
+        PATIENCE_MS,
+      );
     await this.allWatch();
     this.#watches = this.cluster.api.watchCount();
   }
@@ -123,14 +158,19 @@ export class Installation {
       const name = `claim-${(this.#serial += 1)}`;
       this.cluster.api.operations.create(claims, 'default', {
         metadata: { name },
-        spec: { storageClassName: 'class', accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '1Mi' } } },
+        spec: {
+          storageClassName: 'class',
+          accessModes: ['ReadWriteOnce'],
+          resources: { requests: { storage: '1Mi' } },
+        },
       });
       return name;
     });
   }
 
   deleteClaims(names: readonly string[]): void {
-    for (const name of names) this.cluster.api.operations.delete({ resource: claims, namespace: 'default', name });
+    for (const name of names)
+      this.cluster.api.operations.delete({ resource: claims, namespace: 'default', name });
   }
 
   /** Claims that have no volume yet. */
@@ -162,12 +202,17 @@ export class Installation {
     return until('all watch', () => this.cluster.api.watchCount() >= this.#watches, PATIENCE_MS);
   }
 
-  /** Every claim is Bound, so is every PV, and the driver has a directory for each PV and no other. */
+  /** Every claim is Bound, so is every PV, and the driver has a directory for each PV and no other.
+   */
   async allBound(): Promise<void> {
     const isSettled = (): boolean => {
       const [ofClaims, ofVolumes] = [this.#phases(claims), this.#phases(volumes)];
       const isBound = [...ofClaims, ...ofVolumes].every((phase) => phase === 'Bound');
-      return isBound && ofClaims.length === ofVolumes.length && readdirSync(this.volumesDir).length === ofVolumes.length;
+      return (
+        isBound &&
+        ofClaims.length === ofVolumes.length &&
+        readdirSync(this.volumesDir).length === ofVolumes.length
+      );
     };
     await until('all is bound and nothing more', isSettled, PATIENCE_MS).catch((cause: unknown) => {
       const found = `claims ${this.#phases(claims).join()}; PVs ${this.#phases(volumes).join()}; volumes ${readdirSync(this.volumesDir).length}`;
@@ -176,6 +221,8 @@ export class Installation {
   }
 
   #phases(resource: typeof claims): readonly string[] {
-    return this.cluster.api.operations.store.collection(resource).sorted.map(({ object }) => textAt(object, 'status', 'phase'));
+    return this.cluster.api.operations.store
+      .collection(resource)
+      .sorted.map(({ object }) => textAt(object, 'status', 'phase'));
   }
 }

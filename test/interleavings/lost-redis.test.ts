@@ -3,10 +3,10 @@ import { cp, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, beforeEach, describe, it } from 'node:test';
-import { RedisHistory } from '#src/ingest/incarnation-check.ts';
+import { IncarnationCheck } from '#src/ingest/incarnation-check.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { volumes } from '#src/kube/resources.ts';
-import { redisBlessing } from '#src/records/incarnation.ts';
+import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { openJobs } from '#src/records/open-jobs.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { until } from '../harness/csi-folder.ts';
@@ -19,12 +19,16 @@ import { Ice, Story } from './story.ts';
 const TIMING = { timeoutMs: 1_500, writeAllowanceMs: 500, settleMs: 100 };
 const OWNERSHIP_MS = 2_000;
 
-/** The leading ingest's eye on Redis; it lives through what happens to Redis, as the process does. */
-function leader(story: Story): RedisHistory {
+/** The leading ingest's eye on Redis; it lives through what happens to Redis, as the process does.
+ */
+function leader(story: Story): IncarnationCheck {
   let epoch: string | undefined;
-  return new RedisHistory({
-    blessing: redisBlessing(story.redis, 'csi', DRIVER),
-    store: { read: () => Promise.resolve(epoch), write: (next) => Promise.resolve(void (epoch = next)) },
+  return new IncarnationCheck({
+    incarnations: redisIncarnationStore(story.redis, 'csi', DRIVER),
+    store: {
+      read: () => Promise.resolve(epoch),
+      write: (next) => Promise.resolve(void (epoch = next)),
+    },
     ownershipMs: OWNERSHIP_MS,
     log: silentLog,
   });
@@ -44,7 +48,7 @@ async function callOut(story: Story, claim: Claim, worker = story.worker({ timin
 
 describe('FLUSHALL while a call is out and its claim is deleted', () => {
   let story: Story;
-  let history: RedisHistory;
+  let history: IncarnationCheck;
   before(async () => {
     story = await Story.open();
   });
@@ -53,19 +57,22 @@ describe('FLUSHALL while a call is out and its claim is deleted', () => {
     await story.reset();
     await story.redis.flushall();
     history = leader(story);
-    await history.look();
+    await history.check();
   });
 
   /** Flushed, noticed, claim gone, and the worker looks after what it had left open. */
   async function flush(claim: Claim, worker: ReturnType<Story['worker']>): Promise<void> {
     await story.redis.flushall();
-    assert.equal(await history.look(), true);
+    assert.equal(await history.check(), true);
     await story.deleteClaim(claim);
     assert.deepEqual(
-      (await worker.records.tend()).map(({ uid }) => uid),
+      (await worker.records.rewriteLostRecords()).map(({ uid }) => uid),
       [claim.metadata.uid],
     );
-    assert.ok((await openJobs(story.redis, 'csi', DRIVER)).has(claim.metadata.uid), 'ingest can’t enqueue what is not listed');
+    assert.ok(
+      (await openJobs(story.redis, 'csi', DRIVER)).has(claim.metadata.uid),
+      'ingest can’t enqueue what is not listed',
+    );
   }
 
   it('writes the PV of the answer, and the record that tend() wrote again sees to its end', async () => {
@@ -74,13 +81,16 @@ describe('FLUSHALL while a call is out and its claim is deleted', () => {
     await flush(claim, worker);
     ice.thaw();
     const outcome = await run;
-    assert.ok(outcome.kind === 'later' && outcome.reason.includes('taken over'), JSON.stringify(outcome));
+    assert.ok(
+      outcome.kind === 'later' && outcome.reason.includes('taken over'),
+      JSON.stringify(outcome),
+    );
     assert.ok(await story.rig.volumeOf(claim));
     await story.settle(claim, story.worker({ timing: TIMING }));
     await story.assertNothingLeft(claim);
     assert.deepEqual(story.doubles, []);
     assert.equal(story.deletes().length, 1);
-    assert.equal((await worker.records.tend()).length, 0);
+    assert.equal((await worker.records.rewriteLostRecords()).length, 0);
     assert.equal(worker.records.leftOpen, 0);
   });
 
@@ -126,7 +136,11 @@ describe('FLUSHALL while a call is out and its claim is deleted', () => {
   it('finds the volume whose PV could not be written', async () => {
     const claim = await story.rig.claim();
     const { worker, run, ice } = await callOut(story, claim);
-    story.rig.cluster.api.faults.inject({ action: { kind: 'status', code: 500 }, verb: 'create', plural: 'persistentvolumes' });
+    story.rig.cluster.api.faults.inject({
+      action: { kind: 'status', code: 500 },
+      verb: 'create',
+      plural: 'persistentvolumes',
+    });
     await flush(claim, worker);
     ice.thaw();
     assert.equal((await run).kind, 'later');
@@ -139,9 +153,12 @@ describe('FLUSHALL while a call is out and its claim is deleted', () => {
     const claim = await story.rig.claim();
     await story.settle(claim);
     await story.deleteClaim(claim);
-    await until('the volume is released', async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released');
+    await until(
+      'the volume is released',
+      async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released',
+    );
     await story.redis.flushall();
-    await history.look();
+    await history.check();
     const worker = story.worker({ timing: TIMING });
     const volume = (await story.rig.volumeOf(claim)) as Volume;
     assert.equal((await worker.remove(volume)).kind, 'later');
@@ -154,7 +171,7 @@ describe('FLUSHALL while a call is out and its claim is deleted', () => {
 describe('an older backup', () => {
   let redis: TestRedis;
   let story: Story;
-  let history: RedisHistory;
+  let history: IncarnationCheck;
   let backup: string;
   before(async () => {
     redis = await startTestRedis();
@@ -170,14 +187,14 @@ describe('an older backup', () => {
     await story.reset();
     await redis.redis.flushall();
     history = leader(story);
-    await history.look();
+    await history.check();
   });
 
   /** A copy of Redis' files, as a backup tool makes it; the leader counts on. */
   async function takeBackup(): Promise<void> {
     await rm(backup, { recursive: true, force: true });
     await cp(redis.dataDir, backup, { recursive: true });
-    await history.look();
+    await history.check();
   }
 
   /** The operator puts the copy in place of what there was. */
@@ -205,11 +222,12 @@ describe('an older backup', () => {
       const run = worker.provision(claim);
       await ice.reached;
       await restore();
-      if (first === 'worker') await worker.records.tend();
-      assert.equal(await history.look(), true, 'the beat went back');
-      await worker.records.tend();
+      if (first === 'worker') await worker.records.rewriteLostRecords();
+      assert.equal(await history.check(), true, 'the beat went back');
+      await worker.records.rewriteLostRecords();
       await story.deleteClaim(claim);
-      // The deadline passes, the driver ends its work, and only the record that was written again knows of the volume.
+      // The deadline passes, the driver ends its work, and only the record that was written again
+      // knows of the volume.
       assert.equal((await run).kind, 'later');
       await make();
       story.script(() => undefined);
@@ -241,7 +259,7 @@ describe('an older backup', () => {
     const before = await story.rig.volumeOf(bound);
     await restore();
     assert.equal((await story.record(bound))['state'], 'creating');
-    assert.equal(await history.look(), true);
+    assert.equal(await history.check(), true);
     for (const claim of [bound, deleted]) await story.endOwnership(claim.metadata.uid);
     const next = story.worker({ timing: TIMING });
     await Promise.all([story.settle(bound, next), story.settle(deleted, next)]);
@@ -265,7 +283,9 @@ describe('an older backup', () => {
         timing: TIMING,
         ports: story.kubeWith({
           get: (resource, ...args) =>
-            resource.plural === 'persistentvolumeclaims' ? Promise.resolve(claim as never) : story.rig.kube.get(resource, ...args),
+            resource.plural === 'persistentvolumeclaims'
+              ? Promise.resolve(claim as never)
+              : story.rig.kube.get(resource, ...args),
         }),
       });
       await story.rig.kube.patch(
@@ -293,8 +313,16 @@ describe('an older backup', () => {
     await story.settle(claim);
     assert.equal(story.deletes().length, 1);
     const { uid: _, resourceVersion: __, deletionTimestamp: ___, ...metadata } = before.metadata;
-    await story.rig.kube.create<Volume>(volumes, undefined, { apiVersion: 'v1', kind: 'PersistentVolume', metadata, spec: before.spec });
-    await until('the volume controller releases it', async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released');
+    await story.rig.kube.create<Volume>(volumes, undefined, {
+      apiVersion: 'v1',
+      kind: 'PersistentVolume',
+      metadata,
+      spec: before.spec,
+    });
+    await until(
+      'the volume controller releases it',
+      async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released',
+    );
     await story.settle(claim);
     await story.assertNothingLeft(claim);
     assert.equal(story.deletes().length, 1);

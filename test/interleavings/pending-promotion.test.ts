@@ -7,12 +7,16 @@ import { startTestRedis } from '../harness/redis.ts';
 import type { TestRedis } from '../harness/redis.ts';
 
 const KEYS = 150;
-/** Kicks come in the whole time in which a run ends and its job is put back, and some before and after. */
+/** Kicks come in the whole time in which a run ends and its job is put back, and some before and
+ * after. */
 const SPREAD_MS = 20;
 
 const WAITS: readonly { readonly title: string; readonly outcome: Outcome }[] = [
   { title: 'parks', outcome: { kind: 'parked', reason: 'x' } },
-  { title: 'is delayed after a failure', outcome: { kind: 'retry', reason: 'x', minDelayMs: 600_000 } },
+  {
+    title: 'is delayed after a failure',
+    outcome: { kind: 'retry', reason: 'x', minDelayMs: 600_000 },
+  },
   { title: 'is delayed without one', outcome: { kind: 'later', reason: 'x', delayMs: 600_000 } },
 ];
 
@@ -40,14 +44,18 @@ describe('a kick of a key whose run is just ending', () => {
         if (runs > 1) return { kind: 'done' };
         const key = keys.find((each) => each.uid === uid);
         assert.ok(key);
-        setTimeout(() => producer.touch(key, { kick: true }), Math.random() * SPREAD_MS);
+        setTimeout(() => producer.enqueueNow(key), Math.random() * SPREAD_MS);
         await sleep(Math.random() * SPREAD_MS);
         return outcome;
       };
       const keys = Array.from({ length: KEYS }, (_, i) => claimKey(`c${i}`));
       bench.consumer(work, { backoff: { startMs: 10, maxMs: 600_000 } });
-      for (const key of keys) producer.touch(key);
-      await until(() => keys.every(({ uid }) => (seen.get(uid) ?? 0) >= 2), 'every key ran again', 30_000);
+      for (const key of keys) producer.ensureQueued(key);
+      await until(
+        () => keys.every(({ uid }) => (seen.get(uid) ?? 0) >= 2),
+        'every key ran again',
+        30_000,
+      );
       assert.deepEqual(bench.doubles, []);
     });
   }

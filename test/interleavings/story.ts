@@ -24,7 +24,8 @@ export interface Timing {
 
 const TIMING: Timing = { timeoutMs: 2_000, writeAllowanceMs: 2_000, settleMs: 200 };
 
-/** One worker process, so to speak: a memory of its own of the records it left open, and ports that a test may have replaced. */
+/** One worker process, so to speak: a memory of its own of the records it left open, and ports that
+ * a test may have replaced. */
 export interface Worker {
   readonly records: VolumeRecords;
   provision(claim: Claim): Promise<Outcome>;
@@ -40,7 +41,8 @@ export interface WorkerOptions {
   readonly ports?: Partial<ProcessorPorts>;
 }
 
-/** The rig with the volume controller beside it: claims become Bound, volumes Released, as in a cluster. */
+/** The rig with the volume controller beside it: claims become Bound, volumes Released, as in a
+ * cluster. */
 export class Story {
   readonly rig: Rig;
   /** Holds the records: the rig's, or one that a test can kill. */
@@ -73,7 +75,8 @@ export class Story {
     this.script(() => undefined);
   }
 
-  /** What the driver does at each call; see SampleDriverOptions.onCall. Keeps an eye on calls for the same volume at once. */
+  /** What the driver does at each call; see SampleDriverOptions.onCall. Keeps an eye on calls for
+   * the same volume at once. */
   script(hook: (call: DriverCall) => unknown): void {
     this.rig.onCall = async (call) => {
       const about = volumeOf(call);
@@ -108,7 +111,7 @@ export class Story {
     const change = { records, timeoutMs, writeAllowanceMs, ...ports };
     // As the jobs process does when it starts, or else its first run would only learn the epoch.
     let started: Promise<void> | undefined;
-    const start = (): Promise<void> => (started ??= records.learnEpoch());
+    const start = (): Promise<void> => (started ??= records.learnIncarnation());
     return {
       records,
       provision: async (claim) => {
@@ -131,13 +134,19 @@ export class Story {
   csiWith(change: Partial<ProcessorPorts['csi']>): Partial<ProcessorPorts> {
     const { csi } = this.rig.ports;
     return {
-      csi: { createVolume: (...args) => csi.createVolume(...args), deleteVolume: (...args) => csi.deleteVolume(...args), ...change },
+      csi: {
+        createVolume: (...args) => csi.createVolume(...args),
+        deleteVolume: (...args) => csi.deleteVolume(...args),
+        ...change,
+      },
     };
   }
 
   creates(claim: Claim): readonly DriverCall[] {
     const name = `pvc-${claim.metadata.uid}`;
-    return this.rig.driver.calls.filter((call) => call.method === 'CreateVolume' && volumeOf(call) === `name ${name}`);
+    return this.rig.driver.calls.filter(
+      (call) => call.method === 'CreateVolume' && volumeOf(call) === `name ${name}`,
+    );
   }
 
   deletes(): readonly string[] {
@@ -157,7 +166,10 @@ export class Story {
   }
 
   async readClaim(claim: Claim): Promise<Claim | undefined> {
-    const found = await this.rig.kube.get<Claim>(claims, { namespace: 'default', name: claim.metadata.name });
+    const found = await this.rig.kube.get<Claim>(claims, {
+      namespace: 'default',
+      name: claim.metadata.name,
+    });
     return found?.metadata.uid === claim.metadata.uid ? found : undefined;
   }
 
@@ -171,7 +183,10 @@ export class Story {
   }
 
   /** Ends as if the answer got lost: the driver made the volume, the caller's deadline passed. */
-  async loseAnswer(claim: Claim, worker = this.worker({ timing: { timeoutMs: 150 } })): Promise<void> {
+  async loseAnswer(
+    claim: Claim,
+    worker = this.worker({ timing: { timeoutMs: 150 } }),
+  ): Promise<void> {
     this.script(async ({ method, proceed }) => {
       if (method !== 'CreateVolume') return undefined;
       await proceed();
@@ -182,7 +197,8 @@ export class Story {
     this.script(() => undefined);
   }
 
-  /** Runs the jobs of this claim and of its volume, as the queues would, until nothing is left to do; then says what there is. */
+  /** Runs the jobs of this claim and of its volume, as the queues would, until nothing is left to
+   * do; then says what there is. */
   async settle(claim: Claim, worker = this.worker()): Promise<void> {
     let last: readonly unknown[] = [];
     await until(
@@ -193,8 +209,10 @@ export class Story {
         const removed = volume === undefined ? undefined : await worker.remove(volume);
         await this.#binder.settled();
         last = [provisioned, removed];
-        if (provisioned.kind !== 'done' || (removed !== undefined && removed.kind !== 'done')) return false;
-        if ((await this.redis.hexists(`{csi}:open:${DRIVER}`, claim.metadata.uid)) === 1) return false;
+        if (provisioned.kind !== 'done' || (removed !== undefined && removed.kind !== 'done'))
+          return false;
+        if ((await this.redis.hexists(`{csi}:open:${DRIVER}`, claim.metadata.uid)) === 1)
+          return false;
         const now = await this.readClaim(claim);
         const left = await this.rig.volumeOf(claim);
         return now === undefined ? left === undefined : left?.status?.phase === 'Bound';

@@ -10,7 +10,8 @@ import { until } from '../harness/csi-folder.ts';
 import { startTestGateway } from '../harness/csi-gateway.ts';
 import { Ice, Story } from './story.ts';
 
-/** While a driver is rolled, its old and its new gateway live side by side, each with a single flight of its own: what keeps calls apart is the record. */
+/** While a driver is rolled, its old and its new gateway live side by side, each with a single
+ * flight of its own: what keeps calls apart is the record. */
 describe('two gateways at one driver', () => {
   let story: Story;
   let gateways: readonly { readonly gateway: Gateway; readonly client: CsiClient }[] = [];
@@ -31,7 +32,9 @@ describe('two gateways at one driver', () => {
   async function open(): Promise<{ gateway: Gateway; client: CsiClient }> {
     serial += 1;
     const folder = { file: (name: string): string => join(story.rig.dir, name) };
-    const opened = await startTestGateway(folder, { listen: { kind: 'unix', path: folder.file(`gateway-${serial}.sock`) } });
+    const opened = await startTestGateway(folder, {
+      listen: { kind: 'unix', path: folder.file(`gateway-${serial}.sock`) },
+    });
     await until('the gateway is ready', () => opened.gateway.trouble === undefined);
     return opened;
   }
@@ -54,7 +57,8 @@ describe('two gateways at one driver', () => {
     story.script(({ method }) => (method === 'CreateVolume' ? ice.freeze() : undefined));
     const run = old.worker.provision(claim);
     await ice.reached;
-    for (let tries = 0; tries < 5; tries += 1) assert.equal((await young.worker.provision(claim)).kind, 'running');
+    for (let tries = 0; tries < 5; tries += 1)
+      assert.equal((await young.worker.provision(claim)).kind, 'running');
     ice.thaw();
     assert.equal((await run).kind, 'done');
     assert.equal((await young.worker.provision(claim)).kind, 'done');
@@ -68,7 +72,10 @@ describe('two gateways at one driver', () => {
     const [old, young] = [workerAt(0), workerAt(1)];
     await story.settle(claim, old.worker);
     await story.deleteClaim(claim);
-    await until('the volume is released', async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released');
+    await until(
+      'the volume is released',
+      async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released',
+    );
     const volume = (await story.rig.volumeOf(claim)) as Volume;
     const ice = new Ice();
     story.script(({ method }) => (method === 'DeleteVolume' ? ice.freeze() : undefined));
@@ -90,7 +97,8 @@ describe('two gateways at one driver', () => {
     let isWorking = false;
     story.script(async ({ method, proceed }) => {
       if (method !== 'CreateVolume') return undefined;
-      if (isWorking) throw new DriverStatus(Code.Aborted, 'an operation on this volume is under way');
+      if (isWorking)
+        throw new DriverStatus(Code.Aborted, 'an operation on this volume is under way');
       isWorking = true;
       await ice.freeze();
       isWorking = false;
@@ -111,7 +119,9 @@ describe('two gateways at one driver', () => {
     const [slow, next] = [await story.rig.claim(), await story.rig.claim()];
     const [old, young] = [workerAt(0), workerAt(1)];
     const ice = new Ice();
-    story.script(({ method }) => (method === 'CreateVolume' && story.creates(next).length === 0 ? ice.freeze() : undefined));
+    story.script(({ method }) =>
+      method === 'CreateVolume' && story.creates(next).length === 0 ? ice.freeze() : undefined,
+    );
     const run = old.worker.provision(slow);
     await ice.reached;
     const drained = old.gateway.close(5_000);

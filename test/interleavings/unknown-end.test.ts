@@ -13,7 +13,13 @@ import { systemClock } from '#src/runtime/clock.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
 import { makeFolder, until } from '../harness/csi-folder.ts';
 import { startTestGateway } from '../harness/csi-gateway.ts';
-import { answerBytes, answerOk, answerStatus, answerTrailersOnly, startRawDriver } from '../harness/csi-raw-driver.ts';
+import {
+  answerBytes,
+  answerOk,
+  answerStatus,
+  answerTrailersOnly,
+  startRawDriver,
+} from '../harness/csi-raw-driver.ts';
 import type { RawCall, RawDriver } from '../harness/csi-raw-driver.ts';
 import { Story } from './story.ts';
 
@@ -22,9 +28,18 @@ const MADE = toBinary(
   create(CreateVolumeResponseSchema, { volume: { volumeId: 'made', capacityBytes: 1_048_576n } }),
 );
 
-/** How a call can end without the driver having said so. `code` is what gRPC's own library makes of it where no gateway is between. */
-const MADE_UP: readonly { readonly title: string; readonly end: (call: RawCall) => unknown; readonly code: string }[] = [
-  { title: 'RST_STREAM INTERNAL_ERROR', end: ({ stream }) => stream.close(constants.NGHTTP2_INTERNAL_ERROR), code: 'Internal' },
+/** How a call can end without the driver having said so. `code` is what gRPC's own library makes of
+ * it where no gateway is between. */
+const MADE_UP: readonly {
+  readonly title: string;
+  readonly end: (call: RawCall) => unknown;
+  readonly code: string;
+}[] = [
+  {
+    title: 'RST_STREAM INTERNAL_ERROR',
+    end: ({ stream }) => stream.close(constants.NGHTTP2_INTERNAL_ERROR),
+    code: 'Internal',
+  },
   {
     title: 'RST_STREAM ENHANCE_YOUR_CALM',
     end: ({ stream }) => stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM),
@@ -35,12 +50,32 @@ const MADE_UP: readonly { readonly title: string; readonly end: (call: RawCall) 
     end: ({ stream }) => stream.close(constants.NGHTTP2_INADEQUATE_SECURITY),
     code: 'PermissionDenied',
   },
-  { title: 'a proxy’s 403', end: (call) => answerTrailersOnly(call, { ':status': 403 }), code: 'PermissionDenied' },
-  { title: 'a proxy’s 400', end: (call) => answerTrailersOnly(call, { ':status': 400 }), code: 'Internal' },
-  { title: 'a proxy’s 401', end: (call) => answerTrailersOnly(call, { ':status': 401 }), code: 'Unauthenticated' },
-  { title: 'a proxy’s 404', end: (call) => answerTrailersOnly(call, { ':status': 404 }), code: 'Unimplemented' },
+  {
+    title: 'a proxy’s 403',
+    end: (call) => answerTrailersOnly(call, { ':status': 403 }),
+    code: 'PermissionDenied',
+  },
+  {
+    title: 'a proxy’s 400',
+    end: (call) => answerTrailersOnly(call, { ':status': 400 }),
+    code: 'Internal',
+  },
+  {
+    title: 'a proxy’s 401',
+    end: (call) => answerTrailersOnly(call, { ':status': 401 }),
+    code: 'Unauthenticated',
+  },
+  {
+    title: 'a proxy’s 404',
+    end: (call) => answerTrailersOnly(call, { ':status': 404 }),
+    code: 'Unimplemented',
+  },
   { title: 'a lost connection', end: ({ cut }) => cut(), code: 'Unavailable' },
-  { title: 'garbage for an answer', end: (call) => answerOk(call, Buffer.from([0x0a, 0xff])), code: 'Internal' },
+  {
+    title: 'garbage for an answer',
+    end: (call) => answerOk(call, Buffer.from([0x0a, 0xff])),
+    code: 'Internal',
+  },
   {
     title: 'half an answer',
     end: (call) => answerBytes(call, Buffer.from([0, 0, 0, 0, 9, 1]), { 'grpc-status': '0' }),
@@ -58,9 +93,14 @@ describe('a call whose end nobody vouches for', () => {
   before(async () => {
     story = await Story.open();
     folder = await makeFolder();
-    raw = await startRawDriver(folder.file('csi.sock'), (call) => (call.path.endsWith('/CreateVolume') ? script(call) : false));
+    raw = await startRawDriver(folder.file('csi.sock'), (call) =>
+      call.path.endsWith('/CreateVolume') ? script(call) : false,
+    );
     gateway = await startTestGateway(folder);
-    direct = createCsiClient({ address: { kind: 'unix', path: folder.file('csi.sock') }, log: silentLog });
+    direct = createCsiClient({
+      address: { kind: 'unix', path: folder.file('csi.sock') },
+      log: silentLog,
+    });
   });
   after(async () => {
     direct.close();
@@ -91,7 +131,9 @@ describe('a call whose end nobody vouches for', () => {
         if (way === 'without a gateway') assert.equal(record['code'], code);
         script = (call) => (bodies.push(call.body), answerOk(call, MADE));
         await until('it is done', async () => (await worker.provision(claim)).kind === 'done');
-        assert.ok(bodies.length >= 2 && bodies.every((body) => body.equals(bodies[0] ?? Buffer.alloc(0))));
+        assert.ok(
+          bodies.length >= 2 && bodies.every((body) => body.equals(bodies[0] ?? Buffer.alloc(0))),
+        );
         assert.equal((await story.rig.volumeOf(claim))?.spec.csi?.volumeHandle, 'made');
       });
     }
@@ -100,8 +142,12 @@ describe('a call whose end nobody vouches for', () => {
   it('is told apart from the same code in the driver’s own trailers, which closes the record', async () => {
     for (const code of [Code.Internal, Code.ResourceExhausted, Code.PermissionDenied]) {
       const claim = await story.rig.claim();
-      script = (call) => answerStatus(call, { 'grpc-status': String(code), 'grpc-message': 'mine' });
-      assert.equal((await story.worker({ ports: { csi: gateway.client } }).provision(claim)).kind, 'retry');
+      script = (call) =>
+        answerStatus(call, { 'grpc-status': String(code), 'grpc-message': 'mine' });
+      assert.equal(
+        (await story.worker({ ports: { csi: gateway.client } }).provision(claim)).kind,
+        'retry',
+      );
       assert.deepEqual(await story.rig.record(claim.metadata.uid), {});
     }
   });
@@ -111,9 +157,15 @@ describe('a call whose end nobody vouches for', () => {
     await story.loseAnswer(claim);
     const before = await story.rig.record(claim.metadata.uid);
     const { csi } = story.rig.ports;
-    const late = story.csiWith({ createVolume: (request, settings) => csi.createVolume(request, { ...settings, notAfterMs: 1 }) });
+    const late = story.csiWith({
+      createVolume: (request, settings) =>
+        csi.createVolume(request, { ...settings, notAfterMs: 1 }),
+    });
     assert.equal((await story.worker({ ports: late }).provision(claim)).kind, 'running');
-    const nobody = createCsiClient({ address: { kind: 'unix', path: join(story.rig.dir, 'nobody.sock') }, log: silentLog });
+    const nobody = createCsiClient({
+      address: { kind: 'unix', path: join(story.rig.dir, 'nobody.sock') },
+      log: silentLog,
+    });
     assert.equal((await story.worker({ ports: { csi: nobody } }).provision(claim)).kind, 'later');
     nobody.close();
     const { until: _, prev: __, ...record } = await story.rig.record(claim.metadata.uid);
@@ -141,8 +193,12 @@ describe('a call whose end nobody vouches for', () => {
 
   it('is not ended by a refusal before the settle time, and is after it', async () => {
     const claim = await story.rig.claim();
-    const worker = story.worker({ timing: { timeoutMs: 150, writeAllowanceMs: 100, settleMs: 200 } });
-    story.script(({ method }) => (method === 'CreateVolume' ? new Promise(() => undefined) : undefined));
+    const worker = story.worker({
+      timing: { timeoutMs: 150, writeAllowanceMs: 100, settleMs: 200 },
+    });
+    story.script(({ method }) =>
+      method === 'CreateVolume' ? new Promise(() => undefined) : undefined,
+    );
     assert.equal((await worker.provision(claim)).kind, 'running');
     story.script(({ method }) => {
       if (method === 'CreateVolume') throw new DriverStatus(Code.ResourceExhausted, 'full');
@@ -156,7 +212,9 @@ describe('a call whose end nobody vouches for', () => {
 
   it('of a claim that is deleted meanwhile is not ended by a refusal either: the volume that comes late is found and deleted', async () => {
     const claim = await story.rig.claim();
-    const worker = story.worker({ timing: { timeoutMs: 150, writeAllowanceMs: 100, settleMs: 400 } });
+    const worker = story.worker({
+      timing: { timeoutMs: 150, writeAllowanceMs: 100, settleMs: 400 },
+    });
     let make: () => Promise<unknown> = () => Promise.resolve();
     story.script(({ method, proceed }) => {
       if (method !== 'CreateVolume') return undefined;

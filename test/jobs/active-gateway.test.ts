@@ -14,9 +14,13 @@ describe('a worker with several gateways', () => {
   let here: string;
   const name = async (endpoint: string, waitMs = 0): Promise<void> => {
     const active = redisActiveGateway(rig.redis, 'csi', DRIVER);
-    assert.equal(await active.name({ fence: (await active.read()).fence, endpoint, waitMs }), true);
+    assert.equal(
+      await active.name({ version: (await active.read()).version, endpoint, waitMs }),
+      true,
+    );
   };
-  const calls = (method: string): number => rig.driver.calls.filter((call) => call.method === method).length;
+  const calls = (method: string): number =>
+    rig.driver.calls.filter((call) => call.method === method).length;
 
   before(async () => {
     rig = await openRig();
@@ -49,7 +53,10 @@ describe('a worker with several gateways', () => {
       /unix:\/\/\/elsewhere is not among the gateways of this process/,
     ],
     'the one that is named is down': [() => name('unix:///run/nobody.sock'), /no connection to/],
-    'the calls of the one before may be under way': [() => name(here, 60_000), /another gateway has just become the active one/],
+    'the calls of the one before may be under way': [
+      () => name(here, 60_000),
+      /another gateway has just become the active one/,
+    ],
   };
   for (const [when, [prepare, reason]] of Object.entries(refusals)) {
     it(`comes back later, and leaves no record, while ${when}`, async () => {

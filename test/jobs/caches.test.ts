@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { startViews } from '#src/jobs/caches.ts';
-import type { Views } from '#src/jobs/caches.ts';
+import { startCaches } from '#src/jobs/caches.ts';
+import type { Caches } from '#src/jobs/caches.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import { volumeAttachments } from '#src/kube/resources.ts';
 import { silentLog } from '#src/runtime/log.ts';
@@ -31,14 +31,17 @@ describe('attachments in the views', () => {
       metadata: { name },
       spec: { attacher: 'a.example.com', nodeName, source },
     });
-  async function withViews(driver: typeof ATTACHES, use: (views: Views) => Promise<void>): Promise<readonly string[]> {
+  async function withViews(
+    driver: typeof ATTACHES,
+    use: (views: Caches) => Promise<void>,
+  ): Promise<readonly string[]> {
     const asked: string[] = [];
     const client: KubeClient = {
       ...kube,
       list: (resource, o) => (asked.push(resource.plural), kube.list(resource, o)),
       watch: (resource, o) => (asked.push(resource.plural), kube.watch(resource, o)),
     };
-    const views = startViews({ client, log: silentLog, metrics: new Registry() });
+    const views = startCaches({ client, log: silentLog, metrics: new Registry() });
     try {
       await views.synced(driver, new AbortController().signal);
       await use(views);
@@ -47,7 +50,7 @@ describe('attachments in the views', () => {
     }
     return asked;
   }
-  const namesOf = (views: Views, volume: string) =>
+  const namesOf = (views: Caches, volume: string) =>
     views
       .attachedTo(volume)
       .map(({ metadata }) => metadata.name)
@@ -71,20 +74,33 @@ describe('attachments in the views', () => {
     await attach('four', { persistentVolumeName: 'pv-4' });
     await withViews(ATTACHES, async (views) => {
       const [before] = views.attachedTo('pv-4');
-      await kube.patch(volumeAttachments, { name: 'four' }, { type: 'merge', body: { metadata: { finalizers: ['example.com/x'] } } });
+      await kube.patch(
+        volumeAttachments,
+        { name: 'four' },
+        { type: 'merge', body: { metadata: { finalizers: ['example.com/x'] } } },
+      );
       await kube.delete(volumeAttachments, { name: 'four' });
       await until('the attachment’s new version is seen', () => {
         const [now] = views.attachedTo('pv-4');
-        return now !== undefined && Number(now.metadata.resourceVersion) > Number(before?.metadata.resourceVersion) + 1;
+        return (
+          now !== undefined &&
+          Number(now.metadata.resourceVersion) > Number(before?.metadata.resourceVersion) + 1
+        );
       });
-      await kube.patch(volumeAttachments, { name: 'four' }, { type: 'merge', body: { metadata: { finalizers: null } } });
+      await kube.patch(
+        volumeAttachments,
+        { name: 'four' },
+        { type: 'merge', body: { metadata: { finalizers: null } } },
+      );
       await until('the attachment is gone', () => views.attachedTo('pv-4').length === 0);
     });
   });
 
   it('of a volume that stands in a pod’s own spec are nobody’s (R-27)', async () => {
     const csi = { driver: 'a.example.com', volumeHandle: 'h' };
-    await attach('inline', { inlineVolumeSpec: { accessModes: ['ReadWriteOnce'], capacity: { storage: '1Mi' }, csi } });
+    await attach('inline', {
+      inlineVolumeSpec: { accessModes: ['ReadWriteOnce'], capacity: { storage: '1Mi' }, csi },
+    });
     await attach('behind-it', { persistentVolumeName: 'pv-5' });
     await withViews(ATTACHES, (views) => {
       assert.deepEqual(namesOf(views, 'pv-5'), ['behind-it']);

@@ -2,7 +2,10 @@ import type { ProcessorPorts } from '#src/jobs/ports.ts';
 import type { Rig } from './rig.ts';
 
 /** The API server, some of its calls replaced. */
-export function kubeWith({ kube }: Pick<Rig, 'kube'>, change: Partial<ProcessorPorts['kube']>): Pick<ProcessorPorts, 'kube'> {
+export function kubeWith(
+  { kube }: Pick<Rig, 'kube'>,
+  change: Partial<ProcessorPorts['kube']>,
+): Pick<ProcessorPorts, 'kube'> {
   return {
     kube: {
       get: (...args) => kube.get(...args),

@@ -17,13 +17,25 @@ describe('the counts of attempts at claims', () => {
   after(() => rig.close());
   beforeEach(() => rig.reset());
 
-  /** What was counted for claims of that class, under upstream's names; a series that is not there is not counted as 0. */
-  async function countsOf({ spec: { storageClassName = '' } }: Claim): Promise<Readonly<Record<string, number>>> {
+  /** What was counted for claims of that class, under upstream's names; a series that is not there
+   * is not counted as 0. */
+  async function countsOf({
+    spec: { storageClassName = '' },
+  }: Claim): Promise<Readonly<Record<string, number>>> {
     const text = await rig.metrics.metrics();
-    const lines = text.matchAll(/^controller_persistentvolumeclaim_(provision\w*_total)\{class="([^"]*)",source="[^"]*"\} (\d+)$/gm);
-    return Object.fromEntries([...lines].flatMap(([, name = '', cls, value]) => (cls === storageClassName ? [[name, Number(value)]] : [])));
+    const lines = text.matchAll(
+      /^controller_persistentvolumeclaim_(provision\w*_total)\{class="([^"]*)",source="[^"]*"\} (\d+)$/gm,
+    );
+    return Object.fromEntries(
+      [...lines].flatMap(([, name = '', cls, value]) =>
+        cls === storageClassName ? [[name, Number(value)]] : [],
+      ),
+    );
   }
-  async function countedBy(claim: Claim, ports: Partial<ProcessorPorts> = {}): Promise<Readonly<Record<string, number>>> {
+  async function countedBy(
+    claim: Claim,
+    ports: Partial<ProcessorPorts> = {},
+  ): Promise<Readonly<Record<string, number>>> {
     await rig.provision(claim, ports);
     return countsOf(claim);
   }
@@ -40,7 +52,9 @@ describe('the counts of attempts at claims', () => {
   });
 
   it('are one failure where the class is missing (P-07)', async () => {
-    assert.deepEqual(await countedBy(await rig.claim(), { classOf: () => undefined }), { provision_failed_total: 1 });
+    assert.deepEqual(await countedBy(await rig.claim(), { classOf: () => undefined }), {
+      provision_failed_total: 1,
+    });
   });
 
   it('are one failure of two claims of one class where a populator has the other (P-14, P-15)', async () => {
@@ -49,10 +63,15 @@ describe('the counts of attempts at claims', () => {
       apiVersion: 'v1',
       kind: 'PersistentVolumeClaim',
       metadata: { name: 'populated', namespace: 'default' },
-      spec: { ...spec, dataSourceRef: { apiGroup: 'my.example.io', kind: 'MyPopulator', name: 'p' } },
+      spec: {
+        ...spec,
+        dataSourceRef: { apiGroup: 'my.example.io', kind: 'MyPopulator', name: 'p' },
+      },
     });
     const annotations = { 'volume.kubernetes.io/storage-provisioner': rig.ports.driver().name };
-    assert.deepEqual(await countedBy(await edited(populated, { metadata: { annotations } })), { provision_failed_total: 1 });
+    assert.deepEqual(await countedBy(await edited(populated, { metadata: { annotations } })), {
+      provision_failed_total: 1,
+    });
     const plain = await rig.claim({ className: 'shared' });
     assert.deepEqual(await countedBy(plain), { provision_failed_total: 1, provision_total: 1 });
   });
@@ -60,7 +79,9 @@ describe('the counts of attempts at claims', () => {
   it('are none for a claim that names its volume (P-06), and none for another provisioner’s (P-01)', async () => {
     const bound = await edited(await rig.claim(), { spec: { volumeName: 'somebody-elses' } });
     assert.deepEqual(await countedBy(bound), {});
-    const alien = await edited(await rig.claim(), { metadata: { annotations: { 'volume.kubernetes.io/storage-provisioner': 'other' } } });
+    const alien = await edited(await rig.claim(), {
+      metadata: { annotations: { 'volume.kubernetes.io/storage-provisioner': 'other' } },
+    });
     assert.deepEqual(await countedBy(alien), {});
   });
 });

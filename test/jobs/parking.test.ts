@@ -20,7 +20,9 @@ describe('a run that can’t get to its call', () => {
     const claim = await rig.claim({ parameters });
     const outcome = await rig.provision(claim, { areSecretsWatched: true });
     assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
-    assert.deepEqual(outcome.until, [{ resource: 'secrets', namespace: 'default', name: 'login', seen: '' }]);
+    assert.deepEqual(outcome.until, [
+      { resource: 'secrets', namespace: 'default', name: 'login', seen: '' },
+    ]);
     assert.deepEqual(await rig.record(claim.metadata.uid), {}, 'nothing is open');
     assert.equal(rig.driver.calls.length, 0);
   });
@@ -34,7 +36,9 @@ describe('a run that can’t get to its call', () => {
     const claim = await rig.claim();
     const outcome = await rig.provision(claim, { classOf: () => undefined });
     assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
-    assert.deepEqual(outcome.until, [{ resource: 'storageclasses', name: claim.spec.storageClassName, seen: '' }]);
+    assert.deepEqual(outcome.until, [
+      { resource: 'storageclasses', name: claim.spec.storageClassName, seen: '' },
+    ]);
   });
 
   it('says that the driver is down, which concerns every key, when the gateway has none', async () => {

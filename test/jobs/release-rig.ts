@@ -9,11 +9,14 @@ import type { FeatureGates } from '#src/volumes/feature-gates.ts';
 import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
 import type { SandboxCluster } from '../harness/sandbox-cluster.ts';
 
-/** What letting sources go works with: the sandbox's API server, and a say in what open records are filled from. */
+/** What letting sources go works with: the sandbox's API server, and a say in what open records are
+ * filled from. */
 export interface ReleaseRig {
   readonly cluster: SandboxCluster;
   readonly kube: KubeClient;
-  readonly ports: Pick<ProcessorPorts, 'kube' | 'driver' | 'openSources' | 'log'> & { readonly options: { readonly gates: FeatureGates } };
+  readonly ports: Pick<ProcessorPorts, 'kube' | 'driver' | 'openSources' | 'log'> & {
+    readonly options: { readonly gates: FeatureGates };
+  };
   /** UIDs; undefined: Redis can't be asked. */
   openSources: ReadonlySet<string> | undefined;
   /** A namespace that is empty. */
@@ -44,17 +47,27 @@ export async function openReleaseRig(): Promise<ReleaseRig> {
       driver: () => ({
         name: 'd.example',
         pluginCapabilities: new Set(['CONTROLLER_SERVICE']),
-        controllerCapabilities: new Set(['CREATE_DELETE_VOLUME', 'CLONE_VOLUME', 'CREATE_DELETE_SNAPSHOT']),
+        controllerCapabilities: new Set([
+          'CREATE_DELETE_VOLUME',
+          'CLONE_VOLUME',
+          'CREATE_DELETE_SNAPSHOT',
+        ]),
       }),
       openSources: () =>
-        rig.openSources === undefined ? Promise.reject(new RecordsUnavailable('Redis is away')) : Promise.resolve(rig.openSources),
+        rig.openSources === undefined
+          ? Promise.reject(new RecordsUnavailable('Redis is away'))
+          : Promise.resolve(rig.openSources),
       options: { gates: DEFAULT_GATES },
       log: silentLog,
     },
     async namespace() {
       serial += 1;
       const name = `space-${serial}`;
-      await kube.create(namespaces, undefined, { apiVersion: 'v1', kind: 'Namespace', metadata: { name } });
+      await kube.create(namespaces, undefined, {
+        apiVersion: 'v1',
+        kind: 'Namespace',
+        metadata: { name },
+      });
       return name;
     },
     async claim(namespace, { name, phase = 'Pending', finalizers = [], ...sources }) {
@@ -62,10 +75,19 @@ export async function openReleaseRig(): Promise<ReleaseRig> {
         apiVersion: 'v1',
         kind: 'PersistentVolumeClaim',
         metadata: { name, namespace, finalizers },
-        spec: { storageClassName: 'c', accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '1Mi' } }, ...sources },
+        spec: {
+          storageClassName: 'c',
+          accessModes: ['ReadWriteOnce'],
+          resources: { requests: { storage: '1Mi' } },
+          ...sources,
+        },
       });
       if (phase === 'Pending') return created;
-      return kube.patch<Claim>(claims, { namespace, name }, { type: 'merge', body: { status: { phase } }, subresource: 'status' });
+      return kube.patch<Claim>(
+        claims,
+        { namespace, name },
+        { type: 'merge', body: { status: { phase } }, subresource: 'status' },
+      );
     },
     async close() {
       await cluster.close();

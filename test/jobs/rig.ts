@@ -5,13 +5,13 @@ import { Redis } from 'ioredis';
 import { createCsiClient } from '#src/gateway-client/client.ts';
 import { startGateway } from '#src/csi-gateway/gateway.ts';
 import type { Gateway } from '#src/csi-gateway/gateway.ts';
-import { deleteVolume } from '#src/jobs/volume/reconcile-volume.ts';
-import { redisBlessing } from '#src/records/incarnation.ts';
+import { reconcileVolume } from '#src/jobs/volume/reconcile-volume.ts';
+import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { ownershipMs } from '#src/records/flags.ts';
 import { createOperationCounts } from '#src/jobs/operation-counts.ts';
 import type { ProcessorPorts } from '#src/jobs/ports.ts';
-import { provision } from '#src/jobs/claim/reconcile-claim.ts';
-import { settleRun } from '#src/jobs/run-to-outcome.ts';
+import { reconcileClaim } from '#src/jobs/claim/reconcile-claim.ts';
+import { runToOutcome } from '#src/jobs/run-to-outcome.ts';
 import { createKubeClient } from '#src/kube/client.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import { loadClusterAccess } from '#src/kube/credentials.ts';
@@ -39,7 +39,8 @@ export const DRIVER = 'sample.csi.sutler.dev';
 
 type Hook = (call: DriverCall) => unknown;
 
-/** Both processors on real parts: Redis, gateway, sample driver and the sandbox's API server, all on loopback in this process. */
+/** Both processors on real parts: Redis, gateway, sample driver and the sandbox's API server, all
+ * on loopback in this process. */
 export interface Rig {
   readonly ports: ProcessorPorts;
   readonly cluster: SandboxCluster;
@@ -156,18 +157,19 @@ export async function openRig(): Promise<Rig> {
   const holds = new Map<string, { readonly of: string; readonly ms: number }>();
   const runOf = async (
     key: JobKey,
-    process: (run: Pick<Run, 'signal' | 'lastReason' | 'heldMs'>) => Promise<Outcome>,
+    process: (run: Pick<Run, 'signal' | 'lastReason' | 'heldOffMs'>) => Promise<Outcome>,
   ): Promise<Outcome> => {
     const held = holds.get(key.uid);
     const run = {
       signal: new AbortController().signal,
       lastReason: () => Promise.resolve(reasons.get(key.uid)),
-      heldMs: (of: string) => Promise.resolve(held?.of === of ? held.ms : 0),
+      heldOffMs: (of: string) => Promise.resolve(held?.of === of ? held.ms : 0),
     };
-    const outcome = await settleRun(key, silentLog, () => process(run));
+    const outcome = await runToOutcome(key, silentLog, () => process(run));
     if (outcome.kind === 'done') reasons.delete(key.uid);
     else reasons.set(key.uid, shownReason(outcome.reason));
-    if (outcome.kind === 'retry' && outcome.holdOf !== undefined) holds.set(key.uid, { of: outcome.holdOf, ms: outcome.minDelayMs ?? 0 });
+    if (outcome.kind === 'retry' && outcome.holdOffScope !== undefined)
+      holds.set(key.uid, { of: outcome.holdOffScope, ms: outcome.minDelayMs ?? 0 });
     else if (outcome.kind !== 'later') holds.delete(key.uid);
     return outcome;
   };
@@ -191,7 +193,12 @@ export async function openRig(): Promise<Rig> {
     set onCall(next: Hook) {
       hook = next;
     },
-    async claim({ name = `claim-${(claims += 1)}`, className = `class-${name}`, parameters = {}, reclaimPolicy = 'Delete' } = {}) {
+    async claim({
+      name = `claim-${(claims += 1)}`,
+      className = `class-${name}`,
+      parameters = {},
+      reclaimPolicy = 'Delete',
+    } = {}) {
       const cls = {
         apiVersion: 'storage.k8s.io/v1',
         kind: 'StorageClass',
@@ -200,21 +207,30 @@ export async function openRig(): Promise<Rig> {
         parameters,
         reclaimPolicy,
       };
-      if (!classes.has(className)) classes.set(className, await kube.create<Class>(resources.classes, undefined, cls));
+      if (!classes.has(className))
+        classes.set(className, await kube.create<Class>(resources.classes, undefined, cls));
       return kube.create<Claim>(resources.claims, 'default', {
         apiVersion: 'v1',
         kind: 'PersistentVolumeClaim',
-        metadata: { name, namespace: 'default', annotations: { 'volume.kubernetes.io/storage-provisioner': DRIVER } },
-        spec: { storageClassName: className, accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '1Mi' } } },
+        metadata: {
+          name,
+          namespace: 'default',
+          annotations: { 'volume.kubernetes.io/storage-provisioner': DRIVER },
+        },
+        spec: {
+          storageClassName: className,
+          accessModes: ['ReadWriteOnce'],
+          resources: { requests: { storage: '1Mi' } },
+        },
       });
     },
     provision: (claim, change = {}) => {
       const key = keyOf(claim, 'claim');
-      return runOf(key, (run) => provision({ ...ports, ...change }, key, run));
+      return runOf(key, (run) => reconcileClaim({ ...ports, ...change }, key, run));
     },
     remove: (volume, change = {}) => {
       const key = keyOf(volume, 'volume');
-      return runOf(key, (run) => deleteVolume({ ...ports, ...change }, key, run));
+      return runOf(key, (run) => reconcileVolume({ ...ports, ...change }, key, run));
     },
     volumeOf: (claim) => kube.get<Volume>(resources.volumes, { name: `pvc-${claim.metadata.uid}` }),
     setPhase: (volume, phase) =>
@@ -229,8 +245,12 @@ export async function openRig(): Promise<Rig> {
       events.length = 0;
       (driver.calls as DriverCall[]).length = 0;
       await redis.flushall();
-      await redisBlessing(redis, 'csi', DRIVER).bless({ epoch: 'e', quarantineMs: 0, beat: 0 });
-      await ports.records.learnEpoch();
+      await redisIncarnationStore(redis, 'csi', DRIVER).begin({
+        id: 'e',
+        quarantineMs: 0,
+        sequence: 0,
+      });
+      await ports.records.learnIncarnation();
     },
     async close() {
       csi.close();

@@ -30,20 +30,32 @@ describe('a secret', () => {
   let named = 0;
   const newName = (): string => `with-values-${(named += 1)}`;
   async function keep(name: string, values: Readonly<Record<string, Uint8Array>>): Promise<Secret> {
-    const data = Object.fromEntries(Object.entries(values).map(([key, value]) => [key, Buffer.from(value).toString('base64')]));
+    const data = Object.fromEntries(
+      Object.entries(values).map(([key, value]) => [key, Buffer.from(value).toString('base64')]),
+    );
     const ref = { namespace: 'default', name };
-    if ((await rig.kube.get(secrets, ref)) !== undefined) return rig.kube.patch<Secret>(secrets, ref, { type: 'merge', body: { data } });
-    return rig.kube.create<Secret>(secrets, 'default', { apiVersion: 'v1', kind: 'Secret', metadata: ref, data });
+    if ((await rig.kube.get(secrets, ref)) !== undefined)
+      return rig.kube.patch<Secret>(secrets, ref, { type: 'merge', body: { data } });
+    return rig.kube.create<Secret>(secrets, 'default', {
+      apiVersion: 'v1',
+      kind: 'Secret',
+      metadata: ref,
+      data,
+    });
   }
   async function claimWith(values: Readonly<Record<string, Uint8Array>>): Promise<Claim> {
     const name = newName();
     await keep(name, values);
     return rig.claim({ name, parameters });
   }
-  const sentSecrets = (): unknown[] => callsOf(rig, 'CreateVolume').map(({ request }) => (request as CreateVolumeRequest).secrets);
+  const sentSecrets = (): unknown[] =>
+    callsOf(rig, 'CreateVolume').map(({ request }) => (request as CreateVolumeRequest).secrets);
 
   it('arrives as it is where its values are text, of whatever language, or empty', async () => {
-    assert.equal((await rig.provision(await claimWith({ text: TEXT, none: Buffer.alloc(0) }))).kind, 'done');
+    assert.equal(
+      (await rig.provision(await claimWith({ text: TEXT, none: Buffer.alloc(0) }))).kind,
+      'done',
+    );
     assert.deepEqual(sentSecrets(), [{ text: TEXT.toString('utf8'), none: '' }]);
   });
 
@@ -53,7 +65,8 @@ describe('a secret', () => {
       const { name, uid } = claim.metadata;
       const outcomes = [await rig.provision(claim), await rig.provision(claim)];
       const reason = words(name, 'keytab, token');
-      for (const outcome of outcomes) assert.ok(outcome.kind === 'retry' && outcome.reason === reason, JSON.stringify(outcome));
+      for (const outcome of outcomes)
+        assert.ok(outcome.kind === 'retry' && outcome.reason === reason, JSON.stringify(outcome));
       assert.deepEqual(messagesOf(rig), [`Warning ProvisioningFailed ${reason}`]);
       assert.deepEqual(callsOf(rig, 'CreateVolume'), []);
       assert.deepEqual(await rig.record(uid), {}, 'nothing is open');
@@ -67,7 +80,14 @@ describe('a secret', () => {
       const outcome = await rig.provision(claim, { areSecretsWatched: true });
       assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
       const { metadata } = await keep(claim.metadata.name, {});
-      assert.deepEqual(outcome.until, [{ resource: 'secrets', namespace: 'default', name: metadata.name, seen: metadata.resourceVersion }]);
+      assert.deepEqual(outcome.until, [
+        {
+          resource: 'secrets',
+          namespace: 'default',
+          name: metadata.name,
+          seen: metadata.resourceVersion,
+        },
+      ]);
     });
 
     it('leaves a record of unknown end open; once it is text, the same request is sent', async () => {
@@ -99,7 +119,9 @@ describe('a secret', () => {
       for (let i = 0; i < 2; i += 1) {
         const outcome = await rig.remove(volume);
         assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
-        assert.deepEqual(outcome.until, [{ resource: 'secrets', namespace: 'default', name, seen: metadata.resourceVersion }]);
+        assert.deepEqual(outcome.until, [
+          { resource: 'secrets', namespace: 'default', name, seen: metadata.resourceVersion },
+        ]);
       }
       assert.equal(deletions(rig), 0);
       assert.deepEqual(warnings(rig), [`VolumeFailedDelete ${words(name, 'keytab')}`]);

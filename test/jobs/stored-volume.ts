@@ -6,7 +6,10 @@ import { DRIVER } from './rig.ts';
 import type { Rig } from './rig.ts';
 
 /** A volume that we made, whose claim is gone. */
-export async function released(rig: Rig, change: Parameters<Rig['claim']>[0] = {}): Promise<Volume> {
+export async function released(
+  rig: Rig,
+  change: Parameters<Rig['claim']>[0] = {},
+): Promise<Volume> {
   const claim = await rig.claim(change);
   assert.equal((await rig.provision(claim)).kind, 'done');
   const volume = await rig.volumeOf(claim);
@@ -26,10 +29,17 @@ export interface StaticVolume {
   readonly phase?: 'Bound' | 'Released';
 }
 
-/** A volume that somebody made by hand; Released, of our driver, with our finalizer where nothing else is said. */
+/** A volume that somebody made by hand; Released, of our driver, with our finalizer where nothing
+ * else is said. */
 export async function byHand(rig: Rig, change: StaticVolume = {}): Promise<Volume> {
   const name = `by-hand-${(made += 1)}`;
-  const { annotations = {}, labels = {}, finalizers = [VOLUME_FINALIZER], spec = {}, phase = 'Released' } = change;
+  const {
+    annotations = {},
+    labels = {},
+    finalizers = [VOLUME_FINALIZER],
+    spec = {},
+    phase = 'Released',
+  } = change;
   const { source = { csi: { driver: DRIVER, volumeHandle: `handle-of-${name}` } } } = change;
   const volume = await rig.kube.create<Volume>(volumes, undefined, {
     apiVersion: 'v1',
@@ -43,8 +53,11 @@ export async function byHand(rig: Rig, change: StaticVolume = {}): Promise<Volum
       ...spec,
     },
   });
-  // The API server puts one of its own there, which its controller takes off where nobody uses the volume.
-  await edit(rig, volume, { metadata: { finalizers: finalizers.length === 0 ? null : finalizers } });
+  // The API server puts one of its own there, which its controller takes off where nobody uses the
+  // volume.
+  await edit(rig, volume, {
+    metadata: { finalizers: finalizers.length === 0 ? null : finalizers },
+  });
   return rig.setPhase(volume, phase);
 }
 
@@ -61,7 +74,10 @@ export function edit(rig: Rig, volume: Volume, body: unknown): Promise<Volume> {
 /** Whether a PV is gone, or would be but for others' finalizers. */
 export function isLetGo(volume: Volume | undefined): boolean {
   if (volume === undefined) return true;
-  return volume.metadata.deletionTimestamp !== undefined && volume.metadata.finalizers?.includes(VOLUME_FINALIZER) !== true;
+  return (
+    volume.metadata.deletionTimestamp !== undefined &&
+    volume.metadata.finalizers?.includes(VOLUME_FINALIZER) !== true
+  );
 }
 
 /** How often the driver was asked to delete. */
@@ -70,14 +86,22 @@ export function deletions(rig: Rig): number {
 }
 
 /** What the last DeleteVolume said. */
-export function lastDeletion(rig: Rig): { readonly volumeId: string; readonly secrets: Readonly<Record<string, string>> } {
+export function lastDeletion(rig: Rig): {
+  readonly volumeId: string;
+  readonly secrets: Readonly<Record<string, string>>;
+} {
   const request = rig.driver.calls.findLast(({ method }) => method === 'DeleteVolume')?.request;
-  assert.ok(request !== undefined && 'volumeId' in request && 'secrets' in request, 'the driver was asked to delete');
+  assert.ok(
+    request !== undefined && 'volumeId' in request && 'secrets' in request,
+    'the driver was asked to delete',
+  );
   // Decoded by the driver as a DeleteVolumeRequest.
   return { volumeId: String(request.volumeId), secrets: request.secrets as Record<string, string> };
 }
 
 /** The warnings so far. */
 export function warnings(rig: Rig): readonly string[] {
-  return rig.events.filter(({ type }) => type === 'Warning').map(({ reason, message }) => `${reason} ${message}`);
+  return rig.events
+    .filter(({ type }) => type === 'Warning')
+    .map(({ reason, message }) => `${reason} ${message}`);
 }

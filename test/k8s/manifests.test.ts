@@ -10,7 +10,12 @@ import type { Resource } from '#src/kube/resources.ts';
 import { parseFlags } from '#src/runtime/flags.ts';
 import type { FlagTable } from '#src/runtime/flags.ts';
 import * as sandboxDriver from '../../sandbox/driver/flags.ts';
-import { manifestFiles, manifestFolders, readManifests, readYaml } from '../harness/real-manifests.ts';
+import {
+  manifestFiles,
+  manifestFolders,
+  readManifests,
+  readYaml,
+} from '../harness/real-manifests.ts';
 
 const TABLES: Readonly<Record<string, FlagTable>> = {
   ingest: ingest.flags,
@@ -35,7 +40,10 @@ interface Container {
   readonly ports?: readonly Port[];
   readonly livenessProbe?: Probe;
   readonly readinessProbe?: Probe;
-  readonly resources?: { readonly requests?: Readonly<Record<string, string>>; readonly limits?: Readonly<Record<string, string>> };
+  readonly resources?: {
+    readonly requests?: Readonly<Record<string, string>>;
+    readonly limits?: Readonly<Record<string, string>>;
+  };
   readonly securityContext?: {
     readonly allowPrivilegeEscalation?: boolean;
     readonly readOnlyRootFilesystem?: boolean;
@@ -49,12 +57,18 @@ interface Pod {
   readonly terminationGracePeriodSeconds?: number;
   readonly securityContext?: { readonly runAsNonRoot?: boolean };
   readonly containers: readonly Container[];
-  readonly volumes?: readonly { readonly name: string; readonly secret?: { readonly secretName: string } }[];
+  readonly volumes?: readonly {
+    readonly name: string;
+    readonly secret?: { readonly secretName: string };
+  }[];
 }
 interface Workload {
   readonly spec: {
     readonly selector?: { readonly matchLabels: Readonly<Record<string, string>> };
-    readonly template: { readonly metadata?: { readonly labels?: Readonly<Record<string, string>> }; readonly spec: Pod };
+    readonly template: {
+      readonly metadata?: { readonly labels?: Readonly<Record<string, string>> };
+      readonly spec: Pod;
+    };
   };
 }
 interface ServiceObject {
@@ -65,7 +79,11 @@ interface ServiceObject {
 }
 interface Binding {
   readonly roleRef: { readonly kind: string; readonly name: string };
-  readonly subjects: readonly { readonly kind: string; readonly name: string; readonly namespace: string }[];
+  readonly subjects: readonly {
+    readonly kind: string;
+    readonly name: string;
+    readonly namespace: string;
+  }[];
 }
 interface Rule {
   readonly verbs: readonly string[];
@@ -81,7 +99,11 @@ interface Kustomization {
 const manifests = manifestFolders().flatMap(readManifests);
 const workloads = manifests
   .filter(({ object }) => object.kind === 'Deployment' || object.kind === 'StatefulSet')
-  .map(({ file, object }) => ({ file, name: object.metadata.name, ...(object as unknown as Workload) }));
+  .map(({ file, object }) => ({
+    file,
+    name: object.metadata.name,
+    ...(object as unknown as Workload),
+  }));
 const pods = workloads.map(({ file, name, spec }) => ({
   title: `${file} ${name}`,
   pod: spec.template.spec,
@@ -109,8 +131,12 @@ describe('k8s/', () => {
   for (const folder of manifestFolders()) {
     it(`${folder}/kustomization.yaml names every file of its folder, and no other`, () => {
       const [kustomization] = readYaml(`${folder}/kustomization.yaml`) as readonly Kustomization[];
-      const patches = (kustomization?.patches ?? []).flatMap(({ path }) => (path === undefined ? [] : [path]));
-      const named = [...(kustomization?.resources ?? []), ...patches].filter((path) => !path.startsWith('../'));
+      const patches = (kustomization?.patches ?? []).flatMap(({ path }) =>
+        path === undefined ? [] : [path],
+      );
+      const named = [...(kustomization?.resources ?? []), ...patches].filter(
+        (path) => !path.startsWith('../'),
+      );
       assert.deepEqual(named.toSorted(), manifestFiles(folder).toSorted());
     });
   }
@@ -128,7 +154,8 @@ describe('k8s/', () => {
 
   it('runs each of the four processes', () => {
     const processes = new Set(ours.map(({ container }) => container.args[0]));
-    for (const name of ['ingest', 'jobs', 'csi-gateway', 'dashboard']) assert.ok(processes.has(name), name);
+    for (const name of ['ingest', 'jobs', 'csi-gateway', 'dashboard'])
+      assert.ok(processes.has(name), name);
   });
 
   for (const { title, container, pod } of ours) {
@@ -149,12 +176,20 @@ describe('k8s/', () => {
 
       it('is given more time to end than it takes', () => {
         const graceMs = flagsOf(container)['gracePeriodMs'];
-        if (typeof graceMs === 'number') assert.ok(graceMs < (pod.terminationGracePeriodSeconds ?? 30) * 1000);
+        if (typeof graceMs === 'number')
+          assert.ok(graceMs < (pod.terminationGracePeriodSeconds ?? 30) * 1000);
       });
 
       it('takes its Redis from a Secret, if it uses one', () => {
-        assert.equal('redisUrl' in flagsOf(container), container.env?.some(({ name }) => name === 'REDIS_URL') ?? false);
-        assert.ok(!container.args.some((arg) => arg.startsWith('--redis-url') || arg.startsWith('--dashboard-password')));
+        assert.equal(
+          'redisUrl' in flagsOf(container),
+          container.env?.some(({ name }) => name === 'REDIS_URL') ?? false,
+        );
+        assert.ok(
+          !container.args.some(
+            (arg) => arg.startsWith('--redis-url') || arg.startsWith('--dashboard-password'),
+          ),
+        );
       });
     });
   }
@@ -169,33 +204,44 @@ describe('k8s/', () => {
     });
 
     it(`${title} asks for what it takes, and has an end to its memory`, () => {
-      assert.ok(container.resources?.requests?.['cpu'] !== undefined && container.resources.requests['memory'] !== undefined);
+      assert.ok(
+        container.resources?.requests?.['cpu'] !== undefined &&
+          container.resources.requests['memory'] !== undefined,
+      );
       assert.ok(container.resources.limits?.['memory'] !== undefined);
     });
   }
 
   it('calls the gateway at the address of its Service', () => {
-    const service = ofKind('Service').find(({ object }) => object.metadata.name === 'sutler-gateway')?.object as unknown as ServiceObject;
+    const service = ofKind('Service').find(
+      ({ object }) => object.metadata.name === 'sutler-gateway',
+    )?.object as unknown as ServiceObject;
     const port = service.spec.ports.find(({ targetPort }) => targetPort === 'gateway')?.port;
     const gateway = containers.find(({ title }) => title.startsWith('gateway/'))?.container;
     assert.ok(gateway !== undefined);
     assert.match(String(flagsOf(gateway)['listen']), new RegExp(`:${portOf(gateway, 'gateway')}$`));
     for (const { title, container } of ours.filter((entry) => entry.title.startsWith('base/'))) {
       const address = flagsOf(container)['gateway'];
-      if (address !== undefined) assert.deepEqual(address, [`dns:///sutler-gateway.sutler.svc:${port}`], title);
+      if (address !== undefined)
+        assert.deepEqual(address, [`dns:///sutler-gateway.sutler.svc:${port}`], title);
     }
   });
 
   it('knows the gateway and its callers by certificates that exist and have the names that are asked for', () => {
     const issued = new Map(
       ofKind('Certificate').map(({ object }) => {
-        const { secretName, dnsNames } = object['spec'] as { readonly secretName: string; readonly dnsNames?: readonly string[] };
+        const { secretName, dnsNames } = object['spec'] as {
+          readonly secretName: string;
+          readonly dnsNames?: readonly string[];
+        };
         return [secretName, dnsNames ?? []] as const;
       }),
     );
     const namesOf = (container: Container, pod: Pod, flag: string): readonly string[] => {
       const path = String(flagsOf(container)[flag]);
-      const mount = container.volumeMounts?.find(({ mountPath }) => path.startsWith(`${mountPath}/`));
+      const mount = container.volumeMounts?.find(({ mountPath }) =>
+        path.startsWith(`${mountPath}/`),
+      );
       const volume = pod.volumes?.find(({ name }) => name === mount?.name);
       assert.equal(path, `${mount?.mountPath}/tls.crt`);
       const names = issued.get(volume?.secret?.secretName ?? '');
@@ -206,9 +252,13 @@ describe('k8s/', () => {
     assert.ok(gateway !== undefined);
     const allowed = flagsOf(gateway.container)['tlsAllowedNames'] as readonly string[];
     const served = namesOf(gateway.container, gateway.pod, 'tlsCert');
-    const callers = ours.filter(({ title, container }) => title.startsWith('base/') && 'gateway' in flagsOf(container));
+    const callers = ours.filter(
+      ({ title, container }) => title.startsWith('base/') && 'gateway' in flagsOf(container),
+    );
     assert.deepEqual(
-      callers.map(({ container, pod }) => `DNS:${namesOf(container, pod, 'gatewayTlsCert').join()}`).toSorted(),
+      callers
+        .map(({ container, pod }) => `DNS:${namesOf(container, pod, 'gatewayTlsCert').join()}`)
+        .toSorted(),
       allowed.toSorted(),
     );
     for (const { container } of callers) {
@@ -218,7 +268,9 @@ describe('k8s/', () => {
   });
 
   it('calls the gateway of the same pod at the socket where it listens', () => {
-    const inPod = ours.filter(({ title }) => title.startsWith('sidecars/')).map(({ container }) => flagsOf(container));
+    const inPod = ours
+      .filter(({ title }) => title.startsWith('sidecars/'))
+      .map(({ container }) => flagsOf(container));
     const [listens] = inPod.flatMap((flags) => flags['listen'] ?? []);
     const calls = inPod.flatMap((flags) => flags['gateway'] ?? []);
     assert.deepEqual(calls, [listens, listens]);
@@ -233,10 +285,14 @@ describe('k8s/', () => {
   for (const { file, object } of ofKind('Service')) {
     it(`${file} ${object.metadata.name}: the Service selects a pod that has its ports`, () => {
       const { selector, ports } = (object as unknown as ServiceObject).spec;
-      const selected = pods.filter(({ labels }) => Object.entries(selector).every(([key, value]) => labels[key] === value));
+      const selected = pods.filter(({ labels }) =>
+        Object.entries(selector).every(([key, value]) => labels[key] === value),
+      );
       assert.ok(selected.length > 0, 'selects nothing');
       const names = new Set(
-        selected.flatMap(({ pod }) => pod.containers.flatMap((container) => container.ports?.map(({ name }) => name) ?? [])),
+        selected.flatMap(({ pod }) =>
+          pod.containers.flatMap((container) => container.ports?.map(({ name }) => name) ?? []),
+        ),
       );
       for (const { targetPort } of ports) assert.ok(names.has(targetPort), targetPort);
     });
@@ -245,7 +301,8 @@ describe('k8s/', () => {
   for (const { file, name, spec } of workloads) {
     it(`${file} ${name}: selectors, accounts, mounts and volumes fit together`, () => {
       const { template, selector } = spec;
-      for (const [key, value] of Object.entries(selector?.matchLabels ?? {})) assert.equal(template.metadata?.labels?.[key], value, key);
+      for (const [key, value] of Object.entries(selector?.matchLabels ?? {}))
+        assert.equal(template.metadata?.labels?.[key], value, key);
       const account = template.spec.serviceAccountName;
       if (account !== undefined)
         assert.ok(
@@ -255,7 +312,11 @@ describe('k8s/', () => {
       const names = template.spec.containers.map((container) => container.name);
       assert.equal(new Set(names).size, names.length);
       const ports = template.spec.containers.flatMap((container) => container.ports ?? []);
-      assert.equal(new Set(ports.map(({ containerPort }) => containerPort)).size, ports.length, 'two containers of one pod share a port');
+      assert.equal(
+        new Set(ports.map(({ containerPort }) => containerPort)).size,
+        ports.length,
+        'two containers of one pod share a port',
+      );
     });
   }
 
@@ -264,27 +325,44 @@ describe('k8s/', () => {
       const { roleRef, subjects } = object as unknown as Binding;
       assert.ok(ofKind(roleRef.kind).some((role) => role.object.metadata.name === roleRef.name));
       for (const subject of subjects) {
-        const { metadata } = ofKind('ServiceAccount').find((account) => account.object.metadata.name === subject.name)?.object ?? {};
-        assert.deepEqual([subject.kind, metadata?.namespace], ['ServiceAccount', subject.namespace]);
+        const { metadata } =
+          ofKind('ServiceAccount').find((account) => account.object.metadata.name === subject.name)
+            ?.object ?? {};
+        assert.deepEqual(
+          [subject.kind, metadata?.namespace],
+          ['ServiceAccount', subject.namespace],
+        );
       }
     });
   }
 
   it('puts every namespaced object into the namespace sutler', () => {
-    const clusterScoped = new Set(['Namespace', 'ClusterRole', 'ClusterRoleBinding', 'StorageClass']);
+    const clusterScoped = new Set([
+      'Namespace',
+      'ClusterRole',
+      'ClusterRoleBinding',
+      'StorageClass',
+    ]);
     for (const { file, object } of manifests) {
       if (clusterScoped.has(object.kind) || object.metadata.name === 'any') continue;
-      assert.equal(object.metadata.namespace, 'sutler', `${file} ${object.kind} ${object.metadata.name}`);
+      assert.equal(
+        object.metadata.namespace,
+        'sutler',
+        `${file} ${object.kind} ${object.metadata.name}`,
+      );
     }
   });
 
   describe('the cluster-wide rights', () => {
     /** `verb group/plural` of everything that a ClusterRole grants. */
     const rightsOf = (role: string): ReadonlySet<string> => {
-      const rules = ofKind('ClusterRole').find(({ object }) => object.metadata.name === role)?.object['rules'] as readonly Rule[];
+      const rules = ofKind('ClusterRole').find(({ object }) => object.metadata.name === role)
+        ?.object['rules'] as readonly Rule[];
       return new Set(
         rules.flatMap(({ verbs, apiGroups, resources }) =>
-          verbs.flatMap((verb) => apiGroups.flatMap((group) => resources.map((plural) => `${verb} ${group}/${plural}`))),
+          verbs.flatMap((verb) =>
+            apiGroups.flatMap((group) => resources.map((plural) => `${verb} ${group}/${plural}`)),
+          ),
         ),
       );
     };
@@ -292,9 +370,15 @@ describe('k8s/', () => {
       resources.flatMap(({ group, plural }) => verbs.map((verb) => `${verb} ${group}/${plural}`));
 
     it('of ingest are to list and watch what it watches, always or on demand, to write events, and nothing else', () => {
-      const watched = wanted(['list', 'watch'], [kinds.claims, kinds.volumes, kinds.classes, ...ON_DEMAND]);
+      const watched = wanted(
+        ['list', 'watch'],
+        [kinds.claims, kinds.volumes, kinds.classes, ...ON_DEMAND],
+      );
       const events = wanted(['create', 'patch'], [kinds.events]);
-      assert.deepEqual([...rightsOf('sutler-ingest')].toSorted(), [...watched, ...events, 'get /namespaces'].toSorted());
+      assert.deepEqual(
+        [...rightsOf('sutler-ingest')].toSorted(),
+        [...watched, ...events, 'get /namespaces'].toSorted(),
+      );
     });
 
     it('of jobs are what its processors ask for, and nothing else', () => {
@@ -302,7 +386,10 @@ describe('k8s/', () => {
         ...wanted(['get', 'list', 'patch'], [kinds.claims]),
         ...wanted(['get', 'create', 'delete', 'patch'], [kinds.volumes]),
         ...wanted(['list', 'watch'], [kinds.classes, kinds.volumeAttachments]),
-        ...wanted(['get'], [kinds.volumeAttributesClasses, kinds.snapshotContents, kinds.namespaces]),
+        ...wanted(
+          ['get'],
+          [kinds.volumeAttributesClasses, kinds.snapshotContents, kinds.namespaces],
+        ),
         ...wanted(['get', 'patch'], [kinds.snapshots]),
         ...wanted(['list'], [kinds.referenceGrants]),
         ...wanted(['create', 'patch'], [kinds.events]),
@@ -317,12 +404,16 @@ describe('k8s/', () => {
   });
 
   it('mounts no token where the API server is not called', () => {
-    const account = ofKind('ServiceAccount').find(({ object }) => object.metadata.name === 'sutler-dashboard')?.object;
+    const account = ofKind('ServiceAccount').find(
+      ({ object }) => object.metadata.name === 'sutler-dashboard',
+    )?.object;
     assert.equal(account?.['automountServiceAccountToken'], false);
   });
 
   it('gives Redis an append-only file and lets it evict nothing', () => {
-    const redis = containers.find(({ container }) => container.name === 'redis')?.container.args.join(' ') ?? '';
+    const redis =
+      containers.find(({ container }) => container.name === 'redis')?.container.args.join(' ') ??
+      '';
     assert.match(redis, /--appendonly yes/);
     assert.match(redis, /--maxmemory-policy noeviction/);
   });

@@ -76,17 +76,35 @@ describe('Admission', () => {
     const abort = new AbortController();
     const waiting = admission.acquire({ ...ask, signal: abort.signal });
     abort.abort();
-    await assert.rejects(waiting, (error) => error instanceof KubeError && error.reason === 'Aborted');
-    await assert.rejects(admission.acquire({ ...ask, signal: abort.signal }), (error) => error instanceof KubeError && !error.maybeSent);
+    await assert.rejects(
+      waiting,
+      (error) => error instanceof KubeError && error.reason === 'Aborted',
+    );
+    await assert.rejects(
+      admission.acquire({ ...ask, signal: abort.signal }),
+      (error) => error instanceof KubeError && !error.maybeSent,
+    );
   });
 
   it('spends the burst, then goes by the rate', async () => {
-    const admission = new Admission({ maxInFlight: 100, qps: 100, burst: 3, nowMs: () => performance.now() });
+    const admission = new Admission({
+      maxInFlight: 100,
+      qps: 100,
+      burst: 3,
+      nowMs: () => performance.now(),
+    });
     const startMs = performance.now();
     const passed: number[] = [];
-    await Promise.all(Array.from({ length: 6 }, () => admission.acquire(ask).then(() => passed.push(performance.now() - startMs))));
+    await Promise.all(
+      Array.from({ length: 6 }, () =>
+        admission.acquire(ask).then(() => passed.push(performance.now() - startMs)),
+      ),
+    );
     assert.ok((passed[2] ?? 99) < 25, 'three at once');
-    assert.ok((passed[5] ?? 0) >= 28, `the sixth after three tenths of a tenth of a second: ${passed[5]}`);
+    assert.ok(
+      (passed[5] ?? 0) >= 28,
+      `the sixth after three tenths of a tenth of a second: ${passed[5]}`,
+    );
   });
 });
 
@@ -97,7 +115,10 @@ describe('TokenBucket', () => {
     assert.equal(bucket.waitMs(0), 100);
     assert.equal(bucket.take(99), false);
     assert.equal(bucket.take(100), true);
-    assert.deepEqual([bucket.take(100_000), bucket.take(100_000), bucket.take(100_000)], [true, true, false]);
+    assert.deepEqual(
+      [bucket.take(100_000), bucket.take(100_000), bucket.take(100_000)],
+      [true, true, false],
+    );
   });
 
   it('survives a clock that is set back', () => {

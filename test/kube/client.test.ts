@@ -16,9 +16,16 @@ import { plainAccess, startKubeServer, until } from '../harness/kube-server.ts';
 const server = await startKubeServer(() => {});
 const clients: KubeClient[] = [];
 
-function connect(o: Partial<KubeClientOptions> & { to?: Partial<ClusterAccess>; on?: KubeServer } = {}): KubeClient {
+function connect(
+  o: Partial<KubeClientOptions> & { to?: Partial<ClusterAccess>; on?: KubeServer } = {},
+): KubeClient {
   const { to, on, ...options } = o;
-  const client = createKubeClient({ access: plainAccess(on ?? server, to), userAgent: 'sutler-test/1', log: silentLog, ...options });
+  const client = createKubeClient({
+    access: plainAccess(on ?? server, to),
+    userAgent: 'sutler-test/1',
+    log: silentLog,
+    ...options,
+  });
   clients.push(client);
   return client;
 }
@@ -59,7 +66,9 @@ const busy =
   (_, reply) =>
     reply.status(code, 'TooManyRequests', 'slow down', headers);
 const locked: Handler = (seen, reply) =>
-  seen.headers.authorization === 'Bearer new' ? ok(seen, reply) : reply.status(401, 'Unauthorized', 'Unauthorized');
+  seen.headers.authorization === 'Bearer new'
+    ? ok(seen, reply)
+    : reply.status(401, 'Unauthorized', 'Unauthorized');
 
 /** Accepts every watch and holds it. */
 const open = (): { watches: OpenWatch[] } => {
@@ -92,7 +101,10 @@ describe('KubeClient', () => {
   it('keeps the path of the server as a prefix', async () => {
     const client = connect({ to: { server: new URL(`${server.url}/k8s/clusters/c-1/`) } });
     await client.get(claims, { namespace: 'ns', name: 'c' });
-    assert.equal(server.seen[0]?.path, '/k8s/clusters/c-1/api/v1/namespaces/ns/persistentvolumeclaims/c');
+    assert.equal(
+      server.seen[0]?.path,
+      '/k8s/clusters/c-1/api/v1/namespaces/ns/persistentvolumeclaims/c',
+    );
   });
 
   it('answers undefined for an object that the API server does not have', async () => {
@@ -133,22 +145,40 @@ describe('KubeClient', () => {
     await client.update(leases, { namespace: 'ns', name: 'l' }, { b: 1 });
     await client.patch(volumes, { name: 'x' }, { type: 'merge', body: { m: null } });
     await client.patch(volumes, { name: 'x' }, { type: 'json', body: [] });
-    await client.patch(claims, { namespace: 'ns', name: 'x' }, { type: 'strategic', body: {}, subresource: 'status' });
+    await client.patch(
+      claims,
+      { namespace: 'ns', name: 'x' },
+      { type: 'strategic', body: {}, subresource: 'status' },
+    );
     assert.deepEqual(
       server.seen.map((seen) => [seen.method, seen.path, seen.headers['content-type'], seen.body]),
       [
         ['POST', '/api/v1/persistentvolumes', 'application/json', '{"a":"ä"}'],
-        ['PUT', '/apis/coordination.k8s.io/v1/namespaces/ns/leases/l', 'application/json', '{"b":1}'],
+        [
+          'PUT',
+          '/apis/coordination.k8s.io/v1/namespaces/ns/leases/l',
+          'application/json',
+          '{"b":1}',
+        ],
         ['PATCH', '/api/v1/persistentvolumes/x', 'application/merge-patch+json', '{"m":null}'],
         ['PATCH', '/api/v1/persistentvolumes/x', 'application/json-patch+json', '[]'],
-        ['PATCH', '/api/v1/namespaces/ns/persistentvolumeclaims/x/status', 'application/strategic-merge-patch+json', '{}'],
+        [
+          'PATCH',
+          '/api/v1/namespaces/ns/persistentvolumeclaims/x/status',
+          'application/strategic-merge-patch+json',
+          '{}',
+        ],
       ],
     );
   });
 
   it('sends the body of a DELETE with its length: without one the preconditions would be ignored and the wrong object deleted', async () => {
     const client = connect();
-    await client.delete(volumes, { name: 'x' }, { preconditions: { uid: 'u-ü', resourceVersion: '5' } });
+    await client.delete(
+      volumes,
+      { name: 'x' },
+      { preconditions: { uid: 'u-ü', resourceVersion: '5' } },
+    );
     const [seen] = server.seen;
     assert.equal(seen?.headers['content-length'], String(Buffer.byteLength(seen?.body ?? '')));
     assert.equal(seen?.headers['transfer-encoding'], undefined);
@@ -162,7 +192,8 @@ describe('KubeClient', () => {
   });
 
   it('reports preconditions that do not hold as a conflict', async () => {
-    server.handler = (_, reply) => reply.status(409, 'Conflict', 'the UID in the precondition does not match');
+    server.handler = (_, reply) =>
+      reply.status(409, 'Conflict', 'the UID in the precondition does not match');
     await assert.rejects(
       connect().delete(volumes, { name: 'x' }, { preconditions: { uid: 'u' } }),
       kubeError((error) => assert.equal(isConflict(error), true)),
@@ -176,14 +207,23 @@ describe('KubeClient', () => {
         : reply.json(200, { metadata: { resourceVersion: '9' }, items: null });
     const client = connect();
     assert.deepEqual(
-      await client.list(claims, { namespace: 'ns', limit: 2, labelSelector: 'a=b', fieldSelector: 'c=d', resourceVersion: '0' }),
+      await client.list(claims, {
+        namespace: 'ns',
+        limit: 2,
+        labelSelector: 'a=b',
+        fieldSelector: 'c=d',
+        resourceVersion: '0',
+      }),
       {
         items: [1, 2],
         resourceVersion: '9',
         continueToken: 'more',
       },
     );
-    assert.deepEqual(await client.list(claims, { continueToken: 'more' }), { items: [], resourceVersion: '9' });
+    assert.deepEqual(await client.list(claims, { continueToken: 'more' }), {
+      items: [],
+      resourceVersion: '9',
+    });
     assert.deepEqual(Object.fromEntries(server.seen[0]?.query ?? []), {
       limit: '2',
       labelSelector: 'a=b',
@@ -223,7 +263,9 @@ describe('KubeClient', () => {
     server.handler = (_, reply) => reply.text(200, '<html>login</html>');
     await assert.rejects(
       connect().get(volumes, { name: 'x' }),
-      kubeError((error) => assert.match(error.message, /get persistentvolumes x: the answer is not JSON: <html>login/)),
+      kubeError((error) =>
+        assert.match(error.message, /get persistentvolumes x: the answer is not JSON: <html>login/),
+      ),
     );
   });
 });
@@ -244,7 +286,11 @@ describe('secrets', () => {
 describe('patience', () => {
   for (const code of [429, 500, 503, 504]) {
     it(`waits as long as a ${code} with Retry-After asks, then repeats, writes too`, async () => {
-      server.handler = inTurn(busy(code, { 'retry-after': '2' }), busy(code, { 'retry-after': '1' }), ok);
+      server.handler = inTurn(
+        busy(code, { 'retry-after': '2' }),
+        busy(code, { 'retry-after': '1' }),
+        ok,
+      );
       const { clock, sleptMs } = noteSleeps();
       await connect({ clock }).create(volumes, undefined, {});
       assert.equal(server.seen.length, 3);
@@ -275,7 +321,9 @@ describe('patience', () => {
     const { clock } = noteSleeps();
     await assert.rejects(
       connect({ clock }).get(volumes, { name: 'x' }),
-      kubeError((error) => assert.deepEqual([error.serverMessage, error.retryAfterMs], ['slow down', 1000])),
+      kubeError((error) =>
+        assert.deepEqual([error.serverMessage, error.retryAfterMs], ['slow down', 1000]),
+      ),
     );
     assert.equal(server.seen.length, 7);
   });
@@ -310,7 +358,9 @@ describe('faults', () => {
     server.handler = reset;
     await assert.rejects(
       connect().create(volumes, undefined, {}),
-      kubeError((error) => assert.deepEqual([error.code, error.reason, error.maybeSent], [0, 'Network', true])),
+      kubeError((error) =>
+        assert.deepEqual([error.code, error.reason, error.maybeSent], [0, 'Network', true]),
+      ),
     );
     assert.equal(server.seen.length, 1);
   });
@@ -337,7 +387,8 @@ describe('faults', () => {
       client.get(volumes, { name: 'x' }, { timeoutMs: 30 }),
       kubeError((error) => assert.deepEqual([error.code, error.reason], [0, 'Timeout'])),
     );
-    server.handler = (_, reply) => void reply.response.writeHead(200, { 'content-length': '100' }).write('{');
+    server.handler = (_, reply) =>
+      void reply.response.writeHead(200, { 'content-length': '100' }).write('{');
     await assert.rejects(
       client.get(volumes, { name: 'x' }, { timeoutMs: 30 }),
       kubeError((error) => assert.equal(error.reason, 'Timeout')),
@@ -370,7 +421,9 @@ describe('faults', () => {
     process.on('warning', listen);
     const { signal } = new AbortController();
     const client = connect({ maxInFlight: 20 });
-    await Promise.all(Array.from({ length: 60 }, () => client.get(volumes, { name: 'x' }, { signal })));
+    await Promise.all(
+      Array.from({ length: 60 }, () => client.get(volumes, { name: 'x' }, { signal })),
+    );
     await setImmediate();
     process.off('warning', listen);
     assert.deepEqual(warnings, []);
@@ -402,7 +455,12 @@ describe('faults', () => {
   });
 
   it('throws the words of a refusal unchanged', async () => {
-    server.handler = (_, reply) => reply.status(409, 'AlreadyExists', 'object is being deleted: persistentvolumes "x" already exists');
+    server.handler = (_, reply) =>
+      reply.status(
+        409,
+        'AlreadyExists',
+        'object is being deleted: persistentvolumes "x" already exists',
+      );
     await assert.rejects(
       connect().create(volumes, undefined, {}),
       kubeError((error) => assert.equal(isAlreadyExists(error), true)),
@@ -434,7 +492,9 @@ describe('credentials', () => {
       await setImmediate();
       token = 'new';
     };
-    const client = connect({ to: { authorization: () => Promise.resolve(`Bearer ${token}`), refresh } });
+    const client = connect({
+      to: { authorization: () => Promise.resolve(`Bearer ${token}`), refresh },
+    });
     await Promise.all(Array.from({ length: 10 }, () => client.create(volumes, undefined, {})));
     assert.equal(refreshes, 1, 'ten refused requests share one refresh');
     assert.equal(server.seen.length, 20);
@@ -443,18 +503,25 @@ describe('credentials', () => {
   it('that stay refused are an error, after one repeat', async () => {
     server.handler = locked;
     await assert.rejects(
-      connect({ to: { authorization: () => Promise.resolve('Bearer old') } }).get(volumes, { name: 'x' }),
+      connect({ to: { authorization: () => Promise.resolve('Bearer old') } }).get(volumes, {
+        name: 'x',
+      }),
       kubeError((error) => assert.equal(error.code, 401)),
     );
     assert.equal(server.seen.length, 2);
   });
 
   it('that can not be had are an error of that call, not sent', async () => {
-    const client = connect({ to: { authorization: () => Promise.reject(new Error('the plugin failed')) } });
+    const client = connect({
+      to: { authorization: () => Promise.reject(new Error('the plugin failed')) },
+    });
     await assert.rejects(
       client.create(volumes, undefined, {}),
       kubeError((error) =>
-        assert.deepEqual([error.reason, error.serverMessage, error.maybeSent], ['Credentials', 'the plugin failed', false]),
+        assert.deepEqual(
+          [error.reason, error.serverMessage, error.maybeSent],
+          ['Credentials', 'the plugin failed', false],
+        ),
       ),
     );
   });
@@ -468,7 +535,11 @@ describe('metrics', () => {
     await client.get(volumes, { name: 'x' });
     await client.create(volumes, undefined, {});
     server.handler = inTurn((_, reply) => reply.status(429, 'TooManyRequests', 'slow down'), ok);
-    await client.patch(claims, { namespace: 'ns', name: 'x' }, { type: 'merge', body: {}, subresource: 'status' });
+    await client.patch(
+      claims,
+      { namespace: 'ns', name: 'x' },
+      { type: 'merge', body: {}, subresource: 'status' },
+    );
     server.handler = reset;
     await assert.rejects(client.delete(volumes, { name: 'x' }));
     const text = await metrics.metrics();
@@ -513,14 +584,18 @@ describe('watch', () => {
     const { watches } = open();
     const client = connect({ maxInFlight: 1 });
     const abort = new AbortController();
-    const watching = [1, 2, 3].map(() => client.watch(claims, { ...nothing, signal: abort.signal }));
+    const watching = [1, 2, 3].map(() =>
+      client.watch(claims, { ...nothing, signal: abort.signal }),
+    );
     await until('three are open', () => watches.length === 3);
     server.handler = ok;
     await client.get(volumes, { name: 'x' });
     abort.abort();
     const ends = await Promise.allSettled(watching);
     assert.deepEqual(
-      ends.map((end) => end.status === 'rejected' && end.reason instanceof KubeError && end.reason.reason),
+      ends.map(
+        (end) => end.status === 'rejected' && end.reason instanceof KubeError && end.reason.reason,
+      ),
       ['Aborted', 'Aborted', 'Aborted'],
     );
     await until('the connections are gone', () => watches.every((watch) => watch.isClosed));
@@ -577,8 +652,12 @@ describe('watch', () => {
       return Promise.resolve();
     };
     server.handler = (seen, reply) =>
-      seen.headers.authorization === 'Bearer new' ? reply.watch().end() : reply.status(401, 'Unauthorized', 'no');
-    await connect({ to: { authorization: () => Promise.resolve(`Bearer ${token}`), refresh } }).watch(claims, nothing);
+      seen.headers.authorization === 'Bearer new'
+        ? reply.watch().end()
+        : reply.status(401, 'Unauthorized', 'no');
+    await connect({
+      to: { authorization: () => Promise.resolve(`Bearer ${token}`), refresh },
+    }).watch(claims, nothing);
     assert.equal(server.seen.length, 2);
   });
 

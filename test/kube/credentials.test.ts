@@ -37,15 +37,21 @@ function kubeconfig(o: { cluster?: object; user?: object; more?: object } = {}):
 }
 
 const load = (o: Partial<AccessOptions>): Promise<ClusterAccess> =>
-  loadClusterAccess({ env: {}, loadClientNode: () => Promise.reject(new Error('client-node must not be loaded')), ...o });
+  loadClusterAccess({
+    env: {},
+    loadClientNode: () => Promise.reject(new Error('client-node must not be loaded')),
+    ...o,
+  });
 
-const header = async (user: object): Promise<string | undefined> => (await load({ kubeconfig: kubeconfig({ user }) })).authorization();
+const header = async (user: object): Promise<string | undefined> =>
+  (await load({ kubeconfig: kubeconfig({ user }) })).authorization();
 
 async function refused(o: Partial<AccessOptions>, ...words: readonly string[]): Promise<void> {
   await assert.rejects(load(o), (error) => {
     assert.ok(error instanceof UsageError, String(error));
     assert.equal(error.message.split('\n').length, 1, 'one line');
-    for (const word of words) assert.ok(error.message.includes(word), `${word} not in: ${error.message}`);
+    for (const word of words)
+      assert.ok(error.message.includes(word), `${word} not in: ${error.message}`);
     return true;
   });
 }
@@ -53,7 +59,10 @@ async function refused(o: Partial<AccessOptions>, ...words: readonly string[]): 
 describe('loadClusterAccess from a kubeconfig', () => {
   it('takes server, namespace and data of the current context', async () => {
     const path = kubeconfig({
-      cluster: { 'certificate-authority-data': base64(authority.ca), 'tls-server-name': 'api.example' },
+      cluster: {
+        'certificate-authority-data': base64(authority.ca),
+        'tls-server-name': 'api.example',
+      },
       user: { 'client-certificate-data': base64(alice.cert), 'client-key-data': base64(alice.key) },
     });
     const access = await load({ kubeconfig: path });
@@ -79,11 +88,18 @@ describe('loadClusterAccess from a kubeconfig', () => {
     const access = await load({
       kubeconfig: kubeconfig({
         cluster: { 'certificate-authority': 'ca.pem' },
-        user: { 'client-certificate': './alice.pem', 'client-key': 'missing', 'client-key-data': base64(alice.key) },
+        user: {
+          'client-certificate': './alice.pem',
+          'client-key': 'missing',
+          'client-key-data': base64(alice.key),
+        },
       }),
     });
     const tls = await access.tls();
-    assert.deepEqual([tls.ca, tls.cert, tls.key], [authority.ca.trim(), alice.cert.trim(), alice.key]);
+    assert.deepEqual(
+      [tls.ca, tls.cert, tls.key],
+      [authority.ca.trim(), alice.cert.trim(), alice.key],
+    );
   });
 
   it('reads YAML with another context on demand', async () => {
@@ -100,7 +116,10 @@ describe('loadClusterAccess from a kubeconfig', () => {
         'users: [{name: x, user: {token: t}}]',
       ].join('\n'),
     );
-    assert.equal((await load({ kubeconfig: path, context: 'there' })).server.href, 'http://b:2/prefix/');
+    assert.equal(
+      (await load({ kubeconfig: path, context: 'there' })).server.href,
+      'http://b:2/prefix/',
+    );
     assert.equal(await (await load({ kubeconfig: path })).authorization(), 'Bearer t');
   });
 
@@ -114,13 +133,20 @@ describe('loadClusterAccess from a kubeconfig', () => {
 
   it('skips verification only if told to, and then needs no CA', async () => {
     const access = await load({
-      kubeconfig: kubeconfig({ cluster: { 'insecure-skip-tls-verify': true, 'certificate-authority': 'missing' } }),
+      kubeconfig: kubeconfig({
+        cluster: { 'insecure-skip-tls-verify': true, 'certificate-authority': 'missing' },
+      }),
     });
     assert.deepEqual([(await access.tls()).skipVerify, (await access.tls()).ca], [true, undefined]);
   });
 
   it('lets --master replace the server, and with it the name to verify', async () => {
-    const path = kubeconfig({ cluster: { 'tls-server-name': 'api.example', 'certificate-authority-data': base64(authority.ca) } });
+    const path = kubeconfig({
+      cluster: {
+        'tls-server-name': 'api.example',
+        'certificate-authority-data': base64(authority.ca),
+      },
+    });
     const access = await load({ kubeconfig: path, master: '10.9.9.9:6443' });
     assert.equal(access.server.href, 'https://10.9.9.9:6443/');
     const tls = await access.tls();
@@ -129,7 +155,8 @@ describe('loadClusterAccess from a kubeconfig', () => {
 
   it('takes a proxy, and refuses those it can not use', async () => {
     assert.equal(
-      (await load({ kubeconfig: kubeconfig({ cluster: { 'proxy-url': 'http://proxy:3128' } }) })).proxy?.href,
+      (await load({ kubeconfig: kubeconfig({ cluster: { 'proxy-url': 'http://proxy:3128' } }) }))
+        .proxy?.href,
       'http://proxy:3128/',
     );
     await refused(
@@ -148,12 +175,31 @@ describe('loadClusterAccess from a kubeconfig', () => {
     await refused({ kubeconfig: write('') }, 'not YAML', 'empty');
     await refused({ kubeconfig: write('- 1') }, 'not a kubeconfig');
     await refused({ kubeconfig: write({}) }, 'no current-context', 'kubectl config use-context');
-    await refused({ kubeconfig: kubeconfig(), context: 'else' }, 'context "else" is not in it', 'kubectl config get-contexts');
-    await refused({ kubeconfig: kubeconfig({ more: { clusters: [] } }) }, 'context "here"', 'cluster "c" is not in the file');
+    await refused(
+      { kubeconfig: kubeconfig(), context: 'else' },
+      'context "else" is not in it',
+      'kubectl config get-contexts',
+    );
+    await refused(
+      { kubeconfig: kubeconfig({ more: { clusters: [] } }) },
+      'context "here"',
+      'cluster "c" is not in the file',
+    );
     await refused({ kubeconfig: kubeconfig({ more: { clusters: 3 } }) }, 'clusters is not a list');
-    await refused({ kubeconfig: kubeconfig({ more: { users: [] } }) }, 'context "here"', 'user "u" is not in the file');
-    await refused({ kubeconfig: kubeconfig({ cluster: { server: '' } }) }, 'has no server', 'kubectl config set-cluster');
-    await refused({ kubeconfig: kubeconfig({ cluster: { server: 'ftp://x' } }) }, '"ftp://x" is not a server');
+    await refused(
+      { kubeconfig: kubeconfig({ more: { users: [] } }) },
+      'context "here"',
+      'user "u" is not in the file',
+    );
+    await refused(
+      { kubeconfig: kubeconfig({ cluster: { server: '' } }) },
+      'has no server',
+      'kubectl config set-cluster',
+    );
+    await refused(
+      { kubeconfig: kubeconfig({ cluster: { server: 'ftp://x' } }) },
+      '"ftp://x" is not a server',
+    );
     await refused(
       { kubeconfig: kubeconfig({ cluster: { 'certificate-authority': 'gone.pem' } }) },
       'context "here"',
@@ -165,7 +211,11 @@ describe('loadClusterAccess from a kubeconfig', () => {
       'cluster "c"',
       'certificate-authority-data is not base64 of a PEM',
     );
-    await refused({ kubeconfig: kubeconfig({ user: { token: 5 } }) }, 'user "u"', 'token is not a text');
+    await refused(
+      { kubeconfig: kubeconfig({ user: { token: 5 } }) },
+      'user "u"',
+      'token is not a text',
+    );
     await refused(
       { kubeconfig: kubeconfig({ user: { 'client-certificate-data': base64(alice.cert) } }) },
       'client-certificate but no client-key',
@@ -173,13 +223,22 @@ describe('loadClusterAccess from a kubeconfig', () => {
     await refused(
       {
         kubeconfig: kubeconfig({
-          user: { 'client-certificate-data': base64(alice.cert), 'client-key-data': base64(other.client('x').key) },
+          user: {
+            'client-certificate-data': base64(alice.cert),
+            'client-key-data': base64(other.client('x').key),
+          },
         }),
       },
       'the key belongs to the certificate',
     );
-    await refused({ kubeconfig: kubeconfig({ user: { as: 'admin', token: 't' } }) }, 'impersonation');
-    await refused({ kubeconfig: kubeconfig({ user: { tokenFile: 'gone' } }) }, `tokenFile ${join(directory, 'gone')}`);
+    await refused(
+      { kubeconfig: kubeconfig({ user: { as: 'admin', token: 't' } }) },
+      'impersonation',
+    );
+    await refused(
+      { kubeconfig: kubeconfig({ user: { tokenFile: 'gone' } }) },
+      `tokenFile ${join(directory, 'gone')}`,
+    );
   });
 });
 
@@ -188,11 +247,17 @@ describe('files that are replaced', () => {
     const token = join(directory, 'token-b');
     writeFileSync(token, 'one');
     let nowMs = 0;
-    const access = await load({ kubeconfig: kubeconfig({ user: { tokenFile: token } }), nowMs: () => nowMs });
+    const access = await load({
+      kubeconfig: kubeconfig({ user: { tokenFile: token } }),
+      nowMs: () => nowMs,
+    });
     writeFileSync(token, 'two');
     assert.equal(await access.authorization(), 'Bearer one');
     nowMs += REREAD_AFTER_MS;
-    assert.deepEqual(await Promise.all([access.authorization(), access.authorization()]), ['Bearer two', 'Bearer two']);
+    assert.deepEqual(await Promise.all([access.authorization(), access.authorization()]), [
+      'Bearer two',
+      'Bearer two',
+    ]);
     writeFileSync(token, 'three');
     await access.refresh();
     assert.equal(await access.authorization(), 'Bearer three');
@@ -215,7 +280,9 @@ describe('files that are replaced', () => {
     const next = authority.client('alice');
     writeFileSync(cert, alice.cert);
     writeFileSync(key, alice.key);
-    const access = await load({ kubeconfig: kubeconfig({ user: { 'client-certificate': cert, 'client-key': key } }) });
+    const access = await load({
+      kubeconfig: kubeconfig({ user: { 'client-certificate': cert, 'client-key': key } }),
+    });
     const before = await access.tls();
     writeFileSync(cert, next.cert);
     await access.refresh();
@@ -235,21 +302,34 @@ describe('loadClusterAccess without a kubeconfig', () => {
   writeFileSync(join(pod, 'namespace'), 'storage');
 
   it('uses the service account of the pod', async () => {
-    const access = await load({ env: { KUBERNETES_SERVICE_HOST: '10.96.0.1', KUBERNETES_SERVICE_PORT: '443' }, serviceAccountDir: pod });
-    assert.deepEqual([access.server.href, access.source, access.namespace], ['https://10.96.0.1/', 'in-cluster', 'storage']);
+    const access = await load({
+      env: { KUBERNETES_SERVICE_HOST: '10.96.0.1', KUBERNETES_SERVICE_PORT: '443' },
+      serviceAccountDir: pod,
+    });
+    assert.deepEqual(
+      [access.server.href, access.source, access.namespace],
+      ['https://10.96.0.1/', 'in-cluster', 'storage'],
+    );
     assert.equal(await access.authorization(), 'Bearer pod-token');
     assert.equal((await access.tls()).ca, authority.ca.trim());
   });
 
   it('puts IPv6 hosts in brackets', async () => {
-    const access = await load({ env: { KUBERNETES_SERVICE_HOST: 'fd00::1', KUBERNETES_SERVICE_PORT: '6443' }, serviceAccountDir: pod });
+    const access = await load({
+      env: { KUBERNETES_SERVICE_HOST: 'fd00::1', KUBERNETES_SERVICE_PORT: '6443' },
+      serviceAccountDir: pod,
+    });
     assert.equal(access.server.href, 'https://[fd00::1]:6443/');
   });
 
   it('says what to do where it is not in a pod, or the pod has no service account', async () => {
     await refused({}, 'KUBERNETES_SERVICE_HOST', '--kubeconfig=FILE', '--master=URL');
     const env = { KUBERNETES_SERVICE_HOST: '10.96.0.1', KUBERNETES_SERVICE_PORT: '443' };
-    await refused({ env, serviceAccountDir: join(directory, 'empty') }, 'ca.crt', 'automountServiceAccountToken');
+    await refused(
+      { env, serviceAccountDir: join(directory, 'empty') },
+      'ca.crt',
+      'automountServiceAccountToken',
+    );
   });
 
   it('takes --master alone, without credentials, also plain http', async () => {
@@ -304,7 +384,10 @@ echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","s
     assert.match(first ?? '', /"kind":"ExecCredential".* get-token given$/);
     nowMs += 60_000;
     await Promise.all([access.refresh(), access.refresh()]);
-    assert.deepEqual([await access.authorization(), runs().length, loads], ['Bearer token-2', 2, 1]);
+    assert.deepEqual(
+      [await access.authorization(), runs().length, loads],
+      ['Bearer token-2', 2, 1],
+    );
     nowMs += 1000;
     await access.refresh();
     assert.equal(runs().length, 2, 'a refusal that persists does not start a plugin per request');
@@ -313,13 +396,19 @@ echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","s
   it('that fail are an error that names kubeconfig, context and reason', async () => {
     const failing = { ...exec, command: 'sh', args: ['-c', 'echo log in first >&2; exit 1'] };
     await refused(
-      { kubeconfig: kubeconfig({ user: { exec: failing } }), loadClientNode: () => import('@kubernetes/client-node') },
+      {
+        kubeconfig: kubeconfig({ user: { exec: failing } }),
+        loadClientNode: () => import('@kubernetes/client-node'),
+      },
       'context "here"',
       'exec plugin failed',
       'log in first',
     );
     await refused(
-      { kubeconfig: kubeconfig({ user: { exec: {} } }), loadClientNode: () => import('@kubernetes/client-node') },
+      {
+        kubeconfig: kubeconfig({ user: { exec: {} } }),
+        loadClientNode: () => import('@kubernetes/client-node'),
+      },
       'names no command',
     );
   });

@@ -4,7 +4,13 @@ import type { EventInput, Verdict } from '#src/kube/event-correlation.ts';
 import { EventCorrelator } from '#src/kube/event-correlation.ts';
 import { Lru } from '#src/kube/lru.ts';
 
-const regarding = { kind: 'PersistentVolumeClaim', apiVersion: 'v1', namespace: 'ns', name: 'c', uid: 'u' };
+const regarding = {
+  kind: 'PersistentVolumeClaim',
+  apiVersion: 'v1',
+  namespace: 'ns',
+  name: 'c',
+  uid: 'u',
+};
 const event = (o: Partial<EventInput> = {}): EventInput => ({
   regarding,
   type: 'Warning',
@@ -18,24 +24,35 @@ function correlate(): (input: EventInput, nowMs: number) => Verdict {
   const correlator = new EventCorrelator({ repeatAfterMs: 60_000 });
   return (input, nowMs) => {
     const verdict = correlator.take(input, nowMs);
-    if (verdict.kind === 'write') Object.assign(verdict.series, { writtenAtMs: nowMs, writtenCount: verdict.series.count });
+    if (verdict.kind === 'write')
+      Object.assign(verdict.series, { writtenAtMs: nowMs, writtenCount: verdict.series.count });
     return verdict;
   };
 }
-const kinds = (verdicts: readonly Verdict[]): string => verdicts.map((verdict) => verdict.kind).join(' ');
+const kinds = (verdicts: readonly Verdict[]): string =>
+  verdicts.map((verdict) => verdict.kind).join(' ');
 
 describe('EventCorrelator', () => {
   it('writes what is new, counts what repeats, and writes the count again after a minute', () => {
     const take = correlate();
-    assert.equal(kinds([0, 1000, 3000, 7000].map((ms) => take(event(), ms))), 'write coalesced coalesced coalesced');
+    assert.equal(
+      kinds([0, 1000, 3000, 7000].map((ms) => take(event(), ms))),
+      'write coalesced coalesced coalesced',
+    );
     const verdict = take(event(), 61_000);
     assert.ok(verdict.kind === 'write');
-    assert.deepEqual([verdict.series.count, verdict.series.firstMs, verdict.series.lastMs], [5, 0, 61_000]);
+    assert.deepEqual(
+      [verdict.series.count, verdict.series.firstMs, verdict.series.lastMs],
+      [5, 0, 61_000],
+    );
   });
 
   it('writes a changed message at once, and the old one anew when it comes back only as a repeat', () => {
     const take = correlate();
-    assert.equal(kinds([take(event(), 0), take(event({ message: 'timeout' }), 1), take(event(), 2)]), 'write write coalesced');
+    assert.equal(
+      kinds([take(event(), 0), take(event({ message: 'timeout' }), 1), take(event(), 2)]),
+      'write write coalesced',
+    );
   });
 
   it('keeps objects, types, reasons and components apart', () => {
@@ -46,7 +63,10 @@ describe('EventCorrelator', () => {
       event({ reason: 'Other' }),
       event({ component: 'external-provisioner' }),
     ];
-    assert.equal(kinds([event(), ...others].map((input) => take(input, 0))), 'write write write write write');
+    assert.equal(
+      kinds([event(), ...others].map((input) => take(input, 0))),
+      'write write write write write',
+    );
     assert.equal(
       take(event({ regarding: { ...regarding, resourceVersion: '5' } }), 1).kind,
       'coalesced',
@@ -56,19 +76,31 @@ describe('EventCorrelator', () => {
 
   it('folds the tenth different message of one reason into one event', () => {
     const take = correlate();
-    const verdicts = Array.from({ length: 12 }, (_, i) => take(event({ message: `request ${i} failed` }), i));
+    const verdicts = Array.from({ length: 12 }, (_, i) =>
+      take(event({ message: `request ${i} failed` }), i),
+    );
     assert.equal(kinds(verdicts), `${'write '.repeat(10)}coalesced coalesced`);
     const last = verdicts[9];
     assert.ok(last?.kind === 'write');
-    assert.deepEqual([last.series.message, last.series.count], ['(combined from similar events): request 11 failed', 3]);
+    assert.deepEqual(
+      [last.series.message, last.series.count],
+      ['(combined from similar events): request 11 failed', 3],
+    );
     const afterwards = take(event({ message: 'request 12 failed' }), 700_000);
-    assert.ok(afterwards.kind === 'write' && afterwards.series.message === 'request 12 failed', 'ten minutes later it starts over');
+    assert.ok(
+      afterwards.kind === 'write' && afterwards.series.message === 'request 12 failed',
+      'ten minutes later it starts over',
+    );
   });
 
   it('goes on folding while messages come every few minutes, as a driver’s do that names each of its requests', () => {
     const take = correlate();
-    const everyFiveMinutes = Array.from({ length: 30 }, (_, i) => take(event({ message: `request ${i} failed` }), i * 300_000));
-    const events = new Set(everyFiveMinutes.flatMap((verdict) => (verdict.kind === 'write' ? [verdict.series] : [])));
+    const everyFiveMinutes = Array.from({ length: 30 }, (_, i) =>
+      take(event({ message: `request ${i} failed` }), i * 300_000),
+    );
+    const events = new Set(
+      everyFiveMinutes.flatMap((verdict) => (verdict.kind === 'write' ? [verdict.series] : [])),
+    );
     assert.equal(events.size, 10);
   });
 
@@ -77,9 +109,17 @@ describe('EventCorrelator', () => {
     const verdicts = Array.from({ length: 30 }, (_, i) => take(event({ reason: `R${i}` }), 0));
     assert.equal(verdicts.filter((verdict) => verdict.kind === 'write').length, 25);
     assert.equal(verdicts.at(-1)?.kind, 'spam');
-    assert.equal(take(event({ regarding: { ...regarding, uid: 'v' } }), 0).kind, 'write', 'others are not concerned');
     assert.equal(
-      kinds([take(event({ reason: 'X' }), 299_000), take(event({ reason: 'X' }), 301_000), take(event({ reason: 'Y' }), 302_000)]),
+      take(event({ regarding: { ...regarding, uid: 'v' } }), 0).kind,
+      'write',
+      'others are not concerned',
+    );
+    assert.equal(
+      kinds([
+        take(event({ reason: 'X' }), 299_000),
+        take(event({ reason: 'X' }), 301_000),
+        take(event({ reason: 'Y' }), 302_000),
+      ]),
       'spam write spam',
     );
   });
@@ -93,7 +133,10 @@ describe('EventCorrelator', () => {
   it('tells long messages apart by more than their beginning', () => {
     const take = correlate();
     const long = 'x'.repeat(5_000);
-    assert.equal(kinds([take(event({ message: `${long}1` }), 0), take(event({ message: `${long}2` }), 1)]), 'write write');
+    assert.equal(
+      kinds([take(event({ message: `${long}1` }), 0), take(event({ message: `${long}2` }), 1)]),
+      'write write',
+    );
     assert.equal(take(event({ message: `${long}1` }), 2).kind, 'coalesced');
   });
 });

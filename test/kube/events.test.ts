@@ -13,14 +13,25 @@ import type { Handler, Reply } from '../harness/kube-server.ts';
 import { plainAccess, startKubeServer, until } from '../harness/kube-server.ts';
 
 const server = await startKubeServer(() => {});
-const client = createKubeClient({ access: plainAccess(server), userAgent: 'sutler-test/1', log: silentLog });
+const client = createKubeClient({
+  access: plainAccess(server),
+  userAgent: 'sutler-test/1',
+  log: silentLog,
+});
 after(async () => {
   await client.close();
   await server.close();
 });
 
 const accept: Handler = (seen, reply) => reply.text(seen.method === 'POST' ? 201 : 200, seen.body);
-const claim = { kind: 'PersistentVolumeClaim', apiVersion: 'v1', namespace: 'ns', name: 'data', uid: 'u-1', resourceVersion: '7' };
+const claim = {
+  kind: 'PersistentVolumeClaim',
+  apiVersion: 'v1',
+  namespace: 'ns',
+  name: 'data',
+  uid: 'u-1',
+  resourceVersion: '7',
+};
 const warning = (o: Partial<EventInput> = {}): EventInput => ({
   regarding: claim,
   type: 'Warning',
@@ -41,7 +52,14 @@ let recorders: EventRecorder[] = [];
 const metrics: { current: Registry } = { current: new Registry() };
 const clock: Clock = { nowMs: () => nowMs, sleep: (_ms, signal) => systemClock.sleep(1, signal) };
 function start(o: Partial<EventRecorderOptions> = {}): EventRecorder {
-  const recorder = createEventRecorder({ client, component: 'test.csi_host_1', log: silentLog, metrics: metrics.current, clock, ...o });
+  const recorder = createEventRecorder({
+    client,
+    component: 'test.csi_host_1',
+    log: silentLog,
+    metrics: metrics.current,
+    clock,
+    ...o,
+  });
   recorders.push(recorder);
   return recorder;
 }
@@ -57,7 +75,11 @@ async function counted(type: string, result: string): Promise<number> {
 }
 
 async function untilCounted(type: string, result: string, count: number): Promise<void> {
-  for (const endMs = Date.now() + 100_000; (await counted(type, result)) < count; await setTimeout(2)) {
+  for (
+    const endMs = Date.now() + 100_000;
+    (await counted(type, result)) < count;
+    await setTimeout(2)
+  ) {
     assert.ok(Date.now() < endMs, `waited in vain for ${count} ${type} ${result}`);
   }
 }
@@ -82,7 +104,11 @@ describe('EventRecorder', () => {
     assert.deepEqual([seen?.method, seen?.path], ['POST', '/api/v1/namespaces/ns/events']);
     const { metadata, ...rest } = body(0);
     assert.match(metadata.name, /^data\.[0-9a-f]{15,16}$/);
-    assert.equal(BigInt(`0x${metadata.name.split('.')[1]}`) / 1_000_000n, BigInt(nowMs), 'the name tells the time in nanoseconds');
+    assert.equal(
+      BigInt(`0x${metadata.name.split('.')[1]}`) / 1_000_000n,
+      BigInt(nowMs),
+      'the name tells the time in nanoseconds',
+    );
     assert.equal(metadata.namespace, 'ns');
     assert.deepEqual(rest, {
       apiVersion: 'v1',
@@ -104,7 +130,10 @@ describe('EventRecorder', () => {
   it('puts events on cluster-scoped objects into the namespace default', async () => {
     const recorder = start();
     recorder.record(
-      warning({ regarding: { kind: 'PersistentVolume', apiVersion: 'v1', name: 'pvc-1', uid: 'u' }, component: 'external-provisioner' }),
+      warning({
+        regarding: { kind: 'PersistentVolume', apiVersion: 'v1', name: 'pvc-1', uid: 'u' },
+        component: 'external-provisioner',
+      }),
     );
     await recorder.close();
     assert.equal(server.seen[0]?.path, '/api/v1/namespaces/default/events');
@@ -136,11 +165,23 @@ describe('EventRecorder', () => {
     assert.equal(server.seen.length, 2);
     assert.deepEqual(
       [server.seen[1]?.method, server.seen[1]?.path, server.seen[1]?.headers['content-type']],
-      ['PATCH', `/api/v1/namespaces/ns/events/${body(0).metadata.name}`, 'application/merge-patch+json'],
+      [
+        'PATCH',
+        `/api/v1/namespaces/ns/events/${body(0).metadata.name}`,
+        'application/merge-patch+json',
+      ],
     );
-    assert.deepEqual(body(1), { count: 5, lastTimestamp: '2026-11-20T10:01:07Z', message: 'rpc error: code = Internal desc = no' });
+    assert.deepEqual(body(1), {
+      count: 5,
+      lastTimestamp: '2026-11-20T10:01:07Z',
+      message: 'rpc error: code = Internal desc = no',
+    });
     assert.deepEqual(
-      [await counted('Warning', 'created'), await counted('Warning', 'updated'), await counted('Warning', 'coalesced')],
+      [
+        await counted('Warning', 'created'),
+        await counted('Warning', 'updated'),
+        await counted('Warning', 'coalesced'),
+      ],
       [1, 1, 3],
     );
   });
@@ -150,7 +191,9 @@ describe('EventRecorder', () => {
     recorder.record(warning());
     await untilCounted('Warning', 'created', 1);
     server.handler = (seen, reply) =>
-      seen.method === 'PATCH' ? reply.status(404, 'NotFound', 'events "x" not found') : accept(seen, reply);
+      seen.method === 'PATCH'
+        ? reply.status(404, 'NotFound', 'events "x" not found')
+        : accept(seen, reply);
     nowMs += 3_600_000;
     recorder.record(warning());
     await recorder.close();
@@ -190,7 +233,8 @@ describe('EventRecorder', () => {
   it('drops Normals beyond their rate, never Warnings', async () => {
     const recorder = start({ normalBurst: 3, normalPerSecond: 1 });
     for (let i = 0; i < 10; i++) recorder.record(normal(`n${i}`));
-    for (let i = 0; i < 10; i++) recorder.record(warning({ regarding: { ...claim, uid: `w${i}` } }));
+    for (let i = 0; i < 10; i++)
+      recorder.record(warning({ regarding: { ...claim, uid: `w${i}` } }));
     await recorder.close();
     assert.equal(server.seen.length, 13);
     assert.equal(await counted('Normal', 'dropped-rate'), 7);
@@ -208,8 +252,12 @@ describe('EventRecorder', () => {
     const recorder = start({ normalBurst: 5000 });
     for (let i = 0; i < 1500; i++) recorder.record(normal(`n${i}`));
     assert.equal(await counted('Normal', 'dropped-full'), 498, 'two are under way, 1000 wait');
-    for (let i = 0; i < 1200; i++) recorder.record(warning({ regarding: { ...claim, uid: `w${i}` } }));
-    assert.deepEqual([await counted('Normal', 'dropped-full'), await counted('Warning', 'dropped-full')], [1498, 200]);
+    for (let i = 0; i < 1200; i++)
+      recorder.record(warning({ regarding: { ...claim, uid: `w${i}` } }));
+    assert.deepEqual(
+      [await counted('Normal', 'dropped-full'), await counted('Warning', 'dropped-full')],
+      [1498, 200],
+    );
     await until('those under way arrived', () => server.seen.length === 2);
   });
 

@@ -21,9 +21,19 @@ const answer = (code: number, reason: string, message: string): KubeError =>
 
 describe('answerError', () => {
   it("carries the server's words, code and reason", () => {
-    const error = answer(409, 'AlreadyExists', 'object is being deleted: persistentvolumes "pvc-1" already exists');
-    assert.equal(error.serverMessage, 'object is being deleted: persistentvolumes "pvc-1" already exists');
-    assert.equal(error.message, 'get x: HTTP 409: object is being deleted: persistentvolumes "pvc-1" already exists');
+    const error = answer(
+      409,
+      'AlreadyExists',
+      'object is being deleted: persistentvolumes "pvc-1" already exists',
+    );
+    assert.equal(
+      error.serverMessage,
+      'object is being deleted: persistentvolumes "pvc-1" already exists',
+    );
+    assert.equal(
+      error.message,
+      'get x: HTTP 409: object is being deleted: persistentvolumes "pvc-1" already exists',
+    );
     assert.deepEqual([error.code, error.reason, error.maybeSent], [409, 'AlreadyExists', true]);
   });
 
@@ -36,9 +46,18 @@ describe('answerError', () => {
 
   it('does not take the 404 of a proxy or an unknown path for the absence of an object', () => {
     assert.equal(isNotFound(answer(404, 'NotFound', 'persistentvolumes "x" not found')), true);
-    assert.equal(isNotFound(answerError('get x', { code: 404, body: '404 page not found\n' })), false);
-    assert.equal(isNotFound(answerError('get x', { code: 404, body: '<html>nginx</html>' })), false);
-    assert.equal(isNotFound(answerError('get x', { code: 404, body: '{"kind":"Something"}' })), false);
+    assert.equal(
+      isNotFound(answerError('get x', { code: 404, body: '404 page not found\n' })),
+      false,
+    );
+    assert.equal(
+      isNotFound(answerError('get x', { code: 404, body: '<html>nginx</html>' })),
+      false,
+    );
+    assert.equal(
+      isNotFound(answerError('get x', { code: 404, body: '{"kind":"Something"}' })),
+      false,
+    );
   });
 
   it('knows the other answers by code', () => {
@@ -54,32 +73,56 @@ describe('answerError', () => {
       assert.equal(is(answer(418, 'Whatever', 'no')), false);
       assert.equal(is(new Error(String(code))), false);
     }
-    assert.equal(isUnanswered(new KubeError({ code: 0, reason: 'Network', serverMessage: 'refused' })), true);
+    assert.equal(
+      isUnanswered(new KubeError({ code: 0, reason: 'Network', serverMessage: 'refused' })),
+      true,
+    );
   });
 
   it('reads Retry-After as seconds, as a date, or from the Status', () => {
     assert.equal(answerError('x', { code: 429, body: '', retryAfter: '2' }).retryAfterMs, 2000);
-    const inMs = answerError('x', { code: 429, body: '', retryAfter: new Date(Date.now() + 60_000).toUTCString() }).retryAfterMs ?? 0;
+    const inMs =
+      answerError('x', {
+        code: 429,
+        body: '',
+        retryAfter: new Date(Date.now() + 60_000).toUTCString(),
+      }).retryAfterMs ?? 0;
     assert.ok(inMs > 50_000 && inMs <= 60_000, String(inMs));
     assert.equal(
-      answerError('x', { code: 500, body: JSON.stringify({ kind: 'Status', details: { retryAfterSeconds: 3 } }) }).retryAfterMs,
+      answerError('x', {
+        code: 500,
+        body: JSON.stringify({ kind: 'Status', details: { retryAfterSeconds: 3 } }),
+      }).retryAfterMs,
       3000,
     );
     assert.equal(answerError('x', { code: 500, body: '' }).retryAfterMs, undefined);
   });
 
   it('keeps words that are no Status, cut to a sensible length', () => {
-    assert.equal(answerError('x', { code: 502, body: 'Bad Gateway\n' }).serverMessage, 'Bad Gateway');
-    assert.equal(answerError('x', { code: 502, body: 'y'.repeat(10_000) }).serverMessage.length, 2000);
+    assert.equal(
+      answerError('x', { code: 502, body: 'Bad Gateway\n' }).serverMessage,
+      'Bad Gateway',
+    );
+    assert.equal(
+      answerError('x', { code: 502, body: 'y'.repeat(10_000) }).serverMessage.length,
+      2000,
+    );
     assert.equal(answerError('x', { code: 500, body: '{broken' }).serverMessage, '{broken');
   });
 });
 
 describe('statusError', () => {
   it('reads the Status of an ERROR event, and anything else as 500', () => {
-    assert.equal(isExpired(statusError('watch x', statusOf(410, 'Expired', 'too old resource version'))), true);
+    assert.equal(
+      isExpired(statusError('watch x', statusOf(410, 'Expired', 'too old resource version'))),
+      true,
+    );
     assert.deepEqual(
-      [statusError('watch x', 'what').code, statusError('watch x', null).code, statusError('watch x', {}).code],
+      [
+        statusError('watch x', 'what').code,
+        statusError('watch x', null).code,
+        statusError('watch x', {}).code,
+      ],
       [500, 500, 500],
     );
   });

@@ -94,8 +94,10 @@ describe('parseQuantityBytes', () => {
 });
 
 describe('formatBytes', () => {
-  it('prints 5.56 Gi, which is no whole Mi, as plain bytes (A-12)', () => assert.equal(formatBytes(5970004541n), '5970004541'));
-  it('prints 5.5 Gi as 5632Mi (A-13)', () => assert.equal(formatBytes(parseQuantityBytes('5.5Gi')), '5632Mi'));
+  it('prints 5.56 Gi, which is no whole Mi, as plain bytes (A-12)', () =>
+    assert.equal(formatBytes(5970004541n), '5970004541'));
+  it('prints 5.5 Gi as 5632Mi (A-13)', () =>
+    assert.equal(formatBytes(parseQuantityBytes('5.5Gi')), '5632Mi'));
   it('prints 5 Gi as 5Gi (A-14)', () => assert.equal(formatBytes(5n * 1024n ** 3n), '5Gi'));
   it('prints 5.23 Mi as plain bytes (A-15)', () => assert.equal(formatBytes(5484052n), '5484052'));
   it('prints 102400 as 100Ki (A-16)', () => assert.equal(formatBytes(102400n), '100Ki'));
@@ -115,13 +117,15 @@ describe('formatBytes', () => {
     ]);
   });
   it('stops at Ei', () => assert.equal(formatBytes(1024n ** 7n), '1024Ei'));
-  it('prints a size that 1024 does not divide as plain digits', () => assert.equal(formatBytes(1_000_000_000n), '1000000000'));
+  it('prints a size that 1024 does not divide as plain digits', () =>
+    assert.equal(formatBytes(1_000_000_000n), '1000000000'));
 });
 
 describe('quantities', () => {
   const random = seeded(20261120);
   const randomBytes = (): bigint =>
-    (BigInt(Math.floor(random() * 2 ** 32)) * BigInt(Math.floor(random() * 2 ** 31))) >> BigInt(Math.floor(random() * 63));
+    (BigInt(Math.floor(random() * 2 ** 32)) * BigInt(Math.floor(random() * 2 ** 31))) >>
+    BigInt(Math.floor(random() * 63));
 
   it('read back what is printed, for 20,000 sizes', () => {
     for (let i = 0; i < 20_000; i++) {
@@ -132,7 +136,21 @@ describe('quantities', () => {
   });
 
   it('agree with a slow reading by fractions, for 20,000 texts', () => {
-    const suffixes = ['', 'k', 'M', 'G', 'm', 'u', 'n', 'Ki', 'Mi', 'Gi', 'e3', 'E-2', 'e+6'] as const;
+    const suffixes = [
+      '',
+      'k',
+      'M',
+      'G',
+      'm',
+      'u',
+      'n',
+      'Ki',
+      'Mi',
+      'Gi',
+      'e3',
+      'E-2',
+      'e+6',
+    ] as const;
     const factors = [
       [1n, 1n],
       [1000n, 1n],

@@ -3,7 +3,7 @@ import { after, afterEach, beforeEach, describe, it } from 'node:test';
 import { Registry } from 'prom-client';
 import { pino } from 'pino';
 import { createKubeClient } from '#src/kube/client.ts';
-import type { Change, Projected, Reflector, ReflectorOptions } from '#src/kube/reflector.ts';
+import type { Change, Transformed, Reflector, ReflectorOptions } from '#src/kube/reflector.ts';
 import { startReflector } from '#src/kube/reflector.ts';
 import { claims } from '#src/kube/resources.ts';
 import type { Clock } from '#src/runtime/clock.ts';
@@ -16,39 +16,59 @@ const unhandled: unknown[] = [];
 process.on('unhandledRejection', (reason) => unhandled.push(reason));
 
 const server = await startKubeServer(() => {});
-const client = createKubeClient({ access: plainAccess(server), userAgent: 'sutler-test/1', log: silentLog });
+const client = createKubeClient({
+  access: plainAccess(server),
+  userAgent: 'sutler-test/1',
+  log: silentLog,
+});
 after(async () => {
   await client.close();
   await server.close();
   assert.deepEqual(unhandled, [], 'no promise was left alone');
 });
 
-interface Item extends Projected {
+interface Item extends Transformed {
   readonly size?: string;
 }
 const item = (name: string, version: number, o: { uid?: string; size?: string } = {}): object => ({
-  metadata: { name, namespace: 'ns', uid: o.uid ?? `uid-${name}`, resourceVersion: String(version), managedFields: [{ manager: 'x' }] },
+  metadata: {
+    name,
+    namespace: 'ns',
+    uid: o.uid ?? `uid-${name}`,
+    resourceVersion: String(version),
+    managedFields: [{ manager: 'x' }],
+  },
   spec: { size: o.size ?? 'small' },
 });
 function isItem(raw: unknown): raw is { metadata: Item['metadata']; spec: { size: string } } {
   return typeof raw === 'object' && raw !== null && 'metadata' in raw && 'spec' in raw;
 }
-const project = (raw: unknown): Item => {
+const transform = (raw: unknown): Item => {
   assert.ok(isItem(raw));
   const { metadata, spec } = raw;
   const { name, namespace, uid, resourceVersion } = metadata;
-  return { metadata: { name, ...(namespace === undefined ? {} : { namespace }), uid, resourceVersion }, size: spec.size };
+  return {
+    metadata: { name, ...(namespace === undefined ? {} : { namespace }), uid, resourceVersion },
+    size: spec.size,
+  };
 };
 
 /** What the server has; tests replace `onList` and `onWatch` to misbehave. */
-const cluster: { items: object[]; version: number; watches: OpenWatch[]; onList: Handler; onWatch: Handler } = {
+const cluster: {
+  items: object[];
+  version: number;
+  watches: OpenWatch[];
+  onList: Handler;
+  onWatch: Handler;
+} = {
   items: [],
   version: 0,
   watches: [],
   onList: () => {},
   onWatch: () => {},
 };
-const listAll: Handler = (_, reply) => reply.json(200, { metadata: { resourceVersion: String(cluster.version) }, items: cluster.items });
+const listAll: Handler = (_, reply) =>
+  reply.json(200, { metadata: { resourceVersion: String(cluster.version) }, items: cluster.items });
 const holdWatch: Handler = (_, reply) => void cluster.watches.push(reply.watch());
 const isWatch = (seen: Seen): boolean => seen.query.get('watch') === 'true';
 const lists = (): Seen[] => server.seen.filter((seen) => !isWatch(seen));
@@ -68,11 +88,13 @@ let running: Reflector<Item>[] = [];
 let changes: string[] = [];
 function start(o: Partial<ReflectorOptions<Item>> = {}): Reflector<Item> {
   const onChange = (change: Change<Item>): void =>
-    void changes.push(`${change.type} ${change.object.metadata.name}@${change.object.metadata.resourceVersion}`);
+    void changes.push(
+      `${change.type} ${change.object.metadata.name}@${change.object.metadata.resourceVersion}`,
+    );
   const reflector = startReflector<Item>({
     client,
     resource: claims,
-    project,
+    transform,
     onChange,
     log: silentLog,
     backoff: { startMs: 4, maxMs: 20 },
@@ -85,14 +107,27 @@ function start(o: Partial<ReflectorOptions<Item>> = {}): Reflector<Item> {
 /** Sleeps are noted and shortened. */
 function noteSleeps(): { readonly sleptMs: number[]; readonly clock: Clock } {
   const sleptMs: number[] = [];
-  return { sleptMs, clock: { nowMs: () => Date.now(), sleep: (ms, signal) => (sleptMs.push(ms), systemClock.sleep(1, signal)) } };
+  return {
+    sleptMs,
+    clock: {
+      nowMs: () => Date.now(),
+      sleep: (ms, signal) => (sleptMs.push(ms), systemClock.sleep(1, signal)),
+    },
+  };
 }
 
 beforeEach(() => {
   server.seen.length = 0;
   changes = [];
-  Object.assign(cluster, { items: [item('a', 1), item('b', 2)], version: 10, watches: [], onList: listAll, onWatch: holdWatch });
-  server.handler = (seen: Seen, reply: Reply) => (isWatch(seen) ? cluster.onWatch(seen, reply) : cluster.onList(seen, reply));
+  Object.assign(cluster, {
+    items: [item('a', 1), item('b', 2)],
+    version: 10,
+    watches: [],
+    onList: listAll,
+    onWatch: holdWatch,
+  });
+  server.handler = (seen: Seen, reply: Reply) =>
+    isWatch(seen) ? cluster.onWatch(seen, reply) : cluster.onList(seen, reply);
 });
 afterEach(async () => {
   await Promise.all(running.map((reflector) => reflector.stop()));
@@ -108,11 +143,20 @@ const settled = async (reflector: Reflector<Item>): Promise<void> => {
 describe('Reflector', () => {
   it('lists, then watches from the version of the list, with bookmarks and a time limit', async () => {
     const reflector = start();
-    assert.deepEqual([reflector.hasSynced, reflector.trouble], [false, 'persistentvolumeclaims: not listed yet']);
+    assert.deepEqual(
+      [reflector.hasSynced, reflector.trouble],
+      [false, 'persistentvolumeclaims: not listed yet'],
+    );
     await settled(reflector);
-    assert.deepEqual([reflector.hasSynced, reflector.size, changes], [true, 2, ['added a@1', 'added b@2']]);
+    assert.deepEqual(
+      [reflector.hasSynced, reflector.size, changes],
+      [true, 2, ['added a@1', 'added b@2']],
+    );
     const query = watches()[0]?.query;
-    assert.deepEqual([query?.get('resourceVersion'), query?.get('allowWatchBookmarks')], ['10', 'true']);
+    assert.deepEqual(
+      [query?.get('resourceVersion'), query?.get('allowWatchBookmarks')],
+      ['10', 'true'],
+    );
     const seconds = Number(query?.get('timeoutSeconds'));
     assert.ok(seconds >= 300 && seconds <= 600, String(seconds));
     assert.equal(lists()[0]?.query.get('limit'), '500');
@@ -149,7 +193,10 @@ describe('Reflector', () => {
       const at = Number(seen.query.get('continue') ?? 0);
       const limit = Number(seen.query.get('limit'));
       const next = at + limit < items.length ? String(at + limit) : '';
-      reply.json(200, { metadata: { resourceVersion: '7', continue: next }, items: items.slice(at, at + limit) });
+      reply.json(200, {
+        metadata: { resourceVersion: '7', continue: next },
+        items: items.slice(at, at + limit),
+      });
     };
     const reflector = start({ pageSize: 10 });
     await settled(reflector);
@@ -157,10 +204,15 @@ describe('Reflector', () => {
   });
 
   it('passes namespace and selectors to list and watch', async () => {
-    await settled(start({ namespace: 'ns', fieldSelector: 'metadata.name=a', labelSelector: 'x=y' }));
+    await settled(
+      start({ namespace: 'ns', fieldSelector: 'metadata.name=a', labelSelector: 'x=y' }),
+    );
     for (const seen of server.seen) {
       assert.equal(seen.path, '/api/v1/namespaces/ns/persistentvolumeclaims');
-      assert.deepEqual([seen.query.get('fieldSelector'), seen.query.get('labelSelector')], ['metadata.name=a', 'x=y']);
+      assert.deepEqual(
+        [seen.query.get('fieldSelector'), seen.query.get('labelSelector')],
+        ['metadata.name=a', 'x=y'],
+      );
     }
   });
 
@@ -185,7 +237,10 @@ describe('after a watch has ended', () => {
     const { clock, sleptMs } = noteSleeps();
     await settled(start({ clock }));
     lastWatch().send('ADDED', item('c', 11));
-    lastWatch().send('BOOKMARK', { kind: 'PersistentVolumeClaim', metadata: { resourceVersion: '99' } });
+    lastWatch().send('BOOKMARK', {
+      kind: 'PersistentVolumeClaim',
+      metadata: { resourceVersion: '99' },
+    });
     await until('both came', () => changes.length === 3);
     lastWatch().end();
     await until('the next is open', () => cluster.watches.length === 2);
@@ -205,7 +260,8 @@ describe('after a watch has ended', () => {
     await until('one stays open', () => cluster.watches.length === 1);
     await settled(reflector);
     assert.equal(sleptMs.length, 5);
-    for (const [i, ms] of sleptMs.entries()) assert.ok(ms >= 250 * 2 ** i && ms <= 500 * 2 ** i, String(sleptMs));
+    for (const [i, ms] of sleptMs.entries())
+      assert.ok(ms >= 250 * 2 ** i && ms <= 500 * 2 ** i, String(sleptMs));
     assert.equal(lists().length, 1);
   });
 
@@ -232,17 +288,25 @@ describe('after a watch has ended', () => {
 
   for (const [title, end] of [
     ['HTTP 410', (watch: OpenWatch) => watch.end()],
-    ['an ERROR event of 410', (watch: OpenWatch) => watch.send('ERROR', statusOf(410, 'Expired', 'too old resource version'))],
+    [
+      'an ERROR event of 410',
+      (watch: OpenWatch) =>
+        watch.send('ERROR', statusOf(410, 'Expired', 'too old resource version')),
+    ],
   ] as const) {
     it(`by ${title}: lists again at once, and reports what vanished, changed and came meanwhile`, async () => {
       const { clock, sleptMs } = noteSleeps();
       const reflector = start({ clock });
       await settled(reflector);
-      if (title === 'HTTP 410') cluster.onWatch = firstTimes(1, refuse(410, 'Expired', 'too old'), holdWatch);
+      if (title === 'HTTP 410')
+        cluster.onWatch = firstTimes(1, refuse(410, 'Expired', 'too old'), holdWatch);
       Object.assign(cluster, { items: [item('a', 1), item('c', 15)], version: 20 });
       lastWatch().send('BOOKMARK', { metadata: { resourceVersion: '11' } });
       end(lastWatch());
-      await until('it listed again and watches', () => lists().length === 2 && cluster.watches.length === 2);
+      await until(
+        'it listed again and watches',
+        () => lists().length === 2 && cluster.watches.length === 2,
+      );
       assert.deepEqual(changes.slice(2), ['added c@15', 'deleted b@2']);
       assert.equal(watches().at(-1)?.query.get('resourceVersion'), '20');
       assert.deepEqual(sleptMs, []);
@@ -317,7 +381,11 @@ describe('while the API server refuses', () => {
     });
 
     it(`a list with ${code}: waits for it, not synced, and says so`, async () => {
-      cluster.onList = firstTimes(4, refuse(code, reason, 'no', code === 429 ? { 'retry-after': '0' } : {}), listAll);
+      cluster.onList = firstTimes(
+        4,
+        refuse(code, reason, 'no', code === 429 ? { 'retry-after': '0' } : {}),
+        listAll,
+      );
       const reflector = start();
       assert.equal(reflector.hasSynced, false);
       await settled(reflector);
@@ -326,15 +394,28 @@ describe('while the API server refuses', () => {
   }
 
   it('says what is wrong while it waits', async () => {
-    cluster.onList = refuse(403, 'Forbidden', 'persistentvolumeclaims is forbidden: User "x" cannot list resource');
+    cluster.onList = refuse(
+      403,
+      'Forbidden',
+      'persistentvolumeclaims is forbidden: User "x" cannot list resource',
+    );
     const reflector = start({ backoff: { startMs: 5000, maxMs: 5000 } });
-    await until('it is said', () => reflector.trouble?.includes('User "x" cannot list resource (grant list and watch)') === true);
+    await until(
+      'it is said',
+      () =>
+        reflector.trouble?.includes('User "x" cannot list resource (grant list and watch)') ===
+        true,
+    );
     assert.equal(reflector.hasSynced, false);
   });
 
   it('waits as long as Retry-After asks', async () => {
     const { clock, sleptMs } = noteSleeps();
-    cluster.onWatch = firstTimes(1, refuse(429, 'TooManyRequests', 'no', { 'retry-after': '7' }), holdWatch);
+    cluster.onWatch = firstTimes(
+      1,
+      refuse(429, 'TooManyRequests', 'no', { 'retry-after': '7' }),
+      holdWatch,
+    );
     await settled(start({ clock }));
     assert.deepEqual(
       sleptMs.map((ms) => ms >= 7000),
@@ -345,7 +426,11 @@ describe('while the API server refuses', () => {
   it('a continue token that is too old: starts the list over', async () => {
     cluster.onList = firstTimes(
       1,
-      (_, reply) => reply.json(200, { metadata: { resourceVersion: '5', continue: 'old' }, items: [item('a', 1), item('gone', 3)] }),
+      (_, reply) =>
+        reply.json(200, {
+          metadata: { resourceVersion: '5', continue: 'old' },
+          items: [item('a', 1), item('gone', 3)],
+        }),
       firstTimes(1, refuse(410, 'Expired', 'The provided continue parameter is too old'), listAll),
     );
     const reflector = start();
@@ -407,7 +492,11 @@ describe('what callers do', () => {
   it('a projection that throws skips that object only', async () => {
     const lines: string[] = [];
     const log = pino({ level: 'error' }, { write: (line: string) => void lines.push(line) });
-    cluster.items = [item('a', 1), { metadata: { name: 'bad', namespace: 'ns', uid: 'u', resourceVersion: '2' } }, item('c', 3)];
+    cluster.items = [
+      item('a', 1),
+      { metadata: { name: 'bad', namespace: 'ns', uid: 'u', resourceVersion: '2' } },
+      item('c', 3),
+    ];
     const reflector = start({ log });
     await settled(reflector);
     assert.deepEqual(
@@ -432,7 +521,10 @@ describe('what callers do', () => {
   it('stop during a pause ends at once', async () => {
     cluster.onList = refuse(500, 'InternalError');
     const reflector = start({ backoff: { startMs: 60_000, maxMs: 60_000 } });
-    await until('it pauses', () => reflector.trouble?.includes('no') === true && lists().length === 1);
+    await until(
+      'it pauses',
+      () => reflector.trouble?.includes('no') === true && lists().length === 1,
+    );
     const startMs = performance.now();
     await reflector.stop();
     assert.ok(performance.now() - startMs < 2000);
@@ -463,16 +555,24 @@ describe('what callers do', () => {
     await until('it is open again', () => cluster.watches.length === 3);
     const text = await metrics.metrics();
     assert.match(text, /sutler_kube_reflector_lists_total\{resource="persistentvolumeclaims"\} 2/);
-    assert.match(text, /sutler_kube_reflector_watch_ends_total\{resource="persistentvolumeclaims"\} 1/);
+    assert.match(
+      text,
+      /sutler_kube_reflector_watch_ends_total\{resource="persistentvolumeclaims"\} 1/,
+    );
     assert.match(text, /sutler_kube_reflector_objects\{resource="persistentvolumeclaims"\} 2/);
   });
 
   it('holds 20,000 objects without stopping the event loop for long', async () => {
-    const items = Array.from({ length: 20_000 }, (_, i) => item(`n${i}`, i, { size: 'x'.repeat(1500) }));
+    const items = Array.from({ length: 20_000 }, (_, i) =>
+      item(`n${i}`, i, { size: 'x'.repeat(1500) }),
+    );
     cluster.onList = (seen, reply) => {
       const at = Number(seen.query.get('continue') ?? 0);
       reply.json(200, {
-        metadata: { resourceVersion: '7', continue: at + 500 < items.length ? String(at + 500) : '' },
+        metadata: {
+          resourceVersion: '7',
+          continue: at + 500 < items.length ? String(at + 500) : '',
+        },
         items: items.slice(at, at + 500),
       });
     };

@@ -1,17 +1,31 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { apiVersionOf, claims, classes, keyOf, leases, pathOf, volumes } from '#src/kube/resources.ts';
+import {
+  apiVersionOf,
+  claims,
+  classes,
+  keyOf,
+  leases,
+  pathOf,
+  volumes,
+} from '#src/kube/resources.ts';
 
 describe('pathOf', () => {
   it('follows group, namespace, name and subresource', () => {
     assert.equal(pathOf(claims), '/api/v1/persistentvolumeclaims');
-    assert.equal(pathOf(claims, { namespace: 'ns' }), '/api/v1/namespaces/ns/persistentvolumeclaims');
+    assert.equal(
+      pathOf(claims, { namespace: 'ns' }),
+      '/api/v1/namespaces/ns/persistentvolumeclaims',
+    );
     assert.equal(
       pathOf(claims, { namespace: 'ns', name: 'c', subresource: 'status' }),
       '/api/v1/namespaces/ns/persistentvolumeclaims/c/status',
     );
     assert.equal(pathOf(volumes, { name: 'pv' }), '/api/v1/persistentvolumes/pv');
-    assert.equal(pathOf(leases, { namespace: 'ns', name: 'l' }), '/apis/coordination.k8s.io/v1/namespaces/ns/leases/l');
+    assert.equal(
+      pathOf(leases, { namespace: 'ns', name: 'l' }),
+      '/apis/coordination.k8s.io/v1/namespaces/ns/leases/l',
+    );
     assert.equal(pathOf(classes, { name: 'fast' }), '/apis/storage.k8s.io/v1/storageclasses/fast');
   });
 
@@ -20,14 +34,21 @@ describe('pathOf', () => {
   });
 
   it('escapes names, so that none can lead elsewhere', () => {
-    assert.equal(pathOf(volumes, { name: '../secrets/x?y' }), '/api/v1/persistentvolumes/..%2Fsecrets%2Fx%3Fy');
+    assert.equal(
+      pathOf(volumes, { name: '../secrets/x?y' }),
+      '/api/v1/persistentvolumes/..%2Fsecrets%2Fx%3Fy',
+    );
   });
 });
 
 describe('keyOf and apiVersionOf', () => {
   it('name things as stores and objects do', () => {
     assert.deepEqual(
-      [keyOf({ namespace: 'ns', name: 'a' }), keyOf({ name: 'a' }), keyOf({ namespace: '', name: 'a' })],
+      [
+        keyOf({ namespace: 'ns', name: 'a' }),
+        keyOf({ name: 'a' }),
+        keyOf({ namespace: '', name: 'a' }),
+      ],
       ['ns/a', 'a', 'a'],
     );
     assert.deepEqual([apiVersionOf(claims), apiVersionOf(classes)], ['v1', 'storage.k8s.io/v1']);

@@ -48,8 +48,14 @@ const material = (o: Partial<TlsMaterial> = {}): TlsMaterial => ({
   skipVerify: false,
   ...o,
 });
-function open(tls: () => TlsMaterial, o: Partial<ClusterAccess> = {}, on: { readonly url: string } = server): Transport {
-  const transport = createTransport(plainAccess(on, { tls: () => Promise.resolve(tls()), ...o }), { connections: 4 });
+function open(
+  tls: () => TlsMaterial,
+  o: Partial<ClusterAccess> = {},
+  on: { readonly url: string } = server,
+): Transport {
+  const transport = createTransport(plainAccess(on, { tls: () => Promise.resolve(tls()), ...o }), {
+    connections: 4,
+  });
   transports.push(transport);
   return transport;
 }
@@ -57,11 +63,16 @@ function constant<T>(value: T): () => T {
   return () => value;
 }
 const get = { method: 'GET', path: '/x', headers: {} } as const;
-const call = async (transport: Transport): Promise<unknown> => JSON.parse((await transport.call(get, { timeoutMs: 5000 })).body);
+const call = async (transport: Transport): Promise<unknown> =>
+  JSON.parse((await transport.call(get, { timeoutMs: 5000 })).body);
 const fails = (transport: Transport, words: RegExp): Promise<void> =>
   assert.rejects(
     transport.call(get, { timeoutMs: 5000 }),
-    (error) => error instanceof TransportError && error.kind === 'network' && !error.maybeSent && words.test(error.message),
+    (error) =>
+      error instanceof TransportError &&
+      error.kind === 'network' &&
+      !error.maybeSent &&
+      words.test(error.message),
   );
 
 describe('Transport over TLS', () => {
@@ -70,13 +81,17 @@ describe('Transport over TLS', () => {
   });
 
   it('verifies the name it was told', async () => {
-    assert.deepEqual(await call(open(constant(material({ servername: 'api.example' })))), { peer: 'alice' });
+    assert.deepEqual(await call(open(constant(material({ servername: 'api.example' })))), {
+      peer: 'alice',
+    });
     await fails(open(constant(material({ servername: 'other.example' }))), /altnames|Hostname/i);
   });
 
   it('refuses a server of another authority, unless told to skip verification', async () => {
     await fails(open(constant(material({ ca: stranger.ca }))), /certificate/i);
-    assert.deepEqual(await call(open(constant(material({ ca: undefined, skipVerify: true })))), { peer: 'alice' });
+    assert.deepEqual(await call(open(constant(material({ ca: undefined, skipVerify: true })))), {
+      peer: 'alice',
+    });
   });
 
   it('uses a new certificate for the next call, while calls and watches under way go on over the old connections', async () => {
@@ -127,7 +142,10 @@ describe('Transport over TLS', () => {
     assert.deepEqual(await call(transport), { peer: 'alice' });
     assert.deepEqual(await call(transport), { peer: 'alice' });
     assert.deepEqual(new Set(proxy.targets), new Set([new URL(server.url).host]));
-    await fails(open(constant(material({ ca: stranger.ca })), { proxy: new URL(proxy.url) }), /certificate/i);
+    await fails(
+      open(constant(material({ ca: stranger.ca })), { proxy: new URL(proxy.url) }),
+      /certificate/i,
+    );
   });
 });
 
@@ -145,21 +163,30 @@ describe('Transport', () => {
     const counted = await startKubeServer((_, reply) => reply.json(200, {}));
     closers.push(() => counted.close());
     const transport = open(constant(material()), {}, counted);
-    for (let round = 0; round < 20; round++) await transport.call({ ...get, method: 'DELETE', body: '{}' }, { timeoutMs: 5000 });
+    for (let round = 0; round < 20; round++)
+      await transport.call({ ...get, method: 'DELETE', body: '{}' }, { timeoutMs: 5000 });
     // The pool may open a second one while the first is just becoming free.
     assert.ok(counted.connections <= 2, String(counted.connections));
   });
 
   it('leaves no connection open after close', async () => {
-    const busy = await startKubeServer((seen, reply) => void (seen.path === '/watch' ? reply.watch() : reply.json(200, {})));
+    const busy = await startKubeServer(
+      (seen, reply) => void (seen.path === '/watch' ? reply.watch() : reply.json(200, {})),
+    );
     closers.push(() => busy.close());
     const transport = open(constant(material()), {}, busy);
     await Promise.all(Array.from({ length: 8 }, () => call(transport)));
-    const watching = transport.stream({ ...get, path: '/watch' }, { idleTimeoutMs: 5000, onOpen: () => {}, onData: () => {} });
+    const watching = transport.stream(
+      { ...get, path: '/watch' },
+      { idleTimeoutMs: 5000, onOpen: () => {}, onData: () => {} },
+    );
     await until('the watch is open', () => busy.seen.length === 9);
     await Promise.all([transport.close(), assert.rejects(watching)]);
     await until('all connections are gone', () => busy.openSockets === 0);
-    await assert.rejects(transport.call(get, { timeoutMs: 100 }), (error) => error instanceof TransportError && error.kind === 'aborted');
+    await assert.rejects(
+      transport.call(get, { timeoutMs: 100 }),
+      (error) => error instanceof TransportError && error.kind === 'aborted',
+    );
   });
 
   it('does not send what was given up while it waited for a connection', async () => {
@@ -171,11 +198,17 @@ describe('Transport', () => {
     const first = transport.call({ ...get, path: '/first' }, { timeoutMs: 5000 });
     await until('the first is under way', () => held.length === 1);
     const abort = new AbortController();
-    const second = transport.call({ ...get, path: '/second', method: 'POST', body: '{}' }, { timeoutMs: 5000, signal: abort.signal });
+    const second = transport.call(
+      { ...get, path: '/second', method: 'POST', body: '{}' },
+      { timeoutMs: 5000, signal: abort.signal },
+    );
     const third = transport.call({ ...get, path: '/third' }, { timeoutMs: 5000 });
     await setImmediate();
     abort.abort();
-    await assert.rejects(second, (error) => error instanceof TransportError && error.kind === 'aborted' && !error.maybeSent);
+    await assert.rejects(
+      second,
+      (error) => error instanceof TransportError && error.kind === 'aborted' && !error.maybeSent,
+    );
     held.shift()?.json(200, {});
     await first;
     await until('the next is under way', () => held.length === 1);

@@ -14,7 +14,9 @@ function decode(chunks: readonly Buffer[]): WatchEvent[] {
 
 describe('WatchDecoder', () => {
   const names = ['plain', 'größe', '日本語', '🚀🚀', 'a"b\\c', 'line\nbreak'];
-  const wire = Buffer.from(names.map((name) => `${JSON.stringify({ type: 'ADDED', object: { name } })}\n`).join(''));
+  const wire = Buffer.from(
+    names.map((name) => `${JSON.stringify({ type: 'ADDED', object: { name } })}\n`).join(''),
+  );
   const expected = names.map((name) => ({ type: 'ADDED', object: { name } }));
 
   it('reads the same events however the stream is cut, also inside a character', () => {
@@ -26,11 +28,20 @@ describe('WatchDecoder', () => {
   });
 
   it('skips empty lines and drops an unfinished one at the end', () => {
-    assert.deepEqual(decode([Buffer.from('\n\n{"type":"BOOKMARK","object":{}}\n{"type":"ADD')]), [{ type: 'BOOKMARK', object: {} }]);
+    assert.deepEqual(decode([Buffer.from('\n\n{"type":"BOOKMARK","object":{}}\n{"type":"ADD')]), [
+      { type: 'BOOKMARK', object: {} },
+    ]);
   });
 
   it('refuses what is no event, with the words that came unless they may hold a secret', () => {
-    for (const line of ['<html>', '{"type":"OTHER","object":{}}', '{"type":"ADDED"}', '[]', 'null', '{"type":"ADDED","object":{}']) {
+    for (const line of [
+      '<html>',
+      '{"type":"OTHER","object":{}}',
+      '{"type":"ADDED"}',
+      '[]',
+      'null',
+      '{"type":"ADDED","object":{}',
+    ]) {
       assert.throws(
         () => decode([Buffer.from(`${line}\n`)]),
         (error) =>
@@ -48,7 +59,13 @@ describe('watchQuery', () => {
     const base = { resourceVersion: '7', idleTimeoutMs: 1, onEvent: () => {} };
     assert.equal(watchQuery(base), 'watch=true&resourceVersion=7');
     assert.equal(
-      watchQuery({ ...base, bookmarks: true, timeoutSeconds: 300, labelSelector: 'a=b', fieldSelector: 'metadata.name=x' }),
+      watchQuery({
+        ...base,
+        bookmarks: true,
+        timeoutSeconds: 300,
+        labelSelector: 'a=b',
+        fieldSelector: 'metadata.name=x',
+      }),
       'watch=true&resourceVersion=7&allowWatchBookmarks=true&timeoutSeconds=300&labelSelector=a%3Db&fieldSelector=metadata.name%3Dx',
     );
   });

@@ -5,17 +5,26 @@ import { fuzzGateway } from '../harness/csi-fuzz.ts';
 
 describe('the gateway’s door under attack for a minute', () => {
   for (const seed of [1, 2]) {
-    it(`serves good calls, crashes at nothing, and gives its memory back, with seed ${seed}`, { timeout: 300_000 }, async (t) => {
-      const folder = await makeFolder();
-      const report = await fuzzGateway({ folder, durationMs: 60_000, seed, idleConnections: 1_000 });
-      await folder.remove();
-      t.diagnostic(JSON.stringify({ ...report, attacks: Object.fromEntries(report.attacks) }));
-      assert.equal(report.exitCode, null);
-      assert.deepEqual(report.defects, []);
-      assert.deepEqual(report.failures, []);
-      assert.ok(report.goodCalls > 0 && report.goodAfterwards);
-      const { before, after } = report.rss;
-      assert.ok(after <= before * 1.2, `${after} bytes, ${before} before`);
-    });
+    it(
+      `serves good calls, crashes at nothing, and gives its memory back, with seed ${seed}`,
+      { timeout: 300_000 },
+      async (t) => {
+        const folder = await makeFolder();
+        const report = await fuzzGateway({
+          folder,
+          durationMs: 60_000,
+          seed,
+          idleConnections: 1_000,
+        });
+        await folder.remove();
+        t.diagnostic(JSON.stringify({ ...report, attacks: Object.fromEntries(report.attacks) }));
+        assert.equal(report.exitCode, null);
+        assert.deepEqual(report.defects, []);
+        assert.deepEqual(report.failures, []);
+        assert.ok(report.goodCalls > 0 && report.goodAfterwards);
+        const { before, after } = report.rss;
+        assert.ok(after <= before * 1.2, `${after} bytes, ${before} before`);
+      },
+    );
   }
 });

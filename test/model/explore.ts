@@ -1,4 +1,5 @@
-/* Breadth-first search through every state that a protocol can reach. Nothing is sampled: when it ends without a finding, there is none within the bounds. */
+/* Breadth-first search through every state that a protocol can reach. Nothing is sampled: when it
+ * ends without a finding, there is none within the bounds. */
 import type { Protocol, State } from './protocol.ts';
 import { initialState, isSettled, keyOf, steps, violation } from './protocol.ts';
 
@@ -16,8 +17,9 @@ export interface Exploration {
   readonly finding: Finding | undefined;
 }
 
-/** Looks at every state in the order of distance, and stops at the first that must not be. If there is none, looks for a state from which nothing can settle
- * any more without another fault or the user's help (I5). */
+/** Looks at every state in the order of distance, and stops at the first that must not be. If there
+ * is none, looks for a state from which nothing can settle any more without another fault or the
+ * user's help (I5). */
 export function explore(protocol: Protocol, limit = 3_000_000): Exploration {
   const ids = new Map<string, number>();
   const parents = new Numbers();
@@ -34,7 +36,11 @@ export function explore(protocol: Protocol, limit = 3_000_000): Exploration {
     for (let at = id; at > 0; at = parents.get(at)) lines.unshift(labels[at] ?? '');
     return lines;
   };
-  const meet = (state: State, from: number, label: string): { readonly id: number; readonly isNew: boolean } => {
+  const meet = (
+    state: State,
+    from: number,
+    label: string,
+  ): { readonly id: number; readonly isNew: boolean } => {
     const key = keyOf(state);
     const known = ids.get(key);
     if (known !== undefined) return { id: known, isNew: false };
@@ -61,7 +67,13 @@ export function explore(protocol: Protocol, limit = 3_000_000): Exploration {
         }
         if (!met.isNew) continue;
         const what = violation(protocol, next);
-        if (what !== undefined) return { states: ids.size, transitions, depth: depth + 1, finding: { what, trace: trace(met.id) } };
+        if (what !== undefined)
+          return {
+            states: ids.size,
+            transitions,
+            depth: depth + 1,
+            finding: { what, trace: trace(met.id) },
+          };
         following.push({ id: met.id, state: next });
       }
     }
@@ -69,14 +81,23 @@ export function explore(protocol: Protocol, limit = 3_000_000): Exploration {
     if (frontier.length > 0) depth += 1;
   }
   const stuck = firstStuck(ids.size, settled, froms, tos);
-  const finding = stuck === undefined ? undefined : { what: 'nothing settles any more from here (I5)', trace: trace(stuck) };
+  const finding =
+    stuck === undefined
+      ? undefined
+      : { what: 'nothing settles any more from here (I5)', trace: trace(stuck) };
   return { states: ids.size, transitions, depth, finding };
 }
 
 /** The nearest state from which no helpful step leads to a settled one. */
-function firstStuck(states: number, settled: readonly number[], froms: Numbers, tos: Numbers): number | undefined {
+function firstStuck(
+  states: number,
+  settled: readonly number[],
+  froms: Numbers,
+  tos: Numbers,
+): number | undefined {
   const starts = new Int32Array(states + 1);
-  for (let edge = 0; edge < tos.length; edge += 1) starts[tos.get(edge) + 1] = (starts[tos.get(edge) + 1] ?? 0) + 1;
+  for (let edge = 0; edge < tos.length; edge += 1)
+    starts[tos.get(edge) + 1] = (starts[tos.get(edge) + 1] ?? 0) + 1;
   for (let at = 0; at < states; at += 1) starts[at + 1] = (starts[at + 1] ?? 0) + (starts[at] ?? 0);
   const sources = new Int32Array(tos.length);
   const filled = starts.slice();

@@ -9,7 +9,11 @@ import type { Rules } from './record.ts';
 const SMALL: Bounds = { deaths: 1, emptyings: 0, flips: 0, calls: 2 };
 const EMPTIED: Bounds = { deaths: 0, emptyings: 1, flips: 0, calls: 2 };
 
-function explored(bounds: Bounds, rules: Partial<Rules> = {}, more: Partial<Protocol> = {}): Exploration {
+function explored(
+  bounds: Bounds,
+  rules: Partial<Rules> = {},
+  more: Partial<Protocol> = {},
+): Exploration {
   return explore({
     bounds,
     rules: { ...ALL_RULES, ...rules },
@@ -28,7 +32,11 @@ function holds(exploration: Exploration, say: (text: string) => void): void {
 }
 
 /** The shortest way to the named violation. */
-function fails(exploration: Exploration, violation: RegExp, say: (text: string) => void): readonly string[] {
+function fails(
+  exploration: Exploration,
+  violation: RegExp,
+  say: (text: string) => void,
+): readonly string[] {
   const { finding } = exploration;
   assert.ok(finding !== undefined, 'no counter-example was found');
   say([finding.what, ...finding.trace.map((line, at) => `${at + 1}. ${line}`)].join('\n'));
@@ -48,7 +56,9 @@ describe('the protocol of the volume record, all interleavings', () => {
     });
 
     it('2, the take-over, a refusal passes for a proof although a dead worker’s call is at work', (t) => {
-      const trace = fails(explored(SMALL, { takeOver: false }), /\(I1\)/, (text) => t.diagnostic(text));
+      const trace = fails(explored(SMALL, { takeOver: false }), /\(I1\)/, (text) =>
+        t.diagnostic(text),
+      );
       assert.ok(trace.some((line) => /dies|gives up/.test(line)));
     });
 
@@ -57,7 +67,9 @@ describe('the protocol of the volume record, all interleavings', () => {
     });
 
     it('4, suspicion, a refusal hides a volume that a call left behind makes', (t) => {
-      const trace = fails(explored(SMALL, { suspicion: false }), /\(I1\)/, (text) => t.diagnostic(text));
+      const trace = fails(explored(SMALL, { suspicion: false }), /\(I1\)/, (text) =>
+        t.diagnostic(text),
+      );
       assert.ok(trace.some((line) => line.includes('refuses')));
     });
 
@@ -66,7 +78,11 @@ describe('the protocol of the volume record, all interleavings', () => {
     });
 
     it('6, the emptied Redis, a volume is forgotten with the record', (t) => {
-      const trace = fails(explored({ ...EMPTIED, deaths: 1 }, { emptied: false }), /\(I[12]\)/, (text) => t.diagnostic(text));
+      const trace = fails(
+        explored({ ...EMPTIED, deaths: 1 }, { emptied: false }),
+        /\(I[12]\)/,
+        (text) => t.diagnostic(text),
+      );
       assert.ok(trace.includes('Redis is emptied'));
     });
   });
@@ -77,11 +93,15 @@ describe('the protocol of the volume record, all interleavings', () => {
     });
 
     it('4: a refusal that came before the settle time but is written after it hides a volume', (t) => {
-      fails(explored(SMALL, { refusalCountsFrom: 'close' }), /\(I1\)/, (text) => t.diagnostic(text));
+      fails(explored(SMALL, { refusalCountsFrom: 'close' }), /\(I1\)/, (text) =>
+        t.diagnostic(text),
+      );
     });
 
     it('6: a run that read its claim before the emptying makes the volume again after its deletion', (t) => {
-      fails(explored(EMPTIED, { runsEndWithTheEpoch: false }), /\(I3\)/, (text) => t.diagnostic(text));
+      fails(explored(EMPTIED, { runsEndWithTheEpoch: false }), /\(I3\)/, (text) =>
+        t.diagnostic(text),
+      );
     });
 
     it('6: a worker that opens anew forgets what it had left open', (t) => {
@@ -96,7 +116,9 @@ describe('the protocol of the volume record, all interleavings', () => {
   describe('can’t promise', () => {
     it('a volume whose claim, last worker and record are all lost', (t) => {
       const bounds = { ...EMPTIED, deaths: 1 };
-      const trace = fails(explored(bounds, {}, { isForgettingExcused: false }), /\(I1\)/, (text) => t.diagnostic(text));
+      const trace = fails(explored(bounds, {}, { isForgettingExcused: false }), /\(I1\)/, (text) =>
+        t.diagnostic(text),
+      );
       for (const loss of [/Redis is emptied/, /dies/, /the claim is deleted/])
         assert.ok(
           trace.some((line) => loss.test(line)),
@@ -105,7 +127,9 @@ describe('the protocol of the volume record, all interleavings', () => {
     });
 
     it('anything with a driver that refuses to create what it has made', (t) => {
-      fails(explored(SMALL, {}, { isDriverIdempotent: false }), /\(I1\)/, (text) => t.diagnostic(text));
+      fails(explored(SMALL, {}, { isDriverIdempotent: false }), /\(I1\)/, (text) =>
+        t.diagnostic(text),
+      );
     });
   });
 });

@@ -1,5 +1,6 @@
-/* One claim's volume, two workers, and everything that can happen to them: the protocol of docs/leak-proof.md as a transition system.
- * A worker stands still between any two of its steps for as long as it likes, so a frozen and thawed worker needs no step of its own. */
+/* One claim's volume, two workers, and everything that can happen to them: the protocol of
+ * docs/leak-proof.md as a transition system. A worker stands still between any two of its steps for
+ * as long as it likes, so a frozen and thawed worker needs no step of its own. */
 import * as records from './record.ts';
 import { CALL, NO_RECORD, OWN, SEND, SETTLE, isOpen } from './record.ts';
 import type { Opening, Recovery, Reply, Rules, VolumeRecord, Word } from './record.ts';
@@ -44,7 +45,8 @@ export interface Worker {
   readonly volume: number;
   /** Handle in the driver's answer. */
   readonly answer: number;
-  /** A creation that this process opened, before Redis was emptied if it was, is not known to have ended. */
+  /** A creation that this process opened, before Redis was emptied if it was, is not known to have
+   * ended. */
   readonly remembers: boolean;
 }
 
@@ -52,9 +54,11 @@ export interface Worker {
 export interface Call {
   readonly kind: 'create' | 'delete';
   readonly handle: number;
-  /** Ticks until nothing of it can be at work any more; more than SETTLE: its deadline has not passed. */
+  /** Ticks until nothing of it can be at work any more; more than SETTLE: its deadline has not
+   * passed. */
   readonly left: number;
-  /** Worker that waits for its answer; or CUT: its caller was told that it was broken off; or ORPHANED: its caller died. */
+  /** Worker that waits for its answer; or CUT: its caller was told that it was broken off; or
+   * ORPHANED: its caller died. */
   readonly waiter: number;
 }
 
@@ -72,7 +76,8 @@ export interface State {
   readonly record: VolumeRecord;
   readonly recovery: Recovery;
   readonly wasEmptied: boolean;
-  /** Redis' data and the last worker that knew of the creation were lost: what that leaves behind is not promised. */
+  /** Redis' data and the last worker that knew of the creation were lost: what that leaves behind
+   * is not promised. */
   readonly isForgotten: boolean;
   readonly workers: readonly [Worker, Worker];
   /** Faults that may still happen. */
@@ -96,20 +101,30 @@ export interface Bounds {
 export interface Protocol {
   readonly rules: Rules;
   readonly bounds: Bounds;
-  /** The driver does not refuse to create what it has, unless there is a PV for it (resized, source gone). */
+  /** The driver does not refuse to create what it has, unless there is a PV for it (resized, source
+   * gone). */
   readonly isDriverIdempotent: boolean;
-  /** Whether the loss of Redis' data and of the last worker that knew is held against the protocol. */
+  /** Whether the loss of Redis' data and of the last worker that knew is held against the protocol.
+   */
   readonly isForgettingExcused: boolean;
 }
 
-/** `helps`: neither a fault nor the user's doing; what remains possible when nothing goes wrong any more. */
+/** `helps`: neither a fault nor the user's doing; what remains possible when nothing goes wrong any
+ * more. */
 export interface Step {
   readonly label: string;
   readonly helps: boolean;
   readonly next: State;
 }
 
-const IDLE: Worker = { stage: 'idle', maySend: 0, wanted: false, volume: 0, answer: 0, remembers: false };
+const IDLE: Worker = {
+  stage: 'idle',
+  maySend: 0,
+  wanted: false,
+  volume: 0,
+  answer: 0,
+  remembers: false,
+};
 /** Owner of a record whose run is no more. */
 const DEAD = 3;
 const CUT = -1;
@@ -178,7 +193,8 @@ class Stepper {
     if (s.claim !== 'gone') this.#add('the claim is deleted', { claim: 'gone' }, false);
     if (s.claim === 'pending' && s.pv === 'available' && !s.pvTerminating)
       this.#add('claim and PV are bound', { claim: 'bound', pv: 'bound' });
-    if (s.claim === 'gone' && (s.pv === 'available' || s.pv === 'bound')) this.#add('the PV becomes Released', { pv: 'released' });
+    if (s.claim === 'gone' && (s.pv === 'available' || s.pv === 'bound'))
+      this.#add('the PV becomes Released', { pv: 'released' });
     if (s.flips > 0 && s.pv !== 'none' && !s.pvTerminating)
       this.#add('the policy becomes Retain', { retain: true, flips: s.flips - 1 }, false);
   }
@@ -227,7 +243,11 @@ class Stepper {
       if (call.left > SETTLE) {
         if (call.kind === 'delete') {
           const stage = this.#at(waiter).stage === 'removing surplus' ? 'stored' : 'destroyed';
-          this.#add(`the driver deletes the volume for ${worker}`, { calls, ...effect, ...this.#to(waiter, { stage }) });
+          this.#add(`the driver deletes the volume for ${worker}`, {
+            calls,
+            ...effect,
+            ...this.#to(waiter, { stage }),
+          });
         } else {
           if (!calls.some((other) => other.kind === 'create')) {
             const answer = effect.volume ?? s.volume;
@@ -238,12 +258,23 @@ class Stepper {
               ...this.#to(waiter, { stage: 'answered', answer }),
             });
           }
-          if (s.volume === 0 || (s.pv !== 'none' && s.pvHandle === s.volume) || !this.#p.isDriverIdempotent)
-            this.#add(`the driver refuses ${worker}'s creation`, { calls, ...this.#to(waiter, { stage: 'refused' }) });
+          if (
+            s.volume === 0 ||
+            (s.pv !== 'none' && s.pvHandle === s.volume) ||
+            !this.#p.isDriverIdempotent
+          )
+            this.#add(`the driver refuses ${worker}'s creation`, {
+              calls,
+              ...this.#to(waiter, { stage: 'refused' }),
+            });
         }
       }
       const lost: Stage =
-        call.kind === 'create' ? 'unknown' : this.#at(waiter).stage === 'removing surplus' ? 'unwritten' : 'not destroyed';
+        call.kind === 'create'
+          ? 'unknown'
+          : this.#at(waiter).stage === 'removing surplus'
+            ? 'unwritten'
+            : 'not destroyed';
       this.#add(`${worker}'s ${what} is cut and left behind`, {
         calls: sorted([...calls, { ...call, waiter: CUT }]),
         ...this.#to(waiter, { stage: lost }),
@@ -273,26 +304,45 @@ class Stepper {
       const isForgotten = s.isForgotten || (isLost && !s.workers.some((w) => w.remembers));
       const recovery = { blessed: false, left: 0 };
       const emptyings = s.emptyings - 1;
-      const workers = [this.#afterEmptying(s.workers[0]), this.#afterEmptying(s.workers[1])] as const;
-      this.#add('Redis is emptied', { record: NO_RECORD, recovery, isForgotten, wasEmptied: true, emptyings, workers }, false);
+      const workers = [
+        this.#afterEmptying(s.workers[0]),
+        this.#afterEmptying(s.workers[1]),
+      ] as const;
+      this.#add(
+        'Redis is emptied',
+        { record: NO_RECORD, recovery, isForgotten, wasEmptied: true, emptyings, workers },
+        false,
+      );
     }
     if (!rules.emptied) return;
-    if (!s.recovery.blessed) this.#add('the leader blesses the new Redis', { recovery: { blessed: true, left: OWN + SETTLE } });
+    if (!s.recovery.blessed)
+      this.#add('the leader blesses the new Redis', {
+        recovery: { blessed: true, left: OWN + SETTLE },
+      });
     for (const who of [0, 1]) {
       if (!this.#at(who).remembers) continue;
       const { word, record } = records.tend(s.record, s.wasEmptied, s.recovery);
-      if (word === 'closed') this.#add(`worker ${who + 1} sees its record closed`, this.#to(who, { remembers: false }));
+      if (word === 'closed')
+        this.#add(`worker ${who + 1} sees its record closed`, this.#to(who, { remembers: false }));
       // It is of the new Redis now, and what is left open there stays there.
       if (word === 'ok')
-        this.#add(`worker ${who + 1} writes again the record it left open`, { record, ...this.#to(who, { remembers: false }) });
+        this.#add(`worker ${who + 1} writes again the record it left open`, {
+          record,
+          ...this.#to(who, { remembers: false }),
+        });
     }
   }
 
   /** A run that has yet to open its record, of which it has read the object, is as good as over. */
   #afterEmptying(worker: Worker): Worker {
     const isAhead =
-      worker.stage === 'claim read' || worker.stage === 'volume read' || worker.stage === 'resume' || worker.stage === 'resolve';
-    return isAhead && this.#p.rules.runsEndWithTheEpoch ? { ...IDLE, remembers: worker.remembers } : worker;
+      worker.stage === 'claim read' ||
+      worker.stage === 'volume read' ||
+      worker.stage === 'resume' ||
+      worker.stage === 'resolve';
+    return isAhead && this.#p.rules.runsEndWithTheEpoch
+      ? { ...IDLE, remembers: worker.remembers }
+      : worker;
   }
 
   // Workers.
@@ -303,21 +353,34 @@ class Stepper {
 
   #to(who: number, changes: Partial<Worker>): Pick<State, 'workers'> {
     const [first, second] = this.#s.workers;
-    return { workers: who === 0 ? [tidy({ ...first, ...changes }), second] : [first, tidy({ ...second, ...changes })] };
+    return {
+      workers:
+        who === 0
+          ? [tidy({ ...first, ...changes }), second]
+          : [first, tidy({ ...second, ...changes })],
+    };
   }
 
   /** The run is over; what it owned stays owned by a run that is no more. */
-  #ended(who: number, remembers: boolean, record: VolumeRecord = this.#s.record): Pick<State, 'workers' | 'record'> {
+  #ended(
+    who: number,
+    remembers: boolean,
+    record: VolumeRecord = this.#s.record,
+  ): Pick<State, 'workers' | 'record'> {
     return {
       ...this.#to(who, { ...IDLE, remembers }),
       record: record.owner === who + 1 ? { ...record, owner: DEAD } : record,
     };
   }
 
-  /** What is opened now is remembered for the case that Redis is emptied yet; of the time before, what was not seen closed. */
+  /** What is opened now is remembered for the case that Redis is emptied yet; of the time before,
+   * what was not seen closed. */
   #isRemembered(worker: Worker, word: Word): boolean {
-    if (!this.#s.wasEmptied) return this.#s.emptyings > 0 && (worker.remembers || word === 'opened' || word === 'replay');
-    return worker.remembers && word !== 'replay' && (word !== 'opened' || this.#p.rules.memoryIsKept);
+    if (!this.#s.wasEmptied)
+      return this.#s.emptyings > 0 && (worker.remembers || word === 'opened' || word === 'replay');
+    return (
+      worker.remembers && word !== 'replay' && (word !== 'opened' || this.#p.rules.memoryIsKept)
+    );
   }
 
   #opening(who: number): Opening {
@@ -330,10 +393,19 @@ class Stepper {
     if (s.deaths === 0 || (worker.stage === 'idle' && !worker.remembers)) return;
     const calls = sorted(s.calls.map((c) => (c.waiter === who ? { ...c, waiter: ORPHANED } : c)));
     const deaths = s.deaths - 1;
-    const isForgotten = s.isForgotten || (s.wasEmptied && worker.remembers && !this.#at(1 - who).remembers);
-    this.#add(`worker ${who + 1} dies`, { calls, deaths, isForgotten, ...this.#ended(who, false) }, false);
+    const isForgotten =
+      s.isForgotten || (s.wasEmptied && worker.remembers && !this.#at(1 - who).remembers);
+    this.#add(
+      `worker ${who + 1} dies`,
+      { calls, deaths, isForgotten, ...this.#ended(who, false) },
+      false,
+    );
     if (s.record.owner === who + 1)
-      this.#add(`worker ${who + 1} can't reach Redis and gives up`, { calls, deaths, ...this.#ended(who, worker.remembers) }, false);
+      this.#add(
+        `worker ${who + 1} can't reach Redis and gives up`,
+        { calls, deaths, ...this.#ended(who, worker.remembers) },
+        false,
+      );
   }
 
   #run(who: number): void {
@@ -348,7 +420,10 @@ class Stepper {
     const close = (label: string, { word, record }: Reply, closes: boolean): void => {
       const isDone = word === 'removed' || (word === 'ok' && closes);
       const isForgotten = s.isForgotten && word !== 'removed';
-      this.#add(`${name} ${label}: ${word}`, { isForgotten, ...this.#ended(who, worker.remembers && !isDone, record) });
+      this.#add(`${name} ${label}: ${word}`, {
+        isForgotten,
+        ...this.#ended(who, worker.remembers && !isDone, record),
+      });
     };
     const maySend = worker.maySend > 0 || !rules.deadline;
 
@@ -356,38 +431,66 @@ class Stepper {
       case 'idle': {
         const isListed = isOpen(s.record);
         if (s.claim === 'pending' || (isListed && s.record.state !== 'deleting'))
-          go(`reads the claim (${s.claim})`, { stage: 'claim read', wanted: s.claim === 'pending' });
-        if (s.pv === 'released' || (isListed && s.record.state === 'deleting')) this.#readVolume(who);
+          go(`reads the claim (${s.claim})`, {
+            stage: 'claim read',
+            wanted: s.claim === 'pending',
+          });
+        if (s.pv === 'released' || (isListed && s.record.state === 'deleting'))
+          this.#readVolume(who);
         return;
       }
       case 'claim read': {
-        const { word, record } = records.openCreate(s.record, worker.wanted ? 'plan' : 'existing', this.#opening(who));
+        const { word, record } = records.openCreate(
+          s.record,
+          worker.wanted ? 'plan' : 'existing',
+          this.#opening(who),
+        );
         const remembers = this.#isRemembered(worker, word);
-        if (word === 'opened') go('opens the record', { stage: 'may create', maySend: SEND + 1, remembers }, { record });
+        if (word === 'opened')
+          go('opens the record', { stage: 'may create', maySend: SEND + 1, remembers }, { record });
         else if (word === 'replay')
-          go('takes the record up', { stage: 'replay', maySend: SEND + 1, answer: record.answer, remembers }, { record });
+          go(
+            'takes the record up',
+            { stage: 'replay', maySend: SEND + 1, answer: record.answer, remembers },
+            { record },
+          );
         else this.#add(`${name} opens no record: ${word}`, this.#ended(who, remembers, record));
         return;
       }
       case 'replay':
-        if (s.pv === 'none') go('finds no PV', { stage: worker.answer === 0 ? 'may create' : 'answered' });
+        if (s.pv === 'none')
+          go('finds no PV', { stage: worker.answer === 0 ? 'may create' : 'answered' });
         else go('finds the PV', { stage: s.pvTerminating ? 'not sent' : 'seen' });
         return;
       case 'may create':
         if (maySend && s.calls.length < this.#p.bounds.calls)
-          go('sends the creation', { stage: 'creating' }, this.#sent({ kind: 'create', handle: 0 }, who));
+          go(
+            'sends the creation',
+            { stage: 'creating' },
+            this.#sent({ kind: 'create', handle: 0 }, who),
+          );
         go('could not send', { stage: 'not sent' });
         return;
       case 'answered':
         if (worker.volume !== 0) {
-          go('compares the answer with its PV', { stage: worker.answer === worker.volume ? 'stored' : 'surplus' });
+          go('compares the answer with its PV', {
+            stage: worker.answer === worker.volume ? 'stored' : 'surplus',
+          });
         } else if (s.pv === 'none') {
-          const written = { pv: 'available', pvHandle: worker.answer, pvTerminating: false } as const;
+          const written = {
+            pv: 'available',
+            pvHandle: worker.answer,
+            pvTerminating: false,
+          } as const;
           go('writes the PV', { stage: 'stored' }, written);
           go('writes the PV and hears of an error', { stage: 'unwritten' }, written);
           go('can’t write the PV', { stage: 'unwritten' });
         } else {
-          const stage = s.pvTerminating ? 'unwritten' : s.pvHandle === worker.answer ? 'stored' : 'surplus';
+          const stage = s.pvTerminating
+            ? 'unwritten'
+            : s.pvHandle === worker.answer
+              ? 'stored'
+              : 'surplus';
           go('finds that there is a PV', { stage });
         }
         return;
@@ -401,26 +504,48 @@ class Stepper {
         go('could not send', { stage: 'unwritten' });
         return;
       case 'stored':
-        return close('closes the record as stored', records.closeStored(s.record, owner, true), true);
+        return close(
+          'closes the record as stored',
+          records.closeStored(s.record, owner, true),
+          true,
+        );
       case 'seen':
-        return close('closes the record as stored, PV seen', records.closeStored(s.record, owner, false), true);
+        return close(
+          'closes the record as stored, PV seen',
+          records.closeStored(s.record, owner, false),
+          true,
+        );
       case 'refused':
-        return close('closes the record as refused', records.closeRefused(s.record, owner, rules), false);
+        return close(
+          'closes the record as refused',
+          records.closeRefused(s.record, owner, rules),
+          false,
+        );
       case 'unknown':
         return close('leaves the record ambiguous', records.leaveAmbiguous(s.record, owner), false);
       case 'unwritten':
-        return close('leaves the answer in the record', records.leaveAnswered(s.record, owner, worker.answer), false);
+        return close(
+          'leaves the answer in the record',
+          records.leaveAnswered(s.record, owner, worker.answer),
+          false,
+        );
       case 'not sent': {
         const answer = records.restore(s.record, owner);
         return close('restores the record', answer, false);
       }
       case 'volume read': {
         const { word, record } = records.openDelete(s.record, this.#opening(who));
-        if (word === 'opened') this.#add(`${name} opens the deletion`, this.#deletionOpened(who, record));
+        if (word === 'opened')
+          this.#add(`${name} opens the deletion`, this.#deletionOpened(who, record));
         else if (word === 'gone') go('hears that the volume is gone', { stage: 'remove object' });
         else if (word === 'creating') go('finds a creation open', { stage: 'resume' }, { record });
-        else if (word === 'resolve') go('finds that the creation must be resolved', { stage: 'resolve' }, { record });
-        else this.#add(`${name} opens no deletion: ${word}`, this.#ended(who, worker.remembers, record));
+        else if (word === 'resolve')
+          go('finds that the creation must be resolved', { stage: 'resolve' }, { record });
+        else
+          this.#add(
+            `${name} opens no deletion: ${word}`,
+            this.#ended(who, worker.remembers, record),
+          );
         return;
       }
       case 'resume':
@@ -430,37 +555,58 @@ class Stepper {
         if (word === 'replay') {
           const stage = record.answer === 0 ? 'may create' : 'answered';
           const remembers = this.#isRemembered(worker, word);
-          go('takes the creation up', { stage, maySend: SEND + 1, answer: record.answer, remembers }, { record });
-        } else this.#add(`${name} opens no record: ${word}`, this.#ended(who, worker.remembers, record));
+          go(
+            'takes the creation up',
+            { stage, maySend: SEND + 1, answer: record.answer, remembers },
+            { record },
+          );
+        } else
+          this.#add(`${name} opens no record: ${word}`, this.#ended(who, worker.remembers, record));
         return;
       }
       case 'may destroy':
         if (maySend && s.calls.length < this.#p.bounds.calls)
-          go('sends the deletion', { stage: 'destroying' }, this.#sent({ kind: 'delete', handle: worker.volume }, who));
+          go(
+            'sends the deletion',
+            { stage: 'destroying' },
+            this.#sent({ kind: 'delete', handle: worker.volume }, who),
+          );
         go('could not send', { stage: 'not sent' });
         return;
       case 'destroyed': {
         const { word, record } = records.closeGone(s.record, owner);
         if (word === 'ok') go('closes the record as gone', { stage: 'remove object' }, { record });
-        else this.#add(`${name} closes the record as gone: ${word}`, this.#ended(who, worker.remembers, record));
+        else
+          this.#add(
+            `${name} closes the record as gone: ${word}`,
+            this.#ended(who, worker.remembers, record),
+          );
         return;
       }
       case 'not destroyed':
         return close('leaves the deletion open', records.leaveDeleting(s.record, owner), false);
       case 'remove object':
-        if (s.pv === 'none' || s.pvHandle !== worker.volume) this.#add(`${name} finds its PV gone`, this.#ended(who, worker.remembers));
+        if (s.pv === 'none' || s.pvHandle !== worker.volume)
+          this.#add(`${name} finds its PV gone`, this.#ended(who, worker.remembers));
         else go('deletes the PV', { stage: 'remove finalizer' }, { pvTerminating: true });
         return;
       case 'remove finalizer': {
         const isThere = s.pv !== 'none' && s.pvHandle === worker.volume;
         const gone = isThere ? ({ pv: 'none', pvHandle: 0, pvTerminating: false } as const) : {};
-        this.#add(`${name} takes the finalizer off the PV`, { ...gone, ...this.#ended(who, worker.remembers) });
+        this.#add(`${name} takes the finalizer off the PV`, {
+          ...gone,
+          ...this.#ended(who, worker.remembers),
+        });
         return;
       }
       case 'keep':
       case 'vanished': {
         const to = worker.stage === 'keep' ? 'stored' : 'gone';
-        return close(`ends the deletion as ${to}`, records.endDeletion(s.record, this.#opening(who), to), false);
+        return close(
+          `ends the deletion as ${to}`,
+          records.endDeletion(s.record, this.#opening(who), to),
+          false,
+        );
       }
       case 'creating':
       case 'removing surplus':
@@ -491,7 +637,10 @@ class Stepper {
     } else if (s.retain) {
       if (isDeleting) this.#add(`${name} reads the PV (Retain)`, this.#to(who, { stage: 'keep' }));
     } else if (s.pv === 'released') {
-      this.#add(`${name} reads the PV (Released)`, this.#to(who, { stage: 'volume read', volume: s.pvHandle, maySend: SEND + 1 }));
+      this.#add(
+        `${name} reads the PV (Released)`,
+        this.#to(who, { stage: 'volume read', volume: s.pvHandle, maySend: SEND + 1 }),
+      );
     }
   }
 
@@ -500,18 +649,24 @@ class Stepper {
     const s = this.#s;
     let { wrong } = s;
     if (s.calls.some((other) => other.left > SETTLE && other.waiter !== CUT))
-      wrong = 'two calls for one volume are under way, the first neither cut nor past its deadline (I2)';
+      wrong =
+        'two calls for one volume are under way, the first neither cut nor past its deadline (I2)';
     else if (call.kind === 'delete' && s.pv !== 'none' && s.pvHandle === call.handle) {
       const isStale = this.#at(who).maySend === 0;
-      if (s.claim !== 'gone' || s.pv === 'bound') wrong = `a deletion is sent although the claim is ${s.claim} and the PV ${s.pv} (I4)`;
-      else if (s.retain && isStale) wrong = 'a deletion is sent long after its PV became Retain (I4)';
+      if (s.claim !== 'gone' || s.pv === 'bound')
+        wrong = `a deletion is sent although the claim is ${s.claim} and the PV ${s.pv} (I4)`;
+      else if (s.retain && isStale)
+        wrong = 'a deletion is sent long after its PV became Retain (I4)';
     }
     return { calls: sorted([...s.calls, { ...call, left: CALL + SETTLE, waiter: who }]), wrong };
   }
 }
 
-/** What a stage reads of its worker beyond the stage itself; the rest is forgotten, so that equal situations are equal states. */
-const READS: Readonly<Partial<Record<Stage, readonly ('maySend' | 'wanted' | 'volume' | 'answer')[]>>> = {
+/** What a stage reads of its worker beyond the stage itself; the rest is forgotten, so that equal
+ * situations are equal states. */
+const READS: Readonly<
+  Partial<Record<Stage, readonly ('maySend' | 'wanted' | 'volume' | 'answer')[]>>
+> = {
   'claim read': ['wanted'],
   replay: ['maySend', 'answer'],
   'may create': ['maySend', 'volume'],
@@ -547,7 +702,12 @@ function sorted(calls: readonly Call[]): readonly Call[] {
 }
 
 function callCode(call: Call): number {
-  return (call.kind === 'create' ? 0 : 1) | (call.handle << 1) | (call.left << 3) | ((call.waiter + 2) << 5);
+  return (
+    (call.kind === 'create' ? 0 : 1) |
+    (call.handle << 1) |
+    (call.left << 3) |
+    ((call.waiter + 2) << 5)
+  );
 }
 
 /** What must never be, judged in every state; undefined where all is well. */
@@ -558,15 +718,24 @@ export function violation(protocol: Protocol, s: State): string | undefined {
   const isCovered =
     willBeLookedAt ||
     isOpen(s.record) ||
-    s.workers.some((w) => w.stage !== 'idle' || (w.remembers && protocol.rules.emptied && s.wasEmptied));
-  if (s.volume !== 0 && !isNamed && s.claim === 'gone' && !isCovered && !(s.isForgotten && protocol.isForgettingExcused))
+    s.workers.some(
+      (w) => w.stage !== 'idle' || (w.remembers && protocol.rules.emptied && s.wasEmptied),
+    );
+  if (
+    s.volume !== 0 &&
+    !isNamed &&
+    s.claim === 'gone' &&
+    !isCovered &&
+    !(s.isForgotten && protocol.isForgettingExcused)
+  )
     return 'a volume exists that no PV names and no record covers, and nobody will look (I1)';
   return undefined;
 }
 
 /** All is as it should be and nothing is under way. */
 export function isSettled(protocol: Protocol, s: State): boolean {
-  if (s.calls.length > 0 || isOpen(s.record) || s.workers.some((w) => w.stage !== 'idle')) return false;
+  if (s.calls.length > 0 || isOpen(s.record) || s.workers.some((w) => w.stage !== 'idle'))
+    return false;
   if (s.claim === 'bound') return s.pv === 'bound' && s.pvHandle === s.volume;
   if (s.claim === 'pending') return false;
   if (s.pv === 'none') return s.volume === 0 || (s.isForgotten && protocol.isForgettingExcused);
@@ -578,7 +747,8 @@ const RECORD_STATES = ['none', 'creating', 'suspect', 'stored', 'deleting', 'gon
 const CLAIMS = ['pending', 'bound', 'gone'] as const;
 const PVS = ['none', 'available', 'bound', 'released'] as const;
 
-/** A text that two states share only if they are the same. Workers are alike, so a state and its mirror image share it too. */
+/** A text that two states share only if they are the same. Workers are alike, so a state and its
+ * mirror image share it too. */
 export function keyOf(s: State): string {
   const first = workerKey(s, 0);
   const second = workerKey(s, 1);
@@ -589,20 +759,48 @@ function workerKey(s: State, who: 0 | 1): number {
   const w = s.workers[who];
   const owns = s.record.owner === who + 1 ? 1 : 0;
   const call = s.calls.find((c) => c.waiter === who);
-  const fields = bit(w.wanted) | (bit(w.remembers) << 1) | (owns << 2) | (w.maySend << 3) | (w.volume << 5) | (w.answer << 7);
-  return fields | ((STAGE_NUMBER.get(w.stage) ?? 0) << 9) | ((call === undefined ? 0 : callCode({ ...call, waiter: 0 })) << 14);
+  const fields =
+    bit(w.wanted) |
+    (bit(w.remembers) << 1) |
+    (owns << 2) |
+    (w.maySend << 3) |
+    (w.volume << 5) |
+    (w.answer << 7);
+  return (
+    fields |
+    ((STAGE_NUMBER.get(w.stage) ?? 0) << 9) |
+    ((call === undefined ? 0 : callCode({ ...call, waiter: 0 })) << 14)
+  );
 }
 
 function stateKey(s: State, low: number, high: number): string {
   const r = s.record;
   const facts =
-    bit(s.pvTerminating) | (bit(s.retain) << 1) | (bit(s.wasDeleted) << 2) | (bit(s.wasEmptied) << 3) | (bit(s.isForgotten) << 4);
-  const objects = CLAIMS.indexOf(s.claim) | (PVS.indexOf(s.pv) << 2) | (s.pvHandle << 4) | (s.volume << 6) | (s.made << 8);
+    bit(s.pvTerminating) |
+    (bit(s.retain) << 1) |
+    (bit(s.wasDeleted) << 2) |
+    (bit(s.wasEmptied) << 3) |
+    (bit(s.isForgotten) << 4);
+  const objects =
+    CLAIMS.indexOf(s.claim) |
+    (PVS.indexOf(s.pv) << 2) |
+    (s.pvHandle << 4) |
+    (s.volume << 6) |
+    (s.made << 8);
   const owner = r.owner === 0 ? 0 : r.owner === DEAD ? 1 : 2;
   const record =
-    bit(r.ambiguous) | (bit(r.hasRequest) << 1) | (bit(r.expires) << 2) | (bit(r.beforeAmbiguous) << 3) | (bit(r.wasSettled) << 4);
-  const states = RECORD_STATES.indexOf(r.state) | (RECORD_STATES.indexOf(r.before) << 3) | (owner << 6) | (r.answer << 8);
-  const times = r.until | (r.settles << 3) | (s.recovery.left << 6) | (bit(s.recovery.blessed) << 9);
+    bit(r.ambiguous) |
+    (bit(r.hasRequest) << 1) |
+    (bit(r.expires) << 2) |
+    (bit(r.beforeAmbiguous) << 3) |
+    (bit(r.wasSettled) << 4);
+  const states =
+    RECORD_STATES.indexOf(r.state) |
+    (RECORD_STATES.indexOf(r.before) << 3) |
+    (owner << 6) |
+    (r.answer << 8);
+  const times =
+    r.until | (r.settles << 3) | (s.recovery.left << 6) | (bit(s.recovery.blessed) << 9);
   const faults = s.deaths | (s.emptyings << 2) | (s.flips << 4);
   let left = 0;
   for (const call of s.calls) if (call.waiter < 0) left = (left << 8) | callCode(call) | 0x80;

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { Redis } from 'ioredis';
 import type { JobKey } from '#src/queue/contract.ts';
-import { blessingKey, openRecordsKey, volumeRecordKey } from '#src/records/key-names.ts';
+import { incarnationKey, openRecordsKey, volumeRecordKey } from '#src/records/key-names.ts';
 import { startRedisServer } from '#src/redis/server.ts';
 import type { RedisServer } from '#src/redis/server.ts';
 import { OwnershipLost, VolumeRecords } from '#src/records/volume-record.ts';
@@ -14,9 +14,19 @@ import { silentLog } from '#src/runtime/log.ts';
 import { seeded } from '../harness/seeded.ts';
 import * as model from './record.ts';
 import { ALL_RULES, NO_RECORD, OWN, SETTLE } from './record.ts';
-import type { OpenMode, Opening, Recovery, Reply, Rules, StateName, VolumeRecord, Word } from './record.ts';
+import type {
+  OpenMode,
+  Opening,
+  Recovery,
+  Reply,
+  Rules,
+  StateName,
+  VolumeRecord,
+  Word,
+} from './record.ts';
 
-/** So long that the time which a test takes is no tick. Time passes by moving every moment that Redis holds into the past. */
+/** So long that the time which a test takes is no tick. Time passes by moving every moment that
+ * Redis holds into the past. */
 const TICK_MS = 3_600_000;
 const AS_BUILT: Rules = ALL_RULES;
 const SEEDS = 150;
@@ -29,7 +39,7 @@ const job: JobKey = { kind: 'claim', uid: id, namespace: 'ns', name: 'c' };
 const planned = { request: 'cmVx', skeleton: '{}', secret: '', endpoint: 'unix:///g' };
 const recordKey = volumeRecordKey(prefix, driver, id);
 const openKey = openRecordsKey(prefix, driver);
-const blessing = blessingKey(prefix, driver);
+const blessing = incarnationKey(prefix, driver);
 
 /** The model and the real thing, side by side. */
 class Pair {
@@ -47,7 +57,13 @@ class Pair {
   }
 
   #worker(): VolumeRecords {
-    return new VolumeRecords({ redis: this.#redis, prefix, driver, ownMs: OWN * TICK_MS, settleMs: SETTLE * TICK_MS });
+    return new VolumeRecords({
+      redis: this.#redis,
+      prefix,
+      driver,
+      ownMs: OWN * TICK_MS,
+      settleMs: SETTLE * TICK_MS,
+    });
   }
 
   /** An empty Redis for the first time. */
@@ -65,7 +81,9 @@ class Pair {
       case 'openCreate': {
         const mode: OpenMode = flag ? 'again' : 'plan';
         return this.#both(model.openCreate(before, mode, opening), () =>
-          this.#records.openCreate(id, { owner: text, job, planned, mode: flag ? 'again' : 'plan' }).then(wordOf),
+          this.#records
+            .openCreate(id, { owner: text, job, planned, mode: flag ? 'again' : 'plan' })
+            .then(wordOf),
         );
       }
       case 'openExisting':
@@ -77,13 +95,17 @@ class Pair {
           this.#records.openResolve(id, { owner: text, job }).then(wordOf),
         );
       case 'openDelete':
-        return this.#both(model.openDelete(before, opening), () => this.#records.openDelete(id, { owner: text, job }).then(wordOf));
+        return this.#both(model.openDelete(before, opening), () =>
+          this.#records.openDelete(id, { owner: text, job }).then(wordOf),
+        );
       case 'closeStored':
         return this.#both(model.closeStored(before, owner, flag), () =>
           this.#records.closeStored(id, text, flag ? 'answered' : 'seen').then(() => 'ok'),
         );
       case 'closeRefused':
-        return this.#both(model.closeRefused(before, owner, AS_BUILT), () => this.#records.closeRefused(id, text, 'Internal'));
+        return this.#both(model.closeRefused(before, owner, AS_BUILT), () =>
+          this.#records.closeRefused(id, text, 'Internal'),
+        );
       case 'leaveAmbiguous':
         return this.#both(model.leaveAmbiguous(before, owner), () =>
           this.#records.leaveAmbiguous(id, text, 'Unavailable').then(() => 'ok'),
@@ -93,14 +115,22 @@ class Pair {
           this.#records.leaveAnswered(id, text, '{"handle":"h"}').then(() => 'ok'),
         );
       case 'restore':
-        return this.#both(model.restore(before, owner), () => this.#records.restore(id, text).then(() => 'ok'));
+        return this.#both(model.restore(before, owner), () =>
+          this.#records.revert(id, text).then(() => 'ok'),
+        );
       case 'closeGone':
-        return this.#both(model.closeGone(before, owner), () => this.#records.closeGone(id, text).then(() => 'ok'));
+        return this.#both(model.closeGone(before, owner), () =>
+          this.#records.closeGone(id, text).then(() => 'ok'),
+        );
       case 'leaveDeleting':
-        return this.#both(model.leaveDeleting(before, owner), () => this.#records.leaveDeleting(id, text, 'Internal').then(() => 'ok'));
+        return this.#both(model.leaveDeleting(before, owner), () =>
+          this.#records.leaveDeleting(id, text, 'Internal').then(() => 'ok'),
+        );
       case 'endDeletion': {
         const to = flag ? 'stored' : 'gone';
-        return this.#both(model.endDeletion(before, opening, to), () => this.#records.endDeletion(id, text, to));
+        return this.#both(model.endDeletion(before, opening, to), () =>
+          this.#records.endDeletion(id, text, to),
+        );
       }
       case 'tend':
         return this.#records.leftOpen === 0 ? ['', ''] : this.#tend();
@@ -135,11 +165,14 @@ class Pair {
 
   async #tend(): Promise<readonly [string, string]> {
     const isOfBefore = !this.recovery.blessed || this.#remembered !== this.#epoch;
-    const answers = await this.#both(model.tend(this.record, isOfBefore, this.recovery), async () => {
-      const rewritten = await this.#records.tend();
-      if (rewritten.length > 0) return 'ok';
-      return this.#records.leftOpen === 0 ? 'closed' : 'busy';
-    });
+    const answers = await this.#both(
+      model.tend(this.record, isOfBefore, this.recovery),
+      async () => {
+        const rewritten = await this.#records.rewriteLostRecords();
+        if (rewritten.length > 0) return 'ok';
+        return this.#records.leftOpen === 0 ? 'closed' : 'busy';
+      },
+    );
     // Whatever it remembers of a record that is there again: another worker goes on.
     if (answers[0] === 'ok') this.#records = this.#worker();
     return answers;
@@ -153,7 +186,8 @@ class Pair {
       [recordKey, 'call'],
       [blessing, 'quarantineUntil'],
     ] as const) {
-      if (Number((await this.#redis.hget(key, field)) ?? 0) > 0) await this.#redis.hincrby(key, field, -TICK_MS);
+      if (Number((await this.#redis.hget(key, field)) ?? 0) > 0)
+        await this.#redis.hincrby(key, field, -TICK_MS);
     }
   }
 
@@ -161,7 +195,13 @@ class Pair {
     if (this.recovery.blessed) return;
     this.recovery = { blessed: true, left: OWN + SETTLE };
     this.#epoch += 1;
-    await this.#redis.hset(blessing, 'epoch', `e${this.#epoch}`, 'quarantineUntil', String((await this.#nowMs()) + OWN * TICK_MS));
+    await this.#redis.hset(
+      blessing,
+      'epoch',
+      `e${this.#epoch}`,
+      'quarantineUntil',
+      String((await this.#nowMs()) + OWN * TICK_MS),
+    );
   }
 
   async #nowMs(): Promise<number> {
@@ -182,7 +222,8 @@ class Pair {
     const [beforeState, beforeMark] = (fields['prev'] ?? '').split(' ');
     const isOwned = owner !== 0;
     const beforeAmbiguous = isOwned && beforeMark === '1';
-    const ticks = (ms: string | undefined): number => Math.max(0, Math.ceil((Number(ms ?? 0) - nowMs) / TICK_MS + SETTLE));
+    const ticks = (ms: string | undefined): number =>
+      Math.max(0, Math.ceil((Number(ms ?? 0) - nowMs) / TICK_MS + SETTLE));
     return {
       state: (fields['state'] ?? 'none') as StateName,
       owner,
@@ -190,7 +231,10 @@ class Pair {
       ambiguous,
       settles: ambiguous || beforeAmbiguous ? ticks(fields['call']) : 0,
       wasSettled: this.record.wasSettled,
-      before: isOwned && beforeState !== undefined && beforeState !== '' ? (beforeState as StateName) : 'none',
+      before:
+        isOwned && beforeState !== undefined && beforeState !== ''
+          ? (beforeState as StateName)
+          : 'none',
       beforeAmbiguous,
       answer: fields['ans'] === undefined ? 0 : 1,
       hasRequest: fields['req'] !== undefined,
@@ -256,12 +300,14 @@ describe('the model of the volume record', () => {
     const met = new Map<string, number>();
     for (let seed = 1; seed <= SEEDS; seed += 1) {
       const random = seeded(seed);
-      const pick = <T>(list: readonly [T, ...T[]] | readonly T[]): T => list[Math.floor(random() * list.length)] as T;
+      const pick = <T>(list: readonly [T, ...T[]] | readonly T[]): T =>
+        list[Math.floor(random() * list.length)] as T;
       const pair = new Pair(redis);
       await pair.start();
       const log: string[] = [];
       for (let at = 0; at < STEPS; at += 1) {
-        // Scripts in an order that runs could have them, mostly; now and then any script by anybody.
+        // Scripts in an order that runs could have them, mostly; now and then any script by
+        // anybody.
         const { owner: holder, state } = pair.record;
         let name = random() < 0.2 ? 'time passes' : pick(STEP_NAMES);
         let owner = pick([1, 2, 3]);
@@ -270,14 +316,19 @@ describe('the model of the volume record', () => {
           name = pick(state === 'deleting' ? ENDS.deleting : ENDS.creating);
           owner = holder;
         }
-        // An owner that is no creation's never ends one: the jobs don't mix them up, and the scripts need not guard against it.
+        // An owner that is no creation's never ends one: the jobs don't mix them up, and the
+        // scripts need not guard against it.
         if (owner === holder && isOther(name, state)) continue;
         const flag = random() < 0.5;
         const [expected, real] = await pair.step(name, owner, flag);
         log.push(`${name} by w${owner}${flag ? ' (flag)' : ''}: ${real}`);
         const where = `seed ${seed}, step ${at}:\n  ${log.join('\n  ')}`;
         assert.equal(real, expected, where);
-        assert.deepEqual(await pair.real(), { ...pair.record, isListed: model.isOpen(pair.record) }, where);
+        assert.deepEqual(
+          await pair.real(),
+          { ...pair.record, isListed: model.isOpen(pair.record) },
+          where,
+        );
         met.set(`${name} ${real}`, (met.get(`${name} ${real}`) ?? 0) + 1);
       }
     }
@@ -292,7 +343,13 @@ describe('the model of the volume record', () => {
     ]) {
       assert.ok(words.includes(wanted), `${wanted} never came up`);
     }
-    for (const wanted of ['closeRefused removed', 'closeRefused suspect', 'closeStored lost', 'endDeletion ok', 'tend ok']) {
+    for (const wanted of [
+      'closeRefused removed',
+      'closeRefused suspect',
+      'closeStored lost',
+      'endDeletion ok',
+      'tend ok',
+    ]) {
       assert.ok(words.includes(wanted), `${wanted} never came up`);
     }
   });

@@ -1,9 +1,11 @@
-/* The volume record as the model sees it: each function is one script of src/records/record-scripts.ts in other words.
- * record-conformance.test.ts holds them against the real scripts. Time is counted in ticks that are left, so equal situations are equal states. */
+/* The volume record as the model sees it: each function is one script of
+ * src/records/record-scripts.ts in other words. record-conformance.test.ts holds them against the
+ * real scripts. Time is counted in ticks that are left, so equal situations are equal states. */
 
 /** Rules of docs/leak-proof.md that can be taken out of the model, to see what they are for. */
 export interface Rules {
-  /** 1: one owner at a time, nothing created in `deleting` and `gone`, no deletion while a creation is open. */
+  /** 1: one owner at a time, nothing created in `deleting` and `gone`, no deletion while a creation
+   * is open. */
   readonly fence: boolean;
   /** 2: what an expired owner left is ambiguous. */
   readonly takeOver: boolean;
@@ -13,15 +15,18 @@ export interface Rules {
   readonly deadline: boolean;
   /** 4: a refusal proves nothing while the record is ambiguous and not settled. */
   readonly suspicion: boolean;
-  /** Part of 4: which moment has to be past the settle time, that of opening the attempt or that of closing it. */
+  /** Part of 4: which moment has to be past the settle time, that of opening the attempt or that of
+   * closing it. */
   readonly refusalCountsFrom: 'open' | 'close';
   /** 5: no deletion on an ambiguous record. */
   readonly resolve: boolean;
   /** Part of 6: a run that read its object before the emptying opens nothing after it. */
   readonly runsEndWithTheEpoch: boolean;
-  /** Part of 6: before a deletion is opened, workers that had left the creation open have seen that it was closed. */
+  /** Part of 6: before a deletion is opened, workers that had left the creation open have seen that
+   * it was closed. */
   readonly isTendedInTime: boolean;
-  /** Part of 6: a worker that opens a record does not forget what it left open before the emptying. */
+  /** Part of 6: a worker that opens a record does not forget what it left open before the emptying.
+   */
   readonly memoryIsKept: boolean;
   /** 6: an emptied Redis is closed, then ambiguous, and gets back what workers remember. */
   readonly emptied: boolean;
@@ -41,7 +46,8 @@ export const ALL_RULES: Rules = {
   memoryIsKept: true,
 };
 
-/** How long things take, in ticks. The smallest numbers at which every order of events is possible that real durations allow. */
+/** How long things take, in ticks. The smallest numbers at which every order of events is possible
+ * that real durations allow. */
 export const SEND = 1;
 export const CALL = 1;
 export const SETTLE = 1;
@@ -53,12 +59,14 @@ export interface VolumeRecord {
   readonly state: StateName;
   /** 0: nobody. */
   readonly owner: number;
-  /** Ticks to the end of the ownership and the settle time after it; SETTLE or less: the ownership is over. 0 without owner. */
+  /** Ticks to the end of the ownership and the settle time after it; SETTLE or less: the ownership
+   * is over. 0 without owner. */
   readonly until: number;
   readonly ambiguous: boolean;
   /** Ticks until the last ambiguous call has settled. 0 while unambiguous. */
   readonly settles: number;
-  /** Whether it had settled when the attempt was opened: only what was sent after that is answered by a driver that is at nothing else of ours. */
+  /** Whether it had settled when the attempt was opened: only what was sent after that is answered
+   * by a driver that is at nothing else of ours. */
   readonly wasSettled: boolean;
   /** What `restore` goes back to. */
   readonly before: StateName;
@@ -88,7 +96,8 @@ export const NO_RECORD: VolumeRecord = {
 export interface Recovery {
   /** False from the emptying until the leader has noticed it. */
   readonly blessed: boolean;
-  /** Ticks to the end of the quarantine and the settle time after it; SETTLE or less: records may be opened again. */
+  /** Ticks to the end of the quarantine and the settle time after it; SETTLE or less: records may
+   * be opened again. */
   readonly left: number;
 }
 
@@ -130,7 +139,11 @@ export function isOpen(record: VolumeRecord): boolean {
 /** One tick passes. */
 export function age(record: VolumeRecord): VolumeRecord {
   if (record.until === 0 && record.settles === 0) return record;
-  return { ...record, until: Math.max(0, record.until - 1), settles: Math.max(0, record.settles - 1) };
+  return {
+    ...record,
+    until: Math.max(0, record.until - 1),
+    settles: Math.max(0, record.settles - 1),
+  };
 }
 
 /** Fields that no script reads in this situation are zero: they must not make two states of one. */
@@ -154,7 +167,9 @@ function takenOver(record: VolumeRecord, { owner, rules }: Opening): VolumeRecor
   if (record.owner === 0) return record;
   const isLive = record.until > SETTLE || !rules.ownershipEnds;
   if (record.owner !== owner && isLive) return rules.fence ? undefined : record;
-  return record.state === 'creating' && rules.takeOver ? { ...record, ambiguous: true, settles: record.until } : record;
+  return record.state === 'creating' && rules.takeOver
+    ? { ...record, ambiguous: true, settles: record.until }
+    : record;
 }
 
 /** A record that begins while calls from before the emptying may be at work is ambiguous. */
@@ -178,13 +193,22 @@ export function openCreate(found: VolumeRecord, mode: OpenMode, opening: Opening
     if (mode !== 'plan' && mode !== 'again') return reply('none', record);
     const begun = fresh(opening);
     const wasSettled = begun.settles === 0;
-    return reply('opened', { ...NO_RECORD, ...begun, wasSettled, state: 'creating', owner, until, hasRequest: true });
+    return reply('opened', {
+      ...NO_RECORD,
+      ...begun,
+      wasSettled,
+      state: 'creating',
+      owner,
+      until,
+      hasRequest: true,
+    });
   }
   if (isFenced) return reply('closed', record);
   let { hasRequest } = record;
   if (record.state === 'stored') {
     if (mode === 'again') hasRequest = true;
-    else if (!(mode === 'resolve' && record.ambiguous && hasRequest)) return reply('closed', record);
+    else if (!(mode === 'resolve' && record.ambiguous && hasRequest))
+      return reply('closed', record);
   }
   const before = { before: record.state, beforeAmbiguous: record.ambiguous };
   return reply('replay', {
@@ -204,7 +228,8 @@ export function openDelete(found: VolumeRecord, opening: Opening): Reply {
   let record = takenOver(found, opening);
   if (record === undefined) return reply('busy', found);
   const { owner, rules } = opening;
-  if ((record.state === 'creating' || record.state === 'suspect') && rules.fence) return reply('creating', record);
+  if ((record.state === 'creating' || record.state === 'suspect') && rules.fence)
+    return reply('creating', record);
   if (record.state === 'gone') return reply('gone', record);
   if (record.state === 'none') record = { ...record, ...fresh(opening) };
   if (record.ambiguous && rules.resolve) {
@@ -212,7 +237,15 @@ export function openDelete(found: VolumeRecord, opening: Opening): Reply {
     if (record.settles > 0) return reply('settle', found);
   }
   const before = { before: found.state, beforeAmbiguous: found.ambiguous };
-  return reply('opened', { ...record, ...before, state: 'deleting', owner, until: OWN + SETTLE, ambiguous: false, expires: false });
+  return reply('opened', {
+    ...record,
+    ...before,
+    state: 'deleting',
+    owner,
+    until: OWN + SETTLE,
+    ambiguous: false,
+    expires: false,
+  });
 }
 
 type Change = (record: VolumeRecord) => Reply;
@@ -234,20 +267,33 @@ export function closeStored(record: VolumeRecord, owner: number, isOwnAnswer: bo
 export function closeRefused(record: VolumeRecord, owner: number, rules: Rules): Reply {
   return owned(record, owner, (r) => {
     const isSettled = rules.refusalCountsFrom === 'open' ? r.wasSettled : r.settles === 0;
-    if (r.ambiguous && !isSettled && rules.suspicion) return reply('suspect', { ...r, state: 'suspect', owner: 0 });
+    if (r.ambiguous && !isSettled && rules.suspicion)
+      return reply('suspect', { ...r, state: 'suspect', owner: 0 });
     const wasStored = r.before === 'stored';
-    return reply('removed', wasStored ? { ...NO_RECORD, state: 'stored', expires: true } : NO_RECORD);
+    return reply(
+      'removed',
+      wasStored ? { ...NO_RECORD, state: 'stored', expires: true } : NO_RECORD,
+    );
   });
 }
 
 export function leaveAmbiguous(record: VolumeRecord, owner: number): Reply {
   return owned(record, owner, (r) =>
-    reply('ok', { ...r, state: 'creating', owner: 0, ambiguous: true, answer: 0, settles: Math.max(r.settles, r.until) }),
+    reply('ok', {
+      ...r,
+      state: 'creating',
+      owner: 0,
+      ambiguous: true,
+      answer: 0,
+      settles: Math.max(r.settles, r.until),
+    }),
   );
 }
 
 export function leaveAnswered(record: VolumeRecord, owner: number, answer: number): Reply {
-  return owned(record, owner, (r) => reply('ok', { ...r, state: 'creating', owner: 0, ambiguous: false, answer }));
+  return owned(record, owner, (r) =>
+    reply('ok', { ...r, state: 'creating', owner: 0, ambiguous: false, answer }),
+  );
 }
 
 export function restore(record: VolumeRecord, owner: number): Reply {
@@ -270,14 +316,27 @@ export function endDeletion(found: VolumeRecord, opening: Opening, to: 'stored' 
   const record = takenOver(found, opening);
   if (record === undefined) return reply('busy', found);
   if (record.state !== 'deleting') return reply('none', record);
-  return reply('ok', { ...record, state: to, owner: 0, before: 'none', beforeAmbiguous: false, expires: true });
+  return reply('ok', {
+    ...record,
+    state: to,
+    owner: 0,
+    before: 'none',
+    beforeAmbiguous: false,
+    expires: true,
+  });
 }
 
-/** A worker looks after what it left open, and after an emptying, once the leader has noticed it, writes it again. `closed`: nothing is left to look after; `busy`: it is
- * still open, or may be. */
+/** A worker looks after what it left open, and after an emptying, once the leader has noticed it,
+ * writes it again. `closed`: nothing is left to look after; `busy`: it is still open, or may be. */
 export function tend(record: VolumeRecord, wasEmptied: boolean, recovery: Recovery): Reply {
   if (record.state === 'creating' || record.state === 'suspect') return reply('busy', record);
   if (record.state === 'none' && !recovery.blessed) return reply('busy', record);
   if (record.state !== 'none' || !wasEmptied) return reply('closed', record);
-  return reply('ok', { ...NO_RECORD, state: 'creating', ambiguous: true, settles: OWN + SETTLE, hasRequest: true });
+  return reply('ok', {
+    ...NO_RECORD,
+    state: 'creating',
+    ambiguous: true,
+    settles: OWN + SETTLE,
+    hasRequest: true,
+  });
 }

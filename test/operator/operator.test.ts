@@ -11,7 +11,7 @@ import { claims, leases } from '#src/kube/resources.ts';
 import { startRedisServer } from '#src/redis/server.ts';
 import type { RedisServer } from '#src/redis/server.ts';
 import { registerQueues } from '#src/queue/registry.ts';
-import { redisBlessing } from '#src/records/incarnation.ts';
+import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { openJobs } from '#src/records/open-jobs.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { silentLog } from '#src/runtime/log.ts';
@@ -34,7 +34,8 @@ describe('operator commands', () => {
         resolve({ code: error === null ? 0 : Number(error.code), out, err }),
       );
     });
-  const records = (ownMs: number): VolumeRecords => new VolumeRecords({ redis, prefix: 'csi', driver: DRIVER, ownMs, settleMs: 1000 });
+  const records = (ownMs: number): VolumeRecords =>
+    new VolumeRecords({ redis, prefix: 'csi', driver: DRIVER, ownMs, settleMs: 1000 });
   const open = async (ownMs: number): Promise<void> => {
     const job = { kind: 'claim', uid: 'u', namespace: 'ns', name: 'c' } as const;
     await records(ownMs).openCreate('u', {
@@ -60,19 +61,32 @@ describe('operator commands', () => {
   });
   beforeEach(async () => {
     await redis.flushall();
-    await redisBlessing(redis, 'csi', DRIVER).bless({ epoch: 'e', quarantineMs: 0, beat: 0 });
+    await redisIncarnationStore(redis, 'csi', DRIVER).begin({
+      id: 'e',
+      quarantineMs: 0,
+      sequence: 0,
+    });
     await registerQueues(redis, 'csi', [{ name: 'claims.d', driver: DRIVER, kind: 'claim' }]);
   });
 
   describe('sutler forget', () => {
     it('drops a record that nobody is at, and keeps who and why', async () => {
       await open(1);
-      const { code, out } = await sutler('forget', 'u', `--driver-name=${DRIVER}`, '--why=array was replaced');
+      const { code, out } = await sutler(
+        'forget',
+        'u',
+        `--driver-name=${DRIVER}`,
+        '--why=array was replaced',
+      );
       assert.equal(code, 0, out);
       assert.match(out, /^forgot u \(creating\)/);
       assert.equal((await openJobs(redis, 'csi', DRIVER)).size, 0);
       assert.equal(
-        (JSON.parse((await redis.lrange(`{csi}:forgotten:${DRIVER}`, 0, 0))[0] ?? '') as { why: string }).why,
+        (
+          JSON.parse((await redis.lrange(`{csi}:forgotten:${DRIVER}`, 0, 0))[0] ?? '') as {
+            why: string;
+          }
+        ).why,
         'array was replaced',
       );
     });
@@ -91,7 +105,8 @@ describe('operator commands', () => {
   });
 
   describe('sutler uninstall', () => {
-    const uninstall = (...args: string[]) => sutler('uninstall', `--kubeconfig=${cluster.kubeconfig}`, ...args);
+    const uninstall = (...args: string[]) =>
+      sutler('uninstall', `--kubeconfig=${cluster.kubeconfig}`, ...args);
 
     it('refuses while a record is open', async () => {
       await open(1);
@@ -101,19 +116,29 @@ describe('operator commands', () => {
     });
 
     it('changes nothing without --yes, then removes finalizers, annotations and keys, and only those', async () => {
-      const meta = { name: 'held', namespace: 'default', finalizers: ['sutler.dev/volume-record', 'example.com/other'] };
+      const meta = {
+        name: 'held',
+        namespace: 'default',
+        finalizers: ['sutler.dev/volume-record', 'example.com/other'],
+      };
       await kube.create<Claim>(claims, 'default', {
         metadata: meta,
         spec: { accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '1Mi' } } },
       });
       await kube.create<Lease>(leases, 'default', {
-        metadata: { name: 'l', namespace: 'default', annotations: { 'sutler.dev/epoch': 'e', other: 'x' } },
+        metadata: {
+          name: 'l',
+          namespace: 'default',
+          annotations: { 'sutler.dev/epoch': 'e', other: 'x' },
+        },
         spec: {},
       });
       await redis.set('unrelated', '1');
       const read = async () => ({
-        claim: (await kube.get<Claim>(claims, { namespace: 'default', name: 'held' }))?.metadata.finalizers,
-        lease: (await kube.get<Lease>(leases, { namespace: 'default', name: 'l' }))?.metadata.annotations,
+        claim: (await kube.get<Claim>(claims, { namespace: 'default', name: 'held' }))?.metadata
+          .finalizers,
+        lease: (await kube.get<Lease>(leases, { namespace: 'default', name: 'l' }))?.metadata
+          .annotations,
         keys: await redis.keys('*'),
       });
       const before = await read();
@@ -122,7 +147,10 @@ describe('operator commands', () => {
       assert.deepEqual(await read(), before);
       assert.equal((await uninstall('--yes')).code, 0);
       const left = await read();
-      assert.ok(left.claim?.includes('example.com/other') && !left.claim.includes('sutler.dev/volume-record'));
+      assert.ok(
+        left.claim?.includes('example.com/other') &&
+          !left.claim.includes('sutler.dev/volume-record'),
+      );
       assert.deepEqual([left.lease, left.keys], [{ other: 'x' }, ['unrelated']]);
     });
   });

@@ -7,7 +7,9 @@ const backoff = { startMs: 1000, maxMs: 300_000 };
 
 describe('retryDelayMs', () => {
   it('doubles its ceiling from start to max', () => {
-    const ceilings = [1, 2, 3, 4, 9, 10, 30, 1100].map((attempt) => retryDelayMs(attempt, backoff, 1));
+    const ceilings = [1, 2, 3, 4, 9, 10, 30, 1100].map((attempt) =>
+      retryDelayMs(attempt, backoff, 1),
+    );
     assert.deepEqual(ceilings, [1000, 2000, 4000, 8000, 256_000, 300_000, 300_000, 300_000]);
   });
 
@@ -30,7 +32,10 @@ describe('retryDelayMs', () => {
             retryDelayMs(attempt, { startMs, maxMs: startMs }, random, startMs),
             pollDelayMs(attempt, { startMs, maxMs: startMs }, random),
           ]) {
-            assert.ok(Number.isInteger(delay) && delay >= 1 && delay < 2 ** 31, `${attempt} ${random} ${startMs} gives ${delay}`);
+            assert.ok(
+              Number.isInteger(delay) && delay >= 1 && delay < 2 ** 31,
+              `${attempt} ${random} ${startMs} gives ${delay}`,
+            );
           }
         }
       }

@@ -33,10 +33,10 @@ describe('a queue whose driver is down', () => {
         await sleep(5);
         return isDown ? down : done;
       },
-      { canaryPause: { startMs: 20, maxMs: 100 } },
+      { trialPause: { startMs: 20, maxMs: 100 } },
     );
     const producer = bench.producer();
-    for (const key of KEYS) producer.touch(key);
+    for (const key of KEYS) producer.ensureQueued(key);
     await until(() => consumer.trouble !== undefined && bench.runs.length > 0, 'it is told');
     assert.match(consumer.trouble ?? '', /^the driver can't be reached.*not connected/);
     assert.equal(await bench.metric('sutler_queue_driver_down', { driver }), 1);
@@ -44,16 +44,27 @@ describe('a queue whose driver is down', () => {
     const before = bench.runs.length;
     await sleep(1000);
     const tries = bench.runs.length - before;
-    assert.ok(tries >= 5 && tries <= 11, `${tries} tries in a second with pauses of 100 ms, ${KEYS.length} keys waiting`);
-    const ends = bench.runs.slice(before).map(({ atMs, endMs }) => ({ atMs, endMs: endMs ?? Infinity }));
+    assert.ok(
+      tries >= 5 && tries <= 11,
+      `${tries} tries in a second with pauses of 100 ms, ${KEYS.length} keys waiting`,
+    );
+    const ends = bench.runs
+      .slice(before)
+      .map(({ atMs, endMs }) => ({ atMs, endMs: endMs ?? Infinity }));
     assert.ok(
       ends.every(({ atMs }, i) => i === 0 || atMs >= (ends[i - 1]?.endMs ?? 0)),
       'one at a time',
     );
-    assert.ok((await redis.redis.zcard(part('prioritized'))) > 150, 'the others wait where they were');
+    assert.ok(
+      (await redis.redis.zcard(part('prioritized'))) > 150,
+      'the others wait where they were',
+    );
     isDown = false;
     const backMs = Date.now();
-    await until(async () => (await redis.redis.zcard(part('completed'))) === KEYS.length, 'all are done');
+    await until(
+      async () => (await redis.redis.zcard(part('completed'))) === KEYS.length,
+      'all are done',
+    );
     assert.ok(Date.now() - backMs < 2500, `took ${Date.now() - backMs} ms`);
     assert.equal(consumer.trouble, undefined);
     assert.equal(await bench.metric('sutler_queue_driver_down', { driver }), 0);
@@ -77,10 +88,10 @@ describe('a queue whose driver is down', () => {
         running -= 1;
         return done;
       },
-      { canaryPause: { startMs: 20, maxMs: 50 }, concurrency: 4 },
+      { trialPause: { startMs: 20, maxMs: 50 }, concurrency: 4 },
     );
     const producer = bench.producer();
-    for (const key of KEYS.slice(0, 20)) producer.touch(key);
+    for (const key of KEYS.slice(0, 20)) producer.ensureQueued(key);
     await until(() => consumer.trouble !== undefined && bench.runs.length > 8, 'canaries fail');
     isDown = false;
     await until(() => running === 4, 'all places are taken although no run has ended', 30_000);
@@ -88,8 +99,8 @@ describe('a queue whose driver is down', () => {
   });
 
   it('can be closed while it pauses', async () => {
-    const consumer = bench.consumer(() => down, { canaryPause: { startMs: 60_000, maxMs: 60_000 } });
-    bench.producer().touch(claimKey('a'));
+    const consumer = bench.consumer(() => down, { trialPause: { startMs: 60_000, maxMs: 60_000 } });
+    bench.producer().ensureQueued(claimKey('a'));
     await until(() => consumer.trouble !== undefined, 'it is told');
     const startedMs = Date.now();
     await consumer.close(5000);
@@ -112,13 +123,13 @@ describe('a worker that takes nothing', () => {
     const bench = new QueueBench(redis, 'stuck.example');
     const consumer = bench.consumer(() => done, { redisUrl: url.href, progressMs: 600 });
     const producer = bench.producer();
-    producer.touch(claimKey('before'));
+    producer.ensureQueued(claimKey('before'));
     await until(() => bench.runs.length === 1, 'it works');
     // Its connection stands and every look at the queue is answered; only the fetch fails.
     await redis.redis.call('ACL', 'SETUSER', 'worker', '-zpopmin');
     await sleep(900);
     assert.equal(consumer.stuck, undefined, 'nothing waits, so nothing is wrong');
-    producer.touch(claimKey('after'));
+    producer.ensureQueued(claimKey('after'));
     await until(() => consumer.stuck !== undefined, 'it is told', 30_000);
     assert.match(consumer.stuck ?? '', /taken nothing for \d+ s although 1 jobs wait/);
     await redis.redis.call('ACL', 'SETUSER', 'worker', '+zpopmin');
@@ -134,11 +145,15 @@ describe('a worker that takes nothing', () => {
     };
     for (const [name, process] of Object.entries(outcomes)) {
       const bench = new QueueBench(redis, `${name}.example`);
-      const consumer = bench.consumer(process, { progressMs: 300, concurrency: 1, canaryPause: { startMs: 5000, maxMs: 5000 } });
+      const consumer = bench.consumer(process, {
+        progressMs: 300,
+        concurrency: 1,
+        trialPause: { startMs: 5000, maxMs: 5000 },
+      });
       if (name === 'paused') await consumer.pause();
       const producer = bench.producer();
-      producer.touch(claimKey('a'));
-      producer.touch(claimKey('b'));
+      producer.ensureQueued(claimKey('a'));
+      producer.ensureQueued(claimKey('b'));
       await producer.flushed();
       await sleep(1000);
       assert.equal(consumer.stuck, undefined, name);

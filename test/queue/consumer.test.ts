@@ -21,8 +21,13 @@ describe('startConsumer', () => {
   let serial = 0;
   const key = claimKey('data');
   const done: Outcome = { kind: 'done' };
-  const where = (): { prefix: string; driver: string; uid: string } => ({ prefix: 'csi', driver, uid: key.uid });
-  const keyOf = (part: string): string => `${keyPrefix('csi')}:${queueName('claim', driver)}:${part}`;
+  const where = (): { prefix: string; driver: string; uid: string } => ({
+    prefix: 'csi',
+    driver,
+    uid: key.uid,
+  });
+  const keyOf = (part: string): string =>
+    `${keyPrefix('csi')}:${queueName('claim', driver)}:${part}`;
 
   before(async () => {
     redis = await startTestRedis();
@@ -37,13 +42,19 @@ describe('startConsumer', () => {
 
   it('runs a key that was touched, once, with its key and no failures so far', async () => {
     bench.consumer(() => done);
-    bench.producer().touch(key);
+    bench.producer().ensureQueued(key);
     await until(() => bench.runs.length >= 1, 'the run');
     assert.deepEqual(bench.runs[0]?.key, key);
     assert.equal(bench.runs[0]?.run.attempt, 0);
-    await until(async () => (await redis.redis.zcard(keyOf('completed'))) === 1, 'the job is complete');
+    await until(
+      async () => (await redis.redis.zcard(keyOf('completed'))) === 1,
+      'the job is complete',
+    );
     assert.equal(bench.runs.length, 1);
-    assert.equal(await bench.metric('sutler_queue_runs_total', { driver, kind: 'claim', outcome: 'done' }), 1);
+    assert.equal(
+      await bench.metric('sutler_queue_runs_total', { driver, kind: 'claim', outcome: 'done' }),
+      1,
+    );
   });
 
   it('keeps claims, volumes and snapshots in queues of their own', async () => {
@@ -52,9 +63,14 @@ describe('startConsumer', () => {
     bench.consumer(({ kind }) => (kinds.push(`volumes got ${kind}`), done), { kind: 'volume' });
     bench.consumer(({ kind }) => (kinds.push(`snapshots got ${kind}`), done), { kind: 'snapshot' });
     const producer = bench.producer();
-    for (const touched of [key, volumeKey('pv-1'), snapshotKey('s-1')]) producer.touch(touched);
+    for (const touched of [key, volumeKey('pv-1'), snapshotKey('s-1')])
+      producer.ensureQueued(touched);
     await until(() => kinds.length === 3, 'all runs');
-    assert.deepEqual(kinds.sort(), ['claims got claim', 'snapshots got snapshot', 'volumes got volume']);
+    assert.deepEqual(kinds.sort(), [
+      'claims got claim',
+      'snapshots got snapshot',
+      'volumes got volume',
+    ]);
   });
 
   it('runs a key once more when it was touched during its run, however often', async () => {
@@ -62,30 +78,40 @@ describe('startConsumer', () => {
     bench.consumer(async () => {
       if (bench.runs.length === 1) {
         for (let i = 0; i < 5; i += 1) {
-          producer.touch(key);
+          producer.ensureQueued(key);
           await producer.flushed();
         }
       }
       return done;
     });
-    producer.touch(key);
-    await until(async () => (await redis.redis.zcard(keyOf('completed'))) === 2, 'two jobs are complete');
+    producer.ensureQueued(key);
+    await until(
+      async () => (await redis.redis.zcard(keyOf('completed'))) === 2,
+      'two jobs are complete',
+    );
     assert.equal(bench.runs.length, 2);
     assert.deepEqual(bench.doubles, []);
   });
 
   it('waits longer after each failure and counts them', async () => {
-    bench.consumer(({ uid }) => (bench.runsOf({ ...key, uid }).length < 4 ? { kind: 'retry', reason: 'full' } : done), {
-      random: () => 0.999,
-    });
-    bench.producer().touch(key);
+    bench.consumer(
+      ({ uid }) =>
+        bench.runsOf({ ...key, uid }).length < 4 ? { kind: 'retry', reason: 'full' } : done,
+      {
+        random: () => 0.999,
+      },
+    );
+    bench.producer().ensureQueued(key);
     await until(() => bench.runs.length >= 4, 'four runs');
     assert.deepEqual(
       bench.runs.map(({ run }) => run.attempt),
       [0, 1, 2, 3],
     );
-    const waits = bench.runs.slice(1).map(({ atMs }, index) => atMs - (bench.runs[index]?.endMs ?? 0));
-    for (const [index, least] of [9, 19, 39].entries()) assert.ok((waits[index] ?? 0) >= least, `wait ${index} is ${waits[index]} ms`);
+    const waits = bench.runs
+      .slice(1)
+      .map(({ atMs }, index) => atMs - (bench.runs[index]?.endMs ?? 0));
+    for (const [index, least] of [9, 19, 39].entries())
+      assert.ok((waits[index] ?? 0) >= least, `wait ${index} is ${waits[index]} ms`);
   });
 
   it('tells a run why the one before it did not end well', async () => {
@@ -95,47 +121,70 @@ describe('startConsumer', () => {
       return heard.length % 3 === 0 ? done : { kind: 'retry', reason: `failure ${heard.length}` };
     });
     const producer = bench.producer();
-    producer.touch(key);
-    await until(async () => (await redis.redis.zcard(keyOf('completed'))) === 1, 'the job is complete');
-    producer.touch(key);
-    await until(async () => (await redis.redis.zcard(keyOf('completed'))) === 2, 'the next job is complete');
-    assert.deepEqual(heard, [undefined, 'failure 1', 'failure 2', undefined, 'failure 4', 'failure 5']);
+    producer.ensureQueued(key);
+    await until(
+      async () => (await redis.redis.zcard(keyOf('completed'))) === 1,
+      'the job is complete',
+    );
+    producer.ensureQueued(key);
+    await until(
+      async () => (await redis.redis.zcard(keyOf('completed'))) === 2,
+      'the next job is complete',
+    );
+    assert.deepEqual(heard, [
+      undefined,
+      'failure 1',
+      'failure 2',
+      undefined,
+      'failure 4',
+      'failure 5',
+    ]);
   });
 
   it('tells a run for how long an earlier one held the key, and on account of what, also after runs that did not get as far as trying (Q-57)', async () => {
     const heard: (readonly [number, number])[] = [];
     bench.consumer(async (_, run) => {
-      heard.push([await run.heldMs('gold'), await run.heldMs('silver')]);
-      if (heard.length === 1) return { kind: 'retry', reason: 'infeasible', minDelayMs: 3_600_000, holdOf: 'gold' };
-      return heard.length < 4 ? { kind: 'later', reason: 'infeasible', delayMs: 1 } : { kind: 'retry', reason: 'full', minDelayMs: 1 };
+      heard.push([await run.heldOffMs('gold'), await run.heldOffMs('silver')]);
+      if (heard.length === 1)
+        return { kind: 'retry', reason: 'infeasible', minDelayMs: 3_600_000, holdOffScope: 'gold' };
+      return heard.length < 4
+        ? { kind: 'later', reason: 'infeasible', delayMs: 1 }
+        : { kind: 'retry', reason: 'full', minDelayMs: 1 };
     });
     const producer = bench.producer();
-    producer.touch(key);
+    producer.ensureQueued(key);
     await until(async () => (await redis.redis.zcard(keyOf('delayed'))) === 1, 'the key waits');
-    producer.touch(key, { kick: true });
+    producer.enqueueNow(key);
     await until(() => heard.length >= 5, 'five runs');
     const [first, ...held] = heard.slice(0, 5);
     assert.deepEqual(first, [0, 0]);
-    for (const [gold, silver] of held) assert.ok(gold > 0 && gold <= 3_600_000 && silver === 0, `${gold} ${silver}`);
+    for (const [gold, silver] of held)
+      assert.ok(gold > 0 && gold <= 3_600_000 && silver === 0, `${gold} ${silver}`);
   });
 
   it('waits at least as long as a failure asks for', async () => {
-    bench.consumer(() => (bench.runs.length === 1 ? { kind: 'retry', reason: 'infeasible', minDelayMs: 150 } : done), { random: () => 0 });
-    bench.producer().touch(key);
+    bench.consumer(
+      () =>
+        bench.runs.length === 1 ? { kind: 'retry', reason: 'infeasible', minDelayMs: 150 } : done,
+      { random: () => 0 },
+    );
+    bench.producer().ensureQueued(key);
     await until(() => bench.runs.length >= 2, 'the second run');
     assert.ok((bench.runs[1]?.atMs ?? 0) - (bench.runs[0]?.atMs ?? 0) >= 150);
   });
 
   it('is not hurried by a touch, but by a kick, which keeps the failures', async () => {
     const producer = bench.producer();
-    bench.consumer(() => (bench.runs.length === 1 ? { kind: 'retry', reason: 'full', minDelayMs: 60_000 } : done));
-    producer.touch(key);
+    bench.consumer(() =>
+      bench.runs.length === 1 ? { kind: 'retry', reason: 'full', minDelayMs: 60_000 } : done,
+    );
+    producer.ensureQueued(key);
     await until(async () => (await redis.redis.zcard(keyOf('delayed'))) === 1, 'the key waits');
-    producer.touch(key);
+    producer.ensureQueued(key);
     await producer.flushed();
     await sleep(100);
     assert.equal(bench.runs.length, 1);
-    producer.touch(key, { kick: true });
+    producer.enqueueNow(key);
     await until(() => bench.runs.length >= 2, 'the kick runs it');
     assert.equal(bench.runs[1]?.run.attempt, 1);
   });
@@ -144,14 +193,17 @@ describe('startConsumer', () => {
     const producer = bench.producer();
     bench.consumer(async () => {
       if (bench.runs.length === 1) return { kind: 'retry', reason: 'full', minDelayMs: 60_000 };
-      producer.wake(key);
+      producer.promote(key);
       await producer.flushed();
       return done;
     });
-    producer.touch(key);
+    producer.ensureQueued(key);
     await until(async () => (await redis.redis.zcard(keyOf('delayed'))) === 1, 'the key waits');
-    producer.wake(key);
-    await until(async () => (await redis.redis.zcard(keyOf('completed'))) === 1, 'the job is complete');
+    producer.promote(key);
+    await until(
+      async () => (await redis.redis.zcard(keyOf('completed'))) === 1,
+      'the job is complete',
+    );
     assert.deepEqual(
       bench.runs.map(({ run }) => run.attempt),
       [0, 1],
@@ -161,7 +213,12 @@ describe('startConsumer', () => {
 
   /** As if many runs in a row had ended so. */
   const noteOften = (outcome: string): Promise<number> =>
-    redis.redis.hset(`{csi}:status:${driver}:${key.uid}`, { outcome, count: 20, reason: 'x', at: 0 });
+    redis.redis.hset(`{csi}:status:${driver}:${key.uid}`, {
+      outcome,
+      count: 20,
+      reason: 'x',
+      at: 0,
+    });
 
   for (const waiting of ['retry', 'parked', 'later', 'running'] as const) {
     it(`honours a kick that came while the run ended in ${waiting}`, async () => {
@@ -171,16 +228,21 @@ describe('startConsumer', () => {
       bench.consumer(
         async () => {
           if (bench.runs.length > 1) return done;
-          producer.touch(key, { kick: true });
+          producer.enqueueNow(key);
           await producer.flushed();
           if (waiting === 'retry') return { kind: 'retry', reason: 'x', minDelayMs: 60_000 };
-          return waiting === 'later' ? { kind: 'later', reason: 'x', delayMs: 60_000 } : { kind: waiting, reason: 'x' };
+          return waiting === 'later'
+            ? { kind: 'later', reason: 'x', delayMs: 60_000 }
+            : { kind: waiting, reason: 'x' };
         },
         { random: () => 0.999 },
       );
-      producer.touch(key);
+      producer.ensureQueued(key);
       await until(() => bench.runs.length >= 2, 'the second run, before its time', 25_000);
-      await until(async () => (await redis.redis.zcard(keyOf('completed'))) === 1, 'the job is complete');
+      await until(
+        async () => (await redis.redis.zcard(keyOf('completed'))) === 1,
+        'the job is complete',
+      );
       await sleep(50);
       assert.equal(bench.runs.length, 2, 'and the kick is used up');
     });
@@ -190,15 +252,18 @@ describe('startConsumer', () => {
     const producer = bench.producer();
     bench.consumer(async () => {
       if (bench.runs.length > 1) return done;
-      producer.touch(key, { kick: true });
+      producer.enqueueNow(key);
       await producer.flushed();
-      producer.touch(key);
+      producer.ensureQueued(key);
       await producer.flushed();
       return { kind: 'retry', reason: 'x', minDelayMs: 60_000 };
     });
-    producer.touch(key);
+    producer.ensureQueued(key);
     await until(() => bench.runs.length === 2, 'the second run');
-    await until(async () => (await redis.redis.zcard(keyOf('completed'))) === 1, 'the job is complete');
+    await until(
+      async () => (await redis.redis.zcard(keyOf('completed'))) === 1,
+      'the job is complete',
+    );
     await sleep(50);
     assert.equal(bench.runs.length, 2, 'and the kick is used up');
   });
@@ -207,34 +272,45 @@ describe('startConsumer', () => {
     const producer = bench.producer();
     bench.consumer(async () => {
       if (bench.runs.length > 1) return done;
-      producer.touch(key);
+      producer.ensureQueued(key);
       await producer.flushed();
       return { kind: 'retry', reason: 'x', minDelayMs: 300 };
     });
-    producer.touch(key);
+    producer.ensureQueued(key);
     await until(() => bench.runs.length >= 2, 'the second run');
     assert.ok((bench.runs[1]?.atMs ?? 0) - (bench.runs[0]?.endMs ?? 0) >= 300);
   });
 
   it('does not count a failure for a run that did not reach the driver, and lets its waits grow by themselves', async () => {
-    bench.consumer(() => (bench.runs.length < 4 ? { kind: 'later', reason: 'gateway away' } : done), {
-      backoff: { startMs: 10, maxMs: 40 },
-      random: () => 0.999,
-    });
-    bench.producer().touch(key);
+    bench.consumer(
+      () => (bench.runs.length < 4 ? { kind: 'later', reason: 'gateway away' } : done),
+      {
+        backoff: { startMs: 10, maxMs: 40 },
+        random: () => 0.999,
+      },
+    );
+    bench.producer().ensureQueued(key);
     await until(() => bench.runs.length >= 3, 'three runs');
-    await until(async () => (await readStatus(redis.redis, where()))?.count === 3 || bench.runs.length > 3, 'the counter');
+    await until(
+      async () => (await readStatus(redis.redis, where()))?.count === 3 || bench.runs.length > 3,
+      'the counter',
+    );
     await until(() => bench.runs.length >= 4, 'four runs');
     assert.deepEqual(
       bench.runs.map(({ run }) => run.attempt),
       [0, 0, 0, 0],
     );
-    await until(async () => (await readStatus(redis.redis, where())) === undefined, 'the status is removed');
+    await until(
+      async () => (await readStatus(redis.redis, where())) === undefined,
+      'the status is removed',
+    );
   });
 
   it('polls a driver that is still at it, after half a second at least, without counting failures', async () => {
-    bench.consumer(() => (bench.runs.length < 2 ? { kind: 'running', reason: 'Aborted' } : done), { random: () => 0 });
-    bench.producer().touch(key);
+    bench.consumer(() => (bench.runs.length < 2 ? { kind: 'running', reason: 'Aborted' } : done), {
+      random: () => 0,
+    });
+    bench.producer().ensureQueued(key);
     await until(() => bench.runs.length >= 2, 'the poll');
     const waitMs = (bench.runs[1]?.atMs ?? 0) - (bench.runs[0]?.atMs ?? 0);
     assert.ok(waitMs >= 500, `polled after ${waitMs} ms`);
@@ -243,10 +319,13 @@ describe('startConsumer', () => {
 
   it('parks at the longest wait, and says what for', async () => {
     const until_ = [{ resource: 'secrets', namespace: 'default', name: 'login' }];
-    bench.consumer(() => ({ kind: 'parked', reason: 'secret default/login is not there', until: until_ }), {
-      backoff: { startMs: 10, maxMs: 600_000 },
-    });
-    bench.producer().touch(key);
+    bench.consumer(
+      () => ({ kind: 'parked', reason: 'secret default/login is not there', until: until_ }),
+      {
+        backoff: { startMs: 10, maxMs: 600_000 },
+      },
+    );
+    bench.producer().ensureQueued(key);
     await until(async () => (await redis.redis.zcard(keyOf('delayed'))) === 1, 'the key is parked');
     const [, score] = await redis.redis.zrange(keyOf('delayed'), 0, '0', 'WITHSCORES');
     const status = await readStatus(redis.redis, where());
@@ -254,21 +333,30 @@ describe('startConsumer', () => {
     assert.ok(waitMs >= 600_000 && waitMs < 800_000, `it waits ${waitMs} ms`);
     assert.deepEqual(
       { ...status, atMs: 0 },
-      { outcome: 'parked', count: 1, reason: 'secret default/login is not there', atMs: 0, until: until_ },
+      {
+        outcome: 'parked',
+        count: 1,
+        reason: 'secret default/login is not there',
+        atMs: 0,
+        until: until_,
+      },
     );
     assert.ok((await redis.redis.pttl(`{csi}:status:${driver}:${key.uid}`)) > 80_000_000);
   });
 
   it('takes a throw for a failure, writes no unchecked text to Redis, and goes on working', async () => {
     bench.consumer(({ name }) => {
-      if (name === 'broken' && bench.runsOf(claimKey('broken')).length === 1) throw new TypeError('password=geheim');
+      if (name === 'broken' && bench.runsOf(claimKey('broken')).length === 1)
+        throw new TypeError('password=geheim');
       return done;
     });
     const producer = bench.producer();
-    producer.touch(claimKey('broken'));
+    producer.ensureQueued(claimKey('broken'));
     await until(() => bench.runsOf(claimKey('broken')).length === 2, 'it is tried again');
     assert.equal(bench.runs[1]?.run.attempt, 1);
-    const [job = ''] = (await redis.redis.keys(keyOf('default.broken~*'))).filter((name) => !name.endsWith(':lock'));
+    const [job = ''] = (await redis.redis.keys(keyOf('default.broken~*'))).filter(
+      (name) => !name.endsWith(':lock'),
+    );
     const stored = JSON.stringify(await redis.redis.hgetall(job));
     assert.match(stored, /unexpected TypeError/);
     assert.ok(!stored.includes('geheim'));
@@ -276,12 +364,15 @@ describe('startConsumer', () => {
 
   it('keeps a job small however often it fails', async () => {
     bench.consumer(
-      () => (bench.runs.length < 40 ? { kind: 'retry', reason: 'rpc error: code = ResourceExhausted desc = pool is full' } : done),
+      () =>
+        bench.runs.length < 40
+          ? { kind: 'retry', reason: 'rpc error: code = ResourceExhausted desc = pool is full' }
+          : done,
       {
         backoff: { startMs: 1, maxMs: 1 },
       },
     );
-    bench.producer().touch(key);
+    bench.producer().ensureQueued(key);
     await until(async () => (await redis.redis.zcard(keyOf('completed'))) === 1, 'it ends');
     const [job = ''] = await redis.redis.keys(keyOf('default.data~*'));
     assert.equal(await redis.redis.hget(job, 'atm'), '40');
@@ -291,7 +382,10 @@ describe('startConsumer', () => {
   describe('with jobs of other versions', () => {
     let queue: Queue;
     beforeEach(() => {
-      queue = new Queue(queueName('claim', driver), { connection: { url: redis.url }, prefix: keyPrefix('csi') });
+      queue = new Queue(queueName('claim', driver), {
+        connection: { url: redis.url },
+        prefix: keyPrefix('csi'),
+      });
     });
     afterEach(() => queue.close());
 
@@ -309,7 +403,10 @@ describe('startConsumer', () => {
     it('drops a job that nobody can read', async () => {
       await queue.add('claim', { oops: true }, { attempts: 5 });
       bench.consumer(() => done);
-      await until(async () => (await redis.redis.zcard(keyOf('completed'))) === 1, 'the job is gone');
+      await until(
+        async () => (await redis.redis.zcard(keyOf('completed'))) === 1,
+        'the job is gone',
+      );
       assert.equal(bench.runs.length, 0);
     });
   });
@@ -319,7 +416,7 @@ describe('startConsumer', () => {
     await until(() => consumer.trouble === undefined, 'connected');
     await consumer.pause();
     const producer = bench.producer();
-    producer.touch(key);
+    producer.ensureQueued(key);
     await producer.flushed();
     await sleep(100);
     assert.equal(bench.runs.length, 0);
@@ -336,12 +433,12 @@ describe('startConsumer', () => {
         return done;
       });
       const producer = bench.producer();
-      producer.touch(key);
+      producer.ensureQueued(key);
       await until(() => bench.runs.length >= 1, 'the run');
       await consumer.close(5000);
       assert.equal(aborted, true);
       assert.equal(await redis.redis.zcard(keyOf('completed')), 1, 'its end is stored');
-      producer.touch(claimKey('another'));
+      producer.ensureQueued(claimKey('another'));
       await producer.flushed();
       await sleep(50);
       assert.equal(bench.runs.length, 1);
@@ -355,7 +452,7 @@ describe('startConsumer', () => {
         },
         { name: 'first' },
       );
-      bench.producer().touch(key);
+      bench.producer().ensureQueued(key);
       await until(() => bench.runs.length >= 1, 'the first run');
       bench.consumer(() => done, { name: 'second' });
       const closed = first.close(5000);
@@ -371,7 +468,7 @@ describe('startConsumer', () => {
         if (bench.runs.length === 1) await finished;
         return done;
       });
-      bench.producer().touch(key);
+      bench.producer().ensureQueued(key);
       await until(() => bench.runs.length >= 1, 'the run');
       await first.close(100);
       bench.consumer(() => done);

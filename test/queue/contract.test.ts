@@ -12,12 +12,19 @@ const volume = { kind: 'volume', uid: 'u2', namespace: '', name: 'pvc-u1' } as c
 
 describe('parseJob', () => {
   it('reads what jobData wrote', () => {
-    for (const key of [claim, volume, snapshot]) assert.deepEqual(parseJob(JSON.parse(JSON.stringify(jobData(key)))), { ok: true, key });
+    for (const key of [claim, volume, snapshot])
+      assert.deepEqual(parseJob(JSON.parse(JSON.stringify(jobData(key)))), { ok: true, key });
   });
 
   it('writes the key and the version, nothing else', () => {
     const withMore = { ...claim, secret: 'hunter2' };
-    assert.deepEqual(Object.keys(jobData(withMore)).sort(), ['kind', 'name', 'namespace', 'uid', 'v']);
+    assert.deepEqual(Object.keys(jobData(withMore)).sort(), [
+      'kind',
+      'name',
+      'namespace',
+      'uid',
+      'v',
+    ]);
   });
 
   it('tells a newer version, whatever else is in it, from a job that nobody can read', () => {
@@ -67,6 +74,7 @@ describe('names', () => {
   });
 
   it('refuses a prefix that would make keys ambiguous', () => {
-    for (const prefix of ['', '{csi}', 'a:b', 'a b', 'x'.repeat(65)]) assert.throws(() => keyPrefix(prefix), UsageError);
+    for (const prefix of ['', '{csi}', 'a:b', 'a b', 'x'.repeat(65)])
+      assert.throws(() => keyPrefix(prefix), UsageError);
   });
 });

@@ -17,9 +17,11 @@ describe('createProducer', () => {
   let bench: QueueBench;
   let driver = 'd0.example';
   let serial = 0;
-  const keyOf = (part: string): string => `${keyPrefix('csi')}:${queueName('claim', driver)}:${part}`;
+  const keyOf = (part: string): string =>
+    `${keyPrefix('csi')}:${queueName('claim', driver)}:${part}`;
   /** Names in the order they will run. */
-  const order = async (): Promise<string[]> => (await redis.redis.zrange(keyOf('prioritized'), 0, '-1')).map((id) => id.replace(/~.*/, ''));
+  const order = async (): Promise<string[]> =>
+    (await redis.redis.zrange(keyOf('prioritized'), 0, '-1')).map((id) => id.replace(/~.*/, ''));
 
   before(async () => {
     redis = await startTestRedis();
@@ -39,10 +41,10 @@ describe('createProducer', () => {
 
   it('makes one job of many hints for one key', async () => {
     const producer = bench.producer();
-    for (let i = 0; i < 1000; i += 1) producer.touch(claimKey('data'));
+    for (let i = 0; i < 1000; i += 1) producer.ensureQueued(claimKey('data'));
     assert.equal(producer.pending, 1);
     await producer.flushed();
-    producer.touch(claimKey('data'));
+    producer.ensureQueued(claimKey('data'));
     await producer.flushed();
     assert.equal(await redis.redis.zcard(keyOf('prioritized')), 1);
     assert.equal(await bench.metric('sutler_queue_jobs_added_total', { driver }), 1);
@@ -52,19 +54,19 @@ describe('createProducer', () => {
 
   it('makes no job where only the end of a wait is asked for, and one where a hint asks for it too', async () => {
     const producer = bench.producer();
-    producer.wake(claimKey('a'));
+    producer.promote(claimKey('a'));
     await producer.flushed();
     assert.equal(await redis.redis.zcard(keyOf('prioritized')), 0);
-    producer.wake(claimKey('a'));
-    producer.touch(claimKey('a'));
+    producer.promote(claimKey('a'));
+    producer.ensureQueued(claimKey('a'));
     await producer.flushed();
     assert.equal(await redis.redis.zcard(keyOf('prioritized')), 1);
   });
 
   it('stores keys, readable ids and small options, nothing else', async () => {
     const producer = bench.producer();
-    producer.touch(claimKey('data', 'team-a'));
-    producer.touch(volumeKey('pvc-1'));
+    producer.ensureQueued(claimKey('data', 'team-a'));
+    producer.ensureQueued(volumeKey('pvc-1'));
     await producer.flushed();
     const [job = ''] = await redis.redis.keys(keyOf('team-a.data~*'));
     const { data = '', opts = '' } = await redis.redis.hgetall(job);
@@ -75,10 +77,10 @@ describe('createProducer', () => {
 
   it('sends one script per key and asks nothing else of Redis', async () => {
     const producer = bench.producer();
-    producer.touch(claimKey('first'));
+    producer.ensureQueued(claimKey('first'));
     await producer.flushed();
     await redis.redis.config('RESETSTAT');
-    for (let i = 0; i < 1000; i += 1) producer.touch(claimKey(`c${i}`));
+    for (let i = 0; i < 1000; i += 1) producer.ensureQueued(claimKey(`c${i}`));
     await producer.flushed();
     const { evalsha = 0, info = 0 } = await redis.commands();
     assert.ok(evalsha >= 1000 && evalsha <= 1010, `${evalsha} scripts for 1,000 keys`);
@@ -87,24 +89,31 @@ describe('createProducer', () => {
 
   it('lets a small namespace in between the keys of a large one', async () => {
     const producer = bench.producer();
-    for (let i = 0; i < 300; i += 1) producer.touch(claimKey(`c${i}`, 'large'));
+    for (let i = 0; i < 300; i += 1) producer.ensureQueued(claimKey(`c${i}`, 'large'));
     await producer.flushed();
-    for (let i = 0; i < 3; i += 1) producer.touch(claimKey(`c${i}`, 'small'));
+    for (let i = 0; i < 3; i += 1) producer.ensureQueued(claimKey(`c${i}`, 'small'));
     await producer.flushed();
     const names = await order();
-    assert.deepEqual(names.slice(0, 6), ['large.c0', 'small.c0', 'large.c1', 'small.c1', 'large.c2', 'small.c2']);
+    assert.deepEqual(names.slice(0, 6), [
+      'large.c0',
+      'small.c0',
+      'large.c1',
+      'small.c1',
+      'large.c2',
+      'small.c2',
+    ]);
     assert.equal(names.length, 303);
   });
 
   it('does not push a namespace back for hints that were no new jobs', async () => {
     const producer = bench.producer();
     for (let round = 0; round < 20; round += 1) {
-      producer.touch(claimKey('c0', 'busy'));
+      producer.ensureQueued(claimKey('c0', 'busy'));
       await producer.flushed();
     }
-    producer.touch(claimKey('c0', 'other'));
-    producer.touch(claimKey('c1', 'busy'));
-    producer.touch(claimKey('c1', 'other'));
+    producer.ensureQueued(claimKey('c0', 'other'));
+    producer.ensureQueued(claimKey('c1', 'busy'));
+    producer.ensureQueued(claimKey('c1', 'other'));
     await producer.flushed();
     assert.deepEqual((await order()).slice(0, 2), ['busy.c0', 'other.c0']);
     const [, score] = await redis.redis.zrange(keyOf('prioritized'), -1, '-1', 'WITHSCORES');
@@ -114,13 +123,13 @@ describe('createProducer', () => {
   it('keeps the order fair when the numbers run out, waiting and failing jobs included', async () => {
     await redis.redis.set(`{csi}:fairness:${queueName('claim', driver)}`, 1_500_000);
     const producer = bench.producer();
-    producer.touch(claimKey('early'));
+    producer.ensureQueued(claimKey('early'));
     await producer.flushed();
     // The first look moved the zero; a second producer finds it there.
     const saved = Number(await redis.redis.get(`{csi}:fairness:${queueName('claim', driver)}`));
     assert.ok(saved < 1000, `virtual time is ${saved}`);
     const next = bench.producer();
-    next.touch(claimKey('late'));
+    next.ensureQueued(claimKey('late'));
     await next.flushed();
     assert.deepEqual(await order(), ['default.early', 'default.late']);
     const [job = ''] = await redis.redis.keys(keyOf('default.early~*'));
@@ -129,7 +138,10 @@ describe('createProducer', () => {
 
   it('registers its queues and their settings', async () => {
     bench.producer();
-    await until(async () => (await listQueues(redis.redis, 'csi')).some((queue) => queue.driver === driver), 'the queues are listed');
+    await until(
+      async () => (await listQueues(redis.redis, 'csi')).some((queue) => queue.driver === driver),
+      'the queues are listed',
+    );
     const mine = (await listQueues(redis.redis, 'csi')).filter((queue) => queue.driver === driver);
     assert.deepEqual(mine, [
       { name: `claims.${driver}`, driver, kind: 'claim' },
@@ -137,15 +149,19 @@ describe('createProducer', () => {
       { name: `volumes.${driver}`, driver, kind: 'volume' },
     ]);
     await redis.redis.hset('{csi}:queues', 'broken', 'not json', 'newer', '{"kind":"node"}');
-    assert.ok((await listQueues(redis.redis, 'csi')).every((queue) => queue.name !== 'broken' && queue.name !== 'newer'));
+    assert.ok(
+      (await listQueues(redis.redis, 'csi')).every(
+        (queue) => queue.name !== 'broken' && queue.name !== 'newer',
+      ),
+    );
   });
 
   it('keeps what Redis refuses, says why, and adds it when Redis takes it', async () => {
     const producer = bench.producer();
-    producer.touch(claimKey('first'));
+    producer.ensureQueued(claimKey('first'));
     await producer.flushed();
     await redis.redis.config('SET', 'maxmemory', '1mb');
-    producer.touch(claimKey('second'));
+    producer.ensureQueued(claimKey('second'));
     await until(() => /OOM/.test(producer.trouble ?? ''), 'the refusal is told');
     assert.equal(await redis.redis.zcard(keyOf('prioritized')), 1);
     await redis.redis.config('SET', 'maxmemory', '0');
@@ -165,12 +181,18 @@ describe('createProducer', () => {
   it('adds everything outstanding again after Redis was emptied without a word, and writes registry and settings again', async () => {
     const outstanding: JobKey[] = Array.from({ length: 50 }, (_, i) => claimKey(`c${i}`));
     const producer = bench.producer({ onRedisBack: () => outstanding });
-    for (const key of outstanding) producer.touch(key);
+    for (const key of outstanding) producer.ensureQueued(key);
     await producer.flushed();
     await until(async () => (await redis.redis.exists('{csi}:epoch')) === 1, 'the epoch is set');
     await redis.redis.flushall();
-    await until(async () => (await redis.redis.zcard(keyOf('prioritized'))) === 50, 'all keys are back');
-    await until(async () => (await listQueues(redis.redis, 'csi')).length === JOB_KINDS.length, 'the registry is back');
+    await until(
+      async () => (await redis.redis.zcard(keyOf('prioritized'))) === 50,
+      'all keys are back',
+    );
+    await until(
+      async () => (await listQueues(redis.redis, 'csi')).length === JOB_KINDS.length,
+      'the registry is back',
+    );
     assert.equal(await redis.redis.hget(keyOf('meta'), 'opts.maxLenEvents'), '5000');
     assert.equal(await bench.metric('sutler_queue_redis_emptied_total', { driver }), 1);
   });
@@ -181,13 +203,19 @@ describe('createProducer', () => {
     await producer.flushed();
     await until(async () => (await redis.redis.exists('{csi}:epoch')) === 1, 'the epoch is set');
     await until(() => producer.trouble === undefined, 'connected');
-    producer.touch(claimKey('warm-up'));
+    producer.ensureQueued(claimKey('warm-up'));
     await producer.flushed();
     const startedMs = Date.now();
     await redis.redis.flushall();
-    await until(async () => (await redis.redis.zcard(keyOf('prioritized'))) > 0, 'the re-add began');
-    producer.touch(claimKey('new', 'new'));
-    await until(async () => (await redis.redis.keys(keyOf('new.new~*'))).length === 1, 'the new key');
+    await until(
+      async () => (await redis.redis.zcard(keyOf('prioritized'))) > 0,
+      'the re-add began',
+    );
+    producer.ensureQueued(claimKey('new', 'new'));
+    await until(
+      async () => (await redis.redis.keys(keyOf('new.new~*'))).length === 1,
+      'the new key',
+    );
     assert.ok((await redis.redis.zcard(keyOf('prioritized'))) < 401, 'old keys are still to come');
     await until(async () => (await redis.redis.zcard(keyOf('prioritized'))) === 401, 'all keys');
     assert.ok(Date.now() - startedMs > 3_000);
@@ -196,17 +224,21 @@ describe('createProducer', () => {
   it('has nothing left to do and no connection after close', async () => {
     const producer = bench.producer();
     await until(() => producer.trouble === undefined, 'connected');
-    producer.touch(claimKey('data'));
+    producer.ensureQueued(claimKey('data'));
     await producer.close();
-    assert.equal(await redis.redis.zcard(keyOf('prioritized')), 1, 'what was touched before is in Redis');
-    producer.touch(claimKey('late'));
+    assert.equal(
+      await redis.redis.zcard(keyOf('prioritized')),
+      1,
+      'what was touched before is in Redis',
+    );
+    producer.ensureQueued(claimKey('late'));
     assert.equal(producer.pending, 0);
     assert.match(producer.trouble ?? '', /closed/);
   });
 
   it('closes without Redis', async () => {
     const producer = bench.producer({ redisUrl: 'redis://127.0.0.1:1' });
-    producer.touch(claimKey('data'));
+    producer.ensureQueued(claimKey('data'));
     await until(() => /ECONNREFUSED/.test(producer.trouble ?? ''), 'trouble is told');
     await producer.close();
   });

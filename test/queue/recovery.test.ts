@@ -20,7 +20,8 @@ describe('queue under faults', () => {
   let bench: QueueBench;
   let driver = 'd0.example';
   let serial = 0;
-  const keyOf = (part: string): string => `${keyPrefix('csi')}:${queueName('claim', driver)}:${part}`;
+  const keyOf = (part: string): string =>
+    `${keyPrefix('csi')}:${queueName('claim', driver)}:${part}`;
   const completed = (): Promise<number> => redis.redis.zcard(keyOf('completed'));
 
   before(async () => {
@@ -42,12 +43,13 @@ describe('queue under faults', () => {
       while (!released.signal.aborted) await sleep(5);
       return done;
     };
-    // Free places, so that Redis gives the same jobs to the same worker again while their runs go on.
+    // Free places, so that Redis gives the same jobs to the same worker again while their runs go
+    // on.
     bench.consumer(held, { concurrency: 50 });
-    for (const key of keys) producer.touch(key);
+    for (const key of keys) producer.ensureQueued(key);
     await until(() => bench.runs.length >= 10, 'all run');
     await redis.kill();
-    producer.touch(claimKey('during'));
+    producer.ensureQueued(claimKey('during'));
     // Longer than the lock of a second: every lock is gone when Redis is back.
     await sleep(1300);
     assert.ok(
@@ -55,8 +57,14 @@ describe('queue under faults', () => {
       'no run may start a call any more',
     );
     await redis.start();
-    await until(async () => (await bench.metric('sutler_queue_jobs_stalled_total', { driver })) >= 10, 'Redis gives them out again');
-    await until(() => bench.runsOf(claimKey('during')).length === 1, 'the hint of the time without Redis runs');
+    await until(
+      async () => (await bench.metric('sutler_queue_jobs_stalled_total', { driver })) >= 10,
+      'Redis gives them out again',
+    );
+    await until(
+      () => bench.runsOf(claimKey('during')).length === 1,
+      'the hint of the time without Redis runs',
+    );
     released.abort();
     await until(async () => (await completed()) >= 11, 'all complete');
     assert.deepEqual(bench.doubles, []);
@@ -75,7 +83,7 @@ describe('queue under faults', () => {
       },
       { lockMs: 20_000, onRedisEmptied: () => (emptied += 1) },
     );
-    for (const key of keys) producer.touch(key);
+    for (const key of keys) producer.ensureQueued(key);
     await until(() => bench.runs.length >= 20, 'all run');
     await until(async () => (await redis.redis.exists('{csi}:epoch')) === 1, 'the epoch is set');
     await sleep(1100);
@@ -104,7 +112,7 @@ describe('queue under faults', () => {
     for (let i = 0; i < 600; i += 1) {
       const key = claimKey(`c${i}`);
       outstanding.set(key.uid, key);
-      producer.touch(key);
+      producer.ensureQueued(key);
       if (i % 20 === 0) await sleep(5);
       if (i === 300) await redis.redis.flushall();
     }
@@ -115,10 +123,10 @@ describe('queue under faults', () => {
   it('survives a Redis that freezes', async () => {
     const producer = bench.producer();
     bench.consumer(() => done);
-    producer.touch(claimKey('before'));
+    producer.ensureQueued(claimKey('before'));
     await until(() => bench.runs.length >= 1, 'the first run');
     redis.freeze();
-    for (let i = 0; i < 50; i += 1) producer.touch(claimKey(`c${i}`));
+    for (let i = 0; i < 50; i += 1) producer.ensureQueued(claimKey(`c${i}`));
     await sleep(500);
     redis.thaw();
     await until(() => bench.runs.length >= 51, 'all ran');
@@ -129,8 +137,13 @@ describe('queue under faults', () => {
     await redis.kill();
     const producer = bench.producer();
     const consumer = bench.consumer(() => done);
-    producer.touch(claimKey('early'));
-    await until(() => /can't be reached/.test(producer.trouble ?? '') && /can't be reached/.test(consumer.trouble ?? ''), 'both say so');
+    producer.ensureQueued(claimKey('early'));
+    await until(
+      () =>
+        /can't be reached/.test(producer.trouble ?? '') &&
+        /can't be reached/.test(consumer.trouble ?? ''),
+      'both say so',
+    );
     await redis.start();
     await until(() => bench.runs.length >= 1, 'the run');
     assert.equal(producer.trouble, undefined);
@@ -139,11 +152,13 @@ describe('queue under faults', () => {
 
   it('takes over the jobs of a worker process that was killed, hints that came meanwhile included', async () => {
     const script = fileURLToPath(new URL('worker-process.js', import.meta.url));
-    const child = spawn(process.execPath, [script, redis.url, driver], { stdio: ['ignore', 'pipe', 'inherit'] });
+    const child = spawn(process.execPath, [script, redis.url, driver], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
     const producer = bench.producer();
-    producer.touch(claimKey('data'));
+    producer.ensureQueued(claimKey('data'));
     await once(child.stdout, 'data');
-    producer.touch(claimKey('data'));
+    producer.ensureQueued(claimKey('data'));
     await producer.flushed();
     child.kill('SIGKILL');
     await once(child, 'exit');
@@ -172,10 +187,14 @@ describe('queue under faults', () => {
     for (let i = 0; i < 3000; i += 1) {
       const key = claimKey(`c${i % 40}`, `ns${i % 7}`);
       hinted.set(key.uid, i);
-      producer.touch(key, { kick: i % 5 === 0 });
+      if (i % 5 === 0) producer.enqueueNow(key);
+      else producer.ensureQueued(key);
       if (i % 15 === 0) await sleep(3);
     }
-    await until(() => [...hinted].every(([uid, version]) => observed.get(uid) === version), 'the last hint of each key was seen');
+    await until(
+      () => [...hinted].every(([uid, version]) => observed.get(uid) === version),
+      'the last hint of each key was seen',
+    );
     assert.deepEqual(bench.doubles, []);
   });
 });

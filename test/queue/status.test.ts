@@ -20,7 +20,7 @@ describe('the hold of a key', () => {
   let redis: TestRedis;
   let serial = 0;
   let target: StatusTarget;
-  const first = { of: 'gold', untilMs: 60_000 };
+  const first = { scope: 'gold', untilMs: 60_000 };
 
   before(async () => {
     redis = await startTestRedis();
@@ -29,18 +29,29 @@ describe('the hold of a key', () => {
   beforeEach(async () => {
     const key = claimKey(`held-${(serial += 1)}`);
     target = { prefix: 'csi', driver: 'd.example', uid: key.uid, key };
-    await noteStatus(redis.redis, target, { outcome: 'retry', reason: 'infeasible', atMs: 0, hold: first });
+    await noteStatus(redis.redis, target, {
+      outcome: 'retry',
+      reason: 'infeasible',
+      atMs: 0,
+      holdOff: first,
+    });
   });
-  const hold = async () => (await readStatus(redis.redis, target))?.hold;
+  const hold = async () => (await readStatus(redis.redis, target))?.holdOff;
 
   it('ends when it was to end at first, however many runs did not get as far as trying (Q-54)', async () => {
-    for (const atMs of [10, 20]) await noteStatus(redis.redis, target, { outcome: 'later', reason: 'infeasible', atMs });
+    for (const atMs of [10, 20])
+      await noteStatus(redis.redis, target, { outcome: 'later', reason: 'infeasible', atMs });
     assert.deepEqual(await hold(), first);
   });
 
   it('begins anew with the run that tried again', async () => {
-    const second = { of: 'gold', untilMs: 120_000 };
-    await noteStatus(redis.redis, target, { outcome: 'retry', reason: 'infeasible', atMs: 60_000, hold: second });
+    const second = { scope: 'gold', untilMs: 120_000 };
+    await noteStatus(redis.redis, target, {
+      outcome: 'retry',
+      reason: 'infeasible',
+      atMs: 60_000,
+      holdOff: second,
+    });
     assert.deepEqual(await hold(), second);
   });
 

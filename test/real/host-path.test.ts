@@ -21,7 +21,9 @@ const SNAPSHOTS = '/apis/snapshot.storage.k8s.io/v1';
 const program = process.env['CSI_HOSTPATH'];
 
 if (program === undefined || program === '') {
-  process.stdout.write('sutler with csi-driver-host-path: not tested; set CSI_HOSTPATH to the path of hostpathplugin\n');
+  process.stdout.write(
+    'sutler with csi-driver-host-path: not tested; set CSI_HOSTPATH to the path of hostpathplugin\n',
+  );
 } else {
   const open = realControlPlane(process.env, { binder: true });
   describe('sutler with csi-driver-host-path', () => {
@@ -51,7 +53,10 @@ if (program === undefined || program === '') {
         });
         closers.add('sutler', () => sutler.stop());
         className = unique('class');
-        await api.create(CLASSES, storageClass(className, { fields: { provisioner: driver.name } }));
+        await api.create(
+          CLASSES,
+          storageClass(className, { fields: { provisioner: driver.name } }),
+        );
       } catch (error) {
         await closers.close();
         throw error;
@@ -74,7 +79,9 @@ if (program === undefined || program === '') {
 
     it('clones a claim with what is in it', async () => {
       await writeWord(await bind('origin'), 'cloned');
-      const volume = await bind('copy', { dataSource: { kind: 'PersistentVolumeClaim', name: 'origin' } });
+      const volume = await bind('copy', {
+        dataSource: { kind: 'PersistentVolumeClaim', name: 'origin' },
+      });
       assert.equal(await readWord(volume), 'cloned');
     });
 
@@ -89,7 +96,11 @@ if (program === undefined || program === '') {
       assert.ok(snapshot !== undefined);
       await makeSnapshot('picture', snapshot.snapshotId);
       const volume = await bind('restored', {
-        dataSource: { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name: 'picture' },
+        dataSource: {
+          apiGroup: 'snapshot.storage.k8s.io',
+          kind: 'VolumeSnapshot',
+          name: 'picture',
+        },
       });
       await api.until(
         `${SNAPSHOTS}/namespaces/${namespace}/volumesnapshots/picture`,
@@ -102,11 +113,20 @@ if (program === undefined || program === '') {
     it('says in the words of the driver why it makes no volume', async () => {
       await api.create(
         paths(namespace).claims,
-        claim('huge', { spec: { storageClassName: className, resources: { requests: { storage: '100Ti' } } } }),
+        claim('huge', {
+          spec: { storageClassName: className, resources: { requests: { storage: '100Ti' } } },
+        }),
       );
       const about = { fieldSelector: 'involvedObject.name=huge,reason=ProvisioningFailed' };
-      const { body } = await api.until(paths(namespace).events, (reply) => listAt(reply.body, 'items').length > 0, about);
-      assert.match(textAt(body, 'items', 0, 'message'), /rpc error: code = OutOfRange desc = .*exceeds maximum allowed/);
+      const { body } = await api.until(
+        paths(namespace).events,
+        (reply) => listAt(reply.body, 'items').length > 0,
+        about,
+      );
+      assert.match(
+        textAt(body, 'items', 0, 'message'),
+        /rpc error: code = OutOfRange desc = .*exceeds maximum allowed/,
+      );
     });
 
     it('deletes every volume with its claim, and leaves none in the driver', async () => {
@@ -115,7 +135,9 @@ if (program === undefined || program === '') {
       assert.equal((await api.call('DELETE', claims)).status, 200);
       await api.until(claims, (reply) => listAt(reply.body, 'items').length === 0);
       await api.until(VOLUMES, (reply) =>
-        listAt(reply.body, 'items').every((volume) => at(volume, 'spec', 'csi', 'driver') !== driver.name),
+        listAt(reply.body, 'items').every(
+          (volume) => at(volume, 'spec', 'csi', 'driver') !== driver.name,
+        ),
       );
       assert.deepEqual(await handles(), []);
     });
@@ -165,12 +187,25 @@ if (program === undefined || program === '') {
           deletionPolicy: 'Retain',
           driver: driver.name,
           source: { snapshotHandle },
-          volumeSnapshotRef: { apiVersion, kind: 'VolumeSnapshot', name, namespace, uid: textAt(made, 'metadata', 'uid') },
+          volumeSnapshotRef: {
+            apiVersion,
+            kind: 'VolumeSnapshot',
+            name,
+            namespace,
+            uid: textAt(made, 'metadata', 'uid'),
+          },
         },
       });
       const ready = { readyToUse: true, restoreSize: '1Gi' };
-      await setStatus(`${SNAPSHOTS}/volumesnapshotcontents/${contentName}`, { snapshotHandle, readyToUse: true, restoreSize: 1024 ** 3 });
-      await setStatus(`${snapshots}/${name}`, { ...ready, boundVolumeSnapshotContentName: contentName });
+      await setStatus(`${SNAPSHOTS}/volumesnapshotcontents/${contentName}`, {
+        snapshotHandle,
+        readyToUse: true,
+        restoreSize: 1024 ** 3,
+      });
+      await setStatus(`${snapshots}/${name}`, {
+        ...ready,
+        boundVolumeSnapshotContentName: contentName,
+      });
     }
 
     async function setStatus(path: string, status: Fields): Promise<void> {
@@ -186,7 +221,14 @@ function handleOf(volume: unknown): string {
 
 async function installSnapshotCrds(kubeconfig: string): Promise<void> {
   const access = await loadClusterAccess({ kubeconfig, master: '', env: {} });
-  const kube = createKubeClient({ access, userAgent: 'sutler-test', maxInFlight: 8, qps: 0, burst: 10, log: silentLog });
+  const kube = createKubeClient({
+    access,
+    userAgent: 'sutler-test',
+    maxInFlight: 8,
+    qps: 0,
+    burst: 10,
+    log: silentLog,
+  });
   try {
     await installCrds(kube);
   } finally {

@@ -11,11 +11,17 @@ import type { Manifest, ManifestObject } from '../harness/real-manifests.ts';
 const NAMESPACE = 'sutler';
 const DEPLOYMENTS = `/apis/apps/v1/namespaces/${NAMESPACE}/deployments`;
 const SAMPLE_DRIVER = `${DEPLOYMENTS}/sutler-sample-driver`;
-const PLURALS: Readonly<Record<string, string>> = { NetworkPolicy: 'networkpolicies', StorageClass: 'storageclasses' };
+const PLURALS: Readonly<Record<string, string>> = {
+  NetworkPolicy: 'networkpolicies',
+  StorageClass: 'storageclasses',
+};
 const CLUSTER_SCOPED = new Set(['Namespace', 'ClusterRole', 'ClusterRoleBinding', 'StorageClass']);
 
-/** What each account may do, and nothing else: `verb group/resource names`, in every namespace and in our own. */
-const RIGHTS: Readonly<Record<string, { readonly everywhere: readonly string[]; readonly atHome: readonly string[] }>> = {
+/** What each account may do, and nothing else: `verb group/resource names`, in every namespace and
+ * in our own. */
+const RIGHTS: Readonly<
+  Record<string, { readonly everywhere: readonly string[]; readonly atHome: readonly string[] }>
+> = {
   'sutler-ingest': {
     everywhere: [
       'create /events',
@@ -31,7 +37,9 @@ const RIGHTS: Readonly<Record<string, { readonly everywhere: readonly string[]; 
         `${verb} storage.k8s.io/volumeattributesclasses`,
       ]),
     ],
-    atHome: ['create', 'get', 'list', 'update', 'watch'].map((verb) => `${verb} coordination.k8s.io/leases`),
+    atHome: ['create', 'get', 'list', 'update', 'watch'].map(
+      (verb) => `${verb} coordination.k8s.io/leases`,
+    ),
   },
   'sutler-jobs': {
     everywhere: [
@@ -87,15 +95,23 @@ describe('k8s/ on kube-apiserver', () => {
       const [patch] = readYaml(file);
       const body = { spec: at(patch, 'spec') };
       const query = { dryRun: 'All', fieldValidation: 'Strict' };
-      const reply = await api.call('PATCH', SAMPLE_DRIVER, { body, contentType: 'application/strategic-merge-patch+json', query });
+      const reply = await api.call('PATCH', SAMPLE_DRIVER, {
+        body,
+        contentType: 'application/strategic-merge-patch+json',
+        query,
+      });
       assert.equal(reply.status, 200, reply.text);
-      const names = listAt(reply.body, 'spec', 'template', 'spec', 'containers').map((container) => textAt(container, 'name'));
+      const names = listAt(reply.body, 'spec', 'template', 'spec', 'containers').map((container) =>
+        textAt(container, 'name'),
+      );
       assert.ok(names.includes('driver') && names.includes('csi-gateway'), names.join());
       await admitted(api, at(reply.body, 'spec', 'template'));
     });
   }
 
-  for (const { file, object } of readManifests('base').filter((manifest) => manifest.object.kind === 'Deployment')) {
+  for (const { file, object } of readManifests('base').filter(
+    (manifest) => manifest.object.kind === 'Deployment',
+  )) {
     it(`has pods that the restricted profile admits: ${file}`, async () => {
       await admitted(api, at(await api.read(pathOf(object)), 'spec', 'template'));
     });
@@ -104,14 +120,21 @@ describe('k8s/ on kube-apiserver', () => {
   for (const [account, { everywhere, atHome }] of Object.entries(RIGHTS)) {
     it(`lets ${account} do exactly what its process needs`, async () => {
       assert.deepEqual(await rightsOf(api, account, 'default'), everywhere.toSorted());
-      assert.deepEqual(await rightsOf(api, account, NAMESPACE), [...everywhere, ...atHome].toSorted());
+      assert.deepEqual(
+        await rightsOf(api, account, NAMESPACE),
+        [...everywhere, ...atHome].toSorted(),
+      );
     });
   }
 
   const as = (account: string): CallOptions => ({
     impersonate: {
       user: `system:serviceaccount:${NAMESPACE}:${account}`,
-      groups: ['system:serviceaccounts', `system:serviceaccounts:${NAMESPACE}`, 'system:authenticated'],
+      groups: [
+        'system:serviceaccounts',
+        `system:serviceaccounts:${NAMESPACE}`,
+        'system:authenticated',
+      ],
     },
   });
   const isForbidden = ({ status, text }: Reply): void => assert.equal(status, 403, text);
@@ -119,39 +142,66 @@ describe('k8s/ on kube-apiserver', () => {
 
   it('lets ingest watch claims, and hold a Lease at home only', async () => {
     isAllowed(
-      await api.call('GET', '/api/v1/persistentvolumeclaims', { ...as('sutler-ingest'), query: { watch: true, timeoutSeconds: 1 } }),
+      await api.call('GET', '/api/v1/persistentvolumeclaims', {
+        ...as('sutler-ingest'),
+        query: { watch: true, timeoutSeconds: 1 },
+      }),
     );
-    const body = { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', metadata: { name: 'sample-csi-sutler-dev' } };
+    const body = {
+      apiVersion: 'coordination.k8s.io/v1',
+      kind: 'Lease',
+      metadata: { name: 'sample-csi-sutler-dev' },
+    };
     isAllowed(await api.call('POST', paths(NAMESPACE).leases, { ...as('sutler-ingest'), body }));
     isForbidden(await api.call('POST', paths('default').leases, { ...as('sutler-ingest'), body }));
   });
 
   it('does not let ingest write a volume or a claim, nor read a secret', async () => {
-    isForbidden(await api.call('POST', VOLUMES, { ...as('sutler-ingest'), body: volume('made-by-ingest') }));
+    isForbidden(
+      await api.call('POST', VOLUMES, { ...as('sutler-ingest'), body: volume('made-by-ingest') }),
+    );
     isForbidden(await api.call('DELETE', `${VOLUMES}/any`, as('sutler-ingest')));
-    isForbidden(await api.call('GET', `${paths(NAMESPACE).secrets}/sutler-redis`, as('sutler-ingest')));
+    isForbidden(
+      await api.call('GET', `${paths(NAMESPACE).secrets}/sutler-redis`, as('sutler-ingest')),
+    );
     isForbidden(await api.call('DELETE', `${paths('default').claims}/any`, as('sutler-ingest')));
   });
 
   it('lets jobs make, change and delete a volume', async () => {
-    isAllowed(await api.call('POST', VOLUMES, { ...as('sutler-jobs'), body: volume('made-by-jobs') }));
-    const patch = { ...as('sutler-jobs'), body: { metadata: { finalizers: null } }, contentType: 'application/strategic-merge-patch+json' };
+    isAllowed(
+      await api.call('POST', VOLUMES, { ...as('sutler-jobs'), body: volume('made-by-jobs') }),
+    );
+    const patch = {
+      ...as('sutler-jobs'),
+      body: { metadata: { finalizers: null } },
+      contentType: 'application/strategic-merge-patch+json',
+    };
     isAllowed(await api.call('PATCH', `${VOLUMES}/made-by-jobs`, patch));
     isAllowed(await api.call('DELETE', `${VOLUMES}/made-by-jobs`, as('sutler-jobs')));
   });
 
   it('lets jobs read secrets where it was bound to, and list them nowhere', async () => {
     await api.create(paths(NAMESPACE).secrets, secret('driver-secret'));
-    isAllowed(await api.call('GET', `${paths(NAMESPACE).secrets}/driver-secret`, as('sutler-jobs')));
+    isAllowed(
+      await api.call('GET', `${paths(NAMESPACE).secrets}/driver-secret`, as('sutler-jobs')),
+    );
     isForbidden(await api.call('GET', paths(NAMESPACE).secrets, as('sutler-jobs')));
-    isForbidden(await api.call('GET', `${paths('default').secrets}/driver-secret`, as('sutler-jobs')));
+    isForbidden(
+      await api.call('GET', `${paths('default').secrets}/driver-secret`, as('sutler-jobs')),
+    );
   });
 
   it('lets nobody make or delete claims, classes or roles', async () => {
     for (const account of Object.keys(RIGHTS)) {
       isForbidden(await api.call('POST', paths('default').claims, { ...as(account), body: {} }));
       isForbidden(await api.call('DELETE', `${CLASSES}/sutler-sample`, as(account)));
-      isForbidden(await api.call('DELETE', '/apis/rbac.authorization.k8s.io/v1/clusterroles/sutler-jobs', as(account)));
+      isForbidden(
+        await api.call(
+          'DELETE',
+          '/apis/rbac.authorization.k8s.io/v1/clusterroles/sutler-jobs',
+          as(account),
+        ),
+      );
     }
   });
 });
@@ -167,15 +217,20 @@ function whole(): readonly Manifest[] {
   );
 }
 
-/** Namespaces and accounts first: the server refuses what refers to a namespace that is not there. */
+/** Namespaces and accounts first: the server refuses what refers to a namespace that is not there.
+ */
 function inOrder(manifests: readonly Manifest[]): readonly Manifest[] {
-  const rank = ({ object: { kind } }: Manifest): number => (kind === 'Namespace' ? 0 : kind === 'ServiceAccount' ? 1 : 2);
+  const rank = ({ object: { kind } }: Manifest): number =>
+    kind === 'Namespace' ? 0 : kind === 'ServiceAccount' ? 1 : 2;
   return manifests.toSorted((a, b) => rank(a) - rank(b));
 }
 
 async function apply(api: Connection, { file, object }: Manifest): Promise<void> {
   const collection = pathOf(object).slice(0, -`/${object.metadata.name}`.length);
-  const check = await api.call('POST', collection, { body: object, query: { fieldValidation: 'Strict', dryRun: 'All' } });
+  const check = await api.call('POST', collection, {
+    body: object,
+    query: { fieldValidation: 'Strict', dryRun: 'All' },
+  });
   assert.equal(check.status, 201, `${file}: ${check.text}`);
   await api.create(collection, object);
 }
@@ -183,13 +238,24 @@ async function apply(api: Connection, { file, object }: Manifest): Promise<void>
 function pathOf({ apiVersion, kind, metadata }: ManifestObject): string {
   const group = apiVersion.includes('/') ? `/apis/${apiVersion}` : `/api/${apiVersion}`;
   const plural = PLURALS[kind] ?? `${kind.toLowerCase()}s`;
-  return CLUSTER_SCOPED.has(kind) ? `${group}/${plural}/${metadata.name}` : `${group}/namespaces/${NAMESPACE}/${plural}/${metadata.name}`;
+  return CLUSTER_SCOPED.has(kind)
+    ? `${group}/${plural}/${metadata.name}`
+    : `${group}/namespaces/${NAMESPACE}/${plural}/${metadata.name}`;
 }
 
-/** Asks the server, without making it, for a pod of that template: admission plugins look at pods only. */
+/** Asks the server, without making it, for a pod of that template: admission plugins look at pods
+ * only. */
 async function admitted(api: Connection, template: unknown): Promise<void> {
-  const body = { apiVersion: 'v1', kind: 'Pod', metadata: { name: 'trial' }, spec: at(template, 'spec') };
-  const reply = await api.call('POST', `/api/v1/namespaces/${NAMESPACE}/pods`, { body, query: { dryRun: 'All' } });
+  const body = {
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: { name: 'trial' },
+    spec: at(template, 'spec'),
+  };
+  const reply = await api.call('POST', `/api/v1/namespaces/${NAMESPACE}/pods`, {
+    body,
+    query: { dryRun: 'All' },
+  });
   assert.equal(reply.status, 201, reply.text);
 }
 
@@ -198,20 +264,35 @@ function namesIn(rule: unknown): readonly string[] {
   return listAt(rule, 'resourceNames').map(String);
 }
 
-/** Every right that an account has in a namespace, but for those that each account has to ask about itself. */
-async function rightsOf(api: Connection, account: string, namespace: string): Promise<readonly string[]> {
+/** Every right that an account has in a namespace, but for those that each account has to ask about
+ * itself. */
+async function rightsOf(
+  api: Connection,
+  account: string,
+  namespace: string,
+): Promise<readonly string[]> {
   const reply = await api.call('POST', '/apis/authorization.k8s.io/v1/selfsubjectrulesreviews', {
-    body: { apiVersion: 'authorization.k8s.io/v1', kind: 'SelfSubjectRulesReview', spec: { namespace } },
+    body: {
+      apiVersion: 'authorization.k8s.io/v1',
+      kind: 'SelfSubjectRulesReview',
+      spec: { namespace },
+    },
     impersonate: {
       user: `system:serviceaccount:${NAMESPACE}:${account}`,
-      groups: ['system:serviceaccounts', `system:serviceaccounts:${NAMESPACE}`, 'system:authenticated'],
+      groups: [
+        'system:serviceaccounts',
+        `system:serviceaccounts:${NAMESPACE}`,
+        'system:authenticated',
+      ],
     },
   });
   assert.equal(reply.status, 201, reply.text);
   const rights = listAt(reply.body, 'status', 'resourceRules').flatMap((rule) =>
     listAt(rule, 'verbs').flatMap((verb) =>
       listAt(rule, 'apiGroups').flatMap((group) =>
-        listAt(rule, 'resources').map((resource) => [`${String(verb)} ${String(group)}/${String(resource)}`, ...namesIn(rule)].join(' ')),
+        listAt(rule, 'resources').map((resource) =>
+          [`${String(verb)} ${String(group)}/${String(resource)}`, ...namesIn(rule)].join(' '),
+        ),
       ),
     ),
   );

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { redisActiveGateway } from '#src/records/active-gateway.ts';
 import type { JobKey } from '#src/queue/contract.ts';
-import { redisBlessing } from '#src/records/incarnation.ts';
+import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { startTestRedis } from '../harness/redis.ts';
 import type { TestRedis } from '../harness/redis.ts';
@@ -19,20 +19,30 @@ describe('the active gateway', () => {
   let server: TestRedis;
   const active = () => redisActiveGateway(server.redis, 'csi', DRIVER);
   const name = async (endpoint: string, waitMs = 0): Promise<void> => {
-    const { fence } = await active().read();
-    assert.equal(await active().name({ fence, endpoint, waitMs }), true);
+    const { version } = await active().read();
+    assert.equal(await active().name({ version, endpoint, waitMs }), true);
   };
 
   before(async () => (server = await startTestRedis()));
   after(() => server.close());
   beforeEach(async () => {
     await server.redis.flushall();
-    await redisBlessing(server.redis, 'csi', DRIVER).bless({ epoch: 'e', quarantineMs: 0, beat: 0 });
+    await redisIncarnationStore(server.redis, 'csi', DRIVER).begin({
+      id: 'e',
+      quarantineMs: 0,
+      sequence: 0,
+    });
   });
 
   describe('in Redis', () => {
     it('is none at first', async () => {
-      assert.deepEqual(await active().read(), { endpoint: '', fence: 0, sinceMs: 0, previous: '', waitMs: 0 });
+      assert.deepEqual(await active().read(), {
+        endpoint: '',
+        version: 0,
+        sinceMs: 0,
+        previous: '',
+        waitMs: 0,
+      });
     });
 
     it('remembers the one before, and for how long its calls may be under way', async () => {
@@ -41,17 +51,20 @@ describe('the active gateway', () => {
       const found = await active().read();
       assert.equal(found.endpoint, B);
       assert.equal(found.previous, A);
-      assert.equal(found.fence, 2);
+      assert.equal(found.version, 2);
       assert.ok(Math.abs(found.sinceMs - Date.now()) < 5_000);
       assert.ok(found.waitMs > 50_000 && found.waitMs <= 60_000);
     });
 
     it('lets one of two leaders name one, and the other look again', async () => {
       await name(A);
-      const { fence } = await active().read();
-      const both = await Promise.all([active().name({ fence, endpoint: B, waitMs: 0 }), active().name({ fence, endpoint: A, waitMs: 0 })]);
+      const { version } = await active().read();
+      const both = await Promise.all([
+        active().name({ version, endpoint: B, waitMs: 0 }),
+        active().name({ version, endpoint: A, waitMs: 0 }),
+      ]);
       assert.deepEqual(both.toSorted(), [false, true]);
-      assert.equal((await active().read()).fence, fence + 1);
+      assert.equal((await active().read()).version, version + 1);
     });
 
     it('does not shorten a wait by naming another one meanwhile', async () => {
@@ -64,15 +77,23 @@ describe('the active gateway', () => {
 
   describe('for the volume record', () => {
     const recordsWith = (o: { ownMs?: number; settleMs?: number } = {}): VolumeRecords =>
-      new VolumeRecords({ redis: server.redis, prefix: 'csi', driver: DRIVER, ownMs: o.ownMs ?? 60_000, settleMs: o.settleMs ?? 60_000 });
-    const open = (owner: string, records = recordsWith()) => records.openCreate(id, { owner, job, planned, mode: 'plan' });
-    const remove = (owner: string, records = recordsWith()) => records.openDelete(id, { owner, job });
+      new VolumeRecords({
+        redis: server.redis,
+        prefix: 'csi',
+        driver: DRIVER,
+        ownMs: o.ownMs ?? 60_000,
+        settleMs: o.settleMs ?? 60_000,
+      });
+    const open = (owner: string, records = recordsWith()) =>
+      records.openCreate(id, { owner, job, planned, mode: 'plan' });
+    const remove = (owner: string, records = recordsWith()) =>
+      records.openDelete(id, { owner, job });
     const ep = () => server.redis.hget(`{csi}:volume:${DRIVER}:${id}`, 'ep');
 
     it('is answered and stored by the very step that opens the record', async () => {
       await name(A);
       await open('warm');
-      await recordsWith().restore(id, 'warm');
+      await recordsWith().revert(id, 'warm');
       await server.redis.config('RESETSTAT');
       assert.deepEqual(await open('a'), { kind: 'opened', endpoint: A });
       const commands = await server.commands();
@@ -106,7 +127,9 @@ describe('the active gateway', () => {
       await name(A);
       await name(B, 60_000);
       for (const refused of [await open('a'), await remove('b')]) {
-        assert.ok(refused.kind === 'not-yet' && refused.waitMs > 50_000 && refused.waitMs <= 60_000);
+        assert.ok(
+          refused.kind === 'not-yet' && refused.waitMs > 50_000 && refused.waitMs <= 60_000,
+        );
         assert.match(refused.reason, /another gateway/);
       }
       assert.deepEqual(await server.redis.keys('*volume*'), []);
@@ -135,7 +158,9 @@ describe('the active gateway', () => {
         await lost();
         await name(B);
         const refused = await open('b');
-        assert.ok(refused.kind === 'not-yet' && refused.waitMs > 100_000 && refused.waitMs <= 120_000);
+        assert.ok(
+          refused.kind === 'not-yet' && refused.waitMs > 100_000 && refused.waitMs <= 120_000,
+        );
         assert.match(refused.reason, /behind unix:\/\/\/a/);
         assert.equal(await ep(), A);
       });
@@ -143,7 +168,12 @@ describe('the active gateway', () => {
       it('is called for other volumes meanwhile', async () => {
         await lost();
         await name(B);
-        const other = await recordsWith().openCreate('u2', { owner: 'x', job: { ...job, uid: 'u2' }, planned, mode: 'plan' });
+        const other = await recordsWith().openCreate('u2', {
+          owner: 'x',
+          job: { ...job, uid: 'u2' },
+          planned,
+          mode: 'plan',
+        });
         assert.deepEqual(other, { kind: 'opened', endpoint: B });
       });
 
@@ -166,7 +196,7 @@ describe('the active gateway', () => {
       it('waits for no call that the driver has answered, or that was not forwarded', async () => {
         await name(A);
         await open('a');
-        await recordsWith().restore(id, 'a');
+        await recordsWith().revert(id, 'a');
         await open('b');
         assert.equal(await recordsWith().closeRefused(id, 'b', 'ResourceExhausted'), 'removed');
         await name(B);
@@ -199,13 +229,16 @@ describe('the active gateway', () => {
         await sleep(5);
         await name(B);
         assert.equal((await remove('b')).kind, 'not-yet');
-        assert.deepEqual(await remove('b', recordsWith({ settleMs: 1 })), { kind: 'opened', endpoint: B });
+        assert.deepEqual(await remove('b', recordsWith({ settleMs: 1 })), {
+          kind: 'opened',
+          endpoint: B,
+        });
       });
 
       it('does not hold for a deletion that was not forwarded', async () => {
         await name(A);
         await remove('a');
-        await recordsWith().restore(id, 'a');
+        await recordsWith().revert(id, 'a');
         await name(B);
         assert.deepEqual(await remove('b'), { kind: 'opened', endpoint: B });
       });

@@ -3,26 +3,41 @@ import { after, before, beforeEach, describe, it } from 'node:test';
 import { Redis } from 'ioredis';
 import type { JobKey } from '#src/queue/contract.ts';
 import { registerQueues } from '#src/queue/registry.ts';
-import { redisBlessing } from '#src/records/incarnation.ts';
+import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { openSources } from '#src/records/open-sources.ts';
 import { RecordsUnavailable, VolumeRecords } from '#src/records/volume-record.ts';
 import { startTestRedis } from '../harness/redis.ts';
 import type { TestRedis } from '../harness/redis.ts';
 
 const DRIVER = 'd.example';
-const sources = (redis: Redis): Promise<string[]> => openSources(redis, 'csi', DRIVER).then((uids) => [...uids].toSorted());
+const sources = (redis: Redis): Promise<string[]> =>
+  openSources(redis, 'csi', DRIVER).then((uids) => [...uids].toSorted());
 
 describe('openSources', () => {
   let redis: TestRedis;
   let records: VolumeRecords;
-  const bless = (quarantineMs = 0) => redisBlessing(redis.redis, 'csi', DRIVER).bless({ epoch: 'e', quarantineMs, beat: 0 });
+  const bless = (quarantineMs = 0) =>
+    redisIncarnationStore(redis.redis, 'csi', DRIVER).begin({ id: 'e', quarantineMs, sequence: 0 });
   /** Opens a creation; `source` is what its skeleton says of where it is filled from. */
   const open = (id: string, source?: unknown) => {
     const job: JobKey = { kind: 'claim', uid: id, namespace: 'ns', name: id };
-    const skeleton = JSON.stringify({ volume: { metadata: { name: `pvc-${id}` } }, ...(source === undefined ? {} : { source }) });
-    return records.openCreate(id, { owner: 'a', job, planned: { request: 'cmVx', skeleton, secret: '', endpoint: '' }, mode: 'plan' });
+    const skeleton = JSON.stringify({
+      volume: { metadata: { name: `pvc-${id}` } },
+      ...(source === undefined ? {} : { source }),
+    });
+    return records.openCreate(id, {
+      owner: 'a',
+      job,
+      planned: { request: 'cmVx', skeleton, secret: '', endpoint: '' },
+      mode: 'plan',
+    });
   };
-  const snapshot = (uid: string) => ({ resource: 'volumesnapshots', namespace: 'ns', name: 's', uid });
+  const snapshot = (uid: string) => ({
+    resource: 'volumesnapshots',
+    namespace: 'ns',
+    name: 's',
+    uid,
+  });
 
   before(async () => {
     redis = await startTestRedis();
@@ -31,13 +46,24 @@ describe('openSources', () => {
   beforeEach(async () => {
     await redis.redis.flushall();
     await bless();
-    records = new VolumeRecords({ redis: redis.redis, prefix: 'csi', driver: DRIVER, ownMs: 60_000, settleMs: 60_000 });
+    records = new VolumeRecords({
+      redis: redis.redis,
+      prefix: 'csi',
+      driver: DRIVER,
+      ownMs: 60_000,
+      settleMs: 60_000,
+    });
   });
 
   it('names what open creations are filled from, and no more when they are closed', async () => {
     await open('plain');
     await open('restore', snapshot('s-1'));
-    await open('clone', { resource: 'persistentvolumeclaims', namespace: 'ns', name: 'c', uid: 'c-1' });
+    await open('clone', {
+      resource: 'persistentvolumeclaims',
+      namespace: 'ns',
+      name: 'c',
+      uid: 'c-1',
+    });
     assert.deepEqual(await sources(redis.redis), ['c-1', 's-1']);
     await records.closeStored('restore', 'a', 'answered');
     assert.deepEqual(await sources(redis.redis), ['c-1']);
@@ -47,7 +73,10 @@ describe('openSources', () => {
     await open('restore', snapshot('s-1'));
     await records.leaveAmbiguous('restore', 'a', 'DeadlineExceeded');
     assert.deepEqual(await sources(redis.redis), ['s-1']);
-    await records.openExisting('restore', { owner: 'b', job: { kind: 'claim', uid: 'restore', namespace: 'ns', name: 'restore' } });
+    await records.openExisting('restore', {
+      owner: 'b',
+      job: { kind: 'claim', uid: 'restore', namespace: 'ns', name: 'restore' },
+    });
     assert.equal(await records.closeRefused('restore', 'b', 'NotFound'), 'suspect');
     assert.deepEqual(await sources(redis.redis), ['s-1']);
   });
@@ -62,20 +91,49 @@ describe('openSources', () => {
     await open('text', { resource: 'volumesnapshots' });
     await open('annotation');
     const key = `{csi}:volume:${DRIVER}:annotation`;
-    await redis.redis.hset(key, 'skel', JSON.stringify({ volume: { metadata: { annotations: { source: 'x' } } } }));
+    await redis.redis.hset(
+      key,
+      'skel',
+      JSON.stringify({ volume: { metadata: { annotations: { source: 'x' } } } }),
+    );
     assert.deepEqual(await sources(redis.redis), []);
   });
 
   describe('of other drivers of the installation', () => {
     const OTHER = 'other.example';
-    const blessOther = (quarantineMs = 0) => redisBlessing(redis.redis, 'csi', OTHER).bless({ epoch: 'e', quarantineMs, beat: 0 });
+    const blessOther = (quarantineMs = 0) =>
+      redisIncarnationStore(redis.redis, 'csi', OTHER).begin({
+        id: 'e',
+        quarantineMs,
+        sequence: 0,
+      });
     const openOther = async (): Promise<void> => {
       const { redis: link } = redis;
-      const planned = { request: 'cmVx', skeleton: JSON.stringify({ source: snapshot('s-other') }), secret: '', endpoint: '' };
-      const others = new VolumeRecords({ redis: link, prefix: 'csi', driver: OTHER, ownMs: 60_000, settleMs: 60_000 });
-      await others.openCreate('x', { owner: 'a', job: { kind: 'claim', uid: 'x', namespace: 'ns', name: 'x' }, planned, mode: 'plan' });
+      const planned = {
+        request: 'cmVx',
+        skeleton: JSON.stringify({ source: snapshot('s-other') }),
+        secret: '',
+        endpoint: '',
+      };
+      const others = new VolumeRecords({
+        redis: link,
+        prefix: 'csi',
+        driver: OTHER,
+        ownMs: 60_000,
+        settleMs: 60_000,
+      });
+      await others.openCreate('x', {
+        owner: 'a',
+        job: { kind: 'claim', uid: 'x', namespace: 'ns', name: 'x' },
+        planned,
+        mode: 'plan',
+      });
     };
-    beforeEach(() => registerQueues(redis.redis, 'csi', [{ name: `claims.${OTHER}`, driver: OTHER, kind: 'claim' }]));
+    beforeEach(() =>
+      registerQueues(redis.redis, 'csi', [
+        { name: `claims.${OTHER}`, driver: OTHER, kind: 'claim' },
+      ]),
+    );
 
     it('counts what their records are filled from too', async () => {
       await blessOther();
@@ -97,7 +155,8 @@ describe('openSources', () => {
 
   it('reads very many records in pages', async () => {
     const many = 1_000;
-    for (let i = 0; i < many; i += 1) await open(`u${i}`, i % 100 === 0 ? snapshot(`s-${i}`) : undefined);
+    for (let i = 0; i < many; i += 1)
+      await open(`u${i}`, i % 100 === 0 ? snapshot(`s-${i}`) : undefined);
     const before = await redis.commands();
     assert.equal((await sources(redis.redis)).length, many / 100);
     const { evalsha = 0 } = await redis.commands();
@@ -115,7 +174,11 @@ describe('openSources', () => {
   });
 
   it('says that Redis can’t be asked', async () => {
-    const away = new Redis(redis.url, { lazyConnect: true, maxRetriesPerRequest: 0, retryStrategy: () => null });
+    const away = new Redis(redis.url, {
+      lazyConnect: true,
+      maxRetriesPerRequest: 0,
+      retryStrategy: () => null,
+    });
     away.on('error', () => undefined);
     away.disconnect();
     await assert.rejects(sources(away), RecordsUnavailable);

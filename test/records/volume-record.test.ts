@@ -7,7 +7,7 @@ import { Redis } from 'ioredis';
 import { startRedisServer } from '#src/redis/server.ts';
 import type { RedisServer } from '#src/redis/server.ts';
 import type { JobKey } from '#src/queue/contract.ts';
-import { redisBlessing } from '#src/records/incarnation.ts';
+import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { openJobs } from '#src/records/open-jobs.ts';
 import { OwnershipLost, RecordsUnavailable, VolumeRecords } from '#src/records/volume-record.ts';
 import { silentLog } from '#src/runtime/log.ts';
@@ -22,10 +22,22 @@ describe('volume record', () => {
   let redis: Redis;
   let dir: string;
   const recordsWith = (o: { ownMs?: number; settleMs?: number } = {}): VolumeRecords =>
-    new VolumeRecords({ redis, prefix: 'csi', driver: 'd.example', ownMs: o.ownMs ?? 60_000, settleMs: o.settleMs ?? 60_000 });
+    new VolumeRecords({
+      redis,
+      prefix: 'csi',
+      driver: 'd.example',
+      ownMs: o.ownMs ?? 60_000,
+      settleMs: o.settleMs ?? 60_000,
+    });
   const records = (): VolumeRecords => recordsWith();
-  const bless = (epoch: string, quarantineMs = 0) => redisBlessing(redis, 'csi', 'd.example').bless({ epoch, quarantineMs, beat: 0 });
-  const open = (owner: string, r: VolumeRecords = records()) => r.openCreate(id, { owner, job, planned, mode: 'plan' });
+  const beginIncarnation = (incarnation: string, quarantineMs = 0) =>
+    redisIncarnationStore(redis, 'csi', 'd.example').begin({
+      id: incarnation,
+      quarantineMs,
+      sequence: 0,
+    });
+  const open = (owner: string, r: VolumeRecords = records()) =>
+    r.openCreate(id, { owner, job, planned, mode: 'plan' });
 
   before(async () => {
     dir = await mkdtemp(join(tmpdir(), 'sutler-record-'));
@@ -39,7 +51,7 @@ describe('volume record', () => {
   });
   beforeEach(async () => {
     await redis.flushall();
-    await bless('e1');
+    await beginIncarnation('e1');
   });
 
   /** Opens with an ownership that is over when this resolves. */
@@ -109,7 +121,12 @@ describe('volume record', () => {
   describe('rule 2, the take-over', () => {
     it('hands the stored request to the next owner and marks the record ambiguous', async () => {
       await abandoned('dead');
-      const taken = await records().openCreate(id, { owner: 'b', job, planned: { ...planned, request: 'other' }, mode: 'plan' });
+      const taken = await records().openCreate(id, {
+        owner: 'b',
+        job,
+        planned: { ...planned, request: 'other' },
+        mode: 'plan',
+      });
       assert.equal(taken.kind, 'replay');
       assert.ok(taken.kind === 'replay' && taken.ambiguous && taken.attempt === 2);
       assert.deepEqual(taken.kind === 'replay' && taken.stored, planned);
@@ -120,7 +137,7 @@ describe('volume record', () => {
       await open('b');
       await assert.rejects(records().closeStored(id, 'dead', 'answered'), OwnershipLost);
       await assert.rejects(records().closeRefused(id, 'dead', 'Internal'), OwnershipLost);
-      await assert.rejects(records().restore(id, 'dead'), OwnershipLost);
+      await assert.rejects(records().revert(id, 'dead'), OwnershipLost);
     });
 
     it('takes over an open record whose claim is gone without a plan', async () => {
@@ -203,7 +220,7 @@ describe('volume record', () => {
     it('goes back to the ambiguous stored state when the repetition was not forwarded', async () => {
       await storedButAmbiguous();
       await records().openResolve(id, { owner: 'c', job });
-      await records().restore(id, 'c');
+      await records().revert(id, 'c');
       assert.deepEqual(await records().openDelete(id, { owner: 'd', job }), { kind: 'resolve' });
     });
   });
@@ -211,7 +228,7 @@ describe('volume record', () => {
   describe('rule 6, emptied Redis', () => {
     const emptied = async (quarantineMs: number): Promise<void> => {
       await redis.flushall();
-      await bless('e2', quarantineMs);
+      await beginIncarnation('e2', quarantineMs);
     };
 
     it('opens nothing before a leader has vouched for what Redis holds', async () => {
@@ -251,7 +268,7 @@ describe('volume record', () => {
       const worker = records();
       await open('a', worker);
       await emptied(1);
-      assert.deepEqual(await worker.tend(), [job]);
+      assert.deepEqual(await worker.rewriteLostRecords(), [job]);
       assert.deepEqual([...(await openJobs(redis, 'csi', 'd.example')).keys()], [id]);
       await systemClock.sleep(5);
       const next = await open('b');
@@ -265,9 +282,9 @@ describe('volume record', () => {
       await worker.leaveAmbiguous(id, 'a', 'Unavailable');
       await open('b', records());
       await records().closeStored(id, 'b', 'answered');
-      assert.deepEqual(await worker.tend(), []);
+      assert.deepEqual(await worker.rewriteLostRecords(), []);
       await emptied(1);
-      assert.deepEqual(await worker.tend(), []);
+      assert.deepEqual(await worker.rewriteLostRecords(), []);
       assert.equal(worker.leftOpen, 0);
     });
 
@@ -279,7 +296,8 @@ describe('volume record', () => {
   });
 
   describe('while another provisioner leads', () => {
-    const yieldTo = (holder: string | undefined) => redisBlessing(redis, 'csi', 'd.example').yieldTo(holder);
+    const yieldTo = (holder: string | undefined) =>
+      redisIncarnationStore(redis, 'csi', 'd.example').setForeignLeader(holder);
 
     it('begins nothing new, and says who leads', async () => {
       await yieldTo('csi-provisioner-0');
@@ -305,7 +323,7 @@ describe('volume record', () => {
   describe('not forwarded', () => {
     it('leaves nothing of a first attempt', async () => {
       await open('a');
-      await records().restore(id, 'a');
+      await records().revert(id, 'a');
       assert.deepEqual(await redis.keys('*'), ['{csi}:blessing:d.example']);
     });
 
@@ -313,14 +331,14 @@ describe('volume record', () => {
       await open('a');
       await records().leaveAmbiguous(id, 'a', 'Unavailable');
       await open('b');
-      await records().restore(id, 'b');
+      await records().revert(id, 'b');
       const next = await open('c');
       assert.ok(next.kind === 'replay' && next.ambiguous && next.attempt === 2);
     });
 
     it('leaves a first deletion attempt as if it had not been', async () => {
       await records().openDelete(id, { owner: 'a', job });
-      await records().restore(id, 'a');
+      await records().revert(id, 'a');
       assert.deepEqual(await redis.keys('*'), ['{csi}:blessing:d.example']);
     });
   });
@@ -365,10 +383,25 @@ describe('volume record', () => {
   });
 
   it('refuses to work without Redis instead of guessing', async () => {
-    const gone = new Redis({ host: '127.0.0.1', port: 1, lazyConnect: true, maxRetriesPerRequest: 0, retryStrategy: () => null });
+    const gone = new Redis({
+      host: '127.0.0.1',
+      port: 1,
+      lazyConnect: true,
+      maxRetriesPerRequest: 0,
+      retryStrategy: () => null,
+    });
     gone.on('error', () => undefined);
-    const blind = new VolumeRecords({ redis: gone, prefix: 'csi', driver: 'd.example', ownMs: 1000, settleMs: 1000 });
-    await assert.rejects(blind.openCreate(id, { owner: 'a', job, planned, mode: 'plan' }), RecordsUnavailable);
+    const blind = new VolumeRecords({
+      redis: gone,
+      prefix: 'csi',
+      driver: 'd.example',
+      ownMs: 1000,
+      settleMs: 1000,
+    });
+    await assert.rejects(
+      blind.openCreate(id, { owner: 'a', job, planned, mode: 'plan' }),
+      RecordsUnavailable,
+    );
     gone.disconnect();
   });
 });

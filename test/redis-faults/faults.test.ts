@@ -11,7 +11,8 @@ import { Stand } from './stand.ts';
 interface Fault {
   readonly what: string;
   readonly strike: (redis: TestRedis) => Promise<unknown>;
-  /** What /readyz says meanwhile; absent where nothing is wrong any more by the time somebody could read it. */
+  /** What /readyz says meanwhile; absent where nothing is wrong any more by the time somebody could
+   * read it. */
   readonly told?: RegExp;
   readonly logged: RegExp;
   readonly heal?: (redis: TestRedis) => Promise<unknown>;
@@ -36,7 +37,12 @@ const FAULTS: readonly Fault[] = [
     heal: (redis) => redis.startEmpty(),
     lastsMs: 300,
   },
-  { what: 'flushed', strike: (redis) => redis.redis.flushall(), logged: /Redis was emptied[\s\S]*volume records may be lost/, lastsMs: 0 },
+  {
+    what: 'flushed',
+    strike: (redis) => redis.redis.flushall(),
+    logged: /Redis was emptied[\s\S]*volume records may be lost/,
+    lastsMs: 0,
+  },
   {
     what: 'frozen',
     strike: (redis) => Promise.resolve(redis.freeze()),
@@ -65,7 +71,9 @@ const FAULTS: readonly Fault[] = [
     what: 'given another password',
     strike: async (redis) => {
       await redis.redis.config('SET', 'requirepass', 'another');
-      await redis.redis.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'no').catch(() => undefined);
+      await redis.redis
+        .call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'no')
+        .catch(() => undefined);
     },
     told: /refuses the login \(WRONGPASS\).*REDIS_URL/,
     logged: /refuses the login/,
@@ -98,18 +106,29 @@ describe('a Redis that is', { concurrency: false }, () => {
         await strike(redis);
         const strikeMs = Date.now();
         if (told !== undefined)
-          await until(() => told.test(stand.troubles), `trouble like ${String(told)}, not: ${stand.troubles}`, 30_000);
+          await until(
+            () => told.test(stand.troubles),
+            `trouble like ${String(told)}, not: ${stand.troubles}`,
+            30_000,
+          );
         const toldMs = Date.now() - strikeMs;
         await sleep(Math.max(0, lastsMs - toldMs));
         await heal?.(redis);
         const healedMs = Date.now();
         await rest;
-        await until(() => stand.isDone, `all volumes; ${stand.troubles}`, 12_000).catch((error: unknown) => {
-          throw new Error(`${stand.volumes.size} of ${stand.keys.length}; ${stand.troubles}\n${stand.log.slice(-15).join('')}`, {
-            cause: error,
-          });
-        });
-        t.diagnostic(`told after ${toldMs} ms, done ${Date.now() - healedMs} ms after it was healed`);
+        await until(() => stand.isDone, `all volumes; ${stand.troubles}`, 12_000).catch(
+          (error: unknown) => {
+            throw new Error(
+              `${stand.volumes.size} of ${stand.keys.length}; ${stand.troubles}\n${stand.log.slice(-15).join('')}`,
+              {
+                cause: error,
+              },
+            );
+          },
+        );
+        t.diagnostic(
+          `told after ${toldMs} ms, done ${Date.now() - healedMs} ms after it was healed`,
+        );
         await until(() => /^[ |]*$/.test(stand.troubles), 'nothing is wrong any more', 30_000);
         assert.deepEqual(stand.doubles, []);
         assert.deepEqual(
@@ -117,9 +136,14 @@ describe('a Redis that is', { concurrency: false }, () => {
           [],
         );
         assert.match(stand.log.join(''), logged);
-        const mine = (await listQueues(redis.redis, 'csi')).filter((queue) => queue.driver === driver);
+        const mine = (await listQueues(redis.redis, 'csi')).filter(
+          (queue) => queue.driver === driver,
+        );
         assert.equal(mine.length, JOB_KINDS.length, 'the queues are registered');
-        assert.equal(await redis.redis.hget(`{csi}:claims.${driver}:meta`, 'opts.maxLenEvents'), '5000');
+        assert.equal(
+          await redis.redis.hget(`{csi}:claims.${driver}:meta`, 'opts.maxLenEvents'),
+          '5000',
+        );
       } finally {
         await stand.close();
       }

@@ -41,14 +41,25 @@ describe('ingest and jobs', () => {
     closers.add('cluster', () => cluster.close());
     const binder = startBinder({ operations: cluster.api.operations, log: silentLog });
     closers.add('binder', () => binder.close());
-    const driver = await startSampleDriver({ socket: join(dir, 'csi.sock'), dataDir: join(dir, 'volumes') });
+    const driver = await startSampleDriver({
+      socket: join(dir, 'csi.sock'),
+      dataDir: join(dir, 'volumes'),
+    });
     closers.add('driver', () => driver.close());
     const listen = { kind: 'unix', path: join(dir, 'gateway.sock') } as const;
-    const gateway = await startTestGateway({ file: (name) => join(dir, name) }, { listen, probeTimeoutMs: 5000 });
+    const gateway = await startTestGateway(
+      { file: (name) => join(dir, name) },
+      { listen, probeTimeoutMs: 5000 },
+    );
     closers.add('gateway', () => gateway.close());
     kube = await cluster.client();
     const provisioner = 'sample.csi.sutler.dev';
-    const cls = { apiVersion: 'storage.k8s.io/v1', kind: 'StorageClass', metadata: { name: 'sample' }, provisioner };
+    const cls = {
+      apiVersion: 'storage.k8s.io/v1',
+      kind: 'StorageClass',
+      metadata: { name: 'sample' },
+      provisioner,
+    };
     await kube.create(classes, undefined, cls);
 
     await redis.redis.set('{csi}:cluster', 'uid-of-another-cluster');
@@ -67,14 +78,20 @@ describe('ingest and jobs', () => {
     assert.deepEqual(await closers.close(), []);
   });
 
-  const readiness = async ({ url }: Running): Promise<string> => (await fetch(`${url}/readyz`)).text();
-  const isReady = async ({ url }: Running): Promise<boolean> => (await fetch(`${url}/readyz`)).status === 200;
+  const readiness = async ({ url }: Running): Promise<string> =>
+    (await fetch(`${url}/readyz`)).text();
+  const isReady = async ({ url }: Running): Promise<boolean> =>
+    (await fetch(`${url}/readyz`)).status === 200;
   const newClaim = (): Promise<Claim> =>
     kube.create<Claim>(claims, 'default', {
       apiVersion: 'v1',
       kind: 'PersistentVolumeClaim',
       metadata: { name: `claim-${(serial += 1)}`, namespace: 'default' },
-      spec: { storageClassName: 'sample', accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '1Mi' } } },
+      spec: {
+        storageClassName: 'sample',
+        accessModes: ['ReadWriteOnce'],
+        resources: { requests: { storage: '1Mi' } },
+      },
     });
   const isBound = async ({ metadata: { name } }: Claim): Promise<boolean> =>
     (await kube.get<Claim>(claims, { namespace: 'default', name }))?.status?.phase === 'Bound';
@@ -83,14 +100,24 @@ describe('ingest and jobs', () => {
     const claim = await newClaim();
     for (const process of [ingest, jobs]) {
       await until(async () => /redis-cluster/.test(await readiness(process)), 'it is told');
-      await until(async () => /belongs to another cluster.*--redis-prefix/.test(await readiness(process)), 'with the fix');
-      assert.match(process.output.join(''), /this Redis belongs to another cluster: nothing is done with it/);
+      await until(
+        async () => /belongs to another cluster.*--redis-prefix/.test(await readiness(process)),
+        'with the fix',
+      );
+      assert.match(
+        process.output.join(''),
+        /this Redis belongs to another cluster: nothing is done with it/,
+      );
       assert.equal((await fetch(`${process.url}/healthz`)).status, 200);
     }
     await sleep(500);
     assert.deepEqual(await redis.redis.keys('{csi}:claims*:default*'), [], 'nothing is enqueued');
     assert.deepEqual(await redis.redis.keys('{csi}:blessing*'), []);
-    assert.deepEqual((await kube.list<Lease>(leases, { namespace: 'default' })).items, [], 'nobody leads');
+    assert.deepEqual(
+      (await kube.list<Lease>(leases, { namespace: 'default' })).items,
+      [],
+      'nobody leads',
+    );
     await redis.redis.del('{csi}:cluster');
     await until(() => isBound(claim), 'the claim is bound');
     for (const process of [ingest, jobs]) await until(() => isReady(process), 'it is ready');
@@ -108,7 +135,13 @@ describe('ingest and jobs', () => {
   it('say on /readyz that Redis is away, and are ready again with it', async () => {
     await redis.kill();
     for (const process of [ingest, jobs]) {
-      await until(async () => /redis: Redis at [^ ]+( can't be reached|: connection lost)/.test(await readiness(process)), 'it is told');
+      await until(
+        async () =>
+          /redis: Redis at [^ ]+( can't be reached|: connection lost)/.test(
+            await readiness(process),
+          ),
+        'it is told',
+      );
       assert.equal((await fetch(`${process.url}/healthz`)).status, 200);
     }
     const claim = await newClaim();
@@ -119,7 +152,11 @@ describe('ingest and jobs', () => {
 });
 
 /** Runs a process inside this one until the closers are closed. */
-async function run(main: (invocation: Invocation) => Promise<void>, argv: readonly string[], closers: Closers): Promise<Running> {
+async function run(
+  main: (invocation: Invocation) => Promise<void>,
+  argv: readonly string[],
+  closers: Closers,
+): Promise<Running> {
   const listeners = new Map<string, () => void>();
   const output: string[] = [];
   let exit: (code: number) => void = () => undefined;
@@ -132,12 +169,17 @@ async function run(main: (invocation: Invocation) => Promise<void>, argv: readon
     pid: 1,
     stdout: { write: (text: string) => output.push(text) },
     stderr: { write: (text: string) => output.push(text) },
-    on: (event: string, listener: (error: never) => void) => listeners.set(event, listener as () => void),
+    on: (event: string, listener: (error: never) => void) =>
+      listeners.set(event, listener as () => void),
     exit,
-    send: (message: unknown) => tell((message as { facts: Readonly<Record<string, string>> }).facts['http'] ?? ''),
+    send: (message: unknown) =>
+      tell((message as { facts: Readonly<Record<string, string>> }).facts['http'] ?? ''),
   };
   void main({ host, argv, known: {}, retired: {} });
-  const url = await Promise.race([told, exited.then((code) => Promise.reject(new Error(`ended with ${code}: ${output.join('')}`)))]);
+  const url = await Promise.race([
+    told,
+    exited.then((code) => Promise.reject(new Error(`ended with ${code}: ${output.join('')}`))),
+  ]);
   closers.add('process', async () => {
     listeners.get('SIGTERM')?.();
     assert.equal(await exited, 0);

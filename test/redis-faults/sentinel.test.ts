@@ -24,15 +24,26 @@ describe('a failover by Sentinel', () => {
       const master = await startRedisServer({ dataDir: join(dir, 'a'), log: silentLog });
       closers.add('master', () => master.close(0));
       const password = decodeURIComponent(new URL(master.url).password);
-      const replica = await startRedisServer({ dataDir: join(dir, 'b'), log: silentLog, password, settings: [`masterauth ${password}`] });
+      const replica = await startRedisServer({
+        dataDir: join(dir, 'b'),
+        log: silentLog,
+        password,
+        settings: [`masterauth ${password}`],
+      });
       closers.add('replica', () => replica.close(0));
       const look = new Redis(replica.url);
       closers.add('connection', () => look.disconnect());
       await look.replicaof('127.0.0.1', master.port);
-      await until(async () => /master_link_status:up/.test(await look.info('replication')), 'the replica has its data');
+      await until(
+        async () => /master_link_status:up/.test(await look.info('replication')),
+        'the replica has its data',
+      );
       const port = await startSentinel({ dir, master, password, closers });
 
-      const stand = new Stand({ url: `redis-sentinel://:${password}@127.0.0.1:${port}/main` }, 'failover.example');
+      const stand = new Stand(
+        { url: `redis-sentinel://:${password}@127.0.0.1:${port}/main` },
+        'failover.example',
+      );
       closers.add('stand', () => stand.close());
       await stand.claims(15, 10);
       await until(() => stand.volumes.size > 3, 'the first volumes');
@@ -40,11 +51,16 @@ describe('a failover by Sentinel', () => {
       await master.close(0);
       const killedMs = Date.now();
       await until(() => stand.troubles.replaceAll(/[ |]/g, '') !== '', 'trouble is told');
-      await until(async () => /role:master/.test(await look.info('replication')), 'the replica is the master now');
+      await until(
+        async () => /role:master/.test(await look.info('replication')),
+        'the replica is the master now',
+      );
       const failedOverMs = Date.now();
       await rest;
       await until(() => stand.isDone, `all volumes: ${stand.troubles}`);
-      t.diagnostic(`failed over after ${failedOverMs - killedMs} ms, done ${Date.now() - failedOverMs} ms later`);
+      t.diagnostic(
+        `failed over after ${failedOverMs - killedMs} ms, done ${Date.now() - failedOverMs} ms later`,
+      );
       assert.deepEqual(stand.doubles, []);
       assert.deepEqual(
         [...stand.calls].filter(([, calls]) => calls > 1),
@@ -82,7 +98,10 @@ async function startSentinel(o: {
     child.kill('SIGKILL');
     await once(child, 'exit');
   });
-  const sentinel = new Redis(port, '127.0.0.1', { retryStrategy: () => 50, maxRetriesPerRequest: null });
+  const sentinel = new Redis(port, '127.0.0.1', {
+    retryStrategy: () => 50,
+    maxRetriesPerRequest: null,
+  });
   sentinel.on('error', () => undefined);
   o.closers.add('connection to Sentinel', () => sentinel.disconnect());
   await until(async () => {

@@ -1,5 +1,5 @@
-import { RedisHistory } from '#src/ingest/incarnation-check.ts';
-import { settleRun } from '#src/jobs/run-to-outcome.ts';
+import { IncarnationCheck } from '#src/ingest/incarnation-check.ts';
+import { runToOutcome } from '#src/jobs/run-to-outcome.ts';
 import { openRedis } from '#src/redis/connection.ts';
 import type { Consumer, Run } from '#src/queue/consumer.ts';
 import type { JobKey } from '#src/queue/contract.ts';
@@ -7,7 +7,7 @@ import type { Outcome } from '#src/queue/outcome.ts';
 import type { Producer } from '#src/queue/producer.ts';
 import { watchSettings } from '#src/redis/settings-watch.ts';
 import type { SettingsWatch } from '#src/redis/settings-watch.ts';
-import { redisBlessing } from '#src/records/incarnation.ts';
+import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { Closers } from '#src/runtime/lifecycle.ts';
 import { createLogger, silentLog } from '#src/runtime/log.ts';
@@ -16,7 +16,8 @@ import type { TestRedis } from '../harness/redis.ts';
 
 const OWN_MS = 1_500;
 
-/** Producer, two workers, volume records and the leader's look at Redis' history, around a driver and an API server that are plain memory. */
+/** Producer, two workers, volume records and the leader's look at Redis' history, around a driver
+ * and an API server that are plain memory. */
 export class Stand {
   readonly producer: Producer;
   readonly consumers: readonly Consumer[];
@@ -36,15 +37,26 @@ export class Stand {
   #owners = 0;
 
   constructor(redis: Pick<TestRedis, 'url'>, driver: string) {
-    const log = createLogger({ name: 'stand', verbosity: 0, format: 'text', write: (line) => void this.log.push(line) });
+    const log = createLogger({
+      name: 'stand',
+      verbosity: 0,
+      format: 'text',
+      write: (line) => void this.log.push(line),
+    });
     const url = { redisUrl: redis.url };
     this.bench = new QueueBench(redis as TestRedis, driver);
     const link = openRedis({ url: redis.url, role: 'plain', log });
     this.settings = watchSettings(link, log);
-    this.#records = new VolumeRecords({ redis: link.redis, prefix: 'csi', driver, ownMs: OWN_MS, settleMs: 1000 });
+    this.#records = new VolumeRecords({
+      redis: link.redis,
+      prefix: 'csi',
+      driver,
+      ownMs: OWN_MS,
+      settleMs: 1000,
+    });
     let epoch: string | undefined;
-    const history = new RedisHistory({
-      blessing: redisBlessing(link.redis, 'csi', driver),
+    const history = new IncarnationCheck({
+      incarnations: redisIncarnationStore(link.redis, 'csi', driver),
       store: {
         read: () => Promise.resolve(epoch),
         write: (next) => {
@@ -60,15 +72,26 @@ export class Stand {
       if (looking) return;
       looking = true;
       void history
-        .look()
+        .check()
         .catch(() => undefined)
         .finally(() => (looking = false));
     }, 100);
-    const tend = (): void => void this.#records.tend().catch(() => undefined);
+    const tend = (): void => void this.#records.rewriteLostRecords().catch(() => undefined);
     const tending = setInterval(tend, 500);
-    this.producer = this.bench.producer({ ...url, log, onRedisBack: () => this.keys.filter(({ uid }) => !this.volumes.has(uid)) });
-    const process = (key: JobKey, run: Run): Promise<Outcome> => settleRun(key, silentLog, () => this.#provision(key, run));
-    const options = { ...url, log, lockMs: 1500, onRedisEmptied: tend, backoff: { startMs: 20, maxMs: 1000 } };
+    this.producer = this.bench.producer({
+      ...url,
+      log,
+      onRedisBack: () => this.keys.filter(({ uid }) => !this.volumes.has(uid)),
+    });
+    const process = (key: JobKey, run: Run): Promise<Outcome> =>
+      runToOutcome(key, silentLog, () => this.#provision(key, run));
+    const options = {
+      ...url,
+      log,
+      lockMs: 1500,
+      onRedisEmptied: tend,
+      backoff: { startMs: 20, maxMs: 1000 },
+    };
     this.consumers = [this.bench.consumer(process, options), this.bench.consumer(process, options)];
     this.#closers.add('connection', () => link.close());
     this.#closers.add('timers', () => {
@@ -84,7 +107,7 @@ export class Stand {
     for (let i = 0; i < count; i += 1) {
       const key = claimKey(`c${this.keys.length}`, `ns${i % 3}`);
       this.keys.push(key);
-      this.producer.touch(key);
+      this.producer.ensureQueued(key);
       await sleep(everyMs);
     }
   }
@@ -95,7 +118,9 @@ export class Stand {
 
   /** What /readyz of ingest and jobs would say. */
   get troubles(): string {
-    return [this.producer, ...this.consumers, this.settings].map(({ trouble }) => trouble ?? '').join(' | ');
+    return [this.producer, ...this.consumers, this.settings]
+      .map(({ trouble }) => trouble ?? '')
+      .join(' | ');
   }
 
   async close(): Promise<void> {
@@ -110,15 +135,17 @@ export class Stand {
     const planned = { request: 'cmVx', skeleton: '{}', secret: '', endpoint: 'gateway' };
     const opened = await this.#records.openCreate(uid, { owner, job, planned, mode: 'plan' });
     if (opened.kind === 'closed') return { kind: 'done' };
-    if (opened.kind === 'not-yet') return { kind: 'later', reason: opened.reason, delayMs: opened.waitMs };
+    if (opened.kind === 'not-yet')
+      return { kind: 'later', reason: opened.reason, delayMs: opened.waitMs };
     if (opened.kind === 'busy') return { kind: 'running', reason: 'busy' };
-    if (opened.kind !== 'opened' && opened.kind !== 'replay') return { kind: 'later', reason: opened.kind };
+    if (opened.kind !== 'opened' && opened.kind !== 'replay')
+      return { kind: 'later', reason: opened.kind };
     if (this.volumes.has(uid)) {
       await this.#records.closeStored(uid, owner, 'seen');
       return { kind: 'done' };
     }
     if (signal.aborted) {
-      await this.#records.restore(uid, owner);
+      await this.#records.revert(uid, owner);
       return { kind: 'later', reason: 'stopping' };
     }
     await this.#call(uid);

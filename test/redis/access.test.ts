@@ -18,7 +18,15 @@ describe('a Redis user with the least rights', () => {
   let redis: TestRedis;
   before(async () => {
     redis = await startTestRedis();
-    await redis.redis.call('ACL', 'SETUSER', 'sutler', 'on', '>geheim', '~{csi}:*', ...COMMANDS.split(' '));
+    await redis.redis.call(
+      'ACL',
+      'SETUSER',
+      'sutler',
+      'on',
+      '>geheim',
+      '~{csi}:*',
+      ...COMMANDS.split(' '),
+    );
   });
   after(() => redis.close());
 
@@ -34,15 +42,22 @@ describe('a Redis user with the least rights', () => {
       { kind: 'parked', reason: 'c' },
     ] as const;
     const producer = bench.producer({ redisUrl: url.href });
-    const consumer = bench.consumer(() => outcomes[bench.runs.length - 1] ?? { kind: 'done' }, { redisUrl: url.href });
-    producer.touch(key);
+    const consumer = bench.consumer(() => outcomes[bench.runs.length - 1] ?? { kind: 'done' }, {
+      redisUrl: url.href,
+    });
+    producer.ensureQueued(key);
     await until(() => bench.runs.length >= 3, 'three runs');
     await until(
-      async () => (await readStatus(redis.redis, { prefix: 'csi', driver: 'd.example', uid: key.uid }))?.outcome === 'parked',
+      async () =>
+        (await readStatus(redis.redis, { prefix: 'csi', driver: 'd.example', uid: key.uid }))
+          ?.outcome === 'parked',
       'it is parked',
     );
-    producer.touch(key, { kick: true });
-    await until(async () => (await redis.redis.zcard('{csi}:claims.d.example:completed')) === 1, 'it is done');
+    producer.enqueueNow(key);
+    await until(
+      async () => (await redis.redis.zcard('{csi}:claims.d.example:completed')) === 1,
+      'it is done',
+    );
     await until(async () => (await redis.redis.exists('{csi}:epoch')) === 1, 'the epoch is set');
     assert.deepEqual([producer.trouble, consumer.trouble], [undefined, undefined]);
     assert.deepEqual(producer.problems, []);

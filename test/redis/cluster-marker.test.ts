@@ -43,7 +43,10 @@ describe('watchClusterMarker', () => {
     assert.equal(marker.trouble, undefined);
     assert.equal(await redis.redis.get('{csi}:cluster'), 'ours');
     await redis.redis.flushall();
-    await until(async () => (await redis.redis.get('{csi}:cluster')) === 'ours', 'it is marked again');
+    await until(
+      async () => (await redis.redis.get('{csi}:cluster')) === 'ours',
+      'it is marked again',
+    );
   });
 
   it('refuses the Redis of another cluster with the ways out, and takes it when the marker is gone', async () => {
@@ -51,7 +54,10 @@ describe('watchClusterMarker', () => {
     const changes: boolean[] = [];
     const marker = watch({ onChange: (isOurs) => changes.push(isOurs) });
     await until(() => /another cluster/.test(marker.trouble ?? ''), 'it is told');
-    assert.match(marker.trouble ?? '', /UID theirs, ours has ours.*--redis-prefix.*delete the key \{csi\}:cluster/);
+    assert.match(
+      marker.trouble ?? '',
+      /UID theirs, ours has ours.*--redis-prefix.*delete the key \{csi\}:cluster/,
+    );
     assert.equal(marker.isOurs, false);
     assert.equal(await redis.redis.get('{csi}:cluster'), 'theirs', 'the marker is left alone');
     await redis.redis.del('{csi}:cluster');
@@ -64,7 +70,10 @@ describe('watchClusterMarker', () => {
 
   it('waits for an API server that does not answer, and for a Redis that is not there', async () => {
     let isUp = false;
-    const marker = watch({ clusterUid: () => (isUp ? Promise.resolve('ours') : Promise.reject(new Error('connection refused'))) });
+    const marker = watch({
+      clusterUid: () =>
+        isUp ? Promise.resolve('ours') : Promise.reject(new Error('connection refused')),
+    });
     await until(() => /connection refused/.test(marker.trouble ?? ''), 'it is told');
     await redis.kill();
     isUp = true;

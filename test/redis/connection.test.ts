@@ -1,7 +1,13 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 
-import { checkSettings, describeRedisError, openRedis, redisAddress, redisOptions } from '#src/redis/connection.ts';
+import {
+  checkSettings,
+  describeRedisError,
+  openRedis,
+  redisAddress,
+  redisOptions,
+} from '#src/redis/connection.ts';
 import type { RedisLink } from '#src/redis/connection.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { silentLog } from '#src/runtime/log.ts';
@@ -12,8 +18,13 @@ import type { TestRedis } from '../harness/redis.ts';
 
 describe('redisOptions', () => {
   const read = (url: string): object => {
-    const { host, port, path, username, password, db, tls, sentinels, name } = redisOptions(url, 'plain');
-    return JSON.parse(JSON.stringify({ host, port, path, username, password, db, tls, sentinels, name })) as object;
+    const { host, port, path, username, password, db, tls, sentinels, name } = redisOptions(
+      url,
+      'plain',
+    );
+    return JSON.parse(
+      JSON.stringify({ host, port, path, username, password, db, tls, sentinels, name }),
+    ) as object;
   };
 
   it('reads hosts, ports, users, passwords and databases', () => {
@@ -24,12 +35,21 @@ describe('redisOptions', () => {
       password: 'p@ss/w:rd',
       db: 3,
     });
-    assert.deepEqual(read('redis://user:pw@[::1]:6379'), { host: '::1', port: 6379, username: 'user', password: 'pw' });
+    assert.deepEqual(read('redis://user:pw@[::1]:6379'), {
+      host: '::1',
+      port: 6379,
+      username: 'user',
+      password: 'pw',
+    });
     assert.deepEqual(read('unix:///run/redis.sock'), { path: '/run/redis.sock' });
   });
 
   it('speaks TLS with the host as server name for rediss://', () => {
-    assert.deepEqual(read('rediss://redis.example'), { host: 'redis.example', port: 6379, tls: { servername: 'redis.example' } });
+    assert.deepEqual(read('rediss://redis.example'), {
+      host: 'redis.example',
+      port: 6379,
+      tls: { servername: 'redis.example' },
+    });
   });
 
   it('asks sentinels for the master', () => {
@@ -58,7 +78,10 @@ describe('redisOptions', () => {
     ]) {
       assert.throws(
         () => redisOptions(url, 'plain'),
-        (error) => error instanceof UsageError && error.message.startsWith('--redis-url') && !error.message.includes('geheim'),
+        (error) =>
+          error instanceof UsageError &&
+          error.message.startsWith('--redis-url') &&
+          !error.message.includes('geheim'),
         url,
       );
     }
@@ -74,7 +97,10 @@ describe('redisOptions', () => {
 
   it('names the place without user or password', () => {
     assert.equal(redisAddress(redisOptions('redis://u:geheim@h:1/2', 'plain')), 'h:1');
-    assert.equal(redisAddress(redisOptions('redis-sentinel://u:geheim@a:1,b:2/main', 'plain')), 'a:1,b:2/main');
+    assert.equal(
+      redisAddress(redisOptions('redis-sentinel://u:geheim@a:1,b:2/main', 'plain')),
+      'a:1,b:2/main',
+    );
   });
 });
 
@@ -125,7 +151,10 @@ describe('openRedis', () => {
 
   it('says that nobody listens, and where', async () => {
     const link = open('redis://127.0.0.1:1');
-    await until(() => /127\.0\.0\.1:1 can't be reached \(ECONNREFUSED\)/.test(link.trouble ?? ''), 'the refusal is told');
+    await until(
+      () => /127\.0\.0\.1:1 can't be reached \(ECONNREFUSED\)/.test(link.trouble ?? ''),
+      'the refusal is told',
+    );
   });
 
   it('is closed at once, Redis or not', async () => {
@@ -139,10 +168,16 @@ describe('openRedis', () => {
 describe('describeRedisError', () => {
   it('keeps the words of a Redis that is full or read-only', () => {
     assert.match(
-      describeRedisError('h:1', new Error("OOM command not allowed when used memory > 'maxmemory'.")),
+      describeRedisError(
+        'h:1',
+        new Error("OOM command not allowed when used memory > 'maxmemory'."),
+      ),
       /OOM command not allowed/,
     );
-    assert.match(describeRedisError('h:1', new Error("READONLY You can't write against a read only replica.")), /READONLY/);
+    assert.match(
+      describeRedisError('h:1', new Error("READONLY You can't write against a read only replica.")),
+      /READONLY/,
+    );
   });
 });
 
@@ -162,17 +197,24 @@ describe('checkSettings', () => {
     await redis.redis.config('SET', 'appendonly', 'no');
     const problems = await checkSettings(redis.redis);
     assert.equal(problems.length, 2);
-    assert.match(problems[0] ?? '', /maxmemory-policy allkeys-lru.*set maxmemory-policy noeviction/);
+    assert.match(
+      problems[0] ?? '',
+      /maxmemory-policy allkeys-lru.*set maxmemory-policy noeviction/,
+    );
     assert.match(problems[1] ?? '', /append-only.*set appendonly yes/);
   });
 
   it('names a version that is too old', async () => {
-    const info = (): Promise<string> => Promise.resolve('redis_version:6.0.16\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\n');
-    assert.deepEqual(await checkSettings({ info }), ['Redis 6.0.16 is too old: upgrade to 6.2 or later']);
+    const info = (): Promise<string> =>
+      Promise.resolve('redis_version:6.0.16\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\n');
+    assert.deepEqual(await checkSettings({ info }), [
+      'Redis 6.0.16 is too old: upgrade to 6.2 or later',
+    ]);
   });
 
   it('says that it could not check where INFO is forbidden or silent', async () => {
-    const info = (): Promise<string> => Promise.reject(new Error('NOPERM no permissions to run INFO'));
+    const info = (): Promise<string> =>
+      Promise.reject(new Error('NOPERM no permissions to run INFO'));
     const [problem = ''] = await checkSettings({ info });
     assert.match(problem, /^could not check.*NOPERM/);
     assert.equal((await checkSettings({ info: () => Promise.resolve('') })).length, 3);

@@ -54,9 +54,13 @@ describe('startRedisServer', () => {
   });
 
   it('ends with its parent, even when that is killed', async () => {
-    const child = spawn(process.execPath, [fileURLToPath(new URL('redis-parent.js', import.meta.url)), `${redis.dataDir}/orphan`], {
-      stdio: ['ignore', 'pipe', 'inherit'],
-    });
+    const child = spawn(
+      process.execPath,
+      [fileURLToPath(new URL('redis-parent.js', import.meta.url)), `${redis.dataDir}/orphan`],
+      {
+        stdio: ['ignore', 'pipe', 'inherit'],
+      },
+    );
     const [url] = (await once(child.stdout.setEncoding('utf8'), 'data')) as [string];
     const look = new Redis(url.trim(), { retryStrategy: () => null, maxRetriesPerRequest: 0 });
     look.on('error', () => undefined);
@@ -64,7 +68,11 @@ describe('startRedisServer', () => {
     const lost = once(look, 'close');
     child.kill('SIGKILL');
     await lost;
-    const again = new Redis(url.trim(), { retryStrategy: () => null, maxRetriesPerRequest: 0, lazyConnect: true });
+    const again = new Redis(url.trim(), {
+      retryStrategy: () => null,
+      maxRetriesPerRequest: 0,
+      lazyConnect: true,
+    });
     again.on('error', () => undefined);
     await assert.rejects(again.connect());
     for (const connection of [look, again]) connection.disconnect();
@@ -88,7 +96,14 @@ describe('startRedisServer', () => {
   });
 
   it('says what to install where there is no server', async () => {
-    const missing = startRedisServer({ dataDir: `${redis.dataDir}/fourth`, log: silentLog, programs: ['no-such-redis', 'no-such-valkey'] });
-    await assert.rejects(missing, (error) => error instanceof UsageError && /apt-get install redis-server/.test(error.message));
+    const missing = startRedisServer({
+      dataDir: `${redis.dataDir}/fourth`,
+      log: silentLog,
+      programs: ['no-such-redis', 'no-such-valkey'],
+    });
+    await assert.rejects(
+      missing,
+      (error) => error instanceof UsageError && /apt-get install redis-server/.test(error.message),
+    );
   });
 });

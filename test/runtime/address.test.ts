@@ -1,24 +1,48 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { formatAddress, isLoopback, parseAddress, parseListenAddress } from '#src/runtime/address.ts';
+import {
+  formatAddress,
+  isLoopback,
+  parseAddress,
+  parseListenAddress,
+} from '#src/runtime/address.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 
 describe('parseAddress', () => {
   it('reads a socket as URL or path', () => {
-    assert.deepEqual(parseAddress('f', 'unix:///run/a.sock'), { kind: 'unix', path: '/run/a.sock' });
+    assert.deepEqual(parseAddress('f', 'unix:///run/a.sock'), {
+      kind: 'unix',
+      path: '/run/a.sock',
+    });
     assert.deepEqual(parseAddress('f', '/run/a.sock'), { kind: 'unix', path: '/run/a.sock' });
   });
 
   it('reads host and port, IPv6 in brackets', () => {
-    assert.deepEqual(parseAddress('f', 'dns:///gateway.ns:9741'), { kind: 'tcp', host: 'gateway.ns', port: 9741 });
-    assert.deepEqual(parseAddress('f', 'dns:///[::1]:9741'), { kind: 'tcp', host: '::1', port: 9741 });
+    assert.deepEqual(parseAddress('f', 'dns:///gateway.ns:9741'), {
+      kind: 'tcp',
+      host: 'gateway.ns',
+      port: 9741,
+    });
+    assert.deepEqual(parseAddress('f', 'dns:///[::1]:9741'), {
+      kind: 'tcp',
+      host: '::1',
+      port: 9741,
+    });
   });
 
   it('writes what it reads', () => {
-    for (const text of ['unix:///run/a.sock', 'dns:///h:1', 'dns:///[::1]:1']) assert.equal(formatAddress(parseAddress('f', text)), text);
+    for (const text of ['unix:///run/a.sock', 'dns:///h:1', 'dns:///[::1]:1'])
+      assert.equal(formatAddress(parseAddress('f', text)), text);
   });
 
-  for (const text of ['', 'relative.sock', 'tcp://h:1', 'dns:///h', 'dns:///h:70000', 'dns:///::1:5']) {
+  for (const text of [
+    '',
+    'relative.sock',
+    'tcp://h:1',
+    'dns:///h',
+    'dns:///h:70000',
+    'dns:///::1:5',
+  ]) {
     it(`refuses ${JSON.stringify(text)} and names the flag`, () => {
       assert.throws(
         () => parseAddress('gateway', text),
@@ -33,12 +57,17 @@ describe('parseAddress', () => {
 });
 
 describe('parseListenAddress', () => {
-  it('takes a missing host as all interfaces', () => assert.deepEqual(parseListenAddress('f', ':8080'), { host: undefined, port: 8080 }));
-  it('reads IPv6', () => assert.deepEqual(parseListenAddress('f', '[::1]:80'), { host: '::1', port: 80 }));
-  it('refuses a bare port', () => assert.throws(() => parseListenAddress('http-endpoint', '8080'), UsageError));
+  it('takes a missing host as all interfaces', () =>
+    assert.deepEqual(parseListenAddress('f', ':8080'), { host: undefined, port: 8080 }));
+  it('reads IPv6', () =>
+    assert.deepEqual(parseListenAddress('f', '[::1]:80'), { host: '::1', port: 80 }));
+  it('refuses a bare port', () =>
+    assert.throws(() => parseListenAddress('http-endpoint', '8080'), UsageError));
 });
 
 describe('isLoopback', () => {
-  it('knows this machine', () => assert.ok(['127.0.0.1', '127.8.9.1', '::1', 'localhost'].every(isLoopback)));
-  it('knows others', () => assert.ok(!['0.0.0.0', '10.0.0.1', 'example.com', '::'].some(isLoopback)));
+  it('knows this machine', () =>
+    assert.ok(['127.0.0.1', '127.8.9.1', '::1', 'localhost'].every(isLoopback)));
+  it('knows others', () =>
+    assert.ok(!['0.0.0.0', '10.0.0.1', 'example.com', '::'].some(isLoopback)));
 });

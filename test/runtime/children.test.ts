@@ -54,7 +54,8 @@ describe('startChild', () => {
     const child = start(SCRIPT.ready);
     const { pid: first } = await child.announced;
     process.kill(Number(first), 'SIGKILL');
-    while (child.pid === undefined || child.pid === Number(first)) await new Promise((resolve) => setTimeout(resolve, 20));
+    while (child.pid === undefined || child.pid === Number(first))
+      await new Promise((resolve) => setTimeout(resolve, 20));
     assert.notEqual(child.pid, Number(first));
     await child.stop(5000);
   });

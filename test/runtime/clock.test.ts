@@ -10,7 +10,11 @@ describe('timerMs', () => {
   });
 
   it('makes a longer one as long as a timer can wait, which else would fire at once', () => {
-    assert.deepEqual([LONGEST_MS + 1, 1e300, Infinity].map(timerMs), [LONGEST_MS, LONGEST_MS, LONGEST_MS]);
+    assert.deepEqual([LONGEST_MS + 1, 1e300, Infinity].map(timerMs), [
+      LONGEST_MS,
+      LONGEST_MS,
+      LONGEST_MS,
+    ]);
   });
 });
 

@@ -1,6 +1,13 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { defineFlags, parseDurationMs, parseFlags, renderHelp, UsageError, withoutFlags } from '#src/runtime/flags.ts';
+import {
+  defineFlags,
+  parseDurationMs,
+  parseFlags,
+  renderHelp,
+  UsageError,
+  withoutFlags,
+} from '#src/runtime/flags.ts';
 
 const table = defineFlags({
   v: { type: 'int', default: 0, min: 0, short: 'v', help: 'Verbosity.' },
@@ -42,18 +49,23 @@ describe('parseFlags', () => {
   });
 
   it('tells how to switch off when a value stands behind a switch', () => {
-    assert.match(message(['--leader-election', 'false']), /unexpected argument "false".*--name=false/);
+    assert.match(
+      message(['--leader-election', 'false']),
+      /unexpected argument "false".*--name=false/,
+    );
   });
 
   for (const text of ['1', 't', 'T', 'TRUE', 'true', 'True']) {
-    it(`reads ${text} as true`, () => assert.equal(parsed([`--leader-election=${text}`]).leaderElection, true));
+    it(`reads ${text} as true`, () =>
+      assert.equal(parsed([`--leader-election=${text}`]).leaderElection, true));
   }
 
   for (const argv of [['-v', '5'], ['-v5'], ['-v=5'], ['--v=5']]) {
     it(`reads ${argv.join(' ')}`, () => assert.equal(parsed(argv).v, 5));
   }
 
-  it('lets the last of several win', () => assert.equal(parsed(['--worker-threads=5', '--worker-threads=6']).workerThreads, 6));
+  it('lets the last of several win', () =>
+    assert.equal(parsed(['--worker-threads=5', '--worker-threads=6']).workerThreads, 6));
 
   it('gives durations in milliseconds', () => {
     assert.equal(parsed(['--timeout=1m30s']).timeoutMs, 90_000);
@@ -61,18 +73,28 @@ describe('parseFlags', () => {
   });
 
   it('collects labels of all occurrences', () => {
-    assert.deepEqual(parsed(['--labels=a:1,b:2', '--labels=c:3']).labels, { a: '1', b: '2', c: '3' });
+    assert.deepEqual(parsed(['--labels=a:1,b:2', '--labels=c:3']).labels, {
+      a: '1',
+      b: '2',
+      c: '3',
+    });
   });
 
   it('keeps repeats of a list whose later items count', () => {
-    const gates = defineFlags({ gates: { type: 'strings', default: '', help: '', keepsRepeats: true } });
+    const gates = defineFlags({
+      gates: { type: 'strings', default: '', help: '', keepsRepeats: true },
+    });
     const result = parseFlags(gates, { argv: ['--gates=a=F', '--gates=a=T,a=F'], env: {} });
     assert.ok(result.kind === 'run');
     assert.deepEqual(result.flags.gates, ['a=F', 'a=T', 'a=F']);
   });
 
   it('collects a list from all occurrences and from commas, each value once', () => {
-    assert.deepEqual(parsed(['--gateway=a,b', '--gateway', 'c', '--gateway=b']).gateway, ['a', 'b', 'c']);
+    assert.deepEqual(parsed(['--gateway=a,b', '--gateway', 'c', '--gateway=b']).gateway, [
+      'a',
+      'b',
+      'c',
+    ]);
     assert.deepEqual(parsed([]).gateway, ['unix:///a']);
     assert.deepEqual(parsed(['--gateway=']).gateway, []);
     assert.deepEqual(parsed([], { SUTLER_GATEWAY: 'x, y' }).gateway, ['x', 'y']);
@@ -81,7 +103,10 @@ describe('parseFlags', () => {
   it('reads the environment where the flag is absent, its own variable before the general one', () => {
     assert.equal(parsed([], { REDIS_URL: 'redis://env' }).redisUrl, 'redis://env');
     assert.equal(parsed([], { SUTLER_WORKER_THREADS: '7' }).workerThreads, 7);
-    assert.equal(parsed(['--redis-url=redis://flag'], { REDIS_URL: 'redis://env' }).redisUrl, 'redis://flag');
+    assert.equal(
+      parsed(['--redis-url=redis://flag'], { REDIS_URL: 'redis://env' }).redisUrl,
+      'redis://flag',
+    );
     assert.equal(parsed([], { REDIS_URL: '' }).redisUrl, 'redis://default');
   });
 
@@ -91,10 +116,17 @@ describe('parseFlags', () => {
   });
 
   it('takes as many plain words as it is told to', () => {
-    const result = parseFlags(table, { argv: ['-v', '4', 'some-uid', '--leader-election'], env: {}, maxWords: 1 });
+    const result = parseFlags(table, {
+      argv: ['-v', '4', 'some-uid', '--leader-election'],
+      env: {},
+      maxWords: 1,
+    });
     assert.ok(result.kind === 'run');
     assert.deepEqual(result.words, ['some-uid']);
-    assert.throws(() => parseFlags(table, { argv: ['one', 'two'], env: {}, maxWords: 1 }), /unexpected argument "two"/);
+    assert.throws(
+      () => parseFlags(table, { argv: ['one', 'two'], env: {}, maxWords: 1 }),
+      /unexpected argument "two"/,
+    );
   });
 
   it('accepts the flags of other processes and lists them', () => {
@@ -113,14 +145,26 @@ describe('parseFlags', () => {
   });
 
   const refused: Record<string, [string[], RegExp]> = {
-    'an unknown flag, with the nearest name': [['--worker-thread=5'], /unknown flag --worker-thread: did you mean --worker-threads\?/],
+    'an unknown flag, with the nearest name': [
+      ['--worker-thread=5'],
+      /unknown flag --worker-thread: did you mean --worker-threads\?/,
+    ],
     'an unknown flag that resembles nothing': [['--xyz'], /unknown flag --xyz \(--help/],
     'a single dash before a long name': [['-worker-threads=5'], /two dashes, --worker-threads=5/],
-    'a number below the minimum': [['--worker-threads=0'], /--worker-threads: 0 is below the minimum of 1/],
-    'a word for a number': [['--worker-threads=many'], /--worker-threads: "many" is not a whole number/],
+    'a number below the minimum': [
+      ['--worker-threads=0'],
+      /--worker-threads: 0 is below the minimum of 1/,
+    ],
+    'a word for a number': [
+      ['--worker-threads=many'],
+      /--worker-threads: "many" is not a whole number/,
+    ],
     'a duration without a unit': [['--timeout=10'], /--timeout: "10" is not a duration/],
     'a duration below the minimum': [['--timeout=0'], /below the minimum of 1ms/],
-    'a word that is not among the values': [['--logging-format=xml'], /"xml" is not one of text, json/],
+    'a word that is not among the values': [
+      ['--logging-format=xml'],
+      /"xml" is not one of text, json/,
+    ],
     'a switch that is neither': [['--leader-election=yes'], /neither true nor false/],
     'a missing value': [['--timeout'], /--timeout needs a value/],
     'a malformed label': [['--labels=a'], /malformed item in list of labels: a/],
@@ -160,7 +204,8 @@ describe('parseDurationMs', () => {
     '.s': undefined,
   };
   for (const [text, ms] of Object.entries(cases)) {
-    it(`reads ${JSON.stringify(text)} as ${ms ?? 'no duration'}`, () => assert.equal(parseDurationMs(text), ms));
+    it(`reads ${JSON.stringify(text)} as ${ms ?? 'no duration'}`, () =>
+      assert.equal(parseDurationMs(text), ms));
   }
 });
 

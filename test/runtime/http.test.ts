@@ -28,11 +28,15 @@ describe('HTTP endpoint', () => {
   });
   after(() => server.close());
 
-  it('is alive without any check', async () => assert.deepEqual(await get('/healthz'), { code: 200, text: 'ok\n' }));
+  it('is alive without any check', async () =>
+    assert.deepEqual(await get('/healthz'), { code: 200, text: 'ok\n' }));
 
   it('says what keeps it from being ready, line by line', async () => {
     wrong = 'connection refused; start Redis';
-    assert.deepEqual(await get('/readyz'), { code: 503, text: '[-]redis: connection refused; start Redis\n[+]driver ok\nnot ok\n' });
+    assert.deepEqual(await get('/readyz'), {
+      code: 503,
+      text: '[-]redis: connection refused; start Redis\n[+]driver ok\nnot ok\n',
+    });
     wrong = undefined;
     assert.equal((await get('/readyz')).code, 200);
   });
@@ -45,14 +49,20 @@ describe('HTTP endpoint', () => {
     wrong = undefined;
   });
 
-  it('serves metrics', async () => assert.match((await get('/metrics')).text, /process_cpu_seconds_total/));
+  it('serves metrics', async () =>
+    assert.match((await get('/metrics')).text, /process_cpu_seconds_total/));
   it('answers 404 elsewhere, at the five paths of Go’s profiler too (Q-51)', async () => {
-    const profiler = ['', 'cmdline', 'profile', 'symbol', 'trace'].map((name) => `/debug/pprof/${name}`);
+    const profiler = ['', 'cmdline', 'profile', 'symbol', 'trace'].map(
+      (name) => `/debug/pprof/${name}`,
+    );
     for (const path of ['/nothing', ...profiler]) assert.equal((await get(path)).code, 404, path);
   });
 
   it('names a port that is in use', async () => {
     const address = server.url.replace('http://', '');
-    await assert.rejects(startHttp({ address, log: silentLog }), (error) => error instanceof UsageError && /in use/.test(error.message));
+    await assert.rejects(
+      startHttp({ address, log: silentLog }),
+      (error) => error instanceof UsageError && /in use/.test(error.message),
+    );
   });
 });

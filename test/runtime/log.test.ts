@@ -2,16 +2,30 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { createLogger } from '#src/runtime/log.ts';
 
-function lines(verbosity: number, format: 'text' | 'json'): { log: ReturnType<typeof createLogger>; written: string[] } {
+function lines(
+  verbosity: number,
+  format: 'text' | 'json',
+): { log: ReturnType<typeof createLogger>; written: string[] } {
   const written: string[] = [];
-  return { log: createLogger({ name: 'jobs', verbosity, format, write: (line) => void written.push(line) }), written };
+  return {
+    log: createLogger({
+      name: 'jobs',
+      verbosity,
+      format,
+      write: (line) => void written.push(line),
+    }),
+    written,
+  };
 }
 
 describe('log', () => {
   it('writes a constant message and its fields as text', () => {
     const { log, written } = lines(0, 'text');
     log.info({ claim: 'ns/name', reason: 'two words' }, 'claim seen');
-    assert.match(written[0] ?? '', /^\S+Z INFO jobs: claim seen claim=ns\/name reason="two words"\n$/);
+    assert.match(
+      written[0] ?? '',
+      /^\S+Z INFO jobs: claim seen claim=ns\/name reason="two words"\n$/,
+    );
   });
 
   it('writes JSON', () => {

@@ -32,8 +32,18 @@ async function run(
   start: (context: Context, host: FakeHost) => Promise<void> = () => Promise.resolve(),
 ): Promise<FakeHost> {
   const host = new FakeHost();
-  const invocation = { host, argv, known: defineFlags({ other: { type: 'string', default: '', help: 'x' } }), retired: {} };
-  await runProcess(invocation, { name: 'test', summary: 'tests', table, start: (context) => start(context, host) });
+  const invocation = {
+    host,
+    argv,
+    known: defineFlags({ other: { type: 'string', default: '', help: 'x' } }),
+    retired: {},
+  };
+  await runProcess(invocation, {
+    name: 'test',
+    summary: 'tests',
+    table,
+    start: (context) => start(context, host),
+  });
   return host;
 }
 
@@ -119,7 +129,10 @@ describe('runProcess', () => {
 
   it('says at -v=4 which flags it has no use for', async () => {
     const start = (context: Context): Promise<void> => Promise.resolve(context.stop(0));
-    assert.match((await run(['--other=x', '-v=4'], start)).err, /no use for them here flags=\["--other"\]/);
+    assert.match(
+      (await run(['--other=x', '-v=4'], start)).err,
+      /no use for them here flags=\["--other"\]/,
+    );
     assert.doesNotMatch((await run(['--other=x'], start)).err, /no use/);
   });
 

@@ -7,8 +7,8 @@ import { processes } from '../../sandbox/processes.ts';
 import { parseFlags, UsageError } from '#src/runtime/flags.ts';
 import { idleFlags, retiredFlags } from '#src/runtime/retired-flags.ts';
 
-/* Each flag of external-provisioner v6 (spec 01 §2 to §4): the default it has there, and other values that it takes there. A switch has no other one than the
- * opposite of its default. */
+/* Each flag of external-provisioner v6 (spec 01 §2 to §4): the default it has there, and other
+ * values that it takes there. A switch has no other one than the opposite of its default. */
 const UPSTREAM: Readonly<Record<string, readonly [string, ...string[]]>> = {
   master: ['', 'https://127.0.0.1:6443'],
   'volume-name-prefix': ['pvc', 'vol'],
@@ -72,13 +72,26 @@ const others = ([value, ...rest]: readonly [string, ...string[]]): readonly stri
 const waysToGive = (flag: string, value: string): readonly (readonly string[])[] => {
   const texts = SPELLINGS[value];
   if (texts === undefined) return [[`--${flag}=${value}`], [`--${flag}`, value]];
-  return [...texts.map((text) => [`--${flag}=${text}`]), ...(value === 'true' ? [[`--${flag}`]] : [])];
+  return [
+    ...texts.map((text) => [`--${flag}=${text}`]),
+    ...(value === 'true' ? [[`--${flag}`]] : []),
+  ];
 };
-const flagsOf = (values: (given: readonly [string, ...string[]]) => readonly string[]): readonly (readonly string[])[] =>
-  Object.entries(UPSTREAM).flatMap(([flag, given]) => values(given).flatMap((value) => waysToGive(flag, value)));
+const flagsOf = (
+  values: (given: readonly [string, ...string[]]) => readonly string[],
+): readonly (readonly string[])[] =>
+  Object.entries(UPSTREAM).flatMap(([flag, given]) =>
+    values(given).flatMap((value) => waysToGive(flag, value)),
+  );
 
 const warningsOf = (name: string, argv: readonly string[]): readonly string[] => {
-  const parsed = parseFlags(processes[name]?.flags ?? {}, { argv, env: {}, known: allFlags, idle: idleFlags, retired: retiredFlags });
+  const parsed = parseFlags(processes[name]?.flags ?? {}, {
+    argv,
+    env: {},
+    known: allFlags,
+    idle: idleFlags,
+    retired: retiredFlags,
+  });
   assert.ok(parsed.kind === 'run', argv.join(' '));
   return parsed.warnings;
 };
@@ -88,7 +101,8 @@ const allFlags = flagsOfAll(processes);
 describe('the command line of external-provisioner', () => {
   for (const name of Object.keys(processes)) {
     it(`is accepted by ${name}, each flag with its default and with other values, in all of Go’s spellings`, () => {
-      for (const argv of [...flagsOf(([value]) => [value]), ...flagsOf(others)]) warningsOf(name, argv);
+      for (const argv of [...flagsOf(([value]) => [value]), ...flagsOf(others)])
+        warningsOf(name, argv);
     });
   }
 
@@ -114,15 +128,24 @@ describe('the command line of external-provisioner', () => {
   }
 
   it('brings no warning where all flags have upstream’s defaults', () => {
-    for (const argv of flagsOf(([value]) => [value])) assert.deepEqual(warningsOf('jobs', argv), []);
-    for (const same of ['--capacity-poll-interval=60s', '--node-deployment-max-delay=1m', '--kube-api-capacity-qps=1.0'])
+    for (const argv of flagsOf(([value]) => [value]))
+      assert.deepEqual(warningsOf('jobs', argv), []);
+    for (const same of [
+      '--capacity-poll-interval=60s',
+      '--node-deployment-max-delay=1m',
+      '--kube-api-capacity-qps=1.0',
+    ])
       assert.deepEqual(warningsOf('jobs', [same]), []);
   });
 
   it('says of each flag without effect what that means (R-37, Q-51, Q-60)', () => {
     for (const flag of Object.keys(idleFlags)) {
       for (const argv of others(UPSTREAM[flag] ?? ['']).flatMap((value) => waysToGive(flag, value)))
-        assert.match(warningsOf('jobs', argv).join(), new RegExp(`^--${flag} is accepted and ignored: .`), argv.join(' '));
+        assert.match(
+          warningsOf('jobs', argv).join(),
+          new RegExp(`^--${flag} is accepted and ignored: .`),
+          argv.join(' '),
+        );
     }
   });
 
@@ -139,15 +162,21 @@ describe('the command line of external-provisioner', () => {
 
   it('says of each flag that upstream has no more what took its place', () => {
     for (const [flag, { takesValue }] of Object.entries(retiredFlags))
-      assert.match(warningsOf('jobs', [takesValue ? `--${flag}=x` : `--${flag}`]).join(), /^--[a-z-]+ is accepted and ignored: ./);
+      assert.match(
+        warningsOf('jobs', [takesValue ? `--${flag}=x` : `--${flag}`]).join(),
+        /^--[a-z-]+ is accepted and ignored: ./,
+      );
   });
 
   it('has none of the names that every object has', () => {
-    for (const flag of ['--constructor=1', '--toString']) assert.throws(() => warningsOf('jobs', [flag]), /unknown flag/);
+    for (const flag of ['--constructor=1', '--toString'])
+      assert.throws(() => warningsOf('jobs', [flag]), /unknown flag/);
   });
 
   it('is known whole: a flag that some process reads, or one without effect', () => {
-    const unknown = Object.keys(UPSTREAM).filter((flag) => Object.hasOwn(allFlags, flag) === Object.hasOwn(idleFlags, flag));
+    const unknown = Object.keys(UPSTREAM).filter(
+      (flag) => Object.hasOwn(allFlags, flag) === Object.hasOwn(idleFlags, flag),
+    );
     assert.deepEqual(unknown, [], 'neither, or both');
     assert.deepEqual(
       Object.keys(idleFlags).filter((flag) => !Object.hasOwn(UPSTREAM, flag)),

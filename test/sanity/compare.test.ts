@@ -12,7 +12,9 @@ const report = (...specs: object[]): string => JSON.stringify([{ SpecReports: sp
 
 describe('the comparison of two csi-sanity runs', () => {
   it('reads each spec by its full title, and those of one title apart', () => {
-    const results = readResults(report(spec('a', 'passed'), spec('a', 'failed'), spec('', 'passed', 'BeforeSuite')));
+    const results = readResults(
+      report(spec('a', 'passed'), spec('a', 'failed'), spec('', 'passed', 'BeforeSuite')),
+    );
     assert.deepEqual(
       [...results],
       [
@@ -23,7 +25,9 @@ describe('the comparison of two csi-sanity runs', () => {
     assert.equal(countStates(results), '1 failed, 1 passed');
   });
   it('finds what ended differently or is only in one of them', () => {
-    const direct = readResults(report(spec('a', 'passed'), spec('b', 'failed'), spec('c', 'passed')));
+    const direct = readResults(
+      report(spec('a', 'passed'), spec('b', 'failed'), spec('c', 'passed')),
+    );
     assert.deepEqual(differences(direct, direct), []);
     const through = readResults(report(spec('a', 'failed'), spec('b', 'failed')));
     assert.deepEqual(differences(direct, through), [
@@ -31,5 +35,6 @@ describe('the comparison of two csi-sanity runs', () => {
       'Controller Service › CreateVolume › c: passed on the driver, absent through the gateway',
     ]);
   });
-  it('does not take an empty report for a good one', () => assert.throws(() => readResults('[]'), /no specs/));
+  it('does not take an empty report for a good one', () =>
+    assert.throws(() => readResults('[]'), /no specs/));
 });

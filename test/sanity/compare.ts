@@ -8,7 +8,8 @@ interface SpecReport {
   readonly State?: string;
 }
 
-/** Reads ginkgo's JSON report. Titles that occur more than once are numbered, so that none hides another.
+/** Reads ginkgo's JSON report. Titles that occur more than once are numbered, so that none hides
+ * another.
  * @throws Error if it is not one */
 export function readResults(json: string): Results {
   const suites = JSON.parse(json) as readonly { readonly SpecReports?: readonly SpecReport[] }[];
@@ -29,7 +30,9 @@ export function differences(direct: Results, through: Results): readonly string[
   const titles = [...new Set([...direct.keys(), ...through.keys()])];
   return titles.flatMap((title) => {
     const [before, after] = [direct.get(title) ?? 'absent', through.get(title) ?? 'absent'];
-    return before === after ? [] : [`${title}: ${before} on the driver, ${after} through the gateway`];
+    return before === after
+      ? []
+      : [`${title}: ${before} on the driver, ${after} through the gateway`];
   });
 }
 

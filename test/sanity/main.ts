@@ -14,7 +14,12 @@ import type { Results } from './compare.ts';
 import { flags, summary } from './flags.ts';
 
 const CLI = fileURLToPath(import.meta.resolve('#src/cli.ts'));
-const SAMPLE_DRIVER_ARGS = ['sandbox-driver', '--csi-address={socket}', '--data-dir={folder}/volumes', '--mutable-parameters=iops'];
+const SAMPLE_DRIVER_ARGS = [
+  'sandbox-driver',
+  '--csi-address={socket}',
+  '--data-dir={folder}/volumes',
+  '--mutable-parameters=iops',
+];
 
 await runProcess(
   { host: process, argv: process.argv.slice(2), known: {}, retired: {} },
@@ -29,10 +34,13 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
   stdout.write(`on the driver:        ${countStates(direct)}\n`);
   const through = await run(p, 'gateway');
   stdout.write(`through the gateway:  ${countStates(through)}\n`);
-  for (const [title, state] of direct) if (state === 'failed') stdout.write(`fails on the driver:  ${title}\n`);
+  for (const [title, state] of direct)
+    if (state === 'failed') stdout.write(`fails on the driver:  ${title}\n`);
   const different = differences(direct, through);
   stdout.write(
-    different.length === 0 ? 'every spec ended alike\n' : `${different.length} specs ended differently:\n${different.join('\n')}\n`,
+    different.length === 0
+      ? 'every spec ended alike\n'
+      : `${different.length} specs ended differently:\n${different.join('\n')}\n`,
   );
   p.stop(different.length === 0 ? 0 : 1);
 }
@@ -45,7 +53,10 @@ async function mustRun(flag: string, path: string): Promise<void> {
 }
 
 /** One run of csi-sanity on a fresh driver, directly or with a gateway before it. */
-async function run({ flags: f, log, closers, stopping }: ProcessContext<typeof flags>, at: 'driver' | 'gateway'): Promise<Results> {
+async function run(
+  { flags: f, log, closers, stopping }: ProcessContext<typeof flags>,
+  at: 'driver' | 'gateway',
+): Promise<Results> {
   const folder = await mkdtemp(join(tmpdir(), 'sutler-sanity-'));
   const children: ChildProcess[] = [];
   const end = async (): Promise<void> => {
@@ -61,7 +72,8 @@ async function run({ flags: f, log, closers, stopping }: ProcessContext<typeof f
   const state = join(folder, 'driver');
   await mkdir(state);
   const driverSocket = join(folder, 'csi.sock');
-  const fill = (text: string): string => text.replaceAll('{socket}', driverSocket).replaceAll('{folder}', state);
+  const fill = (text: string): string =>
+    text.replaceAll('{socket}', driverSocket).replaceAll('{folder}', state);
   const begin = (program: string, args: readonly string[]): ChildProcess => {
     log.debug({ program, args }, 'starting');
     const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'] });
@@ -76,7 +88,13 @@ async function run({ flags: f, log, closers, stopping }: ProcessContext<typeof f
   let endpoint = driverSocket;
   if (at === 'gateway') {
     endpoint = join(folder, 'gateway.sock');
-    begin(process.execPath, [CLI, 'csi-gateway', `--csi-address=${driverSocket}`, `--listen=unix://${endpoint}`, '--allow-all']);
+    begin(process.execPath, [
+      CLI,
+      'csi-gateway',
+      `--csi-address=${driverSocket}`,
+      `--listen=unix://${endpoint}`,
+      '--allow-all',
+    ]);
     await answers(endpoint, stopping);
   }
   const report = join(folder, 'report.json');
@@ -93,7 +111,10 @@ async function run({ flags: f, log, closers, stopping }: ProcessContext<typeof f
   const [code] = (await once(sanity, 'exit')) as [number | null];
   clearTimeout(timer);
   const json = await readFile(report, 'utf8').catch((cause: unknown) => {
-    throw new Error(`csi-sanity ended with ${code ?? 'a signal'} and wrote no report; -v 6 shows what it said`, { cause });
+    throw new Error(
+      `csi-sanity ended with ${code ?? 'a signal'} and wrote no report; -v 6 shows what it said`,
+      { cause },
+    );
   });
   await end();
   return readResults(json);
@@ -113,7 +134,8 @@ async function answers(socket: string, stopping: AbortSignal): Promise<void> {
       probe.once('connect', () => probe.destroy());
     });
     if (open) return;
-    if (Date.now() > deadlineMs) throw new Error(`nothing answers on ${socket} after 15 s; -v 6 shows what was said there`);
+    if (Date.now() > deadlineMs)
+      throw new Error(`nothing answers on ${socket} after 15 s; -v 6 shows what was said there`);
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
   throw new Error('interrupted');

@@ -11,14 +11,24 @@ const RWX = 'ReadWriteMany';
 const RWOP = 'ReadWriteOncePod';
 
 const modes = (accessModes: readonly string[], hasMultiWriter: boolean) =>
-  volumeCapabilities(claimFor(...accessModes), aClass(), { fsType: 'ext4', hasMultiWriter }).map(({ accessMode }) => accessMode.mode);
+  volumeCapabilities(claimFor(...accessModes), aClass(), { fsType: 'ext4', hasMultiWriter }).map(
+    ({ accessMode }) => accessMode.mode,
+  );
 
-/* Upstream's library maps a whole list and refuses some; its provisioner hands it one mode at a time, so that these refusals never come up. Ours does what the
- * provisioner does. */
+/* Upstream's library maps a whole list and refuses some; its provisioner hands it one mode at a
+ * time, so that these refusals never come up. Ours does what the provisioner does. */
 const BASIC: readonly (readonly [string, readonly string[], readonly Mode[]])[] = [
   ['RWX to MULTI_NODE_MULTI_WRITER (Q-01)', [RWX], [Mode.MULTI_NODE_MULTI_WRITER]],
-  ['ROX and RWO to one mode each, in their order (Q-02)', [ROX, RWO], [Mode.MULTI_NODE_READER_ONLY, Mode.SINGLE_NODE_WRITER]],
-  ['ROX and RWOP to one mode each, in their order (Q-03)', [ROX, RWOP], [Mode.MULTI_NODE_READER_ONLY, Mode.SINGLE_NODE_WRITER]],
+  [
+    'ROX and RWO to one mode each, in their order (Q-02)',
+    [ROX, RWO],
+    [Mode.MULTI_NODE_READER_ONLY, Mode.SINGLE_NODE_WRITER],
+  ],
+  [
+    'ROX and RWOP to one mode each, in their order (Q-03)',
+    [ROX, RWOP],
+    [Mode.MULTI_NODE_READER_ONLY, Mode.SINGLE_NODE_WRITER],
+  ],
   ['ROX to MULTI_NODE_READER_ONLY (Q-04)', [ROX], [Mode.MULTI_NODE_READER_ONLY]],
   ['RWO to SINGLE_NODE_WRITER (Q-05)', [RWO], [Mode.SINGLE_NODE_WRITER]],
   ['RWOP to SINGLE_NODE_WRITER (Q-06, R-15)', [RWOP], [Mode.SINGLE_NODE_WRITER]],
@@ -26,8 +36,16 @@ const BASIC: readonly (readonly [string, readonly string[], readonly Mode[]])[] 
 ];
 const FINER: typeof BASIC = [
   ['RWX to MULTI_NODE_MULTI_WRITER (Q-08)', [RWX], [Mode.MULTI_NODE_MULTI_WRITER]],
-  ['ROX and RWO to one mode each, in their order (Q-09)', [ROX, RWO], [Mode.MULTI_NODE_READER_ONLY, Mode.SINGLE_NODE_MULTI_WRITER]],
-  ['ROX and RWOP to one mode each, in their order (Q-10)', [ROX, RWOP], [Mode.MULTI_NODE_READER_ONLY, Mode.SINGLE_NODE_SINGLE_WRITER]],
+  [
+    'ROX and RWO to one mode each, in their order (Q-09)',
+    [ROX, RWO],
+    [Mode.MULTI_NODE_READER_ONLY, Mode.SINGLE_NODE_MULTI_WRITER],
+  ],
+  [
+    'ROX and RWOP to one mode each, in their order (Q-10)',
+    [ROX, RWOP],
+    [Mode.MULTI_NODE_READER_ONLY, Mode.SINGLE_NODE_SINGLE_WRITER],
+  ],
   ['ROX to MULTI_NODE_READER_ONLY (Q-11)', [ROX], [Mode.MULTI_NODE_READER_ONLY]],
   ['RWO to SINGLE_NODE_MULTI_WRITER (Q-12)', [RWO], [Mode.SINGLE_NODE_MULTI_WRITER]],
   ['RWOP to SINGLE_NODE_SINGLE_WRITER (Q-13)', [RWOP], [Mode.SINGLE_NODE_SINGLE_WRITER]],
@@ -36,7 +54,8 @@ const FINER: typeof BASIC = [
 
 describe('access modes', () => {
   describe('go', () => {
-    for (const [title, from, to] of BASIC) it(title, () => assert.deepEqual(modes(from, false), to));
+    for (const [title, from, to] of BASIC)
+      it(title, () => assert.deepEqual(modes(from, false), to));
   });
 
   describe('for a driver with SINGLE_NODE_MULTI_WRITER go', () => {
@@ -45,12 +64,18 @@ describe('access modes', () => {
 
   it('that nobody knows are refused', () => {
     for (const hasMultiWriter of [false, true])
-      assert.throws(() => modes([RWO, 'Other'], hasMultiWriter), inWords('unsupported AccessMode combination: [Other]'));
+      assert.throws(
+        () => modes([RWO, 'Other'], hasMultiWriter),
+        inWords('unsupported AccessMode combination: [Other]'),
+      );
   });
 
   it('may be left out', () => {
     const { accessModes: _, ...spec } = aClaim().spec;
-    assert.deepEqual(volumeCapabilities({ ...aClaim(), spec }, aClass(), { fsType: '', hasMultiWriter: false }), []);
+    assert.deepEqual(
+      volumeCapabilities({ ...aClaim(), spec }, aClass(), { fsType: '', hasMultiWriter: false }),
+      [],
+    );
   });
 });
 
@@ -63,8 +88,14 @@ describe('the access type', () => {
     )[0]?.accessType;
 
   it('is mount with file system and mount options', () => {
-    assert.deepEqual(typeOf(undefined, ['ro', 'x=y']), { case: 'mount', value: { fsType: 'xfs', mountFlags: ['ro', 'x=y'] } });
-    assert.deepEqual(typeOf('Filesystem'), { case: 'mount', value: { fsType: 'xfs', mountFlags: [] } });
+    assert.deepEqual(typeOf(undefined, ['ro', 'x=y']), {
+      case: 'mount',
+      value: { fsType: 'xfs', mountFlags: ['ro', 'x=y'] },
+    });
+    assert.deepEqual(typeOf('Filesystem'), {
+      case: 'mount',
+      value: { fsType: 'xfs', mountFlags: [] },
+    });
   });
 
   it('is block, without mount options, for a block claim', () => {

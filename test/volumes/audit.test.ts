@@ -31,15 +31,23 @@ describe('auditVolumes', () => {
   });
 
   it('does not report what was unknown too short a time ago', () => {
-    assert.equal(run({ volumes: volumes('a'), seenBefore: new Map([['a', 9 * HOUR_MS + 1]]) }).orphans.length, 0);
+    assert.equal(
+      run({ volumes: volumes('a'), seenBefore: new Map([['a', 9 * HOUR_MS + 1]]) }).orphans.length,
+      0,
+    );
   });
 
   it('never reports what a PV or a record names, and forgets that it was unknown', () => {
-    const { orphans, seen } = run({ volumes: volumes('a'), known: new Set(['a']), seenBefore: new Map([['a', 0]]) });
+    const { orphans, seen } = run({
+      volumes: volumes('a'),
+      known: new Set(['a']),
+      seenBefore: new Map([['a', 0]]),
+    });
     assert.deepEqual([orphans.length, seen.size], [0, 0]);
   });
 
-  it('forgets what is gone from the driver', () => assert.equal(run({ seenBefore: new Map([['a', 0]]) }).seen.size, 0));
+  it('forgets what is gone from the driver', () =>
+    assert.equal(run({ seenBefore: new Map([['a', 0]]) }).seen.size, 0));
 
   it('puts the oldest first', () => {
     const seenBefore = new Map([
@@ -69,18 +77,30 @@ describe('the id in an audit', () => {
   };
   const listed = (driver: string, id: string): string => auditId({ driver, form: 'csi', id });
 
-  it('is the handle of a CSI volume', () => assert.equal(idOf({ csi: { driver: 'd', volumeHandle: 'h' } }), 'h'));
+  it('is the handle of a CSI volume', () =>
+    assert.equal(idOf({ csi: { driver: 'd', volumeHandle: 'h' } }), 'h'));
 
   for (const { driver, handle, spec } of [
-    { driver: 'pd.csi.storage.gke.io', handle: 'projects/p/zones/z/disks/disk', spec: { gcePersistentDisk: { pdName: 'disk' } } },
-    { driver: 'ebs.csi.aws.com', handle: 'vol-1', spec: { awsElasticBlockStore: { volumeID: 'aws://us-east-1a/vol-1' } } },
+    {
+      driver: 'pd.csi.storage.gke.io',
+      handle: 'projects/p/zones/z/disks/disk',
+      spec: { gcePersistentDisk: { pdName: 'disk' } },
+    },
+    {
+      driver: 'ebs.csi.aws.com',
+      handle: 'vol-1',
+      spec: { awsElasticBlockStore: { volumeID: 'aws://us-east-1a/vol-1' } },
+    },
     {
       driver: 'file.csi.azure.com',
       handle: 'group#account#share#pv#ns',
-      spec: { azureFile: { shareName: 'share', secretName: 'azure-storage-account-account-secret' } },
+      spec: {
+        azureFile: { shareName: 'share', secretName: 'azure-storage-account-account-secret' },
+      },
     },
   ] satisfies { driver: string; handle: string; spec: VolumeSpec }[]) {
-    it(`knows a volume that ${driver} lists by its in-tree PV`, () => assert.equal(idOf(spec), listed(driver, handle)));
+    it(`knows a volume that ${driver} lists by its in-tree PV`, () =>
+      assert.equal(idOf(spec), listed(driver, handle)));
   }
 
   it('is the whole handle where Azure File has one of another form', () => {

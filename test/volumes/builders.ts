@@ -9,7 +9,9 @@ import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
 
 export const DRIVER = 'test-driver';
 
-export function aClaim(change: { metadata?: Partial<Claim['metadata']>; spec?: Partial<Claim['spec']> } = {}): Claim {
+export function aClaim(
+  change: { metadata?: Partial<Claim['metadata']>; spec?: Partial<Claim['spec']> } = {},
+): Claim {
   return {
     apiVersion: 'v1',
     kind: 'PersistentVolumeClaim',
@@ -21,7 +23,12 @@ export function aClaim(change: { metadata?: Partial<Claim['metadata']>; spec?: P
       annotations: { [STORAGE_PROVISIONER]: DRIVER },
       ...change.metadata,
     },
-    spec: { accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '100' } }, storageClassName: 'class', ...change.spec },
+    spec: {
+      accessModes: ['ReadWriteOnce'],
+      resources: { requests: { storage: '100' } },
+      storageClassName: 'class',
+      ...change.spec,
+    },
   };
 }
 
@@ -35,7 +42,13 @@ export function aClass(change: Partial<Class> = {}): Class {
   };
 }
 
-export function aVolume(change: { metadata?: Partial<Volume['metadata']>; spec?: Partial<Volume['spec']>; phase?: string } = {}): Volume {
+export function aVolume(
+  change: {
+    metadata?: Partial<Volume['metadata']>;
+    spec?: Partial<Volume['spec']>;
+    phase?: string;
+  } = {},
+): Volume {
   return {
     metadata: {
       name: 'test-testi',

@@ -4,7 +4,10 @@ import { isStillRunning, judgeCreateFailure } from '#src/volumes/create-result.t
 
 type Speaker = 'driver' | 'gateway' | 'nobody';
 const judged = (codeName: string, from: Speaker, mayHideVolume = false) =>
-  judgeCreateFailure({ codeName, driverSaid: from === 'driver', notForwarded: from === 'gateway' }, { mayHideVolume });
+  judgeCreateFailure(
+    { codeName, driverSaid: from === 'driver', notForwarded: from === 'gateway' },
+    { mayHideVolume },
+  );
 
 const FINAL = [
   'Unknown',
@@ -21,11 +24,15 @@ const FINAL = [
 ];
 const RUNNING = ['Canceled', 'DeadlineExceeded', 'Aborted'];
 
-/* The numbered codes are in test/jobs/claim/create-codes.test.ts, where the record shows what they mean. */
+/* The numbered codes are in test/jobs/claim/create-codes.test.ts, where the record shows what they
+ * mean. */
 describe('the error of a CreateVolume', () => {
   for (const code of FINAL) {
     it(`is a refusal where the driver says ${code}`, () => {
-      assert.deepEqual(judged(code, 'driver'), { kind: 'refused', infeasible: code === 'InvalidArgument' });
+      assert.deepEqual(judged(code, 'driver'), {
+        kind: 'refused',
+        infeasible: code === 'InvalidArgument',
+      });
     });
     it(`is ambiguous where nobody vouches for ${code}`, () => {
       assert.deepEqual(judged(code, 'nobody'), { kind: 'ambiguous', running: false });
@@ -34,7 +41,8 @@ describe('the error of a CreateVolume', () => {
   for (const code of RUNNING) {
     it(`says that the driver is still at it: ${code}`, () => {
       assert.equal(isStillRunning(code), true);
-      for (const from of ['driver', 'nobody'] as const) assert.deepEqual(judged(code, from), { kind: 'ambiguous', running: true });
+      for (const from of ['driver', 'nobody'] as const)
+        assert.deepEqual(judged(code, from), { kind: 'ambiguous', running: true });
     });
   }
   for (const code of ['Unavailable', 'AlreadyExists']) {

@@ -4,7 +4,13 @@ import { CLONE_PROTECTION, SNAPSHOT_SOURCE_PROTECTION } from '#src/kube/keys.ts'
 import type { Claim, KubeObject } from '#src/kube/objects.ts';
 import { claims, snapshots } from '#src/kube/resources.ts';
 import type { Resource } from '#src/kube/resources.ts';
-import { dataSourceOf, kindOf, protectSource, reworded, statedBytes } from '#src/volumes/data-source.ts';
+import {
+  dataSourceOf,
+  kindOf,
+  protectSource,
+  reworded,
+  statedBytes,
+} from '#src/volumes/data-source.ts';
 import type { ContentSource, SourceRef } from '#src/volumes/data-source.ts';
 import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
 import { aClaim } from './builders.ts';
@@ -24,10 +30,12 @@ import {
 
 const OPEN = { ...DEFAULT_GATES, CrossNamespaceVolumeDataSource: true };
 const sourceOf = (claim: Claim, gates = DEFAULT_GATES) => run(dataSourceOf(claim, gates), []);
-const NOT_ALLOWED = "accessing ns1/fake-pvc of PersistentVolumeClaim dataSource from ns2/my-pvc isn't allowed";
+const NOT_ALLOWED =
+  "accessing ns1/fake-pvc of PersistentVolumeClaim dataSource from ns2/my-pvc isn't allowed";
 
 describe('dataSourceOf', () => {
-  it('finds none in a plain claim', () => assert.deepEqual(sourceOf(aClaim()), { value: undefined, steps: [] }));
+  it('finds none in a plain claim', () =>
+    assert.deepEqual(sourceOf(aClaim()), { value: undefined, steps: [] }));
 
   it('takes dataSource from the namespace of the claim', () => {
     assert.deepEqual(sourceOf(aRestoringClaim()).value, {
@@ -41,19 +49,35 @@ describe('dataSourceOf', () => {
   });
 
   it('takes dataSourceRef from the namespace that it names', () => {
-    const { value, steps } = run(dataSourceOf(aReferringClaim({ namespace: 'ns1' }), OPEN), granting([]));
-    const named = { apiGroup: undefined, kind: 'PersistentVolumeClaim', name: 'fake-pvc', namespace: 'ns1' };
+    const { value, steps } = run(
+      dataSourceOf(aReferringClaim({ namespace: 'ns1' }), OPEN),
+      granting([]),
+    );
+    const named = {
+      apiGroup: undefined,
+      kind: 'PersistentVolumeClaim',
+      name: 'fake-pvc',
+      namespace: 'ns1',
+    };
     assert.deepEqual(value, { ...named, isEchoed: true, isReleased: false });
     assert.deepEqual(steps, ['list referencegrants ns1']);
   });
 
   it('does not look at dataSourceRef where dataSource is set', () => {
-    const claim = aCloningClaim({ dataSourceRef: { kind: 'Other', name: 'other', namespace: 'far' } });
+    const claim = aCloningClaim({
+      dataSourceRef: { kind: 'Other', name: 'other', namespace: 'far' },
+    });
     assert.equal(sourceOf(claim).value?.name, 'fake-pvc');
   });
 
   it('reads null, which the API server writes for the core group, as no group', () => {
-    const claim = aCloningClaim({ dataSource: { apiGroup: null as unknown as string, kind: 'PersistentVolumeClaim', name: 'fake-pvc' } });
+    const claim = aCloningClaim({
+      dataSource: {
+        apiGroup: null as unknown as string,
+        kind: 'PersistentVolumeClaim',
+        name: 'fake-pvc',
+      },
+    });
     assert.equal(sourceOf(claim).value?.apiGroup, undefined);
   });
 
@@ -73,16 +97,22 @@ describe('dataSourceOf', () => {
   });
 
   it('leaves the snapshot of a dataSourceRef to the sweep', () => {
-    const { value } = sourceOf(aReferringClaim({ apiGroup: SNAPSHOT_GROUP, kind: 'VolumeSnapshot' }));
+    const { value } = sourceOf(
+      aReferringClaim({ apiGroup: SNAPSHOT_GROUP, kind: 'VolumeSnapshot' }),
+    );
     assert.equal(value?.isReleased, false);
   });
 
-  it('has no snapshot to release after a clone', () => assert.equal(sourceOf(aCloningClaim()).value?.isReleased, false));
+  it('has no snapshot to release after a clone', () =>
+    assert.equal(sourceOf(aCloningClaim()).value?.isReleased, false));
 
   it("refuses a namespace with the gate off, also the claim's own", () => {
     for (const namespace of ['ns1', 'ns2']) {
       const { error, steps } = sourceOf(aReferringClaim({ namespace }));
-      assert.equal(error?.message, 'dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is disabled');
+      assert.equal(
+        error?.message,
+        'dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is disabled',
+      );
       assert.deepEqual(steps, []);
     }
   });
@@ -100,35 +130,62 @@ describe('dataSourceOf', () => {
   });
 
   it('takes a server without grants as one that grants nothing', () => {
-    const { error } = run(dataSourceOf(aReferringClaim({ namespace: 'ns1' }), OPEN), [], () => ({ kind: 'absent' }));
+    const { error } = run(dataSourceOf(aReferringClaim({ namespace: 'ns1' }), OPEN), [], () => ({
+      kind: 'absent',
+    }));
     assert.equal(error?.message, NOT_ALLOWED);
   });
 
   it("says the server's words where the grants can't be listed", () => {
-    const { error } = run(dataSourceOf(aReferringClaim({ namespace: 'ns1' }), OPEN), [], refusing('list', 403, 'forbidden'));
-    assert.equal(error?.message, 'error getting ReferenceGrants in ns1 namespace from api server: forbidden');
+    const { error } = run(
+      dataSourceOf(aReferringClaim({ namespace: 'ns1' }), OPEN),
+      [],
+      refusing('list', 403, 'forbidden'),
+    );
+    assert.equal(
+      error?.message,
+      'error getting ReferenceGrants in ns1 namespace from api server: forbidden',
+    );
   });
 });
 
 describe('kindOf', () => {
-  const source = { apiGroup: undefined, kind: 'PersistentVolumeClaim', name: 'it', namespace: 'ns', isEchoed: true, isReleased: false };
-  const ofKind = (kind: string, apiGroup: string | undefined) => kindOf({ ...source, kind, apiGroup }, 'my-pvc');
+  const source = {
+    apiGroup: undefined,
+    kind: 'PersistentVolumeClaim',
+    name: 'it',
+    namespace: 'ns',
+    isEchoed: true,
+    isReleased: false,
+  };
+  const ofKind = (kind: string, apiGroup: string | undefined) =>
+    kindOf({ ...source, kind, apiGroup }, 'my-pvc');
 
-  it('restores a VolumeSnapshot', () => assert.equal(ofKind('VolumeSnapshot', SNAPSHOT_GROUP), 'snapshot'));
+  it('restores a VolumeSnapshot', () =>
+    assert.equal(ofKind('VolumeSnapshot', SNAPSHOT_GROUP), 'snapshot'));
   it('clones a claim, whatever the group', () => {
-    for (const group of [undefined, '', 'any.group.io']) assert.equal(ofKind('PersistentVolumeClaim', group), 'clone');
+    for (const group of [undefined, '', 'any.group.io'])
+      assert.equal(ofKind('PersistentVolumeClaim', group), 'clone');
   });
-  it('leaves any other kind to a populator (B-27)', () => assert.equal(ofKind('MyPopulator', 'my.example.io'), 'populator'));
+  it('leaves any other kind to a populator (B-27)', () =>
+    assert.equal(ofKind('MyPopulator', 'my.example.io'), 'populator'));
   it('leaves another kind of the snapshot group to a populator', () => {
     assert.equal(ofKind('VolumeGroupSnapshot', SNAPSHOT_GROUP), 'populator');
   });
 
   const refused = (change: Partial<SourceRef>, message: string) =>
-    assert.throws(() => kindOf({ ...source, ...change }, 'my-pvc'), { name: 'RefusedError', message });
-  const WRONG_GROUP = 'the PVC source does not belong to the right APIGroup. Expected snapshot.storage.k8s.io, Got ';
+    assert.throws(() => kindOf({ ...source, ...change }, 'my-pvc'), {
+      name: 'RefusedError',
+      message,
+    });
+  const WRONG_GROUP =
+    'the PVC source does not belong to the right APIGroup. Expected snapshot.storage.k8s.io, Got ';
 
   it('refuses a snapshot of another group (C-05)', () => {
-    refused({ kind: 'VolumeSnapshot', apiGroup: 'unsupported.group.io' }, `${WRONG_GROUP}unsupported.group.io`);
+    refused(
+      { kind: 'VolumeSnapshot', apiGroup: 'unsupported.group.io' },
+      `${WRONG_GROUP}unsupported.group.io`,
+    );
   });
   it('refuses a snapshot without a group', () => refused({ kind: 'VolumeSnapshot' }, WRONG_GROUP));
   it('refuses an empty name first (C-03)', () => {
@@ -160,8 +217,12 @@ describe('protectSource', () => {
   });
 
   it('adds the finalizer', () => {
-    assert.deepEqual(run(protectSource(ofSnapshot()), snapshotWorld()).steps, ['protect volumesnapshots ns1/test-snapshot']);
-    assert.deepEqual(run(protectSource(ofClone), cloneWorld()).steps, ['protect persistentvolumeclaims fake-pvc-namespace/fake-pvc']);
+    assert.deepEqual(run(protectSource(ofSnapshot()), snapshotWorld()).steps, [
+      'protect volumesnapshots ns1/test-snapshot',
+    ]);
+    assert.deepEqual(run(protectSource(ofClone), cloneWorld()).steps, [
+      'protect persistentvolumeclaims fake-pvc-namespace/fake-pvc',
+    ]);
   });
 
   it('adds the finalizer beside others', () => {
@@ -170,28 +231,45 @@ describe('protectSource', () => {
   });
 
   it('writes nothing where the finalizer is there', () => {
-    const protectedOne = ofSnapshot(aSnapshot({ metadata: { finalizers: [SNAPSHOT_SOURCE_PROTECTION] } }));
+    const protectedOne = ofSnapshot(
+      aSnapshot({ metadata: { finalizers: [SNAPSHOT_SOURCE_PROTECTION] } }),
+    );
     assert.deepEqual(run(protectSource(protectedOne), []), { value: undefined, steps: [] });
   });
 
   it('goes on without it where the server forbids it on a snapshot (R-13)', () => {
-    const { error } = run(protectSource(ofSnapshot()), snapshotWorld(), refusing('protect', 403, 'forbidden'));
+    const { error } = run(
+      protectSource(ofSnapshot()),
+      snapshotWorld(),
+      refusing('protect', 403, 'forbidden'),
+    );
     assert.equal(error, undefined);
   });
 
   it("refuses with the server's words on a conflict (R-13)", () => {
-    const { error } = run(protectSource(ofSnapshot()), snapshotWorld(), refusing('protect', 409, 'the object has been modified'));
+    const { error } = run(
+      protectSource(ofSnapshot()),
+      snapshotWorld(),
+      refusing('protect', 409, 'the object has been modified'),
+    );
     assert.equal(error?.message, 'the object has been modified');
   });
 
   it('clones nothing that it may not protect', () => {
-    const { error } = run(protectSource(ofClone), cloneWorld(), refusing('protect', 403, 'forbidden'));
+    const { error } = run(
+      protectSource(ofClone),
+      cloneWorld(),
+      refusing('protect', 403, 'forbidden'),
+    );
     assert.equal(error?.message, 'forbidden');
   });
 
   it('waits for a snapshot that went away meanwhile', () => {
     const { error } = run(protectSource(ofSnapshot()), []);
-    assert.equal(error?.message, 'volumesnapshots.snapshot.storage.k8s.io "test-snapshot" not found');
+    assert.equal(
+      error?.message,
+      'volumesnapshots.snapshot.storage.k8s.io "test-snapshot" not found',
+    );
     assert.deepEqual(error.waitsFor, [waitsOn(snapshots, aSnapshot())]);
   });
 
@@ -221,7 +299,8 @@ describe('reworded', () => {
 });
 
 describe('statedBytes', () => {
-  it('reads an exact size', () => assert.equal(statedBytes(claims, aSourceClaim(), { field: 'size', text: '1.5Ki' }), 1536n));
+  it('reads an exact size', () =>
+    assert.equal(statedBytes(claims, aSourceClaim(), { field: 'size', text: '1.5Ki' }), 1536n));
 
   it('lets what is no refusal through as it is', () => {
     const broken = new Error('a defect');

@@ -1,6 +1,12 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { chooseSecret, deletionSecret, judgeVolume, recordId, vanishedRecordIds } from '#src/volumes/deletion.ts';
+import {
+  chooseSecret,
+  deletionSecret,
+  judgeVolume,
+  recordId,
+  vanishedRecordIds,
+} from '#src/volumes/deletion.ts';
 import type { Class, Volume } from '#src/kube/objects.ts';
 import type { DriverFacts } from '#src/volumes/provisioning-options.ts';
 import { aClass, aVolume, driver, DRIVER, options } from './builders.ts';
@@ -13,9 +19,11 @@ describe('judgeVolume', () => {
   const terminating = { deletionTimestamp: 'now' };
   const bare = { finalizers: [] };
 
-  it('deletes a Released volume of ours with policy Delete (P-77)', () => assert.equal(kind(aVolume()), 'delete'));
+  it('deletes a Released volume of ours with policy Delete (P-77)', () =>
+    assert.equal(kind(aVolume()), 'delete'));
 
-  it('deletes it also when its PV is being deleted (P-78)', () => assert.equal(kind(aVolume({ metadata: terminating })), 'delete'));
+  it('deletes it also when its PV is being deleted (P-78)', () =>
+    assert.equal(kind(aVolume({ metadata: terminating })), 'delete'));
 
   it('deletes a Released volume that never had our finalizer (P-59) (P-64)', () =>
     assert.equal(kind(aVolume({ metadata: bare })), 'delete'));
@@ -41,10 +49,14 @@ describe('judgeVolume', () => {
     assert.equal(kind(aVolume({ phase: 'Bound', metadata: bare })), 'add-finalizer'));
 
   it('does not protect a Bound volume that is going away', () => {
-    assert.equal(kind(aVolume({ phase: 'Bound', metadata: { ...bare, ...terminating } })), 'ignore');
+    assert.equal(
+      kind(aVolume({ phase: 'Bound', metadata: { ...bare, ...terminating } })),
+      'ignore',
+    );
   });
 
-  it('protects no volume before it is Bound', () => assert.equal(kind(aVolume({ phase: 'Available', metadata: bare })), 'ignore'));
+  it('protects no volume before it is Bound', () =>
+    assert.equal(kind(aVolume({ phase: 'Available', metadata: bare })), 'ignore'));
 
   for (const persistentVolumeReclaimPolicy of ['Retain', 'Recycle'] as const) {
     const spec = { persistentVolumeReclaimPolicy };
@@ -60,7 +72,10 @@ describe('judgeVolume', () => {
   }
 
   it('leaves a Released volume that is to be retained (P-62) (P-80)', () => {
-    assert.equal(kind(aVolume({ metadata: bare, spec: { persistentVolumeReclaimPolicy: 'Retain' } })), 'ignore');
+    assert.equal(
+      kind(aVolume({ metadata: bare, spec: { persistentVolumeReclaimPolicy: 'Retain' } })),
+      'ignore',
+    );
   });
 
   it('leaves a volume that nobody has given a phase yet', () => {
@@ -79,17 +94,36 @@ describe('judgeVolume of whose volume it is', () => {
   const successor: DriverFacts = { ...driver, inTreeName };
   const inTree = (annotations: Record<string, string>): Volume => {
     const { csi: _, ...spec } = aVolume().spec;
-    return { ...aVolume({ metadata: { annotations } }), spec: { ...spec, gcePersistentDisk: { pdName: 'disk' } } };
+    return {
+      ...aVolume({ metadata: { annotations } }),
+      spec: { ...spec, gcePersistentDisk: { pdName: 'disk' } },
+    };
   };
   const csi = (annotations: Record<string, string>, maker = DRIVER): Volume =>
     aVolume({ metadata: { annotations }, spec: { csi: { driver: maker, volumeHandle: 'h' } } });
   const other = 'other.example.com';
 
   const cases: readonly (readonly [string, Volume, 'delete' | 'ignore'])[] = [
-    ['an in-tree volume that we provisioned (P-66)', inTree({ [PROVISIONED_BY]: DRIVER }), 'delete'],
-    ['the same, migrated to us (P-67)', inTree({ [PROVISIONED_BY]: DRIVER, [MIGRATED_TO]: DRIVER }), 'delete'],
-    ['an in-tree volume that another provisioned (P-68)', inTree({ [PROVISIONED_BY]: other }), 'ignore'],
-    ['the same, migrated to that one (P-69)', inTree({ [PROVISIONED_BY]: other, [MIGRATED_TO]: other }), 'ignore'],
+    [
+      'an in-tree volume that we provisioned (P-66)',
+      inTree({ [PROVISIONED_BY]: DRIVER }),
+      'delete',
+    ],
+    [
+      'the same, migrated to us (P-67)',
+      inTree({ [PROVISIONED_BY]: DRIVER, [MIGRATED_TO]: DRIVER }),
+      'delete',
+    ],
+    [
+      'an in-tree volume that another provisioned (P-68)',
+      inTree({ [PROVISIONED_BY]: other }),
+      'ignore',
+    ],
+    [
+      'the same, migrated to that one (P-69)',
+      inTree({ [PROVISIONED_BY]: other, [MIGRATED_TO]: other }),
+      'ignore',
+    ],
     [
       'a volume of another provisioner that was migrated to us (P-65)',
       inTree({ [PROVISIONED_BY]: other, [MIGRATED_TO]: DRIVER }),
@@ -99,14 +133,31 @@ describe('judgeVolume of whose volume it is', () => {
     ['a CSI volume that another provisioned (P-71)', csi({ [PROVISIONED_BY]: other }), 'ignore'],
     ['a static CSI volume of our driver (P-72)', csi({}), 'delete'],
     ['a static CSI volume of another driver (P-73)', csi({}, other), 'ignore'],
-    ['a static CSI volume of another driver that names us as its successor', csi({ [MIGRATED_TO]: DRIVER }, other), 'ignore'],
+    [
+      'a static CSI volume of another driver that names us as its successor',
+      csi({ [MIGRATED_TO]: DRIVER }, other),
+      'ignore',
+    ],
     ['a static in-tree volume (P-74)', inTree({}), 'ignore'],
-    ['a static in-tree volume that was migrated to us (P-75)', inTree({ [MIGRATED_TO]: DRIVER }), 'delete'],
-    ['a static in-tree volume that was migrated to another (P-76)', inTree({ [MIGRATED_TO]: other }), 'ignore'],
-    ['a volume that our in-tree plug-in provisioned', inTree({ [PROVISIONED_BY]: inTreeName }), 'delete'],
+    [
+      'a static in-tree volume that was migrated to us (P-75)',
+      inTree({ [MIGRATED_TO]: DRIVER }),
+      'delete',
+    ],
+    [
+      'a static in-tree volume that was migrated to another (P-76)',
+      inTree({ [MIGRATED_TO]: other }),
+      'ignore',
+    ],
+    [
+      'a volume that our in-tree plug-in provisioned',
+      inTree({ [PROVISIONED_BY]: inTreeName }),
+      'delete',
+    ],
   ];
   for (const [what, volume, expected] of cases) {
-    it(`${expected === 'delete' ? 'takes' : 'leaves'} ${what}`, () => assert.equal(kind(volume, successor), expected));
+    it(`${expected === 'delete' ? 'takes' : 'leaves'} ${what}`, () =>
+      assert.equal(kind(volume, successor), expected));
   }
 
   it('does not know the in-tree name of another driver', () => {
@@ -115,11 +166,21 @@ describe('judgeVolume of whose volume it is', () => {
 
   it('protects a Bound in-tree volume that was migrated to us (P-39) (P-40)', () => {
     const volume = inTree({ [MIGRATED_TO]: DRIVER });
-    assert.equal(kind({ ...volume, metadata: { ...volume.metadata, finalizers: [] }, status: { phase: 'Bound' } }), 'add-finalizer');
+    assert.equal(
+      kind({
+        ...volume,
+        metadata: { ...volume.metadata, finalizers: [] },
+        status: { phase: 'Bound' },
+      }),
+      'add-finalizer',
+    );
   });
 
   it('protects a Bound static CSI volume of our driver (P-41)', () => {
-    assert.equal(kind(aVolume({ phase: 'Bound', metadata: { annotations: {}, finalizers: [] } })), 'add-finalizer');
+    assert.equal(
+      kind(aVolume({ phase: 'Bound', metadata: { annotations: {}, finalizers: [] } })),
+      'add-finalizer',
+    );
   });
 });
 
@@ -127,10 +188,14 @@ describe('recordId', () => {
   it('is the PV’s own where no claim has it, or volumes get no names', () => {
     const { claimRef: _, ...spec } = aVolume().spec;
     assert.equal(recordId({ ...aVolume(), spec }, options), 'volume-uid');
-    assert.equal(recordId(aVolume({ metadata: { name: '-testid' } }), { ...options, volumeNamePrefix: '' }), 'volume-uid');
+    assert.equal(
+      recordId(aVolume({ metadata: { name: '-testid' } }), { ...options, volumeNamePrefix: '' }),
+      'volume-uid',
+    );
   });
 
-  it('is the claim’s UID where the PV has the name we give it', () => assert.equal(recordId(aVolume(), options), 'testid'));
+  it('is the claim’s UID where the PV has the name we give it', () =>
+    assert.equal(recordId(aVolume(), options), 'testid'));
   it('is the PV’s UID for a static volume', () =>
     assert.equal(recordId(aVolume({ metadata: { name: 'by-hand' } }), options), 'volume-uid'));
 });
@@ -139,17 +204,26 @@ describe('vanishedRecordIds', () => {
   const whole = { volumeNamePrefix: 'pvc', volumeNameUuidLength: -1 };
 
   it('are the PV’s UID and the claim’s, which is in the name', () => {
-    assert.deepEqual(vanishedRecordIds({ uid: 'u', name: 'pvc-claim-uid' }, whole), ['u', 'claim-uid']);
+    assert.deepEqual(vanishedRecordIds({ uid: 'u', name: 'pvc-claim-uid' }, whole), [
+      'u',
+      'claim-uid',
+    ]);
   });
 
   it('is the PV’s UID alone for a name of another kind', () => {
     for (const volumeNameUuidLength of [-1, 8]) {
-      assert.deepEqual(vanishedRecordIds({ uid: 'u', name: 'by-hand' }, { ...whole, volumeNameUuidLength }), ['u']);
+      assert.deepEqual(
+        vanishedRecordIds({ uid: 'u', name: 'by-hand' }, { ...whole, volumeNameUuidLength }),
+        ['u'],
+      );
     }
   });
 
   it('can’t be told from a shortened UID', () => {
-    assert.equal(vanishedRecordIds({ uid: 'u', name: 'pvc-12345678' }, { ...whole, volumeNameUuidLength: 8 }), undefined);
+    assert.equal(
+      vanishedRecordIds({ uid: 'u', name: 'pvc-12345678' }, { ...whole, volumeNameUuidLength: 8 }),
+      undefined,
+    );
   });
 });
 
@@ -157,8 +231,11 @@ const NAME = 'volume.kubernetes.io/provisioner-deletion-secret-name';
 const NAMESPACE = 'volume.kubernetes.io/provisioner-deletion-secret-namespace';
 
 describe('deletionSecret', () => {
-  const metadata = (name: string, namespace: string) => ({ annotations: { [NAME]: name, [NAMESPACE]: namespace } });
-  it('is named by both annotations', () => assert.deepEqual(deletionSecret(metadata('n', 's')), { name: 'n', namespace: 's' }));
+  const metadata = (name: string, namespace: string) => ({
+    annotations: { [NAME]: name, [NAMESPACE]: namespace },
+  });
+  it('is named by both annotations', () =>
+    assert.deepEqual(deletionSecret(metadata('n', 's')), { name: 'n', namespace: 's' }));
   it('is none where either is empty or missing', () => {
     assert.equal(deletionSecret({}), undefined);
     assert.equal(deletionSecret(metadata('n', '')), undefined);
@@ -171,8 +248,10 @@ describe('chooseSecret', () => {
     'csi.storage.k8s.io/provisioner-secret-name': name,
     'csi.storage.k8s.io/provisioner-secret-namespace': namespace,
   });
-  const volumeWith = (annotations: Record<string, string>, spec: Partial<Volume['spec']> = { storageClassName: 'class' }): Volume =>
-    aVolume({ metadata: { annotations }, spec });
+  const volumeWith = (
+    annotations: Record<string, string>,
+    spec: Partial<Volume['spec']> = { storageClassName: 'class' },
+  ): Volume => aVolume({ metadata: { annotations }, spec });
   const gone = (): undefined => undefined;
   const classWith =
     (change: Partial<Class>) =>
@@ -182,11 +261,15 @@ describe('chooseSecret', () => {
 
   it('takes the annotated secret, whatever the class names now (F-12) (F-14)', () => {
     const volume = volumeWith({ [NAME]: 'n', [NAMESPACE]: 's' });
-    assert.deepEqual(chooseSecret(volume, driver, classWith({ parameters: ofClass('other') })), { ref: { name: 'n', namespace: 's' } });
+    assert.deepEqual(chooseSecret(volume, driver, classWith({ parameters: ofClass('other') })), {
+      ref: { name: 'n', namespace: 's' },
+    });
   });
 
   it('takes the annotated secret when the class is gone (F-13)', () => {
-    assert.deepEqual(chooseSecret(volumeWith({ [NAME]: 'n', [NAMESPACE]: 's' }), driver, gone), { ref: { name: 'n', namespace: 's' } });
+    assert.deepEqual(chooseSecret(volumeWith({ [NAME]: 'n', [NAMESPACE]: 's' }), driver, gone), {
+      ref: { name: 'n', namespace: 's' },
+    });
   });
 
   it('takes none where both annotations are empty, class or no class (F-10) (F-11)', () => {
@@ -200,13 +283,20 @@ describe('chooseSecret', () => {
       ['n', ''],
       ['', 's'],
     ] as const) {
-      assert.deepEqual(chooseSecret(volumeWith({ [NAME]: name, [NAMESPACE]: namespace }), driver, never), {});
+      assert.deepEqual(
+        chooseSecret(volumeWith({ [NAME]: name, [NAMESPACE]: namespace }), driver, never),
+        {},
+      );
     }
   });
 
   it('asks the class where an annotation is missing', () => {
     for (const annotations of [{}, { [NAME]: 'n' }, { [NAMESPACE]: 's' }]) {
-      const choice = chooseSecret(volumeWith(annotations), driver, classWith({ parameters: ofClass('of-class') }));
+      const choice = chooseSecret(
+        volumeWith(annotations),
+        driver,
+        classWith({ parameters: ofClass('of-class') }),
+      );
       assert.deepEqual(choice, { ref: { name: 'of-class', namespace: 'vault' } });
     }
   });
@@ -214,7 +304,9 @@ describe('chooseSecret', () => {
   it('asks the class where there are no annotations at all', () => {
     const { annotations: _, ...metadata } = aVolume().metadata;
     const volume = { ...volumeWith({}), metadata };
-    assert.deepEqual(chooseSecret(volume, driver, classWith({ parameters: ofClass('n') })), { ref: { name: 'n', namespace: 'vault' } });
+    assert.deepEqual(chooseSecret(volume, driver, classWith({ parameters: ofClass('n') })), {
+      ref: { name: 'n', namespace: 'vault' },
+    });
   });
 
   it('takes none for a volume without a class (F-07) (F-09)', () => {
@@ -223,17 +315,28 @@ describe('chooseSecret', () => {
   });
 
   it('finds the class by the beta annotation, before the field (F-16)', () => {
-    const volume = volumeWith({ 'volume.beta.kubernetes.io/storage-class': 'class' }, { storageClassName: 'another' });
-    assert.deepEqual(chooseSecret(volume, driver, classWith({ parameters: ofClass('n') })), { ref: { name: 'n', namespace: 'vault' } });
+    const volume = volumeWith(
+      { 'volume.beta.kubernetes.io/storage-class': 'class' },
+      { storageClassName: 'another' },
+    );
+    assert.deepEqual(chooseSecret(volume, driver, classWith({ parameters: ofClass('n') })), {
+      ref: { name: 'n', namespace: 'vault' },
+    });
   });
 
   it('takes none, and says so, where the class is gone', () => {
-    assert.deepEqual(chooseSecret(volumeWith({}), driver, gone), { note: 'storageClass "class" not found' });
+    assert.deepEqual(chooseSecret(volumeWith({}), driver, gone), {
+      note: 'storageClass "class" not found',
+    });
   });
 
   it('takes none, and says so, where no claim is known', () => {
     const { claimRef: _, ...spec } = volumeWith({}).spec;
-    const choice = chooseSecret({ ...volumeWith({}), spec }, driver, classWith({ parameters: ofClass('n') }));
+    const choice = chooseSecret(
+      { ...volumeWith({}), spec },
+      driver,
+      classWith({ parameters: ofClass('n') }),
+    );
     assert.deepEqual(Object.keys(choice), ['note']);
     assert.match(choice.note ?? '', /claimRef/);
   });
@@ -267,11 +370,22 @@ describe('chooseSecret', () => {
   });
 
   it('refuses a template that comes out empty, where the claim’s name is not known', () => {
-    const volume = aVolume({ metadata: { annotations: {} }, spec: { storageClassName: 'class', claimRef: { uid: 'testid' } } });
-    assert.throws(() => chooseSecret(volume, driver, classWith({ parameters: ofClass('${pvc.name}', '${pvc.namespace}') })), {
-      name: 'RefusedError',
-      message: /^failed to get secretreference for volume test-testi: .*is not a valid/,
+    const volume = aVolume({
+      metadata: { annotations: {} },
+      spec: { storageClassName: 'class', claimRef: { uid: 'testid' } },
     });
+    assert.throws(
+      () =>
+        chooseSecret(
+          volume,
+          driver,
+          classWith({ parameters: ofClass('${pvc.name}', '${pvc.namespace}') }),
+        ),
+      {
+        name: 'RefusedError',
+        message: /^failed to get secretreference for volume test-testi: .*is not a valid/,
+      },
+    );
   });
 
   it('hides no defect behind a refusal', () => {
@@ -281,29 +395,49 @@ describe('chooseSecret', () => {
         throw new Error('a defect');
       },
     };
-    assert.throws(() => chooseSecret(volumeWith({}), driver, () => broken), { name: 'Error', message: 'a defect' });
+    assert.throws(() => chooseSecret(volumeWith({}), driver, () => broken), {
+      name: 'Error',
+      message: 'a defect',
+    });
   });
 
   it('refuses half a reference (F-03)', () => {
-    const parameters = { 'csi.storage.k8s.io/provisioner-secret-name': "${pvc.annotations['key']}" };
+    const parameters = {
+      'csi.storage.k8s.io/provisioner-secret-name': "${pvc.annotations['key']}",
+    };
     assert.throws(() => chooseSecret(volumeWith({}), driver, classWith({ parameters })), {
       name: 'RefusedError',
-      message: /^failed to get secretreference for volume test-testi: .*either name and namespace for Provisioner secrets specified/,
+      message:
+        /^failed to get secretreference for volume test-testi: .*either name and namespace for Provisioner secrets specified/,
     });
   });
 
   describe('for a migrated volume', () => {
-    const portworx: DriverFacts = { ...driver, name: 'pxd.portworx.com', inTreeName: 'kubernetes.io/portworx-volume' };
-    const parameters = { 'openstorage.io/auth-secret-name': 'px', 'openstorage.io/auth-secret-namespace': 'vault' };
-    const cls = (provisioner = 'kubernetes.io/portworx-volume') => classWith({ provisioner, parameters });
+    const portworx: DriverFacts = {
+      ...driver,
+      name: 'pxd.portworx.com',
+      inTreeName: 'kubernetes.io/portworx-volume',
+    };
+    const parameters = {
+      'openstorage.io/auth-secret-name': 'px',
+      'openstorage.io/auth-secret-namespace': 'vault',
+    };
+    const cls = (provisioner = 'kubernetes.io/portworx-volume') =>
+      classWith({ provisioner, parameters });
     const { csi: _, ...spec } = volumeWith({}).spec;
-    const migrated: Volume = { ...volumeWith({}), spec: { ...spec, portworxVolume: { volumeID: 'v' } } };
+    const migrated: Volume = {
+      ...volumeWith({}),
+      spec: { ...spec, portworxVolume: { volumeID: 'v' } },
+    };
 
     it('translates the class first', () => {
-      assert.deepEqual(chooseSecret(migrated, portworx, cls()), { ref: { name: 'px', namespace: 'vault' } });
+      assert.deepEqual(chooseSecret(migrated, portworx, cls()), {
+        ref: { name: 'px', namespace: 'vault' },
+      });
     });
 
-    it('leaves a class of another plug-in as it is', () => assert.deepEqual(chooseSecret(migrated, portworx, cls('other')), {}));
+    it('leaves a class of another plug-in as it is', () =>
+      assert.deepEqual(chooseSecret(migrated, portworx, cls('other')), {}));
 
     it('leaves the class of a volume that is stored as CSI as it is', () =>
       assert.deepEqual(chooseSecret(volumeWith({}), portworx, cls()), {}));
@@ -313,7 +447,9 @@ describe('chooseSecret', () => {
       const twice = classWith({
         provisioner: 'kubernetes.io/gce-pd',
         parameters: { zone: 'a' },
-        allowedTopologies: [{ matchLabelExpressions: [{ key: 'topology.kubernetes.io/zone', values: ['b'] }] }],
+        allowedTopologies: [
+          { matchLabelExpressions: [{ key: 'topology.kubernetes.io/zone', values: ['b'] }] },
+        ],
       });
       const volume: Volume = { ...migrated, spec: { ...spec, gcePersistentDisk: { pdName: 'd' } } };
       assert.throws(() => chooseSecret(volume, gce, twice), {

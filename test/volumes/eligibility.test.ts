@@ -24,13 +24,21 @@ const reason = (claim: Claim, cls: () => Class = aClass) => {
 
 describe('a claim is provisioned', () => {
   it('that names the driver and a class of it (P-46)', () => {
-    assert.deepEqual(judgeClaim(aClaim(), driver, classOf), { kind: 'provision', className: 'class', cls: aClass() });
+    assert.deepEqual(judgeClaim(aClaim(), driver, classOf), {
+      kind: 'provision',
+      className: 'class',
+      cls: aClass(),
+    });
   });
 
-  it('that names the driver in the beta annotation', () => assert.equal(verdict(annotated({ [BETA]: DRIVER })), 'provision'));
+  it('that names the driver in the beta annotation', () =>
+    assert.equal(verdict(annotated({ [BETA]: DRIVER })), 'provision'));
 
   it('that is being deleted, as upstream does', () => {
-    assert.equal(verdict(aClaim({ metadata: { deletionTimestamp: '2026-01-01T00:00:00Z' } })), 'provision');
+    assert.equal(
+      verdict(aClaim({ metadata: { deletionTimestamp: '2026-01-01T00:00:00Z' } })),
+      'provision',
+    );
   });
 
   it('whose class says nothing of binding (R-40)', () => {
@@ -48,7 +56,11 @@ describe('a claim is provisioned', () => {
 
   it('whatever its volume mode is (P-90, P-91, P-93, P-94, P-96, P-97, P-98)', () => {
     assert.equal(aClaim().spec.volumeMode, undefined);
-    for (const claim of [aClaim(), aClaim({ spec: { volumeMode: 'Filesystem' } }), aClaim({ spec: { volumeMode: 'Block' } })])
+    for (const claim of [
+      aClaim(),
+      aClaim({ spec: { volumeMode: 'Filesystem' } }),
+      aClaim({ spec: { volumeMode: 'Block' } }),
+    ])
       assert.equal(verdict(claim), 'provision');
   });
 
@@ -70,11 +82,17 @@ describe('a claim is left alone', () => {
   });
 
   it('that already names a volume (P-06, P-48)', () => {
-    assert.equal(reason(aClaim({ spec: { volumeName: 'volume' } })), 'the claim already names its volume');
+    assert.equal(
+      reason(aClaim({ spec: { volumeName: 'volume' } })),
+      'the claim already names its volume',
+    );
   });
 
   it('that the volume controller has not annotated (P-52)', () => {
-    assert.equal(reason(annotated({})), 'the volume controller has not annotated the claim with a provisioner');
+    assert.equal(
+      reason(annotated({})),
+      'the volume controller has not annotated the claim with a provisioner',
+    );
     const { annotations: _, ...metadata } = aClaim().metadata;
     assert.equal(verdict({ ...aClaim(), metadata }), 'ignore');
   });
@@ -88,7 +106,10 @@ describe('a claim is left alone', () => {
   });
 
   it('whose class waits for a consumer as long as no node is selected (P-56)', () => {
-    assert.equal(reason(aClaim(), late), 'the class waits for the first consumer and no node is selected yet');
+    assert.equal(
+      reason(aClaim(), late),
+      'the class waits for the first consumer and no node is selected yet',
+    );
     assert.equal(verdict(annotated({ [GA]: DRIVER, [NODE]: '' }), late), 'ignore');
   });
 
@@ -106,7 +127,10 @@ describe('a claim is left alone', () => {
 
 describe('the class of a claim', () => {
   it('is named where it is missing (P-07, R-04)', () => {
-    assert.deepEqual(judgeClaim(aClaim({ spec: { storageClassName: 'none' } }), driver, classOf), { kind: 'no-class', className: 'none' });
+    assert.deepEqual(judgeClaim(aClaim({ spec: { storageClassName: 'none' } }), driver, classOf), {
+      kind: 'no-class',
+      className: 'none',
+    });
   });
 
   it('is the annotation’s before the field’s', () => {
@@ -132,7 +156,8 @@ describe('the selected node', () => {
     assert.equal(selectedNodeOf(annotated({ [NODE]: 'a', [ALPHA_NODE]: 'b' })), 'a');
     assert.equal(selectedNodeOf(annotated({ [NODE]: '', [ALPHA_NODE]: 'b' })), '');
   });
-  it('is that of the alpha annotation where there is no other', () => assert.equal(selectedNodeOf(annotated({ [ALPHA_NODE]: 'b' })), 'b'));
+  it('is that of the alpha annotation where there is no other', () =>
+    assert.equal(selectedNodeOf(annotated({ [ALPHA_NODE]: 'b' })), 'b'));
 });
 
 describe('a driver that took over from an in-tree plug-in', () => {
@@ -152,22 +177,29 @@ describe('a driver that took over from an in-tree plug-in', () => {
     assert.equal(judged({ [GA]: 'foo', [MIGRATED_TO]: 'foo' }, IN_TREE), 'ignore');
   });
 
-  it('leaves a claim of the plug-in that was not migrated (G-09)', () => assert.equal(judged({ [GA]: IN_TREE }, IN_TREE), 'ignore'));
+  it('leaves a claim of the plug-in that was not migrated (G-09)', () =>
+    assert.equal(judged({ [GA]: IN_TREE }, IN_TREE), 'ignore'));
 
   it('leaves a claim that somebody else migrated to it', () => {
     assert.equal(judged({ [GA]: 'other', [MIGRATED_TO]: DRIVER }, IN_TREE), 'ignore');
   });
 
-  it('takes a claim of its own whose class is the plug-in’s', () => assert.equal(judged({ [GA]: DRIVER }, IN_TREE), 'provision'));
+  it('takes a claim of its own whose class is the plug-in’s', () =>
+    assert.equal(judged({ [GA]: DRIVER }, IN_TREE), 'provision'));
 });
 
-/* Upstream asks each entry of its table twice: would you provision, and do. What the plan has to say against a claim is no reason not to look at it. */
+/* Upstream asks each entry of its table twice: would you provision, and do. What the plan has to
+ * say against a claim is no reason not to look at it. */
 describe('a claim is taken up, whatever the plan will have to say of it:', () => {
   const secretName = { 'csi.storage.k8s.io/provisioner-secret-name': '' };
   const vac = aClaim({ spec: { volumeAttributesClassName: 'gold' } });
   const entries: readonly (readonly [string, Claim, Partial<Class>?])[] = [
     ['a plain one (B-01, B-02, B-04, B-12, B-13, B-14, B-22, B-24, B-25, B-26)', aClaim()],
-    ['one with two file systems (B-03)', aClaim(), { parameters: { fstype: 'a', 'csi.storage.k8s.io/fstype': 'b' } }],
+    [
+      'one with two file systems (B-03)',
+      aClaim(),
+      { parameters: { fstype: 'a', 'csi.storage.k8s.io/fstype': 'b' } },
+    ],
     ['RWX (B-05)', claimFor('ReadWriteMany')],
     ['ROX (B-06, B-07)', claimFor('ReadOnlyMany')],
     ['RWO (B-08, B-09)', claimFor('ReadWriteOnce')],
@@ -179,7 +211,12 @@ describe('a claim is taken up, whatever the plan will have to say of it:', () =>
     ['one with a selector (B-18)', aClaim({ spec: { selector: {} } })],
     ['one without UID (B-19)', aClaim({ metadata: { uid: '' } })],
     ['one with mount options (B-23)', aClaim(), { mountOptions: ['foo=bar'] }],
-    ['one for a populator (B-27)', aClaim({ spec: { dataSource: { apiGroup: 'my.example.io', kind: 'MyPopulator', name: 'p' } } })],
+    [
+      'one for a populator (B-27)',
+      aClaim({
+        spec: { dataSource: { apiGroup: 'my.example.io', kind: 'MyPopulator', name: 'p' } },
+      }),
+    ],
     ['one with an attributes class (B-36, B-37, B-38, B-39, B-40)', vac],
     ['one with a selected node (B-41)', annotated({ [GA]: DRIVER, [NODE]: 'bar' })],
   ];
@@ -197,12 +234,16 @@ describe('a claim is taken up, whatever the plan will have to say of it:', () =>
 describe('wherever the driver runs, a claim', () => {
   const onNode = (node: string) => annotated({ [GA]: DRIVER, [NODE]: node });
 
-  it('with a selected node is provisioned (B-28, B-31)', () => assert.equal(verdict(onNode('foo'), late), 'provision'));
-  it('of another node is provisioned too (B-30)', () => assert.equal(verdict(onNode('bar'), late), 'provision'));
-  it('without a selected node is left alone where its class waits for one (B-29)', () => assert.equal(verdict(aClaim(), late), 'ignore'));
+  it('with a selected node is provisioned (B-28, B-31)', () =>
+    assert.equal(verdict(onNode('foo'), late), 'provision'));
+  it('of another node is provisioned too (B-30)', () =>
+    assert.equal(verdict(onNode('bar'), late), 'provision'));
+  it('without a selected node is left alone where its class waits for one (B-29)', () =>
+    assert.equal(verdict(aClaim(), late), 'ignore'));
   it('of an Immediate class is provisioned without a look at any node (B-32, B-33, B-34, B-35)', () => {
     const matchLabelExpressions = [{ key: 'key', values: ['bar'] }];
-    const immediate = (): Class => aClass({ volumeBindingMode: 'Immediate', allowedTopologies: [{ matchLabelExpressions }] });
+    const immediate = (): Class =>
+      aClass({ volumeBindingMode: 'Immediate', allowedTopologies: [{ matchLabelExpressions }] });
     assert.equal(verdict(aClaim(), immediate), 'provision');
   });
 });

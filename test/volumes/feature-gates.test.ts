@@ -28,11 +28,17 @@ describe('feature gates', () => {
         CrossNamespaceVolumeDataSource: true,
       });
     for (const text of ['0', 'f', 'F', 'FALSE', 'false', 'False'])
-      assert.deepEqual(parseFeatureGates([`Topology=${text}`]), { ...DEFAULT_GATES, Topology: false });
+      assert.deepEqual(parseFeatureGates([`Topology=${text}`]), {
+        ...DEFAULT_GATES,
+        Topology: false,
+      });
   });
 
   it('may have blanks around name and value', () => {
-    assert.deepEqual(parseFeatureGates([' Topology = false ']), { ...DEFAULT_GATES, Topology: false });
+    assert.deepEqual(parseFeatureGates([' Topology = false ']), {
+      ...DEFAULT_GATES,
+      Topology: false,
+    });
   });
 
   it('take the last of two values', () => {
@@ -54,18 +60,38 @@ describe('feature gates', () => {
       ['AllAlpha=true', 'CrossNamespaceVolumeDataSource=false'],
       ['CrossNamespaceVolumeDataSource=false', 'AllAlpha=true'],
     ])
-      assert.deepEqual(parseFeatureGates(items), { ...DEFAULT_GATES, ReleaseLeaderElectionOnExit: true });
+      assert.deepEqual(parseFeatureGates(items), {
+        ...DEFAULT_GATES,
+        ReleaseLeaderElectionOnExit: true,
+      });
   });
 
-  it('know AllBeta, which switches none', () => assert.deepEqual(parseFeatureGates(['AllBeta=true']), DEFAULT_GATES));
+  it('know AllBeta, which switches none', () =>
+    assert.deepEqual(parseFeatureGates(['AllBeta=true']), DEFAULT_GATES));
 
   const unreadable: readonly (readonly [string, string, RegExp])[] = [
-    ['without a value', 'Topology', /^missing value in "Topology"; write Topology=true or Topology=false$/],
-    ['with a value that is no truth', 'Topology=yes', /^invalid value in "Topology=yes"; write Topology=true or Topology=false$/],
+    [
+      'without a value',
+      'Topology',
+      /^missing value in "Topology"; write Topology=true or Topology=false$/,
+    ],
+    [
+      'with a value that is no truth',
+      'Topology=yes',
+      /^invalid value in "Topology=yes"; write Topology=true or Topology=false$/,
+    ],
     ['with two values', 'Topology=true=false', /^invalid value in "Topology=true=false"/],
-    ['that nobody knows', 'HonorPVReclaimPolicy=true', /^unrecognized feature gate: HonorPVReclaimPolicy; there are Topology, /],
+    [
+      'that nobody knows',
+      'HonorPVReclaimPolicy=true',
+      /^unrecognized feature gate: HonorPVReclaimPolicy; there are Topology, /,
+    ],
     ['without a name', '=true', /^unrecognized feature gate: ;/],
-    ['with the name of an inherited property', 'toString=true', /^unrecognized feature gate: toString;/],
+    [
+      'with the name of an inherited property',
+      'toString=true',
+      /^unrecognized feature gate: toString;/,
+    ],
   ];
   for (const [what, item, words] of unreadable) {
     it(`${what} are refused with the fix`, () => {

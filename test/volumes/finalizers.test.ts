@@ -14,7 +14,10 @@ describe('addFinalizer', () => {
   });
 
   it('begins an empty list (P-88)', () => {
-    assert.deepEqual(addFinalizer({ finalizers: [] }, OURS), { list: [OURS], patch: { finalizers: [OURS] } });
+    assert.deepEqual(addFinalizer({ finalizers: [] }, OURS), {
+      list: [OURS],
+      patch: { finalizers: [OURS] },
+    });
   });
 
   it('goes to the end of a list, and sends only itself and the order (P-89)', () => {
@@ -31,11 +34,17 @@ describe('removeFinalizer', () => {
   const terminating = { deletionTimestamp: 'now' };
 
   it('sends null for the last one of an object that is going away (P-81)', () => {
-    assert.deepEqual(removeFinalizer({ finalizers: [OURS], ...terminating }, OURS), { list: [], patch: { finalizers: null } });
+    assert.deepEqual(removeFinalizer({ finalizers: [OURS], ...terminating }, OURS), {
+      list: [],
+      patch: { finalizers: null },
+    });
   });
 
   it('spares what somebody may add meanwhile to an object that stays', () => {
-    assert.deepEqual(removeFinalizer({ finalizers: [OURS] }, OURS), { list: [], patch: { '$deleteFromPrimitiveList/finalizers': [OURS] } });
+    assert.deepEqual(removeFinalizer({ finalizers: [OURS] }, OURS), {
+      list: [],
+      patch: { '$deleteFromPrimitiveList/finalizers': [OURS] },
+    });
   });
 
   it('changes nothing where it is not there (P-82)', () => {
@@ -46,12 +55,17 @@ describe('removeFinalizer', () => {
     const finalizers = ['a', OURS, 'b'];
     assert.deepEqual(removeFinalizer({ finalizers, ...terminating }, OURS), {
       list: ['a', 'b'],
-      patch: { '$deleteFromPrimitiveList/finalizers': [OURS], '$setElementOrder/finalizers': ['a', 'b'] },
+      patch: {
+        '$deleteFromPrimitiveList/finalizers': [OURS],
+        '$setElementOrder/finalizers': ['a', 'b'],
+      },
     });
     assert.deepEqual(finalizers, ['a', OURS, 'b'], 'the list that was given is as it was');
   });
 
-  it('changes nothing of an empty list (P-84)', () => assert.equal(removeFinalizer({ finalizers: [], ...terminating }, OURS), undefined));
+  it('changes nothing of an empty list (P-84)', () =>
+    assert.equal(removeFinalizer({ finalizers: [], ...terminating }, OURS), undefined));
 
-  it('changes nothing where there is no list (P-85)', () => assert.equal(removeFinalizer(terminating, OURS), undefined));
+  it('changes nothing where there is no list (P-85)', () =>
+    assert.equal(removeFinalizer(terminating, OURS), undefined));
 });

@@ -19,17 +19,52 @@ const RUNS = 10_000;
 /** The same inputs in every run; a failure prints the input that it shrank to. */
 const SEED = 20_261_121;
 
-const CAPABILITIES = ['CREATE_DELETE_VOLUME', 'CREATE_DELETE_SNAPSHOT', 'CLONE_VOLUME', 'MODIFY_VOLUME', 'SINGLE_NODE_MULTI_WRITER'];
+const CAPABILITIES = [
+  'CREATE_DELETE_VOLUME',
+  'CREATE_DELETE_SNAPSHOT',
+  'CLONE_VOLUME',
+  'MODIFY_VOLUME',
+  'SINGLE_NODE_MULTI_WRITER',
+];
 const PLUGIN = ['CONTROLLER_SERVICE', 'VOLUME_ACCESSIBILITY_CONSTRAINTS'];
 const word = fc.oneof(
-  fc.constantFrom('', 'a', 'claim', 'class', 'x y', 'größe', '${pv.name}', '${pvc.name}', '${', '$1', '__proto__'),
+  fc.constantFrom(
+    '',
+    'a',
+    'claim',
+    'class',
+    'x y',
+    'größe',
+    '${pv.name}',
+    '${pvc.name}',
+    '${',
+    '$1',
+    '__proto__',
+  ),
   fc.string(),
 );
 const size = fc.oneof(
-  fc.constantFrom('0', '1', '100', '1Gi', '1.5Gi', '1500m', '9E', '99999999999Ei', '-1', '1e400', '', '1 Gi', 'NaN', '0x10', '+5k'),
+  fc.constantFrom(
+    '0',
+    '1',
+    '100',
+    '1Gi',
+    '1.5Gi',
+    '1500m',
+    '9E',
+    '99999999999Ei',
+    '-1',
+    '1e400',
+    '',
+    '1 Gi',
+    'NaN',
+    '0x10',
+    '+5k',
+  ),
   fc.string({ maxLength: 6 }),
 );
-const maybe = <T>(value: fc.Arbitrary<T>): fc.Arbitrary<T | undefined> => fc.option(value, { nil: undefined });
+const maybe = <T>(value: fc.Arbitrary<T>): fc.Arbitrary<T | undefined> =>
+  fc.option(value, { nil: undefined });
 /** Mostly what is in order, so that the checks behind it are reached too. */
 const mostly = <T, U>(good: fc.Arbitrary<T>, odd: fc.Arbitrary<U>): fc.Arbitrary<T | U> =>
   fc.oneof({ weight: 9, arbitrary: good }, { weight: 1, arbitrary: odd });
@@ -57,7 +92,11 @@ const parameterKey = fc.oneof(
   word,
 );
 const sourceKind = fc.constantFrom('VolumeSnapshot', 'PersistentVolumeClaim', 'Backup', '');
-const source = fc.record({ apiGroup: maybe(fc.constantFrom('snapshot.storage.k8s.io', '', 'example.com')), kind: sourceKind, name: word });
+const source = fc.record({
+  apiGroup: maybe(fc.constantFrom('snapshot.storage.k8s.io', '', 'example.com')),
+  kind: sourceKind,
+  name: word,
+});
 
 const SNAPSHOT = { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name: 'source' };
 const CLONE = { kind: 'PersistentVolumeClaim', name: 'source' };
@@ -68,12 +107,24 @@ const claim: fc.Arbitrary<Claim> = fc
     name: mostly(fc.constant('claim'), word),
     annotations: maybe(
       fc.dictionary(
-        fc.oneof(fc.constantFrom('volume.kubernetes.io/storage-provisioner', 'volume.kubernetes.io/selected-node'), word),
+        fc.oneof(
+          fc.constantFrom(
+            'volume.kubernetes.io/storage-provisioner',
+            'volume.kubernetes.io/selected-node',
+          ),
+          word,
+        ),
         fc.oneof(fc.constant(DRIVER), word),
       ),
     ),
     accessModes: maybe(
-      fc.array(mostly(fc.constantFrom('ReadWriteOnce', 'ReadOnlyMany', 'ReadWriteMany', 'ReadWriteOncePod'), word), { maxLength: 4 }),
+      fc.array(
+        mostly(
+          fc.constantFrom('ReadWriteOnce', 'ReadOnlyMany', 'ReadWriteMany', 'ReadWriteOncePod'),
+          word,
+        ),
+        { maxLength: 4 },
+      ),
     ),
     storage: maybe(mostly(fc.constantFrom('1Gi', '100'), size)),
     volumeMode: maybe(fc.constantFrom('Block', 'Filesystem')),
@@ -99,14 +150,26 @@ const claim: fc.Arbitrary<Claim> = fc
 const cls: fc.Arbitrary<Class> = fc
   .record({
     provisioner: fc.constantFrom(DRIVER, 'kubernetes.io/aws-ebs', 'other'),
-    parameters: maybe(mostly(fc.constantFrom({}, { fstype: 'xfs' }), fc.dictionary(parameterKey, word, { maxKeys: 5 }))),
+    parameters: maybe(
+      mostly(
+        fc.constantFrom({}, { fstype: 'xfs' }),
+        fc.dictionary(parameterKey, word, { maxKeys: 5 }),
+      ),
+    ),
     mountOptions: maybe(fc.array(word, { maxLength: 3 })),
     reclaimPolicy: maybe(fc.constantFrom('Delete', 'Retain')),
     volumeBindingMode: maybe(fc.constantFrom('Immediate', 'WaitForFirstConsumer')),
     allowedTopologies: maybe(
-      fc.array(fc.record({ matchLabelExpressions: maybe(fc.array(fc.record({ key: word, values: fc.array(word) }), { maxLength: 2 })) }), {
-        maxLength: 2,
-      }),
+      fc.array(
+        fc.record({
+          matchLabelExpressions: maybe(
+            fc.array(fc.record({ key: word, values: fc.array(word) }), { maxLength: 2 }),
+          ),
+        }),
+        {
+          maxLength: 2,
+        },
+      ),
     ),
   })
   .map((change) => bare({ ...aClass(), ...change } as Class));
@@ -114,8 +177,12 @@ const cls: fc.Arbitrary<Class> = fc
 const driverFacts = fc.record({
   name: fc.constantFrom(DRIVER, 'ebs.csi.aws.com'),
   inTreeName: fc.constantFrom(undefined, 'kubernetes.io/aws-ebs'),
-  pluginCapabilities: mostly(fc.constant(PLUGIN), fc.subarray(PLUGIN)).map((names) => new Set(names)),
-  controllerCapabilities: mostly(fc.constant(CAPABILITIES), fc.subarray(CAPABILITIES)).map((names) => new Set(names)),
+  pluginCapabilities: mostly(fc.constant(PLUGIN), fc.subarray(PLUGIN)).map(
+    (names) => new Set(names),
+  ),
+  controllerCapabilities: mostly(fc.constant(CAPABILITIES), fc.subarray(CAPABILITIES)).map(
+    (names) => new Set(names),
+  ),
 });
 const planOptions = fc
   .record({
@@ -123,7 +190,10 @@ const planOptions = fc
     volumeNameUuidLength: fc.constantFrom(-1, 1, 32),
     extraCreateMetadata: fc.boolean(),
     preventVolumeModeConversion: fc.boolean(),
-    gates: fc.record({ VolumeAttributesClass: fc.boolean(), CrossNamespaceVolumeDataSource: fc.boolean() }),
+    gates: fc.record({
+      VolumeAttributesClass: fc.boolean(),
+      CrossNamespaceVolumeDataSource: fc.boolean(),
+    }),
   })
   .map(({ gates, ...rest }) => ({ ...options, ...rest, gates: { ...DEFAULT_GATES, ...gates } }));
 
@@ -141,7 +211,13 @@ const stored = fc
     spec: fc.record({
       driver: fc.constantFrom(DRIVER, 'other'),
       csi: maybe(fc.record({ driver: fc.constantFrom(DRIVER, 'other'), volumeHandle: word })),
-      claimRef: maybe(fc.record({ uid: fc.constantFrom('source-uid', 'other'), namespace: fc.constantFrom('space', 'other'), name: word })),
+      claimRef: maybe(
+        fc.record({
+          uid: fc.constantFrom('source-uid', 'other'),
+          namespace: fc.constantFrom('space', 'other'),
+          name: word,
+        }),
+      ),
       volumeSnapshotRef: fc.record({
         uid: fc.constantFrom('source-uid', 'other'),
         namespace: fc.constantFrom('space', 'other'),
@@ -152,8 +228,14 @@ const stored = fc
       volumeMode: maybe(fc.constantFrom('Block', 'Filesystem')),
       sourceVolumeMode: maybe(fc.constantFrom('Block', 'Filesystem')),
       resources: maybe(fc.record({ requests: fc.record({ storage: size }) })),
-      from: mostly(fc.constant([{ group: '', kind: 'PersistentVolumeClaim', namespace: 'space' }]), fc.constant(undefined)),
-      to: mostly(fc.constant([{ group: '', kind: 'PersistentVolumeClaim' }]), fc.constant(undefined)),
+      from: mostly(
+        fc.constant([{ group: '', kind: 'PersistentVolumeClaim', namespace: 'space' }]),
+        fc.constant(undefined),
+      ),
+      to: mostly(
+        fc.constant([{ group: '', kind: 'PersistentVolumeClaim' }]),
+        fc.constant(undefined),
+      ),
     }),
     status: maybe(
       fc.record({
@@ -170,19 +252,33 @@ const stored = fc
   .map(({ deletionTimestamp, finalizers, annotations, ...rest }) =>
     bare({
       ...rest,
-      metadata: { name: 'source', namespace: 'space', uid: 'source-uid', resourceVersion: '5', deletionTimestamp, finalizers, annotations },
+      metadata: {
+        name: 'source',
+        namespace: 'space',
+        uid: 'source-uid',
+        resourceVersion: '5',
+        deletionTimestamp,
+        finalizers,
+        annotations,
+      },
     }),
   );
 const answer: fc.Arbitrary<Answer> = fc.oneof(
   // A kind of object is what the resource says; only its fields can be odd.
-  { weight: 6, arbitrary: stored.map((object): Answer => ({ kind: 'found', object: object as KubeObject })) },
+  {
+    weight: 6,
+    arbitrary: stored.map((object): Answer => ({ kind: 'found', object: object as KubeObject })),
+  },
   fc.constant({ kind: 'absent' } as const),
-  fc.constantFrom(403, 409, 422).map((code) => ({ kind: 'refused', code, message: 'the server said no' }) as const),
+  fc
+    .constantFrom(403, 409, 422)
+    .map((code) => ({ kind: 'refused', code, message: 'the server said no' }) as const),
 );
 
 const OF_SNAPSHOT = '^error getting handle for DataSource Type VolumeSnapshot by Name [^]*: ';
 const OF_CLONE = '^error getting handle for DataSource Type PersistentVolumeClaim by Name [^]*: ';
-/** Every shape that a refusal of a plan may have, from its beginning to the field, the object, the capability or the template at fault. */
+/** Every shape that a refusal of a plan may have, from its beginning to the field, the object, the
+ * capability or the template at fault. */
 const REFUSALS: readonly RegExp[] = [
   /^the server said no$/,
   /^error getting ReferenceGrants in \S* ?namespace from api server: the server said no$/,
@@ -272,20 +368,46 @@ describe(`the rules, on ${RUNS} generated inputs each`, () => {
   it('plan, hand over or refuse with words that name the fault, and throw nothing', () => {
     const seen = { create: 0, populator: 0, refuse: 0 };
     fc.assert(
-      fc.property(claim, cls, driverFacts, planOptions, fc.array(answer, { maxLength: 5 }), (aClaim_, aClass_, facts, chosen, answers) => {
-        const plan = run(planVolume({ claim: aClaim_, cls: aClass_, className: 'class', driver: facts, options: chosen }), answers);
-        seen[plan.kind] += 1;
-        if (plan.kind === 'refuse') isOneOf(plan.message, REFUSALS);
-      }),
+      fc.property(
+        claim,
+        cls,
+        driverFacts,
+        planOptions,
+        fc.array(answer, { maxLength: 5 }),
+        (aClaim_, aClass_, facts, chosen, answers) => {
+          const plan = run(
+            planVolume({
+              claim: aClaim_,
+              cls: aClass_,
+              className: 'class',
+              driver: facts,
+              options: chosen,
+            }),
+            answers,
+          );
+          seen[plan.kind] += 1;
+          if (plan.kind === 'refuse') isOneOf(plan.message, REFUSALS);
+        },
+      ),
       { numRuns: RUNS, seed: SEED },
     );
-    for (const [kind, count] of Object.entries(seen)) assert.ok(count > 200, `only ${count} of ${kind}: the inputs miss the point`);
+    for (const [kind, count] of Object.entries(seen))
+      assert.ok(count > 200, `only ${count} of ${kind}: the inputs miss the point`);
   });
 
   it('read whatever a driver answers, name what is wrong with it, and make a PV only of what has a handle and is large enough', () => {
-    const plan = run(planVolume({ claim: aClaim(), cls: aClass(), className: 'class', driver, options }), []);
+    const plan = run(
+      planVolume({ claim: aClaim(), cls: aClass(), className: 'class', driver, options }),
+      [],
+    );
     assert.ok(plan.kind === 'create');
-    const source = { resource: 'volumesnapshots' as const, namespace: 'space', name: 'source', uid: 'source-uid', isReleased: true };
+    const source = {
+      resource: 'volumesnapshots' as const,
+      namespace: 'space',
+      name: 'source',
+      uid: 'source-uid',
+      isReleased: true,
+    };
     const skeleton = fc
       .record({
         isEchoed: maybe(fc.boolean()),
@@ -303,21 +425,36 @@ describe(`the rules, on ${RUNS} generated inputs each`, () => {
           ...(isEchoed === undefined ? {} : { source: { ...source, isEchoed } }),
         };
       });
-    const handle = fc.oneof(word, fc.constantFrom('vol-1', 'projects/p/zones/z/disks/d', 'a#b#c', '/subscriptions/s/disks/d'));
+    const handle = fc.oneof(
+      word,
+      fc.constantFrom('vol-1', 'projects/p/zones/z/disks/d', 'a#b#c', '/subscriptions/s/disks/d'),
+    );
     const volume = fc.record({
       volumeId: handle,
-      capacityBytes: fc.oneof(fc.constantFrom(0n, 99n, 100n, -1n), fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n })),
+      capacityBytes: fc.oneof(
+        fc.constantFrom(0n, 99n, 100n, -1n),
+        fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n }),
+      ),
       volumeContext: fc.dictionary(fc.oneof(fc.constant('partition'), word), word, { maxKeys: 3 }),
-      contentSource: maybe(fc.constant({ type: { case: 'snapshot' as const, value: { snapshotId: 's' } } })),
+      contentSource: maybe(
+        fc.constant({ type: { case: 'snapshot' as const, value: { snapshotId: 's' } } }),
+      ),
       accessibleTopology: fc.array(
-        fc.record({ segments: fc.dictionary(fc.oneof(fc.constant('topology.gke.io/zone'), word), word, { maxKeys: 2 }) }),
+        fc.record({
+          segments: fc.dictionary(fc.oneof(fc.constant('topology.gke.io/zone'), word), word, {
+            maxKeys: 2,
+          }),
+        }),
         { maxLength: 2 },
       ),
     });
     const seen = { good: 0, bad: 0 };
     fc.assert(
       fc.property(skeleton, mostly(volume, fc.constant(undefined)), (planned, answered) => {
-        const result = readAnswer(create(CreateVolumeResponseSchema, answered === undefined ? {} : { volume: answered }), planned);
+        const result = readAnswer(
+          create(CreateVolumeResponseSchema, answered === undefined ? {} : { volume: answered }),
+          planned,
+        );
         seen['message' in result ? 'bad' : 'good'] += 1;
         if ('message' in result) return isOneOf(result.message, BLAMED);
         assert.notEqual(result.handle, '');
@@ -329,7 +466,8 @@ describe(`the rules, on ${RUNS} generated inputs each`, () => {
       }),
       { numRuns: RUNS, seed: SEED },
     );
-    for (const [kind, count] of Object.entries(seen)) assert.ok(count > 200, `only ${count} of ${kind}: the inputs miss the point`);
+    for (const [kind, count] of Object.entries(seen))
+      assert.ok(count > 200, `only ${count} of ${kind}: the inputs miss the point`);
   });
 
   it('judge every claim', () => {
@@ -346,12 +484,20 @@ describe(`the rules, on ${RUNS} generated inputs each`, () => {
     const volume = fc
       .record({
         annotations: fc.dictionary(
-          fc.oneof(fc.constantFrom('pv.kubernetes.io/provisioned-by', 'pv.kubernetes.io/migrated-to'), word),
+          fc.oneof(
+            fc.constantFrom('pv.kubernetes.io/provisioned-by', 'pv.kubernetes.io/migrated-to'),
+            word,
+          ),
           fc.oneof(fc.constant(DRIVER), word),
         ),
         policy: maybe(fc.constantFrom('Delete', 'Retain', 'Recycle')),
         phase: maybe(fc.constantFrom('Pending', 'Available', 'Bound', 'Released', 'Failed')),
-        finalizers: maybe(fc.array(fc.oneof(fc.constant('external-provisioner.volume.kubernetes.io/finalizer'), word), { maxLength: 2 })),
+        finalizers: maybe(
+          fc.array(
+            fc.oneof(fc.constant('external-provisioner.volume.kubernetes.io/finalizer'), word),
+            { maxLength: 2 },
+          ),
+        ),
         deletionTimestamp: maybe(fc.constant('2026-01-01T00:00:00Z')),
         claimRef: maybe(fc.record({ uid: word, namespace: word, name: word })),
         csi: maybe(fc.record({ driver: fc.constantFrom(DRIVER, 'other'), volumeHandle: word })),
@@ -364,16 +510,26 @@ describe(`the rules, on ${RUNS} generated inputs each`, () => {
         } as unknown as Volume),
       );
     fc.assert(
-      fc.property(volume, driverFacts, maybe(cls), fc.boolean(), (judged, facts, found, isAttached) => {
-        const verdict = judgeVolume(judged, facts);
-        assert.notEqual(recordId(judged, options), '');
-        const plan = planDeletion(judged, { driver: facts, classOf: () => found, attachedTo: () => (isAttached ? [anAttachment] : []) });
-        if (plan.kind === 'refuse') isOneOf(plan.message, KEPT);
-        else assert.ok(plan.handle === (judged.spec.csi?.volumeHandle ?? ''));
-        if (verdict.kind !== 'delete') return;
-        assert.equal(judged.status?.phase, 'Released');
-        assert.equal(judged.spec.persistentVolumeReclaimPolicy, 'Delete');
-      }),
+      fc.property(
+        volume,
+        driverFacts,
+        maybe(cls),
+        fc.boolean(),
+        (judged, facts, found, isAttached) => {
+          const verdict = judgeVolume(judged, facts);
+          assert.notEqual(recordId(judged, options), '');
+          const plan = planDeletion(judged, {
+            driver: facts,
+            classOf: () => found,
+            attachedTo: () => (isAttached ? [anAttachment] : []),
+          });
+          if (plan.kind === 'refuse') isOneOf(plan.message, KEPT);
+          else assert.ok(plan.handle === (judged.spec.csi?.volumeHandle ?? ''));
+          if (verdict.kind !== 'delete') return;
+          assert.equal(judged.status?.phase, 'Released');
+          assert.equal(judged.spec.persistentVolumeReclaimPolicy, 'Delete');
+        },
+      ),
       { numRuns: RUNS, seed: SEED },
     );
   });

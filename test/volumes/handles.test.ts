@@ -7,20 +7,28 @@ const csi = (volumeHandle: string, driver = 'ebs.csi.aws.com'): VolumeParts => (
   metadata: { name: 'volume' },
   spec: { csi: { driver, volumeHandle } },
 });
-const inTree = (volumeID: string): VolumeParts => ({ metadata: { name: 'volume' }, spec: { awsElasticBlockStore: { volumeID } } });
+const inTree = (volumeID: string): VolumeParts => ({
+  metadata: { name: 'volume' },
+  spec: { awsElasticBlockStore: { volumeID } },
+});
 const none: VolumeParts = { metadata: { name: 'volume' }, spec: {} };
 
 describe('the volume behind a PV', () => {
-  it('is the driver’s handle', () => assert.deepEqual(handleOf(csi('vol-1')), { driver: 'ebs.csi.aws.com', handle: 'vol-1' }));
+  it('is the driver’s handle', () =>
+    assert.deepEqual(handleOf(csi('vol-1')), { driver: 'ebs.csi.aws.com', handle: 'vol-1' }));
 
   it('is found in a PV of in-tree form too', () => {
     assert.deepEqual(handleOf(inTree('vol-1')), { driver: 'ebs.csi.aws.com', handle: 'vol-1' });
   });
 
-  it('is none where the PV stands for no CSI volume', () => assert.equal(handleOf(none), undefined));
+  it('is none where the PV stands for no CSI volume', () =>
+    assert.equal(handleOf(none), undefined));
 });
 
-const FORMS: readonly { readonly form: string; readonly of: (id: string) => VolumeParts['spec'] }[] = [
+const FORMS: readonly {
+  readonly form: string;
+  readonly of: (id: string) => VolumeParts['spec'];
+}[] = [
   { form: 'CSI', of: (id) => ({ csi: { driver: 'd', volumeHandle: id } }) },
   { form: 'gce-pd', of: (pdName) => ({ gcePersistentDisk: { pdName } }) },
   { form: 'aws-ebs', of: (volumeID) => ({ awsElasticBlockStore: { volumeID } }) },
@@ -45,14 +53,21 @@ describe('two PVs', () => {
       metadata: { name: 'volume', labels },
       spec: { gcePersistentDisk: { pdName: 'disk' } },
     });
-    assert.equal(compareVolumes(disk({ 'topology.kubernetes.io/zone': 'us-a-b' }), disk({})), 'same');
+    assert.equal(
+      compareVolumes(disk({ 'topology.kubernetes.io/zone': 'us-a-b' }), disk({})),
+      'same',
+    );
   });
 
   it('of Azure File are two where one’s Secret is in another namespace, which is the claim’s unless the PV names one', () => {
     const share = (secretNamespace: string | undefined, namespace: string): VolumeParts => ({
       metadata: { name: 'volume' },
       spec: {
-        azureFile: { shareName: 'share', secretName: 's', ...(secretNamespace === undefined ? {} : { secretNamespace }) },
+        azureFile: {
+          shareName: 'share',
+          secretName: 's',
+          ...(secretNamespace === undefined ? {} : { secretNamespace }),
+        },
         claimRef: { namespace, name: 'claim', uid: 'uid' },
       },
     });
@@ -73,7 +88,10 @@ describe('two PVs', () => {
 
 describe('one volume', () => {
   const disk = (zone?: string, pdName = 'disk'): VolumeParts => ({
-    metadata: { name: 'volume', ...(zone === undefined ? {} : { labels: { 'topology.kubernetes.io/zone': zone } }) },
+    metadata: {
+      name: 'volume',
+      ...(zone === undefined ? {} : { labels: { 'topology.kubernetes.io/zone': zone } }),
+    },
     spec: { gcePersistentDisk: { pdName } },
   });
 
@@ -93,7 +111,10 @@ describe('one volume', () => {
   it('may be behind two PVs of a GCE disk where one does not say its zone, or has another form', () => {
     assert.ok(mayBeSame(disk('us-a-b'), disk()));
     assert.ok(mayBeSame(disk(), disk('us-a-b')));
-    const asCsi = { metadata: { name: 'volume' }, spec: { csi: { driver: 'pd.csi.storage.gke.io', volumeHandle: 'disk' } } };
+    const asCsi = {
+      metadata: { name: 'volume' },
+      spec: { csi: { driver: 'pd.csi.storage.gke.io', volumeHandle: 'disk' } },
+    };
     assert.ok(mayBeSame(disk('us-a-b'), asCsi));
     assert.ok(mayBeSame(asCsi, disk('us-a-b')));
   });

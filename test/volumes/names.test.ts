@@ -15,15 +15,18 @@ describe('the name of a volume', () => {
     assert.equal(named(32), 'pvc-0123abcd456789ef0123456789abcdef');
   });
 
-  it('is as long as the UID where that is shorter', () => assert.equal(named(32, 'testid'), 'pvc-testid'));
+  it('is as long as the UID where that is shorter', () =>
+    assert.equal(named(32, 'testid'), 'pvc-testid'));
 
-  it('begins with the prefix that was chosen', () => assert.equal(named(5, 'testid', 'test'), 'test-testi'));
+  it('begins with the prefix that was chosen', () =>
+    assert.equal(named(5, 'testid', 'test'), 'test-testi'));
 
   it('needs a prefix', () => {
     assert.throws(() => named(-1, UID, ''), inWords('volume name prefix cannot be of length 0'));
   });
 
   it('needs a UID', () => {
-    for (const length of [-1, 5]) assert.throws(() => named(length, ''), inWords('corrupted PVC object, it is missing UID'));
+    for (const length of [-1, 5])
+      assert.throws(() => named(length, ''), inWords('corrupted PVC object, it is missing UID'));
   });
 });

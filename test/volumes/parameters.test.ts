@@ -6,7 +6,8 @@ import { inWords } from './plans.ts';
 
 const N = 'csi.storage.k8s.io/';
 const sent = (parameters: Record<string, string>) => driverParameters(aClass({ parameters }));
-const fsType = (parameters: Record<string, string>, standard = 'ext4') => fsTypeOf(aClass({ parameters }), standard);
+const fsType = (parameters: Record<string, string>, standard = 'ext4') =>
+  fsTypeOf(aClass({ parameters }), standard);
 
 const PURPOSES = [
   'provisioner-',
@@ -25,7 +26,9 @@ describe('the parameters that the driver gets', () => {
   });
 
   it('lack a reserved secret key (A-06)', () => {
-    assert.deepEqual(sent({ [`${N}controller-publish-secret-name`]: 'a', bim: 'baz' }), { bim: 'baz' });
+    assert.deepEqual(sent({ [`${N}controller-publish-secret-name`]: 'a', bim: 'baz' }), {
+      bim: 'baz',
+    });
   });
 
   it('may have a reserved key as a value (A-07)', () => {
@@ -34,7 +37,10 @@ describe('the parameters that the driver gets', () => {
   });
 
   it('lack all 17 reserved keys (A-08)', () => {
-    const keys = PURPOSES.flatMap((purpose) => [`${N}${purpose}secret-name`, `${N}${purpose}secret-namespace`]);
+    const keys = PURPOSES.flatMap((purpose) => [
+      `${N}${purpose}secret-name`,
+      `${N}${purpose}secret-namespace`,
+    ]);
     const reserved = [`${N}fstype`, ...keys];
     assert.equal(new Set(reserved).size, 17);
     assert.deepEqual(sent(Object.fromEntries(reserved.map((key) => [key, 'value']))), {});
@@ -84,18 +90,23 @@ describe('the file system of a class', () => {
     assert.equal(fsTypeOf(bare, 'ext4'), 'ext4');
   });
 
-  it('is the default where the class names an empty one', () => assert.equal(fsType({ fstype: '' }), 'ext4'));
+  it('is the default where the class names an empty one', () =>
+    assert.equal(fsType({ fstype: '' }), 'ext4'));
 
   it('is none where neither class nor flag name one', () => assert.equal(fsType({}, ''), ''));
 
   it('is found under fstype in any capitals, and under the reserved key', () => {
-    for (const key of ['fstype', 'fsType', 'FSTYPE', `${N}fstype`]) assert.equal(fsType({ [key]: 'xfs' }), 'xfs', key);
+    for (const key of ['fstype', 'fsType', 'FSTYPE', `${N}fstype`])
+      assert.equal(fsType({ [key]: 'xfs' }), 'xfs', key);
   });
 
-  it('is not found under the reserved key in capitals', () => assert.equal(fsType({ [`${N}fsType`]: 'xfs' }), 'ext4'));
+  it('is not found under the reserved key in capitals', () =>
+    assert.equal(fsType({ [`${N}fsType`]: 'xfs' }), 'ext4'));
 
   it('may be named only once', () => {
-    const words = inWords('fstype specified in parameters with both "fstype" and "csi.storage.k8s.io/fstype" keys');
+    const words = inWords(
+      'fstype specified in parameters with both "fstype" and "csi.storage.k8s.io/fstype" keys',
+    );
     assert.throws(() => fsType({ fstype: 'a', [`${N}fstype`]: 'a' }), words);
     assert.throws(() => fsType({ fstype: 'a', FSType: 'a' }), words);
   });

@@ -56,7 +56,10 @@ describe('the new PV', () => {
   });
 
   it('has the class’s reclaim policy, or none where the class has none (P-16)', () => {
-    assert.equal(volumeOf({ cls: aClass({ reclaimPolicy: 'Retain' }) }).spec.persistentVolumeReclaimPolicy, 'Retain');
+    assert.equal(
+      volumeOf({ cls: aClass({ reclaimPolicy: 'Retain' }) }).spec.persistentVolumeReclaimPolicy,
+      'Retain',
+    );
     const { reclaimPolicy: _, ...bare } = aClass();
     assert.equal(volumeOf({ cls: bare }).spec.persistentVolumeReclaimPolicy, undefined);
   });
@@ -67,17 +70,29 @@ describe('the new PV', () => {
   });
 
   it('has the driver’s context among its attributes, which may overwrite the identity', () => {
-    assert.deepEqual(volumeOf({}, { volumeContext: { a: 'b' } }).spec.csi?.volumeAttributes, { [IDENTITY]: 'test-provisioner', a: 'b' });
-    assert.deepEqual(volumeOf({}, { volumeContext: { [IDENTITY]: 'own' } }).spec.csi?.volumeAttributes, { [IDENTITY]: 'own' });
+    assert.deepEqual(volumeOf({}, { volumeContext: { a: 'b' } }).spec.csi?.volumeAttributes, {
+      [IDENTITY]: 'test-provisioner',
+      a: 'b',
+    });
+    assert.deepEqual(
+      volumeOf({}, { volumeContext: { [IDENTITY]: 'own' } }).spec.csi?.volumeAttributes,
+      { [IDENTITY]: 'own' },
+    );
   });
 
   it('takes the handle as the driver says it', () => {
-    assert.equal(volumeOf({}, { volumeId: ' Some/Handle ' }).spec.csi?.volumeHandle, ' Some/Handle ');
+    assert.equal(
+      volumeOf({}, { volumeId: ' Some/Handle ' }).spec.csi?.volumeHandle,
+      ' Some/Handle ',
+    );
   });
 
   it('refers to a claim without namespace as such', () => {
     const { namespace: _, ...metadata } = aClaim().metadata;
-    assert.equal('namespace' in (volumeOf({ claim: { ...aClaim(), metadata } }).spec.claimRef ?? {}), false);
+    assert.equal(
+      'namespace' in (volumeOf({ claim: { ...aClaim(), metadata } }).spec.claimRef ?? {}),
+      false,
+    );
   });
 });
 
@@ -86,14 +101,16 @@ describe('an answer', () => {
 
   it('without a volume is the driver’s mistake (R-42)', () => {
     assert.deepEqual(readAnswer(create(CreateVolumeResponseSchema, {}), skeleton), {
-      message: 'the driver answered CreateVolume without a volume; report this to the driver’s vendor',
+      message:
+        'the driver answered CreateVolume without a volume; report this to the driver’s vendor',
       handle: undefined,
     });
   });
 
   it('with an empty handle is the driver’s mistake', () => {
     assert.deepEqual(blamed(skeleton, { volumeId: '' }), {
-      message: 'the driver answered CreateVolume with an empty volume_id; report this to the driver’s vendor',
+      message:
+        'the driver answered CreateVolume with an empty volume_id; report this to the driver’s vendor',
       handle: undefined,
     });
   });
@@ -107,17 +124,31 @@ describe('an answer', () => {
 
   it('of fewer bytes than none is refused too, even where nothing was asked for', () => {
     const { skeleton: free } = created({ claim: aClaim({ spec: { resources: {} } }) });
-    assert.equal(blamed(free, { capacityBytes: -1n }).message, 'created volume capacity -1 less than requested capacity 0');
+    assert.equal(
+      blamed(free, { capacityBytes: -1n }).message,
+      'created volume capacity -1 less than requested capacity 0',
+    );
   });
 
   it('of as many bytes as asked for is fine', () => {
-    assert.deepEqual(answered(skeleton), { handle: 'test-volume-id', context: {}, capacityBytes: '100', topology: [] });
+    assert.deepEqual(answered(skeleton), {
+      handle: 'test-volume-id',
+      context: {},
+      capacityBytes: '100',
+      topology: [],
+    });
   });
 
   it('keeps sizes that a Number can’t hold', () => {
     const huge = aClaim({ spec: { resources: { requests: { storage: '9007199254740993' } } } });
-    assert.equal(volumeOf({ claim: huge }, { capacityBytes: 9007199254740993n }).spec.capacity?.storage, '9007199254740993');
-    assert.match(blamed(created({ claim: huge }).skeleton, { capacityBytes: 9007199254740992n }).message, /^created volume capacity/);
+    assert.equal(
+      volumeOf({ claim: huge }, { capacityBytes: 9007199254740993n }).spec.capacity?.storage,
+      '9007199254740993',
+    );
+    assert.match(
+      blamed(created({ claim: huge }).skeleton, { capacityBytes: 9007199254740992n }).message,
+      /^created volume capacity/,
+    );
   });
 });
 
@@ -127,7 +158,11 @@ describe('the answer for a volume with a source', () => {
   const inNamespace = (namespace: string, spec: Partial<Claim['spec']>): Claim =>
     aClaim({ metadata: { namespace }, spec: { resources, ...spec } });
   const restored = (spec: Partial<Claim['spec']>) =>
-    created({ claim: inNamespace('ns1', spec), driver: withCapability('CREATE_DELETE_SNAPSHOT'), world: snapshotWorld() });
+    created({
+      claim: inNamespace('ns1', spec),
+      driver: withCapability('CREATE_DELETE_SNAPSHOT'),
+      world: snapshotWorld(),
+    });
   const echo = { type: { case: 'snapshot' as const, value: { snapshotId: 'sid' } } };
 
   it('has to name a content source', () => {
@@ -142,11 +177,19 @@ describe('the answer for a volume with a source', () => {
   });
 
   it('is told to be too small before it is told to lack its source', () => {
-    assert.match(blamed(restored({ dataSource }).skeleton, { capacityBytes: 999n }).message, /^created volume capacity/);
+    assert.match(
+      blamed(restored({ dataSource }).skeleton, { capacityBytes: 999n }).message,
+      /^created volume capacity/,
+    );
   });
 
   it('need not name it where only dataSourceRef does so in the claim’s own namespace (R-12)', () => {
-    assert.ok(!('message' in answered(restored({ dataSourceRef: dataSource }).skeleton, { capacityBytes: 1000n })));
+    assert.ok(
+      !(
+        'message' in
+        answered(restored({ dataSourceRef: dataSource }).skeleton, { capacityBytes: 1000n })
+      ),
+    );
   });
 
   it('belongs to a skeleton that names the snapshot, for the record’s use', () => {
@@ -161,14 +204,20 @@ describe('the answer for a volume with a source', () => {
   });
 
   it('belongs to a skeleton that names the source claim, for the record’s use', () => {
-    const claim = inNamespace('fake-pvc-namespace', { dataSource: { kind: 'PersistentVolumeClaim', name: 'fake-pvc' } });
-    assert.deepEqual(created({ claim, driver: withCapability('CLONE_VOLUME'), world: cloneWorld() }).skeleton.source, {
-      resource: 'persistentvolumeclaims',
-      namespace: 'fake-pvc-namespace',
-      name: 'fake-pvc',
-      uid: 'fake-claim-uid',
-      isEchoed: true,
-      isReleased: false,
+    const claim = inNamespace('fake-pvc-namespace', {
+      dataSource: { kind: 'PersistentVolumeClaim', name: 'fake-pvc' },
     });
+    assert.deepEqual(
+      created({ claim, driver: withCapability('CLONE_VOLUME'), world: cloneWorld() }).skeleton
+        .source,
+      {
+        resource: 'persistentvolumeclaims',
+        namespace: 'fake-pvc-namespace',
+        name: 'fake-pvc',
+        uid: 'fake-claim-uid',
+        isEchoed: true,
+        isReleased: false,
+      },
+    );
   });
 });

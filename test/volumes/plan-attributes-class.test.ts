@@ -34,7 +34,10 @@ describe('a claim with a VolumeAttributesClass', () => {
 
   it('is refused, naming the gate, where that is off (B-37)', () => {
     const given = { ...common, world: holding(), gates: { VolumeAttributesClass: false } };
-    assert.match(refused(given).message, /^the claim names VolumeAttributesClass gold, and the feature gate VolumeAttributesClass is off/);
+    assert.match(
+      refused(given).message,
+      /^the claim names VolumeAttributesClass gold, and the feature gate VolumeAttributesClass is off/,
+    );
     assert.deepEqual(planned(given).steps, []);
   });
 
@@ -57,7 +60,10 @@ describe('a claim with a VolumeAttributesClass', () => {
     const [entry] = holding();
     assert.ok(entry);
     const { parameters: _, ...bare } = entry[1] as VolumeAttributesClass;
-    assert.deepEqual(created({ ...common, world: [[volumeAttributesClasses, bare]] }).request.mutableParameters, {});
+    assert.deepEqual(
+      created({ ...common, world: [[volumeAttributesClasses, bare]] }).request.mutableParameters,
+      {},
+    );
   });
 
   it('is a plain claim where the name is empty', () => {
@@ -67,12 +73,23 @@ describe('a claim with a VolumeAttributesClass', () => {
   });
 
   it('is not refused for what is no refusal', () => {
-    const rule = planVolume({ claim, cls, className: 'class', driver: withCapability('MODIFY_VOLUME'), options });
+    const rule = planVolume({
+      claim,
+      cls,
+      className: 'class',
+      driver: withCapability('MODIFY_VOLUME'),
+      options,
+    });
     assert.equal(rule.next().done, false);
-    assert.throws(() => rule.throw(new TypeError('broken')), { name: 'TypeError', message: 'broken' });
+    assert.throws(() => rule.throw(new TypeError('broken')), {
+      name: 'TypeError',
+      message: 'broken',
+    });
   });
 
   it('has the attributes class read once, after everything else was checked', () => {
-    assert.deepEqual(planned({ ...common, world: holding() }).steps, ['read volumeattributesclasses gold']);
+    assert.deepEqual(planned({ ...common, world: holding() }).steps, [
+      'read volumeattributesclasses gold',
+    ]);
   });
 });

@@ -5,7 +5,11 @@ import { planDeletion } from '#src/volumes/plan-deletion.ts';
 import type { DeletionContext } from '#src/volumes/plan-deletion.ts';
 import { aClass, aVolume, driver } from './builders.ts';
 
-function attachment(name: string, change: Partial<VolumeAttachment['metadata']> = {}, nodeName = `node-of-${name}`): VolumeAttachment {
+function attachment(
+  name: string,
+  change: Partial<VolumeAttachment['metadata']> = {},
+  nodeName = `node-of-${name}`,
+): VolumeAttachment {
   return {
     metadata: { name, uid: `uid-${name}`, resourceVersion: '7', ...change },
     spec: { attacher: 'a', nodeName, source: { persistentVolumeName: 'test-testi' } },
@@ -25,17 +29,26 @@ const withoutCsi = (spec: Partial<Volume['spec']> = {}): Volume => {
 
 describe('planDeletion', () => {
   const attachedTo = () => [attachment('a')];
-  const brokenClass = (): Class => aClass({ parameters: { 'csi.storage.k8s.io/provisioner-secret-name': 'half' } });
+  const brokenClass = (): Class =>
+    aClass({ parameters: { 'csi.storage.k8s.io/provisioner-secret-name': 'half' } });
   const ofClass = (change: Partial<Volume['spec']> = {}) =>
     aVolume({ metadata: { annotations: {} }, spec: { storageClassName: 'class', ...change } });
 
   it('gives a CSI volume’s own handle (G-11)', () => {
-    assert.deepEqual(plan(aVolume()), { kind: 'destroy', handle: 'test-volume-id', isMigrated: false, secret: {} });
+    assert.deepEqual(plan(aVolume()), {
+      kind: 'destroy',
+      handle: 'test-volume-id',
+      isMigrated: false,
+      secret: {},
+    });
   });
 
   it('gives an in-tree volume’s handle as its driver knows it (G-10)', () => {
     const volume = withoutCsi({ gcePersistentDisk: { pdName: 'disk' } });
-    const labelled = { ...volume, metadata: { ...volume.metadata, labels: { 'topology.kubernetes.io/zone': 'us-a1-b' } } };
+    const labelled = {
+      ...volume,
+      metadata: { ...volume.metadata, labels: { 'topology.kubernetes.io/zone': 'us-a1-b' } },
+    };
     assert.deepEqual(plan(labelled, { driver: { ...driver, name: 'pd.csi.storage.gke.io' } }), {
       kind: 'destroy',
       handle: 'projects/UNSPECIFIED/zones/us-a1-b/disks/disk',
@@ -51,11 +64,15 @@ describe('planDeletion', () => {
     );
   });
 
-  it('refuses a volume that no CSI driver has (F-02)', () => assert.equal(refusal(withoutCsi()), 'invalid CSI PV'));
+  it('refuses a volume that no CSI driver has (F-02)', () =>
+    assert.equal(refusal(withoutCsi()), 'invalid CSI PV'));
 
   it('refuses an in-tree volume that can’t be translated, in the translation’s words', () => {
     const azureDisk = { diskName: 'd', diskURI: 'u', kind: 'Dedicated' };
-    assert.equal(refusal(withoutCsi({ azureDisk })), 'kind(Dedicated) is not supported in csi migration');
+    assert.equal(
+      refusal(withoutCsi({ azureDisk })),
+      'kind(Dedicated) is not supported in csi migration',
+    );
   });
 
   for (const [capability, change] of [
@@ -72,7 +89,10 @@ describe('planDeletion', () => {
 
   for (const [title, found] of [
     ['that is attached (F-04)', { ...attachment('a'), status: { attached: true } }],
-    ['that is not attached yet, or not any more (F-05)', { ...attachment('a'), status: { attached: false } }],
+    [
+      'that is not attached yet, or not any more (F-05)',
+      { ...attachment('a'), status: { attached: false } },
+    ],
     ['that is being detached (F-06)', attachment('a', { deletionTimestamp: 'now' })],
   ] as const) {
     it(`refuses a volume with an attachment ${title}, until that changes`, () => {
@@ -89,7 +109,9 @@ describe('planDeletion', () => {
       ['a', 'b'],
       ['b', 'a'],
     ]) {
-      const message = refusal(aVolume(), { attachedTo: () => order.map((name) => attachment(name)) });
+      const message = refusal(aVolume(), {
+        attachedTo: () => order.map((name) => attachment(name)),
+      });
       assert.equal(message, 'persistentvolume test-testi is still attached to node node-of-a');
     }
   });
@@ -110,7 +132,11 @@ describe('planDeletion', () => {
   it('says first that it is no CSI volume, then what the driver lacks, then the secret, then the attachment', () => {
     const lame = { ...driver, controllerCapabilities: new Set<string>() };
     const found = [
-      refusal(withoutCsi({ storageClassName: 'class' }), { driver: lame, classOf: brokenClass, attachedTo }),
+      refusal(withoutCsi({ storageClassName: 'class' }), {
+        driver: lame,
+        classOf: brokenClass,
+        attachedTo,
+      }),
       refusal(ofClass(), { driver: lame, classOf: brokenClass, attachedTo }),
       refusal(ofClass(), { classOf: brokenClass, attachedTo }),
       refusal(ofClass(), { attachedTo }),

@@ -21,11 +21,17 @@ describe('a claim is refused', () => {
   });
 
   it('without UID (B-19)', () => {
-    assert.equal(refused({ claim: aClaim({ metadata: { uid: '' } }) }).message, 'corrupted PVC object, it is missing UID');
+    assert.equal(
+      refused({ claim: aClaim({ metadata: { uid: '' } }) }).message,
+      'corrupted PVC object, it is missing UID',
+    );
   });
 
   it('with an access mode that CSI does not know', () => {
-    assert.equal(refused({ claim: aClaim({ spec: { accessModes: ['Other'] } }) }).message, 'unsupported AccessMode combination: [Other]');
+    assert.equal(
+      refused({ claim: aClaim({ spec: { accessModes: ['Other'] } }) }).message,
+      'unsupported AccessMode combination: [Other]',
+    );
   });
 
   const lacking: readonly (readonly [string, DriverFacts, Claim, string])[] = [
@@ -44,7 +50,9 @@ describe('a claim is refused', () => {
     [
       'for a snapshot, by a driver that can’t restore',
       driver,
-      aClaim({ spec: { dataSource: { apiGroup: SNAPSHOT_GROUP, kind: 'VolumeSnapshot', name: 's' } } }),
+      aClaim({
+        spec: { dataSource: { apiGroup: SNAPSHOT_GROUP, kind: 'VolumeSnapshot', name: 's' } },
+      }),
       'CSI driver does not support snapshot restore: controller CREATE_DELETE_SNAPSHOT capability is not reported',
     ],
     [
@@ -61,11 +69,18 @@ describe('a claim is refused', () => {
     ],
   ];
   for (const [title, facts, claim, message] of lacking) {
-    it(title, () => assert.deepEqual(refused({ driver: facts, claim }), { kind: 'refuse', message, waitsFor: [] }));
+    it(title, () =>
+      assert.deepEqual(refused({ driver: facts, claim }), {
+        kind: 'refuse',
+        message,
+        waitsFor: [],
+      }),
+    );
   }
 });
 
-/** Something wrong with a claim, the words for it, and the same claim with that one thing put right. */
+/** Something wrong with a claim, the words for it, and the same claim with that one thing put
+ * right. */
 type Fault = readonly [words: RegExp, repaired: (given: Given) => Given];
 
 const withSpec = (given: Given, spec: Partial<Claim['spec']>): Given => {
@@ -77,15 +92,29 @@ const without = (given: Given, field: keyof Claim['spec']): Given => {
   const { [field]: _, ...spec } = claim.spec;
   return { ...given, claim: { ...claim, spec } };
 };
-const withParameters = (given: Given, parameters: Record<string, string>): Given => ({ ...given, cls: aClass({ parameters }) });
-const withFacts = (given: Given, facts: Partial<DriverFacts>): Given => ({ ...given, driver: { ...(given.driver ?? driver), ...facts } });
+const withParameters = (given: Given, parameters: Record<string, string>): Given => ({
+  ...given,
+  cls: aClass({ parameters }),
+});
+const withFacts = (given: Given, facts: Partial<DriverFacts>): Given => ({
+  ...given,
+  driver: { ...(given.driver ?? driver), ...facts },
+});
 const zoned: Partial<Class> = {
   provisioner: IN_TREE,
   allowedTopologies: [{ matchLabelExpressions: [{ key: 'zone', values: ['a'] }] }],
   parameters: { zone: 'a' },
 };
-const attributes = (driverName: string) => ({ metadata: { name: 'gold', uid: 'g', resourceVersion: '1' }, driverName });
-const inSpace = { namespace: 'space', uid: 'fake-claim-uid', name: 'fake-pvc', resourceVersion: '1' };
+const attributes = (driverName: string) => ({
+  metadata: { name: 'gold', uid: 'g', resourceVersion: '1' },
+  driverName,
+});
+const inSpace = {
+  namespace: 'space',
+  uid: 'fake-claim-uid',
+  name: 'fake-pvc',
+  resourceVersion: '1',
+};
 const sources = cloneWorld(
   aSourceClaim({ metadata: inSpace, spec: { resources: { requests: { storage: '100' } } } }),
   aSourceVolume({ spec: { claimRef: inSpace } }),
@@ -94,28 +123,61 @@ const sources = cloneWorld(
 const FAULTS: readonly Fault[] = [
   [
     /^dataSourceRef namespace specified but/,
-    (given) => withSpec(without(given, 'dataSourceRef'), { dataSource: { apiGroup: 'wrong', kind: 'VolumeSnapshot', name: '' } }),
+    (given) =>
+      withSpec(without(given, 'dataSourceRef'), {
+        dataSource: { apiGroup: 'wrong', kind: 'VolumeSnapshot', name: '' },
+      }),
   ],
-  [/^failed to translate storage class: /, (given) => withParameters(given, { fstype: 'a', [`${N}fstype`]: 'b' })],
+  [
+    /^failed to translate storage class: /,
+    (given) => withParameters(given, { fstype: 'a', [`${N}fstype`]: 'b' }),
+  ],
   [
     /^the PVC source not found for PVC claim$/,
-    (given) => withSpec(given, { dataSource: { apiGroup: 'wrong', kind: 'VolumeSnapshot', name: 'fake-pvc' } }),
+    (given) =>
+      withSpec(given, {
+        dataSource: { apiGroup: 'wrong', kind: 'VolumeSnapshot', name: 'fake-pvc' },
+      }),
   ],
   [
     /^the PVC source does not belong to the right APIGroup\. Expected snapshot\.storage\.k8s\.io, Got wrong$/,
     (given) => withSpec(given, { dataSource: { kind: 'PersistentVolumeClaim', name: 'fake-pvc' } }),
   ],
-  [/plugin CONTROLLER_SERVICE capability/, (given) => withFacts(given, { pluginCapabilities: new Set(['CONTROLLER_SERVICE']) })],
-  [/controller CREATE_DELETE_VOLUME/, (given) => withFacts(given, { controllerCapabilities: new Set(['CREATE_DELETE_VOLUME']) })],
+  [
+    /plugin CONTROLLER_SERVICE capability/,
+    (given) => withFacts(given, { pluginCapabilities: new Set(['CONTROLLER_SERVICE']) }),
+  ],
+  [
+    /controller CREATE_DELETE_VOLUME/,
+    (given) => withFacts(given, { controllerCapabilities: new Set(['CREATE_DELETE_VOLUME']) }),
+  ],
   [/controller CLONE_VOLUME/, (given) => withFacts(given, withCapability('CLONE_VOLUME'))],
-  [/controller MODIFY_VOLUME/, (given) => withFacts(given, withCapability('CLONE_VOLUME', 'MODIFY_VOLUME'))],
+  [
+    /controller MODIFY_VOLUME/,
+    (given) => withFacts(given, withCapability('CLONE_VOLUME', 'MODIFY_VOLUME')),
+  ],
   [/^claim Selector is not supported$/, (given) => without(given, 'selector')],
   [/^volume name prefix cannot be of length 0$/, (given) => ({ ...given, options: {} })],
-  [/^corrupted PVC object/, (given) => ({ ...given, claim: { ...aClaim(), spec: given.claim?.spec ?? {} } })],
-  [/^fstype specified in parameters with both/, (given) => withParameters(given, { [`${N}provisioner-secret-name`]: 'a' })],
-  [/^unsupported AccessMode combination: \[Other\]$/, (given) => withSpec(given, { accessModes: ['ReadWriteOnce'] })],
-  [/^error getting handle for DataSource Type PersistentVolumeClaim by Name fake-pvc: /, (given) => ({ ...given, world: sources })],
-  [/for Provisioner secrets specified/, (given) => withParameters(given, { [`${N}node-stage-secret-name`]: 'a', [`${N}other`]: 'b' })],
+  [
+    /^corrupted PVC object/,
+    (given) => ({ ...given, claim: { ...aClaim(), spec: given.claim?.spec ?? {} } }),
+  ],
+  [
+    /^fstype specified in parameters with both/,
+    (given) => withParameters(given, { [`${N}provisioner-secret-name`]: 'a' }),
+  ],
+  [
+    /^unsupported AccessMode combination: \[Other\]$/,
+    (given) => withSpec(given, { accessModes: ['ReadWriteOnce'] }),
+  ],
+  [
+    /^error getting handle for DataSource Type PersistentVolumeClaim by Name fake-pvc: /,
+    (given) => ({ ...given, world: sources }),
+  ],
+  [
+    /for Provisioner secrets specified/,
+    (given) => withParameters(given, { [`${N}node-stage-secret-name`]: 'a', [`${N}other`]: 'b' }),
+  ],
   [/for NodeStage secrets specified/, (given) => withParameters(given, { [`${N}other`]: 'b' })],
   [/^failed to strip CSI Parameters of prefixed keys/, (given) => withParameters(given, {})],
   [
@@ -124,7 +186,10 @@ const FAULTS: readonly Fault[] = [
   ],
   [
     /^VAC gold referenced in PVC is for driver other/,
-    (given) => ({ ...given, world: [...sources, [volumeAttributesClasses, attributes('test-driver')]] }),
+    (given) => ({
+      ...given,
+      world: [...sources, [volumeAttributesClasses, attributes('test-driver')]],
+    }),
   ],
 ];
 
@@ -135,9 +200,17 @@ describe('of many faults the first in upstream’s order is told', () => {
     volumeAttributesClassName: 'gold',
   };
   let given: Given = {
-    claim: aClaim({ metadata: { uid: '' }, spec: { accessModes: ['Other'], dataSourceRef, selector, volumeAttributesClassName } }),
+    claim: aClaim({
+      metadata: { uid: '' },
+      spec: { accessModes: ['Other'], dataSourceRef, selector, volumeAttributesClassName },
+    }),
     cls: aClass(zoned),
-    driver: { ...driver, inTreeName: IN_TREE, pluginCapabilities: new Set(), controllerCapabilities: new Set() },
+    driver: {
+      ...driver,
+      inTreeName: IN_TREE,
+      pluginCapabilities: new Set(),
+      controllerCapabilities: new Set(),
+    },
     options: { volumeNamePrefix: '' },
   };
   for (const [words, repaired] of FAULTS) {
@@ -146,5 +219,6 @@ describe('of many faults the first in upstream’s order is told', () => {
     given = repaired(given);
   }
   const whole = given;
-  it('and none when all are put right', () => assert.equal(created(whole).request.name, 'test-testi'));
+  it('and none when all are put right', () =>
+    assert.equal(created(whole).request.name, 'test-testi'));
 });

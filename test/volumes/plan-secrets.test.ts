@@ -38,12 +38,21 @@ describe('the secrets of a class', () => {
     const { metadata, spec } = volumeOf({ cls: aClass({ parameters }) });
     assert.deepEqual(
       refsOf(spec.csi),
-      ['ctrlpublishsecret', 'nodestagesecret', 'nodepublishsecret', 'controllerexpandsecret', 'nodeexpandsecret'].map((name) => ({
+      [
+        'ctrlpublishsecret',
+        'nodestagesecret',
+        'nodepublishsecret',
+        'controllerexpandsecret',
+        'nodeexpandsecret',
+      ].map((name) => ({
         name,
         namespace: 'default',
       })),
     );
-    assert.deepEqual(metadata.annotations, annotationsOf('provisionersecret', 'default', 'ctrlmodifysecret'));
+    assert.deepEqual(
+      metadata.annotations,
+      annotationsOf('provisionersecret', 'default', 'ctrlmodifysecret'),
+    );
   });
 
   it('are the default one for all operations where there is no other (B-13)', () => {
@@ -51,7 +60,10 @@ describe('the secrets of a class', () => {
     const { metadata, spec } = volumeOf(given);
     const ref = { name: 'default-secret', namespace: 'default-ns' };
     assert.deepEqual(refsOf(spec.csi), [ref, ref, ref, ref, ref]);
-    assert.deepEqual(metadata.annotations, annotationsOf('default-secret', 'default-ns', 'default-secret'));
+    assert.deepEqual(
+      metadata.annotations,
+      annotationsOf('default-secret', 'default-ns', 'default-secret'),
+    );
     assert.deepEqual(created(given).plan.secret, ref);
   });
 
@@ -70,7 +82,8 @@ describe('the secrets of a class', () => {
 
   it('may not be half named: nothing is planned, and it is tried again (B-17)', () => {
     const cls = aClass({ parameters: { [`${N}provisioner-secret-name`]: '' } });
-    const words = 'either name and namespace for Provisioner secrets specified, Both must be specified';
+    const words =
+      'either name and namespace for Provisioner secrets specified, Both must be specified';
     assert.deepEqual(refused({ cls }), {
       kind: 'refuse',
       message: `failed to get name and namespace template from params: ${words}`,
@@ -79,13 +92,24 @@ describe('the secrets of a class', () => {
   });
 
   it('may not be half named where a default by annotation stands beside (B-21)', () => {
-    const parameters = { ...pair('', "static-${pvc.annotations['akey']}", 'default-ns'), csiProvisionerSecretName: '' };
+    const parameters = {
+      ...pair('', "static-${pvc.annotations['akey']}", 'default-ns'),
+      csiProvisionerSecretName: '',
+    };
     assert.match(refused({ cls: aClass({ parameters }) }).message, /Both must be specified$/);
   });
 
   it('are not needed: a class without them has neither references nor the two keys of change', () => {
     const { metadata, spec } = volumeOf();
-    assert.deepEqual(Object.keys(spec.csi ?? {}).toSorted(), ['driver', 'fsType', 'volumeAttributes', 'volumeHandle']);
-    assert.equal(metadata.annotations?.['volume.kubernetes.io/controller-modify-secret-name'], undefined);
+    assert.deepEqual(Object.keys(spec.csi ?? {}).toSorted(), [
+      'driver',
+      'fsType',
+      'volumeAttributes',
+      'volumeHandle',
+    ]);
+    assert.equal(
+      metadata.annotations?.['volume.kubernetes.io/controller-modify-secret-name'],
+      undefined,
+    );
   });
 });

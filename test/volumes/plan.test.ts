@@ -7,7 +7,8 @@ import type { Given } from './plans.ts';
 
 const N = 'csi.storage.k8s.io/';
 const withFsType = (fstype: string): Given => ({ cls: aClass({ parameters: { fstype } }) });
-const modes = (given: Given): (Mode | undefined)[] => created(given).request.volumeCapabilities.map(({ accessMode }) => accessMode?.mode);
+const modes = (given: Given): (Mode | undefined)[] =>
+  created(given).request.volumeCapabilities.map(({ accessMode }) => accessMode?.mode);
 
 describe('what the driver is asked', () => {
   it('is the claim’s bytes under the volume’s name', () => {
@@ -21,7 +22,13 @@ describe('what the driver is asked', () => {
   it('is nothing that a plain claim does not ask for', () => {
     const { request } = created();
     assert.deepEqual(
-      [request.secrets, request.parameters, request.mutableParameters, request.volumeContentSource, request.accessibilityRequirements],
+      [
+        request.secrets,
+        request.parameters,
+        request.mutableParameters,
+        request.volumeContentSource,
+        request.accessibilityRequirements,
+      ],
       [{}, {}, {}, undefined, undefined],
     );
   });
@@ -32,7 +39,8 @@ describe('what the driver is asked', () => {
     assert.deepEqual(created({ cls, claim: { ...aClaim(), metadata } }).plan, created().plan);
   });
 
-  it('needs nothing from the API server for a plain class', () => assert.deepEqual(planned().steps, []));
+  it('needs nothing from the API server for a plain class', () =>
+    assert.deepEqual(planned().steps, []));
 
   it('is a whole number of bytes, rounded up', () => {
     const claim = aClaim({ spec: { resources: { requests: { storage: '1500m' } } } });
@@ -42,19 +50,26 @@ describe('what the driver is asked', () => {
   it('is 0 bytes where the claim names no size', () => {
     for (const resources of [undefined, {}, { requests: {} }]) {
       const { resources: _, ...spec } = aClaim().spec;
-      const claim = { ...aClaim(), spec: { ...spec, ...(resources === undefined ? {} : { resources }) } };
+      const claim = {
+        ...aClaim(),
+        spec: { ...spec, ...(resources === undefined ? {} : { resources }) },
+      };
       assert.equal(created({ claim }).request.capacityRange?.requiredBytes, 0n);
     }
   });
 
   it('can’t be 1Zi bytes or fewer than none; the refusal names the field', () => {
-    const asking = (storage: string) => refused({ claim: aClaim({ spec: { resources: { requests: { storage } } } }) }).message;
+    const asking = (storage: string) =>
+      refused({ claim: aClaim({ spec: { resources: { requests: { storage } } } }) }).message;
     assert.match(asking('1Zi'), /^spec\.resources\.requests\.storage: "1Zi": unknown unit/);
     assert.equal(asking('-1'), 'spec.resources.requests.storage: -1 is negative');
   });
 
   it('never holds a secret’s values, only who they are for', () => {
-    const parameters = { [`${N}provisioner-secret-name`]: 's', [`${N}provisioner-secret-namespace`]: 'n' };
+    const parameters = {
+      [`${N}provisioner-secret-name`]: 's',
+      [`${N}provisioner-secret-namespace`]: 'n',
+    };
     const { plan, request } = created({ cls: aClass({ parameters }) });
     assert.deepEqual(request.secrets, {});
     assert.deepEqual(plan.secret, { name: 's', namespace: 'n' });
@@ -76,19 +91,23 @@ describe('the file system', () => {
   });
 
   it('is sent along with the names of claim and volume under --extra-create-metadata (B-02)', () => {
-    assert.deepEqual(created({ ...withFsType('ext3'), options: { extraCreateMetadata: true } }).request.parameters, {
-      [`${N}pvc/name`]: 'claim',
-      [`${N}pvc/namespace`]: 'space',
-      [`${N}pv/name`]: 'test-testi',
-      fstype: 'ext3',
-    });
+    assert.deepEqual(
+      created({ ...withFsType('ext3'), options: { extraCreateMetadata: true } }).request.parameters,
+      {
+        [`${N}pvc/name`]: 'claim',
+        [`${N}pvc/namespace`]: 'space',
+        [`${N}pv/name`]: 'test-testi',
+        fstype: 'ext3',
+      },
+    );
   });
 
   it('can’t be named under both keys (B-03)', () => {
     const cls = aClass({ parameters: { fstype: 'ext3', [`${N}fstype`]: 'ext4' } });
     assert.deepEqual(refused({ cls }), {
       kind: 'refuse',
-      message: 'fstype specified in parameters with both "fstype" and "csi.storage.k8s.io/fstype" keys',
+      message:
+        'fstype specified in parameters with both "fstype" and "csi.storage.k8s.io/fstype" keys',
       waitsFor: [],
     });
   });
@@ -99,16 +118,21 @@ describe('the file system', () => {
     assert.deepEqual(created(given).request.parameters, {});
   });
 
-  it('is the default where the class names none (B-42)', () => assert.equal(volumeOf().spec.csi?.fsType, 'ext4'));
+  it('is the default where the class names none (B-42)', () =>
+    assert.equal(volumeOf().spec.csi?.fsType, 'ext4'));
 
-  it('is the class’s where there is a default too (B-43)', () => assert.equal(volumeOf(withFsType('xfs')).spec.csi?.fsType, 'xfs'));
+  it('is the class’s where there is a default too (B-43)', () =>
+    assert.equal(volumeOf(withFsType('xfs')).spec.csi?.fsType, 'xfs'));
 
   it('is none where neither class nor flag name one (B-44)', () => {
     assert.equal(volumeOf({ options: { defaultFsType: '' } }).spec.csi?.fsType, undefined);
   });
 
   it('is the class’s where there is no default (B-45)', () => {
-    assert.equal(volumeOf({ ...withFsType('xfs'), options: { defaultFsType: '' } }).spec.csi?.fsType, 'xfs');
+    assert.equal(
+      volumeOf({ ...withFsType('xfs'), options: { defaultFsType: '' } }).spec.csi?.fsType,
+      'xfs',
+    );
   });
 });
 
@@ -136,20 +160,28 @@ describe('the access modes of a claim', () => {
     assert.equal(volumeOf(given).spec.csi?.readOnly, true);
   });
 
-  it('RWO: a single writer (B-08)', () => assert.deepEqual(modes({ claim: claimFor('ReadWriteOnce') }), [Mode.SINGLE_NODE_WRITER]));
+  it('RWO: a single writer (B-08)', () =>
+    assert.deepEqual(modes({ claim: claimFor('ReadWriteOnce') }), [Mode.SINGLE_NODE_WRITER]));
 
   it('RWO: many writers on one node, if the driver has that (B-09)', () => {
     const fine = withCapability('SINGLE_NODE_MULTI_WRITER');
-    assert.deepEqual(modes({ claim: claimFor('ReadWriteOnce'), driver: fine }), [Mode.SINGLE_NODE_MULTI_WRITER]);
+    assert.deepEqual(modes({ claim: claimFor('ReadWriteOnce'), driver: fine }), [
+      Mode.SINGLE_NODE_MULTI_WRITER,
+    ]);
   });
 
   it('RWOP: one writer on one node, if the driver has that (B-10)', () => {
     const fine = withCapability('SINGLE_NODE_MULTI_WRITER');
-    assert.deepEqual(modes({ claim: claimFor('ReadWriteOncePod'), driver: fine }), [Mode.SINGLE_NODE_SINGLE_WRITER]);
+    assert.deepEqual(modes({ claim: claimFor('ReadWriteOncePod'), driver: fine }), [
+      Mode.SINGLE_NODE_SINGLE_WRITER,
+    ]);
   });
 
   it('ROX and RWO: two capabilities in that order, and no word of read-only (B-11)', () => {
-    assert.deepEqual(modes({ claim: mixed }), [Mode.MULTI_NODE_READER_ONLY, Mode.SINGLE_NODE_WRITER]);
+    assert.deepEqual(modes({ claim: mixed }), [
+      Mode.MULTI_NODE_READER_ONLY,
+      Mode.SINGLE_NODE_WRITER,
+    ]);
     assert.equal(volumeOf({ claim: mixed }).spec.csi?.readOnly, undefined);
   });
 
@@ -163,7 +195,10 @@ describe('the access modes of a claim', () => {
   });
 
   it('RWX is not read-only with the flag', () => {
-    assert.equal(volumeOf({ claim: claimFor('ReadWriteMany'), options: readonlyFlag }).spec.csi?.readOnly, undefined);
+    assert.equal(
+      volumeOf({ claim: claimFor('ReadWriteMany'), options: readonlyFlag }).spec.csi?.readOnly,
+      undefined,
+    );
   });
 });
 
@@ -182,7 +217,8 @@ describe('the volume mode of a claim', () => {
     assert.equal(spec.csi?.fsType, undefined);
   });
 
-  it('that is not named is not the PV’s either', () => assert.equal(volumeOf().spec.volumeMode, undefined));
+  it('that is not named is not the PV’s either', () =>
+    assert.equal(volumeOf().spec.volumeMode, undefined));
 });
 
 describe('the mount options of a class', () => {
@@ -195,21 +231,31 @@ describe('the mount options of a class', () => {
   });
 
   it('are the PV’s of a block device too', () => {
-    const given = { cls: aClass({ mountOptions: ['foo'] }), claim: aClaim({ spec: { volumeMode: 'Block' } }) };
+    const given = {
+      cls: aClass({ mountOptions: ['foo'] }),
+      claim: aClaim({ spec: { volumeMode: 'Block' } }),
+    };
     assert.deepEqual(volumeOf(given).spec.mountOptions, ['foo']);
   });
 });
 
 describe('a claim for a populator', () => {
-  const claim = aClaim({ spec: { dataSource: { apiGroup: 'my.example.io', kind: 'MyPopulator', name: 'p' } } });
+  const claim = aClaim({
+    spec: { dataSource: { apiGroup: 'my.example.io', kind: 'MyPopulator', name: 'p' } },
+  });
 
   it('is left to it (B-27)', () => {
     assert.deepEqual(planned({ claim }).value, { kind: 'populator', sourceKind: 'MyPopulator' });
   });
 
   it('is left to it where only dataSourceRef names it', () => {
-    const referring = aClaim({ spec: { dataSourceRef: { apiGroup: 'my.example.io', kind: 'MyPopulator', name: 'p' } } });
-    assert.deepEqual(planned({ claim: referring }).value, { kind: 'populator', sourceKind: 'MyPopulator' });
+    const referring = aClaim({
+      spec: { dataSourceRef: { apiGroup: 'my.example.io', kind: 'MyPopulator', name: 'p' } },
+    });
+    assert.deepEqual(planned({ claim: referring }).value, {
+      kind: 'populator',
+      sourceKind: 'MyPopulator',
+    });
   });
 
   it('is left to it before anything else about the claim is looked at', () => {

@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict';
 import { create, fromBinary } from '@bufbuild/protobuf';
 import type { MessageInitShape } from '@bufbuild/protobuf';
-import { CreateVolumeRequestSchema, CreateVolumeResponseSchema } from '#src/csi/generated/csi_pb.ts';
+import {
+  CreateVolumeRequestSchema,
+  CreateVolumeResponseSchema,
+} from '#src/csi/generated/csi_pb.ts';
 import type { CreateVolumeRequest, VolumeSchema } from '#src/csi/generated/csi_pb.ts';
 import type { Claim, Class, NewVolume } from '#src/kube/objects.ts';
 import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
@@ -32,7 +35,16 @@ export interface Given {
 export function planned(given: Given = {}): Run<VolumePlan> {
   const { claim = aClaim(), cls = aClass(), world = [] } = given;
   const changed = { ...options, ...given.options, gates: { ...DEFAULT_GATES, ...given.gates } };
-  return run(planVolume({ claim, cls, className: cls.metadata.name, driver: given.driver ?? driver, options: changed }), world);
+  return run(
+    planVolume({
+      claim,
+      cls,
+      className: cls.metadata.name,
+      driver: given.driver ?? driver,
+      options: changed,
+    }),
+    world,
+  );
 }
 
 export interface Created {
@@ -64,9 +76,14 @@ export function refused(given: Given): Extract<VolumePlan, { kind: 'refuse' }> {
 type VolumeInit = MessageInitShape<typeof VolumeSchema>;
 
 /** The driver's answer as the rules read it; by default a volume of 100 bytes. */
-export function answered(skeleton: VolumeSkeleton, volume: VolumeInit | undefined = {}): ReturnType<typeof readAnswer> {
+export function answered(
+  skeleton: VolumeSkeleton,
+  volume: VolumeInit | undefined = {},
+): ReturnType<typeof readAnswer> {
   return readAnswer(
-    create(CreateVolumeResponseSchema, { volume: { volumeId: 'test-volume-id', capacityBytes: 100n, ...volume } }),
+    create(CreateVolumeResponseSchema, {
+      volume: { volumeId: 'test-volume-id', capacityBytes: 100n, ...volume },
+    }),
     skeleton,
   );
 }
@@ -88,7 +105,10 @@ export function volumeOf(given: Given = {}, volume: VolumeInit = {}): NewVolume 
 
 /** The driver with more capabilities of its controller. */
 export function withCapability(...names: string[]): DriverFacts {
-  return { ...driver, controllerCapabilities: new Set([...driver.controllerCapabilities, ...names]) };
+  return {
+    ...driver,
+    controllerCapabilities: new Set([...driver.controllerCapabilities, ...names]),
+  };
 }
 
 /** The driver with topology. */

@@ -1,7 +1,13 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
-import { isKnownAs, missingCapability, onRefusal, RefusedError, supportsTopology } from '#src/volumes/provisioning-options.ts';
+import {
+  isKnownAs,
+  missingCapability,
+  onRefusal,
+  RefusedError,
+  supportsTopology,
+} from '#src/volumes/provisioning-options.ts';
 import { driver, DRIVER } from './builders.ts';
 import { withCapability, withTopology } from './plans.ts';
 
@@ -26,8 +32,17 @@ describe('a driver', () => {
   it('lacks nothing for a plain claim, nor for what it can do', () => {
     assert.equal(missingCapability(driver), undefined);
     assert.equal(missingCapability(driver, { sourceKind: 'populator' }), undefined);
-    assert.equal(missingCapability(withCapability('CREATE_DELETE_SNAPSHOT'), { sourceKind: 'snapshot' }), undefined);
-    assert.equal(missingCapability(withCapability('CLONE_VOLUME', 'MODIFY_VOLUME'), { sourceKind: 'clone', modifies: true }), undefined);
+    assert.equal(
+      missingCapability(withCapability('CREATE_DELETE_SNAPSHOT'), { sourceKind: 'snapshot' }),
+      undefined,
+    );
+    assert.equal(
+      missingCapability(withCapability('CLONE_VOLUME', 'MODIFY_VOLUME'), {
+        sourceKind: 'clone',
+        modifies: true,
+      }),
+      undefined,
+    );
   });
 });
 

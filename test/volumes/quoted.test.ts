@@ -14,5 +14,6 @@ const PRINTED: readonly (readonly [what: string, text: string, printed: string])
 ];
 
 describe('a quoted text', () => {
-  for (const [what, text, printed] of PRINTED) it(`has ${what}`, () => assert.equal(quoted(text), printed));
+  for (const [what, text, printed] of PRINTED)
+    it(`has ${what}`, () => assert.equal(quoted(text), printed));
 });

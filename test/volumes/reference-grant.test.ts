@@ -4,7 +4,13 @@ import { isAllowed } from '#src/volumes/reference-grant.ts';
 import { aGrant, SNAPSHOT_GROUP } from './source-builders.ts';
 import type { GrantChange } from './source-builders.ts';
 
-const ofClaim = { claimNamespace: 'ns2', apiGroup: '', kind: 'PersistentVolumeClaim', namespace: 'ns1', name: 'test-dataSource' };
+const ofClaim = {
+  claimNamespace: 'ns2',
+  apiGroup: '',
+  kind: 'PersistentVolumeClaim',
+  namespace: 'ns1',
+  name: 'test-dataSource',
+};
 const ofSnapshot = { ...ofClaim, apiGroup: SNAPSHOT_GROUP, kind: 'VolumeSnapshot' };
 const ofHello = { ...ofClaim, apiGroup: 'hello.k8s.io/v1alpha1', kind: 'Hello' };
 const SNAPSHOTS = { group: SNAPSHOT_GROUP, kind: 'VolumeSnapshot' };
@@ -30,7 +36,10 @@ const denied: Record<string, Case> = {
   'a grant to another kind (J-16)': [ofClaim, { to: { kind: 'Pod' } }],
   'a grant to another name (J-17)': [ofClaim, { to: { name: 'other' } }],
   'a grant to snapshots for a claim (J-18)': [ofClaim, { to: SNAPSHOTS }],
-  'a snapshot reference without a group (J-19)': [{ ...ofSnapshot, apiGroup: undefined }, { to: SNAPSHOTS }],
+  'a snapshot reference without a group (J-19)': [
+    { ...ofSnapshot, apiGroup: undefined },
+    { to: SNAPSHOTS },
+  ],
   'a grant to claims for a snapshot (J-20)': [ofSnapshot, {}],
   'a grant from nobody (J-21)': [ofClaim, { from: null }],
   'a grant to nothing (J-22)': [ofClaim, { to: null }],
@@ -46,12 +55,17 @@ describe('isAllowed', () => {
     it(`is not moved by ${title}`, () => assert.equal(isAllowed([aGrant(grant)], request), false));
   }
 
-  const ungranted = { 'a claim (J-08)': ofClaim, 'a snapshot (J-09)': ofSnapshot, 'an arbitrary kind (J-10)': ofHello };
+  const ungranted = {
+    'a claim (J-08)': ofClaim,
+    'a snapshot (J-09)': ofSnapshot,
+    'an arbitrary kind (J-10)': ofHello,
+  };
   for (const [title, request] of Object.entries(ungranted)) {
     it(`keeps back ${title} without any grant`, () => assert.equal(isAllowed([], request), false));
   }
 
-  it('takes one grant of several', () => assert.equal(isAllowed([aGrant({ to: null }), aGrant()], ofClaim), true));
+  it('takes one grant of several', () =>
+    assert.equal(isAllowed([aGrant({ to: null }), aGrant()], ofClaim), true));
 
   it('does not put two halves of different grants together', () => {
     assert.equal(isAllowed([aGrant({ to: null }), aGrant({ from: null })], ofClaim), false);
@@ -59,7 +73,17 @@ describe('isAllowed', () => {
 
   it('finds nothing in a grant that says nothing, or only half', () => {
     const { metadata, spec } = aGrant();
-    assert.equal(isAllowed([{ metadata }, { metadata, spec: { from: spec.from } }, { metadata, spec: { to: spec.to } }], ofClaim), false);
+    assert.equal(
+      isAllowed(
+        [
+          { metadata },
+          { metadata, spec: { from: spec.from } },
+          { metadata, spec: { to: spec.to } },
+        ],
+        ofClaim,
+      ),
+      false,
+    );
   });
 
   it('looks at every entry of a grant', () => {

@@ -11,7 +11,10 @@ const ref = { namespace: 'space', name: 'thing' };
 const thing: KubeObject = { metadata: { ...ref, uid: 'u', resourceVersion: '5' } };
 
 /** Runs a rule of one step. */
-function told<T>(rule: Rule<T>, answer: Answer): { readonly value?: T; readonly error?: RefusedError; readonly step: unknown } {
+function told<T>(
+  rule: Rule<T>,
+  answer: Answer,
+): { readonly value?: T; readonly error?: RefusedError; readonly step: unknown } {
   const { value: step } = rule.next();
   try {
     const end = rule.next(answer);
@@ -32,31 +35,56 @@ describe('a rule that reads', () => {
 
   it('refuses until the object is there', () => {
     const { error } = told(read(snapshots, ref, 'no snapshot'), { kind: 'absent' });
-    assert.equal(error?.message, 'no snapshot: volumesnapshots.snapshot.storage.k8s.io "thing" not found');
-    assert.deepEqual(error.waitsFor, [{ resource: 'volumesnapshots', namespace: 'space', name: 'thing', seen: '' }]);
+    assert.equal(
+      error?.message,
+      'no snapshot: volumesnapshots.snapshot.storage.k8s.io "thing" not found',
+    );
+    assert.deepEqual(error.waitsFor, [
+      { resource: 'volumesnapshots', namespace: 'space', name: 'thing', seen: '' },
+    ]);
   });
 
   it('refuses in the server’s words, which no change of the object is known to end', () => {
-    const { error } = told(read(snapshots, ref, 'no snapshot'), { kind: 'refused', code: 403, message: 'forbidden' });
+    const { error } = told(read(snapshots, ref, 'no snapshot'), {
+      kind: 'refused',
+      code: 403,
+      message: 'forbidden',
+    });
     assert.equal(error?.message, 'no snapshot: forbidden');
     assert.deepEqual(error.waitsFor, []);
   });
 
   it('says that the server has no such kind', () => {
-    const words = (resource: Resource) => told(read(resource, ref), { kind: 'absent', isUnknownKind: true }).error?.message;
-    assert.equal(words(snapshots), 'the server could not find the requested resource (get volumesnapshots.snapshot.storage.k8s.io thing)');
-    assert.equal(words(secrets), 'the server could not find the requested resource (get secrets thing)');
+    const words = (resource: Resource) =>
+      told(read(resource, ref), { kind: 'absent', isUnknownKind: true }).error?.message;
+    assert.equal(
+      words(snapshots),
+      'the server could not find the requested resource (get volumesnapshots.snapshot.storage.k8s.io thing)',
+    );
+    assert.equal(
+      words(secrets),
+      'the server could not find the requested resource (get secrets thing)',
+    );
   });
 
   it('needs no words of its own', () => {
-    assert.equal(told(read(secrets, ref), { kind: 'absent' }).error?.message, 'secrets "thing" not found');
-    assert.equal(told(read(secrets, ref), { kind: 'refused', code: 403, message: 'forbidden' }).error?.message, 'forbidden');
+    assert.equal(
+      told(read(secrets, ref), { kind: 'absent' }).error?.message,
+      'secrets "thing" not found',
+    );
+    assert.equal(
+      told(read(secrets, ref), { kind: 'refused', code: 403, message: 'forbidden' }).error?.message,
+      'forbidden',
+    );
   });
 });
 
 describe('a rule that lists', () => {
   it('asks for the namespace and goes on with what is there', () => {
-    const { step, value } = told(list(snapshots, 'space', 'no list'), { kind: 'listed', items: [thing] });
+    const { step, value } = told(list(snapshots, 'space', 'no list'), {
+      kind: 'listed',
+      items: [thing],
+    });
     assert.deepEqual(step, { kind: 'list', resource: snapshots, namespace: 'space' });
     assert.deepEqual(value, [thing]);
   });
@@ -67,7 +95,11 @@ describe('a rule that lists', () => {
 
   it('refuses in the server’s words', () => {
     assert.equal(
-      told(list(snapshots, 'space', 'no list'), { kind: 'refused', code: 403, message: 'forbidden' }).error?.message,
+      told(list(snapshots, 'space', 'no list'), {
+        kind: 'refused',
+        code: 403,
+        message: 'forbidden',
+      }).error?.message,
       'no list: forbidden',
     );
   });
@@ -75,7 +107,9 @@ describe('a rule that lists', () => {
 
 describe('a refusal until an object changes', () => {
   it('names the object and the version that was seen', () => {
-    assert.deepEqual(untilChanged(snapshots, thing, 'not ready').waitsFor, [{ resource: 'volumesnapshots', ...ref, seen: '5' }]);
+    assert.deepEqual(untilChanged(snapshots, thing, 'not ready').waitsFor, [
+      { resource: 'volumesnapshots', ...ref, seen: '5' },
+    ]);
   });
 
   it('names no namespace where there is none', () => {
@@ -92,7 +126,8 @@ describe('a refusal until an object changes', () => {
 
 describe('a rule about what an object refers to', () => {
   const content = { metadata: { name: 'content', uid: 'c', resourceVersion: '6' } };
-  const waits = (rule: Rule<never>) => told(orUntilChanged(snapshots, thing, rule), { kind: 'absent' }).error?.waitsFor;
+  const waits = (rule: Rule<never>) =>
+    told(orUntilChanged(snapshots, thing, rule), { kind: 'absent' }).error?.waitsFor;
   function* refusing(refusal: RefusedError): Rule<never> {
     yield { kind: 'list', resource: snapshots, namespace: 'space' };
     throw refusal;
@@ -105,7 +140,10 @@ describe('a rule about what an object refers to', () => {
 
   it('waits for a change of the reference too', () => {
     const on = { resource: 'volumesnapshotcontents', name: 'content', seen: '6' };
-    assert.deepEqual(waits(refusing(untilChanged(snapshotContents, content, 'no handle'))), [on, ON_THING]);
+    assert.deepEqual(waits(refusing(untilChanged(snapshotContents, content, 'no handle'))), [
+      on,
+      ON_THING,
+    ]);
   });
 
   it('names the reference once where that is what it waits for', () => {

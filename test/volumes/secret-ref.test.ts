@@ -17,15 +17,22 @@ const NEW_NAMESPACE = { [`${N}node-publish-secret-namespace`]: 'ns' };
 const OLD = { ...OLD_NAME, ...OLD_NAMESPACE };
 const NEW = { ...NEW_NAME, ...NEW_NAMESPACE };
 
-const publish = (parameters: Record<string, string>) => secretRef('NodePublish', parameters, context);
+const publish = (parameters: Record<string, string>) =>
+  secretRef('NodePublish', parameters, context);
 const publishOf = (name: string, namespace: string) =>
-  publish({ [`${N}node-publish-secret-name`]: name, [`${N}node-publish-secret-namespace`]: namespace });
+  publish({
+    [`${N}node-publish-secret-name`]: name,
+    [`${N}node-publish-secret-namespace`]: namespace,
+  });
 const provisionerKeys = (name: string, namespace: string) => ({
   [`${N}provisioner-secret-name`]: name,
   [`${N}provisioner-secret-namespace`]: namespace,
 });
 const provisioner = (name: string, namespace: string, claim = context.claim) =>
-  secretRef('Provisioner', provisionerKeys(name, namespace), { volumeName: 'pvname', ...(claim === undefined ? {} : { claim }) });
+  secretRef('Provisioner', provisionerKeys(name, namespace), {
+    volumeName: 'pvname',
+    ...(claim === undefined ? {} : { claim }),
+  });
 
 const BOTH =
   'failed to get name and namespace template from params: NodePublish secrets specified in parameters with both "csi" and "csi.storage.k8s.io/" keys';
@@ -38,7 +45,11 @@ describe('the secret that a class names', () => {
   it('is none without parameters (A-17)', () => assert.equal(publish({}), undefined));
 
   const refusals: readonly (readonly [string, Record<string, string>, string])[] = [
-    ['both values empty (A-18)', { csiNodePublishSecretName: '', csiNodePublishSecretNamespace: '' }, EMPTY],
+    [
+      'both values empty (A-18)',
+      { csiNodePublishSecretName: '', csiNodePublishSecretNamespace: '' },
+      EMPTY,
+    ],
     ['only the old name (A-19)', OLD_NAME, HALF],
     ['only the new name (A-20)', NEW_NAME, HALF],
     ['only the old namespace (A-21)', OLD_NAMESPACE, HALF],
@@ -46,7 +57,11 @@ describe('the secret that a class names', () => {
     ['the old pair and the new pair (A-24)', { ...OLD, ...NEW }, BOTH],
     ['the old pair and the new name (A-25)', { ...OLD, ...NEW_NAME }, BOTH],
     ['the old pair and the new namespace (A-26)', { ...OLD, ...NEW_NAMESPACE }, BOTH],
-    ['a name with an empty namespace', { ...NEW_NAME, [`${N}node-publish-secret-namespace`]: '' }, EMPTY],
+    [
+      'a name with an empty namespace',
+      { ...NEW_NAME, [`${N}node-publish-secret-namespace`]: '' },
+      EMPTY,
+    ],
   ];
   for (const [what, parameters, words] of refusals) {
     it(`is not taken from ${what}`, () => assert.throws(() => publish(parameters), inWords(words)));
@@ -59,47 +74,74 @@ describe('the secret that a class names', () => {
     ['the new pair (A-28)', NEW],
   ];
   for (const [what, parameters] of references) {
-    it(`is taken from ${what}`, () => assert.deepEqual(publish(parameters), { name: 'name', namespace: 'ns' }));
+    it(`is taken from ${what}`, () =>
+      assert.deepEqual(publish(parameters), { name: 'name', namespace: 'ns' }));
   }
 
   it('needs no claim where it is static (A-29)', () => {
-    assert.deepEqual(secretRef('Provisioner', provisionerKeys('name', 'ns'), { volumeName: 'pv' }), { name: 'name', namespace: 'ns' });
+    assert.deepEqual(
+      secretRef('Provisioner', provisionerKeys('name', 'ns'), { volumeName: 'pv' }),
+      { name: 'name', namespace: 'ns' },
+    );
   });
 
   it('is the static one, whatever the claim is called (A-30)', () => {
-    assert.deepEqual(provisioner('param-name', 'param-ns'), { name: 'param-name', namespace: 'param-ns' });
+    assert.deepEqual(provisioner('param-name', 'param-ns'), {
+      name: 'param-name',
+      namespace: 'param-ns',
+    });
   });
 
   it('needs a name that an object can have (A-31)', () => {
-    assert.throws(() => publishOf('bad name', 'ns'), inWords('"bad name" is not a valid secret name'));
+    assert.throws(
+      () => publishOf('bad name', 'ns'),
+      inWords('"bad name" is not a valid secret name'),
+    );
   });
 
   it('needs a namespace that there can be (A-32)', () => {
-    assert.throws(() => publishOf('name', 'bad ns'), inWords('"bad ns" is not a valid namespace name'));
+    assert.throws(
+      () => publishOf('name', 'bad ns'),
+      inWords('"bad ns" is not a valid namespace name'),
+    );
   });
 
   it('is refused as one line without unseen characters', () => {
-    assert.throws(() => publishOf('quo"te\u00a0', 'ns'), inWords(String.raw`"quo\"te\u00a0" is not a valid secret name`));
+    assert.throws(
+      () => publishOf('quo"te\u00a0', 'ns'),
+      inWords(String.raw`"quo\"te\u00a0" is not a valid secret name`),
+    );
     assert.throws(
       () => publishOf('name', 'line\n${pvc.name}'),
-      inWords(String.raw`error resolving value "line\n${'$'}{pvc.name}": invalid tokens: ["pvc.name"]`),
+      inWords(
+        String.raw`error resolving value "line\n${'$'}{pvc.name}": invalid tokens: ["pvc.name"]`,
+      ),
     );
   });
 
   it('needs a namespace besides a template of all variables (A-33)', () => {
     const name = "static-${pv.name}-${pvc.namespace}-${pvc.name}-${pvc.annotations['akey']}";
-    assert.throws(() => secretRef('Provisioner', { [`${N}provisioner-secret-name`]: name }, context), inWords(/Both must be specified$/));
+    assert.throws(
+      () => secretRef('Provisioner', { [`${N}provisioner-secret-name`]: name }, context),
+      inWords(/Both must be specified$/),
+    );
   });
 
   it('falls back to the default pair', () => {
-    assert.deepEqual(publish({ [`${N}secret-name`]: 'name', [`${N}secret-namespace`]: 'ns' }), { name: 'name', namespace: 'ns' });
-  });
-
-  it('is not the default one where there is one of its own', () => {
-    assert.deepEqual(publish({ ...NEW, [`${N}secret-name`]: 'other', [`${N}secret-namespace`]: 'other' }), {
+    assert.deepEqual(publish({ [`${N}secret-name`]: 'name', [`${N}secret-namespace`]: 'ns' }), {
       name: 'name',
       namespace: 'ns',
     });
+  });
+
+  it('is not the default one where there is one of its own', () => {
+    assert.deepEqual(
+      publish({ ...NEW, [`${N}secret-name`]: 'other', [`${N}secret-namespace`]: 'other' }),
+      {
+        name: 'name',
+        namespace: 'ns',
+      },
+    );
   });
 
   it('is not taken from half a default pair', () => {
@@ -119,7 +161,10 @@ describe('the secret that a class names', () => {
   ];
   for (const [purpose, key] of purposes) {
     it(`is found for ${purpose} under keys that begin with ${N}${key}`, () => {
-      const parameters = { [`${N}${key}secret-name`]: 'name', [`${N}${key}secret-namespace`]: 'ns' };
+      const parameters = {
+        [`${N}${key}secret-name`]: 'name',
+        [`${N}${key}secret-namespace`]: 'ns',
+      };
       assert.deepEqual(secretRef(purpose, parameters, context), { name: 'name', namespace: 'ns' });
     });
   }
@@ -149,15 +194,31 @@ describe('a template', () => {
     ],
     [
       'may name volume, claim, namespace and annotation (A-35)',
-      publishOf("static-${pv.name}-${pvc.namespace}-${pvc.name}-${pvc.annotations['akey']}", 'static-${pv.name}-${pvc.namespace}'),
-      { name: 'static-pvname-pvcnamespace-pvcname-avalue', namespace: 'static-pvname-pvcnamespace' },
+      publishOf(
+        "static-${pv.name}-${pvc.namespace}-${pvc.name}-${pvc.annotations['akey']}",
+        'static-${pv.name}-${pvc.namespace}',
+      ),
+      {
+        name: 'static-pvname-pvcnamespace-pvcname-avalue',
+        namespace: 'static-pvname-pvcnamespace',
+      },
     ],
     [
       'of the provisioner’s secret may name volume, claim and namespace (A-36)',
-      provisioner('static-provisioner-${pv.name}-${pvc.namespace}-${pvc.name}', 'static-provisioner-${pv.name}-${pvc.namespace}'),
-      { name: 'static-provisioner-pvname-pvcnamespace-pvcname', namespace: 'static-provisioner-pvname-pvcnamespace' },
+      provisioner(
+        'static-provisioner-${pv.name}-${pvc.namespace}-${pvc.name}',
+        'static-provisioner-${pv.name}-${pvc.namespace}',
+      ),
+      {
+        name: 'static-provisioner-pvname-pvcnamespace-pvcname',
+        namespace: 'static-provisioner-pvname-pvcnamespace',
+      },
     ],
-    ['may stand beside a static namespace (A-37)', provisioner('${pvc.name}', 'ns'), { name: 'pvcname', namespace: 'ns' }],
+    [
+      'may stand beside a static namespace (A-37)',
+      provisioner('${pvc.name}', 'ns'),
+      { name: 'pvcname', namespace: 'ns' },
+    ],
     [
       'may be the whole name and the whole namespace (A-38)',
       provisioner('${pvc.name}', '${pvc.namespace}'),
@@ -169,18 +230,28 @@ describe('a template', () => {
       { name: 'static-name-1', namespace: 'pvcnamespace' },
     ],
   ];
-  for (const [title, actual, expected] of resolved) it(title, () => assert.deepEqual(actual, expected));
+  for (const [title, actual, expected] of resolved)
+    it(title, () => assert.deepEqual(actual, expected));
 
   it('may not name what nobody knows in the namespace (A-40)', () => {
-    assert.throws(() => publishOf('name', '${bar}'), inWords('error resolving value "${bar}": invalid tokens: ["bar"]'));
+    assert.throws(
+      () => publishOf('name', '${bar}'),
+      inWords('error resolving value "${bar}": invalid tokens: ["bar"]'),
+    );
   });
 
   it('may not name what nobody knows in the name (A-41)', () => {
-    assert.throws(() => publishOf('${foo}', 'ns'), inWords('error resolving value "${foo}": invalid tokens: ["foo"]'));
+    assert.throws(
+      () => publishOf('${foo}', 'ns'),
+      inWords('error resolving value "${foo}": invalid tokens: ["foo"]'),
+    );
   });
 
   it('of a namespace may not name the claim', () => {
-    assert.throws(() => provisioner('name', '${pvc.name}'), inWords('error resolving value "${pvc.name}": invalid tokens: ["pvc.name"]'));
+    assert.throws(
+      () => provisioner('name', '${pvc.name}'),
+      inWords('error resolving value "${pvc.name}": invalid tokens: ["pvc.name"]'),
+    );
   });
 
   it('may not name a claim that nobody knows', () => {
@@ -196,7 +267,10 @@ describe('a template', () => {
   });
 
   it('is refused with all unknown variables, sorted, each once', () => {
-    assert.throws(() => provisioner('${b}-$a-${b}', 'ns'), inWords('error resolving value "${b}-$a-${b}": invalid tokens: ["a" "b"]'));
+    assert.throws(
+      () => provisioner('${b}-$a-${b}', 'ns'),
+      inWords('error resolving value "${b}-$a-${b}": invalid tokens: ["a" "b"]'),
+    );
   });
 
   it('is judged in the namespace before the name', () => {
@@ -221,7 +295,10 @@ describe('a template', () => {
     assert.equal(provisioner(long, 'ns')?.name, long);
     assert.equal(provisioner('name', 'a'.repeat(63))?.namespace.length, 63);
     assert.throws(() => provisioner(`${long}a`, 'ns'), inWords(/is not a valid secret name$/));
-    assert.throws(() => provisioner('name', 'a'.repeat(64)), inWords(/is not a valid namespace name$/));
+    assert.throws(
+      () => provisioner('name', 'a'.repeat(64)),
+      inWords(/is not a valid namespace name$/),
+    );
     assert.throws(() => provisioner('name', 'a.b'), inWords(/is not a valid namespace name$/));
   });
 });
@@ -234,7 +311,8 @@ describe('a template is expanded as Go does it', () => {
     ['reads on behind an open ${', 'a${-b', 'a-b'],
     ['takes everything up to the first closing brace as the name', 'a-${pv.name}.b', 'a-pvname.b'],
   ];
-  for (const [title, template, name] of same) it(title, () => assert.equal(provisioner(template, 'ns', claim)?.name, name));
+  for (const [title, template, name] of same)
+    it(title, () => assert.equal(provisioner(template, 'ns', claim)?.name, name));
 
   const unknown: readonly (readonly [string, string, string])[] = [
     ['takes $name for a variable (R-19)', 'a$name-b', '["name"]'],

@@ -20,10 +20,19 @@ import {
 import type { ContentChange, FillInput, GrantChange, World } from './source-builders.ts';
 
 const PREFIX = 'error getting handle for DataSource Type VolumeSnapshot by Name test-snapshot: ';
-const READS = ['read volumesnapshots ns1/test-snapshot', 'read volumesnapshotcontents snapcontent-snapuid'];
-const ON_SNAPSHOT = { resource: 'volumesnapshots', namespace: 'ns1', name: 'test-snapshot', seen: '31' };
+const READS = [
+  'read volumesnapshots ns1/test-snapshot',
+  'read volumesnapshotcontents snapcontent-snapuid',
+];
+const ON_SNAPSHOT = {
+  resource: 'volumesnapshots',
+  namespace: 'ns1',
+  name: 'test-snapshot',
+  seen: '31',
+};
 const ON_CONTENT = { resource: 'volumesnapshotcontents', name: 'snapcontent-snapuid', seen: '32' };
-const MODE_WORDS = 'requested volume ns1/my-pvc modifies the mode of the source volume but does not have permission to do so. ';
+const MODE_WORDS =
+  'requested volume ns1/my-pvc modifies the mode of the source volume but does not have permission to do so. ';
 
 const restored = (world: World = snapshotWorld(), change: Partial<FillInput> = {}) =>
   run(filled({ claim: aRestoringClaim(), ...change }), world);
@@ -47,9 +56,11 @@ const refuses = ({ world, change, message, waitsFor }: Refusal) => {
   assert.ok(!steps.some((step) => step.startsWith('protect')), 'a refused source is left alone');
 };
 
-const withStatus = (status: Parameters<typeof aSnapshot>[0] & object) => snapshotWorld(aSnapshot(status));
+const withStatus = (status: Parameters<typeof aSnapshot>[0] & object) =>
+  snapshotWorld(aSnapshot(status));
 const withContent = (content: ContentChange) => snapshotWorld(aSnapshot(), aContent(content));
-const blockFrom = (annotations: Record<string, string>) => withContent({ metadata: { annotations } });
+const blockFrom = (annotations: Record<string, string>) =>
+  withContent({ metadata: { annotations } });
 const asBlock = { claim: aRestoringClaim({ volumeMode: 'Block' }) };
 const deletedWith = (finalizers: string[]) =>
   snapshotWorld(aSnapshot({ metadata: { deletionTimestamp: '2026-01-01T00:00:00Z', finalizers } }));
@@ -66,13 +77,16 @@ describe('snapshotSource', () => {
     assert.deepEqual(steps, [...READS, 'protect volumesnapshots ns1/test-snapshot']);
   });
 
-  const ON_DIFFERENT = 'snapshotcontent snapcontent-snapuid for snapshot test-snapshot is bound to a different snapshot';
-  const OTHER_DRIVER = 'snapshotcontent snapcontent-snapuid for snapshot test-snapshot is not handled by CSI driver of StorageClass class';
+  const ON_DIFFERENT =
+    'snapshotcontent snapcontent-snapuid for snapshot test-snapshot is bound to a different snapshot';
+  const OTHER_DRIVER =
+    'snapshotcontent snapcontent-snapuid for snapshot test-snapshot is not handled by CSI driver of StorageClass class';
   const ref = aContent().spec.volumeSnapshotRef;
   const refusals: Record<string, Refusal> = {
     'a claim smaller than the snapshot (C-02)': {
       change: { requestedBytes: 100n },
-      message: 'requested volume size 100 is less than the size 1000 for the source snapshot test-snapshot',
+      message:
+        'requested volume size 100 is less than the size 1000 for the source snapshot test-snapshot',
       waitsFor: [ON_SNAPSHOT],
     },
     'a snapshot that is not ready (C-06)': {
@@ -164,7 +178,8 @@ describe('snapshotSource', () => {
     },
     'a snapshot that is not there': {
       world: [],
-      message: 'error getting snapshot test-snapshot from api server: volumesnapshots.snapshot.storage.k8s.io "test-snapshot" not found',
+      message:
+        'error getting snapshot test-snapshot from api server: volumesnapshots.snapshot.storage.k8s.io "test-snapshot" not found',
       waitsFor: [{ ...ON_SNAPSHOT, seen: '' }],
     },
     'a content that is not there': {
@@ -184,11 +199,19 @@ describe('snapshotSource', () => {
       waitsFor: [],
     },
   };
-  for (const [title, refusal] of Object.entries(refusals)) it(`refuses ${title}`, () => refuses(refusal));
+  for (const [title, refusal] of Object.entries(refusals))
+    it(`refuses ${title}`, () => refuses(refusal));
 
   it("says the server's words where the snapshot is withheld", () => {
-    const { error } = run(filled({ claim: aRestoringClaim() }), snapshotWorld(), refusing('read', 403, 'forbidden'));
-    assert.equal(error?.message, `${PREFIX}error getting snapshot test-snapshot from api server: forbidden`);
+    const { error } = run(
+      filled({ claim: aRestoringClaim() }),
+      snapshotWorld(),
+      refusing('read', 403, 'forbidden'),
+    );
+    assert.equal(
+      error?.message,
+      `${PREFIX}error getting snapshot test-snapshot from api server: forbidden`,
+    );
   });
 
   it('goes on with a snapshot that is being deleted and has our finalizer, without writing it again (C-38)', () => {
@@ -198,7 +221,8 @@ describe('snapshotSource', () => {
   });
 
   it('changes the volume mode where the content allows it (C-17)', () => {
-    for (const value of ['1', 't', 'T', 'TRUE', 'true', 'True']) succeeds(blockFrom({ [ALLOW_VOLUME_MODE_CHANGE]: value }), asBlock);
+    for (const value of ['1', 't', 'T', 'TRUE', 'true', 'True'])
+      succeeds(blockFrom({ [ALLOW_VOLUME_MODE_CHANGE]: value }), asBlock);
   });
 
   it('changes the volume mode where nobody guards it', () => {
@@ -210,13 +234,17 @@ describe('snapshotSource', () => {
     succeeds(snapshotWorld(aSnapshot(), { ...aContent(), spec }), asBlock);
   });
 
-  it('takes the same volume mode', () => succeeds(snapshotWorld(), { claim: aRestoringClaim({ volumeMode: 'Filesystem' }) }));
+  it('takes the same volume mode', () =>
+    succeeds(snapshotWorld(), { claim: aRestoringClaim({ volumeMode: 'Filesystem' }) }));
 
   it('takes a larger claim', () => succeeds(snapshotWorld(), { requestedBytes: 1001n }));
 
   it('takes a snapshot that does not state its size', () => {
     const { restoreSize: _, ...status } = READY;
-    succeeds(snapshotWorld(aSnapshot({ status })), { requestedBytes: 0n, claim: aRestoringClaim({ resources: {} }) });
+    succeeds(snapshotWorld(aSnapshot({ status })), {
+      requestedBytes: 0n,
+      claim: aRestoringClaim({ resources: {} }),
+    });
   });
 
   it('compares exact sizes', () => {
@@ -225,7 +253,8 @@ describe('snapshotSource', () => {
     refuses({
       world,
       change: { requestedBytes: 1023n },
-      message: 'requested volume size 1023 is less than the size 1024 for the source snapshot test-snapshot',
+      message:
+        'requested volume size 1023 is less than the size 1024 for the source snapshot test-snapshot',
       waitsFor: [ON_SNAPSHOT],
     });
   });
@@ -244,7 +273,10 @@ describe('snapshotSource over namespaces', () => {
   const reference = { apiGroup: SNAPSHOT_GROUP, kind: 'VolumeSnapshot', name: 'test-snapshot' };
   const there = aReferringClaim({ ...reference, namespace: 'ns1' });
   const reading = (claim: Claim, grant?: GrantChange, crossNamespace = true) =>
-    run(filled({ claim, crossNamespace }), grant === undefined ? snapshotWorld() : granting(snapshotWorld(), grant));
+    run(
+      filled({ claim, crossNamespace }),
+      grant === undefined ? snapshotWorld() : granting(snapshotWorld(), grant),
+    );
 
   const granted: Record<string, [Claim, GrantChange?]> = {
     'a plain dataSource with the gate on (C-19)': [aRestoringClaim()],
@@ -252,8 +284,12 @@ describe('snapshotSource over namespaces', () => {
     'a snapshot that a grant names (C-21)': [there, { to: { ...TO, name: 'test-snapshot' } }],
     'any snapshot where the grant has no name (C-22)': [there, { to: TO }],
     'any snapshot where the name is empty (C-23)': [there, { to: { ...TO, name: '' } }],
-    "a dataSourceRef that names the claim's namespace (C-24)": [aReferringClaim({ ...reference, namespace: 'ns1' }, { namespace: 'ns1' })],
-    'a dataSourceRef without a namespace (C-25)': [aReferringClaim(reference, { namespace: 'ns1' })],
+    "a dataSourceRef that names the claim's namespace (C-24)": [
+      aReferringClaim({ ...reference, namespace: 'ns1' }, { namespace: 'ns1' }),
+    ],
+    'a dataSourceRef without a namespace (C-25)': [
+      aReferringClaim(reference, { namespace: 'ns1' }),
+    ],
   };
   for (const [title, [claim, grant]] of Object.entries(granted)) {
     it(`restores ${title}`, () => {
@@ -277,14 +313,20 @@ describe('snapshotSource over namespaces', () => {
   for (const [title, grant] of Object.entries(kept)) {
     it(`reads no snapshot ${title}`, () => {
       const { error, steps } = reading(there, grant);
-      assert.equal(error?.message, "accessing ns1/test-snapshot of VolumeSnapshot dataSource from ns2/my-pvc isn't allowed");
+      assert.equal(
+        error?.message,
+        "accessing ns1/test-snapshot of VolumeSnapshot dataSource from ns2/my-pvc isn't allowed",
+      );
       assert.deepEqual(steps, ['list referencegrants ns1']);
     });
   }
 
   it('reads no snapshot with the gate off, granted or not (C-27)', () => {
     const { error, steps } = reading(there, { to: TO }, false);
-    assert.equal(error?.message, 'dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is disabled');
+    assert.equal(
+      error?.message,
+      'dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is disabled',
+    );
     assert.deepEqual(steps, []);
   });
 });

@@ -9,7 +9,13 @@ import type {
   SnapshotContent,
   Volume,
 } from '#src/kube/objects.ts';
-import { claims, referenceGrants, snapshotContents, snapshots, volumes } from '#src/kube/resources.ts';
+import {
+  claims,
+  referenceGrants,
+  snapshotContents,
+  snapshots,
+  volumes,
+} from '#src/kube/resources.ts';
 import type { Resource } from '#src/kube/resources.ts';
 import { cloneSource } from '#src/volumes/clone-source.ts';
 import { dataSourceOf, kindOf, protectSource } from '#src/volumes/data-source.ts';
@@ -37,7 +43,11 @@ export interface Run<T> {
 
 /** Runs a rule over objects in memory.
  * @param refuses answers in the server's place where it returns something */
-export function run<T>(rule: Rule<T>, world: World, refuses: (step: Step) => Answer | undefined = () => undefined): Run<T> {
+export function run<T>(
+  rule: Rule<T>,
+  world: World,
+  refuses: (step: Step) => Answer | undefined = () => undefined,
+): Run<T> {
   const steps: string[] = [];
   try {
     let next = rule.next();
@@ -61,15 +71,25 @@ function told(step: Step): string {
 
 function answered(step: Step, world: World): Answer {
   const all = world.filter(([resource]) => resource === step.resource).map(([, object]) => object);
-  if (step.kind === 'list') return { kind: 'listed', items: all.filter(({ metadata }) => metadata.namespace === step.namespace) };
+  if (step.kind === 'list')
+    return {
+      kind: 'listed',
+      items: all.filter(({ metadata }) => metadata.namespace === step.namespace),
+    };
   const { namespace, name } = step.kind === 'read' ? step.ref : step.object.metadata;
-  const object = all.find(({ metadata }) => metadata.namespace === namespace && metadata.name === name);
+  const object = all.find(
+    ({ metadata }) => metadata.namespace === namespace && metadata.name === name,
+  );
   if (object === undefined) return { kind: 'absent' };
   return step.kind === 'read' ? { kind: 'found', object } : { kind: 'protected' };
 }
 
 /** The server's no to steps of one kind. */
-export function refusing(kind: Step['kind'], code: number, message: string): (step: Step) => Answer | undefined {
+export function refusing(
+  kind: Step['kind'],
+  code: number,
+  message: string,
+): (step: Step) => Answer | undefined {
   return (step) => (step.kind === kind ? { kind: 'refused', code, message } : undefined);
 }
 
@@ -83,11 +103,23 @@ export interface FillInput {
 
 /** All rules about a source, in the order of the plan. */
 export function* filled(input: FillInput): Rule<ContentSource | undefined> {
-  const { claim, cls = aClass(), crossNamespace = false, requestedBytes = 1000n, preventVolumeModeConversion = true } = input;
-  const source = yield* dataSourceOf(claim, { ...DEFAULT_GATES, CrossNamespaceVolumeDataSource: crossNamespace });
+  const {
+    claim,
+    cls = aClass(),
+    crossNamespace = false,
+    requestedBytes = 1000n,
+    preventVolumeModeConversion = true,
+  } = input;
+  const source = yield* dataSourceOf(claim, {
+    ...DEFAULT_GATES,
+    CrossNamespaceVolumeDataSource: crossNamespace,
+  });
   if (source === undefined) return undefined;
   const asked = { source, claim, cls, requestedBytes, preventVolumeModeConversion };
-  const content = kindOf(source, claim.metadata.name) === 'snapshot' ? yield* snapshotSource(asked) : yield* cloneSource(asked);
+  const content =
+    kindOf(source, claim.metadata.name) === 'snapshot'
+      ? yield* snapshotSource(asked)
+      : yield* cloneSource(asked);
   yield* protectSource(content);
   return content;
 }
@@ -95,12 +127,24 @@ export function* filled(input: FillInput): Rule<ContentSource | undefined> {
 type Meta = Partial<KubeObject['metadata']>;
 
 /** Status of the common snapshot. */
-export const READY = { boundVolumeSnapshotContentName: 'snapcontent-snapuid', readyToUse: true, restoreSize: '1000' };
+export const READY = {
+  boundVolumeSnapshotContentName: 'snapcontent-snapuid',
+  readyToUse: true,
+  restoreSize: '1000',
+};
 
 /** @param change a status replaces the common one, null takes it away */
-export function aSnapshot(change: { metadata?: Meta; status?: Snapshot['status'] | null } = {}): Snapshot {
+export function aSnapshot(
+  change: { metadata?: Meta; status?: Snapshot['status'] | null } = {},
+): Snapshot {
   return {
-    metadata: { name: 'test-snapshot', namespace: 'ns1', uid: 'snapuid', resourceVersion: '31', ...change.metadata },
+    metadata: {
+      name: 'test-snapshot',
+      namespace: 'ns1',
+      uid: 'snapuid',
+      resourceVersion: '31',
+      ...change.metadata,
+    },
     spec: { volumeSnapshotClassName: 'snapclass' },
     ...(change.status === null ? {} : { status: change.status ?? READY }),
   };
@@ -114,7 +158,12 @@ export interface ContentChange {
 
 export function aContent({ metadata, spec, status }: ContentChange = {}): SnapshotContent {
   return {
-    metadata: { name: 'snapcontent-snapuid', uid: 'contentuid', resourceVersion: '32', ...metadata },
+    metadata: {
+      name: 'snapcontent-snapuid',
+      uid: 'contentuid',
+      resourceVersion: '32',
+      ...metadata,
+    },
     spec: {
       driver: DRIVER,
       volumeSnapshotRef: { name: 'test-snapshot', namespace: 'ns1', uid: 'snapuid' },
@@ -133,10 +182,18 @@ export function snapshotWorld(snapshot = aSnapshot(), content = aContent()): Wor
   ];
 }
 
-export function aSourceClaim(change: { metadata?: Meta; spec?: Partial<Claim['spec']>; phase?: string } = {}): Claim {
+export function aSourceClaim(
+  change: { metadata?: Meta; spec?: Partial<Claim['spec']>; phase?: string } = {},
+): Claim {
   const base = aClaim();
   return {
-    metadata: { name: 'fake-pvc', namespace: 'fake-pvc-namespace', uid: 'fake-claim-uid', resourceVersion: '41', ...change.metadata },
+    metadata: {
+      name: 'fake-pvc',
+      namespace: 'fake-pvc-namespace',
+      uid: 'fake-claim-uid',
+      resourceVersion: '41',
+      ...change.metadata,
+    },
     spec: {
       ...base.spec,
       resources: { requests: { storage: '1000' } },
@@ -148,10 +205,15 @@ export function aSourceClaim(change: { metadata?: Meta; spec?: Partial<Claim['sp
   };
 }
 
-export function aSourceVolume(change: { spec?: Partial<Volume['spec']>; phase?: string } = {}): Volume {
+export function aSourceVolume(
+  change: { spec?: Partial<Volume['spec']>; phase?: string } = {},
+): Volume {
   return aVolume({
     metadata: { resourceVersion: '42' },
-    spec: { claimRef: { uid: 'fake-claim-uid', namespace: 'fake-pvc-namespace', name: 'fake-pvc' }, ...change.spec },
+    spec: {
+      claimRef: { uid: 'fake-claim-uid', namespace: 'fake-pvc-namespace', name: 'fake-pvc' },
+      ...change.spec,
+    },
     phase: change.phase ?? 'Bound',
   });
 }
@@ -165,10 +227,17 @@ export function cloneWorld(source = aSourceClaim(), volume = aSourceVolume()): W
 }
 
 /** A claim that names its source in `dataSourceRef`, from namespace ns2. */
-export function aReferringClaim(ref: Partial<DataSourceRef>, change: { namespace?: string; spec?: Partial<Claim['spec']> } = {}): Claim {
+export function aReferringClaim(
+  ref: Partial<DataSourceRef>,
+  change: { namespace?: string; spec?: Partial<Claim['spec']> } = {},
+): Claim {
   return aClaim({
     metadata: { name: 'my-pvc', namespace: change.namespace ?? 'ns2' },
-    spec: { ...asked, dataSourceRef: { kind: 'PersistentVolumeClaim', name: 'fake-pvc', ...ref }, ...change.spec },
+    spec: {
+      ...asked,
+      dataSourceRef: { kind: 'PersistentVolumeClaim', name: 'fake-pvc', ...ref },
+      ...change.spec,
+    },
   });
 }
 
@@ -177,13 +246,19 @@ const asked = { resources: { requests: { storage: '1000' } } };
 /** A claim in the namespace of the common snapshot. */
 export function aRestoringClaim(spec: Partial<Claim['spec']> = {}, namespace = 'ns1'): Claim {
   const dataSource = { apiGroup: SNAPSHOT_GROUP, kind: 'VolumeSnapshot', name: 'test-snapshot' };
-  return aClaim({ metadata: { name: 'my-pvc', namespace }, spec: { ...asked, dataSource, ...spec } });
+  return aClaim({
+    metadata: { name: 'my-pvc', namespace },
+    spec: { ...asked, dataSource, ...spec },
+  });
 }
 
 /** A claim beside the common source claim. */
 export function aCloningClaim(spec: Partial<Claim['spec']> = {}): Claim {
   const dataSource = { kind: 'PersistentVolumeClaim', name: 'fake-pvc' };
-  return aClaim({ metadata: { name: 'my-pvc', namespace: 'fake-pvc-namespace' }, spec: { ...asked, dataSource, ...spec } });
+  return aClaim({
+    metadata: { name: 'my-pvc', namespace: 'fake-pvc-namespace' },
+    spec: { ...asked, dataSource, ...spec },
+  });
 }
 
 export interface GrantChange {
@@ -193,11 +268,16 @@ export interface GrantChange {
 }
 
 /** Lets claims of ns2 use claims of ns1, unless changed; null makes a list empty. */
-export function aGrant({ namespace = 'ns1', from, to }: GrantChange = {}): ReferenceGrant & { readonly spec: ReferenceGrantSpec } {
+export function aGrant({ namespace = 'ns1', from, to }: GrantChange = {}): ReferenceGrant & {
+  readonly spec: ReferenceGrantSpec;
+} {
   return {
     metadata: { name: 'grant', namespace, uid: 'grantuid', resourceVersion: '51' },
     spec: {
-      from: from === null ? [] : [{ group: '', kind: 'PersistentVolumeClaim', namespace: 'ns2', ...from }],
+      from:
+        from === null
+          ? []
+          : [{ group: '', kind: 'PersistentVolumeClaim', namespace: 'ns2', ...from }],
       to: to === null ? [] : [{ group: '', kind: 'PersistentVolumeClaim', ...to }],
     },
   };

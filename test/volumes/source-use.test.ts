@@ -6,16 +6,25 @@ import { aClaim } from './builders.ts';
 
 const GROUP = 'snapshot.storage.k8s.io';
 const CLONE_PROTECTION = 'provisioner.storage.kubernetes.io/cloning-protection';
-const inPhase = (claim: Claim, phase: 'Pending' | 'Bound' | 'Lost'): Claim => ({ ...claim, status: { phase } });
+const inPhase = (claim: Claim, phase: 'Pending' | 'Bound' | 'Lost'): Claim => ({
+  ...claim,
+  status: { phase },
+});
 
 describe('restoredSnapshot', () => {
   const cases: Readonly<Record<string, readonly [Claim['spec'], string | undefined]>> = {
-    'counts a VolumeSnapshot without group (L-09)': [{ dataSource: { kind: 'VolumeSnapshot', name: 's' } }, 'space/s'],
+    'counts a VolumeSnapshot without group (L-09)': [
+      { dataSource: { kind: 'VolumeSnapshot', name: 's' } },
+      'space/s',
+    ],
     'counts a reference to a VolumeSnapshot of its group (L-10)': [
       { dataSourceRef: { apiGroup: GROUP, kind: 'VolumeSnapshot', name: 's' } },
       'space/s',
     ],
-    'counts no claim (L-11)': [{ dataSource: { kind: 'PersistentVolumeClaim', name: 's' } }, undefined],
+    'counts no claim (L-11)': [
+      { dataSource: { kind: 'PersistentVolumeClaim', name: 's' } },
+      undefined,
+    ],
     'counts nothing where there is no source (L-12)': [{}, undefined],
     'counts no VolumeSnapshot of another group (L-13)': [
       { dataSource: { apiGroup: 'example.com', kind: 'VolumeSnapshot', name: 's' } },
@@ -41,40 +50,55 @@ describe('restoredSnapshot', () => {
       'space/s',
     ],
   };
-  for (const [title, [spec, wanted]] of Object.entries(cases)) it(title, () => assert.equal(restoredSnapshot(aClaim({ spec })), wanted));
+  for (const [title, [spec, wanted]] of Object.entries(cases))
+    it(title, () => assert.equal(restoredSnapshot(aClaim({ spec })), wanted));
 });
 
 describe('isPending', () => {
   it('holds for a claim that waits, and for one that nobody has looked at', () => {
     assert.deepEqual([aClaim(), inPhase(aClaim(), 'Pending')].map(isPending), [true, true]);
-    assert.deepEqual([inPhase(aClaim(), 'Bound'), inPhase(aClaim(), 'Lost')].map(isPending), [false, false]);
+    assert.deepEqual([inPhase(aClaim(), 'Bound'), inPhase(aClaim(), 'Lost')].map(isPending), [
+      false,
+      false,
+    ]);
   });
 });
 
 describe('isCloning', () => {
-  const clone = (source: Claim['spec']['dataSource']): Claim => aClaim({ spec: source === undefined ? {} : { dataSource: source } });
+  const clone = (source: Claim['spec']['dataSource']): Claim =>
+    aClaim({ spec: source === undefined ? {} : { dataSource: source } });
 
   it('holds for a pending clone of that claim, whatever the group says', () => {
     for (const apiGroup of ['', 'example.com'])
-      assert.ok(isCloning(inPhase(clone({ apiGroup, kind: 'PersistentVolumeClaim', name: 'src' }), 'Pending'), 'src'));
+      assert.ok(
+        isCloning(
+          inPhase(clone({ apiGroup, kind: 'PersistentVolumeClaim', name: 'src' }), 'Pending'),
+          'src',
+        ),
+      );
   });
 
   it('does not hold for a clone that is there, of another claim, of a snapshot, or of nothing', () => {
     const source = { kind: 'PersistentVolumeClaim', name: 'src' };
     assert.ok(!isCloning(inPhase(clone(source), 'Bound'), 'src'));
     assert.ok(!isCloning(inPhase(clone(source), 'Pending'), 'other'));
-    assert.ok(!isCloning(inPhase(clone({ kind: 'VolumeSnapshot', name: 'src' }), 'Pending'), 'src'));
+    assert.ok(
+      !isCloning(inPhase(clone({ kind: 'VolumeSnapshot', name: 'src' }), 'Pending'), 'src'),
+    );
     assert.ok(!isCloning(inPhase(clone(undefined), 'Pending'), 'src'));
   });
 
   it('does not hold for a reference alone, as upstream has it', () => {
-    const claim = aClaim({ spec: { dataSourceRef: { kind: 'PersistentVolumeClaim', name: 'src', namespace: 'space' } } });
+    const claim = aClaim({
+      spec: { dataSourceRef: { kind: 'PersistentVolumeClaim', name: 'src', namespace: 'space' } },
+    });
     assert.ok(!isCloning(inPhase(claim, 'Pending'), 'src'));
   });
 });
 
 describe('isHeldSource', () => {
-  const held = (metadata: Partial<Claim['metadata']>): boolean => isHeldSource(aClaim({ metadata }));
+  const held = (metadata: Partial<Claim['metadata']>): boolean =>
+    isHeldSource(aClaim({ metadata }));
 
   it('holds for a claim that is being deleted and has our finalizer, and no other', () => {
     const deletionTimestamp = '2026-01-01T00:00:00Z';

@@ -2,7 +2,8 @@ import { timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import { ApiError } from '../api-error.ts';
 
-/** Refuses callers without the token, and browsers that were led here by a name of somebody else's (DNS rebinding). */
+/** Refuses callers without the token, and browsers that were led here by a name of somebody else's
+ * (DNS rebinding). */
 export class Access {
   readonly #token: Buffer;
   readonly #hosts: ReadonlySet<string>;
@@ -11,7 +12,9 @@ export class Access {
   constructor(token: string, port: number) {
     this.#token = Buffer.from(token);
     this.#hosts = new Set(
-      ['127.0.0.1', 'localhost', '[::1]', 'kubernetes.default', 'kubernetes.default.svc'].map((host) => `${host}:${port}`),
+      ['127.0.0.1', 'localhost', '[::1]', 'kubernetes.default', 'kubernetes.default.svc'].map(
+        (host) => `${host}:${port}`,
+      ),
     );
   }
 
@@ -28,7 +31,9 @@ export class Access {
 
   /** @throws ApiError 401 without the right bearer token */
   checkToken(request: IncomingMessage): void {
-    const given = Buffer.from(/^Bearer\s+(.+)$/i.exec(request.headers.authorization ?? '')?.[1] ?? '');
+    const given = Buffer.from(
+      /^Bearer\s+(.+)$/i.exec(request.headers.authorization ?? '')?.[1] ?? '',
+    );
     if (given.length === this.#token.length && timingSafeEqual(given, this.#token)) return;
     throw new ApiError({ code: 401, reason: 'Unauthorized', message: 'Unauthorized' });
   }

@@ -21,7 +21,11 @@ export function sendJson(
   body: Buffer,
   headers: Readonly<Record<string, string | number>> = {},
 ): void {
-  response.writeHead(code, { 'content-type': 'application/json', 'content-length': body.length, ...headers });
+  response.writeHead(code, {
+    'content-type': 'application/json',
+    'content-length': body.length,
+    ...headers,
+  });
   response.end(body);
 }
 
@@ -38,7 +42,12 @@ export function sendObject(
 export function sendError(response: ServerResponse, error: ApiError): void {
   const { code, details } = error.failure;
   const seconds = details?.['retryAfterSeconds'];
-  sendObject(response, code, error.status, typeof seconds === 'number' && (code === 429 || code === 503) ? { 'retry-after': seconds } : {});
+  sendObject(
+    response,
+    code,
+    error.status,
+    typeof seconds === 'number' && (code === 429 || code === 503) ? { 'retry-after': seconds } : {},
+  );
 }
 
 /** One object in the form that was asked for. */
@@ -53,9 +62,12 @@ export function listBytes(resource: Resource, page: ListPage, how: Presentation)
   const metadata: JsonObject = {
     resourceVersion: String(page.revision),
     ...(page.continueToken === undefined ? {} : { continue: page.continueToken }),
-    ...(page.remainingItemCount === undefined ? {} : { remainingItemCount: page.remainingItemCount }),
+    ...(page.remainingItemCount === undefined
+      ? {}
+      : { remainingItemCount: page.remainingItemCount }),
   };
-  if (how.form === 'table') return json(tableOf(resource, page.items, { ...how, listMetadata: metadata }));
+  if (how.form === 'table')
+    return json(tableOf(resource, page.items, { ...how, listMetadata: metadata }));
   if (how.form === 'metadata' || how.form === 'metadata-list') {
     return json({
       kind: 'PartialObjectMetadataList',
@@ -65,11 +77,17 @@ export function listBytes(resource: Resource, page: ListPage, how: Presentation)
     });
   }
   const head = { kind: `${resource.kind}List`, apiVersion: apiVersionOf(resource), metadata };
-  // The real server leaves kind and version out of the items of its own kinds, and keeps them in custom ones.
+  // The real server leaves kind and version out of the items of its own kinds, and keeps them in
+  // custom ones.
   const isCustom = resource.struct.name === 'CustomObject';
-  const cut = isCustom ? 1 : Buffer.byteLength(JSON.stringify({ kind: resource.kind, apiVersion: apiVersionOf(resource) }));
+  const cut = isCustom
+    ? 1
+    : Buffer.byteLength(
+        JSON.stringify({ kind: resource.kind, apiVersion: apiVersionOf(resource) }),
+      );
   const parts: Buffer[] = [Buffer.from(`${JSON.stringify(head).slice(0, -1)},"items":[`)];
-  for (const [i, item] of page.items.entries()) parts.push(i === 0 ? OPEN : COMMA_OPEN, item.bytes.subarray(cut));
+  for (const [i, item] of page.items.entries())
+    parts.push(i === 0 ? OPEN : COMMA_OPEN, item.bytes.subarray(cut));
   parts.push(Buffer.from(']}'));
   return Buffer.concat(parts);
 }

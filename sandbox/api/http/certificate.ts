@@ -1,7 +1,20 @@
 import { createSign, generateKeyPairSync, randomBytes } from 'node:crypto';
-import { bits, boolean, explicit, implicit, integer, octets, oid, sequence, setOf, text, utcTime } from './der.ts';
+import {
+  bits,
+  boolean,
+  explicit,
+  implicit,
+  integer,
+  octets,
+  oid,
+  sequence,
+  setOf,
+  text,
+  utcTime,
+} from './der.ts';
 
-/** A certificate and its key as PEM. It signs itself, so it is also the authority that clients have to trust. */
+/** A certificate and its key as PEM. It signs itself, so it is also the authority that clients have
+ * to trust. */
 export interface Certificate {
   readonly cert: string;
   readonly key: string;
@@ -11,16 +24,21 @@ const DAY_MS = 24 * 60 * 60 * 1000;
 
 /** A self-signed ECDSA P-256 certificate for the loopback names, good for 30 days.
  *
- * TLS because kubectl reads no credentials from a kubeconfig whose server is plain http; written here because Node can sign but
- * has no means to make a certificate, and because the sandbox must not need an `openssl` on PATH. */
+ * TLS because kubectl reads no credentials from a kubeconfig whose server is plain http; written
+ * here because Node can sign but has no means to make a certificate, and because the sandbox must
+ * not need an `openssl` on PATH. */
 export function makeCertificate(nowMs: number): Certificate {
   const { publicKey, privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
   const algorithm = sequence(oid('1.2.840.10045.4.3.2')); // ecdsa-with-SHA256
-  const name = sequence(setOf(sequence(oid('2.5.4.3'), text(`sutler sandbox ${randomBytes(4).toString('hex')}`))));
+  const name = sequence(
+    setOf(sequence(oid('2.5.4.3'), text(`sutler sandbox ${randomBytes(4).toString('hex')}`))),
+  );
   const extension = (id: string, critical: boolean, value: Uint8Array) =>
     sequence(oid(id), ...(critical ? [boolean(true)] : []), octets(value));
   const names = sequence(
-    ...['localhost', 'kubernetes.default', 'kubernetes.default.svc'].map((dns) => implicit(2, Buffer.from(dns))),
+    ...['localhost', 'kubernetes.default', 'kubernetes.default.svc'].map((dns) =>
+      implicit(2, Buffer.from(dns)),
+    ),
     implicit(7, Buffer.from([127, 0, 0, 1])),
     implicit(7, Buffer.concat([Buffer.alloc(15), Buffer.from([1])])),
   );

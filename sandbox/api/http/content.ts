@@ -25,11 +25,17 @@ export function acceptedForm(request: IncomingMessage): Form {
     if (as === 'PartialObjectMetadata') return 'metadata';
     if (as === 'PartialObjectMetadataList') return 'metadata-list';
   }
-  throw refused(406, 'NotAcceptable', 'only the following media types are accepted: application/json');
+  throw refused(
+    406,
+    'NotAcceptable',
+    'only the following media types are accepted: application/json',
+  );
 }
 
-/** The body of a request as JSON; YAML is read too, and protobuf by the struct that it must hold. undefined where there is none.
- * @throws ApiError 400 where it cannot be parsed, 413 where it is too large, 415 for protobuf of a struct without field numbers */
+/** The body of a request as JSON; YAML is read too, and protobuf by the struct that it must hold.
+ * undefined where there is none.
+ * @throws ApiError 400 where it cannot be parsed, 413 where it is too large, 415 for protobuf of a
+ *   struct without field numbers */
 export async function readBody(
   request: IncomingMessage,
   struct: Struct,
@@ -39,21 +45,34 @@ export async function readBody(
   for await (const chunk of request as AsyncIterable<Buffer>) {
     sizeBytes += chunk.length;
     if (sizeBytes > BODY_MAX_BYTES) {
-      throw refused(413, 'RequestEntityTooLarge', `Request entity too large: limit is ${BODY_MAX_BYTES}`);
+      throw refused(
+        413,
+        'RequestEntityTooLarge',
+        `Request entity too large: limit is ${BODY_MAX_BYTES}`,
+      );
     }
     chunks.push(chunk);
   }
   if (sizeBytes === 0) return { value: undefined, empty: true };
-  if (contentType(request) === PROTOBUF) return { value: parseProtobuf(struct, Buffer.concat(chunks)), empty: false };
-  const text = (chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks)).toString();
-  return { value: /yaml/.test(contentType(request)) && !/^\s*\{/.test(text) ? parseYaml(text) : parseJson(text), empty: false };
+  if (contentType(request) === PROTOBUF)
+    return { value: parseProtobuf(struct, Buffer.concat(chunks)), empty: false };
+  const text = (
+    chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks)
+  ).toString();
+  return {
+    value:
+      /yaml/.test(contentType(request)) && !/^\s*\{/.test(text) ? parseYaml(text) : parseJson(text),
+    empty: false,
+  };
 }
 
 function parseJson(text: string): Json {
   try {
     return JSON.parse(text) as Json;
   } catch (error) {
-    throw badRequest(`couldn't get version/kind; json parse error: ${error instanceof Error ? error.message : 'unreadable'}`);
+    throw badRequest(
+      `couldn't get version/kind; json parse error: ${error instanceof Error ? error.message : 'unreadable'}`,
+    );
   }
 }
 
@@ -69,7 +88,9 @@ function parseYaml(text: string): Json {
   try {
     return load(text) as Json;
   } catch (error) {
-    throw badRequest(`error converting YAML to JSON: ${error instanceof Error ? error.message : 'unreadable'}`);
+    throw badRequest(
+      `error converting YAML to JSON: ${error instanceof Error ? error.message : 'unreadable'}`,
+    );
   }
 }
 

@@ -13,11 +13,13 @@ function lengthOf(length: number): Buffer {
 export const sequence = (...parts: readonly Uint8Array[]): Buffer => tagged(0x30, ...parts);
 export const setOf = (...parts: readonly Uint8Array[]): Buffer => tagged(0x31, ...parts);
 export const octets = (bytes: Uint8Array): Buffer => tagged(0x04, bytes);
-export const bits = (bytes: Uint8Array, unused = 0): Buffer => tagged(0x03, Buffer.from([unused]), bytes);
+export const bits = (bytes: Uint8Array, unused = 0): Buffer =>
+  tagged(0x03, Buffer.from([unused]), bytes);
 export const text = (value: string): Buffer => tagged(0x0c, Buffer.from(value));
 export const boolean = (value: boolean): Buffer => tagged(0x01, Buffer.from([value ? 0xff : 0]));
 /** Constructed, context-specific: `[n] EXPLICIT`. */
-export const explicit = (n: number, ...parts: readonly Uint8Array[]): Buffer => tagged(0xa0 | n, ...parts);
+export const explicit = (n: number, ...parts: readonly Uint8Array[]): Buffer =>
+  tagged(0xa0 | n, ...parts);
 /** Primitive, context-specific: `[n] IMPLICIT`. */
 export const implicit = (n: number, bytes: Uint8Array): Buffer => tagged(0x80 | n, bytes);
 
@@ -26,7 +28,10 @@ export function integer(bytes: Uint8Array): Buffer {
   let from = 0;
   while (from < bytes.length - 1 && bytes[from] === 0) from += 1;
   const trimmed = bytes.subarray(from);
-  return tagged(0x02, (trimmed[0] ?? 0) >= 0x80 ? Buffer.concat([Buffer.from([0]), trimmed]) : trimmed);
+  return tagged(
+    0x02,
+    (trimmed[0] ?? 0) >= 0x80 ? Buffer.concat([Buffer.from([0]), trimmed]) : trimmed,
+  );
 }
 
 /** An object identifier in dotted notation; arcs below 2^28. */

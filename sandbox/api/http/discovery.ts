@@ -7,7 +7,10 @@ const STATUS_VERBS = ['get', 'patch', 'update'];
 
 /** The media type of a discovery document that lists everything at once. */
 export function aggregatedType(accept: string): string | undefined {
-  const match = /application\/json;g=apidiscovery\.k8s\.io;v=(v2|v2beta1);as=APIGroupDiscoveryList/.exec(accept.replaceAll(' ', ''));
+  const match =
+    /application\/json;g=apidiscovery\.k8s\.io;v=(v2|v2beta1);as=APIGroupDiscoveryList/.exec(
+      accept.replaceAll(' ', ''),
+    );
   return match?.[0];
 }
 
@@ -24,13 +27,19 @@ export class Discovery {
     const [root, group, version, ...more] = path.split('/').filter((part) => part !== '');
     if (more.length > 0) return undefined;
     if (root === 'api') {
-      if (group === undefined) return aggregated === undefined ? coreVersions() : this.#aggregated([''], aggregated);
+      if (group === undefined)
+        return aggregated === undefined ? coreVersions() : this.#aggregated([''], aggregated);
       return version === undefined ? this.#resources('', group) : undefined;
     }
     if (root !== 'apis') return undefined;
-    if (group === undefined) return aggregated === undefined ? this.#groupList() : this.#aggregated(this.#groups(), aggregated);
+    if (group === undefined)
+      return aggregated === undefined
+        ? this.#groupList()
+        : this.#aggregated(this.#groups(), aggregated);
     if (!this.#registry.hasGroup(group)) return undefined;
-    return version === undefined ? { kind: 'APIGroup', apiVersion: 'v1', ...this.#group(group) } : this.#resources(group, version);
+    return version === undefined
+      ? { kind: 'APIGroup', apiVersion: 'v1', ...this.#group(group) }
+      : this.#resources(group, version);
   }
 
   #rows(group: string, version?: string): Resource[] {
@@ -40,28 +49,44 @@ export class Discovery {
   }
 
   #groups(): string[] {
-    return [...new Set([...this.#registry.all()].map((each) => each.group))].filter((group) => group !== '');
+    return [...new Set([...this.#registry.all()].map((each) => each.group))].filter(
+      (group) => group !== '',
+    );
   }
 
   /** Newest first: v1 before v1beta1 before v1alpha1. */
   #versions(group: string): string[] {
-    return [...new Set(this.#rows(group).map((each) => each.version))].sort((a, b) => rankOf(b) - rankOf(a));
+    return [...new Set(this.#rows(group).map((each) => each.version))].sort(
+      (a, b) => rankOf(b) - rankOf(a),
+    );
   }
 
   #group(group: string): JsonObject {
-    const versions = this.#versions(group).map((version) => ({ groupVersion: `${group}/${version}`, version }));
+    const versions = this.#versions(group).map((version) => ({
+      groupVersion: `${group}/${version}`,
+      version,
+    }));
     return { name: group, versions, preferredVersion: versions[0] };
   }
 
   #groupList(): JsonObject {
-    return { kind: 'APIGroupList', apiVersion: 'v1', groups: this.#groups().map((group) => this.#group(group)) };
+    return {
+      kind: 'APIGroupList',
+      apiVersion: 'v1',
+      groups: this.#groups().map((group) => this.#group(group)),
+    };
   }
 
   #resources(group: string, version: string): JsonObject | undefined {
     const rows = this.#rows(group, version);
     const [first] = rows;
     if (first === undefined) return undefined;
-    return { kind: 'APIResourceList', apiVersion: 'v1', groupVersion: apiVersionOf(first), resources: rows.flatMap(resourceEntries) };
+    return {
+      kind: 'APIResourceList',
+      apiVersion: 'v1',
+      groupVersion: apiVersionOf(first),
+      resources: rows.flatMap(resourceEntries),
+    };
   }
 
   #aggregated(groups: readonly string[], type: string): JsonObject {
@@ -93,7 +118,11 @@ function rankOf(version: string): number {
   const match = /^v(\d+)(?:(alpha|beta)(\d+))?$/.exec(version);
   if (match === null) return -1;
   const [, major = '0', stage, minor = '0'] = match;
-  return (stage === undefined ? 1_000_000 : stage === 'beta' ? 500_000 : 0) + Number(major) * 1000 + Number(minor);
+  return (
+    (stage === undefined ? 1_000_000 : stage === 'beta' ? 500_000 : 0) +
+    Number(major) * 1000 +
+    Number(minor)
+  );
 }
 
 function verbsOf(row: Resource): string[] {
@@ -108,11 +137,24 @@ function resourceEntries(row: Resource): JsonObject[] {
     namespaced: row.namespaced,
     kind: row.kind,
     verbs: verbsOf(row),
-    ...(row.shortNames === undefined || row.shortNames.length === 0 ? {} : { shortNames: [...row.shortNames] }),
-    ...(row.categories === undefined || row.categories.length === 0 ? {} : { categories: [...row.categories] }),
+    ...(row.shortNames === undefined || row.shortNames.length === 0
+      ? {}
+      : { shortNames: [...row.shortNames] }),
+    ...(row.categories === undefined || row.categories.length === 0
+      ? {}
+      : { categories: [...row.categories] }),
   };
   if (row.hasStatus !== true) return [entry];
-  return [entry, { name: `${row.plural}/status`, singularName: '', namespaced: row.namespaced, kind: row.kind, verbs: STATUS_VERBS }];
+  return [
+    entry,
+    {
+      name: `${row.plural}/status`,
+      singularName: '',
+      namespaced: row.namespaced,
+      kind: row.kind,
+      verbs: STATUS_VERBS,
+    },
+  ];
 }
 
 function aggregatedEntry(row: Resource): JsonObject {
@@ -123,9 +165,15 @@ function aggregatedEntry(row: Resource): JsonObject {
     scope: row.namespaced ? 'Namespaced' : 'Cluster',
     singularResource: row.singular,
     verbs: verbsOf(row),
-    ...(row.shortNames === undefined || row.shortNames.length === 0 ? {} : { shortNames: [...row.shortNames] }),
-    ...(row.categories === undefined || row.categories.length === 0 ? {} : { categories: [...row.categories] }),
-    ...(row.hasStatus === true ? { subresources: [{ subresource: 'status', responseKind, verbs: STATUS_VERBS }] } : {}),
+    ...(row.shortNames === undefined || row.shortNames.length === 0
+      ? {}
+      : { shortNames: [...row.shortNames] }),
+    ...(row.categories === undefined || row.categories.length === 0
+      ? {}
+      : { categories: [...row.categories] }),
+    ...(row.hasStatus === true
+      ? { subresources: [{ subresource: 'status', responseKind, verbs: STATUS_VERBS }] }
+      : {}),
   };
 }
 

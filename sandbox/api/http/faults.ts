@@ -4,8 +4,14 @@ import type { RequestInfo } from './request-info.ts';
 
 /** What happens to a request instead of, or beside, its answer. */
 export type FaultAction =
-  /** Answers with this code, nothing is done. 410 has reason Expired, 429 and 503 may ask for patience. */
-  | { readonly kind: 'status'; readonly code: number; readonly retryAfterSeconds?: number; readonly message?: string }
+  /** Answers with this code, nothing is done. 410 has reason Expired, 429 and 503 may ask for
+   * patience. */
+  | {
+      readonly kind: 'status';
+      readonly code: number;
+      readonly retryAfterSeconds?: number;
+      readonly message?: string;
+    }
   /** Waits first, then does as asked. */
   | { readonly kind: 'delay'; readonly delayMs: number }
   /** Closes the connection before anything is done. */
@@ -81,7 +87,11 @@ const REASONS: Readonly<Record<number, string>> = {
 
 /** Lets a fault happen. True where the request goes on afterwards.
  * @throws ApiError where the fault is an answer */
-export async function survive(fault: FaultAction, request: IncomingMessage, response: ServerResponse): Promise<boolean> {
+export async function survive(
+  fault: FaultAction,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<boolean> {
   switch (fault.kind) {
     case 'delay':
       await new Promise((resolve) => setTimeout(resolve, fault.delayMs));

@@ -47,9 +47,12 @@ export class Handler {
       if (this.#document(path, request, response)) return;
       const query = new URLSearchParams(search);
       const info = parseRequest(request.method ?? 'GET', path, query);
-      // Paths that no group answers for get the plain text of the HTTP library beneath, as on a real server.
+      // Paths that no group answers for get the plain text of the HTTP library beneath, as on a
+      // real server.
       if (info === undefined || !this.#deps.registry.hasGroup(info.group)) {
-        response.writeHead(404, { 'content-type': 'text/plain; charset=utf-8' }).end('404 page not found\n');
+        response
+          .writeHead(404, { 'content-type': 'text/plain; charset=utf-8' })
+          .end('404 page not found\n');
         return;
       }
       this.requests.add(info);
@@ -63,9 +66,14 @@ export class Handler {
 
   #refuse(request: IncomingMessage, response: ServerResponse, error: unknown): void {
     const known =
-      error instanceof ApiError ? error : new ApiError({ code: 500, reason: 'InternalError', message: 'Internal error occurred' });
+      error instanceof ApiError
+        ? error
+        : new ApiError({ code: 500, reason: 'InternalError', message: 'Internal error occurred' });
     if (!(error instanceof ApiError))
-      this.#deps.log.error({ err: error, method: request.method, url: request.url }, 'sandbox API failed to answer');
+      this.#deps.log.error(
+        { err: error, method: request.method, url: request.url },
+        'sandbox API failed to answer',
+      );
     if (response.headersSent) response.destroy();
     else {
       // What is left of a refused body is not read: the connection cannot carry another request.
@@ -79,7 +87,8 @@ export class Handler {
     if (request.method !== 'GET' && request.method !== 'HEAD') return false;
     const accept = request.headers.accept ?? '';
     if (path === '/version') sendObject(response, 200, VERSION);
-    else if (OPEN_PATHS.has(path)) response.writeHead(200, { 'content-type': 'text/plain' }).end('ok');
+    else if (OPEN_PATHS.has(path))
+      response.writeHead(200, { 'content-type': 'text/plain' }).end('ok');
     else if (path === '/openapi/v2') {
       const { type, body } = this.#v2.document(accept);
       sendJson(response, 200, body, { 'content-type': type });
@@ -92,7 +101,12 @@ export class Handler {
       const aggregated = path === '/api' || path === '/apis' ? aggregatedType(accept) : undefined;
       const document = this.#discovery.document(path, aggregated);
       if (document === undefined) return false;
-      sendJson(response, 200, json(document), aggregated === undefined ? {} : { 'content-type': aggregated });
+      sendJson(
+        response,
+        200,
+        json(document),
+        aggregated === undefined ? {} : { 'content-type': aggregated },
+      );
     }
     return true;
   }

@@ -7,9 +7,13 @@ export function definitionName(struct: Struct): string {
   return `dev.sutler.sandbox.${struct.name}`;
 }
 
-/** The definitions that these resources need, by name: kubectl validates, explains and patches by them.
+/** The definitions that these resources need, by name: kubectl validates, explains and patches by
+ * them.
  * @param refPrefix  `#/definitions/` (v2) or `#/components/schemas/` (v3) */
-export function definitionsOf(resources: readonly Resource[], refPrefix: string): Record<string, JsonObject> {
+export function definitionsOf(
+  resources: readonly Resource[],
+  refPrefix: string,
+): Record<string, JsonObject> {
   const definitions: Record<string, JsonObject> = {};
   const visit = (type: FieldType): void => {
     if (type.kind === 'list') visit(type.item);
@@ -24,8 +28,11 @@ export function definitionsOf(resources: readonly Resource[], refPrefix: string)
   };
   for (const resource of resources) {
     add(resource.struct);
-    // Custom kinds share one open struct; each has a definition of its own, so that its name is found.
-    const name = resource.struct.open ? `dev.sutler.sandbox.${resource.kind}` : definitionName(resource.struct);
+    // Custom kinds share one open struct; each has a definition of its own, so that its name is
+    // found.
+    const name = resource.struct.open
+      ? `dev.sutler.sandbox.${resource.kind}`
+      : definitionName(resource.struct);
     const known = definitions[name] ?? definitions[definitionName(resource.struct)] ?? {};
     const gvk = { group: resource.group, kind: resource.kind, version: resource.version };
     definitions[name] = { ...known, 'x-kubernetes-group-version-kind': [gvk] };
@@ -40,12 +47,17 @@ export function definitionsOf(resources: readonly Resource[], refPrefix: string)
 
 function structSchema(struct: Struct, refPrefix: string): JsonObject {
   // An open struct has no properties here: clients would refuse the members that it does not name.
-  if (struct.open || struct.fields.size === 0) return { type: 'object', 'x-kubernetes-preserve-unknown-fields': true };
+  if (struct.open || struct.fields.size === 0)
+    return { type: 'object', 'x-kubernetes-preserve-unknown-fields': true };
   const fields = [...struct.fields.values()];
-  const required = fields.filter((field) => field.required && field.name !== 'metadata').map((field) => field.name);
+  const required = fields
+    .filter((field) => field.required && field.name !== 'metadata')
+    .map((field) => field.name);
   return {
     type: 'object',
-    properties: Object.fromEntries(fields.map((field) => [field.name, typeSchema(field.type, refPrefix)])),
+    properties: Object.fromEntries(
+      fields.map((field) => [field.name, typeSchema(field.type, refPrefix)]),
+    ),
     ...(required.length === 0 ? {} : { required }),
     ...(struct.atomic ? { 'x-kubernetes-map-type': 'atomic' } : {}),
   };
@@ -58,14 +70,25 @@ function typeSchema(type: FieldType, refPrefix: string): JsonObject {
     case 'map':
       return { type: 'object', additionalProperties: typeSchema(type.value, refPrefix) };
     case 'list': {
-      const strategies = [...(type.retainKeys ? ['retainKeys'] : []), ...(type.mergeKey === undefined ? [] : ['merge'])];
+      const strategies = [
+        ...(type.retainKeys ? ['retainKeys'] : []),
+        ...(type.mergeKey === undefined ? [] : ['merge']),
+      ];
       return {
         type: 'array',
         items: typeSchema(type.item, refPrefix),
-        'x-kubernetes-list-type': type.isSet ? 'set' : type.applyKeys === undefined ? 'atomic' : 'map',
-        ...(type.applyKeys === undefined ? {} : { 'x-kubernetes-list-map-keys': [...type.applyKeys] }),
+        'x-kubernetes-list-type': type.isSet
+          ? 'set'
+          : type.applyKeys === undefined
+            ? 'atomic'
+            : 'map',
+        ...(type.applyKeys === undefined
+          ? {}
+          : { 'x-kubernetes-list-map-keys': [...type.applyKeys] }),
         ...(strategies.length === 0 ? {} : { 'x-kubernetes-patch-strategy': strategies.join(',') }),
-        ...(type.mergeKey === undefined || type.mergeKey === '' ? {} : { 'x-kubernetes-patch-merge-key': type.mergeKey }),
+        ...(type.mergeKey === undefined || type.mergeKey === ''
+          ? {}
+          : { 'x-kubernetes-patch-merge-key': type.mergeKey }),
       };
     }
     case 'int':
@@ -89,7 +112,8 @@ function typeSchema(type: FieldType, refPrefix: string): JsonObject {
 
 /** The path of one object of a resource, with placeholders. */
 export function itemPath(resource: Resource): string {
-  const root = resource.group === '' ? `/api/${resource.version}` : `/apis/${apiVersionOf(resource)}`;
+  const root =
+    resource.group === '' ? `/api/${resource.version}` : `/apis/${apiVersionOf(resource)}`;
   return `${root}${resource.namespaced ? '/namespaces/{namespace}' : ''}/${resource.plural}/{name}`;
 }
 

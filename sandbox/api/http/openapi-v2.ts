@@ -4,7 +4,8 @@ import type { Resource } from '../resource.ts';
 import { definitionsOf, itemPath, PATCH_PARAMETERS, PATCH_TYPES } from './openapi-schema.ts';
 import { field, message } from './protobuf-writer.ts';
 
-/** The protobuf form of OpenAPI v2 that kubectl up to 1.26 insists on; the name of the type changed once. */
+/** The protobuf form of OpenAPI v2 that kubectl up to 1.26 insists on; the name of the type changed
+ * once. */
 const PROTOBUF = /application\/com\.github\.proto-openapi\.spec\.v2[@.]v1\.0\+protobuf/;
 
 /** OpenAPI v2, for older clients: kubectl 1.20 validates and dry-runs by it. */
@@ -28,8 +29,12 @@ export class OpenApiV2 {
       this.#protobuf = encodeDocument(document);
     }
     if (!PROTOBUF.test(accept)) return { type: 'application/json', body: this.#json };
-    // Answered under the newer name always: the @ of the older one is no legal media type, and its own client refuses it.
-    return { type: 'application/com.github.proto-openapi.spec.v2.v1.0+protobuf', body: this.#protobuf };
+    // Answered under the newer name always: the @ of the older one is no legal media type, and its
+    // own client refuses it.
+    return {
+      type: 'application/com.github.proto-openapi.spec.v2.v1.0+protobuf',
+      body: this.#protobuf,
+    };
   }
 }
 
@@ -42,7 +47,9 @@ function documentOf(resources: readonly Resource[]): Document {
   return {
     swagger: '2.0',
     info: { title: 'Kubernetes', version: 'v1.36.0' },
-    paths: Object.fromEntries(resources.map((resource) => [itemPath(resource), { patch: patchOperation(resource) }])),
+    paths: Object.fromEntries(
+      resources.map((resource) => [itemPath(resource), { patch: patchOperation(resource) }]),
+    ),
     definitions: definitionsOf(resources, '#/definitions/'),
   };
 }
@@ -51,20 +58,44 @@ function patchOperation(resource: Resource): JsonObject {
   return {
     operationId: `patch${resource.kind}`,
     consumes: [...PATCH_TYPES],
-    parameters: PATCH_PARAMETERS.map((name) => ({ name, in: 'query', type: name === 'force' ? 'boolean' : 'string', uniqueItems: true })),
+    parameters: PATCH_PARAMETERS.map((name) => ({
+      name,
+      in: 'query',
+      type: name === 'force' ? 'boolean' : 'string',
+      uniqueItems: true,
+    })),
     responses: { '200': { description: 'OK' } },
-    'x-kubernetes-group-version-kind': { group: resource.group, kind: resource.kind, version: resource.version },
+    'x-kubernetes-group-version-kind': {
+      group: resource.group,
+      kind: resource.kind,
+      version: resource.version,
+    },
   };
 }
 
-// Field numbers of the openapi.v2 messages, compared with what a real server sends; kubectl 1.20 reads them in the test.
+// Field numbers of the openapi.v2 messages, compared with what a real server sends; kubectl 1.20
+// reads them in the test.
 
 function encodeDocument(document: Document): Buffer {
   return message(
     field(1, '2.0'),
     field(2, message(field(1, 'Kubernetes'), field(2, 'v1.36.0'))),
-    field(8, message(...Object.entries(document.paths).map(([path, item]) => field(2, named(path, encodePathItem(item)))))),
-    field(9, message(...Object.entries(document.definitions).map(([name, schema]) => field(1, named(name, encodeSchema(schema)))))),
+    field(
+      8,
+      message(
+        ...Object.entries(document.paths).map(([path, item]) =>
+          field(2, named(path, encodePathItem(item))),
+        ),
+      ),
+    ),
+    field(
+      9,
+      message(
+        ...Object.entries(document.definitions).map(([name, schema]) =>
+          field(1, named(name, encodeSchema(schema))),
+        ),
+      ),
+    ),
   );
 }
 
@@ -74,7 +105,9 @@ function named(name: string, value: Uint8Array): Buffer {
 
 function encodePathItem(item: JsonObject[string]): Buffer {
   const patch = isObject(item) && isObject(item['patch']) ? item['patch'] : {};
-  const parameters = PATCH_PARAMETERS.map((name) => field(8, field(1, field(2, field(3, message(field(2, 'query'), field(4, name)))))));
+  const parameters = PATCH_PARAMETERS.map((name) =>
+    field(8, field(1, field(2, field(3, message(field(2, 'query'), field(4, name)))))),
+  );
   return field(
     8,
     message(
@@ -98,12 +131,20 @@ function encodeSchema(schema: JsonObject[string]): Buffer {
     if (value === undefined) continue;
     if (name === '$ref') parts.push(field(1, plainText(value)));
     else if (name === 'format') parts.push(field(2, plainText(value)));
-    else if (name === 'required' && Array.isArray(value)) parts.push(...value.map((each) => field(19, plainText(each))));
+    else if (name === 'required' && Array.isArray(value))
+      parts.push(...value.map((each) => field(19, plainText(each))));
     else if (name === 'additionalProperties') parts.push(field(21, field(1, encodeSchema(value))));
     else if (name === 'type') parts.push(field(22, field(1, plainText(value))));
     else if (name === 'items') parts.push(field(23, field(1, encodeSchema(value))));
     else if (name === 'properties' && isObject(value)) {
-      parts.push(field(25, message(...Object.entries(value).map(([key, each]) => field(1, named(key, encodeSchema(each)))))));
+      parts.push(
+        field(
+          25,
+          message(
+            ...Object.entries(value).map(([key, each]) => field(1, named(key, encodeSchema(each)))),
+          ),
+        ),
+      );
     } else if (name.startsWith('x-')) parts.push(extension(31, name, value));
   }
   return message(...parts);

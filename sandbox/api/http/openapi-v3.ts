@@ -2,9 +2,16 @@ import { createHash } from 'node:crypto';
 import type { JsonObject } from '../json-value.ts';
 import type { Registry } from '../registry.ts';
 import { apiVersionOf, type Resource } from '../resource.ts';
-import { definitionName, definitionsOf, itemPath, PATCH_PARAMETERS, PATCH_TYPES } from './openapi-schema.ts';
+import {
+  definitionName,
+  definitionsOf,
+  itemPath,
+  PATCH_PARAMETERS,
+  PATCH_TYPES,
+} from './openapi-schema.ts';
 
-/** OpenAPI v3, one document per group and version: what kubectl 1.27 and later read before `apply`, `edit` and `explain`. */
+/** OpenAPI v3, one document per group and version: what kubectl 1.27 and later read before `apply`,
+ * `edit` and `explain`. */
 export class OpenApiV3 {
   readonly #registry: Registry;
   readonly #documents = new Map<string, JsonObject>();
@@ -36,7 +43,8 @@ export class OpenApiV3 {
     this.#documents.clear();
     const byPath = new Map<string, Resource[]>();
     for (const resource of this.#registry.all()) {
-      const path = resource.group === '' ? `api/${resource.version}` : `apis/${apiVersionOf(resource)}`;
+      const path =
+        resource.group === '' ? `api/${resource.version}` : `apis/${apiVersionOf(resource)}`;
       byPath.set(path, [...(byPath.get(path) ?? []), resource]);
     }
     for (const [path, resources] of byPath) this.#documents.set(path, documentOf(resources));
@@ -47,14 +55,18 @@ function documentOf(resources: readonly Resource[]): JsonObject {
   return {
     openapi: '3.0.0',
     info: { title: 'Kubernetes', version: 'v1.36.0' },
-    paths: Object.fromEntries(resources.map((resource) => [itemPath(resource), { patch: patchOperation(resource) }])),
+    paths: Object.fromEntries(
+      resources.map((resource) => [itemPath(resource), { patch: patchOperation(resource) }]),
+    ),
     components: { schemas: definitionsOf(resources, '#/components/schemas/') },
   };
 }
 
 function patchOperation(resource: Resource): JsonObject {
   const schema = { $ref: `#/components/schemas/${definitionName(resource.struct)}` };
-  const types = PATCH_TYPES.filter((type) => resource.struct.name !== 'CustomObject' || !type.includes('strategic'));
+  const types = PATCH_TYPES.filter(
+    (type) => resource.struct.name !== 'CustomObject' || !type.includes('strategic'),
+  );
   return {
     operationId: `patch${resource.kind}`,
     parameters: PATCH_PARAMETERS.map((name) => ({
@@ -62,9 +74,16 @@ function patchOperation(resource: Resource): JsonObject {
       in: 'query',
       schema: { type: name === 'force' ? 'boolean' : 'string', uniqueItems: true },
     })),
-    requestBody: { content: Object.fromEntries(types.map((type) => [type, { schema: { type: 'object' } }])), required: true },
+    requestBody: {
+      content: Object.fromEntries(types.map((type) => [type, { schema: { type: 'object' } }])),
+      required: true,
+    },
     responses: { '200': { description: 'OK', content: { 'application/json': { schema } } } },
     'x-kubernetes-action': 'patch',
-    'x-kubernetes-group-version-kind': { group: resource.group, kind: resource.kind, version: resource.version },
+    'x-kubernetes-group-version-kind': {
+      group: resource.group,
+      kind: resource.kind,
+      version: resource.version,
+    },
   };
 }

@@ -1,4 +1,5 @@
-/** One field of length-delimited wire type: a text, bytes, or a message that was already written. */
+/** One field of length-delimited wire type: a text, bytes, or a message that was already written.
+ */
 export function field(number: number, value: string | Uint8Array): Buffer {
   const body = typeof value === 'string' ? Buffer.from(value) : value;
   return Buffer.concat([varint((number << 3) | 2), varint(body.length), body]);

@@ -44,16 +44,30 @@ export class Routes {
 
   /** Answers one request.
    * @throws ApiError for every refusal; nothing was sent then */
-  async serve(info: RequestInfo, query: URLSearchParams, request: IncomingMessage, response: ServerResponse): Promise<void> {
+  async serve(
+    info: RequestInfo,
+    query: URLSearchParams,
+    request: IncomingMessage,
+    response: ServerResponse,
+  ): Promise<void> {
     const resource = this.#operations.registry.find(info.group, info.version, info.plural);
     if (resource === undefined) throw noSuchResource();
-    const needsNamespace = resource.namespaced && (info.name !== undefined || info.verb === 'create' || info.verb === 'deletecollection');
+    const needsNamespace =
+      resource.namespaced &&
+      (info.name !== undefined || info.verb === 'create' || info.verb === 'deletecollection');
     if (info.namespace === undefined ? needsNamespace : !resource.namespaced) {
-      throw info.verb === 'create' || info.verb === 'deletecollection' ? methodNotAllowed() : noSuchResource();
+      throw info.verb === 'create' || info.verb === 'deletecollection'
+        ? methodNotAllowed()
+        : noSuchResource();
     }
-    if (info.subresource !== undefined && !(info.subresource === 'status' && resource.hasStatus === true)) throw noSuchResource();
+    if (
+      info.subresource !== undefined &&
+      !(info.subresource === 'status' && resource.hasStatus === true)
+    )
+      throw noSuchResource();
     if (resource.review !== undefined && info.verb !== 'create') throw methodNotAllowed();
-    if (resource.deletedOneByOne === true && info.verb === 'deletecollection') throw methodNotAllowed();
+    if (resource.deletedOneByOne === true && info.verb === 'deletecollection')
+      throw methodNotAllowed();
     const includeObject = (query.get('includeObject') ?? 'Metadata') as IncludeObject;
     const how = { form: acceptedForm(request), includeObject, nowMs: this.#options.nowMs() };
     await this.#dispatch({ info, resource, query, request, response, how });
@@ -63,7 +77,11 @@ export class Routes {
     const { info, resource, response, how } = call;
     switch (info.verb) {
       case 'get':
-        return sendJson(response, 200, objectBytes(resource, this.#operations.get(placeOf(call)), how));
+        return sendJson(
+          response,
+          200,
+          objectBytes(resource, this.#operations.get(placeOf(call)), how),
+        );
       case 'list':
         return this.#list(call);
       case 'watch':
@@ -111,7 +129,12 @@ export class Routes {
     if (info.name !== undefined) throw methodNotAllowed();
     checkContentType(request);
     const options = writeOptions(call, 'CreateOptions');
-    const stored = this.#operations.create(resource, info.namespace, requireObject(resource, await bodyOf(call)), options);
+    const stored = this.#operations.create(
+      resource,
+      info.namespace,
+      requireObject(resource, await bodyOf(call)),
+      options,
+    );
     sendJson(response, 201, objectBytes(resource, stored, how), warningHeaders(options));
   }
 
@@ -120,8 +143,17 @@ export class Routes {
     if (info.name === undefined) throw methodNotAllowed();
     checkContentType(request);
     const options = writeOptions(call, 'UpdateOptions');
-    const { stored, created } = this.#operations.update(placeOf(call), requireObject(resource, await bodyOf(call)), options);
-    sendJson(response, created ? 201 : 200, objectBytes(resource, stored, how), warningHeaders(options));
+    const { stored, created } = this.#operations.update(
+      placeOf(call),
+      requireObject(resource, await bodyOf(call)),
+      options,
+    );
+    sendJson(
+      response,
+      created ? 201 : 200,
+      objectBytes(resource, stored, how),
+      warningHeaders(options),
+    );
   }
 
   async #patch(call: Call): Promise<void> {
@@ -129,8 +161,18 @@ export class Routes {
     if (info.name === undefined) throw methodNotAllowed();
     const type = patchType(request);
     const options = writeOptions(call, 'PatchOptions');
-    const { stored, created } = this.#operations.patch(placeOf(call), type, await bodyOf(call), options);
-    sendJson(response, created ? 201 : 200, objectBytes(resource, stored, how), warningHeaders(options));
+    const { stored, created } = this.#operations.patch(
+      placeOf(call),
+      type,
+      await bodyOf(call),
+      options,
+    );
+    sendJson(
+      response,
+      created ? 201 : 200,
+      objectBytes(resource, stored, how),
+      warningHeaders(options),
+    );
   }
 
   async #delete(call: Call): Promise<void> {
@@ -139,7 +181,8 @@ export class Routes {
     const body = (await readBody(call.request, DELETE_OPTIONS)).value ?? null;
     const { stored, gone } = this.#operations.delete(placeOf(call), deleteRequest(call, body));
     const code = !gone && memberAt(body, 'orphanDependents') === false ? 202 : 200;
-    if (resource.returnsDeleted === true || !gone) return sendJson(response, code, objectBytes(resource, stored, how));
+    if (resource.returnsDeleted === true || !gone)
+      return sendJson(response, code, objectBytes(resource, stored, how));
     const { name, uid } = stored.object.metadata;
     sendObject(response, code, {
       kind: 'Status',
@@ -154,7 +197,11 @@ export class Routes {
     const { info, resource, query, response, how } = call;
     const body = (await readBody(call.request, DELETE_OPTIONS)).value ?? null;
     const listQuery = parseListQuery(resource, info.namespace, query);
-    const page = this.#operations.deleteCollection(resource, listQuery, deleteRequest(call, body).dryRun === true);
+    const page = this.#operations.deleteCollection(
+      resource,
+      listQuery,
+      deleteRequest(call, body).dryRun === true,
+    );
     sendJson(response, 200, listBytes(resource, page, how));
   }
 }
@@ -168,26 +215,40 @@ async function bodyOf({ request, resource }: Call): Promise<Json> {
     const { value, empty } = await readBody(request, resource.struct);
     if (!empty && value !== undefined) return value;
   } catch (error) {
-    if (error instanceof ApiError && error.failure.code === 400) throw unrecognized(resource, error.message);
+    if (error instanceof ApiError && error.failure.code === 400)
+      throw unrecognized(resource, error.message);
     throw error;
   }
-  throw unrecognized(resource, "couldn't get version/kind; json parse error: unexpected end of JSON input (<empty>)");
+  throw unrecognized(
+    resource,
+    "couldn't get version/kind; json parse error: unexpected end of JSON input (<empty>)",
+  );
 }
 
 function unrecognized(resource: Resource, why: string): ApiError {
-  return badRequest(`the object provided is unrecognized (must be of type ${resource.kind}): ${why}`);
+  return badRequest(
+    `the object provided is unrecognized (must be of type ${resource.kind}): ${why}`,
+  );
 }
 
-function writeOptions({ info, query, request }: Call, kind: string): WriteOptions & { readonly warnings: string[] } {
+function writeOptions(
+  { info, query, request }: Call,
+  kind: string,
+): WriteOptions & { readonly warnings: string[] } {
   const validation = query.get('fieldValidation') ?? '';
   if (!['', 'Ignore', 'Warn', 'Strict'].includes(validation)) {
-    throw invalid({ group: 'meta.k8s.io', kind }, '', [notSupported('fieldValidation', validation, ['Ignore', 'Strict', 'Warn', ''])]);
+    throw invalid({ group: 'meta.k8s.io', kind }, '', [
+      notSupported('fieldValidation', validation, ['Ignore', 'Strict', 'Warn', '']),
+    ]);
   }
   return {
     dryRun: isDryRun(query.getAll('dryRun'), kind),
     subresource: info.subresource === 'status' ? 'status' : undefined,
-    // Without a name of its own a writer is known by the first word of its User-Agent; apply has to name itself.
-    fieldManager: query.get('fieldManager') ?? (kind === 'PatchOptions' ? '' : ((request.headers['user-agent'] ?? '').split('/')[0] ?? '')),
+    // Without a name of its own a writer is known by the first word of its User-Agent; apply has to
+    // name itself.
+    fieldManager:
+      query.get('fieldManager') ??
+      (kind === 'PatchOptions' ? '' : ((request.headers['user-agent'] ?? '').split('/')[0] ?? '')),
     force: isTrue(query.get('force')),
     ...(validation === '' ? {} : { fieldValidation: validation as FieldValidation }),
     warnings: [],
@@ -230,5 +291,9 @@ function warningHeaders(options: { readonly warnings: readonly string[] }): Reco
 }
 
 function methodNotAllowed(): ApiError {
-  return refused(405, 'MethodNotAllowed', 'the server does not allow this method on the requested resource');
+  return refused(
+    405,
+    'MethodNotAllowed',
+    'the server does not allow this method on the requested resource',
+  );
 }

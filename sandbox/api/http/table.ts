@@ -15,11 +15,17 @@ export interface TableOptions {
 }
 
 /** Objects as kubectl shows them: one row each. */
-export function tableOf(resource: Resource, items: readonly Stored[], options: TableOptions): JsonObject {
+export function tableOf(
+  resource: Resource,
+  items: readonly Stored[],
+  options: TableOptions,
+): JsonObject {
   return {
     kind: 'Table',
     apiVersion: 'meta.k8s.io/v1',
-    metadata: options.listMetadata ?? { resourceVersion: items[0]?.object.metadata.resourceVersion ?? '' },
+    metadata: options.listMetadata ?? {
+      resourceVersion: items[0]?.object.metadata.resourceVersion ?? '',
+    },
     columnDefinitions:
       options.withColumns === false
         ? []
@@ -31,7 +37,9 @@ export function tableOf(resource: Resource, items: readonly Stored[], options: T
             priority: column.priority ?? 0,
           })),
     rows: items.map((item) => ({
-      cells: resource.columns.map((column) => column.cell(cellSource(resource, item), options.nowMs)),
+      cells: resource.columns.map((column) =>
+        column.cell(cellSource(resource, item), options.nowMs),
+      ),
       ...rowObject(item.object, options.includeObject),
     })),
   };
@@ -40,7 +48,9 @@ export function tableOf(resource: Resource, items: readonly Stored[], options: T
 /** Columns of a view read the stored shape. */
 function cellSource(resource: Resource, item: Stored): KubeObject {
   const { view } = resource;
-  return view === undefined || view.storedAs.columns !== resource.columns ? item.object : (view.toStored(item.object) as KubeObject);
+  return view === undefined || view.storedAs.columns !== resource.columns
+    ? item.object
+    : (view.toStored(item.object) as KubeObject);
 }
 
 function rowObject(object: KubeObject, include: IncludeObject): { object?: Json } {

@@ -21,7 +21,8 @@ export interface WatchOptions {
   readonly nowMs: () => number;
 }
 
-/** A client that reads slower than this many waiting bytes is cut off, as a real server does; it comes back from its last event. */
+/** A client that reads slower than this many waiting bytes is cut off, as a real server does; it
+ * comes back from its last event. */
 const BACKLOG_MAX_BYTES = 64 * 1024 * 1024;
 
 /** One running watch. */
@@ -42,12 +43,16 @@ export class WatchStream {
     this.#options = options;
   }
 
-  /** Answers with what is already known, then with every change until time-out, {@link end} or the client's leaving. */
+  /** Answers with what is already known, then with every change until time-out, {@link end} or the
+   * client's leaving. */
   start(): void {
     const { resource, query, from, bookmarks, timeoutMs, bookmarkIntervalMs } = this.#options;
     const { store } = this.#operations;
     const collection = store.collection(resource);
-    this.#response.writeHead(200, { 'content-type': 'application/json', 'cache-control': 'no-cache, private' });
+    this.#response.writeHead(200, {
+      'content-type': 'application/json',
+      'cache-control': 'no-cache, private',
+    });
     this.#response.flushHeaders();
     this.#response.once('close', () => this.#stop());
     if (from > 0 && from < collection.compactedTo) {
@@ -59,7 +64,8 @@ export class WatchStream {
     } else {
       for (const change of changesAfter(collection, from)) this.#tell(change);
     }
-    if (query.sendInitialEvents && bookmarks) this.#bookmark({ 'k8s.io/initial-events-end': 'true' });
+    if (query.sendInitialEvents && bookmarks)
+      this.#bookmark({ 'k8s.io/initial-events-end': 'true' });
     collection.listeners.add(this.#onChange);
     this.#timers.push(setTimeout(() => this.end(), timerMs(timeoutMs)));
     if (bookmarks) this.#timers.push(setInterval(() => this.#bookmark(), bookmarkIntervalMs));
@@ -87,7 +93,8 @@ export class WatchStream {
     this.#finish();
   }
 
-  /** What is still corked has to go out before the end of the answer: Node 22 and later would send it after it. */
+  /** What is still corked has to go out before the end of the answer: Node 22 and later would send
+   * it after it. */
   #finish(): void {
     while (this.#response.writableCorked > 0) this.#response.uncork();
     this.#response.end();
@@ -99,13 +106,19 @@ export class WatchStream {
     this.#operations.store.collection(this.resource).listeners.delete(this.#onChange);
   }
 
-  /** A change as this watch sees it: an object that begins to match is added, one that stops matching is deleted. */
+  /** A change as this watch sees it: an object that begins to match is added, one that stops
+   * matching is deleted. */
   #tell(change: Change): void {
     const is = change.type !== 'DELETED' && this.#selects(change.stored);
     const was = change.previous !== undefined && this.#selects(change.previous);
     if (!is && !was) return;
     const type: ChangeType = is ? (was ? 'MODIFIED' : 'ADDED') : 'DELETED';
-    if (type === change.type && this.resource.view === undefined && this.#options.how.form === 'object') this.#write(change.frame);
+    if (
+      type === change.type &&
+      this.resource.view === undefined &&
+      this.#options.how.form === 'object'
+    )
+      this.#write(change.frame);
     else this.#send(type, type === 'DELETED' ? change.lastState : change.stored);
   }
 
@@ -136,7 +149,18 @@ export class WatchStream {
     };
     const { form } = this.#options.how;
     if (form === 'table')
-      this.#write(watchFrame('BOOKMARK', json({ kind: 'Table', apiVersion: 'meta.k8s.io/v1', metadata, columnDefinitions: [], rows: [] })));
+      this.#write(
+        watchFrame(
+          'BOOKMARK',
+          json({
+            kind: 'Table',
+            apiVersion: 'meta.k8s.io/v1',
+            metadata,
+            columnDefinitions: [],
+            rows: [],
+          }),
+        ),
+      );
     else {
       const head =
         form === 'object'

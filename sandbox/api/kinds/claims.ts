@@ -1,22 +1,42 @@
 import { forbidden, type Cause } from '../api-error.ts';
 import { ageColumn, nameColumn, shortAccessModes, textColumn } from '../columns.ts';
 import { forbiddenValue, invalidValue, notSupported, required } from '../field-error.ts';
-import { cloneJson, equalJson, isObject, memberAt, objectAt, plainText, textAt, textsAt, type JsonObject } from '../json-value.ts';
+import {
+  cloneJson,
+  equalJson,
+  isObject,
+  memberAt,
+  objectAt,
+  plainText,
+  textAt,
+  textsAt,
+  type JsonObject,
+} from '../json-value.ts';
 import type { KubeObject } from '../kube-object.ts';
 import { subdomainComplaint } from '../names.ts';
 import { compareQuantities } from '../quantity.ts';
 import type { Resource, RuleContext } from '../resource.ts';
 import { schemaOf } from '../schema/schemas.ts';
 
-export const ACCESS_MODES = ['ReadWriteOnce', 'ReadOnlyMany', 'ReadWriteMany', 'ReadWriteOncePod'] as const;
+export const ACCESS_MODES = [
+  'ReadWriteOnce',
+  'ReadOnlyMany',
+  'ReadWriteMany',
+  'ReadWriteOncePod',
+] as const;
 export const VOLUME_MODES = ['Block', 'Filesystem'] as const;
 export const CLAIM_FINALIZER = 'kubernetes.io/pvc-protection';
 const BETA_CLASS = 'volume.beta.kubernetes.io/storage-class';
-const DEFAULT_CLASS = ['storageclass.kubernetes.io/is-default-class', 'storageclass.beta.kubernetes.io/is-default-class'];
+const DEFAULT_CLASS = [
+  'storageclass.kubernetes.io/is-default-class',
+  'storageclass.beta.kubernetes.io/is-default-class',
+];
 
-/** The class a claim or volume names: the old annotation wins over the field. undefined = it names none at all. */
+/** The class a claim or volume names: the old annotation wins over the field. undefined = it names
+ * none at all. */
 export function classOf(object: KubeObject): string | undefined {
-  const name = object.metadata.annotations?.[BETA_CLASS] ?? memberAt(object, 'spec', 'storageClassName');
+  const name =
+    object.metadata.annotations?.[BETA_CLASS] ?? memberAt(object, 'spec', 'storageClassName');
   return typeof name === 'string' ? name : undefined;
 }
 
@@ -28,7 +48,8 @@ function applyDefaults(claim: KubeObject): void {
   // A limit without a request is also the request.
   const resources = objectAt(spec, 'resources');
   const limits = objectAt(resources, 'limits');
-  if (Object.keys(limits).length > 0) resources['requests'] = { ...limits, ...objectAt(resources, 'requests') };
+  if (Object.keys(limits).length > 0)
+    resources['requests'] = { ...limits, ...objectAt(resources, 'requests') };
 }
 
 function beforeCreate(claim: KubeObject, context: RuleContext): void {
@@ -46,17 +67,21 @@ function beforeCreate(claim: KubeObject, context: RuleContext): void {
 function copyDataSource(spec: JsonObject): void {
   const source = spec['dataSource'];
   const reference = spec['dataSourceRef'];
-  if (isObject(reference) && reference['namespace'] === undefined && source === undefined) spec['dataSource'] = cloneJson(reference);
+  if (isObject(reference) && reference['namespace'] === undefined && source === undefined)
+    spec['dataSource'] = cloneJson(reference);
   else if (isObject(source) && reference === undefined) spec['dataSourceRef'] = cloneJson(source);
 }
 
-/** The newest class that is marked as default; of two of the same second the one whose name comes first. */
+/** The newest class that is marked as default; of two of the same second the one whose name comes
+ * first. */
 function defaultClass(context: RuleContext): string | undefined {
   const marked = [...context.list('storageclasses', 'storage.k8s.io')].filter((c) =>
     DEFAULT_CLASS.some((key) => c.metadata.annotations?.[key] === 'true'),
   );
   marked.sort(
-    (a, b) => b.metadata.creationTimestamp.localeCompare(a.metadata.creationTimestamp) || a.metadata.name.localeCompare(b.metadata.name),
+    (a, b) =>
+      b.metadata.creationTimestamp.localeCompare(a.metadata.creationTimestamp) ||
+      a.metadata.name.localeCompare(b.metadata.name),
   );
   return marked[0]?.metadata.name;
 }
@@ -64,12 +89,16 @@ function defaultClass(context: RuleContext): string | undefined {
 function validate(claim: KubeObject): Cause[] {
   const causes: Cause[] = [];
   const modes = textsAt(claim, 'spec', 'accessModes');
-  if (modes.length === 0) causes.push(required('spec.accessModes', 'at least 1 access mode is required'));
+  if (modes.length === 0)
+    causes.push(required('spec.accessModes', 'at least 1 access mode is required'));
   for (const mode of modes) {
-    if (!(ACCESS_MODES as readonly string[]).includes(mode)) causes.push(notSupported('spec.accessModes', mode, ACCESS_MODES));
+    if (!(ACCESS_MODES as readonly string[]).includes(mode))
+      causes.push(notSupported('spec.accessModes', mode, ACCESS_MODES));
   }
   if (modes.includes('ReadWriteOncePod') && modes.length > 1) {
-    causes.push(forbiddenValue('spec.accessModes', 'may not use ReadWriteOncePod with other access modes'));
+    causes.push(
+      forbiddenValue('spec.accessModes', 'may not use ReadWriteOncePod with other access modes'),
+    );
   }
   const size = memberAt(claim, 'spec', 'resources', 'requests', 'storage');
   if (size === undefined) causes.push(required('spec.resources[storage]'));
@@ -77,20 +106,28 @@ function validate(claim: KubeObject): Cause[] {
     causes.push(invalidValue('spec.resources[storage]', size, 'must be greater than zero'));
   const className = textAt(claim, 'spec', 'storageClassName');
   const complaint = className === '' ? undefined : subdomainComplaint(className);
-  if (complaint !== undefined) causes.push(invalidValue('spec.storageClassName', className, complaint));
+  if (complaint !== undefined)
+    causes.push(invalidValue('spec.storageClassName', className, complaint));
   const mode = textAt(claim, 'spec', 'volumeMode');
-  if (!(VOLUME_MODES as readonly string[]).includes(mode)) causes.push(notSupported('spec.volumeMode', mode, VOLUME_MODES));
+  if (!(VOLUME_MODES as readonly string[]).includes(mode))
+    causes.push(notSupported('spec.volumeMode', mode, VOLUME_MODES));
   const source = memberAt(claim, 'spec', 'dataSource');
-  if (isObject(source) && textAt(source, 'apiGroup') === '' && textAt(source, 'kind') !== 'PersistentVolumeClaim') {
+  if (
+    isObject(source) &&
+    textAt(source, 'apiGroup') === '' &&
+    textAt(source, 'kind') !== 'PersistentVolumeClaim'
+  ) {
     causes.push(invalidValue('spec.dataSource', textAt(source, 'kind'), ''));
   }
   const attributes = textAt(claim, 'spec', 'volumeAttributesClassName');
   const attributesComplaint = attributes === '' ? undefined : subdomainComplaint(attributes);
-  if (attributesComplaint !== undefined) causes.push(invalidValue('spec.volumeAttributesClassName', attributes, attributesComplaint));
+  if (attributesComplaint !== undefined)
+    causes.push(invalidValue('spec.volumeAttributesClassName', attributes, attributesComplaint));
   return causes;
 }
 
-/** After creation a claim's spec is fixed, but for: volumeName and class once, the request (growing), the attributes class. */
+/** After creation a claim's spec is fixed, but for: volumeName and class once, the request
+ * (growing), the attributes class. */
 function validateUpdate(claim: KubeObject, old: KubeObject, part: 'main' | 'status'): Cause[] {
   if (part === 'status') return [];
   const was = cloneJson(objectAt(old, 'spec'));
@@ -102,8 +139,16 @@ function validateUpdate(claim: KubeObject, old: KubeObject, part: 'main' | 'stat
     const wasSize = textAt(was, 'resources', 'requests', 'storage');
     const size = textAt(is, 'resources', 'requests', 'storage');
     const capacity = textAt(old, 'status', 'capacity', 'storage');
-    if (compareQuantities(size, wasSize) < 0 && compareQuantities(size, capacity === '' ? wasSize : capacity) < 0) {
-      causes.push(forbiddenValue('spec.resources.requests.storage', 'field can not be less than status.capacity'));
+    if (
+      compareQuantities(size, wasSize) < 0 &&
+      compareQuantities(size, capacity === '' ? wasSize : capacity) < 0
+    ) {
+      causes.push(
+        forbiddenValue(
+          'spec.resources.requests.storage',
+          'field can not be less than status.capacity',
+        ),
+      );
     }
     const requests = objectAt(was, 'resources', 'requests');
     if (requests['storage'] !== undefined) requests['storage'] = size;
@@ -111,7 +156,10 @@ function validateUpdate(claim: KubeObject, old: KubeObject, part: 'main' | 'stat
   }
   if (!equalJson(was, is)) {
     causes.push(
-      forbiddenValue('spec', 'spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims'),
+      forbiddenValue(
+        'spec',
+        'spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims',
+      ),
     );
   }
   return causes;
@@ -121,9 +169,12 @@ function admit(claim: KubeObject, old: KubeObject | undefined, context: RuleCont
   if (old === undefined) return undefined;
   const size = textAt(claim, 'spec', 'resources', 'requests', 'storage');
   const was = textAt(old, 'spec', 'resources', 'requests', 'storage');
-  if (textAt(old, 'status', 'phase') !== 'Bound' || compareQuantities(size, was) <= 0) return undefined;
+  if (textAt(old, 'status', 'phase') !== 'Bound' || compareQuantities(size, was) <= 0)
+    return undefined;
   const className = classOf(claim) ?? '';
-  const found = [...context.list('storageclasses', 'storage.k8s.io')].find((each) => each.metadata.name === className);
+  const found = [...context.list('storageclasses', 'storage.k8s.io')].find(
+    (each) => each.metadata.name === className,
+  );
   if (found?.['allowVolumeExpansion'] === true) return undefined;
   return forbidden(
     claims,
@@ -153,12 +204,21 @@ export const claims: Resource = {
   admit,
   columns: [
     nameColumn,
-    textColumn('Status', (o) => (o.metadata.deletionTimestamp === undefined ? textAt(o, 'status', 'phase') : 'Terminating')),
+    textColumn('Status', (o) =>
+      o.metadata.deletionTimestamp === undefined ? textAt(o, 'status', 'phase') : 'Terminating',
+    ),
     textColumn('Volume', isBoundTo),
-    textColumn('Capacity', (o) => (isBoundTo(o) === '' ? '' : textAt(o, 'status', 'capacity', 'storage'))),
-    textColumn('Access Modes', (o) => (isBoundTo(o) === '' ? '' : shortAccessModes(o, 'status', 'accessModes'))),
+    textColumn('Capacity', (o) =>
+      isBoundTo(o) === '' ? '' : textAt(o, 'status', 'capacity', 'storage'),
+    ),
+    textColumn('Access Modes', (o) =>
+      isBoundTo(o) === '' ? '' : shortAccessModes(o, 'status', 'accessModes'),
+    ),
     textColumn('StorageClass', (o) => classOf(o) ?? ''),
-    textColumn('VolumeAttributesClass', (o) => textAt(o, 'spec', 'volumeAttributesClassName') || '<unset>'),
+    textColumn(
+      'VolumeAttributesClass',
+      (o) => textAt(o, 'spec', 'volumeAttributesClassName') || '<unset>',
+    ),
     ageColumn,
     textColumn('VolumeMode', (o) => textAt(o, 'spec', 'volumeMode') || '<unset>', 1),
   ],

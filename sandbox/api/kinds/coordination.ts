@@ -23,9 +23,15 @@ export const leases: Resource = {
       causes.push(invalidValue('spec.leaseDurationSeconds', duration, 'must be greater than 0'));
     const transitions = memberAt(object, 'spec', 'leaseTransitions');
     if (typeof transitions === 'number' && transitions < 0) {
-      causes.push(invalidValue('spec.leaseTransitions', transitions, 'must be greater than or equal to 0'));
+      causes.push(
+        invalidValue('spec.leaseTransitions', transitions, 'must be greater than or equal to 0'),
+      );
     }
     return causes;
   },
-  columns: [nameColumn, textColumn('Holder', (o) => textAt(o, 'spec', 'holderIdentity')), ageColumn],
+  columns: [
+    nameColumn,
+    textColumn('Holder', (o) => textAt(o, 'spec', 'holderIdentity')),
+    ageColumn,
+  ],
 };

@@ -1,7 +1,16 @@
 import { forbidden, type Cause } from '../api-error.ts';
 import { ageColumn, nameColumn, textColumn } from '../columns.ts';
 import { forbiddenValue, immutable, invalidValue } from '../field-error.ts';
-import { equalJson, memberAt, objectAt, plainText, setMember, textAt, type Json, type JsonObject } from '../json-value.ts';
+import {
+  equalJson,
+  memberAt,
+  objectAt,
+  plainText,
+  setMember,
+  textAt,
+  type Json,
+  type JsonObject,
+} from '../json-value.ts';
 import type { KubeObject } from '../kube-object.ts';
 import { configKeyComplaint, labelComplaint } from '../names.ts';
 import type { Resource } from '../resource.ts';
@@ -28,7 +37,10 @@ export const namespaces: Resource = {
   nameComplaint: labelComplaint,
   applyDefaults(object) {
     objectAt(object, 'status')['phase'] ??= 'Active';
-    object.metadata.labels = { ...object.metadata.labels, 'kubernetes.io/metadata.name': object.metadata.name };
+    object.metadata.labels = {
+      ...object.metadata.labels,
+      'kubernetes.io/metadata.name': object.metadata.name,
+    };
   },
   beforeCreate(object) {
     object['spec'] = { finalizers: ['kubernetes'] };
@@ -38,7 +50,11 @@ export const namespaces: Resource = {
 };
 
 /** Namespaces that may not be deleted. */
-export const KEPT_NAMESPACES: ReadonlySet<string> = new Set(['default', 'kube-system', 'kube-public']);
+export const KEPT_NAMESPACES: ReadonlySet<string> = new Set([
+  'default',
+  'kube-system',
+  'kube-public',
+]);
 
 /** 403 for a namespace that has to stay. */
 export function namespaceStays(name: string) {
@@ -59,7 +75,8 @@ function frozenCauses(object: KubeObject, old: KubeObject, members: readonly str
   const causes = members
     .filter((member) => !equalJson(object[member], old[member]))
     .map((member) => forbiddenValue(member, 'field is immutable when `immutable` is set'));
-  if (object['immutable'] !== true) causes.unshift(forbiddenValue('immutable', 'field is immutable when `immutable` is set'));
+  if (object['immutable'] !== true)
+    causes.unshift(forbiddenValue('immutable', 'field is immutable when `immutable` is set'));
   return causes;
 }
 
@@ -91,7 +108,12 @@ export const secrets: Resource = {
     ...(object['type'] === old['type'] ? [] : [immutable('type', object['type'])]),
     ...frozenCauses(object, old, ['data']),
   ],
-  columns: [nameColumn, textColumn('Type', (o) => textAt(o, 'type')), { name: 'Data', type: 'string', cell: COMMON('data') }, ageColumn],
+  columns: [
+    nameColumn,
+    textColumn('Type', (o) => textAt(o, 'type')),
+    { name: 'Data', type: 'string', cell: COMMON('data') },
+    ageColumn,
+  ],
 };
 
 /** ConfigMaps. */
@@ -105,7 +127,11 @@ export const configMaps: Resource = {
   struct: schemaOf('ConfigMap'),
   validate: (object) => dataCauses(object, ['data', 'binaryData']),
   validateUpdate: (object, old) => frozenCauses(object, old, ['data', 'binaryData']),
-  columns: [nameColumn, { name: 'Data', type: 'string', cell: COMMON('data', 'binaryData') }, ageColumn],
+  columns: [
+    nameColumn,
+    { name: 'Data', type: 'string', cell: COMMON('data', 'binaryData') },
+    ageColumn,
+  ],
 };
 
 /** ServiceAccounts. */
@@ -123,14 +149,19 @@ export const serviceAccounts: Resource = {
 
 const addressOf = (node: KubeObject, type: string) => {
   const addresses = memberAt(node, 'status', 'addresses');
-  const found = Array.isArray(addresses) ? addresses.find((each) => textAt(each, 'type') === type) : undefined;
+  const found = Array.isArray(addresses)
+    ? addresses.find((each) => textAt(each, 'type') === type)
+    : undefined;
   return textAt(found, 'address') || '<none>';
 };
 
 function nodeStatus(node: KubeObject): string {
   const conditions = memberAt(node, 'status', 'conditions');
-  const ready = Array.isArray(conditions) ? conditions.find((each) => textAt(each, 'type') === 'Ready') : undefined;
-  const word = ready === undefined ? 'Unknown' : textAt(ready, 'status') === 'True' ? 'Ready' : 'NotReady';
+  const ready = Array.isArray(conditions)
+    ? conditions.find((each) => textAt(each, 'type') === 'Ready')
+    : undefined;
+  const word =
+    ready === undefined ? 'Unknown' : textAt(ready, 'status') === 'True' ? 'Ready' : 'NotReady';
   return memberAt(node, 'spec', 'unschedulable') === true ? `${word},SchedulingDisabled` : word;
 }
 
@@ -152,7 +183,9 @@ export const nodes: Resource = {
   namespaced: false,
   struct: schemaOf('Node'),
   hasStatus: true,
-  fieldLabels: { 'spec.unschedulable': (o) => String(memberAt(o, 'spec', 'unschedulable') === true) },
+  fieldLabels: {
+    'spec.unschedulable': (o) => String(memberAt(o, 'spec', 'unschedulable') === true),
+  },
   columns: [
     nameColumn,
     textColumn('Status', nodeStatus),
@@ -162,14 +195,24 @@ export const nodes: Resource = {
     textColumn('Internal-IP', (o) => addressOf(o, 'InternalIP'), 1),
     textColumn('External-IP', (o) => addressOf(o, 'ExternalIP'), 1),
     textColumn('OS-Image', (o) => textAt(o, 'status', 'nodeInfo', 'osImage') || '<unknown>', 1),
-    textColumn('Kernel-Version', (o) => textAt(o, 'status', 'nodeInfo', 'kernelVersion') || '<unknown>', 1),
-    textColumn('Container-Runtime', (o) => textAt(o, 'status', 'nodeInfo', 'containerRuntimeVersion') || '<unknown>', 1),
+    textColumn(
+      'Kernel-Version',
+      (o) => textAt(o, 'status', 'nodeInfo', 'kernelVersion') || '<unknown>',
+      1,
+    ),
+    textColumn(
+      'Container-Runtime',
+      (o) => textAt(o, 'status', 'nodeInfo', 'containerRuntimeVersion') || '<unknown>',
+      1,
+    ),
   ],
 };
 
-const lengthAt = (object: KubeObject, ...path: readonly string[]) => ((memberAt(object, ...path) as Json[] | undefined) ?? []).length;
+const lengthAt = (object: KubeObject, ...path: readonly string[]) =>
+  ((memberAt(object, ...path) as Json[] | undefined) ?? []).length;
 
-/** Pods: enough to be a claim's consumer; no kubelet runs them, so a deletion takes effect at once. */
+/** Pods: enough to be a claim's consumer; no kubelet runs them, so a deletion takes effect at once.
+ */
 export const pods: Resource = {
   ...GROUP,
   plural: 'pods',
@@ -203,7 +246,9 @@ export const pods: Resource = {
   columns: [
     nameColumn,
     textColumn('Ready', (o) => `0/${lengthAt(o, 'spec', 'containers')}`),
-    textColumn('Status', (o) => (o.metadata.deletionTimestamp === undefined ? textAt(o, 'status', 'phase') : 'Terminating')),
+    textColumn('Status', (o) =>
+      o.metadata.deletionTimestamp === undefined ? textAt(o, 'status', 'phase') : 'Terminating',
+    ),
     textColumn('Restarts', () => '0'),
     ageColumn,
     textColumn('IP', (o) => textAt(o, 'status', 'podIP') || '<none>', 1),

@@ -9,10 +9,15 @@ import { ageOf } from '../time.ts';
 const involved = (object: KubeObject, name: string) => textAt(object, 'involvedObject', name);
 
 /** Who sent it: the old field, else the new one. */
-const sender = (event: KubeObject) => textAt(event, 'source', 'component') || textAt(event, 'reportingComponent');
+const sender = (event: KubeObject) =>
+  textAt(event, 'source', 'component') || textAt(event, 'reportingComponent');
 
 function lastSeen(event: KubeObject): string | undefined {
-  const found = memberAt(event, 'series', 'lastObservedTime') ?? event['lastTimestamp'] ?? event['eventTime'] ?? event['firstTimestamp'];
+  const found =
+    memberAt(event, 'series', 'lastObservedTime') ??
+    event['lastTimestamp'] ??
+    event['eventTime'] ??
+    event['firstTimestamp'];
   return typeof found === 'string' ? found : undefined;
 }
 
@@ -27,10 +32,24 @@ const EVENT_COLUMNS: Resource['columns'] = [
   textColumn('Reason', (o) => textAt(o, 'reason')),
   textColumn('Object', (o) => `${involved(o, 'kind').toLowerCase()}/${involved(o, 'name')}`),
   textColumn('Subobject', (o) => involved(o, 'fieldPath'), 1),
-  textColumn('Source', (o) => [sender(o), textAt(o, 'source', 'host')].filter((word) => word !== '').join(', '), 1),
+  textColumn(
+    'Source',
+    (o) => [sender(o), textAt(o, 'source', 'host')].filter((word) => word !== '').join(', '),
+    1,
+  ),
   textColumn('Message', (o) => textAt(o, 'message').trim()),
-  { name: 'First Seen', type: 'string', priority: 1, cell: (o, nowMs) => ageOf(firstSeen(o), nowMs) },
-  { name: 'Count', type: 'string', priority: 1, cell: (o) => memberAt(o, 'series', 'count') ?? o['count'] ?? 1 },
+  {
+    name: 'First Seen',
+    type: 'string',
+    priority: 1,
+    cell: (o, nowMs) => ageOf(firstSeen(o), nowMs),
+  },
+  {
+    name: 'Count',
+    type: 'string',
+    priority: 1,
+    cell: (o) => memberAt(o, 'series', 'count') ?? o['count'] ?? 1,
+  },
   { ...nameColumn, priority: 1 },
 ];
 
@@ -98,7 +117,16 @@ function toStored(event: JsonObject): JsonObject {
 }
 
 function fromStored(event: KubeObject): KubeObject {
-  const { involvedObject, message, source, firstTimestamp, lastTimestamp, count, reportingComponent, ...same } = event;
+  const {
+    involvedObject,
+    message,
+    source,
+    firstTimestamp,
+    lastTimestamp,
+    count,
+    reportingComponent,
+    ...same
+  } = event;
   const text = (value: unknown) => (value === '' ? undefined : (value as string | undefined));
   return {
     ...same,

@@ -13,7 +13,8 @@ const versionsOf = (definition: KubeObject): readonly Json[] => {
   return Array.isArray(versions) ? versions : [];
 };
 
-/** CustomResourceDefinitions: creating one adds its kind to this server, deleting it takes the kind and its objects away. */
+/** CustomResourceDefinitions: creating one adds its kind to this server, deleting it takes the kind
+ * and its objects away. */
 export const definitions: Resource = {
   group: 'apiextensions.k8s.io',
   version: 'v1',
@@ -58,19 +59,35 @@ export const definitions: Resource = {
     const causes: Cause[] = [];
     const wanted = `${textAt(object, 'spec', 'names', 'plural')}.${textAt(object, 'spec', 'group')}`;
     if (object.metadata.name !== wanted) {
-      causes.push(invalidValue('metadata.name', object.metadata.name, 'must be spec.names.plural+"."+spec.group'));
-    }
-    if (versionsOf(object).filter((version) => memberAt(version, 'storage') === true).length !== 1) {
       causes.push(
-        invalidValue('spec.versions', memberAt(object, 'spec', 'versions'), 'must have exactly one version marked as storage version'),
+        invalidValue(
+          'metadata.name',
+          object.metadata.name,
+          'must be spec.names.plural+"."+spec.group',
+        ),
+      );
+    }
+    if (
+      versionsOf(object).filter((version) => memberAt(version, 'storage') === true).length !== 1
+    ) {
+      causes.push(
+        invalidValue(
+          'spec.versions',
+          memberAt(object, 'spec', 'versions'),
+          'must have exactly one version marked as storage version',
+        ),
       );
     }
     return causes;
   },
-  columns: [nameColumn, { name: 'Created At', type: 'date', cell: (o) => o.metadata.creationTimestamp }],
+  columns: [
+    nameColumn,
+    { name: 'Created At', type: 'date', cell: (o) => o.metadata.creationTimestamp },
+  ],
 };
 
-/** The resources that a definition adds: one for each served version, the stored one first, the others views of it. */
+/** The resources that a definition adds: one for each served version, the stored one first, the
+ * others views of it. */
 export function customResources(definition: KubeObject): Resource[] {
   const names = objectAt(definition, 'spec', 'names');
   const served = versionsOf(definition).filter((version) => memberAt(version, 'served') === true);

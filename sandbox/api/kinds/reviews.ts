@@ -26,6 +26,8 @@ export const selfSubjectReviews: Resource = {
   struct: schemaOf('SelfSubjectReview'),
   review: (object) => ({
     ...object,
-    status: { userInfo: { username: 'sandbox-admin', groups: ['system:masters', 'system:authenticated'] } },
+    status: {
+      userInfo: { username: 'sandbox-admin', groups: ['system:masters', 'system:authenticated'] },
+    },
   }),
 };

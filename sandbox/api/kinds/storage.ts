@@ -11,7 +11,9 @@ const GROUP = { group: 'storage.k8s.io', version: 'v1' } as const;
 
 /** Members that may not change after creation, each reported as the server does. */
 function fixed(object: KubeObject, old: KubeObject, members: readonly string[]): Cause[] {
-  return members.filter((name) => !equalJson(object[name], old[name])).map((name) => immutable(name, object[name]));
+  return members
+    .filter((name) => !equalJson(object[name], old[name]))
+    .map((name) => immutable(name, object[name]));
 }
 
 /** StorageClasses. */
@@ -39,19 +41,22 @@ export const classes: Resource = {
     for (const key of Object.keys(objectAt(object, 'parameters')))
       if (key === '') causes.push(invalidValue('parameters', key, 'field can not be empty.'));
     const policy = textAt(object, 'reclaimPolicy');
-    if (policy !== 'Delete' && policy !== 'Retain') causes.push(notSupported('reclaimPolicy', policy, ['Delete', 'Retain']));
+    if (policy !== 'Delete' && policy !== 'Retain')
+      causes.push(notSupported('reclaimPolicy', policy, ['Delete', 'Retain']));
     const mode = textAt(object, 'volumeBindingMode');
     if (mode !== 'Immediate' && mode !== 'WaitForFirstConsumer') {
       causes.push(notSupported('volumeBindingMode', mode, ['Immediate', 'WaitForFirstConsumer']));
     }
     return causes;
   },
-  validateUpdate: (object, old) => fixed(object, old, ['parameters', 'provisioner', 'reclaimPolicy', 'volumeBindingMode']),
+  validateUpdate: (object, old) =>
+    fixed(object, old, ['parameters', 'provisioner', 'reclaimPolicy', 'volumeBindingMode']),
   columns: [
     {
       ...nameColumn,
       cell: (o) => {
-        const isDefault = o.metadata.annotations?.['storageclass.kubernetes.io/is-default-class'] === 'true';
+        const isDefault =
+          o.metadata.annotations?.['storageclass.kubernetes.io/is-default-class'] === 'true';
         return isDefault ? `${o.metadata.name} (default)` : o.metadata.name;
       },
     },
@@ -78,7 +83,11 @@ export const csiNodes: Resource = {
   },
   columns: [
     nameColumn,
-    { name: 'Drivers', type: 'integer', cell: (o) => ((memberAt(o, 'spec', 'drivers') as Json[] | undefined) ?? []).length },
+    {
+      name: 'Drivers',
+      type: 'integer',
+      cell: (o) => ((memberAt(o, 'spec', 'drivers') as Json[] | undefined) ?? []).length,
+    },
     ageColumn,
   ],
 };
@@ -105,14 +114,32 @@ export const csiDrivers: Resource = {
   },
   columns: [
     nameColumn,
-    { name: 'AttachRequired', type: 'boolean', cell: (o) => memberAt(o, 'spec', 'attachRequired') === true },
-    { name: 'PodInfoOnMount', type: 'boolean', cell: (o) => memberAt(o, 'spec', 'podInfoOnMount') === true },
-    { name: 'StorageCapacity', type: 'boolean', cell: (o) => memberAt(o, 'spec', 'storageCapacity') === true },
+    {
+      name: 'AttachRequired',
+      type: 'boolean',
+      cell: (o) => memberAt(o, 'spec', 'attachRequired') === true,
+    },
+    {
+      name: 'PodInfoOnMount',
+      type: 'boolean',
+      cell: (o) => memberAt(o, 'spec', 'podInfoOnMount') === true,
+    },
+    {
+      name: 'StorageCapacity',
+      type: 'boolean',
+      cell: (o) => memberAt(o, 'spec', 'storageCapacity') === true,
+    },
     textColumn('TokenRequests', (o) => {
       const requests = memberAt(o, 'spec', 'tokenRequests');
-      return Array.isArray(requests) ? requests.map((each) => textAt(each, 'audience')).join(',') : '<unset>';
+      return Array.isArray(requests)
+        ? requests.map((each) => textAt(each, 'audience')).join(',')
+        : '<unset>';
     }),
-    { name: 'RequiresRepublish', type: 'boolean', cell: (o) => memberAt(o, 'spec', 'requiresRepublish') === true },
+    {
+      name: 'RequiresRepublish',
+      type: 'boolean',
+      cell: (o) => memberAt(o, 'spec', 'requiresRepublish') === true,
+    },
     textColumn('Modes', (o) => textsAt(o, 'spec', 'volumeLifecycleModes').join(',')),
     ageColumn,
   ],
@@ -142,12 +169,19 @@ export const volumeAttachments: Resource = {
     if (textAt(object, 'spec', 'nodeName') === '') causes.push(required('spec.nodeName'));
     const source = objectAt(object, 'spec', 'source');
     if (source['persistentVolumeName'] === undefined && source['inlineVolumeSpec'] === undefined) {
-      causes.push(required('spec.source', 'must specify exactly one of inlineVolumeSpec and persistentVolumeName'));
+      causes.push(
+        required(
+          'spec.source',
+          'must specify exactly one of inlineVolumeSpec and persistentVolumeName',
+        ),
+      );
     }
     return causes;
   },
   validateUpdate: (object, old, part) =>
-    part === 'main' && !equalJson(object['spec'], old['spec']) ? [immutable('spec', object['spec'])] : [],
+    part === 'main' && !equalJson(object['spec'], old['spec'])
+      ? [immutable('spec', object['spec'])]
+      : [],
   columns: [
     nameColumn,
     textColumn('Attacher', (o) => textAt(o, 'spec', 'attacher')),
@@ -170,8 +204,12 @@ export const volumeAttributesClasses: Resource = {
   returnsDeleted: true,
   validate: (object) => (textAt(object, 'driverName') === '' ? [required('driverName')] : []),
   validateUpdate: (object, old) => [
-    ...(object['driverName'] === old['driverName'] ? [] : [forbiddenValue('driverName', 'updates to driverName are forbidden.')]),
-    ...(equalJson(object['parameters'], old['parameters']) ? [] : [forbiddenValue('parameters', 'updates to parameters are forbidden.')]),
+    ...(object['driverName'] === old['driverName']
+      ? []
+      : [forbiddenValue('driverName', 'updates to driverName are forbidden.')]),
+    ...(equalJson(object['parameters'], old['parameters'])
+      ? []
+      : [forbiddenValue('parameters', 'updates to parameters are forbidden.')]),
   ],
   columns: [nameColumn, textColumn('DriverName', (o) => textAt(o, 'driverName')), ageColumn],
 };
@@ -184,7 +222,8 @@ export const storageCapacities: Resource = {
   kind: 'CSIStorageCapacity',
   namespaced: true,
   struct: schemaOf('CSIStorageCapacity'),
-  validate: (object) => (textAt(object, 'storageClassName') === '' ? [required('storageClassName')] : []),
+  validate: (object) =>
+    textAt(object, 'storageClassName') === '' ? [required('storageClassName')] : [],
   validateUpdate: (object, old) => fixed(object, old, ['nodeTopology', 'storageClassName']),
   columns: [
     nameColumn,

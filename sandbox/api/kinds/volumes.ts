@@ -1,7 +1,16 @@
 import type { Cause } from '../api-error.ts';
 import { ageColumn, nameColumn, shortAccessModes, textColumn } from '../columns.ts';
 import { forbiddenValue, immutable, invalidValue, notSupported, required } from '../field-error.ts';
-import { equalJson, isObject, memberAt, objectAt, plainText, textAt, textsAt, type JsonObject } from '../json-value.ts';
+import {
+  equalJson,
+  isObject,
+  memberAt,
+  objectAt,
+  plainText,
+  textAt,
+  textsAt,
+  type JsonObject,
+} from '../json-value.ts';
 import type { KubeObject } from '../kube-object.ts';
 import { subdomainComplaint } from '../names.ts';
 import { compareQuantities } from '../quantity.ts';
@@ -30,12 +39,15 @@ function applyDefaults(volume: KubeObject): void {
 
 function beforeCreate(volume: KubeObject, context: RuleContext): void {
   volume['status'] = { phase: 'Pending', lastPhaseTransitionTime: timestamp(context.nowMs) };
-  volume.metadata.finalizers = [...new Set([...(volume.metadata.finalizers ?? []), VOLUME_FINALIZER])];
+  volume.metadata.finalizers = [
+    ...new Set([...(volume.metadata.finalizers ?? []), VOLUME_FINALIZER]),
+  ];
 }
 
 function beforeUpdate(volume: KubeObject, old: KubeObject, context: RuleContext): void {
   const status = objectAt(volume, 'status');
-  if (textAt(old, 'status', 'phase') !== textAt(status, 'phase')) status['lastPhaseTransitionTime'] = timestamp(context.nowMs);
+  if (textAt(old, 'status', 'phase') !== textAt(status, 'phase'))
+    status['lastPhaseTransitionTime'] = timestamp(context.nowMs);
 }
 
 function validate(volume: KubeObject): Cause[] {
@@ -43,10 +55,13 @@ function validate(volume: KubeObject): Cause[] {
   const modes = textsAt(volume, 'spec', 'accessModes');
   if (modes.length === 0) causes.push(required('spec.accessModes'));
   for (const mode of modes) {
-    if (!(ACCESS_MODES as readonly string[]).includes(mode)) causes.push(notSupported('spec.accessModes', mode, ACCESS_MODES));
+    if (!(ACCESS_MODES as readonly string[]).includes(mode))
+      causes.push(notSupported('spec.accessModes', mode, ACCESS_MODES));
   }
   if (modes.includes('ReadWriteOncePod') && modes.length > 1) {
-    causes.push(forbiddenValue('spec.accessModes', 'may not use ReadWriteOncePod with other access modes'));
+    causes.push(
+      forbiddenValue('spec.accessModes', 'may not use ReadWriteOncePod with other access modes'),
+    );
   }
   const capacity = objectAt(volume, 'spec', 'capacity');
   if (Object.keys(capacity).length === 0) causes.push(required('spec.capacity'));
@@ -54,23 +69,29 @@ function validate(volume: KubeObject): Cause[] {
     causes.push(notSupported('spec.capacity', memberAt(volume, 'spec', 'capacity'), ['storage']));
   }
   for (const [key, size] of Object.entries(capacity)) {
-    if (compareQuantities(plainText(size), '0') <= 0) causes.push(invalidValue(`spec.capacity[${key}]`, size, 'must be greater than zero'));
+    if (compareQuantities(plainText(size), '0') <= 0)
+      causes.push(invalidValue(`spec.capacity[${key}]`, size, 'must be greater than zero'));
   }
   const policy = textAt(volume, 'spec', 'persistentVolumeReclaimPolicy');
-  if (!(POLICIES as readonly string[]).includes(policy)) causes.push(notSupported('spec.persistentVolumeReclaimPolicy', policy, POLICIES));
+  if (!(POLICIES as readonly string[]).includes(policy))
+    causes.push(notSupported('spec.persistentVolumeReclaimPolicy', policy, POLICIES));
   causes.push(...sourceCauses(objectAt(volume, 'spec')));
   const mode = textAt(volume, 'spec', 'volumeMode');
-  if (!(VOLUME_MODES as readonly string[]).includes(mode)) causes.push(notSupported('spec.volumeMode', mode, VOLUME_MODES));
+  if (!(VOLUME_MODES as readonly string[]).includes(mode))
+    causes.push(notSupported('spec.volumeMode', mode, VOLUME_MODES));
   const className = textAt(volume, 'spec', 'storageClassName');
   const complaint = className === '' ? undefined : subdomainComplaint(className);
-  if (complaint !== undefined) causes.push(invalidValue('spec.storageClassName', className, complaint));
+  if (complaint !== undefined)
+    causes.push(invalidValue('spec.storageClassName', className, complaint));
   return causes;
 }
 
 function sourceCauses(spec: JsonObject): Cause[] {
   const [first, ...others] = SOURCES.filter((source) => spec[source] !== undefined);
   if (first === undefined) return [required('spec', 'must specify a volume type')];
-  const causes = others.map((source) => forbiddenValue(`spec.${source}`, 'may not specify more than 1 volume type'));
+  const causes = others.map((source) =>
+    forbiddenValue(`spec.${source}`, 'may not specify more than 1 volume type'),
+  );
   if (first === 'csi') {
     if (textAt(spec, 'csi', 'driver') === '') causes.push(required('spec.csi.driver'));
     if (textAt(spec, 'csi', 'volumeHandle') === '') causes.push(required('spec.csi.volumeHandle'));
@@ -84,10 +105,12 @@ function sourceCauses(spec: JsonObject): Cause[] {
       const reference = memberAt(spec, 'csi', name);
       if (!isObject(reference)) continue;
       if (textAt(reference, 'name') === '') causes.push(required(`spec.csi.${name}.name`));
-      if (textAt(reference, 'namespace') === '') causes.push(required(`spec.csi.${name}.namespace`));
+      if (textAt(reference, 'namespace') === '')
+        causes.push(required(`spec.csi.${name}.namespace`));
     }
   }
-  if (first === 'hostPath' && textAt(spec, 'hostPath', 'path') === '') causes.push(required('spec.hostPath.path'));
+  if (first === 'hostPath' && textAt(spec, 'hostPath', 'path') === '')
+    causes.push(required('spec.hostPath.path'));
   if (first === 'local' && spec['nodeAffinity'] === undefined) {
     causes.push(required('spec.nodeAffinity', 'Local volume requires node affinity'));
   }
@@ -99,10 +122,20 @@ function validateUpdate(volume: KubeObject, old: KubeObject, part: 'main' | 'sta
   const is = objectAt(volume, 'spec');
   const was = objectAt(old, 'spec');
   const causes: Cause[] = [];
-  if (SOURCES.some((source) => !equalJson(withoutExpandSecret(is[source]), withoutExpandSecret(was[source])))) {
-    causes.push(forbiddenValue('spec.persistentvolumesource', 'spec.persistentvolumesource is immutable after creation'));
+  if (
+    SOURCES.some(
+      (source) => !equalJson(withoutExpandSecret(is[source]), withoutExpandSecret(was[source])),
+    )
+  ) {
+    causes.push(
+      forbiddenValue(
+        'spec.persistentvolumesource',
+        'spec.persistentvolumesource is immutable after creation',
+      ),
+    );
   }
-  if (is['volumeMode'] !== was['volumeMode']) causes.push(immutable('spec.volumeMode', is['volumeMode']));
+  if (is['volumeMode'] !== was['volumeMode'])
+    causes.push(immutable('spec.volumeMode', is['volumeMode']));
   if (was['nodeAffinity'] !== undefined && !equalJson(is['nodeAffinity'], was['nodeAffinity'])) {
     causes.push(immutable('spec.nodeAffinity', is['nodeAffinity']));
   }
@@ -137,13 +170,20 @@ export const volumes: Resource = {
     textColumn('Capacity', (o) => textAt(o, 'spec', 'capacity', 'storage')),
     textColumn('Access Modes', (o) => shortAccessModes(o, 'spec', 'accessModes')),
     textColumn('Reclaim Policy', (o) => textAt(o, 'spec', 'persistentVolumeReclaimPolicy')),
-    textColumn('Status', (o) => (o.metadata.deletionTimestamp === undefined ? textAt(o, 'status', 'phase') : 'Terminating')),
+    textColumn('Status', (o) =>
+      o.metadata.deletionTimestamp === undefined ? textAt(o, 'status', 'phase') : 'Terminating',
+    ),
     textColumn('Claim', (o) => {
       const reference = memberAt(o, 'spec', 'claimRef');
-      return isObject(reference) ? `${textAt(reference, 'namespace')}/${textAt(reference, 'name')}` : '';
+      return isObject(reference)
+        ? `${textAt(reference, 'namespace')}/${textAt(reference, 'name')}`
+        : '';
     }),
     textColumn('StorageClass', (o) => classOf(o) ?? ''),
-    textColumn('VolumeAttributesClass', (o) => textAt(o, 'spec', 'volumeAttributesClassName') || '<unset>'),
+    textColumn(
+      'VolumeAttributesClass',
+      (o) => textAt(o, 'spec', 'volumeAttributesClassName') || '<unset>',
+    ),
     textColumn('Reason', (o) => textAt(o, 'status', 'reason')),
     ageColumn,
     textColumn('VolumeMode', (o) => textAt(o, 'spec', 'volumeMode') || '<unset>', 1),

@@ -1,8 +1,9 @@
 import { isObject, setMember, type Json, type JsonObject } from '../json-value.ts';
 import type { FieldType, Struct } from '../schema/struct.ts';
 
-/** Which fields somebody owns, in the form of `fieldsV1`: `f:name` members, `k:{…}` items by key, `v:"…"` items of sets;
- * an empty object is an owned leaf, a `.` member says that the item itself is owned. */
+/** Which fields somebody owns, in the form of `fieldsV1`: `f:name` members, `k:{…}` items by key,
+ * `v:"…"` items of sets; an empty object is an owned leaf, a `.` member says that the item itself
+ * is owned. */
 export type FieldSet = JsonObject;
 
 type ListType = Extract<FieldType, { kind: 'list' }>;
@@ -30,10 +31,15 @@ export function fieldSetOf(struct: Struct, object: JsonObject): FieldSet {
   return set;
 }
 
-function structSet(struct: Struct | undefined, object: JsonObject, except: ReadonlySet<string> = new Set()): FieldSet {
+function structSet(
+  struct: Struct | undefined,
+  object: JsonObject,
+  except: ReadonlySet<string> = new Set(),
+): FieldSet {
   const set: FieldSet = {};
   for (const [name, value] of Object.entries(object)) {
-    if (value !== undefined && !except.has(name)) setMember(set, `f:${name}`, valueSet(struct?.fields.get(name)?.type, value));
+    if (value !== undefined && !except.has(name))
+      setMember(set, `f:${name}`, valueSet(struct?.fields.get(name)?.type, value));
   }
   return set;
 }
@@ -48,7 +54,10 @@ function valueSet(type: FieldType | undefined, value: Json): FieldSet {
   for (const item of value) {
     const key = itemKey(type, item);
     if (key === undefined) return {};
-    set[key] = isObject(item) && type.item.kind === 'struct' ? { '.': {}, ...structSet(type.item.struct, item) } : {};
+    set[key] =
+      isObject(item) && type.item.kind === 'struct'
+        ? { '.': {}, ...structSet(type.item.struct, item) }
+        : {};
   }
   return set;
 }
@@ -58,7 +67,8 @@ export function itemKey(type: ListType, item: Json): string | undefined {
   if (type.isSet) return `v:${JSON.stringify(item)}`;
   if (type.applyKeys === undefined || !isObject(item)) return undefined;
   const key: JsonObject = {};
-  for (const name of [...type.applyKeys].sort()) if (item[name] !== undefined) key[name] = item[name];
+  for (const name of [...type.applyKeys].sort())
+    if (item[name] !== undefined) key[name] = item[name];
   return `k:${JSON.stringify(key)}`;
 }
 
@@ -86,7 +96,8 @@ export function union(a: FieldSet, b: FieldSet): FieldSet {
   return all;
 }
 
-/** The paths of the leaves that both own, as error messages write them: `.spec.storageClassName`. */
+/** The paths of the leaves that both own, as error messages write them: `.spec.storageClassName`.
+ */
 export function commonLeaves(a: FieldSet, b: FieldSet, path = ''): string[] {
   return Object.entries(a).flatMap(([name, below]) => {
     const other = b[name];

@@ -1,22 +1,37 @@
 import { ApiError, badRequest } from '../api-error.ts';
-import { cloneJson, equalJson, isObject, plainText, setMember, type Json, type JsonObject } from '../json-value.ts';
+import {
+  cloneJson,
+  equalJson,
+  isObject,
+  plainText,
+  setMember,
+  type Json,
+  type JsonObject,
+} from '../json-value.ts';
 
-/** A patch that doesn't apply: the real server answers 422 and doesn't say which operation failed, or why. */
+/** A patch that doesn't apply: the real server answers 422 and doesn't say which operation failed,
+ * or why. */
 function doesNotApply(): ApiError {
   const message = 'the server rejected our request due to an error in our request';
   return new ApiError({ code: 422, reason: 'Invalid', message, details: {} });
 }
 
 /** RFC 6902 on a copy of the document.
- * @throws ApiError 400 where the patch is no list of operations, 422 where an operation cannot be done */
+ * @throws ApiError 400 where the patch is no list of operations, 422 where an operation cannot be
+ *   done */
 export function jsonPatch(document: Json, patch: Json): Json {
   if (!Array.isArray(patch)) {
     const found = isObject(patch) ? 'object' : typeof patch;
-    throw badRequest(`error decoding patch: json: cannot unmarshal ${found} into Go value of type []handlers.jsonPatchOp`);
+    throw badRequest(
+      `error decoding patch: json: cannot unmarshal ${found} into Go value of type []handlers.jsonPatchOp`,
+    );
   }
   let result = cloneJson(document);
   for (const operation of patch) {
-    if (!isObject(operation)) throw badRequest('error decoding patch: json: cannot unmarshal an operation that is no object');
+    if (!isObject(operation))
+      throw badRequest(
+        'error decoding patch: json: cannot unmarshal an operation that is no object',
+      );
     result = apply(result, operation);
   }
   return result;
@@ -82,7 +97,10 @@ function pointerOf(steps: readonly string[]): string {
   return steps.map((step) => `/${step.replaceAll('~', '~0').replaceAll('/', '~1')}`).join('');
 }
 
-function holderOf(document: Json, pointer: string): { readonly holder: Json; readonly last: string } {
+function holderOf(
+  document: Json,
+  pointer: string,
+): { readonly holder: Json; readonly last: string } {
   const steps = stepsOf(pointer);
   const last = steps.pop();
   if (last === undefined) throw doesNotApply();
@@ -99,7 +117,8 @@ function indexIn(list: readonly Json[], step: string, max: number): number {
 function add(document: Json, pointer: string, value: Json): Json {
   if (pointer === '') return value;
   const { holder, last } = holderOf(document, pointer);
-  if (Array.isArray(holder)) holder.splice(last === '-' ? holder.length : indexIn(holder, last, holder.length), 0, value);
+  if (Array.isArray(holder))
+    holder.splice(last === '-' ? holder.length : indexIn(holder, last, holder.length), 0, value);
   else if (isObject(holder)) setMember(holder, last, value);
   else throw doesNotApply();
   return document;

@@ -1,8 +1,13 @@
 import type { FieldTable } from './struct.ts';
 
-/** Kinds of the core group and of the two groups that belong to it in daily work: Events and Leases. */
+/** Kinds of the core group and of the two groups that belong to it in daily work: Events and
+ * Leases. */
 export const coreFields: FieldTable = {
-  Namespace: { metadata: 'ObjectMeta + #1', spec: 'NamespaceSpec + #2', status: 'NamespaceStatus + #3' },
+  Namespace: {
+    metadata: 'ObjectMeta + #1',
+    spec: 'NamespaceSpec + #2',
+    status: 'NamespaceStatus + #3',
+  },
   NamespaceSpec: { finalizers: 'string[] #1' },
   NamespaceStatus: { phase: 'string #1', conditions: 'Condition[] merge=type map=type' },
 
@@ -13,7 +18,12 @@ export const coreFields: FieldTable = {
     stringData: 'string{} #4',
     type: 'string #3',
   },
-  ConfigMap: { metadata: 'ObjectMeta + #1', immutable: 'bool * #4', data: 'string{} #2', binaryData: 'bytes{} #3' },
+  ConfigMap: {
+    metadata: 'ObjectMeta + #1',
+    immutable: 'bool * #4',
+    data: 'string{} #2',
+    binaryData: 'bytes{} #3',
+  },
 
   ServiceAccount: {
     metadata: 'ObjectMeta + #1',
@@ -104,7 +114,12 @@ export const coreFields: FieldTable = {
     schedulerName: 'string',
     tolerations: 'Open[]',
   },
-  PodVolume: { $: 'open', name: 'string !', persistentVolumeClaim: 'ClaimVolume', ephemeral: 'any' },
+  PodVolume: {
+    $: 'open',
+    name: 'string !',
+    persistentVolumeClaim: 'ClaimVolume',
+    ephemeral: 'any',
+  },
   ClaimVolume: { claimName: 'string !', readOnly: 'bool' },
   Container: {
     $: 'open',
@@ -117,5 +132,11 @@ export const coreFields: FieldTable = {
     volumeMounts: 'Open[] merge=mountPath map=mountPath',
     volumeDevices: 'Open[] merge=devicePath map=devicePath',
   },
-  PodStatus: { $: 'open', phase: 'string', conditions: 'Condition[] merge=type map=type', podIP: 'string', nominatedNodeName: 'string' },
+  PodStatus: {
+    $: 'open',
+    phase: 'string',
+    conditions: 'Condition[] merge=type map=type',
+    podIP: 'string',
+    nominatedNodeName: 'string',
+  },
 };

@@ -3,7 +3,8 @@ import { canonicalQuantity, QUANTITY_COMPLAINT } from '../quantity.ts';
 import { canonicalMicroTime, canonicalTime } from '../time.ts';
 import type { Field, FieldType, Struct } from './struct.ts';
 
-/** A value that does not fit its field; the message is the server's, without the name of the kind. */
+/** A value that does not fit its field; the message is the server's, without the name of the kind.
+ */
 export class DecodeError extends Error {
   override readonly name = 'DecodeError';
 }
@@ -15,8 +16,9 @@ interface Where {
   readonly holder: string;
 }
 
-/** An object in the form the server stores: fields in the order of their struct, unknown members gone, empty ones gone,
- * quantities and times canonical, map keys sorted. Equal objects therefore have equal JSON text.
+/** An object in the form the server stores: fields in the order of their struct, unknown members
+ * gone, empty ones gone, quantities and times canonical, map keys sorted. Equal objects therefore
+ * have equal JSON text.
  * @param unknown  receives the path of each member that was dropped
  * @throws         DecodeError where a value has the wrong type */
 export function decodeStruct(struct: Struct, raw: JsonObject, unknown: string[]): JsonObject {
@@ -33,7 +35,10 @@ function readStruct(struct: Struct, raw: JsonObject, path: string, where: Where)
       writeAbsent(result, field);
       continue;
     }
-    const read = readValue(field.type, value, join(path, field.name), { unknown: where.unknown, holder: struct.name });
+    const read = readValue(field.type, value, join(path, field.name), {
+      unknown: where.unknown,
+      holder: struct.name,
+    });
     if (read === undefined || (!field.keepEmpty && isEmpty(read, field.type))) {
       writeAbsent(result, field);
       continue;
@@ -89,7 +94,8 @@ function readValue(type: FieldType, value: Json, path: string, where: Where): Js
       if (typeof value !== 'boolean') throw mismatch(value, path, where, 'bool');
       return value;
     case 'int':
-      if (typeof value !== 'number' || !Number.isInteger(value)) throw mismatch(value, path, where, 'int32');
+      if (typeof value !== 'number' || !Number.isInteger(value))
+        throw mismatch(value, path, where, 'int32');
       return value;
     case 'number':
       if (typeof value !== 'number') throw mismatch(value, path, where, 'float64');
@@ -131,26 +137,41 @@ function readItem(type: FieldType, value: Json, path: string, where: Where): Jso
 
 function readBytes(value: Json, path: string, where: Where): string {
   if (typeof value !== 'string') throw mismatch(value, path, where, '[]uint8');
-  const at = /^[A-Za-z0-9+/\r\n]*={0,2}[\r\n]*$/.test(value) ? -1 : value.search(/[^A-Za-z0-9+/\r\n]/);
+  const at = /^[A-Za-z0-9+/\r\n]*={0,2}[\r\n]*$/.test(value)
+    ? -1
+    : value.search(/[^A-Za-z0-9+/\r\n]/);
   const text = value.replace(/[\r\n]/g, '');
   if (at >= 0 || text.length % 4 !== 0)
-    throw new DecodeError(`illegal base64 data at input byte ${at >= 0 ? at : text.length - (text.length % 4)}`);
+    throw new DecodeError(
+      `illegal base64 data at input byte ${at >= 0 ? at : text.length - (text.length % 4)}`,
+    );
   return text;
 }
 
 function readQuantity(value: Json): string {
   const canonical =
-    typeof value === 'string' ? canonicalQuantity(value) : typeof value === 'number' ? canonicalQuantity(String(value)) : undefined;
+    typeof value === 'string'
+      ? canonicalQuantity(value)
+      : typeof value === 'number'
+        ? canonicalQuantity(String(value))
+        : undefined;
   if (canonical === undefined) throw new DecodeError(QUANTITY_COMPLAINT);
   return canonical;
 }
 
-function readTime(kind: 'time' | 'micro', value: Json, path: string, where: Where): string | undefined {
-  if (typeof value !== 'string') throw mismatch(value, path, where, kind === 'micro' ? 'v1.MicroTime' : 'v1.Time');
+function readTime(
+  kind: 'time' | 'micro',
+  value: Json,
+  path: string,
+  where: Where,
+): string | undefined {
+  if (typeof value !== 'string')
+    throw mismatch(value, path, where, kind === 'micro' ? 'v1.MicroTime' : 'v1.Time');
   if (value === '') return undefined;
   const canonical = kind === 'micro' ? canonicalMicroTime(value) : canonicalTime(value);
   if (canonical !== undefined) return canonical;
-  const layout = kind === 'micro' ? '2006-01-02T15:04:05.000000Z07:00' : '2006-01-02T15:04:05Z07:00';
+  const layout =
+    kind === 'micro' ? '2006-01-02T15:04:05.000000Z07:00' : '2006-01-02T15:04:05Z07:00';
   const wholeSeconds = kind === 'micro' && canonicalTime(value) !== undefined;
   const rest = JSON.stringify(wholeSeconds ? value.slice(19) : value);
   throw new DecodeError(
@@ -159,8 +180,17 @@ function readTime(kind: 'time' | 'micro', value: Json, path: string, where: Wher
 }
 
 function mismatch(value: Json, path: string, where: Where, wanted: string): DecodeError {
-  const found = value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value === 'boolean' ? 'bool' : typeof value;
-  return new DecodeError(`json: cannot unmarshal ${found} into Go struct field ${where.holder}.${path} of type ${wanted}`);
+  const found =
+    value === null
+      ? 'null'
+      : Array.isArray(value)
+        ? 'array'
+        : typeof value === 'boolean'
+          ? 'bool'
+          : typeof value;
+  return new DecodeError(
+    `json: cannot unmarshal ${found} into Go struct field ${where.holder}.${path} of type ${wanted}`,
+  );
 }
 
 function goType(type: FieldType): string {

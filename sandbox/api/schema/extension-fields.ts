@@ -1,6 +1,7 @@
 import type { FieldTable } from './struct.ts';
 
-/** Kinds that describe other kinds, and the shape of custom objects, whose own schema we do not read. */
+/** Kinds that describe other kinds, and the shape of custom objects, whose own schema we do not
+ * read. */
 export const extensionFields: FieldTable = {
   CustomResourceDefinition: {
     metadata: 'ObjectMeta +',
@@ -39,8 +40,15 @@ export const extensionFields: FieldTable = {
   },
   CustomObject: { $: 'open', metadata: 'ObjectMeta +' },
 
-  SelfSubjectAccessReview: { metadata: 'ObjectMeta + #1', spec: 'AccessReviewSpec + #2', status: 'Open +' },
-  AccessReviewSpec: { resourceAttributes: 'ResourceAttributes #1', nonResourceAttributes: 'NonResourceAttributes #2' },
+  SelfSubjectAccessReview: {
+    metadata: 'ObjectMeta + #1',
+    spec: 'AccessReviewSpec + #2',
+    status: 'Open +',
+  },
+  AccessReviewSpec: {
+    resourceAttributes: 'ResourceAttributes #1',
+    nonResourceAttributes: 'NonResourceAttributes #2',
+  },
   ResourceAttributes: {
     namespace: 'string #1',
     verb: 'string #2',

@@ -37,7 +37,11 @@ export const metaFields: FieldTable = {
     controller: 'bool * #6',
     blockOwnerDeletion: 'bool * #7',
   },
-  LabelSelector: { $: 'atomic', matchLabels: 'string{}', matchExpressions: 'LabelSelectorRequirement[]' },
+  LabelSelector: {
+    $: 'atomic',
+    matchLabels: 'string{}',
+    matchExpressions: 'LabelSelectorRequirement[]',
+  },
   LabelSelectorRequirement: { key: 'string !', operator: 'string !', values: 'string[]' },
   ObjectReference: {
     $: 'atomic',

@@ -4,8 +4,9 @@ import type { Field, FieldType, Struct } from './struct.ts';
 /** What precedes every protobuf object of Kubernetes. */
 const MAGIC = Buffer.from('k8s\0');
 
-/** An object in Kubernetes' protobuf wrapper (magic, kind and version, raw message) as JSON, or undefined where it is none.
- * Only fields with a number in their table are read; values come out as JSON clients would send them. */
+/** An object in Kubernetes' protobuf wrapper (magic, kind and version, raw message) as JSON, or
+ * undefined where it is none. Only fields with a number in their table are read; values come out as
+ * JSON clients would send them. */
 export function readWrapped(struct: Struct, body: Buffer): JsonObject | undefined {
   if (!body.subarray(0, MAGIC.length).equals(MAGIC)) return undefined;
   try {
@@ -63,7 +64,8 @@ function fieldsOf(message: Buffer): Part[] {
 
 function readStruct(struct: Struct, message: Buffer): JsonObject {
   const byNumber = new Map<number, Field>();
-  for (const field of struct.fields.values()) if (field.number > 0) byNumber.set(field.number, field);
+  for (const field of struct.fields.values())
+    if (field.number > 0) byNumber.set(field.number, field);
   const result: JsonObject = {};
   for (const { number, value } of fieldsOf(message)) {
     const field = byNumber.get(number);
@@ -108,5 +110,7 @@ function readValue(type: FieldType, value: Buffer | number): Json {
 /** Seconds since 1970; an unset time is the message without fields. */
 function readTime(message: Buffer): Json {
   const seconds = fieldsOf(message).find((part) => part.number === 1)?.value;
-  return typeof seconds === 'number' && seconds < 8.64e12 ? new Date(seconds * 1000).toISOString() : null;
+  return typeof seconds === 'number' && seconds < 8.64e12
+    ? new Date(seconds * 1000).toISOString()
+    : null;
 }

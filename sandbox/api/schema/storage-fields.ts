@@ -2,7 +2,11 @@ import type { FieldTable } from './struct.ts';
 
 /** Claims, volumes and all of storage.k8s.io. */
 export const storageFields: FieldTable = {
-  PersistentVolumeClaim: { metadata: 'ObjectMeta +', spec: 'PersistentVolumeClaimSpec +', status: 'PersistentVolumeClaimStatus +' },
+  PersistentVolumeClaim: {
+    metadata: 'ObjectMeta +',
+    spec: 'PersistentVolumeClaimSpec +',
+    status: 'PersistentVolumeClaimStatus +',
+  },
   PersistentVolumeClaimSpec: {
     accessModes: 'string[]',
     selector: 'LabelSelector',
@@ -15,8 +19,18 @@ export const storageFields: FieldTable = {
     volumeAttributesClassName: 'string *',
   },
   VolumeResourceRequirements: { limits: 'quantity{}', requests: 'quantity{}' },
-  TypedLocalObjectReference: { $: 'atomic', apiGroup: 'string * null', kind: 'string !', name: 'string !' },
-  TypedObjectReference: { apiGroup: 'string * null', kind: 'string !', name: 'string !', namespace: 'string *' },
+  TypedLocalObjectReference: {
+    $: 'atomic',
+    apiGroup: 'string * null',
+    kind: 'string !',
+    name: 'string !',
+  },
+  TypedObjectReference: {
+    apiGroup: 'string * null',
+    kind: 'string !',
+    name: 'string !',
+    namespace: 'string *',
+  },
   PersistentVolumeClaimStatus: {
     phase: 'string',
     accessModes: 'string[]',
@@ -29,7 +43,11 @@ export const storageFields: FieldTable = {
   },
   ModifyVolumeStatus: { targetVolumeAttributesClassName: 'string', status: 'string !' },
 
-  PersistentVolume: { metadata: 'ObjectMeta +', spec: 'PersistentVolumeSpec +', status: 'PersistentVolumeStatus +' },
+  PersistentVolume: {
+    metadata: 'ObjectMeta +',
+    spec: 'PersistentVolumeSpec +',
+    status: 'PersistentVolumeStatus +',
+  },
   PersistentVolumeSpec: {
     capacity: 'quantity{}',
     gcePersistentDisk: 'DiskSource',
@@ -83,9 +101,18 @@ export const storageFields: FieldTable = {
   SecretReference: { $: 'atomic', name: 'string', namespace: 'string' },
   VolumeNodeAffinity: { required: 'NodeSelector' },
   NodeSelector: { $: 'atomic', nodeSelectorTerms: 'NodeSelectorTerm[] !' },
-  NodeSelectorTerm: { $: 'atomic', matchExpressions: 'NodeSelectorRequirement[]', matchFields: 'NodeSelectorRequirement[]' },
+  NodeSelectorTerm: {
+    $: 'atomic',
+    matchExpressions: 'NodeSelectorRequirement[]',
+    matchFields: 'NodeSelectorRequirement[]',
+  },
   NodeSelectorRequirement: { key: 'string !', operator: 'string !', values: 'string[]' },
-  PersistentVolumeStatus: { phase: 'string', message: 'string', reason: 'string', lastPhaseTransitionTime: 'time' },
+  PersistentVolumeStatus: {
+    phase: 'string',
+    message: 'string',
+    reason: 'string',
+    lastPhaseTransitionTime: 'time',
+  },
 
   StorageClass: {
     metadata: 'ObjectMeta +',
@@ -97,12 +124,20 @@ export const storageFields: FieldTable = {
     volumeBindingMode: 'string *',
     allowedTopologies: 'TopologySelectorTerm[]',
   },
-  TopologySelectorTerm: { $: 'atomic', matchLabelExpressions: 'TopologySelectorLabelRequirement[]' },
+  TopologySelectorTerm: {
+    $: 'atomic',
+    matchLabelExpressions: 'TopologySelectorLabelRequirement[]',
+  },
   TopologySelectorLabelRequirement: { key: 'string !', values: 'string[] !' },
 
   CSINode: { metadata: 'ObjectMeta +', spec: 'CSINodeSpec ! +' },
   CSINodeSpec: { drivers: 'CSINodeDriver[] ! merge=name map=name' },
-  CSINodeDriver: { name: 'string !', nodeID: 'string !', topologyKeys: 'string[] *', allocatable: 'VolumeNodeResources' },
+  CSINodeDriver: {
+    name: 'string !',
+    nodeID: 'string !',
+    topologyKeys: 'string[] *',
+    allocatable: 'VolumeNodeResources',
+  },
   VolumeNodeResources: { count: 'int *' },
 
   CSIDriver: { metadata: 'ObjectMeta +', spec: 'CSIDriverSpec ! +' },
@@ -121,13 +156,33 @@ export const storageFields: FieldTable = {
   },
   TokenRequest: { audience: 'string !', expirationSeconds: 'int *' },
 
-  VolumeAttachment: { metadata: 'ObjectMeta +', spec: 'VolumeAttachmentSpec ! +', status: 'VolumeAttachmentStatus +' },
-  VolumeAttachmentSpec: { attacher: 'string !', source: 'VolumeAttachmentSource ! +', nodeName: 'string !' },
-  VolumeAttachmentSource: { persistentVolumeName: 'string *', inlineVolumeSpec: 'PersistentVolumeSpec' },
-  VolumeAttachmentStatus: { attached: 'bool !', attachmentMetadata: 'string{}', attachError: 'VolumeError', detachError: 'VolumeError' },
+  VolumeAttachment: {
+    metadata: 'ObjectMeta +',
+    spec: 'VolumeAttachmentSpec ! +',
+    status: 'VolumeAttachmentStatus +',
+  },
+  VolumeAttachmentSpec: {
+    attacher: 'string !',
+    source: 'VolumeAttachmentSource ! +',
+    nodeName: 'string !',
+  },
+  VolumeAttachmentSource: {
+    persistentVolumeName: 'string *',
+    inlineVolumeSpec: 'PersistentVolumeSpec',
+  },
+  VolumeAttachmentStatus: {
+    attached: 'bool !',
+    attachmentMetadata: 'string{}',
+    attachError: 'VolumeError',
+    detachError: 'VolumeError',
+  },
   VolumeError: { time: 'time', message: 'string', errorCode: 'int *' },
 
-  VolumeAttributesClass: { metadata: 'ObjectMeta +', driverName: 'string !', parameters: 'string{}' },
+  VolumeAttributesClass: {
+    metadata: 'ObjectMeta +',
+    driverName: 'string !',
+    parameters: 'string{}',
+  },
 
   CSIStorageCapacity: {
     metadata: 'ObjectMeta +',

@@ -16,14 +16,15 @@ import type { Attempt } from '../attempt.ts';
 import { claimEvent, provisioningFailed } from '../object-events.ts';
 import type { ClaimRun } from '../object-events.ts';
 import { cleanUp } from './clean-up.ts';
-import { giveBackNode } from './request-reschedule.ts';
-import { infeasiblePause } from './infeasible-pause.ts';
+import { requestReschedule } from './request-reschedule.ts';
+import { infeasibleDelay } from './infeasible-pause.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { notReached } from '../not-reached.ts';
 import { readSecretValues, secretChange, waitForSecret, withoutSecrets } from '../secret-values.ts';
 import type { MadeVolume } from './store-volume.ts';
 
-/** A record that this run owns, and what is to be made of it. Where the claim is gone its volume is finished all the same, and reclaimed by the ordinary way of deletion. */
+/** A record that this run owns, and what is to be made of it. Where the claim is gone its volume is
+ * finished all the same, and reclaimed by the ordinary way of deletion. */
 export interface OpenCreation extends ClaimRun {
   readonly attempt: Attempt;
   readonly stored: VolumeRequest;
@@ -32,41 +33,63 @@ export interface OpenCreation extends ClaimRun {
   readonly keep: (ports: ProcessorPorts, made: MadeVolume) => Promise<Outcome>;
 }
 
-/** Sends the stored request with secrets read afresh and hands on the answer; every way out leaves the record as design §3 says. */
-export async function createVolume(ports: ProcessorPorts, creation: OpenCreation): Promise<Outcome> {
+/** Sends the stored request with secrets read afresh and hands on the answer; every way out leaves
+ * the record as design §3 says. */
+export async function callCreateVolume(
+  ports: ProcessorPorts,
+  creation: OpenCreation,
+): Promise<Outcome> {
   const { attempt, claim, run, stored, replayed } = creation;
-  // Both texts were written by plan.ts and persistent-volume.ts of this contract version; the record says which version it has.
+  // Both texts were written by plan.ts and persistent-volume.ts of this contract version; the
+  // record says which version it has.
   const skeleton = JSON.parse(stored.skeleton) as VolumeSkeleton;
   if (replayed !== undefined && replayed.answer !== '') {
-    return creation.keep(ports, { attempt, claim, run, skeleton, answer: JSON.parse(replayed.answer) as VolumeAnswer, wasSlow: false });
+    return creation.keep(ports, {
+      attempt,
+      claim,
+      run,
+      skeleton,
+      answer: JSON.parse(replayed.answer) as VolumeAnswer,
+      wasSlow: false,
+    });
   }
   let request: FilledRequest;
   try {
     request = await withSecrets(ports, stored);
   } catch (error) {
-    await ports.records.restore(attempt.id, attempt.owner);
+    await ports.records.revert(attempt.id, attempt.owner);
     const message = error instanceof Error ? error.message : String(error);
     await provisioningFailed(ports, creation, message);
-    return error instanceof RefusedError ? waitForSecret(ports, error) : { kind: 'retry', reason: message, error };
+    return error instanceof RefusedError
+      ? waitForSecret(ports, error)
+      : { kind: 'retry', reason: message, error };
   }
   let response: CreateVolumeResponse;
   const sentMs = ports.clock.nowMs();
   try {
-    response = await called(ports, creation, { request: request.bytes, migrated: skeleton.isMigrated === true });
+    response = await sendCreateVolume(ports, creation, {
+      request: request.bytes,
+      migrated: skeleton.isMigrated === true,
+    });
   } catch (error) {
     if (error instanceof CsiError)
-      return failed(ports, creation, { skeleton, error: withoutSecrets(error, Object.values(request.secrets)) });
+      return applyCreateFailure(ports, creation, {
+        skeleton,
+        error: withoutSecrets(error, Object.values(request.secrets)),
+      });
     await ports.records.leaveAmbiguous(attempt.id, attempt.owner, 'Unknown');
     throw error;
   }
   const answer = readAnswer(response, skeleton);
-  if ('message' in answer) return useless(ports, creation, { answer, skeleton, secrets: request.secrets });
+  if ('message' in answer)
+    return handleUnusableAnswer(ports, creation, { answer, skeleton, secrets: request.secrets });
   const wasSlow = ports.clock.nowMs() - sentMs >= SLOW_CALL_MS;
   return creation.keep(ports, { attempt, claim, run, skeleton, answer, wasSlow });
 }
 
-/** An answer that no PV can be made of. What was made is deleted at once where that is safe: then the record closes, and the next run begins anew. */
-async function useless(
+/** An answer that no PV can be made of. What was made is deleted at once where that is safe: then
+ * the record closes, and the next run begins anew. */
+async function handleUnusableAnswer(
   ports: ProcessorPorts,
   { attempt, claim, run, replayed }: OpenCreation,
   found: { answer: BadAnswer; skeleton: VolumeSkeleton; secrets: Readonly<Record<string, string>> },
@@ -75,23 +98,27 @@ async function useless(
   const { name } = skeleton.volume.metadata;
   let reason = answer.message;
   if (answer.handle !== undefined && replayed === undefined) {
-    const left = await cleanUp(ports, { attempt, handle: answer.handle, name, secrets }).catch((error: unknown) => String(error));
+    const left = await cleanUp(ports, { attempt, handle: answer.handle, name, secrets }).catch(
+      (error: unknown) => String(error),
+    );
     if (left === undefined) {
       const result = await ports.records.closeRefused(attempt.id, attempt.owner, BAD_ANSWER);
       await provisioningFailed(ports, { claim, run }, reason);
-      if (claim !== undefined && answer.isHopeless === true) return hopeless(ports, claim, reason);
+      if (claim !== undefined && answer.isHopeless === true)
+        return parkOnClass(ports, claim, reason);
       return { kind: 'retry', reason, ...(result === 'removed' ? { isAbsent: true } : {}) };
     }
     reason += `. ${answer.cleanupWord ?? 'Cleanup'} of volume ${name} failed, volume is orphaned: ${left}`;
   }
   await ports.records.leaveAmbiguous(attempt.id, attempt.owner, BAD_ANSWER);
   // The first answer's warning tells of the clean-up too; the same answer again adds nothing to it.
-  if ((await run.lastReason())?.startsWith(answer.message) !== true) await provisioningFailed(ports, { claim, run }, reason);
+  if ((await run.lastReason())?.startsWith(answer.message) !== true)
+    await provisioningFailed(ports, { claim, run }, reason);
   return { kind: 'retry', reason };
 }
 
 /** Asking again would end the same until somebody makes another class of this name. */
-function hopeless(ports: ProcessorPorts, claim: Claim, reason: string): Outcome {
+function parkOnClass(ports: ProcessorPorts, claim: Claim, reason: string): Outcome {
   const name = classNameOf(claim);
   const seen = ports.classOf(name)?.metadata.resourceVersion ?? '';
   return { kind: 'parked', reason, until: [{ resource: classes.plural, name, seen }] };
@@ -106,7 +133,8 @@ interface FilledRequest {
   readonly secrets: Readonly<Record<string, string>>;
 }
 
-/** The stored bytes with the secrets' field appended: protobuf merges what follows, so the stored part goes out byte for byte. */
+/** The stored bytes with the secrets' field appended: protobuf merges what follows, so the stored
+ * part goes out byte for byte. */
 async function withSecrets(ports: ProcessorPorts, stored: VolumeRequest): Promise<FilledRequest> {
   const request = Buffer.from(stored.request, 'base64');
   if (stored.secret === '') return { bytes: request, secrets: {} };
@@ -117,17 +145,25 @@ async function withSecrets(ports: ProcessorPorts, stored: VolumeRequest): Promis
     secrets = await readSecretValues(ports, ref);
   } catch (cause) {
     if (cause instanceof RefusedError) throw cause;
-    throw new Error(`${where}: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
+    throw new Error(`${where}: ${cause instanceof Error ? cause.message : String(cause)}`, {
+      cause,
+    });
   }
-  if (secrets === undefined) throw new RefusedError(`${where}: secrets "${ref.name}" not found`, { waitsFor: [secretChange(ref, '')] });
-  const bytes = Buffer.concat([request, toBinary(CreateVolumeRequestSchema, create(CreateVolumeRequestSchema, { secrets }))]);
+  if (secrets === undefined)
+    throw new RefusedError(`${where}: secrets "${ref.name}" not found`, {
+      waitsFor: [secretChange(ref, '')],
+    });
+  const bytes = Buffer.concat([
+    request,
+    toBinary(CreateVolumeRequestSchema, create(CreateVolumeRequestSchema, { secrets })),
+  ]);
   return { bytes, secrets };
 }
 
 /** A call shorter than this gets no event of its own: one API write less per claim. */
 const SLOW_CALL_MS = 1_000;
 
-async function called(
+async function sendCreateVolume(
   ports: ProcessorPorts,
   { claim, attempt }: OpenCreation,
   { request, migrated }: { readonly request: Uint8Array; readonly migrated: boolean },
@@ -140,23 +176,30 @@ async function called(
   });
   try {
     const { notAfterMs, gateway } = attempt;
-    return await ports.csi.createVolume(request, { timeoutMs: ports.timeoutMs, notAfterMs, gateway, migrated });
+    return await ports.csi.createVolume(request, {
+      timeoutMs: ports.timeoutMs,
+      notAfterMs,
+      gateway,
+      migrated,
+    });
   } finally {
     // A reason of its own: without one each claim would pay for an exception with a stack.
     answered.abort('answered');
   }
 }
 
-async function failed(
+async function applyCreateFailure(
   ports: ProcessorPorts,
   { attempt, claim, run, replayed }: OpenCreation,
   { skeleton, error }: { skeleton: VolumeSkeleton; error: CsiError },
 ): Promise<Outcome> {
   const { records } = ports;
-  const failure = judgeCreateFailure(error, { mayHideVolume: skeleton.source !== undefined && replayed?.ambiguous === true });
+  const failure = judgeCreateFailure(error, {
+    mayHideVolume: skeleton.source !== undefined && replayed?.ambiguous === true,
+  });
   switch (failure.kind) {
     case 'not-forwarded': {
-      await records.restore(attempt.id, attempt.owner);
+      await records.revert(attempt.id, attempt.owner);
       return failure.busy ? { kind: 'running', reason: error.message } : notReached(error);
     }
     case 'refused': {
@@ -166,17 +209,25 @@ async function failed(
       const result = await records.closeRefused(attempt.id, attempt.owner, error.codeName);
       await provisioningFailed(ports, { claim, run }, words, error.message);
       if (claim !== undefined && result === 'removed' && error.codeName === 'ResourceExhausted') {
-        const moved = await giveBackNode(ports, claim);
+        const moved = await requestReschedule(ports, claim);
         if (moved !== undefined) return moved;
       }
-      if (claim === undefined && result === 'removed') return { kind: 'done', note: 'the driver refused, and the claim is gone' };
-      const pause = failure.infeasible ? infeasiblePause(ports, claim) : {};
-      return { kind: 'retry', reason: error.message, ...pause, ...(result === 'removed' ? { isAbsent: true } : {}) };
+      if (claim === undefined && result === 'removed')
+        return { kind: 'done', note: 'the driver refused, and the claim is gone' };
+      const pause = failure.infeasible ? infeasibleDelay(ports, claim) : {};
+      return {
+        kind: 'retry',
+        reason: error.message,
+        ...pause,
+        ...(result === 'removed' ? { isAbsent: true } : {}),
+      };
     }
     case 'ambiguous': {
       await records.leaveAmbiguous(attempt.id, attempt.owner, error.codeName);
       await provisioningFailed(ports, { claim, run }, error.message);
-      return failure.running ? { kind: 'running', reason: error.message } : { kind: 'retry', reason: error.message };
+      return failure.running
+        ? { kind: 'running', reason: error.message }
+        : { kind: 'retry', reason: error.message };
     }
   }
 }

@@ -10,7 +10,7 @@ const FRESH_MS = 2_000;
 const MOST_CALLS = 5;
 
 /** A volume that the driver has just made and that no PV can be made of. */
-export interface UselessVolume {
+export interface UnusableVolume {
   readonly attempt: Attempt;
   readonly handle: string;
   /** Its PV would have this name. */
@@ -19,12 +19,17 @@ export interface UselessVolume {
   readonly secrets: Readonly<Record<string, string>>;
 }
 
-/** Deletes a volume right after it was made; only for the first answer of its record, and only where no PV has its name (invariant 7).
+/** Deletes a volume right after it was made; only for the first answer of its record, and only
+ * where no PV has its name (invariant 7).
  * @returns why it may still be there; undefined: it is gone
  * @throws KubeError where the PV can't be looked for */
-export async function cleanUp(ports: ProcessorPorts, { attempt, handle, name, secrets }: UselessVolume): Promise<string | undefined> {
+export async function cleanUp(
+  ports: ProcessorPorts,
+  { attempt, handle, name, secrets }: UnusableVolume,
+): Promise<string | undefined> {
   const readMs = ports.clock.nowMs();
-  if ((await ports.kube.get<Volume>(volumes, { name })) !== undefined) return `PersistentVolume ${name} exists`;
+  if ((await ports.kube.get<Volume>(volumes, { name })) !== undefined)
+    return `PersistentVolume ${name} exists`;
   const endMs = Math.min(attempt.notAfterMs, readMs + FRESH_MS);
   let failure = 'the look at its PersistentVolume took too long';
   for (let call = 1; call <= MOST_CALLS && ports.clock.nowMs() < endMs; call += 1) {

@@ -3,9 +3,13 @@ import { volumes } from '../../kube/resources.ts';
 import { volumeName } from '../../volumes/names.ts';
 import type { ProcessorPorts } from '../ports.ts';
 
-/** Whether another claim has the volume name of this one, as shortened UIDs may; its volume must not become ours. Whole UIDs can't clash and cost nothing.
+/** Whether another claim has the volume name of this one, as shortened UIDs may; its volume must
+ * not become ours. Whole UIDs can't clash and cost nothing.
  * @returns the refusal for the user, or undefined */
-export async function nameClash(ports: Pick<ProcessorPorts, 'kube' | 'names' | 'options'>, claim: Claim): Promise<string | undefined> {
+export async function findNameClash(
+  ports: Pick<ProcessorPorts, 'kube' | 'names' | 'options'>,
+  claim: Claim,
+): Promise<string | undefined> {
   if (!isShortened(ports)) return undefined;
   const { uid } = claim.metadata;
   const name = volumeName(uid, ports.options);
@@ -31,11 +35,17 @@ function belongsTo(name: string, uid: string): string {
 }
 
 /** The name is free again: proof that no volume of it was made, or a PV that guards it. */
-export async function freeName(ports: Pick<ProcessorPorts, 'names' | 'options'>, uid: string): Promise<void> {
+export async function freeName(
+  ports: Pick<ProcessorPorts, 'names' | 'options'>,
+  uid: string,
+): Promise<void> {
   if (isShortened(ports)) await ports.names.release(volumeName(uid, ports.options), uid);
 }
 
 /** The claim is gone and its record still open: its name stays taken, however long that lasts. */
-export async function keepName(ports: Pick<ProcessorPorts, 'names' | 'options'>, uid: string): Promise<void> {
+export async function keepName(
+  ports: Pick<ProcessorPorts, 'names' | 'options'>,
+  uid: string,
+): Promise<void> {
   if (isShortened(ports)) await ports.names.hold(volumeName(uid, ports.options), uid);
 }

@@ -7,10 +7,15 @@ import { selectedNodeOf } from '../../volumes/eligibility.ts';
 import { supportsTopology } from '../../volumes/provisioning-options.ts';
 import type { ProcessorPorts } from '../ports.ts';
 
-/** Takes the selected node off a claim whose volume does not fit there, so that the scheduler looks for another one (spec 02 §5 step 9c, §8.1).
+/** Takes the selected node off a claim whose volume does not fit there, so that the scheduler looks
+ * for another one (spec 02 §5 step 9c, §8.1).
  * @returns undefined where there is no node to give back */
-export async function giveBackNode(ports: ProcessorPorts, claim: Claim): Promise<Outcome | undefined> {
-  const mayReschedule = supportsTopology(ports.driver(), ports.options.gates) && selectedNodeOf(claim) !== '';
+export async function requestReschedule(
+  ports: ProcessorPorts,
+  claim: Claim,
+): Promise<Outcome | undefined> {
+  const mayReschedule =
+    supportsTopology(ports.driver(), ports.options.gates) && selectedNodeOf(claim) !== '';
   if (!mayReschedule || claim.metadata.annotations?.[SELECTED_NODE] === undefined) return undefined;
   const { namespace = '', name, uid, resourceVersion } = claim.metadata;
   try {
@@ -18,7 +23,10 @@ export async function giveBackNode(ports: ProcessorPorts, claim: Claim): Promise
     await ports.kube.patch(claims, { namespace, name }, { type: 'merge', body });
   } catch (error) {
     if (!(error instanceof KubeError)) throw error;
-    ports.log.warn({ claim: `${namespace}/${name}`, err: error }, 'the selected node could not be taken off the claim; tried again');
+    ports.log.warn(
+      { claim: `${namespace}/${name}`, err: error },
+      'the selected node could not be taken off the claim; tried again',
+    );
     return undefined;
   }
   return { kind: 'done', note: 'the scheduler is asked for another node' };

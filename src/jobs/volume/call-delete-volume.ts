@@ -6,7 +6,7 @@ import type { Outcome } from '../../queue/outcome.ts';
 import { isStillRunning } from '../../volumes/create-result.ts';
 import type { DeletionPlan } from '../../volumes/plan-deletion.ts';
 import { RefusedError } from '../../volumes/provisioning-options.ts';
-import type { Awaited } from '../../volumes/provisioning-options.ts';
+import type { WaitCondition } from '../../volumes/provisioning-options.ts';
 import type { Attempt } from '../attempt.ts';
 import { volumeWarning } from '../object-events.ts';
 import { readDeletionSecrets } from './deletion-secrets.ts';
@@ -15,36 +15,45 @@ import type { ProcessorPorts } from '../ports.ts';
 import { withoutSecrets } from '../secret-values.ts';
 
 /** A volume that is to be deleted, and the run that is at it. */
-interface Doomed {
+interface VolumeRun {
   readonly volume: Volume;
   readonly run: Pick<Run, 'lastReason'>;
 }
 
 /** The record is open for the deletion, and this run owns it. */
-interface OpenDeletion extends Doomed {
+interface OpenDeletion extends VolumeRun {
   readonly attempt: Attempt;
   readonly plan: Extract<DeletionPlan, { kind: 'destroy' }>;
 }
 
 /** Has the driver delete the volume; every way out leaves the record as design §3 says.
  * @returns undefined when the volume is gone: the PV may go too */
-export async function destroy(ports: ProcessorPorts, deletion: OpenDeletion): Promise<Outcome | undefined> {
+export async function callDeleteVolume(
+  ports: ProcessorPorts,
+  deletion: OpenDeletion,
+): Promise<Outcome | undefined> {
   const { attempt, plan, volume } = deletion;
   let secrets: Readonly<Record<string, string>>;
   try {
     secrets = await readDeletionSecrets(ports, plan.secret.ref);
   } catch (error) {
-    await ports.records.restore(attempt.id, attempt.owner);
-    if (error instanceof RefusedError) return refuse(ports, deletion, error);
+    await ports.records.revert(attempt.id, attempt.owner);
+    if (error instanceof RefusedError) return refuseDeletion(ports, deletion, error);
     throw error;
   }
   try {
     await ports.csi.deleteVolume(
       { volumeId: plan.handle, secrets },
-      { timeoutMs: ports.timeoutMs, notAfterMs: attempt.notAfterMs, gateway: attempt.gateway, migrated: plan.isMigrated },
+      {
+        timeoutMs: ports.timeoutMs,
+        notAfterMs: attempt.notAfterMs,
+        gateway: attempt.gateway,
+        migrated: plan.isMigrated,
+      },
     );
   } catch (error) {
-    if (error instanceof CsiError) return failed(ports, deletion, withoutSecrets(error, Object.values(secrets)));
+    if (error instanceof CsiError)
+      return applyDeleteFailure(ports, deletion, withoutSecrets(error, Object.values(secrets)));
     throw error;
   }
   await ports.records.closeGone(attempt.id, attempt.owner);
@@ -53,19 +62,25 @@ export async function destroy(ports: ProcessorPorts, deletion: OpenDeletion): Pr
 }
 
 /** No call is made as things are. The event is sent when this is news, not at each try. */
-export async function refuse(
+export async function refuseDeletion(
   ports: Pick<ProcessorPorts, 'events'>,
-  { volume, run }: Doomed,
-  { message, waitsFor }: { readonly message: string; readonly waitsFor: readonly Awaited[] },
+  { volume, run }: VolumeRun,
+  { message, waitsFor }: { readonly message: string; readonly waitsFor: readonly WaitCondition[] },
 ): Promise<Outcome> {
   if ((await run.lastReason()) !== shownReason(message)) volumeWarning(ports, volume, message);
-  return waitsFor.length === 0 ? { kind: 'retry', reason: message } : { kind: 'parked', reason: message, until: waitsFor };
+  return waitsFor.length === 0
+    ? { kind: 'retry', reason: message }
+    : { kind: 'parked', reason: message, until: waitsFor };
 }
 
-async function failed(ports: ProcessorPorts, { attempt, volume, run }: OpenDeletion, error: CsiError): Promise<Outcome> {
+async function applyDeleteFailure(
+  ports: ProcessorPorts,
+  { attempt, volume, run }: OpenDeletion,
+  error: CsiError,
+): Promise<Outcome> {
   const { codeName, message } = error;
   if (error.notForwarded) {
-    await ports.records.restore(attempt.id, attempt.owner);
+    await ports.records.revert(attempt.id, attempt.owner);
     return codeName === 'Aborted' ? { kind: 'running', reason: message } : notReached(error);
   }
   await ports.records.leaveDeleting(attempt.id, attempt.owner, codeName);

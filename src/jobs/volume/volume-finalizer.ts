@@ -8,16 +8,29 @@ import type { FinalizerChange } from '../../volumes/finalizers.ts';
 import type { ProcessorPorts } from '../ports.ts';
 
 /** Puts our finalizer on a volume. */
-export async function protect(ports: Pick<ProcessorPorts, 'kube'>, volume: Volume): Promise<Outcome> {
-  return patch(ports, volume, { change: addFinalizer(volume.metadata, VOLUME_FINALIZER), note: 'finalizer added' });
+export async function addVolumeFinalizer(
+  ports: Pick<ProcessorPorts, 'kube'>,
+  volume: Volume,
+): Promise<Outcome> {
+  return patch(ports, volume, {
+    change: addFinalizer(volume.metadata, VOLUME_FINALIZER),
+    note: 'finalizer added',
+  });
 }
 
 /** Takes our finalizer off a volume. */
-export async function release(ports: Pick<ProcessorPorts, 'kube'>, volume: Volume): Promise<Outcome> {
-  return patch(ports, volume, { change: removeFinalizer(volume.metadata, VOLUME_FINALIZER), note: 'finalizer removed' });
+export async function removeVolumeFinalizer(
+  ports: Pick<ProcessorPorts, 'kube'>,
+  volume: Volume,
+): Promise<Outcome> {
+  return patch(ports, volume, {
+    change: removeFinalizer(volume.metadata, VOLUME_FINALIZER),
+    note: 'finalizer removed',
+  });
 }
 
-/** Sends the change; it names the UID, so that a namesake is left alone. A failure has no event: nobody who reads events can do anything about it. */
+/** Sends the change; it names the UID, so that a namesake is left alone. A failure has no event:
+ * nobody who reads events can do anything about it. */
 async function patch(
   ports: Pick<ProcessorPorts, 'kube'>,
   { metadata: { name, uid } }: Volume,
@@ -25,7 +38,11 @@ async function patch(
 ): Promise<Outcome> {
   if (change === undefined) return { kind: 'done', note: 'the finalizers are as they should be' };
   try {
-    await ports.kube.patch(volumes, { name }, { type: 'strategic', body: { metadata: { uid, ...change.patch } } });
+    await ports.kube.patch(
+      volumes,
+      { name },
+      { type: 'strategic', body: { metadata: { uid, ...change.patch } } },
+    );
     return { kind: 'done', note };
   } catch (error) {
     if (isNotFound(error)) return { kind: 'done', note: 'the volume is gone' };

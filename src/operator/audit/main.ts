@@ -13,7 +13,12 @@ import { audit } from '../flags.ts';
 
 /** Prints one audit and ends: 0 without orphans, 3 with some. */
 export function main(invocation: Invocation): Promise<void> {
-  return runProcess(invocation, { name: 'audit', summary: audit.summary, table: audit.flags, start });
+  return runProcess(invocation, {
+    name: 'audit',
+    summary: audit.summary,
+    table: audit.flags,
+    start,
+  });
 }
 
 async function start(p: ProcessContext<typeof audit.flags>): Promise<void> {
@@ -27,7 +32,9 @@ async function start(p: ProcessContext<typeof audit.flags>): Promise<void> {
   const found = await driver.known(p.stopping);
   if (found === undefined) return;
   if (!found.controllerCapabilities.has('LIST_VOLUMES')) {
-    throw new UsageError(`driver ${found.name} can't list its volumes (no LIST_VOLUMES capability): there is nothing to compare with`);
+    throw new UsageError(
+      `driver ${found.name} can't list its volumes (no LIST_VOLUMES capability): there is nothing to compare with`,
+    );
   }
   const report = await runAudit({
     csi: gateways.asks,

@@ -11,9 +11,15 @@ import { runProcess } from '../../runtime/process.ts';
 import type { Invocation, ProcessContext } from '../../runtime/process.ts';
 import { uninstall } from '../flags.ts';
 
-/** Removes sutler's marks and ends: 0 when nothing is left (or, without --yes, was listed), 1 while records are open. */
+/** Removes sutler's marks and ends: 0 when nothing is left (or, without --yes, was listed), 1 while
+ * records are open. */
 export function main(invocation: Invocation): Promise<void> {
-  return runProcess(invocation, { name: 'uninstall', summary: uninstall.summary, table: uninstall.flags, start });
+  return runProcess(invocation, {
+    name: 'uninstall',
+    summary: uninstall.summary,
+    table: uninstall.flags,
+    start,
+  });
 }
 
 async function start(p: ProcessContext<typeof uninstall.flags>): Promise<void> {
@@ -24,10 +30,16 @@ async function start(p: ProcessContext<typeof uninstall.flags>): Promise<void> {
   const link = openRedis({ url: f.redisUrl, role: 'plain', name: 'sutler-uninstall', log });
   closers.add('Redis', () => link.close());
 
-  const drivers = new Set((await listQueues(link.redis, f.redisPrefix)).map(({ driver }) => driver));
-  const open = (await Promise.all([...drivers].map((driver) => openRecords(link.redis, f.redisPrefix, driver)))).flat();
+  const drivers = new Set(
+    (await listQueues(link.redis, f.redisPrefix)).map(({ driver }) => driver),
+  );
+  const open = (
+    await Promise.all([...drivers].map((driver) => openRecords(link.redis, f.redisPrefix, driver)))
+  ).flat();
   if (open.length > 0) {
-    say(`${open.length} volume records are open, ${open[0]?.object} among them: let them end, or drop them with sutler forget`);
+    say(
+      `${open.length} volume records are open, ${open[0]?.object} among them: let them end, or drop them with sutler forget`,
+    );
     return p.stop(1);
   }
   const marked = await markedClaims(kube);
@@ -42,12 +54,17 @@ async function start(p: ProcessContext<typeof uninstall.flags>): Promise<void> {
   }
   for (const { metadata } of marked) await withoutFinalizer(kube, metadata);
   for (const { metadata } of annotated) {
-    const ref = { name: metadata.name, ...(metadata.namespace === undefined ? {} : { namespace: metadata.namespace }) };
+    const ref = {
+      name: metadata.name,
+      ...(metadata.namespace === undefined ? {} : { namespace: metadata.namespace }),
+    };
     const { [EPOCH]: _, ...annotations } = metadata.annotations ?? {};
     const lease = await kube.get<Lease>(leases, ref);
-    if (lease !== undefined) await kube.update(leases, ref, { ...lease, metadata: { ...lease.metadata, annotations } });
+    if (lease !== undefined)
+      await kube.update(leases, ref, { ...lease, metadata: { ...lease.metadata, annotations } });
   }
-  for (let from = 0; from < keys.length; from += 500) await link.redis.unlink(...keys.slice(from, from + 500));
+  for (let from = 0; from < keys.length; from += 500)
+    await link.redis.unlink(...keys.slice(from, from + 500));
   say('removed');
   p.stop(0);
 }
@@ -55,8 +72,15 @@ async function start(p: ProcessContext<typeof uninstall.flags>): Promise<void> {
 async function markedClaims(kube: KubeClient): Promise<readonly Claim[]> {
   const marked: Claim[] = [];
   for (let continueToken: string | undefined; ;) {
-    const page = await kube.list<Claim>(claims, { limit: 500, ...(continueToken === undefined ? {} : { continueToken }) });
-    marked.push(...page.items.filter(({ metadata }) => metadata.finalizers?.includes(CLAIM_FINALIZER) === true));
+    const page = await kube.list<Claim>(claims, {
+      limit: 500,
+      ...(continueToken === undefined ? {} : { continueToken }),
+    });
+    marked.push(
+      ...page.items.filter(
+        ({ metadata }) => metadata.finalizers?.includes(CLAIM_FINALIZER) === true,
+      ),
+    );
     if (page.continueToken === undefined || page.continueToken === '') return marked;
     ({ continueToken } = page);
   }
@@ -64,19 +88,31 @@ async function markedClaims(kube: KubeClient): Promise<readonly Claim[]> {
 
 async function annotatedLeases(kube: KubeClient, namespace: string): Promise<readonly Lease[]> {
   const page = await kube.list<Lease>(leases, namespace === '' ? {} : { namespace });
-  return page.items.filter(({ metadata }) => metadata.annotations !== undefined && EPOCH in metadata.annotations);
+  return page.items.filter(
+    ({ metadata }) => metadata.annotations !== undefined && EPOCH in metadata.annotations,
+  );
 }
 
-function withoutFinalizer(kube: KubeClient, { namespace, name, uid }: Claim['metadata']): Promise<unknown> {
+function withoutFinalizer(
+  kube: KubeClient,
+  { namespace, name, uid }: Claim['metadata'],
+): Promise<unknown> {
   const body = { metadata: { uid, '$deleteFromPrimitiveList/finalizers': [CLAIM_FINALIZER] } };
-  return kube.patch(claims, { name, ...(namespace === undefined ? {} : { namespace }) }, { type: 'strategic', body });
+  return kube.patch(
+    claims,
+    { name, ...(namespace === undefined ? {} : { namespace }) },
+    { type: 'strategic', body },
+  );
 }
 
 async function keysOf(
-  redis: { scan: (...args: [string, 'MATCH', string, 'COUNT', number]) => Promise<[string, string[]]> },
+  redis: {
+    scan: (...args: [string, 'MATCH', string, 'COUNT', number]) => Promise<[string, string[]]>;
+  },
   prefix: string,
 ): Promise<string[]> {
-  // Braces are no pattern in Redis; the rest of a prefix has only letters that stand for themselves.
+  // Braces are no pattern in Redis; the rest of a prefix has only letters that stand for
+  // themselves.
   const pattern = `${keyPrefix(prefix)}:*`;
   const keys: string[] = [];
   for (let cursor = '0'; ;) {

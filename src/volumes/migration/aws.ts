@@ -12,7 +12,9 @@ import type { VolumeParts } from './volume-parts.ts';
 export function awsClass(cls: Class): Class {
   const parameters = renameFsType(cls.parameters);
   // The plug-in raised an iops that is too low for the size; the driver does so only when told.
-  const mayGrow = byLowerCase(parameters).has('iopspergb') ? { allowautoiopspergbincrease: 'true' } : {};
+  const mayGrow = byLowerCase(parameters).has('iopspergb')
+    ? { allowautoiopspergbincrease: 'true' }
+    : {};
   return zonesToTopologies({ ...cls, parameters: { ...parameters, ...mayGrow } }, AWS.zoneKey);
 }
 
@@ -28,19 +30,26 @@ export function awsToCsi<V extends VolumeParts>(volume: V, source: AwsElasticBlo
   return toDriverTopology(withSpec(volume, { csi }), AWS.zoneKey);
 }
 
-/** The plug-in wrote IDs as `aws://<zone>/vol-1`, people also as `vol-1`. A scheme other than aws can't come up: without `aws://` in front nothing is parsed. */
+/** The plug-in wrote IDs as `aws://<zone>/vol-1`, people also as `vol-1`. A scheme other than aws
+ * can't come up: without `aws://` in front nothing is parsed. */
 function handleOf(volumeId: string): string {
   if (!volumeId.startsWith('aws://')) return volumeId;
   const path = pathOf(volumeId);
-  if (path === undefined) throw unreadable(`Invalid disk name (${volumeId}): it is no URL like aws://us-east-1a/vol-1`);
+  if (path === undefined)
+    throw unreadable(`Invalid disk name (${volumeId}): it is no URL like aws://us-east-1a/vol-1`);
   const [id = '', ...others] = path.split('/').filter((part) => part !== '');
-  if (!id.startsWith('vol-') || others.length > 0) throw unreadable(`Invalid format for AWS volume (${volumeId})`);
+  if (!id.startsWith('vol-') || others.length > 0)
+    throw unreadable(`Invalid format for AWS volume (${volumeId})`);
   return id;
 }
 
-/** Path of a URL as it is written, decoded: URL itself would resolve dots in it, and drop line breaks. */
+/** Path of a URL as it is written, decoded: URL itself would resolve dots in it, and drop line
+ * breaks. */
 function pathOf(url: string): string | undefined {
-  const path = URL.canParse(url) && !/\p{Cc}/u.test(url) ? /^aws:\/\/[^/?#]*([^?#]*)/.exec(url)?.[1] : undefined;
+  const path =
+    URL.canParse(url) && !/\p{Cc}/u.test(url)
+      ? /^aws:\/\/[^/?#]*([^?#]*)/.exec(url)?.[1]
+      : undefined;
   try {
     return path === undefined ? undefined : decodeURIComponent(path);
   } catch {
@@ -57,6 +66,14 @@ function unreadable(why: string): RefusedError {
 export function awsToInTree<V extends VolumeParts>(volume: V, csi: CsiSource): V {
   const text = csi.volumeAttributes?.['partition'];
   const partition = text === undefined ? {} : { partition: readPartition(text, 'failed') };
-  const source: AwsElasticBlockStoreSource = { volumeID: csi.volumeHandle, ...mountFields(csi), ...partition };
-  return toLabelTopology(withSpec(volume, { awsElasticBlockStore: source }), AWS.zoneKey, awsRegion);
+  const source: AwsElasticBlockStoreSource = {
+    volumeID: csi.volumeHandle,
+    ...mountFields(csi),
+    ...partition,
+  };
+  return toLabelTopology(
+    withSpec(volume, { awsElasticBlockStore: source }),
+    AWS.zoneKey,
+    awsRegion,
+  );
 }

@@ -8,8 +8,9 @@ import type { VolumeParts } from './volume-parts.ts';
 
 const MANAGED = 'Managed';
 
-/** Where a URI has the disk's name: behind the last mark that comes after all of `before`, each after the one before it. Looked for without a regular expression,
- * which a handle of 3 kB can keep busy for half a minute. */
+/** Where a URI has the disk's name: behind the last mark that comes after all of `before`, each
+ * after the one before it. Looked for without a regular expression, which a handle of 3 kB can keep
+ * busy for half a minute. */
 interface UriFormat {
   readonly before: readonly string[];
   readonly mark: string;
@@ -22,15 +23,23 @@ const MANAGED_URI: UriFormat = {
   mark: '/providers/Microsoft.Compute/disks/',
   words: '.*/subscriptions/(?:.*)/resourceGroups/(?:.*)/providers/Microsoft.Compute/disks/(.+)',
 };
-const BLOB_URI: UriFormat = { before: ['http', '://'], mark: '/vhds/', words: 'http(?:.*)://(?:.*)/vhds/(.+)' };
+const BLOB_URI: UriFormat = {
+  before: ['http', '://'],
+  mark: '/vhds/',
+  words: 'http(?:.*)://(?:.*)/vhds/(.+)',
+};
 
 /** Azure Disk's class for its driver (spec 07 §3). `fstype` stays: this driver reads it itself. */
 export function azureDiskClass(cls: Class): Class {
   const zoned = zonesToTopologies(cls, AZURE_DISK.zoneKey);
-  // In regions without zones the plug-in wrote the number of the fault domain, which the driver knows as no zone.
+  // In regions without zones the plug-in wrote the number of the fault domain, which the driver
+  // knows as no zone.
   return mapExpressions(zoned, (expression) =>
     expression.key === AZURE_DISK.zoneKey
-      ? { ...expression, values: expression.values.map((zone) => (/^[0-9]+$/.test(zone) ? '' : zone)) }
+      ? {
+          ...expression,
+          values: expression.values.map((zone) => (/^[0-9]+$/.test(zone) ? '' : zone)),
+        }
       : expression,
   );
 }
@@ -48,7 +57,12 @@ export function azureDiskToCsi<V extends VolumeParts>(volume: V, source: AzureDi
     ...(fsType === undefined ? {} : { fstype: fsType }),
   };
   return withSpec(volume, {
-    csi: { driver: AZURE_DISK.csiDriver, volumeHandle: source.diskURI, ...mountFields(source), volumeAttributes },
+    csi: {
+      driver: AZURE_DISK.csiDriver,
+      volumeHandle: source.diskURI,
+      ...mountFields(source),
+      volumeAttributes,
+    },
   });
 }
 
@@ -79,6 +93,7 @@ function diskNameOf(uri: string): string {
   }, 0);
   // At least one character has to follow.
   const at = uri.lastIndexOf(mark, uri.length - mark.length - 1);
-  if (at < start) throw new RefusedError(`could not get disk name from ${uri}, correct format: ${words}`);
+  if (at < start)
+    throw new RefusedError(`could not get disk name from ${uri}, correct format: ${words}`);
   return uri.slice(at + mark.length);
 }

@@ -12,7 +12,10 @@ export function azureFileToCsi<V extends VolumeParts>(volume: V, source: AzureFi
   const { secretName, shareName } = source;
   // An empty namespace counts as said: then the claim's is not taken.
   const namespace = source.secretNamespace ?? volume.spec.claimRef?.namespace ?? '';
-  if (namespace === '') throw new RefusedError('could not find a secret namespace in PersistentVolumeSource or ClaimRef');
+  if (namespace === '')
+    throw new RefusedError(
+      'could not find a secret namespace in PersistentVolumeSource or ClaimRef',
+    );
   const resourceGroup = volume.metadata.annotations?.[AZURE_FILE_RESOURCE_GROUP] ?? '';
   const account = /azure-storage-account-(.+)-secret/.exec(secretName)?.[1] ?? secretName;
   const csi: CsiSource = {
@@ -25,7 +28,8 @@ export function azureFileToCsi<V extends VolumeParts>(volume: V, source: AzureFi
   return withSpec(volume, { csi });
 }
 
-/** A new volume of Azure File's driver as the in-tree plug-in would have it (spec 07 §6). The handle tells what of share and secret nobody names.
+/** A new volume of Azure File's driver as the in-tree plug-in would have it (spec 07 §6). The
+ * handle tells what of share and secret nobody names.
  * @throws RefusedError for a handle that can't be read, where it is needed */
 export function azureFileToInTree<V extends VolumeParts>(volume: V, csi: CsiSource): V {
   const attributes = byLowerCase(csi.volumeAttributes);
@@ -38,14 +42,18 @@ export function azureFileToInTree<V extends VolumeParts>(volume: V, csi: CsiSour
     secretName: secret.name === '' ? handle.secretName : secret.name,
     secretNamespace: secret.namespace ?? 'default',
   };
-  const group = handle.resourceGroup === '' ? {} : { [AZURE_FILE_RESOURCE_GROUP]: handle.resourceGroup };
+  const group =
+    handle.resourceGroup === '' ? {} : { [AZURE_FILE_RESOURCE_GROUP]: handle.resourceGroup };
   return {
     ...withSpec(volume, { azureFile }),
     metadata: { ...volume.metadata, annotations: { ...volume.metadata.annotations, ...group } },
   };
 }
 
-function secretOf(csi: CsiSource, attributes: ReadonlyMap<string, string>): { name: string; namespace: string | undefined } {
+function secretOf(
+  csi: CsiSource,
+  attributes: ReadonlyMap<string, string>,
+): { name: string; namespace: string | undefined } {
   const { name = '', namespace = '' } = csi.nodeStageSecretRef ?? {};
   if (name !== '') return { name, namespace };
   return { name: attributes.get('secretname') ?? '', namespace: attributes.get('secretnamespace') };

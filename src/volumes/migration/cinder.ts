@@ -13,11 +13,20 @@ export function cinderClass(cls: Class): Class {
 
 /** Cinder's volume for its driver (spec 07 §5). The source's secret is lost, as upstream has it. */
 export function cinderToCsi<V extends VolumeParts>(volume: V, source: CinderSource): V {
-  const csi: CsiSource = { driver: CINDER.csiDriver, volumeHandle: source.volumeID, ...mountFields(source), volumeAttributes: {} };
+  const csi: CsiSource = {
+    driver: CINDER.csiDriver,
+    volumeHandle: source.volumeID,
+    ...mountFields(source),
+    volumeAttributes: {},
+  };
   return toDriverTopology(withSpec(volume, { csi }), CINDER.zoneKey);
 }
 
-/** A new volume of Cinder's driver as the in-tree plug-in would have it (spec 07 §6). Its zones tell no region. */
+/** A new volume of Cinder's driver as the in-tree plug-in would have it (spec 07 §6). Its zones
+ * tell no region. */
 export function cinderToInTree<V extends VolumeParts>(volume: V, csi: CsiSource): V {
-  return toLabelTopology(withSpec(volume, { cinder: { volumeID: csi.volumeHandle, ...mountFields(csi) } }), CINDER.zoneKey);
+  return toLabelTopology(
+    withSpec(volume, { cinder: { volumeID: csi.volumeHandle, ...mountFields(csi) } }),
+    CINDER.zoneKey,
+  );
 }

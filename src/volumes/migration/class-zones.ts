@@ -5,8 +5,8 @@ import { byLowerCase, without } from './parameters.ts';
 
 type Expression = NonNullable<TopologySelectorTerm['matchLabelExpressions']>[number];
 
-/** A class whose parameters `zone` and `zones` are gone and have become allowed topologies; where it has neither, its own allowed topologies speak the driver's
- * language (spec 07 §3).
+/** A class whose parameters `zone` and `zones` are gone and have become allowed topologies; where
+ * it has neither, its own allowed topologies speak the driver's language (spec 07 §3).
  * @param zoneKey the driver's
  * @throws RefusedError for a class that has both */
 export function zonesToTopologies(cls: Class, zoneKey: string): Class {
@@ -14,7 +14,9 @@ export function zonesToTopologies(cls: Class, zoneKey: string): Class {
   const changed = { ...cls, parameters: without(cls.parameters, ['zone', 'zones']) };
   if (values === undefined) return renameZoneKeys(changed, zoneKey);
   if ((cls.allowedTopologies ?? []).length > 0) {
-    throw new RefusedError('cannot simultaneously set allowed topologies and zone/zones parameters');
+    throw new RefusedError(
+      'cannot simultaneously set allowed topologies and zone/zones parameters',
+    );
   }
   return { ...changed, allowedTopologies: [{ matchLabelExpressions: [{ key: zoneKey, values }] }] };
 }
@@ -29,7 +31,9 @@ function zonesOf(parameters: Labels | undefined): readonly string[] | undefined 
 /** A class whose allowed topologies name zones by the driver's key. */
 export function renameZoneKeys(cls: Class, zoneKey: string): Class {
   return mapExpressions(cls, (expression) =>
-    expression.key === ZONE || expression.key === BETA_ZONE ? { ...expression, key: zoneKey } : expression,
+    expression.key === ZONE || expression.key === BETA_ZONE
+      ? { ...expression, key: zoneKey }
+      : expression,
   );
 }
 
@@ -37,7 +41,9 @@ export function renameZoneKeys(cls: Class, zoneKey: string): Class {
 export function mapExpressions(cls: Class, change: (expression: Expression) => Expression): Class {
   if (cls.allowedTopologies === undefined) return cls;
   const allowedTopologies = cls.allowedTopologies.map((term) =>
-    term.matchLabelExpressions === undefined ? term : { ...term, matchLabelExpressions: term.matchLabelExpressions.map(change) },
+    term.matchLabelExpressions === undefined
+      ? term
+      : { ...term, matchLabelExpressions: term.matchLabelExpressions.map(change) },
   );
   return { ...cls, allowedTopologies };
 }

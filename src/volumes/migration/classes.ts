@@ -8,8 +8,9 @@ import { AWS, AZURE_DISK, AZURE_FILE, CINDER, GCE, PORTWORX, VSPHERE } from './p
 import { portworxClass } from './portworx.ts';
 import { isKnownToVsphere, vsphereClass } from './vsphere.ts';
 
-/** An in-tree class as its CSI driver would have it (spec 07 §3): parameters and allowed topologies. The provisioner stays the in-tree one, except for Portworx;
- * what the new PV is annotated with is the original class's in any case.
+/** An in-tree class as its CSI driver would have it (spec 07 §3): parameters and allowed
+ * topologies. The provisioner stays the in-tree one, except for Portworx; what the new PV is
+ * annotated with is the original class's in any case.
  * @throws RefusedError for a name that is no in-tree plug-in's, and for zones said twice */
 export function translateClass(cls: Class, inTreeName: string): Class {
   switch (inTreeName) {
@@ -28,11 +29,14 @@ export function translateClass(cls: Class, inTreeName: string): Class {
     case PORTWORX.inTreeName:
       return portworxClass(cls);
     default:
-      throw new RefusedError(`could not find in-tree storage class parameter translation logic for "${inTreeName}"`);
+      throw new RefusedError(
+        `could not find in-tree storage class parameter translation logic for "${inTreeName}"`,
+      );
   }
 }
 
-/** Parameters that translateClass leaves out because the driver has nothing like them; for the log. Only vSphere has such. */
+/** Parameters that translateClass leaves out because the driver has nothing like them; for the log.
+ * Only vSphere has such. */
 export function droppedParameters(cls: Class, inTreeName: string): readonly string[] {
   if (inTreeName !== VSPHERE.inTreeName) return [];
   return Object.keys(cls.parameters ?? {}).filter((key) => !isKnownToVsphere(key));

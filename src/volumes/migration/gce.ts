@@ -25,13 +25,18 @@ export function gceToCsi<V extends VolumeParts>(volume: V, source: GcePersistent
     ...mountFields(source),
     volumeAttributes: { partition: partition === 0 ? '' : String(partition) },
   };
-  const changed = withSpec(volume, { csi, ...(accessModes === undefined ? {} : { accessModes: [oneMode(accessModes)] }) });
+  const changed = withSpec(volume, {
+    csi,
+    ...(accessModes === undefined ? {} : { accessModes: [oneMode(accessModes)] }),
+  });
   return toDriverTopology(changed, GCE.zoneKey);
 }
 
 /** The zones of a disk, by the labels of its PV; none where it has no such label. */
 export function statedZones({ metadata: { labels = {} } }: VolumeParts): readonly string[] {
-  const label = [labels[BETA_ZONE], labels[ZONE]].find((zones) => zones !== undefined && zones !== '');
+  const label = [labels[BETA_ZONE], labels[ZONE]].find(
+    (zones) => zones !== undefined && zones !== '',
+  );
   return label?.split(ZONE_SEPARATOR) ?? [];
 }
 
@@ -39,7 +44,8 @@ function handleOf(volume: VolumeParts, pdName: string): string {
   const [zone = 'UNSPECIFIED', ...others] = statedZones(volume);
   if (others.length === 0) return `projects/UNSPECIFIED/zones/${zone}/disks/${pdName}`;
   const found = gceRegion([zone, ...others]);
-  if ('problem' in found) throw new RefusedError(`failed to get region from zones: ${found.problem}`);
+  if ('problem' in found)
+    throw new RefusedError(`failed to get region from zones: ${found.problem}`);
   return `projects/UNSPECIFIED/regions/${found.region}/disks/${pdName}`;
 }
 
@@ -50,11 +56,15 @@ function oneMode(accessModes: readonly string[]): string {
 }
 
 /** A new volume of GCE's driver as the in-tree plug-in would have it (spec 07 §6).
- * @throws RefusedError for a handle or partition that can't be read, or zones without a common region */
+ * @throws RefusedError for a handle or partition that can't be read, or zones without a common
+ *   region */
 export function gceToInTree<V extends VolumeParts>(volume: V, csi: CsiSource): V {
   const parts = csi.volumeHandle.split('/');
   const pdName = parts[5];
-  if (pdName === undefined) throw new RefusedError(`failed to get id components.Got: ${parts.length}, wanted 6 components or more. `);
+  if (pdName === undefined)
+    throw new RefusedError(
+      `failed to get id components.Got: ${parts.length}, wanted 6 components or more. `,
+    );
   const text = csi.volumeAttributes?.['partition'] ?? '';
   const partition = text === '' ? {} : { partition: readPartition(text, 'Failed') };
   const source: GcePersistentDiskSource = { pdName, ...mountFields(csi), ...partition };

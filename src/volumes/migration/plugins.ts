@@ -1,6 +1,12 @@
 /** A field of a PV's spec that holds an in-tree source. */
 export type SourceField =
-  'gcePersistentDisk' | 'awsElasticBlockStore' | 'cinder' | 'azureDisk' | 'azureFile' | 'vsphereVolume' | 'portworxVolume';
+  | 'gcePersistentDisk'
+  | 'awsElasticBlockStore'
+  | 'cinder'
+  | 'azureDisk'
+  | 'azureFile'
+  | 'vsphereVolume'
+  | 'portworxVolume';
 
 /** An in-tree plug-in, and the CSI driver that took over from it (spec 07 §2). */
 export interface Plugin {
@@ -61,7 +67,15 @@ export const PORTWORX = {
   source: 'portworxVolume',
 } as const satisfies Plugin;
 
-export const PLUGINS: readonly Plugin[] = [GCE, AWS, CINDER, AZURE_DISK, AZURE_FILE, VSPHERE, PORTWORX];
+export const PLUGINS: readonly Plugin[] = [
+  GCE,
+  AWS,
+  CINDER,
+  AZURE_DISK,
+  AZURE_FILE,
+  VSPHERE,
+  PORTWORX,
+];
 
 /** The plug-in that a driver took over from, or undefined. */
 export function inTreeNameOf(csiDriver: string): string | undefined {

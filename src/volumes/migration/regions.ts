@@ -4,16 +4,21 @@ export type FoundRegion = { readonly region: string } | { readonly problem: stri
 /** Region of GCE zones: `us-east1-b` is in us-east1 (spec 07 §4). */
 export function gceRegion(zones: readonly string[]): FoundRegion {
   const malformed = zones.find((zone) => zone.split('-').length !== 3);
-  if (malformed !== undefined) return { problem: `zone in unexpected format, expected: {locale}-{region}-{zone}, got: ${malformed}` };
+  if (malformed !== undefined)
+    return {
+      problem: `zone in unexpected format, expected: {locale}-{region}-{zone}, got: ${malformed}`,
+    };
   return theOneOf(zones.map((zone) => zone.split('-').slice(0, 2).join('-')));
 }
 
-/** Region of AWS zones: `us-west-2a` and the local zone `us-west-2-lax-1a` are in us-west-2 (spec 07 §4). */
+/** Region of AWS zones: `us-west-2a` and the local zone `us-west-2-lax-1a` are in us-west-2 (spec
+ * 07 §4). */
 export function awsRegion(zones: readonly string[]): FoundRegion {
   const regions: string[] = [];
   for (const zone of zones) {
     const region = awsRegionOf(zone);
-    if (region === undefined) return { problem: `Unexpected zone format: ${zone} is not a valid AWS zone` };
+    if (region === undefined)
+      return { problem: `Unexpected zone format: ${zone} is not a valid AWS zone` };
     regions.push(region);
   }
   return theOneOf(regions);
@@ -30,6 +35,9 @@ function awsRegionOf(zone: string): string | undefined {
 function theOneOf(regions: readonly string[]): FoundRegion {
   const [region, ...others] = [...new Set(regions)].sort();
   if (region === undefined) return { problem: 'no zones specified' };
-  if (others.length > 0) return { problem: `multiple or no regions gotten from zones, got: ${[region, ...others].join(', ')}` };
+  if (others.length > 0)
+    return {
+      problem: `multiple or no regions gotten from zones, got: ${[region, ...others].join(', ')}`,
+    };
   return { region };
 }

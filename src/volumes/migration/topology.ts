@@ -5,7 +5,8 @@ import type { FoundRegion } from './regions.ts';
 import { withDefaultLabel, withSpec } from './volume-parts.ts';
 import type { VolumeParts } from './volume-parts.ts';
 
-/* Node affinity and labels of volumes, between the words of Kubernetes and those of a driver (spec 07 §4). Of an expression only the key is looked at. */
+/* Node affinity and labels of volumes, between the words of Kubernetes and those of a driver (spec
+ * 07 §4). Of an expression only the key is looked at. */
 
 /** Stands between the zones of a volume that has several in its label. */
 export const ZONE_SEPARATOR = '__';
@@ -19,9 +20,12 @@ export interface LabelPair {
 const GA: LabelPair = { zone: ZONE, region: REGION };
 const BETA: LabelPair = { zone: BETA_ZONE, region: BETA_REGION };
 
-/** The generation of labels that a volume uses: what its affinity says, then its labels, else the current one. */
+/** The generation of labels that a volume uses: what its affinity says, then its labels, else the
+ * current one. */
 export function labelPairOf(volume: VolumeParts): LabelPair {
-  const keys = new Set(termsOf(volume).flatMap((term) => expressionsOf(term).map(({ key }) => key)));
+  const keys = new Set(
+    termsOf(volume).flatMap((term) => expressionsOf(term).map(({ key }) => key)),
+  );
   if (keys.has(GA.zone)) return GA;
   if (keys.has(BETA.zone)) return BETA;
   const labels = volume.metadata.labels ?? {};
@@ -36,18 +40,23 @@ export function valuesOf(volume: VolumeParts, key: string): readonly string[] {
 /** Changes a key of the affinity. Where the new key is there already, both stay. */
 export function renameKey<V extends VolumeParts>(volume: V, from: string, to: string): V {
   if (termsOf(volume).length === 0) return volume;
-  const rename = (expression: NodeSelectorRequirement) => (expression.key === from ? { ...expression, key: to } : expression);
+  const rename = (expression: NodeSelectorRequirement) =>
+    expression.key === from ? { ...expression, key: to } : expression;
   return withTerms(
     volume,
     termsOf(volume).map((term) =>
-      term.matchExpressions === undefined ? term : { ...term, matchExpressions: term.matchExpressions.map(rename) },
+      term.matchExpressions === undefined
+        ? term
+        : { ...term, matchExpressions: term.matchExpressions.map(rename) },
     ),
   );
 }
 
 /** Demands one of some values in every term; no values demand nothing. */
 export function addKey<V extends VolumeParts>(volume: V, key: string, given: readonly string[]): V {
-  const values = [...new Set(given.map((value) => value.trim()).filter((value) => value !== ''))].sort();
+  const values = [
+    ...new Set(given.map((value) => value.trim()).filter((value) => value !== '')),
+  ].sort();
   if (values.length === 0) return volume;
   const terms = termsOf(volume).length === 0 ? [{}] : termsOf(volume);
   return withTerms(
@@ -56,7 +65,8 @@ export function addKey<V extends VolumeParts>(volume: V, key: string, given: rea
   );
 }
 
-/** In-tree to CSI: zones by the driver's key, from the affinity, else from the zone label; beta regions by their present name. Labels stay. */
+/** In-tree to CSI: zones by the driver's key, from the affinity, else from the zone label; beta
+ * regions by their present name. Labels stay. */
 export function toDriverTopology<V extends VolumeParts>(volume: V, zoneKey: string): V {
   const pair = labelPairOf(volume);
   const label = volume.metadata.labels?.[pair.zone];
@@ -68,7 +78,8 @@ export function toDriverTopology<V extends VolumeParts>(volume: V, zoneKey: stri
   return hasBetaRegion ? renameKey(zoned, BETA.region, GA.region) : zoned;
 }
 
-/** CSI to in-tree: zones by the label of Kubernetes, in affinity and labels; with them their region, where the cloud's zones tell it.
+/** CSI to in-tree: zones by the label of Kubernetes, in affinity and labels; with them their
+ * region, where the cloud's zones tell it.
  * @throws RefusedError where a term has no zones, or zones without a common region */
 export function toLabelTopology<V extends VolumeParts>(
   volume: V,
@@ -79,23 +90,33 @@ export function toLabelTopology<V extends VolumeParts>(
   const renamed = renameKey(volume, zoneKey, pair.zone);
   const regional = regionOf === undefined ? renamed : withRegions(renamed, pair, regionOf);
   const zones = valuesOf(regional, pair.zone);
-  return zones.length === 0 ? regional : withDefaultLabel(regional, pair.zone, zones.join(ZONE_SEPARATOR));
+  return zones.length === 0
+    ? regional
+    : withDefaultLabel(regional, pair.zone, zones.join(ZONE_SEPARATOR));
 }
 
-function withRegions<V extends VolumeParts>(volume: V, pair: LabelPair, regionOf: (zones: readonly string[]) => FoundRegion): V {
+function withRegions<V extends VolumeParts>(
+  volume: V,
+  pair: LabelPair,
+  regionOf: (zones: readonly string[]) => FoundRegion,
+): V {
   if (termsOf(volume).length === 0) return volume;
   const terms = termsOf(volume).map((term) => {
     if (expressionsOf(term).some(({ key }) => key === pair.region)) return term;
     const found = regionOf(valuesIn(term, pair.zone));
     if ('problem' in found) {
       const text = `Failed to handle region topology. error: ${found.problem}`;
-      throw new RefusedError(`failed to translate topology. PV:${volume.metadata.name}. Error:${text}`);
+      throw new RefusedError(
+        `failed to translate topology. PV:${volume.metadata.name}. Error:${text}`,
+      );
     }
     return withExpression(term, { key: pair.region, operator: 'In', values: [found.region] });
   });
   const regional = withTerms(volume, terms);
   const [region, ...others] = valuesOf(regional, pair.region);
-  return region === undefined || others.length > 0 ? regional : withDefaultLabel(regional, pair.region, region);
+  return region === undefined || others.length > 0
+    ? regional
+    : withDefaultLabel(regional, pair.region, region);
 }
 
 function termsOf(volume: VolumeParts): readonly NodeSelectorTerm[] {
@@ -107,14 +128,24 @@ function expressionsOf(term: NodeSelectorTerm): readonly NodeSelectorRequirement
 }
 
 function valuesIn(term: NodeSelectorTerm, key: string): readonly string[] {
-  return expressionsOf(term).flatMap((expression) => (expression.key === key ? (expression.values ?? []) : []));
+  return expressionsOf(term).flatMap((expression) =>
+    expression.key === key ? (expression.values ?? []) : [],
+  );
 }
 
-function withExpression(term: NodeSelectorTerm, expression: NodeSelectorRequirement): NodeSelectorTerm {
+function withExpression(
+  term: NodeSelectorTerm,
+  expression: NodeSelectorRequirement,
+): NodeSelectorTerm {
   return { ...term, matchExpressions: [...expressionsOf(term), expression] };
 }
 
-function withTerms<V extends VolumeParts>(volume: V, nodeSelectorTerms: readonly NodeSelectorTerm[]): V {
+function withTerms<V extends VolumeParts>(
+  volume: V,
+  nodeSelectorTerms: readonly NodeSelectorTerm[],
+): V {
   const { nodeAffinity } = volume.spec;
-  return withSpec(volume, { nodeAffinity: { ...nodeAffinity, required: { ...nodeAffinity?.required, nodeSelectorTerms } } });
+  return withSpec(volume, {
+    nodeAffinity: { ...nodeAffinity, required: { ...nodeAffinity?.required, nodeSelectorTerms } },
+  });
 }

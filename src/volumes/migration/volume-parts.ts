@@ -15,7 +15,10 @@ export function withSpec<V extends VolumeParts>(volume: V, change: Partial<Volum
 /** The volume with a label, if it has none of that key. */
 export function withDefaultLabel<V extends VolumeParts>(volume: V, key: string, value: string): V {
   if (volume.metadata.labels?.[key] !== undefined) return volume;
-  return { ...volume, metadata: { ...volume.metadata, labels: { ...volume.metadata.labels, [key]: value } } };
+  return {
+    ...volume,
+    metadata: { ...volume.metadata, labels: { ...volume.metadata.labels, [key]: value } },
+  };
 }
 
 interface MountFields {
@@ -24,8 +27,14 @@ interface MountFields {
 }
 
 /** The two fields that most sources spell alike, as far as they are set. */
-export function mountFields({ fsType, readOnly }: MountFields): Pick<CsiSource, 'fsType' | 'readOnly'> {
-  return { ...(fsType === undefined ? {} : { fsType }), ...(readOnly === undefined ? {} : { readOnly }) };
+export function mountFields({
+  fsType,
+  readOnly,
+}: MountFields): Pick<CsiSource, 'fsType' | 'readOnly'> {
+  return {
+    ...(fsType === undefined ? {} : { fsType }),
+    ...(readOnly === undefined ? {} : { readOnly }),
+  };
 }
 
 /** A partition number of volume attributes.
@@ -34,5 +43,7 @@ export function mountFields({ fsType, readOnly }: MountFields): Pick<CsiSource, 
 export function readPartition(text: string, failed: 'Failed' | 'failed'): number {
   const number = /^[+-]?\d+$/.test(text) ? Number(text) : Infinity;
   if (Math.abs(number) < 2 ** 31) return number;
-  throw new RefusedError(`${failed} to convert partition ${text} to integer: it is no whole number of 32 bits`);
+  throw new RefusedError(
+    `${failed} to convert partition ${text} to integer: it is no whole number of 32 bits`,
+  );
 }

@@ -10,15 +10,27 @@ import { portworxToCsi, portworxToInTree } from './portworx.ts';
 import type { VolumeParts } from './volume-parts.ts';
 import { vsphereToCsi, vsphereToInTree } from './vsphere.ts';
 
-/** Whether a volume has an in-tree source that a CSI driver took over, whichever driver that is (spec 07 §1). */
+/** Whether a volume has an in-tree source that a CSI driver took over, whichever driver that is
+ * (spec 07 §1). */
 export function isInTreeVolume(volume: Pick<Volume, 'spec'>): boolean {
   return PLUGINS.some(({ source }) => volume.spec[source] !== undefined);
 }
 
-/** A stored in-tree volume as its CSI driver knows it, for the deletion (spec 07 §5). Only to be read: what is stored stays in-tree.
- * @throws RefusedError where there is no in-tree source, or it names a volume that the driver can't have */
+/** A stored in-tree volume as its CSI driver knows it, for the deletion (spec 07 §5). Only to be
+ * read: what is stored stays in-tree.
+ * @throws RefusedError where there is no in-tree source, or it names a volume that the driver can't
+ *   have */
 export function toCsiVolume<V extends VolumeParts>(volume: V): V {
-  const { gcePersistentDisk, awsElasticBlockStore, cinder, azureDisk, azureFile, vsphereVolume, portworxVolume, ...spec } = volume.spec;
+  const {
+    gcePersistentDisk,
+    awsElasticBlockStore,
+    cinder,
+    azureDisk,
+    azureFile,
+    vsphereVolume,
+    portworxVolume,
+    ...spec
+  } = volume.spec;
   const bare: V = { ...volume, spec };
   if (gcePersistentDisk !== undefined) return gceToCsi(bare, gcePersistentDisk);
   if (awsElasticBlockStore !== undefined) return awsToCsi(bare, awsElasticBlockStore);
@@ -27,12 +39,16 @@ export function toCsiVolume<V extends VolumeParts>(volume: V): V {
   if (azureFile !== undefined) return azureFileToCsi(bare, azureFile);
   if (vsphereVolume !== undefined) return vsphereToCsi(bare, vsphereVolume);
   if (portworxVolume !== undefined) return portworxToCsi(bare, portworxVolume);
-  throw new RefusedError(`could not find in-tree plugin translation logic for "${volume.metadata.name}"`);
+  throw new RefusedError(
+    `could not find in-tree plugin translation logic for "${volume.metadata.name}"`,
+  );
 }
 
-/** The new volume of a migrated class as it is stored: in-tree, so that a cluster without the driver's migration can read it (spec 07 §6). What the in-tree source
- * has no field for is lost: attributes, secrets of the node.
- * @throws RefusedError for a driver that took over from nothing, and for a volume that the in-tree form can't express */
+/** The new volume of a migrated class as it is stored: in-tree, so that a cluster without the
+ * driver's migration can read it (spec 07 §6). What the in-tree source has no field for is lost:
+ * attributes, secrets of the node.
+ * @throws RefusedError for a driver that took over from nothing, and for a volume that the in-tree
+ *   form can't express */
 export function toInTreeVolume(volume: NewVolume): NewVolume {
   const { csi, ...spec } = volume.spec;
   if (csi === undefined) throw new RefusedError('CSI persistent volume was nil');

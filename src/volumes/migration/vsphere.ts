@@ -48,7 +48,11 @@ export function vsphereToCsi<V extends VolumeParts>(volume: V, source: VsphereVo
     volumeAttributes: policy === '' ? {} : { storagepolicyname: policy },
   };
   const { zone, region } = labelPairOf(volume);
-  return toDriverKey(toDriverKey(withSpec(volume, { csi }), zone, VSPHERE.zoneKey), region, VSPHERE.regionKey);
+  return toDriverKey(
+    toDriverKey(withSpec(volume, { csi }), zone, VSPHERE.zoneKey),
+    region,
+    VSPHERE.regionKey,
+  );
 }
 
 /** As for the other clouds, but a label names one place only. */
@@ -57,14 +61,19 @@ function toDriverKey<V extends VolumeParts>(volume: V, label: string, key: strin
   return addKey(volume, key, [volume.metadata.labels?.[label] ?? '']);
 }
 
-/** A new volume of vSphere's driver as the in-tree plug-in would have it (spec 07 §6). Its storage policy is lost. */
+/** A new volume of vSphere's driver as the in-tree plug-in would have it (spec 07 §6). Its storage
+ * policy is lost. */
 export function vsphereToInTree<V extends VolumeParts>(volume: V, csi: CsiSource): V {
   const vsphereVolume: VsphereVolumeSource = {
     volumePath: csi.volumeAttributes?.['initialvolumefilepath'] ?? '',
     ...mountFields({ fsType: csi.fsType }),
   };
   const { zone, region } = labelPairOf(volume);
-  return toLabel(toLabel(withSpec(volume, { vsphereVolume }), VSPHERE.zoneKey, zone), VSPHERE.regionKey, region);
+  return toLabel(
+    toLabel(withSpec(volume, { vsphereVolume }), VSPHERE.zoneKey, zone),
+    VSPHERE.regionKey,
+    region,
+  );
 }
 
 function toLabel<V extends VolumeParts>(volume: V, key: string, label: string): V {

@@ -21,7 +21,11 @@ export interface KnownDifference {
 }
 
 /** Every leaf where two records of a scenario are not the same. */
-export function differencesOf(scenario: string, upstream: ScenarioRecord, sutler: ScenarioRecord): readonly Difference[] {
+export function differencesOf(
+  scenario: string,
+  upstream: ScenarioRecord,
+  sutler: ScenarioRecord,
+): readonly Difference[] {
   const found: Difference[] = [];
   compare('', compared(upstream), compared(sutler), (where, a, b) =>
     found.push({ scenario, where, upstream: JSON.stringify(a), sutler: JSON.stringify(b) }),
@@ -30,7 +34,10 @@ export function differencesOf(scenario: string, upstream: ScenarioRecord, sutler
 }
 
 export function isKnown(difference: Difference, known: KnownDifference): boolean {
-  const isScenario = typeof known.scenario === 'string' ? known.scenario === difference.scenario : known.scenario.test(difference.scenario);
+  const isScenario =
+    typeof known.scenario === 'string'
+      ? known.scenario === difference.scenario
+      : known.scenario.test(difference.scenario);
   return isScenario && known.where.test(difference.where);
 }
 

@@ -23,7 +23,12 @@ export interface SeenEvent {
   readonly message: string;
   readonly reportingComponent?: string;
   readonly source?: { readonly component?: string };
-  readonly involvedObject: { readonly kind: string; readonly name: string; readonly namespace?: string; readonly uid?: string };
+  readonly involvedObject: {
+    readonly kind: string;
+    readonly name: string;
+    readonly namespace?: string;
+    readonly uid?: string;
+  };
 }
 
 export interface View {
@@ -41,7 +46,8 @@ const PATHS = {
 } as const;
 const EVERY_MS = 400;
 
-/** One look per moment at everything, for all scenarios together: a hundred of them that ask for themselves would be the load. */
+/** One look per moment at everything, for all scenarios together: a hundred of them that ask for
+ * themselves would be the load. */
 export class Observer {
   readonly #api: Connection;
   readonly #stopping = new AbortController();
@@ -78,7 +84,8 @@ export class Observer {
 
   /** Resolves after a look that began after this call. */
   async next(): Promise<View> {
-    for (let round = 0; round < 2; round++) await new Promise<void>((done) => this.#waiting.push(done));
+    for (let round = 0; round < 2; round++)
+      await new Promise<void>((done) => this.#waiting.push(done));
     return this.#view;
   }
 

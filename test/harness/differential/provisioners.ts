@@ -29,13 +29,23 @@ const READY_WITHIN_MS = 90_000;
 const STOP_GRACE_MS = 30_000;
 const KEPT_OUTPUT = 200_000;
 
-/** Starts external-provisioner; it has no way to say that it is ready, so the first claim finds out.
+/** Starts external-provisioner; it has no way to say that it is ready, so the first claim finds
+ * out.
  * @param program  path of its binary */
 export function startUpstream(program: string, options: ProvisionerOptions): Promise<Provisioner> {
-  const args = [`--kubeconfig=${options.kubeconfig}`, `--csi-address=${options.socket}`, '-v=5', ...options.flags];
+  const args = [
+    `--kubeconfig=${options.kubeconfig}`,
+    `--csi-address=${options.socket}`,
+    '-v=5',
+    ...options.flags,
+  ];
   // Without KUBECONFIG, which would replace the flag.
   const env = { PATH: process.env['PATH'] };
-  const running = startProgram(program, args, { cwd: options.folder, keptOutput: KEPT_OUTPUT, env });
+  const running = startProgram(program, args, {
+    cwd: options.folder,
+    keptOutput: KEPT_OUTPUT,
+    env,
+  });
   return Promise.resolve({ output: running.output, stop: () => running.stop(STOP_GRACE_MS) });
 }
 

@@ -2,7 +2,8 @@ import type { Fields } from '../../conformance/connection.ts';
 import type { Seen } from './observer.ts';
 import type { Scene } from './scene.ts';
 
-/** What a provisioner did in one scenario, in words that are the same whoever did it: without UIDs, versions, times and names of the run. */
+/** What a provisioner did in one scenario, in words that are the same whoever did it: without UIDs,
+ * versions, times and names of the run. */
 export interface ScenarioRecord {
   /** Why the scenario did not come to its end; '' = it did. */
   readonly trouble: string;
@@ -44,14 +45,17 @@ export function callsOf(scene: Scene): ScenarioRecord['calls'] {
     for (const call of scene.calls(method)) {
       const requests = (byObject[normaliseText(scene, `${method} ${call.about}`)] ??= []);
       const request = normalise(scene, call.request);
-      if (!requests.some((known) => JSON.stringify(known) === JSON.stringify(request))) requests.push(request);
+      if (!requests.some((known) => JSON.stringify(known) === JSON.stringify(request)))
+        requests.push(request);
     }
   }
   return byObject;
 }
 
 export function repeatedCallsOf(scene: Scene): readonly string[] {
-  const all = ['CreateVolume', 'DeleteVolume'].flatMap((method) => scene.calls(method).map((call) => `${method} ${call.about}`));
+  const all = ['CreateVolume', 'DeleteVolume'].flatMap((method) =>
+    scene.calls(method).map((call) => `${method} ${call.about}`),
+  );
   const repeated = all.filter((call, index) => all.indexOf(call) !== index);
   return [...new Set(repeated)].map((call) => normaliseText(scene, call));
 }
@@ -59,7 +63,10 @@ export function repeatedCallsOf(scene: Scene): readonly string[] {
 export function eventsOf(scene: Scene): ScenarioRecord['events'] {
   const lines = scene
     .events()
-    .map(({ type, reason, message, involvedObject }) => `${type} ${reason} ${involvedObject.kind} ${involvedObject.name}: ${message}`)
+    .map(
+      ({ type, reason, message, involvedObject }) =>
+        `${type} ${reason} ${involvedObject.kind} ${involvedObject.name}: ${message}`,
+    )
     .filter((line) => !isPassing(line))
     .map((line) => withoutChance(normaliseText(scene, line)));
   return Object.fromEntries([...new Set(lines)].sort().map((line) => [line, true as const]));
@@ -81,7 +88,13 @@ function withoutChance(line: string): string {
 }
 
 function essence(object: Seen, only: readonly string[]): Fields {
-  const { name, finalizers = [], annotations = {}, deletionTimestamp, ...metadata } = object.metadata as Seen['metadata'] & Fields;
+  const {
+    name,
+    finalizers = [],
+    annotations = {},
+    deletionTimestamp,
+    ...metadata
+  } = object.metadata as Seen['metadata'] & Fields;
   const more = object as Seen & Fields;
   return {
     metadata: {

@@ -40,8 +40,14 @@ export const ALL_CAPABILITIES: ScriptedDriverOptions['capabilities'] = [
   'MODIFY_VOLUME',
 ];
 
-/** Of both. The API server is not to be what is measured, and what is tried again is to be so within the test. */
-const FLAGS = ['--kube-api-qps=500', '--kube-api-burst=1000', '--retry-interval-start=500ms', '--retry-interval-max=4s'];
+/** Of both. The API server is not to be what is measured, and what is tried again is to be so
+ * within the test. */
+const FLAGS = [
+  '--kube-api-qps=500',
+  '--kube-api-burst=1000',
+  '--retry-interval-start=500ms',
+  '--retry-interval-max=4s',
+];
 const AT_ONCE = 40;
 /** For things to come to rest, or to become as they were in the run to compare with. */
 const REST_MS = 2_500;
@@ -75,7 +81,10 @@ export async function playAll(options: RunOptions): Promise<ReadonlyMap<string, 
     dataDir: join(folder, 'volumes'),
     name: setting.driverName ?? `${token}.csi.sutler.dev`,
     capabilities: setting.capabilities ?? ALL_CAPABILITIES,
-    sceneOf: (about) => (isOneOf(about, markers, uuidLength) ? 'nobody' : scenes.find((candidate) => candidate.isAbout(about))),
+    sceneOf: (about) =>
+      isOneOf(about, markers, uuidLength)
+        ? 'nobody'
+        : scenes.find((candidate) => candidate.isAbout(about)),
   });
   const stage: Stage = {
     api,
@@ -104,22 +113,35 @@ export async function playAll(options: RunOptions): Promise<ReadonlyMap<string, 
       flags: [...FLAGS, ...(setting.flags ?? [])],
     });
     closers.add('provisioner', () => provisioner.stop());
-    const warmUp = new Scene({ name: 'warm-up', title: '', ends: () => Promise.resolve() }, stage, 999);
+    const warmUp = new Scene(
+      { name: 'warm-up', title: '', ends: () => Promise.resolve() },
+      stage,
+      999,
+    );
     await warmUp.marker().catch((cause: unknown) => {
-      throw new Error(`the first claim was not provisioned:\n${provisioner.output().slice(-4_000)}`, { cause });
+      throw new Error(
+        `the first claim was not provisioned:\n${provisioner.output().slice(-4_000)}`,
+        { cause },
+      );
     });
-    if (options.showsLog === true) closers.add('log', () => process.stderr.write(provisioner.output()));
+    if (options.showsLog === true)
+      closers.add('log', () => process.stderr.write(provisioner.output()));
     return await playScenes(scenes, options);
   } finally {
-    for (const error of await closers.close()) process.stderr.write(`${error.message}: ${String(error.cause)}\n`);
+    for (const error of await closers.close())
+      process.stderr.write(`${error.message}: ${String(error.cause)}\n`);
   }
 }
 
-async function playScenes(scenes: readonly Scene[], options: RunOptions): Promise<ReadonlyMap<string, ScenarioRecord>> {
+async function playScenes(
+  scenes: readonly Scene[],
+  options: RunOptions,
+): Promise<ReadonlyMap<string, ScenarioRecord>> {
   const played = new Map<Scene, { provisioned: Objects; trouble: string }>();
   const waiting = [...scenes];
   const worker = async (): Promise<void> => {
-    for (let scene = waiting.shift(); scene !== undefined; scene = waiting.shift()) played.set(scene, await play(scene, options));
+    for (let scene = waiting.shift(); scene !== undefined; scene = waiting.shift())
+      played.set(scene, await play(scene, options));
   };
   await Promise.all(Array.from({ length: AT_ONCE }, worker));
   const records = new Map<string, ScenarioRecord>();
@@ -142,15 +164,20 @@ async function playScenes(scenes: readonly Scene[], options: RunOptions): Promis
   return records;
 }
 
-async function play(scene: Scene, options: RunOptions): Promise<{ provisioned: Objects; trouble: string }> {
+async function play(
+  scene: Scene,
+  options: RunOptions,
+): Promise<{ provisioned: Objects; trouble: string }> {
   const { scenario } = scene;
   let provisioned = NO_OBJECTS;
   try {
     await scene.makeNamespace(scene.namespace);
     await scenario.prepare?.(scene);
-    const cls = typeof scenario.class === 'function' ? scenario.class(scene) : (scenario.class ?? {});
+    const cls =
+      typeof scenario.class === 'function' ? scenario.class(scene) : (scenario.class ?? {});
     if (scenario.class !== null) await scene.makeClass(scene.className, cls);
-    const shape = typeof scenario.claim === 'function' ? scenario.claim(scene) : (scenario.claim ?? {});
+    const shape =
+      typeof scenario.claim === 'function' ? scenario.claim(scene) : (scenario.claim ?? {});
     if (scenario.claim !== null) {
       const { spec, ...metadata } = shape;
       await scene.makeClaim('data', spec, metadata);
@@ -158,13 +185,20 @@ async function play(scene: Scene, options: RunOptions): Promise<{ provisioned: O
     await scenario.ends(scene);
     const expected = options.expected?.get(scenario.name)?.provisioned;
     const look = (): Pick<ScenarioRecord, 'provisioned'> => ({ provisioned: objectsOf(scene) });
-    const record = await atRest(scene, look, ...(expected === undefined ? [] : [matcher(scene, { provisioned: expected }, options)]));
+    const record = await atRest(
+      scene,
+      look,
+      ...(expected === undefined ? [] : [matcher(scene, { provisioned: expected }, options)]),
+    );
     provisioned = record.provisioned;
     if (scenario.afterwards !== undefined) await scenario.afterwards(scene);
     else if (scene.claim()?.status?.phase === 'Bound') await scene.deleteAll();
     return { provisioned, trouble: '' };
   } catch (error) {
-    return { provisioned, trouble: error instanceof Error ? error.message.slice(0, 600) : String(error) };
+    return {
+      provisioned,
+      trouble: error instanceof Error ? error.message.slice(0, 600) : String(error),
+    };
   }
 }
 
@@ -175,15 +209,24 @@ function expectedOf(scene: Scene, options: RunOptions): Matcher | undefined {
   return expected === undefined ? undefined : matcher(scene, expected, options);
 }
 
-function matcher(scene: Scene, expected: Partial<ScenarioRecord>, { isKnown }: RunOptions): Matcher {
+function matcher(
+  scene: Scene,
+  expected: Partial<ScenarioRecord>,
+  { isKnown }: RunOptions,
+): Matcher {
   return (record) =>
     differencesOf(scene.scenario.name, expected as ScenarioRecord, record as ScenarioRecord).every(
       (difference) => isKnown?.(difference) ?? false,
     );
 }
 
-/** Looks until two looks at an interval are the same; with an expectation, until that is met, for a while. */
-async function atRest<T extends Partial<ScenarioRecord>>(scene: Scene, look: () => T, isExpected?: Matcher): Promise<T> {
+/** Looks until two looks at an interval are the same; with an expectation, until that is met, for a
+ * while. */
+async function atRest<T extends Partial<ScenarioRecord>>(
+  scene: Scene,
+  look: () => T,
+  isExpected?: Matcher,
+): Promise<T> {
   const deadlineMs = Date.now() + CATCH_UP_MS;
   await scene.stage.observer.next();
   for (let last = look(), sinceMs = Date.now(); ;) {
@@ -197,28 +240,45 @@ async function atRest<T extends Partial<ScenarioRecord>>(scene: Scene, look: () 
   }
 }
 
-async function makeMarkers({ api, markerNamespace, markerClass, driverName }: Stage): Promise<void> {
-  await api.create('/api/v1/namespaces', { apiVersion: 'v1', kind: 'Namespace', metadata: { name: markerNamespace } });
+async function makeMarkers({
+  api,
+  markerNamespace,
+  markerClass,
+  driverName,
+}: Stage): Promise<void> {
+  await api.create('/api/v1/namespaces', {
+    apiVersion: 'v1',
+    kind: 'Namespace',
+    metadata: { name: markerNamespace },
+  });
   await api.create(CLASSES, storageClass(markerClass, { fields: { provisioner: driverName } }));
 }
 
-/** Takes away claims and volumes, finalizers or not: the next provisioner may have the same driver's name. */
-async function cleanUp(scenes: readonly Scene[], { api, markerNamespace, observer }: Stage): Promise<void> {
+/** Takes away claims and volumes, finalizers or not: the next provisioner may have the same
+ * driver's name. */
+async function cleanUp(
+  scenes: readonly Scene[],
+  { api, markerNamespace, observer }: Stage,
+): Promise<void> {
   const force = async (path: string): Promise<void> => {
     const { body } = await api.call('DELETE', path);
-    if (Array.isArray(at(body, 'metadata', 'finalizers'))) await api.patch('merge', path, { metadata: { finalizers: null } });
+    if (Array.isArray(at(body, 'metadata', 'finalizers')))
+      await api.patch('merge', path, { metadata: { finalizers: null } });
   };
   await observer.next();
   for (const scene of scenes) {
-    for (const { metadata } of scene.ownClaims()) await force(`${paths(metadata.namespace ?? '').claims}/${metadata.name}`);
+    for (const { metadata } of scene.ownClaims())
+      await force(`${paths(metadata.namespace ?? '').claims}/${metadata.name}`);
     for (const { metadata } of scene.volumes()) await force(`${VOLUMES}/${metadata.name}`);
     await force(`${CLASSES}/${scene.className}`);
   }
   for (const { metadata, spec } of observer.view.volumes) {
-    if (at(spec, 'claimRef', 'namespace') === markerNamespace) await force(`${VOLUMES}/${metadata.name}`);
+    if (at(spec, 'claimRef', 'namespace') === markerNamespace)
+      await force(`${VOLUMES}/${metadata.name}`);
   }
   for (const { metadata } of observer.view.claims) {
-    if (metadata.namespace === markerNamespace) await force(`${paths(markerNamespace).claims}/${metadata.name}`);
+    if (metadata.namespace === markerNamespace)
+      await force(`${paths(markerNamespace).claims}/${metadata.name}`);
   }
   for (const scene of scenes) {
     await api.call('DELETE', `/api/v1/namespaces/${scene.namespace}`);

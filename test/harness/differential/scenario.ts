@@ -2,7 +2,8 @@ import type { Fields } from '../../conformance/connection.ts';
 import type { CallAnswer } from './scripted-driver.ts';
 import type { Scene } from './scene.ts';
 
-/** One story that both provisioners live through, each in namespaces and with classes of its own. */
+/** One story that both provisioners live through, each in namespaces and with classes of its own.
+ */
 export interface Scenario {
   /** A DNS label, unique in its file; namespaces and classes are named after it. */
   readonly name: string;
@@ -18,7 +19,8 @@ export interface Scenario {
   readonly answer?: CallAnswer;
   /** Waits for what ends it. */
   readonly ends: (scene: Scene) => Promise<unknown>;
-  /** What comes afterwards. Default: a Bound claim is deleted, and its volume is awaited to be gone. */
+  /** What comes afterwards. Default: a Bound claim is deleted, and its volume is awaited to be
+   * gone. */
   readonly afterwards?: (scene: Scene) => Promise<unknown>;
 }
 
@@ -31,7 +33,9 @@ export interface ClaimShape {
 /** The claim is Bound and its event is there. */
 export async function bound(scene: Scene): Promise<void> {
   await scene.until('the claim is Bound', () => scene.claim()?.status?.phase === 'Bound');
-  await scene.until('the event ProvisioningSucceeded', () => scene.hasEvent('ProvisioningSucceeded'));
+  await scene.until('the event ProvisioningSucceeded', () =>
+    scene.hasEvent('ProvisioningSucceeded'),
+  );
 }
 
 /** The claim has a warning that it can't be provisioned. */
@@ -55,7 +59,9 @@ export function ignored(scene: Scene): Promise<void> {
 }
 
 /** The steps, one after the other. */
-export function all(...steps: readonly ((scene: Scene) => Promise<unknown>)[]): (scene: Scene) => Promise<void> {
+export function all(
+  ...steps: readonly ((scene: Scene) => Promise<unknown>)[]
+): (scene: Scene) => Promise<void> {
   return async (scene) => {
     for (const step of steps) await step(scene);
   };

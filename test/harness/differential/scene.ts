@@ -1,7 +1,15 @@
 import assert from 'node:assert/strict';
 import { at, textAt } from '../../conformance/connection.ts';
 import type { Connection, Fields, Reply } from '../../conformance/connection.ts';
-import { CLASSES, VOLUMES, claim, paths, secret, storageClass, volume } from '../../conformance/objects.ts';
+import {
+  CLASSES,
+  VOLUMES,
+  claim,
+  paths,
+  secret,
+  storageClass,
+  volume,
+} from '../../conformance/objects.ts';
 import type { Observer, Seen, SeenEvent } from './observer.ts';
 import type { Scenario } from './scenario.ts';
 import type { RecordedCall } from './scripted-driver.ts';
@@ -66,7 +74,11 @@ export class Scene {
   }
 
   async makeNamespace(name: string): Promise<void> {
-    await this.create('/api/v1/namespaces', { apiVersion: 'v1', kind: 'Namespace', metadata: { name } });
+    await this.create('/api/v1/namespaces', {
+      apiVersion: 'v1',
+      kind: 'Namespace',
+      metadata: { name },
+    });
   }
 
   /** Creates and gives what was stored. */
@@ -76,24 +88,38 @@ export class Scene {
     const stored = reply.body as Seen;
     const kind = textAt(object, 'kind');
     this.stage.observer.remember(kind, stored);
-    if (kind === 'PersistentVolumeClaim' || kind === 'PersistentVolume') this.#uids.add(stored.metadata.uid);
+    if (kind === 'PersistentVolumeClaim' || kind === 'PersistentVolume')
+      this.#uids.add(stored.metadata.uid);
     return stored;
   }
 
   makeClass(name: string, fields: Fields = {}): Promise<Seen> {
-    return this.create(CLASSES, storageClass(name, { fields: { provisioner: this.driver, ...fields } }));
+    return this.create(
+      CLASSES,
+      storageClass(name, { fields: { provisioner: this.driver, ...fields } }),
+    );
   }
 
   makeClaim(name: string, spec: Fields = {}, metadata: Fields = {}): Promise<Seen> {
-    return this.create(this.claims, claim(name, { metadata, spec: { storageClassName: this.className, ...spec } }));
+    return this.create(
+      this.claims,
+      claim(name, { metadata, spec: { storageClassName: this.className, ...spec } }),
+    );
   }
 
-  makeSecret(name: string, data: Readonly<Record<string, string>>, namespace = this.namespace): Promise<Seen> {
+  makeSecret(
+    name: string,
+    data: Readonly<Record<string, string>>,
+    namespace = this.namespace,
+  ): Promise<Seen> {
     return this.create(paths(namespace).secrets, secret(name, { fields: { stringData: data } }));
   }
 
   /** A volume of this driver that nobody provisioned; its name is the handle. */
-  makeVolume(name: string, more: { readonly metadata?: Fields; readonly spec?: Fields } = {}): Promise<Seen> {
+  makeVolume(
+    name: string,
+    more: { readonly metadata?: Fields; readonly spec?: Fields } = {},
+  ): Promise<Seen> {
     const csi = { driver: this.driver, volumeHandle: name };
     return this.create(VOLUMES, volume(name, { ...more, spec: { csi, ...more.spec } }));
   }
@@ -126,30 +152,43 @@ export class Scene {
 
   uidOf(name = 'data'): string | undefined {
     return (
-      this.claim(name)?.metadata.uid ?? [...this.#uids].find((uid) => this.stage.observer.uids.get(uid) === `PersistentVolumeClaim ${name}`)
+      this.claim(name)?.metadata.uid ??
+      [...this.#uids].find(
+        (uid) => this.stage.observer.uids.get(uid) === `PersistentVolumeClaim ${name}`,
+      )
     );
   }
 
   ownClaims(): readonly Seen[] {
-    return this.stage.observer.view.claims.filter(({ metadata }) => this.#hasNamespace(metadata.namespace));
+    return this.stage.observer.view.claims.filter(({ metadata }) =>
+      this.#hasNamespace(metadata.namespace),
+    );
   }
 
   volumes(): readonly Seen[] {
     return this.stage.observer.view.volumes.filter(
-      (found) => this.isAbout(found.metadata.name) || this.#hasNamespace(at(found.spec, 'claimRef', 'namespace')),
+      (found) =>
+        this.isAbout(found.metadata.name) ||
+        this.#hasNamespace(at(found.spec, 'claimRef', 'namespace')),
     );
   }
 
   snapshots(): readonly Seen[] {
-    return this.stage.observer.view.snapshots.filter(({ metadata }) => this.#hasNamespace(metadata.namespace));
+    return this.stage.observer.view.snapshots.filter(({ metadata }) =>
+      this.#hasNamespace(metadata.namespace),
+    );
   }
 
   /** What the provisioner said about its objects. */
   events(): readonly SeenEvent[] {
-    return this.stage.observer.view.events.filter(({ involvedObject, reportingComponent, source }) => {
-      if (NOT_THE_PROVISIONER.has(source?.component ?? reportingComponent ?? '')) return false;
-      return involvedObject.kind === 'PersistentVolume' ? this.isAbout(involvedObject.name) : this.#hasNamespace(involvedObject.namespace);
-    });
+    return this.stage.observer.view.events.filter(
+      ({ involvedObject, reportingComponent, source }) => {
+        if (NOT_THE_PROVISIONER.has(source?.component ?? reportingComponent ?? '')) return false;
+        return involvedObject.kind === 'PersistentVolume'
+          ? this.isAbout(involvedObject.name)
+          : this.#hasNamespace(involvedObject.namespace);
+      },
+    );
   }
 
   hasEvent(reason: string, text = ''): boolean {
@@ -160,7 +199,8 @@ export class Scene {
     return this.stage.calls.filter((call) => call.method === method && this.isAbout(call.about));
   }
 
-  /** Whether a name or handle is one of this scenario: it has the scenario's mark, or the UID of one of its claims, in it. */
+  /** Whether a name or handle is one of this scenario: it has the scenario's mark, or the UID of
+   * one of its claims, in it. */
   isAbout(text: string): boolean {
     if (text.includes(this.#mark)) return true;
     for (const { metadata } of this.ownClaims()) this.#uids.add(metadata.uid);
@@ -186,14 +226,22 @@ export class Scene {
     assert.equal(reply.status, 201, reply.text);
     this.stage.markers.add(textAt(reply.body, 'metadata', 'uid'));
     const isBound = (found: Seen): boolean =>
-      found.metadata.namespace === this.stage.markerNamespace && found.metadata.name === name && found.status?.phase === 'Bound';
-    await this.until('a claim made afterwards is Bound', () => this.stage.observer.view.claims.some(isBound));
+      found.metadata.namespace === this.stage.markerNamespace &&
+      found.metadata.name === name &&
+      found.status?.phase === 'Bound';
+    await this.until('a claim made afterwards is Bound', () =>
+      this.stage.observer.view.claims.some(isBound),
+    );
   }
 
   /** Deletes the claim and waits until it is gone, with every volume of the scenario. */
   async deleteAll(): Promise<void> {
-    for (const { metadata } of this.ownClaims()) await this.remove(`${paths(metadata.namespace ?? '').claims}/${metadata.name}`);
-    await this.until('claims and volumes are gone', () => this.ownClaims().length === 0 && this.volumes().length === 0);
+    for (const { metadata } of this.ownClaims())
+      await this.remove(`${paths(metadata.namespace ?? '').claims}/${metadata.name}`);
+    await this.until(
+      'claims and volumes are gone',
+      () => this.ownClaims().length === 0 && this.volumes().length === 0,
+    );
   }
 
   #hasNamespace(namespace: unknown): boolean {
@@ -203,5 +251,7 @@ export class Scene {
 
 /** Whether a name or handle has one of the UIDs in it, as volumes are named after them. */
 export function isOneOf(text: string, uids: ReadonlySet<string>, uuidLength: number): boolean {
-  return [...uids].some((uid) => text.includes(uuidLength === -1 ? uid : uid.replaceAll('-', '').slice(0, uuidLength)));
+  return [...uids].some((uid) =>
+    text.includes(uuidLength === -1 ? uid : uid.replaceAll('-', '').slice(0, uuidLength)),
+  );
 }

@@ -7,7 +7,11 @@ import {
   DeleteVolumeRequestSchema,
   PluginCapability_Service_Type as PluginService,
 } from '#src/csi/generated/csi_pb.ts';
-import type { CreateVolumeRequest, CreateVolumeResponse, DeleteVolumeRequest } from '#src/csi/generated/csi_pb.ts';
+import type {
+  CreateVolumeRequest,
+  CreateVolumeResponse,
+  DeleteVolumeRequest,
+} from '#src/csi/generated/csi_pb.ts';
 import type { Code, CodeName } from '#src/csi/status.ts';
 import { Code as codes } from '#src/csi/status.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
@@ -47,18 +51,24 @@ export interface ScriptedDriverOptions {
   readonly dataDir: string;
   readonly name: string;
   readonly capabilities: readonly (keyof typeof ControllerCapability)[];
-  /** The scene that a call about that volume belongs to, or nobody; undefined while that is not known. */
+  /** The scene that a call about that volume belongs to, or nobody; undefined while that is not
+   * known. */
   readonly sceneOf: (about: string) => Scene | 'nobody' | undefined;
 }
 
-/** How long the answer of a call may be unknown: the claim's UID is known only once the API server has answered. */
+/** How long the answer of a call may be unknown: the claim's UID is known only once the API server
+ * has answered. */
 const KNOWN_WITHIN_MS = 5_000;
 
 /** A driver that keeps nothing: it records each request, and answers as the scenario says. */
 export async function startScriptedDriver(options: ScriptedDriverOptions): Promise<ScriptedDriver> {
   const calls: RecordedCall[] = [];
   const counts = new Map<string, number>();
-  const script = async (method: ScriptedCall['method'], about: string, request: unknown): Promise<object> => {
+  const script = async (
+    method: ScriptedCall['method'],
+    about: string,
+    request: unknown,
+  ): Promise<object> => {
     const count = (counts.get(`${method} ${about}`) ?? 0) + 1;
     counts.set(`${method} ${about}`, count);
     const create = request as CreateVolumeRequest;
@@ -74,21 +84,35 @@ export async function startScriptedDriver(options: ScriptedDriverOptions): Promi
     name: options.name,
     onCall: ({ method, request }) => {
       if (method === 'GetPluginCapabilities') {
-        return { capabilities: [{ type: { case: 'service', value: { type: PluginService.CONTROLLER_SERVICE } } }] };
+        return {
+          capabilities: [
+            { type: { case: 'service', value: { type: PluginService.CONTROLLER_SERVICE } } },
+          ],
+        };
       }
       if (method === 'ControllerGetCapabilities') {
         return {
-          capabilities: options.capabilities.map((name) => ({ type: { case: 'rpc', value: { type: ControllerCapability[name] } } })),
+          capabilities: options.capabilities.map((name) => ({
+            type: { case: 'rpc', value: { type: ControllerCapability[name] } },
+          })),
         };
       }
       if (method === 'CreateVolume') {
         const create = request as CreateVolumeRequest;
-        calls.push({ method, about: create.name, request: toJson(CreateVolumeRequestSchema, create) });
+        calls.push({
+          method,
+          about: create.name,
+          request: toJson(CreateVolumeRequestSchema, create),
+        });
         return script(method, create.name, create);
       }
       if (method === 'DeleteVolume') {
         const remove = request as DeleteVolumeRequest;
-        calls.push({ method, about: remove.volumeId, request: toJson(DeleteVolumeRequestSchema, remove) });
+        calls.push({
+          method,
+          about: remove.volumeId,
+          request: toJson(DeleteVolumeRequestSchema, remove),
+        });
         return script(method, remove.volumeId, remove);
       }
       return undefined;
@@ -115,7 +139,11 @@ export function volumeFor(
 
 /** Answers with a status.
  * @param method the other one goes as usual */
-export function fails(code: CodeName, details: string, method: ScriptedCall['method'] = 'CreateVolume'): CallAnswer {
+export function fails(
+  code: CodeName,
+  details: string,
+  method: ScriptedCall['method'] = 'CreateVolume',
+): CallAnswer {
   return (call) => {
     if (call.method === method) throw status(code, details);
   };
@@ -125,7 +153,10 @@ export function status(code: keyof typeof Code, details: string): DriverStatus {
   return new DriverStatus(codes[code], details);
 }
 
-async function sceneOf(options: ScriptedDriverOptions, about: string): Promise<Scene | 'nobody' | undefined> {
+async function sceneOf(
+  options: ScriptedDriverOptions,
+  about: string,
+): Promise<Scene | 'nobody' | undefined> {
   const deadlineMs = Date.now() + KNOWN_WITHIN_MS;
   for (;;) {
     const scene = options.sceneOf(about);

@@ -15,8 +15,13 @@ export interface SnapshotChanges {
   readonly contentStatus?: Fields | null;
 }
 
-/** A snapshot in the cluster as the snapshot controller leaves it, with changes to each part; null: this part is not there. */
-export async function makeSnapshot(scene: Scene, name: string, changes: SnapshotChanges = {}): Promise<Seen> {
+/** A snapshot in the cluster as the snapshot controller leaves it, with changes to each part; null:
+ * this part is not there. */
+export async function makeSnapshot(
+  scene: Scene,
+  name: string,
+  changes: SnapshotChanges = {},
+): Promise<Seen> {
   const namespace = changes.namespace ?? scene.namespace;
   const boundVolumeSnapshotContentName = contentNameOf(scene, name);
   const made = await scene.create(`${SNAPSHOTS}/namespaces/${namespace}/volumesnapshots`, {
@@ -26,7 +31,12 @@ export async function makeSnapshot(scene: Scene, name: string, changes: Snapshot
     spec: { source: { volumeSnapshotContentName: boundVolumeSnapshotContentName } },
   });
   if (changes.status !== null) {
-    const status = { boundVolumeSnapshotContentName, readyToUse: true, restoreSize: '1Gi', ...changes.status };
+    const status = {
+      boundVolumeSnapshotContentName,
+      readyToUse: true,
+      restoreSize: '1Gi',
+      ...changes.status,
+    };
     await scene.setStatus(snapshotPath(scene, name, namespace), status);
   }
   if (changes.content !== null) await makeContent(scene, made, changes);
@@ -53,7 +63,12 @@ export async function makeContent(
     },
   });
   if (changes.contentStatus === null) return;
-  const status = { snapshotHandle, readyToUse: true, restoreSize: 1024 ** 3, ...changes.contentStatus };
+  const status = {
+    snapshotHandle,
+    readyToUse: true,
+    restoreSize: 1024 ** 3,
+    ...changes.contentStatus,
+  };
   await scene.setStatus(contentPath(scene, name), status);
 }
 

@@ -31,10 +31,14 @@ interface Stand {
   readonly api: Connection;
 }
 
-/** Runs external-provisioner and sutler, one after the other, through the same scenarios on one real control plane, and compares what they did.
- * Without a path in EXTERNAL_PROVISIONER there are no tests, and one line says so. DIFFERENTIAL_ONLY, a pattern, picks scenarios by name;
+/** Runs external-provisioner and sutler, one after the other, through the same scenarios on one
+ * real control plane, and compares what they did. Without a path in EXTERNAL_PROVISIONER there are
+ * no tests, and one line says so. DIFFERENTIAL_ONLY, a pattern, picks scenarios by name;
  * DIFFERENTIAL_LOG=1 prints what the provisioners said. */
-export function describeDifferential(suites: readonly DifferentialSuite[], env: NodeJS.ProcessEnv): void {
+export function describeDifferential(
+  suites: readonly DifferentialSuite[],
+  env: NodeJS.ProcessEnv,
+): void {
   const program = env['EXTERNAL_PROVISIONER'];
   if (program === undefined || program === '') {
     const names = suites.map(({ name }) => name).join(', ');
@@ -44,7 +48,10 @@ export function describeDifferential(suites: readonly DifferentialSuite[], env: 
     return;
   }
   const only = new RegExp(env['DIFFERENTIAL_ONLY'] ?? '');
-  const open = realControlPlane(env, { binder: true, serverGates: suites.flatMap(({ serverGates }) => serverGates ?? []) });
+  const open = realControlPlane(env, {
+    binder: true,
+    serverGates: suites.flatMap(({ serverGates }) => serverGates ?? []),
+  });
   describe('sutler against external-provisioner', () => {
     let stand: Stand | undefined;
     before(async () => {
@@ -61,7 +68,12 @@ export function describeDifferential(suites: readonly DifferentialSuite[], env: 
       if (scenarios.length > 0)
         describeSuite(
           { ...suite, scenarios },
-          { program, stand: () => stand, isWhole: scenarios.length === suite.scenarios.length, showsLog: env['DIFFERENTIAL_LOG'] === '1' },
+          {
+            program,
+            stand: () => stand,
+            isWhole: scenarios.length === suite.scenarios.length,
+            showsLog: env['DIFFERENTIAL_LOG'] === '1',
+          },
         );
     }
   });
@@ -76,9 +88,13 @@ interface SuiteContext {
   readonly showsLog: boolean;
 }
 
-function describeSuite(suite: DifferentialSuite, { program, stand, isWhole, showsLog }: SuiteContext): void {
+function describeSuite(
+  suite: DifferentialSuite,
+  { program, stand, isWhole, showsLog }: SuiteContext,
+): void {
   const { scenarios, known } = suite;
-  const isOnPurpose = (difference: Difference): boolean => known.some((entry) => isKnown(difference, entry));
+  const isOnPurpose = (difference: Difference): boolean =>
+    known.some((entry) => isKnown(difference, entry));
   describe(suite.name, () => {
     let upstream: ReadonlyMap<string, ScenarioRecord> = new Map();
     let sutler: ReadonlyMap<string, ScenarioRecord> = new Map();
@@ -88,22 +104,39 @@ function describeSuite(suite: DifferentialSuite, { program, stand, isWhole, show
       assert.ok(ready !== undefined, 'there is no control plane');
       const options = { ...ready, setting: suite, scenarios, showsLog };
       upstream = await playAll({ ...options, start: (how) => startUpstream(program, how) });
-      sutler = await playAll({ ...options, start: startSutler, expected: upstream, isKnown: isOnPurpose });
+      sutler = await playAll({
+        ...options,
+        start: startSutler,
+        expected: upstream,
+        isKnown: isOnPurpose,
+      });
       differences = scenarios.flatMap(({ name }) => compareOne(name, upstream, sutler));
     });
 
     for (const { name, title } of scenarios) {
       it(`${title} [${name}]`, () => {
-        assert.equal(upstream.get(name)?.trouble, '', 'upstream itself does not come to the end of this scenario');
-        const unknown = differences.filter((found) => found.scenario === name && !isOnPurpose(found));
-        assert.equal(unknown.length, 0, `differs from upstream:\n${unknown.map(describeDifference).join('\n')}`);
+        assert.equal(
+          upstream.get(name)?.trouble,
+          '',
+          'upstream itself does not come to the end of this scenario',
+        );
+        const unknown = differences.filter(
+          (found) => found.scenario === name && !isOnPurpose(found),
+        );
+        assert.equal(
+          unknown.length,
+          0,
+          `differs from upstream:\n${unknown.map(describeDifference).join('\n')}`,
+        );
       });
     }
 
     it('asks the driver once for each thing where the driver does as it is told', () => {
       const repeated = scenarios
         .filter(({ answer }) => answer === undefined)
-        .flatMap(({ name }) => (sutler.get(name)?.repeated ?? []).map((call) => `${name}: ${call}`));
+        .flatMap(({ name }) =>
+          (sutler.get(name)?.repeated ?? []).map((call) => `${name}: ${call}`),
+        );
       assert.deepEqual(repeated, []);
     });
 
@@ -140,7 +173,14 @@ function compareOne(
 
 async function prepareCluster(kubeconfig: string): Promise<void> {
   const access = await loadClusterAccess({ kubeconfig, master: '', env: {} });
-  const kube = createKubeClient({ access, userAgent: 'sutler-test', maxInFlight: 8, qps: 0, burst: 10, log: silentLog });
+  const kube = createKubeClient({
+    access,
+    userAgent: 'sutler-test',
+    maxInFlight: 8,
+    qps: 0,
+    burst: 10,
+    log: silentLog,
+  });
   try {
     await installCrds(kube, [...snapshotCrds, referenceGrantCrd(['v1beta1'])]);
   } finally {

@@ -18,8 +18,10 @@ describe('--claim-finalizer', () => {
   beforeEach(() => rig.reset());
 
   const on = { claimFinalizer: true };
-  const read = (claim: Claim) => rig.kube.get<Claim>(claims, { namespace: 'default', name: claim.metadata.name });
-  const isHeld = async (claim: Claim): Promise<boolean> => (await read(claim))?.metadata.finalizers?.includes(CLAIM_FINALIZER) === true;
+  const read = (claim: Claim) =>
+    rig.kube.get<Claim>(claims, { namespace: 'default', name: claim.metadata.name });
+  const isHeld = async (claim: Claim): Promise<boolean> =>
+    (await read(claim))?.metadata.finalizers?.includes(CLAIM_FINALIZER) === true;
   const loseAnswers = (): void => {
     rig.onCall = async ({ method, proceed }) => {
       if (method !== 'CreateVolume') return undefined;

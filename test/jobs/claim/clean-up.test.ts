@@ -6,11 +6,18 @@ import { KubeError } from '#src/kube/kube-error.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims, secrets, volumes } from '#src/kube/resources.ts';
 import type { ProcessorPorts } from '#src/jobs/ports.ts';
-import { redisBlessing } from '#src/records/incarnation.ts';
+import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
 import { AZURE_DISK } from '#src/volumes/migration/plugins.ts';
-import { answerWith, callsOf, loseAnswer, messagesOf, standingClock, stateOf } from '../claim-cases.ts';
+import {
+  answerWith,
+  callsOf,
+  loseAnswer,
+  messagesOf,
+  standingClock,
+  stateOf,
+} from '../claim-cases.ts';
 import { kubeWith } from '../kube-with.ts';
 import { DRIVER, openRig } from '../rig.ts';
 import type { Rig } from '../rig.ts';
@@ -27,8 +34,10 @@ describe('a volume that no PV can be made of', () => {
   after(() => rig.close());
   beforeEach(() => rig.reset());
 
-  const provision = (claim: Claim, change: Partial<ProcessorPorts> = {}) => rig.provision(claim, { clock: standingClock(), ...change });
-  const deletions = () => callsOf(rig, 'DeleteVolume').map(({ request }) => request as DeleteVolumeRequest);
+  const provision = (claim: Claim, change: Partial<ProcessorPorts> = {}) =>
+    rig.provision(claim, { clock: standingClock(), ...change });
+  const deletions = () =>
+    callsOf(rig, 'DeleteVolume').map(({ request }) => request as DeleteVolumeRequest);
   /** Too small a volume, and a driver that fails to delete it that many times. */
   const failToDelete = (times: number): void => {
     let left = times;
@@ -120,12 +129,24 @@ describe('a volume that no PV can be made of', () => {
   it('is left alone where a PV has its name', async () => {
     const claim = await rig.claim();
     const name = `pvc-${claim.metadata.uid}`;
-    const spec = { capacity: { storage: '1Mi' }, accessModes: ['ReadWriteOnce'], csi: { driver: DRIVER, volumeHandle: 'too-small' } };
-    await rig.kube.create(volumes, undefined, { apiVersion: 'v1', kind: 'PersistentVolume', metadata: { name }, spec });
+    const spec = {
+      capacity: { storage: '1Mi' },
+      accessModes: ['ReadWriteOnce'],
+      csi: { driver: DRIVER, volumeHandle: 'too-small' },
+    };
+    await rig.kube.create(volumes, undefined, {
+      apiVersion: 'v1',
+      kind: 'PersistentVolume',
+      metadata: { name },
+      spec,
+    });
     answerWith(rig, SMALL);
     await provision(claim);
     assert.deepEqual(deletions(), []);
-    assert.match(messagesOf(rig)[0] ?? '', new RegExp(`volume is orphaned: PersistentVolume ${name} exists$`));
+    assert.match(
+      messagesOf(rig)[0] ?? '',
+      new RegExp(`volume is orphaned: PersistentVolume ${name} exists$`),
+    );
     assert.equal(await stateOf(rig, claim), 'open');
   });
 
@@ -134,7 +155,10 @@ describe('a volume that no PV can be made of', () => {
     answerWith(rig, SMALL);
     const down = new KubeError({ code: 0, reason: 'Network', serverMessage: 'connection refused' });
     const outage = kubeWith(rig, {
-      get: async (...args) => (args[0].plural === 'persistentvolumes' ? Promise.reject(down) : ((await rig.kube.get(...args)) as never)),
+      get: async (...args) =>
+        args[0].plural === 'persistentvolumes'
+          ? Promise.reject(down)
+          : ((await rig.kube.get(...args)) as never),
     });
     assert.equal((await provision(claim, outage)).kind, 'retry');
     assert.deepEqual(deletions(), []);
@@ -148,13 +172,20 @@ describe('a volume that no PV can be made of', () => {
     let nowMs = Date.now() + 3_600_000;
     await provision(claim, { clock: { ...systemClock, nowMs: () => (nowMs += 3_000) } });
     assert.deepEqual(deletions(), []);
-    assert.match(messagesOf(rig)[0] ?? '', /volume is orphaned: the look at its PersistentVolume took too long$/);
+    assert.match(
+      messagesOf(rig)[0] ?? '',
+      /volume is orphaned: the look at its PersistentVolume took too long$/,
+    );
     assert.equal(await stateOf(rig, claim), 'open');
   });
 
   it('is not taken for absent where Redis lost its records lately: an earlier call may still be at work', async () => {
     const claim = await rig.claim();
-    await redisBlessing(rig.redis, 'csi', DRIVER).bless({ epoch: 'e', quarantineMs: 1, beat: 0 });
+    await redisIncarnationStore(rig.redis, 'csi', DRIVER).begin({
+      id: 'e',
+      quarantineMs: 1,
+      sequence: 0,
+    });
     answerWith(rig, SMALL);
     let outcome = await provision(claim);
     while (outcome.kind === 'later') outcome = await provision(claim);
@@ -166,7 +197,11 @@ describe('a volume that no PV can be made of', () => {
 
   it('for want of an in-tree form is deleted, told once, and rests until there is another class', async () => {
     const migrated: Partial<ProcessorPorts> = {
-      driver: () => ({ ...rig.ports.driver(), name: AZURE_DISK.csiDriver, inTreeName: AZURE_DISK.inTreeName }),
+      driver: () => ({
+        ...rig.ports.driver(),
+        name: AZURE_DISK.csiDriver,
+        inTreeName: AZURE_DISK.inTreeName,
+      }),
       classOf: (name) => {
         const cls = rig.ports.classOf(name);
         return cls === undefined ? undefined : { ...cls, provisioner: AZURE_DISK.inTreeName };
@@ -175,7 +210,11 @@ describe('a volume that no PV can be made of', () => {
     const claim = await rig.claim();
     const { namespace = '', name } = claim.metadata;
     const annotations = { 'volume.kubernetes.io/storage-provisioner': AZURE_DISK.csiDriver };
-    await rig.kube.patch(claims, { namespace, name }, { type: 'merge', body: { metadata: { annotations } } });
+    await rig.kube.patch(
+      claims,
+      { namespace, name },
+      { type: 'merge', body: { metadata: { annotations } } },
+    );
     answerWith(rig, { volume: { volumeId: 'no-disk-uri', capacityBytes: ASKED } });
     const outcome = await provision(claim, migrated);
     assert.ok(outcome.kind === 'parked');

@@ -3,14 +3,37 @@ import { after, before, beforeEach, describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
 import type { CreateVolumeRequest, DeleteVolumeRequest } from '#src/csi/generated/csi_pb.ts';
-import { CLONE_PROTECTION, SNAPSHOT_SOURCE_PROTECTION, STORAGE_PROVISIONER } from '#src/kube/keys.ts';
-import type { Claim, ClaimSpec, ReferenceGrant, Snapshot, SnapshotContent, Volume } from '#src/kube/objects.ts';
-import { claims, referenceGrants, snapshotContents, snapshots, volumeAttributesClasses, volumes } from '#src/kube/resources.ts';
+import {
+  CLONE_PROTECTION,
+  SNAPSHOT_SOURCE_PROTECTION,
+  STORAGE_PROVISIONER,
+} from '#src/kube/keys.ts';
+import type {
+  Claim,
+  ClaimSpec,
+  ReferenceGrant,
+  Snapshot,
+  SnapshotContent,
+  Volume,
+} from '#src/kube/objects.ts';
+import {
+  claims,
+  referenceGrants,
+  snapshotContents,
+  snapshots,
+  volumeAttributesClasses,
+  volumes,
+} from '#src/kube/resources.ts';
 import type { ProcessorPorts } from '#src/jobs/ports.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { openSources } from '#src/records/open-sources.ts';
 import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
-import { installCrds, referenceGrantCrd, removeCrds, snapshotCrds } from '../../harness/snapshot-crds.ts';
+import {
+  installCrds,
+  referenceGrantCrd,
+  removeCrds,
+  snapshotCrds,
+} from '../../harness/snapshot-crds.ts';
 import { standingClock } from '../claim-cases.ts';
 import { DRIVER, openRig } from '../rig.ts';
 import type { Rig } from '../rig.ts';
@@ -28,7 +51,12 @@ describe('provision, from a source', () => {
       driver: () => ({
         name: DRIVER,
         pluginCapabilities: new Set(['CONTROLLER_SERVICE']),
-        controllerCapabilities: new Set(['CREATE_DELETE_VOLUME', 'CREATE_DELETE_SNAPSHOT', 'CLONE_VOLUME', 'MODIFY_VOLUME']),
+        controllerCapabilities: new Set([
+          'CREATE_DELETE_VOLUME',
+          'CREATE_DELETE_SNAPSHOT',
+          'CLONE_VOLUME',
+          'MODIFY_VOLUME',
+        ]),
       }),
     };
   });
@@ -38,14 +66,21 @@ describe('provision, from a source', () => {
   const unique = (word: string): string => `${word}-${(names += 1)}`;
   const creates = () => rig.driver.calls.filter(({ method }) => method === 'CreateVolume');
   const deletes = () => rig.driver.calls.filter(({ method }) => method === 'DeleteVolume');
-  const messages = () => rig.events.map(({ type, reason, message }) => `${type} ${reason} ${message}`);
+  const messages = () =>
+    rig.events.map(({ type, reason, message }) => `${type} ${reason} ${message}`);
   const requests = () => creates().map(({ request }) => request as CreateVolumeRequest);
   /** The driver makes the volume and names its source in the answer, as it must. */
   const echo = () => {
     rig.onCall = ({ method, request }) => {
       if (method !== 'CreateVolume') return undefined;
       const { name, volumeContentSource } = request as CreateVolumeRequest;
-      return { volume: { volumeId: `handle-of-${name}`, capacityBytes: SIZE_BYTES, contentSource: volumeContentSource } };
+      return {
+        volume: {
+          volumeId: `handle-of-${name}`,
+          capacityBytes: SIZE_BYTES,
+          contentSource: volumeContentSource,
+        },
+      };
     };
   };
   async function claimOf(spec: Partial<ClaimSpec>, namespace = 'default'): Promise<Claim> {
@@ -53,12 +88,18 @@ describe('provision, from a source', () => {
     return rig.kube.create<Claim>(claims, namespace, {
       apiVersion: 'v1',
       kind: 'PersistentVolumeClaim',
-      metadata: { name: unique('wants'), namespace, annotations: { [STORAGE_PROVISIONER]: DRIVER } },
+      metadata: {
+        name: unique('wants'),
+        namespace,
+        annotations: { [STORAGE_PROVISIONER]: DRIVER },
+      },
       spec: { ...plain, ...spec },
     });
   }
   /** A snapshot that is ready, and its content. */
-  async function snapshotOf(given: { namespace?: string; ready?: boolean } = {}): Promise<Snapshot> {
+  async function snapshotOf(
+    given: { namespace?: string; ready?: boolean } = {},
+  ): Promise<Snapshot> {
     const { namespace = 'default', ready = true } = given;
     const name = unique('snapshot');
     const snapshot = await rig.kube.create<Snapshot>(snapshots, namespace, {
@@ -72,20 +113,37 @@ describe('provision, from a source', () => {
       apiVersion: 'snapshot.storage.k8s.io/v1',
       kind: 'VolumeSnapshotContent',
       metadata: { name: content },
-      spec: { driver: DRIVER, deletionPolicy: 'Delete', volumeSnapshotRef: { name, namespace, uid: snapshot.metadata.uid } },
+      spec: {
+        driver: DRIVER,
+        deletionPolicy: 'Delete',
+        volumeSnapshotRef: { name, namespace, uid: snapshot.metadata.uid },
+      },
     });
     await rig.kube.patch(
       snapshotContents,
       { name: content },
-      { type: 'merge', subresource: 'status', body: { status: { snapshotHandle: `handle-of-${name}`, readyToUse: true } } },
+      {
+        type: 'merge',
+        subresource: 'status',
+        body: { status: { snapshotHandle: `handle-of-${name}`, readyToUse: true } },
+      },
     );
-    const status = { boundVolumeSnapshotContentName: content, readyToUse: ready, restoreSize: SIZE };
-    return rig.kube.patch<Snapshot>(snapshots, { namespace, name }, { type: 'merge', subresource: 'status', body: { status } });
+    const status = {
+      boundVolumeSnapshotContentName: content,
+      readyToUse: ready,
+      restoreSize: SIZE,
+    };
+    return rig.kube.patch<Snapshot>(
+      snapshots,
+      { namespace, name },
+      { type: 'merge', subresource: 'status', body: { status } },
+    );
   }
   const restoring = ({ metadata: { name } }: Snapshot): Partial<ClaimSpec> => ({
     dataSource: { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name },
   });
-  const readSnapshot = ({ metadata: { namespace = '', name } }: Snapshot) => rig.kube.get<Snapshot>(snapshots, { namespace, name });
+  const readSnapshot = ({ metadata: { namespace = '', name } }: Snapshot) =>
+    rig.kube.get<Snapshot>(snapshots, { namespace, name });
   /** A claim that is bound to its volume. */
   async function boundClaim(): Promise<{ claim: Claim; volume: Volume }> {
     const { metadata } = await rig.claim({ className: 'of-sources' });
@@ -109,14 +167,21 @@ describe('provision, from a source', () => {
     await rig.reset();
     return { claim, volume };
   }
-  const cloning = ({ metadata: { name } }: Claim): Partial<ClaimSpec> => ({ dataSource: { kind: 'PersistentVolumeClaim', name } });
-  const readClaim = ({ metadata: { namespace = '', name } }: Claim) => rig.kube.get<Claim>(claims, { namespace, name });
+  const cloning = ({ metadata: { name } }: Claim): Partial<ClaimSpec> => ({
+    dataSource: { kind: 'PersistentVolumeClaim', name },
+  });
+  const readClaim = ({ metadata: { namespace = '', name } }: Claim) =>
+    rig.kube.get<Claim>(claims, { namespace, name });
 
   it('waits for a snapshot whose kind is not even installed', async () => {
-    const claim = await claimOf({ dataSource: { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name: 'soon' } });
+    const claim = await claimOf({
+      dataSource: { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name: 'soon' },
+    });
     const outcome = await rig.provision(claim, ports);
     assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
-    assert.deepEqual(outcome.until, [{ resource: 'volumesnapshots', namespace: 'default', name: 'soon', seen: '' }]);
+    assert.deepEqual(outcome.until, [
+      { resource: 'volumesnapshots', namespace: 'default', name: 'soon', seen: '' },
+    ]);
     assert.match(
       outcome.reason,
       /from api server: the server could not find the requested resource \(get volumesnapshots\.snapshot\.storage\.k8s\.io soon\)$/,
@@ -135,13 +200,22 @@ describe('provision, from a source', () => {
         if (method !== 'CreateVolume') return undefined;
         held.push((await readSnapshot(snapshot))?.metadata.finalizers);
         const { volumeContentSource } = request as CreateVolumeRequest;
-        return { volume: { volumeId: 'restored', capacityBytes: SIZE_BYTES, contentSource: volumeContentSource } };
+        return {
+          volume: {
+            volumeId: 'restored',
+            capacityBytes: SIZE_BYTES,
+            contentSource: volumeContentSource,
+          },
+        };
       };
       assert.equal((await rig.provision(claim, ports)).kind, 'done');
       const [sent] = requests();
       assert.deepEqual(sent?.volumeContentSource?.type.case, 'snapshot');
       assert.ok(sent.volumeContentSource.type.case === 'snapshot');
-      assert.equal(sent.volumeContentSource.type.value.snapshotId, `handle-of-${snapshot.metadata.name}`);
+      assert.equal(
+        sent.volumeContentSource.type.value.snapshotId,
+        `handle-of-${snapshot.metadata.name}`,
+      );
       assert.deepEqual(held, [[SNAPSHOT_SOURCE_PROTECTION]]);
       assert.deepEqual((await readSnapshot(snapshot))?.metadata.finalizers ?? [], []);
       assert.equal((await rig.volumeOf(claim))?.spec.csi?.volumeHandle, 'restored');
@@ -171,13 +245,22 @@ describe('provision, from a source', () => {
     it('keeps the finalizers of others while ours comes and goes', async () => {
       const { metadata } = await snapshotOf();
       const ref = { namespace: 'default', name: metadata.name };
-      const snapshot = await rig.kube.patch<Snapshot>(snapshots, ref, { type: 'merge', body: { metadata: { finalizers: ['other/one'] } } });
+      const snapshot = await rig.kube.patch<Snapshot>(snapshots, ref, {
+        type: 'merge',
+        body: { metadata: { finalizers: ['other/one'] } },
+      });
       const held: unknown[] = [];
       rig.onCall = async ({ method, request }) => {
         if (method !== 'CreateVolume') return undefined;
         held.push((await readSnapshot(snapshot))?.metadata.finalizers);
         const { volumeContentSource } = request as CreateVolumeRequest;
-        return { volume: { volumeId: 'kept', capacityBytes: SIZE_BYTES, contentSource: volumeContentSource } };
+        return {
+          volume: {
+            volumeId: 'kept',
+            capacityBytes: SIZE_BYTES,
+            contentSource: volumeContentSource,
+          },
+        };
       };
       assert.equal((await rig.provision(await claimOf(restoring(snapshot)), ports)).kind, 'done');
       assert.deepEqual(held, [['other/one', SNAPSHOT_SOURCE_PROTECTION]]);
@@ -207,9 +290,15 @@ describe('provision, from a source', () => {
 
     it('that the driver does not name in its answer costs the volume (C-07)', async () => {
       const claim = await claimOf(restoring(await snapshotOf()));
-      rig.onCall = ({ method }) => (method === 'CreateVolume' ? { volume: { volumeId: 'empty', capacityBytes: SIZE_BYTES } } : undefined);
+      rig.onCall = ({ method }) =>
+        method === 'CreateVolume'
+          ? { volume: { volumeId: 'empty', capacityBytes: SIZE_BYTES } }
+          : undefined;
       const outcome = await rig.provision(claim, ports);
-      assert.ok(outcome.kind === 'retry' && /^volume content source missing$/.test(outcome.reason), JSON.stringify(outcome));
+      assert.ok(
+        outcome.kind === 'retry' && /^volume content source missing$/.test(outcome.reason),
+        JSON.stringify(outcome),
+      );
       assert.equal(creates().length, 1);
       assert.deepEqual(
         deletes().map(({ request }) => (request as DeleteVolumeRequest).volumeId),
@@ -222,30 +311,44 @@ describe('provision, from a source', () => {
     it('that the driver neither names in its answer nor deletes again is told to be an orphan, in upstream’s spelling', async () => {
       const claim = await claimOf(restoring(await snapshotOf()));
       rig.onCall = ({ method }) => {
-        if (method === 'CreateVolume') return { volume: { volumeId: 'empty', capacityBytes: SIZE_BYTES } };
+        if (method === 'CreateVolume')
+          return { volume: { volumeId: 'empty', capacityBytes: SIZE_BYTES } };
         if (method === 'DeleteVolume') throw new DriverStatus(Code.Internal, 'stuck');
         return undefined;
       };
       const outcome = await rig.provision(claim, { ...ports, clock: standingClock() });
       assert.ok(outcome.kind === 'retry');
-      assert.match(outcome.reason, /^volume content source missing\. cleanup of volume pvc-\S+ failed, volume is orphaned: rpc error/);
+      assert.match(
+        outcome.reason,
+        /^volume content source missing\. cleanup of volume pvc-\S+ failed, volume is orphaned: rpc error/,
+      );
     });
 
     it('counts as in use while the record is open, the claim gone or not', async () => {
       const snapshot = await snapshotOf();
       const claim = await claimOf(restoring(snapshot));
-      rig.onCall = async ({ method }) => (method === 'CreateVolume' ? new Promise(() => undefined) : undefined);
+      rig.onCall = async ({ method }) =>
+        method === 'CreateVolume' ? new Promise(() => undefined) : undefined;
       assert.equal((await rig.provision(claim, { ...ports, timeoutMs: 200 })).kind, 'running');
       await rig.kube.delete(claims, { namespace: 'default', name: claim.metadata.name });
       assert.ok((await openSources(rig.redis, 'csi', DRIVER)).has(snapshot.metadata.uid));
     });
 
     it('that is gone when a call of unknown end is repeated proves nothing, however late: the driver may have made the volume before', async () => {
-      const records = new VolumeRecords({ redis: rig.redis, prefix: 'csi', driver: DRIVER, ownMs: 60_000, settleMs: 0 });
-      await records.learnEpoch();
-      const lateRefusal = async (code: (typeof Code)[keyof typeof Code]): Promise<Record<string, string>> => {
+      const records = new VolumeRecords({
+        redis: rig.redis,
+        prefix: 'csi',
+        driver: DRIVER,
+        ownMs: 60_000,
+        settleMs: 0,
+      });
+      await records.learnIncarnation();
+      const lateRefusal = async (
+        code: (typeof Code)[keyof typeof Code],
+      ): Promise<Record<string, string>> => {
         const claim = await claimOf(restoring(await snapshotOf()));
-        rig.onCall = async ({ method }) => (method === 'CreateVolume' ? new Promise(() => undefined) : undefined);
+        rig.onCall = async ({ method }) =>
+          method === 'CreateVolume' ? new Promise(() => undefined) : undefined;
         await rig.provision(claim, { ...ports, records, timeoutMs: 200 });
         // That call was long ago.
         await rig.redis.hset(`{csi}:volume:${DRIVER}:${claim.metadata.uid}`, 'call', '1');
@@ -255,7 +358,11 @@ describe('provision, from a source', () => {
         await rig.provision(claim, { ...ports, records });
         return rig.record(claim.metadata.uid);
       };
-      assert.deepEqual(await lateRefusal(Code.Internal), {}, 'any other refusal, as late as that, is proof');
+      assert.deepEqual(
+        await lateRefusal(Code.Internal),
+        {},
+        'any other refusal, as late as that, is proof',
+      );
       assert.equal((await lateRefusal(Code.NotFound))['amb'], '1');
     });
   });
@@ -268,7 +375,10 @@ describe('provision, from a source', () => {
       assert.equal((await rig.provision(claim, ports)).kind, 'done');
       const [sent] = requests();
       assert.ok(sent?.volumeContentSource?.type.case === 'volume');
-      assert.equal(sent.volumeContentSource.type.value.volumeId, source.volume.spec.csi?.volumeHandle);
+      assert.equal(
+        sent.volumeContentSource.type.value.volumeId,
+        source.volume.spec.csi?.volumeHandle,
+      );
       assert.ok((await readClaim(source.claim))?.metadata.finalizers?.includes(CLONE_PROTECTION));
     });
 
@@ -276,10 +386,16 @@ describe('provision, from a source', () => {
       const source = await boundClaim();
       const ref = { namespace: 'default', name: source.claim.metadata.name };
       const finalizers = ['kubernetes.io/pvc-protection', 'other/one'];
-      const held = await rig.kube.patch<Claim>(claims, ref, { type: 'merge', body: { metadata: { finalizers } } });
+      const held = await rig.kube.patch<Claim>(claims, ref, {
+        type: 'merge',
+        body: { metadata: { finalizers } },
+      });
       echo();
       assert.equal((await rig.provision(await claimOf(cloning(held)), ports)).kind, 'done');
-      assert.deepEqual((await readClaim(held))?.metadata.finalizers, [...finalizers, CLONE_PROTECTION]);
+      assert.deepEqual((await readClaim(held))?.metadata.finalizers, [
+        ...finalizers,
+        CLONE_PROTECTION,
+      ]);
     });
 
     it('that is not bound yet parks its clone on it', async () => {
@@ -293,10 +409,16 @@ describe('provision, from a source', () => {
 
     it('whose clone comes out too small costs the clone, not the source (D-04)', async () => {
       const source = await boundClaim();
-      const claim = await claimOf({ ...cloning(source.claim), resources: { requests: { storage: '1048577' } } });
+      const claim = await claimOf({
+        ...cloning(source.claim),
+        resources: { requests: { storage: '1048577' } },
+      });
       echo();
       const outcome = await rig.provision(claim, ports);
-      assert.ok(outcome.kind === 'retry' && /less than requested/.test(outcome.reason), JSON.stringify(outcome));
+      assert.ok(
+        outcome.kind === 'retry' && /less than requested/.test(outcome.reason),
+        JSON.stringify(outcome),
+      );
       assert.equal(creates().length, 1);
       assert.equal(deletes().length, 1);
       assert.ok((await readClaim(source.claim))?.metadata.finalizers?.includes(CLONE_PROTECTION));
@@ -305,8 +427,13 @@ describe('provision, from a source', () => {
 
   describe('another namespace', () => {
     const crossed = { gates: { ...DEFAULT_GATES, CrossNamespaceVolumeDataSource: true } };
-    const withGate = (): Partial<ProcessorPorts> => ({ ...ports, options: { ...rig.ports.options, ...crossed } });
-    const grant = (namespace: string): Partial<ReferenceGrant> & { readonly apiVersion: string } => ({
+    const withGate = (): Partial<ProcessorPorts> => ({
+      ...ports,
+      options: { ...rig.ports.options, ...crossed },
+    });
+    const grant = (
+      namespace: string,
+    ): Partial<ReferenceGrant> & { readonly apiVersion: string } => ({
       apiVersion: 'gateway.networking.k8s.io/v1beta1',
       kind: 'ReferenceGrant',
       metadata: { name: unique('grant'), namespace, uid: '', resourceVersion: '' },
@@ -321,20 +448,34 @@ describe('provision, from a source', () => {
       it(`may be restored from with a grant of a server that has ${version} alone`, async () => {
         await installCrds(rig.kube, [referenceGrantCrd([version])]);
         const snapshot = await snapshotOf({ namespace: 'kube-system' });
-        const claim = await claimOf({ dataSourceRef: { ...restoringRef(snapshot), namespace: 'kube-system' } });
+        const claim = await claimOf({
+          dataSourceRef: { ...restoringRef(snapshot), namespace: 'kube-system' },
+        });
         echo();
         const refused = await rig.provision(claim, withGate());
-        assert.ok(refused.kind === 'retry' && refused.reason.endsWith("isn't allowed"), JSON.stringify(refused));
-        const object = { ...grant('kube-system'), apiVersion: `gateway.networking.k8s.io/${version}` };
+        assert.ok(
+          refused.kind === 'retry' && refused.reason.endsWith("isn't allowed"),
+          JSON.stringify(refused),
+        );
+        const object = {
+          ...grant('kube-system'),
+          apiVersion: `gateway.networking.k8s.io/${version}`,
+        };
         await rig.kube.create({ ...referenceGrants, version }, 'kube-system', object);
         assert.equal((await rig.provision(claim, withGate())).kind, 'done');
         // Only a source in spec.dataSource is let go at once; the sweep does the rest.
-        assert.deepEqual((await readSnapshot(snapshot))?.metadata.finalizers, [SNAPSHOT_SOURCE_PROTECTION]);
+        assert.deepEqual((await readSnapshot(snapshot))?.metadata.finalizers, [
+          SNAPSHOT_SOURCE_PROTECTION,
+        ]);
         await removeCrds(rig.kube, [referenceGrantCrd([version])]);
       });
     }
 
-    const restoringRef = ({ metadata: { name } }: Snapshot) => ({ apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name });
+    const restoringRef = ({ metadata: { name } }: Snapshot) => ({
+      apiGroup: 'snapshot.storage.k8s.io',
+      kind: 'VolumeSnapshot',
+      name,
+    });
   });
 
   describe('a VolumeAttributesClass', () => {
@@ -360,7 +501,10 @@ describe('provision, from a source', () => {
     });
 
     it('that is missing parks the claim on it (B-39)', async () => {
-      const outcome = await rig.provision(await claimOf({ volumeAttributesClassName: 'none' }), ports);
+      const outcome = await rig.provision(
+        await claimOf({ volumeAttributesClassName: 'none' }),
+        ports,
+      );
       assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
       assert.equal(outcome.reason, 'volumeattributesclasses.storage.k8s.io "none" not found');
     });

@@ -3,11 +3,20 @@ import { after, before, beforeEach, describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
 import type { CodeName } from '#src/csi/status.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
-import { annotatedClaim, claimNow, failWith, messagesOf, SELECTED_NODE, stateOf, withTopology } from '../claim-cases.ts';
+import {
+  annotatedClaim,
+  claimNow,
+  failWith,
+  messagesOf,
+  SELECTED_NODE,
+  stateOf,
+  withTopology,
+} from '../claim-cases.ts';
 import { openRig } from '../rig.ts';
 import type { Rig } from '../rig.ts';
 
-/** In the order of the catalogue (06 E); each with the numbers of its four combinations of topology and selected node. */
+/** In the order of the catalogue (06 E); each with the numbers of its four combinations of topology
+ * and selected node. */
 const CODES: readonly (readonly [CodeName, string, string, string, string])[] = [
   ['Canceled', 'E-05', 'E-06', 'E-07', 'E-08'],
   ['DeadlineExceeded', 'E-09', 'E-10', 'E-11', 'E-12'],
@@ -33,11 +42,19 @@ const COMBINATIONS = [
   { hasTopology: true, hasNode: true },
 ] as const;
 
-/** Finished: no open record, and tried again. InBackground: open. Reschedule: the scheduler is asked for another node. */
+/** Finished: no open record, and tried again. InBackground: open. Reschedule: the scheduler is
+ * asked for another node. */
 type State = 'Finished' | 'InBackground' | 'Reschedule';
 
-/** Upstream takes AlreadyExists for final; to us the name is taken by a volume that may be ours (design invariant 6). */
-const IN_BACKGROUND: readonly CodeName[] = ['Canceled', 'DeadlineExceeded', 'Unavailable', 'Aborted', 'AlreadyExists'];
+/** Upstream takes AlreadyExists for final; to us the name is taken by a volume that may be ours
+ * (design invariant 6). */
+const IN_BACKGROUND: readonly CodeName[] = [
+  'Canceled',
+  'DeadlineExceeded',
+  'Unavailable',
+  'Aborted',
+  'AlreadyExists',
+];
 
 function expected(code: CodeName, { hasTopology, hasNode }: (typeof COMBINATIONS)[number]): State {
   if (IN_BACKGROUND.includes(code)) return 'InBackground';
@@ -63,13 +80,19 @@ describe('a CreateVolume that fails', () => {
 
         assert.equal(await rig.volumeOf(claim), undefined, 'no PV');
         assert.equal(messagesOf(rig).length, 1);
-        assert.match(messagesOf(rig)[0] ?? '', new RegExp(`^Warning ProvisioningFailed .*rpc error: code = ${code} desc = no$`));
+        assert.match(
+          messagesOf(rig)[0] ?? '',
+          new RegExp(`^Warning ProvisioningFailed .*rpc error: code = ${code} desc = no$`),
+        );
         assert.equal(await stateOf(rig, claim), state === 'InBackground' ? 'open' : 'none');
-        const isNodeLeft = (await claimNow(rig, claim))?.metadata.annotations?.[SELECTED_NODE] !== undefined;
+        const isNodeLeft =
+          (await claimNow(rig, claim))?.metadata.annotations?.[SELECTED_NODE] !== undefined;
         assert.equal(isNodeLeft, hasNode && state !== 'Reschedule');
-        // Without a node the claim rests until the scheduler has chosen another one; else it comes again.
+        // Without a node the claim rests until the scheduler has chosen another one; else it comes
+        // again.
         assert.equal(outcome.kind === 'done', state === 'Reschedule');
-        if (outcome.kind !== 'done') assert.ok('reason' in outcome && outcome.reason.includes(`code = ${code} desc = no`));
+        if (outcome.kind !== 'done')
+          assert.ok('reason' in outcome && outcome.reason.includes(`code = ${code} desc = no`));
       });
     }
   }

@@ -7,7 +7,15 @@ import type { Claim, ClaimSpec, Class, Volume } from '#src/kube/objects.ts';
 import { claims, secrets, volumeAttributesClasses, volumes } from '#src/kube/resources.ts';
 import type { ProcessorPorts } from '#src/jobs/ports.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
-import { annotatedClaim, answerWith, callsOf, claimNow, failWith, messagesOf, stateOf } from '../claim-cases.ts';
+import {
+  annotatedClaim,
+  answerWith,
+  callsOf,
+  claimNow,
+  failWith,
+  messagesOf,
+  stateOf,
+} from '../claim-cases.ts';
 import { DRIVER, openRig } from '../rig.ts';
 import type { Rig } from '../rig.ts';
 
@@ -38,7 +46,12 @@ describe('provision', () => {
   }
   const withCapability = (...more: string[]): Partial<ProcessorPorts> => {
     const facts = rig.ports.driver();
-    return { driver: () => ({ ...facts, controllerCapabilities: new Set([...facts.controllerCapabilities, ...more]) }) };
+    return {
+      driver: () => ({
+        ...facts,
+        controllerCapabilities: new Set([...facts.controllerCapabilities, ...more]),
+      }),
+    };
   };
   const withClass = (change: Partial<Class>): Partial<ProcessorPorts> => ({
     classOf: (name) => {
@@ -70,7 +83,10 @@ describe('provision', () => {
     it('for a claim as it is now, whatever a watch saw before (P-99)', async () => {
       const claim = await rig.claim();
       await annotatedClaim(rig, {});
-      const hint = { ...claim, spec: { ...claim.spec, resources: { requests: { storage: '5Gi' } } } };
+      const hint = {
+        ...claim,
+        spec: { ...claim.spec, resources: { requests: { storage: '5Gi' } } },
+      };
       assert.equal((await rig.provision(hint)).kind, 'done');
       assert.equal(requestOf().capacityRange?.requiredBytes, BYTES);
     });
@@ -98,12 +114,20 @@ describe('provision', () => {
       const claim = await rig.claim({ parameters });
       const metadata = { name: 'provisionersecret', namespace: 'default' };
       const data = { key: Buffer.from('value').toString('base64') };
-      await rig.kube.create(secrets, 'default', { apiVersion: 'v1', kind: 'Secret', metadata, data });
+      await rig.kube.create(secrets, 'default', {
+        apiVersion: 'v1',
+        kind: 'Secret',
+        metadata,
+        data,
+      });
       assert.equal((await rig.provision(claim)).kind, 'done');
       assert.deepEqual(requestOf().secrets, { key: 'value' });
       assert.deepEqual(requestOf().parameters, {});
       // The other secrets are the node's business; nobody here reads them.
-      assert.deepEqual((await rig.volumeOf(claim))?.spec.csi?.nodeStageSecretRef, { name: 'nodestagesecret', namespace: 'default' });
+      assert.deepEqual((await rig.volumeOf(claim))?.spec.csi?.nodeStageSecretRef, {
+        name: 'nodestagesecret',
+        namespace: 'default',
+      });
     });
 
     it('with the names of claim and volume under --extra-create-metadata (B-02)', async () => {
@@ -128,19 +152,34 @@ describe('provision', () => {
       'csi.storage.k8s.io/secret-namespace': 'default',
       csiProvisionerSecretName: '',
     };
-    const refusals: readonly (readonly [title: string, RegExp, () => Promise<readonly [Claim, Partial<ProcessorPorts>]>])[] = [
+    const refusals: readonly (readonly [
+      title: string,
+      RegExp,
+      () => Promise<readonly [Claim, Partial<ProcessorPorts>]>,
+    ])[] = [
       [
         'for a file system that is named twice (B-03)',
         /fstype specified in parameters with both/,
-        async () => [await rig.claim({ parameters: { fstype: 'a', 'csi.storage.k8s.io/fstype': 'b' } }), {}],
+        async () => [
+          await rig.claim({ parameters: { fstype: 'a', 'csi.storage.k8s.io/fstype': 'b' } }),
+          {},
+        ],
       ],
       [
         'for a secret that is not there (B-20)',
         /error getting secret none in namespace default: secrets "none" not found$/,
         async () => [await rig.claim({ parameters: nowhere }), {}],
       ],
-      ['for half a secret (B-17)', /Both must be specified$/, async () => [await rig.claim({ parameters: half }), {}]],
-      ['for a selector (B-18)', /claim Selector is not supported$/, async () => [await claimOf({ selector: {} }), {}]],
+      [
+        'for half a secret (B-17)',
+        /Both must be specified$/,
+        async () => [await rig.claim({ parameters: half }), {}],
+      ],
+      [
+        'for a selector (B-18)',
+        /claim Selector is not supported$/,
+        async () => [await claimOf({ selector: {} }), {}],
+      ],
       [
         'for half a secret beside a default (B-21)',
         /Both must be specified$/,
@@ -156,8 +195,15 @@ describe('provision', () => {
         /^Warning ProvisioningFailed VAC alien referenced in PVC is for driver other which does not match driver name/,
         async () => {
           const kind = { apiVersion: 'storage.k8s.io/v1', kind: 'VolumeAttributesClass' };
-          await rig.kube.create(volumeAttributesClasses, undefined, { ...kind, metadata: { name: 'alien' }, driverName: 'other' });
-          return [await claimOf({ volumeAttributesClassName: 'alien' }), withCapability('MODIFY_VOLUME')];
+          await rig.kube.create(volumeAttributesClasses, undefined, {
+            ...kind,
+            metadata: { name: 'alien' },
+            driverName: 'other',
+          });
+          return [
+            await claimOf({ volumeAttributesClassName: 'alien' }),
+            withCapability('MODIFY_VOLUME'),
+          ];
         },
       ],
     ];
@@ -173,12 +219,16 @@ describe('provision', () => {
       const claim = await claimOf({ volumeAttributesClassName: 'none' });
       const outcome = await rig.provision(claim, withCapability('MODIFY_VOLUME'));
       assert.ok(outcome.kind === 'parked');
-      assert.deepEqual(outcome.until, [{ resource: 'volumeattributesclasses', name: 'none', seen: '' }]);
+      assert.deepEqual(outcome.until, [
+        { resource: 'volumeattributesclasses', name: 'none', seen: '' },
+      ]);
       await assertUntouched(claim, /volumeattributesclasses\.storage\.k8s\.io "none" not found$/);
     });
 
     it('for a populator’s claim, and tells the user each time (B-27, P-14)', async () => {
-      const claim = await claimOf({ dataSourceRef: { apiGroup: 'my.example.io', kind: 'MyPopulator', name: 'p' } });
+      const claim = await claimOf({
+        dataSourceRef: { apiGroup: 'my.example.io', kind: 'MyPopulator', name: 'p' },
+      });
       for (const _ of [1, 2]) assert.equal((await rig.provision(claim)).kind, 'done');
       assert.deepEqual(callsOf(rig, 'CreateVolume'), []);
       const words = 'Normal Provisioning Assuming an external populator will provision the volume';
@@ -192,7 +242,10 @@ describe('provision', () => {
     it('for one of two claims, and makes the other’s volume (P-01, P-15)', async () => {
       const alien = await claimOf({}, { [PROVISIONER]: 'other' });
       const ours = await rig.claim();
-      assert.deepEqual([(await rig.provision(alien)).kind, (await rig.provision(ours)).kind], ['done', 'done']);
+      assert.deepEqual(
+        [(await rig.provision(alien)).kind, (await rig.provision(ours)).kind],
+        ['done', 'done'],
+      );
       assert.equal(await rig.volumeOf(alien), undefined);
       assert.ok(await rig.volumeOf(ours));
       assert.equal(callsOf(rig, 'CreateVolume').length, 1);
@@ -208,7 +261,9 @@ describe('provision', () => {
       const claim = await rig.claim();
       const outcome = await rig.provision(claim, { classOf: () => undefined });
       assert.ok(outcome.kind === 'parked');
-      assert.deepEqual(outcome.until, [{ resource: 'storageclasses', name: claim.spec.storageClassName, seen: '' }]);
+      assert.deepEqual(outcome.until, [
+        { resource: 'storageclasses', name: claim.spec.storageClassName, seen: '' },
+      ]);
       assert.deepEqual([callsOf(rig, 'CreateVolume'), messagesOf(rig)], [[], []]);
     });
 
@@ -226,7 +281,11 @@ describe('provision', () => {
       ]) {
         const claim = await claimOf({}, annotations);
         assert.equal(
-          (await rig.provision(claim, { driver: () => ({ ...rig.ports.driver(), inTreeName: 'kubernetes.io/x' }) })).kind,
+          (
+            await rig.provision(claim, {
+              driver: () => ({ ...rig.ports.driver(), inTreeName: 'kubernetes.io/x' }),
+            })
+          ).kind,
           'done',
         );
       }
@@ -241,7 +300,9 @@ describe('provision', () => {
       assert.equal((await rig.provision(claim)).kind, 'retry');
       assert.equal(await rig.volumeOf(claim), undefined);
       assert.equal(await stateOf(rig, claim), 'none');
-      assert.deepEqual(messagesOf(rig), ['Warning ProvisioningFailed rpc error: code = Internal desc = no']);
+      assert.deepEqual(messagesOf(rig), [
+        'Warning ProvisioningFailed rpc error: code = Internal desc = no',
+      ]);
     });
 
     it('with Unauthenticated, has nothing open (B-24)', async () => {
@@ -283,7 +344,11 @@ describe('provision', () => {
       const first = await rig.provision(claim);
       const again = await rig.provision(claim);
       assert.ok(first.kind === 'retry');
-      assert.deepEqual(again, { kind: 'later', reason: first.reason, delayMs: rig.ports.retryMaxMs });
+      assert.deepEqual(again, {
+        kind: 'later',
+        reason: first.reason,
+        delayMs: rig.ports.retryMaxMs,
+      });
       assert.equal(callsOf(rig, 'CreateVolume').length, 1);
       assert.equal(messagesOf(rig).length, 1);
     });
@@ -302,7 +367,9 @@ describe('provision', () => {
       await rig.provision(claim);
       const cls = rig.ports.classOf(claim.spec.storageClassName ?? '');
       assert.ok(cls);
-      await rig.provision(claim, { classOf: () => ({ ...cls, metadata: { ...cls.metadata, uid: 'made-anew' } }) });
+      await rig.provision(claim, {
+        classOf: () => ({ ...cls, metadata: { ...cls.metadata, uid: 'made-anew' } }),
+      });
       assert.equal(callsOf(rig, 'CreateVolume').length, 2);
     });
 
@@ -324,7 +391,10 @@ describe('provision', () => {
       answerWith(rig, {});
       assert.equal((await rig.provision(claim)).kind, 'retry');
       assert.equal(await stateOf(rig, claim), 'open');
-      assert.match(messagesOf(rig)[0] ?? '', /the driver answered CreateVolume without a volume; report this to the driver’s vendor$/);
+      assert.match(
+        messagesOf(rig)[0] ?? '',
+        /the driver answered CreateVolume without a volume; report this to the driver’s vendor$/,
+      );
       assert.deepEqual(callsOf(rig, 'DeleteVolume'), []);
     });
 
@@ -333,7 +403,10 @@ describe('provision', () => {
       answerWith(rig, { volume: { volumeId: '', capacityBytes: BYTES } });
       assert.equal((await rig.provision(claim)).kind, 'retry');
       assert.equal(await stateOf(rig, claim), 'open');
-      assert.match(messagesOf(rig)[0] ?? '', /with an empty volume_id; report this to the driver’s vendor$/);
+      assert.match(
+        messagesOf(rig)[0] ?? '',
+        /with an empty volume_id; report this to the driver’s vendor$/,
+      );
     });
   });
 

@@ -22,7 +22,11 @@ describe('two claims whose UIDs begin alike', () => {
     await rig.reset();
     short = { options: { ...rig.ports.options, volumeNameUuidLength: 1 } };
     for (const { metadata } of (await rig.kube.list<Volume>(volumes)).items) {
-      await rig.kube.patch(volumes, { name: metadata.name }, { type: 'merge', body: { metadata: { finalizers: null } } });
+      await rig.kube.patch(
+        volumes,
+        { name: metadata.name },
+        { type: 'merge', body: { metadata: { finalizers: null } } },
+      );
       await rig.kube.delete(volumes, { name: metadata.name });
     }
     [first, second] = await twins();
@@ -61,14 +65,21 @@ describe('two claims whose UIDs begin alike', () => {
 
   it('are told apart where the first one’s PV was removed and the second has the name now', async () => {
     assert.equal((await rig.provision(first, short)).kind, 'done');
-    await rig.kube.patch(volumes, { name: nameOf(first) }, { type: 'merge', body: { metadata: { finalizers: null } } });
+    await rig.kube.patch(
+      volumes,
+      { name: nameOf(first) },
+      { type: 'merge', body: { metadata: { finalizers: null } } },
+    );
     await rig.kube.delete(volumes, { name: nameOf(first) });
     const keys = await rig.redis.keys('{csi}:name:*');
     if (keys.length > 0) await rig.redis.del(keys);
     assert.equal((await rig.provision(second, short)).kind, 'done');
     rig.events.length = 0;
     assert.equal((await rig.provision(first, short)).kind, 'retry');
-    assert.match(messagesOf(rig)[0] ?? '', /^Warning ProvisioningFailed volume name \S+ belongs to the claim with UID /);
+    assert.match(
+      messagesOf(rig)[0] ?? '',
+      /^Warning ProvisioningFailed volume name \S+ belongs to the claim with UID /,
+    );
   });
 
   it('do not get one volume, even where Redis forgot the first', async () => {
@@ -76,7 +87,11 @@ describe('two claims whose UIDs begin alike', () => {
     const keys = await rig.redis.keys('{csi}:name:*');
     if (keys.length > 0) await rig.redis.del(keys);
     await assertRefused();
-    assert.deepEqual(await rig.redis.keys('{csi}:name:*'), [], 'the second does not keep the name from the first');
+    assert.deepEqual(
+      await rig.redis.keys('{csi}:name:*'),
+      [],
+      'the second does not keep the name from the first',
+    );
   });
 
   it('do not get one volume where both ask at once', async () => {
@@ -90,7 +105,10 @@ describe('two claims whose UIDs begin alike', () => {
     assert.equal((await rig.provision(first, short)).kind, 'retry');
     heal(rig);
     assert.equal((await rig.provision(second, short)).kind, 'done');
-    assert.equal((await rig.kube.get<Volume>(volumes, { name: nameOf(second) }))?.spec.claimRef?.uid, second.metadata.uid);
+    assert.equal(
+      (await rig.kube.get<Volume>(volumes, { name: nameOf(second) }))?.spec.claimRef?.uid,
+      second.metadata.uid,
+    );
   });
 
   it('the first goes on with its own name', async () => {
@@ -100,8 +118,17 @@ describe('two claims whose UIDs begin alike', () => {
   });
 
   it('and a PV of that name that belongs to no claim, do not get one volume either', async () => {
-    const spec = { capacity: { storage: '1Mi' }, accessModes: ['ReadWriteOnce'], csi: { driver: 'x', volumeHandle: 'y' } };
-    await rig.kube.create(volumes, undefined, { apiVersion: 'v1', kind: 'PersistentVolume', metadata: { name: nameOf(first) }, spec });
+    const spec = {
+      capacity: { storage: '1Mi' },
+      accessModes: ['ReadWriteOnce'],
+      csi: { driver: 'x', volumeHandle: 'y' },
+    };
+    await rig.kube.create(volumes, undefined, {
+      apiVersion: 'v1',
+      kind: 'PersistentVolume',
+      metadata: { name: nameOf(first) },
+      spec,
+    });
     assert.equal((await rig.provision(first, short)).kind, 'retry');
     assert.deepEqual(callsOf(rig, 'CreateVolume'), []);
     assert.match(

@@ -23,7 +23,8 @@ describe('provision', () => {
 
   const creates = () => rig.driver.calls.filter(({ method }) => method === 'CreateVolume');
   const deletes = () => rig.driver.calls.filter(({ method }) => method === 'DeleteVolume');
-  const messages = () => rig.events.map(({ type, reason, message }) => `${type} ${reason} ${message}`);
+  const messages = () =>
+    rig.events.map(({ type, reason, message }) => `${type} ${reason} ${message}`);
   const failOnce = (status: DriverStatus) => {
     let failed = false;
     rig.onCall = ({ method }) => {
@@ -51,7 +52,9 @@ describe('provision', () => {
     const volume = await rig.volumeOf(claim);
     assert.equal(volume?.spec.csi?.driver, 'sample.csi.sutler.dev');
     assert.equal(volume.spec.claimRef?.uid, claim.metadata.uid);
-    assert.deepEqual(messages(), [`Normal ProvisioningSucceeded Successfully provisioned volume pvc-${claim.metadata.uid}`]);
+    assert.deepEqual(messages(), [
+      `Normal ProvisioningSucceeded Successfully provisioned volume pvc-${claim.metadata.uid}`,
+    ]);
     assert.equal((await rig.record(claim.metadata.uid))['state'], 'stored');
   });
 
@@ -75,7 +78,11 @@ describe('provision', () => {
     const claim = await rig.claim();
     await rig.kube.delete(claims, { namespace: 'default', name: claim.metadata.name });
     await rig.kube
-      .patch(claims, { namespace: 'default', name: claim.metadata.name }, { type: 'merge', body: { metadata: { finalizers: null } } })
+      .patch(
+        claims,
+        { namespace: 'default', name: claim.metadata.name },
+        { type: 'merge', body: { metadata: { finalizers: null } } },
+      )
       .catch(() => undefined);
     assert.equal((await rig.provision(claim)).kind, 'done');
     assert.equal(creates().length, 0);
@@ -83,7 +90,10 @@ describe('provision', () => {
 
   it('does nothing for a namesake of another UID', async () => {
     const claim = await rig.claim();
-    assert.equal((await rig.provision({ ...claim, metadata: { ...claim.metadata, uid: 'other' } })).kind, 'done');
+    assert.equal(
+      (await rig.provision({ ...claim, metadata: { ...claim.metadata, uid: 'other' } })).kind,
+      'done',
+    );
     assert.equal(creates().length, 0);
   });
 
@@ -93,7 +103,9 @@ describe('provision', () => {
       failOnce(new DriverStatus(Code.Internal, 'disk on fire'));
       const outcome = await rig.provision(claim);
       assert.equal(outcome.kind, 'retry');
-      assert.deepEqual(messages(), ['Warning ProvisioningFailed rpc error: code = Internal desc = disk on fire']);
+      assert.deepEqual(messages(), [
+        'Warning ProvisioningFailed rpc error: code = Internal desc = disk on fire',
+      ]);
       assert.deepEqual(await rig.record(claim.metadata.uid), {});
       assert.equal((await rig.provision(claim)).kind, 'done');
     });
@@ -129,7 +141,9 @@ describe('provision', () => {
       await loseAnswer(claim);
       const record = await rig.record(claim.metadata.uid);
       assert.deepEqual([record['state'], record['amb'], record['n']], ['creating', '1', '2']);
-      assert.deepEqual(messages(), ['Warning ProvisioningFailed rpc error: code = DeadlineExceeded desc = context deadline exceeded']);
+      assert.deepEqual(messages(), [
+        'Warning ProvisioningFailed rpc error: code = DeadlineExceeded desc = context deadline exceeded',
+      ]);
     });
 
     for (const [before, now] of [
@@ -177,7 +191,11 @@ describe('provision', () => {
       };
       await rig.provision(claim, { timeoutMs: 1_000 });
       rig.onCall = () => undefined;
-      await until(async () => (await rig.provision(claim)).kind === 'done', 'the gateway has another connection', 50_000);
+      await until(
+        async () => (await rig.provision(claim)).kind === 'done',
+        'the gateway has another connection',
+        50_000,
+      );
     });
 
     it('says nothing of success where the claim went while the driver took its time', async () => {
@@ -185,7 +203,10 @@ describe('provision', () => {
       const ref = { namespace: 'default', name: claim.metadata.name };
       rig.onCall = async ({ method }) => {
         if (method !== 'CreateVolume') return;
-        await rig.kube.patch(claims, ref, { type: 'merge', body: { metadata: { finalizers: null } } });
+        await rig.kube.patch(claims, ref, {
+          type: 'merge',
+          body: { metadata: { finalizers: null } },
+        });
         await rig.kube.delete(claims, ref);
         aheadMs = 1_500;
       };
@@ -200,12 +221,19 @@ describe('provision', () => {
       const claim = await rig.claim();
       const create: typeof rig.kube.create = async (resource, namespace, object) => {
         await rig.kube.create(resource, namespace, object);
-        throw new KubeError({ code: 504, reason: 'Timeout', serverMessage: 'too late', request: 'POST' });
+        throw new KubeError({
+          code: 504,
+          reason: 'Timeout',
+          serverMessage: 'too late',
+          request: 'POST',
+        });
       };
       assert.equal((await rig.provision(claim, { kube: { ...rig.kube, create } })).kind, 'retry');
       rig.events.length = 0;
       assert.equal((await rig.provision(claim)).kind, 'done');
-      assert.deepEqual(messages(), [`Normal ProvisioningSucceeded Successfully provisioned volume pvc-${claim.metadata.uid}`]);
+      assert.deepEqual(messages(), [
+        `Normal ProvisioningSucceeded Successfully provisioned volume pvc-${claim.metadata.uid}`,
+      ]);
       assert.equal(creates().length, 1);
     });
 
@@ -214,7 +242,11 @@ describe('provision', () => {
       await loseAnswer(claim);
       const cls = rig.ports.classOf(claim.spec.storageClassName ?? '');
       assert.ok(cls);
-      assert.equal((await rig.provision(claim, { classOf: () => ({ ...cls, parameters: { type: 'b' } }) })).kind, 'done');
+      assert.equal(
+        (await rig.provision(claim, { classOf: () => ({ ...cls, parameters: { type: 'b' } }) }))
+          .kind,
+        'done',
+      );
       const [first, second] = creates();
       assert.deepEqual(second?.request, first?.request);
     });
@@ -256,13 +288,23 @@ describe('provision', () => {
           return Promise.resolve();
         }
       }
-      const records = new Dying({ redis: rig.redis, prefix: 'csi', driver: 'sample.csi.sutler.dev', ownMs: 60_000, settleMs: 60_000 });
-      await records.learnEpoch();
+      const records = new Dying({
+        redis: rig.redis,
+        prefix: 'csi',
+        driver: 'sample.csi.sutler.dev',
+        ownMs: 60_000,
+        settleMs: 60_000,
+      });
+      await records.learnIncarnation();
       await rig.provision(claim, { records });
       const volume = await rig.volumeOf(claim);
       assert.ok(volume);
       // Its time is over.
-      await rig.redis.hset(`{csi}:volume:sample.csi.sutler.dev:${claim.metadata.uid}`, 'until', '1');
+      await rig.redis.hset(
+        `{csi}:volume:sample.csi.sutler.dev:${claim.metadata.uid}`,
+        'until',
+        '1',
+      );
       assert.equal((await rig.provision(claim)).kind, 'done');
       assert.equal(creates().length, 1);
       const record = await rig.record(claim.metadata.uid);
@@ -278,7 +320,8 @@ describe('provision', () => {
         csi: {
           ...csi,
           deleteVolume: csi.deleteVolume.bind(csi),
-          createVolume: (request, settings) => csi.createVolume(request, { ...settings, notAfterMs: 1 }),
+          createVolume: (request, settings) =>
+            csi.createVolume(request, { ...settings, notAfterMs: 1 }),
         },
       });
       assert.equal(outcome.kind, 'running');
@@ -293,7 +336,12 @@ describe('provision', () => {
       const refusing = kubeWith(rig, {
         create: () =>
           Promise.reject(
-            new KubeError({ code: 403, reason: 'Forbidden', serverMessage: 'quota exceeded', request: 'POST persistentvolumes' }),
+            new KubeError({
+              code: 403,
+              reason: 'Forbidden',
+              serverMessage: 'quota exceeded',
+              request: 'POST persistentvolumes',
+            }),
           ),
       });
       assert.equal((await rig.provision(claim, refusing)).kind, 'retry');
@@ -305,7 +353,9 @@ describe('provision', () => {
 
     it('counts a PV with our handle and claim as written', async () => {
       const claim = await rig.claim();
-      const twice = kubeWith(rig, { create: async (...args) => (await rig.kube.create(...args), rig.kube.create(...args)) });
+      const twice = kubeWith(rig, {
+        create: async (...args) => (await rig.kube.create(...args), rig.kube.create(...args)),
+      });
       assert.equal((await rig.provision(claim, twice)).kind, 'done');
       assert.equal((await rig.record(claim.metadata.uid))['state'], 'stored');
     });
@@ -316,7 +366,9 @@ describe('provision', () => {
       const volume = await rig.volumeOf(claim);
       await rig.redis.del(`{csi}:volume:sample.csi.sutler.dev:${claim.metadata.uid}`);
       rig.onCall = async ({ method, proceed }) =>
-        method === 'CreateVolume' ? { volume: { ...((await proceed()) as { volume: object }).volume, volumeId: 'surplus' } } : undefined;
+        method === 'CreateVolume'
+          ? { volume: { ...((await proceed()) as { volume: object }).volume, volumeId: 'surplus' } }
+          : undefined;
       assert.equal((await rig.provision(claim)).kind, 'done');
       assert.deepEqual(
         deletes().map(({ request }) => (request as unknown as { volumeId: string }).volumeId),
@@ -328,8 +380,17 @@ describe('provision', () => {
     it('leaves a namesake of another claim alone and says so', async () => {
       const claim = await rig.claim();
       const name = `pvc-${claim.metadata.uid}`;
-      const spec = { capacity: { storage: '1Mi' }, accessModes: ['ReadWriteOnce'], csi: { driver: 'x', volumeHandle: 'y' } };
-      await rig.kube.create<Volume>(volumes, undefined, { apiVersion: 'v1', kind: 'PersistentVolume', metadata: { name }, spec });
+      const spec = {
+        capacity: { storage: '1Mi' },
+        accessModes: ['ReadWriteOnce'],
+        csi: { driver: 'x', volumeHandle: 'y' },
+      };
+      await rig.kube.create<Volume>(volumes, undefined, {
+        apiVersion: 'v1',
+        kind: 'PersistentVolume',
+        metadata: { name },
+        spec,
+      });
       assert.equal((await rig.provision(claim)).kind, 'retry');
       assert.match(messages()[0] ?? '', /belongs to another claim/);
       assert.equal(deletes().length, 0);
@@ -366,10 +427,17 @@ describe('provision', () => {
     it('are struck out of the words of a driver that quotes them', async () => {
       const claim = await rig.claim({ name: 'quoted-secret', parameters });
       const metadata = { name: 'quoted-secret', namespace: 'default' };
-      await rig.kube.create(secrets, 'default', { apiVersion: 'v1', kind: 'Secret', metadata, ...values });
+      await rig.kube.create(secrets, 'default', {
+        apiVersion: 'v1',
+        kind: 'Secret',
+        metadata,
+        ...values,
+      });
       failOnce(new DriverStatus(Code.Internal, 'can not log in with very-secret'));
       const outcome = await rig.provision(claim);
-      assert.ok(outcome.kind === 'retry' && outcome.reason.endsWith('can not log in with ***stripped***'));
+      assert.ok(
+        outcome.kind === 'retry' && outcome.reason.endsWith('can not log in with ***stripped***'),
+      );
       assert.ok(!JSON.stringify(rig.events).includes('very-secret'));
     });
 

@@ -28,7 +28,8 @@ import type { Rig } from '../rig.ts';
 const refusal = new DriverStatus(Code.Internal, 'no');
 const unknownEnd = new DriverStatus(Code.Aborted, 'busy');
 
-/* Upstream keeps claims in a map while a call of unknown end may be at work; here that is an open record (test/jobs/claim-cases.ts). */
+/* Upstream keeps claims in a map while a call of unknown end may be at work; here that is an open
+ * record (test/jobs/claim-cases.ts). */
 describe('the record of a claim', () => {
   let rig: Rig;
   before(async () => {
@@ -45,10 +46,17 @@ describe('the record of a claim', () => {
     };
     const claim = await rig.claim({ parameters });
     const metadata = { name: claim.metadata.name, namespace: 'default' };
-    if (there) await rig.kube.create(secrets, 'default', { apiVersion: 'v1', kind: 'Secret', metadata, data: {} });
+    if (there)
+      await rig.kube.create(secrets, 'default', {
+        apiVersion: 'v1',
+        kind: 'Secret',
+        metadata,
+        data: {},
+      });
     return claim;
   }
-  const removeSecret = ({ metadata: { name } }: Claim) => rig.kube.delete(secrets, { namespace: 'default', name });
+  const removeSecret = ({ metadata: { name } }: Claim) =>
+    rig.kube.delete(secrets, { namespace: 'default', name });
 
   describe('of a first call', () => {
     it('is gone after a refusal (P-18)', async () => {
@@ -151,7 +159,12 @@ describe('the record of a claim', () => {
   });
 
   describe('of a volume whose PV can’t be written', () => {
-    const refused = new KubeError({ code: 403, reason: 'Forbidden', serverMessage: 'quota exceeded', request: 'create persistentvolumes' });
+    const refused = new KubeError({
+      code: 403,
+      reason: 'Forbidden',
+      serverMessage: 'quota exceeded',
+      request: 'create persistentvolumes',
+    });
     const refusing = (times: number): Partial<ProcessorPorts> => {
       let left = times;
       return kubeWith(rig, {
@@ -169,14 +182,16 @@ describe('the record of a claim', () => {
       assert.equal(await stateOf(rig, claim), 'answered');
       assert.equal(callsOf(rig, 'CreateVolume').length, 1);
       assert.equal(await rig.volumeOf(claim), undefined);
-      const words = 'the volume was made, but its PersistentVolume could not be written: create persistentvolumes: quota exceeded';
+      const words =
+        'the volume was made, but its PersistentVolume could not be written: create persistentvolumes: quota exceeded';
       assert.deepEqual(messagesOf(rig), [`Warning ProvisioningFailed ${words}`]);
     });
 
     it('writes at the third try what the driver said at the first (P-26)', async () => {
       const claim = await rig.claim();
       const twice = refusing(2);
-      for (const expected of ['retry', 'retry', 'done']) assert.equal((await rig.provision(claim, twice)).kind, expected);
+      for (const expected of ['retry', 'retry', 'done'])
+        assert.equal((await rig.provision(claim, twice)).kind, expected);
       assert.equal(callsOf(rig, 'CreateVolume').length, 1);
       assert.ok(await rig.volumeOf(claim));
       assert.equal(await stateOf(rig, claim), 'stored');
@@ -196,7 +211,8 @@ describe('the record of a claim', () => {
   describe('of a claim with a selected node', () => {
     const full = new DriverStatus(Code.ResourceExhausted, 'full');
     const onNode = () => annotatedClaim(rig, { [SELECTED_NODE]: 'node', other: 'kept' });
-    const annotationsOf = async (claim: Claim) => (await claimNow(rig, claim))?.metadata.annotations;
+    const annotationsOf = async (claim: Claim) =>
+      (await claimNow(rig, claim))?.metadata.annotations;
 
     it('is gone where the driver has no room there: the node is given back, nothing else (P-27)', async () => {
       const claim = await onNode();
@@ -255,12 +271,18 @@ describe('the record of a claim', () => {
           const found = await rig.kube.get(...args);
           // Somebody writes the claim between our read and our patch.
           if (args[0].plural === 'persistentvolumeclaims')
-            await rig.kube.patch(args[0], args[1], { type: 'merge', body: { metadata: { labels: { changed: 'meanwhile' } } } });
+            await rig.kube.patch(args[0], args[1], {
+              type: 'merge',
+              body: { metadata: { labels: { changed: 'meanwhile' } } },
+            });
           return found as never;
         },
       });
       const outcome = await rig.provision(claim, { ...withTopology(rig), ...meanwhile });
-      assert.ok(outcome.kind === 'retry' && outcome.reason === 'rpc error: code = ResourceExhausted desc = full');
+      assert.ok(
+        outcome.kind === 'retry' &&
+          outcome.reason === 'rpc error: code = ResourceExhausted desc = full',
+      );
       assert.equal((await annotationsOf(claim))?.[SELECTED_NODE], 'node');
       heal(rig);
       assert.equal((await rig.provision(claim, withTopology(rig))).kind, 'done');

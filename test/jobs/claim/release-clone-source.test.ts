@@ -32,8 +32,10 @@ describe('releaseCloneSource', () => {
     await rig.kube.delete(claims, { namespace, name: SOURCE });
     return (await current()) ?? claim;
   };
-  const current = (): Promise<Claim | undefined> => rig.kube.get<Claim>(claims, { namespace, name: SOURCE });
-  const finalizers = async (): Promise<readonly string[]> => (await current())?.metadata.finalizers ?? [];
+  const current = (): Promise<Claim | undefined> =>
+    rig.kube.get<Claim>(claims, { namespace, name: SOURCE });
+  const finalizers = async (): Promise<readonly string[]> =>
+    (await current())?.metadata.finalizers ?? [];
 
   it('lets a source go whose clone is there (K-01)', async () => {
     await rig.claim(namespace, { name: 'destination-pvc', phase: 'Bound', ...fromSource });
@@ -48,7 +50,14 @@ describe('releaseCloneSource', () => {
     assert.deepEqual(outcome, {
       kind: 'parked',
       reason: `PVC 'destination-pvc' is in 'Pending' state, cloning in progress`,
-      until: [{ resource: 'persistentvolumeclaims', namespace, name: 'destination-pvc', seen: clone.metadata.resourceVersion }],
+      until: [
+        {
+          resource: 'persistentvolumeclaims',
+          namespace,
+          name: 'destination-pvc',
+          seen: clone.metadata.resourceVersion,
+        },
+      ],
     });
     assert.ok((await finalizers()).includes(OURS));
   });
@@ -58,7 +67,10 @@ describe('releaseCloneSource', () => {
     await rig.claim(namespace, { name: 'destination-pvc1', ...fromSource });
     const outcome = await releaseCloneSource(rig.ports, await source());
     assert.ok(outcome?.kind === 'parked');
-    assert.equal(outcome.reason, `PVC 'destination-pvc1' is in 'Pending' state, cloning in progress`);
+    assert.equal(
+      outcome.reason,
+      `PVC 'destination-pvc1' is in 'Pending' state, cloning in progress`,
+    );
     assert.ok((await finalizers()).includes(OURS));
   });
 
@@ -69,14 +81,21 @@ describe('releaseCloneSource', () => {
   });
 
   it('lets a source go that nothing is cloned from (K-05)', async () => {
-    await rig.claim(namespace, { name: 'another', dataSource: { kind: 'PersistentVolumeClaim', name: 'another-source' } });
+    await rig.claim(namespace, {
+      name: 'another',
+      dataSource: { kind: 'PersistentVolumeClaim', name: 'another-source' },
+    });
     assert.equal((await releaseCloneSource(rig.ports, await source()))?.kind, 'done');
     assert.ok(!(await finalizers()).includes(OURS));
   });
 
   it('ends the claim where ours was the last finalizer', async () => {
     await source();
-    await rig.kube.patch(claims, { namespace, name: SOURCE }, { type: 'merge', body: { metadata: { finalizers: [OURS] } } });
+    await rig.kube.patch(
+      claims,
+      { namespace, name: SOURCE },
+      { type: 'merge', body: { metadata: { finalizers: [OURS] } } },
+    );
     const claim = await current();
     assert.ok(claim !== undefined);
     assert.equal((await releaseCloneSource(rig.ports, claim))?.kind, 'done');
@@ -90,12 +109,19 @@ describe('releaseCloneSource', () => {
   });
 
   it('has nothing to do with a source that stays (K-08)', async () => {
-    assert.equal(await releaseCloneSource(rig.ports, await source({ isLeaving: false })), undefined);
+    assert.equal(
+      await releaseCloneSource(rig.ports, await source({ isLeaving: false })),
+      undefined,
+    );
     assert.ok((await finalizers()).includes(OURS));
   });
 
   it('has nothing to do where the driver does not clone', async () => {
-    const driver = () => ({ name: 'd.example', pluginCapabilities: new Set<string>(), controllerCapabilities: new Set<string>() });
+    const driver = () => ({
+      name: 'd.example',
+      pluginCapabilities: new Set<string>(),
+      controllerCapabilities: new Set<string>(),
+    });
     assert.equal(await releaseCloneSource({ ...rig.ports, driver }, await source()), undefined);
     assert.ok((await finalizers()).includes(OURS));
   });
@@ -118,24 +144,39 @@ describe('releaseCloneSource', () => {
 
   it('looks again where the claim changed since it was read', async () => {
     const claim = await source();
-    await rig.kube.patch(claims, { namespace, name: SOURCE }, { type: 'merge', body: { metadata: { annotations: { a: 'b' } } } });
+    await rig.kube.patch(
+      claims,
+      { namespace, name: SOURCE },
+      { type: 'merge', body: { metadata: { annotations: { a: 'b' } } } },
+    );
     assert.equal((await releaseCloneSource(rig.ports, claim))?.kind, 'later');
     assert.ok((await finalizers()).includes(OURS));
   });
 
   it('is done where the claim is gone meanwhile', async () => {
     const claim = await source();
-    await rig.kube.patch(claims, { namespace, name: SOURCE }, { type: 'merge', body: { metadata: { finalizers: null } } });
+    await rig.kube.patch(
+      claims,
+      { namespace, name: SOURCE },
+      { type: 'merge', body: { metadata: { finalizers: null } } },
+    );
     assert.equal(await current(), undefined);
     assert.equal((await releaseCloneSource(rig.ports, claim))?.kind, 'done');
   });
 
   it('leaves a namesake alone', async () => {
     const claim = await source();
-    await rig.kube.patch(claims, { namespace, name: SOURCE }, { type: 'merge', body: { metadata: { finalizers: null } } });
+    await rig.kube.patch(
+      claims,
+      { namespace, name: SOURCE },
+      { type: 'merge', body: { metadata: { finalizers: null } } },
+    );
     await source();
-    // Servers refuse it as a conflict, or as a UID that can't change: either way the next run finds that its claim is gone.
-    await releaseCloneSource(rig.ports, claim).catch((error: unknown) => assert.ok(isInvalid(error)));
+    // Servers refuse it as a conflict, or as a UID that can't change: either way the next run finds
+    // that its claim is gone.
+    await releaseCloneSource(rig.ports, claim).catch((error: unknown) =>
+      assert.ok(isInvalid(error)),
+    );
     assert.ok((await finalizers()).includes(OURS));
   });
 
@@ -145,6 +186,9 @@ describe('releaseCloneSource', () => {
       await Promise.all(names.slice(from, from + 40).map((name) => rig.claim(namespace, { name })));
     await rig.claim(namespace, { name: 'z-last', ...fromSource });
     const outcome = await releaseCloneSource(rig.ports, await source());
-    assert.ok(outcome?.kind === 'parked' && outcome.until?.[0]?.name === 'z-last', JSON.stringify(outcome));
+    assert.ok(
+      outcome?.kind === 'parked' && outcome.until?.[0]?.name === 'z-last',
+      JSON.stringify(outcome),
+    );
   });
 });

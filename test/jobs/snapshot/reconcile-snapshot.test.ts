@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
-import { releaseSnapshot } from '#src/jobs/snapshot/reconcile-snapshot.ts';
-import { settleRun } from '#src/jobs/run-to-outcome.ts';
+import { reconcileSnapshot } from '#src/jobs/snapshot/reconcile-snapshot.ts';
+import { runToOutcome } from '#src/jobs/run-to-outcome.ts';
 import type { Snapshot } from '#src/kube/objects.ts';
 import { snapshots } from '#src/kube/resources.ts';
 import type { JobKey } from '#src/queue/contract.ts';
@@ -39,14 +39,21 @@ describe('releaseSnapshot', () => {
       metadata: { name: NAME, namespace, finalizers },
       spec: { source: { persistentVolumeClaimName: 'c' }, unknownField: { kept: true } },
     });
-  const current = (): Promise<Snapshot | undefined> => rig.kube.get<Snapshot>(snapshots, { namespace, name: NAME });
-  const finalizers = async (): Promise<readonly string[]> => (await current())?.metadata.finalizers ?? [];
+  const current = (): Promise<Snapshot | undefined> =>
+    rig.kube.get<Snapshot>(snapshots, { namespace, name: NAME });
+  const finalizers = async (): Promise<readonly string[]> =>
+    (await current())?.metadata.finalizers ?? [];
   const run = ({ metadata }: Snapshot): Promise<Outcome> => {
     const key: JobKey = { kind: 'snapshot', uid: metadata.uid, namespace, name: NAME };
-    return settleRun(key, silentLog, () => releaseSnapshot(rig.ports, key));
+    return runToOutcome(key, silentLog, () => reconcileSnapshot(rig.ports, key));
   };
   const fault = (code: number, verb: 'get' | 'patch'): void =>
-    void rig.cluster.api.faults.inject({ action: { kind: 'status', code }, verb, plural: 'volumesnapshots', times: Infinity });
+    void rig.cluster.api.faults.inject({
+      action: { kind: 'status', code },
+      verb,
+      plural: 'volumesnapshots',
+      times: Infinity,
+    });
 
   it('takes our finalizer off a snapshot whose only restore is there, and no other (L-01)', async () => {
     await rig.claim(namespace, { name: 'a', phase: 'Bound', ...restoring });
@@ -92,7 +99,10 @@ describe('releaseSnapshot', () => {
 
   it('takes it off where a pending claim refers to a namesake elsewhere', async () => {
     const { dataSource: dataSourceRef } = restoring;
-    await rig.claim(namespace, { name: 'a', dataSourceRef: { ...dataSourceRef, namespace: 'elsewhere' } });
+    await rig.claim(namespace, {
+      name: 'a',
+      dataSourceRef: { ...dataSourceRef, namespace: 'elsewhere' },
+    });
     await run(await snapshot());
     assert.deepEqual(await finalizers(), []);
   });
@@ -138,7 +148,12 @@ describe('releaseSnapshot', () => {
     });
   }
 
-  const keyOfJob = ({ metadata }: Snapshot): JobKey => ({ kind: 'snapshot', uid: metadata.uid, namespace, name: NAME });
+  const keyOfJob = ({ metadata }: Snapshot): JobKey => ({
+    kind: 'snapshot',
+    uid: metadata.uid,
+    namespace,
+    name: NAME,
+  });
 
   it('looks at the claims of every namespace where these may refer to it (L-15)', async () => {
     const far = await rig.namespace();
@@ -146,7 +161,10 @@ describe('releaseSnapshot', () => {
     const { apiGroup, kind } = restoring.dataSource;
     await rig.claim(far, { name: 'far', dataSourceRef: { apiGroup, kind, name: NAME, namespace } });
     const options = { gates: { ...DEFAULT_GATES, CrossNamespaceVolumeDataSource: true } };
-    assert.equal((await releaseSnapshot({ ...rig.ports, options }, keyOfJob(found))).kind, 'done');
+    assert.equal(
+      (await reconcileSnapshot({ ...rig.ports, options }, keyOfJob(found))).kind,
+      'done',
+    );
     assert.deepEqual(await finalizers(), [OURS]);
   });
 
@@ -156,17 +174,24 @@ describe('releaseSnapshot', () => {
       rig.openSources = new Set([found.metadata.uid]);
       return rig.kube.patch(resource, ref, change);
     };
-    await releaseSnapshot({ ...rig.ports, kube: { ...rig.kube, patch } }, keyOfJob(found));
+    await reconcileSnapshot({ ...rig.ports, kube: { ...rig.kube, patch } }, keyOfJob(found));
     assert.deepEqual(await finalizers(), [FOREIGN, OURS]);
   });
 
   it('does not write over a change that came between look and patch', async () => {
     const found = await snapshot();
     const patch: typeof rig.kube.patch = async (resource, ref, change) => {
-      await rig.kube.patch(snapshots, ref, { type: 'merge', body: { metadata: { finalizers: [OURS, FOREIGN] } } });
+      await rig.kube.patch(snapshots, ref, {
+        type: 'merge',
+        body: { metadata: { finalizers: [OURS, FOREIGN] } },
+      });
       return rig.kube.patch(resource, ref, change);
     };
-    assert.equal((await releaseSnapshot({ ...rig.ports, kube: { ...rig.kube, patch } }, keyOfJob(found))).kind, 'done');
+    assert.equal(
+      (await reconcileSnapshot({ ...rig.ports, kube: { ...rig.kube, patch } }, keyOfJob(found)))
+        .kind,
+      'done',
+    );
     assert.deepEqual(await finalizers(), [OURS, FOREIGN]);
   });
 

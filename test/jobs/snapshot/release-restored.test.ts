@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
-import { releaseRestored } from '#src/jobs/snapshot/release-restored.ts';
+import { releaseRestoredSnapshot } from '#src/jobs/snapshot/release-restored.ts';
 import type { Snapshot } from '#src/kube/objects.ts';
 import { snapshots } from '#src/kube/resources.ts';
 import { createLogger } from '#src/runtime/log.ts';
@@ -16,10 +16,19 @@ describe('releaseRestored', () => {
   let rig: ReleaseRig;
   let source: SkeletonSource;
   let lines: string[] = [];
-  const log = createLogger({ name: 'test', verbosity: 0, format: 'text', write: (line) => void lines.push(line) });
-  const release = (): Promise<void> => releaseRestored({ kube: rig.kube, log }, source);
-  const ref = (): { namespace: string; name: string } => ({ namespace: source.namespace, name: source.name });
-  const finalizers = async (): Promise<readonly string[]> => (await rig.kube.get<Snapshot>(snapshots, ref()))?.metadata.finalizers ?? [];
+  const log = createLogger({
+    name: 'test',
+    verbosity: 0,
+    format: 'text',
+    write: (line) => void lines.push(line),
+  });
+  const release = (): Promise<void> => releaseRestoredSnapshot({ kube: rig.kube, log }, source);
+  const ref = (): { namespace: string; name: string } => ({
+    namespace: source.namespace,
+    name: source.name,
+  });
+  const finalizers = async (): Promise<readonly string[]> =>
+    (await rig.kube.get<Snapshot>(snapshots, ref()))?.metadata.finalizers ?? [];
 
   before(async () => {
     rig = await openReleaseRig();
@@ -35,7 +44,14 @@ describe('releaseRestored', () => {
       metadata: { name: 's', namespace, finalizers: [FOREIGN, OURS] },
       spec: { source: {} },
     });
-    source = { resource: 'volumesnapshots', namespace, name: 's', uid: metadata.uid, isEchoed: true, isReleased: true };
+    source = {
+      resource: 'volumesnapshots',
+      namespace,
+      name: 's',
+      uid: metadata.uid,
+      isEchoed: true,
+      isReleased: true,
+    };
   });
   afterEach(() => rig.cluster.api.faults.clear());
 
@@ -50,7 +66,10 @@ describe('releaseRestored', () => {
     await release();
     rig.cluster.api.requests.reset();
     await release();
-    await rig.kube.patch(snapshots, ref(), { type: 'merge', body: { metadata: { finalizers: [] } } });
+    await rig.kube.patch(snapshots, ref(), {
+      type: 'merge',
+      body: { metadata: { finalizers: [] } },
+    });
     await rig.kube.delete(snapshots, ref());
     await release();
     assert.equal(rig.cluster.api.requests.snapshot()['patch volumesnapshots'], 1, 'the test’s own');
@@ -58,14 +77,22 @@ describe('releaseRestored', () => {
   });
 
   it('says nothing where snapshots may not be written', async () => {
-    rig.cluster.api.faults.inject({ action: { kind: 'status', code: 403 }, verb: 'patch', plural: 'volumesnapshots' });
+    rig.cluster.api.faults.inject({
+      action: { kind: 'status', code: 403 },
+      verb: 'patch',
+      plural: 'volumesnapshots',
+    });
     await release();
     assert.deepEqual(await finalizers(), [FOREIGN, OURS]);
     assert.deepEqual(lines, []);
   });
 
   it('leaves it to the sweep, with a warning, where the snapshot changed meanwhile', async () => {
-    rig.cluster.api.faults.inject({ action: { kind: 'status', code: 409 }, verb: 'patch', plural: 'volumesnapshots' });
+    rig.cluster.api.faults.inject({
+      action: { kind: 'status', code: 409 },
+      verb: 'patch',
+      plural: 'volumesnapshots',
+    });
     await release();
     assert.deepEqual(await finalizers(), [FOREIGN, OURS]);
     assert.match(lines.join(''), /WARN.*until the next sweep/);

@@ -34,28 +34,42 @@ describe('DeleteVolume', () => {
     });
     return name;
   }
-  const annotated = (name: string) => byHand(rig, { annotations: { [NAME]: name, [NAMESPACE]: 'default' } });
+  const annotated = (name: string) =>
+    byHand(rig, { annotations: { [NAME]: name, [NAMESPACE]: 'default' } });
   const ofClass = (name: string, more: Record<string, string> = {}) => ({
     annotations: more,
-    spec: { storageClassName: name, claimRef: { kind: 'PersistentVolumeClaim', namespace: 'default', name: 'c', uid: 'u' } },
+    spec: {
+      storageClassName: name,
+      claimRef: { kind: 'PersistentVolumeClaim', namespace: 'default', name: 'c', uid: 'u' },
+    },
   });
   /** The class `gold`, whose secret has this name. */
   const gold = (name: string, keys = ['name', 'namespace']): Partial<ProcessorPorts> => {
     const values: Record<string, string> = { name, namespace: 'default' };
-    const parameters = Object.fromEntries(keys.map((key) => [`csi.storage.k8s.io/provisioner-secret-${key}`, values[key] ?? '']));
-    const cls: Class = { metadata: { name: 'gold', uid: 'g', resourceVersion: '1' }, provisioner: DRIVER, parameters };
+    const parameters = Object.fromEntries(
+      keys.map((key) => [`csi.storage.k8s.io/provisioner-secret-${key}`, values[key] ?? '']),
+    );
+    const cls: Class = {
+      metadata: { name: 'gold', uid: 'g', resourceVersion: '1' },
+      provisioner: DRIVER,
+      parameters,
+    };
     return { classOf: (asked) => (asked === 'gold' ? cls : undefined) };
   };
   const attachment = (name: string, volume: Volume, nodeName = 'node-1'): VolumeAttachment => ({
     metadata: { name, uid: name, resourceVersion: '41' },
     spec: { attacher: DRIVER, nodeName, source: { persistentVolumeName: volume.metadata.name } },
   });
-  const isRemoved = async (volume: Volume): Promise<boolean> => (await reread(rig, volume)) === undefined;
+  const isRemoved = async (volume: Volume): Promise<boolean> =>
+    (await reread(rig, volume)) === undefined;
 
   describe('gets as secrets', () => {
     it('none where both annotations are empty (F-10) (F-11)', async () => {
       for (const given of [gold(await secret('x')), {}]) {
-        await rig.remove(await byHand(rig, { ...ofClass('gold'), annotations: { [NAME]: '', [NAMESPACE]: '' } }), given);
+        await rig.remove(
+          await byHand(rig, { ...ofClass('gold'), annotations: { [NAME]: '', [NAMESPACE]: '' } }),
+          given,
+        );
         assert.deepEqual(lastDeletion(rig).secrets, {});
       }
       assert.equal(deletions(rig), 2);
@@ -63,7 +77,10 @@ describe('DeleteVolume', () => {
 
     it('none where one annotation is empty, whatever the class says (R-20)', async () => {
       const name = await secret('x');
-      const half = await byHand(rig, { ...ofClass('gold'), annotations: { [NAME]: name, [NAMESPACE]: '' } });
+      const half = await byHand(rig, {
+        ...ofClass('gold'),
+        annotations: { [NAME]: name, [NAMESPACE]: '' },
+      });
       assert.equal((await rig.remove(half, gold(name))).kind, 'done');
       assert.deepEqual(lastDeletion(rig).secrets, {});
     });
@@ -71,14 +88,23 @@ describe('DeleteVolume', () => {
     it('what the annotated secret holds, which the class names too (F-12), or which it can’t name any more (F-13)', async () => {
       const name = await secret('mine');
       for (const given of [gold(name), {}]) {
-        await rig.remove(await byHand(rig, { ...ofClass('gold'), annotations: { [NAME]: name, [NAMESPACE]: 'default' } }), given);
+        await rig.remove(
+          await byHand(rig, {
+            ...ofClass('gold'),
+            annotations: { [NAME]: name, [NAMESPACE]: 'default' },
+          }),
+          given,
+        );
         assert.deepEqual(lastDeletion(rig).secrets, { token: 'mine' });
       }
       assert.equal(deletions(rig), 2);
     });
 
     it('what the annotated secret holds, when the class names another one by now (F-14)', async () => {
-      const volume = await byHand(rig, { ...ofClass('gold'), annotations: { [NAME]: await secret('old'), [NAMESPACE]: 'default' } });
+      const volume = await byHand(rig, {
+        ...ofClass('gold'),
+        annotations: { [NAME]: await secret('old'), [NAMESPACE]: 'default' },
+      });
       await rig.remove(volume, gold(await secret('new')));
       assert.deepEqual(lastDeletion(rig).secrets, { token: 'old' });
     });
@@ -114,7 +140,9 @@ describe('DeleteVolume', () => {
       assert.equal(warnings(rig).length, 1, 'the same reason again is no news');
       assert.match(
         warnings(rig)[0] ?? '',
-        new RegExp(`^VolumeFailedDelete failed to get secretreference for volume ${volume.metadata.name}: `),
+        new RegExp(
+          `^VolumeFailedDelete failed to get secretreference for volume ${volume.metadata.name}: `,
+        ),
       );
     });
 
@@ -123,10 +151,14 @@ describe('DeleteVolume', () => {
       for (let i = 0; i < 2; i += 1) {
         const outcome = await rig.remove(volume);
         assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
-        assert.deepEqual(outcome.until, [{ resource: 'secrets', namespace: 'default', name: 'gone', seen: '' }]);
+        assert.deepEqual(outcome.until, [
+          { resource: 'secrets', namespace: 'default', name: 'gone', seen: '' },
+        ]);
       }
       assert.equal(deletions(rig), 0);
-      assert.deepEqual(warnings(rig), ["VolumeFailedDelete secret default/gone of this volume's deletion is not there; create it again"]);
+      assert.deepEqual(warnings(rig), [
+        "VolumeFailedDelete secret default/gone of this volume's deletion is not there; create it again",
+      ]);
       assert.deepEqual(await rig.record(volume.metadata.uid), {}, 'nothing is open');
     });
 
@@ -141,7 +173,9 @@ describe('DeleteVolume', () => {
     it('while its secret is withheld from us', async () => {
       const volume = await annotated('hidden');
       assert.equal((await rig.remove(volume, withholding(403))).kind, 'retry');
-      assert.deepEqual(warnings(rig), ['VolumeFailedDelete error getting secret hidden in namespace default: not for you']);
+      assert.deepEqual(warnings(rig), [
+        'VolumeFailedDelete error getting secret hidden in namespace default: not for you',
+      ]);
       assert.equal(deletions(rig), 0);
       assert.deepEqual(await rig.record(volume.metadata.uid), {}, 'nothing is open');
     });
@@ -158,7 +192,9 @@ describe('DeleteVolume', () => {
       const outcome = await rig.remove(volume, { attachedTo: () => [attachment('va', volume)] });
       assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
       assert.deepEqual(outcome.until, [{ resource: 'volumeattachments', name: 'va', seen: '41' }]);
-      assert.deepEqual(warnings(rig), [`VolumeFailedDelete persistentvolume ${volume.metadata.name} is still attached to node node-1`]);
+      assert.deepEqual(warnings(rig), [
+        `VolumeFailedDelete persistentvolume ${volume.metadata.name} is still attached to node node-1`,
+      ]);
       assert.equal(deletions(rig), 0);
     });
 
@@ -176,17 +212,24 @@ describe('DeleteVolume', () => {
     });
 
     it('by a worker that is told to stop', async () => {
-      const { deleteVolume } = await import('#src/jobs/volume/reconcile-volume.ts');
+      const { reconcileVolume } = await import('#src/jobs/volume/reconcile-volume.ts');
       const volume = await byHand(rig);
       const { uid, name } = volume.metadata;
       const run = { signal: AbortSignal.abort(), lastReason: () => Promise.resolve(undefined) };
-      assert.equal((await deleteVolume(rig.ports, { kind: 'volume', uid, namespace: '', name }, run)).kind, 'later');
+      assert.equal(
+        (await reconcileVolume(rig.ports, { kind: 'volume', uid, namespace: '', name }, run)).kind,
+        'later',
+      );
       assert.equal(deletions(rig), 0);
     });
 
     it('for a volume that no CSI driver has (F-02)', async () => {
-      const volume = await byHand(rig, { annotations: { 'pv.kubernetes.io/provisioned-by': DRIVER } });
-      const get: ProcessorPorts['kube']['get'] = async <T>(...args: Parameters<ProcessorPorts['kube']['get']>) => {
+      const volume = await byHand(rig, {
+        annotations: { 'pv.kubernetes.io/provisioned-by': DRIVER },
+      });
+      const get: ProcessorPorts['kube']['get'] = async <T>(
+        ...args: Parameters<ProcessorPorts['kube']['get']>
+      ) => {
         const found = await rig.kube.get<Volume>(...args);
         const { csi: _, ...spec } = found?.spec ?? {};
         // The API server lets nobody change the source of a volume.
@@ -200,7 +243,8 @@ describe('DeleteVolume', () => {
 
   it('is sent when only another volume is attached (F-08)', async () => {
     const [volume, other] = [await byHand(rig), await byHand(rig)];
-    const attachedTo = (name: string) => (name === other.metadata.name ? [attachment('va', other)] : []);
+    const attachedTo = (name: string) =>
+      name === other.metadata.name ? [attachment('va', other)] : [];
     assert.equal((await rig.remove(volume, { attachedTo })).kind, 'done');
     assert.ok(await isRemoved(volume));
     assert.equal((await rig.remove(other, { attachedTo })).kind, 'parked');
@@ -218,7 +262,9 @@ describe('DeleteVolume', () => {
       answerWith(Code.Internal);
       assert.equal((await rig.remove(volume)).kind, 'retry');
       assert.equal((await rig.remove(volume)).kind, 'retry');
-      assert.deepEqual(warnings(rig), ['VolumeFailedDelete rpc error: code = Internal desc = busy disk']);
+      assert.deepEqual(warnings(rig), [
+        'VolumeFailedDelete rpc error: code = Internal desc = busy disk',
+      ]);
       rig.onCall = () => undefined;
       assert.equal((await rig.remove(volume)).kind, 'done');
     });
@@ -244,7 +290,8 @@ describe('DeleteVolume', () => {
         answerWith(Code.FailedPrecondition, message);
         await rig.remove(volume, change);
       }
-      const said = (words: string) => `VolumeFailedDelete rpc error: code = FailedPrecondition desc = ${words}`;
+      const said = (words: string) =>
+        `VolumeFailedDelete rpc error: code = FailedPrecondition desc = ${words}`;
       const attached = `VolumeFailedDelete persistentvolume ${volume.metadata.name} is still attached to node node-1`;
       assert.deepEqual(warnings(rig), [said('in use'), said('locked'), attached, said('locked')]);
     });

@@ -10,7 +10,16 @@ import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
 import { kubeWith } from '../kube-with.ts';
 import { openRig } from '../rig.ts';
 import type { Rig } from '../rig.ts';
-import { byHand, deletions, edit, isLetGo, lastDeletion, released, reread, warnings } from '../stored-volume.ts';
+import {
+  byHand,
+  deletions,
+  edit,
+  isLetGo,
+  lastDeletion,
+  released,
+  reread,
+  warnings,
+} from '../stored-volume.ts';
 
 const OTHERS = 'example.com/keep';
 
@@ -23,7 +32,8 @@ describe('delete', () => {
   beforeEach(() => rig.reset());
 
   const calls = (name: string) => rig.driver.calls.filter(({ method }) => method === name).length;
-  const finalizersOf = async (volume: Volume) => (await reread(rig, volume))?.metadata.finalizers ?? [];
+  const finalizersOf = async (volume: Volume) =>
+    (await reread(rig, volume))?.metadata.finalizers ?? [];
   const refuseDeletions = (message: string): void => {
     rig.onCall = ({ method }) => {
       if (method === 'DeleteVolume') throw new DriverStatus(Code.Internal, message);
@@ -31,7 +41,9 @@ describe('delete', () => {
   };
   const counted = async (): Promise<Record<string, number>> => {
     const values = async (name: string): Promise<number> => {
-      const metric = await rig.metrics.getSingleMetric(`controller_persistentvolume_${name}`)?.get();
+      const metric = await rig.metrics
+        .getSingleMetric(`controller_persistentvolume_${name}`)
+        ?.get();
       return (metric?.values ?? []).reduce((sum, { value }) => sum + value, 0);
     };
     return { deleted: await values('delete_total'), failed: await values('delete_failed_total') };
@@ -41,10 +53,15 @@ describe('delete', () => {
     const start = await counted();
     await step();
     const end = await counted();
-    return Object.fromEntries(Object.entries(end).map(([name, value]) => [name, value - (start[name] ?? 0)]));
+    return Object.fromEntries(
+      Object.entries(end).map(([name, value]) => [name, value - (start[name] ?? 0)]),
+    );
   };
   const failingDelete = (code: number) =>
-    kubeWith(rig, { delete: () => Promise.reject(new KubeError({ code, reason: 'InternalError', serverMessage: 'lost' })) });
+    kubeWith(rig, {
+      delete: () =>
+        Promise.reject(new KubeError({ code, reason: 'InternalError', serverMessage: 'lost' })),
+    });
 
   it('protects a new volume from the start (P-31)', async () => {
     const claim = await rig.claim();
@@ -109,7 +126,9 @@ describe('delete', () => {
 
   it('deletes ours of two volumes and leaves the other’s (P-05)', async () => {
     const ours = await byHand(rig);
-    const theirs = await byHand(rig, { annotations: { 'pv.kubernetes.io/provisioned-by': 'other.example.com' } });
+    const theirs = await byHand(rig, {
+      annotations: { 'pv.kubernetes.io/provisioned-by': 'other.example.com' },
+    });
     const counts = await countedBy(async () => {
       for (const volume of [ours, theirs]) await rig.remove(volume);
     });
@@ -120,7 +139,10 @@ describe('delete', () => {
 
   it('does not call the driver a second time when only the PV was left (P-13) (P-38)', async () => {
     const volume = await released(rig);
-    assert.deepEqual(await countedBy(() => rig.remove(volume, failingDelete(500))), { deleted: 0, failed: 1 });
+    assert.deepEqual(await countedBy(() => rig.remove(volume, failingDelete(500))), {
+      deleted: 0,
+      failed: 1,
+    });
     assert.ok((await finalizersOf(volume)).includes(VOLUME_FINALIZER));
     assert.deepEqual(warnings(rig), [], 'the user can do nothing about it');
     assert.deepEqual(await countedBy(() => rig.remove(volume)), { deleted: 1, failed: 0 });
@@ -152,7 +174,10 @@ describe('delete', () => {
   it('ends quietly where the volume is not there (F-01)', async () => {
     const volume = await byHand(rig, { finalizers: [] });
     await rig.kube.delete(volumes, { name: volume.metadata.name });
-    assert.deepEqual(await countedBy(async () => assert.equal((await rig.remove(volume)).kind, 'done')), { deleted: 0, failed: 0 });
+    assert.deepEqual(
+      await countedBy(async () => assert.equal((await rig.remove(volume)).kind, 'done')),
+      { deleted: 0, failed: 0 },
+    );
     assert.deepEqual([deletions(rig), warnings(rig)], [0, []]);
   });
 
@@ -184,7 +209,11 @@ describe('delete', () => {
       refuseDeletions('busy disk');
       await rig.remove(volume);
       assert.equal(await openRecords(), 1);
-      await rig.kube.patch(volumes, { name: volume.metadata.name }, { type: 'merge', body: { status: { phase } }, subresource: 'status' });
+      await rig.kube.patch(
+        volumes,
+        { name: volume.metadata.name },
+        { type: 'merge', body: { status: { phase } }, subresource: 'status' },
+      );
       assert.equal((await rig.remove(volume)).kind, 'done');
       assert.equal(await openRecords(), 0);
     });
@@ -231,7 +260,10 @@ describe('delete', () => {
     const { csi } = rig.ports;
     const watched: ProcessorPorts['csi'] = {
       createVolume: (...args) => csi.createVolume(...args),
-      deleteVolume: (request, settings) => (migrated.push(settings.migrated), csi.deleteVolume(request, settings)),
+      deleteVolume: (request, settings) => (
+        migrated.push(settings.migrated),
+        csi.deleteVolume(request, settings)
+      ),
     };
     assert.equal((await rig.remove(volume, { driver: asDriver, csi: watched })).kind, 'done');
     assert.equal(lastDeletion(rig).volumeId, 'projects/UNSPECIFIED/zones/us-a1-b/disks/disk');
@@ -274,11 +306,14 @@ describe('delete', () => {
   });
   async function requestOf(uid: string): Promise<string | undefined> {
     const { create, toBinary } = await import('@bufbuild/protobuf');
-    const { CreateVolumeRequestSchema, VolumeCapability_AccessMode_Mode: Mode } = await import('#src/csi/generated/csi_pb.ts');
+    const { CreateVolumeRequestSchema, VolumeCapability_AccessMode_Mode: Mode } =
+      await import('#src/csi/generated/csi_pb.ts');
     const message = create(CreateVolumeRequestSchema, {
       name: `pvc-${uid}`,
       capacityRange: { requiredBytes: 1024n * 1024n },
-      volumeCapabilities: [{ accessType: { case: 'mount', value: {} }, accessMode: { mode: Mode.SINGLE_NODE_WRITER } }],
+      volumeCapabilities: [
+        { accessType: { case: 'mount', value: {} }, accessMode: { mode: Mode.SINGLE_NODE_WRITER } },
+      ],
     });
     return Buffer.from(toBinary(CreateVolumeRequestSchema, message)).toString('base64');
   }
@@ -336,7 +371,12 @@ describe('delete', () => {
 
     async function namesake({ metadata: { name }, spec }: Volume, change: object): Promise<Volume> {
       const { claimRef: _, ...rest } = spec;
-      const body = { apiVersion: 'v1', kind: 'PersistentVolume', metadata: { name }, spec: { ...rest, ...change } };
+      const body = {
+        apiVersion: 'v1',
+        kind: 'PersistentVolume',
+        metadata: { name },
+        spec: { ...rest, ...change },
+      };
       return rig.setPhase(await rig.kube.create<Volume>(volumes, undefined, body), 'Released');
     }
   });

@@ -19,7 +19,8 @@ describe('the finalizer of a volume', () => {
   after(() => rig.close());
   beforeEach(() => rig.reset());
 
-  const finalizersOf = async (volume: Volume) => (await reread(rig, volume))?.metadata.finalizers ?? [];
+  const finalizersOf = async (volume: Volume) =>
+    (await reread(rig, volume))?.metadata.finalizers ?? [];
   const setPolicy = (volume: Volume, persistentVolumeReclaimPolicy: string) =>
     edit(rig, volume, { spec: { persistentVolumeReclaimPolicy } });
 
@@ -87,7 +88,9 @@ describe('the finalizer of a volume', () => {
   });
 
   const refusing = (code: number, reason: string) =>
-    kubeWith(rig, { patch: () => Promise.reject(new KubeError({ code, reason, serverMessage: 'no' })) });
+    kubeWith(rig, {
+      patch: () => Promise.reject(new KubeError({ code, reason, serverMessage: 'no' })),
+    });
 
   it('that can’t be changed is tried again, with the list in the reason and without an event', async () => {
     const volume = await byHand(rig, { phase: 'Bound', finalizers: [OTHERS] });
@@ -114,12 +117,19 @@ describe('the finalizer of a volume', () => {
     const replaced = kubeWith(rig, {
       async patch<T>(...args: Parameters<typeof kube.patch>) {
         await kube.delete(volumes, { name });
-        await kube.create(volumes, undefined, { ...volume, metadata: { name, finalizers: [OTHERS] } });
+        await kube.create(volumes, undefined, {
+          ...volume,
+          metadata: { name, finalizers: [OTHERS] },
+        });
         return kube.patch<T>(...args);
       },
     });
     assert.equal((await rig.remove(volume, replaced)).kind, 'retry');
     assert.equal((await finalizersOf(volume)).includes(VOLUME_FINALIZER), false);
-    assert.equal((await rig.remove(volume)).kind, 'done', 'the next run sees that its volume is gone');
+    assert.equal(
+      (await rig.remove(volume)).kind,
+      'done',
+      'the next run sees that its volume is gone',
+    );
   });
 });

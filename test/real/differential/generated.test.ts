@@ -4,7 +4,8 @@ import { FLAGS } from './scenarios/flags.ts';
 import { generated } from './scenarios/generated.ts';
 import { onPurpose } from './scenarios/on-purpose.ts';
 
-/** DIFFERENTIAL_SEED picks other stories, DIFFERENTIAL_COUNT says how many: that many with the default flags, a third of them with each other set. */
+/** DIFFERENTIAL_SEED picks other stories, DIFFERENTIAL_COUNT says how many: that many with the
+ * default flags, a third of them with each other set. */
 const seed = Number(process.env['DIFFERENTIAL_SEED'] ?? 1);
 const count = Number(process.env['DIFFERENTIAL_COUNT'] ?? 24);
 const few = Math.ceil(count / 3);
@@ -13,10 +14,17 @@ const suites: readonly DifferentialSuite[] = [
   { name: `chance ${seed}`, scenarios: generated(seed, count), known: onPurpose },
   {
     name: `chance ${seed + 1}, other flags`,
-    // Without the gate that is off: what comes of that would hide all else about claims that name an attributes class.
+    // Without the gate that is off: what comes of that would hide all else about claims that name
+    // an attributes class.
     flags: FLAGS.map((flag) => flag.replace(',VolumeAttributesClass=false', '')),
     uuidLength: 12,
-    capabilities: ['CREATE_DELETE_VOLUME', 'CREATE_DELETE_SNAPSHOT', 'CLONE_VOLUME', 'MODIFY_VOLUME', 'SINGLE_NODE_MULTI_WRITER'],
+    capabilities: [
+      'CREATE_DELETE_VOLUME',
+      'CREATE_DELETE_SNAPSHOT',
+      'CLONE_VOLUME',
+      'MODIFY_VOLUME',
+      'SINGLE_NODE_MULTI_WRITER',
+    ],
     serverGates: ['CrossNamespaceVolumeDataSource'],
     scenarios: generated(seed + 1, few),
     known: onPurpose,

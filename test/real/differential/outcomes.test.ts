@@ -12,7 +12,15 @@ describeDifferential(
   [
     {
       name: 'codes, sources and deletion',
-      scenarios: [...codes, ...slow, ...snapshots, ...clones, ...attributesClasses, ...deletion, ...staticVolumes()],
+      scenarios: [
+        ...codes,
+        ...slow,
+        ...snapshots,
+        ...clones,
+        ...attributesClasses,
+        ...deletion,
+        ...staticVolumes(),
+      ],
       known: [...onPurpose, ...ofOutcomes],
     },
   ],

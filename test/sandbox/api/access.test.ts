@@ -17,7 +17,9 @@ describe('access to the sandbox API', () => {
 
   for (const authorization of ['', 'Bearer wrong', 'Basic YTpi']) {
     it(`answers 401 to ${JSON.stringify(authorization)}`, async () => {
-      const { code, body } = await http.call('GET', '/api/v1/namespaces', { headers: { authorization } });
+      const { code, body } = await http.call('GET', '/api/v1/namespaces', {
+        headers: { authorization },
+      });
       assert.equal(code, 401);
       assert.equal(textAt(body, 'reason'), 'Unauthorized');
     });
@@ -25,7 +27,11 @@ describe('access to the sandbox API', () => {
 
   it('tells its health and version to everybody', async () => {
     for (const path of ['/healthz', '/readyz', '/livez', '/version']) {
-      assert.equal((await http.call('GET', path, { headers: { authorization: '' } })).code, 200, path);
+      assert.equal(
+        (await http.call('GET', path, { headers: { authorization: '' } })).code,
+        200,
+        path,
+      );
     }
   });
 
@@ -64,7 +70,9 @@ describe('access to the sandbox API', () => {
 
   it('refuses a body above 3 MiB with 413 and stays up', async () => {
     const body: Json = { metadata: { name: 'big' }, data: { a: 'x'.repeat(4 * 1024 * 1024) } };
-    const answer = await http.call('POST', '/api/v1/namespaces/default/configmaps', { body }).catch((error: unknown) => error);
+    const answer = await http
+      .call('POST', '/api/v1/namespaces/default/configmaps', { body })
+      .catch((error: unknown) => error);
     // The server closes while we still send: either its answer is seen, or the broken pipe.
     if (!(answer instanceof Error)) assert.equal((answer as { code: number }).code, 413);
     assert.equal((await http.call('GET', '/api/v1/namespaces/default')).code, 200);

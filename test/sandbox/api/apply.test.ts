@@ -19,7 +19,8 @@ describe('server-side apply', () => {
     metadata: { name, ...metadata },
     data,
   });
-  const apply = (name: string, query: string, body: JsonObject) => http.patch('apply', `${path(name)}?${query}`, body);
+  const apply = (name: string, query: string, body: JsonObject) =>
+    http.patch('apply', `${path(name)}?${query}`, body);
 
   it('creates, then changes nothing when nothing changed', async () => {
     const name = `a-${(names += 1)}`;
@@ -45,8 +46,14 @@ describe('server-side apply', () => {
     await apply(name, 'fieldManager=one', map(name, { a: '1', b: '1' }));
     const refused = await apply(name, 'fieldManager=two', map(name, { a: '2' }));
     assert.equal(refused.code, 409);
-    assert.equal(textAt(refused.body, 'message'), 'Apply failed with 1 conflict: conflict with "one": .data.a');
-    assert.equal((await apply(name, 'fieldManager=two&force=true', map(name, { a: '2' }))).code, 200);
+    assert.equal(
+      textAt(refused.body, 'message'),
+      'Apply failed with 1 conflict: conflict with "one": .data.a',
+    );
+    assert.equal(
+      (await apply(name, 'fieldManager=two&force=true', map(name, { a: '2' }))).code,
+      200,
+    );
     const dropped = await apply(name, 'fieldManager=one', map(name, { c: '3' }));
     assert.deepEqual(memberAt(dropped.body, 'data'), { a: '2', c: '3' });
   });

@@ -1,7 +1,12 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { memberAt, textAt, type JsonObject } from '../../../sandbox/api/json-value.ts';
-import { nameOfEvent, namesIn, openSandboxHttp, type SandboxHttp } from '../../harness/sandbox-http.ts';
+import {
+  nameOfEvent,
+  namesIn,
+  openSandboxHttp,
+  type SandboxHttp,
+} from '../../harness/sandbox-http.ts';
 
 const DEFINITIONS = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions';
 const THINGS = '/apis/x.dev/v1/namespaces/default/things';
@@ -38,7 +43,10 @@ describe('custom kinds', () => {
     assert.equal((await http.call('GET', THINGS)).code, 404);
     assert.equal((await http.call('POST', DEFINITIONS, { body: definition })).code, 201);
     assert.deepEqual(namesIn((await http.call('GET', THINGS)).body), []);
-    assert.equal((await http.call('POST', THINGS, { body: { metadata: { name: 'a' } } })).code, 201);
+    assert.equal(
+      (await http.call('POST', THINGS, { body: { metadata: { name: 'a' } } })).code,
+      201,
+    );
     const watch = await http.watch(`${THINGS}?watch=1`);
     assert.equal(nameOfEvent(await watch.next()), 'ADDED a');
     assert.equal((await http.call('DELETE', `${DEFINITIONS}/things.x.dev`)).code, 200);
@@ -57,7 +65,10 @@ describe('custom kinds', () => {
       ['things', 'things/status'],
     );
     assert.deepEqual(resources[0]?.['shortNames'], ['th']);
-    assert.equal(textAt((await http.call('GET', '/apis/x.dev')).body, 'preferredVersion', 'version'), 'v1');
+    assert.equal(
+      textAt((await http.call('GET', '/apis/x.dev')).body, 'preferredVersion', 'version'),
+      'v1',
+    );
   });
 
   it('keep every member, count generations of the spec only, and leave status to its own path', async () => {
@@ -66,10 +77,22 @@ describe('custom kinds', () => {
     });
     assert.deepEqual(memberAt(created.body, 'spec'), { size: 'L', deep: [{ x: 1 }] });
     assert.equal(memberAt(created.body, 'status'), undefined);
-    const status = await http.patch('merge', `${THINGS}/g/status`, { spec: { size: 'XL' }, status: { phase: 'Ready' } });
-    assert.deepEqual([memberAt(status.body, 'metadata', 'generation'), memberAt(status.body, 'spec', 'size')], [1, 'L']);
-    const spec = await http.patch('merge', `${THINGS}/g`, { spec: { size: 'S' }, status: { phase: 'Lost' } });
-    assert.deepEqual([memberAt(spec.body, 'metadata', 'generation'), memberAt(spec.body, 'status', 'phase')], [2, 'Ready']);
+    const status = await http.patch('merge', `${THINGS}/g/status`, {
+      spec: { size: 'XL' },
+      status: { phase: 'Ready' },
+    });
+    assert.deepEqual(
+      [memberAt(status.body, 'metadata', 'generation'), memberAt(status.body, 'spec', 'size')],
+      [1, 'L'],
+    );
+    const spec = await http.patch('merge', `${THINGS}/g`, {
+      spec: { size: 'S' },
+      status: { phase: 'Lost' },
+    });
+    assert.deepEqual(
+      [memberAt(spec.body, 'metadata', 'generation'), memberAt(spec.body, 'status', 'phase')],
+      [2, 'Ready'],
+    );
   });
 
   it('are one object under each of their versions, with one history', async () => {
@@ -77,17 +100,24 @@ describe('custom kinds', () => {
     const beta = '/apis/x.dev/v1beta1/namespaces/default/things';
     const seen = await http.call('GET', `${beta}/v`);
     assert.equal(textAt(seen.body, 'apiVersion'), 'x.dev/v1beta1');
-    const watch = await http.watch(`${beta}?watch=1&resourceVersion=${textAt(seen.body, 'metadata', 'resourceVersion')}`);
+    const watch = await http.watch(
+      `${beta}?watch=1&resourceVersion=${textAt(seen.body, 'metadata', 'resourceVersion')}`,
+    );
     await http.patch('merge', `${THINGS}/v`, { spec: { size: 'M' } });
     assert.equal(textAt((await watch.next())?.object, 'apiVersion'), 'x.dev/v1beta1');
     await http.patch('merge', `${beta}/v`, { spec: { more: true } });
-    assert.deepEqual(memberAt((await http.call('GET', `${THINGS}/v`)).body, 'spec'), { size: 'M', more: true });
+    assert.deepEqual(memberAt((await http.call('GET', `${THINGS}/v`)).body, 'spec'), {
+      size: 'M',
+      more: true,
+    });
     watch.close();
   });
 
   it('are shown with their own columns', async () => {
     await http.call('POST', THINGS, { body: { metadata: { name: 't' }, spec: { size: 'XXL' } } });
-    const { body } = await http.call('GET', `${THINGS}/t`, { headers: { accept: 'application/json;as=Table;g=meta.k8s.io;v=v1' } });
+    const { body } = await http.call('GET', `${THINGS}/t`, {
+      headers: { accept: 'application/json;as=Table;g=meta.k8s.io;v=v1' },
+    });
     const [row] = memberAt(body, 'rows') as JsonObject[];
     assert.deepEqual(row?.['cells'], ['t', 'XXL', '0s']);
   });
@@ -98,7 +128,9 @@ describe('custom kinds', () => {
   });
 
   it('must be named after plural and group', async () => {
-    const { code, body } = await http.call('POST', DEFINITIONS, { body: { ...definition, metadata: { name: 'other.x.dev' } } });
+    const { code, body } = await http.call('POST', DEFINITIONS, {
+      body: { ...definition, metadata: { name: 'other.x.dev' } },
+    });
     assert.equal(code, 422);
     assert.match(textAt(body, 'message'), /must be spec\.names\.plural/);
   });
@@ -108,7 +140,9 @@ describe('deletecollection', () => {
   it('answers in the version that was asked for, and namespaces have none', async () => {
     const http = await openSandboxHttp();
     const involvedObject = { kind: 'PersistentVolume', name: 'a' };
-    await http.call('POST', '/api/v1/namespaces/default/events', { body: { metadata: { name: 'e' }, involvedObject } });
+    await http.call('POST', '/api/v1/namespaces/default/events', {
+      body: { metadata: { name: 'e' }, involvedObject },
+    });
     const { body } = await http.call('DELETE', '/apis/events.k8s.io/v1/namespaces/default/events');
     assert.equal(textAt((memberAt(body, 'items') as JsonObject[])[0], 'regarding', 'name'), 'a');
     assert.equal((await http.call('DELETE', '/api/v1/namespaces')).code, 405);
@@ -123,10 +157,15 @@ describe('namespaces', () => {
     await http.call('POST', '/api/v1/namespaces', { body: { metadata: { name: 'n' } } });
     const maps = '/api/v1/namespaces/n/configmaps';
     await http.call('POST', maps, { body: { metadata: { name: 'plain' } } });
-    await http.call('POST', maps, { body: { metadata: { name: 'held', finalizers: ['x.dev/hold'] } } });
+    await http.call('POST', maps, {
+      body: { metadata: { name: 'held', finalizers: ['x.dev/hold'] } },
+    });
     await http.call('DELETE', '/api/v1/namespaces/n');
     assert.deepEqual(namesIn((await http.call('GET', maps)).body), ['held']);
-    assert.equal(textAt((await http.call('GET', '/api/v1/namespaces/n')).body, 'status', 'phase'), 'Terminating');
+    assert.equal(
+      textAt((await http.call('GET', '/api/v1/namespaces/n')).body, 'status', 'phase'),
+      'Terminating',
+    );
     const late = await http.call('POST', maps, { body: { metadata: { name: 'late' } } });
     assert.equal(late.code, 403);
     assert.match(textAt(late.body, 'message'), /because it is being terminated/);

@@ -5,8 +5,23 @@ import { compileStructs } from '../../../sandbox/api/schema/struct.ts';
 import type { JsonObject } from '../../../sandbox/api/json-value.ts';
 
 const structs = compileStructs({
-  Outer: { name: 'string', kept: 'string *', spec: 'Inner +', nothing: 'string null', sizes: 'quantity{}', data: 'bytes{}', at: 'micro' },
-  Inner: { b: 'string', a: 'string', flag: 'bool', pointer: 'bool *', items: 'Item[]', loose: 'Loose' },
+  Outer: {
+    name: 'string',
+    kept: 'string *',
+    spec: 'Inner +',
+    nothing: 'string null',
+    sizes: 'quantity{}',
+    data: 'bytes{}',
+    at: 'micro',
+  },
+  Inner: {
+    b: 'string',
+    a: 'string',
+    flag: 'bool',
+    pointer: 'bool *',
+    items: 'Item[]',
+    loose: 'Loose',
+  },
   Item: { key: 'string !' },
   Loose: { $: 'open', known: 'int' },
 });
@@ -26,14 +41,24 @@ describe('decodeStruct', () => {
   });
 
   it('drops empty values, but keeps those of pointers', () => {
-    const { object } = decode({ name: '', kept: '', spec: { flag: false, pointer: false, items: [] }, sizes: {} });
+    const { object } = decode({
+      name: '',
+      kept: '',
+      spec: { flag: false, pointer: false, items: [] },
+      sizes: {},
+    });
     assert.deepEqual(object, { kept: '', spec: { pointer: false }, nothing: null });
   });
 
-  it('writes a struct that must be there', () => assert.deepEqual(decode({}).object, { spec: {}, nothing: null }));
+  it('writes a struct that must be there', () =>
+    assert.deepEqual(decode({}).object, { spec: {}, nothing: null }));
 
   it('names every member that no field describes', () => {
-    assert.deepEqual(decode({ zzz: 1, spec: { items: [{ key: 'a', more: 1 }], y: 2 } }).unknown, ['spec.items[0].more', 'spec.y', 'zzz']);
+    assert.deepEqual(decode({ zzz: 1, spec: { items: [{ key: 'a', more: 1 }], y: 2 } }).unknown, [
+      'spec.items[0].more',
+      'spec.y',
+      'zzz',
+    ]);
   });
 
   it('keeps unknown members of an open struct', () => {
@@ -42,7 +67,10 @@ describe('decodeStruct', () => {
     assert.deepEqual(unknown, []);
   });
 
-  it('makes quantities canonical', () => assert.deepEqual(decode({ sizes: { storage: '1.5Gi' } }).object['sizes'], { storage: '1536Mi' }));
+  it('makes quantities canonical', () =>
+    assert.deepEqual(decode({ sizes: { storage: '1.5Gi' } }).object['sizes'], {
+      storage: '1536Mi',
+    }));
 
   it('keeps a map key named __proto__ as an ordinary key', () => {
     const { object } = decode({ sizes: JSON.parse('{"__proto__":"1"}') as JsonObject });
@@ -50,12 +78,28 @@ describe('decodeStruct', () => {
   });
 
   for (const [what, raw, message] of [
-    ['a number for a text', { name: 5 }, /cannot unmarshal number into Go struct field Outer\.name of type string/],
-    ['a text for a list', { spec: { items: 'x' } }, /cannot unmarshal string into Go struct field Inner\.spec\.items of type \[\]Item/],
-    ['a list for a map', { sizes: [] }, /cannot unmarshal array into Go struct field Outer\.sizes of type map\[string\]quantity/],
+    [
+      'a number for a text',
+      { name: 5 },
+      /cannot unmarshal number into Go struct field Outer\.name of type string/,
+    ],
+    [
+      'a text for a list',
+      { spec: { items: 'x' } },
+      /cannot unmarshal string into Go struct field Inner\.spec\.items of type \[\]Item/,
+    ],
+    [
+      'a list for a map',
+      { sizes: [] },
+      /cannot unmarshal array into Go struct field Outer\.sizes of type map\[string\]quantity/,
+    ],
     ['a word for a quantity', { sizes: { storage: 'big' } }, /quantities must match/],
     ['bytes that are no base64', { data: { a: '!!' } }, /illegal base64 data at input byte 0/],
-    ['a micro time of three digits', { at: '2026-11-21T01:51:57.123Z' }, /cannot parse "\.123Z" as "\.000000"/],
+    [
+      'a micro time of three digits',
+      { at: '2026-11-21T01:51:57.123Z' },
+      /cannot parse "\.123Z" as "\.000000"/,
+    ],
   ] as const) {
     it(`refuses ${what}`, () =>
       assert.throws(

@@ -19,7 +19,12 @@ describe('injected faults', () => {
     [500, 'InternalError'],
   ] as const) {
     it(`answer ${code} instead of doing it, as often as told`, async () => {
-      http.api.faults.inject({ action: { kind: 'status', code }, verb: 'list', plural: 'configmaps', times: 2 });
+      http.api.faults.inject({
+        action: { kind: 'status', code },
+        verb: 'list',
+        plural: 'configmaps',
+        times: 2,
+      });
       assert.equal((await http.call('GET', '/api/v1/namespaces/default/secrets')).code, 200);
       for (let i = 0; i < 2; i += 1) {
         const answer = await http.call('GET', MAPS);
@@ -38,13 +43,17 @@ describe('injected faults', () => {
 
   it('lose the answer of a write that was done', async () => {
     http.api.faults.inject({ action: { kind: 'lose-answer' }, verb: 'create' });
-    await assert.rejects(http.call('POST', MAPS, { body: { metadata: { name: 'lost' } } }), { code: 'ECONNRESET' });
+    await assert.rejects(http.call('POST', MAPS, { body: { metadata: { name: 'lost' } } }), {
+      code: 'ECONNRESET',
+    });
     assert.equal((await http.call('GET', `${MAPS}/lost`)).code, 200);
   });
 
   it('close the connection before anything is done', async () => {
     http.api.faults.inject({ action: { kind: 'reset' }, verb: 'create' });
-    await assert.rejects(http.call('POST', MAPS, { body: { metadata: { name: 'never' } } }), { code: 'ECONNRESET' });
+    await assert.rejects(http.call('POST', MAPS, { body: { metadata: { name: 'never' } } }), {
+      code: 'ECONNRESET',
+    });
     assert.equal((await http.call('GET', `${MAPS}/never`)).code, 404);
   });
 
@@ -56,7 +65,10 @@ describe('injected faults', () => {
   });
 
   it('can be taken back', async () => {
-    const cancel = http.api.faults.inject({ action: { kind: 'status', code: 500 }, times: Number.POSITIVE_INFINITY });
+    const cancel = http.api.faults.inject({
+      action: { kind: 'status', code: 500 },
+      times: Number.POSITIVE_INFINITY,
+    });
     assert.equal((await http.call('GET', MAPS)).code, 500);
     cancel();
     assert.equal((await http.call('GET', MAPS)).code, 200);

@@ -7,7 +7,11 @@ import { mergePatch } from '../../../sandbox/api/patch/merge-patch.ts';
 describe('jsonPatch', () => {
   const document = { a: { 'b/c': 1, list: ['x', 'y'] }, '~': 0 };
   for (const [what, patch, result] of [
-    ['adds into a list', [{ op: 'add', path: '/a/list/1', value: 'z' }], { a: { 'b/c': 1, list: ['x', 'z', 'y'] }, '~': 0 }],
+    [
+      'adds into a list',
+      [{ op: 'add', path: '/a/list/1', value: 'z' }],
+      { a: { 'b/c': 1, list: ['x', 'z', 'y'] }, '~': 0 },
+    ],
     [
       'reads escapes',
       [
@@ -16,10 +20,22 @@ describe('jsonPatch', () => {
       ],
       { a: { 'b/c': 2, list: ['x', 'y'] } },
     ],
-    ['moves', [{ op: 'move', from: '/a/list', path: '/list' }], { a: { 'b/c': 1 }, '~': 0, list: ['x', 'y'] }],
-    ['copies', [{ op: 'copy', from: '/a/list/0', path: '/a/list/-' }], { a: { 'b/c': 1, list: ['x', 'y', 'x'] }, '~': 0 }],
+    [
+      'moves',
+      [{ op: 'move', from: '/a/list', path: '/list' }],
+      { a: { 'b/c': 1 }, '~': 0, list: ['x', 'y'] },
+    ],
+    [
+      'copies',
+      [{ op: 'copy', from: '/a/list/0', path: '/a/list/-' }],
+      { a: { 'b/c': 1, list: ['x', 'y', 'x'] }, '~': 0 },
+    ],
     ['replaces the whole', [{ op: 'replace', path: '', value: { n: 1 } }], { n: 1 }],
-    ['goes on after a test of null for what is absent', [{ op: 'test', path: '/none', value: null }], document],
+    [
+      'goes on after a test of null for what is absent',
+      [{ op: 'test', path: '/none', value: null }],
+      document,
+    ],
   ] as const) {
     it(what, () => assert.deepEqual(jsonPatch(document, patch as unknown as Json), result));
   }
@@ -34,7 +50,12 @@ describe('jsonPatch', () => {
   ] as const) {
     it(`refuses ${what} with 422`, () =>
       assert.throws(() => jsonPatch(document, patch as unknown as Json), {
-        failure: { code: 422, reason: 'Invalid', message: 'the server rejected our request due to an error in our request', details: {} },
+        failure: {
+          code: 422,
+          reason: 'Invalid',
+          message: 'the server rejected our request due to an error in our request',
+          details: {},
+        },
       }));
   }
 
@@ -46,13 +67,17 @@ describe('jsonPatch', () => {
 
 describe('mergePatch', () => {
   it('sets, merges, removes and replaces lists', () => {
-    assert.deepEqual(mergePatch({ a: { b: 1, c: 2 }, l: [1, 2], d: 1 }, { a: { b: null, e: 3 }, l: [3], d: null }), {
-      a: { c: 2, e: 3 },
-      l: [3],
-    });
+    assert.deepEqual(
+      mergePatch({ a: { b: 1, c: 2 }, l: [1, 2], d: 1 }, { a: { b: null, e: 3 }, l: [3], d: null }),
+      {
+        a: { c: 2, e: 3 },
+        l: [3],
+      },
+    );
   });
 
-  it('writes no null into a member that is new', () => assert.deepEqual(mergePatch({}, { a: { b: null, c: 1 } }), { a: { c: 1 } }));
+  it('writes no null into a member that is new', () =>
+    assert.deepEqual(mergePatch({}, { a: { b: null, c: 1 } }), { a: { c: 1 } }));
 
   it('does not reach a prototype', () => {
     const result = mergePatch({}, JSON.parse('{"__proto__":{"x":1}}') as Json);

@@ -68,12 +68,18 @@ describe('kubectl', { skip: kubectls.length === 0 ? 'no kubectl on PATH' : false
       };
 
       it('applies manifests without extra flags, and again without a change', async () => {
-        assert.match(await ok(['apply', '-f', '-'], MANIFEST), /persistentvolumeclaim\/data created/);
+        assert.match(
+          await ok(['apply', '-f', '-'], MANIFEST),
+          /persistentvolumeclaim\/data created/,
+        );
         assert.equal((await ok(['apply', '-f', '-'], MANIFEST)).match(/unchanged/g)?.length, 4);
       });
 
       it('refuses a member that does not exist', async () => {
-        const { code, stderr } = await kubectl(['apply', '-f', '-'], MANIFEST.replaceAll('accessModes', 'accesModes'));
+        const { code, stderr } = await kubectl(
+          ['apply', '-f', '-'],
+          MANIFEST.replaceAll('accessModes', 'accesModes'),
+        );
         assert.notEqual(code, 0);
         assert.match(stderr, /unknown field/);
       });
@@ -84,60 +90,120 @@ describe('kubectl', { skip: kubectls.length === 0 ? 'no kubectl on PATH' : false
           await ok(['get', 'pvc']),
           /^NAME +STATUS +VOLUME +CAPACITY +ACCESS MODES +STORAGECLASS.*AGE\s+data +Bound +pv +5Gi +RWO +fast/,
         );
-        assert.match(await ok(['get', 'pv', '-o', 'wide']), /pv +5Gi +RWO +Retain +Bound +default\/data +fast.*Filesystem/);
+        assert.match(
+          await ok(['get', 'pv', '-o', 'wide']),
+          /pv +5Gi +RWO +Retain +Bound +default\/data +fast.*Filesystem/,
+        );
         assert.match(await ok(['get', 'sc']), /fast +x\.dev +Delete +Immediate +false/);
-        assert.match(await ok(['get', 'ns,secrets,leases,nodes', '-A']), /namespace\/default +Active/);
+        assert.match(
+          await ok(['get', 'ns,secrets,leases,nodes', '-A']),
+          /namespace\/default +Active/,
+        );
       });
 
       it('prints objects as YAML, JSON and by path', async () => {
         assert.match(await ok(['get', 'pvc', 'data', '-o', 'yaml']), /^ {2}volumeName: pv$/m);
-        assert.equal(textAt(JSON.parse(await ok(['get', 'pv', 'pv', '-o', 'json'])) as JsonObject, 'spec', 'csi', 'volumeHandle'), 'h');
+        assert.equal(
+          textAt(
+            JSON.parse(await ok(['get', 'pv', 'pv', '-o', 'json'])) as JsonObject,
+            'spec',
+            'csi',
+            'volumeHandle',
+          ),
+          'h',
+        );
         assert.equal(await ok(['get', 'pvc', '-o', 'jsonpath={.items[*].status.phase}']), 'Bound');
         assert.equal((await ok(['get', 'pvc', '-l', 'none=1', '-o', 'name'])).trim(), '');
       });
 
       it('describes claims with their events, and volumes', async () => {
-        await ok(['apply', '-f', '-'], MANIFEST.split('---')[1]?.replace('name: data', 'name: waits').replace('1Gi', '99Gi'));
+        await ok(
+          ['apply', '-f', '-'],
+          MANIFEST.split('---')[1]?.replace('name: data', 'name: waits').replace('1Gi', '99Gi'),
+        );
         await binder.settled();
-        assert.match(await ok(['describe', 'pvc', 'waits']), /ExternalProvisioning .*persistentvolume-controller/);
+        assert.match(
+          await ok(['describe', 'pvc', 'waits']),
+          /ExternalProvisioning .*persistentvolume-controller/,
+        );
         assert.match(await ok(['describe', 'pv', 'pv']), /VolumeHandle: +h/);
-        assert.match(await ok(['get', 'events']), /Normal +ExternalProvisioning +persistentvolumeclaim\/waits/);
+        assert.match(
+          await ok(['get', 'events']),
+          /Normal +ExternalProvisioning +persistentvolumeclaim\/waits/,
+        );
       });
 
       it('edits by each kind of patch', async () => {
         await ok(['label', 'pvc', 'data', 'a=b']);
         await ok(['annotate', 'pvc', 'data', 'c=d']);
-        await ok(['patch', 'pv', 'pv', '-p', '{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}']);
-        await ok(['patch', 'pvc', 'data', '--type=json', '-p', '[{"op":"add","path":"/metadata/labels/e","value":"f"}]']);
-        assert.equal(await ok(['get', 'pvc', 'data', '-o', 'jsonpath={.metadata.labels}']), '{"a":"b","e":"f"}');
+        await ok([
+          'patch',
+          'pv',
+          'pv',
+          '-p',
+          '{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}',
+        ]);
+        await ok([
+          'patch',
+          'pvc',
+          'data',
+          '--type=json',
+          '-p',
+          '[{"op":"add","path":"/metadata/labels/e","value":"f"}]',
+        ]);
+        assert.equal(
+          await ok(['get', 'pvc', 'data', '-o', 'jsonpath={.metadata.labels}']),
+          '{"a":"b","e":"f"}',
+        );
       });
 
       it('applies on the server, and tries without doing', async () => {
-        assert.match(await ok(['apply', '--server-side', '-f', '-'], MANIFEST), /persistentvolume\/pv serverside-applied/);
+        assert.match(
+          await ok(['apply', '--server-side', '-f', '-'], MANIFEST),
+          /persistentvolume\/pv serverside-applied/,
+        );
         const other = MANIFEST.replace('name: data', 'name: never');
-        assert.match(await ok(['apply', '--dry-run=server', '-f', '-'], other), /never created \(server dry run\)/);
+        assert.match(
+          await ok(['apply', '--dry-run=server', '-f', '-'], other),
+          /never created \(server dry run\)/,
+        );
         assert.equal((await kubectl(['get', 'pvc', 'never'])).code, 1);
       });
 
       it('creates namespaces and secrets, which newer versions write as protobuf', async () => {
         await ok(['create', 'namespace', 'n']);
         await ok(['create', 'secret', 'generic', 'g', '--from-literal=a=b', '-n', 'n']);
-        assert.equal(await ok(['get', 'secret', 'g', '-n', 'n', '-o', 'jsonpath={.data.a}']), 'Yg==');
+        assert.equal(
+          await ok(['get', 'secret', 'g', '-n', 'n', '-o', 'jsonpath={.data.a}']),
+          'Yg==',
+        );
         await ok(['delete', 'namespace', 'n']);
       });
 
       it('watches', async () => {
-        const watching = ok(['get', 'pvc', 'data', '--watch', '-o', 'name', '--request-timeout=3s']).catch((error: unknown) =>
-          String(error),
-        );
-        while (api.watchCount('persistentvolumeclaims') === 0) await new Promise((resolve) => setTimeout(resolve, 10));
-        api.operations.patch({ resource: claims, namespace: 'default', name: 'data' }, 'merge', { metadata: { labels: { w: '1' } } });
+        const watching = ok([
+          'get',
+          'pvc',
+          'data',
+          '--watch',
+          '-o',
+          'name',
+          '--request-timeout=3s',
+        ]).catch((error: unknown) => String(error));
+        while (api.watchCount('persistentvolumeclaims') === 0)
+          await new Promise((resolve) => setTimeout(resolve, 10));
+        api.operations.patch({ resource: claims, namespace: 'default', name: 'data' }, 'merge', {
+          metadata: { labels: { w: '1' } },
+        });
         api.stopWatches('end');
         assert.match(await watching, /persistentvolumeclaim\/data\s+persistentvolumeclaim\/data/);
       });
 
       it('knows the kinds, the version and the fields', async () => {
-        assert.match(await ok(['api-resources']), /^persistentvolumeclaims +pvc +.*true +PersistentVolumeClaim$/m);
+        assert.match(
+          await ok(['api-resources']),
+          /^persistentvolumeclaims +pvc +.*true +PersistentVolumeClaim$/m,
+        );
         assert.match(await ok(['version']), /sutler-sandbox/);
         assert.match(await ok(['explain', 'pvc.spec']), /storageClassName/);
         assert.match(await ok(['auth', 'can-i', 'create', 'pvc']), /yes/);

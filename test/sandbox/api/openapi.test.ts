@@ -13,9 +13,9 @@ describe('OpenAPI', () => {
     for (const path of Object.keys(memberAt(api.index(), 'paths') as JsonObject)) {
       const document = api.document(path);
       const schemas = memberAt(document, 'components', 'schemas') as JsonObject;
-      const references = [...JSON.stringify(document).matchAll(/"\$ref":"#\/components\/schemas\/([^"]+)"/g)].map(
-        (match) => match[1] ?? '',
-      );
+      const references = [
+        ...JSON.stringify(document).matchAll(/"\$ref":"#\/components\/schemas\/([^"]+)"/g),
+      ].map((match) => match[1] ?? '');
       assert.deepEqual(
         references.filter((name) => schemas[name] === undefined),
         [],
@@ -26,8 +26,17 @@ describe('OpenAPI', () => {
 
   it('v3 tells how claims are patched and by which keys lists merge', () => {
     const document = new OpenApiV3(new Registry()).document('api/v1');
-    const patch = memberAt(document, 'paths', '/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}', 'patch');
-    assert.deepEqual(memberAt(patch, 'x-kubernetes-group-version-kind'), { group: '', kind: 'PersistentVolumeClaim', version: 'v1' });
+    const patch = memberAt(
+      document,
+      'paths',
+      '/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}',
+      'patch',
+    );
+    assert.deepEqual(memberAt(patch, 'x-kubernetes-group-version-kind'), {
+      group: '',
+      kind: 'PersistentVolumeClaim',
+      version: 'v1',
+    });
     const status = memberAt(
       document,
       'components',
@@ -58,15 +67,23 @@ describe('OpenAPI', () => {
       // Field 1, length 3: the version of the specification.
       assert.deepEqual(body.subarray(0, 5), Buffer.from('\n\u00032.0'));
     }
-    assert.equal(textAt(JSON.parse(api.document('application/json').body.toString()) as JsonObject, 'swagger'), '2.0');
+    assert.equal(
+      textAt(JSON.parse(api.document('application/json').body.toString()) as JsonObject, 'swagger'),
+      '2.0',
+    );
   });
 });
 
 describe('discovery', () => {
   it('puts stable versions first', () => {
     const row = (version: string) => ({ ...claims, group: 'x.dev', version });
-    const discovery = new Discovery(new Registry([row('v1alpha1'), row('v2'), row('v1beta1'), row('v1')]));
-    const versions = memberAt(discovery.document('/apis/x.dev', undefined), 'versions') as JsonObject[];
+    const discovery = new Discovery(
+      new Registry([row('v1alpha1'), row('v2'), row('v1beta1'), row('v1')]),
+    );
+    const versions = memberAt(
+      discovery.document('/apis/x.dev', undefined),
+      'versions',
+    ) as JsonObject[];
     assert.deepEqual(
       versions.map((each) => each['version']),
       ['v2', 'v1', 'v1beta1', 'v1alpha1'],
@@ -75,7 +92,10 @@ describe('discovery', () => {
 
   it('lists everything at once where that is asked for', () => {
     const type = 'application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList';
-    const groups = memberAt(new Discovery(new Registry()).document('/apis', type), 'items') as JsonObject[];
+    const groups = memberAt(
+      new Discovery(new Registry()).document('/apis', type),
+      'items',
+    ) as JsonObject[];
     assert.ok(groups.some((group) => textAt(group, 'metadata', 'name') === 'storage.k8s.io'));
   });
 });

@@ -8,11 +8,21 @@ import { openSandboxHttp, type SandboxHttp } from '../../harness/sandbox-http.ts
 
 /** As typed clients send an object: magic, then kind and version, then the message. */
 function wrapped(kind: string, apiVersion: string, raw: Buffer): Buffer {
-  return Buffer.concat([Buffer.from('k8s\0'), message(field(1, message(field(1, apiVersion), field(2, kind))), field(2, raw))]);
+  return Buffer.concat([
+    Buffer.from('k8s\0'),
+    message(field(1, message(field(1, apiVersion), field(2, kind))), field(2, raw)),
+  ]);
 }
 
 const secret = message(
-  field(1, message(field(1, 'from-protobuf'), field(11, message(field(1, 'app'), field(2, 'x'))), field(8, ''))),
+  field(
+    1,
+    message(
+      field(1, 'from-protobuf'),
+      field(11, message(field(1, 'app'), field(2, 'x'))),
+      field(8, ''),
+    ),
+  ),
   field(2, message(field(1, 'password'), field(2, Buffer.from([0, 255, 1])))),
   field(3, 'Opaque'),
 );
@@ -32,18 +42,30 @@ describe('protobuf bodies', () => {
       headers,
     });
     assert.equal(code, 201);
-    assert.deepEqual([memberAt(body, 'data'), memberAt(body, 'metadata', 'labels')], [{ password: 'AP8B' }, { app: 'x' }]);
+    assert.deepEqual(
+      [memberAt(body, 'data'), memberAt(body, 'metadata', 'labels')],
+      [{ password: 'AP8B' }, { app: 'x' }],
+    );
   });
 
   it('carry the options of a delete', async () => {
-    await http.call('POST', '/api/v1/namespaces/default/configmaps', { body: { metadata: { name: 'kept' } } });
+    await http.call('POST', '/api/v1/namespaces/default/configmaps', {
+      body: { metadata: { name: 'kept' } },
+    });
     const body = wrapped('DeleteOptions', 'v1', field(2, field(1, 'another-uid')));
-    assert.equal((await http.call('DELETE', '/api/v1/namespaces/default/configmaps/kept', { body, headers })).code, 409);
+    assert.equal(
+      (await http.call('DELETE', '/api/v1/namespaces/default/configmaps/kept', { body, headers }))
+        .code,
+      409,
+    );
   });
 
   it('of kinds that nobody writes that way are refused with 415', async () => {
     const body = wrapped('PersistentVolume', 'v1', Buffer.alloc(0));
-    assert.equal((await http.call('POST', '/api/v1/persistentvolumes', { body, headers })).code, 415);
+    assert.equal(
+      (await http.call('POST', '/api/v1/persistentvolumes', { body, headers })).code,
+      415,
+    );
   });
 
   it('that are cut short are refused with 400', async () => {
@@ -55,5 +77,6 @@ describe('protobuf bodies', () => {
 });
 
 describe('readWrapped', () => {
-  it('is nothing without the magic', () => assert.equal(readWrapped(schemaOf('Secret'), secret), undefined));
+  it('is nothing without the magic', () =>
+    assert.equal(readWrapped(schemaOf('Secret'), secret), undefined));
 });

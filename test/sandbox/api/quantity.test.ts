@@ -23,7 +23,8 @@ describe('canonicalQuantity', () => {
   }
 
   for (const text of ['', 'abc', '1 Gi', '1gi', 'Gi', '1.2.3', '0x10', 'Infinity', '1e', '.']) {
-    it(`knows no quantity in ${JSON.stringify(text)}`, () => assert.equal(canonicalQuantity(text), undefined));
+    it(`knows no quantity in ${JSON.stringify(text)}`, () =>
+      assert.equal(canonicalQuantity(text), undefined));
   }
 });
 
@@ -34,5 +35,6 @@ describe('compareQuantities', () => {
     assert.equal(compareQuantities('1024Mi', '1Gi'), 0);
   });
 
-  it('is exact beyond what a number holds', () => assert.ok(compareQuantities('9007199254740993', '9007199254740992') > 0));
+  it('is exact beyond what a number holds', () =>
+    assert.ok(compareQuantities('9007199254740993', '9007199254740992') > 0));
 });

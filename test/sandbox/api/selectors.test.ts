@@ -8,7 +8,14 @@ import { parseFieldSelector, parseLabelSelector } from '../../../sandbox/api/sel
 const object = (labels: Record<string, string>, more: Record<string, string> = {}): KubeObject => ({
   kind: 'X',
   apiVersion: 'v1',
-  metadata: { name: 'a', namespace: 'n', uid: '', resourceVersion: '1', creationTimestamp: '', labels },
+  metadata: {
+    name: 'a',
+    namespace: 'n',
+    uid: '',
+    resourceVersion: '1',
+    creationTimestamp: '',
+    labels,
+  },
   ...more,
 });
 
@@ -35,17 +42,31 @@ describe('parseLabelSelector', () => {
   }
 
   it('selects everything when it is empty', () => assert.equal(parseLabelSelector(''), undefined));
-  it('refuses what it cannot read', () => assert.throws(() => parseLabelSelector('a b c'), /unable to parse requirement: found 'b'/));
+  it('refuses what it cannot read', () =>
+    assert.throws(() => parseLabelSelector('a b c'), /unable to parse requirement: found 'b'/));
 });
 
 describe('parseFieldSelector', () => {
   it('selects by name and namespace', () => {
-    assert.equal(parseFieldSelector('metadata.name=a,metadata.namespace!=x', volumes)?.(object({})), true);
+    assert.equal(
+      parseFieldSelector('metadata.name=a,metadata.namespace!=x', volumes)?.(object({})),
+      true,
+    );
   });
-  it('selects events by their reason', () => assert.equal(parseFieldSelector('reason=R', events)?.(object({}, { reason: 'R' })), true));
+  it('selects events by their reason', () =>
+    assert.equal(parseFieldSelector('reason=R', events)?.(object({}, { reason: 'R' })), true));
   it('refuses a field that the kind cannot be selected by', () => {
-    assert.throws(() => parseFieldSelector('spec.x=1', volumes), /is not a known field selector: only "metadata\.name"/);
-    assert.throws(() => parseFieldSelector('spec.x=1', events), /field label not supported: spec\.x/);
-    assert.throws(() => parseFieldSelector('toString=1', events), /field label not supported: toString/);
+    assert.throws(
+      () => parseFieldSelector('spec.x=1', volumes),
+      /is not a known field selector: only "metadata\.name"/,
+    );
+    assert.throws(
+      () => parseFieldSelector('spec.x=1', events),
+      /field label not supported: spec\.x/,
+    );
+    assert.throws(
+      () => parseFieldSelector('toString=1', events),
+      /field label not supported: toString/,
+    );
   });
 });

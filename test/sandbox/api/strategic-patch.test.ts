@@ -4,8 +4,10 @@ import type { JsonObject } from '../../../sandbox/api/json-value.ts';
 import { strategicPatch } from '../../../sandbox/api/patch/strategic-patch.ts';
 import { schemaOf } from '../../../sandbox/api/schema/schemas.ts';
 
-const claim = (target: JsonObject, patch: JsonObject) => strategicPatch(schemaOf('PersistentVolumeClaim'), target, patch);
-const pod = (target: JsonObject, patch: JsonObject) => strategicPatch(schemaOf('Pod'), target, patch);
+const claim = (target: JsonObject, patch: JsonObject) =>
+  strategicPatch(schemaOf('PersistentVolumeClaim'), target, patch);
+const pod = (target: JsonObject, patch: JsonObject) =>
+  strategicPatch(schemaOf('Pod'), target, patch);
 
 describe('strategicPatch', () => {
   it('merges a list of objects by its key', () => {
@@ -50,43 +52,73 @@ describe('strategicPatch', () => {
   });
 
   it('replaces a list that has no merge key', () => {
-    assert.deepEqual(claim({ spec: { accessModes: ['a', 'b'] } }, { spec: { accessModes: ['c'] } }), { spec: { accessModes: ['c'] } });
+    assert.deepEqual(
+      claim({ spec: { accessModes: ['a', 'b'] } }, { spec: { accessModes: ['c'] } }),
+      { spec: { accessModes: ['c'] } },
+    );
   });
 
   it('unites finalizers', () => {
-    assert.deepEqual(claim({ metadata: { finalizers: ['a', 'b'] } }, { metadata: { finalizers: ['b', 'c'] } }), {
-      metadata: { finalizers: ['a', 'b', 'c'] },
-    });
+    assert.deepEqual(
+      claim({ metadata: { finalizers: ['a', 'b'] } }, { metadata: { finalizers: ['b', 'c'] } }),
+      {
+        metadata: { finalizers: ['a', 'b', 'c'] },
+      },
+    );
   });
 
   it('takes single finalizers away and orders the rest', () => {
-    const patch = { metadata: { '$deleteFromPrimitiveList/finalizers': ['b'], '$setElementOrder/finalizers': ['c', 'a'] } };
-    assert.deepEqual(claim({ metadata: { finalizers: ['a', 'b', 'c'] } }, patch), { metadata: { finalizers: ['c', 'a'] } });
+    const patch = {
+      metadata: {
+        '$deleteFromPrimitiveList/finalizers': ['b'],
+        '$setElementOrder/finalizers': ['c', 'a'],
+      },
+    };
+    assert.deepEqual(claim({ metadata: { finalizers: ['a', 'b', 'c'] } }, patch), {
+      metadata: { finalizers: ['c', 'a'] },
+    });
   });
 
   it('keeps an item that the order does not know behind its old neighbour', () => {
     const target = { metadata: { finalizers: ['a', 'x', 'b'] } };
-    const patch = { metadata: { '$setElementOrder/finalizers': ['b', 'a', 'c'], finalizers: ['c'] } };
+    const patch = {
+      metadata: { '$setElementOrder/finalizers': ['b', 'a', 'c'], finalizers: ['c'] },
+    };
     assert.deepEqual(claim(target, patch), { metadata: { finalizers: ['b', 'a', 'x', 'c'] } });
   });
 
   it('keeps only the retained members of an item with $retainKeys', () => {
     const target = { spec: { volumes: [{ name: 'v', emptyDir: {} }] } };
     const patch = {
-      spec: { volumes: [{ name: 'v', $retainKeys: ['name', 'persistentVolumeClaim'], persistentVolumeClaim: { claimName: 'c' } }] },
+      spec: {
+        volumes: [
+          {
+            name: 'v',
+            $retainKeys: ['name', 'persistentVolumeClaim'],
+            persistentVolumeClaim: { claimName: 'c' },
+          },
+        ],
+      },
     };
-    assert.deepEqual(pod(target, patch), { spec: { volumes: [{ name: 'v', persistentVolumeClaim: { claimName: 'c' } }] } });
+    assert.deepEqual(pod(target, patch), {
+      spec: { volumes: [{ name: 'v', persistentVolumeClaim: { claimName: 'c' } }] },
+    });
   });
 
   it('removes a member with null and replaces a map with $patch: replace', () => {
     const target = { metadata: { labels: { a: '1', b: '2' }, annotations: { x: '1' } } };
     const patch = { metadata: { labels: { a: null }, annotations: { $patch: 'replace', y: '2' } } };
-    assert.deepEqual(claim(target, patch), { metadata: { labels: { b: '2' }, annotations: { y: '2' } } });
+    assert.deepEqual(claim(target, patch), {
+      metadata: { labels: { b: '2' }, annotations: { y: '2' } },
+    });
   });
 
   it('refuses an item without its merge key', () => {
     const target = { status: { conditions: [{ type: 'A' }] } };
-    assert.throws(() => claim(target, { status: { conditions: [{ status: 'True' }] } }), /does not contain declared merge key: type/);
+    assert.throws(
+      () => claim(target, { status: { conditions: [{ status: 'True' }] } }),
+      /does not contain declared merge key: type/,
+    );
   });
 
   it('leaves no directive in the result and the target as it was', () => {

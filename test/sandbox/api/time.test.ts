@@ -3,14 +3,25 @@ import { describe, it } from 'node:test';
 import { ageOf, canonicalMicroTime, canonicalTime } from '../../../sandbox/api/time.ts';
 
 describe('canonicalTime', () => {
-  it('is whole seconds in UTC', () => assert.equal(canonicalTime('2026-11-21T03:00:00.9+01:00'), '2026-11-21T02:00:00Z'));
-  it('is nothing for another form', () => assert.equal(canonicalTime('2026-11-21 03:00'), undefined));
-  it('is nothing for a day that does not exist', () => assert.equal(canonicalTime('2026-13-41T03:00:00Z'), undefined));
+  it('is whole seconds in UTC', () =>
+    assert.equal(canonicalTime('2026-11-21T03:00:00.9+01:00'), '2026-11-21T02:00:00Z'));
+  it('is nothing for another form', () =>
+    assert.equal(canonicalTime('2026-11-21 03:00'), undefined));
+  it('is nothing for a day that does not exist', () =>
+    assert.equal(canonicalTime('2026-13-41T03:00:00Z'), undefined));
 });
 
 describe('canonicalMicroTime', () => {
-  it('keeps six digits', () => assert.equal(canonicalMicroTime('2026-11-21T03:00:00.123456+01:00'), '2026-11-21T02:00:00.123456Z'));
-  for (const text of ['2026-11-21T03:00:00.123Z', '2026-11-21T03:00:00Z', '2026-11-21T03:00:00.123456789Z']) {
+  it('keeps six digits', () =>
+    assert.equal(
+      canonicalMicroTime('2026-11-21T03:00:00.123456+01:00'),
+      '2026-11-21T02:00:00.123456Z',
+    ));
+  for (const text of [
+    '2026-11-21T03:00:00.123Z',
+    '2026-11-21T03:00:00Z',
+    '2026-11-21T03:00:00.123456789Z',
+  ]) {
     it(`is nothing for ${text}`, () => assert.equal(canonicalMicroTime(text), undefined));
   }
 });
@@ -31,7 +42,8 @@ describe('ageOf', () => {
     [3 * 365 * 86_400, '3y'],
     [-5, '<invalid>'],
   ] as const) {
-    it(`shows ${seconds} s as ${age}`, () => assert.equal(ageOf(new Date(nowMs - seconds * 1000).toISOString(), nowMs), age));
+    it(`shows ${seconds} s as ${age}`, () =>
+      assert.equal(ageOf(new Date(nowMs - seconds * 1000).toISOString(), nowMs), age));
   }
   it('is unknown without a time', () => assert.equal(ageOf(undefined, nowMs), '<unknown>'));
 });

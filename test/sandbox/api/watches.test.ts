@@ -1,7 +1,12 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { memberAt, textAt } from '../../../sandbox/api/json-value.ts';
-import { nameOfEvent, namesIn, openSandboxHttp, type SandboxHttp } from '../../harness/sandbox-http.ts';
+import {
+  nameOfEvent,
+  namesIn,
+  openSandboxHttp,
+  type SandboxHttp,
+} from '../../harness/sandbox-http.ts';
 
 const MAPS = '/api/v1/namespaces/default/configmaps';
 let made = 0;
@@ -28,7 +33,10 @@ describe('watches of the sandbox API', () => {
     const late = await http.watch(`${MAPS}?watch=1&resourceVersion=${first.revision}`);
     const error = await late.next();
     assert.equal(error?.type, 'ERROR');
-    assert.deepEqual([memberAt(error?.object, 'code'), memberAt(error?.object, 'reason')], [410, 'Expired']);
+    assert.deepEqual(
+      [memberAt(error?.object, 'code'), memberAt(error?.object, 'reason')],
+      [410, 'Expired'],
+    );
     assert.match(textAt(error?.object, 'message'), /^too old resource version: \d+ \(\d+\)$/);
     assert.equal(await late.next(), undefined);
     const fresh = await http.watch(`${MAPS}?watch=1&resourceVersion=${revision}`);
@@ -44,44 +52,66 @@ describe('watches of the sandbox API', () => {
     http.api.store.compact();
     const watch = await http.watch(`${MAPS}?watch=1&resourceVersion=${revision}`);
     assert.equal((await watch.next())?.type, 'ERROR');
-    const next = await http.call('GET', `${MAPS}?limit=1&continue=${textAt(page.body, 'metadata', 'continue')}`);
+    const next = await http.call(
+      'GET',
+      `${MAPS}?limit=1&continue=${textAt(page.body, 'metadata', 'continue')}`,
+    );
     assert.deepEqual([next.code, memberAt(next.body, 'reason')], [410, 'Expired']);
-    const exact = await http.call('GET', `${MAPS}?resourceVersion=${revision}&resourceVersionMatch=Exact`);
+    const exact = await http.call(
+      'GET',
+      `${MAPS}?resourceVersion=${revision}&resourceVersionMatch=Exact`,
+    );
     assert.equal(exact.code, 410);
     assert.equal((await http.call('GET', MAPS)).code, 200);
   });
 
   it('send bookmarks to those who want them, with the latest resourceVersion', async () => {
     const { revision } = await make(http);
-    const watch = await http.watch(`${MAPS}?watch=1&resourceVersion=${revision}&allowWatchBookmarks=true`);
+    const watch = await http.watch(
+      `${MAPS}?watch=1&resourceVersion=${revision}&allowWatchBookmarks=true`,
+    );
     const bookmark = await watch.next();
     assert.equal(bookmark?.type, 'BOOKMARK');
     assert.ok(Number(textAt(bookmark?.object, 'metadata', 'resourceVersion')) >= Number(revision));
-    assert.deepEqual([memberAt(bookmark?.object, 'kind'), memberAt(bookmark?.object, 'spec')], ['ConfigMap', undefined]);
+    assert.deepEqual(
+      [memberAt(bookmark?.object, 'kind'), memberAt(bookmark?.object, 'spec')],
+      ['ConfigMap', undefined],
+    );
     watch.close();
   });
 
   it('begin with all there is and say when that was all (sendInitialEvents)', async () => {
     const { name } = await make(http, { initial: 'yes' });
-    const query = 'watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&labelSelector=initial';
+    const query =
+      'watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&labelSelector=initial';
     const watch = await http.watch(`${MAPS}?${query}`);
     assert.equal(nameOfEvent(await watch.next()), `ADDED ${name}`);
     const end = await watch.next();
     assert.equal(end?.type, 'BOOKMARK');
-    assert.equal(textAt(end?.object, 'metadata', 'annotations', 'k8s.io/initial-events-end'), 'true');
+    assert.equal(
+      textAt(end?.object, 'metadata', 'annotations', 'k8s.io/initial-events-end'),
+      'true',
+    );
     watch.close();
   });
 
   it('see an object appear and disappear as a selector does, under the revision of the change', async () => {
     const { name, revision } = await make(http);
-    const watch = await http.watch(`${MAPS}?watch=1&resourceVersion=${revision}&labelSelector=on%3D1`);
+    const watch = await http.watch(
+      `${MAPS}?watch=1&resourceVersion=${revision}&labelSelector=on%3D1`,
+    );
     await http.patch('merge', `${MAPS}/${name}`, { metadata: { labels: { on: '1' } } });
-    const off = await http.patch('merge', `${MAPS}/${name}`, { metadata: { labels: { on: null } } });
+    const off = await http.patch('merge', `${MAPS}/${name}`, {
+      metadata: { labels: { on: null } },
+    });
     assert.equal(nameOfEvent(await watch.next()), `ADDED ${name}`);
     const gone = await watch.next();
     assert.equal(nameOfEvent(gone), `DELETED ${name}`);
     assert.equal(textAt(gone?.object, 'metadata', 'labels', 'on'), '1');
-    assert.equal(textAt(gone?.object, 'metadata', 'resourceVersion'), textAt(off.body, 'metadata', 'resourceVersion'));
+    assert.equal(
+      textAt(gone?.object, 'metadata', 'resourceVersion'),
+      textAt(off.body, 'metadata', 'resourceVersion'),
+    );
     watch.close();
   });
 
@@ -129,12 +159,16 @@ describe('watches of the sandbox API', () => {
 describe('pages of one list', () => {
   it('show one moment, however much is written in between', async () => {
     const http = await openSandboxHttp();
-    for (const name of ['a', 'b', 'c', 'd']) await http.call('POST', MAPS, { body: { metadata: { name } } });
+    for (const name of ['a', 'b', 'c', 'd'])
+      await http.call('POST', MAPS, { body: { metadata: { name } } });
     const first = await http.call('GET', `${MAPS}?limit=2`);
     await http.call('DELETE', `${MAPS}/d`);
     await http.call('POST', MAPS, { body: { metadata: { name: 'bb' } } });
     await http.patch('merge', `${MAPS}/c`, { data: { changed: 'yes' } });
-    const second = await http.call('GET', `${MAPS}?limit=2&continue=${textAt(first.body, 'metadata', 'continue')}`);
+    const second = await http.call(
+      'GET',
+      `${MAPS}?limit=2&continue=${textAt(first.body, 'metadata', 'continue')}`,
+    );
     assert.deepEqual(
       [namesIn(first.body), namesIn(second.body)],
       [
@@ -143,7 +177,10 @@ describe('pages of one list', () => {
       ],
     );
     assert.equal(memberAt(second.body, 'items', '0', 'data'), undefined);
-    assert.equal(textAt(second.body, 'metadata', 'resourceVersion'), textAt(first.body, 'metadata', 'resourceVersion'));
+    assert.equal(
+      textAt(second.body, 'metadata', 'resourceVersion'),
+      textAt(first.body, 'metadata', 'resourceVersion'),
+    );
     assert.deepEqual(namesIn((await http.call('GET', MAPS)).body), ['a', 'b', 'bb', 'c']);
     await http.close();
   });

@@ -15,13 +15,18 @@ import { startBinder, type Binder } from '../../../sandbox/binder/binder.ts';
 
 const ACCESS = { accessModes: ['ReadWriteOnce'] };
 
-// What the real controller does too is in test/conformance/binder.ts; here is what needs a look from inside.
+// What the real controller does too is in test/conformance/binder.ts; here is what needs a look
+// from inside.
 describe('the volume binder', () => {
   let operations: Operations;
   let binder: Binder;
 
   beforeEach(() => {
-    operations = new Operations({ registry: new Registry(), store: new Store({ historySize: 1000 }), nowMs: () => Date.now() });
+    operations = new Operations({
+      registry: new Registry(),
+      store: new Store({ historySize: 1000 }),
+      nowMs: () => Date.now(),
+    });
     operations.create(namespaces, undefined, { metadata: { name: 'default' } });
     operations.create(classes, undefined, { metadata: { name: 'fast' }, provisioner: 'x.dev' });
     binder = startBinder({ operations, log: silentLog });
@@ -31,20 +36,38 @@ describe('the volume binder', () => {
   const claim = (name: string, spec: JsonObject = {}) =>
     operations.create(claims, 'default', {
       metadata: { name },
-      spec: { ...ACCESS, storageClassName: 'fast', resources: { requests: { storage: '1Gi' } }, ...spec },
+      spec: {
+        ...ACCESS,
+        storageClassName: 'fast',
+        resources: { requests: { storage: '1Gi' } },
+        ...spec,
+      },
     }).object;
   const volume = (name: string, spec: JsonObject = {}, metadata: JsonObject = {}) =>
     operations.create(volumes, undefined, {
       metadata: { name, ...metadata },
-      spec: { ...ACCESS, storageClassName: 'fast', capacity: { storage: '1Gi' }, csi: { driver: 'x.dev', volumeHandle: name }, ...spec },
+      spec: {
+        ...ACCESS,
+        storageClassName: 'fast',
+        capacity: { storage: '1Gi' },
+        csi: { driver: 'x.dev', volumeHandle: name },
+        ...spec,
+      },
     }).object;
-  const referenceTo = ({ metadata }: KubeObject) => ({ namespace: 'default', name: metadata.name, uid: metadata.uid });
-  const claimNow = (name: string) => operations.get({ resource: claims, namespace: 'default', name }).object;
+  const referenceTo = ({ metadata }: KubeObject) => ({
+    namespace: 'default',
+    name: metadata.name,
+    uid: metadata.uid,
+  });
+  const claimNow = (name: string) =>
+    operations.get({ resource: claims, namespace: 'default', name }).object;
   const volumeNow = (name: string) => operations.get({ resource: volumes, name }).object;
   const phase = (object: KubeObject) => textAt(object, 'status', 'phase');
   const reasons = () =>
     [...operations.store.collection(events).objects.values()]
-      .map(({ object }) => `${textAt(object, 'involvedObject', 'name')} ${textAt(object, 'reason')}`)
+      .map(
+        ({ object }) => `${textAt(object, 'involvedObject', 'name')} ${textAt(object, 'reason')}`,
+      )
       .sort();
 
   it('finds the work that was there before it started', async () => {
@@ -74,7 +97,9 @@ describe('the volume binder', () => {
     claim('lost', { storageClassName: 'none' });
     await binder.settled();
     for (let i = 0; i < 3; i += 1) {
-      operations.patch({ resource: claims, namespace: 'default', name: 'c' }, 'merge', { metadata: { labels: { i: String(i) } } });
+      operations.patch({ resource: claims, namespace: 'default', name: 'c' }, 'merge', {
+        metadata: { labels: { i: String(i) } },
+      });
       await binder.settled();
     }
     assert.deepEqual(reasons(), ['c ExternalProvisioning', 'lost ProvisioningFailed']);
@@ -82,7 +107,10 @@ describe('the volume binder', () => {
 
   it('keeps a deleted claim while a pod uses it', async () => {
     claim('c');
-    const spec = { containers: [{ name: 'a', image: 'a' }], volumes: [{ name: 'v', persistentVolumeClaim: { claimName: 'c' } }] };
+    const spec = {
+      containers: [{ name: 'a', image: 'a' }],
+      volumes: [{ name: 'v', persistentVolumeClaim: { claimName: 'c' } }],
+    };
     operations.create(pods, 'default', { metadata: { name: 'p' }, spec });
     await binder.settled();
     operations.delete({ resource: claims, namespace: 'default', name: 'c' });
@@ -98,8 +126,16 @@ describe('the volume binder', () => {
     volume('first', { claimRef: referenceTo(waiting) });
     await binder.settled();
     const made = { annotations: { 'pv.kubernetes.io/provisioned-by': 'x.dev' } };
-    volume('second', { claimRef: referenceTo(waiting), persistentVolumeReclaimPolicy: 'Delete' }, made);
-    volume('third', { claimRef: referenceTo(waiting) }, { annotations: { 'pv.kubernetes.io/bound-by-controller': 'yes' } });
+    volume(
+      'second',
+      { claimRef: referenceTo(waiting), persistentVolumeReclaimPolicy: 'Delete' },
+      made,
+    );
+    volume(
+      'third',
+      { claimRef: referenceTo(waiting) },
+      { annotations: { 'pv.kubernetes.io/bound-by-controller': 'yes' } },
+    );
     await binder.settled();
     assert.deepEqual(
       ['first', 'second', 'third'].map((name) => phase(volumeNow(name))),
@@ -112,7 +148,9 @@ describe('the volume binder', () => {
     const [a, b] = [claim('a'), claim('b')];
     volume('pv', { claimRef: referenceTo(a) });
     await binder.settled();
-    operations.patch({ resource: volumes, name: 'pv' }, 'merge', { spec: { claimRef: { name: 'b', uid: b.metadata.uid } } });
+    operations.patch({ resource: volumes, name: 'pv' }, 'merge', {
+      spec: { claimRef: { name: 'b', uid: b.metadata.uid } },
+    });
     await binder.settled();
     assert.equal(phase(claimNow('a')), 'Lost');
     assert.ok(reasons().includes('a ClaimMisbound'));
@@ -128,7 +166,9 @@ describe('the volume binder', () => {
     it(`does not choose a volume with ${what}`, async () => {
       volume('pv', { ...spec } as JsonObject, { ...metadata });
       await binder.settled();
-      claim('c', { selector: { matchExpressions: [{ key: 'tier', operator: 'NotIn', values: ['slow'] }] } });
+      claim('c', {
+        selector: { matchExpressions: [{ key: 'tier', operator: 'NotIn', values: ['slow'] }] },
+      });
       await binder.settled();
       assert.deepEqual([phase(claimNow('c')), phase(volumeNow('pv'))], ['Pending', 'Available']);
     });

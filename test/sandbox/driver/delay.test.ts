@@ -7,14 +7,16 @@ import { volumeRequest } from '../../harness/csi-gateway.ts';
 import { openDriver } from '../../harness/sample-driver.ts';
 import type { DriverUnderTest } from '../../harness/sample-driver.ts';
 
-const { createVolume, deleteVolume, controllerModifyVolume, createSnapshot, deleteSnapshot } = Controller.method;
+const { createVolume, deleteVolume, controllerModifyVolume, createSnapshot, deleteSnapshot } =
+  Controller.method;
 
 describe('the delay of the sample driver', () => {
   let d: DriverUnderTest;
   /** Work that was begun. */
   let delays = 0;
   let sleep: Clock['sleep'];
-  const make = async (name: string): Promise<string> => (await d.ask(createVolume, volumeRequest(name))).volume?.volumeId ?? '';
+  const make = async (name: string): Promise<string> =>
+    (await d.ask(createVolume, volumeRequest(name))).volume?.volumeId ?? '';
   const take = async (name: string, sourceVolumeId: string): Promise<string> =>
     (await d.ask(createSnapshot, { name, sourceVolumeId })).snapshot?.snapshotId ?? '';
   beforeEach(async () => {
@@ -45,8 +47,17 @@ describe('the delay of the sample driver', () => {
     const snapshotId = await take('s', volumeId);
     assert.equal(await make('v'), volumeId);
     assert.equal(await take('s', volumeId), snapshotId);
-    assert.match(await d.refusal(createVolume, { ...volumeRequest('v'), capacityRange: { requiredBytes: 2n ** 50n } }), /^AlreadyExists/);
-    assert.match(await d.refusal(createSnapshot, { name: 's', sourceVolumeId: 'other' }), /^AlreadyExists/);
+    assert.match(
+      await d.refusal(createVolume, {
+        ...volumeRequest('v'),
+        capacityRange: { requiredBytes: 2n ** 50n },
+      }),
+      /^AlreadyExists/,
+    );
+    assert.match(
+      await d.refusal(createSnapshot, { name: 's', sourceVolumeId: 'other' }),
+      /^AlreadyExists/,
+    );
     await d.ask(deleteVolume, { volumeId: 'nothing' });
     await d.ask(deleteSnapshot, { snapshotId: 'nothing' });
     assert.equal(delays, 2, 'the two that were made');
@@ -58,10 +69,16 @@ describe('the delay of the sample driver', () => {
     let finish: () => void = () => undefined;
     const finished = new Promise<void>((resolve) => (finish = resolve));
     sleep = () => finished;
-    const deletions = Promise.all([d.ask(deleteSnapshot, { snapshotId }), d.ask(deleteVolume, { volumeId })]);
+    const deletions = Promise.all([
+      d.ask(deleteSnapshot, { snapshotId }),
+      d.ask(deleteVolume, { volumeId }),
+    ]);
     await until('both deletions are under way', () => delays === 4);
     assert.match(await d.refusal(createVolume, volumeRequest('v')), /^Aborted/);
-    assert.match(await d.refusal(createSnapshot, { name: 's', sourceVolumeId: volumeId }), /^Aborted/);
+    assert.match(
+      await d.refusal(createSnapshot, { name: 's', sourceVolumeId: volumeId }),
+      /^Aborted/,
+    );
     finish();
     await deletions;
     assert.notEqual(await make('v'), volumeId);

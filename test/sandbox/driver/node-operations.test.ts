@@ -23,13 +23,19 @@ describe('publishing a volume of the sample driver', () => {
     targetPath = d.file('target');
   });
   afterEach(() => d.close());
-  const publish = () => d.ask(nodePublishVolume, { volumeId, targetPath, ...(volumeCapability === undefined ? {} : { volumeCapability }) });
+  const publish = () =>
+    d.ask(nodePublishVolume, {
+      volumeId,
+      targetPath,
+      ...(volumeCapability === undefined ? {} : { volumeCapability }),
+    });
 
   it('shows its directory at the target path until it is unpublished, as often as either is asked for', async () => {
     for (let again = 0; again < 2; again += 1) await publish();
     writeFileSync(join(targetPath, 'hello'), 'world');
     assert.equal(readFileSync(join(directory, 'hello'), 'utf8'), 'world');
-    for (let again = 0; again < 2; again += 1) await d.ask(nodeUnpublishVolume, { volumeId, targetPath });
+    for (let again = 0; again < 2; again += 1)
+      await d.ask(nodeUnpublishVolume, { volumeId, targetPath });
     assert.equal(existsSync(targetPath), false);
     assert.ok(existsSync(join(directory, 'hello')));
   });
@@ -47,7 +53,10 @@ describe('publishing a volume of the sample driver', () => {
       [{ volumeId }, /^InvalidArgument: no target path/],
       [{ volumeId, targetPath }, /^InvalidArgument: no volume capability/],
       [{ volumeId: 'vol-x', targetPath, volumeCapability: blockCapability }, /^NotFound/],
-      [{ volumeId, targetPath, volumeCapability: blockCapability }, /^InvalidArgument: .* is a mount volume/],
+      [
+        { volumeId, targetPath, volumeCapability: blockCapability },
+        /^InvalidArgument: .* is a mount volume/,
+      ],
     ] as const)
       assert.match(await d.refusal(nodePublishVolume, request), expected);
     assert.match(await d.refusal(nodeUnpublishVolume, { targetPath }), /^InvalidArgument/);

@@ -20,8 +20,15 @@ describe('sample driver', () => {
   let client: CsiClient;
 
   async function start(options: Partial<SampleDriverOptions> = {}): Promise<void> {
-    driver = await startSampleDriver({ socket: folder.file('csi.sock'), dataDir: folder.file('data'), ...options });
-    client = createCsiClient({ address: { kind: 'unix', path: folder.file('csi.sock') }, log: silentLog });
+    driver = await startSampleDriver({
+      socket: folder.file('csi.sock'),
+      dataDir: folder.file('data'),
+      ...options,
+    });
+    client = createCsiClient({
+      address: { kind: 'unix', path: folder.file('csi.sock') },
+      log: silentLog,
+    });
   }
   async function stop(): Promise<void> {
     client.close();
@@ -48,15 +55,29 @@ describe('sample driver', () => {
       ['a'],
       'a directory without metadata was never answered for',
     );
-    assert.equal((await client.getCapacity({}, SETTINGS)).availableCapacity, 1024n * GIB - 5n * GIB);
+    assert.equal(
+      (await client.getCapacity({}, SETTINGS)).availableCapacity,
+      1024n * GIB - 5n * GIB,
+    );
   });
 
   it('refuses another size under the same name, and takes a compatible one', async () => {
     await start();
-    await client.createVolume({ ...volumeRequest('a'), capacityRange: { requiredBytes: 2n * GIB } }, SETTINGS);
-    const bigger = await failureOf(client.createVolume({ ...volumeRequest('a'), capacityRange: { requiredBytes: 3n * GIB } }, SETTINGS));
+    await client.createVolume(
+      { ...volumeRequest('a'), capacityRange: { requiredBytes: 2n * GIB } },
+      SETTINGS,
+    );
+    const bigger = await failureOf(
+      client.createVolume(
+        { ...volumeRequest('a'), capacityRange: { requiredBytes: 3n * GIB } },
+        SETTINGS,
+      ),
+    );
     assert.equal(bigger.code, Code.AlreadyExists);
-    await client.createVolume({ ...volumeRequest('a'), capacityRange: { requiredBytes: GIB, limitBytes: 2n * GIB } }, SETTINGS);
+    await client.createVolume(
+      { ...volumeRequest('a'), capacityRange: { requiredBytes: GIB, limitBytes: 2n * GIB } },
+      SETTINGS,
+    );
   });
 
   it('deletes, and is content with a handle that it does not know', async () => {
@@ -79,21 +100,37 @@ describe('sample driver', () => {
 
   it('says what is wrong with a request', async () => {
     await start({ capacityBytes: 3n * GIB });
-    const code = async (request: object): Promise<string> => (await failureOf(client.createVolume(request, SETTINGS))).codeName;
+    const code = async (request: object): Promise<string> =>
+      (await failureOf(client.createVolume(request, SETTINGS))).codeName;
     assert.equal(await code(volumeRequest('')), 'InvalidArgument');
     assert.equal(await code({ name: 'a' }), 'InvalidArgument');
-    assert.equal(await code({ ...volumeRequest('a'), capacityRange: { requiredBytes: 2n, limitBytes: 1n } }), 'OutOfRange');
-    assert.equal(await code({ ...volumeRequest('a'), capacityRange: { requiredBytes: 4n * GIB } }), 'ResourceExhausted');
-    assert.equal((await failureOf(client.deleteVolume({ volumeId: '' }, SETTINGS))).codeName, 'InvalidArgument');
+    assert.equal(
+      await code({ ...volumeRequest('a'), capacityRange: { requiredBytes: 2n, limitBytes: 1n } }),
+      'OutOfRange',
+    );
+    assert.equal(
+      await code({ ...volumeRequest('a'), capacityRange: { requiredBytes: 4n * GIB } }),
+      'ResourceExhausted',
+    );
+    assert.equal(
+      (await failureOf(client.deleteVolume({ volumeId: '' }, SETTINGS))).codeName,
+      'InvalidArgument',
+    );
   });
 
   it('wants the secret that the class asks for, to create and to delete', async () => {
     await start();
     const request = { ...volumeRequest('a'), parameters: { requireSecret: 'token' } };
-    assert.equal((await failureOf(client.createVolume(request, SETTINGS))).codeName, 'InvalidArgument');
+    assert.equal(
+      (await failureOf(client.createVolume(request, SETTINGS))).codeName,
+      'InvalidArgument',
+    );
     const { volume } = await client.createVolume({ ...request, secrets: { token: 'x' } }, SETTINGS);
     const volumeId = volume?.volumeId ?? '';
-    assert.equal((await failureOf(client.deleteVolume({ volumeId }, SETTINGS))).codeName, 'InvalidArgument');
+    assert.equal(
+      (await failureOf(client.deleteVolume({ volumeId }, SETTINGS))).codeName,
+      'InvalidArgument',
+    );
     await client.deleteVolume({ volumeId, secrets: { token: 'x' } }, SETTINGS);
   });
 
@@ -109,13 +146,22 @@ describe('sample driver', () => {
       startingToken = page.nextToken;
     } while (startingToken !== '');
     assert.equal(new Set(seen).size, 5);
-    assert.equal((await failureOf(client.listVolumes({ startingToken: 'junk' }, SETTINGS))).codeName, 'Aborted');
+    assert.equal(
+      (await failureOf(client.listVolumes({ startingToken: 'junk' }, SETTINGS))).codeName,
+      'Aborted',
+    );
   });
 
   it('works on after its caller gave up, and tells a second one to come again', async () => {
     await start({ delayMs: 120 });
-    assert.equal((await failureOf(client.createVolume(volumeRequest('a'), { timeoutMs: 30 }))).codeName, 'DeadlineExceeded');
-    assert.equal((await failureOf(client.createVolume(volumeRequest('a'), SETTINGS))).codeName, 'Aborted');
+    assert.equal(
+      (await failureOf(client.createVolume(volumeRequest('a'), { timeoutMs: 30 }))).codeName,
+      'DeadlineExceeded',
+    );
+    assert.equal(
+      (await failureOf(client.createVolume(volumeRequest('a'), SETTINGS))).codeName,
+      'Aborted',
+    );
     while (driver.volumes().length === 0) await new Promise((resolve) => setTimeout(resolve, 10));
     await client.createVolume(volumeRequest('a'), SETTINGS);
     assert.equal(driver.volumes().length, 1);
@@ -132,9 +178,15 @@ describe('sample driver', () => {
         throw new DriverStatus(Code.Unavailable, 'lost');
       },
     });
-    assert.equal((await client.createVolume(volumeRequest('a'), SETTINGS)).volume?.volumeId, 'scripted');
+    assert.equal(
+      (await client.createVolume(volumeRequest('a'), SETTINGS)).volume?.volumeId,
+      'scripted',
+    );
     assert.equal(driver.volumes().length, 0);
-    assert.equal((await failureOf(client.createVolume(volumeRequest('a'), SETTINGS))).details, 'lost');
+    assert.equal(
+      (await failureOf(client.createVolume(volumeRequest('a'), SETTINGS))).details,
+      'lost',
+    );
     assert.equal(driver.volumes().length, 1);
     await client.createVolume(volumeRequest('a'), SETTINGS);
     assert.equal(driver.counts.get('CreateVolume'), 3);

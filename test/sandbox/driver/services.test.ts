@@ -11,7 +11,10 @@ import type { DriverUnderTest } from '../../harness/sample-driver.ts';
 
 const { createVolume, controllerGetCapabilities, validateVolumeCapabilities } = Controller.method;
 
-async function using<T>(options: Partial<SampleDriverOptions>, work: (d: DriverUnderTest) => Promise<T>): Promise<T> {
+async function using<T>(
+  options: Partial<SampleDriverOptions>,
+  work: (d: DriverUnderTest) => Promise<T>,
+): Promise<T> {
   const d = await openDriver(options);
   try {
     return await work(d);
@@ -19,8 +22,12 @@ async function using<T>(options: Partial<SampleDriverOptions>, work: (d: DriverU
     await d.close();
   }
 }
-const controllerOf = async (d: DriverUnderTest) => [...readControllerCapabilities(await d.ask(controllerGetCapabilities, {}))];
-const pluginOf = async (d: DriverUnderTest) => [...readPluginCapabilities(await d.ask(Identity.method.getPluginCapabilities, {}))];
+const controllerOf = async (d: DriverUnderTest) => [
+  ...readControllerCapabilities(await d.ask(controllerGetCapabilities, {})),
+];
+const pluginOf = async (d: DriverUnderTest) => [
+  ...readPluginCapabilities(await d.ask(Identity.method.getPluginCapabilities, {})),
+];
 
 describe('services of the sample driver', () => {
   it('are all that it has but SINGLE_NODE_MULTI_WRITER, unless it is told otherwise', async () => {
@@ -28,7 +35,9 @@ describe('services of the sample driver', () => {
       await using({}, controllerOf),
       SAMPLE_CAPABILITIES.filter((name) => name !== 'SINGLE_NODE_MULTI_WRITER'),
     );
-    assert.deepEqual(await using({ capabilities: ['SINGLE_NODE_MULTI_WRITER'] }, controllerOf), ['SINGLE_NODE_MULTI_WRITER']);
+    assert.deepEqual(await using({ capabilities: ['SINGLE_NODE_MULTI_WRITER'] }, controllerOf), [
+      'SINGLE_NODE_MULTI_WRITER',
+    ]);
   });
 
   for (const [capability, methods] of [
@@ -67,11 +76,19 @@ describe('services of the sample driver', () => {
     await using({}, async (d) => {
       assert.deepEqual(await pluginOf(d), ['CONTROLLER_SERVICE']);
       assert.equal((await d.ask(Node.method.nodeGetInfo, {})).accessibleTopology, undefined);
-      assert.deepEqual((await d.ask(createVolume, volumeRequest('a'))).volume?.accessibleTopology, []);
+      assert.deepEqual(
+        (await d.ask(createVolume, volumeRequest('a'))).volume?.accessibleTopology,
+        [],
+      );
     });
     await using({ topology: { zone: 'z1' } }, async (d) => {
-      assert.deepEqual(await pluginOf(d), ['CONTROLLER_SERVICE', 'VOLUME_ACCESSIBILITY_CONSTRAINTS']);
-      assert.deepEqual((await d.ask(Node.method.nodeGetInfo, {})).accessibleTopology?.segments, { zone: 'z1' });
+      assert.deepEqual(await pluginOf(d), [
+        'CONTROLLER_SERVICE',
+        'VOLUME_ACCESSIBILITY_CONSTRAINTS',
+      ]);
+      assert.deepEqual((await d.ask(Node.method.nodeGetInfo, {})).accessibleTopology?.segments, {
+        zone: 'z1',
+      });
       const { volume } = await d.ask(createVolume, volumeRequest('a'));
       assert.deepEqual(
         volume?.accessibleTopology.map(({ segments }) => segments),
@@ -84,9 +101,18 @@ describe('services of the sample driver', () => {
     await using({}, async (d) => {
       const { volumeCapabilities } = volumeRequest('a');
       const volumeId = (await d.ask(createVolume, volumeRequest('a'))).volume?.volumeId ?? '';
-      assert.ok((await d.ask(validateVolumeCapabilities, { volumeId, volumeCapabilities })).confirmed !== undefined);
-      const other = await d.ask(validateVolumeCapabilities, { volumeId, volumeCapabilities: [blockCapability] });
-      assert.deepEqual([other.confirmed, other.message], [undefined, `volume ${volumeId} is a mount volume`]);
+      assert.ok(
+        (await d.ask(validateVolumeCapabilities, { volumeId, volumeCapabilities })).confirmed !==
+          undefined,
+      );
+      const other = await d.ask(validateVolumeCapabilities, {
+        volumeId,
+        volumeCapabilities: [blockCapability],
+      });
+      assert.deepEqual(
+        [other.confirmed, other.message],
+        [undefined, `volume ${volumeId} is a mount volume`],
+      );
     });
   });
 
@@ -95,8 +121,14 @@ describe('services of the sample driver', () => {
       if (answer.volume !== undefined) answer.volume.capacityBytes /= 2n;
     });
     await using({ onCall }, async (d) => {
-      const { volume } = await d.ask(createVolume, { ...volumeRequest('a'), capacityRange: { requiredBytes: 1024n } });
-      assert.deepEqual([volume?.capacityBytes, d.driver.volumes()[0]?.capacityBytes], [512n, 1024n]);
+      const { volume } = await d.ask(createVolume, {
+        ...volumeRequest('a'),
+        capacityRange: { requiredBytes: 1024n },
+      });
+      assert.deepEqual(
+        [volume?.capacityBytes, d.driver.volumes()[0]?.capacityBytes],
+        [512n, 1024n],
+      );
       assert.ok((await d.ask(Controller.method.getCapacity, {})).availableCapacity > 0n);
     });
   });

@@ -9,13 +9,17 @@ import { volumeRequest } from '../../harness/csi-gateway.ts';
 import { openDriver } from '../../harness/sample-driver.ts';
 import type { DriverUnderTest } from '../../harness/sample-driver.ts';
 
-const { createVolume, deleteVolume, createSnapshot, deleteSnapshot, listSnapshots } = Controller.method;
+const { createVolume, deleteVolume, createSnapshot, deleteSnapshot, listSnapshots } =
+  Controller.method;
 const MIB = 1024n ** 2n;
 
 describe('snapshots of the sample driver', () => {
   let d: DriverUnderTest;
   const volume = async (name: string): Promise<string> => {
-    const made = await d.ask(createVolume, { ...volumeRequest(name), capacityRange: { requiredBytes: 2n * MIB } });
+    const made = await d.ask(createVolume, {
+      ...volumeRequest(name),
+      capacityRange: { requiredBytes: 2n * MIB },
+    });
     return made.volume?.volumeId ?? '';
   };
   const take = async (name: string, sourceVolumeId: string): Promise<Snapshot> => {
@@ -23,16 +27,28 @@ describe('snapshots of the sample driver', () => {
     assert.ok(snapshot !== undefined);
     return snapshot;
   };
-  const list = async (request: { snapshotId?: string; sourceVolumeId?: string } = {}): Promise<(string | undefined)[]> =>
+  const list = async (
+    request: { snapshotId?: string; sourceVolumeId?: string } = {},
+  ): Promise<(string | undefined)[]> =>
     (await d.ask(listSnapshots, request)).entries.map(({ snapshot }) => snapshot?.snapshotId);
-  beforeEach(async () => (d = await openDriver({ clock: { nowMs: () => 1_700_000_000_123, sleep: () => Promise.resolve() } })));
+  beforeEach(
+    async () =>
+      (d = await openDriver({
+        clock: { nowMs: () => 1_700_000_000_123, sleep: () => Promise.resolve() },
+      })),
+  );
   afterEach(() => d.close());
 
   it('say their volume, its size, when they were taken and that they are ready', async () => {
     const sourceVolumeId = await volume('v');
     const snapshot = await take('s', sourceVolumeId);
     assert.deepEqual(
-      [snapshot.sourceVolumeId, snapshot.sizeBytes, snapshot.creationTime && timestampMs(snapshot.creationTime), snapshot.readyToUse],
+      [
+        snapshot.sourceVolumeId,
+        snapshot.sizeBytes,
+        snapshot.creationTime && timestampMs(snapshot.creationTime),
+        snapshot.readyToUse,
+      ],
       [sourceVolumeId, 2n * MIB, 1_700_000_000_123, true],
     );
   });
@@ -69,8 +85,14 @@ describe('snapshots of the sample driver', () => {
       await d.refusal(createSnapshot, { name: 's', sourceVolumeId: 'vol-x' }),
       'NotFound: there is no volume vol-x to take a snapshot of',
     );
-    assert.match(await d.refusal(createSnapshot, { sourceVolumeId: 'vol-x' }), /^InvalidArgument: no snapshot name/);
-    assert.match(await d.refusal(createSnapshot, { name: 's' }), /^InvalidArgument: no source volume/);
+    assert.match(
+      await d.refusal(createSnapshot, { sourceVolumeId: 'vol-x' }),
+      /^InvalidArgument: no snapshot name/,
+    );
+    assert.match(
+      await d.refusal(createSnapshot, { name: 's' }),
+      /^InvalidArgument: no source volume/,
+    );
     assert.match(await d.refusal(deleteSnapshot, {}), /^InvalidArgument: no snapshot id/);
   });
 
@@ -117,7 +139,11 @@ describe('snapshots of the sample driver', () => {
   });
 
   it('want the secret that their class asks for, to take and to delete', async () => {
-    const request = { name: 's', sourceVolumeId: await volume('v'), parameters: { requireSecret: 'token' } };
+    const request = {
+      name: 's',
+      sourceVolumeId: await volume('v'),
+      parameters: { requireSecret: 'token' },
+    };
     assert.match(await d.refusal(createSnapshot, request), /^InvalidArgument: .* token/);
     const { snapshot } = await d.ask(createSnapshot, { ...request, secrets: { token: 'x' } });
     const snapshotId = snapshot?.snapshotId ?? '';

@@ -1,32 +1,63 @@
 import assert from 'node:assert/strict';
-import { existsSync, mkdirSync, readdirSync, readFileSync, readlinkSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import { Controller } from '#src/csi/generated/csi_pb.ts';
-import type { CreateVolumeRequest, CreateVolumeRequestSchema, Volume } from '#src/csi/generated/csi_pb.ts';
+import type {
+  CreateVolumeRequest,
+  CreateVolumeRequestSchema,
+  Volume,
+} from '#src/csi/generated/csi_pb.ts';
 import { volumeRequest } from '../../harness/csi-gateway.ts';
 import { blockCapability, openDriver } from '../../harness/sample-driver.ts';
 import type { DriverUnderTest } from '../../harness/sample-driver.ts';
 
-const { createVolume, deleteVolume, controllerGetVolume, controllerModifyVolume, createSnapshot, deleteSnapshot, listVolumes } =
-  Controller.method;
+const {
+  createVolume,
+  deleteVolume,
+  controllerGetVolume,
+  controllerModifyVolume,
+  createSnapshot,
+  deleteSnapshot,
+  listVolumes,
+} = Controller.method;
 const MIB = 1024n ** 2n;
 
 type Request = Exclude<MessageInitShape<typeof CreateVolumeRequestSchema>, CreateVolumeRequest>;
 const ofVolume = (volumeId: string) => ({ type: { case: 'volume' as const, value: { volumeId } } });
-const ofSnapshot = (snapshotId: string) => ({ type: { case: 'snapshot' as const, value: { snapshotId } } });
+const ofSnapshot = (snapshotId: string) => ({
+  type: { case: 'snapshot' as const, value: { snapshotId } },
+});
 
 describe('volumes of the sample driver', () => {
   let d: DriverUnderTest;
   const make = async (name: string, more: Request = {}): Promise<Volume> => {
     const capacityRange = { requiredBytes: MIB };
-    const { volume } = await d.ask(createVolume, { ...volumeRequest(name), capacityRange, ...more });
+    const { volume } = await d.ask(createVolume, {
+      ...volumeRequest(name),
+      capacityRange,
+      ...more,
+    });
     assert.ok(volume !== undefined);
     return volume;
   };
   const refusal = (name: string, more: Request = {}): Promise<string> =>
-    d.refusal(createVolume, { ...volumeRequest(name), capacityRange: { requiredBytes: MIB }, ...more });
+    d.refusal(createVolume, {
+      ...volumeRequest(name),
+      capacityRange: { requiredBytes: MIB },
+      ...more,
+    });
   const snapshotOf = async ({ volumeId }: Volume, name = 's'): Promise<string> =>
     (await d.ask(createSnapshot, { name, sourceVolumeId: volumeId })).snapshot?.snapshotId ?? '';
   const directory = (volume: Volume): string => volume.volumeContext['directory'] ?? '';
@@ -62,33 +93,58 @@ describe('volumes of the sample driver', () => {
       const clone = await make('clone', { volumeContentSource: ofVolume(source.volumeId) });
       const restored = await make('restored', { volumeContentSource: ofSnapshot(snapshot) });
       assert.deepEqual(
-        [source.contentSource, clone.contentSource?.type, restored.contentSource?.type].map((type) => JSON.stringify(type)),
+        [source.contentSource, clone.contentSource?.type, restored.contentSource?.type].map(
+          (type) => JSON.stringify(type),
+        ),
         [
           undefined,
-          JSON.stringify({ case: 'volume', value: { $typeName: 'csi.v1.VolumeContentSource.VolumeSource', volumeId: source.volumeId } }),
-          JSON.stringify({ case: 'snapshot', value: { $typeName: 'csi.v1.VolumeContentSource.SnapshotSource', snapshotId: snapshot } }),
+          JSON.stringify({
+            case: 'volume',
+            value: {
+              $typeName: 'csi.v1.VolumeContentSource.VolumeSource',
+              volumeId: source.volumeId,
+            },
+          }),
+          JSON.stringify({
+            case: 'snapshot',
+            value: { $typeName: 'csi.v1.VolumeContentSource.SnapshotSource', snapshotId: snapshot },
+          }),
         ],
       );
       await d.restart();
       const { volume } = await d.ask(controllerGetVolume, { volumeId: restored.volumeId });
       assert.deepEqual(volume, restored);
-      const listed = (await d.ask(listVolumes, {})).entries.find((entry) => entry.volume?.volumeId === clone.volumeId);
+      const listed = (await d.ask(listVolumes, {})).entries.find(
+        (entry) => entry.volume?.volumeId === clone.volumeId,
+      );
       assert.deepEqual(listed?.volume, clone);
     });
 
     it('are as large as the source where no size is asked for', async () => {
       const source = await make('source', { capacityRange: { requiredBytes: 3n * MIB } });
-      const clone = await make('clone', { capacityRange: {}, volumeContentSource: ofVolume(source.volumeId) });
+      const clone = await make('clone', {
+        capacityRange: {},
+        volumeContentSource: ofVolume(source.volumeId),
+      });
       assert.equal(clone.capacityBytes, 3n * MIB);
-      const larger = await make('larger', { capacityRange: { requiredBytes: 4n * MIB }, volumeContentSource: ofVolume(source.volumeId) });
+      const larger = await make('larger', {
+        capacityRange: { requiredBytes: 4n * MIB },
+        volumeContentSource: ofVolume(source.volumeId),
+      });
       assert.equal(larger.capacityBytes, 4n * MIB);
     });
 
     it('are refused where they would be smaller than the source', async () => {
       const source = await make('source', { capacityRange: { requiredBytes: 3n * MIB } });
-      for (const volumeContentSource of [ofVolume(source.volumeId), ofSnapshot(await snapshotOf(source))]) {
+      for (const volumeContentSource of [
+        ofVolume(source.volumeId),
+        ofSnapshot(await snapshotOf(source)),
+      ]) {
         for (const capacityRange of [{ requiredBytes: 2n * MIB }, { limitBytes: 2n * MIB }])
-          assert.match(await refusal('small', { capacityRange, volumeContentSource }), /^OutOfRange: .*3145728/);
+          assert.match(
+            await refusal('small', { capacityRange, volumeContentSource }),
+            /^OutOfRange: .*3145728/,
+          );
       }
     });
 
@@ -109,7 +165,10 @@ describe('volumes of the sample driver', () => {
       const snapshot = await snapshotOf(source);
       const restored = await make('restored', { volumeContentSource: ofSnapshot(snapshot) });
       await d.ask(deleteSnapshot, { snapshotId: snapshot });
-      assert.deepEqual(await make('restored', { volumeContentSource: ofSnapshot(snapshot) }), restored);
+      assert.deepEqual(
+        await make('restored', { volumeContentSource: ofSnapshot(snapshot) }),
+        restored,
+      );
     });
 
     it('are refused under a name that has another source, or none', async () => {
@@ -132,7 +191,10 @@ describe('volumes of the sample driver', () => {
       const snapshot = await snapshotOf(source);
       const other = await openDriver({ capabilities: ['CREATE_DELETE_VOLUME'] });
       for (const volumeContentSource of [ofVolume(source.volumeId), ofSnapshot(snapshot)])
-        assert.match(await other.refusal(createVolume, { ...volumeRequest('a'), volumeContentSource }), /^InvalidArgument: .* makes no/);
+        assert.match(
+          await other.refusal(createVolume, { ...volumeRequest('a'), volumeContentSource }),
+          /^InvalidArgument: .* makes no/,
+        );
       await other.close();
     });
 
@@ -140,7 +202,10 @@ describe('volumes of the sample driver', () => {
       const source = await make('source');
       rmSync(directory(source), { recursive: true });
       writeFileSync(directory(source), 'no directory any more');
-      assert.match(await refusal('clone', { volumeContentSource: ofVolume(source.volumeId) }), /^Internal/);
+      assert.match(
+        await refusal('clone', { volumeContentSource: ofVolume(source.volumeId) }),
+        /^Internal/,
+      );
       assert.deepEqual(readdirSync(d.file('data')), [source.volumeId]);
       rmSync(directory(source));
       mkdirSync(directory(source));
@@ -155,7 +220,10 @@ describe('volumes of the sample driver', () => {
     it('are sparse files of their capacity', async () => {
       const volume = await blockVolume('a');
       const { size, blocks } = statSync(file(volume));
-      assert.deepEqual([size, blocks, volume.volumeContext['directory']], [Number(MIB), 0, undefined]);
+      assert.deepEqual(
+        [size, blocks, volume.volumeContext['directory']],
+        [Number(MIB), 0, undefined],
+      );
     });
 
     it('are refused under the name of a volume with the other access type', async () => {
@@ -163,7 +231,10 @@ describe('volumes of the sample driver', () => {
       await make('m');
       assert.equal(await refusal('b'), 'AlreadyExists: volume b exists as a block volume');
       await d.restart();
-      assert.equal(await refusal('m', { volumeCapabilities: [blockCapability] }), 'AlreadyExists: volume m exists as a mount volume');
+      assert.equal(
+        await refusal('m', { volumeCapabilities: [blockCapability] }),
+        'AlreadyExists: volume m exists as a mount volume',
+      );
       assert.equal(await refusal('b'), 'AlreadyExists: volume b exists as a block volume');
     });
 
@@ -196,15 +267,25 @@ describe('volumes of the sample driver', () => {
 
     it('are refused where no file can be so large', async () => {
       const large = await openDriver({ capacityBytes: 2n ** 62n });
-      const request = { name: 'a', volumeCapabilities: [blockCapability], capacityRange: { requiredBytes: 2n ** 61n } };
-      assert.match(await large.refusal(createVolume, request), /^OutOfRange: no file of 2305843009213693952 bytes/);
+      const request = {
+        name: 'a',
+        volumeCapabilities: [blockCapability],
+        capacityRange: { requiredBytes: 2n ** 61n },
+      };
+      assert.match(
+        await large.refusal(createVolume, request),
+        /^OutOfRange: no file of 2305843009213693952 bytes/,
+      );
       assert.deepEqual(large.driver.volumes(), []);
       await large.close();
     });
 
     it('are block or mount, not both and not neither', async () => {
       const { volumeCapabilities } = volumeRequest('a');
-      assert.match(await refusal('a', { volumeCapabilities: [blockCapability, ...volumeCapabilities] }), /^InvalidArgument: .* not both/);
+      assert.match(
+        await refusal('a', { volumeCapabilities: [blockCapability, ...volumeCapabilities] }),
+        /^InvalidArgument: .* not both/,
+      );
       assert.match(
         await refusal('a', { volumeCapabilities: [{ accessMode: { mode: 1 as const } }] }),
         /^InvalidArgument: .* no access type/,
@@ -213,7 +294,8 @@ describe('volumes of the sample driver', () => {
   });
 
   describe('with mutable parameters', () => {
-    const parametersOf = (name: string) => d.driver.volumes().find((volume) => volume.name === name)?.mutableParameters;
+    const parametersOf = (name: string) =>
+      d.driver.volumes().find((volume) => volume.name === name)?.mutableParameters;
 
     it('keep them over a restart and show them in no answer', async () => {
       const volume = await make('a', { mutableParameters: { iops: '100' } });
@@ -235,15 +317,24 @@ describe('volumes of the sample driver', () => {
       const volume = await make('a');
       writeFileSync(join(directory(volume), 'hello'), 'world');
       const { availableCapacity } = await d.ask(Controller.method.getCapacity, {});
-      await d.ask(controllerModifyVolume, { volumeId: volume.volumeId, mutableParameters: { iops: '1' } });
+      await d.ask(controllerModifyVolume, {
+        volumeId: volume.volumeId,
+        mutableParameters: { iops: '1' },
+      });
       assert.equal(readFileSync(join(directory(volume), 'hello'), 'utf8'), 'world');
-      assert.equal((await d.ask(Controller.method.getCapacity, {})).availableCapacity, availableCapacity);
+      assert.equal(
+        (await d.ask(Controller.method.getCapacity, {})).availableCapacity,
+        availableCapacity,
+      );
     });
 
     it('are refused by a driver that cannot modify volumes', async () => {
       const other = await openDriver({ capabilities: ['CREATE_DELETE_VOLUME'] });
       const request = { ...volumeRequest('a'), mutableParameters: { iops: '1' } };
-      assert.match(await other.refusal(createVolume, request), /^InvalidArgument: this driver has no mutable parameters/);
+      assert.match(
+        await other.refusal(createVolume, request),
+        /^InvalidArgument: this driver has no mutable parameters/,
+      );
       await other.close();
     });
 
@@ -252,9 +343,15 @@ describe('volumes of the sample driver', () => {
       const request = { ...volumeRequest('a'), mutableParameters: { iops: '1' } };
       const { volume } = await other.ask(createVolume, request);
       const strange = { mutableParameters: { colour: 'red' } };
-      assert.match(await other.refusal(createVolume, { ...volumeRequest('b'), ...strange }), /^InvalidArgument: .* colour/);
       assert.match(
-        await other.refusal(controllerModifyVolume, { volumeId: volume?.volumeId ?? '', ...strange }),
+        await other.refusal(createVolume, { ...volumeRequest('b'), ...strange }),
+        /^InvalidArgument: .* colour/,
+      );
+      assert.match(
+        await other.refusal(controllerModifyVolume, {
+          volumeId: volume?.volumeId ?? '',
+          ...strange,
+        }),
         /^InvalidArgument: .* colour/,
       );
       await other.close();

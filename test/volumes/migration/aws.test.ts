@@ -8,7 +8,8 @@ const NAME = 'kubernetes.io/aws-ebs';
 const KEY = 'topology.ebs.csi.aws.com/zone';
 
 describe('an AWS volume for its driver', () => {
-  const csi = (source: AwsElasticBlockStoreSource) => toCsiVolume(aStoredVolume({ awsElasticBlockStore: source })).spec.csi;
+  const csi = (source: AwsElasticBlockStoreSource) =>
+    toCsiVolume(aStoredVolume({ awsElasticBlockStore: source })).spec.csi;
 
   it('has the source’s fields', () => {
     assert.deepEqual(csi({ volumeID: 'vol-1', fsType: 'ext4', readOnly: true, partition: 2 }), {
@@ -41,7 +42,8 @@ describe('an AWS volume for its driver', () => {
     'aws://us-east-1a/vol%2D1': 'vol-1',
   };
   for (const [volumeID, handle] of Object.entries(handles)) {
-    it(`has handle "${handle}" for "${volumeID}"`, () => assert.equal(csi({ volumeID })?.volumeHandle, handle));
+    it(`has handle "${handle}" for "${volumeID}"`, () =>
+      assert.equal(csi({ volumeID })?.volumeHandle, handle));
   }
 
   const PREFIX = 'failed to translate Kubernetes ID to EBS Volume ID ';
@@ -55,9 +57,18 @@ describe('an AWS volume for its driver', () => {
     'aws://z/x-vol-1',
   ]) {
     it(`is refused as no AWS volume for "${volumeID}"`, () =>
-      assert.throws(() => csi({ volumeID }), refusal(`${PREFIX}Invalid format for AWS volume (${volumeID})`)));
+      assert.throws(
+        () => csi({ volumeID }),
+        refusal(`${PREFIX}Invalid format for AWS volume (${volumeID})`),
+      ));
   }
-  for (const volumeID of ['aws://us east/vol-1', 'aws://z:port/vol-1', 'aws://z/vol-%zz', 'aws://z/vol-1\n', 'aws://z/vol-\u0007']) {
+  for (const volumeID of [
+    'aws://us east/vol-1',
+    'aws://z:port/vol-1',
+    'aws://z/vol-%zz',
+    'aws://z/vol-1\n',
+    'aws://z/vol-\u0007',
+  ]) {
     it(`is refused as no URL for ${JSON.stringify(volumeID)}`, () => {
       const text = `${PREFIX}Invalid disk name (${volumeID}): it is no URL like aws://us-east-1a/vol-1`;
       assert.throws(() => csi({ volumeID }), refusal(text));
@@ -65,22 +76,39 @@ describe('an AWS volume for its driver', () => {
   }
 
   it('has its zones under the driver’s key', () => {
-    const volume = aStoredVolume({ awsElasticBlockStore: { volumeID: 'vol-1' } }, { labels: { [GA_ZONE]: 'us-east-1a' } });
+    const volume = aStoredVolume(
+      { awsElasticBlockStore: { volumeID: 'vol-1' } },
+      { labels: { [GA_ZONE]: 'us-east-1a' } },
+    );
     assert.deepEqual(toCsiVolume(volume).spec.nodeAffinity, affinity({ [KEY]: ['us-east-1a'] }));
   });
 });
 
 describe('a new volume of the AWS driver', () => {
   const source = (volumeAttributes: Record<string, string>) =>
-    toInTreeVolume(aNewVolume(NAME, { volumeHandle: 'vol-1', volumeAttributes })).spec.awsElasticBlockStore;
+    toInTreeVolume(aNewVolume(NAME, { volumeHandle: 'vol-1', volumeAttributes })).spec
+      .awsElasticBlockStore;
 
   it('keeps handle, file system and read-only mark', () => {
-    const volume = toInTreeVolume(aNewVolume(NAME, { volumeHandle: 'vol-1', fsType: 'xfs', readOnly: true }));
-    assert.deepEqual(volume.spec.awsElasticBlockStore, { volumeID: 'vol-1', fsType: 'xfs', readOnly: true });
+    const volume = toInTreeVolume(
+      aNewVolume(NAME, { volumeHandle: 'vol-1', fsType: 'xfs', readOnly: true }),
+    );
+    assert.deepEqual(volume.spec.awsElasticBlockStore, {
+      volumeID: 'vol-1',
+      fsType: 'xfs',
+      readOnly: true,
+    });
   });
 
-  for (const [text, partition] of Object.entries({ '0': 0, '7': 7, '+7': 7, '-7': -7, '2147483647': 2_147_483_647 })) {
-    it(`has partition ${partition} for "${text}"`, () => assert.equal(source({ partition: text })?.partition, partition));
+  for (const [text, partition] of Object.entries({
+    '0': 0,
+    '7': 7,
+    '+7': 7,
+    '-7': -7,
+    '2147483647': 2_147_483_647,
+  })) {
+    it(`has partition ${partition} for "${text}"`, () =>
+      assert.equal(source({ partition: text })?.partition, partition));
   }
 
   for (const partition of ['', 'x', '1.5', '1e1', '2147483648', '-2147483648', '9'.repeat(400)]) {
@@ -91,9 +119,16 @@ describe('a new volume of the AWS driver', () => {
   }
 
   it('has zone and region in affinity and labels', () => {
-    const volume = aNewVolume(NAME, {}, { spec: { nodeAffinity: affinity({ [KEY]: ['us-west-2-lax-1a'] }) } });
+    const volume = aNewVolume(
+      NAME,
+      {},
+      { spec: { nodeAffinity: affinity({ [KEY]: ['us-west-2-lax-1a'] }) } },
+    );
     const { metadata, spec } = toInTreeVolume(volume);
-    assert.deepEqual(spec.nodeAffinity, affinity({ [GA_ZONE]: ['us-west-2-lax-1a'], [GA_REGION]: ['us-west-2'] }));
+    assert.deepEqual(
+      spec.nodeAffinity,
+      affinity({ [GA_ZONE]: ['us-west-2-lax-1a'], [GA_REGION]: ['us-west-2'] }),
+    );
     assert.deepEqual(metadata.labels, { [GA_ZONE]: 'us-west-2-lax-1a', [GA_REGION]: 'us-west-2' });
   });
 

@@ -9,7 +9,8 @@ const KEY = 'topology.disk.csi.azure.com/zone';
 
 describe('an Azure disk for its driver', () => {
   const csi = (source: Partial<AzureDiskSource>) =>
-    toCsiVolume(aStoredVolume({ azureDisk: { diskName: 'disk', diskURI: URI, ...source } })).spec.csi;
+    toCsiVolume(aStoredVolume({ azureDisk: { diskName: 'disk', diskURI: URI, ...source } })).spec
+      .csi;
 
   it('is managed, and has what its source says', () => {
     assert.deepEqual(csi({ fsType: 'ext4', readOnly: true, cachingMode: 'None' }), {
@@ -22,7 +23,11 @@ describe('an Azure disk for its driver', () => {
   });
 
   it('is silent where its source is', () => {
-    assert.deepEqual(csi({}), { driver: 'disk.csi.azure.com', volumeHandle: URI, volumeAttributes: { kind: 'Managed' } });
+    assert.deepEqual(csi({}), {
+      driver: 'disk.csi.azure.com',
+      volumeHandle: URI,
+      volumeAttributes: { kind: 'Managed' },
+    });
   });
 
   it('says what its source says, also where that is empty', () => {
@@ -32,25 +37,40 @@ describe('an Azure disk for its driver', () => {
   });
 
   for (const kind of ['Managed', 'managed']) {
-    it(`takes kind ${kind}`, () => assert.equal(csi({ kind })?.volumeAttributes?.['kind'], 'Managed'));
+    it(`takes kind ${kind}`, () =>
+      assert.equal(csi({ kind })?.volumeAttributes?.['kind'], 'Managed'));
   }
   for (const kind of ['Shared', 'Dedicated', '']) {
-    it(`refuses kind "${kind}"`, () => assert.throws(() => csi({ kind }), refusal(`kind(${kind}) is not supported in csi migration`)));
+    it(`refuses kind "${kind}"`, () =>
+      assert.throws(
+        () => csi({ kind }),
+        refusal(`kind(${kind}) is not supported in csi migration`),
+      ));
   }
 
   it('keeps its topology', () => {
     const nodeAffinity = affinity({ [GA_ZONE]: ['1'] });
-    const volume = aStoredVolume({ azureDisk: { diskName: 'disk', diskURI: URI }, nodeAffinity }, { labels: { [GA_ZONE]: '1' } });
+    const volume = aStoredVolume(
+      { azureDisk: { diskName: 'disk', diskURI: URI }, nodeAffinity },
+      { labels: { [GA_ZONE]: '1' } },
+    );
     assert.deepEqual(toCsiVolume(volume).spec.nodeAffinity, nodeAffinity);
   });
 });
 
 describe('a new volume of the Azure disk driver', () => {
   const source = (csi: Partial<CsiSource>) =>
-    toInTreeVolume(aNewVolume('kubernetes.io/azure-disk', { volumeHandle: URI, ...csi })).spec.azureDisk;
+    toInTreeVolume(aNewVolume('kubernetes.io/azure-disk', { volumeHandle: URI, ...csi })).spec
+      .azureDisk;
 
   it('always says file system, read-only mark and kind', () => {
-    assert.deepEqual(source({}), { diskName: 'disk', diskURI: URI, fsType: '', readOnly: false, kind: 'Managed' });
+    assert.deepEqual(source({}), {
+      diskName: 'disk',
+      diskURI: URI,
+      fsType: '',
+      readOnly: false,
+      kind: 'Managed',
+    });
     assert.deepEqual(source({ fsType: 'xfs', readOnly: true }), {
       diskName: 'disk',
       diskURI: URI,
@@ -61,7 +81,10 @@ describe('a new volume of the Azure disk driver', () => {
   });
 
   it('takes caching mode and file system from the attributes, however spelled, unless they are empty', () => {
-    const said = source({ fsType: 'xfs', volumeAttributes: { CachingMode: 'None', FsType: 'ext4' } });
+    const said = source({
+      fsType: 'xfs',
+      volumeAttributes: { CachingMode: 'None', FsType: 'ext4' },
+    });
     assert.deepEqual([said?.cachingMode, said?.fsType], ['None', 'ext4']);
     const empty = source({ fsType: 'xfs', volumeAttributes: { cachingmode: '', fstype: '' } });
     assert.deepEqual([empty?.cachingMode, empty?.fsType], [undefined, 'xfs']);
@@ -77,10 +100,12 @@ describe('a new volume of the Azure disk driver', () => {
     'https://account.blob.core.windows.net/vhds/a/b.vhd': 'a/b.vhd',
   };
   for (const [uri, name] of Object.entries(names)) {
-    it(`is named ${name} for ${uri}`, () => assert.equal(source({ volumeHandle: uri })?.diskName, name));
+    it(`is named ${name} for ${uri}`, () =>
+      assert.equal(source({ volumeHandle: uri })?.diskName, name));
   }
 
-  const managed = '.*/subscriptions/(?:.*)/resourceGroups/(?:.*)/providers/Microsoft.Compute/disks/(.+)';
+  const managed =
+    '.*/subscriptions/(?:.*)/resourceGroups/(?:.*)/providers/Microsoft.Compute/disks/(.+)';
   const blob = 'http(?:.*)://(?:.*)/vhds/(.+)';
   const refused: Readonly<Record<string, string>> = {
     disk: managed,
@@ -98,7 +123,10 @@ describe('a new volume of the Azure disk driver', () => {
   };
   for (const [uri, format] of Object.entries(refused)) {
     it(`is refused for the handle "${uri}"`, () =>
-      assert.throws(() => source({ volumeHandle: uri }), refusal(`could not get disk name from ${uri}, correct format: ${format}`)));
+      assert.throws(
+        () => source({ volumeHandle: uri }),
+        refusal(`could not get disk name from ${uri}, correct format: ${format}`),
+      ));
   }
 
   it('is refused at once for a handle that is made to be slow', () => {
@@ -108,7 +136,9 @@ describe('a new volume of the Azure disk driver', () => {
 
   it('keeps its topology', () => {
     const nodeAffinity = affinity({ [KEY]: ['eastus-1'] });
-    const volume = toInTreeVolume(aNewVolume('kubernetes.io/azure-disk', { volumeHandle: URI }, { spec: { nodeAffinity } }));
+    const volume = toInTreeVolume(
+      aNewVolume('kubernetes.io/azure-disk', { volumeHandle: URI }, { spec: { nodeAffinity } }),
+    );
     assert.deepEqual(volume.spec.nodeAffinity, nodeAffinity);
     assert.equal(volume.metadata.labels, undefined);
   });

@@ -9,20 +9,32 @@ const GROUP = 'kubernetes.io/azure-file-resource-group';
 describe('an Azure file share for its driver', () => {
   const csi = (
     source: Partial<AzureFileSource>,
-    { claimRef, annotations = {} }: { claimRef?: ObjectReference; annotations?: Record<string, string> } = {},
+    {
+      claimRef,
+      annotations = {},
+    }: { claimRef?: ObjectReference; annotations?: Record<string, string> } = {},
   ) => {
-    const azureFile = { secretName: 'azure-storage-account-acct-secret', shareName: 'share', ...source };
-    return toCsiVolume(aStoredVolume({ azureFile, ...(claimRef ? { claimRef } : {}) }, { annotations })).spec.csi;
+    const azureFile = {
+      secretName: 'azure-storage-account-acct-secret',
+      shareName: 'share',
+      ...source,
+    };
+    return toCsiVolume(
+      aStoredVolume({ azureFile, ...(claimRef ? { claimRef } : {}) }, { annotations }),
+    ).spec.csi;
   };
 
   it('has a handle of group, account, share, volume and namespace, and the secret for the node', () => {
-    assert.deepEqual(csi({ secretNamespace: 'ns', readOnly: true }, { annotations: { [GROUP]: 'group' } }), {
-      driver: 'file.csi.azure.com',
-      volumeHandle: 'group#acct#share#pv#ns',
-      readOnly: true,
-      volumeAttributes: { sharename: 'share' },
-      nodeStageSecretRef: { name: 'azure-storage-account-acct-secret', namespace: 'ns' },
-    });
+    assert.deepEqual(
+      csi({ secretNamespace: 'ns', readOnly: true }, { annotations: { [GROUP]: 'group' } }),
+      {
+        driver: 'file.csi.azure.com',
+        volumeHandle: 'group#acct#share#pv#ns',
+        readOnly: true,
+        volumeAttributes: { sharename: 'share' },
+        nodeStageSecretRef: { name: 'azure-storage-account-acct-secret', namespace: 'ns' },
+      },
+    );
   });
 
   it('has no resource group where no annotation names one', () => {
@@ -37,7 +49,10 @@ describe('an Azure file share for its driver', () => {
     own: 'own',
   })) {
     it(`is of account ${account} for secret ${secretName}`, () => {
-      assert.equal(csi({ secretName, secretNamespace: 'ns' })?.volumeHandle, `#${account}#share#pv#ns`);
+      assert.equal(
+        csi({ secretName, secretNamespace: 'ns' })?.volumeHandle,
+        `#${account}#share#pv#ns`,
+      );
     });
   }
 
@@ -52,7 +67,10 @@ describe('an Azure file share for its driver', () => {
 
   const text = 'could not find a secret namespace in PersistentVolumeSource or ClaimRef';
   it('is refused with an empty namespace, even if the claim has one', () => {
-    assert.throws(() => csi({ secretNamespace: '' }, { claimRef: { namespace: 'claims' } }), refusal(text));
+    assert.throws(
+      () => csi({ secretNamespace: '' }, { claimRef: { namespace: 'claims' } }),
+      refusal(text),
+    );
   });
   it('is refused where neither source nor claim have one', () => {
     assert.throws(() => csi({}), refusal(text));
@@ -62,7 +80,13 @@ describe('an Azure file share for its driver', () => {
 
 describe('a new volume of the Azure file driver', () => {
   const made = (csi: Partial<CsiSource>, metadata: Partial<NewVolume['metadata']> = {}) =>
-    toInTreeVolume(aNewVolume('kubernetes.io/azure-file', { volumeHandle: 'group#acct#share', ...csi }, { metadata }));
+    toInTreeVolume(
+      aNewVolume(
+        'kubernetes.io/azure-file',
+        { volumeHandle: 'group#acct#share', ...csi },
+        { metadata },
+      ),
+    );
   const source = (csi: Partial<CsiSource>) => made(csi).spec.azureFile;
 
   it('takes share and secret from the attributes, however spelled', () => {
@@ -77,12 +101,18 @@ describe('a new volume of the Azure file driver', () => {
 
   it('takes the node’s secret first', () => {
     const volumeAttributes = { sharename: 'sh', secretname: 'se', secretnamespace: 'ns' };
-    assert.deepEqual(source({ volumeAttributes, nodeStageSecretRef: { name: 'node', namespace: 'nodes' } }), {
-      shareName: 'sh',
-      secretName: 'node',
-      secretNamespace: 'nodes',
-    });
-    assert.equal(source({ volumeAttributes, nodeStageSecretRef: { name: 'node' } })?.secretNamespace, '');
+    assert.deepEqual(
+      source({ volumeAttributes, nodeStageSecretRef: { name: 'node', namespace: 'nodes' } }),
+      {
+        shareName: 'sh',
+        secretName: 'node',
+        secretNamespace: 'nodes',
+      },
+    );
+    assert.equal(
+      source({ volumeAttributes, nodeStageSecretRef: { name: 'node' } })?.secretNamespace,
+      '',
+    );
   });
 
   for (const nodeStageSecretRef of [{ name: '', namespace: 'nodes' }, { namespace: 'nodes' }]) {
@@ -94,13 +124,28 @@ describe('a new volume of the Azure file driver', () => {
   }
 
   it('has the secret in namespace default where nobody says where', () => {
-    assert.equal(source({ volumeAttributes: { sharename: 'sh', secretname: 'se' } })?.secretNamespace, 'default');
+    assert.equal(
+      source({ volumeAttributes: { sharename: 'sh', secretname: 'se' } })?.secretNamespace,
+      'default',
+    );
   });
 
-  const fromHandle: readonly (readonly [string, Record<string, string>, Pick<AzureFileSource, 'shareName' | 'secretName'>])[] = [
+  const fromHandle: readonly (readonly [
+    string,
+    Record<string, string>,
+    Pick<AzureFileSource, 'shareName' | 'secretName'>,
+  ])[] = [
     ['the share', { secretname: 'se' }, { shareName: 'share', secretName: 'se' }],
-    ['the secret', { sharename: 'sh' }, { shareName: 'sh', secretName: 'azure-storage-account-acct-secret' }],
-    ['both', { sharename: '', secretname: '' }, { shareName: 'share', secretName: 'azure-storage-account-acct-secret' }],
+    [
+      'the secret',
+      { sharename: 'sh' },
+      { shareName: 'sh', secretName: 'azure-storage-account-acct-secret' },
+    ],
+    [
+      'both',
+      { sharename: '', secretname: '' },
+      { shareName: 'share', secretName: 'azure-storage-account-acct-secret' },
+    ],
   ];
   for (const [what, volumeAttributes, expected] of fromHandle) {
     it(`takes from the handle ${what}, where nobody names it, and the resource group`, () => {
@@ -111,18 +156,31 @@ describe('a new volume of the Azure file driver', () => {
   }
 
   it('keeps other annotations, and overwrites the group', () => {
-    assert.deepEqual(made({}, { annotations: { a: 'b', [GROUP]: 'old' } }).metadata.annotations, { a: 'b', [GROUP]: 'group' });
+    assert.deepEqual(made({}, { annotations: { a: 'b', [GROUP]: 'old' } }).metadata.annotations, {
+      a: 'b',
+      [GROUP]: 'group',
+    });
   });
 
   it('has no annotation of an empty group, or of a handle that was not read', () => {
     assert.deepEqual(made({ volumeHandle: '#acct#share' }).metadata.annotations, {});
-    assert.deepEqual(made({ volumeAttributes: { sharename: 'sh', secretname: 'se' } }).metadata.annotations, {});
+    assert.deepEqual(
+      made({ volumeAttributes: { sharename: 'sh', secretname: 'se' } }).metadata.annotations,
+      {},
+    );
   });
 
   for (const volumeHandle of ['', 'share', 'group#share']) {
     it(`is refused for the handle "${volumeHandle}" where it is needed`, () => {
-      assert.throws(() => made({ volumeHandle }), refusal(`error parsing volume id: "${volumeHandle}", should at least contain two #`));
-      assert.equal(source({ volumeHandle, volumeAttributes: { sharename: 'sh', secretname: 'se' } })?.shareName, 'sh');
+      assert.throws(
+        () => made({ volumeHandle }),
+        refusal(`error parsing volume id: "${volumeHandle}", should at least contain two #`),
+      );
+      assert.equal(
+        source({ volumeHandle, volumeAttributes: { sharename: 'sh', secretname: 'se' } })
+          ?.shareName,
+        'sh',
+      );
     });
   }
 });

@@ -1,4 +1,11 @@
-import type { Class, CsiSource, NewVolume, NodeSelectorTerm, Volume, VolumeSpec } from '#src/kube/objects.ts';
+import type {
+  Class,
+  CsiSource,
+  NewVolume,
+  NodeSelectorTerm,
+  Volume,
+  VolumeSpec,
+} from '#src/kube/objects.ts';
 import { PLUGINS } from '#src/volumes/migration/plugins.ts';
 
 /** The names of zone and region, as the spec has them. */
@@ -19,11 +26,18 @@ export function frozen<T>(value: T): T {
 }
 
 export function aClassOf(provisioner: string, change: Partial<Class> = {}): Class {
-  return frozen({ metadata: { name: 'class', uid: 'class-uid', resourceVersion: '1' }, provisioner, ...change });
+  return frozen({
+    metadata: { name: 'class', uid: 'class-uid', resourceVersion: '1' },
+    provisioner,
+    ...change,
+  });
 }
 
 /** A stored volume. */
-export function aStoredVolume(spec: VolumeSpec, metadata: { labels?: Labels; annotations?: Labels } = {}): Volume {
+export function aStoredVolume(
+  spec: VolumeSpec,
+  metadata: { labels?: Labels; annotations?: Labels } = {},
+): Volume {
   return frozen({
     apiVersion: 'v1',
     kind: 'PersistentVolume',
@@ -39,22 +53,35 @@ export function aNewVolume(
   csi: Partial<CsiSource> = {},
   change: { spec?: VolumeSpec; metadata?: Partial<NewVolume['metadata']> } = {},
 ): NewVolume {
-  const driver = PLUGINS.find((plugin) => plugin.inTreeName === inTreeName)?.csiDriver ?? inTreeName;
+  const driver =
+    PLUGINS.find((plugin) => plugin.inTreeName === inTreeName)?.csiDriver ?? inTreeName;
   return frozen({
     apiVersion: 'v1',
     kind: 'PersistentVolume',
     metadata: { name: 'pv', finalizers: ['f'], ...change.metadata },
-    spec: { capacity: { storage: '1Gi' }, csi: { driver, volumeHandle: 'handle', ...csi }, ...change.spec },
+    spec: {
+      capacity: { storage: '1Gi' },
+      csi: { driver, volumeHandle: 'handle', ...csi },
+      ...change.spec,
+    },
   });
 }
 
 /** An affinity; each term as values by key. */
-export function affinity(...terms: readonly Readonly<Record<string, readonly string[]>>[]): NonNullable<VolumeSpec['nodeAffinity']> {
+export function affinity(
+  ...terms: readonly Readonly<Record<string, readonly string[]>>[]
+): NonNullable<VolumeSpec['nodeAffinity']> {
   return { required: { nodeSelectorTerms: terms.map(termOf) } };
 }
 
 function termOf(values: Readonly<Record<string, readonly string[]>>): NodeSelectorTerm {
-  return { matchExpressions: Object.entries(values).map(([key, list]) => ({ key, operator: 'In', values: list })) };
+  return {
+    matchExpressions: Object.entries(values).map(([key, list]) => ({
+      key,
+      operator: 'In',
+      values: list,
+    })),
+  };
 }
 
 /** Checks that something is refused with these words. */

@@ -22,31 +22,42 @@ const KEY: Readonly<Record<string, string>> = {
 const keyOf = (name: string) => KEY[name] ?? '';
 const ALL = [GCE, AWS, CINDER, AZURE_DISK, AZURE_FILE, VSPHERE, PORTWORX];
 
-const translated = (name: string, change: Partial<Class> = {}) => translateClass(aClassOf(name, change), name);
-const parameters = (name: string, given: Record<string, string>) => translated(name, { parameters: given }).parameters;
-const oneTerm = (key: string, values: readonly string[]) => [{ matchLabelExpressions: [{ key, values }] }];
+const translated = (name: string, change: Partial<Class> = {}) =>
+  translateClass(aClassOf(name, change), name);
+const parameters = (name: string, given: Record<string, string>) =>
+  translated(name, { parameters: given }).parameters;
+const oneTerm = (key: string, values: readonly string[]) => [
+  { matchLabelExpressions: [{ key, values }] },
+];
 
 describe('fstype of an in-tree class', () => {
   for (const name of [GCE, AWS, CINDER]) {
     it(`becomes csi.storage.k8s.io/fstype for ${name}, however spelled`, () => {
       for (const spelling of ['fstype', 'fsType', 'FSTYPE']) {
-        assert.deepEqual(parameters(name, { [spelling]: 'ext3' }), { 'csi.storage.k8s.io/fstype': 'ext3' });
+        assert.deepEqual(parameters(name, { [spelling]: 'ext3' }), {
+          'csi.storage.k8s.io/fstype': 'ext3',
+        });
       }
     });
 
     it(`wins over csi.storage.k8s.io/fstype for ${name}, in whichever order they come`, () => {
       const both = { fstype: 'ext3', 'csi.storage.k8s.io/fstype': 'xfs' };
       const turned = { 'csi.storage.k8s.io/fstype': 'xfs', fstype: 'ext3' };
-      for (const given of [both, turned]) assert.deepEqual(parameters(name, given), { 'csi.storage.k8s.io/fstype': 'ext3' });
+      for (const given of [both, turned])
+        assert.deepEqual(parameters(name, given), { 'csi.storage.k8s.io/fstype': 'ext3' });
     });
   }
 
   it('becomes csi.storage.k8s.io/fstype for vSphere too, next to the mark of a migrated class', () => {
-    assert.deepEqual(parameters(VSPHERE, { FsType: 'ext3' }), { 'csi.storage.k8s.io/fstype': 'ext3', csimigration: 'true' });
+    assert.deepEqual(parameters(VSPHERE, { FsType: 'ext3' }), {
+      'csi.storage.k8s.io/fstype': 'ext3',
+      csimigration: 'true',
+    });
   });
 
   for (const name of [AZURE_DISK, AZURE_FILE, PORTWORX]) {
-    it(`stays for ${name}`, () => assert.deepEqual(parameters(name, { fsType: 'ext3' }), { fsType: 'ext3' }));
+    it(`stays for ${name}`, () =>
+      assert.deepEqual(parameters(name, { fsType: 'ext3' }), { fsType: 'ext3' }));
   }
 
   it('is, of several spellings, the all-lower-case one, in whichever order they come', () => {
@@ -62,14 +73,21 @@ describe('fstype of an in-tree class', () => {
 describe('zone and zones of an in-tree class', () => {
   for (const name of [GCE, AWS, AZURE_DISK]) {
     it(`zone becomes the one allowed topology for ${name}, as it is`, () => {
-      const { parameters, allowedTopologies } = translated(name, { parameters: { Zone: 'us-east1-a,b ', type: 'x' } });
+      const { parameters, allowedTopologies } = translated(name, {
+        parameters: { Zone: 'us-east1-a,b ', type: 'x' },
+      });
       assert.deepEqual(allowedTopologies, oneTerm(keyOf(name), ['us-east1-a,b ']));
       assert.deepEqual(parameters, { type: 'x' });
     });
 
     it(`zones is split at commas for ${name}, without trimming`, () => {
-      const { parameters, allowedTopologies } = translated(name, { parameters: { ZONES: 'us-east1-a, us-east1-b,,' } });
-      assert.deepEqual(allowedTopologies, oneTerm(keyOf(name), ['us-east1-a', ' us-east1-b', '', '']));
+      const { parameters, allowedTopologies } = translated(name, {
+        parameters: { ZONES: 'us-east1-a, us-east1-b,,' },
+      });
+      assert.deepEqual(
+        allowedTopologies,
+        oneTerm(keyOf(name), ['us-east1-a', ' us-east1-b', '', '']),
+      );
       assert.deepEqual(parameters, {});
     });
 
@@ -85,14 +103,26 @@ describe('zone and zones of an in-tree class', () => {
     });
 
     it(`zones that are there but empty are one empty value for ${name}`, () => {
-      assert.deepEqual(translated(name, { parameters: { zones: '' } }).allowedTopologies, oneTerm(keyOf(name), ['']));
-      assert.deepEqual(translated(name, { parameters: { zone: '' } }).allowedTopologies, oneTerm(keyOf(name), ['']));
+      assert.deepEqual(
+        translated(name, { parameters: { zones: '' } }).allowedTopologies,
+        oneTerm(keyOf(name), ['']),
+      );
+      assert.deepEqual(
+        translated(name, { parameters: { zone: '' } }).allowedTopologies,
+        oneTerm(keyOf(name), ['']),
+      );
     });
 
     it(`refuses zones next to allowed topologies for ${name}`, () => {
       for (const parameter of ['zone', 'zones']) {
-        const cls = aClassOf(name, { parameters: { [parameter]: 'z1' }, allowedTopologies: oneTerm('rack', ['r1']) });
-        assert.throws(() => translateClass(cls, name), refusal('cannot simultaneously set allowed topologies and zone/zones parameters'));
+        const cls = aClassOf(name, {
+          parameters: { [parameter]: 'z1' },
+          allowedTopologies: oneTerm('rack', ['r1']),
+        });
+        assert.throws(
+          () => translateClass(cls, name),
+          refusal('cannot simultaneously set allowed topologies and zone/zones parameters'),
+        );
       }
     });
 
@@ -156,36 +186,61 @@ describe('allowed topologies of an in-tree class', () => {
   }
 
   for (const name of [AZURE_FILE, PORTWORX]) {
-    it(`stay for ${name}`, () => assert.deepEqual(translated(name, { allowedTopologies: given }).allowedTopologies, given));
+    it(`stay for ${name}`, () =>
+      assert.deepEqual(translated(name, { allowedTopologies: given }).allowedTopologies, given));
   }
 
   it('say nothing for the fault domains of Azure regions without zones', () => {
-    const own = [{ matchLabelExpressions: [{ key: BETA_ZONE, values: ['0', '12', 'eastus-1', '1a', '-1', ''] }] }];
+    const own = [
+      {
+        matchLabelExpressions: [
+          { key: BETA_ZONE, values: ['0', '12', 'eastus-1', '1a', '-1', ''] },
+        ],
+      },
+    ];
     const expected = oneTerm(keyOf(AZURE_DISK), ['', '', 'eastus-1', '1a', '-1', '']);
-    assert.deepEqual(translated(AZURE_DISK, { allowedTopologies: own }).allowedTopologies, expected);
+    assert.deepEqual(
+      translated(AZURE_DISK, { allowedTopologies: own }).allowedTopologies,
+      expected,
+    );
   });
 
   it('say nothing for them either where the class names the driver’s key itself, or made them of zones', () => {
     const own = oneTerm(keyOf(AZURE_DISK), ['0', 'a']);
-    assert.deepEqual(translated(AZURE_DISK, { allowedTopologies: own }).allowedTopologies, oneTerm(keyOf(AZURE_DISK), ['', 'a']));
+    assert.deepEqual(
+      translated(AZURE_DISK, { allowedTopologies: own }).allowedTopologies,
+      oneTerm(keyOf(AZURE_DISK), ['', 'a']),
+    );
     const { allowedTopologies } = translated(AZURE_DISK, { parameters: { zones: '0,a' } });
     assert.deepEqual(allowedTopologies, oneTerm(keyOf(AZURE_DISK), ['', 'a']));
   });
 
   it('keep numbers under other keys', () => {
-    assert.deepEqual(translated(AZURE_DISK, { allowedTopologies: oneTerm('rack', ['1']) }).allowedTopologies, oneTerm('rack', ['1']));
+    assert.deepEqual(
+      translated(AZURE_DISK, { allowedTopologies: oneTerm('rack', ['1']) }).allowedTopologies,
+      oneTerm('rack', ['1']),
+    );
   });
 });
 
 describe('other parameters of an in-tree class', () => {
-  const given = { Type: 'gp3', availability: 'nova', 'csi.storage.k8s.io/provisioner-secret-name': 's', ['__proto__']: 'p' };
+  const given = {
+    Type: 'gp3',
+    availability: 'nova',
+    'csi.storage.k8s.io/provisioner-secret-name': 's',
+    ['__proto__']: 'p',
+  };
   for (const name of [GCE, AWS, CINDER, AZURE_DISK, AZURE_FILE, PORTWORX]) {
-    it(`stay as they are spelled for ${name}`, () => assert.deepEqual(parameters(name, given), given));
+    it(`stay as they are spelled for ${name}`, () =>
+      assert.deepEqual(parameters(name, given), given));
   }
 
   for (const spelling of ['iopspergb', 'iopsPerGB']) {
     it(`${spelling} of AWS lets the driver raise the iops`, () => {
-      assert.deepEqual(parameters(AWS, { [spelling]: '10' }), { [spelling]: '10', allowautoiopspergbincrease: 'true' });
+      assert.deepEqual(parameters(AWS, { [spelling]: '10' }), {
+        [spelling]: '10',
+        allowautoiopspergbincrease: 'true',
+      });
     });
   }
 
@@ -223,7 +278,8 @@ describe('other parameters of an in-tree class', () => {
   });
 
   for (const name of [GCE, AWS, CINDER, AZURE_DISK]) {
-    it(`are an empty map where there are none for ${name}`, () => assert.deepEqual(translated(name).parameters, {}));
+    it(`are an empty map where there are none for ${name}`, () =>
+      assert.deepEqual(translated(name).parameters, {}));
   }
   it('are the mark of a migrated class where there are none for vSphere', () => {
     assert.deepEqual(translated(VSPHERE).parameters, { csimigration: 'true' });
@@ -231,12 +287,27 @@ describe('other parameters of an in-tree class', () => {
 });
 
 describe('the secret of a Portworx class', () => {
-  const PURPOSES = ['provisioner', 'controller-publish', 'node-publish', 'node-stage', 'controller-expand', 'node-expand'];
+  const PURPOSES = [
+    'provisioner',
+    'controller-publish',
+    'node-publish',
+    'node-stage',
+    'controller-expand',
+    'node-expand',
+  ];
   for (const field of ['name', 'namespace']) {
     it(`has its ${field} repeated for each of six purposes, however spelled`, () => {
-      const expected = Object.fromEntries(PURPOSES.map((purpose) => [`csi.storage.k8s.io/${purpose}-secret-${field}`, 'value']));
-      for (const key of [`openstorage.io/auth-secret-${field}`, `OpenStorage.io/Auth-Secret-${field}`]) {
-        assert.deepEqual(parameters(PORTWORX, { [key]: 'value', repl: '2' }), { ...expected, repl: '2' });
+      const expected = Object.fromEntries(
+        PURPOSES.map((purpose) => [`csi.storage.k8s.io/${purpose}-secret-${field}`, 'value']),
+      );
+      for (const key of [
+        `openstorage.io/auth-secret-${field}`,
+        `OpenStorage.io/Auth-Secret-${field}`,
+      ]) {
+        assert.deepEqual(parameters(PORTWORX, { [key]: 'value', repl: '2' }), {
+          ...expected,
+          repl: '2',
+        });
       }
     });
   }
@@ -251,16 +322,25 @@ describe('translateClass', () => {
   for (const name of ALL.filter((name) => name !== PORTWORX)) {
     it(`leaves the provisioner ${name}`, () => assert.equal(translated(name).provisioner, name));
   }
-  it('makes Portworx’s provisioner the driver', () => assert.equal(translated(PORTWORX).provisioner, 'pxd.portworx.com'));
+  it('makes Portworx’s provisioner the driver', () =>
+    assert.equal(translated(PORTWORX).provisioner, 'pxd.portworx.com'));
 
   it('changes nothing at all for Azure File', () => {
-    const cls = aClassOf(AZURE_FILE, { parameters: { fsType: 'x', zone: 'z' }, allowedTopologies: oneTerm(GA_ZONE, ['0']) });
+    const cls = aClassOf(AZURE_FILE, {
+      parameters: { fsType: 'x', zone: 'z' },
+      allowedTopologies: oneTerm(GA_ZONE, ['0']),
+    });
     assert.deepEqual(translateClass(cls, AZURE_FILE), cls);
   });
 
   for (const name of ALL) {
     it(`keeps every other field for ${name}`, () => {
-      const others = { mountOptions: ['ro'], reclaimPolicy: 'Retain' as const, allowVolumeExpansion: true, unknown: { to: 'us' } };
+      const others = {
+        mountOptions: ['ro'],
+        reclaimPolicy: 'Retain' as const,
+        allowVolumeExpansion: true,
+        unknown: { to: 'us' },
+      };
       const { parameters: _, provisioner: __, metadata, ...kept } = translated(name, others);
       assert.deepEqual(kept, others);
       assert.deepEqual(metadata, aClassOf(name).metadata);

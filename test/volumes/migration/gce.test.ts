@@ -2,7 +2,15 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { VolumeSpec } from '#src/kube/objects.ts';
 import { toCsiVolume, toInTreeVolume } from '#src/volumes/migration/volumes.ts';
-import { affinity, aNewVolume, aStoredVolume, BETA_ZONE, GA_REGION, GA_ZONE, refusal } from './builders.ts';
+import {
+  affinity,
+  aNewVolume,
+  aStoredVolume,
+  BETA_ZONE,
+  GA_REGION,
+  GA_ZONE,
+  refusal,
+} from './builders.ts';
 
 const NAME = 'kubernetes.io/gce-pd';
 const KEY = 'topology.gke.io/zone';
@@ -27,29 +35,47 @@ describe('a GCE volume for its driver', () => {
   for (const partition of [undefined, 0]) {
     it(`has an empty partition for ${partition}`, () => {
       const source = { pdName: 'disk', ...(partition === undefined ? {} : { partition }) };
-      assert.deepEqual(stored({ gcePersistentDisk: source }).spec.csi?.volumeAttributes, { partition: '' });
+      assert.deepEqual(stored({ gcePersistentDisk: source }).spec.csi?.volumeAttributes, {
+        partition: '',
+      });
     });
   }
 
   it('is zonal by the one zone of its label', () => {
     for (const label of [GA_ZONE, BETA_ZONE]) {
-      assert.equal(handle({ [label]: 'us-east1-b' }), 'projects/UNSPECIFIED/zones/us-east1-b/disks/disk');
+      assert.equal(
+        handle({ [label]: 'us-east1-b' }),
+        'projects/UNSPECIFIED/zones/us-east1-b/disks/disk',
+      );
     }
   });
 
   it('reads the beta label first, the GA one where that is empty', () => {
-    assert.equal(handle({ [BETA_ZONE]: 'beta', [GA_ZONE]: 'ga' }), 'projects/UNSPECIFIED/zones/beta/disks/disk');
-    assert.equal(handle({ [BETA_ZONE]: '', [GA_ZONE]: 'ga' }), 'projects/UNSPECIFIED/zones/ga/disks/disk');
+    assert.equal(
+      handle({ [BETA_ZONE]: 'beta', [GA_ZONE]: 'ga' }),
+      'projects/UNSPECIFIED/zones/beta/disks/disk',
+    );
+    assert.equal(
+      handle({ [BETA_ZONE]: '', [GA_ZONE]: 'ga' }),
+      'projects/UNSPECIFIED/zones/ga/disks/disk',
+    );
   });
 
   it('is regional by several zones', () => {
-    assert.equal(handle({ [GA_ZONE]: 'us-east1-b__us-east1-c' }), 'projects/UNSPECIFIED/regions/us-east1/disks/disk');
+    assert.equal(
+      handle({ [GA_ZONE]: 'us-east1-b__us-east1-c' }),
+      'projects/UNSPECIFIED/regions/us-east1/disks/disk',
+    );
   });
 
   it('is refused with several zones that have no common region', () => {
-    const text = 'failed to get region from zones: multiple or no regions gotten from zones, got: us-east1, us-west1';
+    const text =
+      'failed to get region from zones: multiple or no regions gotten from zones, got: us-east1, us-west1';
     assert.throws(() => handle({ [GA_ZONE]: 'us-east1-b__us-west1-c' }), refusal(text));
-    assert.throws(() => handle({ [GA_ZONE]: 'us-east1-b__' }), /^RefusedError: failed to get region from zones: zone in unexpected format/);
+    assert.throws(
+      () => handle({ [GA_ZONE]: 'us-east1-b__' }),
+      /^RefusedError: failed to get region from zones: zone in unexpected format/,
+    );
   });
 
   it('has no known zone where no label names one', () => {
@@ -61,7 +87,10 @@ describe('a GCE volume for its driver', () => {
       stored({ nodeAffinity: affinity({ [GA_ZONE]: ['us-east1-b'] }) }).spec.nodeAffinity,
       affinity({ [KEY]: ['us-east1-b'] }),
     );
-    assert.deepEqual(stored({}, { [GA_ZONE]: 'us-east1-b' }).spec.nodeAffinity, affinity({ [KEY]: ['us-east1-b'] }));
+    assert.deepEqual(
+      stored({}, { [GA_ZONE]: 'us-east1-b' }).spec.nodeAffinity,
+      affinity({ [KEY]: ['us-east1-b'] }),
+    );
   });
 
   const modes: readonly (readonly [readonly string[], string])[] = [
@@ -75,7 +104,8 @@ describe('a GCE volume for its driver', () => {
     [[], 'ReadWriteOnce'],
   ];
   for (const [accessModes, mode] of modes) {
-    it(`with access modes [${accessModes.join()}] has ${mode}`, () => assert.deepEqual(stored({ accessModes }).spec.accessModes, [mode]));
+    it(`with access modes [${accessModes.join()}] has ${mode}`, () =>
+      assert.deepEqual(stored({ accessModes }).spec.accessModes, [mode]));
   }
   it('without access modes has none', () => assert.ok(!('accessModes' in stored().spec)));
 });
@@ -93,7 +123,10 @@ describe('a new volume of the GCE driver', () => {
   });
 
   it('has the sixth part of the handle for a name', () => {
-    assert.equal(source({ volumeHandle: 'projects/p/regions/us-east1/disks/disk/more' })?.pdName, 'disk');
+    assert.equal(
+      source({ volumeHandle: 'projects/p/regions/us-east1/disks/disk/more' })?.pdName,
+      'disk',
+    );
     assert.equal(source({ volumeHandle: '/////' })?.pdName, '');
   });
 
@@ -116,14 +149,27 @@ describe('a new volume of the GCE driver', () => {
 
   it('has zone and region in affinity and labels', () => {
     const given = { nodeAffinity: affinity({ [KEY]: ['us-east1-c', 'us-east1-b'] }) };
-    const { metadata, spec } = toInTreeVolume(aNewVolume(NAME, { volumeHandle: HANDLE }, { spec: given }));
-    assert.deepEqual(spec.nodeAffinity, affinity({ [GA_ZONE]: ['us-east1-c', 'us-east1-b'], [GA_REGION]: ['us-east1'] }));
-    assert.deepEqual(metadata.labels, { [GA_ZONE]: 'us-east1-b__us-east1-c', [GA_REGION]: 'us-east1' });
+    const { metadata, spec } = toInTreeVolume(
+      aNewVolume(NAME, { volumeHandle: HANDLE }, { spec: given }),
+    );
+    assert.deepEqual(
+      spec.nodeAffinity,
+      affinity({ [GA_ZONE]: ['us-east1-c', 'us-east1-b'], [GA_REGION]: ['us-east1'] }),
+    );
+    assert.deepEqual(metadata.labels, {
+      [GA_ZONE]: 'us-east1-b__us-east1-c',
+      [GA_REGION]: 'us-east1',
+    });
   });
 
   it('is refused where a term has no zones', () => {
-    const text = 'failed to translate topology. PV:pv. Error:Failed to handle region topology. error: no zones specified';
-    const volume = aNewVolume(NAME, { volumeHandle: HANDLE }, { spec: { nodeAffinity: affinity({ rack: ['r'] }) } });
+    const text =
+      'failed to translate topology. PV:pv. Error:Failed to handle region topology. error: no zones specified';
+    const volume = aNewVolume(
+      NAME,
+      { volumeHandle: HANDLE },
+      { spec: { nodeAffinity: affinity({ rack: ['r'] }) } },
+    );
     assert.throws(() => toInTreeVolume(volume), refusal(text));
   });
 });

@@ -1,6 +1,15 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Class, CsiSource, Labels, NewVolume, NodeSelectorTerm, TopologySelectorTerm, Volume, VolumeSpec } from '#src/kube/objects.ts';
+import type {
+  Class,
+  CsiSource,
+  Labels,
+  NewVolume,
+  NodeSelectorTerm,
+  TopologySelectorTerm,
+  Volume,
+  VolumeSpec,
+} from '#src/kube/objects.ts';
 import { droppedParameters, translateClass } from '#src/volumes/migration/classes.ts';
 import { PLUGINS } from '#src/volumes/migration/plugins.ts';
 import { isInTreeVolume, toCsiVolume, toInTreeVolume } from '#src/volumes/migration/volumes.ts';
@@ -16,7 +25,24 @@ const pick = <T>(from: readonly [T, ...T[]]): T => from[below(from.length)] ?? f
 const maybe = <T extends object>(part: () => T): Partial<T> => (random() < 0.5 ? part() : {});
 const many = <T>(most: number, make: () => T): T[] => Array.from({ length: below(most + 1) }, make);
 
-const ODD = ['', ' ', '__proto__', 'constructor', '\u0000', '\ud800', '%', '%zz', '#', '##', '__', 'a,b', '//', '日本', '-', '$1'] as const;
+const ODD = [
+  '',
+  ' ',
+  '__proto__',
+  'constructor',
+  '\u0000',
+  '\ud800',
+  '%',
+  '%zz',
+  '#',
+  '##',
+  '__',
+  'a,b',
+  '//',
+  '日本',
+  '-',
+  '$1',
+] as const;
 const WORDS = [
   ...ODD,
   'us-east1-b',
@@ -64,18 +90,28 @@ const KEYS = [
 ] as const;
 
 /** Mostly words that mean something somewhere, at times cut together. */
-const word = (): string => (random() < 0.8 ? pick(WORDS) : pick(WORDS).slice(0, below(12)) + pick(WORDS).slice(below(6)));
+const word = (): string =>
+  random() < 0.8 ? pick(WORDS) : pick(WORDS).slice(0, below(12)) + pick(WORDS).slice(below(6));
 const map = (): Labels => Object.fromEntries(many(5, () => [pick(KEYS), word()] as const));
 const list = (): string[] => many(3, word);
 
 function term(): NodeSelectorTerm {
   const expressions = () =>
-    many(3, () => ({ key: pick(KEYS), operator: pick(['In', 'Exists'] as const), ...maybe(() => ({ values: list() })) }));
-  return { ...maybe(() => ({ matchExpressions: expressions() })), ...maybe(() => ({ matchFields: expressions() })) };
+    many(3, () => ({
+      key: pick(KEYS),
+      operator: pick(['In', 'Exists'] as const),
+      ...maybe(() => ({ values: list() })),
+    }));
+  return {
+    ...maybe(() => ({ matchExpressions: expressions() })),
+    ...maybe(() => ({ matchFields: expressions() })),
+  };
 }
 
 function topologyTerm(): TopologySelectorTerm {
-  return maybe(() => ({ matchLabelExpressions: many(3, () => ({ key: pick(KEYS), values: list() })) }));
+  return maybe(() => ({
+    matchLabelExpressions: many(3, () => ({ key: pick(KEYS), values: list() })),
+  }));
 }
 
 function aClass(): Class {
@@ -87,9 +123,15 @@ function aClass(): Class {
   };
 }
 
-const mount = () => ({ ...maybe(() => ({ fsType: word() })), ...maybe(() => ({ readOnly: random() < 0.5 })) });
+const mount = () => ({
+  ...maybe(() => ({ fsType: word() })),
+  ...maybe(() => ({ readOnly: random() < 0.5 })),
+});
 const partition = () => maybe(() => ({ partition: below(5) - 1 }));
-const secret = () => ({ ...maybe(() => ({ name: word() })), ...maybe(() => ({ namespace: word() })) });
+const secret = () => ({
+  ...maybe(() => ({ name: word() })),
+  ...maybe(() => ({ namespace: word() })),
+});
 
 const SOURCES: readonly [() => VolumeSpec, ...(() => VolumeSpec)[]] = [
   () => ({}),
@@ -106,9 +148,20 @@ const SOURCES: readonly [() => VolumeSpec, ...(() => VolumeSpec)[]] = [
     },
   }),
   () => ({
-    azureFile: { secretName: word(), shareName: word(), ...mount(), ...maybe(() => ({ secretNamespace: pick([null, word()]) })) },
+    azureFile: {
+      secretName: word(),
+      shareName: word(),
+      ...mount(),
+      ...maybe(() => ({ secretNamespace: pick([null, word()]) })),
+    },
   }),
-  () => ({ vsphereVolume: { volumePath: word(), ...mount(), ...maybe(() => ({ storagePolicyName: word() })) } }),
+  () => ({
+    vsphereVolume: {
+      volumePath: word(),
+      ...mount(),
+      ...maybe(() => ({ storagePolicyName: word() })),
+    },
+  }),
   () => ({ portworxVolume: { volumeID: word(), ...mount() } }),
 ];
 
@@ -127,18 +180,29 @@ function volumeOf(source: VolumeSpec): NewVolume {
   return {
     apiVersion: 'v1',
     kind: 'PersistentVolume',
-    metadata: { name: word(), ...maybe(() => ({ labels: map() })), ...maybe(() => ({ annotations: map() })) },
+    metadata: {
+      name: word(),
+      ...maybe(() => ({ labels: map() })),
+      ...maybe(() => ({ annotations: map() })),
+    },
     spec: {
       ...source,
-      ...maybe(() => ({ accessModes: many(3, () => pick(['ReadWriteOnce', 'ReadOnlyMany', 'ReadWriteMany', 'ReadWriteOncePod'])) })),
+      ...maybe(() => ({
+        accessModes: many(3, () =>
+          pick(['ReadWriteOnce', 'ReadOnlyMany', 'ReadWriteMany', 'ReadWriteOncePod']),
+        ),
+      })),
       ...maybe(() => ({ claimRef: secret() })),
-      ...maybe(() => ({ nodeAffinity: maybe(() => ({ required: { nodeSelectorTerms: terms() } })) })),
+      ...maybe(() => ({
+        nodeAffinity: maybe(() => ({ required: { nodeSelectorTerms: terms() } })),
+      })),
       ...maybe(() => ({ storageClassName: word() })),
     },
   };
 }
 
-/** What came of it, or undefined for a refusal; anything else that is thrown, writing to the frozen input included, fails the test. */
+/** What came of it, or undefined for a refusal; anything else that is thrown, writing to the frozen
+ * input included, fails the test. */
 function outcome<T, R>(input: T, rule: (input: T) => R): R | undefined {
   frozen(input);
   try {
@@ -156,10 +220,13 @@ describe(`of ${INPUTS} generated inputs`, () => {
   it('each class is translated or refused, and keeps its name', () => {
     let done = 0;
     for (let i = 0; i < INPUTS; i++) {
-      const inTreeName = random() < 0.05 ? word() : (PLUGINS[below(PLUGINS.length)]?.inTreeName ?? '');
+      const inTreeName =
+        random() < 0.05 ? word() : (PLUGINS[below(PLUGINS.length)]?.inTreeName ?? '');
       const cls = aClass();
       const out = outcome(cls, (given) => translateClass(given, inTreeName));
-      assert.ok(droppedParameters(cls, inTreeName).length <= Object.keys(cls.parameters ?? {}).length);
+      assert.ok(
+        droppedParameters(cls, inTreeName).length <= Object.keys(cls.parameters ?? {}).length,
+      );
       if (out === undefined) continue;
       done++;
       assert.deepEqual(out.metadata, cls.metadata);
@@ -172,7 +239,10 @@ describe(`of ${INPUTS} generated inputs`, () => {
     let done = 0;
     for (let i = 0; i < INPUTS; i++) {
       const made = volumeOf(pick(SOURCES)());
-      const volume: Volume = { ...made, metadata: { ...made.metadata, uid: 'u', resourceVersion: '1' } };
+      const volume: Volume = {
+        ...made,
+        metadata: { ...made.metadata, uid: 'u', resourceVersion: '1' },
+      };
       const out = outcome(volume, toCsiVolume);
       if (!isInTreeVolume(volume)) assert.equal(out, undefined);
       if (out === undefined) continue;
@@ -195,7 +265,10 @@ describe(`of ${INPUTS} generated inputs`, () => {
       assert.equal(isInTreeVolume(out), true);
       assert.equal(out.spec.csi, undefined);
       assert.equal(out.metadata.name, volume.metadata.name);
-      assert.deepEqual({ ...out.metadata.labels, ...volume.metadata.labels }, out.metadata.labels ?? {});
+      assert.deepEqual(
+        { ...out.metadata.labels, ...volume.metadata.labels },
+        out.metadata.labels ?? {},
+      );
       assert.deepEqual(onTheWire(out), out);
     }
     assert.ok(done > INPUTS / 4 && done < INPUTS, String(done));

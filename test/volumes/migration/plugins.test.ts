@@ -5,9 +5,24 @@ import { csiDriverOf, inTreeNameOf, PLUGINS } from '#src/volumes/migration/plugi
 describe('the plug-ins', () => {
   const table: readonly (readonly string[])[] = [
     ['kubernetes.io/gce-pd', 'pd.csi.storage.gke.io', 'gcePersistentDisk', 'topology.gke.io/zone'],
-    ['kubernetes.io/aws-ebs', 'ebs.csi.aws.com', 'awsElasticBlockStore', 'topology.ebs.csi.aws.com/zone'],
-    ['kubernetes.io/cinder', 'cinder.csi.openstack.org', 'cinder', 'topology.cinder.csi.openstack.org/zone'],
-    ['kubernetes.io/azure-disk', 'disk.csi.azure.com', 'azureDisk', 'topology.disk.csi.azure.com/zone'],
+    [
+      'kubernetes.io/aws-ebs',
+      'ebs.csi.aws.com',
+      'awsElasticBlockStore',
+      'topology.ebs.csi.aws.com/zone',
+    ],
+    [
+      'kubernetes.io/cinder',
+      'cinder.csi.openstack.org',
+      'cinder',
+      'topology.cinder.csi.openstack.org/zone',
+    ],
+    [
+      'kubernetes.io/azure-disk',
+      'disk.csi.azure.com',
+      'azureDisk',
+      'topology.disk.csi.azure.com/zone',
+    ],
     ['kubernetes.io/azure-file', 'file.csi.azure.com', 'azureFile'],
     [
       'kubernetes.io/vsphere-volume',
@@ -36,7 +51,13 @@ describe('the plug-ins', () => {
   }
 
   it('know nothing of other names', () => {
-    for (const name of ['sample.csi.sutler.dev', 'kubernetes.io/rbd', '', '__proto__', 'toString']) {
+    for (const name of [
+      'sample.csi.sutler.dev',
+      'kubernetes.io/rbd',
+      '',
+      '__proto__',
+      'toString',
+    ]) {
       assert.equal(inTreeNameOf(name), undefined, name);
       assert.equal(csiDriverOf(name), undefined, name);
     }

@@ -8,10 +8,21 @@ const SECRET_NAMESPACE = 'openstorage.io/auth-secret-namespace';
 
 describe('a Portworx volume for its driver', () => {
   const csi = (annotations: Record<string, string>) =>
-    toCsiVolume(aStoredVolume({ portworxVolume: { volumeID: 'id', fsType: 'ext4', readOnly: true } }, { annotations })).spec.csi;
-  const plain = { driver: 'pxd.portworx.com', volumeHandle: 'id', fsType: 'ext4', volumeAttributes: {} };
+    toCsiVolume(
+      aStoredVolume(
+        { portworxVolume: { volumeID: 'id', fsType: 'ext4', readOnly: true } },
+        { annotations },
+      ),
+    ).spec.csi;
+  const plain = {
+    driver: 'pxd.portworx.com',
+    volumeHandle: 'id',
+    fsType: 'ext4',
+    volumeAttributes: {},
+  };
 
-  it('has the source’s fields, but not that it was read-only', () => assert.deepEqual(csi({}), plain));
+  it('has the source’s fields, but not that it was read-only', () =>
+    assert.deepEqual(csi({}), plain));
 
   it('has the secret of both annotations for five purposes', () => {
     const ref = { name: 's', namespace: '' };
@@ -39,7 +50,13 @@ describe('a Portworx volume for its driver', () => {
 
 describe('a new volume of the Portworx driver', () => {
   it('keeps handle, file system and read-only mark', () => {
-    const csi = { volumeHandle: 'id', fsType: 'xfs', readOnly: true, nodeStageSecretRef: { name: 's' }, volumeAttributes: { a: 'b' } };
+    const csi = {
+      volumeHandle: 'id',
+      fsType: 'xfs',
+      readOnly: true,
+      nodeStageSecretRef: { name: 's' },
+      volumeAttributes: { a: 'b' },
+    };
     const volume = toInTreeVolume(aNewVolume('kubernetes.io/portworx-volume', csi));
     assert.deepEqual(volume.spec.portworxVolume, { volumeID: 'id', fsType: 'xfs', readOnly: true });
   });

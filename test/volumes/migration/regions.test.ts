@@ -3,7 +3,8 @@ import { describe, it } from 'node:test';
 import { awsRegion, gceRegion } from '#src/volumes/migration/regions.ts';
 
 describe('gceRegion', () => {
-  it('is the first two parts of three', () => assert.deepEqual(gceRegion(['us-east1-b']), { region: 'us-east1' }));
+  it('is the first two parts of three', () =>
+    assert.deepEqual(gceRegion(['us-east1-b']), { region: 'us-east1' }));
   it('is the one that all zones share', () => {
     assert.deepEqual(gceRegion(['europe-west1-b', 'europe-west1-c']), { region: 'europe-west1' });
   });
@@ -33,14 +34,27 @@ describe('awsRegion', () => {
     it(`of ${zone} is ${region}`, () => assert.deepEqual(awsRegion([zone]), { region }));
   }
 
-  for (const zone of ['us-west-2', 'us-west-2aa', 'us-gov-east-1', 'us-west', 'a', '', 'a-b-c-d-e-f', 'a-b-c-d-e-f-g-h']) {
+  for (const zone of [
+    'us-west-2',
+    'us-west-2aa',
+    'us-gov-east-1',
+    'us-west',
+    'a',
+    '',
+    'a-b-c-d-e-f',
+    'a-b-c-d-e-f-g-h',
+  ]) {
     it(`knows no zone "${zone}"`, () => {
-      assert.deepEqual(awsRegion(['us-west-2a', zone]), { problem: `Unexpected zone format: ${zone} is not a valid AWS zone` });
+      assert.deepEqual(awsRegion(['us-west-2a', zone]), {
+        problem: `Unexpected zone format: ${zone} is not a valid AWS zone`,
+      });
     });
   }
 
   it('is the one that all zones share', () => {
-    assert.deepEqual(awsRegion(['us-west-2a', 'us-west-2b', 'us-west-2-lax-1a']), { region: 'us-west-2' });
+    assert.deepEqual(awsRegion(['us-west-2a', 'us-west-2b', 'us-west-2-lax-1a']), {
+      region: 'us-west-2',
+    });
   });
   it('needs zones', () => assert.deepEqual(awsRegion([]), { problem: 'no zones specified' }));
   it('names the regions where there are several', () => {

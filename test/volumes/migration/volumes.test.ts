@@ -4,15 +4,37 @@ import type { NewVolume, VolumeSpec } from '#src/kube/objects.ts';
 import { PLUGINS } from '#src/volumes/migration/plugins.ts';
 import type { SourceField } from '#src/volumes/migration/plugins.ts';
 import { isInTreeVolume, toCsiVolume, toInTreeVolume } from '#src/volumes/migration/volumes.ts';
-import { affinity, aNewVolume, aStoredVolume, BETA_REGION, BETA_ZONE, GA_REGION, GA_ZONE, refusal } from './builders.ts';
+import {
+  affinity,
+  aNewVolume,
+  aStoredVolume,
+  BETA_REGION,
+  BETA_ZONE,
+  GA_REGION,
+  GA_ZONE,
+  refusal,
+} from './builders.ts';
 
 const URI = '/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/disk';
 const SOURCES: Readonly<Record<SourceField, VolumeSpec>> = {
   gcePersistentDisk: { gcePersistentDisk: { pdName: 'disk', fsType: 'ext4' } },
-  awsElasticBlockStore: { awsElasticBlockStore: { volumeID: 'vol-1', fsType: 'ext4', readOnly: true, partition: 1 } },
+  awsElasticBlockStore: {
+    awsElasticBlockStore: { volumeID: 'vol-1', fsType: 'ext4', readOnly: true, partition: 1 },
+  },
   cinder: { cinder: { volumeID: 'id', readOnly: true } },
-  azureDisk: { azureDisk: { diskName: 'disk', diskURI: URI, cachingMode: 'None', fsType: 'ext4', kind: 'Managed', readOnly: true } },
-  azureFile: { azureFile: { secretName: 'secret', shareName: 'share', secretNamespace: 'ns', readOnly: true } },
+  azureDisk: {
+    azureDisk: {
+      diskName: 'disk',
+      diskURI: URI,
+      cachingMode: 'None',
+      fsType: 'ext4',
+      kind: 'Managed',
+      readOnly: true,
+    },
+  },
+  azureFile: {
+    azureFile: { secretName: 'secret', shareName: 'share', secretNamespace: 'ns', readOnly: true },
+  },
   vsphereVolume: { vsphereVolume: { volumePath: 'path', fsType: 'ext4' } },
   portworxVolume: { portworxVolume: { volumeID: 'id', fsType: 'ext4' } },
 };
@@ -23,7 +45,10 @@ const HANDLES: Readonly<Partial<Record<SourceField, string>>> = {
 };
 
 /** A stored volume as it was when it was new. */
-function asNew({ metadata: { name, labels, annotations }, spec }: ReturnType<typeof toCsiVolume>): NewVolume {
+function asNew({
+  metadata: { name, labels, annotations },
+  spec,
+}: ReturnType<typeof toCsiVolume>): NewVolume {
   const metadata = { name, ...(labels ? { labels } : {}), ...(annotations ? { annotations } : {}) };
   return { apiVersion: 'v1', kind: 'PersistentVolume', metadata, spec };
 }
@@ -54,9 +79,15 @@ describe('toCsiVolume', () => {
   }
 
   it('refuses a volume without an in-tree source', () => {
-    assert.throws(() => toCsiVolume(aStoredVolume({})), refusal('could not find in-tree plugin translation logic for "pv"'));
+    assert.throws(
+      () => toCsiVolume(aStoredVolume({})),
+      refusal('could not find in-tree plugin translation logic for "pv"'),
+    );
     const csi = { driver: 'ebs.csi.aws.com', volumeHandle: 'vol-1' };
-    assert.throws(() => toCsiVolume(aStoredVolume({ csi })), refusal('could not find in-tree plugin translation logic for "pv"'));
+    assert.throws(
+      () => toCsiVolume(aStoredVolume({ csi })),
+      refusal('could not find in-tree plugin translation logic for "pv"'),
+    );
   });
 });
 
@@ -64,9 +95,17 @@ describe('toInTreeVolume', () => {
   for (const { source, inTreeName } of PLUGINS) {
     it(`puts ${source} in place of the CSI source, and keeps what it does not know`, () => {
       const others = { storageClassName: 'class', mountOptions: ['o'], unknown: { to: 'us' } };
-      const annotations = { 'volume.kubernetes.io/provisioner-deletion-secret-name': 's', 'pv.kubernetes.io/provisioned-by': inTreeName };
-      const csi = { volumeHandle: HANDLES[source] ?? 'handle', volumeAttributes: { sharename: 'share', secretname: 'secret' } };
-      const volume = toInTreeVolume(aNewVolume(inTreeName, csi, { spec: others, metadata: { annotations } }));
+      const annotations = {
+        'volume.kubernetes.io/provisioner-deletion-secret-name': 's',
+        'pv.kubernetes.io/provisioned-by': inTreeName,
+      };
+      const csi = {
+        volumeHandle: HANDLES[source] ?? 'handle',
+        volumeAttributes: { sharename: 'share', secretname: 'secret' },
+      };
+      const volume = toInTreeVolume(
+        aNewVolume(inTreeName, csi, { spec: others, metadata: { annotations } }),
+      );
       const { [source]: made, capacity, ...rest } = volume.spec;
       assert.ok(made !== undefined);
       assert.deepEqual(capacity, { storage: '1Gi' });
@@ -79,21 +118,38 @@ describe('toInTreeVolume', () => {
   it('refuses a volume without a CSI source', () => {
     const { metadata, spec, ...head } = aNewVolume('x');
     const { csi: _, ...rest } = spec;
-    assert.throws(() => toInTreeVolume({ ...head, metadata, spec: rest }), refusal('CSI persistent volume was nil'));
+    assert.throws(
+      () => toInTreeVolume({ ...head, metadata, spec: rest }),
+      refusal('CSI persistent volume was nil'),
+    );
   });
 
   for (const driver of ['sample.csi.sutler.dev', '', '__proto__']) {
     it(`refuses the driver "${driver}"`, () => {
-      assert.throws(() => toInTreeVolume(aNewVolume(driver)), refusal(`could not find in-tree plugin translation logic for ${driver}`));
+      assert.throws(
+        () => toInTreeVolume(aNewVolume(driver)),
+        refusal(`could not find in-tree plugin translation logic for ${driver}`),
+      );
     });
   }
 });
 
 describe('there and back', () => {
-  // Lost on the way: a vSphere path, which the driver's handle isn't; that a Portworx volume was read-only; a Cinder secret.
-  for (const source of ['gcePersistentDisk', 'awsElasticBlockStore', 'cinder', 'azureDisk', 'azureFile', 'portworxVolume'] as const) {
+  // Lost on the way: a vSphere path, which the driver's handle isn't; that a Portworx volume was
+  // read-only; a Cinder secret.
+  for (const source of [
+    'gcePersistentDisk',
+    'awsElasticBlockStore',
+    'cinder',
+    'azureDisk',
+    'azureFile',
+    'portworxVolume',
+  ] as const) {
     it(`${source} is what it was`, () => {
-      const volume = aStoredVolume({ ...SOURCES[source], accessModes: ['ReadWriteOnce'] }, { annotations: { a: 'b' } });
+      const volume = aStoredVolume(
+        { ...SOURCES[source], accessModes: ['ReadWriteOnce'] },
+        { annotations: { a: 'b' } },
+      );
       const back = toInTreeVolume(asNew(toCsiVolume(volume)));
       assert.deepEqual(back.spec, volume.spec);
       assert.deepEqual(back.metadata.annotations, { a: 'b' });
@@ -103,7 +159,10 @@ describe('there and back', () => {
   const zoned = affinity({ [GA_ZONE]: ['us-east-1a'], [GA_REGION]: ['us-east-1'] });
   it('a volume with zone and region has the same again', () => {
     const labels = { [GA_ZONE]: 'us-east-1a', [GA_REGION]: 'us-east-1' };
-    const volume = aStoredVolume({ ...SOURCES.awsElasticBlockStore, nodeAffinity: zoned }, { labels });
+    const volume = aStoredVolume(
+      { ...SOURCES.awsElasticBlockStore, nodeAffinity: zoned },
+      { labels },
+    );
     const back = toInTreeVolume(asNew(toCsiVolume(volume)));
     assert.deepEqual(back.spec, volume.spec);
     assert.deepEqual(back.metadata.labels, labels);
@@ -112,7 +171,9 @@ describe('there and back', () => {
   it('a vSphere volume with zone and region of beta names has the same again', () => {
     const nodeAffinity = affinity({ [BETA_ZONE]: ['z'], [BETA_REGION]: ['r'] });
     const labels = { [BETA_ZONE]: 'z', [BETA_REGION]: 'r' };
-    const back = toInTreeVolume(asNew(toCsiVolume(aStoredVolume({ ...SOURCES.vsphereVolume, nodeAffinity }, { labels }))));
+    const back = toInTreeVolume(
+      asNew(toCsiVolume(aStoredVolume({ ...SOURCES.vsphereVolume, nodeAffinity }, { labels }))),
+    );
     assert.deepEqual(back.spec.nodeAffinity, nodeAffinity);
     assert.deepEqual(back.metadata.labels, labels);
   });
@@ -123,16 +184,26 @@ describe('there and back', () => {
     it(`a new volume of ${inTreeName} has the driver’s handle again when it is deleted`, () => {
       const volume = aNewVolume(inTreeName, { volumeHandle: HANDLES[source] ?? 'vol-1' });
       const { metadata, spec } = toInTreeVolume(volume);
-      assert.equal(toCsiVolume(aStoredVolume(spec, metadata)).spec.csi?.volumeHandle, volume.spec.csi?.volumeHandle);
+      assert.equal(
+        toCsiVolume(aStoredVolume(spec, metadata)).spec.csi?.volumeHandle,
+        volume.spec.csi?.volumeHandle,
+      );
     });
   }
 
   it('a new GCE volume has a handle without its project, which the driver knows', () => {
     const nodeAffinity = affinity({ 'topology.gke.io/zone': ['us-east1-b'] });
     const { metadata, spec } = toInTreeVolume(
-      aNewVolume('kubernetes.io/gce-pd', { volumeHandle: 'projects/p/zones/us-east1-b/disks/disk' }, { spec: { nodeAffinity } }),
+      aNewVolume(
+        'kubernetes.io/gce-pd',
+        { volumeHandle: 'projects/p/zones/us-east1-b/disks/disk' },
+        { spec: { nodeAffinity } },
+      ),
     );
     const { labels = {} } = metadata;
-    assert.equal(toCsiVolume(aStoredVolume(spec, { labels })).spec.csi?.volumeHandle, 'projects/UNSPECIFIED/zones/us-east1-b/disks/disk');
+    assert.equal(
+      toCsiVolume(aStoredVolume(spec, { labels })).spec.csi?.volumeHandle,
+      'projects/UNSPECIFIED/zones/us-east1-b/disks/disk',
+    );
   });
 });

@@ -2,7 +2,15 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { VolumeSpec } from '#src/kube/objects.ts';
 import { toCsiVolume, toInTreeVolume } from '#src/volumes/migration/volumes.ts';
-import { affinity, aNewVolume, aStoredVolume, BETA_REGION, BETA_ZONE, GA_REGION, GA_ZONE } from './builders.ts';
+import {
+  affinity,
+  aNewVolume,
+  aStoredVolume,
+  BETA_REGION,
+  BETA_ZONE,
+  GA_REGION,
+  GA_ZONE,
+} from './builders.ts';
 
 const ZONE = 'topology.csi.vmware.com/zone';
 const REGION = 'topology.csi.vmware.com/region';
@@ -10,10 +18,20 @@ type Labels = Readonly<Record<string, string>>;
 
 describe('a vSphere volume for its driver', () => {
   const stored = (nodeAffinity?: VolumeSpec['nodeAffinity'], labels: Labels = {}) =>
-    toCsiVolume(aStoredVolume({ vsphereVolume: { volumePath: 'p' }, ...(nodeAffinity ? { nodeAffinity } : {}) }, { labels })).spec;
+    toCsiVolume(
+      aStoredVolume(
+        { vsphereVolume: { volumePath: 'p' }, ...(nodeAffinity ? { nodeAffinity } : {}) },
+        { labels },
+      ),
+    ).spec;
 
   it('has the source’s fields', () => {
-    const source = { volumePath: '[ds] a/b.vmdk', fsType: 'ext4', storagePolicyName: 'gold', storagePolicyID: 'id' };
+    const source = {
+      volumePath: '[ds] a/b.vmdk',
+      fsType: 'ext4',
+      storagePolicyName: 'gold',
+      storagePolicyID: 'id',
+    };
     assert.deepEqual(toCsiVolume(aStoredVolume({ vsphereVolume: source })).spec.csi, {
       driver: 'csi.vsphere.vmware.com',
       volumeHandle: '[ds] a/b.vmdk',
@@ -24,8 +42,14 @@ describe('a vSphere volume for its driver', () => {
 
   it('has no policy where the source has none', () => {
     for (const policy of [{}, { storagePolicyName: '' }]) {
-      const { csi } = toCsiVolume(aStoredVolume({ vsphereVolume: { volumePath: 'p', ...policy } })).spec;
-      assert.deepEqual(csi, { driver: 'csi.vsphere.vmware.com', volumeHandle: 'p', volumeAttributes: {} });
+      const { csi } = toCsiVolume(
+        aStoredVolume({ vsphereVolume: { volumePath: 'p', ...policy } }),
+      ).spec;
+      assert.deepEqual(csi, {
+        driver: 'csi.vsphere.vmware.com',
+        volumeHandle: 'p',
+        volumeAttributes: {},
+      });
     }
   });
 
@@ -34,11 +58,17 @@ describe('a vSphere volume for its driver', () => {
     [BETA_ZONE, BETA_REGION],
   ] as const) {
     it(`has ${zone} and its region under the driver’s keys`, () => {
-      assert.deepEqual(stored(affinity({ [zone]: ['z'], [region]: ['r'] })).nodeAffinity, affinity({ [ZONE]: ['z'], [REGION]: ['r'] }));
+      assert.deepEqual(
+        stored(affinity({ [zone]: ['z'], [region]: ['r'] })).nodeAffinity,
+        affinity({ [ZONE]: ['z'], [REGION]: ['r'] }),
+      );
     });
 
     it(`takes ${zone} and its region from the labels, each as one place`, () => {
-      assert.deepEqual(stored(undefined, { [zone]: 'a__b', [region]: 'r' }).nodeAffinity, affinity({ [ZONE]: ['a__b'], [REGION]: ['r'] }));
+      assert.deepEqual(
+        stored(undefined, { [zone]: 'a__b', [region]: 'r' }).nodeAffinity,
+        affinity({ [ZONE]: ['a__b'], [REGION]: ['r'] }),
+      );
     });
   }
 
@@ -48,7 +78,10 @@ describe('a vSphere volume for its driver', () => {
 
   it('takes from a label only what the affinity lacks', () => {
     const labels = { [GA_ZONE]: 'other', [GA_REGION]: 'r' };
-    assert.deepEqual(stored(affinity({ [GA_ZONE]: ['z'] }), labels).nodeAffinity, affinity({ [ZONE]: ['z'], [REGION]: ['r'] }));
+    assert.deepEqual(
+      stored(affinity({ [GA_ZONE]: ['z'] }), labels).nodeAffinity,
+      affinity({ [ZONE]: ['z'], [REGION]: ['r'] }),
+    );
   });
 
   it('leaves a beta region alone where the zone is GA', () => {
@@ -62,7 +95,9 @@ describe('a new volume of the vSphere driver', () => {
 
   it('has the path that the driver names, and its file system', () => {
     const volumeAttributes = { initialvolumefilepath: '[ds] a.vmdk', storagepolicyname: 'gold' };
-    const volume = toInTreeVolume(aNewVolume(NAME, { fsType: 'xfs', readOnly: true, volumeAttributes }));
+    const volume = toInTreeVolume(
+      aNewVolume(NAME, { fsType: 'xfs', readOnly: true, volumeAttributes }),
+    );
     assert.deepEqual(volume.spec.vsphereVolume, { volumePath: '[ds] a.vmdk', fsType: 'xfs' });
   });
 
@@ -73,7 +108,10 @@ describe('a new volume of the vSphere driver', () => {
   it('has zone and region in affinity, and the first of each in the labels', () => {
     const nodeAffinity = affinity({ [ZONE]: ['b', 'a'], [REGION]: ['s'] }, { [REGION]: ['r'] });
     const { metadata, spec } = toInTreeVolume(aNewVolume(NAME, {}, { spec: { nodeAffinity } }));
-    assert.deepEqual(spec.nodeAffinity, affinity({ [GA_ZONE]: ['b', 'a'], [GA_REGION]: ['s'] }, { [GA_REGION]: ['r'] }));
+    assert.deepEqual(
+      spec.nodeAffinity,
+      affinity({ [GA_ZONE]: ['b', 'a'], [GA_REGION]: ['s'] }, { [GA_REGION]: ['r'] }),
+    );
     assert.deepEqual(metadata.labels, { [GA_ZONE]: 'a', [GA_REGION]: 'r' });
   });
 
@@ -81,9 +119,13 @@ describe('a new volume of the vSphere driver', () => {
     const labels = { [BETA_ZONE]: 'own' };
     const spec = { nodeAffinity: affinity({ [ZONE]: ['z'], [REGION]: ['r'] }) };
     const volume = toInTreeVolume(aNewVolume(NAME, {}, { spec, metadata: { labels } }));
-    assert.deepEqual(volume.spec.nodeAffinity, affinity({ [BETA_ZONE]: ['z'], [BETA_REGION]: ['r'] }));
+    assert.deepEqual(
+      volume.spec.nodeAffinity,
+      affinity({ [BETA_ZONE]: ['z'], [BETA_REGION]: ['r'] }),
+    );
     assert.deepEqual(volume.metadata.labels, { [BETA_ZONE]: 'own', [BETA_REGION]: 'r' });
   });
 
-  it('has no labels without topology', () => assert.equal(toInTreeVolume(aNewVolume(NAME)).metadata.labels, undefined));
+  it('has no labels without topology', () =>
+    assert.equal(toInTreeVolume(aNewVolume(NAME)).metadata.labels, undefined));
 });

@@ -8,12 +8,21 @@ export const access: readonly Scenario[] = [
   made('acc-rwx', 'ReadWriteMany (B-05, Q-01)', { accessModes: ['ReadWriteMany'] }),
   made('acc-rox', 'ReadOnlyMany (B-06, Q-04)', { accessModes: ['ReadOnlyMany'] }),
   made('acc-rwop', 'ReadWriteOncePod (R-15)', { accessModes: ['ReadWriteOncePod'] }),
-  made('acc-rox-rwo', 'ReadOnlyMany and ReadWriteOnce in that order (B-11)', { accessModes: ['ReadOnlyMany', 'ReadWriteOnce'] }),
-  made('acc-three', 'three modes', { accessModes: ['ReadWriteOnce', 'ReadWriteMany', 'ReadOnlyMany'] }),
+  made('acc-rox-rwo', 'ReadOnlyMany and ReadWriteOnce in that order (B-11)', {
+    accessModes: ['ReadOnlyMany', 'ReadWriteOnce'],
+  }),
+  made('acc-three', 'three modes', {
+    accessModes: ['ReadWriteOnce', 'ReadWriteMany', 'ReadOnlyMany'],
+  }),
   made('acc-block', 'Block (B-16)', { volumeMode: 'Block' }),
   made('acc-block-rwx', 'Block for many', { volumeMode: 'Block', accessModes: ['ReadWriteMany'] }),
   made('acc-filesystem', 'Filesystem said (B-15)', { volumeMode: 'Filesystem' }),
-  made('acc-block-fstype', 'Block with an fstype', { volumeMode: 'Block' }, { parameters: { fstype: 'xfs' }, mountOptions: ['noatime'] }),
+  made(
+    'acc-block-fstype',
+    'Block with an fstype',
+    { volumeMode: 'Block' },
+    { parameters: { fstype: 'xfs' }, mountOptions: ['noatime'] },
+  ),
   made('acc-mount', 'mount options (B-23)', {}, { mountOptions: ['foo=bar', 'baz=qux', 'ro'] }),
   made('acc-mount-none', 'no mount options', {}, { mountOptions: [] }),
   made(
@@ -22,8 +31,18 @@ export const access: readonly Scenario[] = [
     { accessModes: ['ReadWriteOnce', 'ReadOnlyMany'] },
     { mountOptions: ['ro'], parameters: { fstype: 'ext4' } },
   ),
-  { name: 'acc-selector', title: 'refuses a selector (B-18)', claim: { spec: { selector: { matchLabels: { a: 'b' } } } }, ends: refused },
-  { name: 'acc-selector-empty', title: 'refuses an empty selector (B-18)', claim: { spec: { selector: {} } }, ends: refused },
+  {
+    name: 'acc-selector',
+    title: 'refuses a selector (B-18)',
+    claim: { spec: { selector: { matchLabels: { a: 'b' } } } },
+    ends: refused,
+  },
+  {
+    name: 'acc-selector-empty',
+    title: 'refuses an empty selector (B-18)',
+    claim: { spec: { selector: {} } },
+    ends: refused,
+  },
 ];
 
 function made(name: string, what: string, spec: Fields, cls: Fields = {}): Scenario {

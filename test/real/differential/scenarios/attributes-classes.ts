@@ -22,7 +22,12 @@ export const attributesClasses: readonly Scenario[] = [
     claim: named,
     ends: bound,
   },
-  { name: 'vac-missing', title: 'refuses while the VolumeAttributesClass is missing (B-39)', claim: named, ends: refused },
+  {
+    name: 'vac-missing',
+    title: 'refuses while the VolumeAttributesClass is missing (B-39)',
+    claim: named,
+    ends: refused,
+  },
   {
     name: 'vac-later',
     title: 'makes the volume when the VolumeAttributesClass appears',

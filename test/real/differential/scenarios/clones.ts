@@ -1,4 +1,11 @@
-import { all, bound, calls, ignored, refused, stays } from '../../../harness/differential/scenario.ts';
+import {
+  all,
+  bound,
+  calls,
+  ignored,
+  refused,
+  stays,
+} from '../../../harness/differential/scenario.ts';
 import type { Scenario } from '../../../harness/differential/scenario.ts';
 import type { Scene } from '../../../harness/differential/scene.ts';
 import { status, volumeFor } from '../../../harness/differential/scripted-driver.ts';
@@ -13,19 +20,30 @@ const LATE = { volumeBindingMode: 'WaitForFirstConsumer' };
 /** Clones (spec 02 §7.7). */
 export const clones: readonly Scenario[] = [
   cloned('clone-plain', 'clones a claim, and protects it meanwhile (D-01)'),
-  cloned('clone-ref', 'clones by dataSourceRef (D-35)', { spec: { dataSource: undefined, dataSourceRef: FROM_SOURCE } }),
+  cloned('clone-ref', 'clones by dataSourceRef (D-35)', {
+    spec: { dataSource: undefined, dataSourceRef: FROM_SOURCE },
+  }),
   cloned('clone-block', 'clones Block from Block (D-21)', { source: BLOCK, spec: BLOCK }),
-  cloned('clone-larger', 'clones into a larger volume', { spec: { resources: { requests: { storage: '3Gi' } } } }),
+  cloned('clone-larger', 'clones into a larger volume', {
+    spec: { resources: { requests: { storage: '3Gi' } } },
+  }),
   cloned('clone-other-class', 'clones into another class (D-03)', {
-    between: (scene) => scene.makeClass(`second-${scene.className}`, { parameters: { other: 'yes' } }),
+    between: (scene) =>
+      scene.makeClass(`second-${scene.className}`, { parameters: { other: 'yes' } }),
     specOf: (scene) => ({ storageClassName: `second-${scene.className}` }),
   }),
   cloned('clone-twice', 'clones one claim twice at once', {
     between: (scene) => scene.makeClaim('twin', { dataSource: FROM_SOURCE }),
-    ends: (scene) => scene.until('the twin is Bound', () => scene.claim('twin')?.status?.phase === 'Bound'),
+    ends: (scene) =>
+      scene.until('the twin is Bound', () => scene.claim('twin')?.status?.phase === 'Bound'),
   }),
-  cloned('clone-static', 'clones a volume that nobody provisioned', { makeSource: staticSource, afterwards: stays }),
-  rejected('clone-smaller', 'refuses a claim smaller than its source (D-05)', { spec: { resources: { requests: { storage: '1023Mi' } } } }),
+  cloned('clone-static', 'clones a volume that nobody provisioned', {
+    makeSource: staticSource,
+    afterwards: stays,
+  }),
+  rejected('clone-smaller', 'refuses a claim smaller than its source (D-05)', {
+    spec: { resources: { requests: { storage: '1023Mi' } } },
+  }),
   rejected('clone-smaller-given', 'has a volume deleted that is smaller than asked for (D-04)', {
     spec: { resources: { requests: { storage: '2Gi' } } },
     answer: cloneAnswer({ capacityBytes: 1024n }),
@@ -38,19 +56,26 @@ export const clones: readonly Scenario[] = [
   rejected('clone-block-of-files', 'refuses Block from Filesystem (D-22)', { spec: BLOCK }),
   rejected('clone-files-of-block', 'refuses Filesystem from Block (D-26)', { source: BLOCK }),
   rejected('clone-foreign', 'refuses a source of another driver (D-20)', {
-    makeSource: (scene) => staticSource(scene, { csi: { driver: 'other.example.com', volumeHandle: `x-${scene.className}` } }),
+    makeSource: (scene) =>
+      staticSource(scene, {
+        csi: { driver: 'other.example.com', volumeHandle: `x-${scene.className}` },
+      }),
   }),
   rejected('clone-not-csi', 'refuses a source that is no CSI volume', {
     makeSource: (scene) => staticSource(scene, { csi: undefined, hostPath: { path: '/nowhere' } }),
   }),
   rejected('clone-classless', 'refuses a source without a class (D-07)', {
-    makeSource: (scene) => staticSource(scene, { storageClassName: undefined }, { storageClassName: undefined }),
+    makeSource: (scene) =>
+      staticSource(scene, { storageClassName: undefined }, { storageClassName: undefined }),
   }),
   rejected('clone-going', 'refuses a source that is being deleted', {
     sourceMetadata: { finalizers: ['example.com/hold'] },
     between: async (scene) => {
       await scene.remove(`${scene.claims}/source`);
-      await scene.until('the source is being deleted', () => scene.claim('source')?.metadata.deletionTimestamp !== undefined);
+      await scene.until(
+        'the source is being deleted',
+        () => scene.claim('source')?.metadata.deletionTimestamp !== undefined,
+      );
       await scene.marker();
     },
   }),
@@ -59,7 +84,10 @@ export const clones: readonly Scenario[] = [
       const name = scene.volume('source')?.metadata.name ?? '';
       await scene.remove(`${VOLUMES}/${name}`);
       await scene.patch(`${VOLUMES}/${name}`, { metadata: { finalizers: null } });
-      await scene.until('the source is Lost', () => scene.claim('source')?.status?.phase === 'Lost');
+      await scene.until(
+        'the source is Lost',
+        () => scene.claim('source')?.status?.phase === 'Lost',
+      );
       await scene.marker();
     },
   }),
@@ -91,10 +119,16 @@ export const clones: readonly Scenario[] = [
     title: 'clones when the source is Bound',
     class: LATE,
     prepare: (scene) => scene.makeClaim('source'),
-    claim: { annotations: { 'volume.kubernetes.io/selected-node': 'n' }, spec: { dataSource: FROM_SOURCE } },
+    claim: {
+      annotations: { 'volume.kubernetes.io/selected-node': 'n' },
+      spec: { dataSource: FROM_SOURCE },
+    },
     ends: all(
       refused,
-      (scene) => scene.patch(`${scene.claims}/source`, { metadata: { annotations: { 'volume.kubernetes.io/selected-node': 'n' } } }),
+      (scene) =>
+        scene.patch(`${scene.claims}/source`, {
+          metadata: { annotations: { 'volume.kubernetes.io/selected-node': 'n' } },
+        }),
       bound,
     ),
   },
@@ -105,32 +139,49 @@ export const clones: readonly Scenario[] = [
     answer: refusesClones,
     ends: async (scene) => {
       await scene.remove(`${scene.claims}/source`);
-      await scene.until('the clone is refused for it', () => isRefusedFor(scene, 'data', 'being deleted'));
+      await scene.until('the clone is refused for it', () =>
+        isRefusedFor(scene, 'data', 'being deleted'),
+      );
     },
   }),
   rejected('clone-given-up', 'gives a deleted source free when its only clone is deleted', {
     answer: refusesClones,
     ends: async (scene) => {
       await scene.remove(`${scene.claims}/source`);
-      await scene.until('the clone is refused for it', () => isRefusedFor(scene, 'data', 'being deleted'));
+      await scene.until('the clone is refused for it', () =>
+        isRefusedFor(scene, 'data', 'being deleted'),
+      );
       await scene.remove(`${scene.claims}/data`);
       await scene.until('the source is gone', () => scene.claim('source') === undefined);
     },
   }),
-  cloned('clone-source-after', 'gives the source free when it is deleted after its clone is Bound', {
-    afterwards: async (scene) => {
-      await scene.remove(`${scene.claims}/source`);
-      await scene.until('the source is gone', () => scene.claim('source') === undefined);
+  cloned(
+    'clone-source-after',
+    'gives the source free when it is deleted after its clone is Bound',
+    {
+      afterwards: async (scene) => {
+        await scene.remove(`${scene.claims}/source`);
+        await scene.until('the source is gone', () => scene.claim('source') === undefined);
+      },
     },
-  }),
+  ),
   rejected('clone-source-twice', 'keeps a deleted source until the last of its clones is deleted', {
     between: (scene) => scene.makeClaim('twin', { dataSource: FROM_SOURCE }),
     answer: refusesClones,
     ends: async (scene) => {
-      await scene.until('the driver refused both', () => new Set(scene.calls('CreateVolume').map(({ about }) => about)).size === 3);
+      await scene.until(
+        'the driver refused both',
+        () => new Set(scene.calls('CreateVolume').map(({ about }) => about)).size === 3,
+      );
       await scene.remove(`${scene.claims}/source`);
-      await scene.until('the source is being deleted', () => scene.claim('source')?.metadata.deletionTimestamp !== undefined);
-      for (const name of ['data', 'twin']) await scene.until(`${name} is refused for it`, () => isRefusedFor(scene, name, 'being deleted'));
+      await scene.until(
+        'the source is being deleted',
+        () => scene.claim('source')?.metadata.deletionTimestamp !== undefined,
+      );
+      for (const name of ['data', 'twin'])
+        await scene.until(`${name} is refused for it`, () =>
+          isRefusedFor(scene, name, 'being deleted'),
+        );
       await scene.remove(`${scene.claims}/data`);
       await ignored(scene);
       scene.notes['the source while the twin is Pending'] = scene.claim('source') !== undefined;
@@ -163,7 +214,10 @@ function cloned(name: string, title: string, clone: Clone = {}): Scenario {
 }
 
 function rejected(name: string, title: string, clone: Clone = {}): Scenario {
-  return cloning(name, title, { ...clone, ends: all(refused, clone.ends ?? (() => Promise.resolve())) });
+  return cloning(name, title, {
+    ...clone,
+    ends: all(refused, clone.ends ?? (() => Promise.resolve())),
+  });
 }
 
 function cloning(name: string, title: string, clone: Clone): Scenario {
@@ -174,18 +228,30 @@ function cloning(name: string, title: string, clone: Clone): Scenario {
     answer: clone.answer ?? noteFinalizers,
     ...(clone.afterwards === undefined ? {} : { afterwards: clone.afterwards }),
     ends: async (scene) => {
-      if (clone.makeSource === undefined) await scene.makeClaim('source', clone.source, clone.sourceMetadata);
+      if (clone.makeSource === undefined)
+        await scene.makeClaim('source', clone.source, clone.sourceMetadata);
       else await clone.makeSource(scene);
-      await scene.until('the source is Bound', () => scene.claim('source')?.status?.phase === 'Bound');
+      await scene.until(
+        'the source is Bound',
+        () => scene.claim('source')?.status?.phase === 'Bound',
+      );
       await clone.between?.(scene);
-      await scene.makeClaim('data', { dataSource: FROM_SOURCE, ...clone.spec, ...clone.specOf?.(scene) });
+      await scene.makeClaim('data', {
+        dataSource: FROM_SOURCE,
+        ...clone.spec,
+        ...clone.specOf?.(scene),
+      });
       await clone.ends?.(scene);
     },
   };
 }
 
 /** A claim that is Bound to a volume which somebody wrote by hand. */
-async function staticSource(scene: Scene, volumeSpec: Fields = {}, claimSpec: Fields = {}): Promise<void> {
+async function staticSource(
+  scene: Scene,
+  volumeSpec: Fields = {},
+  claimSpec: Fields = {},
+): Promise<void> {
   const name = `static-${scene.className}`;
   await scene.makeVolume(name, {
     spec: {
@@ -195,25 +261,40 @@ async function staticSource(scene: Scene, volumeSpec: Fields = {}, claimSpec: Fi
       ...volumeSpec,
     },
   });
-  await scene.create(scene.claims, claim('source', { spec: { storageClassName: scene.className, volumeName: name, ...claimSpec } }));
+  await scene.create(
+    scene.claims,
+    claim('source', {
+      spec: { storageClassName: scene.className, volumeName: name, ...claimSpec },
+    }),
+  );
 }
 
 function cloneAnswer(changes: Parameters<typeof volumeFor>[1]): CallAnswer {
   return (call) =>
-    call.method === 'CreateVolume' && call.create.volumeContentSource !== undefined ? volumeFor(call.create, changes) : undefined;
+    call.method === 'CreateVolume' && call.create.volumeContentSource !== undefined
+      ? volumeFor(call.create, changes)
+      : undefined;
 }
 
 function isRefusedFor(scene: Scene, name: string, text: string): boolean {
-  return scene.events().some(({ involvedObject, message }) => involvedObject.name === name && message.includes(text));
+  return scene
+    .events()
+    .some(({ involvedObject, message }) => involvedObject.name === name && message.includes(text));
 }
 
 function refusesClones(call: ScriptedCall): void {
-  if (call.method === 'CreateVolume' && call.create.volumeContentSource !== undefined) throw status('Internal', 'not now');
+  if (call.method === 'CreateVolume' && call.create.volumeContentSource !== undefined)
+    throw status('Internal', 'not now');
 }
 
 /** What protects the source while the driver copies it. */
 async function noteFinalizers(call: Parameters<CallAnswer>[0], scene: Scene): Promise<void> {
-  if (call.method !== 'CreateVolume' || call.create.volumeContentSource === undefined || call.count > 1) return;
+  if (
+    call.method !== 'CreateVolume' ||
+    call.create.volumeContentSource === undefined ||
+    call.count > 1
+  )
+    return;
   const reply = await scene.api.get(`${scene.claims}/source`);
   scene.notes['finalizers of the source during CreateVolume'] =
     (reply.body as { metadata?: { finalizers?: unknown } }).metadata?.finalizers ?? [];

@@ -1,5 +1,12 @@
 import type { CodeName } from '#src/csi/status.ts';
-import { all, bound, calls, event, refused, stays } from '../../../harness/differential/scenario.ts';
+import {
+  all,
+  bound,
+  calls,
+  event,
+  refused,
+  stays,
+} from '../../../harness/differential/scenario.ts';
 import type { Scenario } from '../../../harness/differential/scenario.ts';
 import { fails, status } from '../../../harness/differential/scripted-driver.ts';
 

@@ -11,18 +11,73 @@ const SNAP = { apiGroup: SNAPSHOT_GROUP, kind: 'VolumeSnapshot', name: 'snap' };
 /** Sources in other namespaces, with the gate on (spec 02 §7.1). */
 export const crossNamespace: readonly Scenario[] = [
   fromSnapshot('cross-snap', 'restores from another namespace that grants it (C-20)', {}, bound),
-  fromSnapshot('cross-snap-named', 'restores the very snapshot that is granted (C-21)', { to: { name: 'snap' } }, bound),
-  fromSnapshot('cross-snap-name-empty', 'takes an empty name for all (C-23)', { to: { name: '' } }, bound),
+  fromSnapshot(
+    'cross-snap-named',
+    'restores the very snapshot that is granted (C-21)',
+    { to: { name: 'snap' } },
+    bound,
+  ),
+  fromSnapshot(
+    'cross-snap-name-empty',
+    'takes an empty name for all (C-23)',
+    { to: { name: '' } },
+    bound,
+  ),
   fromSnapshot('cross-snap-no-grant', 'refuses without a grant (C-26)', null, refused),
-  fromSnapshot('cross-snap-at-home', 'refuses a grant of the wrong namespace (C-28)', { namespaceOf: (scene) => scene.namespace }, refused),
-  fromSnapshot('cross-snap-from-group', 'refuses a grant from another group (C-29)', { from: { group: 'wrong.io' } }, refused),
-  fromSnapshot('cross-snap-from-kind', 'refuses a grant from another kind (C-30)', { from: { kind: 'Wrong' } }, refused),
-  fromSnapshot('cross-snap-from-namespace', 'refuses a grant from another namespace (C-31)', { from: { namespace: 'wrong' } }, refused),
-  fromSnapshot('cross-snap-to-kind', 'refuses a grant to another kind (C-32)', { to: { kind: 'Wrong' } }, refused),
-  fromSnapshot('cross-snap-to-group', 'refuses a grant to another group (C-33)', { to: { group: 'wrong.io' } }, refused),
-  fromSnapshot('cross-snap-to-name', 'refuses a grant to another name (C-34)', { to: { name: 'wrong' } }, refused),
-  fromSnapshot('cross-snap-empty', 'refuses an empty grant (C-35)', { spec: { from: [], to: [] } }, refused),
-  fromSnapshot('cross-snap-halves', 'takes both halves from one grant', { spec: twoHalves }, refused),
+  fromSnapshot(
+    'cross-snap-at-home',
+    'refuses a grant of the wrong namespace (C-28)',
+    { namespaceOf: (scene) => scene.namespace },
+    refused,
+  ),
+  fromSnapshot(
+    'cross-snap-from-group',
+    'refuses a grant from another group (C-29)',
+    { from: { group: 'wrong.io' } },
+    refused,
+  ),
+  fromSnapshot(
+    'cross-snap-from-kind',
+    'refuses a grant from another kind (C-30)',
+    { from: { kind: 'Wrong' } },
+    refused,
+  ),
+  fromSnapshot(
+    'cross-snap-from-namespace',
+    'refuses a grant from another namespace (C-31)',
+    { from: { namespace: 'wrong' } },
+    refused,
+  ),
+  fromSnapshot(
+    'cross-snap-to-kind',
+    'refuses a grant to another kind (C-32)',
+    { to: { kind: 'Wrong' } },
+    refused,
+  ),
+  fromSnapshot(
+    'cross-snap-to-group',
+    'refuses a grant to another group (C-33)',
+    { to: { group: 'wrong.io' } },
+    refused,
+  ),
+  fromSnapshot(
+    'cross-snap-to-name',
+    'refuses a grant to another name (C-34)',
+    { to: { name: 'wrong' } },
+    refused,
+  ),
+  fromSnapshot(
+    'cross-snap-empty',
+    'refuses an empty grant (C-35)',
+    { spec: { from: [], to: [] } },
+    refused,
+  ),
+  fromSnapshot(
+    'cross-snap-halves',
+    'takes both halves from one grant',
+    { spec: twoHalves },
+    refused,
+  ),
   {
     name: 'cross-snap-own',
     title: 'restores by a reference that names the own namespace, without a grant (C-24)',
@@ -48,9 +103,24 @@ export const crossNamespace: readonly Scenario[] = [
     },
   },
   fromClaim('cross-clone', 'clones from another namespace that grants it (D-32)', {}, bound),
-  fromClaim('cross-clone-named', 'clones the very claim that is granted (D-33)', { to: { name: 'source' } }, bound),
-  fromClaim('cross-clone-to-name', 'refuses to clone another claim than the granted one (D-46)', { to: { name: 'wrong' } }, refused),
-  fromClaim('cross-clone-to-group', 'refuses to clone by the grant of another group (D-44)', { to: { group: 'wrong.io' } }, refused),
+  fromClaim(
+    'cross-clone-named',
+    'clones the very claim that is granted (D-33)',
+    { to: { name: 'source' } },
+    bound,
+  ),
+  fromClaim(
+    'cross-clone-to-name',
+    'refuses to clone another claim than the granted one (D-46)',
+    { to: { name: 'wrong' } },
+    refused,
+  ),
+  fromClaim(
+    'cross-clone-to-group',
+    'refuses to clone by the grant of another group (D-44)',
+    { to: { group: 'wrong.io' } },
+    refused,
+  ),
   fromClaim('cross-clone-no-grant', 'refuses to clone without a grant (D-48)', null, refused),
 ];
 
@@ -61,8 +131,19 @@ interface Grant {
   readonly spec?: Fields | ((scene: Scene) => Fields);
 }
 
-function fromSnapshot(name: string, title: string, given: Grant | null, ends: Scenario['ends']): Scenario {
-  return { name, title, ...snapshotElsewhere(given), ends, ...(ends === refused ? { afterwards: stays } : {}) };
+function fromSnapshot(
+  name: string,
+  title: string,
+  given: Grant | null,
+  ends: Scenario['ends'],
+): Scenario {
+  return {
+    name,
+    title,
+    ...snapshotElsewhere(given),
+    ends,
+    ...(ends === refused ? { afterwards: stays } : {}),
+  };
 }
 
 function snapshotElsewhere(given: Grant | null): Pick<Scenario, 'prepare' | 'claim'> {
@@ -77,18 +158,34 @@ function snapshotElsewhere(given: Grant | null): Pick<Scenario, 'prepare' | 'cla
   };
 }
 
-function fromClaim(name: string, title: string, given: Grant | null, ends: Scenario['ends']): Scenario {
+function fromClaim(
+  name: string,
+  title: string,
+  given: Grant | null,
+  ends: Scenario['ends'],
+): Scenario {
   return {
     name,
     title,
     claim: null,
     ends: async (scene) => {
       await scene.makeNamespace(scene.otherNamespace);
-      if (given !== null) await grant(scene, given, { apiGroup: '', kind: 'PersistentVolumeClaim', name: 'source' });
-      await scene.create(paths(scene.otherNamespace).claims, claim('source', { spec: { storageClassName: scene.className } }));
-      await scene.until('the source is Bound', () => scene.claim('source')?.status?.phase === 'Bound');
+      if (given !== null)
+        await grant(scene, given, { apiGroup: '', kind: 'PersistentVolumeClaim', name: 'source' });
+      await scene.create(
+        paths(scene.otherNamespace).claims,
+        claim('source', { spec: { storageClassName: scene.className } }),
+      );
+      await scene.until(
+        'the source is Bound',
+        () => scene.claim('source')?.status?.phase === 'Bound',
+      );
       await settled(scene);
-      const ref = { kind: 'PersistentVolumeClaim', name: 'source', namespace: scene.otherNamespace };
+      const ref = {
+        kind: 'PersistentVolumeClaim',
+        name: 'source',
+        namespace: scene.otherNamespace,
+      };
       await scene.makeClaim('data', { dataSourceRef: ref });
       await ends(scene);
     },
@@ -107,15 +204,20 @@ function grant(
 ): Promise<unknown> {
   const namespace = given.namespaceOf?.(scene) ?? scene.otherNamespace;
   const spec = typeof given.spec === 'function' ? given.spec(scene) : given.spec;
-  return scene.create(`/apis/gateway.networking.k8s.io/v1beta1/namespaces/${namespace}/referencegrants`, {
-    apiVersion: 'gateway.networking.k8s.io/v1beta1',
-    kind: 'ReferenceGrant',
-    metadata: { name: 'grant' },
-    spec: spec ?? {
-      from: [{ group: '', kind: 'PersistentVolumeClaim', namespace: scene.namespace, ...given.from }],
-      to: [{ group: source.apiGroup, kind: source.kind, ...given.to }],
+  return scene.create(
+    `/apis/gateway.networking.k8s.io/v1beta1/namespaces/${namespace}/referencegrants`,
+    {
+      apiVersion: 'gateway.networking.k8s.io/v1beta1',
+      kind: 'ReferenceGrant',
+      metadata: { name: 'grant' },
+      spec: spec ?? {
+        from: [
+          { group: '', kind: 'PersistentVolumeClaim', namespace: scene.namespace, ...given.from },
+        ],
+        to: [{ group: source.apiGroup, kind: source.kind, ...given.to }],
+      },
     },
-  });
+  );
 }
 
 /** Who may is in one entry, what in another: neither allows anything with the wrong other half. */

@@ -55,14 +55,19 @@ export const deletion: readonly Scenario[] = [
     afterwards: async (scene) => {
       const volume = scene.volume();
       const path = `${VOLUMES}/${volume?.metadata.name ?? ''}`;
-      await scene.patch(path, { metadata: { finalizers: ['example.com/a', ...(volume?.metadata.finalizers ?? []), 'example.com/b'] } });
+      await scene.patch(path, {
+        metadata: {
+          finalizers: ['example.com/a', ...(volume?.metadata.finalizers ?? []), 'example.com/b'],
+        },
+      });
       await policy(scene, 'Retain');
       await finalizer(scene, false);
     },
   },
   {
     name: 'del-retain-while-failing',
-    title: 'lets go of a Released volume whose policy becomes Retain while the driver can not delete it',
+    title:
+      'lets go of a Released volume whose policy becomes Retain while the driver can not delete it',
     answer: fails('Internal', 'busy', 'DeleteVolume'),
     ends: bound,
     afterwards: async (scene) => {
@@ -79,7 +84,10 @@ export const deletion: readonly Scenario[] = [
     ends: bound,
     afterwards: async (scene) => {
       await scene.remove(`${VOLUMES}/${scene.volume()?.metadata.name ?? ''}`);
-      await scene.until('the volume is being deleted', () => scene.volume()?.metadata.deletionTimestamp !== undefined);
+      await scene.until(
+        'the volume is being deleted',
+        () => scene.volume()?.metadata.deletionTimestamp !== undefined,
+      );
       await ignored(scene);
     },
   },
@@ -89,7 +97,10 @@ export const deletion: readonly Scenario[] = [
     ends: bound,
     afterwards: async (scene) => {
       await scene.remove(`${VOLUMES}/${scene.volume()?.metadata.name ?? ''}`);
-      await scene.until('the volume is being deleted', () => scene.volume()?.metadata.deletionTimestamp !== undefined);
+      await scene.until(
+        'the volume is being deleted',
+        () => scene.volume()?.metadata.deletionTimestamp !== undefined,
+      );
       await scene.deleteAll();
     },
   },
@@ -119,9 +130,16 @@ export const deletion: readonly Scenario[] = [
 
 function secretScenarios(): readonly Scenario[] {
   const withSecret = (scene: Scene): Fields => ({
-    parameters: { [`${P}provisioner-secret-name`]: 'creds', [`${P}provisioner-secret-namespace`]: scene.namespace },
+    parameters: {
+      [`${P}provisioner-secret-name`]: 'creds',
+      [`${P}provisioner-secret-namespace`]: scene.namespace,
+    },
   });
-  const scenario = (name: string, title: string, afterwards: (scene: Scene) => Promise<unknown>): Scenario => ({
+  const scenario = (
+    name: string,
+    title: string,
+    afterwards: (scene: Scene) => Promise<unknown>,
+  ): Scenario => ({
     name,
     title,
     class: withSecret,
@@ -135,45 +153,88 @@ function secretScenarios(): readonly Scenario[] {
   const annotate = (scene: Scene, annotations: Fields) =>
     scene.patch(`${VOLUMES}/${scene.volume()?.metadata.name ?? ''}`, { metadata: { annotations } });
   return [
-    scenario('del-secret', 'deletes with the secret that it noted (F-12)', (scene) => scene.deleteAll()),
-    scenario('del-secret-class-gone', 'deletes with the noted secret when the class is gone (F-13)', async (scene) => {
-      await scene.remove(`/apis/storage.k8s.io/v1/storageclasses/${scene.className}`);
-      await scene.deleteAll();
-    }),
-    scenario('del-secret-other', 'deletes with the noted secret, not with that of the class (F-14)', async (scene) => {
-      await annotate(scene, { [`${DELETION_SECRET}name`]: 'others' });
-      await scene.deleteAll();
-    }),
-    scenario('del-secret-gone', 'deletes although the noted secret is gone (F-15)', async (scene) => {
-      await scene.remove(`/api/v1/namespaces/${scene.namespace}/secrets/creds`);
-      await scene.remove(`${scene.claims}/data`);
-      await scene.until('it is decided', () => scene.calls('DeleteVolume').length > 0 || scene.hasEvent('VolumeFailedDelete'));
-    }),
-    scenario('del-secret-empty', 'deletes without secrets where the notes are empty (F-10)', async (scene) => {
-      await annotate(scene, { [`${DELETION_SECRET}name`]: '', [`${DELETION_SECRET}namespace`]: '' });
-      await scene.deleteAll();
-    }),
-    scenario('del-secret-half-empty', 'deletes without secrets where one note is empty (R-20)', async (scene) => {
-      await annotate(scene, { [`${DELETION_SECRET}name`]: '' });
-      await scene.deleteAll();
-    }),
-    scenario('del-secret-half-noted', 'asks the class where one note is missing (F-16)', async (scene) => {
-      await annotate(scene, { [`${DELETION_SECRET}name`]: null });
-      await scene.deleteAll();
-    }),
+    scenario('del-secret', 'deletes with the secret that it noted (F-12)', (scene) =>
+      scene.deleteAll(),
+    ),
+    scenario(
+      'del-secret-class-gone',
+      'deletes with the noted secret when the class is gone (F-13)',
+      async (scene) => {
+        await scene.remove(`/apis/storage.k8s.io/v1/storageclasses/${scene.className}`);
+        await scene.deleteAll();
+      },
+    ),
+    scenario(
+      'del-secret-other',
+      'deletes with the noted secret, not with that of the class (F-14)',
+      async (scene) => {
+        await annotate(scene, { [`${DELETION_SECRET}name`]: 'others' });
+        await scene.deleteAll();
+      },
+    ),
+    scenario(
+      'del-secret-gone',
+      'deletes although the noted secret is gone (F-15)',
+      async (scene) => {
+        await scene.remove(`/api/v1/namespaces/${scene.namespace}/secrets/creds`);
+        await scene.remove(`${scene.claims}/data`);
+        await scene.until(
+          'it is decided',
+          () => scene.calls('DeleteVolume').length > 0 || scene.hasEvent('VolumeFailedDelete'),
+        );
+      },
+    ),
+    scenario(
+      'del-secret-empty',
+      'deletes without secrets where the notes are empty (F-10)',
+      async (scene) => {
+        await annotate(scene, {
+          [`${DELETION_SECRET}name`]: '',
+          [`${DELETION_SECRET}namespace`]: '',
+        });
+        await scene.deleteAll();
+      },
+    ),
+    scenario(
+      'del-secret-half-empty',
+      'deletes without secrets where one note is empty (R-20)',
+      async (scene) => {
+        await annotate(scene, { [`${DELETION_SECRET}name`]: '' });
+        await scene.deleteAll();
+      },
+    ),
+    scenario(
+      'del-secret-half-noted',
+      'asks the class where one note is missing (F-16)',
+      async (scene) => {
+        await annotate(scene, { [`${DELETION_SECRET}name`]: null });
+        await scene.deleteAll();
+      },
+    ),
     scenario('del-secret-unnoted', 'asks the class where nothing is noted', async (scene) => {
-      await annotate(scene, { [`${DELETION_SECRET}name`]: null, [`${DELETION_SECRET}namespace`]: null });
+      await annotate(scene, {
+        [`${DELETION_SECRET}name`]: null,
+        [`${DELETION_SECRET}namespace`]: null,
+      });
       await scene.deleteAll();
     }),
-    scenario('del-secret-unnoted-no-class', 'deletes without secrets where nothing is noted and the class is gone', async (scene) => {
-      await annotate(scene, { [`${DELETION_SECRET}name`]: null, [`${DELETION_SECRET}namespace`]: null });
-      await scene.remove(`/apis/storage.k8s.io/v1/storageclasses/${scene.className}`);
-      await ignored(scene);
-      await scene.deleteAll();
-    }),
+    scenario(
+      'del-secret-unnoted-no-class',
+      'deletes without secrets where nothing is noted and the class is gone',
+      async (scene) => {
+        await annotate(scene, {
+          [`${DELETION_SECRET}name`]: null,
+          [`${DELETION_SECRET}namespace`]: null,
+        });
+        await scene.remove(`/apis/storage.k8s.io/v1/storageclasses/${scene.className}`);
+        await ignored(scene);
+        await scene.deleteAll();
+      },
+    ),
     {
       name: 'del-secret-unresolved',
-      title: 'deletes nothing while the class names its secret by an annotation of the claim (F-03, R-21)',
+      title:
+        'deletes nothing while the class names its secret by an annotation of the claim (F-03, R-21)',
       class: {
         parameters: {
           [`${P}provisioner-secret-name`]: "${pvc.annotations['which']}",
@@ -184,7 +245,10 @@ function secretScenarios(): readonly Scenario[] {
       prepare: (scene) => scene.makeSecret('creds', { user: 'anna' }),
       ends: bound,
       afterwards: async (scene) => {
-        await annotate(scene, { [`${DELETION_SECRET}name`]: null, [`${DELETION_SECRET}namespace`]: null });
+        await annotate(scene, {
+          [`${DELETION_SECRET}name`]: null,
+          [`${DELETION_SECRET}namespace`]: null,
+        });
         await scene.remove(`${scene.claims}/data`);
         await event('VolumeFailedDelete')(scene);
       },
@@ -195,20 +259,29 @@ function secretScenarios(): readonly Scenario[] {
 /** Deletes the claim, and waits until its volume is Released. */
 export async function release(scene: Scene): Promise<void> {
   await scene.remove(`${scene.claims}/data`);
-  await scene.until('the volume is Released', () => scene.volumes().some((volume) => volume.status?.phase === 'Released'));
+  await scene.until('the volume is Released', () =>
+    scene.volumes().some((volume) => volume.status?.phase === 'Released'),
+  );
 }
 
 async function policy(scene: Scene, persistentVolumeReclaimPolicy: string): Promise<void> {
-  for (const { metadata } of scene.volumes()) await scene.patch(`${VOLUMES}/${metadata.name}`, { spec: { persistentVolumeReclaimPolicy } });
+  for (const { metadata } of scene.volumes())
+    await scene.patch(`${VOLUMES}/${metadata.name}`, { spec: { persistentVolumeReclaimPolicy } });
 }
 
 /** Waits until the volume has its finalizer, or has it no more. */
 export async function finalizer(scene: Scene, isThere: boolean): Promise<void> {
-  const holds = (): boolean => scene.volumes().every((volume) => (volume.metadata.finalizers ?? []).includes(FINALIZER) === isThere);
+  const holds = (): boolean =>
+    scene
+      .volumes()
+      .every((volume) => (volume.metadata.finalizers ?? []).includes(FINALIZER) === isThere);
   await scene.until(`the volume ${isThere ? 'has' : 'has not'} its finalizer`, holds);
 }
 
-async function attach(scene: Scene, persistentVolumeName = scene.volume()?.metadata.name ?? ''): Promise<void> {
+async function attach(
+  scene: Scene,
+  persistentVolumeName = scene.volume()?.metadata.name ?? '',
+): Promise<void> {
   await scene.create(ATTACHMENTS, {
     apiVersion: 'storage.k8s.io/v1',
     kind: 'VolumeAttachment',

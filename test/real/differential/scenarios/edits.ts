@@ -1,5 +1,12 @@
 import { VOLUMES, CLASSES } from '../../../conformance/objects.ts';
-import { all, bound, event, ignored, refused, stays } from '../../../harness/differential/scenario.ts';
+import {
+  all,
+  bound,
+  event,
+  ignored,
+  refused,
+  stays,
+} from '../../../harness/differential/scenario.ts';
 import type { Scenario } from '../../../harness/differential/scenario.ts';
 import type { Scene } from '../../../harness/differential/scene.ts';
 import { status } from '../../../harness/differential/scripted-driver.ts';
@@ -34,7 +41,8 @@ export const edits: readonly Scenario[] = [
     name: 'edit-infeasible-class',
     title: 'asks again at once where the class was made anew (P-103, R-09)',
     answer: (call) => {
-      if (call.method === 'CreateVolume' && call.count === 1) throw status('InvalidArgument', 'no such pool');
+      if (call.method === 'CreateVolume' && call.count === 1)
+        throw status('InvalidArgument', 'no such pool');
     },
     ends: all(
       refused,
@@ -56,7 +64,8 @@ export const edits: readonly Scenario[] = [
     afterwards: async (scene) => {
       await release(scene);
       await event('VolumeFailedDelete', 'busy')(scene);
-      for (const { metadata } of scene.volumes()) await scene.patch(`${VOLUMES}/${metadata.name}`, EDIT);
+      for (const { metadata } of scene.volumes())
+        await scene.patch(`${VOLUMES}/${metadata.name}`, EDIT);
       await scene.until('the volume is gone', () => scene.volumes().length === 0);
     },
   },

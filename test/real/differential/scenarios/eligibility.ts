@@ -1,4 +1,12 @@
-import { all, bound, calls, event, ignored, refused, stays } from '../../../harness/differential/scenario.ts';
+import {
+  all,
+  bound,
+  calls,
+  event,
+  ignored,
+  refused,
+  stays,
+} from '../../../harness/differential/scenario.ts';
 import type { Scenario } from '../../../harness/differential/scenario.ts';
 import { status } from '../../../harness/differential/scripted-driver.ts';
 import { CLASSES } from '../../../conformance/objects.ts';
@@ -15,7 +23,12 @@ export const eligibility: readonly Scenario[] = [
     class: { provisioner: 'other.example.com' },
     ends: ignored,
   },
-  { name: 'who-no-class', title: 'leaves a claim alone whose class does not exist (P-49)', class: null, ends: ignored },
+  {
+    name: 'who-no-class',
+    title: 'leaves a claim alone whose class does not exist (P-49)',
+    class: null,
+    ends: ignored,
+  },
   {
     name: 'who-class-later',
     title: 'makes the volume when the class appears',
@@ -37,7 +50,10 @@ export const eligibility: readonly Scenario[] = [
   {
     name: 'who-beta-class',
     title: 'finds the class by the beta annotation',
-    claim: (scene) => ({ annotations: { [BETA_CLASS]: scene.className }, spec: { storageClassName: undefined } }),
+    claim: (scene) => ({
+      annotations: { [BETA_CLASS]: scene.className },
+      spec: { storageClassName: undefined },
+    }),
     ends: bound,
   },
   {
@@ -68,7 +84,11 @@ export const eligibility: readonly Scenario[] = [
     name: 'who-selected',
     title: 'makes the volume once a node is selected (P-58)',
     class: LATE,
-    ends: all(ignored, (scene) => scene.patch(`${scene.claims}/data`, { metadata: { annotations: SELECTED } }), bound),
+    ends: all(
+      ignored,
+      (scene) => scene.patch(`${scene.claims}/data`, { metadata: { annotations: SELECTED } }),
+      bound,
+    ),
   },
   {
     name: 'who-selected-before',
@@ -118,12 +138,16 @@ export const eligibility: readonly Scenario[] = [
     title: 'goes on with a claim that is deleted while the driver is at it, and still there',
     claim: { finalizers: ['example.com/hold'] },
     answer: (call, scene) => {
-      if (call.method === 'CreateVolume' && !scene.happened.has('deleted')) throw status('Unavailable', 'come again');
+      if (call.method === 'CreateVolume' && !scene.happened.has('deleted'))
+        throw status('Unavailable', 'come again');
     },
     ends: async (scene) => {
       await calls('CreateVolume', 1)(scene);
       await scene.remove(`${scene.claims}/data`);
-      await scene.until('the claim is being deleted', () => scene.claim()?.metadata.deletionTimestamp !== undefined);
+      await scene.until(
+        'the claim is being deleted',
+        () => scene.claim()?.metadata.deletionTimestamp !== undefined,
+      );
       scene.happened.add('deleted');
       await scene.until('there is a volume', () => scene.volume() !== undefined);
     },
@@ -133,7 +157,8 @@ export const eligibility: readonly Scenario[] = [
     name: 'who-gone-running',
     title: 'makes and deletes the volume of a claim that went while the driver was at it (R-38)',
     answer: (call, scene) => {
-      if (call.method === 'CreateVolume' && !scene.happened.has('gone')) throw status('Unavailable', 'come again');
+      if (call.method === 'CreateVolume' && !scene.happened.has('gone'))
+        throw status('Unavailable', 'come again');
     },
     ends: async (scene) => {
       await calls('CreateVolume', 1)(scene);
@@ -148,7 +173,8 @@ export const eligibility: readonly Scenario[] = [
     name: 'who-gone-refused',
     title: 'forgets a claim that went after the driver had refused it',
     answer: (call, scene) => {
-      if (call.method === 'CreateVolume' && !scene.happened.has('gone')) throw status('Internal', 'no');
+      if (call.method === 'CreateVolume' && !scene.happened.has('gone'))
+        throw status('Internal', 'no');
     },
     ends: async (scene) => {
       await refused(scene);
@@ -162,7 +188,8 @@ export const eligibility: readonly Scenario[] = [
     name: 'who-class-gone',
     title: 'finishes nothing of a class that went after the driver had refused',
     answer: (call, scene) => {
-      if (call.method === 'CreateVolume' && !scene.happened.has('gone')) throw status('Internal', 'no');
+      if (call.method === 'CreateVolume' && !scene.happened.has('gone'))
+        throw status('Internal', 'no');
     },
     ends: async (scene) => {
       await refused(scene);
@@ -176,13 +203,19 @@ export const eligibility: readonly Scenario[] = [
   {
     name: 'who-populator',
     title: 'leaves other kinds of sources to a populator, and says so (B-27)',
-    claim: { spec: { dataSourceRef: { apiGroup: 'my.example.io', kind: 'MyPopulator', name: 'x' } } },
+    claim: {
+      spec: { dataSourceRef: { apiGroup: 'my.example.io', kind: 'MyPopulator', name: 'x' } },
+    },
     ends: event('Provisioning', 'Assuming an external populator'),
   },
   {
     name: 'who-populator-core',
     title: 'leaves a source of the core group that is no claim to a populator',
-    claim: { spec: { dataSourceRef: { apiGroup: 'my.example.io', kind: 'persistentvolumeclaim', name: 'x' } } },
+    claim: {
+      spec: {
+        dataSourceRef: { apiGroup: 'my.example.io', kind: 'persistentvolumeclaim', name: 'x' },
+      },
+    },
     ends: event('Provisioning', 'Assuming an external populator'),
   },
   {
@@ -192,7 +225,11 @@ export const eligibility: readonly Scenario[] = [
     ends: async (scene) => {
       await ignored(scene);
       const elsewhere = { driver: 'other.example.com', volumeHandle: 'x' };
-      const spec = { csi: elsewhere, storageClassName: `other-${scene.className}`, persistentVolumeReclaimPolicy: 'Retain' };
+      const spec = {
+        csi: elsewhere,
+        storageClassName: `other-${scene.className}`,
+        persistentVolumeReclaimPolicy: 'Retain',
+      };
       await scene.makeVolume(`pvc-${scene.uidOf() ?? ''}`, { spec });
       await ignored(scene);
       await scene.patch(`${scene.claims}/data`, { metadata: { annotations: SELECTED } });
@@ -206,7 +243,11 @@ export const eligibility: readonly Scenario[] = [
     ends: all(
       (scene) => scene.makeClaim('second'),
       bound,
-      (scene) => scene.until('the second claim is Bound', () => scene.claim('second')?.status?.phase === 'Bound'),
+      (scene) =>
+        scene.until(
+          'the second claim is Bound',
+          () => scene.claim('second')?.status?.phase === 'Bound',
+        ),
     ),
   },
 ];

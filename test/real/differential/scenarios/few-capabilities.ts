@@ -10,7 +10,11 @@ export const fewCapabilities: readonly Scenario[] = [
     name: 'few-snapshot',
     title: 'refuses a restore where the driver takes no snapshots',
     prepare: (scene) => makeSnapshot(scene, 'snap'),
-    claim: { spec: { dataSource: { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name: 'snap' } } },
+    claim: {
+      spec: {
+        dataSource: { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name: 'snap' },
+      },
+    },
     ends: refused,
   },
   {
@@ -19,7 +23,10 @@ export const fewCapabilities: readonly Scenario[] = [
     prepare: async (scene) => {
       await scene.makeClass(`source-${scene.className}`);
       await scene.makeClaim('source', { storageClassName: `source-${scene.className}` });
-      await scene.until('the source is Bound', () => scene.claim('source')?.status?.phase === 'Bound');
+      await scene.until(
+        'the source is Bound',
+        () => scene.claim('source')?.status?.phase === 'Bound',
+      );
     },
     claim: { spec: { dataSource: { kind: 'PersistentVolumeClaim', name: 'source' } } },
     ends: refused,
@@ -40,7 +47,11 @@ export const fewCapabilities: readonly Scenario[] = [
         apiVersion: 'storage.k8s.io/v1',
         kind: 'VolumeAttachment',
         metadata: { name: scene.className },
-        spec: { attacher: scene.driver, nodeName: 'node-1', source: { persistentVolumeName: scene.volume()?.metadata.name } },
+        spec: {
+          attacher: scene.driver,
+          nodeName: 'node-1',
+          source: { persistentVolumeName: scene.volume()?.metadata.name },
+        },
       });
       await scene.deleteAll();
     },

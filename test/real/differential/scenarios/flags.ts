@@ -25,22 +25,49 @@ const PROTECTION = 'provisioner.storage.kubernetes.io/volumesnapshot-as-source-p
 
 /** What FLAGS change, with a driver that tells SINGLE_NODE_MULTI_WRITER. */
 export const flags: readonly Scenario[] = [
-  made('flag-plain', 'names volumes by prefix and digits, tells the driver for whom, and takes the default fstype (B-02, B-42)'),
-  made('flag-fstype', 'prefers the fstype of the class (B-43)', {}, { parameters: { [`${P}fstype`]: 'ext4', own: 'x' } }),
-  made('flag-fstype-empty', 'takes the default for an empty fstype', {}, { parameters: { fstype: '' } }),
+  made(
+    'flag-plain',
+    'names volumes by prefix and digits, tells the driver for whom, and takes the default fstype (B-02, B-42)',
+  ),
+  made(
+    'flag-fstype',
+    'prefers the fstype of the class (B-43)',
+    {},
+    { parameters: { [`${P}fstype`]: 'ext4', own: 'x' } },
+  ),
+  made(
+    'flag-fstype-empty',
+    'takes the default for an empty fstype',
+    {},
+    { parameters: { fstype: '' } },
+  ),
   made('flag-block', 'has no fstype for Block', { volumeMode: 'Block' }),
-  made('flag-rox', 'makes a readOnly volume for ReadOnlyMany (B-07)', { accessModes: ['ReadOnlyMany'] }),
-  made('flag-rox-block', 'makes a readOnly Block volume (R-16)', { accessModes: ['ReadOnlyMany'], volumeMode: 'Block' }),
-  made('flag-rox-rwo', 'makes no readOnly volume for two modes (R-17)', { accessModes: ['ReadOnlyMany', 'ReadWriteOnce'] }),
+  made('flag-rox', 'makes a readOnly volume for ReadOnlyMany (B-07)', {
+    accessModes: ['ReadOnlyMany'],
+  }),
+  made('flag-rox-block', 'makes a readOnly Block volume (R-16)', {
+    accessModes: ['ReadOnlyMany'],
+    volumeMode: 'Block',
+  }),
+  made('flag-rox-rwo', 'makes no readOnly volume for two modes (R-17)', {
+    accessModes: ['ReadOnlyMany', 'ReadWriteOnce'],
+  }),
   made('flag-rwo', 'asks for SINGLE_NODE_MULTI_WRITER (B-09)', { accessModes: ['ReadWriteOnce'] }),
-  made('flag-rwop', 'asks for SINGLE_NODE_SINGLE_WRITER (B-10)', { accessModes: ['ReadWriteOncePod'] }),
+  made('flag-rwop', 'asks for SINGLE_NODE_SINGLE_WRITER (B-10)', {
+    accessModes: ['ReadWriteOncePod'],
+  }),
   made('flag-rwx', 'asks for MULTI_NODE_MULTI_WRITER (Q-08)', { accessModes: ['ReadWriteMany'] }),
-  made('flag-three', 'asks for three modes', { accessModes: ['ReadWriteOnce', 'ReadWriteMany', 'ReadOnlyMany'] }),
+  made('flag-three', 'asks for three modes', {
+    accessModes: ['ReadWriteOnce', 'ReadWriteMany', 'ReadOnlyMany'],
+  }),
   {
     name: 'flag-secret-template',
     title: 'puts the name of the volume into templates',
     class: {
-      parameters: { [`${P}node-publish-secret-name`]: 'for-${pv.name}', [`${P}node-publish-secret-namespace`]: 'n-${pv.name}' },
+      parameters: {
+        [`${P}node-publish-secret-name`]: 'for-${pv.name}',
+        [`${P}node-publish-secret-namespace`]: 'n-${pv.name}',
+      },
     },
     ends: bound,
   },
@@ -53,7 +80,8 @@ export const flags: readonly Scenario[] = [
   {
     name: 'flag-mode-conversion',
     title: 'changes the mode of a snapshot without asking',
-    prepare: (scene) => makeSnapshot(scene, 'snap', { content: { sourceVolumeMode: 'Filesystem' } }),
+    prepare: (scene) =>
+      makeSnapshot(scene, 'snap', { content: { sourceVolumeMode: 'Filesystem' } }),
     claim: { spec: { volumeMode: 'Block', dataSource: FROM_SNAP } },
     ends: bound,
   },
@@ -62,13 +90,17 @@ export const flags: readonly Scenario[] = [
     title: 'refuses a VolumeAttributesClass where its gate is off',
     prepare: (scene) => makeAttributesClass(scene),
     claim: named,
-    ends: (scene) => scene.until('it is decided', () => scene.events().some(({ reason }) => reason !== 'Provisioning')),
+    ends: (scene) =>
+      scene.until('it is decided', () =>
+        scene.events().some(({ reason }) => reason !== 'Provisioning'),
+      ),
     afterwards: () => Promise.resolve(),
   },
   {
     name: 'flag-sweep',
     title: 'takes the protection off a snapshot whose claim is gone, and not before',
-    prepare: (scene) => makeSnapshot(scene, 'snap', { metadata: { finalizers: ['example.com/hold'] } }),
+    prepare: (scene) =>
+      makeSnapshot(scene, 'snap', { metadata: { finalizers: ['example.com/hold'] } }),
     claim: { spec: { dataSource: FROM_SNAP } },
     answer: fails('Internal', 'not now'),
     ends: async (scene) => {
@@ -87,7 +119,11 @@ export const flags: readonly Scenario[] = [
     title: 'takes the protection off a snapshot that nobody uses',
     prepare: (scene) => makeSnapshot(scene, 'snap', { metadata: { finalizers: [PROTECTION] } }),
     claim: null,
-    ends: (scene) => scene.until('the snapshot is free', () => scene.snapshots().length > 0 && !isProtected(scene)),
+    ends: (scene) =>
+      scene.until(
+        'the snapshot is free',
+        () => scene.snapshots().length > 0 && !isProtected(scene),
+      ),
   },
   {
     name: 'flag-retain',
@@ -96,7 +132,9 @@ export const flags: readonly Scenario[] = [
     ends: bound,
     afterwards: async (scene) => {
       await scene.remove(`${scene.claims}/data`);
-      await scene.until('the volume is Released', () => scene.volumes().some((volume) => volume.status?.phase === 'Released'));
+      await scene.until('the volume is Released', () =>
+        scene.volumes().some((volume) => volume.status?.phase === 'Released'),
+      );
       await ignored(scene);
     },
   },
@@ -139,7 +177,9 @@ export const moreFlags: readonly Scenario[] = [
     ends: async (scene) => {
       const names = Array.from({ length: 10 }, (_, index) => `more-${index}`);
       for (const name of names) await scene.makeClaim(name);
-      await scene.until('all are Bound', () => names.every((name) => scene.claim(name)?.status?.phase === 'Bound'));
+      await scene.until('all are Bound', () =>
+        names.every((name) => scene.claim(name)?.status?.phase === 'Bound'),
+      );
       await bound(scene);
     },
   },

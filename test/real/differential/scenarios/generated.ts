@@ -13,6 +13,11 @@ export function generated(seed: number, count: number): readonly Scenario[] {
     const dice = new Dice(seed * 1_000_003 + index);
     const name = `gen-${seed}-${index}`;
     if (dice.hits(0.2)) return scenarioOf(name, [...staticParts(dice), ...editParts(dice)]);
-    return scenarioOf(name, [...claimParts(dice), ...sourceParts(dice), ...answerParts(dice), ...editParts(dice)]);
+    return scenarioOf(name, [
+      ...claimParts(dice),
+      ...sourceParts(dice),
+      ...answerParts(dice),
+      ...editParts(dice),
+    ]);
   });
 }

@@ -14,14 +14,21 @@ export interface Migrated {
   readonly scenarios: readonly Scenario[];
 }
 
-/** The seven of spec 07 §2, those of the clouds first: in two lists, for two files that run at once. */
+/** The seven of spec 07 §2, those of the clouds first: in two lists, for two files that run at
+ * once. */
 export const ofClouds: readonly Migrated[] = [
   plugin({
     driver: 'ebs.csi.aws.com',
     inTree: 'kubernetes.io/aws-ebs',
     parameters: { Type: 'io1', iopsPerGB: '10', fsType: 'ext4' },
     handle: (name) => `vol-${name}`,
-    source: (name) => ({ awsElasticBlockStore: { volumeID: `aws://us-east-1a/vol-${name}`, fsType: 'xfs', partition: 3 } }),
+    source: (name) => ({
+      awsElasticBlockStore: {
+        volumeID: `aws://us-east-1a/vol-${name}`,
+        fsType: 'xfs',
+        partition: 3,
+      },
+    }),
     untranslatable: () => ({ volumeContext: { partition: '' } }),
     hasZones: true,
   }),
@@ -54,7 +61,13 @@ export const ofClouds: readonly Migrated[] = [
     inTree: 'kubernetes.io/azure-file',
     parameters: { skuName: 'Standard_LRS', fstype: 'cifs' },
     handle: (name) => `group#account#${name}#`,
-    source: (name) => ({ azureFile: { secretName: 'azure-storage-account-acc-secret', secretNamespace: 'default', shareName: name } }),
+    source: (name) => ({
+      azureFile: {
+        secretName: 'azure-storage-account-acc-secret',
+        secretNamespace: 'default',
+        shareName: name,
+      },
+    }),
     untranslatable: (name) => ({ volumeId: `no-parts-${name}` }),
   }),
 ];
@@ -101,7 +114,9 @@ interface Plugin {
 
 function plugin(given: Plugin): Migrated {
   const answer: CallAnswer = (call) =>
-    call.method === 'CreateVolume' ? volumeFor(call.create, picture(given, call.create.name)) : undefined;
+    call.method === 'CreateVolume'
+      ? volumeFor(call.create, picture(given, call.create.name))
+      : undefined;
   const inTree = { provisioner: given.inTree };
   const scenarios: Scenario[] = [
     {
@@ -132,7 +147,10 @@ function plugin(given: Plugin): Migrated {
       title: 'keeps what it noted of secrets',
       class: (scene) => ({
         ...inTree,
-        parameters: { 'csi.storage.k8s.io/secret-name': 'creds', 'csi.storage.k8s.io/secret-namespace': scene.namespace },
+        parameters: {
+          'csi.storage.k8s.io/secret-name': 'creds',
+          'csi.storage.k8s.io/secret-namespace': scene.namespace,
+        },
       }),
       prepare: (scene) => scene.makeSecret('creds', { user: 'anna' }),
       answer,
@@ -143,10 +161,16 @@ function plugin(given: Plugin): Migrated {
       title: 'restores into an in-tree class only where its translation names the driver (R-41)',
       class: inTree,
       prepare: (scene) => makeSnapshot(scene, 'snap'),
-      claim: { spec: { dataSource: { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name: 'snap' } } },
+      claim: {
+        spec: {
+          dataSource: { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name: 'snap' },
+        },
+      },
       answer,
       ends: (scene) =>
-        scene.until('it is decided', () => ['ProvisioningFailed', 'ProvisioningSucceeded'].some((reason) => scene.hasEvent(reason))),
+        scene.until('it is decided', () =>
+          ['ProvisioningFailed', 'ProvisioningSucceeded'].some((reason) => scene.hasEvent(reason)),
+        ),
     },
     {
       name: 'mig-static',
@@ -164,7 +188,11 @@ function plugin(given: Plugin): Migrated {
       title: 'takes an in-tree class with topologies where the driver knows none',
       class: {
         ...inTree,
-        allowedTopologies: [{ matchLabelExpressions: [{ key: 'topology.kubernetes.io/zone', values: ['us-east-1a'] }] }],
+        allowedTopologies: [
+          {
+            matchLabelExpressions: [{ key: 'topology.kubernetes.io/zone', values: ['us-east-1a'] }],
+          },
+        ],
       },
       answer,
       ends: bound,
@@ -185,7 +213,13 @@ function plugin(given: Plugin): Migrated {
         class: {
           ...inTree,
           parameters: { zones: 'us-east-1a,us-east-1b' },
-          allowedTopologies: [{ matchLabelExpressions: [{ key: 'topology.kubernetes.io/zone', values: ['us-east-1a'] }] }],
+          allowedTopologies: [
+            {
+              matchLabelExpressions: [
+                { key: 'topology.kubernetes.io/zone', values: ['us-east-1a'] },
+              ],
+            },
+          ],
         },
         ends: refused,
       },
@@ -199,7 +233,10 @@ function plugin(given: Plugin): Migrated {
       class: inTree,
       answer: (call) =>
         call.method === 'CreateVolume'
-          ? volumeFor(call.create, { ...picture(given, call.create.name), ...untranslatable(call.create.name) })
+          ? volumeFor(call.create, {
+              ...picture(given, call.create.name),
+              ...untranslatable(call.create.name),
+            })
           : undefined,
       ends: all(calls('CreateVolume', 1), refused),
     });
@@ -207,7 +244,10 @@ function plugin(given: Plugin): Migrated {
   return { driver: given.driver, inTree: given.inTree, scenarios };
 }
 
-function picture(given: Plugin, name: string): { readonly volumeId: string; readonly volumeContext: Readonly<Record<string, string>> } {
+function picture(
+  given: Plugin,
+  name: string,
+): { readonly volumeId: string; readonly volumeContext: Readonly<Record<string, string>> } {
   return { volumeId: given.handle(name), volumeContext: given.context?.(name) ?? {} };
 }
 
@@ -226,7 +266,10 @@ async function inTreeVolume(scene: Scene, given: Plugin): Promise<void> {
       ...given.source(name),
     },
   });
-  await scene.create(scene.claims, claim('data', { spec: { storageClassName: scene.className, volumeName: name } }));
+  await scene.create(
+    scene.claims,
+    claim('data', { spec: { storageClassName: scene.className, volumeName: name } }),
+  );
   await scene.until('the claim is Bound', () => scene.claim()?.status?.phase === 'Bound');
   await scene.marker();
 }

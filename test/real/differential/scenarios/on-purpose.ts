@@ -41,18 +41,24 @@ export const ofOutcomes: readonly KnownDifference[] = [
 export const ofFlags: readonly KnownDifference[] = [
   {
     scenario: 'flag-vac-off',
-    where: /^((provisioned|end) volumes |calls CreateVolume |events (Normal ProvisioningSucceeded|Warning ProvisioningFailed) )/,
+    where:
+      /^((provisioned|end) volumes |calls CreateVolume |events (Normal ProvisioningSucceeded|Warning ProvisioningFailed) )/,
     row: 'gate VolumeAttributesClass off, and a claim names one',
   },
 ];
 
 /** Where it does better with drivers that took over from an in-tree plug-in.
  * @param scenarios that are played: what is not can not differ */
-export function onPurposeInMigration(scenarios: readonly { readonly name: string }[]): readonly KnownDifference[] {
+export function onPurposeInMigration(
+  scenarios: readonly { readonly name: string }[],
+): readonly KnownDifference[] {
   const untranslatable: KnownDifference = {
     scenario: 'mig-untranslatable',
     where: /^(calls DeleteVolume |events Warning ProvisioningFailed )/,
     row: 'a migrated class whose new PV has no in-tree form',
   };
-  return [...onPurpose, ...(scenarios.some(({ name }) => name === untranslatable.scenario) ? [untranslatable] : [])];
+  return [
+    ...onPurpose,
+    ...(scenarios.some(({ name }) => name === untranslatable.scenario) ? [untranslatable] : []),
+  ];
 }

@@ -6,18 +6,34 @@ const P = 'csi.storage.k8s.io/';
 /** Class parameters that name no secret (spec 02 §7.4, §7.9). */
 export const parameters: readonly Scenario[] = [
   { name: 'plain', title: 'makes a plain volume and deletes it', ends: bound },
-  accepted('par-own', 'passes what is not reserved (A-05)', { csiFoo: 'bar', bim: 'baz', 'example.com/key': 'x', Key: '' }),
-  accepted('par-value', 'takes a reserved key as a value (A-07)', { bim: `${P}provisioner-secret-name` }),
+  accepted('par-own', 'passes what is not reserved (A-05)', {
+    csiFoo: 'bar',
+    bim: 'baz',
+    'example.com/key': 'x',
+    Key: '',
+  }),
+  accepted('par-value', 'takes a reserved key as a value (A-07)', {
+    bim: `${P}provisioner-secret-name`,
+  }),
   accepted('par-fstype', 'takes fstype, and passes it (B-01)', { fstype: 'ext3' }),
   accepted('par-fstype-case', 'takes FSType in any case, and passes it', { FSType: 'ext3' }),
-  accepted('par-fstype-prefixed', 'takes the prefixed fstype, and does not pass it (B-04)', { [`${P}fstype`]: 'ext3' }),
+  accepted('par-fstype-prefixed', 'takes the prefixed fstype, and does not pass it (B-04)', {
+    [`${P}fstype`]: 'ext3',
+  }),
   accepted('par-fstype-empty', 'takes an empty fstype for none', { fstype: '' }),
-  accepted('par-fstype-prefixed-empty', 'takes an empty prefixed fstype for none', { [`${P}fstype`]: '' }),
-  refusal('par-fstype-both', 'refuses both spellings of fstype (B-03)', { fstype: 'ext3', [`${P}fstype`]: 'ext4' }),
+  accepted('par-fstype-prefixed-empty', 'takes an empty prefixed fstype for none', {
+    [`${P}fstype`]: '',
+  }),
+  refusal('par-fstype-both', 'refuses both spellings of fstype (B-03)', {
+    fstype: 'ext3',
+    [`${P}fstype`]: 'ext4',
+  }),
   refusal('par-fstype-twice', 'refuses fstype in two cases', { fstype: 'ext3', FSType: 'ext4' }),
   refusal('par-unknown', 'refuses an unknown reserved key (A-10)', { [`${P}nonsense`]: 'x' }),
   refusal('par-metadata', 'refuses metadata keys that a user writes', { [`${P}pvc/name`]: 'x' }),
-  accepted('par-case', 'knows the reserved prefix in lower case only', { 'CSI.storage.k8s.io/nonsense': 'x' }),
+  accepted('par-case', 'knows the reserved prefix in lower case only', {
+    'CSI.storage.k8s.io/nonsense': 'x',
+  }),
   accepted('par-deprecated', 'passes deprecated keys of other purposes on (A-09)', {
     csiControllerPublishSecretName: 'any',
     csiControllerPublishSecretNamespace: 'default',
@@ -29,10 +45,17 @@ export const parameters: readonly Scenario[] = [
   {
     name: 'class-topologies',
     title: 'ignores allowedTopologies where the driver knows none',
-    class: { allowedTopologies: [{ matchLabelExpressions: [{ key: 'zone', values: ['a', 'b'] }] }] },
+    class: {
+      allowedTopologies: [{ matchLabelExpressions: [{ key: 'zone', values: ['a', 'b'] }] }],
+    },
     ends: bound,
   },
-  { name: 'class-expansion', title: 'copies nothing else of the class', class: { allowVolumeExpansion: true }, ends: bound },
+  {
+    name: 'class-expansion',
+    title: 'copies nothing else of the class',
+    class: { allowVolumeExpansion: true },
+    ends: bound,
+  },
 ];
 
 function accepted(name: string, title: string, given: Readonly<Record<string, string>>): Scenario {

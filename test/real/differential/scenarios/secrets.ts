@@ -30,7 +30,11 @@ export const secrets: readonly Scenario[] = [
   secret({
     name: 'sec-all',
     title: 'finds a secret for each purpose (B-12)',
-    parameters: (scene) => Object.assign({}, ...PURPOSES.map((purpose) => pair(purpose, `${purpose}creds`, scene.namespace))) as Given,
+    parameters: (scene) =>
+      Object.assign(
+        {},
+        ...PURPOSES.map((purpose) => pair(purpose, `${purpose}creds`, scene.namespace)),
+      ) as Given,
     secrets: PURPOSES.map((purpose) => `${purpose}creds`),
     ends: bound,
   }),
@@ -49,7 +53,10 @@ export const secrets: readonly Scenario[] = [
   secret({
     name: 'sec-mixed-keys',
     title: 'takes a deprecated name with a current namespace (A-27)',
-    parameters: ({ namespace }) => ({ csiProvisionerSecretName: 'creds', [`${P}provisioner-secret-namespace`]: namespace }),
+    parameters: ({ namespace }) => ({
+      csiProvisionerSecretName: 'creds',
+      [`${P}provisioner-secret-namespace`]: namespace,
+    }),
     ends: bound,
   }),
   secret({
@@ -65,7 +72,10 @@ export const secrets: readonly Scenario[] = [
   secret({
     name: 'sec-twice-stage',
     title: 'refuses another purpose by both spellings (A-25)',
-    parameters: ({ namespace }) => ({ ...pair('node-stage-', 'creds', namespace), csiNodeStageSecretName: 'creds' }),
+    parameters: ({ namespace }) => ({
+      ...pair('node-stage-', 'creds', namespace),
+      csiNodeStageSecretName: 'creds',
+    }),
     ends: refused,
   }),
   ...(['name', 'namespace'] as const).flatMap((half) => [
@@ -78,7 +88,9 @@ export const secrets: readonly Scenario[] = [
     secret({
       name: `sec-only-old-${half}`,
       title: `refuses a deprecated publish secret with its ${half} only (A-19, A-21)`,
-      parameters: () => ({ [`csiNodePublishSecret${half === 'name' ? 'Name' : 'Namespace'}`]: 'creds' }),
+      parameters: () => ({
+        [`csiNodePublishSecret${half === 'name' ? 'Name' : 'Namespace'}`]: 'creds',
+      }),
       ends: refused,
     }),
     secret({
@@ -103,7 +115,10 @@ export const secrets: readonly Scenario[] = [
   secret({
     name: 'sec-own-over-default',
     title: 'prefers the own secret of a purpose to the default',
-    parameters: ({ namespace }) => ({ ...pair('', 'fallback', namespace), ...pair('provisioner-', 'creds', namespace) }),
+    parameters: ({ namespace }) => ({
+      ...pair('', 'fallback', namespace),
+      ...pair('provisioner-', 'creds', namespace),
+    }),
     ends: bound,
   }),
   secret({
@@ -118,7 +133,11 @@ export const secrets: readonly Scenario[] = [
     title: 'resolves each token in a name (A-35)',
     parameters: () =>
       Object.assign(
-        pair('node-publish-', "s-${pv.name}-${pvc.namespace}-${pvc.name}-${pvc.annotations['akey']}", 'n-${pvc.namespace}'),
+        pair(
+          'node-publish-',
+          "s-${pv.name}-${pvc.namespace}-${pvc.name}-${pvc.annotations['akey']}",
+          'n-${pvc.namespace}',
+        ),
         pair('node-stage-', '${pvc.name}.${pvc.name}', 'x-${pvc.namespace}'),
       ),
     annotations: { akey: 'avalue' },
@@ -127,7 +146,8 @@ export const secrets: readonly Scenario[] = [
   secret({
     name: 'sec-annotation',
     title: 'resolves an annotation in the name of the provisioner secret (A-34)',
-    parameters: () => pair('provisioner-', "cr${pvc.annotations['example.com/which']}", '${pvc.namespace}'),
+    parameters: () =>
+      pair('provisioner-', "cr${pvc.annotations['example.com/which']}", '${pvc.namespace}'),
     annotations: { 'example.com/which': 'eds' },
     ends: bound,
   }),
@@ -188,7 +208,8 @@ export const secrets: readonly Scenario[] = [
   secret({
     name: 'sec-bad-resolved',
     title: 'refuses a name that resolves to none',
-    parameters: ({ namespace }) => pair('node-publish-', "Up-${pvc.annotations['akey']}", namespace),
+    parameters: ({ namespace }) =>
+      pair('node-publish-', "Up-${pvc.annotations['akey']}", namespace),
     annotations: { akey: 'Case' },
     ends: refused,
   }),
@@ -207,7 +228,10 @@ export const secrets: readonly Scenario[] = [
   secret({
     name: 'sec-unused-missing',
     title: 'does not look for the secrets of other purposes',
-    parameters: ({ namespace }) => ({ ...pair('node-stage-', 'nobody', namespace), ...pair('controller-modify-', 'nobody', 'nowhere') }),
+    parameters: ({ namespace }) => ({
+      ...pair('node-stage-', 'nobody', namespace),
+      ...pair('controller-modify-', 'nobody', 'nowhere'),
+    }),
     ends: bound,
   }),
   secret({
@@ -224,7 +248,9 @@ export const secrets: readonly Scenario[] = [
     prepare: (scene) => scene.makeSecret('creds', { user: 'before' }),
     ends: bound,
     afterwards: async (scene) => {
-      await scene.patch(`/api/v1/namespaces/${scene.namespace}/secrets/creds`, { stringData: { user: 'after' } });
+      await scene.patch(`/api/v1/namespaces/${scene.namespace}/secrets/creds`, {
+        stringData: { user: 'after' },
+      });
       await scene.deleteAll();
     },
   },
@@ -248,7 +274,8 @@ function secret(given: SecretScenario): Scenario {
     class: (scene) => ({ parameters: given.parameters(scene) }),
     ...(given.annotations === undefined ? {} : { claim: { annotations: given.annotations } }),
     prepare: async (scene) => {
-      for (const name of given.secrets ?? ['creds']) await scene.makeSecret(name, { user: 'anna', password: `of ${name}` });
+      for (const name of given.secrets ?? ['creds'])
+        await scene.makeSecret(name, { user: 'anna', password: `of ${name}` });
       await given.prepare?.(scene);
     },
     ends: given.ends,

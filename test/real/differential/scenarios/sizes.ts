@@ -3,9 +3,25 @@ import type { Scenario } from '../../../harness/differential/scenario.ts';
 import { status, volumeFor } from '../../../harness/differential/scripted-driver.ts';
 import type { CallAnswer } from '../../../harness/differential/scripted-driver.ts';
 
-const ASKED = ['1', '1500m', '1Gi', '1000000000', '1023', '1000', '0.5Gi', '1.5G', '1e3', '5632Mi', '123456789', '3Ti', '100Ki', '9E'];
+const ASKED = [
+  '1',
+  '1500m',
+  '1Gi',
+  '1000000000',
+  '1023',
+  '1000',
+  '0.5Gi',
+  '1.5G',
+  '1e3',
+  '5632Mi',
+  '123456789',
+  '3Ti',
+  '100Ki',
+  '9E',
+];
 
-/** Sizes asked for and given, and what else a driver may say of a volume (spec 02 §7.10, §8.3, §9). */
+/** Sizes asked for and given, and what else a driver may say of a volume (spec 02 §7.10, §8.3, §9).
+ */
 export const sizes: readonly Scenario[] = [
   ...ASKED.map((storage): Scenario => ({
     name: `size-${storage.toLowerCase().replace('.', '-')}`,
@@ -21,13 +37,19 @@ export const sizes: readonly Scenario[] = [
   },
   given('given-zero', 'takes capacity 0 for what was asked (B-26)', { capacityBytes: 0n }),
   given('given-larger', 'writes the larger size it got', { capacityBytes: 2n * 1024n ** 3n }),
-  given('given-larger-odd', 'writes a larger size that is no multiple', { capacityBytes: 1024n ** 3n + 1n }),
-  given('given-thousands', 'writes a larger size that ends in zeros', { capacityBytes: 2_000_000_000n }),
+  given('given-larger-odd', 'writes a larger size that is no multiple', {
+    capacityBytes: 1024n ** 3n + 1n,
+  }),
+  given('given-thousands', 'writes a larger size that ends in zeros', {
+    capacityBytes: 2_000_000_000n,
+  }),
   given('given-no-context', 'does without a volume context', { volumeContext: {} }),
   given('given-identity', 'lets the driver overwrite the identity', {
     volumeContext: { 'storage.kubernetes.io/csiProvisionerIdentity': 'the driver', other: 'x' },
   }),
-  given('given-topology', 'ignores a topology where the driver has none (E-03)', { accessibleTopology: [{ segments: { zone: 'a' } }] }),
+  given('given-topology', 'ignores a topology where the driver has none (E-03)', {
+    accessibleTopology: [{ segments: { zone: 'a' } }],
+  }),
   given('given-source', 'ignores a content source that was not asked for', {
     contentSource: { type: { case: 'snapshot', value: { snapshotId: 'unasked' } } },
   }),
@@ -40,7 +62,10 @@ export const sizes: readonly Scenario[] = [
   {
     name: 'given-smaller-once',
     title: 'takes the volume when a later one is large enough',
-    answer: (call) => (call.method === 'CreateVolume' && call.count === 1 ? volumeFor(call.create, { capacityBytes: 1024n }) : undefined),
+    answer: (call) =>
+      call.method === 'CreateVolume' && call.count === 1
+        ? volumeFor(call.create, { capacityBytes: 1024n })
+        : undefined,
     ends: all(refused, bound),
   },
   {

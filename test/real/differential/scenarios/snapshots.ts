@@ -4,7 +4,12 @@ import type { Scene } from '../../../harness/differential/scene.ts';
 import { volumeFor } from '../../../harness/differential/scripted-driver.ts';
 import type { CallAnswer } from '../../../harness/differential/scripted-driver.ts';
 import type { Fields } from '../../../conformance/connection.ts';
-import { contentPath, makeContent, makeSnapshot, snapshotPath } from '../../../harness/differential/snapshot-objects.ts';
+import {
+  contentPath,
+  makeContent,
+  makeSnapshot,
+  snapshotPath,
+} from '../../../harness/differential/snapshot-objects.ts';
 import type { SnapshotChanges } from '../../../harness/differential/snapshot-objects.ts';
 
 const FROM_SNAP = { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name: 'snap' };
@@ -15,13 +20,19 @@ const FILESYSTEM = { sourceVolumeMode: 'Filesystem' };
 /** Restores (spec 02 §7.6). */
 export const snapshots: readonly Scenario[] = [
   restored('snap-plain', 'restores a snapshot, and protects it meanwhile (C-01)'),
-  restored('snap-ref', 'restores by dataSourceRef (C-25, R-12)', { spec: { dataSource: undefined, dataSourceRef: FROM_SNAP } }),
-  restored('snap-larger', 'restores into a larger volume', { spec: { resources: { requests: { storage: '2Gi' } } } }),
+  restored('snap-ref', 'restores by dataSourceRef (C-25, R-12)', {
+    spec: { dataSource: undefined, dataSourceRef: FROM_SNAP },
+  }),
+  restored('snap-larger', 'restores into a larger volume', {
+    spec: { resources: { requests: { storage: '2Gi' } } },
+  }),
   restored('snap-no-size', 'checks no size where the snapshot has none', {
     changes: { status: { restoreSize: null } },
     spec: { resources: { requests: { storage: '1Mi' } } },
   }),
-  restored('snap-block', 'restores Block from a snapshot of unknown mode', { spec: { volumeMode: 'Block' } }),
+  restored('snap-block', 'restores Block from a snapshot of unknown mode', {
+    spec: { volumeMode: 'Block' },
+  }),
   restored('snap-same-mode', 'restores into the same mode', { changes: { content: FILESYSTEM } }),
   restored('snap-mode-allowed', 'changes the mode where the content allows it (C-17)', {
     changes: { content: FILESYSTEM, contentMetadata: { annotations: { [ALLOW]: 'T' } } },
@@ -31,31 +42,52 @@ export const snapshots: readonly Scenario[] = [
     changes: { metadata: { finalizers: [OURS] } },
     before: removeSnapshot,
   }),
-  restored('snap-other-finalizer', 'keeps the finalizers of others', { changes: { metadata: { finalizers: ['example.com/hold'] } } }),
+  restored('snap-other-finalizer', 'keeps the finalizers of others', {
+    changes: { metadata: { finalizers: ['example.com/hold'] } },
+  }),
   rejected('snap-too-small', 'refuses a claim smaller than the snapshot (C-02)', {
     spec: { resources: { requests: { storage: '1023Mi' } } },
   }),
-  rejected('snap-not-ready', 'refuses a snapshot that is not ready (C-06)', { changes: { status: { readyToUse: false } } }),
-  rejected('snap-ready-unknown', 'refuses a snapshot of unknown readiness (C-16)', { changes: { status: { readyToUse: null } } }),
-  rejected('snap-no-status', 'refuses a snapshot without status (C-14)', { changes: { status: null } }),
+  rejected('snap-not-ready', 'refuses a snapshot that is not ready (C-06)', {
+    changes: { status: { readyToUse: false } },
+  }),
+  rejected('snap-ready-unknown', 'refuses a snapshot of unknown readiness (C-16)', {
+    changes: { status: { readyToUse: null } },
+  }),
+  rejected('snap-no-status', 'refuses a snapshot without status (C-14)', {
+    changes: { status: null },
+  }),
   rejected('snap-not-bound', 'refuses a snapshot without content name (C-15)', {
     changes: { status: { boundVolumeSnapshotContentName: null } },
   }),
-  rejected('snap-no-content', 'refuses a snapshot whose content is missing', { changes: { content: null } }),
-  rejected('snap-content-no-status', 'refuses a content without status (C-12)', { changes: { contentStatus: null } }),
-  rejected('snap-content-no-handle', 'refuses a content without handle (C-13)', { changes: { contentStatus: { snapshotHandle: null } } }),
+  rejected('snap-no-content', 'refuses a snapshot whose content is missing', {
+    changes: { content: null },
+  }),
+  rejected('snap-content-no-status', 'refuses a content without status (C-12)', {
+    changes: { contentStatus: null },
+  }),
+  rejected('snap-content-no-handle', 'refuses a content without handle (C-13)', {
+    changes: { contentStatus: { snapshotHandle: null } },
+  }),
   rejected('snap-content-driver', 'refuses the content of another driver (C-11)', {
     changes: { content: { driver: 'other.example.com' } },
   }),
   ...(['uid', 'namespace', 'name'] as const).map((field) =>
-    rejected(`snap-back-${field}`, `refuses a content that points back to another ${field} (C-08, C-09, C-10)`, {
-      after: (scene) =>
-        scene.patch(contentPath(scene, 'snap'), {
-          spec: { volumeSnapshotRef: { [field]: 'another' } },
-        }),
-    }),
+    rejected(
+      `snap-back-${field}`,
+      `refuses a content that points back to another ${field} (C-08, C-09, C-10)`,
+      {
+        after: (scene) =>
+          scene.patch(contentPath(scene, 'snap'), {
+            spec: { volumeSnapshotRef: { [field]: 'another' } },
+          }),
+      },
+    ),
   ),
-  rejected('snap-mode', 'refuses to change the mode (C-18)', { changes: { content: FILESYSTEM }, spec: { volumeMode: 'Block' } }),
+  rejected('snap-mode', 'refuses to change the mode (C-18)', {
+    changes: { content: FILESYSTEM },
+    spec: { volumeMode: 'Block' },
+  }),
   rejected('snap-mode-false', 'refuses to change the mode where the content forbids it', {
     changes: { content: FILESYSTEM, contentMetadata: { annotations: { [ALLOW]: 'F' } } },
     spec: { volumeMode: 'Block' },
@@ -83,11 +115,18 @@ export const snapshots: readonly Scenario[] = [
       const snapshot = await makeSnapshot(scene, 'snap', { status: null, content: null });
       await event('ProvisioningFailed', 'snapshot snap not bound')(scene);
       const boundVolumeSnapshotContentName = contentPath(scene, 'snap').split('/').at(-1);
-      await scene.setStatus(snapshotPath(scene, 'snap'), { boundVolumeSnapshotContentName, readyToUse: true, restoreSize: '1Gi' });
+      await scene.setStatus(snapshotPath(scene, 'snap'), {
+        boundVolumeSnapshotContentName,
+        readyToUse: true,
+        restoreSize: '1Gi',
+      });
       await event('ProvisioningFailed', 'error getting snapshotcontent')(scene);
       await makeContent(scene, snapshot, { contentStatus: null });
       await event('ProvisioningFailed', 'is not available')(scene);
-      await scene.setStatus(contentPath(scene, 'snap'), { snapshotHandle: 'later', readyToUse: true });
+      await scene.setStatus(contentPath(scene, 'snap'), {
+        snapshotHandle: 'later',
+        readyToUse: true,
+      });
       await bound(scene);
     },
   },
@@ -111,10 +150,17 @@ export const snapshots: readonly Scenario[] = [
     claim: { spec: { dataSourceRef: { ...FROM_SNAP, kind: 'UnsupportedKind' } } },
     ends: (scene) => scene.until('the event', () => scene.hasEvent('Provisioning', 'Assuming')),
   },
-  rejected('snap-answer', 'has a volume deleted that is not made of the snapshot, and keeps the protection (C-07)', {
-    answer: (call) => (call.method === 'CreateVolume' ? volumeFor(call.create, { contentSource: undefined }) : undefined),
-    afterwards: calls('DeleteVolume', 1),
-  }),
+  rejected(
+    'snap-answer',
+    'has a volume deleted that is not made of the snapshot, and keeps the protection (C-07)',
+    {
+      answer: (call) =>
+        call.method === 'CreateVolume'
+          ? volumeFor(call.create, { contentSource: undefined })
+          : undefined,
+      afterwards: calls('DeleteVolume', 1),
+    },
+  ),
   rejected('snap-refused', 'keeps the protection while the driver refuses', {
     answer: (call) => {
       if (call.method === 'CreateVolume') throw new Error('not now');

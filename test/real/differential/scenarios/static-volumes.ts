@@ -46,7 +46,11 @@ export function staticVolumes(): readonly Scenario[] {
           ...given.specOf?.(scene),
         },
       });
-      if (isClaimed) await scene.create(scene.claims, claim('data', { spec: { storageClassName: scene.className, volumeName: name } }));
+      if (isClaimed)
+        await scene.create(
+          scene.claims,
+          claim('data', { spec: { storageClassName: scene.className, volumeName: name } }),
+        );
       await (given.ends ?? (isClaimed ? isBound : ignored))(scene);
     },
     afterwards: given.afterwards,
@@ -56,16 +60,27 @@ export function staticVolumes(): readonly Scenario[] {
     await release(scene);
     await ignored(scene);
   };
-  const foreign = (scene: Scene): Fields => ({ csi: { driver: 'other.example.com', volumeHandle: `x-${scene.className}` } });
+  const foreign = (scene: Scene): Fields => ({
+    csi: { driver: 'other.example.com', volumeHandle: `x-${scene.className}` },
+  });
   return [
-    scenario({ name: 'static-delete', title: 'protects and deletes a volume that somebody wrote by hand (P-41, R-24)', afterwards: goes }),
+    scenario({
+      name: 'static-delete',
+      title: 'protects and deletes a volume that somebody wrote by hand (P-41, R-24)',
+      afterwards: goes,
+    }),
     scenario({
       name: 'static-retain',
       title: 'leaves such a volume alone where its policy is Retain (P-09)',
       spec: { persistentVolumeReclaimPolicy: 'Retain' },
       afterwards: keeps,
     }),
-    scenario({ name: 'static-foreign', title: 'leaves the volumes of another driver alone (P-73)', specOf: foreign, afterwards: keeps }),
+    scenario({
+      name: 'static-foreign',
+      title: 'leaves the volumes of another driver alone (P-73)',
+      specOf: foreign,
+      afterwards: keeps,
+    }),
     scenario({
       name: 'static-by-other',
       title: 'leaves a volume alone that another provisioner made, whatever its driver (P-71)',
@@ -76,7 +91,10 @@ export function staticVolumes(): readonly Scenario[] {
       name: 'static-secret',
       title: 'deletes a volume written by hand with the secret of its class (F-16)',
       class: (scene) => ({
-        parameters: { [`${P}secret-name`]: '${pvc.name}', [`${P}secret-namespace`]: scene.namespace },
+        parameters: {
+          [`${P}secret-name`]: '${pvc.name}',
+          [`${P}secret-namespace`]: scene.namespace,
+        },
       }),
       prepare: (scene) => scene.makeSecret('data', { user: 'anna' }),
       afterwards: goes,
@@ -85,23 +103,41 @@ export function staticVolumes(): readonly Scenario[] {
       name: 'static-beta-class',
       title: 'finds the class of a volume by the beta annotation (F-16)',
       class: (scene) => ({
-        parameters: { [`${P}provisioner-secret-name`]: 'creds', [`${P}provisioner-secret-namespace`]: scene.namespace },
+        parameters: {
+          [`${P}provisioner-secret-name`]: 'creds',
+          [`${P}provisioner-secret-namespace`]: scene.namespace,
+        },
       }),
       prepare: (scene) => scene.makeSecret('creds', { user: 'anna' }),
       specOf: () => ({}),
       afterwards: async (scene) => {
         const path = `${VOLUMES}/static-${scene.className}`;
-        await scene.patch(path, { metadata: { annotations: { 'volume.beta.kubernetes.io/storage-class': 'a-class-that-is-gone' } } });
+        await scene.patch(path, {
+          metadata: {
+            annotations: { 'volume.beta.kubernetes.io/storage-class': 'a-class-that-is-gone' },
+          },
+        });
         await ignored(scene);
         await scene.deleteAll();
       },
     }),
-    scenario({ name: 'static-available', title: 'leaves a volume alone that nobody claimed (P-15)', isClaimed: false, afterwards: stays }),
+    scenario({
+      name: 'static-available',
+      title: 'leaves a volume alone that nobody claimed (P-15)',
+      isClaimed: false,
+      afterwards: stays,
+    }),
     scenario({
       name: 'static-released',
       title: 'deletes a volume whose claim never was (R-24)',
       isClaimed: false,
-      specOf: (scene) => ({ claimRef: { namespace: scene.namespace, name: 'gone', uid: '00000000-0000-4000-8000-000000000000' } }),
+      specOf: (scene) => ({
+        claimRef: {
+          namespace: scene.namespace,
+          name: 'gone',
+          uid: '00000000-0000-4000-8000-000000000000',
+        },
+      }),
       ends: calls('DeleteVolume', 1),
       afterwards: (scene) => scene.until('the volume is gone', () => scene.volumes().length === 0),
     }),
@@ -121,7 +157,11 @@ export function staticVolumes(): readonly Scenario[] {
     scenario({
       name: 'static-attributes',
       title: 'changes nothing else of a volume written by hand',
-      metadata: { annotations: { mine: 'x' }, labels: { mine: 'y' }, finalizers: ['example.com/hold'] },
+      metadata: {
+        annotations: { mine: 'x' },
+        labels: { mine: 'y' },
+        finalizers: ['example.com/hold'],
+      },
       afterwards: async (scene) => {
         await finalizer(scene, true);
       },

@@ -11,26 +11,52 @@ const given = (words: string, changes: Changes | ((asked: bigint) => Changes)): 
   words: `answer ${words}`,
   answer: ({ method, create }) =>
     method === 'CreateVolume'
-      ? volumeFor(create, typeof changes === 'function' ? changes(create.capacityRange?.requiredBytes ?? 0n) : changes)
+      ? volumeFor(
+          create,
+          typeof changes === 'function'
+            ? changes(create.capacityRange?.requiredBytes ?? 0n)
+            : changes,
+        )
       : undefined,
 });
 const ANSWERS: readonly Part[] = [
   given('capacity 0', { capacityBytes: 0n }),
   given('one more', (asked) => ({ capacityBytes: asked < 2n ** 63n - 1n ? asked + 1n : asked })),
-  given('rounded to GiB', (asked) => ({ capacityBytes: asked < 2n ** 60n ? ((asked >> 30n) + 1n) << 30n : asked })),
+  given('rounded to GiB', (asked) => ({
+    capacityBytes: asked < 2n ** 60n ? ((asked >> 30n) + 1n) << 30n : asked,
+  })),
   given('one less', (asked) => ({ capacityBytes: asked - 1n })),
   given('negative', { capacityBytes: -1n }),
   given('the largest', { capacityBytes: 2n ** 63n - 1n }),
-  given('odd context', { volumeContext: { é: '"\n', '': 'empty key', x: '', 'storage.kubernetes.io/csiProvisionerIdentity': '' } }),
+  given('odd context', {
+    volumeContext: {
+      é: '"\n',
+      '': 'empty key',
+      x: '',
+      'storage.kubernetes.io/csiProvisionerIdentity': '',
+    },
+  }),
   given('long context', { volumeContext: { a: 'x'.repeat(20_000) } }),
-  given('context named as reserved', { volumeContext: { 'csi.storage.k8s.io/pv/name': 'x', fstype: 'y' } }),
-  given('another source', { contentSource: { type: { case: 'volume', value: { volumeId: 'x' } } } }),
+  given('context named as reserved', {
+    volumeContext: { 'csi.storage.k8s.io/pv/name': 'x', fstype: 'y' },
+  }),
+  given('another source', {
+    contentSource: { type: { case: 'volume', value: { volumeId: 'x' } } },
+  }),
   given('an empty source', { contentSource: { type: { case: undefined } } }),
   given('no source', { contentSource: undefined }),
   given('topology', { accessibleTopology: [{ segments: { 'a/b': 'c' } }, { segments: {} }] }),
   given('empty topology', { accessibleTopology: [{}] }),
 ];
-const IDS = ['with space', 'a/b#c%25', 'é😀', 'long'.padEnd(2000, 'x'), '"quoted"', 'new\nline', ' '] as const;
+const IDS = [
+  'with space',
+  'a/b#c%25',
+  'é😀',
+  'long'.padEnd(2000, 'x'),
+  '"quoted"',
+  'new\nline',
+  ' ',
+] as const;
 const WORDS = [
   '',
   ' ',
@@ -67,7 +93,8 @@ const CODES: readonly CodeName[] = [
   'Canceled',
   'DeadlineExceeded',
 ];
-/** After which both plan anew; after another one sutler repeats the same request until it knows what became of it. */
+/** After which both plan anew; after another one sutler repeats the same request until it knows
+ * what became of it. */
 const FINAL_CODES = CODES.slice(0, -4).filter((code) => code !== 'AlreadyExists');
 const METHODS = ['CreateVolume', 'DeleteVolume'] as const;
 
@@ -94,10 +121,12 @@ function changing(dice: Dice): Part {
     ...(change.annotations === undefined ? {} : { annotations: change.annotations }),
     ...(change.spec === undefined ? {} : { spec: change.spec }),
     answer: (call, scene) => {
-      if (call.method === 'CreateVolume' && !scene.happened.has('go')) throw status(code, 'not yet');
+      if (call.method === 'CreateVolume' && !scene.happened.has('go'))
+        throw status(code, 'not yet');
     },
     between: async (scene) => {
-      // Where nothing failed yet, the change may begin it: when, the volume controller's own pace decides.
+      // Where nothing failed yet, the change may begin it: when, the volume controller's own pace
+      // decides.
       if (!scene.hasEvent('ProvisioningFailed', 'not yet')) {
         scene.happened.add('go');
         await change.between?.(scene);
@@ -122,25 +151,41 @@ const PROVISIONER = (scene: Scene) => ({
 });
 const CHANGES: readonly Part[] = [
   { words: 'nothing', between: () => Promise.resolve() },
-  { words: 'the class has other parameters', between: remake({ parameters: { other: 'yes', fstype: 'xfs' } }) },
-  { words: 'the class is Retain with mount options', between: remake({ reclaimPolicy: 'Retain', mountOptions: ['ro'] }) },
-  { words: 'the class is wrong', between: remake({ parameters: { 'csi.storage.k8s.io/nonsense': 'x' } }) },
+  {
+    words: 'the class has other parameters',
+    between: remake({ parameters: { other: 'yes', fstype: 'xfs' } }),
+  },
+  {
+    words: 'the class is Retain with mount options',
+    between: remake({ reclaimPolicy: 'Retain', mountOptions: ['ro'] }),
+  },
+  {
+    words: 'the class is wrong',
+    between: remake({ parameters: { 'csi.storage.k8s.io/nonsense': 'x' } }),
+  },
   { words: 'the class is gone', between: (scene) => scene.remove(`${CLASSES}/${scene.className}`) },
   {
     words: 'the claim is annotated',
-    between: (scene) => scene.patch(`${scene.claims}/data`, { metadata: { annotations: { which: 'others' } } }),
+    between: (scene) =>
+      scene.patch(`${scene.claims}/data`, { metadata: { annotations: { which: 'others' } } }),
     annotations: { which: 'creds' },
     parameters: PROVISIONER,
     prepare: twoSecrets,
   },
   {
     words: 'the secret has another value',
-    between: (scene) => scene.patch(`/api/v1/namespaces/${scene.namespace}/secrets/creds`, { stringData: { user: 'zoe' } }),
+    between: (scene) =>
+      scene.patch(`/api/v1/namespaces/${scene.namespace}/secrets/creds`, {
+        stringData: { user: 'zoe' },
+      }),
     annotations: { which: 'creds' },
     parameters: PROVISIONER,
     prepare: twoSecrets,
   },
-  { words: 'the claim is labelled', between: (scene) => scene.patch(`${scene.claims}/data`, { metadata: { labels: { a: 'b' } } }) },
+  {
+    words: 'the claim is labelled',
+    between: (scene) => scene.patch(`${scene.claims}/data`, { metadata: { labels: { a: 'b' } } }),
+  },
   { words: 'the claim is gone', between: (scene) => scene.remove(`${scene.claims}/data`) },
   {
     words: 'the claim is made anew',
@@ -168,7 +213,10 @@ export function answerParts(dice: Dice): readonly Part[] {
     return [
       {
         words: `handle ${JSON.stringify(id.slice(0, 20))}`,
-        answer: ({ method, create }) => (method === 'CreateVolume' ? volumeFor(create, { volumeId: `${id}-${create.name}` }) : undefined),
+        answer: ({ method, create }) =>
+          method === 'CreateVolume'
+            ? volumeFor(create, { volumeId: `${id}-${create.name}` })
+            : undefined,
       },
     ];
   }

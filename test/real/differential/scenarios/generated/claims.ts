@@ -6,7 +6,10 @@ import { secretPart, soundSecret } from './secrets.ts';
 
 const P = 'csi.storage.k8s.io/';
 
-const parameters = (given: Texts): Part => ({ words: `parameters ${JSON.stringify(given)}`, parameters: given });
+const parameters = (given: Texts): Part => ({
+  words: `parameters ${JSON.stringify(given)}`,
+  parameters: given,
+});
 const PARAMETERS: readonly Part[] = [
   parameters({ own: 'x', Own: 'y', 'a/b': ' ', 'é"': 'ü\n' }),
   parameters({ own: 'x'.repeat(5000) }),
@@ -65,17 +68,29 @@ const SELECTED = 'volume.kubernetes.io/selected-node';
 const BINDING: readonly Part[] = [
   { words: 'late without node', cls: LATE },
   { words: 'late with node', cls: LATE, annotations: { [SELECTED]: 'nobody' } },
-  { words: 'late with alpha node', cls: LATE, annotations: { 'volume.alpha.kubernetes.io/selected-node': 'nobody' } },
-  { words: 'late with empty node and alpha', cls: LATE, annotations: { [SELECTED]: '', 'volume.alpha.kubernetes.io/selected-node': 'x' } },
+  {
+    words: 'late with alpha node',
+    cls: LATE,
+    annotations: { 'volume.alpha.kubernetes.io/selected-node': 'nobody' },
+  },
+  {
+    words: 'late with empty node and alpha',
+    cls: LATE,
+    annotations: { [SELECTED]: '', 'volume.alpha.kubernetes.io/selected-node': 'x' },
+  },
   { words: 'late with odd node', cls: LATE, annotations: { [SELECTED]: ' é ' } },
   {
     words: 'late, node chosen later',
     cls: LATE,
-    edit: (scene) => scene.patch(`${scene.claims}/data`, { metadata: { annotations: { [SELECTED]: 'n' } } }),
+    edit: (scene) =>
+      scene.patch(`${scene.claims}/data`, { metadata: { annotations: { [SELECTED]: 'n' } } }),
   },
   {
     words: 'late with topologies',
-    cls: { ...LATE, allowedTopologies: [{ matchLabelExpressions: [{ key: 'zone', values: ['x'] }] }] },
+    cls: {
+      ...LATE,
+      allowedTopologies: [{ matchLabelExpressions: [{ key: 'zone', values: ['x'] }] }],
+    },
     annotations: { [SELECTED]: 'n' },
   },
 ];
@@ -119,31 +134,67 @@ const SIZES = [
   '1E',
   '1.1E',
 ] as const;
-const SIZED: readonly Part[] = SIZES.map((storage) => claimed({ resources: { requests: { storage } } }));
+const SIZED: readonly Part[] = SIZES.map((storage) =>
+  claimed({ resources: { requests: { storage } } }),
+);
 const ODD_CLAIMS: readonly Part[] = [
   {
     words: 'labels and annotations',
     metadata: { labels: { app: 'x', 'a.b/c': '' } },
-    annotations: { 'pv.kubernetes.io/provisioned-by': 'other', 'volume.kubernetes.io/provisioner-deletion-secret-name': 'x' },
+    annotations: {
+      'pv.kubernetes.io/provisioned-by': 'other',
+      'volume.kubernetes.io/provisioner-deletion-secret-name': 'x',
+    },
   },
   {
     words: 'finalizer',
     metadata: { finalizers: ['example.com/hold'] },
     edit: (scene) => scene.patch(`${scene.claims}/data`, { metadata: { finalizers: [] } }),
   },
-  { words: 'migrated-to other', annotations: { 'pv.kubernetes.io/migrated-to': 'kubernetes.io/gce-pd' } },
-  { words: 'limits', spec: { resources: { requests: { storage: '1Gi' }, limits: { storage: '5Gi' } } } },
+  {
+    words: 'migrated-to other',
+    annotations: { 'pv.kubernetes.io/migrated-to': 'kubernetes.io/gce-pd' },
+  },
+  {
+    words: 'limits',
+    spec: { resources: { requests: { storage: '1Gi' }, limits: { storage: '5Gi' } } },
+  },
   { words: 'empty VAC', spec: { volumeAttributesClassName: '' } },
-  { words: 'beta class annotation too', annotations: { 'volume.beta.kubernetes.io/storage-class': 'nowhere' } },
-  { words: 'empty beta class annotation', annotations: { 'volume.beta.kubernetes.io/storage-class': '' } },
-  { words: 'storage-provisioner empty', annotations: { 'volume.kubernetes.io/storage-provisioner': '' } },
-  { words: 'resizer annotations', annotations: { 'volume.kubernetes.io/storage-resizer': 'x', 'pv.kubernetes.io/bind-completed': 'yes' } },
-  { words: 'selector', spec: { selector: { matchExpressions: [{ key: 'a', operator: 'Exists' }] } } },
-  { words: 'VAC', spec: (scene) => ({ volumeAttributesClassName: scene.className }), prepare: (scene) => makeAttributesClass(scene) },
+  {
+    words: 'beta class annotation too',
+    annotations: { 'volume.beta.kubernetes.io/storage-class': 'nowhere' },
+  },
+  {
+    words: 'empty beta class annotation',
+    annotations: { 'volume.beta.kubernetes.io/storage-class': '' },
+  },
+  {
+    words: 'storage-provisioner empty',
+    annotations: { 'volume.kubernetes.io/storage-provisioner': '' },
+  },
+  {
+    words: 'resizer annotations',
+    annotations: {
+      'volume.kubernetes.io/storage-resizer': 'x',
+      'pv.kubernetes.io/bind-completed': 'yes',
+    },
+  },
+  {
+    words: 'selector',
+    spec: { selector: { matchExpressions: [{ key: 'a', operator: 'Exists' }] } },
+  },
+  {
+    words: 'VAC',
+    spec: (scene) => ({ volumeAttributesClassName: scene.className }),
+    prepare: (scene) => makeAttributesClass(scene),
+  },
   {
     words: 'VAC odd parameters',
     spec: (scene) => ({ volumeAttributesClassName: scene.className }),
-    prepare: (scene) => makeAttributesClass(scene, { parameters: { 'csi.storage.k8s.io/fstype': 'x', é: '\n', a: '' } }),
+    prepare: (scene) =>
+      makeAttributesClass(scene, {
+        parameters: { 'csi.storage.k8s.io/fstype': 'x', é: '\n', a: '' },
+      }),
   },
   {
     words: 'VAC foreign',
@@ -155,7 +206,9 @@ const ODD_CLAIMS: readonly Part[] = [
 
 /** What class and claim may say: in every second scenario nothing that is refused. */
 export function claimParts(dice: Dice): readonly Part[] {
-  const accessModes = dice.hits(0.1) ? ['ReadWriteOncePod'] : [dice.one(MODES), ...dice.maybe(0.4, MODES), ...dice.maybe(0.2, MODES)];
+  const accessModes = dice.hits(0.1)
+    ? ['ReadWriteOncePod']
+    : [dice.one(MODES), ...dice.maybe(0.4, MODES), ...dice.maybe(0.2, MODES)];
   const wrong = [
     ...(dice.hits(0.6) ? [secretPart(dice)] : []),
     ...(dice.hits(0.2) ? [secretPart(dice)] : []),

@@ -12,16 +12,27 @@ const P = 'volume.kubernetes.io/provisioner-deletion-secret-';
 const FINALIZER = 'external-provisioner.volume.kubernetes.io/finalizer';
 
 /** Those that were not made to be cloned from. */
-const ownVolumes = (scene: Scene) => scene.volumes().filter(({ spec }) => at(spec, 'claimRef', 'name') !== 'source');
-const edit = (words: string, act: (scene: Scene) => Promise<unknown>): Part => ({ words, edit: act });
-const ofVolume = (words: string, body: Fields): Part => edit(words, (scene) => patchVolumes(scene, body));
-const annotated = (words: string, annotations: Fields): Part => ofVolume(words, { metadata: { annotations } });
+const ownVolumes = (scene: Scene) =>
+  scene.volumes().filter(({ spec }) => at(spec, 'claimRef', 'name') !== 'source');
+const edit = (words: string, act: (scene: Scene) => Promise<unknown>): Part => ({
+  words,
+  edit: act,
+});
+const ofVolume = (words: string, body: Fields): Part =>
+  edit(words, (scene) => patchVolumes(scene, body));
+const annotated = (words: string, annotations: Fields): Part =>
+  ofVolume(words, { metadata: { annotations } });
 const remake =
   (fields: Fields) =>
   async (scene: Scene): Promise<void> => {
-    // Where nobody was asked for a volume yet, another class may begin it: when, the volume controller's own pace decides.
+    // Where nobody was asked for a volume yet, another class may begin it: when, the volume
+    // controller's own pace decides.
     const claim = scene.claim();
-    if (claim?.status?.phase === 'Pending' && claim.metadata.annotations?.[STORAGE_PROVISIONER] === undefined) return;
+    if (
+      claim?.status?.phase === 'Pending' &&
+      claim.metadata.annotations?.[STORAGE_PROVISIONER] === undefined
+    )
+      return;
     await scene.remove(`${CLASSES}/${scene.className}`);
     await scene.makeClass(scene.className, fields);
   };
@@ -34,11 +45,15 @@ const EDITS: readonly Part[] = [
   ofVolume('finalizers gone', { metadata: { finalizers: null } }),
   ofVolume('finalizer only ours', { metadata: { finalizers: [FINALIZER] } }),
   ofVolume('finalizer of others', { metadata: { finalizers: ['example.com/hold'] } }),
-  ofVolume('finalizers doubled', { metadata: { finalizers: [FINALIZER, 'kubernetes.io/pv-protection', 'example.com/x'] } }),
+  ofVolume('finalizers doubled', {
+    metadata: { finalizers: [FINALIZER, 'kubernetes.io/pv-protection', 'example.com/x'] },
+  }),
   edit('claimRef gone', async (scene) => {
     await patchVolumes(scene, { spec: { claimRef: null } });
     if (scene.claim() !== undefined)
-      await soon(scene, () => ownVolumes(scene).every(({ spec }) => at(spec, 'claimRef', 'uid') !== undefined));
+      await soon(scene, () =>
+        ownVolumes(scene).every(({ spec }) => at(spec, 'claimRef', 'uid') !== undefined),
+      );
   }),
   ofVolume('claimRef without uid', { spec: { claimRef: { uid: null, resourceVersion: null } } }),
   ofVolume('labels', { metadata: { labels: { a: 'b' } } }),
@@ -67,7 +82,12 @@ const EDITS: readonly Part[] = [
   ),
   edit(
     'class names a wrong secret',
-    remake({ parameters: { 'csi.storage.k8s.io/secret-name': 'Bad"', 'csi.storage.k8s.io/secret-namespace': 'default' } }),
+    remake({
+      parameters: {
+        'csi.storage.k8s.io/secret-name': 'Bad"',
+        'csi.storage.k8s.io/secret-namespace': 'default',
+      },
+    }),
   ),
   edit('class names half a secret', remake({ parameters: { csiProvisionerSecretName: 'x' } })),
   edit('class of another', remake({ provisioner: 'other.example.com' })),
@@ -77,7 +97,9 @@ const EDITS: readonly Part[] = [
   edit('volume deleted and freed', async (scene) => {
     for (const { metadata } of ownVolumes(scene)) {
       await scene.remove(`${VOLUMES}/${metadata.name}`);
-      await scene.api.patch('merge', `${VOLUMES}/${metadata.name}`, { metadata: { finalizers: null } });
+      await scene.api.patch('merge', `${VOLUMES}/${metadata.name}`, {
+        metadata: { finalizers: null },
+      });
     }
   }),
   edit('claim deleted', letGo),
@@ -89,31 +111,49 @@ const EDITS: readonly Part[] = [
   }),
   edit('attached', async (scene) => {
     for (const [index, { metadata }] of ownVolumes(scene).entries()) {
-      const spec = { attacher: 'whoever', nodeName: 'node-1', source: { persistentVolumeName: metadata.name } };
+      const spec = {
+        attacher: 'whoever',
+        nodeName: 'node-1',
+        source: { persistentVolumeName: metadata.name },
+      };
       await scene.api.call('POST', ATTACHMENTS, {
-        body: { apiVersion: 'storage.k8s.io/v1', kind: 'VolumeAttachment', metadata: { name: `${scene.className}-${index}` }, spec },
+        body: {
+          apiVersion: 'storage.k8s.io/v1',
+          kind: 'VolumeAttachment',
+          metadata: { name: `${scene.className}-${index}` },
+          spec,
+        },
       });
     }
   }),
   edit('detached', async (scene) => {
     await scene.remove(`${ATTACHMENTS}/${scene.className}-0`);
   }),
-  edit('claim labelled', (scene) => scene.api.patch('merge', `${scene.claims}/data`, { metadata: { labels: { x: 'y' } } })),
+  edit('claim labelled', (scene) =>
+    scene.api.patch('merge', `${scene.claims}/data`, { metadata: { labels: { x: 'y' } } }),
+  ),
 ];
 
 async function patchVolumes(scene: Scene, body: Fields): Promise<void> {
-  for (const { metadata } of ownVolumes(scene)) await scene.api.patch('merge', `${VOLUMES}/${metadata.name}`, body);
+  for (const { metadata } of ownVolumes(scene))
+    await scene.api.patch('merge', `${VOLUMES}/${metadata.name}`, body);
 }
 
 /** Deletes the claim; the volume controller has seen it before anything else happens. */
 async function letGo(scene: Scene): Promise<void> {
   const uid = scene.claim()?.metadata.uid;
   await scene.remove(`${scene.claims}/data`);
-  const isBound = (volume: Seen): boolean => volume.status?.phase === 'Bound' && at(volume.spec, 'claimRef', 'uid') === uid;
+  const isBound = (volume: Seen): boolean =>
+    volume.status?.phase === 'Bound' && at(volume.spec, 'claimRef', 'uid') === uid;
   await soon(scene, () => scene.claim() === undefined && !scene.volumes().some(isBound));
 }
 
 /** What somebody may do to objects of a volume that is there, or is not. */
 export function editParts(dice: Dice): readonly Part[] {
-  return [...dice.maybe(0.45, EDITS), ...dice.maybe(0.4, EDITS), ...dice.maybe(0.3, EDITS), ...dice.maybe(0.15, EDITS)];
+  return [
+    ...dice.maybe(0.45, EDITS),
+    ...dice.maybe(0.4, EDITS),
+    ...dice.maybe(0.3, EDITS),
+    ...dice.maybe(0.15, EDITS),
+  ];
 }

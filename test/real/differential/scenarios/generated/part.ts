@@ -36,7 +36,10 @@ export function scenarioOf(name: string, parts: readonly Part[]): Scenario {
     title: parts.map(({ words }) => words).join('; ') || 'nothing special',
     class: (scene) => {
       const parameters = merged<Texts>(scene, (part) => part.parameters);
-      return { ...merged<Fields>(scene, ({ cls }) => cls), ...(Object.keys(parameters).length === 0 ? {} : { parameters }) };
+      return {
+        ...merged<Fields>(scene, ({ cls }) => cls),
+        ...(Object.keys(parameters).length === 0 ? {} : { parameters }),
+      };
     },
     claim: (scene) => ({
       ...merged<Fields>(scene, ({ metadata }) => metadata),
@@ -51,7 +54,10 @@ export function scenarioOf(name: string, parts: readonly Part[]): Scenario {
       await decided(scene);
       for (const { between } of parts) await between?.(scene);
       scene.happened.add('go');
-      await soon(scene, () => isBound(scene) || !parts.some(({ between }) => between !== undefined));
+      await soon(
+        scene,
+        () => isBound(scene) || !parts.some(({ between }) => between !== undefined),
+      );
     },
     afterwards: async (scene) => {
       for (const { edit } of parts) {
@@ -73,7 +79,8 @@ function answerOf(parts: readonly Part[]): CallAnswer {
     // The volume that another one is cloned from is made as usual.
     const source = scene.uidOf('source');
     const about = call.method === 'CreateVolume' ? call.create.name : call.delete.volumeId;
-    if (source !== undefined && isOneOf(about, new Set([source]), scene.stage.uuidLength)) return undefined;
+    if (source !== undefined && isOneOf(about, new Set([source]), scene.stage.uuidLength))
+      return undefined;
     for (const { answer } of parts) {
       const answered = await answer?.(call, scene);
       if (answered !== undefined) return answered;
@@ -99,7 +106,9 @@ async function decided(scene: Scene): Promise<void> {
   await soon(
     scene,
     () =>
-      (isBound(scene) && (scene.hasEvent('ProvisioningSucceeded') || scene.volume()?.metadata.name.startsWith('static-') === true)) ||
+      (isBound(scene) &&
+        (scene.hasEvent('ProvisioningSucceeded') ||
+          scene.volume()?.metadata.name.startsWith('static-') === true)) ||
       scene.hasEvent('ProvisioningFailed'),
   );
   await delay(500);

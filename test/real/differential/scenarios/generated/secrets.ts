@@ -110,7 +110,9 @@ export function secretPart(dice: Dice): Part {
     words: `secret ${nameKey}=${JSON.stringify(name)} in ${JSON.stringify(namespace)}${form < 0.06 ? ', name only' : form < 0.12 ? ', namespace only' : ''}`,
     parameters: (scene) => ({
       ...(form >= 0.06 && form < 0.12 ? {} : { [nameKey]: name }),
-      ...(form < 0.06 ? {} : { [namespaceKey]: namespace === '(own)' ? scene.namespace : namespace }),
+      ...(form < 0.06
+        ? {}
+        : { [namespaceKey]: namespace === '(own)' ? scene.namespace : namespace }),
     }),
     annotations: ANNOTATIONS,
     prepare: makeSecrets,
@@ -120,7 +122,10 @@ export function secretPart(dice: Dice): Part {
 /** The usual one. */
 export const soundSecret: Part = {
   words: 'a secret',
-  parameters: { [`${P}provisioner-secret-name`]: 'creds', [`${P}provisioner-secret-namespace`]: '${pvc.namespace}' },
+  parameters: {
+    [`${P}provisioner-secret-name`]: 'creds',
+    [`${P}provisioner-secret-namespace`]: '${pvc.namespace}',
+  },
   prepare: makeSecrets,
 };
 

@@ -1,6 +1,10 @@
 import { VOLUMES, claim } from '../../../../conformance/objects.ts';
 import type { Fields } from '../../../../conformance/connection.ts';
-import { contentPath, makeSnapshot, snapshotPath } from '../../../../harness/differential/snapshot-objects.ts';
+import {
+  contentPath,
+  makeSnapshot,
+  snapshotPath,
+} from '../../../../harness/differential/snapshot-objects.ts';
 import type { SnapshotChanges } from '../../../../harness/differential/snapshot-objects.ts';
 import type { Scene } from '../../../../harness/differential/scene.ts';
 import type { Dice } from './dice.ts';
@@ -51,7 +55,12 @@ function restored(dice: Dice): Part {
       if (isDeleted) await scene.remove(snapshotPath(scene, 'snap'));
     },
     ...(dice.hits(0.2)
-      ? { edit: (scene) => scene.api.patch('merge', contentPath(scene, 'snap'), { metadata: { annotations: { [ALLOW]: 'true' } } }) }
+      ? {
+          edit: (scene) =>
+            scene.api.patch('merge', contentPath(scene, 'snap'), {
+              metadata: { annotations: { [ALLOW]: 'true' } },
+            }),
+        }
       : {}),
   };
 }
@@ -71,10 +80,20 @@ const SOURCES: readonly Source[] = [
   { words: 'a tiny claim', spec: { resources: { requests: { storage: '100m' } } } },
   { words: 'a claim of a static volume', volume: {} },
   { words: 'a claim of a static volume that is larger', volume: { capacity: { storage: '5Gi' } } },
-  { words: 'a claim of a static Block volume', spec: { volumeMode: 'Block' }, volume: { volumeMode: 'Block' } },
-  { words: 'a claim of another driver', volume: { csi: { driver: 'other.example.com', volumeHandle: 'foreign' } } },
+  {
+    words: 'a claim of a static Block volume',
+    spec: { volumeMode: 'Block' },
+    volume: { volumeMode: 'Block' },
+  },
+  {
+    words: 'a claim of another driver',
+    volume: { csi: { driver: 'other.example.com', volumeHandle: 'foreign' } },
+  },
   { words: 'a claim that is deleted', after: (scene) => scene.remove(`${scene.claims}/source`) },
-  { words: 'a claim whose volume is deleted', after: (scene) => scene.remove(`${VOLUMES}/${scene.volume('source')?.metadata.name ?? ''}`) },
+  {
+    words: 'a claim whose volume is deleted',
+    after: (scene) => scene.remove(`${VOLUMES}/${scene.volume('source')?.metadata.name ?? ''}`),
+  },
 ];
 
 function cloned(dice: Dice): Part {
@@ -98,28 +117,46 @@ function cloned(dice: Dice): Part {
         });
       await scene.create(
         scene.claims,
-        claim('source', { spec: { storageClassName, ...(source.volume === undefined ? {} : { volumeName: name }), ...source.spec } }),
+        claim('source', {
+          spec: {
+            storageClassName,
+            ...(source.volume === undefined ? {} : { volumeName: name }),
+            ...source.spec,
+          },
+        }),
       );
-      await scene.until('the source is Bound', () => scene.claim('source')?.status?.phase === 'Bound');
+      await scene.until(
+        'the source is Bound',
+        () => scene.claim('source')?.status?.phase === 'Bound',
+      );
       await source.after?.(scene);
       await scene.marker();
     },
   };
 }
 
-const ref = (dataSourceRef: Fields): Part => ({ words: JSON.stringify(dataSourceRef), spec: { dataSourceRef } });
+const ref = (dataSourceRef: Fields): Part => ({
+  words: JSON.stringify(dataSourceRef),
+  spec: { dataSourceRef },
+});
 const OTHERS: readonly Part[] = [
   ref({ apiGroup: 'example.com', kind: 'Backup', name: 'x' }),
   ref({ kind: 'ConfigMap', name: 'x', apiGroup: 'other.io' }),
   ref({ apiGroup: 'snapshot.storage.k8s.io', kind: 'volumesnapshot', name: 'x' }),
   ref({ apiGroup: 'other.io', kind: 'PersistentVolumeClaim', name: 'x' }),
   ref({ apiGroup: 'other.io', kind: 'VolumeSnapshot', name: 'x' }),
-  { words: 'dataSource of another kind', spec: { dataSource: { apiGroup: 'a.b', kind: 'Backup', name: 'x' } } },
+  {
+    words: 'dataSource of another kind',
+    spec: { dataSource: { apiGroup: 'a.b', kind: 'Backup', name: 'x' } },
+  },
   ref({ kind: 'PersistentVolumeClaim', name: 'not-there' }),
   ref({ ...SNAP, name: 'Not.A_Name' }),
   {
     words: 'both',
-    spec: { dataSource: { kind: 'PersistentVolumeClaim', name: 'x' }, dataSourceRef: { kind: 'PersistentVolumeClaim', name: 'x' } },
+    spec: {
+      dataSource: { kind: 'PersistentVolumeClaim', name: 'x' },
+      dataSourceRef: { kind: 'PersistentVolumeClaim', name: 'x' },
+    },
   },
   ref({ ...SNAP, namespace: 'elsewhere' }),
 ];
