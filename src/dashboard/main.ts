@@ -4,7 +4,7 @@ import { keyPrefix } from '../redis/key-names.ts';
 import { isLoopback, parseListenAddress } from '../runtime/address.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
-import { startHttp } from '../runtime/http.ts';
+import { openHttpEndpoint } from '../runtime/http.ts';
 import { runProcess } from '../runtime/process.ts';
 import type { Invocation, ProcessContext } from '../runtime/process.ts';
 import { flags, summary } from './flags.ts';
@@ -39,6 +39,7 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
     log,
   });
   closers.add('Redis', () => link.close());
+  p.health.ready('redis', () => link.trouble);
   const dashboard = await startDashboard({
     address: f.dashboardAddress,
     user: f.dashboardUser,
@@ -56,14 +57,5 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
     user: f.dashboardUser,
     ...(made === undefined ? {} : { password: made }),
   };
-  if (f.httpEndpoint === '') return p.announce(facts);
-  const http = await startHttp({
-    address: f.httpEndpoint,
-    metrics,
-    metricsPath: f.metricsPath,
-    ready: [{ name: 'redis', check: () => link.trouble }],
-    log,
-  });
-  closers.add('HTTP', () => http.close());
-  p.announce({ ...facts, http: http.url });
+  p.announce({ ...facts, ...(await openHttpEndpoint(p)) });
 }
