@@ -3,8 +3,9 @@ import type { Volume } from '../kube/objects.ts';
 
 const DEFAULT_PREFIX = 'pvc-';
 
-/** The UIDs of the claims that a volume stands in for: the one it names, and the one whose volume
- * would get its name (spec 02 §5 step 2). */
+/** The UIDs of the claims that need no other volume while this one exists: the claim that it names,
+ * and the claim whose volume would get its name (sig-storage-lib-external-provisioner
+ * controller/controller.go provisionClaimOperation). */
 export function claimsOf({ metadata, spec }: Volume): ReadonlySet<string> {
   const uids = new Set<string>();
   if (spec.claimRef?.uid !== undefined) uids.add(spec.claimRef.uid);
@@ -13,12 +14,13 @@ export function claimsOf({ metadata, spec }: Volume): ReadonlySet<string> {
   return uids;
 }
 
-/** Which claims, by UID, have a volume that stands in for them. One that is being deleted does not
- * count: its claim needs another. */
+/** The UIDs of all claims that have a volume. A volume that is being deleted does not count, since
+ * its claim needs another one. */
 export class ClaimedIndex {
+  /** How many volumes each claim has. */
   readonly #volumesByClaim = new Map<string, number>();
 
-  /** Takes in a change of a volume. */
+  /** Updates the index with a change of a volume. */
   apply({ type, object, previous }: Change<Volume>): void {
     if (previous !== undefined) this.#count(previous, -1);
     if (type !== 'deleted') this.#count(object, 1);

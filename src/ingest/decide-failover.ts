@@ -1,112 +1,113 @@
-/* Which of a driver's gateways gets the controller calls. Pure: from what was seen of each one and
- * the one that is named, to what is to be named.
+/* Decides which of a driver's gateways is active, that is, gets the controller calls. Pure: it maps
+ * the health of the gateways and the one that is active now to a decision.
  *
- * Replicas of a driver serialise calls by locks in their own processes, so two of them must not be
- * at work at once. Before another one gets calls, those of ours at the active one must have ended:
+ * Vendors run a driver with several replicas, each with a gateway. The replicas serialise calls by
+ * locks in their own processes, so two of them must not work at the same time: calls move to
+ * another gateway only when those sent to the active one have ended. The active gateway stays as
+ * long as it is usable. It is left when it
  *
- * - drained: it said that it forwards nothing more and that nothing is under way. The other one
- * gets calls at once. - gone after it began to drain: what was under way then ends by its deadline.
- * The other one gets calls one operation timeout later. - unreachable for longer than the operation
- * timeout, twice in a row at least: whatever reached it before has met its deadline. Workers may
- * have reached it when we
- * could not, so the other one gets calls only another operation timeout later: what was sent before
- * the move, at once after its record was opened, has met its
- * deadline then. - not among the gateways any more: nobody watches it, so a whole ownership of a
- * volume record passes, past which no run sends anything.
+ * - is drained: it said that it forwards no more calls and that none is under way. The other
+ *   gateway gets calls at once.
+ * - went away while it drained: its last calls end by their deadline. The other gateway gets calls
+ *   after one --timeout.
+ * - is unreachable for longer than --timeout, by two probes in a row or more. Workers may have
+ *   reached it when this process could not, so the other gateway gets calls after one more
+ *   --timeout: calls sent until now have met their deadline then.
+ * - is no longer in --gateway: it is not probed, so a whole ownership of a volume record has to
+ *   pass, after which no run sends anything.
  *
- * That is for the driver as a whole. For one volume the record is stricter (rule 7): after a call
- * of unknown end it goes to another gateway only once that call has settled, whatever was seen
- * here. So a run that is held up between opening and sending, a worker with another view of the
- * network, or a leader that errs can bring two replicas to work at once on different volumes, never
- * on the same one. */
+ * This keeps a driver's replicas apart as long as the leader sees what workers see. For a single
+ * volume, record rule 7 is stricter and does not depend on it: after a call with an unknown end the
+ * volume goes to another gateway only when that call has settled. So a run that was delayed between
+ * opening its record and sending, a worker behind another network fault, or two leaders may let two
+ * replicas work at the same time on different volumes, never on the same one. */
 
-/** What the last probes of one gateway said. */
+/** What the last probes of a gateway found. */
 export type GatewayHealth =
+  /** Not probed yet. */
   | { readonly kind: 'unknown' }
   | { readonly kind: 'reachable' }
-  /** It forwards nothing more; `running` volumes have calls under way. */
+  /** It forwards no new calls; `running` volumes have calls under way. */
   | { readonly kind: 'draining'; readonly running: number }
-  /** Since when, at the earliest, no probe was answered, and how many in a row. */
   | {
       readonly kind: 'unreachable';
+      /** When the first failed probe began. */
       readonly sinceMs: number;
+      /** How many probes failed in a row. */
       readonly probes: number;
       readonly reason: string;
       readonly wasDraining: boolean;
     };
 
 export interface FailoverInput {
-  /** By address, in the order of the flag. */
-  readonly candidates: ReadonlyMap<string, GatewayHealth>;
-  /** '' = none is named. */
-  readonly current: string;
+  /** By address, in the order of --gateway. */
+  readonly health: ReadonlyMap<string, GatewayHealth>;
+  /** Address of the active gateway; '' = none was named yet. */
+  readonly active: string;
   readonly nowMs: number;
+  /** Deadline of one driver call. */
   readonly timeoutMs: number;
-  /** How long an attempt owns its volume record. */
+  /** How long a run owns its volume record. */
   readonly ownershipMs: number;
 }
 
 export type FailoverDecision =
   | { readonly kind: 'keep' }
-  /** Calls at the one before may be under way for `waitMs` more. */
+  /** Calls to the previous gateway may be under way for `waitMs` more. */
   | { readonly kind: 'move'; readonly to: string; readonly waitMs: number; readonly why: string }
-  /** `why` also where the active one is to be left and there is none to move to. */
+  /** A gateway is needed, and none is usable. */
   | { readonly kind: 'none'; readonly why: string };
 
-/** Decides. Sticky: as long as the named one may be used it stays. */
+/** Decides which gateway is active from now on. */
 export function decideFailover(input: FailoverInput): FailoverDecision {
-  const { candidates, current } = input;
-  const [only] = candidates.keys();
-  if (only === undefined) return { kind: 'none', why: 'no gateway is configured' };
-  const reason = current === '' ? { why: 'none was named', waitMs: 0 } : reasonToLeave(input);
+  const { health, active } = input;
+  const [first] = health.keys();
+  if (first === undefined) return { kind: 'none', why: 'no gateway is configured' };
+  const reason = active === '' ? { why: 'none was named', waitMs: 0 } : reasonToLeave(input);
   if (reason === undefined) return { kind: 'keep' };
-  // Where there is no choice nothing need be seen of it: a driver that is down is a worker's
-  // business.
-  if (candidates.size === 1 && only !== current) return { kind: 'move', to: only, ...reason };
-  const next = [...candidates].find(
-    ([address, sight]) => address !== current && sight.kind === 'reachable',
-  )?.[0];
-  return next === undefined
-    ? { kind: 'none', why: `${reason.why}; no other gateway is reachable` }
-    : { kind: 'move', to: next, ...reason };
+  // A single gateway is named whatever its health: workers report a driver that is down.
+  if (health.size === 1 && first !== active) return { kind: 'move', to: first, ...reason };
+  for (const [address, { kind }] of health)
+    if (address !== active && kind === 'reachable') return { kind: 'move', to: address, ...reason };
+  return { kind: 'none', why: `${reason.why}; no other gateway is reachable` };
 }
 
-/** Why the active one is to be left, and how long its calls may still be under way; undefined = it
- * stays. */
+/** Why calls should leave the active gateway, and how long its calls may still be under way;
+ * undefined = it stays. */
 function reasonToLeave({
-  candidates,
-  current,
+  health,
+  active,
   nowMs,
   timeoutMs,
   ownershipMs,
 }: FailoverInput): { why: string; waitMs: number } | undefined {
-  const sight = candidates.get(current);
-  switch (sight?.kind) {
+  const found = health.get(active);
+  switch (found?.kind) {
     case undefined:
-      return { why: `${current} is not among the gateways any more`, waitMs: ownershipMs };
+      return { why: `${active} is no longer in --gateway`, waitMs: ownershipMs };
     case 'unknown':
     case 'reachable':
       return undefined;
     case 'draining':
-      return sight.running === 0 ? { why: 'it is drained', waitMs: 0 } : undefined;
+      return found.running === 0 ? { why: 'it is drained', waitMs: 0 } : undefined;
     case 'unreachable': {
-      if (sight.wasDraining) return { why: 'it has shut down', waitMs: timeoutMs };
-      const downMs = nowMs - sight.sinceMs;
-      if (sight.probes < 2 || downMs <= timeoutMs) return undefined;
-      return { why: `it is unreachable for ${downMs} ms: ${sight.reason}`, waitMs: timeoutMs };
+      if (found.wasDraining) return { why: 'it has shut down', waitMs: timeoutMs };
+      const downMs = nowMs - found.sinceMs;
+      if (found.probes < 2 || downMs <= timeoutMs) return undefined;
+      return { why: `it is unreachable for ${downMs} ms: ${found.reason}`, waitMs: timeoutMs };
     }
   }
 }
 
-/** What a probe found. */
+/** What one probe found. */
 export type ProbeResult =
   | { readonly kind: 'answered' }
   | { readonly kind: 'draining'; readonly running: number }
   | { readonly kind: 'failed'; readonly reason: string };
 
-/** What is known of a gateway after one more probe.
+/** The health of a gateway after one more probe.
  * @param startedMs  when the probe began */
-export function afterProbe(
+export function healthAfterProbe(
   before: GatewayHealth,
   result: ProbeResult,
   startedMs: number,

@@ -1,6 +1,5 @@
 import type { KubeClient } from '../kube/client.ts';
-import { startReflector } from '../kube/reflector.ts';
-import type { Transformed, Reflector } from '../kube/reflector.ts';
+import { startReflector, type Reflector, type Transformed } from '../kube/reflector.ts';
 import {
   keyOf,
   secrets,
@@ -8,39 +7,28 @@ import {
   snapshots,
   volumeAttachments,
   volumeAttributesClasses,
+  type Resource,
 } from '../kube/resources.ts';
-import type { Resource } from '../kube/resources.ts';
 import { objectId, parseObjectId } from '../queue/wait-list.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { transformName } from './transforms.ts';
 
-/** Watches the objects that keys wait for, for as long as something waits: a cluster that does not
- * use a kind pays nothing for it. */
-export interface DemandWatch {
-  /** Watches these and no others; what it does not know is left out. To be called again and again.
-   */
-  follow(objects: ReadonlySet<string>): void;
-  /** Version of an object, '' = it is not there; undefined: not watched, or not known now. */
-  versionOf(object: string): string | undefined;
-  stop(): Promise<void>;
-}
-
 export interface DemandWatchOptions {
   readonly client: KubeClient;
-  /** Secrets too: each alone and by its name, so that nobody has to grant more. */
+  /** Watch secrets too, each by its name, which needs no permission to list all secrets. */
   readonly watchSecrets: boolean;
-  /** An object that came, changed or went. */
+  /** Called when an object was added, modified or deleted. */
   readonly onChange: (object: string) => void;
   readonly clock: Clock;
   readonly log: Logger;
-  /** How long a resource is still watched after the last key stopped waiting for it: keys that are
-   * woken often wait again, and a list costs more than a watch. */
+  /** How long a resource stays watched after the last key stopped waiting for it: promoted keys
+   * often park again, and a list costs more than a watch. */
   readonly lingerMs?: number;
 }
 
-/** Watched as a whole when the first key waits for one of them. Where the API server does not know
- * a resource, its definition may come later. */
+/** Resources that are watched as a whole while a key waits for an object of them. Where the API
+ * server does not serve one, its CustomResourceDefinition may be installed later. */
 export const ON_DEMAND: readonly Resource[] = [
   snapshots,
   snapshotContents,
@@ -49,113 +37,131 @@ export const ON_DEMAND: readonly Resource[] = [
 ];
 
 const LINGER_MS = 300_000;
-/** Watches of one object each. They are connections; keys that wait for a secret beyond this are
- * tried again at the longest wait, as without a watch. */
-const MOST = 100;
+/** Limit of watches on single objects, since each is a connection. Keys that wait for a secret
+ * beyond it are run again after the longest back-off, as without a watch. */
+const MAX_SINGLE_WATCHES = 100;
 
-/** What one watch covers. */
+/** What one watch covers: a resource, or a single object of it. */
 interface Scope {
+  /** The plural of the resource, or the object's id. */
   readonly id: string;
   readonly resource: Resource;
-  readonly only?: { readonly namespace: string; readonly fieldSelector: string };
+  readonly single?: { readonly namespace: string; readonly fieldSelector: string };
 }
 
-interface View {
+interface Watch {
+  readonly scope: Scope;
   readonly reflector: Reflector<Transformed>;
-  /** It covers one object. */
-  readonly isAlone: boolean;
-  /** What the reflector says before it has asked. */
-  readonly untried: string | undefined;
-  readonly lingerMs: number;
-  /** When something last waited for what it covers. */
-  wantedMs: number;
-  /** What the log has been told. */
-  told: 'nothing' | 'well' | 'ill';
+  /** The reflector's trouble before its first list. */
+  readonly initialTrouble: string | undefined;
+  /** When a key last waited for an object in the scope. */
+  lastWantedMs: number;
+  logged: 'nothing' | 'watching' | 'failing';
 }
 
-/** Watches nothing until told to. Objects pass by and are dropped at once: only name and version
- * are kept. */
+/** Watches nothing until `follow` is called. */
 export function startDemandWatch(options: DemandWatchOptions): DemandWatch {
-  const { clock, log } = options;
-  const views = new Map<string, View>();
+  return new DemandWatch(options);
+}
 
-  const scopeOf = (object: string): Scope | undefined => {
-    const { resource, namespace, name } = parseObjectId(object);
-    if (resource === secrets.plural) {
-      if (!options.watchSecrets) return undefined;
-      return {
-        id: object,
-        resource: secrets,
-        only: { namespace, fieldSelector: `metadata.name=${name}` },
-      };
+/** Watches the objects that keys wait for, as long as one does, so that a kind that a cluster does
+ * not use costs nothing. Only name and version of an object are kept. */
+export class DemandWatch {
+  readonly #options: DemandWatchOptions;
+  /** By scope. */
+  readonly #watches = new Map<string, Watch>();
+
+  constructor(options: DemandWatchOptions) {
+    this.#options = options;
+  }
+
+  /** Watches these objects and no others; those of unknown resources are ignored. To be called
+   * repeatedly: each call also ends the watches that have lingered long enough. */
+  follow(objects: ReadonlySet<string>): void {
+    const wanted = new Map(
+      [...objects]
+        .flatMap((object) => this.#scopeOf(object) ?? [])
+        .map((scope) => [scope.id, scope]),
+    );
+    for (const [id, watch] of this.#watches) this.#update(watch, wanted.has(id));
+    for (const scope of wanted.values()) if (this.#hasRoomFor(scope)) this.#start(scope);
+  }
+
+  /** The version of an object; '' = it does not exist. Undefined: it is not watched, or its watch
+   * has not synced or is interrupted. */
+  versionOf(object: string): string | undefined {
+    const reflector = this.#watches.get(this.#scopeOf(object)?.id ?? '')?.reflector;
+    if (reflector?.hasSynced !== true || reflector.trouble !== undefined) return undefined;
+    const { namespace, name } = parseObjectId(object);
+    return reflector.get(keyOf({ namespace, name }))?.metadata.resourceVersion ?? '';
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all([...this.#watches.values()].map(({ reflector }) => reflector.stop()));
+    this.#watches.clear();
+  }
+
+  #scopeOf(object: string): Scope | undefined {
+    const { resource: plural, namespace, name } = parseObjectId(object);
+    if (plural === secrets.plural && this.#options.watchSecrets) {
+      const single = { namespace, fieldSelector: `metadata.name=${name}` };
+      return { id: object, resource: secrets, single };
     }
-    const whole = ON_DEMAND.find(({ plural }) => plural === resource);
-    return whole === undefined ? undefined : { id: resource, resource: whole };
-  };
-  const watch = ({ resource, only }: Scope): View => {
+    const resource = ON_DEMAND.find((candidate) => candidate.plural === plural);
+    return resource === undefined ? undefined : { id: plural, resource };
+  }
+
+  #update(watch: Watch, isWanted: boolean): void {
+    const { clock, lingerMs = LINGER_MS } = this.#options;
+    const { scope, reflector } = watch;
+    const nowMs = clock.nowMs();
+    if (isWanted) watch.lastWantedMs = nowMs;
+    this.#logState(watch);
+    const keepMs = scope.single === undefined ? lingerMs : 0;
+    if (isWanted || nowMs - watch.lastWantedMs < keepMs) return;
+    this.#watches.delete(scope.id);
+    void reflector.stop();
+  }
+
+  #hasRoomFor({ id, single }: Scope): boolean {
+    if (this.#watches.has(id)) return false;
+    if (single === undefined) return true;
+    const singles = [...this.#watches.values()].filter(({ scope }) => scope.single !== undefined);
+    return singles.length < MAX_SINGLE_WATCHES;
+  }
+
+  #start(scope: Scope): void {
+    const { client, onChange, clock, log } = this.#options;
+    const { resource, single } = scope;
     const reflector = startReflector<Transformed>({
-      client: options.client,
+      client,
       resource,
-      ...only,
+      ...single,
       transform: transformName,
       onChange: ({ object }) =>
-        options.onChange(objectId({ resource: resource.plural, ...object.metadata })),
-      // A kind that is not installed, or not granted, would be told again and again; once is
-      // enough, see tell().
+        onChange(objectId({ resource: resource.plural, ...object.metadata })),
+      // The reflector would report a kind that is not installed, or not granted, again and again;
+      // #logState reports it once.
       log: log.child({}, { level: 'error' }),
     });
-    const lingerMs = only === undefined ? (options.lingerMs ?? LINGER_MS) : 0;
-    return {
+    this.#watches.set(scope.id, {
+      scope,
       reflector,
-      isAlone: only !== undefined,
-      untried: reflector.trouble,
-      lingerMs,
-      wantedMs: clock.nowMs(),
-      told: 'nothing',
-    };
-  };
-  const alone = (): number => [...views.values()].filter(({ isAlone }) => isAlone).length;
-  const tell = (id: string, view: View): void => {
-    const { trouble } = view.reflector;
-    const now = trouble === undefined ? 'well' : 'ill';
-    if (trouble === view.untried || now === view.told) return;
-    view.told = now;
-    if (trouble === undefined) log.info({ watched: id }, 'keys wait for this: watching it');
-    else
-      log.warn(
-        { watched: id, reason: trouble },
-        'keys wait for what can’t be watched; trying again',
-      );
-  };
+      initialTrouble: reflector.trouble,
+      lastWantedMs: clock.nowMs(),
+      logged: 'nothing',
+    });
+  }
 
-  return {
-    follow(objects) {
-      const wanted = new Map(
-        [...objects].flatMap((object) => scopeOf(object) ?? []).map((scope) => [scope.id, scope]),
-      );
-      const nowMs = clock.nowMs();
-      for (const [id, view] of views) {
-        if (wanted.has(id)) view.wantedMs = nowMs;
-        tell(id, view);
-        if (wanted.has(id) || nowMs - view.wantedMs < view.lingerMs) continue;
-        views.delete(id);
-        void view.reflector.stop();
-      }
-      for (const [id, scope] of wanted) {
-        if (views.has(id) || (scope.only !== undefined && alone() >= MOST)) continue;
-        views.set(id, watch(scope));
-      }
-    },
-    versionOf(object) {
-      const view = views.get(scopeOf(object)?.id ?? '');
-      if (view?.reflector.hasSynced !== true || view.reflector.trouble !== undefined)
-        return undefined;
-      const { namespace, name } = parseObjectId(object);
-      return view.reflector.get(keyOf({ namespace, name }))?.metadata.resourceVersion ?? '';
-    },
-    async stop() {
-      await Promise.all([...views.values()].map(({ reflector }) => reflector.stop()));
-      views.clear();
-    },
-  };
+  #logState(watch: Watch): void {
+    const { log } = this.#options;
+    const { trouble } = watch.reflector;
+    const state = trouble === undefined ? 'watching' : 'failing';
+    if (trouble === watch.initialTrouble || state === watch.logged) return;
+    watch.logged = state;
+    const watched = watch.scope.id;
+    if (trouble === undefined) log.info({ watched }, 'watching it, because keys wait for it');
+    else
+      log.warn({ watched, reason: trouble }, 'keys wait for it, and it can’t be watched; retrying');
+  }
 }

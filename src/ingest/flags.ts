@@ -8,9 +8,9 @@ import { defineFlags } from '../runtime/flags.ts';
 import { processFlags } from '../runtime/process-flags.ts';
 
 /** One line for --help and docs/flags.md. */
-export const summary = 'watches claims and volumes and turns what needs work into jobs';
+export const summary = 'watches claims and volumes and enqueues a job for each that needs work';
 
-/** Every flag of the ingest process. */
+/** The flags of the ingest process. */
 export const flags = defineFlags({
   ...processFlags,
   ...kubeFlags,
@@ -22,23 +22,30 @@ export const flags = defineFlags({
   'audit-interval': {
     type: 'durationMs',
     default: '1h',
-    help: 'How often the leader compares the driver’s volumes with what the cluster names, where the driver can list them. 0: never.',
+    help:
+      'How often the leader looks for volumes of the driver that no PersistentVolume names, ' +
+      'if the driver can list its volumes. 0: never.',
   },
   'audit-min-age': {
     type: 'durationMs',
     default: '1h',
-    help: 'How long ago an earlier audit must have found a volume unknown before it is reported.',
+    help:
+      'How long a volume must have been without a PersistentVolume, ' +
+      'by an earlier audit, before it is reported.',
   },
   'snapshot-orphan-sweep-interval': {
     type: 'durationMs',
     default: '5m',
-    help: 'How often the leader looks for snapshots that keep our finalizer although no claim is restored from them. 0: never.',
+    help:
+      'How often the leader looks for snapshots that kept our finalizer ' +
+      'although no claim is restored from them. 0: never.',
     upstream: 'same',
   },
   'resync-interval': {
     type: 'durationMs',
     default: '15m',
     min: '1s',
-    help: 'How often everything outstanding is enqueued once more; waits are not shortened by it.',
+    help:
+      'How often every object that needs work is enqueued again; ' + 'delayed jobs stay delayed.',
   },
 });

@@ -1,49 +1,52 @@
 import type { IncarnationStore } from '../records/incarnation.ts';
 import type { Logger } from '../runtime/log.ts';
 
-/** What the identities of sutler begin with. No other provisioner's do: upstream's are host names,
- * in which '_' can't stand. */
+/** Prefix of the identities with which sutler holds a Lease. Upstream's identities are host names,
+ * which can't contain '_'. */
 export const IDENTITY_PREFIX = 'sutler_';
 
-/** Tells the workers when a provisioner that is not sutler holds the driver's Lease, as during a
- * change over and back (design invariant 10). */
+/** Tells the workers, through Redis, which foreign leader holds the driver's Lease. While one does,
+ * as during a change-over, workers finish open records and start nothing new (invariant 10). */
 export class ForeignLeader {
   readonly #incarnations: Pick<IncarnationStore, 'setForeignLeader'>;
   readonly #log: Logger;
-  #told: string | undefined | null = null;
-  #telling: Promise<void> | undefined;
+  /** What was written last. Absent until the first write, which replaces what an ingest before this
+   * one may have left. */
+  #written: { readonly holder: string | undefined } | undefined;
+  #writing: Promise<void> | undefined;
 
   constructor(incarnations: Pick<IncarnationStore, 'setForeignLeader'>, log: Logger) {
     this.#incarnations = incarnations;
     this.#log = log;
   }
 
-  /** @param holder  who holds the Lease as last seen; undefined where it is this process, or nobody
-   */
+  /** To be called every second; a failed write is repeated by the next call.
+   * @param holder  the identity that holds the Lease; undefined: this process, or none */
   observe(holder: string | undefined): void {
-    const foreign =
-      holder === undefined || holder === '' || holder.startsWith(IDENTITY_PREFIX)
-        ? undefined
-        : holder;
-    if (foreign === this.#told || this.#telling !== undefined) return;
-    this.#telling = this.#incarnations
-      .setForeignLeader(foreign)
-      .then(
-        () => {
-          if (foreign !== undefined)
-            this.#log.warn(
-              { holder: foreign },
-              'another provisioner leads: only open volume records are finished',
-            );
-          else if (this.#told) this.#log.info('no other provisioner leads any more');
-          this.#told = foreign;
-        },
-        (error: unknown) =>
-          this.#log.debug(
-            { err: error },
-            'could not tell the workers who leads; telling them again',
-          ),
-      )
-      .finally(() => (this.#telling = undefined));
+    const foreign = isForeign(holder) ? holder : undefined;
+    if (this.#writing !== undefined) return;
+    if (this.#written !== undefined && this.#written.holder === foreign) return;
+    this.#writing = this.#write(foreign).finally(() => (this.#writing = undefined));
   }
+
+  async #write(holder: string | undefined): Promise<void> {
+    try {
+      await this.#incarnations.setForeignLeader(holder);
+    } catch (error) {
+      this.#log.debug({ err: error }, 'could not tell the workers who leads; trying again');
+      return;
+    }
+    if (holder !== undefined)
+      this.#log.warn(
+        { holder },
+        'another provisioner leads: only open volume records are finished',
+      );
+    else if (this.#written?.holder !== undefined)
+      this.#log.info('no other provisioner leads any more');
+    this.#written = { holder };
+  }
+}
+
+function isForeign(holder: string | undefined): boolean {
+  return holder !== undefined && holder !== '' && !holder.startsWith(IDENTITY_PREFIX);
 }

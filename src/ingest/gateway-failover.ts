@@ -1,12 +1,20 @@
-import { Counter, Gauge } from 'prom-client';
-import type { Registry } from 'prom-client';
+/* Health-checks the gateways of a driver and names the one that gets controller calls, the active
+ * gateway. decide-failover.ts says when the active gateway changes, and why; this file probes,
+ * stores the decision in Redis and reports it. Only the leading ingest does so. */
+import { Counter, Gauge, type Registry } from 'prom-client';
 import type { Gateway, GatewayPool } from '../gateway-client/pool.ts';
 import { CsiError, FAILOVER_METADATA } from '../csi/status.ts';
 import type { ActiveGateway, NamedGateway } from '../records/active-gateway.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
-import { afterProbe, decideFailover } from './decide-failover.ts';
-import type { GatewayHealth, ProbeResult } from './decide-failover.ts';
+import {
+  healthAfterProbe,
+  decideFailover,
+  type FailoverDecision,
+  type GatewayHealth,
+  type ProbeResult,
+} from './decide-failover.ts';
+import { PollLoop } from './poll-loop.ts';
 
 export interface GatewayFailoverOptions {
   readonly pool: Pick<GatewayPool, 'gateways' | 'prefer'>;
@@ -14,156 +22,174 @@ export interface GatewayFailoverOptions {
   readonly driver: string;
   /** Deadline of one driver call, and of each probe. */
   readonly timeoutMs: number;
+  /** How long a run owns its volume record. */
   readonly ownershipMs: number;
-  /** Asked each time, right before something is written. */
+  /** Called right before each write. */
   readonly isLeading: () => boolean;
   readonly clock: Clock;
   readonly log: Logger;
   readonly metrics: Registry;
 }
 
-export interface GatewayFailover {
-  /** For /readyz: why calls go nowhere; undefined also while another ingest leads. */
-  readonly trouble: string | undefined;
-  /** Looks now, as at the beginning of a leadership. */
-  wake(): void;
-  close(): void;
+const PERIOD_MS = 500;
+/** With a single gateway, which is not probed: Redis is read to name it again if that was lost. */
+const SINGLE_PERIOD_MS = 5_000;
+
+/** Starts to probe every gateway twice a second while this ingest leads, and to name the active
+ * one. A single gateway is named at once and not probed. */
+export function startGatewayFailover(options: GatewayFailoverOptions): GatewayFailover {
+  return new GatewayFailover(options);
 }
 
-const EVERY_MS = 500;
-/** Where there is nothing to choose, only what Redis says is looked after. */
-const EVERY_ALONE_MS = 5_000;
+export class GatewayFailover {
+  readonly #options: GatewayFailoverOptions;
+  readonly #metrics: FailoverMetrics;
+  /** By address, in the order of --gateway. */
+  readonly #health: Map<string, GatewayHealth>;
+  /** Addresses with a probe under way. */
+  readonly #probing = new Set<string>();
+  readonly #loop: PollLoop;
+  /** What Redis held when this leader last read or wrote it. After Redis lost data, the choice stays
+   * the same, because calls may be under way at that gateway. */
+  #lastNamed: NamedGateway | undefined;
+  #trouble: string | undefined;
 
-/** Probes every gateway of the driver twice a second while this ingest leads, and names the one
- * that gets calls. With one gateway there is nothing to choose: it is named at once and not probed.
- */
-export function startGatewayFailover(options: GatewayFailoverOptions): GatewayFailover {
-  const { clock, pool } = options;
-  const metrics = failoverMetrics(options);
-  const sights = new Map<string, GatewayHealth>(
-    pool.gateways.map(({ address }) => [address, { kind: 'unknown' }]),
-  );
-  const closed = new AbortController();
-  let pause = new AbortController();
-  let trouble: string | undefined;
-  /** What this process named or saw while leading: Redis may lose it, and must not make the choice
-   * fall on another one. */
-  let known: NamedGateway | undefined;
+  constructor(options: GatewayFailoverOptions) {
+    const { gateways } = options.pool;
+    this.#options = options;
+    this.#metrics = createFailoverMetrics(options);
+    this.#health = new Map(gateways.map(({ address }) => [address, { kind: 'unknown' }]));
+    this.#loop = new PollLoop({
+      step: (signal) => this.#step(signal),
+      onError: (error) =>
+        options.log.debug(
+          { err: error },
+          'could not read or name the active gateway; trying again',
+        ),
+      periodMs: gateways.length > 1 ? PERIOD_MS : SINGLE_PERIOD_MS,
+      clock: options.clock,
+    });
+  }
 
-  const turn = async (): Promise<void> => {
-    if (!options.isLeading()) {
-      for (const address of sights.keys()) sights.set(address, { kind: 'unknown' });
-      known = undefined;
-      trouble = undefined;
-      metrics.show('');
-      return;
-    }
-    // One that does not answer must not keep the others from being seen: their probes go on, and
-    // what they find counts at the next turn.
+  /** For /readyz: why no gateway gets calls, or what is wrong with the active one. Undefined also
+   * while another ingest leads. */
+  get trouble(): string | undefined {
+    return this.#trouble;
+  }
+
+  /** Probes and decides now, as at the beginning of a leadership. */
+  checkNow(): void {
+    this.#loop.runNow();
+  }
+
+  close(): void {
+    void this.#loop.stop();
+  }
+
+  async #step(signal: AbortSignal): Promise<void> {
+    const { isLeading, pool, clock } = this.#options;
+    if (!isLeading()) return this.#reset();
     if (pool.gateways.length > 1) {
-      const probes = Promise.all(pool.gateways.map((gateway) => look(gateway)));
-      await Promise.race([probes, clock.sleep(EVERY_MS)]);
+      // A gateway that does not answer must not delay the decision: its probe goes on, and the
+      // result counts in a later step.
+      const probes = Promise.all(pool.gateways.map((gateway) => this.#probe(gateway)));
+      await Promise.race([probes, clock.sleep(PERIOD_MS)]);
     }
-    if (closed.signal.aborted) return;
-    trouble = await elect();
-  };
+    if (!signal.aborted) this.#trouble = await this.#decide();
+  }
 
-  const probing = new Set<string>();
-  const look = async (gateway: Gateway): Promise<void> => {
+  /** What an earlier leadership saw is out of date by the next one. */
+  #reset(): void {
+    for (const address of this.#health.keys()) this.#health.set(address, { kind: 'unknown' });
+    this.#lastNamed = undefined;
+    this.#trouble = undefined;
+    this.#metrics.setActive('');
+  }
+
+  async #probe(gateway: Gateway): Promise<void> {
     const { address } = gateway;
-    if (probing.has(address)) return;
-    probing.add(address);
-    const startedMs = clock.nowMs();
-    const result = await probe(gateway, options);
-    probing.delete(address);
-    const before = sights.get(address) ?? { kind: 'unknown' };
-    const sight = afterProbe(before, result, startedMs);
-    sights.set(address, sight);
-    if (before.kind !== sight.kind)
-      options.log.info({ gateway: address, ...sight }, 'gateway seen');
-  };
+    if (this.#probing.has(address)) return;
+    this.#probing.add(address);
+    const startedMs = this.#options.clock.nowMs();
+    const result = await sendProbe(gateway, this.#options);
+    this.#probing.delete(address);
+    const before = this.#healthOf(address);
+    const health = healthAfterProbe(before, result, startedMs);
+    this.#health.set(address, health);
+    if (before.kind !== health.kind)
+      this.#options.log.info({ gateway: address, ...health }, 'health of a gateway changed');
+  }
 
   /** @returns what is wrong */
-  const elect = async (): Promise<string | undefined> => {
-    const { active, driver, log, ownershipMs, timeoutMs } = options;
-    const found = await active.read();
-    // Emptied, or back in time: the choice of before stands, since calls may be under way there.
-    // The blessing's quarantine guards the records.
-    const isLost = known !== undefined && found.version < known.version;
-    const current = isLost ? (known?.endpoint ?? '') : found.endpoint;
-    const choice = decideFailover({
-      candidates: sights,
-      current,
+  async #decide(): Promise<string | undefined> {
+    const { active, driver, isLeading, clock, log, ownershipMs, timeoutMs } = this.#options;
+    const stored = await active.read();
+    const last = this.#lastNamed;
+    // A lower version: Redis was emptied, or restored from the past.
+    const isLost = last !== undefined && stored.version < last.version;
+    const address = isLost ? last.endpoint : stored.endpoint;
+    const decision = decideFailover({
+      health: this.#health,
+      active: address,
       nowMs: clock.nowMs(),
       timeoutMs,
       ownershipMs,
     });
-    if (choice.kind !== 'move') {
-      if (isLost && current !== '' && options.isLeading()) {
-        if (!(await active.name({ version: found.version, endpoint: current, waitMs: 0 })))
-          return trouble;
-        log.warn(
-          { driver, gateway: current },
-          'Redis had lost which gateway is active; named again',
-        );
-        known = { ...found, endpoint: current, version: found.version + 1 };
-      } else known = found;
-      metrics.show(current);
-      pool.prefer(current);
-      return troubleOf(current, choice.kind === 'none' ? choice.why : undefined);
-    }
-    if (!options.isLeading()) return trouble;
-    if (
-      !(await active.name({ version: found.version, endpoint: choice.to, waitMs: choice.waitMs }))
-    )
-      return trouble;
-    known = { ...found, endpoint: choice.to, version: found.version + 1 };
-    const fields = { driver, gateway: choice.to, why: choice.why, waitMs: choice.waitMs };
-    if (current === '') log.info(fields, 'active gateway named');
-    else log.warn({ ...fields, previous: current }, 'active gateway moved');
-    if (current !== '') metrics.moved();
-    metrics.show(choice.to);
-    pool.prefer(choice.to);
-    return troubleOf(choice.to, undefined);
-  };
+    if (decision.kind === 'move') return this.#move(stored, address, decision);
+    if (!isLost || address === '' || !isLeading()) this.#lastNamed = stored;
+    else if (await this.#name(stored, address, 0))
+      log.warn({ driver, gateway: address }, 'Redis lost the active gateway: named it again');
+    else return this.#trouble;
+    this.#use(address);
+    return this.#describeTrouble(address, decision.kind === 'none' ? decision.why : undefined);
+  }
 
-  const troubleOf = (current: string, why: string | undefined): string | undefined => {
-    const sight = sights.get(current);
-    if (current === '') return `no gateway is active: ${why ?? ''}`;
-    if (sight?.kind === 'unreachable')
-      return `the active gateway ${current} is unreachable: ${sight.reason}`;
-    return why === undefined ? undefined : `the active gateway ${current} is to be left: ${why}`;
-  };
-
-  const everyMs = pool.gateways.length > 1 ? EVERY_MS : EVERY_ALONE_MS;
-  const loop = async (): Promise<void> => {
-    while (!closed.signal.aborted) {
-      pause = new AbortController();
-      await turn().catch((error: unknown) =>
-        options.log.debug(
-          { err: error },
-          'the active gateway could not be looked after; looking again',
-        ),
-      );
-      if (!closed.signal.aborted) await clock.sleep(everyMs, pause.signal);
+  async #move(
+    stored: NamedGateway,
+    previous: string,
+    { to, waitMs, why }: Extract<FailoverDecision, { kind: 'move' }>,
+  ): Promise<string | undefined> {
+    const { driver, isLeading, log } = this.#options;
+    if (!isLeading() || !(await this.#name(stored, to, waitMs))) return this.#trouble;
+    const fields = { driver, gateway: to, why, waitMs };
+    if (previous === '') log.info(fields, 'active gateway named');
+    else {
+      log.warn({ ...fields, previous }, 'active gateway moved');
+      this.#metrics.countMove();
     }
-  };
-  void loop();
-  return {
-    get trouble() {
-      return trouble;
-    },
-    wake: () => pause.abort('leading'),
-    close() {
-      closed.abort('closed');
-      pause.abort('closed');
-    },
-  };
+    this.#use(to);
+    return this.#describeTrouble(to, undefined);
+  }
+
+  /** @returns false where another process named a gateway since `stored` was read */
+  async #name(stored: NamedGateway, endpoint: string, waitMs: number): Promise<boolean> {
+    const { version } = stored;
+    if (!(await this.#options.active.name({ version, endpoint, waitMs }))) return false;
+    this.#lastNamed = { ...stored, endpoint, version: version + 1 };
+    return true;
+  }
+
+  #use(address: string): void {
+    this.#metrics.setActive(address);
+    this.#options.pool.prefer(address);
+  }
+
+  #describeTrouble(address: string, why: string | undefined): string | undefined {
+    const health = this.#healthOf(address);
+    if (address === '') return `no gateway is active: ${why ?? ''}`;
+    if (health.kind === 'unreachable')
+      return `the active gateway ${address} is unreachable: ${health.reason}`;
+    return why === undefined ? undefined : `the active gateway ${address} has no successor: ${why}`;
+  }
+
+  #healthOf(address: string): GatewayHealth {
+    return this.#health.get(address) ?? { kind: 'unknown' };
+  }
 }
 
-/** Identity.Probe through the gateway, and who answers: a gateway of another driver is a mistake in
- * the flags, and never gets calls. */
-async function probe(
+/** Calls Probe and GetPluginInfo through the gateway. A gateway of another driver is a mistake in
+ * --gateway and never gets calls. */
+async function sendProbe(
   { client }: Gateway,
   { driver, timeoutMs }: GatewayFailoverOptions,
 ): Promise<ProbeResult> {
@@ -184,12 +210,12 @@ async function probe(
 }
 
 interface FailoverMetrics {
-  /** '' = none, or not ours to say. */
-  show(gateway: string): void;
-  moved(): void;
+  /** '' = none is active, or another ingest leads. */
+  setActive(address: string): void;
+  countMove(): void;
 }
 
-function failoverMetrics({ driver, metrics, pool }: GatewayFailoverOptions): FailoverMetrics {
+function createFailoverMetrics({ driver, metrics, pool }: GatewayFailoverOptions): FailoverMetrics {
   const active = new Gauge({
     name: 'sutler_active_gateway',
     help: '1 for the gateway that gets the controller calls of a driver, as the leading ingest named it.',
@@ -204,12 +230,12 @@ function failoverMetrics({ driver, metrics, pool }: GatewayFailoverOptions): Fai
   });
   moves.inc({ driver }, 0);
   return {
-    show(current) {
+    setActive(address) {
       active.reset();
-      if (current === '') return;
-      for (const { address } of pool.gateways) active.set({ driver, gateway: address }, 0);
-      active.set({ driver, gateway: current }, 1);
+      if (address === '') return;
+      for (const gateway of pool.gateways) active.set({ driver, gateway: gateway.address }, 0);
+      active.set({ driver, gateway: address }, 1);
     },
-    moved: () => moves.inc({ driver }),
+    countMove: () => moves.inc({ driver }),
   };
 }

@@ -1,28 +1,28 @@
-import { keyId } from '../queue/contract.ts';
-import type { JobKey } from '../queue/contract.ts';
+import { keyId, type JobKey } from '../queue/contract.ts';
 import type { Producer } from '../queue/producer.ts';
-import { systemClock } from '../runtime/clock.ts';
-import type { Clock } from '../runtime/clock.ts';
+import { systemClock, type Clock } from '../runtime/clock.ts';
 
 export interface LeaderGateOptions {
-  /** Asked each time: a process that was frozen past its lease's end must not enqueue before it has
-   * noticed. */
+  /** Called for each hint: a process that was frozen until its Lease expired must not enqueue before
+   * it has noticed. */
   readonly holdsLease: () => boolean;
-  /** For how long ends of waits are kept while it is closed: as long as nobody may lead between two
-   * leaders. */
+  /** How long `enqueueNow` and `promote` are kept while blocked: as long as there may be no leader
+   * between two leaders. */
   readonly keepMs: number;
   readonly clock?: Clock;
 }
 
-/** Passes hints to the queue only while the lease is held. Keys that are dropped here are not lost:
- * gaining the lease goes through everything. That leaves waits as they are, so `enqueueNow` and
- * `promote` of the last moments are kept and passed on then. */
+/** Passes hints to the producer only while this ingest leads.
+ *
+ * A hint that is dropped while blocked is not lost: a new leader starts with a resync. But a resync
+ * leaves delayed jobs delayed. So the `enqueueNow` and `promote` of the last moments are kept, and
+ * passed on when this ingest becomes the leader. */
 export class LeaderGate {
   readonly #producer: Pick<Producer, 'ensureQueued' | 'enqueueNow' | 'promote'>;
   readonly #options: LeaderGateOptions;
   readonly #clock: Clock;
-  /** Oldest first. */
-  readonly #missed = new Map<string, { readonly pass: () => void; readonly atMs: number }>();
+  /** By key, the last one, oldest first. */
+  readonly #kept = new Map<string, { readonly pass: () => void; readonly atMs: number }>();
   #hasLeadership = false;
 
   constructor(
@@ -41,9 +41,9 @@ export class LeaderGate {
   allow(): void {
     this.#hasLeadership = true;
     if (!this.isAllowing) return;
-    this.#forgetOld();
-    for (const { pass } of this.#missed.values()) pass();
-    this.#missed.clear();
+    this.#dropExpired();
+    for (const { pass } of this.#kept.values()) pass();
+    this.#kept.clear();
   }
 
   block(): void {
@@ -55,27 +55,27 @@ export class LeaderGate {
   }
 
   enqueueNow(key: JobKey): void {
-    if (this.isAllowing) this.#producer.enqueueNow(key);
-    else this.#miss(key, () => this.#producer.enqueueNow(key));
+    this.#passOrKeep(key, () => this.#producer.enqueueNow(key));
   }
 
   promote(key: JobKey): void {
-    if (this.isAllowing) this.#producer.promote(key);
-    else this.#miss(key, () => this.#producer.promote(key));
+    this.#passOrKeep(key, () => this.#producer.promote(key));
   }
 
-  #miss(key: JobKey, pass: () => void): void {
+  #passOrKeep(key: JobKey, pass: () => void): void {
+    if (this.isAllowing) return pass();
     const id = keyId(key);
-    this.#missed.delete(id);
-    this.#missed.set(id, { pass, atMs: this.#clock.nowMs() });
-    this.#forgetOld();
+    // Deleted first, so that the key moves to the end of the order.
+    this.#kept.delete(id);
+    this.#kept.set(id, { pass, atMs: this.#clock.nowMs() });
+    this.#dropExpired();
   }
 
-  #forgetOld(): void {
+  #dropExpired(): void {
     const oldestMs = this.#clock.nowMs() - this.#options.keepMs;
-    for (const [id, { atMs }] of this.#missed) {
+    for (const [id, { atMs }] of this.#kept) {
       if (atMs >= oldestMs) return;
-      this.#missed.delete(id);
+      this.#kept.delete(id);
     }
   }
 }

@@ -1,4 +1,5 @@
 import type { KubeClient } from '../kube/client.ts';
+// The annotation is called sutler.dev/epoch, the incarnation id's former name.
 import { EPOCH } from '../kube/keys.ts';
 import { isAlreadyExists, isConflict } from '../kube/kube-error.ts';
 import type { Lease } from '../kube/objects.ts';
@@ -11,43 +12,47 @@ export interface LeaseIncarnationOptions {
   readonly name: string;
 }
 
-/** The epoch as an annotation of the driver's Lease. Written with update, as upstream's role
- * allows, and again when somebody was faster. */
-export function leaseIncarnationStore({
-  client,
-  namespace,
-  name,
-}: LeaseIncarnationOptions): IncarnationIdStore {
-  const ref = { namespace, name };
-  const write = async (epoch: string): Promise<boolean> => {
-    const lease = await client.get<Lease>(leases, ref);
-    try {
-      if (lease === undefined) {
-        const metadata = { namespace, name, annotations: { [EPOCH]: epoch } };
-        await client.create(leases, namespace, {
-          apiVersion: apiVersionOf(leases),
-          kind: leases.kind,
-          metadata,
-          spec: {},
-        });
-      } else {
-        const metadata = {
-          ...lease.metadata,
-          annotations: { ...lease.metadata.annotations, [EPOCH]: epoch },
-        };
-        await client.update(leases, ref, { ...lease, metadata });
-      }
-      return true;
-    } catch (error) {
-      if (isConflict(error) || isAlreadyExists(error)) return false;
-      throw error;
-    }
-  };
+/** How often a write that met another writer's is repeated. */
+const MAX_TRIES = 10;
+
+/** Keeps the incarnation id in an annotation of the driver's Lease. */
+export function leaseIncarnationStore(options: LeaseIncarnationOptions): IncarnationIdStore {
+  const { client, namespace, name } = options;
   return {
-    read: async () => (await client.get<Lease>(leases, ref))?.metadata.annotations?.[EPOCH],
-    async write(epoch) {
-      for (let tries = 0; tries < 10; tries += 1) if (await write(epoch)) return;
-      throw new Error(`the Lease ${namespace}/${name} changes too often to be annotated`);
+    async read() {
+      const lease = await client.get<Lease>(leases, { namespace, name });
+      return lease?.metadata.annotations?.[EPOCH];
+    },
+    async write(id) {
+      for (let tries = 0; tries < MAX_TRIES; tries += 1) if (await annotate(options, id)) return;
+      throw new Error(
+        `the Lease ${namespace}/${name} changed during each of ${MAX_TRIES} tries to annotate it`,
+      );
     },
   };
+}
+
+/** Writes with create and update, the verbs that upstream's role grants.
+ * @returns false where another writer came first */
+async function annotate(options: LeaseIncarnationOptions, id: string): Promise<boolean> {
+  const { client, namespace, name } = options;
+  const ref = { namespace, name };
+  const lease = await client.get<Lease>(leases, ref);
+  try {
+    if (lease === undefined) {
+      await client.create(leases, namespace, {
+        apiVersion: apiVersionOf(leases),
+        kind: leases.kind,
+        metadata: { namespace, name, annotations: { [EPOCH]: id } },
+        spec: {},
+      });
+    } else {
+      const annotations = { ...lease.metadata.annotations, [EPOCH]: id };
+      await client.update(leases, ref, { ...lease, metadata: { ...lease.metadata, annotations } });
+    }
+    return true;
+  } catch (error) {
+    if (isConflict(error) || isAlreadyExists(error)) return false;
+    throw error;
+  }
 }

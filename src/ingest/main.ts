@@ -270,7 +270,7 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
   const sweeping = startSnapshotSweep({
     client: kube,
     restored: () => watcher.restoredSnapshots(),
-    touch: (key) => gate.ensureQueued(key),
+    ensureQueued: (key) => gate.ensureQueued(key),
     isLeading: () => gate.isAllowing,
     driver: found,
     intervalMs: f.snapshotOrphanSweepIntervalMs,
@@ -289,7 +289,7 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
   const lead = (): void => {
     gate.allow();
     log.info({ driver: found.name }, 'leading: claims and volumes are enqueued here');
-    election.wake();
+    election.checkNow();
     look();
     void enqueueAll('leading');
     sweeping?.begin();

@@ -1,6 +1,7 @@
 import type { KubeClient } from '../kube/client.ts';
 import { SNAPSHOT_SOURCE_PROTECTION } from '../kube/keys.ts';
 import { KubeError } from '../kube/kube-error.ts';
+import { listPages } from '../kube/list-pages.ts';
 import type { KubeObject } from '../kube/objects.ts';
 import { keyOf, snapshots } from '../kube/resources.ts';
 import type { JobKey } from '../queue/contract.ts';
@@ -11,96 +12,90 @@ export interface SnapshotSweepOptions {
   readonly client: Pick<KubeClient, 'list'>;
   /** The snapshots that pending claims are restored from, as "namespace/name". */
   readonly restored: () => ReadonlySet<string>;
-  readonly touch: (key: JobKey) => void;
+  readonly ensureQueued: (key: JobKey) => void;
   readonly isLeading: () => boolean;
   readonly driver: { readonly controllerCapabilities: ReadonlySet<string> };
-  /** Pause between two sweeps; 0 or less: none are made. */
+  /** Pause between two sweeps; 0 or less: no sweeps. */
   readonly intervalMs: number;
   readonly log: Logger;
 }
 
-/** Looks for snapshots that keep our finalizer although nobody restores from them: a crash, a
- * failed claim or one that was removed leaves it behind. */
-export interface SnapshotSweep {
-  /** Sweeps at once, as at the beginning of a leadership, also where an earlier one was refused. */
-  begin(): void;
-  stop(): void;
+/** Starts to sweep while this ingest leads (as external-provisioner
+ * pkg/controller/snapshot_finalizer_controller.go sweepOrphanedFinalizers).
+ * @returns undefined where sweeps are switched off, or the driver can't make snapshots */
+export function startSnapshotSweep(options: SnapshotSweepOptions): SnapshotSweep | undefined {
+  const { intervalMs, driver } = options;
+  return intervalMs > 0 && driver.controllerCapabilities.has('CREATE_DELETE_SNAPSHOT')
+    ? new SnapshotSweep(options)
+    : undefined;
 }
 
-const PAGE_SIZE = 500;
+/** Finds snapshots that kept our finalizer although no claim is restored from them, because of a
+ * crash, a failed claim or a deleted one. Each gets a job, which checks again before it removes the
+ * finalizer. */
+export class SnapshotSweep {
+  readonly #options: SnapshotSweepOptions;
+  readonly #stopped = new AbortController();
+  readonly #timer: NodeJS.Timeout;
+  /** Listing was refused; no sweep until the next leadership. */
+  #isForbidden = false;
+  #running: Promise<void> | undefined;
 
-/** Sweeps while this process leads (spec 04 E). Each snapshot found gets a job, which looks once
- * more before it changes anything.
- * @returns undefined where it is switched off, or the driver makes no snapshots */
-export function startSnapshotSweep(options: SnapshotSweepOptions): SnapshotSweep | undefined {
-  const { client, isLeading, log } = options;
-  if (
-    options.intervalMs <= 0 ||
-    !options.driver.controllerCapabilities.has('CREATE_DELETE_SNAPSHOT')
-  )
-    return undefined;
-  const stopped = new AbortController();
-  let isForbidden = false;
-  let running: Promise<void> | undefined;
+  constructor(options: SnapshotSweepOptions) {
+    this.#options = options;
+    this.#timer = setInterval(() => this.#sweepIfLeading(), timerMs(options.intervalMs));
+  }
 
-  const lookThrough = (items: readonly KubeObject[]): void => {
-    // Asked after the list: a claim that came in between is seen. The view may lag all the same, so
-    // the job asks the server.
-    const restored = options.restored();
-    for (const { metadata } of items) {
-      if (
-        metadata.finalizers?.includes(SNAPSHOT_SOURCE_PROTECTION) !== true ||
-        restored.has(keyOf(metadata))
-      )
-        continue;
-      options.touch({
-        kind: 'snapshot',
-        uid: metadata.uid,
-        namespace: metadata.namespace ?? '',
-        name: metadata.name,
-      });
+  /** Sweeps now, as at the beginning of a leadership, even where an earlier sweep was refused. */
+  begin(): void {
+    this.#isForbidden = false;
+    this.#sweepIfLeading();
+  }
+
+  stop(): void {
+    clearInterval(this.#timer);
+    this.#stopped.abort();
+  }
+
+  #sweepIfLeading(): void {
+    if (this.#isForbidden || !this.#options.isLeading()) return;
+    this.#running ??= this.#sweep()
+      .catch((error: unknown) => this.#reportFailure(error))
+      .finally(() => (this.#running = undefined));
+  }
+
+  async #sweep(): Promise<void> {
+    const { client, isLeading } = this.#options;
+    const { signal } = this.#stopped;
+    for await (const page of listPages<KubeObject>(client, snapshots, { signal })) {
+      this.#enqueueOrphans(page);
+      if (!isLeading()) return;
     }
-  };
-  const sweep = async (): Promise<void> => {
-    let continueToken: string | undefined;
-    do {
-      const page = await client.list<KubeObject>(snapshots, {
-        limit: PAGE_SIZE,
-        signal: stopped.signal,
-        ...(continueToken === undefined ? {} : { continueToken }),
-      });
-      lookThrough(page.items);
-      continueToken = page.continueToken;
-    } while (continueToken !== undefined && isLeading());
-  };
-  const failed = (error: unknown): void => {
+  }
+
+  #enqueueOrphans(page: readonly KubeObject[]): void {
+    const { restored, ensureQueued } = this.#options;
+    // Read after the list, so that a claim created in between counts. The cache may still lag
+    // behind; the job asks the API server.
+    const inUse = restored();
+    for (const { metadata } of page) {
+      const { uid, namespace = '', name, finalizers } = metadata;
+      if (finalizers?.includes(SNAPSHOT_SOURCE_PROTECTION) !== true) continue;
+      if (!inUse.has(keyOf(metadata))) ensureQueued({ kind: 'snapshot', uid, namespace, name });
+    }
+  }
+
+  #reportFailure(error: unknown): void {
     const code = error instanceof KubeError ? error.code : 0;
-    // The kind is not installed, or not yet.
-    if (stopped.signal.aborted || code === 404) return;
-    isForbidden = code === 403;
-    const rest = isForbidden
-      ? 'no sweep is made until this process leads anew (grant list)'
+    // 404: the snapshot CRDs are not installed, or not yet.
+    if (this.#stopped.signal.aborted || code === 404) return;
+    this.#isForbidden = code === 403;
+    const next = this.#isForbidden
+      ? 'no sweep until this process leads anew (grant list)'
       : 'the next sweep tries again';
-    log.warn(
+    this.#options.log.warn(
       { error: error instanceof Error ? error.message : String(error) },
-      `the snapshots could not be listed; ${rest}`,
+      `could not list the snapshots; ${next}`,
     );
-  };
-  const once = (): void => {
-    if (isForbidden || !isLeading()) return;
-    running ??= sweep()
-      .catch(failed)
-      .finally(() => (running = undefined));
-  };
-  const timer = setInterval(once, timerMs(options.intervalMs));
-  return {
-    begin() {
-      isForbidden = false;
-      once();
-    },
-    stop() {
-      clearInterval(timer);
-      stopped.abort('stopped');
-    },
-  };
+  }
 }

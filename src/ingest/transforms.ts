@@ -13,8 +13,11 @@ import { PLUGINS } from '../volumes/migration/plugins.ts';
 import { isInTreeVolume } from '../volumes/migration/volumes.ts';
 import { isPending } from '../volumes/source-use.ts';
 
-/* What the watched views keep of each object: the fields that triage reads. A bound claim costs a
- * few hundred bytes this way, not two thousand. */
+/* Transforms cut each object down to the fields that triage reads before it is cached. A bound claim
+ * takes a few hundred bytes this way instead of two thousand.
+ *
+ * The reflector has checked that a raw object belongs to the resource and has metadata; for the rest
+ * of its shape the API server is trusted. */
 
 const CLAIM_ANNOTATIONS = [
   keys.STORAGE_PROVISIONER,
@@ -27,24 +30,22 @@ const CLAIM_FINALIZERS = [keys.CLAIM_FINALIZER, keys.CLONE_PROTECTION];
 const VOLUME_ANNOTATIONS = [keys.PROVISIONED_BY, keys.MIGRATED_TO];
 const VOLUME_FINALIZERS = [keys.VOLUME_FINALIZER];
 
-/** One object for all claims of a phase: a field costs a pointer then. */
+/** Shared by all claims of a phase, so that each claim stores only a pointer. */
 const STATUS: Readonly<Record<string, NonNullable<Claim['status']>>> = {
   Pending: { phase: 'Pending' },
   Bound: { phase: 'Bound' },
   Lost: { phase: 'Lost' },
 };
 
-/** The claim that triage sees; what it is to be filled from only as long as it waits for that. */
+/** The content source is kept only while the claim is pending. */
 export function transformClaim(raw: unknown): Claim {
-  // The reflector has checked that it is an object of this resource with metadata; the API server
-  // vouches for the rest.
   const claim = raw as Claim;
   const { metadata, spec } = claim;
   const { volumeName, storageClassName } = spec;
   const status = STATUS[claim.status?.phase ?? ''];
   return {
     metadata: {
-      ...projectMeta(metadata, CLAIM_ANNOTATIONS),
+      ...transformMeta(metadata, CLAIM_ANNOTATIONS),
       ...finalizersOf(metadata, CLAIM_FINALIZERS),
     },
     spec: {
@@ -63,7 +64,6 @@ function sourcesOf({
   return { ...(dataSource ? { dataSource } : {}), ...(dataSourceRef ? { dataSourceRef } : {}) };
 }
 
-/** The volume that triage sees. */
 export function transformVolume(raw: unknown): Volume {
   const volume = raw as Volume;
   const { metadata, spec, status } = volume;
@@ -71,12 +71,12 @@ export function transformVolume(raw: unknown): Volume {
   const { claimRef, csi, persistentVolumeReclaimPolicy } = spec;
   return {
     metadata: {
-      ...projectMeta(metadata, VOLUME_ANNOTATIONS),
+      ...transformMeta(metadata, VOLUME_ANNOTATIONS),
       ...finalizersOf(metadata, VOLUME_FINALIZERS),
       ...(spec.gcePersistentDisk === undefined ? {} : zoneLabelsOf(metadata)),
     },
     spec: {
-      ...(claimRef?.uid === undefined ? {} : { claimRef: projectClaimRef(claimRef, isInTree) }),
+      ...(claimRef?.uid === undefined ? {} : { claimRef: transformClaimRef(claimRef, isInTree) }),
       ...(csi === undefined ? {} : { csi: { driver: csi.driver, volumeHandle: csi.volumeHandle } }),
       ...(isInTree ? inTreeSourceOf(spec) : {}),
       ...(persistentVolumeReclaimPolicy === undefined ? {} : { persistentVolumeReclaimPolicy }),
@@ -85,15 +85,18 @@ export function transformVolume(raw: unknown): Volume {
   };
 }
 
-/** Where an in-tree source names a secret without its namespace, the claim's is meant. */
-function projectClaimRef({ uid, namespace }: ObjectReference, isInTree: boolean): ObjectReference {
+/** An in-tree source may name a secret without a namespace, which means the claim's. */
+function transformClaimRef(
+  { uid, namespace }: ObjectReference,
+  isInTree: boolean,
+): ObjectReference {
   return {
     ...(uid === undefined ? {} : { uid }),
     ...(isInTree && namespace !== undefined ? { namespace } : {}),
   };
 }
 
-/** What tells GCE's disks of one name apart. */
+/** GCE disks of the same name differ by zone. */
 function zoneLabelsOf({ labels = {} }: ObjectMeta): Pick<ObjectMeta, 'labels'> {
   const zones = [keys.ZONE, keys.BETA_ZONE].flatMap((key) =>
     labels[key] === undefined ? [] : [[key, labels[key]] as const],
@@ -109,17 +112,17 @@ function inTreeSourceOf(spec: VolumeSpec): Partial<VolumeSpec> {
   );
 }
 
-/** The class that triage sees; its parameters are the jobs' business. */
+/** Leaves out the parameters, which only jobs need; they read the class afresh. */
 export function transformClass(raw: unknown): Class {
   const { metadata, provisioner, volumeBindingMode } = raw as Class;
   return {
-    metadata: projectMeta(metadata, []),
+    metadata: transformMeta(metadata, []),
     provisioner,
     ...(volumeBindingMode === undefined ? {} : { volumeBindingMode }),
   };
 }
 
-/** Name and version of any object: all that waking keys takes. */
+/** Keeps the name and version of any object, which is all that the wait watch needs. */
 export function transformName(raw: unknown): Transformed {
   const { name, namespace, uid, resourceVersion } = (raw as Transformed).metadata;
   return {
@@ -135,7 +138,7 @@ function finalizersOf(
   return finalizers.length === 0 ? {} : { finalizers };
 }
 
-function projectMeta(metadata: ObjectMeta, wanted: readonly string[]): ObjectMeta {
+function transformMeta(metadata: ObjectMeta, wanted: readonly string[]): ObjectMeta {
   const { name, namespace, uid, resourceVersion, deletionTimestamp } = metadata;
   const annotations: Record<string, string> = {};
   for (const key of wanted) {

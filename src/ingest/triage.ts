@@ -1,3 +1,5 @@
+/* Decides which changes of claims and volumes lead to a job: a predicate in controller-runtime's
+ * words. Pure. */
 import { isDeepStrictEqual } from 'node:util';
 import { BETA_STORAGE_PROVISIONER, CLAIM_FINALIZER, STORAGE_PROVISIONER } from '../kube/keys.ts';
 import type { Claim, Class, Volume } from '../kube/objects.ts';
@@ -8,69 +10,72 @@ import { identityOf } from '../volumes/handles.ts';
 import type { DriverNames } from '../volumes/provisioning-options.ts';
 import { isHeldSource } from '../volumes/source-use.ts';
 
-/** What becomes of a hint. */
+/** Whether an object needs a job. */
 export type Triage =
   | { readonly kind: 'job'; readonly key: JobKey }
   | { readonly kind: 'ignore'; readonly reason: string }
-  /** It should be done and can't be; for the object's own events. */
+  /** It needs one and must not have it; the reason is for an event on the object. */
   | { readonly kind: 'refuse'; readonly reason: string };
 
-/** What triage has to know of the driver. */
+/** What triage needs to know about the driver. */
 export interface TriageDriver extends DriverNames {
   readonly controllerCapabilities: ReadonlySet<string>;
 }
 
-/** What the other views say about a claim. */
+/** What the caches of other resources say about a claim. */
 export interface ClaimSurroundings {
   readonly classOf: (name: string) => Class | undefined;
-  /** Whether a volume is there that names the claim's UID. */
+  /** Whether a volume names the claim's UID. */
   readonly hasVolume: (claimUid: string) => boolean;
 }
 
-/** Whether a claim needs a job. A claim without its class gets none: the class's arrival brings it
- * here again. Nor does one whose volume is there: binding it is the volume controller's business
- * (spec 02 §5). */
+/** Whether a claim needs a job. A claim whose class is missing needs none: it is triaged again when
+ * the class is added. Neither does a claim whose volume exists: the volume controller binds it
+ * (sig-storage-lib-external-provisioner controller/controller.go shouldProvision). */
 export function triageClaim(claim: Claim, driver: TriageDriver, around: ClaimSurroundings): Triage {
-  const { uid, namespace, name } = claim.metadata;
-  const job: Triage = {
-    kind: 'job',
-    key: { kind: 'claim', uid, namespace: namespace ?? '', name },
-  };
-  // Whatever became of the claim, the finalizer of an earlier run has to come off once nothing is
-  // open.
-  if (claim.metadata.finalizers?.includes(CLAIM_FINALIZER) === true) return job;
-  if (isToBeReleased(claim, driver)) return job;
+  const { uid, namespace = '', name, finalizers } = claim.metadata;
+  const job: Triage = { kind: 'job', key: { kind: 'claim', uid, namespace, name } };
+  // A run removes the finalizer of an earlier run once the record is closed, whatever the claim
+  // looks like now.
+  if (finalizers?.includes(CLAIM_FINALIZER) === true) return job;
+  if (isDeletedCloneSource(claim, driver)) return job;
   const verdict = judgeClaim(claim, driver, around.classOf);
   if (verdict.kind === 'no-class')
     return { kind: 'ignore', reason: `storageClass "${verdict.className}" not found` };
   if (verdict.kind === 'ignore') return verdict;
-  if (around.hasVolume(uid)) return { kind: 'ignore', reason: 'the volume of the claim is there' };
+  if (around.hasVolume(uid)) return { kind: 'ignore', reason: 'the volume of the claim exists' };
   return job;
 }
 
-/** What a change means to the object's job. `edit`: somebody changed it, so a job that waits after
- * a failure has reason to look at once, as upstream's does. `none`: what sutler or the volume
- * controller wrote; the job knows, or does not need it. `back`: the object needs a job again, and
- * one of before may wait still. `going`: a volume is being deleted, by us or by a user who is tired
- * of waiting; only a job that waits should hear of it. */
-export type ChangeVerdict = 'verdict' | 'back' | 'edit' | 'going' | 'none';
+/** What a change means for the object's job.
+ *
+ * - `need-changed`: what triage says may differ from before: it has to decide anew.
+ * - `needed-again`: the object needs a job again after a time without; the job from before may
+ *   still be delayed.
+ * - `edited`: a user or another controller changed the object, which may end the cause of a
+ *   failure: a delayed job should run now.
+ * - `deleting`: a volume is being deleted, by sutler or by a user. If a job is delayed it should run
+ *   now; none is needed otherwise.
+ * - `irrelevant`: sutler or the volume controller wrote it, or nothing changed. */
+export type ChangeMeaning = 'need-changed' | 'needed-again' | 'edited' | 'deleting' | 'irrelevant';
 
 /** What a change of a claim means.
- * @param o.wasJob  the claim needed a job before the change too */
+ * @param o.neededJob  whether the claim needed a job before the change */
 export function judgeClaimChange(
   claim: Claim,
   previous: Claim,
-  o: { readonly wasJob: boolean; readonly driver: TriageDriver },
-): ChangeVerdict {
-  if (!o.wasJob) return isAnnotated(previous) ? 'back' : 'verdict';
-  if (isToBeReleased(claim, o.driver) !== isToBeReleased(previous, o.driver)) return 'verdict';
+  o: { readonly neededJob: boolean; readonly driver: TriageDriver },
+): ChangeMeaning {
+  if (!o.neededJob) return isAnnotated(previous) ? 'needed-again' : 'need-changed';
+  if (isDeletedCloneSource(claim, o.driver) !== isDeletedCloneSource(previous, o.driver))
+    return 'need-changed';
   const isBinding =
     (claim.spec.volumeName ?? '') !== '' || claim.status?.phase !== previous.status?.phase;
-  return isBinding || isUnchanged(claim, previous) ? 'none' : 'edit';
+  return isBinding || isUnchanged(claim, previous) ? 'irrelevant' : 'edited';
 }
 
-/** The volume controller has once asked for a volume of it: a claim that got a node for the first
- * time has no job that waits. */
+/** Whether the volume controller once asked for a volume. If it did not, as for a claim that gets
+ * its first node, no earlier job can be delayed. */
 function isAnnotated({ metadata }: Claim): boolean {
   return [STORAGE_PROVISIONER, BETA_STORAGE_PROVISIONER].some(
     (key) => metadata.annotations?.[key] !== undefined,
@@ -82,14 +87,15 @@ export function judgeVolumeChange(
   volume: Volume,
   previous: Volume,
   driver: DriverNames,
-): ChangeVerdict {
-  if (judgeVolume(previous, driver).kind !== judgeVolume(volume, driver).kind) return 'verdict';
+): ChangeMeaning {
+  if (judgeVolume(previous, driver).kind !== judgeVolume(volume, driver).kind)
+    return 'need-changed';
   if (volume.status?.phase !== previous.status?.phase || isUnchanged(volume, previous))
-    return 'none';
-  return volume.metadata.deletionTimestamp === undefined ? 'edit' : 'going';
+    return 'irrelevant';
+  return volume.metadata.deletionTimestamp === undefined ? 'edited' : 'deleting';
 }
 
-/** But for our own finalizers, which we put on and take off. */
+/** Also true where finalizers changed: caches keep only those that sutler adds and removes. */
 function isUnchanged({ metadata }: Claim | Volume, { metadata: before }: Claim | Volume): boolean {
   return (
     metadata.resourceVersion === before.resourceVersion ||
@@ -97,30 +103,31 @@ function isUnchanged({ metadata }: Claim | Volume, { metadata: before }: Claim |
   );
 }
 
-/** The source of clones, being deleted: its finalizer comes off when nobody clones from it any more
- * (spec 04 D). */
-function isToBeReleased(claim: Claim, driver: TriageDriver): boolean {
+/** Whether a claim is being deleted and has the finalizer of a clone source, which its job removes
+ * when no claim is cloned from it any more (external-provisioner
+ * pkg/controller/clone_controller.go). */
+function isDeletedCloneSource(claim: Claim, driver: TriageDriver): boolean {
   return driver.controllerCapabilities.has('CLONE_VOLUME') && isHeldSource(claim);
 }
 
-/** Whether a volume needs a job. Two PVs of one handle are both left alone: deleting for one would
- * take the other's data. */
+/** Whether a volume needs a job. Two PVs with the same handle are both refused: deleting one's
+ * volume would destroy the other's data. */
 export function triageVolume(
   volume: Volume,
   driver: DriverNames,
   isHandleShared: (volume: Volume) => boolean,
 ): Triage {
+  const { uid, name } = volume.metadata;
   const verdict = judgeVolume(volume, driver);
   if (verdict.kind === 'ignore') return verdict;
   if (verdict.kind === 'delete' && isHandleShared(volume)) {
     const { id = '' } = identityOf(volume) ?? {};
     return {
       kind: 'refuse',
-      reason: `another PersistentVolume has the handle ${id} too, so its volume is kept; remove one of the two by hand`,
+      reason:
+        `another PersistentVolume has the handle ${id} too, so its volume is kept; ` +
+        'remove one of the two by hand',
     };
   }
-  return {
-    kind: 'job',
-    key: { kind: 'volume', uid: volume.metadata.uid, namespace: '', name: volume.metadata.name },
-  };
+  return { kind: 'job', key: { kind: 'volume', uid, namespace: '', name } };
 }

@@ -1,165 +1,180 @@
-import { Counter } from 'prom-client';
-import type { Registry } from 'prom-client';
-import type { WaitList } from '../queue/wait-list.ts';
+import { Counter, type Registry } from 'prom-client';
+import type { WaitList, Waiting } from '../queue/wait-list.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
+import { PollLoop } from './poll-loop.ts';
 
 export interface WaitWatchOptions {
   readonly waits: Pick<WaitList, 'since' | 'promote'>;
-  /** The version of an object now, '' = it is not there; undefined: nobody here watches it, or not
-   * long enough to know. */
+  /** The object's current version; '' = it does not exist. Undefined: no watch covers it, or its
+   * watch has not synced. */
   readonly versionOf: (object: string) => string | undefined;
-  /** Told after each look: every object that some key waits for. */
+  /** Called after each poll with all objects that keys wait for. */
   readonly onWaiting?: (objects: ReadonlySet<string>) => void;
-  /** Asked each time, right before something is woken. */
+  /** Called right before each promotion. */
   readonly isLeading: () => boolean;
   readonly driver: string;
   readonly clock: Clock;
   readonly log: Logger;
   readonly metrics: Registry;
-  /** Time between two looks at what began to wait. */
+  /** Time between two polls of the wait list. */
   readonly periodMs?: number;
 }
 
-/** Wakes keys whose object changed. */
-export interface WaitWatch {
-  /** An object came, changed or went. */
-  changed(object: string): void;
-  stop(): Promise<void>;
-}
-
-/** A wake-up that helped nobody, so far: keys wait again for the version that they were woken from.
- */
-interface Vain {
-  /** The version of the object when they were woken. */
-  readonly current: string;
-  readonly tries: number;
+/** The last promotion of a group: keys that wait for one object and saw the same version of it. */
+interface Promotion {
+  /** The object's version when the keys were promoted. */
+  readonly version: string;
+  /** How many promotions before this one had no effect: the keys ran, and parked again with the
+   * version that they had seen before. */
+  readonly withoutEffect: number;
+  /** While the object stays at `version`, the group is not promoted again before this time. */
   readonly notBeforeMs: number;
 }
 
-/** Pauses between wake-ups in vain. A worker's own view may be behind for a moment, or this one's
- * for long. */
-const VAIN_START_MS = 1_000;
-const VAIN_MAX_MS = 300_000;
+/** Pauses after promotions without effect. The caches of a worker or of this process may lag
+ * behind, briefly or for long, and each run may cost a call to the driver. */
+const REPEAT_START_MS = 1_000;
+const REPEAT_MAX_MS = 300_000;
 const PERIOD_MS = 1_000;
-/** Looks from one look at everything to the next: what ended its wait some other way is forgotten,
- * and a lost answer is made good. */
-const LOOKS_PER_REVIEW = 60;
+/** Polls between full rescans of the wait list. A rescan drops groups that no longer exist and
+ * makes up for a lost answer. */
+const POLLS_PER_RESCAN = 60;
 
-/** Compares what keys wait for with what is there: at each event of an object, and each second for
- * the keys that began to wait since. So a change is found whether it comes before or after the
- * parking, and by a new leader too. */
+/** Starts to promote parked keys whose object changed. */
 export function startWaitWatch(options: WaitWatchOptions): WaitWatch {
-  const { waits, clock, log } = options;
-  const woken = new Counter({
-    name: 'sutler_keys_woken_total',
-    help: 'Parked keys that were run because their object changed.',
-    labelNames: ['driver'],
-    registers: [options.metrics],
-  });
-  woken.inc({ driver: options.driver }, 0);
-  const stopped = new AbortController();
-  let pause = new AbortController();
-  /** By object, the versions that keys saw. */
-  const seen = new Map<string, Set<string>>();
-  /** By group: what waits again is not woken again at once, since a run may cost a call of the
-   * driver. */
-  const vain = new Map<string, Vain>();
-  /** Objects to compare at the next turn. */
-  const due = new Set<string>();
-  let position = 0;
-  let looks = 0;
+  return new WaitWatch(options);
+}
 
-  const look = async (): Promise<void> => {
-    if (looks % LOOKS_PER_REVIEW === 0) {
-      position = 0;
-      seen.clear();
-      for (const [group, { notBeforeMs }] of vain)
-        if (notBeforeMs + VAIN_MAX_MS < clock.nowMs()) vain.delete(group);
+/** Compares the versions that parked keys saw with the versions in the caches, at each change of an
+ * object and, each second, for keys that parked since. So a change is found whether it came before
+ * or after the key parked, and also by a new leader. */
+export class WaitWatch {
+  readonly #options: WaitWatchOptions;
+  readonly #promotedKeys: Counter<'driver'>;
+  readonly #loop: PollLoop;
+  /** By object: the versions that keys saw when they parked. */
+  readonly #seenVersions = new Map<string, Set<string>>();
+  /** By group, "object@seen version". */
+  readonly #promotions = new Map<string, Promotion>();
+  /** Objects to compare in the next step. */
+  readonly #due = new Set<string>();
+  /** How far the wait list was read. */
+  #position = 0;
+  #polls = 0;
+
+  constructor(options: WaitWatchOptions) {
+    const { driver, metrics, clock, log } = options;
+    this.#options = options;
+    this.#promotedKeys = new Counter({
+      name: 'sutler_keys_woken_total',
+      help: 'Parked keys that were run because their object changed.',
+      labelNames: ['driver'],
+      registers: [metrics],
+    });
+    this.#promotedKeys.inc({ driver }, 0);
+    this.#loop = new PollLoop({
+      step: () => this.#step(),
+      onError: (error) =>
+        log.debug({ err: error }, 'could not read or promote parked keys; trying again'),
+      periodMs: options.periodMs ?? PERIOD_MS,
+      clock,
+    });
+  }
+
+  /** To be called when an object was added, modified or deleted. */
+  changed(object: string): void {
+    if (!this.#seenVersions.has(object)) return;
+    this.#due.add(object);
+    this.#loop.runNow();
+  }
+
+  stop(): Promise<void> {
+    return this.#loop.stop();
+  }
+
+  async #step(): Promise<void> {
+    if (!this.#options.isLeading()) return this.#reset();
+    await this.#poll();
+    const objects = [...this.#due];
+    this.#due.clear();
+    for (const object of objects) await this.#compare(object);
+  }
+
+  /** While another ingest leads, nothing is watched; the next leadership begins with a rescan. */
+  #reset(): void {
+    this.#seenVersions.clear();
+    this.#due.clear();
+    this.#polls = 0;
+    this.#options.onWaiting?.(new Set());
+  }
+
+  /** Reads the groups that were added to the wait list since the last poll. */
+  async #poll(): Promise<void> {
+    const { waits, onWaiting } = this.#options;
+    if (this.#polls % POLLS_PER_RESCAN === 0) this.#beginRescan();
+    const { position, waiting } = await waits.since(this.#position);
+    this.#position = position;
+    this.#polls += 1;
+    for (const { object, seen } of waiting) {
+      const versions = this.#seenVersions.get(object);
+      if (versions === undefined) this.#seenVersions.set(object, new Set([seen]));
+      else versions.add(seen);
+      this.#due.add(object);
     }
-    const found = await waits.since(position);
-    position = found.position;
-    looks += 1;
-    for (const { object, seen: version } of found.waiting) {
-      const versions = seen.get(object);
-      if (versions === undefined) seen.set(object, new Set([version]));
-      else versions.add(version);
-      due.add(object);
-    }
-    options.onWaiting?.(new Set(seen.keys()));
-  };
-  const compare = async (object: string): Promise<void> => {
-    const current = options.versionOf(object);
-    for (const version of seen.get(object) ?? []) {
-      if (current === undefined) {
-        // Its watch has not told yet; asked again at the next turn.
-        due.add(object);
-        return;
-      }
-      if (version === current || !options.isLeading()) continue;
-      const group = `${object}@${version}`;
-      const before = vain.get(group);
-      const isAgain = before?.current === current;
-      const nowMs = clock.nowMs();
-      if (isAgain && nowMs < before.notBeforeMs) {
-        due.add(object);
-        continue;
-      }
-      const result = await waits.promote({ object, seen: version }, nowMs);
-      if (result.woken > 0) {
-        const tries = isAgain ? before.tries + 1 : 0;
-        vain.set(group, {
-          current,
-          tries,
-          notBeforeMs: nowMs + Math.min(VAIN_MAX_MS, VAIN_START_MS * 2 ** tries),
-        });
-        woken.inc({ driver: options.driver }, result.woken);
-        log.info({ object, keys: result.woken }, 'an object changed: what waited for it runs now');
-      }
-      // A run that is under way may have read the object before the change and be about to park.
-      if (result.running > 0) due.add(object);
-      else forget(object, version);
-    }
-  };
-  const forget = (object: string, version: string): void => {
-    const versions = seen.get(object);
-    versions?.delete(version);
-    if (versions?.size === 0) seen.delete(object);
-  };
-  const turn = async (): Promise<void> => {
-    if (!options.isLeading()) {
-      seen.clear();
-      due.clear();
-      looks = 0;
-      options.onWaiting?.(new Set());
+    onWaiting?.(new Set(this.#seenVersions.keys()));
+  }
+
+  #beginRescan(): void {
+    this.#position = 0;
+    this.#seenVersions.clear();
+    const nowMs = this.#options.clock.nowMs();
+    for (const [group, { notBeforeMs }] of this.#promotions)
+      if (notBeforeMs + REPEAT_MAX_MS < nowMs) this.#promotions.delete(group);
+  }
+
+  async #compare(object: string): Promise<void> {
+    const { versionOf, isLeading } = this.#options;
+    const versions = this.#seenVersions.get(object);
+    if (versions === undefined) return;
+    const current = versionOf(object);
+    if (current === undefined) {
+      // Its watch has not synced yet: compare again in the next step.
+      this.#due.add(object);
       return;
     }
-    await look();
-    const objects = [...due];
-    due.clear();
-    for (const object of objects) await compare(object);
-  };
+    for (const seen of versions)
+      if (seen !== current && isLeading()) await this.#promote({ object, seen }, current);
+  }
 
-  const loop = async (): Promise<void> => {
-    while (!stopped.signal.aborted) {
-      pause = new AbortController();
-      await turn().catch((error: unknown) =>
-        log.debug({ err: error }, 'could not look who waits; looking again'),
-      );
-      if (!stopped.signal.aborted) await clock.sleep(options.periodMs ?? PERIOD_MS, pause.signal);
+  /** Promotes the keys of a group, unless an earlier promotion had no effect and its pause is not
+   * over. */
+  async #promote({ object, seen }: Waiting, version: string): Promise<void> {
+    const { waits, clock, driver, log } = this.#options;
+    const group = `${object}@${seen}`;
+    const last = this.#promotions.get(group);
+    const isRepeat = last?.version === version;
+    const nowMs = clock.nowMs();
+    if (isRepeat && nowMs < last.notBeforeMs) {
+      this.#due.add(object);
+      return;
     }
-  };
-  const running = loop();
-  return {
-    changed(object) {
-      if (!seen.has(object)) return;
-      due.add(object);
-      pause.abort('changed');
-    },
-    async stop() {
-      stopped.abort('stopped');
-      pause.abort('stopped');
-      await running;
-    },
-  };
+    const { woken: promoted, running } = await waits.promote({ object, seen }, nowMs);
+    if (promoted > 0) {
+      const withoutEffect = isRepeat ? last.withoutEffect + 1 : 0;
+      const pauseMs = Math.min(REPEAT_MAX_MS, REPEAT_START_MS * 2 ** withoutEffect);
+      this.#promotions.set(group, { version, withoutEffect, notBeforeMs: nowMs + pauseMs });
+      this.#promotedKeys.inc({ driver }, promoted);
+      log.info({ object, keys: promoted }, 'an object changed: promoted the keys that wait for it');
+    }
+    // A running key may have read the object before the change and be about to park.
+    if (running > 0) this.#due.add(object);
+    else this.#forget(object, seen);
+  }
+
+  #forget(object: string, seen: string): void {
+    const versions = this.#seenVersions.get(object);
+    versions?.delete(seen);
+    if (versions?.size === 0) this.#seenVersions.delete(object);
+  }
 }

@@ -1,8 +1,12 @@
 import type { KubeClient } from '../kube/client.ts';
 import type { Claim, Class, Volume } from '../kube/objects.ts';
-import { startReflector } from '../kube/reflector.ts';
-import type { Change, Transformed, Reflector } from '../kube/reflector.ts';
-import { claims, classes, keyOf, volumes } from '../kube/resources.ts';
+import {
+  startReflector,
+  type Change,
+  type Reflector,
+  type Transformed,
+} from '../kube/reflector.ts';
+import { claims, classes, keyOf, volumes, type Resource } from '../kube/resources.ts';
 import type { JobKey } from '../queue/contract.ts';
 import { objectId, parseObjectId } from '../queue/wait-list.ts';
 import type { Registry } from '../runtime/metrics.ts';
@@ -13,17 +17,23 @@ import { ClaimedIndex, claimsOf } from './claimed-index.ts';
 import type { LeaderGate } from './leader-gate.ts';
 import { HandleIndex } from './handle-index.ts';
 import { transformClaim, transformClass, transformVolume } from './transforms.ts';
-import { judgeClaimChange, judgeVolumeChange, triageClaim, triageVolume } from './triage.ts';
-import type { Triage, TriageDriver } from './triage.ts';
+import {
+  judgeClaimChange,
+  judgeVolumeChange,
+  triageClaim,
+  triageVolume,
+  type Triage,
+  type TriageDriver,
+} from './triage.ts';
 
 export interface WatcherOptions {
   readonly client: KubeClient;
   readonly driver: TriageDriver;
   readonly gate: Pick<LeaderGate, 'ensureQueued' | 'enqueueNow' | 'promote'>;
-  /** Hears of each volume that should be deleted and must not be. */
+  /** Called for each volume that should be deleted and must not be. */
   readonly onRefused?: (refused: RefusedVolume) => void;
-  /** Hears of each object that came, changed or went and that keys may wait for; named as in the
-   * wait list. */
+  /** Called when a claim, class or volume was added, modified or deleted, with its id in the wait
+   * list. */
   readonly onObject?: (object: string) => void;
   readonly log: Logger;
   readonly metrics: Registry;
@@ -35,159 +45,191 @@ export interface RefusedVolume {
   readonly reason: string;
 }
 
-/** The watched views of claims, volumes and classes; each change of them is triaged. */
-export interface Watcher {
-  /** Resolves when all views are complete; rejects when the signal aborts first. */
-  synced(signal: AbortSignal): Promise<void>;
-  /** What keeps a view from being complete or fresh. */
-  readonly trouble: string | undefined;
-  /** Keys of everything that needs a job now; what re-adding goes through. */
-  outstanding(): Generator<JobKey>;
-  /** Volumes that should be deleted and must not be. */
-  refused(): Generator<RefusedVolume>;
-  /** The version of a claim, class or volume, '' = it is not there; undefined: not watched here, or
-   * not known now. */
-  versionOf(object: string): string | undefined;
-  /** The snapshots that pending claims of any namespace are restored from, as "namespace/name". */
-  restoredSnapshots(): ReadonlySet<string>;
-  stop(): Promise<void>;
-}
-
 /** Whether a delayed job stays delayed (`ensureQueued`) or runs at once (`enqueueNow`). */
 type EnqueueHow = 'ensureQueued' | 'enqueueNow';
 
-/** Starts to list and to watch. */
+/** Starts to list and watch claims, classes and volumes. */
 export function startWatcher(options: WatcherOptions): Watcher {
-  const { client, log, metrics, driver, gate } = options;
-  const common = { client, log, metrics };
-  const handles = new HandleIndex();
-  const claimed = new ClaimedIndex();
-  const around = {
-    classOf: (name: string) => classView.get(name),
-    hasVolume: (claimUid: string) => claimed.has(claimUid),
-  };
+  return new Watcher(options);
+}
 
-  const judgeClaim = (claim: Claim): Triage => triageClaim(claim, driver, around);
-  const judgeVolume = (volume: Volume): Triage =>
-    triageVolume(volume, driver, (candidate) => handles.isShared(candidate));
-  const enqueue = (triage: Triage, object: string, how: EnqueueHow = 'ensureQueued'): void => {
-    if (triage.kind === 'job') gate[how](triage.key);
-    else log.debug({ object, reason: triage.reason }, 'left alone');
-  };
-  const enqueueClaim = (claim: Claim, how: EnqueueHow = 'ensureQueued'): void =>
-    enqueue(judgeClaim(claim), `claim ${keyOf(claim.metadata)}`, how);
-  const enqueueVolume = (volume: Volume, how: EnqueueHow = 'ensureQueued'): void => {
-    const triage = judgeVolume(volume);
-    enqueue(triage, `volume ${volume.metadata.name}`, how);
-    if (triage.kind === 'refuse') options.onRefused?.({ volume, reason: triage.reason });
-  };
-  /** A volume that somebody deletes before it is bound leaves its claim without one. Released ones,
-   * the many, have no claim any more. */
-  const reconsiderClaimOf = (volume: Volume): void => {
+/** Caches claims, classes and volumes, and passes the key of each object that needs a job to the
+ * leader gate when the object changes. */
+export class Watcher {
+  readonly #options: WatcherOptions;
+  readonly #handles = new HandleIndex();
+  readonly #claimed = new ClaimedIndex();
+  readonly #classes: Reflector<Class>;
+  readonly #claims: Reflector<Claim>;
+  readonly #volumes: Reflector<Volume>;
+  /** By the plural of the resource. */
+  readonly #reflectors: ReadonlyMap<string, Reflector<Transformed>>;
+
+  constructor(options: WatcherOptions) {
+    this.#options = options;
+    this.#classes = this.#watch(classes, transformClass, (change) => this.#classChanged(change));
+    this.#claims = this.#watch(claims, transformClaim, (change) => this.#claimChanged(change));
+    this.#volumes = this.#watch(volumes, transformVolume, (change) => this.#volumeChanged(change));
+    this.#reflectors = new Map<string, Reflector<Transformed>>([
+      [classes.plural, this.#classes],
+      [claims.plural, this.#claims],
+      [volumes.plural, this.#volumes],
+    ]);
+  }
+
+  /** Resolves when all caches are complete; rejects when the signal aborts first. */
+  async synced(signal: AbortSignal): Promise<void> {
+    await Promise.all([...this.#reflectors.values()].map((reflector) => reflector.synced(signal)));
+  }
+
+  /** For /readyz: why a cache is incomplete or out of date. */
+  get trouble(): string | undefined {
+    return [...this.#reflectors.values()].find(({ trouble }) => trouble !== undefined)?.trouble;
+  }
+
+  /** Keys of all objects that need a job now, for a resync. */
+  *outstanding(): Generator<JobKey> {
+    for (const claim of this.#claims.list()) yield* keyIn(this.#triageClaim(claim));
+    for (const volume of this.#volumes.list()) yield* keyIn(this.#triageVolume(volume));
+  }
+
+  /** Volumes that should be deleted and must not be. */
+  *refused(): Generator<RefusedVolume> {
+    for (const volume of this.#volumes.list()) {
+      const triage = this.#triageVolume(volume);
+      if (triage.kind === 'refuse') yield { volume, reason: triage.reason };
+    }
+  }
+
+  /** The version of a claim, class or volume; '' = it does not exist. Undefined: another resource,
+   * or the cache is incomplete or out of date. */
+  versionOf(object: string): string | undefined {
+    const { resource, namespace, name } = parseObjectId(object);
+    const reflector = this.#reflectors.get(resource);
+    if (reflector?.hasSynced !== true || reflector.trouble !== undefined) return undefined;
+    return reflector.get(keyOf({ namespace, name }))?.metadata.resourceVersion ?? '';
+  }
+
+  /** The snapshots that pending claims of any namespace are restored from, as "namespace/name". */
+  restoredSnapshots(): ReadonlySet<string> {
+    return new Set(
+      [...this.#claims.list()]
+        .filter((claim) => isPending(claim))
+        .flatMap((claim) => restoredSnapshot(claim) ?? []),
+    );
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all([...this.#reflectors.values()].map((reflector) => reflector.stop()));
+  }
+
+  #watch<T extends Transformed>(
+    resource: Resource,
+    transform: (raw: unknown) => T,
+    onChange: (change: Change<T>) => void,
+  ): Reflector<T> {
+    const { client, log, metrics, onObject } = this.#options;
+    return startReflector<T>({
+      client,
+      log,
+      metrics,
+      resource,
+      transform,
+      onChange: (change) => {
+        onObject?.(objectId({ resource: resource.plural, ...change.object.metadata }));
+        onChange(change);
+      },
+    });
+  }
+
+  /** A class that was added, or deleted and created anew, may end the cause of a failure of all its
+   * claims. */
+  #classChanged({ type, object }: Change<Class>): void {
+    if (type !== 'added') return;
+    for (const claim of this.#claims.list())
+      if (classNameOf(claim) === object.metadata.name) this.#enqueueClaim(claim, 'enqueueNow');
+  }
+
+  /** A deleted claim needs no job: if its record is open, the record's key is in the queue. */
+  #claimChanged({ type, object, previous }: Change<Claim>): void {
+    if (type === 'deleted') return;
+    if (previous === undefined) return this.#enqueueClaim(object, 'ensureQueued');
+    const { driver } = this.#options;
+    const neededJob = this.#triageClaim(previous).kind === 'job';
+    switch (judgeClaimChange(object, previous, { neededJob, driver })) {
+      case 'needed-again':
+      case 'edited':
+        return this.#enqueueClaim(object, 'enqueueNow');
+      case 'need-changed':
+        return this.#enqueueClaim(object, 'ensureQueued');
+      case 'deleting':
+      case 'irrelevant':
+    }
+  }
+
+  #volumeChanged(change: Change<Volume>): void {
+    const { type, object, previous } = change;
+    this.#handles.apply(change);
+    this.#claimed.apply(change);
+    if (type === 'deleted') this.#enqueueClaimOf(object);
+    for (const name of this.#handles.othersOf(change)) {
+      const other = this.#volumes.get(name);
+      if (other !== undefined) this.#enqueueVolume(other, 'ensureQueued');
+    }
+    if (type === 'deleted') return;
+    if (previous === undefined) return this.#enqueueVolume(object, 'ensureQueued');
+    switch (judgeVolumeChange(object, previous, this.#options.driver)) {
+      // A delayed deletion must run now to find that the policy changed.
+      case 'need-changed':
+      case 'needed-again':
+      case 'edited':
+        return this.#enqueueVolume(object, 'enqueueNow');
+      case 'deleting': {
+        const triage = this.#triageVolume(object);
+        if (triage.kind === 'job') this.#options.gate.promote(triage.key);
+        return;
+      }
+      case 'irrelevant':
+    }
+  }
+
+  /** A claim whose volume is deleted before they are bound needs another one. Released volumes,
+   * which most deleted ones are, have no claim left. */
+  #enqueueClaimOf(volume: Volume): void {
     if (volume.status?.phase === 'Released') return;
     const uids = claimsOf(volume);
-    for (const claim of claimView.list()) if (uids.has(claim.metadata.uid)) enqueueClaim(claim);
-  };
+    for (const claim of this.#claims.list())
+      if (uids.has(claim.metadata.uid)) this.#enqueueClaim(claim, 'ensureQueued');
+  }
 
-  const classView: Reflector<Class> = startReflector({
-    ...common,
-    resource: classes,
-    transform: transformClass,
-    // A class that came, or was made anew, changes the verdict over all its claims at once.
-    onChange: ({ type, object }: Change<Class>) => {
-      options.onObject?.(objectId({ resource: classes.plural, name: object.metadata.name }));
-      if (type !== 'added') return;
-      for (const claim of claimView.list()) {
-        if (classNameOf(claim) === object.metadata.name) enqueueClaim(claim, 'enqueueNow');
-      }
-    },
-  });
-  const claimView: Reflector<Claim> = startReflector({
-    ...common,
-    resource: claims,
-    transform: transformClaim,
-    // A deleted claim needs no job of its own: a record that is open has one that sees it.
-    onChange: ({ type, object, previous }: Change<Claim>) => {
-      options.onObject?.(objectId({ resource: claims.plural, ...object.metadata }));
-      if (type === 'deleted') return;
-      const news =
-        previous === undefined
-          ? 'verdict'
-          : judgeClaimChange(object, previous, {
-              wasJob: judgeClaim(previous).kind === 'job',
-              driver,
-            });
-      if (news !== 'none')
-        enqueueClaim(object, news === 'edit' || news === 'back' ? 'enqueueNow' : 'ensureQueued');
-    },
-  });
-  const volumeView: Reflector<Volume> = startReflector({
-    ...common,
-    resource: volumes,
-    transform: transformVolume,
-    onChange: (change: Change<Volume>) => {
-      options.onObject?.(objectId({ resource: volumes.plural, name: change.object.metadata.name }));
-      handles.apply(change);
-      claimed.apply(change);
-      if (change.type === 'deleted') reconsiderClaimOf(change.object);
-      for (const name of handles.left(change)) {
-        const other = volumeView.get(name);
-        if (other !== undefined) enqueueVolume(other);
-      }
-      const { object, previous } = change;
-      if (change.type === 'deleted') return;
-      const news = previous === undefined ? 'verdict' : judgeVolumeChange(object, previous, driver);
-      if (news === 'going') {
-        const triage = judgeVolume(object);
-        if (triage.kind === 'job') gate.promote(triage.key);
-        // A deletion that waits after a failure must hear at once that the policy is another one
-        // now.
-      } else if (news !== 'none')
-        enqueueVolume(object, previous === undefined ? 'ensureQueued' : 'enqueueNow');
-    },
-  });
-  const views = [classView, claimView, volumeView];
-  const byPlural = new Map<string, Reflector<Transformed>>([
-    [classes.plural, classView],
-    [claims.plural, claimView],
-    [volumes.plural, volumeView],
-  ]);
+  #enqueueClaim(claim: Claim, how: EnqueueHow): void {
+    this.#enqueue(this.#triageClaim(claim), `claim ${keyOf(claim.metadata)}`, how);
+  }
 
-  return {
-    async synced(signal) {
-      await Promise.all(views.map((view) => view.synced(signal)));
-    },
-    get trouble() {
-      return views.map((view) => view.trouble).find((trouble) => trouble !== undefined);
-    },
-    *outstanding() {
-      for (const claim of claimView.list()) yield* keyIn(judgeClaim(claim));
-      for (const volume of volumeView.list()) yield* keyIn(judgeVolume(volume));
-    },
-    *refused() {
-      for (const volume of volumeView.list()) {
-        const triage = judgeVolume(volume);
-        if (triage.kind === 'refuse') yield { volume, reason: triage.reason };
-      }
-    },
-    versionOf(id) {
-      const { resource, namespace, name } = parseObjectId(id);
-      const view = byPlural.get(resource);
-      if (view?.hasSynced !== true || view.trouble !== undefined) return undefined;
-      return view.get(keyOf({ namespace, name }))?.metadata.resourceVersion ?? '';
-    },
-    restoredSnapshots() {
-      const names = new Set<string>();
-      for (const claim of claimView.list()) {
-        const snapshot = isPending(claim) ? restoredSnapshot(claim) : undefined;
-        if (snapshot !== undefined) names.add(snapshot);
-      }
-      return names;
-    },
-    async stop() {
-      await Promise.all(views.map((view) => view.stop()));
-    },
-  };
+  #enqueueVolume(volume: Volume, how: EnqueueHow): void {
+    const triage = this.#triageVolume(volume);
+    this.#enqueue(triage, `volume ${volume.metadata.name}`, how);
+    if (triage.kind === 'refuse') this.#options.onRefused?.({ volume, reason: triage.reason });
+  }
+
+  #enqueue(triage: Triage, object: string, how: EnqueueHow): void {
+    const { gate, log } = this.#options;
+    if (triage.kind === 'job') gate[how](triage.key);
+    else log.debug({ object, reason: triage.reason }, 'needs no job');
+  }
+
+  #triageClaim(claim: Claim): Triage {
+    return triageClaim(claim, this.#options.driver, {
+      classOf: (name) => this.#classes.get(name),
+      hasVolume: (claimUid) => this.#claimed.has(claimUid),
+    });
+  }
+
+  #triageVolume(volume: Volume): Triage {
+    return triageVolume(volume, this.#options.driver, (candidate) =>
+      this.#handles.isShared(candidate),
+    );
+  }
 }
 
 function* keyIn(triage: Triage): Generator<JobKey> {

@@ -12,7 +12,7 @@ describe('ClaimedIndex', () => {
     return index;
   };
 
-  it('knows the claim that a volume names, until the volume is gone', () => {
+  it('has the claim that a volume names, until the volume is deleted', () => {
     const index = filled();
     assert.ok(index.has('testid') && !index.has('other'));
     index.apply({ type: 'modified', object: volume, previous: volume });
@@ -27,10 +27,10 @@ describe('ClaimedIndex', () => {
     assert.ok(!index.has('testid'));
     index.apply({ type: 'deleted', object: leaving, previous: leaving });
     index.apply({ type: 'added', object: volume });
-    assert.ok(index.has('testid'), 'a later volume counts');
+    assert.ok(index.has('testid'), 'a new volume counts');
   });
 
-  it('knows a claim that two volumes name, until both are gone', () => {
+  it('has a claim that two volumes name, until both are deleted', () => {
     const index = filled();
     const other = aVolume({ metadata: { name: 'other' } });
     index.apply({ type: 'added', object: other });
@@ -38,7 +38,7 @@ describe('ClaimedIndex', () => {
     assert.ok(index.has('testid'));
   });
 
-  it('passes over a volume that names no claim, and follows one that gets another', () => {
+  it('ignores a volume without a claim, and follows a change of its claim', () => {
     const index = filled();
     const { claimRef, ...spec } = volume.spec;
     assert.equal(claimRef?.uid, 'testid');
@@ -48,7 +48,7 @@ describe('ClaimedIndex', () => {
     assert.ok(index.has('testid'));
   });
 
-  it('knows the claim whose volume would get the name, whoever has it (R-01, P-02)', () => {
+  it('has the claim whose volume would get the name of this one (R-01, P-02)', () => {
     const index = new ClaimedIndex();
     index.apply({
       type: 'added',

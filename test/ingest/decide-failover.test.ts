@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { afterProbe, decideFailover } from '#src/ingest/decide-failover.ts';
+import { healthAfterProbe, decideFailover } from '#src/ingest/decide-failover.ts';
 import type { FailoverDecision, GatewayHealth } from '#src/ingest/decide-failover.ts';
 
 const NOW = 1_000_000;
@@ -21,10 +21,10 @@ const down = (
   wasDraining: more.wasDraining ?? false,
 });
 
-function elect(current: string, sights: Record<string, GatewayHealth>): FailoverDecision {
+function decide(active: string, health: Record<string, GatewayHealth>): FailoverDecision {
   return decideFailover({
-    candidates: new Map(Object.entries(sights)),
-    current,
+    health: new Map(Object.entries(health)),
+    active,
     nowMs: NOW,
     timeoutMs: TIMEOUT,
     ownershipMs: OWNERSHIP,
@@ -32,93 +32,105 @@ function elect(current: string, sights: Record<string, GatewayHealth>): Failover
 }
 
 /** 'keep', 'none', or 'to b after 10000'. */
-function brief(choice: FailoverDecision): string {
-  return choice.kind === 'move' ? `to ${choice.to} after ${choice.waitMs}` : choice.kind;
+function describeDecision(decision: FailoverDecision): string {
+  return decision.kind === 'move' ? `to ${decision.to} after ${decision.waitMs}` : decision.kind;
 }
 
 const table: Record<
   string,
-  [current: string, sights: Record<string, GatewayHealth>, expected: string]
+  [active: string, health: Record<string, GatewayHealth>, expected: string]
 > = {
-  'names the only one at once, unseen': ['', { a: unknown }, 'to a after 0'],
-  'names the only one even where it is unreachable': ['', { a: down(60_000) }, 'to a after 0'],
-  'keeps the only one whatever becomes of it': ['a', { a: down(60_000) }, 'none'],
-  'keeps the only one while it drains': ['a', { a: draining(3) }, 'keep'],
-  'names the first that is reachable': [
+  'names a single gateway at once, before it was probed': ['', { a: unknown }, 'to a after 0'],
+  'names a single gateway even if it is unreachable': ['', { a: down(60_000) }, 'to a after 0'],
+  'has no other gateway to move to if the single one is unreachable': [
+    'a',
+    { a: down(60_000) },
+    'none',
+  ],
+  'keeps a single gateway while it drains': ['a', { a: draining(3) }, 'keep'],
+  'names the first reachable gateway': [
     '',
     { a: down(100), b: reachable, c: reachable },
     'to b after 0',
   ],
-  'names none before one was seen': ['', { a: unknown, b: unknown }, 'none'],
-  'names none that drains': ['', { a: draining(0), b: down(5) }, 'none'],
-  'stays where it is while that is reachable, whichever comes first in the flags': [
+  'names none before one was probed': ['', { a: unknown, b: unknown }, 'none'],
+  'names no gateway that drains': ['', { a: draining(0), b: down(5) }, 'none'],
+  'keeps the active one while it is reachable, whatever the order in --gateway': [
     'b',
     { a: reachable, b: reachable },
     'keep',
   ],
-  'stays where it is while that was not probed yet': ['a', { a: unknown, b: reachable }, 'keep'],
-  'stays while it is unreachable for less than the operation timeout': [
+  'keeps the active one while it was not probed yet': ['a', { a: unknown, b: reachable }, 'keep'],
+  'keeps the active one while it is unreachable for less than --timeout': [
     'a',
     { a: down(TIMEOUT - 1), b: reachable },
     'keep',
   ],
-  'stays when it is unreachable for just the operation timeout': [
+  'keeps the active one when it is unreachable for exactly --timeout': [
     'a',
     { a: down(TIMEOUT), b: reachable },
     'keep',
   ],
-  'moves when it is unreachable for longer, and lets the calls of before end': [
+  'moves when it is unreachable for longer, after one more --timeout': [
     'a',
     { a: down(TIMEOUT + 1), b: reachable },
     'to b after 10000',
   ],
-  'does not move by one probe, which this process may have been frozen in': [
+  'does not move after a single failed probe: this process may have been frozen': [
     'a',
     { a: down(60_000, { probes: 1 }), b: reachable },
     'keep',
   ],
-  'has nowhere to move while all are unreachable': [
+  'has no gateway to move to while all are unreachable': [
     'a',
     { a: down(60_000), b: down(60_000) },
     'none',
   ],
-  'does not move to one that drains': [
+  'does not move to a gateway that drains': [
     'a',
     { a: down(60_000), b: draining(0), c: reachable },
     'to c after 10000',
   ],
-  'waits for calls under way while it drains': ['a', { a: draining(1), b: reachable }, 'keep'],
-  'moves at once when it is drained': ['a', { a: draining(0), b: reachable }, 'to b after 0'],
-  'moves one operation timeout after it was shut with calls under way': [
+  'keeps the active one while it drains with calls under way': [
+    'a',
+    { a: draining(1), b: reachable },
+    'keep',
+  ],
+  'moves at once when the active one is drained': [
+    'a',
+    { a: draining(0), b: reachable },
+    'to b after 0',
+  ],
+  'moves after one --timeout when the active one went away while it drained': [
     'a',
     { a: down(10, { wasDraining: true }), b: reachable },
     'to b after 10000',
   ],
-  'lets a whole ownership pass where the active one was taken out of the flags': [
+  'moves after one ownership when the active one was removed from --gateway': [
     'x',
     { a: reachable, b: reachable },
     'to a after 40000',
   ],
-  'also where only one is left in the flags': ['x', { a: unknown }, 'to a after 40000'],
+  'does so too if a single gateway is left in --gateway': ['x', { a: unknown }, 'to a after 40000'],
 };
 
-describe('electGateway', () => {
-  for (const [title, [current, sights, expected]] of Object.entries(table)) {
-    it(title, () => assert.equal(brief(elect(current, sights)), expected));
+describe('decideFailover', () => {
+  for (const [title, [active, health, expected]] of Object.entries(table)) {
+    it(title, () => assert.equal(describeDecision(decide(active, health)), expected));
   }
 
-  it('says why', () => {
-    const choice = elect('a', { a: down(TIMEOUT + 1), b: reachable });
-    assert.ok(choice.kind === 'move');
-    assert.match(choice.why, /unreachable for 10001 ms: refused/);
+  it('gives the reason for a move', () => {
+    const decision = decide('a', { a: down(TIMEOUT + 1), b: reachable });
+    assert.ok(decision.kind === 'move');
+    assert.match(decision.why, /unreachable for 10001 ms: refused/);
   });
 });
 
-describe('afterProbe', () => {
-  it('counts failures from the beginning of the first one', () => {
+describe('healthAfterProbe', () => {
+  it('counts the time of failures from the start of the first failed probe', () => {
     const failed = { kind: 'failed', reason: 'refused' } as const;
-    const first = afterProbe(reachable, failed, 100);
-    assert.deepEqual(afterProbe(first, { ...failed, reason: 'later' }, 600), {
+    const first = healthAfterProbe(reachable, failed, 100);
+    assert.deepEqual(healthAfterProbe(first, { ...failed, reason: 'later' }, 600), {
       kind: 'unreachable',
       sinceMs: 100,
       probes: 2,
@@ -127,17 +139,17 @@ describe('afterProbe', () => {
     });
   });
 
-  it('forgets failures at the first answer', () => {
-    assert.deepEqual(afterProbe(down(5_000), { kind: 'answered' }, NOW), reachable);
+  it('forgets failures after an answer', () => {
+    assert.deepEqual(healthAfterProbe(down(5_000), { kind: 'answered' }, NOW), reachable);
   });
 
-  it('remembers through all failures that it was draining before', () => {
+  it('remembers through all failures that the gateway was draining', () => {
     const failed = { kind: 'failed', reason: 'refused' } as const;
-    const gone = afterProbe(afterProbe(draining(2), failed, 1), failed, 2);
+    const gone = healthAfterProbe(healthAfterProbe(draining(2), failed, 1), failed, 2);
     assert.equal(gone.kind === 'unreachable' && gone.wasDraining, true);
   });
 
-  it('takes one that answers again after a drain for a new one', () => {
-    assert.deepEqual(afterProbe(draining(0), { kind: 'answered' }, NOW), reachable);
+  it('takes a gateway that answers again after a drain as reachable', () => {
+    assert.deepEqual(healthAfterProbe(draining(0), { kind: 'answered' }, NOW), reachable);
   });
 });

@@ -17,7 +17,7 @@ const snapshotId = (name: string): string =>
 const secretId = (name: string): string =>
   objectId({ resource: 'secrets', namespace: 'default', name });
 
-describe('the watch on demand', () => {
+describe('demand watch', () => {
   let cluster: SandboxCluster;
   let kube: KubeClient;
   let watches: DemandWatch[] = [];
@@ -80,7 +80,7 @@ describe('the watch on demand', () => {
   });
   afterEach(() => Promise.all(watches.map((watch) => watch.stop())));
 
-  it('asks the API server for nothing while nothing waits', async () => {
+  it('sends no request while no key waits', async () => {
     const watch = start({ watchSecrets: true });
     watch.follow(new Set());
     watch.follow(
@@ -96,13 +96,13 @@ describe('the watch on demand', () => {
     assert.equal(watch.versionOf('unheard-of//x'), undefined);
   });
 
-  it('looks again for a kind that is not installed, says so once, and finds it when it comes', async () => {
+  it('retries a kind that is not installed, logs it once, and finds it later', async () => {
     const watch = start();
     const wanted = new Set([snapshotId('s')]);
     await until(() => {
       watch.follow(wanted);
       return lists >= 3;
-    }, 'it has looked a few times');
+    }, 'it has listed a few times');
     assert.equal(watch.versionOf(snapshotId('s')), undefined);
     assert.equal(lines.length, 1, lines.join(''));
     assert.match(lines[0] ?? '', /WARN.*volumesnapshots.*does not serve this resource/);
@@ -112,14 +112,14 @@ describe('the watch on demand', () => {
       'the kind is known, the object is not there',
     );
     const { metadata } = await snapshot('s');
-    await until(() => changed.includes(snapshotId('s')), 'the object is told');
+    await until(() => changed.includes(snapshotId('s')), 'the object is reported');
     assert.equal(watch.versionOf(snapshotId('s')), metadata.resourceVersion);
     watch.follow(wanted);
     assert.equal(lines.length, 2, lines.join(''));
     assert.match(lines[1] ?? '', /INFO.*watching it.*volumesnapshots/);
   });
 
-  it('says once that a kind may not be watched', async () => {
+  it('logs once that a kind may not be watched', async () => {
     cluster.api.faults.inject({
       action: { kind: 'status', code: 403 },
       verb: 'list',
@@ -130,30 +130,30 @@ describe('the watch on demand', () => {
     await until(() => {
       watch.follow(new Set(['volumeattachments//a']));
       return lists >= 3;
-    }, 'it has looked a few times');
+    }, 'it has listed a few times');
     cluster.api.faults.clear();
     assert.equal(lines.length, 1, lines.join(''));
     assert.match(lines[0] ?? '', /grant list and watch/);
   });
 
-  it('knows all objects of a kind by one watch', async () => {
+  it('has the versions of all objects of a kind by one watch', async () => {
     const watch = start();
     const wanted = new Set(['a', 'b', 'c'].map(snapshotId));
     const { metadata } = await snapshot('b');
     watch.follow(wanted);
     await until(
       () => watch.versionOf(snapshotId('b')) === metadata.resourceVersion,
-      'what is there is known',
+      'the object is known',
     );
     assert.equal(watch.versionOf(snapshotId('a')), '');
     // What was listed is known before the watch is open.
     await until(() => cluster.api.watchCount('volumesnapshots') > 0, 'it watches');
     assert.equal(cluster.api.watchCount('volumesnapshots'), 1);
     await kube.delete(snapshots, { namespace: 'default', name: 'b' });
-    await until(() => watch.versionOf(snapshotId('b')) === '', 'its end is known');
+    await until(() => watch.versionOf(snapshotId('b')) === '', 'its deletion is known');
   });
 
-  it('knows nothing of a kind whose watch has ended and can’t be opened again, until it can', async () => {
+  it('has no versions of a kind while its watch is interrupted', async () => {
     const watch = start();
     const { metadata } = await snapshot('frozen');
     watch.follow(new Set([snapshotId('frozen')]));
@@ -172,7 +172,7 @@ describe('the watch on demand', () => {
     cluster.api.stopWatches('end', 'volumesnapshots');
     await until(
       () => watch.versionOf(snapshotId('frozen')) === undefined,
-      'what it knows may be old',
+      'its version may be out of date',
     );
     cluster.api.faults.clear();
     await until(
@@ -181,7 +181,7 @@ describe('the watch on demand', () => {
     );
   });
 
-  it('knows objects without namespace', async () => {
+  it('has versions of objects without a namespace', async () => {
     const watch = start();
     const id = objectId({ resource: 'volumeattributesclasses', name: 'gold' });
     const { metadata } = await kube.create<KubeObject>(volumeAttributesClasses, undefined, {
@@ -195,7 +195,7 @@ describe('the watch on demand', () => {
     await until(() => watch.versionOf(id) === metadata.resourceVersion, 'it is known');
   });
 
-  it('stops some time after the last key has stopped waiting, not at once', async () => {
+  it('ends a watch some time after the last key stopped waiting, not at once', async () => {
     const watch = start({ lingerMs: 60_000 });
     watch.follow(new Set([snapshotId('x')]));
     await until(() => watch.versionOf(snapshotId('x')) === '', 'it is watched');
@@ -212,7 +212,7 @@ describe('the watch on demand', () => {
     await until(() => cluster.api.watchCount('volumesnapshots') === 0, 'the watch is closed');
   });
 
-  it('watches a secret alone, by its name, and for no longer than something waits', async () => {
+  it('watches a single secret by its name, and only while a key waits', async () => {
     const watch = start({ watchSecrets: true, log: silentLog });
     watch.follow(new Set([secretId('login')]));
     await until(() => watch.versionOf(secretId('login')) === '', 'it is watched');
@@ -221,7 +221,7 @@ describe('the watch on demand', () => {
     const { metadata } = await secret('login');
     await until(
       () => watch.versionOf(secretId('login')) === metadata.resourceVersion,
-      'it has come',
+      'it was created',
     );
     assert.deepEqual(changed, [secretId('login')]);
     watch.follow(new Set());
@@ -229,7 +229,7 @@ describe('the watch on demand', () => {
     await until(() => cluster.api.watchCount('secrets') === 0, 'the watch is closed');
   });
 
-  it('watches no secret where it was not told to', async () => {
+  it('watches no secret without watchSecrets', async () => {
     const watch = start();
     watch.follow(new Set([secretId('login')]));
     await new Promise((resolve) => setTimeout(resolve, 30));
@@ -245,10 +245,10 @@ describe('the watch on demand', () => {
     assert.equal(lists, 100);
     await until(() => known() === 100, 'a hundred are watched');
     watch.follow(new Set(names.slice(-20)));
-    await until(() => known() === 20, 'others come in when some go');
+    await until(() => known() === 20, 'others are watched when some are no longer wanted');
   });
 
-  it('offers every kind that jobs may wait for besides those of ingest’s own views', () => {
+  it('covers every kind that jobs may wait for and that ingest does not cache', () => {
     assert.deepEqual(
       ON_DEMAND.map(({ plural }) => plural),
       ['volumesnapshots', 'volumesnapshotcontents', 'volumeattributesclasses', 'volumeattachments'],

@@ -3,54 +3,54 @@ import { describe, it } from 'node:test';
 import { ForeignLeader } from '#src/ingest/foreign-leader.ts';
 import { silentLog } from '#src/runtime/log.ts';
 
-function rig(yieldTo: (holder: string | undefined) => Promise<void> = () => Promise.resolve()) {
-  const told: (string | undefined)[] = [];
-  const yielding = new ForeignLeader(
+function setUp(write: (holder: string | undefined) => Promise<void> = () => Promise.resolve()) {
+  const written: (string | undefined)[] = [];
+  const foreignLeader = new ForeignLeader(
     {
       setForeignLeader: (holder) => {
-        told.push(holder);
-        return yieldTo(holder);
+        written.push(holder);
+        return write(holder);
       },
     },
     silentLog,
   );
-  const look = async (holder: string | undefined): Promise<void> => {
-    yielding.observe(holder);
+  const observe = async (holder: string | undefined): Promise<void> => {
+    foreignLeader.observe(holder);
     await new Promise((resolve) => setImmediate(resolve));
   };
-  return { told, look };
+  return { written, observe };
 }
 
-describe('Yielding', () => {
-  it('names a holder that is not of sutler, once', async () => {
-    const { told, look } = rig();
-    await look('csi-provisioner-0');
-    await look('csi-provisioner-0');
-    assert.deepEqual(told, ['csi-provisioner-0']);
+describe('ForeignLeader', () => {
+  it('writes a holder that is not sutler, once', async () => {
+    const { written, observe } = setUp();
+    await observe('csi-provisioner-0');
+    await observe('csi-provisioner-0');
+    assert.deepEqual(written, ['csi-provisioner-0']);
   });
 
-  it('takes it back when sutler leads, or nobody does', async () => {
-    const { told, look } = rig();
-    await look('csi-provisioner-0');
-    await look('sutler_pod-1');
-    await look('');
-    assert.deepEqual(told, ['csi-provisioner-0', undefined]);
+  it('removes the holder when sutler leads or nobody does', async () => {
+    const { written, observe } = setUp();
+    await observe('csi-provisioner-0');
+    await observe('sutler_pod-1');
+    await observe('');
+    assert.deepEqual(written, ['csi-provisioner-0', undefined]);
   });
 
-  it('takes back at its start what an ingest before it may have left', async () => {
-    const { told, look } = rig();
-    await look(undefined);
-    assert.deepEqual(told, [undefined]);
+  it('removes at its start what an earlier ingest may have left', async () => {
+    const { written, observe } = setUp();
+    await observe(undefined);
+    assert.deepEqual(written, [undefined]);
   });
 
-  it('tells again what could not be told', async () => {
+  it('repeats a failed write', async () => {
     let tries = 0;
-    const { told, look } = rig(() =>
+    const { written, observe } = setUp(() =>
       (tries += 1) === 1 ? Promise.reject(new Error('down')) : Promise.resolve(),
     );
-    await look('other');
-    await look('other');
-    await look('other');
-    assert.deepEqual(told, ['other', 'other']);
+    await observe('other');
+    await observe('other');
+    await observe('other');
+    assert.deepEqual(written, ['other', 'other']);
   });
 });

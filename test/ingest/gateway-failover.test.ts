@@ -17,12 +17,12 @@ import { startTestRedis } from '../harness/redis.ts';
 import type { TestRedis } from '../harness/redis.ts';
 
 const DRIVER = 'd.example';
-/** A gateway that is slow to answer for as long counts as unreachable. */
+/** A gateway that does not answer within this time counts as unreachable. */
 const TIMEOUT_MS = 2_000;
 /** Longer than any test takes. */
 const NEVER_MS = 600_000;
 
-describe('startGatewayElection', () => {
+describe('startGatewayFailover', () => {
   let redis: TestRedis;
   let folder: Awaited<ReturnType<typeof makeFolder>>;
   let closers: Closers;
@@ -76,7 +76,7 @@ describe('startGatewayElection', () => {
   function start(...names: string[]): GatewayFailover {
     const pool = openGatewayPool({ addresses: names.map(address), log: silentLog });
     closers.add('pool', () => pool.close());
-    const election = startGatewayFailover({
+    const failover = startGatewayFailover({
       pool,
       active: active(),
       driver: DRIVER,
@@ -92,17 +92,17 @@ describe('startGatewayElection', () => {
       }),
       metrics,
     });
-    closers.add('election', () => election.close());
-    return election;
+    closers.add('failover', () => failover.close());
+    return failover;
   }
 
-  it('names the only gateway at once, whether or not it answers', async () => {
-    const election = start('a');
+  it('names a single gateway at once, whether or not it answers', async () => {
+    const failover = start('a');
     await isNamed('a');
-    await until(() => election.trouble === undefined, 'no trouble');
+    await until(() => failover.trouble === undefined, 'no trouble');
   });
 
-  it('names the first that answers for the driver, and none of another driver', async () => {
+  it('names the first gateway that answers, if it is one of this driver', async () => {
     await replica('other', 'other.example');
     await replica('b');
     start('gone', 'other', 'b');
@@ -114,14 +114,14 @@ describe('startGatewayElection', () => {
     );
   });
 
-  it('says what is wrong as long as no gateway answers', async () => {
-    const election = start('a', 'b');
-    await until(() => election.trouble !== undefined, 'trouble');
-    assert.match(election.trouble ?? '', /no gateway is active/);
+  it('reports trouble while no gateway answers', async () => {
+    const failover = start('a', 'b');
+    await until(() => failover.trouble !== undefined, 'trouble');
+    assert.match(failover.trouble ?? '', /no gateway is active/);
     assert.equal((await active().read()).endpoint, '');
   });
 
-  it('stays where a leader before it was', async () => {
+  it('keeps the gateway that an earlier leader named', async () => {
     await Promise.all([replica('a'), replica('b')]);
     await active().name({ version: 0, endpoint: address('b'), waitMs: 0 });
     timeoutMs = NEVER_MS;
@@ -131,7 +131,7 @@ describe('startGatewayElection', () => {
     assert.deepEqual({ endpoint, version }, { endpoint: address('b'), version: 1 });
   });
 
-  it('moves on when the active one has drained, without a wait', async () => {
+  it('moves at once when the active gateway has drained', async () => {
     const [a] = await Promise.all([replica('a'), replica('b')]);
     timeoutMs = NEVER_MS;
     start('a', 'b');
@@ -146,9 +146,9 @@ describe('startGatewayElection', () => {
     );
   });
 
-  it('moves on when the active one is unreachable, and lets its calls end first', async () => {
+  it('moves when the active gateway is unreachable, and lets its calls end first', async () => {
     const [a] = await Promise.all([replica('a'), replica('b')]);
-    const election = start('a', 'b');
+    const failover = start('a', 'b');
     await isNamed('a');
     const goingMs = Date.now();
     await a.close(0);
@@ -157,12 +157,12 @@ describe('startGatewayElection', () => {
     assert.equal((await active().read()).previous, address('a'));
     await until(
       () => lines.some((line) => line.includes(`"waitMs":${TIMEOUT_MS}`)),
-      'the wait is told',
+      'the wait is logged',
     );
-    await until(() => election.trouble === undefined, 'no trouble');
+    await until(() => failover.trouble === undefined, 'no trouble');
   });
 
-  it('does not go back to one that is reachable again', async () => {
+  it('does not move back to a gateway that is reachable again', async () => {
     const [a] = await Promise.all([replica('a'), replica('b')]);
     start('a', 'b');
     await isNamed('a');
@@ -173,7 +173,7 @@ describe('startGatewayElection', () => {
     assert.equal((await active().read()).version, 2);
   });
 
-  it('names the same again after Redis was emptied', async () => {
+  it('names the same gateway again after Redis was emptied', async () => {
     const [a] = await Promise.all([replica('a'), replica('b')]);
     start('a', 'b');
     await isNamed('a');
@@ -188,16 +188,16 @@ describe('startGatewayElection', () => {
 
   it('writes nothing while another ingest leads', async () => {
     isLeading = false;
-    const election = start('a');
+    const failover = start('a');
     await sleep(200);
     assert.equal((await active().read()).endpoint, '');
-    assert.equal(election.trouble, undefined);
+    assert.equal(failover.trouble, undefined);
     isLeading = true;
-    election.wake();
+    failover.checkNow();
     await isNamed('a');
   });
 
-  it('leaves one that was taken out of the flags only when no run can call it any more', async () => {
+  it('moves from a removed gateway only when no run can call it any more', async () => {
     await active().name({ version: 0, endpoint: 'unix:///removed', waitMs: 0 });
     ownershipMs = NEVER_MS;
     start('a');

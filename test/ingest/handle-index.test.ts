@@ -9,7 +9,7 @@ describe('HandleIndex', () => {
   const first = aVolume();
   const second = aVolume({ metadata: { name: 'other' } });
 
-  it('knows a handle that two PVs have, until one is gone', () => {
+  it('finds a handle that two PVs share, until one is deleted', () => {
     const index = new HandleIndex();
     index.apply({ type: 'added', object: first });
     assert.ok(!index.isShared(first));
@@ -45,7 +45,7 @@ describe('HandleIndex', () => {
       spec: { gcePersistentDisk: { pdName } },
     });
 
-  it('knows two in-tree PVs of one disk', () => {
+  it('finds two in-tree PVs of one disk', () => {
     const index = new HandleIndex();
     for (const object of [inTree('a', 'disk'), inTree('b', 'disk'), inTree('c', 'another')])
       index.apply({ type: 'added', object });
@@ -53,7 +53,7 @@ describe('HandleIndex', () => {
     assert.ok(!index.isShared(inTree('c', 'another')));
   });
 
-  it('takes disks of one name in two zones for two', () => {
+  it('tells apart disks of the same name in two zones', () => {
     const index = new HandleIndex();
     const [a, b] = [inTree('a', 'disk', 'us-central1-a'), inTree('b', 'disk', 'us-central1-b')];
     for (const object of [a, b]) index.apply({ type: 'added', object });
@@ -62,14 +62,14 @@ describe('HandleIndex', () => {
     assert.ok(index.isShared(a) && index.isShared(b));
   });
 
-  it('tells to whom a volume is left when another PV of it goes, or changes its source, and not otherwise', () => {
+  it('names the PVs left with a handle when another is deleted or changes its handle', () => {
     const index = new HandleIndex();
     for (const object of [first, second]) index.apply({ type: 'added', object });
-    assert.deepEqual(index.left({ type: 'modified', object: second, previous: second }), []);
-    assert.deepEqual(index.left({ type: 'added', object: second }), []);
+    assert.deepEqual(index.othersOf({ type: 'modified', object: second, previous: second }), []);
+    assert.deepEqual(index.othersOf({ type: 'added', object: second }), []);
     const gone = { type: 'deleted', object: second } as const;
     index.apply(gone);
-    assert.deepEqual(index.left(gone), [first.metadata.name]);
+    assert.deepEqual(index.othersOf(gone), [first.metadata.name]);
     index.apply({ type: 'added', object: second });
     const other = aVolume({
       metadata: { name: 'other' },
@@ -77,13 +77,13 @@ describe('HandleIndex', () => {
     });
     const changed = { type: 'modified', object: other, previous: second } as const;
     index.apply(changed);
-    assert.deepEqual(index.left(changed), [first.metadata.name]);
+    assert.deepEqual(index.othersOf(changed), [first.metadata.name]);
   });
 
-  it('passes over an in-tree PV that its driver can’t have', () => {
+  it('ignores an in-tree PV that is invalid for its driver', () => {
     const index = new HandleIndex();
-    const odd = inTree('a', 'disk', 'nonsense__us-central1-a');
-    index.apply({ type: 'added', object: odd });
-    assert.ok(!index.isShared(odd));
+    const invalid = inTree('a', 'disk', 'nonsense__us-central1-a');
+    index.apply({ type: 'added', object: invalid });
+    assert.ok(!index.isShared(invalid));
   });
 });

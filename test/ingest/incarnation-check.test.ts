@@ -18,7 +18,7 @@ import type { SandboxCluster } from '../harness/sandbox-cluster.ts';
 
 const KEY = '{csi}:blessing:d';
 
-describe('RedisHistory', () => {
+describe('IncarnationCheck', () => {
   let dir: string;
   let server: RedisServer;
   let redis: Redis;
@@ -35,7 +35,7 @@ describe('RedisHistory', () => {
   const quarantine = async (): Promise<number> => Number(await redis.hget(KEY, 'quarantineUntil'));
 
   before(async () => {
-    dir = await mkdtemp(join(tmpdir(), 'sutler-history-'));
+    dir = await mkdtemp(join(tmpdir(), 'sutler-incarnation-'));
     server = await startRedisServer({ dataDir: dir, log: silentLog });
     redis = new Redis(server.url);
     cluster = await openSandboxCluster();
@@ -52,12 +52,12 @@ describe('RedisHistory', () => {
     await redis.flushall();
   });
 
-  it('vouches for a Redis that was never used without a quarantine', async () => {
+  it('begins an incarnation without quarantine in a Redis that was never used', async () => {
     assert.equal(await open().check(), false);
     assert.equal(await quarantine(), 0);
   });
 
-  it('keeps the epoch on the Lease, beside what else is there', async () => {
+  it('keeps the incarnation id on the Lease and leaves the rest of it alone', async () => {
     await kube.create<Lease>(leases, 'default', {
       metadata: { name: `lease-${lease}`, namespace: 'default', annotations: { other: 'kept' } },
       spec: { holderIdentity: 'me' },
@@ -69,33 +69,33 @@ describe('RedisHistory', () => {
     assert.equal(found?.spec?.holderIdentity, 'me');
   });
 
-  it('finds nothing lost as long as nothing is', async () => {
-    const history = open();
-    for (let looks = 0; looks < 5; looks += 1) assert.equal(await history.check(), false);
+  it('reports no loss while nothing is lost', async () => {
+    const check = open();
+    for (let checks = 0; checks < 5; checks += 1) assert.equal(await check.check(), false);
   });
 
-  it('lets the next leader go on without a quarantine', async () => {
+  it('lets the next leader continue without quarantine', async () => {
     await open().check();
     assert.equal(await open().check(), false);
     assert.equal(await quarantine(), 0);
   });
 
-  it('notices an emptied Redis, and quarantines it for one ownership', async () => {
-    const history = open();
-    await history.check();
+  it('notices an emptied Redis and begins a quarantine of one ownership', async () => {
+    const check = open();
+    await check.check();
     await redis.flushall();
-    assert.equal(await history.check(), true);
+    assert.equal(await check.check(), true);
     assert.ok((await quarantine()) > Date.now() + 30_000);
-    assert.equal(await history.check(), false);
+    assert.equal(await check.check(), false);
   });
 
-  it('notices what was emptied while nobody led', async () => {
+  it('notices that Redis was emptied while nobody led', async () => {
     await open().check();
     await redis.flushall();
     assert.equal(await open().check(), true);
   });
 
-  it('notices another Redis that was used before', async () => {
+  it('notices another Redis, which was used before', async () => {
     await open().check();
     lease += 1;
     await open().check();
@@ -103,20 +103,20 @@ describe('RedisHistory', () => {
     assert.equal(await open().check(), true);
   });
 
-  it('notices a Redis that went back in time', async () => {
-    const history = open();
-    await history.check();
+  it('notices that Redis was restored from the past', async () => {
+    const check = open();
+    await check.check();
     const backup = await redis.dump(KEY);
     const buffer = await redis.dumpBuffer(KEY);
     assert.ok(backup !== null && buffer !== null);
-    await history.check();
-    await history.check();
+    await check.check();
+    await check.check();
     await redis.del(KEY);
     await redis.restore(KEY, 0, buffer);
-    assert.equal(await history.check(), true);
+    assert.equal(await check.check(), true);
   });
 
-  it('takes a leader that died between blessing and annotation for a loss, never for a first use', async () => {
+  it('takes a leader that died before it annotated the Lease as a loss, not a first use', async () => {
     const dying = new IncarnationCheck({
       incarnations: redisIncarnationStore(redis, 'csi', 'd'),
       store: {

@@ -27,7 +27,7 @@ describe('LeaderGate', () => {
     nowMs = 0;
   });
 
-  it('is closed as soon as the lease is not held any more, whoever noticed', () => {
+  it('blocks as soon as the Lease is not held, even before block() is called', () => {
     const one = gate();
     one.ensureQueued(key('a'));
     one.allow();
@@ -38,7 +38,7 @@ describe('LeaderGate', () => {
     assert.ok(!one.isAllowing);
   });
 
-  it('passes ends of waits on that came just before it was opened, once, the last of each key', () => {
+  it('passes on the last enqueueNow or promote per key from before allow(), once', () => {
     const one = gate();
     one.promote(key('a'));
     one.enqueueNow(key('b'));
@@ -48,7 +48,7 @@ describe('LeaderGate', () => {
     assert.deepEqual(passed, ['now b', 'now a']);
   });
 
-  it('forgets ends of waits that are older than a change of leaders takes', () => {
+  it('drops an enqueueNow or promote that is older than keepMs', () => {
     const one = gate();
     one.promote(key('a'));
     nowMs = 20_000;
@@ -58,7 +58,7 @@ describe('LeaderGate', () => {
     assert.deepEqual(passed, ['promote b']);
   });
 
-  it('keeps ends of waits while it is opened without the lease', () => {
+  it('keeps an enqueueNow or promote if allow() is called without the Lease', () => {
     const one = gate();
     one.promote(key('a'));
     holds = false;

@@ -4,22 +4,22 @@ import { startPeriodicAudit } from '#src/ingest/periodic-audit.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { createRegistry } from '#src/runtime/metrics.ts';
 
-const unused = (): never => assert.fail('nothing is audited yet');
+const failIfCalled = (): never => assert.fail('nothing is audited yet');
 
-it('an audit that is to come every 30 days does not come all the time', (t) => {
+it('an interval of 30 days is cut to the longest timer instead of firing at once', (t) => {
   const timers = t.mock.method(globalThis, 'setInterval', () => undefined);
   startPeriodicAudit({
     ports: {
-      csi: { listVolumes: unused },
-      kube: { list: unused },
-      openRecords: unused,
-      ledger: { read: unused, write: unused },
+      csi: { listVolumes: failIfCalled },
+      kube: { list: failIfCalled },
+      openRecords: failIfCalled,
+      ledger: { read: failIfCalled, write: failIfCalled },
       driver: 'd.example',
       timeoutMs: 1_000,
       minAgeMs: 0,
       nowMs: () => 0,
     },
-    events: { record: unused },
+    events: { record: failIfCalled },
     regarding: {
       kind: 'Lease',
       apiVersion: 'coordination.k8s.io/v1',

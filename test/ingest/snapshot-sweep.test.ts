@@ -16,14 +16,14 @@ const OURS = 'provisioner.storage.kubernetes.io/volumesnapshot-as-source-protect
 const FOREIGN = 'example.com/other';
 const driver = { controllerCapabilities: new Set(['CREATE_DELETE_SNAPSHOT']) };
 
-describe('the sweep of snapshots', () => {
+describe('snapshot sweep', () => {
   let cluster: SandboxCluster;
   let kube: KubeClient;
   let sweeps: SnapshotSweep[] = [];
-  let touched: JobKey[] = [];
+  let enqueued: JobKey[] = [];
   let lists = 0;
   let serial = 0;
-  /** Snapshots are made in a namespace that no other test looks at. */
+  /** Each test has its own namespace. */
   let namespace = '';
 
   const start = (o: Partial<SnapshotSweepOptions> = {}): SnapshotSweep | undefined => {
@@ -35,7 +35,7 @@ describe('the sweep of snapshots', () => {
         },
       },
       restored: () => new Set(),
-      touch: (key) => void touched.push(key),
+      ensureQueued: (key) => void enqueued.push(key),
       isLeading: () => true,
       driver,
       intervalMs: 3_600_000,
@@ -57,7 +57,7 @@ describe('the sweep of snapshots', () => {
       spec: { source: { persistentVolumeClaimName: 'c' } },
     });
   const mine = (): string[] =>
-    touched.filter((key) => key.namespace === namespace).map(({ name }) => name);
+    enqueued.filter((key) => key.namespace === namespace).map(({ name }) => name);
 
   before(async () => {
     cluster = await openSandboxCluster();
@@ -80,7 +80,7 @@ describe('the sweep of snapshots', () => {
       },
     );
     sweeps = [];
-    touched = [];
+    enqueued = [];
     lists = 0;
   });
   afterEach(() => {
@@ -88,18 +88,18 @@ describe('the sweep of snapshots', () => {
     cluster.api.faults.clear();
   });
 
-  it('hands over a snapshot that keeps our finalizer and that no claim is restored from, at once when it begins to lead (L-03)', async () => {
+  it('enqueues a snapshot with an orphaned finalizer when leadership begins (L-03)', async () => {
     const { metadata } = await snapshot('orphan', [OURS]);
     start()?.begin();
-    await until(() => touched.length > 0, 'it is found');
+    await until(() => enqueued.length > 0, 'it is found');
     assert.deepEqual(mine(), ['orphan']);
     assert.deepEqual(
-      touched.find(({ uid }) => uid === metadata.uid),
+      enqueued.find(({ uid }) => uid === metadata.uid),
       { kind: 'snapshot', uid: metadata.uid, namespace, name: 'orphan' },
     );
   });
 
-  it('passes over a snapshot that has only foreign finalizers (L-07)', async () => {
+  it('ignores a snapshot that has only foreign finalizers (L-07)', async () => {
     await snapshot('foreign', [FOREIGN]);
     await snapshot('bare', []);
     await snapshot('orphan', [FOREIGN, OURS]);
@@ -108,7 +108,7 @@ describe('the sweep of snapshots', () => {
     assert.deepEqual(mine(), ['orphan']);
   });
 
-  it('passes over a snapshot that a pending claim of any namespace is restored from (L-08)', async () => {
+  it('ignores a snapshot that a pending claim of any namespace needs (L-08)', async () => {
     await snapshot('used', [OURS]);
     await snapshot('z-orphan', [OURS]);
     start({ restored: () => new Set([`${namespace}/used`]) })?.begin();
@@ -131,17 +131,17 @@ describe('the sweep of snapshots', () => {
     assert.ok(lists > 1);
   });
 
-  it('is not made while another ingest leads', async () => {
+  it('does not run while another ingest leads', async () => {
     await snapshot('orphan', [OURS]);
     let leads = false;
     start({ isLeading: () => leads, intervalMs: 10 });
     await new Promise((resolve) => setTimeout(resolve, 50));
     assert.equal(lists, 0);
     leads = true;
-    await until(() => mine().length > 0, 'it is made once this one leads');
+    await until(() => mine().length > 0, 'it runs once this one leads');
   });
 
-  it('is not made for a driver that makes no snapshots (L-06), nor where it is switched off', () => {
+  it('is off for a driver without snapshots (L-06) and with an interval of 0', () => {
     assert.equal(
       start({ driver: { controllerCapabilities: new Set(['CREATE_DELETE_VOLUME']) } }),
       undefined,
@@ -150,7 +150,7 @@ describe('the sweep of snapshots', () => {
     assert.equal(start({ intervalMs: -1 }), undefined);
   });
 
-  it('is given up where snapshots may not be listed, with one line, until this process leads anew', async () => {
+  it('stops, with one log line, if listing is forbidden, until the next leadership', async () => {
     await snapshot('orphan', [OURS]);
     const lines: string[] = [];
     const log = createLogger({
@@ -166,7 +166,7 @@ describe('the sweep of snapshots', () => {
       times: Infinity,
     });
     const sweep = start({ intervalMs: 10, log });
-    await until(() => lines.length > 0, 'it is told');
+    await until(() => lines.length > 0, 'it is logged');
     allow();
     await new Promise((resolve) => setTimeout(resolve, 60));
     assert.equal(lists, 1);
@@ -174,10 +174,10 @@ describe('the sweep of snapshots', () => {
     assert.equal(lines.length, 1);
     assert.match(lines[0] ?? '', /until this process leads anew/);
     sweep?.begin();
-    await until(() => mine().length > 0, 'it is found by the next leadership');
+    await until(() => mine().length > 0, 'the next leadership finds it');
   });
 
-  it('is tried again after the interval where the API server is down', async () => {
+  it('tries again after the interval while the API server is down', async () => {
     await snapshot('orphan', [OURS]);
     cluster.api.faults.inject({
       action: { kind: 'status', code: 500 },
@@ -190,7 +190,7 @@ describe('the sweep of snapshots', () => {
     assert.ok(lists >= 3);
   });
 
-  it('says nothing where snapshots are not installed, and finds them when they are (L-05)', async () => {
+  it('logs nothing while the snapshot CRDs are missing, and finds them later (L-05)', async () => {
     await removeCrds(kube);
     const lines: string[] = [];
     const log = createLogger({
@@ -200,7 +200,7 @@ describe('the sweep of snapshots', () => {
       write: (line) => void lines.push(line),
     });
     start({ intervalMs: 10, log });
-    await until(() => lists > 2, 'it has looked');
+    await until(() => lists > 2, 'it has swept');
     await installCrds(kube);
     await snapshot('orphan', [OURS]);
     await until(() => mine().length > 0, 'it is found');

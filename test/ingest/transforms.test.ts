@@ -14,7 +14,7 @@ import { isHeldSource, isPending, restoredSnapshot } from '#src/volumes/source-u
 import { aClaim, aClass, aVolume, driver, DRIVER } from '../volumes/builders.ts';
 
 const dataSource = { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name: 's' };
-const held = [
+const finalizers = [
   'kubernetes.io/pvc-protection',
   'provisioner.storage.kubernetes.io/cloning-protection',
 ];
@@ -42,9 +42,9 @@ const claims: Readonly<Record<string, Claim>> = {
     status: { phase: 'Pending' },
   },
   'a source of clones that is being deleted': aClaim({
-    metadata: { finalizers: held, deletionTimestamp: 'now' },
+    metadata: { finalizers, deletionTimestamp: 'now' },
   }),
-  'a source of clones that stays': aClaim({ metadata: { finalizers: held } }),
+  'a source of clones that stays': aClaim({ metadata: { finalizers } }),
 };
 
 const volumes: Readonly<Record<string, Volume>> = {
@@ -60,29 +60,31 @@ const volumes: Readonly<Record<string, Volume>> = {
       },
     },
   }),
-  'a volume that goes away': aVolume({ metadata: { deletionTimestamp: 'now', finalizers: [] } }),
+  'a volume that is being deleted': aVolume({
+    metadata: { deletionTimestamp: 'now', finalizers: [] },
+  }),
 };
 
-describe('projection', () => {
+describe('transforms', () => {
   for (const [title, claim] of Object.entries(claims)) {
-    it(`changes no verdict on ${title}`, () => {
-      const verdicts = (seen: Claim) => [
-        judgeClaim(seen, driver, () => aClass()).kind,
-        isPending(seen),
-        restoredSnapshot(seen),
-        isHeldSource(seen),
+    it(`do not change what the rules say about ${title}`, () => {
+      const verdicts = (cached: Claim) => [
+        judgeClaim(cached, driver, () => aClass()).kind,
+        isPending(cached),
+        restoredSnapshot(cached),
+        isHeldSource(cached),
       ];
       assert.deepEqual(verdicts(transformClaim(claim)), verdicts(claim));
     });
   }
 
   for (const [title, volume] of Object.entries(volumes)) {
-    it(`changes no verdict on ${title}`, () => {
+    it(`do not change what the rules say about ${title}`, () => {
       assert.deepEqual(judgeVolume(transformVolume(volume), driver), judgeVolume(volume, driver));
     });
   }
 
-  it('tells an in-tree volume from others, by the claim’s namespace too where that counts', () => {
+  it('keep what identifies an in-tree volume, such as the claim’s namespace', () => {
     const azureFile = { secretName: 'secret', shareName: 'share', secretNamespace: null };
     const volume: Volume = {
       ...aVolume(),
@@ -92,7 +94,7 @@ describe('projection', () => {
     assert.match(identityOf(volume)?.id ?? '', /space.*secret.*share/);
   });
 
-  it('keeps neither parameters of classes nor foreign annotations, labels and finalizers', () => {
+  it('drop parameters of classes and foreign annotations, labels and finalizers', () => {
     const cls = JSON.stringify(transformClass(aClass({ parameters: { password: 'x' } })));
     const metadata = {
       annotations: { note: 'long text' },
@@ -105,7 +107,7 @@ describe('projection', () => {
     for (const text of [claim, volume]) assert.ok(!/long|foreign/.test(text), text);
   });
 
-  it('keeps what a claim is filled from only while it waits for that', () => {
+  it('keep the content source of a claim only while it is pending', () => {
     for (const phase of ['Bound', 'Lost'] as const) {
       const { spec } = transformClaim({
         ...aClaim({ spec: { dataSource, dataSourceRef: dataSource } }),
@@ -115,7 +117,7 @@ describe('projection', () => {
     }
   });
 
-  it('keeps name and version of any object, and nothing else', () => {
+  it('keep only name and version of other objects', () => {
     const metadata = {
       name: 'n',
       namespace: 's',

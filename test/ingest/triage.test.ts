@@ -31,12 +31,12 @@ const late = aClass({ volumeBindingMode: 'WaitForFirstConsumer' });
 interface Case {
   readonly annotations?: Record<string, string>;
   readonly spec?: Partial<Claim['spec']>;
-  /** null = the class is not there. */
+  /** null = the class is missing. */
   readonly cls?: Class | null;
   readonly hasVolume?: boolean;
 }
 
-function verdictOn({
+function describeTriage({
   annotations = { [GA]: DRIVER },
   spec = {},
   cls = aClass(),
@@ -50,7 +50,7 @@ function verdictOn({
 describe('triageClaim', () => {
   const around = { classOf: () => aClass(), hasVolume: () => false };
 
-  it('makes a job of the claim’s key and nothing else', () => {
+  it('makes a job with the claim’s key and nothing else', () => {
     assert.deepEqual(triageClaim(aClaim(), driver, around), {
       kind: 'job',
       key: { kind: 'claim', uid: 'testid', namespace: 'space', name: 'claim' },
@@ -58,110 +58,110 @@ describe('triageClaim', () => {
   });
 
   const accepted: Readonly<Record<string, Case>> = {
-    'of our name (P-46)': {},
-    'of the in-tree name that was migrated to us (P-04, P-47, P-55)': {
+    'for the driver (P-46)': {},
+    'for the in-tree name, migrated to the driver (P-04, P-47, P-55)': {
       annotations: { [GA]: IN_TREE, [MIGRATED_TO]: DRIVER },
     },
-    'of our name whose class has the in-tree name (P-04)': {
+    'for the driver whose class has the in-tree name (P-04)': {
       cls: aClass({ provisioner: IN_TREE }),
     },
-    'that waits for its consumer and has a node, with the beta annotation (P-57)': {
+    'with WaitForFirstConsumer and a node, by the beta annotation (P-57)': {
       annotations: { [BETA]: DRIVER, [NODE]: 'n' },
       cls: late,
     },
-    'that waits for its consumer and has a node, with the GA annotation (P-58)': {
+    'with WaitForFirstConsumer and a node, by the GA annotation (P-58)': {
       annotations: { [GA]: DRIVER, [NODE]: 'n' },
       cls: late,
     },
     'whose class has no binding mode (R-40)': { cls: aClass() },
   };
   for (const [title, given] of Object.entries(accepted))
-    it(`takes a claim ${title}`, () => assert.equal(verdictOn(given), 'job'));
+    it(`accepts a claim ${title}`, () => assert.equal(describeTriage(given), 'job'));
 
-  const left: Readonly<Record<string, Case & { readonly reason: RegExp }>> = {
+  const ignored: Readonly<Record<string, Case & { readonly reason: RegExp }>> = {
     'that names its volume (P-06, P-48)': {
       spec: { volumeName: 'pv' },
       reason: /already names its volume/,
     },
-    'without annotation and class, and says nothing of the class (P-49)': {
+    'without annotation and class, for the missing annotation (P-49)': {
       annotations: {},
       cls: null,
       reason: /not annotated/,
     },
-    'of another provisioner (P-01, P-50)': {
+    'for another provisioner (P-01, P-50)': {
       annotations: { [GA]: 'other' },
       reason: /for provisioner other/,
     },
-    'of another provisioner by the beta annotation (P-51)': {
+    'for another provisioner by the beta annotation (P-51)': {
       annotations: { [BETA]: 'other' },
       reason: /for provisioner other/,
     },
     'without annotation (P-52)': { annotations: {}, reason: /not annotated/ },
-    'of another provisioner by the GA annotation, whatever the beta one says (P-53)': {
+    'for another provisioner by the GA annotation, ours by the beta one (P-53)': {
       annotations: { [GA]: 'other', [BETA]: DRIVER },
       reason: /for provisioner other/,
     },
-    'of the in-tree name that was not migrated (P-54)': {
+    'for the in-tree name, not migrated (P-54)': {
       annotations: { [GA]: IN_TREE },
       reason: /for provisioner kubernetes.io\/in-tree/,
     },
-    'of the in-tree name that was migrated to another driver (P-54)': {
+    'for the in-tree name, migrated to another driver (P-54)': {
       annotations: { [GA]: IN_TREE, [MIGRATED_TO]: 'other' },
       reason: /for provisioner kubernetes.io\/in-tree/,
     },
-    'of another provisioner, even if it says that it was migrated to us': {
+    'for another provisioner, though annotated as migrated to the driver': {
       annotations: { [GA]: 'other', [MIGRATED_TO]: DRIVER },
       reason: /for provisioner other/,
     },
-    'that waits for its consumer and has no node (P-56)': {
+    'with WaitForFirstConsumer and no node (P-56)': {
       cls: late,
       reason: /no node is selected/,
     },
-    'that waits for its consumer and has an empty node': {
+    'with WaitForFirstConsumer and an empty node': {
       annotations: { [GA]: DRIVER, [NODE]: '' },
       cls: late,
       reason: /no node/,
     },
-    'whose GA annotation is empty, whatever the beta one says (R-03)': {
+    'whose GA annotation is empty, ours by the beta one (R-03)': {
       annotations: { [GA]: '', [BETA]: DRIVER },
       reason: /for provisioner $/,
     },
-    'whose class is missing, and says so (P-07, R-04)': {
+    'whose class is missing, with that reason (P-07, R-04)': {
       cls: null,
       reason: /^storageClass "class" not found$/,
     },
-    'whose class went to another driver (R-05)': {
+    'whose class belongs to another driver (R-05)': {
       cls: aClass({ provisioner: 'other' }),
       reason: /belongs to provisioner other/,
     },
-    'whose volume is there (P-02, R-01)': {
+    'whose volume exists (P-02, R-01)': {
       hasVolume: true,
-      reason: /volume of the claim is there/,
+      reason: /volume of the claim exists/,
     },
   };
-  for (const [title, { reason, ...given }] of Object.entries(left))
-    it(`leaves a claim ${title}`, () => assert.match(verdictOn(given), reason));
+  for (const [title, { reason, ...given }] of Object.entries(ignored))
+    it(`ignores a claim ${title}`, () => assert.match(describeTriage(given), reason));
 
-  const sourceOfClones = (change: Partial<Claim['metadata']>): Claim =>
+  const cloneSource = (change: Partial<Claim['metadata']>): Claim =>
     aClaim({
       metadata: { annotations: {}, finalizers: [CLONE_PROTECTION], ...change },
       spec: { volumeName: 'pv' },
     });
-  const leaving = { deletionTimestamp: '2026-01-01T00:00:00Z' };
+  const deleted = { deletionTimestamp: '2026-01-01T00:00:00Z' };
 
-  it('takes the source of clones that is being deleted, for a driver that clones (K-07)', () => {
-    assert.equal(triageClaim(sourceOfClones(leaving), cloning, around).kind, 'job');
-    assert.equal(triageClaim(sourceOfClones(leaving), driver, around).kind, 'ignore');
+  it('accepts a clone source that is being deleted, for a driver that clones (K-07)', () => {
+    assert.equal(triageClaim(cloneSource(deleted), cloning, around).kind, 'job');
+    assert.equal(triageClaim(cloneSource(deleted), driver, around).kind, 'ignore');
   });
 
-  it('leaves the source of clones that stays (K-08)', () => {
-    assert.equal(triageClaim(sourceOfClones({}), cloning, around).kind, 'ignore');
+  it('ignores a clone source that is not being deleted (K-08)', () => {
+    assert.equal(triageClaim(cloneSource({}), cloning, around).kind, 'ignore');
   });
 
-  it('leaves a claim that is being deleted and that we do not hold (K-06)', () => {
+  it('ignores a claim that is being deleted without our finalizer (K-06)', () => {
     assert.equal(
       triageClaim(
-        sourceOfClones({ ...leaving, finalizers: ['kubernetes.io/pvc-protection'] }),
+        cloneSource({ ...deleted, finalizers: ['kubernetes.io/pvc-protection'] }),
         cloning,
         around,
       ).kind,
@@ -169,7 +169,7 @@ describe('triageClaim', () => {
     );
   });
 
-  it('takes a claim that carries the finalizer of a record, whatever became of it', () => {
+  it('accepts any claim with the finalizer of a volume record', () => {
     const claim = aClaim({
       metadata: { annotations: {}, finalizers: ['sutler.dev/volume-record'] },
       spec: { volumeName: 'pv' },
@@ -178,92 +178,105 @@ describe('triageClaim', () => {
   });
 });
 
-describe('newsOfClaim', () => {
-  const held = aClaim({ metadata: { finalizers: [CLONE_PROTECTION] } });
-  const leaving = aClaim({
+describe('judgeClaimChange', () => {
+  const source = aClaim({ metadata: { finalizers: [CLONE_PROTECTION] } });
+  const deletedSource = aClaim({
     metadata: { finalizers: [CLONE_PROTECTION], deletionTimestamp: '2026-01-01T00:00:00Z' },
   });
   const edited = (change: Parameters<typeof aClaim>[0] = {}): Claim => {
     const claim = aClaim(change);
     return { ...claim, metadata: { ...claim.metadata, resourceVersion: 'next' } };
   };
-  const of = (claim: Claim, previous = aClaim()) =>
-    judgeClaimChange(claim, previous, { wasJob: true, driver });
+  const judge = (claim: Claim, previous = aClaim()) =>
+    judgeClaimChange(claim, previous, { neededJob: true, driver });
 
-  it('is a verdict where the claim had no job before', () => {
+  it('says need-changed for a claim that needed no job before', () => {
     assert.equal(
       judgeClaimChange(aClaim(), aClaim({ metadata: { annotations: {} } }), {
-        wasJob: false,
+        neededJob: false,
         driver,
       }),
-      'verdict',
+      'need-changed',
     );
   });
 
-  it('is that it is back where the volume controller had asked for it before: a job may wait still', () => {
-    assert.equal(judgeClaimChange(aClaim(), aClaim(), { wasJob: false, driver }), 'back');
+  it('says needed-again if the volume controller asked for a volume before', () => {
+    assert.equal(
+      judgeClaimChange(aClaim(), aClaim(), { neededJob: false, driver }),
+      'needed-again',
+    );
   });
 
-  it('is an edit where anything of a waiting claim changed, seen by us or not', () => {
-    assert.equal(of(edited({ metadata: { annotations: { [GA]: DRIVER, [NODE]: 'n' } } })), 'edit');
-    assert.equal(of(edited()), 'edit');
+  it('says edited for any change of a claim that needs a job', () => {
+    assert.equal(
+      judge(edited({ metadata: { annotations: { [GA]: DRIVER, [NODE]: 'n' } } })),
+      'edited',
+    );
+    assert.equal(judge(edited()), 'edited');
   });
 
-  it('is nothing where the claim was only listed again', () => assert.equal(of(aClaim()), 'none'));
+  it('says irrelevant if the claim was only listed again', () =>
+    assert.equal(judge(aClaim()), 'irrelevant'));
 
-  it('is nothing where a finalizer of ours came', () => {
-    assert.equal(of(edited({ metadata: { finalizers: [CLONE_PROTECTION] } })), 'none');
+  it('says irrelevant if our finalizer was added', () => {
+    assert.equal(judge(edited({ metadata: { finalizers: [CLONE_PROTECTION] } })), 'irrelevant');
   });
 
-  it('is nothing where the volume controller binds the claim', () => {
-    assert.equal(of(edited({ spec: { volumeName: 'pv' } })), 'none');
-    assert.equal(of({ ...edited(), status: { phase: 'Bound' } }), 'none');
+  it('says irrelevant if the volume controller binds the claim', () => {
+    assert.equal(judge(edited({ spec: { volumeName: 'pv' } })), 'irrelevant');
+    assert.equal(judge({ ...edited(), status: { phase: 'Bound' } }), 'irrelevant');
   });
 
-  it('is a verdict where a source of clones is deleted and the driver clones', () => {
-    assert.equal(judgeClaimChange(leaving, held, { wasJob: true, driver: cloning }), 'verdict');
+  it('says need-changed if a clone source is deleted and the driver clones', () => {
+    assert.equal(
+      judgeClaimChange(deletedSource, source, { neededJob: true, driver: cloning }),
+      'need-changed',
+    );
   });
 
-  it('is an edit where a waiting claim is deleted: a finalizer of ours must not keep it', () => {
-    assert.equal(of(edited({ metadata: { deletionTimestamp: '2026-01-01T00:00:00Z' } })), 'edit');
+  it('says edited for a deleted claim, so that our finalizer does not keep it', () => {
+    assert.equal(
+      judge(edited({ metadata: { deletionTimestamp: '2026-01-01T00:00:00Z' } })),
+      'edited',
+    );
   });
 });
 
-describe('newsOfVolume', () => {
+describe('judgeVolumeChange', () => {
   const released = aVolume();
   const edited = (change: Parameters<typeof aVolume>[0] = {}): Volume => {
     const volume = aVolume(change);
     return { ...volume, metadata: { ...volume.metadata, resourceVersion: 'next' } };
   };
 
-  it('is a verdict where the policy changes what is to be done', () => {
+  it('says need-changed if the policy changes what is to be done', () => {
     assert.equal(
       judgeVolumeChange(
         edited({ spec: { persistentVolumeReclaimPolicy: 'Retain' } }),
         released,
         driver,
       ),
-      'verdict',
+      'need-changed',
     );
   });
 
-  it('is an edit where anything else of it changed: an annotation may name another secret now', () => {
-    assert.equal(judgeVolumeChange(edited(), released, driver), 'edit');
+  it('says edited for other changes, such as an annotation that names a secret', () => {
+    assert.equal(judgeVolumeChange(edited(), released, driver), 'edited');
   });
 
-  it('is that it is going where its deletion begins, or it changes after that', () => {
-    const going = edited({ metadata: { deletionTimestamp: '2026-01-01T00:00:00Z' } });
-    assert.equal(judgeVolumeChange(going, released, driver), 'going');
-    const later = { ...going, metadata: { ...going.metadata, resourceVersion: 'later' } };
-    assert.equal(judgeVolumeChange(later, going, driver), 'going');
+  it('says deleting if the deletion begins, or for a change after that', () => {
+    const deleted = edited({ metadata: { deletionTimestamp: '2026-01-01T00:00:00Z' } });
+    assert.equal(judgeVolumeChange(deleted, released, driver), 'deleting');
+    const later = { ...deleted, metadata: { ...deleted.metadata, resourceVersion: 'later' } };
+    assert.equal(judgeVolumeChange(later, deleted, driver), 'deleting');
   });
 
-  it('is nothing where it was only listed again', () =>
-    assert.equal(judgeVolumeChange(aVolume(), released, driver), 'none'));
+  it('says irrelevant if the volume was only listed again', () =>
+    assert.equal(judgeVolumeChange(aVolume(), released, driver), 'irrelevant'));
 });
 
 describe('triageVolume', () => {
-  it('makes a job of a volume that is to be deleted', () => {
+  it('makes a job for a volume that should be deleted', () => {
     assert.deepEqual(
       triageVolume(aVolume(), driver, () => false),
       {
@@ -273,8 +286,8 @@ describe('triageVolume', () => {
     );
   });
 
-  it('refuses two PVs of one handle', () => {
-    const verdict = triageVolume(aVolume(), driver, () => true);
-    assert.ok(verdict.kind === 'refuse' && verdict.reason.includes('test-volume-id'));
+  it('refuses two PVs with the same handle', () => {
+    const triage = triageVolume(aVolume(), driver, () => true);
+    assert.ok(triage.kind === 'refuse' && triage.reason.includes('test-volume-id'));
   });
 });

@@ -29,13 +29,13 @@ const CLASS = { resource: 'storageclasses', name: 'fast' };
 const ID = objectId(CLASS);
 const done: Outcome = { kind: 'done' };
 
-describe('parking', () => {
+describe('wait watch', () => {
   let redis: TestRedis;
   let bench: QueueBench;
   let driver = 'w0.example';
   let serial = 0;
   let closers: Closers;
-  /** The objects as the leader's views have them. */
+  /** The versions in the leader's caches. */
   const versions = new Map<string, string>();
   const waits = (): WaitList => new WaitList(redis.redis, 'csi', driver);
   const keyOf = (part: string): string => `{csi}:claims.${driver}:${part}`;
@@ -46,7 +46,7 @@ describe('parking', () => {
     until: [{ ...CLASS, seen }],
   });
 
-  /** Far apart enough that the look at everything, at each sixtieth, is not what finds a change. */
+  /** So long that no rescan happens during a test. */
   const SLOW = { periodMs: 2_000 };
   const watch = (o: Partial<WaitWatchOptions> = {}): WaitWatch => {
     const started = startWaitWatch({
@@ -80,7 +80,7 @@ describe('parking', () => {
     await bench.close();
   });
 
-  it('runs a key at once when the object that it waits for comes, claims, volumes and snapshots alike', async () => {
+  it('promotes keys of every kind when the object that they wait for is added', async () => {
     const keys: readonly JobKey[] = [
       claimKey('a'),
       claimKey('b', 'other'),
@@ -89,15 +89,15 @@ describe('parking', () => {
     ];
     const run = ({ uid }: JobKey): Outcome => (versions.has(ID) || uid === '' ? done : parked());
     for (const kind of JOB_KINDS) bench.consumer(run, { kind });
-    let looks = 0;
-    const watching = watch({ ...SLOW, onWaiting: () => (looks += 1) });
+    let polls = 0;
+    const watching = watch({ ...SLOW, onWaiting: () => (polls += 1) });
     const producer = bench.producer();
     for (const key of keys) producer.ensureQueued(key);
     const waiting = (): Promise<number[]> =>
       Promise.all(JOB_KINDS.map((kind) => redis.redis.zcard(`{csi}:${kind}s.${driver}:delayed`)));
     await until(async () => (await waiting()).join() === '2,1,1', 'all wait');
-    const from = looks;
-    await until(() => looks >= from + 2, 'it has seen all of them wait');
+    const from = polls;
+    await until(() => polls >= from + 2, 'it has seen all of them wait');
     await sleep(200);
     assert.equal(bench.runs.length, 4, 'nothing ran while nothing changed');
     versions.set(ID, '7');
@@ -106,12 +106,12 @@ describe('parking', () => {
     await until(
       async () =>
         (await redis.redis.keys(`{csi}:waits:${driver}*`)).join() === `{csi}:waits:${driver}#`,
-      'nobody is listed',
+      'no key is listed',
     );
   });
 
   for (const which of ['first', 'second'] as const) {
-    it(`runs a key that waits for two objects when the ${which} of them changes, and lists it under neither then`, async () => {
+    it(`promotes a key that waits for two objects when the ${which} one changes`, async () => {
       const both = ['first', 'second'].map((name) => ({
         resource: 'storageclasses',
         name,
@@ -128,11 +128,11 @@ describe('parking', () => {
       versions.set(changes, '7');
       watching.changed(changes);
       await until(() => bench.runs.length === 2, 'the second run');
-      await until(async () => (await waits().since(0)).waiting.length === 0, 'nobody is listed');
+      await until(async () => (await waits().since(0)).waiting.length === 0, 'no key is listed');
     });
   }
 
-  it('finds a change that came after the run had looked and before it parked', async () => {
+  it('finds a change between a run’s read and its parking', async () => {
     bench.consumer(async () => {
       const seen = versions.get(ID) ?? '';
       if (seen !== '') return done;
@@ -146,7 +146,7 @@ describe('parking', () => {
     await until(() => bench.runs.length === 2, 'the second run');
   });
 
-  it('lets a new leader find what changed while nobody led', async () => {
+  it('finds changes from the time without a leader when a new one starts', async () => {
     bench.consumer(() => (versions.get(ID) === '8' ? done : parked(versions.get(ID))));
     versions.set(ID, '7');
     const first = watch();
@@ -160,20 +160,20 @@ describe('parking', () => {
     await until(() => bench.runs.length === 2, 'the second run');
   });
 
-  it('does not run a key again and again that sees another version than is seen here, but ever more rarely', async () => {
+  it('promotes a key ever more rarely whose run sees another version than ingest', async () => {
     let nowMs = 0;
-    let looks = 0;
+    let polls = 0;
     const list = waits();
     const counted: WaitWatchOptions['waits'] = {
       since(position) {
-        looks += 1;
+        polls += 1;
         return list.since(position);
       },
       promote: (waiting) => list.promote(waiting, Date.now()),
     };
-    const afterLooks = async (): Promise<void> => {
-      const from = looks;
-      await until(() => looks >= from + 8, 'it has looked a few times');
+    const afterPolls = async (): Promise<void> => {
+      const from = polls;
+      await until(() => polls >= from + 8, 'it has polled a few times');
       await until(async () => (await delayed()) === 1, 'it waits');
     };
     bench.consumer(() => parked('6'));
@@ -186,21 +186,21 @@ describe('parking', () => {
       },
     });
     bench.producer().ensureQueued(claimKey('a'));
-    await until(() => bench.runs.length === 2, 'it is woken once');
-    await afterLooks();
+    await until(() => bench.runs.length === 2, 'it is promoted once');
+    await afterPolls();
     assert.equal(bench.runs.length, 2);
     nowMs = 1_000;
-    await until(() => bench.runs.length === 3, 'it is woken again');
+    await until(() => bench.runs.length === 3, 'it is promoted again');
     nowMs = 2_000;
-    await afterLooks();
+    await afterPolls();
     assert.equal(bench.runs.length, 3);
     nowMs = 3_000;
-    await until(() => bench.runs.length === 4, 'it is woken once more');
+    await until(() => bench.runs.length === 4, 'it is promoted once more');
     versions.set(ID, '8');
     await until(() => bench.runs.length === 5, 'a change ends the pause');
   });
 
-  it('wakes nobody while another ingest leads, nor for an object that is as it was', async () => {
+  it('promotes nothing while another ingest leads, nor for an unchanged object', async () => {
     bench.consumer(() => parked(versions.get(ID)));
     versions.set(ID, '7');
     let leads = false;
@@ -218,7 +218,7 @@ describe('parking', () => {
     assert.equal(bench.runs.length, 1);
   });
 
-  it('forgets the wait when the key’s next run ends otherwise', async () => {
+  it('forgets the wait condition when the next run ends with another outcome', async () => {
     const outcomes: readonly Outcome[] = [
       parked(),
       { kind: 'retry', reason: 'pool is full', minDelayMs: 60_000 },
@@ -233,14 +233,10 @@ describe('parking', () => {
     versions.set(ID, '9');
     watch();
     await sleep(200);
-    assert.equal(
-      bench.runs.length,
-      2,
-      'the object that it no longer waits for does not shorten its wait',
-    );
+    assert.equal(bench.runs.length, 2, 'an object that it no longer waits for does not promote it');
   });
 
-  it('is not shortened by restarts of worker, leader and Redis, resyncs, and changes of other objects', async () => {
+  it('leaves keys delayed through restarts, resyncs and changes of other objects', async () => {
     const keys = Array.from({ length: 20 }, (_, i) => claimKey(`c${i}`));
     const first = bench.consumer(() => parked());
     const watching = watch();
@@ -261,12 +257,12 @@ describe('parking', () => {
     assert.equal(await delayed(), 20);
     versions.set(ID, '1');
     watching.changed(ID);
-    await until(() => bench.runs.length >= 40, 'all are woken after all that');
+    await until(() => bench.runs.length >= 40, 'all are promoted after all that');
   });
 
-  it('wakes two thousand keys of one object, each once', async () => {
+  it('promotes two thousand keys of one object, each once', async () => {
     const count = 2000;
-    // On a busy machine a short lock would expire, and its job run once more than it was woken.
+    // On a busy machine a short lock would expire, and its job run once more.
     bench.consumer(() => (versions.has(ID) ? done : parked()), {
       concurrency: 100,
       lockMs: 60_000,
@@ -289,7 +285,7 @@ describe('parking', () => {
     assert.deepEqual(bench.doubles, []);
   });
 
-  it('costs nothing where nothing parks', async () => {
+  it('keeps no keys in Redis where nothing parks', async () => {
     bench.consumer(() => done);
     const producer = bench.producer();
     producer.ensureQueued(claimKey('a'));
@@ -298,7 +294,7 @@ describe('parking', () => {
     assert.deepEqual(await redis.redis.keys(`{csi}:status:${driver}*`), []);
   });
 
-  describe('on objects of the API server', () => {
+  describe('with objects of the API server', () => {
     let cluster: SandboxCluster;
     let kube: KubeClient;
     let demand: DemandWatch;
@@ -310,7 +306,7 @@ describe('parking', () => {
       const access = await loadClusterAccess({ kubeconfig: cluster.kubeconfig, env: {} });
       kube = createKubeClient({ access, userAgent: 'test', log: silentLog });
       closers.add('client', () => kube.close());
-      const wakes: { watch?: WaitWatch } = {};
+      let waitWatch: WaitWatch | undefined;
       lists = 0;
       demand = startDemandWatch({
         client: {
@@ -321,20 +317,20 @@ describe('parking', () => {
           },
         },
         watchSecrets: true,
-        onChange: (id) => wakes.watch?.changed(id),
+        onChange: (id) => waitWatch?.changed(id),
         clock: systemClock,
         log: silentLog,
       });
       closers.add('watch on demand', () => demand.stop());
-      wakes.watch = watch({
+      waitWatch = watch({
         periodMs: 1_000,
         versionOf: (id) => demand.versionOf(id),
         onWaiting: (objects) => demand.follow(objects),
       });
     });
 
-    /** A run that needs one object and parks as long as the server does not have it. */
-    const needs =
+    /** A run that parks while the object does not exist. */
+    const parkWithout =
       (resource: Resource, ref: { readonly namespace: string; readonly name: string }) =>
       async (): Promise<Outcome> => {
         const found = await kube.get<KubeObject>(resource, ref).catch(() => undefined);
@@ -353,24 +349,24 @@ describe('parking', () => {
         metadata: { name },
       });
 
-    it('goes on when a missing secret comes, and watches it no longer', async () => {
-      bench.consumer(needs(secrets, { namespace: 'default', name: 'login' }));
+    it('promotes a key when a missing secret is created, and ends that watch', async () => {
+      bench.consumer(parkWithout(secrets, { namespace: 'default', name: 'login' }));
       bench.producer().ensureQueued(claimKey('a'));
       const object = objectId({ resource: secrets.plural, namespace: 'default', name: 'login' });
       await until(() => demand.versionOf(object) === '', 'the secret is watched');
       await make(secrets, 'other');
       await sleep(150);
-      assert.equal(bench.runs.length, 1, 'another secret wakes nobody');
+      assert.equal(bench.runs.length, 1, 'another secret promotes nothing');
       await make(secrets, 'login');
       await until(() => bench.runs.length === 2, 'the second run');
       await until(() => demand.versionOf(object) === undefined, 'it is not watched any more');
     });
 
-    it('goes on when the snapshot comes, also where snapshots were not even installed', async () => {
-      bench.consumer(needs(snapshots, { namespace: 'default', name: 's' }));
+    it('promotes a key when the snapshot is created, even if its CRD was missing', async () => {
+      bench.consumer(parkWithout(snapshots, { namespace: 'default', name: 's' }));
       bench.producer().ensureQueued(claimKey('a'));
       await until(async () => (await delayed()) === 1, 'it waits');
-      await until(() => lists > 0, 'the kind was looked for');
+      await until(() => lists > 0, 'the kind was listed');
       await installCrds(kube);
       await until(
         () =>
@@ -381,7 +377,7 @@ describe('parking', () => {
       );
       await make(snapshots, 'other');
       await sleep(150);
-      assert.equal(bench.runs.length, 1, 'another snapshot wakes nobody');
+      assert.equal(bench.runs.length, 1, 'another snapshot promotes nothing');
       await make(snapshots, 's');
       await until(() => bench.runs.length === 2, 'the second run');
     });

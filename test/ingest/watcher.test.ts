@@ -22,30 +22,30 @@ describe('watcher', () => {
   let cluster: SandboxCluster;
   let kube: KubeClient;
   let watcher: Watcher;
-  let touched: { key: JobKey; isNow: boolean }[] = [];
-  let woken: string[] = [];
+  let enqueued: { key: JobKey; isNow: boolean }[] = [];
+  let promoted: string[] = [];
   const refused: string[] = [];
   const objects = new Set<string>();
-  let wake: () => void = () => undefined;
+  let onHint: () => void = () => undefined;
   const gate = new LeaderGate(
     {
       ensureQueued(key) {
-        touched.push({ key, isNow: false });
-        wake();
+        enqueued.push({ key, isNow: false });
+        onHint();
       },
       enqueueNow(key) {
-        touched.push({ key, isNow: true });
-        wake();
+        enqueued.push({ key, isNow: true });
+        onHint();
       },
       promote(key) {
-        woken.push(key.name);
-        wake();
+        promoted.push(key.name);
+        onHint();
       },
     },
     { holdsLease: () => true, keepMs: 0 },
   );
   const until = async (isDone: () => boolean): Promise<void> => {
-    while (!isDone()) await new Promise<void>((resolve) => (wake = resolve));
+    while (!isDone()) await new Promise<void>((resolve) => (onHint = resolve));
   };
   const aClaim = (name: string, className: string) =>
     kube.create<Claim>(claims, 'default', {
@@ -62,9 +62,9 @@ describe('watcher', () => {
     });
   const aClass = (name: string) =>
     kube.create(classes, undefined, { metadata: { name }, provisioner: DRIVER });
-  const names = () => touched.map(({ key }) => key.name);
-  /** Waits until the watcher has an object as it was written. */
-  const seen = async (resource: string, { metadata }: Claim | Volume): Promise<void> => {
+  const names = () => enqueued.map(({ key }) => key.name);
+  /** Waits until the watcher has this version of an object. */
+  const isCached = async (resource: string, { metadata }: Claim | Volume): Promise<void> => {
     const id = objectId({ resource, namespace: metadata.namespace ?? '', name: metadata.name });
     while (watcher.versionOf(id) !== metadata.resourceVersion) await systemClock.sleep(5);
   };
@@ -96,18 +96,18 @@ describe('watcher', () => {
     await cluster.close();
   });
   beforeEach(() => {
-    touched = [];
-    woken = [];
+    enqueued = [];
+    promoted = [];
   });
 
-  it('lists what was there before it started among the outstanding', () => {
+  it('lists a claim from before its start as outstanding', () => {
     assert.ok([...watcher.outstanding()].some(({ name }) => name === 'before-start'));
   });
 
-  it('touches a claim when it comes', async () => {
+  it('enqueues a new claim', async () => {
     const claim = await aClaim('new', 'there');
     await until(() => names().includes('new'));
-    assert.deepEqual(touched.find(({ key }) => key.name === 'new')?.key, {
+    assert.deepEqual(enqueued.find(({ key }) => key.name === 'new')?.key, {
       kind: 'claim',
       uid: claim.metadata.uid,
       namespace: 'default',
@@ -115,21 +115,21 @@ describe('watcher', () => {
     });
   });
 
-  it('touches the claims of a class when the class comes, ending their wait', async () => {
+  it('enqueues the claims of a class at once when the class is added', async () => {
     await aClaim('early', 'late-class');
-    // Claims and classes come by watches of their own.
-    await seen(claims.plural, await aClaim('other', 'never-class'));
+    // Claims and classes have separate watches.
+    await isCached(claims.plural, await aClaim('other', 'never-class'));
     await aClass('late-class');
     await until(() => names().includes('early'));
     assert.deepEqual(
-      touched
+      enqueued
         .filter(({ key }) => ['early', 'other'].includes(key.name))
         .map(({ key, isNow }) => [key.name, isNow]),
       [['early', true]],
     );
   });
 
-  it('touches a volume when it is Released', async () => {
+  it('enqueues a volume when it is Released', async () => {
     const spec = {
       capacity: { storage: '1Mi' },
       accessModes: ['ReadWriteOnce'],
@@ -143,18 +143,18 @@ describe('watcher', () => {
       { type: 'merge', body: { status: { phase: 'Released' } }, subresource: 'status' },
     );
     await until(() => names().includes('static'));
-    assert.equal(touched.find(({ key }) => key.name === 'static')?.key.kind, 'volume');
+    assert.equal(enqueued.find(({ key }) => key.name === 'static')?.key.kind, 'volume');
   });
 
   const LABEL = { type: 'merge', body: { metadata: { labels: { a: 'b' } } } } as const;
 
-  it('ends the wait of a claim and of a Released volume that somebody edits', async () => {
+  it('enqueues an edited claim and an edited Released volume at once', async () => {
     await kube.patch(claims, { namespace: 'default', name: 'before-start' }, LABEL);
     await until(() => names().includes('before-start'));
     await kube.patch(volumes, { name: 'static' }, LABEL);
     await until(() => names().includes('static'));
     assert.deepEqual(
-      touched.map(({ key, isNow }) => [key.name, isNow]),
+      enqueued.map(({ key, isNow }) => [key.name, isNow]),
       [
         ['before-start', true],
         ['static', true],
@@ -165,19 +165,19 @@ describe('watcher', () => {
   const finalizers = (...names: string[]) =>
     ({ type: 'merge', body: { metadata: { finalizers: names } } }) as const;
 
-  it('touches nothing when our own finalizer comes', async () => {
-    const belted = await kube.patch<Claim>(
+  it('enqueues nothing when our own finalizer is added', async () => {
+    const protectedClaim = await kube.patch<Claim>(
       claims,
       { namespace: 'default', name: 'before-start' },
       finalizers('sutler.dev/volume-record'),
     );
-    await seen(claims.plural, belted);
+    await isCached(claims.plural, protectedClaim);
     assert.deepEqual(names(), []);
   });
 
-  it('touches no volume that is going away, and ends its wait if it has one', async () => {
+  it('only promotes a volume that is being deleted', async () => {
     const OURS = 'external-provisioner.volume.kubernetes.io/finalizer';
-    await seen(
+    await isCached(
       volumes.plural,
       await kube.patch<Volume>(
         volumes,
@@ -185,21 +185,21 @@ describe('watcher', () => {
         finalizers(OURS, 'kubernetes.io/pv-protection'),
       ),
     );
-    touched = [];
-    const going = await kube.delete<Volume>(volumes, { name: 'static' });
-    assert.ok(going?.metadata.deletionTimestamp !== undefined);
-    await seen(volumes.plural, going);
-    await seen(
+    enqueued = [];
+    const deleted = await kube.delete<Volume>(volumes, { name: 'static' });
+    assert.ok(deleted?.metadata.deletionTimestamp !== undefined);
+    await isCached(volumes.plural, deleted);
+    await isCached(
       volumes.plural,
       await kube.patch<Volume>(volumes, { name: 'static' }, finalizers(OURS)),
     );
     assert.deepEqual(names(), []);
-    assert.deepEqual(woken, ['static', 'static']);
+    assert.deepEqual(promoted, ['static', 'static']);
     await kube.patch<Volume>(volumes, { name: 'static' }, finalizers());
   });
 
-  it('refuses two Released volumes of one handle, says so, and touches the one that is left when the other is gone', async () => {
-    const released = async (name: string): Promise<void> => {
+  it('refuses a volume with a shared handle, and enqueues it when the other is deleted', async () => {
+    const createReleased = async (name: string): Promise<void> => {
       const csi = { driver: DRIVER, volumeHandle: 'twice' };
       const spec = {
         capacity: { storage: '1Mi' },
@@ -209,7 +209,7 @@ describe('watcher', () => {
       };
       await kube.create<Volume>(volumes, undefined, { metadata: { name }, spec });
       const body = { status: { phase: 'Released' } };
-      await seen(
+      await isCached(
         volumes.plural,
         await kube.patch<Volume>(volumes, { name }, { type: 'merge', body, subresource: 'status' }),
       );
@@ -223,7 +223,7 @@ describe('watcher', () => {
         csi: { driver: DRIVER, volumeHandle: 'twice' },
       },
     });
-    await released('one-of-two');
+    await createReleased('one-of-two');
     const reason =
       'another PersistentVolume has the handle twice too, so its volume is kept; remove one of the two by hand';
     assert.deepEqual(refused, [`one-of-two: ${reason}`]);
@@ -237,7 +237,7 @@ describe('watcher', () => {
     await until(() => names().includes('one-of-two'));
   });
 
-  it('ends the wait of a claim that loses its node and gets another', async () => {
+  it('enqueues a claim at once that loses its node and gets another', async () => {
     const late = {
       metadata: { name: 'late' },
       provisioner: DRIVER,
@@ -256,12 +256,12 @@ describe('watcher', () => {
     await aClaim('moving', 'late');
     await node('n1');
     await until(() => names().includes('moving'));
-    await seen(claims.plural, await node(null));
-    touched = [];
+    await isCached(claims.plural, await node(null));
+    enqueued = [];
     await node('n2');
     await until(() => names().includes('moving'));
     assert.deepEqual(
-      touched.map(({ key, isNow }) => [key.name, isNow]),
+      enqueued.map(({ key, isNow }) => [key.name, isNow]),
       [['moving', true]],
     );
   });
@@ -288,12 +288,12 @@ describe('watcher', () => {
       },
     );
 
-  it('touches a claim no more once a volume names it, and again when that volume is deleted before they are bound (P-02, R-01)', async () => {
+  it('ignores a claim while a volume names it, until that is deleted (P-02, R-01)', async () => {
     const claim = await aClaim('served', 'there');
     await until(() => names().includes('served'));
     await aVolume('of-served', claim);
     while (outstanding().includes('served')) await systemClock.sleep(5);
-    touched = [];
+    enqueued = [];
     await selectNode('served');
     await aClaim('after-served', 'there');
     await until(() => names().includes('after-served'));
@@ -308,7 +308,7 @@ describe('watcher', () => {
     assert.ok(outstanding().includes('served'));
   });
 
-  it('touches the source of clones when it is being deleted, and not before (K-07, K-08)', async () => {
+  it('enqueues a clone source when it is being deleted, not before (K-07, K-08)', async () => {
     const ref = { namespace: 'default', name: 'source' };
     await aClaim('source', 'there');
     const bound = await kube.patch<Claim>(claims, ref, {
@@ -318,9 +318,9 @@ describe('watcher', () => {
         metadata: { finalizers: ['provisioner.storage.kubernetes.io/cloning-protection'] },
       },
     });
-    await seen(claims.plural, bound);
+    await isCached(claims.plural, bound);
     assert.ok(!outstanding().includes('source'));
-    touched = [];
+    enqueued = [];
     await kube.patch(claims, ref, {
       type: 'merge',
       body: { metadata: { annotations: { note: 'x' } } },
@@ -332,14 +332,14 @@ describe('watcher', () => {
     await until(() => names().includes('source'));
   });
 
-  it('tells the versions of claims, classes and volumes, none of what is not there, and nothing of what it does not watch', async () => {
+  it('has versions of claims, classes and volumes, and of nothing else', async () => {
     const claim = await aClaim('versioned', 'there');
     const volume = await aVolume('versioned', claim);
     const cls = await kube.get<Claim>(classes, { name: 'there' });
     const version = (resource: string, name: string, namespace = '') =>
       watcher.versionOf(objectId({ resource, namespace, name }));
-    await seen(volumes.plural, volume);
-    await seen(claims.plural, claim);
+    await isCached(volumes.plural, volume);
+    await isCached(claims.plural, claim);
     assert.deepEqual(
       [
         version('persistentvolumes', 'versioned'),
@@ -362,7 +362,7 @@ describe('watcher', () => {
     );
   });
 
-  it('knows the snapshots that pending claims are restored from, also by reference alone and across namespaces (L-08, L-15, L-16)', async () => {
+  it('names the snapshots that pending claims are restored from (L-08, L-15, L-16)', async () => {
     const source = { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name: 's' };
     const restore = (name: string, spec: Partial<Claim['spec']>) =>
       kube.create<Claim>(claims, 'default', {
@@ -385,7 +385,7 @@ describe('watcher', () => {
       body: { status: { phase: 'Bound' } },
       subresource: 'status',
     } as const;
-    await seen(
+    await isCached(
       claims.plural,
       await kube.patch<Claim>(claims, { namespace: 'default', name: 'restore-4' }, bound),
     );
@@ -396,10 +396,10 @@ describe('watcher', () => {
     ]);
   });
 
-  it('passes nothing while the gate is closed', async () => {
+  it('passes on nothing while the gate blocks', async () => {
     gate.block();
-    await aClaim('unseen', 'there');
-    while (![...watcher.outstanding()].some(({ name }) => name === 'unseen'))
+    await aClaim('blocked', 'there');
+    while (![...watcher.outstanding()].some(({ name }) => name === 'blocked'))
       await systemClock.sleep(5);
     gate.allow();
     assert.deepEqual(names(), []);

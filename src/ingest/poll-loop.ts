@@ -1,0 +1,47 @@
+import type { Clock } from '../runtime/clock.ts';
+
+export interface PollLoopOptions {
+  /** `signal` aborts when the loop is stopped. */
+  readonly step: (signal: AbortSignal) => Promise<void>;
+  /** Called when a step rejects; the loop goes on. */
+  readonly onError: (error: unknown) => void;
+  /** Pause between two steps. */
+  readonly periodMs: number;
+  readonly clock: Clock;
+}
+
+/** Repeats a step until stopped. One step at a time, with a pause between two. */
+export class PollLoop {
+  readonly #options: PollLoopOptions;
+  readonly #stopped = new AbortController();
+  readonly #ended: Promise<void>;
+  #pause = new AbortController();
+
+  /** Starts the first step at once. */
+  constructor(options: PollLoopOptions) {
+    this.#options = options;
+    this.#ended = this.#run();
+  }
+
+  /** Cuts the pause short. During a step: runs another one right after it. */
+  runNow(): void {
+    this.#pause.abort();
+  }
+
+  /** Resolves when the step under way has ended. */
+  async stop(): Promise<void> {
+    this.#stopped.abort();
+    this.#pause.abort();
+    await this.#ended;
+  }
+
+  async #run(): Promise<void> {
+    const { step, onError, periodMs, clock } = this.#options;
+    const { signal } = this.#stopped;
+    while (!signal.aborted) {
+      this.#pause = new AbortController();
+      await step(signal).catch(onError);
+      if (!signal.aborted) await clock.sleep(periodMs, this.#pause.signal);
+    }
+  }
+}
