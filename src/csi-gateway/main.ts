@@ -7,9 +7,9 @@ import type { Flags } from '../runtime/flags.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
 import { runProcess } from '../runtime/process.ts';
 import type { Invocation, ProcessContext } from '../runtime/process.ts';
-import { parseMaxInFlight } from './call-caps.ts';
-import { parseAllowedNames } from './client-names.ts';
-import type { CertificateName } from './client-names.ts';
+import { parseMaxInFlight } from './call-limiter.ts';
+import { parseAllowedNames } from './certificate-names.ts';
+import type { CertificateName } from './certificate-names.ts';
 import { flags, summary } from './flags.ts';
 import { startGateway } from './gateway.ts';
 
