@@ -32,7 +32,7 @@ export interface ElectorOptions extends LeaseTimes {
   readonly log: Logger;
   readonly metrics: Registry;
   /** Leading from now on. */
-  readonly onStartedLeading: () => void;
+  readonly onStartedLeading: (elector: Elector) => void;
   /** Leading no more. It goes on trying to lead again. */
   readonly onStoppedLeading: (reason: string) => void;
   /** Uniform in [0, 1). */
@@ -134,7 +134,7 @@ class LeaseElector implements Elector {
     this.#held = true;
     this.#status.set({ name: leaseName }, 1);
     log.info({ lease: leaseName, identity }, 'leading');
-    this.#tell(() => this.#options.onStartedLeading());
+    this.#tell(() => this.#options.onStartedLeading(this));
     return retryPeriodMs;
   }
 

@@ -12,6 +12,8 @@ export interface ClusterMarker {
   readonly trouble: string | undefined;
   /** Resolves when it is ours for the first time, or when the signal aborts. */
   ours(signal: AbortSignal): Promise<void>;
+  /** Calls the listener whenever `isOurs` changes. */
+  onChange(listener: (isOurs: boolean) => void): void;
   stop(): void;
 }
 
@@ -21,8 +23,6 @@ export interface ClusterMarkerOptions {
   /** What tells our cluster from others; undefined where we may not ask: then nothing is compared.
    * Rejects: asked again. */
   readonly clusterUid: () => Promise<string | undefined>;
-  /** `isOurs` changed. */
-  readonly onChange?: (isOurs: boolean) => void;
   readonly log: Logger;
   /** Time between two looks. */
   readonly periodMs?: number;
@@ -42,6 +42,7 @@ export function watchClusterMarker(options: ClusterMarkerOptions): ClusterMarker
   const { link, log } = options;
   const key = clusterKey(options.prefix);
   const stopped = new AbortController();
+  const listeners: ((isOurs: boolean) => void)[] = [];
   let uid: string | undefined;
   let isComparable = true;
   let isOurs = false;
@@ -55,7 +56,7 @@ export function watchClusterMarker(options: ClusterMarkerOptions): ClusterMarker
     isOurs = ours;
     trouble = why;
     if (ours) known();
-    if (changed) options.onChange?.(ours);
+    if (changed) for (const listener of listeners) listener(ours);
   };
   const look = async (): Promise<void> => {
     try {
@@ -115,6 +116,7 @@ export function watchClusterMarker(options: ClusterMarkerOptions): ClusterMarker
           else signal.addEventListener('abort', () => resolve(), { once: true });
         }),
       ]),
+    onChange: (listener) => void listeners.push(listener),
     stop() {
       stopped.abort('stopped');
       clearInterval(timer);

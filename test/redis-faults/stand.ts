@@ -81,7 +81,7 @@ export class Stand {
     this.producer = this.bench.producer({
       ...url,
       log,
-      onRedisBack: () => this.keys.filter(({ uid }) => !this.volumes.has(uid)),
+      outstanding: () => this.keys.filter(({ uid }) => !this.volumes.has(uid)),
     });
     const process = (key: JobKey, run: Run): Promise<Outcome> =>
       runToOutcome(key, silentLog, () => this.#provision(key, run));
