@@ -4,16 +4,16 @@ import { redisActiveGateway } from '#src/records/active-gateway.ts';
 import type { JobKey } from '#src/queue/contract.ts';
 import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
-import { startTestRedis } from '../harness/redis.ts';
-import type { TestRedis } from '../harness/redis.ts';
+import { plannedRequest, volumeAnswer } from '../harness/planned-request.ts';
 import { sleep } from '../harness/queue.ts';
+import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 
 const DRIVER = 'd.example';
 const A = 'unix:///a';
 const B = 'unix:///b';
 const id = 'u1';
 const job: JobKey = { kind: 'claim', uid: id, namespace: 'ns', name: 'c' };
-const planned = { request: 'cmVx', skeleton: '{}', secret: '', endpoint: 'unix:///only' };
+const planned = plannedRequest({ endpoint: 'unix:///only' });
 
 describe('the active gateway', () => {
   let server: TestRedis;
@@ -110,7 +110,7 @@ describe('the active gateway', () => {
     it('is what a replay goes to, and is stored anew', async () => {
       await name(A);
       await open('a');
-      await recordsWith().leaveAnswered(id, 'a', '{}');
+      await recordsWith().leaveAnswered(id, 'a', volumeAnswer('h'));
       await name(B);
       const replay = await open('b');
       assert.equal(replay.kind === 'replay' && replay.stored.endpoint, B);

@@ -6,8 +6,9 @@ import { registerQueues } from '#src/queue/registry.ts';
 import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { openSources } from '#src/records/open-sources.ts';
 import { RecordsUnavailable, VolumeRecords } from '#src/records/volume-record.ts';
-import { startTestRedis } from '../harness/redis.ts';
-import type { TestRedis } from '../harness/redis.ts';
+import type { SkeletonSource } from '#src/volumes/persistent-volume.ts';
+import { plannedRequest } from '../harness/planned-request.ts';
+import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 
 const DRIVER = 'd.example';
 const sources = (redis: Redis): Promise<string[]> =>
@@ -18,26 +19,25 @@ describe('openSources', () => {
   let records: VolumeRecords;
   const bless = (quarantineMs = 0) =>
     redisIncarnationStore(redis.redis, 'csi', DRIVER).begin({ id: 'e', quarantineMs, sequence: 0 });
-  /** Opens a creation; `source` is what its skeleton says of where it is filled from. */
-  const open = (id: string, source?: unknown) => {
+  /** Opens a creation of a volume that is filled from a source, or of an empty one. */
+  const open = (id: string, from?: SkeletonSource) => {
     const job: JobKey = { kind: 'claim', uid: id, namespace: 'ns', name: id };
-    const skeleton = JSON.stringify({
-      volume: { metadata: { name: `pvc-${id}` } },
-      ...(source === undefined ? {} : { source }),
-    });
     return records.openCreate(id, {
       owner: 'a',
       job,
-      planned: { request: 'cmVx', skeleton, secret: '', endpoint: '' },
+      planned: plannedRequest(from === undefined ? {} : { source: from }),
       mode: 'plan',
     });
   };
-  const snapshot = (uid: string) => ({
-    resource: 'volumesnapshots',
+  const source = (resource: SkeletonSource['resource'], uid: string): SkeletonSource => ({
+    resource,
     namespace: 'ns',
-    name: 's',
+    name: uid,
     uid,
+    isEchoed: true,
+    isReleased: false,
   });
+  const snapshot = (uid: string): SkeletonSource => source('volumesnapshots', uid);
 
   before(async () => {
     redis = await startTestRedis();
@@ -58,12 +58,7 @@ describe('openSources', () => {
   it('names what open creations are filled from, and no more when they are closed', async () => {
     await open('plain');
     await open('restore', snapshot('s-1'));
-    await open('clone', {
-      resource: 'persistentvolumeclaims',
-      namespace: 'ns',
-      name: 'c',
-      uid: 'c-1',
-    });
+    await open('clone', source('persistentvolumeclaims', 'c-1'));
     assert.deepEqual(await sources(redis.redis), ['c-1', 's-1']);
     await records.closeStored('restore', 'a', 'answered');
     assert.deepEqual(await sources(redis.redis), ['c-1']);
@@ -88,7 +83,7 @@ describe('openSources', () => {
   });
 
   it('is not misled by what only looks like a source', async () => {
-    await open('text', { resource: 'volumesnapshots' });
+    await open('text', { resource: 'volumesnapshots' } as SkeletonSource);
     await open('annotation');
     const key = `{csi}:volume:${DRIVER}:annotation`;
     await redis.redis.hset(
@@ -109,12 +104,7 @@ describe('openSources', () => {
       });
     const openOther = async (): Promise<void> => {
       const { redis: link } = redis;
-      const planned = {
-        request: 'cmVx',
-        skeleton: JSON.stringify({ source: snapshot('s-other') }),
-        secret: '',
-        endpoint: '',
-      };
+      const planned = plannedRequest({ source: snapshot('s-other') });
       const others = new VolumeRecords({
         redis: link,
         prefix: 'csi',

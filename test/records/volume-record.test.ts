@@ -10,10 +10,12 @@ import type { JobKey } from '#src/queue/contract.ts';
 import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { openJobs } from '#src/records/open-jobs.ts';
 import { OwnershipLost, RecordsUnavailable, VolumeRecords } from '#src/records/volume-record.ts';
+import { encodeRequest } from '#src/records/stored-request.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { systemClock } from '#src/runtime/clock.ts';
+import { plannedRequest, volumeAnswer } from '../harness/planned-request.ts';
 
-const planned = { request: 'cmVx', skeleton: '{"volume":1}', secret: '', endpoint: 'unix:///g' };
+const planned = plannedRequest();
 const job: JobKey = { kind: 'claim', uid: 'u1', namespace: 'ns', name: 'c' };
 const id = 'u1';
 
@@ -81,10 +83,15 @@ describe('volume record', () => {
   });
 
   it('stays under 4 KiB with the longest texts that Redis packs', async () => {
+    const identity = 'y'.repeat(1000 - encodeRequest(planned).skeleton.length);
     await records().openCreate(id, {
       owner: 'a',
       job,
-      planned: { ...planned, request: 'x'.repeat(1000), skeleton: 'y'.repeat(1000) },
+      planned: {
+        ...planned,
+        request: Buffer.alloc(750),
+        skeleton: { ...planned.skeleton, identity },
+      },
       mode: 'plan',
     });
     assert.ok(Number(await redis.memory('USAGE', '{csi}:volume:d.example:u1')) < 4096);
@@ -124,7 +131,7 @@ describe('volume record', () => {
       const taken = await records().openCreate(id, {
         owner: 'b',
         job,
-        planned: { ...planned, request: 'other' },
+        planned: plannedRequest({ request: Buffer.from('other') }),
         mode: 'plan',
       });
       assert.equal(taken.kind, 'replay');
@@ -202,7 +209,10 @@ describe('volume record', () => {
     it('keeps mark and request of a volume that was only seen, without expiry', async () => {
       await storedButAmbiguous();
       assert.equal(await redis.ttl('{csi}:volume:d.example:u1'), -1);
-      assert.equal(await redis.hget('{csi}:volume:d.example:u1', 'req'), planned.request);
+      assert.equal(
+        await redis.hget('{csi}:volume:d.example:u1', 'req'),
+        encodeRequest(planned).request,
+      );
     });
 
     it('clears the mark by a refusal past the settle time', async () => {
@@ -345,9 +355,9 @@ describe('volume record', () => {
 
   it('hands the driver’s answer to the next owner when only the PV write failed', async () => {
     await open('a');
-    await records().leaveAnswered(id, 'a', '{"handle":"h"}');
+    await records().leaveAnswered(id, 'a', volumeAnswer('h'));
     const next = await open('b');
-    assert.ok(next.kind === 'replay' && next.answer === '{"handle":"h"}' && !next.ambiguous);
+    assert.ok(next.kind === 'replay' && next.answer?.handle === 'h' && !next.ambiguous);
   });
 
   it('tells the code of the attempt before, so that a repeated failure needs no second event', async () => {
