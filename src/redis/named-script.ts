@@ -1,20 +1,20 @@
 import type { Redis } from 'ioredis';
 import { defineScript } from './script.ts';
 
-/** How a value is written: a text, a whole number, `1` or `0`, several texts, or one of these
- * words. */
-type FieldType = 'text' | 'number' | 'flag' | 'list' | readonly string[];
+interface FieldValues {
+  readonly text: string;
+  /** A whole number. */
+  readonly number: number;
+  /** '1' or '0'. */
+  readonly flag: boolean;
+  readonly list: readonly string[];
+}
+/** The type of a field; a list of words stands for one of these words. */
+type FieldType = keyof FieldValues | readonly string[];
 type Fields = Readonly<Record<string, FieldType>>;
-
-type ValueOf<T extends FieldType> = T extends 'text'
-  ? string
-  : T extends 'number'
-    ? number
-    : T extends 'flag'
-      ? boolean
-      : T extends readonly string[]
-        ? T[number]
-        : readonly string[];
+type ValueOf<T extends FieldType> = T extends keyof FieldValues
+  ? FieldValues[T]
+  : Extract<T, readonly string[]>[number];
 type ValuesOf<F extends Fields> = { readonly [Name in keyof F]: ValueOf<F[Name]> };
 /** The decoded answer of a script, by what it declares. */
 export type AnswerOf<A extends Readonly<Record<string, Fields>>> = {
