@@ -2,7 +2,7 @@ import { createServer } from 'node:http';
 import express from 'express';
 import type { ErrorRequestHandler, Express, RequestHandler, Response } from 'express';
 import type { Registry } from 'prom-client';
-import { describeRedisError } from '../redis/connection.ts';
+import { describeRedisError } from '../redis/error-text.ts';
 import type { RedisLink } from '../redis/connection.ts';
 import { parseListenAddress } from '../runtime/address.ts';
 import type { Clock } from '../runtime/clock.ts';

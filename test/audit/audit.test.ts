@@ -20,6 +20,7 @@ import { VolumeRecords } from '#src/records/volume-record.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { startSampleDriver } from '../../sandbox/driver/server.ts';
 import type { SampleDriver } from '../../sandbox/driver/server.ts';
+import { plannedRequest, volumeAnswer } from '../harness/planned-request.ts';
 import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
 import type { SandboxCluster } from '../harness/sandbox-cluster.ts';
 
@@ -143,10 +144,10 @@ describe('audit', () => {
     await records.openCreate('u', {
       owner: 'a',
       job,
-      planned: { request: '', skeleton: '', secret: '', endpoint: '' },
+      planned: plannedRequest(),
       mode: 'plan',
     });
-    await records.leaveAnswered('u', 'a', JSON.stringify({ handle }));
+    await records.leaveAnswered('u', 'a', volumeAnswer(handle));
     await run();
     nowMs += HOUR_MS;
     const report = await run();

@@ -15,6 +15,7 @@ import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { openJobs } from '#src/records/open-jobs.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { silentLog } from '#src/runtime/log.ts';
+import { plannedRequest } from '../harness/planned-request.ts';
 import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
 import type { SandboxCluster } from '../harness/sandbox-cluster.ts';
 
@@ -41,7 +42,7 @@ describe('operator commands', () => {
     await records(ownMs).openCreate('u', {
       owner: 'a',
       job,
-      planned: { request: '', skeleton: '', secret: '', endpoint: '' },
+      planned: plannedRequest(),
       mode: 'plan',
     });
   };
