@@ -174,7 +174,7 @@ describe('a volume that no PV can be made of', () => {
     assert.deepEqual(deletions(), []);
     assert.match(
       messagesOf(rig)[0] ?? '',
-      /volume is orphaned: the look at its PersistentVolume took too long$/,
+      /volume is orphaned: reading its PersistentVolume took too long$/,
     );
     assert.equal(await stateOf(rig, claim), 'open');
   });

@@ -183,7 +183,7 @@ describe('the record of a claim', () => {
       assert.equal(callsOf(rig, 'CreateVolume').length, 1);
       assert.equal(await rig.volumeOf(claim), undefined);
       const words =
-        'the volume was made, but its PersistentVolume could not be written: create persistentvolumes: quota exceeded';
+        'the volume was created, but its PersistentVolume could not be written: create persistentvolumes: quota exceeded';
       assert.deepEqual(messagesOf(rig), [`Warning ProvisioningFailed ${words}`]);
     });
 
