@@ -3,12 +3,10 @@ import { fileURLToPath } from 'node:url';
 import { loadClusterAccess } from '../kube/credentials.ts';
 import { keepRedisServer } from '../redis/own-server.ts';
 import { parseListenAddress } from '../runtime/address.ts';
-import { startChild } from '../runtime/children.ts';
-import type { Child } from '../runtime/children.ts';
+import { startChild, type Child } from '../runtime/children.ts';
 import { openDataFolder } from '../runtime/data-folder.ts';
 import { UsageError, withoutFlags } from '../runtime/flags.ts';
-import { runProcess } from '../runtime/process.ts';
-import type { Invocation, ProcessContext } from '../runtime/process.ts';
+import { runProcess, type Invocation, type ProcessContext } from '../runtime/process.ts';
 import { flags, summary } from './flags.ts';
 
 /** In the order in which each finds what it needs; stopped the other way round. */

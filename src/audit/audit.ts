@@ -4,8 +4,7 @@ import type { Volume } from '../kube/objects.ts';
 import { volumes } from '../kube/resources.ts';
 import type { AuditLedger } from '../records/audit-ledger.ts';
 import type { OpenRecord } from '../records/open-records.ts';
-import { auditId, auditVolumes } from '../volumes/audit.ts';
-import type { ListedVolume, Orphan } from '../volumes/audit.ts';
+import { auditId, auditVolumes, type ListedVolume, type Orphan } from '../volumes/audit.ts';
 import { identityOf } from '../volumes/handles.ts';
 
 /** What an audit works with. */

@@ -5,8 +5,7 @@ import { isLoopback, parseListenAddress } from '../runtime/address.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
 import { startHttp } from '../runtime/http.ts';
-import { runProcess } from '../runtime/process.ts';
-import type { Invocation, ProcessContext } from '../runtime/process.ts';
+import { runProcess, type Invocation, type ProcessContext } from '../runtime/process.ts';
 import { flags, summary } from './flags.ts';
 import { startDashboard } from './server.ts';
 

@@ -2,15 +2,13 @@ import { createServer } from 'node:http';
 import express from 'express';
 import type { ErrorRequestHandler, Express, RequestHandler, Response } from 'express';
 import type { Registry } from 'prom-client';
-import { describeRedisError } from '../redis/connection.ts';
-import type { RedisLink } from '../redis/connection.ts';
+import { describeRedisError, type RedisLink } from '../redis/connection.ts';
 import { parseListenAddress } from '../runtime/address.ts';
 import type { Clock } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
 import type { Logger } from '../runtime/log.ts';
 import { guardActions } from './actions.ts';
-import { createBoards } from './boards.ts';
-import type { Boards } from './boards.ts';
+import { createBoards, type Boards } from './boards.ts';
 import { createLogin } from './login.ts';
 import { troublePage } from './pages.ts';
 

@@ -90,7 +90,9 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
         {
           name: 'leader-election',
           check: () =>
-            health.elector?.healthy() === false ? 'failed to renew leadership in time' : undefined,
+            health.elector?.isHealthy() === false
+              ? 'failed to renew leadership in time'
+              : undefined,
         },
       ],
       ready: [

@@ -3,8 +3,13 @@ import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { appRoutes } from '@bull-board/api/dist/routes.js';
 import type { Queue } from 'bullmq';
 import type { JobKey } from '#src/queue/contract.ts';
-import { RIGHT, startBoardRedis, startTestDashboard } from '../harness/dashboard-server.ts';
-import type { BoardRedis, RunningDashboard } from '../harness/dashboard-server.ts';
+import {
+  RIGHT,
+  startBoardRedis,
+  startTestDashboard,
+  type BoardRedis,
+  type RunningDashboard,
+} from '../harness/dashboard-server.ts';
 
 const DRIVER = 'd.example';
 const QUEUE = 'claims.d.example';

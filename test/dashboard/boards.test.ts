@@ -5,8 +5,14 @@ import { registryKey } from '#src/queue/key-names.ts';
 import { startRedisServer } from '#src/redis/server.ts';
 import type { Clock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { PREFIX, RIGHT, startBoardRedis, startTestDashboard } from '../harness/dashboard-server.ts';
-import type { BoardRedis, RunningDashboard } from '../harness/dashboard-server.ts';
+import {
+  PREFIX,
+  RIGHT,
+  startBoardRedis,
+  startTestDashboard,
+  type BoardRedis,
+  type RunningDashboard,
+} from '../harness/dashboard-server.ts';
 
 const claim: JobKey = { kind: 'claim', uid: 'u1', namespace: 'ns', name: 'data' };
 const volume: JobKey = { kind: 'volume', uid: 'u2', namespace: '', name: 'pvc-u2' };

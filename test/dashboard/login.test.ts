@@ -11,8 +11,9 @@ import {
   startBoardRedis,
   startTestDashboard,
   USER,
+  type BoardRedis,
+  type RunningDashboard,
 } from '../harness/dashboard-server.ts';
-import type { BoardRedis, RunningDashboard } from '../harness/dashboard-server.ts';
 
 const HTML = { accept: 'text/html,application/xhtml+xml' };
 

@@ -1,12 +1,10 @@
 import assert from 'node:assert/strict';
 import { EventEmitter, once } from 'node:events';
-import { createServer } from 'node:net';
-import type { AddressInfo } from 'node:net';
+import { createServer, type AddressInfo } from 'node:net';
 import { after, before, describe, it } from 'node:test';
 import { request } from 'undici';
 import { main } from '#src/dashboard/main.ts';
-import { PREFIX, startBoardRedis } from '../harness/dashboard-server.ts';
-import type { BoardRedis } from '../harness/dashboard-server.ts';
+import { PREFIX, startBoardRedis, type BoardRedis } from '../harness/dashboard-server.ts';
 
 type Facts = Readonly<Record<string, string>>;
 

@@ -8,15 +8,13 @@ import { Redis } from 'ioredis';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { Claim, Lease } from '#src/kube/objects.ts';
 import { claims, leases } from '#src/kube/resources.ts';
-import { startRedisServer } from '#src/redis/server.ts';
-import type { RedisServer } from '#src/redis/server.ts';
+import { startRedisServer, type RedisServer } from '#src/redis/server.ts';
 import { registerQueues } from '#src/queue/registry.ts';
 import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { openJobs } from '#src/records/open-jobs.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
-import type { SandboxCluster } from '../harness/sandbox-cluster.ts';
+import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 
 const CLI = new URL('../../../dist/cli.js', import.meta.url).pathname;
 const DRIVER = 'd.example';

@@ -7,8 +7,7 @@ import { openRedis } from '../../redis/connection.ts';
 import { openRecords } from '../../records/open-records.ts';
 import { systemClock } from '../../runtime/clock.ts';
 import { UsageError } from '../../runtime/flags.ts';
-import { runProcess } from '../../runtime/process.ts';
-import type { Invocation, ProcessContext } from '../../runtime/process.ts';
+import { runProcess, type Invocation, type ProcessContext } from '../../runtime/process.ts';
 import { audit } from '../flags.ts';
 
 /** Prints one audit and ends: 0 without orphans, 3 with some. */

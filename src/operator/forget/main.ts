@@ -3,8 +3,7 @@ import { openRedis } from '../../redis/connection.ts';
 import { forgetRecord } from '../../records/forget.ts';
 import { systemClock } from '../../runtime/clock.ts';
 import { UsageError } from '../../runtime/flags.ts';
-import { runProcess } from '../../runtime/process.ts';
-import type { Invocation, ProcessContext } from '../../runtime/process.ts';
+import { runProcess, type Invocation, type ProcessContext } from '../../runtime/process.ts';
 import { forget } from '../flags.ts';
 
 /** Drops one record and ends: 0 when it is gone, 1 when it is in use. */

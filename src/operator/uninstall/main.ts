@@ -7,8 +7,7 @@ import { openRedis } from '../../redis/connection.ts';
 import { keyPrefix } from '../../redis/key-names.ts';
 import { listQueues } from '../../queue/registry.ts';
 import { openRecords } from '../../records/open-records.ts';
-import { runProcess } from '../../runtime/process.ts';
-import type { Invocation, ProcessContext } from '../../runtime/process.ts';
+import { runProcess, type Invocation, type ProcessContext } from '../../runtime/process.ts';
 import { uninstall } from '../flags.ts';
 
 /** Removes sutler's marks and ends: 0 when nothing is left (or, without --yes, was listed), 1 while
