@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { Redis } from 'ioredis';
 import { audit, type AuditReport } from '#src/audit/audit.ts';
-import { auditJson, auditText } from '#src/audit/render.ts';
+import { renderAuditJson, renderAuditText } from '#src/audit/render.ts';
 import { createCsiClient, type CsiClient } from '#src/gateway-client/client.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import { volumes } from '#src/kube/resources.ts';
@@ -70,7 +70,7 @@ describe('audit', () => {
       address: { kind: 'unix', path: driver.socket },
       log: silentLog,
     });
-    // Small pages, as drivers with their own limit answer.
+    // Small pages, as from a driver with a page limit of its own.
     csi = {
       ...plain,
       createVolume: plain.createVolume.bind(plain),
@@ -95,7 +95,7 @@ describe('audit', () => {
     await rm(dir, { recursive: true, force: true });
   });
 
-  it('reports exactly the 20 planted among 40 live and 20 under way, with a driver that pages', async () => {
+  it('reports exactly 20 orphans beside 40 volumes with a PV and 20 under way', async () => {
     const planted = await Promise.all(Array.from({ length: 20 }, (_, i) => make(`planted-${i}`)));
     for (let i = 0; i < 40; i += 1) await writeVolume(`live-${i}`, await make(`live-${i}`));
     const underWay = await Promise.all(
@@ -120,7 +120,7 @@ describe('audit', () => {
     assert.equal(driver.volumes().length, 80);
   });
 
-  it('does not count a volume whose handle an open record knows', async () => {
+  it('does not report a volume whose handle is in an open record', async () => {
     const handle = await make('answered');
     await redisIncarnationStore(redis, 'csi', DRIVER).begin({
       id: 'e',
@@ -152,13 +152,13 @@ describe('audit', () => {
     );
   });
 
-  it('is told as JSON and as text, and names what to do', async () => {
+  it('is printed as JSON and as text, which says what to do', async () => {
     const report = await run();
-    const json = JSON.parse(auditJson(report)) as { orphans: { sizeBytes: string }[] };
+    const json = JSON.parse(renderAuditJson(report)) as { orphans: { sizeBytes: string }[] };
     assert.equal(json.orphans[0]?.sizeBytes, String(MIB));
     assert.match(
-      auditText(report),
-      /Nothing was deleted; look at each before you do:\n {2}\S+ {2}1Mi {2}unknown since/,
+      renderAuditText(report),
+      /Nothing was deleted; check each one before you delete it:\n {2}\S+ {2}1Mi {2}unknown since/,
     );
   });
 
