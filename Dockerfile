@@ -1,18 +1,37 @@
+# docker build -t sutler .                                        the image for clusters
+# docker build -t sutler-sample-driver --target sample-driver .   the driver that k8s/dev uses
+
 FROM node:20-slim AS build
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
 RUN npm ci --ignore-scripts
 COPY LICENSE tsconfig.base.json ./
 COPY src ./src
-RUN npx tsc -b src && npm prune --omit=dev
+RUN npx tsc -b src
 
-FROM node:20-slim
+FROM build AS build-sandbox
+COPY sandbox ./sandbox
+RUN npx tsc -b sandbox
+
+FROM build AS dependencies
+RUN npm prune --omit=dev
+
+# What both images share.
+FROM node:20-slim AS runtime
 ENV NODE_ENV=production
 WORKDIR /app
-COPY --from=build /app/package.json /app/LICENSE ./
-COPY --from=build /app/node_modules ./node_modules
+COPY --from=dependencies /app/package.json /app/LICENSE ./
+COPY --from=dependencies /app/node_modules ./node_modules
 COPY --from=build /app/dist ./dist
-# Nobody in particular; k8s/ runs it under the same number.
+# An unprivileged user without a name; the manifests in k8s/ use the same number.
 USER 10001:10001
+
+FROM runtime AS sample-driver
+COPY --from=build-sandbox /app/dist-dev ./dist-dev
+ENTRYPOINT ["node", "--enable-source-maps", "/app/dist-dev/sandbox/cli.js"]
+CMD ["sandbox-driver", "--help"]
+
+# The last stage is what a build without --target makes. It contains nothing of the sandbox.
+FROM runtime AS sutler
 ENTRYPOINT ["node", "--enable-source-maps", "/app/dist/cli.js"]
 CMD ["--help"]

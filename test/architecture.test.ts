@@ -1,56 +1,11 @@
 import assert from 'node:assert/strict';
-import { readdirSync, readFileSync } from 'node:fs';
-import { dirname, join, normalize } from 'node:path';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, it } from 'node:test';
+import { files, imports, RANK, withFolderDrawing } from './harness/source-tree.ts';
 
-/** A file may import its own folder, or a folder of strictly lower rank. */
-const RANK: Readonly<Record<string, number>> = {
-  runtime: 0,
-  kube: 1,
-  csi: 1,
-  redis: 1,
-  volumes: 2,
-  'gateway-client': 2,
-  queue: 3,
-  election: 3,
-  records: 4,
-  audit: 5,
-  ingest: 6,
-  jobs: 6,
-  'csi-gateway': 6,
-  dashboard: 6,
-  all: 6,
-  operator: 6,
-  'dispatch.ts': 7,
-  'processes.ts': 8,
-  'cli.ts': 9,
-};
+const ROOT = new URL('../..', import.meta.url).pathname;
 const BANNED = /(^|\/)(utils?|helpers?|common|shared|misc|types|constants|manager|index)\.ts$/;
-const ROOT = new URL('../../src', import.meta.url).pathname;
-
-const files = readdirSync(ROOT, { recursive: true, encoding: 'utf8' })
-  .filter((path) => path.endsWith('.ts') && !path.includes('generated/'))
-  .map((path) => ({
-    path,
-    folder: path.split('/')[0] ?? '',
-    text: readFileSync(join(ROOT, path), 'utf8'),
-  }));
-const imports = files.flatMap(({ path, folder, text }) =>
-  [...text.matchAll(/(?:from|import)\s*\(?\s*['"]([^'"]+)['"]/g)].map((match) => {
-    const specifier = match[1] ?? '';
-    const target = specifier.startsWith('.')
-      ? normalize(join(dirname(path), specifier))
-      : undefined;
-    return {
-      path,
-      folder,
-      specifier,
-      target,
-      to: target?.split('/')[0] ?? '',
-      statement: match[0],
-    };
-  }),
-);
 
 /** Packages that a folder may load at run time; whatever is not listed may not. */
 const LOADS: Readonly<Record<string, readonly RegExp[]>> = {
@@ -63,6 +18,7 @@ const LOADS: Readonly<Record<string, readonly RegExp[]>> = {
   queue: [/^bullmq$/, /^ioredis$/, /^prom-client$/],
   records: [/^ioredis$/],
   election: [/^prom-client$/],
+  connections: [],
   ingest: [/^express$/, /^prom-client$/],
   jobs: [/^@bufbuild\/protobuf/, /^prom-client$/],
   'csi-gateway': [/^@grpc\/grpc-js$/, /^@bufbuild\/protobuf/, /^prom-client$/],
@@ -86,6 +42,11 @@ describe('the tree', () => {
       wrong.map(({ path, target }) => `${path} -> ${target}`),
       [],
     );
+  });
+
+  it('is drawn in docs/architecture.md as it is (else: npm run generate:architecture)', () => {
+    const page = readFileSync(join(ROOT, 'docs/architecture.md'), 'utf8');
+    assert.equal(page, withFolderDrawing(page));
   });
 
   it('has no file whose name says nothing', () =>

@@ -2,73 +2,29 @@ import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import { hasTitle, readTitles } from './harness/test-titles.ts';
-import type { TestTitles } from './harness/test-titles.ts';
+import {
+  GROUPS,
+  idsOf,
+  readCases,
+  readVerdicts,
+  renderCases,
+  testsById,
+  type CaseTest,
+} from './harness/parity-cases.ts';
+import { hasTitle, readTitles, type TestTitles } from './harness/test-titles.ts';
 
 const ROOT = new URL('../..', import.meta.url).pathname;
+const PAGE = readFileSync(join(ROOT, 'docs/parity-cases.md'), 'utf8');
+const cases = readCases(PAGE);
+const verdicts = readVerdicts(readFileSync(join(ROOT, 'docs/parity.md'), 'utf8'));
 
-/** How many numbered cases each group of the acceptance catalogue has. */
-const CASES = {
-  A: 42,
-  B: 46,
-  C: 38,
-  D: 49,
-  E: 68,
-  F: 18,
-  G: 12,
-  H: 71,
-  I: 9,
-  J: 23,
-  K: 8,
-  L: 16,
-  M: 40,
-  N: 23,
-  O: 16,
-  P: 103,
-  Q: 60,
-  R: 42,
-};
-const GROUPS = Object.entries(CASES).map(([group, count]) => ({
-  group,
-  ids: Array.from({ length: count }, (_, i) => `${group}-${String(i + 1).padStart(2, '0')}`),
-}));
-
-const FEATURE = '(?:topology|capacity|node deployment)';
-/** Nothing of the case is there yet, so that there is nothing to test. */
-const LATER = new RegExp(`^later: ${FEATURE}$`);
-const VERDICT = new RegExp(
-  `^(?:same(?: \\(.+\\))?|DIFFERS: .+|later: ${FEATURE}; until then: .+)$`,
-);
-
-interface Row {
-  readonly id: string;
-  readonly verdict: string;
-  /** "`file`: title of the test". */
-  readonly test: string;
-}
-
-const rows: readonly Row[] = readFileSync(join(ROOT, 'docs/parity.md'), 'utf8')
-  .split('\n')
-  .flatMap((line) => {
-    const [, id, verdict, test = ''] = line
-      .split(/(?<!\\)\|/)
-      .map((cell) => cell.trim().replaceAll('\\|', '|'));
-    return id === undefined || verdict === undefined || !/^[A-R]-\d+$/.test(id)
-      ? []
-      : [{ id, verdict, test }];
-  });
-
-/** What is wrong with a row; undefined where it names a test that is there and that `npm test`
- * runs. */
+/** What is wrong with a test that the list names for a case; undefined where it is there and `npm
+ * test` runs it. */
 function faultOf(
-  { id, verdict, test }: Row,
+  id: string,
+  { file, title }: Pick<CaseTest, 'file' | 'title'>,
   titlesOf: (file: string) => TestTitles | undefined,
 ): string | undefined {
-  if (LATER.test(verdict))
-    return test === '' ? undefined : `${id} names a test of what is not there`;
-  if (!VERDICT.test(verdict)) return `${id} has no verdict: ${verdict}`;
-  const [, file, title] = /^`([^`]+)`: (.+)$/.exec(test) ?? [];
-  if (file === undefined || title === undefined) return `${id} names no test`;
   const titles = /^test\/(?!real\/|long\/).+\.test\.ts$/.test(file) ? titlesOf(file) : undefined;
   if (titles === undefined) return `${id} names no test file: ${file}`;
   if (!new RegExp(`\\b${id}\\b`).test(title))
@@ -85,28 +41,46 @@ function titlesIn(file: string): TestTitles | undefined {
   return seen.get(file);
 }
 
-describe('docs/parity.md', () => {
-  for (const { group, ids } of GROUPS) {
-    const own = rows.filter(({ id }) => id.startsWith(`${group}-`));
+describe('docs/parity-cases.md', () => {
+  it('is up to date with docs/parity.md (else: npm run generate:parity)', () => {
+    assert.equal(PAGE, renderCases(cases, verdicts));
+  });
 
-    it(`has one row for each case of group ${group}`, () => {
-      assert.deepEqual(
-        own.map(({ id }) => id),
-        ids,
-      );
+  for (const group of Object.keys(GROUPS)) {
+    it(`names a test for each case of group ${group}, or the case is listed under "Not there yet"`, () => {
+      const uncovered = idsOf(group).filter((id) => !cases.has(id) && !verdicts.later.has(id));
+      assert.deepEqual(uncovered, []);
     });
 
-    it(`names a test for each case of group ${group}, or says which feature it waits for`, () => {
-      assert.deepEqual(
-        own.flatMap((row) => faultOf(row, titlesIn) ?? []),
-        [],
-      );
+    // A title that a loop puts together from values of the source tree can't be read from the
+    // test's own text, so one test of each case has to be found.
+    it(`names for each case of group ${group} a test that is in its file`, () => {
+      const faults = idsOf(group).flatMap((id) => {
+        const found = (cases.get(id) ?? []).map((test) => faultOf(id, test, titlesIn));
+        return found.includes(undefined) ? [] : found;
+      });
+      assert.deepEqual(faults, []);
     });
   }
 });
 
+describe('docs/parity.md', () => {
+  it('names only cases that exist', () => {
+    const known = new Set(Object.keys(GROUPS).flatMap(idsOf));
+    const unknown = [...verdicts.differs, ...verdicts.later].filter((id) => !known.has(id));
+    assert.deepEqual(unknown, []);
+  });
+
+  it('lists no case both as different and as not there yet', () => {
+    assert.deepEqual(
+      [...verdicts.differs].filter((id) => verdicts.later.has(id)),
+      [],
+    );
+  });
+});
+
 /* The numbers here are of no group, so that this file vouches for none. */
-describe('a row that names a test', () => {
+describe('a case that names a test', () => {
   const SOURCE = `
     // it('is only told of (X-01)', () => {});
     const quotes = /['"]/;
@@ -126,11 +100,11 @@ describe('a row that names a test', () => {
       it('divides ' + a / b + ' (X-15)', () => {}); it('comes after a division (X-16)', () => {});
     });`;
   const titles = readTitles(SOURCE);
-  const fault = (test: string, verdict = 'same', id = /X-\d+/.exec(test)?.[0] ?? 'X-99') =>
-    faultOf({ id, verdict, test }, (file) =>
-      file === 'test/made-up.test.ts' ? titles : undefined,
-    );
-  const inFile = (title: string): string => `\`test/made-up.test.ts\`: ${title}`;
+  const fault = (
+    title: string,
+    file = 'test/made-up.test.ts',
+    id = /X-\d+/.exec(title)?.[0] ?? '',
+  ) => faultOf(id, { file, title }, () => titles);
 
   for (const title of [
     'stands there (X-02)',
@@ -144,7 +118,7 @@ describe('a row that names a test', () => {
     'has its time (X-19)',
   ]) {
     it(`is fine with a title that comes out: ${title}`, () =>
-      assert.equal(fault(inFile(title)), undefined));
+      assert.equal(fault(title), undefined));
   }
 
   for (const how of [
@@ -177,7 +151,7 @@ describe('a row that names a test', () => {
   ]) {
     it(`is wrong with a title that does not: ${title}`, () => {
       assert.match(
-        fault(inFile(title)) ?? '',
+        fault(title) ?? '',
         /^X-\d+ names a test that is not in test\/made-up\.test\.ts: /,
       );
     });
@@ -185,43 +159,49 @@ describe('a row that names a test', () => {
 
   it('is wrong where the number is not in the title', () => {
     assert.match(
-      fault(inFile('stands there (X-02)'), 'same', 'X-20') ?? '',
+      fault('stands there (X-02)', 'test/made-up.test.ts', 'X-20') ?? '',
       /^X-20 is not in the title/,
     );
   });
 
-  it('is wrong without a title, and without a file that is there and that npm test runs', () => {
-    assert.equal(fault('`test/made-up.test.ts`', 'same', 'X-02'), 'X-02 names no test');
-    assert.equal(fault('', 'same', 'X-02'), 'X-02 names no test');
-    for (const file of ['test/gone.test.ts', 'test/made-up.ts', 'test/real/made-up.test.ts'])
-      assert.equal(fault(`\`${file}\`: stands there (X-02)`), `X-02 names no test file: ${file}`);
-  });
+  for (const file of [
+    'test/made-up.ts',
+    'test/real/made-up.test.ts',
+    'test/long/made-up.test.ts',
+  ]) {
+    it(`is wrong where npm test does not run its file: ${file}`, () => {
+      assert.equal(fault('stands there (X-02)', file), `X-02 names no test file: ${file}`);
+    });
+  }
 
-  it('is wrong with another verdict than same, DIFFERS with a reason, or later with what holds until then', () => {
-    for (const verdict of [
-      'same (in other words)',
-      'DIFFERS: for a reason',
-      'later: topology; until then: nothing',
-    ])
-      assert.equal(fault(inFile('stands there (X-02)'), verdict), undefined);
-    for (const verdict of [
-      '',
-      'sane',
-      'DIFFERS',
-      'same, nearly',
-      'later: some day; until then: nothing',
-    ])
-      assert.equal(
-        fault(inFile('stands there (X-02)'), verdict),
-        `X-02 has no verdict: ${verdict}`,
-      );
-  });
-
-  it('is wrong where the whole case is for later', () => {
-    assert.match(
-      fault(inFile('stands there (X-02)'), 'later: topology') ?? '',
-      /names a test of what is not there$/,
+  it('is wrong where its file does not exist', () => {
+    const found = faultOf(
+      'X-02',
+      { file: 'test/gone.test.ts', title: 'stands there (X-02)' },
+      titlesIn,
     );
-    assert.equal(fault('', 'later: topology'), undefined);
+    assert.equal(found, 'X-02 names no test file: test/gone.test.ts');
+  });
+});
+
+describe('the list of cases', () => {
+  const tests = testsById([
+    { file: 'test/a.test.ts', suite: 'a', title: 'covers two cases (A-01, A-03)' },
+    { file: 'test/b.test.ts', suite: 'b', title: 'covers one again (A-01)' },
+  ]);
+  const page = renderCases(
+    tests,
+    readVerdicts('differs (A-03)\n## Not there yet\n- later (A-02, A-04\n to A-42)'),
+  );
+
+  it('names each test of a case', () => assert.deepEqual(readCases(page), tests));
+
+  it('marks what differs', () => assert.match(page, /\*\*A-03\*\* _differs_ a › covers two cases/));
+
+  it('says which cases wait for a feature', () =>
+    assert.match(page, /Later: A-02, A-04 to A-42\./));
+
+  it('says so where a case has no test and waits for nothing', () => {
+    assert.match(page, /\*\*B-01\*\*: no test/);
   });
 });

@@ -4,7 +4,7 @@ import type { Clock } from '../runtime/clock.ts';
 /** How long the door waits for its callers. */
 export interface ReaperLimits {
   /** From a connection's first byte to its SETTINGS, and for the answer to a ping. */
-  readonly greetingMs: number;
+  readonly replyMs: number;
   /** From a call's headers to the end of its request. */
   readonly requestMs: number;
   /** From the answer to its being taken. */
@@ -13,17 +13,17 @@ export interface ReaperLimits {
   readonly idleMs: number;
   /** Calls that may wait for their callers at once. One more ends the connection that has most of
    * them. */
-  readonly waiting: number;
+  readonly maxWaitingCalls: number;
 }
 
 /** Generous to callers on a bad network, short for those who only take up room. A call that waits
  * holds up to 25 kB; one of a caller of good will does so for milliseconds. */
 export const defaultReaperLimits: ReaperLimits = {
-  greetingMs: 10_000,
+  replyMs: 10_000,
   requestMs: 30_000,
   answerMs: 30_000,
   idleMs: 20_000,
-  waiting: 2_000,
+  maxWaitingCalls: 2_000,
 };
 
 interface Connection {
@@ -42,13 +42,13 @@ interface Connection {
 }
 
 /** What is awaited of a caller: the rest of its request, or that it takes its answer. */
-export type Wait = 'request' | 'answer';
+export type AwaitedStep = 'request' | 'answer';
 
 interface CallState {
   readonly visit: Connection;
   /** work: it is the gateway's turn. reset: nothing is awaited any more but that the caller hears
    * so. */
-  phase: Wait | 'work' | 'reset';
+  phase: AwaitedStep | 'work' | 'reset';
   sinceMs: number;
 }
 
@@ -57,7 +57,7 @@ interface CallState {
 export class ConnectionReaper {
   readonly #limits: ReaperLimits;
   readonly #clock: Clock;
-  readonly #onTooLate: (stream: ServerHttp2Stream, wait: Wait) => void;
+  readonly #onTooLate: (stream: ServerHttp2Stream, wait: AwaitedStep) => void;
   readonly #onTooMany: (session: Http2Session) => void;
   readonly #visits = new Map<Http2Session, Connection>();
   readonly #errands = new Map<ServerHttp2Stream, CallState>();
@@ -71,24 +71,24 @@ export class ConnectionReaper {
   constructor(options: {
     readonly limits: ReaperLimits;
     readonly clock: Clock;
-    readonly onTooLate: (stream: ServerHttp2Stream, wait: Wait) => void;
+    readonly onTooLate: (stream: ServerHttp2Stream, wait: AwaitedStep) => void;
     readonly onTooMany: (session: Http2Session) => void;
   }) {
     this.#limits = options.limits;
     this.#clock = options.clock;
     this.#onTooLate = options.onTooLate;
     this.#onTooMany = options.onTooMany;
-    const { greetingMs, requestMs, answerMs, idleMs } = options.limits;
+    const { replyMs, requestMs, answerMs, idleMs } = options.limits;
     this.#timer = setInterval(
       () => this.#look(),
-      Math.max(10, Math.min(1_000, Math.min(greetingMs, requestMs, answerMs, idleMs) / 4)),
+      Math.max(10, Math.min(1_000, Math.min(replyMs, requestMs, answerMs, idleMs) / 4)),
     );
     this.#timer.unref();
   }
 
   /** A connection came.
    * @param cut  ends it, whatever it is doing */
-  arrived(session: ServerHttp2Session, cut: () => void): void {
+  addConnection(session: ServerHttp2Session, cut: () => void): void {
     const nowMs = this.#clock.nowMs();
     const visit: Connection = {
       cut,
@@ -110,7 +110,7 @@ export class ConnectionReaper {
   /** Ends the connection that is missed least, to make room: one without a call under way, if
    * possible one that never made any, the longest quiet of them.
    * @returns whether there was one */
-  evict(): boolean {
+  evictIdle(): boolean {
     const quiet = [...this.#visits].filter(
       ([session, visit]) => visit.streams === 0 && !session.destroyed,
     );
@@ -134,7 +134,7 @@ export class ConnectionReaper {
   }
 
   /** A call came; its request is awaited. */
-  began(stream: ServerHttp2Stream): void {
+  addCall(stream: ServerHttp2Stream): void {
     const visit = stream.session === undefined ? undefined : this.#visits.get(stream.session);
     if (visit === undefined) return;
     visit.streams += 1;
@@ -151,17 +151,17 @@ export class ConnectionReaper {
 
   /** The request is whole: it is the gateway's turn, for as long as the caller's deadline allows.
    */
-  working(stream: ServerHttp2Stream): void {
+  markWorking(stream: ServerHttp2Stream): void {
     this.#enter(stream, 'work');
   }
 
   /** The answer was given; it is awaited that the caller takes it. */
-  answered(stream: ServerHttp2Stream): void {
+  markAnswered(stream: ServerHttp2Stream): void {
     this.#enter(stream, 'answer');
   }
 
   /** The caller was told by RST_STREAM that the call is over. */
-  reset(stream: ServerHttp2Stream): void {
+  markReset(stream: ServerHttp2Stream): void {
     this.#enter(stream, 'reset');
   }
 
@@ -178,7 +178,7 @@ export class ConnectionReaper {
     errand.sinceMs = this.#clock.nowMs();
     errand.visit.waiting += more;
     this.#waiting += more;
-    if (more > 0 && this.#waiting > this.#limits.waiting) this.#makeRoom();
+    if (more > 0 && this.#waiting > this.#limits.maxWaitingCalls) this.#makeRoom();
   }
 
   #makeRoom(): void {
@@ -202,14 +202,14 @@ export class ConnectionReaper {
 
   #look(): void {
     const nowMs = this.#clock.nowMs();
-    const { greetingMs, requestMs, answerMs, idleMs } = this.#limits;
+    const { replyMs, requestMs, answerMs, idleMs } = this.#limits;
     for (const [session, visit] of this.#visits) {
       const quietMs = visit.streams > 0 ? 0 : nowMs - visit.idleSinceMs;
-      if (!visit.greeted && nowMs - visit.sinceMs > greetingMs) visit.cut();
-      else if (visit.pingedMs !== undefined && nowMs - visit.pingedMs > greetingMs) visit.cut();
+      if (!visit.greeted && nowMs - visit.sinceMs > replyMs) visit.cut();
+      else if (visit.pingedMs !== undefined && nowMs - visit.pingedMs > replyMs) visit.cut();
       else if (
         visit.unwelcomeMs !== undefined &&
-        Math.min(quietMs, nowMs - visit.unwelcomeMs) > greetingMs
+        Math.min(quietMs, nowMs - visit.unwelcomeMs) > replyMs
       )
         session.close();
       else if (visit.pingedMs === undefined && quietMs > idleMs) ping(session, visit, nowMs);

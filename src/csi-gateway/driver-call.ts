@@ -3,9 +3,15 @@ import { constants } from 'node:http2';
 import type { ClientHttp2Session, ClientHttp2Stream, OutgoingHttpHeaders } from 'node:http2';
 import { CANCELED_DETAILS, Code, CsiError, DEADLINE_DETAILS } from '../csi/status.ts';
 import { timerMs } from '../runtime/clock.ts';
-import type { ResetPace } from './reset-pace.ts';
-import { decodeMessage, oneMessage, pairsOf, parseStatus, single } from './wire.ts';
-import type { HeaderPairs } from './wire.ts';
+import type { ResetLimiter } from './reset-limiter.ts';
+import {
+  decodeStatusMessage,
+  unframeMessage,
+  toPairs,
+  parseStatusCode,
+  getSingle,
+} from './grpc-wire.ts';
+import type { HeaderPairs } from './grpc-wire.ts';
 
 /** What became of a call to the driver. driver: the driver's own status, received whole. ambiguous:
  * it may or may not have acted. not-sent: not one byte went out. */
@@ -56,7 +62,7 @@ export interface DriverRequest {
 export function callDriver(
   session: ClientHttp2Session,
   request: DriverRequest,
-  resets: ResetPace,
+  resets: ResetLimiter,
 ): Promise<DriverAnswer> {
   let stream: ClientHttp2Stream;
   try {
@@ -84,7 +90,7 @@ class ResponseReader {
   readonly #stream: ClientHttp2Stream;
   readonly #request: DriverRequest;
   readonly #resolve: (answer: DriverAnswer) => void;
-  readonly #resets: ResetPace;
+  readonly #resets: ResetLimiter;
   readonly #timer: NodeJS.Timeout | undefined;
   readonly #chunks: Buffer[] = [];
   #receivedBytes = 0;
@@ -97,7 +103,7 @@ class ResponseReader {
   constructor(
     stream: ClientHttp2Stream,
     request: DriverRequest,
-    to: { readonly resolve: (answer: DriverAnswer) => void; readonly resets: ResetPace },
+    to: { readonly resolve: (answer: DriverAnswer) => void; readonly resets: ResetLimiter },
   ) {
     this.#stream = stream;
     this.#request = request;
@@ -112,13 +118,13 @@ class ResponseReader {
     // all releases.
     const events: EventEmitter = stream;
     events.on('response', (_headers: unknown, flags: number, raw: readonly string[]) => {
-      this.#headers = pairsOf(raw);
+      this.#headers = toPairs(raw);
       if ((flags & constants.NGHTTP2_FLAG_END_STREAM) !== 0) this.#trailers = this.#headers;
     });
     events.on(
       'trailers',
       (_headers: unknown, _flags: number, raw: readonly string[]) =>
-        (this.#trailers = pairsOf(raw)),
+        (this.#trailers = toPairs(raw)),
     );
     stream.on('data', this.#take);
     stream.on('end', this.#ended);
@@ -147,11 +153,11 @@ class ResponseReader {
   #judge(trailers: HeaderPairs): DriverAnswer {
     const { path } = this.#request;
     const headers = this.#headers ?? [];
-    const httpStatus = single(headers, ':status');
-    const code = parseStatus(single(trailers, 'grpc-status'));
+    const httpStatus = getSingle(headers, ':status');
+    const code = parseStatusCode(getSingle(trailers, 'grpc-status'));
     if (
       httpStatus !== '200' ||
-      single(headers, 'content-type')?.startsWith('application/grpc') !== true ||
+      getSingle(headers, 'content-type')?.startsWith('application/grpc') !== true ||
       code === undefined
     ) {
       const what = code === undefined ? 'has no gRPC status' : 'is not gRPC';
@@ -165,7 +171,7 @@ class ResponseReader {
       this.#chunks.length === 1 && this.#chunks[0] !== undefined
         ? this.#chunks[0]
         : Buffer.concat(this.#chunks);
-    const whole = oneMessage(body) !== undefined;
+    const whole = unframeMessage(body) !== undefined;
     if (code === Code.OK && !whole) {
       const details = `the driver's answer to ${path} says OK but does not hold one message (${body.length} bytes)`;
       return { kind: 'ambiguous', code: Code.Internal, details };
@@ -173,7 +179,7 @@ class ResponseReader {
     return {
       kind: 'driver',
       code,
-      details: decodeMessage(single(trailers, 'grpc-message') ?? ''),
+      details: decodeStatusMessage(getSingle(trailers, 'grpc-message') ?? ''),
       headers: trailers === this.#headers ? undefined : this.#headers,
       trailers,
       body: whole ? body : Buffer.alloc(0),
@@ -201,7 +207,7 @@ class ResponseReader {
 
   #giveUp(code: number, details: string): void {
     this.#settle({ kind: 'ambiguous', code, details });
-    this.#resets.cancel(this.#stream);
+    this.#resets.reset(this.#stream);
   }
 
   #settle(answer: DriverAnswer): void {

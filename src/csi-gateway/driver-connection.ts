@@ -8,15 +8,15 @@ import type { Logger } from '../runtime/log.ts';
 import { callDriver } from './driver-call.ts';
 import type { DriverAnswer, DriverRequest } from './driver-call.ts';
 import {
-  readControllerRpcs,
-  readPluginInfo,
-  readPluginServices,
-  readReady,
-} from './identity-answers.ts';
+  decodeControllerRpcs,
+  decodePluginInfo,
+  decodePluginServices,
+  decodeProbeReady,
+} from './identity-responses.ts';
 import type { GatewayMetrics } from './metrics.ts';
 import { openSession } from './open-session.ts';
-import { ResetPace } from './reset-pace.ts';
-import { formatTimeout, framed } from './wire.ts';
+import { ResetLimiter } from './reset-limiter.ts';
+import { formatTimeout, frameMessage } from './grpc-wire.ts';
 
 /** What a driver told about itself after its socket came up; forgotten when the socket goes. */
 export interface DriverIdentity {
@@ -57,7 +57,7 @@ export class DriverConnection {
   readonly #options: DriverConnectionOptions;
   readonly #stop = new AbortController();
   readonly #where: string;
-  readonly #resets = new ResetPace();
+  readonly #resets = new ResetLimiter();
   /** Ends the pause between two Probes. */
   #hurry: () => void = () => undefined;
   /** Questions in a row that met no answer in time, on this connection. */
@@ -86,7 +86,7 @@ export class DriverConnection {
 
   /** Why a call can't be forwarded at this moment. Identity calls pass before the first good Probe,
    * so that a caller can watch a driver start. */
-  refusal(path: string): string | undefined {
+  findTrouble(path: string): string | undefined {
     if (this.#session === undefined || this.#session.closed)
       return `the driver is not connected: ${this.#trouble ?? this.#where}`;
     if (!this.#probed && !path.startsWith('/csi.v1.Identity/'))
@@ -107,13 +107,13 @@ export class DriverConnection {
     }
     const { clock, metrics } = this.#options;
     const startedMs = clock.nowMs();
-    metrics.inFlight(1);
+    metrics.changeInFlight(1);
     const answer = await callDriver(session, request, this.#resets);
-    metrics.inFlight(-1);
+    metrics.changeInFlight(-1);
     if (answer.kind === 'ambiguous' && answer.code === Code.DeadlineExceeded) this.#hurry();
     if (answer.kind !== 'not-sent') {
       const seconds = (clock.nowMs() - startedMs) / 1000;
-      metrics.observe({
+      metrics.observeCall({
         driver: this.#identity?.name ?? '',
         path: request.path,
         code: answer.code,
@@ -180,14 +180,14 @@ export class DriverConnection {
     this.#probed = false;
     this.#unanswered = 0;
     this.#trouble = 'connected; Probe was not answered yet';
-    metrics.driverConnected();
+    metrics.countDriverConnect();
     log.debug({ address: this.#where }, 'connected to the driver');
     await this.#attend(session, lost.signal);
     this.#session = undefined;
     this.#identity = undefined;
     this.#probed = false;
     this.#trouble = `lost the driver at ${this.#where}`;
-    metrics.driverReady(false);
+    metrics.setDriverReady(false);
     if (!session.closed) session.close();
     if (!this.#stop.signal.aborted)
       log.warn({ address: this.#where }, 'lost the driver, reconnecting');
@@ -228,7 +228,7 @@ export class DriverConnection {
         }
       }
       this.#trouble = wrong;
-      metrics.driverReady(wrong === undefined);
+      metrics.setDriverReady(wrong === undefined);
       await this.#pause(wrong === undefined ? (probeIntervalMs ?? 10_000) : PROBE_RETRY_MS, lost);
     }
   }
@@ -251,7 +251,7 @@ export class DriverConnection {
    * capabilities. */
   async #examine(lost: AbortSignal): Promise<string | undefined> {
     try {
-      const ready = await this.#ask('/csi.v1.Identity/Probe', readReady, lost);
+      const ready = await this.#ask('/csi.v1.Identity/Probe', decodeProbeReady, lost);
       if (ready === false) return 'the driver answers Probe with ready=false';
       this.#probed = true;
       const identity = this.#identity ?? (await this.#identify(lost));
@@ -267,17 +267,17 @@ export class DriverConnection {
   async #identify(lost: AbortSignal): Promise<DriverIdentity> {
     const { name, vendorVersion } = await this.#ask(
       '/csi.v1.Identity/GetPluginInfo',
-      readPluginInfo,
+      decodePluginInfo,
       lost,
     );
     const plugin = await this.#ask(
       '/csi.v1.Identity/GetPluginCapabilities',
-      readPluginServices,
+      decodePluginServices,
       lost,
     );
     // A driver that runs beside the nodes only has no Controller service to ask.
     const controller = plugin.has('CONTROLLER_SERVICE')
-      ? await this.#ask('/csi.v1.Controller/ControllerGetCapabilities', readControllerRpcs, lost)
+      ? await this.#ask('/csi.v1.Controller/ControllerGetCapabilities', decodeControllerRpcs, lost)
       : new Set<string>();
     return { name, vendorVersion, capabilities: { plugin, controller } };
   }
@@ -291,7 +291,7 @@ export class DriverConnection {
         'content-type': 'application/grpc',
         'grpc-timeout': formatTimeout(probeTimeoutMs),
       },
-      body: framed(new Uint8Array(0)),
+      body: frameMessage(new Uint8Array(0)),
       maxBytes: maxMessageBytes,
       timeoutMs: probeTimeoutMs,
       signal: lost,

@@ -8,13 +8,20 @@ import {
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { DriverAnswer, DriverRequest } from './driver-call.ts';
-import type { CallCaps } from './call-caps.ts';
-import type { InFlight, Ticket, VolumeKey } from './in-flight.ts';
-import type { GatewayMetrics, Refusal } from './metrics.ts';
-import type { CallRecord } from './request-log.ts';
-import { createdHandle, isFenced, volumeKey } from './volume-key.ts';
-import { formatTimeout, oneMessage, parseTimeoutMs, passOn, plainMessage, single } from './wire.ts';
-import type { HeaderPairs } from './wire.ts';
+import type { CallLimiter } from './call-limiter.ts';
+import type { SingleFlight, Ticket, VolumeKey } from './single-flight.ts';
+import type { GatewayMetrics, RefusalReason } from './metrics.ts';
+import type { CallRecord } from './log-call.ts';
+import { readCreatedHandle, isSingleFlight, readVolumeKey } from './volume-key.ts';
+import {
+  formatTimeout,
+  unframeMessage,
+  parseTimeoutMs,
+  stripHopHeaders,
+  decompressMessage,
+  getSingle,
+} from './grpc-wire.ts';
+import type { HeaderPairs } from './grpc-wire.ts';
 
 /** A call as a caller sent it. */
 export interface InboundCall {
@@ -42,7 +49,7 @@ export type Reply =
 
 /** The part of DriverConnection that forwarding needs. */
 export interface DriverPort {
-  refusal(path: string): string | undefined;
+  findTrouble(path: string): string | undefined;
   send(request: DriverRequest): Promise<DriverAnswer>;
 }
 
@@ -50,8 +57,8 @@ export interface ForwarderOptions {
   readonly driver: DriverPort;
   /** Paths that pass; undefined = all. */
   readonly allowed: ReadonlySet<string> | undefined;
-  readonly inFlight: InFlight;
-  readonly caps: CallCaps;
+  readonly inFlight: SingleFlight;
+  readonly caps: CallLimiter;
   readonly maxMessageBytes: number;
   readonly clock: Clock;
   readonly log: Logger;
@@ -83,12 +90,12 @@ export class Forwarder {
 
   /** Whether somebody who chooses between gateways comes here regularly, and should hear that this
    * one is drained. */
-  get isWatched(): boolean {
+  get isProbedForFailover(): boolean {
     return this.#options.clock.nowMs() - this.#electedMs < WATCHED_MS;
   }
 
   /** Aborts when such a caller was told that nothing is under way here any more. */
-  get drainedTold(): AbortSignal {
+  get drainReported(): AbortSignal {
     return this.#told.signal;
   }
 
@@ -100,8 +107,12 @@ export class Forwarder {
   }
 
   /** A status of the gateway's, nothing sent. */
-  refuse(reason: Refusal, code: number, details: string): Reply & { readonly kind: 'gateway' } {
-    this.#options.metrics.refused(reason);
+  refuse(
+    reason: RefusalReason,
+    code: number,
+    details: string,
+  ): Reply & { readonly kind: 'gateway' } {
+    this.#options.metrics.countRefusal(reason);
     return { kind: 'gateway', code, details, notForwarded: true };
   }
 
@@ -125,9 +136,9 @@ export class Forwarder {
         draining: running,
       };
     }
-    const down = driver.refusal(path);
+    const down = driver.findTrouble(path);
     if (down !== undefined) return this.refuse('driver-down', Code.Unavailable, down);
-    if (oneMessage(call.body) === undefined)
+    if (unframeMessage(call.body) === undefined)
       return this.refuse('malformed', Code.Internal, 'a unary call has exactly one message');
     const key = this.#keyOf(call);
     if (key === 'unreadable')
@@ -137,7 +148,7 @@ export class Forwarder {
     if ('refused' in limits) return limits.refused;
     let ticket: Ticket | undefined;
     if (key !== undefined) {
-      const begun = inFlight.begin(key, path);
+      const begun = inFlight.acquire(key, path);
       if (!begun.ok)
         return this.refuse(
           'in-flight',
@@ -146,7 +157,7 @@ export class Forwarder {
         );
       ticket = begun.ticket;
     }
-    const place = caps.take(path);
+    const place = caps.acquire(path);
     if ('why' in place) {
       ticket?.release();
       const details = `not forwarded: ${place.limit} calls of ${path.slice(0, 200)} are under way, as many as --${place.why} allows`;
@@ -155,16 +166,16 @@ export class Forwarder {
     const answer = await driver.send({
       path,
       headers: {
-        ...passOn(call.headers),
+        ...stripHopHeaders(call.headers),
         ...(limits.timeoutMs === undefined
           ? {}
           : { 'grpc-timeout': formatTimeout(limits.timeoutMs) }),
       },
       body: call.body,
       maxBytes: maxMessageBytes,
-      migrated: single(call.headers, MIGRATED_METADATA) === 'true',
+      migrated: getSingle(call.headers, MIGRATED_METADATA) === 'true',
       signal: call.signal,
-      onEnd: (code) => place.leave(code),
+      onEnd: (code) => place.release(code),
       ...(limits.timeoutMs === undefined ? {} : { timeoutMs: limits.timeoutMs }),
     });
     if (answer.kind === 'driver' && answer.code === Code.OK && key !== undefined)
@@ -178,15 +189,15 @@ export class Forwarder {
   /** The volume that the call is about; a fenced call that can't be read must not slip past the
    * fence. */
   #keyOf(call: InboundCall): VolumeKey | undefined | 'unreadable' {
-    if (!isFenced(call.path)) return undefined;
-    const plain = plainMessage(
+    if (!isSingleFlight(call.path)) return undefined;
+    const plain = decompressMessage(
       call.body,
-      single(call.headers, 'grpc-encoding'),
+      getSingle(call.headers, 'grpc-encoding'),
       this.#options.maxMessageBytes,
     );
     if (plain === undefined) return 'unreadable';
     try {
-      return volumeKey(call.path, plain);
+      return readVolumeKey(call.path, plain);
     } catch {
       return 'unreadable';
     }
@@ -198,7 +209,7 @@ export class Forwarder {
     call: InboundCall,
     nowMs: number,
   ): { readonly timeoutMs: number | undefined } | { readonly refused: Reply } {
-    const notAfter = single(call.headers, NOT_AFTER_METADATA);
+    const notAfter = getSingle(call.headers, NOT_AFTER_METADATA);
     if (notAfter !== undefined || call.headers.some(([name]) => name === NOT_AFTER_METADATA)) {
       if (notAfter === undefined || !/^\d{1,16}$/.test(notAfter)) {
         return {
@@ -219,7 +230,7 @@ export class Forwarder {
           ),
         };
     }
-    const timeout = single(call.headers, 'grpc-timeout');
+    const timeout = getSingle(call.headers, 'grpc-timeout');
     if (timeout === undefined) return { timeoutMs: undefined };
     const budgetMs = parseTimeoutMs(timeout);
     if (budgetMs === undefined)
@@ -240,16 +251,16 @@ export class Forwarder {
    * teaches nothing. */
   #learn(path: string, key: VolumeKey, answer: DriverAnswer & { readonly kind: 'driver' }): void {
     const { inFlight, maxMessageBytes } = this.#options;
-    if (path.endsWith('/DeleteVolume')) return inFlight.forget(key.value);
+    if (path.endsWith('/DeleteVolume')) return inFlight.unlink(key.value);
     if (key.kind !== 'name') return;
     try {
-      const plain = plainMessage(
+      const plain = decompressMessage(
         answer.body,
-        single(answer.headers ?? [], 'grpc-encoding'),
+        getSingle(answer.headers ?? [], 'grpc-encoding'),
         maxMessageBytes,
       );
-      const handle = plain === undefined ? undefined : createdHandle(plain);
-      if (handle !== undefined) inFlight.tie(key.value, handle);
+      const handle = plain === undefined ? undefined : readCreatedHandle(plain);
+      if (handle !== undefined) inFlight.link(key.value, handle);
     } catch {
       // The caller will find out for itself that it does not decode.
     }
@@ -262,12 +273,16 @@ export class Forwarder {
     this.#options.logCall?.(log, {
       path: call.path,
       caller: call.caller,
-      trace: single(call.headers, 'traceparent'),
-      request: plainMessage(call.body, single(call.headers, 'grpc-encoding'), maxMessageBytes),
+      trace: getSingle(call.headers, 'traceparent'),
+      request: decompressMessage(
+        call.body,
+        getSingle(call.headers, 'grpc-encoding'),
+        maxMessageBytes,
+      ),
       response: driverSaid
-        ? plainMessage(
+        ? decompressMessage(
             reply.answer.body,
-            single(reply.answer.headers ?? [], 'grpc-encoding'),
+            getSingle(reply.answer.headers ?? [], 'grpc-encoding'),
             maxMessageBytes,
           )
         : undefined,

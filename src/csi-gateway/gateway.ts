@@ -2,15 +2,15 @@ import type { Registry } from 'prom-client';
 import type { Address } from '../runtime/address.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
-import { defaultMethods } from './allow-list.ts';
-import { CallCaps } from './call-caps.ts';
-import type { MaxInFlight } from './call-caps.ts';
-import type { DoorTls } from './callers.ts';
+import { defaultMethods } from './default-methods.ts';
+import { CallLimiter } from './call-limiter.ts';
+import type { MaxInFlight } from './call-limiter.ts';
+import type { ListenerTls } from './caller-connections.ts';
 import { DriverConnection } from './driver-connection.ts';
 import type { DriverIdentity } from './driver-connection.ts';
 import { Forwarder } from './forwarder.ts';
-import { Health } from './health.ts';
-import { InFlight } from './in-flight.ts';
+import { HealthService } from './health-service.ts';
+import { SingleFlight } from './single-flight.ts';
 import { createGatewayMetrics } from './metrics.ts';
 import type { ReaperLimits } from './connection-reaper.ts';
 import { startGatewayServer } from './server.ts';
@@ -22,13 +22,13 @@ export interface GatewayOptions {
   /** Further doors. */
   readonly alsoListen?: readonly Address[];
   /** For doors that are TCP; plaintext where absent. */
-  readonly tls?: DoorTls;
+  readonly tls?: ListenerTls;
   /** Plaintext TCP beyond loopback. */
   readonly insecure?: boolean;
   /** No limit where absent. */
   readonly maxInFlight?: MaxInFlight;
   readonly adaptiveLimit?: boolean;
-  readonly patience?: ReaperLimits;
+  readonly reaperLimits?: ReaperLimits;
   readonly allowAll: boolean;
   readonly probeTimeoutMs: number;
   readonly maxMessageBytes: number;
@@ -70,18 +70,18 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const forwarder = new Forwarder({
     driver,
     allowed: options.allowAll ? undefined : defaultMethods,
-    inFlight: new InFlight(),
-    caps: new CallCaps({
+    inFlight: new SingleFlight(),
+    caps: new CallLimiter({
       max: options.maxInFlight ?? { every: Infinity, byPath: new Map() },
       adaptive: options.adaptiveLimit ?? false,
       clock,
-      onLimit: (path, limit) => metrics.adaptiveLimit(path, limit),
+      onLimit: (path, limit) => metrics.setAdaptiveLimit(path, limit),
     }),
     maxMessageBytes,
     clock,
     log,
     // Messages are read with descriptors, which nothing else here needs.
-    logCall: options.logMessages ? (await import('./request-log.ts')).logCall : undefined,
+    logCall: options.logMessages ? (await import('./log-call.ts')).logCall : undefined,
     metrics,
   });
   let isClosing = false;
@@ -89,9 +89,9 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     addresses: [options.listen, ...(options.alsoListen ?? [])],
     tls: options.tls,
     insecure: options.insecure ?? false,
-    ...(options.patience === undefined ? {} : { patience: options.patience }),
+    ...(options.reaperLimits === undefined ? {} : { reaperLimits: options.reaperLimits }),
     forwarder,
-    health: new Health(() => !isClosing && driver.trouble === undefined),
+    health: new HealthService(() => !isClosing && driver.trouble === undefined),
     metrics,
     maxMessageBytes,
     clock,

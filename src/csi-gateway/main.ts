@@ -4,12 +4,12 @@ import { formatAddress, parseAddress } from '../runtime/address.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
 import type { Flags } from '../runtime/flags.ts';
-import { startHttp } from '../runtime/http.ts';
+import { openHttpEndpoint } from '../runtime/http.ts';
 import { runProcess } from '../runtime/process.ts';
 import type { Invocation, ProcessContext } from '../runtime/process.ts';
-import { parseMaxInFlight } from './call-caps.ts';
-import { parseAllowedNames } from './client-names.ts';
-import type { CertificateName } from './client-names.ts';
+import { parseMaxInFlight } from './call-limiter.ts';
+import { parseAllowedNames } from './certificate-names.ts';
+import type { CertificateName } from './certificate-names.ts';
 import { flags, summary } from './flags.ts';
 import { startGateway } from './gateway.ts';
 
@@ -43,25 +43,13 @@ export function main(invocation: Invocation): Promise<void> {
         metrics,
       });
       closers.add('gateway', () => gateway.close(given.gracePeriodMs));
-      const facts: Record<string, string> = {
+      context.health.ready('driver', () => gateway.trouble);
+      if (tls !== undefined) context.health.ready('tls', () => tls.source.trouble);
+      context.announce({
         listen: gateway.addresses.map(formatAddress).join(','),
         driver: formatAddress(driver),
-      };
-      if (given.httpEndpoint !== '') {
-        const http = await startHttp({
-          address: given.httpEndpoint,
-          metrics,
-          metricsPath: given.metricsPath,
-          ready: [
-            { name: 'driver', check: () => gateway.trouble },
-            ...(tls === undefined ? [] : [{ name: 'tls', check: () => tls.source.trouble }]),
-          ],
-          log,
-        });
-        closers.add('http', () => http.close());
-        facts['http'] = http.url;
-      }
-      context.announce(facts);
+        ...(await openHttpEndpoint(context)),
+      });
     },
   });
 }

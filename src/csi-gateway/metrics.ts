@@ -5,7 +5,7 @@ import { codeName } from '../csi/status.ts';
 import { inTreeNameOf } from '../volumes/migration/plugins.ts';
 
 /** Why a call was not forwarded. */
-export type Refusal =
+export type RefusalReason =
   | 'caller'
   | 'method'
   | 'malformed'
@@ -35,17 +35,17 @@ export interface CallSample {
 
 /** What the gateway counts. */
 export interface GatewayMetrics {
-  observe(call: CallSample): void;
-  refused(reason: Refusal): void;
-  inFlight(change: 1 | -1): void;
-  driverConnected(): void;
-  driverReady(ready: boolean): void;
+  observeCall(call: CallSample): void;
+  countRefusal(reason: RefusalReason): void;
+  changeInFlight(change: 1 | -1): void;
+  countDriverConnect(): void;
+  setDriverReady(ready: boolean): void;
   /** Callers' connections. */
-  connections(change: 1 | -1): void;
+  changeConnections(change: 1 | -1): void;
   /** A connection was ended, or may not call. */
-  turnedAway(reason: 'handshake' | 'name' | 'too-many'): void;
+  countTurnedAway(reason: 'handshake' | 'name' | 'too-many'): void;
   /** What --adaptive-limit allows at present. */
-  adaptiveLimit(path: string, limit: number): void;
+  setAdaptiveLimit(path: string, limit: number): void;
 }
 
 /** The histogram of calls, with upstream's name, labels and buckets (spec 05 §2.1). The label
@@ -121,13 +121,13 @@ export function createGatewayMetrics(registry: Registry): GatewayMetrics {
     registers,
   });
   return {
-    observe,
-    refused: (reason) => refused.inc({ reason }),
-    inFlight: (change) => inFlight.inc(change),
-    driverConnected: () => connects.inc(),
-    driverReady: (isReady) => ready.set(isReady ? 1 : 0),
-    connections: (change) => connections.inc(change),
-    turnedAway: (reason) => turnedAway.inc({ reason }),
-    adaptiveLimit: (path, limit) => adaptiveLimit.set({ method_name: path }, limit),
+    observeCall,
+    countRefusal: (reason) => refused.inc({ reason }),
+    changeInFlight: (change) => inFlight.inc(change),
+    countDriverConnect: () => connects.inc(),
+    setDriverReady: (isReady) => ready.set(isReady ? 1 : 0),
+    changeConnections: (change) => connections.inc(change),
+    countTurnedAway: (reason) => turnedAway.inc({ reason }),
+    setAdaptiveLimit: (path, limit) => adaptiveLimit.set({ method_name: path }, limit),
   };
 }

@@ -3,19 +3,19 @@ import type { ServerHttp2Stream } from 'node:http2';
 import { CANCELED_DETAILS, Code, CsiError } from '../csi/status.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
-import { answer, rejectHttp } from './answer.ts';
-import type { Callers } from './callers.ts';
+import { writeReply, rejectHttp } from './write-reply.ts';
+import type { CallerConnections } from './caller-connections.ts';
 import type { Forwarder, InboundCall } from './forwarder.ts';
-import { isHealthPath } from './health.ts';
-import type { Health } from './health.ts';
-import type { ConnectionReaper, Wait } from './connection-reaper.ts';
-import type { HeaderPairs } from './wire.ts';
+import { isHealthPath } from './health-service.ts';
+import type { HealthService } from './health-service.ts';
+import type { ConnectionReaper, AwaitedStep } from './connection-reaper.ts';
+import type { HeaderPairs } from './grpc-wire.ts';
 
 export interface RequestReceiverOptions {
-  readonly callers: Callers;
+  readonly callers: CallerConnections;
   readonly forwarder: Forwarder;
-  readonly health: Health;
-  readonly patience: ConnectionReaper;
+  readonly health: HealthService;
+  readonly reaper: ConnectionReaper;
   /** Largest request taken. */
   readonly maxMessageBytes: number;
   readonly clock: Clock;
@@ -41,12 +41,12 @@ export class RequestReceiver {
   }
 
   /** Calls under way. */
-  get running(): number {
+  get runningCalls(): number {
     return this.#calls.size;
   }
 
   /** Resolves when no call is under way, or after `ms`. */
-  async idle(ms: number): Promise<void> {
+  async waitUntilIdle(ms: number): Promise<void> {
     if (this.#calls.size === 0) return;
     const done = new AbortController();
     this.#onIdle = (): void => done.abort();
@@ -54,19 +54,19 @@ export class RequestReceiver {
   }
 
   /** Answers every call under way with that error, ambiguous. */
-  abort(reason: CsiError): void {
+  abortCalls(reason: CsiError): void {
     for (const call of this.#calls) call.abort(reason);
   }
 
   /** A caller was waited for too long. */
-  tooLate(stream: ServerHttp2Stream, wait: Wait): void {
-    const { forwarder, patience } = this.#options;
+  endLateCall(stream: ServerHttp2Stream, wait: AwaitedStep): void {
+    const { forwarder, reaper } = this.#options;
     if (wait === 'answer') {
       stream.close(constants.NGHTTP2_CANCEL);
-      return patience.reset(stream);
+      return reaper.markReset(stream);
     }
     if (!stream.headersSent && !stream.destroyed)
-      answer(
+      writeReply(
         stream,
         forwarder.refuse(
           'slow',
@@ -74,32 +74,32 @@ export class RequestReceiver {
           'not forwarded: the request did not arrive in time',
         ),
       );
-    patience.answered(stream);
+    reaper.markAnswered(stream);
   }
 
   /** A call begins: its headers are here. */
   receive(stream: ServerHttp2Stream, headers: HeaderPairs): void {
-    const { callers, clock, forwarder, health, log, maxMessageBytes, patience } = this.#options;
+    const { callers, clock, forwarder, health, log, maxMessageBytes, reaper } = this.#options;
     // What went wrong on a stream its 'close' tells; without a listener the error would end the
     // process.
     stream.on('error', (error) => log.trace({ err: error }, 'stream error'));
-    patience.began(stream);
+    reaper.addCall(stream);
     // With it there may have been too many: then its connection went.
     if (stream.destroyed) return;
     const wrong = wrongHttp(headers);
     if (wrong !== undefined) {
       rejectHttp(stream, wrong);
-      return patience.answered(stream);
+      return reaper.markAnswered(stream);
     }
     if (metadataBytes(headers) > MAX_METADATA_BYTES) {
       const details = `not forwarded: the call has more than ${MAX_METADATA_BYTES} bytes of metadata`;
-      answer(stream, forwarder.refuse('too-large', Code.ResourceExhausted, details));
+      writeReply(stream, forwarder.refuse('too-large', Code.ResourceExhausted, details));
       stream.resume();
-      return patience.answered(stream);
+      return reaper.markAnswered(stream);
     }
     const gone = new AbortController();
     const path = headers.find(([name]) => name === ':path')?.[1] ?? '';
-    const caller = callers.of(stream);
+    const caller = callers.findCaller(stream);
     const call = {
       path,
       headers,
@@ -118,8 +118,8 @@ export class RequestReceiver {
     /** What still comes is read and forgotten; a caller stops when it has the answer. */
     const refuse = (...why: Parameters<Forwarder['refuse']>): void => {
       drop();
-      answer(stream, forwarder.refuse(...why));
-      patience.answered(stream);
+      writeReply(stream, forwarder.refuse(...why));
+      reaper.markAnswered(stream);
     };
     stream.on('close', () => {
       drop();
@@ -154,9 +154,9 @@ export class RequestReceiver {
       if (stream.headersSent || stream.destroyed) return;
       const body =
         chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks);
-      patience.working(stream);
+      reaper.markWorking(stream);
       if (!isHealthPath(path)) return void this.#serve(stream, { ...call, body }, gone);
-      if (health.answer(stream, path, body)) patience.answered(stream);
+      if (health.handle(stream, path, body)) reaper.markAnswered(stream);
     });
     // A certificate that our authority signed may ask how we are, not more.
     if (caller?.refusal !== undefined && !isHealthPath(path))
@@ -166,8 +166,8 @@ export class RequestReceiver {
   async #serve(stream: ServerHttp2Stream, call: InboundCall, gone: AbortController): Promise<void> {
     this.#calls.add(gone);
     try {
-      answer(stream, await this.#options.forwarder.forward(call));
-      this.#options.patience.answered(stream);
+      writeReply(stream, await this.#options.forwarder.forward(call));
+      this.#options.reaper.markAnswered(stream);
     } catch (error) {
       this.#options.log.error(
         { err: error, method: call.path.slice(0, 200) },

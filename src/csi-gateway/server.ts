@@ -13,27 +13,27 @@ import type { TlsMaterial } from '../runtime/tls-files.ts';
 import type { Address } from '../runtime/address.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
-import { Callers } from './callers.ts';
-import type { DoorTls } from './callers.ts';
+import { CallerConnections } from './caller-connections.ts';
+import type { ListenerTls } from './caller-connections.ts';
 import type { Forwarder } from './forwarder.ts';
-import type { Health } from './health.ts';
-import { listen } from './listener.ts';
+import type { HealthService } from './health-service.ts';
+import { listen } from './listen.ts';
 import type { GatewayMetrics } from './metrics.ts';
 import { sessionMemoryMb } from './open-session.ts';
 import { defaultReaperLimits, ConnectionReaper } from './connection-reaper.ts';
 import type { ReaperLimits } from './connection-reaper.ts';
 import { RequestReceiver } from './request-receiver.ts';
-import { pairsOf } from './wire.ts';
+import { toPairs } from './grpc-wire.ts';
 
 export interface GatewayServerOptions {
   /** At least one; TLS is for those that are TCP. */
   readonly addresses: readonly Address[];
-  readonly tls: DoorTls | undefined;
+  readonly tls: ListenerTls | undefined;
   /** Plaintext TCP beyond loopback. */
   readonly insecure: boolean;
-  readonly patience?: ReaperLimits;
+  readonly reaperLimits?: ReaperLimits;
   readonly forwarder: Forwarder;
-  readonly health: Health;
+  readonly health: HealthService;
   readonly metrics: GatewayMetrics;
   readonly maxMessageBytes: number;
   readonly clock: Clock;
@@ -78,7 +78,7 @@ class Http2Gateway {
   readonly #options: GatewayServerOptions;
   readonly #servers: readonly (Http2Server | Http2SecureServer)[];
   readonly #patience: ConnectionReaper;
-  readonly #callers: Callers;
+  readonly #callers: CallerConnections;
   readonly #reception: RequestReceiver;
   readonly #forgetTls: (() => void) | undefined;
 
@@ -86,18 +86,18 @@ class Http2Gateway {
     this.#options = options;
     const { clock, forwarder, health, log, maxMessageBytes, metrics, tls } = options;
     const patience = new ConnectionReaper({
-      limits: options.patience ?? defaultReaperLimits,
+      limits: options.reaperLimits ?? defaultReaperLimits,
       clock,
-      onTooLate: (stream, wait) => this.#reception.tooLate(stream, wait),
-      onTooMany: (session) => this.#callers.tooMany(session),
+      onTooLate: (stream, wait) => this.#reception.endLateCall(stream, wait),
+      onTooMany: (session) => this.#callers.reportTooManyWaiting(session),
     });
     this.#patience = patience;
-    this.#callers = new Callers({ patience, metrics, clock, log });
+    this.#callers = new CallerConnections({ reaper, metrics, clock, log });
     this.#reception = new RequestReceiver({
       callers: this.#callers,
       forwarder,
       health,
-      patience,
+      reaper,
       maxMessageBytes,
       clock,
       log,
@@ -108,11 +108,11 @@ class Http2Gateway {
     this.#forgetTls = tls?.source.onChange((next, before) => {
       for (const server of this.#servers)
         if ('setSecureContext' in server) server.setSecureContext(secureContext(next));
-      if (next.ca !== before.ca) this.#callers.reconsider(next.ca);
+      if (next.ca !== before.ca) this.#callers.revokeUntrusted(next.ca);
     });
   }
 
-  #makeServer(tls: DoorTls | undefined): Http2Server | Http2SecureServer {
+  #makeServer(tls: ListenerTls | undefined): Http2Server | Http2SecureServer {
     const { log, maxMessageBytes } = this.#options;
     const settings = {
       initialWindowSize: WINDOW_BYTES,
@@ -138,9 +138,9 @@ class Http2Gateway {
     server.maxConnections = MAX_SOCKETS;
     // The typings know the events of only one of the two kinds.
     const events: EventEmitter = server;
-    events.on('drop', () => this.#callers.dropped());
+    events.on('drop', () => this.#callers.countDropped());
     events.on('tlsClientError', (error: Error, socket: TLSSocket) =>
-      this.#callers.handshakeFailed(error, socket),
+      this.#callers.rejectHandshake(error, socket),
     );
     // A session does not give its socket away; it is made, and told, while its connection is being
     // told.
@@ -150,7 +150,7 @@ class Http2Gateway {
       (arriving: Socket) => (socket = arriving),
     );
     events.on('session', (session: ServerHttp2Session) => {
-      if (socket !== undefined) this.#callers.welcome(session, socket, tls);
+      if (socket !== undefined) this.#callers.add(session, socket, tls);
     });
     events.on('sessionError', (error: Error) =>
       log.debug({ err: error }, 'a caller broke its connection'),
@@ -159,7 +159,7 @@ class Http2Gateway {
     events.on(
       'stream',
       (stream: ServerHttp2Stream, _headers: unknown, _flags: number, raw: readonly string[]) =>
-        this.#reception.receive(stream, pairsOf(raw)),
+        this.#reception.receive(stream, toPairs(raw)),
     );
     return server;
   }
@@ -194,15 +194,15 @@ class Http2Gateway {
     const reception = this.#reception;
     forwarder.drain();
     health.close();
-    if (reception.running > 0)
-      log.info({ calls: reception.running, graceMs }, 'waiting for calls under way');
-    await reception.idle(graceMs);
-    if (reception.running > 0)
+    if (reception.runningCalls > 0)
+      log.info({ calls: reception.runningCalls, graceMs }, 'waiting for calls under way');
+    await reception.waitUntilIdle(graceMs);
+    if (reception.runningCalls > 0)
       log.warn(
-        { calls: reception.running },
+        { calls: reception.runningCalls },
         'the grace period is over: calls under way are answered as ambiguous',
       );
-    reception.abort(
+    reception.abortCalls(
       new CsiError({
         code: Code.Unavailable,
         details: 'the gateway stopped before the driver answered',
@@ -211,13 +211,13 @@ class Http2Gateway {
     );
     // An ingest that chooses between gateways moves to another at once when it hears this; else it
     // must assume the worst of a door that is shut.
-    if (forwarder.isWatched)
-      await clock.sleep(Math.min(graceMs, FAREWELL_MS), forwarder.drainedTold);
+    if (forwarder.isProbedForFailover)
+      await clock.sleep(Math.min(graceMs, FAREWELL_MS), forwarder.drainReported);
     const closed = Promise.all(
       this.#servers.map((server) => new Promise<void>((resolve) => server.close(() => resolve()))),
     );
-    this.#callers.dismiss();
-    const flush = setTimeout(() => this.#callers.cut(), FLUSH_MS);
+    this.#callers.closeGracefully();
+    const flush = setTimeout(() => this.#callers.destroyAll(), FLUSH_MS);
     await closed;
     clearTimeout(flush);
     this.#rest();

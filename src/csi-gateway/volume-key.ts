@@ -1,5 +1,5 @@
 import { BinaryReader, WireType } from '@bufbuild/protobuf/wire';
-import type { VolumeKey } from './in-flight.ts';
+import type { VolumeKey } from './single-flight.ts';
 
 /** Methods that change a volume, and the field (number, meaning) of the request that names it.
  * Facts: src/csi/csi.proto. */
@@ -11,14 +11,14 @@ const KEY_FIELD: ReadonlyMap<string, { readonly field: number; readonly kind: Vo
   ]);
 
 /** Whether a method may have only one call at a time per volume. */
-export function isFenced(path: string): boolean {
+export function isSingleFlight(path: string): boolean {
   return KEY_FIELD.has(path);
 }
 
 /** The volume that an encoded request of a fenced method names; undefined if it names none. Reads
  * one field and skips the rest: a whole decode would cost more than all else the gateway does.
  * @throws Error if the bytes are no protobuf message */
-export function volumeKey(path: string, request: Uint8Array): VolumeKey | undefined {
+export function readVolumeKey(path: string, request: Uint8Array): VolumeKey | undefined {
   const key = KEY_FIELD.get(path);
   const value = key === undefined ? undefined : lastField(request, key.field);
   return key === undefined || value === undefined || value.length === 0
@@ -29,7 +29,7 @@ export function volumeKey(path: string, request: Uint8Array): VolumeKey | undefi
 /** The handle in an encoded CreateVolumeResponse (volume = 1, volume_id = 2); undefined if there is
  * none.
  * @throws Error if the bytes are no protobuf message */
-export function createdHandle(response: Uint8Array): string | undefined {
+export function readCreatedHandle(response: Uint8Array): string | undefined {
   const volume = lastField(response, 1);
   const handle = volume === undefined ? undefined : lastField(volume, 2);
   return handle === undefined || handle.length === 0 ? undefined : asText(handle);

@@ -23,7 +23,7 @@ export function openChannel(target: ChannelTarget): Client {
 
 /** Waits until the channel can take a call.
  * @throws CsiError notForwarded: nothing listens there, or time or patience ran out first */
-export async function connected(
+export async function waitUntilConnected(
   grpc: Client,
   path: string,
   { deadlineMs, signal }: { readonly deadlineMs: number; readonly signal: AbortSignal | undefined },

@@ -11,7 +11,7 @@ import type { Address } from '../runtime/address.ts';
 import { systemClock, timerMs } from '../runtime/clock.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
-import { connected, openChannel } from './channel.ts';
+import { waitUntilConnected, openChannel } from './channel.ts';
 import type { ClientTls } from './credentials.ts';
 import { Controller, Identity, Node } from '../csi/generated/csi_pb.ts';
 import type * as csi from '../csi/generated/csi_pb.ts';
@@ -173,7 +173,7 @@ class GrpcCsiClient implements CsiClient {
     // whether it was sent. Waiting out here keeps "nothing was sent" provable: grpc-js has not seen
     // the call yet.
     if (grpc.getChannel().getConnectivityState(true) !== connectivityState.READY)
-      await connected(grpc, path, { deadlineMs, signal: settings.signal });
+      await waitUntilConnected(grpc, path, { deadlineMs, signal: settings.signal });
     const nowMs = this.#clock.nowMs();
     if (settings.signal?.aborted === true) throw notSent(path, Code.Canceled, CANCELED_DETAILS);
     if (nowMs >= deadlineMs) throw notSent(path, Code.DeadlineExceeded, DEADLINE_DETAILS);

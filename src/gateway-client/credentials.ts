@@ -70,7 +70,7 @@ export async function openGatewaySecurity(
 
 /** Refuses a plaintext way to a gateway that others could listen to.
  * @throws UsageError */
-export function checkWay(
+export function refusePlaintext(
   address: Address,
   security: { readonly tls: ClientTls | undefined; readonly insecure: boolean },
 ): void {

@@ -6,7 +6,7 @@ import type { CsiClient } from './client.ts';
 import type { GatewayPool } from './pool.ts';
 
 /** A driver as seen through its gateway. */
-export interface DriverView {
+export interface DriverInfo {
   readonly name: string;
   readonly pluginCapabilities: ReadonlySet<string>;
   readonly controllerCapabilities: ReadonlySet<string>;
@@ -15,10 +15,10 @@ export interface DriverView {
 export interface DriverWatch {
   /** Resolves when the driver has told its name and capabilities; undefined when the signal aborts
    * first. */
-  known(signal: AbortSignal): Promise<DriverView | undefined>;
+  known(signal: AbortSignal): Promise<DriverInfo | undefined>;
   /** The latest view.
    * @throws before known() has resolved */
-  current(): DriverView;
+  current(): DriverInfo;
   /** For /readyz: what keeps the driver from being known. */
   readonly trouble: string | undefined;
   close(): void;
@@ -42,18 +42,18 @@ export function watchDriver(options: DriverWatchOptions): DriverWatch {
   const { clock, log, gateways } = options;
   const closed = new AbortController();
   setMaxListeners(0, closed.signal);
-  let view: DriverView | undefined;
+  let view: DriverInfo | undefined;
   let trouble: string | undefined = `waiting for the driver behind the gateway ${gateways
     .inOrder()
     .map(({ address }) => address)
     .join(', ')}`;
-  let announce: (view: DriverView) => void = () => undefined;
-  const first = new Promise<DriverView>((resolve) => (announce = resolve));
+  let announce: (view: DriverInfo) => void = () => undefined;
+  const first = new Promise<DriverInfo>((resolve) => (announce = resolve));
 
   const loop = async (): Promise<void> => {
     while (!closed.signal.aborted) {
       const troubles: string[] = [];
-      let seen: DriverView | undefined;
+      let seen: DriverInfo | undefined;
       for (const { address, client } of gateways.inOrder()) {
         try {
           const answer = await ask(client, options.timeoutMs);
@@ -116,7 +116,7 @@ function otherDriver(now: string, before: string): string {
 async function ask(
   client: Pick<CsiClient, 'getPluginInfo' | 'getPluginCapabilities' | 'controllerGetCapabilities'>,
   timeoutMs: number,
-): Promise<DriverView> {
+): Promise<DriverInfo> {
   const settings = { timeoutMs };
   const info = await client.getPluginInfo(settings);
   if (info.name === '')

@@ -2,7 +2,7 @@ import { formatAddress, parseAddress } from '../runtime/address.ts';
 import { UsageError } from '../runtime/flags.ts';
 import type { Logger } from '../runtime/log.ts';
 import { createCsiClient } from './client.ts';
-import { checkWay } from './credentials.ts';
+import { refusePlaintext } from './credentials.ts';
 import type { GatewaySecurity } from './credentials.ts';
 import type { CallSettings, CsiClient } from './client.ts';
 import { Code, CsiError } from '../csi/status.ts';
@@ -64,7 +64,7 @@ export function openGatewayPool(o: {
   const byAddress = new Map<string, Gateway>();
   for (const text of o.addresses) {
     const parsed = parseAddress('gateway', text);
-    checkWay(parsed, security);
+    refusePlaintext(parsed, security);
     const address = formatAddress(parsed);
     if (!byAddress.has(address))
       byAddress.set(address, {

@@ -1,214 +1,108 @@
-/** Slices of the API objects that we touch, as the wire has them. Fields that are missing here
- * survive, because foreign objects are only ever patched. */
+/** Objects of the API server as JSON. Types come from @kubernetes/client-node, of which nothing is
+ * loaded at run time; kinds that it lacks are written here, with the fields that we read. */
+import type {
+  CoreV1Event,
+  V1AWSElasticBlockStoreVolumeSource,
+  V1AzureDiskVolumeSource,
+  V1AzureFilePersistentVolumeSource,
+  V1CinderPersistentVolumeSource,
+  V1CSIPersistentVolumeSource,
+  V1GCEPersistentDiskVolumeSource,
+  V1Lease,
+  V1LeaseSpec,
+  V1NodeSelectorRequirement,
+  V1NodeSelectorTerm,
+  V1ObjectMeta,
+  V1ObjectReference,
+  V1PersistentVolume,
+  V1PersistentVolumeClaim,
+  V1PersistentVolumeClaimSpec,
+  V1PersistentVolumeClaimStatus,
+  V1PersistentVolumeSpec,
+  V1PersistentVolumeStatus,
+  V1PortworxVolumeSource,
+  V1Secret,
+  V1Status,
+  V1StorageClass,
+  V1TopologySelectorTerm,
+  V1TypedLocalObjectReference,
+  V1TypedObjectReference,
+  V1VolumeAttachment,
+  V1VolumeAttributesClass,
+  V1VsphereVirtualDiskVolumeSource,
+} from '@kubernetes/client-node';
 
-export type Labels = Readonly<Record<string, string>>;
+/** A class of client-node as JSON: read-only at every depth, times as RFC 3339 text. */
+type Json<T> = T extends Date
+  ? string
+  : T extends object
+    ? { readonly [K in keyof T]: Json<T[K]> }
+    : T;
 
-export interface OwnerReference {
-  readonly apiVersion: string;
-  readonly kind: string;
-  readonly name: string;
-  readonly uid: string;
-  readonly controller?: boolean;
-  readonly blockOwnerDeletion?: boolean;
-}
+/** The same with fields that we know more about than client-node's types say. */
+type With<T, Known> = Omit<T, keyof Known> & Readonly<Known>;
 
-export interface ObjectMeta {
-  readonly name: string;
-  readonly namespace?: string;
-  readonly uid: string;
-  readonly resourceVersion: string;
-  /** RFC 3339, whole seconds. */
-  readonly creationTimestamp?: string;
-  readonly deletionTimestamp?: string;
-  readonly generation?: number;
-  readonly annotations?: Labels;
-  readonly labels?: Labels;
-  readonly finalizers?: readonly string[];
-  readonly ownerReferences?: readonly OwnerReference[];
-}
+/** Metadata of a stored object. The API server always sets the three required fields. */
+export type ObjectMeta = With<
+  Json<V1ObjectMeta>,
+  { name: string; uid: string; resourceVersion: string }
+>;
 
-/** What every object has. */
+/** What every stored object has. */
 export interface KubeObject {
   readonly apiVersion?: string;
   readonly kind?: string;
   readonly metadata: ObjectMeta;
 }
 
-/** Quantities by resource name, in Kubernetes notation. */
-export interface ResourceList {
-  readonly storage?: string;
-  readonly [resource: string]: string | undefined;
-}
+/** A kind of client-node as stored by the API server. */
+type Stored<T, Known = unknown> = With<Json<T>, { metadata: ObjectMeta } & Known>;
 
-export interface SecretReference {
-  readonly name?: string;
-  readonly namespace?: string;
-}
-
-export interface ObjectReference {
-  readonly apiVersion?: string;
-  readonly kind?: string;
-  readonly namespace?: string;
-  readonly name?: string;
-  readonly uid?: string;
-  readonly resourceVersion?: string;
-}
-
-export interface DataSource {
-  readonly apiGroup?: string;
-  readonly kind: string;
-  readonly name: string;
-}
-
-export interface DataSourceRef extends DataSource {
-  readonly namespace?: string;
-}
-
+export type Labels = Readonly<Record<string, string>>;
 export type VolumeMode = 'Filesystem' | 'Block';
 export type ReclaimPolicy = 'Delete' | 'Retain' | 'Recycle';
+export type ObjectReference = Json<V1ObjectReference>;
 
-export interface Condition {
-  readonly type: string;
-  readonly status: 'True' | 'False' | 'Unknown';
-  readonly reason?: string;
-  readonly message?: string;
-  readonly lastProbeTime?: string | null;
-  readonly lastTransitionTime?: string | null;
-}
-
-export interface ClaimSpec {
-  readonly accessModes?: readonly string[];
-  readonly resources?: { readonly requests?: ResourceList; readonly limits?: ResourceList };
-  readonly storageClassName?: string;
-  readonly volumeName?: string;
-  readonly volumeMode?: VolumeMode;
-  readonly selector?: LabelSelector;
-  readonly dataSource?: DataSource;
-  readonly dataSourceRef?: DataSourceRef;
-  readonly volumeAttributesClassName?: string;
-}
-
+export type DataSource = Json<V1TypedLocalObjectReference>;
+export type DataSourceRef = Json<V1TypedObjectReference>;
+export type ClaimSpec = With<Json<V1PersistentVolumeClaimSpec>, { volumeMode?: VolumeMode }>;
+type ClaimStatus = With<
+  Json<V1PersistentVolumeClaimStatus>,
+  { phase?: 'Pending' | 'Bound' | 'Lost' }
+>;
 /** PersistentVolumeClaim. */
-export interface Claim extends KubeObject {
-  readonly spec: ClaimSpec;
-  readonly status?: {
-    readonly phase?: 'Pending' | 'Bound' | 'Lost';
-    readonly capacity?: ResourceList;
-    readonly accessModes?: readonly string[];
-    readonly conditions?: readonly Condition[];
-  };
-}
+export type Claim = Stored<V1PersistentVolumeClaim, { spec: ClaimSpec; status?: ClaimStatus }>;
 
-export interface NodeSelectorRequirement {
-  readonly key: string;
-  readonly operator: 'In' | 'NotIn' | 'Exists' | 'DoesNotExist' | 'Gt' | 'Lt';
-  readonly values?: readonly string[];
-}
-
-export interface NodeSelectorTerm {
-  readonly matchExpressions?: readonly NodeSelectorRequirement[];
-  readonly matchFields?: readonly NodeSelectorRequirement[];
-}
-
-export interface CsiSource {
-  readonly driver: string;
-  readonly volumeHandle: string;
-  readonly fsType?: string;
-  readonly readOnly?: boolean;
-  readonly volumeAttributes?: Labels;
-  readonly controllerPublishSecretRef?: SecretReference;
-  readonly nodeStageSecretRef?: SecretReference;
-  readonly nodePublishSecretRef?: SecretReference;
-  readonly controllerExpandSecretRef?: SecretReference;
-  readonly nodeExpandSecretRef?: SecretReference;
-}
-
-/* The in-tree sources of volumes whose plug-in has a CSI driver now. */
-
-export interface GcePersistentDiskSource {
-  readonly pdName: string;
-  readonly fsType?: string;
-  readonly partition?: number;
-  readonly readOnly?: boolean;
-}
-
-export interface AwsElasticBlockStoreSource {
-  readonly volumeID: string;
-  readonly fsType?: string;
-  readonly partition?: number;
-  readonly readOnly?: boolean;
-}
-
-export interface CinderSource {
-  readonly volumeID: string;
-  readonly fsType?: string;
-  readonly readOnly?: boolean;
-  readonly secretRef?: SecretReference;
-}
-
-export interface AzureDiskSource {
-  readonly diskName: string;
-  readonly diskURI: string;
-  readonly cachingMode?: string;
-  readonly fsType?: string;
-  readonly kind?: string;
-  readonly readOnly?: boolean;
-}
-
-export interface AzureFileSource {
-  readonly secretName: string;
-  readonly shareName: string;
-  readonly readOnly?: boolean;
-  /** The API server writes null, not nothing, where it isn't set. */
-  readonly secretNamespace?: string | null;
-}
-
-export interface VsphereVolumeSource {
-  readonly volumePath: string;
-  readonly fsType?: string;
-  readonly storagePolicyName?: string;
-  readonly storagePolicyID?: string;
-}
-
-export interface PortworxVolumeSource {
-  readonly volumeID: string;
-  readonly fsType?: string;
-  readonly readOnly?: boolean;
-}
-
-export interface VolumeSpec {
-  readonly accessModes?: readonly string[];
-  readonly capacity?: ResourceList;
-  readonly claimRef?: ObjectReference;
-  readonly csi?: CsiSource;
-  readonly gcePersistentDisk?: GcePersistentDiskSource;
-  readonly awsElasticBlockStore?: AwsElasticBlockStoreSource;
-  readonly cinder?: CinderSource;
-  readonly azureDisk?: AzureDiskSource;
-  readonly azureFile?: AzureFileSource;
-  readonly vsphereVolume?: VsphereVolumeSource;
-  readonly portworxVolume?: PortworxVolumeSource;
-  readonly mountOptions?: readonly string[];
-  readonly nodeAffinity?: {
-    readonly required?: { readonly nodeSelectorTerms: readonly NodeSelectorTerm[] };
-  };
-  readonly persistentVolumeReclaimPolicy?: ReclaimPolicy;
-  readonly storageClassName?: string;
-  readonly volumeMode?: VolumeMode;
-  readonly volumeAttributesClassName?: string;
-}
-
+export type NodeSelectorRequirement = Json<V1NodeSelectorRequirement>;
+export type NodeSelectorTerm = Json<V1NodeSelectorTerm>;
+export type CsiSource = Json<V1CSIPersistentVolumeSource>;
+/* In-tree volume sources whose plug-in has a CSI driver now. */
+export type GcePersistentDiskSource = Json<V1GCEPersistentDiskVolumeSource>;
+export type AwsElasticBlockStoreSource = Json<V1AWSElasticBlockStoreVolumeSource>;
+export type CinderSource = Json<V1CinderPersistentVolumeSource>;
+export type AzureDiskSource = Json<V1AzureDiskVolumeSource>;
+/** The API server writes null for a namespace that is not set. */
+export type AzureFileSource = With<
+  Json<V1AzureFilePersistentVolumeSource>,
+  { secretNamespace?: string | null }
+>;
+export type VsphereVolumeSource = Json<V1VsphereVirtualDiskVolumeSource>;
+export type PortworxVolumeSource = Json<V1PortworxVolumeSource>;
+export type VolumeSpec = With<
+  Json<V1PersistentVolumeSpec>,
+  {
+    azureFile?: AzureFileSource;
+    persistentVolumeReclaimPolicy?: ReclaimPolicy;
+    volumeMode?: VolumeMode;
+  }
+>;
+type VolumeStatus = With<
+  Json<V1PersistentVolumeStatus>,
+  { phase?: 'Pending' | 'Available' | 'Bound' | 'Released' | 'Failed' }
+>;
 /** PersistentVolume. */
-export interface Volume extends KubeObject {
-  readonly spec: VolumeSpec;
-  readonly status?: {
-    readonly phase?: 'Pending' | 'Available' | 'Bound' | 'Released' | 'Failed';
-    readonly message?: string;
-    readonly reason?: string;
-  };
-}
-
-/** A PersistentVolume that isn't stored yet: the server gives it uid and resourceVersion. */
+export type Volume = Stored<V1PersistentVolume, { spec: VolumeSpec; status?: VolumeStatus }>;
+/** A PersistentVolume before it is created: the API server sets uid and resourceVersion. */
 export interface NewVolume {
   readonly apiVersion: 'v1';
   readonly kind: 'PersistentVolume';
@@ -216,109 +110,37 @@ export interface NewVolume {
   readonly spec: VolumeSpec;
 }
 
-export interface TopologySelectorTerm {
-  readonly matchLabelExpressions?: readonly {
-    readonly key: string;
-    readonly values: readonly string[];
-  }[];
-}
-
+export type TopologySelectorTerm = Json<V1TopologySelectorTerm>;
 /** StorageClass. */
-export interface Class extends KubeObject {
-  readonly provisioner: string;
-  readonly parameters?: Labels;
-  readonly mountOptions?: readonly string[];
-  readonly reclaimPolicy?: ReclaimPolicy;
-  readonly volumeBindingMode?: 'Immediate' | 'WaitForFirstConsumer';
-  readonly allowVolumeExpansion?: boolean;
-  readonly allowedTopologies?: readonly TopologySelectorTerm[];
-}
+export type Class = Stored<
+  V1StorageClass,
+  { reclaimPolicy?: ReclaimPolicy; volumeBindingMode?: 'Immediate' | 'WaitForFirstConsumer' }
+>;
 
-/** Secret; the values are base64. Never kept longer than one call. */
-export interface Secret extends KubeObject {
-  readonly type?: string;
-  readonly data?: Labels;
-}
+/** Secret; the values are base64. Never kept longer than one call (invariant 12). */
+export type Secret = Stored<V1Secret>;
 
-export interface LabelSelector {
-  readonly matchLabels?: Labels;
-  readonly matchExpressions?: readonly {
-    readonly key: string;
-    readonly operator: string;
-    readonly values?: readonly string[];
-  }[];
-}
-
-export interface LeaseSpec {
-  readonly holderIdentity?: string;
-  readonly leaseDurationSeconds?: number;
-  /** Micro time: exactly six fraction digits, anything else is refused with 400. */
-  readonly acquireTime?: string;
-  /** Micro time, as above. */
-  readonly renewTime?: string;
-  readonly leaseTransitions?: number;
-}
-
+/** Its times have exactly six fraction digits: the API server refuses others with status 400. */
+export type LeaseSpec = Json<V1LeaseSpec>;
 /** Lease of coordination.k8s.io. */
-export interface Lease extends KubeObject {
-  readonly spec?: LeaseSpec;
-}
+export type Lease = Stored<V1Lease>;
 
 /** core/v1 Event. */
-export interface Event {
-  readonly apiVersion?: string;
-  readonly kind?: string;
-  readonly metadata: Pick<ObjectMeta, 'name' | 'namespace'> & Partial<ObjectMeta>;
-  readonly involvedObject: ObjectReference;
-  readonly type: 'Normal' | 'Warning';
-  readonly reason: string;
-  readonly message: string;
-  readonly source?: { readonly component?: string; readonly host?: string };
-  readonly firstTimestamp?: string | null;
-  readonly lastTimestamp?: string | null;
-  readonly eventTime?: string | null;
-  readonly count?: number;
-  readonly reportingComponent?: string;
-  readonly reportingInstance?: string;
-}
+export type Event = With<
+  Json<CoreV1Event>,
+  {
+    metadata: Partial<ObjectMeta> & { readonly name: string };
+    type: 'Normal' | 'Warning';
+    reason: string;
+    message: string;
+    eventTime?: string | null;
+  }
+>;
 
-export interface Node extends KubeObject {
-  readonly spec?: { readonly unschedulable?: boolean; readonly providerID?: string };
-}
+export type VolumeAttachment = Stored<V1VolumeAttachment>;
+export type VolumeAttributesClass = Stored<V1VolumeAttributesClass>;
 
-export interface CsiNode extends KubeObject {
-  readonly spec: {
-    readonly drivers?:
-      | readonly {
-          readonly name: string;
-          readonly nodeID: string;
-          readonly topologyKeys?: readonly string[] | null;
-        }[]
-      | null;
-  };
-}
-
-export interface VolumeAttachment extends KubeObject {
-  readonly spec: {
-    readonly attacher: string;
-    readonly nodeName: string;
-    readonly source: { readonly persistentVolumeName?: string };
-  };
-  readonly status?: { readonly attached?: boolean };
-}
-
-export interface StorageCapacity extends KubeObject {
-  readonly storageClassName: string;
-  readonly capacity?: string;
-  readonly maximumVolumeSize?: string;
-  readonly nodeTopology?: LabelSelector;
-}
-
-export interface VolumeAttributesClass extends KubeObject {
-  readonly driverName: string;
-  readonly parameters?: Labels;
-}
-
+/** VolumeSnapshot of snapshot.storage.k8s.io. */
 export interface Snapshot extends KubeObject {
   readonly spec: {
     readonly volumeSnapshotClassName?: string;
@@ -334,6 +156,7 @@ export interface Snapshot extends KubeObject {
   };
 }
 
+/** VolumeSnapshotContent of snapshot.storage.k8s.io. */
 export interface SnapshotContent extends KubeObject {
   readonly spec: {
     readonly driver: string;
@@ -347,8 +170,9 @@ export interface SnapshotContent extends KubeObject {
   };
 }
 
+/** ReferenceGrant of gateway.networking.k8s.io. */
 export interface ReferenceGrant extends KubeObject {
-  /** Absent where the definition is an early one, that demands nothing. */
+  /** Absent where an early version of the CRD is installed, which requires no field. */
   readonly spec?: Partial<ReferenceGrantSpec>;
 }
 
@@ -361,22 +185,5 @@ export interface ReferenceGrantSpec {
   readonly to: readonly { readonly group: string; readonly kind: string; readonly name?: string }[];
 }
 
-/** The server's answer where it isn't an object: errors, some deletions. */
-export interface Status {
-  readonly kind: 'Status';
-  readonly status?: 'Success' | 'Failure';
-  readonly code?: number;
-  readonly reason?: string;
-  readonly message?: string;
-  readonly details?: {
-    readonly name?: string;
-    readonly kind?: string;
-    readonly uid?: string;
-    readonly retryAfterSeconds?: number;
-    readonly causes?: readonly {
-      readonly reason?: string;
-      readonly message?: string;
-      readonly field?: string;
-    }[];
-  };
-}
+/** The API server's answer where it isn't an object: errors, some deletions. */
+export type Status = With<Json<V1Status>, { kind: 'Status' }>;

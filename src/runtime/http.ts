@@ -1,13 +1,14 @@
-import { createServer } from 'node:http';
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Registry } from 'prom-client';
 import { parseListenAddress } from './address.ts';
 import { UsageError } from './flags.ts';
+import { HealthChecks } from './health.ts';
 import type { Logger } from './log.ts';
+import type { processFlags } from './process-flags.ts';
+import type { ProcessContext } from './process.ts';
 
-/** One line of /healthz or /readyz: undefined is fine, a text says what is wrong. */
-export interface Check {
+interface NamedCheck {
   readonly name: string;
   readonly check: () => string | undefined;
 }
@@ -17,10 +18,12 @@ export interface HttpOptions {
   readonly address: string;
   readonly metrics?: Registry;
   readonly metricsPath?: string;
-  readonly live?: readonly Check[];
-  readonly ready?: readonly Check[];
-  /** Serves what the paths above don't; returns false to leave a request alone. */
-  readonly handler?: (request: IncomingMessage, response: ServerResponse) => boolean;
+  /** Checks may be added while the server runs. */
+  readonly health?: HealthChecks;
+  /** Deprecated: add checks to `health`. */
+  readonly live?: readonly NamedCheck[];
+  /** Deprecated: add checks to `health`. */
+  readonly ready?: readonly NamedCheck[];
   readonly log: Logger;
 }
 
@@ -29,13 +32,33 @@ export interface HttpServer {
   close(): Promise<void>;
 }
 
-/** Serves /healthz, /readyz (200 "ok", else 503 with a line per check), each check alone below them
- * (/healthz/NAME), and metrics.
+/** Serves --http-endpoint, where it is set, until the process closes.
+ * @returns the address, for `announce`
+ * @throws UsageError as startHttp does */
+export async function openHttpEndpoint(
+  context: Pick<
+    ProcessContext<typeof processFlags>,
+    'flags' | 'health' | 'metrics' | 'log' | 'closers'
+  >,
+): Promise<Readonly<Record<string, string>>> {
+  const { flags, health, metrics, log, closers } = context;
+  if (flags.httpEndpoint === '') return {};
+  const address = flags.httpEndpoint;
+  const http = await startHttp({ address, metrics, metricsPath: flags.metricsPath, health, log });
+  closers.add('HTTP', () => http.close());
+  return { http: http.url };
+}
+
+/** Serves metrics and the health checks: /healthz, /readyz, and one check alone below them
+ * (/readyz/NAME).
  * @throws UsageError when the port is taken or the address is not this machine's */
 export async function startHttp(options: HttpOptions): Promise<HttpServer> {
   const { host, port } = parseListenAddress('http-endpoint', options.address);
+  const health = options.health ?? new HealthChecks();
+  for (const { name, check } of options.live ?? []) health.live(name, check);
+  for (const { name, check } of options.ready ?? []) health.ready(name, check);
   const server = createServer((request, response) => {
-    serve(options, request, response).catch((error: unknown) => {
+    serve({ ...options, health }, request, response).catch((error: unknown) => {
       options.log.error({ err: error, path: request.url }, 'HTTP request failed');
       if (!response.headersSent) response.writeHead(500, { 'content-type': 'text/plain' });
       response.end('internal error: see the log of this process\n');
@@ -64,41 +87,21 @@ export async function startHttp(options: HttpOptions): Promise<HttpServer> {
 }
 
 async function serve(
-  options: HttpOptions,
+  options: HttpOptions & { readonly health: HealthChecks },
   request: IncomingMessage,
   response: ServerResponse,
 ): Promise<void> {
   const path = (request.url ?? '/').split('?')[0] ?? '/';
-  if (path === '/healthz' || path.startsWith('/healthz/'))
-    return answerChecks(options.live ?? [], path.slice('/healthz/'.length), response);
-  if (path === '/readyz' || path.startsWith('/readyz/'))
-    return answerChecks(options.ready ?? [], path.slice('/readyz/'.length), response);
-  if (options.metrics !== undefined && path === (options.metricsPath ?? '/metrics')) {
+  const [, page, name] = /^\/(healthz|readyz)(?:\/(.*))?$/.exec(path) ?? [];
+  if (page !== undefined) {
+    const { code, text } = options.health.answer(page === 'healthz' ? 'live' : 'ready', name ?? '');
+    response.writeHead(code, { 'content-type': 'text/plain; charset=utf-8' }).end(text);
+  } else if (options.metrics !== undefined && path === (options.metricsPath ?? '/metrics')) {
     const text = await options.metrics.metrics();
     response.writeHead(200, { 'content-type': options.metrics.contentType }).end(text);
-    return;
-  }
-  if (options.handler?.(request, response) === true) return;
-  response
-    .writeHead(404, { 'content-type': 'text/plain' })
-    .end('not found: try /healthz, /readyz, /metrics\n');
-}
-
-function answerChecks(checks: readonly Check[], only: string, response: ServerResponse): void {
-  const asked = only === '' ? checks : checks.filter((check) => check.name === only);
-  const plain = { 'content-type': 'text/plain; charset=utf-8' };
-  if (only !== '' && asked.length === 0) {
+  } else {
     response
-      .writeHead(404, plain)
-      .end(`no check ${only}; there are: ${checks.map((check) => check.name).join(', ')}\n`);
-    return;
+      .writeHead(404, { 'content-type': 'text/plain' })
+      .end('not found: try /healthz, /readyz, /metrics\n');
   }
-  const results = asked.map(({ name, check }) => ({ name, wrong: check() }));
-  const lines = results.map(({ name, wrong }) =>
-    wrong === undefined ? `[+]${name} ok` : `[-]${name}: ${wrong}`,
-  );
-  const failed = results.some(({ wrong }) => wrong !== undefined);
-  response
-    .writeHead(failed ? 503 : 200, plain)
-    .end(`${[...lines, failed ? 'not ok' : 'ok'].join('\n')}\n`);
 }

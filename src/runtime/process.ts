@@ -1,5 +1,6 @@
 import { parseFlags, renderHelp, UsageError } from './flags.ts';
 import type { Flags, FlagSpec, FlagTable, ParseInput } from './flags.ts';
+import { HealthChecks } from './health.ts';
 import { Closers } from './lifecycle.ts';
 import { createLogger } from './log.ts';
 import type { Logger } from './log.ts';
@@ -48,6 +49,7 @@ export interface ProcessContext<T extends FlagTable> {
   readonly stderr: Host['stderr'];
   readonly log: Logger;
   readonly metrics: Registry;
+  readonly health: HealthChecks;
   readonly closers: Closers;
   /** Aborts at the first SIGTERM or SIGINT, or when the parent is gone. */
   readonly stopping: AbortSignal;
@@ -153,6 +155,7 @@ export async function runProcess<T extends Record<keyof typeof processFlags, Fla
       stderr: host.stderr,
       log,
       metrics: createRegistry(),
+      health: new HealthChecks(),
       closers,
       stopping: stopping.signal,
       announce: (facts) => {

@@ -7,7 +7,7 @@ import type { Socket } from 'node:net';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
 import type { ReaperLimits } from '#src/csi-gateway/connection-reaper.ts';
-import { framed } from '#src/csi-gateway/wire.ts';
+import { frameMessage } from '#src/csi-gateway/grpc-wire.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { makeFolder, until } from '../harness/csi-folder.ts';
 import { EMPTY_SETTINGS, emptyCall, ENDLESS_WINDOWS, PREFACE } from '../harness/csi-frames.ts';
@@ -19,11 +19,11 @@ const CAPACITY = '/csi.v1.Controller/GetCapacity';
 /** By a clock on which no time passes but what a test lets pass. Short, because the door looks four
  * times in the shortest of them. */
 const LIMITS: ReaperLimits = {
-  greetingMs: 100,
+  replyMs: 100,
   requestMs: 110,
   answerMs: 120,
   idleMs: 130,
-  waiting: 10,
+  maxWaitingCalls: 10,
 };
 const SETTINGS = { timeoutMs: 30_000 };
 
@@ -36,7 +36,7 @@ describe('the door’s patience', () => {
   let kept: RawCall[] | undefined;
   const opened: { destroy(): unknown }[] = [];
   const answer = (call: RawCall): void =>
-    answerBytes(call, framed(Buffer.alloc(200_000)), { 'grpc-status': '0' });
+    answerBytes(call, frameMessage(Buffer.alloc(200_000)), { 'grpc-status': '0' });
 
   before(async () => {
     folder = await makeFolder();
@@ -48,7 +48,7 @@ describe('the door’s patience', () => {
   beforeEach(async () => {
     kept = undefined;
     test = await startTestGateway(folder, {
-      patience: LIMITS,
+      reaperLimits: LIMITS,
       clock: { ...systemClock, nowMs: () => nowMs },
     });
     await until('ready', () => test.gateway.trouble === undefined);
@@ -104,7 +104,7 @@ describe('the door’s patience', () => {
   it('ends a connection that says nothing', async () => {
     const socket = dial().resume();
     await until('it is in', async () => (await connections()) === 1);
-    nowMs += LIMITS.greetingMs + 1;
+    nowMs += LIMITS.replyMs + 1;
     await until('it is out', () => socket.closed);
   });
 
@@ -115,7 +115,7 @@ describe('the door’s patience', () => {
     await until('it is in', () => socket.bytesRead > 0);
     nowMs += LIMITS.idleMs + 1;
     await until('it is asked whether it is there', () => asked);
-    nowMs += LIMITS.greetingMs + 1;
+    nowMs += LIMITS.replyMs + 1;
     await until('it is out', () => socket.closed);
   });
 
@@ -157,7 +157,7 @@ describe('the door’s patience', () => {
     await until('the driver has it', () => atDriver.length === 1);
     nowMs += 3_600_000;
     await test.client.probe(SETTINGS);
-    await new Promise((resolve) => setTimeout(resolve, LIMITS.greetingMs));
+    await new Promise((resolve) => setTimeout(resolve, LIMITS.replyMs));
     atDriver.forEach(answer);
     await ended;
     assert.equal(bytes, 200_005);

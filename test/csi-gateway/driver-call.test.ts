@@ -4,7 +4,7 @@ import { after, before, describe, it } from 'node:test';
 import { create, toBinary } from '@bufbuild/protobuf';
 import { CreateVolumeResponseSchema } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
-import { framed } from '#src/csi-gateway/wire.ts';
+import { frameMessage } from '#src/csi-gateway/grpc-wire.ts';
 import { makeFolder, until } from '../harness/csi-folder.ts';
 import { failureOf, startTestGateway, verdict, volumeRequest } from '../harness/csi-gateway.ts';
 import {
@@ -74,7 +74,7 @@ const ENDS: readonly {
   },
   {
     title: 'an error after a message',
-    end: (c) => answerBytes(c, framed(GOOD), { 'grpc-status': '13' }),
+    end: (c) => answerBytes(c, frameMessage(GOOD), { 'grpc-status': '13' }),
     says: 'driver',
     code: 13,
   },
@@ -120,7 +120,7 @@ const ENDS: readonly {
     title: 'RST_STREAM after a whole message',
     end: ({ stream }) => {
       stream.respond({ ':status': 200, 'content-type': 'application/grpc' });
-      stream.write(framed(GOOD));
+      stream.write(frameMessage(GOOD));
       setImmediate(() => stream.close(constants.NGHTTP2_INTERNAL_ERROR));
     },
     says: 'ambiguous',
@@ -183,7 +183,7 @@ const ENDS: readonly {
     title: 'a status in the first headers but no trailers',
     end: ({ stream }) => {
       stream.respond({ ':status': 200, 'content-type': 'application/grpc', 'grpc-status': '3' });
-      stream.end(framed(GOOD));
+      stream.end(frameMessage(GOOD));
     },
     says: 'ambiguous',
   },
@@ -191,7 +191,7 @@ const ENDS: readonly {
     title: 'a message but no trailers',
     end: ({ stream }) => {
       stream.respond({ ':status': 200, 'content-type': 'application/grpc' });
-      stream.end(framed(GOOD));
+      stream.end(frameMessage(GOOD));
     },
     says: 'ambiguous',
   },
@@ -207,12 +207,15 @@ const ENDS: readonly {
   },
   {
     title: 'OK with half a message',
-    end: (c) => answerBytes(c, framed(GOOD).subarray(0, 7), { 'grpc-status': '0' }),
+    end: (c) => answerBytes(c, frameMessage(GOOD).subarray(0, 7), { 'grpc-status': '0' }),
     says: 'ambiguous',
   },
   {
     title: 'OK with two messages',
-    end: (c) => answerBytes(c, Buffer.concat([framed(GOOD), framed(GOOD)]), { 'grpc-status': '0' }),
+    end: (c) =>
+      answerBytes(c, Buffer.concat([frameMessage(GOOD), frameMessage(GOOD)]), {
+        'grpc-status': '0',
+      }),
     says: 'ambiguous',
   },
   {

@@ -128,13 +128,13 @@ describe('DriverConnection', () => {
     const socket = folder.file('slow.sock');
     const connection = connectTo(socket);
     await until('it tried', () => connection.trouble?.includes('ENOENT'));
-    assert.match(connection.refusal('/csi.v1.Identity/Probe') ?? '', /not connected/);
+    assert.match(connection.findTrouble('/csi.v1.Identity/Probe') ?? '', /not connected/);
     const driver = await startRawDriver(socket, (call) =>
       call.path.endsWith('/Probe') ? answerOk(call, ready(false)) : false,
     );
     await until('it is asked', () => connection.trouble?.includes('ready=false'));
-    assert.equal(connection.refusal('/csi.v1.Identity/Probe'), undefined);
-    assert.match(connection.refusal('/csi.v1.Controller/CreateVolume') ?? '', /not ready/);
+    assert.equal(connection.findTrouble('/csi.v1.Identity/Probe'), undefined);
+    assert.match(connection.findTrouble('/csi.v1.Controller/CreateVolume') ?? '', /not ready/);
     await connection.close();
     await driver.close();
   });

@@ -19,7 +19,7 @@ const PROBE: CallSample = { ...CREATE, driver: '', path: '/csi.v1.Identity/Probe
 async function linesOf(...calls: readonly CallSample[]): Promise<readonly string[]> {
   const registry = new Registry();
   const metrics = createGatewayMetrics(registry);
-  for (const call of calls) metrics.observe(call);
+  for (const call of calls) metrics.observeCall(call);
   const name = 'csi_sidecar_operations_seconds';
   const text = await registry.metrics();
   return text

@@ -5,7 +5,7 @@ import { connect as connectSocket } from 'node:net';
 import { after, before, describe, it } from 'node:test';
 import { Client, credentials, Metadata, status } from '@grpc/grpc-js';
 import type { ServiceError } from '@grpc/grpc-js';
-import { framed } from '#src/csi-gateway/wire.ts';
+import { frameMessage } from '#src/csi-gateway/grpc-wire.ts';
 import { makeFolder, until } from '../harness/csi-folder.ts';
 import { startTestGateway } from '../harness/csi-gateway.ts';
 import { answerBytes, startRawDriver } from '../harness/csi-raw-driver.ts';
@@ -81,11 +81,11 @@ describe('the gateway as seen by gRPC', () => {
   it('passes a method that nobody knows byte for byte, both ways', async () => {
     const request = Buffer.from(Array.from({ length: 1000 }, (_, i) => i % 256));
     const response = Buffer.from([0xff, 0xfe, 0x00, 0x80]);
-    script = (call) => answerBytes(call, framed(response), { 'grpc-status': '0' });
+    script = (call) => answerBytes(call, frameMessage(response), { 'grpc-status': '0' });
     const { error, message } = await callRaw(client, UNKNOWN, request);
     assert.equal(error, null);
     assert.deepEqual(message, response);
-    assert.deepEqual(driver.calls.at(-1)?.body, framed(request));
+    assert.deepEqual(driver.calls.at(-1)?.body, frameMessage(request));
     assert.equal(driver.calls.at(-1)?.path, UNKNOWN);
   });
 
@@ -93,7 +93,7 @@ describe('the gateway as seen by gRPC', () => {
     script = (call) =>
       answerBytes(
         call,
-        framed(Buffer.from('x')),
+        frameMessage(Buffer.from('x')),
         { 'grpc-status': '0', 'x-trail': ['t1', 't2'], 'trail-bin': 'AAH/' },
         { 'x-head': 'h' },
       );
@@ -147,7 +147,7 @@ describe('the gateway as seen by gRPC', () => {
   });
 
   it('hands on what is left of the deadline, and none where there was none', async () => {
-    script = (call) => answerBytes(call, framed(Buffer.from('x')), { 'grpc-status': '0' });
+    script = (call) => answerBytes(call, frameMessage(Buffer.from('x')), { 'grpc-status': '0' });
     await callRaw(client, UNKNOWN, Buffer.from('q'));
     const timeout =
       driver.calls.at(-1)?.headers.find(([name]) => name === 'grpc-timeout')?.[1] ?? '';
@@ -158,7 +158,7 @@ describe('the gateway as seen by gRPC', () => {
 
   it('passes messages beyond gRPC’s 4 MiB and refuses those beyond its own limit without asking the driver', async () => {
     const large = Buffer.alloc(5_500_000, 7);
-    script = (call) => answerBytes(call, framed(large), { 'grpc-status': '0' });
+    script = (call) => answerBytes(call, frameMessage(large), { 'grpc-status': '0' });
     const { message } = await callRaw(client, UNKNOWN, large);
     assert.equal(message?.equals(large), true);
     const before = driver.calls.length;
@@ -217,7 +217,7 @@ describe('the gateway as seen by gRPC', () => {
     garbage.on('error', () => undefined);
     garbage.end('GET / HTTP/1.1\r\n\r\n');
     await new Promise((resolve) => garbage.once('close', resolve).resume());
-    script = (call) => answerBytes(call, framed(Buffer.from('x')), { 'grpc-status': '0' });
+    script = (call) => answerBytes(call, frameMessage(Buffer.from('x')), { 'grpc-status': '0' });
     assert.equal((await callRaw(client, UNKNOWN, Buffer.from('q'))).error, null);
   });
 });

@@ -6,7 +6,7 @@ import {
   CreateVolumeResponseSchema,
   DeleteVolumeRequestSchema,
 } from '#src/csi/generated/csi_pb.ts';
-import { createdHandle, isFenced, volumeKey } from '#src/csi-gateway/volume-key.ts';
+import { readCreatedHandle, isSingleFlight, readVolumeKey } from '#src/csi-gateway/volume-key.ts';
 
 const CREATE = '/csi.v1.Controller/CreateVolume';
 const DELETE = '/csi.v1.Controller/DeleteVolume';
@@ -20,7 +20,7 @@ describe('volumeKey', () => {
       secrets: { a: 'b' },
       accessibilityRequirements: { requisite: [{ segments: { z: '1' } }] },
     });
-    assert.deepEqual(volumeKey(CREATE, toBinary(CreateVolumeRequestSchema, request)), {
+    assert.deepEqual(readVolumeKey(CREATE, toBinary(CreateVolumeRequestSchema, request)), {
       kind: 'name',
       value: 'pvc-1',
     });
@@ -28,7 +28,7 @@ describe('volumeKey', () => {
 
   it('finds the handle of a deletion', () => {
     const request = create(DeleteVolumeRequestSchema, { volumeId: 'h', secrets: { a: 'b' } });
-    assert.deepEqual(volumeKey(DELETE, toBinary(DeleteVolumeRequestSchema, request)), {
+    assert.deepEqual(readVolumeKey(DELETE, toBinary(DeleteVolumeRequestSchema, request)), {
       kind: 'handle',
       value: 'h',
     });
@@ -40,25 +40,30 @@ describe('volumeKey', () => {
         toBinary(CreateVolumeRequestSchema, create(CreateVolumeRequestSchema, { name })),
       ),
     );
-    assert.deepEqual(volumeKey(CREATE, twice), { kind: 'name', value: 'two' });
+    assert.deepEqual(readVolumeKey(CREATE, twice), { kind: 'name', value: 'two' });
   });
 
   it('keeps byte strings apart that are not valid text', () => {
-    const keyOf = (byte: number): unknown => volumeKey(CREATE, Buffer.from([0x0a, 1, byte]));
+    const keyOf = (byte: number): unknown => readVolumeKey(CREATE, Buffer.from([0x0a, 1, byte]));
     assert.notDeepEqual(keyOf(0xfe), keyOf(0xff));
   });
 
   it('gives none for an empty name, and throws for bytes that are no message', () => {
-    assert.equal(volumeKey(CREATE, Buffer.alloc(0)), undefined);
-    assert.throws(() => volumeKey(CREATE, Buffer.from([0x0a, 0x50, 1])));
-    assert.throws(() => volumeKey(CREATE, Buffer.from([0xff, 0xff, 0xff])));
+    assert.equal(readVolumeKey(CREATE, Buffer.alloc(0)), undefined);
+    assert.throws(() => readVolumeKey(CREATE, Buffer.from([0x0a, 0x50, 1])));
+    assert.throws(() => readVolumeKey(CREATE, Buffer.from([0xff, 0xff, 0xff])));
   });
 
   it('fences what changes a volume and nothing else', () => {
     assert.ok(
-      isFenced(CREATE) && isFenced(DELETE) && isFenced('/csi.v1.Controller/ControllerModifyVolume'),
+      isSingleFlight(CREATE) &&
+        isSingleFlight(DELETE) &&
+        isSingleFlight('/csi.v1.Controller/ControllerModifyVolume'),
     );
-    assert.ok(!isFenced('/csi.v1.Controller/GetCapacity') && !isFenced('/csi.v1.Identity/Probe'));
+    assert.ok(
+      !isSingleFlight('/csi.v1.Controller/GetCapacity') &&
+        !isSingleFlight('/csi.v1.Identity/Probe'),
+    );
   });
 });
 
@@ -67,7 +72,7 @@ describe('createdHandle', () => {
     const answer = create(CreateVolumeResponseSchema, {
       volume: { capacityBytes: 1n, volumeId: 'h', volumeContext: { a: 'b' } },
     });
-    assert.equal(createdHandle(toBinary(CreateVolumeResponseSchema, answer)), 'h');
-    assert.equal(createdHandle(Buffer.alloc(0)), undefined);
+    assert.equal(readCreatedHandle(toBinary(CreateVolumeResponseSchema, answer)), 'h');
+    assert.equal(readCreatedHandle(Buffer.alloc(0)), undefined);
   });
 });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { after, before, describe, it } from 'node:test';
-import { checkWay, openGatewaySecurity } from '#src/gateway-client/credentials.ts';
+import { refusePlaintext, openGatewaySecurity } from '#src/gateway-client/credentials.ts';
 import type { GatewaySecurityFlags } from '#src/gateway-client/credentials.ts';
 import { openGatewayPool } from '#src/gateway-client/pool.ts';
 import { parseAddress } from '#src/runtime/address.ts';
@@ -99,7 +99,7 @@ describe('the way to a gateway', () => {
     'dns:///[::1]:9808',
     'dns:///localhost:9808',
   ]) {
-    it(`may be plaintext: ${text}`, () => checkWay(parseAddress('gateway', text), plain));
+    it(`may be plaintext: ${text}`, () => refusePlaintext(parseAddress('gateway', text), plain));
   }
   for (const text of [
     'dns:///10.0.0.7:9808',
@@ -108,8 +108,8 @@ describe('the way to a gateway', () => {
   ]) {
     it(`may be plaintext only if somebody insists: ${text}`, () => {
       const address = parseAddress('gateway', text);
-      assert.throws(() => checkWay(address, plain), /beyond loopback, which needs TLS/);
-      checkWay(address, { tls: undefined, insecure: true });
+      assert.throws(() => refusePlaintext(address, plain), /beyond loopback, which needs TLS/);
+      refusePlaintext(address, { tls: undefined, insecure: true });
       assert.throws(() => openGatewayPool({ addresses: [text], log: silentLog }), UsageError);
     });
   }

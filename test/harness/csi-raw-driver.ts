@@ -14,8 +14,8 @@ import {
   GetPluginInfoResponseSchema,
   ProbeResponseSchema,
 } from '#src/csi/generated/csi_pb.ts';
-import { framed, pairsOf } from '#src/csi-gateway/wire.ts';
-import type { HeaderPairs } from '#src/csi-gateway/wire.ts';
+import { frameMessage, toPairs } from '#src/csi-gateway/grpc-wire.ts';
+import type { HeaderPairs } from '#src/csi-gateway/grpc-wire.ts';
 
 /** A call as it came over the wire, for a script that answers with frames. */
 export interface RawCall {
@@ -71,7 +71,7 @@ export async function startRawDriver(
         const cut = (): void => sockets.forEach((each) => each.destroy());
         const call = {
           path,
-          headers: pairsOf(raw),
+          headers: toPairs(raw),
           body: Buffer.concat(chunks),
           stream,
           session,
@@ -139,7 +139,7 @@ export function answerBytes(
 
 /** OK with one message. */
 export function answerOk(call: RawCall, message: Uint8Array): void {
-  answerBytes(call, framed(message), { 'grpc-status': '0' });
+  answerBytes(call, frameMessage(message), { 'grpc-status': '0' });
 }
 
 /** Headers without END_STREAM, no message, then exactly these trailers. */

@@ -7,7 +7,7 @@ import { createCsiClient } from '#src/gateway-client/client.ts';
 import type { CsiClient } from '#src/gateway-client/client.ts';
 import { CreateVolumeResponseSchema } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
-import { parseTimeoutMs, single } from '#src/csi-gateway/wire.ts';
+import { parseTimeoutMs, getSingle } from '#src/csi-gateway/grpc-wire.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
@@ -182,7 +182,7 @@ describe('a call whose end nobody vouches for', () => {
     let timeoutMs = 0;
     let closed: Promise<unknown> = Promise.resolve();
     script = ({ headers, stream }) => {
-      timeoutMs = parseTimeoutMs(single(headers, 'grpc-timeout') ?? '') ?? 0;
+      timeoutMs = parseTimeoutMs(getSingle(headers, 'grpc-timeout') ?? '') ?? 0;
       closed = new Promise((resolve) => stream.once('close', () => resolve(stream.rstCode)));
     };
     const worker = story.worker({ ports: { csi: gateway.client }, timing: { timeoutMs: 300 } });

@@ -1,15 +1,15 @@
 import assert from 'node:assert/strict';
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import * as csiGateway from '#src/csi-gateway/flags.ts';
-import * as dashboard from '#src/dashboard/flags.ts';
+import { fileURLToPath } from 'node:url';
+import type { Process } from '#src/dispatch.ts';
 import { ON_DEMAND } from '#src/ingest/demand-watch.ts';
-import * as ingest from '#src/ingest/flags.ts';
-import * as jobs from '#src/jobs/flags.ts';
 import * as kinds from '#src/kube/resources.ts';
 import type { Resource } from '#src/kube/resources.ts';
+import { processes as shipped } from '#src/processes.ts';
 import { parseFlags } from '#src/runtime/flags.ts';
-import type { FlagTable } from '#src/runtime/flags.ts';
-import * as sandboxDriver from '../../sandbox/driver/flags.ts';
+import { processes as withSandbox } from '../../sandbox/processes.ts';
 import {
   manifestFiles,
   manifestFolders,
@@ -17,13 +17,24 @@ import {
   readYaml,
 } from '../harness/real-manifests.ts';
 
-const TABLES: Readonly<Record<string, FlagTable>> = {
-  ingest: ingest.flags,
-  jobs: jobs.flags,
-  'csi-gateway': csiGateway.flags,
-  dashboard: dashboard.flags,
-  'sandbox-driver': sandboxDriver.flags,
-};
+const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
+
+interface Image {
+  /** Stage of the Dockerfile that builds it. */
+  readonly target: string;
+  /** The file that the stage starts, in the image and in this folder. */
+  readonly program: string;
+  readonly processes: Readonly<Record<string, Process>>;
+}
+
+/** The images that the manifests may name, apart from Redis. */
+const IMAGES: ReadonlyMap<string, Image> = new Map([
+  ['sutler', { target: 'sutler', program: 'dist/cli.js', processes: shipped }],
+  [
+    'sutler-sample-driver',
+    { target: 'sample-driver', program: 'dist-dev/sandbox/cli.js', processes: withSandbox },
+  ],
+]);
 
 interface Port {
   readonly name: string;
@@ -112,17 +123,22 @@ const pods = workloads.map(({ file, name, spec }) => ({
 const containers = pods.flatMap(({ title, pod }) =>
   pod.containers.map((container) => ({ title: `${title}/${container.name}`, pod, container })),
 );
-const ours = containers.filter(({ container }) => container.image === 'sutler');
+const ours = containers.filter(({ container }) => IMAGES.has(container.image));
+/** The stages of the Dockerfile, in its order: name and lines. */
+const stages = readFileSync(join(ROOT, 'Dockerfile'), 'utf8')
+  .split(/^(?=FROM )/m)
+  .slice(1)
+  .map((text) => ({ name: /^FROM \S+ AS (\S+)$/m.exec(text)?.[1], text }));
 const ofKind = (kind: string) => manifests.filter(({ object }) => object.kind === kind);
 const portOf = (container: Container, name: string): number | undefined =>
   container.ports?.find((port) => port.name === name)?.containerPort;
 
 /** Values of a container's flags, parsed as the process itself does. */
-function flagsOf({ args }: Container): Readonly<Record<string, unknown>> {
+function flagsOf({ args, image }: Container): Readonly<Record<string, unknown>> {
   const [name = '', ...argv] = args;
-  const table = TABLES[name];
-  assert.ok(table !== undefined, `there is no process "${name}"`);
-  const parsed = parseFlags(table, { argv, env: {} });
+  const process = IMAGES.get(image)?.processes[name];
+  assert.ok(process !== undefined, `the image ${image} has no process "${name}"`);
+  const parsed = parseFlags(process.flags, { argv, env: {} });
   assert.ok(parsed.kind === 'run');
   return parsed.flags;
 }
@@ -141,18 +157,52 @@ describe('k8s/', () => {
     });
   }
 
-  it('names the image once, as sutler, for kustomize to replace', () => {
+  it('lists each image of a folder once, for kustomize to replace', () => {
     for (const folder of new Set(ours.map(({ title }) => title.split('/')[0] ?? ''))) {
       const [kustomization] = readYaml(`${folder}/kustomization.yaml`) as readonly Kustomization[];
+      // dev/ also contains base/ and sidecars/.
+      const expected = folder === 'dev' ? ['sutler', 'sutler-sample-driver'] : ['sutler'];
+      const used = ours.filter(({ title }) => title.startsWith(`${folder}/`));
+      assert.ok(used.every(({ container }) => expected.includes(container.image)));
       assert.deepEqual(
         kustomization?.images?.map(({ name }) => name),
-        ['sutler'],
+        expected,
         folder,
       );
     }
   });
 
-  it('runs each of the four processes', () => {
+  it('names no image but ours and Redis', () => {
+    const others = containers.filter(({ container }) => !IMAGES.has(container.image));
+    assert.deepEqual(
+      others.map(({ container }) => container.image),
+      ['redis:7-bookworm'],
+    );
+  });
+
+  for (const [image, { target, program }] of IMAGES) {
+    it(`the Dockerfile has a stage for ${image} that starts a compiled program`, () => {
+      const stage = stages.find(({ name }) => name === target);
+      assert.match(stage?.text ?? '', new RegExp(`^ENTRYPOINT .*"/app/${program}"\\]$`, 'm'));
+      assert.ok(existsSync(join(ROOT, program)), program);
+    });
+  }
+
+  it('the Dockerfile builds sutler when no stage is named', () =>
+    assert.equal(stages.at(-1)?.name, 'sutler'));
+
+  it('the image sutler contains nothing of the sandbox', () => {
+    const copiesOf = (name: string | undefined): string => {
+      const text = stages.find((stage) => stage.name === name)?.text ?? '';
+      const from = [...text.matchAll(/(?:^FROM |--from=)(\S+)/gm)].map((match) => match[1]);
+      const parents = from.filter((parent) => stages.some((stage) => stage.name === parent));
+      return [text, ...parents.map(copiesOf)].join('');
+    };
+    assert.match(copiesOf('sample-driver'), /COPY sandbox/);
+    assert.doesNotMatch(copiesOf('sutler'), /sandbox|dist-dev|COPY \. /);
+  });
+
+  it('runs ingest, jobs, csi-gateway and dashboard', () => {
     const processes = new Set(ours.map(({ container }) => container.args[0]));
     for (const name of ['ingest', 'jobs', 'csi-gateway', 'dashboard'])
       assert.ok(processes.has(name), name);
@@ -160,7 +210,7 @@ describe('k8s/', () => {
 
   for (const { title, container, pod } of ours) {
     describe(title, () => {
-      it('has arguments that its process understands', () => {
+      it('has arguments that its process accepts', () => {
         flagsOf(container);
       });
 
@@ -174,7 +224,7 @@ describe('k8s/', () => {
         assert.equal(endpoint, `:${portOf(container, livenessProbe.httpGet.port)}`);
       });
 
-      it('is given more time to end than it takes', () => {
+      it('has a grace period shorter than that of its pod', () => {
         const graceMs = flagsOf(container)['gracePeriodMs'];
         if (typeof graceMs === 'number')
           assert.ok(graceMs < (pod.terminationGracePeriodSeconds ?? 30) * 1000);
@@ -195,7 +245,7 @@ describe('k8s/', () => {
   }
 
   for (const { title, container, pod } of containers) {
-    it(`${title} may do nothing that it has no need of`, () => {
+    it(`${title} runs unprivileged and with a read-only root`, () => {
       const { securityContext: own } = container;
       assert.equal(own?.allowPrivilegeEscalation, false);
       assert.equal(own.readOnlyRootFilesystem, true);
@@ -203,7 +253,7 @@ describe('k8s/', () => {
       assert.equal(own.runAsNonRoot ?? pod.securityContext?.runAsNonRoot, true);
     });
 
-    it(`${title} asks for what it takes, and has an end to its memory`, () => {
+    it(`${title} has resource requests and a memory limit`, () => {
       assert.ok(
         container.resources?.requests?.['cpu'] !== undefined &&
           container.resources.requests['memory'] !== undefined,
@@ -227,7 +277,7 @@ describe('k8s/', () => {
     }
   });
 
-  it('knows the gateway and its callers by certificates that exist and have the names that are asked for', () => {
+  it('the gateway and its callers have certificates with the names that each expects', () => {
     const issued = new Map(
       ofKind('Certificate').map(({ object }) => {
         const { secretName, dnsNames } = object['spec'] as {
@@ -267,7 +317,7 @@ describe('k8s/', () => {
     }
   });
 
-  it('calls the gateway of the same pod at the socket where it listens', () => {
+  it('a gateway in the same pod is called at the socket where it listens', () => {
     const inPod = ours
       .filter(({ title }) => title.startsWith('sidecars/'))
       .map(({ container }) => flagsOf(container));
@@ -276,14 +326,14 @@ describe('k8s/', () => {
     assert.deepEqual(calls, [listens, listens]);
   });
 
-  it('shows the dashboard at the port that its Service names', () => {
+  it('serves the dashboard at the port that its Service names', () => {
     for (const { container } of ours.filter((entry) => entry.container.args[0] === 'dashboard')) {
       assert.equal(flagsOf(container)['dashboardAddress'], `:${portOf(container, 'dashboard')}`);
     }
   });
 
   for (const { file, object } of ofKind('Service')) {
-    it(`${file} ${object.metadata.name}: the Service selects a pod that has its ports`, () => {
+    it(`${file} Service ${object.metadata.name} selects a pod that has its ports`, () => {
       const { selector, ports } = (object as unknown as ServiceObject).spec;
       const selected = pods.filter(({ labels }) =>
         Object.entries(selector).every(([key, value]) => labels[key] === value),
@@ -299,7 +349,7 @@ describe('k8s/', () => {
   }
 
   for (const { file, name, spec } of workloads) {
-    it(`${file} ${name}: selectors, accounts, mounts and volumes fit together`, () => {
+    it(`${file} ${name}: selector, account, container names and ports are consistent`, () => {
       const { template, selector } = spec;
       for (const [key, value] of Object.entries(selector?.matchLabels ?? {}))
         assert.equal(template.metadata?.labels?.[key], value, key);
@@ -321,7 +371,7 @@ describe('k8s/', () => {
   }
 
   for (const { file, object } of [...ofKind('RoleBinding'), ...ofKind('ClusterRoleBinding')]) {
-    it(`${file} ${object.metadata.name}: the binding binds a role that exists to an account that exists`, () => {
+    it(`${file} ${object.kind} ${object.metadata.name}: role and account exist`, () => {
       const { roleRef, subjects } = object as unknown as Binding;
       assert.ok(ofKind(roleRef.kind).some((role) => role.object.metadata.name === roleRef.name));
       for (const subject of subjects) {
@@ -369,7 +419,7 @@ describe('k8s/', () => {
     const wanted = (verbs: readonly string[], resources: readonly Resource[]): string[] =>
       resources.flatMap(({ group, plural }) => verbs.map((verb) => `${verb} ${group}/${plural}`));
 
-    it('of ingest are to list and watch what it watches, always or on demand, to write events, and nothing else', () => {
+    it('of ingest are to list and watch its kinds and to write events, and no more', () => {
       const watched = wanted(
         ['list', 'watch'],
         [kinds.claims, kinds.volumes, kinds.classes, ...ON_DEMAND],
@@ -381,7 +431,7 @@ describe('k8s/', () => {
       );
     });
 
-    it('of jobs are what its processors ask for, and nothing else', () => {
+    it('of jobs are the requests that its processors send, and no more', () => {
       const asked = [
         ...wanted(['get', 'list', 'patch'], [kinds.claims]),
         ...wanted(['get', 'create', 'delete', 'patch'], [kinds.volumes]),
@@ -410,7 +460,7 @@ describe('k8s/', () => {
     assert.equal(account?.['automountServiceAccountToken'], false);
   });
 
-  it('gives Redis an append-only file and lets it evict nothing', () => {
+  it('runs Redis with an append-only file and without eviction', () => {
     const redis =
       containers.find(({ container }) => container.name === 'redis')?.container.args.join(' ') ??
       '';

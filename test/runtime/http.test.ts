@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { request } from 'undici';
 import { UsageError } from '#src/runtime/flags.ts';
-import { startHttp } from '#src/runtime/http.ts';
-import type { HttpServer } from '#src/runtime/http.ts';
+import { HealthChecks } from '#src/runtime/health.ts';
+import { startHttp, type HttpServer } from '#src/runtime/http.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { createRegistry } from '#src/runtime/metrics.ts';
 
@@ -16,15 +16,15 @@ describe('HTTP endpoint', () => {
   };
 
   before(async () => {
+    const health = new HealthChecks();
+    health.ready('redis', () => wrong);
     server = await startHttp({
       address: '127.0.0.1:0',
       metrics: createRegistry(),
-      ready: [
-        { name: 'redis', check: () => wrong },
-        { name: 'driver', check: () => undefined },
-      ],
+      health,
       log: silentLog,
     });
+    health.ready('driver', () => undefined);
   });
   after(() => server.close());
 

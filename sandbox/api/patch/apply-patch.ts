@@ -3,13 +3,14 @@ import {
   equalJson,
   isObject,
   memberAt,
+  objectAt,
   setMember,
   textAt,
   type Json,
   type JsonObject,
 } from '../json-value.ts';
 import type { KubeObject } from '../kube-object.ts';
-import type { FieldType, Struct } from '../schema/struct.ts';
+import { structOf, type FieldType, type ListType, type Struct } from '../schema/struct.ts';
 import {
   commonLeaves,
   difference,
@@ -27,9 +28,9 @@ export interface ApplyRequest {
   readonly time: string;
 }
 
-/** Server-side apply: merges what a manager wants, takes away what it wanted before and no longer
- * does, and notes who owns what. Ownership is kept for managers that apply; plain updates own
- * nothing, so they never conflict (the real server tracks them too).
+/** Server-side apply: merges the fields that a manager applies, removes those that it applied before
+ * and no longer does, and notes the owner of each field. Only managers that apply own fields; plain
+ * updates own nothing, so they never conflict (the real server tracks them too).
  * @param live    the stored object, or undefined for a creation
  * @throws        ApiError 409 with one cause per field that another manager applied with another
  *                value, unless forced */
@@ -53,28 +54,37 @@ export function applyPatch(
   const stillOwned = others.reduce<FieldSet>((all, entry) => union(all, setOf(entry)), owned);
   const dropped = mine === undefined ? {} : difference(setOf(mine), stillOwned);
   const result = removeSet(struct, merged, dropped);
-  const metadata = isObject(result['metadata']) ? result['metadata'] : {};
   const keptOthers =
     conflicts.length > 0
       ? others.map((entry) => ({ ...entry, fieldsV1: difference(setOf(entry), owned) }))
       : others;
-  metadata['managedFields'] = [
+  objectAt(result, 'metadata')['managedFields'] = [
     ...keptOthers.filter((entry) => Object.keys(setOf(entry)).length > 0),
-    {
-      manager: request.manager,
-      operation: 'Apply',
-      apiVersion: textAt(wanted, 'apiVersion'),
-      // An apply that changes nothing leaves the object as it is, time included.
-      time:
-        mine !== undefined && equalJson(mine['fieldsV1'], owned)
-          ? (mine['time'] ?? request.time)
-          : request.time,
-      fieldsType: 'FieldsV1',
-      fieldsV1: owned,
-      ...(request.subresource === undefined ? {} : { subresource: request.subresource }),
-    },
+    ownEntry(request, { wanted, owned, previous: mine }),
   ];
   return result;
+}
+
+/** The entry of metadata.managedFields for the manager that applies. */
+function ownEntry(
+  request: ApplyRequest,
+  o: {
+    readonly wanted: JsonObject;
+    readonly owned: FieldSet;
+    readonly previous: JsonObject | undefined;
+  },
+): JsonObject {
+  // An apply that changes nothing leaves the object as it is, time included.
+  const isUnchanged = o.previous !== undefined && equalJson(o.previous['fieldsV1'], o.owned);
+  return {
+    manager: request.manager,
+    operation: 'Apply',
+    apiVersion: textAt(o.wanted, 'apiVersion'),
+    time: (isUnchanged ? o.previous?.['time'] : undefined) ?? request.time,
+    fieldsType: 'FieldsV1',
+    fieldsV1: o.owned,
+    ...(request.subresource === undefined ? {} : { subresource: request.subresource }),
+  };
 }
 
 function isMine(entry: JsonObject, request: ApplyRequest): boolean {
@@ -86,7 +96,7 @@ function isMine(entry: JsonObject, request: ApplyRequest): boolean {
 }
 
 function setOf(entry: JsonObject): FieldSet {
-  return isObject(entry['fieldsV1']) ? entry['fieldsV1'] : {};
+  return objectAt(entry, 'fieldsV1');
 }
 
 function mergeStruct(struct: Struct | undefined, live: JsonObject, wanted: JsonObject): JsonObject {
@@ -100,32 +110,23 @@ function mergeStruct(struct: Struct | undefined, live: JsonObject, wanted: JsonO
 
 function mergeValue(type: FieldType | undefined, live: Json | undefined, wanted: Json): Json {
   if (isObject(wanted)) {
-    if (type?.kind === 'struct' && type.struct.atomic) return wanted;
-    return mergeStruct(
-      type?.kind === 'struct' ? type.struct : undefined,
-      isObject(live) ? live : {},
-      wanted,
-    );
+    const struct = structOf(type);
+    return struct?.atomic === true ? wanted : mergeStruct(struct, objectAt(live), wanted);
   }
-  if (
-    !Array.isArray(wanted) ||
-    type?.kind !== 'list' ||
-    (!type.isSet && type.applyKeys === undefined)
-  )
-    return wanted;
-  const result: Json[] = Array.isArray(live) ? [...live] : [];
+  if (!Array.isArray(wanted) || type?.kind !== 'list') return wanted;
+  const isAtomic = !type.isSet && type.applyKeys === undefined;
+  return isAtomic ? wanted : mergeList(type, Array.isArray(live) ? live : [], wanted);
+}
+
+function mergeList(type: ListType, live: readonly Json[], wanted: readonly Json[]): Json[] {
+  const result = [...live];
   for (const item of wanted) {
     const key = itemKey(type, item);
     const at = result.findIndex((other) => itemKey(type, other) === key);
     const existing = result[at];
     if (at < 0) result.push(item);
-    else if (isObject(existing) && isObject(item)) {
-      result[at] = mergeStruct(
-        type.item.kind === 'struct' ? type.item.struct : undefined,
-        existing,
-        item,
-      );
-    }
+    else if (isObject(existing) && isObject(item))
+      result[at] = mergeStruct(structOf(type.item), existing, item);
   }
   return result;
 }
@@ -138,19 +139,14 @@ function removeSet(struct: Struct | undefined, object: JsonObject, set: FieldSet
     const value = result[member];
     const type = struct?.fields.get(member)?.type;
     if (Object.keys(below).length === 0) delete result[member];
-    else if (isObject(value))
-      result[member] = removeSet(type?.kind === 'struct' ? type.struct : undefined, value, below);
+    else if (isObject(value)) result[member] = removeSet(structOf(type), value, below);
     else if (Array.isArray(value) && type?.kind === 'list')
       result[member] = removeItems(type, value, below);
   }
   return result;
 }
 
-function removeItems(
-  type: Extract<FieldType, { kind: 'list' }>,
-  items: readonly Json[],
-  set: FieldSet,
-): Json[] {
+function removeItems(type: ListType, items: readonly Json[], set: FieldSet): Json[] {
   return items.flatMap((item) => {
     const key = itemKey(type, item);
     const below = key === undefined ? undefined : set[key];
@@ -162,8 +158,7 @@ function removeItems(
   });
 }
 
-/** The value at a path that `commonLeaves` made; paths through list items compare the whole list.
- */
+/** The value at a path of `commonLeaves`. For a path into a list item, the whole list. */
 function leafAt(object: JsonObject, path: string): Json | undefined {
   const plain = path.split('[')[0] ?? '';
   return memberAt(object, ...plain.split('.').slice(1));

@@ -1,12 +1,10 @@
 import { isObject, setMember, type Json, type JsonObject } from '../json-value.ts';
-import type { FieldType, Struct } from '../schema/struct.ts';
+import type { FieldType, ListType, Struct } from '../schema/struct.ts';
 
-/** Which fields somebody owns, in the form of `fieldsV1`: `f:name` members, `k:{…}` items by key,
- * `v:"…"` items of sets; an empty object is an owned leaf, a `.` member says that the item itself
- * is owned. */
+/** The fields that a manager owns, in the form of `fieldsV1`: members are `f:name`, list items
+ * `k:{…}` by key, items of sets `v:"…"`. An empty object is an owned leaf; a `.` member says that
+ * the item itself is owned. */
 export type FieldSet = JsonObject;
-
-type ListType = Extract<FieldType, { kind: 'list' }>;
 
 const NOT_OWNED = new Set(['kind', 'apiVersion']);
 const NOT_OWNED_METADATA = new Set([
@@ -20,7 +18,7 @@ const NOT_OWNED_METADATA = new Set([
   'selfLink',
 ]);
 
-/** The fields that an applied object owns: all it names, but for its identity. */
+/** The fields that an apply of this object owns: all that it names, except its identity. */
 export function fieldSetOf(struct: Struct, object: JsonObject): FieldSet {
   const set = structSet(struct, object, NOT_OWNED);
   const metadata = set['f:metadata'];
@@ -62,7 +60,7 @@ function valueSet(type: FieldType | undefined, value: Json): FieldSet {
   return set;
 }
 
-/** How an item is named in a field set, or undefined for lists that are owned as one. */
+/** The name of an item in a field set; undefined for lists that are owned as one value. */
 export function itemKey(type: ListType, item: Json): string | undefined {
   if (type.isSet) return `v:${JSON.stringify(item)}`;
   if (type.applyKeys === undefined || !isObject(item)) return undefined;
@@ -72,7 +70,7 @@ export function itemKey(type: ListType, item: Json): string | undefined {
   return `k:${JSON.stringify(key)}`;
 }
 
-/** What a owns and b does not. */
+/** The fields that are in a and not in b. */
 export function difference(a: FieldSet, b: FieldSet): FieldSet {
   const rest: FieldSet = {};
   for (const [name, below] of Object.entries(a)) {
@@ -86,7 +84,7 @@ export function difference(a: FieldSet, b: FieldSet): FieldSet {
   return rest;
 }
 
-/** What either owns. */
+/** The fields that are in a or b. */
 export function union(a: FieldSet, b: FieldSet): FieldSet {
   const all: FieldSet = { ...a };
   for (const [name, below] of Object.entries(b)) {
@@ -96,8 +94,8 @@ export function union(a: FieldSet, b: FieldSet): FieldSet {
   return all;
 }
 
-/** The paths of the leaves that both own, as error messages write them: `.spec.storageClassName`.
- */
+/** The paths of the leaves that are in both, as error messages write them:
+ * `.spec.storageClassName`. */
 export function commonLeaves(a: FieldSet, b: FieldSet, path = ''): string[] {
   return Object.entries(a).flatMap(([name, below]) => {
     const other = b[name];

@@ -9,21 +9,21 @@ import {
   type JsonObject,
 } from '../json-value.ts';
 
-/** A patch that doesn't apply: the real server answers 422 and doesn't say which operation failed,
- * or why. */
+/** The real server's answer to a patch that does not apply. It says neither which operation failed
+ * nor why. */
 function doesNotApply(): ApiError {
   const message = 'the server rejected our request due to an error in our request';
   return new ApiError({ code: 422, reason: 'Invalid', message, details: {} });
 }
 
-/** RFC 6902 on a copy of the document.
- * @throws ApiError 400 where the patch is no list of operations, 422 where an operation cannot be
- *   done */
+/** Applies a JSON patch (RFC 6902) to a copy of the document.
+ * @throws ApiError 400 where the patch is no list of operations, 422 where an operation fails */
 export function jsonPatch(document: Json, patch: Json): Json {
   if (!Array.isArray(patch)) {
     const found = isObject(patch) ? 'object' : typeof patch;
     throw badRequest(
-      `error decoding patch: json: cannot unmarshal ${found} into Go value of type []handlers.jsonPatchOp`,
+      `error decoding patch: json: cannot unmarshal ${found} ` +
+        'into Go value of type []handlers.jsonPatchOp',
     );
   }
   let result = cloneJson(document);
@@ -47,22 +47,24 @@ function apply(document: Json, operation: JsonObject): Json {
     case 'remove':
       return remove(document, path);
     case 'replace':
-      if (path !== '') read(document, path);
-      return path === '' ? cloneJson(value) : replace(document, path, cloneJson(value));
+      return replace(document, path, cloneJson(value));
     case 'test':
       if (!equalJson(readOr(document, path, null), value)) throw doesNotApply();
       return document;
     case 'move': {
-      if (typeof from !== 'string') throw doesNotApply();
-      const moved = read(document, from);
-      return add(remove(document, from), path, moved);
+      const moved = read(document, pointerIn(from));
+      return add(remove(document, pointerIn(from)), path, moved);
     }
     case 'copy':
-      if (typeof from !== 'string') throw doesNotApply();
-      return add(document, path, cloneJson(read(document, from)));
+      return add(document, path, cloneJson(read(document, pointerIn(from))));
     default:
       throw doesNotApply();
   }
+}
+
+function pointerIn(from: Json | undefined): string {
+  if (typeof from !== 'string') throw doesNotApply();
+  return from;
 }
 
 function stepsOf(pointer: string): string[] {
@@ -125,6 +127,8 @@ function add(document: Json, pointer: string, value: Json): Json {
 }
 
 function replace(document: Json, pointer: string, value: Json): Json {
+  if (pointer === '') return value;
+  read(document, pointer);
   const { holder, last } = holderOf(document, pointer);
   if (Array.isArray(holder)) holder[indexIn(holder, last, holder.length - 1)] = value;
   else if (isObject(holder)) setMember(holder, last, value);

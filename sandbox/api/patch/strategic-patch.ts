@@ -3,25 +3,25 @@ import {
   cloneJson,
   equalJson,
   isObject,
+  objectAt,
   plainText,
   setMember,
   textsAt,
   type Json,
   type JsonObject,
 } from '../json-value.ts';
-import type { FieldType, Struct } from '../schema/struct.ts';
+import { structOf, type FieldType, type ListType, type Struct } from '../schema/struct.ts';
 
 const PATCH = '$patch';
 const RETAIN_KEYS = '$retainKeys';
 const ORDER = '$setElementOrder/';
 const DELETE_ITEMS = '$deleteFromPrimitiveList/';
 
-type ListType = Extract<FieldType, { kind: 'list' }>;
-
 /** A merge patch that knows the struct: lists with a merge key are merged item by item, sets of
- * scalars are united, and directives delete, replace, order and retain.
- * @throws ApiError 400 for an item without its merge key, 500 for a directive that is not known (as
- *   the real server) */
+ * scalars are united, and directives (members that begin with `$`) delete, replace, order and
+ * retain.
+ * @throws ApiError 400 for an item without its merge key, 500 for an unknown directive (as the real
+ *   server does) */
 export function strategicPatch(struct: Struct, target: JsonObject, patch: JsonObject): JsonObject {
   return mergeStruct(struct, target, patch);
 }
@@ -35,73 +35,100 @@ function mergeStruct(
   if (directive === 'replace') return withoutDirectives(patch);
   if (directive === 'delete') return {};
   if (directive !== undefined && directive !== 'merge') {
-    throw new ApiError({
-      code: 500,
-      reason: '',
-      message: `unknown patch type: ${plainText(directive)} in map`,
-    });
+    const message = `unknown patch type: ${plainText(directive)} in map`;
+    throw new ApiError({ code: 500, reason: '', message });
   }
-  const result: JsonObject = { ...target };
-  const retained = patch[RETAIN_KEYS];
-  if (Array.isArray(retained))
-    for (const name of Object.keys(result)) if (!retained.includes(name)) delete result[name];
-  for (const name of Object.keys(patch)) {
-    if (name === PATCH || name === RETAIN_KEYS) continue;
-    if (name.startsWith(ORDER) || name.startsWith(DELETE_ITEMS)) {
-      const field = name.slice(name.indexOf('/') + 1);
-      if (patch[field] === undefined)
-        result[field] = mergeValue(
-          struct?.fields.get(field)?.type,
-          result[field],
-          [],
-          patch,
-          field,
-        );
-      continue;
-    }
-    const value = patch[name];
+  const result = retainMembers(target, patch[RETAIN_KEYS]);
+  const typeOf = (name: string) => struct?.fields.get(name)?.type;
+  for (const [name, value] of Object.entries(patch)) {
+    if (isDirective(name) || value === undefined) continue;
     if (value === null) delete result[name];
-    else if (value !== undefined) {
+    else {
       const existing = Object.hasOwn(result, name) ? result[name] : undefined;
-      setMember(
-        result,
-        name,
-        mergeValue(struct?.fields.get(name)?.type, existing, value, patch, name),
-      );
+      const merged = mergeValue(typeOf(name), existing, value, directivesFor(patch, name));
+      setMember(result, name, merged);
     }
   }
-  for (const name of Object.keys(result)) if (result[name] === undefined) delete result[name];
+  for (const name of listsWithoutItems(patch)) {
+    const type = typeOf(name);
+    if (isMergedList(type))
+      result[name] = mergeList(type, result[name], [], directivesFor(patch, name));
+  }
   return result;
+}
+
+/** A copy of the target; with `$retainKeys`, only of the members that it lists. */
+function retainMembers(target: JsonObject, retained: Json | undefined): JsonObject {
+  const members = Object.entries(target).filter(
+    ([name, value]) =>
+      value !== undefined && (!Array.isArray(retained) || retained.includes(name)),
+  );
+  return Object.fromEntries(members);
+}
+
+function isDirective(name: string): boolean {
+  return (
+    name === PATCH ||
+    name === RETAIN_KEYS ||
+    name.startsWith(ORDER) ||
+    name.startsWith(DELETE_ITEMS)
+  );
+}
+
+/** The lists that a patch orders or deletes from without giving items for them. */
+function listsWithoutItems(patch: JsonObject): ReadonlySet<string> {
+  const named = Object.keys(patch)
+    .filter((name) => name.startsWith(ORDER) || name.startsWith(DELETE_ITEMS))
+    .map((name) => name.slice(name.indexOf('/') + 1));
+  return new Set(named.filter((name) => patch[name] === undefined));
+}
+
+/** What a patch says about one list beside its items. */
+interface ListDirectives {
+  readonly order: Json | undefined;
+  readonly deleted: readonly string[];
+}
+
+function directivesFor(patch: JsonObject, list: string): ListDirectives {
+  return {
+    order: patch[`${ORDER}${list}`],
+    deleted: textsAt(patch, `${DELETE_ITEMS}${list}`),
+  };
+}
+
+type MergedList = ListType & { readonly mergeKey: string };
+
+function isMergedList(type: FieldType | undefined): type is MergedList {
+  return type?.kind === 'list' && type.mergeKey !== undefined;
 }
 
 function mergeValue(
   type: FieldType | undefined,
   existing: Json | undefined,
   value: Json,
-  patch: JsonObject,
-  name: string,
-): Json | undefined {
-  if (isObject(value)) {
-    return mergeStruct(
-      type?.kind === 'struct' ? type.struct : undefined,
-      isObject(existing) ? existing : {},
-      value,
-    );
-  }
-  if (Array.isArray(value) && type?.kind === 'list' && type.mergeKey !== undefined) {
-    const before = Array.isArray(existing) ? existing : [];
-    // Where there was no list nothing is looked up: items need no merge key then.
-    if (before.length === 0 && !value.some((item) => isObject(item) && item[PATCH] !== undefined))
-      return withoutDirectives(value);
-    const order = patch[`${ORDER}${name}`];
-    const merged =
-      type.mergeKey === ''
-        ? mergeScalars(before, value, textsAt(patch, `${DELETE_ITEMS}${name}`))
-        : mergeItems(type, type.mergeKey, before, value);
-    return Array.isArray(order) ? inOrder(merged, before, order, type.mergeKey) : merged;
-  }
-  if (Array.isArray(value) && value.length === 0 && patch[name] === undefined) return existing;
+  directives: ListDirectives,
+): Json {
+  if (isObject(value)) return mergeStruct(structOf(type), objectAt(existing), value);
+  if (Array.isArray(value) && isMergedList(type))
+    return mergeList(type, existing, value, directives);
   return withoutDirectives(value);
+}
+
+function mergeList(
+  type: MergedList,
+  existing: Json | undefined,
+  items: readonly Json[],
+  { order, deleted }: ListDirectives,
+): Json[] {
+  const before = Array.isArray(existing) ? existing : [];
+  // With nothing to merge into, items need no merge key.
+  if (before.length === 0 && !items.some((item) => isObject(item) && item[PATCH] !== undefined))
+    return items.map(withoutDirectives);
+  const merged =
+    type.mergeKey === ''
+      ? mergeScalars(before, items, deleted)
+      : mergeItems(type, type.mergeKey, before, items);
+  return Array.isArray(order) ? inOrder(merged, before, order, type.mergeKey) : merged;
 }
 
 function mergeScalars(
@@ -137,19 +164,15 @@ function mergeItems(
     }
     const at = result.findIndex(same);
     const existing = result[at];
-    const merged = mergeStruct(
-      type.item.kind === 'struct' ? type.item.struct : undefined,
-      isObject(existing) ? existing : {},
-      item,
-    );
+    const merged = mergeStruct(structOf(type.item), objectAt(existing), item);
     if (at < 0) result.push(merged);
     else result[at] = merged;
   }
   return result;
 }
 
-/** Items in the order that the patch asks for; an item that the patch doesn't know stays behind its
- * old neighbour. */
+/** Items in the order that the patch asks for. An item that the patch does not list stays behind the
+ * item that it followed before. */
 function inOrder(
   items: readonly Json[],
   before: readonly Json[],
@@ -174,20 +197,14 @@ function inOrder(
   return [...result, ...items.filter((item) => !result.includes(item))];
 }
 
-/** A value that is taken over as a whole must not carry directives into the stored object. */
+/** A copy for values that are stored as a whole: directives must not be stored. */
 function withoutDirectives<T extends Json>(value: T): T {
   if (Array.isArray(value)) return value.map((item) => withoutDirectives(item)) as T;
   if (!isObject(value)) return cloneJson(value);
   const result: JsonObject = {};
   for (const [name, member] of Object.entries(value)) {
-    if (
-      name === PATCH ||
-      name === RETAIN_KEYS ||
-      name.startsWith(ORDER) ||
-      name.startsWith(DELETE_ITEMS)
-    )
-      continue;
-    if (member !== undefined) setMember(result, name, withoutDirectives(member));
+    if (!isDirective(name) && member !== undefined)
+      setMember(result, name, withoutDirectives(member));
   }
   return result as T;
 }

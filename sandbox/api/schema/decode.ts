@@ -1,66 +1,66 @@
 import { isObject, setMember, type Json, type JsonObject } from '../json-value.ts';
 import { canonicalQuantity, QUANTITY_COMPLAINT } from '../quantity.ts';
 import { canonicalMicroTime, canonicalTime } from '../time.ts';
-import type { Field, FieldType, Struct } from './struct.ts';
+import type { Field, FieldType, ScalarKind, Struct } from './struct.ts';
 
-/** A value that does not fit its field; the message is the server's, without the name of the kind.
- */
+/** A value that does not fit its field. The message is the real server's, without the name of the
+ * kind. */
 export class DecodeError extends Error {
   override readonly name = 'DecodeError';
 }
 
-interface Where {
-  /** Paths of members that no field describes, for `fieldValidation`. */
-  readonly unknown: string[];
-  /** The struct that holds the field being read: errors name it. */
+/** Where in an object a value is. */
+interface Position {
+  readonly path: string;
+  /** The struct that contains the field being read: errors name it. */
   readonly holder: string;
+  /** Receives the paths of members that no field describes, for `fieldValidation`. */
+  readonly unknown: string[];
 }
 
-/** An object in the form the server stores: fields in the order of their struct, unknown members
- * gone, empty ones gone, quantities and times canonical, map keys sorted. Equal objects therefore
- * have equal JSON text.
+/** An object in the form the server stores: fields in the order of their struct, without unknown
+ * and empty members, with canonical quantities and times and sorted map keys. Equal objects
+ * therefore have equal JSON text.
  * @param unknown  receives the path of each member that was dropped
  * @throws         DecodeError where a value has the wrong type */
 export function decodeStruct(struct: Struct, raw: JsonObject, unknown: string[]): JsonObject {
-  return readStruct(struct, raw, '', { unknown, holder: struct.name });
+  return readStruct(struct, raw, { path: '', holder: struct.name, unknown });
 }
 
-function readStruct(struct: Struct, raw: JsonObject, path: string, where: Where): JsonObject {
+function readStruct(struct: Struct, raw: JsonObject, { path, unknown }: Position): JsonObject {
   const result: JsonObject = {};
   let known = 0;
   for (const field of struct.fields.values()) {
     const value = raw[field.name];
     if (value !== undefined) known += 1;
-    if (value === undefined || value === null) {
-      writeAbsent(result, field);
-      continue;
-    }
-    const read = readValue(field.type, value, join(path, field.name), {
-      unknown: where.unknown,
-      holder: struct.name,
-    });
-    if (read === undefined || (!field.keepEmpty && isEmpty(read, field.type))) {
-      writeAbsent(result, field);
-      continue;
-    }
-    result[field.name] = read;
+    const position = { path: join(path, field.name), holder: struct.name, unknown };
+    const read = readField(field, value, position);
+    if (read !== undefined) result[field.name] = read;
   }
   const names = Object.keys(raw);
-  if (names.length > known) {
-    for (const name of names.sort()) {
-      if (struct.fields.has(name) || raw[name] === undefined) continue;
-      if (struct.open) setMember(result, name, raw[name]);
-      else where.unknown.push(join(path, name));
-    }
+  if (names.length === known) return result;
+  for (const name of names.sort()) {
+    if (struct.fields.has(name) || raw[name] === undefined) continue;
+    if (struct.open) setMember(result, name, raw[name]);
+    else unknown.push(join(path, name));
   }
   return result;
 }
 
-function writeAbsent(result: JsonObject, field: Field): void {
-  if (field.absent === 'null') result[field.name] = null;
-  else if (field.absent === 'empty' && field.type.kind === 'struct') {
-    result[field.name] = readStruct(field.type.struct, {}, '', { unknown: [], holder: '' });
-  }
+/** The value to store for a field; undefined where the field is left out. */
+function readField(field: Field, value: Json | undefined, position: Position): Json | undefined {
+  if (value === undefined || value === null) return absentValue(field);
+  const read = readValue(field.type, value, position);
+  if (read === undefined || (!field.keepEmpty && isEmpty(read, field.type)))
+    return absentValue(field);
+  return read;
+}
+
+function absentValue(field: Field): Json | undefined {
+  if (field.absent === 'null') return null;
+  if (field.absent === 'empty' && field.type.kind === 'struct')
+    return decodeStruct(field.type.struct, {}, []);
+  return undefined;
 }
 
 function isEmpty(value: Json, type: FieldType): boolean {
@@ -70,73 +70,73 @@ function isEmpty(value: Json, type: FieldType): boolean {
   return value === '' || value === 0 || value === false;
 }
 
-function readValue(type: FieldType, value: Json, path: string, where: Where): Json | undefined {
-  switch (type.kind) {
-    case 'any':
-      return value;
-    case 'struct':
-      if (!isObject(value)) throw mismatch(value, path, where, type.struct.name);
-      return readStruct(type.struct, value, path, where);
-    case 'list':
-      if (!Array.isArray(value)) throw mismatch(value, path, where, `[]${goType(type.item)}`);
-      return value.map((item, i) => readItem(type.item, item, `${path}[${i}]`, where));
-    case 'map': {
-      if (!isObject(value)) throw mismatch(value, path, where, `map[string]${goType(type.value)}`);
-      const result: JsonObject = {};
-      for (const key of Object.keys(value).sort())
-        setMember(result, key, readItem(type.value, value[key] ?? null, `${path}.${key}`, where));
-      return result;
+function readValue(type: FieldType, value: Json, position: Position): Json | undefined {
+  const { path } = position;
+  if (type.kind === 'struct') {
+    if (!isObject(value)) throw mismatch(value, position, type.struct.name);
+    return readStruct(type.struct, value, position);
+  }
+  if (type.kind === 'list') {
+    if (!Array.isArray(value)) throw mismatch(value, position, goType(type));
+    return value.map((item, i) =>
+      readItem(type.item, item, { ...position, path: `${path}[${i}]` }),
+    );
+  }
+  if (type.kind === 'map') {
+    if (!isObject(value)) throw mismatch(value, position, goType(type));
+    const result: JsonObject = {};
+    for (const key of Object.keys(value).sort()) {
+      const inside = { ...position, path: `${path}.${key}` };
+      setMember(result, key, readItem(type.value, value[key] ?? null, inside));
     }
-    case 'string':
-      if (typeof value !== 'string') throw mismatch(value, path, where, 'string');
-      return value;
-    case 'bool':
-      if (typeof value !== 'boolean') throw mismatch(value, path, where, 'bool');
-      return value;
-    case 'int':
-      if (typeof value !== 'number' || !Number.isInteger(value))
-        throw mismatch(value, path, where, 'int32');
-      return value;
-    case 'number':
-      if (typeof value !== 'number') throw mismatch(value, path, where, 'float64');
-      return value;
-    case 'bytes':
-      return readBytes(value, path, where);
-    case 'quantity':
-      return readQuantity(value);
-    case 'time':
-    case 'micro':
-      return readTime(type.kind, value, path, where);
+    return result;
   }
+  return SCALARS[type.kind].read(value, position);
 }
 
-/** Items of lists and maps: a null there is the item's zero value. */
-function readItem(type: FieldType, value: Json, path: string, where: Where): Json {
-  if (value !== null) return readValue(type, value, path, where) ?? null;
-  switch (type.kind) {
-    case 'string':
-    case 'bytes':
-      return '';
-    case 'quantity':
-      return '0';
-    case 'struct':
-      return readStruct(type.struct, {}, path, where);
-    case 'int':
-    case 'number':
-      return 0;
-    case 'bool':
-      return false;
-    case 'any':
-    case 'time':
-    case 'micro':
-    case 'list':
-    case 'map':
-      return null;
-  }
+/** Reads an item of a list or map, where null stands for the item's zero value. */
+function readItem(type: FieldType, value: Json, position: Position): Json {
+  if (value !== null) return readValue(type, value, position) ?? null;
+  if (type.kind === 'struct') return readStruct(type.struct, {}, position);
+  if (type.kind === 'list' || type.kind === 'map') return null;
+  return SCALARS[type.kind].zero;
 }
 
-function readBytes(value: Json, path: string, where: Where): string {
-  if (typeof value !== 'string') throw mismatch(value, path, where, '[]uint8');
+interface Scalar {
+  /** The type's name in error messages. */
+  readonly goType: string;
+  readonly zero: Json;
+  /** The value in its stored form; undefined where the field is left out.
+   * @throws DecodeError */
+  readonly read: (value: Json, position: Position) => Json | undefined;
+}
+
+const SCALARS: Readonly<Record<ScalarKind, Scalar>> = {
+  string: plainScalar('string', '', (value) => typeof value === 'string'),
+  bool: plainScalar('bool', false, (value) => typeof value === 'boolean'),
+  int: plainScalar('int32', 0, (value) => Number.isInteger(value)),
+  number: plainScalar('float64', 0, (value) => typeof value === 'number'),
+  any: plainScalar('interface {}', null, () => true),
+  bytes: { goType: '[]uint8', zero: '', read: readBytes },
+  quantity: { goType: 'quantity', zero: '0', read: readQuantity },
+  time: { goType: 'time', zero: null, read: readTime },
+  micro: { goType: 'micro', zero: null, read: readMicroTime },
+};
+
+/** A scalar that is stored as it comes. */
+function plainScalar(name: string, zero: Json, fits: (value: Json) => boolean): Scalar {
+  return {
+    goType: name,
+    zero,
+    read(value, position) {
+      if (!fits(value)) throw mismatch(value, position, name);
+      return value;
+    },
+  };
+}
+
+function readBytes(value: Json, position: Position): string {
+  if (typeof value !== 'string') throw mismatch(value, position, '[]uint8');
   const at = /^[A-Za-z0-9+/\r\n]*={0,2}[\r\n]*$/.test(value)
     ? -1
     : value.search(/[^A-Za-z0-9+/\r\n]/);
@@ -149,73 +149,64 @@ function readBytes(value: Json, path: string, where: Where): string {
 }
 
 function readQuantity(value: Json): string {
-  const canonical =
-    typeof value === 'string'
-      ? canonicalQuantity(value)
-      : typeof value === 'number'
-        ? canonicalQuantity(String(value))
-        : undefined;
+  const isText = typeof value === 'string' || typeof value === 'number';
+  const canonical = isText ? canonicalQuantity(String(value)) : undefined;
   if (canonical === undefined) throw new DecodeError(QUANTITY_COMPLAINT);
   return canonical;
 }
 
-function readTime(
-  kind: 'time' | 'micro',
-  value: Json,
-  path: string,
-  where: Where,
-): string | undefined {
-  if (typeof value !== 'string')
-    throw mismatch(value, path, where, kind === 'micro' ? 'v1.MicroTime' : 'v1.Time');
+function readTime(value: Json, position: Position): string | undefined {
+  if (typeof value !== 'string') throw mismatch(value, position, 'v1.Time');
   if (value === '') return undefined;
-  const canonical = kind === 'micro' ? canonicalMicroTime(value) : canonicalTime(value);
+  const canonical = canonicalTime(value);
   if (canonical !== undefined) return canonical;
-  const layout =
-    kind === 'micro' ? '2006-01-02T15:04:05.000000Z07:00' : '2006-01-02T15:04:05Z07:00';
-  const wholeSeconds = kind === 'micro' && canonicalTime(value) !== undefined;
-  const rest = JSON.stringify(wholeSeconds ? value.slice(19) : value);
-  throw new DecodeError(
-    `parsing time ${JSON.stringify(value)} as ${JSON.stringify(layout)}: cannot parse ${rest} as ${wholeSeconds ? '".000000"' : '"2006"'}`,
+  throw cannotParse(value, { layout: '2006-01-02T15:04:05Z07:00', rest: value, as: '2006' });
+}
+
+function readMicroTime(value: Json, position: Position): string | undefined {
+  if (typeof value !== 'string') throw mismatch(value, position, 'v1.MicroTime');
+  if (value === '') return undefined;
+  const canonical = canonicalMicroTime(value);
+  if (canonical !== undefined) return canonical;
+  const layout = '2006-01-02T15:04:05.000000Z07:00';
+  const isWholeSeconds = canonicalTime(value) !== undefined;
+  throw cannotParse(
+    value,
+    isWholeSeconds
+      ? { layout, rest: value.slice(19), as: '.000000' }
+      : { layout, rest: value, as: '2006' },
   );
 }
 
-function mismatch(value: Json, path: string, where: Where, wanted: string): DecodeError {
-  const found =
-    value === null
-      ? 'null'
-      : Array.isArray(value)
-        ? 'array'
-        : typeof value === 'boolean'
-          ? 'bool'
-          : typeof value;
-  return new DecodeError(
-    `json: cannot unmarshal ${found} into Go struct field ${where.holder}.${path} of type ${wanted}`,
+/** The message of Go's time.ParseError. */
+function cannotParse(
+  value: string,
+  o: { readonly layout: string; readonly rest: string; readonly as: string },
+): DecodeError {
+  const [text, layout, rest, as] = [value, o.layout, o.rest, o.as].map((each) =>
+    JSON.stringify(each),
   );
+  return new DecodeError(`parsing time ${text} as ${layout}: cannot parse ${rest} as ${as}`);
+}
+
+function mismatch(value: Json, { holder, path }: Position, wanted: string): DecodeError {
+  return new DecodeError(
+    `json: cannot unmarshal ${jsonType(value)} into Go struct field ${holder}.${path} ` +
+      `of type ${wanted}`,
+  );
+}
+
+function jsonType(value: Json): string {
+  if (value === null) return 'null';
+  if (Array.isArray(value)) return 'array';
+  return typeof value === 'boolean' ? 'bool' : typeof value;
 }
 
 function goType(type: FieldType): string {
-  switch (type.kind) {
-    case 'struct':
-      return type.struct.name;
-    case 'list':
-      return `[]${goType(type.item)}`;
-    case 'map':
-      return `map[string]${goType(type.value)}`;
-    case 'int':
-      return 'int32';
-    case 'number':
-      return 'float64';
-    case 'bytes':
-      return '[]uint8';
-    case 'any':
-      return 'interface {}';
-    case 'string':
-    case 'bool':
-    case 'quantity':
-    case 'time':
-    case 'micro':
-      return type.kind;
-  }
+  if (type.kind === 'struct') return type.struct.name;
+  if (type.kind === 'list') return `[]${goType(type.item)}`;
+  if (type.kind === 'map') return `map[string]${goType(type.value)}`;
+  return SCALARS[type.kind].goType;
 }
 
 function join(path: string, name: string): string {

@@ -1,12 +1,12 @@
 import { setMember, type Json, type JsonObject } from '../json-value.ts';
 import type { Field, FieldType, Struct } from './struct.ts';
 
-/** What precedes every protobuf object of Kubernetes. */
+/** The first bytes of every protobuf object of Kubernetes. */
 const MAGIC = Buffer.from('k8s\0');
 
-/** An object in Kubernetes' protobuf wrapper (magic, kind and version, raw message) as JSON, or
- * undefined where it is none. Only fields with a number in their table are read; values come out as
- * JSON clients would send them. */
+/** An object in Kubernetes' protobuf wrapper (magic, kind and version, raw message) as JSON clients
+ * would send it; undefined where the body is not such an object. Only fields with a number in their
+ * table are read. */
 export function readWrapped(struct: Struct, body: Buffer): JsonObject | undefined {
   if (!body.subarray(0, MAGIC.length).equals(MAGIC)) return undefined;
   try {
@@ -86,25 +86,11 @@ function readStruct(struct: Struct, message: Buffer): JsonObject {
 
 function readValue(type: FieldType, value: Buffer | number): Json {
   if (typeof value === 'number') return type.kind === 'bool' ? value !== 0 : value;
-  switch (type.kind) {
-    case 'struct':
-      return readStruct(type.struct, value);
-    case 'bytes':
-      return value.toString('base64');
-    case 'quantity':
-      return bytesIn(fieldsOf(value), 1).toString();
-    case 'time':
-    case 'micro':
-      return readTime(value);
-    case 'string':
-    case 'int':
-    case 'number':
-    case 'bool':
-    case 'any':
-    case 'list':
-    case 'map':
-      return value.toString();
-  }
+  if (type.kind === 'struct') return readStruct(type.struct, value);
+  if (type.kind === 'bytes') return value.toString('base64');
+  if (type.kind === 'quantity') return bytesIn(fieldsOf(value), 1).toString();
+  if (type.kind === 'time' || type.kind === 'micro') return readTime(value);
+  return value.toString();
 }
 
 /** Seconds since 1970; an unset time is the message without fields. */

@@ -59,7 +59,7 @@ describe('isInTreeVolume', () => {
   }
   it('sees nothing in a CSI volume, or in one of another kind', () => {
     assert.equal(isInTreeVolume(aNewVolume('some.driver')), false);
-    assert.equal(isInTreeVolume(aStoredVolume({ hostPath: { path: '/' } } as VolumeSpec)), false);
+    assert.equal(isInTreeVolume(aStoredVolume({ hostPath: { path: '/' } })), false);
   });
 });
 

@@ -6,7 +6,7 @@ import { makeFolder, until } from '../harness/csi-folder.ts';
 import { startTestGateway } from '../harness/csi-gateway.ts';
 import { answerBytes, startRawDriver } from '../harness/csi-raw-driver.ts';
 import type { RawCall, RawDriver } from '../harness/csi-raw-driver.ts';
-import { framed } from '#src/csi-gateway/wire.ts';
+import { frameMessage } from '#src/csi-gateway/grpc-wire.ts';
 
 const CAPACITY = '/csi.v1.Controller/GetCapacity';
 
@@ -20,7 +20,7 @@ describe('the driver’s connection', () => {
     driver = await startRawDriver(folder.file('csi.sock'), (call) => {
       if (isMute) return undefined;
       if (call.path === CAPACITY)
-        return answerBytes(call, framed(Buffer.alloc(0)), { 'grpc-status': '0' });
+        return answerBytes(call, frameMessage(Buffer.alloc(0)), { 'grpc-status': '0' });
       if (!call.path.endsWith('/ListVolumes')) return false;
       held.push(call);
       return undefined;
@@ -62,7 +62,8 @@ describe('the driver’s connection', () => {
       );
       // The driver is done with the rest by itself; no more resets are due then.
       for (const call of held.splice(0))
-        if (!call.stream.closed) answerBytes(call, framed(Buffer.alloc(0)), { 'grpc-status': '0' });
+        if (!call.stream.closed)
+          answerBytes(call, frameMessage(Buffer.alloc(0)), { 'grpc-status': '0' });
       session.destroy();
       await until('places are free again', async () =>
         /^sutler_gateway_in_flight 0$/m.test(await test.metrics.metrics()),

@@ -4,22 +4,22 @@ import type { TLSSocket } from 'node:tls';
 import type { TlsSource } from '../runtime/tls-files.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
-import { identifyCaller, isStillTrusted, outdated } from './caller.ts';
-import type { Caller } from './caller.ts';
-import type { CertificateName } from './client-names.ts';
+import { identifyCaller, isStillTrusted, revokeCaller } from './identify-caller.ts';
+import type { Caller } from './identify-caller.ts';
+import type { CertificateName } from './certificate-names.ts';
 import type { GatewayMetrics } from './metrics.ts';
 import type { ConnectionReaper } from './connection-reaper.ts';
 
 /** What the door asks of callers that come by TCP. */
-export interface DoorTls {
+export interface ListenerTls {
   readonly source: TlsSource;
   /** Who may call; anybody else with a good certificate may ask for the gateway's health and
    * nothing more. */
   readonly allowedNames: readonly CertificateName[];
 }
 
-export interface CallersOptions {
-  readonly patience: ConnectionReaper;
+export interface CallerConnectionsOptions {
+  readonly reaper: ConnectionReaper;
   readonly metrics: GatewayMetrics;
   readonly clock: Clock;
   readonly log: Logger;
@@ -38,20 +38,20 @@ interface Connection {
 }
 
 /** The connections that are open, and who is behind each. */
-export class Callers {
-  readonly #options: CallersOptions;
+export class CallerConnections {
+  readonly #options: CallerConnectionsOptions;
   readonly #connections = new Map<Http2Session, Connection>();
   #warnedMs = -Infinity;
 
-  constructor(options: CallersOptions) {
+  constructor(options: CallerConnectionsOptions) {
     this.#options = options;
   }
 
   /** Lets a connection in, for calls if it may call.
    * @param socket  that it came by
    * @param tls     of the door by which it came; undefined where that asks for no certificate */
-  welcome(session: ServerHttp2Session, socket: Socket, tls: DoorTls | undefined): void {
-    const { metrics, patience } = this.#options;
+  add(session: ServerHttp2Session, socket: Socket, tls: ListenerTls | undefined): void {
+    const { metrics, reaper } = this.#options;
     // The session alone would wait for what is being written, for ever if the other side does not
     // read.
     const cut = (): void => {
@@ -59,26 +59,26 @@ export class Callers {
       socket.destroy();
     };
     if (this.#connections.size >= MAX_CONNECTIONS) {
-      metrics.turnedAway('too-many');
-      if (!patience.evict()) return cut();
+      metrics.countTurnedAway('too-many');
+      if (!reaper.evictIdle()) return cut();
     }
     const caller = identifyCaller(session, tls?.allowedNames);
     if (caller.refusal !== undefined) {
-      metrics.turnedAway('name');
+      metrics.countTurnedAway('name');
       this.#warn({ caller: caller.name, reason: caller.refusal.details }, 'a caller may not call');
     }
     this.#connections.set(session, { caller, cut });
-    patience.arrived(session, cut);
+    reaper.addConnection(session, cut);
     session.setLocalWindowSize(WINDOW_BYTES);
-    metrics.connections(1);
+    metrics.changeConnections(1);
     session.once('close', () => {
       this.#connections.delete(session);
-      metrics.connections(-1);
+      metrics.changeConnections(-1);
     });
   }
 
   /** Who is calling, by what was shown at the handshake. */
-  of({ session }: ServerHttp2Stream): Caller | undefined {
+  findCaller({ session }: ServerHttp2Stream): Caller | undefined {
     const caller = session === undefined ? undefined : this.#connections.get(session)?.caller;
     if (
       session === undefined ||
@@ -86,12 +86,12 @@ export class Callers {
       this.#options.clock.nowMs() < caller.notAfterMs
     )
       return caller;
-    this.#options.patience.retire(session);
-    return outdated(caller, 'has ended');
+    this.#options.reaper.retire(session);
+    return revokeCaller(caller, 'has ended');
   }
 
   /** Whom the new authorities would not let in may call no more; the others don't notice. */
-  reconsider(authorities: string): void {
+  revokeUntrusted(authorities: string): void {
     const nowMs = this.#options.clock.nowMs();
     for (const [session, connection] of this.#connections) {
       const { caller } = connection;
@@ -100,14 +100,14 @@ export class Callers {
         isStillTrusted(caller.certificate, authorities, nowMs)
       )
         continue;
-      connection.caller = outdated(caller, 'is signed by no authority that is trusted now');
-      this.#options.patience.retire(session);
+      connection.caller = revokeCaller(caller, 'is signed by no authority that is trusted now');
+      this.#options.reaper.retire(session);
     }
   }
 
   /** A TLS handshake came to nothing. */
-  handshakeFailed(error: Error, socket: TLSSocket): void {
-    this.#options.metrics.turnedAway('handshake');
+  rejectHandshake(error: Error, socket: TLSSocket): void {
+    this.#options.metrics.countTurnedAway('handshake');
     this.#warn(
       { from: socket.remoteAddress, reason: error.message },
       'a caller’s TLS handshake failed',
@@ -115,24 +115,24 @@ export class Callers {
   }
 
   /** A connection more than the listener takes. */
-  dropped(): void {
-    this.#options.metrics.turnedAway('too-many');
+  countDropped(): void {
+    this.#options.metrics.countTurnedAway('too-many');
   }
 
   /** A connection was ended that kept too many calls waiting. */
-  tooMany(session: Http2Session): void {
-    this.#options.metrics.turnedAway('too-many');
+  reportTooManyWaiting(session: Http2Session): void {
+    this.#options.metrics.countTurnedAway('too-many');
     const caller = this.#connections.get(session)?.caller.name;
     this.#warn({ caller }, 'a caller kept too many calls waiting: its connection was ended');
   }
 
   /** Lets all go as soon as their calls have ended. */
-  dismiss(): void {
+  closeGracefully(): void {
     for (const session of this.#connections.keys()) session.close();
   }
 
   /** Cuts off those that are still there. */
-  cut(): void {
+  destroyAll(): void {
     for (const { cut } of this.#connections.values()) cut();
   }
 

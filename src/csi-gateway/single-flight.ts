@@ -11,7 +11,7 @@ const MAX_TIES = 10_000;
  * and handle, so that a delete by handle also waits out a repeated create by name. The ties are a
  * memory of this process; after a restart the volume record's fence stands alone until the next
  * create. */
-export class InFlight {
+export class SingleFlight {
   readonly #running = new Map<string, string>();
   readonly #handleOfName = new Map<string, string>();
   readonly #nameOfHandle = new Map<string, string>();
@@ -23,7 +23,7 @@ export class InFlight {
 
   /** Takes the volume, or says which call has it.
    * @param what  the caller's method, for the next one's refusal */
-  begin(
+  acquire(
     key: VolumeKey,
     what: string,
   ):
@@ -42,20 +42,20 @@ export class InFlight {
   }
 
   /** The driver said that this name is this handle. */
-  tie(name: string, handle: string): void {
-    this.forget(handle);
+  link(name: string, handle: string): void {
+    this.unlink(handle);
     const oldHandle = this.#handleOfName.get(name);
     if (oldHandle !== undefined) this.#nameOfHandle.delete(oldHandle);
     this.#handleOfName.set(name, handle);
     this.#nameOfHandle.set(handle, name);
     if (this.#nameOfHandle.size > MAX_TIES) {
       const oldest = this.#nameOfHandle.keys().next();
-      if (oldest.done !== true) this.forget(oldest.value);
+      if (oldest.done !== true) this.unlink(oldest.value);
     }
   }
 
   /** The driver said that this handle is gone. */
-  forget(handle: string): void {
+  unlink(handle: string): void {
     const name = this.#nameOfHandle.get(handle);
     if (name === undefined) return;
     this.#nameOfHandle.delete(handle);

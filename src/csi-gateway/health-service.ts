@@ -2,7 +2,7 @@ import { constants } from 'node:http2';
 import type { ServerHttp2Stream } from 'node:http2';
 import { BinaryReader, BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
 import { Code } from '../csi/status.ts';
-import { encodeMessage, framed, oneMessage } from './wire.ts';
+import { encodeStatusMessage, frameMessage, unframeMessage } from './grpc-wire.ts';
 
 /* grpc.health.v1, for probes that speak gRPC (facts: grpc/grpc doc/health-checking.md). */
 
@@ -21,7 +21,7 @@ export function isHealthPath(path: string): boolean {
 }
 
 /** Answers grpc.health.v1: SERVING while calls can be forwarded, as /readyz. */
-export class Health {
+export class HealthService {
   readonly #isServing: () => boolean;
   readonly #watches = new Map<ServerHttp2Stream, { readonly service: string; told: number }>();
   #timer: NodeJS.Timeout | undefined;
@@ -32,7 +32,7 @@ export class Health {
 
   /** Answers one call; Watch stays open and tells each change.
    * @returns whether the answer is whole */
-  answer(stream: ServerHttp2Stream, path: string, body: Buffer): boolean {
+  handle(stream: ServerHttp2Stream, path: string, body: Buffer): boolean {
     const service = requestedService(body);
     if (service === undefined)
       return end(stream, Code.InvalidArgument, 'the request is no HealthCheckRequest');
@@ -102,7 +102,7 @@ export class Health {
 }
 
 function requestedService(body: Buffer): string | undefined {
-  const message = oneMessage(body);
+  const message = unframeMessage(body);
   if (message === undefined || message.compressed) return undefined;
   try {
     const reader = new BinaryReader(message.bytes);
@@ -119,12 +119,12 @@ function requestedService(body: Buffer): string | undefined {
 }
 
 function statusMessage(status: number): Buffer {
-  return framed(new BinaryWriter().tag(1, WireType.Varint).int32(status).finish());
+  return frameMessage(new BinaryWriter().tag(1, WireType.Varint).int32(status).finish());
 }
 
 function end(stream: ServerHttp2Stream, code: number, details: string): true {
   stream.respond(
-    { ...HEADERS, 'grpc-status': String(code), 'grpc-message': encodeMessage(details) },
+    { ...HEADERS, 'grpc-status': String(code), 'grpc-message': encodeStatusMessage(details) },
     { endStream: true },
   );
   return true;

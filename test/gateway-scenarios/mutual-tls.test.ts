@@ -10,7 +10,7 @@ import { createCsiClient } from '#src/gateway-client/client.ts';
 import type { CsiClient } from '#src/gateway-client/client.ts';
 import { Code } from '#src/csi/status.ts';
 import type { WatchedTlsFiles } from '#src/runtime/tls-files.ts';
-import { parseAllowedNames } from '#src/csi-gateway/client-names.ts';
+import { parseAllowedNames } from '#src/csi-gateway/certificate-names.ts';
 import { formatAddress } from '#src/runtime/address.ts';
 import type { Address } from '#src/runtime/address.ts';
 import { createLogger, silentLog } from '#src/runtime/log.ts';

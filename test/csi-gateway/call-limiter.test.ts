@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
-import { CallCaps, parseMaxInFlight } from '#src/csi-gateway/call-caps.ts';
-import type { CallPlace } from '#src/csi-gateway/call-caps.ts';
+import { CallLimiter, parseMaxInFlight } from '#src/csi-gateway/call-limiter.ts';
+import type { CallSlot } from '#src/csi-gateway/call-limiter.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { startSampleDriver } from '../../sandbox/driver/server.ts';
@@ -13,7 +13,7 @@ import { failureOf, startTestGateway, verdict, volumeRequest } from '../harness/
 const CREATE = '/csi.v1.Controller/CreateVolume';
 const DELETE = '/csi.v1.Controller/DeleteVolume';
 
-function place(taken: ReturnType<CallCaps['take']>): CallPlace {
+function place(taken: ReturnType<CallLimiter['acquire']>): CallSlot {
   assert.ok('leave' in taken);
   return taken;
 }
@@ -52,32 +52,32 @@ describe('parseMaxInFlight', () => {
 
 describe('CallCaps', () => {
   it('counts each method by itself', () => {
-    const caps = new CallCaps({
+    const caps = new CallLimiter({
       max: { every: 2, byPath: new Map([[DELETE, 1]]) },
       adaptive: false,
       clock: systemClock,
     });
-    const first = place(caps.take(CREATE));
-    place(caps.take(CREATE));
-    assert.deepEqual(caps.take(CREATE), { limit: 2, why: 'max-in-flight' });
-    place(caps.take(DELETE));
-    assert.deepEqual(caps.take(DELETE), { limit: 1, why: 'max-in-flight' });
-    first.leave(Code.OK);
-    place(caps.take(CREATE));
+    const first = place(caps.acquire(CREATE));
+    place(caps.acquire(CREATE));
+    assert.deepEqual(caps.acquire(CREATE), { limit: 2, why: 'max-in-flight' });
+    place(caps.acquire(DELETE));
+    assert.deepEqual(caps.acquire(DELETE), { limit: 1, why: 'max-in-flight' });
+    first.release(Code.OK);
+    place(caps.acquire(CREATE));
   });
 
   it('tells the adaptive limit and each change of it, for methods that CSI knows', () => {
     const told: [string, number][] = [];
     const clock = { ...systemClock, nowMs: () => 1_000 };
-    const caps = new CallCaps({
+    const caps = new CallLimiter({
       max: { every: 10, byPath: new Map() },
       adaptive: true,
       clock,
       onLimit: (path, limit) => told.push([path, limit]),
     });
-    const places = Array.from({ length: 10 }, () => place(caps.take(CREATE)));
-    place(caps.take('/vendor.v1.Extra/Do')).leave(Code.Unavailable);
-    for (const each of places) each.leave(Code.Unavailable);
+    const places = Array.from({ length: 10 }, () => place(caps.acquire(CREATE)));
+    place(caps.acquire('/vendor.v1.Extra/Do')).release(Code.Unavailable);
+    for (const each of places) each.release(Code.Unavailable);
     assert.deepEqual(told[0], [CREATE, 10]);
     assert.deepEqual(told[1], [CREATE, 7]);
     assert.ok(told.every(([path]) => path === CREATE));
@@ -85,14 +85,14 @@ describe('CallCaps', () => {
 
   it('refuses above the adaptive limit, saying so', () => {
     let nowMs = 0;
-    const caps = new CallCaps({
+    const caps = new CallLimiter({
       max: { every: 2, byPath: new Map() },
       adaptive: true,
       clock: { ...systemClock, nowMs: () => (nowMs += 1) },
     });
-    place(caps.take(CREATE)).leave(Code.ResourceExhausted);
-    place(caps.take(CREATE));
-    assert.deepEqual(caps.take(CREATE), { limit: 1, why: 'adaptive-limit' });
+    place(caps.acquire(CREATE)).release(Code.ResourceExhausted);
+    place(caps.acquire(CREATE));
+    assert.deepEqual(caps.acquire(CREATE), { limit: 1, why: 'adaptive-limit' });
   });
 });
 

@@ -38,12 +38,12 @@ function pathOf(flag: string, method: string): string {
 }
 
 /** The right to have one call of a method at the driver. */
-export interface CallPlace {
+export interface CallSlot {
   /** The call ended so; must be said once. */
-  leave(code: number): void;
+  release(code: number): void;
 }
 
-export interface CallCapsOptions {
+export interface CallLimiterOptions {
   readonly max: MaxInFlight;
   /** Also look for what the driver takes well, below `max`. */
   readonly adaptive: boolean;
@@ -58,19 +58,19 @@ const KNOWN_PATHS = new Set(csiMethodPaths);
 
 /** Counts the calls at the driver by method and says when one more is too many. A belt: how fast
  * work is done the queues decide. */
-export class CallCaps {
-  readonly #options: CallCapsOptions;
+export class CallLimiter {
+  readonly #options: CallLimiterOptions;
   readonly #running = new Map<string, number>();
   readonly #adaptive = new Map<string, AdaptiveLimit>();
 
-  constructor(options: CallCapsOptions) {
+  constructor(options: CallLimiterOptions) {
     this.#options = options;
   }
 
   /** A place for one call of that path, or the limit that is reached and which it is. */
-  take(
+  acquire(
     path: string,
-  ): CallPlace | { readonly limit: number; readonly why: 'max-in-flight' | 'adaptive-limit' } {
+  ): CallSlot | { readonly limit: number; readonly why: 'max-in-flight' | 'adaptive-limit' } {
     const running = this.#running.get(path) ?? 0;
     const max = this.#options.max.byPath.get(path) ?? this.#options.max.every;
     if (running >= max) return { limit: max, why: 'max-in-flight' };
@@ -79,7 +79,7 @@ export class CallCaps {
       return { limit: adaptive.limit, why: 'adaptive-limit' };
     this.#running.set(path, running + 1);
     const startedMs = adaptive === undefined ? 0 : this.#options.clock.nowMs();
-    return { leave: (code) => this.#leave(path, { code, startedMs }) };
+    return { release: (code) => this.#leave(path, { code, startedMs }) };
   }
 
   #leave(

@@ -2,8 +2,8 @@ import { X509Certificate } from 'node:crypto';
 import type { ServerHttp2Session } from 'node:http2';
 import type { TLSSocket } from 'node:tls';
 import { Code } from '../csi/status.ts';
-import { allowedName, formatName, readAlternativeNames } from './client-names.ts';
-import type { CertificateName } from './client-names.ts';
+import { findAllowedName, formatName, readAlternativeNames } from './certificate-names.ts';
+import type { CertificateName } from './certificate-names.ts';
 
 /** Why none of a caller's calls is forwarded. */
 export interface CallerRefusal {
@@ -47,7 +47,7 @@ export function identifyCaller(
     };
   const shown = { certificate, notAfterMs: Date.parse(certificate.validTo) };
   const names = readAlternativeNames(certificate.subjectAltName);
-  const name = allowedName(names, allowed);
+  const name = findAllowedName(names, allowed);
   if (name !== undefined) return { ...shown, name: formatName(name), refusal: undefined };
   const listed =
     names.length === 0
@@ -96,7 +96,7 @@ export function isStillTrusted(
 
 /** For a caller whose certificate is good no more. It reached us, so it may know at once that
  * nothing was sent. */
-export function outdated(caller: Caller, reason: string): Caller {
+export function revokeCaller(caller: Caller, reason: string): Caller {
   const details = `not forwarded: the client certificate of this connection ${reason}; connect again with a good one`;
   return { ...caller, refusal: { code: Code.Unavailable, details } };
 }

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import {
-  allowedName,
+  findAllowedName,
   formatName,
   parseAllowedNames,
   readAlternativeNames,
-} from '#src/csi-gateway/client-names.ts';
+} from '#src/csi-gateway/certificate-names.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 
 describe('parseAllowedNames', () => {
@@ -50,7 +50,7 @@ describe('readAlternativeNames', () => {
 describe('allowedName', () => {
   const allowed = parseAllowedNames('f', ['sutler-jobs', 'spiffe://c/jobs', '10.0.0.7']);
   const first = (text: string): string | undefined => {
-    const name = allowedName(readAlternativeNames(text), allowed);
+    const name = findAllowedName(readAlternativeNames(text), allowed);
     return name === undefined ? undefined : formatName(name);
   };
   it('is the first that is listed', () =>

@@ -6,7 +6,7 @@ import { stat, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import type { Server } from 'node:net';
 import { after, before, describe, it } from 'node:test';
-import { listen } from '#src/csi-gateway/listener.ts';
+import { listen } from '#src/csi-gateway/listen.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { makeFolder, until } from '../harness/csi-folder.ts';
 

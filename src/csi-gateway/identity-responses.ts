@@ -6,7 +6,7 @@ import { controllerRpcNames, pluginServiceNames } from '../csi/method-paths.ts';
  * functions throw an Error if the bytes are no protobuf message. */
 
 /** ProbeResponse.ready; undefined = not said, which counts as ready. */
-export function readReady(response: Uint8Array): boolean | undefined {
+export function decodeProbeReady(response: Uint8Array): boolean | undefined {
   let ready: boolean | undefined;
   eachField(response, 1, WireType.LengthDelimited, (reader) => {
     ready = false;
@@ -16,7 +16,7 @@ export function readReady(response: Uint8Array): boolean | undefined {
 }
 
 /** Name and version of GetPluginInfoResponse. */
-export function readPluginInfo(response: Uint8Array): {
+export function decodePluginInfo(response: Uint8Array): {
   readonly name: string;
   readonly vendorVersion: string;
 } {
@@ -29,13 +29,13 @@ export function readPluginInfo(response: Uint8Array): {
 
 /** Services of GetPluginCapabilitiesResponse; other kinds of entry are passed over (spec 06 Q-22 to
  * Q-26). */
-export function readPluginServices(response: Uint8Array): ReadonlySet<string> {
+export function decodePluginServices(response: Uint8Array): ReadonlySet<string> {
   return readTypes(response, pluginServiceNames);
 }
 
 /** RPCs of ControllerGetCapabilitiesResponse; entries without a type are passed over (spec 06 Q-27
  * to Q-31). */
-export function readControllerRpcs(response: Uint8Array): ReadonlySet<string> {
+export function decodeControllerRpcs(response: Uint8Array): ReadonlySet<string> {
   return readTypes(response, controllerRpcNames);
 }
 

@@ -52,7 +52,7 @@ export function readAlternativeNames(
 }
 
 /** The first of a certificate's names that is allowed. */
-export function allowedName(
+export function findAllowedName(
   names: readonly CertificateName[],
   allowed: readonly CertificateName[],
 ): CertificateName | undefined {

@@ -8,7 +8,7 @@ import { brotliDecompressSync, gunzipSync, inflateSync } from 'node:zlib';
 export type HeaderPairs = readonly (readonly [string, string])[];
 
 /** Node's flat name, value, name, value … list as pairs. */
-export function pairsOf(rawHeaders: readonly string[]): HeaderPairs {
+export function toPairs(rawHeaders: readonly string[]): HeaderPairs {
   const pairs: (readonly [string, string])[] = [];
   for (let i = 0; i + 1 < rawHeaders.length; i += 2)
     pairs.push([rawHeaders[i] ?? '', rawHeaders[i + 1] ?? '']);
@@ -16,7 +16,7 @@ export function pairsOf(rawHeaders: readonly string[]): HeaderPairs {
 }
 
 /** The only value of a header; undefined when it is absent or there are several. */
-export function single(pairs: HeaderPairs, name: string): string | undefined {
+export function getSingle(pairs: HeaderPairs, name: string): string | undefined {
   const found = pairs.filter(([key]) => key === name);
   return found.length === 1 ? found[0]?.[1] : undefined;
 }
@@ -37,7 +37,7 @@ const HOP_HEADERS = new Set([
 
 /** What passes on: everything but pseudo headers, connection headers and `sutler-*`, which only a
  * gateway may say. */
-export function passOn(pairs: HeaderPairs): OutgoingHttpHeaders {
+export function stripHopHeaders(pairs: HeaderPairs): OutgoingHttpHeaders {
   const headers: Record<string, string | string[]> = Object.create(null) as Record<
     string,
     string | string[]
@@ -78,7 +78,7 @@ export function formatTimeout(ms: number): string {
 }
 
 /** A grpc-message header: UTF-8, percent-encoded outside printable ASCII. */
-export function encodeMessage(text: string): string {
+export function encodeStatusMessage(text: string): string {
   let encoded = '';
   for (const byte of Buffer.from(text, 'utf8')) {
     encoded +=
@@ -90,7 +90,7 @@ export function encodeMessage(text: string): string {
 }
 
 /** The text of a grpc-message header; what is not well-formed stays as it is. */
-export function decodeMessage(header: string): string {
+export function decodeStatusMessage(header: string): string {
   const bytes = Buffer.from(
     header.replace(/%([0-9A-Fa-f]{2})/g, (_, hex: string) =>
       String.fromCharCode(parseInt(hex, 16)),
@@ -101,12 +101,12 @@ export function decodeMessage(header: string): string {
 }
 
 /** The number of a grpc-status header; undefined if it is not one. */
-export function parseStatus(text: string | undefined): number | undefined {
+export function parseStatusCode(text: string | undefined): number | undefined {
   return text !== undefined && /^\d{1,9}$/.test(text) ? Number(text) : undefined;
 }
 
 /** The bytes of a body that holds exactly one length-prefixed message; otherwise undefined. */
-export function oneMessage(
+export function unframeMessage(
   body: Buffer,
 ): { readonly compressed: boolean; readonly bytes: Buffer } | undefined {
   if (body.length < 5) return undefined;
@@ -116,7 +116,7 @@ export function oneMessage(
 }
 
 /** A message with its length prefix. */
-export function framed(message: Uint8Array): Buffer {
+export function frameMessage(message: Uint8Array): Buffer {
   const body = Buffer.allocUnsafe(5 + message.length);
   body[0] = 0;
   body.writeUInt32BE(message.length, 1);
@@ -127,12 +127,12 @@ export function framed(message: Uint8Array): Buffer {
 /** The plain bytes of a message; undefined if the encoding is unknown, the bytes are damaged, or
  * they unfold to more than `maxBytes`. Only for looking into a message: what passes on is what
  * came. */
-export function plainMessage(
+export function decompressMessage(
   body: Buffer,
   encoding: string | undefined,
   maxBytes: number,
 ): Buffer | undefined {
-  const message = oneMessage(body);
+  const message = unframeMessage(body);
   if (message === undefined || !message.compressed) return message?.bytes;
   try {
     if (encoding === 'gzip') return gunzipSync(message.bytes, { maxOutputLength: maxBytes });

@@ -7,7 +7,7 @@ import { createCsiClient } from '#src/gateway-client/client.ts';
 import type { CallSettings, CsiClient } from '#src/gateway-client/client.ts';
 import { CreateVolumeResponseSchema } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
-import { framed } from '#src/csi-gateway/wire.ts';
+import { frameMessage } from '#src/csi-gateway/grpc-wire.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
 import { failureOf, verdict, volumeRequest } from '../harness/csi-gateway.ts';
@@ -91,7 +91,7 @@ const MADE_UP: readonly {
   {
     title: 'RST_STREAM after headers and a whole message',
     play: after200((call) => {
-      call.stream.write(framed(GOOD));
+      call.stream.write(frameMessage(GOOD));
       setImmediate(() => call.stream.close(constants.NGHTTP2_CANCEL));
     }),
   },
@@ -130,7 +130,7 @@ const MADE_UP: readonly {
     title: 'an answer that ends without trailers',
     play: ({ stream }) => {
       stream.respond({ ...GRPC, ...WORD });
-      stream.end(framed(GOOD));
+      stream.end(frameMessage(GOOD));
     },
     code: Code.Internal,
   },
@@ -145,7 +145,7 @@ const MADE_UP: readonly {
   {
     title: 'OK with two messages',
     play: (c) =>
-      answerBytes(c, Buffer.concat([framed(GOOD), framed(GOOD)]), {
+      answerBytes(c, Buffer.concat([frameMessage(GOOD), frameMessage(GOOD)]), {
         'grpc-status': '0',
         ...VOUCHED,
       }),
@@ -154,7 +154,8 @@ const MADE_UP: readonly {
   },
   {
     title: 'OK with half a message',
-    play: (c) => answerBytes(c, framed(GOOD).subarray(0, 6), { 'grpc-status': '0', ...VOUCHED }),
+    play: (c) =>
+      answerBytes(c, frameMessage(GOOD).subarray(0, 6), { 'grpc-status': '0', ...VOUCHED }),
   },
   {
     title: 'an answer larger than the client takes',
@@ -174,7 +175,7 @@ const MADE_UP: readonly {
   {
     title: 'a gzip answer that unfolds to more than the client takes',
     play: (c) => {
-      const packed = framed(gzipSync(Buffer.alloc(1_000_000)));
+      const packed = frameMessage(gzipSync(Buffer.alloc(1_000_000)));
       packed[0] = 1;
       answerBytes(c, packed, { 'grpc-status': '0', ...VOUCHED }, { 'grpc-encoding': 'gzip' });
     },

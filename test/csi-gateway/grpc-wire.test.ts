@@ -2,18 +2,18 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import {
-  decodeMessage,
-  encodeMessage,
+  decodeStatusMessage,
+  encodeStatusMessage,
   formatTimeout,
-  framed,
-  oneMessage,
-  pairsOf,
-  parseStatus,
+  frameMessage,
+  unframeMessage,
+  toPairs,
+  parseStatusCode,
   parseTimeoutMs,
-  passOn,
-  plainMessage,
-  single,
-} from '#src/csi-gateway/wire.ts';
+  stripHopHeaders,
+  decompressMessage,
+  getSingle,
+} from '#src/csi-gateway/grpc-wire.ts';
 
 describe('wire', () => {
   it('reads every unit of grpc-timeout', () => {
@@ -42,24 +42,24 @@ describe('wire', () => {
 
   it('carries any text through grpc-message', () => {
     for (const text of ['', 'pool is full', '100 % voll: größe ☃ 🦆', 'line\nbreak\u0000']) {
-      const header = encodeMessage(text);
+      const header = encodeStatusMessage(text);
       assert.match(header, /^[\x20-\x7e]*$/);
-      assert.equal(decodeMessage(header), text);
+      assert.equal(decodeStatusMessage(header), text);
     }
-    assert.equal(decodeMessage('100%'), '100%', 'what is not well-formed stays');
+    assert.equal(decodeStatusMessage('100%'), '100%', 'what is not well-formed stays');
   });
 
   it('takes only plain digits for a status', () => {
-    assert.equal(parseStatus('0'), 0);
-    assert.equal(parseStatus('16'), 16);
+    assert.equal(parseStatusCode('0'), 0);
+    assert.equal(parseStatusCode('16'), 16);
     for (const text of [undefined, '', '-1', '1.0', ' 1', '0x3', '9999999999'])
-      assert.equal(parseStatus(text), undefined);
+      assert.equal(parseStatusCode(text), undefined);
   });
 
   it('knows a body with exactly one message', () => {
-    assert.deepEqual(oneMessage(framed(Buffer.from('abc')))?.bytes, Buffer.from('abc'));
-    assert.equal(oneMessage(framed(Buffer.alloc(0)))?.bytes.length, 0);
-    const good = framed(Buffer.from('abc'));
+    assert.deepEqual(unframeMessage(frameMessage(Buffer.from('abc')))?.bytes, Buffer.from('abc'));
+    assert.equal(unframeMessage(frameMessage(Buffer.alloc(0)))?.bytes.length, 0);
+    const good = frameMessage(Buffer.from('abc'));
     for (const bad of [
       Buffer.alloc(0),
       good.subarray(0, 4),
@@ -67,21 +67,21 @@ describe('wire', () => {
       Buffer.concat([good, good]),
       Buffer.concat([Buffer.from([2]), good.subarray(1)]),
     ]) {
-      assert.equal(oneMessage(bad), undefined);
+      assert.equal(unframeMessage(bad), undefined);
     }
   });
 
   it('looks into a compressed message without letting it explode', () => {
-    const zipped = framed(gzipSync(Buffer.alloc(1000, 'a')));
+    const zipped = frameMessage(gzipSync(Buffer.alloc(1000, 'a')));
     zipped[0] = 1;
-    assert.equal(plainMessage(zipped, 'gzip', 2000)?.toString(), 'a'.repeat(1000));
-    assert.equal(plainMessage(zipped, 'gzip', 100), undefined);
-    assert.equal(plainMessage(zipped, 'zstd', 2000), undefined);
-    assert.equal(plainMessage(zipped, undefined, 2000), undefined);
+    assert.equal(decompressMessage(zipped, 'gzip', 2000)?.toString(), 'a'.repeat(1000));
+    assert.equal(decompressMessage(zipped, 'gzip', 100), undefined);
+    assert.equal(decompressMessage(zipped, 'zstd', 2000), undefined);
+    assert.equal(decompressMessage(zipped, undefined, 2000), undefined);
   });
 
   it('passes on metadata with its duplicates and drops what is per hop or sutler’s', () => {
-    const pairs = pairsOf([
+    const pairs = toPairs([
       ':path',
       '/x',
       'x-a',
@@ -97,12 +97,12 @@ describe('wire', () => {
       'grpc-timeout',
       '1S',
     ]);
-    assert.deepEqual({ ...passOn(pairs) }, { 'x-a': ['1', '2'], 'b-bin': 'AAE=' });
-    assert.equal(single(pairs, 'x-a'), undefined);
-    assert.equal(single(pairs, 'b-bin'), 'AAE=');
+    assert.deepEqual({ ...stripHopHeaders(pairs) }, { 'x-a': ['1', '2'], 'b-bin': 'AAE=' });
+    assert.equal(getSingle(pairs, 'x-a'), undefined);
+    assert.equal(getSingle(pairs, 'b-bin'), 'AAE=');
   });
 
   it('treats a header called __proto__ as any other', () => {
-    assert.equal(passOn([['__proto__', 'x']])['__proto__'], 'x');
+    assert.equal(stripHopHeaders([['__proto__', 'x']])['__proto__'], 'x');
   });
 });

@@ -7,7 +7,7 @@ import {
   NOT_FORWARDED_TRAILER,
 } from '../csi/status.ts';
 import type { Reply } from './forwarder.ts';
-import { encodeMessage, passOn } from './wire.ts';
+import { encodeStatusMessage, stripHopHeaders } from './grpc-wire.ts';
 
 // The date, if any, is the driver's to say (the typings don't know sendDate, so these are not
 // literals in place).
@@ -16,21 +16,21 @@ const WITH_TRAILERS = { waitForTrailers: true, sendDate: false };
 
 /** Writes what a caller gets: the driver's answer as it came, marked as the driver's, or the
  * gateway's own status. */
-export function answer(stream: ServerHttp2Stream, reply: Reply): void {
+export function writeReply(stream: ServerHttp2Stream, reply: Reply): void {
   if (stream.destroyed || stream.closed) return;
   if (reply.kind === 'gateway') {
     stream.respond(ownStatus(reply), WHOLE);
     return;
   }
   const { headers, trailers, body } = reply.answer;
-  const marked = { ...passOn(trailers), [DRIVER_STATUS_TRAILER]: '1' };
+  const marked = { ...stripHopHeaders(trailers), [DRIVER_STATUS_TRAILER]: '1' };
   try {
     if (headers === undefined) {
       stream.respond({ ':status': 200, ...marked }, WHOLE);
       return;
     }
     stream.once('wantTrailers', () => sendTrailers(stream, marked));
-    stream.respond({ ':status': 200, ...passOn(headers) }, WITH_TRAILERS);
+    stream.respond({ ':status': 200, ...stripHopHeaders(headers) }, WITH_TRAILERS);
     stream.end(body);
   } catch (error) {
     // Header fields that came in but can't go out again. The driver acted, its answer is lost:
@@ -69,7 +69,7 @@ function ownStatus(reply: {
     ':status': 200,
     'content-type': 'application/grpc',
     'grpc-status': String(reply.code),
-    'grpc-message': encodeMessage(reply.details),
+    'grpc-message': encodeStatusMessage(reply.details),
     ...(reply.notForwarded ? { [NOT_FORWARDED_TRAILER]: '1' } : {}),
     ...(reply.draining === undefined ? {} : { [DRAINING_TRAILER]: String(reply.draining) }),
   };

@@ -9,13 +9,13 @@ const TICK_MS = 50;
 
 /** Tells a driver by RST_STREAM that calls were given up, at a pace that it bears. Those that have
  * to wait mostly end by themselves. */
-export class ResetPace {
+export class ResetLimiter {
   readonly #waiting = new Set<ClientHttp2Stream>();
   #tokens = BURST;
   #timer: NodeJS.Timeout | undefined;
 
   /** Resets the stream now, or as soon as it may. */
-  cancel(stream: ClientHttp2Stream): void {
+  reset(stream: ClientHttp2Stream): void {
     if (stream.destroyed || stream.closed) return;
     if (this.#tokens >= 1) {
       this.#tokens -= 1;

@@ -10,17 +10,17 @@ import {
   ProbeResponseSchema,
 } from '#src/csi/generated/csi_pb.ts';
 import {
-  readControllerRpcs,
-  readPluginInfo,
-  readPluginServices,
-  readReady,
-} from '#src/csi-gateway/identity-answers.ts';
+  decodeControllerRpcs,
+  decodePluginInfo,
+  decodePluginServices,
+  decodeProbeReady,
+} from '#src/csi-gateway/identity-responses.ts';
 
 describe('answers read by field number', () => {
   for (const ready of [true, false, undefined]) {
     it(`say ready=${ready} as the descriptor does`, () => {
       const message = create(ProbeResponseSchema, ready === undefined ? {} : { ready });
-      assert.equal(readReady(toBinary(ProbeResponseSchema, message)), ready);
+      assert.equal(decodeProbeReady(toBinary(ProbeResponseSchema, message)), ready);
     });
   }
 
@@ -30,11 +30,11 @@ describe('answers read by field number', () => {
       vendorVersion: 'v1',
       manifest: { a: 'b' },
     });
-    assert.deepEqual(readPluginInfo(toBinary(GetPluginInfoResponseSchema, message)), {
+    assert.deepEqual(decodePluginInfo(toBinary(GetPluginInfoResponseSchema, message)), {
       name: 'größe.test',
       vendorVersion: 'v1',
     });
-    assert.deepEqual(readPluginInfo(new Uint8Array(0)), { name: '', vendorVersion: '' });
+    assert.deepEqual(decodePluginInfo(new Uint8Array(0)), { name: '', vendorVersion: '' });
   });
 
   it('list plug-in services as the descriptor does (Q-22, Q-24, Q-25, Q-26)', () => {
@@ -56,7 +56,7 @@ describe('answers read by field number', () => {
         capabilities: capabilities ?? [],
       });
       assert.deepEqual(
-        readPluginServices(toBinary(GetPluginCapabilitiesResponseSchema, message)),
+        decodePluginServices(toBinary(GetPluginCapabilitiesResponseSchema, message)),
         readPluginCapabilities(message),
       );
     }
@@ -79,14 +79,19 @@ describe('answers read by field number', () => {
         capabilities: capabilities ?? [],
       });
       assert.deepEqual(
-        readControllerRpcs(toBinary(ControllerGetCapabilitiesResponseSchema, message)),
+        decodeControllerRpcs(toBinary(ControllerGetCapabilitiesResponseSchema, message)),
         readControllerCapabilities(message),
       );
     }
   });
 
   it('throw at bytes that are no message', () => {
-    for (const read of [readReady, readPluginInfo, readPluginServices, readControllerRpcs])
+    for (const read of [
+      decodeProbeReady,
+      decodePluginInfo,
+      decodePluginServices,
+      decodeControllerRpcs,
+    ])
       assert.throws(() => read(Uint8Array.of(0x0a, 0xff)));
   });
 });

@@ -1,0 +1,35 @@
+/* npm run generate:parity: writes docs/parity-cases.md from the titles of the tests that carry the number of a case. */
+import { spawnSync } from 'node:child_process';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join, relative } from 'node:path';
+import { build, fail, filesIn, root } from './setup.mjs';
+
+build();
+const compiled = join(root, 'dist-dev', 'test');
+const files = filesIn(compiled, '.test.js').filter(
+  (file) =>
+    !/^(real|long)\//.test(relative(compiled, file)) &&
+    /[A-R]-\d\d/.test(readFileSync(file, 'utf8')),
+);
+const reporter = new URL('titles-reporter.mjs', import.meta.url);
+// The pattern matches no title: tests are named and none is run.
+const { status, stdout } = spawnSync(
+  process.execPath,
+  ['--test', '--test-name-pattern=^$', `--test-reporter=${reporter}`, ...files],
+  { cwd: root, encoding: 'utf8', maxBuffer: 64 * 1024 * 1024 },
+);
+if (status !== 0) fail(`the titles of the tests could not be read:\n${stdout}`);
+const tests = stdout
+  .split('\n')
+  .filter((line) => line !== '')
+  .map((line) => JSON.parse(line))
+  .map(([file, suites, title]) => ({
+    file: join('test', relative(compiled, file)).replace(/\.js$/, '.ts'),
+    suite: suites.at(-1) ?? '',
+    title,
+  }));
+const { readVerdicts, renderCases, testsById } = await import(
+  join(compiled, 'harness', 'parity-cases.js')
+);
+const verdicts = readVerdicts(readFileSync(join(root, 'docs', 'parity.md'), 'utf8'));
+writeFileSync(join(root, 'docs', 'parity-cases.md'), renderCases(testsById(tests), verdicts));

@@ -1,0 +1,12 @@
+/* A reporter for node:test: the file, the suites and the title of each test, one JSON array a line. */
+
+// oxlint-disable-next-line import/no-default-export -- node:test asks for it
+export default async function* titles(source) {
+  const names = [];
+  for await (const { type, data } of source) {
+    if (type === 'test:start') names[data.nesting] = data.name;
+    if (type === 'test:pass' && data.details.type !== 'suite') {
+      yield `${JSON.stringify([data.file, names.slice(0, data.nesting), data.name])}\n`;
+    }
+  }
+}
