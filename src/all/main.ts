@@ -2,103 +2,115 @@ import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { loadClusterAccess } from '../kube/credentials.ts';
 import { keepRedisServer } from '../redis/own-server.ts';
+import { unlessAborted } from '../runtime/abort.ts';
 import { parseListenAddress } from '../runtime/address.ts';
-import { startChild } from '../runtime/children.ts';
-import type { Child } from '../runtime/children.ts';
-import { openDataFolder } from '../runtime/data-folder.ts';
+import { startChild, type Child } from '../runtime/children.ts';
+import { openDataFolder, type DataFolder } from '../runtime/data-folder.ts';
 import { UsageError, withoutFlags } from '../runtime/flags.ts';
-import { runProcess } from '../runtime/process.ts';
-import type { Invocation, ProcessContext } from '../runtime/process.ts';
-import { flags, summary } from './flags.ts';
+import { runProcess, type Invocation, type ProcessContext } from '../runtime/process.ts';
+import { flags as table, summary } from './flags.ts';
 
-/** In the order in which each finds what it needs; stopped the other way round. */
+/** In the order of their start; stopped in reverse order. */
 const PROCESSES = ['csi-gateway', 'ingest', 'jobs', 'dashboard'] as const;
 const CLI = fileURLToPath(new URL('../cli.js', import.meta.url));
-/** It makes much garbage and keeps none: a small nursery and a small heap cost it nothing, and a
- * burst leaves little behind. As in k8s/gateway. */
+/** The gateway's objects are short-lived, so it runs well with a small young generation and a small
+ * heap, and keeps little memory after a burst. The same as in k8s/gateway. */
 const GATEWAY_NODE_FLAGS = ['--max-semi-space-size=1', '--max-old-space-size=192'];
-/** Set here for the children. Both are lists, of which the last one given would not win. */
-const SET_HERE = { gateway: flags.gateway, listen: flags.gateway };
+/** Flags that are set for the children. Those given by the user are removed: lists would add up. */
+const SET_FOR_CHILDREN = { gateway: table.gateway, listen: table.gateway };
 /** Longer than the jobs' default --grace-period. */
 const STOP_GRACE_MS = 40_000;
 
-/** The parent of the four processes. */
+type AllContext = ProcessContext<typeof table>;
+
+/** The parent process of the four others. */
 export function main(invocation: Invocation): Promise<void> {
-  return runProcess(invocation, { name: 'all', summary, table: flags, start });
+  return runProcess(invocation, { name: 'all', summary, table, start });
 }
 
-async function start(p: ProcessContext<typeof flags>): Promise<void> {
-  const { flags: f, log, closers } = p;
-  const http = parseListenAddress('http-endpoint', f.httpEndpoint);
-  // Read here only to refuse it before anything is started.
-  await loadClusterAccess({ kubeconfig: f.kubeconfig, master: f.master, env: p.env });
-  const folder = await openDataFolder('data-dir', resolve(f.dataDir), 'all');
+async function start(context: AllContext): Promise<void> {
+  const { flags, closers, env, stopping } = context;
+  const { port } = parseListenAddress('http-endpoint', flags.httpEndpoint);
+  // Only to refuse an unusable kubeconfig before anything is started.
+  await loadClusterAccess({ kubeconfig: flags.kubeconfig, master: flags.master, env });
+  const folder = await openDataFolder('data-dir', resolve(flags.dataDir), 'all');
   closers.add('data folder', () => folder.close());
 
-  const redisUrl = f.redisUrl === '' ? await ownRedis(p, join(folder.path, 'redis')) : f.redisUrl;
-  const [given, second] = f.gateway;
-  if (second !== undefined)
-    throw new UsageError(
-      '--gateway: all starts one gateway; give one address, or start ingest and jobs by themselves',
-    );
-  const gateway = given ?? `unix://${join(folder.sockets, 'gateway.sock')}`;
+  const gateway = gatewayAddress(flags.gateway, folder);
+  const redisUrl = flags.redisUrl === '' ? await startOwnRedis(context, folder) : flags.redisUrl;
+  const children = PROCESSES.map((name, index) => {
+    const ownPort = port === 0 ? 0 : port + index;
+    const httpEndpoint = flags.httpEndpoint.replace(/:\d+$/, `:${ownPort}`);
+    return startProcess(context, name, { redisUrl, gateway, httpEndpoint });
+  });
 
-  const facts: Record<string, string> = { redis: redisUrl.replace(/\/\/[^@/]*@/, '//'), gateway };
-  const children: Child[] = [];
-  for (const [index, name] of PROCESSES.entries()) {
-    const port = http.port === 0 ? 0 : http.port + index;
-    const child = startChild(
-      {
-        name,
-        // Ours come last and win: four processes can't share a port, and the gateway listens where
-        // the others call.
-        command: [
-          process.execPath,
-          ...(name === 'csi-gateway' ? GATEWAY_NODE_FLAGS : []),
-          CLI,
-          name,
-          ...withoutFlags(p.argv, SET_HERE),
-          `--listen=${gateway}`,
-          `--gateway=${gateway}`,
-          `--http-endpoint=${withPort(f.httpEndpoint, port)}`,
-        ],
-        // By the environment: a password in an argument is for everybody on the machine to read.
-        env: { ...p.env, REDIS_URL: redisUrl, SUTLER_REDIS_URL: redisUrl },
-        output: (text) => p.stderr.write(text),
-      },
-      { log, onUsageError: () => p.stop(2) },
-    );
-    children.push(child);
-    closers.add(name, () => child.stop(STOP_GRACE_MS));
-  }
-  for (const child of children) {
-    const announced = await Promise.race([
-      child.announced.catch(() => undefined),
-      aborted(p.stopping),
-    ]);
-    for (const [fact, value] of Object.entries(announced ?? {}))
-      facts[fact === child.name ? fact : `${child.name} ${fact}`] = value;
-    if (child.pid !== undefined) facts[`${child.name} pid`] = String(child.pid);
-  }
-  if (!p.stopping.aborted) p.announce(facts);
+  const redis = redisUrl.replace(/\/\/[^@/]*@/, '//');
+  const facts = { redis, gateway, ...(await collectFacts(children, stopping)) };
+  if (!stopping.aborted) context.announce(facts);
 }
 
-async function ownRedis(
-  { log, closers }: ProcessContext<typeof flags>,
-  dataDir: string,
-): Promise<string> {
-  const server = await keepRedisServer({ dataDir, log });
+function gatewayAddress([given, second]: readonly string[], { sockets }: DataFolder): string {
+  if (second !== undefined)
+    throw new UsageError(
+      '--gateway: all starts one gateway; give one address, or start ingest and jobs separately',
+    );
+  return given ?? `unix://${join(sockets, 'gateway.sock')}`;
+}
+
+async function startOwnRedis({ log, closers }: AllContext, { path }: DataFolder): Promise<string> {
+  const server = await keepRedisServer({ dataDir: join(path, 'redis'), log });
   closers.add('redis-server', () => server.close());
   return server.url;
 }
 
-function withPort(address: string, port: number): string {
-  return address.replace(/:\d+$/, `:${port}`);
+interface ChildSettings {
+  readonly redisUrl: string;
+  readonly gateway: string;
+  readonly httpEndpoint: string;
 }
 
-function aborted(signal: AbortSignal): Promise<undefined> {
-  return new Promise((done) => {
-    if (signal.aborted) done(undefined);
-    else signal.addEventListener('abort', () => done(undefined), { once: true });
-  });
+function startProcess(
+  context: AllContext,
+  name: (typeof PROCESSES)[number],
+  { redisUrl, gateway, httpEndpoint }: ChildSettings,
+): Child {
+  const { argv, env, stderr, log, closers } = context;
+  const child = startChild(
+    {
+      name,
+      command: [
+        process.execPath,
+        ...(name === 'csi-gateway' ? GATEWAY_NODE_FLAGS : []),
+        CLI,
+        name,
+        ...withoutFlags(argv, SET_FOR_CHILDREN),
+        // Last, so that they win over what the user gave.
+        `--listen=${gateway}`,
+        `--gateway=${gateway}`,
+        `--http-endpoint=${httpEndpoint}`,
+      ],
+      // Not as an argument: it may hold a password, and every user of the machine can read those.
+      env: { ...env, REDIS_URL: redisUrl, SUTLER_REDIS_URL: redisUrl },
+      output: (text) => stderr.write(text),
+    },
+    { log, onUsageError: () => context.stop(2) },
+  );
+  closers.add(name, () => child.stop(STOP_GRACE_MS));
+  return child;
+}
+
+/** Waits until each child has announced its facts or ended. */
+async function collectFacts(
+  children: readonly Child[],
+  stopping: AbortSignal,
+): Promise<Readonly<Record<string, string>>> {
+  const facts: Record<string, string> = {};
+  for (const child of children) {
+    const { name } = child;
+    const announced = await unlessAborted(child.announced, stopping).catch(() => undefined);
+    for (const [fact, value] of Object.entries(announced ?? {}))
+      facts[fact === name ? fact : `${name} ${fact}`] = value;
+    if (child.pid !== undefined) facts[`${name} pid`] = String(child.pid);
+  }
+  return facts;
 }

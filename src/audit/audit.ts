@@ -1,21 +1,22 @@
 import type { CsiClient } from '../gateway-client/client.ts';
 import type { KubeClient } from '../kube/client.ts';
+import { listPages } from '../kube/list-pages.ts';
 import type { Volume } from '../kube/objects.ts';
 import { volumes } from '../kube/resources.ts';
 import type { AuditLedger } from '../records/audit-ledger.ts';
 import type { OpenRecord } from '../records/open-records.ts';
-import { auditId, auditVolumes } from '../volumes/audit.ts';
-import type { ListedVolume, Orphan } from '../volumes/audit.ts';
+import { auditId, auditVolumes, type ListedVolume, type Orphan } from '../volumes/audit.ts';
 import { identityOf } from '../volumes/handles.ts';
 
-/** What an audit works with. */
 export interface AuditPorts {
   readonly csi: Pick<CsiClient, 'listVolumes'>;
   readonly kube: Pick<KubeClient, 'list'>;
   readonly openRecords: () => Promise<readonly OpenRecord[]>;
   readonly ledger: AuditLedger;
   readonly driver: string;
+  /** Deadline of each page that the driver lists. */
   readonly timeoutMs: number;
+  /** How long ago an earlier audit must have found a volume unknown before it is an orphan. */
   readonly minAgeMs: number;
   readonly nowMs: () => number;
 }
@@ -23,78 +24,70 @@ export interface AuditPorts {
 export interface AuditReport {
   readonly driver: string;
   readonly atMs: number;
+  /** How many volumes the driver lists. */
   readonly volumes: number;
+  /** How many PVs name a volume of the driver. */
   readonly persistentVolumes: number;
-  /** Volumes that nothing names, also at an audit at least minAgeMs ago; oldest first. */
+  /** Volumes that no PV and no open record names, and did not name `minAgeMs` ago; oldest first. */
   readonly orphans: readonly Orphan[];
-  /** Unknown, but not for long enough: volumes under way look like this. */
+  /** How many are unknown for a shorter time, as volumes are whose PV is not written yet. */
   readonly waiting: number;
   /** Suspects first: an orphan may be the volume of one of them. */
   readonly openRecords: readonly OpenRecord[];
 }
 
-const PAGE = 500;
+const PAGE_SIZE = 500;
 
-/** Compares what the driver has with what PVs and open records name. Needs a driver with
- * LIST_VOLUMES. Never deletes anything.
- * @throws CsiError, KubeError or Redis' error when one of the three can't be asked */
+/** Compares the volumes that the driver lists with those that PVs and open records name. Needs a
+ * driver with LIST_VOLUMES. Never deletes anything.
+ * @throws CsiError, KubeError or the error of Redis */
 export async function audit(ports: AuditPorts): Promise<AuditReport> {
+  const { driver, ledger, minAgeMs } = ports;
   const atMs = ports.nowMs();
-  // In this order: a volume that gets its PV between the two lists must not look like an orphan.
-  const listed = await listAll(ports);
+  // The driver first: a volume whose PV is written in between must not look like an orphan.
+  const listed = await listDriverVolumes(ports);
   const openRecords = await ports.openRecords();
-  const handles = await handlesOfVolumes(ports);
-  const idOf = (handle: string): string =>
-    auditId({ driver: ports.driver, form: 'csi', id: handle });
+  const persistent = await listPersistentVolumeIds(ports);
+  const idOf = (handle: string): string => auditId({ driver, form: 'csi', id: handle });
   const known = new Set([
-    ...handles,
+    ...persistent,
     ...openRecords.flatMap(({ handle }) => (handle === undefined ? [] : [idOf(handle)])),
   ]);
-  const result = auditVolumes({
-    volumes: listed,
-    known,
-    idOf,
-    seenBefore: await ports.ledger.read(),
-    nowMs: atMs,
-    minAgeMs: ports.minAgeMs,
-  });
-  await ports.ledger.write(result.seen);
+  const seenBefore = await ledger.read();
+  const result = auditVolumes({ volumes: listed, known, idOf, seenBefore, nowMs: atMs, minAgeMs });
+  await ledger.write(result.seen);
   return {
-    driver: ports.driver,
+    driver,
     atMs,
     volumes: listed.length,
-    persistentVolumes: handles.length,
+    persistentVolumes: persistent.length,
     orphans: result.orphans,
     waiting: result.waiting,
     openRecords,
   };
 }
 
-async function listAll({ csi, timeoutMs }: AuditPorts): Promise<readonly ListedVolume[]> {
-  const found = new Map<string, ListedVolume>();
+async function listDriverVolumes({ csi, timeoutMs }: AuditPorts): Promise<readonly ListedVolume[]> {
+  const listed = new Map<string, ListedVolume>();
   for (let startingToken = ''; ;) {
-    const page = await csi.listVolumes({ maxEntries: PAGE, startingToken }, { timeoutMs });
+    const page = await csi.listVolumes({ maxEntries: PAGE_SIZE, startingToken }, { timeoutMs });
     for (const { volume } of page.entries) {
       if (volume !== undefined)
-        found.set(volume.volumeId, { handle: volume.volumeId, sizeBytes: volume.capacityBytes });
+        listed.set(volume.volumeId, { handle: volume.volumeId, sizeBytes: volume.capacityBytes });
     }
-    if (page.nextToken === '' || page.nextToken === startingToken) return [...found.values()];
+    // A driver that repeats its token would be listed for ever.
+    if (page.nextToken === '' || page.nextToken === startingToken) return [...listed.values()];
     startingToken = page.nextToken;
   }
 }
 
-async function handlesOfVolumes({ kube, driver }: AuditPorts): Promise<readonly string[]> {
-  const handles: string[] = [];
-  for (let continueToken: string | undefined; ;) {
-    const page = await kube.list<Volume>(volumes, {
-      limit: PAGE,
-      ...(continueToken === undefined ? {} : { continueToken }),
-    });
-    for (const volume of page.items) {
-      const found = identityOf(volume);
-      if (found?.driver === driver) handles.push(auditId(found));
+async function listPersistentVolumeIds({ kube, driver }: AuditPorts): Promise<readonly string[]> {
+  const ids: string[] = [];
+  for await (const page of listPages<Volume>(kube, volumes)) {
+    for (const volume of page) {
+      const identity = identityOf(volume);
+      if (identity?.driver === driver) ids.push(auditId(identity));
     }
-    if (page.continueToken === undefined || page.continueToken === '') return handles;
-    ({ continueToken } = page);
   }
+  return ids;
 }

@@ -1,37 +1,51 @@
 import { formatBytes } from '../kube/quantity.ts';
+import type { OpenRecord } from '../records/open-records.ts';
 import type { AuditReport } from './audit.ts';
 
-/** The report for scripts. */
-export function auditJson(report: AuditReport): string {
-  const plain = (_: string, value: unknown): unknown =>
+/** The report for scripts; sizes are decimal strings. */
+export function renderAuditJson(report: AuditReport): string {
+  const toPlain = (_: string, value: unknown): unknown =>
     typeof value === 'bigint' ? value.toString() : value;
-  return JSON.stringify(report, plain, 2);
+  return JSON.stringify(report, toPlain, 2);
 }
 
 /** The report for people. */
-export function auditText(report: AuditReport): string {
-  const time = (ms: number): string => new Date(ms).toISOString();
-  const records = report.openRecords.map(
-    ({ id, object, state, ambiguous, attempts, sinceMs, lastCode }) =>
-      `  ${state}${ambiguous ? ', ambiguous' : ''}  ${object}  ${id}  since ${time(sinceMs)}, ${attempts} attempts${lastCode === '' ? '' : `, last ${lastCode}`}`,
-  );
-  const orphans = report.orphans.map(
-    ({ handle, sizeBytes, firstSeenMs }) =>
-      `  ${handle}  ${formatBytes(sizeBytes)}  unknown since ${time(firstSeenMs)} at least`,
-  );
-  return [
-    `driver ${report.driver}: ${report.volumes} volumes, ${report.persistentVolumes} PersistentVolumes, ${report.openRecords.length} open records`,
-    ...(records.length === 0 ? [] : ['', 'Open records, suspects first:', ...records]),
-    '',
-    orphans.length === 0
-      ? 'No orphaned volumes.'
-      : 'Orphaned volumes, which no PersistentVolume names. Nothing was deleted; look at each before you do:',
-    ...orphans,
-    ...(report.waiting === 0
-      ? []
-      : [
-          '',
-          `${report.waiting} more have no PersistentVolume yet; a later audit tells whether they are under way.`,
-        ]),
-  ].join('\n');
+export function renderAuditText(report: AuditReport): string {
+  const { driver, volumes, persistentVolumes, openRecords, orphans, waiting } = report;
+  const lines = [
+    `driver ${driver}: ${volumes} volumes, ${persistentVolumes} PersistentVolumes, ` +
+      `${openRecords.length} open records`,
+  ];
+  if (openRecords.length > 0)
+    lines.push('', 'Open records, suspects first:', ...openRecords.map(renderRecord));
+  lines.push('');
+  if (orphans.length === 0) lines.push('No orphaned volumes.');
+  else
+    lines.push(
+      'Orphaned volumes, which no PersistentVolume names. Nothing was deleted; ' +
+        'check each one before you delete it:',
+    );
+  for (const { handle, sizeBytes, firstSeenMs } of orphans)
+    lines.push(
+      `  ${handle}  ${formatBytes(sizeBytes)}  unknown since ${formatTime(firstSeenMs)} or earlier`,
+    );
+  if (waiting > 0)
+    lines.push(
+      '',
+      `${waiting} more have no PersistentVolume yet and may still get one: run the audit again ` +
+        'after --min-age.',
+    );
+  return lines.join('\n');
+}
+
+function renderRecord(record: OpenRecord): string {
+  const { id, object, state, ambiguous, attempts, sinceMs, lastCode } = record;
+  const ambiguity = ambiguous ? ', ambiguous' : '';
+  const last = lastCode === '' ? '' : `, last ${lastCode}`;
+  const since = formatTime(sinceMs);
+  return `  ${state}${ambiguity}  ${object}  ${id}  since ${since}, ${attempts} attempts${last}`;
+}
+
+function formatTime(ms: number): string {
+  return new Date(ms).toISOString();
 }

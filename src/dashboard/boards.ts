@@ -5,11 +5,9 @@ import { ExpressAdapter } from '@bull-board/express';
 import { Queue } from 'bullmq';
 import type { Express } from 'express';
 import type { RedisLink } from '../redis/connection.ts';
-import { parseJob } from '../queue/contract.ts';
-import type { JobKind } from '../queue/contract.ts';
+import { parseJob, type JobKind } from '../queue/contract.ts';
 import { keyPrefix } from '../redis/key-names.ts';
-import { listQueues } from '../queue/registry.ts';
-import type { QueueEntry } from '../queue/registry.ts';
+import { listQueues, type QueueEntry } from '../queue/registry.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { actionHooks } from './actions.ts';
@@ -18,115 +16,124 @@ export interface BoardsOptions {
   readonly link: RedisLink;
   /** Value of --redis-prefix, without braces. */
   readonly prefix: string;
-  /** Where the router is mounted; Bull Board's page finds its parts by it. */
+  /** Where the router is mounted; Bull Board's page loads its assets from below it. */
   readonly mountPath: string;
   readonly allowActions: boolean;
   readonly log: Logger;
   readonly clock: Clock;
 }
 
-/** Bull Board over the queues that the registry names. */
-export interface Boards {
-  readonly router: Express;
-  /** Reads the registry, at most once a second, and shows the queues it names now. Rejects when
-   * Redis does not answer. */
-  refresh(): Promise<void>;
-  close(): Promise<void>;
-}
-
 const REFRESH_PERIOD_MS = 1000;
 
-/** Opens nothing; queues are opened by the first refresh. */
-export function createBoards(options: BoardsOptions): Boards {
-  const { link, clock, log } = options;
-  const server = new LocalPageAdapter().setBasePath(options.mountPath);
-  const board = createBullBoard({
-    queues: [],
-    serverAdapter: server,
-    options: {
-      uiConfig: {
-        boardTitle: 'sutler',
-        hideDocsLink: true,
-        sortQueues: true,
-        locale: { lng: 'en-US' },
-        miscLinks: [{ text: 'Log out', url: '/logout' }],
-      },
-      handlerHooks: actionHooks(options.allowActions),
-    },
-  });
-  const shown = new Map<string, Queue>();
-  let refreshedMs = -Infinity;
-  let refreshing: Promise<void> | undefined;
+/** Bull Board over the queues in the registry. Queues are opened by the first refresh. */
+export class Boards {
+  readonly router: Express;
+  readonly #options: BoardsOptions;
+  readonly #board: ReturnType<typeof createBullBoard>;
+  /** By name. */
+  readonly #queues = new Map<string, Queue>();
+  #refreshedMs = -Infinity;
+  #refreshing: Promise<void> | undefined;
 
-  const show = async (entry: QueueEntry): Promise<void> => {
-    const queue = new Queue(entry.name, {
+  constructor(options: BoardsOptions) {
+    this.#options = options;
+    const serverAdapter = new LocalPageAdapter().setBasePath(options.mountPath);
+    this.router = serverAdapter.getRouter();
+    this.#board = createBullBoard({
+      queues: [],
+      serverAdapter,
+      options: {
+        uiConfig: {
+          boardTitle: 'sutler',
+          hideDocsLink: true,
+          sortQueues: true,
+          locale: { lng: 'en-US' },
+          miscLinks: [{ text: 'Log out', url: '/logout' }],
+        },
+        handlerHooks: actionHooks(options.allowActions),
+      },
+    });
+  }
+
+  /** Reads the registry, at most once a second, and shows the queues that it names now.
+   * @throws the error of Redis */
+  async refresh(): Promise<void> {
+    if (this.#options.clock.nowMs() - this.#refreshedMs < REFRESH_PERIOD_MS) return;
+    this.#refreshing ??= this.#showRegistered().finally(() => (this.#refreshing = undefined));
+    await this.#refreshing;
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.#queues.values()].map((queue) => queue.close()));
+    this.#queues.clear();
+  }
+
+  async #showRegistered(): Promise<void> {
+    const { link, prefix, clock } = this.#options;
+    const entries = await listQueues(link.redis, prefix);
+    const names = new Set(entries.map(({ name }) => name));
+    for (const [name, queue] of this.#queues) {
+      if (names.has(name)) continue;
+      this.#board.removeQueue(name);
+      this.#queues.delete(name);
+      await queue.close();
+    }
+    const added = entries.filter(({ name }) => !this.#queues.has(name));
+    await Promise.all(added.map((entry) => this.#show(entry)));
+    this.#refreshedMs = clock.nowMs();
+  }
+
+  async #show(entry: QueueEntry): Promise<void> {
+    const { link, prefix, allowActions, log } = this.#options;
+    const { name } = entry;
+    const queue = new Queue(name, {
       connection: link.redis,
-      prefix: keyPrefix(options.prefix),
-      // A page that is looked at writes nothing.
+      prefix: keyPrefix(prefix),
+      // Without this option, opening a queue would write to it.
       skipMetasUpdate: true,
     });
-    queue.on('error', (error) =>
-      log.debug({ err: error, queue: entry.name }, 'queue connection error'),
-    );
+    queue.on('error', (error) => log.debug({ err: error, queue: name }, 'queue connection error'));
     try {
       await queue.waitUntilReady();
     } catch (error) {
-      // BullMQ keeps the failure of its first look at Redis for ever.
+      // A BullMQ queue that failed to connect once never becomes ready.
       await queue.close();
       throw error;
     }
-    shown.set(entry.name, queue);
-    board.addQueue(adapterOf(queue, entry, options.allowActions));
-  };
-  const follow = async (): Promise<void> => {
-    const entries = await listQueues(link.redis, options.prefix);
-    const names = new Set(entries.map(({ name }) => name));
-    for (const [name, queue] of shown) {
-      if (names.has(name)) continue;
-      board.removeQueue(name);
-      shown.delete(name);
-      await queue.close();
-    }
-    await Promise.all(entries.filter(({ name }) => !shown.has(name)).map(show));
-    refreshedMs = clock.nowMs();
-  };
-  return {
-    router: server.getRouter(),
-    refresh() {
-      if (clock.nowMs() - refreshedMs < REFRESH_PERIOD_MS) return Promise.resolve();
-      refreshing ??= follow().finally(() => (refreshing = undefined));
-      return refreshing;
-    },
-    async close() {
-      await Promise.all([...shown.values()].map((queue) => queue.close()));
-      shown.clear();
-    },
-  };
+    this.#queues.set(name, queue);
+    this.#board.addQueue(createQueueAdapter(queue, entry, allowActions));
+  }
 }
 
-const WORK: Readonly<Record<JobKind, string>> = {
+const DESCRIPTIONS: Readonly<Record<JobKind, string>> = {
   claim: 'claims to provision',
   volume: 'volumes to delete',
-  snapshot: 'snapshots to let go',
+  snapshot: 'snapshots to remove our finalizer from',
 };
 
-function adapterOf(queue: Queue, entry: QueueEntry, allowActions: boolean): BullMQAdapter {
+function createQueueAdapter(
+  queue: Queue,
+  { kind, driver }: QueueEntry,
+  allowActions: boolean,
+): BullMQAdapter {
   const adapter = new BullMQAdapter(queue, {
     readOnlyMode: !allowActions,
     allowRetries: false,
-    description: `${WORK[entry.kind]}; driver ${entry.driver}`,
+    description: `${DESCRIPTIONS[kind]}; driver ${driver}`,
   });
-  // The job's name is the kind alone; the list shows whose job it is.
+  // A job's name is only its kind; show its object too.
   adapter.setFormatter('name', (job: { readonly data?: unknown }) => {
     const parsed = parseJob(job.data);
     if (!parsed.ok) return parsed.reason;
-    const { kind, namespace, name } = parsed.key;
-    return namespace === '' ? `${kind} ${name}` : `${kind} ${namespace}/${name}`;
+    const { key } = parsed;
+    return key.namespace === ''
+      ? `${key.kind} ${key.name}`
+      : `${key.kind} ${key.namespace}/${key.name}`;
   });
   return adapter;
 }
 
-/** Bull Board's page asks another site for fonts; ours asks nobody. */
+/** Removes the links to fonts on another site from Bull Board's page. */
 class LocalPageAdapter extends ExpressAdapter {
   constructor() {
     super();

@@ -1,17 +1,18 @@
 import type { Clock } from '../runtime/clock.ts';
 
-/** Wrong passwords that one address may send in a window. */
+/** Wrong passwords that an address may send in one window. */
 export const MAX_FAILURES = 5;
 
-/** The window begins with an address's first failure. */
+/** A window begins with an address's first failure. */
 export const WINDOW_MS = 60_000;
 
-/** Addresses remembered; beyond it the one whose window is oldest is forgotten. */
+/** Beyond this number of addresses, the one with the oldest window is forgotten. */
 const MAX_ADDRESSES = 10_000;
 
-/** Slows down whoever guesses passwords. */
+/** Counts wrong passwords by address, to slow down guessing. */
 export class FailureLimit {
   readonly #clock: Clock;
+  /** In the order of their begin. */
   readonly #windows = new Map<string, { readonly endsAtMs: number; failures: number }>();
 
   constructor(clock: Clock) {
@@ -20,39 +21,45 @@ export class FailureLimit {
 
   /** How long this address has to wait; 0 if it may try. */
   waitMs(address: string): number {
-    const window = this.#open(address);
+    const window = this.#openWindow(address);
     return window !== undefined && window.failures >= MAX_FAILURES
       ? window.endsAtMs - this.#clock.nowMs()
       : 0;
   }
 
-  failed(address: string): void {
-    const window = this.#open(address);
+  countFailure(address: string): void {
+    const window = this.#openWindow(address);
     if (window !== undefined) {
       window.failures += 1;
       return;
     }
-    this.#windows.set(network(address), { endsAtMs: this.#clock.nowMs() + WINDOW_MS, failures: 1 });
+    this.#windows.set(networkOf(address), {
+      endsAtMs: this.#clock.nowMs() + WINDOW_MS,
+      failures: 1,
+    });
     for (const oldest of this.#windows.keys()) {
       if (this.#windows.size <= MAX_ADDRESSES) break;
       this.#windows.delete(oldest);
     }
   }
 
-  succeeded(address: string): void {
-    this.#windows.delete(network(address));
+  /** Forgets the failures of an address. */
+  clear(address: string): void {
+    this.#windows.delete(networkOf(address));
   }
 
-  #open(address: string) {
-    const window = this.#windows.get(network(address));
+  #openWindow(address: string) {
+    const network = networkOf(address);
+    const window = this.#windows.get(network);
     if (window === undefined || window.endsAtMs > this.#clock.nowMs()) return window;
-    this.#windows.delete(network(address));
+    this.#windows.delete(network);
     return undefined;
   }
 }
 
-/** One customer's IPv6 network counts as one address: it has 2^64 of them. */
-function network(address: string): string {
+/** The /64 network of an IPv6 address, of which one customer has all 2^64 addresses; an IPv4 address
+ * as it is. */
+function networkOf(address: string): string {
   const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/.exec(address)?.[1];
   if (mapped !== undefined || !address.includes(':')) return mapped ?? address;
   const [head = '', tail] = address.split('::');

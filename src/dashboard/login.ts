@@ -1,66 +1,32 @@
-import { createHash, timingSafeEqual } from 'node:crypto';
-import express from 'express';
-import type { Request, RequestHandler, Response } from 'express';
-import { Counter } from 'prom-client';
-import type { Registry } from 'prom-client';
-import type { Clock } from '../runtime/clock.ts';
+import express, { type Request, type RequestHandler, type Response } from 'express';
 import type { Logger } from '../runtime/log.ts';
-import { FailureLimit } from './failure-limit.ts';
 import { loginPage, logoutPage, refusedPage } from './pages.ts';
+import { PasswordCheck, type PasswordCheckOptions } from './password-check.ts';
 import { originOf } from './same-origin.ts';
 import { SESSION_MS, Sessions } from './sessions.ts';
 
-/** Name of the cookie that holds a browser's session. */
-export const COOKIE = 'sutler_session';
-
-export interface LoginOptions {
-  readonly user: string;
-  readonly password: string;
-  readonly log: Logger;
-  readonly metrics: Registry;
-  readonly clock: Clock;
-}
+/** The cookie with a browser's session token. */
+const COOKIE = 'sutler_session';
 
 export interface Login {
-  /** /login and /logout. */
+  /** Serves /login and /logout. */
   readonly pages: RequestHandler;
-  /** Lets through who is logged in (browsers: cookie; scripts: HTTP basic) and whose changing
-   * requests come from our own pages. */
+  /** Passes on the requests of logged-in users: browsers by cookie, scripts by HTTP basic. A request
+   * that changes something must come from the dashboard's own pages. */
   readonly required: RequestHandler;
 }
 
-type Verdict = 'ok' | 'wrong' | 'limited';
-
-/** One user, one password. */
-export function createLogin(options: LoginOptions): Login {
-  const { clock, log } = options;
-  const sessions = new Sessions(clock);
-  const limit = new FailureLimit(clock);
-  const attempts = new Counter({
-    name: 'sutler_dashboard_logins_total',
-    help: 'Passwords sent to the dashboard, HTTP basic included, by result: ok, wrong, limited.',
-    labelNames: ['result'],
-    registers: [options.metrics],
-  });
-  const isRight = credentialCheck(options.user, options.password);
-
-  const judge = (request: Request, user: string, password: string): Verdict => {
-    const address = request.socket.remoteAddress ?? '';
-    const verdict =
-      limit.waitMs(address) > 0 ? 'limited' : isRight(user, password) ? 'ok' : 'wrong';
-    if (verdict === 'ok') limit.succeeded(address);
-    if (verdict === 'wrong') {
-      limit.failed(address);
-      log.warn({ address, path: request.path }, 'dashboard: wrong user or password');
-    }
-    attempts.inc({ result: verdict });
-    return verdict;
+/** Login of a single user with a password. */
+export function createLogin(options: PasswordCheckOptions): Login {
+  const sessions = new Sessions(options.clock);
+  const passwords = new PasswordCheck(options);
+  return {
+    pages: createPages(sessions, passwords),
+    required: requireLogin(sessions, passwords, options.log),
   };
-  const retryAfter = (request: Request, response: Response): void => {
-    const seconds = Math.ceil(limit.waitMs(request.socket.remoteAddress ?? '') / 1000);
-    response.status(429).set('retry-after', String(Math.max(1, seconds)));
-  };
+}
 
+function createPages(sessions: Sessions, passwords: PasswordCheck): RequestHandler {
   const pages = express.Router();
   pages.get('/login', (request, response) => {
     response.send(loginPage(safeNext(request.query['next']), ''));
@@ -73,19 +39,20 @@ export function createLogin(options: LoginOptions): Login {
         response.status(403).send(refusedPage('A login from another site’s page is not accepted.'));
         return;
       }
-      const form = fieldsOf(request.body);
-      const next = safeNext(form['next']);
-      const verdict = judge(request, form['user'] ?? '', form['password'] ?? '');
-      if (verdict === 'ok') {
-        setCookie(request, response, sessions.open(), SESSION_MS);
-        response.redirect(303, next);
-      } else if (verdict === 'limited') {
-        retryAfter(request, response);
-        response.send(
-          loginPage(next, 'Too many wrong passwords from this address: wait a minute.'),
-        );
-      } else {
-        response.status(401).send(loginPage(next, 'Wrong user or password.'));
+      const { next: nextField, user = '', password = '' } = fieldsOf(request.body);
+      const next = safeNext(nextField);
+      switch (passwords.check(request, user, password)) {
+        case 'ok':
+          setCookie(request, response, sessions.open(), SESSION_MS);
+          return response.redirect(303, next);
+        case 'limited':
+          response
+            .status(429)
+            .set('retry-after', String(passwords.retryAfterSeconds(request)))
+            .send(loginPage(next, 'Too many wrong passwords from this address: wait a minute.'));
+          return;
+        case 'wrong':
+          response.status(401).send(loginPage(next, 'Wrong user or password.'));
       }
     },
   );
@@ -93,40 +60,45 @@ export function createLogin(options: LoginOptions): Login {
     response.send(logoutPage());
   });
   pages.post('/logout', (request, response) => {
-    // Harmless from another site too: SameSite keeps the cookie away from it.
+    // Another site can't end a session: SameSite keeps the cookie out of its requests.
     sessions.end(sessionOf(request));
     setCookie(request, response, '', 0);
     response.redirect(303, '/login');
   });
+  return pages;
+}
 
-  const required: RequestHandler = (request, response, next) => {
+function requireLogin(sessions: Sessions, passwords: PasswordCheck, log: Logger): RequestHandler {
+  return (request, response, next) => {
     const basic = basicOf(request);
-    if (basic !== undefined) {
-      const verdict = judge(request, basic.user, basic.password);
-      if (verdict === 'limited') {
-        retryAfter(request, response);
-        response.json({ error: 'too many wrong passwords from this address: wait a minute' });
-        return;
-      }
-      if (verdict === 'wrong') return askForLogin(request, response);
-    } else if (!sessions.isOpen(sessionOf(request))) return askForLogin(request, response);
+    const verdict =
+      basic === undefined
+        ? sessions.isOpen(sessionOf(request))
+        : passwords.check(request, basic.user, basic.password);
+    if (verdict === 'limited') {
+      response
+        .status(429)
+        .set('retry-after', String(passwords.retryAfterSeconds(request)))
+        .json({ error: 'too many wrong passwords from this address: wait a minute' });
+      return;
+    }
+    if (verdict === false || verdict === 'wrong') return askForLogin(request, response);
     if (isReading(request.method)) return next();
     const origin = originOf(request);
-    // A script with a password can't be ridden by another site; a cookie without the browser's word
-    // on where the request comes from could.
+    // A browser sends its cookie along with another site's requests; only the headers that name the
+    // origin tell those apart. Another site can't make it send a password by HTTP basic.
     if (origin === 'same' || (origin === 'unknown' && basic !== undefined)) return next();
     log.warn(
       { method: request.method, path: request.path, origin: request.headers.origin },
-      'dashboard: refused a request from elsewhere',
+      'dashboard: refused a request that is not from its own pages',
     );
     response.status(403).json({
-      error: 'requests that change something are taken from the dashboard’s own pages only',
+      error: 'requests that change something are accepted from the dashboard’s own pages only',
     });
   };
-  return { pages, required };
 }
 
-/** Whether a request only reads. */
+/** Whether a request with this method changes nothing. */
 export function isReading(method: string): boolean {
   return method === 'GET' || method === 'HEAD';
 }
@@ -136,7 +108,7 @@ function askForLogin(request: Request, response: Response): void {
     response.redirect(303, `/login?next=${encodeURIComponent(request.originalUrl)}`);
     return;
   }
-  // Browsers would answer a challenge with a dialog of their own on top of the page.
+  // Only to scripts: a browser would open a password dialog of its own on top of the page.
   if (request.headers['sec-fetch-mode'] === undefined)
     response.set('www-authenticate', 'Basic realm="sutler", charset="UTF-8"');
   response
@@ -144,24 +116,7 @@ function askForLogin(request: Request, response: Response): void {
     .json({ error: 'not logged in: reload the page, or send user and password by HTTP basic' });
 }
 
-/** Compares in a time that does not depend on where the texts differ. */
-function credentialCheck(
-  user: string,
-  password: string,
-): (user: string, password: string) => boolean {
-  const [wantedUser, wantedPassword] = [sha256(user), sha256(password)];
-  return (givenUser, givenPassword) => {
-    const isUser = timingSafeEqual(sha256(givenUser), wantedUser);
-    const isPassword = timingSafeEqual(sha256(givenPassword), wantedPassword);
-    return isUser && isPassword;
-  };
-}
-
-function sha256(text: string): Buffer {
-  return createHash('sha256').update(text).digest();
-}
-
-/** Only our own pages: a login must not be a way to somebody else's. */
+/** Only the dashboard's own pages, so that a link can't use the login to lead to another site. */
 function safeNext(next: unknown): string {
   return typeof next === 'string' && /^\/queues\/[\w./~%?=&:@+,-]*$/.test(next) ? next : '/queues/';
 }
@@ -179,14 +134,13 @@ function sessionOf(request: Request): string {
 }
 
 function setCookie(request: Request, response: Response, value: string, maxAgeMs: number): void {
-  // A proxy with TLS says so; claiming it falsely only makes the cookie more careful.
-  const secure = request.headers['x-forwarded-proto'] === 'https';
   response.cookie(COOKIE, value, {
     httpOnly: true,
     sameSite: 'strict',
     path: '/',
     maxAge: maxAgeMs,
-    secure,
+    // Set by a proxy with TLS. A false header only restricts the cookie more.
+    secure: request.headers['x-forwarded-proto'] === 'https',
   });
 }
 
@@ -195,9 +149,6 @@ function basicOf(
 ): { readonly user: string; readonly password: string } | undefined {
   const encoded = /^Basic ([A-Za-z0-9+/=_-]+)$/i.exec(request.headers.authorization ?? '')?.[1];
   if (encoded === undefined) return undefined;
-  const text = Buffer.from(encoded, 'base64').toString();
-  const colon = text.indexOf(':');
-  return colon === -1
-    ? { user: text, password: '' }
-    : { user: text.slice(0, colon), password: text.slice(colon + 1) };
+  const [user = '', ...password] = Buffer.from(encoded, 'base64').toString().split(':');
+  return { user, password: password.join(':') };
 }

@@ -5,57 +5,65 @@ import { isLoopback, parseListenAddress } from '../runtime/address.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
-import { runProcess } from '../runtime/process.ts';
-import type { Invocation, ProcessContext } from '../runtime/process.ts';
-import { flags, summary } from './flags.ts';
+import { runProcess, type Invocation, type ProcessContext } from '../runtime/process.ts';
+import { flags as table, summary } from './flags.ts';
 import { startDashboard } from './server.ts';
+
+type DashboardContext = ProcessContext<typeof table>;
 
 /** The dashboard process. */
 export function main(invocation: Invocation): Promise<void> {
-  return runProcess(invocation, { name: 'dashboard', summary, table: flags, start });
+  return runProcess(invocation, { name: 'dashboard', summary, table, start });
 }
 
-async function start(p: ProcessContext<typeof flags>): Promise<void> {
-  const { flags: f, log, metrics, closers } = p;
-  keyPrefix(f.redisPrefix);
-  if (f.dashboardUser === '' || f.dashboardUser.includes(':')) {
-    throw new UsageError(
-      '--dashboard-user: empty or with a colon, which HTTP basic can’t carry; choose another name',
-    );
-  }
-  const made = f.dashboardPassword === '' ? randomBytes(15).toString('base64url') : undefined;
-  const { host } = parseListenAddress('dashboard-address', f.dashboardAddress);
-  if (host === undefined || !isLoopback(host)) {
-    log.warn(
-      { address: f.dashboardAddress },
-      'the dashboard listens beyond this machine in plain HTTP: put a proxy with TLS in front',
-    );
-  }
+async function start(context: DashboardContext): Promise<void> {
+  const { flags, log, metrics, closers, health } = context;
+  checkFlags(context);
+  const generated = flags.dashboardPassword === '' ? randomBytes(15).toString('base64url') : '';
 
   const link = openRedis({
-    url: f.redisUrl,
+    url: flags.redisUrl,
     role: 'plain',
-    name: `sutler-dashboard:${p.pid}`,
+    name: `sutler-dashboard:${context.pid}`,
     log,
   });
   closers.add('Redis', () => link.close());
-  p.health.ready('redis', () => link.trouble);
+  health.ready('redis', () => link.trouble);
+
   const dashboard = await startDashboard({
-    address: f.dashboardAddress,
-    user: f.dashboardUser,
-    password: made ?? f.dashboardPassword,
-    allowActions: f.dashboardAllowActions,
+    address: flags.dashboardAddress,
+    user: flags.dashboardUser,
+    password: generated === '' ? flags.dashboardPassword : generated,
+    allowActions: flags.dashboardAllowActions,
     link,
-    prefix: f.redisPrefix,
+    prefix: flags.redisPrefix,
     log,
     metrics,
     clock: systemClock,
   });
   closers.add('dashboard', () => dashboard.close());
-  const facts = {
+
+  context.announce({
     dashboard: dashboard.url,
-    user: f.dashboardUser,
-    ...(made === undefined ? {} : { password: made }),
-  };
-  p.announce({ ...facts, ...(await openHttpEndpoint(p)) });
+    user: flags.dashboardUser,
+    ...(generated === '' ? {} : { password: generated }),
+    ...(await openHttpEndpoint(context)),
+  });
+}
+
+/** @throws UsageError */
+function checkFlags({ flags, log }: DashboardContext): void {
+  keyPrefix(flags.redisPrefix);
+  if (flags.dashboardUser === '' || flags.dashboardUser.includes(':'))
+    throw new UsageError(
+      '--dashboard-user: must not be empty or contain a colon, which HTTP basic can’t carry',
+    );
+  const { dashboardAddress: address } = flags;
+  const { host } = parseListenAddress('dashboard-address', address);
+  if (host === undefined || !isLoopback(host))
+    log.warn(
+      { address },
+      'the dashboard can be reached from other machines, in plain HTTP: ' +
+        'put a proxy with TLS in front of it',
+    );
 }

@@ -1,6 +1,6 @@
 /** The login form.
- * @param next  path to go on to, checked by the caller
- * @param note  why it is shown again; empty at first */
+ * @param next  path to redirect to, checked by the caller
+ * @param note  why the form is shown again; empty at first */
 export function loginPage(next: string, note: string): string {
   return page(
     'Log in',
@@ -8,34 +8,37 @@ export function loginPage(next: string, note: string): string {
 <form method="post" action="/login">
 <input type="hidden" name="next" value="${escape(next)}">
 <label>User<input name="user" autocomplete="username" required autofocus></label>
-<label>Password<input name="password" type="password" autocomplete="current-password" required></label>
+<label>Password
+<input name="password" type="password" autocomplete="current-password" required></label>
 <button>Log in</button>
 </form>`,
   );
 }
 
-/** Asks before it logs out: a link alone must not. */
+/** Asks for a confirmation, because a link must not log out by itself. */
 export function logoutPage(): string {
   return page(
     'Log out',
-    '<form method="post" action="/logout"><button>Log out</button></form><p><a href="/queues/">Back to the queues</a></p>',
+    `<form method="post" action="/logout"><button>Log out</button></form>
+<p><a href="/queues/">Back to the queues</a></p>`,
   );
 }
 
-/** Says what is wrong, and looks again by itself. */
+/** Shown instead of the queues while Redis can't be read; reloads itself. */
 export function troublePage(trouble: string): string {
   return page(
     'Waiting',
-    `<p class="note" role="alert">${escape(trouble)}</p><p>This page looks again every 3 seconds.</p>`,
+    `<p class="note" role="alert">${escape(trouble)}</p>
+<p>This page reloads every 3 seconds.</p>`,
     3,
   );
 }
 
-/** Says why not. */
 export function refusedPage(reason: string): string {
   return page(
     'Refused',
-    `<p class="note" role="alert">${escape(reason)}</p><p><a href="/queues/">Back to the queues</a></p>`,
+    `<p class="note" role="alert">${escape(reason)}</p>
+<p><a href="/queues/">Back to the queues</a></p>`,
   );
 }
 
@@ -51,13 +54,18 @@ ${refreshSeconds === undefined ? '' : `<meta http-equiv="refresh" content="${ref
 <title>${escape(title)} · sutler</title>
 <style>
 :root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }
-body { display: grid; place-items: center; min-height: 100vh; margin: 0; background: light-dark(#f4f5f7, #151a21); }
-main { width: min(22rem, 88vw); padding: 2rem; border-radius: 8px; background: light-dark(#fff, #1e242d); box-shadow: 0 1px 4px #0003; }
+body { display: grid; place-items: center; min-height: 100vh; margin: 0;
+  background: light-dark(#f4f5f7, #151a21); }
+main { width: min(22rem, 88vw); padding: 2rem; border-radius: 8px;
+  background: light-dark(#fff, #1e242d); box-shadow: 0 1px 4px #0003; }
 h1 { margin: 0 0 1rem; font-size: 1.25rem; }
 label { display: block; margin-bottom: 1rem; }
-input { display: block; box-sizing: border-box; width: 100%; margin-top: .25rem; padding: .5rem; font: inherit; }
-button { width: 100%; padding: .6rem; border: 0; border-radius: 4px; background: #2f5d8a; color: #fff; font: inherit; cursor: pointer; }
-.note { padding: .6rem .8rem; border-left: 4px solid #c7781d; background: light-dark(#fdf3e4, #33291b); overflow-wrap: anywhere; }
+input { display: block; box-sizing: border-box; width: 100%; margin-top: .25rem; padding: .5rem;
+  font: inherit; }
+button { width: 100%; padding: .6rem; border: 0; border-radius: 4px; background: #2f5d8a;
+  color: #fff; font: inherit; cursor: pointer; }
+.note { padding: .6rem .8rem; border-left: 4px solid #c7781d;
+  background: light-dark(#fdf3e4, #33291b); overflow-wrap: anywhere; }
 </style>
 </head>
 <body><main><h1>sutler</h1>

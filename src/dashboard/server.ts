@@ -9,8 +9,7 @@ import type { Clock } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
 import type { Logger } from '../runtime/log.ts';
 import { guardActions } from './actions.ts';
-import { createBoards } from './boards.ts';
-import type { Boards } from './boards.ts';
+import { Boards } from './boards.ts';
 import { createLogin } from './login.ts';
 import { troublePage } from './pages.ts';
 
@@ -26,12 +25,12 @@ export interface DashboardOptions {
   readonly log: Logger;
   readonly metrics: Registry;
   readonly clock: Clock;
-  /** Longest time a page of the board may take. */
+  /** Limit for the answer of one page. */
   readonly answerMs?: number;
 }
 
 export interface Dashboard {
-  /** Where the queues are shown. */
+  /** Of the page with the queues. */
   readonly url: string;
   close(): Promise<void>;
 }
@@ -41,11 +40,11 @@ const MOUNT_PATH = '/queues';
 /** Longer than the limit of one Redis command, so that the command's own error arrives first. */
 const ANSWER_MS = 8000;
 
-/** Listens; Redis may be away.
+/** Starts to listen, whether or not Redis can be reached.
  * @throws UsageError when the port is taken or the address is not this machine's */
 export async function startDashboard(options: DashboardOptions): Promise<Dashboard> {
   const { host, port } = parseListenAddress('dashboard-address', options.address);
-  const boards = createBoards({ ...options, mountPath: MOUNT_PATH });
+  const boards = new Boards({ ...options, mountPath: MOUNT_PATH });
   const server = createServer(createApp(options, boards));
   await new Promise<void>((resolve, reject) => {
     server.once('error', (cause: NodeJS.ErrnoException) => {
@@ -59,8 +58,9 @@ export async function startDashboard(options: DashboardOptions): Promise<Dashboa
   });
   const bound = server.address();
   const shownHost = host === undefined ? '127.0.0.1' : host.includes(':') ? `[${host}]` : host;
+  const boundPort = typeof bound === 'object' && bound !== null ? bound.port : port;
   return {
-    url: `http://${shownHost}:${typeof bound === 'object' && bound !== null ? bound.port : port}${MOUNT_PATH}/`,
+    url: `http://${shownHost}:${boundPort}${MOUNT_PATH}/`,
     async close() {
       await new Promise<void>((resolve) => {
         server.close(() => resolve());
@@ -82,18 +82,18 @@ function createApp(options: DashboardOptions, boards: Boards): Express {
   app.use(
     MOUNT_PATH,
     guardActions(options),
-    withinMs(options.answerMs ?? ANSWER_MS),
-    whenRedisAnswers(options.link, boards),
+    limitTime(options.answerMs ?? ANSWER_MS),
+    refreshBoards(options.link, boards),
     boards.router,
   );
   app.use((_request, response) => {
     response.status(404).type('text').send(`not found: the queues are at ${MOUNT_PATH}/\n`);
   });
-  app.use(failed(options.log));
+  app.use(answerErrors(options.log));
   return app;
 }
 
-/** Scripts and styles are ours alone. Bull Board sets styles inline, nothing else. */
+/** Only own scripts and styles. Bull Board sets inline styles, and nothing else inline. */
 const CONTENT_POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -112,7 +112,7 @@ const securityHeaders: RequestHandler = (request, response, next) => {
     'content-security-policy': CONTENT_POLICY,
     'x-content-type-options': 'nosniff',
     'x-frame-options': 'DENY',
-    // Not no-referrer: the browser would then hide the origin of our own forms too.
+    // With no-referrer, the browser would hide the origin of the dashboard's own forms too.
     'referrer-policy': 'same-origin',
     'cross-origin-opener-policy': 'same-origin',
     'cross-origin-resource-policy': 'same-origin',
@@ -126,14 +126,14 @@ function isAsset(path: string): boolean {
   return path.startsWith(`${MOUNT_PATH}/static/`);
 }
 
-/** Answers 503 in place of a board that takes too long, as it does while Redis is frozen. */
-function withinMs(limitMs: number): RequestHandler {
+/** Answers 503 instead of a board that takes too long, as it does while Redis hangs. */
+function limitTime(limitMs: number): RequestHandler {
   return (request, response, next) => {
     const timer = setTimeout(() => {
       if (response.headersSent) return;
-      // The board's own answer, if it ever comes, meets a closed connection.
+      // So that the board's own late answer is dropped.
       response.set('connection', 'close');
-      unavailable(response, {
+      sendUnavailable(response, {
         path: request.path,
         trouble: `Redis did not answer within ${limitMs / 1000} s; try again`,
       });
@@ -143,8 +143,8 @@ function withinMs(limitMs: number): RequestHandler {
   };
 }
 
-/** Says at once what is wrong with Redis; otherwise lets the board follow the registry first. */
-function whenRedisAnswers(link: RedisLink, boards: Boards): RequestHandler {
+/** Answers 503 at once if Redis can't be reached; otherwise shows the queues of the registry. */
+function refreshBoards(link: RedisLink, boards: Boards): RequestHandler {
   return async (request, response, next) => {
     if (isAsset(request.baseUrl + request.path)) return next();
     let { trouble } = link;
@@ -157,39 +157,40 @@ function whenRedisAnswers(link: RedisLink, boards: Boards): RequestHandler {
     }
     if (response.headersSent) return;
     if (trouble === undefined) next();
-    else unavailable(response, { path: request.path, trouble });
+    else sendUnavailable(response, { path: request.path, trouble });
   };
 }
 
-function unavailable(
+function sendUnavailable(
   response: Response,
-  o: { readonly path: string; readonly trouble: string },
+  { path, trouble }: { readonly path: string; readonly trouble: string },
 ): void {
   response.status(503).set('retry-after', '3');
-  if (o.path.startsWith('/api/')) response.json({ error: o.trouble });
-  else response.send(troublePage(o.trouble));
+  if (path.startsWith('/api/')) response.json({ error: trouble });
+  else response.send(troublePage(trouble));
 }
 
-/** The last to hear of an error; it says nothing about it to the browser. */
-function failed(log: Logger): ErrorRequestHandler {
-  // Express tells an error handler by its four parameters.
+/** Logs an error of a handler, and answers without its details. */
+function answerErrors(log: Logger): ErrorRequestHandler {
+  // Express recognises an error handler by its four parameters.
   return (error: unknown, request, response, _next) => {
     if (response.headersSent) {
-      log.debug({ err: error, path: request.path }, 'dashboard: an answer came too late');
+      log.debug(
+        { err: error, path: request.path },
+        'dashboard: a handler failed after its time limit',
+      );
       return;
     }
     const status = statusOf(error);
     if (status >= 500) log.error({ err: error, path: request.path }, 'dashboard: request failed');
     response.status(status).json({
       error:
-        status >= 500
-          ? 'internal error: see the log of the dashboard'
-          : 'the request can’t be read',
+        status >= 500 ? 'internal error: see the log of the dashboard' : 'the request is invalid',
     });
   };
 }
 
-/** What body-parser and the router put on their errors. */
+/** The status that body-parser and the router set on their errors. */
 function statusOf(error: unknown): number {
   if (typeof error !== 'object' || error === null || !('status' in error)) return 500;
   return typeof error.status === 'number' && error.status >= 400 ? error.status : 500;

@@ -4,21 +4,21 @@ import type { Clock } from '../runtime/clock.ts';
 /** How long a login lasts. */
 export const SESSION_MS = 12 * 3_600_000;
 
-/** Enough for every browser of a team; the oldest login ends first. */
+/** Beyond this number, the oldest session ends. */
 const MAX_SESSIONS = 1000;
 
-/** Logins of browsers, in memory: a restart ends them all. */
+/** Sessions of logged-in browsers. They are in memory, so a restart ends them. */
 export class Sessions {
   readonly #clock: Clock;
-  /** By digest, so that how long a look-up takes says nothing about a token. Insertion order is
-   * age. */
+  /** By the token's digest, so that the time of a look-up tells nothing about a token. Oldest
+   * first. */
   readonly #endsAtMs = new Map<string, number>();
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
-  /** @returns the token, which only the browser keeps */
+  /** @returns the token, which is not stored here */
   open(): string {
     const token = randomBytes(32).toString('base64url');
     this.#endsAtMs.set(digest(token), this.#clock.nowMs() + SESSION_MS);

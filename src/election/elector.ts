@@ -1,39 +1,31 @@
-import { Counter, Gauge } from 'prom-client';
-import type { Registry } from 'prom-client';
-
+import { Counter, Gauge, type Registry } from 'prom-client';
 import type { Clock } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
 import type { Logger } from '../runtime/log.ts';
-import { acquireDelayMs, decide, leaseTimesProblem, released, sameRecord } from './lease.ts';
-import type { LeaseTimes, Observation } from './lease.ts';
+import { PollLoop } from '../runtime/poll-loop.ts';
+import {
+  acquireDelayMs,
+  decide,
+  isSameRecord,
+  leaseTimesProblem,
+  releaseRecord,
+  type Decision,
+  type LeaseTimes,
+  type Observation,
+} from './lease.ts';
 import type { LeaseStore, StoredLease } from './lease-store.ts';
-
-/** Holds a Lease, or waits for it, until closed. */
-export interface Elector {
-  /** Whether this process may act now. Also false in a process that was frozen past its deadline
-   * and has not noticed yet: ask each time. */
-  readonly isLeader: boolean;
-  /** Who holds the Lease as last seen; undefined: nobody, or not known yet. */
-  readonly holder: string | undefined;
-  /** False when this process believes it leads and did not renew for the lease duration and 20 s
-   * more. For /healthz/leader-election. */
-  healthy(): boolean;
-  /** Stops, and gives the Lease up so that another can lead at once; never rejects. */
-  close(): Promise<void>;
-}
 
 export interface ElectorOptions extends LeaseTimes {
   readonly store: LeaseStore;
   /** Name of the Lease, for logs and metrics. */
   readonly leaseName: string;
-  /** Unique per process: two with one identity would both lead. */
+  /** Unique per process: two processes with the same identity would both lead. */
   readonly identity: string;
   readonly clock: Clock;
   readonly log: Logger;
   readonly metrics: Registry;
-  /** Leading from now on. */
   readonly onStartedLeading: (elector: Elector) => void;
-  /** Leading no more. It goes on trying to lead again. */
+  /** The elector goes on trying to lead again. */
   readonly onStoppedLeading: (reason: string) => void;
   /** Uniform in [0, 1). */
   readonly random?: () => number;
@@ -44,130 +36,151 @@ export interface ElectorOptions extends LeaseTimes {
 export function startElector(options: ElectorOptions): Elector {
   const problem = leaseTimesProblem(options);
   if (problem !== undefined) throw new UsageError(problem);
-  return new LeaseElector(options);
+  return new Elector(options);
 }
 
 const UNHEALTHY_AFTER_MS = 20_000;
-const RELEASE_MS = 3000;
+const RELEASE_TIMEOUT_MS = 3000;
 
-class LeaseElector implements Elector {
+/** Acquires a Lease, or waits for it, and renews it until closed.
+ *
+ * The Lease is held from a successful write until another holder is seen, until `renewDeadlineMs`
+ * passed without a renewal, or until `close`. Others may take it over only `leaseDurationMs` after
+ * the last renewal that they saw, which is later; so there are never two leaders at a time, as long
+ * as clocks run at about the same speed. */
+export class Elector {
   readonly #options: ElectorOptions;
   readonly #clock: Clock;
   readonly #status: Gauge<'name'>;
   readonly #slowPath: Counter<'name'>;
-  readonly #closing = new AbortController();
+  readonly #loop: PollLoop;
   readonly #endWatch: () => void;
-  readonly #ended: Promise<void>;
+  /** The Lease as last read or written, which an update replaces. */
   #stored: StoredLease | undefined;
   #seen: Observation | undefined;
-  #held = false;
+  /** The Lease was acquired, and no loss was noticed since. */
+  #hasLease = false;
+  /** When the last successful renewal was sent. */
   #renewedMs = 0;
-  /** Ends the present wait. */
-  #pause = new AbortController();
+  #isClosing = false;
 
   constructor(options: ElectorOptions) {
+    const { store, clock, metrics, leaseName, retryPeriodMs, log } = options;
     this.#options = options;
-    this.#clock = options.clock;
-    const { metrics, leaseName } = options;
-    this.#status = gauge(metrics);
-    this.#slowPath = counter(metrics);
+    this.#clock = clock;
+    this.#status = new Gauge({
+      name: 'leader_election_master_status',
+      help: 'Whether this process leads: 1 or 0.',
+      labelNames: ['name'],
+      registers: [metrics],
+    });
+    this.#slowPath = new Counter({
+      name: 'leader_election_slowpath_total',
+      help: 'Renewals that had to read the Lease first.',
+      labelNames: ['name'],
+      registers: [metrics],
+    });
     this.#status.set({ name: leaseName }, 0);
-    this.#endWatch = options.store.watch((lease) => this.#changed(lease));
-    this.#ended = this.#run();
+    this.#loop = new PollLoop({
+      step: () => this.#step(),
+      onError: (error) => log.error({ err: error, lease: leaseName }, 'the election failed'),
+      periodMs: retryPeriodMs,
+      clock,
+    });
+    this.#endWatch = store.watch((lease) => this.#leaseChanged(lease));
   }
 
+  /** Whether this process may act as the leader now. To be read each time: it is false also in a
+   * process that was frozen past its deadline and has not noticed yet. */
   get isLeader(): boolean {
-    return this.#held && this.#clock.nowMs() - this.#renewedMs < this.#options.renewDeadlineMs;
+    return this.#hasLease && this.#clock.nowMs() - this.#renewedMs < this.#options.renewDeadlineMs;
   }
 
+  /** The holder of the Lease as last seen; undefined: none, or not known yet. */
   get holder(): string | undefined {
     const holder = this.#seen?.record.holder;
     return holder === '' ? undefined : holder;
   }
 
-  healthy(): boolean {
-    return (
-      !this.#held ||
-      this.#clock.nowMs() - this.#renewedMs <= this.#options.leaseDurationMs + UNHEALTHY_AFTER_MS
-    );
+  /** For /healthz/leader-election. False while this process holds the Lease by its own account and
+   * did not renew it for the lease duration and 20 s more. */
+  isHealthy(): boolean {
+    const limitMs = this.#options.leaseDurationMs + UNHEALTHY_AFTER_MS;
+    return !this.#hasLease || this.#clock.nowMs() - this.#renewedMs <= limitMs;
   }
 
+  /** Stops, and releases the Lease so that another process can lead at once. Never rejects. */
   async close(): Promise<void> {
-    const first = !this.#closing.signal.aborted;
-    this.#closing.abort();
-    this.#pause.abort();
+    const isFirst = !this.#isClosing;
+    this.#isClosing = true;
     this.#endWatch();
-    await this.#ended;
-    if (!first || !this.#held) return;
-    this.#lose('stopping');
+    await this.#loop.stop();
+    if (!isFirst || !this.#hasLease) return;
+    this.#stopLeading('stopping');
     await this.#release();
   }
 
-  async #run(): Promise<void> {
-    const { signal } = this.#closing;
-    while (!signal.aborted) {
-      if (this.#held && !this.isLeader)
-        this.#lose(`not renewed for ${this.#options.renewDeadlineMs} ms`);
-      const waitMs = this.#held ? await this.#renew() : await this.#acquire();
-      if (signal.aborted) return;
-      await this.#wait(waitMs);
-    }
+  /** @returns how long to wait before the next step, in ms */
+  #step(): Promise<number> {
+    if (this.#hasLease && !this.isLeader)
+      this.#stopLeading(`not renewed for ${this.#options.renewDeadlineMs} ms`);
+    return this.#hasLease ? this.#renew() : this.#acquire();
   }
 
-  /** @returns how long to wait before the next try */
   async #acquire(): Promise<number> {
     const { retryPeriodMs, renewDeadlineMs, leaseName, identity, log } = this.#options;
     const delayMs = acquireDelayMs(retryPeriodMs, this.#random());
     const startedMs = this.#clock.nowMs();
     try {
-      const left = await this.#limited(renewDeadlineMs, (signal) => this.#attempt(signal));
-      if (left !== undefined) return Math.max(1, Math.min(delayMs, left));
+      const takenMs = await this.#withLimit(renewDeadlineMs, (signal) => this.#attempt(signal));
+      if (takenMs !== undefined) return Math.max(1, Math.min(delayMs, takenMs));
     } catch (error) {
       log.warn({ err: error, lease: leaseName }, 'could not read or write the Lease; trying again');
       return delayMs;
     }
-    if (this.#closing.signal.aborted) {
+    if (this.#isClosing) {
       await this.#release();
       return 0;
     }
     this.#renewedMs = startedMs;
-    this.#held = true;
+    this.#hasLease = true;
     this.#status.set({ name: leaseName }, 1);
     log.info({ lease: leaseName, identity }, 'leading');
-    this.#tell(() => this.#options.onStartedLeading(this));
+    this.#notify(() => this.#options.onStartedLeading(this));
     return retryPeriodMs;
   }
 
-  /** @returns how long to wait before the next renewal */
   async #renew(): Promise<number> {
     const { retryPeriodMs, renewDeadlineMs, leaseName, log } = this.#options;
     const startedMs = this.#clock.nowMs();
     const deadlineMs = this.#renewedMs + renewDeadlineMs;
     try {
-      const left = await this.#limited(deadlineMs - startedMs, (signal) => this.#attempt(signal));
-      if (!this.#held) return 0;
-      if (left !== undefined) {
-        this.#lose(`held by ${this.holder ?? 'nobody'}`);
-        return Math.max(1, Math.min(left, acquireDelayMs(retryPeriodMs, this.#random())));
+      const takenMs = await this.#withLimit(deadlineMs - startedMs, (signal) =>
+        this.#attempt(signal),
+      );
+      if (takenMs === undefined) {
+        this.#renewedMs = startedMs;
+        return retryPeriodMs;
       }
-      this.#renewedMs = startedMs;
-      return retryPeriodMs;
+      this.#stopLeading(`held by ${this.holder ?? 'nobody'}`);
+      return Math.max(1, Math.min(takenMs, acquireDelayMs(retryPeriodMs, this.#random())));
     } catch (error) {
       log.warn({ err: error, lease: leaseName }, 'could not renew the Lease; trying again');
+      return Math.max(0, Math.min(retryPeriodMs, deadlineMs - this.#clock.nowMs()));
     }
-    return Math.max(0, Math.min(retryPeriodMs, deadlineMs - this.#clock.nowMs()));
   }
 
-  /** One look, and one write if it is ours to write.
-   * @returns undefined: the Lease is ours; else for how long it certainly isn't, in ms */
+  /** Reads the Lease, and writes it if it is free or ours.
+   * @returns undefined: the Lease is ours; else for how many ms it certainly is not */
   async #attempt(signal: AbortSignal): Promise<number | undefined> {
-    const { store, leaseName } = this.#options;
-    if (this.#held && this.#stored !== undefined) {
-      // Nobody else writes while we lead: without looking first, refused if that is wrong.
+    const { store, leaseName, retryPeriodMs } = this.#options;
+    if (this.#hasLease && this.#stored !== undefined) {
+      // Only the leader writes the Lease, so write without reading first. If another process did
+      // write, the update is refused.
       const decision = this.#decide();
       if (
         decision.kind === 'update' &&
-        (await this.#write(store.update(decision.record, this.#stored, signal)))
+        (await this.#didWrite(store.update(decision.record, this.#stored, signal)))
       )
         return undefined;
       this.#slowPath.inc({ name: leaseName });
@@ -175,143 +188,98 @@ class LeaseElector implements Elector {
     this.#observe(await store.get(signal));
     const decision = this.#decide();
     if (decision.kind === 'wait') return decision.forMs;
-    const written =
+    const write =
       decision.kind === 'create' || this.#stored === undefined
         ? store.create(decision.record, signal)
         : store.update(decision.record, this.#stored, signal);
-    // Another was faster: look again after a pause.
-    return (await this.#write(written)) ? undefined : this.#options.retryPeriodMs;
+    // Where another process wrote first, read again after a pause.
+    return (await this.#didWrite(write)) ? undefined : retryPeriodMs;
   }
 
-  async #write(written: Promise<StoredLease | undefined>): Promise<boolean> {
-    const stored = await written;
-    if (stored === undefined) return false;
-    this.#observe(stored);
-    return true;
+  async #didWrite(write: Promise<StoredLease | undefined>): Promise<boolean> {
+    const stored = await write;
+    if (stored !== undefined) this.#observe(stored);
+    return stored !== undefined;
   }
 
-  #decide(): ReturnType<typeof decide> {
+  #decide(): Decision {
     const { identity, leaseDurationMs } = this.#options;
-    return decide(
-      this.#seen,
-      { identity, leaseDurationMs, leading: this.#held },
-      this.#clock.nowMs(),
-    );
+    const candidate = { identity, leaseDurationMs, isLeading: this.#hasLease };
+    return decide(this.#seen, candidate, this.#clock.nowMs());
   }
 
   #observe(stored: StoredLease | undefined): void {
     this.#stored = stored;
-    if (stored === undefined) {
-      this.#seen = undefined;
-    } else if (this.#seen === undefined || !sameRecord(this.#seen.record, stored.record)) {
+    if (stored === undefined) this.#seen = undefined;
+    else if (this.#seen === undefined || !isSameRecord(this.#seen.record, stored.record))
       this.#seen = { record: stored.record, atMs: this.#clock.nowMs() };
-    }
   }
 
-  /** The watch saw the Lease change. */
-  #changed(lease: StoredLease | undefined): void {
-    if (this.#closing.signal.aborted) return;
-    if (this.#held) {
-      // Our own writes come back here, possibly late.
-      if (lease?.record.holder === this.#options.identity) return;
-      // Gone or another's: the next try finds out, now.
-      this.#pause.abort();
+  /** Called by the watch. */
+  #leaseChanged(lease: StoredLease | undefined): void {
+    if (this.#isClosing) return;
+    if (this.#hasLease) {
+      // Our own writes come back here, possibly late. Anything else the next step reads, now.
+      if (lease?.record.holder !== this.#options.identity) this.#loop.runNow();
       return;
     }
     this.#observe(lease);
-    if (lease === undefined || lease.record.holder === '') this.#pause.abort();
+    if (lease === undefined || lease.record.holder === '') this.#loop.runNow();
   }
 
-  #lose(reason: string): void {
+  #stopLeading(reason: string): void {
     const { leaseName, identity, log } = this.#options;
-    this.#held = false;
+    this.#hasLease = false;
     this.#status.set({ name: leaseName }, 0);
     log.warn({ lease: leaseName, identity, reason }, 'not leading any more');
-    this.#tell(() => this.#options.onStoppedLeading(reason));
+    this.#notify(() => this.#options.onStoppedLeading(reason));
   }
 
+  /** Updates the Lease as last seen or, where that is refused, as read afresh. */
   async #release(): Promise<void> {
     const { store, identity, leaseName, log } = this.#options;
     try {
-      await this.#limited(RELEASE_MS, async (signal) => {
-        for (let look = 0; look < 2; look += 1) {
-          const stored = look === 0 ? this.#stored : await store.get(signal);
-          if (stored === undefined || stored.record.holder !== identity) continue;
-          if (
-            (await store.update(released(stored.record, this.#clock.nowMs()), stored, signal)) !==
-            undefined
-          )
-            return;
+      await this.#withLimit(RELEASE_TIMEOUT_MS, async (signal) => {
+        for (const read of [() => this.#stored, () => store.get(signal)]) {
+          const stored = await read();
+          if (stored?.record.holder !== identity) continue;
+          const record = releaseRecord(stored.record, this.#clock.nowMs());
+          if ((await store.update(record, stored, signal)) !== undefined) return;
         }
       });
     } catch (error) {
-      log.warn(
-        { err: error, lease: leaseName },
-        'could not release the Lease; it expires by itself',
-      );
+      log.warn({ err: error, lease: leaseName }, 'could not release the Lease; it will expire');
     }
   }
 
-  /** Runs a call with a limit of its own. Rejects at the limit, whether or not the store listens to
-   * the signal. */
-  async #limited<T>(limitMs: number, call: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  /** Rejects after the limit, even if the store ignores the signal. */
+  async #withLimit<T>(limitMs: number, call: (signal: AbortSignal) => Promise<T>): Promise<T> {
     const done = new AbortController();
     const limit = new AbortController();
-    const late = this.#clock.sleep(Math.max(0, limitMs), done.signal).then((): never => {
+    const timeout = this.#clock.sleep(Math.max(0, limitMs), done.signal).then((): never => {
       const error = new Error(`no answer within ${limitMs} ms`);
       limit.abort(error);
       throw error;
     });
-    // When the call wins, nobody waits for this any more.
-    late.catch(() => undefined);
+    // Rejects also after the call has won the race.
+    timeout.catch(() => undefined);
     try {
-      return await Promise.race([call(limit.signal), late]);
+      return await Promise.race([call(limit.signal), timeout]);
     } finally {
       done.abort();
     }
-  }
-
-  async #wait(ms: number): Promise<void> {
-    if (!this.#pause.signal.aborted) await this.#clock.sleep(ms, this.#pause.signal);
-    if (!this.#closing.signal.aborted) this.#pause = new AbortController();
   }
 
   #random(): number {
     return (this.#options.random ?? Math.random)();
   }
 
-  #tell(callback: () => void): void {
+  #notify(callback: () => void): void {
+    const { log, leaseName } = this.#options;
     try {
       callback();
     } catch (error) {
-      this.#options.log.error(
-        { err: error, lease: this.#options.leaseName },
-        'a listener of the election threw',
-      );
+      log.error({ err: error, lease: leaseName }, 'a callback of the election threw');
     }
   }
-}
-
-function gauge(registry: Registry): Gauge<'name'> {
-  const name = 'leader_election_master_status';
-  const known: unknown = registry.getSingleMetric(name);
-  if (known instanceof Gauge) return known;
-  return new Gauge({
-    name,
-    help: 'Whether this process leads: 1 or 0.',
-    labelNames: ['name'],
-    registers: [registry],
-  });
-}
-
-function counter(registry: Registry): Counter<'name'> {
-  const name = 'leader_election_slowpath_total';
-  const known: unknown = registry.getSingleMetric(name);
-  if (known instanceof Counter) return known;
-  return new Counter({
-    name,
-    help: 'Renewals that had to look at the Lease first.',
-    labelNames: ['name'],
-    registers: [registry],
-  });
 }

@@ -1,11 +1,11 @@
 import { defineFlags } from '../runtime/flags.ts';
 
-/** Which of several ingest processes enqueues. */
+/** Flags that decide which of several ingest processes leads. */
 export const electionFlags = defineFlags({
   'leader-election': {
     type: 'bool',
     default: true,
-    help: 'Hold a Lease before enqueuing.',
+    help: 'Acquire a Lease before enqueuing.',
     upstream: 'same; default false',
   },
   'leader-election-namespace': {
@@ -17,13 +17,13 @@ export const electionFlags = defineFlags({
   'leader-election-lease-duration': {
     type: 'durationMs',
     default: '15s',
-    help: 'Time after the last renewal at which others may take over.',
+    help: 'Time after the last renewal after which another process may take over.',
     upstream: 'same',
   },
   'leader-election-renew-deadline': {
     type: 'durationMs',
     default: '10s',
-    help: 'Time after which a leader that cannot renew gives up.',
+    help: 'Time without a renewal after which a leader stops leading.',
     upstream: 'same',
   },
   'leader-election-retry-period': {

@@ -2,8 +2,7 @@ import type { KubeClient } from '../kube/client.ts';
 import { KubeError } from '../kube/kube-error.ts';
 import type { Lease, LeaseSpec } from '../kube/objects.ts';
 import { apiVersionOf, leases } from '../kube/resources.ts';
-import { systemClock } from '../runtime/clock.ts';
-import type { Clock } from '../runtime/clock.ts';
+import { systemClock, type Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { LeaseRecord } from './lease.ts';
 import type { LeaseStore, StoredLease } from './lease-store.ts';
@@ -12,14 +11,14 @@ export interface KubeLeaseStoreOptions {
   readonly client: Pick<KubeClient, 'get' | 'list' | 'create' | 'update' | 'watch'>;
   readonly namespace: string;
   readonly name: string;
-  /** Merged into the Lease's labels at every write; others stay. */
+  /** Merged into the Lease's labels at every write; other labels stay. */
   readonly labels?: Readonly<Record<string, string>>;
   readonly log: Logger;
   readonly clock?: Clock;
 }
 
-/** Keeps the Lease in the API server. Uses the verbs that upstream's role grants (get, list, watch,
- * create, update), so not patch. */
+/** Stores the Lease in the API server. Uses only the verbs that upstream's role grants: get, list,
+ * watch, create and update, but not patch. */
 export function kubeLeaseStore(options: KubeLeaseStoreOptions): LeaseStore {
   return new KubeLeaseStore(options);
 }
@@ -64,7 +63,7 @@ class KubeLeaseStore implements LeaseStore {
       metadata: { namespace, name, ...(labels === undefined ? {} : { labels }) },
       spec: specOf(record),
     };
-    return refusable(client.create<Lease>(leases, namespace, object, { signal }));
+    return unlessRefused(client.create<Lease>(leases, namespace, object, { signal }));
   }
 
   async update(
@@ -73,19 +72,19 @@ class KubeLeaseStore implements LeaseStore {
     signal: AbortSignal,
   ): Promise<StoredLease | undefined> {
     const { client, namespace, name, labels } = this.#options;
-    if (!(over instanceof KubeLease)) throw new TypeError('this Lease comes from another store');
+    if (!(over instanceof KubeLease)) throw new TypeError('the Lease was read from another store');
     const { object } = over;
     const next = {
       ...object,
-      // As read, so that annotations and what else others keep there stay; its resourceVersion
-      // makes the server refuse if somebody was faster.
+      // Metadata as read, so that other writers' annotations stay. Its resourceVersion makes the
+      // server refuse if another process wrote first.
       metadata: {
         ...object.metadata,
         ...(labels === undefined ? {} : { labels: { ...object.metadata.labels, ...labels } }),
       },
       spec: { ...object.spec, ...specOf(record) },
     };
-    return refusable(client.update<Lease>(leases, { namespace, name }, next, { signal }));
+    return unlessRefused(client.update<Lease>(leases, { namespace, name }, next, { signal }));
   }
 
   watch(onChange: (lease: StoredLease | undefined) => void): () => void {
@@ -117,14 +116,17 @@ class KubeLeaseStore implements LeaseStore {
           onOpen: () => (failures = 0),
           onEvent: ({ type, object }) => {
             if (signal.aborted || type === 'BOOKMARK' || type === 'ERROR') return;
-            // The watch is of this resource and name, so this is our Lease as the wire has it.
+            // The watch selects this resource and name.
             onChange(type === 'DELETED' ? undefined : new KubeLease(object as Lease));
           },
         });
       } catch (error) {
         if (signal.aborted) return;
         failures += 1;
-        log.debug({ err: error, lease: name }, 'watch of the Lease ended; polling meanwhile');
+        log.debug(
+          { err: error, lease: name },
+          'the watch of the Lease ended; polling until it is back',
+        );
       }
       await this.#clock.sleep(
         Math.min(REWATCH_MAX_MS, REWATCH_MIN_MS * 2 ** Math.min(failures, 10)),
@@ -134,11 +136,10 @@ class KubeLeaseStore implements LeaseStore {
   }
 }
 
-/** @returns undefined where the server said that somebody else was faster, or that the Lease is
- *   gone */
-async function refusable(written: Promise<Lease>): Promise<StoredLease | undefined> {
+/** @returns undefined where another process wrote first, or the Lease was deleted */
+async function unlessRefused(write: Promise<Lease>): Promise<StoredLease | undefined> {
   try {
-    return new KubeLease(await written);
+    return new KubeLease(await write);
   } catch (error) {
     if (error instanceof KubeError && (error.code === 409 || error.code === 404)) return undefined;
     throw error;
@@ -158,7 +159,7 @@ function recordOf(spec: LeaseSpec): LeaseRecord {
 function specOf(record: LeaseRecord): LeaseSpec {
   return {
     holderIdentity: record.holder,
-    // Whole seconds, as client-go writes them.
+    // In whole seconds, as client-go writes it.
     leaseDurationSeconds: Math.max(1, Math.floor(record.durationMs / 1000)),
     acquireTime: formatMicroTime(record.acquiredMs),
     renewTime: formatMicroTime(record.renewedMs),
@@ -166,7 +167,7 @@ function specOf(record: LeaseRecord): LeaseSpec {
   };
 }
 
-/** Exactly six fraction digits: the API server refuses any other number of them. */
+/** With exactly six fraction digits, which the API server requires. */
 function formatMicroTime(ms: number): string {
   return new Date(ms).toISOString().replace('Z', '000Z');
 }

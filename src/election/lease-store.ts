@@ -1,27 +1,27 @@
 import type { LeaseRecord } from './lease.ts';
 
-/** A Lease as stored: the record, and the version that an update must match. */
+/** A Lease as read from its store. */
 export interface StoredLease {
   readonly record: LeaseRecord;
-  /** Opaque; another value means that somebody wrote in between. */
+  /** Opaque. An update is refused when it has changed. */
   readonly version: string;
 }
 
-/** Where the Lease is kept. Every method may reject when the store can't be reached. */
+/** Stores one Lease. All calls reject when the store can't be reached. */
 export interface LeaseStore {
-  /** undefined: there is none. */
+  /** @returns undefined: there is no Lease */
   get(signal: AbortSignal): Promise<StoredLease | undefined>;
-  /** undefined: there is one already. */
+  /** @returns undefined: there is a Lease already */
   create(record: LeaseRecord, signal: AbortSignal): Promise<StoredLease | undefined>;
   /** Replaces the version `over`.
-   * @returns undefined: the Lease has another version by now, or is gone */
+   * @returns undefined: the Lease has another version now, or was deleted */
   update(
     record: LeaseRecord,
     over: StoredLease,
     signal: AbortSignal,
   ): Promise<StoredLease | undefined>;
-  /** Tells of changes as they happen, as far as it can: best effort, nothing depends on it but
-   * speed. undefined: it was deleted.
-   * @returns ends the watch */
+  /** Calls back with the Lease after each change, undefined when it was deleted. Best effort: only
+   * the speed of a take-over depends on it.
+   * @returns a function that ends the watch */
   watch(onChange: (lease: StoredLease | undefined) => void): () => void;
 }

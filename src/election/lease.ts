@@ -1,7 +1,7 @@
-/** What a Lease says about who leads. Times are Unix milliseconds of the writer's clock and never
- * compared with ours. */
+/** The spec of a Lease. Times are Unix ms of the writer's clock; they are never compared with the
+ * local clock. */
 export interface LeaseRecord {
-  /** Empty: released. */
+  /** '' = released. */
   readonly holder: string;
   readonly durationMs: number;
   readonly acquiredMs: number;
@@ -10,28 +10,28 @@ export interface LeaseRecord {
   readonly transitions: number;
 }
 
-/** The record as last seen to change, and when that was by our clock. */
+/** The record as last read, and when it was first read so, by the local clock. */
 export interface Observation {
   readonly record: LeaseRecord;
   readonly atMs: number;
 }
 
-/** What to do with the Lease now. */
 export type Decision =
   | { readonly kind: 'create'; readonly record: LeaseRecord }
   | { readonly kind: 'update'; readonly record: LeaseRecord }
-  /** Another holds it, for `forMs` more as far as we can tell. */
+  /** Another process holds it and does not lose it before `forMs` ms. */
   | { readonly kind: 'wait'; readonly holder: string; readonly forMs: number };
 
 export interface Candidate {
   readonly identity: string;
   readonly leaseDurationMs: number;
-  /** Whether this candidate leads as far as it knows. */
-  readonly leading: boolean;
+  /** The candidate has acquired the Lease and noticed no loss. */
+  readonly isLeading: boolean;
 }
 
-/** Client-go's rules: a Lease is free when nobody holds it, or when its record did not change for
- * its whole duration while we looked on. The clocks of two machines are never compared. */
+/** Decides what to do with the Lease, by the rules of client-go
+ * tools/leaderelection/leaderelection.go tryAcquireOrRenew: a Lease is free when it has no holder, or
+ * when its record has not changed for its whole duration, measured by the local clock alone. */
 export function decide(
   seen: Observation | undefined,
   candidate: Candidate,
@@ -48,12 +48,12 @@ export function decide(
   if (seen === undefined) return { kind: 'create', record: fresh };
   const { record, atMs } = seen;
   if (record.holder === identity) {
-    // Ours already; after a loss that nobody noticed it counts as acquired anew.
+    // Held already. If this candidate does not lead, it counts as acquired anew.
     return {
       kind: 'update',
       record: {
         ...fresh,
-        acquiredMs: candidate.leading ? record.acquiredMs : nowMs,
+        acquiredMs: candidate.isLeading ? record.acquiredMs : nowMs,
         transitions: record.transitions,
       },
     };
@@ -63,8 +63,8 @@ export function decide(
   return { kind: 'update', record: { ...fresh, transitions: record.transitions + 1 } };
 }
 
-/** The record that lets the next one lead at once. */
-export function released(record: LeaseRecord, nowMs: number): LeaseRecord {
+/** The record of a released Lease, which another process may acquire at once. */
+export function releaseRecord(record: LeaseRecord, nowMs: number): LeaseRecord {
   return {
     holder: '',
     durationMs: 1000,
@@ -74,7 +74,7 @@ export function released(record: LeaseRecord, nowMs: number): LeaseRecord {
   };
 }
 
-export function sameRecord(a: LeaseRecord, b: LeaseRecord): boolean {
+export function isSameRecord(a: LeaseRecord, b: LeaseRecord): boolean {
   return (
     a.holder === b.holder &&
     a.durationMs === b.durationMs &&
@@ -86,9 +86,9 @@ export function sameRecord(a: LeaseRecord, b: LeaseRecord): boolean {
 
 const JITTER_FACTOR = 1.2;
 
-/** How long to wait before trying again to acquire: the period and up to 1.2 of it more, so that
- * candidates don't knock together.
- * @param random 0 <= random < 1 */
+/** How long to wait before the next try to acquire: the period and up to 1.2 periods more, so that
+ * candidates don't try at the same time.
+ * @param random  0 <= random < 1 */
 export function acquireDelayMs(retryPeriodMs: number, random: number): number {
   return retryPeriodMs * (1 + JITTER_FACTOR * random);
 }
@@ -99,7 +99,7 @@ export interface LeaseTimes {
   readonly retryPeriodMs: number;
 }
 
-/** Why these times can't work together; undefined when they can. */
+/** @returns why these times can't work together; undefined when they can */
 export function leaseTimesProblem(times: LeaseTimes): string | undefined {
   const { leaseDurationMs, renewDeadlineMs, retryPeriodMs } = times;
   if (leaseDurationMs < 1000) return '--leader-election-lease-duration must be 1s or more';
@@ -107,14 +107,16 @@ export function leaseTimesProblem(times: LeaseTimes): string | undefined {
   if (leaseDurationMs <= renewDeadlineMs)
     return '--leader-election-lease-duration must be longer than --leader-election-renew-deadline';
   if (renewDeadlineMs <= JITTER_FACTOR * retryPeriodMs) {
-    return `--leader-election-renew-deadline must be longer than ${JITTER_FACTOR} times --leader-election-retry-period`;
+    return (
+      `--leader-election-renew-deadline must be longer than ${JITTER_FACTOR} times ` +
+      '--leader-election-retry-period'
+    );
   }
   return undefined;
 }
 
-/** The Lease of a driver, named as external-provisioner names it: not lower-cased, not shortened.
- * @see spec: "ebs.csi.aws.com" is "ebs-csi-aws-com", "test!driver/foo" is "test-driver-foo",
- *   "driver\" is "driver-X" */
+/** The name of a driver's Lease, as csi-lib-utils leaderelection/leader_election.go sanitizeName
+ * makes it: not lower-cased, not shortened. "ebs.csi.aws.com" becomes "ebs-csi-aws-com". */
 export function leaseName(driver: string): string {
   const name = driver.replaceAll(/[^A-Za-z0-9-]/g, '-');
   return name.endsWith('-') ? `${name}X` : name;

@@ -14,7 +14,7 @@ import {
   type GatewayHealth,
   type ProbeResult,
 } from './decide-failover.ts';
-import { PollLoop } from './poll-loop.ts';
+import { PollLoop } from '../runtime/poll-loop.ts';
 
 export interface GatewayFailoverOptions {
   readonly pool: Pick<GatewayPool, 'gateways' | 'prefer'>;

@@ -337,7 +337,7 @@ function competeForLease(
     await elector.close();
   });
   health.live('leader-election', () =>
-    elector.healthy() ? undefined : 'failed to renew leadership in time',
+    elector.isHealthy() ? undefined : 'failed to renew leadership in time',
   );
   tickEverySecond(base, parts.leadership, elector);
 }

@@ -2,7 +2,7 @@ import { Counter, type Registry } from 'prom-client';
 import type { WaitList, Waiting } from '../queue/wait-list.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
-import { PollLoop } from './poll-loop.ts';
+import { PollLoop } from '../runtime/poll-loop.ts';
 
 export interface WaitWatchOptions {
   readonly waits: Pick<WaitList, 'since' | 'promote'>;

@@ -5,10 +5,11 @@ import { redisFlags } from '../redis/flags.ts';
 import { defineFlags } from '../runtime/flags.ts';
 import { processFlags } from '../runtime/process-flags.ts';
 
-/** `sutler audit`. */
+/** Of `sutler audit`. */
 export const audit = {
   summary:
-    'lists volumes of the driver that no PersistentVolume names, and open records; deletes nothing',
+    'lists volumes of the driver that no PersistentVolume names, and open volume records; ' +
+    'deletes nothing',
   flags: defineFlags({
     ...processFlags,
     ...kubeFlags,
@@ -18,33 +19,37 @@ export const audit = {
       type: 'durationMs',
       default: '1h',
       min: '0s',
-      help: 'How long ago an earlier audit must have found a volume unknown before it is reported.',
+      help:
+        'How long a volume must have been without a PersistentVolume, ' +
+        'by an earlier audit, before it is reported.',
     },
     json: { type: 'bool', default: false, help: 'Print JSON.' },
   }),
 };
 
-/** `sutler forget`. */
+/** Of `sutler forget`. */
 export const forget = {
   summary:
-    'drops the volume record of a claim UID, although it is not known whether its volume exists; what was dropped is kept in a log',
+    'drops the volume record of a claim UID although its volume may exist, ' +
+    'and keeps in Redis who dropped it and why',
   flags: defineFlags({
     ...processFlags,
     ...redisFlags,
-    'driver-name': { type: 'string', default: '', help: 'Driver whose record it is.' },
-    why: { type: 'string', default: '', help: 'Reason, for the log.' },
+    'driver-name': { type: 'string', default: '', help: 'Driver of the record.' },
+    why: { type: 'string', default: '', help: 'Reason, which is kept in Redis.' },
   }),
 };
 
-/** `sutler uninstall`. */
+/** Of `sutler uninstall`. */
 export const uninstall = {
   summary:
-    'removes every mark of sutler from cluster and Redis, once no record is open; volumes and PersistentVolumes stay as they are',
+    'removes what sutler left in the cluster and in Redis, if no volume record is open; ' +
+    'volumes and PersistentVolumes stay as they are',
   flags: defineFlags({
     ...processFlags,
     ...kubeFlags,
     ...redisFlags,
     'leader-election-namespace': electionFlags['leader-election-namespace'],
-    yes: { type: 'bool', default: false, help: 'Do it; without, only say what would be done.' },
+    yes: { type: 'bool', default: false, help: 'Remove it; without this flag, only list it.' },
   }),
 };

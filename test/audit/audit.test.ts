@@ -4,25 +4,20 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { Redis } from 'ioredis';
-import { audit } from '#src/audit/audit.ts';
-import type { AuditReport } from '#src/audit/audit.ts';
-import { auditJson, auditText } from '#src/audit/render.ts';
-import { createCsiClient } from '#src/gateway-client/client.ts';
-import type { CsiClient } from '#src/gateway-client/client.ts';
+import { audit, type AuditReport } from '#src/audit/audit.ts';
+import { renderAuditJson, renderAuditText } from '#src/audit/render.ts';
+import { createCsiClient, type CsiClient } from '#src/gateway-client/client.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import { volumes } from '#src/kube/resources.ts';
 import { redisAuditLedger } from '#src/records/audit-ledger.ts';
-import { startRedisServer } from '#src/redis/server.ts';
-import type { RedisServer } from '#src/redis/server.ts';
+import { startRedisServer, type RedisServer } from '#src/redis/server.ts';
 import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { openRecords } from '#src/records/open-records.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { startSampleDriver } from '../../sandbox/driver/server.ts';
-import type { SampleDriver } from '../../sandbox/driver/server.ts';
+import { startSampleDriver, type SampleDriver } from '../../sandbox/driver/server.ts';
 import { plannedRequest, volumeAnswer } from '../harness/planned-request.ts';
-import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
-import type { SandboxCluster } from '../harness/sandbox-cluster.ts';
+import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 
 const DRIVER = 'sample.csi.sutler.dev';
 const HOUR_MS = 3_600_000;
@@ -76,7 +71,7 @@ describe('audit', () => {
       address: { kind: 'unix', path: driver.socket },
       log: silentLog,
     });
-    // Small pages, as drivers with their own limit answer.
+    // Small pages, as from a driver with a page limit of its own.
     csi = {
       ...plain,
       createVolume: plain.createVolume.bind(plain),
@@ -101,7 +96,7 @@ describe('audit', () => {
     await rm(dir, { recursive: true, force: true });
   });
 
-  it('reports exactly the 20 planted among 40 live and 20 under way, with a driver that pages', async () => {
+  it('reports exactly 20 orphans beside 40 volumes with a PV and 20 under way', async () => {
     const planted = await Promise.all(Array.from({ length: 20 }, (_, i) => make(`planted-${i}`)));
     for (let i = 0; i < 40; i += 1) await writeVolume(`live-${i}`, await make(`live-${i}`));
     const underWay = await Promise.all(
@@ -126,7 +121,7 @@ describe('audit', () => {
     assert.equal(driver.volumes().length, 80);
   });
 
-  it('does not count a volume whose handle an open record knows', async () => {
+  it('does not report a volume whose handle is in an open record', async () => {
     const handle = await make('answered');
     await redisIncarnationStore(redis, 'csi', DRIVER).begin({
       id: 'e',
@@ -158,13 +153,13 @@ describe('audit', () => {
     );
   });
 
-  it('is told as JSON and as text, and names what to do', async () => {
+  it('is printed as JSON and as text, which says what to do', async () => {
     const report = await run();
-    const json = JSON.parse(auditJson(report)) as { orphans: { sizeBytes: string }[] };
+    const json = JSON.parse(renderAuditJson(report)) as { orphans: { sizeBytes: string }[] };
     assert.equal(json.orphans[0]?.sizeBytes, String(MIB));
     assert.match(
-      auditText(report),
-      /Nothing was deleted; look at each before you do:\n {2}\S+ {2}1Mi {2}unknown since/,
+      renderAuditText(report),
+      /Nothing was deleted; check each one before you delete it:\n {2}\S+ {2}1Mi {2}unknown since/,
     );
   });
 

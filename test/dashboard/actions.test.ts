@@ -3,16 +3,20 @@ import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { appRoutes } from '@bull-board/api/dist/routes.js';
 import type { Queue } from 'bullmq';
 import type { JobKey } from '#src/queue/contract.ts';
-import { RIGHT, startBoardRedis, startTestDashboard } from '../harness/dashboard-server.ts';
-import type { BoardRedis, RunningDashboard } from '../harness/dashboard-server.ts';
+import {
+  RIGHT,
+  startBoardRedis,
+  startTestDashboard,
+  type BoardRedis,
+  type RunningDashboard,
+} from '../harness/dashboard-server.ts';
 
 const DRIVER = 'd.example';
 const QUEUE = 'claims.d.example';
 const key: JobKey = { kind: 'claim', uid: 'u1', namespace: 'ns', name: 'data' };
 
-/** Bull Board's own table, as installed: a version with a new action is tested without anybody
- * thinking of it. */
-const changing = appRoutes.api.flatMap((route) =>
+/** The routes of the installed Bull Board, so that a new action of a later version is tested too. */
+const routes = appRoutes.api.flatMap((route) =>
   [route.method].flat().flatMap((method) =>
     [route.route].flat().map((path) => ({
       method: method.toUpperCase(),
@@ -21,10 +25,10 @@ const changing = appRoutes.api.flatMap((route) =>
     })),
   ),
 );
-const actions = changing.filter(({ method }) => method !== 'GET');
+const actions = routes.filter(({ method }) => method !== 'GET');
 const isPromote = ({ path }: { readonly path: string }): boolean => path.endsWith('/promote');
 
-function filled(path: string, jobId: string): string {
+function fillIn(path: string, jobId: string): string {
   return `/queues${path
     .replace(':queueName', QUEUE)
     .replace(':jobId', encodeURIComponent(jobId))
@@ -64,7 +68,7 @@ describe('actions', () => {
   afterEach(() => dashboard.close());
   after(() => redis.close());
 
-  it('finds the actions that Bull Board is known to have', () => {
+  it('include those that Bull Board is known to have', () => {
     dashboard = { close: () => Promise.resolve() } as RunningDashboard;
     const known = [
       'retry',
@@ -87,13 +91,13 @@ describe('actions', () => {
     assert.ok(actions.length >= 20, `only ${actions.length} actions`);
   });
 
-  it('are all refused unless allowed, and write nothing', async () => {
+  it('are all refused by default, and write nothing', async () => {
     dashboard = await startTestDashboard(redis.server.url);
     const cookie = await dashboard.logIn();
     const before = await redis.contents();
     for (const { method, path, name } of actions) {
       for (const who of [{ basic: RIGHT }, { headers: { cookie, origin: dashboard.origin } }]) {
-        const reply = await dashboard.send(filled(path, jobId), {
+        const reply = await dashboard.send(fillIn(path, jobId), {
           ...who,
           method,
           headers: { ...who.headers, ...json },
@@ -107,20 +111,20 @@ describe('actions', () => {
     assert.deepEqual(await redis.contents(), before);
   });
 
-  it('are refused by any other method, spelling or override header', async () => {
+  it('are refused with other methods, spellings and override headers', async () => {
     dashboard = await startTestDashboard(redis.server.url);
     const before = await redis.contents();
     const path = `/queues/api/queues/${QUEUE}/${encodeURIComponent(jobId)}/promote`;
     for (const method of ['POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'PURGE']) {
       assert.equal((await dashboard.send(path, { method, basic: RIGHT })).status, 405, method);
     }
-    const twisted = [
+    const variants = [
       path.replace('/api', '//api'),
       path.toUpperCase().replace('/QUEUES', '/queues'),
       `${path}/`,
       path.replace('queues/', 'queues/./'),
     ];
-    for (const other of twisted) {
+    for (const other of variants) {
       const { status } = await dashboard.send(other, { method: 'PUT', basic: RIGHT });
       assert.ok(status === 405 || status === 404, `${other}: ${status}`);
     }
@@ -130,7 +134,7 @@ describe('actions', () => {
     assert.deepEqual(await redis.contents(), before);
   });
 
-  it('promote a delayed job when allowed, from the page and from a script', async () => {
+  it('can promote a delayed job if allowed, from the page and from a script', async () => {
     dashboard = await startTestDashboard(redis.server.url, { allowActions: true });
     const cookie = await dashboard.logIn();
     assert.equal(await queue.getJobState(jobId), 'delayed');
@@ -150,11 +154,11 @@ describe('actions', () => {
     assert.equal((await queue.getDelayed()).length, 0);
   });
 
-  it('are refused when promoting is allowed, all but promoting, and write nothing', async () => {
+  it('other than promoting are refused even if actions are allowed', async () => {
     dashboard = await startTestDashboard(redis.server.url, { allowActions: true });
     const before = await redis.contents();
     for (const { method, path, name } of actions.filter((action) => !isPromote(action))) {
-      const reply = await dashboard.send(filled(path, jobId), {
+      const reply = await dashboard.send(fillIn(path, jobId), {
         method,
         basic: RIGHT,
         headers: json,
@@ -166,7 +170,7 @@ describe('actions', () => {
     assert.deepEqual(await redis.contents(), before);
   });
 
-  it('are refused when another site’s page sends them with the browser’s cookie', async () => {
+  it('are refused if another site’s page sends them with the browser’s cookie', async () => {
     dashboard = await startTestDashboard(redis.server.url, { allowActions: true });
     const cookie = await dashboard.logIn();
     const before = await redis.contents();
@@ -182,20 +186,20 @@ describe('actions', () => {
         403,
       );
     }
-    const ridden = await dashboard.send(path, {
+    const forged = await dashboard.send(path, {
       method: 'PUT',
       basic: RIGHT,
       headers: { origin: 'http://evil.example' },
     });
-    assert.equal(ridden.status, 403);
+    assert.equal(forged.status, 403);
     assert.deepEqual(await redis.contents(), before);
   });
 
-  it('are not needed to read: every reading route answers, and writes nothing', async () => {
+  it('are not needed for reading: every GET route answers and writes nothing', async () => {
     dashboard = await startTestDashboard(redis.server.url);
     const before = await redis.contents();
-    for (const { path, name } of changing.filter(({ method }) => method === 'GET')) {
-      const reply = await dashboard.send(filled(path, jobId), { basic: RIGHT });
+    for (const { path, name } of routes.filter(({ method }) => method === 'GET')) {
+      const reply = await dashboard.send(fillIn(path, jobId), { basic: RIGHT });
       assert.ok([200, 204, 404].includes(reply.status), `${name}: ${reply.status} ${reply.text}`);
     }
     assert.deepEqual(await redis.contents(), before);

@@ -5,8 +5,14 @@ import { registryKey } from '#src/queue/key-names.ts';
 import { startRedisServer } from '#src/redis/server.ts';
 import type { Clock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { PREFIX, RIGHT, startBoardRedis, startTestDashboard } from '../harness/dashboard-server.ts';
-import type { BoardRedis, RunningDashboard } from '../harness/dashboard-server.ts';
+import {
+  PREFIX,
+  RIGHT,
+  startBoardRedis,
+  startTestDashboard,
+  type BoardRedis,
+  type RunningDashboard,
+} from '../harness/dashboard-server.ts';
 
 const claim: JobKey = { kind: 'claim', uid: 'u1', namespace: 'ns', name: 'data' };
 const volume: JobKey = { kind: 'volume', uid: 'u2', namespace: '', name: 'pvc-u2' };
@@ -45,7 +51,7 @@ describe('boards', () => {
   afterEach(() => dashboard.close());
   after(() => redis.close());
 
-  it('show the registered queues, read-only, each job by the name of its object', async () => {
+  it('show the registered queues read-only, and each job with its object’s name', async () => {
     await redis.fill('d.example', [claim]);
     await redis.fill('d.example', [volume]);
     const [claims, volumes] = await shown('claims.d.example');
@@ -63,16 +69,16 @@ describe('boards', () => {
     assert.equal(opened?.jobs[0]?.name, 'volume pvc-u2');
   });
 
-  it('show snapshots that are to be let go', async () => {
+  it('show the queue of snapshots', async () => {
     await redis.fill('d.example', [
       { kind: 'snapshot', uid: 'u3', namespace: 'ns', name: 'daily' },
     ]);
     const [opened] = await shown('snapshots.d.example');
-    assert.equal(opened?.description, 'snapshots to let go; driver d.example');
+    assert.equal(opened?.description, 'snapshots to remove our finalizer from; driver d.example');
     assert.equal(opened.jobs[0]?.name, 'snapshot ns/daily');
   });
 
-  it('follow the registry: queues come and go without a restart', async () => {
+  it('follow the registry without a restart', async () => {
     assert.deepEqual(await shown(), []);
     await redis.fill('one.example', [claim]);
     assert.deepEqual(
@@ -91,14 +97,14 @@ describe('boards', () => {
     );
   });
 
-  it('show another installation nothing of this one', async () => {
+  it('show nothing of an installation with another prefix', async () => {
     await redis.fill('d.example', [claim]);
     await dashboard.close();
     dashboard = await startTestDashboard(redis.server.url, { clock, prefix: 'other' });
     assert.deepEqual(await shown(), []);
   });
 
-  it('serve a page that asks nobody else for anything, with its parts below the mount path', async () => {
+  it('serve a page without external links, with its assets below the mount path', async () => {
     const page = await dashboard.send('/queues/', { basic: RIGHT });
     assert.equal(page.status, 200);
     assert.match(page.text, /<base href="\/queues\/"/);
@@ -111,7 +117,7 @@ describe('boards', () => {
       assert.equal((await dashboard.send(`/queues/${part}`, { basic: RIGHT })).status, 200, part);
   });
 
-  it('say what is wrong with a Redis that does not answer, within the limit, and recover', async () => {
+  it('answer 503 within the limit while Redis hangs, and recover', async () => {
     await redis.fill('d.example', [claim]);
     assert.equal((await shown()).length, 1);
     process.kill(redis.server.pid, 'SIGSTOP');
@@ -125,7 +131,7 @@ describe('boards', () => {
       assert.ok(Date.now() - startedMs < 3000);
       assert.deepEqual([api.status, page.status], [503, 503]);
       assert.match(api.text, /Redis did not answer within 0\.4 s/);
-      assert.match(page.text, /looks again every 3 seconds/);
+      assert.match(page.text, /reloads every 3 seconds/);
     } finally {
       process.kill(redis.server.pid, 'SIGCONT');
     }
@@ -134,7 +140,7 @@ describe('boards', () => {
 });
 
 describe('boards without Redis', () => {
-  it('are answered at once with the reason, page and API alike, and come back with Redis', async () => {
+  it('answer 503 with the reason at once, and recover with Redis', async () => {
     const own = await startBoardRedis();
     const dashboard = await startTestDashboard(own.server.url);
     const dir = (await own.redis.config('GET', 'dir')) as Record<string, string> | string[];
@@ -185,7 +191,7 @@ describe('boards without Redis', () => {
 async function until(condition: () => boolean): Promise<void> {
   const limitMs = Date.now() + 10_000;
   while (!condition()) {
-    assert.ok(Date.now() < limitMs, 'waited 10 s in vain');
+    assert.ok(Date.now() < limitMs, 'not true after 10 s');
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
 }

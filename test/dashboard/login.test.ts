@@ -11,8 +11,9 @@ import {
   startBoardRedis,
   startTestDashboard,
   USER,
+  type BoardRedis,
+  type RunningDashboard,
 } from '../harness/dashboard-server.ts';
-import type { BoardRedis, RunningDashboard } from '../harness/dashboard-server.ts';
 
 const HTML = { accept: 'text/html,application/xhtml+xml' };
 
@@ -30,7 +31,7 @@ describe('login', () => {
   afterEach(() => dashboard.close());
   after(() => redis.close());
 
-  it('sends a browser to the login page and back to where it wanted to go', async () => {
+  it('redirects a browser to the login page and back to the page it asked for', async () => {
     const { send } = await start();
     const refused = await send('/queues/queue/claims.d.example?status=delayed', { headers: HTML });
     assert.equal(refused.status, 303);
@@ -56,7 +57,7 @@ describe('login', () => {
     assert.match(shown.text, /<div id="root">/);
   });
 
-  it('keeps the cookie from scripts and from other sites', async () => {
+  it('hides the cookie from scripts and other sites', async () => {
     const { send } = await start();
     const sent = await send('/login', form({ user: USER, password: PASSWORD }));
     const cookie = String(sent.headers['set-cookie']);
@@ -71,7 +72,7 @@ describe('login', () => {
     assert.match(String(proxied.headers['set-cookie']), /; Secure/);
   });
 
-  it('goes nowhere but to its own pages after a login', async () => {
+  it('redirects only to its own pages after a login', async () => {
     const { send } = await start();
     for (const next of [
       'https://evil.example/',
@@ -88,7 +89,7 @@ describe('login', () => {
     assert.doesNotMatch(escaped.text, /<script>/);
   });
 
-  it('refuses a wrong user and a wrong password alike', async () => {
+  it('refuses a wrong user and a wrong password with the same answer', async () => {
     const { send } = await start();
     const replies = await Promise.all([
       send('/login', form({ user: USER, password: 'wrong' })),
@@ -102,7 +103,7 @@ describe('login', () => {
     }
   });
 
-  it('answers 401 to whoever shows no page, with a challenge only outside a browser', async () => {
+  it('answers 401 to API requests, with a challenge only outside a browser', async () => {
     const { send } = await start();
     const script = await send('/queues/api/queues');
     assert.equal(script.status, 401);
@@ -114,7 +115,7 @@ describe('login', () => {
     assert.equal(asset.status, 401);
   });
 
-  it('takes HTTP basic from scripts', async () => {
+  it('accepts HTTP basic', async () => {
     const { send } = await start();
     assert.equal((await send('/queues/api/queues', { basic: RIGHT })).status, 200);
     assert.equal((await send('/queues/api/queues', { basic: [USER, 'wrong'] })).status, 401);
@@ -124,7 +125,7 @@ describe('login', () => {
     );
   });
 
-  it('makes an address wait after five wrong passwords, right ones included, until the minute is over', async () => {
+  it('limits an address after five wrong passwords, even with the right one', async () => {
     const { send, logIn } = await start();
     const cookie = await logIn();
     for (let i = 0; i < MAX_FAILURES; i += 1) {
@@ -140,13 +141,13 @@ describe('login', () => {
     assert.equal(
       (await send('/queues/api/queues', { headers: { cookie } })).status,
       200,
-      'who is logged in goes on',
+      'a session is not limited',
     );
     nowMs += 60_000;
     assert.equal((await send('/login', form({ user: USER, password: PASSWORD }))).status, 303);
   });
 
-  it('ends a session by logging out', async () => {
+  it('ends a session on logout', async () => {
     const { send, logIn } = await start();
     const cookie = await logIn();
     assert.match(
@@ -156,7 +157,7 @@ describe('login', () => {
     assert.equal(
       (await send('/queues/api/queues', { headers: { cookie } })).status,
       200,
-      'the page alone ends nothing',
+      'opening the page does not end the session',
     );
     const out = await send('/logout', { method: 'POST', headers: { cookie } });
     assert.equal(out.headers.location, '/login');
@@ -172,7 +173,7 @@ describe('login', () => {
     assert.equal((await send('/queues/api/queues', { headers: { cookie } })).status, 401);
   });
 
-  it('refuses a login that another site’s page sends', async () => {
+  it('refuses a login from another site’s page', async () => {
     const { send, origin } = await start();
     const login = form({ user: USER, password: PASSWORD });
     const from = (headers: Record<string, string>) =>
@@ -183,7 +184,7 @@ describe('login', () => {
     assert.equal((await from({ origin })).status, 303);
   });
 
-  it('tells browsers to run nothing but its own scripts and to show it in no frame', async () => {
+  it('allows only its own scripts and no frames by its headers', async () => {
     const { send, logIn } = await start();
     const cookie = await logIn();
     for (const path of ['/login', '/queues/', '/queues/api/queues', '/nowhere']) {

@@ -1,16 +1,14 @@
 import assert from 'node:assert/strict';
 import { EventEmitter, once } from 'node:events';
-import { createServer } from 'node:net';
-import type { AddressInfo } from 'node:net';
+import { createServer, type AddressInfo } from 'node:net';
 import { after, before, describe, it } from 'node:test';
 import { request } from 'undici';
 import { main } from '#src/dashboard/main.ts';
-import { PREFIX, startBoardRedis } from '../harness/dashboard-server.ts';
-import type { BoardRedis } from '../harness/dashboard-server.ts';
+import { PREFIX, startBoardRedis, type BoardRedis } from '../harness/dashboard-server.ts';
 
 type Facts = Readonly<Record<string, string>>;
 
-/** The dashboard process within this one. */
+/** Runs the dashboard process within this one. */
 function run(argv: readonly string[], env: Readonly<Record<string, string>> = {}) {
   const signals = new EventEmitter();
   let err = '';
@@ -50,7 +48,7 @@ describe('dashboard', () => {
   });
   after(() => redis.close());
 
-  it('makes up a password, says it once, and lets in who has it', async () => {
+  it('generates a password, logs it once and accepts it', async () => {
     const process = run([
       `--redis-url=${redis.server.url}`,
       `--redis-prefix=${PREFIX}`,
@@ -66,7 +64,7 @@ describe('dashboard', () => {
     await process.stop();
   });
 
-  it('takes a password from its variable and never repeats it', async () => {
+  it('takes a password from its variable and never logs it', async () => {
     const process = run(
       [`--redis-url=${redis.server.url}`, '--dashboard-address=127.0.0.1:0', '--v=6'],
       {
@@ -79,7 +77,7 @@ describe('dashboard', () => {
     await process.stop();
   });
 
-  it('starts without Redis, says so in /readyz, and stays', async () => {
+  it('starts without Redis and reports it in /readyz', async () => {
     const process = run([
       '--redis-url=redis://127.0.0.1:1',
       '--dashboard-address=127.0.0.1:0',
@@ -94,7 +92,7 @@ describe('dashboard', () => {
     await process.stop();
   });
 
-  it('ends with 2 and one line when its port is taken or a value is wrong', async () => {
+  it('ends with status 2 and one line if its port is taken or a value is wrong', async () => {
     const other = createServer().listen(0, '127.0.0.1');
     await once(other, 'listening');
     const { port } = other.address() as AddressInfo;

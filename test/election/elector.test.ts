@@ -3,8 +3,7 @@ import { afterEach, beforeEach, describe, it } from 'node:test';
 
 import { Registry } from 'prom-client';
 
-import { startElector } from '#src/election/elector.ts';
-import type { Elector, ElectorOptions } from '#src/election/elector.ts';
+import { startElector, type Elector, type ElectorOptions } from '#src/election/elector.ts';
 import type { LeaseStore } from '#src/election/lease-store.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { silentLog } from '#src/runtime/log.ts';
@@ -40,8 +39,8 @@ describe('startElector', () => {
       log: silentLog,
       metrics,
       random: () => 0,
-      onStartedLeading: () => log.push('held'),
-      onStoppedLeading: (reason) => log.push(`lost: ${reason}`),
+      onStartedLeading: () => log.push('started'),
+      onStoppedLeading: (reason) => log.push(`stopped: ${reason}`),
       ...o,
     });
     electors.push(elector);
@@ -65,13 +64,13 @@ describe('startElector', () => {
     assert.throws(() => candidate('a', store.door(), { renewDeadlineMs: 15_000 }), UsageError);
   });
 
-  it('leads at once where nobody holds the Lease, and renews once per period without reading', async () => {
+  it('leads at once if the Lease is free, and renews once per period without reading', async () => {
     const door = store.door();
     const a = candidate('a', door);
     await settle();
     assert.equal(a.elector.isLeader, true);
     assert.equal(a.elector.holder, 'a');
-    assert.deepEqual(a.log, ['held']);
+    assert.deepEqual(a.log, ['started']);
     assert.match(await status(a), /leader_election_master_status\{name="d-example"\} 1/);
     const { acquiredMs } = store.writes[0] ?? { acquiredMs: 0 };
     door.calls = 0;
@@ -83,7 +82,7 @@ describe('startElector', () => {
     assert.equal(a.elector.isLeader, true);
   });
 
-  it('stands by while another renews', async () => {
+  it('does not lead while another process renews', async () => {
     const a = candidate('a', store.door());
     await settle();
     const b = candidate('b', store.door());
@@ -95,14 +94,14 @@ describe('startElector', () => {
     assert.match(await status(b), /\} 0/);
   });
 
-  it('takes over at once when the holder releases, and the former one may come back', async () => {
+  it('takes over at once after a release, and the former leader may lead again', async () => {
     const a = candidate('a', store.door());
     await settle();
     const b = candidate('b', store.door());
     await clock.pass(20_000);
     await a.elector.close();
     await settle();
-    assert.deepEqual(a.log, ['held', 'lost: stopping']);
+    assert.deepEqual(a.log, ['started', 'stopped: stopping']);
     assert.equal(b.elector.isLeader, true, 'without a tick of the clock');
     assert.equal(store.lease?.record.transitions, 1);
     const [release] = store.writes.filter(({ holder }) => holder === '');
@@ -114,7 +113,7 @@ describe('startElector', () => {
     assert.equal(again.elector.isLeader, true);
   });
 
-  it('takes over without a watch as well, by the next look', async () => {
+  it('takes over without a watch too, when it next reads the Lease', async () => {
     const a = candidate('a', store.door());
     await settle();
     const door = store.door();
@@ -126,7 +125,7 @@ describe('startElector', () => {
     assert.equal(b.elector.isLeader, true);
   });
 
-  it('takes over a lease duration after the last renewal of a holder that died', async () => {
+  it('takes over one lease duration after the last renewal of a dead holder', async () => {
     const doorA = store.door();
     candidate('a', doorA);
     await settle();
@@ -143,7 +142,7 @@ describe('startElector', () => {
   });
 
   for (const fault of ['broken', 'hanging'] as const) {
-    it(`gives up before its Lease can expire when the API is ${fault}, and leads again later`, async () => {
+    it(`stops leading before its Lease can expire while the API is ${fault}`, async () => {
       const door = store.door();
       const a = candidate('a', door);
       await clock.pass(20_000);
@@ -151,17 +150,17 @@ describe('startElector', () => {
       await clock.pass(10_100);
       assert.equal(a.elector.isLeader, false);
       assert.equal(a.log.length, 2);
-      assert.match(a.log[1] ?? '', /^lost: not renewed for 10000 ms/);
+      assert.match(a.log[1] ?? '', /^stopped: not renewed for 10000 ms/);
       assert.match(await status(a), /\} 0/);
-      assert.equal(a.elector.healthy(), true);
+      assert.equal(a.elector.isHealthy(), true);
       door[fault] = false;
       await clock.pass(21_000);
       assert.equal(a.elector.isLeader, true);
-      assert.deepEqual(a.log.slice(2), ['held']);
+      assert.deepEqual(a.log.slice(2), ['started']);
     });
   }
 
-  it('never has two leaders, whoever is cut off', async () => {
+  it('never has two leaders, whichever process is cut off', async () => {
     const doors = [store.door(), store.door(), store.door()];
     const all = doors.map((door, index) => candidate(`c${index}`, door));
     let changes = 0;
@@ -178,12 +177,12 @@ describe('startElector', () => {
     assert.ok((store.lease?.record.transitions ?? 0) > 2);
   });
 
-  it('does not lead any more after a freeze past its deadline, even before it looks', async () => {
+  it('is no leader after a freeze past its deadline, even before it noticed', async () => {
     const a = candidate('a', store.door());
     await clock.pass(5000);
     const b = candidate('b', store.door());
     await settle();
-    // Only time: no timer of a fires yet.
+    // Only the time changes: no timer of a fires yet.
     const asked: boolean[] = [];
     const jumped = clock.jump(16_000);
     asked.push(a.elector.isLeader);
@@ -191,10 +190,10 @@ describe('startElector', () => {
     assert.deepEqual(asked, [false]);
     await clock.pass(1000);
     assert.equal([a, b].filter(({ elector }) => elector.isLeader).length, 1);
-    assert.match(a.log[1] ?? '', /^lost/);
+    assert.match(a.log[1] ?? '', /^stopped/);
   });
 
-  it('stops leading at once when another holds its Lease', async () => {
+  it('stops leading at once when another process holds its Lease', async () => {
     const a = candidate('a', store.door());
     await clock.pass(1000);
     store.write({
@@ -206,22 +205,22 @@ describe('startElector', () => {
     });
     await settle();
     assert.equal(a.elector.isLeader, false);
-    assert.deepEqual(a.log, ['held', 'lost: held by thief']);
+    assert.deepEqual(a.log, ['started', 'stopped: held by thief']);
     await clock.pass(16_000);
     assert.equal(a.elector.isLeader, true);
     assert.equal(store.lease?.record.transitions, 10);
   });
 
-  it('makes the Lease again when somebody deletes it', async () => {
+  it('creates the Lease again when it was deleted', async () => {
     const a = candidate('a', store.door());
     await clock.pass(1000);
     store.write(undefined);
     await settle();
     assert.equal(store.lease?.record.holder, 'a');
-    assert.deepEqual(a.log, ['held']);
+    assert.deepEqual(a.log, ['started']);
   });
 
-  it('closes without the API, in time', async () => {
+  it('closes within its time limit while the API hangs', async () => {
     const door = store.door();
     const a = candidate('a', door);
     await settle();
@@ -229,10 +228,10 @@ describe('startElector', () => {
     const closed = a.elector.close();
     await clock.pass(4000);
     await closed;
-    assert.deepEqual(a.log, ['held', 'lost: stopping']);
+    assert.deepEqual(a.log, ['started', 'stopped: stopping']);
   });
 
-  it('survives a listener that throws', async () => {
+  it('survives a callback that throws', async () => {
     const a = candidate('a', store.door(), {
       onStartedLeading: () => {
         throw new Error('oops');
@@ -242,12 +241,12 @@ describe('startElector', () => {
     assert.equal(a.elector.isLeader, true);
   });
 
-  it('is healthy unless it believes to lead and did not renew for the lease duration and 20 s', async () => {
+  it('is unhealthy when it has the Lease and did not renew it in time', async () => {
     const a = candidate('a', store.door());
     await settle();
     const jumped = clock.jump(35_001);
-    assert.equal(a.elector.healthy(), false);
+    assert.equal(a.elector.isHealthy(), false);
     await jumped;
-    assert.equal(a.elector.healthy(), true, 'it noticed');
+    assert.equal(a.elector.isHealthy(), true, 'it noticed');
   });
 });

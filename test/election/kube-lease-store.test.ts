@@ -3,8 +3,7 @@ import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 
 import { Registry } from 'prom-client';
 
-import { startElector } from '#src/election/elector.ts';
-import type { Elector } from '#src/election/elector.ts';
+import { startElector, type Elector } from '#src/election/elector.ts';
 import { kubeLeaseStore } from '#src/election/kube-lease-store.ts';
 import type { LeaseStore } from '#src/election/lease-store.ts';
 import type { KubeClient } from '#src/kube/client.ts';
@@ -14,8 +13,7 @@ import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
 
 import { until } from '../harness/queue.ts';
-import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
-import type { SandboxCluster } from '../harness/sandbox-cluster.ts';
+import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 
 describe('kubeLeaseStore', () => {
   let cluster: SandboxCluster;
@@ -58,14 +56,14 @@ describe('kubeLeaseStore', () => {
     store = open();
   });
 
-  it('finds nothing, creates, and refuses to create twice', async () => {
+  it('finds no Lease, creates one, and refuses to create it twice', async () => {
     assert.equal(await store.get(signal), undefined);
     assert.deepEqual((await store.create(record, signal))?.record, record);
     assert.equal(await store.create(record, signal), undefined);
     assert.deepEqual((await store.get(signal))?.record, record);
   });
 
-  it('writes times with exactly six fraction digits and whole seconds', async () => {
+  it('writes times with six fraction digits and durations in whole seconds', async () => {
     await store.create({ ...record, durationMs: 15_900 }, signal);
     assert.deepEqual((await stored()).spec, {
       holderIdentity: 'me',
@@ -76,7 +74,7 @@ describe('kubeLeaseStore', () => {
     });
   });
 
-  it('refuses to replace a version that is not the last', async () => {
+  it('refuses to replace an outdated version', async () => {
     const first = await store.create(record, signal);
     assert.ok(first);
     const second = await store.update({ ...record, transitions: 1 }, first, signal);
@@ -85,7 +83,7 @@ describe('kubeLeaseStore', () => {
     assert.equal((await stored()).spec?.leaseTransitions, 1);
   });
 
-  it('merges its labels at every write and keeps what others wrote', async () => {
+  it('merges its labels at every write and keeps what other writers wrote', async () => {
     store = open({ team: 'storage' });
     await store.create(record, signal);
     assert.deepEqual((await stored()).metadata.labels, { team: 'storage' });
@@ -103,7 +101,7 @@ describe('kubeLeaseStore', () => {
     assert.equal((spec as { strategy?: string }).strategy, 'OldestEmulationVersion');
   });
 
-  it('reads a Lease that has no spec as free', async () => {
+  it('reads a Lease without a spec as free', async () => {
     await client.create(leases, 'default', {
       apiVersion: 'coordination.k8s.io/v1',
       kind: 'Lease',
@@ -118,10 +116,10 @@ describe('kubeLeaseStore', () => {
     });
   });
 
-  it('tells of changes, also after its watch was cut, and of the end of the Lease', async () => {
+  it('reports changes, also after its watch was cut, and the deletion', async () => {
     const seen: (string | undefined)[] = [];
     const end = store.watch((lease) => seen.push(lease?.record.holder));
-    await until(() => seen.length === 1, 'the first look');
+    await until(() => seen.length === 1, 'the first read');
     await until(() => cluster.api.watchCount('leases') === 1, 'the watch');
     const first = await store.create(record, signal);
     assert.ok(first);
@@ -160,7 +158,7 @@ describe('kubeLeaseStore', () => {
       await Promise.all(electors.splice(0).map((elector) => elector.close()));
     });
 
-    it('hands over at once after a release', async () => {
+    it('leads at once after another one’s release', async () => {
       const times = {
         leaseDurationMs: 1_500_000,
         renewDeadlineMs: 1_000_000,
@@ -169,7 +167,7 @@ describe('kubeLeaseStore', () => {
       const a = candidate('a', times);
       await until(() => a.isLeader, 'a leads');
       const b = candidate('b', times);
-      await until(() => b.holder === 'a' && cluster.api.watchCount('leases') === 2, 'b stands by');
+      await until(() => b.holder === 'a' && cluster.api.watchCount('leases') === 2, 'b waits');
       await a.close();
       await until(() => b.isLeader, 'b leads');
       const { spec } = await stored();
@@ -177,7 +175,7 @@ describe('kubeLeaseStore', () => {
       assert.equal(spec?.leaseTransitions, 1);
     });
 
-    it('lets one of many lead', async () => {
+    it('lets exactly one of many lead', async () => {
       const all = ['a', 'b', 'c', 'd', 'e'].map((identity) => candidate(identity));
       await until(() => all.every(({ holder }) => holder !== undefined), 'all know the holder');
       assert.equal(all.filter(({ isLeader }) => isLeader).length, 1);

@@ -6,21 +6,21 @@ import {
   decide,
   leaseName,
   leaseTimesProblem,
-  released,
+  releaseRecord,
+  type LeaseRecord,
 } from '#src/election/lease.ts';
-import type { LeaseRecord } from '#src/election/lease.ts';
 
-const held = (holder: string): LeaseRecord => ({
+const heldBy = (holder: string): LeaseRecord => ({
   holder,
   durationMs: 15_000,
   acquiredMs: 500,
   renewedMs: 900,
   transitions: 3,
 });
-const me = { identity: 'me', leaseDurationMs: 20_000, leading: false };
+const me = { identity: 'me', leaseDurationMs: 20_000, isLeading: false };
 
 describe('decide', () => {
-  it('creates a Lease that is not there', () => {
+  it('creates a missing Lease', () => {
     assert.deepEqual(decide(undefined, me, 1000), {
       kind: 'create',
       record: {
@@ -33,8 +33,8 @@ describe('decide', () => {
     });
   });
 
-  it('renews its own, keeping when it was acquired and how often it changed hands', () => {
-    assert.deepEqual(decide({ record: held('me'), atMs: 0 }, { ...me, leading: true }, 1000), {
+  it('renews its own, and keeps the time of acquisition and the transitions', () => {
+    assert.deepEqual(decide({ record: heldBy('me'), atMs: 0 }, { ...me, isLeading: true }, 1000), {
       kind: 'update',
       record: {
         holder: 'me',
@@ -46,8 +46,8 @@ describe('decide', () => {
     });
   });
 
-  it('acquires its own anew after a loss, without waiting', () => {
-    assert.deepEqual(decide({ record: held('me'), atMs: 999 }, me, 1000), {
+  it('acquires its own again after a loss, without waiting', () => {
+    assert.deepEqual(decide({ record: heldBy('me'), atMs: 999 }, me, 1000), {
       kind: 'update',
       record: {
         holder: 'me',
@@ -59,21 +59,21 @@ describe('decide', () => {
     });
   });
 
-  it("waits for another's as long as that one's own duration, counted from when we saw it change", () => {
-    assert.deepEqual(decide({ record: held('other'), atMs: 5000 }, me, 5000), {
+  it('waits for the duration in the record, from when it saw the record change', () => {
+    assert.deepEqual(decide({ record: heldBy('other'), atMs: 5000 }, me, 5000), {
       kind: 'wait',
       holder: 'other',
       forMs: 15_000,
     });
-    assert.deepEqual(decide({ record: held('other'), atMs: 5000 }, me, 19_999), {
+    assert.deepEqual(decide({ record: heldBy('other'), atMs: 5000 }, me, 19_999), {
       kind: 'wait',
       holder: 'other',
       forMs: 1,
     });
   });
 
-  it('takes over when it did not change for that long, whatever its timestamps say', () => {
-    const inTheFuture = { ...held('other'), renewedMs: 1e15 };
+  it('takes over a Lease unchanged for that long, whatever its timestamps say', () => {
+    const inTheFuture = { ...heldBy('other'), renewedMs: 1e15 };
     assert.deepEqual(decide({ record: inTheFuture, atMs: 5000 }, me, 20_000), {
       kind: 'update',
       record: {
@@ -86,16 +86,16 @@ describe('decide', () => {
     });
   });
 
-  it('takes a released one at once', () => {
-    const decision = decide({ record: released(held('other'), 6000), atMs: 6000 }, me, 6000);
+  it('acquires a released Lease at once', () => {
+    const decision = decide({ record: releaseRecord(heldBy('other'), 6000), atMs: 6000 }, me, 6000);
     assert.equal(decision.kind, 'update');
     assert.equal(decision.kind === 'update' && decision.record.transitions, 4);
   });
 });
 
-describe('released', () => {
-  it('has no holder, one second, and the number of changes so far', () => {
-    assert.deepEqual(released(held('me'), 7000), {
+describe('releaseRecord', () => {
+  it('has no holder, a duration of one second, and the transitions so far', () => {
+    assert.deepEqual(releaseRecord(heldBy('me'), 7000), {
       holder: '',
       durationMs: 1000,
       acquiredMs: 7000,
@@ -106,7 +106,7 @@ describe('released', () => {
 });
 
 describe('acquireDelayMs', () => {
-  it('is the period and up to 1.2 of it more', () => {
+  it('is between one period and 2.2 periods', () => {
     assert.equal(acquireDelayMs(5000, 0), 5000);
     assert.equal(acquireDelayMs(5000, 1), 11_000);
   });

@@ -1,7 +1,11 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { healthAfterProbe, decideFailover } from '#src/ingest/decide-failover.ts';
-import type { FailoverDecision, GatewayHealth } from '#src/ingest/decide-failover.ts';
+import {
+  healthAfterProbe,
+  decideFailover,
+  type FailoverDecision,
+  type GatewayHealth,
+} from '#src/ingest/decide-failover.ts';
 
 const NOW = 1_000_000;
 const TIMEOUT = 10_000;

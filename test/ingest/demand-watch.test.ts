@@ -1,15 +1,18 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
-import { ON_DEMAND, startDemandWatch } from '#src/ingest/demand-watch.ts';
-import type { DemandWatch, DemandWatchOptions } from '#src/ingest/demand-watch.ts';
+import {
+  ON_DEMAND,
+  startDemandWatch,
+  type DemandWatch,
+  type DemandWatchOptions,
+} from '#src/ingest/demand-watch.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { KubeObject } from '#src/kube/objects.ts';
 import { apiVersionOf, secrets, snapshots, volumeAttributesClasses } from '#src/kube/resources.ts';
 import { objectId } from '#src/queue/wait-list.ts';
 import { createLogger, silentLog } from '#src/runtime/log.ts';
 import { until } from '../harness/queue.ts';
-import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
-import type { SandboxCluster } from '../harness/sandbox-cluster.ts';
+import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 import { installCrds } from '../harness/snapshot-crds.ts';
 
 const snapshotId = (name: string): string =>

@@ -2,8 +2,7 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { openGatewayPool } from '#src/gateway-client/pool.ts';
 import type { Gateway } from '#src/csi-gateway/gateway.ts';
-import { startGatewayFailover } from '#src/ingest/gateway-failover.ts';
-import type { GatewayFailover } from '#src/ingest/gateway-failover.ts';
+import { startGatewayFailover, type GatewayFailover } from '#src/ingest/gateway-failover.ts';
 import { redisActiveGateway } from '#src/records/active-gateway.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { Closers } from '#src/runtime/lifecycle.ts';
@@ -13,8 +12,7 @@ import { startSampleDriver } from '../../sandbox/driver/server.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
 import { startTestGateway } from '../harness/csi-gateway.ts';
 import { sleep, until } from '../harness/queue.ts';
-import { startTestRedis } from '../harness/redis.ts';
-import type { TestRedis } from '../harness/redis.ts';
+import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 
 const DRIVER = 'd.example';
 /** A gateway that does not answer within this time counts as unreachable. */

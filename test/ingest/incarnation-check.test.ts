@@ -9,12 +9,10 @@ import { IncarnationCheck } from '#src/ingest/incarnation-check.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { Lease } from '#src/kube/objects.ts';
 import { leases } from '#src/kube/resources.ts';
-import { startRedisServer } from '#src/redis/server.ts';
-import type { RedisServer } from '#src/redis/server.ts';
+import { startRedisServer, type RedisServer } from '#src/redis/server.ts';
 import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
-import type { SandboxCluster } from '../harness/sandbox-cluster.ts';
+import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 
 const KEY = '{csi}:blessing:d';
 

@@ -1,15 +1,17 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
-import { startSnapshotSweep } from '#src/ingest/snapshot-sweep.ts';
-import type { SnapshotSweep, SnapshotSweepOptions } from '#src/ingest/snapshot-sweep.ts';
+import {
+  startSnapshotSweep,
+  type SnapshotSweep,
+  type SnapshotSweepOptions,
+} from '#src/ingest/snapshot-sweep.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { Snapshot } from '#src/kube/objects.ts';
 import { snapshots } from '#src/kube/resources.ts';
 import type { JobKey } from '#src/queue/contract.ts';
 import { createLogger, silentLog } from '#src/runtime/log.ts';
 import { until } from '../harness/queue.ts';
-import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
-import type { SandboxCluster } from '../harness/sandbox-cluster.ts';
+import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 import { installCrds, removeCrds } from '../harness/snapshot-crds.ts';
 
 const OURS = 'provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection';

@@ -5,8 +5,8 @@ import {
   judgeVolumeChange,
   triageClaim,
   triageVolume,
+  type TriageDriver,
 } from '#src/ingest/triage.ts';
-import type { TriageDriver } from '#src/ingest/triage.ts';
 import type { Claim, Class, Volume } from '#src/kube/objects.ts';
 import { aClaim, aClass, aVolume, DRIVER } from '../volumes/builders.ts';
 

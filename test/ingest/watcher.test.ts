@@ -1,10 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { LeaderGate } from '#src/ingest/leader-gate.ts';
-import { startWatcher } from '#src/ingest/watcher.ts';
-import type { Watcher } from '#src/ingest/watcher.ts';
-import { createKubeClient } from '#src/kube/client.ts';
-import type { KubeClient } from '#src/kube/client.ts';
+import { startWatcher, type Watcher } from '#src/ingest/watcher.ts';
+import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
 import { loadClusterAccess } from '#src/kube/credentials.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { claims, classes, volumes } from '#src/kube/resources.ts';
@@ -13,8 +11,7 @@ import { objectId } from '#src/queue/wait-list.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
-import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
-import type { SandboxCluster } from '../harness/sandbox-cluster.ts';
+import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 
 const DRIVER = 'd.example';
 

@@ -8,16 +8,14 @@ import { Redis } from 'ioredis';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { Claim, Lease } from '#src/kube/objects.ts';
 import { claims, leases } from '#src/kube/resources.ts';
-import { startRedisServer } from '#src/redis/server.ts';
-import type { RedisServer } from '#src/redis/server.ts';
+import { startRedisServer, type RedisServer } from '#src/redis/server.ts';
 import { registerQueues } from '#src/queue/registry.ts';
 import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { openJobs } from '#src/records/open-jobs.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { plannedRequest } from '../harness/planned-request.ts';
-import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
-import type { SandboxCluster } from '../harness/sandbox-cluster.ts';
+import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 
 const CLI = new URL('../../../dist/cli.js', import.meta.url).pathname;
 const DRIVER = 'd.example';
@@ -71,7 +69,7 @@ describe('operator commands', () => {
   });
 
   describe('sutler forget', () => {
-    it('drops a record that nobody is at, and keeps who and why', async () => {
+    it('drops a record without an owner, and keeps who did so and why', async () => {
       await open(1);
       const { code, out } = await sutler(
         'forget',
@@ -92,14 +90,14 @@ describe('operator commands', () => {
       );
     });
 
-    it('leaves a record that a run is at', async () => {
+    it('leaves a record that a run owns', async () => {
       await open(60_000);
       const { code, out } = await sutler('forget', 'u', `--driver-name=${DRIVER}`, '--why=x');
       assert.equal(code, 1);
-      assert.match(out, /a run is at u for up to \d+ s more/);
+      assert.match(out, /a run owns u for up to \d+ s more/);
     });
 
-    it('asks for what is missing', async () => {
+    it('names a missing argument', async () => {
       assert.match((await sutler('forget')).err, /name the record: sutler forget UID/);
       assert.match((await sutler('forget', 'u', '--driver-name=d')).err, /--why is missing/);
     });
@@ -116,9 +114,9 @@ describe('operator commands', () => {
       assert.match(out, /1 volume records are open, ns\/c among them/);
     });
 
-    it('changes nothing without --yes, then removes finalizers, annotations and keys, and only those', async () => {
+    it('only lists without --yes, then removes its finalizers, annotations and keys', async () => {
       const meta = {
-        name: 'held',
+        name: 'protected',
         namespace: 'default',
         finalizers: ['sutler.dev/volume-record', 'example.com/other'],
       };
@@ -136,8 +134,8 @@ describe('operator commands', () => {
       });
       await redis.set('unrelated', '1');
       const read = async () => ({
-        claim: (await kube.get<Claim>(claims, { namespace: 'default', name: 'held' }))?.metadata
-          .finalizers,
+        claim: (await kube.get<Claim>(claims, { namespace: 'default', name: 'protected' }))
+          ?.metadata.finalizers,
         lease: (await kube.get<Lease>(leases, { namespace: 'default', name: 'l' }))?.metadata
           .annotations,
         keys: await redis.keys('*'),

@@ -1,11 +1,11 @@
-import type { Clock } from '../runtime/clock.ts';
+import type { Clock } from './clock.ts';
 
 export interface PollLoopOptions {
-  /** `signal` aborts when the loop is stopped. */
-  readonly step: (signal: AbortSignal) => Promise<void>;
-  /** Called when a step rejects; the loop goes on. */
+  /** `signal` aborts when the loop is stopped.
+   * @returns how long to pause after it, in ms; undefined: `periodMs` */
+  readonly step: (signal: AbortSignal) => Promise<number | void>;
+  /** Called when a step rejects; the loop goes on after `periodMs`. */
   readonly onError: (error: unknown) => void;
-  /** Pause between two steps. */
   readonly periodMs: number;
   readonly clock: Clock;
 }
@@ -40,8 +40,8 @@ export class PollLoop {
     const { signal } = this.#stopped;
     while (!signal.aborted) {
       this.#pause = new AbortController();
-      await step(signal).catch(onError);
-      if (!signal.aborted) await clock.sleep(periodMs, this.#pause.signal);
+      const pauseMs = (await step(signal).catch(onError)) ?? periodMs;
+      if (!signal.aborted) await clock.sleep(pauseMs, this.#pause.signal);
     }
   }
 }

@@ -1,0 +1,69 @@
+import { createHash, timingSafeEqual } from 'node:crypto';
+import type { Request } from 'express';
+import { Counter, type Registry } from 'prom-client';
+import type { Clock } from '../runtime/clock.ts';
+import type { Logger } from '../runtime/log.ts';
+import { FailureLimit } from './failure-limit.ts';
+
+export interface PasswordCheckOptions {
+  readonly user: string;
+  readonly password: string;
+  readonly log: Logger;
+  readonly metrics: Registry;
+  readonly clock: Clock;
+}
+
+export type PasswordVerdict = 'ok' | 'wrong' | 'limited';
+
+/** Checks the user and password of a request, counts the results, and limits the failures of an
+ * address. */
+export class PasswordCheck {
+  readonly #log: Logger;
+  readonly #limit: FailureLimit;
+  readonly #user: Buffer;
+  readonly #password: Buffer;
+  readonly #results: Counter<'result'>;
+
+  constructor({ user, password, log, metrics, clock }: PasswordCheckOptions) {
+    this.#log = log;
+    this.#limit = new FailureLimit(clock);
+    this.#user = digest(user);
+    this.#password = digest(password);
+    this.#results = new Counter({
+      name: 'sutler_dashboard_logins_total',
+      help: 'Passwords sent to the dashboard, HTTP basic included, by result: ok, wrong, limited.',
+      labelNames: ['result'],
+      registers: [metrics],
+    });
+  }
+
+  /** A limited address is refused even with the right password. */
+  check({ socket, path }: Request, user: string, password: string): PasswordVerdict {
+    const address = socket.remoteAddress ?? '';
+    const verdict =
+      this.#limit.waitMs(address) > 0 ? 'limited' : this.#isRight(user, password) ? 'ok' : 'wrong';
+    if (verdict === 'ok') this.#limit.clear(address);
+    if (verdict === 'wrong') {
+      this.#limit.countFailure(address);
+      this.#log.warn({ address, path }, 'dashboard: wrong user or password');
+    }
+    this.#results.inc({ result: verdict });
+    return verdict;
+  }
+
+  /** For the header Retry-After of an answer to a limited address. */
+  retryAfterSeconds({ socket }: Request): number {
+    return Math.max(1, Math.ceil(this.#limit.waitMs(socket.remoteAddress ?? '') / 1000));
+  }
+
+  /** Takes the same time wherever the texts differ. */
+  #isRight(user: string, password: string): boolean {
+    const isUser = timingSafeEqual(digest(user), this.#user);
+    const isPassword = timingSafeEqual(digest(password), this.#password);
+    return isUser && isPassword;
+  }
+}
+
+function digest(text: string): Buffer {
+  return createHash('sha256').update(text).digest();
+}
