@@ -67,7 +67,7 @@ export const CASES: readonly PlanningCase[] = [
     answers: [
       { kind: 'found', object: aSnapshot() },
       { kind: 'found', object: aContent() },
-      { kind: 'protected' },
+      { kind: 'finalizer-added' },
     ],
   },
   {
@@ -76,7 +76,7 @@ export const CASES: readonly PlanningCase[] = [
     answers: [
       { kind: 'found', object: aSourceClaim() },
       { kind: 'found', object: aSourceVolume() },
-      { kind: 'protected' },
+      { kind: 'finalizer-added' },
     ],
   },
 ];

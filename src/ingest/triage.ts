@@ -5,8 +5,8 @@ import type { JobKey } from '../queue/contract.ts';
 import { judgeVolume } from '../volumes/deletion.ts';
 import { judgeClaim } from '../volumes/eligibility.ts';
 import { identityOf } from '../volumes/handles.ts';
-import type { DriverNames } from '../volumes/provisioning-options.ts';
-import { isHeldSource } from '../volumes/source-use.ts';
+import type { DriverNames } from '../volumes/driver-facts.ts';
+import { isTerminatingCloneSource } from '../volumes/source-use.ts';
 
 /** What becomes of a hint. */
 export type Triage =
@@ -100,7 +100,7 @@ function isUnchanged({ metadata }: Claim | Volume, { metadata: before }: Claim |
 /** The source of clones, being deleted: its finalizer comes off when nobody clones from it any more
  * (spec 04 D). */
 function isToBeReleased(claim: Claim, driver: TriageDriver): boolean {
-  return driver.controllerCapabilities.has('CLONE_VOLUME') && isHeldSource(claim);
+  return driver.controllerCapabilities.has('CLONE_VOLUME') && isTerminatingCloneSource(claim);
 }
 
 /** Whether a volume needs a job. Two PVs of one handle are both left alone: deleting for one would

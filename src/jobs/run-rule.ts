@@ -22,14 +22,14 @@ async function answer(ports: Pick<ProcessorPorts, 'kube'>, step: Step): Promise<
       }
       case 'list':
         return { kind: 'listed', items: await listAll(ports, step.resource, step.namespace) };
-      case 'protect':
-        await protect(ports, step);
-        return { kind: 'protected' };
+      case 'add-finalizer':
+        await addFinalizer(ports, step);
+        return { kind: 'finalizer-added' };
     }
   } catch (error) {
     if (!(error instanceof KubeError) || isOutage(error)) throw error;
     // A kind that the server does not know: its definition is not installed (yet).
-    if (error.code === 404 && step.kind !== 'protect')
+    if (error.code === 404 && step.kind !== 'add-finalizer')
       return step.kind === 'list'
         ? { kind: 'listed', items: [] }
         : { kind: 'absent', isUnknownKind: true };
@@ -58,9 +58,9 @@ async function listAll(
 }
 
 /** Adds a finalizer; the patch names the version that was read, so that nobody else's is lost. */
-async function protect(
+async function addFinalizer(
   ports: Pick<ProcessorPorts, 'kube'>,
-  { resource, object, finalizer }: Extract<Step, { kind: 'protect' }>,
+  { resource, object, finalizer }: Extract<Step, { kind: 'add-finalizer' }>,
 ): Promise<void> {
   const { uid, resourceVersion, finalizers = [], namespace, name } = object.metadata;
   const ref = namespace === undefined ? { name } : { namespace, name };

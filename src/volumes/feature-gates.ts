@@ -1,7 +1,8 @@
 import { parseBool } from '../runtime/parse-bool.ts';
 
-/** How mature each gate is that changes what we do (spec 01 §6). */
-export const GATE_STAGES = {
+/** The gates of upstream that sutler supports, and how mature each is. Upstream:
+ * external-provisioner pkg/features/features.go. */
+const GATE_STAGES = {
   Topology: 'ga',
   CrossNamespaceVolumeDataSource: 'alpha',
   VolumeAttributesClass: 'ga',
@@ -10,10 +11,10 @@ export const GATE_STAGES = {
 
 type Gate = keyof typeof GATE_STAGES;
 
-/** Which gates are on. */
+/** Whether each gate is on. */
 export type FeatureGates = Readonly<Record<Gate, boolean>>;
 
-/** No gate named. */
+/** The gates without --feature-gates. */
 export const DEFAULT_GATES: FeatureGates = {
   Topology: true,
   CrossNamespaceVolumeDataSource: false,
@@ -21,8 +22,8 @@ export const DEFAULT_GATES: FeatureGates = {
   ReleaseLeaderElectionOnExit: false,
 };
 
-/** Reads `A=true,B=false` items; AllAlpha and AllBeta set what is not named.
- * @returns a text that names the item and the fix where one can't be read */
+/** Parses the items of `A=true,B=false`. AllAlpha and AllBeta set the gates that are not named.
+ * @returns a text that names the first wrong item and the fix, if there is one */
 export function parseFeatureGates(items: readonly string[]): FeatureGates | string {
   const given = new Map<string, boolean>();
   for (const item of items) {
@@ -33,7 +34,8 @@ export function parseFeatureGates(items: readonly string[]): FeatureGates | stri
     if (value === undefined)
       return `invalid value in "${item}"; write ${name}=true or ${name}=false`;
     if (!isGate(name) && name !== 'AllAlpha' && name !== 'AllBeta') {
-      return `unrecognized feature gate: ${name}; there are ${Object.keys(GATE_STAGES).join(', ')}, AllAlpha and AllBeta`;
+      const known = Object.keys(GATE_STAGES).join(', ');
+      return `unrecognized feature gate: ${name}; there are ${known}, AllAlpha and AllBeta`;
     }
     given.set(name, value);
   }

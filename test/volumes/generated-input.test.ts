@@ -353,7 +353,8 @@ function run(rule: ReturnType<typeof planVolume>, answers: readonly Answer[]): V
   const reply = (step: Step): Answer => {
     const next = left.shift() ?? { kind: 'absent' };
     if (step.kind === 'read') return next;
-    if (step.kind === 'protect') return next.kind === 'found' ? { kind: 'protected' } : next;
+    if (step.kind === 'add-finalizer')
+      return next.kind === 'found' ? { kind: 'finalizer-added' } : next;
     return { kind: 'listed', items: next.kind === 'found' ? [next.object] : [] };
   };
   let turn = rule.next();

@@ -10,7 +10,7 @@ import { judgeCreateFailure } from '../../volumes/create-result.ts';
 import { classNameOf } from '../../volumes/eligibility.ts';
 import { readAnswer } from '../../volumes/persistent-volume.ts';
 import type { BadAnswer, VolumeAnswer, VolumeSkeleton } from '../../volumes/persistent-volume.ts';
-import { RefusedError } from '../../volumes/provisioning-options.ts';
+import { RefusedError } from '../../volumes/refused-error.ts';
 import type { SecretRef } from '../../volumes/secret-ref.ts';
 import type { Attempt } from '../attempt.ts';
 import { claimEvent, provisioningFailed } from '../object-events.ts';
@@ -104,11 +104,11 @@ async function handleUnusableAnswer(
     if (left === undefined) {
       const result = await ports.records.closeRefused(attempt.id, attempt.owner, BAD_ANSWER);
       await provisioningFailed(ports, { claim, run }, reason);
-      if (claim !== undefined && answer.isHopeless === true)
+      if (claim !== undefined && answer.isPermanent === true)
         return parkOnClass(ports, claim, reason);
       return { kind: 'retry', reason, ...(result === 'removed' ? { isAbsent: true } : {}) };
     }
-    reason += `. ${answer.cleanupWord ?? 'Cleanup'} of volume ${name} failed, volume is orphaned: ${left}`;
+    reason += `. ${answer.cleanupSpelling ?? 'Cleanup'} of volume ${name} failed, volume is orphaned: ${left}`;
   }
   await ports.records.leaveAmbiguous(attempt.id, attempt.owner, BAD_ANSWER);
   // The first answer's warning tells of the clean-up too; the same answer again adds nothing to it.
@@ -195,7 +195,7 @@ async function applyCreateFailure(
 ): Promise<Outcome> {
   const { records } = ports;
   const failure = judgeCreateFailure(error, {
-    mayHideVolume: skeleton.source !== undefined && replayed?.ambiguous === true,
+    isNotFoundAmbiguous: skeleton.source !== undefined && replayed?.ambiguous === true,
   });
   switch (failure.kind) {
     case 'not-forwarded': {

@@ -9,7 +9,7 @@ import { volumeName } from '../../volumes/names.ts';
 import { planVolume } from '../../volumes/plan.ts';
 import type { VolumeSkeleton } from '../../volumes/persistent-volume.ts';
 import type { VolumePlan } from '../../volumes/plan.ts';
-import type { WaitCondition } from '../../volumes/provisioning-options.ts';
+import type { WaitCondition } from '../../volumes/refused-error.ts';
 import { openingOf, withGateway, startAttempt } from '../attempt.ts';
 import type { Attempt } from '../attempt.ts';
 import { claimEvent, provisioningFailed } from '../object-events.ts';

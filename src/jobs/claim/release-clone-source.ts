@@ -4,7 +4,7 @@ import type { Claim } from '../../kube/objects.ts';
 import { claims } from '../../kube/resources.ts';
 import type { Outcome } from '../../queue/outcome.ts';
 import { removeFinalizer } from '../../volumes/finalizers.ts';
-import { isCloning, isHeldSource } from '../../volumes/source-use.ts';
+import { isCloning, isTerminatingCloneSource } from '../../volumes/source-use.ts';
 import { findClaim } from '../find-claim.ts';
 import type { ProcessorPorts } from '../ports.ts';
 
@@ -17,7 +17,7 @@ export async function releaseCloneSource(
   ports: Pick<ProcessorPorts, 'kube' | 'driver' | 'openSources'>,
   claim: Claim,
 ): Promise<Outcome | undefined> {
-  if (!isHeldSource(claim) || !ports.driver().controllerCapabilities.has('CLONE_VOLUME'))
+  if (!isTerminatingCloneSource(claim) || !ports.driver().controllerCapabilities.has('CLONE_VOLUME'))
     return undefined;
   const { namespace = '', name, uid } = claim.metadata;
   // Claims before records: one that opens a record in between was still there when we listed.

@@ -4,7 +4,7 @@ import type { Claim } from '../../kube/objects.ts';
 import { claims } from '../../kube/resources.ts';
 import type { Outcome } from '../../queue/outcome.ts';
 import { selectedNodeOf } from '../../volumes/eligibility.ts';
-import { supportsTopology } from '../../volumes/provisioning-options.ts';
+import { supportsTopology } from '../../volumes/driver-facts.ts';
 import type { ProcessorPorts } from '../ports.ts';
 
 /** Takes the selected node off a claim whose volume does not fit there, so that the scheduler looks

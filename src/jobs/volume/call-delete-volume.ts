@@ -5,8 +5,7 @@ import { shownReason } from '../../queue/outcome.ts';
 import type { Outcome } from '../../queue/outcome.ts';
 import { isStillRunning } from '../../volumes/create-result.ts';
 import type { DeletionPlan } from '../../volumes/plan-deletion.ts';
-import { RefusedError } from '../../volumes/provisioning-options.ts';
-import type { WaitCondition } from '../../volumes/provisioning-options.ts';
+import { RefusedError, type WaitCondition } from '../../volumes/refused-error.ts';
 import type { Attempt } from '../attempt.ts';
 import { volumeWarning } from '../object-events.ts';
 import { readDeletionSecrets } from './deletion-secrets.ts';
@@ -23,7 +22,7 @@ interface VolumeRun {
 /** The record is open for the deletion, and this run owns it. */
 interface OpenDeletion extends VolumeRun {
   readonly attempt: Attempt;
-  readonly plan: Extract<DeletionPlan, { kind: 'destroy' }>;
+  readonly plan: Extract<DeletionPlan, { kind: 'delete' }>;
 }
 
 /** Has the driver delete the volume; every way out leaves the record as design §3 says.

@@ -1,5 +1,5 @@
 import { isOutage, KubeError } from '../../kube/kube-error.ts';
-import { RefusedError } from '../../volumes/provisioning-options.ts';
+import { RefusedError } from '../../volumes/refused-error.ts';
 import type { SecretRef } from '../../volumes/secret-ref.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { readSecretValues, secretChange } from '../secret-values.ts';
