@@ -43,8 +43,8 @@ export interface AuditResult {
   readonly seen: ReadonlyMap<string, number>;
 }
 
-/** Finds the orphans: volumes that are unknown now and were unknown to an earlier audit too. Deletes
- * nothing. */
+/** Finds the orphans: volumes that are unknown now and were unknown to an earlier audit too. It
+ * deletes nothing. */
 export function auditVolumes(input: AuditInput): AuditResult {
   const { nowMs, minAgeMs } = input;
   const unknown = input.volumes

@@ -38,7 +38,7 @@ function whyNotOurs(volume: Volume, driver: DriverNames): string | undefined {
   return isKnownAs(driver, owner) ? undefined : `volume of ${owner ?? 'no CSI driver'}`;
 }
 
-/** The change that our finalizer needs on the volume, if any. Upstream: handleProtectionFinalizer. */
+/** Whether our finalizer has to be added or removed. Upstream: handleProtectionFinalizer. */
 function judgeFinalizer(volume: Volume): 'add-finalizer' | 'remove-finalizer' | undefined {
   const policy = volume.spec.persistentVolumeReclaimPolicy;
   const isKept = policy === 'Retain' || policy === 'Recycle';

@@ -14,7 +14,7 @@ export const provisioningFlags = defineFlags({
     default: -1,
     min: -1,
     max: 32,
-    help: 'Number of hex digits of the claim’s UID in the volume name, 1 to 32; -1: the whole UID.',
+    help: 'Hex digits of the claim’s UID in the volume name, 1 to 32; -1: the whole UID.',
     upstream: 'same; 0 and values above 32 are refused here',
   },
   'default-fstype': {

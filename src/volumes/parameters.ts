@@ -21,8 +21,8 @@ export function fsTypeOf(cls: Class, defaultFsType: string): string {
   return fsType === '' ? defaultFsType : fsType;
 }
 
-/** The class parameters without the reserved ones, which are for the provisioner and never reach the
- * driver. Upstream: external-provisioner pkg/controller/controller.go removePrefixedParameters.
+/** The class parameters for the driver: without the reserved ones, which are for the provisioner.
+ * Upstream: external-provisioner pkg/controller/controller.go removePrefixedParameters.
  * @throws RefusedError for an unknown reserved key */
 export function driverParameters(cls: Class): Record<string, string> {
   const kept: [string, string][] = [];

@@ -130,8 +130,8 @@ function csiSourceOf({ claim, driver, fsType, readOnly, secrets }: SkeletonInput
   });
 }
 
-/** The part of the driver's answer that the PV needs. It is stored in the record when writing the PV
- * failed. */
+/** The part of the driver's answer that the PV needs. It is stored in the record if the PV can't be
+ * written. */
 export interface VolumeAnswer {
   readonly handle: string;
   readonly context: Readonly<Record<string, string>>;
@@ -161,14 +161,16 @@ export function readAnswer(
   const handle = volume?.volumeId ?? '';
   if (volume === undefined || handle === '') {
     const what = volume === undefined ? 'without a volume' : 'with an empty volume_id';
-    const message = `the driver answered CreateVolume ${what}; report this to the driver’s vendor`;
-    return { message, handle: undefined };
+    return {
+      message: `the driver answered CreateVolume ${what}; report this to the driver’s vendor`,
+      handle: undefined,
+    };
   }
   const { capacityBytes, contentSource, volumeContext, accessibleTopology } = volume;
   const requested = BigInt(skeleton.requestedBytes);
   if (capacityBytes !== 0n && capacityBytes < requested) {
-    const message = `created volume capacity ${capacityBytes} less than requested capacity ${requested}`;
-    return { message, handle };
+    const message = `created volume capacity ${capacityBytes} less than`;
+    return { message: `${message} requested capacity ${requested}`, handle };
   }
   if (skeleton.source?.isEchoed === true && contentSource === undefined)
     return { message: 'volume content source missing', handle, cleanupSpelling: 'cleanup' };

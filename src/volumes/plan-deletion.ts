@@ -33,7 +33,7 @@ export interface DeletionContext {
 }
 
 /** Plans the deletion of a volume in the driver. The checks are in upstream's order, since the user
- * reads the first that fails. Upstream: external-provisioner pkg/controller/controller.go Delete. */
+ * reads the first that fails: external-provisioner pkg/controller/controller.go Delete. */
 export function planDeletion(volume: Volume, context: DeletionContext): DeletionPlan {
   return catchRefusal<DeletionPlan>(
     () => checkDeletion(volume, context),
@@ -67,9 +67,7 @@ function checkDetached(volume: Volume, attachments: readonly VolumeAttachment[])
   // Pick by name so that retries repeat the same message.
   const [attachment] = attachments.toSorted((a, b) => (a.metadata.name < b.metadata.name ? -1 : 1));
   if (attachment === undefined) return;
-  throw refuseUntilChanged(
-    volumeAttachments,
-    attachment,
-    `persistentvolume ${volume.metadata.name} is still attached to node ${attachment.spec.nodeName}`,
-  );
+  const { nodeName } = attachment.spec;
+  const message = `persistentvolume ${volume.metadata.name} is still attached to node ${nodeName}`;
+  throw refuseUntilChanged(volumeAttachments, attachment, message);
 }

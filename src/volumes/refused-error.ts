@@ -24,8 +24,8 @@ export class RefusedError extends Error {
   }
 }
 
-/** Calls `act`, and turns a RefusedError into what `onRefusal` returns or throws. Any other error is
- * a defect and passes. */
+/** Calls `act` and turns a RefusedError into what `onRefusal` returns or throws. Any other error
+ * is a defect and passes. */
 export function catchRefusal<T>(act: () => T, onRefusal: (refusal: RefusedError) => T): T {
   try {
     return act();

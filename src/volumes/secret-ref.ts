@@ -105,9 +105,7 @@ function findTemplates(
   parameters: Readonly<Record<string, string>>,
 ): SecretRef | undefined {
   const read = (...spellings: (string | undefined)[]): string[] =>
-    spellings.flatMap(
-      (key) => Object.entries(parameters).find(([given]) => given === key)?.[1] ?? [],
-    );
+    Object.entries(parameters).flatMap(([key, value]) => (spellings.includes(key) ? [value] : []));
   const names = read(keys.deprecatedName, keys.name);
   const namespaces = read(keys.deprecatedNamespace, keys.namespace);
   const refuse = (why: string): RefusedError => {
@@ -128,10 +126,8 @@ function findTemplates(
     );
   }
   if (name === '' || namespace === '') {
-    throw refuse(
-      `${purpose} secrets specified in parameters but ` +
-        'value of either namespace or name is empty',
-    );
+    const which = `${purpose} secrets specified in parameters`;
+    throw refuse(`${which} but value of either namespace or name is empty`);
   }
   return { name, namespace };
 }

@@ -23,11 +23,8 @@ export function snapshotSource(input: ContentInput): Rule<ContentSource> {
 
 function* checkSnapshotSource(input: ContentInput): Rule<ContentSource> {
   const { name, namespace } = input.source;
-  const snapshot = yield* read<Snapshot>(
-    snapshots,
-    { namespace, name },
-    `error getting snapshot ${name} from api server`,
-  );
+  const prefix = `error getting snapshot ${name} from api server`;
+  const snapshot = yield* read<Snapshot>(snapshots, { namespace, name }, prefix);
   checkNotDeleted(snapshot);
   return yield* alsoWaitFor(snapshots, snapshot, checkContent(snapshot, input));
 }
@@ -87,10 +84,8 @@ function checkIsBoundTo(snapshot: Snapshot, content: SnapshotContent): void {
   const ref = content.spec.volumeSnapshotRef;
   const { uid, namespace, name } = snapshot.metadata;
   if (ref.uid === uid && ref.namespace === namespace && ref.name === name) return;
-  throw refuseForContent(
-    content,
-    `${describe(content, snapshot)} is bound to a different snapshot`,
-  );
+  const which = describe(content, snapshot);
+  throw refuseForContent(content, `${which} is bound to a different snapshot`);
 }
 
 function describe(content: SnapshotContent, snapshot: Snapshot): string {
@@ -116,8 +111,8 @@ function checkSize(snapshot: Snapshot, { claim, requestedBytes }: ContentInput):
   );
 }
 
-/** Raw blocks that are mounted as a file system can attack the node's kernel, so an administrator
- * has to allow the change of mode by an annotation. */
+/** A user who wrote raw blocks could attack the node's kernel once they are mounted as a file
+ * system, so an administrator has to allow the change of mode by an annotation. */
 function checkMode(content: SnapshotContent, claim: Claim): void {
   const { sourceVolumeMode } = content.spec;
   const { volumeMode } = claim.spec;

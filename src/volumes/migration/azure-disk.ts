@@ -1,3 +1,4 @@
+import { omitUnset } from '../omit-unset.ts';
 import { RefusedError } from '../refused-error.ts';
 import { mapExpressions, translateZones } from './class-zones.ts';
 import type { InTreePlugin } from './in-tree-plugin.ts';
@@ -31,11 +32,7 @@ export const AZURE_DISK: InTreePlugin<'azureDisk'> = {
     return {
       volumeHandle: source.diskURI,
       ...mountFields(source),
-      volumeAttributes: {
-        kind: MANAGED,
-        ...(cachingMode === undefined ? {} : { cachingmode: cachingMode }),
-        ...(fsType === undefined ? {} : { fstype: fsType }),
-      },
+      volumeAttributes: omitUnset({ kind: MANAGED, cachingmode: cachingMode, fstype: fsType }),
     };
   },
 

@@ -1,9 +1,9 @@
 import { AZURE_FILE_RESOURCE_GROUP } from '../../kube/keys.ts';
 import type { AzureFileSource, CsiSource } from '../../kube/objects.ts';
+import { omitUnset } from '../omit-unset.ts';
 import { RefusedError } from '../refused-error.ts';
 import type { InTreePlugin } from './in-tree-plugin.ts';
 import { indexByLowerCase } from './parameters.ts';
-import { mountFields } from './volume-parts.ts';
 
 /** Azure file shares. Upstream: csi-translation-lib plugins/azure_file.go. */
 export const AZURE_FILE: InTreePlugin<'azureFile'> = {
@@ -17,9 +17,10 @@ export const AZURE_FILE: InTreePlugin<'azureFile'> = {
   identify: ({ secretNamespace, secretName, shareName }, claimNamespace) =>
     [secretNamespace ?? claimNamespace, secretName, shareName].join('#'),
 
-  toCsiSource({ secretName, shareName, secretNamespace, readOnly }, { metadata, spec }) {
+  toCsiSource(source, { metadata, spec }) {
+    const { secretName, shareName } = source;
     // An empty secretNamespace counts as set: then the claim's is not used.
-    const namespace = secretNamespace ?? spec.claimRef?.namespace ?? '';
+    const namespace = source.secretNamespace ?? spec.claimRef?.namespace ?? '';
     if (namespace === '') {
       throw new RefusedError(
         'could not find a secret namespace in PersistentVolumeSource or ClaimRef',
@@ -29,7 +30,7 @@ export const AZURE_FILE: InTreePlugin<'azureFile'> = {
     const account = /azure-storage-account-(.+)-secret/.exec(secretName)?.[1] ?? secretName;
     return {
       volumeHandle: [resourceGroup, account, shareName, metadata.name, namespace].join('#'),
-      ...mountFields({ readOnly }),
+      ...omitUnset({ readOnly: source.readOnly }),
       volumeAttributes: { sharename: shareName },
       nodeStageSecretRef: { name: secretName, namespace },
     };
@@ -55,7 +56,7 @@ function readCsiSource(csi: CsiSource): { source: AzureFileSource; resourceGroup
   const handle = shareName === '' || secret.name === '' ? parseHandle(csi.volumeHandle) : UNREAD;
   return {
     source: {
-      ...mountFields({ readOnly: csi.readOnly }),
+      ...omitUnset({ readOnly: csi.readOnly }),
       shareName: shareName === '' ? handle.shareName : shareName,
       secretName: secret.name === '' ? handle.secretName : secret.name,
       secretNamespace: secret.namespace ?? 'default',

@@ -22,8 +22,6 @@ export function omitKeys(
  * already has there. */
 export function renameFsType(given: Labels | undefined): Record<string, string> {
   const fsType = indexByLowerCase(given).get('fstype');
-  return {
-    ...omitKeys(given, ['fstype']),
-    ...(fsType === undefined ? {} : { [`${RESERVED_PARAMETER_PREFIX}fstype`]: fsType }),
-  };
+  if (fsType === undefined) return { ...given };
+  return { ...omitKeys(given, ['fstype']), [`${RESERVED_PARAMETER_PREFIX}fstype`]: fsType };
 }

@@ -4,6 +4,7 @@ import {
   RESERVED_PARAMETER_PREFIX,
 } from '../../kube/keys.ts';
 import type { CsiSource } from '../../kube/objects.ts';
+import { omitUnset } from '../omit-unset.ts';
 import type { InTreePlugin } from './in-tree-plugin.ts';
 import { indexByLowerCase, omitKeys } from './parameters.ts';
 import { mountFields, type VolumeParts } from './volume-parts.ts';
@@ -20,8 +21,8 @@ export const PORTWORX: InTreePlugin<'portworxVolume'> = {
     const given = indexByLowerCase(cls.parameters);
     const parameters = {
       ...omitKeys(cls.parameters, [PORTWORX_SECRET_NAME, PORTWORX_SECRET_NAMESPACE]),
-      ...forEachPurpose('name', given.get(PORTWORX_SECRET_NAME)),
-      ...forEachPurpose('namespace', given.get(PORTWORX_SECRET_NAMESPACE)),
+      ...repeatForPurposes('secret-name', given.get(PORTWORX_SECRET_NAME)),
+      ...repeatForPurposes('secret-namespace', given.get(PORTWORX_SECRET_NAMESPACE)),
     };
     return {
       ...cls,
@@ -35,7 +36,7 @@ export const PORTWORX: InTreePlugin<'portworxVolume'> = {
   // The field readOnly of the in-tree source is lost, as in upstream.
   toCsiSource: (source, volume) => ({
     volumeHandle: source.volumeID,
-    ...mountFields({ fsType: source.fsType }),
+    ...omitUnset({ fsType: source.fsType }),
     volumeAttributes: {},
     ...secretRefsOf(volume),
   }),
@@ -52,17 +53,10 @@ const SECRET_PURPOSES = [
   'node-expand',
 ];
 
-function forEachPurpose(
-  field: 'name' | 'namespace',
-  value: string | undefined,
-): Record<string, string> {
+function repeatForPurposes(field: string, value: string | undefined): Record<string, string> {
   if (value === undefined) return {};
-  return Object.fromEntries(
-    SECRET_PURPOSES.map((purpose) => [
-      `${RESERVED_PARAMETER_PREFIX}${purpose}-secret-${field}`,
-      value,
-    ]),
-  );
+  const keys = SECRET_PURPOSES.map((purpose) => `${RESERVED_PARAMETER_PREFIX}${purpose}-${field}`);
+  return Object.fromEntries(keys.map((key) => [key, value]));
 }
 
 function secretRefsOf({ metadata: { annotations = {} } }: VolumeParts): Partial<CsiSource> {

@@ -1,4 +1,5 @@
 import type { CsiSource, ObjectMeta, VolumeSpec } from '../../kube/objects.ts';
+import { omitUnset } from '../omit-unset.ts';
 import { RefusedError } from '../refused-error.ts';
 
 /** The parts of a PV, stored or new, that translation reads and changes. */
@@ -19,18 +20,11 @@ export function withDefaultLabel<V extends VolumeParts>(volume: V, key: string, 
   return { ...volume, metadata: { ...volume.metadata, labels: { ...labels, [key]: value } } };
 }
 
+type MountFields = Pick<CsiSource, 'fsType' | 'readOnly'>;
+
 /** The two fields that most sources share, as far as they are set. */
-export function mountFields({
-  fsType,
-  readOnly,
-}: {
-  readonly fsType?: string | undefined;
-  readonly readOnly?: boolean | undefined;
-}): Pick<CsiSource, 'fsType' | 'readOnly'> {
-  return {
-    ...(fsType === undefined ? {} : { fsType }),
-    ...(readOnly === undefined ? {} : { readOnly }),
-  };
+export function mountFields({ fsType, readOnly }: MountFields): MountFields {
+  return omitUnset({ fsType, readOnly });
 }
 
 /** Parses the partition number of volume attributes.

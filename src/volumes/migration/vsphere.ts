@@ -1,9 +1,10 @@
 import { RESERVED_PARAMETER_PREFIX } from '../../kube/keys.ts';
+import { omitUnset } from '../omit-unset.ts';
 import { renameZoneKeys } from './class-zones.ts';
 import type { InTreePlugin } from './in-tree-plugin.ts';
 import { indexByLowerCase } from './parameters.ts';
 import { addKey, labelPairOf, renameKey, valuesOf } from './topology.ts';
-import { mountFields, type VolumeParts, withDefaultLabel } from './volume-parts.ts';
+import { type VolumeParts, withDefaultLabel } from './volume-parts.ts';
 
 const ZONE_KEY = 'topology.csi.vmware.com/zone';
 const REGION_KEY = 'topology.csi.vmware.com/region';
@@ -30,7 +31,7 @@ export const VSPHERE: InTreePlugin<'vsphereVolume'> = {
   toCsiSource({ volumePath, fsType, storagePolicyName = '' }) {
     return {
       volumeHandle: volumePath,
-      ...mountFields({ fsType }),
+      ...omitUnset({ fsType }),
       volumeAttributes: storagePolicyName === '' ? {} : { storagepolicyname: storagePolicyName },
     };
   },
@@ -43,7 +44,7 @@ export const VSPHERE: InTreePlugin<'vsphereVolume'> = {
   // The storage policy is lost.
   toInTreeSource: (csi) => ({
     volumePath: csi.volumeAttributes?.['initialvolumefilepath'] ?? '',
-    ...mountFields({ fsType: csi.fsType }),
+    ...omitUnset({ fsType: csi.fsType }),
   }),
 
   finishInTree(volume) {
