@@ -1,24 +1,19 @@
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { createKubeClient } from '#src/kube/client.ts';
-import type { KubeClient } from '#src/kube/client.ts';
+import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
 import { loadClusterAccess } from '#src/kube/credentials.ts';
 import { claims } from '#src/kube/resources.ts';
 import { signalWithin, systemClock } from '#src/runtime/clock.ts';
 import { emptyDataFolder, openDataFolder } from '#src/runtime/data-folder.ts';
-import { runProcess } from '#src/runtime/process.ts';
-import type { Invocation, ProcessContext } from '#src/runtime/process.ts';
+import { runProcess, type Invocation, type ProcessContext } from '#src/runtime/process.ts';
 import { version } from '#src/runtime/version.ts';
-import { createExample, readExamples } from './examples.ts';
-import type { Example } from './examples.ts';
+import { createExample, readExamples, type Example } from './examples.ts';
 import { withoutFlags } from '#src/runtime/flags.ts';
 import { flags, sandboxOnlyFlags, summary } from './flags.ts';
-import { watchJourneys } from './journey.ts';
-import type { Journey, JourneyWatch } from './journey.ts';
+import { watchJourneys, type Journey, type JourneyWatch } from './journey.ts';
 import { leftovers } from './leftovers.ts';
 import { redisReady } from './redis-ready.ts';
-import { startWorld } from './world.ts';
-import type { World } from './world.ts';
+import { startWorld, type World } from './world.ts';
 
 const EXAMPLES = fileURLToPath(new URL('../../examples', import.meta.url));
 /** More than enough for a handful of claims; past it something is broken. */

@@ -3,8 +3,7 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { keepRedisServer } from '#src/redis/own-server.ts';
-import { startChild } from '#src/runtime/children.ts';
-import type { Child } from '#src/runtime/children.ts';
+import { startChild, type Child } from '#src/runtime/children.ts';
 import type { Closers } from '#src/runtime/lifecycle.ts';
 import type { Logger } from '#src/runtime/log.ts';
 

@@ -1,17 +1,21 @@
 import type { EventEmitter } from 'node:events';
-import { constants } from 'node:http2';
-import type { ClientHttp2Session, ClientHttp2Stream, OutgoingHttpHeaders } from 'node:http2';
+import {
+  constants,
+  type ClientHttp2Session,
+  type ClientHttp2Stream,
+  type OutgoingHttpHeaders,
+} from 'node:http2';
 import { CANCELED_DETAILS, Code, CsiError, DEADLINE_DETAILS } from '../csi/status.ts';
 import { timerMs } from '../runtime/clock.ts';
 import type { ResetLimiter } from './reset-limiter.ts';
 import {
   decodeStatusMessage,
-  unframeMessage,
-  toPairs,
-  parseStatusCode,
   getSingle,
+  parseStatusCode,
+  toPairs,
+  unframeMessage,
+  type HeaderPairs,
 } from './grpc-wire.ts';
-import type { HeaderPairs } from './grpc-wire.ts';
 
 /** What became of a call to the driver. driver: the driver's own status, received whole. ambiguous:
  * it may or may not have acted. not-sent: not one byte went out. */

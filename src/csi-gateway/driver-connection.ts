@@ -1,12 +1,10 @@
 import type { ClientHttp2Session } from 'node:http2';
 import type { DriverCapabilities } from '../csi/capabilities.ts';
 import { Code, CsiError } from '../csi/status.ts';
-import { formatAddress } from '../runtime/address.ts';
-import type { Address } from '../runtime/address.ts';
+import { formatAddress, type Address } from '../runtime/address.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
-import { callDriver } from './driver-call.ts';
-import type { DriverAnswer, DriverRequest } from './driver-call.ts';
+import { callDriver, type DriverAnswer, type DriverRequest } from './driver-call.ts';
 import {
   decodeControllerRpcs,
   decodePluginInfo,

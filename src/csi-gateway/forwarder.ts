@@ -14,14 +14,14 @@ import type { GatewayMetrics, RefusalReason } from './metrics.ts';
 import type { CallRecord } from './log-call.ts';
 import { readCreatedHandle, isSingleFlight, readVolumeKey } from './volume-key.ts';
 import {
+  decompressMessage,
   formatTimeout,
-  unframeMessage,
+  getSingle,
   parseTimeoutMs,
   stripHopHeaders,
-  decompressMessage,
-  getSingle,
+  unframeMessage,
+  type HeaderPairs,
 } from './grpc-wire.ts';
-import type { HeaderPairs } from './grpc-wire.ts';
 
 /** A call as a caller sent it. */
 export interface InboundCall {

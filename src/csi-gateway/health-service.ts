@@ -1,5 +1,4 @@
-import { constants } from 'node:http2';
-import type { ServerHttp2Stream } from 'node:http2';
+import { constants, type ServerHttp2Stream } from 'node:http2';
 import { BinaryReader, BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
 import { Code } from '../csi/status.ts';
 import { encodeStatusMessage, frameMessage, unframeMessage } from './grpc-wire.ts';

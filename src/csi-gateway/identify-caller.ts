@@ -2,8 +2,12 @@ import { X509Certificate } from 'node:crypto';
 import type { ServerHttp2Session } from 'node:http2';
 import type { TLSSocket } from 'node:tls';
 import { Code } from '../csi/status.ts';
-import { findAllowedName, formatName, readAlternativeNames } from './certificate-names.ts';
-import type { CertificateName } from './certificate-names.ts';
+import {
+  findAllowedName,
+  formatName,
+  readAlternativeNames,
+  type CertificateName,
+} from './certificate-names.ts';
 
 /** Why none of a caller's calls is forwarded. */
 export interface CallerRefusal {

@@ -1,8 +1,7 @@
 import { chmod } from 'node:fs/promises';
 import type { AddressInfo, Server } from 'node:net';
 import { claimSocketPath } from '../runtime/socket-file.ts';
-import { formatAddress, isLoopback } from '../runtime/address.ts';
-import type { Address } from '../runtime/address.ts';
+import { formatAddress, isLoopback, type Address } from '../runtime/address.ts';
 import { UsageError } from '../runtime/flags.ts';
 
 /** Makes a server listen: on a unix socket that only its owner may open (0600), or on TCP.

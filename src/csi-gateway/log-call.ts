@@ -1,5 +1,4 @@
-import { fromBinary } from '@bufbuild/protobuf';
-import type { DescMessage } from '@bufbuild/protobuf';
+import { fromBinary, type DescMessage } from '@bufbuild/protobuf';
 import { methodsByPath } from '../csi/methods.ts';
 import { redact, redactText, secretValues } from '../csi/redact.ts';
 import { codeName } from '../csi/status.ts';

@@ -1,15 +1,11 @@
-import { watchTlsFiles } from '../runtime/tls-files.ts';
-import type { WatchedTlsFiles } from '../runtime/tls-files.ts';
+import { watchTlsFiles, type WatchedTlsFiles } from '../runtime/tls-files.ts';
 import { formatAddress, parseAddress } from '../runtime/address.ts';
 import { systemClock } from '../runtime/clock.ts';
-import { UsageError } from '../runtime/flags.ts';
-import type { Flags } from '../runtime/flags.ts';
+import { UsageError, type Flags } from '../runtime/flags.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
-import { runProcess } from '../runtime/process.ts';
-import type { Invocation, ProcessContext } from '../runtime/process.ts';
+import { runProcess, type Invocation, type ProcessContext } from '../runtime/process.ts';
 import { parseMaxInFlight } from './call-limiter.ts';
-import { parseAllowedNames } from './certificate-names.ts';
-import type { CertificateName } from './certificate-names.ts';
+import { parseAllowedNames, type CertificateName } from './certificate-names.ts';
 import { flags, summary } from './flags.ts';
 import { startGateway } from './gateway.ts';
 

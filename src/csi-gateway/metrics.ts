@@ -1,5 +1,4 @@
-import { Counter, Gauge, Histogram } from 'prom-client';
-import type { Registry } from 'prom-client';
+import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 import { csiMethodPaths } from '../csi/method-paths.ts';
 import { codeName } from '../csi/status.ts';
 import { inTreeNameOf } from '../volumes/migration/plugins.ts';

@@ -1,5 +1,4 @@
-import { connect as connectHttp2 } from 'node:http2';
-import type { ClientHttp2Session } from 'node:http2';
+import { connect as connectHttp2, type ClientHttp2Session } from 'node:http2';
 import { connect as connectSocket } from 'node:net';
 import type { Address } from '../runtime/address.ts';
 import { timerMs } from '../runtime/clock.ts';

@@ -1,13 +1,11 @@
-import { constants } from 'node:http2';
-import type { ServerHttp2Stream } from 'node:http2';
+import { constants, type ServerHttp2Stream } from 'node:http2';
 import { CANCELED_DETAILS, Code, CsiError } from '../csi/status.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { writeReply, rejectHttp } from './write-reply.ts';
 import type { CallerConnections } from './caller-connections.ts';
 import type { Forwarder, InboundCall } from './forwarder.ts';
-import { isHealthPath } from './health-service.ts';
-import type { HealthService } from './health-service.ts';
+import { isHealthPath, type HealthService } from './health-service.ts';
 import type { ConnectionReaper, AwaitedStep } from './connection-reaper.ts';
 import type { HeaderPairs } from './grpc-wire.ts';
 

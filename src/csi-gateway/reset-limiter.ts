@@ -1,5 +1,4 @@
-import { constants } from 'node:http2';
-import type { ClientHttp2Stream } from 'node:http2';
+import { constants, type ClientHttp2Stream } from 'node:http2';
 
 /** Below what HTTP/2 servers take for an attack with resets (nghttp2: 1,000 at once, 33 a second):
  * they end the whole connection then, and with it the calls of everybody else. */

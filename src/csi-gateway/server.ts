@@ -1,10 +1,11 @@
 import type { EventEmitter } from 'node:events';
-import { createSecureServer, createServer } from 'node:http2';
-import type {
-  Http2SecureServer,
-  Http2Server,
-  ServerHttp2Session,
-  ServerHttp2Stream,
+import {
+  createSecureServer,
+  createServer,
+  type Http2SecureServer,
+  type Http2Server,
+  type ServerHttp2Session,
+  type ServerHttp2Stream,
 } from 'node:http2';
 import type { Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
@@ -13,15 +14,13 @@ import type { TlsMaterial } from '../runtime/tls-files.ts';
 import type { Address } from '../runtime/address.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
-import { CallerConnections } from './caller-connections.ts';
-import type { ListenerTls } from './caller-connections.ts';
+import { CallerConnections, type ListenerTls } from './caller-connections.ts';
 import type { Forwarder } from './forwarder.ts';
 import type { HealthService } from './health-service.ts';
 import { listen } from './listen.ts';
 import type { GatewayMetrics } from './metrics.ts';
 import { sessionMemoryMb } from './open-session.ts';
-import { defaultReaperLimits, ConnectionReaper } from './connection-reaper.ts';
-import type { ReaperLimits } from './connection-reaper.ts';
+import { ConnectionReaper, defaultReaperLimits, type ReaperLimits } from './connection-reaper.ts';
 import { RequestReceiver } from './request-receiver.ts';
 import { toPairs } from './grpc-wire.ts';
 

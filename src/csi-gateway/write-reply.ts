@@ -1,5 +1,4 @@
-import { constants } from 'node:http2';
-import type { OutgoingHttpHeaders, ServerHttp2Stream } from 'node:http2';
+import { constants, type OutgoingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
 import {
   Code,
   DRAINING_TRAILER,

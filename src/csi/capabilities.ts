@@ -1,14 +1,10 @@
-import type {
-  ControllerGetCapabilitiesResponse,
-  GetPluginCapabilitiesResponse,
-} from './generated/csi_pb.ts';
-import type {
-  ControllerServiceCapability_RPC_Type,
-  PluginCapability_Service_Type,
-} from './generated/csi_pb.ts';
 import {
   ControllerServiceCapability_RPC_TypeSchema,
   PluginCapability_Service_TypeSchema,
+  type ControllerGetCapabilitiesResponse,
+  type ControllerServiceCapability_RPC_Type,
+  type GetPluginCapabilitiesResponse,
+  type PluginCapability_Service_Type,
 } from './generated/csi_pb.ts';
 
 /** Names of plug-in services, "CONTROLLER_SERVICE"; a number that csi.proto doesn't know stays a

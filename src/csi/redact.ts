@@ -1,7 +1,11 @@
-import { getOption } from '@bufbuild/protobuf';
-import type { DescEnum, DescField, DescMessage, MessageShape } from '@bufbuild/protobuf';
-import { reflect } from '@bufbuild/protobuf/reflect';
-import type { ReflectMessage } from '@bufbuild/protobuf/reflect';
+import {
+  getOption,
+  type DescEnum,
+  type DescField,
+  type DescMessage,
+  type MessageShape,
+} from '@bufbuild/protobuf';
+import { reflect, type ReflectMessage } from '@bufbuild/protobuf/reflect';
 import { csi_secret } from './generated/csi_pb.ts';
 
 /** What stands in for a secret, as in upstream's logs. */

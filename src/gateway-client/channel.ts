@@ -1,9 +1,6 @@
-import { Client, connectivityState } from '@grpc/grpc-js';
-import type { ClientOptions } from '@grpc/grpc-js';
-import { formatAddress } from '../runtime/address.ts';
-import type { Address } from '../runtime/address.ts';
-import { channelSecurity } from './credentials.ts';
-import type { ClientTls } from './credentials.ts';
+import { Client, connectivityState, type ClientOptions } from '@grpc/grpc-js';
+import { formatAddress, type Address } from '../runtime/address.ts';
+import { channelSecurity, type ClientTls } from './credentials.ts';
 import { CANCELED_DETAILS, Code, DEADLINE_DETAILS, notSent } from '../csi/status.ts';
 
 export interface ChannelTarget {

@@ -1,15 +1,22 @@
-import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
-import type {
-  DescMessage,
-  DescMethodUnary,
-  MessageInitShape,
-  MessageShape,
+import {
+  create,
+  fromBinary,
+  toBinary,
+  type DescMessage,
+  type DescMethodUnary,
+  type MessageInitShape,
+  type MessageShape,
 } from '@bufbuild/protobuf';
-import { connectivityState, Metadata } from '@grpc/grpc-js';
-import type { Client, ClientUnaryCall, ServiceError, StatusObject } from '@grpc/grpc-js';
+import {
+  connectivityState,
+  Metadata,
+  type Client,
+  type ClientUnaryCall,
+  type ServiceError,
+  type StatusObject,
+} from '@grpc/grpc-js';
 import type { Address } from '../runtime/address.ts';
-import { systemClock, timerMs } from '../runtime/clock.ts';
-import type { Clock } from '../runtime/clock.ts';
+import { systemClock, timerMs, type Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { waitUntilConnected, openChannel } from './channel.ts';
 import type { ClientTls } from './credentials.ts';

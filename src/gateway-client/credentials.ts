@@ -1,16 +1,12 @@
 import { X509Certificate } from 'node:crypto';
-import { credentials } from '@grpc/grpc-js';
-import type { ChannelCredentials, ChannelOptions } from '@grpc/grpc-js';
+import { credentials, type ChannelCredentials, type ChannelOptions } from '@grpc/grpc-js';
 import { isIP } from 'node:net';
-import { checkServerIdentity, createSecureContext } from 'node:tls';
-import type { PeerCertificate } from 'node:tls';
-import { isLoopback } from '../runtime/address.ts';
-import type { Address } from '../runtime/address.ts';
+import { checkServerIdentity, createSecureContext, type PeerCertificate } from 'node:tls';
+import { isLoopback, type Address } from '../runtime/address.ts';
 import type { Clock } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
 import type { Logger } from '../runtime/log.ts';
-import { watchTlsFiles } from '../runtime/tls-files.ts';
-import type { TlsSource, WatchedTlsFiles } from '../runtime/tls-files.ts';
+import { watchTlsFiles, type TlsSource, type WatchedTlsFiles } from '../runtime/tls-files.ts';
 
 /** How a client proves who it is to a gateway on TCP, and by which name it knows the gateway. */
 export interface ClientTls {

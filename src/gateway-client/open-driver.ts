@@ -2,12 +2,10 @@ import { systemClock } from '../runtime/clock.ts';
 import type { Flags } from '../runtime/flags.ts';
 import type { Closers } from '../runtime/lifecycle.ts';
 import type { Logger } from '../runtime/log.ts';
-import { watchDriver } from './driver-watch.ts';
-import type { DriverWatch } from './driver-watch.ts';
+import { watchDriver, type DriverWatch } from './driver-watch.ts';
 import type { gatewayClientFlags } from './flags.ts';
 import { openGatewaySecurity } from './credentials.ts';
-import { openGatewayPool } from './pool.ts';
-import type { GatewayPool } from './pool.ts';
+import { openGatewayPool, type GatewayPool } from './pool.ts';
 
 /** The ways to the driver of a process, by its flags, and a watch over what the driver is; closed
  * with the process. Waits for nothing.

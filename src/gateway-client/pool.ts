@@ -1,10 +1,8 @@
 import { formatAddress, parseAddress } from '../runtime/address.ts';
 import { UsageError } from '../runtime/flags.ts';
 import type { Logger } from '../runtime/log.ts';
-import { createCsiClient } from './client.ts';
-import { refusePlaintext } from './credentials.ts';
-import type { GatewaySecurity } from './credentials.ts';
-import type { CallSettings, CsiClient } from './client.ts';
+import { createCsiClient, type CallSettings, type CsiClient } from './client.ts';
+import { refusePlaintext, type GatewaySecurity } from './credentials.ts';
 import { Code, CsiError } from '../csi/status.ts';
 
 /** A call that changes something, and the gateway that it has to go through. */

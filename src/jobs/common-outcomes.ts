@@ -1,7 +1,7 @@
 import type { CsiError } from '../csi/status.ts';
 import type { Outcome } from '../queue/outcome.ts';
 import type { OpenedCreate, OpenedDelete } from '../records/open-results.ts';
-import type { WaitCondition } from '../volumes/provisioning-options.ts';
+import type { WaitCondition } from '../volumes/refused-error.ts';
 import type { Attempt } from './attempt.ts';
 import type { ProcessorPorts } from './ports.ts';
 

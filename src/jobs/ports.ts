@@ -6,7 +6,8 @@ import type { VolumeNames } from '../records/names-in-use.ts';
 import type { VolumeRecords } from '../records/volume-record.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
-import type { DriverFacts, ProvisioningOptions } from '../volumes/provisioning-options.ts';
+import type { DriverFacts } from '../volumes/driver-facts.ts';
+import type { ProvisioningOptions } from '../volumes/provisioning-options.ts';
 import type { OperationCounts } from './operation-counts.ts';
 
 /** What the processors (reconcileClaim, reconcileVolume, reconcileSnapshot) work with. main.ts makes

@@ -23,9 +23,9 @@ async function answer(ports: Pick<ProcessorPorts, 'kube'>, step: Step): Promise<
       }
       case 'list':
         return { kind: 'listed', items: await listAll(ports, step.resource, step.namespace) };
-      case 'protect':
+      case 'add-finalizer':
         await addFinalizer(ports, { ...step, mustBeUnchanged: true });
-        return { kind: 'protected' };
+        return { kind: 'finalizer-added' };
     }
   } catch (error) {
     if (!(error instanceof KubeError) || isOutage(error)) throw error;

@@ -4,7 +4,7 @@ import { CsiError } from '../csi/status.ts';
 import { KubeError } from '../kube/kube-error.ts';
 import type { Secret } from '../kube/objects.ts';
 import { secrets } from '../kube/resources.ts';
-import type { WaitCondition } from '../volumes/provisioning-options.ts';
+import type { WaitCondition } from '../volumes/refused-error.ts';
 import type { SecretRef } from '../volumes/secret-ref.ts';
 import type { ProcessorPorts } from './ports.ts';
 

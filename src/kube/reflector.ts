@@ -1,12 +1,10 @@
 import { performance } from 'node:perf_hooks';
 import { setImmediate } from 'node:timers/promises';
 import type { Registry } from 'prom-client';
-import { systemClock } from '../runtime/clock.ts';
-import type { Clock } from '../runtime/clock.ts';
+import { systemClock, type Clock } from '../runtime/clock.ts';
 import type { KubeClient, ListPage } from './client.ts';
 import { isExpired, KubeError, statusError } from './kube-error.ts';
-import { Store, versionOf, wordsOf } from './store.ts';
-import type { StoreOptions, Transformed } from './store.ts';
+import { Store, versionOf, wordsOf, type StoreOptions, type Transformed } from './store.ts';
 import { createReflectorMetrics } from './reflector-metrics.ts';
 import type { WatchEvent } from './watch.ts';
 

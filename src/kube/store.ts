@@ -1,7 +1,6 @@
 import type { Logger } from '../runtime/log.ts';
 import type { ObjectMeta } from './objects.ts';
-import type { Resource } from './resources.ts';
-import { keyOf } from './resources.ts';
+import { keyOf, type Resource } from './resources.ts';
 
 /** What a projection must keep. */
 export interface Transformed {

@@ -22,7 +22,7 @@ return {'forgotten', 'state', state}
 });
 
 /** What became of the record: there was none, an owner is live, or it was dropped. */
-type Forgotten =
+export type Forgotten =
   | { readonly kind: 'none' }
   | { readonly kind: 'busy'; readonly waitMs: number }
   | { readonly kind: 'forgotten'; readonly state: string };

@@ -1,7 +1,5 @@
-import { spawn } from 'node:child_process';
-import type { ChildProcess } from 'node:child_process';
-import { systemClock } from './clock.ts';
-import type { Clock } from './clock.ts';
+import { spawn, type ChildProcess } from 'node:child_process';
+import { systemClock, type Clock } from './clock.ts';
 import type { Logger } from './log.ts';
 
 /** How to start one process of sutler as a child. */

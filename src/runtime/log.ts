@@ -1,5 +1,4 @@
-import { pino } from 'pino';
-import type { Logger as PinoLogger } from 'pino';
+import { pino, type Logger as PinoLogger } from 'pino';
 
 /** Structured log: a constant message plus fields. info and above always, debug from -v=4, trace
  * from -v=6 (klog's habit). */

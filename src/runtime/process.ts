@@ -1,11 +1,16 @@
-import { parseFlags, renderHelp, UsageError } from './flags.ts';
-import type { Flags, FlagSpec, FlagTable, ParseInput } from './flags.ts';
+import {
+  parseFlags,
+  renderHelp,
+  UsageError,
+  type Flags,
+  type FlagSpec,
+  type FlagTable,
+  type ParseInput,
+} from './flags.ts';
 import { HealthChecks } from './health.ts';
 import { Closers } from './lifecycle.ts';
-import { createLogger } from './log.ts';
-import type { Logger } from './log.ts';
-import { createRegistry } from './metrics.ts';
-import type { Registry } from './metrics.ts';
+import { createLogger, type Logger } from './log.ts';
+import { createRegistry, type Registry } from './metrics.ts';
 import type { processFlags } from './process-flags.ts';
 import { version } from './version.ts';
 

@@ -1,12 +1,10 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
-import { CallLimiter, parseMaxInFlight } from '#src/csi-gateway/call-limiter.ts';
-import type { CallSlot } from '#src/csi-gateway/call-limiter.ts';
+import { CallLimiter, parseMaxInFlight, type CallSlot } from '#src/csi-gateway/call-limiter.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { UsageError } from '#src/runtime/flags.ts';
-import { startSampleDriver } from '../../sandbox/driver/server.ts';
-import type { SampleDriver } from '../../sandbox/driver/server.ts';
+import { startSampleDriver, type SampleDriver } from '../../sandbox/driver/server.ts';
 import { makeFolder, until } from '../harness/csi-folder.ts';
 import { failureOf, startTestGateway, verdict, volumeRequest } from '../harness/csi-gateway.ts';
 

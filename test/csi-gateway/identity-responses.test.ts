@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { create, toBinary } from '@bufbuild/protobuf';
-import type { MessageInitShape } from '@bufbuild/protobuf';
+import { create, toBinary, type MessageInitShape } from '@bufbuild/protobuf';
 import { readControllerCapabilities, readPluginCapabilities } from '#src/csi/capabilities.ts';
 import {
   ControllerGetCapabilitiesResponseSchema,

@@ -6,8 +6,7 @@ import {
   CreateVolumeResponseSchema,
 } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
-import { logCall } from '#src/csi-gateway/log-call.ts';
-import type { CallRecord } from '#src/csi-gateway/log-call.ts';
+import { logCall, type CallRecord } from '#src/csi-gateway/log-call.ts';
 import { createLogger } from '#src/runtime/log.ts';
 
 const CALL: CallRecord = {

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { SingleFlight } from '#src/csi-gateway/single-flight.ts';
-import type { Ticket } from '#src/csi-gateway/single-flight.ts';
+import { SingleFlight, type Ticket } from '#src/csi-gateway/single-flight.ts';
 
 const name = (value: string): { kind: 'name'; value: string } => ({ kind: 'name', value });
 const handle = (value: string): { kind: 'handle'; value: string } => ({ kind: 'handle', value });

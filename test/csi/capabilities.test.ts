@@ -10,10 +10,8 @@ import {
 import {
   ControllerGetCapabilitiesResponseSchema,
   GetPluginCapabilitiesResponseSchema,
-} from '#src/csi/generated/csi_pb.ts';
-import type {
-  ControllerServiceCapability_RPC_Type,
-  PluginCapability_Service_Type,
+  type ControllerServiceCapability_RPC_Type,
+  type PluginCapability_Service_Type,
 } from '#src/csi/generated/csi_pb.ts';
 
 describe('capabilities', () => {

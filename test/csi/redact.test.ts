@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { create, fromBinary, getOption, toBinary } from '@bufbuild/protobuf';
-import type { DescMessage } from '@bufbuild/protobuf';
+import { create, fromBinary, getOption, toBinary, type DescMessage } from '@bufbuild/protobuf';
 import {
   CreateVolumeRequestSchema,
   csi_secret,
@@ -9,8 +8,8 @@ import {
   file_csi,
   GetCapacityResponseSchema,
   NodeStageVolumeRequestSchema,
+  type VolumeCapability_AccessMode_Mode,
 } from '#src/csi/generated/csi_pb.ts';
-import type { VolumeCapability_AccessMode_Mode } from '#src/csi/generated/csi_pb.ts';
 import { redact, redactText, secretValues } from '#src/csi/redact.ts';
 
 describe('redact', () => {

@@ -3,8 +3,7 @@ import { EventEmitter } from 'node:events';
 import { describe, it } from 'node:test';
 import { defineFlags, UsageError } from '#src/runtime/flags.ts';
 import { processFlags } from '#src/runtime/process-flags.ts';
-import { runProcess } from '#src/runtime/process.ts';
-import type { Host, ProcessContext } from '#src/runtime/process.ts';
+import { runProcess, type Host, type ProcessContext } from '#src/runtime/process.ts';
 
 const table = defineFlags({ ...processFlags, size: { type: 'int', default: 1, help: 'Size.' } });
 type Context = ProcessContext<typeof table>;

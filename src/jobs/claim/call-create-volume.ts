@@ -145,11 +145,11 @@ async function handleUnusableAnswer(
     if (failure === undefined) {
       const result = await ports.records.closeRefused(attempt.id, attempt.owner, BAD_ANSWER);
       await reportProvisioningFailed(ports, creation, reason);
-      if (claim !== undefined && answer.isHopeless === true)
+      if (claim !== undefined && answer.isPermanent === true)
         return parkOnClass(ports, claim, reason);
       return { kind: 'retry', reason, ...(result === 'removed' ? { isAbsent: true } : {}) };
     }
-    reason += `. ${answer.cleanupWord ?? 'Cleanup'} of volume ${name} failed, volume is orphaned: ${failure}`;
+    reason += `. ${answer.cleanupSpelling ?? 'Cleanup'} of volume ${name} failed, volume is orphaned: ${failure}`;
   }
   await ports.records.leaveAmbiguous(attempt.id, attempt.owner, BAD_ANSWER);
   // The warning of the first answer also tells of the clean-up; the same answer again adds nothing.
@@ -172,7 +172,7 @@ async function handleFailure(
 ): Promise<Outcome> {
   const { attempt, replayed } = creation;
   const failure = judgeCreateFailure(error, {
-    mayHideVolume: skeleton.source !== undefined && replayed?.ambiguous === true,
+    isNotFoundAmbiguous: skeleton.source !== undefined && replayed?.ambiguous === true,
   });
   switch (failure.kind) {
     case 'not-forwarded':

@@ -2,7 +2,7 @@ import type { Claim } from '../../kube/objects.ts';
 import type { VolumeRequest } from '../../records/stored-request.ts';
 import { judgeClaim } from '../../volumes/eligibility.ts';
 import { planVolume } from '../../volumes/plan.ts';
-import type { WaitCondition } from '../../volumes/provisioning-options.ts';
+import type { WaitCondition } from '../../volumes/refused-error.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { runRule } from '../run-rule.ts';
 import { findNameClash } from './name-clash.ts';

@@ -3,7 +3,7 @@ import { isConflict, isNotFound } from '../../kube/kube-error.ts';
 import type { Claim } from '../../kube/objects.ts';
 import { claims } from '../../kube/resources.ts';
 import type { Outcome } from '../../queue/outcome.ts';
-import { isCloning, isHeldSource } from '../../volumes/source-use.ts';
+import { isCloning, isTerminatingCloneSource } from '../../volumes/source-use.ts';
 import { removeFinalizer } from '../finalizers.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { findClaim } from '../read-claims.ts';
@@ -18,7 +18,10 @@ export async function releaseCloneSource(
   ports: Pick<ProcessorPorts, 'kube' | 'driver' | 'openSources'>,
   claim: Claim,
 ): Promise<Outcome | undefined> {
-  if (!isHeldSource(claim) || !ports.driver().controllerCapabilities.has('CLONE_VOLUME'))
+  if (
+    !isTerminatingCloneSource(claim) ||
+    !ports.driver().controllerCapabilities.has('CLONE_VOLUME')
+  )
     return undefined;
   const { namespace = '', name, uid } = claim.metadata;
   // Claims before records: a claim whose record is opened in between was still in the list.

@@ -4,7 +4,7 @@ import type { Claim } from '../../kube/objects.ts';
 import { claims } from '../../kube/resources.ts';
 import type { Outcome } from '../../queue/outcome.ts';
 import { selectedNodeOf } from '../../volumes/eligibility.ts';
-import { supportsTopology } from '../../volumes/provisioning-options.ts';
+import { supportsTopology } from '../../volumes/driver-facts.ts';
 import type { ProcessorPorts } from '../ports.ts';
 
 /** Asks the scheduler for another node by removing the selected node from a claim whose volume does

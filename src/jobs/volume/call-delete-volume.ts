@@ -3,7 +3,7 @@ import { isOutage } from '../../kube/kube-error.ts';
 import type { Outcome } from '../../queue/outcome.ts';
 import { isStillRunning } from '../../volumes/create-result.ts';
 import type { DeletionPlan } from '../../volumes/plan-deletion.ts';
-import type { WaitCondition } from '../../volumes/provisioning-options.ts';
+import type { WaitCondition } from '../../volumes/refused-error.ts';
 import type { Attempt } from '../attempt.ts';
 import { handleNotForwarded, parkOrRetry } from '../common-outcomes.ts';
 import { reportDeletionFailed, type VolumeRun } from '../events.ts';
@@ -13,7 +13,7 @@ import { readSecretValues, type SecretProblem, withoutSecrets } from '../secret-
 /** A record that is open for a deletion and that this run owns. */
 interface OpenDeletion extends VolumeRun {
   readonly attempt: Attempt;
-  readonly plan: Extract<DeletionPlan, { kind: 'destroy' }>;
+  readonly plan: Extract<DeletionPlan, { kind: 'delete' }>;
 }
 
 /** Has the driver delete the volume. Afterwards the record is closed if the driver did, as before the

@@ -60,7 +60,7 @@ async function attemptDeletion(ports: ProcessorPorts, released: ReleasedVolume):
 async function deleteInDriver(
   ports: ProcessorPorts,
   { job, run, volume, readMs, incarnation }: ReleasedVolume,
-  plan: Extract<DeletionPlan, { kind: 'destroy' }>,
+  plan: Extract<DeletionPlan, { kind: 'delete' }>,
 ): Promise<Outcome | undefined> {
   const id = recordId(volume, ports.options);
   const attempt = startAttempt(ports, { id, job, incarnation });

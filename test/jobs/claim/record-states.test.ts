@@ -22,8 +22,7 @@ import {
   withTopology,
 } from '../claim-cases.ts';
 import { kubeWith } from '../kube-with.ts';
-import { openRig } from '../rig.ts';
-import type { Rig } from '../rig.ts';
+import { openRig, type Rig } from '../rig.ts';
 
 const refusal = new DriverStatus(Code.Internal, 'no');
 const unknownEnd = new DriverStatus(Code.Aborted, 'busy');
