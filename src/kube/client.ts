@@ -2,18 +2,14 @@ import { setMaxListeners } from 'node:events';
 import { performance } from 'node:perf_hooks';
 import type { Registry } from 'prom-client';
 import type { Logger } from '../runtime/log.ts';
-import { systemClock } from '../runtime/clock.ts';
-import type { Clock } from '../runtime/clock.ts';
+import { systemClock, type Clock } from '../runtime/clock.ts';
 import { Admission } from './admission.ts';
 import type { ClusterAccess } from './credentials.ts';
 import { answerError, excerpt, isNotFound, KubeError } from './kube-error.ts';
 import { createRequestMetrics } from './request-metrics.ts';
-import type { ObjectRef, Resource } from './resources.ts';
-import { keyOf, pathOf } from './resources.ts';
-import type { WireAnswer, WireRequest } from './transport.ts';
-import { createTransport, TransportError } from './transport.ts';
-import type { WatchOptions } from './watch.ts';
-import { WatchDecoder, watchQuery } from './watch.ts';
+import { keyOf, pathOf, type ObjectRef, type Resource } from './resources.ts';
+import { createTransport, TransportError, type WireAnswer, type WireRequest } from './transport.ts';
+import { WatchDecoder, watchQuery, type WatchOptions } from './watch.ts';
 
 export interface CallOptions {
   readonly signal?: AbortSignal;

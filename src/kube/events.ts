@@ -1,12 +1,9 @@
 import { randomInt, randomUUID } from 'node:crypto';
-import { Counter } from 'prom-client';
-import type { Registry } from 'prom-client';
-import { systemClock } from '../runtime/clock.ts';
-import type { Clock } from '../runtime/clock.ts';
+import { Counter, type Registry } from 'prom-client';
+import { systemClock, type Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { KubeClient } from './client.ts';
-import type { EventInput, Series } from './event-correlation.ts';
-import { EventCorrelator } from './event-correlation.ts';
+import { EventCorrelator, type EventInput, type Series } from './event-correlation.ts';
 import { isAlreadyExists, isNotFound, KubeError } from './kube-error.ts';
 import type { Event } from './objects.ts';
 import * as resources from './resources.ts';

@@ -1,12 +1,10 @@
 import { performance } from 'node:perf_hooks';
 import { setImmediate } from 'node:timers/promises';
 import type { Registry } from 'prom-client';
-import { systemClock } from '../runtime/clock.ts';
-import type { Clock } from '../runtime/clock.ts';
+import { systemClock, type Clock } from '../runtime/clock.ts';
 import type { KubeClient, ListPage } from './client.ts';
 import { isExpired, KubeError, statusError } from './kube-error.ts';
-import { Store, versionOf, wordsOf } from './store.ts';
-import type { StoreOptions, Transformed } from './store.ts';
+import { Store, versionOf, messageOf, type StoreOptions, type Transformed } from './store.ts';
 import { createReflectorMetrics } from './reflector-metrics.ts';
 import type { WatchEvent } from './watch.ts';
 
@@ -168,7 +166,7 @@ export function startReflector<T extends Transformed>(options: ReflectorOptions<
         }
         if (failures === 1 || failures % 10 === 0)
           log[pauseMs === 0 ? 'debug' : 'warn'](
-            { resource: resource.plural, failures, error: wordsOf(error) },
+            { resource: resource.plural, failures, error: messageOf(error) },
             'watch interrupted',
           );
       }
@@ -237,7 +235,7 @@ function isSilence(error: unknown): boolean {
 }
 
 function advice(error: unknown): string {
-  const words = wordsOf(error);
+  const words = messageOf(error);
   if (!(error instanceof KubeError)) return words;
   if (error.code === 403) return `${words} (grant list and watch)`;
   if (error.code === 404) return `${words} (the API server does not serve this resource)`;

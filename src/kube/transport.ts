@@ -1,5 +1,4 @@
-import { Pool, ProxyAgent } from 'undici';
-import type { Dispatcher } from 'undici';
+import { Pool, ProxyAgent, type Dispatcher } from 'undici';
 import type { ClusterAccess, TlsMaterial } from './credentials.ts';
 
 export interface WireRequest {

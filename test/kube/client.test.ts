@@ -2,16 +2,21 @@ import assert from 'node:assert/strict';
 import { after, beforeEach, describe, it } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { Registry } from 'prom-client';
-import type { KubeClient, KubeClientOptions } from '#src/kube/client.ts';
-import { createKubeClient } from '#src/kube/client.ts';
+import { createKubeClient, type KubeClient, type KubeClientOptions } from '#src/kube/client.ts';
 import type { ClusterAccess } from '#src/kube/credentials.ts';
 import { isAlreadyExists, isConflict, KubeError } from '#src/kube/kube-error.ts';
 import type { Volume } from '#src/kube/objects.ts';
 import { claims, leases, secrets, volumes } from '#src/kube/resources.ts';
 import type { Clock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import type { Handler, KubeServer, OpenWatch } from '../harness/kube-server.ts';
-import { plainAccess, startKubeServer, until } from '../harness/kube-server.ts';
+import {
+  plainAccess,
+  startKubeServer,
+  until,
+  type Handler,
+  type KubeServer,
+  type OpenWatch,
+} from '../harness/kube-server.ts';
 
 const server = await startKubeServer(() => {});
 const clients: KubeClient[] = [];

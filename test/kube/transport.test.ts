@@ -7,12 +7,17 @@ import { after, describe, it } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { TLSSocket } from 'node:tls';
 import type { ClusterAccess, TlsMaterial } from '#src/kube/credentials.ts';
-import type { Transport } from '#src/kube/transport.ts';
-import { createTransport, TransportError } from '#src/kube/transport.ts';
+import { createTransport, TransportError, type Transport } from '#src/kube/transport.ts';
 import { createAuthority } from '../harness/kube-certificates.ts';
 import { portOf, startTunnelProxy } from '../harness/kube-proxy.ts';
-import type { OpenWatch, Reply, Seen } from '../harness/kube-server.ts';
-import { plainAccess, startKubeServer, until } from '../harness/kube-server.ts';
+import {
+  plainAccess,
+  startKubeServer,
+  until,
+  type OpenWatch,
+  type Reply,
+  type Seen,
+} from '../harness/kube-server.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'sutler-transport-'));
 const authority = createAuthority(directory, 'ca');

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { KubeError } from '#src/kube/kube-error.ts';
-import type { WatchEvent } from '#src/kube/watch.ts';
-import { WatchDecoder, watchQuery } from '#src/kube/watch.ts';
+import { WatchDecoder, watchQuery, type WatchEvent } from '#src/kube/watch.ts';
 
 function decode(chunks: readonly Buffer[]): WatchEvent[] {
   const events: WatchEvent[] = [];
