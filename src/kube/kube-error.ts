@@ -11,10 +11,10 @@ export interface KubeErrorFields {
   /** What was requested: "create persistentvolumes/pvc-1". */
   readonly request?: string;
   /** How long the server asked us to wait. */
-  readonly retryAfterMs?: number;
+  readonly retryAfterMs?: number | undefined;
   /** False only if no byte of the request can have reached the server; true where absent. */
   readonly maybeSent?: boolean;
-  readonly details?: Status['details'];
+  readonly details?: Status['details'] | undefined;
 }
 
 /** The API server refused a request or did not answer. */
@@ -26,7 +26,7 @@ export class KubeError extends Error {
   readonly retryAfterMs: number | undefined;
   /** Whether the request may have had an effect. Always true with an answer (code > 0). */
   readonly maybeSent: boolean;
-  readonly details: Status['details'];
+  readonly details: Status['details'] | undefined;
 
   constructor(fields: KubeErrorFields, options?: ErrorOptions) {
     const request = fields.request === undefined ? '' : `${fields.request}: `;
@@ -66,19 +66,14 @@ export function answerError(
   },
 ): KubeError {
   const { code, body, retryAfter } = answer;
-  const status = parseStatus(body);
-  // A 404 without a Status comes from an unknown API group, a proxy or another server: it says
-  // nothing about the object.
-  const fallback = code === 404 ? 'NoSuchPath' : (REASONS[code] ?? 'Unknown');
-  const retryAfterMs =
-    parseRetryAfterMs(retryAfter) ?? secondsToMs(status?.details?.retryAfterSeconds);
-  return new KubeError({
+  return createError(parseStatus(body) ?? {}, {
     code,
-    reason: status?.reason || fallback,
-    serverMessage: status?.message ?? body.trim().slice(0, 2000),
+    // A 404 without a Status comes from an unknown API group, a proxy or another server: it says
+    // nothing about the object.
+    reason: code === 404 ? 'NoSuchPath' : (REASONS[code] ?? 'Unknown'),
+    serverMessage: body.trim().slice(0, 2000),
     request: `${request}: HTTP ${code}`,
-    ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
-    ...(status?.details === undefined ? {} : { details: status.details }),
+    retryAfterMs: parseRetryAfterMs(retryAfter),
   });
 }
 
@@ -86,13 +81,20 @@ export function answerError(
 export function statusError(request: string, object: unknown): KubeError {
   const status: Partial<Status> = typeof object === 'object' && object !== null ? object : {};
   const code = status.code ?? 500;
-  const retryAfterMs = secondsToMs(status.details?.retryAfterSeconds);
+  const reason = REASONS[code] ?? 'Unknown';
+  const serverMessage = JSON.stringify(object) ?? '';
+  return createError(status, { code, reason, serverMessage, request });
+}
+
+/** @param fallback  used for what the Status does not say */
+function createError(status: Partial<Status>, fallback: KubeErrorFields): KubeError {
+  const { reason, message, details } = status;
   return new KubeError({
-    code,
-    reason: status.reason || (REASONS[code] ?? 'Unknown'),
-    serverMessage: status.message ?? JSON.stringify(object) ?? '',
-    request,
-    ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
+    ...fallback,
+    reason: reason || fallback.reason,
+    serverMessage: message ?? fallback.serverMessage,
+    retryAfterMs: fallback.retryAfterMs ?? secondsToMs(details?.retryAfterSeconds),
+    details,
   });
 }
 

@@ -56,7 +56,7 @@ function inCluster(apiVersion: string, plural: string, kind: string): Resource {
 }
 
 function splitApiVersion(apiVersion: string): Pick<Resource, 'group' | 'version'> {
-  const [version = '', group = ''] = apiVersion.split('/').reverse();
+  const [version = '', group = ''] = apiVersion.split('/').toReversed();
   return { group, version };
 }
 

@@ -1,3 +1,4 @@
+import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { ObjectMeta } from './objects.ts';
 import { keyOf, type Resource } from './resources.ts';
@@ -136,9 +137,4 @@ function rawKey(raw: unknown): string | undefined {
 /** resourceVersion of an object as the API server sent it. */
 export function versionOf(raw: unknown): string | undefined {
   return metadataOf(raw)?.resourceVersion;
-}
-
-/** The message of an error, or the text of anything else that was thrown. */
-export function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -61,8 +61,12 @@ describe('answerError', () => {
   it('counts 429, 5xx and the lack of an answer as an outage', () => {
     const isOutageWith = (code: number): boolean => isOutage(answer(code, 'Whatever', 'no'));
     assert.deepEqual([401, 403, 409, 429, 500, 503].map(isOutageWith), [
-      ...[false, false, false],
-      ...[true, true, true],
+      false,
+      false,
+      false,
+      true,
+      true,
+      true,
     ]);
     assert.equal(
       isOutage(new KubeError({ code: 0, reason: 'Network', serverMessage: 'refused' })),
