@@ -1,5 +1,5 @@
 import { processes } from './processes.ts';
-import { renderMarkdown } from '#src/runtime/flags.ts';
+import { renderMarkdown } from '#src/runtime/flag-help.ts';
 
 const INTRODUCTION = `# Flags
 

@@ -1,7 +1,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Registry } from 'prom-client';
-import { parseListenAddress } from './address.ts';
+import { bracketIPv6, parseListenAddress } from './address.ts';
 import { UsageError } from './flags.ts';
 import { HealthChecks } from './health.ts';
 import type { Logger } from './log.ts';
@@ -75,9 +75,8 @@ export async function startHttp(options: HttpOptions): Promise<HttpServer> {
     server.listen(port, host, resolve);
   });
   const bound = server.address() as AddressInfo;
-  const shownHost = host === undefined ? '127.0.0.1' : host.includes(':') ? `[${host}]` : host;
   return {
-    url: `http://${shownHost}:${bound.port}`,
+    url: `http://${bracketIPv6(host ?? '127.0.0.1')}:${bound.port}`,
     close: () =>
       new Promise((resolve) => {
         server.close(() => resolve());

@@ -6,6 +6,7 @@ import { createKubeClient, type KubeClient, type KubeClientOptions } from '#src/
 import type { ClusterAccess } from '#src/kube/credentials.ts';
 import { isAlreadyExists, isConflict, KubeError } from '#src/kube/kube-error.ts';
 import type { Volume } from '#src/kube/objects.ts';
+import type { RequestSenderOptions } from '#src/kube/request-sender.ts';
 import { claims, leases, secrets, volumes } from '#src/kube/resources.ts';
 import type { Clock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
@@ -22,7 +23,7 @@ const server = await startKubeServer(() => {});
 const clients: KubeClient[] = [];
 
 function connect(
-  o: Partial<KubeClientOptions> & { to?: Partial<ClusterAccess>; on?: KubeServer } = {},
+  o: Partial<RequestSenderOptions> & { to?: Partial<ClusterAccess>; on?: KubeServer } = {},
 ): KubeClient {
   const { to, on, ...options } = o;
   const client = createKubeClient({

@@ -9,6 +9,9 @@ import {
   type Reflector,
   type ReflectorOptions,
   type Transformed,
+  type Transformed,
+  type Reflector,
+  type ReflectorOptions,
 } from '#src/kube/reflector.ts';
 import { claims } from '#src/kube/resources.ts';
 import { systemClock, type Clock } from '#src/runtime/clock.ts';

@@ -7,7 +7,7 @@ import { after, describe, it } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { TLSSocket } from 'node:tls';
 import type { ClusterAccess, TlsMaterial } from '#src/kube/credentials.ts';
-import { createTransport, TransportError, type Transport } from '#src/kube/transport.ts';
+import { createTransport, Transport, TransportError } from '#src/kube/transport.ts';
 import { createAuthority } from '../harness/kube-certificates.ts';
 import { portOf, startTunnelProxy } from '../harness/kube-proxy.ts';
 import {
@@ -58,9 +58,7 @@ function open(
   o: Partial<ClusterAccess> = {},
   on: { readonly url: string } = server,
 ): Transport {
-  const transport = createTransport(plainAccess(on, { tls: () => Promise.resolve(tls()), ...o }), {
-    connections: 4,
-  });
+  const transport = new Transport(plainAccess(on, { tls: () => Promise.resolve(tls()), ...o }), 4);
   transports.push(transport);
   return transport;
 }
@@ -198,7 +196,7 @@ describe('Transport', () => {
     const held: Reply[] = [];
     const slow = await startKubeServer((_, reply) => void held.push(reply));
     closers.push(() => slow.close());
-    const transport = createTransport(plainAccess(slow), { connections: 1 });
+    const transport = new Transport(plainAccess(slow), 1);
     transports.push(transport);
     const first = transport.call({ ...get, path: '/first' }, { timeoutMs: 5000 });
     await until('the first is under way', () => held.length === 1);
