@@ -13,7 +13,7 @@ import type { Child } from '#src/runtime/children.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { Closers } from '#src/runtime/lifecycle.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { leftovers } from '../../sandbox/leftovers.ts';
+import { waitForNoLeftovers } from '../../sandbox/leftovers.ts';
 import { Connection, at, listAt, namesOf, textAt, unique } from '../conformance/connection.ts';
 import type { ApiServerUnderTest, Reply, Fields } from '../conformance/connection.ts';
 import { CLASSES, VOLUMES, claim, paths, storageClass } from '../conformance/objects.ts';
@@ -164,7 +164,7 @@ export function describeClaimLifecycle(name: string, open: () => Promise<Cluster
         clock: systemClock,
         log: silentLog,
       };
-      assert.deepEqual(await leftovers(place, AbortSignal.timeout(PATIENCE_MS)), []);
+      assert.deepEqual(await waitForNoLeftovers(place, AbortSignal.timeout(PATIENCE_MS)), []);
       assert.deepEqual(readdirSync(volumesDir), []);
     });
 
