@@ -50,8 +50,9 @@ async function start(context: Context): Promise<void> {
   else if (!stopping.aborted)
     print(
       describeEnvironment(environment, {
-        logs: logsIn(context),
-        examples: relative('', join(folder, '*.yaml')),
+        logsFolder: logsIn(context),
+        examplesFolder: relative('', folder),
+        claim: examples.find(({ resource }) => resource === claims)?.name ?? '',
       }),
     );
 }

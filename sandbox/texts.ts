@@ -8,10 +8,10 @@ Everything runs on this machine. No cluster is touched.`;
 /** One line: the claim, and the time of each step since its creation. */
 export function describeProgress(progress: ClaimProgress): string {
   const step = (name: string, ms: number | undefined): string =>
-    ms === undefined ? `not ${name}` : `${name} after ${Math.round(ms)} ms`;
+    `${name} ${ms === undefined ? 'never' : `after ${Math.round(ms)} ms`}`;
   const steps = [
     step('requested', progress.requestedMs),
-    step('volume created', progress.volumeMs),
+    step('PersistentVolume', progress.volumeMs),
     step('Bound', progress.boundMs),
   ];
   return `  ${progress.claim.padEnd(18)} ${steps.join(', ')}`;
@@ -20,7 +20,12 @@ export function describeProgress(progress: ClaimProgress): string {
 /** What runs, where, and what to try next. */
 export function describeEnvironment(
   { facts, kubeconfig }: Environment,
-  paths: { readonly logs: string; readonly examples: string },
+  next: {
+    readonly logsFolder: string;
+    readonly examplesFolder: string;
+    /** A claim of the examples. */
+    readonly claim: string;
+  },
 ): string {
   const row = (name: string, value = ''): string => `  ${name.padEnd(16)} ${value}`;
   const [user, password] = [facts['dashboard user'], facts['dashboard password']];
@@ -36,7 +41,7 @@ ${row('Kubernetes API', facts['sandbox-api server'])}
 ${row('sample driver', facts['sandbox-driver socket'])}
 ${row('Redis', facts['redis'])}
 ${processes.join('\n')}
-${row('logs', paths.logs)}
+${row('logs', next.logsFolder)}
 
 Open the dashboard:
   ${facts['dashboard'] ?? ''}${login}
@@ -44,9 +49,9 @@ Open the dashboard:
 Or try in another terminal:
   export KUBECONFIG=${kubeconfig}
   kubectl get pvc,pv,sc
-  kubectl describe pvc website
-  kubectl delete pvc website        # deletes its volume too
-  kubectl apply -f '${paths.examples}'   # creates it again
+  kubectl describe pvc ${next.claim}
+  kubectl delete pvc ${next.claim}    # deletes its volume too
+  kubectl apply -f ${next.examplesFolder}     # creates it again
 
 Press Ctrl-C to stop everything.`;
 }
