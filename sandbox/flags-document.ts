@@ -1,13 +1,17 @@
 import { processes } from './processes.ts';
 import { renderMarkdown } from '#src/runtime/flag-help.ts';
+import { renderMarkdown } from '#src/runtime/flags.ts';
 
 const INTRODUCTION = `# Flags
 
 Generated from the tables in \`src/<process>/flags.ts\` by \`npm run generate:flags\`; edit those.
 
-Flags are written \`--name=value\` or \`--name value\`, switches \`--name\` or \`--name=false\`; the last of several wins, of a list all count. Durations take Go's notation (\`300ms\`, \`10s\`,
-\`1m30s\`). Where a flag is absent its environment variables are read. A process accepts the flags of the others and says at \`-v=4\` that it has no use for them.
-A bad flag or value ends a process with status 2 and one line that names it.
+Write flags as \`--name=value\` or \`--name value\`, and switches as \`--name\` or \`--name=false\`. If a
+flag is given several times, the last value counts; lists take all values. Durations are in Go's
+notation (\`300ms\`, \`10s\`, \`1m30s\`). If a flag is absent, its environment variables are read.
+
+Every process accepts the flags of the other processes and ignores them; at \`-v=4\` it logs which.
+An unknown flag or an invalid value ends the process with status 2 and one line that names it.
 `;
 
 /** The text of docs/flags.md. */

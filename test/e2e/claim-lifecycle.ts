@@ -11,18 +11,8 @@ import { startChild, type Child } from '#src/runtime/children.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { Closers } from '#src/runtime/lifecycle.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { leftovers } from '../../sandbox/leftovers.ts';
-import {
-  at,
-  Connection,
-  listAt,
-  namesOf,
-  textAt,
-  unique,
-  type ApiServerUnderTest,
-  type Fields,
-  type Reply,
-} from '../conformance/connection.ts';
+import { leftovers, waitForNoLeftovers } from '../../sandbox/leftovers.ts';
+import { at, Connection, listAt, namesOf, textAt, unique, type ApiServerUnderTest, type Fields, type Reply } from '../conformance/connection.ts';
 import { CLASSES, VOLUMES, claim, paths, storageClass } from '../conformance/objects.ts';
 
 /** A cluster with a volume binder, and the kubeconfig of an administrator. */
@@ -171,7 +161,7 @@ export function describeClaimLifecycle(name: string, open: () => Promise<Cluster
         clock: systemClock,
         log: silentLog,
       };
-      assert.deepEqual(await leftovers(place, AbortSignal.timeout(PATIENCE_MS)), []);
+      assert.deepEqual(await waitForNoLeftovers(place, AbortSignal.timeout(PATIENCE_MS)), []);
       assert.deepEqual(readdirSync(volumesDir), []);
     });
 
