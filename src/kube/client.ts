@@ -1,16 +1,7 @@
-import { setMaxListeners } from 'node:events';
-import { performance } from 'node:perf_hooks';
-import type { Registry } from 'prom-client';
-import type { Logger } from '../runtime/log.ts';
-import { systemClock, type Clock } from '../runtime/clock.ts';
-import { Admission } from './admission.ts';
-import type { ClusterAccess } from './credentials.ts';
-import { answerError, excerpt, isNotFound, KubeError } from './kube-error.ts';
-import { createRequestMetrics } from './request-metrics.ts';
-import { keyOf, pathOf, type ObjectRef, type Resource } from './resources.ts';
-import { createTransport, TransportError, type WireAnswer, type WireRequest } from './transport.ts';
 import { describeCall, type CallDescription, type CallOptions } from './api-call.ts';
+import { excerpt, isNotFound, KubeError } from './kube-error.ts';
 import { RequestSender, type RequestSenderOptions } from './request-sender.ts';
+import type { ObjectRef, Resource } from './resources.ts';
 import { WatchDecoder, watchQuery, type WatchOptions } from './watch.ts';
 
 export type { CallOptions } from './api-call.ts';

@@ -1,14 +1,12 @@
-import { randomInt, randomUUID } from 'node:crypto';
+import { randomUUID } from 'node:crypto';
 import { Counter, type Registry } from 'prom-client';
 import { systemClock, type Clock } from '../runtime/clock.ts';
+import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { KubeClient } from './client.ts';
 import { EventCorrelator, type EventInput, type Series } from './event-correlation.ts';
-import { isAlreadyExists, isNotFound, isOutage, KubeError } from './kube-error.ts';
-import type { Event } from './objects.ts';
-import * as resources from './resources.ts';
-import { messageOf } from '../runtime/error-message.ts';
 import { EventWriter } from './event-writer.ts';
+import { isOutage, KubeError } from './kube-error.ts';
 import { TokenBucket } from './token-bucket.ts';
 
 export type { EventInput, Regarding } from './event-correlation.ts';

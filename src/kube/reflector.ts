@@ -1,13 +1,13 @@
 import { performance } from 'node:perf_hooks';
 import { setImmediate } from 'node:timers/promises';
 import type { Registry } from 'prom-client';
+import { unlessAborted } from '../runtime/abort.ts';
 import { systemClock, type Clock } from '../runtime/clock.ts';
+import { messageOf } from '../runtime/error-message.ts';
 import type { KubeClient, ListPage } from './client.ts';
 import { isExpired, KubeError, statusError } from './kube-error.ts';
-import { Store, versionOf, wordsOf, type StoreOptions, type Transformed } from './store.ts';
 import { createReflectorMetrics, type ReflectorMetrics } from './reflector-metrics.ts';
-import { unlessAborted } from '../runtime/abort.ts';
-import { messageOf } from '../runtime/error-message.ts';
+import { Store, versionOf, type StoreOptions, type Transformed } from './store.ts';
 import type { WatchEvent } from './watch.ts';
 
 export type { Change, Transformed } from './store.ts';

@@ -1,4 +1,4 @@
-import { environmentNames, type FlagSpec, type FlagTable } from './flags.ts';
+import type { FlagSpec, FlagTable } from './flags.ts';
 
 /** The text of `--help`.
  * @param word  name of the one argument that is not a flag, where the process takes one */
@@ -25,52 +25,12 @@ export function renderHelp(
   ].join('\n');
 }
 
-/** One process's section of `docs/flags.md`. */
-export function renderMarkdown(title: string, summary: string, table: FlagTable): string {
-  const rows = sortByName(table).map(([name, spec]) => {
-    const fallback = defaultText(spec);
-    const cells = [
-      `\`--${name}\`${spec.short ? `, \`-${spec.short}\`` : ''}`,
-      typeText(spec),
-      fallback === '' ? '' : `\`${fallback}\``,
-      escapePipes(spec.help),
-      environmentNames(name, spec)
-        .map((variable) => `\`${variable}\``)
-        .join(', '),
-      escapePipes(spec.upstream ?? ''),
-    ];
-    return `| ${cells.join(' | ')} |`;
-  });
-  return [
-    `## ${title}`,
-    '',
-    summary,
-    '',
-    '| flag | type | default | meaning | environment | upstream |',
-    '| --- | --- | --- | --- | --- | --- |',
-    ...rows,
-    '',
-  ].join('\n');
-}
-
 function sortByName(table: FlagTable): readonly (readonly [string, FlagSpec])[] {
   return Object.entries(table).sort(([a], [b]) => a.localeCompare(b));
 }
 
 function defaultText(spec: FlagSpec): string {
   return spec.type === 'labels' ? '' : String(spec.default ?? '');
-}
-
-function escapePipes(text: string): string {
-  return text.replaceAll('|', '\\|');
-}
-
-function typeText(spec: FlagSpec): string {
-  if (spec.type === 'durationMs') return 'duration';
-  if (spec.type === 'strings') return 'list';
-  if (spec.type === 'string' && spec.values)
-    return spec.values.map((value) => `\`${value}\``).join(', ');
-  return spec.type;
 }
 
 function metavariable(spec: FlagSpec): string {

@@ -1,6 +1,14 @@
-import { parseFlags, renderHelp, UsageError, type Flags, type FlagSpec, type FlagTable, type Parsed, type ParseInput } from './flags.ts';
 import { HealthChecks } from './health.ts';
 import { renderHelp } from './flag-help.ts';
+import {
+  parseFlags,
+  UsageError,
+  type Flags,
+  type FlagSpec,
+  type FlagTable,
+  type Parsed,
+  type ParseInput,
+} from './flags.ts';
 import { Closers } from './lifecycle.ts';
 import { createLogger, type Logger } from './log.ts';
 import { createRegistry, type Registry } from './metrics.ts';

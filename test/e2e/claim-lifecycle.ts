@@ -11,8 +11,18 @@ import { startChild, type Child } from '#src/runtime/children.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { Closers } from '#src/runtime/lifecycle.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { leftovers, waitForNoLeftovers } from '../../sandbox/leftovers.ts';
-import { at, Connection, listAt, namesOf, textAt, unique, type ApiServerUnderTest, type Fields, type Reply } from '../conformance/connection.ts';
+import { waitForNoLeftovers } from '../../sandbox/leftovers.ts';
+import {
+  at,
+  Connection,
+  listAt,
+  namesOf,
+  textAt,
+  unique,
+  type ApiServerUnderTest,
+  type Fields,
+  type Reply,
+} from '../conformance/connection.ts';
 import { CLASSES, VOLUMES, claim, paths, storageClass } from '../conformance/objects.ts';
 
 /** A cluster with a volume binder, and the kubeconfig of an administrator. */

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, beforeEach, describe, it } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { Registry } from 'prom-client';
-import { createKubeClient, type KubeClient, type KubeClientOptions } from '#src/kube/client.ts';
+import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
 import type { ClusterAccess } from '#src/kube/credentials.ts';
 import { isAlreadyExists, isConflict, KubeError } from '#src/kube/kube-error.ts';
 import type { Volume } from '#src/kube/objects.ts';

@@ -6,9 +6,6 @@ import { createKubeClient } from '#src/kube/client.ts';
 import {
   startReflector,
   type Change,
-  type Reflector,
-  type ReflectorOptions,
-  type Transformed,
   type Transformed,
   type Reflector,
   type ReflectorOptions,

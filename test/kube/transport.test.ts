@@ -7,7 +7,7 @@ import { after, describe, it } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { TLSSocket } from 'node:tls';
 import type { ClusterAccess, TlsMaterial } from '#src/kube/credentials.ts';
-import { createTransport, Transport, TransportError } from '#src/kube/transport.ts';
+import { Transport, TransportError } from '#src/kube/transport.ts';
 import { createAuthority } from '../harness/kube-certificates.ts';
 import { portOf, startTunnelProxy } from '../harness/kube-proxy.ts';
 import {

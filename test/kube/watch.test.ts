@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { describeCall } from '#src/kube/api-call.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
-import { WatchDecoder, watchQuery, type WatchEvent, type WatchOptions } from '#src/kube/watch.ts';
 import { claims } from '#src/kube/resources.ts';
+import { WatchDecoder, watchQuery, type WatchEvent, type WatchOptions } from '#src/kube/watch.ts';
 
 function decode(chunks: readonly Buffer[]): WatchEvent[] {
   const events: WatchEvent[] = [];
