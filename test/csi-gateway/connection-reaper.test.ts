@@ -1,12 +1,9 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import {
-  connect as connectHttp2,
-  constants,
-  type ClientHttp2Session,
-  type ClientHttp2Stream,
-} from 'node:http2';
-import { connect as connectSocket, type Socket } from 'node:net';
+import { connect as connectHttp2, constants } from 'node:http2';
+import type { ClientHttp2Session, ClientHttp2Stream } from 'node:http2';
+import { connect as connectSocket } from 'node:net';
+import type { Socket } from 'node:net';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
 import type { ReaperLimits } from '#src/csi-gateway/connection-reaper.ts';
@@ -15,12 +12,8 @@ import { systemClock } from '#src/runtime/clock.ts';
 import { makeFolder, until } from '../harness/csi-folder.ts';
 import { EMPTY_SETTINGS, emptyCall, ENDLESS_WINDOWS, PREFACE } from '../harness/csi-frames.ts';
 import { startTestGateway } from '../harness/csi-gateway.ts';
-import {
-  answerBytes,
-  startRawDriver,
-  type RawCall,
-  type RawDriver,
-} from '../harness/csi-raw-driver.ts';
+import { answerBytes, startRawDriver } from '../harness/csi-raw-driver.ts';
+import type { RawCall, RawDriver } from '../harness/csi-raw-driver.ts';
 
 const CAPACITY = '/csi.v1.Controller/GetCapacity';
 /** By a clock on which no time passes but what a test lets pass. Short, because the door looks four

@@ -13,9 +13,8 @@ import {
   answerStatus,
   answerTrailersOnly,
   startRawDriver,
-  type RawCall,
-  type RawDriver,
 } from '../harness/csi-raw-driver.ts';
+import type { RawCall, RawDriver } from '../harness/csi-raw-driver.ts';
 
 const GOOD = toBinary(
   CreateVolumeResponseSchema,

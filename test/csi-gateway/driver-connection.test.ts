@@ -5,17 +5,17 @@ import { after, before, describe, it } from 'node:test';
 import { create, toBinary } from '@bufbuild/protobuf';
 import { ProbeResponseSchema } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
-import {
-  DriverConnection,
-  type DriverConnectionOptions,
-} from '#src/csi-gateway/driver-connection.ts';
+import { DriverConnection } from '#src/csi-gateway/driver-connection.ts';
+import type { DriverConnectionOptions } from '#src/csi-gateway/driver-connection.ts';
 import { createGatewayMetrics } from '#src/csi-gateway/metrics.ts';
-import { systemClock, type Clock } from '#src/runtime/clock.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+import type { Clock } from '#src/runtime/clock.ts';
 import { createLogger, silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
 import { makeFolder, until } from '../harness/csi-folder.ts';
 import { startTestGateway, failureOf, verdict } from '../harness/csi-gateway.ts';
-import { answerOk, answerStatus, startRawDriver, type RawCall } from '../harness/csi-raw-driver.ts';
+import { answerOk, answerStatus, startRawDriver } from '../harness/csi-raw-driver.ts';
+import type { RawCall } from '../harness/csi-raw-driver.ts';
 
 const ready = (value: boolean | undefined): Uint8Array =>
   toBinary(

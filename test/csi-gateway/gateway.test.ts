@@ -2,14 +2,12 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { Code, FAILOVER_METADATA } from '#src/csi/status.ts';
 import { createCsiClient } from '#src/gateway-client/client.ts';
-import { systemClock, type Clock } from '#src/runtime/clock.ts';
+import { systemClock } from '#src/runtime/clock.ts';
+import type { Clock } from '#src/runtime/clock.ts';
 import { createLogger, silentLog } from '#src/runtime/log.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
-import {
-  startSampleDriver,
-  type DriverCall,
-  type SampleDriver,
-} from '../../sandbox/driver/server.ts';
+import { startSampleDriver } from '../../sandbox/driver/server.ts';
+import type { DriverCall, SampleDriver } from '../../sandbox/driver/server.ts';
 import { makeFolder, until } from '../harness/csi-folder.ts';
 import { failureOf, startTestGateway, verdict, volumeRequest } from '../harness/csi-gateway.ts';
 

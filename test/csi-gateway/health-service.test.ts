@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
-import { Client, credentials, Metadata, status, type ServiceError } from '@grpc/grpc-js';
-import { startSampleDriver, type SampleDriver } from '../../sandbox/driver/server.ts';
+import { Client, credentials, Metadata, status } from '@grpc/grpc-js';
+import type { ServiceError } from '@grpc/grpc-js';
+import { startSampleDriver } from '../../sandbox/driver/server.ts';
+import type { SampleDriver } from '../../sandbox/driver/server.ts';
 import { makeFolder, until } from '../harness/csi-folder.ts';
 import { startTestGateway } from '../harness/csi-gateway.ts';
 

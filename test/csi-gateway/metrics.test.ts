@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
-import { createGatewayMetrics, type CallSample } from '#src/csi-gateway/metrics.ts';
+import { createGatewayMetrics } from '#src/csi-gateway/metrics.ts';
+import type { CallSample } from '#src/csi-gateway/metrics.ts';
 import { Registry } from '#src/runtime/metrics.ts';
 import { PLUGINS } from '#src/volumes/migration/plugins.ts';
 

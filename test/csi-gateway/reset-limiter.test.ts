@@ -4,12 +4,8 @@ import { connect as connectSocket } from 'node:net';
 import { after, before, describe, it } from 'node:test';
 import { makeFolder, until } from '../harness/csi-folder.ts';
 import { startTestGateway } from '../harness/csi-gateway.ts';
-import {
-  answerBytes,
-  startRawDriver,
-  type RawCall,
-  type RawDriver,
-} from '../harness/csi-raw-driver.ts';
+import { answerBytes, startRawDriver } from '../harness/csi-raw-driver.ts';
+import type { RawCall, RawDriver } from '../harness/csi-raw-driver.ts';
 import { frameMessage } from '#src/csi-gateway/grpc-wire.ts';
 
 const CAPACITY = '/csi.v1.Controller/GetCapacity';

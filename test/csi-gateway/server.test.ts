@@ -1,17 +1,15 @@
 import assert from 'node:assert/strict';
-import { connect, type ClientHttp2Session } from 'node:http2';
+import { connect } from 'node:http2';
+import type { ClientHttp2Session } from 'node:http2';
 import { connect as connectSocket } from 'node:net';
 import { after, before, describe, it } from 'node:test';
-import { Client, credentials, Metadata, status, type ServiceError } from '@grpc/grpc-js';
+import { Client, credentials, Metadata, status } from '@grpc/grpc-js';
+import type { ServiceError } from '@grpc/grpc-js';
 import { frameMessage } from '#src/csi-gateway/grpc-wire.ts';
 import { makeFolder, until } from '../harness/csi-folder.ts';
 import { startTestGateway } from '../harness/csi-gateway.ts';
-import {
-  answerBytes,
-  startRawDriver,
-  type RawCall,
-  type RawDriver,
-} from '../harness/csi-raw-driver.ts';
+import { answerBytes, startRawDriver } from '../harness/csi-raw-driver.ts';
+import type { RawCall, RawDriver } from '../harness/csi-raw-driver.ts';
 
 interface Answer {
   readonly error: ServiceError | null;

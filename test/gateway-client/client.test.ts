@@ -2,17 +2,15 @@ import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { create, toBinary } from '@bufbuild/protobuf';
 import { Metadata } from '@grpc/grpc-js';
-import { createCsiClient, type CsiClient } from '#src/gateway-client/client.ts';
+import { createCsiClient } from '#src/gateway-client/client.ts';
+import type { CsiClient } from '#src/gateway-client/client.ts';
 import { CreateVolumeRequestSchema } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
 import { parseAddress } from '#src/runtime/address.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
-import {
-  startSampleDriver,
-  type DriverCall,
-  type SampleDriver,
-} from '../../sandbox/driver/server.ts';
+import { startSampleDriver } from '../../sandbox/driver/server.ts';
+import type { DriverCall, SampleDriver } from '../../sandbox/driver/server.ts';
 import { makeFolder, until } from '../harness/csi-folder.ts';
 import { failureOf, verdict, volumeRequest } from '../harness/csi-gateway.ts';
 import { answerBytes, answerStatus, startRawDriver } from '../harness/csi-raw-driver.ts';

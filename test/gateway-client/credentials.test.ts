@@ -1,11 +1,8 @@
 import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { after, before, describe, it } from 'node:test';
-import {
-  openGatewaySecurity,
-  refusePlaintext,
-  type GatewaySecurityFlags,
-} from '#src/gateway-client/credentials.ts';
+import { refusePlaintext, openGatewaySecurity } from '#src/gateway-client/credentials.ts';
+import type { GatewaySecurityFlags } from '#src/gateway-client/credentials.ts';
 import { openGatewayPool } from '#src/gateway-client/pool.ts';
 import { parseAddress } from '#src/runtime/address.ts';
 import { systemClock } from '#src/runtime/clock.ts';

@@ -1,12 +1,15 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, it } from 'node:test';
-import { watchDriver, type DriverWatch } from '#src/gateway-client/driver-watch.ts';
-import { openGatewayPool, type GatewayPool } from '#src/gateway-client/pool.ts';
+import { watchDriver } from '#src/gateway-client/driver-watch.ts';
+import type { DriverWatch } from '#src/gateway-client/driver-watch.ts';
+import { openGatewayPool } from '#src/gateway-client/pool.ts';
+import type { GatewayPool } from '#src/gateway-client/pool.ts';
 import { Code } from '#src/csi/status.ts';
 import type { Clock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
-import { startSampleDriver, type SampleDriver } from '../../sandbox/driver/server.ts';
+import { startSampleDriver } from '../../sandbox/driver/server.ts';
+import type { SampleDriver } from '../../sandbox/driver/server.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
 
 /** Sleeps until the test lets it go on. */

@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { openGatewayPool, type GatewayPool } from '#src/gateway-client/pool.ts';
+import { openGatewayPool } from '#src/gateway-client/pool.ts';
+import type { GatewayPool } from '#src/gateway-client/pool.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { startSampleDriver, type SampleDriver } from '../../sandbox/driver/server.ts';
+import { startSampleDriver } from '../../sandbox/driver/server.ts';
+import type { SampleDriver } from '../../sandbox/driver/server.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
 import { failureOf, volumeRequest } from '../harness/csi-gateway.ts';
 
