@@ -44,15 +44,13 @@ export interface OpenCreation extends ClaimAttempt {
 }
 
 /** Sends the stored request with secrets read afresh, and hands on the created volume. An answer
- * that the record keeps is used instead of a call. A failure leaves the record as src/volumes/
- * create-result.ts judges it: as before the attempt, closed, or ambiguous (invariant 6). */
+ * that the record keeps is used instead of a call. After a failure the record is as
+ * src/volumes/create-result.ts judges it: as before the attempt, closed, or ambiguous. */
 export async function callCreateVolume(
   ports: ProcessorPorts,
   creation: OpenCreation,
 ): Promise<Outcome> {
   const { attempt, claim, run, stored, replayed, onCreated = storeVolume } = creation;
-  // Both texts were written by plan.ts and persistent-volume.ts of this contract version; the
-  // record says which version it has.
   const skeleton = JSON.parse(stored.skeleton) as VolumeSkeleton;
   if (replayed !== undefined && replayed.answer !== '') {
     return onCreated(ports, {
@@ -90,8 +88,8 @@ export async function callCreateVolume(
   return onCreated(ports, { attempt, claim, run, skeleton, answer, wasSlow });
 }
 
-/** Ends an attempt whose secret can't be sent. The key parks only if ingest watches secrets: without
- * that, a parked key would wait for the longest delay. */
+/** Ends an attempt whose secret can't be sent. The key parks only if ingest watches secrets:
+ * without that, a parked key would wait for the longest delay. */
 async function handleSecretProblem(
   ports: ProcessorPorts,
   creation: OpenCreation,
@@ -102,15 +100,15 @@ async function handleSecretProblem(
   return parkOrRetry(reason, ports.areSecretsWatched ? waitsFor : []);
 }
 
-/** The stored request with the field of the secrets appended. Protobuf merges fields in any order, so
- * the stored part is sent byte for byte. */
+/** The stored request with the field of the secrets appended. Protobuf merges fields in any order,
+ * so the stored part is sent byte for byte. */
 function encodeRequest(stored: VolumeRequest, secrets: SecretValues): Uint8Array {
   const request = Buffer.from(stored.request, 'base64');
   const message = create(CreateVolumeRequestSchema, { secrets });
   return Buffer.concat([request, toBinary(CreateVolumeRequestSchema, message)]);
 }
 
-/** A call that takes this long gets an event. Shorter ones save the API server a write per claim. */
+/** A call that takes this long gets an event; for shorter ones the API write is saved. */
 const SLOW_CALL_MS = 1_000;
 
 async function sendCreateVolume(
@@ -138,8 +136,8 @@ async function sendCreateVolume(
 /** Stands in the record in the place of a gRPC code. */
 const BAD_ANSWER = 'BadAnswer';
 
-/** Handles an answer that no PV can be made of. What was created is deleted at once if that is safe:
- * then the record closes, and the next run plans anew. */
+/** Handles an answer that no PV can be made of. What was created is deleted at once if that is
+ * safe: then the record closes, and the next run plans anew. */
 async function handleUnusableAnswer(
   ports: ProcessorPorts,
   creation: OpenCreation,
@@ -159,7 +157,8 @@ async function handleUnusableAnswer(
         return parkOnClass(ports, claim, reason);
       return { kind: 'retry', reason, ...(result === 'removed' ? { isAbsent: true } : {}) };
     }
-    reason += `. ${answer.cleanupWord ?? 'Cleanup'} of volume ${name} failed, volume is orphaned: ${failure}`;
+    const word = answer.cleanupWord ?? 'Cleanup';
+    reason += `. ${word} of volume ${name} failed, volume is orphaned: ${failure}`;
   }
   await ports.records.leaveAmbiguous(attempt.id, attempt.owner, BAD_ANSWER);
   // The warning of the first answer also tells of the clean-up; the same answer again adds nothing.

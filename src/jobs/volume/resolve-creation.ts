@@ -9,8 +9,8 @@ import type { VolumeRun } from '../events.ts';
 import type { ProcessorPorts } from '../ports.ts';
 
 /** Repeats the CreateVolume of a volume before its deletion, because its creation is open or ended
- * ambiguously: only its success proves that no earlier call is still at work (record rule 5). The PV
- * exists already, so the answer is only compared with it. */
+ * ambiguously: only its success proves that no earlier call is still at work (record rule 5). The
+ * PV exists already, so the answer is only compared with it. */
 export async function resolveCreation(
   ports: ProcessorPorts,
   creation: VolumeRun & {

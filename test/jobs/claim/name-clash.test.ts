@@ -49,7 +49,7 @@ describe('two claims whose UIDs begin alike', () => {
     const calls = callsOf(rig, 'CreateVolume').length;
     assert.equal((await rig.provision(second, short)).kind, 'retry');
     assert.equal(callsOf(rig, 'CreateVolume').length, calls, 'nothing is sent');
-    const words = `volume name ${nameOf(first)} belongs to the claim with UID ${first.metadata.uid}, whose UID begins alike; raise --volume-name-uuid-length, or make this claim anew`;
+    const words = `volume name ${nameOf(first)} belongs to the claim with UID ${first.metadata.uid}, whose UID begins alike; raise --volume-name-uuid-length, or create this claim again`;
     assert.deepEqual(messagesOf(rig), [`Warning ProvisioningFailed ${words}`]);
   }
 
