@@ -4,7 +4,7 @@ import type { Outcome } from '../../queue/outcome.ts';
 import type { VolumeRequest } from '../../records/volume-record.ts';
 import { volumeName } from '../../volumes/names.ts';
 import type { VolumeSkeleton } from '../../volumes/persistent-volume.ts';
-import { type ClaimAttempt } from '../attempt.ts';
+import type { ClaimAttempt } from '../attempt.ts';
 import { waitForRecord } from '../common-outcomes.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { releaseRestoredSnapshot } from '../snapshot/release-restored.ts';

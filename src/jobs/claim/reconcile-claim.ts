@@ -30,12 +30,14 @@ export async function reconcileClaim(
   const claim = await readClaim(ports, job);
   const delayed = await delayIfRecentlyInfeasible(ports, claim, run);
   if (delayed !== undefined) {
+    // The deletion of a claim does not wait for its hold-off.
     if (claim?.metadata.deletionTimestamp !== undefined) await removeClaimFinalizer(ports, claim);
     return delayed;
   }
   const intent = await decideIntent(ports, claim);
   if (run.signal.aborted) return { kind: 'later', reason: 'this worker is stopping', delayMs: 0 };
 
+  // The claim with its finalizer, if it gets one.
   let kept = claim;
   if (intent.kind === 'create' && ports.claimFinalizer) {
     kept = await addClaimFinalizer(ports, intent.claim);

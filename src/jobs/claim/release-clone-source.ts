@@ -12,7 +12,7 @@ import { findClaim } from '../read-claims.ts';
  * no claim waits to be cloned from it and no volume is being created from it (external-provisioner
  * pkg/controller/clone_controller.go syncClaim).
  * @param claim as the run has read it
- * @returns undefined if the claim stays or does not have the finalizer, or the driver does not clone
+ * @returns undefined if the claim stays or lacks the finalizer, or if the driver does not clone
  * @throws KubeError, RecordsUnavailable */
 export async function releaseCloneSource(
   ports: Pick<ProcessorPorts, 'kube' | 'driver' | 'openSources'>,

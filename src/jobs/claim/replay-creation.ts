@@ -3,7 +3,7 @@ import { volumes } from '../../kube/resources.ts';
 import type { Outcome } from '../../queue/outcome.ts';
 import type { OpenedCreate } from '../../records/volume-record.ts';
 import type { VolumeSkeleton } from '../../volumes/persistent-volume.ts';
-import { type ClaimAttempt } from '../attempt.ts';
+import type { ClaimAttempt } from '../attempt.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { callCreateVolume } from './call-create-volume.ts';
 import { reportSuccess } from './store-volume.ts';

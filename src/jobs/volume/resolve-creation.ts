@@ -1,7 +1,7 @@
 import type { Outcome } from '../../queue/outcome.ts';
 import { compareVolumes } from '../../volumes/handles.ts';
 import { completeVolume } from '../../volumes/persistent-volume.ts';
-import { type Attempt } from '../attempt.ts';
+import type { Attempt } from '../attempt.ts';
 import { waitForRecord } from '../common-outcomes.ts';
 import { callCreateVolume } from '../claim/call-create-volume.ts';
 import { deleteDuplicateVolume } from '../claim/delete-duplicate.ts';
