@@ -63,18 +63,18 @@ describe('reconcileSnapshot', () => {
     assert.deepEqual(rest.spec, before.spec);
   });
 
-  it('keeps it while a claim that is restored from the snapshot is Pending (L-02)', async () => {
+  it('keeps the finalizer while a claim that is restored is Pending (L-02)', async () => {
     await rig.claim(namespace, { name: 'a', ...restoring });
     assert.equal((await run(await snapshot())).kind, 'done');
     assert.deepEqual(await finalizers(), [OURS]);
   });
 
-  it('removes it if nothing is restored (L-03)', async () => {
+  it('removes the finalizer if nothing is restored (L-03)', async () => {
     assert.equal((await run(await snapshot())).kind, 'done');
     assert.deepEqual(await finalizers(), []);
   });
 
-  it('keeps it while one of two claims is Pending (L-04)', async () => {
+  it('keeps the finalizer while one of two claims is Pending (L-04)', async () => {
     await rig.claim(namespace, { name: 'a', phase: 'Bound', ...restoring });
     await rig.claim(namespace, { name: 'b', ...restoring });
     await run(await snapshot());
@@ -89,7 +89,7 @@ describe('reconcileSnapshot', () => {
     assert.deepEqual(await finalizers(), [FOREIGN]);
   });
 
-  it('keeps it for a Pending claim with only a dataSourceRef to the snapshot (L-16)', async () => {
+  it('keeps the finalizer for a Pending claim with only a dataSourceRef (L-16)', async () => {
     const { dataSource: dataSourceRef } = restoring;
     await rig.claim(namespace, { name: 'a', dataSourceRef: { ...dataSourceRef, namespace } });
     await run(await snapshot());
@@ -106,14 +106,14 @@ describe('reconcileSnapshot', () => {
     assert.deepEqual(await finalizers(), []);
   });
 
-  it('keeps it while an open record names the snapshot, even if the claim is gone', async () => {
+  it('keeps the finalizer while an open record names the snapshot', async () => {
     const found = await snapshot();
     rig.openSources = new Set([found.metadata.uid]);
     assert.equal((await run(found)).kind, 'done');
     assert.deepEqual(await finalizers(), [OURS]);
   });
 
-  it('keeps it and is repeated while the open records can’t be read', async () => {
+  it('keeps the finalizer and is repeated while the open records can’t be read', async () => {
     const found = await snapshot();
     rig.openSources = undefined;
     assert.equal((await run(found)).kind, 'later');
@@ -167,7 +167,7 @@ describe('reconcileSnapshot', () => {
     assert.deepEqual(await finalizers(), [OURS]);
   });
 
-  it('adds it again if a restore began between the read and the patch', async () => {
+  it('adds the finalizer again if a restore began between the read and the patch', async () => {
     const found = await snapshot([FOREIGN, OURS]);
     const patch: typeof rig.kube.patch = async (resource, ref, change) => {
       rig.openSources = new Set([found.metadata.uid]);

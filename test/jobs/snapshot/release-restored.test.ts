@@ -61,7 +61,7 @@ describe('releaseRestoredSnapshot', () => {
     assert.deepEqual(await finalizers(), [FOREIGN]);
   });
 
-  it('does nothing if it is removed or the snapshot is gone', async () => {
+  it('does nothing if the finalizer is removed or the snapshot is gone', async () => {
     await release();
     rig.cluster.api.requests.reset();
     await release();

@@ -106,8 +106,8 @@ describe('the finalizer of a volume', () => {
   it('is retried after a refusal, with the list in the reason and without an event', async () => {
     const volume = await createStaticVolume(rig, { phase: 'Bound', finalizers: [OTHERS] });
     const outcome = await rig.remove(volume, refusing(403, 'Forbidden'));
-    const list = `[${OTHERS} ${VOLUME_FINALIZER}]`;
-    const reason = `failed to modify finalizers to ${list} on volume ${volume.metadata.name} err: no`;
+    const change = `[${OTHERS} ${VOLUME_FINALIZER}] on volume ${volume.metadata.name}`;
+    const reason = `failed to modify finalizers to ${change} err: no`;
     assert.ok(outcome.kind === 'retry' && outcome.reason === reason, JSON.stringify(outcome));
     assert.deepEqual(listWarnings(rig), []);
   });
