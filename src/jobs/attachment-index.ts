@@ -1,8 +1,8 @@
 import type { VolumeAttachment } from '../kube/objects.ts';
 import type { Change } from '../kube/reflector.ts';
 
-/** VolumeAttachments by the name of their PV. Inline volumes of pods have no PV: their attachments are
- * left out. */
+/** VolumeAttachments by the name of their PV. Those of inline volumes of
+ * pods have no PV and are left out. */
 export class AttachmentIndex {
   readonly #byVolume = new Map<string, Map<string, VolumeAttachment>>();
 

@@ -1,7 +1,6 @@
 import type { KubeObject } from '../kube/objects.ts';
 import type { Resource } from '../kube/resources.ts';
 import * as finalizerLists from '../volumes/finalizers.ts';
-import type { FinalizerChange } from '../volumes/finalizers.ts';
 import type { ProcessorPorts } from './ports.ts';
 
 /* Adds finalizers of ours to objects and removes them. Every patch names the object's UID: the API
@@ -50,13 +49,13 @@ export function removeFinalizer<T extends KubeObject>(
 async function patch<T extends KubeObject>(
   { kube }: Pick<ProcessorPorts, 'kube'>,
   { resource, object, mustBeUnchanged = false }: FinalizerTarget<T>,
-  change: FinalizerChange | undefined,
+  change: finalizerLists.FinalizerChange | undefined,
 ): Promise<T> {
   if (change === undefined) return object;
   const { namespace, name, uid, resourceVersion } = object.metadata;
   const ref = namespace === undefined ? { name } : { namespace, name };
-  // Custom resources have no strategic merge patch, so the whole list is sent, for the version that
-  // was read. Of the built-in kinds only core ones (the empty group) get finalizers of ours.
+  // Custom resources have no strategic merge patch, so the whole list is sent, on condition that
+  // the object is unchanged. Of the built-in kinds only core ones (group '') get our finalizers.
   if (resource.group !== '')
     return kube.patch<T>(resource, ref, {
       type: 'merge',

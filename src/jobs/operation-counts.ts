@@ -11,16 +11,14 @@ export interface OperationCounts {
   countNotDeleted(volume: Volume): void;
 }
 
-const BUCKETS_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
-
-/** Registers the metrics. A series appears with its first value. */
+/** Registers the metrics. A series appears with its first value. The buckets are prom-client's
+ * defaults, which are upstream's. */
 export function createOperationCounts(metrics: Registry): OperationCounts {
   const registers = [metrics];
-  const buckets = BUCKETS_SECONDS;
   const counter = <L extends string>(name: string, help: string, labelNames: readonly L[]) =>
     new Counter({ name, help, labelNames, registers });
   const histogram = <L extends string>(name: string, help: string, labelNames: readonly L[]) =>
-    new Histogram({ name, help, labelNames, buckets, registers });
+    new Histogram({ name, help, labelNames, registers });
 
   const ofClaim = ['class', 'source'] as const;
   const provisioned = counter(

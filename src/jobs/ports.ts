@@ -10,8 +10,8 @@ import type { DriverFacts } from '../volumes/driver-facts.ts';
 import type { ProvisioningOptions } from '../volumes/provisioning-options.ts';
 import type { OperationCounts } from './operation-counts.ts';
 
-/** What the processors (reconcileClaim, reconcileVolume, reconcileSnapshot) work with. main.ts makes
- * it once for the process; processors keep nothing between runs. */
+/** What the processors (reconcileClaim, reconcileVolume, reconcileSnapshot) work with. main.ts
+ * makes it once for the process; processors keep nothing between runs. */
 export interface ProcessorPorts {
   /** The API server. */
   readonly kube: Pick<KubeClient, 'get' | 'list' | 'create' | 'patch' | 'delete'>;
@@ -19,8 +19,8 @@ export interface ProcessorPorts {
   readonly csi: ControllerCalls;
   /** The volume records in Redis. */
   readonly records: VolumeRecords;
-  /** Reads from the open records the UIDs of the snapshots and claims that volumes are being created
-   * from. */
+  /** Reads from the open records the UIDs of the snapshots and claims that volumes are being
+   * created from. */
   readonly openSources: () => Promise<ReadonlySet<string>>;
   /** In Redis: which claim a shortened volume name belongs to. */
   readonly names: Pick<VolumeNames, 'reserve' | 'release'>;
@@ -47,8 +47,8 @@ export interface ProcessorPorts {
   readonly areSecretsWatched: boolean;
   /** Whether a claim gets a finalizer while its record is open (--claim-finalizer). */
   readonly claimFinalizer: boolean;
-  /** Where calls go while no leader has named the active gateway: the only --gateway, or '' if there
-   * are several. */
+  /** Where calls go while no leader has named the active gateway: the only --gateway, or '' if
+   * there are several. */
   readonly endpoint: string;
   /** Makes the name of an owner of records, unique to one attempt. */
   readonly newOwner: () => string;

@@ -22,8 +22,8 @@ export async function runToOutcome(
   return outcome;
 }
 
-/** `later` while the API server or Redis is down or the record has another owner; `retry` if the API
- * server refused. */
+/** `later` while the API server or Redis is down or the record has another owner; `retry` if the
+ * API server refused. */
 function toOutcome(error: unknown): Outcome {
   if (error instanceof OwnershipLost || error instanceof RecordsUnavailable)
     return { kind: 'later', reason: error.message };

@@ -34,8 +34,9 @@ export async function readSecretValues(
   ref: SecretRef | undefined,
 ): Promise<{ readonly kind: 'values'; readonly values: SecretValues } | SecretProblem> {
   if (ref === undefined) return { kind: 'values', values: {} };
+  const { name, namespace } = ref;
   // external-provisioner pkg/controller/controller.go getCredentials
-  const words = `error getting secret ${ref.name} in namespace ${ref.namespace}`;
+  const words = `error getting secret ${name} in namespace ${namespace}`;
   let secret: Secret | undefined;
   try {
     secret = await kube.get<Secret>(secrets, ref);
@@ -43,37 +44,28 @@ export async function readSecretValues(
     if (!(error instanceof KubeError)) throw error;
     return { kind: 'unreadable', ref, message: `${words}: ${error.message}`, waitsFor: [], error };
   }
-  if (secret === undefined) {
-    const message = `${words}: secrets "${ref.name}" not found`;
-    return { kind: 'missing', ref, message, waitsFor: [untilChanged(ref, '')] };
-  }
+  const seen = secret?.metadata.resourceVersion ?? '';
+  const waitsFor = [{ resource: secrets.plural, namespace, name, seen }];
+  if (secret === undefined)
+    return { kind: 'missing', ref, message: `${words}: secrets "${name}" not found`, waitsFor };
   const values = Object.entries(secret.data ?? {}).map(
     ([key, value]) => [key, Buffer.from(value, 'base64')] as const,
   );
+  // CSI's secrets are protobuf strings: other bytes would arrive changed, and the driver would get
+  // a password that is not the user's.
   const notText = values.filter(([, bytes]) => !isUtf8(bytes)).map(([key]) => key);
   if (notText.length > 0) {
-    const waitsFor = [untilChanged(ref, secret.metadata.resourceVersion)];
-    return { kind: 'not-text', ref, message: notTextMessage(ref, notText), waitsFor };
+    const message =
+      `secret ${namespace}/${name} can't be sent to the driver: ` +
+      `the value of ${notText.join(', ')} is not UTF-8 text, and CSI carries nothing else; ` +
+      "store it as text in the way that the driver's manual says, " +
+      "for example in base64 on top of Kubernetes' own";
+    return { kind: 'not-text', ref, message, waitsFor };
   }
   return {
     kind: 'values',
     values: Object.fromEntries(values.map(([key, bytes]) => [key, bytes.toString('utf8')])),
   };
-}
-
-/** CSI's secrets are protobuf strings: other bytes would arrive changed, and the driver would get a
- * password that is not the user's. */
-function notTextMessage({ namespace, name }: SecretRef, keys: readonly string[]): string {
-  return (
-    `secret ${namespace}/${name} can't be sent to the driver: ` +
-    `the value of ${keys.join(', ')} is not UTF-8 text, and CSI carries nothing else; ` +
-    "store it as text in the way that the driver's manual says, " +
-    "for example in base64 on top of Kubernetes' own"
-  );
-}
-
-function untilChanged({ namespace, name }: SecretRef, seen: string): WaitCondition {
-  return { resource: secrets.plural, namespace, name, seen };
 }
 
 /** The error without secret values. Some drivers quote what they were given, and their messages go

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { startCaches, type Caches } from '#src/jobs/caches.ts';
+import { type Caches, startCaches } from '#src/jobs/caches.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import { volumeAttachments } from '#src/kube/resources.ts';
 import { silentLog } from '#src/runtime/log.ts';
@@ -11,7 +11,7 @@ import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-clus
 const ATTACHES = { controllerCapabilities: new Set(['PUBLISH_UNPUBLISH_VOLUME']) };
 const DOES_NOT_ATTACH = { controllerCapabilities: new Set<string>() };
 
-describe('attachments in the views', () => {
+describe('the cache of attachments', () => {
   let cluster: SandboxCluster;
   let kube: KubeClient;
   before(async () => {
@@ -29,9 +29,9 @@ describe('attachments in the views', () => {
       metadata: { name },
       spec: { attacher: 'a.example.com', nodeName, source },
     });
-  async function withViews(
+  async function withCaches(
     driver: typeof ATTACHES,
-    use: (views: Caches) => Promise<void>,
+    use: (caches: Caches) => Promise<void>,
   ): Promise<readonly string[]> {
     const asked: string[] = [];
     const client: KubeClient = {
@@ -39,39 +39,39 @@ describe('attachments in the views', () => {
       list: (resource, o) => (asked.push(resource.plural), kube.list(resource, o)),
       watch: (resource, o) => (asked.push(resource.plural), kube.watch(resource, o)),
     };
-    const views = startCaches({ client, log: silentLog, metrics: new Registry() });
+    const caches = startCaches({ client, log: silentLog, metrics: new Registry() });
     try {
-      await views.synced(driver, new AbortController().signal);
-      await use(views);
+      await caches.synced(driver, new AbortController().signal);
+      await use(caches);
     } finally {
-      await views.stop();
+      await caches.stop();
     }
     return asked;
   }
-  const namesOf = (views: Caches, volume: string) =>
-    views
+  const namesOf = (caches: Caches, volume: string) =>
+    caches
       .attachedTo(volume)
       .map(({ metadata }) => metadata.name)
       .sort();
 
-  it('are found by volume, with name, version and node', async () => {
+  it('finds attachments by volume, with name, version and node', async () => {
     await attach('one', { persistentVolumeName: 'pv-1' });
     await attach('two', { persistentVolumeName: 'pv-1' }, 'node-2');
     await attach('three', { persistentVolumeName: 'pv-2' });
-    await withViews(ATTACHES, (views) => {
-      assert.deepEqual(namesOf(views, 'pv-1'), ['one', 'two']);
-      assert.deepEqual(namesOf(views, 'pv-3'), []);
-      const [found] = views.attachedTo('pv-2');
+    await withCaches(ATTACHES, (caches) => {
+      assert.deepEqual(namesOf(caches, 'pv-1'), ['one', 'two']);
+      assert.deepEqual(namesOf(caches, 'pv-3'), []);
+      const [found] = caches.attachedTo('pv-2');
       assert.equal(found?.spec.nodeName, 'node-1');
       assert.match(found.metadata.resourceVersion, /^\d+$/);
       return Promise.resolve();
     });
   });
 
-  it('go when they are deleted, and only then', async () => {
+  it('drops an attachment only when it is deleted', async () => {
     await attach('four', { persistentVolumeName: 'pv-4' });
-    await withViews(ATTACHES, async (views) => {
-      const [before] = views.attachedTo('pv-4');
+    await withCaches(ATTACHES, async (caches) => {
+      const [before] = caches.attachedTo('pv-4');
       await kube.patch(
         volumeAttachments,
         { name: 'four' },
@@ -79,7 +79,7 @@ describe('attachments in the views', () => {
       );
       await kube.delete(volumeAttachments, { name: 'four' });
       await until('the attachment’s new version is seen', () => {
-        const [now] = views.attachedTo('pv-4');
+        const [now] = caches.attachedTo('pv-4');
         return (
           now !== undefined &&
           Number(now.metadata.resourceVersion) > Number(before?.metadata.resourceVersion) + 1
@@ -90,28 +90,28 @@ describe('attachments in the views', () => {
         { name: 'four' },
         { type: 'merge', body: { metadata: { finalizers: null } } },
       );
-      await until('the attachment is gone', () => views.attachedTo('pv-4').length === 0);
+      await until('the attachment is gone', () => caches.attachedTo('pv-4').length === 0);
     });
   });
 
-  it('of a volume that stands in a pod’s own spec are nobody’s (R-27)', async () => {
+  it('leaves out attachments of pods’ inline volumes (R-27)', async () => {
     const csi = { driver: 'a.example.com', volumeHandle: 'h' };
     await attach('inline', {
       inlineVolumeSpec: { accessModes: ['ReadWriteOnce'], capacity: { storage: '1Mi' }, csi },
     });
     await attach('behind-it', { persistentVolumeName: 'pv-5' });
-    await withViews(ATTACHES, (views) => {
-      assert.deepEqual(namesOf(views, 'pv-5'), ['behind-it']);
-      assert.deepEqual(views.attachedTo(''), []);
-      assert.deepEqual(views.attachedTo('undefined'), []);
+    await withCaches(ATTACHES, (caches) => {
+      assert.deepEqual(namesOf(caches, 'pv-5'), ['behind-it']);
+      assert.deepEqual(caches.attachedTo(''), []);
+      assert.deepEqual(caches.attachedTo('undefined'), []);
       return Promise.resolve();
     });
   });
 
-  it('are neither listed nor watched for a driver that does not attach (R-28)', async () => {
+  it('neither lists nor watches for a driver that does not attach (R-28)', async () => {
     await attach('unseen', { persistentVolumeName: 'pv-6' });
-    const asked = await withViews(DOES_NOT_ATTACH, (views) => {
-      assert.deepEqual(views.attachedTo('pv-6'), []);
+    const asked = await withCaches(DOES_NOT_ATTACH, (caches) => {
+      assert.deepEqual(caches.attachedTo('pv-6'), []);
       return Promise.resolve();
     });
     assert.ok(asked.includes('storageclasses'), 'classes were');

@@ -3,21 +3,20 @@ import { Code } from '#src/csi/status.ts';
 import type { ProcessorPorts } from '#src/jobs/ports.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims } from '#src/kube/resources.ts';
-import { systemClock, type Clock } from '#src/runtime/clock.ts';
+import { type Clock, systemClock } from '#src/runtime/clock.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
 import type { DriverCall } from '../../sandbox/driver/server.ts';
 import type { Rig } from './rig.ts';
 
-/* What the numbered cases of claims have in common: faults of the driver and of the API server, and
- * a word for what the record says. */
+/* Helpers of the numbered cases of claims: faults of the driver, and the state of the record. */
 
 export const SELECTED_NODE = 'volume.kubernetes.io/selected-node';
 export const ALPHA_SELECTED_NODE = 'volume.alpha.kubernetes.io/selected-node';
 
-/** What is known of a claim's volume, in place of upstream's four states. Finished: `none`, nothing
- * is open and the claim is planned anew. InBackground: `open`, a call of unknown end. `suspect`: it
- * was refused after such a call. `answered`: the volume is made, its PV is not. NoChange: as it was
- * before. */
+/** The state of a claim's record, in place of upstream's four states. `none` (upstream: Finished):
+ * nothing is open, and the claim is planned anew. `open` (InBackground): a call ended ambiguously.
+ * `suspect`: the driver refused after such a call. `answered`: the volume is created, its PV is not
+ * written. Upstream's NoChange is the state before the run. */
 export type RecordState = 'none' | 'open' | 'suspect' | 'answered' | 'stored';
 
 export async function stateOf(rig: Rig, { metadata }: Claim): Promise<RecordState> {
@@ -26,11 +25,11 @@ export async function stateOf(rig: Rig, { metadata }: Claim): Promise<RecordStat
   if (state === 'suspect' || state === 'stored') return state;
   assert.equal(state, 'creating');
   if (ans !== undefined) return 'answered';
-  assert.equal(amb, '1', 'open with nobody at work, and not ambiguous');
+  assert.equal(amb, '1', 'open without a run, and not ambiguous');
   return 'open';
 }
 
-/** A claim with more annotations. */
+/** Creates a claim with additional annotations. */
 export async function annotatedClaim(
   rig: Rig,
   annotations: Readonly<Record<string, string>>,
@@ -43,7 +42,7 @@ export async function annotatedClaim(
   );
 }
 
-/** The claim as it is stored now. */
+/** Reads the claim again. */
 export async function claimNow(
   rig: Rig,
   { metadata: { namespace = '', name } }: Claim,
@@ -51,7 +50,7 @@ export async function claimNow(
   return rig.kube.get<Claim>(claims, { namespace, name });
 }
 
-/** Deletes a claim for good, as if nobody held it. */
+/** Deletes a claim with all its finalizers. */
 export async function removeClaim(
   rig: Rig,
   { metadata: { namespace = '', name } }: Claim,
@@ -68,16 +67,16 @@ export function callsOf(rig: Rig, method: 'CreateVolume' | 'DeleteVolume'): read
   return rig.driver.calls.filter((call) => call.method === method);
 }
 
-/** Events so far, "Warning ProvisioningFailed text", but for the one of calls that take long: on a
- * busy machine any may. */
+/** The events that were recorded, as "Warning ProvisioningFailed text", without those of slow
+ * calls: on a busy machine any call may be slow. */
 export function messagesOf(rig: Rig): readonly string[] {
-  const told = rig.events.filter(
+  const events = rig.events.filter(
     ({ message }) => !message.startsWith('External provisioner is provisioning volume'),
   );
-  return told.map(({ type, reason, message }) => `${type} ${reason} ${message}`);
+  return events.map(({ type, reason, message }) => `${type} ${reason} ${message}`);
 }
 
-/** Has the driver refuse every call of a method. */
+/** Makes the driver refuse every call of a method. */
 export function failWith(
   rig: Rig,
   status: DriverStatus,
@@ -89,18 +88,17 @@ export function failWith(
   };
 }
 
-/** Has the driver answer every CreateVolume so, and do nothing. */
+/** Makes the driver answer every CreateVolume so, without doing anything. */
 export function answerWith(rig: Rig, answer: unknown): void {
   rig.onCall = ({ method }) => (method === 'CreateVolume' ? answer : undefined);
 }
 
-/** Lets the driver work as it does. */
+/** Ends the driver's faults. */
 export function heal(rig: Rig): void {
   rig.onCall = () => undefined;
 }
 
-/** One run whose end is unknown: the driver made the volume and told only that it was out of time.
- */
+/** A run with an ambiguous call: the driver creates the volume and answers DeadlineExceeded. */
 export async function loseAnswer(
   rig: Rig,
   claim: Claim,
@@ -115,12 +113,12 @@ export async function loseAnswer(
   heal(rig);
 }
 
-/** The calls of unknown end have settled: nothing of ours is at work in the driver any more. */
-export async function settle(rig: Rig, { metadata }: Claim): Promise<void> {
+/** Puts the record's last ambiguous call past the settle time. */
+export async function passSettleTime(rig: Rig, { metadata }: Claim): Promise<void> {
   await rig.redis.hset(`{csi}:volume:sample.csi.sutler.dev:${metadata.uid}`, 'call', '1');
 }
 
-/** The driver with topology. */
+/** Ports with a driver that supports topology. */
 export function withTopology({ ports }: Rig): Partial<ProcessorPorts> {
   const facts = ports.driver();
   return {
@@ -134,8 +132,8 @@ export function withTopology({ ports }: Rig): Partial<ProcessorPorts> {
   };
 }
 
-/** Stands still, so that only the number of calls ends a clean-up; an hour ahead, so that no
- * gateway takes its calls for late. */
+/** A clock that stands still, so that only the number of calls ends a clean-up. It is an hour
+ * ahead, so that the gateway does not refuse calls as too late. */
 export function standingClock(): Clock {
   const nowMs = Date.now() + 3_600_000;
   return { ...systemClock, nowMs: () => nowMs };

@@ -1,7 +1,7 @@
 import type { ProcessorPorts } from '#src/jobs/ports.ts';
 import type { Rig } from './rig.ts';
 
-/** The API server, some of its calls replaced. */
+/** The API server with some of its calls replaced. */
 export function kubeWith(
   { kube }: Pick<Rig, 'kube'>,
   change: Partial<ProcessorPorts['kube']>,

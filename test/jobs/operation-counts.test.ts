@@ -8,7 +8,7 @@ import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
 import { failWith } from './claim-cases.ts';
 import { openRig, type Rig } from './rig.ts';
 
-describe('the counts of attempts at claims', () => {
+describe('the metrics of attempts at claims', () => {
   let rig: Rig;
   before(async () => {
     rig = await openRig();
@@ -16,8 +16,7 @@ describe('the counts of attempts at claims', () => {
   after(() => rig.close());
   beforeEach(() => rig.reset());
 
-  /** What was counted for claims of that class, under upstream's names; a series that is not there
-   * is not counted as 0. */
+  /** The values of the class's series, under upstream's names. Missing series are left out. */
   async function countsOf({
     spec: { storageClassName = '' },
   }: Claim): Promise<Readonly<Record<string, number>>> {
@@ -41,22 +40,22 @@ describe('the counts of attempts at claims', () => {
   const edited = ({ metadata: { namespace = '', name } }: Claim, body: object): Promise<Claim> =>
     rig.kube.patch<Claim>(claims, { namespace, name }, { type: 'merge', body });
 
-  it('are one success of the class for a claim that got its volume (P-01, P-17)', async () => {
+  it('count a success of the class for a claim that got its volume (P-01, P-17)', async () => {
     assert.deepEqual(await countedBy(await rig.claim()), { provision_total: 1 });
   });
 
-  it('are one failure of the class where the driver refuses (P-10)', async () => {
+  it('count a failure of the class if the driver refuses (P-10)', async () => {
     failWith(rig, new DriverStatus(Code.Internal, 'no'));
     assert.deepEqual(await countedBy(await rig.claim()), { provision_failed_total: 1 });
   });
 
-  it('are one failure where the class is missing (P-07)', async () => {
+  it('count a failure if the class is missing (P-07)', async () => {
     assert.deepEqual(await countedBy(await rig.claim(), { classOf: () => undefined }), {
       provision_failed_total: 1,
     });
   });
 
-  it('are one failure of two claims of one class where a populator has the other (P-14, P-15)', async () => {
+  it('count a failure for a claim that is left to a populator (P-14, P-15)', async () => {
     const { spec } = await rig.claim({ className: 'shared' });
     const populated = await rig.kube.create<Claim>(claims, 'default', {
       apiVersion: 'v1',
@@ -75,8 +74,8 @@ describe('the counts of attempts at claims', () => {
     assert.deepEqual(await countedBy(plain), { provision_failed_total: 1, provision_total: 1 });
   });
 
-  it('are none for a claim that names its volume (P-06), and none for another provisioner’s (P-01)', async () => {
-    const bound = await edited(await rig.claim(), { spec: { volumeName: 'somebody-elses' } });
+  it('count no claim that names its volume (P-06) or is another provisioner’s (P-01)', async () => {
+    const bound = await edited(await rig.claim(), { spec: { volumeName: 'of-another-claim' } });
     assert.deepEqual(await countedBy(bound), {});
     const alien = await edited(await rig.claim(), {
       metadata: { annotations: { 'volume.kubernetes.io/storage-provisioner': 'other' } },

@@ -7,19 +7,19 @@ import { silentLog } from '#src/runtime/log.ts';
 import { DEFAULT_GATES, type FeatureGates } from '#src/volumes/feature-gates.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 
-/** What letting sources go works with: the sandbox's API server, and a say in what open records are
- * filled from. */
+/** For the tests that remove finalizers from sources: the sandbox's API server, and a settable list
+ * of what open records name as their sources. */
 export interface ReleaseRig {
   readonly cluster: SandboxCluster;
   readonly kube: KubeClient;
   readonly ports: Pick<ProcessorPorts, 'kube' | 'driver' | 'openSources' | 'log'> & {
     readonly options: { readonly gates: FeatureGates };
   };
-  /** UIDs; undefined: Redis can't be asked. */
+  /** UIDs; undefined: Redis is down. */
   openSources: ReadonlySet<string> | undefined;
-  /** A namespace that is empty. */
+  /** Creates an empty namespace. */
   namespace(): Promise<string>;
-  /** Creates a claim in that phase. */
+  /** Creates a claim in the given phase. */
   claim(namespace: string, change: ClaimChange): Promise<Claim>;
   close(): Promise<void>;
 }

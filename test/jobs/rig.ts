@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { createCsiClient } from '#src/gateway-client/client.ts';
-import { startGateway, type Gateway } from '#src/csi-gateway/gateway.ts';
+import { type Gateway, startGateway } from '#src/csi-gateway/gateway.ts';
 import { reconcileVolume } from '#src/jobs/volume/reconcile-volume.ts';
 import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { ownershipMs } from '#src/records/flags.ts';
@@ -18,7 +18,7 @@ import type { Claim, Class, Volume } from '#src/kube/objects.ts';
 import * as resources from '#src/kube/resources.ts';
 import type { Run } from '#src/queue/consumer.ts';
 import type { JobKey } from '#src/queue/contract.ts';
-import { shownReason, type Outcome } from '#src/queue/outcome.ts';
+import { type Outcome, shownReason } from '#src/queue/outcome.ts';
 import { startRedisServer } from '#src/redis/server.ts';
 import { VolumeNames } from '#src/records/names-in-use.ts';
 import { openSources } from '#src/records/open-sources.ts';
@@ -27,9 +27,9 @@ import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
 import {
-  startSampleDriver,
   type DriverCall,
   type SampleDriver,
+  startSampleDriver,
 } from '../../sandbox/driver/server.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
@@ -38,27 +38,27 @@ export const DRIVER = 'sample.csi.sutler.dev';
 
 type Hook = (call: DriverCall) => unknown;
 
-/** Both processors on real parts: Redis, gateway, sample driver and the sandbox's API server, all
- * on loopback in this process. */
+/** The processors of claims and volumes on real parts: Redis, gateway, sample driver and the
+ * sandbox's API server, all on loopback in this process. */
 export interface Rig {
   readonly ports: ProcessorPorts;
   readonly cluster: SandboxCluster;
   readonly kube: KubeClient;
   readonly redis: Redis;
   readonly redisUrl: string;
-  /** Folder of the sockets: csi.sock of the driver, gateway.sock. */
+  /** Folder of the sockets: the driver's csi.sock, and gateway.sock. */
   readonly dir: string;
   readonly driver: SampleDriver;
   readonly gateway: Gateway;
   readonly events: EventInput[];
-  /** What the processors count. */
+  /** The metrics that the processors write. */
   readonly metrics: Registry;
-  /** Comes before each driver call of the tests' choice. */
+  /** Runs before each driver call; what it returns is the driver's answer. */
   onCall: Hook;
   /** Creates a class and a claim of it that the volume controller has annotated. */
   claim(change?: {
     name?: string;
-    /** Of a class that is there already. */
+    /** Of an existing class. */
     className?: string;
     parameters?: Record<string, string>;
     reclaimPolicy?: 'Delete' | 'Retain';
@@ -66,7 +66,7 @@ export interface Rig {
   provision(claim: Claim, ports?: Partial<ProcessorPorts>): Promise<Outcome>;
   remove(volume: Volume, ports?: Partial<ProcessorPorts>): Promise<Outcome>;
   volumeOf(claim: Claim): Promise<Volume | undefined>;
-  /** As the volume controller does when the claim is gone. */
+  /** Sets the phase as the volume controller does. */
   setPhase(volume: Volume, phase: 'Bound' | 'Released'): Promise<Volume>;
   record(id: string): Promise<Record<string, string>>;
   reset(): Promise<void>;
@@ -151,25 +151,25 @@ export async function openRig(): Promise<Rig> {
     clock: systemClock,
     log: silentLog,
   };
-  // What the queue's status says of each key, as runs of the consumer have it.
+  // The status of each key, which the consumer keeps in Redis.
   const reasons = new Map<string, string>();
-  const holds = new Map<string, { readonly of: string; readonly ms: number }>();
+  const holdOffs = new Map<string, { readonly scope: string; readonly ms: number }>();
   const runOf = async (
     key: JobKey,
     process: (run: Pick<Run, 'signal' | 'lastReason' | 'heldOffMs'>) => Promise<Outcome>,
   ): Promise<Outcome> => {
-    const held = holds.get(key.uid);
+    const holdOff = holdOffs.get(key.uid);
     const run = {
       signal: new AbortController().signal,
       lastReason: () => Promise.resolve(reasons.get(key.uid)),
-      heldOffMs: (of: string) => Promise.resolve(held?.of === of ? held.ms : 0),
+      heldOffMs: (scope: string) => Promise.resolve(holdOff?.scope === scope ? holdOff.ms : 0),
     };
     const outcome = await runToOutcome(key, silentLog, () => process(run));
     if (outcome.kind === 'done') reasons.delete(key.uid);
     else reasons.set(key.uid, shownReason(outcome.reason));
     if (outcome.kind === 'retry' && outcome.holdOffScope !== undefined)
-      holds.set(key.uid, { of: outcome.holdOffScope, ms: outcome.minDelayMs ?? 0 });
-    else if (outcome.kind !== 'later') holds.delete(key.uid);
+      holdOffs.set(key.uid, { scope: outcome.holdOffScope, ms: outcome.minDelayMs ?? 0 });
+    else if (outcome.kind !== 'later') holdOffs.delete(key.uid);
     return outcome;
   };
   const keyOf = (object: Claim | Volume, kind: JobKey['kind']): JobKey => ({

@@ -5,18 +5,27 @@ import type { Claim, Secret } from '#src/kube/objects.ts';
 import { secrets } from '#src/kube/resources.ts';
 import { callsOf, heal, loseAnswer, messagesOf, stateOf } from './claim-cases.ts';
 import { openRig, type Rig } from './rig.ts';
-import { deletions, isLetGo, lastDeletion, released, reread, warnings } from './stored-volume.ts';
+import {
+  countDeletions,
+  isDeletedByUs,
+  lastDeletion,
+  createReleasedVolume,
+  readAgain,
+  listWarnings,
+} from './stored-volume.ts';
 
 const parameters = {
   'csi.storage.k8s.io/provisioner-secret-name': '${pvc.name}',
   'csi.storage.k8s.io/provisioner-secret-namespace': 'default',
 };
-/** No UTF-8: it ends in the middle of a character, and begins with a byte that no character has. */
+/** Not UTF-8: it ends in the middle of a character and begins with a byte that no character has. */
 const BYTES = Buffer.from([0xff, 0x6b, 0x65, 0x79, 0xc3]);
 const TEXT = Buffer.from('pässwörd\u{fffd} \u{1f511}\n');
 const words = (name: string, keys: string): string =>
-  `secret default/${name} can't be sent to the driver: the value of ${keys} is not UTF-8 text, and CSI carries nothing else; ` +
-  "store it as text in the way that the driver's manual says, for example in base64 on top of Kubernetes' own";
+  `secret default/${name} can't be sent to the driver: ` +
+  `the value of ${keys} is not UTF-8 text, and CSI carries nothing else; ` +
+  "store it as text in the way that the driver's manual says, " +
+  "for example in base64 on top of Kubernetes' own";
 
 describe('a secret', () => {
   let rig: Rig;
@@ -50,7 +59,7 @@ describe('a secret', () => {
   const sentSecrets = (): unknown[] =>
     callsOf(rig, 'CreateVolume').map(({ request }) => (request as CreateVolumeRequest).secrets);
 
-  it('arrives as it is where its values are text, of whatever language, or empty', async () => {
+  it('arrives unchanged if its values are text in any language, or empty', async () => {
     assert.equal(
       (await rig.provision(await claimWith({ text: TEXT, none: Buffer.alloc(0) }))).kind,
       'done',
@@ -59,7 +68,7 @@ describe('a secret', () => {
   });
 
   describe('with a value that is not text', () => {
-    it('keeps CreateVolume from being sent; the claim hears of secret and key once, and nobody of the value', async () => {
+    it('prevents CreateVolume; one event names secret and keys, and no value', async () => {
       const claim = await claimWith({ user: TEXT, keytab: BYTES, token: BYTES });
       const { name, uid } = claim.metadata;
       const outcomes = [await rig.provision(claim), await rig.provision(claim)];
@@ -69,12 +78,12 @@ describe('a secret', () => {
       assert.deepEqual(messagesOf(rig), [`Warning ProvisioningFailed ${reason}`]);
       assert.deepEqual(callsOf(rig, 'CreateVolume'), []);
       assert.deepEqual(await rig.record(uid), {}, 'nothing is open');
-      const told = JSON.stringify([outcomes, rig.events]);
+      const reported = JSON.stringify([outcomes, rig.events]);
       for (const form of ['base64', 'utf8', 'latin1'] as const)
-        assert.ok(!told.includes(JSON.stringify(BYTES.toString(form)).slice(1, -1)));
+        assert.ok(!reported.includes(JSON.stringify(BYTES.toString(form)).slice(1, -1)));
     });
 
-    it('parks the claim until it changes, where ingest watches for that', async () => {
+    it('parks the claim on the secret if ingest watches secrets', async () => {
       const claim = await claimWith({ keytab: BYTES });
       const outcome = await rig.provision(claim, { areSecretsWatched: true });
       assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
@@ -89,7 +98,7 @@ describe('a secret', () => {
       ]);
     });
 
-    it('leaves a record of unknown end open; once it is text, the same request is sent', async () => {
+    it('leaves an ambiguous record open; once it is text, the same request is sent', async () => {
       const claim = await claimWith({ keytab: TEXT });
       await loseAnswer(rig, claim);
       await keep(claim.metadata.name, { keytab: BYTES });
@@ -104,10 +113,10 @@ describe('a secret', () => {
       assert.deepEqual(second.request, first.request);
     });
 
-    it('keeps DeleteVolume from being sent, and parks the volume until it changes', async () => {
+    it('prevents DeleteVolume and parks the volume on the secret', async () => {
       const name = newName();
       await keep(name, { keytab: TEXT });
-      const volume = await released(rig, { name, parameters });
+      const volume = await createReleasedVolume(rig, { name, parameters });
       const id = volume.spec.claimRef?.uid ?? '';
       const stateNow = async () => {
         const { state, owner, amb, st, since } = await rig.record(id);
@@ -122,14 +131,14 @@ describe('a secret', () => {
           { resource: 'secrets', namespace: 'default', name, seen: metadata.resourceVersion },
         ]);
       }
-      assert.equal(deletions(rig), 0);
-      assert.deepEqual(warnings(rig), [`VolumeFailedDelete ${words(name, 'keytab')}`]);
+      assert.equal(countDeletions(rig), 0);
+      assert.deepEqual(listWarnings(rig), [`VolumeFailedDelete ${words(name, 'keytab')}`]);
       assert.equal(before.state, 'stored');
-      assert.deepEqual(await stateNow(), before, 'as it was');
+      assert.deepEqual(await stateNow(), before, 'the record is unchanged');
       await keep(name, { keytab: TEXT });
       assert.equal((await rig.remove(volume)).kind, 'done');
       assert.deepEqual(lastDeletion(rig).secrets, { keytab: TEXT.toString('utf8') });
-      assert.ok(isLetGo(await reread(rig, volume)));
+      assert.ok(isDeletedByUs(await readAgain(rig, volume)));
     });
   });
 });

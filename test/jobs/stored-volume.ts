@@ -4,8 +4,8 @@ import type { Volume, VolumeSpec } from '#src/kube/objects.ts';
 import { volumes } from '#src/kube/resources.ts';
 import { DRIVER, type Rig } from './rig.ts';
 
-/** A volume that we made, whose claim is gone. */
-export async function released(
+/** Provisions a volume and marks its PV Released, as if its claim were gone. */
+export async function createReleasedVolume(
   rig: Rig,
   change: Parameters<Rig['claim']>[0] = {},
 ): Promise<Volume> {
@@ -16,7 +16,7 @@ export async function released(
   return rig.setPhase(volume, 'Released');
 }
 
-let made = 0;
+let count = 0;
 
 export interface StaticVolume {
   readonly annotations?: Readonly<Record<string, string>>;
@@ -28,10 +28,9 @@ export interface StaticVolume {
   readonly phase?: 'Bound' | 'Released';
 }
 
-/** A volume that somebody made by hand; Released, of our driver, with our finalizer where nothing
- * else is said. */
-export async function byHand(rig: Rig, change: StaticVolume = {}): Promise<Volume> {
-  const name = `by-hand-${(made += 1)}`;
+/** Creates a PV by hand; by default Released, of our driver, with our finalizer. */
+export async function createStaticVolume(rig: Rig, change: StaticVolume = {}): Promise<Volume> {
+  const name = `by-hand-${(count += 1)}`;
   const {
     annotations = {},
     labels = {},
@@ -52,8 +51,7 @@ export async function byHand(rig: Rig, change: StaticVolume = {}): Promise<Volum
       ...spec,
     },
   });
-  // The API server puts one of its own there, which its controller takes off where nobody uses the
-  // volume.
+  // The API server adds one of its own, which its controller removes when the volume is not used.
   await edit(rig, volume, {
     metadata: { finalizers: finalizers.length === 0 ? null : finalizers },
   });
@@ -61,17 +59,17 @@ export async function byHand(rig: Rig, change: StaticVolume = {}): Promise<Volum
 }
 
 /** The PV as it is now. */
-export function reread(rig: Rig, volume: Volume): Promise<Volume | undefined> {
+export function readAgain(rig: Rig, volume: Volume): Promise<Volume | undefined> {
   return rig.kube.get<Volume>(volumes, { name: volume.metadata.name });
 }
 
-/** Changes a PV as its owner would. */
+/** Edits a PV as a user would. */
 export function edit(rig: Rig, volume: Volume, body: unknown): Promise<Volume> {
   return rig.kube.patch<Volume>(volumes, { name: volume.metadata.name }, { type: 'merge', body });
 }
 
-/** Whether a PV is gone, or would be but for others' finalizers. */
-export function isLetGo(volume: Volume | undefined): boolean {
+/** Whether a PV is gone, or is deleted and has only foreign finalizers. */
+export function isDeletedByUs(volume: Volume | undefined): boolean {
   if (volume === undefined) return true;
   return (
     volume.metadata.deletionTimestamp !== undefined &&
@@ -79,12 +77,12 @@ export function isLetGo(volume: Volume | undefined): boolean {
   );
 }
 
-/** How often the driver was asked to delete. */
-export function deletions(rig: Rig): number {
+/** The number of DeleteVolume calls. */
+export function countDeletions(rig: Rig): number {
   return rig.driver.calls.filter(({ method }) => method === 'DeleteVolume').length;
 }
 
-/** What the last DeleteVolume said. */
+/** The request of the last DeleteVolume. */
 export function lastDeletion(rig: Rig): {
   readonly volumeId: string;
   readonly secrets: Readonly<Record<string, string>>;
@@ -92,14 +90,14 @@ export function lastDeletion(rig: Rig): {
   const request = rig.driver.calls.findLast(({ method }) => method === 'DeleteVolume')?.request;
   assert.ok(
     request !== undefined && 'volumeId' in request && 'secrets' in request,
-    'the driver was asked to delete',
+    'DeleteVolume was called',
   );
-  // Decoded by the driver as a DeleteVolumeRequest.
+  // The driver decoded it as a DeleteVolumeRequest.
   return { volumeId: String(request.volumeId), secrets: request.secrets as Record<string, string> };
 }
 
-/** The warnings so far. */
-export function warnings(rig: Rig): readonly string[] {
+/** The warnings that were recorded, as "reason message". */
+export function listWarnings(rig: Rig): readonly string[] {
   return rig.events
     .filter(({ type }) => type === 'Warning')
     .map(({ reason, message }) => `${reason} ${message}`);

@@ -24,7 +24,7 @@ const FINAL = [
 ];
 const RUNNING = ['Canceled', 'DeadlineExceeded', 'Aborted'];
 
-/* The numbered codes are in test/jobs/claim/create-codes.test.ts, where the record shows what they
+/* The numbered codes are in test/jobs/claim/call-create-volume.test.ts, where the record shows what they
  * mean. */
 describe('the error of a CreateVolume', () => {
   for (const code of FINAL) {

@@ -43,8 +43,8 @@ export interface OpenCreation extends ClaimAttempt {
 }
 
 /** Sends the stored request with secrets read afresh, and hands on the created volume. An answer
- * that the record keeps is used instead of a call. A failure leaves the record as src/volumes/
- * create-result.ts judges it: as before the attempt, closed, or ambiguous (invariant 6). */
+ * that the record keeps is used instead of a call. After a failure the record is as
+ * src/volumes/create-result.ts judges it: as before the attempt, closed, or ambiguous. */
 export async function callCreateVolume(
   ports: ProcessorPorts,
   creation: OpenCreation,
@@ -81,8 +81,8 @@ export async function callCreateVolume(
   return onCreated(ports, { attempt, claim, run, skeleton, answer, wasSlow });
 }
 
-/** Ends an attempt whose secret can't be sent. The key parks only if ingest watches secrets: without
- * that, a parked key would wait for the longest delay. */
+/** Ends an attempt whose secret can't be sent. The key parks only if ingest watches secrets:
+ * without that, a parked key would wait for the longest delay. */
 async function handleSecretProblem(
   ports: ProcessorPorts,
   creation: OpenCreation,
@@ -93,14 +93,14 @@ async function handleSecretProblem(
   return parkOrRetry(reason, ports.areSecretsWatched ? waitsFor : []);
 }
 
-/** The stored request with the field of the secrets appended. Protobuf merges fields in any order, so
- * the stored part is sent byte for byte. */
+/** The stored request with the field of the secrets appended. Protobuf merges fields in any order,
+ * so the stored part is sent byte for byte. */
 function encodeRequest(stored: VolumeRequest, secrets: SecretValues): Uint8Array {
   const message = create(CreateVolumeRequestSchema, { secrets });
   return Buffer.concat([stored.request, toBinary(CreateVolumeRequestSchema, message)]);
 }
 
-/** A call that takes this long gets an event. Shorter ones save the API server a write per claim. */
+/** A call that takes this long gets an event; for shorter ones the API write is saved. */
 const SLOW_CALL_MS = 1_000;
 
 async function sendCreateVolume(
@@ -128,8 +128,8 @@ async function sendCreateVolume(
 /** Stands in the record in the place of a gRPC code. */
 const BAD_ANSWER = 'BadAnswer';
 
-/** Handles an answer that no PV can be made of. What was created is deleted at once if that is safe:
- * then the record closes, and the next run plans anew. */
+/** Handles an answer that no PV can be made of. What was created is deleted at once if that is
+ * safe: then the record closes, and the next run plans anew. */
 async function handleUnusableAnswer(
   ports: ProcessorPorts,
   creation: OpenCreation,
@@ -149,7 +149,8 @@ async function handleUnusableAnswer(
         return parkOnClass(ports, claim, reason);
       return { kind: 'retry', reason, ...(result === 'removed' ? { isAbsent: true } : {}) };
     }
-    reason += `. ${answer.cleanupSpelling ?? 'Cleanup'} of volume ${name} failed, volume is orphaned: ${failure}`;
+    const word = answer.cleanupSpelling ?? 'Cleanup';
+    reason += `. ${word} of volume ${name} failed, volume is orphaned: ${failure}`;
   }
   await ports.records.leaveAmbiguous(attempt.id, attempt.owner, BAD_ANSWER);
   // The warning of the first answer also tells of the clean-up; the same answer again adds nothing.

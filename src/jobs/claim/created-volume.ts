@@ -2,7 +2,7 @@ import type { VolumeAnswer, VolumeSkeleton } from '../../volumes/persistent-volu
 import type { ClaimAttempt } from '../attempt.ts';
 import type { ProcessorPorts } from '../ports.ts';
 
-/** A volume that the driver has created, now or in an earlier run, and whose record this run owns. */
+/** A volume that the driver created, now or in an earlier run; this run owns its record. */
 export interface CreatedVolume extends ClaimAttempt {
   readonly skeleton: VolumeSkeleton;
   readonly answer: VolumeAnswer;

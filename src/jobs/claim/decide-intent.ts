@@ -24,9 +24,9 @@ export type Intent =
       readonly waitsFor: readonly WaitCondition[];
     };
 
-/** Decides what to do with a claim: whether it is ours (src/volumes/eligibility.ts), and the request
- * for its volume (src/volumes/plan.ts). The texts of refusals come from src/volumes/, those of
- * clones from clone-source.ts there, those of restores from snapshot-source.ts.
+/** Decides what to do with a claim: whether it is ours (src/volumes/eligibility.ts), and the
+ * request for its volume (src/volumes/plan.ts). The texts of refusals come from src/volumes/, those
+ * of clones from clone-source.ts there, those of restores from snapshot-source.ts.
  * @throws KubeError if the API server can't be asked */
 export async function decideIntent(
   ports: ProcessorPorts,

@@ -46,10 +46,11 @@ async function sendDeletion(
   created: CreatedVolume,
   volume: Pick<NewVolume, 'metadata'>,
 ): Promise<Outcome> {
-  const { attempt, claim, answer } = created;
+  const { attempt, claim } = created;
+  const { handle } = created.answer;
   const failed = (why: string): Outcome => ({
     kind: 'retry',
-    reason: `the duplicate volume ${answer.handle} could not be deleted: ${why}`,
+    reason: `the duplicate volume ${handle} could not be deleted: ${why}`,
   });
   const secrets = await readSecretValues(ports, deletionSecret(volume.metadata));
   if (secrets.kind !== 'values') {
@@ -58,7 +59,7 @@ async function sendDeletion(
   }
   try {
     await ports.csi.deleteVolume(
-      { volumeId: answer.handle, secrets: secrets.values },
+      { volumeId: handle, secrets: secrets.values },
       { timeoutMs: ports.timeoutMs, notAfterMs: attempt.notAfterMs, gateway: attempt.gateway },
     );
   } catch (error) {
@@ -70,7 +71,7 @@ async function sendDeletion(
     return failed(withoutSecrets(error, secrets.values).message);
   }
   await ports.records.closeStored(attempt.id, attempt.owner, 'answered');
-  const message = `the driver created a second volume ${answer.handle} for this claim; it was deleted`;
+  const message = `the driver created a second volume ${handle} for this claim; it was deleted`;
   recordClaimEvent(ports, claim, { type: 'Warning', reason: 'ProvisioningFailed', message });
   return { kind: 'done', note: message };
 }

@@ -11,9 +11,9 @@ import { callCreateVolume } from './call-create-volume.ts';
 import type { Intent } from './decide-intent.ts';
 import { endWithoutCreation } from './end-without-creation.ts';
 
-/** Handles a claim whose record is closed: its volume was stored once, and may be deleted by now.
- * While the PV is there, nothing is to do. If somebody removed the PV of a claim that was never
- * bound, the volume is created again, which finds an existing one by its name. */
+/** Handles a claim whose record is closed: its PV was stored once, and may be deleted by now. While
+ * the PV is there, nothing is to do. If the PV of a claim that was never bound was removed by hand,
+ * the volume is created again; the driver finds an existing one by its name. */
 export async function handleClosedRecord(
   ports: ProcessorPorts,
   closed: ClaimAttempt & {
@@ -41,11 +41,7 @@ async function createAgain(
   { attempt, claim, run }: ClaimAttempt,
   planned: VolumeRequest,
 ): Promise<Outcome> {
-  const opened = await ports.records.openCreate(attempt.id, {
-    ...attempt,
-    planned,
-    mode: 'again',
-  });
+  const opened = await ports.records.openCreate(attempt.id, { ...attempt, planned, mode: 'again' });
   switch (opened.kind) {
     case 'replay':
       return callCreateVolume(ports, {

@@ -4,9 +4,9 @@ import type { Outcome } from '../../queue/outcome.ts';
 import { classNameOf } from '../../volumes/eligibility.ts';
 import type { ProcessorPorts } from '../ports.ts';
 
-/* The hold-off of a claim whose request the driver called infeasible (InvalidArgument). No edit ends
- * it, only its time, or a class that was deleted and created again: the same request to the same
- * class would fail again (sig-storage-lib-external-provisioner controller/controller.go
+/* The hold-off of a claim whose request the driver called infeasible (InvalidArgument). No edit
+ * ends it, only its time, or a class that was deleted and created again: the same request to the
+ * same class would fail again (sig-storage-lib-external-provisioner controller/controller.go
  * delayProvisioningIfRecentlyInfeasible). */
 
 /** The fields of a `retry` outcome that start a hold-off, with the class's UID as its scope. */

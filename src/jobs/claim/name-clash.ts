@@ -3,9 +3,9 @@ import { volumes } from '../../kube/resources.ts';
 import { volumeName } from '../../volumes/names.ts';
 import type { ProcessorPorts } from '../ports.ts';
 
-/* Shortened volume names (--volume-name-uuid-length). Two claims whose UIDs begin alike would get one
- * name, and the driver would give both the same volume. Redis says which claim a name belongs to;
- * names with whole UIDs can't clash, and Redis is not asked about them. */
+/* Shortened volume names (--volume-name-uuid-length). Two claims whose UIDs begin alike would get
+ * one name, and the driver would give both the same volume. Redis says which claim a name belongs
+ * to; names with whole UIDs can't clash, and Redis is not asked about them. */
 
 /** Reserves the claim's volume name, unless it belongs to another claim.
  * @returns the refusal for the user if it does */
@@ -26,11 +26,11 @@ export async function findNameClash(
   if (other !== undefined) return describeClash(name, other);
   return (
     `PersistentVolume ${name} belongs to no claim and has the name that ` +
-    'this claim’s volume would get; delete it, or make this claim anew'
+    'this claim’s volume would get; delete it, or create this claim again'
   );
 }
 
-/** Whether names are made and shortened. Without a prefix there are none, which the plan refuses. */
+/** Whether names are shortened. Without a prefix there are none; the plan refuses that. */
 function areNamesShortened({ options }: Pick<ProcessorPorts, 'options'>): boolean {
   return options.volumeNameUuidLength !== -1 && options.volumeNamePrefix !== '';
 }
@@ -38,7 +38,7 @@ function areNamesShortened({ options }: Pick<ProcessorPorts, 'options'>): boolea
 function describeClash(name: string, uid: string): string {
   return (
     `volume name ${name} belongs to the claim with UID ${uid}, whose UID begins alike; ` +
-    'raise --volume-name-uuid-length, or make this claim anew'
+    'raise --volume-name-uuid-length, or create this claim again'
   );
 }
 

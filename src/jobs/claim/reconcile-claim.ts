@@ -25,16 +25,19 @@ export async function reconcileClaim(
   run: Pick<Run, 'signal' | 'lastReason' | 'heldOffMs'>,
 ): Promise<Outcome> {
   const startMs = ports.clock.nowMs();
+  // Taken before the claim is read (record rule 6).
   const { incarnation } = ports.records;
   const claim = await readClaim(ports, job);
   const delayed = await delayIfRecentlyInfeasible(ports, claim, run);
   if (delayed !== undefined) {
+    // The deletion of a claim does not wait for its hold-off.
     if (claim?.metadata.deletionTimestamp !== undefined) await removeClaimFinalizer(ports, claim);
     return delayed;
   }
   const intent = await decideIntent(ports, claim);
   if (run.signal.aborted) return { kind: 'later', reason: 'this worker is stopping', delayMs: 0 };
 
+  // The claim with its finalizer, if it gets one.
   let kept = claim;
   if (intent.kind === 'create' && ports.claimFinalizer) {
     kept = await addClaimFinalizer(ports, intent.claim);
@@ -47,21 +50,18 @@ export async function reconcileClaim(
   return releaseClaim(ports, { job, claim: kept, outcome });
 }
 
-/** Opens the record and continues by what it says: the request of this run's plan is sent, or the
- * creation that an earlier run left open is finished. */
+/** Opens the record and continues by what it says: sends the request that this run has planned, or
+ * finishes the creation that an earlier run left open. */
 async function createOrFinish(
   ports: ProcessorPorts,
   { attempt, claim, run }: ClaimAttempt,
   intent: Intent,
 ): Promise<Outcome> {
+  const { records } = ports;
   const opened =
     intent.kind === 'create'
-      ? await ports.records.openCreate(attempt.id, {
-          ...attempt,
-          planned: intent.planned,
-          mode: 'plan',
-        })
-      : await ports.records.openExisting(attempt.id, attempt);
+      ? await records.openCreate(attempt.id, { ...attempt, planned: intent.planned, mode: 'plan' })
+      : await records.openExisting(attempt.id, attempt);
   switch (opened.kind) {
     case 'none':
       return intent.kind === 'create'
@@ -86,8 +86,8 @@ async function createOrFinish(
   }
 }
 
-/** Counts the run in upstream's metrics. Runs that never reached the driver and will be repeated are
- * not counted. */
+/** Counts the run in upstream's metrics. Runs that never reached the driver and will be repeated
+ * are not counted. */
 function countAttempt(
   ports: ProcessorPorts,
   ended: {

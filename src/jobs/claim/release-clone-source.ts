@@ -9,10 +9,10 @@ import type { ProcessorPorts } from '../ports.ts';
 import { findClaim } from '../read-claims.ts';
 
 /** Removes our finalizer from a claim that is being deleted and that clones were created from, once
- * no claim waits to be cloned from it and no volume is being created from it
- * (external-provisioner pkg/controller/clone_controller.go syncClaim).
+ * no claim waits to be cloned from it and no volume is being created from it (external-provisioner
+ * pkg/controller/clone_controller.go syncClaim).
  * @param claim as the run has read it
- * @returns undefined if the claim does not have the finalizer or stays, or the driver does not clone
+ * @returns undefined if the claim stays or lacks the finalizer, or if the driver does not clone
  * @throws KubeError, RecordsUnavailable */
 export async function releaseCloneSource(
   ports: Pick<ProcessorPorts, 'kube' | 'driver' | 'openSources'>,

@@ -43,8 +43,7 @@ async function closeRecord(
   return { kind: 'done', note: `volume ${name}` };
 }
 
-/** Releases the snapshot that the volume was restored from, and tells the user that the PV is there.
- */
+/** Releases the snapshot that the volume was restored from, and records the event of success. */
 export async function reportSuccess(
   ports: Pick<ProcessorPorts, 'kube' | 'log' | 'events'>,
   { claim, skeleton }: { readonly claim: Claim | undefined; readonly skeleton: VolumeSkeleton },
@@ -101,7 +100,8 @@ async function handleWriteFailure(
   error: KubeError,
 ): Promise<Outcome> {
   await keepAnswer(ports, created);
-  const reason = `the volume was created, but its PersistentVolume could not be written: ${error.message}`;
+  const reason =
+    'the volume was created, but its PersistentVolume could not be written: ' + error.message;
   // The user can do something about a refusal (a quota, say), but not about a server that is down.
   if (error.code >= 400 && error.code < 500 && error.code !== 429)
     await reportProvisioningFailed(ports, created, reason);

@@ -14,13 +14,13 @@ type Ports = Pick<ProcessorPorts, 'kube' | 'openSources' | 'log'> & {
   readonly options: Pick<ProvisioningOptions, 'gates'>;
 };
 
-/** Refusals that need no warning: sutler may not write snapshots (403), or this one is gone (404) or
- * changed (409). */
+/** Refusals that need no warning: sutler may not write snapshots (403), or this one is gone (404)
+ * or changed (409). */
 const EXPECTED: ReadonlySet<number> = new Set([403, 404, 409]);
 
 /** One run of a snapshot's job: removes our finalizer if nothing is restored from the snapshot any
- * more (upstream's sweep with --snapshot-orphan-sweep-interval). What the API server refuses is left
- * to the next sweep (src/ingest/snapshot-sweep.ts).
+ * more (upstream's sweep with --snapshot-orphan-sweep-interval). What the API server refuses is
+ * left to the next sweep (src/ingest/snapshot-sweep.ts).
  * @throws KubeError if the API server is down, RecordsUnavailable if Redis is */
 export async function reconcileSnapshot(ports: Ports, job: JobKey): Promise<Outcome> {
   try {

@@ -16,8 +16,8 @@ interface OpenDeletion extends VolumeRun {
   readonly plan: Extract<DeletionPlan, { kind: 'delete' }>;
 }
 
-/** Has the driver delete the volume. Afterwards the record is closed if the driver did, as before the
- * attempt if nothing was sent, and open for deletion otherwise. A `retry` outcome is delayed by
+/** Has the driver delete the volume. Afterwards the record is closed if the driver did, as before
+ * the attempt if nothing was sent, and open for deletion otherwise. A `retry` outcome is delayed by
  * src/queue/backoff.ts, as for creations.
  * @returns undefined if the volume is gone, so that its PV may be deleted
  * @throws KubeError if the API server is down */

@@ -102,7 +102,7 @@ async function deletePersistentVolume(ports: ProcessorPorts, volume: Volume): Pr
       return { kind: 'later', reason: `volume ${name} changed meanwhile`, delayMs: 0 };
     throw error;
   }
-  // The answer contains the PV with its finalizers if it has any left, a Status if it has none.
+  // The answer is the PV if finalizers are left on it, else a Status.
   if (left?.metadata?.finalizers === undefined) return { kind: 'done', note: `deleted ${name}` };
   return setVolumeFinalizer(ports, left, false);
 }

@@ -8,9 +8,9 @@ import type { ProcessorPorts } from '../ports.ts';
 import { deleteReleasedVolume } from './delete-released-volume.ts';
 import { setVolumeFinalizer } from './volume-finalizer.ts';
 
-/** One run of a volume's job: reads the PV, adds or removes its finalizer, and deletes volume and PV
- * if the PV is Released with the policy Delete. A deletion that an earlier run left open ends when
- * the PV is to be kept or has vanished. */
+/** One run of a volume's job: reads the PV, adds or removes its finalizer, and deletes volume and
+ * PV if the PV is Released with the policy Delete. A deletion that an earlier run left open ends
+ * when the PV is to be kept or has vanished. */
 export async function reconcileVolume(
   ports: ProcessorPorts,
   job: JobKey,
@@ -42,8 +42,8 @@ function endDeletion(ports: ProcessorPorts, volume: Volume): Promise<'ok' | 'non
   return ports.records.endDeletion(recordId(volume, ports.options), ports.newOwner(), 'stored');
 }
 
-/** Ends what is open of a deletion whose PV has vanished, for example because somebody removed our
- * finalizer. If another PV has the name now, its record is left alone. */
+/** Ends what is open of a deletion whose PV has vanished, for example because our finalizer was
+ * removed by hand. If another PV has the name now, its record is left alone. */
 async function handleVanishedVolume(
   ports: ProcessorPorts,
   job: JobKey,

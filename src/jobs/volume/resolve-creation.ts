@@ -1,7 +1,7 @@
 import type { Outcome } from '../../queue/outcome.ts';
 import { compareVolumes } from '../../volumes/handles.ts';
 import { completeVolume } from '../../volumes/persistent-volume.ts';
-import { type Attempt } from '../attempt.ts';
+import type { Attempt } from '../attempt.ts';
 import { waitForRecord } from '../common-outcomes.ts';
 import { callCreateVolume } from '../claim/call-create-volume.ts';
 import { deleteDuplicateVolume } from '../claim/delete-duplicate.ts';
@@ -9,8 +9,8 @@ import type { VolumeRun } from '../events.ts';
 import type { ProcessorPorts } from '../ports.ts';
 
 /** Repeats the CreateVolume of a volume before its deletion, because its creation is open or ended
- * ambiguously: only its success proves that no earlier call is still at work (record rule 5). The PV
- * exists already, so the answer is only compared with it. */
+ * ambiguously: only its success proves that no earlier call is still at work (record rule 5). The
+ * PV exists already, so the answer is only compared with it. */
 export async function resolveCreation(
   ports: ProcessorPorts,
   creation: VolumeRun & {

@@ -6,8 +6,8 @@ import type { Outcome } from '../../queue/outcome.ts';
 import { addFinalizer, removeFinalizer } from '../finalizers.ts';
 import type { ProcessorPorts } from '../ports.ts';
 
-/** Adds our finalizer to a PV, or removes it; it keeps the PV until the driver has deleted the volume.
- * A failure gets no event: users can do nothing about it. */
+/** Adds our finalizer to a PV, or removes it; it keeps the PV until the driver has deleted the
+ * volume. A failure gets no event: users can do nothing about it. */
 export async function setVolumeFinalizer(
   ports: Pick<ProcessorPorts, 'kube'>,
   volume: Volume,
@@ -23,7 +23,8 @@ export async function setVolumeFinalizer(
     const { name, finalizers = [] } = volume.metadata;
     const others = finalizers.filter((other) => other !== VOLUME_FINALIZER);
     const list = isWanted ? [...others, VOLUME_FINALIZER] : others;
-    const reason = `failed to modify finalizers to [${list.join(' ')}] on volume ${name} err: ${error.message}`;
+    const change = `failed to modify finalizers to [${list.join(' ')}] on volume ${name}`;
+    const reason = `${change} err: ${error.message}`;
     return { kind: isOutage(error) ? 'later' : 'retry', reason };
   }
 }

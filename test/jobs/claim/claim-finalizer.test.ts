@@ -19,7 +19,7 @@ describe('--claim-finalizer', () => {
   const on = { claimFinalizer: true };
   const read = (claim: Claim) =>
     rig.kube.get<Claim>(claims, { namespace: 'default', name: claim.metadata.name });
-  const isHeld = async (claim: Claim): Promise<boolean> =>
+  const hasOurs = async (claim: Claim): Promise<boolean> =>
     (await read(claim))?.metadata.finalizers?.includes(CLAIM_FINALIZER) === true;
   const loseAnswers = (): void => {
     rig.onCall = async ({ method, proceed }) => {
@@ -29,52 +29,52 @@ describe('--claim-finalizer', () => {
     };
   };
 
-  it('is off by default: no claim is written to', async () => {
+  it('is off by default', async () => {
     const claim = await rig.claim();
     loseAnswers();
     await rig.provision(claim, { timeoutMs: 100 });
-    assert.equal(await isHeld(claim), false);
+    assert.equal(await hasOurs(claim), false);
   });
 
-  it('holds the claim while the record is open', async () => {
+  it('stays on the claim while the record is open', async () => {
     const claim = await rig.claim();
     loseAnswers();
     await rig.provision(claim, { ...on, timeoutMs: 100 });
-    assert.equal(await isHeld(claim), true);
+    assert.equal(await hasOurs(claim), true);
   });
 
   it('is on the claim before the driver is called', async () => {
     const claim = await rig.claim();
-    let heldAtCall: boolean | undefined;
+    let hadOursAtCall: boolean | undefined;
     rig.onCall = async ({ method }) => {
-      if (method === 'CreateVolume') heldAtCall = await isHeld(claim);
+      if (method === 'CreateVolume') hadOursAtCall = await hasOurs(claim);
       return undefined;
     };
     await rig.provision(claim, on);
-    assert.equal(heldAtCall, true);
+    assert.equal(hadOursAtCall, true);
   });
 
-  it('lets go once the volume is written', async () => {
+  it('is removed once the PV is written', async () => {
     const claim = await rig.claim();
     await rig.provision(claim, on);
-    assert.equal(await isHeld(claim), false);
+    assert.equal(await hasOurs(claim), false);
   });
 
-  it('lets a deleted claim go when the driver refused and nothing is open', async () => {
+  it('is removed from a deleted claim after a refusal that leaves no record open', async () => {
     const claim = await rig.claim();
     loseAnswers();
     await rig.provision(claim, { ...on, timeoutMs: 100 });
     await rig.kube.delete(claims, { namespace: 'default', name: claim.metadata.name });
-    assert.equal(await isHeld(claim), true);
+    assert.equal(await hasOurs(claim), true);
     await rig.redis.hset(`{csi}:volume:sample.csi.sutler.dev:${claim.metadata.uid}`, { amb: '0' });
     rig.onCall = ({ method }) => {
       if (method === 'CreateVolume') throw new DriverStatus(Code.Internal, 'no');
     };
     await rig.provision(claim, on);
-    assert.equal(await isHeld(claim), false);
+    assert.equal(await hasOurs(claim), false);
   });
 
-  it('brings the volume of a deleted claim home although Redis lost everything', async () => {
+  it('lets a run finish the volume of a deleted claim after Redis lost all data', async () => {
     const claim = await rig.claim();
     loseAnswers();
     await rig.provision(claim, { ...on, timeoutMs: 100 });
@@ -82,22 +82,22 @@ describe('--claim-finalizer', () => {
     await rig.reset();
     assert.equal((await rig.provision(claim, on)).kind, 'done');
     assert.ok(await rig.volumeOf(claim));
-    assert.equal(await isHeld(claim), false);
+    assert.equal(await hasOurs(claim), false);
   });
 
-  it('is swept from a claim that has it without need, whatever the flag', async () => {
+  it('is removed from a claim that does not need it, whatever the flag says', async () => {
     const claim = await rig.claim();
     await rig.provision(claim);
-    const held = await rig.kube.patch<Claim>(
+    const patched = await rig.kube.patch<Claim>(
       claims,
       { namespace: 'default', name: claim.metadata.name },
       { type: 'strategic', body: { metadata: { finalizers: [CLAIM_FINALIZER] } } },
     );
-    await rig.provision(held);
-    assert.equal(await isHeld(claim), false);
+    await rig.provision(patched);
+    assert.equal(await hasOurs(claim), false);
   });
 
-  it('lets a claim go that is being deleted while its secret is missing: nothing is open', async () => {
+  it('is removed from a deleted claim whose secret is missing', async () => {
     const parameters = {
       'csi.storage.k8s.io/provisioner-secret-name': '${pvc.name}',
       'csi.storage.k8s.io/provisioner-secret-namespace': 'default',
@@ -106,16 +106,16 @@ describe('--claim-finalizer', () => {
     await rig.provision(claim, on);
     await rig.kube.delete(claims, { namespace: 'default', name: claim.metadata.name });
     await rig.provision(claim, on);
-    assert.equal(await isHeld(claim), false);
+    assert.equal(await hasOurs(claim), false);
   });
 
-  it('lets a claim go that is being deleted while its class is missing: nothing is open', async () => {
+  it('is removed from a deleted claim whose class is missing', async () => {
     const claim = await rig.claim();
     failWith(rig, new DriverStatus(Code.Internal, 'no'));
     await rig.provision(claim, on);
-    assert.equal(await isHeld(claim), true);
+    assert.equal(await hasOurs(claim), true);
     await rig.kube.delete(claims, { namespace: 'default', name: claim.metadata.name });
     await rig.provision(claim, { ...on, classOf: () => undefined });
-    assert.equal(await isHeld(claim), false);
+    assert.equal(await hasOurs(claim), false);
   });
 });

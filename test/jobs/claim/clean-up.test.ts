@@ -37,7 +37,7 @@ describe('a volume that no PV can be made of', () => {
     rig.provision(claim, { clock: standingClock(), ...change });
   const deletions = () =>
     callsOf(rig, 'DeleteVolume').map(({ request }) => request as DeleteVolumeRequest);
-  /** Too small a volume, and a driver that fails to delete it that many times. */
+  /** The driver creates too small a volume and fails to delete it that many times. */
   const failToDelete = (times: number): void => {
     let left = times;
     rig.onCall = ({ method }) => {
@@ -49,7 +49,7 @@ describe('a volume that no PV can be made of', () => {
     };
   };
 
-  it('is deleted once; nothing is left open, and the claim is planned anew (B-22)', async () => {
+  it('is deleted once, its record closes, and the claim is planned anew (B-22)', async () => {
     const claim = await rig.claim();
     answerWith(rig, { volume: { volumeId: 'too-small', capacityBytes: (ASKED * 8n) / 10n } });
     const outcome = await provision(claim);
@@ -64,7 +64,7 @@ describe('a volume that no PV can be made of', () => {
     assert.equal(callsOf(rig, 'CreateVolume').length, 2);
   });
 
-  it('is deleted without secrets where the class has none, and the claim hears why (B-46)', async () => {
+  it('is deleted without secrets if the class has none, and reported (B-46)', async () => {
     const claim = await rig.claim();
     answerWith(rig, SMALL);
     await provision(claim);
@@ -75,7 +75,7 @@ describe('a volume that no PV can be made of', () => {
     assert.deepEqual(messagesOf(rig), [`Warning ProvisioningFailed ${WORDS}`]);
   });
 
-  it('is deleted with the secret that it was made with', async () => {
+  it('is deleted with the secret that it was created with', async () => {
     const parameters = {
       'csi.storage.k8s.io/provisioner-secret-name': '${pvc.name}',
       'csi.storage.k8s.io/provisioner-secret-namespace': 'default',
@@ -92,23 +92,23 @@ describe('a volume that no PV can be made of', () => {
     );
   });
 
-  it('is told to be an orphan where five deletions fail; its record stays open (R-11)', async () => {
+  it('is orphaned after five failed deletions, and its record stays open (R-11)', async () => {
     const claim = await rig.claim();
     failToDelete(Infinity);
     const outcome = await provision(claim);
     assert.ok(outcome.kind === 'retry' && outcome.isAbsent === undefined);
     assert.equal(deletions().length, 5);
     const name = `pvc-${claim.metadata.uid}`;
-    const why = 'rpc error: code = Internal desc = stuck';
+    const why = 'volume is orphaned: rpc error: code = Internal desc = stuck';
     assert.deepEqual(messagesOf(rig), [
-      `Warning ProvisioningFailed ${WORDS}. Cleanup of volume ${name} failed, volume is orphaned: ${why}`,
+      `Warning ProvisioningFailed ${WORDS}. Cleanup of volume ${name} failed, ${why}`,
     ]);
     assert.equal(await stateOf(rig, claim), 'open');
     await provision(claim);
-    assert.equal(messagesOf(rig).length, 1, 'the same answer again is no news');
+    assert.equal(messagesOf(rig).length, 1, 'the same answer gets no second event');
   });
 
-  it('is deleted at the fifth try at the latest', async () => {
+  it('is deleted if the fifth call succeeds', async () => {
     const claim = await rig.claim();
     failToDelete(4);
     await provision(claim);
@@ -116,7 +116,7 @@ describe('a volume that no PV can be made of', () => {
     assert.equal(await stateOf(rig, claim), 'none');
   });
 
-  it('is left alone where it is not the first answer of its record: what it is may be an earlier call’s', async () => {
+  it('is not deleted after a repeated call: it may be an earlier call’s volume', async () => {
     const claim = await rig.claim();
     await loseAnswer(rig, claim);
     answerWith(rig, SMALL);
@@ -125,7 +125,7 @@ describe('a volume that no PV can be made of', () => {
     assert.equal(await stateOf(rig, claim), 'open');
   });
 
-  it('is left alone where a PV has its name', async () => {
+  it('is not deleted if a PV has its name', async () => {
     const claim = await rig.claim();
     const name = `pvc-${claim.metadata.uid}`;
     const spec = {
@@ -149,7 +149,7 @@ describe('a volume that no PV can be made of', () => {
     assert.equal(await stateOf(rig, claim), 'open');
   });
 
-  it('is left alone where nobody can tell whether a PV has its name', async () => {
+  it('is not deleted if its PV can’t be read', async () => {
     const claim = await rig.claim();
     answerWith(rig, SMALL);
     const down = new KubeError({ code: 0, reason: 'Network', serverMessage: 'connection refused' });
@@ -165,7 +165,7 @@ describe('a volume that no PV can be made of', () => {
     assert.equal(await stateOf(rig, claim), 'open');
   });
 
-  it('is left alone where the look at its PV took too long to act on', async () => {
+  it('is not deleted if reading its PV took too long', async () => {
     const claim = await rig.claim();
     answerWith(rig, SMALL);
     let nowMs = Date.now() + 3_600_000;
@@ -178,7 +178,7 @@ describe('a volume that no PV can be made of', () => {
     assert.equal(await stateOf(rig, claim), 'open');
   });
 
-  it('is not taken for absent where Redis lost its records lately: an earlier call may still be at work', async () => {
+  it('does not count as absent soon after Redis lost data: an earlier call may go on', async () => {
     const claim = await rig.claim();
     await redisIncarnationStore(rig.redis, 'csi', DRIVER).begin({
       id: 'e',
@@ -194,7 +194,7 @@ describe('a volume that no PV can be made of', () => {
     assert.equal(await stateOf(rig, claim), 'suspect');
   });
 
-  it('for want of an in-tree form is deleted, told once, and rests until there is another class', async () => {
+  it('without an in-tree form is deleted, reported once, and parks on the class', async () => {
     const migrated: Partial<ProcessorPorts> = {
       driver: () => ({
         ...rig.ports.driver(),

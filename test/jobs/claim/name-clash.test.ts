@@ -31,7 +31,7 @@ describe('two claims whose UIDs begin alike', () => {
     [first, second] = await twins();
   });
 
-  /** Of 17 claims two have UIDs that begin with the same digit. */
+  /** Creates claims until two UIDs begin with the same digit: 17 at most. */
   async function twins(): Promise<[Claim, Claim]> {
     const byDigit = new Map<string, Claim>();
     for (;;) {
@@ -48,21 +48,23 @@ describe('two claims whose UIDs begin alike', () => {
     const calls = callsOf(rig, 'CreateVolume').length;
     assert.equal((await rig.provision(second, short)).kind, 'retry');
     assert.equal(callsOf(rig, 'CreateVolume').length, calls, 'nothing is sent');
-    const words = `volume name ${nameOf(first)} belongs to the claim with UID ${first.metadata.uid}, whose UID begins alike; raise --volume-name-uuid-length, or make this claim anew`;
+    const words =
+      `volume name ${nameOf(first)} belongs to the claim with UID ${first.metadata.uid}, ` +
+      'whose UID begins alike; raise --volume-name-uuid-length, or create this claim again';
     assert.deepEqual(messagesOf(rig), [`Warning ProvisioningFailed ${words}`]);
   }
 
-  it('do not get one volume: the second is refused while the first one’s call is open', async () => {
+  it('the second is refused while the record of the first is open', async () => {
     await loseAnswer(rig, first, short);
     await assertRefused();
   });
 
-  it('do not get one volume: the second is refused while the first one’s PV is there', async () => {
+  it('the second is refused while the PV of the first exists', async () => {
     assert.equal((await rig.provision(first, short)).kind, 'done');
     await assertRefused();
   });
 
-  it('are told apart where the first one’s PV was removed and the second has the name now', async () => {
+  it('the first is refused if its PV was removed and the second has the name now', async () => {
     assert.equal((await rig.provision(first, short)).kind, 'done');
     await rig.kube.patch(
       volumes,
@@ -81,7 +83,7 @@ describe('two claims whose UIDs begin alike', () => {
     );
   });
 
-  it('do not get one volume, even where Redis forgot the first', async () => {
+  it('the second is refused by the PV of the first after Redis lost the name', async () => {
     await rig.provision(first, short);
     const keys = await rig.redis.keys('{csi}:name:*');
     if (keys.length > 0) await rig.redis.del(keys);
@@ -93,13 +95,13 @@ describe('two claims whose UIDs begin alike', () => {
     );
   });
 
-  it('do not get one volume where both ask at once', async () => {
+  it('only one of two runs at once gets the volume', async () => {
     const outcomes = await Promise.all([rig.provision(first, short), rig.provision(second, short)]);
     assert.deepEqual(outcomes.map(({ kind }) => kind).sort(), ['done', 'retry']);
     assert.equal(callsOf(rig, 'CreateVolume').length, 1);
   });
 
-  it('the second gets one once it is proven that the first has none', async () => {
+  it('the second gets a volume once it is proven that the first has none', async () => {
     failWith(rig, new DriverStatus(Code.Internal, 'no'));
     assert.equal((await rig.provision(first, short)).kind, 'retry');
     heal(rig);
@@ -110,13 +112,13 @@ describe('two claims whose UIDs begin alike', () => {
     );
   });
 
-  it('the first goes on with its own name', async () => {
+  it('the first continues with its own name', async () => {
     await loseAnswer(rig, first, short);
     await assertRefused();
     assert.equal((await rig.provision(first, short)).kind, 'done');
   });
 
-  it('and a PV of that name that belongs to no claim, do not get one volume either', async () => {
+  it('are refused if a PV of that name belongs to no claim', async () => {
     const spec = {
       capacity: { storage: '1Mi' },
       accessModes: ['ReadWriteOnce'],
@@ -130,19 +132,19 @@ describe('two claims whose UIDs begin alike', () => {
     });
     assert.equal((await rig.provision(first, short)).kind, 'retry');
     assert.deepEqual(callsOf(rig, 'CreateVolume'), []);
-    assert.match(
-      messagesOf(rig)[0] ?? '',
-      /PersistentVolume pvc-. belongs to no claim and has the name that this claim’s volume would get; delete it/,
-    );
+    const words =
+      `PersistentVolume ${nameOf(first)} belongs to no claim and has the name that ` +
+      'this claim’s volume would get; delete it';
+    assert.ok(messagesOf(rig)[0]?.includes(words), messagesOf(rig)[0]);
   });
 
-  it('both get one with whole UIDs, for which nothing is asked of Redis', async () => {
+  it('both get a volume with whole UIDs, and Redis is not asked', async () => {
     await loseAnswer(rig, first);
     assert.equal((await rig.provision(second)).kind, 'done');
     assert.deepEqual(await rig.redis.keys('{csi}:name:*'), []);
   });
 
-  it('keep the name while the claim is gone and its record open, and free it once the volume is written', async () => {
+  it('the name stays reserved for a deleted claim until its PV is written', async () => {
     await loseAnswer(rig, first, short);
     await removeClaim(rig, first);
     const key = `{csi}:name:${DRIVER}:pvc-${first.metadata.uid.charAt(0)}`;
@@ -151,7 +153,7 @@ describe('two claims whose UIDs begin alike', () => {
       if (method === 'CreateVolume') throw new DriverStatus(Code.Unavailable, 'soon');
     };
     await rig.provision(first, short);
-    assert.ok((await rig.redis.pttl(key)) > 60_000, 'its hold is as long as ever');
+    assert.ok((await rig.redis.pttl(key)) > 60_000, 'the reservation is renewed');
     heal(rig);
     assert.equal((await rig.provision(first, short)).kind, 'done');
     assert.equal(await rig.redis.exists(key), 0);

@@ -24,10 +24,10 @@ describe('releaseCloneSource', () => {
     rig.openSources = new Set();
   });
 
-  /** The source of clones: bound, and being deleted unless told otherwise. */
-  const source = async ({ finalizers = [OURS], isLeaving = true } = {}): Promise<Claim> => {
+  /** The source of clones: Bound, and being deleted by default. */
+  const source = async ({ finalizers = [OURS], isBeingDeleted = true } = {}): Promise<Claim> => {
     const claim = await rig.claim(namespace, { name: SOURCE, phase: 'Bound', finalizers });
-    if (!isLeaving) return claim;
+    if (!isBeingDeleted) return claim;
     await rig.kube.delete(claims, { namespace, name: SOURCE });
     return (await current()) ?? claim;
   };
@@ -36,14 +36,14 @@ describe('releaseCloneSource', () => {
   const finalizers = async (): Promise<readonly string[]> =>
     (await current())?.metadata.finalizers ?? [];
 
-  it('lets a source go whose clone is there (K-01)', async () => {
+  it('removes the finalizer from a source whose clone is Bound (K-01)', async () => {
     await rig.claim(namespace, { name: 'destination-pvc', phase: 'Bound', ...fromSource });
     const claim = await source();
     assert.equal((await releaseCloneSource(rig.ports, claim))?.kind, 'done');
     assert.deepEqual(await finalizers(), [PVC_PROTECTION], 'other finalizers stay');
   });
 
-  it('keeps a source while a clone of it is pending, and waits for that clone (K-02)', async () => {
+  it('parks a source on a clone of it that is Pending (K-02)', async () => {
     const clone = await rig.claim(namespace, { name: 'destination-pvc', ...fromSource });
     const outcome = await releaseCloneSource(rig.ports, await source());
     assert.deepEqual(outcome, {
@@ -61,7 +61,7 @@ describe('releaseCloneSource', () => {
     assert.ok((await finalizers()).includes(OURS));
   });
 
-  it('names the pending one of several clones (K-03)', async () => {
+  it('names the one of several clones that is Pending (K-03)', async () => {
     await rig.claim(namespace, { name: 'destination-pvc0', phase: 'Bound', ...fromSource });
     await rig.claim(namespace, { name: 'destination-pvc1', ...fromSource });
     const outcome = await releaseCloneSource(rig.ports, await source());
@@ -73,13 +73,13 @@ describe('releaseCloneSource', () => {
     assert.ok((await finalizers()).includes(OURS));
   });
 
-  it('lets a source go where only a namesake in another namespace is cloned (K-04)', async () => {
+  it('ignores clones of a claim of that name in another namespace (K-04)', async () => {
     await rig.claim(await rig.namespace(), { name: 'destination-pvc', ...fromSource });
     assert.equal((await releaseCloneSource(rig.ports, await source()))?.kind, 'done');
     assert.ok(!(await finalizers()).includes(OURS));
   });
 
-  it('lets a source go that nothing is cloned from (K-05)', async () => {
+  it('removes the finalizer from a source that nothing is cloned from (K-05)', async () => {
     await rig.claim(namespace, {
       name: 'another',
       dataSource: { kind: 'PersistentVolumeClaim', name: 'another-source' },
@@ -88,7 +88,7 @@ describe('releaseCloneSource', () => {
     assert.ok(!(await finalizers()).includes(OURS));
   });
 
-  it('ends the claim where ours was the last finalizer', async () => {
+  it('lets the claim vanish if ours was the last finalizer', async () => {
     await source();
     await rig.kube.patch(
       claims,
@@ -101,21 +101,21 @@ describe('releaseCloneSource', () => {
     assert.equal(await current(), undefined);
   });
 
-  it('has nothing to do with a claim that we do not hold (K-06)', async () => {
+  it('ignores a claim without our finalizer (K-06)', async () => {
     const claim = await source({ finalizers: ['example.com/other'] });
     assert.equal(await releaseCloneSource(rig.ports, claim), undefined);
     assert.deepEqual(await finalizers(), claim.metadata.finalizers);
   });
 
-  it('has nothing to do with a source that stays (K-08)', async () => {
+  it('ignores a source that is not being deleted (K-08)', async () => {
     assert.equal(
-      await releaseCloneSource(rig.ports, await source({ isLeaving: false })),
+      await releaseCloneSource(rig.ports, await source({ isBeingDeleted: false })),
       undefined,
     );
     assert.ok((await finalizers()).includes(OURS));
   });
 
-  it('has nothing to do where the driver does not clone', async () => {
+  it('does nothing for a driver that does not clone', async () => {
     const driver = () => ({
       name: 'd.example',
       pluginCapabilities: new Set<string>(),
@@ -125,7 +125,7 @@ describe('releaseCloneSource', () => {
     assert.ok((await finalizers()).includes(OURS));
   });
 
-  it('keeps a source that an open record is filled from, also when the claim of that record is gone', async () => {
+  it('keeps a source that an open record names, even if the clone’s claim is gone', async () => {
     const claim = await source();
     rig.openSources = new Set(['other', claim.metadata.uid]);
     assert.equal((await releaseCloneSource(rig.ports, claim))?.kind, 'running');
@@ -134,14 +134,14 @@ describe('releaseCloneSource', () => {
     assert.equal((await releaseCloneSource(rig.ports, claim))?.kind, 'done');
   });
 
-  it('keeps a source while nobody knows what records are open', async () => {
+  it('keeps a source while the open records can’t be read', async () => {
     const claim = await source();
     rig.openSources = undefined;
     await assert.rejects(releaseCloneSource(rig.ports, claim), RecordsUnavailable);
     assert.ok((await finalizers()).includes(OURS));
   });
 
-  it('looks again where the claim changed since it was read', async () => {
+  it('is repeated if the claim changed since it was read', async () => {
     const claim = await source();
     await rig.kube.patch(
       claims,
@@ -152,7 +152,7 @@ describe('releaseCloneSource', () => {
     assert.ok((await finalizers()).includes(OURS));
   });
 
-  it('is done where the claim is gone meanwhile', async () => {
+  it('is done if the claim is gone meanwhile', async () => {
     const claim = await source();
     await rig.kube.patch(
       claims,
@@ -163,7 +163,7 @@ describe('releaseCloneSource', () => {
     assert.equal((await releaseCloneSource(rig.ports, claim))?.kind, 'done');
   });
 
-  it('leaves a namesake alone', async () => {
+  it('leaves another claim of the same name alone', async () => {
     const claim = await source();
     await rig.kube.patch(
       claims,
@@ -171,15 +171,14 @@ describe('releaseCloneSource', () => {
       { type: 'merge', body: { metadata: { finalizers: null } } },
     );
     await source();
-    // Servers refuse it as a conflict, or as a UID that can't change: either way the next run finds
-    // that its claim is gone.
+    // Servers answer Conflict or Invalid; either way the next run finds that its claim is gone.
     await releaseCloneSource(rig.ports, claim).catch((error: unknown) =>
       assert.ok(isInvalid(error)),
     );
     assert.ok((await finalizers()).includes(OURS));
   });
 
-  it('looks through a namespace in pages', async () => {
+  it('lists a namespace in pages', async () => {
     const names = Array.from({ length: 510 }, (_, i) => `c${String(i).padStart(3, '0')}`);
     for (let from = 0; from < names.length; from += 40)
       await Promise.all(names.slice(from, from + 40).map((name) => rig.claim(namespace, { name })));

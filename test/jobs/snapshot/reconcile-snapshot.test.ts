@@ -17,7 +17,7 @@ const GROUP = 'snapshot.storage.k8s.io';
 const NAME = 's';
 const restoring = { dataSource: { apiGroup: GROUP, kind: 'VolumeSnapshot', name: NAME } };
 
-describe('releaseSnapshot', () => {
+describe('reconcileSnapshot', () => {
   let rig: ReleaseRig;
   let namespace = '';
   before(async () => {
@@ -54,7 +54,7 @@ describe('releaseSnapshot', () => {
       times: Infinity,
     });
 
-  it('takes our finalizer off a snapshot whose only restore is there, and no other (L-01)', async () => {
+  it('removes only our finalizer if the only restore is Bound (L-01)', async () => {
     await rig.claim(namespace, { name: 'a', phase: 'Bound', ...restoring });
     const before = await snapshot([FOREIGN, OURS]);
     assert.equal((await run(before)).kind, 'done');
@@ -63,25 +63,25 @@ describe('releaseSnapshot', () => {
     assert.deepEqual(rest.spec, before.spec);
   });
 
-  it('keeps it while a claim that is restored from the snapshot is pending (L-02)', async () => {
+  it('keeps the finalizer while a claim that is restored is Pending (L-02)', async () => {
     await rig.claim(namespace, { name: 'a', ...restoring });
     assert.equal((await run(await snapshot())).kind, 'done');
     assert.deepEqual(await finalizers(), [OURS]);
   });
 
-  it('takes it off where nothing is restored (L-03)', async () => {
+  it('removes the finalizer if nothing is restored (L-03)', async () => {
     assert.equal((await run(await snapshot())).kind, 'done');
     assert.deepEqual(await finalizers(), []);
   });
 
-  it('keeps it while one of two claims is pending (L-04)', async () => {
+  it('keeps the finalizer while one of two claims is Pending (L-04)', async () => {
     await rig.claim(namespace, { name: 'a', phase: 'Bound', ...restoring });
     await rig.claim(namespace, { name: 'b', ...restoring });
     await run(await snapshot());
     assert.deepEqual(await finalizers(), [OURS]);
   });
 
-  it('touches no snapshot that has foreign finalizers only (L-07)', async () => {
+  it('writes no snapshot that has only foreign finalizers (L-07)', async () => {
     const found = await snapshot([FOREIGN]);
     rig.cluster.api.requests.reset();
     assert.equal((await run(found)).kind, 'done');
@@ -89,14 +89,14 @@ describe('releaseSnapshot', () => {
     assert.deepEqual(await finalizers(), [FOREIGN]);
   });
 
-  it('keeps it for a pending claim that refers to the snapshot only by dataSourceRef (L-16)', async () => {
+  it('keeps the finalizer for a Pending claim with only a dataSourceRef (L-16)', async () => {
     const { dataSource: dataSourceRef } = restoring;
     await rig.claim(namespace, { name: 'a', dataSourceRef: { ...dataSourceRef, namespace } });
     await run(await snapshot());
     assert.deepEqual(await finalizers(), [OURS]);
   });
 
-  it('takes it off where a pending claim refers to a namesake elsewhere', async () => {
+  it('ignores claims that refer to a snapshot of that name in another namespace', async () => {
     const { dataSource: dataSourceRef } = restoring;
     await rig.claim(namespace, {
       name: 'a',
@@ -106,28 +106,28 @@ describe('releaseSnapshot', () => {
     assert.deepEqual(await finalizers(), []);
   });
 
-  it('keeps it while an open record is filled from the snapshot, also when the claim of that record is gone', async () => {
+  it('keeps the finalizer while an open record names the snapshot', async () => {
     const found = await snapshot();
     rig.openSources = new Set([found.metadata.uid]);
     assert.equal((await run(found)).kind, 'done');
     assert.deepEqual(await finalizers(), [OURS]);
   });
 
-  it('keeps it, and comes back, while nobody knows what records are open', async () => {
+  it('keeps the finalizer and is repeated while the open records can’t be read', async () => {
     const found = await snapshot();
     rig.openSources = undefined;
     assert.equal((await run(found)).kind, 'later');
     assert.deepEqual(await finalizers(), [OURS]);
   });
 
-  it('lets a snapshot go that was only waiting for it', async () => {
+  it('lets a deleted snapshot vanish if ours was the last finalizer', async () => {
     const found = await snapshot();
     await rig.kube.delete(snapshots, { namespace, name: NAME });
     await run(found);
     assert.equal(await current(), undefined);
   });
 
-  it('leaves a namesake alone', async () => {
+  it('leaves another snapshot of the same name alone', async () => {
     const first = await snapshot([]);
     await rig.kube.delete(snapshots, { namespace, name: NAME });
     await snapshot();
@@ -154,7 +154,7 @@ describe('releaseSnapshot', () => {
     name: NAME,
   });
 
-  it('looks at the claims of every namespace where these may refer to it (L-15)', async () => {
+  it('reads the claims of all namespaces if they may refer to it (L-15)', async () => {
     const far = await rig.namespace();
     const found = await snapshot();
     const { apiGroup, kind } = restoring.dataSource;
@@ -167,7 +167,7 @@ describe('releaseSnapshot', () => {
     assert.deepEqual(await finalizers(), [OURS]);
   });
 
-  it('puts it back where a restore began between look and patch, which found it still on', async () => {
+  it('adds the finalizer again if a restore began between the read and the patch', async () => {
     const found = await snapshot([FOREIGN, OURS]);
     const patch: typeof rig.kube.patch = async (resource, ref, change) => {
       rig.openSources = new Set([found.metadata.uid]);
@@ -177,7 +177,7 @@ describe('releaseSnapshot', () => {
     assert.deepEqual(await finalizers(), [FOREIGN, OURS]);
   });
 
-  it('does not write over a change that came between look and patch', async () => {
+  it('does not overwrite a change that came between the read and the patch', async () => {
     const found = await snapshot();
     const patch: typeof rig.kube.patch = async (resource, ref, change) => {
       await rig.kube.patch(snapshots, ref, {
@@ -194,13 +194,13 @@ describe('releaseSnapshot', () => {
     assert.deepEqual(await finalizers(), [OURS, FOREIGN]);
   });
 
-  it('comes back by itself where the API server is down', async () => {
+  it('is repeated while the API server is down', async () => {
     const found = await snapshot();
     fault(500, 'get');
     assert.equal((await run(found)).kind, 'later');
   });
 
-  it('is done where snapshots are not installed any more', async () => {
+  it('is done if snapshots are not installed any more', async () => {
     const found = await snapshot([]);
     await removeCrds(rig.kube);
     assert.equal((await run(found)).kind, 'done');

@@ -11,7 +11,7 @@ import { openReleaseRig, type ReleaseRig } from '../release-rig.ts';
 const OURS = 'provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection';
 const FOREIGN = 'snapshot.storage.kubernetes.io/volumesnapshot-bound-protection';
 
-describe('releaseRestored', () => {
+describe('releaseRestoredSnapshot', () => {
   let rig: ReleaseRig;
   let source: SkeletonSource;
   let lines: string[] = [];
@@ -54,14 +54,14 @@ describe('releaseRestored', () => {
   });
   afterEach(() => rig.cluster.api.faults.clear());
 
-  it('takes our finalizer off, and no other, also where another claim is still restored from the snapshot (R-14)', async () => {
+  it('removes only our finalizer, even while another claim is restored (R-14)', async () => {
     const dataSource = { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name: 's' };
     await rig.claim(source.namespace, { name: 'another', dataSource });
     await release();
     assert.deepEqual(await finalizers(), [FOREIGN]);
   });
 
-  it('has nothing to do where it is off, or the snapshot is gone', async () => {
+  it('does nothing if the finalizer is removed or the snapshot is gone', async () => {
     await release();
     rig.cluster.api.requests.reset();
     await release();
@@ -75,7 +75,7 @@ describe('releaseRestored', () => {
     assert.deepEqual(lines, []);
   });
 
-  it('says nothing where snapshots may not be written', async () => {
+  it('logs nothing if writing snapshots is forbidden', async () => {
     rig.cluster.api.faults.inject({
       action: { kind: 'status', code: 403 },
       verb: 'patch',
@@ -86,7 +86,7 @@ describe('releaseRestored', () => {
     assert.deepEqual(lines, []);
   });
 
-  it('leaves it to the sweep, with a warning, where the snapshot changed meanwhile', async () => {
+  it('logs a warning and leaves it to the sweep if the snapshot changed meanwhile', async () => {
     rig.cluster.api.faults.inject({
       action: { kind: 'status', code: 409 },
       verb: 'patch',

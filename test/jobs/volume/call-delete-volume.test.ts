@@ -8,7 +8,14 @@ import type { ProcessorPorts } from '#src/jobs/ports.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
 import { kubeWith } from '../kube-with.ts';
 import { DRIVER, openRig, type Rig } from '../rig.ts';
-import { byHand, deletions, lastDeletion, released, reread, warnings } from '../stored-volume.ts';
+import {
+  createStaticVolume,
+  countDeletions,
+  lastDeletion,
+  createReleasedVolume,
+  readAgain,
+  listWarnings,
+} from '../stored-volume.ts';
 
 const NAME = 'volume.kubernetes.io/provisioner-deletion-secret-name';
 const NAMESPACE = 'volume.kubernetes.io/provisioner-deletion-secret-namespace';
@@ -22,7 +29,7 @@ describe('DeleteVolume', () => {
   beforeEach(() => rig.reset());
 
   let named = 0;
-  /** A secret under a name that no other test has. */
+  /** Creates a secret and returns its name, which no other test has. */
   async function secret(value: string): Promise<string> {
     const name = `secret-${(named += 1)}`;
     await rig.kube.create(secrets, 'default', {
@@ -34,7 +41,7 @@ describe('DeleteVolume', () => {
     return name;
   }
   const annotated = (name: string) =>
-    byHand(rig, { annotations: { [NAME]: name, [NAMESPACE]: 'default' } });
+    createStaticVolume(rig, { annotations: { [NAME]: name, [NAMESPACE]: 'default' } });
   const ofClass = (name: string, more: Record<string, string> = {}) => ({
     annotations: more,
     spec: {
@@ -60,23 +67,26 @@ describe('DeleteVolume', () => {
     spec: { attacher: DRIVER, nodeName, source: { persistentVolumeName: volume.metadata.name } },
   });
   const isRemoved = async (volume: Volume): Promise<boolean> =>
-    (await reread(rig, volume)) === undefined;
+    (await readAgain(rig, volume)) === undefined;
 
   describe('gets as secrets', () => {
-    it('none where both annotations are empty (F-10) (F-11)', async () => {
+    it('none if both annotations are empty (F-10) (F-11)', async () => {
       for (const given of [gold(await secret('x')), {}]) {
         await rig.remove(
-          await byHand(rig, { ...ofClass('gold'), annotations: { [NAME]: '', [NAMESPACE]: '' } }),
+          await createStaticVolume(rig, {
+            ...ofClass('gold'),
+            annotations: { [NAME]: '', [NAMESPACE]: '' },
+          }),
           given,
         );
         assert.deepEqual(lastDeletion(rig).secrets, {});
       }
-      assert.equal(deletions(rig), 2);
+      assert.equal(countDeletions(rig), 2);
     });
 
-    it('none where one annotation is empty, whatever the class says (R-20)', async () => {
+    it('none if one annotation is empty, whatever the class says (R-20)', async () => {
       const name = await secret('x');
-      const half = await byHand(rig, {
+      const half = await createStaticVolume(rig, {
         ...ofClass('gold'),
         annotations: { [NAME]: name, [NAMESPACE]: '' },
       });
@@ -84,11 +94,11 @@ describe('DeleteVolume', () => {
       assert.deepEqual(lastDeletion(rig).secrets, {});
     });
 
-    it('what the annotated secret holds, which the class names too (F-12), or which it can’t name any more (F-13)', async () => {
+    it('the values of the annotated secret, with its class (F-12) and without (F-13)', async () => {
       const name = await secret('mine');
       for (const given of [gold(name), {}]) {
         await rig.remove(
-          await byHand(rig, {
+          await createStaticVolume(rig, {
             ...ofClass('gold'),
             annotations: { [NAME]: name, [NAMESPACE]: 'default' },
           }),
@@ -96,11 +106,11 @@ describe('DeleteVolume', () => {
         );
         assert.deepEqual(lastDeletion(rig).secrets, { token: 'mine' });
       }
-      assert.equal(deletions(rig), 2);
+      assert.equal(countDeletions(rig), 2);
     });
 
-    it('what the annotated secret holds, when the class names another one by now (F-14)', async () => {
-      const volume = await byHand(rig, {
+    it('the values of the annotated secret if the class names another one now (F-14)', async () => {
+      const volume = await createStaticVolume(rig, {
         ...ofClass('gold'),
         annotations: { [NAME]: await secret('old'), [NAMESPACE]: 'default' },
       });
@@ -108,44 +118,47 @@ describe('DeleteVolume', () => {
       assert.deepEqual(lastDeletion(rig).secrets, { token: 'old' });
     });
 
-    it('what the secret of the class holds, found by the beta annotation (F-16)', async () => {
+    it('the values of the class’s secret, by the beta annotation of the class (F-16)', async () => {
       const change = ofClass('another', { 'volume.beta.kubernetes.io/storage-class': 'gold' });
-      await rig.remove(await byHand(rig, change), gold(await secret('of the class')));
+      await rig.remove(await createStaticVolume(rig, change), gold(await secret('of the class')));
       assert.deepEqual(lastDeletion(rig).secrets, { token: 'of the class' });
     });
 
-    it('none where the volume has no class (F-07) (F-09)', async () => {
+    it('none if the volume has no class (F-07) (F-09)', async () => {
       const { claimRef } = ofClass('').spec;
-      for (const volume of [await byHand(rig), await byHand(rig, { spec: { claimRef } })]) {
+      for (const volume of [
+        await createStaticVolume(rig),
+        await createStaticVolume(rig, { spec: { claimRef } }),
+      ]) {
         assert.equal((await rig.remove(volume, gold(await secret('x')))).kind, 'done');
         assert.deepEqual(lastDeletion(rig).secrets, {});
       }
     });
 
-    it('none where the class is gone', async () => {
-      const volume = await byHand(rig, ofClass('gone'));
+    it('none if the class is gone', async () => {
+      const volume = await createStaticVolume(rig, ofClass('gone'));
       assert.equal((await rig.remove(volume)).kind, 'done');
       assert.deepEqual(lastDeletion(rig).secrets, {});
     });
   });
 
   describe('is not sent', () => {
-    it('while the class’s secret can’t be told (F-03) (R-21)', async () => {
-      const volume = await byHand(rig, ofClass('gold'));
+    it('while the class’s secret reference is invalid (F-03) (R-21)', async () => {
+      const volume = await createStaticVolume(rig, ofClass('gold'));
       const broken = gold("${pvc.annotations['a']}", ['name']);
       assert.equal((await rig.remove(volume, broken)).kind, 'retry');
       assert.equal((await rig.remove(volume, broken)).kind, 'retry');
-      assert.equal(deletions(rig), 0);
-      assert.equal(warnings(rig).length, 1, 'the same reason again is no news');
+      assert.equal(countDeletions(rig), 0);
+      assert.equal(listWarnings(rig).length, 1, 'the same reason gets no second event');
       assert.match(
-        warnings(rig)[0] ?? '',
+        listWarnings(rig)[0] ?? '',
         new RegExp(
           `^VolumeFailedDelete failed to get secretreference for volume ${volume.metadata.name}: `,
         ),
       );
     });
 
-    it('while its secret is gone; the run parks until the secret comes (F-15)', async () => {
+    it('while its secret is missing; the volume parks on the secret (F-15)', async () => {
       const volume = await annotated('gone');
       for (let i = 0; i < 2; i += 1) {
         const outcome = await rig.remove(volume);
@@ -154,9 +167,10 @@ describe('DeleteVolume', () => {
           { resource: 'secrets', namespace: 'default', name: 'gone', seen: '' },
         ]);
       }
-      assert.equal(deletions(rig), 0);
-      assert.deepEqual(warnings(rig), [
-        "VolumeFailedDelete secret default/gone of this volume's deletion is not there; create it again",
+      assert.equal(countDeletions(rig), 0);
+      assert.deepEqual(listWarnings(rig), [
+        "VolumeFailedDelete secret default/gone of this volume's deletion is not there; " +
+          'create it again',
       ]);
       assert.deepEqual(await rig.record(volume.metadata.uid), {}, 'nothing is open');
     });
@@ -169,61 +183,61 @@ describe('DeleteVolume', () => {
             : rig.kube.get(resource, ref),
       });
 
-    it('while its secret is withheld from us', async () => {
+    it('while reading its secret is forbidden', async () => {
       const volume = await annotated('hidden');
       assert.equal((await rig.remove(volume, withholding(403))).kind, 'retry');
-      assert.deepEqual(warnings(rig), [
+      assert.deepEqual(listWarnings(rig), [
         'VolumeFailedDelete error getting secret hidden in namespace default: not for you',
       ]);
-      assert.equal(deletions(rig), 0);
+      assert.equal(countDeletions(rig), 0);
       assert.deepEqual(await rig.record(volume.metadata.uid), {}, 'nothing is open');
     });
 
-    it('while the API server is down, which is nobody’s fault', async () => {
+    it('while the API server is down', async () => {
       const volume = await annotated('hidden');
       assert.equal((await rig.remove(volume, withholding(503))).kind, 'later');
-      assert.deepEqual([warnings(rig), deletions(rig)], [[], 0]);
+      assert.deepEqual([listWarnings(rig), countDeletions(rig)], [[], 0]);
       assert.deepEqual(await rig.record(volume.metadata.uid), {}, 'nothing is open');
     });
 
-    it('while the volume is attached; the run parks until that attachment changes (F-04)', async () => {
-      const volume = await released(rig);
+    it('while the volume is attached; it parks on the attachment (F-04)', async () => {
+      const volume = await createReleasedVolume(rig);
       const outcome = await rig.remove(volume, { attachedTo: () => [attachment('va', volume)] });
       assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
       assert.deepEqual(outcome.until, [{ resource: 'volumeattachments', name: 'va', seen: '41' }]);
-      assert.deepEqual(warnings(rig), [
+      assert.deepEqual(listWarnings(rig), [
         `VolumeFailedDelete persistentvolume ${volume.metadata.name} is still attached to node node-1`,
       ]);
-      assert.equal(deletions(rig), 0);
+      assert.equal(countDeletions(rig), 0);
     });
 
-    it('while another node has it; each node is told of once', async () => {
-      const volume = await byHand(rig);
+    it('while it is attached; each node is reported once', async () => {
+      const volume = await createStaticVolume(rig);
       for (const node of ['node-1', 'node-1', 'node-2', 'node-2']) {
         await rig.remove(volume, { attachedTo: () => [attachment('va', volume, node)] });
       }
       assert.deepEqual(
-        warnings(rig).map((text) => text.split(' ').at(-1)),
+        listWarnings(rig).map((text) => text.split(' ').at(-1)),
         ['node-1', 'node-2'],
       );
       assert.equal((await rig.remove(volume)).kind, 'done');
-      assert.equal(deletions(rig), 1);
+      assert.equal(countDeletions(rig), 1);
     });
 
-    it('by a worker that is told to stop', async () => {
+    it('by a worker that is stopping', async () => {
       const { reconcileVolume } = await import('#src/jobs/volume/reconcile-volume.ts');
-      const volume = await byHand(rig);
+      const volume = await createStaticVolume(rig);
       const { uid, name } = volume.metadata;
       const run = { signal: AbortSignal.abort(), lastReason: () => Promise.resolve(undefined) };
       assert.equal(
         (await reconcileVolume(rig.ports, { kind: 'volume', uid, namespace: '', name }, run)).kind,
         'later',
       );
-      assert.equal(deletions(rig), 0);
+      assert.equal(countDeletions(rig), 0);
     });
 
-    it('for a volume that no CSI driver has (F-02)', async () => {
-      const volume = await byHand(rig, {
+    it('for a PV that is no CSI volume (F-02)', async () => {
+      const volume = await createStaticVolume(rig, {
         annotations: { 'pv.kubernetes.io/provisioned-by': DRIVER },
       });
       const get: ProcessorPorts['kube']['get'] = async <T>(
@@ -231,17 +245,17 @@ describe('DeleteVolume', () => {
       ) => {
         const found = await rig.kube.get<Volume>(...args);
         const { csi: _, ...spec } = found?.spec ?? {};
-        // The API server lets nobody change the source of a volume.
+        // The API server does not allow a change of a volume's source.
         return (found === undefined ? undefined : { ...found, spec }) as T | undefined;
       };
       assert.equal((await rig.remove(volume, kubeWith(rig, { get }))).kind, 'retry');
-      assert.deepEqual(warnings(rig), ['VolumeFailedDelete invalid CSI PV']);
-      assert.equal(deletions(rig), 0);
+      assert.deepEqual(listWarnings(rig), ['VolumeFailedDelete invalid CSI PV']);
+      assert.equal(countDeletions(rig), 0);
     });
   });
 
-  it('is sent when only another volume is attached (F-08)', async () => {
-    const [volume, other] = [await byHand(rig), await byHand(rig)];
+  it('is sent if only another volume is attached (F-08)', async () => {
+    const [volume, other] = [await createStaticVolume(rig), await createStaticVolume(rig)];
     const attachedTo = (name: string) =>
       name === other.metadata.name ? [attachment('va', other)] : [];
     assert.equal((await rig.remove(volume, { attachedTo })).kind, 'done');
@@ -256,29 +270,29 @@ describe('DeleteVolume', () => {
       };
     };
 
-    it('is told once, in the driver’s words, and tried again (P-11)', async () => {
-      const volume = await released(rig);
+    it('is reported once, with the driver’s message, and retried (P-11)', async () => {
+      const volume = await createReleasedVolume(rig);
       answerWith(Code.Internal);
       assert.equal((await rig.remove(volume)).kind, 'retry');
       assert.equal((await rig.remove(volume)).kind, 'retry');
-      assert.deepEqual(warnings(rig), [
+      assert.deepEqual(listWarnings(rig), [
         'VolumeFailedDelete rpc error: code = Internal desc = busy disk',
       ]);
       rig.onCall = () => undefined;
       assert.equal((await rig.remove(volume)).kind, 'done');
     });
 
-    it('is told again when it fails in another way', async () => {
-      const volume = await byHand(rig);
+    it('is reported again when the code changes', async () => {
+      const volume = await createStaticVolume(rig);
       for (const code of [Code.Internal, Code.NotFound, Code.NotFound]) {
         answerWith(code);
         await rig.remove(volume);
       }
-      assert.equal(warnings(rig).length, 2);
+      assert.equal(listWarnings(rig).length, 2);
     });
 
-    it('is told again when the driver gives another reason under the same code, also with something else between', async () => {
-      const volume = await byHand(rig);
+    it('is reported again when the message changes, or another failure came between', async () => {
+      const volume = await createStaticVolume(rig);
       const attachedTo = () => [attachment('va', volume)];
       for (const [message, change] of [
         ['in use', {}],
@@ -291,17 +305,23 @@ describe('DeleteVolume', () => {
       }
       const said = (words: string) =>
         `VolumeFailedDelete rpc error: code = FailedPrecondition desc = ${words}`;
-      const attached = `VolumeFailedDelete persistentvolume ${volume.metadata.name} is still attached to node node-1`;
-      assert.deepEqual(warnings(rig), [said('in use'), said('locked'), attached, said('locked')]);
+      const { name } = volume.metadata;
+      const attached = `VolumeFailedDelete persistentvolume ${name} is still attached to node node-1`;
+      assert.deepEqual(listWarnings(rig), [
+        said('in use'),
+        said('locked'),
+        attached,
+        said('locked'),
+      ]);
     });
 
-    it('because the driver is still at it is told when it finds other words for that, and not again', async () => {
-      const volume = await byHand(rig);
+    it('because it still runs is reported again only when the message changes', async () => {
+      const volume = await createStaticVolume(rig);
       for (const code of [Code.DeadlineExceeded, Code.Aborted, Code.Aborted]) {
         answerWith(code);
         assert.equal((await rig.remove(volume)).kind, 'running');
       }
-      assert.equal(warnings(rig).length, 2);
+      assert.equal(listWarnings(rig).length, 2);
     });
 
     it('does not show the secrets that it was given', async () => {
@@ -309,7 +329,7 @@ describe('DeleteVolume', () => {
       answerWith(Code.Internal, 'login with hush-hush refused');
       const outcome = await rig.remove(volume);
       assert.ok(!JSON.stringify([outcome, rig.events]).includes('hush-hush'));
-      assert.equal(warnings(rig).length, 1);
+      assert.equal(listWarnings(rig).length, 1);
     });
   });
 });

@@ -10,19 +10,19 @@ import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
 import { kubeWith } from '../kube-with.ts';
 import { openRig, type Rig } from '../rig.ts';
 import {
-  byHand,
-  deletions,
+  createStaticVolume,
+  countDeletions,
   edit,
-  isLetGo,
+  isDeletedByUs,
   lastDeletion,
-  released,
-  reread,
-  warnings,
+  createReleasedVolume,
+  readAgain,
+  listWarnings,
 } from '../stored-volume.ts';
 
 const OTHERS = 'example.com/keep';
 
-describe('delete', () => {
+describe('reconcileVolume', () => {
   let rig: Rig;
   before(async () => {
     rig = await openRig();
@@ -32,7 +32,7 @@ describe('delete', () => {
 
   const calls = (name: string) => rig.driver.calls.filter(({ method }) => method === name).length;
   const finalizersOf = async (volume: Volume) =>
-    (await reread(rig, volume))?.metadata.finalizers ?? [];
+    (await readAgain(rig, volume))?.metadata.finalizers ?? [];
   const refuseDeletions = (message: string): void => {
     rig.onCall = ({ method }) => {
       if (method === 'DeleteVolume') throw new DriverStatus(Code.Internal, message);
@@ -47,7 +47,7 @@ describe('delete', () => {
     };
     return { deleted: await values('delete_total'), failed: await values('delete_failed_total') };
   };
-  /** What a step added to the counts. */
+  /** What a step adds to the metrics. */
   const countedBy = async (step: () => Promise<unknown>): Promise<Record<string, number>> => {
     const start = await counted();
     await step();
@@ -62,22 +62,22 @@ describe('delete', () => {
         Promise.reject(new KubeError({ code, reason: 'InternalError', serverMessage: 'lost' })),
     });
 
-  it('protects a new volume from the start (P-31)', async () => {
+  it('gives a new PV our finalizer from the start (P-31)', async () => {
     const claim = await rig.claim();
     await rig.provision(claim);
     assert.ok((await rig.volumeOf(claim))?.metadata.finalizers?.includes(VOLUME_FINALIZER));
   });
 
-  it('deletes the volume in the driver, then takes our finalizer off the PV (P-35)', async () => {
-    const volume = await released(rig);
+  it('deletes the volume in the driver, then removes our finalizer (P-35)', async () => {
+    const volume = await createReleasedVolume(rig);
     assert.deepEqual(await countedBy(() => rig.remove(volume)), { deleted: 1, failed: 0 });
-    assert.equal(deletions(rig), 1);
-    assert.ok(isLetGo(await reread(rig, volume)));
+    assert.equal(countDeletions(rig), 1);
+    assert.ok(isDeletedByUs(await readAgain(rig, volume)));
     assert.ok(rig.driver.volumes().every(({ name }) => name !== volume.metadata.name));
   });
 
-  it('needs one read, two writes and one call', async () => {
-    const volume = await released(rig);
+  it('sends one read, two writes and one call', async () => {
+    const volume = await createReleasedVolume(rig);
     const counted: string[] = [];
     const { kube } = rig;
     const counting = kubeWith(rig, {
@@ -88,75 +88,75 @@ describe('delete', () => {
     });
     await rig.remove(volume, counting);
     assert.deepEqual(counted, ['get', 'delete', 'patch']);
-    assert.equal(deletions(rig), 1);
+    assert.equal(countDeletions(rig), 1);
   });
 
   it('leaves other finalizers alone', async () => {
-    const volume = await released(rig);
+    const volume = await createReleasedVolume(rig);
     await edit(rig, volume, { metadata: { finalizers: [OTHERS, VOLUME_FINALIZER] } });
     await rig.remove(volume);
     assert.deepEqual(await finalizersOf(volume), [OTHERS]);
   });
 
   it('deletes a volume whose PV was deleted before its claim (P-36)', async () => {
-    const volume = await byHand(rig, { phase: 'Bound' });
+    const volume = await createStaticVolume(rig, { phase: 'Bound' });
     await rig.kube.delete(volumes, { name: volume.metadata.name });
     assert.equal((await rig.remove(volume)).kind, 'done');
-    assert.equal(deletions(rig), 0, 'not as long as its claim is there');
+    assert.equal(countDeletions(rig), 0, 'not while its claim exists');
     await rig.setPhase(volume, 'Released');
     assert.equal((await rig.remove(volume)).kind, 'done');
-    assert.equal(deletions(rig), 1);
-    assert.equal(await reread(rig, volume), undefined);
+    assert.equal(countDeletions(rig), 1);
+    assert.equal(await readAgain(rig, volume), undefined);
   });
 
   it('deletes a static volume of our driver (R-24)', async () => {
-    const volume = await byHand(rig);
+    const volume = await createStaticVolume(rig);
     assert.equal((await rig.remove(volume)).kind, 'done');
     assert.equal(lastDeletion(rig).volumeId, volume.spec.csi?.volumeHandle);
-    assert.equal(await reread(rig, volume), undefined);
+    assert.equal(await readAgain(rig, volume), undefined);
   });
 
   it('deletes a volume that never had our finalizer, and its PV', async () => {
-    const volume = await byHand(rig, { finalizers: [] });
+    const volume = await createStaticVolume(rig, { finalizers: [] });
     assert.equal((await rig.remove(volume)).kind, 'done');
-    assert.equal(deletions(rig), 1);
-    assert.ok(isLetGo(await reread(rig, volume)));
+    assert.equal(countDeletions(rig), 1);
+    assert.ok(isDeletedByUs(await readAgain(rig, volume)));
   });
 
-  it('deletes ours of two volumes and leaves the other’s (P-05)', async () => {
-    const ours = await byHand(rig);
-    const theirs = await byHand(rig, {
+  it('deletes our volume and leaves another provisioner’s alone (P-05)', async () => {
+    const ours = await createStaticVolume(rig);
+    const theirs = await createStaticVolume(rig, {
       annotations: { 'pv.kubernetes.io/provisioned-by': 'other.example.com' },
     });
     const counts = await countedBy(async () => {
       for (const volume of [ours, theirs]) await rig.remove(volume);
     });
     assert.deepEqual(counts, { deleted: 1, failed: 0 });
-    assert.equal(await reread(rig, ours), undefined);
+    assert.equal(await readAgain(rig, ours), undefined);
     assert.deepEqual(await finalizersOf(theirs), [VOLUME_FINALIZER]);
   });
 
-  it('does not call the driver a second time when only the PV was left (P-13) (P-38)', async () => {
-    const volume = await released(rig);
+  it('sends no second call when only the PV is left (P-13) (P-38)', async () => {
+    const volume = await createReleasedVolume(rig);
     assert.deepEqual(await countedBy(() => rig.remove(volume, failingDelete(500))), {
       deleted: 0,
       failed: 1,
     });
     assert.ok((await finalizersOf(volume)).includes(VOLUME_FINALIZER));
-    assert.deepEqual(warnings(rig), [], 'the user can do nothing about it');
+    assert.deepEqual(listWarnings(rig), [], 'users can do nothing about it');
     assert.deepEqual(await countedBy(() => rig.remove(volume)), { deleted: 1, failed: 0 });
-    assert.equal(deletions(rig), 1);
+    assert.equal(countDeletions(rig), 1);
   });
 
-  it('counts a PV that the API server will not delete as a failure, and tries again', async () => {
-    const volume = await released(rig);
+  it('counts it as a failure if the API server refuses to delete the PV, and retries', async () => {
+    const volume = await createReleasedVolume(rig);
     assert.equal((await rig.remove(volume, failingDelete(403))).kind, 'retry');
     assert.equal((await rig.remove(volume)).kind, 'done');
-    assert.equal(deletions(rig), 1);
+    assert.equal(countDeletions(rig), 1);
   });
 
-  it('is content when the PV is gone before it is deleted (R-22)', async () => {
-    const volume = await byHand(rig);
+  it('takes a PV that is already gone for success (R-22)', async () => {
+    const volume = await createStaticVolume(rig);
     const { kube } = rig;
     const takenAway = kubeWith(rig, {
       async delete<T>(...args: Parameters<typeof kube.delete>) {
@@ -167,36 +167,36 @@ describe('delete', () => {
     });
     assert.equal((await rig.remove(volume, takenAway)).kind, 'done');
     assert.equal((await rig.remove(volume)).kind, 'done');
-    assert.deepEqual([deletions(rig), warnings(rig)], [1, []]);
+    assert.deepEqual([countDeletions(rig), listWarnings(rig)], [1, []]);
   });
 
-  it('ends quietly where the volume is not there (F-01)', async () => {
-    const volume = await byHand(rig, { finalizers: [] });
+  it('does nothing for a PV that is gone (F-01)', async () => {
+    const volume = await createStaticVolume(rig, { finalizers: [] });
     await rig.kube.delete(volumes, { name: volume.metadata.name });
     assert.deepEqual(
       await countedBy(async () => assert.equal((await rig.remove(volume)).kind, 'done')),
       { deleted: 0, failed: 0 },
     );
-    assert.deepEqual([deletions(rig), warnings(rig)], [0, []]);
+    assert.deepEqual([countDeletions(rig), listWarnings(rig)], [0, []]);
   });
 
   it('leaves a Bound volume alone (P-08)', async () => {
-    const volume = await released(rig);
+    const volume = await createReleasedVolume(rig);
     await rig.setPhase(volume, 'Bound');
     assert.deepEqual(await countedBy(() => rig.remove(volume)), { deleted: 0, failed: 0 });
-    assert.equal(deletions(rig), 0);
-    assert.equal((await reread(rig, volume))?.metadata.deletionTimestamp, undefined);
+    assert.equal(countDeletions(rig), 0);
+    assert.equal((await readAgain(rig, volume))?.metadata.deletionTimestamp, undefined);
   });
 
-  it('never touches a Failed volume (R-25)', async () => {
-    const volume = await byHand(rig, { finalizers: [OTHERS] });
+  it('leaves a Failed volume alone (R-25)', async () => {
+    const volume = await createStaticVolume(rig, { finalizers: [OTHERS] });
     await rig.kube.patch(
       volumes,
       { name: volume.metadata.name },
       { type: 'merge', body: { status: { phase: 'Failed' } }, subresource: 'status' },
     );
     assert.equal((await rig.remove(volume)).kind, 'done');
-    assert.equal(deletions(rig), 0);
+    assert.equal(countDeletions(rig), 0);
     assert.deepEqual(await finalizersOf(volume), [OTHERS]);
   });
 
@@ -204,7 +204,7 @@ describe('delete', () => {
 
   for (const phase of ['Available', 'Failed'] as const) {
     it(`ends a deletion that was open when the volume became ${phase}`, async () => {
-      const volume = await released(rig);
+      const volume = await createReleasedVolume(rig);
       refuseDeletions('busy disk');
       await rig.remove(volume);
       assert.equal(await openRecords(), 1);
@@ -218,39 +218,39 @@ describe('delete', () => {
     });
   }
 
-  it('leaves a volume that is going away without our finalizer (P-34)', async () => {
-    const volume = await byHand(rig, { finalizers: [OTHERS] });
+  it('leaves a PV alone that is being deleted without our finalizer (P-34)', async () => {
+    const volume = await createStaticVolume(rig, { finalizers: [OTHERS] });
     await rig.kube.delete(volumes, { name: volume.metadata.name });
     assert.equal((await rig.remove(volume)).kind, 'done');
-    assert.equal(deletions(rig), 0);
+    assert.equal(countDeletions(rig), 0);
     assert.deepEqual(await finalizersOf(volume), [OTHERS]);
   });
 
-  it('takes the finalizer off a volume that is to be retained, and keeps the volume (P-09)', async () => {
-    const volume = await released(rig, { reclaimPolicy: 'Retain' });
+  it('removes the finalizer from a retained volume and keeps the volume (P-09)', async () => {
+    const volume = await createReleasedVolume(rig, { reclaimPolicy: 'Retain' });
     assert.deepEqual(await countedBy(() => rig.remove(volume)), { deleted: 0, failed: 0 });
-    const left = await reread(rig, volume);
+    const left = await readAgain(rig, volume);
     assert.equal(left?.metadata.finalizers?.includes(VOLUME_FINALIZER), false);
     assert.equal(left?.metadata.deletionTimestamp, undefined);
-    assert.equal(deletions(rig), 0);
+    assert.equal(countDeletions(rig), 0);
   });
 
   it('keeps PV and finalizer while the driver refuses (P-11) (P-37)', async () => {
-    const volume = await released(rig);
+    const volume = await createReleasedVolume(rig);
     refuseDeletions('busy disk');
     assert.deepEqual(await countedBy(() => rig.remove(volume)), { deleted: 0, failed: 1 });
-    const left = await reread(rig, volume);
+    const left = await readAgain(rig, volume);
     assert.ok(left?.metadata.finalizers?.includes(VOLUME_FINALIZER));
     assert.equal(left?.metadata.deletionTimestamp, undefined);
   });
 
-  it('deletes in the driver’s terms what is stored in those of the in-tree plug-in (G-10) (G-12)', async () => {
+  it('deletes a volume that is stored in an in-tree form (G-10) (G-12)', async () => {
     const asDriver: ProcessorPorts['driver'] = () => ({
       ...rig.ports.driver(),
       name: 'pd.csi.storage.gke.io',
       inTreeName: 'kubernetes.io/gce-pd',
     });
-    const volume = await byHand(rig, {
+    const volume = await createStaticVolume(rig, {
       annotations: { 'pv.kubernetes.io/provisioned-by': 'kubernetes.io/gce-pd' },
       labels: { 'topology.kubernetes.io/zone': 'us-a1-b' },
       source: { gcePersistentDisk: { pdName: 'disk' } },
@@ -266,13 +266,13 @@ describe('delete', () => {
     };
     assert.equal((await rig.remove(volume, { driver: asDriver, csi: watched })).kind, 'done');
     assert.equal(lastDeletion(rig).volumeId, 'projects/UNSPECIFIED/zones/us-a1-b/disks/disk');
-    assert.equal(await reread(rig, volume), undefined);
+    assert.equal(await readAgain(rig, volume), undefined);
 
-    await rig.remove(await byHand(rig), { csi: watched });
+    await rig.remove(await createStaticVolume(rig), { csi: watched });
     assert.deepEqual(migrated, [true, false]);
   });
 
-  it('repeats the creation of an ambiguous volume before it deletes it', async () => {
+  it('repeats an ambiguous creation before the deletion', async () => {
     const claim = await rig.claim();
     rig.onCall = async ({ method, proceed }) => {
       if (method !== 'CreateVolume') return undefined;
@@ -284,7 +284,7 @@ describe('delete', () => {
     await rig.provision(claim);
     const volume = await rig.volumeOf(claim);
     assert.ok(volume);
-    // A worker that only looked at the PV closes the record with its mark.
+    // As if a run closed the record after it only read the PV: the record stays ambiguous.
     await rig.redis.hset(`{csi}:volume:sample.csi.sutler.dev:${claim.metadata.uid}`, {
       amb: '1',
       req: (await requestOf(claim.metadata.uid)) ?? '',
@@ -295,7 +295,7 @@ describe('delete', () => {
     assert.equal((await rig.remove(volume)).kind, 'later');
     assert.equal(calls('CreateVolume'), before + 1);
     assert.equal((await rig.remove(volume)).kind, 'done');
-    assert.equal(deletions(rig), 1);
+    assert.equal(countDeletions(rig), 1);
   });
 
   const skeleton = JSON.stringify({
@@ -317,14 +317,15 @@ describe('delete', () => {
     return Buffer.from(toBinary(CreateVolumeRequestSchema, message)).toString('base64');
   }
 
-  describe('of a volume whose PV was taken away during its deletion', () => {
-    /** The driver refuses, and somebody removes the PV by force. */
-    async function torn(change: Partial<ProcessorPorts> = {}): Promise<Volume> {
+  describe('of a volume whose PV was removed by hand during its deletion', () => {
+    /** A volume whose deletion the driver refuses, and whose PV is then removed by hand. */
+    async function removeByHand(change: Partial<ProcessorPorts> = {}): Promise<Volume> {
       const claim = await rig.claim();
       assert.equal((await rig.provision(claim, change)).kind, 'done');
       const { volumeNameUuidLength } = { ...rig.ports.options, ...change.options };
       const { uid } = claim.metadata;
-      const name = `pvc-${volumeNameUuidLength === -1 ? uid : uid.replaceAll('-', '').slice(0, volumeNameUuidLength)}`;
+      const shortened = uid.replaceAll('-', '').slice(0, volumeNameUuidLength);
+      const name = `pvc-${volumeNameUuidLength === -1 ? uid : shortened}`;
       const volume = await rig.kube.get<Volume>(volumes, { name });
       assert.ok(volume);
       await rig.setPhase(volume, 'Released');
@@ -336,35 +337,35 @@ describe('delete', () => {
       return volume;
     }
 
-    it('ends what was open', async () => {
-      const volume = await torn();
+    it('ends the open deletion', async () => {
+      const volume = await removeByHand();
       assert.equal((await rig.remove(volume)).kind, 'done');
       assert.equal(await openRecords(), 0);
     });
 
-    it('ends it also where its name holds only the beginning of the UID', async () => {
+    it('ends it if the PV’s name contains a shortened UID', async () => {
       const change = { options: { ...rig.ports.options, volumeNameUuidLength: 12 } };
-      const volume = await torn(change);
+      const volume = await removeByHand(change);
       assert.equal((await rig.remove(volume, change)).kind, 'done');
       assert.equal(await openRecords(), 0);
     });
 
-    it('ends it also where another volume has the name now', async () => {
-      const volume = await torn();
+    it('ends it if another PV has the name now', async () => {
+      const volume = await removeByHand();
       await namesake(volume, {});
       assert.equal((await rig.remove(volume)).kind, 'done');
       assert.equal(await openRecords(), 0);
     });
 
-    it('leaves it to a namesake that is of the same claim: its deletion goes on there', async () => {
-      const volume = await torn();
+    it('leaves it open for a PV of the same name and claim, whose deletion continues', async () => {
+      const volume = await removeByHand();
       const next = await namesake(volume, { claimRef: volume.spec.claimRef });
       assert.equal((await rig.remove(volume)).kind, 'done');
       assert.equal(await openRecords(), 1);
       rig.onCall = () => undefined;
-      const before = deletions(rig);
+      const before = countDeletions(rig);
       assert.equal((await rig.remove(next)).kind, 'done');
-      assert.equal(deletions(rig), before + 1);
+      assert.equal(countDeletions(rig), before + 1);
       assert.equal(await openRecords(), 0);
     });
 

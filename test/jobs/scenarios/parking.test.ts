@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
-import { openRig, type Rig } from './rig.ts';
+import { openRig, type Rig } from '../rig.ts';
 
 const parameters = {
   'csi.storage.k8s.io/provisioner-secret-name': 'login',
   'csi.storage.k8s.io/provisioner-secret-namespace': 'default',
 };
 
-describe('a run that can’t get to its call', () => {
+describe('a run that can’t send its call', () => {
   let rig: Rig;
   before(async () => {
     rig = await openRig();
@@ -15,7 +15,7 @@ describe('a run that can’t get to its call', () => {
   after(() => rig.close());
   beforeEach(() => rig.reset());
 
-  it('parks on the missing secret where ingest watches for it', async () => {
+  it('parks on a missing secret if ingest watches secrets', async () => {
     const claim = await rig.claim({ parameters });
     const outcome = await rig.provision(claim, { areSecretsWatched: true });
     assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
@@ -26,7 +26,7 @@ describe('a run that can’t get to its call', () => {
     assert.equal(rig.driver.calls.length, 0);
   });
 
-  it('is tried again like any failure where nobody watches for the secret', async () => {
+  it('is retried if ingest does not watch secrets', async () => {
     const claim = await rig.claim({ parameters });
     assert.equal((await rig.provision(claim)).kind, 'retry');
   });
@@ -40,7 +40,7 @@ describe('a run that can’t get to its call', () => {
     ]);
   });
 
-  it('says that the driver is down, which concerns every key, when the gateway has none', async () => {
+  it('reports that the driver is down for all keys if the gateway has none', async () => {
     const claim = await rig.claim();
     await rig.driver.close();
     while (rig.gateway.trouble === undefined) await rig.ports.clock.sleep(10);

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
-import { openGatewayPool, type GatewayPool } from '#src/gateway-client/pool.ts';
+import { type GatewayPool, openGatewayPool } from '#src/gateway-client/pool.ts';
 import { redisActiveGateway } from '#src/records/active-gateway.ts';
 import { formatAddress } from '#src/runtime/address.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { DRIVER, openRig, type Rig } from './rig.ts';
+import { DRIVER, openRig, type Rig } from '../rig.ts';
 
 describe('a worker with several gateways', () => {
   let rig: Rig;
@@ -32,7 +32,7 @@ describe('a worker with several gateways', () => {
   beforeEach(() => rig.reset());
   const ports = () => ({ csi: pool.calls, endpoint: pool.sole });
 
-  it('calls the active one and stores it with the request, for creation and deletion', async () => {
+  it('calls the active one and stores it with the request', async () => {
     await name(here);
     const claim = await rig.claim();
     assert.equal((await rig.provision(claim, ports())).kind, 'done');
@@ -45,19 +45,22 @@ describe('a worker with several gateways', () => {
   });
 
   const refusals: Record<string, [prepare: () => Promise<void>, reason: RegExp]> = {
-    'none is named': [async () => undefined, /no leading ingest has named the active gateway/],
-    'the one that is named is not among its flags': [
+    'no leader has named one': [
+      async () => undefined,
+      /no leading ingest has named the active gateway/,
+    ],
+    'the named one is not among its flags': [
       () => name('unix:///elsewhere'),
       /unix:\/\/\/elsewhere is not among the gateways of this process/,
     ],
-    'the one that is named is down': [() => name('unix:///run/nobody.sock'), /no connection to/],
-    'the calls of the one before may be under way': [
+    'the named one is down': [() => name('unix:///run/nobody.sock'), /no connection to/],
+    'calls at the previous one may be under way': [
       () => name(here, 60_000),
       /another gateway has just become the active one/,
     ],
   };
   for (const [when, [prepare, reason]] of Object.entries(refusals)) {
-    it(`comes back later, and leaves no record, while ${when}`, async () => {
+    it(`delays the run and leaves no record open while ${when}`, async () => {
       await prepare();
       const claim = await rig.claim();
       const outcome = await rig.provision(claim, ports());
@@ -68,7 +71,7 @@ describe('a worker with several gateways', () => {
     });
   }
 
-  it('repeats the creation before a deletion only through the gateway of the call of unknown end, until that has settled', async () => {
+  it('repeats an ambiguous creation only through its gateway until the settle time', async () => {
     await name(here);
     const claim = await rig.claim();
     await rig.provision(claim, ports());

@@ -13,8 +13,7 @@ import {
 } from '../claim-cases.ts';
 import { openRig, type Rig } from '../rig.ts';
 
-/** In the order of the catalogue (06 E); each with the numbers of its four combinations of topology
- * and selected node. */
+/** Codes with the case numbers of their four combinations of topology and selected node. */
 const CODES: readonly (readonly [CodeName, string, string, string, string])[] = [
   ['Canceled', 'E-05', 'E-06', 'E-07', 'E-08'],
   ['DeadlineExceeded', 'E-09', 'E-10', 'E-11', 'E-12'],
@@ -40,12 +39,12 @@ const COMBINATIONS = [
   { hasTopology: true, hasNode: true },
 ] as const;
 
-/** Finished: no open record, and tried again. InBackground: open. Reschedule: the scheduler is
- * asked for another node. */
+/** Upstream's states. Finished: no record is open, and the claim is retried. InBackground: the
+ * record is open. Reschedule: the scheduler is asked for another node. */
 type State = 'Finished' | 'InBackground' | 'Reschedule';
 
-/** Upstream takes AlreadyExists for final; to us the name is taken by a volume that may be ours
- * (design invariant 6). */
+/** Upstream takes AlreadyExists for final; here the volume of that name may be ours (invariant
+ * 6). */
 const IN_BACKGROUND: readonly CodeName[] = [
   'Canceled',
   'DeadlineExceeded',
@@ -71,7 +70,9 @@ describe('a CreateVolume that fails', () => {
     for (const [column, combination] of COMBINATIONS.entries()) {
       const { hasTopology, hasNode } = combination;
       const state = expected(code, combination);
-      it(`with ${code}, topology ${hasTopology ? 'yes' : 'no'}, node ${hasNode ? 'yes' : 'no'}, is ${state} (${ids[column]})`, async () => {
+      const [topology, node] = [hasTopology, hasNode].map((has) => (has ? 'yes' : 'no'));
+      const id = ids[column];
+      it(`with ${code}, topology ${topology}, node ${node}, is ${state} (${id})`, async () => {
         const claim = await annotatedClaim(rig, hasNode ? { [SELECTED_NODE]: 'node' } : {});
         failWith(rig, new DriverStatus(Code[code], 'no'));
         const outcome = await rig.provision(claim, hasTopology ? withTopology(rig) : {});
@@ -86,8 +87,7 @@ describe('a CreateVolume that fails', () => {
         const isNodeLeft =
           (await claimNow(rig, claim))?.metadata.annotations?.[SELECTED_NODE] !== undefined;
         assert.equal(isNodeLeft, hasNode && state !== 'Reschedule');
-        // Without a node the claim rests until the scheduler has chosen another one; else it comes
-        // again.
+        // Without a node the claim waits for the scheduler's choice; otherwise it is retried.
         assert.equal(outcome.kind === 'done', state === 'Reschedule');
         if (outcome.kind !== 'done')
           assert.ok('reason' in outcome && outcome.reason.includes(`code = ${code} desc = no`));

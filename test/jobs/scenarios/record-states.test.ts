@@ -17,7 +17,7 @@ import {
   messagesOf,
   removeClaim,
   SELECTED_NODE,
-  settle,
+  passSettleTime,
   stateOf,
   withTopology,
 } from '../claim-cases.ts';
@@ -25,9 +25,9 @@ import { kubeWith } from '../kube-with.ts';
 import { openRig, type Rig } from '../rig.ts';
 
 const refusal = new DriverStatus(Code.Internal, 'no');
-const unknownEnd = new DriverStatus(Code.Aborted, 'busy');
+const ambiguous = new DriverStatus(Code.Aborted, 'busy');
 
-/* Upstream keeps claims in a map while a call of unknown end may be at work; here that is an open
+/* Upstream keeps claims in a map while an ambiguous call may be at work; here that is an open
  * record (test/jobs/claim-cases.ts). */
 describe('the record of a claim', () => {
   let rig: Rig;
@@ -37,15 +37,15 @@ describe('the record of a claim', () => {
   after(() => rig.close());
   beforeEach(() => rig.reset());
 
-  /** A claim whose class names a secret that is not there; with `there`, that is. */
-  async function claimWithSecret(there: boolean): Promise<Claim> {
+  /** Creates a claim whose class names a secret, and the secret if it should exist. */
+  async function claimWithSecret(shouldExist: boolean): Promise<Claim> {
     const parameters = {
       'csi.storage.k8s.io/provisioner-secret-name': '${pvc.name}',
       'csi.storage.k8s.io/provisioner-secret-namespace': 'default',
     };
     const claim = await rig.claim({ parameters });
     const metadata = { name: claim.metadata.name, namespace: 'default' };
-    if (there)
+    if (shouldExist)
       await rig.kube.create(secrets, 'default', {
         apiVersion: 'v1',
         kind: 'Secret',
@@ -65,14 +65,14 @@ describe('the record of a claim', () => {
       assert.equal(await stateOf(rig, claim), 'none');
     });
 
-    it('is open after a call of unknown end (P-19)', async () => {
+    it('is open after an ambiguous call (P-19)', async () => {
       const claim = await rig.claim();
-      failWith(rig, unknownEnd);
+      failWith(rig, ambiguous);
       await rig.provision(claim);
       assert.equal(await stateOf(rig, claim), 'open');
     });
 
-    it('is not there after a run that sent nothing (P-20)', async () => {
+    it('does not exist after a run that sent nothing (P-20)', async () => {
       const claim = await claimWithSecret(false);
       assert.equal((await rig.provision(claim)).kind, 'retry');
       assert.equal(await stateOf(rig, claim), 'none');
@@ -80,22 +80,22 @@ describe('the record of a claim', () => {
     });
   });
 
-  describe('of a call of unknown end', () => {
-    it('turns suspect at a refusal, and is gone at one after the settle time (P-21)', async () => {
+  describe('of an ambiguous call', () => {
+    it('is suspect after a refusal, and gone after one past the settle time (P-21)', async () => {
       const claim = await rig.claim();
-      failWith(rig, unknownEnd);
+      failWith(rig, ambiguous);
       await rig.provision(claim);
       failWith(rig, refusal);
       assert.equal((await rig.provision(claim)).kind, 'retry');
       assert.equal(await stateOf(rig, claim), 'suspect');
-      await settle(rig, claim);
+      await passSettleTime(rig, claim);
       assert.equal((await rig.provision(claim)).kind, 'retry');
       assert.equal(await stateOf(rig, claim), 'none');
     });
 
     it('stays open after another one (P-22)', async () => {
       const claim = await rig.claim();
-      failWith(rig, unknownEnd);
+      failWith(rig, ambiguous);
       await rig.provision(claim);
       await rig.provision(claim);
       assert.equal(await stateOf(rig, claim), 'open');
@@ -110,9 +110,9 @@ describe('the record of a claim', () => {
       assert.equal(callsOf(rig, 'CreateVolume').length, 1);
     });
 
-    it('turns suspect at InvalidArgument too, and rests (R-10)', async () => {
+    it('is suspect after InvalidArgument too, with the longest delay (R-10)', async () => {
       const claim = await rig.claim();
-      failWith(rig, unknownEnd);
+      failWith(rig, ambiguous);
       await rig.provision(claim);
       failWith(rig, new DriverStatus(Code.InvalidArgument, 'no'));
       const outcome = await rig.provision(claim);
@@ -122,7 +122,7 @@ describe('the record of a claim', () => {
   });
 
   describe('whose claim is gone', () => {
-    it('is finished: its PV is written, and nothing is said (P-24, R-38)', async () => {
+    it('is finished: its PV is written, without an event (P-24, R-38)', async () => {
       const claim = await rig.claim();
       await loseAnswer(rig, claim);
       await removeClaim(rig, claim);
@@ -133,7 +133,7 @@ describe('the record of a claim', () => {
       assert.deepEqual(messagesOf(rig), []);
     });
 
-    it('stays open as long as nothing can be sent, and is tried again (R-39)', async () => {
+    it('stays open and is retried while nothing can be sent (R-39)', async () => {
       const claim = await claimWithSecret(true);
       await loseAnswer(rig, claim);
       await removeSecret(claim);
@@ -145,12 +145,12 @@ describe('the record of a claim', () => {
       assert.equal(callsOf(rig, 'CreateVolume').length, 1);
     });
 
-    it('ends for good at a refusal that proves absence', async () => {
+    it('is gone after a refusal that proves absence', async () => {
       const claim = await rig.claim();
-      failWith(rig, unknownEnd);
+      failWith(rig, ambiguous);
       await rig.provision(claim);
       await removeClaim(rig, claim);
-      await settle(rig, claim);
+      await passSettleTime(rig, claim);
       failWith(rig, refusal);
       assert.equal((await rig.provision(claim)).kind, 'done');
       assert.equal(await stateOf(rig, claim), 'none');
@@ -174,7 +174,7 @@ describe('the record of a claim', () => {
       });
     };
 
-    it('keeps the driver’s answer, and the claim hears the server’s words (P-12, P-25)', async () => {
+    it('keeps the driver’s answer, and the server’s message is reported (P-12, P-25)', async () => {
       const claim = await rig.claim();
       const never = refusing(Infinity);
       for (const _ of [1, 2, 3]) assert.equal((await rig.provision(claim, never)).kind, 'retry');
@@ -182,11 +182,12 @@ describe('the record of a claim', () => {
       assert.equal(callsOf(rig, 'CreateVolume').length, 1);
       assert.equal(await rig.volumeOf(claim), undefined);
       const words =
-        'the volume was created, but its PersistentVolume could not be written: create persistentvolumes: quota exceeded';
+        'the volume was created, but its PersistentVolume could not be written: ' +
+        'create persistentvolumes: quota exceeded';
       assert.deepEqual(messagesOf(rig), [`Warning ProvisioningFailed ${words}`]);
     });
 
-    it('writes at the third try what the driver said at the first (P-26)', async () => {
+    it('writes in the third run what the driver answered in the first (P-26)', async () => {
       const claim = await rig.claim();
       const twice = refusing(2);
       for (const expected of ['retry', 'retry', 'done'])
@@ -196,7 +197,7 @@ describe('the record of a claim', () => {
       assert.equal(await stateOf(rig, claim), 'stored');
     });
 
-    it('keeps the answer for a claim that is gone, and writes it then', async () => {
+    it('keeps the answer for a deleted claim, and the next run writes it', async () => {
       const claim = await rig.claim();
       const once = refusing(1);
       await rig.provision(claim, once);
@@ -213,7 +214,7 @@ describe('the record of a claim', () => {
     const annotationsOf = async (claim: Claim) =>
       (await claimNow(rig, claim))?.metadata.annotations;
 
-    it('is gone where the driver has no room there: the node is given back, nothing else (P-27)', async () => {
+    it('is gone if the node has no room; only the selected node is removed (P-27)', async () => {
       const claim = await onNode();
       failWith(rig, full);
       assert.equal((await rig.provision(claim, withTopology(rig))).kind, 'done');
@@ -223,7 +224,7 @@ describe('the record of a claim', () => {
       assert.equal(await stateOf(rig, claim), 'none');
     });
 
-    it('is gone at another refusal, and the node stays (P-28)', async () => {
+    it('is gone after another refusal, and the node stays (P-28)', async () => {
       const claim = await onNode();
       failWith(rig, refusal);
       assert.equal((await rig.provision(claim, withTopology(rig))).kind, 'retry');
@@ -231,7 +232,7 @@ describe('the record of a claim', () => {
       assert.equal(await stateOf(rig, claim), 'none');
     });
 
-    it('is not there where nothing was sent, and the node stays (P-29)', async () => {
+    it('does not exist if nothing was sent, and the node stays (P-29)', async () => {
       const secretless = await claimWithSecret(false);
       const { namespace = '', name } = secretless.metadata;
       await rig.kube.patch(
@@ -244,17 +245,17 @@ describe('the record of a claim', () => {
       assert.equal(await stateOf(rig, secretless), 'none');
     });
 
-    it('is open at a call of unknown end, and the node stays (P-30)', async () => {
+    it('is open after an ambiguous call, and the node stays (P-30)', async () => {
       const claim = await onNode();
-      failWith(rig, unknownEnd);
+      failWith(rig, ambiguous);
       assert.equal((await rig.provision(claim, withTopology(rig))).kind, 'running');
       assert.deepEqual(await annotationsOf(claim), claim.metadata.annotations);
       assert.equal(await stateOf(rig, claim), 'open');
     });
 
-    it('turns suspect where there is no room after a call of unknown end: the volume may be there, so the node stays', async () => {
+    it('is suspect if there is no room after an ambiguous call, and the node stays', async () => {
       const claim = await onNode();
-      failWith(rig, unknownEnd);
+      failWith(rig, ambiguous);
       await rig.provision(claim, withTopology(rig));
       failWith(rig, full);
       assert.equal((await rig.provision(claim, withTopology(rig))).kind, 'retry');
@@ -262,13 +263,13 @@ describe('the record of a claim', () => {
       assert.equal(await stateOf(rig, claim), 'suspect');
     });
 
-    it('is tried again on the same node where the claim changed meanwhile (R-06)', async () => {
+    it('is retried on the same node if the claim changed meanwhile (R-06)', async () => {
       const claim = await onNode();
       failWith(rig, full);
       const meanwhile = kubeWith(rig, {
         get: async (...args) => {
           const found = await rig.kube.get(...args);
-          // Somebody writes the claim between our read and our patch.
+          // The claim is edited between our read and our patch.
           if (args[0].plural === 'persistentvolumeclaims')
             await rig.kube.patch(args[0], args[1], {
               type: 'merge',
@@ -287,7 +288,7 @@ describe('the record of a claim', () => {
       assert.equal((await rig.provision(claim, withTopology(rig))).kind, 'done');
     });
 
-    it('is tried again where only the old annotation names the node (R-07)', async () => {
+    it('is retried if only the old annotation names the node (R-07)', async () => {
       const claim = await annotatedClaim(rig, { [ALPHA_SELECTED_NODE]: 'node' });
       failWith(rig, full);
       assert.equal((await rig.provision(claim, withTopology(rig))).kind, 'retry');

@@ -40,7 +40,7 @@ import { DRIVER, openRig, type Rig } from '../rig.ts';
 const SIZE = '1Mi';
 const SIZE_BYTES = 2n ** 20n;
 
-describe('provision, from a source', () => {
+describe('reconcileClaim, with a content source', () => {
   let rig: Rig;
   let ports: Partial<ProcessorPorts>;
   let names = 0;
@@ -68,7 +68,7 @@ describe('provision, from a source', () => {
   const messages = () =>
     rig.events.map(({ type, reason, message }) => `${type} ${reason} ${message}`);
   const requests = () => creates().map(({ request }) => request as CreateVolumeRequest);
-  /** The driver makes the volume and names its source in the answer, as it must. */
+  /** The driver creates the volume and names its source in the answer, as CSI requires. */
   const echo = () => {
     rig.onCall = ({ method, request }) => {
       if (method !== 'CreateVolume') return undefined;
@@ -95,7 +95,7 @@ describe('provision, from a source', () => {
       spec: { ...plain, ...spec },
     });
   }
-  /** A snapshot that is ready, and its content. */
+  /** Creates a snapshot, by default ready to use, and its content. */
   async function snapshotOf(
     given: { namespace?: string; ready?: boolean } = {},
   ): Promise<Snapshot> {
@@ -143,16 +143,16 @@ describe('provision, from a source', () => {
   });
   const readSnapshot = ({ metadata: { namespace = '', name } }: Snapshot) =>
     rig.kube.get<Snapshot>(snapshots, { namespace, name });
-  /** A claim that is bound to its volume. */
+  /** Creates a claim that is bound to its volume. */
   async function boundClaim(): Promise<{ claim: Claim; volume: Volume }> {
     const { metadata } = await rig.claim({ className: 'of-sources' });
     const namespace = metadata.namespace ?? '';
     const fresh = await rig.kube.get<Claim>(claims, { namespace, name: metadata.name });
     assert.ok(fresh);
     assert.equal((await rig.provision(fresh, ports)).kind, 'done');
-    const made = await rig.volumeOf(fresh);
-    assert.ok(made);
-    const volume = await rig.setPhase(made, 'Bound');
+    const created = await rig.volumeOf(fresh);
+    assert.ok(created);
+    const volume = await rig.setPhase(created, 'Bound');
     await rig.kube.patch(
       claims,
       { namespace, name: metadata.name },
@@ -172,7 +172,7 @@ describe('provision, from a source', () => {
   const readClaim = ({ metadata: { namespace = '', name } }: Claim) =>
     rig.kube.get<Claim>(claims, { namespace, name });
 
-  it('waits for a snapshot whose kind is not even installed', async () => {
+  it('parks on a snapshot whose CRD is not installed', async () => {
     const claim = await claimOf({
       dataSource: { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name: 'soon' },
     });
@@ -181,23 +181,23 @@ describe('provision, from a source', () => {
     assert.deepEqual(outcome.until, [
       { resource: 'volumesnapshots', namespace: 'default', name: 'soon', seen: '' },
     ]);
-    assert.match(
-      outcome.reason,
-      /from api server: the server could not find the requested resource \(get volumesnapshots\.snapshot\.storage\.k8s\.io soon\)$/,
-    );
+    const words =
+      'from api server: the server could not find the requested resource ' +
+      '(get volumesnapshots.snapshot.storage.k8s.io soon)';
+    assert.ok(outcome.reason.endsWith(words), outcome.reason);
     assert.equal(creates().length, 0);
   });
 
   describe('a snapshot', () => {
     before(() => installCrds(rig.kube, snapshotCrds));
 
-    it('names its handle in the request, is kept meanwhile and let go afterwards', async () => {
+    it('is named in the request and has our finalizer until the PV is written', async () => {
       const snapshot = await snapshotOf();
       const claim = await claimOf(restoring(snapshot));
-      const held: unknown[] = [];
+      const seen: unknown[] = [];
       rig.onCall = async ({ method, request }) => {
         if (method !== 'CreateVolume') return undefined;
-        held.push((await readSnapshot(snapshot))?.metadata.finalizers);
+        seen.push((await readSnapshot(snapshot))?.metadata.finalizers);
         const { volumeContentSource } = request as CreateVolumeRequest;
         return {
           volume: {
@@ -215,12 +215,12 @@ describe('provision, from a source', () => {
         sent.volumeContentSource.type.value.snapshotId,
         `handle-of-${snapshot.metadata.name}`,
       );
-      assert.deepEqual(held, [[SNAPSHOT_SOURCE_PROTECTION]]);
+      assert.deepEqual(seen, [[SNAPSHOT_SOURCE_PROTECTION]]);
       assert.deepEqual((await readSnapshot(snapshot))?.metadata.finalizers ?? [], []);
       assert.equal((await rig.volumeOf(claim))?.spec.csi?.volumeHandle, 'restored');
     });
 
-    it('is let go again by a run that finds the volume there', async () => {
+    it('loses our finalizer also in a run that finds the PV', async () => {
       const snapshot = await snapshotOf();
       echo();
       const claim = await claimOf(restoring(snapshot));
@@ -230,7 +230,7 @@ describe('provision, from a source', () => {
       assert.equal(creates().length, 1);
     });
 
-    it('that is gone when the volume is there is not missed', async () => {
+    it('may be gone when the PV is there', async () => {
       const snapshot = await snapshotOf();
       echo();
       const claim = await claimOf(restoring(snapshot));
@@ -241,17 +241,17 @@ describe('provision, from a source', () => {
       assert.deepEqual(messages(), []);
     });
 
-    it('keeps the finalizers of others while ours comes and goes', async () => {
+    it('keeps foreign finalizers while ours is added and removed', async () => {
       const { metadata } = await snapshotOf();
       const ref = { namespace: 'default', name: metadata.name };
       const snapshot = await rig.kube.patch<Snapshot>(snapshots, ref, {
         type: 'merge',
         body: { metadata: { finalizers: ['other/one'] } },
       });
-      const held: unknown[] = [];
+      const seen: unknown[] = [];
       rig.onCall = async ({ method, request }) => {
         if (method !== 'CreateVolume') return undefined;
-        held.push((await readSnapshot(snapshot))?.metadata.finalizers);
+        seen.push((await readSnapshot(snapshot))?.metadata.finalizers);
         const { volumeContentSource } = request as CreateVolumeRequest;
         return {
           volume: {
@@ -262,11 +262,11 @@ describe('provision, from a source', () => {
         };
       };
       assert.equal((await rig.provision(await claimOf(restoring(snapshot)), ports)).kind, 'done');
-      assert.deepEqual(held, [['other/one', SNAPSHOT_SOURCE_PROTECTION]]);
+      assert.deepEqual(seen, [['other/one', SNAPSHOT_SOURCE_PROTECTION]]);
       assert.deepEqual((await readSnapshot(snapshot))?.metadata.finalizers, ['other/one']);
     });
 
-    it('keeps every field that is newer than our types', async () => {
+    it('keeps fields that our types don’t know', async () => {
       const snapshot = await snapshotOf();
       echo();
       assert.equal((await rig.provision(await claimOf(restoring(snapshot)), ports)).kind, 'done');
@@ -275,19 +275,21 @@ describe('provision, from a source', () => {
       assert.deepEqual(now?.status, snapshot.status);
     });
 
-    it('that is not ready parks the claim on it, says so, and sends nothing', async () => {
+    it('that is not ready parks the claim with a warning, and nothing is sent', async () => {
       const snapshot = await snapshotOf({ ready: false });
       const outcome = await rig.provision(await claimOf(restoring(snapshot)), ports);
       assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
       assert.equal(outcome.until?.[0]?.name, snapshot.metadata.name);
       assert.equal(outcome.until[0].seen, snapshot.metadata.resourceVersion);
       const { name } = snapshot.metadata;
-      const words = `error getting handle for DataSource Type VolumeSnapshot by Name ${name}: snapshot ${name} is not Ready`;
+      const words =
+        `error getting handle for DataSource Type VolumeSnapshot by Name ${name}: ` +
+        `snapshot ${name} is not Ready`;
       assert.deepEqual(messages(), [`Warning ProvisioningFailed ${words}`]);
       assert.equal(creates().length, 0);
     });
 
-    it('that the driver does not name in its answer costs the volume (C-07)', async () => {
+    it('that the driver’s answer does not name gets the volume deleted (C-07)', async () => {
       const claim = await claimOf(restoring(await snapshotOf()));
       rig.onCall = ({ method }) =>
         method === 'CreateVolume'
@@ -307,7 +309,7 @@ describe('provision, from a source', () => {
       assert.deepEqual(await rig.record(claim.metadata.uid), {});
     });
 
-    it('that the driver neither names in its answer nor deletes again is told to be an orphan, in upstream’s spelling', async () => {
+    it('that is not named gets an event in upstream’s spelling if the deletion fails', async () => {
       const claim = await claimOf(restoring(await snapshotOf()));
       rig.onCall = ({ method }) => {
         if (method === 'CreateVolume')
@@ -323,7 +325,7 @@ describe('provision, from a source', () => {
       );
     });
 
-    it('counts as in use while the record is open, the claim gone or not', async () => {
+    it('is in use while the record is open, even if the claim is gone', async () => {
       const snapshot = await snapshotOf();
       const claim = await claimOf(restoring(snapshot));
       rig.onCall = async ({ method }) =>
@@ -333,7 +335,7 @@ describe('provision, from a source', () => {
       assert.ok((await openSources(rig.redis, 'csi', DRIVER)).has(snapshot.metadata.uid));
     });
 
-    it('that is gone when a call of unknown end is repeated proves nothing, however late: the driver may have made the volume before', async () => {
+    it('that is gone when an ambiguous call is repeated is no proof of absence', async () => {
       const records = new VolumeRecords({
         redis: rig.redis,
         prefix: 'csi',
@@ -349,7 +351,7 @@ describe('provision, from a source', () => {
         rig.onCall = async ({ method }) =>
           method === 'CreateVolume' ? new Promise(() => undefined) : undefined;
         await rig.provision(claim, { ...ports, records, timeoutMs: 200 });
-        // That call was long ago.
+        // As if that call were long ago.
         await rig.redis.hset(`{csi}:volume:${DRIVER}:${claim.metadata.uid}`, 'call', '1');
         rig.onCall = ({ method }) => {
           if (method === 'CreateVolume') throw new DriverStatus(code, 'no');
@@ -360,7 +362,7 @@ describe('provision, from a source', () => {
       assert.deepEqual(
         await lateRefusal(Code.Internal),
         {},
-        'any other refusal, as late as that, is proof',
+        'any other refusal as late as that is proof',
       );
       assert.equal((await lateRefusal(Code.NotFound))['amb'], '1');
     });
@@ -381,23 +383,26 @@ describe('provision, from a source', () => {
       assert.ok((await readClaim(source.claim))?.metadata.finalizers?.includes(CLONE_PROTECTION));
     });
 
-    it('keeps the finalizers of others when ours comes', async () => {
+    it('keeps foreign finalizers when ours is added', async () => {
       const source = await boundClaim();
       const ref = { namespace: 'default', name: source.claim.metadata.name };
       const finalizers = ['kubernetes.io/pvc-protection', 'other/one'];
-      const held = await rig.kube.patch<Claim>(claims, ref, {
+      const protectedSource = await rig.kube.patch<Claim>(claims, ref, {
         type: 'merge',
         body: { metadata: { finalizers } },
       });
       echo();
-      assert.equal((await rig.provision(await claimOf(cloning(held)), ports)).kind, 'done');
-      assert.deepEqual((await readClaim(held))?.metadata.finalizers, [
+      assert.equal(
+        (await rig.provision(await claimOf(cloning(protectedSource)), ports)).kind,
+        'done',
+      );
+      assert.deepEqual((await readClaim(protectedSource))?.metadata.finalizers, [
         ...finalizers,
         CLONE_PROTECTION,
       ]);
     });
 
-    it('that is not bound yet parks its clone on it', async () => {
+    it('that is not Bound yet parks its clone on it', async () => {
       const source = await rig.claim({ className: 'of-sources' });
       const outcome = await rig.provision(await claimOf(cloning(source)), ports);
       assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
@@ -406,7 +411,7 @@ describe('provision, from a source', () => {
       assert.equal(creates().length, 0);
     });
 
-    it('whose clone comes out too small costs the clone, not the source (D-04)', async () => {
+    it('whose clone is too small stays; the clone is deleted (D-04)', async () => {
       const source = await boundClaim();
       const claim = await claimOf({
         ...cloning(source.claim),
@@ -444,7 +449,7 @@ describe('provision, from a source', () => {
     before(() => installCrds(rig.kube, snapshotCrds));
 
     for (const version of ['v1', 'v1beta1'] as const) {
-      it(`may be restored from with a grant of a server that has ${version} alone`, async () => {
+      it(`may be restored from with a grant if the server has only ${version}`, async () => {
         await installCrds(rig.kube, [referenceGrantCrd([version])]);
         const snapshot = await snapshotOf({ namespace: 'kube-system' });
         const claim = await claimOf({
@@ -462,7 +467,7 @@ describe('provision, from a source', () => {
         };
         await rig.kube.create({ ...referenceGrants, version }, 'kube-system', object);
         assert.equal((await rig.provision(claim, withGate())).kind, 'done');
-        // Only a source in spec.dataSource is let go at once; the sweep does the rest.
+        // Only a source in spec.dataSource loses our finalizer at once; others wait for the sweep.
         assert.deepEqual((await readSnapshot(snapshot))?.metadata.finalizers, [
           SNAPSHOT_SOURCE_PROTECTION,
         ]);
@@ -490,7 +495,7 @@ describe('provision, from a source', () => {
       return claimOf({ volumeAttributesClassName: name });
     };
 
-    it('gives the mutable parameters and is named in the PV (B-36)', async () => {
+    it('sets the mutable parameters and is named in the PV (B-36)', async () => {
       const claim = await withClass(DRIVER);
       echo();
       assert.equal((await rig.provision(claim, ports)).kind, 'done');

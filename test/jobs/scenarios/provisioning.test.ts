@@ -21,7 +21,7 @@ import { DRIVER, openRig, type Rig } from '../rig.ts';
 const PROVISIONER = 'volume.kubernetes.io/storage-provisioner';
 const BYTES = 2n ** 20n;
 
-describe('provision', () => {
+describe('provisioning', () => {
   let rig: Rig;
   let names = 0;
   before(async () => {
@@ -30,7 +30,7 @@ describe('provision', () => {
   after(() => rig.close());
   beforeEach(() => rig.reset());
 
-  /** A claim of the class of another one, with a spec of its own. */
+  /** Creates a claim of a common class, with these changes of its spec. */
   async function claimOf(
     spec: Partial<ClaimSpec>,
     annotations: Readonly<Record<string, string>> = { [PROVISIONER]: DRIVER },
@@ -62,7 +62,7 @@ describe('provision', () => {
     options: { ...rig.ports.options, ...change },
   });
   const requestOf = () => callsOf(rig, 'CreateVolume')[0]?.request as CreateVolumeRequest;
-  /** Nothing was sent, nothing is open, and the claim says why in one event. */
+  /** Asserts that nothing was sent, no record is open, and one event says why. */
   async function assertUntouched(claim: Claim, words: RegExp): Promise<void> {
     assert.deepEqual(callsOf(rig, 'CreateVolume'), []);
     assert.equal(await stateOf(rig, claim), 'none');
@@ -71,7 +71,7 @@ describe('provision', () => {
     assert.match(messagesOf(rig)[0] ?? '', words);
   }
 
-  describe('makes a volume', () => {
+  describe('creates a volume', () => {
     it('writes its PV and closes the record (P-17)', async () => {
       const claim = await rig.claim();
       assert.equal((await rig.provision(claim)).kind, 'done');
@@ -79,7 +79,7 @@ describe('provision', () => {
       assert.equal(await stateOf(rig, claim), 'stored');
     });
 
-    it('for a claim as it is now, whatever a watch saw before (P-99)', async () => {
+    it('for the claim as it is now, not as a watch saw it (P-99)', async () => {
       const claim = await rig.claim();
       await annotatedClaim(rig, {});
       const hint = {
@@ -90,20 +90,20 @@ describe('provision', () => {
       assert.equal(requestOf().capacityRange?.requiredBytes, BYTES);
     });
 
-    it('of the size that was asked for where the driver says 0 (B-26)', async () => {
+    it('of the requested size if the driver answers 0 (B-26)', async () => {
       const claim = await rig.claim();
       answerWith(rig, { volume: { volumeId: 'sizeless', capacityBytes: 0n } });
       assert.equal((await rig.provision(claim)).kind, 'done');
       assert.equal((await rig.volumeOf(claim))?.spec.capacity?.storage, '1Mi');
     });
 
-    it('that stays when its claim goes, where the class says Retain (P-16)', async () => {
+    it('with the policy Retain of its class (P-16)', async () => {
       const claim = await rig.claim({ reclaimPolicy: 'Retain' });
       await rig.provision(claim);
       assert.equal((await rig.volumeOf(claim))?.spec.persistentVolumeReclaimPolicy, 'Retain');
     });
 
-    it('with the values of its secret, and refers to the others in the PV (B-12)', async () => {
+    it('with the values of its secret, and references to the others in the PV (B-12)', async () => {
       const parameters = {
         'csi.storage.k8s.io/provisioner-secret-name': 'provisionersecret',
         'csi.storage.k8s.io/provisioner-secret-namespace': 'default',
@@ -122,7 +122,7 @@ describe('provision', () => {
       assert.equal((await rig.provision(claim)).kind, 'done');
       assert.deepEqual(requestOf().secrets, { key: 'value' });
       assert.deepEqual(requestOf().parameters, {});
-      // The other secrets are the node's business; nobody here reads them.
+      // The other secrets are for the nodes; sutler does not read them.
       assert.deepEqual((await rig.volumeOf(claim))?.spec.csi?.nodeStageSecretRef, {
         name: 'nodestagesecret',
         namespace: 'default',
@@ -157,7 +157,7 @@ describe('provision', () => {
       () => Promise<readonly [Claim, Partial<ProcessorPorts>]>,
     ])[] = [
       [
-        'for a file system that is named twice (B-03)',
+        'for two file system types (B-03)',
         /fstype specified in parameters with both/,
         async () => [
           await rig.claim({ parameters: { fstype: 'a', 'csi.storage.k8s.io/fstype': 'b' } }),
@@ -165,12 +165,12 @@ describe('provision', () => {
         ],
       ],
       [
-        'for a secret that is not there (B-20)',
+        'for a missing secret (B-20)',
         /error getting secret none in namespace default: secrets "none" not found$/,
         async () => [await rig.claim({ parameters: nowhere }), {}],
       ],
       [
-        'for half a secret (B-17)',
+        'for a secret reference without namespace (B-17)',
         /Both must be specified$/,
         async () => [await rig.claim({ parameters: half }), {}],
       ],
@@ -180,17 +180,17 @@ describe('provision', () => {
         async () => [await claimOf({ selector: {} }), {}],
       ],
       [
-        'for half a secret beside a default (B-21)',
+        'for an incomplete secret reference with a default (B-21)',
         /Both must be specified$/,
         async () => [await rig.claim({ parameters: byAnnotation }), {}],
       ],
       [
-        'for attributes that the driver can’t change (B-38)',
+        'for a VolumeAttributesClass that the driver does not support (B-38)',
         /controller MODIFY_VOLUME capability is not reported$/,
         async () => [await claimOf({ volumeAttributesClassName: 'gold' }), {}],
       ],
       [
-        'for attributes of another driver (B-40)',
+        'for a VolumeAttributesClass of another driver (B-40)',
         /^Warning ProvisioningFailed VAC alien referenced in PVC is for driver other which does not match driver name/,
         async () => {
           const kind = { apiVersion: 'storage.k8s.io/v1', kind: 'VolumeAttributesClass' };
@@ -207,14 +207,14 @@ describe('provision', () => {
       ],
     ];
     for (const [title, words, make] of refusals) {
-      it(`${title}, and tries again`, async () => {
+      it(`${title}, and retries`, async () => {
         const [claim, ports] = await make();
         assert.equal((await rig.provision(claim, ports)).kind, 'retry');
         await assertUntouched(claim, words);
       });
     }
 
-    it('for attributes that nobody has defined, and waits for them (B-39)', async () => {
+    it('for a missing VolumeAttributesClass, and parks on it (B-39)', async () => {
       const claim = await claimOf({ volumeAttributesClassName: 'none' });
       const outcome = await rig.provision(claim, withCapability('MODIFY_VOLUME'));
       assert.ok(outcome.kind === 'parked');
@@ -224,7 +224,7 @@ describe('provision', () => {
       await assertUntouched(claim, /volumeattributesclasses\.storage\.k8s\.io "none" not found$/);
     });
 
-    it('for a populator’s claim, and tells the user each time (B-27, P-14)', async () => {
+    it('for a populator’s claim, with an event each time (B-27, P-14)', async () => {
       const claim = await claimOf({
         dataSourceRef: { apiGroup: 'my.example.io', kind: 'MyPopulator', name: 'p' },
       });
@@ -238,7 +238,7 @@ describe('provision', () => {
       );
     });
 
-    it('for one of two claims, and makes the other’s volume (P-01, P-15)', async () => {
+    it('for the one of two claims that is another provisioner’s (P-01, P-15)', async () => {
       const alien = await claimOf({}, { [PROVISIONER]: 'other' });
       const ours = await rig.claim();
       assert.deepEqual(
@@ -251,12 +251,12 @@ describe('provision', () => {
     });
 
     it('for a claim that names its volume (P-06)', async () => {
-      const claim = await claimOf({ volumeName: 'somebody-elses' });
+      const claim = await claimOf({ volumeName: 'of-another-claim' });
       assert.equal((await rig.provision(claim)).kind, 'done');
       assert.deepEqual([callsOf(rig, 'CreateVolume'), messagesOf(rig)], [[], []]);
     });
 
-    it('without its class, says nothing, and waits for the class (P-07, R-04)', async () => {
+    it('for a claim without its class, and parks on the class (P-07, R-04)', async () => {
       const claim = await rig.claim();
       const outcome = await rig.provision(claim, { classOf: () => undefined });
       assert.ok(outcome.kind === 'parked');
@@ -266,13 +266,13 @@ describe('provision', () => {
       assert.deepEqual([callsOf(rig, 'CreateVolume'), messagesOf(rig)], [[], []]);
     });
 
-    it('for a class that came to belong to another provisioner, nor says anything, nor tries again (R-05)', async () => {
+    it('for a class that is now another provisioner’s, without event or retry (R-05)', async () => {
       const claim = await rig.claim();
       assert.equal((await rig.provision(claim, withClass({ provisioner: 'other' }))).kind, 'done');
       assert.deepEqual([callsOf(rig, 'CreateVolume'), messagesOf(rig)], [[], []]);
     });
 
-    it('for a claim of another driver that was not migrated to this one (G-06, G-07, G-09)', async () => {
+    it('for a claim that was not migrated to this driver (G-06, G-07, G-09)', async () => {
       for (const annotations of [
         { [PROVISIONER]: 'kubernetes.io/x', 'pv.kubernetes.io/migrated-to': 'foo' },
         { [PROVISIONER]: 'foo', 'pv.kubernetes.io/migrated-to': 'foo' },
@@ -292,8 +292,8 @@ describe('provision', () => {
     });
   });
 
-  describe('where the driver fails', () => {
-    it('makes no PV, says so, and plans anew next time (P-10, P-18)', async () => {
+  describe('when the driver fails', () => {
+    it('writes no PV, reports it, and the next run plans anew (P-10, P-18)', async () => {
       const claim = await rig.claim();
       failWith(rig, new DriverStatus(Code.Internal, 'no'));
       assert.equal((await rig.provision(claim)).kind, 'retry');
@@ -304,21 +304,21 @@ describe('provision', () => {
       ]);
     });
 
-    it('with Unauthenticated, has nothing open (B-24)', async () => {
+    it('with Unauthenticated, leaves no record open (B-24)', async () => {
       const claim = await rig.claim();
       failWith(rig, new DriverStatus(Code.Unauthenticated, 'no'));
       assert.equal((await rig.provision(claim)).kind, 'retry');
       assert.equal(await stateOf(rig, claim), 'none');
     });
 
-    it('with DeadlineExceeded, keeps the record open (B-25)', async () => {
+    it('with DeadlineExceeded, leaves the record open (B-25)', async () => {
       const claim = await rig.claim();
       failWith(rig, new DriverStatus(Code.DeadlineExceeded, 'no'));
       assert.equal((await rig.provision(claim)).kind, 'running');
       assert.equal(await stateOf(rig, claim), 'open');
     });
 
-    it('asks again in the next run (P-101)', async () => {
+    it('repeats the call in the next run (P-101)', async () => {
       const claim = await rig.claim();
       failWith(rig, new DriverStatus(Code.Internal, 'no'));
       await rig.provision(claim);
@@ -326,18 +326,19 @@ describe('provision', () => {
       assert.equal(callsOf(rig, 'CreateVolume').length, 2);
     });
 
-    it('with InvalidArgument, rests for the longest pause and says so (P-102, R-09)', async () => {
+    it('with InvalidArgument, starts a hold-off and reports it (P-102, R-09)', async () => {
       const claim = await rig.claim();
       failWith(rig, new DriverStatus(Code.InvalidArgument, 'no such pool'));
       const outcome = await rig.provision(claim);
       assert.ok(outcome.kind === 'retry');
       assert.equal(outcome.minDelayMs, rig.ports.retryMaxMs);
       const text =
-        'Volume provisioning failed with infeasible error. Retries will be delayed. rpc error: code = InvalidArgument desc = no such pool';
+        'Volume provisioning failed with infeasible error. Retries will be delayed. ' +
+        'rpc error: code = InvalidArgument desc = no such pool';
       assert.deepEqual(messagesOf(rig), [`Warning ProvisioningFailed ${text}`]);
     });
 
-    it('with InvalidArgument, is not asked again before that is over, whatever brings the claim here: an edit does (P-102, Q-56, R-09)', async () => {
+    it('sends nothing during the hold-off, even after an edit (P-102, Q-56, R-09)', async () => {
       const claim = await rig.claim();
       failWith(rig, new DriverStatus(Code.InvalidArgument, 'no such pool'));
       const first = await rig.provision(claim);
@@ -352,7 +353,7 @@ describe('provision', () => {
       assert.equal(messagesOf(rig).length, 1);
     });
 
-    it('with InvalidArgument, is asked again once that is over (P-103, Q-55, Q-58)', async () => {
+    it('repeats the call after the hold-off (P-103, Q-55, Q-58)', async () => {
       const claim = await rig.claim();
       failWith(rig, new DriverStatus(Code.InvalidArgument, 'no such pool'));
       await rig.provision(claim, { retryMaxMs: 0 });
@@ -360,19 +361,19 @@ describe('provision', () => {
       assert.equal(callsOf(rig, 'CreateVolume').length, 2);
     });
 
-    it('with InvalidArgument, is asked again at once for a class that was made anew (R-09)', async () => {
+    it('ends the hold-off for a class that was created again (R-09)', async () => {
       const claim = await rig.claim();
       failWith(rig, new DriverStatus(Code.InvalidArgument, 'no such pool'));
       await rig.provision(claim);
       const cls = rig.ports.classOf(claim.spec.storageClassName ?? '');
       assert.ok(cls);
       await rig.provision(claim, {
-        classOf: () => ({ ...cls, metadata: { ...cls.metadata, uid: 'made-anew' } }),
+        classOf: () => ({ ...cls, metadata: { ...cls.metadata, uid: 'created-again' } }),
       });
       assert.equal(callsOf(rig, 'CreateVolume').length, 2);
     });
 
-    it('with InvalidArgument, does not keep a claim that is going away by our finalizer meanwhile', async () => {
+    it('removes our finalizer from a deleted claim during the hold-off', async () => {
       const claim = await rig.claim();
       failWith(rig, new DriverStatus(Code.InvalidArgument, 'no such pool'));
       await rig.provision(claim, { claimFinalizer: true });
@@ -385,7 +386,7 @@ describe('provision', () => {
       assert.equal(await isKept(), false);
     });
 
-    it('to send a volume, leaves the record open and blames it (R-42)', async () => {
+    it('without a volume in its answer, leaves the record open and reports it (R-42)', async () => {
       const claim = await rig.claim();
       answerWith(rig, {});
       assert.equal((await rig.provision(claim)).kind, 'retry');
@@ -397,7 +398,7 @@ describe('provision', () => {
       assert.deepEqual(callsOf(rig, 'DeleteVolume'), []);
     });
 
-    it('to name its volume, leaves the record open and blames it', async () => {
+    it('with an empty volume id, leaves the record open and reports it', async () => {
       const claim = await rig.claim();
       answerWith(rig, { volume: { volumeId: '', capacityBytes: BYTES } });
       assert.equal((await rig.provision(claim)).kind, 'retry');
@@ -409,8 +410,8 @@ describe('provision', () => {
     });
   });
 
-  describe('where the claim’s volume is there', () => {
-    it('makes no second call, with whole UIDs (P-02, R-01)', async () => {
+  describe('when the claim’s PV exists', () => {
+    it('sends no second call, with whole UIDs (P-02, R-01)', async () => {
       const claim = await rig.claim();
       await rig.provision(claim);
       assert.equal((await rig.provision(claim)).kind, 'done');
@@ -418,7 +419,7 @@ describe('provision', () => {
       assert.deepEqual(messagesOf(rig).length, 1);
     });
 
-    it('makes no second call, with names of another form (R-02)', async () => {
+    it('sends no second call, with names of another form (R-02)', async () => {
       const claim = await rig.claim();
       const named = options({ volumeNamePrefix: 'test', volumeNameUuidLength: 12 });
       await rig.provision(claim, named);
@@ -429,7 +430,7 @@ describe('provision', () => {
       assert.equal(callsOf(rig, 'CreateVolume').length, 1);
     });
 
-    it('asks the driver once more where the record is forgotten, and takes its AlreadyExists at the API server for success', async () => {
+    it('repeats the call if the record is gone, and accepts the existing PV', async () => {
       const claim = await rig.claim();
       await rig.provision(claim);
       const before = await rig.volumeOf(claim);
@@ -440,20 +441,20 @@ describe('provision', () => {
     });
   });
 
-  it('deletes a Released volume that it reads for itself (P-100)', async () => {
+  it('deletes a volume that is Released when it is read (P-100)', async () => {
     const claim = await rig.claim();
     await rig.provision(claim);
     const volume = await rig.volumeOf(claim);
     assert.ok(volume);
     await rig.setPhase(volume, 'Released');
-    // The hint is older than the phase.
+    // The volume that the hint is about has the old phase.
     assert.equal((await rig.remove(volume)).kind, 'done');
     assert.equal(callsOf(rig, 'DeleteVolume').length, 1);
     const { deletionTimestamp, finalizers } = (await rig.volumeOf(claim))?.metadata ?? {};
     assert.ok(deletionTimestamp !== undefined && finalizers?.includes(VOLUME_FINALIZER) !== true);
   });
 
-  it('leaves the claim’s own fields as they were', async () => {
+  it('does not write the claim', async () => {
     const claim = await annotatedClaim(rig, { own: 'annotation' });
     await rig.provision(claim);
     assert.deepEqual(await claimNow(rig, claim), claim);
