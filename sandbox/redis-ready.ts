@@ -1,4 +1,5 @@
-import { checkSettings, openRedis } from '#src/redis/connection.ts';
+import { openRedis } from '#src/redis/connection.ts';
+import { checkSettings } from '#src/redis/settings.ts';
 import type { Clock } from '#src/runtime/clock.ts';
 import type { Logger } from '#src/runtime/log.ts';
 

@@ -24,7 +24,8 @@ export interface ElectorOptions extends LeaseTimes {
   readonly clock: Clock;
   readonly log: Logger;
   readonly metrics: Registry;
-  readonly onStartedLeading: () => void;
+  /** The argument is this elector, which `startElector` may not have returned yet. */
+  readonly onStartedLeading: (elector: Elector) => void;
   /** The elector goes on trying to lead again. */
   readonly onStoppedLeading: (reason: string) => void;
   /** Uniform in [0, 1). */
@@ -146,7 +147,7 @@ export class Elector {
     this.#hasLease = true;
     this.#status.set({ name: leaseName }, 1);
     log.info({ lease: leaseName, identity }, 'leading');
-    this.#notify(() => this.#options.onStartedLeading());
+    this.#notify(() => this.#options.onStartedLeading(this));
     return retryPeriodMs;
   }
 

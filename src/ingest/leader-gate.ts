@@ -3,9 +3,6 @@ import type { Producer } from '../queue/producer.ts';
 import { systemClock, type Clock } from '../runtime/clock.ts';
 
 export interface LeaderGateOptions {
-  /** Called for each hint: a process that was frozen until its Lease expired must not enqueue before
-   * it has noticed. */
-  readonly holdsLease: () => boolean;
   /** How long `enqueueNow` and `promote` are kept while blocked: as long as there may be no leader
    * between two leaders. */
   readonly keepMs: number;
@@ -23,7 +20,7 @@ export class LeaderGate {
   readonly #clock: Clock;
   /** By key, the last one, oldest first. */
   readonly #kept = new Map<string, { readonly pass: () => void; readonly atMs: number }>();
-  #hasLeadership = false;
+  #holdsLease: () => boolean = blocked;
 
   constructor(
     producer: Pick<Producer, 'ensureQueued' | 'enqueueNow' | 'promote'>,
@@ -35,11 +32,18 @@ export class LeaderGate {
   }
 
   get isAllowing(): boolean {
-    return this.#hasLeadership && this.#options.holdsLease();
+    return this.#holdsLease();
   }
 
-  allow(): void {
-    this.#hasLeadership = true;
+  /** @param holdsLease  called for each hint: a process that was frozen until its Lease expired must
+   *   not enqueue before it has noticed */
+  allow(holdsLease: () => boolean): void {
+    this.#holdsLease = holdsLease;
+    this.passKept();
+  }
+
+  /** Passes on what was kept while blocked. */
+  passKept(): void {
     if (!this.isAllowing) return;
     this.#dropExpired();
     for (const { pass } of this.#kept.values()) pass();
@@ -47,7 +51,7 @@ export class LeaderGate {
   }
 
   block(): void {
-    this.#hasLeadership = false;
+    this.#holdsLease = blocked;
   }
 
   ensureQueued(key: JobKey): void {
@@ -78,4 +82,8 @@ export class LeaderGate {
       this.#kept.delete(id);
     }
   }
+}
+
+function blocked(): boolean {
+  return false;
 }

@@ -1,336 +1,343 @@
-import { randomBytes } from 'node:crypto';
-import { readFile } from 'node:fs/promises';
-import { openDriver } from '../gateway-client/open-driver.ts';
+import {
+  instanceName,
+  openConnections,
+  type Connections,
+} from '../connections/open-connections.ts';
 import { startElector } from '../election/elector.ts';
-import type { Elector } from '../election/elector.ts';
 import { kubeLeaseStore } from '../election/kube-lease-store.ts';
-import { leaseName, leaseTimesProblem } from '../election/lease.ts';
-import { readClusterUid } from '../kube/cluster-uid.ts';
-import { openKubeClient } from '../kube/open-client.ts';
-import { createEventRecorder, eventComponent } from '../kube/events.ts';
+import { leaseName, leaseTimesProblem, type LeaseTimes } from '../election/lease.ts';
+import type { DriverInfo } from '../gateway-client/driver-watch.ts';
+import { createEventRecorder, eventComponent, type EventRecorder } from '../kube/events.ts';
 import { apiVersionOf, leases } from '../kube/resources.ts';
-import { redisAuditLedger } from '../records/audit-ledger.ts';
+import { createProducer, type Producer } from '../queue/producer.ts';
+import { WaitList } from '../queue/wait-list.ts';
 import { redisActiveGateway } from '../records/active-gateway.ts';
-import { watchClusterMarker } from '../redis/cluster-marker.ts';
-import { openRedis } from '../redis/connection.ts';
-import { createProducer } from '../queue/producer.ts';
-import { watchSettings } from '../redis/settings-watch.ts';
-import { redisIncarnationStore } from '../records/incarnation.ts';
+import { redisAuditLedger } from '../records/audit-ledger.ts';
 import { ownershipMs } from '../records/flags.ts';
+import { redisIncarnationStore } from '../records/incarnation.ts';
 import { openJobs } from '../records/open-jobs.ts';
 import { openRecords } from '../records/open-records.ts';
-import { WaitList } from '../queue/wait-list.ts';
 import { systemClock, timerMs } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
-import { startHttp } from '../runtime/http.ts';
-import { runProcess } from '../runtime/process.ts';
-import type { Invocation, ProcessContext } from '../runtime/process.ts';
+import { openHttpEndpoint } from '../runtime/http.ts';
+import { Listeners } from '../runtime/listeners.ts';
+import { runProcess, type Invocation, type ProcessContext } from '../runtime/process.ts';
 import { volumeFailedDelete } from '../volumes/deletion-event.ts';
 import { inTreeNameOf } from '../volumes/migration/plugins.ts';
-import { startGatewayFailover } from './gateway-failover.ts';
-import type { GatewayFailover } from './gateway-failover.ts';
 import { startDemandWatch } from './demand-watch.ts';
-import { flags, summary } from './flags.ts';
-import { LeaderGate } from './leader-gate.ts';
-import { startPeriodicAudit } from './periodic-audit.ts';
-import { leaseIncarnationStore } from './lease-incarnation-store.ts';
+import { flags as table, summary } from './flags.ts';
+import { ForeignLeader, IDENTITY_PREFIX } from './foreign-leader.ts';
+import { startGatewayFailover, type GatewayFailover } from './gateway-failover.ts';
 import { IncarnationCheck } from './incarnation-check.ts';
-import { IDENTITY_PREFIX, ForeignLeader } from './foreign-leader.ts';
-import { startSnapshotSweep } from './snapshot-sweep.ts';
+import { LeaderGate } from './leader-gate.ts';
+import { Leadership, type LeaseView } from './leadership.ts';
+import { leaseIncarnationStore } from './lease-incarnation-store.ts';
+import { leaseNamespace } from './lease-namespace.ts';
+import { startPeriodicAudit } from './periodic-audit.ts';
+import { Resync } from './resync.ts';
+import { startSnapshotSweep, type SnapshotSweep } from './snapshot-sweep.ts';
 import { startWaitWatch } from './wait-watch.ts';
-import type { WaitWatch } from './wait-watch.ts';
-import { startWatcher } from './watcher.ts';
-import type { RefusedVolume, Watcher } from './watcher.ts';
+import { startWatcher, type RefusedVolume, type Watcher } from './watcher.ts';
+
+type Context = ProcessContext<typeof table>;
+
+/** What the parts of ingest are made of. */
+interface Base {
+  readonly context: Context;
+  readonly connections: Connections;
+  readonly driver: DriverInfo;
+  /** The driver's Lease. */
+  readonly lease: { readonly namespace: string; readonly name: string };
+}
 
 /** The ingest process. */
 export function main(invocation: Invocation): Promise<void> {
-  return runProcess(invocation, { name: 'ingest', summary, table: flags, start });
+  return runProcess(invocation, { name: 'ingest', summary, table, start });
 }
 
-async function start(p: ProcessContext<typeof flags>): Promise<void> {
-  const { flags: f, log, metrics, closers } = p;
-  const timing = {
-    leaseDurationMs: f.leaderElectionLeaseDurationMs,
-    renewDeadlineMs: f.leaderElectionRenewDeadlineMs,
-    retryPeriodMs: f.leaderElectionRetryPeriodMs,
-  };
-  const wrong = leaseTimesProblem(timing);
-  if (wrong !== undefined) throw new UsageError(wrong);
+async function start(context: Context): Promise<void> {
+  const { flags, health, stopping } = context;
+  const times = leaseTimes(flags);
+  const namespace = await leaseNamespace(flags.leaderElectionNamespace, context.env);
+  const connections = await openConnections(context, {
+    name: 'ingest',
+    redisName: 'sutler-ingest',
+  });
+  health.ready('kubernetes', () => 'waiting for the driver first');
+  context.announce(await openHttpEndpoint(context));
+  const driver = await connections.driver.known(stopping);
+  if (driver === undefined) return;
 
-  const kube = await openKubeClient('ingest', p);
-  const { gateways, driver } = await openDriver(p);
-  const link = openRedis({ url: f.redisUrl, role: 'plain', name: 'sutler-ingest', log });
-  closers.add('Redis', () => link.close());
-  const settings = watchSettings(link, log);
-  closers.add('Redis settings', () => settings.close());
-  let onOurs = (): void => undefined;
-  const marker = watchClusterMarker({
-    link,
-    prefix: f.redisPrefix,
-    clusterUid: () => readClusterUid(kube),
-    onChange: (isOurs) => {
-      if (isOurs) onOurs();
-    },
-    log,
-  });
-  closers.add('cluster marker', () => marker.stop());
-
-  const health: {
-    watcher?: Watcher;
-    producer?: { readonly trouble: string | undefined };
-    elector?: Elector;
-    election?: GatewayFailover;
-  } = {};
-  if (f.httpEndpoint !== '') {
-    const http = await startHttp({
-      address: f.httpEndpoint,
-      metrics,
-      metricsPath: f.metricsPath,
-      live: [
-        {
-          name: 'leader-election',
-          check: () =>
-            health.elector?.isHealthy() === false
-              ? 'failed to renew leadership in time'
-              : undefined,
-        },
-      ],
-      ready: [
-        { name: 'redis', check: () => health.producer?.trouble ?? link.trouble },
-        { name: 'redis-cluster', check: () => marker.trouble },
-        { name: 'redis-settings', check: () => settings.trouble },
-        { name: 'driver', check: () => driver.trouble },
-        { name: 'active-gateway', check: () => health.election?.trouble },
-        {
-          name: 'kubernetes',
-          check: () =>
-            health.watcher === undefined ? 'waiting for the driver first' : health.watcher.trouble,
-        },
-      ],
-      log,
-    });
-    closers.add('HTTP', () => http.close());
-    p.announce({ http: http.url });
-  } else p.announce({});
-
-  const found = await driver.known(p.stopping);
-  if (found === undefined) return;
-  const producer = createProducer({
-    redisUrl: f.redisUrl,
-    prefix: f.redisPrefix,
-    driver: found.name,
-    onRedisBack: () => (gate.isAllowing ? watcher.outstanding() : []),
-    log,
-    metrics,
-  });
-  closers.add('producer', () => producer.close());
-  health.producer = producer;
-  const gate = new LeaderGate(producer, {
-    holdsLease: () => marker.isOurs && (health.elector?.isLeader ?? !f.leaderElection),
-    keepMs: 2 * f.leaderElectionLeaseDurationMs,
-  });
-  const events = createEventRecorder({
-    client: kube,
-    component: eventComponent(found.name, p.env),
-    log,
-    metrics,
-  });
-  closers.add('events', () => events.close(1_000));
-  const tellRefused = ({ volume, reason }: RefusedVolume): void => {
+  const base = { context, connections, driver, lease: { namespace, name: leaseName(driver.name) } };
+  const producer = openProducer(base);
+  const gate = new LeaderGate(producer, { keepMs: 2 * times.leaseDurationMs });
+  const events = openEvents(base);
+  const onRefused = ({ volume, reason }: RefusedVolume): void => {
     if (gate.isAllowing) events.record(volumeFailedDelete(volume, reason));
   };
-  const wakes: { watch?: WaitWatch } = {};
+  const changes = new Listeners<string>();
+  const watcher = await openWatcher(base, { gate, changes, onRefused });
+  if (watcher === undefined) return;
+  openWaits(base, { gate, watcher, changes });
+  openAudit(base, { gate, events });
+  const resync = openResync(base, { watcher, gate, producer, onRefused });
+  const failover = openFailover(base, gate);
+  const sweep = openSweep(base, { watcher, gate });
+  const leadership = openLeadership(base, { gate, resync, failover, sweep });
+  await connections.marker.ours(stopping);
+  if (stopping.aborted) return;
+  connections.marker.onChange((isOurs) => isOurs && leadership.resume());
+  if (flags.leaderElection) return competeForLease(base, { times, leadership, gate });
+  tickEverySecond(base, leadership, ALWAYS_LEADING);
+  leadership.begin(ALWAYS_LEADING);
+}
+
+/** @throws UsageError for times that can't work together */
+function leaseTimes(flags: Context['flags']): LeaseTimes {
+  const times = {
+    leaseDurationMs: flags.leaderElectionLeaseDurationMs,
+    renewDeadlineMs: flags.leaderElectionRenewDeadlineMs,
+    retryPeriodMs: flags.leaderElectionRetryPeriodMs,
+  };
+  const problem = leaseTimesProblem(times);
+  if (problem !== undefined) throw new UsageError(problem);
+  return times;
+}
+
+function openProducer({ context, connections: { link }, driver }: Base): Producer {
+  const { flags, closers, health, log, metrics } = context;
+  const { redisUrl, redisPrefix: prefix } = flags;
+  const producer = createProducer({ redisUrl, prefix, driver: driver.name, log, metrics });
+  closers.add('producer', () => producer.close());
+  health.ready('redis', () => producer.trouble ?? link.trouble);
+  return producer;
+}
+
+function openEvents({ context, connections: { kube }, driver }: Base): EventRecorder {
+  const { closers, log, metrics } = context;
+  const component = eventComponent(driver.name, context.env);
+  const events = createEventRecorder({ client: kube, component, log, metrics });
+  closers.add('events', () => events.close(1_000));
+  return events;
+}
+
+/** @returns undefined when the process is stopped before the first lists are complete */
+async function openWatcher(
+  { context, connections: { kube }, driver }: Base,
+  parts: {
+    readonly gate: LeaderGate;
+    readonly changes: Listeners<string>;
+    readonly onRefused: (refused: RefusedVolume) => void;
+  },
+): Promise<Watcher | undefined> {
+  const { closers, health, log, metrics, stopping } = context;
   const watcher = startWatcher({
     client: kube,
-    driver: { ...found, inTreeName: inTreeNameOf(found.name) },
-    gate,
-    onObject: (object) => wakes.watch?.changed(object),
-    onRefused: tellRefused,
+    driver: { ...driver, inTreeName: inTreeNameOf(driver.name) },
+    gate: parts.gate,
+    onObject: (object) => parts.changes.tell(object),
+    onRefused: parts.onRefused,
     log,
     metrics,
   });
   closers.add('watcher', () => watcher.stop());
-  health.watcher = watcher;
+  health.ready('kubernetes', () => watcher.trouble);
   try {
-    await watcher.synced(p.stopping);
+    await watcher.synced(stopping);
   } catch (error) {
-    if (p.stopping.aborted) return;
-    throw error;
+    if (!stopping.aborted) throw error;
+    return undefined;
   }
+  return watcher;
+}
 
-  /** Everything that needs a job, open records included: their claims may be gone, and only the
-   * record still knows of the volume. */
-  const enqueueAll = async (reason: string): Promise<void> => {
-    let count = 0;
-    for (const key of watcher.outstanding()) {
-      gate.ensureQueued(key);
-      count += 1;
-    }
-    try {
-      for (const key of (await openJobs(link.redis, f.redisPrefix, found.name)).values())
-        gate.ensureQueued(key);
-    } catch (error) {
-      log.warn(
-        { err: error },
-        'the open volume records could not be listed; the next resync looks again',
-      );
-    }
-    for (const refused of watcher.refused()) tellRefused(refused);
-    log.info({ reason, count }, 'enqueued everything outstanding');
-  };
-  link.onReady((first) => {
-    if (!first && gate.isAllowing) void enqueueAll('Redis came back');
-  });
-  const resync = setInterval(() => {
-    if (gate.isAllowing) void enqueueAll('resync');
-  }, timerMs(f.resyncIntervalMs));
-  closers.add('resync', () => clearInterval(resync));
-
-  const name = leaseName(found.name);
-  const namespace = await leaseNamespace(f.leaderElectionNamespace, p.env);
-  const incarnations = redisIncarnationStore(link.redis, f.redisPrefix, found.name);
-  const history = new IncarnationCheck({
-    incarnations,
-    store: leaseIncarnationStore({ client: kube, namespace, name }),
-    ownershipMs: ownershipMs(f),
-    log,
-  });
-  let looking: Promise<void> | undefined;
-  const yielding = new ForeignLeader(incarnations, log);
-  const look = (): void => {
-    yielding.observe(health.elector?.isLeader === true ? undefined : health.elector?.holder);
-    if (!gate.isAllowing) return;
-    looking ??= history
-      .check()
-      .then(
-        (isLost) => (isLost ? enqueueAll('Redis lost what it held') : undefined),
-        (error: unknown) =>
-          log.debug({ err: error }, 'could not compare the history of Redis; looking again'),
-      )
-      .finally(() => (looking = undefined));
-  };
-  const looks = setInterval(look, HISTORY_LOOK_MS);
-  closers.add('Redis history', () => clearInterval(looks));
-
-  if (f.auditIntervalMs > 0 && found.controllerCapabilities.has('LIST_VOLUMES')) {
-    const auditing = startPeriodicAudit({
-      ports: {
-        csi: gateways.asks,
-        kube,
-        openRecords: () => openRecords(link.redis, f.redisPrefix, found.name),
-        ledger: redisAuditLedger(link.redis, f.redisPrefix, found.name),
-        driver: found.name,
-        timeoutMs: f.timeoutMs,
-        minAgeMs: f.auditMinAgeMs,
-        nowMs: () => systemClock.nowMs(),
-      },
-      events,
-      regarding: { kind: leases.kind, apiVersion: apiVersionOf(leases), namespace, name, uid: '' },
-      intervalMs: f.auditIntervalMs,
-      isLeading: () => gate.isAllowing,
-      log,
-      metrics,
-    });
-    closers.add('audit', () => auditing.stop());
-  }
-
-  const election = startGatewayFailover({
-    pool: gateways,
-    active: redisActiveGateway(link.redis, f.redisPrefix, found.name),
-    driver: found.name,
-    timeoutMs: f.timeoutMs,
-    ownershipMs: ownershipMs(f),
-    isLeading: () => gate.isAllowing,
-    clock: systemClock,
-    log,
-    metrics,
-  });
-  closers.add('gateway election', () => election.close());
-  health.election = election;
-
+/** Promotes parked keys when the object changes that they wait for. */
+function openWaits(
+  { context, connections: { kube, link }, driver }: Base,
+  parts: {
+    readonly gate: LeaderGate;
+    readonly watcher: Watcher;
+    readonly changes: Listeners<string>;
+  },
+): void {
+  const { flags, closers, log, metrics } = context;
+  const { gate, watcher, changes } = parts;
   const demandWatch = startDemandWatch({
     client: kube,
-    watchSecrets: f.watchSecrets,
-    onChange: (object) => wakes.watch?.changed(object),
+    watchSecrets: flags.watchSecrets,
+    onChange: (object) => changes.tell(object),
     clock: systemClock,
     log,
   });
   closers.add('watch on demand', () => demandWatch.stop());
   const waitWatch = startWaitWatch({
-    waits: new WaitList(link.redis, f.redisPrefix, found.name),
+    waits: new WaitList(link.redis, flags.redisPrefix, driver.name),
     versionOf: (object) => watcher.versionOf(object) ?? demandWatch.versionOf(object),
     onWaiting: (objects) => demandWatch.follow(objects),
     isLeading: () => gate.isAllowing,
-    driver: found.name,
+    driver: driver.name,
     clock: systemClock,
     log,
     metrics,
   });
   closers.add('wait watch', () => waitWatch.stop());
-  wakes.watch = waitWatch;
+  changes.subscribe((object) => waitWatch.changed(object));
+}
 
-  const sweeping = startSnapshotSweep({
+function openAudit(
+  { context, connections, driver, lease }: Base,
+  parts: { readonly gate: LeaderGate; readonly events: EventRecorder },
+): void {
+  const { flags, closers, log, metrics } = context;
+  const { kube, gateways, link } = connections;
+  if (flags.auditIntervalMs <= 0 || !driver.controllerCapabilities.has('LIST_VOLUMES')) return;
+  const auditing = startPeriodicAudit({
+    ports: {
+      csi: gateways.asks,
+      kube,
+      openRecords: () => openRecords(link.redis, flags.redisPrefix, driver.name),
+      ledger: redisAuditLedger(link.redis, flags.redisPrefix, driver.name),
+      driver: driver.name,
+      timeoutMs: flags.timeoutMs,
+      minAgeMs: flags.auditMinAgeMs,
+      nowMs: () => systemClock.nowMs(),
+    },
+    events: parts.events,
+    regarding: { kind: leases.kind, apiVersion: apiVersionOf(leases), ...lease, uid: '' },
+    intervalMs: flags.auditIntervalMs,
+    isLeading: () => parts.gate.isAllowing,
+    log,
+    metrics,
+  });
+  closers.add('audit', () => auditing.stop());
+}
+
+/** Resyncs at each interval and when Redis comes back. */
+function openResync(
+  { context, connections: { link }, driver }: Base,
+  parts: {
+    readonly watcher: Watcher;
+    readonly gate: LeaderGate;
+    readonly producer: Producer;
+    readonly onRefused: (refused: RefusedVolume) => void;
+  },
+): Resync {
+  const { flags, closers, log } = context;
+  const { watcher, gate, producer, onRefused } = parts;
+  const openJobsOfDriver = () => openJobs(link.redis, flags.redisPrefix, driver.name);
+  const resync = new Resync({ watcher, gate, openJobs: openJobsOfDriver, onRefused, log });
+  producer.onRedisBack((reason) => producer.resync(resync.outstanding(), reason));
+  link.onReady((isFirst) => !isFirst && void resync.run('Redis came back'));
+  const timer = setInterval(() => void resync.run('resync'), timerMs(flags.resyncIntervalMs));
+  closers.add('resync', () => clearInterval(timer));
+  return resync;
+}
+
+function openFailover(
+  { context, connections: { gateways, link }, driver }: Base,
+  gate: LeaderGate,
+): GatewayFailover {
+  const { flags, closers, health, log, metrics } = context;
+  const failover = startGatewayFailover({
+    pool: gateways,
+    active: redisActiveGateway(link.redis, flags.redisPrefix, driver.name),
+    driver: driver.name,
+    timeoutMs: flags.timeoutMs,
+    ownershipMs: ownershipMs(flags),
+    isLeading: () => gate.isAllowing,
+    clock: systemClock,
+    log,
+    metrics,
+  });
+  closers.add('gateway failover', () => failover.close());
+  health.ready('active-gateway', () => failover.trouble);
+  return failover;
+}
+
+function openSweep(
+  { context, connections: { kube }, driver }: Base,
+  parts: { readonly watcher: Watcher; readonly gate: LeaderGate },
+): SnapshotSweep | undefined {
+  const { flags, closers, log } = context;
+  const { watcher, gate } = parts;
+  const sweep = startSnapshotSweep({
     client: kube,
     restored: () => watcher.restoredSnapshots(),
     ensureQueued: (key) => gate.ensureQueued(key),
     isLeading: () => gate.isAllowing,
-    driver: found,
-    intervalMs: f.snapshotOrphanSweepIntervalMs,
+    driver,
+    intervalMs: flags.snapshotOrphanSweepIntervalMs,
     log,
   });
-  closers.add('snapshot sweep', () => sweeping?.stop());
+  closers.add('snapshot sweep', () => sweep?.stop());
+  return sweep;
+}
 
-  await marker.ours(p.stopping);
-  if (p.stopping.aborted) return;
-  onOurs = () => {
-    if (!gate.isAllowing) return;
-    // Passes on what was missed meanwhile.
-    gate.allow();
-    void enqueueAll('this Redis is ours again');
-  };
-  const lead = (): void => {
-    gate.allow();
-    log.info({ driver: found.name }, 'leading: claims and volumes are enqueued here');
-    election.checkNow();
-    look();
-    void enqueueAll('leading');
-    sweeping?.begin();
-  };
-  if (!f.leaderElection) return lead();
-  const elector = startElector({
-    store: kubeLeaseStore({ client: kube, namespace, name, labels: f.leaderElectionLabels, log }),
-    leaseName: name,
-    identity: `${IDENTITY_PREFIX}${p.env['HOSTNAME'] ?? 'local'}-${p.pid}-${randomBytes(3).toString('hex')}`,
-    ...timing,
-    clock: systemClock,
+function openLeadership(
+  { context, connections, driver, lease }: Base,
+  parts: {
+    readonly gate: LeaderGate;
+    readonly resync: Resync;
+    readonly failover: GatewayFailover;
+    readonly sweep: SnapshotSweep | undefined;
+  },
+): Leadership {
+  const { flags, log } = context;
+  const { kube, link, marker } = connections;
+  const incarnations = redisIncarnationStore(link.redis, flags.redisPrefix, driver.name);
+  const store = leaseIncarnationStore({ client: kube, ...lease });
+  return new Leadership({
+    ...parts,
+    driver: driver.name,
+    incarnation: new IncarnationCheck({
+      incarnations,
+      store,
+      ownershipMs: ownershipMs(flags),
+      log,
+    }),
+    foreignLeader: new ForeignLeader(incarnations, log),
+    isRedisOurs: () => marker.isOurs,
     log,
-    metrics,
-    onStartedLeading: lead,
-    onStoppedLeading: (reason) => {
-      gate.block();
-      log.warn({ reason }, 'not leading any more: another ingest enqueues');
-    },
-  });
-  health.elector = elector;
-  closers.add('elector', async () => {
-    gate.block();
-    await elector.close();
   });
 }
 
-/** How often the leader compares what Redis holds with what it held. */
-const HISTORY_LOOK_MS = 1_000;
+/** --leader-election=false: only one ingest of the driver may run. */
+const ALWAYS_LEADING: LeaseView = { isLeader: true, holder: undefined };
+const TICK_MS = 1_000;
 
-const SERVICE_ACCOUNT_NAMESPACE = '/var/run/secrets/kubernetes.io/serviceaccount/namespace';
+function tickEverySecond({ context }: Base, leadership: Leadership, lease: LeaseView): void {
+  const timer = setInterval(() => leadership.tick(lease), TICK_MS);
+  context.closers.add('leadership', () => clearInterval(timer));
+}
 
-/** The flag, else POD_NAMESPACE, else the pod's own, else default (spec 05 §4). */
-async function leaseNamespace(
-  flag: string,
-  env: Readonly<Record<string, string | undefined>>,
-): Promise<string> {
-  if (flag !== '') return flag;
-  const fromEnv = env['POD_NAMESPACE'] ?? '';
-  if (fromEnv !== '') return fromEnv;
-  const mounted = await readFile(SERVICE_ACCOUNT_NAMESPACE, 'utf8').catch(() => '');
-  return mounted.trim() === '' ? 'default' : mounted.trim();
+function competeForLease(
+  base: Base,
+  parts: {
+    readonly times: LeaseTimes;
+    readonly leadership: Leadership;
+    readonly gate: LeaderGate;
+  },
+): void {
+  const { context, connections, lease } = base;
+  const { flags, closers, health, log, metrics } = context;
+  const labels = flags.leaderElectionLabels;
+  const elector = startElector({
+    store: kubeLeaseStore({ client: connections.kube, ...lease, labels, log }),
+    leaseName: lease.name,
+    identity: `${IDENTITY_PREFIX}${instanceName(context)}`,
+    ...parts.times,
+    clock: systemClock,
+    log,
+    metrics,
+    onStartedLeading: (view) => parts.leadership.begin(view),
+    onStoppedLeading: (reason) => parts.leadership.end(reason),
+  });
+  closers.add('elector', async () => {
+    parts.gate.block();
+    await elector.close();
+  });
+  health.live('leader-election', () =>
+    elector.isHealthy() ? undefined : 'failed to renew leadership in time',
+  );
+  tickEverySecond(base, parts.leadership, elector);
 }

@@ -1,203 +1,208 @@
-import { randomBytes, randomInt } from 'node:crypto';
-import { openDriver } from '../gateway-client/open-driver.ts';
-import { readClusterUid } from '../kube/cluster-uid.ts';
-import { openKubeClient } from '../kube/open-client.ts';
+import { randomInt } from 'node:crypto';
+import {
+  instanceName,
+  openConnections,
+  type Connections,
+} from '../connections/open-connections.ts';
+import type { DriverInfo } from '../gateway-client/driver-watch.ts';
 import { createEventRecorder, eventComponent } from '../kube/events.ts';
-import { watchClusterMarker } from '../redis/cluster-marker.ts';
-import { openRedis } from '../redis/connection.ts';
-import { startConsumer } from '../queue/consumer.ts';
-import type { Consumer } from '../queue/consumer.ts';
-import { watchSettings } from '../redis/settings-watch.ts';
+import { startConsumer, type Consumer, type Run } from '../queue/consumer.ts';
+import type { JobKey, JobKind } from '../queue/contract.ts';
+import type { Outcome } from '../queue/outcome.ts';
 import { ownershipMs } from '../records/flags.ts';
-import { openSources } from '../records/open-sources.ts';
 import { VolumeNames } from '../records/names-in-use.ts';
+import { openSources } from '../records/open-sources.ts';
 import { VolumeRecords } from '../records/volume-record.ts';
 import { systemClock, timerMs } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
-import { startHttp } from '../runtime/http.ts';
-import { runProcess } from '../runtime/process.ts';
-import type { Invocation, ProcessContext } from '../runtime/process.ts';
-import { parseFeatureGates } from '../volumes/feature-gates.ts';
+import { openHttpEndpoint } from '../runtime/http.ts';
+import { runProcess, type Invocation, type ProcessContext } from '../runtime/process.ts';
+import { parseFeatureGates, type FeatureGates } from '../volumes/feature-gates.ts';
 import { inTreeNameOf } from '../volumes/migration/plugins.ts';
-import { reconcileVolume } from './volume/reconcile-volume.ts';
-import { flags, summary } from './flags.ts';
+import { startCaches, type Caches } from './caches.ts';
+import { reconcileClaim } from './claim/reconcile-claim.ts';
+import { flags as table, summary } from './flags.ts';
+import { LostRecords } from './lost-records.ts';
 import { createOperationCounts } from './operation-counts.ts';
 import type { ProcessorPorts } from './ports.ts';
-import { reconcileClaim } from './claim/reconcile-claim.ts';
-import { reconcileSnapshot } from './snapshot/reconcile-snapshot.ts';
 import { runToOutcome } from './run-to-outcome.ts';
-import { startCaches } from './caches.ts';
+import { reconcileSnapshot } from './snapshot/reconcile-snapshot.ts';
+import { reconcileVolume } from './volume/reconcile-volume.ts';
+
+type Context = ProcessContext<typeof table>;
+
+/** What the parts of jobs are made of. */
+interface Base {
+  readonly context: Context;
+  readonly connections: Connections;
+  readonly driver: DriverInfo;
+  /** Name of this process that no other one has. */
+  readonly instance: string;
+}
 
 /** The jobs process. */
 export function main(invocation: Invocation): Promise<void> {
-  return runProcess(invocation, { name: 'jobs', summary, table: flags, start });
+  return runProcess(invocation, { name: 'jobs', summary, table, start });
 }
 
-async function start(p: ProcessContext<typeof flags>): Promise<void> {
-  const { flags: f, log, metrics, closers } = p;
-  if (f.volumeNameUuidLength === 0)
+async function start(context: Context): Promise<void> {
+  const { flags, health, log, stopping } = context;
+  const gates = checkFlags(flags);
+  const instance = instanceName(context);
+  const redisName = `sutler-records:${instance}`;
+  const connections = await openConnections(context, { name: 'jobs', redisName });
+  const caches = openCaches(context, connections);
+  health.ready('queues', () => 'not started yet');
+  context.announce(await openHttpEndpoint(context));
+  const driver = await connections.driver.known(stopping);
+  if (driver === undefined) return;
+  await caches.synced(driver, stopping);
+  if (stopping.aborted) return;
+
+  const base = { context, connections, driver, instance };
+  const records = await openRecords(base);
+  const lostRecords = openLostRecords(base, records);
+  const ports = createPorts(base, { caches, records, gates });
+  await connections.marker.ours(stopping);
+  if (stopping.aborted) return;
+  const consumers = startConsumers(base, { ports, lostRecords });
+  // With another cluster's Redis nothing is taken.
+  connections.marker.onChange((isOurs) => {
+    for (const consumer of consumers) void (isOurs ? consumer.resume() : consumer.pause());
+  });
+  log.info({ driver: driver.name, workers: flags.workerThreads }, 'taking jobs');
+}
+
+/** @throws UsageError for flags that can't be used */
+function checkFlags(flags: Context['flags']): FeatureGates {
+  if (flags.volumeNameUuidLength === 0) {
     throw new UsageError(
       '--volume-name-uuid-length: 0 would give all claims one name; choose -1 or 1 to 32',
     );
-  const gates = parseFeatureGates(f.featureGates);
+  }
+  const gates = parseFeatureGates(flags.featureGates);
   if (typeof gates === 'string') throw new UsageError(`--feature-gates: ${gates}`);
-  const instance = `${p.env['HOSTNAME'] ?? 'local'}-${p.pid}-${randomBytes(3).toString('hex')}`;
+  return gates;
+}
 
-  const kube = await openKubeClient('jobs', p);
-  const { gateways, driver } = await openDriver(p);
-  const link = openRedis({
-    url: f.redisUrl,
-    role: 'plain',
-    name: `sutler-records:${instance}`,
-    log,
+function openCaches({ closers, health, log, metrics }: Context, { kube }: Connections): Caches {
+  const caches = startCaches({ client: kube, log, metrics });
+  closers.add('caches', () => caches.stop());
+  health.ready('kubernetes', () => caches.trouble);
+  return caches;
+}
+
+async function openRecords({ context, connections, driver }: Base): Promise<VolumeRecords> {
+  const { flags } = context;
+  const records = new VolumeRecords({
+    redis: connections.link.redis,
+    prefix: flags.redisPrefix,
+    driver: driver.name,
+    ownMs: ownershipMs(flags),
+    settleMs: flags.settleTimeMs,
   });
-  closers.add('Redis', () => link.close());
-  const settings = watchSettings(link, log);
-  closers.add('Redis settings', () => settings.close());
+  // Only saves the first run a refusal, so Redis need not be there yet.
+  await records.learnIncarnation().catch(() => undefined);
+  return records;
+}
 
-  const views = startCaches({ client: kube, log, metrics });
-  closers.add('views', () => views.stop());
-  const consumers: Consumer[] = [];
-  const marker = watchClusterMarker({
-    link,
-    prefix: f.redisPrefix,
-    clusterUid: () => readClusterUid(kube),
-    onChange: (isOurs) => {
-      for (const consumer of consumers) void (isOurs ? consumer.resume() : consumer.pause());
-    },
-    log,
-  });
-  closers.add('cluster marker', () => marker.stop());
-  if (f.httpEndpoint !== '') {
-    const http = await startHttp({
-      address: f.httpEndpoint,
-      metrics,
-      metricsPath: f.metricsPath,
-      live: [
-        {
-          name: 'progress',
-          check: () => consumers.map((c) => c.stuck).find((t) => t !== undefined),
-        },
-      ],
-      ready: [
-        { name: 'redis', check: () => link.trouble },
-        { name: 'redis-cluster', check: () => marker.trouble },
-        { name: 'redis-settings', check: () => settings.trouble },
-        { name: 'driver', check: () => driver.trouble },
-        { name: 'kubernetes', check: () => views.trouble },
-        {
-          name: 'queues',
-          check: () =>
-            consumers.length === 0
-              ? 'not started yet'
-              : consumers.map((c) => c.trouble).find((t) => t !== undefined),
-        },
-      ],
-      log,
-    });
-    closers.add('HTTP', () => http.close());
-    p.announce({ http: http.url });
-  } else p.announce({});
+function openLostRecords({ context, connections }: Base, records: VolumeRecords): LostRecords {
+  const isRedisOurs = () => connections.marker.isOurs;
+  const lostRecords = new LostRecords({ records, isRedisOurs, log: context.log });
+  context.closers.add('open records', () => lostRecords.stop());
+  return lostRecords;
+}
 
-  const found = await driver.known(p.stopping);
-  if (found === undefined) return;
-  await views.synced(found, p.stopping);
-  if (p.stopping.aborted) return;
-  const component = eventComponent(found.name, p.env);
+function createPorts(
+  { context, connections, driver, instance }: Base,
+  parts: {
+    readonly caches: Caches;
+    readonly records: VolumeRecords;
+    readonly gates: FeatureGates;
+  },
+): ProcessorPorts {
+  const { flags, closers, log, metrics } = context;
+  const { kube, gateways, link } = connections;
+  const component = eventComponent(driver.name, context.env);
   const events = createEventRecorder({ client: kube, component, log, metrics });
   closers.add('events', () => events.close(2_000));
-  const records = new VolumeRecords({
-    redis: link.redis,
-    prefix: f.redisPrefix,
-    driver: found.name,
-    ownMs: ownershipMs(f),
-    settleMs: f.settleTimeMs,
-  });
-  await records.learnIncarnation().catch(() => undefined);
-  const tend = async (): Promise<void> => {
-    if (!marker.isOurs) return;
-    const rewritten = await records
-      .rewriteLostRecords()
-      .catch((error: unknown) =>
-        log.debug({ err: error }, 'the open records could not be looked after'),
-      );
-    if (rewritten && rewritten.length > 0)
-      log.warn({ records: rewritten.length }, 'wrote volume records again that Redis had lost');
-  };
-  const tending = setInterval(() => void tend(), TEND_MS);
-  closers.add('open records', () => clearInterval(tending));
-  const inTreeName = inTreeNameOf(found.name);
-  const ports: ProcessorPorts = {
+  const identity = `${Date.now()}-${randomInt(10_000)}-${driver.name}`;
+  const inTreeName = inTreeNameOf(driver.name);
+  return {
     kube,
     csi: gateways.calls,
-    records,
-    openSources: () => openSources(link.redis, f.redisPrefix, found.name),
-    names: new VolumeNames(link.redis, f.redisPrefix, found.name),
+    records: parts.records,
+    openSources: () => openSources(link.redis, flags.redisPrefix, driver.name),
+    names: new VolumeNames(link.redis, flags.redisPrefix, driver.name),
     events,
     counts: createOperationCounts(metrics),
-    classOf: views.classOf,
-    attachedTo: views.attachedTo,
-    driver: () => ({ ...driver.current(), inTreeName }),
-    options: {
-      ...f,
-      gates,
-      defaultFsType: f.defaultFstype,
-      identity: `${Date.now()}-${randomInt(10_000)}-${found.name}`,
-    },
-    timeoutMs: f.timeoutMs,
-    writeAllowanceMs: f.writeAllowanceMs,
-    areSecretsWatched: f.watchSecrets,
-    claimFinalizer: f.claimFinalizer,
-    retryMaxMs: f.retryIntervalMaxMs,
+    classOf: parts.caches.classOf,
+    attachedTo: parts.caches.attachedTo,
+    driver: () => ({ ...connections.driver.current(), inTreeName }),
+    options: { ...flags, gates: parts.gates, defaultFsType: flags.defaultFstype, identity },
+    timeoutMs: flags.timeoutMs,
+    writeAllowanceMs: flags.writeAllowanceMs,
+    areSecretsWatched: flags.watchSecrets,
+    claimFinalizer: flags.claimFinalizer,
+    retryMaxMs: flags.retryIntervalMaxMs,
     endpoint: gateways.sole,
-    newOwner: ownerNames(instance),
+    newOwner: createOwnerNames(instance),
     clock: systemClock,
     log,
   };
-  await marker.ours(p.stopping);
-  if (p.stopping.aborted) return;
-  const common = {
-    redisUrl: f.redisUrl,
-    prefix: f.redisPrefix,
-    driver: found.name,
-    name: instance,
-    backoff: { startMs: f.retryIntervalStartMs, maxMs: f.retryIntervalMaxMs },
-    lockMs: timerMs(f.lockDurationMs),
-    stalledCheckMs: Math.min(5_000, f.lockDurationMs / 2),
-    log,
-    metrics,
-  };
-  const work = [
-    { kind: 'claim', run: reconcileClaim, concurrency: f.workerThreads },
-    { kind: 'volume', run: reconcileVolume, concurrency: f.workerThreads },
-    { kind: 'snapshot', run: reconcileSnapshot, concurrency: SNAPSHOTS_AT_ONCE },
-  ] as const;
-  for (const { kind, run, concurrency } of work) {
-    // A consumer is a connection: none where ingest has nothing to hand over.
-    if (kind === 'snapshot' && !found.controllerCapabilities.has('CREATE_DELETE_SNAPSHOT'))
-      continue;
-    const consumer = startConsumer({
-      ...common,
-      kind,
-      concurrency,
-      process: (key, context) => runToOutcome(key, log, () => run(ports, key, context)),
-      onRedisEmptied: () => void tend(),
-    });
-    consumers.push(consumer);
-    closers.add(`${kind}s consumer`, () => consumer.close(f.gracePeriodMs));
-  }
-  log.info({ driver: found.name, workers: f.workerThreads }, 'taking jobs');
 }
 
-/** Snapshots that our finalizer is taken off of, where ingest's sweep found it left over: there are
- * few, and none of them is urgent. */
-const SNAPSHOTS_AT_ONCE = 2;
-
-/** How often the records that this process left open are looked after. */
-const TEND_MS = 2_000;
-
-/** Unique per run: a run that was overtaken must never pass for the one that took over. */
-function ownerNames(instance: string): () => string {
+/** Names that no other run has: a run that was overtaken must not pass for the one that took over. */
+function createOwnerNames(instance: string): () => string {
   let runs = 0;
   return () => `${instance}-${(runs += 1)}`;
+}
+
+/** There are few snapshots to remove our finalizer from, and none of them is urgent. */
+const SNAPSHOT_CONCURRENCY = 2;
+
+/** A consumer for each queue, and what it does with a key. */
+function startConsumers(
+  { context, driver, instance }: Base,
+  parts: { readonly ports: ProcessorPorts; readonly lostRecords: LostRecords },
+): readonly Consumer[] {
+  const { flags, closers, health, log, metrics } = context;
+  const { ports, lostRecords } = parts;
+  const startOne = (
+    kind: JobKind,
+    concurrency: number,
+    reconcile: (ports: ProcessorPorts, key: JobKey, run: Run) => Promise<Outcome>,
+  ): Consumer => {
+    const consumer = startConsumer({
+      redisUrl: flags.redisUrl,
+      prefix: flags.redisPrefix,
+      driver: driver.name,
+      name: instance,
+      backoff: { startMs: flags.retryIntervalStartMs, maxMs: flags.retryIntervalMaxMs },
+      lockMs: timerMs(flags.lockDurationMs),
+      stalledCheckMs: Math.min(5_000, flags.lockDurationMs / 2),
+      kind,
+      concurrency,
+      process: (key, run) => runToOutcome(key, log, () => reconcile(ports, key, run)),
+      onRedisEmptied: () => void lostRecords.rewrite(),
+      log,
+      metrics,
+    });
+    closers.add(`${kind}s consumer`, () => consumer.close(flags.gracePeriodMs));
+    return consumer;
+  };
+  const consumers = [
+    startOne('claim', flags.workerThreads, reconcileClaim),
+    startOne('volume', flags.workerThreads, reconcileVolume),
+  ];
+  // A consumer is a connection, and ingest enqueues no snapshots for a driver that makes none.
+  if (driver.controllerCapabilities.has('CREATE_DELETE_SNAPSHOT'))
+    consumers.push(startOne('snapshot', SNAPSHOT_CONCURRENCY, reconcileSnapshot));
+  health.ready('queues', () => firstOf(consumers.map(({ trouble }) => trouble)));
+  health.live('progress', () => firstOf(consumers.map(({ stuck }) => stuck)));
+  return consumers;
+}
+
+function firstOf(lines: readonly (string | undefined)[]): string | undefined {
+  return lines.find((line) => line !== undefined);
 }

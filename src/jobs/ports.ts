@@ -19,7 +19,7 @@ export interface ProcessorPorts {
    * records/open-sources.ts. */
   readonly openSources: () => Promise<ReadonlySet<string>>;
   /** Which claim has a shortened volume name. */
-  readonly names: Pick<VolumeNames, 'hold' | 'release'>;
+  readonly names: Pick<VolumeNames, 'reserve' | 'release'>;
   readonly events: Pick<EventRecorder, 'record'>;
   readonly counts: OperationCounts;
   /** From the watched view of classes. */

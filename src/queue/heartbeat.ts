@@ -1,7 +1,7 @@
 import { performance } from 'node:perf_hooks';
 
 import type { Logger } from '../runtime/log.ts';
-import { describeRedisError } from '../redis/connection.ts';
+import { describeRedisError } from '../redis/error-text.ts';
 import type { RedisLink } from '../redis/connection.ts';
 import { keyPrefix } from '../redis/key-names.ts';
 import { heartbeatKey } from './key-names.ts';

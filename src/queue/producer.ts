@@ -6,8 +6,11 @@ import type { Registry } from 'prom-client';
 
 import { systemClock } from '../runtime/clock.ts';
 import type { Clock } from '../runtime/clock.ts';
+import { Listeners } from '../runtime/listeners.ts';
 import type { Logger } from '../runtime/log.ts';
-import { checkSettings, describeRedisError, openRedis } from '../redis/connection.ts';
+import { openRedis } from '../redis/connection.ts';
+import { describeRedisError } from '../redis/error-text.ts';
+import { checkSettings } from '../redis/settings.ts';
 import type { RedisLink } from '../redis/connection.ts';
 import { JOB_KINDS, jobData, jobId, keyId } from './contract.ts';
 import type { JobData, JobKey, JobKind } from './contract.ts';
@@ -44,6 +47,10 @@ export interface Producer {
   readonly pending: number;
   /** Resolves when everything touched so far is in Redis. */
   flushed(): Promise<void>;
+  /** Calls the listener when Redis came back or was found emptied, with the reason. */
+  onRedisBack(listener: (reason: string) => void): void;
+  /** Ensures that these keys are queued, spread over time. A newer call replaces an older one. */
+  resync(keys: Iterable<JobKey>, reason: string): void;
   /** Flushes for half a second at most; what remains is found again by the next leader. */
   close(): Promise<void>;
 }
@@ -53,8 +60,6 @@ export interface ProducerOptions {
   /** Value of --redis-prefix, without braces. */
   readonly prefix: string;
   readonly driver: string;
-  /** Every key that is outstanding, asked for when Redis came back or was emptied. */
-  readonly onRedisBack: () => Iterable<JobKey>;
   readonly log: Logger;
   readonly metrics: Registry;
   readonly clock?: Clock;
@@ -71,9 +76,9 @@ export function createProducer(options: ProducerOptions): Producer {
 
 const BATCH_KEYS = 200;
 const BATCH_PERIOD_MS = 10;
-const REFILL_PERIOD_MS = 100;
+const RESYNC_PERIOD_MS = 100;
 /** Keys a second that a re-add adds at least: a few keys need no spreading. */
-const REFILL_MIN_PER_SECOND = 100;
+const RESYNC_MIN_PER_SECOND = 100;
 const FAIRNESS_PERIOD_MS = 250;
 const EVENTS_KEPT = 5000;
 const CLOSE_FLUSH_MS = 500;
@@ -88,6 +93,7 @@ class QueueProducer implements Producer {
   readonly #epoch: FlushDetector;
   readonly #fairness = new Fairness();
   readonly #dirty = new DirtySet();
+  readonly #redisBack = new Listeners<string>();
   readonly #stopping = new AbortController();
   readonly #uniqueBase = randomBytes(6).toString('base64url');
   #serial = 0;
@@ -95,7 +101,7 @@ class QueueProducer implements Producer {
   #pumping: Promise<void> | undefined;
   #lastBatchMs = 0;
   #lastFairnessMs = 0;
-  #refilling = 0;
+  #resyncs = 0;
   #refusal: string | undefined;
   #problems: readonly string[] = [];
   #wake: () => void = () => undefined;
@@ -119,7 +125,7 @@ class QueueProducer implements Producer {
     });
     this.#link.onReady((first) => {
       void this.#announce();
-      if (!first) this.#refill('Redis came back');
+      if (!first) this.#redisBack.tell('Redis came back');
       this.#wake();
     });
   }
@@ -134,6 +140,18 @@ class QueueProducer implements Producer {
 
   promote(key: JobKey): void {
     this.#hint(key, 'promote');
+  }
+
+  onRedisBack(listener: (reason: string) => void): void {
+    this.#redisBack.subscribe(listener);
+  }
+
+  resync(keys: Iterable<JobKey>, reason: string): void {
+    const list = [...keys];
+    if (list.length === 0) return;
+    this.#options.log.info({ keys: list.length, reason }, 'adding outstanding keys again');
+    this.#resyncs += 1;
+    void this.#resyncSlowly(list, this.#resyncs);
   }
 
   #hint(key: JobKey, kind: HintKind): void {
@@ -349,7 +367,7 @@ class QueueProducer implements Producer {
   #emptied(): void {
     this.#metrics.emptied.inc({ driver: this.#options.driver });
     void this.#announce();
-    this.#refill('Redis was emptied');
+    this.#redisBack.tell('Redis was emptied');
   }
 
   /** Writes what others look up: which queues there are and their settings. Again after each
@@ -376,34 +394,17 @@ class QueueProducer implements Producer {
     }
   }
 
-  /** Touches every outstanding key again, spread over time; a newer call takes over from an older
-   * one. */
-  #refill(reason: string): void {
-    const { log } = this.#options;
-    let keys: JobKey[];
-    try {
-      keys = [...this.#options.onRedisBack()];
-    } catch (error) {
-      log.error({ err: error }, 'could not list the outstanding keys');
-      return;
-    }
-    if (keys.length === 0) return;
-    log.info({ keys: keys.length, reason }, 'adding outstanding keys again');
-    this.#refilling += 1;
-    void this.#refillSlowly(keys, this.#refilling);
-  }
-
-  async #refillSlowly(keys: readonly JobKey[], turn: number): Promise<void> {
+  async #resyncSlowly(keys: readonly JobKey[], turn: number): Promise<void> {
     const { signal } = this.#stopping;
-    const slices = Math.max(1, (this.#options.spreadMs ?? 30_000) / REFILL_PERIOD_MS);
+    const slices = Math.max(1, (this.#options.spreadMs ?? 30_000) / RESYNC_PERIOD_MS);
     const slice = Math.max(
       Math.ceil(keys.length / slices),
-      (REFILL_MIN_PER_SECOND * REFILL_PERIOD_MS) / 1000,
+      (RESYNC_MIN_PER_SECOND * RESYNC_PERIOD_MS) / 1000,
     );
     for (let from = 0; from < keys.length; from += slice) {
-      if (signal.aborted || turn !== this.#refilling) return;
+      if (signal.aborted || turn !== this.#resyncs) return;
       for (const key of keys.slice(from, from + slice)) this.ensureQueued(key);
-      if (from + slice < keys.length) await this.#clock.sleep(REFILL_PERIOD_MS, signal);
+      if (from + slice < keys.length) await this.#clock.sleep(RESYNC_PERIOD_MS, signal);
     }
   }
 

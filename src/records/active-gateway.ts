@@ -1,65 +1,79 @@
 import type { Redis } from 'ioredis';
+import { defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
 import { activeGatewayKey } from './key-names.ts';
-import { defineScript } from '../redis/script.ts';
 
-/* Replicas of a driver have locks of their own in their own processes, so one of them at a time
- * gets controller calls. Which one a Redis hash says, written by the leading ingest; the open
- * scripts of the volume record read it in the same step that opens a record, so that what a run is
- * given and what is written can't differ.
+/* The replicas of a driver have separate locks, so only one of them at a time gets controller calls
+ * (record rule 7). A Redis hash names its gateway. The leading ingest writes the hash; the scripts
+ * that open a record read it in the same step, so the gateway that a run calls and the one that its
+ * record names can't differ.
  *
- * KEYS[1]  the hash: endpoint, since  the active gateway, and Redis' ms when it was named
- *                    fence            counts the namings; a change names the one it has seen, so
- *                                     that of two leaders only one writes
- *                    previous         the gateway before, '' when there was none
- *                    openAt           Redis' ms until when calls at `previous` may be under way:
- *                                     before, nothing is opened */
+ * Fields of the hash:
+ * endpoint  the active gateway
+ * since     when it was named, Redis' ms
+ * fence     number of changes so far. A change gives the number it has read, so that of two leaders
+ *           only one writes.
+ * previous  the gateway before, '' when there was none
+ * openAt    until when calls at `previous` may be under way, Redis' ms; nothing is opened before */
 
-const NOW = `
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
+const READ_FIELDS = `
+local endpoint, fence, since, previous, openAt = unpack(redis.call(
+  'HMGET', gatewayKey, 'endpoint', 'fence', 'since', 'previous', 'openAt'))
+openAt = tonumber(openAt or 0)
 `;
 
-const FIELDS = `redis.call('HMGET', KEYS[1], 'endpoint', 'fence', 'since', 'previous', 'openAt')`;
+const readScript = defineNamedScript({
+  keys: ['gatewayKey'],
+  args: {},
+  answers: {
+    gateway: {
+      endpoint: 'text',
+      version: 'number',
+      sinceMs: 'number',
+      previous: 'text',
+      waitMs: 'number',
+    },
+  },
+  lua: `${REDIS_NOW}${READ_FIELDS}
+return {'gateway', 'endpoint', endpoint or '', 'version', fence or 0, 'sinceMs', since or 0,
+  'previous', previous or '', 'waitMs', math.max(0, openAt - now)}
+`,
+});
 
-/** Answers {endpoint, fence, since, previous, msUntilOpenAt}, '' and 0 where nothing is named. */
-const readScript = defineScript(`${NOW}
-local f = ${FIELDS}
-return {f[1] or '', f[2] or '0', f[3] or '0', f[4] or '', tostring(math.max(0, tonumber(f[5] or '0') - now))}
-`);
+/** Changes the active gateway, unless another leader did so since `version`. A wait that is not
+ * over yet is never shortened. */
+const nameScript = defineNamedScript({
+  keys: ['gatewayKey'],
+  args: { version: 'number', newEndpoint: 'text', waitMs: 'number' },
+  answers: { changed: {}, named: {} },
+  lua: `${REDIS_NOW}${READ_FIELDS}
+if tonumber(fence or 0) ~= version then return {'changed'} end
+redis.call('HSET', gatewayKey, 'endpoint', newEndpoint, 'since', now, 'fence', version + 1,
+  'previous', endpoint or '', 'openAt', math.max(now + waitMs, openAt))
+return {'named'}
+`,
+});
 
-/** ARGV fence, endpoint, waitMs. Answers {'changed'} where somebody named one meanwhile, else
- * {'named', fence}. A wait that is not over yet is never shortened. */
-const nameScript = defineScript(`${NOW}
-local f = ${FIELDS}
-if (f[2] or '0') ~= ARGV[1] then return {'changed'} end
-local fence = tostring(tonumber(ARGV[1]) + 1)
-local openAt = math.max(now + tonumber(ARGV[3]), tonumber(f[5] or '0'))
-redis.call('HSET', KEYS[1], 'endpoint', ARGV[2], 'since', tostring(now), 'fence', fence, 'previous', f[1] or '', 'openAt', tostring(openAt))
-return {'named', fence}
-`);
-
-/** What Redis says. */
+/** The active gateway as Redis has it. */
 export interface NamedGateway {
   /** '' = none was named yet, or Redis was emptied. */
   readonly endpoint: string;
-  /** Grows by one with each naming; 0 = none yet. */
+  /** Grows by one with each change; 0 = none yet. */
   readonly version: number;
   /** Unix ms by Redis' clock. */
   readonly sinceMs: number;
   /** '' = there was none before. */
   readonly previous: string;
-  /** How long calls at the previous one may still be under way, and nothing is opened. */
+  /** How long calls at the previous one may still be under way, during which nothing is opened. */
   readonly waitMs: number;
 }
 
-/** Which gateway of a driver gets calls. Both methods reject while Redis can't be reached. */
+/** The gateway of a driver that gets calls. Both methods reject while Redis can't be reached. */
 export interface ActiveGateway {
   read(): Promise<NamedGateway>;
   /** Names another one.
-   * @param version   as read
-   * @param waitMs  how long calls at the one before may still be under way; 0 where there are none
-   * @returns whether it was written: false where somebody else named one since `version` was read
-   */
+   * @param choice  `version`: as read. `waitMs`: how long calls at the previous gateway may still
+   *   be under way; 0 where there are none
+   * @returns false where another leader named one since `version` was read */
   name(choice: {
     readonly version: number;
     readonly endpoint: string;
@@ -69,30 +83,15 @@ export interface ActiveGateway {
 
 /** The active gateway of one driver in Redis. */
 export function redisActiveGateway(redis: Redis, prefix: string, driver: string): ActiveGateway {
-  const keys = [activeGatewayKey(prefix, driver)];
+  const keys = { gatewayKey: activeGatewayKey(prefix, driver) };
   return {
     async read() {
-      // Both scripts answer a list of texts, as their heads say.
-      const [endpoint = '', fence, since, previous = '', wait] = (await readScript.run(
-        redis,
-        keys,
-        [],
-      )) as readonly string[];
-      return {
-        endpoint,
-        version: Number(fence),
-        sinceMs: Number(since),
-        previous,
-        waitMs: Number(wait),
-      };
+      const { kind: _, ...gateway } = await readScript.run(redis, keys, {});
+      return gateway;
     },
     async name({ version, endpoint, waitMs }) {
-      const [word] = (await nameScript.run(redis, keys, [
-        version,
-        endpoint,
-        waitMs,
-      ])) as readonly string[];
-      return word === 'named';
+      const args = { version, newEndpoint: endpoint, waitMs };
+      return (await nameScript.run(redis, keys, args)).kind === 'named';
     },
   };
 }

@@ -1,10 +1,11 @@
 import type { Redis } from 'ioredis';
 import { auditKey } from './key-names.ts';
 
-/** What audits remember from one to the next. */
+/** What one audit remembers for the next. */
 export interface AuditLedger {
   /** When each handle was first found unknown, Unix ms. */
   read(): Promise<ReadonlyMap<string, number>>;
+  /** Replaces the whole ledger. */
   write(seen: ReadonlyMap<string, number>): Promise<void>;
 }
 
@@ -16,8 +17,7 @@ export function redisAuditLedger(redis: Redis, prefix: string, driver: string): 
       new Map(Object.entries(await redis.hgetall(key)).map(([handle, ms]) => [handle, Number(ms)])),
     async write(seen) {
       const transaction = redis.multi().del(key);
-      if (seen.size > 0)
-        transaction.hset(key, new Map([...seen].map(([handle, ms]) => [handle, String(ms)])));
+      if (seen.size > 0) transaction.hset(key, new Map(seen));
       const results = await transaction.exec();
       const failed = results?.find(([error]) => error !== null)?.[0];
       if (failed) throw failed;

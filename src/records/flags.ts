@@ -1,18 +1,19 @@
 import { defineFlags } from '../runtime/flags.ts';
 
-/** How long a volume record belongs to one attempt. ingest and jobs must be given the same value.
- */
+/** How long a volume record belongs to one attempt. ingest and jobs need the same value. */
 export const recordFlags = defineFlags({
   'write-allowance': {
     type: 'durationMs',
     default: '30s',
     min: '1s',
-    help: 'How long a run owns its volume record beyond --timeout: time to send the call, and to write the PersistentVolume after it. Nobody else takes the volume up before.',
+    help:
+      'How long a run owns its volume record beyond --timeout: time to send the call, and to ' +
+      'write the PersistentVolume after it. No other run takes the volume up earlier.',
   },
 });
 
-/** How long an attempt owns its record: the call, and the time to write the PV. That time is also
- * the longest wait between opening a record and sending its call. */
+/** How long an attempt owns its record: the duration of the call, and the time to write the PV. It
+ * is also the longest time between opening a record and sending its call. */
 export function ownershipMs(timing: {
   readonly timeoutMs: number;
   readonly writeAllowanceMs: number;

@@ -1,27 +1,35 @@
 import { keyPrefix } from '../redis/key-names.ts';
 
-/** Hash of one volume under way; queue/volume-record. */
+/* Names of the keys in Redis. Keys and hash fields keep the names of the first version (`blessing`,
+ * `epoch` and `beat` for incarnation, id and sequence; `fence` for the version of the active
+ * gateway), because processes of two versions share them during a rolling update. */
+
+/** Hash of one volume record; the fields are explained in records/record-scripts.ts. */
 export function volumeRecordKey(prefix: string, driver: string, id: string): string {
   return `${keyPrefix(prefix)}:volume:${driver}:${id}`;
 }
 
-/** Hash of a driver's open records: record id to job key; queue/volume-record. */
+/** Hash of a driver's open records: record id to job key. */
 export function openRecordsKey(prefix: string, driver: string): string {
   return `${keyPrefix(prefix)}:open:${driver}`;
 }
 
-/** Hash that says since when what Redis holds of a driver can be relied on; records/incarnation.ts.
- */
+/** Hash of the incarnation of Redis' data for one driver; records/incarnation.ts. */
 export function incarnationKey(prefix: string, driver: string): string {
   return `${keyPrefix(prefix)}:blessing:${driver}`;
 }
 
-/** Hash that names the one gateway of a driver that gets calls; queue/active-gateway. */
+/** Hash of the one gateway of a driver that gets calls; records/active-gateway.ts. */
 export function activeGatewayKey(prefix: string, driver: string): string {
   return `${keyPrefix(prefix)}:gateway:${driver}`;
 }
 
-/** Hash of volumes that audits found unknown: handle to the time; records/audit-ledger.ts. */
+/** Text that reserves a volume name for a claim; records/names-in-use.ts. */
+export function volumeNameKey(prefix: string, driver: string, name: string): string {
+  return `${keyPrefix(prefix)}:name:${driver}:${name}`;
+}
+
+/** Hash of volumes that audits found unknown, handle to time; records/audit-ledger.ts. */
 export function auditKey(prefix: string, driver: string): string {
   return `${keyPrefix(prefix)}:audit:${driver}`;
 }

@@ -1,46 +1,61 @@
 import type { Redis } from 'ioredis';
-import { keyPrefix } from '../redis/key-names.ts';
-import { defineScript } from '../redis/script.ts';
+import { defineNamedScript } from '../redis/named-script.ts';
+import { volumeNameKey } from './key-names.ts';
 
-/* Which claim a shortened volume name belongs to. Two UIDs may begin alike; the driver would give
- * both one volume. */
+/** How long a name stays reserved without a run: longer than any pause between two runs. A volume
+ * that exists protects its name by its PV. */
+const RESERVED_MS = 86_400_000;
 
-/** Longer than any pause between two runs; a volume that exists guards its name by its PV. */
-const HOLD_MS = 86_400_000;
+const reserveScript = defineNamedScript({
+  keys: ['nameKey'],
+  args: { uid: 'text', reservedMs: 'number' },
+  answers: { reserved: {}, taken: { uid: 'text' } },
+  lua: `
+local current = redis.call('GET', nameKey)
+if current and current ~= uid then return {'taken', 'uid', current} end
+redis.call('SET', nameKey, uid, 'PX', reservedMs)
+return {'reserved'}
+`,
+});
 
-/** KEYS: the name's key. ARGV: uid, how long to hold it in ms. Returns '' where it is this uid's
- * now, else the holder. */
-const hold = defineScript(`
-local holder = redis.call('GET', KEYS[1])
-if holder and holder ~= ARGV[1] then return holder end
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-return ''
-`);
+const releaseScript = defineNamedScript({
+  keys: ['nameKey'],
+  args: { uid: 'text' },
+  answers: { ok: {} },
+  lua: `
+if redis.call('GET', nameKey) == uid then redis.call('DEL', nameKey) end
+return {'ok'}
+`,
+});
 
-/** KEYS: the name's key. ARGV: uid. */
-const release = defineScript(`
-if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
-`);
-
-/** The volume names of one driver that are spoken for. Methods reject when Redis can't be asked. */
+/** The shortened volume names of one driver, and the claim that each is reserved for: two UIDs may
+ * begin alike, and the driver would give both claims one volume. Methods reject while Redis can't
+ * be reached. */
 export class VolumeNames {
   readonly #redis: Redis;
-  readonly #root: string;
+  readonly #prefix: string;
+  readonly #driver: string;
 
   constructor(redis: Redis, prefix: string, driver: string) {
     this.#redis = redis;
-    this.#root = `${keyPrefix(prefix)}:name:${driver}:`;
+    this.#prefix = prefix;
+    this.#driver = driver;
   }
 
-  /** Takes a name, or keeps it.
-   * @returns the UID that has it where that is another one */
-  async hold(name: string, uid: string): Promise<string | undefined> {
-    const holder = String(await hold.run(this.#redis, [this.#root + name], [uid, HOLD_MS]));
-    return holder === '' ? undefined : holder;
+  /** Reserves a name, or extends the reservation.
+   * @returns the UID of the other claim that has the name; undefined when it is reserved */
+  async reserve(name: string, uid: string): Promise<string | undefined> {
+    const args = { uid, reservedMs: RESERVED_MS };
+    const answer = await reserveScript.run(this.#redis, this.#keys(name), args);
+    return answer.kind === 'taken' ? answer.uid : undefined;
   }
 
-  /** Gives a name back. */
+  /** Ends the reservation of this claim; another claim's stays. */
   async release(name: string, uid: string): Promise<void> {
-    await release.run(this.#redis, [this.#root + name], [uid]);
+    await releaseScript.run(this.#redis, this.#keys(name), { uid });
+  }
+
+  #keys(name: string): { readonly nameKey: string } {
+    return { nameKey: volumeNameKey(this.#prefix, this.#driver, name) };
   }
 }

@@ -1,10 +1,9 @@
 import type { Redis } from 'ioredis';
-import { jobData, keyId, parseJob } from '../queue/contract.ts';
-import type { JobKey } from '../queue/contract.ts';
+import { jobData, keyId, parseJob, type JobKey } from '../queue/contract.ts';
 import { openRecordsKey } from './key-names.ts';
 
-/** The job that belongs to each open record of a driver, by record id: what re-adding starts from,
- * since its claim or PV may be gone. */
+/** The job key of each open record of a driver, by record id. A resync enqueues them, because claim
+ * and PV of an open record may be gone. */
 export async function openJobs(
   redis: Redis,
   prefix: string,
@@ -12,7 +11,7 @@ export async function openJobs(
 ): Promise<ReadonlyMap<string, JobKey>> {
   const fields = await redis.hgetall(openRecordsKey(prefix, driver));
   const jobs = Object.entries(fields).flatMap(([id, text]) => {
-    const key = readJob(text);
+    const key = decodeJob(text);
     return key === undefined ? [] : [[id, key] as const];
   });
   return new Map(jobs);
@@ -20,7 +19,7 @@ export async function openJobs(
 
 const PAGE = 1000;
 
-/** The ids of the records in the hash `openKey` that a job belongs to. */
+/** The ids of the records that are open for a job. Reads the whole hash of open records in pages. */
 export async function openIdsOf(
   redis: Redis,
   openKey: string,
@@ -31,7 +30,7 @@ export async function openIdsOf(
   do {
     const [next, fields] = await redis.hscan(openKey, cursor, 'COUNT', PAGE);
     for (let i = 0; i < fields.length; i += 2) {
-      const key = readJob(fields[i + 1] ?? '');
+      const key = decodeJob(fields[i + 1] ?? '');
       if (key !== undefined && keyId(key) === keyId(job)) ids.add(fields[i] ?? '');
     }
     cursor = next;
@@ -39,12 +38,12 @@ export async function openIdsOf(
   return [...ids];
 }
 
-/** How a record names its job. */
-export function writeJob(key: JobKey): string {
+/** The text by which a record names its job. */
+export function encodeJob(key: JobKey): string {
   return JSON.stringify(jobData(key));
 }
 
-function readJob(text: string): JobKey | undefined {
+function decodeJob(text: string): JobKey | undefined {
   try {
     const parsed = parseJob(JSON.parse(text));
     return parsed.ok ? parsed.key : undefined;

@@ -1,9 +1,10 @@
 import type { Redis } from 'ioredis';
 import { volumeRecordKey } from './key-names.ts';
 import { openJobs } from './open-jobs.ts';
+import { decodeAnswer } from './stored-request.ts';
 
-/** An open record, as audits and operators see it; never its request, which holds class parameters.
- */
+/** An open record, as audits and operators see it; never its request, which contains class
+ * parameters. */
 export interface OpenRecord {
   readonly id: string;
   /** "namespace/claim", or the volume's name. */
@@ -28,15 +29,8 @@ export async function openRecords(
   const records: OpenRecord[] = [];
   for (const [id, job] of await openJobs(redis, prefix, driver)) {
     const key = volumeRecordKey(prefix, driver, id);
-    const [state, amb, n, since, code, answer] = await redis.hmget(
-      key,
-      'state',
-      'amb',
-      'n',
-      'since',
-      'code',
-      'ans',
-    );
+    const fields = ['state', 'amb', 'n', 'since', 'code', 'ans'];
+    const [state, amb, n, since, code, answer] = await redis.hmget(key, ...fields);
     if (state === null || state === undefined) continue;
     records.push({
       id,
@@ -46,15 +40,9 @@ export async function openRecords(
       attempts: Number(n ?? 0),
       sinceMs: Number(since ?? 0),
       lastCode: code ?? '',
-      handle: handleIn(answer),
+      handle: decodeAnswer(answer ?? '')?.handle,
     });
   }
   const rank = (record: OpenRecord): number => (record.state === 'suspect' ? 0 : 1);
   return records.sort((a, b) => rank(a) - rank(b) || a.sinceMs - b.sinceMs);
-}
-
-function handleIn(answer: string | null | undefined): string | undefined {
-  if (answer === null || answer === undefined || answer === '') return undefined;
-  const { handle } = JSON.parse(answer) as { handle?: unknown };
-  return typeof handle === 'string' ? handle : undefined;
 }

@@ -1,81 +1,74 @@
 import type { Redis } from 'ioredis';
-import { incarnationKey, openRecordsKey, volumeRecordKey } from './key-names.ts';
 import { listQueues } from '../queue/registry.ts';
-import { defineScript } from '../redis/script.ts';
-import { RecordsUnavailable } from './volume-record.ts';
+import { defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
+import { incarnationKey, openRecordsKey, volumeRecordKey } from './key-names.ts';
+import { sourceUidIn } from './stored-request.ts';
+import { askRedis, RecordsUnavailable } from './volume-record.ts';
 
-/* What the volumes under way are filled from. A claim may be gone while the driver still reads from
- * its source; only the record knows of it then. */
-
-/** Records looked at in one script: Redis does nothing else meanwhile. */
+/** Records that one script reads: Redis does nothing else meanwhile. */
 const PAGE = 200;
 
-/** KEYS: open records, blessing. ARGV: cursor, beginning of the records' keys, how many at a time.
- * Returns the next cursor, then the skeletons of open creations that name a source; the text may be
- * part of something else, so they are read again. Or 'no-incarnation' or 'quarantine': records may
- * be lost, and not be written again yet (rule 6). */
-const page = defineScript(`
-local t = redis.call('TIME')
-local incarnation = redis.call('HMGET', KEYS[2], 'epoch', 'quarantineUntil')
-if not incarnation[1] then return {'no-incarnation'} end
-if t[1] * 1000 < tonumber(incarnation[2] or '0') then return {'quarantine'} end
-local found = redis.call('HSCAN', KEYS[1], ARGV[1], 'COUNT', ARGV[3])
-local answer = {found[1]}
-for i = 1, #found[2], 2 do
-  local record = redis.call('HMGET', ARGV[2] .. found[2][i], 'state', 'skel')
-  local isCreation = record[1] == 'creating' or record[1] == 'suspect'
-  if isCreation and record[2] and string.find(record[2], '"source":', 1, true) then answer[#answer + 1] = record[2] end
+/** Answers one page of the skeletons of open creations that name a source. The match is one of
+ * text, so the caller decodes them. Refuses while records may be lost and not be rewritten yet
+ * (record rule 6). */
+const pageScript = defineNamedScript({
+  keys: ['openKey', 'incarnationKey'],
+  args: { cursor: 'text', recordKeyRoot: 'text', pageSize: 'number' },
+  answers: {
+    'no-incarnation': {},
+    quarantine: {},
+    page: { cursor: 'text', skeletons: 'list' },
+  },
+  lua: `${REDIS_NOW}
+local incarnation, quarantineUntil =
+  unpack(redis.call('HMGET', incarnationKey, 'epoch', 'quarantineUntil'))
+if not incarnation then return {'no-incarnation'} end
+if now < tonumber(quarantineUntil or 0) then return {'quarantine'} end
+local nextCursor, ids = unpack(redis.call('HSCAN', openKey, cursor, 'COUNT', pageSize))
+local skeletons = {}
+for i = 1, #ids, 2 do
+  local state, skeleton = unpack(redis.call('HMGET', recordKeyRoot .. ids[i], 'state', 'skel'))
+  local isCreation = state == 'creating' or state == 'suspect'
+  if isCreation and skeleton and string.find(skeleton, '"source":', 1, true) then
+    skeletons[#skeletons + 1] = skeleton
+  end
 end
-return answer
-`);
+return {'page', 'cursor', nextCursor, 'skeletons', skeletons}
+`,
+});
 
-/** UIDs of the snapshots and claims that open records fill their volumes from: of this driver, and
- * of the others of the installation, since a finalizer does not say whose source it keeps. Read in
- * pages; only what has a source is held.
- * @throws RecordsUnavailable when it can't be known: then everything counts as in use */
+/** UIDs of the snapshots and claims that volumes are being filled from, by the open records of all
+ * drivers of the installation: a finalizer does not say for which driver it was added, and a claim
+ * may be gone while the driver still reads from its source.
+ * @throws RecordsUnavailable when that can't be known: then every source counts as in use */
 export async function openSources(
   redis: Redis,
   prefix: string,
   driver: string,
 ): Promise<ReadonlySet<string>> {
   const uids = new Set<string>();
-  const queues = await answered(listQueues(redis, prefix));
+  const queues = await askRedis(listQueues(redis, prefix));
   for (const each of new Set([driver, ...queues.map((queue) => queue.driver)])) {
-    const keys = [openRecordsKey(prefix, each), incarnationKey(prefix, each)];
+    const keys = {
+      openKey: openRecordsKey(prefix, each),
+      incarnationKey: incarnationKey(prefix, each),
+    };
+    const recordKeyRoot = volumeRecordKey(prefix, each, '');
     let cursor = '0';
     do {
-      // A list of texts, as the script's head says.
-      const answer = await answered(
-        page.run(redis, keys, [cursor, volumeRecordKey(prefix, each, ''), PAGE]),
+      const page = await askRedis(
+        pageScript.run(redis, keys, { cursor, recordKeyRoot, pageSize: PAGE }),
       );
-      const [next = '0', ...skeletons] = answer as readonly string[];
-      // Nothing can be open of a driver that sutler has never led.
-      if (next === 'no-incarnation' && each !== driver) break;
-      if (next === 'no-incarnation' || next === 'quarantine')
+      // Nothing can be open of another driver that sutler has never led.
+      if (page.kind === 'no-incarnation' && each !== driver) break;
+      if (page.kind !== 'page')
         throw new RecordsUnavailable(
-          `what Redis held of ${each} may be lost: nobody knows yet which sources are in use`,
+          `records of ${each} may be lost from Redis: it is not known which sources are in use`,
         );
-      for (const skeleton of skeletons) {
-        const uid = sourceUid(skeleton);
-        if (uid !== undefined) uids.add(uid);
-      }
-      cursor = next;
+      const found = page.skeletons.flatMap((skeleton) => sourceUidIn(skeleton) ?? []);
+      for (const uid of found) uids.add(uid);
+      cursor = page.cursor;
     } while (cursor !== '0');
   }
   return uids;
-}
-
-async function answered<T>(asked: Promise<T>): Promise<T> {
-  try {
-    return await asked;
-  } catch (cause) {
-    throw new RecordsUnavailable('the sources of the open volume records can’t be read in Redis', {
-      cause,
-    });
-  }
-}
-
-function sourceUid(skeleton: string): string | undefined {
-  const { source } = JSON.parse(skeleton) as { readonly source?: { readonly uid?: unknown } };
-  return typeof source?.uid === 'string' ? source.uid : undefined;
 }

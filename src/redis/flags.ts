@@ -6,7 +6,9 @@ export const redisFlags = defineFlags({
     type: 'string',
     default: 'redis://127.0.0.1:6379',
     env: 'REDIS_URL',
-    help: 'Redis that holds queues and volume records: redis://[user:password@]host:port/db, rediss:// with TLS.',
+    help:
+      'Redis that holds queues and volume records: redis://[user:password@]host:port/db, ' +
+      'rediss:// with TLS.',
   },
   'redis-prefix': {
     type: 'string',

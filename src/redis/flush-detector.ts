@@ -1,57 +1,57 @@
 import { randomUUID } from 'node:crypto';
-
 import { performance } from 'node:perf_hooks';
-
 import type { Logger } from '../runtime/log.ts';
 import type { RedisLink } from './connection.ts';
 import { flushMarkerKey } from './key-names.ts';
 
-/** Notices that Redis was emptied. A flush breaks no connection and changes no run id, so a random
- * key is kept and compared. */
+/** Notices that Redis was emptied, by comparing a random key that it keeps there: a flush breaks no
+ * connection and changes no run id. */
 export interface FlushDetector {
-  /** The value last seen; undefined before the first look. */
+  /** The value last read; undefined before the first check. */
   readonly marker: string | undefined;
-  /** One line while Redis gives no answer, though the connection stands. */
+  /** One line while Redis gives no answer, although the connection stands. */
   readonly trouble: string | undefined;
-  /** Looks now; never rejects. */
+  /** Compares now; never rejects. */
   check(): Promise<void>;
   stop(): void;
 }
 
-export interface FlushDetectorOptions {
+interface FlushDetectorOptions {
   readonly link: RedisLink;
   readonly prefix: string;
   readonly log: Logger;
-  /** Time between two looks. */
+  /** Time between two checks. */
   readonly periodMs?: number;
-  /** Redis holds other data than at the last look. */
+  /** Called when Redis holds other data than at the last check. */
   readonly onEmptied: () => void;
 }
 
-/** Redis answers within milliseconds; past this it is frozen or cut off. */
+/** Redis answers within milliseconds; after this time it counts as frozen or cut off. */
 const SILENT_MS = 2_500;
 
-/** Looks at once when Redis is usable, then every second. */
+/** Checks at once when Redis is usable, then every second. */
 export function startFlushDetector(options: FlushDetectorOptions): FlushDetector {
   const { link, log } = options;
   const key = flushMarkerKey(options.prefix);
-  let epoch: string | undefined;
-  let looking: Promise<void> | undefined;
-  let sinceMs = 0;
+  let marker: string | undefined;
+  let checking: Promise<void> | undefined;
+  let startedMs = 0;
   let isSilent = false;
 
-  const look = async (): Promise<void> => {
-    sinceMs = performance.now();
+  const readMarker = async (): Promise<string | null> => {
+    const found = await link.redis.get(key);
+    if (found !== null) return found;
+    await link.redis.set(key, randomUUID(), 'NX');
+    return link.redis.get(key);
+  };
+  const compare = async (): Promise<void> => {
+    startedMs = performance.now();
     try {
-      let found = await link.redis.get(key);
-      if (found === null) {
-        await link.redis.set(key, randomUUID(), 'NX');
-        found = await link.redis.get(key);
-      }
+      const found = await readMarker();
       isSilent = false;
-      if (found === null || found === epoch) return;
-      const before = epoch;
-      epoch = found;
+      if (found === null || found === marker) return;
+      const before = marker;
+      marker = found;
       if (before === undefined) return;
       log.warn(
         { redis: link.address },
@@ -59,23 +59,22 @@ export function startFlushDetector(options: FlushDetectorOptions): FlushDetector
       );
       options.onEmptied();
     } catch (error) {
-      isSilent ||= performance.now() - sinceMs > SILENT_MS;
-      log.debug({ err: error }, 'could not compare the epoch; looking again soon');
+      isSilent ||= performance.now() - startedMs > SILENT_MS;
+      log.debug({ err: error }, 'could not check whether Redis was emptied; trying again soon');
     }
   };
-  const check = (): Promise<void> => {
-    if (link.trouble !== undefined) return Promise.resolve();
-    looking ??= look().finally(() => (looking = undefined));
-    return looking;
+  const check = async (): Promise<void> => {
+    if (link.trouble !== undefined) return;
+    await (checking ??= compare().finally(() => (checking = undefined)));
   };
   const timer = setInterval(() => void check(), options.periodMs ?? 1000);
   link.onReady(() => void check());
   return {
     get marker() {
-      return epoch;
+      return marker;
     },
     get trouble() {
-      const isWaiting = looking !== undefined && performance.now() - sinceMs > SILENT_MS;
+      const isWaiting = checking !== undefined && performance.now() - startedMs > SILENT_MS;
       return isSilent || isWaiting
         ? `Redis at ${link.address} does not answer; waiting for it`
         : undefined;

@@ -15,12 +15,13 @@ export function keyPrefix(prefix: string): string {
   return `{${prefix}}`;
 }
 
-/** Random value that lives as long as Redis' data: gone or changed means that Redis was emptied. */
+/** Key of a random value that lives as long as Redis' data; redis/flush-detector.ts. The key is
+ * called `epoch`, as in the first version, which a rolling update may still be running. */
 export function flushMarkerKey(prefix: string): string {
   return `${keyPrefix(prefix)}:epoch`;
 }
 
-/** UID of the cluster that this installation belongs to; redis/cluster-marker.ts. */
+/** Key of the UID of the cluster that this installation belongs to; redis/cluster-marker.ts. */
 export function clusterKey(prefix: string): string {
   return `${keyPrefix(prefix)}:cluster`;
 }

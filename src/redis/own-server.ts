@@ -1,9 +1,8 @@
 import { systemClock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { startRedisServer } from './server.ts';
-import type { RedisServer } from './server.ts';
 
-/** A Redis of our own that is started again when it dies, at the same address. */
+/** A Redis that sutler runs itself and starts again, at the same address, when it dies. */
 export interface OwnRedis {
   readonly url: string;
   close(): Promise<void>;
@@ -11,23 +10,23 @@ export interface OwnRedis {
 
 const RESTART_MS = 500;
 
-/** Starts it and keeps it running. What it held is in its append-only file.
- * @throws UsageError where there is no server to start */
+/** Starts a Redis server and keeps it running. Its data is in its append-only file.
+ * @throws UsageError where no server is installed */
 export async function keepRedisServer(options: {
   readonly dataDir: string;
   readonly log: Logger;
 }): Promise<OwnRedis> {
   const { log } = options;
   const closing = new AbortController();
-  let server: RedisServer = await startRedisServer(options);
+  let server = await startRedisServer(options);
   const { url, port } = server;
-  const password = new URL(url).password;
+  const { password } = new URL(url);
 
-  const keep = async (): Promise<void> => {
+  const restartUntilClosed = async (): Promise<void> => {
     while (!closing.signal.aborted) {
       const how = await server.exited;
       if (closing.signal.aborted) return;
-      log.warn({ how }, 'redis-server ended; starting it again with what it had written');
+      log.warn({ how }, 'redis-server ended; starting it again with the data it had written');
       await systemClock.sleep(RESTART_MS, closing.signal);
       try {
         if (!closing.signal.aborted)
@@ -37,13 +36,13 @@ export async function keepRedisServer(options: {
       }
     }
   };
-  const kept = keep();
+  const restarting = restartUntilClosed();
   return {
     url,
     async close() {
       closing.abort('closing');
       await server.close();
-      await kept;
+      await restarting;
     },
   };
 }

@@ -1,5 +1,4 @@
 import { createHash } from 'node:crypto';
-
 import type { Redis } from 'ioredis';
 
 /** A Lua script that is sent once per Redis and called by its digest from then on. */

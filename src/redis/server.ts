@@ -1,38 +1,37 @@
-import { spawn } from 'node:child_process';
-import type { ChildProcess } from 'node:child_process';
+import { spawn, type ChildProcess } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
 import { mkdir } from 'node:fs/promises';
-import { createServer } from 'node:net';
+import { createServer, type AddressInfo } from 'node:net';
 import { resolve } from 'node:path';
-
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
-
 import { UsageError } from '../runtime/flags.ts';
 import type { Logger } from '../runtime/log.ts';
 
-/** A Redis of our own, as a child process on loopback. */
+/** A Redis server that runs as a child process of this one, on loopback. */
 export interface RedisServer {
-  /** With the password, which only this server knows: whoever accepts it is our child. */
+  /** Contains the password, which only this server knows: a server that accepts it is our child. */
   readonly url: string;
   readonly port: number;
   readonly pid: number;
-  /** Resolves when the process ended, wanted or not, with how it ended. */
+  /** Resolves when the process has ended, on request or not, with how it ended. */
   readonly exited: Promise<string>;
-  /** Ends it; SIGKILL after `graceMs`. Data that was written stays in the folder. */
+  /** Ends the process; SIGKILL after `graceMs`. Data that was written stays in the folder. */
   close(graceMs?: number): Promise<void>;
 }
 
-export interface RedisServerOptions {
+interface RedisServerOptions {
   /** Created if absent; holds the append-only file. */
   readonly dataDir: string;
   readonly log: Logger;
-  /** To start again where one ran before; otherwise a free port. */
+  /** The port of an earlier start; otherwise a free one. */
   readonly port?: number;
-  /** The password to start again with; otherwise random. */
+  /** The password of an earlier start; otherwise random. */
   readonly password?: string;
-  /** More lines of redis.conf; the last of two wins. */
+  /** More lines of redis.conf; of two lines for one setting, the last one wins. */
   readonly settings?: readonly string[];
-  /** Names or paths to try in turn. */
+  /** Names or paths of server programs to try in turn. */
   readonly programs?: readonly string[];
 }
 
@@ -40,10 +39,10 @@ const PROGRAMS = ['redis-server', 'valkey-server'];
 const START_MS = 10_000;
 const ANSWER_MS = 1000;
 
-/** Starts Redis with what queues need: append-only file, no eviction, delays precise to 10 ms, jobs
- * stored compactly. Resolves when it answers.
- * @throws UsageError if there is no server on PATH; Error with the server's own words if it does
- *   not start */
+/** Starts Redis with the settings that queues need: append-only file, no eviction, delays precise to
+ * 10 ms, jobs stored compactly. Resolves when it answers.
+ * @throws UsageError if no server is installed; Error with the server's own output if it does not
+ *   start */
 export async function startRedisServer(options: RedisServerOptions): Promise<RedisServer> {
   const dataDir = resolve(options.dataDir);
   await mkdir(dataDir, { recursive: true });
@@ -53,7 +52,9 @@ export async function startRedisServer(options: RedisServerOptions): Promise<Red
     if (server !== undefined) return server;
   }
   throw new UsageError(
-    'no redis-server or valkey-server on PATH: install one (Debian: apt-get install redis-server), or name a running Redis with --redis-url or REDIS_URL',
+    'no redis-server or valkey-server on PATH: install one ' +
+      '(Debian: apt-get install redis-server), ' +
+      'or name a running Redis with --redis-url or REDIS_URL',
   );
 }
 
@@ -64,7 +65,8 @@ interface Start {
   readonly options: RedisServerOptions;
 }
 
-/** @returns undefined if there is no such program */
+/** Starts it on the port of the options, or tries free ports.
+ * @returns undefined if the program is not installed */
 async function startOnSomePort(plan: Start): Promise<RedisServer | undefined> {
   const { options } = plan;
   for (let attempt = 1; ; attempt += 1) {
@@ -72,8 +74,8 @@ async function startOnSomePort(plan: Start): Promise<RedisServer | undefined> {
     try {
       return await start(plan, port);
     } catch (error) {
-      if (error instanceof ServerError && error.missing) return undefined;
-      // Somebody else took the port between the look and the start.
+      if (error instanceof ServerError && error.isMissing) return undefined;
+      // Another process may have taken the free port before the server did.
       if (options.port !== undefined || attempt === 5) throw error;
       options.log.debug({ err: error, port }, 'Redis did not start on this port; trying another');
     }
@@ -82,12 +84,12 @@ async function startOnSomePort(plan: Start): Promise<RedisServer | undefined> {
 
 class ServerError extends Error {
   override readonly name = 'ServerError';
-  /** There is no such program. */
-  readonly missing: boolean;
+  /** The program is not installed. */
+  readonly isMissing: boolean;
 
-  constructor(missing: boolean, message: string, options: ErrorOptions) {
+  constructor(isMissing: boolean, message: string, options: ErrorOptions) {
     super(message, options);
-    this.missing = missing;
+    this.isMissing = isMissing;
   }
 }
 
@@ -95,28 +97,28 @@ async function start(
   { program, dataDir, password, options }: Start,
   port: number,
 ): Promise<RedisServer> {
-  // Settings by stdin: arguments can be read by everybody on the machine.
+  // Settings go through stdin: every user of the machine can read a process's arguments.
   const child = spawn(program, ['-'], {
     stdio: ['pipe', 'pipe', 'pipe'],
     cwd: dataDir,
     detached: true,
   });
-  const said: string[] = [];
+  const lastLines: string[] = [];
   for (const stream of [child.stdout, child.stderr]) {
     stream.setEncoding('utf8').on('data', (text: string) => {
-      said.push(...text.split('\n').filter((line) => line.trim() !== ''));
-      said.splice(0, said.length - 5);
+      lastLines.push(...text.split('\n').filter((line) => line.trim() !== ''));
+      lastLines.splice(0, lastLines.length - 5);
     });
   }
   let ended: string | undefined;
-  let missing = false;
+  let isMissing = false;
   const exited = new Promise<string>((resolveExit) => {
     const end = (how: string): void => {
       ended ??= how;
       resolveExit(ended);
     };
     child.once('error', (error: NodeJS.ErrnoException) => {
-      missing = error.code === 'ENOENT';
+      isMissing = error.code === 'ENOENT';
       end(error.message);
     });
     child.once('close', (code, signal) => end(`ended with ${signal ?? `code ${code}`}`));
@@ -126,15 +128,15 @@ async function start(
   child.stdin.end(configuration(dataDir, port, password, options.settings ?? []));
   const url = `redis://:${password}@127.0.0.1:${port}`;
   const close = (graceMs = 5000): Promise<void> => stop(child, exited, graceMs);
-  // Before the process id can belong to another process.
+  // At once, before the system can give Redis' process id to another process.
   void exited.then(() => watchdog?.kill('SIGKILL'));
   try {
-    await answers(url, child, () => ended);
+    await waitForAnswer(url, child, () => ended);
   } catch (cause) {
     await close(0);
     throw new ServerError(
-      missing,
-      `${program} did not start on port ${port}: ${said.join(' | ') || (ended ?? 'no answer')}`,
+      isMissing,
+      `${program} did not start on port ${port}: ${lastLines.join(' | ') || (ended ?? 'no answer')}`,
       { cause },
     );
   }
@@ -142,8 +144,8 @@ async function start(
   return { url, port, pid: child.pid ?? 0, exited, close };
 }
 
-/** Ends Redis when this process is killed and can't: the shell waits at a pipe that the kernel
- * closes with us. */
+/** Starts a shell that ends Redis when this process is killed: it reads from a pipe that the kernel
+ * closes when this process ends. */
 function startWatchdog(child: ChildProcess): ChildProcess | undefined {
   if (child.pid === undefined) return undefined;
   const watchdog = spawn('sh', ['-c', `cat >/dev/null; kill -TERM ${child.pid} 2>/dev/null`], {
@@ -172,7 +174,7 @@ function configuration(
     'appendfsync everysec',
     'save ""',
     'maxmemory-policy noeviction',
-    // Blocked readers are woken by a timer of this frequency: 10 ms instead of 100.
+    // The frequency of the timer that ends blocked reads: every 10 ms instead of 100.
     'hz 100',
     // A job's options are longer than 64 bytes; compact hashes take 40 % less memory.
     'hash-max-listpack-value 1024',
@@ -181,8 +183,9 @@ function configuration(
   return `${lines.join('\n')}\n`;
 }
 
-/** Waits until the child answers, and nobody else in its place. */
-async function answers(
+/** Waits until the child answers.
+ * @throws Error where it ended, did not answer within START_MS, or another server answers */
+async function waitForAnswer(
   url: string,
   child: ChildProcess,
   ended: () => string | undefined,
@@ -197,7 +200,7 @@ async function answers(
     if (how !== undefined) throw new Error(how);
     if (pid === String(child.pid)) return;
     if (pid !== undefined) throw new Error(`another server answers, with pid ${pid}`);
-    await new Promise((next) => setTimeout(next, 10));
+    await sleep(10);
   }
 }
 
@@ -211,8 +214,8 @@ async function processIdOf(url: string): Promise<string | undefined> {
   });
   let timer: NodeJS.Timeout | undefined;
   try {
-    // What is no Redis may leave connect() without an end, so the time is kept here; and a refusal
-    // is only told as an event.
+    // connect() may never end at a server that is not Redis, hence the timeout; and ioredis reports
+    // a refusal only as an event.
     const refused = new Promise<never>((_, fail) => {
       redis.on('error', fail);
       timer = setTimeout(() => fail(new Error('no answer')), ANSWER_MS);
@@ -232,17 +235,11 @@ async function stop(child: ChildProcess, exited: Promise<string>, graceMs: numbe
   clearTimeout(killer);
 }
 
-function freePort(): Promise<number> {
-  return new Promise((done, fail) => {
-    const probe = createServer();
-    probe.once('error', fail);
-    probe.listen(0, '127.0.0.1', () => {
-      const address = probe.address();
-      probe.close(() =>
-        typeof address === 'object' && address !== null
-          ? done(address.port)
-          : fail(new Error('no free port')),
-      );
-    });
-  });
+async function freePort(): Promise<number> {
+  const probe = createServer().listen(0, '127.0.0.1');
+  await once(probe, 'listening');
+  const { port } = probe.address() as AddressInfo;
+  probe.close();
+  await once(probe, 'close');
+  return port;
 }

@@ -1,8 +1,7 @@
 import { performance } from 'node:perf_hooks';
-
 import type { Logger } from '../runtime/log.ts';
-import { checkSettings } from './connection.ts';
 import type { RedisLink } from './connection.ts';
+import { checkSettings } from './settings.ts';
 
 /** Whether Redis is set up so that it loses nothing. */
 export interface SettingsWatch {
@@ -13,15 +12,15 @@ export interface SettingsWatch {
 }
 
 const PERIOD_MS = 15_000;
-/** What is wrong may be put right any moment. */
+/** Shorter while something is wrong, so that a correction is noticed soon. */
 const TROUBLED_PERIOD_MS = 1_000;
 
-/** Looks at each connection and every 15 s, more often while something is wrong, so that a setting
- * that was corrected is noticed without a restart. Work goes on meanwhile: stopping it would not
- * make what Redis holds any safer. */
+/** Checks the settings at each connection and every 15 s, so that a corrected setting is noticed
+ * without a restart. Work goes on with wrong settings: stopping it would not make the data in Redis
+ * any safer. */
 export function watchSettings(link: RedisLink, log: Logger): SettingsWatch {
   let trouble: string | undefined;
-  const look = async (): Promise<void> => {
+  const check = async (): Promise<void> => {
     if (link.trouble !== undefined) return;
     const problems = await checkSettings(link.redis);
     const text = problems.length === 0 ? undefined : problems.join('; ');
@@ -35,9 +34,9 @@ export function watchSettings(link: RedisLink, log: Logger): SettingsWatch {
   const timer = setInterval(() => {
     if (trouble === undefined && performance.now() < nextMs) return;
     nextMs = performance.now() + PERIOD_MS;
-    void look();
+    void check();
   }, TROUBLED_PERIOD_MS);
-  link.onReady(() => void look());
+  link.onReady(() => void check());
   return {
     get trouble() {
       return trouble;

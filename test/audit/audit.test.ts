@@ -16,6 +16,7 @@ import { openRecords } from '#src/records/open-records.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { startSampleDriver, type SampleDriver } from '../../sandbox/driver/server.ts';
+import { plannedRequest, volumeAnswer } from '../harness/planned-request.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 
 const DRIVER = 'sample.csi.sutler.dev';
@@ -138,10 +139,10 @@ describe('audit', () => {
     await records.openCreate('u', {
       owner: 'a',
       job,
-      planned: { request: '', skeleton: '', secret: '', endpoint: '' },
+      planned: plannedRequest(),
       mode: 'plan',
     });
-    await records.leaveAnswered('u', 'a', JSON.stringify({ handle }));
+    await records.leaveAnswered('u', 'a', volumeAnswer(handle));
     await run();
     nowMs += HOUR_MS;
     const report = await run();

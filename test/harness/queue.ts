@@ -62,17 +62,22 @@ export class QueueBench {
     this.#driver = driver;
   }
 
-  producer(o: Partial<ProducerOptions> = {}): Producer {
+  /** @param o.outstanding  the keys that are enqueued again when Redis comes back */
+  producer({
+    outstanding,
+    ...o
+  }: Partial<ProducerOptions> & { outstanding?: () => Iterable<JobKey> } = {}): Producer {
     const producer = createProducer({
       redisUrl: this.#redis.url,
       prefix: 'csi',
       driver: this.#driver,
-      onRedisBack: () => [],
       log: silentLog,
       metrics: this.metrics,
       spreadMs: 200,
       ...o,
     });
+    if (outstanding !== undefined)
+      producer.onRedisBack((reason) => producer.resync(outstanding(), reason));
     this.#close.push(() => producer.close());
     return producer;
   }

@@ -16,7 +16,6 @@ describe('LeaderGate', () => {
         promote: ({ name }) => void passed.push(`promote ${name}`),
       },
       {
-        holdsLease: () => holds,
         keepMs: 30_000,
         clock: { nowMs: () => nowMs, sleep: () => Promise.resolve() },
       },
@@ -30,7 +29,7 @@ describe('LeaderGate', () => {
   it('blocks as soon as the Lease is not held, even before block() is called', () => {
     const one = gate();
     one.ensureQueued(key('a'));
-    one.allow();
+    one.allow(() => holds);
     one.ensureQueued(key('b'));
     holds = false;
     one.ensureQueued(key('c'));
@@ -43,8 +42,8 @@ describe('LeaderGate', () => {
     one.promote(key('a'));
     one.enqueueNow(key('b'));
     one.enqueueNow(key('a'));
-    one.allow();
-    one.allow();
+    one.allow(() => holds);
+    one.allow(() => holds);
     assert.deepEqual(passed, ['now b', 'now a']);
   });
 
@@ -54,7 +53,7 @@ describe('LeaderGate', () => {
     nowMs = 20_000;
     one.promote(key('b'));
     nowMs = 40_000;
-    one.allow();
+    one.allow(() => holds);
     assert.deepEqual(passed, ['promote b']);
   });
 
@@ -62,10 +61,10 @@ describe('LeaderGate', () => {
     const one = gate();
     one.promote(key('a'));
     holds = false;
-    one.allow();
+    one.allow(() => holds);
     assert.deepEqual(passed, []);
     holds = true;
-    one.allow();
+    one.allow(() => holds);
     assert.deepEqual(passed, ['promote a']);
   });
 });

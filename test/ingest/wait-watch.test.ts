@@ -233,7 +233,7 @@ describe('wait watch', () => {
     const keys = Array.from({ length: 20 }, (_, i) => claimKey(`c${i}`));
     const first = bench.consumer(() => parked());
     const watching = watch();
-    const producer = bench.producer({ onRedisBack: () => keys });
+    const producer = bench.producer({ outstanding: () => keys });
     for (const key of keys) producer.ensureQueued(key);
     await until(async () => (await delayed()) === 20, 'all wait');
     await first.close(1000);

@@ -39,7 +39,7 @@ describe('watcher', () => {
         onHint();
       },
     },
-    { holdsLease: () => true, keepMs: 0 },
+    { keepMs: 0 },
   );
   const until = async (isDone: () => boolean): Promise<void> => {
     while (!isDone()) await new Promise<void>((resolve) => (onHint = resolve));
@@ -85,7 +85,7 @@ describe('watcher', () => {
       metrics: new Registry(),
     });
     await watcher.synced(AbortSignal.timeout(100_000));
-    gate.allow();
+    gate.allow(() => true);
   });
   after(async () => {
     await watcher.stop();
@@ -398,7 +398,7 @@ describe('watcher', () => {
     await aClaim('blocked', 'there');
     while (![...watcher.outstanding()].some(({ name }) => name === 'blocked'))
       await systemClock.sleep(5);
-    gate.allow();
+    gate.allow(() => true);
     assert.deepEqual(names(), []);
   });
 });

@@ -9,8 +9,9 @@ import { incarnationKey, openRecordsKey, volumeRecordKey } from '#src/records/ke
 import { startRedisServer } from '#src/redis/server.ts';
 import type { RedisServer } from '#src/redis/server.ts';
 import { OwnershipLost, VolumeRecords } from '#src/records/volume-record.ts';
-import type { OpenedCreate, OpenedDelete } from '#src/records/volume-record.ts';
+import type { OpenedCreate, OpenedDelete } from '#src/records/open-results.ts';
 import { silentLog } from '#src/runtime/log.ts';
+import { plannedRequest, volumeAnswer } from '../harness/planned-request.ts';
 import { seeded } from '../harness/seeded.ts';
 import * as model from './record.ts';
 import { ALL_RULES, NO_RECORD, OWN, SETTLE } from './record.ts';
@@ -36,7 +37,7 @@ const prefix = 'csi';
 const driver = 'd.example';
 const id = 'u1';
 const job: JobKey = { kind: 'claim', uid: id, namespace: 'ns', name: 'c' };
-const planned = { request: 'cmVx', skeleton: '{}', secret: '', endpoint: 'unix:///g' };
+const planned = plannedRequest();
 const recordKey = volumeRecordKey(prefix, driver, id);
 const openKey = openRecordsKey(prefix, driver);
 const blessing = incarnationKey(prefix, driver);
@@ -112,7 +113,7 @@ class Pair {
         );
       case 'leaveAnswered':
         return this.#both(model.leaveAnswered(before, owner, 1), () =>
-          this.#records.leaveAnswered(id, text, '{"handle":"h"}').then(() => 'ok'),
+          this.#records.leaveAnswered(id, text, volumeAnswer('h')).then(() => 'ok'),
         );
       case 'restore':
         return this.#both(model.restore(before, owner), () =>

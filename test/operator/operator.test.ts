@@ -14,6 +14,7 @@ import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { openJobs } from '#src/records/open-jobs.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { silentLog } from '#src/runtime/log.ts';
+import { plannedRequest } from '../harness/planned-request.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 
 const CLI = new URL('../../../dist/cli.js', import.meta.url).pathname;
@@ -39,7 +40,7 @@ describe('operator commands', () => {
     await records(ownMs).openCreate('u', {
       owner: 'a',
       job,
-      planned: { request: '', skeleton: '', secret: '', endpoint: '' },
+      planned: plannedRequest(),
       mode: 'plan',
     });
   };

@@ -180,7 +180,7 @@ describe('createProducer', () => {
 
   it('adds everything outstanding again after Redis was emptied without a word, and writes registry and settings again', async () => {
     const outstanding: JobKey[] = Array.from({ length: 50 }, (_, i) => claimKey(`c${i}`));
-    const producer = bench.producer({ onRedisBack: () => outstanding });
+    const producer = bench.producer({ outstanding: () => outstanding });
     for (const key of outstanding) producer.ensureQueued(key);
     await producer.flushed();
     await until(async () => (await redis.redis.exists('{csi}:epoch')) === 1, 'the epoch is set');
@@ -199,7 +199,7 @@ describe('createProducer', () => {
 
   it('spreads a large re-add over its time and lets new keys through at once', async () => {
     const outstanding = Array.from({ length: 400 }, (_, i) => claimKey(`c${i}`, 'old'));
-    const producer = bench.producer({ onRedisBack: () => outstanding, spreadMs: 10_000 });
+    const producer = bench.producer({ outstanding: () => outstanding, spreadMs: 10_000 });
     await producer.flushed();
     await until(async () => (await redis.redis.exists('{csi}:epoch')) === 1, 'the epoch is set');
     await until(() => producer.trouble === undefined, 'connected');

@@ -37,7 +37,7 @@ describe('queue under faults', () => {
 
   it('loses nothing and doubles nothing when Redis is killed and starts with its file, runs longer than the lock included', async () => {
     const keys = Array.from({ length: 10 }, (_, i) => claimKey(`c${i}`));
-    const producer = bench.producer({ onRedisBack: () => keys });
+    const producer = bench.producer({ outstanding: () => keys });
     const released = new AbortController();
     const held = async (): Promise<Outcome> => {
       while (!released.signal.aborted) await sleep(5);
@@ -73,7 +73,7 @@ describe('queue under faults', () => {
 
   it('notices that Redis restarted empty, aborts what ran, and fills it again', async () => {
     const keys = Array.from({ length: 20 }, (_, i) => claimKey(`c${i}`));
-    const producer = bench.producer({ onRedisBack: () => keys });
+    const producer = bench.producer({ outstanding: () => keys });
     let emptied = 0;
     const consumer = bench.consumer(
       async (_, { signal }) => {
@@ -99,7 +99,7 @@ describe('queue under faults', () => {
   it('goes on after a flush of everything under load', async () => {
     const seen = new Set<string>();
     const outstanding = new Map<string, JobKey>();
-    const producer = bench.producer({ onRedisBack: () => outstanding.values() });
+    const producer = bench.producer({ outstanding: () => outstanding.values() });
     const work = async ({ uid }: JobKey): Promise<Outcome> => {
       await sleep(5);
       seen.add(uid);

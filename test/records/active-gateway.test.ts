@@ -4,16 +4,16 @@ import { redisActiveGateway } from '#src/records/active-gateway.ts';
 import type { JobKey } from '#src/queue/contract.ts';
 import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
-import { startTestRedis } from '../harness/redis.ts';
-import type { TestRedis } from '../harness/redis.ts';
+import { plannedRequest, volumeAnswer } from '../harness/planned-request.ts';
 import { sleep } from '../harness/queue.ts';
+import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 
 const DRIVER = 'd.example';
 const A = 'unix:///a';
 const B = 'unix:///b';
 const id = 'u1';
 const job: JobKey = { kind: 'claim', uid: id, namespace: 'ns', name: 'c' };
-const planned = { request: 'cmVx', skeleton: '{}', secret: '', endpoint: 'unix:///only' };
+const planned = plannedRequest({ endpoint: 'unix:///only' });
 
 describe('the active gateway', () => {
   let server: TestRedis;
@@ -35,7 +35,7 @@ describe('the active gateway', () => {
   });
 
   describe('in Redis', () => {
-    it('is none at first', async () => {
+    it('is not named at first', async () => {
       assert.deepEqual(await active().read(), {
         endpoint: '',
         version: 0,
@@ -45,7 +45,7 @@ describe('the active gateway', () => {
       });
     });
 
-    it('remembers the one before, and for how long its calls may be under way', async () => {
+    it('keeps the previous one, and how long its calls may be under way', async () => {
       await name(A);
       await name(B, 60_000);
       const found = await active().read();
@@ -56,7 +56,7 @@ describe('the active gateway', () => {
       assert.ok(found.waitMs > 50_000 && found.waitMs <= 60_000);
     });
 
-    it('lets one of two leaders name one, and the other look again', async () => {
+    it('is named by only one of two leaders that read the same version', async () => {
       await name(A);
       const { version } = await active().read();
       const both = await Promise.all([
@@ -67,7 +67,7 @@ describe('the active gateway', () => {
       assert.equal((await active().read()).version, version + 1);
     });
 
-    it('does not shorten a wait by naming another one meanwhile', async () => {
+    it('does not shorten a wait when another one is named meanwhile', async () => {
       await name(A);
       await name(B, 60_000);
       await name(A);
@@ -76,7 +76,7 @@ describe('the active gateway', () => {
   });
 
   describe('for the volume record', () => {
-    const recordsWith = (o: { ownMs?: number; settleMs?: number } = {}): VolumeRecords =>
+    const createRecords = (o: { ownMs?: number; settleMs?: number } = {}): VolumeRecords =>
       new VolumeRecords({
         redis: server.redis,
         prefix: 'csi',
@@ -84,16 +84,16 @@ describe('the active gateway', () => {
         ownMs: o.ownMs ?? 60_000,
         settleMs: o.settleMs ?? 60_000,
       });
-    const open = (owner: string, records = recordsWith()) =>
+    const open = (owner: string, records = createRecords()) =>
       records.openCreate(id, { owner, job, planned, mode: 'plan' });
-    const remove = (owner: string, records = recordsWith()) =>
+    const remove = (owner: string, records = createRecords()) =>
       records.openDelete(id, { owner, job });
     const ep = () => server.redis.hget(`{csi}:volume:${DRIVER}:${id}`, 'ep');
 
-    it('is answered and stored by the very step that opens the record', async () => {
+    it('is answered and stored by the script that opens the record', async () => {
       await name(A);
       await open('warm');
-      await recordsWith().revert(id, 'warm');
+      await createRecords().revert(id, 'warm');
       await server.redis.config('RESETSTAT');
       assert.deepEqual(await open('a'), { kind: 'opened', endpoint: A });
       const commands = await server.commands();
@@ -102,15 +102,15 @@ describe('the active gateway', () => {
       assert.equal(await ep(), A);
     });
 
-    it('is the planned one as long as nobody has named any', async () => {
+    it('is the planned one while no leader has named any', async () => {
       assert.deepEqual(await open('a'), { kind: 'opened' });
       assert.equal(await ep(), planned.endpoint);
     });
 
-    it('is what a replay goes to, and is stored anew', async () => {
+    it('gets a replay, and replaces the stored one', async () => {
       await name(A);
       await open('a');
-      await recordsWith().leaveAnswered(id, 'a', '{}');
+      await createRecords().leaveAnswered(id, 'a', volumeAnswer('h'));
       await name(B);
       const replay = await open('b');
       assert.equal(replay.kind === 'replay' && replay.stored.endpoint, B);
@@ -123,7 +123,7 @@ describe('the active gateway', () => {
       assert.equal(await ep(), A);
     });
 
-    it('opens nothing while calls at the one before may be under way, and says for how long', async () => {
+    it('opens nothing while calls at the previous one may be under way', async () => {
       await name(A);
       await name(B, 60_000);
       for (const refused of [await open('a'), await remove('b')]) {
@@ -143,19 +143,19 @@ describe('the active gateway', () => {
     });
 
     describe('after a call of unknown end', () => {
-      const lost = async (records = recordsWith()): Promise<void> => {
+      const loseAnswer = async (records = createRecords()): Promise<void> => {
         await name(A);
         await open('a', records);
         await records.leaveAmbiguous(id, 'a', 'Unavailable');
       };
 
       it('is called again at once while it is the same', async () => {
-        await lost();
+        await loseAnswer();
         assert.equal((await open('b')).kind, 'replay');
       });
 
-      it('is not called for that volume before the call has settled where it is another', async () => {
-        await lost();
+      it('gets no call for that volume before the settle time, if it is another', async () => {
+        await loseAnswer();
         await name(B);
         const refused = await open('b');
         assert.ok(
@@ -165,10 +165,10 @@ describe('the active gateway', () => {
         assert.equal(await ep(), A);
       });
 
-      it('is called for other volumes meanwhile', async () => {
-        await lost();
+      it('gets calls for other volumes meanwhile', async () => {
+        await loseAnswer();
         await name(B);
-        const other = await recordsWith().openCreate('u2', {
+        const other = await createRecords().openCreate('u2', {
           owner: 'x',
           job: { ...job, uid: 'u2' },
           planned,
@@ -177,68 +177,68 @@ describe('the active gateway', () => {
         assert.deepEqual(other, { kind: 'opened', endpoint: B });
       });
 
-      it('is called when it has settled', async () => {
-        await lost(recordsWith({ ownMs: 1 }));
+      it('gets calls for that volume after the settle time', async () => {
+        await loseAnswer(createRecords({ ownMs: 1 }));
         await name(B);
         await sleep(10);
-        const replay = await open('b', recordsWith({ settleMs: 1 }));
+        const replay = await open('b', createRecords({ settleMs: 1 }));
         assert.equal(replay.kind === 'replay' && replay.stored.endpoint, B);
       });
 
-      it('counts a dead worker’s call as one of unknown end', async () => {
+      it('treats a dead worker’s call as one of unknown end', async () => {
         await name(A);
-        await open('dead', recordsWith({ ownMs: 1 }));
+        await open('dead', createRecords({ ownMs: 1 }));
         await sleep(5);
         await name(B);
         assert.equal((await open('b')).kind, 'not-yet');
       });
 
-      it('waits for no call that the driver has answered, or that was not forwarded', async () => {
+      it('does not wait for an answered or an unforwarded call', async () => {
         await name(A);
         await open('a');
-        await recordsWith().revert(id, 'a');
+        await createRecords().revert(id, 'a');
         await open('b');
-        assert.equal(await recordsWith().closeRefused(id, 'b', 'ResourceExhausted'), 'removed');
+        assert.equal(await createRecords().closeRefused(id, 'b', 'ResourceExhausted'), 'removed');
         await name(B);
         assert.deepEqual(await open('c'), { kind: 'opened', endpoint: B });
       });
 
-      it('holds for the repetition before a deletion too', async () => {
-        await lost();
+      it('waits with the repetition before a deletion too', async () => {
+        await loseAnswer();
         await open('b');
-        await recordsWith().closeStored(id, 'b', 'seen');
+        await createRecords().closeStored(id, 'b', 'seen');
         await name(B);
         assert.deepEqual(await remove('c'), { kind: 'resolve' });
-        assert.equal((await recordsWith().openResolve(id, { owner: 'c', job })).kind, 'not-yet');
+        assert.equal((await createRecords().openResolve(id, { owner: 'c', job })).kind, 'not-yet');
         assert.deepEqual(await open('d'), { kind: 'closed', state: 'stored' });
       });
 
-      it('holds for a deletion of unknown end', async () => {
+      it('waits after a deletion of unknown end', async () => {
         await name(A);
         await remove('a');
-        await recordsWith().leaveDeleting(id, 'a', 'Unavailable');
+        await createRecords().leaveDeleting(id, 'a', 'Unavailable');
         assert.deepEqual(await remove('b'), { kind: 'opened', endpoint: A });
-        await recordsWith().leaveDeleting(id, 'b', 'Unavailable');
+        await createRecords().leaveDeleting(id, 'b', 'Unavailable');
         await name(B);
         assert.equal((await remove('c')).kind, 'not-yet');
       });
 
-      it('holds for a deletion whose worker died', async () => {
+      it('waits after a deletion whose worker died', async () => {
         await name(A);
-        await remove('dead', recordsWith({ ownMs: 1 }));
+        await remove('dead', createRecords({ ownMs: 1 }));
         await sleep(5);
         await name(B);
         assert.equal((await remove('b')).kind, 'not-yet');
-        assert.deepEqual(await remove('b', recordsWith({ settleMs: 1 })), {
+        assert.deepEqual(await remove('b', createRecords({ settleMs: 1 })), {
           kind: 'opened',
           endpoint: B,
         });
       });
 
-      it('does not hold for a deletion that was not forwarded', async () => {
+      it('does not wait after an unforwarded deletion', async () => {
         await name(A);
         await remove('a');
-        await recordsWith().revert(id, 'a');
+        await createRecords().revert(id, 'a');
         await name(B);
         assert.deepEqual(await remove('b'), { kind: 'opened', endpoint: B });
       });

@@ -6,38 +6,38 @@ import { registerQueues } from '#src/queue/registry.ts';
 import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { openSources } from '#src/records/open-sources.ts';
 import { RecordsUnavailable, VolumeRecords } from '#src/records/volume-record.ts';
-import { startTestRedis } from '../harness/redis.ts';
-import type { TestRedis } from '../harness/redis.ts';
+import type { SkeletonSource } from '#src/volumes/persistent-volume.ts';
+import { plannedRequest } from '../harness/planned-request.ts';
+import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 
 const DRIVER = 'd.example';
-const sources = (redis: Redis): Promise<string[]> =>
+const listSources = (redis: Redis): Promise<string[]> =>
   openSources(redis, 'csi', DRIVER).then((uids) => [...uids].toSorted());
 
 describe('openSources', () => {
   let redis: TestRedis;
   let records: VolumeRecords;
-  const bless = (quarantineMs = 0) =>
+  const beginIncarnation = (quarantineMs = 0) =>
     redisIncarnationStore(redis.redis, 'csi', DRIVER).begin({ id: 'e', quarantineMs, sequence: 0 });
-  /** Opens a creation; `source` is what its skeleton says of where it is filled from. */
-  const open = (id: string, source?: unknown) => {
+  /** Opens a creation of a volume that is filled from a source, or of an empty one. */
+  const open = (id: string, from?: SkeletonSource) => {
     const job: JobKey = { kind: 'claim', uid: id, namespace: 'ns', name: id };
-    const skeleton = JSON.stringify({
-      volume: { metadata: { name: `pvc-${id}` } },
-      ...(source === undefined ? {} : { source }),
-    });
     return records.openCreate(id, {
       owner: 'a',
       job,
-      planned: { request: 'cmVx', skeleton, secret: '', endpoint: '' },
+      planned: plannedRequest(from === undefined ? {} : { source: from }),
       mode: 'plan',
     });
   };
-  const snapshot = (uid: string) => ({
-    resource: 'volumesnapshots',
+  const source = (resource: SkeletonSource['resource'], uid: string): SkeletonSource => ({
+    resource,
     namespace: 'ns',
-    name: 's',
+    name: uid,
     uid,
+    isEchoed: true,
+    isReleased: false,
   });
+  const snapshot = (uid: string): SkeletonSource => source('volumesnapshots', uid);
 
   before(async () => {
     redis = await startTestRedis();
@@ -45,7 +45,7 @@ describe('openSources', () => {
   after(() => redis.close());
   beforeEach(async () => {
     await redis.redis.flushall();
-    await bless();
+    await beginIncarnation();
     records = new VolumeRecords({
       redis: redis.redis,
       prefix: 'csi',
@@ -55,40 +55,35 @@ describe('openSources', () => {
     });
   });
 
-  it('names what open creations are filled from, and no more when they are closed', async () => {
+  it('lists the sources of open creations, until they are closed', async () => {
     await open('plain');
     await open('restore', snapshot('s-1'));
-    await open('clone', {
-      resource: 'persistentvolumeclaims',
-      namespace: 'ns',
-      name: 'c',
-      uid: 'c-1',
-    });
-    assert.deepEqual(await sources(redis.redis), ['c-1', 's-1']);
+    await open('clone', source('persistentvolumeclaims', 'c-1'));
+    assert.deepEqual(await listSources(redis.redis), ['c-1', 's-1']);
     await records.closeStored('restore', 'a', 'answered');
-    assert.deepEqual(await sources(redis.redis), ['c-1']);
+    assert.deepEqual(await listSources(redis.redis), ['c-1']);
   });
 
-  it('counts a creation whose call ended unknown, and one that the driver has denied since', async () => {
+  it('lists the source of an ambiguous and of a suspect creation', async () => {
     await open('restore', snapshot('s-1'));
     await records.leaveAmbiguous('restore', 'a', 'DeadlineExceeded');
-    assert.deepEqual(await sources(redis.redis), ['s-1']);
+    assert.deepEqual(await listSources(redis.redis), ['s-1']);
     await records.openExisting('restore', {
       owner: 'b',
       job: { kind: 'claim', uid: 'restore', namespace: 'ns', name: 'restore' },
     });
     assert.equal(await records.closeRefused('restore', 'b', 'NotFound'), 'suspect');
-    assert.deepEqual(await sources(redis.redis), ['s-1']);
+    assert.deepEqual(await listSources(redis.redis), ['s-1']);
   });
 
-  it('counts no deletion', async () => {
+  it('lists no source of a deletion', async () => {
     await open('restore', snapshot('s-1'));
     await redis.redis.hset(`{csi}:volume:${DRIVER}:restore`, 'state', 'deleting');
-    assert.deepEqual(await sources(redis.redis), []);
+    assert.deepEqual(await listSources(redis.redis), []);
   });
 
-  it('is not misled by what only looks like a source', async () => {
-    await open('text', { resource: 'volumesnapshots' });
+  it('ignores text that only looks like a source', async () => {
+    await open('text', { resource: 'volumesnapshots' } as SkeletonSource);
     await open('annotation');
     const key = `{csi}:volume:${DRIVER}:annotation`;
     await redis.redis.hset(
@@ -96,12 +91,12 @@ describe('openSources', () => {
       'skel',
       JSON.stringify({ volume: { metadata: { annotations: { source: 'x' } } } }),
     );
-    assert.deepEqual(await sources(redis.redis), []);
+    assert.deepEqual(await listSources(redis.redis), []);
   });
 
-  describe('of other drivers of the installation', () => {
+  describe('with other drivers in the installation', () => {
     const OTHER = 'other.example';
-    const blessOther = (quarantineMs = 0) =>
+    const beginOther = (quarantineMs = 0) =>
       redisIncarnationStore(redis.redis, 'csi', OTHER).begin({
         id: 'e',
         quarantineMs,
@@ -109,12 +104,7 @@ describe('openSources', () => {
       });
     const openOther = async (): Promise<void> => {
       const { redis: link } = redis;
-      const planned = {
-        request: 'cmVx',
-        skeleton: JSON.stringify({ source: snapshot('s-other') }),
-        secret: '',
-        endpoint: '',
-      };
+      const planned = plannedRequest({ source: snapshot('s-other') });
       const others = new VolumeRecords({
         redis: link,
         prefix: 'csi',
@@ -135,45 +125,45 @@ describe('openSources', () => {
       ]),
     );
 
-    it('counts what their records are filled from too', async () => {
-      await blessOther();
+    it('lists the sources of their records too', async () => {
+      await beginOther();
       await openOther();
       await open('restore', snapshot('s-1'));
-      assert.deepEqual(await sources(redis.redis), ['s-1', 's-other']);
+      assert.deepEqual(await listSources(redis.redis), ['s-1', 's-other']);
     });
 
-    it('knows nothing while theirs may be lost', async () => {
-      await blessOther(60_000);
-      await assert.rejects(sources(redis.redis), RecordsUnavailable);
+    it('rejects while their records may be lost', async () => {
+      await beginOther(60_000);
+      await assert.rejects(listSources(redis.redis), RecordsUnavailable);
     });
 
-    it('goes on without those that sutler has never led', async () => {
+    it('skips drivers that sutler has never led', async () => {
       await open('restore', snapshot('s-1'));
-      assert.deepEqual(await sources(redis.redis), ['s-1']);
+      assert.deepEqual(await listSources(redis.redis), ['s-1']);
     });
   });
 
-  it('reads very many records in pages', async () => {
+  it('reads many records in pages', async () => {
     const many = 1_000;
     for (let i = 0; i < many; i += 1)
       await open(`u${i}`, i % 100 === 0 ? snapshot(`s-${i}`) : undefined);
     const before = await redis.commands();
-    assert.equal((await sources(redis.redis)).length, many / 100);
+    assert.equal((await listSources(redis.redis)).length, many / 100);
     const { evalsha = 0 } = await redis.commands();
     const pages = evalsha - (before['evalsha'] ?? 0);
     assert.ok(pages >= 4 && pages <= 20, `${pages} pages`);
   });
 
-  it('knows nothing before a leader has vouched for what Redis holds, nor for one ownership after a loss', async () => {
+  it('rejects before the incarnation is confirmed, and in the quarantine', async () => {
     await redis.redis.flushall();
-    await assert.rejects(sources(redis.redis), RecordsUnavailable);
-    await bless(60_000);
-    await assert.rejects(sources(redis.redis), RecordsUnavailable);
-    await bless();
-    assert.deepEqual(await sources(redis.redis), []);
+    await assert.rejects(listSources(redis.redis), RecordsUnavailable);
+    await beginIncarnation(60_000);
+    await assert.rejects(listSources(redis.redis), RecordsUnavailable);
+    await beginIncarnation();
+    assert.deepEqual(await listSources(redis.redis), []);
   });
 
-  it('says that Redis can’t be asked', async () => {
+  it('rejects while Redis can’t be reached', async () => {
     const away = new Redis(redis.url, {
       lazyConnect: true,
       maxRetriesPerRequest: 0,
@@ -181,6 +171,6 @@ describe('openSources', () => {
     });
     away.on('error', () => undefined);
     away.disconnect();
-    await assert.rejects(sources(away), RecordsUnavailable);
+    await assert.rejects(listSources(away), RecordsUnavailable);
   });
 });

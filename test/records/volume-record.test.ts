@@ -10,10 +10,12 @@ import type { JobKey } from '#src/queue/contract.ts';
 import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { openJobs } from '#src/records/open-jobs.ts';
 import { OwnershipLost, RecordsUnavailable, VolumeRecords } from '#src/records/volume-record.ts';
+import { encodeRequest } from '#src/records/stored-request.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { systemClock } from '#src/runtime/clock.ts';
+import { plannedRequest, volumeAnswer } from '../harness/planned-request.ts';
 
-const planned = { request: 'cmVx', skeleton: '{"volume":1}', secret: '', endpoint: 'unix:///g' };
+const planned = plannedRequest();
 const job: JobKey = { kind: 'claim', uid: 'u1', namespace: 'ns', name: 'c' };
 const id = 'u1';
 
@@ -21,7 +23,7 @@ describe('volume record', () => {
   let server: RedisServer;
   let redis: Redis;
   let dir: string;
-  const recordsWith = (o: { ownMs?: number; settleMs?: number } = {}): VolumeRecords =>
+  const createRecords = (o: { ownMs?: number; settleMs?: number } = {}): VolumeRecords =>
     new VolumeRecords({
       redis,
       prefix: 'csi',
@@ -29,7 +31,7 @@ describe('volume record', () => {
       ownMs: o.ownMs ?? 60_000,
       settleMs: o.settleMs ?? 60_000,
     });
-  const records = (): VolumeRecords => recordsWith();
+  const records = (): VolumeRecords => createRecords();
   const beginIncarnation = (incarnation: string, quarantineMs = 0) =>
     redisIncarnationStore(redis, 'csi', 'd.example').begin({
       id: incarnation,
@@ -54,9 +56,9 @@ describe('volume record', () => {
     await beginIncarnation('e1');
   });
 
-  /** Opens with an ownership that is over when this resolves. */
-  async function abandoned(owner: string): Promise<void> {
-    await open(owner, recordsWith({ ownMs: 1 }));
+  /** Opens a record for an owner whose ownership has ended when this resolves. */
+  async function openAndAbandon(owner: string): Promise<void> {
+    await open(owner, createRecords({ ownMs: 1 }));
     await systemClock.sleep(5);
   }
 
@@ -67,8 +69,8 @@ describe('volume record', () => {
     assert.equal((await openJobs(redis, 'csi', 'd.example')).size, 0);
   });
 
-  it('takes two Redis commands for a volume that is made at the first attempt', async () => {
-    // Scripts are cached by now or will be by the first pair.
+  it('takes two Redis commands for a volume that is created at the first attempt', async () => {
+    // Caches the scripts in Redis.
     await open('a');
     await records().closeStored(id, 'a', 'answered');
     await redis.del('{csi}:volume:d.example:u1');
@@ -80,17 +82,22 @@ describe('volume record', () => {
     assert.doesNotMatch(stats, /cmdstat_eval:/);
   });
 
-  it('stays under 4 KiB with the longest texts that Redis packs', async () => {
+  it('stays under 4 KiB with the longest texts that Redis stores compactly', async () => {
+    const identity = 'y'.repeat(1000 - encodeRequest(planned).skeleton.length);
     await records().openCreate(id, {
       owner: 'a',
       job,
-      planned: { ...planned, request: 'x'.repeat(1000), skeleton: 'y'.repeat(1000) },
+      planned: {
+        ...planned,
+        request: Buffer.alloc(750),
+        skeleton: { ...planned.skeleton, identity },
+      },
       mode: 'plan',
     });
     assert.ok(Number(await redis.memory('USAGE', '{csi}:volume:d.example:u1')) < 4096);
   });
 
-  describe('rule 1, the fence', () => {
+  describe('record rule 1, fence', () => {
     it('refuses a second owner while the first is live', async () => {
       await open('a');
       const second = await open('b');
@@ -118,13 +125,13 @@ describe('volume record', () => {
     });
   });
 
-  describe('rule 2, the take-over', () => {
+  describe('record rule 2, take-over', () => {
     it('hands the stored request to the next owner and marks the record ambiguous', async () => {
-      await abandoned('dead');
+      await openAndAbandon('dead');
       const taken = await records().openCreate(id, {
         owner: 'b',
         job,
-        planned: { ...planned, request: 'other' },
+        planned: plannedRequest({ request: Buffer.from('other') }),
         mode: 'plan',
       });
       assert.equal(taken.kind, 'replay');
@@ -132,8 +139,8 @@ describe('volume record', () => {
       assert.deepEqual(taken.kind === 'replay' && taken.stored, planned);
     });
 
-    it('refuses every word of an owner that was taken over', async () => {
-      await abandoned('dead');
+    it('refuses every write of an owner that was replaced', async () => {
+      await openAndAbandon('dead');
       await open('b');
       await assert.rejects(records().closeStored(id, 'dead', 'answered'), OwnershipLost);
       await assert.rejects(records().closeRefused(id, 'dead', 'Internal'), OwnershipLost);
@@ -141,7 +148,7 @@ describe('volume record', () => {
     });
 
     it('takes over an open record whose claim is gone without a plan', async () => {
-      await abandoned('dead');
+      await openAndAbandon('dead');
       assert.equal((await records().openExisting(id, { owner: 'b', job })).kind, 'replay');
     });
 
@@ -151,14 +158,14 @@ describe('volume record', () => {
     });
   });
 
-  describe('rule 4, suspicion', () => {
+  describe('record rule 4, suspect', () => {
     it('is removed by a refusal while it is unambiguous', async () => {
       await open('a');
       assert.equal(await records().closeRefused(id, 'a', 'Internal'), 'removed');
       assert.equal((await open('b')).kind, 'opened');
     });
 
-    it('turns suspect by a refusal after an ambiguous attempt, and stays open', async () => {
+    it('becomes suspect by a refusal after an ambiguous attempt, and stays open', async () => {
       await open('a');
       await records().leaveAmbiguous(id, 'a', 'DeadlineExceeded');
       await open('b');
@@ -167,8 +174,8 @@ describe('volume record', () => {
       assert.deepEqual([...(await openJobs(redis, 'csi', 'd.example')).keys()], [id]);
     });
 
-    it('is removed by a refusal once the settle time after the last ambiguous call has passed', async () => {
-      const quick = recordsWith({ ownMs: 1, settleMs: 1 });
+    it('is removed by a refusal when the settle time of the last ambiguous call is over', async () => {
+      const quick = createRecords({ ownMs: 1, settleMs: 1 });
       await open('a', quick);
       await quick.leaveAmbiguous(id, 'a', 'DeadlineExceeded');
       await systemClock.sleep(10);
@@ -177,36 +184,39 @@ describe('volume record', () => {
     });
   });
 
-  describe('rule 5, resolve before destroying', () => {
-    async function storedButAmbiguous(): Promise<void> {
+  describe('record rule 5, resolve before deleting', () => {
+    async function storeAmbiguous(): Promise<void> {
       await open('a');
       await records().leaveAmbiguous(id, 'a', 'DeadlineExceeded');
       await open('b');
       await records().closeStored(id, 'b', 'seen');
     }
 
-    it('demands that the creation is repeated before an ambiguous volume is deleted', async () => {
-      await storedButAmbiguous();
+    it('has the creation sent again before an ambiguous volume is deleted', async () => {
+      await storeAmbiguous();
       assert.deepEqual(await records().openDelete(id, { owner: 'c', job }), { kind: 'resolve' });
       const resolved = await records().openResolve(id, { owner: 'c', job });
       assert.deepEqual(resolved.kind === 'replay' && resolved.stored, planned);
     });
 
-    it('lets the deletion begin once our own repetition succeeded', async () => {
-      await storedButAmbiguous();
+    it('opens the deletion when our own repetition has succeeded', async () => {
+      await storeAmbiguous();
       await records().openResolve(id, { owner: 'c', job });
       await records().closeStored(id, 'c', 'answered');
       assert.deepEqual(await records().openDelete(id, { owner: 'd', job }), { kind: 'opened' });
     });
 
-    it('keeps mark and request of a volume that was only seen, without expiry', async () => {
-      await storedButAmbiguous();
+    it('keeps mark and request, without expiry, when only the PV was seen', async () => {
+      await storeAmbiguous();
       assert.equal(await redis.ttl('{csi}:volume:d.example:u1'), -1);
-      assert.equal(await redis.hget('{csi}:volume:d.example:u1', 'req'), planned.request);
+      assert.equal(
+        await redis.hget('{csi}:volume:d.example:u1', 'req'),
+        encodeRequest(planned).request,
+      );
     });
 
-    it('clears the mark by a refusal past the settle time', async () => {
-      const quick = recordsWith({ ownMs: 1, settleMs: 1 });
+    it('becomes unambiguous by a refusal after the settle time', async () => {
+      const quick = createRecords({ ownMs: 1, settleMs: 1 });
       await open('a', quick);
       await quick.leaveAmbiguous(id, 'a', 'DeadlineExceeded');
       await open('b');
@@ -217,57 +227,57 @@ describe('volume record', () => {
       assert.deepEqual(await records().openDelete(id, { owner: 'd', job }), { kind: 'opened' });
     });
 
-    it('goes back to the ambiguous stored state when the repetition was not forwarded', async () => {
-      await storedButAmbiguous();
+    it('is stored and ambiguous again when the repetition was not forwarded', async () => {
+      await storeAmbiguous();
       await records().openResolve(id, { owner: 'c', job });
       await records().revert(id, 'c');
       assert.deepEqual(await records().openDelete(id, { owner: 'd', job }), { kind: 'resolve' });
     });
   });
 
-  describe('rule 6, emptied Redis', () => {
-    const emptied = async (quarantineMs: number): Promise<void> => {
+  describe('record rule 6, lost data', () => {
+    const empty = async (quarantineMs: number): Promise<void> => {
       await redis.flushall();
       await beginIncarnation('e2', quarantineMs);
     };
 
-    it('opens nothing before a leader has vouched for what Redis holds', async () => {
+    it('opens nothing before a leader has confirmed the incarnation', async () => {
       await redis.flushall();
       assert.equal((await open('a')).kind, 'not-yet');
       assert.equal((await records().openDelete(id, { owner: 'a', job })).kind, 'not-yet');
     });
 
     it('opens nothing during the quarantine, and says how long it lasts', async () => {
-      await emptied(60_000);
+      await empty(60_000);
       const refused = await open('a');
       assert.ok(refused.kind === 'not-yet' && refused.waitMs > 50_000 && refused.waitMs <= 60_000);
     });
 
-    it('begins ambiguous what is opened soon after, so that a refusal proves nothing', async () => {
-      await emptied(1);
+    it('opens ambiguous records soon after, so that a refusal proves nothing', async () => {
+      await empty(1);
       await systemClock.sleep(5);
       assert.equal((await open('a')).kind, 'opened');
       assert.equal(await records().closeRefused(id, 'a', 'Internal'), 'suspect');
     });
 
-    it('lets a deletion wait until calls of the time before have settled', async () => {
-      await emptied(1);
+    it('delays a deletion until the settle time of earlier calls is over', async () => {
+      await empty(1);
       await systemClock.sleep(5);
       assert.equal((await records().openDelete(id, { owner: 'a', job })).kind, 'settle');
     });
 
-    it('begins unambiguous again once the settle time has passed', async () => {
-      await emptied(1);
-      const quick = recordsWith({ settleMs: 1 });
+    it('opens unambiguous records again after the settle time', async () => {
+      await empty(1);
+      const quick = createRecords({ settleMs: 1 });
       await systemClock.sleep(10);
       await open('a', quick);
       assert.equal(await quick.closeRefused(id, 'a', 'Internal'), 'removed');
     });
 
-    it('has the worker write again what it left open, ambiguous and free', async () => {
+    it('has the worker rewrite what it left open, ambiguous and without owner', async () => {
       const worker = records();
       await open('a', worker);
-      await emptied(1);
+      await empty(1);
       assert.deepEqual(await worker.rewriteLostRecords(), [job]);
       assert.deepEqual([...(await openJobs(redis, 'csi', 'd.example')).keys()], [id]);
       await systemClock.sleep(5);
@@ -276,31 +286,31 @@ describe('volume record', () => {
       assert.deepEqual(next.kind === 'replay' && next.stored, planned);
     });
 
-    it('writes nothing again that was closed, by this worker or another', async () => {
+    it('rewrites nothing that was closed, by this worker or another', async () => {
       const worker = records();
       await open('a', worker);
       await worker.leaveAmbiguous(id, 'a', 'Unavailable');
       await open('b', records());
       await records().closeStored(id, 'b', 'answered');
       assert.deepEqual(await worker.rewriteLostRecords(), []);
-      await emptied(1);
+      await empty(1);
       assert.deepEqual(await worker.rewriteLostRecords(), []);
       assert.equal(worker.leftOpen, 0);
     });
 
-    it('refuses the word of an owner whose record was emptied away', async () => {
+    it('refuses a write of an owner whose record was lost', async () => {
       await open('a');
-      await emptied(1);
+      await empty(1);
       await assert.rejects(records().closeStored(id, 'a', 'answered'), OwnershipLost);
     });
   });
 
   describe('while another provisioner leads', () => {
-    const yieldTo = (holder: string | undefined) =>
+    const setForeignLeader = (holder: string | undefined) =>
       redisIncarnationStore(redis, 'csi', 'd.example').setForeignLeader(holder);
 
-    it('begins nothing new, and says who leads', async () => {
-      await yieldTo('csi-provisioner-0');
+    it('opens nothing new, and says who leads', async () => {
+      await setForeignLeader('csi-provisioner-0');
       const refused = await open('a');
       assert.ok(refused.kind === 'not-yet' && refused.reason.startsWith('csi-provisioner-0 holds'));
       assert.equal((await records().openDelete(id, { owner: 'a', job })).kind, 'not-yet');
@@ -309,18 +319,18 @@ describe('volume record', () => {
     it('finishes what is open', async () => {
       await open('a');
       await records().leaveAmbiguous(id, 'a', 'Unavailable');
-      await yieldTo('csi-provisioner-0');
+      await setForeignLeader('csi-provisioner-0');
       assert.equal((await records().openExisting(id, { owner: 'b', job })).kind, 'replay');
     });
 
-    it('goes on when it does not lead any more', async () => {
-      await yieldTo('csi-provisioner-0');
-      await yieldTo(undefined);
+    it('opens again when it does not lead any more', async () => {
+      await setForeignLeader('csi-provisioner-0');
+      await setForeignLeader(undefined);
       assert.equal((await open('a')).kind, 'opened');
     });
   });
 
-  describe('not forwarded', () => {
+  describe('reverted, because nothing was forwarded', () => {
     it('leaves nothing of a first attempt', async () => {
       await open('a');
       await records().revert(id, 'a');
@@ -336,28 +346,28 @@ describe('volume record', () => {
       assert.ok(next.kind === 'replay' && next.ambiguous && next.attempt === 2);
     });
 
-    it('leaves a first deletion attempt as if it had not been', async () => {
+    it('leaves nothing of a first deletion attempt', async () => {
       await records().openDelete(id, { owner: 'a', job });
       await records().revert(id, 'a');
       assert.deepEqual(await redis.keys('*'), ['{csi}:blessing:d.example']);
     });
   });
 
-  it('hands the driver’s answer to the next owner when only the PV write failed', async () => {
+  it('gives the driver’s answer to the next owner when only the PV write failed', async () => {
     await open('a');
-    await records().leaveAnswered(id, 'a', '{"handle":"h"}');
+    await records().leaveAnswered(id, 'a', volumeAnswer('h'));
     const next = await open('b');
-    assert.ok(next.kind === 'replay' && next.answer === '{"handle":"h"}' && !next.ambiguous);
+    assert.ok(next.kind === 'replay' && next.answer?.handle === 'h' && !next.ambiguous);
   });
 
-  it('tells the code of the attempt before, so that a repeated failure needs no second event', async () => {
+  it('answers the code of the attempt before', async () => {
     await open('a');
     assert.equal(await records().leaveAmbiguous(id, 'a', 'DeadlineExceeded'), '');
     await open('b');
     assert.equal(await records().leaveAmbiguous(id, 'b', 'DeadlineExceeded'), 'DeadlineExceeded');
   });
 
-  it('says that a volume is stored, and makes it again only when asked for `again`', async () => {
+  it('creates a stored volume again only in mode `again`', async () => {
     await open('a');
     await records().closeStored(id, 'a', 'answered');
     assert.deepEqual(await open('b'), { kind: 'closed', state: 'stored' });
@@ -382,26 +392,26 @@ describe('volume record', () => {
     assert.ok((await redis.ttl('{csi}:volume:d.example:u1')) > 86_000);
   });
 
-  it('refuses to work without Redis instead of guessing', async () => {
-    const gone = new Redis({
+  it('rejects while Redis can’t be reached', async () => {
+    const unreachable = new Redis({
       host: '127.0.0.1',
       port: 1,
       lazyConnect: true,
       maxRetriesPerRequest: 0,
       retryStrategy: () => null,
     });
-    gone.on('error', () => undefined);
-    const blind = new VolumeRecords({
-      redis: gone,
+    unreachable.on('error', () => undefined);
+    const records = new VolumeRecords({
+      redis: unreachable,
       prefix: 'csi',
       driver: 'd.example',
       ownMs: 1000,
       settleMs: 1000,
     });
     await assert.rejects(
-      blind.openCreate(id, { owner: 'a', job, planned, mode: 'plan' }),
+      records.openCreate(id, { owner: 'a', job, planned, mode: 'plan' }),
       RecordsUnavailable,
     );
-    gone.disconnect();
+    unreachable.disconnect();
   });
 });

@@ -66,7 +66,7 @@ describe('400 claims that fail, and a restart of everything', () => {
   /** What a leader and a worker do when they start: everything outstanding is touched, resyncs and
    * unrelated changes touch it again. */
   function start(bench: QueueBench, process: (key: JobKey) => Outcome): void {
-    const producer = bench.producer({ onRedisBack: () => KEYS });
+    const producer = bench.producer({ outstanding: () => KEYS });
     for (const key of KEYS) producer.ensureQueued(key);
     bench.consumer(process, { backoff: BACKOFF, concurrency: 100 });
     void producer.flushed().then(() => KEYS.forEach((key) => producer.ensureQueued(key)));

@@ -11,6 +11,7 @@ import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { Closers } from '#src/runtime/lifecycle.ts';
 import { createLogger, silentLog } from '#src/runtime/log.ts';
+import { plannedRequest } from '../harness/planned-request.ts';
 import { claimKey, QueueBench, sleep } from '../harness/queue.ts';
 import type { TestRedis } from '../harness/redis.ts';
 
@@ -81,7 +82,7 @@ export class Stand {
     this.producer = this.bench.producer({
       ...url,
       log,
-      onRedisBack: () => this.keys.filter(({ uid }) => !this.volumes.has(uid)),
+      outstanding: () => this.keys.filter(({ uid }) => !this.volumes.has(uid)),
     });
     const process = (key: JobKey, run: Run): Promise<Outcome> =>
       runToOutcome(key, silentLog, () => this.#provision(key, run));
@@ -132,7 +133,7 @@ export class Stand {
     if (signal.aborted) return { kind: 'later', reason: 'stopping' };
     const { uid } = job;
     const owner = `o${(this.#owners += 1)}`;
-    const planned = { request: 'cmVx', skeleton: '{}', secret: '', endpoint: 'gateway' };
+    const planned = plannedRequest();
     const opened = await this.#records.openCreate(uid, { owner, job, planned, mode: 'plan' });
     if (opened.kind === 'closed') return { kind: 'done' };
     if (opened.kind === 'not-yet')

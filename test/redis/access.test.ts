@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 
-import { checkSettings } from '#src/redis/connection.ts';
+import { checkSettings } from '#src/redis/settings.ts';
 import { readStatus } from '#src/queue/status.ts';
 
 import { claimKey, QueueBench, until } from '../harness/queue.ts';

@@ -52,7 +52,8 @@ describe('watchClusterMarker', () => {
   it('refuses the Redis of another cluster with the ways out, and takes it when the marker is gone', async () => {
     await redis.redis.set('{csi}:cluster', 'theirs');
     const changes: boolean[] = [];
-    const marker = watch({ onChange: (isOurs) => changes.push(isOurs) });
+    const marker = watch();
+    marker.onChange((isOurs) => changes.push(isOurs));
     await until(() => /another cluster/.test(marker.trouble ?? ''), 'it is told');
     assert.match(
       marker.trouble ?? '',

@@ -4,14 +4,14 @@ import type { CreateVolumeResponse } from '../../csi/generated/csi_pb.ts';
 import { CsiError } from '../../csi/status.ts';
 import type { Claim } from '../../kube/objects.ts';
 import type { Outcome } from '../../queue/outcome.ts';
-import type { Replay, VolumeRequest } from '../../records/volume-record.ts';
+import type { Replay } from '../../records/open-results.ts';
+import type { VolumeRequest } from '../../records/stored-request.ts';
 import { classes } from '../../kube/resources.ts';
 import { judgeCreateFailure } from '../../volumes/create-result.ts';
 import { classNameOf } from '../../volumes/eligibility.ts';
 import { readAnswer } from '../../volumes/persistent-volume.ts';
-import type { BadAnswer, VolumeAnswer, VolumeSkeleton } from '../../volumes/persistent-volume.ts';
+import type { BadAnswer, VolumeSkeleton } from '../../volumes/persistent-volume.ts';
 import { RefusedError } from '../../volumes/provisioning-options.ts';
-import type { SecretRef } from '../../volumes/secret-ref.ts';
 import type { Attempt } from '../attempt.ts';
 import { claimEvent, provisioningFailed } from '../object-events.ts';
 import type { ClaimRun } from '../object-events.ts';
@@ -40,16 +40,14 @@ export async function callCreateVolume(
   creation: OpenCreation,
 ): Promise<Outcome> {
   const { attempt, claim, run, stored, replayed } = creation;
-  // Both texts were written by plan.ts and persistent-volume.ts of this contract version; the
-  // record says which version it has.
-  const skeleton = JSON.parse(stored.skeleton) as VolumeSkeleton;
-  if (replayed !== undefined && replayed.answer !== '') {
+  const { skeleton } = stored;
+  if (replayed?.answer !== undefined) {
     return creation.keep(ports, {
       attempt,
       claim,
       run,
       skeleton,
-      answer: JSON.parse(replayed.answer) as VolumeAnswer,
+      answer: replayed.answer,
       wasSlow: false,
     });
   }
@@ -136,9 +134,8 @@ interface FilledRequest {
 /** The stored bytes with the secrets' field appended: protobuf merges what follows, so the stored
  * part goes out byte for byte. */
 async function withSecrets(ports: ProcessorPorts, stored: VolumeRequest): Promise<FilledRequest> {
-  const request = Buffer.from(stored.request, 'base64');
-  if (stored.secret === '') return { bytes: request, secrets: {} };
-  const ref = JSON.parse(stored.secret) as SecretRef;
+  const { request, secret: ref } = stored;
+  if (ref === undefined) return { bytes: request, secrets: {} };
   const where = `error getting secret ${ref.name} in namespace ${ref.namespace}`;
   let secrets: Record<string, string> | undefined;
   try {

@@ -13,7 +13,7 @@ export async function findNameClash(
   if (!isShortened(ports)) return undefined;
   const { uid } = claim.metadata;
   const name = volumeName(uid, ports.options);
-  const holder = await ports.names.hold(name, uid);
+  const holder = await ports.names.reserve(name, uid);
   if (holder !== undefined) return belongsTo(name, holder);
   // The name is taken before the PV is looked at: of two runs at once only one then sees neither.
   const volume = await ports.kube.get<Volume>(volumes, { name });
@@ -47,5 +47,5 @@ export async function keepName(
   ports: Pick<ProcessorPorts, 'names' | 'options'>,
   uid: string,
 ): Promise<void> {
-  if (isShortened(ports)) await ports.names.hold(volumeName(uid, ports.options), uid);
+  if (isShortened(ports)) await ports.names.reserve(volumeName(uid, ports.options), uid);
 }

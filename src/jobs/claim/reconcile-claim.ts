@@ -3,12 +3,11 @@ import type { Claim, Volume } from '../../kube/objects.ts';
 import type { Run } from '../../queue/consumer.ts';
 import type { JobKey } from '../../queue/contract.ts';
 import type { Outcome } from '../../queue/outcome.ts';
-import type { OpenedCreate, VolumeRequest } from '../../records/volume-record.ts';
+import type { OpenedCreate } from '../../records/open-results.ts';
+import type { VolumeRequest } from '../../records/stored-request.ts';
 import { judgeClaim } from '../../volumes/eligibility.ts';
 import { volumeName } from '../../volumes/names.ts';
 import { planVolume } from '../../volumes/plan.ts';
-import type { VolumeSkeleton } from '../../volumes/persistent-volume.ts';
-import type { VolumePlan } from '../../volumes/plan.ts';
 import type { WaitCondition } from '../../volumes/provisioning-options.ts';
 import { openingOf, withGateway, startAttempt } from '../attempt.ts';
 import type { Attempt } from '../attempt.ts';
@@ -171,16 +170,8 @@ async function decideIntent(ports: ProcessorPorts, claim: Claim | undefined): Pr
   if (plan.kind === 'refuse') return plan;
   const clash = await findNameClash(ports, claim);
   if (clash !== undefined) return { kind: 'refuse', message: clash, waitsFor: [] };
-  return { kind: 'create', planned: requestOf(plan, ports.endpoint) };
-}
-
-function requestOf(plan: Extract<VolumePlan, { kind: 'create' }>, endpoint: string): VolumeRequest {
-  return {
-    request: Buffer.from(plan.request).toString('base64'),
-    skeleton: JSON.stringify(plan.skeleton),
-    secret: plan.secret === undefined ? '' : JSON.stringify(plan.secret),
-    endpoint,
-  };
+  const { request, skeleton, secret } = plan;
+  return { kind: 'create', planned: { request, skeleton, secret, endpoint: ports.endpoint } };
 }
 
 async function endWithoutRecord(
@@ -221,8 +212,8 @@ async function replayCreation(
 ): Promise<Outcome> {
   const { claim, run, opened } = found;
   const attempt = withGateway(found.attempt, opened.stored.endpoint);
-  // Written by plan.ts, of this or an earlier run: flags that make names may have changed since.
-  const skeleton = JSON.parse(opened.stored.skeleton) as VolumeSkeleton;
+  // Of this or an earlier run: flags that make names may have changed since.
+  const { skeleton } = opened.stored;
   const { name } = skeleton.volume.metadata;
   let volume: Volume | undefined;
   try {
@@ -310,7 +301,7 @@ async function volumeExists(ports: ProcessorPorts, claimUid: string): Promise<bo
 }
 
 async function releaseRestoredSource(ports: ProcessorPorts, planned: VolumeRequest): Promise<void> {
-  const { source } = JSON.parse(planned.skeleton) as VolumeSkeleton;
+  const { source } = planned.skeleton;
   if (source?.isReleased === true) await releaseRestoredSnapshot(ports, source);
 }
 

@@ -180,5 +180,5 @@ async function handleUnwrittenVolume(
 }
 
 function keepAnswer(ports: ProcessorPorts, { attempt, answer }: MadeVolume): Promise<void> {
-  return ports.records.leaveAnswered(attempt.id, attempt.owner, JSON.stringify(answer));
+  return ports.records.leaveAnswered(attempt.id, attempt.owner, answer);
 }

@@ -1,0 +1,57 @@
+import { randomBytes } from 'node:crypto';
+import { openDriver } from '../gateway-client/open-driver.ts';
+import type { DriverWatch } from '../gateway-client/driver-watch.ts';
+import type { gatewayClientFlags } from '../gateway-client/flags.ts';
+import type { GatewayPool } from '../gateway-client/pool.ts';
+import type { KubeClient } from '../kube/client.ts';
+import { readClusterUid } from '../kube/cluster-uid.ts';
+import type { kubeFlags } from '../kube/flags.ts';
+import { openKubeClient } from '../kube/open-client.ts';
+import { watchClusterMarker, type ClusterMarker } from '../redis/cluster-marker.ts';
+import { openRedis, type RedisLink } from '../redis/connection.ts';
+import type { redisFlags } from '../redis/flags.ts';
+import { watchSettings } from '../redis/settings-watch.ts';
+import type { ProcessContext } from '../runtime/process.ts';
+
+type Context = ProcessContext<typeof kubeFlags & typeof gatewayClientFlags & typeof redisFlags>;
+
+/** What ingest and jobs both connect to. */
+export interface Connections {
+  readonly kube: KubeClient;
+  readonly gateways: GatewayPool;
+  readonly driver: DriverWatch;
+  readonly link: RedisLink;
+  /** Whether Redis belongs to the cluster of `kube`. */
+  readonly marker: ClusterMarker;
+}
+
+/** Opens the connections of a process, adds their checks to /readyz, and closes them with the
+ * process. Waits for nothing: each connects in the background, for ever.
+ * @param name       of the process, for the User-Agent
+ * @param redisName  shown by Redis' CLIENT LIST
+ * @throws UsageError for flags that can't be used */
+export async function openConnections(
+  context: Context,
+  { name, redisName }: { readonly name: string; readonly redisName: string },
+): Promise<Connections> {
+  const { flags, closers, health, log } = context;
+  const kube = await openKubeClient(name, context);
+  const { gateways, driver } = await openDriver(context);
+  const link = openRedis({ url: flags.redisUrl, role: 'plain', name: redisName, log });
+  closers.add('Redis', () => link.close());
+  const settings = watchSettings(link, log);
+  closers.add('Redis settings', () => settings.close());
+  const clusterUid = () => readClusterUid(kube);
+  const marker = watchClusterMarker({ link, prefix: flags.redisPrefix, clusterUid, log });
+  closers.add('cluster marker', () => marker.stop());
+  health.ready('redis', () => link.trouble);
+  health.ready('redis-cluster', () => marker.trouble);
+  health.ready('redis-settings', () => settings.trouble);
+  health.ready('driver', () => driver.trouble);
+  return { kube, gateways, driver, link, marker };
+}
+
+/** A name that no other process has: host, pid and a random part. */
+export function instanceName({ env, pid }: Pick<Context, 'env' | 'pid'>): string {
+  return `${env['HOSTNAME'] ?? 'local'}-${pid}-${randomBytes(3).toString('hex')}`;
+}

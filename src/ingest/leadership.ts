@@ -1,0 +1,83 @@
+import type { Logger } from '../runtime/log.ts';
+import type { ForeignLeader } from './foreign-leader.ts';
+import type { GatewayFailover } from './gateway-failover.ts';
+import type { IncarnationCheck } from './incarnation-check.ts';
+import type { LeaderGate } from './leader-gate.ts';
+import type { Resync } from './resync.ts';
+import type { SnapshotSweep } from './snapshot-sweep.ts';
+
+/** Who holds the Lease, as this process knows it now. */
+export interface LeaseView {
+  readonly isLeader: boolean;
+  readonly holder: string | undefined;
+}
+
+export interface LeadershipOptions {
+  readonly driver: string;
+  readonly gate: LeaderGate;
+  readonly resync: Resync;
+  readonly incarnation: Pick<IncarnationCheck, 'check'>;
+  readonly foreignLeader: Pick<ForeignLeader, 'observe'>;
+  readonly failover: Pick<GatewayFailover, 'checkNow'>;
+  /** Absent where sweeps are switched off. */
+  readonly sweep: Pick<SnapshotSweep, 'begin'> | undefined;
+  /** Whether Redis belongs to our cluster. */
+  readonly isRedisOurs: () => boolean;
+  readonly log: Logger;
+}
+
+/** What this ingest does while it leads, from `begin` to `end`: it enqueues, goes through everything
+ * once, checks the incarnation of Redis' data, and names the active gateway. */
+export class Leadership {
+  readonly #options: LeadershipOptions;
+  #checking: Promise<void> | undefined;
+
+  constructor(options: LeadershipOptions) {
+    this.#options = options;
+  }
+
+  /** This process leads from now on, as long as the Lease says so. */
+  begin(lease: LeaseView): void {
+    const { driver, gate, resync, failover, sweep, isRedisOurs, log } = this.#options;
+    gate.allow(() => isRedisOurs() && lease.isLeader);
+    log.info({ driver }, 'leading: claims and volumes are enqueued here');
+    failover.checkNow();
+    this.#checkIncarnation();
+    void resync.run('leading');
+    sweep?.begin();
+  }
+
+  /** Another ingest leads, or none. */
+  end(reason: string): void {
+    this.#options.gate.block();
+    this.#options.log.warn({ reason }, 'not leading any more: another ingest enqueues');
+  }
+
+  /** Redis belongs to our cluster again. Hints that were kept meanwhile are passed on. */
+  resume(): void {
+    const { gate, resync } = this.#options;
+    if (!gate.isAllowing) return;
+    gate.passKept();
+    void resync.run('this Redis is ours again');
+  }
+
+  /** To be called every second, leading or not: tells the workers of a foreign leader, and checks
+   * the incarnation while this process leads. */
+  tick(lease: LeaseView): void {
+    this.#options.foreignLeader.observe(lease.isLeader ? undefined : lease.holder);
+    this.#checkIncarnation();
+  }
+
+  #checkIncarnation(): void {
+    const { gate, incarnation, resync, log } = this.#options;
+    if (!gate.isAllowing) return;
+    this.#checking ??= incarnation
+      .check()
+      .then(
+        (isLost) => (isLost ? resync.run('Redis lost what it held') : undefined),
+        (error: unknown) =>
+          log.debug({ err: error }, 'could not check the incarnation of Redis; trying again'),
+      )
+      .finally(() => (this.#checking = undefined));
+  }
+}

@@ -1,0 +1,89 @@
+import { defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
+import * as shared from './record-scripts.ts';
+
+/* The scripts of a deletion. Keys, fields and common arguments are explained in
+ * record-scripts.ts. */
+
+/** No record, `stored` or `deleting` to `deleting`, with a new owner.
+ *
+ * Answers   opened
+ *           creating  a creation is open, and has to end first (record rule 1)
+ *           resolve   the record is ambiguous: its CreateVolume has to be sent again first (record
+ *                     rule 5)
+ *           settle    as resolve, but there is no stored request: wait for the settle time
+ *           gone      the volume is deleted
+ *           or NOT_OPENED */
+export const openDelete = defineNamedScript({
+  keys: shared.RECORD_KEYS,
+  args: shared.OPENING_ARGS,
+  answers: {
+    ...shared.NOT_OPENED,
+    opened: { endpoint: 'text' },
+    creating: {},
+    resolve: {},
+    settle: { waitMs: 'number' },
+    gone: {},
+  },
+  lua: `${shared.BEGIN_OPENING}
+if state == 'creating' or state == 'suspect' then return {'creating'} end
+if state == 'gone' then return {'gone'} end
+if foreignLeader and state ~= 'deleting' then return {'foreign', 'holder', foreignLeader} end
+if not state and now < lossSettledAt then return {'settle', 'waitMs', lossSettledAt - now} end
+if state == 'stored' and amb == '1' then
+  if redis.call('HEXISTS', recordKey, 'req') == 1 then return {'resolve'} end
+  local waitMs = tonumber(redis.call('HGET', recordKey, 'call') or 0) + settleMs - now
+  if waitMs > 0 then return {'settle', 'waitMs', waitMs} end
+end
+${shared.requireSameGateway("state == 'deleting'")}
+redis.call('PERSIST', recordKey)
+if endpoint ~= '' then redis.call('HSET', recordKey, 'ep', endpoint) end
+redis.call('HSET', recordKey, 'v', '1', 'state', 'deleting', 'owner', owner, 'until', untilNew,
+  'amb', '0', 'n', n + 1, 'key', job, 'prev', previous)
+redis.call('HSETNX', recordKey, 'since', now)
+redis.call('HSET', openKey, id, job)
+return {'opened', 'endpoint', endpoint}
+`,
+});
+
+/** `deleting` to `gone`: the driver deleted the volume. */
+export const closeGone = defineNamedScript({
+  keys: shared.RECORD_KEYS,
+  args: { owner: 'text', id: 'text' },
+  answers: { lost: {}, ok: {} },
+  lua: `${shared.REQUIRE_OWNER}
+redis.call('DEL', recordKey)
+redis.call('HSET', recordKey, 'v', '1', 'state', 'gone', 'owner', '', 'amb', '0')
+redis.call('EXPIRE', recordKey, ${shared.REMEMBERED_S})
+redis.call('HDEL', openKey, id)
+return {'ok'}
+`,
+});
+
+/** `deleting` without owner: DeleteVolume failed, or its end is unknown. Answers the code of the
+ * attempt before. */
+export const leaveDeleting = defineNamedScript({
+  keys: shared.RECORD_KEYS,
+  args: { owner: 'text', code: 'text' },
+  answers: { lost: {}, ok: { lastCode: 'text' } },
+  lua: `${shared.REQUIRE_OWNER}
+local lastCode, untilMs = unpack(redis.call('HMGET', recordKey, 'code', 'until'))
+redis.call('HSET', recordKey, 'owner', '', 'code', code, 'call', untilMs or 0)
+return {'ok', 'lastCode', lastCode or ''}
+`,
+});
+
+/** `deleting` to `stored`, because the PV is to be kept after all, or to `gone`, because the PV has
+ * vanished. Refuses while another owner is live. Answers `none` where no deletion is open. */
+export const endDeletion = defineNamedScript({
+  keys: shared.RECORD_KEYS,
+  args: { owner: 'text', id: 'text', to: ['stored', 'gone'] },
+  answers: { ok: {}, none: {}, busy: shared.NOT_OPENED.busy },
+  lua: `${REDIS_NOW}${shared.TAKE_OVER}
+if state ~= 'deleting' then return {'none'} end
+redis.call('HDEL', openKey, id)
+redis.call('HSET', recordKey, 'state', to, 'owner', '')
+redis.call('HDEL', recordKey, 'until', 'prev', 'code')
+redis.call('EXPIRE', recordKey, ${shared.REMEMBERED_S})
+return {'ok'}
+`,
+});

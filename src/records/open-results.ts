@@ -1,0 +1,106 @@
+import type { VolumeAnswer } from '../volumes/persistent-volume.ts';
+import { NOT_OPENED, type NotOpened } from './record-scripts.ts';
+import type { RecordState } from './record-state.ts';
+import type { VolumeRequest } from './stored-request.ts';
+
+/** Nothing may be sent yet: Redis' data may have been lost (record rule 6), calls at another gateway
+ * may be under way (record rule 7), or a foreign leader holds the Lease. */
+interface NotYet {
+  readonly kind: 'not-yet';
+  readonly reason: string;
+  readonly waitMs: number;
+}
+
+/** Another run owns the record. */
+interface Busy {
+  readonly kind: 'busy';
+  readonly waitMs: number;
+  readonly state: RecordState;
+}
+
+/** A stored request that is to be sent again. */
+export interface Replay {
+  readonly stored: VolumeRequest;
+  /** A call may have had an effect that no answer told us of. */
+  readonly ambiguous: boolean;
+  /** 2 at the first repetition. */
+  readonly attempt: number;
+  readonly sinceMs: number;
+  /** gRPC code of the last attempt, '' when it had none. */
+  readonly lastCode: string;
+  /** The driver's answer, when only the PV write is missing. */
+  readonly answer: VolumeAnswer | undefined;
+}
+
+/** What became of opening a creation. */
+export type OpenedCreate =
+  /** There is no record, and none was asked for. */
+  | { readonly kind: 'none' }
+  /** The planned request may be sent. `endpoint`: the active gateway; absent where no leader has
+   * named one. */
+  | { readonly kind: 'opened'; readonly endpoint?: string }
+  /** The stored request may be sent; its endpoint is the active gateway, where one is named. */
+  | ({ readonly kind: 'replay' } & Replay)
+  /** There is nothing to create. */
+  | { readonly kind: 'closed'; readonly state: 'stored' | 'deleting' | 'gone' }
+  | Busy
+  | NotYet;
+
+/** What became of opening a deletion. */
+export type OpenedDelete =
+  /** The DeleteVolume may be sent. `endpoint` as in OpenedCreate. */
+  | { readonly kind: 'opened'; readonly endpoint?: string }
+  /** The volume is deleted. */
+  | { readonly kind: 'gone' }
+  /** A creation is open, and has to end first. */
+  | { readonly kind: 'creating' }
+  /** The creation has to be sent again first: its success proves that no earlier call is still at
+   * work. */
+  | { readonly kind: 'resolve' }
+  /** An earlier call may still be at work, and there is no request to send again. */
+  | { readonly kind: 'settle'; readonly waitMs: number }
+  | Busy
+  | NotYet;
+
+/** Whether a script's answer says that nothing was opened. */
+export function isNotOpened(answer: { readonly kind: string }): answer is NotOpened {
+  return answer.kind in NOT_OPENED;
+}
+
+/** The leader confirms Redis' data every second. */
+const NO_INCARNATION_WAIT_MS = 500;
+
+/** A change-over to sutler takes minutes, and its leader enqueues everything then. */
+const FOREIGN_WAIT_MS = 5_000;
+
+/** Adds the reason, for people to read, to an answer that nothing was opened. */
+export function explainNotOpened(answer: NotOpened): NotYet | Busy {
+  const notYet = (waitMs: number, reason: string): NotYet => ({ kind: 'not-yet', reason, waitMs });
+  switch (answer.kind) {
+    case 'busy':
+      return answer;
+    case 'no-incarnation':
+      return notYet(NO_INCARNATION_WAIT_MS, 'no leading ingest has confirmed Redis’ data yet');
+    case 'stale':
+      return notYet(0, 'Redis’ data changed since the object was read; the object is read again');
+    case 'quarantine':
+      return notYet(answer.waitMs, 'Redis lost its data; waiting until earlier calls have ended');
+    case 'moved':
+      return notYet(
+        answer.waitMs,
+        'another gateway has just become the active one; ' +
+          'waiting until calls at the previous one have ended',
+      );
+    case 'elsewhere':
+      return notYet(
+        answer.waitMs,
+        `a call of unknown end may still be at work behind ${answer.endpoint}, ` +
+          'which is not the active gateway any more',
+      );
+    case 'foreign':
+      return notYet(
+        FOREIGN_WAIT_MS,
+        `${answer.holder} holds the driver’s Lease; this installation only finishes what is open`,
+      );
+  }
+}

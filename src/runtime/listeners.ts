@@ -1,0 +1,12 @@
+/** Tells every subscriber of each value. */
+export class Listeners<T> {
+  readonly #listeners: ((value: T) => void)[] = [];
+
+  subscribe(listener: (value: T) => void): void {
+    this.#listeners.push(listener);
+  }
+
+  tell(value: T): void {
+    for (const listener of this.#listeners) listener(value);
+  }
+}

@@ -1,0 +1,31 @@
+import type { VolumeRequest } from '#src/records/stored-request.ts';
+import type { SkeletonSource, VolumeAnswer } from '#src/volumes/persistent-volume.ts';
+
+/** A small request as a plan makes it, for tests of the volume records. */
+export function plannedRequest(
+  o: Partial<VolumeRequest> & { readonly source?: SkeletonSource } = {},
+): VolumeRequest {
+  const { source, ...changes } = o;
+  return {
+    request: Buffer.from('request'),
+    skeleton: {
+      requestedBytes: '0',
+      identity: '',
+      volume: {
+        apiVersion: 'v1',
+        kind: 'PersistentVolume',
+        metadata: { name: 'pvc-u1' },
+        spec: { csi: { driver: 'd.example', volumeHandle: '' } },
+      },
+      ...(source === undefined ? {} : { source }),
+    },
+    secret: undefined,
+    endpoint: 'unix:///planned',
+    ...changes,
+  };
+}
+
+/** The driver's answer with this handle, as the record stores it. */
+export function volumeAnswer(handle: string): VolumeAnswer {
+  return { handle, context: {}, capacityBytes: '0', topology: [] };
+}

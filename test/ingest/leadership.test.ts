@@ -1,0 +1,105 @@
+import assert from 'node:assert/strict';
+import { setImmediate } from 'node:timers/promises';
+import { beforeEach, describe, it } from 'node:test';
+import { LeaderGate } from '#src/ingest/leader-gate.ts';
+import { Leadership } from '#src/ingest/leadership.ts';
+import { Resync } from '#src/ingest/resync.ts';
+import type { JobKey } from '#src/queue/contract.ts';
+import { silentLog } from '#src/runtime/log.ts';
+
+describe('Leadership', () => {
+  const key: JobKey = { kind: 'claim', uid: 'u', namespace: 'n', name: 'c' };
+  const lease = { isLeader: true, holder: undefined as string | undefined };
+  let done: string[];
+  let isLost: boolean;
+  let isRedisOurs: boolean;
+  let gate: LeaderGate;
+  let leadership: Leadership;
+  beforeEach(() => {
+    done = [];
+    isLost = false;
+    isRedisOurs = true;
+    lease.isLeader = true;
+    lease.holder = undefined;
+    const record = (what: string) => () => void done.push(what);
+    gate = new LeaderGate(
+      { ensureQueued: record('queued'), enqueueNow: record('now'), promote: record('promoted') },
+      { keepMs: 60_000 },
+    );
+    const resync = new Resync({
+      watcher: {
+        *outstanding() {
+          yield key;
+        },
+        *refused() {},
+      },
+      gate,
+      openJobs: () => Promise.resolve(new Map()),
+      onRefused: () => undefined,
+      log: silentLog,
+    });
+    leadership = new Leadership({
+      driver: 'd.example',
+      gate,
+      resync,
+      incarnation: { check: () => Promise.resolve(isLost) },
+      foreignLeader: { observe: (holder) => void done.push(`holder ${holder}`) },
+      failover: { checkNow: record('failover checked') },
+      sweep: { begin: record('swept') },
+      isRedisOurs: () => isRedisOurs,
+      log: silentLog,
+    });
+  });
+
+  it('begins with a resync, a check of the gateways and a sweep', async () => {
+    leadership.begin(lease);
+    await setImmediate();
+    assert.deepEqual(done.toSorted(), ['failover checked', 'queued', 'swept']);
+  });
+
+  it('enqueues nothing after its end', () => {
+    leadership.begin(lease);
+    leadership.end('test');
+    done = [];
+    gate.ensureQueued(key);
+    assert.deepEqual(done, []);
+  });
+
+  it('enqueues nothing once the Lease has passed to another, even before its end', () => {
+    leadership.begin(lease);
+    done = [];
+    lease.isLeader = false;
+    gate.ensureQueued(key);
+    assert.deepEqual(done, []);
+  });
+
+  it('passes on what it kept while Redis belonged to another cluster, and resyncs', async () => {
+    leadership.begin(lease);
+    await setImmediate();
+    isRedisOurs = false;
+    done = [];
+    gate.promote(key);
+    assert.deepEqual(done, []);
+    isRedisOurs = true;
+    leadership.resume();
+    await setImmediate();
+    assert.deepEqual(done, ['promoted', 'queued']);
+  });
+
+  it('resyncs when a check of the incarnation finds that Redis lost data', async () => {
+    leadership.begin(lease);
+    await setImmediate();
+    isLost = true;
+    done = [];
+    leadership.tick(lease);
+    await setImmediate();
+    assert.deepEqual(done, ['holder undefined', 'queued']);
+  });
+
+  it('tells the workers who holds the Lease while it does not lead', () => {
+    lease.isLeader = false;
+    lease.holder = 'other';
+    leadership.tick(lease);
+    assert.deepEqual(done, ['holder other']);
+  });
+});

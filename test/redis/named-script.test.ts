@@ -1,0 +1,62 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import { defineNamedScript, REDIS_NOW } from '#src/redis/named-script.ts';
+import { startTestRedis, type TestRedis } from '../harness/redis.ts';
+
+describe('defineNamedScript', () => {
+  let server: TestRedis;
+  before(async () => {
+    server = await startTestRedis();
+  });
+  after(() => server.close());
+
+  it('gives keys and arguments to Lua by name, and the answer back by name', async () => {
+    const script = defineNamedScript({
+      keys: ['source', 'target'],
+      args: { added: 'number', mode: ['plain', 'other'] },
+      answers: {
+        copied: { text: 'text', sum: 'number', isOther: 'flag', all: 'list', mode: ['plain'] },
+      },
+      lua: `
+local text = redis.call('GET', source)
+redis.call('SET', target, text)
+return {'copied', 'text', text, 'sum', added + 1, 'isOther', mode == 'other' and '1' or '0',
+  'all', {source, target}, 'mode', mode}
+`,
+    });
+    await server.redis.set('a', 'value');
+    const keys = { source: 'a', target: 'b' };
+    assert.deepEqual(await script.run(server.redis, keys, { added: 4, mode: 'plain' }), {
+      kind: 'copied',
+      text: 'value',
+      sum: 5,
+      isOther: false,
+      all: ['a', 'b'],
+      mode: 'plain',
+    });
+    assert.equal(await server.redis.get('b'), 'value');
+  });
+
+  it('keeps times in ms exact', async () => {
+    const script = defineNamedScript({
+      keys: [],
+      args: {},
+      answers: { time: { nowMs: 'number' } },
+      lua: `${REDIS_NOW} return {'time', 'nowMs', now}`,
+    });
+    const { nowMs } = await script.run(server.redis, {}, {});
+    assert.ok(Math.abs(nowMs - Date.now()) < 5_000);
+  });
+
+  for (const [what, lua] of Object.entries({
+    'of another kind': `return {'surprise'}`,
+    'without a declared field': `return {'ok'}`,
+    'with a field of another type': `return {'ok', 'count', 'many'}`,
+    'that is no list': `return 1`,
+  }))
+    it(`rejects an answer ${what}`, async () => {
+      const answers = { ok: { count: 'number' } } as const;
+      const script = defineNamedScript({ keys: [], args: {}, answers, lua });
+      await assert.rejects(script.run(server.redis, {}, {}), /does not declare/);
+    });
+});

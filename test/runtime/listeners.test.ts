@@ -1,0 +1,15 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { Listeners } from '#src/runtime/listeners.ts';
+
+describe('Listeners', () => {
+  it('tell every subscriber of a value, in the order of subscribing', () => {
+    const listeners = new Listeners<number>();
+    const heard: string[] = [];
+    listeners.subscribe((value) => heard.push(`a${value}`));
+    listeners.subscribe((value) => heard.push(`b${value}`));
+    listeners.tell(1);
+    listeners.tell(2);
+    assert.deepEqual(heard, ['a1', 'b1', 'a2', 'b2']);
+  });
+});
