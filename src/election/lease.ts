@@ -30,8 +30,8 @@ export interface Candidate {
 }
 
 /** Decides what to do with the Lease, by the rules of client-go
- * tools/leaderelection/leaderelection.go tryAcquireOrRenew: a Lease is free when it has no holder, or
- * when its record has not changed for its whole duration, measured by the local clock alone. */
+ * tools/leaderelection/leaderelection.go tryAcquireOrRenew: a Lease is free when it has no holder,
+ * or when its record has not changed for its whole duration, measured by the local clock alone. */
 export function decide(
   seen: Observation | undefined,
   candidate: Candidate,

@@ -45,7 +45,6 @@ export const flags = defineFlags({
     type: 'durationMs',
     default: '15m',
     min: '1s',
-    help:
-      'How often every object that needs work is enqueued again; ' + 'delayed jobs stay delayed.',
+    help: 'How often every object that needs work is enqueued again; delayed jobs stay delayed.',
   },
 });

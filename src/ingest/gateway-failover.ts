@@ -49,8 +49,8 @@ export class GatewayFailover {
   /** Addresses with a probe under way. */
   readonly #probing = new Set<string>();
   readonly #loop: PollLoop;
-  /** What Redis held when this leader last read or wrote it. After Redis lost data, the choice stays
-   * the same, because calls may be under way at that gateway. */
+  /** What Redis held when this leader last read or wrote it. After Redis lost data, the choice
+   * stays the same, because calls may be under way at that gateway. */
   #lastNamed: NamedGateway | undefined;
   #trouble: string | undefined;
 
@@ -62,10 +62,7 @@ export class GatewayFailover {
     this.#loop = new PollLoop({
       step: (signal) => this.#step(signal),
       onError: (error) =>
-        options.log.debug(
-          { err: error },
-          'could not read or name the active gateway; trying again',
-        ),
+        options.log.debug({ err: error }, 'could not decide on the active gateway; trying again'),
       periodMs: gateways.length > 1 ? PERIOD_MS : SINGLE_PERIOD_MS,
       clock: options.clock,
     });
@@ -141,7 +138,7 @@ export class GatewayFailover {
       log.warn({ driver, gateway: address }, 'Redis lost the active gateway: named it again');
     else return this.#trouble;
     this.#use(address);
-    return this.#describeTrouble(address, decision.kind === 'none' ? decision.why : undefined);
+    return this.#describeTrouble(address, decision);
   }
 
   async #move(
@@ -158,7 +155,7 @@ export class GatewayFailover {
       this.#metrics.countMove();
     }
     this.#use(to);
-    return this.#describeTrouble(to, undefined);
+    return this.#describeTrouble(to);
   }
 
   /** @returns false where another process named a gateway since `stored` was read */
@@ -174,12 +171,14 @@ export class GatewayFailover {
     this.#options.pool.prefer(address);
   }
 
-  #describeTrouble(address: string, why: string | undefined): string | undefined {
+  #describeTrouble(address: string, decision?: FailoverDecision): string | undefined {
     const health = this.#healthOf(address);
-    if (address === '') return `no gateway is active: ${why ?? ''}`;
     if (health.kind === 'unreachable')
       return `the active gateway ${address} is unreachable: ${health.reason}`;
-    return why === undefined ? undefined : `the active gateway ${address} has no successor: ${why}`;
+    if (decision?.kind !== 'none') return undefined;
+    return address === ''
+      ? `no gateway is active: ${decision.why}`
+      : `the active gateway ${address} has no successor: ${decision.why}`;
   }
 
   #healthOf(address: string): GatewayHealth {
@@ -218,7 +217,7 @@ interface FailoverMetrics {
 function createFailoverMetrics({ driver, metrics, pool }: GatewayFailoverOptions): FailoverMetrics {
   const active = new Gauge({
     name: 'sutler_active_gateway',
-    help: '1 for the gateway that gets the controller calls of a driver, as the leading ingest named it.',
+    help: '1 for the gateway that the leading ingest named to get a driver’s controller calls.',
     labelNames: ['driver', 'gateway'],
     registers: [metrics],
   });

@@ -39,17 +39,17 @@ export class SnapshotSweep {
   readonly #timer: NodeJS.Timeout;
   /** Listing was refused; no sweep until the next leadership. */
   #isForbidden = false;
-  #running: Promise<void> | undefined;
+  #isSweeping = false;
 
   constructor(options: SnapshotSweepOptions) {
     this.#options = options;
-    this.#timer = setInterval(() => this.#sweepIfLeading(), timerMs(options.intervalMs));
+    this.#timer = setInterval(() => void this.#sweep(), timerMs(options.intervalMs));
   }
 
   /** Sweeps now, as at the beginning of a leadership, even where an earlier sweep was refused. */
   begin(): void {
     this.#isForbidden = false;
-    this.#sweepIfLeading();
+    void this.#sweep();
   }
 
   stop(): void {
@@ -57,19 +57,20 @@ export class SnapshotSweep {
     this.#stopped.abort();
   }
 
-  #sweepIfLeading(): void {
-    if (this.#isForbidden || !this.#options.isLeading()) return;
-    this.#running ??= this.#sweep()
-      .catch((error: unknown) => this.#reportFailure(error))
-      .finally(() => (this.#running = undefined));
-  }
-
   async #sweep(): Promise<void> {
     const { client, isLeading } = this.#options;
     const { signal } = this.#stopped;
-    for await (const page of listPages<KubeObject>(client, snapshots, { signal })) {
-      this.#enqueueOrphans(page);
-      if (!isLeading()) return;
+    if (this.#isForbidden || this.#isSweeping || !isLeading()) return;
+    this.#isSweeping = true;
+    try {
+      for await (const page of listPages<KubeObject>(client, snapshots, { signal })) {
+        this.#enqueueOrphans(page);
+        if (!isLeading()) return;
+      }
+    } catch (error) {
+      this.#reportFailure(error);
+    } finally {
+      this.#isSweeping = false;
     }
   }
 
