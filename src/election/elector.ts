@@ -24,7 +24,6 @@ export interface ElectorOptions extends LeaseTimes {
   readonly clock: Clock;
   readonly log: Logger;
   readonly metrics: Registry;
-  /** The argument is this elector, which `startElector` may not have returned yet. */
   readonly onStartedLeading: (elector: Elector) => void;
   /** The elector goes on trying to lead again. */
   readonly onStoppedLeading: (reason: string) => void;

@@ -10,7 +10,7 @@ export async function listenHttp(
   server: Server,
   flag: string,
   address: string,
-): Promise<{ readonly url: string; close(): Promise<void> }> {
+): Promise<{ readonly url: string; readonly close: () => Promise<void> }> {
   const { host, port } = parseListenAddress(flag, address);
   await new Promise<void>((resolve, reject) => {
     server.once('error', (cause: NodeJS.ErrnoException) => {

@@ -33,8 +33,8 @@ async function start(context: ProcessContext<typeof uninstall.flags>): Promise<v
   const open = await listOpenRecords(link.redis, flags.redisPrefix);
   if (open[0] !== undefined) {
     const message =
-      `${open.length} volume records are open, ${open[0].object} among them: nothing was changed. ` +
-      'Wait until they are closed, or drop them with sutler forget (sutler audit lists them)';
+      `${open.length} volume records are open, ${open[0].object} among them. Nothing was ` +
+      'changed: wait until they are closed, or drop them with sutler forget (sutler audit lists them)';
     return end(message, 1);
   }
   const found = {
