@@ -1,5 +1,4 @@
-import { planVolume } from '#src/volumes/plan.ts';
-import type { PlanInput, VolumePlan } from '#src/volumes/plan.ts';
+import { planVolume, type PlanInput, type VolumePlan } from '#src/volumes/plan.ts';
 import type { Answer } from '#src/volumes/rule.ts';
 import { aClaim, aClass, options } from '../test/volumes/builders.ts';
 import { withCapability } from '../test/volumes/plans.ts';
@@ -67,7 +66,7 @@ export const CASES: readonly PlanningCase[] = [
     answers: [
       { kind: 'found', object: aSnapshot() },
       { kind: 'found', object: aContent() },
-      { kind: 'protected' },
+      { kind: 'finalizer-added' },
     ],
   },
   {
@@ -76,7 +75,7 @@ export const CASES: readonly PlanningCase[] = [
     answers: [
       { kind: 'found', object: aSourceClaim() },
       { kind: 'found', object: aSourceVolume() },
-      { kind: 'protected' },
+      { kind: 'finalizer-added' },
     ],
   },
 ];

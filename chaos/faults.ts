@@ -5,8 +5,7 @@ import { systemClock } from '#src/runtime/clock.ts';
 import { Redis } from 'ioredis';
 import type { Passage } from './api-proxy.ts';
 import type { Fault } from './schedule.ts';
-import { NAMESPACE } from './stand.ts';
-import type { Stand } from './stand.ts';
+import { NAMESPACE, type Stand } from './stand.ts';
 import type { Supervised } from './supervised.ts';
 
 /** A fault that happened. */

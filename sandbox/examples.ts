@@ -3,11 +3,10 @@ import { join } from 'node:path';
 import { loadAll } from 'js-yaml';
 import type { KubeClient } from '#src/kube/client.ts';
 import { isAlreadyExists } from '#src/kube/kube-error.ts';
-import * as resources from '#src/kube/resources.ts';
-import type { Resource } from '#src/kube/resources.ts';
+import { claims, classes, secrets, volumes, type Resource } from '#src/kube/resources.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 
-/** An object of the example files. */
+/** One object of the example files. */
 export interface Example {
   readonly resource: Resource;
   readonly namespace: string | undefined;
@@ -16,15 +15,12 @@ export interface Example {
 }
 
 const KINDS: ReadonlyMap<string, Resource> = new Map(
-  [resources.claims, resources.volumes, resources.classes, resources.secrets].map((resource) => [
-    resource.kind,
-    resource,
-  ]),
+  [claims, volumes, classes, secrets].map((resource) => [resource.kind, resource]),
 );
 
-/** Reads every YAML file of a folder, in order of their names; classes come first, so that claims
- * find theirs.
- * @throws UsageError naming the file and what is wrong in it */
+/** Reads every YAML file of a folder, in the order of the file names. Classes and secrets come first,
+ * because claims need them.
+ * @throws UsageError that names the file and its error */
 export async function readExamples(folder: string): Promise<readonly Example[]> {
   const files = await readdir(folder).catch((cause: unknown) => {
     throw new UsageError(`--examples: the folder ${folder} can't be read`, { cause });
@@ -43,7 +39,8 @@ export async function readExamples(folder: string): Promise<readonly Example[]> 
     }
   }
   const order = (example: Example): number =>
-    [resources.classes, resources.secrets].indexOf(example.resource) >>> 0;
+    // Not found is -1, which becomes the largest number.
+    [classes, secrets].indexOf(example.resource) >>> 0;
   return examples.sort((a, b) => order(a) - order(b));
 }
 
@@ -54,7 +51,7 @@ function readExample(document: unknown): Example {
   };
   const resource = KINDS.get(kind ?? '');
   if (resource === undefined)
-    throw new Error(`kind ${kind ?? '(none)'} is none of ${[...KINDS.keys()].join(', ')}`);
+    throw new Error(`kind ${kind ?? '(none)'} is not one of ${[...KINDS.keys()].join(', ')}`);
   if (metadata?.name === undefined) throw new Error(`a ${kind} has no metadata.name`);
   return {
     resource,
@@ -64,7 +61,7 @@ function readExample(document: unknown): Example {
   };
 }
 
-/** Creates an object; one that is there already is left as it is. */
+/** Creates an object. If it exists already, it is left as it is. */
 export async function createExample(
   client: KubeClient,
   { resource, namespace, object }: Example,

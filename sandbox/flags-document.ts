@@ -1,19 +1,51 @@
+import type { FlagSpec, FlagTable } from '#src/runtime/flags.ts';
 import { processes } from './processes.ts';
-import { renderMarkdown } from '#src/runtime/flags.ts';
 
 const INTRODUCTION = `# Flags
 
 Generated from the tables in \`src/<process>/flags.ts\` by \`npm run generate:flags\`; edit those.
 
-Flags are written \`--name=value\` or \`--name value\`, switches \`--name\` or \`--name=false\`; the last of several wins, of a list all count. Durations take Go's notation (\`300ms\`, \`10s\`,
-\`1m30s\`). Where a flag is absent its environment variables are read. A process accepts the flags of the others and says at \`-v=4\` that it has no use for them.
-A bad flag or value ends a process with status 2 and one line that names it.
+Write flags as \`--name=value\` or \`--name value\`, and switches as \`--name\` or \`--name=false\`. If a
+flag is given several times, the last value counts; lists take all values. Durations are in Go's
+notation (\`300ms\`, \`10s\`, \`1m30s\`). If a flag is absent, its environment variable is read:
+\`SUTLER_\` and the name in capitals, with underscores (\`SUTLER_REDIS_URL\`); some have another one too,
+which is read first.
+
+Every process accepts the flags of the other processes and ignores them; at \`-v=4\` it logs which.
+An unknown flag or an invalid value ends the process with status 2 and one line that names it.
+
+_Upstream_ says whether external-provisioner has the flag: _same_, or how it differs there.
 `;
 
 /** The text of docs/flags.md. */
 export function flagsDocument(): string {
   const sections = Object.entries(processes).map(([name, { summary, flags }]) =>
-    renderMarkdown(name, `\`sutler ${name}\` ${summary}.`, flags),
+    [`## ${name}`, '', `\`sutler ${name}\` ${summary}.`, '', ...flagItems(flags), ''].join('\n'),
   );
   return `${INTRODUCTION}\n${sections.join('\n')}`;
+}
+
+function flagItems(table: FlagTable): readonly string[] {
+  return Object.entries(table)
+    .toSorted(([a], [b]) => a.localeCompare(b))
+    .map(([name, spec]) => flagItem(name, spec));
+}
+
+function flagItem(name: string, spec: FlagSpec): string {
+  const short = spec.short === undefined ? '' : `, **\`-${spec.short}\`**`;
+  const fallback = spec.type === 'labels' ? '' : String(spec.default ?? '');
+  const facts = [
+    typeText(spec),
+    ...(fallback === '' ? [] : [`default \`${fallback}\``]),
+    ...(spec.env === undefined ? [] : [`environment \`${spec.env}\``]),
+    ...(spec.upstream === undefined ? [] : [`upstream: ${spec.upstream}`]),
+  ];
+  return `- **\`--${name}\`**${short} (${facts.join('; ')}): ${spec.help}`;
+}
+
+function typeText(spec: FlagSpec): string {
+  if (spec.type === 'durationMs') return 'duration';
+  if (spec.type === 'strings') return 'list';
+  if (spec.type === 'string' && spec.values) return spec.values.join(' or ');
+  return spec.type;
 }

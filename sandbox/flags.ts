@@ -3,48 +3,52 @@ import { processFlags } from '#src/runtime/process-flags.ts';
 
 /** One line for --help and docs/flags.md. */
 export const summary =
-  'everything on this machine, with a small Kubernetes API and a sample driver: for trying and testing';
+  'runs sutler on this machine with a small Kubernetes API and a sample driver, for trying it out';
 
-/** Flags that only the sandbox knows; it does not pass them on. */
+/** Flags that the sandbox does not pass on to the processes that it starts. */
 export const sandboxOnlyFlags = defineFlags({
   examples: {
     type: 'string',
     default: '',
-    help: 'Folder of YAML files with the objects to create. Empty: the examples of this package.',
+    help: 'Folder of YAML files with the objects to create. Empty: the folder examples/.',
   },
   once: {
     type: 'bool',
     default: false,
-    help: 'Provision the examples, delete them again, end with 0 if nothing is left over, else with 1.',
+    help:
+      'Provision the examples, delete them again, and exit with 0 if nothing is left, ' +
+      'otherwise with 1.',
   },
   'api-port': {
     type: 'int',
     default: 0,
     min: 0,
     max: 65_535,
-    help: 'Port of the Kubernetes API on loopback; 0: a free one.',
+    help: 'Port of the Kubernetes API on loopback. 0: a free port.',
   },
   'driver-delay': {
     type: 'durationMs',
     default: '0s',
     min: '0s',
-    help: 'How long the sample driver takes for each volume.',
+    help: 'Time that the sample driver takes for each volume.',
   },
 });
 
-/** The flags of the sandbox. Every other flag goes on to the processes that it starts. */
+/** The flags of the sandbox. All other flags are passed on to the processes that it starts. */
 export const flags = defineFlags({
   ...processFlags,
   'redis-url': {
     type: 'string',
     default: '',
     env: 'REDIS_URL',
-    help: 'Redis that holds queues and volume records. Empty: a redis-server of our own in --data-dir.',
+    help:
+      'Redis for queues and volume records. ' +
+      'Empty: the sandbox starts a redis-server with its data in --data-dir.',
   },
   'data-dir': {
     type: 'string',
     default: '.sutler/sandbox',
-    help: 'Folder for everything that is written; emptied at start.',
+    help: 'Folder for all files that are written. Emptied at start.',
   },
   ...sandboxOnlyFlags,
 });

@@ -1,10 +1,10 @@
 import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
 import { createCsiClient } from '#src/gateway-client/client.ts';
-import { keyPrefix } from '#src/redis/key-names.ts';
-import { redisOptions } from '#src/redis/connection.ts';
 import { listQueues } from '#src/queue/registry.ts';
 import { openJobs } from '#src/records/open-jobs.ts';
+import { redisOptions } from '#src/redis/connection.ts';
+import { keyPrefix } from '#src/redis/key-names.ts';
 import { parseAddress } from '#src/runtime/address.ts';
 import type { Clock } from '#src/runtime/clock.ts';
 import type { Logger } from '#src/runtime/log.ts';
@@ -17,9 +17,9 @@ export interface LeftoverOptions {
   readonly log: Logger;
 }
 
-/** What is not gone although all claims are: volumes in the driver, open records, jobs. Asked until
- * nothing is left or the signal aborts. */
-export async function leftovers(
+/** Waits until nothing is left of deleted claims: no volume in the driver, no open record, no job.
+ * @returns what is left when the signal aborts */
+export async function waitForNoLeftovers(
   options: LeftoverOptions,
   signal: AbortSignal,
 ): Promise<readonly string[]> {
@@ -31,7 +31,10 @@ export async function leftovers(
   });
   try {
     for (;;) {
-      const left = [...(await driverVolumes(driver)), ...(await queued(redis, options.prefix))];
+      const left = [
+        ...(await volumesInDriver(driver)),
+        ...(await jobsAndRecords(redis, options.prefix)),
+      ];
       if (left.length === 0 || signal.aborted) return left;
       await options.clock.sleep(100, signal);
     }
@@ -41,12 +44,12 @@ export async function leftovers(
   }
 }
 
-async function driverVolumes(driver: ReturnType<typeof createCsiClient>): Promise<string[]> {
+async function volumesInDriver(driver: ReturnType<typeof createCsiClient>): Promise<string[]> {
   const { entries } = await driver.listVolumes({}, { timeoutMs: 5_000 });
   return entries.map(({ volume }) => `volume ${volume?.volumeId ?? '?'} in the driver`);
 }
 
-async function queued(redis: Redis, prefix: string): Promise<string[]> {
+async function jobsAndRecords(redis: Redis, prefix: string): Promise<string[]> {
   const left: string[] = [];
   const queues = await listQueues(redis, prefix);
   for (const { name, driver } of queues) {

@@ -1,164 +1,159 @@
-import { join, resolve } from 'node:path';
+import { join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { createKubeClient } from '#src/kube/client.ts';
-import type { KubeClient } from '#src/kube/client.ts';
+import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
 import { loadClusterAccess } from '#src/kube/credentials.ts';
 import { claims } from '#src/kube/resources.ts';
 import { signalWithin, systemClock } from '#src/runtime/clock.ts';
 import { emptyDataFolder, openDataFolder } from '#src/runtime/data-folder.ts';
-import { runProcess } from '#src/runtime/process.ts';
-import type { Invocation, ProcessContext } from '#src/runtime/process.ts';
-import { version } from '#src/runtime/version.ts';
-import { createExample, readExamples } from './examples.ts';
-import type { Example } from './examples.ts';
 import { withoutFlags } from '#src/runtime/flags.ts';
+import { runProcess, type Invocation, type ProcessContext } from '#src/runtime/process.ts';
+import { version } from '#src/runtime/version.ts';
+import { watchProgress, type ProgressWatch } from './claim-progress.ts';
+import { startEnvironment, type Environment } from './environment.ts';
+import { createExample, readExamples, type Example } from './examples.ts';
 import { flags, sandboxOnlyFlags, summary } from './flags.ts';
-import { watchJourneys } from './journey.ts';
-import type { Journey, JourneyWatch } from './journey.ts';
-import { leftovers } from './leftovers.ts';
-import { redisReady } from './redis-ready.ts';
-import { startWorld } from './world.ts';
-import type { World } from './world.ts';
+import { waitForNoLeftovers } from './leftovers.ts';
+import { describeEnvironment, describeProgress, INTRODUCTION } from './texts.ts';
+import { waitForRedis } from './wait-for-redis.ts';
 
 const EXAMPLES = fileURLToPath(new URL('../../examples', import.meta.url));
-/** More than enough for a handful of claims; past it something is broken. */
-const PATIENCE_MS = 60_000;
+/** Far more than a handful of claims takes: after this, something is broken. */
+const EXAMPLES_TIMEOUT_MS = 60_000;
 
-/** The sandbox: the parent of everything. */
+type Context = ProcessContext<typeof flags>;
+
+/** `npm start`: starts everything as child processes, provisions the examples, and prints what can
+ * be tried next. */
 export function main(invocation: Invocation): Promise<void> {
   return runProcess(invocation, { name: 'sandbox', summary, table: flags, start });
 }
 
-async function start(p: ProcessContext<typeof flags>): Promise<void> {
-  const { flags: f, log, closers } = p;
-  const say = (line: string): unknown => p.stdout.write(`${line}\n`);
-  const dataDir = resolve(f.dataDir);
-  const examples = await readExamples(f.examples === '' ? EXAMPLES : resolve(f.examples));
-  const folder = await openDataFolder('data-dir', dataDir, 'sandbox');
-  closers.add('data folder', () => folder.close());
-  await emptyDataFolder(folder);
-
-  say(
-    'sutler sandbox: a small Kubernetes API, a sample CSI driver and all processes of sutler, for trying and testing. No cluster is touched.',
-  );
-  if (f.redisUrl !== '')
-    await redisReady(f.redisUrl, { say, stopping: p.stopping, clock: systemClock, log });
-  const world = await startWorld({
-    dataDir,
-    sockets: folder.sockets,
-    apiPort: f.apiPort,
-    driverDelayMs: f.driverDelayMs,
-    redisUrl: f.redisUrl,
-    argv: withoutFlags(p.argv, sandboxOnlyFlags),
-    node: process.execPath,
-    env: p.env,
-    stopping: p.stopping,
-    closers,
-    log,
-    onUsageError: (child, line) => {
-      p.stderr.write(
-        `${line === '' ? `sutler ${child} refuses its flags: see ${join(dataDir, 'logs', `${child}.log`)}` : line}\n`,
-      );
-      p.stop(2);
-    },
-  });
-  if (world === undefined) return;
-  const access = await loadClusterAccess({ kubeconfig: world.kubeconfig, env: {} });
-  // What this process watches is for the screen; its own comings and goings are not.
+async function start(context: Context): Promise<void> {
+  const { flags, log, closers, stopping } = context;
+  const print = printer(context);
+  const folder = flags.examples === '' ? EXAMPLES : resolve(flags.examples);
+  const examples = await readExamples(folder);
+  print(INTRODUCTION);
+  const environment = await open(context);
+  if (environment === undefined) return;
+  const access = await loadClusterAccess({ kubeconfig: environment.kubeconfig, env: {} });
+  // The screen shows what this process watches; log only its problems.
   const quiet = log.child({}, { level: 'warn' });
   const client = createKubeClient({ access, userAgent: `sutler-sandbox/${version}`, log: quiet });
   closers.add('API client', () => client.close());
-  const watch = watchJourneys(client, quiet);
+  const watch = watchProgress(client, quiet);
   closers.add('watches', () => watch.stop());
 
-  say('\nProvisioning the claims of the examples:');
-  const patience = signalWithin(p.stopping, PATIENCE_MS);
-  const journeys = await provisionExamples(client, watch, examples, patience);
-  for (const journey of journeys) say(`  ${describeJourney(journey)}`);
-  const isBound = journeys.every(({ boundMs }) => boundMs !== undefined);
-  if (!f.once) {
-    if (!p.stopping.aborted) say(describeWorld(world, dataDir));
-    return;
-  }
-  const left = isBound
-    ? await deleteExamples({ client, watch, examples, world, p })
-    : ['claims that are not Bound'];
-  for (const line of left) say(`  left over: ${line}`);
-  say(
-    left.length === 0
-      ? '\nAll claims were provisioned and deleted again; nothing is left over.'
-      : `\nNot clean: see the logs in ${join(dataDir, 'logs')}`,
-  );
-  p.stop(left.length === 0 ? 0 : 1);
+  const run = { context, client, watch, examples, environment };
+  const isBound = await provisionExamples(run);
+  if (flags.once) await finishOnce(run, isBound);
+  else if (!stopping.aborted)
+    print(
+      describeEnvironment(environment, {
+        logsFolder: logsIn(context),
+        examplesFolder: relative('', folder),
+        claim: examples.find(({ resource }) => resource === claims)?.name ?? '',
+      }),
+    );
 }
 
-async function provisionExamples(
-  client: KubeClient,
-  watch: JourneyWatch,
-  examples: readonly Example[],
-  signal: AbortSignal,
-): Promise<readonly Journey[]> {
+/** Everything that a run over the examples needs. */
+interface Run {
+  readonly context: Context;
+  readonly client: KubeClient;
+  readonly watch: ProgressWatch;
+  readonly examples: readonly Example[];
+  readonly environment: Environment;
+}
+
+async function open(context: Context): Promise<Environment | undefined> {
+  const { flags, log, closers, stopping } = context;
+  const dataDir = resolve(flags.dataDir);
+  const folder = await openDataFolder('data-dir', dataDir, 'sandbox');
+  closers.add('data folder', () => folder.close());
+  await emptyDataFolder(folder);
+  if (flags.redisUrl !== '') {
+    const print = printer(context);
+    await waitForRedis(flags.redisUrl, { print, stopping, clock: systemClock, log });
+  }
+  return startEnvironment({
+    dataDir,
+    sockets: folder.sockets,
+    apiPort: flags.apiPort,
+    driverDelayMs: flags.driverDelayMs,
+    redisUrl: flags.redisUrl,
+    argv: withoutFlags(context.argv, sandboxOnlyFlags),
+    node: process.execPath,
+    env: context.env,
+    stopping,
+    closers,
+    log,
+    onUsageError: (child, line) => {
+      const logFile = join(logsIn(context), `${child}.log`);
+      context.stderr.write(`${line || `sutler ${child} refuses its flags: see ${logFile}`}\n`);
+      context.stop(2);
+    },
+  });
+}
+
+/** @returns whether all claims became Bound */
+async function provisionExamples({ context, client, watch, examples }: Run): Promise<boolean> {
+  const print = printer(context);
+  print('\nProvisioning the example claims:');
   for (const example of examples) {
     if (example.resource === claims) watch.begin(`${example.namespace}/${example.name}`);
     await createExample(client, example);
   }
-  return watch.bound(signal);
+  const progress = await watch.waitUntilBound(signalWithin(context.stopping, EXAMPLES_TIMEOUT_MS));
+  for (const entry of progress) print(describeProgress(entry));
+  return progress.every(({ boundMs }) => boundMs !== undefined);
 }
 
-async function deleteExamples(o: {
-  client: KubeClient;
-  watch: JourneyWatch;
-  examples: readonly Example[];
-  world: World;
-  p: ProcessContext<typeof flags>;
-}): Promise<readonly string[]> {
-  const { client, watch, examples, world, p } = o;
-  p.stdout.write('\nDeleting them again:\n');
-  const patience = signalWithin(p.stopping, PATIENCE_MS);
+/** `--once`: deletes the examples and exits. */
+async function finishOnce(run: Run, isBound: boolean): Promise<void> {
+  const { context } = run;
+  const print = printer(context);
+  const left = isBound ? await deleteExamples(run) : ['claims that are not Bound'];
+  for (const line of left) print(`  left: ${line}`);
+  const isClean = left.length === 0;
+  print(
+    isClean
+      ? '\nDone: every claim was provisioned and deleted, and nothing is left.'
+      : `\nFailed. The logs are in ${logsIn(context)}`,
+  );
+  context.stop(isClean ? 0 : 1);
+}
+
+/** @returns what is left after the deletion */
+async function deleteExamples(run: Run): Promise<readonly string[]> {
+  const { context, client, watch, examples, environment } = run;
+  const print = printer(context);
+  print('\nDeleting the example claims:');
+  const signal = signalWithin(context.stopping, EXAMPLES_TIMEOUT_MS);
   const startedMs = systemClock.nowMs();
   for (const { resource, namespace, name } of examples) {
     if (resource === claims)
       await client.delete(resource, { name, ...(namespace === undefined ? {} : { namespace }) });
   }
-  const volumesLeft = (await watch.emptied(patience)).map((name) => `PersistentVolume ${name}`);
-  const rest = await leftovers(
-    {
-      redisUrl: world.redisUrl,
-      gateway: world.facts['gateway'] ?? '',
-      prefix: 'csi',
-      clock: systemClock,
-      log: p.log,
-    },
-    patience,
-  );
-  p.stdout.write(`  volumes, records and jobs gone after ${systemClock.nowMs() - startedMs} ms\n`);
-  return [...volumesLeft, ...rest];
+  const volumesLeft = await watch.waitUntilNoVolumes(signal);
+  const options = {
+    redisUrl: environment.redisUrl,
+    gateway: environment.facts['gateway'] ?? '',
+    prefix: 'csi',
+    clock: systemClock,
+    log: context.log,
+  };
+  const othersLeft = await waitForNoLeftovers(options, signal);
+  const left = [...volumesLeft.map((name) => `PersistentVolume ${name}`), ...othersLeft];
+  if (left.length === 0)
+    print(`  volumes, records and jobs gone after ${systemClock.nowMs() - startedMs} ms`);
+  return left;
 }
 
-function describeJourney(journey: Journey): string {
-  const ms = (value: number | undefined): string =>
-    value === undefined ? 'not yet' : `${Math.round(value)} ms`;
-  const steps = [
-    `volume controller asks for it ${ms(journey.annotatedMs)}`,
-    `PersistentVolume written ${ms(journey.writtenMs)}`,
-    `Bound ${ms(journey.boundMs)}`,
-  ];
-  return `${journey.claim.padEnd(20)} ${steps.join('  →  ')}  ${journey.volume ?? ''}`;
+function logsIn({ flags }: Context): string {
+  return join(resolve(flags.dataDir), 'logs');
 }
 
-function describeWorld({ facts, kubeconfig }: World, dataDir: string): string {
-  const rows = Object.entries(facts).map(([fact, value]) => `  ${fact.padEnd(22)} ${value}`);
-  return [
-    '\nRunning:',
-    ...rows,
-    `  ${'kubeconfig'.padEnd(22)} ${kubeconfig}`,
-    `  ${'logs'.padEnd(22)} ${join(dataDir, 'logs')}`,
-    '\nTry next:',
-    `  export KUBECONFIG=${kubeconfig}`,
-    '  kubectl get pvc,pv,sc',
-    '  kubectl describe pvc website',
-    '  kubectl delete pvc website      # its volume goes with it',
-    '  kubectl apply -f examples/2-claims.yaml',
-    '\nCtrl-C ends all of it.',
-  ].join('\n');
+function printer({ stdout }: Context): (text: string) => void {
+  return (text) => void stdout.write(`${text}\n`);
 }

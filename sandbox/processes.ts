@@ -4,12 +4,12 @@ import * as sandboxApi from './api/flags.ts';
 import * as sandboxDriver from './driver/flags.ts';
 import * as sandbox from './flags.ts';
 
-/** The processes of the sandbox, which are not shipped, by their names. */
+/** The sandbox's own processes, by name. They are not shipped. */
 const own: Readonly<Record<string, Process>> = {
   sandbox: { ...sandbox, load: () => import('./main.ts') },
   'sandbox-api': { ...sandboxApi, load: () => import('./api/main.ts') },
   'sandbox-driver': { ...sandboxDriver, load: () => import('./driver/main.ts') },
 };
 
-/** The processes that are shipped, and those of the sandbox. */
+/** Every process of `cli.ts`: the shipped ones and the sandbox's. */
 export const processes: Readonly<Record<string, Process>> = { ...shipped, ...own };

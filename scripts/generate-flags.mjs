@@ -1,7 +1,12 @@
 /* npm run generate:flags: writes docs/flags.md from the tables in src/<process>/flags.ts. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { root } from './setup.mjs';
+import { build, root } from './setup.mjs';
+
+build();
 
 const { flagsDocument } = await import(join(root, 'dist-dev', 'sandbox', 'flags-document.js'));
-writeFileSync(join(root, 'docs', 'flags.md'), flagsDocument());
+const { formatMarkdown } = await import(
+  join(root, 'dist-dev', 'test', 'harness', 'format-markdown.js')
+);
+writeFileSync(join(root, 'docs', 'flags.md'), await formatMarkdown(flagsDocument()));

@@ -32,4 +32,6 @@ const { readVerdicts, renderCases, testsById } = await import(
   join(compiled, 'harness', 'parity-cases.js')
 );
 const verdicts = readVerdicts(readFileSync(join(root, 'docs', 'parity.md'), 'utf8'));
-writeFileSync(join(root, 'docs', 'parity-cases.md'), renderCases(testsById(tests), verdicts));
+const { formatMarkdown } = await import(join(compiled, 'harness', 'format-markdown.js'));
+const page = await formatMarkdown(renderCases(testsById(tests), verdicts));
+writeFileSync(join(root, 'docs', 'parity-cases.md'), page);

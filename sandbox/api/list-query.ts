@@ -1,4 +1,4 @@
-import { ApiError, badRequest, expired, invalid } from './api-error.ts';
+import { ApiError, badRequest, expired, invalid, type Cause } from './api-error.ts';
 import { forbiddenValue, notSupported } from './field-error.ts';
 import { isObject } from './json-value.ts';
 import type { Resource } from './resource.ts';
@@ -10,7 +10,7 @@ import {
 } from './selectors.ts';
 import type { Collection, Store, Stored } from './store.ts';
 
-/** The query of a list or watch, read once. */
+/** The query of a list or watch, parsed. */
 export interface ListQuery {
   readonly namespace: string | undefined;
   readonly select: Selector | undefined;
@@ -30,8 +30,8 @@ export interface ListPage {
 
 const OPTIONS = { group: 'meta.k8s.io', kind: 'ListOptions' } as const;
 
-/** Reads and checks the query of a list or watch.
- * @throws ApiError 400 or 422 for what the real server refuses too */
+/** Parses and checks the query of a list or watch.
+ * @throws ApiError 400 or 422, as the real server does */
 export function parseListQuery(
   resource: Resource,
   namespace: string | undefined,
@@ -41,86 +41,63 @@ export function parseListQuery(
     parseLabelSelector(query.get('labelSelector') ?? ''),
     parseFieldSelector(query.get('fieldSelector') ?? '', resource),
   );
-  const resourceVersion = query.get('resourceVersion') ?? '';
-  const resourceVersionMatch = query.get('resourceVersionMatch') ?? '';
-  const limit = Number(query.get('limit') ?? 0);
-  const sendInitialEvents = query.get('sendInitialEvents');
-  const isWatch = isTrue(query.get('watch'));
-  if (!Number.isInteger(limit))
-    throw badRequest(
-      `strconv.ParseInt: parsing ${JSON.stringify(query.get('limit'))}: invalid syntax`,
-    );
-  if (isWatch && sendInitialEvents !== null && resourceVersionMatch !== 'NotOlderThan') {
-    throw invalid(OPTIONS, '', [
-      forbiddenValue(
-        'resourceVersionMatch',
-        'sendInitialEvents requires setting resourceVersionMatch to NotOlderThan',
-      ),
-    ]);
-  }
-  if (!isWatch && sendInitialEvents !== null) {
-    throw invalid(OPTIONS, '', [
-      forbiddenValue('sendInitialEvents', 'sendInitialEvents is forbidden for list'),
-    ]);
-  }
-  if (isWatch && sendInitialEvents === null && resourceVersionMatch !== '') {
-    throw invalid(OPTIONS, '', [
-      forbiddenValue(
-        'resourceVersionMatch',
-        'resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided',
-      ),
-    ]);
-  }
-  if (!isWatch) checkMatch(resourceVersion, resourceVersionMatch, query.get('continue') ?? '');
-  return {
+  const parsed: ListQuery = {
     namespace,
     select,
-    limit: Math.max(limit, 0),
+    limit: parseLimit(query.get('limit')),
     continueToken: query.get('continue') ?? '',
-    resourceVersion,
-    resourceVersionMatch,
-    sendInitialEvents: isTrue(sendInitialEvents),
+    resourceVersion: query.get('resourceVersion') ?? '',
+    resourceVersionMatch: query.get('resourceVersionMatch') ?? '',
+    sendInitialEvents: isTrue(query.get('sendInitialEvents')),
   };
+  const cause = isTrue(query.get('watch'))
+    ? watchCause(parsed, query.has('sendInitialEvents'))
+    : listCause(parsed, query.has('sendInitialEvents'));
+  if (cause !== undefined) throw invalid(OPTIONS, '', [cause]);
+  return parsed;
 }
 
-function checkMatch(resourceVersion: string, match: string, continueToken: string): void {
-  if (match === '') return;
+function parseLimit(text: string | null): number {
+  const limit = Number(text ?? 0);
+  if (Number.isInteger(limit)) return Math.max(limit, 0);
+  throw badRequest(`strconv.ParseInt: parsing ${JSON.stringify(text)}: invalid syntax`);
+}
+
+const MATCH = 'resourceVersionMatch';
+
+/** Which parameter a watch may not have in this combination, if any. */
+function watchCause(query: ListQuery, hasInitialEvents: boolean): Cause | undefined {
+  const match = query.resourceVersionMatch;
+  if (hasInitialEvents && match !== 'NotOlderThan') {
+    const detail = `sendInitialEvents requires setting ${MATCH} to NotOlderThan`;
+    return forbiddenValue(MATCH, detail);
+  }
+  if (hasInitialEvents || match === '') return undefined;
+  const detail = `${MATCH} is forbidden for watch unless sendInitialEvents is provided`;
+  return forbiddenValue(MATCH, detail);
+}
+
+/** Which parameter a list may not have in this combination, if any. */
+function listCause(query: ListQuery, hasInitialEvents: boolean): Cause | undefined {
+  if (hasInitialEvents)
+    return forbiddenValue('sendInitialEvents', 'sendInitialEvents is forbidden for list');
+  const match = query.resourceVersionMatch;
+  if (match === '') return undefined;
   if (match !== 'Exact' && match !== 'NotOlderThan') {
-    const cause = notSupported('resourceVersionMatch', match, []);
-    throw invalid(OPTIONS, '', [
-      {
-        ...cause,
-        message: `Unsupported value: ${JSON.stringify(match)}: supported values: "Exact", "NotOlderThan", ""`,
-      },
-    ]);
+    const supported = '"Exact", "NotOlderThan", ""';
+    const message = `Unsupported value: ${JSON.stringify(match)}: supported values: ${supported}`;
+    return { ...notSupported(MATCH, match, []), message };
   }
-  if (continueToken !== '') {
-    throw invalid(OPTIONS, '', [
-      forbiddenValue(
-        'resourceVersionMatch',
-        'resourceVersionMatch is forbidden when continue is provided',
-      ),
-    ]);
-  }
-  if (resourceVersion === '') {
-    throw invalid(OPTIONS, '', [
-      forbiddenValue(
-        'resourceVersionMatch',
-        'resourceVersionMatch is forbidden unless resourceVersion is provided',
-      ),
-    ]);
-  }
-  if (match === 'Exact' && resourceVersion === '0') {
-    throw invalid(OPTIONS, '', [
-      forbiddenValue(
-        'resourceVersionMatch',
-        'resourceVersionMatch "exact" is forbidden for resourceVersion "0"',
-      ),
-    ]);
-  }
+  if (query.continueToken !== '')
+    return forbiddenValue(MATCH, `${MATCH} is forbidden when continue is provided`);
+  if (query.resourceVersion === '')
+    return forbiddenValue(MATCH, `${MATCH} is forbidden unless resourceVersion is provided`);
+  if (match === 'Exact' && query.resourceVersion === '0')
+    return forbiddenValue(MATCH, `${MATCH} "exact" is forbidden for resourceVersion "0"`);
+  return undefined;
 }
 
-/** True for the spellings of a boolean that query strings use. */
+/** True for the spellings of true in query strings. */
 export function isTrue(text: string | null): boolean {
   return text !== null && /^(1|t|true|)$/i.test(text);
 }
@@ -129,44 +106,53 @@ export function isTrue(text: string | null): boolean {
  * @throws ApiError 400 for anything but digits */
 export function parseRevision(text: string): number {
   if (/^\d+$/.test(text)) return Number(text);
+  const value = JSON.stringify(text);
   throw badRequest(
-    `invalid resource version: resourceVersion: Invalid value: ${JSON.stringify(text)}: strconv.ParseUint: parsing ${JSON.stringify(text)}: invalid syntax`,
+    `invalid resource version: resourceVersion: Invalid value: ${value}: ` +
+      `strconv.ParseUint: parsing ${value}: invalid syntax`,
   );
 }
 
-/** One page of a list. Pages of one list show one moment, however much is written between them.
- * @throws ApiError 410 where that moment is no longer known, 504 where it has not come yet */
+/** One page of a list. All pages of one list show the same revision, however much is written
+ * between them.
+ * @throws ApiError 410 where that revision is no longer known, 504 where it is in the future */
 export function listPage(store: Store, collection: Collection, query: ListQuery): ListPage {
   const token = query.continueToken === '' ? undefined : parseContinue(query.continueToken);
-  const asked = query.resourceVersion === '' ? 0 : parseRevision(query.resourceVersion);
-  if (asked > store.revision) throw tooLarge(asked, store.revision);
-  const exact =
-    query.resourceVersionMatch === 'Exact' ||
-    (query.resourceVersionMatch === '' && asked > 0 && query.limit > 0);
-  const revision = token?.revision ?? (exact ? asked : store.revision);
+  const revision = revisionToList(store, query, token);
   const all = store.snapshot(collection, revision);
   if (all === undefined)
     throw token === undefined
       ? expired('The resourceVersion for the provided list is too old.')
       : continueExpired();
   const matches = matching(all, query);
-  const from = token === undefined ? 0 : matches.findIndex((each) => each.key > token.after);
-  const rest = from < 0 ? [] : matches.slice(from);
-  // resourceVersion=0 is served from the watch cache, which knows no pages.
-  if (
-    query.limit === 0 ||
-    rest.length <= query.limit ||
-    (query.resourceVersion === '0' && token === undefined)
-  )
-    return { items: rest, revision };
+  const rest = token === undefined ? matches : matches.filter((each) => each.key > token.after);
+  // resourceVersion=0 is served from the watch cache, which does not support pages.
+  const isWhole = query.limit === 0 || (query.resourceVersion === '0' && token === undefined);
+  if (isWhole || rest.length <= query.limit) return { items: rest, revision };
   const items = rest.slice(0, query.limit);
   return {
     items,
     revision,
     continueToken: formatContinue(revision, items.at(-1)?.key ?? ''),
-    // With a selector the real server does not count what is left.
+    // With a selector the real server does not count the remaining items.
     ...(query.select === undefined ? { remainingItemCount: rest.length - items.length } : {}),
   };
+}
+
+interface ContinueToken {
+  readonly revision: number;
+  /** The key of the last item of the previous page. */
+  readonly after: string;
+}
+
+function revisionToList(store: Store, query: ListQuery, token: ContinueToken | undefined): number {
+  const asked = query.resourceVersion === '' ? 0 : parseRevision(query.resourceVersion);
+  if (asked > store.revision) throw tooLarge(asked, store.revision);
+  if (token !== undefined) return token.revision;
+  const isExact =
+    query.resourceVersionMatch === 'Exact' ||
+    (query.resourceVersionMatch === '' && asked > 0 && query.limit > 0);
+  return isExact ? asked : store.revision;
 }
 
 function matching(all: readonly Stored[], query: ListQuery): readonly Stored[] {
@@ -185,7 +171,7 @@ function formatContinue(revision: number, after: string): string {
   ).toString('base64url');
 }
 
-function parseContinue(token: string): { readonly revision: number; readonly after: string } {
+function parseContinue(token: string): ContinueToken {
   try {
     const parsed: unknown = JSON.parse(Buffer.from(token, 'base64url').toString());
     if (
@@ -196,19 +182,20 @@ function parseContinue(token: string): { readonly revision: number; readonly aft
       return { revision: parsed['rv'], after: parsed['start'].replace(/\0$/, '') };
     }
   } catch {
-    // Falls through to the same answer as a token of another shape.
+    // No JSON: the same answer as for a token of another shape.
   }
   throw badRequest('invalid continue token: continue key is not valid');
 }
 
 function continueExpired(): ApiError {
   return expired(
-    'The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter.',
+    'The provided continue parameter is too old to display a consistent list result. ' +
+      'You can start a new list without the continue parameter.',
   );
 }
 
-/** 504: the asked moment is in the future. The real server waits three seconds before it says so;
- * this one knows at once. */
+/** 504: the requested revision is in the future. The real server waits three seconds for it first;
+ * this one answers at once. */
 export function tooLarge(asked: number, current: number): ApiError {
   return new ApiError({
     code: 504,

@@ -1,8 +1,7 @@
 import { chmod, writeFile } from 'node:fs/promises';
 import { UsageError } from '#src/runtime/flags.ts';
 import { startHttp } from '#src/runtime/http.ts';
-import { runProcess } from '#src/runtime/process.ts';
-import type { Invocation, ProcessContext } from '#src/runtime/process.ts';
+import { runProcess, type Invocation, type ProcessContext } from '#src/runtime/process.ts';
 import { startBinder } from '../binder/binder.ts';
 import { flags, summary } from './flags.ts';
 import { startSandboxApi } from './server.ts';

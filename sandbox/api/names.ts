@@ -1,5 +1,5 @@
-import { invalidValue, required, tooLong } from './field-error.ts';
 import type { Cause } from './api-error.ts';
+import { invalidValue, required, tooLong } from './field-error.ts';
 import { objectAt, textAt, textsAt, type Json, type JsonObject } from './json-value.ts';
 
 const LABEL = '[a-z0-9]([-a-z0-9]*[a-z0-9])?';
@@ -11,35 +11,56 @@ const qualifiedForm = new RegExp(`^${QUALIFIED}$`);
 const labelValueForm = /^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$/;
 const configKeyForm = /^[-._a-zA-Z0-9]+$/;
 
-/** Why a text is no DNS subdomain (most object names), or nothing. */
+const ALPHANUMERIC = 'alphanumeric characters';
+const QUALIFIED_RULES =
+  `must consist of ${ALPHANUMERIC}, '-', '_' or '.', and must start and end with an ` +
+  `alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', ` +
+  `regex used for validation is '${QUALIFIED}')`;
+
+/** Why a text is no DNS subdomain (the form of most object names); undefined where it is one. The
+ * messages here are the real server's. */
 export function subdomainComplaint(name: string): string | undefined {
   if (name.length > 253) return 'must be no more than 253 bytes';
   if (subdomainForm.test(name)) return undefined;
-  return `a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '${SUBDOMAIN}')`;
+  return (
+    `a lowercase RFC 1123 subdomain must consist of lower case ${ALPHANUMERIC}, '-' or '.', ` +
+    `and must start and end with an alphanumeric character (e.g. 'example.com', ` +
+    `regex used for validation is '${SUBDOMAIN}')`
+  );
 }
 
-/** Why a text is no DNS label (namespaces), or nothing. */
+/** Why a text is no DNS label (the form of namespaces); undefined where it is one. */
 export function labelComplaint(name: string): string | undefined {
   if (name.length > 63) return 'must be no more than 63 bytes';
   if (labelForm.test(name)) return undefined;
-  return `a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '${LABEL}')`;
+  return (
+    `a lowercase RFC 1123 label must consist of lower case ${ALPHANUMERIC} or '-', ` +
+    `and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', ` +
+    `regex used for validation is '${LABEL}')`
+  );
 }
 
-/** Why a text is no key of a Secret or ConfigMap, or nothing. */
+/** Why a text is no key of a Secret or ConfigMap; undefined where it is one. */
 export function configKeyComplaint(key: string): string | undefined {
   if (key.length > 253) return 'must be no more than 253 bytes';
   if (key === '.' || key === '..') return `must not be '${key}'`;
   if (configKeyForm.test(key)) return undefined;
-  return "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
+  return (
+    `a valid config key must consist of ${ALPHANUMERIC}, '-', '_' or '.' (e.g. 'key.name',  ` +
+    `or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')`
+  );
 }
 
-/** Why a text is no qualified name (`example.com/name`: label keys, annotation keys, finalizers),
- * or nothing. */
+/** Why a text is no qualified name (`example.com/name`, the form of label keys, annotation keys and
+ * finalizers); undefined where it is one. */
 export function qualifiedNameComplaint(key: string): string | undefined {
   const parts = key.split('/');
   const name = parts.at(-1) ?? '';
   if (parts.length > 2) {
-    return `a qualified name must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '${QUALIFIED}') with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')`;
+    return (
+      `a qualified name ${QUALIFIED_RULES} with an optional DNS subdomain prefix and '/' ` +
+      "(e.g. 'example.com/MyName')"
+    );
   }
   if (parts.length === 2) {
     if (parts[0] === '') return 'prefix part must be non-empty';
@@ -49,75 +70,83 @@ export function qualifiedNameComplaint(key: string): string | undefined {
   if (name === '') return 'name part must be non-empty';
   if (name.length > 63) return 'name part must be no more than 63 bytes';
   if (qualifiedForm.test(name)) return undefined;
-  return `name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '${QUALIFIED}')`;
+  return `name part ${QUALIFIED_RULES}`;
 }
 
-/** What is wrong with labels: keys are qualified names, values at most 63 characters of the same
+/** The errors in labels: keys must be qualified names, values at most 63 characters of the same
  * alphabet. */
-export function labelCauses(labels: JsonObject, field: string): Cause[] {
+function labelCauses(labels: JsonObject, field: string): Cause[] {
   return Object.entries(labels).flatMap(([key, value]) => {
     const complaint = qualifiedNameComplaint(key);
     if (complaint !== undefined) return [invalidValue(field, key, complaint)];
     const text = typeof value === 'string' ? value : '';
     if (text.length > 63) return [invalidValue(field, text, 'must be no more than 63 bytes')];
     if (labelValueForm.test(text)) return [];
-    return [
-      invalidValue(
-        field,
-        text,
-        "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')",
-      ),
-    ];
+    const detail =
+      `a valid label must be an empty string or consist of ${ALPHANUMERIC}, '-', '_' or '.', ` +
+      `and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  ` +
+      `or '12345', regex used for validation is '(${QUALIFIED})?')`;
+    return [invalidValue(field, text, detail)];
   });
 }
 
 const ANNOTATIONS_MAX_BYTES = 256 * 1024;
 
-/** What is wrong with the metadata of an object that is to be stored. */
+/** The errors in the metadata of an object that is to be stored. */
 export function metadataCauses(
   metadata: JsonObject,
   nameComplaint: (name: string) => string | undefined,
 ): Cause[] {
-  const causes: Cause[] = [];
-  const name = typeof metadata['name'] === 'string' ? metadata['name'] : '';
-  const generateName = typeof metadata['generateName'] === 'string' ? metadata['generateName'] : '';
-  if (name === '') causes.push(required('metadata.name', 'name or generateName is required'));
-  else {
-    const complaint = nameComplaint(name);
-    if (complaint !== undefined) causes.push(invalidValue('metadata.name', name, complaint));
-  }
-  if (generateName !== '') {
-    const complaint = nameComplaint(generateName.endsWith('-') ? `${generateName}a` : generateName);
-    if (complaint !== undefined)
-      causes.push(invalidValue('metadata.generateName', generateName, complaint));
-  }
-  causes.push(...labelCauses(objectAt(metadata, 'labels'), 'metadata.labels'));
-  const annotations = objectAt(metadata, 'annotations');
-  let annotationBytes = 0;
-  for (const [key, value] of Object.entries(annotations)) {
-    const complaint = qualifiedNameComplaint(key.toLowerCase());
-    if (complaint !== undefined) causes.push(invalidValue('metadata.annotations', key, complaint));
-    annotationBytes +=
-      Buffer.byteLength(key) + Buffer.byteLength(typeof value === 'string' ? value : '');
-  }
-  if (annotationBytes > ANNOTATIONS_MAX_BYTES)
-    causes.push(tooLong('metadata.annotations', ANNOTATIONS_MAX_BYTES));
-  causes.push(...ownerCauses(metadata['ownerReferences']));
-  for (const finalizer of textsAt(metadata, 'finalizers')) {
-    const complaint = qualifiedNameComplaint(finalizer);
-    if (complaint !== undefined)
-      causes.push(invalidValue('metadata.finalizers', finalizer, complaint));
-    else if (!finalizer.includes('/') && !PLAIN_FINALIZERS.has(finalizer)) {
-      causes.push(
-        invalidValue(
-          'metadata.finalizers',
-          finalizer,
-          'name is neither a standard finalizer name nor is it fully qualified',
-        ),
-      );
-    }
-  }
+  return [
+    ...nameCauses(metadata, nameComplaint),
+    ...labelCauses(objectAt(metadata, 'labels'), 'metadata.labels'),
+    ...annotationCauses(objectAt(metadata, 'annotations')),
+    ...ownerCauses(metadata['ownerReferences']),
+    ...textsAt(metadata, 'finalizers').flatMap(finalizerCauses),
+  ];
+}
+
+function nameCauses(
+  metadata: JsonObject,
+  nameComplaint: (name: string) => string | undefined,
+): Cause[] {
+  const name = textAt(metadata, 'name');
+  const prefix = textAt(metadata, 'generateName');
+  const ofName =
+    name === ''
+      ? [required('metadata.name', 'name or generateName is required')]
+      : invalidUnless('metadata.name', name, nameComplaint(name));
+  if (prefix === '') return ofName;
+  // A prefix may end with the hyphen that a generated name continues.
+  const complaint = nameComplaint(prefix.endsWith('-') ? `${prefix}a` : prefix);
+  return [...ofName, ...invalidUnless('metadata.generateName', prefix, complaint)];
+}
+
+function annotationCauses(annotations: JsonObject): Cause[] {
+  const field = 'metadata.annotations';
+  const causes = Object.keys(annotations).flatMap((key) =>
+    invalidUnless(field, key, qualifiedNameComplaint(key.toLowerCase())),
+  );
+  const sizeBytes = Object.keys(annotations).reduce(
+    (sum, key) => sum + Buffer.byteLength(key) + Buffer.byteLength(textAt(annotations, key)),
+    0,
+  );
+  if (sizeBytes > ANNOTATIONS_MAX_BYTES) causes.push(tooLong(field, ANNOTATIONS_MAX_BYTES));
   return causes;
+}
+
+function finalizerCauses(finalizer: string): Cause[] {
+  const isStandard = finalizer.includes('/') || STANDARD_FINALIZERS.has(finalizer);
+  const complaint =
+    qualifiedNameComplaint(finalizer) ??
+    (isStandard
+      ? undefined
+      : 'name is neither a standard finalizer name nor is it fully qualified');
+  return invalidUnless('metadata.finalizers', finalizer, complaint);
+}
+
+function invalidUnless(field: string, value: string, complaint: string | undefined): Cause[] {
+  return complaint === undefined ? [] : [invalidValue(field, value, complaint)];
 }
 
 function ownerCauses(owners: Json | undefined): Cause[] {
@@ -135,4 +164,4 @@ function ownerCauses(owners: Json | undefined): Cause[] {
   );
 }
 
-const PLAIN_FINALIZERS = new Set(['kubernetes', 'orphan', 'foregroundDeletion']);
+const STANDARD_FINALIZERS = new Set(['kubernetes', 'orphan', 'foregroundDeletion']);

@@ -1,12 +1,4 @@
-import {
-  alreadyExists,
-  badRequest,
-  conflict,
-  forbidden,
-  invalid,
-  notFound,
-  type ApiError,
-} from './api-error.ts';
+import { alreadyExists, badRequest, conflict, forbidden, invalid, notFound } from './api-error.ts';
 import { required } from './field-error.ts';
 import {
   equalJson,
@@ -19,7 +11,7 @@ import {
 } from './json-value.ts';
 import { keyOf, type KubeObject, type Metadata } from './kube-object.ts';
 import { customResources } from './kinds/extensions.ts';
-import { KEPT_NAMESPACES, namespaces, namespaceStays } from './kinds/core.ts';
+import { namespaces, namespaceStays, PERMANENT_NAMESPACES } from './kinds/core.ts';
 import { listPage, type ListPage, type ListQuery } from './list-query.ts';
 import { NamespaceSweep } from './namespace-sweep.ts';
 import { applyPatch } from './patch/apply-patch.ts';
@@ -31,6 +23,7 @@ import {
   finalizerCauses,
   generatedName,
   newMetadata,
+  orderMetadata,
   requireObject,
   withoutStatus,
   type DecodeOptions,
@@ -40,7 +33,7 @@ import { collectionName, type Resource, type RuleContext } from './resource.ts';
 import { Stored, type Collection, type Store } from './store.ts';
 import { timestamp } from './time.ts';
 
-/** Where an object is: its resource, namespace (undefined for kinds without) and name. */
+/** Identifies an object: resource, namespace (undefined for cluster-scoped kinds) and name. */
 export interface Place {
   readonly resource: Resource;
   readonly namespace?: string | undefined;
@@ -51,7 +44,7 @@ export interface WriteOptions extends DecodeOptions {
   readonly dryRun?: boolean;
   readonly subresource?: 'status' | undefined;
   readonly fieldManager?: string;
-  /** Server-side apply: take fields that another manager applied. */
+  /** Server-side apply: take over fields that another manager applied. */
   readonly force?: boolean;
 }
 
@@ -67,7 +60,7 @@ export interface Written {
 
 export interface Deleted {
   readonly stored: Stored;
-  /** False while finalizers hold it. */
+  /** False while finalizers keep the object. */
   readonly gone: boolean;
 }
 
@@ -77,14 +70,15 @@ export interface OperationsDeps {
   readonly nowMs: () => number;
 }
 
-/** All that a client can ask of the API, without HTTP: the server's handlers and the volume binder
- * call the same functions. Every function throws ApiError for what the real server refuses. */
+/** The API's operations without HTTP; the server's routes and the volume binder both call them.
+ * Every operation throws ApiError for what the real server refuses. */
 export class Operations {
   readonly registry: Registry;
   readonly store: Store;
   readonly #nowMs: () => number;
   readonly #sweep: NamespaceSweep;
-  readonly #faces = new Map<string, WeakMap<Stored, Stored>>();
+  /** Objects in the shape of a view, by the view's resource and version. */
+  readonly #presented = new Map<string, WeakMap<Stored, Stored>>();
 
   constructor(deps: OperationsDeps) {
     this.registry = deps.registry;
@@ -100,9 +94,7 @@ export class Operations {
 
   list(resource: Resource, query: ListQuery): ListPage {
     const page = listPage(this.store, this.store.collection(resource), query);
-    return resource.view === undefined
-      ? page
-      : { ...page, items: page.items.map((each) => this.present(resource, each)) };
+    return { ...page, items: page.items.map((each) => this.present(resource, each)) };
   }
 
   create(
@@ -112,37 +104,27 @@ export class Operations {
     options: WriteOptions = {},
   ): Stored {
     const decoded = decodeObject(resource, raw, options);
-    const target = resource.view?.storedAs ?? resource;
-    return this.present(resource, this.#insert(target, namespace, decoded, options));
+    return this.present(resource, this.#insert(storedAs(resource), namespace, decoded, options));
   }
 
-  /** Replaces an object, or its status. Kinds that allow it are created where they are not there.
-   */
+  /** Replaces an object, or its status. Kinds with `createsOnUpdate` are created if absent. */
   update(place: Place, raw: JsonObject, options: WriteOptions = {}): Written {
     const { resource, namespace, name } = place;
     const decoded = decodeObject(resource, raw, options);
-    const target = resource.view?.storedAs ?? resource;
-    const bodyName = textAt(decoded, 'metadata', 'name');
-    if (bodyName !== name) throw nameMismatch(bodyName, name);
+    const target = storedAs(resource);
+    checkName(decoded, name);
     checkNamespace(decoded, namespace);
     const current = this.store.collection(resource).objects.get(keyOf(namespace, name));
-    if (current === undefined) {
-      if (resource.createsOnUpdate !== true || options.subresource !== undefined)
-        throw notFound(resource, name);
-      // A resourceVersion that is left from the object's former life does not matter.
-      delete objectAt(decoded, 'metadata')['resourceVersion'];
-      return {
-        stored: this.present(resource, this.#insert(target, namespace, decoded, options)),
-        created: true,
-      };
+    if (current !== undefined) {
+      const stored = this.#replace(target, current, decoded, { ...options, isPatch: false });
+      return { stored: this.present(resource, stored), created: false };
     }
-    return {
-      stored: this.present(
-        resource,
-        this.#replace(target, current, decoded, { ...options, isPatch: false }),
-      ),
-      created: false,
-    };
+    if (resource.createsOnUpdate !== true || options.subresource !== undefined)
+      throw notFound(resource, name);
+    // The resourceVersion of an object that was deleted since does not count.
+    delete objectAt(decoded, 'metadata')['resourceVersion'];
+    const stored = this.#insert(target, namespace, decoded, options);
+    return { stored: this.present(resource, stored), created: true };
   }
 
   patch(place: Place, type: PatchType, patch: Json, options: WriteOptions = {}): Written {
@@ -154,66 +136,47 @@ export class Operations {
     const before = this.present(resource, current).object;
     const patched = patchedBy(resource, type, before, patch);
     if (!isObject(patched)) throw badRequest('the patch leaves no object');
-    const patchedName = textAt(patched, 'metadata', 'name');
-    if (patchedName !== name) throw nameMismatch(patchedName, name);
+    checkName(patched, name);
     const decoded = decodePatched(resource, patched, options);
     checkNamespace(decoded, namespace);
-    const target = resource.view?.storedAs ?? resource;
-    return {
-      stored: this.present(
-        resource,
-        this.#replace(target, current, decoded, { ...options, isPatch: true }),
-      ),
-      created: false,
-    };
+    const target = storedAs(resource);
+    const stored = this.#replace(target, current, decoded, { ...options, isPatch: true });
+    return { stored: this.present(resource, stored), created: false };
   }
 
   delete(place: Place, request: DeleteRequest = {}): Deleted {
     const { resource } = place;
     const current = this.#find(place);
     checkPreconditions(resource, current, request);
-    if (resource === namespaces && KEPT_NAMESPACES.has(place.name))
+    if (resource === namespaces && PERMANENT_NAMESPACES.has(place.name))
       throw namespaceStays(place.name);
-    const deleted = this.#delete(
-      resource.view?.storedAs ?? resource,
-      current,
-      request.dryRun === true,
-    );
+    const deleted = this.#delete(storedAs(resource), current, request.dryRun === true);
     return { ...deleted, stored: this.present(resource, deleted.stored) };
   }
 
-  /** Deletes what a list would show; answers with it. */
+  /** Deletes the objects that a list with this query would return, and returns them. */
   deleteCollection(resource: Resource, query: ListQuery, dryRun: boolean): ListPage {
     const page = this.list(resource, query);
     const items = page.items.flatMap((each) => {
       const current = this.store.collection(resource).objects.get(each.key);
       if (current === undefined) return [];
-      return [
-        this.present(
-          resource,
-          this.#delete(resource.view?.storedAs ?? resource, current, dryRun).stored,
-        ),
-      ];
+      return [this.present(resource, this.#delete(storedAs(resource), current, dryRun).stored)];
     });
     return { ...page, items };
   }
 
-  /** A stored object as this resource shows it: itself, or under the view's version and shape. */
+  /** A stored object as this resource shows it: unchanged, or in the view's version and shape. */
   present(resource: Resource, stored: Stored): Stored {
     if (resource.view === undefined) return stored;
     const name = `${collectionName(resource)}/${resource.version}`;
-    let faces = this.#faces.get(name);
-    if (faces === undefined) this.#faces.set(name, (faces = new WeakMap()));
-    let face = faces.get(stored);
-    if (face === undefined) {
-      face = new Stored(
-        stored.key,
-        headFirst(resource.view.fromStored(stored.object)),
-        stored.revision,
-      );
-      faces.set(stored, face);
-    }
-    return face;
+    const cached = this.#presented.get(name) ?? new WeakMap<Stored, Stored>();
+    this.#presented.set(name, cached);
+    const known = cached.get(stored);
+    if (known !== undefined) return known;
+    const object = headFirst(resource.view.fromStored(stored.object));
+    const presented = new Stored(stored.key, object, stored.revision);
+    cached.set(stored, presented);
+    return presented;
   }
 
   get #context(): RuleContext {
@@ -250,7 +213,7 @@ export class Operations {
       return new Stored('', headFirst(resource.review(asReview(decoded, context.nowMs))), 0);
     const given = objectAt(decoded, 'metadata');
     const metadata = newMetadata(resource, namespace, given, context.nowMs);
-    if (namespace !== undefined) this.#checkHome(resource, namespace, metadata.name);
+    if (namespace !== undefined) this.#checkNamespaceTakes(resource, namespace, metadata.name);
     const object: KubeObject = headFirst({ ...decoded, metadata });
     resource.applyDefaults?.(object);
     resource.beforeCreate?.(object, context);
@@ -266,22 +229,18 @@ export class Operations {
     return stored;
   }
 
-  #checkHome(resource: Resource, namespace: string, name: string): void {
+  /** @throws ApiError 404 or 403 where the namespace takes no new objects */
+  #checkNamespaceTakes(resource: Resource, namespace: string, name: string): void {
     const home = this.store.collection(namespaces).objects.get(namespace);
     if (home === undefined) throw notFound(namespaces, namespace);
     if (home.object.metadata.deletionTimestamp === undefined) return;
-    throw forbidden(
-      resource,
-      name,
-      `unable to create new content in namespace ${namespace} because it is being terminated`,
-      [
-        {
-          reason: 'NamespaceTerminating',
-          message: `namespace ${namespace} is being terminated`,
-          field: 'metadata.namespace',
-        },
-      ],
-    );
+    const why = `unable to create new content in namespace ${namespace} because it is being terminated`;
+    const cause = {
+      reason: 'NamespaceTerminating',
+      message: `namespace ${namespace} is being terminated`,
+      field: 'metadata.namespace',
+    };
+    throw forbidden(resource, name, why, [cause]);
   }
 
   #chooseFreeName(
@@ -311,52 +270,38 @@ export class Operations {
     options: WriteOptions & { readonly isPatch: boolean },
   ): Stored {
     const old = current.object;
-    const context = this.#context;
-    const part = options.subresource ?? 'main';
-    const metadata = changedMetadata(
-      resource,
-      objectAt(decoded, 'metadata'),
-      old.metadata,
-      options.isPatch,
-    );
-    if (old.metadata.managedFields !== undefined && metadata.managedFields === undefined)
-      metadata.managedFields = old.metadata.managedFields;
-    const next: KubeObject =
-      part === 'status'
-        ? headFirst({
-            ...old,
-            metadata: resource.statusLeavesMetadata === true ? { ...old.metadata } : metadata,
-            ...memberOf(decoded, 'status'),
-          })
-        : headFirst({
-            ...decoded,
-            metadata,
-            ...(resource.hasStatus === true ? memberOf(old, 'status') : {}),
-          });
-    resource.applyDefaults?.(next);
-    resource.beforeUpdate?.(next, old, context);
-    const refusal = resource.admit?.(next, old, context);
-    checkObject(resource, next, [
-      ...finalizerCauses(next.metadata, old.metadata),
-      ...(resource.validateUpdate?.(next, old, part) ?? []),
-    ]);
-    if (refusal !== undefined) throw refusal;
-    if (resource.hasGeneration === true && !equalJson(withoutStatus(next), withoutStatus(old))) {
-      next.metadata.generation = (old.metadata.generation ?? 0) + 1;
-    }
+    const next = this.#changedObject(resource, old, decoded, options);
     if (equalJson(next, old)) return current;
     if (options.dryRun === true) return unstored(current.key, next);
-    if (
-      next.metadata.deletionTimestamp !== undefined &&
-      (next.metadata.finalizers ?? []).length === 0 &&
-      this.#mayGo(resource, next)
-    ) {
+    if (next.metadata.deletionTimestamp !== undefined && this.#canBeRemoved(resource, next)) {
       this.#remove(resource, current, next);
       return new Stored(current.key, next, current.revision);
     }
     const stored = this.store.put(this.store.collection(resource), current.key, next);
     this.#afterWrite(resource, stored.object, old);
     return stored;
+  }
+
+  /** The object as a write makes it, with defaults, checked. */
+  #changedObject(
+    resource: Resource,
+    old: KubeObject,
+    decoded: JsonObject,
+    options: WriteOptions & { readonly isPatch: boolean },
+  ): KubeObject {
+    const context = this.#context;
+    const next = mergedParts(resource, old, decoded, options);
+    resource.applyDefaults?.(next);
+    resource.beforeUpdate?.(next, old, context);
+    const refusal = resource.admit?.(next, old, context);
+    checkObject(resource, next, [
+      ...finalizerCauses(next.metadata, old.metadata),
+      ...(resource.validateUpdate?.(next, old, options.subresource ?? 'main') ?? []),
+    ]);
+    if (refusal !== undefined) throw refusal;
+    if (resource.hasGeneration === true && !equalJson(withoutStatus(next), withoutStatus(old)))
+      next.metadata.generation = (old.metadata.generation ?? 0) + 1;
+    return next;
   }
 
   #apply(
@@ -371,8 +316,7 @@ export class Operations {
         required('fieldManager', 'is required for apply patch'),
       ]);
     }
-    const bodyName = textAt(wanted, 'metadata', 'name');
-    if (bodyName !== '' && bodyName !== name) throw nameMismatch(bodyName, name);
+    if (textAt(wanted, 'metadata', 'name') !== '') checkName(wanted, name);
     if (current === undefined && options.subresource !== undefined) throw notFound(resource, name);
     const before = current === undefined ? undefined : this.present(resource, current).object;
     const request = {
@@ -382,11 +326,11 @@ export class Operations {
       subresource: options.subresource,
       time: timestamp(this.#nowMs()),
     };
-    // Decoded first, so that ownership is of fields that exist and values compare in their
+    // Decoded first, so that only fields that exist are owned and that values are compared in their
     // canonical form.
     const known = resource.view === undefined ? decodeObject(resource, wanted, options) : wanted;
     const merged = applyPatch(request, before, pruned(known, wanted));
-    const target = resource.view?.storedAs ?? resource;
+    const target = storedAs(resource);
     const decoded = decodeObject(resource, merged, options);
     const stored =
       current === undefined
@@ -397,48 +341,31 @@ export class Operations {
 
   #delete(resource: Resource, current: Stored, dryRun: boolean): Deleted {
     const { object } = current;
-    const held = (object.metadata.finalizers ?? []).length > 0 || !this.#mayGo(resource, object);
-    if (!held) {
+    if (this.#canBeRemoved(resource, object)) {
       if (!dryRun) this.#remove(resource, current, object);
       return { stored: current, gone: true };
     }
     if (object.metadata.deletionTimestamp !== undefined || dryRun)
       return { stored: current, gone: false };
-    const { labels, annotations, ownerReferences, finalizers, managedFields, ...head } =
-      object.metadata;
-    const metadata: Metadata = {
-      ...head,
-      deletionTimestamp: timestamp(this.#nowMs()),
-      ...(resource === namespaces ? {} : { deletionGracePeriodSeconds: 0 }),
-      ...(resource.hasGeneration === true ? { generation: (head.generation ?? 0) + 1 } : {}),
-      ...(labels === undefined ? {} : { labels }),
-      ...(annotations === undefined ? {} : { annotations }),
-      ...(ownerReferences === undefined ? {} : { ownerReferences }),
-      ...(finalizers === undefined ? {} : { finalizers }),
-      ...(managedFields === undefined ? {} : { managedFields }),
-    };
-    const status =
-      resource === namespaces
-        ? { status: { ...objectAt(object, 'status'), phase: 'Terminating' } }
-        : {};
-    const stored = this.store.put(this.store.collection(resource), current.key, {
-      ...object,
-      metadata,
-      ...status,
-    });
-    if (resource === namespaces) this.#sweep.empty(object.metadata.name);
-    return {
-      stored,
-      gone: resource === namespaces && !this.store.collection(resource).objects.has(current.key),
-    };
+    const metadata = deletingMetadata(resource, object.metadata, timestamp(this.#nowMs()));
+    const collection = this.store.collection(resource);
+    if (resource !== namespaces)
+      return {
+        stored: this.store.put(collection, current.key, { ...object, metadata }),
+        gone: false,
+      };
+    const status = { ...objectAt(object, 'status'), phase: 'Terminating' };
+    const stored = this.store.put(collection, current.key, { ...object, metadata, status });
+    this.#sweep.empty(object.metadata.name);
+    return { stored, gone: !collection.objects.has(current.key) };
   }
 
-  /** A namespace goes only when it is empty. */
-  #mayGo(resource: Resource, object: KubeObject): boolean {
-    return (
-      resource !== namespaces ||
-      (object.metadata.deletionTimestamp !== undefined && this.#sweep.isEmpty(object.metadata.name))
-    );
+  /** An object without finalizers is removed when it is deleted; a namespace only when it is marked
+   * as deleted and empty. */
+  #canBeRemoved(resource: Resource, { metadata }: KubeObject): boolean {
+    if ((metadata.finalizers ?? []).length > 0) return false;
+    if (resource !== namespaces) return true;
+    return metadata.deletionTimestamp !== undefined && this.#sweep.isEmpty(metadata.name);
   }
 
   #remove(resource: Resource, current: Stored, last: KubeObject): void {
@@ -453,29 +380,60 @@ export class Operations {
     const { namespace } = current.object.metadata;
     if (namespace === undefined) return;
     const home = this.store.collection(namespaces).objects.get(namespace);
-    if (
-      home?.object.metadata.deletionTimestamp !== undefined &&
-      this.#mayGo(namespaces, home.object)
-    ) {
+    if (home !== undefined && this.#canBeRemoved(namespaces, home.object))
       this.store.remove(this.store.collection(namespaces), home);
-    }
   }
 
   #afterWrite(resource: Resource, object: KubeObject, old?: KubeObject): void {
     if (resource.plural !== 'customresourcedefinitions') return;
-    // A version that the definition lists no more is no longer served.
+    // Versions that the definition no longer lists are no longer served.
     if (old !== undefined) for (const custom of customResources(old)) this.registry.remove(custom);
     for (const custom of customResources(object)) this.registry.add(custom);
   }
 }
 
-/** Kind and version in front: encoded lists cut them off by their length. */
+/** The resource that stores the objects of this one. */
+function storedAs(resource: Resource): Resource {
+  return resource.view?.storedAs ?? resource;
+}
+
+/** An update of the main object leaves its status as it is, an update of the status the rest. */
+function mergedParts(
+  resource: Resource,
+  old: KubeObject,
+  decoded: JsonObject,
+  options: WriteOptions & { readonly isPatch: boolean },
+): KubeObject {
+  const given = objectAt(decoded, 'metadata');
+  const metadata = changedMetadata(resource, given, old.metadata, options.isPatch);
+  if (old.metadata.managedFields !== undefined)
+    metadata.managedFields ??= old.metadata.managedFields;
+  if (options.subresource === 'status') {
+    const kept = resource.statusLeavesMetadata === true ? { ...old.metadata } : metadata;
+    return headFirst({ ...old, metadata: kept, ...memberOf(decoded, 'status') });
+  }
+  const status = resource.hasStatus === true ? memberOf(old, 'status') : {};
+  return headFirst({ ...decoded, metadata, ...status });
+}
+
+/** The metadata of an object that is marked as deleted while finalizers keep it. */
+function deletingMetadata(resource: Resource, old: Metadata, deletionTimestamp: string): Metadata {
+  const generation = (old.generation ?? 0) + 1;
+  return orderMetadata({
+    ...old,
+    deletionTimestamp,
+    ...(resource === namespaces ? {} : { deletionGracePeriodSeconds: 0 }),
+    ...(resource.hasGeneration === true ? { generation } : {}),
+  });
+}
+
+/** Puts kind and version first: encoded lists cut them off by their length. */
 function headFirst(object: JsonObject & { metadata: Metadata }): KubeObject {
   const { kind, apiVersion, metadata, ...rest } = object;
   return { kind: plainText(kind), apiVersion: plainText(apiVersion), metadata, ...rest };
 }
 
-/** A review is answered, never stored: of its metadata only the time says something. */
+/** A review is answered and never stored, so its only metadata is the time. */
 function asReview(decoded: JsonObject, nowMs: number): KubeObject {
   const creationTimestamp = timestamp(nowMs);
   return headFirst({ ...decoded, metadata: { creationTimestamp } as Metadata });
@@ -490,9 +448,11 @@ function unstored(key: string, object: KubeObject): Stored {
   return new Stored(key, object, 0);
 }
 
-function nameMismatch(name: string, wanted: string): ApiError {
-  return badRequest(
-    `the name of the object (${name}) does not match the name on the URL (${wanted})`,
+function checkName(object: JsonObject, expected: string): void {
+  const name = textAt(object, 'metadata', 'name');
+  if (name === expected) return;
+  throw badRequest(
+    `the name of the object (${name}) does not match the name on the URL (${expected})`,
   );
 }
 
@@ -509,11 +469,16 @@ function checkPreconditions(resource: Resource, current: Stored, request: Delete
   const { uid, resourceVersion } = request.preconditions ?? {};
   const named = { ...resource, plural: resource.kind };
   if (uid !== undefined && uid !== metadata.uid) {
-    const why = `the UID in the precondition (${uid}) does not match the UID in record (${metadata.uid}). The object might have been deleted and then recreated`;
+    const why =
+      `the UID in the precondition (${uid}) does not match the UID in record (${metadata.uid}). ` +
+      'The object might have been deleted and then recreated';
     throw conflict(named, metadata.name, why);
   }
   if (resourceVersion !== undefined && resourceVersion !== metadata.resourceVersion) {
-    const why = `the ResourceVersion in the precondition (${resourceVersion}) does not match the ResourceVersion in record (${metadata.resourceVersion}). The object might have been modified`;
+    const why =
+      `the ResourceVersion in the precondition (${resourceVersion}) does not match ` +
+      `the ResourceVersion in record (${metadata.resourceVersion}). ` +
+      'The object might have been modified';
     throw conflict(named, metadata.name, why);
   }
 }

@@ -8,7 +8,8 @@ import { apiVersionOf, type Resource } from './resource.ts';
 import { DecodeError, decodeStruct } from './schema/decode.ts';
 import { timestamp } from './time.ts';
 
-/** How much a writer wants to hear of members that no field describes. */
+/** What happens to members that no field describes: dropped silently, dropped and reported, or the
+ * request is refused. */
 export type FieldValidation = 'Ignore' | 'Warn' | 'Strict';
 
 export interface DecodeOptions {
@@ -17,7 +18,7 @@ export interface DecodeOptions {
   readonly warnings?: string[] | undefined;
 }
 
-/** A request's object as this resource stores it: right kind, known members only, canonical values.
+/** Checks a request's object and brings it into the form that this resource stores.
  * @throws ApiError 400 for another kind, a value of the wrong type, or unknown members under
  *   `Strict` */
 export function decodeObject(
@@ -60,23 +61,22 @@ function reportUnknown(
 }
 
 function cannotHandle(resource: Resource, why: string): ApiError {
-  return badRequest(
-    `${resource.kind} in version "${resource.version}" cannot be handled as a ${resource.kind}: ${why}`,
-  );
+  const { kind, version } = resource;
+  return badRequest(`${kind} in version "${version}" cannot be handled as a ${kind}: ${why}`);
 }
 
-// Without vowels and look-alikes, as the real server's random names.
+// No vowels and no characters that look alike, as in the real server's random names.
 const NAME_ALPHABET = 'bcdfghjklmnpqrstvwxz2456789';
 
-/** `prefix` and five random characters, within the length of a name. */
+/** The prefix with five random characters, cut to the maximum length of a name. */
 export function generatedName(prefix: string): string {
   let suffix = '';
   for (let i = 0; i < 5; i += 1) suffix += NAME_ALPHABET[randomInt(NAME_ALPHABET.length)] ?? '';
   return prefix.slice(0, 58) + suffix;
 }
 
-/** Gives a new object what only the server gives: uid, time of creation, a generated name, its
- * namespace.
+/** The metadata of a new object: the given members, and uid, creation time, namespace and generated
+ * name, which the server sets.
  * @throws ApiError 500 where the object has a resourceVersion, as the real server does */
 export function newMetadata(
   resource: Resource,
@@ -108,7 +108,7 @@ export function newMetadata(
     resourceVersion: '',
     ...(resource.hasGeneration === true ? { generation: 1 } : {}),
     creationTimestamp: timestamp(nowMs),
-    ...inOrder(rest),
+    ...lastMembers(rest),
   };
 }
 
@@ -129,11 +129,17 @@ function withoutIdentity(given: JsonObject): JsonObject {
   );
 }
 
-function inOrder(given: JsonObject): JsonObject {
+function lastMembers(given: JsonObject): JsonObject {
   return Object.fromEntries(Object.entries(given).filter(([name]) => LAST.has(name)));
 }
 
-/** The metadata of a changed object: what only the server sets is taken from the stored one.
+/** Puts labels, annotations and the like behind the other members, as the server writes them. */
+export function orderMetadata(metadata: Metadata): Metadata {
+  const names = Object.keys(metadata).sort((a, b) => Number(LAST.has(a)) - Number(LAST.has(b)));
+  return Object.fromEntries(names.map((name) => [name, metadata[name]])) as Metadata;
+}
+
+/** The metadata of a changed object. Members that only the server sets come from the stored object.
  * @param isPatch  a patch that changes the uid is invalid, a PUT with another uid is a conflict
  * @throws         ApiError 409 for another resourceVersion or uid, 422 for a uid changed by a patch
  */
@@ -171,11 +177,12 @@ export function changedMetadata(
     creationTimestamp: old.creationTimestamp,
     ...kept('deletionTimestamp'),
     ...kept('deletionGracePeriodSeconds'),
-    ...inOrder(given),
+    ...lastMembers(given),
   };
 }
 
-/** All that is wrong with an object about to be stored, as one 422. */
+/** Validates an object that is about to be stored.
+ * @throws ApiError 422 with all errors */
 export function checkObject(
   resource: Resource,
   object: KubeObject,
@@ -189,31 +196,31 @@ export function checkObject(
   if (causes.length > 0) throw invalid(resource, object.metadata.name, causes);
 }
 
-/** An object that is going away takes no new finalizers. */
+/** An object that is being deleted takes no new finalizers. */
 export function finalizerCauses(next: Metadata, old: Metadata): Cause[] {
   if (old.deletionTimestamp === undefined) return [];
   const added = (next.finalizers ?? []).filter((each) => !(old.finalizers ?? []).includes(each));
   if (added.length === 0) return [];
   const list = added.map((each) => JSON.stringify(each)).join(', ');
-  return [
-    forbiddenValue(
-      'metadata.finalizers',
-      `no new finalizers can be added if the object is being deleted, found new finalizers []string{${list}}`,
-    ),
-  ];
+  const detail =
+    'no new finalizers can be added if the object is being deleted, ' +
+    `found new finalizers []string{${list}}`;
+  return [forbiddenValue('metadata.finalizers', detail)];
 }
 
-/** True where two objects differ in more than metadata and status: what `generation` counts. */
+/** The object without metadata and status: `generation` counts the changes of the rest. */
 export function withoutStatus(object: KubeObject): JsonObject {
   const { metadata: _metadata, status: _status, ...rest } = object;
   return rest;
 }
 
-/** The body as an object.
- * @throws ApiError 400 for another JSON value */
+/** The body of a request, which must be an object.
+ * @throws ApiError 400 for other JSON values */
 export function requireObject(resource: Resource, body: unknown): JsonObject {
   if (isObject(body)) return body;
+  const found = Array.isArray(body) ? 'array' : typeof body;
   throw badRequest(
-    `the object provided is unrecognized (must be of type ${resource.kind}): couldn't get version/kind; json: cannot unmarshal ${Array.isArray(body) ? 'array' : typeof body} into Go value`,
+    `the object provided is unrecognized (must be of type ${resource.kind}): ` +
+      `couldn't get version/kind; json: cannot unmarshal ${found} into Go value`,
   );
 }

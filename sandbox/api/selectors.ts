@@ -4,7 +4,7 @@ import type { Resource } from './resource.ts';
 
 export type Selector = (object: KubeObject) => boolean;
 
-/** Splits at commas that are outside of parentheses. */
+/** Splits at the commas that are outside parentheses. */
 function requirements(text: string): string[] {
   const parts: string[] = [];
   let depth = 0;
@@ -21,13 +21,44 @@ function requirements(text: string): string[] {
   return parts.filter((part) => part !== '');
 }
 
-const EQUALS = /^([^\s=!<>(),]+)\s*(==|=|!=)\s*([^\s=!<>(),]*)$/;
-const IN = /^([^\s=!<>(),]+)\s+(in|notin)\s+\(([^()]*)\)$/;
-const EXISTS = /^(!?)\s*([^\s=!<>(),]+)$/;
-const COMPARE = /^([^\s=!<>(),]+)\s*([<>])\s*(-?\d+)$/;
+type LabelTest = (labels: Readonly<Record<string, string>>) => boolean;
+
+/** The forms of a requirement, and what each one tests. */
+const LABEL_FORMS: readonly (readonly [RegExp, (...groups: string[]) => LabelTest])[] = [
+  [
+    /^([^\s=!<>(),]+)\s*(==|=|!=)\s*([^\s=!<>(),]*)$/,
+    (key = '', operator, value) =>
+      (labels) =>
+        (labels[key] === value) === (operator !== '!='),
+  ],
+  [
+    /^([^\s=!<>(),]+)\s+(in|notin)\s+\(([^()]*)\)$/,
+    (key = '', operator, list = '') => {
+      const values = new Set(list.split(',').map((value) => value.trim()));
+      return (labels) => {
+        const value = labels[key];
+        return (value !== undefined && values.has(value)) === (operator === 'in');
+      };
+    },
+  ],
+  [
+    /^([^\s=!<>(),]+)\s*([<>])\s*(-?\d+)$/,
+    (key = '', operator, limit) =>
+      (labels) => {
+        const value = Number(labels[key] ?? 'none');
+        return operator === '<' ? value < Number(limit) : value > Number(limit);
+      },
+  ],
+  [
+    /^(!?)\s*([^\s=!<>(),]+)$/,
+    (not, key = '') =>
+      (labels) =>
+        (labels[key] !== undefined) === (not === ''),
+  ],
+];
 
 /** A label selector as a test; undefined where it selects everything.
- * @throws ApiError 400 where it cannot be read */
+ * @throws ApiError 400 where it can't be parsed */
 export function parseLabelSelector(text: string): Selector | undefined {
   const tests = requirements(text).map(labelTest);
   return tests.length === 0
@@ -35,42 +66,19 @@ export function parseLabelSelector(text: string): Selector | undefined {
     : (object) => tests.every((test) => test(object.metadata.labels ?? {}));
 }
 
-function labelTest(text: string): (labels: Readonly<Record<string, string>>) => boolean {
-  const equals = EQUALS.exec(text);
-  if (equals !== null) {
-    const [, key = '', operator, value = ''] = equals;
-    return operator === '!='
-      ? (labels) => labels[key] !== value
-      : (labels) => labels[key] === value;
+function labelTest(text: string): LabelTest {
+  for (const [form, testOf] of LABEL_FORMS) {
+    const match = form.exec(text);
+    if (match !== null) return testOf(...match.slice(1));
   }
-  const among = IN.exec(text);
-  if (among !== null) {
-    const [, key = '', operator, list = ''] = among;
-    const values = new Set(list.split(',').map((value) => value.trim()));
-    return (labels) =>
-      (labels[key] !== undefined && values.has(labels[key])) === (operator === 'in');
-  }
-  const compare = COMPARE.exec(text);
-  if (compare !== null) {
-    const [, key = '', operator, limit = ''] = compare;
-    return (labels) => {
-      const value = Number(labels[key] ?? 'none');
-      return operator === '<' ? value < Number(limit) : value > Number(limit);
-    };
-  }
-  const exists = EXISTS.exec(text);
-  if (exists === null) {
-    const found = text.split(/\s+/)[1] ?? text;
-    throw badRequest(
-      `unable to parse requirement: found '${found}', expected: in, notin, =, ==, !=, gt, lt`,
-    );
-  }
-  const [, not, key = ''] = exists;
-  return (labels) => (labels[key] !== undefined) === (not === '');
+  const found = text.split(/\s+/)[1] ?? text;
+  throw badRequest(
+    `unable to parse requirement: found '${found}', expected: in, notin, =, ==, !=, gt, lt`,
+  );
 }
 
 /** A field selector as a test; undefined where it selects everything.
- * @throws ApiError 400 for a field that this resource cannot be selected by */
+ * @throws ApiError 400 for a field that is not selectable in this resource */
 export function parseFieldSelector(text: string, resource: Resource): Selector | undefined {
   const tests = requirements(text).map((requirement): Selector => {
     const match = /^([^=!]+?)(==|=|!=)(.*)$/.exec(requirement);

@@ -1,4 +1,4 @@
-import type { ControllerCapabilityName } from '#src/csi/capabilities.ts';
+import type { ControllerServiceCapability_RPC_Type } from '#src/csi/generated/csi_pb.ts';
 
 /** Controller capabilities that the sample driver can have, by their names in csi.proto. */
 export const SAMPLE_CAPABILITIES = [
@@ -11,7 +11,7 @@ export const SAMPLE_CAPABILITIES = [
   'CLONE_VOLUME',
   'MODIFY_VOLUME',
   'SINGLE_NODE_MULTI_WRITER',
-] as const satisfies readonly ControllerCapabilityName[];
+] as const satisfies readonly (keyof typeof ControllerServiceCapability_RPC_Type)[];
 
 export type SampleCapability = (typeof SAMPLE_CAPABILITIES)[number];
 

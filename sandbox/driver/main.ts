@@ -2,8 +2,7 @@ import { Counter, Gauge } from 'prom-client';
 import { parseAddress } from '#src/runtime/address.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { startHttp } from '#src/runtime/http.ts';
-import { runProcess } from '#src/runtime/process.ts';
-import type { Invocation } from '#src/runtime/process.ts';
+import { runProcess, type Invocation } from '#src/runtime/process.ts';
 import { flags, summary } from './flags.ts';
 import { startSampleDriver } from './server.ts';
 

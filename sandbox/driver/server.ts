@@ -1,19 +1,26 @@
-import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
-import type { DescMessage, Message, MessageInitShape } from '@bufbuild/protobuf';
-import { Server, ServerCredentials } from '@grpc/grpc-js';
-import type { Metadata, sendUnaryData, ServerUnaryCall } from '@grpc/grpc-js';
+import {
+  create,
+  fromBinary,
+  toBinary,
+  type DescMessage,
+  type Message,
+  type MessageInitShape,
+} from '@bufbuild/protobuf';
+import {
+  Server,
+  ServerCredentials,
+  type Metadata,
+  type sendUnaryData,
+  type ServerUnaryCall,
+} from '@grpc/grpc-js';
 import { methodPath } from '#src/csi/methods.ts';
 import { claimSocketPath } from '#src/runtime/socket-file.ts';
 import { Code } from '#src/csi/status.ts';
-import { systemClock, timerMs } from '#src/runtime/clock.ts';
-import type { Clock } from '#src/runtime/clock.ts';
-import { DEFAULT_CAPABILITIES } from './capabilities.ts';
-import type { SampleCapability } from './capabilities.ts';
+import { systemClock, timerMs, type Clock } from '#src/runtime/clock.ts';
+import { DEFAULT_CAPABILITIES, type SampleCapability } from './capabilities.ts';
 import { DriverStatus } from './driver-status.ts';
-import { driverOperations } from './services.ts';
-import type { Operation } from './services.ts';
-import { VolumeStore } from './volume-store.ts';
-import type { StoredSnapshot, StoredVolume } from './volume-store.ts';
+import { driverOperations, type Operation } from './services.ts';
+import { VolumeStore, type StoredSnapshot, type StoredVolume } from './volume-store.ts';
 
 /** One call as the driver sees it. */
 export interface DriverCall {

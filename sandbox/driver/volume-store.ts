@@ -1,5 +1,4 @@
-import { DirectoryStore } from './directory-store.ts';
-import type { Stored } from './directory-store.ts';
+import { DirectoryStore, type Stored } from './directory-store.ts';
 
 /** What a pod would see: a directory, or a file in place of a device. */
 export type AccessType = 'mount' | 'block';

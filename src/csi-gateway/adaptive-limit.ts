@@ -1,6 +1,6 @@
 import { Code } from '../csi/status.ts';
 
-/** How a call went, as the limit sees it. */
+/** A call that has ended. */
 export interface LimitSample {
   readonly startedMs: number;
   readonly endedMs: number;
@@ -8,26 +8,26 @@ export interface LimitSample {
 }
 
 export interface AdaptiveLimitOptions {
-  /** Calls at once at the beginning. */
+  /** Initial limit. */
   readonly start: number;
-  /** Never above. */
+  /** Upper bound of the limit. */
   readonly max: number;
 }
 
 const SHRINK = 0.7;
-/** A call this much slower than the driver's usual pace is a sign that calls wait for each other
- * inside it. */
+/** Calls that take this many times their usual duration probably wait for each other in the driver. */
 const SLOW_FACTOR = 2;
-/** Below this nobody can tell load from noise. */
+/** Below this duration, load can't be told from noise. */
 const SLOW_FLOOR_MS = 100;
-/** Weights of the moving averages: recent pace, usual pace. */
+/** Weights of a new sample in the moving averages of the recent and of the usual duration. */
 const RECENT = 0.2;
 const USUAL = 0.01;
 
-/** How many calls of a method a driver takes well: grows by one per round of good answers while it
- * is used up (additive increase), shrinks by a third when the driver says that it is too much or
- * gets slow (multiplicative decrease). At most one step down per round: calls that were under way
- * when it shrank say nothing about the new limit. Pure; time comes with the samples. */
+/** Finds how many calls of a method a driver can handle at once, by additive increase and
+ * multiplicative decrease. The limit grows by about one per round of OK answers while it is fully
+ * used. It shrinks by a third when the driver reports overload or gets slow, at most once per round:
+ * calls that started before the last decrease say nothing about the new limit. Time comes only from
+ * the samples. */
 export class AdaptiveLimit {
   readonly #max: number;
   #limit: number;
@@ -45,11 +45,11 @@ export class AdaptiveLimit {
     return Math.floor(this.#limit);
   }
 
-  /** A call ended.
-   * @param running  calls under way before it ended, itself included */
+  /** Takes the result of a call into account.
+   * @param running  calls that were under way when it ended, itself included */
   observe(sample: LimitSample, running: number): void {
     if (isOverload(sample.code)) return this.#shrink(sample);
-    // Refusals of other kinds are quick, whatever the load.
+    // Other errors come quickly under any load.
     if (sample.code !== Code.OK) return;
     const tookMs = sample.endedMs - sample.startedMs;
     if (this.#recentMs === undefined) this.#recentMs = this.#usualMs = tookMs;
@@ -59,8 +59,8 @@ export class AdaptiveLimit {
     } else if (running >= this.limit) {
       this.#limit = Math.min(this.#max, this.#limit + 1 / this.#limit);
     }
-    // A driver that stays slow has a new usual pace in the end, else the limit would sink to 1 for
-    // good.
+    // If a driver stays slow, that becomes its usual duration. Otherwise the limit would sink to 1
+    // and stay there.
     this.#usualMs += (tookMs < this.#usualMs ? RECENT : USUAL) * (tookMs - this.#usualMs);
   }
 

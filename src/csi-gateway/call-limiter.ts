@@ -3,15 +3,15 @@ import type { Clock } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
 import { AdaptiveLimit } from './adaptive-limit.ts';
 
-/** --max-in-flight: calls of one method that may be at the driver at once. */
+/** --max-in-flight: how many calls of one method may be at the driver at once. */
 export interface MaxInFlight {
   readonly every: number;
-  /** By path; beats `every`. */
+  /** By method path; overrides `every`. */
   readonly byPath: ReadonlyMap<string, number>;
 }
 
-/** Reads --max-in-flight: a number for every method, `Method:number` or `/service/Method:number`
- * for one.
+/** Reads --max-in-flight: a number for every method, and `Method:number` or
+ * `/service/Method:number` for single ones.
  * @throws UsageError */
 export function parseMaxInFlight(flag: string, texts: readonly string[]): MaxInFlight {
   const byPath = new Map<string, number>();
@@ -23,41 +23,45 @@ export function parseMaxInFlight(flag: string, texts: readonly string[]): MaxInF
       throw new UsageError(`--${flag}: "${text}" is neither a number from 1 nor Method:number`);
     const method = match[1];
     if (method === undefined) every = count;
-    else byPath.set(pathOf(flag, method), count);
+    else byPath.set(toPath(flag, method), count);
   }
   return { every, byPath };
 }
 
-function pathOf(flag: string, method: string): string {
-  // A method of a service that we do not know can pass with --allow-all.
+function toPath(flag: string, method: string): string {
+  // A full path may name a method that csi.proto does not define: it can pass with --allow-all.
   if (method.startsWith('/')) return method;
-  const found = csiMethodPaths.find((path) => path.endsWith(`/${method}`));
-  if (found === undefined)
+  const path = [...csiMethodPaths].find((known) => known.endsWith(`/${method}`));
+  if (path === undefined)
     throw new UsageError(`--${flag}: CSI has no method "${method}"; write it like CreateVolume`);
-  return found;
+  return path;
 }
 
-/** The right to have one call of a method at the driver. */
+/** Permission for one call at the driver. */
 export interface CallSlot {
-  /** The call ended so; must be said once. */
+  /** Gives the slot back. Must be called once, with the code with which the call ended. */
   release(code: number): void;
+}
+
+/** The limit that leaves no slot for another call; `why` is the flag that set it. */
+export interface LimitReached {
+  readonly limit: number;
+  readonly why: 'max-in-flight' | 'adaptive-limit';
 }
 
 export interface CallLimiterOptions {
   readonly max: MaxInFlight;
-  /** Also look for what the driver takes well, below `max`. */
+  /** Whether to find a lower limit than `max` from the driver's answers. */
   readonly adaptive: boolean;
   readonly clock: Clock;
-  /** Hears each adaptive limit when it is set and when it changes. */
+  /** Called with each adaptive limit when it is set and when it changes. */
   readonly onLimit?: (path: string, limit: number) => void;
 }
 
-/** Where an adaptive limit begins: as many calls as upstream makes by default. */
+/** Initial adaptive limit: upstream's default number of workers. */
 const ADAPTIVE_START = 100;
-const KNOWN_PATHS = new Set(csiMethodPaths);
 
-/** Counts the calls at the driver by method and says when one more is too many. A belt: how fast
- * work is done the queues decide. */
+/** Limits the calls at the driver by method. A safety cap; queue concurrency sets throughput. */
 export class CallLimiter {
   readonly #options: CallLimiterOptions;
   readonly #running = new Map<string, number>();
@@ -67,27 +71,22 @@ export class CallLimiter {
     this.#options = options;
   }
 
-  /** A place for one call of that path, or the limit that is reached and which it is. */
-  acquire(
-    path: string,
-  ): CallSlot | { readonly limit: number; readonly why: 'max-in-flight' | 'adaptive-limit' } {
+  /** Takes a slot for one call of that path, if its limit leaves one. */
+  acquire(path: string): CallSlot | LimitReached {
     const running = this.#running.get(path) ?? 0;
     const max = this.#options.max.byPath.get(path) ?? this.#options.max.every;
     if (running >= max) return { limit: max, why: 'max-in-flight' };
-    const adaptive = this.#adaptiveOf(path, max);
+    const adaptive = this.#adaptiveLimitOf(path, max);
     if (adaptive !== undefined && running >= adaptive.limit)
       return { limit: adaptive.limit, why: 'adaptive-limit' };
     this.#running.set(path, running + 1);
     const startedMs = adaptive === undefined ? 0 : this.#options.clock.nowMs();
-    return { release: (code) => this.#leave(path, { code, startedMs }) };
+    return { release: (code) => this.#release(path, code, startedMs) };
   }
 
-  #leave(
-    path: string,
-    { code, startedMs }: { readonly code: number; readonly startedMs: number },
-  ): void {
+  #release(path: string, code: number, startedMs: number): void {
     const running = this.#running.get(path) ?? 1;
-    // A caller chooses paths where all pass: none stays behind.
+    // With --allow-all callers choose the paths, so entries at 0 must not accumulate.
     if (running === 1) this.#running.delete(path);
     else this.#running.set(path, running - 1);
     const adaptive = this.#adaptive.get(path);
@@ -97,14 +96,14 @@ export class CallLimiter {
     if (adaptive.limit !== before) this.#options.onLimit?.(path, adaptive.limit);
   }
 
-  #adaptiveOf(path: string, max: number): AdaptiveLimit | undefined {
-    if (!this.#options.adaptive || !KNOWN_PATHS.has(path)) return undefined;
-    let found = this.#adaptive.get(path);
-    if (found === undefined) {
-      found = new AdaptiveLimit({ start: ADAPTIVE_START, max });
-      this.#adaptive.set(path, found);
-      this.#options.onLimit?.(path, found.limit);
+  #adaptiveLimitOf(path: string, max: number): AdaptiveLimit | undefined {
+    if (!this.#options.adaptive || !csiMethodPaths.has(path)) return undefined;
+    let adaptive = this.#adaptive.get(path);
+    if (adaptive === undefined) {
+      adaptive = new AdaptiveLimit({ start: ADAPTIVE_START, max });
+      this.#adaptive.set(path, adaptive);
+      this.#options.onLimit?.(path, adaptive.limit);
     }
-    return found;
+    return adaptive;
   }
 }

@@ -1,20 +1,19 @@
 import type { Http2Session, ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
 import type { Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
-import type { TlsSource } from '../runtime/tls-files.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
-import { identifyCaller, isStillTrusted, revokeCaller } from './identify-caller.ts';
-import type { Caller } from './identify-caller.ts';
+import type { TlsSource } from '../runtime/tls-files.ts';
 import type { CertificateName } from './certificate-names.ts';
-import type { GatewayMetrics } from './metrics.ts';
 import type { ConnectionReaper } from './connection-reaper.ts';
+import { type Caller, identifyCaller, isStillTrusted, revokeCaller } from './identify-caller.ts';
+import type { GatewayMetrics } from './metrics.ts';
 
-/** What the door asks of callers that come by TCP. */
+/** TLS of the listeners on TCP. */
 export interface ListenerTls {
   readonly source: TlsSource;
-  /** Who may call; anybody else with a good certificate may ask for the gateway's health and
-   * nothing more. */
+  /** Names of the callers that may call. Callers with another name and a valid certificate may only
+   * use the health service. */
   readonly allowedNames: readonly CertificateName[];
 }
 
@@ -26,18 +25,18 @@ export interface CallerConnectionsOptions {
 }
 
 const WINDOW_BYTES = 4 * 1024 * 1024;
-/** Connections at once: many times what ingest and jobs open. One more takes the place of the one
- * that is missed least. */
+/** Open connections: many times what ingest and jobs need. A new one beyond that replaces an idle
+ * one. */
 const MAX_CONNECTIONS = 256;
-/** At most one warning in that time about callers that were turned away. */
-const WARN_EVERY_MS = 10_000;
+/** At most one warning about rejected callers in this time. */
+const WARN_INTERVAL_MS = 10_000;
 
 interface Connection {
   caller: Caller;
-  readonly cut: () => void;
+  readonly destroy: () => void;
 }
 
-/** The connections that are open, and who is behind each. */
+/** The open connections and the caller of each. */
 export class CallerConnections {
   readonly #options: CallerConnectionsOptions;
   readonly #connections = new Map<Http2Session, Connection>();
@@ -47,28 +46,27 @@ export class CallerConnections {
     this.#options = options;
   }
 
-  /** Lets a connection in, for calls if it may call.
-   * @param socket  that it came by
-   * @param tls     of the door by which it came; undefined where that asks for no certificate */
+  /** Registers a new connection, or destroys it if there are too many and none is idle.
+   * @param socket  the connection's socket
+   * @param tls     of its listener; undefined if the listener asks for no certificate */
   add(session: ServerHttp2Session, socket: Socket, tls: ListenerTls | undefined): void {
     const { metrics, reaper } = this.#options;
-    // The session alone would wait for what is being written, for ever if the other side does not
-    // read.
-    const cut = (): void => {
+    // session.destroy() alone waits for pending writes, forever if the peer does not read.
+    const destroy = (): void => {
       session.destroy();
       socket.destroy();
     };
     if (this.#connections.size >= MAX_CONNECTIONS) {
       metrics.countTurnedAway('too-many');
-      if (!reaper.evictIdle()) return cut();
+      if (!reaper.evictIdle()) return destroy();
     }
     const caller = identifyCaller(session, tls?.allowedNames);
     if (caller.refusal !== undefined) {
       metrics.countTurnedAway('name');
       this.#warn({ caller: caller.name, reason: caller.refusal.details }, 'a caller may not call');
     }
-    this.#connections.set(session, { caller, cut });
-    reaper.addConnection(session, cut);
+    this.#connections.set(session, { caller, destroy });
+    reaper.addConnection(session, destroy);
     session.setLocalWindowSize(WINDOW_BYTES);
     metrics.changeConnections(1);
     session.once('close', () => {
@@ -77,35 +75,32 @@ export class CallerConnections {
     });
   }
 
-  /** Who is calling, by what was shown at the handshake. */
+  /** The caller of a stream. If its certificate has expired since the handshake, its calls are
+   * refused and its connection is retired. */
   findCaller({ session }: ServerHttp2Stream): Caller | undefined {
     const caller = session === undefined ? undefined : this.#connections.get(session)?.caller;
-    if (
-      session === undefined ||
-      caller === undefined ||
-      this.#options.clock.nowMs() < caller.notAfterMs
-    )
-      return caller;
+    if (session === undefined || caller === undefined) return undefined;
+    if (this.#options.clock.nowMs() < caller.notAfterMs) return caller;
     this.#options.reaper.retire(session);
     return revokeCaller(caller, 'has ended');
   }
 
-  /** Whom the new authorities would not let in may call no more; the others don't notice. */
+  /** After a change of the authorities: refuses callers whose certificate no longer verifies, and
+   * retires their connections. */
   revokeUntrusted(authorities: string): void {
     const nowMs = this.#options.clock.nowMs();
     for (const [session, connection] of this.#connections) {
-      const { caller } = connection;
-      if (
-        caller.certificate === undefined ||
-        isStillTrusted(caller.certificate, authorities, nowMs)
-      )
-        continue;
-      connection.caller = revokeCaller(caller, 'is signed by no authority that is trusted now');
+      const { certificate } = connection.caller;
+      if (certificate === undefined || isStillTrusted(certificate, authorities, nowMs)) continue;
+      connection.caller = revokeCaller(
+        connection.caller,
+        'is signed by no authority that is trusted now',
+      );
       this.#options.reaper.retire(session);
     }
   }
 
-  /** A TLS handshake came to nothing. */
+  /** Counts and logs a failed TLS handshake. */
   rejectHandshake(error: Error, socket: TLSSocket): void {
     this.#options.metrics.countTurnedAway('handshake');
     this.#warn(
@@ -114,33 +109,34 @@ export class CallerConnections {
     );
   }
 
-  /** A connection more than the listener takes. */
+  /** Counts a connection that Node dropped because of the listener's maxConnections. */
   countDropped(): void {
     this.#options.metrics.countTurnedAway('too-many');
   }
 
-  /** A connection was ended that kept too many calls waiting. */
+  /** Counts and logs a connection that the reaper ends for its many waiting calls. */
   reportTooManyWaiting(session: Http2Session): void {
     this.#options.metrics.countTurnedAway('too-many');
     const caller = this.#connections.get(session)?.caller.name;
     this.#warn({ caller }, 'a caller kept too many calls waiting: its connection was ended');
   }
 
-  /** Lets all go as soon as their calls have ended. */
+  /** Closes each connection as soon as its calls have ended. */
   closeGracefully(): void {
     for (const session of this.#connections.keys()) session.close();
   }
 
-  /** Cuts off those that are still there. */
+  /** Destroys all connections that are still open. */
   destroyAll(): void {
-    for (const { cut } of this.#connections.values()) cut();
+    for (const { destroy } of this.#connections.values()) destroy();
   }
 
-  /** Warns of those who were turned away, but lets none of them fill the log. */
+  /** Warns about a rejected caller; within WARN_INTERVAL_MS after a warning only at debug level, so
+   * that callers can't flood the log. */
   #warn(fields: object, message: string): void {
     const { clock, log } = this.#options;
     const nowMs = clock.nowMs();
-    if (nowMs - this.#warnedMs < WARN_EVERY_MS) return log.debug(fields, message);
+    if (nowMs - this.#warnedMs < WARN_INTERVAL_MS) return log.debug(fields, message);
     this.#warnedMs = nowMs;
     log.warn(fields, message);
   }

@@ -1,17 +1,16 @@
 import { isIP } from 'node:net';
 import { UsageError } from '../runtime/flags.ts';
 
-/** One name that a certificate gives its owner: an entry of subjectAltName. The common name is not
- * one; it has no type and no rules. */
+/** A name in a certificate: one entry of subjectAltName. The common name is ignored, because it has
+ * neither a type nor rules. */
 export interface CertificateName {
   readonly kind: 'DNS' | 'URI' | 'IP';
-  /** DNS in lower case, IP in one spelling. */
+  /** DNS names in lower case, IP addresses in their canonical form. */
   readonly value: string;
 }
 
-/** Reads --tls-allowed-names: `DNS:name`, `URI:spiffe://…`, `IP:address`, or the bare value where
- * its kind is plain to see. Names are compared whole: a pattern would let in whoever finds a name
- * that it forgot.
+/** Reads --tls-allowed-names: `DNS:name`, `URI:spiffe://…`, `IP:address`, or the value alone if its
+ * kind is obvious. Patterns are refused, because they can match names that nobody thought of.
  * @throws UsageError */
 export function parseAllowedNames(
   flag: string,
@@ -27,13 +26,13 @@ export function parseAllowedNames(
       throw new UsageError(`--${flag}: "${value}" is not an IP address`);
     if (kind === 'URI' && !/^[a-z][a-z0-9+.-]*:/i.test(value))
       throw new UsageError(`--${flag}: "${value}" is not a URI`);
-    return { kind, value: canonical(kind, value) };
+    return { kind, value: canonicalize(kind, value) };
   });
 }
 
-/** Names in a certificate's subjectAltName as Node prints it: `DNS:a, IP Address:::1,
- * URI:"spiffe://a, b"`. Kinds that nobody is allowed by (email, directory names, others) are left
- * out, and so is everything behind a text that can't be read. */
+/** Reads a certificate's subjectAltName in Node's notation: `DNS:a, IP Address:::1,
+ * URI:"spiffe://a, b"`. Other kinds (email, directory names) are skipped. Reading stops at an entry
+ * that can't be parsed. */
 export function readAlternativeNames(
   subjectAltName: string | undefined,
 ): readonly CertificateName[] {
@@ -43,15 +42,15 @@ export function readAlternativeNames(
   while (entry.lastIndex < text.length) {
     const [, label = '', raw = ''] = entry.exec(text) ?? [];
     if (label === '') break;
-    const value = unquoted(raw);
+    const value = unquote(raw);
     const kind = label === 'IP Address' ? 'IP' : label;
     if (value !== undefined && (kind === 'DNS' || kind === 'URI' || kind === 'IP'))
-      names.push({ kind, value: canonical(kind, value) });
+      names.push({ kind, value: canonicalize(kind, value) });
   }
   return names;
 }
 
-/** The first of a certificate's names that is allowed. */
+/** The first of a certificate's names that is in `allowed`, compared whole and by kind. */
 export function findAllowedName(
   names: readonly CertificateName[],
   allowed: readonly CertificateName[],
@@ -61,7 +60,7 @@ export function findAllowedName(
   );
 }
 
-/** As the flag spells it. */
+/** A name in the notation of the flag. */
 export function formatName({ kind, value }: CertificateName): string {
   return `${kind}:${value}`;
 }
@@ -71,8 +70,8 @@ function kindOf(text: string): CertificateName['kind'] {
   return text.includes('://') ? 'URI' : 'DNS';
 }
 
-/** Node quotes, as JSON does, values in which a comma could pass for the next entry. */
-function unquoted(raw: string): string | undefined {
+/** Node writes values that could be taken for several entries as JSON strings. */
+function unquote(raw: string): string | undefined {
   if (!raw.startsWith('"')) return raw;
   try {
     const value: unknown = JSON.parse(raw);
@@ -82,9 +81,9 @@ function unquoted(raw: string): string | undefined {
   }
 }
 
-function canonical(kind: CertificateName['kind'], value: string): string {
+function canonicalize(kind: CertificateName['kind'], value: string): string {
   if (kind === 'DNS') return value.toLowerCase();
-  // One spelling for each IPv6 address; OpenSSL prints it in full, people write it short.
+  // OpenSSL prints IPv6 addresses in full; people write them in short forms.
   if (kind === 'IP' && isIP(value) === 6) return new URL(`http://[${value}]`).hostname.slice(1, -1);
   return value;
 }

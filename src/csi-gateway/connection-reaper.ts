@@ -1,23 +1,24 @@
 import type { Http2Session, ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
 import type { Clock } from '../runtime/clock.ts';
 
-/** How long the door waits for its callers. */
+/** How long callers may keep the gateway waiting. */
 export interface ReaperLimits {
-  /** From a connection's first byte to its SETTINGS, and for the answer to a ping. */
+  /** From opening a connection to its SETTINGS frame, and from a ping to its answer. A retired
+   * connection is closed after it has had no call for this time. */
   readonly replyMs: number;
   /** From a call's headers to the end of its request. */
   readonly requestMs: number;
-  /** From the answer to its being taken. */
+  /** From the gateway's answer to the end of its transmission. */
   readonly answerMs: number;
-  /** A connection without calls for so long is asked whether anybody is there. */
+  /** A connection without calls for this time is pinged. */
   readonly idleMs: number;
   /** Calls that may wait for their callers at once. One more ends the connection that has most of
    * them. */
   readonly maxWaitingCalls: number;
 }
 
-/** Generous to callers on a bad network, short for those who only take up room. A call that waits
- * holds up to 25 kB; one of a caller of good will does so for milliseconds. */
+/** Long enough for callers on a bad network, short for those that only occupy memory. A waiting call
+ * takes up to 25 kB; a well-behaved caller lets it wait for milliseconds. */
 export const defaultReaperLimits: ReaperLimits = {
   replyMs: 10_000,
   requestMs: 30_000,
@@ -27,213 +28,205 @@ export const defaultReaperLimits: ReaperLimits = {
 };
 
 interface Connection {
-  readonly cut: () => void;
-  readonly sinceMs: number;
-  greeted: boolean;
+  readonly destroy: () => void;
+  readonly openedMs: number;
+  hasSettings: boolean;
+  /** Streams that are open. */
   streams: number;
-  /** Of its streams, those in any phase but work. */
+  /** Those of the streams that wait for the caller. */
   waiting: number;
+  /** Calls since the connection was opened. */
   calls: number;
   idleSinceMs: number;
+  /** When a ping was sent that is not answered yet. */
   pingedMs: number | undefined;
-  /** Its calls are refused since then. */
-  unwelcomeMs: number | undefined;
-  isOver: boolean;
+  /** Since when its calls are refused. */
+  retiredMs: number | undefined;
+  isGone: boolean;
 }
 
-/** What is awaited of a caller: the rest of its request, or that it takes its answer. */
+/** What the gateway waits for: the rest of a request, or that the caller reads its answer. */
 export type AwaitedStep = 'request' | 'answer';
 
+/** A call is in one of these phases:
+ * - request: its headers have arrived; the caller has to send the rest. Then `work`, or `answer` if
+ *   the call is refused, also for being late.
+ * - work: the gateway and the driver work on it, as long as the caller's deadline allows. Then
+ *   `answer`.
+ * - answer: an answer was handed to the stream; the caller has to read it. If it is late, `reset`.
+ * - reset: an RST_STREAM frame was handed to the stream; the caller has to take it. If it is late,
+ *   its connection is destroyed. */
+type Phase = AwaitedStep | 'work' | 'reset';
+
 interface CallState {
-  readonly visit: Connection;
-  /** work: it is the gateway's turn. reset: nothing is awaited any more but that the caller hears
-   * so. */
-  phase: AwaitedStep | 'work' | 'reset';
+  readonly connection: Connection;
+  phase: Phase;
   sinceMs: number;
 }
 
-/** Watches over connections and calls, and ends those that keep the gateway waiting. One timer for
- * all: a timer for each call would cost more than the rest of its bookkeeping. */
+/** Ends calls and connections of callers that are too slow, idle or no longer allowed. One timer
+ * serves all of them: a timer for each call would cost more than the rest of its bookkeeping. */
 export class ConnectionReaper {
   readonly #limits: ReaperLimits;
   readonly #clock: Clock;
-  readonly #onTooLate: (stream: ServerHttp2Stream, wait: AwaitedStep) => void;
-  readonly #onTooMany: (session: Http2Session) => void;
-  readonly #visits = new Map<Http2Session, Connection>();
-  readonly #errands = new Map<ServerHttp2Stream, CallState>();
+  readonly #onLateCall: (stream: ServerHttp2Stream, step: AwaitedStep) => void;
+  readonly #onTooManyWaiting: (session: Http2Session) => void;
+  readonly #connections = new Map<Http2Session, Connection>();
+  readonly #calls = new Map<ServerHttp2Stream, CallState>();
   readonly #timer: NodeJS.Timeout;
   #waiting = 0;
 
-  /** @param onTooLate  decides what such a stream is told; called once per wait, with the one that
-   *                   took too long
-   *  @param onTooMany  is told which connection has to go, because too many calls wait and it has
-   *                    most of them */
+  /** @param options.onLateCall        ends a call whose caller was too slow; must move it to another
+   *                                  phase
+   *  @param options.onTooManyWaiting  called before a connection is destroyed because too many calls
+   *                                  wait and it has most of them */
   constructor(options: {
     readonly limits: ReaperLimits;
     readonly clock: Clock;
-    readonly onTooLate: (stream: ServerHttp2Stream, wait: AwaitedStep) => void;
-    readonly onTooMany: (session: Http2Session) => void;
+    readonly onLateCall: (stream: ServerHttp2Stream, step: AwaitedStep) => void;
+    readonly onTooManyWaiting: (session: Http2Session) => void;
   }) {
     this.#limits = options.limits;
     this.#clock = options.clock;
-    this.#onTooLate = options.onTooLate;
-    this.#onTooMany = options.onTooMany;
+    this.#onLateCall = options.onLateCall;
+    this.#onTooManyWaiting = options.onTooManyWaiting;
     const { replyMs, requestMs, answerMs, idleMs } = options.limits;
-    this.#timer = setInterval(
-      () => this.#look(),
-      Math.max(10, Math.min(1_000, Math.min(replyMs, requestMs, answerMs, idleMs) / 4)),
-    );
+    const shortestMs = Math.min(replyMs, requestMs, answerMs, idleMs);
+    this.#timer = setInterval(() => this.#reap(), Math.max(10, Math.min(1_000, shortestMs / 4)));
     this.#timer.unref();
   }
 
-  /** A connection came.
-   * @param cut  ends it, whatever it is doing */
-  addConnection(session: ServerHttp2Session, cut: () => void): void {
+  /** Starts watching a connection.
+   * @param destroy  ends it at once, with all its calls */
+  addConnection(session: ServerHttp2Session, destroy: () => void): void {
     const nowMs = this.#clock.nowMs();
-    const visit: Connection = {
-      cut,
-      sinceMs: nowMs,
-      greeted: false,
+    const connection: Connection = {
+      destroy,
+      openedMs: nowMs,
+      hasSettings: false,
       streams: 0,
       waiting: 0,
       calls: 0,
       idleSinceMs: nowMs,
       pingedMs: undefined,
-      unwelcomeMs: undefined,
-      isOver: false,
+      retiredMs: undefined,
+      isGone: false,
     };
-    this.#visits.set(session, visit);
-    session.once('remoteSettings', () => (visit.greeted = true));
-    session.once('close', () => this.#left(session));
+    this.#connections.set(session, connection);
+    session.once('remoteSettings', () => (connection.hasSettings = true));
+    session.once('close', () => this.#removeConnection(session));
   }
 
-  /** Ends the connection that is missed least, to make room: one without a call under way, if
-   * possible one that never made any, the longest quiet of them.
+  /** Destroys one connection without calls under way, to make room for another: the one that has
+   * been idle longest, of those that never made a call if there are any.
    * @returns whether there was one */
   evictIdle(): boolean {
-    const quiet = [...this.#visits].filter(
-      ([session, visit]) => visit.streams === 0 && !session.destroyed,
-    );
-    const worth = (visit: Connection): readonly [number, number] => [
-      Math.min(visit.calls, 1),
-      visit.idleSinceMs,
-    ];
-    const [least] = quiet.sort(
-      ([, a], [, b]) => worth(a)[0] - worth(b)[0] || worth(a)[1] - worth(b)[1],
-    );
-    least?.[1].cut();
-    return least !== undefined;
+    const [idlest] = [...this.#connections]
+      .filter(([session, { streams }]) => streams === 0 && !session.destroyed)
+      .map(([, connection]) => connection)
+      .sort((a, b) => Math.min(a.calls, 1) - Math.min(b.calls, 1) || a.idleSinceMs - b.idleSinceMs);
+    idlest?.destroy();
+    return idlest !== undefined;
   }
 
-  /** Every call of it is refused from now on; it goes when it has been quiet for a while. Not at
-   * once: node's GOAWAY ignores what crosses it on the wire (it can't announce itself first, as RFC
-   * 9113 §6.8 advises), and such a call would look ambiguous to its caller. */
+  /** Closes a connection, whose calls are refused from now on, once it has been quiet for a while.
+   * Not at once: Node's GOAWAY ignores calls that cross it on the wire (it can't announce itself
+   * first, as RFC 9113 section 6.8 advises), and such calls would look ambiguous to their caller. */
   retire(session: Http2Session): void {
-    const visit = this.#visits.get(session);
-    if (visit !== undefined) visit.unwelcomeMs ??= this.#clock.nowMs();
+    const connection = this.#connections.get(session);
+    if (connection !== undefined) connection.retiredMs ??= this.#clock.nowMs();
   }
 
-  /** A call came; its request is awaited. */
+  /** Starts watching a call, in phase `request`. */
   addCall(stream: ServerHttp2Stream): void {
-    const visit = stream.session === undefined ? undefined : this.#visits.get(stream.session);
-    if (visit === undefined) return;
-    visit.streams += 1;
-    visit.calls += 1;
-    this.#errands.set(stream, { visit, phase: 'work', sinceMs: 0 });
-    this.#enter(stream, 'request');
+    const { session } = stream;
+    const connection = session === undefined ? undefined : this.#connections.get(session);
+    if (connection === undefined) return;
+    connection.streams += 1;
+    connection.calls += 1;
+    this.#calls.set(stream, { connection, phase: 'work', sinceMs: 0 });
+    this.enterPhase(stream, 'request');
     stream.once('close', () => {
-      this.#enter(stream, 'work');
-      this.#errands.delete(stream);
-      visit.streams -= 1;
-      visit.idleSinceMs = this.#clock.nowMs();
+      this.enterPhase(stream, 'work');
+      this.#calls.delete(stream);
+      connection.streams -= 1;
+      connection.idleSinceMs = this.#clock.nowMs();
     });
   }
 
-  /** The request is whole: it is the gateway's turn, for as long as the caller's deadline allows.
-   */
-  markWorking(stream: ServerHttp2Stream): void {
-    this.#enter(stream, 'work');
+  /** Moves a call to another phase. */
+  enterPhase(stream: ServerHttp2Stream, phase: Phase): void {
+    const call = this.#calls.get(stream);
+    if (call === undefined || call.connection.isGone) return;
+    const change = Number(phase !== 'work') - Number(call.phase !== 'work');
+    call.phase = phase;
+    call.sinceMs = this.#clock.nowMs();
+    call.connection.waiting += change;
+    this.#waiting += change;
+    if (change > 0 && this.#waiting > this.#limits.maxWaitingCalls) this.#endBusiestConnection();
   }
 
-  /** The answer was given; it is awaited that the caller takes it. */
-  markAnswered(stream: ServerHttp2Stream): void {
-    this.#enter(stream, 'answer');
-  }
-
-  /** The caller was told by RST_STREAM that the call is over. */
-  markReset(stream: ServerHttp2Stream): void {
-    this.#enter(stream, 'reset');
-  }
-
-  /** Ends the watch. */
+  /** Stops the timer. */
   close(): void {
     clearInterval(this.#timer);
   }
 
-  #enter(stream: ServerHttp2Stream, phase: CallState['phase']): void {
-    const errand = this.#errands.get(stream);
-    if (errand === undefined || errand.visit.isOver) return;
-    const more = Number(phase !== 'work') - Number(errand.phase !== 'work');
-    errand.phase = phase;
-    errand.sinceMs = this.#clock.nowMs();
-    errand.visit.waiting += more;
-    this.#waiting += more;
-    if (more > 0 && this.#waiting > this.#limits.maxWaitingCalls) this.#makeRoom();
-  }
-
-  #makeRoom(): void {
-    const [session, visit] = [...this.#visits].reduce((a, b) =>
+  #endBusiestConnection(): void {
+    const [session, { destroy }] = [...this.#connections].reduce((a, b) =>
       b[1].waiting > a[1].waiting ? b : a,
     );
-    this.#left(session);
-    this.#onTooMany(session);
-    visit.cut();
+    this.#removeConnection(session);
+    this.#onTooManyWaiting(session);
+    destroy();
   }
 
-  /** The connection is gone, and its calls with it, though their own 'close' comes a little later.
-   */
-  #left(session: Http2Session): void {
-    const visit = this.#visits.get(session);
-    if (visit === undefined) return;
-    this.#visits.delete(session);
-    this.#waiting -= visit.waiting;
-    visit.isOver = true;
+  /** Stops counting a connection and its calls, whose own 'close' events come a little later. */
+  #removeConnection(session: Http2Session): void {
+    const connection = this.#connections.get(session);
+    if (connection === undefined) return;
+    this.#connections.delete(session);
+    this.#waiting -= connection.waiting;
+    connection.isGone = true;
   }
 
-  #look(): void {
+  #reap(): void {
     const nowMs = this.#clock.nowMs();
-    const { replyMs, requestMs, answerMs, idleMs } = this.#limits;
-    for (const [session, visit] of this.#visits) {
-      const quietMs = visit.streams > 0 ? 0 : nowMs - visit.idleSinceMs;
-      if (!visit.greeted && nowMs - visit.sinceMs > replyMs) visit.cut();
-      else if (visit.pingedMs !== undefined && nowMs - visit.pingedMs > replyMs) visit.cut();
-      else if (
-        visit.unwelcomeMs !== undefined &&
-        Math.min(quietMs, nowMs - visit.unwelcomeMs) > replyMs
-      )
-        session.close();
-      else if (visit.pingedMs === undefined && quietMs > idleMs) ping(session, visit, nowMs);
-    }
-    for (const [stream, { phase, sinceMs, visit }] of this.#errands) {
-      if (phase === 'work' || nowMs - sinceMs <= (phase === 'request' ? requestMs : answerMs))
-        continue;
-      // One that does not even take a reset reads nothing at all.
-      if (phase === 'reset') visit.cut();
-      else this.#onTooLate(stream, phase);
-    }
+    for (const [session, connection] of this.#connections)
+      this.#checkConnection(session, connection, nowMs);
+    for (const [stream, call] of this.#calls) this.#checkCall(stream, call, nowMs);
+  }
+
+  #checkConnection(session: Http2Session, connection: Connection, nowMs: number): void {
+    const { replyMs, idleMs } = this.#limits;
+    const { hasSettings, openedMs, pingedMs = Infinity, retiredMs = Infinity } = connection;
+    const quietMs = connection.streams > 0 ? 0 : nowMs - connection.idleSinceMs;
+    const isSilent = (!hasSettings && nowMs - openedMs > replyMs) || nowMs - pingedMs > replyMs;
+    if (isSilent) connection.destroy();
+    else if (Math.min(quietMs, nowMs - retiredMs) > replyMs) session.close();
+    else if (pingedMs === Infinity && quietMs > idleMs) ping(session, connection, nowMs);
+  }
+
+  #checkCall(stream: ServerHttp2Stream, call: CallState, nowMs: number): void {
+    const { phase, sinceMs, connection } = call;
+    if (phase === 'work') return;
+    const { requestMs, answerMs } = this.#limits;
+    if (nowMs - sinceMs <= (phase === 'request' ? requestMs : answerMs)) return;
+    // A caller that does not even take a reset reads nothing at all.
+    if (phase === 'reset') connection.destroy();
+    else this.#onLateCall(stream, phase);
   }
 }
 
-/** A caller that is gone without a word does not answer; one that only waits does. */
-function ping(session: Http2Session, visit: Connection, nowMs: number): void {
-  visit.pingedMs = nowMs;
+/** Asks an idle caller for a sign of life: one that is gone does not answer. */
+function ping(session: Http2Session, connection: Connection, nowMs: number): void {
+  connection.pingedMs = nowMs;
   try {
     session.ping((error) => {
       if (error !== null) return;
-      visit.pingedMs = undefined;
-      visit.idleSinceMs = nowMs;
+      connection.pingedMs = undefined;
+      connection.idleSinceMs = nowMs;
     });
   } catch {
-    visit.cut();
+    connection.destroy();
   }
 }

@@ -1,5 +1,5 @@
-/** What passes without --allow-all: what sutler itself calls. Publishing, snapshots and expansion
- * have sidecars of their own beside the driver, which dial its socket directly. */
+/** The methods that pass without --allow-all: those that sutler calls. Publishing, snapshots and
+ * expansion have their own sidecars beside the driver, which connect to its socket directly. */
 export const defaultMethods: ReadonlySet<string> = new Set([
   '/csi.v1.Identity/GetPluginInfo',
   '/csi.v1.Identity/GetPluginCapabilities',

@@ -1,64 +1,74 @@
 import type { EventEmitter } from 'node:events';
-import { constants } from 'node:http2';
-import type { ClientHttp2Session, ClientHttp2Stream, OutgoingHttpHeaders } from 'node:http2';
+import {
+  type ClientHttp2Session,
+  type ClientHttp2Stream,
+  constants,
+  type OutgoingHttpHeaders,
+} from 'node:http2';
 import { CANCELED_DETAILS, Code, CsiError, DEADLINE_DETAILS } from '../csi/status.ts';
 import { timerMs } from '../runtime/clock.ts';
-import type { ResetLimiter } from './reset-limiter.ts';
 import {
   decodeStatusMessage,
-  unframeMessage,
-  toPairs,
-  parseStatusCode,
   getSingle,
+  type HeaderPairs,
+  joinChunks,
+  parseStatusCode,
+  toPairs,
+  unframeMessage,
 } from './grpc-wire.ts';
-import type { HeaderPairs } from './grpc-wire.ts';
+import type { ResetLimiter } from './reset-limiter.ts';
 
-/** What became of a call to the driver. driver: the driver's own status, received whole. ambiguous:
- * it may or may not have acted. not-sent: not one byte went out. */
+/** A complete response with the driver's own status. */
+export interface DriverResponse {
+  readonly kind: 'driver';
+  readonly code: number;
+  readonly details: string;
+  /** Absent in a response that consists of trailers only. */
+  readonly headers: HeaderPairs | undefined;
+  readonly trailers: HeaderPairs;
+  /** One framed message, or nothing. */
+  readonly body: Buffer;
+}
+
+/** Result of a call to the driver. ambiguous: the driver may or may not have acted. not-sent: nothing
+ * was sent. */
 export type DriverAnswer =
+  | DriverResponse
   | {
-      readonly kind: 'driver';
+      readonly kind: 'ambiguous' | 'not-sent';
       readonly code: number;
       readonly details: string;
-      /** Absent in an answer that is trailers only. */
-      readonly headers: HeaderPairs | undefined;
-      readonly trailers: HeaderPairs;
-      /** One framed message, or nothing. */
-      readonly body: Buffer;
-    }
-  | { readonly kind: 'ambiguous'; readonly code: number; readonly details: string }
-  | { readonly kind: 'not-sent'; readonly code: number; readonly details: string };
+    };
 
 export interface DriverRequest {
   /** "/csi.v1.Controller/CreateVolume". */
   readonly path: string;
-  /** Request metadata, grpc-timeout included. */
+  /** Request metadata, including grpc-timeout. */
   readonly headers: OutgoingHttpHeaders;
-  /** The framed message, as it came. */
+  /** The framed message as the caller sent it. */
   readonly body: Buffer;
-  /** Largest answer taken. */
+  /** Largest response accepted. */
   readonly maxBytes: number;
-  /** For metrics: the volume is one of an in-tree plug-in; false where absent. */
+  /** For metrics: whether the volume comes from an in-tree plug-in; false if absent. */
   readonly migrated?: boolean;
-  /** Our own watch over the call; absent = none. */
+  /** The gateway cancels the call after this time; never if absent. */
   readonly timeoutMs?: number;
-  /** The caller gave up: the driver is told by RST_STREAM. A CsiError as its reason becomes the
-   * answer. */
+  /** Cancels the call: the driver gets an RST_STREAM frame. If the reason is a CsiError, it becomes
+   * the answer. */
   readonly signal?: AbortSignal;
-  /** The driver has nothing more to do with the call, which may be later than the answer: a call
-   * that was given up is at work until its reset arrives. Called once, also where nothing was sent.
-   */
+  /** Called once, when the driver no longer works on the call, even if nothing was sent. That can be
+   * later than the answer: the driver works on a cancelled call until its reset arrives. */
   readonly onEnd?: (code: number) => void;
 }
 
-/** Sends one unary call and says honestly who made the status.
+/** Sends one unary call to the driver and determines who made its status.
  *
- * This is node:http2 and not grpc-js, because grpc-js can't tell: its StatusObject for the driver's
- * plain trailers (grpc-status and grpc-message only) and for a status of its own making
- * (subchannel-call.ts: RST_STREAM, lost connection, too large, unparsable; client.ts: OK without
- * message) look the same, both with empty metadata, while trailers without grpc-status give a
- * made-up code *with* the peer's metadata. Here the driver has spoken only if a header block with
- * END_STREAM carried one numeric grpc-status on HTTP 200. */
+ * This uses node:http2 and not grpc-js, because grpc-js can't tell. Its StatusObject is the same, with
+ * empty metadata, for the driver's plain trailers (grpc-status and grpc-message only) and for a
+ * status of its own (subchannel-call.ts: RST_STREAM, lost connection, too large, can't be parsed;
+ * client.ts: OK without message), and trailers without grpc-status give a made-up code together with
+ * the peer's metadata. Here a status is the driver's only if a header block with END_STREAM carried
+ * one numeric grpc-status on HTTP 200. */
 export function callDriver(
   session: ClientHttp2Session,
   request: DriverRequest,
@@ -73,19 +83,22 @@ export function callDriver(
       ...request.headers,
     });
   } catch (error) {
-    // request() checks before it hands anything to nghttp2 (session closed, GOAWAY seen, header not
-    // sendable).
+    // Node throws before it sends anything: the session is closed, got a GOAWAY, or a header is
+    // invalid.
     const code = error instanceof TypeError ? Code.InvalidArgument : Code.Unavailable;
+    const reason = error instanceof Error ? error.message : String(error);
     request.onEnd?.(code);
     return Promise.resolve({
       kind: 'not-sent',
       code,
-      details: `${request.path} was not sent to the driver: ${error instanceof Error ? error.message : String(error)}`,
+      details: `${request.path} was not sent to the driver: ${reason}`,
     });
   }
   return new Promise((resolve) => new ResponseReader(stream, request, { resolve, resets }));
 }
 
+/** Sends the request body and reads the response. The first of these ends the call: complete
+ * trailers, a closed stream, a response that is too large, the timeout, the signal. */
 class ResponseReader {
   readonly #stream: ClientHttp2Stream;
   readonly #request: DriverRequest;
@@ -96,9 +109,9 @@ class ResponseReader {
   #receivedBytes = 0;
   #headers: HeaderPairs | undefined;
   #trailers: HeaderPairs | undefined;
-  #settled = false;
-  #code: number = Code.Unavailable;
-  #fault: Error | undefined;
+  /** Set when the call has ended: the code of its answer. */
+  #code: number | undefined;
+  #streamError: Error | undefined;
 
   constructor(
     stream: ClientHttp2Stream,
@@ -109,13 +122,16 @@ class ResponseReader {
     this.#request = request;
     this.#resolve = to.resolve;
     this.#resets = to.resets;
+    const { timeoutMs, signal } = request;
     this.#timer =
-      request.timeoutMs === undefined
+      timeoutMs === undefined
         ? undefined
-        : setTimeout(this.#late, timerMs(request.timeoutMs));
-    request.signal?.addEventListener('abort', this.#gaveUp, { once: true });
-    // The typings know neither rawHeaders nor that 'trailers' has flags as its second argument in
-    // all releases.
+        : setTimeout(
+            () => this.#cancel(Code.DeadlineExceeded, DEADLINE_DETAILS),
+            timerMs(timeoutMs),
+          );
+    signal?.addEventListener('abort', this.#onAbort, { once: true });
+    // Node's types have no rawHeaders, and for 'trailers' no flags as second argument.
     const events: EventEmitter = stream;
     events.on('response', (_headers: unknown, flags: number, raw: readonly string[]) => {
       this.#headers = toPairs(raw);
@@ -126,55 +142,38 @@ class ResponseReader {
       (_headers: unknown, _flags: number, raw: readonly string[]) =>
         (this.#trailers = toPairs(raw)),
     );
-    stream.on('data', this.#take);
-    stream.on('end', this.#ended);
-    stream.on('error', (error) => (this.#fault = error));
-    stream.on('close', this.#closed);
+    stream.on('data', (chunk: Buffer) => this.#onData(chunk));
+    // Without trailers the stream was cut off or ended by a DATA frame; then 'close' follows.
+    stream.on('end', () => {
+      if (this.#trailers !== undefined) this.#finish(this.#parseResponse(this.#trailers));
+    });
+    stream.on('error', (error) => (this.#streamError = error));
+    stream.on('close', () => this.#onClose());
     stream.end(request.body);
-    if (request.signal?.aborted === true) this.#gaveUp();
+    if (signal?.aborted === true) this.#onAbort();
   }
 
-  readonly #take = (chunk: Buffer): void => {
-    if (this.#settled) return;
+  #onData(chunk: Buffer): void {
+    if (this.#code !== undefined) return;
+    const { path, maxBytes } = this.#request;
     this.#receivedBytes += chunk.length;
-    if (this.#receivedBytes > this.#request.maxBytes + 5) {
-      const details = `the driver's answer to ${this.#request.path} is larger than ${this.#request.maxBytes} bytes: raise --max-message-bytes`;
-      return this.#giveUp(Code.ResourceExhausted, details);
-    }
-    this.#chunks.push(chunk);
-  };
+    if (this.#receivedBytes <= maxBytes + 5) return void this.#chunks.push(chunk);
+    const details =
+      `the driver's answer to ${path} is larger than ${maxBytes} bytes: ` +
+      'raise --max-message-bytes';
+    this.#cancel(Code.ResourceExhausted, details);
+  }
 
-  readonly #ended = (): void => {
-    // Without END_STREAM headers the stream was cut or ended by DATA: 'close' tells which.
-    if (this.#trailers === undefined) return;
-    this.#settle(this.#judge(this.#trailers));
-  };
-
-  #judge(trailers: HeaderPairs): DriverAnswer {
+  #parseResponse(trailers: HeaderPairs): DriverAnswer {
     const { path } = this.#request;
-    const headers = this.#headers ?? [];
-    const httpStatus = getSingle(headers, ':status');
-    const code = parseStatusCode(getSingle(trailers, 'grpc-status'));
-    if (
-      httpStatus !== '200' ||
-      getSingle(headers, 'content-type')?.startsWith('application/grpc') !== true ||
-      code === undefined
-    ) {
-      const what = code === undefined ? 'has no gRPC status' : 'is not gRPC';
-      return {
-        kind: 'ambiguous',
-        code: Code.Unknown,
-        details: `the driver's answer to ${path} ${what} (HTTP ${httpStatus ?? '?'})`,
-      };
-    }
-    const body =
-      this.#chunks.length === 1 && this.#chunks[0] !== undefined
-        ? this.#chunks[0]
-        : Buffer.concat(this.#chunks);
-    const whole = unframeMessage(body) !== undefined;
-    if (code === Code.OK && !whole) {
-      const details = `the driver's answer to ${path} says OK but does not hold one message (${body.length} bytes)`;
-      return { kind: 'ambiguous', code: Code.Internal, details };
+    const code = readStatusCode(this.#headers ?? [], trailers);
+    if (typeof code === 'string')
+      return createAmbiguousAnswer(Code.Unknown, `the driver's answer to ${path} ${code}`);
+    const body = joinChunks(this.#chunks);
+    const isWhole = unframeMessage(body) !== undefined;
+    if (code === Code.OK && !isWhole) {
+      const what = `says OK but does not contain exactly one message (${body.length} bytes)`;
+      return createAmbiguousAnswer(Code.Internal, `the driver's answer to ${path} ${what}`);
     }
     return {
       kind: 'driver',
@@ -182,41 +181,49 @@ class ResponseReader {
       details: decodeStatusMessage(getSingle(trailers, 'grpc-message') ?? ''),
       headers: trailers === this.#headers ? undefined : this.#headers,
       trailers,
-      body: whole ? body : Buffer.alloc(0),
+      body: isWhole ? body : Buffer.alloc(0),
     };
   }
 
-  readonly #closed = (): void => {
-    const { path } = this.#request;
-    const why = this.#fault?.message ?? `RST_STREAM ${this.#stream.rstCode}`;
-    this.#settle({
-      kind: 'ambiguous',
-      code: Code.Unavailable,
-      details: `the driver ended ${path} without a status (${why})`,
-    });
-    this.#request.onEnd?.(this.#code);
-  };
+  #onClose(): void {
+    const { path, onEnd } = this.#request;
+    const reason = this.#streamError?.message ?? `RST_STREAM ${this.#stream.rstCode}`;
+    const details = `the driver ended ${path} without a status (${reason})`;
+    this.#finish(createAmbiguousAnswer(Code.Unavailable, details));
+    onEnd?.(this.#code ?? Code.Unavailable);
+  }
 
-  readonly #late = (): void => this.#giveUp(Code.DeadlineExceeded, DEADLINE_DETAILS);
-
-  readonly #gaveUp = (): void => {
+  readonly #onAbort = (): void => {
     const reason: unknown = this.#request.signal?.reason;
-    if (reason instanceof CsiError) this.#giveUp(reason.code, reason.details);
-    else this.#giveUp(Code.Canceled, CANCELED_DETAILS);
+    if (reason instanceof CsiError) this.#cancel(reason.code, reason.details);
+    else this.#cancel(Code.Canceled, CANCELED_DETAILS);
   };
 
-  #giveUp(code: number, details: string): void {
-    this.#settle({ kind: 'ambiguous', code, details });
+  #cancel(code: number, details: string): void {
+    this.#finish(createAmbiguousAnswer(code, details));
     this.#resets.reset(this.#stream);
   }
 
-  #settle(answer: DriverAnswer): void {
-    if (this.#settled) return;
-    this.#settled = true;
+  #finish(answer: DriverAnswer): void {
+    if (this.#code !== undefined) return;
     this.#code = answer.code;
     this.#chunks.length = 0;
     clearTimeout(this.#timer);
-    this.#request.signal?.removeEventListener('abort', this.#gaveUp);
+    this.#request.signal?.removeEventListener('abort', this.#onAbort);
     this.#resolve(answer);
   }
+}
+
+function createAmbiguousAnswer(code: number, details: string): DriverAnswer {
+  return { kind: 'ambiguous', code, details };
+}
+
+/** The driver's status code, or why headers and trailers are not a gRPC response with a status. */
+function readStatusCode(headers: HeaderPairs, trailers: HeaderPairs): number | string {
+  const code = parseStatusCode(getSingle(trailers, 'grpc-status'));
+  const httpStatus = getSingle(headers, ':status');
+  const isGrpc = getSingle(headers, 'content-type')?.startsWith('application/grpc') === true;
+  if (code !== undefined && httpStatus === '200' && isGrpc) return code;
+  const problem = code === undefined ? 'has no gRPC status' : 'is not gRPC';
+  return `${problem} (HTTP ${httpStatus ?? '?'})`;
 }

@@ -1,12 +1,10 @@
 import type { ClientHttp2Session } from 'node:http2';
-import type { DriverCapabilities } from '../csi/capabilities.ts';
 import { Code, CsiError } from '../csi/status.ts';
-import { formatAddress } from '../runtime/address.ts';
-import type { Address } from '../runtime/address.ts';
+import { type Address, formatAddress } from '../runtime/address.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
-import { callDriver } from './driver-call.ts';
-import type { DriverAnswer, DriverRequest } from './driver-call.ts';
+import { callDriver, type DriverAnswer, type DriverRequest } from './driver-call.ts';
+import { formatTimeout, frameMessage } from './grpc-wire.ts';
 import {
   decodeControllerRpcs,
   decodePluginInfo,
@@ -16,120 +14,119 @@ import {
 import type { GatewayMetrics } from './metrics.ts';
 import { openSession } from './open-session.ts';
 import { ResetLimiter } from './reset-limiter.ts';
-import { formatTimeout, frameMessage } from './grpc-wire.ts';
 
-/** What a driver told about itself after its socket came up; forgotten when the socket goes. */
+/** What the driver reported about itself on the present connection. */
 export interface DriverIdentity {
   readonly name: string;
   readonly vendorVersion: string;
-  readonly capabilities: DriverCapabilities;
+  readonly capabilities: {
+    readonly plugin: ReadonlySet<string>;
+    readonly controller: ReadonlySet<string>;
+  };
 }
 
 export interface DriverConnectionOptions {
   readonly address: Address;
-  /** Budget of each Probe and of each question about the driver's identity; also of the
-   * connection's set-up. */
+  /** Time for setting up the connection, and for each Probe and each question about the driver's
+   * identity. */
   readonly probeTimeoutMs: number;
-  /** Largest answer taken. */
+  /** Largest response accepted. */
   readonly maxMessageBytes: number;
   readonly clock: Clock;
   readonly log: Logger;
   readonly metrics: GatewayMetrics;
-  /** How often a driver that is ready is probed; 10 s where absent. */
+  /** Interval between Probes of a driver that is ready; 10 s if absent. */
   readonly probeIntervalMs?: number;
 }
 
-const RETRY_FIRST_MS = 50;
-const RETRY_MAX_MS = 500;
-/** Upstream's ticker between Probes that were not answered with ready (spec 05 §6.4). */
+const RECONNECT_MIN_MS = 50;
+const RECONNECT_MAX_MS = 500;
+/** Interval between Probes of a driver that is not ready, as in csi-lib-utils rpc/common.go
+ * ProbeForever. */
 const PROBE_RETRY_MS = 1_000;
-/** A reason for waiting that lasts so long and was not told yet is told; one that comes and goes
- * while a driver restarts is not. */
+/** How old the last log line about waiting must be before a new reason is logged. Reasons that change
+ * while a driver restarts are not worth a line each. */
 const NEW_REASON_MS = 10_000;
-/** Two of ten seconds each by default: longer than a driver that is only busy should need for a
- * Probe. */
-const UNANSWERED_MAX = 2;
+/** Calls in a row without a response in time after which the connection is replaced. By default that
+ * takes two times ten seconds, longer than a busy driver should need for a Probe. */
+const MAX_UNANSWERED = 2;
 
-/** The driver's socket: found when it comes, probed, asked for its name, missed when it goes, found
- * again; for ever. It never gives up and never ends the process; `trouble` is what /readyz shows
- * meanwhile. */
+/** Keeps a connection to the driver's socket. It goes through these states, for ever:
+ * - waiting: there is no session. It tries to connect every 50 to 500 ms.
+ * - connected: Probe has not succeeded on this session. Only Identity calls are forwarded, so that
+ *   callers can watch a driver start.
+ * - probed: a Probe has succeeded. All calls are forwarded, even if a later Probe fails.
+ * When the session closes, gets a GOAWAY or answers nothing, it is replaced and the state is waiting
+ * again. `trouble` is undefined only while the latest Probe succeeded and the name is known. */
 export class DriverConnection {
   readonly #options: DriverConnectionOptions;
   readonly #stop = new AbortController();
-  readonly #where: string;
+  readonly #address: string;
   readonly #resets = new ResetLimiter();
-  /** Ends the pause between two Probes. */
-  #hurry: () => void = () => undefined;
-  /** Questions in a row that met no answer in time, on this connection. */
+  /** Starts the next Probe without waiting for its interval. */
+  #probeNow: () => void = () => undefined;
+  /** Own calls in a row that got no response in time, on this session. */
   #unanswered = 0;
   #session: ClientHttp2Session | undefined;
-  #probed = false;
+  #isProbed = false;
   #identity: DriverIdentity | undefined;
   #trouble: string | undefined;
   #running: Promise<void> | undefined;
 
   constructor(options: DriverConnectionOptions) {
     this.#options = options;
-    this.#where = formatAddress(options.address);
-    this.#trouble = `not connected to ${this.#where} yet`;
+    this.#address = formatAddress(options.address);
+    this.#trouble = `not connected to ${this.#address} yet`;
   }
 
-  /** Why the driver can't be used right now; undefined when it can. */
+  /** Why the driver is not ready; undefined while it is. */
   get trouble(): string | undefined {
     return this.#trouble;
   }
 
-  /** Known from the first good Probe of a socket's life until the socket goes. */
+  /** Known from the first successful Probe of a session until the session ends. */
   get identity(): DriverIdentity | undefined {
     return this.#identity;
   }
 
-  /** Why a call can't be forwarded at this moment. Identity calls pass before the first good Probe,
-   * so that a caller can watch a driver start. */
+  /** Why a call of that path can't be forwarded now; undefined if it can. */
   findTrouble(path: string): string | undefined {
     if (this.#session === undefined || this.#session.closed)
-      return `the driver is not connected: ${this.#trouble ?? this.#where}`;
-    if (!this.#probed && !path.startsWith('/csi.v1.Identity/'))
+      return `the driver is not connected: ${this.#trouble ?? this.#address}`;
+    if (!this.#isProbed && !path.startsWith('/csi.v1.Identity/'))
       return `the driver is not ready: ${this.#trouble ?? 'no Probe was answered yet'}`;
     return undefined;
   }
 
-  /** Sends one call over the present connection. Never rejects. */
+  /** Sends one call to the driver. Never rejects. */
   async send(request: DriverRequest): Promise<DriverAnswer> {
+    const { path, migrated = false } = request;
     const session = this.#session;
     if (session === undefined) {
       request.onEnd?.(Code.Unavailable);
-      return {
-        kind: 'not-sent',
-        code: Code.Unavailable,
-        details: `the driver is not connected: ${this.#trouble ?? ''}`,
-      };
+      const details = `the driver is not connected: ${this.#trouble ?? ''}`;
+      return { kind: 'not-sent', code: Code.Unavailable, details };
     }
     const { clock, metrics } = this.#options;
     const startedMs = clock.nowMs();
     metrics.changeInFlight(1);
     const answer = await callDriver(session, request, this.#resets);
     metrics.changeInFlight(-1);
-    if (answer.kind === 'ambiguous' && answer.code === Code.DeadlineExceeded) this.#hurry();
-    if (answer.kind !== 'not-sent') {
+    const { kind, code } = answer;
+    if (kind === 'ambiguous' && code === Code.DeadlineExceeded) this.#probeNow();
+    if (kind !== 'not-sent') {
       const seconds = (clock.nowMs() - startedMs) / 1000;
-      metrics.observeCall({
-        driver: this.#identity?.name ?? '',
-        path: request.path,
-        code: answer.code,
-        seconds,
-        migrated: request.migrated ?? false,
-      });
+      metrics.observeCall({ driver: this.#identity?.name ?? '', path, code, seconds, migrated });
     }
     return answer;
   }
 
-  /** Begins to look for the driver. */
+  /** Starts connecting. */
   start(): void {
     this.#running ??= this.#run();
   }
 
-  /** Stops looking and ends the connection; calls under way end ambiguously. */
+  /** Ends the connection; calls under way end as ambiguous. */
   async close(): Promise<void> {
     this.#stop.abort();
     this.#session?.destroy();
@@ -139,122 +136,113 @@ export class DriverConnection {
   async #run(): Promise<void> {
     const { address, clock, log, maxMessageBytes, probeTimeoutMs } = this.#options;
     const { signal } = this.#stop;
-    let retryMs = RETRY_FIRST_MS;
-    /** What the log knows of this wait. */
-    let told: { readonly reason: string; readonly atMs: number } | undefined;
+    const options = { timeoutMs: probeTimeoutMs, maxMessageBytes, signal };
+    let retryMs = RECONNECT_MIN_MS;
+    /** The last log line about waiting. A lost connection has its own log line. */
+    let logged: { readonly reason: string; readonly atMs: number } | undefined;
     while (!signal.aborted) {
-      const opened = await openSession(address, {
-        timeoutMs: probeTimeoutMs,
-        maxMessageBytes,
-        signal,
-      });
+      const opened = await openSession(address, options);
       if (typeof opened !== 'string') {
-        retryMs = RETRY_FIRST_MS;
-        await this.#live(opened);
-        told = { reason: '', atMs: clock.nowMs() };
+        retryMs = RECONNECT_MIN_MS;
+        await this.#useSession(opened);
+        logged = { reason: '', atMs: clock.nowMs() };
         continue;
       }
-      this.#trouble = `waiting for the driver at ${this.#where}: ${opened}`;
-      if (
-        told === undefined ||
-        (told.reason !== opened && clock.nowMs() - told.atMs >= NEW_REASON_MS)
-      ) {
-        told = { reason: opened, atMs: clock.nowMs() };
-        log.info({ address: this.#where, reason: opened }, 'waiting for the driver');
+      this.#trouble = `waiting for the driver at ${this.#address}: ${opened}`;
+      const isNews =
+        logged === undefined ||
+        (logged.reason !== opened && clock.nowMs() - logged.atMs >= NEW_REASON_MS);
+      if (isNews) {
+        logged = { reason: opened, atMs: clock.nowMs() };
+        log.info({ address: this.#address, reason: opened }, 'waiting for the driver');
       }
       await clock.sleep(retryMs, signal);
-      retryMs = Math.min(retryMs * 2, RETRY_MAX_MS);
+      retryMs = Math.min(retryMs * 2, RECONNECT_MAX_MS);
     }
   }
 
-  /** One life of the socket, from connected to lost. */
-  async #live(session: ClientHttp2Session): Promise<void> {
+  /** Uses a session until it is lost or replaced. */
+  async #useSession(session: ClientHttp2Session): Promise<void> {
     const { log, metrics } = this.#options;
     const lost = new AbortController();
     const lose = (): void => lost.abort();
     session.once('close', lose);
-    // Calls under way may still end well; new ones need a new connection, at once.
+    // After a GOAWAY, calls under way may still succeed; new calls need a new session at once.
     session.once('goaway', lose);
     if (session.closed || session.destroyed) lose();
     this.#session = session;
-    this.#probed = false;
+    this.#isProbed = false;
     this.#unanswered = 0;
     this.#trouble = 'connected; Probe was not answered yet';
     metrics.countDriverConnect();
-    log.debug({ address: this.#where }, 'connected to the driver');
-    await this.#attend(session, lost.signal);
+    log.debug({ address: this.#address }, 'connected to the driver');
+    await this.#probeUntilLost(session, lost.signal);
     this.#session = undefined;
     this.#identity = undefined;
-    this.#probed = false;
-    this.#trouble = `lost the driver at ${this.#where}`;
+    this.#isProbed = false;
+    this.#trouble = `lost the driver at ${this.#address}`;
     metrics.setDriverReady(false);
     if (!session.closed) session.close();
     if (!this.#stop.signal.aborted)
-      log.warn({ address: this.#where }, 'lost the driver, reconnecting');
+      log.warn({ address: this.#address }, 'lost the driver, reconnecting');
   }
 
-  /** Probes until the connection is lost, or of no use: one on which nothing is answered may be the
-   * connection's fault, not the driver's. */
-  async #attend(session: ClientHttp2Session, lost: AbortSignal): Promise<void> {
-    const { log, metrics, probeIntervalMs } = this.#options;
+  /** Probes until the session is lost or answers nothing: the connection may be at fault then, and
+   * not the driver. */
+  async #probeUntilLost(session: ClientHttp2Session, lost: AbortSignal): Promise<void> {
+    const { log, probeIntervalMs = 10_000 } = this.#options;
     while (!lost.aborted) {
-      const wrong = await this.#examine(lost);
-      // A session that met headers beyond its limits is closed without an event.
+      const trouble = await this.#checkDriver(lost);
+      // A session closes without an event when headers exceed its limits.
       if (lost.aborted || session.closed) return;
-      if (this.#unanswered >= UNANSWERED_MAX) {
+      if (this.#unanswered >= MAX_UNANSWERED) {
         log.warn(
-          { address: this.#where, reason: wrong },
+          { address: this.#address, reason: trouble },
           'the driver answers nothing on this connection: trying a new one',
         );
         return;
       }
-      if (wrong !== this.#trouble) {
-        if (wrong === undefined) {
-          const { name, vendorVersion, capabilities } = this.#identity ?? {
-            name: '',
-            vendorVersion: '',
-            capabilities: undefined,
-          };
-          log.info(
-            {
-              driver: name,
-              version: vendorVersion,
-              controller: [...(capabilities?.controller ?? [])],
-            },
-            'the driver is ready',
-          );
-        } else {
-          log.warn({ address: this.#where, reason: wrong }, 'the driver is not ready');
-        }
-      }
-      this.#trouble = wrong;
-      metrics.setDriverReady(wrong === undefined);
-      await this.#pause(wrong === undefined ? (probeIntervalMs ?? 10_000) : PROBE_RETRY_MS, lost);
+      this.#setTrouble(trouble);
+      await this.#waitForNextProbe(trouble === undefined ? probeIntervalMs : PROBE_RETRY_MS, lost);
     }
   }
 
-  /** Ends early when a call met no answer in time: then one would like to know. */
-  async #pause(ms: number, lost: AbortSignal): Promise<void> {
+  #setTrouble(trouble: string | undefined): void {
+    if (trouble !== this.#trouble) this.#logTrouble(trouble);
+    this.#trouble = trouble;
+    this.#options.metrics.setDriverReady(trouble === undefined);
+  }
+
+  #logTrouble(trouble: string | undefined): void {
+    const { log } = this.#options;
+    if (trouble !== undefined)
+      return log.warn({ address: this.#address, reason: trouble }, 'the driver is not ready');
+    const { name, vendorVersion, capabilities } = this.#identity ?? {};
+    const controller = [...(capabilities?.controller ?? [])];
+    log.info({ driver: name, version: vendorVersion, controller }, 'the driver is ready');
+  }
+
+  /** Ends early, but not before PROBE_RETRY_MS, when a forwarded call got no response in time. */
+  async #waitForNextProbe(ms: number, lost: AbortSignal): Promise<void> {
     const { clock } = this.#options;
     await clock.sleep(Math.min(ms, PROBE_RETRY_MS), lost);
     if (ms <= PROBE_RETRY_MS) return;
     const over = new AbortController();
     const end = (): void => over.abort();
     lost.addEventListener('abort', end, { once: true });
-    this.#hurry = end;
+    this.#probeNow = end;
     if (!lost.aborted) await clock.sleep(ms - PROBE_RETRY_MS, over.signal);
-    this.#hurry = () => undefined;
+    this.#probeNow = () => undefined;
     lost.removeEventListener('abort', end);
   }
 
-  /** What is wrong with the driver, by Probe and, once in a socket's life, by its name and
-   * capabilities. */
-  async #examine(lost: AbortSignal): Promise<string | undefined> {
+  /** Why the driver is not ready, by a Probe and, once per session, by its identity. */
+  async #checkDriver(lost: AbortSignal): Promise<string | undefined> {
     try {
-      const ready = await this.#ask('/csi.v1.Identity/Probe', decodeProbeReady, lost);
-      if (ready === false) return 'the driver answers Probe with ready=false';
-      this.#probed = true;
-      const identity = this.#identity ?? (await this.#identify(lost));
+      const isReady = await this.#ask('/csi.v1.Identity/Probe', decodeProbeReady, lost);
+      if (isReady === false) return 'the driver answers Probe with ready=false';
+      this.#isProbed = true;
+      const identity = this.#identity ?? (await this.#readIdentity(lost));
       if (identity.name === '') return 'the driver gives no name: its GetPluginInfo must name it';
       this.#identity = identity;
       return undefined;
@@ -264,26 +252,23 @@ export class DriverConnection {
     }
   }
 
-  async #identify(lost: AbortSignal): Promise<DriverIdentity> {
-    const { name, vendorVersion } = await this.#ask(
-      '/csi.v1.Identity/GetPluginInfo',
-      decodePluginInfo,
-      lost,
-    );
+  async #readIdentity(lost: AbortSignal): Promise<DriverIdentity> {
+    const info = await this.#ask('/csi.v1.Identity/GetPluginInfo', decodePluginInfo, lost);
     const plugin = await this.#ask(
       '/csi.v1.Identity/GetPluginCapabilities',
       decodePluginServices,
       lost,
     );
-    // A driver that runs beside the nodes only has no Controller service to ask.
+    // A driver that only serves nodes has no Controller service.
     const controller = plugin.has('CONTROLLER_SERVICE')
       ? await this.#ask('/csi.v1.Controller/ControllerGetCapabilities', decodeControllerRpcs, lost)
       : new Set<string>();
-    return { name, vendorVersion, capabilities: { plugin, controller } };
+    return { ...info, capabilities: { plugin, controller } };
   }
 
-  /** One question with an empty request, as all of them are. */
-  async #ask<T>(path: string, read: (response: Uint8Array) => T, lost: AbortSignal): Promise<T> {
+  /** Makes a call of the gateway itself, with an empty request.
+   * @throws CsiError */
+  async #ask<T>(path: string, decode: (response: Uint8Array) => T, lost: AbortSignal): Promise<T> {
     const { probeTimeoutMs, maxMessageBytes } = this.#options;
     const answer = await this.send({
       path,
@@ -296,17 +281,16 @@ export class DriverConnection {
       timeoutMs: probeTimeoutMs,
       signal: lost,
     });
-    const isLate = answer.kind === 'ambiguous' && answer.code === Code.DeadlineExceeded;
+    const { kind, code, details } = answer;
+    const isLate = kind === 'ambiguous' && code === Code.DeadlineExceeded;
     this.#unanswered = isLate ? this.#unanswered + 1 : 0;
-    if (answer.kind !== 'driver' || answer.code !== Code.OK)
-      throw new CsiError({ code: answer.code, details: answer.details, method: path });
+    if (answer.kind !== 'driver' || code !== Code.OK)
+      throw new CsiError({ code, details, method: path });
     try {
-      return read(answer.body.subarray(5));
+      return decode(answer.body.subarray(5));
     } catch (cause) {
-      throw new CsiError(
-        { code: Code.Internal, details: 'the answer does not decode', method: path },
-        { cause },
-      );
+      const problem = 'the response can’t be decoded';
+      throw new CsiError({ code: Code.Internal, details: problem, method: path }, { cause });
     }
   }
 }

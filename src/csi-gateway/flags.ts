@@ -2,8 +2,7 @@ import { defineFlags } from '../runtime/flags.ts';
 import { processFlags } from '../runtime/process-flags.ts';
 
 /** One line for `sutler --help`. */
-export const summary =
-  "holds the driver's socket and passes CSI calls to it, unchanged, saying who made each status";
+export const summary = "forwards CSI calls to the driver's socket and reports who made each status";
 
 /** Every flag of the gateway. */
 export const flags = defineFlags({
@@ -11,68 +10,80 @@ export const flags = defineFlags({
   'csi-address': {
     type: 'string',
     default: '/run/csi/socket',
-    help: "The driver's socket, a path or unix:///path. The gateway waits for it.",
+    help: "The driver's socket: a path or unix:///path. The gateway waits until it exists.",
     upstream: 'same',
   },
   listen: {
     type: 'strings',
     default: 'unix:///run/sutler/gateway.sock',
-    help: 'Where callers reach the gateway: unix:///path (mode 0600) or dns:///host:port; several times for several doors. TCP beyond loopback asks for TLS.',
+    help:
+      'Listen address: unix:///path (mode 0600) or dns:///host:port. Repeat the flag for several ' +
+      'addresses. TCP beyond loopback needs TLS.',
   },
   'tls-cert': {
     type: 'string',
     default: '',
-    help: 'The gateway’s certificate, PEM, intermediates behind it. Turns on mutual TLS 1.3 for TCP. The three files are watched.',
+    help:
+      'PEM file with the gateway’s certificate, followed by intermediates. Turns on mutual TLS 1.3 ' +
+      'for TCP. Changes of the three TLS files take effect at once.',
   },
-  'tls-key': { type: 'string', default: '', help: 'Its private key, PEM.' },
+  'tls-key': { type: 'string', default: '', help: 'PEM file with the private key of --tls-cert.' },
   'tls-client-ca': {
     type: 'string',
     default: '',
-    help: 'Authorities that sign callers’ certificates, PEM.',
+    help: 'PEM file with the authorities that sign callers’ certificates.',
   },
   'tls-allowed-names': {
     type: 'strings',
     default: '',
-    help: 'Callers that may call, by a subjectAltName of their certificate: DNS:name, URI:uri or IP:address, compared whole.',
+    help:
+      'Callers that may call, by a subjectAltName of their certificate: DNS:name, URI:uri or ' +
+      'IP:address, compared whole.',
   },
   insecure: {
     type: 'bool',
     default: false,
-    help: 'Let TCP beyond loopback be plaintext: whoever reaches it may delete volumes.',
+    help:
+      'Allow plaintext TCP beyond loopback. Anyone who can connect can then create and delete ' +
+      'volumes.',
   },
   'max-in-flight': {
     type: 'strings',
     default: '500',
-    help: 'Most calls of one method at the driver at once; the next one is refused, not forwarded. A number, and Method:number for single methods: 500,CreateVolume:50.',
+    help:
+      'Most calls of one method at the driver at once; further calls are refused, not forwarded. ' +
+      'A number, and Method:number for single methods: 500,CreateVolume:50.',
   },
   'adaptive-limit': {
     type: 'bool',
     default: false,
-    help: 'Below --max-in-flight, find how many calls of each method the driver takes well: fewer when it says ResourceExhausted or Unavailable or gets slow, more again when it does not.',
+    help:
+      'Below --max-in-flight, adapt the limit of each method to the driver: fewer calls when it ' +
+      'answers ResourceExhausted, Unavailable or DeadlineExceeded or gets slow, more when it does not.',
   },
   timeout: {
     type: 'durationMs',
     default: '10s',
     min: '1ms',
-    help: "Budget of each Probe and of each question about the driver's identity.",
+    help: "Deadline of each Probe and of each question about the driver's identity.",
     upstream: 'same; here only for the gateway’s own calls, since callers bring their deadline',
   },
   'allow-all': {
     type: 'bool',
     default: false,
-    help: 'Pass every unary method by its path, known or not. Otherwise only what sutler itself calls.',
+    help: 'Forward every unary method, known or not. Otherwise only the methods that sutler calls.',
   },
   'grace-period': {
     type: 'durationMs',
     default: '25s',
     min: '0s',
-    help: 'After SIGTERM, time for calls under way to end. New ones are refused meanwhile.',
+    help: 'Time for calls under way to end after SIGTERM. New calls are refused meanwhile.',
   },
   'max-message-bytes': {
     type: 'int',
     default: 64 * 1024 * 1024,
     min: 1024,
     max: 1024 * 1024 * 1024,
-    help: 'Largest request or answer that passes.',
+    help: 'Largest request or response that is forwarded.',
   },
 });

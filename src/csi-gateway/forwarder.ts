@@ -7,21 +7,21 @@ import {
 } from '../csi/status.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
-import type { DriverAnswer, DriverRequest } from './driver-call.ts';
-import type { CallLimiter } from './call-limiter.ts';
-import type { SingleFlight, Ticket, VolumeKey } from './single-flight.ts';
-import type { GatewayMetrics, RefusalReason } from './metrics.ts';
-import type { CallRecord } from './log-call.ts';
-import { readCreatedHandle, isSingleFlight, readVolumeKey } from './volume-key.ts';
+import type { CallLimiter, CallSlot } from './call-limiter.ts';
+import type { DriverAnswer, DriverRequest, DriverResponse } from './driver-call.ts';
 import {
+  decompressMessage,
   formatTimeout,
-  unframeMessage,
+  getSingle,
+  type HeaderPairs,
   parseTimeoutMs,
   stripHopHeaders,
-  decompressMessage,
-  getSingle,
+  unframeMessage,
 } from './grpc-wire.ts';
-import type { HeaderPairs } from './grpc-wire.ts';
+import type { CallRecord } from './log-call.ts';
+import type { GatewayMetrics, RefusalReason } from './metrics.ts';
+import type { SingleFlight, VolumeKey } from './single-flight.ts';
+import { isSingleFlight, readCreatedHandle, readVolumeKey } from './volume-key.ts';
 
 /** A call as a caller sent it. */
 export interface InboundCall {
@@ -30,22 +30,24 @@ export interface InboundCall {
   readonly body: Buffer;
   /** When its headers arrived. */
   readonly receivedMs: number;
-  /** Who sent it, for log lines. */
+  /** Name of the caller, for log lines. */
   readonly caller: string;
-  /** Aborts when the caller is gone. */
+  /** Aborts when the caller has cancelled the call or is gone. */
   readonly signal: AbortSignal;
 }
 
-/** What the caller gets: the driver's own answer, or a status of the gateway's. */
-export type Reply =
-  | { readonly kind: 'driver'; readonly answer: DriverAnswer & { readonly kind: 'driver' } }
-  | {
-      readonly kind: 'gateway';
-      readonly code: number;
-      readonly details: string;
-      readonly notForwarded: boolean;
-      readonly draining?: number;
-    };
+/** A status that the gateway made. */
+export interface GatewayReply {
+  readonly kind: 'gateway';
+  readonly code: number;
+  readonly details: string;
+  readonly notForwarded: boolean;
+  /** Number of volumes with calls under way; only while draining. */
+  readonly draining?: number;
+}
+
+/** What the caller gets: the driver's response or a status of the gateway. */
+export type Reply = { readonly kind: 'driver'; readonly answer: DriverResponse } | GatewayReply;
 
 /** The part of DriverConnection that forwarding needs. */
 export interface DriverPort {
@@ -55,237 +57,226 @@ export interface DriverPort {
 
 export interface ForwarderOptions {
   readonly driver: DriverPort;
-  /** Paths that pass; undefined = all. */
+  /** Method paths that may pass; undefined for all. */
   readonly allowed: ReadonlySet<string> | undefined;
-  readonly inFlight: SingleFlight;
-  readonly caps: CallLimiter;
+  readonly flights: SingleFlight;
+  readonly limiter: CallLimiter;
   readonly maxMessageBytes: number;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Logs each call with its messages (-v=5); undefined = nobody does. */
+  /** Logs each call with its messages (-v=5); undefined for no such log. */
   readonly logCall: ((log: Logger, call: CallRecord) => void) | undefined;
   readonly metrics: GatewayMetrics;
 }
 
-/** Callers that choose come twice a second (ingest/decide-failover.ts). */
-const WATCHED_MS = 2_000;
+interface CheckedCall {
+  /** Only for single-flight methods. */
+  readonly key: VolumeKey | undefined;
+  readonly timeoutMs: number | undefined;
+}
 
-/** Decides, call by call, whether it goes to the driver, and passes on what comes back.
- * Every "not forwarded" below is said before, never after, the driver's stream was opened. */
+/** The leading ingest probes each gateway twice a second (src/ingest/gateway-failover.ts). */
+const FAILOVER_PROBE_MS = 2_000;
+
+/** Decides for each call whether it goes to the driver, and returns the driver's response. A reply
+ * is `notForwarded` only if no stream to the driver was opened for the call. */
 export class Forwarder {
   readonly #options: ForwarderOptions;
-  #draining = false;
-  /** When a caller that chooses between gateways was here last. */
-  #electedMs = -Infinity;
-  readonly #told = new AbortController();
+  #isDraining = false;
+  /** When the last probe for failover arrived. */
+  #failoverProbeMs = -Infinity;
+  readonly #drainReported = new AbortController();
 
   constructor(options: ForwarderOptions) {
     this.#options = options;
   }
 
-  /** From now on new calls are refused, not forwarded. */
+  /** Refuses all further calls, not forwarded. */
   drain(): void {
-    this.#draining = true;
+    this.#isDraining = true;
   }
 
-  /** Whether somebody who chooses between gateways comes here regularly, and should hear that this
-   * one is drained. */
+  /** Whether an ingest probes this gateway for failover and should be told when it is drained. */
   get isProbedForFailover(): boolean {
-    return this.#options.clock.nowMs() - this.#electedMs < WATCHED_MS;
+    return this.#options.clock.nowMs() - this.#failoverProbeMs < FAILOVER_PROBE_MS;
   }
 
-  /** Aborts when such a caller was told that nothing is under way here any more. */
+  /** Aborts when such an ingest has been told that no call is under way here any more. */
   get drainReported(): AbortSignal {
-    return this.#told.signal;
+    return this.#drainReported.signal;
   }
 
-  /** Never rejects. */
+  /** Forwards one call or refuses it. Never rejects. */
   async forward(call: InboundCall): Promise<Reply> {
     const reply = await this.#decide(call);
     if (this.#options.logCall !== undefined) this.#log(call, reply);
     return reply;
   }
 
-  /** A status of the gateway's, nothing sent. */
-  refuse(
-    reason: RefusalReason,
-    code: number,
-    details: string,
-  ): Reply & { readonly kind: 'gateway' } {
+  /** A status for a call that is not forwarded; counts it in the metrics. */
+  refuse(reason: RefusalReason, code: number, details: string): GatewayReply {
     this.#options.metrics.countRefusal(reason);
     return { kind: 'gateway', code, details, notForwarded: true };
   }
 
   async #decide(call: InboundCall): Promise<Reply> {
-    const { allowed, caps, clock, driver, inFlight, maxMessageBytes } = this.#options;
+    const { flights, limiter } = this.#options;
     const { path } = call;
-    if (allowed !== undefined && !allowed.has(path)) {
-      return this.refuse(
-        'method',
-        Code.Unimplemented,
-        `${path.slice(0, 200)} does not pass this gateway (its --allow-all lets every method pass)`,
-      );
+    const checked = this.#check(call);
+    if ('kind' in checked) return checked;
+    const { key, timeoutMs } = checked;
+    const flight = key === undefined ? undefined : flights.acquire(key, path);
+    if (flight?.ok === false) {
+      const details = `${flight.running} of the same volume is under way`;
+      return this.refuse('in-flight', Code.Aborted, details);
     }
-    const isElecting = call.headers.some(([name]) => name === FAILOVER_METADATA);
-    if (isElecting) this.#electedMs = clock.nowMs();
-    if (this.#draining) {
-      const running = inFlight.size;
-      if (isElecting && running === 0) this.#told.abort();
-      return {
-        ...this.refuse('draining', Code.Unavailable, 'the gateway is shutting down'),
-        draining: running,
-      };
+    const slot = limiter.acquire(path);
+    if ('why' in slot) {
+      flight?.release();
+      const details =
+        `not forwarded: ${slot.limit} calls of ${path.slice(0, 200)} are under way, ` +
+        `as many as --${slot.why} allows`;
+      return this.refuse(slot.why, Code.Unavailable, details);
     }
-    const down = driver.findTrouble(path);
-    if (down !== undefined) return this.refuse('driver-down', Code.Unavailable, down);
-    if (unframeMessage(call.body) === undefined)
-      return this.refuse('malformed', Code.Internal, 'a unary call has exactly one message');
-    const key = this.#keyOf(call);
-    if (key === 'unreadable')
-      return this.refuse('malformed', Code.InvalidArgument, `the request of ${path} can't be read`);
-
-    const limits = this.#limits(call, clock.nowMs());
-    if ('refused' in limits) return limits.refused;
-    let ticket: Ticket | undefined;
-    if (key !== undefined) {
-      const begun = inFlight.acquire(key, path);
-      if (!begun.ok)
-        return this.refuse(
-          'in-flight',
-          Code.Aborted,
-          `${begun.running} of the same volume is under way`,
-        );
-      ticket = begun.ticket;
-    }
-    const place = caps.acquire(path);
-    if ('why' in place) {
-      ticket?.release();
-      const details = `not forwarded: ${place.limit} calls of ${path.slice(0, 200)} are under way, as many as --${place.why} allows`;
-      return this.refuse(place.why, Code.Unavailable, details);
-    }
-    const answer = await driver.send({
-      path,
-      headers: {
-        ...stripHopHeaders(call.headers),
-        ...(limits.timeoutMs === undefined
-          ? {}
-          : { 'grpc-timeout': formatTimeout(limits.timeoutMs) }),
-      },
-      body: call.body,
-      maxBytes: maxMessageBytes,
-      migrated: getSingle(call.headers, MIGRATED_METADATA) === 'true',
-      signal: call.signal,
-      onEnd: (code) => place.release(code),
-      ...(limits.timeoutMs === undefined ? {} : { timeoutMs: limits.timeoutMs }),
-    });
-    if (answer.kind === 'driver' && answer.code === Code.OK && key !== undefined)
-      this.#learn(path, key, answer);
-    ticket?.release();
+    const answer = await this.#send(call, slot, timeoutMs);
+    if (key !== undefined) this.#updateLinks(path, key, answer);
+    flight?.release();
     if (answer.kind === 'driver') return { kind: 'driver', answer };
     if (answer.kind === 'not-sent') return this.refuse('driver-down', answer.code, answer.details);
     return { kind: 'gateway', code: answer.code, details: answer.details, notForwarded: false };
   }
 
-  /** The volume that the call is about; a fenced call that can't be read must not slip past the
-   * fence. */
-  #keyOf(call: InboundCall): VolumeKey | undefined | 'unreadable' {
-    if (!isSingleFlight(call.path)) return undefined;
-    const plain = decompressMessage(
-      call.body,
-      getSingle(call.headers, 'grpc-encoding'),
-      this.#options.maxMessageBytes,
-    );
-    if (plain === undefined) return 'unreadable';
+  /** All checks that need no slot: the volume of the call and the time that is left for it, or the
+   * first refusal. */
+  #check(call: InboundCall): CheckedCall | GatewayReply {
+    const refusal = this.#checkAvailability(call);
+    if (refusal !== undefined) return refusal;
+    if (unframeMessage(call.body) === undefined)
+      return this.refuse('malformed', Code.Internal, 'a unary call has exactly one message');
+    const key = this.#readKey(call);
+    if (key === 'unreadable') {
+      const details = `the request of ${call.path} can't be read`;
+      return this.refuse('malformed', Code.InvalidArgument, details);
+    }
+    const timeoutMs = this.#readTimeoutMs(call);
+    return typeof timeoutMs === 'object' ? timeoutMs : { key, timeoutMs };
+  }
+
+  /** Refuses methods that may not pass, and all calls while the gateway drains or the driver can't be
+   * used. */
+  #checkAvailability({ path, headers }: InboundCall): GatewayReply | undefined {
+    const { allowed, clock, driver, flights } = this.#options;
+    if (allowed !== undefined && !allowed.has(path)) {
+      const details =
+        `${path.slice(0, 200)} does not pass this gateway ` +
+        '(its --allow-all lets every method pass)';
+      return this.refuse('method', Code.Unimplemented, details);
+    }
+    const isFailoverProbe = headers.some(([name]) => name === FAILOVER_METADATA);
+    if (isFailoverProbe) this.#failoverProbeMs = clock.nowMs();
+    if (this.#isDraining) {
+      if (isFailoverProbe && flights.size === 0) this.#drainReported.abort();
+      const refusal = this.refuse('draining', Code.Unavailable, 'the gateway is shutting down');
+      return { ...refusal, draining: flights.size };
+    }
+    const trouble = driver.findTrouble(path);
+    return trouble === undefined
+      ? undefined
+      : this.refuse('driver-down', Code.Unavailable, trouble);
+  }
+
+  /** The volume of a single-flight call; undefined for other methods. A request that can't be read
+   * must be refused, or it would bypass the limit of one call per volume. */
+  #readKey({ path, headers, body }: InboundCall): VolumeKey | undefined | 'unreadable' {
+    if (!isSingleFlight(path)) return undefined;
+    const message = this.#decompress(body, headers);
     try {
-      return readVolumeKey(call.path, plain);
+      return message === undefined ? 'unreadable' : readVolumeKey(path, message);
     } catch {
       return 'unreadable';
     }
   }
 
-  /** What is left of the caller's deadline, unless a time limit says that it is too late to send.
-   */
-  #limits(
-    call: InboundCall,
-    nowMs: number,
-  ): { readonly timeoutMs: number | undefined } | { readonly refused: Reply } {
-    const notAfter = getSingle(call.headers, NOT_AFTER_METADATA);
-    if (notAfter !== undefined || call.headers.some(([name]) => name === NOT_AFTER_METADATA)) {
-      if (notAfter === undefined || !/^\d{1,16}$/.test(notAfter)) {
-        return {
-          refused: this.refuse(
-            'malformed',
-            Code.InvalidArgument,
-            `${NOT_AFTER_METADATA} must be one Unix time in milliseconds`,
-          ),
-        };
-      }
-      const lateMs = nowMs - Number(notAfter);
-      if (lateMs > 0)
-        return {
-          refused: this.refuse(
-            'not-after',
-            Code.Aborted,
-            `not forwarded: its ${NOT_AFTER_METADATA} passed ${lateMs} ms ago`,
-          ),
-        };
+  /** The time that is left for a call, undefined without a deadline, or a refusal if it is too late
+   * to send it. */
+  #readTimeoutMs(call: InboundCall): number | undefined | GatewayReply {
+    const nowMs = this.#options.clock.nowMs();
+    const refusal = this.#checkNotAfter(call.headers, nowMs);
+    if (refusal !== undefined) return refusal;
+    const text = getSingle(call.headers, 'grpc-timeout');
+    if (text === undefined) return undefined;
+    const budgetMs = parseTimeoutMs(text);
+    if (budgetMs === undefined) {
+      const details = `grpc-timeout "${text.slice(0, 40)}" can't be read`;
+      return this.refuse('malformed', Code.Internal, details);
     }
-    const timeout = getSingle(call.headers, 'grpc-timeout');
-    if (timeout === undefined) return { timeoutMs: undefined };
-    const budgetMs = parseTimeoutMs(timeout);
-    if (budgetMs === undefined)
-      return {
-        refused: this.refuse(
-          'malformed',
-          Code.Internal,
-          `grpc-timeout "${timeout.slice(0, 40)}" can't be read`,
-        ),
-      };
     const timeoutMs = call.receivedMs + budgetMs - nowMs;
     return timeoutMs > 0
-      ? { timeoutMs }
-      : { refused: this.refuse('deadline', Code.DeadlineExceeded, DEADLINE_DETAILS) };
+      ? timeoutMs
+      : this.refuse('deadline', Code.DeadlineExceeded, DEADLINE_DETAILS);
   }
 
-  /** Ties name and handle after a create, unties them after a delete. An answer that can't be read
-   * teaches nothing. */
-  #learn(path: string, key: VolumeKey, answer: DriverAnswer & { readonly kind: 'driver' }): void {
-    const { inFlight, maxMessageBytes } = this.#options;
-    if (path.endsWith('/DeleteVolume')) return inFlight.unlink(key.value);
+  /** Record rule 3: a call with sutler-not-after is not forwarded after that time. */
+  #checkNotAfter(headers: HeaderPairs, nowMs: number): GatewayReply | undefined {
+    if (!headers.some(([name]) => name === NOT_AFTER_METADATA)) return undefined;
+    const text = getSingle(headers, NOT_AFTER_METADATA);
+    if (text === undefined || !/^\d{1,16}$/.test(text)) {
+      const details = `${NOT_AFTER_METADATA} must be one Unix time in milliseconds`;
+      return this.refuse('malformed', Code.InvalidArgument, details);
+    }
+    const lateMs = nowMs - Number(text);
+    if (lateMs <= 0) return undefined;
+    const details = `not forwarded: its ${NOT_AFTER_METADATA} passed ${lateMs} ms ago`;
+    return this.refuse('not-after', Code.Aborted, details);
+  }
+
+  #send(call: InboundCall, slot: CallSlot, timeoutMs: number | undefined): Promise<DriverAnswer> {
+    const headers = stripHopHeaders(call.headers);
+    return this.#options.driver.send({
+      path: call.path,
+      headers:
+        timeoutMs === undefined
+          ? headers
+          : { ...headers, 'grpc-timeout': formatTimeout(timeoutMs) },
+      body: call.body,
+      maxBytes: this.#options.maxMessageBytes,
+      migrated: getSingle(call.headers, MIGRATED_METADATA) === 'true',
+      signal: call.signal,
+      onEnd: (code) => slot.release(code),
+      ...(timeoutMs === undefined ? {} : { timeoutMs }),
+    });
+  }
+
+  /** Links name and handle after a successful create, and unlinks them after a delete. */
+  #updateLinks(path: string, key: VolumeKey, answer: DriverAnswer): void {
+    const { flights } = this.#options;
+    if (answer.kind !== 'driver' || answer.code !== Code.OK) return;
+    if (path.endsWith('/DeleteVolume')) return flights.unlink(key.value);
     if (key.kind !== 'name') return;
     try {
-      const plain = decompressMessage(
-        answer.body,
-        getSingle(answer.headers ?? [], 'grpc-encoding'),
-        maxMessageBytes,
-      );
-      const handle = plain === undefined ? undefined : readCreatedHandle(plain);
-      if (handle !== undefined) inFlight.link(key.value, handle);
+      const message = this.#decompress(answer.body, answer.headers);
+      const handle = message === undefined ? undefined : readCreatedHandle(message);
+      if (handle !== undefined) flights.link(key.value, handle);
     } catch {
-      // The caller will find out for itself that it does not decode.
+      // The response can't be decoded. It is forwarded as it is, and the caller will report that.
     }
+  }
+
+  #decompress(body: Buffer, headers: HeaderPairs = []): Buffer | undefined {
+    const encoding = getSingle(headers, 'grpc-encoding');
+    return decompressMessage(body, encoding, this.#options.maxMessageBytes);
   }
 
   #log(call: InboundCall, reply: Reply): void {
-    const { clock, log, maxMessageBytes } = this.#options;
+    const { clock, log } = this.#options;
     const driverSaid = reply.kind === 'driver';
     const { code, details } = driverSaid ? reply.answer : reply;
     this.#options.logCall?.(log, {
       path: call.path,
       caller: call.caller,
       trace: getSingle(call.headers, 'traceparent'),
-      request: decompressMessage(
-        call.body,
-        getSingle(call.headers, 'grpc-encoding'),
-        maxMessageBytes,
-      ),
-      response: driverSaid
-        ? decompressMessage(
-            reply.answer.body,
-            getSingle(reply.answer.headers ?? [], 'grpc-encoding'),
-            maxMessageBytes,
-          )
-        : undefined,
+      request: this.#decompress(call.body, call.headers),
+      response: driverSaid ? this.#decompress(reply.answer.body, reply.answer.headers) : undefined,
       code,
       details,
       driverSaid,

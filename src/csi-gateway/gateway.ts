@@ -2,37 +2,37 @@ import type { Registry } from 'prom-client';
 import type { Address } from '../runtime/address.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
-import { defaultMethods } from './default-methods.ts';
-import { CallLimiter } from './call-limiter.ts';
-import type { MaxInFlight } from './call-limiter.ts';
+import { CallLimiter, type MaxInFlight } from './call-limiter.ts';
 import type { ListenerTls } from './caller-connections.ts';
-import { DriverConnection } from './driver-connection.ts';
-import type { DriverIdentity } from './driver-connection.ts';
+import { defaultReaperLimits, type ReaperLimits } from './connection-reaper.ts';
+import { defaultMethods } from './default-methods.ts';
+import { DriverConnection, type DriverIdentity } from './driver-connection.ts';
 import { Forwarder } from './forwarder.ts';
 import { HealthService } from './health-service.ts';
-import { SingleFlight } from './single-flight.ts';
 import { createGatewayMetrics } from './metrics.ts';
-import type { ReaperLimits } from './connection-reaper.ts';
 import { startGatewayServer } from './server.ts';
+import { SingleFlight } from './single-flight.ts';
 
 export interface GatewayOptions {
   /** The driver's socket. */
   readonly driver: Address;
   readonly listen: Address;
-  /** Further doors. */
+  /** Further listen addresses. */
   readonly alsoListen?: readonly Address[];
-  /** For doors that are TCP; plaintext where absent. */
+  /** For listeners on TCP; plaintext if absent. */
   readonly tls?: ListenerTls;
-  /** Plaintext TCP beyond loopback. */
+  /** Whether plaintext TCP beyond loopback is allowed. */
   readonly insecure?: boolean;
-  /** No limit where absent. */
+  /** No limit if absent. */
   readonly maxInFlight?: MaxInFlight;
   readonly adaptiveLimit?: boolean;
+  /** defaultReaperLimits if absent. */
   readonly reaperLimits?: ReaperLimits;
   readonly allowAll: boolean;
+  /** See DriverConnectionOptions. */
   readonly probeTimeoutMs: number;
   readonly maxMessageBytes: number;
-  /** Log each call with its messages, secrets stripped. */
+  /** Whether to log each call with its messages, without secrets. */
   readonly logMessages: boolean;
   readonly clock: Clock;
   readonly log: Logger;
@@ -42,36 +42,37 @@ export interface GatewayOptions {
 }
 
 export interface Gateway {
-  /** Where it listens; the first of its doors. */
+  /** The first of the addresses. */
   readonly address: Address;
+  /** Where it listens. */
   readonly addresses: readonly Address[];
-  /** Why the driver can't be used right now; undefined when it can. */
+  /** Why the driver is not ready; undefined while it is. */
   readonly trouble: string | undefined;
-  /** What the driver said of itself; undefined while it is not ready. */
+  /** What the driver reported about itself; undefined while that is not known. */
   readonly identity: DriverIdentity | undefined;
-  /** Refuses new calls, waits for those under way, at most that long, and ends. */
+  /** Refuses new calls, waits at most `graceMs` for those under way, and closes. */
   close(graceMs: number): Promise<void>;
 }
 
-/** Puts the gateway together and opens its door; it does not wait for the driver.
- * @throws UsageError if it can't listen there */
+/** Starts a gateway. Does not wait for the driver.
+ * @throws UsageError if it can't listen */
 export async function startGateway(options: GatewayOptions): Promise<Gateway> {
-  const { clock, log, maxMessageBytes } = options;
+  const { clock, log, maxMessageBytes, probeTimeoutMs, probeIntervalMs } = options;
   const metrics = createGatewayMetrics(options.metrics);
   const driver = new DriverConnection({
     address: options.driver,
-    probeTimeoutMs: options.probeTimeoutMs,
+    probeTimeoutMs,
     maxMessageBytes,
     clock,
     log,
     metrics,
-    ...(options.probeIntervalMs === undefined ? {} : { probeIntervalMs: options.probeIntervalMs }),
+    ...(probeIntervalMs === undefined ? {} : { probeIntervalMs }),
   });
   const forwarder = new Forwarder({
     driver,
     allowed: options.allowAll ? undefined : defaultMethods,
-    inFlight: new SingleFlight(),
-    caps: new CallLimiter({
+    flights: new SingleFlight(),
+    limiter: new CallLimiter({
       max: options.maxInFlight ?? { every: Infinity, byPath: new Map() },
       adaptive: options.adaptiveLimit ?? false,
       clock,
@@ -80,7 +81,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     maxMessageBytes,
     clock,
     log,
-    // Messages are read with descriptors, which nothing else here needs.
+    // Imported on demand: only this log needs the protobuf descriptors.
     logCall: options.logMessages ? (await import('./log-call.ts')).logCall : undefined,
     metrics,
   });
@@ -89,7 +90,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     addresses: [options.listen, ...(options.alsoListen ?? [])],
     tls: options.tls,
     insecure: options.insecure ?? false,
-    ...(options.reaperLimits === undefined ? {} : { reaperLimits: options.reaperLimits }),
+    reaperLimits: options.reaperLimits ?? defaultReaperLimits,
     forwarder,
     health: new HealthService(() => !isClosing && driver.trouble === undefined),
     metrics,

@@ -1,13 +1,13 @@
 import type { OutgoingHttpHeaders } from 'node:http2';
 import { brotliDecompressSync, gunzipSync, inflateSync } from 'node:zlib';
 
-/** gRPC over HTTP/2, unary calls only: the parts that a pass-through has to understand.
- * Facts: grpc/grpc doc/PROTOCOL-HTTP2.md. Why not grpc-js: see driver-call.ts and server.ts. */
+/* The parts of gRPC over HTTP/2 that a gateway for unary calls has to understand, after grpc/grpc
+ * doc/PROTOCOL-HTTP2.md. driver-call.ts and server.ts say why the gateway does not use grpc-js. */
 
-/** Headers as they came: [name, value] pairs, duplicates and order kept. */
+/** Received headers as [name, value] pairs, in their order and with duplicates. */
 export type HeaderPairs = readonly (readonly [string, string])[];
 
-/** Node's flat name, value, name, value … list as pairs. */
+/** Converts Node's flat list of names and values. */
 export function toPairs(rawHeaders: readonly string[]): HeaderPairs {
   const pairs: (readonly [string, string])[] = [];
   for (let i = 0; i + 1 < rawHeaders.length; i += 2)
@@ -15,14 +15,14 @@ export function toPairs(rawHeaders: readonly string[]): HeaderPairs {
   return pairs;
 }
 
-/** The only value of a header; undefined when it is absent or there are several. */
+/** The value of a header that occurs exactly once; otherwise undefined. */
 export function getSingle(pairs: HeaderPairs, name: string): string | undefined {
-  const found = pairs.filter(([key]) => key === name);
-  return found.length === 1 ? found[0]?.[1] : undefined;
+  const values = pairs.filter(([key]) => key === name);
+  return values.length === 1 ? values[0]?.[1] : undefined;
 }
 
-// Per connection, not per call, or said anew by the sender (RFC 9113 §8.2.2); content-length is of
-// no use to gRPC and dropped with them.
+// Headers of one connection (RFC 9113 section 8.2.2), those that the gateway sets itself, and
+// content-length, which gRPC does not need.
 const HOP_HEADERS = new Set([
   'connection',
   'keep-alive',
@@ -35,19 +35,15 @@ const HOP_HEADERS = new Set([
   'grpc-timeout',
 ]);
 
-/** What passes on: everything but pseudo headers, connection headers and `sutler-*`, which only a
- * gateway may say. */
+/** Headers to forward: all but pseudo headers, those above, and `sutler-*`, which only gateways may
+ * set. */
 export function stripHopHeaders(pairs: HeaderPairs): OutgoingHttpHeaders {
-  const headers: Record<string, string | string[]> = Object.create(null) as Record<
-    string,
-    string | string[]
-  >;
+  // Without a prototype, a header named __proto__ is a key like any other.
+  const headers = Object.create(null) as Record<string, string | string[]>;
   for (const [name, value] of pairs) {
     if (name.startsWith(':') || name.startsWith('sutler-') || HOP_HEADERS.has(name)) continue;
-    const before = headers[name];
-    if (before === undefined) headers[name] = value;
-    else if (Array.isArray(before)) before.push(value);
-    else headers[name] = [before, value];
+    const earlier = headers[name];
+    headers[name] = earlier === undefined ? value : [earlier, value].flat();
   }
   return headers;
 }
@@ -61,14 +57,14 @@ const TIMEOUT_UNIT_MS: Readonly<Record<string, number>> = {
   H: 3_600_000,
 };
 
-/** Milliseconds of a grpc-timeout header ("250m", "10S"); undefined if it is not one. */
+/** Milliseconds of a grpc-timeout header ("250m", "10S"); undefined if it is malformed. */
 export function parseTimeoutMs(text: string): number | undefined {
   const match = /^(\d{1,8})([numSMH])$/.exec(text);
   return match === null ? undefined : Number(match[1]) * (TIMEOUT_UNIT_MS[match[2] ?? ''] ?? 0);
 }
 
-/** A grpc-timeout header: at most 8 digits, so the unit grows with the number; rounded up so that
- * it is never 0. */
+/** A grpc-timeout header. It may have 8 digits, so large values get a larger unit. Rounded up, so
+ * that it is never 0. */
 export function formatTimeout(ms: number): string {
   if (ms < 100) return `${Math.max(1, Math.ceil(ms * 1000))}u`;
   if (ms < 1e8) return `${Math.ceil(ms)}m`;
@@ -77,7 +73,7 @@ export function formatTimeout(ms: number): string {
     : `${Math.min(99_999_999, Math.ceil(ms / 3_600_000))}H`;
 }
 
-/** A grpc-message header: UTF-8, percent-encoded outside printable ASCII. */
+/** A grpc-message header: UTF-8, percent-encoded except for printable ASCII. */
 export function encodeStatusMessage(text: string): string {
   let encoded = '';
   for (const byte of Buffer.from(text, 'utf8')) {
@@ -89,7 +85,7 @@ export function encodeStatusMessage(text: string): string {
   return encoded;
 }
 
-/** The text of a grpc-message header; what is not well-formed stays as it is. */
+/** The text of a grpc-message header. Malformed escapes are kept as they are. */
 export function decodeStatusMessage(header: string): string {
   const bytes = Buffer.from(
     header.replace(/%([0-9A-Fa-f]{2})/g, (_, hex: string) =>
@@ -100,12 +96,12 @@ export function decodeStatusMessage(header: string): string {
   return bytes.toString('utf8');
 }
 
-/** The number of a grpc-status header; undefined if it is not one. */
+/** The number in a grpc-status header; undefined if it is malformed. */
 export function parseStatusCode(text: string | undefined): number | undefined {
   return text !== undefined && /^\d{1,9}$/.test(text) ? Number(text) : undefined;
 }
 
-/** The bytes of a body that holds exactly one length-prefixed message; otherwise undefined. */
+/** The message in a body; undefined if the body is not exactly one length-prefixed message. */
 export function unframeMessage(
   body: Buffer,
 ): { readonly compressed: boolean; readonly bytes: Buffer } | undefined {
@@ -115,7 +111,13 @@ export function unframeMessage(
   return { compressed: flag === 1, bytes: body.subarray(5) };
 }
 
-/** A message with its length prefix. */
+/** Joins the chunks of a body. A single chunk is not copied. */
+export function joinChunks(chunks: readonly Buffer[]): Buffer {
+  const [only] = chunks;
+  return chunks.length === 1 && only !== undefined ? only : Buffer.concat(chunks);
+}
+
+/** An uncompressed message with its length prefix. */
 export function frameMessage(message: Uint8Array): Buffer {
   const body = Buffer.allocUnsafe(5 + message.length);
   body[0] = 0;
@@ -124,9 +126,9 @@ export function frameMessage(message: Uint8Array): Buffer {
   return body;
 }
 
-/** The plain bytes of a message; undefined if the encoding is unknown, the bytes are damaged, or
- * they unfold to more than `maxBytes`. Only for looking into a message: what passes on is what
- * came. */
+/** The decompressed message in a body; undefined if the body is not one message, the encoding is
+ * unknown, the data is corrupt, or it expands to more than `maxBytes`. Used to read a message only;
+ * the gateway forwards the original bytes. */
 export function decompressMessage(
   body: Buffer,
   encoding: string | undefined,
@@ -140,7 +142,7 @@ export function decompressMessage(
     if (encoding === 'br')
       return brotliDecompressSync(message.bytes, { maxOutputLength: maxBytes });
   } catch {
-    // Damaged, or larger than allowed: the caller only needs to know that it can't be read.
+    // Corrupt or too large: it can't be read, whichever it is.
   }
   return undefined;
 }

@@ -1,69 +1,75 @@
-import { constants } from 'node:http2';
-import type { ServerHttp2Stream } from 'node:http2';
-import { BinaryReader, BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
+import { constants, type ServerHttp2Stream } from 'node:http2';
+import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
 import { Code } from '../csi/status.ts';
 import { encodeStatusMessage, frameMessage, unframeMessage } from './grpc-wire.ts';
-
-/* grpc.health.v1, for probes that speak gRPC (facts: grpc/grpc doc/health-checking.md). */
+import { eachField } from './protobuf-fields.ts';
 
 const SERVING = 1;
 const NOT_SERVING = 2;
 const SERVICE_UNKNOWN = 3;
-/** Services that have a health: all of it, and what of the driver passes. */
+/** Services with a health status: the gateway as a whole, and the CSI services it forwards. */
 const SERVICES = new Set(['', 'csi.v1.Identity', 'csi.v1.Controller', 'csi.v1.Node']);
-const LOOK_MS = 250;
+const POLL_INTERVAL_MS = 250;
 const MAX_WATCHES = 100;
 const HEADERS = { ':status': 200, 'content-type': 'application/grpc' };
 
-/** Whether a call asks for the gateway's health; such a call never goes to the driver. */
+/** Whether a call is for the gateway's health service. Such calls never go to the driver. */
 export function isHealthPath(path: string): boolean {
   return path.startsWith('/grpc.health.v1.Health/');
 }
 
-/** Answers grpc.health.v1: SERVING while calls can be forwarded, as /readyz. */
+/** The health service of gRPC (grpc/grpc doc/health-checking.md), for probes that speak gRPC. The
+ * status is SERVING while calls can be forwarded, as in /readyz. */
 export class HealthService {
   readonly #isServing: () => boolean;
-  readonly #watches = new Map<ServerHttp2Stream, { readonly service: string; told: number }>();
+  readonly #watches = new Map<
+    ServerHttp2Stream,
+    { readonly service: string; lastStatus: number }
+  >();
   #timer: NodeJS.Timeout | undefined;
 
   constructor(isServing: () => boolean) {
     this.#isServing = isServing;
   }
 
-  /** Answers one call; Watch stays open and tells each change.
-   * @returns whether the answer is whole */
+  /** Answers one call. Watch stays open and sends each change of the status.
+   * @returns whether the answer is complete */
   handle(stream: ServerHttp2Stream, path: string, body: Buffer): boolean {
-    const service = requestedService(body);
+    const service = decodeService(body);
     if (service === undefined)
-      return end(stream, Code.InvalidArgument, 'the request is no HealthCheckRequest');
+      return endWithError(stream, Code.InvalidArgument, 'the request is not a HealthCheckRequest');
     if (path.endsWith('/Watch')) return this.#watch(stream, service);
     if (!path.endsWith('/Check'))
-      return end(
+      return endWithError(
         stream,
         Code.Unimplemented,
         `grpc.health.v1.Health has Check and Watch here, not ${path.slice(0, 200)}`,
       );
     if (!SERVICES.has(service))
-      return end(
+      return endWithError(
         stream,
         Code.NotFound,
-        `no health is known of the service ${JSON.stringify(service)}`,
+        `the health of service ${JSON.stringify(service)} is unknown`,
       );
     stream.once('wantTrailers', () => stream.sendTrailers({ 'grpc-status': '0' }));
     stream.respond(HEADERS, { waitForTrailers: true });
-    stream.end(statusMessage(this.#statusOf(service)));
+    stream.end(encodeStatus(this.#statusOf(service)));
     return true;
   }
 
-  /** Says NOT_SERVING to the watchers and lets them go. */
+  /** Sends watchers the last change of the status and ends their streams. */
   close(): void {
-    this.#tell();
+    this.#notifyWatchers();
     for (const stream of this.#watches.keys()) stream.end();
   }
 
   #watch(stream: ServerHttp2Stream, service: string): boolean {
     if (this.#watches.size >= MAX_WATCHES)
-      return end(stream, Code.ResourceExhausted, `${MAX_WATCHES} health watches are open already`);
+      return endWithError(
+        stream,
+        Code.ResourceExhausted,
+        `${MAX_WATCHES} health watches are open already`,
+      );
     stream.once('wantTrailers', () =>
       stream.sendTrailers({
         'grpc-status': String(Code.Unavailable),
@@ -71,10 +77,10 @@ export class HealthService {
       }),
     );
     stream.respond(HEADERS, { waitForTrailers: true });
-    const told = this.#statusOf(service);
-    stream.write(statusMessage(told));
-    this.#watches.set(stream, { service, told });
-    this.#timer ??= setInterval(() => this.#tell(), LOOK_MS);
+    const lastStatus = this.#statusOf(service);
+    stream.write(encodeStatus(lastStatus));
+    this.#watches.set(stream, { service, lastStatus });
+    this.#timer ??= setInterval(() => this.#notifyWatchers(), POLL_INTERVAL_MS);
     stream.once('close', () => {
       this.#watches.delete(stream);
       if (this.#watches.size > 0) return;
@@ -84,14 +90,14 @@ export class HealthService {
     return false;
   }
 
-  #tell(): void {
+  #notifyWatchers(): void {
     for (const [stream, watch] of this.#watches) {
       const status = this.#statusOf(watch.service);
-      if (status === watch.told) continue;
-      watch.told = status;
-      // One that does not read must not be stored up for.
+      if (status === watch.lastStatus) continue;
+      watch.lastStatus = status;
+      // Messages for a watcher that does not read must not pile up in memory.
       if (stream.writableLength > 1_000) stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
-      else stream.write(statusMessage(status));
+      else stream.write(encodeStatus(status));
     }
   }
 
@@ -101,28 +107,23 @@ export class HealthService {
   }
 }
 
-function requestedService(body: Buffer): string | undefined {
+function decodeService(body: Buffer): string | undefined {
   const message = unframeMessage(body);
   if (message === undefined || message.compressed) return undefined;
   try {
-    const reader = new BinaryReader(message.bytes);
     let service = '';
-    while (reader.pos < reader.len) {
-      const [field, wireType] = reader.tag();
-      if (field === 1 && wireType === WireType.LengthDelimited) service = reader.string();
-      else reader.skip(wireType, field);
-    }
+    eachField(message.bytes, 1, WireType.LengthDelimited, (reader) => (service = reader.string()));
     return service;
   } catch {
     return undefined;
   }
 }
 
-function statusMessage(status: number): Buffer {
+function encodeStatus(status: number): Buffer {
   return frameMessage(new BinaryWriter().tag(1, WireType.Varint).int32(status).finish());
 }
 
-function end(stream: ServerHttp2Stream, code: number, details: string): true {
+function endWithError(stream: ServerHttp2Stream, code: number, details: string): true {
   stream.respond(
     { ...HEADERS, 'grpc-status': String(code), 'grpc-message': encodeStatusMessage(details) },
     { endStream: true },

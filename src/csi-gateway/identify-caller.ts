@@ -2,49 +2,44 @@ import { X509Certificate } from 'node:crypto';
 import type { ServerHttp2Session } from 'node:http2';
 import type { TLSSocket } from 'node:tls';
 import { Code } from '../csi/status.ts';
-import { findAllowedName, formatName, readAlternativeNames } from './certificate-names.ts';
-import type { CertificateName } from './certificate-names.ts';
+import {
+  type CertificateName,
+  findAllowedName,
+  formatName,
+  readAlternativeNames,
+} from './certificate-names.ts';
 
-/** Why none of a caller's calls is forwarded. */
-export interface CallerRefusal {
-  readonly code: number;
-  readonly details: string;
-}
-
-/** Who is at the other end of a connection. */
+/** The peer of a connection. */
 export interface Caller {
-  /** For log lines: the name by which it may call, else all that it showed, else where it comes
-   * from. */
+  /** For log lines: the allowed name of its certificate; if there is none, all its names; without a
+   * certificate, its address. */
   readonly name: string;
-  /** undefined = it may call. */
-  readonly refusal: CallerRefusal | undefined;
-  /** What it showed; undefined where the door asks for none. */
+  /** The status that all its calls get; undefined if it may call. */
+  readonly refusal: { readonly code: number; readonly details: string } | undefined;
+  /** undefined if the listener asks for none. */
   readonly certificate: X509Certificate | undefined;
-  /** When that ends; Infinity without one. */
+  /** When the certificate expires, Unix milliseconds; Infinity without one. */
   readonly notAfterMs: number;
 }
 
-/** Recognises the caller behind a connection.
- * @param allowed  names of --tls-allowed-names; undefined = the door asks for no certificate (unix
- *                 socket, plaintext) */
+/** Identifies the peer of a connection.
+ * @param allowed  names of --tls-allowed-names; undefined if the listener asks for no certificate
+ *                 (unix socket, plaintext) */
 export function identifyCaller(
   session: ServerHttp2Session,
   allowed: readonly CertificateName[] | undefined,
 ): Caller {
   const { socket } = session;
-  const where =
+  const address =
     socket?.remoteAddress === undefined
       ? 'unix'
       : `${socket.remoteAddress}:${socket.remotePort ?? 0}`;
-  const nobody = { name: where, certificate: undefined, notAfterMs: Infinity };
-  if (allowed === undefined) return { ...nobody, refusal: undefined };
+  const anonymous = { name: address, certificate: undefined, notAfterMs: Infinity };
+  if (allowed === undefined) return { ...anonymous, refusal: undefined };
   const certificate = (socket as TLSSocket | undefined)?.getPeerX509Certificate();
-  // The handshake asks for one and checks it; this is for the day on which somebody changes that.
+  // The TLS handshake requires a certificate. This check remains in case those options change.
   if (certificate === undefined)
-    return {
-      ...nobody,
-      refusal: { code: Code.Unauthenticated, details: 'the caller shows no certificate' },
-    };
+    return refuse(anonymous, Code.Unauthenticated, 'the caller shows no certificate');
   const shown = { certificate, notAfterMs: Date.parse(certificate.validTo) };
   const names = readAlternativeNames(certificate.subjectAltName);
   const name = findAllowedName(names, allowed);
@@ -53,16 +48,13 @@ export function identifyCaller(
     names.length === 0
       ? 'no name (subjectAltName is empty)'
       : names.map(formatName).join(', ').slice(0, 500);
-  const details = `the client certificate has ${listed}, which this gateway's --tls-allowed-names does not list`;
-  return {
-    ...shown,
-    name: `${listed} from ${where}`,
-    refusal: { code: Code.PermissionDenied, details },
-  };
+  const details =
+    `the client certificate has ${listed}, ` +
+    `which this gateway's --tls-allowed-names does not list`;
+  return refuse({ ...shown, name: `${listed} from ${address}` }, Code.PermissionDenied, details);
 }
 
-/** Whether a certificate that was good at the handshake would be good now, with these authorities.
- */
+/** Whether a certificate that passed the handshake would pass it now, with these authorities. */
 export function isStillTrusted(
   certificate: X509Certificate,
   authoritiesPem: string,
@@ -74,29 +66,39 @@ export function isStillTrusted(
     .map((pem) => new X509Certificate(pem))
     .filter(({ validTo }) => nowMs < Date.parse(validTo));
   let link: X509Certificate | undefined = certificate;
-  // Intermediates came with the certificate; no chain in use is longer than a few.
+  // Follow the intermediates that the caller sent, at most ten certificates.
   for (let length = 0; link !== undefined && length < 10; length += 1) {
-    const one: X509Certificate = link;
-    if (authorities.some((authority) => one.fingerprint256 === authority.fingerprint256))
-      return true;
-    if (
-      authorities.some((authority) => one.checkIssued(authority) && one.verify(authority.publicKey))
-    )
-      return true;
-    const issuer: X509Certificate | undefined = one.issuerCertificate;
-    link =
-      issuer !== undefined &&
-      issuer.fingerprint256 !== one.fingerprint256 &&
-      one.verify(issuer.publicKey)
-        ? issuer
-        : undefined;
+    if (isSignedByAny(link, authorities)) return true;
+    link = verifiedIssuer(link);
   }
   return false;
 }
 
-/** For a caller whose certificate is good no more. It reached us, so it may know at once that
- * nothing was sent. */
+/** Whether a certificate is one of the authorities or is signed by one. */
+function isSignedByAny(link: X509Certificate, authorities: readonly X509Certificate[]): boolean {
+  return authorities.some(
+    (authority) =>
+      link.fingerprint256 === authority.fingerprint256 ||
+      (link.checkIssued(authority) && link.verify(authority.publicKey)),
+  );
+}
+
+/** The next certificate of the chain; undefined if it is missing, self-signed or no signer. */
+function verifiedIssuer(link: X509Certificate): X509Certificate | undefined {
+  const issuer: X509Certificate | undefined = link.issuerCertificate;
+  if (issuer === undefined || issuer.fingerprint256 === link.fingerprint256) return undefined;
+  return link.verify(issuer.publicKey) ? issuer : undefined;
+}
+
+/** The same caller with a certificate that is no longer valid: its calls are refused, not forwarded,
+ * so that it knows at once that nothing was sent. */
 export function revokeCaller(caller: Caller, reason: string): Caller {
-  const details = `not forwarded: the client certificate of this connection ${reason}; connect again with a good one`;
-  return { ...caller, refusal: { code: Code.Unavailable, details } };
+  const details =
+    `not forwarded: the client certificate of this connection ${reason}; ` +
+    'connect again with a good one';
+  return refuse(caller, Code.Unavailable, details);
+}
+
+function refuse(caller: Omit<Caller, 'refusal'>, code: number, details: string): Caller {
+  return { ...caller, refusal: { code, details } };
 }

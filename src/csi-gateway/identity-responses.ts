@@ -1,11 +1,12 @@
-import { BinaryReader, WireType } from '@bufbuild/protobuf/wire';
+import { WireType } from '@bufbuild/protobuf/wire';
 import { controllerRpcNames, pluginServiceNames } from '../csi/method-paths.ts';
+import { eachField } from './protobuf-fields.ts';
 
-/* The few answers that the gateway itself asks the driver for, read by field number (facts:
- * src/csi/csi.proto). Descriptors would read them too, at the price of several MB of memory. All
- * functions throw an Error if the bytes are no protobuf message. */
+/* Decoders for the driver's responses to the gateway's own calls. They read protobuf by the field
+ * numbers of src/csi/csi.proto, because loading descriptors would take several MB of memory. All
+ * throw an Error if the bytes are not a protobuf message. */
 
-/** ProbeResponse.ready; undefined = not said, which counts as ready. */
+/** Field `ready` of ProbeResponse; undefined if it is not set, which counts as ready. */
 export function decodeProbeReady(response: Uint8Array): boolean | undefined {
   let ready: boolean | undefined;
   eachField(response, 1, WireType.LengthDelimited, (reader) => {
@@ -15,7 +16,7 @@ export function decodeProbeReady(response: Uint8Array): boolean | undefined {
   return ready;
 }
 
-/** Name and version of GetPluginInfoResponse. */
+/** Name and version in GetPluginInfoResponse. */
 export function decodePluginInfo(response: Uint8Array): {
   readonly name: string;
   readonly vendorVersion: string;
@@ -27,43 +28,29 @@ export function decodePluginInfo(response: Uint8Array): {
   return { name, vendorVersion };
 }
 
-/** Services of GetPluginCapabilitiesResponse; other kinds of entry are passed over (spec 06 Q-22 to
- * Q-26). */
+/** Names of the services in GetPluginCapabilitiesResponse; other kinds of entry are skipped, as in
+ * csi-lib-utils rpc/common.go GetPluginCapabilities. */
 export function decodePluginServices(response: Uint8Array): ReadonlySet<string> {
-  return readTypes(response, pluginServiceNames);
+  return decodeTypes(response, pluginServiceNames);
 }
 
-/** RPCs of ControllerGetCapabilitiesResponse; entries without a type are passed over (spec 06 Q-27
- * to Q-31). */
+/** Names of the RPCs in ControllerGetCapabilitiesResponse; entries without a type are skipped, as in
+ * csi-lib-utils rpc/common.go GetControllerCapabilities. */
 export function decodeControllerRpcs(response: Uint8Array): ReadonlySet<string> {
-  return readTypes(response, controllerRpcNames);
+  return decodeTypes(response, controllerRpcNames);
 }
 
-/** Both answers: repeated entries (1), in them the message that counts (1), in it a number (1); an
- * absent number is 0. */
-function readTypes(response: Uint8Array, names: readonly string[]): ReadonlySet<string> {
-  const found = new Set<string>();
+/** Both responses have the same shape: field 1 is a repeated message, whose field 1 is a message,
+ * whose field 1 is the number of the capability; an absent number is 0. */
+function decodeTypes(response: Uint8Array, names: readonly string[]): ReadonlySet<string> {
+  const types = new Set<string>();
   eachField(response, 1, WireType.LengthDelimited, (reader) => {
     let type: number | undefined;
     eachField(reader.bytes(), 1, WireType.LengthDelimited, (entry) => {
       type = 0;
       eachField(entry.bytes(), 1, WireType.Varint, (kind) => (type = kind.int32()));
     });
-    if (type !== undefined) found.add(names[type] ?? String(type));
+    if (type !== undefined) types.add(names[type] ?? String(type));
   });
-  return found;
-}
-
-function eachField(
-  message: Uint8Array,
-  wanted: number,
-  type: WireType,
-  take: (reader: BinaryReader) => unknown,
-): void {
-  const reader = new BinaryReader(message);
-  while (reader.pos < reader.len) {
-    const [field, wireType] = reader.tag();
-    if (field === wanted && wireType === type) take(reader);
-    else reader.skip(wireType, field);
-  }
+  return types;
 }

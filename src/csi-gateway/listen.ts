@@ -1,40 +1,36 @@
+import { once } from 'node:events';
 import { chmod } from 'node:fs/promises';
-import type { AddressInfo, Server } from 'node:net';
-import { claimSocketPath } from '../runtime/socket-file.ts';
-import { formatAddress, isLoopback } from '../runtime/address.ts';
-import type { Address } from '../runtime/address.ts';
+import type { AddressInfo, ListenOptions, Server } from 'node:net';
+import { type Address, formatAddress, isLoopback } from '../runtime/address.ts';
 import { UsageError } from '../runtime/flags.ts';
+import { claimSocketPath } from '../runtime/socket-file.ts';
 
-/** Makes a server listen: on a unix socket that only its owner may open (0600), or on TCP.
- * A socket file whose process is dead is replaced; one that answers is somebody's.
- * @param may   beyondLoopback: TCP on other addresses too, since callers must show certificates, or
- *              somebody insists
- * @returns     where it listens; port 0 has become a real one
- * @throws      UsageError: in use, not loopback, not this machine's, no such folder, not a socket
- */
+/** Makes a server listen on TCP, or on a unix socket with mode 0600. The socket file of a dead
+ * process is replaced; one that accepts connections is in use.
+ * @param allowed.beyondLoopback  whether TCP addresses beyond loopback may be used
+ * @returns  the address; port 0 is replaced by the real one
+ * @throws   UsageError: the address is in use, not allowed, not of this machine, or not a socket */
 export async function listen(
   server: Server,
   address: Address,
-  may = { beyondLoopback: false },
+  allowed = { beyondLoopback: false },
 ): Promise<Address> {
   const flag = `--listen ${formatAddress(address)}`;
   if (address.kind === 'tcp') {
-    if (!may.beyondLoopback && !isLoopback(address.host)) {
+    const { host, port } = address;
+    if (!allowed.beyondLoopback && !isLoopback(host))
       throw new UsageError(
-        `${flag}: without TLS the gateway listens on loopback only; give --tls-cert, --tls-key, --tls-client-ca and --tls-allowed-names, or --insecure`,
+        `${flag}: without TLS the gateway listens on loopback only; give --tls-cert, --tls-key, ` +
+          '--tls-client-ca and --tls-allowed-names, or --insecure',
       );
-    }
-    // Without a host, node takes every IPv4 and IPv6 address, or every IPv4 address on a machine
-    // without IPv6.
-    await bind(
-      server,
-      address.host === '::' ? { port: address.port } : { host: address.host, port: address.port },
-      flag,
-    );
-    return { kind: 'tcp', host: address.host, port: (server.address() as AddressInfo).port };
+    // Without a host, Node listens on all IPv4 and IPv6 addresses, and also on machines without
+    // IPv6.
+    await bind(server, host === '::' ? { port } : { host, port }, flag);
+    return { kind: 'tcp', host, port: (server.address() as AddressInfo).port };
   }
   await claimSocketPath(flag, address.path);
-  // From its first moment on: what a mask leaves between bind and chmod, somebody could use.
+  // With this mask the socket has mode 0600 from the start. A chmod alone would come too late for
+  // connections right after bind.
   const mask = process.umask(0o177);
   const bound = bind(server, { path: address.path }, flag);
   process.umask(mask);
@@ -43,23 +39,15 @@ export async function listen(
   return address;
 }
 
-function bind(
-  server: Server,
-  where: { path: string } | { host?: string; port: number },
-  flag: string,
-): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const failed = (cause: NodeJS.ErrnoException): void => {
-      const why =
-        cause.code === 'EADDRINUSE'
-          ? 'the port is in use; stop its owner or choose another'
-          : cause.message;
-      reject(new UsageError(`${flag}: ${why}`, { cause }));
-    };
-    server.once('error', failed);
-    server.listen(where, () => {
-      server.removeListener('error', failed);
-      resolve();
-    });
-  });
+/** @throws UsageError */
+async function bind(server: Server, options: ListenOptions, flag: string): Promise<void> {
+  server.listen(options);
+  try {
+    await once(server, 'listening');
+  } catch (error) {
+    const cause = error as NodeJS.ErrnoException;
+    const isInUse = cause.code === 'EADDRINUSE';
+    const reason = isInUse ? 'the port is in use; stop its owner or choose another' : cause.message;
+    throw new UsageError(`${flag}: ${reason}`, { cause });
+  }
 }

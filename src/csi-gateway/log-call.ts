@@ -1,17 +1,16 @@
-import { fromBinary } from '@bufbuild/protobuf';
-import type { DescMessage } from '@bufbuild/protobuf';
+import { type DescMessage, fromBinary } from '@bufbuild/protobuf';
 import { methodsByPath } from '../csi/methods.ts';
-import { redact, redactText, secretValues } from '../csi/redact.ts';
+import { collectSecretValues, redact, redactText } from '../csi/redact.ts';
 import { codeName } from '../csi/status.ts';
 import type { Logger } from '../runtime/log.ts';
 
-/** What one finished call looked like; messages are plain protobuf bytes, undefined where there is
- * none or it can't be read. */
+/** A finished call. Messages are decompressed protobuf bytes; undefined if there is none or it could
+ * not be decompressed. */
 export interface CallRecord {
   readonly path: string;
-  /** Who called. */
+  /** Name of the caller (Caller.name). */
   readonly caller: string;
-  /** W3C traceparent, if the caller sent one. */
+  /** The caller's W3C traceparent header. */
   readonly trace: string | undefined;
   readonly request: Uint8Array | undefined;
   readonly response: Uint8Array | undefined;
@@ -22,12 +21,12 @@ export interface CallRecord {
   readonly durationMs: number;
 }
 
-/** Writes calls with their messages, as upstream does at -v=5: secrets stripped by the descriptor,
- * and from the driver's words. */
+/** Logs a call with its messages, as csi-lib-utils connection/connection.go LogGRPC does at -v=5.
+ * Fields marked csi_secret are removed from the messages, and their values from the driver's text. */
 export function logCall(log: Logger, call: CallRecord): void {
   const method = methodsByPath.get(call.path);
-  const request = read(method?.input, call.request);
-  const response = read(method?.output, call.response);
+  const request = render(method?.input, call.request);
+  const response = render(method?.output, call.response);
   log.debug(
     {
       method: call.path.slice(0, 200),
@@ -45,17 +44,17 @@ export function logCall(log: Logger, call: CallRecord): void {
   );
 }
 
-function read(
+function render(
   schema: DescMessage | undefined,
   bytes: Uint8Array | undefined,
 ): { readonly shown: unknown; readonly secrets: readonly string[] } {
   if (bytes === undefined) return { shown: null, secrets: [] };
-  // Nothing says which of its bytes are secret, so none are shown.
+  // Without a descriptor any byte may be secret, so none is shown.
   if (schema === undefined)
     return { shown: `${bytes.length} bytes of an unknown message`, secrets: [] };
   try {
     const message = fromBinary(schema, bytes);
-    return { shown: redact(schema, message), secrets: secretValues(schema, message) };
+    return { shown: redact(schema, message), secrets: collectSecretValues(schema, message) };
   } catch {
     return { shown: `${bytes.length} bytes that do not decode`, secrets: [] };
   }

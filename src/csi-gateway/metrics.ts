@@ -1,5 +1,4 @@
-import { Counter, Gauge, Histogram } from 'prom-client';
-import type { Registry } from 'prom-client';
+import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 import { csiMethodPaths } from '../csi/method-paths.ts';
 import { codeName } from '../csi/status.ts';
 import { inTreeNameOf } from '../volumes/migration/plugins.ts';
@@ -20,39 +19,37 @@ export type RefusalReason =
   | 'driver-down'
   | 'draining';
 
-const KNOWN_PATHS = new Set(csiMethodPaths);
-
 /** A call that was sent to the driver and has ended. */
 export interface CallSample {
-  /** '' = its name is not known yet. */
+  /** The driver's name; '' while it is not known. */
   readonly driver: string;
   readonly path: string;
   readonly code: number;
   readonly seconds: number;
-  /** Of a volume of an in-tree plug-in. */
+  /** Whether the volume comes from an in-tree plug-in. */
   readonly migrated: boolean;
 }
 
-/** What the gateway counts. */
+/** The gateway's metrics. */
 export interface GatewayMetrics {
   observeCall(call: CallSample): void;
   countRefusal(reason: RefusalReason): void;
   changeInFlight(change: 1 | -1): void;
   countDriverConnect(): void;
   setDriverReady(ready: boolean): void;
-  /** Callers' connections. */
+  /** Number of connections of callers. */
   changeConnections(change: 1 | -1): void;
-  /** A connection was ended, or may not call. */
+  /** A connection was rejected or ended, or its caller may not call. */
   countTurnedAway(reason: 'handshake' | 'name' | 'too-many'): void;
-  /** What --adaptive-limit allows at present. */
+  /** The present limit of --adaptive-limit for a method. */
   setAdaptiveLimit(path: string, limit: number): void;
 }
 
-/** The histogram of calls, with upstream's name, labels and buckets (spec 05 §2.1). The label
- * `migrated` is there for drivers that took over from an in-tree plug-in, and then on every call:
- * what was counted before the driver had told its name, and so without it, goes.
- * @returns counts a call */
-function countCalls(registers: Registry[]): (call: CallSample) => void {
+/** Registers the histogram of calls, with the name, labels and buckets of csi-lib-utils
+ * metrics/metrics.go. The label `migrated` exists for drivers that replace an in-tree plug-in, and
+ * then on every call: series without it, from before the driver's name was known, are removed.
+ * @returns observes a call */
+function registerCallHistogram(registers: Registry[]): (call: CallSample) => void {
   const operations = new Histogram({
     name: 'csi_sidecar_operations_seconds',
     help: '[ALPHA] Time that calls to the CSI driver took, by method and gRPC status.',
@@ -62,8 +59,8 @@ function countCalls(registers: Registry[]): (call: CallSample) => void {
   });
   const nameless = new Map<string, Record<string, string>>();
   return ({ driver, path, code, seconds, migrated }) => {
-    // With --allow-all a caller chooses the path; it must not choose the number of time series.
-    const method = KNOWN_PATHS.has(path) ? path : 'other';
+    // With --allow-all callers choose the paths; they must not create time series without limit.
+    const method = csiMethodPaths.has(path) ? path : 'other';
     const labels = {
       driver_name: driver === '' ? 'unknown-driver' : driver,
       method_name: method,
@@ -81,45 +78,37 @@ function countCalls(registers: Registry[]): (call: CallSample) => void {
 /** Registers the gateway's metrics. */
 export function createGatewayMetrics(registry: Registry): GatewayMetrics {
   const registers = [registry];
-  const observe = countCalls(registers);
-  const refused = new Counter({
-    name: 'sutler_gateway_refused_total',
-    help: 'Calls that were answered without asking the driver, by reason.',
-    labelNames: ['reason'],
-    registers,
-  });
-  const inFlight = new Gauge({
-    name: 'sutler_gateway_in_flight',
-    help: 'Calls that the driver is working on.',
-    registers,
-  });
-  const connects = new Counter({
-    name: 'sutler_gateway_driver_connects_total',
-    help: "Connections made to the driver's socket; more than one means that it came back after a loss.",
-    registers,
-  });
-  const ready = new Gauge({
-    name: 'sutler_gateway_driver_ready',
-    help: '1 while the driver is connected and passes Probe.',
-    registers,
-  });
-  const connections = new Gauge({
-    name: 'sutler_gateway_connections',
-    help: 'Connections of callers that are open.',
-    registers,
-  });
-  const turnedAway = new Counter({
-    name: 'sutler_gateway_callers_turned_away_total',
-    help: 'Connections that were ended or may not call, by reason: TLS handshake failed, name not allowed, too many connections or calls that wait.',
-    labelNames: ['reason'],
-    registers,
-  });
-  const adaptiveLimit = new Gauge({
-    name: 'sutler_gateway_adaptive_limit',
-    help: 'Calls of a method that --adaptive-limit lets be under way at once at present.',
-    labelNames: ['method_name'],
-    registers,
-  });
+  const createCounter = (name: string, help: string, ...labelNames: string[]): Counter =>
+    new Counter({ name, help, labelNames, registers });
+  const createGauge = (name: string, help: string, ...labelNames: string[]): Gauge =>
+    new Gauge({ name, help, labelNames, registers });
+  const observeCall = registerCallHistogram(registers);
+  const refused = createCounter(
+    'sutler_gateway_refused_total',
+    'Calls that were refused and not forwarded to the driver, by reason.',
+    'reason',
+  );
+  const inFlight = createGauge('sutler_gateway_in_flight', 'Calls that the driver is working on.');
+  const connects = createCounter(
+    'sutler_gateway_driver_connects_total',
+    "Connections made to the driver's socket; more than one means that it was lost.",
+  );
+  const ready = createGauge(
+    'sutler_gateway_driver_ready',
+    '1 while the driver is connected and passes Probe.',
+  );
+  const connections = createGauge('sutler_gateway_connections', 'Open connections of callers.');
+  const turnedAway = createCounter(
+    'sutler_gateway_callers_turned_away_total',
+    'Connections that were rejected or ended or that may not call, by reason: TLS handshake ' +
+      'failed, name not allowed, too many connections or waiting calls.',
+    'reason',
+  );
+  const adaptiveLimit = createGauge(
+    'sutler_gateway_adaptive_limit',
+    'Calls of a method that --adaptive-limit allows at once at present.',
+    'method_name',
+  );
   return {
     observeCall,
     countRefusal: (reason) => refused.inc({ reason }),

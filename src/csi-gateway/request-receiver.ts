@@ -1,46 +1,45 @@
-import { constants } from 'node:http2';
-import type { ServerHttp2Stream } from 'node:http2';
+import { constants, type ServerHttp2Stream } from 'node:http2';
 import { CANCELED_DETAILS, Code, CsiError } from '../csi/status.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
-import { writeReply, rejectHttp } from './write-reply.ts';
 import type { CallerConnections } from './caller-connections.ts';
+import type { AwaitedStep, ConnectionReaper } from './connection-reaper.ts';
 import type { Forwarder, InboundCall } from './forwarder.ts';
-import { isHealthPath } from './health-service.ts';
-import type { HealthService } from './health-service.ts';
-import type { ConnectionReaper, AwaitedStep } from './connection-reaper.ts';
-import type { HeaderPairs } from './grpc-wire.ts';
+import { type HeaderPairs, joinChunks } from './grpc-wire.ts';
+import { type HealthService, isHealthPath } from './health-service.ts';
+import { rejectHttp, writeReply } from './write-reply.ts';
 
 export interface RequestReceiverOptions {
   readonly callers: CallerConnections;
   readonly forwarder: Forwarder;
   readonly health: HealthService;
   readonly reaper: ConnectionReaper;
-  /** Largest request taken. */
+  /** Largest request accepted. */
   readonly maxMessageBytes: number;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** Metadata of one call: gRPC's own hard limit. Not a SETTINGS_MAX_HEADER_LIST_SIZE, which binds
- * only callers that acknowledge it. */
+/** gRPC's hard limit for the metadata of a call. Enforced here, because a
+ * SETTINGS_MAX_HEADER_LIST_SIZE binds only callers that acknowledge it. */
 const MAX_METADATA_BYTES = 16 * 1024;
 const CALLER_GONE = new CsiError({ code: Code.Canceled, details: CANCELED_DETAILS, method: '' });
 
-/** Takes requests in, within limits of size, time and number, and hands whole ones to the
- * forwarder. */
+/** Receives requests within limits of size, time and number, and passes complete ones to the health
+ * service or the forwarder. */
 export class RequestReceiver {
   readonly #options: RequestReceiverOptions;
-  /** Calls that the forwarder works on. */
+  /** Calls at the forwarder. */
   readonly #calls = new Set<AbortController>();
-  #bufferedBytes = 0;
+  /** Bytes in the buffers of all requests. */
+  readonly #memory = { bytes: 0 };
   #onIdle: () => void = () => undefined;
 
   constructor(options: RequestReceiverOptions) {
     this.#options = options;
   }
 
-  /** Calls under way. */
+  /** Number of calls under way. */
   get runningCalls(): number {
     return this.#calls.size;
   }
@@ -58,48 +57,45 @@ export class RequestReceiver {
     for (const call of this.#calls) call.abort(reason);
   }
 
-  /** A caller was waited for too long. */
-  endLateCall(stream: ServerHttp2Stream, wait: AwaitedStep): void {
-    const { forwarder, reaper } = this.#options;
-    if (wait === 'answer') {
+  /** Ends a call whose caller was too slow. */
+  endLateCall(stream: ServerHttp2Stream, step: AwaitedStep): void {
+    const { reaper } = this.#options;
+    if (step === 'answer') {
       stream.close(constants.NGHTTP2_CANCEL);
-      return reaper.markReset(stream);
+      return reaper.enterPhase(stream, 'reset');
     }
-    if (!stream.headersSent && !stream.destroyed)
-      writeReply(
-        stream,
-        forwarder.refuse(
-          'slow',
-          Code.DeadlineExceeded,
-          'not forwarded: the request did not arrive in time',
-        ),
-      );
-    reaper.markAnswered(stream);
+    const details = 'not forwarded: the request did not arrive in time';
+    if (stream.headersSent || stream.destroyed) return reaper.enterPhase(stream, 'answer');
+    this.#refuse(stream, 'slow', Code.DeadlineExceeded, details);
   }
 
-  /** A call begins: its headers are here. */
+  /** Takes a call whose headers have arrived. */
   receive(stream: ServerHttp2Stream, headers: HeaderPairs): void {
-    const { callers, clock, forwarder, health, log, maxMessageBytes, reaper } = this.#options;
-    // What went wrong on a stream its 'close' tells; without a listener the error would end the
-    // process.
+    const { log, reaper } = this.#options;
+    // 'close' reports what a stream error means for the call. Without this listener the error would
+    // end the process.
     stream.on('error', (error) => log.trace({ err: error }, 'stream error'));
     reaper.addCall(stream);
-    // With it there may have been too many: then its connection went.
+    // With this call too many were waiting, and its connection was ended for it.
     if (stream.destroyed) return;
-    const wrong = wrongHttp(headers);
-    if (wrong !== undefined) {
-      rejectHttp(stream, wrong);
-      return reaper.markAnswered(stream);
+    const httpStatus = findHttpError(headers);
+    if (httpStatus !== undefined) {
+      rejectHttp(stream, httpStatus);
+      return reaper.enterPhase(stream, 'answer');
     }
-    if (metadataBytes(headers) > MAX_METADATA_BYTES) {
+    if (countBytes(headers) > MAX_METADATA_BYTES) {
       const details = `not forwarded: the call has more than ${MAX_METADATA_BYTES} bytes of metadata`;
-      writeReply(stream, forwarder.refuse('too-large', Code.ResourceExhausted, details));
-      stream.resume();
-      return reaper.markAnswered(stream);
+      this.#refuse(stream, 'too-large', Code.ResourceExhausted, details);
+      return void stream.resume();
     }
-    const gone = new AbortController();
-    const path = headers.find(([name]) => name === ':path')?.[1] ?? '';
+    this.#readRequest(stream, headers);
+  }
+
+  #readRequest(stream: ServerHttp2Stream, headers: HeaderPairs): void {
+    const { callers, clock, health, maxMessageBytes, reaper } = this.#options;
+    const path = findHeader(headers, ':path') ?? '';
     const caller = callers.findCaller(stream);
+    const gone = new AbortController();
     const call = {
       path,
       headers,
@@ -107,67 +103,64 @@ export class RequestReceiver {
       signal: gone.signal,
       caller: caller?.name ?? '',
     };
-    const chunks: Buffer[] = [];
-    let receivedBytes = 0;
-    let keptBytes = 0;
-    const drop = (): void => {
-      this.#bufferedBytes -= keptBytes;
-      keptBytes = 0;
-      chunks.length = 0;
-    };
-    /** What still comes is read and forgotten; a caller stops when it has the answer. */
+    const buffer = new RequestBuffer(this.#memory);
+    // The rest of a refused request is read and discarded; callers stop sending after the answer.
     const refuse = (...why: Parameters<Forwarder['refuse']>): void => {
-      drop();
-      writeReply(stream, forwarder.refuse(...why));
-      reaper.markAnswered(stream);
+      buffer.clear();
+      this.#refuse(stream, ...why);
     };
     stream.on('close', () => {
-      drop();
-      // Only while somebody works on it: an abort costs more than the rest of a call's bookkeeping.
+      buffer.clear();
+      // Only for calls at the forwarder: an abort costs more than the rest of a call's bookkeeping.
       if (this.#calls.has(gone)) gone.abort(CALLER_GONE);
     });
     stream.on('data', (chunk: Buffer) => {
-      receivedBytes += chunk.length;
-      if (receivedBytes > 4 * maxMessageBytes)
+      buffer.receivedBytes += chunk.length;
+      if (buffer.receivedBytes > 4 * maxMessageBytes)
         return stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
       if (stream.headersSent) return;
-      if (receivedBytes > maxMessageBytes + 5) {
-        const details = `the request of ${path.slice(0, 200)} is larger than ${maxMessageBytes} bytes: raise the gateway's --max-message-bytes`;
+      if (buffer.receivedBytes > maxMessageBytes + 5) {
+        const details =
+          `the request of ${path.slice(0, 200)} is larger than ${maxMessageBytes} bytes: ` +
+          `raise the gateway's --max-message-bytes`;
         return refuse('too-large', Code.ResourceExhausted, details);
       }
-      // One message of any allowed size can always come; a crowd of them could not be held.
-      if (
-        this.#bufferedBytes + chunk.length > 2 * maxMessageBytes + 10 &&
-        this.#bufferedBytes > keptBytes
-      ) {
+      // A single request may always fill its buffer; all requests together may take twice as much.
+      const totalBytes = this.#memory.bytes + chunk.length;
+      if (totalBytes > 2 * maxMessageBytes + 10 && this.#memory.bytes > buffer.bytes)
         return refuse(
           'busy',
           Code.Unavailable,
-          'not forwarded: the gateway holds as many request bytes as it may',
+          'not forwarded: the requests that the gateway is receiving have reached its memory limit',
         );
-      }
-      chunks.push(chunk);
-      keptBytes += chunk.length;
-      this.#bufferedBytes += chunk.length;
+      buffer.add(chunk);
     });
     stream.on('end', () => {
       if (stream.headersSent || stream.destroyed) return;
-      const body =
-        chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks);
-      reaper.markWorking(stream);
-      if (!isHealthPath(path)) return void this.#serve(stream, { ...call, body }, gone);
-      if (health.handle(stream, path, body)) reaper.markAnswered(stream);
+      const body = joinChunks(buffer.chunks);
+      reaper.enterPhase(stream, 'work');
+      if (!isHealthPath(path)) return void this.#forward(stream, { ...call, body }, gone);
+      if (health.handle(stream, path, body)) reaper.enterPhase(stream, 'answer');
     });
-    // A certificate that our authority signed may ask how we are, not more.
+    // Callers that may not call may still use the health service.
     if (caller?.refusal !== undefined && !isHealthPath(path))
       refuse('caller', caller.refusal.code, caller.refusal.details);
   }
 
-  async #serve(stream: ServerHttp2Stream, call: InboundCall, gone: AbortController): Promise<void> {
+  #refuse(stream: ServerHttp2Stream, ...why: Parameters<Forwarder['refuse']>): void {
+    writeReply(stream, this.#options.forwarder.refuse(...why));
+    this.#options.reaper.enterPhase(stream, 'answer');
+  }
+
+  async #forward(
+    stream: ServerHttp2Stream,
+    call: InboundCall,
+    gone: AbortController,
+  ): Promise<void> {
     this.#calls.add(gone);
     try {
       writeReply(stream, await this.#options.forwarder.forward(call));
-      this.#options.reaper.markAnswered(stream);
+      this.#options.reaper.enterPhase(stream, 'answer');
     } catch (error) {
       this.#options.log.error(
         { err: error, method: call.path.slice(0, 200) },
@@ -181,14 +174,44 @@ export class RequestReceiver {
   }
 }
 
-function metadataBytes(headers: HeaderPairs): number {
+/** The body of one request while it arrives. */
+class RequestBuffer {
+  /** Bytes that have arrived, including discarded ones. */
+  receivedBytes = 0;
+  /** Bytes in this buffer. */
+  bytes = 0;
+  readonly chunks: Buffer[] = [];
+  readonly #memory: { bytes: number };
+
+  /** @param memory  counts the bytes in all buffers */
+  constructor(memory: { bytes: number }) {
+    this.#memory = memory;
+  }
+
+  add(chunk: Buffer): void {
+    this.chunks.push(chunk);
+    this.bytes += chunk.length;
+    this.#memory.bytes += chunk.length;
+  }
+
+  clear(): void {
+    this.#memory.bytes -= this.bytes;
+    this.bytes = 0;
+    this.chunks.length = 0;
+  }
+}
+
+function countBytes(headers: HeaderPairs): number {
   return headers.reduce((bytes, [name, value]) => bytes + name.length + value.length, 0);
 }
 
-/** The HTTP status for what is not gRPC. */
-function wrongHttp(headers: HeaderPairs): number | undefined {
-  const first = (wanted: string): string | undefined =>
-    headers.find(([name]) => name === wanted)?.[1];
-  if (first(':method') !== 'POST') return 405;
-  return first('content-type')?.startsWith('application/grpc') === true ? undefined : 415;
+function findHeader(headers: HeaderPairs, wanted: string): string | undefined {
+  return headers.find(([name]) => name === wanted)?.[1];
+}
+
+/** The HTTP status for a request that is not gRPC; undefined if it is. */
+function findHttpError(headers: HeaderPairs): number | undefined {
+  if (findHeader(headers, ':method') !== 'POST') return 405;
+  const isGrpc = findHeader(headers, 'content-type')?.startsWith('application/grpc') === true;
+  return isGrpc ? undefined : 415;
 }

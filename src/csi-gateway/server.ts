@@ -1,37 +1,36 @@
 import type { EventEmitter } from 'node:events';
-import { createSecureServer, createServer } from 'node:http2';
-import type {
-  Http2SecureServer,
-  Http2Server,
-  ServerHttp2Session,
-  ServerHttp2Stream,
+import {
+  createSecureServer,
+  createServer,
+  type Http2SecureServer,
+  type Http2Server,
+  type ServerHttp2Session,
+  type ServerHttp2Stream,
 } from 'node:http2';
 import type { Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
 import { Code, CsiError } from '../csi/status.ts';
-import type { TlsMaterial } from '../runtime/tls-files.ts';
 import type { Address } from '../runtime/address.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
-import { CallerConnections } from './caller-connections.ts';
-import type { ListenerTls } from './caller-connections.ts';
+import type { TlsMaterial } from '../runtime/tls-files.ts';
+import { CallerConnections, type ListenerTls } from './caller-connections.ts';
+import { ConnectionReaper, type ReaperLimits } from './connection-reaper.ts';
 import type { Forwarder } from './forwarder.ts';
+import { toPairs } from './grpc-wire.ts';
 import type { HealthService } from './health-service.ts';
 import { listen } from './listen.ts';
 import type { GatewayMetrics } from './metrics.ts';
 import { sessionMemoryMb } from './open-session.ts';
-import { defaultReaperLimits, ConnectionReaper } from './connection-reaper.ts';
-import type { ReaperLimits } from './connection-reaper.ts';
 import { RequestReceiver } from './request-receiver.ts';
-import { toPairs } from './grpc-wire.ts';
 
 export interface GatewayServerOptions {
-  /** At least one; TLS is for those that are TCP. */
+  /** Listen addresses, at least one. TLS applies to those on TCP. */
   readonly addresses: readonly Address[];
   readonly tls: ListenerTls | undefined;
-  /** Plaintext TCP beyond loopback. */
+  /** Whether plaintext TCP beyond loopback is allowed. */
   readonly insecure: boolean;
-  readonly reaperLimits?: ReaperLimits;
+  readonly reaperLimits: ReaperLimits;
   readonly forwarder: Forwarder;
   readonly health: HealthService;
   readonly metrics: GatewayMetrics;
@@ -43,58 +42,60 @@ export interface GatewayServerOptions {
 export interface GatewayServer {
   /** Where it listens, in the order of the options. */
   readonly addresses: readonly Address[];
-  /** Refuses new calls (not forwarded), lets those under way end for at most `graceMs`, answers the
-   * rest as ambiguous, closes. */
+  /** Refuses new calls, not forwarded. Waits at most `graceMs` for calls under way, answers the
+   * remaining ones as ambiguous, and closes. */
   drain(graceMs: number): Promise<void>;
 }
 
 const WINDOW_BYTES = 1024 * 1024;
-/** Streams that one caller may have open at once; the next ones wait in the caller. */
+/** Streams that one connection may have open at once; further calls wait in the caller. */
 const MAX_STREAMS = 1_024;
-/** For a caller to read its last answer after the drain. */
+/** Time for callers to read their last answer after the drain. */
 const FLUSH_MS = 1_000;
-/** Longest wait for a caller that chooses between gateways to hear that this one is drained. */
-const FAREWELL_MS = 2_000;
-/** Connections per listener, with those that are still shaking hands. */
+/** Longest wait, after the drain, for the ingest that probes for failover to be told about it. */
+const DRAIN_REPORT_MS = 2_000;
+/** Connections per listener, including those in the TLS handshake. */
 const MAX_SOCKETS = 1_024;
-/** A driver's words go out in headers. Beyond its own limit Node breaks the stream, and callers
- * refuse the next ones. */
+/** Limit for the driver's answers, whose texts are sent in headers. Beyond Node's default limit Node
+ * would break the stream, and callers would refuse the next ones. */
 const MAX_HEADER_BYTES = 16 * 1024 * 1024;
 const HANDSHAKE_MS = 10_000;
 
-/** Opens the gateway's door: unary gRPC over HTTP/2, each call handed to the forwarder whole.
+/** Starts the gateway's server for unary gRPC over HTTP/2.
  *
- * node:http2 and not grpc-js, whose server knows only registered paths (an unknown one is answered
- * before any interceptor runs, so --allow-all would have to override a private method), and parses
- * metadata that has only to pass. It also costs less CPU per call.
+ * It uses node:http2 and not grpc-js, because grpc-js's server knows only registered paths (it
+ * answers unknown ones before any interceptor runs, so --allow-all would have to override a private
+ * method) and parses metadata that only has to be forwarded. node:http2 also takes less CPU per call.
  * @throws UsageError as listen() does */
 export async function startGatewayServer(options: GatewayServerOptions): Promise<GatewayServer> {
   const server = new Http2Gateway(options);
-  const addresses = await server.open();
-  return { addresses, drain: (graceMs) => server.drain(graceMs) };
+  await server.open();
+  return server;
 }
 
-class Http2Gateway {
+class Http2Gateway implements GatewayServer {
+  readonly addresses: Address[] = [];
   readonly #options: GatewayServerOptions;
   readonly #servers: readonly (Http2Server | Http2SecureServer)[];
-  readonly #patience: ConnectionReaper;
+  readonly #reaper: ConnectionReaper;
   readonly #callers: CallerConnections;
-  readonly #reception: RequestReceiver;
-  readonly #forgetTls: (() => void) | undefined;
+  readonly #receiver: RequestReceiver;
+  readonly #stopTlsUpdates: (() => void) | undefined;
 
   constructor(options: GatewayServerOptions) {
     this.#options = options;
     const { clock, forwarder, health, log, maxMessageBytes, metrics, tls } = options;
-    const patience = new ConnectionReaper({
-      limits: options.reaperLimits ?? defaultReaperLimits,
+    const reaper = new ConnectionReaper({
+      limits: options.reaperLimits,
       clock,
-      onTooLate: (stream, wait) => this.#reception.endLateCall(stream, wait),
-      onTooMany: (session) => this.#callers.reportTooManyWaiting(session),
+      onLateCall: (stream, step) => this.#receiver.endLateCall(stream, step),
+      onTooManyWaiting: (session) => this.#callers.reportTooManyWaiting(session),
     });
-    this.#patience = patience;
-    this.#callers = new CallerConnections({ reaper, metrics, clock, log });
-    this.#reception = new RequestReceiver({
-      callers: this.#callers,
+    const callers = new CallerConnections({ reaper, metrics, clock, log });
+    this.#reaper = reaper;
+    this.#callers = callers;
+    this.#receiver = new RequestReceiver({
+      callers,
       forwarder,
       health,
       reaper,
@@ -103,25 +104,23 @@ class Http2Gateway {
       log,
     });
     this.#servers = options.addresses.map((address) =>
-      this.#makeServer(address.kind === 'tcp' ? tls : undefined),
+      this.#createServer(address.kind === 'tcp' ? tls : undefined),
     );
-    this.#forgetTls = tls?.source.onChange((next, before) => {
+    this.#stopTlsUpdates = tls?.source.onChange((next, before) => {
       for (const server of this.#servers)
         if ('setSecureContext' in server) server.setSecureContext(secureContext(next));
-      if (next.ca !== before.ca) this.#callers.revokeUntrusted(next.ca);
+      if (next.ca !== before.ca) callers.revokeUntrusted(next.ca);
     });
   }
 
-  #makeServer(tls: ListenerTls | undefined): Http2Server | Http2SecureServer {
-    const { log, maxMessageBytes } = this.#options;
-    const settings = {
-      initialWindowSize: WINDOW_BYTES,
-      maxConcurrentStreams: MAX_STREAMS,
-      enablePush: false,
-    };
+  #createServer(tls: ListenerTls | undefined): Http2Server | Http2SecureServer {
     const common = {
-      settings,
-      maxSessionMemory: sessionMemoryMb(maxMessageBytes),
+      settings: {
+        initialWindowSize: WINDOW_BYTES,
+        maxConcurrentStreams: MAX_STREAMS,
+        enablePush: false,
+      },
+      maxSessionMemory: sessionMemoryMb(this.#options.maxMessageBytes),
       maxSendHeaderBlockLength: MAX_HEADER_BYTES,
     };
     const server =
@@ -136,83 +135,87 @@ class Http2Gateway {
             handshakeTimeout: HANDSHAKE_MS,
           });
     server.maxConnections = MAX_SOCKETS;
-    // The typings know the events of only one of the two kinds.
-    const events: EventEmitter = server;
-    events.on('drop', () => this.#callers.countDropped());
-    events.on('tlsClientError', (error: Error, socket: TLSSocket) =>
-      this.#callers.rejectHandshake(error, socket),
-    );
-    // A session does not give its socket away; it is made, and told, while its connection is being
-    // told.
-    let socket: Socket | undefined;
-    events.prependListener(
-      tls === undefined ? 'connection' : 'secureConnection',
-      (arriving: Socket) => (socket = arriving),
-    );
-    events.on('session', (session: ServerHttp2Session) => {
-      if (socket !== undefined) this.#callers.add(session, socket, tls);
-    });
-    events.on('sessionError', (error: Error) =>
-      log.debug({ err: error }, 'a caller broke its connection'),
-    );
-    // The typings leave out the fourth argument, the headers as they came.
-    events.on(
-      'stream',
-      (stream: ServerHttp2Stream, _headers: unknown, _flags: number, raw: readonly string[]) =>
-        this.#reception.receive(stream, toPairs(raw)),
-    );
+    this.#addListeners(server, tls);
     return server;
   }
 
-  /** @throws UsageError as listen() does; what was opened before is closed again */
-  async open(): Promise<readonly Address[]> {
+  #addListeners(server: EventEmitter, tls: ListenerTls | undefined): void {
+    const { log } = this.#options;
+    server.on('drop', () => this.#callers.countDropped());
+    server.on('tlsClientError', (error: Error, socket: TLSSocket) =>
+      this.#callers.rejectHandshake(error, socket),
+    );
+    // A session does not give access to its socket. Node emits 'session' while it handles the event
+    // of the new connection, so the socket that was seen last belongs to the session.
+    let socket: Socket | undefined;
+    server.prependListener(
+      tls === undefined ? 'connection' : 'secureConnection',
+      (newSocket: Socket) => (socket = newSocket),
+    );
+    server.on('session', (session: ServerHttp2Session) => {
+      if (socket !== undefined) this.#callers.add(session, socket, tls);
+    });
+    server.on('sessionError', (error: Error) =>
+      log.debug({ err: error }, 'a caller broke its connection'),
+    );
+    // Node's types leave out the fourth argument, the headers in their order and with duplicates.
+    server.on(
+      'stream',
+      (stream: ServerHttp2Stream, _headers: unknown, _flags: number, raw: readonly string[]) =>
+        this.#receiver.receive(stream, toPairs(raw)),
+    );
+  }
+
+  /** @throws UsageError as listen() does; all servers are closed then */
+  async open(): Promise<void> {
     const { addresses, insecure, tls } = this.#options;
-    const opened: Address[] = [];
+    const beyondLoopback = insecure || tls !== undefined;
     try {
       for (const [index, address] of addresses.entries()) {
         const server = this.#servers[index];
         if (server !== undefined)
-          opened.push(
-            await listen(server, address, { beyondLoopback: insecure || tls !== undefined }),
-          );
+          this.addresses.push(await listen(server, address, { beyondLoopback }));
       }
     } catch (error) {
       for (const server of this.#servers) server.close();
-      this.#rest();
+      this.#stopTimers();
       throw error;
     }
-    return opened;
   }
 
-  #rest(): void {
-    this.#forgetTls?.();
-    this.#patience.close();
+  #stopTimers(): void {
+    this.#stopTlsUpdates?.();
+    this.#reaper.close();
   }
 
   async drain(graceMs: number): Promise<void> {
     const { clock, forwarder, health, log } = this.#options;
-    const reception = this.#reception;
+    const receiver = this.#receiver;
     forwarder.drain();
     health.close();
-    if (reception.runningCalls > 0)
-      log.info({ calls: reception.runningCalls, graceMs }, 'waiting for calls under way');
-    await reception.waitUntilIdle(graceMs);
-    if (reception.runningCalls > 0)
+    if (receiver.runningCalls > 0)
+      log.info({ calls: receiver.runningCalls, graceMs }, 'waiting for calls under way');
+    await receiver.waitUntilIdle(graceMs);
+    if (receiver.runningCalls > 0)
       log.warn(
-        { calls: reception.runningCalls },
+        { calls: receiver.runningCalls },
         'the grace period is over: calls under way are answered as ambiguous',
       );
-    reception.abortCalls(
+    receiver.abortCalls(
       new CsiError({
         code: Code.Unavailable,
         details: 'the gateway stopped before the driver answered',
         method: '',
       }),
     );
-    // An ingest that chooses between gateways moves to another at once when it hears this; else it
-    // must assume the worst of a door that is shut.
+    // An ingest that learns of the drain moves to another gateway at once. If this gateway just
+    // disappeared, ingest would have to wait until calls under way here must have ended.
     if (forwarder.isProbedForFailover)
-      await clock.sleep(Math.min(graceMs, FAREWELL_MS), forwarder.drainReported);
+      await clock.sleep(Math.min(graceMs, DRAIN_REPORT_MS), forwarder.drainReported);
+    await this.#close();
+  }
+
+  async #close(): Promise<void> {
     const closed = Promise.all(
       this.#servers.map((server) => new Promise<void>((resolve) => server.close(() => resolve()))),
     );
@@ -220,7 +223,7 @@ class Http2Gateway {
     const flush = setTimeout(() => this.#callers.destroyAll(), FLUSH_MS);
     await closed;
     clearTimeout(flush);
-    this.#rest();
+    this.#stopTimers();
   }
 }
 

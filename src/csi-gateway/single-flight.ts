@@ -1,60 +1,68 @@
-/** What a call touches: a volume's name (create) or its handle (delete, modify). */
+/** What a request names a volume by: its name (create) or its handle (delete, modify). */
 export interface VolumeKey {
   readonly kind: 'name' | 'handle';
   readonly value: string;
 }
 
-/** Names and handles remembered as one volume: enough for hours of work, and about 2 MB. */
-const MAX_TIES = 10_000;
+/** The permission for a call, or the method of the call that is under way. */
+export type Flight =
+  | {
+      readonly ok: true;
+      /** Ends the flight. Further calls do nothing. */
+      readonly release: () => void;
+    }
+  | { readonly ok: false; readonly running: string };
 
-/** One call at a time per volume, whatever it is called by. A driver's answer to a create ties name
- * and handle, so that a delete by handle also waits out a repeated create by name. The ties are a
- * memory of this process; after a restart the volume record's fence stands alone until the next
- * create. */
+/** Pairs of name and handle to remember: the volumes of hours of work, in about 2 MB. */
+const MAX_LINKS = 10_000;
+
+/** Allows one call per volume at a time (invariant 8). A CreateVolume response links the volume's
+ * name to its handle, so that a delete by handle also excludes a repeated create by name. Links are
+ * kept in memory only: after a restart of the gateway, until the next create, only the volume record
+ * excludes such pairs. */
 export class SingleFlight {
+  /** Method of the call under way, by key. */
   readonly #running = new Map<string, string>();
   readonly #handleOfName = new Map<string, string>();
   readonly #nameOfHandle = new Map<string, string>();
 
-  /** Calls under way. */
+  /** Number of keys with a call under way. */
   get size(): number {
     return this.#running.size;
   }
 
-  /** Takes the volume, or says which call has it.
-   * @param what  the caller's method, for the next one's refusal */
-  acquire(
-    key: VolumeKey,
-    what: string,
-  ):
-    | { readonly ok: true; readonly ticket: Ticket }
-    | { readonly ok: false; readonly running: string } {
-    const keys = this.#allKeys(key);
-    const running = keys
-      .map((text) => this.#running.get(text))
-      .find((found) => found !== undefined);
-    if (running !== undefined) return { ok: false, running };
-    for (const text of keys) this.#running.set(text, what);
-    return {
-      ok: true,
-      ticket: new Ticket(() => keys.forEach((text) => this.#running.delete(text))),
+  /** Takes the volume for one call, unless another call has it.
+   * @param method  shown to the next caller while this call is under way */
+  acquire(key: VolumeKey, method: string): Flight {
+    const keys = this.#keysOf(key);
+    for (const text of keys) {
+      const running = this.#running.get(text);
+      if (running !== undefined) return { ok: false, running };
+    }
+    for (const text of keys) this.#running.set(text, method);
+    let isReleased = false;
+    const release = (): void => {
+      if (isReleased) return;
+      isReleased = true;
+      for (const text of keys) this.#running.delete(text);
     };
+    return { ok: true, release };
   }
 
-  /** The driver said that this name is this handle. */
+  /** Remembers that the driver returned this handle for this name. */
   link(name: string, handle: string): void {
     this.unlink(handle);
     const oldHandle = this.#handleOfName.get(name);
     if (oldHandle !== undefined) this.#nameOfHandle.delete(oldHandle);
     this.#handleOfName.set(name, handle);
     this.#nameOfHandle.set(handle, name);
-    if (this.#nameOfHandle.size > MAX_TIES) {
-      const oldest = this.#nameOfHandle.keys().next();
-      if (oldest.done !== true) this.unlink(oldest.value);
+    if (this.#nameOfHandle.size > MAX_LINKS) {
+      const [oldest] = this.#nameOfHandle.keys();
+      if (oldest !== undefined) this.unlink(oldest);
     }
   }
 
-  /** The driver said that this handle is gone. */
+  /** Forgets a handle that the driver has deleted. */
   unlink(handle: string): void {
     const name = this.#nameOfHandle.get(handle);
     if (name === undefined) return;
@@ -62,28 +70,11 @@ export class SingleFlight {
     this.#handleOfName.delete(name);
   }
 
-  #allKeys({ kind, value }: VolumeKey): readonly string[] {
+  #keysOf({ kind, value }: VolumeKey): readonly string[] {
     const other = kind === 'name' ? this.#handleOfName.get(value) : this.#nameOfHandle.get(value);
     const otherKind = kind === 'name' ? 'handle' : 'name';
     return other === undefined
       ? [`${kind}:${value}`]
       : [`${kind}:${value}`, `${otherKind}:${other}`];
-  }
-}
-
-/** The right to have a call under way for a volume. */
-export class Ticket {
-  readonly #release: () => void;
-  #released = false;
-
-  constructor(release: () => void) {
-    this.#release = release;
-  }
-
-  /** Gives the volume free; a second time does nothing. */
-  release(): void {
-    if (this.#released) return;
-    this.#released = true;
-    this.#release();
   }
 }

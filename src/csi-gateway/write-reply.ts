@@ -1,52 +1,51 @@
-import { constants } from 'node:http2';
-import type { OutgoingHttpHeaders, ServerHttp2Stream } from 'node:http2';
+import { constants, type OutgoingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
 import {
   Code,
   DRAINING_TRAILER,
   DRIVER_STATUS_TRAILER,
   NOT_FORWARDED_TRAILER,
 } from '../csi/status.ts';
-import type { Reply } from './forwarder.ts';
+import type { GatewayReply, Reply } from './forwarder.ts';
 import { encodeStatusMessage, stripHopHeaders } from './grpc-wire.ts';
 
-// The date, if any, is the driver's to say (the typings don't know sendDate, so these are not
-// literals in place).
-const WHOLE = { endStream: true, sendDate: false };
+// No date header: only the driver's own, if it sends one. These are constants because Node's types
+// don't include sendDate.
+const HEADERS_ONLY = { endStream: true, sendDate: false };
 const WITH_TRAILERS = { waitForTrailers: true, sendDate: false };
 
-/** Writes what a caller gets: the driver's answer as it came, marked as the driver's, or the
- * gateway's own status. */
+/** Sends a caller the driver's response unchanged, marked as the driver's, or the gateway's own
+ * status. */
 export function writeReply(stream: ServerHttp2Stream, reply: Reply): void {
   if (stream.destroyed || stream.closed) return;
   if (reply.kind === 'gateway') {
-    stream.respond(ownStatus(reply), WHOLE);
+    stream.respond(toHeaders(reply), HEADERS_ONLY);
     return;
   }
   const { headers, trailers, body } = reply.answer;
   const marked = { ...stripHopHeaders(trailers), [DRIVER_STATUS_TRAILER]: '1' };
   try {
     if (headers === undefined) {
-      stream.respond({ ':status': 200, ...marked }, WHOLE);
+      stream.respond({ ':status': 200, ...marked }, HEADERS_ONLY);
       return;
     }
     stream.once('wantTrailers', () => sendTrailers(stream, marked));
     stream.respond({ ':status': 200, ...stripHopHeaders(headers) }, WITH_TRAILERS);
     stream.end(body);
   } catch (error) {
-    // Header fields that came in but can't go out again. The driver acted, its answer is lost:
-    // ambiguous.
+    // Node refuses to send a header that it received. The driver has acted and its answer is lost,
+    // so the status is ambiguous.
     if (stream.headersSent) throw error;
-    const why = error instanceof Error ? error.message : String(error);
-    const details = `the driver's answer has a header that can't be passed on: ${why}`;
-    stream.respond(ownStatus({ code: Code.Internal, details, notForwarded: false }), WHOLE);
+    const reason = error instanceof Error ? error.message : String(error);
+    const details = `the driver's answer has a header that can't be forwarded: ${reason}`;
+    stream.respond(toHeaders({ code: Code.Internal, details, notForwarded: false }), HEADERS_ONLY);
   }
 }
 
-/** Answers what is not gRPC. */
+/** Answers a request that is not gRPC with an HTTP status. */
 export function rejectHttp(stream: ServerHttp2Stream, status: number): void {
   stream.respond({ ':status': status }, { endStream: true });
-  // Read to the end and forgotten: closing the stream here would lose the answer on some releases
-  // of Node (seen on 22).
+  // Read and discard the rest. If the stream were closed here, some releases of Node (seen on 22)
+  // would lose the answer.
   stream.resume();
 }
 
@@ -54,17 +53,12 @@ function sendTrailers(stream: ServerHttp2Stream, trailers: OutgoingHttpHeaders):
   try {
     stream.sendTrailers(trailers);
   } catch {
-    // Without trailers the caller sees a cut call: ambiguous, as it must be.
+    // The caller sees a call that ended without trailers, which is ambiguous as it should be.
     stream.close(constants.NGHTTP2_INTERNAL_ERROR);
   }
 }
 
-function ownStatus(reply: {
-  readonly code: number;
-  readonly details: string;
-  readonly notForwarded: boolean;
-  readonly draining?: number;
-}): OutgoingHttpHeaders {
+function toHeaders(reply: Omit<GatewayReply, 'kind'>): OutgoingHttpHeaders {
   return {
     ':status': 200,
     'content-type': 'application/grpc',

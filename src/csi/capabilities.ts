@@ -1,70 +1,34 @@
-import type {
-  ControllerGetCapabilitiesResponse,
-  GetPluginCapabilitiesResponse,
-} from './generated/csi_pb.ts';
-import type {
-  ControllerServiceCapability_RPC_Type,
-  PluginCapability_Service_Type,
-} from './generated/csi_pb.ts';
 import {
+  type ControllerGetCapabilitiesResponse,
   ControllerServiceCapability_RPC_TypeSchema,
+  type GetPluginCapabilitiesResponse,
   PluginCapability_Service_TypeSchema,
 } from './generated/csi_pb.ts';
 
-/** Names of plug-in services, "CONTROLLER_SERVICE"; a number that csi.proto doesn't know stays a
- * number in text. */
-export type PluginCapabilityName = keyof typeof PluginCapability_Service_Type;
-/** Names of controller RPC capabilities, "CREATE_DELETE_VOLUME". */
-export type ControllerCapabilityName = keyof typeof ControllerServiceCapability_RPC_Type;
-
-/** What a driver says that it can do; asked once per life of its socket. */
-export interface DriverCapabilities {
-  readonly plugin: ReadonlySet<string>;
-  readonly controller: ReadonlySet<string>;
-}
-
-/** Services of the plug-in; other kinds of entry and entries without a type are passed over (spec
- * 06 Q-22 to Q-26). */
+/** Names of the services that a plug-in reports, such as "CONTROLLER_SERVICE". A number that
+ * csi.proto does not define stays a number in text. Entries of another kind or without a type are
+ * skipped, as in csi-lib-utils rpc/common.go GetPluginCapabilities. */
 export function readPluginCapabilities(
   response: GetPluginCapabilitiesResponse,
 ): ReadonlySet<string> {
+  const { value } = PluginCapability_Service_TypeSchema;
   return new Set(
-    response.capabilities.flatMap(({ type }) =>
-      type.case === 'service'
-        ? [
-            PluginCapability_Service_TypeSchema.value[type.value.type]?.name ??
-              String(type.value.type),
-          ]
-        : [],
+    response.capabilities.flatMap(({ type: { case: kind, value: service } }) =>
+      kind === 'service' ? [value[service.type]?.name ?? String(service.type)] : [],
     ),
   );
 }
 
-/** RPCs of the controller; entries without a type are passed over (spec 06 ). */
+/** Names of the RPCs that a controller reports, such as "CREATE_DELETE_VOLUME". A number that
+ * csi.proto does not define stays a number in text. Entries without a type are skipped, as in
+ * csi-lib-utils rpc/common.go GetControllerCapabilities. */
 export function readControllerCapabilities(
   response: ControllerGetCapabilitiesResponse,
 ): ReadonlySet<string> {
+  const { value } = ControllerServiceCapability_RPC_TypeSchema;
   return new Set(
-    response.capabilities.flatMap(({ type }) =>
-      type.case === 'rpc'
-        ? [
-            ControllerServiceCapability_RPC_TypeSchema.value[type.value.type]?.name ??
-              String(type.value.type),
-          ]
-        : [],
+    response.capabilities.flatMap(({ type: { case: kind, value: rpc } }) =>
+      kind === 'rpc' ? [value[rpc.type]?.name ?? String(rpc.type)] : [],
     ),
   );
-}
-
-/** Whether the driver names that plug-in service. */
-export function hasPlugin(capabilities: DriverCapabilities, name: PluginCapabilityName): boolean {
-  return capabilities.plugin.has(name);
-}
-
-/** Whether the driver names that controller capability. */
-export function hasController(
-  capabilities: DriverCapabilities,
-  name: ControllerCapabilityName,
-): boolean {
-  return capabilities.controller.has(name);
 }

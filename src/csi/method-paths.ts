@@ -1,6 +1,6 @@
-/* What csi.proto names, as plain text: the gateway passes bytes and loads no descriptors (they and
- * their library are a tenth of its memory at rest). test/csi/method-paths.test.ts compares it all
- * with the descriptors. */
+/* Names from csi.proto as plain text. The gateway forwards bytes and loads no protobuf descriptors:
+ * they and their library would take a tenth of its memory at rest. test/csi/method-paths.test.ts
+ * compares these lists with the descriptors. */
 
 const METHODS: Readonly<Record<string, readonly string[]>> = {
   Identity: ['GetPluginInfo', 'GetPluginCapabilities', 'Probe'],
@@ -39,12 +39,14 @@ const METHODS: Readonly<Record<string, readonly string[]>> = {
   ],
 };
 
-/** Every method that csi.proto knows: "/csi.v1.Controller/CreateVolume". */
-export const csiMethodPaths: readonly string[] = Object.entries(METHODS).flatMap(
-  ([service, methods]) => methods.map((method) => `/csi.v1.${service}/${method}`),
+/** Path of every method in csi.proto, such as "/csi.v1.Controller/CreateVolume". */
+export const csiMethodPaths: ReadonlySet<string> = new Set(
+  Object.entries(METHODS).flatMap(([service, methods]) =>
+    methods.map((method) => `/csi.v1.${service}/${method}`),
+  ),
 );
 
-/** Names of PluginCapability.Service.Type by number. */
+/** Names of PluginCapability.Service.Type, indexed by number. */
 export const pluginServiceNames: readonly string[] = [
   'UNKNOWN',
   'CONTROLLER_SERVICE',
@@ -53,7 +55,7 @@ export const pluginServiceNames: readonly string[] = [
   'SNAPSHOT_METADATA_SERVICE',
 ];
 
-/** Names of ControllerServiceCapability.RPC.Type by number. */
+/** Names of ControllerServiceCapability.RPC.Type, indexed by number. */
 export const controllerRpcNames: readonly string[] = [
   'UNKNOWN',
   'CREATE_DELETE_VOLUME',

@@ -1,4 +1,4 @@
-/** gRPC status codes by their Go names, as upstream's events, logs and metrics spell them.
+/** gRPC status codes by the Go names that upstream's events, logs and metrics use.
  * @see grpc/grpc doc/statuscodes.md for the numbers */
 export const Code = {
   OK: 0,
@@ -20,57 +20,56 @@ export const Code = {
   Unauthenticated: 16,
 } as const;
 
-/** A code's Go name. */
+/** Go name of a code. */
 export type CodeName = keyof typeof Code;
 
 const NAMES: readonly string[] = Object.keys(Code);
 
-/** 8 → "ResourceExhausted"; a number gRPC does not know → "Code(17)", as Go prints it. */
+/** Go name of a code: 8 → "ResourceExhausted". A number that gRPC does not define is printed as Go
+ * prints it: 17 → "Code(17)". */
 export function codeName(code: number): string {
   return NAMES[code] ?? `Code(${code})`;
 }
 
-/** Trailer of the gateway: this status came from the driver itself. */
+/** Trailer set by the gateway: the status came from the driver itself. */
 export const DRIVER_STATUS_TRAILER = 'sutler-driver-status';
-/** Trailer of the gateway: nothing was sent to the driver. */
+/** Trailer set by the gateway: nothing was sent to the driver. */
 export const NOT_FORWARDED_TRAILER = 'sutler-not-forwarded';
-/** Trailer of the gateway: it is shutting down and forwards nothing more; its value is the number
- * of volumes whose calls are still under way. */
+/** Trailer set by the gateway: it is draining and forwards no new calls. The value is the number of
+ * volumes that still have calls under way. */
 export const DRAINING_TRAILER = 'sutler-draining';
-/** Request metadata: the caller chooses between gateways. One that shuts down stays until it has
- * told such callers that it is drained. */
+/** Request metadata: the caller probes several gateways and decides about failover. A draining
+ * gateway stays up until it has told such a caller that it is drained. */
 export const FAILOVER_METADATA = 'sutler-electing';
-/** Request metadata: absolute Unix time in milliseconds past which the gateway does not forward. */
+/** Request metadata: Unix time in milliseconds after which the gateway does not forward the call. */
 export const NOT_AFTER_METADATA = 'sutler-not-after';
-
-/** Request metadata, "true" or "false": the volume is stored in the form of an in-tree plug-in. A
- * label of the gateway's metrics, nothing more. */
+/** Request metadata, "true" or "false": whether the volume comes from an in-tree plug-in. It only
+ * sets a label of the gateway's metrics. */
 export const MIGRATED_METADATA = 'sutler-migrated';
 
-/** What Go's context says when a deadline has passed; events show it, so operators search for it.
- */
+/** The text of Go's context package for an expired deadline. Operators search events for it. */
 export const DEADLINE_DETAILS = 'context deadline exceeded';
-/** What Go's context says when a caller gave up. */
+/** The text of Go's context package for a cancelled call. */
 export const CANCELED_DETAILS = 'context canceled';
 
-/** A CSI call that did not end with OK. `message` reads as upstream's: `rpc error: code =
- * ResourceExhausted desc = pool is full`. Neither `driverSaid` nor `notForwarded` = ambiguous: the
- * driver may or may not have acted. They are never both true. */
+/** A CSI call that did not end with OK. `message` has upstream's form: `rpc error: code =
+ * ResourceExhausted desc = pool is full`. At most one of `driverSaid` and `notForwarded` is true; if
+ * neither is, the error is ambiguous: the driver may or may not have acted. */
 export class CsiError extends Error {
   override readonly name = 'CsiError';
   /** gRPC code. */
   readonly code: number;
   /** Go's name of the code. */
   readonly codeName: string;
-  /** The words of whoever made the status. */
+  /** Message of the status, without the code. */
   readonly details: string;
-  /** The driver itself answered so (gateway's word for it). Never true when the client dials a
-   * driver without a gateway. */
+  /** The gateway confirms that the driver itself returned this status. Never true when the client
+   * calls a driver without a gateway. */
   readonly driverSaid: boolean;
-  /** The driver was not asked: nothing was sent. */
+  /** Nothing was sent to the driver. */
   readonly notForwarded: boolean;
-  /** The gateway is shutting down: volumes whose calls are still under way there. Undefined when it
-   * is not, or did not say. */
+  /** Number of volumes with calls under way at a draining gateway; undefined if the gateway did not
+   * say that it is draining. */
   readonly draining: number | undefined;
   /** Full method path, "/csi.v1.Controller/CreateVolume". */
   readonly method: string;
@@ -87,7 +86,7 @@ export class CsiError extends Error {
   }
 }
 
-/** The facts of a CsiError. */
+/** The facts from which a CsiError is made; each field has the meaning it has there. */
 export interface CsiStatus {
   readonly code: number;
   readonly details: string;
@@ -97,10 +96,10 @@ export interface CsiStatus {
   readonly draining?: number;
 }
 
-/** The error of a call of which not one byte was sent. */
-export function notSent(method: string, code: number, details: string, cause?: unknown): CsiError {
-  return new CsiError(
-    { code, details, method, notForwarded: true },
-    cause === undefined ? {} : { cause },
-  );
+/** The error of a call that was never sent. */
+export function createNotSentError(
+  status: Pick<CsiStatus, 'method' | 'code' | 'details'>,
+  cause?: unknown,
+): CsiError {
+  return new CsiError({ ...status, notForwarded: true }, cause === undefined ? {} : { cause });
 }

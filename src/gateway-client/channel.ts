@@ -1,19 +1,18 @@
-import { Client, connectivityState } from '@grpc/grpc-js';
-import type { ClientOptions } from '@grpc/grpc-js';
-import { formatAddress } from '../runtime/address.ts';
-import type { Address } from '../runtime/address.ts';
-import { channelSecurity } from './credentials.ts';
-import type { ClientTls } from './credentials.ts';
-import { CANCELED_DETAILS, Code, DEADLINE_DETAILS, notSent } from '../csi/status.ts';
+// grpc-js channels to a gateway or a driver. Builds on credentials.ts; client.ts makes calls on them.
+import { Client, type ClientOptions, connectivityState } from '@grpc/grpc-js';
+import { CANCELED_DETAILS, Code, createNotSentError, DEADLINE_DETAILS } from '../csi/status.ts';
+import { type Address, formatAddress } from '../runtime/address.ts';
+import { channelSecurity, type ClientTls } from './credentials.ts';
 
 export interface ChannelTarget {
   readonly address: Address;
-  /** Largest answer taken; 64 MiB where absent. */
+  /** Largest response accepted; 64 MiB if absent. */
   readonly maxReceiveBytes?: number;
   readonly tls?: ClientTls;
 }
 
-/** A channel of grpc-js with the certificates of this moment; dialled by the first call. */
+/** Creates a grpc-js client for one channel, with the certificates that are current now. It
+ * connects when the first call is made. */
 export function openChannel(target: ChannelTarget): Client {
   const { address, tls } = target;
   const security = channelSecurity(address, tls);
@@ -21,28 +20,29 @@ export function openChannel(target: ChannelTarget): Client {
   return new Client(name, security.credentials, { ...channelOptions(target), ...security.options });
 }
 
-/** Waits until the channel can take a call.
- * @throws CsiError notForwarded: nothing listens there, or time or patience ran out first */
+/** Waits until the channel is connected.
+ * @param path  method path, for the error
+ * @throws CsiError with notForwarded: the connection failed, the deadline passed, or the signal
+ *   aborted */
 export async function waitUntilConnected(
   grpc: Client,
   path: string,
   { deadlineMs, signal }: { readonly deadlineMs: number; readonly signal: AbortSignal | undefined },
 ): Promise<void> {
   const channel = grpc.getChannel();
-  const gaveUp = (): boolean => signal?.aborted === true;
+  const fail = (code: number, details: string): never => {
+    throw createNotSentError({ method: path, code, details });
+  };
+  const isAborted = (): boolean => signal?.aborted === true;
   for (;;) {
     const state = channel.getConnectivityState(true);
     if (state === connectivityState.READY) return;
-    if (gaveUp()) throw notSent(path, Code.Canceled, CANCELED_DETAILS);
+    if (isAborted()) return fail(Code.Canceled, CANCELED_DETAILS);
     if (state === connectivityState.TRANSIENT_FAILURE)
-      throw notSent(path, Code.Unavailable, `no connection to ${channel.getTarget()}`);
-    if (state === connectivityState.SHUTDOWN)
-      throw notSent(path, Code.Canceled, 'the client was closed');
-    const changed = await stateChange(channel, state, {
-      deadlineMs,
-      ...(signal ? { signal } : {}),
-    });
-    if (!changed && !gaveUp()) throw notSent(path, Code.DeadlineExceeded, DEADLINE_DETAILS);
+      return fail(Code.Unavailable, `no connection to ${channel.getTarget()}`);
+    if (state === connectivityState.SHUTDOWN) return fail(Code.Canceled, 'the client was closed');
+    const hasChanged = await waitForStateChange(channel, state, { deadlineMs, signal });
+    if (!hasChanged && !isAborted()) return fail(Code.DeadlineExceeded, DEADLINE_DETAILS);
   }
 }
 
@@ -52,35 +52,33 @@ function channelOptions({ address, maxReceiveBytes }: ChannelTarget): ClientOpti
     'grpc.max_send_message_length': -1,
     'grpc.initial_reconnect_backoff_ms': 100,
     'grpc.max_reconnect_backoff_ms': 2_000,
-    // Own connection: another client to the same address must not share its backoff or its end.
+    // Clients of the same address must not share a connection, or its back-off and its end.
     'grpc.use_local_subchannel_pool': 1,
-    // Retries are the queue's business, with a record; a silent second attempt would be a call
-    // nobody accounts for.
+    // The queue retries, with a volume record. A retry inside grpc-js would be a call without one.
     'grpc.enable_retries': 0,
     'grpc.service_config_disable_resolution': 1,
     'grpc.enable_http_proxy': 0,
     'grpc.enable_channelz': 0,
-    // A unix socket tells when its peer is gone; TCP needs asking.
+    // A unix socket reports a lost peer; TCP needs keepalive pings to notice.
     ...(address.kind === 'tcp'
       ? { 'grpc.keepalive_time_ms': 20_000, 'grpc.keepalive_timeout_ms': 10_000 }
       : {}),
   };
 }
 
-function stateChange(
+/** Resolves with whether the state changed before the deadline and before the signal aborted. */
+function waitForStateChange(
   channel: ReturnType<Client['getChannel']>,
   from: connectivityState,
-  until: { readonly deadlineMs: number; readonly signal?: AbortSignal },
+  until: { readonly deadlineMs: number; readonly signal: AbortSignal | undefined },
 ): Promise<boolean> {
   return new Promise((resolve) => {
-    const settle = (changed: boolean): void => {
-      until.signal?.removeEventListener('abort', aborted);
-      resolve(changed);
+    const finish = (hasChanged: boolean): void => {
+      until.signal?.removeEventListener('abort', onAbort);
+      resolve(hasChanged);
     };
-    const aborted = (): void => settle(false);
-    until.signal?.addEventListener('abort', aborted, { once: true });
-    channel.watchConnectivityState(from, until.deadlineMs, (error) =>
-      settle(error === undefined || error === null),
-    );
+    const onAbort = (): void => finish(false);
+    until.signal?.addEventListener('abort', onAbort, { once: true });
+    channel.watchConnectivityState(from, until.deadlineMs, (error) => finish(!error));
   });
 }

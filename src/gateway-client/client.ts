@@ -1,24 +1,29 @@
-import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
-import type {
-  DescMessage,
-  DescMethodUnary,
-  MessageInitShape,
-  MessageShape,
+// A CSI client on one channel to a gateway or a driver. Builds on channel.ts; pool.ts keeps one client
+// per gateway.
+import {
+  create,
+  type DescMessage,
+  type DescMethodUnary,
+  fromBinary,
+  type MessageInitShape,
+  type MessageShape,
+  toBinary,
 } from '@bufbuild/protobuf';
-import { connectivityState, Metadata } from '@grpc/grpc-js';
-import type { Client, ClientUnaryCall, ServiceError, StatusObject } from '@grpc/grpc-js';
-import type { Address } from '../runtime/address.ts';
-import { systemClock, timerMs } from '../runtime/clock.ts';
-import type { Clock } from '../runtime/clock.ts';
-import type { Logger } from '../runtime/log.ts';
-import { waitUntilConnected, openChannel } from './channel.ts';
-import type { ClientTls } from './credentials.ts';
-import { Controller, Identity, Node } from '../csi/generated/csi_pb.ts';
+import {
+  type Client,
+  type ClientUnaryCall,
+  connectivityState,
+  Metadata,
+  type ServiceError,
+  type StatusObject,
+} from '@grpc/grpc-js';
 import type * as csi from '../csi/generated/csi_pb.ts';
+import { Controller, Identity, Node } from '../csi/generated/csi_pb.ts';
 import { methodPath } from '../csi/methods.ts';
 import {
   CANCELED_DETAILS,
   Code,
+  createNotSentError,
   CsiError,
   DEADLINE_DETAILS,
   DRAINING_TRAILER,
@@ -26,100 +31,63 @@ import {
   MIGRATED_METADATA,
   NOT_AFTER_METADATA,
   NOT_FORWARDED_TRAILER,
-  notSent,
 } from '../csi/status.ts';
+import type { Address } from '../runtime/address.ts';
+import { type Clock, systemClock, timerMs } from '../runtime/clock.ts';
+import type { Logger } from '../runtime/log.ts';
+import { openChannel, waitUntilConnected } from './channel.ts';
+import type { ClientTls } from './credentials.ts';
 
 /** How one call is made. */
 export interface CallSettings {
-  /** Budget of the whole call, the wait for a connection included; also the driver's deadline. */
+  /** Time for the whole call, including the wait for a connection. Also the driver's deadline. */
   readonly timeoutMs: number;
-  /** Absolute Unix time past which the call must not reach the driver; checked here and, again, by
-   * the gateway. */
+  /** Unix time after which the call must not reach the driver (record rule 3). Checked here and
+   * again by the gateway. */
   readonly notAfterMs?: number;
-  /** Gives up: the call ends as Canceled, ambiguous unless it was not sent yet. */
+  /** Cancels the call: it ends as Canceled, ambiguous unless it was not sent yet. */
   readonly signal?: AbortSignal;
-  /** The volume is stored in the form of an in-tree plug-in: metrics tell such calls apart (spec 07
-   * §1). */
+  /** Whether the volume comes from an in-tree plug-in; a label of the gateway's metrics. */
   readonly migrated?: boolean;
   /** Further request metadata. */
   readonly metadata?: Readonly<Record<string, string>>;
-  /** Hears, before the promise settles, whether a gateway vouches for the answer (OK answers
-   * included). */
+  /** Called before the promise settles, for OK as well: what the gateway says about the status. */
   readonly onTrailers?: (trailers: {
     readonly driverSaid: boolean;
     readonly notForwarded: boolean;
   }) => unknown;
 }
 
-/** A request as message, as its initial values, or already encoded. */
+/** A request as a message, as the fields of one, or already encoded. */
 export type RequestOf<I extends DescMessage> = MessageInitShape<I> | Uint8Array;
 
-/** One channel to a gateway or a driver. Every call throws CsiError and nothing else. */
-export interface CsiClient {
-  call<I extends DescMessage, O extends DescMessage>(
-    method: DescMethodUnary<I, O>,
-    request: RequestOf<I>,
-    settings: CallSettings,
-  ): Promise<MessageShape<O>>;
-  probe(settings: CallSettings): Promise<csi.ProbeResponse>;
-  getPluginInfo(settings: CallSettings): Promise<csi.GetPluginInfoResponse>;
-  getPluginCapabilities(settings: CallSettings): Promise<csi.GetPluginCapabilitiesResponse>;
-  controllerGetCapabilities(settings: CallSettings): Promise<csi.ControllerGetCapabilitiesResponse>;
-  nodeGetInfo(settings: CallSettings): Promise<csi.NodeGetInfoResponse>;
-  createVolume(
-    request: RequestOf<typeof csi.CreateVolumeRequestSchema>,
-    settings: CallSettings,
-  ): Promise<csi.CreateVolumeResponse>;
-  deleteVolume(
-    request: RequestOf<typeof csi.DeleteVolumeRequestSchema>,
-    settings: CallSettings,
-  ): Promise<csi.DeleteVolumeResponse>;
-  getCapacity(
-    request: RequestOf<typeof csi.GetCapacityRequestSchema>,
-    settings: CallSettings,
-  ): Promise<csi.GetCapacityResponse>;
-  listVolumes(
-    request: RequestOf<typeof csi.ListVolumesRequestSchema>,
-    settings: CallSettings,
-  ): Promise<csi.ListVolumesResponse>;
-  controllerGetVolume(
-    request: RequestOf<typeof csi.ControllerGetVolumeRequestSchema>,
-    settings: CallSettings,
-  ): Promise<csi.ControllerGetVolumeResponse>;
-  controllerModifyVolume(
-    request: RequestOf<typeof csi.ControllerModifyVolumeRequestSchema>,
-    settings: CallSettings,
-  ): Promise<csi.ControllerModifyVolumeResponse>;
-  /** Ends the channel; calls under way end as Canceled. */
-  close(): void;
-}
-
 export interface CsiClientOptions {
-  /** A gateway's listener, or a driver's socket: then every failure is ambiguous, since nobody
-   * vouches for it. */
+  /** Where a gateway listens, or a driver's socket. Without a gateway every failure is ambiguous,
+   * because nothing confirms who made the status. */
   readonly address: Address;
   readonly log: Logger;
-  /** Largest answer taken; 64 MiB where absent (gRPC's own default of 4 MiB is too small for
-   * ListVolumes). */
+  /** Largest response accepted; 64 MiB if absent, because gRPC's default of 4 MiB is too small for
+   * ListVolumes. */
   readonly maxReceiveBytes?: number;
   readonly clock?: Clock;
-  /** Mutual TLS where the address is TCP; plaintext where absent. */
+  /** Mutual TLS for TCP addresses; plaintext if absent. */
   readonly tls?: ClientTls;
 }
 
-/** Makes a client; nothing is dialled before the first call, and a socket that comes late is found
+/** Creates a client. It connects when the first call is made, and finds a socket that appears later
  * within about 2 s. */
 export function createCsiClient(options: CsiClientOptions): CsiClient {
-  return new GrpcCsiClient(options);
+  return new CsiClient(options);
 }
 
-class GrpcCsiClient implements CsiClient {
+/** One channel to a gateway or a driver. Every call rejects with CsiError and nothing else. */
+export class CsiClient {
   readonly #options: CsiClientOptions;
   readonly #log: Logger;
   readonly #clock: Clock;
-  readonly #forgetTls: (() => void) | undefined;
+  readonly #stopTlsUpdates: (() => void) | undefined;
   #grpc: Client;
-  /** Calls under way by channel: one that was replaced lives until they have ended. */
+  /** Number of calls under way by channel. A replaced channel is closed when its last call ends. */
   readonly #running = new Map<Client, number>();
 
   constructor(options: CsiClientOptions) {
@@ -127,17 +95,17 @@ class GrpcCsiClient implements CsiClient {
     this.#log = options.log;
     this.#clock = options.clock ?? systemClock;
     this.#grpc = openChannel(this.#options);
-    this.#forgetTls = options.tls?.source.onChange(() => this.#replaceChannel());
+    this.#stopTlsUpdates = options.tls?.source.onChange(() => this.#replaceChannel());
   }
 
-  /** New certificates: new calls go by a new channel, those under way end on the old one. */
+  /** After a change of certificates: new calls use a new channel, calls under way stay on theirs. */
   #replaceChannel(): void {
     const old = this.#grpc;
     this.#grpc = openChannel(this.#options);
     if (!this.#running.has(old)) old.close();
   }
 
-  #left(grpc: Client): void {
+  #releaseChannel(grpc: Client): void {
     const running = (this.#running.get(grpc) ?? 1) - 1;
     if (running > 0) return void this.#running.set(grpc, running);
     this.#running.delete(grpc);
@@ -146,123 +114,101 @@ class GrpcCsiClient implements CsiClient {
 
   async call<I extends DescMessage, O extends DescMessage>(
     method: DescMethodUnary<I, O>,
-    request: RequestOf<I>,
+    values: RequestOf<I>,
     settings: CallSettings,
   ): Promise<MessageShape<O>> {
     const path = methodPath(method);
     const startedMs = this.#clock.nowMs();
-    // grpc-js sets a timer for it.
+    // timerMs, because grpc-js sets a timer for the deadline.
     const deadlineMs = startedMs + timerMs(settings.timeoutMs);
-    const encoded = encode(method, request);
+    const request = encodeRequest(method, values);
     const grpc = this.#grpc;
     this.#running.set(grpc, (this.#running.get(grpc) ?? 0) + 1);
     try {
-      return await this.#callBy(grpc, encoded, { method, path, deadlineMs, settings });
+      const response = await this.#send(grpc, { path, request, deadlineMs, settings });
+      return decodeResponse(method.output, response, path);
     } finally {
-      this.#left(grpc);
+      this.#releaseChannel(grpc);
     }
   }
 
-  async #callBy<O extends DescMessage>(
-    grpc: Client,
-    encoded: Uint8Array,
-    call: PreparedCall<O>,
-  ): Promise<MessageShape<O>> {
-    const { method, path, deadlineMs, settings } = call;
-    // A call that waits for a connection inside grpc-js comes back as Unavailable with no word on
-    // whether it was sent. Waiting out here keeps "nothing was sent" provable: grpc-js has not seen
-    // the call yet.
+  async #send(grpc: Client, call: EncodedCall): Promise<Buffer> {
+    const { path, deadlineMs, settings } = call;
+    // If grpc-js itself waited for the connection, it would report Unavailable without saying
+    // whether the call was sent. Waiting before grpc-js gets the call makes "not sent" certain.
     if (grpc.getChannel().getConnectivityState(true) !== connectivityState.READY)
       await waitUntilConnected(grpc, path, { deadlineMs, signal: settings.signal });
+    const fail = (code: number, details: string): never => {
+      throw createNotSentError({ method: path, code, details });
+    };
+    if (settings.signal?.aborted === true) return fail(Code.Canceled, CANCELED_DETAILS);
     const nowMs = this.#clock.nowMs();
-    if (settings.signal?.aborted === true) throw notSent(path, Code.Canceled, CANCELED_DETAILS);
-    if (nowMs >= deadlineMs) throw notSent(path, Code.DeadlineExceeded, DEADLINE_DETAILS);
-    if (settings.notAfterMs !== undefined && nowMs > settings.notAfterMs) {
-      throw notSent(
-        path,
-        Code.Aborted,
-        `not sent: its sutler-not-after passed ${nowMs - settings.notAfterMs} ms ago`,
-      );
-    }
-    const answer = await this.#send(grpc, { path, request: encoded }, { ...settings, deadlineMs });
-    try {
-      return fromBinary(method.output, answer);
-    } catch (cause) {
-      throw new CsiError(
-        {
-          code: Code.Internal,
-          details: `the answer to ${path} does not decode: ${messageOf(cause)}`,
-          method: path,
-        },
-        { cause },
-      );
-    }
+    if (nowMs >= deadlineMs) return fail(Code.DeadlineExceeded, DEADLINE_DETAILS);
+    const lateMs = nowMs - (settings.notAfterMs ?? Infinity);
+    if (lateMs > 0)
+      return fail(Code.Aborted, `not sent: its sutler-not-after passed ${lateMs} ms ago`);
+    return this.#makeRequest(grpc, call);
   }
 
-  #send(
+  #makeRequest(
     grpc: Client,
-    { path, request }: { readonly path: string; readonly request: Uint8Array },
-    settings: CallSettings & { readonly deadlineMs: number },
+    { path, request, deadlineMs, settings }: EncodedCall,
   ): Promise<Buffer> {
     return new Promise((resolve, reject) => {
       let failure: ServiceError | null = null;
       let message: Buffer | undefined;
-      const ended = (error: ServiceError | null, value?: Buffer): void => {
+      const onResponse = (error: ServiceError | null, value?: Buffer): void => {
         failure = error;
         message = value;
       };
+      const options = { deadline: deadlineMs };
       let call: ClientUnaryCall;
       try {
-        const options = { deadline: settings.deadlineMs };
         call = grpc.makeUnaryRequest(
           path,
-          asBuffer,
+          toBuffer,
           (bytes: Buffer) => bytes,
           request,
-          metadataOf(settings),
+          toMetadata(settings),
           options,
-          ended,
+          onResponse,
         );
       } catch (cause) {
-        // Thrown before anything is sent: metadata that can't be sent, or a client that was closed
-        // meanwhile.
-        return reject(notSent(path, Code.InvalidArgument, messageOf(cause), cause));
+        // Thrown before anything is sent: invalid metadata, or the client was closed meanwhile.
+        const details = messageOf(cause);
+        const status = { method: path, code: Code.InvalidArgument, details };
+        return reject(createNotSentError(status, cause));
       }
       const cancel = (): void => call.cancel();
       settings.signal?.addEventListener('abort', cancel, { once: true });
-      // The status as it came, right after the callback: grpc-js turns OK without a message into an
-      // Unimplemented of its own that still carries the trailers, and a vouched-for Unimplemented
-      // would count as the driver's refusal.
+      // Take the status as it was received: grpc-js turns OK without a message into its own
+      // Unimplemented and keeps the trailers, so that it would look like a refusal of the driver.
+      // 'status' is emitted right after the callback.
       call.on('status', (status: StatusObject) => {
         settings.signal?.removeEventListener('abort', cancel);
-        const trailers = {
-          driverSaid: status.metadata.get(DRIVER_STATUS_TRAILER)[0] === '1',
-          notForwarded: status.metadata.get(NOT_FORWARDED_TRAILER)[0] === '1',
-        };
+        const trailers = readTrailers(status.metadata);
         settings.onTrailers?.(trailers);
         if (failure === null && message !== undefined) return resolve(message);
         const code: number = status.code;
-        const vouched = code === Code.OK ? {} : { ...trailers, ...drainingOf(status.metadata) };
-        reject(
-          new CsiError(
-            { ...this.#describe(failure ?? status, settings), ...vouched, method: path },
-            { cause: failure },
-          ),
-        );
+        const confirmed = code === Code.OK ? {} : { ...trailers, ...readDraining(status.metadata) };
+        const described = this.#describe(failure ?? status, {
+          deadlineMs,
+          signal: settings.signal,
+        });
+        reject(new CsiError({ ...described, ...confirmed, method: path }, { cause: failure }));
       });
     });
   }
 
-  /** Code and words of a failed call; our own deadline and cancellation in Go's words, as
-   * upstream's events have them. */
+  /** Code and details of a failed call. Our own deadline and cancellation get Go's texts, which
+   * upstream's events show. */
   #describe(
-    status: { code: number; details: string },
-    settings: CallSettings & { readonly deadlineMs: number },
-  ): { code: number; details: string } {
-    const { code, details } = status;
-    if (code === Code.DeadlineExceeded && this.#clock.nowMs() >= settings.deadlineMs)
+    { code, details }: { readonly code: number; readonly details: string },
+    limits: { readonly deadlineMs: number; readonly signal: AbortSignal | undefined },
+  ): { readonly code: number; readonly details: string } {
+    if (code === Code.DeadlineExceeded && this.#clock.nowMs() >= limits.deadlineMs)
       return { code, details: DEADLINE_DETAILS };
-    if (code === Code.Canceled && settings.signal?.aborted === true)
+    if (code === Code.Canceled && limits.signal?.aborted === true)
       return { code, details: CANCELED_DETAILS };
     return { code, details };
   }
@@ -321,21 +267,22 @@ class GrpcCsiClient implements CsiClient {
     return this.call(Controller.method.controllerModifyVolume, request, settings);
   }
 
+  /** Closes the channel; calls under way end as Canceled. */
   close(): void {
     this.#log.debug({ target: this.#grpc.getChannel().getTarget() }, 'CSI client closed');
-    this.#forgetTls?.();
+    this.#stopTlsUpdates?.();
     for (const grpc of new Set([this.#grpc, ...this.#running.keys()])) grpc.close();
   }
 }
 
-interface PreparedCall<O extends DescMessage> {
-  readonly method: { readonly output: O };
+interface EncodedCall {
   readonly path: string;
+  readonly request: Uint8Array;
   readonly deadlineMs: number;
   readonly settings: CallSettings;
 }
 
-function encode<I extends DescMessage>(
+function encodeRequest<I extends DescMessage>(
   method: DescMethodUnary<I>,
   request: RequestOf<I>,
 ): Uint8Array {
@@ -343,16 +290,26 @@ function encode<I extends DescMessage>(
   try {
     return toBinary(method.input, create(method.input, request));
   } catch (cause) {
-    throw notSent(
-      methodPath(method),
-      Code.InvalidArgument,
-      `the request can't be encoded: ${messageOf(cause)}`,
-      cause,
-    );
+    const details = `the request can't be encoded: ${messageOf(cause)}`;
+    const status = { method: methodPath(method), code: Code.InvalidArgument, details };
+    throw createNotSentError(status, cause);
   }
 }
 
-function metadataOf(settings: CallSettings): Metadata {
+function decodeResponse<O extends DescMessage>(
+  schema: O,
+  response: Buffer,
+  path: string,
+): MessageShape<O> {
+  try {
+    return fromBinary(schema, response);
+  } catch (cause) {
+    const details = `the response to ${path} can't be decoded: ${messageOf(cause)}`;
+    throw new CsiError({ code: Code.Internal, details, method: path }, { cause });
+  }
+}
+
+function toMetadata(settings: CallSettings): Metadata {
   const metadata = new Metadata();
   for (const [key, value] of Object.entries(settings.metadata ?? {})) metadata.set(key, value);
   if (settings.migrated !== undefined) metadata.set(MIGRATED_METADATA, String(settings.migrated));
@@ -361,13 +318,24 @@ function metadataOf(settings: CallSettings): Metadata {
   return metadata;
 }
 
-/** The gateway's word, and nobody else's: it strips the driver's trailers of that kind. */
-function drainingOf(metadata: Metadata): { readonly draining?: number } {
+/** What the gateway says about the status. A driver can't forge it: the gateway removes `sutler-*`
+ * trailers of the driver. */
+function readTrailers(metadata: Metadata): {
+  readonly driverSaid: boolean;
+  readonly notForwarded: boolean;
+} {
+  return {
+    driverSaid: metadata.get(DRIVER_STATUS_TRAILER)[0] === '1',
+    notForwarded: metadata.get(NOT_FORWARDED_TRAILER)[0] === '1',
+  };
+}
+
+function readDraining(metadata: Metadata): { readonly draining?: number } {
   const [text] = metadata.get(DRAINING_TRAILER);
   return typeof text === 'string' && /^\d{1,9}$/.test(text) ? { draining: Number(text) } : {};
 }
 
-function asBuffer(bytes: Uint8Array): Buffer {
+function toBuffer(bytes: Uint8Array): Buffer {
   return Buffer.isBuffer(bytes)
     ? bytes
     : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);

@@ -1,25 +1,25 @@
+// Credentials of a client for gateways on TCP: the TLS flags, and what grpc-js needs. The lowest layer
+// of this folder.
 import { X509Certificate } from 'node:crypto';
-import { credentials } from '@grpc/grpc-js';
-import type { ChannelCredentials, ChannelOptions } from '@grpc/grpc-js';
 import { isIP } from 'node:net';
-import { checkServerIdentity, createSecureContext } from 'node:tls';
-import type { PeerCertificate } from 'node:tls';
-import { isLoopback } from '../runtime/address.ts';
-import type { Address } from '../runtime/address.ts';
+import { checkServerIdentity, createSecureContext, type PeerCertificate } from 'node:tls';
+import { type ChannelCredentials, type ChannelOptions, credentials } from '@grpc/grpc-js';
+import { type Address, isLoopback } from '../runtime/address.ts';
 import type { Clock } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
 import type { Logger } from '../runtime/log.ts';
-import { watchTlsFiles } from '../runtime/tls-files.ts';
-import type { TlsSource, WatchedTlsFiles } from '../runtime/tls-files.ts';
+import { type TlsSource, type WatchedTlsFiles, watchTlsFiles } from '../runtime/tls-files.ts';
 
-/** How a client proves who it is to a gateway on TCP, and by which name it knows the gateway. */
+/** The certificates with which a client calls a gateway on TCP, and the name that it expects the
+ * gateway to have. */
 export interface ClientTls {
   readonly source: TlsSource;
-  /** Name or IP address that the gateway's certificate must have; '' = the host that is dialled. */
+  /** Name or IP address that the gateway's certificate must contain; '' for the host of the
+   * address. */
   readonly serverName: string;
 }
 
-/** The flags of src/gateway-client/flags.ts that say how a gateway is reached. */
+/** The flags of src/gateway-client/flags.ts about TLS. */
 export interface GatewaySecurityFlags {
   readonly gateway: readonly string[];
   readonly gatewayTlsCa: string;
@@ -29,25 +29,26 @@ export interface GatewaySecurityFlags {
   readonly gatewayInsecure: boolean;
 }
 
-/** What a gateway pool needs besides the addresses; close ends the watch over the files. */
+/** How a process may connect to its gateways. */
 export interface GatewaySecurity {
   readonly tls: (ClientTls & { readonly source: WatchedTlsFiles }) | undefined;
-  /** Plaintext beyond loopback. */
+  /** Whether plaintext beyond loopback is allowed. */
   readonly insecure: boolean;
+  /** Stops watching the TLS files. */
   close(): void;
 }
 
-/** Opens the files that the flags name.
- * @throws UsageError for half of a set, or files that can't be used */
+/** Reads the TLS files that the flags name, and watches them.
+ * @throws UsageError if only some of the files are named, or one can't be used */
 export async function openGatewaySecurity(
   flags: GatewaySecurityFlags,
-  o: { readonly clock: Clock; readonly log: Logger },
+  options: { readonly clock: Clock; readonly log: Logger },
 ): Promise<GatewaySecurity> {
   const files = { ca: flags.gatewayTlsCa, cert: flags.gatewayTlsCert, key: flags.gatewayTlsKey };
-  const named = { ca: 'gateway-tls-ca', cert: 'gateway-tls-cert', key: 'gateway-tls-key' };
+  const flagNames = { ca: 'gateway-tls-ca', cert: 'gateway-tls-cert', key: 'gateway-tls-key' };
   const missing = (['ca', 'cert', 'key'] as const)
     .filter((part) => files[part] === '')
-    .map((part) => named[part]);
+    .map((part) => flagNames[part]);
   if (missing.length === 3) {
     if (flags.gatewayTlsServerName !== '')
       throw new UsageError(
@@ -55,12 +56,12 @@ export async function openGatewaySecurity(
       );
     return { tls: undefined, insecure: flags.gatewayInsecure, close: () => undefined };
   }
-  if (missing.length > 0) {
+  if (missing.length > 0)
     throw new UsageError(
-      `--${missing.join(' and --')} missing: mutual TLS needs --gateway-tls-ca, --gateway-tls-cert and --gateway-tls-key`,
+      `--${missing.join(' and --')} missing: ` +
+        'mutual TLS needs --gateway-tls-ca, --gateway-tls-cert and --gateway-tls-key',
     );
-  }
-  const source = await watchTlsFiles({ files, flags: named, ...o });
+  const source = await watchTlsFiles({ files, flags: flagNames, ...options });
   return {
     tls: { source, serverName: flags.gatewayTlsServerName },
     insecure: flags.gatewayInsecure,
@@ -68,25 +69,21 @@ export async function openGatewaySecurity(
   };
 }
 
-/** Refuses a plaintext way to a gateway that others could listen to.
+/** Refuses plaintext to an address where others could read the calls.
  * @throws UsageError */
 export function refusePlaintext(
   address: Address,
   security: { readonly tls: ClientTls | undefined; readonly insecure: boolean },
 ): void {
-  if (
-    address.kind === 'unix' ||
-    security.tls !== undefined ||
-    security.insecure ||
-    isLoopback(address.host)
-  )
-    return;
+  if (address.kind === 'unix' || isLoopback(address.host)) return;
+  if (security.tls !== undefined || security.insecure) return;
   throw new UsageError(
-    `--gateway: ${address.host} is beyond loopback, which needs TLS; give --gateway-tls-ca, --gateway-tls-cert and --gateway-tls-key, or --gateway-insecure`,
+    `--gateway: ${address.host} is beyond loopback, which needs TLS; ` +
+      'give --gateway-tls-ca, --gateway-tls-cert and --gateway-tls-key, or --gateway-insecure',
   );
 }
 
-/** Credentials of one channel, made of the material as it is now. */
+/** Credentials of one channel, from the certificates that are current now. */
 export function channelSecurity(
   address: Address,
   tls: ClientTls | undefined,
@@ -98,19 +95,19 @@ export function channelSecurity(
   const context = createSecureContext({ ca, cert, key, minVersion: 'TLSv1.3' });
   return {
     credentials: credentials.createFromSecureContext(context, {
-      checkServerIdentity: (_host, certificate) => identityProblem(expected, certificate),
+      checkServerIdentity: (_host, certificate) => checkIdentity(expected, certificate),
     }),
-    // The SNI. An address must not stand there (RFC 6066 §3), so any name does; what is checked is
-    // `expected`.
+    // The SNI. RFC 6066 section 3 forbids IP addresses there, so those get a placeholder; the
+    // certificate is checked against `expected`.
     options: {
       'grpc.ssl_target_name_override': isIP(expected) === 0 ? expected : 'sutler-gateway',
     },
   };
 }
 
-/** Why a certificate is not the expected host's. Addresses are compared as addresses:
- * tls.checkServerIdentity of Node 22 compares an IPv6 one as a name. */
-function identityProblem(expected: string, certificate: PeerCertificate): Error | undefined {
+/** Returns an error if the certificate is not the expected host's. IP addresses are compared as
+ * addresses, because tls.checkServerIdentity of Node 22 compares IPv6 addresses as names. */
+function checkIdentity(expected: string, certificate: PeerCertificate): Error | undefined {
   if (isIP(expected) !== 0 && new X509Certificate(certificate.raw).checkIP(expected) !== undefined)
     return undefined;
   return checkServerIdentity(expected, certificate);

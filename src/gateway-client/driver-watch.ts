@@ -1,11 +1,12 @@
+// Asks the driver, through its gateways, for its name and capabilities. Builds on pool.ts.
 import { setMaxListeners } from 'node:events';
+import { readControllerCapabilities, readPluginCapabilities } from '../csi/capabilities.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
-import { readControllerCapabilities, readPluginCapabilities } from '../csi/capabilities.ts';
 import type { CsiClient } from './client.ts';
 import type { GatewayPool } from './pool.ts';
 
-/** A driver as seen through its gateway. */
+/** What the driver reports about itself. */
 export interface DriverInfo {
   readonly name: string;
   readonly pluginCapabilities: ReadonlySet<string>;
@@ -13,81 +14,64 @@ export interface DriverInfo {
 }
 
 export interface DriverWatch {
-  /** Resolves when the driver has told its name and capabilities; undefined when the signal aborts
-   * first. */
+  /** Resolves when the driver has reported its name and capabilities; with undefined if the signal
+   * aborts first. */
   known(signal: AbortSignal): Promise<DriverInfo | undefined>;
-  /** The latest view.
-   * @throws before known() has resolved */
+  /** The latest report.
+   * @throws Error before known() has resolved */
   current(): DriverInfo;
-  /** For /readyz: what keeps the driver from being known. */
+  /** For /readyz: why the driver's report is missing or can't be refreshed. */
   readonly trouble: string | undefined;
   close(): void;
 }
 
 export interface DriverWatchOptions {
-  /** Asked in their order until one answers; that one is preferred from then on. */
+  /** Asked in their order until one responds, which is then asked first. */
   readonly gateways: Pick<GatewayPool, 'inOrder' | 'prefer'>;
+  /** Time for each call. */
   readonly timeoutMs: number;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
 const RETRY_MS = 500;
-/** Capabilities change with a driver's upgrade. */
+/** Capabilities change when the driver is upgraded. */
 const REFRESH_MS = 15_000;
 
-/** Asks the driver, through its gateway, who it is and what it can do: until it answers, and again
- * every 15 s. */
+/** Asks the driver for its name and capabilities until it responds, then again every 15 s. */
 export function watchDriver(options: DriverWatchOptions): DriverWatch {
-  const { clock, log, gateways } = options;
+  const { clock, gateways, log } = options;
   const closed = new AbortController();
   setMaxListeners(0, closed.signal);
-  let view: DriverInfo | undefined;
-  let trouble: string | undefined = `waiting for the driver behind the gateway ${gateways
-    .inOrder()
-    .map(({ address }) => address)
-    .join(', ')}`;
-  let announce: (view: DriverInfo) => void = () => undefined;
-  const first = new Promise<DriverInfo>((resolve) => (announce = resolve));
+  const addresses = gateways.inOrder().map(({ address }) => address);
+  let trouble: string | undefined =
+    `waiting for the driver behind the gateway ${addresses.join(', ')}`;
+  let current: DriverInfo | undefined;
+  let resolveFirst: (info: DriverInfo) => void = () => undefined;
+  const first = new Promise<DriverInfo>((resolve) => (resolveFirst = resolve));
 
-  const loop = async (): Promise<void> => {
+  const accept = (info: DriverInfo): void => {
+    const { name, controllerCapabilities } = info;
+    if (current === undefined)
+      log.info({ driver: name, capabilities: [...controllerCapabilities] }, 'driver found');
+    current = info;
+    trouble = undefined;
+    resolveFirst(info);
+  };
+  const report = (reason: string): void => {
+    if (reason !== trouble)
+      log.warn({ reason }, 'the driver does not answer through its gateway; waiting');
+    trouble = reason;
+  };
+  const poll = async (): Promise<void> => {
     while (!closed.signal.aborted) {
-      const troubles: string[] = [];
-      let seen: DriverInfo | undefined;
-      for (const { address, client } of gateways.inOrder()) {
-        try {
-          const answer = await ask(client, options.timeoutMs);
-          if (view !== undefined && answer.name !== view.name)
-            throw new Error(otherDriver(answer.name, view.name));
-          seen = answer;
-          gateways.prefer(address);
-          break;
-        } catch (error) {
-          troubles.push(
-            `gateway ${address}: ${error instanceof Error ? error.message : String(error)}`,
-          );
-        }
-      }
-      if (seen === undefined) {
-        const text = troubles.join('; ');
-        if (text !== trouble)
-          log.warn({ reason: text }, 'the driver does not answer through its gateway; waiting');
-        trouble = text;
-        await clock.sleep(RETRY_MS, closed.signal);
-        continue;
-      }
-      if (view === undefined)
-        log.info(
-          { driver: seen.name, capabilities: [...seen.controllerCapabilities] },
-          'driver found',
-        );
-      view = seen;
-      trouble = undefined;
-      announce(seen);
-      await clock.sleep(REFRESH_MS, closed.signal);
+      const answer = await askGateways(options, current?.name);
+      if (typeof answer === 'string') report(answer);
+      else accept(answer);
+      await clock.sleep(typeof answer === 'string' ? RETRY_MS : REFRESH_MS, closed.signal);
     }
   };
-  void loop();
+  void poll();
 
   return {
     known: (signal) =>
@@ -99,8 +83,9 @@ export function watchDriver(options: DriverWatchOptions): DriverWatch {
         }),
       ]),
     current: () => {
-      if (view === undefined) throw new Error('the driver is not known yet: await known() first');
-      return view;
+      if (current === undefined)
+        throw new Error('the driver is not known yet: await known() first');
+      return current;
     },
     get trouble() {
       return trouble;
@@ -109,21 +94,44 @@ export function watchDriver(options: DriverWatchOptions): DriverWatch {
   };
 }
 
-function otherDriver(now: string, before: string): string {
-  return `the driver behind it is now ${now}, this process serves ${before}; point --gateway at the right one or restart this process`;
+/** The report of the first gateway that responds, or why none gave one.
+ * @param served  name of the driver that this process serves, once it is known */
+async function askGateways(
+  { gateways, timeoutMs }: DriverWatchOptions,
+  served: string | undefined,
+): Promise<DriverInfo | string> {
+  const troubles: string[] = [];
+  for (const { address, client } of gateways.inOrder()) {
+    try {
+      const info = await readDriverInfo(client, timeoutMs);
+      if (served !== undefined && info.name !== served)
+        throw new Error(
+          `the driver behind it is now ${info.name}, this process serves ${served}; ` +
+            'point --gateway at the right one or restart this process',
+        );
+      gateways.prefer(address);
+      return info;
+    } catch (error) {
+      troubles.push(
+        `gateway ${address}: ${error instanceof Error ? error.message : String(error)}`,
+      );
+    }
+  }
+  return troubles.join('; ');
 }
 
-async function ask(
+/** @throws Error for a failed call or an empty name */
+async function readDriverInfo(
   client: Pick<CsiClient, 'getPluginInfo' | 'getPluginCapabilities' | 'controllerGetCapabilities'>,
   timeoutMs: number,
 ): Promise<DriverInfo> {
   const settings = { timeoutMs };
-  const info = await client.getPluginInfo(settings);
-  if (info.name === '')
+  const { name } = await client.getPluginInfo(settings);
+  if (name === '')
     throw new Error('driver name is empty: GetPluginInfo must answer with the CSI driver’s name');
   const plugin = readPluginCapabilities(await client.getPluginCapabilities(settings));
   const controller = plugin.has('CONTROLLER_SERVICE')
     ? readControllerCapabilities(await client.controllerGetCapabilities(settings))
     : new Set<string>();
-  return { name: info.name, pluginCapabilities: plugin, controllerCapabilities: controller };
+  return { name, pluginCapabilities: plugin, controllerCapabilities: controller };
 }

@@ -1,32 +1,45 @@
 import { defineFlags } from '../runtime/flags.ts';
 
-/** How a process reaches the driver. */
+/** Flags of every process that calls a gateway. */
 export const gatewayClientFlags = defineFlags({
   gateway: {
     type: 'strings',
     default: 'unix:///run/sutler/gateway.sock',
-    help: 'Address of the csi-gateway: unix:///path or dns:///host:port. Of a driver with several replicas, each replica’s own: several times, or as a comma list; one of them at a time gets the calls. The same for ingest and jobs.',
+    help:
+      'Address of the csi-gateway: unix:///path or dns:///host:port. If the driver has several ' +
+      'replicas, the address of each replica’s gateway: repeat the flag or give a comma list; one ' +
+      'of them at a time gets the calls. Must be the same for ingest and jobs.',
   },
   'gateway-tls-ca': {
     type: 'string',
     default: '',
-    help: 'Authorities that sign the gateway’s certificate, PEM. Turns on mutual TLS 1.3 for gateways that are TCP. The three files are watched.',
+    help:
+      'PEM file with the authorities that sign the gateway’s certificate. Turns on mutual TLS 1.3 ' +
+      'for gateways on TCP. Changes of the three TLS files take effect at once.',
   },
   'gateway-tls-cert': {
     type: 'string',
     default: '',
-    help: 'This process’s certificate for the gateway, PEM, intermediates behind it.',
+    help: 'PEM file with this process’s certificate for the gateway, followed by intermediates.',
   },
-  'gateway-tls-key': { type: 'string', default: '', help: 'Its private key, PEM.' },
+  'gateway-tls-key': {
+    type: 'string',
+    default: '',
+    help: 'PEM file with the private key of --gateway-tls-cert.',
+  },
   'gateway-tls-server-name': {
     type: 'string',
     default: '',
-    help: 'Name or IP address that the gateway’s certificate must have; empty: the host of --gateway.',
+    help:
+      'Name or IP address that the gateway’s certificate must contain. If empty, the host of ' +
+      '--gateway.',
   },
   'gateway-insecure': {
     type: 'bool',
     default: false,
-    help: 'Call gateways beyond loopback in plaintext: secrets of classes can be read on the way.',
+    help:
+      'Allow plaintext to gateways beyond loopback. Anyone on the network path can then read the ' +
+      'secrets of storage classes.',
   },
   timeout: {
     type: 'durationMs',

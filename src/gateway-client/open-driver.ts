@@ -1,23 +1,22 @@
+// How ingest, jobs and audit reach their driver: credentials, gateway pool and driver watch together.
 import { systemClock } from '../runtime/clock.ts';
 import type { Flags } from '../runtime/flags.ts';
 import type { Closers } from '../runtime/lifecycle.ts';
 import type { Logger } from '../runtime/log.ts';
-import { watchDriver } from './driver-watch.ts';
-import type { DriverWatch } from './driver-watch.ts';
-import type { gatewayClientFlags } from './flags.ts';
 import { openGatewaySecurity } from './credentials.ts';
-import { openGatewayPool } from './pool.ts';
-import type { GatewayPool } from './pool.ts';
+import { type DriverWatch, watchDriver } from './driver-watch.ts';
+import type { gatewayClientFlags } from './flags.ts';
+import { type GatewayPool, openGatewayPool } from './pool.ts';
 
-/** The ways to the driver of a process, by its flags, and a watch over what the driver is; closed
- * with the process. Waits for nothing.
- * @throws UsageError for TLS files that can't be used and addresses that can't be called */
-export async function openDriver(p: {
+/** Opens the gateways that the flags name and starts watching the driver behind them. Does not wait
+ * for a connection. Both are closed with the process.
+ * @throws UsageError for TLS files that can't be used and for addresses that must not be called */
+export async function openDriver(context: {
   readonly flags: Flags<typeof gatewayClientFlags>;
   readonly closers: Closers;
   readonly log: Logger;
 }): Promise<{ readonly gateways: GatewayPool; readonly driver: DriverWatch }> {
-  const { flags, closers, log } = p;
+  const { flags, closers, log } = context;
   const security = await openGatewaySecurity(flags, { clock: systemClock, log });
   closers.add('gateway TLS files', () => security.close());
   const gateways = openGatewayPool({ addresses: flags.gateway, security, log });

@@ -1,19 +1,19 @@
+// The gateways of one driver: a client for each. Builds on client.ts.
+import { Code, createNotSentError } from '../csi/status.ts';
 import { formatAddress, parseAddress } from '../runtime/address.ts';
 import { UsageError } from '../runtime/flags.ts';
 import type { Logger } from '../runtime/log.ts';
-import { createCsiClient } from './client.ts';
-import { refusePlaintext } from './credentials.ts';
-import type { GatewaySecurity } from './credentials.ts';
-import type { CallSettings, CsiClient } from './client.ts';
-import { Code, CsiError } from '../csi/status.ts';
+import { type CallSettings, createCsiClient, type CsiClient } from './client.ts';
+import { type GatewaySecurity, refusePlaintext } from './credentials.ts';
 
-/** A call that changes something, and the gateway that it has to go through. */
+/** Settings of a call that changes a volume. */
 export interface ControllerCallSettings extends CallSettings {
-  /** As the volume record's open named it; '' = nobody has named one, so there must be only one. */
+  /** Address of the gateway that gets the call, as the opening of the volume record returned it.
+   * '' if no gateway has been named, which is allowed only with a single --gateway. */
   readonly gateway: string;
 }
 
-/** The calls that change something. */
+/** The calls that change a volume. */
 export interface ControllerCalls {
   createVolume(
     request: Parameters<CsiClient['createVolume']>[0],
@@ -27,49 +27,49 @@ export interface ControllerCalls {
 
 /** One gateway of the driver. */
 export interface Gateway {
-  /** In the notation of formatAddress, which is also how Redis names it. */
+  /** In the notation of formatAddress, which Redis stores as well. */
   readonly address: string;
   readonly client: CsiClient;
 }
 
-/** The gateways of one driver's replicas, by --gateway. */
+/** The gateways of --gateway, one for each replica of the driver. One of them is preferred: the
+ * first, then the one that a call or prefer() named last. */
 export interface GatewayPool {
   /** In the order of the flag. */
   readonly gateways: readonly Gateway[];
-  /** The only one; '' where there are several. */
+  /** Address of the only gateway; '' if there are several. */
   readonly sole: string;
-  /** For questions that each replica answers alike: the preferred one first. */
+  /** All gateways, the preferred one first: for questions that each replica answers alike. */
   inOrder(): readonly Gateway[];
-  /** Is asked first from now on; an address that is not in the pool changes nothing. */
+  /** Prefers a gateway. Does nothing for an address that is not in the pool. */
   prefer(address: string): void;
-  /** Send to the gateway that the settings name, and prefer it. One that this process does not have
-   * is an Unavailable that was not forwarded. */
+  /** Go to the gateway that the settings name. If the pool does not have it, they fail with
+   * Unavailable, not forwarded. */
   readonly calls: ControllerCalls;
-  /** Asks the preferred one. */
+  /** Goes to the preferred gateway. */
   readonly asks: Pick<CsiClient, 'listVolumes'>;
   close(): void;
 }
 
-/** Makes a client for each gateway; nothing is dialled before the first call.
- * @throws UsageError for an address that can't be read or must not be called in plaintext, and for
- *   none at all */
-export function openGatewayPool(o: {
+/** Creates a client for each gateway; they connect when they are first called.
+ * @throws UsageError for an empty list, an unreadable address, and one that needs TLS */
+export function openGatewayPool(options: {
   readonly addresses: readonly string[];
-  /** Plaintext, loopback only, where absent. */
+  /** If absent: plaintext, on loopback only. */
   readonly security?: GatewaySecurity;
   readonly log: Logger;
 }): GatewayPool {
-  const security = o.security ?? { tls: undefined, insecure: false };
+  const { log, security = { tls: undefined, insecure: false } } = options;
   const tls = security.tls === undefined ? {} : { tls: security.tls };
   const byAddress = new Map<string, Gateway>();
-  for (const text of o.addresses) {
+  for (const text of options.addresses) {
     const parsed = parseAddress('gateway', text);
     refusePlaintext(parsed, security);
     const address = formatAddress(parsed);
     if (!byAddress.has(address))
       byAddress.set(address, {
         address,
-        client: createCsiClient({ address: parsed, log: o.log, ...tls }),
+        client: createCsiClient({ address: parsed, log, ...tls }),
       });
   }
   const gateways = [...byAddress.values()];
@@ -80,17 +80,18 @@ export function openGatewayPool(o: {
     );
   const sole = gateways.length === 1 ? first.address : '';
   let preferred = first;
-  const at = (address: string, method: string): CsiClient => {
-    const found = byAddress.get(address === '' ? sole : address);
-    if (found !== undefined) {
-      preferred = found;
-      return found.client;
+  const clientFor = (address: string, method: string): CsiClient => {
+    const gateway = byAddress.get(address === '' ? sole : address);
+    if (gateway !== undefined) {
+      preferred = gateway;
+      return gateway.client;
     }
     const details =
       address === ''
         ? 'no leading ingest has named the active gateway yet'
-        : `the active gateway ${address} is not among the gateways of this process; add it to --gateway`;
-    throw new CsiError({ code: Code.Unavailable, details, method, notForwarded: true });
+        : `the active gateway ${address} is not among the gateways of this process; ` +
+          'add it to --gateway';
+    throw createNotSentError({ method, code: Code.Unavailable, details });
   };
   return {
     gateways,
@@ -99,9 +100,15 @@ export function openGatewayPool(o: {
     prefer: (address) => (preferred = byAddress.get(address) ?? preferred),
     calls: {
       createVolume: async (request, settings) =>
-        at(settings.gateway, '/csi.v1.Controller/CreateVolume').createVolume(request, settings),
+        clientFor(settings.gateway, '/csi.v1.Controller/CreateVolume').createVolume(
+          request,
+          settings,
+        ),
       deleteVolume: async (request, settings) =>
-        at(settings.gateway, '/csi.v1.Controller/DeleteVolume').deleteVolume(request, settings),
+        clientFor(settings.gateway, '/csi.v1.Controller/DeleteVolume').deleteVolume(
+          request,
+          settings,
+        ),
     },
     asks: { listVolumes: (request, settings) => preferred.client.listVolumes(request, settings) },
     close: () => {

@@ -6,6 +6,7 @@ import type { Gateway, GatewayPool } from '../gateway-client/pool.ts';
 import { CsiError, FAILOVER_METADATA } from '../csi/status.ts';
 import type { ActiveGateway, NamedGateway } from '../records/active-gateway.ts';
 import type { Clock } from '../runtime/clock.ts';
+import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import {
   healthAfterProbe,
@@ -204,7 +205,7 @@ async function sendProbe(
   } catch (error) {
     if (error instanceof CsiError && error.draining !== undefined)
       return { kind: 'draining', running: error.draining };
-    return { kind: 'failed', reason: error instanceof Error ? error.message : String(error) };
+    return { kind: 'failed', reason: messageOf(error) };
   }
 }
 

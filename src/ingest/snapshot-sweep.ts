@@ -6,6 +6,7 @@ import type { KubeObject } from '../kube/objects.ts';
 import { keyOf, snapshots } from '../kube/resources.ts';
 import type { JobKey } from '../queue/contract.ts';
 import { timerMs } from '../runtime/clock.ts';
+import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 
 export interface SnapshotSweepOptions {
@@ -94,9 +95,6 @@ export class SnapshotSweep {
     const next = this.#isForbidden
       ? 'no sweep until this process leads anew (grant list)'
       : 'the next sweep tries again';
-    this.#options.log.warn(
-      { error: error instanceof Error ? error.message : String(error) },
-      `could not list the snapshots; ${next}`,
-    );
+    this.#options.log.warn({ error: messageOf(error) }, `could not list the snapshots; ${next}`);
   }
 }

@@ -7,8 +7,8 @@ import type { JobKey } from '../queue/contract.ts';
 import { judgeVolume } from '../volumes/deletion.ts';
 import { judgeClaim } from '../volumes/eligibility.ts';
 import { identityOf } from '../volumes/handles.ts';
-import type { DriverNames } from '../volumes/provisioning-options.ts';
-import { isHeldSource } from '../volumes/source-use.ts';
+import type { DriverNames } from '../volumes/driver-facts.ts';
+import { isTerminatingCloneSource } from '../volumes/source-use.ts';
 
 /** Whether an object needs a job. */
 export type Triage =
@@ -107,7 +107,7 @@ function isUnchanged({ metadata }: Claim | Volume, { metadata: before }: Claim |
  * when no claim is cloned from it any more (external-provisioner
  * pkg/controller/clone_controller.go). */
 function isDeletedCloneSource(claim: Claim, driver: TriageDriver): boolean {
-  return driver.controllerCapabilities.has('CLONE_VOLUME') && isHeldSource(claim);
+  return driver.controllerCapabilities.has('CLONE_VOLUME') && isTerminatingCloneSource(claim);
 }
 
 /** Whether a volume needs a job. Two PVs with the same handle are both refused: deleting one's

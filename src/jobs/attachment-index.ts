@@ -1,12 +1,12 @@
 import type { VolumeAttachment } from '../kube/objects.ts';
 import type { Change } from '../kube/reflector.ts';
 
-/** The attachments of each volume. Those of volumes that stand in a pod's own spec have no
- * PersistentVolume and are left out. */
+/** VolumeAttachments by the name of their PV. Inline volumes of pods have no PV: their attachments are
+ * left out. */
 export class AttachmentIndex {
   readonly #byVolume = new Map<string, Map<string, VolumeAttachment>>();
 
-  /** Takes in a change of an attachment. */
+  /** Applies a change that the watch reports. */
   apply({ type, object }: Change<VolumeAttachment>): void {
     const volume = object.spec.source.persistentVolumeName;
     if (volume === undefined) return;
@@ -17,7 +17,7 @@ export class AttachmentIndex {
     else this.#byVolume.set(volume, attachments);
   }
 
-  /** What a volume is attached by. */
+  /** The attachments of a PV. */
   of(volume: string): readonly VolumeAttachment[] {
     return [...(this.#byVolume.get(volume)?.values() ?? [])];
   }

@@ -1,40 +1,38 @@
 import type { JobKey } from '../queue/contract.ts';
+import type { ClaimRun } from './events.ts';
+import type { ProcessorPorts } from './ports.ts';
 
-/** One run's hold on a volume record. */
+/** The part of a run that owns a volume record. */
 export interface Attempt {
   /** Key of the record. */
   readonly id: string;
   /** Unique to this run. */
   readonly owner: string;
   readonly job: JobKey;
-  /** The incarnation of Redis before this run read its object. */
+  /** The incarnation of Redis' data before this run read its object. */
   readonly incarnation: string;
-  /** Unix ms past which this run may not send a call any more: so early that the call still ends
-   * within the ownership (rule 3). */
+  /** Unix ms after which this run may send no call: so early that the call still ends within the
+   * ownership (record rule 3). */
   readonly notAfterMs: number;
-  /** The gateway that its calls go through, as the open named it; '' = nobody has named one. */
+  /** The active gateway as opening the record answered it, which all calls of the attempt go
+   * through; '' = no leader has named one. */
   readonly gateway: string;
 }
 
-/** The clock of an attempt starts before its record is opened, so that it ends before the ownership
- * does. */
+/** An attempt at the volume of a claim. */
+export interface ClaimAttempt extends ClaimRun {
+  readonly attempt: Attempt;
+}
+
+/** How old a read of the PV may be when a DeleteVolume is sent (invariant 7). */
+export const MAX_READ_AGE_MS = 2_000;
+
+/** Starts an attempt. Its time counts from before its record is opened, so that it ends before the
+ * ownership does. */
 export function startAttempt(
-  timing: { readonly nowMs: number; readonly writeAllowanceMs: number },
-  attempt: Omit<Attempt, 'notAfterMs' | 'gateway'>,
+  ports: Pick<ProcessorPorts, 'clock' | 'writeAllowanceMs' | 'newOwner'>,
+  attempt: Pick<Attempt, 'id' | 'job' | 'incarnation'>,
 ): Attempt {
-  return { ...attempt, notAfterMs: timing.nowMs + timing.writeAllowanceMs, gateway: '' };
-}
-
-/** The attempt, once its record is open and has said which gateway is the active one. */
-export function withGateway(attempt: Attempt, gateway: string | undefined): Attempt {
-  return { ...attempt, gateway: gateway ?? '' };
-}
-
-/** What the attempt tells a record when it opens it. */
-export function openingOf({
-  owner,
-  job,
-  incarnation,
-}: Attempt): Pick<Attempt, 'owner' | 'job' | 'incarnation'> {
-  return { owner, job, incarnation };
+  const notAfterMs = ports.clock.nowMs() + ports.writeAllowanceMs;
+  return { ...attempt, owner: ports.newOwner(), notAfterMs, gateway: '' };
 }

@@ -1,92 +1,70 @@
 import type { KubeClient } from '../kube/client.ts';
-import type { Class, VolumeAttachment } from '../kube/objects.ts';
-import { startReflector } from '../kube/reflector.ts';
-import type { Reflector } from '../kube/reflector.ts';
+import type { Class, KubeObject, VolumeAttachment } from '../kube/objects.ts';
+import { type Reflector, startReflector } from '../kube/reflector.ts';
 import { classes, volumeAttachments } from '../kube/resources.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Registry } from '../runtime/metrics.ts';
 import { AttachmentIndex } from './attachment-index.ts';
 
-/** What processors read from memory instead of asking the API server: classes, and which volumes
- * are attached. */
+/** The objects that processors read from memory instead of the API server: classes, and the
+ * attachments of volumes. */
 export interface Caches {
   readonly classOf: (name: string) => Class | undefined;
-  /** What a volume is attached by; empty for a driver that doesn't attach. */
+  /** The attachments of a volume; empty for a driver that doesn't attach. */
   readonly attachedTo: (volume: string) => readonly VolumeAttachment[];
-  /** Resolves when all that this driver needs is complete. Attachments are watched only for a
-   * driver that attaches. */
+  /** Resolves when every object has been listed. Attachments are watched only for a driver that
+   * attaches. */
   synced(
     driver: { readonly controllerCapabilities: ReadonlySet<string> },
     signal: AbortSignal,
   ): Promise<void>;
+  /** Why the caches are not up to date, in one line; undefined while they are. */
   readonly trouble: string | undefined;
   stop(): Promise<void>;
 }
 
-/** Starts to watch classes. */
+/** Starts to watch classes; `synced` also starts to watch attachments. */
 export function startCaches(options: {
   client: KubeClient;
   log: Logger;
   metrics: Registry;
 }): Caches {
-  const classView = startReflector({ ...options, resource: classes, transform: transformClass });
+  const classReflector = startReflector({
+    ...options,
+    resource: classes,
+    transform: (raw) => trimMetadata(raw as Class),
+  });
   const attachments = new AttachmentIndex();
-  let attachmentView: Reflector<VolumeAttachment> | undefined;
+  let attachmentReflector: Reflector<VolumeAttachment> | undefined;
   return {
-    classOf: (name) => classView.get(name),
+    classOf: (name) => classReflector.get(name),
     attachedTo: (volume) => attachments.of(volume),
     async synced(driver, signal) {
       if (driver.controllerCapabilities.has('PUBLISH_UNPUBLISH_VOLUME')) {
-        attachmentView = startReflector({
+        attachmentReflector = startReflector({
           ...options,
           resource: volumeAttachments,
-          transform: transformAttachment,
+          transform: (raw) => trimMetadata(raw as VolumeAttachment),
           onChange: (change) => attachments.apply(change),
         });
       }
-      const waits = [classView, attachmentView].flatMap((view) =>
-        view === undefined ? [] : [view.synced(signal)],
-      );
-      await Promise.all(waits).catch((error: unknown) => {
+      try {
+        await Promise.all([classReflector.synced(signal), attachmentReflector?.synced(signal)]);
+      } catch (error) {
         if (!signal.aborted) throw error;
-      });
+      }
     },
     get trouble() {
-      return classView.trouble ?? attachmentView?.trouble;
+      return classReflector.trouble ?? attachmentReflector?.trouble;
     },
     async stop() {
-      await Promise.all([classView.stop(), attachmentView?.stop()]);
+      await Promise.all([classReflector.stop(), attachmentReflector?.stop()]);
     },
   };
 }
 
-function transformClass(raw: unknown): Class {
-  const {
-    metadata,
-    provisioner,
-    parameters,
-    mountOptions,
-    reclaimPolicy,
-    volumeBindingMode,
-    allowedTopologies,
-  } = raw as Class;
-  const { name, uid, resourceVersion } = metadata;
-  return {
-    metadata: { name, uid, resourceVersion },
-    provisioner,
-    ...(parameters === undefined ? {} : { parameters }),
-    ...(mountOptions === undefined ? {} : { mountOptions }),
-    ...(reclaimPolicy === undefined ? {} : { reclaimPolicy }),
-    ...(volumeBindingMode === undefined ? {} : { volumeBindingMode }),
-    ...(allowedTopologies === undefined ? {} : { allowedTopologies }),
-  };
-}
-
-function transformAttachment(raw: unknown): VolumeAttachment {
-  const { metadata, spec } = raw as VolumeAttachment;
-  const { name, uid, resourceVersion } = metadata;
-  return {
-    metadata: { name, uid, resourceVersion },
-    spec: { attacher: spec.attacher, nodeName: spec.nodeName, source: spec.source },
-  };
+/** Drops the metadata that no processor reads, managed fields above all. */
+function trimMetadata<T extends KubeObject>(object: T): T {
+  const { name, uid, resourceVersion } = object.metadata;
+  return { ...object, metadata: { name, uid, resourceVersion } };
 }

@@ -6,43 +6,51 @@ import type { VolumeNames } from '../records/names-in-use.ts';
 import type { VolumeRecords } from '../records/volume-record.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
-import type { DriverFacts, ProvisioningOptions } from '../volumes/provisioning-options.ts';
-
+import type { DriverFacts } from '../volumes/driver-facts.ts';
+import type { ProvisioningOptions } from '../volumes/provisioning-options.ts';
 import type { OperationCounts } from './operation-counts.ts';
 
-/** Everything a processor works with; it keeps nothing between runs. */
+/** What the processors (reconcileClaim, reconcileVolume, reconcileSnapshot) work with. main.ts makes
+ * it once for the process; processors keep nothing between runs. */
 export interface ProcessorPorts {
+  /** The API server. */
   readonly kube: Pick<KubeClient, 'get' | 'list' | 'create' | 'patch' | 'delete'>;
+  /** CreateVolume and DeleteVolume, through the gateway that each call names. */
   readonly csi: ControllerCalls;
+  /** The volume records in Redis. */
   readonly records: VolumeRecords;
-  /** UIDs of the snapshots and claims that open records fill their volumes from;
-   * records/open-sources.ts. */
+  /** Reads from the open records the UIDs of the snapshots and claims that volumes are being created
+   * from. */
   readonly openSources: () => Promise<ReadonlySet<string>>;
-  /** Which claim has a shortened volume name. */
+  /** In Redis: which claim a shortened volume name belongs to. */
   readonly names: Pick<VolumeNames, 'reserve' | 'release'>;
+  /** Kubernetes events. */
   readonly events: Pick<EventRecorder, 'record'>;
+  /** Upstream's metrics. */
   readonly counts: OperationCounts;
-  /** From the watched view of classes. */
+  /** A StorageClass by its name, from the cache of classes (caches.ts). */
   readonly classOf: (name: string) => Class | undefined;
-  /** What a volume is still attached by, from the watched view of attachments; empty where the
-   * driver doesn't attach. */
+  /** The attachments of a PV by its name, from their cache (caches.ts); none for a driver that does
+   * not attach. */
   readonly attachedTo: (volume: string) => readonly VolumeAttachment[];
+  /** The driver's name and capabilities as they are now. */
   readonly driver: () => DriverFacts;
+  /** The flags that the rules of src/volumes/ read. */
   readonly options: ProvisioningOptions;
-  /** Deadline of one driver call. */
+  /** Deadline of one driver call (--timeout). */
   readonly timeoutMs: number;
-  /** Time inside an ownership that is left for writing the PV. */
+  /** The part of an ownership that is left for writing the PV (--write-allowance). */
   readonly writeAllowanceMs: number;
-  /** Longest pause between attempts; what an infeasible request waits. */
+  /** Longest delay after a failure (--retry-interval-max), and the length of a hold-off. */
   readonly retryMaxMs: number;
-  /** Ingest wakes keys that wait for a secret. */
+  /** Whether ingest watches secrets, so that a key may park on one (--watch-secrets). */
   readonly areSecretsWatched: boolean;
-  /** Keep a finalizer on a claim while its record is open. */
+  /** Whether a claim gets a finalizer while its record is open (--claim-finalizer). */
   readonly claimFinalizer: boolean;
-  /** The only gateway, '' where there are several: where calls go as long as no leader has named
-   * one. */
+  /** Where calls go while no leader has named the active gateway: the only --gateway, or '' if there
+   * are several. */
   readonly endpoint: string;
-  /** A text unique to each run. */
+  /** Makes the name of an owner of records, unique to one attempt. */
   readonly newOwner: () => string;
   readonly clock: Clock;
   readonly log: Logger;

@@ -1,12 +1,13 @@
 import { isOutage, KubeError } from '../kube/kube-error.ts';
 import type { KubeObject } from '../kube/objects.ts';
-import { referenceGrants } from '../kube/resources.ts';
-import type { Resource } from '../kube/resources.ts';
+import { referenceGrants, type Resource } from '../kube/resources.ts';
 import type { Answer, Rule, Step } from '../volumes/rule.ts';
+import { addFinalizer } from './finalizers.ts';
 import type { ProcessorPorts } from './ports.ts';
 
-/** Runs a rule to its end, answering each of its steps at the API server.
- * @throws KubeError where the server can't be asked; what it refuses is the rule's business */
+/** Runs a rule of src/volumes/ to its end: sends the request that each step asks for to the API
+ * server, and answers the rule with what came back. A refusal is an answer too.
+ * @throws KubeError if the API server is down */
 export async function runRule<T>(ports: Pick<ProcessorPorts, 'kube'>, rule: Rule<T>): Promise<T> {
   let turn = rule.next();
   while (turn.done !== true) turn = rule.next(await answer(ports, turn.value));
@@ -22,32 +23,29 @@ async function answer(ports: Pick<ProcessorPorts, 'kube'>, step: Step): Promise<
       }
       case 'list':
         return { kind: 'listed', items: await listAll(ports, step.resource, step.namespace) };
-      case 'protect':
-        await protect(ports, step);
-        return { kind: 'protected' };
+      case 'add-finalizer':
+        await addFinalizer(ports, { ...step, mustBeUnchanged: true });
+        return { kind: 'finalizer-added' };
     }
   } catch (error) {
     if (!(error instanceof KubeError) || isOutage(error)) throw error;
-    // A kind that the server does not know: its definition is not installed (yet).
-    if (error.code === 404 && step.kind !== 'protect')
-      return step.kind === 'list'
-        ? { kind: 'listed', items: [] }
-        : { kind: 'absent', isUnknownKind: true };
+    // 404 for a kind that the server does not know: its CRD is not installed, or not yet.
+    if (error.code === 404 && step.kind === 'read') return { kind: 'absent', isUnknownKind: true };
     return { kind: 'refused', code: error.code, message: error.serverMessage };
   }
 }
 
-/** Both versions of a grant read alike; a server has one or the other, or both. */
+/** The versions in which a server may have ReferenceGrants; they are read alike. */
 const GRANT_VERSIONS = ['v1', 'v1beta1'];
 
+/** Lists a namespace. A kind that the server does not know has no objects. */
 async function listAll(
   ports: Pick<ProcessorPorts, 'kube'>,
   resource: Resource,
   namespace: string,
 ): Promise<readonly KubeObject[]> {
-  if (resource.plural !== referenceGrants.plural)
-    return (await ports.kube.list<KubeObject>(resource, { namespace })).items;
-  for (const version of GRANT_VERSIONS) {
+  const isGrants = resource.plural === referenceGrants.plural;
+  for (const version of isGrants ? GRANT_VERSIONS : [resource.version]) {
     try {
       return (await ports.kube.list<KubeObject>({ ...resource, version }, { namespace })).items;
     } catch (error) {
@@ -55,17 +53,4 @@ async function listAll(
     }
   }
   return [];
-}
-
-/** Adds a finalizer; the patch names the version that was read, so that nobody else's is lost. */
-async function protect(
-  ports: Pick<ProcessorPorts, 'kube'>,
-  { resource, object, finalizer }: Extract<Step, { kind: 'protect' }>,
-): Promise<void> {
-  const { uid, resourceVersion, finalizers = [], namespace, name } = object.metadata;
-  const ref = namespace === undefined ? { name } : { namespace, name };
-  await ports.kube.patch(resource, ref, {
-    type: 'merge',
-    body: { metadata: { uid, resourceVersion, finalizers: [...finalizers, finalizer] } },
-  });
 }

@@ -1,12 +1,13 @@
 import { isIPv6 } from 'node:net';
 import { createSecureContext } from 'node:tls';
 import { UsageError } from '../runtime/flags.ts';
-import type { CredentialFile } from './credential-file.ts';
-import { openCredentialFile } from './credential-file.ts';
-import type { KubeconfigContext, Material } from './kubeconfig.ts';
-import { readKubeconfig, reasonOf } from './kubeconfig.ts';
-import type { PluginCredentials, PluginOptions } from './plugin-credentials.ts';
-import { openPluginCredentials } from './plugin-credentials.ts';
+import { openCredentialFile, type CredentialFile } from './credential-file.ts';
+import { readKubeconfig, reasonOf, type KubeconfigContext, type Material } from './kubeconfig.ts';
+import {
+  openPluginCredentials,
+  type PluginCredentials,
+  type PluginOptions,
+} from './plugin-credentials.ts';
 
 /** What TLS needs; PEM texts. */
 export interface TlsMaterial {

@@ -1,23 +1,21 @@
-import { randomInt, randomUUID } from 'node:crypto';
-import { Counter } from 'prom-client';
-import type { Registry } from 'prom-client';
-import { systemClock } from '../runtime/clock.ts';
-import type { Clock } from '../runtime/clock.ts';
+import { randomUUID } from 'node:crypto';
+import { Counter, type Registry } from 'prom-client';
+import { systemClock, type Clock } from '../runtime/clock.ts';
+import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { KubeClient } from './client.ts';
-import type { EventInput, Series } from './event-correlation.ts';
-import { EventCorrelator } from './event-correlation.ts';
-import { isAlreadyExists, isNotFound, KubeError } from './kube-error.ts';
-import type { Event } from './objects.ts';
-import * as resources from './resources.ts';
+import { EventCorrelator, type EventInput, type Series } from './event-correlation.ts';
+import { EventWriter } from './event-writer.ts';
+import { isOutage, KubeError } from './kube-error.ts';
 import { TokenBucket } from './token-bucket.ts';
 
 export type { EventInput, Regarding } from './event-correlation.ts';
 
-/** Kubernetes Events, best effort: they never block, never throw and never slow anything else. */
+/** Records Kubernetes Events as best effort: it never blocks, never throws, and drops events rather
+ * than delay other work. */
 export interface EventRecorder {
   record(event: EventInput): void;
-  /** Sends what it can within the time, drops the rest. */
+  /** Writes the queued events within the given time, and drops the others. */
   close(graceMs?: number): Promise<void>;
 }
 
@@ -28,12 +26,12 @@ export interface EventRecorderOptions {
   readonly log: Logger;
   readonly metrics?: Registry;
   readonly clock?: Clock;
-  /** Normal events beyond this are dropped; Warnings have no rate but the lane's own. */
+  /** Normal events above this rate are dropped. Warnings have no such limit. */
   readonly normalPerSecond?: number;
   readonly normalBurst?: number;
   /** See CorrelatorOptions. */
   readonly repeatAfterMs?: number;
-  /** Pause before a write that failed for want of an answer is tried again. */
+  /** Pause before a failed write is repeated. */
   readonly retryAfterMs?: number;
 }
 
@@ -42,16 +40,14 @@ const NORMAL_BURST = 500;
 const REPEAT_AFTER_MS = 60_000;
 const RETRY_AFTER_MS = 5_000;
 const MAX_QUEUED = 1000;
-/** Requests of the lane under way at once. */
-const WIDTH = 2;
+const CONCURRENT_WRITES = 2;
 const MAX_TRIES = 12;
-const SEND_TIMEOUT_MS = 10_000;
 const CLOSE_GRACE_MS = 2000;
 
 type Result =
   'created' | 'updated' | 'coalesced' | 'dropped-rate' | 'dropped-full' | 'dropped-spam' | 'failed';
 
-/** By whom events of a driver are sent, as upstream spells it: driver, host and a UUID of this
+/** The component of a driver's events, formatted as upstream does: driver, host and a UUID of this
  * process. */
 export function eventComponent(
   driver: string,
@@ -60,160 +56,118 @@ export function eventComponent(
   return `${driver}_${env['HOSTNAME'] ?? 'local'}_${randomUUID()}`;
 }
 
-/** Starts nothing until the first event. */
+/** Sends nothing until the first event. */
 export function createEventRecorder(options: EventRecorderOptions): EventRecorder {
-  const clock = options.clock ?? systemClock;
-  const { log } = options;
-  const correlator = new EventCorrelator({
-    repeatAfterMs: options.repeatAfterMs ?? REPEAT_AFTER_MS,
-  });
-  const normals = new TokenBucket({
-    burst: options.normalBurst ?? NORMAL_BURST,
-    perSecond: options.normalPerSecond ?? NORMAL_PER_SECOND,
-    nowMs: clock.nowMs(),
-  });
-  const queue = new EventQueue();
-  const count = createCounter(options.metrics);
-  const stopped = new AbortController();
-  let isClosed = false;
-  let lanes = 0;
-  let whenIdle: (() => void) | undefined;
+  return new QueueingRecorder(options);
+}
 
-  const drain = async (): Promise<void> => {
-    for (
-      let series = queue.next();
-      series !== undefined && !stopped.signal.aborted;
-      series = queue.next()
-    ) {
-      await write(series);
-      series.isPending = false;
+/** Queues the events that are worth a request; up to two workers write them. */
+class QueueingRecorder implements EventRecorder {
+  readonly #log: Logger;
+  readonly #clock: Clock;
+  readonly #retryAfterMs: number;
+  readonly #correlator: EventCorrelator;
+  readonly #normals: TokenBucket;
+  readonly #queue = new EventQueue();
+  readonly #stopped = new AbortController();
+  readonly #writer: EventWriter;
+  readonly #count: (type: EventInput['type'], result: Result) => void;
+  #activeWorkers = 0;
+  #onIdle: (() => void) | undefined;
+  #isClosed = false;
+
+  constructor(options: EventRecorderOptions) {
+    this.#log = options.log;
+    this.#clock = options.clock ?? systemClock;
+    this.#retryAfterMs = options.retryAfterMs ?? RETRY_AFTER_MS;
+    this.#correlator = new EventCorrelator({
+      repeatAfterMs: options.repeatAfterMs ?? REPEAT_AFTER_MS,
+    });
+    this.#normals = new TokenBucket({
+      burst: options.normalBurst ?? NORMAL_BURST,
+      perSecond: options.normalPerSecond ?? NORMAL_PER_SECOND,
+      nowMs: this.#clock.nowMs(),
+    });
+    this.#writer = new EventWriter(options.client, options.component, this.#stopped.signal);
+    this.#count = createCounter(options.metrics);
+  }
+
+  record(event: EventInput): void {
+    if (this.#isClosed) return;
+    try {
+      this.#enqueue(event);
+      if (this.#activeWorkers >= CONCURRENT_WRITES || this.#queue.size === 0) return;
+      this.#activeWorkers += 1;
+      void this.#drain();
+    } catch (error) {
+      this.#log.error({ err: error, reason: event.reason }, 'event not recorded');
     }
-    lanes--;
-    if (lanes === 0) whenIdle?.();
-  };
+  }
 
-  /** One event to its end. Never throws. */
-  const write = async (series: Series): Promise<void> => {
+  async close(graceMs = CLOSE_GRACE_MS): Promise<void> {
+    this.#isClosed = true;
+    if (this.#activeWorkers > 0) {
+      const timer = setTimeout(
+        () => this.#stopped.abort(new Error('the event recorder is closed')),
+        graceMs,
+      );
+      await new Promise<void>((resolve) => (this.#onIdle = resolve));
+      clearTimeout(timer);
+    }
+    this.#stopped.abort();
+  }
+
+  #enqueue(event: EventInput): void {
+    const { regarding, type, reason } = event;
+    const nowMs = this.#clock.nowMs();
+    const verdict = this.#correlator.take(event, nowMs);
+    if (verdict.kind === 'coalesced') return this.#count(type, 'coalesced');
+    if (verdict.kind === 'spam') return this.#count(type, 'dropped-spam');
+    const isLimited = type === 'Normal' && event.isAlwaysTold !== true;
+    if (isLimited && !this.#normals.take(nowMs)) return this.#count('Normal', 'dropped-rate');
+    const dropped = this.#queue.add(verdict.series);
+    if (dropped) this.#count(dropped, 'dropped-full');
+    const { name: object, namespace } = regarding;
+    this.#log.debug({ object, namespace, type, reason }, 'event');
+  }
+
+  async #drain(): Promise<void> {
+    const { signal } = this.#stopped;
+    let series = this.#queue.next();
+    while (series !== undefined && !signal.aborted) {
+      await this.#write(series);
+      series.isPending = false;
+      series = this.#queue.next();
+    }
+    this.#activeWorkers -= 1;
+    if (this.#activeWorkers === 0) this.#onIdle?.();
+  }
+
+  /** Writes one event, and repeats that during outages. Never throws. */
+  async #write(series: Series): Promise<void> {
     const { type, regarding, reason } = series.input;
     for (let tries = 1; ; tries++) {
       try {
-        count(type, await send(series));
-        return;
+        return this.#count(type, await this.#writer.write(series));
       } catch (error) {
-        const mayRepeat =
-          error instanceof KubeError &&
-          (error.code === 0 || error.code >= 500 || error.code === 429);
-        if (!mayRepeat || tries >= MAX_TRIES || stopped.signal.aborted) {
-          count(type, 'failed');
-          log.debug(
-            {
-              object: regarding.name,
-              reason,
-              error: error instanceof Error ? error.message : String(error),
-            },
+        const isTemporary = error instanceof KubeError && isOutage(error);
+        if (!isTemporary || tries >= MAX_TRIES || this.#stopped.signal.aborted) {
+          this.#count(type, 'failed');
+          this.#log.debug(
+            { object: regarding.name, reason, error: messageOf(error) },
             'event not sent',
           );
           return;
         }
-        await clock.sleep(
-          error.retryAfterMs ?? options.retryAfterMs ?? RETRY_AFTER_MS,
-          stopped.signal,
-        );
+        const pauseMs = error.retryAfterMs ?? this.#retryAfterMs;
+        await this.#clock.sleep(pauseMs, this.#stopped.signal);
       }
     }
-  };
-
-  const send = async (series: Series): Promise<Result> => {
-    const o = { signal: stopped.signal, timeoutMs: SEND_TIMEOUT_MS };
-    const namespace = namespaceOf(series.input);
-    const written = { count: series.count, atMs: series.lastMs };
-    const settle = (result: Result): Result => {
-      series.writtenCount = written.count;
-      series.writtenAtMs = written.atMs;
-      return result;
-    };
-    if (series.writtenCount > 0 && series.name !== undefined) {
-      const body = {
-        count: written.count,
-        lastTimestamp: secondsOf(written.atMs),
-        message: series.message,
-      };
-      try {
-        await options.client.patch(
-          resources.events,
-          { namespace, name: series.name },
-          { type: 'merge', body },
-          o,
-        );
-        return settle('updated');
-      } catch (error) {
-        // Events live for an hour: it is gone, so it is told anew.
-        if (!isNotFound(error)) throw error;
-        series.name = undefined;
-      }
-    }
-    series.name ??= eventName(series.input.regarding.name, series.firstMs);
-    try {
-      await options.client.create(
-        resources.events,
-        namespace,
-        toEvent(series, series.name, options.component),
-        o,
-      );
-    } catch (error) {
-      // An earlier try whose answer was lost.
-      if (!isAlreadyExists(error)) throw error;
-    }
-    return settle('created');
-  };
-
-  return {
-    record(event) {
-      if (isClosed) return;
-      try {
-        const nowMs = clock.nowMs();
-        const verdict = correlator.take(event, nowMs);
-        if (verdict.kind === 'coalesced') return count(event.type, 'coalesced');
-        if (verdict.kind === 'spam') return count(event.type, 'dropped-spam');
-        const isOrdinary = event.type === 'Normal' && event.isAlwaysTold !== true;
-        if (isOrdinary && !normals.take(nowMs)) return count('Normal', 'dropped-rate');
-        const dropped = queue.add(verdict.series);
-        if (dropped) count(dropped, 'dropped-full');
-        log.debug(
-          {
-            object: event.regarding.name,
-            namespace: event.regarding.namespace,
-            type: event.type,
-            reason: event.reason,
-          },
-          'event',
-        );
-        if (lanes >= WIDTH || queue.size === 0) return;
-        lanes++;
-        void drain();
-      } catch (error) {
-        log.error({ err: error, reason: event.reason }, 'event not recorded');
-      }
-    },
-    async close(graceMs = CLOSE_GRACE_MS) {
-      isClosed = true;
-      if (lanes > 0) {
-        const timer = setTimeout(
-          () => stopped.abort(new Error('the event recorder is closed')),
-          graceMs,
-        );
-        await new Promise<void>((resolve) => {
-          whenIdle = resolve;
-        });
-        clearTimeout(timer);
-      }
-      stopped.abort();
-    },
-  };
+  }
 }
 
-/** Warnings, and what is always told, first; bounded; they take the place of the oldest Normal when
- * all places are taken. */
+/** A bounded queue. Warnings, and events that are always sent, come first; when the queue is full,
+ * each of them replaces the oldest Normal event. */
 class EventQueue {
   readonly #urgent = new Set<Series>();
   readonly #normals = new Set<Series>();
@@ -222,16 +176,16 @@ class EventQueue {
     return this.#urgent.size + this.#normals.size;
   }
 
-  /** @returns the type of the event that found no place */
+  /** @returns the type of the event that was dropped, if any */
   add(series: Series): EventInput['type'] | undefined {
     const { type, isAlwaysTold } = series.input;
     const isUrgent = type === 'Warning' || isAlwaysTold === true;
     const isFull = this.size >= MAX_QUEUED;
-    const [victim] = this.#normals;
-    if (isFull && (!isUrgent || victim === undefined)) return type;
-    if (isFull && victim !== undefined) {
-      this.#normals.delete(victim);
-      victim.isPending = false;
+    const [oldestNormal] = this.#normals;
+    if (isFull && (!isUrgent || oldestNormal === undefined)) return type;
+    if (isFull && oldestNormal !== undefined) {
+      this.#normals.delete(oldestNormal);
+      oldestNormal.isPending = false;
     }
     series.isPending = true;
     (isUrgent ? this.#urgent : this.#normals).add(series);
@@ -262,44 +216,4 @@ function createCounter(
           registers: [registry],
         });
   return (type, result) => counter.inc({ type, result });
-}
-
-function namespaceOf({ regarding }: EventInput): string {
-  return regarding.namespace === undefined || regarding.namespace === ''
-    ? 'default'
-    : regarding.namespace;
-}
-
-/** `<object>.<nanoseconds, hex>`, as every other component names them; names that would be too long
- * get a random one. */
-function eventName(object: string, nowMs: number): string {
-  const nanoseconds = BigInt(Math.trunc(nowMs)) * 1_000_000n + BigInt(randomInt(1_000_000));
-  const name = `${object}.${nanoseconds.toString(16)}`;
-  return name.length <= 253 ? name : randomUUID();
-}
-
-/** metav1.Time: whole seconds. */
-function secondsOf(ms: number): string {
-  return new Date(ms).toISOString().replace(/\.\d+Z$/, 'Z');
-}
-
-function toEvent(series: Series, name: string, component: string): Event {
-  const { regarding, type, reason } = series.input;
-  const source = series.input.component ?? component;
-  return {
-    apiVersion: 'v1',
-    kind: 'Event',
-    metadata: { name, namespace: namespaceOf(series.input) },
-    involvedObject: { ...regarding },
-    type,
-    reason,
-    message: series.message,
-    source: { component: source },
-    firstTimestamp: secondsOf(series.firstMs),
-    lastTimestamp: secondsOf(series.lastMs),
-    count: series.count,
-    eventTime: null,
-    reportingComponent: source,
-    reportingInstance: '',
-  };
 }

@@ -3,37 +3,34 @@ import type { Status } from './objects.ts';
 export interface KubeErrorFields {
   /** HTTP status; 0 if there was no answer. */
   readonly code: number;
-  /** Status.reason ("NotFound", "AlreadyExists", …); for code 0 what went wrong: "Network",
-   * "Timeout", "Aborted", "Undecodable". */
+  /** Status.reason ("NotFound", "AlreadyExists", …). With code 0: "Network", "Timeout", "Aborted",
+   * "Credentials" or "Undecodable". */
   readonly reason: string;
-  /** The server's own words, whole. */
+  /** The server's own message, unabridged. */
   readonly serverMessage: string;
-  /** What was asked: "create persistentvolumes/pvc-1". */
+  /** What was requested: "create persistentvolumes/pvc-1". */
   readonly request?: string;
-  /** The server asked us to wait this long. */
-  readonly retryAfterMs?: number;
-  /** False only if certainly no byte of the request reached the server. */
+  /** How long the server asked us to wait. */
+  readonly retryAfterMs?: number | undefined;
+  /** False only if no byte of the request can have reached the server; true where absent. */
   readonly maybeSent?: boolean;
-  readonly details?: Status['details'];
+  readonly details?: Status['details'] | undefined;
 }
 
-/** The API server refused or did not answer. */
+/** The API server refused a request or did not answer. */
 export class KubeError extends Error {
   override readonly name = 'KubeError';
   readonly code: number;
   readonly reason: string;
   readonly serverMessage: string;
   readonly retryAfterMs: number | undefined;
-  /** Whether the request may have had an effect; for answers (code > 0) it was sent by definition.
-   */
+  /** Whether the request may have had an effect. Always true with an answer (code > 0). */
   readonly maybeSent: boolean;
-  readonly details: Status['details'];
+  readonly details: Status['details'] | undefined;
 
   constructor(fields: KubeErrorFields, options?: ErrorOptions) {
-    super(
-      `${fields.request === undefined ? '' : `${fields.request}: `}${fields.serverMessage === '' ? fields.reason : fields.serverMessage}`,
-      options,
-    );
+    const request = fields.request === undefined ? '' : `${fields.request}: `;
+    super(`${request}${fields.serverMessage || fields.reason}`, options);
     this.code = fields.code;
     this.reason = fields.reason;
     this.serverMessage = fields.serverMessage;
@@ -58,8 +55,8 @@ const REASONS: Readonly<Record<number, string>> = {
   504: 'Timeout',
 };
 
-/** Makes the error of an answer; the body is a Status, or text from something in front of the API
- * server. */
+/** Makes the error of an answer other than 2xx. The body is a Status, or text from a proxy in front
+ * of the API server. */
 export function answerError(
   request: string,
   answer: {
@@ -68,36 +65,36 @@ export function answerError(
     readonly retryAfter?: string | undefined;
   },
 ): KubeError {
-  const status = parseStatus(answer.body);
-  // A 404 that isn't a Status comes from an unknown API group, a proxy or another server: it says
-  // nothing about the object.
-  const fallback = answer.code === 404 ? 'NoSuchPath' : (REASONS[answer.code] ?? 'Unknown');
-  const retryAfterMs =
-    parseRetryAfterMs(answer.retryAfter) ?? secondsToMs(status?.details?.retryAfterSeconds);
-  return new KubeError({
-    code: answer.code,
-    reason: status?.reason === undefined || status.reason === '' ? fallback : status.reason,
-    serverMessage: status?.message ?? answer.body.trim().slice(0, 2000),
-    request: `${request}: HTTP ${answer.code}`,
-    ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
-    ...(status?.details === undefined ? {} : { details: status.details }),
+  const { code, body, retryAfter } = answer;
+  return createError(parseStatus(body) ?? {}, {
+    code,
+    // A 404 without a Status comes from an unknown API group, a proxy or another server: it says
+    // nothing about the object.
+    reason: code === 404 ? 'NoSuchPath' : (REASONS[code] ?? 'Unknown'),
+    serverMessage: body.trim().slice(0, 2000),
+    request: `${request}: HTTP ${code}`,
+    retryAfterMs: parseRetryAfterMs(retryAfter),
   });
 }
 
-/** Makes the error of an ERROR event: its object is a Status. */
+/** Makes the error of a watch event of type ERROR, whose object is a Status. */
 export function statusError(request: string, object: unknown): KubeError {
   const status: Partial<Status> = typeof object === 'object' && object !== null ? object : {};
   const code = status.code ?? 500;
-  const retryAfterMs = secondsToMs(status.details?.retryAfterSeconds);
+  const reason = REASONS[code] ?? 'Unknown';
+  const serverMessage = JSON.stringify(object) ?? '';
+  return createError(status, { code, reason, serverMessage, request });
+}
+
+/** @param fallback  used for what the Status does not say */
+function createError(status: Partial<Status>, fallback: KubeErrorFields): KubeError {
+  const { reason, message, details } = status;
   return new KubeError({
-    code,
-    reason:
-      status.reason === undefined || status.reason === ''
-        ? (REASONS[code] ?? 'Unknown')
-        : status.reason,
-    serverMessage: status.message ?? JSON.stringify(object) ?? '',
-    request,
-    ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
+    ...fallback,
+    reason: reason || fallback.reason,
+    serverMessage: message ?? fallback.serverMessage,
+    retryAfterMs: fallback.retryAfterMs ?? secondsToMs(details?.retryAfterSeconds),
+    details,
   });
 }
 
@@ -115,7 +112,8 @@ function isStatus(value: unknown): value is Status {
   return typeof value === 'object' && value !== null && 'kind' in value && value.kind === 'Status';
 }
 
-/** Beginning of a text that could not be read. Not of JSON: broken or not, it may hold a secret. */
+/** The beginning of a text that could not be decoded. JSON is left out, since it may contain a
+ * secret. */
 export function excerpt(text: string): string {
   return text.trimStart().startsWith('{')
     ? `${text.length} characters of broken JSON`
@@ -138,19 +136,18 @@ function isKube(error: unknown, code: number): error is KubeError {
   return error instanceof KubeError && error.code === code;
 }
 
-/** 404 from the API server itself: this object is not there. A 404 for an unknown path, or from
- * something in between, is not meant. */
+/** 404 from the API server itself: the object does not exist. False for a 404 about an unknown path
+ * or from a proxy. */
 export function isNotFound(error: unknown): error is KubeError {
   return isKube(error, 404) && error.reason === 'NotFound';
 }
 
-/** 409 because the name is taken; also by an object that is going away ("object is being deleted").
- */
+/** 409 because the name is taken, perhaps by an object that is being deleted. */
 export function isAlreadyExists(error: unknown): error is KubeError {
   return isKube(error, 409) && error.reason === 'AlreadyExists';
 }
 
-/** 409 because the object changed meanwhile, or a precondition does not hold. */
+/** 409 because the object has changed, or because a precondition is not met. */
 export function isConflict(error: unknown): error is KubeError {
   return isKube(error, 409) && error.reason !== 'AlreadyExists';
 }
@@ -160,33 +157,17 @@ export function isExpired(error: unknown): error is KubeError {
   return isKube(error, 410);
 }
 
-/** 401: the credentials were refused. */
-export function isUnauthorized(error: unknown): error is KubeError {
-  return isKube(error, 401);
-}
-
-/** 403: RBAC, quota or admission said no. */
+/** 403: refused by RBAC, a quota or an admission plug-in. */
 export function isForbidden(error: unknown): error is KubeError {
   return isKube(error, 403);
 }
 
-/** 422: the object is refused by validation, or a JSON patch did not apply. */
+/** 422: the object fails validation, or a JSON patch does not apply. */
 export function isInvalid(error: unknown): error is KubeError {
   return isKube(error, 422);
 }
 
-/** 429: the server is asking for less. */
-export function isTooManyRequests(error: unknown): error is KubeError {
-  return isKube(error, 429);
-}
-
-/** The server can't be asked now, whatever was asked. */
+/** The API server is unavailable or overloaded, whatever the request was. */
 export function isOutage(error: KubeError): boolean {
   return error.code === 0 || error.code === 429 || error.code >= 500;
-}
-
-/** No answer came: network, time-out, abort. The request may have had its effect unless `maybeSent`
- * is false. */
-export function isUnanswered(error: unknown): error is KubeError {
-  return isKube(error, 0);
 }

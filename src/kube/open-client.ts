@@ -3,8 +3,7 @@ import type { Closers } from '../runtime/lifecycle.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Registry } from '../runtime/metrics.ts';
 import { version } from '../runtime/version.ts';
-import { createKubeClient } from './client.ts';
-import type { KubeClient } from './client.ts';
+import { createKubeClient, type KubeClient } from './client.ts';
 import { loadClusterAccess } from './credentials.ts';
 import type { kubeFlags } from './flags.ts';
 

@@ -1,7 +1,6 @@
 import type { KubeConfig } from '@kubernetes/client-node';
 import { UsageError } from '../runtime/flags.ts';
-import type { Fields } from './kubeconfig.ts';
-import { reasonOf } from './kubeconfig.ts';
+import { reasonOf, type Fields } from './kubeconfig.ts';
 
 /** What a plugin hands out. */
 export interface PluginCredential {

@@ -1,6 +1,6 @@
-import { Counter, Gauge } from 'prom-client';
-import type { Registry } from 'prom-client';
+import { Counter, Gauge, type Registry } from 'prom-client';
 
+/** Metrics of one reflector. */
 export interface ReflectorMetrics {
   listed(): void;
   reconnected(): void;
@@ -9,8 +9,8 @@ export interface ReflectorMetrics {
 
 const SILENT: ReflectorMetrics = { listed: () => {}, reconnected: () => {}, objects: () => {} };
 
-/** `sutler_kube_reflector_lists_total`, `…_watch_ends_total`, `…_objects`, by resource; the
- * reflectors of a process share them. */
+/** `sutler_kube_reflector_lists_total`, `…_watch_ends_total` and `…_objects`, which all reflectors
+ * of a process share; `resource` is their label. */
 export function createReflectorMetrics(
   registry: Registry | undefined,
   resource: string,
@@ -24,9 +24,9 @@ export function createReflectorMetrics(
   const ends = counter(
     registry,
     'sutler_kube_reflector_watch_ends_total',
-    'Watches that ended, for whatever reason, and were opened again.',
+    'Watches that ended, for any reason, and were opened again.',
   );
-  const objects = gauge(registry, 'sutler_kube_reflector_objects', 'Objects in the local copy.');
+  const objects = gauge(registry, 'sutler_kube_reflector_objects', 'Objects in the store.');
   return {
     listed: () => lists.inc({ resource }),
     reconnected: () => ends.inc({ resource }),

@@ -1,13 +1,13 @@
 import { performance } from 'node:perf_hooks';
 import { setImmediate } from 'node:timers/promises';
 import type { Registry } from 'prom-client';
-import { systemClock } from '../runtime/clock.ts';
-import type { Clock } from '../runtime/clock.ts';
+import { unlessAborted } from '../runtime/abort.ts';
+import { systemClock, type Clock } from '../runtime/clock.ts';
+import { messageOf } from '../runtime/error-message.ts';
 import type { KubeClient, ListPage } from './client.ts';
 import { isExpired, KubeError, statusError } from './kube-error.ts';
-import { Store, versionOf, wordsOf } from './store.ts';
-import type { StoreOptions, Transformed } from './store.ts';
-import { createReflectorMetrics } from './reflector-metrics.ts';
+import { createReflectorMetrics, type ReflectorMetrics } from './reflector-metrics.ts';
+import { Store, versionOf, type StoreOptions, type Transformed } from './store.ts';
 import type { WatchEvent } from './watch.ts';
 
 export type { Change, Transformed } from './store.ts';
@@ -15,7 +15,7 @@ export type { Change, Transformed } from './store.ts';
 /** `onChange` is called for the objects of the first list too. */
 export interface ReflectorOptions<T extends Transformed> extends StoreOptions<T> {
   readonly client: KubeClient;
-  /** Absent: all. */
+  /** All namespaces where absent. */
   readonly namespace?: string;
   readonly fieldSelector?: string;
   readonly labelSelector?: string;
@@ -23,25 +23,26 @@ export interface ReflectorOptions<T extends Transformed> extends StoreOptions<T>
   readonly clock?: Clock;
   /** Objects per page of a list. */
   readonly pageSize?: number;
-  /** Silence after which a watch is given up and opened anew; bookmarks come about once a minute.
-   */
+  /** A watch that receives nothing for this long is closed and opened again. API servers send
+   * bookmarks about once a minute. */
   readonly idleTimeoutMs?: number;
-  /** Pause after the first failure, doubled with each; half of it is chance. */
+  /** Pause after the first failure; doubled with each further one, and half of it random. */
   readonly backoff?: { readonly startMs: number; readonly maxMs: number };
 }
 
-/** A local copy of a collection that follows the API server for ever. */
+/** Lists and watches one collection of the API server until it is stopped, and keeps its objects in
+ * a store. */
 export interface Reflector<T> {
-  /** The first list is complete. */
+  /** Whether the first list is complete. */
   readonly hasSynced: boolean;
-  /** Resolves with the first complete list; rejects if the signal aborts or the reflector is
-   * stopped before. */
+  /** Resolves when the first list is complete. Rejects with the signal's reason if the signal aborts
+   * before, and when the reflector is stopped before. */
   synced(signal?: AbortSignal): Promise<void>;
-  /** By "namespace/name", or "name". */
+  /** An object by "namespace/name", or by "name". */
   get(key: string): T | undefined;
   list(): IterableIterator<T>;
   readonly size: number;
-  /** One line for /readyz while the copy can't be trusted to be fresh; undefined: all is well. */
+  /** Why the store may be outdated, in one line for /readyz; undefined while it is not. */
   readonly trouble: string | undefined;
   stop(): Promise<void>;
 }
@@ -50,218 +51,217 @@ const PAGE_SIZE = 500;
 const PAGE_TIMEOUT_MS = 60_000;
 const IDLE_TIMEOUT_MS = 120_000;
 const BACKOFF = { startMs: 500, maxMs: 30_000 };
-/** A watch that lasted this long, or brought an event, was a good one. */
+/** A watch that received an event or stayed open for this long resets the back-off. */
 const GOOD_WATCH_MS = 5_000;
 
-/** Starts at once: lists in pages, watches from there, and comes back from everything (410, dropped
- * connections, refusals, silence). */
+/** Starts at once. Recovers from every failure: expired versions (410), broken connections, refused
+ * requests and silent connections. */
 export function startReflector<T extends Transformed>(options: ReflectorOptions<T>): Reflector<T> {
-  const { resource, log } = options;
-  const clock = options.clock ?? systemClock;
-  const { startMs, maxMs } = options.backoff ?? BACKOFF;
-  const stopped = new AbortController();
-  const store = new Store(options);
-  const metrics = createReflectorMetrics(options.metrics, resource.plural);
-  const what =
-    options.namespace === undefined
-      ? resource.plural
-      : `${resource.plural} in ${options.namespace}`;
-  let trouble: string | undefined = `${what}: not listed yet`;
-  let hasSynced = false;
-  let settleSynced: (() => void) | undefined;
-  const firstList = new Promise<void>((resolve) => {
-    settleSynced = resolve;
-  });
+  return new ListWatch(options);
+}
 
-  /** Fills the store from a consistent list. @returns the version to watch from */
-  const relist = async (): Promise<string> => {
-    metrics.listed();
-    const seen = new Set<string>();
+/** Repeats a cycle: list if there is no version to watch from, then one watch to its end. */
+class ListWatch<T extends Transformed> implements Reflector<T> {
+  hasSynced = false;
+  readonly #options: ReflectorOptions<T>;
+  readonly #store: Store<T>;
+  readonly #metrics: ReflectorMetrics;
+  readonly #clock: Clock;
+  /** The collection, for messages. */
+  readonly #title: string;
+  readonly #stopped = new AbortController();
+  #markSynced: () => void = () => undefined;
+  readonly #firstList = new Promise<void>((resolve) => (this.#markSynced = resolve));
+  readonly #running: Promise<void>;
+  #trouble: string | undefined;
+  /** The version from which the next watch resumes; undefined: relist. */
+  #version: string | undefined;
+  /** Whether the API server accepted the watch of this cycle. */
+  #isOpen = false;
+  /** Whether the watch of this cycle received an event or stayed open long enough. */
+  #isGood = false;
+  /** Cycles in a row that failed or brought nothing. */
+  #failures = 0;
+
+  constructor(options: ReflectorOptions<T>) {
+    const { resource, namespace } = options;
+    this.#options = options;
+    this.#store = new Store(options);
+    this.#metrics = createReflectorMetrics(options.metrics, resource.plural);
+    this.#clock = options.clock ?? systemClock;
+    this.#title = namespace === undefined ? resource.plural : `${resource.plural} in ${namespace}`;
+    this.#trouble = `${this.#title}: not listed yet`;
+    this.#running = this.#run();
+  }
+
+  get size(): number {
+    return this.#store.size;
+  }
+
+  get trouble(): string | undefined {
+    return this.#stopped.signal.aborted ? `${this.#title}: stopped` : this.#trouble;
+  }
+
+  get(key: string): T | undefined {
+    return this.#store.get(key);
+  }
+
+  list(): IterableIterator<T> {
+    return this.#store.list();
+  }
+
+  async synced(signal?: AbortSignal): Promise<void> {
+    if (this.hasSynced) return;
+    const stopped = this.#stopped.signal;
+    const end = signal === undefined ? stopped : AbortSignal.any([signal, stopped]);
+    await unlessAborted(this.#firstList, end);
+    if (!this.hasSynced) end.throwIfAborted();
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped.abort(new Error(`the reflector of ${this.#title} is stopped`));
+    await this.#running;
+  }
+
+  async #run(): Promise<void> {
+    for (;;) {
+      const pauseMs = await this.#cycle();
+      if (this.#stopped.signal.aborted) return;
+      this.#metrics.reconnected();
+      if (pauseMs > 0) await this.#clock.sleep(pauseMs, this.#stopped.signal);
+      if (this.#stopped.signal.aborted) return;
+    }
+  }
+
+  /** @returns the pause before the next cycle */
+  async #cycle(): Promise<number> {
+    this.#isOpen = false;
+    this.#isGood = false;
+    try {
+      this.#version ??= await this.#relist();
+      await this.#watch(this.#version);
+      // API servers end watches every few minutes. The next one resumes at once, unless watches end
+      // again and again without a result.
+      this.#failures = this.#isGood ? 0 : this.#failures + 1;
+      return this.#failures > 1 ? this.#backoffMs(this.#failures - 1) : 0;
+    } catch (error) {
+      if (this.#stopped.signal.aborted) return 0;
+      this.#failures = this.#isGood ? 1 : this.#failures + 1;
+      const pauseMs = this.#recover(error);
+      const { resource, log } = this.#options;
+      if (this.#failures === 1 || this.#failures % 10 === 0)
+        log[pauseMs === 0 ? 'debug' : 'warn'](
+          { resource: resource.plural, failures: this.#failures, error: messageOf(error) },
+          'watch interrupted',
+        );
+      return pauseMs;
+    }
+  }
+
+  /** Fills the store from a consistent list, page by page.
+   * @returns the version to watch from */
+  async #relist(): Promise<string> {
+    const { client, resource, namespace, fieldSelector, labelSelector, log } = this.#options;
+    const { signal } = this.#stopped;
+    this.#metrics.listed();
+    const listed = new Set<string>();
     let page: ListPage<unknown> | undefined;
     do {
-      page = await options.client.list<unknown>(resource, {
-        ...selection(options),
-        limit: options.pageSize ?? PAGE_SIZE,
-        signal: stopped.signal,
+      page = await client.list<unknown>(resource, {
+        namespace,
+        fieldSelector,
+        labelSelector,
+        limit: this.#options.pageSize ?? PAGE_SIZE,
+        signal,
         timeoutMs: PAGE_TIMEOUT_MS,
-        ...(page?.continueToken === undefined ? {} : { continueToken: page.continueToken }),
+        continueToken: page?.continueToken,
       });
-      for (const raw of page.items) store.put(raw, seen);
-      // A page of 500 takes some milliseconds; others must get their turn in between.
+      for (const raw of page.items) this.#store.put(raw, listed);
+      // A page of 500 objects takes some milliseconds; other work gets its turn between pages.
       await setImmediate();
-      stopped.signal.throwIfAborted();
+      signal.throwIfAborted();
     } while (page.continueToken !== undefined);
-    store.keepOnly(seen);
-    metrics.objects(store.size);
+    this.#store.keepOnly(listed);
+    this.#metrics.objects(this.size);
+    if (!this.hasSynced) log.info({ resource: resource.plural, objects: this.size }, 'listed');
+    this.hasSynced = true;
+    this.#markSynced();
     return page.resourceVersion;
-  };
+  }
 
-  /** Follows one watch to its end; leaves in `position` how far it came and whether it was a good
-   * one. */
-  const follow = async (position: Position): Promise<void> => {
+  /** Follows one watch to its end. */
+  async #watch(resourceVersion: string): Promise<void> {
+    const { client, resource, namespace, fieldSelector, labelSelector } = this.#options;
+    const idleTimeoutMs = this.#options.idleTimeoutMs ?? IDLE_TIMEOUT_MS;
     let openedMs = Infinity;
-    const onEvent = (event: WatchEvent): void => {
-      if (event.type === 'ERROR') throw statusError(`watch ${what}`, event.object);
-      position.isGood = true;
-      position.version = versionOf(event.object) ?? position.version;
-      if (event.type === 'BOOKMARK') return;
-      if (event.type === 'DELETED') store.remove(event.object);
-      else store.put(event.object);
-      metrics.objects(store.size);
-    };
-    const idleTimeoutMs = options.idleTimeoutMs ?? IDLE_TIMEOUT_MS;
     try {
-      await options.client.watch(resource, {
-        ...selection(options),
-        resourceVersion: position.version ?? '',
+      await client.watch(resource, {
+        namespace,
+        fieldSelector,
+        labelSelector,
+        resourceVersion,
         bookmarks: true,
-        // Spread, so that the watches of many processes don't all end in the same moment.
+        // Random, so that the watches of many processes don't all end at the same moment.
         timeoutSeconds: Math.round(300 + Math.random() * 300),
         idleTimeoutMs: idleTimeoutMs * (0.9 + Math.random() * 0.2),
-        signal: stopped.signal,
+        signal: this.#stopped.signal,
         onOpen: () => {
           openedMs = performance.now();
-          position.isOpen = true;
-          trouble = undefined;
+          this.#isOpen = true;
+          this.#trouble = undefined;
         },
-        onEvent,
+        onEvent: (event) => this.#apply(event),
       });
     } finally {
       if (performance.now() - openedMs > Math.min(GOOD_WATCH_MS, idleTimeoutMs / 2))
-        position.isGood = true;
+        this.#isGood = true;
     }
-  };
+  }
 
-  const run = async (): Promise<void> => {
-    const position: Position = { version: undefined, isOpen: false, isGood: false };
-    for (let failures = 0; !stopped.signal.aborted;) {
-      let pauseMs = 0;
-      position.isOpen = false;
-      position.isGood = false;
-      try {
-        if (position.version === undefined) {
-          position.version = await relist();
-          if (!hasSynced) log.info({ resource: resource.plural, objects: store.size }, 'listed');
-          hasSynced = true;
-          settleSynced?.();
-        }
-        await follow(position);
-        // A clean end is what servers do every few minutes: go on from the version reached, at
-        // once.
-        failures = position.isGood ? 0 : failures + 1;
-        if (failures > 1) pauseMs = backoffMs(failures - 1, startMs, maxMs);
-      } catch (error) {
-        if (stopped.signal.aborted) break;
-        failures = position.isGood ? 1 : failures + 1;
-        if (isExpired(error)) {
-          position.version = undefined;
-          // The first 410 means we were away for too long; only its return means trouble.
-          pauseMs = failures > 1 ? backoffMs(failures - 1, startMs, maxMs) : 0;
-        } else {
-          pauseMs = Math.max(
-            backoffMs(failures, startMs, maxMs),
-            error instanceof KubeError ? (error.retryAfterMs ?? 0) : 0,
-          );
-          // On a quiet resource silence is normal: look again at once, and quietly.
-          if (position.isOpen && isSilence(error)) pauseMs = failures > 1 ? pauseMs : 0;
-          else trouble = `${what}: ${advice(error)}`;
-        }
-        if (failures === 1 || failures % 10 === 0)
-          log[pauseMs === 0 ? 'debug' : 'warn'](
-            { resource: resource.plural, failures, error: wordsOf(error) },
-            'watch interrupted',
-          );
-      }
-      metrics.reconnected();
-      if (pauseMs > 0) await clock.sleep(pauseMs, stopped.signal);
+  #apply(event: WatchEvent): void {
+    if (event.type === 'ERROR') throw statusError(`watch ${this.#title}`, event.object);
+    this.#isGood = true;
+    this.#version = versionOf(event.object) ?? this.#version;
+    if (event.type === 'BOOKMARK') return;
+    if (event.type === 'DELETED') this.#store.remove(event.object);
+    else this.#store.put(event.object);
+    this.#metrics.objects(this.size);
+  }
+
+  /** Decides how to go on after a failure.
+   * @returns the pause before the next cycle */
+  #recover(error: unknown): number {
+    if (isExpired(error)) {
+      this.#version = undefined;
+      // A single 410 only means that the watch was interrupted for too long.
+      return this.#failures > 1 ? this.#backoffMs(this.#failures - 1) : 0;
     }
-  };
-  const running = run();
+    const retryAfterMs = error instanceof KubeError ? (error.retryAfterMs ?? 0) : 0;
+    const pauseMs = Math.max(this.#backoffMs(this.#failures), retryAfterMs);
+    // Silence is normal on a collection that does not change, so it is not reported as trouble.
+    if (this.#isOpen && isSilence(error)) return this.#failures > 1 ? pauseMs : 0;
+    this.#trouble = `${this.#title}: ${describe(error)}`;
+    return pauseMs;
+  }
 
-  return {
-    get hasSynced() {
-      return hasSynced;
-    },
-    get size() {
-      return store.size;
-    },
-    get trouble() {
-      return stopped.signal.aborted ? `${what}: stopped` : trouble;
-    },
-    get: (key) => store.get(key),
-    list: () => store.list(),
-    async synced(signal) {
-      if (hasSynced) return;
-      await either(firstList, signal, stopped.signal);
-    },
-    async stop() {
-      stopped.abort(new Error(`the reflector of ${what} is stopped`));
-      await running;
-    },
-  };
-}
-
-interface Position {
-  /** Where the next watch starts; undefined: list first. */
-  version: string | undefined;
-  /** The server accepted the watch. */
-  isOpen: boolean;
-  /** It brought something, or lasted. */
-  isGood: boolean;
-}
-
-function selection(o: {
-  readonly namespace?: string;
-  readonly fieldSelector?: string;
-  readonly labelSelector?: string;
-}): {
-  namespace?: string;
-  fieldSelector?: string;
-  labelSelector?: string;
-} {
-  return {
-    ...(o.namespace === undefined ? {} : { namespace: o.namespace }),
-    ...(o.fieldSelector === undefined ? {} : { fieldSelector: o.fieldSelector }),
-    ...(o.labelSelector === undefined ? {} : { labelSelector: o.labelSelector }),
-  };
-}
-
-/** Half fixed, half chance: never zero, never in step. */
-function backoffMs(failures: number, startMs: number, maxMs: number): number {
-  const full = Math.min(maxMs, startMs * 2 ** Math.min(failures - 1, 30));
-  return full / 2 + (Math.random() * full) / 2;
+  /** Half fixed, half random: never zero, and different in each process. */
+  #backoffMs(failures: number): number {
+    const { startMs, maxMs } = this.#options.backoff ?? BACKOFF;
+    const fullMs = Math.min(maxMs, startMs * 2 ** Math.min(failures - 1, 30));
+    return fullMs / 2 + (Math.random() * fullMs) / 2;
+  }
 }
 
 function isSilence(error: unknown): boolean {
   return error instanceof KubeError && error.reason === 'Timeout';
 }
 
-function advice(error: unknown): string {
-  const words = wordsOf(error);
-  if (!(error instanceof KubeError)) return words;
-  if (error.code === 403) return `${words} (grant list and watch)`;
-  if (error.code === 404) return `${words} (the API server does not serve this resource)`;
-  if (error.code === 401) return `${words} (the credentials are refused)`;
-  return words;
-}
-
-/** The promise, unless one of the signals aborts first. */
-async function either(
-  promise: Promise<void>,
-  ...signals: (AbortSignal | undefined)[]
-): Promise<void> {
-  const present = signals.filter((signal) => signal !== undefined);
-  const settled = new AbortController();
-  const aborted = new Promise<never>((_resolve, reject) => {
-    for (const signal of present) {
-      if (signal.aborted) reject(signal.reason);
-      else
-        signal.addEventListener('abort', () => reject(signal.reason), { signal: settled.signal });
-    }
-  });
-  try {
-    await Promise.race([promise, aborted]);
-  } finally {
-    settled.abort();
-  }
+/** The error's message, with a hint where the fix is known. */
+function describe(error: unknown): string {
+  const message = messageOf(error);
+  if (!(error instanceof KubeError)) return message;
+  if (error.code === 403) return `${message} (grant list and watch)`;
+  if (error.code === 404) return `${message} (the API server does not serve this resource)`;
+  if (error.code === 401) return `${message} (the credentials are refused)`;
+  return message;
 }

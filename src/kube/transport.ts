@@ -1,7 +1,7 @@
-import { Pool, ProxyAgent } from 'undici';
-import type { Dispatcher } from 'undici';
+import { Pool, ProxyAgent, type Dispatcher } from 'undici';
 import type { ClusterAccess, TlsMaterial } from './credentials.ts';
 
+/** An HTTP request as it is sent. */
 export interface WireRequest {
   readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
   /** Path and query, without the server's own prefix. */
@@ -10,17 +10,18 @@ export interface WireRequest {
   readonly body?: string | undefined;
 }
 
+/** An HTTP response as it was received. */
 export interface WireAnswer {
   readonly code: number;
   readonly body: string;
   readonly retryAfter: string | undefined;
 }
 
-/** No whole answer came. */
+/** No complete answer was received. */
 export class TransportError extends Error {
   override readonly name = 'TransportError';
   readonly kind: 'network' | 'timeout' | 'aborted';
-  /** False only if the request was never put on a connection. */
+  /** False only if the request was never written to a connection. */
   readonly maybeSent: boolean;
 
   constructor(
@@ -34,33 +35,17 @@ export class TransportError extends Error {
   }
 }
 
-/** HTTP/1.1 over kept-alive connections: one pool for calls, one for watches, both replaced when
- * certificate or CA change. */
-export interface Transport {
-  /** One request with its whole answer, whatever the status.
-   * @throws TransportError */
-  call(
-    request: WireRequest,
-    o: { readonly timeoutMs: number; readonly signal?: AbortSignal | undefined },
-  ): Promise<WireAnswer>;
-  /** A request whose 200 body is handed over in pieces; resolves at its end: undefined, or the
-   * answer if it isn't a 200.
-   * @throws TransportError, also when nothing was received for `idleTimeoutMs` */
-  stream(request: WireRequest, o: StreamOptions): Promise<WireAnswer | undefined>;
-  /** Ends the watches, lets calls finish for a moment, drops the rest. */
-  close(): Promise<void>;
-}
-
 export interface StreamOptions {
+  /** The stream fails when nothing was received for this long. */
   readonly idleTimeoutMs: number;
   readonly signal?: AbortSignal | undefined;
   readonly onOpen: () => void;
-  /** A throw ends the stream with that error. */
+  /** An error that it throws ends the stream with that error. */
   readonly onData: (chunk: Buffer) => void;
 }
 
-/** The server keeps idle connections for 90 s; ours go first, so that a write never meets a closing
- * one. A shorter Keep-Alive hint is obeyed. */
+/** API servers close idle connections after 90 s. Ours are closed earlier, so that no write meets a
+ * connection that the server is closing. A shorter Keep-Alive hint takes precedence. */
 const KEEP_ALIVE_MS = 45_000;
 const CONNECT_TIMEOUT_MS = 10_000;
 const CLOSE_GRACE_MS = 5_000;
@@ -71,96 +56,104 @@ interface Pools {
   readonly watches: Dispatcher;
 }
 
-/** Opens nothing until the first request.
- * @param o.connections  at most this many connections for calls; watches have one each */
-export function createTransport(
-  access: ClusterAccess,
-  o: { readonly connections: number },
-): Transport {
-  const origin = access.server.origin;
-  const prefix = access.server.pathname.replace(/\/+$/, '');
-  const retired = new Set<Dispatcher>();
-  let pools: Pools | undefined;
-  let closed = false;
+/** HTTP/1.1 over kept-alive connections: one pool for calls, one for watches. Both are replaced when
+ * certificate or CA change. Opens nothing until the first request. */
+export class Transport {
+  readonly #access: ClusterAccess;
+  readonly #connections: number;
+  readonly #prefix: string;
+  /** Replaced pools whose last requests are under way. */
+  readonly #retired = new Set<Dispatcher>();
+  #pools: Pools | undefined;
+  #isClosed = false;
 
-  const retire = (dispatcher: Dispatcher): void => {
-    retired.add(dispatcher);
-    // close() waits for the requests under way; nothing is dropped.
-    dispatcher.close().then(
-      () => retired.delete(dispatcher),
-      () => retired.delete(dispatcher),
+  /** @param connections  most connections for calls; each watch has one of its own */
+  constructor(access: ClusterAccess, connections: number) {
+    this.#access = access;
+    this.#connections = connections;
+    this.#prefix = access.server.pathname.replace(/\/+$/, '');
+  }
+
+  /** Sends a request and receives the whole answer, whatever its status.
+   * @throws TransportError */
+  async call(
+    request: WireRequest,
+    o: { readonly timeoutMs: number; readonly signal?: AbortSignal | undefined },
+  ): Promise<WireAnswer> {
+    await this.#refreshPools();
+    return new Promise((resolve, reject) => {
+      const exchange = new Exchange({ reject, signal: o.signal, timeoutMs: o.timeoutMs });
+      this.#dispatch('calls', request, exchange.collect(resolve));
+    });
+  }
+
+  /** Sends a request and passes the body of a 200 answer on in pieces. Resolves at the end of the
+   * body, or with the whole answer if its status is not 200.
+   * @throws TransportError, also when nothing was received for `idleTimeoutMs` */
+  async stream(request: WireRequest, o: StreamOptions): Promise<WireAnswer | undefined> {
+    await this.#refreshPools();
+    const { idleTimeoutMs, signal, onOpen, onData } = o;
+    return new Promise((resolve, reject) => {
+      const exchange = new Exchange({ reject, signal, timeoutMs: idleTimeoutMs });
+      this.#dispatch('watches', request, exchange.pass({ resolve, onOpen, onData }));
+    });
+  }
+
+  /** Ends the watches, lets calls finish within 5 s, and breaks off the others. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    const calls = [...this.#retired, ...(this.#pools ? [this.#pools.calls] : [])];
+    const watches = this.#pools?.watches.destroy();
+    const timer = setTimeout(
+      () => calls.forEach((pool) => void pool.destroy().catch(() => {})),
+      CLOSE_GRACE_MS,
     );
-  };
-  const freshen = async (): Promise<void> => {
-    const tls = await access.tls();
-    if (closed || pools?.tls === tls) return;
-    const old = pools;
-    pools = {
+    await Promise.allSettled([
+      watches,
+      ...calls.map((pool) => (this.#retired.has(pool) ? pool.destroy() : pool.close())),
+    ]);
+    clearTimeout(timer);
+  }
+
+  async #refreshPools(): Promise<void> {
+    const tls = await this.#access.tls();
+    if (this.#isClosed || this.#pools?.tls === tls) return;
+    const old = this.#pools;
+    this.#pools = {
       tls,
-      calls: createPool(access, tls, o.connections),
-      watches: createPool(access, tls, null),
+      calls: createPool(this.#access, tls, this.#connections),
+      watches: createPool(this.#access, tls, null),
     };
-    if (old) {
-      retire(old.calls);
-      retire(old.watches);
+    for (const pool of old ? [old.calls, old.watches] : []) {
+      this.#retired.add(pool);
+      // close() waits for the requests under way.
+      const forget = (): boolean => this.#retired.delete(pool);
+      pool.close().then(forget, forget);
     }
-  };
-  const dispatch = (
+  }
+
+  #dispatch(
     kind: 'calls' | 'watches',
     request: WireRequest,
     handler: Dispatcher.DispatchHandler,
-  ): void => {
-    const pool = closed ? undefined : pools?.[kind];
+  ): void {
+    const pool = this.#isClosed ? undefined : this.#pools?.[kind];
     if (!pool) throw new TransportError('aborted', false, { message: 'the client is closed' });
     const { method, headers, body } = request;
-    // undici gives up the connection after a DELETE with a body unless told not to: each deletion
-    // would cost a TLS handshake.
-    const keep = method === 'DELETE' ? { reset: false } : {};
     pool.dispatch(
       {
-        origin,
-        path: prefix + request.path,
+        origin: this.#access.server.origin,
+        path: this.#prefix + request.path,
         method,
         headers,
-        ...keep,
+        // By default undici closes the connection after a DELETE with a body, so that each deletion
+        // would cost a TLS handshake.
+        ...(method === 'DELETE' ? { reset: false } : {}),
         ...(body === undefined ? {} : { body }),
       },
       handler,
     );
-  };
-
-  return {
-    async call(request, { timeoutMs, signal }) {
-      await freshen();
-      return new Promise((resolve, reject) => {
-        const exchange = new Exchange({ reject, signal, timeoutMs });
-        dispatch('calls', request, exchange.collect(resolve));
-      });
-    },
-    async stream(request, { idleTimeoutMs, signal, onOpen, onData }) {
-      await freshen();
-      return new Promise((resolve, reject) => {
-        const exchange = new Exchange({ reject, signal, timeoutMs: idleTimeoutMs });
-        dispatch('watches', request, exchange.pass({ resolve, onOpen, onData }));
-      });
-    },
-    async close() {
-      closed = true;
-      const all = [...retired, ...(pools ? [pools.calls] : [])];
-      const watches = pools?.watches.destroy();
-      const timer = setTimeout(
-        () => all.forEach((dispatcher) => void dispatcher.destroy().catch(() => {})),
-        CLOSE_GRACE_MS,
-      );
-      await Promise.allSettled([
-        watches,
-        ...all.map((dispatcher) =>
-          retired.has(dispatcher) ? dispatcher.destroy() : dispatcher.close(),
-        ),
-      ]);
-      clearTimeout(timer);
-    },
-  };
+  }
 }
 
 function createPool(
@@ -176,7 +169,7 @@ function createPool(
     ...(tls.key === undefined ? {} : { key: tls.key }),
     ...(tls.servername === undefined ? {} : { servername: tls.servername }),
   };
-  // Time limits are ours (Exchange): one timer per request, for calls and watches alike.
+  // Exchange has a timer of its own for each request.
   const limits = {
     headersTimeout: 0,
     bodyTimeout: 0,
@@ -194,13 +187,13 @@ interface ExchangeOptions {
   readonly timeoutMs: number;
 }
 
-/** One request on its way: settles exactly once, and leaves neither timer nor listener behind. */
+/** One request under way. It ends exactly once, and then frees its timer and its listener. */
 class Exchange {
   readonly #options: ExchangeOptions;
   readonly #timer: NodeJS.Timeout;
   readonly #onAbort = (): void => this.#fail('aborted', 'aborted', this.#options.signal?.reason);
   #controller: Dispatcher.DispatchController | undefined;
-  #settled = false;
+  #hasEnded = false;
 
   constructor(options: ExchangeOptions) {
     this.#options = options;
@@ -212,17 +205,17 @@ class Exchange {
     if (options.signal?.aborted === true) this.#onAbort();
   }
 
-  /** Gathers the whole body. */
+  /** Collects the whole body. */
   collect(resolve: (answer: WireAnswer) => void): Dispatcher.DispatchHandler {
     const answer = new AnswerBody();
     return {
-      ...this.#ends(() => resolve(answer.whole())),
+      ...this.#handleEnd(() => resolve(answer.toAnswer())),
       onResponseStart: (_controller, code, headers) => answer.start(code, headers['retry-after']),
       onResponseData: (_controller, chunk) => answer.add(chunk),
     };
   }
 
-  /** Passes the body of a 200 on; gathers any other. */
+  /** Passes the body of a 200 answer on; collects any other. */
   pass(to: {
     resolve: (answer: WireAnswer | undefined) => void;
     onOpen: () => void;
@@ -230,60 +223,62 @@ class Exchange {
   }): Dispatcher.DispatchHandler {
     const answer = new AnswerBody();
     return {
-      ...this.#ends(() => to.resolve(answer.code === 200 ? undefined : answer.whole())),
+      ...this.#handleEnd(() => to.resolve(answer.code === 200 ? undefined : answer.toAnswer())),
       onResponseStart: (_controller, code, headers) => {
         this.#timer.refresh();
         answer.start(code, headers['retry-after']);
-        if (code === 200) this.#guard(to.onOpen);
+        if (code === 200) this.#callBack(to.onOpen);
       },
       onResponseData: (_controller, chunk) => {
-        if (this.#settled) return;
+        if (this.#hasEnded) return;
         this.#timer.refresh();
-        if (answer.code === 200) this.#guard(() => to.onData(chunk));
+        if (answer.code === 200) this.#callBack(() => to.onData(chunk));
         else answer.add(chunk);
       },
     };
   }
 
-  #ends(resolve: () => void): Dispatcher.DispatchHandler {
+  #handleEnd(resolve: () => void): Dispatcher.DispatchHandler {
     return {
       onRequestStart: (controller) => {
         this.#controller = controller;
-        // Given up while waiting for a connection: it must not be sent any more.
-        if (this.#settled) controller.abort(new Error('given up before it was sent'));
+        // Ended while it waited for a connection: it must not be sent any more.
+        if (this.#hasEnded) controller.abort(new Error('ended before it was sent'));
       },
-      onResponseEnd: () => this.#settle(resolve),
+      onResponseEnd: () => this.#end(resolve),
       onResponseError: (_controller, error) => this.#fail('network', describe(error), error),
     };
   }
 
-  #guard(run: () => void): void {
+  /** Runs a callback of the caller; an error that it throws ends the request. */
+  #callBack(run: () => void): void {
     try {
       run();
     } catch (error) {
       const failure = error instanceof Error ? error : new Error(String(error));
-      this.#settle(() => this.#options.reject(failure));
+      this.#end(() => this.#options.reject(failure));
       this.#controller?.abort(failure);
     }
   }
 
   #fail(kind: TransportError['kind'], message: string, cause?: unknown): void {
     const error = new TransportError(kind, this.#controller !== undefined, { message, cause });
-    this.#settle(() => {
+    this.#end(() => {
       this.#options.reject(error);
       this.#controller?.abort(error);
     });
   }
 
-  #settle(settle: () => void): void {
-    if (this.#settled) return;
-    this.#settled = true;
+  #end(settle: () => void): void {
+    if (this.#hasEnded) return;
+    this.#hasEnded = true;
     clearTimeout(this.#timer);
     this.#options.signal?.removeEventListener('abort', this.#onAbort);
     settle();
   }
 }
 
+/** An answer while it is received. */
 class AnswerBody {
   code = 0;
   #retryAfter: string | undefined;
@@ -298,7 +293,7 @@ class AnswerBody {
     this.#chunks.push(chunk);
   }
 
-  whole(): WireAnswer {
+  toAnswer(): WireAnswer {
     const [first] = this.#chunks;
     const body =
       first !== undefined && this.#chunks.length === 1 ? first : Buffer.concat(this.#chunks);
@@ -306,7 +301,7 @@ class AnswerBody {
   }
 }
 
-/** Node's aggregate of refused addresses has an empty message. */
+/** The message of a network error. Node's AggregateError for several refused addresses has none. */
 function describe(error: Error): string {
   const code = 'code' in error && typeof error.code === 'string' ? error.code : '';
   const inner =

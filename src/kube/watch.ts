@@ -2,7 +2,7 @@ import { excerpt, KubeError } from './kube-error.ts';
 
 export type WatchEventType = 'ADDED' | 'MODIFIED' | 'DELETED' | 'BOOKMARK' | 'ERROR';
 
-/** One line of a watch. The object of an ERROR is a Status, that of a BOOKMARK only carries a
+/** One line of a watch. The object of an ERROR is a Status; that of a BOOKMARK has only a
  * resourceVersion. */
 export interface WatchEvent {
   readonly type: WatchEventType;
@@ -10,40 +10,43 @@ export interface WatchEvent {
 }
 
 export interface WatchOptions {
-  readonly namespace?: string;
-  /** Changes after this version. */
+  readonly namespace?: string | undefined;
+  /** The watch reports the changes after this version. */
   readonly resourceVersion: string;
-  /** Ask for bookmarks, so that the version moves on even where nothing changes. */
+  /** Asks for bookmarks: events that only say up to which version the watch has come. */
   readonly bookmarks?: boolean;
   /** The server ends the watch after this long. */
   readonly timeoutSeconds?: number;
-  /** Give up the connection when the server said nothing for this long. */
+  /** The watch fails when nothing was received for this long. */
   readonly idleTimeoutMs: number;
-  readonly labelSelector?: string;
-  readonly fieldSelector?: string;
+  readonly labelSelector?: string | undefined;
+  readonly fieldSelector?: string | undefined;
   readonly signal?: AbortSignal;
-  /** The server accepted the watch. */
+  /** Called when the server has accepted the watch. */
   readonly onOpen?: () => void;
-  /** A throw ends the watch with that error. */
+  /** An error that it throws ends the watch with that error. */
   readonly onEvent: (event: WatchEvent) => void;
 }
 
-/** Query string of a watch. */
-export function watchQuery(o: WatchOptions): string {
-  const query = new URLSearchParams({ watch: 'true', resourceVersion: o.resourceVersion });
-  if (o.bookmarks === true) query.set('allowWatchBookmarks', 'true');
-  if (o.timeoutSeconds !== undefined) query.set('timeoutSeconds', String(o.timeoutSeconds));
-  if (o.labelSelector !== undefined) query.set('labelSelector', o.labelSelector);
-  if (o.fieldSelector !== undefined) query.set('fieldSelector', o.fieldSelector);
-  return query.toString();
+/** Query parameters of a watch. */
+export function watchQuery(o: WatchOptions): Readonly<Record<string, string | number | undefined>> {
+  return {
+    watch: 'true',
+    resourceVersion: o.resourceVersion,
+    allowWatchBookmarks: o.bookmarks === true ? 'true' : undefined,
+    timeoutSeconds: o.timeoutSeconds,
+    labelSelector: o.labelSelector,
+    fieldSelector: o.fieldSelector,
+  };
 }
 
 const NEWLINE = 10;
-/** etcd stores 1.5 MB per object; what is much longer isn't a watch. */
+/** Far above the largest object, which etcd limits to 1.5 MB. A longer line is not a watch event. */
 const MAX_LINE_BYTES = 64 * 1024 * 1024;
 
-/** Cuts a stream into lines and these into events. Works on bytes up to the newline, so a character
- * split over two pieces stays whole. */
+/** Decodes a stream of bytes into events, one per line. Bytes are decoded only when their line is
+ * complete, so that a character may be split over two pieces. An unfinished line at the end of the
+ * stream is dropped; the next watch brings its event again. */
 export class WatchDecoder {
   readonly #title: string;
   readonly #onEvent: (event: WatchEvent) => void;
@@ -62,12 +65,12 @@ export class WatchDecoder {
       const piece = chunk.subarray(start, end);
       start = end + 1;
       if (this.#restBytes === 0) {
-        this.#line(piece);
+        this.#decode(piece);
       } else {
         const line = Buffer.concat([...this.#rest, piece]);
         this.#rest = [];
         this.#restBytes = 0;
-        this.#line(line);
+        this.#decode(line);
       }
     }
     if (start === chunk.length) return;
@@ -77,13 +80,7 @@ export class WatchDecoder {
       throw this.#undecodable(`a line is longer than ${MAX_LINE_BYTES} bytes`);
   }
 
-  /** The stream ended; an unfinished line is dropped: the next watch brings its event again. */
-  end(): void {
-    this.#rest = [];
-    this.#restBytes = 0;
-  }
-
-  #line(bytes: Buffer): void {
+  #decode(bytes: Buffer): void {
     if (bytes.length === 0) return;
     const text = bytes.toString('utf8');
     let value: unknown;
@@ -96,11 +93,11 @@ export class WatchDecoder {
     this.#onEvent(value);
   }
 
-  #undecodable(words: string): KubeError {
+  #undecodable(why: string): KubeError {
     return new KubeError({
       code: 0,
       reason: 'Undecodable',
-      serverMessage: `not a watch event: ${words}`,
+      serverMessage: `not a watch event: ${why}`,
       request: this.#title,
     });
   }

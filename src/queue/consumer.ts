@@ -1,33 +1,22 @@
-import { DelayedError, MetricsTime, WaitingError, Worker } from 'bullmq';
-import type { Job } from 'bullmq';
+import { DelayedError, MetricsTime, WaitingError, Worker, type Job } from 'bullmq';
 import type { Registry } from 'prom-client';
 
-import { systemClock } from '../runtime/clock.ts';
-import type { Clock } from '../runtime/clock.ts';
+import { systemClock, type Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
-import { pollDelayMs, retryDelayMs } from './backoff.ts';
-import type { Backoff } from './backoff.ts';
-import { openRedis } from '../redis/connection.ts';
-import type { RedisLink } from '../redis/connection.ts';
-import { keyId, parseJob } from './contract.ts';
-import type { JobKey, JobKind } from './contract.ts';
+import { pollDelayMs, retryDelayMs, type Backoff } from './backoff.ts';
+import { openRedis, type RedisLink } from '../redis/connection.ts';
+import { keyId, parseJob, type JobKey, type JobKind } from './contract.ts';
 import { CircuitBreaker } from './circuit-breaker.ts';
 import { takePendingPromotion } from './pending-promotion.ts';
 import { keyPrefix } from '../redis/key-names.ts';
 import { queueName } from './key-names.ts';
-import { shownReason } from './outcome.ts';
-import type { Outcome } from './outcome.ts';
-import { takeableJobs, startProgressWatchdog } from './progress-watchdog.ts';
-import type { ProgressWatchdog } from './progress-watchdog.ts';
-import { consumerMetrics } from './metrics.ts';
-import type { ConsumerMetrics } from './metrics.ts';
-import { startFlushDetector } from '../redis/flush-detector.ts';
-import type { FlushDetector } from '../redis/flush-detector.ts';
+import { shownReason, type Outcome } from './outcome.ts';
+import { startProgressWatchdog, takeableJobs, type ProgressWatchdog } from './progress-watchdog.ts';
+import { consumerMetrics, type ConsumerMetrics } from './metrics.ts';
+import { startFlushDetector, type FlushDetector } from '../redis/flush-detector.ts';
 import { RunLocks } from './run-locks.ts';
-import { clearStatus, noteStatus, readStatus } from './status.ts';
-import type { HoldOff, RunStatus } from './status.ts';
-import { startHeartbeat } from './heartbeat.ts';
-import type { QueueHeartbeat } from './heartbeat.ts';
+import { clearStatus, noteStatus, readStatus, type HoldOff, type RunStatus } from './status.ts';
+import { startHeartbeat, type QueueHeartbeat } from './heartbeat.ts';
 
 /** What a run knows besides its key. */
 export interface Run {

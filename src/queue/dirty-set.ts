@@ -1,5 +1,4 @@
-import { keyId } from './contract.ts';
-import type { JobKey } from './contract.ts';
+import { keyId, type JobKey } from './contract.ts';
 
 /** What a hint asks for. `ensure`: the key has a job. `now`: the key has a job and the job is not
  * delayed. `promote`: the job is not delayed, if the key has one. */

@@ -1,30 +1,31 @@
 import { randomBytes } from 'node:crypto';
 
-import { Queue } from 'bullmq';
-import type { BulkJobOptions } from 'bullmq';
+import { Queue, type BulkJobOptions } from 'bullmq';
 import type { Registry } from 'prom-client';
 
-import { systemClock } from '../runtime/clock.ts';
-import type { Clock } from '../runtime/clock.ts';
+import { systemClock, type Clock } from '../runtime/clock.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import type { Logger } from '../runtime/log.ts';
-import { openRedis } from '../redis/connection.ts';
+import { openRedis, type RedisLink } from '../redis/connection.ts';
 import { describeRedisError } from '../redis/error-text.ts';
 import { checkSettings } from '../redis/settings.ts';
-import type { RedisLink } from '../redis/connection.ts';
-import { JOB_KINDS, jobData, jobId, keyId } from './contract.ts';
-import type { JobData, JobKey, JobKind } from './contract.ts';
-import { DirtySet } from './dirty-set.ts';
-import type { Hint, HintKind } from './dirty-set.ts';
+import {
+  JOB_KINDS,
+  jobData,
+  jobId,
+  keyId,
+  type JobData,
+  type JobKey,
+  type JobKind,
+} from './contract.ts';
+import { DirtySet, type Hint, type HintKind } from './dirty-set.ts';
 import { Fairness } from './fairness.ts';
 import { syncFairness } from './fairness-store.ts';
 import { promoteDelayed, notePendingPromotion } from './pending-promotion.ts';
 import { keyPrefix } from '../redis/key-names.ts';
 import { queueName } from './key-names.ts';
-import { producerMetrics } from './metrics.ts';
-import type { ProducerMetrics } from './metrics.ts';
-import { startFlushDetector } from '../redis/flush-detector.ts';
-import type { FlushDetector } from '../redis/flush-detector.ts';
+import { producerMetrics, type ProducerMetrics } from './metrics.ts';
+import { startFlushDetector, type FlushDetector } from '../redis/flush-detector.ts';
 import { registerQueues } from './registry.ts';
 
 /** Puts keys into a driver's queues. */

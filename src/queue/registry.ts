@@ -1,7 +1,6 @@
 import type { Redis } from 'ioredis';
 
-import { isJobKind } from './contract.ts';
-import type { JobKind } from './contract.ts';
+import { isJobKind, type JobKind } from './contract.ts';
 import { registryKey } from './key-names.ts';
 
 /** A queue of this installation. */

@@ -1,7 +1,6 @@
 import type { Redis } from 'ioredis';
 
-import { keyId } from './contract.ts';
-import type { JobKey } from './contract.ts';
+import { keyId, type JobKey } from './contract.ts';
 import { statusKey, waitsKey } from './key-names.ts';
 import type { OutcomeKind, WaitCondition } from './outcome.ts';
 import { defineScript } from '../redis/script.ts';

@@ -1,18 +1,17 @@
 import { UsageError } from './flags.ts';
 
-/** Where a gateway or a driver listens. */
+/** Address on which a gateway or a driver listens. */
 export type Address =
   | { readonly kind: 'unix'; readonly path: string }
   | { readonly kind: 'tcp'; readonly host: string; readonly port: number };
 
-/** Reads `unix:///path`, `/path` (a socket) or `dns:///host:port`, IPv6 hosts in brackets.
- * @param flag  named in the error
+/** Parses `unix:///path`, `/path` (a socket) or `dns:///host:port`, with IPv6 hosts in brackets.
+ * @param flag  the flag that the error names
  * @throws      UsageError */
 export function parseAddress(flag: string, text: string): Address {
   const path = text.startsWith('unix://') ? text.slice('unix://'.length) : text;
   if (path.startsWith('/')) {
-    // The kernel's limit for a socket path is 107 bytes and its own error ("invalid argument") does
-    // not say so.
+    // The kernel's limit. Its own error, "invalid argument", does not mention the length.
     if (Buffer.byteLength(path) > 107)
       throw new UsageError(
         `--${flag}: the socket path ${path} is longer than 107 bytes; choose a shorter one`,
@@ -30,14 +29,18 @@ export function parseAddress(flag: string, text: string): Address {
   return { kind: 'tcp', host, port };
 }
 
-/** The notation that parseAddress reads. */
+/** Formats an address as parseAddress reads it. */
 export function formatAddress(address: Address): string {
   if (address.kind === 'unix') return `unix://${address.path}`;
-  return `dns:///${address.host.includes(':') ? `[${address.host}]` : address.host}:${address.port}`;
+  return `dns:///${bracketIPv6(address.host)}:${address.port}`;
 }
 
-/** Host and port of a listen address in Go's notation: ":8080" (all interfaces), "127.0.0.1:0",
- * "[::1]:80".
+/** The host as it is written in an address or URL: IPv6 in brackets. */
+export function bracketIPv6(host: string): string {
+  return host.includes(':') ? `[${host}]` : host;
+}
+
+/** Parses a listen address in Go's notation: ":8080" (all interfaces), "127.0.0.1:0", "[::1]:80".
  * @throws UsageError */
 export function parseListenAddress(
   flag: string,
@@ -53,7 +56,7 @@ export function parseListenAddress(
   return { host: host === '' ? undefined : host, port };
 }
 
-/** Whether a host is this machine only. */
+/** Whether a host can be reached from this machine only. */
 export function isLoopback(host: string): boolean {
   return host === 'localhost' || host === '::1' || /^127\.\d+\.\d+\.\d+$/.test(host);
 }

@@ -1,7 +1,5 @@
-import { spawn } from 'node:child_process';
-import type { ChildProcess } from 'node:child_process';
-import { systemClock } from './clock.ts';
-import type { Clock } from './clock.ts';
+import { spawn, type ChildProcess } from 'node:child_process';
+import { systemClock, type Clock } from './clock.ts';
 import type { Logger } from './log.ts';
 
 /** How to start one process of sutler as a child. */
@@ -10,63 +8,67 @@ export interface ChildPlan {
   /** Executable and arguments. */
   readonly command: readonly [string, ...string[]];
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** Receives what the child prints, as it comes. */
+  /** Receives what the child prints. */
   readonly output: (text: string) => void;
 }
 
 export interface ChildrenOptions {
   readonly log: Logger;
-  /** A child ended with 2: flags, values or ports are wrong, and no restart mends that. */
+  /** The child exited with status 2: flags, values or ports are wrong, so it is not restarted.
+   * @param line  the child's message, empty if it printed none */
   readonly onUsageError: (name: string, line: string) => void;
   readonly clock?: Clock;
 }
 
+type Facts = Readonly<Record<string, string>>;
+
 export interface Child {
   readonly name: string;
   readonly pid: number | undefined;
-  /** What the child announced once it was ready: addresses and such. Rejects if it ends before. */
-  readonly announced: Promise<Readonly<Record<string, string>>>;
-  /** SIGTERM, then SIGKILL after the grace; resolves when it is gone. */
+  /** Addresses and other facts that the child sent when it was ready. Rejects if the child ends
+   * before that. */
+  readonly announced: Promise<Facts>;
+  /** Sends SIGTERM, and SIGKILL after the grace period; resolves when the child has ended. */
   stop(graceMs: number): Promise<void>;
 }
 
-/** Longest pause before a child that keeps dying is started again. */
+/** Longest pause between two starts of a child that keeps ending. */
 const RESTART_MAX_MS = 10_000;
 
-/** Starts a child with its own pid, starts it again when it dies, and stops it. The IPC channel
- * tells the child when this process is gone. */
+/** Starts a child process, and starts it again whenever it ends, until it is stopped. The child's
+ * IPC channel closes when this process ends. */
 export function startChild(plan: ChildPlan, options: ChildrenOptions): Child {
   const clock = options.clock ?? systemClock;
   const stopping = new AbortController();
   let running: ChildProcess | undefined;
-  /** The one line with which a process of ours refuses its flags. */
-  let complaint = '';
+  /** The line with which runProcess reports a UsageError. */
+  let usageLine = '';
   const output = (text: string): void => {
-    complaint = /^sutler [\w-]+: .+$/m.exec(text)?.[0] ?? complaint;
+    usageLine = /^sutler [\w-]+: .+$/m.exec(text)?.[0] ?? usageLine;
     plan.output(text);
   };
-  let tell: (facts: Readonly<Record<string, string>>) => void = () => undefined;
-  let refuse: (error: Error) => void = () => undefined;
-  const announced = new Promise<Readonly<Record<string, string>>>((resolve, reject) => {
-    tell = resolve;
-    refuse = reject;
+  let onAnnounce: (facts: Facts) => void = () => undefined;
+  let onEarlyEnd: (error: Error) => void = () => undefined;
+  const announced = new Promise<Facts>((resolve, reject) => {
+    onAnnounce = resolve;
+    onEarlyEnd = reject;
   });
   announced.catch(() => undefined);
 
-  const loop = async (): Promise<void> => {
-    for (let deaths = 0; !stopping.signal.aborted; deaths += 1) {
+  const keepRunning = async (): Promise<void> => {
+    for (let restarts = 0; !stopping.signal.aborted; restarts += 1) {
       const startedMs = clock.nowMs();
       const { code, signal } = await runOnce(
         { ...plan, output },
         (child) => (running = child),
-        tell,
+        onAnnounce,
       );
       running = undefined;
       if (stopping.signal.aborted) return;
-      refuse(new Error(`${plan.name} ended with ${signal ?? code} before it was ready`));
-      if (code === 2) return options.onUsageError(plan.name, complaint);
-      if (clock.nowMs() - startedMs > RESTART_MAX_MS) deaths = 0;
-      const pauseMs = Math.min(RESTART_MAX_MS, 200 * 2 ** deaths);
+      onEarlyEnd(new Error(`${plan.name} ended with ${signal ?? code} before it was ready`));
+      if (code === 2) return options.onUsageError(plan.name, usageLine);
+      if (clock.nowMs() - startedMs > RESTART_MAX_MS) restarts = 0;
+      const pauseMs = Math.min(RESTART_MAX_MS, 200 * 2 ** restarts);
       options.log.warn(
         { child: plan.name, code, signal, pauseMs },
         'child process ended; starting it again',
@@ -74,7 +76,7 @@ export function startChild(plan: ChildPlan, options: ChildrenOptions): Child {
       await clock.sleep(pauseMs, stopping.signal);
     }
   };
-  const ended = loop();
+  const ended = keepRunning();
   return {
     name: plan.name,
     get pid() {
@@ -94,24 +96,24 @@ export function startChild(plan: ChildPlan, options: ChildrenOptions): Child {
 
 function runOnce(
   plan: ChildPlan,
-  started: (child: ChildProcess) => void,
-  announced: (facts: Readonly<Record<string, string>>) => void,
+  onStart: (child: ChildProcess) => void,
+  onAnnounce: (facts: Facts) => void,
 ): Promise<{ code: number | null; signal: NodeJS.Signals | null }> {
   return new Promise((resolve) => {
     const [file, ...args] = plan.command;
-    // Its own process group: Ctrl-C in a terminal reaches the parent only, which then ends its
+    // In its own process group: Ctrl-C in a terminal reaches the parent only, which then stops its
     // children in order.
     const child = spawn(file, args, {
       env: plan.env,
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
       detached: true,
     });
-    started(child);
+    onStart(child);
     for (const stream of [child.stdout, child.stderr])
       stream?.setEncoding('utf8').on('data', (text: string) => plan.output(text));
     child.on('message', (message: unknown) => {
-      const facts = announcement(message);
-      if (facts !== undefined) announced(facts);
+      const facts = parseAnnouncement(message);
+      if (facts !== undefined) onAnnounce(facts);
     });
     child.once('error', (error) => {
       plan.output(`${error.message}\n`);
@@ -121,15 +123,10 @@ function runOnce(
   });
 }
 
-function announcement(message: unknown): Readonly<Record<string, string>> | undefined {
-  if (
-    typeof message !== 'object' ||
-    message === null ||
-    !('kind' in message) ||
-    message.kind !== 'announce' ||
-    !('facts' in message)
-  )
-    return undefined;
-  // The sender is our own announce(), one line away in process.ts.
-  return message.facts as Readonly<Record<string, string>>;
+/** The facts of a message that `announce` of process.ts sent; undefined for any other message. */
+function parseAnnouncement(message: unknown): Facts | undefined {
+  if (typeof message !== 'object' || message === null) return undefined;
+  const { kind, facts } = message as { readonly kind?: unknown; readonly facts?: unknown };
+  if (kind !== 'announce' || typeof facts !== 'object' || facts === null) return undefined;
+  return Object.fromEntries(Object.entries(facts).map(([name, fact]) => [name, String(fact)]));
 }

@@ -1,4 +1,4 @@
-/** Time as an argument, so that a test can own it. */
+/** The time and waiting for it. Passed as an argument, so that tests can control it. */
 export interface Clock {
   /** Unix time in milliseconds. */
   nowMs(): number;
@@ -6,17 +6,16 @@ export interface Clock {
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
 }
 
-/** The longest that a timer of Node's waits, 24.8 days; told to wait longer it fires at once. */
+/** The longest delay of a timer in Node, 24.8 days; with a longer one it fires at once. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
-/** As long as asked for, or as long as a timer can wait. For each delay that somebody may choose,
- * by a flag for one. */
+/** Limits a delay to what a timer can wait. Needed for every delay that a user chooses. */
 export function timerMs(ms: number): number {
   return Math.min(ms, LONGEST_TIMER_MS);
 }
 
-/** A signal that aborts with its parent, or after `ms`. AbortSignal.any over AbortSignal.timeout
- * does not do: Node 20 may collect the timeout before it fires. */
+/** A signal that aborts with its parent, or after `ms`. AbortSignal.any with AbortSignal.timeout
+ * can't be used: Node 20 may collect the timeout as garbage before it fires. */
 export function signalWithin(parent: AbortSignal, ms: number): AbortSignal {
   const controller = new AbortController();
   const abort = (): void => {

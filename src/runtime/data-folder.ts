@@ -3,23 +3,25 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { UsageError } from './flags.ts';
 
-/** A folder that one process owns while it runs. */
+/** A data folder that only one process uses at a time. */
 export interface DataFolder {
   readonly path: string;
-  /** A folder for sockets: inside where the path is short enough, since the kernel takes 107 bytes,
-   * else a temporary one that close() removes. */
+  /** A folder for sockets. It is inside the data folder, or temporary where that path would exceed
+   * the kernel's limit of 107 bytes. */
   readonly sockets: string;
+  /** Removes the sockets and frees the folder for the next process. */
   close(): Promise<void>;
 }
 
-/** Longest socket name that is put below `sockets`. */
+/** Longest name of a socket in `sockets`. */
 const SOCKET_NAME_BYTES = 16;
 const SOCKET_PATH_BYTES = 107;
 const LOCK = 'pid';
 
-/** Makes the folder if needed, readable by its owner only, and takes it.
- * @param kind  what keeps its data there: a folder of another kind is refused
- * @throws UsageError when it belongs to something else, or another process has it */
+/** Creates the folder where it is missing, readable by its owner only, and locks it.
+ * @param flag  the flag that the error names
+ * @param kind  the process whose data it contains; a folder with other contents is refused
+ * @throws UsageError if the folder contains something else, or another process uses it */
 export async function openDataFolder(
   flag: string,
   path: string,
@@ -43,7 +45,7 @@ export async function openDataFolder(
   };
 }
 
-/** Removes what an earlier run left, but for the marks of the folder itself. */
+/** Removes the data of earlier runs; keeps the lock, the folder's kind and the sockets. */
 export async function emptyDataFolder(folder: DataFolder): Promise<void> {
   for (const name of await readdir(folder.path)) {
     if (name !== LOCK && name !== 'sockets' && !name.startsWith('.sutler-'))
@@ -57,7 +59,8 @@ async function claimKind(flag: string, path: string, kind: string): Promise<void
   if (names.includes(mark)) return;
   if (names.length > 0) {
     throw new UsageError(
-      `--${flag}: ${path} holds other things; name an empty folder, or one that an earlier sutler ${kind} made`,
+      `--${flag}: ${path} contains other files; ` +
+        `name an empty folder, or one that an earlier sutler ${kind} made`,
     );
   }
   await writeFile(join(path, mark), `data of sutler ${kind}\n`);
@@ -88,7 +91,7 @@ function isAlive(pid: number): boolean {
     process.kill(pid, 0);
     return true;
   } catch (error) {
-    // Somebody else's process is alive too.
+    // A process of another user is alive too.
     return error instanceof Error && 'code' in error && error.code === 'EPERM';
   }
 }

@@ -1,7 +1,7 @@
 import { parseBool } from './parse-bool.ts';
 
-/** A bad flag, value, kubeconfig or port: the process prints the message in one line and exits with
- * 2. The message names the thing and the fix. */
+/** A bad flag, value, kubeconfig or port. The process prints the message, which names the fault and
+ * the fix, in one line and exits with status 2. */
 export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
@@ -11,7 +11,7 @@ interface Common {
   readonly help: string;
   /** Environment variable read when the flag is absent; `SUTLER_<NAME>` is always read too. */
   readonly env?: string;
-  /** How external-provisioner spells it, or what differs from it. */
+  /** For `docs/flags.md`: external-provisioner's spelling of it, or how it differs there. */
   readonly upstream?: string;
   /** One letter, as in `-v 5`. */
   readonly short?: string;
@@ -32,8 +32,8 @@ export type FlagSpec =
   | (Common & { readonly type: 'durationMs'; readonly default: string; readonly min?: string })
   | (Common & { readonly type: 'bool'; readonly default: boolean })
   | (Common & { readonly type: 'labels' })
-  /** Given several times, or as a comma list; `default` is such a list. */
-  /** `keepsRepeats`: of two items that contradict each other the later one counts. */
+  /** A list with commas, or the flag given several times; `default` is such a list. Repeated items
+   * are dropped, unless `keepsRepeats` is set because a later item overrides an earlier one. */
   | (Common & { readonly type: 'strings'; readonly default: string; readonly keepsRepeats?: true });
 
 export type FlagTable = Readonly<Record<string, FlagSpec>>;
@@ -56,13 +56,13 @@ type ValueOf<F extends FlagSpec> = F['type'] extends 'string'
         ? readonly string[]
         : number;
 
-/** Typed values of a table: camelCase names, durations in milliseconds with `Ms` at the end. */
+/** The values of a table's flags by camelCase name; names of durations end in `Ms`. */
 export type Flags<T extends FlagTable> = {
   readonly [N in keyof T & string as KeyOf<N, T[N]>]: ValueOf<T[N]>;
 };
 
-/** Declares a table once; parsing, `--help`, `docs/flags.md` and the check of `k8s/` arguments
- * derive from it. */
+/** Declares flags. Parsing, `--help`, `docs/flags.md` and the test of the arguments in `k8s/` use
+ * this one table. */
 export function defineFlags<const T extends FlagTable>(table: T): T {
   return table;
 }
@@ -71,8 +71,9 @@ export type Parsed<T extends FlagTable> =
   | {
       readonly kind: 'run';
       readonly flags: Flags<T>;
-      /** Arguments that are no flags. */
+      /** Arguments that are not flags. */
       readonly words: readonly string[];
+      /** Flags of other processes that were given. */
       readonly unused: readonly string[];
       readonly warnings: readonly string[];
     }
@@ -82,86 +83,116 @@ export type Parsed<T extends FlagTable> =
 export interface ParseInput {
   readonly argv: readonly string[];
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** Flags of the other processes: accepted, named in `unused`. */
+  /** Flags of the other processes: accepted, and named in `unused`. */
   readonly known?: FlagTable;
-  /** How many arguments may be no flags; 0 where absent. */
+  /** How many arguments may be something else than flags; 0 where absent. */
   readonly maxWords?: number;
-  /** Flags of upstream without effect here, with its defaults: accepted; any other value brings
-   * `help` as a warning. None of them is a list. */
+  /** Flags of upstream without effect here, with upstream's defaults: accepted. Any other value
+   * adds `help` to the warnings. None of them is a list. */
   readonly idle?: FlagTable;
-  /** Flags that upstream once had: accepted, with the advice as warning. */
+  /** Flags that upstream once had: accepted, with the advice as a warning. */
   readonly retired?: Readonly<
     Record<string, { readonly takesValue: boolean; readonly advice: string }>
   >;
 }
 
-/** Reads arguments by pflag's rules (upstream's parser, spec 01 §1): `--x=v`, `--x v`,
- * `--bool[=true|false]`, `-v N`; the last of several wins, where the flag is not a list.
- * @throws UsageError for an unknown flag, an unreadable value, a stray word */
+/** Reads arguments by the rules of pflag, which upstream uses: `--x=v`, `--x v`,
+ * `--bool[=true|false]`, `-v N`. Of several values the last one counts, unless the flag is a list.
+ * @throws UsageError for an unknown flag, an unreadable value, an unexpected argument */
 export function parseFlags<T extends FlagTable>(table: T, input: ParseInput): Parsed<T> {
-  const given = new Map<string, string[]>();
-  const unused = new Set<string>();
-  const warnings: string[] = [];
-  const shorts = new Map(
-    Object.entries(table).flatMap(([name, spec]) =>
-      spec.short === undefined ? [] : [[spec.short, name] as const],
-    ),
-  );
-  const words = [...input.argv];
-  const plain: string[] = [];
-
-  for (let word = words.shift(); word !== undefined; word = words.shift()) {
-    if (word === '--help' || word === '-h') return { kind: 'help' };
-    if (word === '--version' || word.startsWith('--version=')) {
-      if (word === '--version' || parseSwitch('version', word.slice('--version='.length)))
-        return { kind: 'version' };
-      continue;
-    }
-    if (!word.startsWith('-') && plain.length < (input.maxWords ?? 0)) {
-      plain.push(word);
-      continue;
-    }
-    const { name, inline } = splitWord(word, shorts);
-    const own = entryOf(table, name);
-    const foreign = entryOf(input.known, name);
-    const spec = own ?? foreign ?? entryOf(input.idle, name);
-    const retired = entryOf(input.retired, name);
-    if (spec === undefined && retired === undefined)
-      throw new UsageError(unknownFlag(name, { ...input.idle, ...input.known, ...table }));
-    const takesWord = spec === undefined ? retired?.takesValue === true : spec.type !== 'bool';
-    const value = inline ?? (takesWord ? words.shift() : 'true');
-    if (value === undefined) throw new UsageError(`--${name} needs a value: --${name}=VALUE`);
-    if (spec === undefined) {
-      warnings.push(ignored(name, retired?.advice ?? ''));
-    } else if (own !== undefined) {
-      given.set(name, [...(given.get(name) ?? []), value]);
-    } else {
-      const parsed = parseValue(name, spec, [value]);
-      if (foreign !== undefined) unused.add(`--${name}`);
-      else if (parsed !== defaultValue(name, spec)) warnings.push(ignored(name, spec.help));
-    }
-  }
+  const args = new ArgumentReader(table, input);
+  const request = args.read();
+  if (request !== undefined) return { kind: request };
   const flags: Record<string, unknown> = {};
   for (const [name, spec] of Object.entries(table)) {
-    const texts = given.get(name) ?? fromEnvironment(name, spec, input.env);
+    const texts = args.given.get(name) ?? fromEnvironment(name, spec, input.env);
     flags[keyOf(name, spec)] =
       texts === undefined ? defaultValue(name, spec) : parseValue(name, spec, texts);
   }
-  // The loop above fills exactly the keys that Flags<T> names; the compiler can't see that through
+  const { words, unused, warnings } = args;
+  // The loop fills exactly the keys of Flags<T>; the compiler can't see that through
   // Object.entries.
-  return { kind: 'run', flags: flags as Flags<T>, words: plain, unused: [...unused], warnings };
+  return { kind: 'run', flags: flags as Flags<T>, words, unused: [...unused], warnings };
+}
+
+/** Sorts arguments into values of own flags, other words, unused flags and warnings. */
+class ArgumentReader {
+  /** The texts of each own flag that was given. */
+  readonly given = new Map<string, string[]>();
+  readonly words: string[] = [];
+  readonly unused = new Set<string>();
+  readonly warnings: string[] = [];
+  readonly #table: FlagTable;
+  readonly #input: ParseInput;
+  readonly #rest: string[];
+
+  constructor(table: FlagTable, input: ParseInput) {
+    this.#table = table;
+    this.#input = input;
+    this.#rest = [...input.argv];
+  }
+
+  /** Reads to the end, or to a flag that asks for help or for the version. */
+  read(): 'help' | 'version' | undefined {
+    const maxWords = this.#input.maxWords ?? 0;
+    for (let word = this.#rest.shift(); word !== undefined; word = this.#rest.shift()) {
+      if (word === '--help' || word === '-h') return 'help';
+      const [version, value = 'true'] = /^--version(?:=([\s\S]*))?$/.exec(word) ?? [];
+      if (version !== undefined) {
+        if (parseSwitch('version', value)) return 'version';
+      } else if (!word.startsWith('-') && this.words.length < maxWords) {
+        this.words.push(word);
+      } else {
+        const { name, inline } = splitWord(word, this.#table);
+        this.#take(name, inline);
+      }
+    }
+    return undefined;
+  }
+
+  #take(name: string, inline: string | undefined): void {
+    const { known, idle } = this.#input;
+    const spec = entryOf(this.#table, name) ?? entryOf(known, name) ?? entryOf(idle, name);
+    if (spec === undefined) return this.#takeRetired(name, inline);
+    const value = inline ?? (spec.type === 'bool' ? 'true' : this.#shiftValue(name));
+    if (Object.hasOwn(this.#table, name))
+      this.given.set(name, [...(this.given.get(name) ?? []), value]);
+    else this.#check(name, spec, value);
+  }
+
+  #takeRetired(name: string, inline: string | undefined): void {
+    const { known, idle } = this.#input;
+    const retired = entryOf(this.#input.retired, name);
+    if (retired === undefined)
+      throw new UsageError(unknownFlag(name, { ...idle, ...known, ...this.#table }));
+    if (inline === undefined && retired.takesValue) this.#shiftValue(name);
+    this.#warn(name, retired.advice);
+  }
+
+  #shiftValue(name: string): string {
+    const value = this.#rest.shift();
+    if (value === undefined) throw new UsageError(`--${name} needs a value: --${name}=VALUE`);
+    return value;
+  }
+
+  /** Checks the value of a flag that has no effect in this process. */
+  #check(name: string, spec: FlagSpec, text: string): void {
+    const value = parseValue(name, spec, [text]);
+    if (entryOf(this.#input.known, name) !== undefined) this.unused.add(`--${name}`);
+    else if (value !== defaultValue(name, spec)) this.#warn(name, spec.help);
+  }
+
+  #warn(name: string, advice: string): void {
+    this.warnings.push(`--${name} is accepted and ignored: ${advice}`);
+  }
 }
 
 function entryOf<T>(table: Readonly<Record<string, T>> | undefined, name: string): T | undefined {
   return table !== undefined && Object.hasOwn(table, name) ? table[name] : undefined;
 }
 
-function ignored(name: string, advice: string): string {
-  return `--${name} is accepted and ignored: ${advice}`;
-}
-
-/** The arguments without these flags and their values: what a parent hands on to a child that does
- * not know them, or for which the parent sets them itself. */
+/** The arguments without the given flags and their values: what a parent passes on to a child that
+ * does not know these flags, or for which the parent sets them. */
 export function withoutFlags(argv: readonly string[], table: FlagTable): readonly string[] {
   const kept: string[] = [];
   for (let i = 0; i < argv.length; i += 1) {
@@ -174,19 +205,17 @@ export function withoutFlags(argv: readonly string[], table: FlagTable): readonl
   return kept;
 }
 
-function splitWord(
-  word: string,
-  shorts: ReadonlyMap<string, string>,
-): { name: string; inline: string | undefined } {
+function splitWord(word: string, table: FlagTable): { name: string; inline: string | undefined } {
   const long = /^--([^=]+)(?:=([\s\S]*))?$/.exec(word);
   if (long) return { name: long[1] ?? '', inline: long[2] };
-  const short = /^-([A-Za-z])=?([\s\S]*)$/.exec(word);
-  const name = short ? shorts.get(short[1] ?? '') : undefined;
-  if (short && name !== undefined) return { name, inline: short[2] === '' ? undefined : short[2] };
+  const [, letter, value] = /^-([A-Za-z])=?([\s\S]*)$/.exec(word) ?? [];
+  const [name] = Object.entries(table).find(([, { short }]) => letter && short === letter) ?? [];
+  if (name !== undefined) return { name, inline: value === '' ? undefined : value };
   if (word.startsWith('-') && word.length > 2)
     throw new UsageError(`unknown flag ${word}: long flags take two dashes, --${word.slice(1)}`);
   throw new UsageError(
-    `unexpected argument "${word}": flags are written --name=value, switches --name or --name=false`,
+    `unexpected argument "${word}": ` +
+      'flags are written --name=value, switches --name or --name=false',
   );
 }
 
@@ -195,7 +224,8 @@ function unknownFlag(name: string, table: FlagTable): string {
     .map((candidate) => ({ candidate, distance: editDistance(name, candidate) }))
     .filter(({ distance }) => distance <= Math.max(2, name.length / 4))
     .sort((a, b) => a.distance - b.distance)[0];
-  return `unknown flag --${name}${near ? `: did you mean --${near.candidate}?` : ''} (--help lists all flags)`;
+  const guess = near ? `: did you mean --${near.candidate}?` : '';
+  return `unknown flag --${name}${guess} (--help lists all flags)`;
 }
 
 function editDistance(a: string, b: string): number {
@@ -216,7 +246,7 @@ function editDistance(a: string, b: string): number {
   return row[b.length] ?? 0;
 }
 
-/** Environment variables that stand in for a flag, in order of precedence. */
+/** Environment variables that are read where a flag is absent, in order of precedence. */
 export function environmentNames(name: string, spec: FlagSpec): readonly string[] {
   return [
     ...(spec.env === undefined ? [] : [spec.env]),
@@ -247,7 +277,7 @@ function defaultValue(name: string, spec: FlagSpec): unknown {
   return spec.type === 'labels' ? {} : spec.default;
 }
 
-function listed(texts: readonly string[], keepsRepeats: boolean): readonly string[] {
+function splitList(texts: readonly string[], keepsRepeats: boolean): readonly string[] {
   const items = texts
     .flatMap((text) => text.split(','))
     .map((item) => item.trim())
@@ -259,40 +289,50 @@ function parseValue(name: string, spec: FlagSpec, texts: readonly string[]): unk
   const text = texts.at(-1) ?? '';
   switch (spec.type) {
     case 'string':
-      if (spec.values !== undefined && !spec.values.includes(text)) {
+      if (spec.values !== undefined && !spec.values.includes(text))
         throw new UsageError(`--${name}: "${text}" is not one of ${spec.values.join(', ')}`);
-      }
       return text;
     case 'bool':
       return parseSwitch(name, text);
     case 'labels':
       return Object.fromEntries(texts.flatMap((item) => parseLabels(name, item)));
     case 'strings':
-      return listed(texts, spec.keepsRepeats === true);
-    case 'durationMs': {
-      const ms = parseDurationMs(text);
-      if (ms === undefined)
-        throw new UsageError(
-          `--${name}: "${text}" is not a duration; write a number with its unit, like 300ms, 10s, 1m30s, 1h`,
-        );
-      if (spec.min !== undefined && ms < (parseDurationMs(spec.min) ?? 0))
-        throw new UsageError(`--${name}: ${text} is below the minimum of ${spec.min}`);
-      return ms;
-    }
+      return splitList(texts, spec.keepsRepeats === true);
+    case 'durationMs':
+      return checkBounds(name, text, {
+        value: parseDurationMs(text),
+        wanted: 'a duration; write a number with its unit, like 300ms, 10s, 1m30s, 1h',
+        min: spec.min,
+      });
     case 'int':
-    case 'float': {
-      const number = parseNumber(spec.type, text);
-      if (number === undefined)
-        throw new UsageError(
-          `--${name}: "${text}" is not ${spec.type === 'int' ? 'a whole number' : 'a number'}`,
-        );
-      if (number < (spec.min ?? -Infinity))
-        throw new UsageError(`--${name}: ${text} is below the minimum of ${spec.min}`);
-      if (number > (spec.max ?? Infinity))
-        throw new UsageError(`--${name}: ${text} is above the maximum of ${spec.max}`);
-      return number;
-    }
+    case 'float':
+      return checkBounds(name, text, {
+        value: parseNumber(spec.type, text),
+        wanted: spec.type === 'int' ? 'a whole number' : 'a number',
+        min: spec.min,
+        max: spec.max,
+      });
   }
+}
+
+/** The value of a number or duration within its bounds.
+ * @throws UsageError */
+function checkBounds(
+  name: string,
+  text: string,
+  o: {
+    readonly value: number | undefined;
+    readonly wanted: string;
+    readonly min?: number | string | undefined;
+    readonly max?: number | undefined;
+  },
+): number {
+  const { value, wanted, min = -Infinity, max = Infinity } = o;
+  if (value === undefined) throw new UsageError(`--${name}: "${text}" is not ${wanted}`);
+  const least = typeof min === 'string' ? (parseDurationMs(min) ?? 0) : min;
+  if (value < least) throw new UsageError(`--${name}: ${text} is below the minimum of ${min}`);
+  if (value > max) throw new UsageError(`--${name}: ${text} is above the maximum of ${max}`);
+  return value;
 }
 
 function parseSwitch(name: string, text: string): boolean {
@@ -343,9 +383,10 @@ const UNIT_MS: Readonly<Record<string, number>> = {
   h: 3_600_000,
 };
 
-/** Milliseconds of a duration in Go's notation ("300ms", "1m30s", "-1.5h", "0"); undefined if it
- * does not parse.
- * @see Go time.ParseDuration: a number without a unit is an error, except 0 */
+/** Milliseconds of a duration in Go's notation ("300ms", "1m30s", "-1.5h", "0"). A number without a
+ * unit is an error, except 0.
+ * @returns undefined if the text is not a duration
+ * @see Go time.ParseDuration */
 export function parseDurationMs(text: string): number | undefined {
   const match = /^([+-]?)((?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)$/.exec(text);
   if (!match) return /^[+-]?0$/.test(text) ? 0 : undefined;
@@ -356,82 +397,4 @@ export function parseDurationMs(text: string): number | undefined {
     totalMs += Number(number) * (UNIT_MS[unit ?? ''] ?? 0);
   }
   return match[1] === '-' && totalMs !== 0 ? -totalMs : totalMs;
-}
-
-/** The text of `--help`. */
-export function renderHelp(
-  process: string,
-  summary: string,
-  table: FlagTable,
-  word?: string,
-): string {
-  const rows = Object.entries(table)
-    .sort(([a], [b]) => a.localeCompare(b))
-    .map(([name, spec]) => {
-      const shown =
-        spec.type === 'labels' || spec.default === undefined || spec.default === ''
-          ? ''
-          : ` (default ${String(spec.default)})`;
-      const env = spec.env === undefined ? '' : ` [env ${spec.env}]`;
-      return `  ${spec.short ? `-${spec.short}, ` : '    '}--${name} ${metavariable(spec)}\n          ${spec.help}${shown}${env}`;
-    });
-  return [
-    `sutler ${process}: ${summary}`,
-    '',
-    `Usage: sutler ${process}${word === undefined ? '' : ` ${word}`} [flags]`,
-    '',
-    ...rows,
-    '',
-  ].join('\n');
-}
-
-function metavariable(spec: FlagSpec): string {
-  switch (spec.type) {
-    case 'bool':
-      return '';
-    case 'durationMs':
-      return 'DURATION';
-    case 'labels':
-      return 'KEY:VALUE,…';
-    case 'strings':
-      return 'TEXT,…';
-    case 'int':
-    case 'float':
-      return 'NUMBER';
-    case 'string':
-      return spec.values?.join('|') ?? 'TEXT';
-  }
-}
-
-/** One process's section of `docs/flags.md`. */
-export function renderMarkdown(title: string, summary: string, table: FlagTable): string {
-  const cell = (text: string): string => text.replaceAll('|', '\\|');
-  const rows = Object.entries(table)
-    .sort(([a], [b]) => a.localeCompare(b))
-    .map(([name, spec]) => {
-      const fallback =
-        spec.type === 'labels' || spec.default === undefined || spec.default === ''
-          ? ''
-          : `\`${String(spec.default)}\``;
-      const env = environmentNames(name, spec).map((variable) => `\`${variable}\``);
-      const type =
-        spec.type === 'durationMs'
-          ? 'duration'
-          : spec.type === 'string' && spec.values
-            ? spec.values.map((v) => `\`${v}\``).join(', ')
-            : spec.type === 'strings'
-              ? 'list'
-              : spec.type;
-      return `| \`--${name}\`${spec.short ? `, \`-${spec.short}\`` : ''} | ${type} | ${fallback} | ${cell(spec.help)} | ${env.join(', ')} | ${cell(spec.upstream ?? '')} |`;
-    });
-  return [
-    `## ${title}`,
-    '',
-    summary,
-    '',
-    '| flag | type | default | meaning | environment | upstream |',
-    '| --- | --- | --- | --- | --- | --- |',
-    ...rows,
-    '',
-  ].join('\n');
 }

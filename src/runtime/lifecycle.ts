@@ -1,14 +1,16 @@
-/** What was opened, closed again in reverse order; every error is kept and none keeps the others
- * from closing. */
+/** Closes the parts of a process in reverse order of opening. An error of one part does not prevent
+ * the others from closing. */
 export class Closers {
   readonly #open: { readonly name: string; readonly close: () => unknown }[] = [];
 
-  /** Remembers how to close what was just opened. */
+  /** Adds a part that has just been opened.
+   * @param name  for the error if closing fails */
   add(name: string, close: () => unknown): void {
     this.#open.push({ name, close });
   }
 
-  /** Closes the last opened first. */
+  /** Closes all parts, each once.
+   * @returns the errors, with the original one as `cause` */
   async close(): Promise<readonly Error[]> {
     const errors: Error[] = [];
     for (let last = this.#open.pop(); last !== undefined; last = this.#open.pop()) {

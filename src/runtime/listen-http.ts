@@ -1,5 +1,5 @@
 import type { Server } from 'node:http';
-import { parseListenAddress } from './address.ts';
+import { bracketIPv6, parseListenAddress } from './address.ts';
 import { UsageError } from './flags.ts';
 
 /** Binds a server to the listen address given by a flag.
@@ -24,9 +24,8 @@ export async function listenHttp(
   });
   const bound = server.address();
   const boundPort = typeof bound === 'object' && bound !== null ? bound.port : port;
-  const shownHost = host === undefined ? '127.0.0.1' : host.includes(':') ? `[${host}]` : host;
   return {
-    url: `http://${shownHost}:${boundPort}`,
+    url: `http://${bracketIPv6(host ?? '127.0.0.1')}:${boundPort}`,
     close: () =>
       new Promise((resolve) => {
         server.close(() => resolve());

@@ -1,20 +1,19 @@
-import { pino } from 'pino';
-import type { Logger as PinoLogger } from 'pino';
+import { pino, type Logger as PinoLogger } from 'pino';
 
-/** Structured log: a constant message plus fields. info and above always, debug from -v=4, trace
- * from -v=6 (klog's habit). */
+/** A structured log: constant messages with fields. Levels follow klog: info and above always,
+ * debug from -v=4, trace from -v=6. */
 export type Logger = PinoLogger;
 
 export interface LogOptions {
   readonly name: string;
-  /** klog's -v. */
+  /** The value of -v. */
   readonly verbosity: number;
   readonly format: 'text' | 'json';
-  /** Receives whole lines, newline included. */
+  /** Receives whole lines, with the newline. */
   readonly write: (line: string) => void;
 }
 
-/** The one logger of a process; everything else gets it, or a child of it, as an argument. */
+/** Creates the logger of a process. All parts receive it, or a child of it, as an argument. */
 export function createLogger(options: LogOptions): Logger {
   const level = options.verbosity >= 6 ? 'trace' : options.verbosity >= 4 ? 'debug' : 'info';
   const write =
@@ -25,7 +24,7 @@ export function createLogger(options: LogOptions): Logger {
   );
 }
 
-/** Says nothing; for tests. */
+/** Writes nothing; for tests. */
 export const silentLog: Logger = pino({ level: 'silent' });
 
 const LEVELS: Readonly<Record<number, string>> = {
@@ -40,7 +39,9 @@ const LEVELS: Readonly<Record<number, string>> = {
 function toText(line: string): string {
   const { level, time, process, msg, ...fields } = JSON.parse(line) as Record<string, unknown>;
   const rest = Object.entries(fields).map(([key, value]) => ` ${key}=${fieldText(value)}`);
-  return `${String(time)} ${LEVELS[Number(level)] ?? String(level)} ${String(process)}: ${typeof msg === 'string' ? msg : ''}${rest.join('')}\n`;
+  const name = LEVELS[Number(level)] ?? String(level);
+  const message = typeof msg === 'string' ? msg : '';
+  return `${String(time)} ${name} ${String(process)}: ${message}${rest.join('')}\n`;
 }
 
 function fieldText(value: unknown): string {

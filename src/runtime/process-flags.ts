@@ -1,6 +1,6 @@
 import { defineFlags } from './flags.ts';
 
-/** Flags that every process has. */
+/** Flags of every process. */
 export const processFlags = defineFlags({
   v: {
     type: 'int',
@@ -14,7 +14,7 @@ export const processFlags = defineFlags({
     type: 'string',
     default: 'text',
     values: ['text', 'json'],
-    help: 'Form of the log lines.',
+    help: 'Format of the log lines.',
     upstream: 'same',
   },
   'http-endpoint': {

@@ -1,11 +1,17 @@
-import { parseFlags, renderHelp, UsageError } from './flags.ts';
-import type { Flags, FlagSpec, FlagTable, ParseInput } from './flags.ts';
 import { HealthChecks } from './health.ts';
+import { renderHelp } from './flag-help.ts';
+import {
+  parseFlags,
+  UsageError,
+  type Flags,
+  type FlagSpec,
+  type FlagTable,
+  type Parsed,
+  type ParseInput,
+} from './flags.ts';
 import { Closers } from './lifecycle.ts';
-import { createLogger } from './log.ts';
-import type { Logger } from './log.ts';
-import { createRegistry } from './metrics.ts';
-import type { Registry } from './metrics.ts';
+import { createLogger, type Logger } from './log.ts';
+import { createRegistry, type Registry } from './metrics.ts';
 import type { processFlags } from './process-flags.ts';
 import { version } from './version.ts';
 
@@ -26,24 +32,24 @@ export interface Host {
   readonly send?: ((message: unknown) => unknown) | undefined;
 }
 
-/** What cli.ts hands to the process it dispatches to. */
+/** What cli.ts passes to the process that it starts. */
 export interface Invocation {
   readonly host: Host;
   /** Arguments after the process's name. */
   readonly argv: readonly string[];
-  /** Flags of all processes, so that one argument list serves all. */
+  /** Flags of all processes, so that one argument list can serve all. */
   readonly known: FlagTable;
   readonly idle?: FlagTable;
   readonly retired: NonNullable<ParseInput['retired']>;
 }
 
-/** What a running process has in hand. */
+/** What the start function of a process receives. */
 export interface ProcessContext<T extends FlagTable> {
   readonly flags: Flags<T>;
   readonly env: Host['env'];
   readonly pid: number;
   readonly argv: readonly string[];
-  /** Arguments that are no flags. */
+  /** Arguments that are not flags. */
   readonly words: readonly string[];
   readonly stdout: Host['stdout'];
   readonly stderr: Host['stderr'];
@@ -51,40 +57,43 @@ export interface ProcessContext<T extends FlagTable> {
   readonly metrics: Registry;
   readonly health: HealthChecks;
   readonly closers: Closers;
-  /** Aborts at the first SIGTERM or SIGINT, or when the parent is gone. */
+  /** Aborts at the first SIGTERM, SIGINT or SIGHUP, or when the parent process ends. */
   readonly stopping: AbortSignal;
-  /** Tells the log, and the parent where there is one, an address or another fact worth knowing. */
+  /** Says that the process is ready, with addresses and other facts: in the log, and to the parent
+   * process where there is one. */
   announce(facts: Readonly<Record<string, string>>): void;
-  /** Begins the orderly end, as SIGTERM does; the process exits with the code. */
+  /** Begins to stop, as SIGTERM does; the process exits with the given status. */
   stop(code: number): void;
 }
+
+type ProcessTable = Record<keyof typeof processFlags, FlagSpec> & FlagTable;
 
 export interface ProcessDescription<T extends FlagTable> {
   readonly name: string;
   readonly summary: string;
   readonly table: T;
-  /** Name of the one argument that is no flag, where it takes one. */
+  /** Name of the one argument that is not a flag, where the process takes one. */
   readonly word?: string;
-  /** Opens everything and returns; the process then lives until a signal. */
+  /** Opens everything and returns; the process then runs until a signal. */
   readonly start: (context: ProcessContext<T>) => Promise<void>;
 }
 
-/** A signal to a whole process group can arrive twice, from the sender and handed on by a parent:
- * that is one wish, not impatience. */
+/** A second signal ends the process at once, unless it comes within this time: a signal to a
+ * process group can arrive twice, from its sender and from a parent that forwards it. */
 const SAME_SIGNAL_MS = 1_000;
 
-/** Runs one process from flags to exit: 0 after a signal, 2 for a UsageError, 1 for a failed start.
- */
-export async function runProcess<T extends Record<keyof typeof processFlags, FlagSpec> & FlagTable>(
+/** Runs one process from its flags to its exit. Exit status 0 after a signal, 2 for a UsageError, 1
+ * for any other failure of the start. */
+export async function runProcess<T extends ProcessTable>(
   invocation: Invocation,
   description: ProcessDescription<T>,
 ): Promise<void> {
   const { host } = invocation;
-  const usage = (error: UsageError): void => {
+  const exitForUsage = (error: UsageError): void => {
     host.stderr.write(`sutler ${description.name}: ${error.message.replaceAll('\n', ' ')}\n`);
     host.exit(2);
   };
-  let parsed: ReturnType<typeof parseFlags<T>>;
+  let parsed: Parsed<T>;
   try {
     parsed = parseFlags(description.table, {
       ...invocation,
@@ -92,58 +101,19 @@ export async function runProcess<T extends Record<keyof typeof processFlags, Fla
       maxWords: description.word === undefined ? 0 : 1,
     });
   } catch (error) {
-    if (error instanceof UsageError) return usage(error);
+    if (error instanceof UsageError) return exitForUsage(error);
     throw error;
   }
   if (parsed.kind !== 'run') {
+    const { name, summary, table, word } = description;
     host.stdout.write(
-      parsed.kind === 'version'
-        ? `sutler ${version}\n`
-        : renderHelp(description.name, description.summary, description.table, description.word),
+      parsed.kind === 'version' ? `sutler ${version}\n` : renderHelp(name, summary, table, word),
     );
     return host.exit(0);
   }
-  // Every table contains processFlags (the constraint on T says so); Flags<T> can't show it for a
-  // generic T.
-  const common = parsed.flags as unknown as Flags<typeof processFlags>;
-  const log = createLogger({
-    name: description.name,
-    verbosity: common.v,
-    format: common.loggingFormat === 'json' ? 'json' : 'text',
-    write: (line) => host.stderr.write(line),
-  });
-  for (const warning of parsed.warnings) log.warn(warning);
-  if (parsed.unused.length > 0)
-    log.debug({ flags: parsed.unused }, 'flags of other processes: accepted, no use for them here');
-
+  const log = openLog(host, description.name, parsed);
+  const stopSwitch = new StopSwitch(host, log);
   const closers = new Closers();
-  const stopping = new AbortController();
-  let stopped: (code: number) => void = () => undefined;
-  const ended = new Promise<number>((resolve) => (stopped = resolve));
-  const stop = (code: number, reason: string): void => {
-    if (stopping.signal.aborted) return;
-    log.info({ reason }, 'stopping');
-    stopping.abort(new Error(reason));
-    stopped(code);
-  };
-  let signalledMs = 0;
-  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) {
-    host.on(signal, () => {
-      if (!stopping.signal.aborted) {
-        signalledMs = Date.now();
-        stop(0, signal);
-      } else if (Date.now() - signalledMs > SAME_SIGNAL_MS) host.exit(1);
-    });
-  }
-  host.on('disconnect', () => stop(0, 'the parent process is gone'));
-  host.on('unhandledRejection', (error) =>
-    log.error({ err: error }, 'unhandled rejection: a defect of sutler, please report it'),
-  );
-  host.on('uncaughtException', (error) => {
-    log.fatal({ err: error }, 'uncaught exception: a defect of sutler, please report it');
-    host.exit(1);
-  });
-
   try {
     await description.start({
       flags: parsed.flags,
@@ -157,21 +127,84 @@ export async function runProcess<T extends Record<keyof typeof processFlags, Fla
       metrics: createRegistry(),
       health: new HealthChecks(),
       closers,
-      stopping: stopping.signal,
+      stopping: stopSwitch.signal,
       announce: (facts) => {
         log.info(facts, 'ready');
         host.send?.({ kind: 'announce', facts });
       },
-      stop: (code) => stop(code, 'done'),
+      stop: (code) => stopSwitch.stop(code, 'done'),
     });
   } catch (error) {
     await closers.close();
-    if (error instanceof UsageError) return usage(error);
+    if (error instanceof UsageError) return exitForUsage(error);
     log.fatal({ err: error }, 'start failed');
     return host.exit(1);
   }
-  const code = await ended;
+  const code = await stopSwitch.exitCode;
   for (const error of await closers.close())
     log.warn({ err: error, cause: error.cause }, 'closing failed');
   host.exit(code);
+}
+
+function openLog<T extends ProcessTable>(
+  host: Host,
+  name: string,
+  parsed: Extract<Parsed<T>, { kind: 'run' }>,
+): Logger {
+  // Every table contains processFlags, as ProcessTable says; Flags<T> can't show it for a generic
+  // T.
+  const flags = parsed.flags as unknown as Flags<typeof processFlags>;
+  const log = createLogger({
+    name,
+    verbosity: flags.v,
+    format: flags.loggingFormat === 'json' ? 'json' : 'text',
+    write: (line) => host.stderr.write(line),
+  });
+  for (const warning of parsed.warnings) log.warn(warning);
+  if (parsed.unused.length > 0)
+    log.debug({ flags: parsed.unused }, 'flags of other processes: accepted, not used here');
+  host.on('unhandledRejection', (error) =>
+    log.error({ err: error }, 'unhandled rejection: a defect of sutler, please report it'),
+  );
+  host.on('uncaughtException', (error) => {
+    log.fatal({ err: error }, 'uncaught exception: a defect of sutler, please report it');
+    host.exit(1);
+  });
+  return log;
+}
+
+/** Stops the process once: at a signal, at the end of the parent process, or when it is told to. */
+class StopSwitch {
+  /** The exit status, once the process is stopping. */
+  readonly exitCode: Promise<number>;
+  readonly #log: Logger;
+  readonly #stopping = new AbortController();
+  #resolve: (code: number) => void = () => undefined;
+
+  constructor(host: Host, log: Logger) {
+    this.#log = log;
+    this.exitCode = new Promise((resolve) => (this.#resolve = resolve));
+    let signalledMs = 0;
+    for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) {
+      host.on(signal, () => {
+        if (!this.signal.aborted) {
+          signalledMs = Date.now();
+          this.stop(0, signal);
+        } else if (Date.now() - signalledMs > SAME_SIGNAL_MS) host.exit(1);
+      });
+    }
+    host.on('disconnect', () => this.stop(0, 'the parent process is gone'));
+  }
+
+  /** Aborts when the process begins to stop. */
+  get signal(): AbortSignal {
+    return this.#stopping.signal;
+  }
+
+  stop(code: number, reason: string): void {
+    if (this.signal.aborted) return;
+    this.#log.info({ reason }, 'stopping');
+    this.#stopping.abort(new Error(reason));
+    this.#resolve(code);
+  }
 }

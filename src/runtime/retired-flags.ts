@@ -1,14 +1,14 @@
 import { defineFlags } from './flags.ts';
 
-/** Flags of external-provisioner's early series: a set of manifests that still has them starts,
- * with a word on what took their place. */
+/** Flags that external-provisioner once had. Manifests that still set them work; a warning says
+ * what has replaced each flag. */
 export const retiredFlags: Readonly<
   Record<string, { readonly takesValue: boolean; readonly advice: string }>
 > = {
   provisioner: { takesValue: true, advice: 'the driver’s own name is used; remove the flag' },
   'connection-timeout': {
     takesValue: true,
-    advice: 'the driver is waited for without limit; remove the flag',
+    advice: 'sutler waits for the driver without a limit; remove the flag',
   },
   'leader-election-type': { takesValue: true, advice: 'a Lease is used; remove the flag' },
   'enable-leader-election': { takesValue: false, advice: 'use --leader-election' },
@@ -18,15 +18,15 @@ export const retiredFlags: Readonly<
   },
 };
 
-const goOnly = 'it concerns the Go process; remove the flag';
+const goOnly = 'it only concerns programs in Go; remove the flag';
 const topology =
-  'this version does not ask for topology; volumes are made wherever the driver puts them';
+  'this version does not ask for topology; the driver chooses where volumes are created';
 const capacity = 'this version publishes no CSIStorageCapacity objects';
 const nodeDeployment = 'this version is deployed centrally only';
 
-/** Flags of external-provisioner that this version has no use for, with its defaults (spec 01 §2 to
- * §4): accepted, so that one argument list serves both. `help` says what it means that a value
- * other than the default does nothing. */
+/** Flags of external-provisioner (cmd/csi-provisioner/csi-provisioner.go) that have no effect here,
+ * with upstream's defaults. They are accepted, so that one argument list serves both programs.
+ * `help` says why a value other than the default has no effect. */
 export const idleFlags = defineFlags({
   'strict-topology': { type: 'bool', default: false, help: topology },
   'immediate-topology': { type: 'bool', default: true, help: topology },

@@ -1,12 +1,13 @@
 import { lstat, mkdir, unlink } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { dirname } from 'node:path';
+import { messageOf } from './error-message.ts';
 import { UsageError } from './flags.ts';
 
-/** Makes way for a unix socket: its folder is created, and a socket file that a dead process left
- * is removed.
- * @param flag  named in the error, with its value
- * @throws      UsageError if a process answers there, or the file is something else */
+/** Prepares the path of a unix socket: creates its folder, and removes the socket file of a process
+ * that has ended.
+ * @param flag  the flag with its value, for errors
+ * @throws      UsageError if a process listens there, or the file is not a socket */
 export async function claimSocketPath(flag: string, path: string): Promise<void> {
   try {
     await mkdir(dirname(path), { recursive: true });
@@ -19,20 +20,18 @@ export async function claimSocketPath(flag: string, path: string): Promise<void>
       throw new UsageError(
         `${flag}: the file exists and is not a socket; remove it or choose another path`,
       );
-    if (await answers(path))
+    if (await isInUse(path))
       throw new UsageError(`${flag}: the socket is in use; stop its owner or choose another path`);
     await unlink(path);
   } catch (cause) {
     if (cause instanceof UsageError) throw cause;
-    throw new UsageError(`${flag}: ${cause instanceof Error ? cause.message : String(cause)}`, {
-      cause,
-    });
+    throw new UsageError(`${flag}: ${messageOf(cause)}`, { cause });
   }
 }
 
-/** Whether a process is behind a socket file. A refused connection proves that there is none; any
- * other failure might be one. */
-function answers(path: string): Promise<boolean> {
+/** Whether a process listens on a socket file. Only a refused connection proves that none does; any
+ * other failure counts as in use. */
+function isInUse(path: string): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect(path);
     socket.once('connect', () => {

@@ -4,5 +4,5 @@ const manifest = JSON.parse(
   readFileSync(new URL('../../package.json', import.meta.url), 'utf8'),
 ) as { version: string };
 
-/** sutler's own version, from package.json. */
+/** The version of sutler, from package.json. */
 export const version: string = manifest.version;

@@ -1,9 +1,9 @@
 import { VolumeCapability_AccessMode_Mode as Mode } from '../csi/generated/csi_pb.ts';
 import type { Claim, Class } from '../kube/objects.ts';
-import { RefusedError } from './provisioning-options.ts';
+import { RefusedError } from './refused-error.ts';
 
-/** One capability of a CreateVolumeRequest, in the shape protobuf-es builds messages from. */
-export interface CapabilityInit {
+/** One capability of a CreateVolumeRequest, in the shape from which protobuf-es builds messages. */
+interface CapabilityInit {
   readonly accessType:
     | { readonly case: 'block'; readonly value: Record<string, never> }
     | {
@@ -13,12 +13,13 @@ export interface CapabilityInit {
   readonly accessMode: { readonly mode: Mode };
 }
 
-/** One capability per access mode of the claim, in its order, never merged (spec 02 §7.5).
+/** One capability for each access mode of the claim, in its order, never merged. Upstream:
+ * external-provisioner pkg/controller/controller.go getVolumeCapabilities.
  * @throws RefusedError for an access mode that CSI can't express */
 export function volumeCapabilities(
   claim: Claim,
   cls: Class,
-  driver: { fsType: string; hasMultiWriter: boolean },
+  driver: { readonly fsType: string; readonly hasMultiWriter: boolean },
 ): CapabilityInit[] {
   return (claim.spec.accessModes ?? []).map((accessMode) => ({
     accessType:
@@ -28,11 +29,17 @@ export function volumeCapabilities(
             case: 'mount',
             value: { fsType: driver.fsType, mountFlags: [...(cls.mountOptions ?? [])] },
           },
-    accessMode: { mode: csiMode(accessMode, driver.hasMultiWriter) },
+    accessMode: { mode: toCsiMode(accessMode, driver.hasMultiWriter) },
   }));
 }
 
-function csiMode(accessMode: string, hasMultiWriter: boolean): Mode {
+/** Whether the volume is asked for as one that many nodes read and none writes. */
+export function isReadOnlyMany(capabilities: readonly CapabilityInit[]): boolean {
+  const [only, ...others] = capabilities;
+  return others.length === 0 && only?.accessMode.mode === Mode.MULTI_NODE_READER_ONLY;
+}
+
+function toCsiMode(accessMode: string, hasMultiWriter: boolean): Mode {
   switch (accessMode) {
     case 'ReadWriteMany':
       return Mode.MULTI_NODE_MULTI_WRITER;

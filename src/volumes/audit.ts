@@ -1,47 +1,50 @@
 import type { VolumeIdentity } from './handles.ts';
-import { AZURE_FILE, GCE, VSPHERE } from './migration/plugins.ts';
-import { RefusedError } from './provisioning-options.ts';
+import { AZURE_FILE } from './migration/azure-file.ts';
+import { GCE } from './migration/gce.ts';
+import { VSPHERE } from './migration/vsphere.ts';
+import { RefusedError } from './refused-error.ts';
 
 /** A volume as the driver lists it. */
 export interface ListedVolume {
   readonly handle: string;
-  /** 0 where the driver does not say. */
+  /** 0 if the driver does not say. */
   readonly sizeBytes: bigint;
 }
 
-/** A volume that nothing in the cluster names. */
+/** A volume that no PV and no open record names. */
 export interface Orphan {
   readonly handle: string;
   readonly sizeBytes: bigint;
-  /** When an audit first found it so, Unix ms; it is at least that old. */
+  /** When an audit first found no name for it, Unix ms; the volume is at least that old. */
   readonly firstSeenMs: number;
 }
 
 export interface AuditInput {
-  /** Everything that the driver has; listed first, so that whatever is written meanwhile counts as
-   * known. */
+  /** Every volume of the driver. Listed before `known` is read, so that a volume that is created
+   * meanwhile is not reported. */
   readonly volumes: readonly ListedVolume[];
-  /** Ids of the volumes that PVs or open records name; read afterwards. */
+  /** Audit ids of the volumes that PVs and open records name. */
   readonly known: ReadonlySet<string>;
-  /** The id of a listed handle. */
+  /** The audit id of a listed handle. */
   readonly idOf: (handle: string) => string;
-  /** When earlier audits first found a handle unknown. */
+  /** When earlier audits first found a handle unknown, Unix ms. */
   readonly seenBefore: ReadonlyMap<string, number>;
   readonly nowMs: number;
-  /** How long ago that must have been: longer than a volume can be under way. */
+  /** For how long a volume has to be unknown before it counts as an orphan; longer than the
+   * creation of a volume can take. */
   readonly minAgeMs: number;
 }
 
 export interface AuditResult {
   readonly orphans: readonly Orphan[];
-  /** Unknown for less than minAgeMs: volumes under way look like this. */
+  /** Number of volumes that are unknown for less than minAgeMs; they may be under creation. */
   readonly waiting: number;
-  /** What the next audit has to remember. */
+  /** For the next audit's `seenBefore`. */
   readonly seen: ReadonlyMap<string, number>;
 }
 
-/** Volumes that nothing names, and did not name at an earlier audit either. Reports; deletes
- * nothing. */
+/** Finds the orphans: volumes that are unknown now and were unknown to an earlier audit too. It
+ * deletes nothing. */
 export function auditVolumes(input: AuditInput): AuditResult {
   const { nowMs, minAgeMs } = input;
   const unknown = input.volumes
@@ -54,19 +57,17 @@ export function auditVolumes(input: AuditInput): AuditResult {
   return { orphans, waiting: unknown.length - orphans.length, seen };
 }
 
-/** By what a volume is recognised in an audit: the part of its handle that its in-tree form has
- * too. Coarser than the handle, so that nothing in use looks like an orphan.
- * @throws RefusedError for an in-tree vSphere volume, whose path says nothing of its handle */
+/** The part of a volume's id that its CSI handle and its in-tree source share. It is coarser than
+ * the handle, so that no volume in use is taken for an orphan.
+ * @throws RefusedError for an in-tree vSphere volume: its path does not contain the handle */
 export function auditId({ driver, form, id }: VolumeIdentity): string {
   if (form === VSPHERE.source) {
     throw new RefusedError(
-      `PersistentVolumes of the in-tree form of ${driver} can’t be told by the driver’s list: there is no audit as long as there are any`,
+      `there are PersistentVolumes of the in-tree form of ${driver}, which name no handle that ` +
+        'the driver lists; an audit is possible once there are none',
     );
   }
   if (driver === GCE.csiDriver) return id.slice(id.lastIndexOf('/') + 1);
-  if (driver !== AZURE_FILE.csiDriver) return id;
-  // rg#account#share#… in one form, [namespace, secret, share] in the other.
-  return form === 'csi'
-    ? (id.split('#')[2] ?? id)
-    : String((JSON.parse(id) as readonly unknown[])[2]);
+  // The share is the third part of the handle and of the in-tree id.
+  return driver === AZURE_FILE.csiDriver ? (id.split('#')[2] ?? id) : id;
 }

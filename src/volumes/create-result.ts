@@ -1,42 +1,44 @@
-/** What an error of CreateVolume means for the record (design invariant 6). */
+/** What an error of CreateVolume means for the volume record (invariant 6). */
 export type CreateFailure =
-  /** Nothing was sent. `busy`: the gateway has a call for this volume under way. */
+  /** Nothing was sent. `busy`: the gateway has another call for this volume under way. */
   | { readonly kind: 'not-forwarded'; readonly busy: boolean }
-  /** The driver itself refused; final where the record is unambiguous. `infeasible`: no use to ask
-   * again soon. */
+  /** The driver itself refused; final if the record is unambiguous. `infeasible`: the same request
+   * can't succeed later. */
   | { readonly kind: 'refused'; readonly infeasible: boolean }
-  /** A volume may exist or come to exist. `running`: the driver is probably at it still. */
+  /** A volume may exist or may still be created. `running`: the driver is probably at work. */
   | { readonly kind: 'ambiguous'; readonly running: boolean };
 
-/** The slice of a CSI error that the rule reads. */
+/** The part of a CSI error that the rule reads. */
 export interface CallFailure {
-  /** gRPC code name, Go spelling. */
+  /** Name of the gRPC code, in Go's spelling. */
   readonly codeName: string;
   readonly driverSaid: boolean;
   readonly notForwarded: boolean;
 }
 
 const RUNNING = new Set(['Canceled', 'DeadlineExceeded', 'Aborted']);
-/** Whether the driver is probably still at it after a call that ended so. */
+
+/** Whether the driver is probably still at work after a call that ended with this code. */
 export function isStillRunning(codeName: string): boolean {
   return RUNNING.has(codeName);
 }
 
-/** Codes after which a volume may exist although the driver said them: the call goes on, or the
- * name is taken by a volume of other shape. */
+/** Codes after which a volume may exist even if the driver itself sent them: the call goes on, or a
+ * volume of another shape has the name. */
 const NEVER_FINAL = new Set([...RUNNING, 'Unavailable', 'AlreadyExists']);
 
-/** Sorts an error of CreateVolume.
- * @param earlier whether an earlier call may have made a volume that this answer says nothing
- *   about: drivers look for the source before they look for the name */
+/** Classifies an error of CreateVolume. Upstream: external-provisioner
+ * pkg/controller/controller.go checkError.
+ * @param options.isNotFoundAmbiguous a content source was asked for, and an earlier call may have
+ *   created the volume: NotFound may then be about the source, which drivers look up first */
 export function judgeCreateFailure(
-  failure: CallFailure,
-  earlier: { readonly mayHideVolume: boolean },
+  { codeName, driverSaid, notForwarded }: CallFailure,
+  { isNotFoundAmbiguous }: { readonly isNotFoundAmbiguous: boolean },
 ): CreateFailure {
-  if (failure.notForwarded) return { kind: 'not-forwarded', busy: failure.codeName === 'Aborted' };
-  if (failure.codeName === 'NotFound' && earlier.mayHideVolume)
-    return { kind: 'ambiguous', running: false };
-  if (failure.driverSaid && !NEVER_FINAL.has(failure.codeName))
-    return { kind: 'refused', infeasible: failure.codeName === 'InvalidArgument' };
-  return { kind: 'ambiguous', running: RUNNING.has(failure.codeName) };
+  if (notForwarded) return { kind: 'not-forwarded', busy: codeName === 'Aborted' };
+  const isFinal =
+    driverSaid && !NEVER_FINAL.has(codeName) && !(codeName === 'NotFound' && isNotFoundAmbiguous);
+  return isFinal
+    ? { kind: 'refused', infeasible: codeName === 'InvalidArgument' }
+    : { kind: 'ambiguous', running: isStillRunning(codeName) };
 }

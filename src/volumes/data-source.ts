@@ -1,103 +1,89 @@
-import type {
-  Claim,
-  Class,
-  DataSource,
-  DataSourceRef,
-  KubeObject,
-  ReferenceGrant,
-} from '../kube/objects.ts';
+import type { Claim, Class, DataSource, KubeObject, ReferenceGrant } from '../kube/objects.ts';
 import { parseQuantityBytes, QuantityError } from '../kube/quantity.ts';
-import { referenceGrants, snapshots } from '../kube/resources.ts';
-import type { Resource } from '../kube/resources.ts';
+import { referenceGrants, type Resource, snapshots } from '../kube/resources.ts';
 import type { FeatureGates } from './feature-gates.ts';
-import { RefusedError } from './provisioning-options.ts';
-import { isAllowed } from './reference-grant.ts';
-import { list, notFound, untilChanged } from './rule.ts';
-import type { Rule } from './rule.ts';
+import { RefusedError } from './refused-error.ts';
+import { isGranted } from './reference-grant.ts';
+import { list, notFound, refuseUntilChanged, rewordRefusal, type Rule } from './rule.ts';
 
-const SNAPSHOT_GROUP = 'snapshot.storage.k8s.io';
+/* Which source a claim names for the content of its volume, and what restores (snapshot-source.ts)
+ * and clones (clone-source.ts) share. */
 
-/** What a claim wants its volume filled from, wherever it says so. */
+/** The source that a claim names, in `dataSource` or in `dataSourceRef`. */
 export interface SourceRef {
-  /** undefined = the core group. */
+  /** undefined for the core group. */
   readonly apiGroup: string | undefined;
   readonly kind: string;
   readonly name: string;
   readonly namespace: string;
-  /** Whether the driver must name a content source in its answer (spec 02 §8.3). */
+  /** Whether the driver's answer must name a content source. */
   readonly isEchoed: boolean;
-  /** Whether the snapshot's finalizer is taken off once the volume is there (spec 02 §9 step 3);
-   * else the sweep does it. */
+  /** Whether the claim's own run removes our finalizer from the snapshot once the PV is stored;
+   * otherwise the leader's sweep does. */
   readonly isReleased: boolean;
 }
 
-/** What the rules of both content sources look at. */
+/** The input of the rules for both content sources. */
 export interface ContentInput {
   readonly source: SourceRef;
   readonly claim: Claim;
-  /** In the driver's own terms, but with the provisioner that it has. */
+  /** Translated for the driver if it is an in-tree class. */
   readonly cls: Class;
   readonly requestedBytes: bigint;
-  /** A restore may change the volume mode only with the content's annotation. */
+  /** A restore may change the volume mode only if the snapshot content's annotation allows it. */
   readonly preventVolumeModeConversion: boolean;
 }
 
-/** What the volume is filled from, as the driver is asked. */
+/** The content source of a CreateVolume request, and the object that it was made from. */
 export interface ContentSource {
-  /** VolumeContentSource, in the shape protobuf-es builds messages from. */
+  /** VolumeContentSource, in the shape from which protobuf-es builds messages. */
   readonly request: {
     readonly type:
       | { readonly case: 'snapshot'; readonly value: { readonly snapshotId: string } }
       | { readonly case: 'volume'; readonly value: { readonly volumeId: string } };
   };
   readonly resource: Resource;
-  /** The snapshot, or the source claim, as read. */
+  /** The snapshot or the source claim, as read. */
   readonly object: KubeObject;
-  /** Keeps the object while it is being read from. */
+  /** Our finalizer, which keeps the object while the driver reads from its volume. */
   readonly finalizer: string;
 }
 
-/** The source that a claim names, and that it may use (spec 02 §7.1).
- * @throws RefusedError where it is in a namespace that the gate or the grants keep out of reach */
+/** The source that a claim names, if the claim may use it. Upstream: external-provisioner
+ * pkg/controller/controller.go dataSource.
+ * @throws RefusedError for a source in a namespace that the feature gate or the grants forbid */
 export function* dataSourceOf(claim: Claim, gates: FeatureGates): Rule<SourceRef | undefined> {
   const { dataSource, dataSourceRef } = claim.spec;
   const ownNamespace = claim.metadata.namespace ?? '';
-  // Clients write null for nothing, and older API servers keep it.
+  // Clients write null for an unset field, and older API servers keep it.
   if (dataSource) {
     return {
-      ...named(dataSource),
+      ...pickObject(dataSource),
       namespace: ownNamespace,
       isEchoed: true,
-      isReleased: dataSource.kind === 'VolumeSnapshot',
+      isReleased: dataSource.kind === snapshots.kind,
     };
   }
   if (!dataSourceRef) return undefined;
-  const source = referred(dataSourceRef, ownNamespace);
+  const source: SourceRef = {
+    ...pickObject(dataSourceRef),
+    namespace: dataSourceRef.namespace ?? ownNamespace,
+    isEchoed: (dataSourceRef.namespace ?? '') !== '',
+    isReleased: false,
+  };
   if (source.isEchoed && !gates.CrossNamespaceVolumeDataSource)
     throw new RefusedError(
-      'dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is disabled',
+      'dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource ' +
+        'feature is disabled',
     );
   if (source.namespace !== ownNamespace)
     yield* checkGrants(source, { namespace: ownNamespace, name: claim.metadata.name });
   return source;
 }
 
-function named({
-  apiGroup,
-  kind,
-  name,
-}: DataSource): Pick<SourceRef, 'apiGroup' | 'kind' | 'name'> {
-  // The API server writes null, not nothing, for the core group.
+function pickObject({ apiGroup, kind, name }: DataSource) {
+  // The API server writes null for the core group.
   return { apiGroup: apiGroup ?? undefined, kind, name };
-}
-
-function referred(ref: DataSourceRef, ownNamespace: string): SourceRef {
-  return {
-    ...named(ref),
-    namespace: ref.namespace ?? ownNamespace,
-    isEchoed: (ref.namespace ?? '') !== '',
-    isReleased: false,
-  };
 }
 
 function* checkGrants(
@@ -105,71 +91,62 @@ function* checkGrants(
   claim: { readonly namespace: string; readonly name: string },
 ): Rule<void> {
   const { kind, name, namespace } = source;
-  const words = `error getting ReferenceGrants in ${namespace} namespace from api server`;
-  // To the API server no namespace means all of them, and no grant is in it.
+  const prefix = `error getting ReferenceGrants in ${namespace} namespace from api server`;
+  // The API server takes an empty namespace for all namespaces; no grant is in an empty one.
   const grants =
-    namespace === '' ? [] : yield* list<ReferenceGrant>(referenceGrants, namespace, words);
-  if (isAllowed(grants, { ...source, claimNamespace: claim.namespace })) return;
+    namespace === '' ? [] : yield* list<ReferenceGrant>(referenceGrants, namespace, prefix);
+  if (isGranted(grants, { ...source, claimNamespace: claim.namespace })) return;
   throw new RefusedError(
-    `accessing ${namespace}/${name} of ${kind} dataSource from ${claim.namespace}/${claim.name} isn't allowed`,
+    `accessing ${namespace}/${name} of ${kind} dataSource ` +
+      `from ${claim.namespace}/${claim.name} isn't allowed`,
   );
 }
 
-/** Who fills the volume: the driver from a snapshot or another volume, or a populator. The kind
- * decides; the group only matters for snapshots (spec 02 §7, rows 4 to 6).
- * @throws RefusedError */
+/** Who fills the volume: the driver, from a snapshot or another volume, or a populator. The kind
+ * decides; the group matters only for snapshots. Upstream: external-provisioner
+ * pkg/controller/controller.go prepareProvision.
+ * @throws RefusedError for a source without a name and for a snapshot of another group */
 export function kindOf(source: SourceRef, claimName: string): 'snapshot' | 'clone' | 'populator' {
   if (source.name === '') throw new RefusedError(`the PVC source not found for PVC ${claimName}`);
   if (source.kind === 'PersistentVolumeClaim') return 'clone';
-  if (source.kind !== 'VolumeSnapshot') return 'populator';
+  if (source.kind !== snapshots.kind) return 'populator';
   const group = source.apiGroup ?? '';
-  if (group === SNAPSHOT_GROUP) return 'snapshot';
+  if (group === snapshots.group) return 'snapshot';
   throw new RefusedError(
-    `the PVC source does not belong to the right APIGroup. Expected ${SNAPSHOT_GROUP}, Got ${group}`,
+    'the PVC source does not belong to the right APIGroup. ' +
+      `Expected ${snapshots.group}, Got ${group}`,
   );
 }
 
-/** Keeps the source from going away while the driver reads from it (spec 02 §7, rows 15 and 16). A
- * snapshot that we may not touch is used all the same.
- * @throws RefusedError with the server's words */
-export function* protectSource({ resource, object, finalizer }: ContentSource): Rule<void> {
+/** Adds our finalizer to the source, which keeps it while the driver reads from it. A snapshot that
+ * sutler may not change is used without one. Upstream: external-provisioner
+ * pkg/controller/controller.go setCloneFinalizer and setSnapshotFinalizer.
+ * @throws RefusedError with the server's message */
+export function* addSourceFinalizer({ resource, object, finalizer }: ContentSource): Rule<void> {
   if (object.metadata.finalizers?.includes(finalizer) === true) return;
-  const answer = yield { kind: 'protect', resource, object, finalizer };
-  if (answer.kind === 'absent') throw untilThere(resource, object);
+  const answer = yield { kind: 'add-finalizer', resource, object, finalizer };
+  if (answer.kind === 'absent') throw refuseUntilCreated(resource, object);
   if (answer.kind !== 'refused') return;
   if (resource === snapshots && answer.code === 403) return;
   throw new RefusedError(answer.message);
 }
 
-function untilThere(resource: Resource, { metadata }: KubeObject): RefusedError {
-  return untilChanged(
-    resource,
-    { metadata: { ...metadata, resourceVersion: '' } },
-    notFound(resource, metadata.name),
-  );
+function refuseUntilCreated(resource: Resource, { metadata }: KubeObject): RefusedError {
+  const absent = { metadata: { ...metadata, resourceVersion: '' } };
+  return refuseUntilChanged(resource, absent, notFound(resource, metadata.name));
 }
 
-/** Runs a rule and puts other words around its refusals; what they wait for stays. */
-export function* reworded<T>(rule: Rule<T>, words: (message: string) => string): Rule<T> {
-  try {
-    return yield* rule;
-  } catch (cause) {
-    if (!(cause instanceof RefusedError)) throw cause;
-    throw new RefusedError(words(cause.message), { cause, waitsFor: cause.waitsFor });
-  }
+/** Runs a rule about a content source; its refusals begin with upstream's words for a source that
+ * can't be used. Upstream: external-provisioner pkg/controller/controller.go prepareProvision. */
+export function addSourcePrefix<T>({ kind, name }: SourceRef, rule: Rule<T>): Rule<T> {
+  const prefix = `error getting handle for DataSource Type ${kind} by Name ${name}`;
+  return rewordRefusal(rule, (message) => `${prefix}: ${message}`);
 }
 
-/** The refusals of a content source, as spec 02 §7 row 14 words them. */
-export function ofSource<T>({ kind, name }: SourceRef, rule: Rule<T>): Rule<T> {
-  return reworded(
-    rule,
-    (message) => `error getting handle for DataSource Type ${kind} by Name ${name}: ${message}`,
-  );
-}
-
-/** Bytes of a size that an object of somebody else states.
- * @throws RefusedError where it is no quantity */
-export function statedBytes(
+/** Parses a size in a source object.
+ * @param size.field where the object has it, for the message
+ * @throws RefusedError for a text that is no quantity */
+export function parseSourceBytes(
   resource: Resource,
   object: KubeObject,
   size: { readonly field: string; readonly text: string },
@@ -178,10 +155,7 @@ export function statedBytes(
     return parseQuantityBytes(size.text);
   } catch (error) {
     if (!(error instanceof QuantityError)) throw error;
-    throw untilChanged(
-      resource,
-      object,
-      `${resource.kind} ${object.metadata.name}: ${size.field}: ${error.message}`,
-    );
+    const message = `${resource.kind} ${object.metadata.name}: ${size.field}: ${error.message}`;
+    throw refuseUntilChanged(resource, object, message);
   }
 }

@@ -1,7 +1,8 @@
 import type { EventInput } from '../kube/events.ts';
 import type { Volume } from '../kube/objects.ts';
 
-/** The warning on a volume that is to be deleted and is not (spec 05 §1). */
+/** The warning on a volume whose deletion failed. Upstream: sig-storage-lib-external-provisioner
+ * controller/controller.go deleteVolumeOperation. */
 export function volumeFailedDelete(
   { metadata: { name, uid, resourceVersion } }: Volume,
   message: string,

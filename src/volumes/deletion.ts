@@ -1,42 +1,32 @@
 import * as keys from '../kube/keys.ts';
 import type { Class, ObjectMeta, Volume } from '../kube/objects.ts';
+import { type DriverNames, isKnownAs } from './driver-facts.ts';
 import { translateClass } from './migration/classes.ts';
 import { isInTreeVolume } from './migration/volumes.ts';
-import { volumeName } from './names.ts';
-import { isKnownAs, RefusedError } from './provisioning-options.ts';
-import type { DriverNames, ProvisioningOptions } from './provisioning-options.ts';
-import { secretRef } from './secret-ref.ts';
-import type { SecretRef } from './secret-ref.ts';
+import { type NamingOptions, volumeName } from './names.ts';
+import { catchRefusal, RefusedError } from './refused-error.ts';
+import { secretRef, type SecretRef } from './secret-ref.ts';
 
-/** What a volume needs of us now. */
+/** What has to be done about a volume now. */
 export type VolumeVerdict =
   | { readonly kind: 'ignore'; readonly reason: string }
   | { readonly kind: 'add-finalizer' }
   | { readonly kind: 'remove-finalizer' }
   | { readonly kind: 'delete' };
 
-/** Whether a volume is this driver's and what is to be done with it (spec 03 §3 to §5). */
+/** Whether a volume is this driver's, and what has to be done about it. Upstream:
+ * sig-storage-lib-external-provisioner controller/controller.go syncVolume. */
 export function judgeVolume(volume: Volume, driver: DriverNames): VolumeVerdict {
-  const notOurs = responsibility(volume, driver);
+  const notOurs = whyNotOurs(volume, driver);
   if (notOurs !== undefined) return { kind: 'ignore', reason: notOurs };
-  const policy = volume.spec.persistentVolumeReclaimPolicy;
-  const phase = volume.status?.phase;
-  const isProtected = volume.metadata.finalizers?.includes(keys.VOLUME_FINALIZER) === true;
-  const isTerminating = volume.metadata.deletionTimestamp !== undefined;
-
-  if ((policy === 'Retain' || policy === 'Recycle') && isProtected)
-    return { kind: 'remove-finalizer' };
-  if (policy !== 'Delete')
-    return { kind: 'ignore', reason: `reclaim policy is ${policy ?? 'not set'}` };
-  if (phase === 'Bound' && !isTerminating && !isProtected) return { kind: 'add-finalizer' };
-  if (!isProtected && isTerminating)
-    return { kind: 'ignore', reason: 'already deleted in the driver: our finalizer is off' };
-  if (phase !== 'Released') return { kind: 'ignore', reason: `phase is ${phase ?? 'not set'}` };
-  return { kind: 'delete' };
+  const change = judgeFinalizer(volume);
+  if (change !== undefined) return { kind: change };
+  const kept = whyNotDeleted(volume);
+  return kept === undefined ? { kind: 'delete' } : { kind: 'ignore', reason: kept };
 }
 
-/** Why a volume is not this driver's, or undefined. */
-function responsibility(volume: Volume, driver: DriverNames): string | undefined {
+/** Why a volume is not this driver's, or undefined. Upstream: isProvisionerForVolume. */
+function whyNotOurs(volume: Volume, driver: DriverNames): string | undefined {
   const provisionedBy = volume.metadata.annotations?.[keys.PROVISIONED_BY];
   const migratedTo = volume.metadata.annotations?.[keys.MIGRATED_TO];
   if (provisionedBy !== undefined) {
@@ -44,31 +34,53 @@ function responsibility(volume: Volume, driver: DriverNames): string | undefined
       ? undefined
       : `provisioned by ${provisionedBy}`;
   }
-  const maker = volume.spec.csi?.driver ?? migratedTo;
-  return isKnownAs(driver, maker) ? undefined : `volume of ${maker ?? 'no CSI driver'}`;
+  const owner = volume.spec.csi?.driver ?? migratedTo;
+  return isKnownAs(driver, owner) ? undefined : `volume of ${owner ?? 'no CSI driver'}`;
 }
 
-/** Key of the volume record: the claim's UID where the PV has the name that we give to that UID,
- * else the PV's own (static and foreign volumes). */
-export function recordId(
-  volume: Volume,
-  options: Pick<ProvisioningOptions, 'volumeNamePrefix' | 'volumeNameUuidLength'>,
-): string {
+/** Whether our finalizer has to be added or removed. Upstream: handleProtectionFinalizer. */
+function judgeFinalizer(volume: Volume): 'add-finalizer' | 'remove-finalizer' | undefined {
+  const policy = volume.spec.persistentVolumeReclaimPolicy;
+  const isKept = policy === 'Retain' || policy === 'Recycle';
+  if (hasFinalizer(volume)) return isKept ? 'remove-finalizer' : undefined;
+  const isInUse = volume.status?.phase === 'Bound' && !isTerminating(volume);
+  return policy === 'Delete' && isInUse ? 'add-finalizer' : undefined;
+}
+
+/** Why a volume is not to be deleted in the driver now, or undefined. Upstream: shouldDelete. */
+function whyNotDeleted(volume: Volume): string | undefined {
+  const policy = volume.spec.persistentVolumeReclaimPolicy;
+  if (policy !== 'Delete') return `reclaim policy is ${policy ?? 'not set'}`;
+  if (!hasFinalizer(volume) && isTerminating(volume))
+    return 'already deleted in the driver: our finalizer is gone';
+  const phase = volume.status?.phase;
+  return phase === 'Released' ? undefined : `phase is ${phase ?? 'not set'}`;
+}
+
+function hasFinalizer({ metadata }: Volume): boolean {
+  return metadata.finalizers?.includes(keys.VOLUME_FINALIZER) === true;
+}
+
+function isTerminating({ metadata }: Volume): boolean {
+  return metadata.deletionTimestamp !== undefined;
+}
+
+/** Key of the volume record: the claim's UID if the PV has the name that we give to that UID,
+ * otherwise the PV's own UID (static and foreign volumes). */
+export function recordId(volume: Volume, options: NamingOptions): string {
   const claimUid = volume.spec.claimRef?.uid ?? '';
-  if (
+  const isNamedByUs =
     claimUid !== '' &&
     options.volumeNamePrefix !== '' &&
-    volumeName(claimUid, options) === volume.metadata.name
-  )
-    return claimUid;
-  return volume.metadata.uid;
+    volumeName(claimUid, options) === volume.metadata.name;
+  return isNamedByUs ? claimUid : volume.metadata.uid;
 }
 
-/** The keys under which the record of a PV that is gone may be; undefined where its name doesn't
- * tell, since UIDs are shortened in it. */
+/** The keys under which the record of a PV that no longer exists may be; undefined if its name does
+ * not tell, because it contains a shortened UID. */
 export function vanishedRecordIds(
-  volume: { uid: string; name: string },
-  options: Pick<ProvisioningOptions, 'volumeNamePrefix' | 'volumeNameUuidLength'>,
+  volume: { readonly uid: string; readonly name: string },
+  options: NamingOptions,
 ): readonly string[] | undefined {
   const prefix = `${options.volumeNamePrefix}-`;
   if (!volume.name.startsWith(prefix)) return [volume.uid];
@@ -77,7 +89,7 @@ export function vanishedRecordIds(
     : undefined;
 }
 
-/** Secret that DeleteVolume gets, by the annotations that were written at creation; undefined for
+/** The secret for DeleteVolume by the annotations that were written at creation; undefined for
  * none. */
 export function deletionSecret(metadata: Pick<ObjectMeta, 'annotations'>): SecretRef | undefined {
   const name = metadata.annotations?.[keys.DELETION_SECRET_NAME] ?? '';
@@ -85,59 +97,54 @@ export function deletionSecret(metadata: Pick<ObjectMeta, 'annotations'>): Secre
   return name === '' || namespace === '' ? undefined : { name, namespace };
 }
 
-/** Which secret a deletion needs. */
+/** The secret that a deletion needs. */
 export interface SecretChoice {
   readonly ref?: SecretRef;
-  /** Why there is none although there should perhaps be one; for the log. */
+  /** For the log: why there is no secret although the class may name one. */
   readonly note?: string;
 }
 
-/** The secret of a deletion: by the volume's annotations where it has both, even empty ones; else
- * by its class (spec 03 §8).
- * @throws RefusedError where the class names one that can't be resolved, or can't be translated */
+/** The secret of a deletion: by the volume's annotations if it has both, even empty ones; otherwise
+ * by its class. Upstream: external-provisioner pkg/controller/controller.go
+ * handleSecretsForDeletion.
+ * @throws RefusedError for a class that can't be translated, or whose secret can't be resolved */
 export function chooseSecret(
   volume: Volume,
   driver: DriverNames,
   classOf: (name: string) => Class | undefined,
 ): SecretChoice {
   const { annotations = {} } = volume.metadata;
-  if (
-    annotations[keys.DELETION_SECRET_NAME] !== undefined &&
-    annotations[keys.DELETION_SECRET_NAMESPACE] !== undefined
-  ) {
-    const ref = deletionSecret(volume.metadata);
-    return ref === undefined ? {} : { ref };
-  }
+  const { [keys.DELETION_SECRET_NAME]: name, [keys.DELETION_SECRET_NAMESPACE]: namespace } =
+    annotations;
+  if (name !== undefined && namespace !== undefined)
+    return toChoice(deletionSecret(volume.metadata));
   const className = annotations[keys.BETA_STORAGE_CLASS] ?? volume.spec.storageClassName ?? '';
   if (className === '') return {};
   const stored = classOf(className);
   if (stored === undefined) return { note: `storageClass "${className}" not found` };
-  const isMigrated =
-    driver.inTreeName !== undefined &&
-    stored.provisioner === driver.inTreeName &&
-    isInTreeVolume(volume);
+  const isMigrated = stored.provisioner === driver.inTreeName && isInTreeVolume(volume);
   const cls = isMigrated ? translateClass(stored, stored.provisioner) : stored;
   if (volume.spec.claimRef === undefined)
-    return { note: 'no claimRef, so its class’s secret has no claim to be named by' };
-  const ref = secretOfClass(cls, volume.metadata.name, volume.spec.claimRef);
+    return { note: 'the class’s secret can’t be resolved: the volume has no claimRef' };
+  return toChoice(secretOfClass(cls, volume.metadata.name, volume.spec.claimRef));
+}
+
+function toChoice(ref: SecretRef | undefined): SecretChoice {
   return ref === undefined ? {} : { ref };
 }
 
+/** Upstream: getSecretsFromSC. */
 function secretOfClass(
   cls: Class,
   volumeName: string,
-  { name = '', namespace = '' }: { name?: string; namespace?: string },
+  { name = '', namespace = '' }: { readonly name?: string; readonly namespace?: string },
 ): SecretRef | undefined {
-  try {
-    return secretRef('Provisioner', cls.parameters ?? {}, {
-      volumeName,
-      claim: { name, namespace, annotations: {} },
-    });
-  } catch (cause) {
-    if (!(cause instanceof RefusedError)) throw cause;
-    throw new RefusedError(
-      `failed to get secretreference for volume ${volumeName}: ${cause.message}`,
-      { cause },
-    );
-  }
+  const claim = { name, namespace, annotations: {} };
+  return catchRefusal(
+    () => secretRef('Provisioner', cls.parameters ?? {}, { volumeName, claim }),
+    (cause) => {
+      const prefix = `failed to get secretreference for volume ${volumeName}`;
+      throw new RefusedError(`${prefix}: ${cause.message}`, { cause });
+    },
+  );
 }

@@ -1,62 +1,66 @@
 import * as keys from '../kube/keys.ts';
 import type { Claim, Class } from '../kube/objects.ts';
-import { isKnownAs } from './provisioning-options.ts';
-import type { DriverNames } from './provisioning-options.ts';
+import { type DriverNames, isKnownAs } from './driver-facts.ts';
 
 export type ClaimVerdict =
   | { readonly kind: 'provision'; readonly className: string; readonly cls: Class }
-  /** Not ours, or not now. */
+  /** The claim is not this driver's, or nothing is to be done yet. */
   | { readonly kind: 'ignore'; readonly reason: string }
   | { readonly kind: 'no-class'; readonly className: string };
 
-/** Whether a claim is this driver's to provision now (spec 02 §3, in its order). A terminating
- * claim is, as upstream has it. */
+/** Whether this driver has to provision the claim now. A terminating claim is provisioned, as in
+ * upstream. Upstream: sig-storage-lib-external-provisioner controller/controller.go
+ * shouldProvision, and external-provisioner pkg/controller/controller.go ShouldProvision. */
 export function judgeClaim(
   claim: Claim,
   driver: DriverNames,
   classOf: (name: string) => Class | undefined,
 ): ClaimVerdict {
-  if ((claim.spec.volumeName ?? '') !== '')
-    return { kind: 'ignore', reason: 'the claim already names its volume' };
-  const annotations = claim.metadata.annotations ?? {};
-  const provisioner =
-    annotations[keys.STORAGE_PROVISIONER] ?? annotations[keys.BETA_STORAGE_PROVISIONER];
-  if (provisioner === undefined)
-    return {
-      kind: 'ignore',
-      reason: 'the volume controller has not annotated the claim with a provisioner',
-    };
-  const isMigrated = annotations[keys.MIGRATED_TO] === driver.name;
-  if (provisioner !== driver.name && !(isMigrated && isKnownAs(driver, provisioner)))
-    return { kind: 'ignore', reason: `the claim is for provisioner ${provisioner}` };
+  const notOurs = whyNotOurs(claim, driver);
+  if (notOurs !== undefined) return { kind: 'ignore', reason: notOurs };
   const className = classNameOf(claim);
   const cls = classOf(className);
   if (cls === undefined) return { kind: 'no-class', className };
-  if (
-    cls.volumeBindingMode === 'WaitForFirstConsumer' &&
-    (annotations[keys.SELECTED_NODE] ?? '') === ''
-  ) {
-    return {
-      kind: 'ignore',
-      reason: 'the class waits for the first consumer and no node is selected yet',
-    };
-  }
-  if (!isKnownAs(driver, cls.provisioner))
-    return {
-      kind: 'ignore',
-      reason: `class ${className} belongs to provisioner ${cls.provisioner}`,
-    };
+  const unfit = whyClassUnfit(cls, claim, driver);
+  if (unfit !== undefined) return { kind: 'ignore', reason: unfit };
   return { kind: 'provision', className, cls };
 }
 
-/** The node that the scheduler chose, '' = none; the first annotation that is there counts, even if
- * empty. */
+function whyNotOurs({ metadata, spec }: Claim, driver: DriverNames): string | undefined {
+  if ((spec.volumeName ?? '') !== '') return 'the claim already names its volume';
+  const annotations = metadata.annotations ?? {};
+  const provisioner =
+    annotations[keys.STORAGE_PROVISIONER] ?? annotations[keys.BETA_STORAGE_PROVISIONER];
+  if (provisioner === undefined)
+    return 'the volume controller has not annotated the claim with a provisioner';
+  const isMigrated =
+    annotations[keys.MIGRATED_TO] === driver.name && isKnownAs(driver, provisioner);
+  if (provisioner !== driver.name && !isMigrated)
+    return `the claim is for provisioner ${provisioner}`;
+  return undefined;
+}
+
+function whyClassUnfit(
+  { metadata, provisioner, volumeBindingMode }: Class,
+  claim: Claim,
+  driver: DriverNames,
+): string | undefined {
+  const selectedNode = claim.metadata.annotations?.[keys.SELECTED_NODE] ?? '';
+  if (volumeBindingMode === 'WaitForFirstConsumer' && selectedNode === '')
+    return 'the class waits for the first consumer and no node is selected yet';
+  if (!isKnownAs(driver, provisioner))
+    return `class ${metadata.name} belongs to provisioner ${provisioner}`;
+  return undefined;
+}
+
+/** The node that the scheduler selected, '' for none. The first annotation that is present counts,
+ * even if it is empty. */
 export function selectedNodeOf(claim: Claim): string {
   const annotations = claim.metadata.annotations ?? {};
   return annotations[keys.SELECTED_NODE] ?? annotations[keys.ALPHA_SELECTED_NODE] ?? '';
 }
 
-/** The class a claim asks for: the beta annotation, where present, before the field. */
+/** The class that a claim asks for: the beta annotation, if present, before the field. */
 export function classNameOf(claim: Claim): string {
   return claim.metadata.annotations?.[keys.BETA_STORAGE_CLASS] ?? claim.spec.storageClassName ?? '';
 }

@@ -1,28 +1,23 @@
 import { parseBool } from '../runtime/parse-bool.ts';
 
-/** How mature each gate is that changes what we do (spec 01 §6). */
-export const GATE_STAGES = {
+/** The gates of upstream that sutler supports, and how mature each is. Upstream:
+ * external-provisioner pkg/features/features.go. */
+const GATE_STAGES = {
   Topology: 'ga',
   CrossNamespaceVolumeDataSource: 'alpha',
   VolumeAttributesClass: 'ga',
   ReleaseLeaderElectionOnExit: 'alpha',
 } as const;
 
-type Gate = keyof typeof GATE_STAGES;
+/** Whether each gate is on. */
+export type FeatureGates = Readonly<Record<keyof typeof GATE_STAGES, boolean>>;
 
-/** Which gates are on. */
-export type FeatureGates = Readonly<Record<Gate, boolean>>;
+/** The gates without --feature-gates. */
+export const DEFAULT_GATES = applyGates(new Map());
 
-/** No gate named. */
-export const DEFAULT_GATES: FeatureGates = {
-  Topology: true,
-  CrossNamespaceVolumeDataSource: false,
-  VolumeAttributesClass: true,
-  ReleaseLeaderElectionOnExit: false,
-};
-
-/** Reads `A=true,B=false` items; AllAlpha and AllBeta set what is not named.
- * @returns a text that names the item and the fix where one can't be read */
+/** Parses the items of `A=true,B=false`. AllAlpha sets the alpha gates that are not named; AllBeta
+ * is accepted, but there is no beta gate.
+ * @returns a text that names the first wrong item and the fix, if there is one */
 export function parseFeatureGates(items: readonly string[]): FeatureGates | string {
   const given = new Map<string, boolean>();
   for (const item of items) {
@@ -32,22 +27,19 @@ export function parseFeatureGates(items: readonly string[]): FeatureGates | stri
     const value = parseBool(item.slice(at + 1).trim());
     if (value === undefined)
       return `invalid value in "${item}"; write ${name}=true or ${name}=false`;
-    if (!isGate(name) && name !== 'AllAlpha' && name !== 'AllBeta') {
-      return `unrecognized feature gate: ${name}; there are ${Object.keys(GATE_STAGES).join(', ')}, AllAlpha and AllBeta`;
+    if (!Object.hasOwn(GATE_STAGES, name) && name !== 'AllAlpha' && name !== 'AllBeta') {
+      const known = Object.keys(GATE_STAGES).join(', ');
+      return `unrecognized feature gate: ${name}; there are ${known}, AllAlpha and AllBeta`;
     }
     given.set(name, value);
   }
-  const allAlpha = given.get('AllAlpha');
-  const valueOf = (name: Gate): boolean =>
-    given.get(name) ?? (GATE_STAGES[name] === 'alpha' ? (allAlpha ?? false) : true);
-  return {
-    Topology: valueOf('Topology'),
-    CrossNamespaceVolumeDataSource: valueOf('CrossNamespaceVolumeDataSource'),
-    VolumeAttributesClass: valueOf('VolumeAttributesClass'),
-    ReleaseLeaderElectionOnExit: valueOf('ReleaseLeaderElectionOnExit'),
-  };
+  return applyGates(given);
 }
 
-function isGate(name: string): name is Gate {
-  return Object.hasOwn(GATE_STAGES, name);
+function applyGates(given: ReadonlyMap<string, boolean>): FeatureGates {
+  const gates = Object.entries(GATE_STAGES).map(([name, stage]) => {
+    const byDefault = stage === 'alpha' ? (given.get('AllAlpha') ?? false) : true;
+    return [name, given.get(name) ?? byDefault] as const;
+  });
+  return Object.fromEntries(gates) as FeatureGates;
 }

@@ -1,11 +1,12 @@
 import type { ObjectMeta } from '../kube/objects.ts';
 
-/** A change of an object's finalizers. */
+/** A change of an object's finalizers, as a strategic merge patch. Upstream:
+ * sig-storage-lib-external-provisioner controller/controller.go addFinalizer, removeFinalizer,
+ * patchPersistentVolumeWithFinalizers. */
 export interface FinalizerChange {
-  /** The list as it is afterwards. */
+  /** The finalizers after the change. */
   readonly list: readonly string[];
-  /** What a strategic merge patch has under `metadata`: our element and no other, so that nobody
-   * else's is lost. */
+  /** The patch's `metadata`. It contains our finalizer only, so that no other one is lost. */
   readonly patch: Readonly<Record<string, unknown>>;
 }
 
@@ -14,8 +15,8 @@ type Finalized = Pick<ObjectMeta, 'finalizers' | 'deletionTimestamp'>;
 const ORDER = '$setElementOrder/finalizers';
 const REMOVED = '$deleteFromPrimitiveList/finalizers';
 
-/** Adds a finalizer at the end (spec 03 §4).
- * @returns undefined where it is there already */
+/** Adds a finalizer at the end.
+ * @returns undefined if the object already has it */
 export function addFinalizer(
   { finalizers = [] }: Finalized,
   finalizer: string,
@@ -29,8 +30,8 @@ export function addFinalizer(
   };
 }
 
-/** Removes a finalizer (spec 03 §4).
- * @returns undefined where it is not there */
+/** Removes a finalizer.
+ * @returns undefined if the object does not have it */
 export function removeFinalizer(
   { finalizers = [], deletionTimestamp }: Finalized,
   finalizer: string,
@@ -38,8 +39,8 @@ export function removeFinalizer(
   if (!finalizers.includes(finalizer)) return undefined;
   const list = finalizers.filter((other) => other !== finalizer);
   if (list.length > 0) return { list, patch: { [REMOVED]: [finalizer], [ORDER]: list } };
-  // null takes along what somebody added since the list was read; nobody can add to an object that
-  // is going away.
+  // null also removes finalizers that were added since the object was read. That can't happen to an
+  // object that is being deleted: the API server accepts no new finalizers for it.
   return {
     list,
     patch: deletionTimestamp === undefined ? { [REMOVED]: [finalizer] } : { finalizers: null },

@@ -1,7 +1,7 @@
 import { defineFlags } from '../runtime/flags.ts';
 
-/** What volumes are called and made like. ingest and jobs must be given the same values: both
- * compute names. */
+/** The flags that decide how volumes are named and created. ingest and jobs need the same values,
+ * since both compute names. */
 export const provisioningFlags = defineFlags({
   'volume-name-prefix': {
     type: 'string',
@@ -14,38 +14,42 @@ export const provisioningFlags = defineFlags({
     default: -1,
     min: -1,
     max: 32,
-    help: 'Digits of the claim’s UID in the volume name, 1 to 32; -1: the whole UID.',
+    help: 'Hex digits of the claim’s UID in the volume name, 1 to 32; -1: the whole UID.',
     upstream: 'same; 0 and values above 32 are refused here',
   },
   'default-fstype': {
     type: 'string',
     default: '',
-    help: 'File system where the class names none.',
+    help: 'File system for classes that name none.',
     upstream: 'same',
   },
   'extra-create-metadata': {
     type: 'bool',
     default: false,
-    help: 'Adds the names of claim and PV to the CreateVolume parameters.',
+    help: 'Adds the names of the claim and the PV to the CreateVolume parameters.',
     upstream: 'same',
   },
   'controller-publish-readonly': {
     type: 'bool',
     default: false,
-    help: 'Marks volumes that are only ever read as read-only in the PV.',
+    help: 'Marks the PV read-only if ReadOnlyMany is the only access mode of the claim.',
     upstream: 'same',
   },
   'prevent-volume-mode-conversion': {
     type: 'bool',
     default: true,
-    help: 'A restore may change the volume mode of a snapshot only where the content’s annotation allows it.',
+    help:
+      'A restore may change the volume mode of a snapshot only if an annotation of the ' +
+      'VolumeSnapshotContent allows it.',
     upstream: 'same',
   },
   'feature-gates': {
     type: 'strings',
     keepsRepeats: true,
     default: '',
-    help: 'Gates as NAME=true|false: Topology, CrossNamespaceVolumeDataSource, VolumeAttributesClass, ReleaseLeaderElectionOnExit, AllAlpha, AllBeta.',
+    help:
+      'Feature gates as NAME=true|false: Topology, CrossNamespaceVolumeDataSource, ' +
+      'VolumeAttributesClass, ReleaseLeaderElectionOnExit, AllAlpha, AllBeta.',
     upstream: 'same; other names are refused',
   },
 });

@@ -1,15 +1,16 @@
-import { RefusedError } from './provisioning-options.ts';
 import type { ProvisioningOptions } from './provisioning-options.ts';
+import { RefusedError } from './refused-error.ts';
 
-/** The one name of a volume: CSI name, PV name and `${pv.name}` in templates (spec 02 §7.3).
+/** The flags that decide how volumes are named. */
+export type NamingOptions = Pick<ProvisioningOptions, 'volumeNamePrefix' | 'volumeNameUuidLength'>;
+
+/** The name of a claim's volume: CSI name, PV name and `${pv.name}` in templates. Upstream:
+ * external-provisioner pkg/controller/controller.go makeVolumeName.
  * @throws RefusedError for an empty prefix or a claim without UID */
-export function volumeName(
-  uid: string,
-  options: Pick<ProvisioningOptions, 'volumeNamePrefix' | 'volumeNameUuidLength'>,
-): string {
-  if (options.volumeNamePrefix === '')
-    throw new RefusedError('volume name prefix cannot be of length 0');
+export function volumeName(uid: string, options: NamingOptions): string {
+  const { volumeNamePrefix: prefix, volumeNameUuidLength: length } = options;
+  if (prefix === '') throw new RefusedError('volume name prefix cannot be of length 0');
   if (uid === '') throw new RefusedError('corrupted PVC object, it is missing UID');
-  if (options.volumeNameUuidLength === -1) return `${options.volumeNamePrefix}-${uid}`;
-  return `${options.volumeNamePrefix}-${uid.replaceAll('-', '').slice(0, options.volumeNameUuidLength)}`;
+  if (length === -1) return `${prefix}-${uid}`;
+  return `${prefix}-${uid.replaceAll('-', '').slice(0, length)}`;
 }

@@ -2,45 +2,48 @@ import type { CreateVolumeResponse } from '../csi/generated/csi_pb.ts';
 import * as keys from '../kube/keys.ts';
 import type { Claim, Class, CsiSource, NewVolume, VolumeSpec } from '../kube/objects.ts';
 import { formatBytes } from '../kube/quantity.ts';
+import { claims, snapshots } from '../kube/resources.ts';
 import type { SourceRef } from './data-source.ts';
 import { toInTreeVolume } from './migration/volumes.ts';
-import { onRefusal } from './provisioning-options.ts';
+import { omitUnset } from './omit-unset.ts';
+import { catchRefusal } from './refused-error.ts';
 import type { SecretPurpose, SecretRef } from './secret-ref.ts';
 
-/** The PV as far as it is known before the driver answers; stored in the volume record, so JSON and
- * without secrets. */
+/** The PV as far as it is known before the driver answers. It is stored in the volume record, so it
+ * is JSON and contains no secrets. */
 export interface VolumeSkeleton {
   readonly volume: NewVolume & { readonly spec: { readonly csi: CsiSource } };
-  /** Bytes that were asked for, as text: a Number is exact only to 8 PiB. */
+  /** Requested bytes, as text: a JSON number is exact only to 8 PiB. */
   readonly requestedBytes: string;
-  /** Goes into the volume attributes, below what the driver says. */
+  /** Written to the volume attributes, unless the driver's answer has that key. */
   readonly identity: string;
-  /** What the volume is filled from; in use as long as the record is open. */
+  /** The content source; in use as long as the record is open. */
   readonly source?: SkeletonSource;
-  /** The PV is stored in the form of the in-tree plug-in (spec 07 §6). */
+  /** The PV is stored in the form of the in-tree plug-in. */
   readonly isMigrated?: true;
-  /** The driver's answer says where the volume can be reached from. */
+  /** The driver's answer says from where the volume can be reached. */
   readonly hasTopology?: true;
 }
 
-/** The object that a volume is filled from. */
+/** The object from which a volume is restored or cloned. */
 export interface SkeletonSource {
   readonly resource: 'volumesnapshots' | 'persistentvolumeclaims';
   readonly namespace: string;
   readonly name: string;
   readonly uid: string;
-  /** The driver must name a content source in its answer (spec 02 §8.3). */
+  /** The driver's answer must name a content source. */
   readonly isEchoed: boolean;
-  /** Our finalizer comes off the snapshot once the PV is written (spec 02 §9). */
+  /** Our finalizer is removed from the snapshot once the PV is stored. */
   readonly isReleased: boolean;
 }
 
-export interface SkeletonInput {
+interface SkeletonInput {
   readonly name: string;
   readonly claim: Claim;
+  /** Translated for the driver if it is an in-tree class. */
   readonly cls: Class;
   readonly className: string;
-  /** Of the class as it is stored: the in-tree name where the class is migrated. */
+  /** Of the stored class, which names the in-tree plug-in if the class is migrated. */
   readonly provisioner: string;
   readonly driver: string;
   readonly fsType: string;
@@ -51,141 +54,149 @@ export interface SkeletonInput {
   readonly attributesClass: string | undefined;
   readonly isMigrated: boolean;
   readonly hasTopology: boolean;
-  readonly source?: SourceRef & { readonly uid: string };
+  readonly source: (SourceRef & { readonly uid: string }) | undefined;
 }
 
-/** Every field of the new PV that doesn't come from the driver (spec 02 §9). */
+/** Every field of the new PV that does not come from the driver's answer. Upstream:
+ * external-provisioner pkg/controller/controller.go Provision, and
+ * sig-storage-lib-external-provisioner controller/controller.go provisionClaimOperation. */
 export function volumeSkeleton(input: SkeletonInput): VolumeSkeleton {
-  const { claim, cls, secrets } = input;
-  const isBlock = claim.spec.volumeMode === 'Block';
-  const csi: CsiSource = {
-    driver: input.driver,
-    volumeHandle: '',
-    ...(isBlock || input.fsType === '' ? {} : { fsType: input.fsType }),
-    ...(input.readOnly ? { readOnly: true } : {}),
-    ...(secrets.ControllerPublish ? { controllerPublishSecretRef: secrets.ControllerPublish } : {}),
-    ...(secrets.NodeStage ? { nodeStageSecretRef: secrets.NodeStage } : {}),
-    ...(secrets.NodePublish ? { nodePublishSecretRef: secrets.NodePublish } : {}),
-    ...(secrets.ControllerExpand ? { controllerExpandSecretRef: secrets.ControllerExpand } : {}),
-    ...(secrets.NodeExpand ? { nodeExpandSecretRef: secrets.NodeExpand } : {}),
-  };
-  const spec = {
-    ...(claim.spec.accessModes ? { accessModes: claim.spec.accessModes } : {}),
-    ...(cls.mountOptions ? { mountOptions: cls.mountOptions } : {}),
-    ...(cls.reclaimPolicy ? { persistentVolumeReclaimPolicy: cls.reclaimPolicy } : {}),
-    ...(claim.spec.volumeMode ? { volumeMode: claim.spec.volumeMode } : {}),
-    claimRef: {
-      kind: 'PersistentVolumeClaim',
-      apiVersion: 'v1',
-      ...(claim.metadata.namespace === undefined ? {} : { namespace: claim.metadata.namespace }),
-      name: claim.metadata.name,
-      uid: claim.metadata.uid,
-      resourceVersion: claim.metadata.resourceVersion,
-    },
-    storageClassName: input.className,
-    ...(input.attributesClass === undefined
-      ? {}
-      : { volumeAttributesClassName: input.attributesClass }),
-    csi,
-  };
-  const annotations = {
-    [keys.PROVISIONED_BY]: input.provisioner,
-    [keys.DELETION_SECRET_NAME]: secrets.Provisioner?.name ?? '',
-    [keys.DELETION_SECRET_NAMESPACE]: secrets.Provisioner?.namespace ?? '',
-    ...(secrets.ControllerModify
-      ? {
-          [keys.MODIFY_SECRET_NAME]: secrets.ControllerModify.name,
-          [keys.MODIFY_SECRET_NAMESPACE]: secrets.ControllerModify.namespace,
-        }
-      : {}),
-  };
-  return {
+  const { name, identity, isMigrated, hasTopology, source } = input;
+  return omitUnset({
     requestedBytes: input.requestedBytes.toString(),
-    identity: input.identity,
-    ...(input.source === undefined ? {} : { source: skeletonSource(input.source) }),
-    ...(input.isMigrated ? { isMigrated: true } : {}),
-    ...(input.hasTopology ? { hasTopology: true } : {}),
+    identity,
+    source: source && toSkeletonSource(source),
+    isMigrated: isMigrated || undefined,
+    hasTopology: hasTopology || undefined,
     volume: {
-      apiVersion: 'v1',
-      kind: 'PersistentVolume',
-      metadata: { name: input.name, annotations, finalizers: [keys.VOLUME_FINALIZER] },
-      spec,
+      apiVersion: 'v1' as const,
+      kind: 'PersistentVolume' as const,
+      metadata: { name, annotations: annotationsOf(input), finalizers: [keys.VOLUME_FINALIZER] },
+      spec: specOf(input),
     },
-  };
+  });
 }
 
-function skeletonSource({
-  kind,
-  namespace,
-  name,
-  uid,
-  isEchoed,
-  isReleased,
-}: SourceRef & { readonly uid: string }): SkeletonSource {
-  const resource = kind === 'VolumeSnapshot' ? 'volumesnapshots' : 'persistentvolumeclaims';
+function toSkeletonSource(source: SourceRef & { readonly uid: string }): SkeletonSource {
+  const { kind, namespace, name, uid, isEchoed, isReleased } = source;
+  const resource = kind === snapshots.kind ? 'volumesnapshots' : 'persistentvolumeclaims';
   return { resource, namespace, name, uid, isEchoed, isReleased };
 }
 
-/** What of the driver's answer the PV needs; stored in the record when only the PV write failed. */
+function annotationsOf({ provisioner, secrets }: SkeletonInput): Record<string, string> {
+  return omitUnset({
+    [keys.PROVISIONED_BY]: provisioner,
+    [keys.DELETION_SECRET_NAME]: secrets.Provisioner?.name ?? '',
+    [keys.DELETION_SECRET_NAMESPACE]: secrets.Provisioner?.namespace ?? '',
+    [keys.MODIFY_SECRET_NAME]: secrets.ControllerModify?.name,
+    [keys.MODIFY_SECRET_NAMESPACE]: secrets.ControllerModify?.namespace,
+  });
+}
+
+function specOf(input: SkeletonInput) {
+  const { claim, cls, className, attributesClass } = input;
+  const { namespace, name, uid, resourceVersion } = claim.metadata;
+  return omitUnset({
+    accessModes: claim.spec.accessModes,
+    mountOptions: cls.mountOptions,
+    persistentVolumeReclaimPolicy: cls.reclaimPolicy,
+    volumeMode: claim.spec.volumeMode,
+    claimRef: omitUnset({
+      kind: claims.kind,
+      apiVersion: 'v1',
+      namespace,
+      name,
+      uid,
+      resourceVersion,
+    }),
+    storageClassName: className,
+    volumeAttributesClassName: attributesClass,
+    csi: csiSourceOf(input),
+  });
+}
+
+function csiSourceOf({ claim, driver, fsType, readOnly, secrets }: SkeletonInput): CsiSource {
+  const hasFileSystem = claim.spec.volumeMode !== 'Block' && fsType !== '';
+  return omitUnset({
+    driver,
+    volumeHandle: '',
+    fsType: hasFileSystem ? fsType : undefined,
+    readOnly: readOnly || undefined,
+    controllerPublishSecretRef: secrets.ControllerPublish,
+    nodeStageSecretRef: secrets.NodeStage,
+    nodePublishSecretRef: secrets.NodePublish,
+    controllerExpandSecretRef: secrets.ControllerExpand,
+    nodeExpandSecretRef: secrets.NodeExpand,
+  });
+}
+
+/** The part of the driver's answer that the PV needs. It is stored in the record if the PV can't be
+ * written. */
 export interface VolumeAnswer {
   readonly handle: string;
   readonly context: Readonly<Record<string, string>>;
-  /** Bytes, as text; "0" where the driver leaves it open. */
+  /** Bytes, as text; "0" if the driver does not say. */
   readonly capacityBytes: string;
   readonly topology: readonly Readonly<Record<string, string>>[];
 }
 
-/** An answer that no PV can be made of. */
+/** An answer from which no PV can be made. */
 export interface BadAnswer {
   readonly message: string;
-  /** Of the volume that was made all the same; undefined: the driver told of none. */
+  /** The handle of the volume that was created all the same; undefined if the answer names none. */
   readonly handle: string | undefined;
-  /** Asking again would end the same. */
-  readonly isHopeless?: true;
-  /** As upstream spells it, where it is not "Cleanup". */
-  readonly cleanupWord?: 'cleanup';
+  /** Every repetition of the request would have this result. */
+  readonly isPermanent?: true;
+  /** How upstream's message about a failed clean-up spells its first word, if not "Cleanup". */
+  readonly cleanupSpelling?: 'cleanup';
 }
 
-/** The answer as plain data, or what the driver did wrong (spec 02 §8.2, §8.3; 09). */
+/** Reads and checks the answer. Upstream: external-provisioner pkg/controller/controller.go
+ * Provision.
+ * @returns what the driver did wrong, if anything */
 export function readAnswer(
-  response: CreateVolumeResponse,
+  { volume }: CreateVolumeResponse,
   skeleton: VolumeSkeleton,
 ): VolumeAnswer | BadAnswer {
-  const { volume } = response;
-  const blame = (what: string): BadAnswer => ({
-    message: `the driver answered CreateVolume ${what}; report this to the driver’s vendor`,
-    handle: undefined,
-  });
-  if (volume === undefined) return blame('without a volume');
-  const handle = volume.volumeId;
-  if (handle === '') return blame('with an empty volume_id');
-  const requested = BigInt(skeleton.requestedBytes);
-  if (volume.capacityBytes !== 0n && volume.capacityBytes < requested) {
+  const handle = volume?.volumeId ?? '';
+  if (volume === undefined || handle === '') {
+    const what = volume === undefined ? 'without a volume' : 'with an empty volume_id';
     return {
-      message: `created volume capacity ${volume.capacityBytes} less than requested capacity ${requested}`,
-      handle,
+      message: `the driver answered CreateVolume ${what}; report this to the driver’s vendor`,
+      handle: undefined,
     };
   }
-  if (skeleton.source?.isEchoed === true && volume.contentSource === undefined)
-    return { message: 'volume content source missing', handle, cleanupWord: 'cleanup' };
+  const { capacityBytes, contentSource, volumeContext, accessibleTopology } = volume;
+  const requested = BigInt(skeleton.requestedBytes);
+  if (capacityBytes !== 0n && capacityBytes < requested) {
+    const message = `created volume capacity ${capacityBytes} less than`;
+    return { message: `${message} requested capacity ${requested}`, handle };
+  }
+  if (skeleton.source?.isEchoed === true && contentSource === undefined)
+    return { message: 'volume content source missing', handle, cleanupSpelling: 'cleanup' };
   const answer: VolumeAnswer = {
     handle,
-    context: { ...volume.volumeContext },
-    capacityBytes: volume.capacityBytes.toString(),
-    topology: volume.accessibleTopology.map(({ segments }) => ({ ...segments })),
+    context: { ...volumeContext },
+    capacityBytes: capacityBytes.toString(),
+    topology: accessibleTopology.map(({ segments }) => ({ ...segments })),
   };
+  return checkInTreeForm(skeleton, answer);
+}
+
+/** A migrated volume has to have an in-tree form. */
+function checkInTreeForm(skeleton: VolumeSkeleton, answer: VolumeAnswer): VolumeAnswer | BadAnswer {
   if (skeleton.isMigrated !== true) return answer;
-  return onRefusal<VolumeAnswer | BadAnswer>(
+  return catchRefusal<VolumeAnswer | BadAnswer>(
     () => {
       completeVolume(skeleton, answer);
       return answer;
     },
-    ({ message }) => ({ message, handle, isHopeless: true }),
+    ({ message }) => ({ message, handle: answer.handle, isPermanent: true }),
   );
 }
 
 /** The whole PV.
- * @throws RefusedError where a migrated one has no in-tree form */
+ * @throws RefusedError for a migrated volume without an in-tree form */
 export function completeVolume(skeleton: VolumeSkeleton, answer: VolumeAnswer): NewVolume {
   const { volume } = skeleton;
   const bytes = answer.capacityBytes === '0' ? skeleton.requestedBytes : answer.capacityBytes;
@@ -194,29 +205,29 @@ export function completeVolume(skeleton: VolumeSkeleton, answer: VolumeAnswer): 
     volumeHandle: answer.handle,
     volumeAttributes: { [keys.PROVISIONER_IDENTITY]: skeleton.identity, ...answer.context },
   };
-  const nodeAffinity = skeleton.hasTopology === true ? affinityOf(answer.topology) : undefined;
-  const spec: VolumeSpec = {
+  const spec: VolumeSpec = omitUnset({
     ...volume.spec,
     capacity: { storage: formatBytes(BigInt(bytes)) },
-    ...(nodeAffinity === undefined ? {} : { nodeAffinity }),
+    nodeAffinity: skeleton.hasTopology === true ? affinityOf(answer.topology) : undefined,
     csi,
-  };
+  });
   const complete: NewVolume = { ...volume, spec };
   return skeleton.isMigrated === true ? toInTreeVolume(complete) : complete;
 }
 
-/** One term per topology, one expression per segment (spec 04 A7). */
+/** One term for each topology, one expression for each segment. Upstream: external-provisioner
+ * pkg/controller/topology.go GenerateVolumeNodeAffinity. */
 function affinityOf(topology: VolumeAnswer['topology']): VolumeSpec['nodeAffinity'] {
   if (topology.length === 0) return undefined;
   const terms = topology
-    .map((segments) =>
-      Object.entries(segments).map(([key, value]) => ({
+    .map(Object.entries<string>)
+    .filter((segments) => segments.length > 0)
+    .map((segments) => ({
+      matchExpressions: segments.map(([key, value]) => ({
         key,
         operator: 'In' as const,
         values: [value],
       })),
-    )
-    .filter((matchExpressions) => matchExpressions.length > 0)
-    .map((matchExpressions) => ({ matchExpressions }));
+    }));
   return { required: { nodeSelectorTerms: terms } };
 }

@@ -1,79 +1,73 @@
-import type { Class, Volume, VolumeAttachment } from '../kube/objects.ts';
 import { PROVISIONED_BY } from '../kube/keys.ts';
+import type { Class, Volume, VolumeAttachment } from '../kube/objects.ts';
 import { volumeAttachments } from '../kube/resources.ts';
-import { chooseSecret } from './deletion.ts';
-import type { SecretChoice } from './deletion.ts';
+import { chooseSecret, type SecretChoice } from './deletion.ts';
+import { type DriverFacts, missingCapability } from './driver-facts.ts';
 import { handleOf } from './handles.ts';
 import { isInTreeVolume } from './migration/volumes.ts';
-import { missingCapability, RefusedError } from './provisioning-options.ts';
-import type { WaitCondition, DriverFacts } from './provisioning-options.ts';
+import { catchRefusal, RefusedError, type WaitCondition } from './refused-error.ts';
+import { refuseUntilChanged } from './rule.ts';
 
 /** What DeleteVolume is called with, or why it is not called. */
 export type DeletionPlan =
   | {
-      readonly kind: 'destroy';
+      readonly kind: 'delete';
       readonly handle: string;
       /** The PV is stored in the form of an in-tree plug-in. */
       readonly isMigrated: boolean;
       readonly secret: SecretChoice;
     }
-  /** `waitsFor`: the objects whose change ends it. */
   | {
       readonly kind: 'refuse';
       readonly message: string;
+      /** The objects whose change ends the refusal. */
       readonly waitsFor: readonly WaitCondition[];
     };
 
-/** What the rule knows besides the volume. */
+/** What the rule needs besides the volume. */
 export interface DeletionContext {
   readonly driver: DriverFacts;
   readonly classOf: (name: string) => Class | undefined;
-  /** Attachments of a volume; empty for a driver that doesn't attach. */
+  /** The VolumeAttachments of a PV; empty for a driver that does not attach. */
   readonly attachedTo: (volume: string) => readonly VolumeAttachment[];
 }
 
-/** Decides on a volume that is to be deleted. The order of checks is upstream's, since the first
- * that fails is what the user reads (spec 03 §7). */
+/** Plans the deletion of a volume in the driver. The checks are in upstream's order, since the user
+ * reads the first that fails: external-provisioner pkg/controller/controller.go Delete. */
 export function planDeletion(volume: Volume, context: DeletionContext): DeletionPlan {
-  try {
-    return destroyPlan(volume, context);
-  } catch (error) {
-    if (!(error instanceof RefusedError)) throw error;
-    return { kind: 'refuse', message: error.message, waitsFor: error.waitsFor };
-  }
+  return catchRefusal<DeletionPlan>(
+    () => checkDeletion(volume, context),
+    ({ message, waitsFor }) => ({ kind: 'refuse', message, waitsFor }),
+  );
 }
 
-function destroyPlan(
+function checkDeletion(
   volume: Volume,
   { driver, classOf, attachedTo }: DeletionContext,
 ): DeletionPlan {
-  const found = handleOf(volume);
-  if (found === undefined) throw new RefusedError('invalid CSI PV');
-  if (found.driver !== driver.name) {
-    // Its handle means nothing here, or, worse, another volume.
+  const target = handleOf(volume);
+  if (target === undefined) throw new RefusedError('invalid CSI PV');
+  // For our driver the handle would mean nothing or, worse, another volume.
+  if (target.driver !== driver.name) {
     throw new RefusedError(
-      `the volume is of driver ${found.driver}, not of ${driver.name}: correct the annotation ${PROVISIONED_BY}, or delete it by hand`,
+      `the volume is of driver ${target.driver}, not of ${driver.name}: ` +
+        `correct the annotation ${PROVISIONED_BY}, or delete it by hand`,
     );
   }
   const missing = missingCapability(driver);
   if (missing !== undefined) throw new RefusedError(missing);
   const secret = chooseSecret(volume, driver, classOf);
-  // The one of the least name: another one each time would be news each time.
-  const [attachment] = attachedTo(volume.metadata.name).toSorted((a, b) =>
-    a.metadata.name < b.metadata.name ? -1 : 1,
-  );
-  if (attachment !== undefined) throw stillAttached(volume, attachment);
-  return { kind: 'destroy', handle: found.handle, isMigrated: isInTreeVolume(volume), secret };
+  checkDetached(volume, attachedTo(volume.metadata.name));
+  return { kind: 'delete', handle: target.handle, isMigrated: isInTreeVolume(volume), secret };
 }
 
-/** That it exists is enough: neither its status nor its own deletion says that the node is done
- * with the volume (spec 03 §9). */
-function stillAttached(volume: Volume, { metadata, spec }: VolumeAttachment): RefusedError {
-  const { name, resourceVersion } = metadata;
-  return new RefusedError(
-    `persistentvolume ${volume.metadata.name} is still attached to node ${spec.nodeName}`,
-    {
-      waitsFor: [{ resource: volumeAttachments.plural, name, seen: resourceVersion }],
-    },
-  );
+/** Any VolumeAttachment refuses the deletion: neither its status nor its own deletion proves that
+ * the node no longer uses the volume. Upstream: canDeleteVolume. */
+function checkDetached(volume: Volume, attachments: readonly VolumeAttachment[]): void {
+  // Pick by name so that retries repeat the same message.
+  const [attachment] = attachments.toSorted((a, b) => (a.metadata.name < b.metadata.name ? -1 : 1));
+  if (attachment === undefined) return;
+  const { nodeName } = attachment.spec;
+  const message = `persistentvolume ${volume.metadata.name} is still attached to node ${nodeName}`;
+  throw refuseUntilChanged(volumeAttachments, attachment, message);
 }

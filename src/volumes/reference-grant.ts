@@ -1,38 +1,38 @@
 import type { ReferenceGrant } from '../kube/objects.ts';
 
-/** A claim's wish to read something in another namespace. */
-export interface CrossNamespaceRequest {
-  /** Namespace of the claim. */
+/** A claim's request to use an object of another namespace. */
+interface CrossNamespaceRequest {
   readonly claimNamespace: string;
-  /** API group of what it refers to; undefined = the core group. */
+  /** API group of the object; undefined for the core group. */
   readonly apiGroup: string | undefined;
   readonly kind: string;
   readonly namespace: string;
   readonly name: string;
 }
 
-/** Whether one of the grants lets the claim use the object; both halves have to come from the same
- * grant, and it has to be in the object's namespace (spec 02 §7.1). */
-export function isAllowed(
+/** Whether one of the grants lets the claim use the object. The grant has to be in the object's
+ * namespace and to name both sides. Upstream: external-provisioner pkg/controller/util.go
+ * IsGranted. */
+export function isGranted(
   grants: readonly ReferenceGrant[],
   request: CrossNamespaceRequest,
 ): boolean {
   return grants.some(
     (grant) =>
       grant.metadata.namespace === request.namespace &&
-      isFor(grant, request) &&
-      isAbout(grant, request),
+      matchesClaim(grant, request) &&
+      matchesObject(grant, request),
   );
 }
 
-function isFor(grant: ReferenceGrant, { claimNamespace }: CrossNamespaceRequest): boolean {
+function matchesClaim(grant: ReferenceGrant, { claimNamespace }: CrossNamespaceRequest): boolean {
   return (grant.spec?.from ?? []).some(
     ({ group, kind, namespace }) =>
       group === '' && kind === 'PersistentVolumeClaim' && namespace === claimNamespace,
   );
 }
 
-function isAbout(grant: ReferenceGrant, request: CrossNamespaceRequest): boolean {
+function matchesObject(grant: ReferenceGrant, request: CrossNamespaceRequest): boolean {
   return (grant.spec?.to ?? []).some(
     ({ group, kind, name = '' }) =>
       group === (request.apiGroup ?? '') &&

@@ -1,46 +1,57 @@
-import type { KubeObject, ObjectMeta } from '../kube/objects.ts';
+import type { KubeObject } from '../kube/objects.ts';
 import type { ObjectRef, Resource } from '../kube/resources.ts';
-import { RefusedError } from './provisioning-options.ts';
-import type { WaitCondition } from './provisioning-options.ts';
+import { RefusedError, type WaitCondition } from './refused-error.ts';
 
-/** What a rule has to know, or to have done, before it can go on. Whoever runs the rule does it; so
- * rules stay pure and keep their order of checks. */
+/* A rule decides about a claim or a volume. Most rules are plain functions from values to a value.
+ * A rule that needs an object from the API server is a generator: it yields a step ("read this
+ * object"), its caller performs the step and resumes the rule with the answer, and in the end the
+ * rule returns its result or throws a RefusedError. So no rule does I/O, the checks stand in
+ * upstream's order in one function, and tests run rules over objects in memory. jobs/run-rule.ts
+ * performs the steps at the API server.
+ *
+ *   function* sourceVolume(claim: Claim): Rule<Volume> {
+ *     return yield* read<Volume>(volumes, { name: claim.spec.volumeName });
+ *   }
+ *
+ * `yield*` calls another rule; `read` and `list` below are the smallest rules. */
+
+/** A rule that pauses at steps and returns T. */
+export type Rule<T> = Generator<Step, T, Answer>;
+
+/** What a rule asks its caller to do at the API server. */
 export type Step =
   | { readonly kind: 'read'; readonly resource: Resource; readonly ref: ObjectRef }
   | { readonly kind: 'list'; readonly resource: Resource; readonly namespace: string }
-  /** Adds a finalizer that the object does not have yet. */
+  /** The object was read before and does not have the finalizer yet. */
   | {
-      readonly kind: 'protect';
+      readonly kind: 'add-finalizer';
       readonly resource: Resource;
       readonly object: KubeObject;
       readonly finalizer: string;
     };
 
-/** What came of a step. `refused`: the API server's answer was no, in its own words; an API server
- * that is down never gets this far. */
+/** The API server's answer to a step. An API server that can't be reached gives none: the caller
+ * ends the rule. */
 export type Answer =
   | { readonly kind: 'found'; readonly object: KubeObject }
-  /** `isUnknownKind`: the server has no such kind, yet. */
+  /** `isUnknownKind`: the server does not serve this kind of object (yet). */
   | { readonly kind: 'absent'; readonly isUnknownKind?: true }
   | { readonly kind: 'listed'; readonly items: readonly KubeObject[] }
-  | { readonly kind: 'protected' }
+  | { readonly kind: 'finalizer-added' }
+  /** An error status, with the server's message. */
   | { readonly kind: 'refused'; readonly code: number; readonly message: string };
 
-/** A rule that asks for what it needs, step by step.
- * @throws RefusedError where the claim can't be served as things are */
-export type Rule<T> = Generator<Step, T, Answer>;
-
-/** Reads an object; what is missing or withheld refuses the claim, and its coming wakes it.
- * @param words begin of the refusal; the cause is added
- * @throws RefusedError */
+/** Reads an object. An object that does not exist refuses the claim until it is created.
+ * @param prefix begins the refusal's message; the cause follows
+ * @throws RefusedError for an object that does not exist or may not be read */
 export function* read<T extends KubeObject>(
   resource: Resource,
   ref: ObjectRef,
-  words = '',
+  prefix = '',
 ): Rule<T> {
   const answer = yield { kind: 'read', resource, ref };
-  const begin = words === '' ? '' : `${words}: `;
-  // The runner read exactly this resource.
+  const begin = prefix === '' ? '' : `${prefix}: `;
+  // The caller read exactly this resource.
   if (answer.kind === 'found') return answer.object as T;
   if (answer.kind === 'refused') throw new RefusedError(`${begin}${answer.message}`);
   const isUnknownKind = answer.kind === 'absent' && answer.isUnknownKind === true;
@@ -50,77 +61,74 @@ export function* read<T extends KubeObject>(
   });
 }
 
-/** Lists a namespace.
- * @param words begin of the refusal
- * @throws RefusedError where the server does not let us */
+/** Lists the objects of a namespace.
+ * @param prefix begins the refusal's message
+ * @throws RefusedError if the server refuses */
 export function* list<T extends KubeObject>(
   resource: Resource,
   namespace: string,
-  words: string,
+  prefix: string,
 ): Rule<readonly T[]> {
   const answer = yield { kind: 'list', resource, namespace };
-  if (answer.kind === 'refused') throw new RefusedError(`${words}: ${answer.message}`);
+  if (answer.kind === 'refused') throw new RefusedError(`${prefix}: ${answer.message}`);
   return answer.kind === 'listed' ? (answer.items as readonly T[]) : [];
 }
 
-/** The refusal of a claim because an object is not yet as it should be; its next change wakes the
- * claim. */
-export function untilChanged(
+type Read = Pick<KubeObject, 'metadata'>;
+
+/** The refusal of a claim until an object, which was read as given, changes. */
+export function refuseUntilChanged(
   resource: Resource,
-  object: { readonly metadata: ObjectMeta },
+  object: Read,
   message: string,
 ): RefusedError {
-  return new RefusedError(message, { waitsFor: [awaited(resource, object)] });
+  return new RefusedError(message, { waitsFor: [toWaitCondition(resource, object)] });
 }
 
-/** A rule about what `object` refers to: where it waits for something, a change of the reference
- * ends that wait too.
+/** Runs a rule about what `object` refers to. A refusal that waits for another object ends also
+ * when `object` itself changes, since it may then refer to a different one.
  * @throws RefusedError */
-export function* orUntilChanged<T>(
-  resource: Resource,
-  object: { readonly metadata: ObjectMeta },
-  rule: Rule<T>,
-): Rule<T> {
+export function* alsoWaitFor<T>(resource: Resource, object: Read, rule: Rule<T>): Rule<T> {
   try {
     return yield* rule;
   } catch (cause) {
-    const waitsFor = cause instanceof RefusedError ? cause.waitsFor : [];
-    const reference = awaited(resource, object);
-    if (
-      !(cause instanceof RefusedError) ||
-      waitsFor.length === 0 ||
-      waitsFor.some((other) => isSame(other, reference))
-    )
-      throw cause;
-    throw new RefusedError(cause.message, { cause, waitsFor: [...waitsFor, reference] });
+    if (!(cause instanceof RefusedError) || cause.waitsFor.length === 0) throw cause;
+    const { message, waitsFor } = cause;
+    const condition = toWaitCondition(resource, object);
+    if (waitsFor.some((other) => isSameObject(other, condition))) throw cause;
+    throw new RefusedError(message, { cause, waitsFor: [...waitsFor, condition] });
   }
 }
 
-function awaited(
-  resource: Resource,
-  { metadata }: { readonly metadata: ObjectMeta },
-): WaitCondition {
-  const { namespace, name, resourceVersion } = metadata;
-  return {
-    resource: resource.plural,
-    ...(namespace === undefined ? {} : { namespace }),
-    name,
-    seen: resourceVersion,
-  };
+/** Runs a rule and changes the message of its refusals; what they wait for stays. */
+export function* rewordRefusal<T>(rule: Rule<T>, reword: (message: string) => string): Rule<T> {
+  try {
+    return yield* rule;
+  } catch (cause) {
+    if (!(cause instanceof RefusedError)) throw cause;
+    throw new RefusedError(reword(cause.message), { cause, waitsFor: cause.waitsFor });
+  }
 }
 
-function isSame(a: WaitCondition, b: WaitCondition): boolean {
+function toWaitCondition({ plural }: Resource, { metadata }: Read): WaitCondition {
+  const { namespace, name, resourceVersion } = metadata;
+  const ref = namespace === undefined ? { name } : { namespace, name };
+  return { resource: plural, ...ref, seen: resourceVersion };
+}
+
+function isSameObject(a: WaitCondition, b: WaitCondition): boolean {
   return a.resource === b.resource && a.namespace === b.namespace && a.name === b.name;
 }
 
-/** As clients say it of a kind that the server does not serve. */
-function unknownKind(resource: Resource, name: string): string {
-  return `the server could not find the requested resource (get ${groupedPlural(resource)} ${name})`;
-}
-
-/** As the API server says it: `secrets "x" not found`. */
+/** The API server's message for an object that does not exist: `secrets "x" not found`. */
 export function notFound(resource: Resource, name: string): string {
   return `${groupedPlural(resource)} "${name}" not found`;
+}
+
+/** client-go's message for a kind that the server does not serve. */
+function unknownKind(resource: Resource, name: string): string {
+  const request = `get ${groupedPlural(resource)} ${name}`;
+  return `the server could not find the requested resource (${request})`;
 }
 
 function groupedPlural({ plural, group }: Resource): string {

@@ -1,8 +1,8 @@
 import { RESERVED_PARAMETER_PREFIX } from '../kube/keys.ts';
-import { RefusedError } from './provisioning-options.ts';
-import { quoted } from './quoted.ts';
+import { quote } from './quote.ts';
+import { RefusedError } from './refused-error.ts';
 
-/** Where a secret is; its values are read at the moment of use. */
+/** A reference to a secret. Its values are read just before each call (invariant 12). */
 export interface SecretRef {
   readonly name: string;
   readonly namespace: string;
@@ -28,7 +28,7 @@ const withDeprecated = (purpose: string, word: string): SecretKeys => ({
 
 const DEFAULT_KEYS = keysOf('');
 
-/** What a secret is for; the words are those of the error messages (spec 02 §7.8). */
+/** What a secret is for, spelled as in upstream's messages. */
 export type SecretPurpose =
   | 'Provisioner'
   | 'ControllerPublish'
@@ -56,10 +56,10 @@ export const RESERVED_SECRET_KEYS: ReadonlySet<string> = new Set(
   ]),
 );
 
-/** What templates may name. */
+/** The values for the variables of templates. */
 export interface SecretContext {
   readonly volumeName: string;
-  /** Absent where the claim is unknown, as in a deletion without claimRef. */
+  /** Absent if the claim is unknown, as in a deletion without claimRef. */
   readonly claim?: {
     readonly name: string;
     readonly namespace: string;
@@ -67,85 +67,77 @@ export interface SecretContext {
   };
 }
 
-/** The secret that class parameters name for a purpose, or the default one, or none.
- * @throws RefusedError for half a reference, two spellings at once, unknown template variables, an
- *   invalid name */
+/** The secret that the class parameters name for a purpose, else their default secret, else none.
+ * Upstream: external-provisioner pkg/controller/controller.go getSecretReference.
+ * @throws RefusedError for half a reference, two spellings of one key, unknown template variables,
+ *   and an invalid name */
 export function secretRef(
   purpose: SecretPurpose,
   parameters: Readonly<Record<string, string>>,
   context: SecretContext,
 ): SecretRef | undefined {
-  const own = templates(
-    purpose,
-    PURPOSE_KEYS[purpose],
-    parameters,
-    'failed to get name and namespace template from params',
-  );
-  const found =
-    own ??
-    templates(
-      'Default',
-      DEFAULT_KEYS,
-      parameters,
-      'failed to get default name and namespace template from params',
-    );
-  if (found === undefined) return undefined;
+  const templates =
+    findTemplates(purpose, PURPOSE_KEYS[purpose], parameters) ??
+    findTemplates('Default', DEFAULT_KEYS, parameters);
+  if (templates === undefined) return undefined;
+  const { volumeName, claim } = context;
 
-  const common = new Map([['pv.name', context.volumeName]]);
-  if (context.claim) common.set('pvc.namespace', context.claim.namespace);
-  const namespace = expand(found.namespace, common);
-  if (!isLabel(namespace)) throw invalid(found.namespace, namespace, 'namespace name');
+  const values = new Map([['pv.name', volumeName]]);
+  if (claim) values.set('pvc.namespace', claim.namespace);
+  const namespace = expand(templates.namespace, values);
+  if (!isLabel(namespace)) throw refuseName(templates.namespace, namespace, 'namespace name');
 
-  const forName = new Map(common);
-  if (context.claim) {
-    forName.set('pvc.name', context.claim.name);
-    for (const [key, value] of Object.entries(context.claim.annotations))
-      forName.set(`pvc.annotations['${key}']`, value);
+  // Only the name may depend on the claim's name and annotations.
+  if (claim) {
+    values.set('pvc.name', claim.name);
+    for (const [key, value] of Object.entries(claim.annotations))
+      values.set(`pvc.annotations['${key}']`, value);
   }
-  const name = expand(found.name, forName);
-  if (!isSubdomain(name)) throw invalid(found.name, name, 'secret name');
+  const name = expand(templates.name, values);
+  if (!isSubdomain(name)) throw refuseName(templates.name, name, 'secret name');
   return { name, namespace };
 }
 
-function templates(
-  purpose: string,
+/** Upstream: verifyAndGetSecretNameAndNamespaceTemplate. */
+function findTemplates(
+  purpose: SecretPurpose | 'Default',
   keys: SecretKeys,
   parameters: Readonly<Record<string, string>>,
-  wrap: string,
-): { name: string; namespace: string } | undefined {
-  const read = (key: string | undefined): string | undefined =>
-    key !== undefined && Object.hasOwn(parameters, key) ? parameters[key] : undefined;
-  const names = [read(keys.deprecatedName), read(keys.name)].filter((value) => value !== undefined);
-  const namespaces = [read(keys.deprecatedNamespace), read(keys.namespace)].filter(
-    (value) => value !== undefined,
-  );
+): SecretRef | undefined {
+  const read = (...spellings: (string | undefined)[]): string[] =>
+    Object.entries(parameters).flatMap(([key, value]) => (spellings.includes(key) ? [value] : []));
+  const names = read(keys.deprecatedName, keys.name);
+  const namespaces = read(keys.deprecatedNamespace, keys.namespace);
+  const refuse = (why: string): RefusedError => {
+    const which = purpose === 'Default' ? 'default name' : 'name';
+    return new RefusedError(`failed to get ${which} and namespace template from params: ${why}`);
+  };
   if (names.length > 1 || namespaces.length > 1) {
-    throw new RefusedError(
-      `${wrap}: ${purpose} secrets specified in parameters with both "csi" and "csi.storage.k8s.io/" keys`,
+    throw refuse(
+      `${purpose} secrets specified in parameters with both "csi" and "csi.storage.k8s.io/" keys`,
     );
   }
   const [name] = names;
   const [namespace] = namespaces;
   if (name === undefined && namespace === undefined) return undefined;
   if (name === undefined || namespace === undefined) {
-    throw new RefusedError(
-      `${wrap}: either name and namespace for ${purpose} secrets specified, Both must be specified`,
+    throw refuse(
+      `either name and namespace for ${purpose} secrets specified, Both must be specified`,
     );
   }
   if (name === '' || namespace === '') {
-    throw new RefusedError(
-      `${wrap}: ${purpose} secrets specified in parameters but value of either namespace or name is empty`,
-    );
+    const which = `${purpose} secrets specified in parameters`;
+    throw refuse(`${which} but value of either namespace or name is empty`);
   }
   return { name, namespace };
 }
 
-/** `${anything}`, an open `${`, `$` and one sign or digit, `$word`. */
+/** `${anything}`, an unclosed `${`, `$` with one sign or digit, `$word`. */
 const VARIABLE = /\$(?:\{([^}]*)\}|\{|([*#$@!?0-9-])|(\w+))/g;
 
-/** Replaces variables as Go's os.Expand does: `${}` and an open `${` vanish, what follows them and
- * any other `$` stay.
- * @throws RefusedError naming the unknown variables */
+/** Replaces variables as Go's os.Expand does: `${}` and an unclosed `${` vanish, what follows them
+ * and any other `$` stay. Upstream: resolveTemplate.
+ * @throws RefusedError that names the unknown variables */
 function expand(template: string, values: ReadonlyMap<string, string>): string {
   const unknown = new Set<string>();
   const resolved = template.replace(
@@ -159,9 +151,9 @@ function expand(template: string, values: ReadonlyMap<string, string>): string {
     },
   );
   if (unknown.size > 0) {
-    const names = [...unknown].sort().map(quoted);
+    const names = [...unknown].sort().map(quote);
     throw new RefusedError(
-      `error resolving value ${quoted(template)}: invalid tokens: [${names.join(' ')}]`,
+      `error resolving value ${quote(template)}: invalid tokens: [${names.join(' ')}]`,
     );
   }
   return resolved;
@@ -178,11 +170,11 @@ function isSubdomain(text: string): boolean {
   );
 }
 
-function invalid(template: string, value: string, what: string): RefusedError {
-  const given = quoted(template);
+function refuseName(template: string, value: string, what: string): RefusedError {
+  const given = quote(template);
   return new RefusedError(
     template === value
       ? `${given} is not a valid ${what}`
-      : `${given} resolved to ${quoted(value)} which is not a valid ${what}`,
+      : `${given} resolved to ${quote(value)} which is not a valid ${what}`,
   );
 }

@@ -2,49 +2,49 @@ import { ALLOW_VOLUME_MODE_CHANGE, SNAPSHOT_SOURCE_PROTECTION } from '../kube/ke
 import type { Claim, Snapshot, SnapshotContent } from '../kube/objects.ts';
 import { snapshotContents, snapshots } from '../kube/resources.ts';
 import { parseBool } from '../runtime/parse-bool.ts';
-import { ofSource, reworded, statedBytes } from './data-source.ts';
-import type { ContentInput, ContentSource } from './data-source.ts';
-import { RefusedError } from './provisioning-options.ts';
-import { quoted } from './quoted.ts';
-import { orUntilChanged, read, untilChanged } from './rule.ts';
-import type { Rule } from './rule.ts';
+import {
+  addSourcePrefix,
+  type ContentInput,
+  type ContentSource,
+  parseSourceBytes,
+} from './data-source.ts';
+import { quote } from './quote.ts';
+import { RefusedError } from './refused-error.ts';
+import { alsoWaitFor, read, refuseUntilChanged, rewordRefusal, type Rule } from './rule.ts';
 
-/** The snapshot that a claim is restored from, if it can be; the checks come in upstream's order
- * (spec 02 §7.6).
- * @throws RefusedError that waits for the snapshot or its content, whichever is in the way */
+/** The snapshot from which a claim is restored. Every message that says why a restore is refused,
+ * and so the text of the claim's event, is in this file; its prefix comes from addSourcePrefix.
+ * Checks and messages are upstream's, in upstream's order: external-provisioner
+ * pkg/controller/controller.go getSnapshotSource.
+ * @throws RefusedError that waits for the snapshot or its content */
 export function snapshotSource(input: ContentInput): Rule<ContentSource> {
-  return ofSource(input.source, restoredFrom(input));
+  return addSourcePrefix(input.source, checkSnapshotSource(input));
 }
 
-function* restoredFrom(input: ContentInput): Rule<ContentSource> {
+function* checkSnapshotSource(input: ContentInput): Rule<ContentSource> {
   const { name, namespace } = input.source;
-  const snapshot = yield* read<Snapshot>(
-    snapshots,
-    { namespace, name },
-    `error getting snapshot ${name} from api server`,
-  );
+  const prefix = `error getting snapshot ${name} from api server`;
+  const snapshot = yield* read<Snapshot>(snapshots, { namespace, name }, prefix);
   checkNotDeleted(snapshot);
-  return yield* orUntilChanged(snapshots, snapshot, restoredWith(snapshot, input));
+  return yield* alsoWaitFor(snapshots, snapshot, checkContent(snapshot, input));
 }
 
-function* restoredWith(snapshot: Snapshot, input: ContentInput): Rule<ContentSource> {
+function* checkContent(snapshot: Snapshot, input: ContentInput): Rule<ContentSource> {
   const { name } = snapshot.metadata;
-  const content = yield* contentOf(snapshot);
-  checkIsOf(content, snapshot);
+  const content = yield* readContent(snapshot);
+  checkIsBoundTo(snapshot, content);
   if (content.spec.driver !== input.cls.provisioner) {
-    const { metadata } = input.cls;
-    throw untilChanged(
-      snapshots,
+    const { name: className } = input.cls.metadata;
+    throw refuse(
       snapshot,
-      `${pair(content, snapshot)} is not handled by CSI driver of StorageClass ${metadata.name}`,
+      `${describe(content, snapshot)} is not handled by CSI driver of StorageClass ${className}`,
     );
   }
-  if (snapshot.status?.readyToUse !== true)
-    throw untilChanged(snapshots, snapshot, `snapshot ${name} is not Ready`);
+  if (snapshot.status?.readyToUse !== true) throw refuse(snapshot, `snapshot ${name} is not Ready`);
   const snapshotId = content.status?.snapshotHandle ?? '';
-  // An empty handle is none: a lax driver would make an empty volume of it.
+  // An empty handle counts as missing: a lax driver would create an empty volume for it.
   if (snapshotId === '')
-    throw untilChanged(snapshotContents, content, `snapshot handle ${name} is not available`);
+    throw refuseForContent(content, `snapshot handle ${name} is not available`);
   checkSize(snapshot, input);
   if (input.preventVolumeModeConversion) checkMode(content, input.claim);
   return {
@@ -55,41 +55,44 @@ function* restoredWith(snapshot: Snapshot, input: ContentInput): Rule<ContentSou
   };
 }
 
-/** A snapshot with our finalizer is one that this restore, or another, has begun to read; it stays
- * until that is done. */
+function refuse(snapshot: Snapshot, message: string): RefusedError {
+  return refuseUntilChanged(snapshots, snapshot, message);
+}
+
+function refuseForContent(content: SnapshotContent, message: string): RefusedError {
+  return refuseUntilChanged(snapshotContents, content, message);
+}
+
+/** A snapshot that is being deleted but has our finalizer can be used: a restore from it has begun,
+ * this one or another, and the finalizer keeps the snapshot until that has ended. */
 function checkNotDeleted(snapshot: Snapshot): void {
   const { name, deletionTimestamp, finalizers = [] } = snapshot.metadata;
   if (deletionTimestamp === undefined || finalizers.includes(SNAPSHOT_SOURCE_PROTECTION)) return;
-  throw untilChanged(snapshots, snapshot, `snapshot ${name} is being deleted`);
+  throw refuse(snapshot, `snapshot ${name} is being deleted`);
 }
 
-function* contentOf(snapshot: Snapshot): Rule<SnapshotContent> {
+function* readContent(snapshot: Snapshot): Rule<SnapshotContent> {
   const { name } = snapshot.metadata;
   const contentName = snapshot.status?.boundVolumeSnapshotContentName ?? '';
-  if (contentName === '') throw untilChanged(snapshots, snapshot, `snapshot ${name} not bound`);
+  if (contentName === '') throw refuse(snapshot, `snapshot ${name} not bound`);
   const reading = read<SnapshotContent>(snapshotContents, { name: contentName });
-  return yield* reworded(
-    reading,
-    () => `error getting snapshotcontent ${contentName} for snapshot ${name}`,
-  );
+  const message = `error getting snapshotcontent ${contentName} for snapshot ${name}`;
+  return yield* rewordRefusal(reading, () => message);
 }
 
-function checkIsOf(content: SnapshotContent, snapshot: Snapshot): void {
+function checkIsBoundTo(snapshot: Snapshot, content: SnapshotContent): void {
   const ref = content.spec.volumeSnapshotRef;
   const { uid, namespace, name } = snapshot.metadata;
   if (ref.uid === uid && ref.namespace === namespace && ref.name === name) return;
-  throw untilChanged(
-    snapshotContents,
-    content,
-    `${pair(content, snapshot)} is bound to a different snapshot`,
-  );
+  const which = describe(content, snapshot);
+  throw refuseForContent(content, `${which} is bound to a different snapshot`);
 }
 
-function pair(content: SnapshotContent, snapshot: Snapshot): string {
+function describe(content: SnapshotContent, snapshot: Snapshot): string {
   return `snapshotcontent ${content.metadata.name} for snapshot ${snapshot.metadata.name}`;
 }
 
-/** A larger volume is fine: the driver grows it. */
+/** A larger volume is accepted: the driver grows it. */
 function checkSize(snapshot: Snapshot, { claim, requestedBytes }: ContentInput): void {
   const text = snapshot.status?.restoreSize;
   if (text === undefined) return;
@@ -98,14 +101,18 @@ function checkSize(snapshot: Snapshot, { claim, requestedBytes }: ContentInput):
     throw new RefusedError(
       `error getting capacity for PVC ${claim.metadata.name} when creating snapshot ${name}`,
     );
-  const restoreBytes = statedBytes(snapshots, snapshot, { field: 'status.restoreSize', text });
+  const field = 'status.restoreSize';
+  const restoreBytes = parseSourceBytes(snapshots, snapshot, { field, text });
   if (requestedBytes >= restoreBytes) return;
-  const message = `requested volume size ${requestedBytes} is less than the size ${restoreBytes} for the source snapshot ${name}`;
-  throw untilChanged(snapshots, snapshot, message);
+  throw refuse(
+    snapshot,
+    `requested volume size ${requestedBytes} is less than the size ${restoreBytes} ` +
+      `for the source snapshot ${name}`,
+  );
 }
 
-/** Bytes that were written raw and are then mounted can attack the node's kernel, so an
- * administrator has to have allowed it. */
+/** A user who wrote raw blocks could attack the node's kernel once they are mounted as a file
+ * system, so an administrator has to allow the change of mode by an annotation. */
 function checkMode(content: SnapshotContent, claim: Claim): void {
   const { sourceVolumeMode } = content.spec;
   const { volumeMode } = claim.spec;
@@ -114,8 +121,11 @@ function checkMode(content: SnapshotContent, claim: Claim): void {
   const allowed = content.metadata.annotations?.[ALLOW_VOLUME_MODE_CHANGE];
   if (allowed !== undefined && parseBool(allowed) === true) return;
   const { namespace, name } = claim.metadata;
-  const begin = `requested volume ${namespace}/${name} modifies the mode of the source volume but does not have permission to do so.`;
-  throw untilChanged(snapshotContents, content, `${begin} ${whyNotAllowed(content, allowed)}`);
+  throw refuseForContent(
+    content,
+    `requested volume ${namespace}/${name} modifies the mode of the source volume but ` +
+      `does not have permission to do so. ${whyNotAllowed(content, allowed)}`,
+  );
 }
 
 function whyNotAllowed(content: SnapshotContent, allowed: string | undefined): string {
@@ -124,6 +134,8 @@ function whyNotAllowed(content: SnapshotContent, allowed: string | undefined): s
     return `${ALLOW_VOLUME_MODE_CHANGE} annotation is not present on snapshotcontent ${name}`;
   if (parseBool(allowed) === false)
     return `${ALLOW_VOLUME_MODE_CHANGE} is set to false on snapshotcontent ${name}`;
-  const error = `strconv.ParseBool: parsing ${quoted(allowed)}: invalid syntax`;
-  return `failed to convert ${ALLOW_VOLUME_MODE_CHANGE} annotation value to boolean with error: ${error}`;
+  return (
+    `failed to convert ${ALLOW_VOLUME_MODE_CHANGE} annotation value to boolean with error: ` +
+    `strconv.ParseBool: parsing ${quote(allowed)}: invalid syntax`
+  );
 }

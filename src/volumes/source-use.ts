@@ -2,17 +2,17 @@ import { CLONE_PROTECTION } from '../kube/keys.ts';
 import type { Claim, DataSource } from '../kube/objects.ts';
 import { keyOf, snapshots } from '../kube/resources.ts';
 
-/* Who still reads from a snapshot or from another claim: what decides when our finalizers on
- * sources come off (spec 04 D and E). */
+/* Which claims still read from a snapshot or from another claim. That decides when our finalizers
+ * on sources are removed. Upstream: external-provisioner pkg/controller/clone_controller.go and
+ * pkg/controller/snapshot_finalizer_controller.go. */
 
-/** Whether a claim still waits for its volume. The API server says so at once; one that says
- * nothing was never looked at. */
+/** Whether a claim still waits for its volume. A claim without a phase is new. */
 export function isPending({ status }: Claim): boolean {
   return status?.phase === undefined || status.phase === 'Pending';
 }
 
-/** The snapshot that a claim is restored from, as "namespace/name"; undefined where it has another
- * source, or none. */
+/** The snapshot from which a claim is restored, as "namespace/name"; undefined for a claim with
+ * another source or none. */
 export function restoredSnapshot({ metadata, spec }: Claim): string | undefined {
   const { dataSource, dataSourceRef } = spec;
   if (isSnapshot(dataSource))
@@ -22,9 +22,9 @@ export function restoredSnapshot({ metadata, spec }: Claim): string | undefined 
   return keyOf({ namespace: (namespace ?? '') === '' ? metadata.namespace : namespace, name });
 }
 
-/** Whether a claim waits to be cloned from the claim of that name in its own namespace. Only
- * `dataSource` counts, whatever its group; clones across namespaces hold nothing, as upstream has
- * it. */
+/** Whether a claim waits to be cloned from the claim of that name in its own namespace. As in
+ * upstream, only `dataSource` counts, whatever its group; a clone across namespaces keeps no
+ * finalizer on its source. */
 export function isCloning({ spec, status }: Claim, source: string): boolean {
   const { dataSource } = spec;
   return (
@@ -34,8 +34,8 @@ export function isCloning({ spec, status }: Claim, source: string): boolean {
   );
 }
 
-/** Whether a claim is being deleted and our finalizer for sources of clones still holds it. */
-export function isHeldSource({ metadata }: Pick<Claim, 'metadata'>): boolean {
+/** Whether a claim is being deleted and still has our finalizer for sources of clones. */
+export function isTerminatingCloneSource({ metadata }: Pick<Claim, 'metadata'>): boolean {
   return (
     metadata.deletionTimestamp !== undefined &&
     metadata.finalizers?.includes(CLONE_PROTECTION) === true
@@ -43,7 +43,7 @@ export function isHeldSource({ metadata }: Pick<Claim, 'metadata'>): boolean {
 }
 
 function isSnapshot(source: DataSource | undefined): source is DataSource {
-  // The API server may write null for what is not set.
+  // The API server may send null for an unset field.
   return (
     source?.kind === snapshots.kind && (source.apiGroup ?? snapshots.group) === snapshots.group
   );

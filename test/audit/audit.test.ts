@@ -30,7 +30,7 @@ describe('audit', () => {
   let cluster: SandboxCluster;
   let kube: KubeClient;
   let driver: SampleDriver;
-  let csi: CsiClient;
+  let csi: Pick<CsiClient, 'createVolume' | 'listVolumes' | 'close'>;
   let nowMs = 1_000 * HOUR_MS;
   const pages: number[] = [];
 
@@ -73,7 +73,6 @@ describe('audit', () => {
     });
     // Small pages, as from a driver with a page limit of its own.
     csi = {
-      ...plain,
       createVolume: plain.createVolume.bind(plain),
       close: () => plain.close(),
       listVolumes: async (request, settings) => {

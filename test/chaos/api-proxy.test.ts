@@ -1,11 +1,9 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { connect, createServer } from 'node:net';
-import type { AddressInfo, Socket } from 'node:net';
+import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import { after, before, describe, it } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { startApiProxy } from '../../chaos/api-proxy.ts';
-import type { ApiProxy } from '../../chaos/api-proxy.ts';
+import { startApiProxy, type ApiProxy } from '../../chaos/api-proxy.ts';
 
 describe('startApiProxy', () => {
   const echo = createServer((socket) => {

@@ -1,8 +1,14 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { CallEvent } from '../../chaos/call-log.ts';
-import { isClean, judge } from '../../chaos/judge.ts';
-import type { Evidence, SeenVolume, TrackedClaim, Verdict } from '../../chaos/judge.ts';
+import {
+  isClean,
+  judge,
+  type Evidence,
+  type SeenVolume,
+  type TrackedClaim,
+  type Verdict,
+} from '../../chaos/judge.ts';
 
 const NAME = 'pvc-u1';
 const boot = (atMs: number, pid: number): CallEvent => ({ event: 'boot', pid, atMs });

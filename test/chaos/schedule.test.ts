@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { faultKinds, planFaults } from '../../chaos/schedule.ts';
-import type { FaultKind, SchedulePlan } from '../../chaos/schedule.ts';
+import { faultKinds, planFaults, type FaultKind, type SchedulePlan } from '../../chaos/schedule.ts';
 
 const plan: SchedulePlan = {
   seed: 7,

@@ -1,7 +1,14 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { at, namesOf, refused, textAt, unique } from './connection.ts';
-import type { Connection, Fields } from './connection.ts';
+import {
+  at,
+  namesOf,
+  refused,
+  textAt,
+  unique,
+  type Connection,
+  type Fields,
+} from './connection.ts';
 import { VOLUMES, paths, secret, volume } from './objects.ts';
 
 const HELD = 'sutler.dev/held';

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { at, fieldsAt, listAt, refused, textsAt } from './connection.ts';
-import type { Connection } from './connection.ts';
+import { at, fieldsAt, listAt, refused, textsAt, type Connection } from './connection.ts';
 import { paths } from './objects.ts';
 
 const VERBS = ['create', 'delete', 'deletecollection', 'get', 'list', 'patch', 'update', 'watch'];

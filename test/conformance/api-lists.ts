@@ -1,7 +1,14 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { at, listAt, namesOf, refused, textAt } from './connection.ts';
-import type { Connection, Fields } from './connection.ts';
+import {
+  at,
+  listAt,
+  namesOf,
+  refused,
+  textAt,
+  type Connection,
+  type Fields,
+} from './connection.ts';
 import { VOLUMES, claim, paths, secret } from './objects.ts';
 
 /** Lists: shape, order, pages, selectors. */

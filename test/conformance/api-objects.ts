@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { at, listAt, refused, textAt, unique } from './connection.ts';
-import type { Connection } from './connection.ts';
+import { at, listAt, refused, textAt, unique, type Connection } from './connection.ts';
 import { claim, paths, secret } from './objects.ts';
 
 /** Creating and reading. */

@@ -1,7 +1,15 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { at, fieldsAt, refused, textsAt, unique } from './connection.ts';
-import type { Connection, Reply, Fields } from './connection.ts';
+import {
+  at,
+  fieldsAt,
+  refused,
+  textsAt,
+  unique,
+  type Connection,
+  type Fields,
+  type Reply,
+} from './connection.ts';
 import { VOLUMES, paths, secret, volume } from './objects.ts';
 
 const OURS = 'external-provisioner.volume.kubernetes.io/finalizer';

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { at, listAt, textAt } from './connection.ts';
-import type { Connection } from './connection.ts';
+import { at, listAt, textAt, type Connection } from './connection.ts';
 import { claim, paths, secret } from './objects.ts';
 
 const TABLE = 'application/json;as=Table;v=v1;g=meta.k8s.io,application/json';

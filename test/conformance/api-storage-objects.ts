@@ -1,7 +1,16 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { at, fieldsAt, namesOf, refused, textAt, textsAt, unique } from './connection.ts';
-import type { Connection, Fields } from './connection.ts';
+import {
+  at,
+  fieldsAt,
+  namesOf,
+  refused,
+  textAt,
+  textsAt,
+  unique,
+  type Connection,
+  type Fields,
+} from './connection.ts';
 import { CLASSES, VOLUMES, claim, paths, secret, storageClass, volume } from './objects.ts';
 
 /** What is special about claims, volumes, classes, secrets and events. */

@@ -1,7 +1,15 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { at, fieldsAt, listAt, refused, textAt } from './connection.ts';
-import type { Connection, Fields, Reply } from './connection.ts';
+import {
+  at,
+  fieldsAt,
+  listAt,
+  refused,
+  textAt,
+  type Connection,
+  type Fields,
+  type Reply,
+} from './connection.ts';
 import { claim, lease, paths, secret } from './objects.ts';
 
 const MODIFIED =

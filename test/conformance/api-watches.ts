@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { at, refused, textAt } from './connection.ts';
-import type { Connection, WatchStream } from './connection.ts';
+import { at, refused, textAt, type Connection, type WatchStream } from './connection.ts';
 import { claim, paths, secret } from './objects.ts';
 
 const INITIAL_EVENTS_END = 'k8s.io/initial-events-end';

@@ -1,7 +1,16 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { at, listAt, namesOf, textAt, unique } from './connection.ts';
-import type { ApiServerUnderTest, Connection, Reply, Fields } from './connection.ts';
+import {
+  at,
+  listAt,
+  namesOf,
+  textAt,
+  unique,
+  type ApiServerUnderTest,
+  type Connection,
+  type Fields,
+  type Reply,
+} from './connection.ts';
 import { describeServer } from './describe-server.ts';
 import { CLASSES, VOLUMES, claim, paths, storageClass, volume } from './objects.ts';
 

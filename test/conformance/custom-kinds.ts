@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { createKubeClient } from '#src/kube/client.ts';
-import type { KubeClient } from '#src/kube/client.ts';
+import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
 import { loadClusterAccess } from '#src/kube/credentials.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import {
@@ -9,10 +8,18 @@ import {
   referenceGrantCrd,
   removeCrds,
   snapshotCrds,
+  type CrdManifest,
 } from '../harness/snapshot-crds.ts';
-import type { CrdManifest } from '../harness/snapshot-crds.ts';
-import { at, Connection, listAt, namesOf, refused, textAt, unique } from './connection.ts';
-import type { ApiServerUnderTest } from './connection.ts';
+import {
+  at,
+  Connection,
+  listAt,
+  namesOf,
+  refused,
+  textAt,
+  unique,
+  type ApiServerUnderTest,
+} from './connection.ts';
 
 const SNAPSHOTS = '/apis/snapshot.storage.k8s.io/v1';
 const GRANTS = '/apis/gateway.networking.k8s.io';

@@ -1,6 +1,5 @@
 import { after, before, describe } from 'node:test';
-import { Connection } from './connection.ts';
-import type { ApiServerUnderTest } from './connection.ts';
+import { Connection, type ApiServerUnderTest } from './connection.ts';
 
 /** A suite on a server of its own: opened before the first test, closed after the last. */
 export function describeServer(

@@ -1,5 +1,4 @@
-import { unique } from './connection.ts';
-import type { Fields } from './connection.ts';
+import { unique, type Fields } from './connection.ts';
 
 export const CLASSES = '/apis/storage.k8s.io/v1/storageclasses';
 export const VOLUMES = '/api/v1/persistentvolumes';

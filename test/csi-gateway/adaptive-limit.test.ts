@@ -3,24 +3,24 @@ import { describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
 import { AdaptiveLimit } from '#src/csi-gateway/adaptive-limit.ts';
 
-/** A driver with so many hands: above them calls wait for each other. Runs calls in rounds, as many
- * as the limit lets in. */
-function play(
+/** Simulates a driver that works on `workers` calls at once and lets the others wait. Makes calls in
+ * rounds, each with as many calls as the limit allows. */
+function simulate(
   limit: AdaptiveLimit,
-  o: {
-    readonly hands: number;
+  options: {
+    readonly workers: number;
     readonly callMs: number;
     readonly rounds: number;
     readonly code?: number;
   },
 ): void {
   let nowMs = 0;
-  for (let round = 0; round < o.rounds; round += 1) {
+  for (let round = 0; round < options.rounds; round += 1) {
     const running = limit.limit;
     const startedMs = nowMs;
     for (let call = 0; call < running; call += 1) {
-      const endedMs = startedMs + o.callMs * Math.ceil((call + 1) / o.hands);
-      limit.observe({ startedMs, endedMs, code: o.code ?? Code.OK }, running - call);
+      const endedMs = startedMs + options.callMs * Math.ceil((call + 1) / options.workers);
+      limit.observe({ startedMs, endedMs, code: options.code ?? Code.OK }, running - call);
       nowMs = Math.max(nowMs, endedMs);
     }
     nowMs += 1;
@@ -28,7 +28,7 @@ function play(
 }
 
 describe('AdaptiveLimit', () => {
-  it('grows by about one per round of good answers, up to its maximum', () => {
+  it('grows by about one per round of OK answers, up to its maximum', () => {
     const limit = new AdaptiveLimit({ start: 10, max: 14 });
     for (let call = 0; call < 11; call += 1)
       limit.observe({ startedMs: call, endedMs: call + 10, code: Code.OK }, 10);
@@ -38,7 +38,7 @@ describe('AdaptiveLimit', () => {
     assert.equal(limit.limit, 14);
   });
 
-  it('does not grow while it is not used up', () => {
+  it('does not grow while it is not fully used', () => {
     const limit = new AdaptiveLimit({ start: 10, max: 100 });
     for (let call = 0; call < 1_000; call += 1)
       limit.observe({ startedMs: call, endedMs: call + 10, code: Code.OK }, 3);
@@ -59,14 +59,14 @@ describe('AdaptiveLimit', () => {
     });
   }
 
-  it('does not care for refusals of other kinds', () => {
+  it('ignores other errors', () => {
     const limit = new AdaptiveLimit({ start: 10, max: 100 });
     for (const code of [Code.InvalidArgument, Code.NotFound, Code.Aborted, Code.Internal])
       limit.observe({ startedMs: 0, endedMs: 1, code }, 10);
     assert.equal(limit.limit, 10);
   });
 
-  it('shrinks when calls get twice as slow as usual', () => {
+  it('shrinks when calls take twice as long as usual', () => {
     const limit = new AdaptiveLimit({ start: 50, max: 100 });
     for (let call = 0; call < 100; call += 1)
       limit.observe({ startedMs: call, endedMs: call + 200, code: Code.OK }, 5);
@@ -76,19 +76,19 @@ describe('AdaptiveLimit', () => {
     assert.ok(limit.limit < 50, String(limit.limit));
   });
 
-  it('takes a pace that stays slow for the usual one, and grows again', () => {
+  it('grows again when slow calls have become usual', () => {
     const limit = new AdaptiveLimit({ start: 50, max: 100 });
     for (let call = 0; call < 100; call += 1)
       limit.observe({ startedMs: call, endedMs: call + 200, code: Code.OK }, 5);
-    play(limit, { hands: 1_000, callMs: 1_000, rounds: 500 });
+    simulate(limit, { workers: 1_000, callMs: 1_000, rounds: 500 });
     assert.ok(limit.limit > 20, String(limit.limit));
   });
 
-  it('comes down to what a driver with few hands takes', () => {
+  it('shrinks to what a driver with few workers can handle', () => {
     const limit = new AdaptiveLimit({ start: 100, max: 500 });
     for (let call = 0; call < 200; call += 1)
       limit.observe({ startedMs: call, endedMs: call + 100, code: Code.OK }, 1);
-    play(limit, { hands: 10, callMs: 100, rounds: 60 });
+    simulate(limit, { workers: 10, callMs: 100, rounds: 60 });
     assert.ok(limit.limit >= 5 && limit.limit <= 60, String(limit.limit));
   });
 });

@@ -1,25 +1,24 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
-import { CallLimiter, parseMaxInFlight } from '#src/csi-gateway/call-limiter.ts';
-import type { CallSlot } from '#src/csi-gateway/call-limiter.ts';
+import { CallLimiter, type CallSlot, parseMaxInFlight } from '#src/csi-gateway/call-limiter.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { UsageError } from '#src/runtime/flags.ts';
-import { startSampleDriver } from '../../sandbox/driver/server.ts';
-import type { SampleDriver } from '../../sandbox/driver/server.ts';
+import { type SampleDriver, startSampleDriver } from '../../sandbox/driver/server.ts';
 import { makeFolder, until } from '../harness/csi-folder.ts';
 import { failureOf, startTestGateway, verdict, volumeRequest } from '../harness/csi-gateway.ts';
 
 const CREATE = '/csi.v1.Controller/CreateVolume';
 const DELETE = '/csi.v1.Controller/DeleteVolume';
 
-function place(taken: ReturnType<CallLimiter['acquire']>): CallSlot {
-  assert.ok('leave' in taken);
-  return taken;
+function acquire(limiter: CallLimiter, path: string): CallSlot {
+  const slot = limiter.acquire(path);
+  assert.ok('release' in slot);
+  return slot;
 }
 
 describe('parseMaxInFlight', () => {
-  it('reads a number for all and numbers for single methods, by name or path', () => {
+  it('reads a number for all methods and numbers for single ones, by name or path', () => {
     const { every, byPath } = parseMaxInFlight('f', [
       '500',
       'CreateVolume:50',
@@ -34,7 +33,7 @@ describe('parseMaxInFlight', () => {
       ],
     );
   });
-  it('knows no limit where no number is for all', () =>
+  it('sets no limit for all methods without such a number', () =>
     assert.equal(parseMaxInFlight('f', ['CreateVolume:50']).every, Infinity));
   for (const text of [
     '0',
@@ -51,52 +50,52 @@ describe('parseMaxInFlight', () => {
 });
 
 describe('CallCaps', () => {
-  it('counts each method by itself', () => {
-    const caps = new CallLimiter({
+  it('counts each method separately', () => {
+    const limiter = new CallLimiter({
       max: { every: 2, byPath: new Map([[DELETE, 1]]) },
       adaptive: false,
       clock: systemClock,
     });
-    const first = place(caps.acquire(CREATE));
-    place(caps.acquire(CREATE));
-    assert.deepEqual(caps.acquire(CREATE), { limit: 2, why: 'max-in-flight' });
-    place(caps.acquire(DELETE));
-    assert.deepEqual(caps.acquire(DELETE), { limit: 1, why: 'max-in-flight' });
+    const first = acquire(limiter, CREATE);
+    acquire(limiter, CREATE);
+    assert.deepEqual(limiter.acquire(CREATE), { limit: 2, why: 'max-in-flight' });
+    acquire(limiter, DELETE);
+    assert.deepEqual(limiter.acquire(DELETE), { limit: 1, why: 'max-in-flight' });
     first.release(Code.OK);
-    place(caps.acquire(CREATE));
+    acquire(limiter, CREATE);
   });
 
-  it('tells the adaptive limit and each change of it, for methods that CSI knows', () => {
-    const told: [string, number][] = [];
+  it('reports the adaptive limit and its changes, for CSI methods only', () => {
+    const reported: [string, number][] = [];
     const clock = { ...systemClock, nowMs: () => 1_000 };
-    const caps = new CallLimiter({
+    const limiter = new CallLimiter({
       max: { every: 10, byPath: new Map() },
       adaptive: true,
       clock,
-      onLimit: (path, limit) => told.push([path, limit]),
+      onLimit: (path, limit) => reported.push([path, limit]),
     });
-    const places = Array.from({ length: 10 }, () => place(caps.acquire(CREATE)));
-    place(caps.acquire('/vendor.v1.Extra/Do')).release(Code.Unavailable);
-    for (const each of places) each.release(Code.Unavailable);
-    assert.deepEqual(told[0], [CREATE, 10]);
-    assert.deepEqual(told[1], [CREATE, 7]);
-    assert.ok(told.every(([path]) => path === CREATE));
+    const slots = Array.from({ length: 10 }, () => acquire(limiter, CREATE));
+    acquire(limiter, '/vendor.v1.Extra/Do').release(Code.Unavailable);
+    for (const slot of slots) slot.release(Code.Unavailable);
+    assert.deepEqual(reported[0], [CREATE, 10]);
+    assert.deepEqual(reported[1], [CREATE, 7]);
+    assert.ok(reported.every(([path]) => path === CREATE));
   });
 
-  it('refuses above the adaptive limit, saying so', () => {
+  it('refuses a call above the adaptive limit and names the flag', () => {
     let nowMs = 0;
-    const caps = new CallLimiter({
+    const limiter = new CallLimiter({
       max: { every: 2, byPath: new Map() },
       adaptive: true,
       clock: { ...systemClock, nowMs: () => (nowMs += 1) },
     });
-    place(caps.acquire(CREATE)).release(Code.ResourceExhausted);
-    place(caps.acquire(CREATE));
-    assert.deepEqual(caps.acquire(CREATE), { limit: 1, why: 'adaptive-limit' });
+    acquire(limiter, CREATE).release(Code.ResourceExhausted);
+    acquire(limiter, CREATE);
+    assert.deepEqual(limiter.acquire(CREATE), { limit: 1, why: 'adaptive-limit' });
   });
 });
 
-describe('the gateway at its limit', () => {
+describe('the gateway at --max-in-flight', () => {
   let folder: Awaited<ReturnType<typeof makeFolder>>;
   let driver: SampleDriver;
   let open: () => void = () => undefined;
@@ -115,13 +114,13 @@ describe('the gateway at its limit', () => {
     await folder.remove();
   });
 
-  it('refuses one call more of a method, not forwarded, lets other methods pass, and forgets no place', async () => {
+  it('refuses a call above the limit of its method, not forwarded, and frees every slot', async () => {
     const test = await startTestGateway(folder, {
       maxInFlight: { every: 500, byPath: new Map([[CREATE, 3]]) },
     });
     await until('ready', () => test.gateway.trouble === undefined);
     const settings = { timeoutMs: 30_000 };
-    const held = ['a', 'b', 'c'].map((name) =>
+    const running = ['a', 'b', 'c'].map((name) =>
       test.client.createVolume(volumeRequest(name), settings),
     );
     await until('three are at the driver', () => driver.counts.get('CreateVolume') === 3);
@@ -138,15 +137,15 @@ describe('the gateway at its limit', () => {
     );
     await test.client.getCapacity({}, settings);
     open();
-    await Promise.all(held);
-    // The refused one holds neither a place nor the fence of its name.
+    await Promise.all(running);
+    // The refused call occupies neither a slot nor its volume.
     await Promise.all(
       ['d', 'e', 'f'].map((name) => test.client.createVolume(volumeRequest(name), settings)),
     );
     await test.close();
   });
 
-  it('shows the adaptive limit as a metric', async () => {
+  it('exposes the adaptive limit as a metric', async () => {
     const test = await startTestGateway(folder, {
       adaptiveLimit: true,
       maxInFlight: { every: 20, byPath: new Map() },

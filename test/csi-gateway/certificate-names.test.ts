@@ -34,7 +34,7 @@ describe('readAlternativeNames', () => {
     ['IP Address:127.0.0.1, IP Address:0:0:0:0:0:0:0:1', ['IP:127.0.0.1', 'IP:::1']],
     ['URI:spiffe://cluster.local/ns/x/sa/y', ['URI:spiffe://cluster.local/ns/x/sa/y']],
     ['email:a@b, DirName:/CN=x, DNS:z', ['DNS:z']],
-    // A value that holds what looks like another entry is quoted by Node and stays one value.
+    // Node quotes a value that contains what looks like another entry; it stays one value.
     ['URI:"spiffe://evil, DNS:sutler-jobs"', ['URI:spiffe://evil, DNS:sutler-jobs']],
     ['DNS:"a, DNS:sutler-jobs", DNS:b', ['DNS:a, dns:sutler-jobs', 'DNS:b']],
     ['DNS:"broken', []],
@@ -47,13 +47,13 @@ describe('readAlternativeNames', () => {
   }
 });
 
-describe('allowedName', () => {
+describe('findAllowedName', () => {
   const allowed = parseAllowedNames('f', ['sutler-jobs', 'spiffe://c/jobs', '10.0.0.7']);
   const first = (text: string): string | undefined => {
     const name = findAllowedName(readAlternativeNames(text), allowed);
     return name === undefined ? undefined : formatName(name);
   };
-  it('is the first that is listed', () =>
+  it('returns the first name that is listed', () =>
     assert.equal(first('DNS:x, URI:spiffe://c/jobs, DNS:sutler-jobs'), 'URI:spiffe://c/jobs'));
   it('compares names whole and by kind', () => {
     for (const text of [
@@ -65,6 +65,6 @@ describe('allowedName', () => {
     ])
       assert.equal(first(text), undefined, text);
   });
-  it('does not care for the case of DNS names', () =>
+  it('ignores the case of DNS names', () =>
     assert.equal(first('DNS:SUTLER-Jobs'), 'DNS:sutler-jobs'));
 });

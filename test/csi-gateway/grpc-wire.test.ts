@@ -15,7 +15,7 @@ import {
   getSingle,
 } from '#src/csi-gateway/grpc-wire.ts';
 
-describe('wire', () => {
+describe('gRPC over HTTP/2', () => {
   it('reads every unit of grpc-timeout', () => {
     for (const [text, ms] of [
       ['5n', 5e-6],
@@ -32,7 +32,7 @@ describe('wire', () => {
       assert.equal(parseTimeoutMs(text), undefined, text);
   });
 
-  it('writes a grpc-timeout of at most eight digits that never shortens below what is left by more than its unit', () => {
+  it('writes a grpc-timeout of at most eight digits, rounded up', () => {
     for (const ms of [0.2, 1, 99.4, 100, 12_345.6, 99_999_999, 1e9, 5e11, 1e15]) {
       const text = formatTimeout(ms);
       assert.match(text, /^[1-9]\d{0,7}[umSH]$/);
@@ -40,23 +40,23 @@ describe('wire', () => {
     }
   });
 
-  it('carries any text through grpc-message', () => {
+  it('round-trips any text through grpc-message', () => {
     for (const text of ['', 'pool is full', '100 % voll: größe ☃ 🦆', 'line\nbreak\u0000']) {
       const header = encodeStatusMessage(text);
       assert.match(header, /^[\x20-\x7e]*$/);
       assert.equal(decodeStatusMessage(header), text);
     }
-    assert.equal(decodeStatusMessage('100%'), '100%', 'what is not well-formed stays');
+    assert.equal(decodeStatusMessage('100%'), '100%', 'malformed escapes are kept');
   });
 
-  it('takes only plain digits for a status', () => {
+  it('reads a status from digits only', () => {
     assert.equal(parseStatusCode('0'), 0);
     assert.equal(parseStatusCode('16'), 16);
     for (const text of [undefined, '', '-1', '1.0', ' 1', '0x3', '9999999999'])
       assert.equal(parseStatusCode(text), undefined);
   });
 
-  it('knows a body with exactly one message', () => {
+  it('reads a body with exactly one message and no other', () => {
     assert.deepEqual(unframeMessage(frameMessage(Buffer.from('abc')))?.bytes, Buffer.from('abc'));
     assert.equal(unframeMessage(frameMessage(Buffer.alloc(0)))?.bytes.length, 0);
     const good = frameMessage(Buffer.from('abc'));
@@ -71,7 +71,7 @@ describe('wire', () => {
     }
   });
 
-  it('looks into a compressed message without letting it explode', () => {
+  it('decompresses a message up to a limit', () => {
     const zipped = frameMessage(gzipSync(Buffer.alloc(1000, 'a')));
     zipped[0] = 1;
     assert.equal(decompressMessage(zipped, 'gzip', 2000)?.toString(), 'a'.repeat(1000));
@@ -80,7 +80,7 @@ describe('wire', () => {
     assert.equal(decompressMessage(zipped, undefined, 2000), undefined);
   });
 
-  it('passes on metadata with its duplicates and drops what is per hop or sutler’s', () => {
+  it('forwards metadata with duplicates, without hop headers and sutler-*', () => {
     const pairs = toPairs([
       ':path',
       '/x',
@@ -102,7 +102,7 @@ describe('wire', () => {
     assert.equal(getSingle(pairs, 'b-bin'), 'AAE=');
   });
 
-  it('treats a header called __proto__ as any other', () => {
+  it('treats a header named __proto__ like any other', () => {
     assert.equal(stripHopHeaders([['__proto__', 'x']])['__proto__'], 'x');
   });
 });

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { create, toBinary } from '@bufbuild/protobuf';
-import type { MessageInitShape } from '@bufbuild/protobuf';
+import { create, type MessageInitShape, toBinary } from '@bufbuild/protobuf';
 import { readControllerCapabilities, readPluginCapabilities } from '#src/csi/capabilities.ts';
 import {
   ControllerGetCapabilitiesResponseSchema,
@@ -16,15 +15,15 @@ import {
   decodeProbeReady,
 } from '#src/csi-gateway/identity-responses.ts';
 
-describe('answers read by field number', () => {
+describe('decoding by field number', () => {
   for (const ready of [true, false, undefined]) {
-    it(`say ready=${ready} as the descriptor does`, () => {
+    it(`reads ready=${ready} as the descriptor does`, () => {
       const message = create(ProbeResponseSchema, ready === undefined ? {} : { ready });
       assert.equal(decodeProbeReady(toBinary(ProbeResponseSchema, message)), ready);
     });
   }
 
-  it('give name and version, and pass over the manifest', () => {
+  it('reads name and version and skips the manifest', () => {
     const message = create(GetPluginInfoResponseSchema, {
       name: 'größe.test',
       vendorVersion: 'v1',
@@ -37,7 +36,7 @@ describe('answers read by field number', () => {
     assert.deepEqual(decodePluginInfo(new Uint8Array(0)), { name: '', vendorVersion: '' });
   });
 
-  it('list plug-in services as the descriptor does (Q-22, Q-24, Q-25, Q-26)', () => {
+  it('reads plug-in services as the descriptor does (Q-22, Q-24, Q-25, Q-26)', () => {
     const lists: MessageInitShape<typeof GetPluginCapabilitiesResponseSchema>['capabilities'][] = [
       [],
       [
@@ -62,7 +61,7 @@ describe('answers read by field number', () => {
     }
   });
 
-  it('list controller capabilities as the descriptor does (Q-27, Q-28, Q-30, Q-31)', () => {
+  it('reads controller capabilities as the descriptor does (Q-27, Q-28, Q-30, Q-31)', () => {
     const lists: MessageInitShape<
       typeof ControllerGetCapabilitiesResponseSchema
     >['capabilities'][] = [
@@ -85,7 +84,7 @@ describe('answers read by field number', () => {
     }
   });
 
-  it('throw at bytes that are no message', () => {
+  it('throws for bytes that are not a message', () => {
     for (const read of [
       decodeProbeReady,
       decodePluginInfo,

@@ -3,8 +3,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, statSync } from 'node:fs';
 import { stat, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
-import type { Server } from 'node:net';
+import { createServer, type Server } from 'node:net';
 import { after, before, describe, it } from 'node:test';
 import { listen } from '#src/csi-gateway/listen.ts';
 import { UsageError } from '#src/runtime/flags.ts';
@@ -24,24 +23,24 @@ describe('listen', () => {
     await folder.remove();
   });
 
-  it('makes a socket that only its owner may open, and the folder for it', async () => {
+  it('creates a socket with mode 0600, and its folder', async () => {
     const path = folder.file('new/folder/gw.sock');
     assert.deepEqual(await listen(server(), { kind: 'unix', path }), { kind: 'unix', path });
     assert.equal((await stat(path)).mode & 0o777, 0o600);
   });
 
-  it('lets nobody else open the socket at any moment, whatever the mask', async () => {
+  it('gives the socket mode 0600 from the start, whatever the umask', async () => {
     const made = server();
     let mode = 0;
-    // Node tells this before listen() comes to its chmod.
+    // Node emits this before listen() calls chmod.
     made.once('listening', () => (mode = statSync(folder.file('masked.sock')).mode & 0o777));
     const mask = process.umask(0);
     await listen(made, { kind: 'unix', path: folder.file('masked.sock') });
-    assert.equal(process.umask(mask), 0, 'the mask is as it was');
+    assert.equal(process.umask(mask), 0, 'the umask is restored');
     assert.equal(mode, 0o600);
   });
 
-  it('refuses a socket that answers', async () => {
+  it('refuses a socket that accepts connections', async () => {
     const path = folder.file('taken.sock');
     await listen(server(), { kind: 'unix', path });
     await assert.rejects(
@@ -65,7 +64,7 @@ describe('listen', () => {
     await listen(server(), { kind: 'unix', path });
   });
 
-  it('leaves a file alone that is not a socket', async () => {
+  it('does not replace a file that is not a socket', async () => {
     const path = folder.file('file');
     await writeFile(path, 'precious');
     await assert.rejects(
@@ -74,7 +73,7 @@ describe('listen', () => {
     );
   });
 
-  it('listens on TCP on loopback only, and names the port it got', async () => {
+  it('listens on TCP on loopback only and returns the port', async () => {
     const address = await listen(server(), { kind: 'tcp', host: '127.0.0.1', port: 0 });
     assert.ok(address.kind === 'tcp' && address.port > 0);
     for (const host of ['0.0.0.0', '::', '10.0.0.1', 'example.org']) {

@@ -6,8 +6,7 @@ import {
   CreateVolumeResponseSchema,
 } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
-import { logCall } from '#src/csi-gateway/log-call.ts';
-import type { CallRecord } from '#src/csi-gateway/log-call.ts';
+import { type CallRecord, logCall } from '#src/csi-gateway/log-call.ts';
 import { createLogger } from '#src/runtime/log.ts';
 
 const CALL: CallRecord = {
@@ -26,11 +25,7 @@ const CALL: CallRecord = {
   durationMs: 5,
 };
 
-function logged(
-  change: Partial<CallRecord>,
-  verbosity = 5,
-  format: 'text' | 'json' = 'json',
-): string {
+function log(change: Partial<CallRecord>, verbosity = 5, format: 'text' | 'json' = 'json'): string {
   let text = '';
   logCall(createLogger({ name: 'gateway', verbosity, format, write: (line) => (text += line) }), {
     ...CALL,
@@ -40,11 +35,11 @@ function logged(
 }
 
 function fieldsOf(change: Partial<CallRecord>): Record<string, unknown> {
-  return JSON.parse(logged(change)) as Record<string, unknown>;
+  return JSON.parse(log(change)) as Record<string, unknown>;
 }
 
-describe('the request log', () => {
-  it('shows a message that is not there as null, an empty one as {} (Q-59)', () => {
+describe('logCall', () => {
+  it('logs a missing message as null and an empty one as {} (Q-59)', () => {
     assert.equal(fieldsOf({})['response'], null);
     assert.deepEqual(fieldsOf({ response: new Uint8Array(0) })['response'], {});
     const response = toBinary(
@@ -54,7 +49,7 @@ describe('the request log', () => {
     assert.deepEqual(fieldsOf({ response })['response'], { volume: { volume_id: 'h' } });
   });
 
-  it('tells no secret, whatever its form and whoever says it (Q-59)', () => {
+  it('logs no secret of the request or of the driver’s text (Q-59)', () => {
     for (const format of ['text', 'json'] as const)
       for (const change of [
         {},
@@ -62,10 +57,10 @@ describe('the request log', () => {
         { path: '/vendor.v1.Extra/Do' },
         { path: '/csi.v1.Identity/Probe' },
       ])
-        assert.doesNotMatch(logged(change, 6, format), /hunter2/);
+        assert.doesNotMatch(log(change, 6, format), /hunter2/);
   });
 
-  it('shows no byte of a message that it can’t read', () => {
+  it('logs no byte of a message that it can’t decode', () => {
     const size = CALL.request?.length;
     assert.equal(
       fieldsOf({ path: '/vendor.v1.Extra/Do' })['request'],
@@ -77,7 +72,7 @@ describe('the request log', () => {
     );
   });
 
-  it('names the caller, the trace and who made the status', () => {
+  it('logs the caller, the trace and who made the status', () => {
     const { caller, trace, code, driverSaid, notForwarded } = fieldsOf({
       trace: '00-1-2-01',
       code: Code.Aborted,
@@ -96,5 +91,5 @@ describe('the request log', () => {
     );
   });
 
-  it('is silent below -v=4', () => assert.equal(logged({}, 3), ''));
+  it('logs nothing below -v=4', () => assert.equal(log({}, 3), ''));
 });

@@ -1,74 +1,75 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { SingleFlight } from '#src/csi-gateway/single-flight.ts';
-import type { Ticket } from '#src/csi-gateway/single-flight.ts';
+import { SingleFlight, type VolumeKey } from '#src/csi-gateway/single-flight.ts';
 
-const name = (value: string): { kind: 'name'; value: string } => ({ kind: 'name', value });
-const handle = (value: string): { kind: 'handle'; value: string } => ({ kind: 'handle', value });
+const name = (value: string): VolumeKey => ({ kind: 'name', value });
+const handle = (value: string): VolumeKey => ({ kind: 'handle', value });
 
-function taken(flight: SingleFlight, key: Parameters<SingleFlight['acquire']>[0]): Ticket {
-  const begun = flight.acquire(key, 'test');
-  assert.ok(begun.ok);
-  return begun.ticket;
+/** Takes a volume that must be free.
+ * @returns releases it */
+function acquire(flights: SingleFlight, key: VolumeKey): () => void {
+  const flight = flights.acquire(key, 'test');
+  assert.ok(flight.ok);
+  return flight.release;
 }
 
-describe('InFlight', () => {
-  it('lets one call at a time have a name, and tells the second who has it', () => {
-    const flight = new SingleFlight();
-    const first = flight.acquire(name('v'), 'CreateVolume');
+describe('SingleFlight', () => {
+  it('allows one call per name and tells the second which method is running', () => {
+    const flights = new SingleFlight();
+    const first = flights.acquire(name('v'), 'CreateVolume');
     assert.ok(first.ok);
-    assert.deepEqual(flight.acquire(name('v'), 'x'), { ok: false, running: 'CreateVolume' });
-    taken(flight, name('other'));
-    first.ticket.release();
-    taken(flight, name('v'));
-  });
-
-  it('does not take a name for a handle of the same letters', () => {
-    const flight = new SingleFlight();
-    taken(flight, name('v'));
-    taken(flight, handle('v'));
-  });
-
-  it('keeps create and delete of one volume apart once it knows its handle, either way round', () => {
-    const flight = new SingleFlight();
-    flight.link('v', 'h');
-    const create = taken(flight, name('v'));
-    assert.equal(flight.acquire(handle('h'), 'x').ok, false);
-    create.release();
-    const remove = taken(flight, handle('h'));
-    assert.equal(flight.acquire(name('v'), 'x').ok, false);
-    flight.unlink('h');
-    assert.equal(flight.acquire(name('v'), 'x').ok, false, 'the deletion still holds the name');
-    remove.release();
-    taken(flight, name('v'));
-    taken(flight, handle('h'));
-    assert.equal(flight.size, 2);
-  });
-
-  it('follows a name that gets a new handle', () => {
-    const flight = new SingleFlight();
-    flight.link('v', 'old');
-    flight.link('v', 'new');
-    taken(flight, name('v'));
-    assert.equal(flight.acquire(handle('new'), 'x').ok, false);
-    taken(flight, handle('old'));
-  });
-
-  it('releases once, whatever a late second release says', () => {
-    const flight = new SingleFlight();
-    const first = taken(flight, name('v'));
+    assert.deepEqual(flights.acquire(name('v'), 'x'), { ok: false, running: 'CreateVolume' });
+    acquire(flights, name('other'));
     first.release();
-    taken(flight, name('v'));
-    first.release();
-    assert.equal(flight.acquire(name('v'), 'x').ok, false);
+    acquire(flights, name('v'));
   });
 
-  it('remembers a bounded number of volumes', () => {
-    const flight = new SingleFlight();
-    for (let i = 0; i <= 10_000; i += 1) flight.link(`v${i}`, `h${i}`);
-    taken(flight, name('v0'));
-    taken(flight, handle('h0'));
-    taken(flight, name('v10000'));
-    assert.equal(flight.acquire(handle('h10000'), 'x').ok, false);
+  it('keeps a name and a handle with the same text apart', () => {
+    const flights = new SingleFlight();
+    acquire(flights, name('v'));
+    acquire(flights, handle('v'));
+  });
+
+  it('excludes create and delete of a volume whose name and handle are linked', () => {
+    const flights = new SingleFlight();
+    flights.link('v', 'h');
+    const endCreate = acquire(flights, name('v'));
+    assert.equal(flights.acquire(handle('h'), 'x').ok, false);
+    endCreate();
+    const endDelete = acquire(flights, handle('h'));
+    assert.equal(flights.acquire(name('v'), 'x').ok, false);
+    flights.unlink('h');
+    assert.equal(flights.acquire(name('v'), 'x').ok, false, 'the deletion still has the name');
+    endDelete();
+    acquire(flights, name('v'));
+    acquire(flights, handle('h'));
+    assert.equal(flights.size, 2);
+  });
+
+  it('links a name to its latest handle only', () => {
+    const flights = new SingleFlight();
+    flights.link('v', 'old');
+    flights.link('v', 'new');
+    acquire(flights, name('v'));
+    assert.equal(flights.acquire(handle('new'), 'x').ok, false);
+    acquire(flights, handle('old'));
+  });
+
+  it('ignores a second release', () => {
+    const flights = new SingleFlight();
+    const release = acquire(flights, name('v'));
+    release();
+    acquire(flights, name('v'));
+    release();
+    assert.equal(flights.acquire(name('v'), 'x').ok, false);
+  });
+
+  it('keeps a bounded number of links', () => {
+    const flights = new SingleFlight();
+    for (let i = 0; i <= 10_000; i += 1) flights.link(`v${i}`, `h${i}`);
+    acquire(flights, name('v0'));
+    acquire(flights, handle('h0'));
+    acquire(flights, name('v10000'));
+    assert.equal(flights.acquire(handle('h10000'), 'x').ok, false);
   });
 });

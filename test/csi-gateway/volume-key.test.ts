@@ -11,8 +11,8 @@ import { readCreatedHandle, isSingleFlight, readVolumeKey } from '#src/csi-gatew
 const CREATE = '/csi.v1.Controller/CreateVolume';
 const DELETE = '/csi.v1.Controller/DeleteVolume';
 
-describe('volumeKey', () => {
-  it('finds the name among all other fields', () => {
+describe('readVolumeKey', () => {
+  it('reads the name of a create among other fields', () => {
     const request = create(CreateVolumeRequestSchema, {
       name: 'pvc-1',
       capacityRange: { requiredBytes: 5n },
@@ -26,7 +26,7 @@ describe('volumeKey', () => {
     });
   });
 
-  it('finds the handle of a deletion', () => {
+  it('reads the handle of a delete', () => {
     const request = create(DeleteVolumeRequestSchema, { volumeId: 'h', secrets: { a: 'b' } });
     assert.deepEqual(readVolumeKey(DELETE, toBinary(DeleteVolumeRequestSchema, request)), {
       kind: 'handle',
@@ -34,7 +34,7 @@ describe('volumeKey', () => {
     });
   });
 
-  it('takes the last of several, as every protobuf parser does', () => {
+  it('takes the last value of a repeated field, as protobuf parsers do', () => {
     const twice = Buffer.concat(
       ['one', 'two'].map((name) =>
         toBinary(CreateVolumeRequestSchema, create(CreateVolumeRequestSchema, { name })),
@@ -43,18 +43,18 @@ describe('volumeKey', () => {
     assert.deepEqual(readVolumeKey(CREATE, twice), { kind: 'name', value: 'two' });
   });
 
-  it('keeps byte strings apart that are not valid text', () => {
+  it('keeps different bytes apart even if they are not valid UTF-8', () => {
     const keyOf = (byte: number): unknown => readVolumeKey(CREATE, Buffer.from([0x0a, 1, byte]));
     assert.notDeepEqual(keyOf(0xfe), keyOf(0xff));
   });
 
-  it('gives none for an empty name, and throws for bytes that are no message', () => {
+  it('returns undefined without a name and throws for malformed bytes', () => {
     assert.equal(readVolumeKey(CREATE, Buffer.alloc(0)), undefined);
     assert.throws(() => readVolumeKey(CREATE, Buffer.from([0x0a, 0x50, 1])));
     assert.throws(() => readVolumeKey(CREATE, Buffer.from([0xff, 0xff, 0xff])));
   });
 
-  it('fences what changes a volume and nothing else', () => {
+  it('limits methods that change a volume, and no others', () => {
     assert.ok(
       isSingleFlight(CREATE) &&
         isSingleFlight(DELETE) &&
@@ -67,8 +67,8 @@ describe('volumeKey', () => {
   });
 });
 
-describe('createdHandle', () => {
-  it('reads the handle out of an answer', () => {
+describe('readCreatedHandle', () => {
+  it('reads the handle from a response', () => {
     const answer = create(CreateVolumeResponseSchema, {
       volume: { capacityBytes: 1n, volumeId: 'h', volumeContext: { a: 'b' } },
     });

@@ -8,17 +8,17 @@ import {
 import { controllerRpcNames, csiMethodPaths, pluginServiceNames } from '#src/csi/method-paths.ts';
 import { methodsByPath } from '#src/csi/methods.ts';
 
-describe('the names that stand as text', () => {
+describe('the names in method-paths.ts', () => {
   it('are the methods of csi.proto', () =>
-    assert.deepEqual(csiMethodPaths.toSorted(), [...methodsByPath.keys()].toSorted()));
+    assert.deepEqual([...csiMethodPaths].toSorted(), [...methodsByPath.keys()].toSorted()));
 
   const named = (names: readonly string[]): [number, string][] =>
     names.map((name, number) => [number, name]);
   const described = (desc: DescEnum): [number, string][] =>
     desc.values.map(({ number, name }) => [number, name]);
-  it('are its plug-in services', () =>
+  it('are the plug-in services of csi.proto', () =>
     assert.deepEqual(named(pluginServiceNames), described(PluginCapability_Service_TypeSchema)));
-  it('are its controller capabilities', () =>
+  it('are the controller capabilities of csi.proto', () =>
     assert.deepEqual(
       named(controllerRpcNames),
       described(ControllerServiceCapability_RPC_TypeSchema),

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { create, fromBinary, getOption, toBinary } from '@bufbuild/protobuf';
-import type { DescMessage } from '@bufbuild/protobuf';
+import { create, type DescMessage, fromBinary, getOption, toBinary } from '@bufbuild/protobuf';
 import {
   CreateVolumeRequestSchema,
   csi_secret,
@@ -9,12 +8,12 @@ import {
   file_csi,
   GetCapacityResponseSchema,
   NodeStageVolumeRequestSchema,
+  type VolumeCapability_AccessMode_Mode,
 } from '#src/csi/generated/csi_pb.ts';
-import type { VolumeCapability_AccessMode_Mode } from '#src/csi/generated/csi_pb.ts';
-import { redact, redactText, secretValues } from '#src/csi/redact.ts';
+import { redact, redactText, collectSecretValues } from '#src/csi/redact.ts';
 
 describe('redact', () => {
-  it('strips secrets and shows the rest by the proto’s names, sorted (Q-59)', () => {
+  it('replaces secrets and shows the other fields by name, sorted (Q-59)', () => {
     const request = create(CreateVolumeRequestSchema, {
       name: 'pvc-1',
       capacityRange: { requiredBytes: 10n },
@@ -24,16 +23,17 @@ describe('redact', () => {
       parameters: { b: '2', a: '1' },
       secrets: { password: 'hunter2' },
     });
-    const picture = redact(CreateVolumeRequestSchema, request);
+    const shown = redact(CreateVolumeRequestSchema, request);
     assert.equal(
-      JSON.stringify(picture),
-      '{"capacity_range":{"required_bytes":10},"name":"pvc-1","parameters":{"a":"1","b":"2"},"secrets":"***stripped***",' +
+      JSON.stringify(shown),
+      '{"capacity_range":{"required_bytes":10},"name":"pvc-1","parameters":{"a":"1","b":"2"},' +
+        '"secrets":"***stripped***",' +
         '"volume_capabilities":[{"access_mode":{"mode":"SINGLE_NODE_WRITER"},"mount":{"fs_type":"ext4"}}]}',
     );
-    assert.equal(request.secrets['password'], 'hunter2', 'the message is left as it is');
+    assert.equal(request.secrets['password'], 'hunter2', 'the message is not changed');
   });
 
-  it('shows an empty message as {}, an unknown enum as its number, a number beyond 2^53 exactly (Q-59)', () => {
+  it('shows empty messages, unknown enums and numbers beyond 2^53 (Q-59)', () => {
     assert.deepEqual(redact(DeleteVolumeRequestSchema, create(DeleteVolumeRequestSchema)), {});
     const odd = create(CreateVolumeRequestSchema, {
       volumeCapabilities: [{ accessMode: { mode: 99 as VolumeCapability_AccessMode_Mode } }],
@@ -54,7 +54,7 @@ describe('redact', () => {
     );
   });
 
-  it('never shows fields of the wire that csi.proto does not know (Q-59)', () => {
+  it('never shows fields that csi.proto does not define (Q-59)', () => {
     const wire = Buffer.concat([
       toBinary(DeleteVolumeRequestSchema, create(DeleteVolumeRequestSchema, { volumeId: 'h' })),
       Buffer.from([0xfa, 0x01, 3, 0x61, 0x62, 0x63]),
@@ -65,7 +65,7 @@ describe('redact', () => {
     );
   });
 
-  it('finds the marking on every field called secrets, and on no other', () => {
+  it('finds csi_secret on every field named secrets, and on no other', () => {
     const marked: string[] = [];
     const visit = (message: DescMessage): void => {
       for (const field of message.fields) {
@@ -82,11 +82,11 @@ describe('redact', () => {
     assert.equal(marked.length, 17);
   });
 
-  it('strikes secret values out of a driver’s words', () => {
+  it('replaces secret values in a text of the driver', () => {
     const request = create(NodeStageVolumeRequestSchema, {
       secrets: { user: 'bob', password: 'hunter2', token: 'hunter2hunter2' },
     });
-    const secrets = secretValues(NodeStageVolumeRequestSchema, request);
+    const secrets = collectSecretValues(NodeStageVolumeRequestSchema, request);
     assert.deepEqual([...secrets].sort(), ['bob', 'hunter2', 'hunter2hunter2']);
     assert.equal(
       redactText('login bob/hunter2hunter2 failed (hunter2)', secrets),

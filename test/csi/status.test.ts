@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { Code, codeName, CsiError } from '#src/csi/status.ts';
 
-describe('status', () => {
+describe('gRPC status', () => {
   it('names every code as Go does', () => {
     assert.equal(codeName(0), 'OK');
     assert.equal(codeName(1), 'Canceled');
@@ -12,7 +12,7 @@ describe('status', () => {
     for (const [name, code] of Object.entries(Code)) assert.equal(codeName(code), name);
   });
 
-  it('renders an error as upstream’s events show it', () => {
+  it('formats an error as upstream’s events show it', () => {
     const error = new CsiError({
       code: 8,
       details: 'pool is full',
@@ -26,7 +26,7 @@ describe('status', () => {
     );
   });
 
-  it('never says both that the driver answered and that it was not asked', () => {
+  it('never sets both driverSaid and notForwarded', () => {
     const error = new CsiError({
       code: 8,
       details: '',

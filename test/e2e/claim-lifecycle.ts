@@ -6,16 +6,23 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { startRedisServer } from '#src/redis/server.ts';
-import type { RedisServer } from '#src/redis/server.ts';
-import { startChild } from '#src/runtime/children.ts';
-import type { Child } from '#src/runtime/children.ts';
+import { startRedisServer, type RedisServer } from '#src/redis/server.ts';
+import { startChild, type Child } from '#src/runtime/children.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { Closers } from '#src/runtime/lifecycle.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { leftovers } from '../../sandbox/leftovers.ts';
-import { Connection, at, listAt, namesOf, textAt, unique } from '../conformance/connection.ts';
-import type { ApiServerUnderTest, Reply, Fields } from '../conformance/connection.ts';
+import { waitForNoLeftovers } from '../../sandbox/leftovers.ts';
+import {
+  at,
+  Connection,
+  listAt,
+  namesOf,
+  textAt,
+  unique,
+  type ApiServerUnderTest,
+  type Fields,
+  type Reply,
+} from '../conformance/connection.ts';
 import { CLASSES, VOLUMES, claim, paths, storageClass } from '../conformance/objects.ts';
 
 /** A cluster with a volume binder, and the kubeconfig of an administrator. */
@@ -164,7 +171,7 @@ export function describeClaimLifecycle(name: string, open: () => Promise<Cluster
         clock: systemClock,
         log: silentLog,
       };
-      assert.deepEqual(await leftovers(place, AbortSignal.timeout(PATIENCE_MS)), []);
+      assert.deepEqual(await waitForNoLeftovers(place, AbortSignal.timeout(PATIENCE_MS)), []);
       assert.deepEqual(readdirSync(volumesDir), []);
     });
 

@@ -5,25 +5,25 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import type { CreateVolumeRequest, DeleteVolumeRequest } from '#src/csi/generated/csi_pb.ts';
-import { createKubeClient } from '#src/kube/client.ts';
-import type { KubeClient } from '#src/kube/client.ts';
+import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
 import { loadClusterAccess } from '#src/kube/credentials.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import * as resources from '#src/kube/resources.ts';
 import { redisActiveGateway } from '#src/records/active-gateway.ts';
 import { openJobs } from '#src/records/open-jobs.ts';
-import { startChild } from '#src/runtime/children.ts';
-import type { Child } from '#src/runtime/children.ts';
+import { startChild, type Child } from '#src/runtime/children.ts';
 import { Closers } from '#src/runtime/lifecycle.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { startSandboxApi } from '../../sandbox/api/server.ts';
 import { startBinder } from '../../sandbox/binder/binder.ts';
-import { startSampleDriver } from '../../sandbox/driver/server.ts';
-import type { DriverCall, SampleDriver } from '../../sandbox/driver/server.ts';
+import {
+  startSampleDriver,
+  type DriverCall,
+  type SampleDriver,
+} from '../../sandbox/driver/server.ts';
 import { VolumeStore } from '../../sandbox/driver/volume-store.ts';
 import { sleep, until } from '../harness/queue.ts';
-import { startTestRedis } from '../harness/redis.ts';
-import type { TestRedis } from '../harness/redis.ts';
+import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 
 const CLI = fileURLToPath(new URL('../../sandbox/cli.js', import.meta.url));
 const DRIVER = 'replicated.csi.sutler.dev';

@@ -13,8 +13,12 @@ import { Code } from '#src/csi/status.ts';
 import { parseAddress } from '#src/runtime/address.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { startSampleDriver } from '../../sandbox/driver/server.ts';
-import { clientTls, makeCertificates, tlsFilesOf } from '../harness/csi-certificates.ts';
-import type { CertificateOwner } from '../harness/csi-certificates.ts';
+import {
+  clientTls,
+  makeCertificates,
+  tlsFilesOf,
+  type CertificateOwner,
+} from '../harness/csi-certificates.ts';
 import { makeFolder, until } from '../harness/csi-folder.ts';
 import { failureOf } from '../harness/csi-gateway.ts';
 

@@ -3,8 +3,7 @@ import { constants } from 'node:http2';
 import { after, before, describe, it } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { create, toBinary } from '@bufbuild/protobuf';
-import { createCsiClient } from '#src/gateway-client/client.ts';
-import type { CallSettings, CsiClient } from '#src/gateway-client/client.ts';
+import { createCsiClient, type CallSettings, type CsiClient } from '#src/gateway-client/client.ts';
 import { CreateVolumeResponseSchema } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
 import { frameMessage } from '#src/csi-gateway/grpc-wire.ts';
@@ -17,8 +16,9 @@ import {
   answerStatus,
   answerTrailersOnly,
   startRawDriver,
+  type RawCall,
+  type RawDriver,
 } from '../harness/csi-raw-driver.ts';
-import type { RawCall, RawDriver } from '../harness/csi-raw-driver.ts';
 
 const GOOD = toBinary(
   CreateVolumeResponseSchema,

@@ -7,8 +7,7 @@ import {
 } from '#src/csi/generated/csi_pb.ts';
 import { makeFolder, until } from '../harness/csi-folder.ts';
 import { startTestGateway, volumeRequest } from '../harness/csi-gateway.ts';
-import { answerOk, startRawDriver } from '../harness/csi-raw-driver.ts';
-import type { RawDriver } from '../harness/csi-raw-driver.ts';
+import { answerOk, startRawDriver, type RawDriver } from '../harness/csi-raw-driver.ts';
 
 const DRIVER = 'disk.csi.azure.com';
 const SETTINGS = { timeoutMs: 30_000 };

@@ -4,25 +4,21 @@ import { appendFile, readFile, rm, writeFile } from 'node:fs/promises';
 import { connect as connectHttp2 } from 'node:http2';
 import { connect as connectSocket } from 'node:net';
 import { after, before, describe, it } from 'node:test';
-import { connect as connectTls } from 'node:tls';
-import type { ConnectionOptions } from 'node:tls';
-import { createCsiClient } from '#src/gateway-client/client.ts';
-import type { CsiClient } from '#src/gateway-client/client.ts';
+import { connect as connectTls, type ConnectionOptions } from 'node:tls';
+import { createCsiClient, type CsiClient } from '#src/gateway-client/client.ts';
 import { Code } from '#src/csi/status.ts';
 import type { WatchedTlsFiles } from '#src/runtime/tls-files.ts';
 import { parseAllowedNames } from '#src/csi-gateway/certificate-names.ts';
-import { formatAddress } from '#src/runtime/address.ts';
-import type { Address } from '#src/runtime/address.ts';
+import { formatAddress, type Address } from '#src/runtime/address.ts';
 import { createLogger, silentLog } from '#src/runtime/log.ts';
-import { startSampleDriver } from '../../sandbox/driver/server.ts';
-import type { SampleDriver } from '../../sandbox/driver/server.ts';
+import { startSampleDriver, type SampleDriver } from '../../sandbox/driver/server.ts';
 import {
   clientTls,
   makeCertificates,
   tlsFilesOf,
   watchOwner,
+  type CertificateOwner,
 } from '../harness/csi-certificates.ts';
-import type { CertificateOwner } from '../harness/csi-certificates.ts';
 import { makeFolder, until } from '../harness/csi-folder.ts';
 import { failureOf, startTestGateway, verdict, volumeRequest } from '../harness/csi-gateway.ts';
 

@@ -1,12 +1,10 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { create, toBinary } from '@bufbuild/protobuf';
-import type { DescMethod } from '@bufbuild/protobuf';
+import { create, toBinary, type DescMethod } from '@bufbuild/protobuf';
 import { Client, credentials, Metadata, status } from '@grpc/grpc-js';
 import { Controller, Identity, Node } from '#src/csi/generated/csi_pb.ts';
 import { methodPath, methodsByPath } from '#src/csi/methods.ts';
-import { startSampleDriver } from '../../sandbox/driver/server.ts';
-import type { SampleDriver } from '../../sandbox/driver/server.ts';
+import { startSampleDriver, type SampleDriver } from '../../sandbox/driver/server.ts';
 import { makeFolder, until } from '../harness/csi-folder.ts';
 import { startTestGateway, volumeRequest } from '../harness/csi-gateway.ts';
 

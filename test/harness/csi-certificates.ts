@@ -3,8 +3,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import type { ClientTls } from '#src/gateway-client/credentials.ts';
-import { watchTlsFiles } from '#src/runtime/tls-files.ts';
-import type { TlsFiles, WatchedTlsFiles } from '#src/runtime/tls-files.ts';
+import { watchTlsFiles, type TlsFiles, type WatchedTlsFiles } from '#src/runtime/tls-files.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
 

@@ -2,10 +2,14 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
-import { connect as connectHttp2, constants } from 'node:http2';
-import type { ClientHttp2Session, ClientHttp2Stream, OutgoingHttpHeaders } from 'node:http2';
-import { connect as connectSocket } from 'node:net';
-import type { Socket } from 'node:net';
+import {
+  connect as connectHttp2,
+  constants,
+  type ClientHttp2Session,
+  type ClientHttp2Stream,
+  type OutgoingHttpHeaders,
+} from 'node:http2';
+import { connect as connectSocket, type Socket } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { createCsiClient } from '#src/gateway-client/client.ts';
 import { CsiError } from '#src/csi/status.ts';

@@ -1,8 +1,6 @@
-import { createCsiClient } from '#src/gateway-client/client.ts';
-import type { CsiClient } from '#src/gateway-client/client.ts';
+import { createCsiClient, type CsiClient } from '#src/gateway-client/client.ts';
 import { CsiError } from '#src/csi/status.ts';
-import { startGateway } from '#src/csi-gateway/gateway.ts';
-import type { Gateway, GatewayOptions } from '#src/csi-gateway/gateway.ts';
+import { startGateway, type Gateway, type GatewayOptions } from '#src/csi-gateway/gateway.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';

@@ -1,11 +1,11 @@
 import { create, toBinary } from '@bufbuild/protobuf';
 import type { EventEmitter } from 'node:events';
-import { createServer } from 'node:http2';
-import type {
-  Http2Session,
-  OutgoingHttpHeaders,
-  ServerHttp2Session,
-  ServerHttp2Stream,
+import {
+  createServer,
+  type Http2Session,
+  type OutgoingHttpHeaders,
+  type ServerHttp2Session,
+  type ServerHttp2Stream,
 } from 'node:http2';
 import type { Socket } from 'node:net';
 import {
@@ -14,8 +14,7 @@ import {
   GetPluginInfoResponseSchema,
   ProbeResponseSchema,
 } from '#src/csi/generated/csi_pb.ts';
-import { frameMessage, toPairs } from '#src/csi-gateway/grpc-wire.ts';
-import type { HeaderPairs } from '#src/csi-gateway/grpc-wire.ts';
+import { frameMessage, toPairs, type HeaderPairs } from '#src/csi-gateway/grpc-wire.ts';
 
 /** A call as it came over the wire, for a script that answers with frames. */
 export interface RawCall {

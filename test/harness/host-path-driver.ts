@@ -1,9 +1,11 @@
-import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
-import type {
-  DescMessage,
-  DescMethodUnary,
-  MessageInitShape,
-  MessageShape,
+import {
+  create,
+  fromBinary,
+  toBinary,
+  type DescMessage,
+  type DescMethodUnary,
+  type MessageInitShape,
+  type MessageShape,
 } from '@bufbuild/protobuf';
 import { Client, credentials } from '@grpc/grpc-js';
 import { mkdir } from 'node:fs/promises';

@@ -91,12 +91,13 @@ export function renderCases(
       const own = tests.get(id) ?? [];
       if (own.length === 0 && later.has(id)) return [];
       if (own.length === 0) return [`- **${id}**${note}: no test`];
-      return own.map(({ file, suite, title }) =>
-        wrap(`- **${id}**${note} ${suite === '' ? '' : `${suite} › `}${title} (\`${file}\`)`),
-      );
+      return own.map(({ file, suite, title }) => {
+        const fullTitle = suite === '' ? title : `${suite} › ${title}`;
+        return `- **${id}**${note} ${escapeMarkdown(fullTitle)} (\`${file}\`)`;
+      });
     });
     const missing = idsOf(group).filter((id) => later.has(id) && !tests.has(id));
-    const rest = missing.length === 0 ? [] : ['', wrap(`Later: ${rangesOf(missing).join(', ')}.`)];
+    const rest = missing.length === 0 ? [] : ['', `Later: ${rangesOf(missing).join(', ')}.`];
     return [
       `## ${group}: ${subject}`,
       '',
@@ -105,6 +106,15 @@ export function renderCases(
     ].join('\n');
   });
   return `${INTRODUCTION}\n${sections.join('\n\n')}\n`;
+}
+
+/** Titles may contain signs that Markdown would take for markup. */
+function escapeMarkdown(text: string): string {
+  return text.replace(/[\\*_<>[\]]/g, '\\$&');
+}
+
+function unescapeMarkdown(text: string): string {
+  return text.replace(/\\([\\*_<>[\]])/g, '$1');
 }
 
 /** An item of the list: id, note, suite, title and file. */
@@ -117,7 +127,8 @@ export function readCases(page: string): ReadonlyMap<string, readonly CaseTest[]
     const line = (item.split('\n\n')[0] ?? '').replace(/\s*\n\s*/g, ' ');
     const [, id, suite = '', title, file] = ITEM.exec(line) ?? [];
     if (id === undefined || title === undefined || file === undefined) continue;
-    tests.set(id, [...(tests.get(id) ?? []), { file, suite, title }]);
+    const test = { file, suite: unescapeMarkdown(suite), title: unescapeMarkdown(title) };
+    tests.set(id, [...(tests.get(id) ?? []), test]);
   }
   return tests;
 }
@@ -145,18 +156,4 @@ function rangesOf(ids: readonly string[]): readonly string[] {
 
 function numberOf(id = ''): number {
   return Number(ID.exec(id)?.[2]);
-}
-
-const WIDTH = 100;
-
-/** Breaks a paragraph at words; the lines after the first are indented as a list item's are. */
-function wrap(text: string): string {
-  const lines: string[] = [];
-  for (const word of text.split(' ')) {
-    const last = lines.at(-1);
-    if (last !== undefined && last.length + 1 + word.length <= WIDTH)
-      lines[lines.length - 1] = `${last} ${word}`;
-    else lines.push(lines.length === 0 ? word : `  ${word}`);
-  }
-  return lines.join('\n');
 }

@@ -1,11 +1,14 @@
 import { Registry } from 'prom-client';
 
-import { startConsumer } from '#src/queue/consumer.ts';
-import type { Consumer, ConsumerOptions, Run } from '#src/queue/consumer.ts';
+import {
+  startConsumer,
+  type Consumer,
+  type ConsumerOptions,
+  type Run,
+} from '#src/queue/consumer.ts';
 import type { JobKey } from '#src/queue/contract.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
-import { createProducer } from '#src/queue/producer.ts';
-import type { Producer, ProducerOptions } from '#src/queue/producer.ts';
+import { createProducer, type Producer, type ProducerOptions } from '#src/queue/producer.ts';
 import { silentLog } from '#src/runtime/log.ts';
 
 import type { TestRedis } from './redis.ts';

@@ -1,17 +1,19 @@
-import { spawn } from 'node:child_process';
-import type { ChildProcess } from 'node:child_process';
+import { spawn, type ChildProcess } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { existsSync, rmSync } from 'node:fs';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
-import type { AddressInfo } from 'node:net';
+import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, isAbsolute, join, resolve } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { dump, load } from 'js-yaml';
 import { Agent, request } from 'undici';
-import { createAuthority, readCertificate, writeServiceAccountKeys } from './real-certificates.ts';
-import type { Authority } from './real-certificates.ts';
+import {
+  createAuthority,
+  readCertificate,
+  writeServiceAccountKeys,
+  type Authority,
+} from './real-certificates.ts';
 
 /** A Kubernetes control plane made of the real programs. */
 export interface RealControlPlane {

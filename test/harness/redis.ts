@@ -4,8 +4,7 @@ import { join } from 'node:path';
 
 import { Redis } from 'ioredis';
 
-import { startRedisServer } from '#src/redis/server.ts';
-import type { RedisServer } from '#src/redis/server.ts';
+import { startRedisServer, type RedisServer } from '#src/redis/server.ts';
 import { silentLog } from '#src/runtime/log.ts';
 
 /** A real redis-server with its own folder, one per test file, and the faults that tests inject. */

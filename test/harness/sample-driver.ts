@@ -1,15 +1,18 @@
-import type {
-  DescMessage,
-  DescMethodUnary,
-  MessageInitShape,
-  MessageShape,
+import {
+  create,
+  type DescMessage,
+  type DescMethodUnary,
+  type MessageInitShape,
+  type MessageShape,
 } from '@bufbuild/protobuf';
-import { create } from '@bufbuild/protobuf';
-import { createCsiClient } from '#src/gateway-client/client.ts';
-import type { CsiClient } from '#src/gateway-client/client.ts';
+import { createCsiClient, type CsiClient } from '#src/gateway-client/client.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { startSampleDriver } from '../../sandbox/driver/server.ts';
-import type { DriverCall, SampleDriver, SampleDriverOptions } from '../../sandbox/driver/server.ts';
+import {
+  startSampleDriver,
+  type DriverCall,
+  type SampleDriver,
+  type SampleDriverOptions,
+} from '../../sandbox/driver/server.ts';
 import { makeFolder } from './csi-folder.ts';
 import { failureOf } from './csi-gateway.ts';
 

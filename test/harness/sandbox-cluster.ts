@@ -1,12 +1,10 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createKubeClient } from '#src/kube/client.ts';
-import type { KubeClient } from '#src/kube/client.ts';
+import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
 import { loadClusterAccess } from '#src/kube/credentials.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { startSandboxApi } from '../../sandbox/api/server.ts';
-import type { SandboxApi } from '../../sandbox/api/server.ts';
+import { startSandboxApi, type SandboxApi } from '../../sandbox/api/server.ts';
 
 /** The sandbox's API server in this process, without its volume binder. */
 export interface SandboxCluster {

@@ -10,7 +10,7 @@ import type { Claim, Volume } from '#src/kube/objects.ts';
 import { judgeVolume } from '#src/volumes/deletion.ts';
 import { judgeClaim } from '#src/volumes/eligibility.ts';
 import { identityOf } from '#src/volumes/handles.ts';
-import { isHeldSource, isPending, restoredSnapshot } from '#src/volumes/source-use.ts';
+import { isTerminatingCloneSource, isPending, restoredSnapshot } from '#src/volumes/source-use.ts';
 import { aClaim, aClass, aVolume, driver, DRIVER } from '../volumes/builders.ts';
 
 const dataSource = { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name: 's' };
@@ -72,7 +72,7 @@ describe('transforms', () => {
         judgeClaim(cached, driver, () => aClass()).kind,
         isPending(cached),
         restoredSnapshot(cached),
-        isHeldSource(cached),
+        isTerminatingCloneSource(cached),
       ];
       assert.deepEqual(verdicts(transformClaim(claim)), verdicts(claim));
     });

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { toBinary } from '@bufbuild/protobuf';
-import { CreateVolumeRequestSchema } from '#src/csi/generated/csi_pb.ts';
-import type { CreateVolumeRequest } from '#src/csi/generated/csi_pb.ts';
+import { CreateVolumeRequestSchema, type CreateVolumeRequest } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
 import type { ProcessorPorts } from '#src/jobs/ports.ts';
 import type { Claim, Class, Volume } from '#src/kube/objects.ts';

@@ -2,18 +2,18 @@ import assert from 'node:assert/strict';
 import { rm } from 'node:fs/promises';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { join } from 'node:path';
-import { createCsiClient } from '#src/gateway-client/client.ts';
-import type { CsiClient } from '#src/gateway-client/client.ts';
-import { startGateway } from '#src/csi-gateway/gateway.ts';
-import type { Gateway } from '#src/csi-gateway/gateway.ts';
+import { createCsiClient, type CsiClient } from '#src/gateway-client/client.ts';
+import { startGateway, type Gateway } from '#src/csi-gateway/gateway.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
-import { startSampleDriver } from '../../sandbox/driver/server.ts';
-import type { DriverCall, SampleDriver } from '../../sandbox/driver/server.ts';
+import {
+  startSampleDriver,
+  type DriverCall,
+  type SampleDriver,
+} from '../../sandbox/driver/server.ts';
 import { until } from '../harness/csi-folder.ts';
-import { Story } from './story.ts';
-import type { Worker } from './story.ts';
+import { Story, type Worker } from './story.ts';
 
 /** A driver and a gateway that a test can take away and bring back, beside the rig's own. */
 describe('a driver and its gateway', () => {

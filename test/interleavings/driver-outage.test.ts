@@ -3,8 +3,7 @@ import { readdirSync } from 'node:fs';
 import { after, before, describe, it } from 'node:test';
 import { systemClock } from '#src/runtime/clock.ts';
 import { until } from '../harness/csi-folder.ts';
-import { Installation, NAMES } from './installation.ts';
-import type { Name } from './installation.ts';
+import { Installation, NAMES, type Name } from './installation.ts';
 
 describe('the processes, when their driver is in trouble', () => {
   let sutler: Installation;

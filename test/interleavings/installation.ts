@@ -1,7 +1,6 @@
 import { readdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { startChild } from '#src/runtime/children.ts';
-import type { Child } from '#src/runtime/children.ts';
+import { startChild, type Child } from '#src/runtime/children.ts';
 import { Closers } from '#src/runtime/lifecycle.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { textAt } from '../../sandbox/api/json-value.ts';
@@ -11,8 +10,7 @@ import { volumes } from '../../sandbox/api/kinds/volumes.ts';
 import { startBinder } from '../../sandbox/binder/binder.ts';
 import { makeFolder, until } from '../harness/csi-folder.ts';
 import { startTestRedis } from '../harness/redis.ts';
-import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
-import type { SandboxCluster } from '../harness/sandbox-cluster.ts';
+import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 
 const CLI = fileURLToPath(new URL('../../sandbox/cli.js', import.meta.url));
 const DRIVER = 'faults.csi.sutler.dev';

@@ -10,8 +10,7 @@ import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { openJobs } from '#src/records/open-jobs.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { until } from '../harness/csi-folder.ts';
-import { startTestRedis } from '../harness/redis.ts';
-import type { TestRedis } from '../harness/redis.ts';
+import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { DRIVER } from '../jobs/rig.ts';
 import { Ice, Story } from './story.ts';
 

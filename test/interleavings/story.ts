@@ -7,13 +7,11 @@ import { claims } from '#src/kube/resources.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { startBinder } from '../../sandbox/binder/binder.ts';
-import type { Binder } from '../../sandbox/binder/binder.ts';
+import { startBinder, type Binder } from '../../sandbox/binder/binder.ts';
 import type { DriverCall } from '../../sandbox/driver/server.ts';
 import { until } from '../harness/csi-folder.ts';
 import { kubeWith } from '../jobs/kube-with.ts';
-import { DRIVER, openRig } from '../jobs/rig.ts';
-import type { Rig } from '../jobs/rig.ts';
+import { DRIVER, openRig, type Rig } from '../jobs/rig.ts';
 
 /** Times of a worker, short enough to wait for. */
 export interface Timing {

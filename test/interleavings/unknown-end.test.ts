@@ -3,8 +3,7 @@ import { constants } from 'node:http2';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { join } from 'node:path';
 import { create, toBinary } from '@bufbuild/protobuf';
-import { createCsiClient } from '#src/gateway-client/client.ts';
-import type { CsiClient } from '#src/gateway-client/client.ts';
+import { createCsiClient, type CsiClient } from '#src/gateway-client/client.ts';
 import { CreateVolumeResponseSchema } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
 import { parseTimeoutMs, getSingle } from '#src/csi-gateway/grpc-wire.ts';
@@ -19,8 +18,9 @@ import {
   answerStatus,
   answerTrailersOnly,
   startRawDriver,
+  type RawCall,
+  type RawDriver,
 } from '../harness/csi-raw-driver.ts';
-import type { RawCall, RawDriver } from '../harness/csi-raw-driver.ts';
 import { Story } from './story.ts';
 
 const MADE = toBinary(

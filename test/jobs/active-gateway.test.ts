@@ -1,12 +1,10 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
-import { openGatewayPool } from '#src/gateway-client/pool.ts';
-import type { GatewayPool } from '#src/gateway-client/pool.ts';
+import { openGatewayPool, type GatewayPool } from '#src/gateway-client/pool.ts';
 import { redisActiveGateway } from '#src/records/active-gateway.ts';
 import { formatAddress } from '#src/runtime/address.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { DRIVER, openRig } from './rig.ts';
-import type { Rig } from './rig.ts';
+import { DRIVER, openRig, type Rig } from './rig.ts';
 
 describe('a worker with several gateways', () => {
   let rig: Rig;

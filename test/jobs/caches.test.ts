@@ -1,14 +1,12 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { startCaches } from '#src/jobs/caches.ts';
-import type { Caches } from '#src/jobs/caches.ts';
+import { startCaches, type Caches } from '#src/jobs/caches.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import { volumeAttachments } from '#src/kube/resources.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
 import { until } from '../harness/csi-folder.ts';
-import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
-import type { SandboxCluster } from '../harness/sandbox-cluster.ts';
+import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 
 const ATTACHES = { controllerCapabilities: new Set(['PUBLISH_UNPUBLISH_VOLUME']) };
 const DOES_NOT_ATTACH = { controllerCapabilities: new Set<string>() };

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
-import { openRig } from './rig.ts';
-import type { Rig } from './rig.ts';
+import { openRig, type Rig } from './rig.ts';
 
 const parameters = {
   'csi.storage.k8s.io/provisioner-secret-name': 'login',

@@ -4,10 +4,8 @@ import type { KubeClient } from '#src/kube/client.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims, namespaces } from '#src/kube/resources.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
-import type { FeatureGates } from '#src/volumes/feature-gates.ts';
-import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
-import type { SandboxCluster } from '../harness/sandbox-cluster.ts';
+import { DEFAULT_GATES, type FeatureGates } from '#src/volumes/feature-gates.ts';
+import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 
 /** What letting sources go works with: the sandbox's API server, and a say in what open records are
  * filled from. */

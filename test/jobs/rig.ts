@@ -3,8 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { createCsiClient } from '#src/gateway-client/client.ts';
-import { startGateway } from '#src/csi-gateway/gateway.ts';
-import type { Gateway } from '#src/csi-gateway/gateway.ts';
+import { startGateway, type Gateway } from '#src/csi-gateway/gateway.ts';
 import { reconcileVolume } from '#src/jobs/volume/reconcile-volume.ts';
 import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { ownershipMs } from '#src/records/flags.ts';
@@ -12,16 +11,14 @@ import { createOperationCounts } from '#src/jobs/operation-counts.ts';
 import type { ProcessorPorts } from '#src/jobs/ports.ts';
 import { reconcileClaim } from '#src/jobs/claim/reconcile-claim.ts';
 import { runToOutcome } from '#src/jobs/run-to-outcome.ts';
-import { createKubeClient } from '#src/kube/client.ts';
-import type { KubeClient } from '#src/kube/client.ts';
+import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
 import { loadClusterAccess } from '#src/kube/credentials.ts';
 import type { EventInput } from '#src/kube/events.ts';
 import type { Claim, Class, Volume } from '#src/kube/objects.ts';
 import * as resources from '#src/kube/resources.ts';
 import type { Run } from '#src/queue/consumer.ts';
 import type { JobKey } from '#src/queue/contract.ts';
-import { shownReason } from '#src/queue/outcome.ts';
-import type { Outcome } from '#src/queue/outcome.ts';
+import { shownReason, type Outcome } from '#src/queue/outcome.ts';
 import { startRedisServer } from '#src/redis/server.ts';
 import { VolumeNames } from '#src/records/names-in-use.ts';
 import { openSources } from '#src/records/open-sources.ts';
@@ -29,10 +26,12 @@ import { VolumeRecords } from '#src/records/volume-record.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
-import { startSampleDriver } from '../../sandbox/driver/server.ts';
-import type { DriverCall, SampleDriver } from '../../sandbox/driver/server.ts';
-import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
-import type { SandboxCluster } from '../harness/sandbox-cluster.ts';
+import {
+  startSampleDriver,
+  type DriverCall,
+  type SampleDriver,
+} from '../../sandbox/driver/server.ts';
+import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
 
 export const DRIVER = 'sample.csi.sutler.dev';

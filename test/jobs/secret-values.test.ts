@@ -4,8 +4,7 @@ import type { CreateVolumeRequest } from '#src/csi/generated/csi_pb.ts';
 import type { Claim, Secret } from '#src/kube/objects.ts';
 import { secrets } from '#src/kube/resources.ts';
 import { callsOf, heal, loseAnswer, messagesOf, stateOf } from './claim-cases.ts';
-import { openRig } from './rig.ts';
-import type { Rig } from './rig.ts';
+import { openRig, type Rig } from './rig.ts';
 import { deletions, isLetGo, lastDeletion, released, reread, warnings } from './stored-volume.ts';
 
 const parameters = {

@@ -2,8 +2,7 @@ import assert from 'node:assert/strict';
 import { VOLUME_FINALIZER } from '#src/kube/keys.ts';
 import type { Volume, VolumeSpec } from '#src/kube/objects.ts';
 import { volumes } from '#src/kube/resources.ts';
-import { DRIVER } from './rig.ts';
-import type { Rig } from './rig.ts';
+import { DRIVER, type Rig } from './rig.ts';
 
 /** A volume that we made, whose claim is gone. */
 export async function released(

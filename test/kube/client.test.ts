@@ -2,22 +2,28 @@ import assert from 'node:assert/strict';
 import { after, beforeEach, describe, it } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { Registry } from 'prom-client';
-import type { KubeClient, KubeClientOptions } from '#src/kube/client.ts';
-import { createKubeClient } from '#src/kube/client.ts';
+import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
 import type { ClusterAccess } from '#src/kube/credentials.ts';
 import { isAlreadyExists, isConflict, KubeError } from '#src/kube/kube-error.ts';
 import type { Volume } from '#src/kube/objects.ts';
+import type { RequestSenderOptions } from '#src/kube/request-sender.ts';
 import { claims, leases, secrets, volumes } from '#src/kube/resources.ts';
 import type { Clock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import type { Handler, KubeServer, OpenWatch } from '../harness/kube-server.ts';
-import { plainAccess, startKubeServer, until } from '../harness/kube-server.ts';
+import {
+  plainAccess,
+  startKubeServer,
+  until,
+  type Handler,
+  type KubeServer,
+  type OpenWatch,
+} from '../harness/kube-server.ts';
 
 const server = await startKubeServer(() => {});
 const clients: KubeClient[] = [];
 
 function connect(
-  o: Partial<KubeClientOptions> & { to?: Partial<ClusterAccess>; on?: KubeServer } = {},
+  o: Partial<RequestSenderOptions> & { to?: Partial<ClusterAccess>; on?: KubeServer } = {},
 ): KubeClient {
   const { to, on, ...options } = o;
   const client = createKubeClient({

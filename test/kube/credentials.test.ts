@@ -4,8 +4,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
 import { REREAD_AFTER_MS } from '#src/kube/credential-file.ts';
-import type { AccessOptions, ClusterAccess } from '#src/kube/credentials.ts';
-import { loadClusterAccess } from '#src/kube/credentials.ts';
+import {
+  loadClusterAccess,
+  type AccessOptions,
+  type ClusterAccess,
+} from '#src/kube/credentials.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { createAuthority } from '../harness/kube-certificates.ts';
 

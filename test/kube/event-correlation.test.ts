@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { EventInput, Verdict } from '#src/kube/event-correlation.ts';
-import { EventCorrelator } from '#src/kube/event-correlation.ts';
+import { EventCorrelator, type EventInput, type Verdict } from '#src/kube/event-correlation.ts';
 import { Lru } from '#src/kube/lru.ts';
 
 const regarding = {

@@ -3,14 +3,22 @@ import { after, afterEach, beforeEach, describe, it } from 'node:test';
 import { setTimeout } from 'node:timers/promises';
 import { Registry } from 'prom-client';
 import { createKubeClient } from '#src/kube/client.ts';
-import type { EventInput, EventRecorder, EventRecorderOptions } from '#src/kube/events.ts';
-import { createEventRecorder } from '#src/kube/events.ts';
+import {
+  createEventRecorder,
+  type EventInput,
+  type EventRecorder,
+  type EventRecorderOptions,
+} from '#src/kube/events.ts';
 import type { Event } from '#src/kube/objects.ts';
-import type { Clock } from '#src/runtime/clock.ts';
-import { systemClock } from '#src/runtime/clock.ts';
+import { systemClock, type Clock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import type { Handler, Reply } from '../harness/kube-server.ts';
-import { plainAccess, startKubeServer, until } from '../harness/kube-server.ts';
+import {
+  plainAccess,
+  startKubeServer,
+  until,
+  type Handler,
+  type Reply,
+} from '../harness/kube-server.ts';
 
 const server = await startKubeServer(() => {});
 const client = createKubeClient({

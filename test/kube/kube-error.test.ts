@@ -8,9 +8,7 @@ import {
   isForbidden,
   isInvalid,
   isNotFound,
-  isTooManyRequests,
-  isUnanswered,
-  isUnauthorized,
+  isOutage,
   KubeError,
   statusError,
 } from '#src/kube/kube-error.ts';
@@ -20,7 +18,7 @@ const answer = (code: number, reason: string, message: string): KubeError =>
   answerError('get x', { code, body: JSON.stringify(statusOf(code, reason, message)) });
 
 describe('answerError', () => {
-  it("carries the server's words, code and reason", () => {
+  it("carries the server's message, code and reason", () => {
     const error = answer(
       409,
       'AlreadyExists',
@@ -37,14 +35,14 @@ describe('answerError', () => {
     assert.deepEqual([error.code, error.reason, error.maybeSent], [409, 'AlreadyExists', true]);
   });
 
-  it('tells a taken name from a conflict, both 409', () => {
+  it('distinguishes a taken name from a conflict, both 409', () => {
     const taken = answer(409, 'AlreadyExists', 'taken');
     const changed = answer(409, 'Conflict', 'changed');
     assert.deepEqual([isAlreadyExists(taken), isConflict(taken)], [true, false]);
     assert.deepEqual([isAlreadyExists(changed), isConflict(changed)], [false, true]);
   });
 
-  it('does not take the 404 of a proxy or an unknown path for the absence of an object', () => {
+  it('a 404 of a proxy or about an unknown path does not mean that the object is absent', () => {
     assert.equal(isNotFound(answer(404, 'NotFound', 'persistentvolumes "x" not found')), true);
     assert.equal(
       isNotFound(answerError('get x', { code: 404, body: '404 page not found\n' })),
@@ -60,23 +58,33 @@ describe('answerError', () => {
     );
   });
 
+  it('counts 429, 5xx and the lack of an answer as an outage', () => {
+    const isOutageWith = (code: number): boolean => isOutage(answer(code, 'Whatever', 'no'));
+    assert.deepEqual([401, 403, 409, 429, 500, 503].map(isOutageWith), [
+      false,
+      false,
+      false,
+      true,
+      true,
+      true,
+    ]);
+    assert.equal(
+      isOutage(new KubeError({ code: 0, reason: 'Network', serverMessage: 'refused' })),
+      true,
+    );
+  });
+
   it('knows the other answers by code', () => {
     const checks = [
-      [401, isUnauthorized],
       [403, isForbidden],
       [410, isExpired],
       [422, isInvalid],
-      [429, isTooManyRequests],
     ] as const;
     for (const [code, is] of checks) {
       assert.equal(is(answer(code, 'Whatever', 'no')), true);
       assert.equal(is(answer(418, 'Whatever', 'no')), false);
       assert.equal(is(new Error(String(code))), false);
     }
-    assert.equal(
-      isUnanswered(new KubeError({ code: 0, reason: 'Network', serverMessage: 'refused' })),
-      true,
-    );
   });
 
   it('reads Retry-After as seconds, as a date, or from the Status', () => {
@@ -98,7 +106,7 @@ describe('answerError', () => {
     assert.equal(answerError('x', { code: 500, body: '' }).retryAfterMs, undefined);
   });
 
-  it('keeps words that are no Status, cut to a sensible length', () => {
+  it('keeps the first 2,000 characters of a body that is no Status', () => {
     assert.equal(
       answerError('x', { code: 502, body: 'Bad Gateway\n' }).serverMessage,
       'Bad Gateway',
@@ -112,7 +120,7 @@ describe('answerError', () => {
 });
 
 describe('statusError', () => {
-  it('reads the Status of an ERROR event, and anything else as 500', () => {
+  it('reads the Status of an ERROR event; anything else counts as 500', () => {
     assert.equal(
       isExpired(statusError('watch x', statusOf(410, 'Expired', 'too old resource version'))),
       true,

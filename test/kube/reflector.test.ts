@@ -3,14 +3,26 @@ import { after, afterEach, beforeEach, describe, it } from 'node:test';
 import { Registry } from 'prom-client';
 import { pino } from 'pino';
 import { createKubeClient } from '#src/kube/client.ts';
-import type { Change, Transformed, Reflector, ReflectorOptions } from '#src/kube/reflector.ts';
-import { startReflector } from '#src/kube/reflector.ts';
+import {
+  startReflector,
+  type Change,
+  type Transformed,
+  type Reflector,
+  type ReflectorOptions,
+} from '#src/kube/reflector.ts';
 import { claims } from '#src/kube/resources.ts';
-import type { Clock } from '#src/runtime/clock.ts';
-import { systemClock } from '#src/runtime/clock.ts';
+import { systemClock, type Clock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import type { Handler, OpenWatch, Reply, Seen } from '../harness/kube-server.ts';
-import { plainAccess, startKubeServer, statusOf, until } from '../harness/kube-server.ts';
+import {
+  plainAccess,
+  startKubeServer,
+  statusOf,
+  until,
+  type Handler,
+  type OpenWatch,
+  type Reply,
+  type Seen,
+} from '../harness/kube-server.ts';
 
 const unhandled: unknown[] = [];
 process.on('unhandledRejection', (reason) => unhandled.push(reason));

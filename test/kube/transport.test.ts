@@ -7,12 +7,17 @@ import { after, describe, it } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { TLSSocket } from 'node:tls';
 import type { ClusterAccess, TlsMaterial } from '#src/kube/credentials.ts';
-import type { Transport } from '#src/kube/transport.ts';
-import { createTransport, TransportError } from '#src/kube/transport.ts';
+import { Transport, TransportError } from '#src/kube/transport.ts';
 import { createAuthority } from '../harness/kube-certificates.ts';
 import { portOf, startTunnelProxy } from '../harness/kube-proxy.ts';
-import type { OpenWatch, Reply, Seen } from '../harness/kube-server.ts';
-import { plainAccess, startKubeServer, until } from '../harness/kube-server.ts';
+import {
+  plainAccess,
+  startKubeServer,
+  until,
+  type OpenWatch,
+  type Reply,
+  type Seen,
+} from '../harness/kube-server.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'sutler-transport-'));
 const authority = createAuthority(directory, 'ca');
@@ -53,9 +58,7 @@ function open(
   o: Partial<ClusterAccess> = {},
   on: { readonly url: string } = server,
 ): Transport {
-  const transport = createTransport(plainAccess(on, { tls: () => Promise.resolve(tls()), ...o }), {
-    connections: 4,
-  });
+  const transport = new Transport(plainAccess(on, { tls: () => Promise.resolve(tls()), ...o }), 4);
   transports.push(transport);
   return transport;
 }
@@ -193,7 +196,7 @@ describe('Transport', () => {
     const held: Reply[] = [];
     const slow = await startKubeServer((_, reply) => void held.push(reply));
     closers.push(() => slow.close());
-    const transport = createTransport(plainAccess(slow), { connections: 1 });
+    const transport = new Transport(plainAccess(slow), 1);
     transports.push(transport);
     const first = transport.call({ ...get, path: '/first' }, { timeoutMs: 5000 });
     await until('the first is under way', () => held.length === 1);

@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { describeCall } from '#src/kube/api-call.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
-import type { WatchEvent } from '#src/kube/watch.ts';
-import { WatchDecoder, watchQuery } from '#src/kube/watch.ts';
+import { claims } from '#src/kube/resources.ts';
+import { WatchDecoder, watchQuery, type WatchEvent, type WatchOptions } from '#src/kube/watch.ts';
 
 function decode(chunks: readonly Buffer[]): WatchEvent[] {
   const events: WatchEvent[] = [];
   const decoder = new WatchDecoder('watch x', (event) => events.push(event));
   for (const chunk of chunks) decoder.push(chunk);
-  decoder.end();
   return events;
 }
 
@@ -19,7 +19,7 @@ describe('WatchDecoder', () => {
   );
   const expected = names.map((name) => ({ type: 'ADDED', object: { name } }));
 
-  it('reads the same events however the stream is cut, also inside a character', () => {
+  it('decodes the same events wherever the stream is split, also inside a character', () => {
     for (let size = 1; size <= wire.length; size++) {
       const chunks: Buffer[] = [];
       for (let at = 0; at < wire.length; at += size) chunks.push(wire.subarray(at, at + size));
@@ -27,13 +27,13 @@ describe('WatchDecoder', () => {
     }
   });
 
-  it('skips empty lines and drops an unfinished one at the end', () => {
+  it('skips empty lines and an unfinished one at the end', () => {
     assert.deepEqual(decode([Buffer.from('\n\n{"type":"BOOKMARK","object":{}}\n{"type":"ADD')]), [
       { type: 'BOOKMARK', object: {} },
     ]);
   });
 
-  it('refuses what is no event, with the words that came unless they may hold a secret', () => {
+  it('refuses other lines; the error quotes them unless they may contain a secret', () => {
     for (const line of [
       '<html>',
       '{"type":"OTHER","object":{}}',
@@ -55,18 +55,23 @@ describe('WatchDecoder', () => {
 });
 
 describe('watchQuery', () => {
-  it('asks for exactly what was wanted', () => {
+  it('contains exactly the given options', () => {
     const base = { resourceVersion: '7', idleTimeoutMs: 1, onEvent: () => {} };
-    assert.equal(watchQuery(base), 'watch=true&resourceVersion=7');
+    const searchOf = (o: WatchOptions): string =>
+      describeCall({ verb: 'watch', resource: claims, at: {}, query: watchQuery(o) }).path.split(
+        '?',
+      )[1] ?? '';
+    assert.equal(searchOf(base), 'watch=true&resourceVersion=7');
     assert.equal(
-      watchQuery({
+      searchOf({
         ...base,
         bookmarks: true,
         timeoutSeconds: 300,
         labelSelector: 'a=b',
         fieldSelector: 'metadata.name=x',
       }),
-      'watch=true&resourceVersion=7&allowWatchBookmarks=true&timeoutSeconds=300&labelSelector=a%3Db&fieldSelector=metadata.name%3Dx',
+      'watch=true&resourceVersion=7&allowWatchBookmarks=true&timeoutSeconds=300' +
+        '&labelSelector=a%3Db&fieldSelector=metadata.name%3Dx',
     );
   });
 });

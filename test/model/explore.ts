@@ -1,7 +1,14 @@
 /* Breadth-first search through every state that a protocol can reach. Nothing is sampled: when it
  * ends without a finding, there is none within the bounds. */
-import type { Protocol, State } from './protocol.ts';
-import { initialState, isSettled, keyOf, steps, violation } from './protocol.ts';
+import {
+  initialState,
+  isSettled,
+  keyOf,
+  steps,
+  violation,
+  type Protocol,
+  type State,
+} from './protocol.ts';
 
 export interface Finding {
   readonly what: string;

@@ -1,10 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Exploration } from './explore.ts';
-import { explore } from './explore.ts';
+import { explore, type Exploration } from './explore.ts';
 import type { Bounds, Protocol } from './protocol.ts';
-import { ALL_RULES } from './record.ts';
-import type { Rules } from './record.ts';
+import { ALL_RULES, type Rules } from './record.ts';
 
 const SMALL: Bounds = { deaths: 1, emptyings: 0, flips: 0, calls: 2 };
 const EMPTIED: Bounds = { deaths: 0, emptyings: 1, flips: 0, calls: 2 };

@@ -2,8 +2,20 @@
  * docs/leak-proof.md as a transition system. A worker stands still between any two of its steps for
  * as long as it likes, so a frozen and thawed worker needs no step of its own. */
 import * as records from './record.ts';
-import { CALL, NO_RECORD, OWN, SEND, SETTLE, isOpen } from './record.ts';
-import type { Opening, Recovery, Reply, Rules, VolumeRecord, Word } from './record.ts';
+import {
+  CALL,
+  isOpen,
+  NO_RECORD,
+  OWN,
+  SEND,
+  SETTLE,
+  type Opening,
+  type Recovery,
+  type Reply,
+  type Rules,
+  type VolumeRecord,
+  type Word,
+} from './record.ts';
 
 /** Where a worker's run stands: what it will do next. */
 export const STAGES = [

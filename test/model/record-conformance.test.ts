@@ -6,24 +6,26 @@ import { after, before, describe, it } from 'node:test';
 import { Redis } from 'ioredis';
 import type { JobKey } from '#src/queue/contract.ts';
 import { incarnationKey, openRecordsKey, volumeRecordKey } from '#src/records/key-names.ts';
-import { startRedisServer } from '#src/redis/server.ts';
-import type { RedisServer } from '#src/redis/server.ts';
+import { startRedisServer, type RedisServer } from '#src/redis/server.ts';
 import { OwnershipLost, VolumeRecords } from '#src/records/volume-record.ts';
 import type { OpenedCreate, OpenedDelete } from '#src/records/open-results.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { plannedRequest, volumeAnswer } from '../harness/planned-request.ts';
 import { seeded } from '../harness/seeded.ts';
 import * as model from './record.ts';
-import { ALL_RULES, NO_RECORD, OWN, SETTLE } from './record.ts';
-import type {
-  OpenMode,
-  Opening,
-  Recovery,
-  Reply,
-  Rules,
-  StateName,
-  VolumeRecord,
-  Word,
+import {
+  ALL_RULES,
+  NO_RECORD,
+  OWN,
+  SETTLE,
+  type Opening,
+  type OpenMode,
+  type Recovery,
+  type Reply,
+  type Rules,
+  type StateName,
+  type VolumeRecord,
+  type Word,
 } from './record.ts';
 
 /** So long that the time which a test takes is no tick. Time passes by moving every moment that

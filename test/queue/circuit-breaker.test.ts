@@ -2,8 +2,7 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { claimKey, QueueBench, sleep, until } from '../harness/queue.ts';
-import { startTestRedis } from '../harness/redis.ts';
-import type { TestRedis } from '../harness/redis.ts';
+import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 
 const KEYS = Array.from({ length: 200 }, (_, i) => claimKey(`c${i}`));
 const done: Outcome = { kind: 'done' };

@@ -11,8 +11,7 @@ import { readStatus } from '#src/queue/status.ts';
 import { silentLog } from '#src/runtime/log.ts';
 
 import { claimKey, QueueBench, sleep, snapshotKey, until, volumeKey } from '../harness/queue.ts';
-import { startTestRedis } from '../harness/redis.ts';
-import type { TestRedis } from '../harness/redis.ts';
+import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 
 describe('startConsumer', () => {
   let redis: TestRedis;

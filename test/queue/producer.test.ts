@@ -1,16 +1,14 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 
-import { JOB_KINDS } from '#src/queue/contract.ts';
-import type { JobKey } from '#src/queue/contract.ts';
+import { JOB_KINDS, type JobKey } from '#src/queue/contract.ts';
 import { keyPrefix } from '#src/redis/key-names.ts';
 import { queueName } from '#src/queue/key-names.ts';
 import { listQueues } from '#src/queue/registry.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 
 import { claimKey, QueueBench, until, volumeKey } from '../harness/queue.ts';
-import { startTestRedis } from '../harness/redis.ts';
-import type { TestRedis } from '../harness/redis.ts';
+import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 
 describe('createProducer', () => {
   let redis: TestRedis;

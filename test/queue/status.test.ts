@@ -2,12 +2,10 @@ import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 
 import { shownReason } from '#src/queue/outcome.ts';
-import { clearStatus, noteStatus, readStatus } from '#src/queue/status.ts';
-import type { StatusTarget } from '#src/queue/status.ts';
+import { clearStatus, noteStatus, readStatus, type StatusTarget } from '#src/queue/status.ts';
 
 import { claimKey } from '../harness/queue.ts';
-import { startTestRedis } from '../harness/redis.ts';
-import type { TestRedis } from '../harness/redis.ts';
+import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 
 describe('a reason', () => {
   it('is kept and shown up to a length that nobody reads', () => {

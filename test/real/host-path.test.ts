@@ -8,12 +8,18 @@ import { createKubeClient } from '#src/kube/client.ts';
 import { loadClusterAccess } from '#src/kube/credentials.ts';
 import { Closers } from '#src/runtime/lifecycle.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { Connection, at, listAt, textAt, unique } from '../conformance/connection.ts';
-import type { Fields, Reply } from '../conformance/connection.ts';
+import {
+  at,
+  Connection,
+  listAt,
+  textAt,
+  unique,
+  type Fields,
+  type Reply,
+} from '../conformance/connection.ts';
 import { CLASSES, VOLUMES, claim, paths, storageClass } from '../conformance/objects.ts';
 import { startSutler } from '../harness/differential/provisioners.ts';
-import { startHostPathDriver } from '../harness/host-path-driver.ts';
-import type { HostPathDriver } from '../harness/host-path-driver.ts';
+import { startHostPathDriver, type HostPathDriver } from '../harness/host-path-driver.ts';
 import { realControlPlane } from '../harness/real-control-plane.ts';
 import { installCrds } from '../harness/snapshot-crds.ts';
 

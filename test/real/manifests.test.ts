@@ -1,12 +1,22 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { Connection, at, listAt, textAt } from '../conformance/connection.ts';
-import type { CallOptions, Reply } from '../conformance/connection.ts';
+import {
+  at,
+  Connection,
+  listAt,
+  textAt,
+  type CallOptions,
+  type Reply,
+} from '../conformance/connection.ts';
 import { CLASSES, VOLUMES, paths, secret, volume } from '../conformance/objects.ts';
-import { realControlPlane } from '../harness/real-control-plane.ts';
-import type { RealControlPlane } from '../harness/real-control-plane.ts';
-import { manifestFolders, readManifests, readYaml } from '../harness/real-manifests.ts';
-import type { Manifest, ManifestObject } from '../harness/real-manifests.ts';
+import { realControlPlane, type RealControlPlane } from '../harness/real-control-plane.ts';
+import {
+  manifestFolders,
+  readManifests,
+  readYaml,
+  type Manifest,
+  type ManifestObject,
+} from '../harness/real-manifests.ts';
 
 const NAMESPACE = 'sutler';
 const DEPLOYMENTS = `/apis/apps/v1/namespaces/${NAMESPACE}/deployments`;

@@ -4,8 +4,7 @@ import { Redis } from 'ioredis';
 import { JOB_KINDS } from '#src/queue/contract.ts';
 import { listQueues } from '#src/queue/registry.ts';
 import { sleep, until } from '../harness/queue.ts';
-import { startTestRedis } from '../harness/redis.ts';
-import type { TestRedis } from '../harness/redis.ts';
+import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { Stand } from './stand.ts';
 
 interface Fault {

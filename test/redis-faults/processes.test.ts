@@ -15,8 +15,7 @@ import { startBinder } from '../../sandbox/binder/binder.ts';
 import { startSampleDriver } from '../../sandbox/driver/server.ts';
 import { startTestGateway } from '../harness/csi-gateway.ts';
 import { sleep, until } from '../harness/queue.ts';
-import { startTestRedis } from '../harness/redis.ts';
-import type { TestRedis } from '../harness/redis.ts';
+import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
 
 interface Running {

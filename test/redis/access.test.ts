@@ -5,8 +5,7 @@ import { checkSettings } from '#src/redis/settings.ts';
 import { readStatus } from '#src/queue/status.ts';
 
 import { claimKey, QueueBench, until } from '../harness/queue.ts';
-import { startTestRedis } from '../harness/redis.ts';
-import type { TestRedis } from '../harness/redis.ts';
+import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 
 /** What producer and consumer ask of Redis, for people who give them a user of their own. */
 const COMMANDS =

@@ -1,13 +1,15 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
-import { watchClusterMarker } from '#src/redis/cluster-marker.ts';
-import type { ClusterMarker, ClusterMarkerOptions } from '#src/redis/cluster-marker.ts';
+import {
+  watchClusterMarker,
+  type ClusterMarker,
+  type ClusterMarkerOptions,
+} from '#src/redis/cluster-marker.ts';
 import { openRedis } from '#src/redis/connection.ts';
 import { Closers } from '#src/runtime/lifecycle.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { sleep, until } from '../harness/queue.ts';
-import { startTestRedis } from '../harness/redis.ts';
-import type { TestRedis } from '../harness/redis.ts';
+import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 
 describe('watchClusterMarker', () => {
   let redis: TestRedis;

@@ -12,8 +12,7 @@ import { startRedisServer } from '#src/redis/server.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { silentLog } from '#src/runtime/log.ts';
 
-import { startTestRedis } from '../harness/redis.ts';
-import type { TestRedis } from '../harness/redis.ts';
+import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 
 describe('startRedisServer', () => {
   let redis: TestRedis;

@@ -30,7 +30,7 @@ describe('parseAddress', () => {
     });
   });
 
-  it('writes what it reads', () => {
+  it('is the inverse of formatAddress', () => {
     for (const text of ['unix:///run/a.sock', 'dns:///h:1', 'dns:///[::1]:1'])
       assert.equal(formatAddress(parseAddress('f', text)), text);
   });
@@ -51,13 +51,13 @@ describe('parseAddress', () => {
     });
   }
 
-  it('refuses a socket path that the kernel would cut', () => {
+  it('refuses a socket path that is too long for the kernel', () => {
     assert.throws(() => parseAddress('listen', `/${'x'.repeat(107)}`), /longer than 107 bytes/);
   });
 });
 
 describe('parseListenAddress', () => {
-  it('takes a missing host as all interfaces', () =>
+  it('treats a missing host as all interfaces', () =>
     assert.deepEqual(parseListenAddress('f', ':8080'), { host: undefined, port: 8080 }));
   it('reads IPv6', () =>
     assert.deepEqual(parseListenAddress('f', '[::1]:80'), { host: '::1', port: 80 }));
@@ -66,8 +66,8 @@ describe('parseListenAddress', () => {
 });
 
 describe('isLoopback', () => {
-  it('knows this machine', () =>
+  it('accepts names and addresses of this machine', () =>
     assert.ok(['127.0.0.1', '127.8.9.1', '::1', 'localhost'].every(isLoopback)));
-  it('knows others', () =>
+  it('rejects all others', () =>
     assert.ok(!['0.0.0.0', '10.0.0.1', 'example.com', '::'].some(isLoopback)));
 });

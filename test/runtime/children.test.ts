@@ -4,8 +4,14 @@ import { startChild } from '#src/runtime/children.ts';
 import { silentLog } from '#src/runtime/log.ts';
 
 const SCRIPT = {
-  ready: `process.send({ kind: 'announce', facts: { pid: String(process.pid) } }); process.on('SIGTERM', () => process.exit(0)); setInterval(() => {}, 1000)`,
-  deaf: `process.on('SIGTERM', () => {}); process.send({ kind: 'announce', facts: {} }); setInterval(() => {}, 1000)`,
+  ready: `
+    process.send({ kind: 'announce', facts: { pid: String(process.pid) } });
+    process.on('SIGTERM', () => process.exit(0));
+    setInterval(() => {}, 1000)`,
+  ignoringSigterm: `
+    process.on('SIGTERM', () => {});
+    process.send({ kind: 'announce', facts: {} });
+    setInterval(() => {}, 1000)`,
   refusing: `process.exit(2)`,
 };
 
@@ -28,7 +34,7 @@ const isAlive = (pid: number): boolean => {
 };
 
 describe('startChild', () => {
-  it('has a pid of its own and hands on what the child announces', async () => {
+  it('runs with its own pid and passes on what the child announces', async () => {
     const child = start(SCRIPT.ready);
     assert.deepEqual(await child.announced, { pid: String(child.pid) });
     assert.notEqual(child.pid, process.pid);
@@ -42,15 +48,15 @@ describe('startChild', () => {
     assert.ok(!isAlive(Number(pid)));
   });
 
-  it('kills a child that does not hear SIGTERM', async () => {
-    const child = start(SCRIPT.deaf);
+  it('kills a child that ignores SIGTERM', async () => {
+    const child = start(SCRIPT.ignoringSigterm);
     await child.announced;
     const { pid } = child;
     await child.stop(50);
     assert.ok(pid !== undefined && !isAlive(pid));
   });
 
-  it('starts a child again that died', async () => {
+  it('starts a child again after it was killed', async () => {
     const child = start(SCRIPT.ready);
     const { pid: first } = await child.announced;
     process.kill(Number(first), 'SIGKILL');
@@ -60,7 +66,7 @@ describe('startChild', () => {
     await child.stop(5000);
   });
 
-  it('does not start a child again whose flags are wrong', async () => {
+  it('does not start a child again that exited with status 2', async () => {
     const refused = await new Promise<string>((resolve) => {
       start(SCRIPT.refusing, resolve);
     });

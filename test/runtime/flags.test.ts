@@ -4,7 +4,6 @@ import {
   defineFlags,
   parseDurationMs,
   parseFlags,
-  renderHelp,
   UsageError,
   withoutFlags,
 } from '#src/runtime/flags.ts';
@@ -38,17 +37,17 @@ const message = (argv: string[]): string => {
 };
 
 describe('parseFlags', () => {
-  it('takes a value after = or as the next word', () => {
+  it('reads a value after = or from the next argument', () => {
     assert.equal(parsed(['--worker-threads=5']).workerThreads, 5);
     assert.equal(parsed(['--worker-threads', '5']).workerThreads, 5);
   });
 
-  it('never takes the next word as a switch’s value', () => {
+  it('never reads the next argument as the value of a switch', () => {
     assert.equal(parsed(['--leader-election', '--worker-threads=2']).leaderElection, true);
     assert.equal(parsed(['--leader-election=false']).leaderElection, false);
   });
 
-  it('tells how to switch off when a value stands behind a switch', () => {
+  it('says how to switch off when an argument follows a switch', () => {
     assert.match(
       message(['--leader-election', 'false']),
       /unexpected argument "false".*--name=false/,
@@ -64,7 +63,7 @@ describe('parseFlags', () => {
     it(`reads ${argv.join(' ')}`, () => assert.equal(parsed(argv).v, 5));
   }
 
-  it('lets the last of several win', () =>
+  it('uses the last of several values', () =>
     assert.equal(parsed(['--worker-threads=5', '--worker-threads=6']).workerThreads, 6));
 
   it('gives durations in milliseconds', () => {
@@ -80,7 +79,7 @@ describe('parseFlags', () => {
     });
   });
 
-  it('keeps repeats of a list whose later items count', () => {
+  it('keeps repeated items of a list with keepsRepeats', () => {
     const gates = defineFlags({
       gates: { type: 'strings', default: '', help: '', keepsRepeats: true },
     });
@@ -100,7 +99,7 @@ describe('parseFlags', () => {
     assert.deepEqual(parsed([], { SUTLER_GATEWAY: 'x, y' }).gateway, ['x', 'y']);
   });
 
-  it('reads the environment where the flag is absent, its own variable before the general one', () => {
+  it('reads the environment where the flag is absent, its own variable first', () => {
     assert.equal(parsed([], { REDIS_URL: 'redis://env' }).redisUrl, 'redis://env');
     assert.equal(parsed([], { SUTLER_WORKER_THREADS: '7' }).workerThreads, 7);
     assert.equal(
@@ -110,12 +109,12 @@ describe('parseFlags', () => {
     assert.equal(parsed([], { REDIS_URL: '' }).redisUrl, 'redis://default');
   });
 
-  it('asks for help and version', () => {
+  it('recognizes requests for help and for the version', () => {
     assert.equal(parseFlags(table, { argv: ['--help', '--nonsense'], env: {} }).kind, 'help');
     assert.equal(parseFlags(table, { argv: ['--version'], env: {} }).kind, 'version');
   });
 
-  it('takes as many plain words as it is told to', () => {
+  it('accepts as many words as maxWords allows', () => {
     const result = parseFlags(table, {
       argv: ['-v', '4', 'some-uid', '--leader-election'],
       env: {},
@@ -137,7 +136,7 @@ describe('parseFlags', () => {
     assert.equal(result.flags.v, 4);
   });
 
-  it('warns of a flag that upstream once had, and says what took its place', () => {
+  it('warns about a flag that upstream once had, and says what replaced it', () => {
     const retired = { provisioner: { takesValue: true, advice: 'remove it' } };
     const result = parseFlags(table, { argv: ['--provisioner', 'x'], env: {}, retired });
     assert.ok(result.kind === 'run');
@@ -176,7 +175,7 @@ describe('parseFlags', () => {
 });
 
 describe('withoutFlags', () => {
-  it('takes a flag out in both notations, and nothing else', () => {
+  it('removes a flag in both notations, and nothing else', () => {
     assert.deepEqual(
       withoutFlags(['--gateway=a', '-v', '4', '--gateway', 'b', '--once', 'c', '--gateway-x=c'], {
         gateway: { type: 'strings', default: '', help: '' },
@@ -207,12 +206,4 @@ describe('parseDurationMs', () => {
     it(`reads ${JSON.stringify(text)} as ${ms ?? 'no duration'}`, () =>
       assert.equal(parseDurationMs(text), ms));
   }
-});
-
-describe('renderHelp', () => {
-  it('names every flag with its default', () => {
-    const help = renderHelp('jobs', 'does jobs', table);
-    for (const name of Object.keys(table)) assert.ok(help.includes(`--${name}`), name);
-    assert.match(help, /Deadline\. \(default 10s\)/);
-  });
 });

@@ -15,7 +15,7 @@ describe('HealthChecks', () => {
     assert.deepEqual(health.answer('live', ''), { code: 200, text: '[+]c ok\nok\n' });
   });
 
-  it('puts a check of a known name in the place of the earlier one', () => {
+  it('replaces an earlier check of the same name, in its place', () => {
     const health = new HealthChecks();
     health.ready('kubernetes', () => 'waiting for the driver first');
     health.ready('redis', () => undefined);
@@ -24,7 +24,7 @@ describe('HealthChecks', () => {
     assert.equal(health.answer('ready', '').text, '[+]kubernetes ok\n[+]redis ok\nok\n');
   });
 
-  it('answers for one check alone, and names the known ones for an unknown name', () => {
+  it('answers for one check, and lists the names if there is no such check', () => {
     const health = new HealthChecks();
     health.ready('redis', () => 'down');
     health.ready('driver', () => undefined);

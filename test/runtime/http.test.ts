@@ -28,10 +28,10 @@ describe('HTTP endpoint', () => {
   });
   after(() => server.close());
 
-  it('is alive without any check', async () =>
+  it('answers /healthz with 200 when there is no check', async () =>
     assert.deepEqual(await get('/healthz'), { code: 200, text: 'ok\n' }));
 
-  it('says what keeps it from being ready, line by line', async () => {
+  it('says in /readyz what is wrong, a line for each check', async () => {
     wrong = 'connection refused; start Redis';
     assert.deepEqual(await get('/readyz'), {
       code: 503,
@@ -41,7 +41,7 @@ describe('HTTP endpoint', () => {
     assert.equal((await get('/readyz')).code, 200);
   });
 
-  it('answers one check alone', async () => {
+  it('serves each check on its own path', async () => {
     wrong = 'down';
     assert.equal((await get('/readyz/driver')).code, 200);
     assert.equal((await get('/readyz/redis')).code, 503);
@@ -51,14 +51,14 @@ describe('HTTP endpoint', () => {
 
   it('serves metrics', async () =>
     assert.match((await get('/metrics')).text, /process_cpu_seconds_total/));
-  it('answers 404 elsewhere, at the five paths of Go’s profiler too (Q-51)', async () => {
+  it('answers 404 elsewhere, also at the five paths of Go’s profiler (Q-51)', async () => {
     const profiler = ['', 'cmdline', 'profile', 'symbol', 'trace'].map(
       (name) => `/debug/pprof/${name}`,
     );
     for (const path of ['/nothing', ...profiler]) assert.equal((await get(path)).code, 404, path);
   });
 
-  it('names a port that is in use', async () => {
+  it('refuses a port that is in use with a UsageError', async () => {
     const address = server.url.replace('http://', '');
     await assert.rejects(
       startHttp({ address, log: silentLog }),

@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import { Closers } from '#src/runtime/lifecycle.ts';
 
 describe('Closers', () => {
-  it('close the last opened first', async () => {
+  it('closes the last opened part first', async () => {
     const order: string[] = [];
     const closers = new Closers();
     closers.add('a', () => order.push('a'));
@@ -12,7 +12,7 @@ describe('Closers', () => {
     assert.deepEqual(order, ['b', 'a']);
   });
 
-  it('go on after one that fails, and keep its error', async () => {
+  it('closes the others after one fails, and returns its error', async () => {
     const closed: string[] = [];
     const closers = new Closers();
     closers.add('a', () => closed.push('a'));
@@ -23,7 +23,7 @@ describe('Closers', () => {
     assert.ok(error?.cause instanceof Error && error.cause.message === 'stuck');
   });
 
-  it('close everything once', async () => {
+  it('closes every part once', async () => {
     let times = 0;
     const closers = new Closers();
     closers.add('a', () => (times += 1));

@@ -50,7 +50,7 @@ describe('log', () => {
     });
   }
 
-  it('shows an error by its message, without a stack over many lines', () => {
+  it('shows the message of an error, without its stack', () => {
     const { log, written } = lines(0, 'text');
     log.error({ err: new Error('it broke') }, 'm');
     assert.match(written[0] ?? '', /err="it broke"\n$/);

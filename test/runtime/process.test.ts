@@ -3,8 +3,7 @@ import { EventEmitter } from 'node:events';
 import { describe, it } from 'node:test';
 import { defineFlags, UsageError } from '#src/runtime/flags.ts';
 import { processFlags } from '#src/runtime/process-flags.ts';
-import { runProcess } from '#src/runtime/process.ts';
-import type { Host, ProcessContext } from '#src/runtime/process.ts';
+import { runProcess, type Host, type ProcessContext } from '#src/runtime/process.ts';
 
 const table = defineFlags({ ...processFlags, size: { type: 'int', default: 1, help: 'Size.' } });
 type Context = ProcessContext<typeof table>;
@@ -48,13 +47,13 @@ async function run(
 }
 
 describe('runProcess', () => {
-  it('ends with 2 and one line for an unknown flag', async () => {
+  it('exits with 2 and prints one line for an unknown flag', async () => {
     const host = await run(['--nonsense']);
     assert.deepEqual(host.exits, [2]);
     assert.match(host.err, /^sutler test: unknown flag --nonsense[^\n]*\n$/);
   });
 
-  it('ends with 2 and one line for a UsageError of the start, closing what was open', async () => {
+  it('exits with 2 and one line for a UsageError of start, and closes what was open', async () => {
     let closed = false;
     const host = await run([], (context) => {
       context.closers.add('thing', () => (closed = true));
@@ -65,18 +64,18 @@ describe('runProcess', () => {
     assert.ok(closed);
   });
 
-  it('ends with 1 when the start fails for another reason', async () => {
+  it('exits with 1 when start fails for another reason', async () => {
     assert.deepEqual((await run([], () => Promise.reject(new Error('defect')))).exits, [1]);
   });
 
-  it('prints help and version and ends with 0', async () => {
+  it('prints help and version and exits with 0', async () => {
     const help = await run(['--help']);
     assert.match(help.out, /--size/);
     assert.deepEqual(help.exits, [0]);
     assert.match((await run(['--version'])).out, /^sutler \d+\.\d+\.\d+\n$/);
   });
 
-  it('ends with 0 after SIGTERM, when everything is closed (R-35)', async () => {
+  it('exits with 0 after SIGTERM, when everything is closed (R-35)', async () => {
     let closed = false;
     const host = await run([], (context, itsHost) => {
       context.closers.add('thing', () => (closed = true));
@@ -87,7 +86,7 @@ describe('runProcess', () => {
     assert.ok(closed);
   });
 
-  it('ends when its parent is gone', async () => {
+  it('stops when its parent process ends', async () => {
     const host = await run([], (_, itsHost) => {
       setImmediate(() => itsHost.emit('disconnect'));
       return Promise.resolve();
@@ -95,7 +94,7 @@ describe('runProcess', () => {
     assert.deepEqual(host.exits, [0]);
   });
 
-  it('ends at once at a second signal that comes later', async (t) => {
+  it('exits at once at a second signal that comes later', async (t) => {
     t.mock.timers.enable({ apis: ['Date'], now: 1_000_000 });
     const host = await run([], (context, itsHost) => {
       context.closers.add('slow', () => {
@@ -108,7 +107,7 @@ describe('runProcess', () => {
     assert.equal(host.exits[0], 1);
   });
 
-  it('takes two signals at once for one, as when a parent hands on what its group got too', async () => {
+  it('counts two signals within a second as one, since a parent may forward a signal', async () => {
     const host = await run([], (context, itsHost) => {
       context.closers.add('slow', () => {
         itsHost.emit('SIGTERM');
@@ -119,7 +118,7 @@ describe('runProcess', () => {
     assert.deepEqual(host.exits, [0]);
   });
 
-  it('ends in order when its terminal is closed', async () => {
+  it('stops in order when its terminal is closed', async () => {
     const host = await run([], (_, itsHost) => {
       setImmediate(() => itsHost.emit('SIGHUP'));
       return Promise.resolve();
@@ -127,16 +126,16 @@ describe('runProcess', () => {
     assert.deepEqual(host.exits, [0]);
   });
 
-  it('says at -v=4 which flags it has no use for', async () => {
+  it('logs at -v=4 which given flags belong to other processes', async () => {
     const start = (context: Context): Promise<void> => Promise.resolve(context.stop(0));
     assert.match(
       (await run(['--other=x', '-v=4'], start)).err,
-      /no use for them here flags=\["--other"\]/,
+      /not used here flags=\["--other"\]/,
     );
-    assert.doesNotMatch((await run(['--other=x'], start)).err, /no use/);
+    assert.doesNotMatch((await run(['--other=x'], start)).err, /not used/);
   });
 
-  it('tells its parent what it announces', async () => {
+  it('sends its parent process what it announces', async () => {
     const host = await run([], (context) => {
       context.announce({ http: 'http://127.0.0.1:1' });
       context.stop(3);

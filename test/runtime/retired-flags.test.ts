@@ -7,8 +7,9 @@ import { processes } from '../../sandbox/processes.ts';
 import { parseFlags, UsageError } from '#src/runtime/flags.ts';
 import { idleFlags, retiredFlags } from '#src/runtime/retired-flags.ts';
 
-/* Each flag of external-provisioner v6 (spec 01 §2 to §4): the default it has there, and other
- * values that it takes there. A switch has no other one than the opposite of its default. */
+/* Each flag of external-provisioner v6 (cmd/csi-provisioner/csi-provisioner.go, csi-lib-utils
+ * standardflags, component-base logs): its default there, and other values that it accepts there.
+ * A switch accepts only the opposite of its default besides. */
 const UPSTREAM: Readonly<Record<string, readonly [string, ...string[]]>> = {
   master: ['', 'https://127.0.0.1:6443'],
   'volume-name-prefix': ['pvc', 'vol'],
@@ -100,14 +101,14 @@ const allFlags = flagsOfAll(processes);
 
 describe('the command line of external-provisioner', () => {
   for (const name of Object.keys(processes)) {
-    it(`is accepted by ${name}, each flag with its default and with other values, in all of Go’s spellings`, () => {
+    it(`is accepted by ${name} with defaults and other values, in all of Go’s spellings`, () => {
       for (const argv of [...flagsOf(([value]) => [value]), ...flagsOf(others)])
         warningsOf(name, argv);
     });
   }
 
   for (const name of ['ingest', 'jobs', 'csi-gateway', 'all']) {
-    it(`is accepted whole by sutler ${name}`, () => {
+    it(`is accepted as a whole by sutler ${name}`, () => {
       const argv = [...flagsOf(([value]) => [value]), ...flagsOf(others)].flat();
       const cli = fileURLToPath(import.meta.resolve('#src/cli.ts'));
       // --version is last: nothing is started, and all that comes before it is read.
@@ -127,7 +128,7 @@ describe('the command line of external-provisioner', () => {
     });
   }
 
-  it('brings no warning where all flags have upstream’s defaults', () => {
+  it('causes no warning with upstream’s defaults', () => {
     for (const argv of flagsOf(([value]) => [value]))
       assert.deepEqual(warningsOf('jobs', argv), []);
     for (const same of [
@@ -138,7 +139,7 @@ describe('the command line of external-provisioner', () => {
       assert.deepEqual(warningsOf('jobs', [same]), []);
   });
 
-  it('says of each flag without effect what that means (R-37, Q-51, Q-60)', () => {
+  it('warns about each flag without effect and says why (R-37, Q-51, Q-60)', () => {
     for (const flag of Object.keys(idleFlags)) {
       for (const argv of others(UPSTREAM[flag] ?? ['']).flatMap((value) => waysToGive(flag, value)))
         assert.match(
@@ -149,7 +150,7 @@ describe('the command line of external-provisioner', () => {
     }
   });
 
-  it('refuses a value that no flag of that kind takes, whether or not the flag has an effect (Q-60)', () => {
+  it('is refused for an unreadable value, whether or not the flag has an effect (Q-60)', () => {
     for (const flag of [
       '--automaxprocs=2',
       '--strict-topology=yes',
@@ -160,7 +161,7 @@ describe('the command line of external-provisioner', () => {
       assert.throws(() => warningsOf('jobs', [flag]), UsageError, flag);
   });
 
-  it('says of each flag that upstream has no more what took its place', () => {
+  it('warns about each flag that upstream has dropped, and says what replaced it', () => {
     for (const [flag, { takesValue }] of Object.entries(retiredFlags))
       assert.match(
         warningsOf('jobs', [takesValue ? `--${flag}=x` : `--${flag}`]).join(),
@@ -168,12 +169,12 @@ describe('the command line of external-provisioner', () => {
       );
   });
 
-  it('has none of the names that every object has', () => {
+  it('does not contain the property names of every JavaScript object', () => {
     for (const flag of ['--constructor=1', '--toString'])
       assert.throws(() => warningsOf('jobs', [flag]), /unknown flag/);
   });
 
-  it('is known whole: a flag that some process reads, or one without effect', () => {
+  it('is covered: each flag is read by some process or listed as without effect', () => {
     const unknown = Object.keys(UPSTREAM).filter(
       (flag) => Object.hasOwn(allFlags, flag) === Object.hasOwn(idleFlags, flag),
     );

@@ -1,5 +1,4 @@
-import { spawn } from 'node:child_process';
-import type { ChildProcess } from 'node:child_process';
+import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { access, constants, mkdir, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { connect } from 'node:net';
@@ -7,10 +6,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { UsageError } from '#src/runtime/flags.ts';
-import { runProcess } from '#src/runtime/process.ts';
-import type { ProcessContext } from '#src/runtime/process.ts';
-import { countStates, differences, readResults } from './compare.ts';
-import type { Results } from './compare.ts';
+import { runProcess, type ProcessContext } from '#src/runtime/process.ts';
+import { countStates, differences, readResults, type Results } from './compare.ts';
 import { flags, summary } from './flags.ts';
 
 const CLI = fileURLToPath(import.meta.resolve('#src/cli.ts'));

@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { auditId, auditVolumes } from '#src/volumes/audit.ts';
-import type { AuditInput } from '#src/volumes/audit.ts';
+import { auditId, auditVolumes, type AuditInput } from '#src/volumes/audit.ts';
 import { identityOf } from '#src/volumes/handles.ts';
 import type { VolumeSpec } from '#src/kube/objects.ts';
-import { RefusedError } from '#src/volumes/provisioning-options.ts';
+import { RefusedError } from '#src/volumes/refused-error.ts';
 
 const HOUR_MS = 3_600_000;
 const volumes = (...handles: string[]) => handles.map((handle) => ({ handle, sizeBytes: 1n }));

@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import type { Rule } from '#src/volumes/rule.ts';
 import type { Claim, Class, Volume } from '#src/kube/objects.ts';
 import { STORAGE_PROVISIONER } from '#src/kube/keys.ts';
-import type { DriverFacts, ProvisioningOptions } from '#src/volumes/provisioning-options.ts';
+import type { DriverFacts } from '#src/volumes/driver-facts.ts';
+import type { ProvisioningOptions } from '#src/volumes/provisioning-options.ts';
 import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
 
 /* The common fixture of the acceptance catalogue (06 §0). */

@@ -14,15 +14,17 @@ import {
   granting,
   refusing,
   run,
+  type FillInput,
+  type GrantChange,
+  type World,
 } from './source-builders.ts';
-import type { FillInput, GrantChange, World } from './source-builders.ts';
 
 const PREFIX = 'error getting handle for DataSource Type PersistentVolumeClaim by Name fake-pvc: ';
 const READS = [
   'read persistentvolumeclaims fake-pvc-namespace/fake-pvc',
   'read persistentvolumes test-testi',
 ];
-const PROTECTS = 'protect persistentvolumeclaims fake-pvc-namespace/fake-pvc';
+const ADDS_FINALIZER = 'add-finalizer persistentvolumeclaims fake-pvc-namespace/fake-pvc';
 const ON_SOURCE = {
   resource: 'persistentvolumeclaims',
   namespace: 'fake-pvc-namespace',
@@ -41,7 +43,7 @@ const succeeds = (world?: World, change?: Partial<FillInput>) => {
   assert.deepEqual(value?.request, {
     type: { case: 'volume', value: { volumeId: 'test-volume-id' } },
   });
-  assert.deepEqual(steps, [...READS, PROTECTS]);
+  assert.deepEqual(steps, [...READS, ADDS_FINALIZER]);
 };
 
 interface Refusal {
@@ -54,7 +56,7 @@ const refuses = ({ world, change, message, waitsFor }: Refusal) => {
   const { error, steps } = cloned(world, change);
   assert.equal(error?.message, PREFIX + message);
   assert.deepEqual(error.waitsFor, waitsFor);
-  assert.ok(!steps.includes(PROTECTS), 'a refused source gets no finalizer');
+  assert.ok(!steps.includes(ADDS_FINALIZER), 'a refused source gets no finalizer');
 };
 
 const withSource = (change: Parameters<typeof aSourceClaim>[0]) => cloneWorld(aSourceClaim(change));
@@ -91,7 +93,7 @@ describe('cloneSource', () => {
       object: aSourceClaim(),
       finalizer: CLONE_PROTECTION,
     });
-    assert.deepEqual(steps, [...READS, PROTECTS]);
+    assert.deepEqual(steps, [...READS, ADDS_FINALIZER]);
   });
 
   const BLOCK_WANTED = {
@@ -334,7 +336,7 @@ describe('cloneSource over namespaces', () => {
     it(`clones ${title}`, () => {
       const { value, steps } = reading(claim, grant, world);
       assert.deepEqual(value?.request.type.value, { volumeId: 'test-volume-id' });
-      assert.deepEqual(steps.slice(-3), [...READS, PROTECTS]);
+      assert.deepEqual(steps.slice(-3), [...READS, ADDS_FINALIZER]);
     });
   }
 

@@ -3,10 +3,10 @@ import { describe, it } from 'node:test';
 import { isStillRunning, judgeCreateFailure } from '#src/volumes/create-result.ts';
 
 type Speaker = 'driver' | 'gateway' | 'nobody';
-const judged = (codeName: string, from: Speaker, mayHideVolume = false) =>
+const judged = (codeName: string, from: Speaker, isNotFoundAmbiguous = false) =>
   judgeCreateFailure(
     { codeName, driverSaid: from === 'driver', notForwarded: from === 'gateway' },
-    { mayHideVolume },
+    { isNotFoundAmbiguous },
   );
 
 const FINAL = [

@@ -2,16 +2,15 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { CLONE_PROTECTION, SNAPSHOT_SOURCE_PROTECTION } from '#src/kube/keys.ts';
 import type { Claim, KubeObject } from '#src/kube/objects.ts';
-import { claims, snapshots } from '#src/kube/resources.ts';
-import type { Resource } from '#src/kube/resources.ts';
+import { claims, snapshots, type Resource } from '#src/kube/resources.ts';
 import {
+  addSourceFinalizer,
   dataSourceOf,
   kindOf,
-  protectSource,
-  reworded,
-  statedBytes,
+  parseSourceBytes,
+  type ContentSource,
+  type SourceRef,
 } from '#src/volumes/data-source.ts';
-import type { ContentSource, SourceRef } from '#src/volumes/data-source.ts';
 import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
 import { aClaim } from './builders.ts';
 import {
@@ -196,7 +195,7 @@ describe('kindOf', () => {
   });
 });
 
-describe('protectSource', () => {
+describe('addSourceFinalizer', () => {
   const ofSnapshot = (object: KubeObject = aSnapshot()): ContentSource => ({
     request: { type: { case: 'snapshot', value: { snapshotId: 'sid' } } },
     resource: snapshots,
@@ -217,55 +216,55 @@ describe('protectSource', () => {
   });
 
   it('adds the finalizer', () => {
-    assert.deepEqual(run(protectSource(ofSnapshot()), snapshotWorld()).steps, [
-      'protect volumesnapshots ns1/test-snapshot',
+    assert.deepEqual(run(addSourceFinalizer(ofSnapshot()), snapshotWorld()).steps, [
+      'add-finalizer volumesnapshots ns1/test-snapshot',
     ]);
-    assert.deepEqual(run(protectSource(ofClone), cloneWorld()).steps, [
-      'protect persistentvolumeclaims fake-pvc-namespace/fake-pvc',
+    assert.deepEqual(run(addSourceFinalizer(ofClone), cloneWorld()).steps, [
+      'add-finalizer persistentvolumeclaims fake-pvc-namespace/fake-pvc',
     ]);
   });
 
   it('adds the finalizer beside others', () => {
     const other = ofSnapshot(aSnapshot({ metadata: { finalizers: ['other'] } }));
-    assert.equal(run(protectSource(other), snapshotWorld()).steps.length, 1);
+    assert.equal(run(addSourceFinalizer(other), snapshotWorld()).steps.length, 1);
   });
 
   it('writes nothing where the finalizer is there', () => {
     const protectedOne = ofSnapshot(
       aSnapshot({ metadata: { finalizers: [SNAPSHOT_SOURCE_PROTECTION] } }),
     );
-    assert.deepEqual(run(protectSource(protectedOne), []), { value: undefined, steps: [] });
+    assert.deepEqual(run(addSourceFinalizer(protectedOne), []), { value: undefined, steps: [] });
   });
 
   it('goes on without it where the server forbids it on a snapshot (R-13)', () => {
     const { error } = run(
-      protectSource(ofSnapshot()),
+      addSourceFinalizer(ofSnapshot()),
       snapshotWorld(),
-      refusing('protect', 403, 'forbidden'),
+      refusing('add-finalizer', 403, 'forbidden'),
     );
     assert.equal(error, undefined);
   });
 
   it("refuses with the server's words on a conflict (R-13)", () => {
     const { error } = run(
-      protectSource(ofSnapshot()),
+      addSourceFinalizer(ofSnapshot()),
       snapshotWorld(),
-      refusing('protect', 409, 'the object has been modified'),
+      refusing('add-finalizer', 409, 'the object has been modified'),
     );
     assert.equal(error?.message, 'the object has been modified');
   });
 
   it('clones nothing that it may not protect', () => {
     const { error } = run(
-      protectSource(ofClone),
+      addSourceFinalizer(ofClone),
       cloneWorld(),
-      refusing('protect', 403, 'forbidden'),
+      refusing('add-finalizer', 403, 'forbidden'),
     );
     assert.equal(error?.message, 'forbidden');
   });
 
   it('waits for a snapshot that went away meanwhile', () => {
-    const { error } = run(protectSource(ofSnapshot()), []);
+    const { error } = run(addSourceFinalizer(ofSnapshot()), []);
     assert.equal(
       error?.message,
       'volumesnapshots.snapshot.storage.k8s.io "test-snapshot" not found',
@@ -274,33 +273,18 @@ describe('protectSource', () => {
   });
 
   it('waits for a source claim that went away meanwhile', () => {
-    const { error } = run(protectSource(ofClone), []);
+    const { error } = run(addSourceFinalizer(ofClone), []);
     assert.equal(error?.message, 'persistentvolumeclaims "fake-pvc" not found');
     assert.deepEqual(error.waitsFor, [waitsOn(claims, aSourceClaim())]);
   });
 });
 
-describe('reworded', () => {
-  it('lets what is no refusal through as it is', () => {
-    const broken = new Error('a defect');
-    // oxlint-disable-next-line require-yield
-    const rule = (function* () {
-      throw broken;
-    })();
-    assert.throws(
-      () =>
-        run(
-          reworded(rule, () => 'other words'),
-          [],
-        ),
-      (error) => error === broken,
-    );
-  });
-});
-
-describe('statedBytes', () => {
+describe('parseSourceBytes', () => {
   it('reads an exact size', () =>
-    assert.equal(statedBytes(claims, aSourceClaim(), { field: 'size', text: '1.5Ki' }), 1536n));
+    assert.equal(
+      parseSourceBytes(claims, aSourceClaim(), { field: 'size', text: '1.5Ki' }),
+      1536n,
+    ));
 
   it('lets what is no refusal through as it is', () => {
     const broken = new Error('a defect');
@@ -310,7 +294,7 @@ describe('statedBytes', () => {
       },
     } as unknown as string;
     assert.throws(
-      () => statedBytes(claims, aSourceClaim(), { field: 'size', text }),
+      () => parseSourceBytes(claims, aSourceClaim(), { field: 'size', text }),
       (error) => error === broken,
     );
   });

@@ -8,7 +8,7 @@ import {
   vanishedRecordIds,
 } from '#src/volumes/deletion.ts';
 import type { Class, Volume } from '#src/kube/objects.ts';
-import type { DriverFacts } from '#src/volumes/provisioning-options.ts';
+import type { DriverFacts } from '#src/volumes/driver-facts.ts';
 import { aClass, aVolume, driver, DRIVER, options } from './builders.ts';
 
 const PROVISIONED_BY = 'pv.kubernetes.io/provisioned-by';

@@ -171,7 +171,7 @@ describe('the answer for a volume with a source', () => {
     assert.deepEqual(blamed(skeleton, { capacityBytes: 1000n }), {
       message: 'volume content source missing',
       handle: 'test-volume-id',
-      cleanupWord: 'cleanup',
+      cleanupSpelling: 'cleanup',
     });
     assert.ok(!('message' in answered(skeleton, { capacityBytes: 1000n, contentSource: echo })));
   });

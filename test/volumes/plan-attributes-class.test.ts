@@ -4,8 +4,7 @@ import type { VolumeAttributesClass } from '#src/kube/objects.ts';
 import { volumeAttributesClasses } from '#src/kube/resources.ts';
 import { planVolume } from '#src/volumes/plan.ts';
 import { aClaim, aClass, options } from './builders.ts';
-import { created, planned, refused, volumeOf, withCapability } from './plans.ts';
-import type { Given } from './plans.ts';
+import { created, planned, refused, volumeOf, withCapability, type Given } from './plans.ts';
 import type { World } from './source-builders.ts';
 
 const claim = aClaim({ spec: { volumeAttributesClassName: 'gold' } });

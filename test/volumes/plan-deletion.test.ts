@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Class, Volume, VolumeAttachment } from '#src/kube/objects.ts';
-import { planDeletion } from '#src/volumes/plan-deletion.ts';
-import type { DeletionContext } from '#src/volumes/plan-deletion.ts';
+import { planDeletion, type DeletionContext } from '#src/volumes/plan-deletion.ts';
 import { aClass, aVolume, driver } from './builders.ts';
 
 function attachment(
@@ -36,7 +35,7 @@ describe('planDeletion', () => {
 
   it('gives a CSI volume’s own handle (G-11)', () => {
     assert.deepEqual(plan(aVolume()), {
-      kind: 'destroy',
+      kind: 'delete',
       handle: 'test-volume-id',
       isMigrated: false,
       secret: {},
@@ -50,7 +49,7 @@ describe('planDeletion', () => {
       metadata: { ...volume.metadata, labels: { 'topology.kubernetes.io/zone': 'us-a1-b' } },
     };
     assert.deepEqual(plan(labelled, { driver: { ...driver, name: 'pd.csi.storage.gke.io' } }), {
-      kind: 'destroy',
+      kind: 'delete',
       handle: 'projects/UNSPECIFIED/zones/us-a1-b/disks/disk',
       isMigrated: true,
       secret: {},
@@ -118,7 +117,7 @@ describe('planDeletion', () => {
 
   it('asks for the attachments of this volume (F-08)', () => {
     const asked: string[] = [];
-    assert.equal(plan(aVolume(), { attachedTo: (name) => (asked.push(name), []) }).kind, 'destroy');
+    assert.equal(plan(aVolume(), { attachedTo: (name) => (asked.push(name), []) }).kind, 'delete');
     assert.deepEqual(asked, ['test-testi']);
   });
 

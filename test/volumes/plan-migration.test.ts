@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Class } from '#src/kube/objects.ts';
 import { judgeClaim } from '#src/volumes/eligibility.ts';
-import { AZURE_DISK } from '#src/volumes/migration/plugins.ts';
+import { AZURE_DISK } from '#src/volumes/migration/azure-disk.ts';
 import { completeVolume } from '#src/volumes/persistent-volume.ts';
 import { aClaim, aClass, driver } from './builders.ts';
 import { answered, blamed, created, refused, withCapability } from './plans.ts';
@@ -107,7 +107,7 @@ describe('a volume of an in-tree class', () => {
     });
     const answer = blamed(skeleton, { volumeId: 'no-disk-uri', capacityBytes: 100_000n });
     assert.match(answer.message, /^could not get disk name from no-disk-uri/);
-    assert.deepEqual([answer.handle, answer.isHopeless], ['no-disk-uri', true]);
+    assert.deepEqual([answer.handle, answer.isPermanent], ['no-disk-uri', true]);
   });
 
   it('can’t be restored from a snapshot of the driver (R-41)', () => {

@@ -2,10 +2,9 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Claim, Class } from '#src/kube/objects.ts';
 import { volumeAttributesClasses } from '#src/kube/resources.ts';
-import type { DriverFacts } from '#src/volumes/provisioning-options.ts';
+import type { DriverFacts } from '#src/volumes/driver-facts.ts';
 import { aClaim, aClass, driver } from './builders.ts';
-import { created, refused, withCapability } from './plans.ts';
-import type { Given } from './plans.ts';
+import { created, refused, withCapability, type Given } from './plans.ts';
 import { aSourceClaim, aSourceVolume, cloneWorld, SNAPSHOT_GROUP } from './source-builders.ts';
 
 const N = 'csi.storage.k8s.io/';

@@ -2,8 +2,15 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { VolumeCapability_AccessMode_Mode as Mode } from '#src/csi/generated/csi_pb.ts';
 import { aClaim, aClass } from './builders.ts';
-import { claimFor, created, planned, refused, volumeOf, withCapability } from './plans.ts';
-import type { Given } from './plans.ts';
+import {
+  claimFor,
+  created,
+  planned,
+  refused,
+  volumeOf,
+  withCapability,
+  type Given,
+} from './plans.ts';
 
 const N = 'csi.storage.k8s.io/';
 const withFsType = (fstype: string): Given => ({ cls: aClass({ parameters: { fstype } }) });

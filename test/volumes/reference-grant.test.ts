@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { isAllowed } from '#src/volumes/reference-grant.ts';
-import { aGrant, SNAPSHOT_GROUP } from './source-builders.ts';
-import type { GrantChange } from './source-builders.ts';
+import { isGranted } from '#src/volumes/reference-grant.ts';
+import { aGrant, SNAPSHOT_GROUP, type GrantChange } from './source-builders.ts';
 
 const ofClaim = {
   claimNamespace: 'ns2',
@@ -15,7 +14,7 @@ const ofSnapshot = { ...ofClaim, apiGroup: SNAPSHOT_GROUP, kind: 'VolumeSnapshot
 const ofHello = { ...ofClaim, apiGroup: 'hello.k8s.io/v1alpha1', kind: 'Hello' };
 const SNAPSHOTS = { group: SNAPSHOT_GROUP, kind: 'VolumeSnapshot' };
 
-type Case = readonly [request: Parameters<typeof isAllowed>[1], grant: GrantChange];
+type Case = readonly [request: Parameters<typeof isGranted>[1], grant: GrantChange];
 
 const allowed: Record<string, Case> = {
   'a claim for claims of that namespace (J-01)': [ofClaim, {}],
@@ -46,13 +45,13 @@ const denied: Record<string, Case> = {
   'a grant from nobody to nothing (J-23)': [ofClaim, { from: null, to: null }],
 };
 
-describe('isAllowed', () => {
+describe('isGranted', () => {
   for (const [title, [request, grant]] of Object.entries(allowed)) {
-    it(`lets through ${title}`, () => assert.equal(isAllowed([aGrant(grant)], request), true));
+    it(`lets through ${title}`, () => assert.equal(isGranted([aGrant(grant)], request), true));
   }
 
   for (const [title, [request, grant]] of Object.entries(denied)) {
-    it(`is not moved by ${title}`, () => assert.equal(isAllowed([aGrant(grant)], request), false));
+    it(`is not moved by ${title}`, () => assert.equal(isGranted([aGrant(grant)], request), false));
   }
 
   const ungranted = {
@@ -61,20 +60,20 @@ describe('isAllowed', () => {
     'an arbitrary kind (J-10)': ofHello,
   };
   for (const [title, request] of Object.entries(ungranted)) {
-    it(`keeps back ${title} without any grant`, () => assert.equal(isAllowed([], request), false));
+    it(`keeps back ${title} without any grant`, () => assert.equal(isGranted([], request), false));
   }
 
   it('takes one grant of several', () =>
-    assert.equal(isAllowed([aGrant({ to: null }), aGrant()], ofClaim), true));
+    assert.equal(isGranted([aGrant({ to: null }), aGrant()], ofClaim), true));
 
   it('does not put two halves of different grants together', () => {
-    assert.equal(isAllowed([aGrant({ to: null }), aGrant({ from: null })], ofClaim), false);
+    assert.equal(isGranted([aGrant({ to: null }), aGrant({ from: null })], ofClaim), false);
   });
 
   it('finds nothing in a grant that says nothing, or only half', () => {
     const { metadata, spec } = aGrant();
     assert.equal(
-      isAllowed(
+      isGranted(
         [
           { metadata },
           { metadata, spec: { from: spec.from } },
@@ -90,6 +89,6 @@ describe('isAllowed', () => {
     const grant = aGrant();
     const from = [{ group: 'wrong', kind: 'Pod', namespace: 'ns9' }, ...grant.spec.from];
     const to = [{ group: 'wrong', kind: 'Pod' }, ...grant.spec.to];
-    assert.equal(isAllowed([{ ...grant, spec: { from, to } }], ofClaim), true);
+    assert.equal(isGranted([{ ...grant, spec: { from, to } }], ofClaim), true);
   });
 });

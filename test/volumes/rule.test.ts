@@ -1,17 +1,29 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { KubeObject } from '#src/kube/objects.ts';
-import type { Resource } from '#src/kube/resources.ts';
-import { secrets, snapshotContents, snapshots } from '#src/kube/resources.ts';
-import { RefusedError } from '#src/volumes/provisioning-options.ts';
-import { list, notFound, orUntilChanged, read, untilChanged } from '#src/volumes/rule.ts';
-import type { Answer, Rule } from '#src/volumes/rule.ts';
+import { type Resource, secrets, snapshotContents, snapshots } from '#src/kube/resources.ts';
+import { RefusedError } from '#src/volumes/refused-error.ts';
+import {
+  alsoWaitFor,
+  type Answer,
+  list,
+  notFound,
+  read,
+  refuseUntilChanged,
+  rewordRefusal,
+  type Rule,
+} from '#src/volumes/rule.ts';
 
 const ref = { namespace: 'space', name: 'thing' };
 const thing: KubeObject = { metadata: { ...ref, uid: 'u', resourceVersion: '5' } };
 
-/** Runs a rule of one step. */
-function told<T>(
+function* broken(): Rule<never> {
+  yield { kind: 'list', resource: snapshots, namespace: 'space' };
+  throw new TypeError('a defect');
+}
+
+/** Runs a rule of one step, and answers the step. */
+function runStep<T>(
   rule: Rule<T>,
   answer: Answer,
 ): { readonly value?: T; readonly error?: RefusedError; readonly step: unknown } {
@@ -26,15 +38,15 @@ function told<T>(
   }
 }
 
-describe('a rule that reads', () => {
-  it('asks for the object and goes on with it', () => {
-    const { step, value } = told(read(snapshots, ref), { kind: 'found', object: thing });
+describe('read', () => {
+  it('yields a read step and returns the object', () => {
+    const { step, value } = runStep(read(snapshots, ref), { kind: 'found', object: thing });
     assert.deepEqual(step, { kind: 'read', resource: snapshots, ref });
     assert.equal(value, thing);
   });
 
-  it('refuses until the object is there', () => {
-    const { error } = told(read(snapshots, ref, 'no snapshot'), { kind: 'absent' });
+  it('refuses until the object is created', () => {
+    const { error } = runStep(read(snapshots, ref, 'no snapshot'), { kind: 'absent' });
     assert.equal(
       error?.message,
       'no snapshot: volumesnapshots.snapshot.storage.k8s.io "thing" not found',
@@ -44,8 +56,8 @@ describe('a rule that reads', () => {
     ]);
   });
 
-  it('refuses in the server’s words, which no change of the object is known to end', () => {
-    const { error } = told(read(snapshots, ref, 'no snapshot'), {
+  it('refuses with the server’s message, and waits for no object', () => {
+    const { error } = runStep(read(snapshots, ref, 'no snapshot'), {
       kind: 'refused',
       code: 403,
       message: 'forbidden',
@@ -54,34 +66,36 @@ describe('a rule that reads', () => {
     assert.deepEqual(error.waitsFor, []);
   });
 
-  it('says that the server has no such kind', () => {
-    const words = (resource: Resource) =>
-      told(read(resource, ref), { kind: 'absent', isUnknownKind: true }).error?.message;
+  it('says that the server does not serve the kind', () => {
+    const messageFor = (resource: Resource) =>
+      runStep(read(resource, ref), { kind: 'absent', isUnknownKind: true }).error?.message;
     assert.equal(
-      words(snapshots),
-      'the server could not find the requested resource (get volumesnapshots.snapshot.storage.k8s.io thing)',
+      messageFor(snapshots),
+      'the server could not find the requested resource ' +
+        '(get volumesnapshots.snapshot.storage.k8s.io thing)',
     );
     assert.equal(
-      words(secrets),
+      messageFor(secrets),
       'the server could not find the requested resource (get secrets thing)',
     );
   });
 
-  it('needs no words of its own', () => {
+  it('has no prefix by default', () => {
     assert.equal(
-      told(read(secrets, ref), { kind: 'absent' }).error?.message,
+      runStep(read(secrets, ref), { kind: 'absent' }).error?.message,
       'secrets "thing" not found',
     );
     assert.equal(
-      told(read(secrets, ref), { kind: 'refused', code: 403, message: 'forbidden' }).error?.message,
+      runStep(read(secrets, ref), { kind: 'refused', code: 403, message: 'forbidden' }).error
+        ?.message,
       'forbidden',
     );
   });
 });
 
-describe('a rule that lists', () => {
-  it('asks for the namespace and goes on with what is there', () => {
-    const { step, value } = told(list(snapshots, 'space', 'no list'), {
+describe('list', () => {
+  it('yields a list step and returns the objects', () => {
+    const { step, value } = runStep(list(snapshots, 'space', 'no list'), {
       kind: 'listed',
       items: [thing],
     });
@@ -89,13 +103,13 @@ describe('a rule that lists', () => {
     assert.deepEqual(value, [thing]);
   });
 
-  it('goes on with nothing where the server has no such kind', () => {
-    assert.deepEqual(told(list(snapshots, 'space', 'no list'), { kind: 'absent' }).value, []);
+  it('returns nothing if the server does not serve the kind', () => {
+    assert.deepEqual(runStep(list(snapshots, 'space', 'no list'), { kind: 'absent' }).value, []);
   });
 
-  it('refuses in the server’s words', () => {
+  it('refuses with the server’s message', () => {
     assert.equal(
-      told(list(snapshots, 'space', 'no list'), {
+      runStep(list(snapshots, 'space', 'no list'), {
         kind: 'refused',
         code: 403,
         message: 'forbidden',
@@ -105,16 +119,16 @@ describe('a rule that lists', () => {
   });
 });
 
-describe('a refusal until an object changes', () => {
-  it('names the object and the version that was seen', () => {
-    assert.deepEqual(untilChanged(snapshots, thing, 'not ready').waitsFor, [
+describe('refuseUntilChanged', () => {
+  it('waits for the object from the version that was read', () => {
+    assert.deepEqual(refuseUntilChanged(snapshots, thing, 'not ready').waitsFor, [
       { resource: 'volumesnapshots', ...ref, seen: '5' },
     ]);
   });
 
-  it('names no namespace where there is none', () => {
+  it('names no namespace for a cluster-wide object', () => {
     const { namespace: _, ...metadata } = thing.metadata;
-    assert.deepEqual(untilChanged(snapshots, { metadata }, 'not ready').waitsFor, [
+    assert.deepEqual(refuseUntilChanged(snapshots, { metadata }, 'not ready').waitsFor, [
       {
         resource: 'volumesnapshots',
         name: 'thing',
@@ -124,45 +138,58 @@ describe('a refusal until an object changes', () => {
   });
 });
 
-describe('a rule about what an object refers to', () => {
+describe('alsoWaitFor', () => {
   const content = { metadata: { name: 'content', uid: 'c', resourceVersion: '6' } };
   const waits = (rule: Rule<never>) =>
-    told(orUntilChanged(snapshots, thing, rule), { kind: 'absent' }).error?.waitsFor;
+    runStep(alsoWaitFor(snapshots, thing, rule), { kind: 'absent' }).error?.waitsFor;
   function* refusing(refusal: RefusedError): Rule<never> {
     yield { kind: 'list', resource: snapshots, namespace: 'space' };
     throw refusal;
   }
-  function* broken(): Rule<never> {
-    yield { kind: 'list', resource: snapshots, namespace: 'space' };
-    throw new TypeError('a defect');
-  }
   const ON_THING = { resource: 'volumesnapshots', ...ref, seen: '5' };
 
-  it('waits for a change of the reference too', () => {
+  it('adds the referring object to what the refusal waits for', () => {
     const on = { resource: 'volumesnapshotcontents', name: 'content', seen: '6' };
-    assert.deepEqual(waits(refusing(untilChanged(snapshotContents, content, 'no handle'))), [
+    assert.deepEqual(waits(refusing(refuseUntilChanged(snapshotContents, content, 'no handle'))), [
       on,
       ON_THING,
     ]);
   });
 
-  it('names the reference once where that is what it waits for', () => {
-    assert.deepEqual(waits(refusing(untilChanged(snapshots, thing, 'not ready'))), [ON_THING]);
+  it('adds no object twice', () => {
+    assert.deepEqual(waits(refusing(refuseUntilChanged(snapshots, thing, 'not ready'))), [
+      ON_THING,
+    ]);
   });
 
-  it('waits for nothing where no change is known to end the refusal', () => {
+  it('adds nothing to a refusal that waits for no object', () => {
     assert.deepEqual(waits(refusing(new RefusedError('no'))), []);
   });
 
-  it('lets what is no refusal pass', () => {
-    const rule = orUntilChanged(snapshots, thing, broken());
+  it('lets the error of a defect pass', () => {
+    const rule = alsoWaitFor(snapshots, thing, broken());
     rule.next();
     assert.throws(() => rule.next({ kind: 'absent' }), TypeError);
   });
 });
 
-describe('an object that is not there', () => {
-  it('is told as the API server does', () => {
+describe('rewordRefusal', () => {
+  it('changes the message and keeps what the refusal waits for', () => {
+    const rule = rewordRefusal(read(secrets, ref), (message) => `no secret: ${message}`);
+    const { error } = runStep(rule, { kind: 'absent' });
+    assert.equal(error?.message, 'no secret: secrets "thing" not found');
+    assert.deepEqual(error.waitsFor, [{ resource: 'secrets', ...ref, seen: '' }]);
+  });
+
+  it('lets the error of a defect pass', () => {
+    const rule = rewordRefusal(broken(), () => 'other words');
+    rule.next();
+    assert.throws(() => rule.next({ kind: 'absent' }), TypeError);
+  });
+});
+
+describe('notFound', () => {
+  it('words the message as the API server does', () => {
     assert.equal(notFound(secrets, 'x'), 'secrets "x" not found');
     assert.equal(notFound(snapshots, 'x'), 'volumesnapshots.snapshot.storage.k8s.io "x" not found');
   });

@@ -16,8 +16,11 @@ import {
   run,
   SNAPSHOT_GROUP,
   snapshotWorld,
+  type ContentChange,
+  type FillInput,
+  type GrantChange,
+  type World,
 } from './source-builders.ts';
-import type { ContentChange, FillInput, GrantChange, World } from './source-builders.ts';
 
 const PREFIX = 'error getting handle for DataSource Type VolumeSnapshot by Name test-snapshot: ';
 const READS = [
@@ -53,7 +56,10 @@ const refuses = ({ world, change, message, waitsFor }: Refusal) => {
   const { error, steps } = restored(world, change);
   assert.equal(error?.message, PREFIX + message);
   assert.deepEqual(error.waitsFor, waitsFor);
-  assert.ok(!steps.some((step) => step.startsWith('protect')), 'a refused source is left alone');
+  assert.ok(
+    !steps.some((step) => step.startsWith('add-finalizer')),
+    'a refused source is left alone',
+  );
 };
 
 const withStatus = (status: Parameters<typeof aSnapshot>[0] & object) =>
@@ -74,7 +80,7 @@ describe('snapshotSource', () => {
       object: aSnapshot(),
       finalizer: SNAPSHOT_SOURCE_PROTECTION,
     });
-    assert.deepEqual(steps, [...READS, 'protect volumesnapshots ns1/test-snapshot']);
+    assert.deepEqual(steps, [...READS, 'add-finalizer volumesnapshots ns1/test-snapshot']);
   });
 
   const ON_DIFFERENT =
@@ -295,7 +301,7 @@ describe('snapshotSource over namespaces', () => {
     it(`restores ${title}`, () => {
       const { value, steps } = reading(claim, grant);
       assert.deepEqual(value?.request.type.value, { snapshotId: 'sid' });
-      assert.equal(steps.at(-1), 'protect volumesnapshots ns1/test-snapshot');
+      assert.equal(steps.at(-1), 'add-finalizer volumesnapshots ns1/test-snapshot');
     });
   }
 

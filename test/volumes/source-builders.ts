@@ -15,13 +15,17 @@ import {
   snapshotContents,
   snapshots,
   volumes,
+  type Resource,
 } from '#src/kube/resources.ts';
-import type { Resource } from '#src/kube/resources.ts';
 import { cloneSource } from '#src/volumes/clone-source.ts';
-import { dataSourceOf, kindOf, protectSource } from '#src/volumes/data-source.ts';
-import type { ContentSource } from '#src/volumes/data-source.ts';
+import {
+  addSourceFinalizer,
+  dataSourceOf,
+  kindOf,
+  type ContentSource,
+} from '#src/volumes/data-source.ts';
 import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
-import { RefusedError } from '#src/volumes/provisioning-options.ts';
+import { RefusedError } from '#src/volumes/refused-error.ts';
 import type { Answer, Rule, Step } from '#src/volumes/rule.ts';
 import { snapshotSource } from '#src/volumes/snapshot-source.ts';
 import { aClaim, aClass, aVolume, DRIVER } from './builders.ts';
@@ -81,7 +85,7 @@ function answered(step: Step, world: World): Answer {
     ({ metadata }) => metadata.namespace === namespace && metadata.name === name,
   );
   if (object === undefined) return { kind: 'absent' };
-  return step.kind === 'read' ? { kind: 'found', object } : { kind: 'protected' };
+  return step.kind === 'read' ? { kind: 'found', object } : { kind: 'finalizer-added' };
 }
 
 /** The server's no to steps of one kind. */
@@ -120,7 +124,7 @@ export function* filled(input: FillInput): Rule<ContentSource | undefined> {
     kindOf(source, claim.metadata.name) === 'snapshot'
       ? yield* snapshotSource(asked)
       : yield* cloneSource(asked);
-  yield* protectSource(content);
+  yield* addSourceFinalizer(content);
   return content;
 }
 

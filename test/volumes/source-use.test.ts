@@ -1,7 +1,12 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Claim } from '#src/kube/objects.ts';
-import { isCloning, isHeldSource, isPending, restoredSnapshot } from '#src/volumes/source-use.ts';
+import {
+  isCloning,
+  isTerminatingCloneSource,
+  isPending,
+  restoredSnapshot,
+} from '#src/volumes/source-use.ts';
 import { aClaim } from './builders.ts';
 
 const GROUP = 'snapshot.storage.k8s.io';
@@ -96,9 +101,9 @@ describe('isCloning', () => {
   });
 });
 
-describe('isHeldSource', () => {
+describe('isTerminatingCloneSource', () => {
   const held = (metadata: Partial<Claim['metadata']>): boolean =>
-    isHeldSource(aClaim({ metadata }));
+    isTerminatingCloneSource(aClaim({ metadata }));
 
   it('holds for a claim that is being deleted and has our finalizer, and no other', () => {
     const deletionTimestamp = '2026-01-01T00:00:00Z';

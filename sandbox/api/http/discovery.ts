@@ -1,11 +1,22 @@
 import type { JsonObject } from '../json-value.ts';
 import type { Registry } from '../registry.ts';
 import { apiVersionOf, type Resource } from '../resource.ts';
+import type { Verb } from './request-info.ts';
 
-const VERBS = ['create', 'delete', 'deletecollection', 'get', 'list', 'patch', 'update', 'watch'];
+const VERBS: Verb[] = [
+  'create',
+  'delete',
+  'deletecollection',
+  'get',
+  'list',
+  'patch',
+  'update',
+  'watch',
+];
 const STATUS_VERBS = ['get', 'patch', 'update'];
 
-/** The media type of a discovery document that lists everything at once. */
+/** The media type for aggregated discovery (one document with all kinds), if the client accepts it.
+ */
 export function aggregatedType(accept: string): string | undefined {
   const match =
     /application\/json;g=apidiscovery\.k8s\.io;v=(v2|v2beta1);as=APIGroupDiscoveryList/.exec(
@@ -14,7 +25,7 @@ export function aggregatedType(accept: string): string | undefined {
   return match?.[0];
 }
 
-/** What kinds there are, in the documents that clients read before anything else. */
+/** The discovery documents: the kinds that this server serves. Clients read them first. */
 export class Discovery {
   readonly #registry: Registry;
 
@@ -22,7 +33,8 @@ export class Discovery {
     this.#registry = registry;
   }
 
-  /** The document at a path, or undefined where the path is no discovery document. */
+  /** The document at a path; undefined for other paths.
+   * @param aggregated  the media type from {@link aggregatedType} */
   document(path: string, aggregated: string | undefined): JsonObject | undefined {
     const [root, group, version, ...more] = path.split('/').filter((part) => part !== '');
     if (more.length > 0) return undefined;
@@ -125,7 +137,8 @@ function rankOf(version: string): number {
   );
 }
 
-function verbsOf(row: Resource): string[] {
+/** The verbs that a resource serves. */
+export function verbsOf(row: Resource): Verb[] {
   if (row.review !== undefined) return ['create'];
   return row.deletedOneByOne === true ? VERBS.filter((verb) => verb !== 'deletecollection') : VERBS;
 }
@@ -137,12 +150,7 @@ function resourceEntries(row: Resource): JsonObject[] {
     namespaced: row.namespaced,
     kind: row.kind,
     verbs: verbsOf(row),
-    ...(row.shortNames === undefined || row.shortNames.length === 0
-      ? {}
-      : { shortNames: [...row.shortNames] }),
-    ...(row.categories === undefined || row.categories.length === 0
-      ? {}
-      : { categories: [...row.categories] }),
+    ...aliasesOf(row),
   };
   if (row.hasStatus !== true) return [entry];
   return [
@@ -157,6 +165,13 @@ function resourceEntries(row: Resource): JsonObject[] {
   ];
 }
 
+function aliasesOf({ shortNames = [], categories = [] }: Resource): JsonObject {
+  return {
+    ...(shortNames.length === 0 ? {} : { shortNames: [...shortNames] }),
+    ...(categories.length === 0 ? {} : { categories: [...categories] }),
+  };
+}
+
 function aggregatedEntry(row: Resource): JsonObject {
   const responseKind = { group: row.group, version: row.version, kind: row.kind };
   return {
@@ -165,19 +180,14 @@ function aggregatedEntry(row: Resource): JsonObject {
     scope: row.namespaced ? 'Namespaced' : 'Cluster',
     singularResource: row.singular,
     verbs: verbsOf(row),
-    ...(row.shortNames === undefined || row.shortNames.length === 0
-      ? {}
-      : { shortNames: [...row.shortNames] }),
-    ...(row.categories === undefined || row.categories.length === 0
-      ? {}
-      : { categories: [...row.categories] }),
+    ...aliasesOf(row),
     ...(row.hasStatus === true
       ? { subresources: [{ subresource: 'status', responseKind, verbs: STATUS_VERBS }] }
       : {}),
   };
 }
 
-/** `/version`: the API that this server speaks, and that it is no cluster. */
+/** `/version`: the API version that this server speaks. The suffix tells it from a real cluster. */
 export const VERSION: JsonObject = {
   major: '1',
   minor: '36',

@@ -2,33 +2,33 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { ApiError } from '../api-error.ts';
 import type { RequestInfo } from './request-info.ts';
 
-/** What happens to a request instead of, or beside, its answer. */
+/** What a fault does to a request. */
 export type FaultAction =
-  /** Answers with this code, nothing is done. 410 has reason Expired, 429 and 503 may ask for
-   * patience. */
+  /** Answers with this code and does nothing else. 429 and 503 may carry a Retry-After. */
   | {
       readonly kind: 'status';
       readonly code: number;
       readonly retryAfterSeconds?: number;
       readonly message?: string;
     }
-  /** Waits first, then does as asked. */
+  /** Handles the request after a delay. */
   | { readonly kind: 'delay'; readonly delayMs: number }
-  /** Closes the connection before anything is done. */
+  /** Closes the connection without handling the request. */
   | { readonly kind: 'reset' }
-  /** Does as asked and closes the connection instead of answering: the client cannot know. */
+  /** Handles the request and closes the connection instead of answering: the client can't know
+   * whether it had an effect. */
   | { readonly kind: 'lose-answer' }
   /** Never answers; the connection stays open. */
   | { readonly kind: 'hang' };
 
-/** A fault for the next requests that match; what is left out matches all. */
+/** A fault for the next requests that match. Members that are left out match every request. */
 export interface Fault {
   readonly action: FaultAction;
   readonly verb?: RequestInfo['verb'];
   readonly plural?: string;
   readonly name?: string;
   readonly subresource?: string;
-  /** How many requests it hits; 1 unless told, Infinity until cancelled. */
+  /** How many requests it hits; default: 1. Infinity hits all until it is cancelled. */
   readonly times?: number;
 }
 
@@ -37,11 +37,11 @@ interface Armed {
   left: number;
 }
 
-/** Faults for tests, hit in the order in which they were injected. */
+/** Faults for tests. The first one that was injected and matches is applied. */
 export class Faults {
   readonly #armed: Armed[] = [];
 
-  /** @returns takes the fault back */
+  /** @returns cancels the fault */
   inject(fault: Fault): () => void {
     const armed: Armed = { fault, left: fault.times ?? 1 };
     this.#armed.push(armed);
@@ -54,7 +54,7 @@ export class Faults {
     this.#armed.length = 0;
   }
 
-  /** The action for this request, used up by asking. */
+  /** The action for this request; counts as one use of the fault. */
   take(info: RequestInfo): FaultAction | undefined {
     const armed = this.#armed.find(({ fault, left }) => left > 0 && matches(fault, info));
     if (armed === undefined) return undefined;
@@ -85,9 +85,10 @@ const REASONS: Readonly<Record<number, string>> = {
   504: 'Timeout',
 };
 
-/** Lets a fault happen. True where the request goes on afterwards.
- * @throws ApiError where the fault is an answer */
-export async function survive(
+/** Applies a fault to a request.
+ * @returns whether the request is to be handled now
+ * @throws  ApiError where the fault is an answer */
+export async function applyFault(
   fault: FaultAction,
   request: IncomingMessage,
   response: ServerResponse,

@@ -1,11 +1,12 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Logger } from '#src/runtime/log.ts';
 import { ApiError, noSuchResource } from '../api-error.ts';
+import type { JsonObject } from '../json-value.ts';
 import type { Registry } from '../registry.ts';
 import type { Access } from './access.ts';
-import { json, sendError, sendJson, sendObject } from './answer.ts';
+import { json, sendError, sendJson } from './answer.ts';
 import { aggregatedType, Discovery, VERSION } from './discovery.ts';
-import { Faults, survive } from './faults.ts';
+import { applyFault, Faults } from './faults.ts';
 import { OpenApiV2 } from './openapi-v2.ts';
 import { OpenApiV3 } from './openapi-v3.ts';
 import { RequestCounts } from './request-counts.ts';
@@ -19,9 +20,11 @@ export interface HandlerDeps {
   readonly log: Logger;
 }
 
+const READ_METHODS = new Set(['GET', 'HEAD']);
+/** Paths that need no token. */
 const OPEN_PATHS = new Set(['/healthz', '/livez', '/readyz', '/version']);
 
-/** From an HTTP request to what answers it: health, discovery, OpenAPI, or resources. */
+/** Answers HTTP requests: health, version, discovery and OpenAPI itself, resources by `Routes`. */
 export class Handler {
   readonly faults = new Faults();
   readonly requests = new RequestCounts();
@@ -38,30 +41,36 @@ export class Handler {
   }
 
   async handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    // A client that leaves in the middle of an answer is its own business.
+    // A client may close the connection in the middle of an answer.
     response.on('error', () => undefined);
     try {
-      this.#deps.access.checkHost(request);
-      const [path = '/', search = ''] = (request.url ?? '/').split('?', 2);
-      if (!OPEN_PATHS.has(path)) this.#deps.access.checkToken(request);
-      if (this.#document(path, request, response)) return;
-      const query = new URLSearchParams(search);
-      const info = parseRequest(request.method ?? 'GET', path, query);
-      // Paths that no group answers for get the plain text of the HTTP library beneath, as on a
-      // real server.
-      if (info === undefined || !this.#deps.registry.hasGroup(info.group)) {
-        response
-          .writeHead(404, { 'content-type': 'text/plain; charset=utf-8' })
-          .end('404 page not found\n');
-        return;
-      }
-      this.requests.add(info);
-      const fault = this.faults.take(info);
-      if (fault !== undefined && !(await survive(fault, request, response))) return;
-      await this.#deps.routes.serve(info, query, request, response);
+      await this.#answer(request, response);
     } catch (error) {
       this.#refuse(request, response, error);
     }
+  }
+
+  async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    this.#deps.access.checkHost(request);
+    const { method = 'GET', url = '/', headers } = request;
+    const [path = '/', search = ''] = url.split('?', 2);
+    if (!OPEN_PATHS.has(path)) this.#deps.access.checkToken(request);
+    const document = READ_METHODS.has(method) ? this.#documentAt(path, headers.accept) : undefined;
+    if (document !== undefined)
+      return sendJson(response, 200, document.body, { 'content-type': document.type });
+    const query = new URLSearchParams(search);
+    const info = parseRequest(method, path, query);
+    if (info === undefined || !this.#deps.registry.hasGroup(info.group)) {
+      // For a path of no group the real server answers with the plain text of its HTTP library.
+      response
+        .writeHead(404, { 'content-type': 'text/plain; charset=utf-8' })
+        .end('404 page not found\n');
+      return;
+    }
+    this.requests.add(info);
+    const fault = this.faults.take(info);
+    if (fault === undefined || (await applyFault(fault, request, response)))
+      await this.#deps.routes.serve(info, query, request, response);
   }
 
   #refuse(request: IncomingMessage, response: ServerResponse, error: unknown): void {
@@ -76,38 +85,34 @@ export class Handler {
       );
     if (response.headersSent) response.destroy();
     else {
-      // What is left of a refused body is not read: the connection cannot carry another request.
+      // The rest of a refused body is not read, so the connection can't carry another request.
       if (!request.complete) response.setHeader('connection', 'close');
       sendError(response, known);
     }
   }
 
-  /** Answers what is no resource; false where the path is one. */
-  #document(path: string, request: IncomingMessage, response: ServerResponse): boolean {
-    if (request.method !== 'GET' && request.method !== 'HEAD') return false;
-    const accept = request.headers.accept ?? '';
-    if (path === '/version') sendObject(response, 200, VERSION);
-    else if (OPEN_PATHS.has(path))
-      response.writeHead(200, { 'content-type': 'text/plain' }).end('ok');
-    else if (path === '/openapi/v2') {
-      const { type, body } = this.#v2.document(accept);
-      sendJson(response, 200, body, { 'content-type': type });
-    } else if (path === '/openapi/v3') sendObject(response, 200, this.#v3.index());
-    else if (path.startsWith('/openapi/v3/')) {
+  /** The document at a path that is not a resource; undefined for resources. */
+  #documentAt(path: string, accept = ''): Document | undefined {
+    if (path === '/version') return jsonDocument(VERSION);
+    if (OPEN_PATHS.has(path)) return { type: 'text/plain', body: Buffer.from('ok') };
+    if (path === '/openapi/v2') return this.#v2.document(accept);
+    if (path === '/openapi/v3') return jsonDocument(this.#v3.index());
+    if (path.startsWith('/openapi/v3/')) {
       const document = this.#v3.document(path.slice('/openapi/v3/'.length));
       if (document === undefined) throw noSuchResource();
-      sendObject(response, 200, document);
-    } else {
-      const aggregated = path === '/api' || path === '/apis' ? aggregatedType(accept) : undefined;
-      const document = this.#discovery.document(path, aggregated);
-      if (document === undefined) return false;
-      sendJson(
-        response,
-        200,
-        json(document),
-        aggregated === undefined ? {} : { 'content-type': aggregated },
-      );
+      return jsonDocument(document);
     }
-    return true;
+    const aggregated = path === '/api' || path === '/apis' ? aggregatedType(accept) : undefined;
+    const document = this.#discovery.document(path, aggregated);
+    return document === undefined ? undefined : jsonDocument(document, aggregated);
   }
+}
+
+interface Document {
+  readonly type: string;
+  readonly body: Buffer;
+}
+
+function jsonDocument(content: JsonObject, type = 'application/json'): Document {
+  return { type, body: json(content) };
 }

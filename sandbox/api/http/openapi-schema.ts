@@ -1,14 +1,14 @@
 import type { JsonObject } from '../json-value.ts';
 import { apiVersionOf, type Resource } from '../resource.ts';
-import type { FieldType, Struct } from '../schema/struct.ts';
+import type { FieldType, ListType, ScalarKind, Struct } from '../schema/struct.ts';
 
 /** A schema's name in OpenAPI documents. */
 export function definitionName(struct: Struct): string {
   return `dev.sutler.sandbox.${struct.name}`;
 }
 
-/** The definitions that these resources need, by name: kubectl validates, explains and patches by
- * them.
+/** The definitions that these resources need, by name. kubectl uses them to validate, explain and
+ * patch.
  * @param refPrefix  `#/definitions/` (v2) or `#/components/schemas/` (v3) */
 export function definitionsOf(
   resources: readonly Resource[],
@@ -28,8 +28,7 @@ export function definitionsOf(
   };
   for (const resource of resources) {
     add(resource.struct);
-    // Custom kinds share one open struct; each has a definition of its own, so that its name is
-    // found.
+    // Custom kinds share one open struct, but clients look for a definition of each kind's name.
     const name = resource.struct.open
       ? `dev.sutler.sandbox.${resource.kind}`
       : definitionName(resource.struct);
@@ -46,7 +45,7 @@ export function definitionsOf(
 }
 
 function structSchema(struct: Struct, refPrefix: string): JsonObject {
-  // An open struct has no properties here: clients would refuse the members that it does not name.
+  // Clients would refuse the unnamed members of an open struct if it had properties here.
   if (struct.open || struct.fields.size === 0)
     return { type: 'object', 'x-kubernetes-preserve-unknown-fields': true };
   const fields = [...struct.fields.values()];
@@ -64,50 +63,41 @@ function structSchema(struct: Struct, refPrefix: string): JsonObject {
 }
 
 function typeSchema(type: FieldType, refPrefix: string): JsonObject {
-  switch (type.kind) {
-    case 'struct':
-      return { $ref: `${refPrefix}${definitionName(type.struct)}` };
-    case 'map':
-      return { type: 'object', additionalProperties: typeSchema(type.value, refPrefix) };
-    case 'list': {
-      const strategies = [
-        ...(type.retainKeys ? ['retainKeys'] : []),
-        ...(type.mergeKey === undefined ? [] : ['merge']),
-      ];
-      return {
-        type: 'array',
-        items: typeSchema(type.item, refPrefix),
-        'x-kubernetes-list-type': type.isSet
-          ? 'set'
-          : type.applyKeys === undefined
-            ? 'atomic'
-            : 'map',
-        ...(type.applyKeys === undefined
-          ? {}
-          : { 'x-kubernetes-list-map-keys': [...type.applyKeys] }),
-        ...(strategies.length === 0 ? {} : { 'x-kubernetes-patch-strategy': strategies.join(',') }),
-        ...(type.mergeKey === undefined || type.mergeKey === ''
-          ? {}
-          : { 'x-kubernetes-patch-merge-key': type.mergeKey }),
-      };
-    }
-    case 'int':
-      return { type: 'integer', format: 'int64' };
-    case 'number':
-      return { type: 'number', format: 'double' };
-    case 'bool':
-      return { type: 'boolean' };
-    case 'bytes':
-      return { type: 'string', format: 'byte' };
-    case 'time':
-    case 'micro':
-      return { type: 'string', format: 'date-time' };
-    case 'any':
-      return { type: 'object', 'x-kubernetes-preserve-unknown-fields': true };
-    case 'string':
-    case 'quantity':
-      return { type: 'string' };
-  }
+  if (type.kind === 'struct') return { $ref: `${refPrefix}${definitionName(type.struct)}` };
+  if (type.kind === 'map')
+    return { type: 'object', additionalProperties: typeSchema(type.value, refPrefix) };
+  if (type.kind === 'list')
+    return { type: 'array', items: typeSchema(type.item, refPrefix), ...listExtensions(type) };
+  return SCALAR_SCHEMAS[type.kind];
+}
+
+const SCALAR_SCHEMAS: Readonly<Record<ScalarKind, JsonObject>> = {
+  string: { type: 'string' },
+  int: { type: 'integer', format: 'int64' },
+  number: { type: 'number', format: 'double' },
+  bool: { type: 'boolean' },
+  bytes: { type: 'string', format: 'byte' },
+  quantity: { type: 'string' },
+  time: { type: 'string', format: 'date-time' },
+  micro: { type: 'string', format: 'date-time' },
+  any: { type: 'object', 'x-kubernetes-preserve-unknown-fields': true },
+};
+
+/** How clients merge a list: by server-side apply and by a strategic merge patch. */
+function listExtensions({ applyKeys, isSet, mergeKey, retainKeys }: ListType): JsonObject {
+  const listType = applyKeys === undefined ? 'atomic' : 'map';
+  const strategies = [
+    ...(retainKeys ? ['retainKeys'] : []),
+    ...(mergeKey === undefined ? [] : ['merge']),
+  ];
+  return {
+    'x-kubernetes-list-type': isSet ? 'set' : listType,
+    ...(applyKeys === undefined ? {} : { 'x-kubernetes-list-map-keys': [...applyKeys] }),
+    ...(strategies.length === 0 ? {} : { 'x-kubernetes-patch-strategy': strategies.join(',') }),
+    ...(mergeKey === undefined || mergeKey === ''
+      ? {}
+      : { 'x-kubernetes-patch-merge-key': mergeKey }),
+  };
 }
 
 /** The path of one object of a resource, with placeholders. */
@@ -117,7 +107,7 @@ export function itemPath(resource: Resource): string {
   return `${root}${resource.namespaced ? '/namespaces/{namespace}' : ''}/${resource.plural}/{name}`;
 }
 
-/** The query parameters of PATCH: clients look here for what the server can do. */
+/** The query parameters of PATCH. Clients look here to learn what the server supports. */
 export const PATCH_PARAMETERS = ['dryRun', 'fieldManager', 'fieldValidation', 'force'] as const;
 
 export const PATCH_TYPES = [

@@ -1,14 +1,14 @@
-import { isObject, plainText, type JsonObject } from '../json-value.ts';
+import { objectAt, plainText, type JsonObject } from '../json-value.ts';
 import type { Registry } from '../registry.ts';
 import type { Resource } from '../resource.ts';
 import { definitionsOf, itemPath, PATCH_PARAMETERS, PATCH_TYPES } from './openapi-schema.ts';
 import { field, message } from './protobuf-writer.ts';
 
-/** The protobuf form of OpenAPI v2 that kubectl up to 1.26 insists on; the name of the type changed
- * once. */
+/** The protobuf form of OpenAPI v2, the only one that kubectl up to 1.26 takes. The name of the
+ * media type changed once. */
 const PROTOBUF = /application\/com\.github\.proto-openapi\.spec\.v2[@.]v1\.0\+protobuf/;
 
-/** OpenAPI v2, for older clients: kubectl 1.20 validates and dry-runs by it. */
+/** Serves OpenAPI v2 for older clients: kubectl 1.20 needs it for validation and dry runs. */
 export class OpenApiV2 {
   readonly #registry: Registry;
   #revision = -1;
@@ -29,8 +29,8 @@ export class OpenApiV2 {
       this.#protobuf = encodeDocument(document);
     }
     if (!PROTOBUF.test(accept)) return { type: 'application/json', body: this.#json };
-    // Answered under the newer name always: the @ of the older one is no legal media type, and its
-    // own client refuses it.
+    // Always the newer name: the @ of the older one is not allowed in a media type, and even the
+    // client that asks for it refuses it.
     return {
       type: 'application/com.github.proto-openapi.spec.v2.v1.0+protobuf',
       body: this.#protobuf,
@@ -73,9 +73,7 @@ function patchOperation(resource: Resource): JsonObject {
   };
 }
 
-// Field numbers of the openapi.v2 messages, compared with what a real server sends; kubectl 1.20
-// reads them in the test.
-
+/** The protobuf form; field numbers as in the openapi.v2 messages that a real server sends. */
 function encodeDocument(document: Document): Buffer {
   return message(
     field(1, '2.0'),
@@ -104,7 +102,7 @@ function named(name: string, value: Uint8Array): Buffer {
 }
 
 function encodePathItem(item: JsonObject[string]): Buffer {
-  const patch = isObject(item) && isObject(item['patch']) ? item['patch'] : {};
+  const patch = objectAt(item, 'patch');
   const parameters = PATCH_PARAMETERS.map((name) =>
     field(8, field(1, field(2, field(3, message(field(2, 'query'), field(4, name)))))),
   );
@@ -119,33 +117,31 @@ function encodePathItem(item: JsonObject[string]): Buffer {
   );
 }
 
-/** A vendor extension; its value is YAML, of which JSON is a part. */
+/** A vendor extension. Its value is YAML; JSON is valid YAML. */
 function extension(number: number, name: string, value: JsonObject[string]): Buffer {
   return field(number, named(name, field(2, JSON.stringify(value))));
 }
 
 function encodeSchema(schema: JsonObject[string]): Buffer {
-  if (!isObject(schema)) return Buffer.alloc(0);
-  const parts: Buffer[] = [];
-  for (const [name, value] of Object.entries(schema)) {
-    if (value === undefined) continue;
-    if (name === '$ref') parts.push(field(1, plainText(value)));
-    else if (name === 'format') parts.push(field(2, plainText(value)));
-    else if (name === 'required' && Array.isArray(value))
-      parts.push(...value.map((each) => field(19, plainText(each))));
-    else if (name === 'additionalProperties') parts.push(field(21, field(1, encodeSchema(value))));
-    else if (name === 'type') parts.push(field(22, field(1, plainText(value))));
-    else if (name === 'items') parts.push(field(23, field(1, encodeSchema(value))));
-    else if (name === 'properties' && isObject(value)) {
-      parts.push(
-        field(
-          25,
-          message(
-            ...Object.entries(value).map(([key, each]) => field(1, named(key, encodeSchema(each)))),
-          ),
-        ),
-      );
-    } else if (name.startsWith('x-')) parts.push(extension(31, name, value));
-  }
-  return message(...parts);
+  const parts = Object.entries(objectAt(schema)).map(([name, value]) =>
+    name.startsWith('x-') ? extension(31, name, value) : SCHEMA_ENCODERS[name]?.(value),
+  );
+  return message(...parts.filter((part) => part !== undefined));
 }
+
+/** The members of a schema that have a field in the protobuf form. */
+const SCHEMA_ENCODERS: Readonly<Record<string, (value: JsonObject[string]) => Buffer>> = {
+  $ref: (value) => field(1, plainText(value)),
+  format: (value) => field(2, plainText(value)),
+  required: (names) =>
+    message(...(Array.isArray(names) ? names : []).map((name) => field(19, plainText(name)))),
+  additionalProperties: (value) => field(21, field(1, encodeSchema(value))),
+  type: (value) => field(22, field(1, plainText(value))),
+  items: (value) => field(23, field(1, encodeSchema(value))),
+  properties: (value) => {
+    const properties = Object.entries(objectAt(value)).map(([name, each]) =>
+      field(1, named(name, encodeSchema(each))),
+    );
+    return field(25, message(...properties));
+  },
+};

@@ -10,8 +10,8 @@ import {
   PATCH_TYPES,
 } from './openapi-schema.ts';
 
-/** OpenAPI v3, one document per group and version: what kubectl 1.27 and later read before `apply`,
- * `edit` and `explain`. */
+/** Serves OpenAPI v3, one document per group and version. kubectl 1.27 and later reads it before
+ * `apply`, `edit` and `explain`. */
 export class OpenApiV3 {
   readonly #registry: Registry;
   readonly #documents = new Map<string, JsonObject>();
@@ -21,7 +21,7 @@ export class OpenApiV3 {
     this.#registry = registry;
   }
 
-  /** `/openapi/v3`: where the documents are. The hash lets clients keep what they have. */
+  /** `/openapi/v3`: the paths of the documents. Clients cache a document by its hash. */
   index(): JsonObject {
     this.#refresh();
     const paths = [...this.#documents].map(([path, document]) => {
@@ -31,7 +31,7 @@ export class OpenApiV3 {
     return { paths: Object.fromEntries(paths) as JsonObject };
   }
 
-  /** The document of `api/v1`, `apis/storage.k8s.io/v1` …, or undefined. */
+  /** The document of `api/v1`, `apis/storage.k8s.io/v1` …; undefined for an unknown path. */
   document(path: string): JsonObject | undefined {
     this.#refresh();
     return this.#documents.get(path);

@@ -1,7 +1,7 @@
 import { isTrue } from '../list-query.ts';
 
-/** What a request asks for, read from method, path and query; the names are the ones that
- * Kubernetes' RBAC uses. */
+/** What a request asks for, parsed from method, path and query. The names are those of Kubernetes'
+ * RBAC. */
 export interface RequestInfo {
   readonly verb: Verb;
   readonly group: string;
@@ -25,41 +25,49 @@ const BY_METHOD: Readonly<Record<string, Verb>> = {
   DELETE: 'delete',
 };
 
-/** A request for resources, or undefined for other paths (discovery, health, OpenAPI) and methods.
- */
+/** Parses a request for resources; undefined for other paths (discovery, health, OpenAPI) and
+ * methods. */
 export function parseRequest(
   method: string,
   path: string,
   query: URLSearchParams,
 ): RequestInfo | undefined {
+  const place = parsePath(path);
+  const methodVerb = BY_METHOD[method];
+  if (place === undefined || methodVerb === undefined) return undefined;
+  const isWatch = place.subresource === undefined && isTrue(query.get('watch'));
+  const verb = place.name === undefined ? collectionVerb(methodVerb) : methodVerb;
+  return { verb: isWatch && (verb === 'get' || verb === 'list') ? 'watch' : verb, ...place };
+}
+
+function collectionVerb(verb: Verb): Verb {
+  if (verb === 'get') return 'list';
+  return verb === 'delete' ? 'deletecollection' : verb;
+}
+
+const NAMESPACE_SUBRESOURCES = new Set(['status', 'finalize']);
+
+function parsePath(path: string): Omit<RequestInfo, 'verb'> | undefined {
   const parts = path
     .split('/')
     .filter((part) => part !== '')
     .map(decode);
-  const isCore = parts[0] === 'api';
-  if (!isCore && parts[0] !== 'apis') return undefined;
-  const [group, version, rest] = isCore
-    ? ['', parts[1], parts.slice(2)]
-    : [parts[1], parts[2], parts.slice(3)];
-  let verb = BY_METHOD[method];
-  if (group === undefined || version === undefined || verb === undefined) return undefined;
-  // `namespaces/x` and `namespaces/x/status` are the namespace itself, `namespaces/x/pods` what is
-  // in it.
-  const inNamespace =
-    rest[0] === 'namespaces' && rest.length > 2 && !NAMESPACE_PARTS.has(rest[2] ?? '');
-  const namespace = inNamespace ? rest[1] : undefined;
-  const [plural, name, subresource, ...more] = inNamespace ? rest.slice(2) : rest;
+  const [root, group, version, ...rest] =
+    parts[0] === 'api' ? ['api', '', ...parts.slice(1)] : parts;
+  if ((root !== 'api' && root !== 'apis') || group === undefined || version === undefined)
+    return undefined;
+  const isNamespaced = isInNamespace(rest);
+  const namespace = isNamespaced ? rest[1] : undefined;
+  const [plural, name, subresource, ...more] = isNamespaced ? rest.slice(2) : rest;
   if (plural === undefined || more.length > 0) return undefined;
-  if (name === undefined) {
-    if (verb === 'get') verb = isTrue(query.get('watch')) ? 'watch' : 'list';
-    else if (verb === 'delete') verb = 'deletecollection';
-  } else if (verb === 'get' && subresource === undefined && isTrue(query.get('watch'))) {
-    verb = 'watch';
-  }
-  return { verb, group, version, plural, namespace, name, subresource };
+  return { group, version, plural, namespace, name, subresource };
 }
 
-const NAMESPACE_PARTS = new Set(['status', 'finalize']);
+/** `namespaces/x` and `namespaces/x/status` are the namespace itself; `namespaces/x/pods` are objects
+ * in it. */
+function isInNamespace([first, , third]: readonly string[]): boolean {
+  return first === 'namespaces' && third !== undefined && !NAMESPACE_SUBRESOURCES.has(third);
+}
 
 function decode(part: string): string {
   try {

@@ -6,16 +6,17 @@ import { isTrue, parseListQuery, parseRevision } from '../list-query.ts';
 import type { DeleteRequest, Operations, Place, WriteOptions } from '../operations.ts';
 import { requireObject, type FieldValidation } from '../preparation.ts';
 import { qualifiedGroup, type Resource } from '../resource.ts';
+import { schemaOf } from '../schema/schemas.ts';
 import { listBytes, objectBytes, sendJson, sendObject, type Presentation } from './answer.ts';
 import { acceptedForm, checkContentType, patchType, readBody } from './content.ts';
-import { schemaOf } from '../schema/schemas.ts';
+import { verbsOf } from './discovery.ts';
 import type { RequestInfo } from './request-info.ts';
 import type { IncludeObject } from './table.ts';
 import { WatchStream } from './watch-stream.ts';
 
 export interface RoutesOptions {
   readonly bookmarkIntervalMs: number;
-  /** How long a watch lasts that asks for no time-out. */
+  /** How long a watch lasts that does not ask for a time-out. */
   readonly watchTimeoutMs: number;
   readonly nowMs: () => number;
 }
@@ -31,7 +32,8 @@ interface Call {
   readonly how: Presentation;
 }
 
-/** Requests for resources: from method and path to an operation, and its result to bytes. */
+/** Answers requests for resources: calls the operation that method and path ask for, and sends its
+ * result. */
 export class Routes {
   readonly watches = new Set<WatchStream>();
   readonly #operations: Operations;
@@ -52,22 +54,7 @@ export class Routes {
   ): Promise<void> {
     const resource = this.#operations.registry.find(info.group, info.version, info.plural);
     if (resource === undefined) throw noSuchResource();
-    const needsNamespace =
-      resource.namespaced &&
-      (info.name !== undefined || info.verb === 'create' || info.verb === 'deletecollection');
-    if (info.namespace === undefined ? needsNamespace : !resource.namespaced) {
-      throw info.verb === 'create' || info.verb === 'deletecollection'
-        ? methodNotAllowed()
-        : noSuchResource();
-    }
-    if (
-      info.subresource !== undefined &&
-      !(info.subresource === 'status' && resource.hasStatus === true)
-    )
-      throw noSuchResource();
-    if (resource.review !== undefined && info.verb !== 'create') throw methodNotAllowed();
-    if (resource.deletedOneByOne === true && info.verb === 'deletecollection')
-      throw methodNotAllowed();
+    checkServed(resource, info);
     const includeObject = (query.get('includeObject') ?? 'Metadata') as IncludeObject;
     const how = { form: acceptedForm(request), includeObject, nowMs: this.#options.nowMs() };
     await this.#dispatch({ info, resource, query, request, response, how });
@@ -206,6 +193,17 @@ export class Routes {
   }
 }
 
+/** @throws ApiError 404 or 405 for what this resource does not serve */
+function checkServed(resource: Resource, info: RequestInfo): void {
+  const isOnCollection = info.verb === 'create' || info.verb === 'deletecollection';
+  const needsNamespace = resource.namespaced && (info.name !== undefined || isOnCollection);
+  if (info.namespace === undefined ? needsNamespace : !resource.namespaced)
+    throw isOnCollection ? methodNotAllowed() : noSuchResource();
+  const hasSubresource = info.subresource === 'status' && resource.hasStatus === true;
+  if (info.subresource !== undefined && !hasSubresource) throw noSuchResource();
+  if (!verbsOf(resource).includes(info.verb)) throw methodNotAllowed();
+}
+
 function placeOf({ info, resource }: Call): Place {
   return { resource, namespace: info.namespace, name: info.name ?? '' };
 }
@@ -244,8 +242,8 @@ function writeOptions(
   return {
     dryRun: isDryRun(query.getAll('dryRun'), kind),
     subresource: info.subresource === 'status' ? 'status' : undefined,
-    // Without a name of its own a writer is known by the first word of its User-Agent; apply has to
-    // name itself.
+    // A writer that gives no name is known by the first word of its User-Agent. Only apply requires
+    // a name.
     fieldManager:
       query.get('fieldManager') ??
       (kind === 'PatchOptions' ? '' : ((request.headers['user-agent'] ?? '').split('/')[0] ?? '')),

@@ -10,6 +10,7 @@ import {
   plainText,
   textAt,
   textsAt,
+  type Json,
   type JsonObject,
 } from '../json-value.ts';
 import type { KubeObject } from '../kube-object.ts';
@@ -18,13 +19,13 @@ import { compareQuantities } from '../quantity.ts';
 import type { Resource, RuleContext } from '../resource.ts';
 import { schemaOf } from '../schema/schemas.ts';
 
-export const ACCESS_MODES = [
+const ACCESS_MODES = [
   'ReadWriteOnce',
   'ReadOnlyMany',
   'ReadWriteMany',
   'ReadWriteOncePod',
 ] as const;
-export const VOLUME_MODES = ['Block', 'Filesystem'] as const;
+const VOLUME_MODES = ['Block', 'Filesystem'] as const;
 export const CLAIM_FINALIZER = 'kubernetes.io/pvc-protection';
 const BETA_CLASS = 'volume.beta.kubernetes.io/storage-class';
 const DEFAULT_CLASS = [
@@ -32,8 +33,8 @@ const DEFAULT_CLASS = [
   'storageclass.beta.kubernetes.io/is-default-class',
 ];
 
-/** The class a claim or volume names: the old annotation wins over the field. undefined = it names
- * none at all. */
+/** The class that a claim or volume names; undefined where it names none. The old annotation takes
+ * precedence over the field. */
 export function classOf(object: KubeObject): string | undefined {
   const name =
     object.metadata.annotations?.[BETA_CLASS] ?? memberAt(object, 'spec', 'storageClassName');
@@ -63,7 +64,7 @@ function beforeCreate(claim: KubeObject, context: RuleContext): void {
   claim.metadata.finalizers = [...new Set([...(claim.metadata.finalizers ?? []), CLAIM_FINALIZER])];
 }
 
-/** dataSource and dataSourceRef say the same unless the reference names a namespace. */
+/** Keeps dataSource and dataSourceRef equal, unless the reference names a namespace. */
 function copyDataSource(spec: JsonObject): void {
   const source = spec['dataSource'];
   const reference = spec['dataSourceRef'];
@@ -72,8 +73,7 @@ function copyDataSource(spec: JsonObject): void {
   else if (isObject(source) && reference === undefined) spec['dataSourceRef'] = cloneJson(source);
 }
 
-/** The newest class that is marked as default; of two of the same second the one whose name comes
- * first. */
+/** The newest class that is marked as default; of two with the same time, the first by name. */
 function defaultClass(context: RuleContext): string | undefined {
   const marked = [...context.list('storageclasses', 'storage.k8s.io')].filter((c) =>
     DEFAULT_CLASS.some((key) => c.metadata.annotations?.[key] === 'true'),
@@ -87,47 +87,63 @@ function defaultClass(context: RuleContext): string | undefined {
 }
 
 function validate(claim: KubeObject): Cause[] {
-  const causes: Cause[] = [];
-  const modes = textsAt(claim, 'spec', 'accessModes');
-  if (modes.length === 0)
-    causes.push(required('spec.accessModes', 'at least 1 access mode is required'));
-  for (const mode of modes) {
-    if (!(ACCESS_MODES as readonly string[]).includes(mode))
-      causes.push(notSupported('spec.accessModes', mode, ACCESS_MODES));
-  }
-  if (modes.includes('ReadWriteOncePod') && modes.length > 1) {
-    causes.push(
-      forbiddenValue('spec.accessModes', 'may not use ReadWriteOncePod with other access modes'),
-    );
-  }
-  const size = memberAt(claim, 'spec', 'resources', 'requests', 'storage');
-  if (size === undefined) causes.push(required('spec.resources[storage]'));
-  else if (compareQuantities(plainText(size), '0') <= 0)
-    causes.push(invalidValue('spec.resources[storage]', size, 'must be greater than zero'));
-  const className = textAt(claim, 'spec', 'storageClassName');
-  const complaint = className === '' ? undefined : subdomainComplaint(className);
-  if (complaint !== undefined)
-    causes.push(invalidValue('spec.storageClassName', className, complaint));
-  const mode = textAt(claim, 'spec', 'volumeMode');
-  if (!(VOLUME_MODES as readonly string[]).includes(mode))
-    causes.push(notSupported('spec.volumeMode', mode, VOLUME_MODES));
-  const source = memberAt(claim, 'spec', 'dataSource');
-  if (
-    isObject(source) &&
-    textAt(source, 'apiGroup') === '' &&
-    textAt(source, 'kind') !== 'PersistentVolumeClaim'
-  ) {
-    causes.push(invalidValue('spec.dataSource', textAt(source, 'kind'), ''));
-  }
-  const attributes = textAt(claim, 'spec', 'volumeAttributesClassName');
-  const attributesComplaint = attributes === '' ? undefined : subdomainComplaint(attributes);
-  if (attributesComplaint !== undefined)
-    causes.push(invalidValue('spec.volumeAttributesClassName', attributes, attributesComplaint));
-  return causes;
+  return [
+    ...accessModeCauses(claim, 'at least 1 access mode is required'),
+    ...requestCauses(memberAt(claim, 'spec', 'resources', 'requests', 'storage')),
+    ...classNameCauses(claim, 'storageClassName'),
+    ...volumeModeCauses(claim),
+    ...sourceCauses(memberAt(claim, 'spec', 'dataSource')),
+    ...classNameCauses(claim, 'volumeAttributesClassName'),
+  ];
 }
 
-/** After creation a claim's spec is fixed, but for: volumeName and class once, the request
- * (growing), the attributes class. */
+/** The errors in `spec.accessModes` of a claim or volume. */
+export function accessModeCauses(object: KubeObject, whenMissing?: string): Cause[] {
+  const field = 'spec.accessModes';
+  const modes = textsAt(object, 'spec', 'accessModes');
+  if (modes.length === 0) return [required(field, whenMissing)];
+  const unknown = modes.filter((mode) => !(ACCESS_MODES as readonly string[]).includes(mode));
+  const isMixed = modes.includes('ReadWriteOncePod') && modes.length > 1;
+  return [
+    ...unknown.map((mode) => notSupported(field, mode, ACCESS_MODES)),
+    ...(isMixed
+      ? [forbiddenValue(field, 'may not use ReadWriteOncePod with other access modes')]
+      : []),
+  ];
+}
+
+/** The errors in `spec.volumeMode` of a claim or volume. */
+export function volumeModeCauses(object: KubeObject): Cause[] {
+  const mode = textAt(object, 'spec', 'volumeMode');
+  return (VOLUME_MODES as readonly string[]).includes(mode)
+    ? []
+    : [notSupported('spec.volumeMode', mode, VOLUME_MODES)];
+}
+
+/** The errors in a field of the spec that names a class, if it does. */
+export function classNameCauses(object: KubeObject, field: string): Cause[] {
+  const name = textAt(object, 'spec', field);
+  const complaint = name === '' ? undefined : subdomainComplaint(name);
+  return complaint === undefined ? [] : [invalidValue(`spec.${field}`, name, complaint)];
+}
+
+function requestCauses(size: Json | undefined): Cause[] {
+  const field = 'spec.resources[storage]';
+  if (size === undefined) return [required(field)];
+  return compareQuantities(plainText(size), '0') > 0
+    ? []
+    : [invalidValue(field, size, 'must be greater than zero')];
+}
+
+/** Without an API group a data source can only be a claim. */
+function sourceCauses(source: Json | undefined): Cause[] {
+  if (!isObject(source) || textAt(source, 'apiGroup') !== '') return [];
+  const kind = textAt(source, 'kind');
+  return kind === 'PersistentVolumeClaim' ? [] : [invalidValue('spec.dataSource', kind, '')];
+}
+
+/** A claim's spec is immutable, except that volumeName and class can be set once, and that a bound
+ * claim's request can grow and its attributes class can change. */
 function validateUpdate(claim: KubeObject, old: KubeObject, part: 'main' | 'status'): Cause[] {
   if (part === 'status') return [];
   const was = cloneJson(objectAt(old, 'spec'));
@@ -155,12 +171,10 @@ function validateUpdate(claim: KubeObject, old: KubeObject, part: 'main' | 'stat
     was['volumeAttributesClassName'] = is['volumeAttributesClassName'];
   }
   if (!equalJson(was, is)) {
-    causes.push(
-      forbiddenValue(
-        'spec',
-        'spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims',
-      ),
-    );
+    const detail =
+      'spec is immutable after creation except resources.requests and ' +
+      'volumeAttributesClassName for bound claims';
+    causes.push(forbiddenValue('spec', detail));
   }
   return causes;
 }
@@ -176,14 +190,13 @@ function admit(claim: KubeObject, old: KubeObject | undefined, context: RuleCont
     (each) => each.metadata.name === className,
   );
   if (found?.['allowVolumeExpansion'] === true) return undefined;
-  return forbidden(
-    claims,
-    claim.metadata.name,
-    'only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize',
-  );
+  const why =
+    'only dynamically provisioned pvc can be resized and ' +
+    'the storageclass that provisions the pvc must support resize';
+  return forbidden(claims, claim.metadata.name, why);
 }
 
-const isBoundTo = (claim: KubeObject) => textAt(claim, 'spec', 'volumeName');
+const volumeNameOf = (claim: KubeObject) => textAt(claim, 'spec', 'volumeName');
 
 /** PersistentVolumeClaims. */
 export const claims: Resource = {
@@ -207,12 +220,12 @@ export const claims: Resource = {
     textColumn('Status', (o) =>
       o.metadata.deletionTimestamp === undefined ? textAt(o, 'status', 'phase') : 'Terminating',
     ),
-    textColumn('Volume', isBoundTo),
+    textColumn('Volume', volumeNameOf),
     textColumn('Capacity', (o) =>
-      isBoundTo(o) === '' ? '' : textAt(o, 'status', 'capacity', 'storage'),
+      volumeNameOf(o) === '' ? '' : textAt(o, 'status', 'capacity', 'storage'),
     ),
     textColumn('Access Modes', (o) =>
-      isBoundTo(o) === '' ? '' : shortAccessModes(o, 'status', 'accessModes'),
+      volumeNameOf(o) === '' ? '' : shortAccessModes(o, 'status', 'accessModes'),
     ),
     textColumn('StorageClass', (o) => classOf(o) ?? ''),
     textColumn(

@@ -17,12 +17,14 @@ import type { Resource } from '../resource.ts';
 import { schemaOf } from '../schema/schemas.ts';
 
 const GROUP = { group: '', version: 'v1' } as const;
-const COMMON =
-  (...members: readonly string[]) =>
-  (o: KubeObject) =>
-    members.reduce((n, m) => n + Object.keys(objectAt(o, m)).length, 0);
 
-/** Namespaces; deleting one empties it first (see namespace-sweep). */
+/** The cell of a column that counts the entries of some members. */
+const entriesOf =
+  (...members: readonly string[]) =>
+  (object: KubeObject) =>
+    members.reduce((sum, member) => sum + Object.keys(objectAt(object, member)).length, 0);
+
+/** Namespaces. Deleting one deletes its contents first (namespace-sweep.ts). */
 export const namespaces: Resource = {
   ...GROUP,
   plural: 'namespaces',
@@ -50,13 +52,13 @@ export const namespaces: Resource = {
 };
 
 /** Namespaces that may not be deleted. */
-export const KEPT_NAMESPACES: ReadonlySet<string> = new Set([
+export const PERMANENT_NAMESPACES: ReadonlySet<string> = new Set([
   'default',
   'kube-system',
   'kube-public',
 ]);
 
-/** 403 for a namespace that has to stay. */
+/** 403 for a namespace that may not be deleted. */
 export function namespaceStays(name: string) {
   return forbidden(namespaces, name, 'this namespace may not be deleted');
 }
@@ -80,7 +82,7 @@ function frozenCauses(object: KubeObject, old: KubeObject, members: readonly str
   return causes;
 }
 
-/** Secrets: stringData is written into data and never shown. */
+/** Secrets. stringData is merged into data and never returned. */
 export const secrets: Resource = {
   ...GROUP,
   plural: 'secrets',
@@ -111,7 +113,7 @@ export const secrets: Resource = {
   columns: [
     nameColumn,
     textColumn('Type', (o) => textAt(o, 'type')),
-    { name: 'Data', type: 'string', cell: COMMON('data') },
+    { name: 'Data', type: 'string', cell: entriesOf('data') },
     ageColumn,
   ],
 };
@@ -129,7 +131,7 @@ export const configMaps: Resource = {
   validateUpdate: (object, old) => frozenCauses(object, old, ['data', 'binaryData']),
   columns: [
     nameColumn,
-    { name: 'Data', type: 'string', cell: COMMON('data', 'binaryData') },
+    { name: 'Data', type: 'string', cell: entriesOf('data', 'binaryData') },
     ageColumn,
   ],
 };
@@ -173,7 +175,7 @@ function nodeRoles(node: KubeObject): string {
   return roles.join(',') || '<none>';
 }
 
-/** Nodes; nothing here runs on one. */
+/** Nodes. The sandbox runs nothing on them. */
 export const nodes: Resource = {
   ...GROUP,
   plural: 'nodes',
@@ -211,8 +213,8 @@ export const nodes: Resource = {
 const lengthAt = (object: KubeObject, ...path: readonly string[]) =>
   ((memberAt(object, ...path) as Json[] | undefined) ?? []).length;
 
-/** Pods: enough to be a claim's consumer; no kubelet runs them, so a deletion takes effect at once.
- */
+/** Pods, complete enough to be the consumer of a claim. No kubelet runs them, so a deletion takes
+ * effect at once. */
 export const pods: Resource = {
   ...GROUP,
   plural: 'pods',

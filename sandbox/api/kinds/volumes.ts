@@ -8,21 +8,19 @@ import {
   objectAt,
   plainText,
   textAt,
-  textsAt,
   type JsonObject,
 } from '../json-value.ts';
 import type { KubeObject } from '../kube-object.ts';
-import { subdomainComplaint } from '../names.ts';
 import { compareQuantities } from '../quantity.ts';
 import type { Resource, RuleContext } from '../resource.ts';
 import { schemaOf } from '../schema/schemas.ts';
 import { timestamp } from '../time.ts';
-import { ACCESS_MODES, classOf, VOLUME_MODES } from './claims.ts';
+import { accessModeCauses, classNameCauses, classOf, volumeModeCauses } from './claims.ts';
 
 export const VOLUME_FINALIZER = 'kubernetes.io/pv-protection';
 const POLICIES = ['Delete', 'Recycle', 'Retain'] as const;
 
-/** The members of a volume's spec that say where the data is: exactly one must be set. */
+/** The members of a volume's spec that say where its data is: exactly one must be set. */
 const SOURCES = [...schemaOf('PersistentVolumeSpec').fields.values()]
   .filter(({ type }) => type.kind === 'struct' && type.struct.name.endsWith('Source'))
   .map(({ name }) => name);
@@ -51,70 +49,74 @@ function beforeUpdate(volume: KubeObject, old: KubeObject, context: RuleContext)
 }
 
 function validate(volume: KubeObject): Cause[] {
-  const causes: Cause[] = [];
-  const modes = textsAt(volume, 'spec', 'accessModes');
-  if (modes.length === 0) causes.push(required('spec.accessModes'));
-  for (const mode of modes) {
-    if (!(ACCESS_MODES as readonly string[]).includes(mode))
-      causes.push(notSupported('spec.accessModes', mode, ACCESS_MODES));
-  }
-  if (modes.includes('ReadWriteOncePod') && modes.length > 1) {
-    causes.push(
-      forbiddenValue('spec.accessModes', 'may not use ReadWriteOncePod with other access modes'),
-    );
-  }
-  const capacity = objectAt(volume, 'spec', 'capacity');
-  if (Object.keys(capacity).length === 0) causes.push(required('spec.capacity'));
-  if (capacity['storage'] === undefined || Object.keys(capacity).length > 1) {
-    causes.push(notSupported('spec.capacity', memberAt(volume, 'spec', 'capacity'), ['storage']));
-  }
-  for (const [key, size] of Object.entries(capacity)) {
-    if (compareQuantities(plainText(size), '0') <= 0)
-      causes.push(invalidValue(`spec.capacity[${key}]`, size, 'must be greater than zero'));
-  }
   const policy = textAt(volume, 'spec', 'persistentVolumeReclaimPolicy');
-  if (!(POLICIES as readonly string[]).includes(policy))
-    causes.push(notSupported('spec.persistentVolumeReclaimPolicy', policy, POLICIES));
-  causes.push(...sourceCauses(objectAt(volume, 'spec')));
-  const mode = textAt(volume, 'spec', 'volumeMode');
-  if (!(VOLUME_MODES as readonly string[]).includes(mode))
-    causes.push(notSupported('spec.volumeMode', mode, VOLUME_MODES));
-  const className = textAt(volume, 'spec', 'storageClassName');
-  const complaint = className === '' ? undefined : subdomainComplaint(className);
-  if (complaint !== undefined)
-    causes.push(invalidValue('spec.storageClassName', className, complaint));
-  return causes;
+  return [
+    ...accessModeCauses(volume),
+    ...capacityCauses(volume),
+    ...((POLICIES as readonly string[]).includes(policy)
+      ? []
+      : [notSupported('spec.persistentVolumeReclaimPolicy', policy, POLICIES)]),
+    ...sourceCauses(objectAt(volume, 'spec')),
+    ...volumeModeCauses(volume),
+    ...classNameCauses(volume, 'storageClassName'),
+  ];
+}
+
+function capacityCauses(volume: KubeObject): Cause[] {
+  const field = 'spec.capacity';
+  const capacity = objectAt(volume, 'spec', 'capacity');
+  const names = Object.keys(capacity);
+  return [
+    ...(names.length === 0 ? [required(field)] : []),
+    ...(names.length === 1 && names[0] === 'storage'
+      ? []
+      : [notSupported(field, memberAt(volume, 'spec', 'capacity'), ['storage'])]),
+    ...names
+      .filter((name) => compareQuantities(plainText(capacity[name]), '0') <= 0)
+      .map((name) =>
+        invalidValue(`${field}[${name}]`, capacity[name], 'must be greater than zero'),
+      ),
+  ];
 }
 
 function sourceCauses(spec: JsonObject): Cause[] {
   const [first, ...others] = SOURCES.filter((source) => spec[source] !== undefined);
   if (first === undefined) return [required('spec', 'must specify a volume type')];
-  const causes = others.map((source) =>
-    forbiddenValue(`spec.${source}`, 'may not specify more than 1 volume type'),
-  );
-  if (first === 'csi') {
-    if (textAt(spec, 'csi', 'driver') === '') causes.push(required('spec.csi.driver'));
-    if (textAt(spec, 'csi', 'volumeHandle') === '') causes.push(required('spec.csi.volumeHandle'));
-    for (const name of [
-      'controllerPublishSecretRef',
-      'controllerExpandSecretRef',
-      'nodePublishSecretRef',
-      'nodeStageSecretRef',
-      'nodeExpandSecretRef',
-    ]) {
-      const reference = memberAt(spec, 'csi', name);
-      if (!isObject(reference)) continue;
-      if (textAt(reference, 'name') === '') causes.push(required(`spec.csi.${name}.name`));
-      if (textAt(reference, 'namespace') === '')
-        causes.push(required(`spec.csi.${name}.namespace`));
-    }
-  }
-  if (first === 'hostPath' && textAt(spec, 'hostPath', 'path') === '')
-    causes.push(required('spec.hostPath.path'));
-  if (first === 'local' && spec['nodeAffinity'] === undefined) {
-    causes.push(required('spec.nodeAffinity', 'Local volume requires node affinity'));
-  }
-  return causes;
+  return [
+    ...others.map((source) =>
+      forbiddenValue(`spec.${source}`, 'may not specify more than 1 volume type'),
+    ),
+    ...(SOURCE_RULES[first]?.(spec) ?? []),
+  ];
+}
+
+/** What is required of a source beyond its fields' types. */
+const SOURCE_RULES: Readonly<Record<string, (spec: JsonObject) => Cause[]>> = {
+  csi: (spec) => [
+    ...missingTexts(spec, 'csi', ['driver', 'volumeHandle']),
+    ...CSI_SECRETS.filter((name) => isObject(memberAt(spec, 'csi', name))).flatMap((name) =>
+      missingTexts(spec, `csi.${name}`, ['name', 'namespace']),
+    ),
+  ],
+  hostPath: (spec) => missingTexts(spec, 'hostPath', ['path']),
+  local: (spec) =>
+    spec['nodeAffinity'] === undefined
+      ? [required('spec.nodeAffinity', 'Local volume requires node affinity')]
+      : [],
+};
+
+const CSI_SECRETS = [
+  'controllerPublishSecretRef',
+  'controllerExpandSecretRef',
+  'nodePublishSecretRef',
+  'nodeStageSecretRef',
+  'nodeExpandSecretRef',
+];
+
+function missingTexts(spec: JsonObject, path: string, names: readonly string[]): Cause[] {
+  return names
+    .filter((name) => textAt(spec, ...path.split('.'), name) === '')
+    .map((name) => required(`spec.${path}.${name}`));
 }
 
 function validateUpdate(volume: KubeObject, old: KubeObject, part: 'main' | 'status'): Cause[] {
@@ -122,17 +124,12 @@ function validateUpdate(volume: KubeObject, old: KubeObject, part: 'main' | 'sta
   const is = objectAt(volume, 'spec');
   const was = objectAt(old, 'spec');
   const causes: Cause[] = [];
-  if (
-    SOURCES.some(
-      (source) => !equalJson(withoutExpandSecret(is[source]), withoutExpandSecret(was[source])),
-    )
-  ) {
-    causes.push(
-      forbiddenValue(
-        'spec.persistentvolumesource',
-        'spec.persistentvolumesource is immutable after creation',
-      ),
-    );
+  const hasNewSource = SOURCES.some(
+    (source) => !equalJson(withoutExpandSecret(is[source]), withoutExpandSecret(was[source])),
+  );
+  if (hasNewSource) {
+    const field = 'spec.persistentvolumesource';
+    causes.push(forbiddenValue(field, `${field} is immutable after creation`));
   }
   if (is['volumeMode'] !== was['volumeMode'])
     causes.push(immutable('spec.volumeMode', is['volumeMode']));
@@ -142,7 +139,7 @@ function validateUpdate(volume: KubeObject, old: KubeObject, part: 'main' | 'sta
   return causes;
 }
 
-/** The expansion secrets may be set later. */
+/** The secrets for expansion may be set later, so updates don't compare them. */
 function withoutExpandSecret(source: JsonObject[string]): JsonObject[string] {
   if (!isObject(source)) return source;
   return { ...source, controllerExpandSecretRef: undefined, nodeExpandSecretRef: undefined };

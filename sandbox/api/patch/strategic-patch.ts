@@ -60,8 +60,7 @@ function mergeStruct(
 /** A copy of the target; with `$retainKeys`, only of the members that it lists. */
 function retainMembers(target: JsonObject, retained: Json | undefined): JsonObject {
   const members = Object.entries(target).filter(
-    ([name, value]) =>
-      value !== undefined && (!Array.isArray(retained) || retained.includes(name)),
+    ([name, value]) => value !== undefined && (!Array.isArray(retained) || retained.includes(name)),
   );
   return Object.fromEntries(members);
 }

@@ -1,163 +1,106 @@
 import { create, toBinary } from '@bufbuild/protobuf';
-import { CreateVolumeRequestSchema } from '../../csi/generated/csi_pb.ts';
-import type { CreateVolumeResponse } from '../../csi/generated/csi_pb.ts';
+import {
+  type CreateVolumeResponse,
+  CreateVolumeRequestSchema,
+} from '../../csi/generated/csi_pb.ts';
 import { CsiError } from '../../csi/status.ts';
 import type { Claim } from '../../kube/objects.ts';
+import { classes } from '../../kube/resources.ts';
 import type { Outcome } from '../../queue/outcome.ts';
 import type { Replay } from '../../records/open-results.ts';
 import type { VolumeRequest } from '../../records/stored-request.ts';
-import { classes } from '../../kube/resources.ts';
 import { judgeCreateFailure } from '../../volumes/create-result.ts';
 import { classNameOf } from '../../volumes/eligibility.ts';
-import { readAnswer } from '../../volumes/persistent-volume.ts';
-import type { BadAnswer, VolumeSkeleton } from '../../volumes/persistent-volume.ts';
-import { RefusedError } from '../../volumes/provisioning-options.ts';
-import type { Attempt } from '../attempt.ts';
-import { claimEvent, provisioningFailed } from '../object-events.ts';
-import type { ClaimRun } from '../object-events.ts';
-import { cleanUp } from './clean-up.ts';
-import { requestReschedule } from './request-reschedule.ts';
-import { infeasibleDelay } from './infeasible-pause.ts';
+import {
+  type BadAnswer,
+  type VolumeSkeleton,
+  readAnswer,
+} from '../../volumes/persistent-volume.ts';
+import type { ClaimAttempt } from '../attempt.ts';
+import { handleNotForwarded, parkOrRetry } from '../common-outcomes.ts';
+import { recordClaimEvent, reportProvisioningFailed } from '../events.ts';
 import type { ProcessorPorts } from '../ports.ts';
-import { notReached } from '../not-reached.ts';
-import { readSecretValues, secretChange, waitForSecret, withoutSecrets } from '../secret-values.ts';
-import type { MadeVolume } from './store-volume.ts';
+import {
+  type SecretProblem,
+  type SecretValues,
+  readSecretValues,
+  withoutSecrets,
+} from '../secret-values.ts';
+import { cleanUpVolume } from './clean-up.ts';
+import type { CreatedVolume } from './created-volume.ts';
+import { startHoldOff } from './hold-off.ts';
+import { requestReschedule } from './request-reschedule.ts';
+import { storeVolume } from './store-volume.ts';
 
-/** A record that this run owns, and what is to be made of it. Where the claim is gone its volume is
- * finished all the same, and reclaimed by the ordinary way of deletion. */
-export interface OpenCreation extends ClaimRun {
-  readonly attempt: Attempt;
+/** An open record that this run owns, and the request to send for it. If the claim is gone, the
+ * volume is created all the same and reclaimed by the ordinary deletion (invariant 3). */
+export interface OpenCreation extends ClaimAttempt {
   readonly stored: VolumeRequest;
+  /** Of a request that an earlier run sent. */
   readonly replayed?: Replay;
-  /** What becomes of the driver's answer; storeVolume writes the PV. */
-  readonly keep: (ports: ProcessorPorts, made: MadeVolume) => Promise<Outcome>;
+  /** What to do with the created volume: by default its PV is written. */
+  readonly onCreated?: (ports: ProcessorPorts, created: CreatedVolume) => Promise<Outcome>;
 }
 
-/** Sends the stored request with secrets read afresh and hands on the answer; every way out leaves
- * the record as design §3 says. */
+/** Sends the stored request with secrets read afresh, and hands on the created volume. An answer
+ * that the record keeps is used instead of a call. A failure leaves the record as src/volumes/
+ * create-result.ts judges it: as before the attempt, closed, or ambiguous (invariant 6). */
 export async function callCreateVolume(
   ports: ProcessorPorts,
   creation: OpenCreation,
 ): Promise<Outcome> {
-  const { attempt, claim, run, stored, replayed } = creation;
+  const { attempt, claim, run, stored, replayed, onCreated = storeVolume } = creation;
   const { skeleton } = stored;
-  if (replayed?.answer !== undefined) {
-    return creation.keep(ports, {
-      attempt,
-      claim,
-      run,
-      skeleton,
-      answer: replayed.answer,
-      wasSlow: false,
-    });
+  const keptAnswer = replayed?.answer;
+  if (keptAnswer !== undefined) {
+    const created = { attempt, claim, run, skeleton, answer: keptAnswer, wasSlow: false };
+    return onCreated(ports, created);
   }
-  let request: FilledRequest;
-  try {
-    request = await withSecrets(ports, stored);
-  } catch (error) {
-    await ports.records.revert(attempt.id, attempt.owner);
-    const message = error instanceof Error ? error.message : String(error);
-    await provisioningFailed(ports, creation, message);
-    return error instanceof RefusedError
-      ? waitForSecret(ports, error)
-      : { kind: 'retry', reason: message, error };
-  }
-  let response: CreateVolumeResponse;
+  const secrets = await readSecretValues(ports, stored.secret);
+  if (secrets.kind !== 'values') return handleSecretProblem(ports, creation, secrets);
   const sentMs = ports.clock.nowMs();
+  let response: CreateVolumeResponse;
   try {
     response = await sendCreateVolume(ports, creation, {
-      request: request.bytes,
+      request: encodeRequest(stored, secrets.values),
       migrated: skeleton.isMigrated === true,
     });
   } catch (error) {
     if (error instanceof CsiError)
-      return applyCreateFailure(ports, creation, {
+      return handleFailure(ports, creation, {
         skeleton,
-        error: withoutSecrets(error, Object.values(request.secrets)),
+        error: withoutSecrets(error, secrets.values),
       });
     await ports.records.leaveAmbiguous(attempt.id, attempt.owner, 'Unknown');
     throw error;
   }
   const answer = readAnswer(response, skeleton);
   if ('message' in answer)
-    return handleUnusableAnswer(ports, creation, { answer, skeleton, secrets: request.secrets });
+    return handleUnusableAnswer(ports, creation, { answer, skeleton, secrets: secrets.values });
   const wasSlow = ports.clock.nowMs() - sentMs >= SLOW_CALL_MS;
-  return creation.keep(ports, { attempt, claim, run, skeleton, answer, wasSlow });
+  return onCreated(ports, { attempt, claim, run, skeleton, answer, wasSlow });
 }
 
-/** An answer that no PV can be made of. What was made is deleted at once where that is safe: then
- * the record closes, and the next run begins anew. */
-async function handleUnusableAnswer(
+/** Ends an attempt whose secret can't be sent. The key parks only if ingest watches secrets: without
+ * that, a parked key would wait for the longest delay. */
+async function handleSecretProblem(
   ports: ProcessorPorts,
-  { attempt, claim, run, replayed }: OpenCreation,
-  found: { answer: BadAnswer; skeleton: VolumeSkeleton; secrets: Readonly<Record<string, string>> },
+  creation: OpenCreation,
+  { message: reason, waitsFor }: SecretProblem,
 ): Promise<Outcome> {
-  const { answer, skeleton, secrets } = found;
-  const { name } = skeleton.volume.metadata;
-  let reason = answer.message;
-  if (answer.handle !== undefined && replayed === undefined) {
-    const left = await cleanUp(ports, { attempt, handle: answer.handle, name, secrets }).catch(
-      (error: unknown) => String(error),
-    );
-    if (left === undefined) {
-      const result = await ports.records.closeRefused(attempt.id, attempt.owner, BAD_ANSWER);
-      await provisioningFailed(ports, { claim, run }, reason);
-      if (claim !== undefined && answer.isHopeless === true)
-        return parkOnClass(ports, claim, reason);
-      return { kind: 'retry', reason, ...(result === 'removed' ? { isAbsent: true } : {}) };
-    }
-    reason += `. ${answer.cleanupWord ?? 'Cleanup'} of volume ${name} failed, volume is orphaned: ${left}`;
-  }
-  await ports.records.leaveAmbiguous(attempt.id, attempt.owner, BAD_ANSWER);
-  // The first answer's warning tells of the clean-up too; the same answer again adds nothing to it.
-  if ((await run.lastReason())?.startsWith(answer.message) !== true)
-    await provisioningFailed(ports, { claim, run }, reason);
-  return { kind: 'retry', reason };
+  await ports.records.revert(creation.attempt.id, creation.attempt.owner);
+  await reportProvisioningFailed(ports, creation, reason);
+  return parkOrRetry(reason, ports.areSecretsWatched ? waitsFor : []);
 }
 
-/** Asking again would end the same until somebody makes another class of this name. */
-function parkOnClass(ports: ProcessorPorts, claim: Claim, reason: string): Outcome {
-  const name = classNameOf(claim);
-  const seen = ports.classOf(name)?.metadata.resourceVersion ?? '';
-  return { kind: 'parked', reason, until: [{ resource: classes.plural, name, seen }] };
+/** The stored request with the field of the secrets appended. Protobuf merges fields in any order, so
+ * the stored part is sent byte for byte. */
+function encodeRequest(stored: VolumeRequest, secrets: SecretValues): Uint8Array {
+  const message = create(CreateVolumeRequestSchema, { secrets });
+  return Buffer.concat([stored.request, toBinary(CreateVolumeRequestSchema, message)]);
 }
 
-/** Stands in the record where a gRPC code stands otherwise. */
-const BAD_ANSWER = 'BadAnswer';
-
-/** A request as it goes out, and the secret values that must not come back in anybody's words. */
-interface FilledRequest {
-  readonly bytes: Uint8Array;
-  readonly secrets: Readonly<Record<string, string>>;
-}
-
-/** The stored bytes with the secrets' field appended: protobuf merges what follows, so the stored
- * part goes out byte for byte. */
-async function withSecrets(ports: ProcessorPorts, stored: VolumeRequest): Promise<FilledRequest> {
-  const { request, secret: ref } = stored;
-  if (ref === undefined) return { bytes: request, secrets: {} };
-  const where = `error getting secret ${ref.name} in namespace ${ref.namespace}`;
-  let secrets: Record<string, string> | undefined;
-  try {
-    secrets = await readSecretValues(ports, ref);
-  } catch (cause) {
-    if (cause instanceof RefusedError) throw cause;
-    throw new Error(`${where}: ${cause instanceof Error ? cause.message : String(cause)}`, {
-      cause,
-    });
-  }
-  if (secrets === undefined)
-    throw new RefusedError(`${where}: secrets "${ref.name}" not found`, {
-      waitsFor: [secretChange(ref, '')],
-    });
-  const bytes = Buffer.concat([
-    request,
-    toBinary(CreateVolumeRequestSchema, create(CreateVolumeRequestSchema, { secrets })),
-  ]);
-  return { bytes, secrets };
-}
-
-/** A call shorter than this gets no event of its own: one API write less per claim. */
+/** A call that takes this long gets an event. Shorter ones save the API server a write per claim. */
 const SLOW_CALL_MS = 1_000;
 
 async function sendCreateVolume(
@@ -168,63 +111,108 @@ async function sendCreateVolume(
   const answered = new AbortController();
   void ports.clock.sleep(SLOW_CALL_MS, answered.signal).then(() => {
     if (answered.signal.aborted || claim === undefined) return;
-    const message = `External provisioner is provisioning volume for claim "${claim.metadata.namespace ?? ''}/${claim.metadata.name}"`;
-    claimEvent(ports, claim, { type: 'Normal', reason: 'Provisioning', message });
+    const { namespace = '', name } = claim.metadata;
+    const message = `External provisioner is provisioning volume for claim "${namespace}/${name}"`;
+    recordClaimEvent(ports, claim, { type: 'Normal', reason: 'Provisioning', message });
   });
   try {
     const { notAfterMs, gateway } = attempt;
-    return await ports.csi.createVolume(request, {
-      timeoutMs: ports.timeoutMs,
-      notAfterMs,
-      gateway,
-      migrated,
-    });
+    const { timeoutMs } = ports;
+    return await ports.csi.createVolume(request, { timeoutMs, notAfterMs, gateway, migrated });
   } finally {
-    // A reason of its own: without one each claim would pay for an exception with a stack.
+    // With a reason given, abort() does not build an exception with a stack trace.
     answered.abort('answered');
   }
 }
 
-async function applyCreateFailure(
+/** Stands in the record in the place of a gRPC code. */
+const BAD_ANSWER = 'BadAnswer';
+
+/** Handles an answer that no PV can be made of. What was created is deleted at once if that is safe:
+ * then the record closes, and the next run plans anew. */
+async function handleUnusableAnswer(
   ports: ProcessorPorts,
-  { attempt, claim, run, replayed }: OpenCreation,
-  { skeleton, error }: { skeleton: VolumeSkeleton; error: CsiError },
+  creation: OpenCreation,
+  unusable: { answer: BadAnswer; skeleton: VolumeSkeleton; secrets: SecretValues },
 ): Promise<Outcome> {
-  const { records } = ports;
+  const { attempt, claim, run, replayed } = creation;
+  const { answer, skeleton, secrets } = unusable;
+  const { name } = skeleton.volume.metadata;
+  let reason = answer.message;
+  if (answer.handle !== undefined && replayed === undefined) {
+    const { handle } = answer;
+    const failure = await cleanUpVolume(ports, { attempt, handle, name, secrets }).catch(String);
+    if (failure === undefined) {
+      const result = await ports.records.closeRefused(attempt.id, attempt.owner, BAD_ANSWER);
+      await reportProvisioningFailed(ports, creation, reason);
+      if (claim !== undefined && answer.isPermanent === true)
+        return parkOnClass(ports, claim, reason);
+      return { kind: 'retry', reason, ...(result === 'removed' ? { isAbsent: true } : {}) };
+    }
+    reason += `. ${answer.cleanupSpelling ?? 'Cleanup'} of volume ${name} failed, volume is orphaned: ${failure}`;
+  }
+  await ports.records.leaveAmbiguous(attempt.id, attempt.owner, BAD_ANSWER);
+  // The warning of the first answer also tells of the clean-up; the same answer again adds nothing.
+  if ((await run.lastReason())?.startsWith(answer.message) !== true)
+    await reportProvisioningFailed(ports, creation, reason);
+  return { kind: 'retry', reason };
+}
+
+/** Parks a claim that fails until its class is created anew. */
+function parkOnClass(ports: ProcessorPorts, claim: Claim, reason: string): Outcome {
+  const name = classNameOf(claim);
+  const seen = ports.classOf(name)?.metadata.resourceVersion ?? '';
+  return { kind: 'parked', reason, until: [{ resource: classes.plural, name, seen }] };
+}
+
+async function handleFailure(
+  ports: ProcessorPorts,
+  creation: OpenCreation,
+  { skeleton, error }: { readonly skeleton: VolumeSkeleton; readonly error: CsiError },
+): Promise<Outcome> {
+  const { attempt, replayed } = creation;
   const failure = judgeCreateFailure(error, {
-    mayHideVolume: skeleton.source !== undefined && replayed?.ambiguous === true,
+    isNotFoundAmbiguous: skeleton.source !== undefined && replayed?.ambiguous === true,
   });
   switch (failure.kind) {
-    case 'not-forwarded': {
-      await records.revert(attempt.id, attempt.owner);
-      return failure.busy ? { kind: 'running', reason: error.message } : notReached(error);
-    }
-    case 'refused': {
-      const words = failure.infeasible
-        ? `Volume provisioning failed with infeasible error. Retries will be delayed. ${error.message}`
-        : error.message;
-      const result = await records.closeRefused(attempt.id, attempt.owner, error.codeName);
-      await provisioningFailed(ports, { claim, run }, words, error.message);
-      if (claim !== undefined && result === 'removed' && error.codeName === 'ResourceExhausted') {
-        const moved = await requestReschedule(ports, claim);
-        if (moved !== undefined) return moved;
-      }
-      if (claim === undefined && result === 'removed')
-        return { kind: 'done', note: 'the driver refused, and the claim is gone' };
-      const pause = failure.infeasible ? infeasibleDelay(ports, claim) : {};
-      return {
-        kind: 'retry',
-        reason: error.message,
-        ...pause,
-        ...(result === 'removed' ? { isAbsent: true } : {}),
-      };
-    }
+    case 'not-forwarded':
+      return handleNotForwarded(ports, attempt, error);
+    case 'refused':
+      return handleRefusal(ports, creation, { error, isInfeasible: failure.infeasible });
     case 'ambiguous': {
-      await records.leaveAmbiguous(attempt.id, attempt.owner, error.codeName);
-      await provisioningFailed(ports, { claim, run }, error.message);
-      return failure.running
-        ? { kind: 'running', reason: error.message }
-        : { kind: 'retry', reason: error.message };
+      const reason = error.message;
+      await ports.records.leaveAmbiguous(attempt.id, attempt.owner, error.codeName);
+      await reportProvisioningFailed(ports, creation, reason);
+      return { kind: failure.running ? 'running' : 'retry', reason };
     }
   }
+}
+
+/** Handles a refusal by the driver itself. It proves that no volume exists if the record could be
+ * removed; then a claim whose node has no room gets another node. */
+async function handleRefusal(
+  ports: ProcessorPorts,
+  creation: OpenCreation,
+  { error, isInfeasible }: { readonly error: CsiError; readonly isInfeasible: boolean },
+): Promise<Outcome> {
+  const { attempt, claim } = creation;
+  const { codeName, message: reason } = error;
+  const isAbsent =
+    (await ports.records.closeRefused(attempt.id, attempt.owner, codeName)) === 'removed';
+  const message = isInfeasible
+    ? `Volume provisioning failed with infeasible error. Retries will be delayed. ${reason}`
+    : reason;
+  await reportProvisioningFailed(ports, creation, message, reason);
+  if (isAbsent && claim === undefined)
+    return { kind: 'done', note: 'the driver refused, and the claim is gone' };
+  if (isAbsent && claim !== undefined && codeName === 'ResourceExhausted') {
+    const rescheduled = await requestReschedule(ports, claim);
+    if (rescheduled !== undefined) return rescheduled;
+  }
+  return {
+    kind: 'retry',
+    reason,
+    ...(isInfeasible ? startHoldOff(ports, claim) : {}),
+    ...(isAbsent ? { isAbsent } : {}),
+  };
 }

@@ -2,53 +2,36 @@ import { CLAIM_FINALIZER } from '../../kube/keys.ts';
 import { isConflict, isInvalid, isNotFound } from '../../kube/kube-error.ts';
 import type { Claim } from '../../kube/objects.ts';
 import { claims } from '../../kube/resources.ts';
+import { addFinalizer, hasFinalizer, removeFinalizer } from '../finalizers.ts';
 import type { ProcessorPorts } from '../ports.ts';
 
-/* The belt beside the record: a finalizer on the claim while its record is open, so that even a
- * Redis that lost everything leaves the claim to start from. */
+/* With --claim-finalizer a claim keeps a finalizer while its volume record is open: if Redis loses
+ * all records, every claim with a volume under way is still there to start from. */
 
-/** Whether the claim carries the belt. */
-export function hasClaimFinalizer(claim: Claim | undefined): boolean {
-  return claim?.metadata.finalizers?.includes(CLAIM_FINALIZER) === true;
-}
-
-/** Puts it on, before the record is opened.
- * @returns false when the claim is gone or another one has its name by now
- * @throws KubeError when the API server refuses for another reason */
+/** Adds the finalizer, before the record is opened.
+ * @returns the claim as it is then; undefined if it is gone, replaced, or being deleted without the
+ *   finalizer
+ * @throws KubeError for any other refusal */
 export function addClaimFinalizer(
   ports: Pick<ProcessorPorts, 'kube'>,
   claim: Claim,
-): Promise<boolean> {
-  return patch(ports, claim, { finalizers: [CLAIM_FINALIZER] });
+): Promise<Claim | undefined> {
+  const target = { resource: claims, object: claim, finalizer: CLAIM_FINALIZER };
+  return addFinalizer(ports, target).catch(ignoreGone);
 }
 
-/** Takes it off, once nothing is open. */
+/** Removes the finalizer unless the record is open. Sends nothing for a claim without it.
+ * @throws KubeError, RecordsUnavailable */
 export async function removeClaimFinalizer(
-  ports: Pick<ProcessorPorts, 'kube'>,
+  ports: Pick<ProcessorPorts, 'kube' | 'records'>,
   claim: Claim,
 ): Promise<void> {
-  await patch(ports, claim, { '$deleteFromPrimitiveList/finalizers': [CLAIM_FINALIZER] });
+  const target = { resource: claims, object: claim, finalizer: CLAIM_FINALIZER };
+  if (hasFinalizer(claim, CLAIM_FINALIZER) && !(await ports.records.isOpen(claim.metadata.uid)))
+    await removeFinalizer(ports, target).catch(ignoreGone);
 }
 
-async function patch(
-  ports: Pick<ProcessorPorts, 'kube'>,
-  { metadata }: Claim,
-  change: Readonly<Record<string, unknown>>,
-): Promise<boolean> {
-  const { namespace, name, uid } = metadata;
-  try {
-    // The UID in the patch keeps it off a namesake.
-    const body = { metadata: { uid, ...change } };
-    await ports.kube.patch(
-      claims,
-      { name, ...(namespace === undefined ? {} : { namespace }) },
-      { type: 'strategic', body },
-    );
-    return true;
-  } catch (error) {
-    // A claim that is being deleted takes no new finalizer, and another UID is refused: both say
-    // that this one is past keeping.
-    if (isNotFound(error) || isConflict(error) || isInvalid(error)) return false;
-    throw error;
-  }
+/** A claim that is gone or replaced needs no finalizer added or removed. */
+function ignoreGone(error: unknown): undefined {
+  if (!isNotFound(error) && !isConflict(error) && !isInvalid(error)) throw error;
 }

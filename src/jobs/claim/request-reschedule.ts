@@ -4,12 +4,12 @@ import type { Claim } from '../../kube/objects.ts';
 import { claims } from '../../kube/resources.ts';
 import type { Outcome } from '../../queue/outcome.ts';
 import { selectedNodeOf } from '../../volumes/eligibility.ts';
-import { supportsTopology } from '../../volumes/provisioning-options.ts';
+import { supportsTopology } from '../../volumes/driver-facts.ts';
 import type { ProcessorPorts } from '../ports.ts';
 
-/** Takes the selected node off a claim whose volume does not fit there, so that the scheduler looks
- * for another one (spec 02 §5 step 9c, §8.1).
- * @returns undefined where there is no node to give back */
+/** Asks the scheduler for another node by removing the selected node from a claim whose volume does
+ * not fit there (sig-storage-lib-external-provisioner controller/controller.go rescheduleProvisioning).
+ * @returns undefined if the claim has no selected node, or it could not be removed */
 export async function requestReschedule(
   ports: ProcessorPorts,
   claim: Claim,
@@ -25,7 +25,7 @@ export async function requestReschedule(
     if (!(error instanceof KubeError)) throw error;
     ports.log.warn(
       { claim: `${namespace}/${name}`, err: error },
-      'the selected node could not be taken off the claim; tried again',
+      'could not remove the selected node from the claim; the next run tries again',
     );
     return undefined;
   }

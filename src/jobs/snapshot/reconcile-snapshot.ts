@@ -1,3 +1,4 @@
+import { SNAPSHOT_SOURCE_PROTECTION as finalizer } from '../../kube/keys.ts';
 import { isOutage, KubeError } from '../../kube/kube-error.ts';
 import type { Snapshot } from '../../kube/objects.ts';
 import { keyOf, snapshots } from '../../kube/resources.ts';
@@ -5,57 +6,61 @@ import type { JobKey } from '../../queue/contract.ts';
 import type { Outcome } from '../../queue/outcome.ts';
 import type { ProvisioningOptions } from '../../volumes/provisioning-options.ts';
 import { isPending, restoredSnapshot } from '../../volumes/source-use.ts';
-import { findClaim } from '../find-claim.ts';
+import { addFinalizer, hasFinalizer, removeFinalizer } from '../finalizers.ts';
 import type { ProcessorPorts } from '../ports.ts';
-import {
-  hasSnapshotFinalizer,
-  addSnapshotFinalizer,
-  removeSnapshotFinalizer,
-} from './snapshot-finalizer.ts';
+import { findClaim } from '../read-claims.ts';
 
 type Ports = Pick<ProcessorPorts, 'kube' | 'openSources' | 'log'> & {
   readonly options: Pick<ProvisioningOptions, 'gates'>;
 };
 
-/** Somebody may withhold the right to write snapshots, take the snapshot away, or change it. */
+/** Refusals that need no warning: sutler may not write snapshots (403), or this one is gone (404) or
+ * changed (409). */
 const EXPECTED: ReadonlySet<number> = new Set([403, 404, 409]);
 
-/** One run of a snapshot's job: takes our finalizer off where nobody restores from the snapshot any
- * more (spec 04 E). What it can't do now the next sweep finds again, so only an API server or a
- * Redis that is down makes it come back by itself. */
+/** One run of a snapshot's job: removes our finalizer if nothing is restored from the snapshot any
+ * more (upstream's sweep with --snapshot-orphan-sweep-interval). What the API server refuses is left
+ * to the next sweep (src/ingest/snapshot-sweep.ts).
+ * @throws KubeError if the API server is down, RecordsUnavailable if Redis is */
 export async function reconcileSnapshot(ports: Ports, job: JobKey): Promise<Outcome> {
   try {
-    return await releaseUnused(ports, job);
+    return { kind: 'done', note: await releaseUnused(ports, job) };
   } catch (error) {
     if (!(error instanceof KubeError) || isOutage(error)) throw error;
     const level = EXPECTED.has(error.code) ? 'debug' : 'warn';
     ports.log[level](
       { snapshot: keyOf(job), error: error.message },
-      'a snapshot keeps our finalizer until the next sweep',
+      'the snapshot keeps our finalizer until the next sweep',
     );
     return { kind: 'done', note: `left to the next sweep: ${error.message}` };
   }
 }
 
-async function releaseUnused(ports: Ports, job: JobKey): Promise<Outcome> {
+/** Removes our finalizer unless the snapshot is in use.
+ * @returns what was done, or why nothing was */
+async function releaseUnused(ports: Ports, job: JobKey): Promise<string> {
   const ref = { namespace: job.namespace, name: job.name };
   const snapshot = await ports.kube.get<Snapshot>(snapshots, ref);
-  if (snapshot?.metadata.uid !== job.uid) return { kind: 'done', note: 'the snapshot is gone' };
-  if (!hasSnapshotFinalizer(snapshot)) return { kind: 'done', note: 'our finalizer is off' };
-  const use = await useOf(ports, job);
-  if (use !== undefined) return { kind: 'done', note: use };
-  const free = await removeSnapshotFinalizer(ports, snapshot);
-  // A claim that came after our look may have found the finalizer still on.
-  const lateUse = await useOf(ports, job);
-  if (lateUse === undefined) return { kind: 'done', note: 'the snapshot is let go' };
-  await addSnapshotFinalizer(ports, free);
-  return { kind: 'done', note: lateUse };
+  if (snapshot?.metadata.uid !== job.uid) return 'the snapshot is gone';
+  if (!hasFinalizer(snapshot, finalizer)) return 'the snapshot does not have our finalizer';
+  const use = await findUse(ports, job);
+  if (use !== undefined) return use;
+  const target = { resource: snapshots, object: snapshot, finalizer };
+  const object = await removeFinalizer(ports, target);
+  // A claim that came after findUse may have found the finalizer still there and rely on it.
+  const lateUse = await findUse(ports, job);
+  if (lateUse === undefined) return 'our finalizer is removed';
+  await addFinalizer(ports, { ...target, object });
+  return lateUse;
 }
 
-/** What a snapshot is still read for; undefined = nothing. */
-async function useOf(ports: Ports, { uid, namespace, name }: JobKey): Promise<string | undefined> {
+/** What still reads from a snapshot; undefined = nothing. */
+async function findUse(
+  ports: Ports,
+  { uid, namespace, name }: JobKey,
+): Promise<string | undefined> {
   const key = keyOf({ namespace, name });
-  // Claims before records: one that opens a record in between was still there when we listed.
+  // Claims before records: a claim whose record is opened in between was still in the list.
   const where = ports.options.gates.CrossNamespaceVolumeDataSource ? undefined : namespace;
   const restore = await findClaim(
     ports,
@@ -63,5 +68,5 @@ async function useOf(ports: Ports, { uid, namespace, name }: JobKey): Promise<st
     (claim) => isPending(claim) && restoredSnapshot(claim) === key,
   );
   if (restore !== undefined) return `claim ${restore.metadata.name} is restored from it`;
-  return (await ports.openSources()).has(uid) ? 'a volume is being made from it' : undefined;
+  return (await ports.openSources()).has(uid) ? 'a volume is being created from it' : undefined;
 }

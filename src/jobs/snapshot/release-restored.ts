@@ -1,12 +1,13 @@
+import { SNAPSHOT_SOURCE_PROTECTION as finalizer } from '../../kube/keys.ts';
 import { isForbidden, isNotFound } from '../../kube/kube-error.ts';
 import type { Snapshot } from '../../kube/objects.ts';
 import { snapshots } from '../../kube/resources.ts';
 import type { SkeletonSource } from '../../volumes/persistent-volume.ts';
+import { removeFinalizer } from '../finalizers.ts';
 import type { ProcessorPorts } from '../ports.ts';
-import { hasSnapshotFinalizer, removeSnapshotFinalizer } from './snapshot-finalizer.ts';
 
-/** Takes our finalizer off the snapshot that a volume was restored from. The volume is there
- * whatever comes of it, and what is left the sweep takes off. */
+/** Removes our finalizer from the snapshot that a volume was restored from. A failure does not
+ * matter to the volume: the sweep (src/ingest/snapshot-sweep.ts) finds the finalizer later. */
 export async function releaseRestoredSnapshot(
   ports: Pick<ProcessorPorts, 'kube' | 'log'>,
   source: SkeletonSource,
@@ -14,8 +15,8 @@ export async function releaseRestoredSnapshot(
   const { namespace, name } = source;
   try {
     const snapshot = await ports.kube.get<Snapshot>(snapshots, { namespace, name });
-    if (snapshot?.metadata.uid === source.uid && hasSnapshotFinalizer(snapshot))
-      await removeSnapshotFinalizer(ports, snapshot);
+    if (snapshot?.metadata.uid === source.uid)
+      await removeFinalizer(ports, { resource: snapshots, object: snapshot, finalizer });
   } catch (error) {
     if (isNotFound(error) || isForbidden(error)) return;
     ports.log.warn(

@@ -1,49 +1,36 @@
 import { CsiError } from '../../csi/status.ts';
-import type { Volume } from '../../kube/objects.ts';
-import type { Run } from '../../queue/consumer.ts';
-import { shownReason } from '../../queue/outcome.ts';
+import { isOutage } from '../../kube/kube-error.ts';
 import type { Outcome } from '../../queue/outcome.ts';
 import { isStillRunning } from '../../volumes/create-result.ts';
 import type { DeletionPlan } from '../../volumes/plan-deletion.ts';
-import { RefusedError } from '../../volumes/provisioning-options.ts';
-import type { WaitCondition } from '../../volumes/provisioning-options.ts';
+import type { WaitCondition } from '../../volumes/refused-error.ts';
 import type { Attempt } from '../attempt.ts';
-import { volumeWarning } from '../object-events.ts';
-import { readDeletionSecrets } from './deletion-secrets.ts';
-import { notReached } from '../not-reached.ts';
+import { handleNotForwarded, parkOrRetry } from '../common-outcomes.ts';
+import { reportDeletionFailed, type VolumeRun } from '../events.ts';
 import type { ProcessorPorts } from '../ports.ts';
-import { withoutSecrets } from '../secret-values.ts';
+import { readSecretValues, type SecretProblem, withoutSecrets } from '../secret-values.ts';
 
-/** A volume that is to be deleted, and the run that is at it. */
-interface VolumeRun {
-  readonly volume: Volume;
-  readonly run: Pick<Run, 'lastReason'>;
-}
-
-/** The record is open for the deletion, and this run owns it. */
+/** A record that is open for a deletion and that this run owns. */
 interface OpenDeletion extends VolumeRun {
   readonly attempt: Attempt;
-  readonly plan: Extract<DeletionPlan, { kind: 'destroy' }>;
+  readonly plan: Extract<DeletionPlan, { kind: 'delete' }>;
 }
 
-/** Has the driver delete the volume; every way out leaves the record as design §3 says.
- * @returns undefined when the volume is gone: the PV may go too */
+/** Has the driver delete the volume. Afterwards the record is closed if the driver did, as before the
+ * attempt if nothing was sent, and open for deletion otherwise. A `retry` outcome is delayed by
+ * src/queue/backoff.ts, as for creations.
+ * @returns undefined if the volume is gone, so that its PV may be deleted
+ * @throws KubeError if the API server is down */
 export async function callDeleteVolume(
   ports: ProcessorPorts,
   deletion: OpenDeletion,
 ): Promise<Outcome | undefined> {
   const { attempt, plan, volume } = deletion;
-  let secrets: Readonly<Record<string, string>>;
-  try {
-    secrets = await readDeletionSecrets(ports, plan.secret.ref);
-  } catch (error) {
-    await ports.records.revert(attempt.id, attempt.owner);
-    if (error instanceof RefusedError) return refuseDeletion(ports, deletion, error);
-    throw error;
-  }
+  const secrets = await readSecretValues(ports, plan.secret.ref);
+  if (secrets.kind !== 'values') return handleSecretProblem(ports, deletion, secrets);
   try {
     await ports.csi.deleteVolume(
-      { volumeId: plan.handle, secrets },
+      { volumeId: plan.handle, secrets: secrets.values },
       {
         timeoutMs: ports.timeoutMs,
         notAfterMs: attempt.notAfterMs,
@@ -53,7 +40,7 @@ export async function callDeleteVolume(
     );
   } catch (error) {
     if (error instanceof CsiError)
-      return applyDeleteFailure(ports, deletion, withoutSecrets(error, Object.values(secrets)));
+      return handleFailure(ports, deletion, withoutSecrets(error, secrets.values));
     throw error;
   }
   await ports.records.closeGone(attempt.id, attempt.owner);
@@ -61,30 +48,42 @@ export async function callDeleteVolume(
   return undefined;
 }
 
-/** No call is made as things are. The event is sent when this is news, not at each try. */
-export async function refuseDeletion(
-  ports: Pick<ProcessorPorts, 'events'>,
-  { volume, run }: VolumeRun,
-  { message, waitsFor }: { readonly message: string; readonly waitsFor: readonly WaitCondition[] },
+/** Refuses a deletion without its secret: a driver that is called without one may leave the volume
+ * behind and say that it is gone. */
+async function handleSecretProblem(
+  ports: ProcessorPorts,
+  deletion: OpenDeletion,
+  problem: SecretProblem,
 ): Promise<Outcome> {
-  if ((await run.lastReason()) !== shownReason(message)) volumeWarning(ports, volume, message);
-  return waitsFor.length === 0
-    ? { kind: 'retry', reason: message }
-    : { kind: 'parked', reason: message, until: waitsFor };
+  await ports.records.revert(deletion.attempt.id, deletion.attempt.owner);
+  if (problem.error !== undefined && isOutage(problem.error)) throw problem.error;
+  const { name, namespace } = problem.ref;
+  const message =
+    problem.kind === 'missing'
+      ? `secret ${namespace}/${name} of this volume's deletion is not there; create it again`
+      : problem.message;
+  return refuseDeletion(ports, deletion, { message, waitsFor: problem.waitsFor });
 }
 
-async function applyDeleteFailure(
+/** Ends the run of a volume that can't be deleted as things are. */
+export async function refuseDeletion(
+  ports: Pick<ProcessorPorts, 'events'>,
+  volumeRun: VolumeRun,
+  { message, waitsFor }: { readonly message: string; readonly waitsFor: readonly WaitCondition[] },
+): Promise<Outcome> {
+  await reportDeletionFailed(ports, volumeRun, message);
+  return parkOrRetry(message, waitsFor);
+}
+
+async function handleFailure(
   ports: ProcessorPorts,
-  { attempt, volume, run }: OpenDeletion,
+  deletion: OpenDeletion,
   error: CsiError,
 ): Promise<Outcome> {
-  const { codeName, message } = error;
-  if (error.notForwarded) {
-    await ports.records.revert(attempt.id, attempt.owner);
-    return codeName === 'Aborted' ? { kind: 'running', reason: message } : notReached(error);
-  }
+  const { attempt } = deletion;
+  const { codeName, message: reason } = error;
+  if (error.notForwarded) return handleNotForwarded(ports, attempt, error);
   await ports.records.leaveDeleting(attempt.id, attempt.owner, codeName);
-  // When the reason changes; the tenth deadline tells nobody anything new.
-  if ((await run.lastReason()) !== shownReason(message)) volumeWarning(ports, volume, message);
-  return { kind: isStillRunning(codeName) ? 'running' : 'retry', reason: message };
+  await reportDeletionFailed(ports, deletion, reason);
+  return { kind: isStillRunning(codeName) ? 'running' : 'retry', reason };
 }

@@ -1,45 +1,40 @@
-import type { Volume } from '../../kube/objects.ts';
-import type { Run } from '../../queue/consumer.ts';
 import type { Outcome } from '../../queue/outcome.ts';
 import { compareVolumes } from '../../volumes/handles.ts';
 import { completeVolume } from '../../volumes/persistent-volume.ts';
-import { openingOf, withGateway } from '../attempt.ts';
-import type { Attempt } from '../attempt.ts';
+import { type Attempt } from '../attempt.ts';
+import { waitForRecord } from '../common-outcomes.ts';
 import { callCreateVolume } from '../claim/call-create-volume.ts';
+import { deleteDuplicateVolume } from '../claim/delete-duplicate.ts';
+import type { VolumeRun } from '../events.ts';
 import type { ProcessorPorts } from '../ports.ts';
-import { deleteDuplicateVolume } from '../claim/store-volume.ts';
 
-/** A creation of this volume is open, or ended without an answer once: only its success proves that
- * nothing of it is still at work (design §3 rule 5). The PV is there already, so the answer is only
- * compared with it. */
+/** Repeats the CreateVolume of a volume before its deletion, because its creation is open or ended
+ * ambiguously: only its success proves that no earlier call is still at work (record rule 5). The PV
+ * exists already, so the answer is only compared with it. */
 export async function resolveCreation(
   ports: ProcessorPorts,
-  found: {
+  creation: VolumeRun & {
     readonly attempt: Attempt;
-    readonly volume: Volume;
-    readonly run: Pick<Run, 'lastReason'>;
+    /** Whether the creation is still open. */
     readonly isOpen: boolean;
   },
 ): Promise<Outcome> {
-  const { attempt, volume, run, isOpen } = found;
+  const { attempt, volume, run, isOpen } = creation;
   const opened = await (isOpen
-    ? ports.records.openExisting(attempt.id, openingOf(attempt))
-    : ports.records.openResolve(attempt.id, openingOf(attempt)));
-  if (opened.kind === 'busy')
-    return { kind: 'running', reason: `another run is at this volume (${opened.state})` };
-  if (opened.kind === 'not-yet')
-    return { kind: 'later', reason: opened.reason, delayMs: opened.waitMs };
+    ? ports.records.openExisting(attempt.id, attempt)
+    : ports.records.openResolve(attempt.id, attempt));
+  if (opened.kind === 'busy' || opened.kind === 'not-yet') return waitForRecord(opened);
   if (opened.kind !== 'replay')
     return { kind: 'later', reason: 'the volume record changed meanwhile', delayMs: 0 };
   const outcome = await callCreateVolume(ports, {
-    attempt: withGateway(attempt, opened.stored.endpoint),
+    attempt: { ...attempt, gateway: opened.stored.endpoint },
     claim: undefined,
     run,
     stored: opened.stored,
     replayed: opened,
-    keep: async (_, made) => {
-      if (compareVolumes(volume, completeVolume(made.skeleton, made.answer)) !== 'same')
-        return deleteDuplicateVolume(ports, made, volume);
+    onCreated: async (_, created) => {
+      if (compareVolumes(volume, completeVolume(created.skeleton, created.answer)) !== 'same')
+        return deleteDuplicateVolume(ports, created, volume);
       await ports.records.closeStored(attempt.id, attempt.owner, 'answered');
       return { kind: 'done' };
     },

@@ -1,52 +1,67 @@
 import { AZURE_FILE_RESOURCE_GROUP } from '../../kube/keys.ts';
 import type { AzureFileSource, CsiSource } from '../../kube/objects.ts';
-import { RefusedError } from '../provisioning-options.ts';
-import { byLowerCase } from './parameters.ts';
-import { AZURE_FILE } from './plugins.ts';
-import { mountFields, withSpec } from './volume-parts.ts';
-import type { VolumeParts } from './volume-parts.ts';
+import { omitUnset } from '../omit-unset.ts';
+import { RefusedError } from '../refused-error.ts';
+import type { InTreePlugin } from './in-tree-plugin.ts';
+import { indexByLowerCase } from './parameters.ts';
 
-/** Azure File's volume for its driver (spec 07 §5).
- * @throws RefusedError where neither source nor claim tell the secret's namespace */
-export function azureFileToCsi<V extends VolumeParts>(volume: V, source: AzureFileSource): V {
-  const { secretName, shareName } = source;
-  // An empty namespace counts as said: then the claim's is not taken.
-  const namespace = source.secretNamespace ?? volume.spec.claimRef?.namespace ?? '';
-  if (namespace === '')
-    throw new RefusedError(
-      'could not find a secret namespace in PersistentVolumeSource or ClaimRef',
-    );
-  const resourceGroup = volume.metadata.annotations?.[AZURE_FILE_RESOURCE_GROUP] ?? '';
-  const account = /azure-storage-account-(.+)-secret/.exec(secretName)?.[1] ?? secretName;
-  const csi: CsiSource = {
-    driver: AZURE_FILE.csiDriver,
-    volumeHandle: [resourceGroup, account, shareName, volume.metadata.name, namespace].join('#'),
-    ...mountFields({ readOnly: source.readOnly }),
-    volumeAttributes: { sharename: shareName },
-    nodeStageSecretRef: { name: secretName, namespace },
-  };
-  return withSpec(volume, { csi });
-}
+/** Azure file shares. Upstream: csi-translation-lib plugins/azure_file.go. */
+export const AZURE_FILE: InTreePlugin<'azureFile'> = {
+  inTreeName: 'kubernetes.io/azure-file',
+  csiDriver: 'file.csi.azure.com',
+  source: 'azureFile',
 
-/** A new volume of Azure File's driver as the in-tree plug-in would have it (spec 07 §6). The
- * handle tells what of share and secret nobody names.
- * @throws RefusedError for a handle that can't be read, where it is needed */
-export function azureFileToInTree<V extends VolumeParts>(volume: V, csi: CsiSource): V {
-  const attributes = byLowerCase(csi.volumeAttributes);
+  translateClass: (cls) => cls,
+
+  // Neither Kubernetes nor Azure allows a # in these names. The share comes third, as in handles.
+  identify: ({ secretNamespace, secretName, shareName }, claimNamespace) =>
+    [secretNamespace ?? claimNamespace, secretName, shareName].join('#'),
+
+  toCsiSource(source, { metadata, spec }) {
+    const { secretName, shareName } = source;
+    // An empty secretNamespace counts as set: then the claim's is not used.
+    const namespace = source.secretNamespace ?? spec.claimRef?.namespace ?? '';
+    if (namespace === '') {
+      throw new RefusedError(
+        'could not find a secret namespace in PersistentVolumeSource or ClaimRef',
+      );
+    }
+    const resourceGroup = metadata.annotations?.[AZURE_FILE_RESOURCE_GROUP] ?? '';
+    const account = /azure-storage-account-(.+)-secret/.exec(secretName)?.[1] ?? secretName;
+    return {
+      volumeHandle: [resourceGroup, account, shareName, metadata.name, namespace].join('#'),
+      ...omitUnset({ readOnly: source.readOnly }),
+      volumeAttributes: { sharename: shareName },
+      nodeStageSecretRef: { name: secretName, namespace },
+    };
+  },
+
+  toInTreeSource: (csi) => readCsiSource(csi).source,
+
+  finishInTree(volume, csi) {
+    const { resourceGroup } = readCsiSource(csi);
+    const group = resourceGroup === '' ? {} : { [AZURE_FILE_RESOURCE_GROUP]: resourceGroup };
+    const annotations = { ...volume.metadata.annotations, ...group };
+    return { ...volume, metadata: { ...volume.metadata, annotations } };
+  },
+};
+
+/** The in-tree source. Share and secret are taken from the handle only if neither the attributes
+ * nor the secret reference name them; the resource group is known only then, as in upstream.
+ * @throws RefusedError for a handle that is needed and can't be read */
+function readCsiSource(csi: CsiSource): { source: AzureFileSource; resourceGroup: string } {
+  const attributes = indexByLowerCase(csi.volumeAttributes);
   const shareName = attributes.get('sharename') ?? '';
   const secret = secretOf(csi, attributes);
-  const handle = shareName === '' || secret.name === '' ? readHandle(csi.volumeHandle) : UNREAD;
-  const azureFile: AzureFileSource = {
-    ...mountFields({ readOnly: csi.readOnly }),
-    shareName: shareName === '' ? handle.shareName : shareName,
-    secretName: secret.name === '' ? handle.secretName : secret.name,
-    secretNamespace: secret.namespace ?? 'default',
-  };
-  const group =
-    handle.resourceGroup === '' ? {} : { [AZURE_FILE_RESOURCE_GROUP]: handle.resourceGroup };
+  const handle = shareName === '' || secret.name === '' ? parseHandle(csi.volumeHandle) : UNREAD;
   return {
-    ...withSpec(volume, { azureFile }),
-    metadata: { ...volume.metadata, annotations: { ...volume.metadata.annotations, ...group } },
+    source: {
+      ...omitUnset({ readOnly: csi.readOnly }),
+      shareName: shareName === '' ? handle.shareName : shareName,
+      secretName: secret.name === '' ? handle.secretName : secret.name,
+      secretNamespace: secret.namespace ?? 'default',
+    },
+    resourceGroup: handle.resourceGroup,
   };
 }
 
@@ -65,10 +80,11 @@ interface HandleParts {
   readonly secretName: string;
 }
 
-/** Of a handle that nothing is wanted of. */
+/** Stands for a handle that is not needed. */
 const UNREAD: HandleParts = { resourceGroup: '', shareName: '', secretName: '' };
 
-function readHandle(handle: string): HandleParts {
+/** Upstream: getFileShareInfo. */
+function parseHandle(handle: string): HandleParts {
   const [resourceGroup, account, shareName] = handle.split('#');
   if (resourceGroup === undefined || shareName === undefined)
     throw new RefusedError(`error parsing volume id: "${handle}", should at least contain two #`);

@@ -1,32 +1,35 @@
-import type { CinderSource, Class, CsiSource } from '../../kube/objects.ts';
 import { renameZoneKeys } from './class-zones.ts';
+import type { InTreePlugin } from './in-tree-plugin.ts';
 import { renameFsType } from './parameters.ts';
-import { CINDER } from './plugins.ts';
 import { toDriverTopology, toLabelTopology } from './topology.ts';
-import { mountFields, withSpec } from './volume-parts.ts';
-import type { VolumeParts } from './volume-parts.ts';
+import { mountFields } from './volume-parts.ts';
 
-/** Cinder's class for its driver (spec 07 §3). `zone` and `zones` mean nothing here. */
-export function cinderClass(cls: Class): Class {
-  return renameZoneKeys({ ...cls, parameters: renameFsType(cls.parameters) }, CINDER.zoneKey);
-}
+const ZONE_KEY = 'topology.cinder.csi.openstack.org/zone';
 
-/** Cinder's volume for its driver (spec 07 §5). The source's secret is lost, as upstream has it. */
-export function cinderToCsi<V extends VolumeParts>(volume: V, source: CinderSource): V {
-  const csi: CsiSource = {
-    driver: CINDER.csiDriver,
+/** OpenStack Cinder. Upstream: csi-translation-lib plugins/openstack_cinder.go. */
+export const CINDER: InTreePlugin<'cinder'> = {
+  inTreeName: 'kubernetes.io/cinder',
+  csiDriver: 'cinder.csi.openstack.org',
+  source: 'cinder',
+  zoneKey: ZONE_KEY,
+
+  // The parameters `zone` and `zones` have no special meaning here.
+  translateClass: (cls) =>
+    renameZoneKeys({ ...cls, parameters: renameFsType(cls.parameters) }, ZONE_KEY),
+
+  identify: ({ volumeID }) => volumeID,
+
+  // The secret of the in-tree source is lost, as in upstream.
+  toCsiSource: (source) => ({
     volumeHandle: source.volumeID,
     ...mountFields(source),
     volumeAttributes: {},
-  };
-  return toDriverTopology(withSpec(volume, { csi }), CINDER.zoneKey);
-}
+  }),
 
-/** A new volume of Cinder's driver as the in-tree plug-in would have it (spec 07 §6). Its zones
- * tell no region. */
-export function cinderToInTree<V extends VolumeParts>(volume: V, csi: CsiSource): V {
-  return toLabelTopology(
-    withSpec(volume, { cinder: { volumeID: csi.volumeHandle, ...mountFields(csi) } }),
-    CINDER.zoneKey,
-  );
-}
+  finishCsi: (volume) => toDriverTopology(volume, ZONE_KEY),
+
+  toInTreeSource: (csi) => ({ volumeID: csi.volumeHandle, ...mountFields(csi) }),
+
+  // Cinder's zones do not tell their region.
+  finishInTree: (volume) => toLabelTopology(volume, ZONE_KEY),
+};

@@ -1,17 +1,17 @@
 import { BETA_ZONE, ZONE } from '../../kube/keys.ts';
 import type { Class, Labels, TopologySelectorTerm } from '../../kube/objects.ts';
-import { RefusedError } from '../provisioning-options.ts';
-import { byLowerCase, without } from './parameters.ts';
+import { RefusedError } from '../refused-error.ts';
+import { indexByLowerCase, omitKeys } from './parameters.ts';
 
 type Expression = NonNullable<TopologySelectorTerm['matchLabelExpressions']>[number];
 
-/** A class whose parameters `zone` and `zones` are gone and have become allowed topologies; where
- * it has neither, its own allowed topologies speak the driver's language (spec 07 §3).
- * @param zoneKey the driver's
- * @throws RefusedError for a class that has both */
-export function zonesToTopologies(cls: Class, zoneKey: string): Class {
+/** Turns the class parameters `zone` and `zones` into allowed topologies. A class with neither
+ * keeps its own allowed topologies, with the driver's key for zones.
+ * @param zoneKey the driver's topology key
+ * @throws RefusedError for a class that has zones and allowed topologies */
+export function translateZones(cls: Class, zoneKey: string): Class {
   const values = zonesOf(cls.parameters);
-  const changed = { ...cls, parameters: without(cls.parameters, ['zone', 'zones']) };
+  const changed = { ...cls, parameters: omitKeys(cls.parameters, ['zone', 'zones']) };
   if (values === undefined) return renameZoneKeys(changed, zoneKey);
   if ((cls.allowedTopologies ?? []).length > 0) {
     throw new RefusedError(
@@ -21,14 +21,15 @@ export function zonesToTopologies(cls: Class, zoneKey: string): Class {
   return { ...changed, allowedTopologies: [{ matchLabelExpressions: [{ key: zoneKey, values }] }] };
 }
 
-/** Where both are there, upstream takes either by chance. We always take `zones`. */
+/** If both are set, upstream takes one of them at random; sutler always takes `zones`. */
 function zonesOf(parameters: Labels | undefined): readonly string[] | undefined {
-  const given = byLowerCase(parameters);
+  const given = indexByLowerCase(parameters);
   const zone = given.get('zone');
   return given.get('zones')?.split(',') ?? (zone === undefined ? undefined : [zone]);
 }
 
-/** A class whose allowed topologies name zones by the driver's key. */
+/** Replaces Kubernetes' keys for zones by the driver's in the allowed topologies. Upstream:
+ * csi-translation-lib plugins/in_tree_volume.go translateAllowedTopologies. */
 export function renameZoneKeys(cls: Class, zoneKey: string): Class {
   return mapExpressions(cls, (expression) =>
     expression.key === ZONE || expression.key === BETA_ZONE

@@ -1,18 +1,18 @@
 import { BETA_REGION, BETA_ZONE, REGION, ZONE } from '../../kube/keys.ts';
 import type { NodeSelectorRequirement, NodeSelectorTerm } from '../../kube/objects.ts';
-import { RefusedError } from '../provisioning-options.ts';
+import { RefusedError } from '../refused-error.ts';
 import type { FoundRegion } from './regions.ts';
-import { withDefaultLabel, withSpec } from './volume-parts.ts';
-import type { VolumeParts } from './volume-parts.ts';
+import { type VolumeParts, withDefaultLabel, withSpec } from './volume-parts.ts';
 
-/* Node affinity and labels of volumes, between the words of Kubernetes and those of a driver (spec
- * 07 §4). Of an expression only the key is looked at. */
+/* Translates the topology of volumes, in node affinity and labels, between Kubernetes' keys and
+ * those of a driver. Expressions are matched by their key alone, whatever their operator. Upstream:
+ * csi-translation-lib plugins/in_tree_volume.go. */
 
-/** Stands between the zones of a volume that has several in its label. */
+/** Separates the zones in the label of a volume with several. */
 export const ZONE_SEPARATOR = '__';
 
-/** The names of zone and region, of one generation. */
-export interface LabelPair {
+/** Kubernetes' keys for zone and region: the current pair, or the beta pair before it. */
+interface LabelPair {
   readonly zone: string;
   readonly region: string;
 }
@@ -20,8 +20,8 @@ export interface LabelPair {
 const GA: LabelPair = { zone: ZONE, region: REGION };
 const BETA: LabelPair = { zone: BETA_ZONE, region: BETA_REGION };
 
-/** The generation of labels that a volume uses: what its affinity says, then its labels, else the
- * current one. */
+/** The keys that a volume uses: those of its affinity, else those of its labels, else the current
+ * pair. Upstream: getTopologyLabel. */
 export function labelPairOf(volume: VolumeParts): LabelPair {
   const keys = new Set(
     termsOf(volume).flatMap((term) => expressionsOf(term).map(({ key }) => key)),
@@ -32,27 +32,26 @@ export function labelPairOf(volume: VolumeParts): LabelPair {
   return labels[GA.zone] === undefined && labels[BETA.zone] !== undefined ? BETA : GA;
 }
 
-/** Every value that the affinity has under a key, sorted, each once. */
+/** Every value that the affinity has for a key, sorted, each once. Upstream: getTopologyValues. */
 export function valuesOf(volume: VolumeParts, key: string): readonly string[] {
   return [...new Set(termsOf(volume).flatMap((term) => valuesIn(term, key)))].sort();
 }
 
-/** Changes a key of the affinity. Where the new key is there already, both stay. */
+/** Renames a key of the affinity. Expressions that already have the new key stay. Upstream:
+ * replaceTopology. */
 export function renameKey<V extends VolumeParts>(volume: V, from: string, to: string): V {
-  if (termsOf(volume).length === 0) return volume;
   const rename = (expression: NodeSelectorRequirement) =>
     expression.key === from ? { ...expression, key: to } : expression;
-  return withTerms(
-    volume,
-    termsOf(volume).map((term) =>
-      term.matchExpressions === undefined
-        ? term
-        : { ...term, matchExpressions: term.matchExpressions.map(rename) },
-    ),
-  );
+  const renameIn = (term: NodeSelectorTerm) =>
+    term.matchExpressions === undefined
+      ? term
+      : { ...term, matchExpressions: term.matchExpressions.map(rename) };
+  const terms = termsOf(volume);
+  return terms.length === 0 ? volume : withTerms(volume, terms.map(renameIn));
 }
 
-/** Demands one of some values in every term; no values demand nothing. */
+/** Adds an expression to every term of the affinity; without values there is nothing to add.
+ * Upstream: addTopology. */
 export function addKey<V extends VolumeParts>(volume: V, key: string, given: readonly string[]): V {
   const values = [
     ...new Set(given.map((value) => value.trim()).filter((value) => value !== '')),
@@ -65,8 +64,8 @@ export function addKey<V extends VolumeParts>(volume: V, key: string, given: rea
   );
 }
 
-/** In-tree to CSI: zones by the driver's key, from the affinity, else from the zone label; beta
- * regions by their present name. Labels stay. */
+/** In-tree to CSI: gives zones the driver's key, from the affinity or else from the zone label, and
+ * beta regions their current key. Labels stay. Upstream: translateTopologyFromInTreeToCSI. */
 export function toDriverTopology<V extends VolumeParts>(volume: V, zoneKey: string): V {
   const pair = labelPairOf(volume);
   const label = volume.metadata.labels?.[pair.zone];
@@ -78,9 +77,10 @@ export function toDriverTopology<V extends VolumeParts>(volume: V, zoneKey: stri
   return hasBetaRegion ? renameKey(zoned, BETA.region, GA.region) : zoned;
 }
 
-/** CSI to in-tree: zones by the label of Kubernetes, in affinity and labels; with them their
- * region, where the cloud's zones tell it.
- * @throws RefusedError where a term has no zones, or zones without a common region */
+/** CSI to in-tree: gives zones Kubernetes' key, in affinity and labels, and adds their region.
+ * Upstream: translateTopologyFromCSIToInTree.
+ * @param regionOf absent for a cloud whose zones do not tell their region
+ * @throws RefusedError for a term without zones or with zones of several regions */
 export function toLabelTopology<V extends VolumeParts>(
   volume: V,
   zoneKey: string,
@@ -95,6 +95,7 @@ export function toLabelTopology<V extends VolumeParts>(
     : withDefaultLabel(regional, pair.zone, zones.join(ZONE_SEPARATOR));
 }
 
+/** Upstream: regionTopologyHandler. */
 function withRegions<V extends VolumeParts>(
   volume: V,
   pair: LabelPair,

@@ -1,46 +1,36 @@
 import type { CsiSource, ObjectMeta, VolumeSpec } from '../../kube/objects.ts';
-import { RefusedError } from '../provisioning-options.ts';
+import { omitUnset } from '../omit-unset.ts';
+import { RefusedError } from '../refused-error.ts';
 
-/** What translation reads and writes of a PV, stored or new. */
+/** The parts of a PV, stored or new, that translation reads and changes. */
 export interface VolumeParts {
   readonly metadata: Pick<ObjectMeta, 'name' | 'annotations' | 'labels'>;
   readonly spec: VolumeSpec;
 }
 
-/** The volume with changes to its spec. */
+/** Changes fields of the volume's spec. */
 export function withSpec<V extends VolumeParts>(volume: V, change: Partial<VolumeSpec>): V {
   return { ...volume, spec: { ...volume.spec, ...change } };
 }
 
-/** The volume with a label, if it has none of that key. */
+/** Adds a label unless the volume has one with that key. */
 export function withDefaultLabel<V extends VolumeParts>(volume: V, key: string, value: string): V {
-  if (volume.metadata.labels?.[key] !== undefined) return volume;
-  return {
-    ...volume,
-    metadata: { ...volume.metadata, labels: { ...volume.metadata.labels, [key]: value } },
-  };
+  const { labels } = volume.metadata;
+  if (labels?.[key] !== undefined) return volume;
+  return { ...volume, metadata: { ...volume.metadata, labels: { ...labels, [key]: value } } };
 }
 
-interface MountFields {
-  readonly fsType?: string | undefined;
-  readonly readOnly?: boolean | undefined;
+type MountFields = Pick<CsiSource, 'fsType' | 'readOnly'>;
+
+/** The two fields that most sources share, as far as they are set. */
+export function mountFields({ fsType, readOnly }: MountFields): MountFields {
+  return omitUnset({ fsType, readOnly });
 }
 
-/** The two fields that most sources spell alike, as far as they are set. */
-export function mountFields({
-  fsType,
-  readOnly,
-}: MountFields): Pick<CsiSource, 'fsType' | 'readOnly'> {
-  return {
-    ...(fsType === undefined ? {} : { fsType }),
-    ...(readOnly === undefined ? {} : { readOnly }),
-  };
-}
-
-/** A partition number of volume attributes.
- * @param failed the clouds' spelling
- * @throws RefusedError for a text that is none */
-export function readPartition(text: string, failed: 'Failed' | 'failed'): number {
+/** Parses the partition number of volume attributes.
+ * @param failed upstream's plug-ins spell the refusal differently
+ * @throws RefusedError for anything but a whole number of 32 bits */
+export function parsePartition(text: string, failed: 'Failed' | 'failed'): number {
   const number = /^[+-]?\d+$/.test(text) ? Number(text) : Infinity;
   if (Math.abs(number) < 2 ** 31) return number;
   throw new RefusedError(

@@ -1,14 +1,61 @@
 import { RESERVED_PARAMETER_PREFIX } from '../../kube/keys.ts';
-import type { Class, CsiSource, VsphereVolumeSource } from '../../kube/objects.ts';
+import { omitUnset } from '../omit-unset.ts';
 import { renameZoneKeys } from './class-zones.ts';
-import { byLowerCase } from './parameters.ts';
-import { VSPHERE } from './plugins.ts';
+import type { InTreePlugin } from './in-tree-plugin.ts';
+import { indexByLowerCase } from './parameters.ts';
 import { addKey, labelPairOf, renameKey, valuesOf } from './topology.ts';
-import { mountFields, withDefaultLabel, withSpec } from './volume-parts.ts';
-import type { VolumeParts } from './volume-parts.ts';
+import { type VolumeParts, withDefaultLabel } from './volume-parts.ts';
 
-/** What the driver takes of an in-tree class, by lower-cased key. */
-const PARAMETERS: ReadonlyMap<string, string> = new Map([
+const ZONE_KEY = 'topology.csi.vmware.com/zone';
+const REGION_KEY = 'topology.csi.vmware.com/region';
+
+/** vSphere. Upstream: csi-translation-lib plugins/vsphere_volume.go. */
+export const VSPHERE: InTreePlugin<'vsphereVolume'> = {
+  inTreeName: 'kubernetes.io/vsphere-volume',
+  csiDriver: 'csi.vsphere.vmware.com',
+  source: 'vsphereVolume',
+  zoneKey: ZONE_KEY,
+  regionKey: REGION_KEY,
+
+  translateClass(cls) {
+    const parameters: Record<string, string> = { csimigration: 'true' };
+    for (const [key, value] of indexByLowerCase(cls.parameters)) {
+      const name = PARAMETER_NAMES.get(key);
+      if (name !== undefined) parameters[name] = value;
+    }
+    return renameZoneKeys({ ...cls, parameters }, ZONE_KEY);
+  },
+
+  identify: ({ volumePath }) => volumePath,
+
+  toCsiSource({ volumePath, fsType, storagePolicyName = '' }) {
+    return {
+      volumeHandle: volumePath,
+      ...omitUnset({ fsType }),
+      volumeAttributes: storagePolicyName === '' ? {} : { storagepolicyname: storagePolicyName },
+    };
+  },
+
+  finishCsi(volume) {
+    const { zone, region } = labelPairOf(volume);
+    return toDriverKey(toDriverKey(volume, zone, ZONE_KEY), region, REGION_KEY);
+  },
+
+  // The storage policy is lost.
+  toInTreeSource: (csi) => ({
+    volumePath: csi.volumeAttributes?.['initialvolumefilepath'] ?? '',
+    ...omitUnset({ fsType: csi.fsType }),
+  }),
+
+  finishInTree(volume) {
+    const { zone, region } = labelPairOf(volume);
+    return toLabel(toLabel(volume, ZONE_KEY, zone), REGION_KEY, region);
+  },
+};
+
+/** The driver's name of each parameter that it accepts, by the lower-cased in-tree name; all other
+ * parameters are left out. */
+const PARAMETER_NAMES: ReadonlyMap<string, string> = new Map([
   ['fstype', `${RESERVED_PARAMETER_PREFIX}fstype`],
   ['storagepolicyname', 'storagepolicyname'],
   ...[
@@ -23,59 +70,14 @@ const PARAMETERS: ReadonlyMap<string, string> = new Map([
   ].map((key) => [key, `${key}-migrationparam`] as const),
 ]);
 
-/** Whether a class parameter, however spelled, survives translation. */
-export function isKnownToVsphere(parameter: string): boolean {
-  return PARAMETERS.has(parameter.toLowerCase());
-}
-
-/** vSphere's class for its driver (spec 07 §3). What the driver does not take is left out. */
-export function vsphereClass(cls: Class): Class {
-  const parameters: Record<string, string> = { csimigration: 'true' };
-  for (const [key, value] of byLowerCase(cls.parameters)) {
-    const name = PARAMETERS.get(key);
-    if (name !== undefined) parameters[name] = value;
-  }
-  return renameZoneKeys({ ...cls, parameters }, VSPHERE.zoneKey);
-}
-
-/** vSphere's volume for its driver (spec 07 §5). */
-export function vsphereToCsi<V extends VolumeParts>(volume: V, source: VsphereVolumeSource): V {
-  const policy = source.storagePolicyName ?? '';
-  const csi: CsiSource = {
-    driver: VSPHERE.csiDriver,
-    volumeHandle: source.volumePath,
-    ...mountFields({ fsType: source.fsType }),
-    volumeAttributes: policy === '' ? {} : { storagepolicyname: policy },
-  };
-  const { zone, region } = labelPairOf(volume);
-  return toDriverKey(
-    toDriverKey(withSpec(volume, { csi }), zone, VSPHERE.zoneKey),
-    region,
-    VSPHERE.regionKey,
-  );
-}
-
-/** As for the other clouds, but a label names one place only. */
+/** As toDriverTopology, for one key; but a label holds a single value. Upstream:
+ * translateTopologyFromInTreevSphereToCSI. */
 function toDriverKey<V extends VolumeParts>(volume: V, label: string, key: string): V {
   if (valuesOf(volume, label).length > 0) return renameKey(volume, label, key);
   return addKey(volume, key, [volume.metadata.labels?.[label] ?? '']);
 }
 
-/** A new volume of vSphere's driver as the in-tree plug-in would have it (spec 07 §6). Its storage
- * policy is lost. */
-export function vsphereToInTree<V extends VolumeParts>(volume: V, csi: CsiSource): V {
-  const vsphereVolume: VsphereVolumeSource = {
-    volumePath: csi.volumeAttributes?.['initialvolumefilepath'] ?? '',
-    ...mountFields({ fsType: csi.fsType }),
-  };
-  const { zone, region } = labelPairOf(volume);
-  return toLabel(
-    toLabel(withSpec(volume, { vsphereVolume }), VSPHERE.zoneKey, zone),
-    VSPHERE.regionKey,
-    region,
-  );
-}
-
+/** Upstream: translateTopologyFromCSIToInTreevSphere. */
 function toLabel<V extends VolumeParts>(volume: V, key: string, label: string): V {
   const renamed = renameKey(volume, key, label);
   const [first] = valuesOf(renamed, label);

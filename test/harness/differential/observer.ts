@@ -1,6 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { listAt } from '../../conformance/connection.ts';
-import type { Connection } from '../../conformance/connection.ts';
+import { listAt, type Connection } from '../../conformance/connection.ts';
 
 /** An API object, as far as the comparison looks into it. */
 export interface Seen {

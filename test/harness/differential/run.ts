@@ -2,21 +2,24 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Closers } from '#src/runtime/lifecycle.ts';
-import { at, unique } from '../../conformance/connection.ts';
-import type { Connection } from '../../conformance/connection.ts';
+import { at, unique, type Connection } from '../../conformance/connection.ts';
 import { CLASSES, VOLUMES, paths, storageClass } from '../../conformance/objects.ts';
 import type { RealControlPlane } from '../real-control-plane.ts';
-import { differencesOf } from './differences.ts';
-import type { Difference } from './differences.ts';
+import { differencesOf, type Difference } from './differences.ts';
 import { Observer } from './observer.ts';
 import type { Provisioner, ProvisionerOptions } from './provisioners.ts';
-import { NO_OBJECTS, callsOf, eventsOf, objectsOf, repeatedCallsOf } from './record.ts';
-import type { Objects, ScenarioRecord } from './record.ts';
-import { Scene, isOneOf } from './scene.ts';
-import type { Stage } from './scene.ts';
+import {
+  callsOf,
+  eventsOf,
+  NO_OBJECTS,
+  objectsOf,
+  repeatedCallsOf,
+  type Objects,
+  type ScenarioRecord,
+} from './record.ts';
+import { isOneOf, Scene, type Stage } from './scene.ts';
 import type { Scenario } from './scenario.ts';
-import { startScriptedDriver } from './scripted-driver.ts';
-import type { ScriptedDriverOptions } from './scripted-driver.ts';
+import { startScriptedDriver, type ScriptedDriverOptions } from './scripted-driver.ts';
 
 /** What all scenarios of one run have in common, and both provisioners. */
 export interface Setting {

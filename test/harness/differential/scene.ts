@@ -1,6 +1,11 @@
 import assert from 'node:assert/strict';
-import { at, textAt } from '../../conformance/connection.ts';
-import type { Connection, Fields, Reply } from '../../conformance/connection.ts';
+import {
+  at,
+  textAt,
+  type Connection,
+  type Fields,
+  type Reply,
+} from '../../conformance/connection.ts';
 import {
   CLASSES,
   VOLUMES,

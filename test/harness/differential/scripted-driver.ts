@@ -1,22 +1,17 @@
-import { toJson } from '@bufbuild/protobuf';
-import type { JsonValue } from '@bufbuild/protobuf';
+import { toJson, type JsonValue } from '@bufbuild/protobuf';
 import { setTimeout as delay } from 'node:timers/promises';
 import {
   ControllerServiceCapability_RPC_Type as ControllerCapability,
   CreateVolumeRequestSchema,
   DeleteVolumeRequestSchema,
   PluginCapability_Service_Type as PluginService,
+  type CreateVolumeRequest,
+  type CreateVolumeResponse,
+  type DeleteVolumeRequest,
 } from '#src/csi/generated/csi_pb.ts';
-import type {
-  CreateVolumeRequest,
-  CreateVolumeResponse,
-  DeleteVolumeRequest,
-} from '#src/csi/generated/csi_pb.ts';
-import type { Code, CodeName } from '#src/csi/status.ts';
-import { Code as codes } from '#src/csi/status.ts';
+import { Code as codes, type Code, type CodeName } from '#src/csi/status.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
-import { startSampleDriver } from '../../../sandbox/driver/server.ts';
-import type { SampleDriver } from '../../../sandbox/driver/server.ts';
+import { startSampleDriver, type SampleDriver } from '../../../sandbox/driver/server.ts';
 import type { Scene } from './scene.ts';
 
 /** One CreateVolume or DeleteVolume of a scenario. */

@@ -6,15 +6,18 @@ import { createKubeClient } from '#src/kube/client.ts';
 import { loadClusterAccess } from '#src/kube/credentials.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { Connection } from '../../conformance/connection.ts';
-import { realControlPlane } from '../real-control-plane.ts';
-import type { RealControlPlane } from '../real-control-plane.ts';
+import { realControlPlane, type RealControlPlane } from '../real-control-plane.ts';
 import { installCrds, referenceGrantCrd, snapshotCrds } from '../snapshot-crds.ts';
-import { describeDifference, differencesOf, isKnown } from './differences.ts';
-import type { Difference, KnownDifference } from './differences.ts';
+import {
+  describeDifference,
+  differencesOf,
+  isKnown,
+  type Difference,
+  type KnownDifference,
+} from './differences.ts';
 import { startSutler, startUpstream } from './provisioners.ts';
 import type { ScenarioRecord } from './record.ts';
-import { playAll } from './run.ts';
-import type { Setting } from './run.ts';
+import { playAll, type Setting } from './run.ts';
 import type { Scenario } from './scenario.ts';
 
 const PARITY = fileURLToPath(new URL('../../../../docs/parity.md', import.meta.url));

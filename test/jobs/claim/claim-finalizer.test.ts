@@ -6,8 +6,7 @@ import type { Claim } from '#src/kube/objects.ts';
 import { claims } from '#src/kube/resources.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
 import { failWith } from '../claim-cases.ts';
-import { openRig } from '../rig.ts';
-import type { Rig } from '../rig.ts';
+import { openRig, type Rig } from '../rig.ts';
 
 describe('--claim-finalizer', () => {
   let rig: Rig;

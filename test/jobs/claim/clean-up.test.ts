@@ -9,7 +9,7 @@ import type { ProcessorPorts } from '#src/jobs/ports.ts';
 import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
-import { AZURE_DISK } from '#src/volumes/migration/plugins.ts';
+import { AZURE_DISK } from '#src/volumes/migration/azure-disk.ts';
 import {
   answerWith,
   callsOf,
@@ -19,8 +19,7 @@ import {
   stateOf,
 } from '../claim-cases.ts';
 import { kubeWith } from '../kube-with.ts';
-import { DRIVER, openRig } from '../rig.ts';
-import type { Rig } from '../rig.ts';
+import { DRIVER, openRig, type Rig } from '../rig.ts';
 
 const ASKED = 2n ** 20n;
 const SMALL = { volume: { volumeId: 'too-small', capacityBytes: ASKED - 1n } };
@@ -174,7 +173,7 @@ describe('a volume that no PV can be made of', () => {
     assert.deepEqual(deletions(), []);
     assert.match(
       messagesOf(rig)[0] ?? '',
-      /volume is orphaned: the look at its PersistentVolume took too long$/,
+      /volume is orphaned: reading its PersistentVolume took too long$/,
     );
     assert.equal(await stateOf(rig, claim), 'open');
   });

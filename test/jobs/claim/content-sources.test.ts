@@ -35,8 +35,7 @@ import {
   snapshotCrds,
 } from '../../harness/snapshot-crds.ts';
 import { standingClock } from '../claim-cases.ts';
-import { DRIVER, openRig } from '../rig.ts';
-import type { Rig } from '../rig.ts';
+import { DRIVER, openRig, type Rig } from '../rig.ts';
 
 const SIZE = '1Mi';
 const SIZE_BYTES = 2n ** 20n;

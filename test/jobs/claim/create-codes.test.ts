@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
-import { Code } from '#src/csi/status.ts';
-import type { CodeName } from '#src/csi/status.ts';
+import { Code, type CodeName } from '#src/csi/status.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
 import {
   annotatedClaim,
@@ -12,8 +11,7 @@ import {
   stateOf,
   withTopology,
 } from '../claim-cases.ts';
-import { openRig } from '../rig.ts';
-import type { Rig } from '../rig.ts';
+import { openRig, type Rig } from '../rig.ts';
 
 /** In the order of the catalogue (06 E); each with the numbers of its four combinations of topology
  * and selected node. */

@@ -16,8 +16,7 @@ import {
   messagesOf,
   stateOf,
 } from '../claim-cases.ts';
-import { DRIVER, openRig } from '../rig.ts';
-import type { Rig } from '../rig.ts';
+import { DRIVER, openRig, type Rig } from '../rig.ts';
 
 const PROVISIONER = 'volume.kubernetes.io/storage-provisioner';
 const BYTES = 2n ** 20n;

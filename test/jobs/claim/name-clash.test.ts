@@ -6,8 +6,7 @@ import { volumes } from '#src/kube/resources.ts';
 import type { ProcessorPorts } from '#src/jobs/ports.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
 import { callsOf, failWith, heal, loseAnswer, messagesOf, removeClaim } from '../claim-cases.ts';
-import { DRIVER, openRig } from '../rig.ts';
-import type { Rig } from '../rig.ts';
+import { DRIVER, openRig, type Rig } from '../rig.ts';
 
 describe('two claims whose UIDs begin alike', () => {
   let rig: Rig;

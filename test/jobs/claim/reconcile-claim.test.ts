@@ -10,8 +10,7 @@ import { systemClock } from '#src/runtime/clock.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
 import { until } from '../../harness/queue.ts';
 import { kubeWith } from '../kube-with.ts';
-import { openRig } from '../rig.ts';
-import type { Rig } from '../rig.ts';
+import { openRig, type Rig } from '../rig.ts';
 
 describe('provision', () => {
   let rig: Rig;

@@ -22,8 +22,7 @@ import {
   withTopology,
 } from '../claim-cases.ts';
 import { kubeWith } from '../kube-with.ts';
-import { openRig } from '../rig.ts';
-import type { Rig } from '../rig.ts';
+import { openRig, type Rig } from '../rig.ts';
 
 const refusal = new DriverStatus(Code.Internal, 'no');
 const unknownEnd = new DriverStatus(Code.Aborted, 'busy');
@@ -183,7 +182,7 @@ describe('the record of a claim', () => {
       assert.equal(callsOf(rig, 'CreateVolume').length, 1);
       assert.equal(await rig.volumeOf(claim), undefined);
       const words =
-        'the volume was made, but its PersistentVolume could not be written: create persistentvolumes: quota exceeded';
+        'the volume was created, but its PersistentVolume could not be written: create persistentvolumes: quota exceeded';
       assert.deepEqual(messagesOf(rig), [`Warning ProvisioningFailed ${words}`]);
     });
 

@@ -5,8 +5,7 @@ import { isInvalid } from '#src/kube/kube-error.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims } from '#src/kube/resources.ts';
 import { RecordsUnavailable } from '#src/records/volume-record.ts';
-import { openReleaseRig } from '../release-rig.ts';
-import type { ReleaseRig } from '../release-rig.ts';
+import { openReleaseRig, type ReleaseRig } from '../release-rig.ts';
 
 const OURS = 'provisioner.storage.kubernetes.io/cloning-protection';
 const PVC_PROTECTION = 'kubernetes.io/pvc-protection';

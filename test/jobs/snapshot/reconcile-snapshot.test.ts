@@ -9,8 +9,7 @@ import type { Outcome } from '#src/queue/outcome.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
 import { installCrds, removeCrds } from '../../harness/snapshot-crds.ts';
-import { openReleaseRig } from '../release-rig.ts';
-import type { ReleaseRig } from '../release-rig.ts';
+import { openReleaseRig, type ReleaseRig } from '../release-rig.ts';
 
 const OURS = 'provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection';
 const FOREIGN = 'snapshot.storage.kubernetes.io/volumesnapshot-bound-protection';

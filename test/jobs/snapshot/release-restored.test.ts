@@ -6,8 +6,7 @@ import { snapshots } from '#src/kube/resources.ts';
 import { createLogger } from '#src/runtime/log.ts';
 import type { SkeletonSource } from '#src/volumes/persistent-volume.ts';
 import { installCrds } from '../../harness/snapshot-crds.ts';
-import { openReleaseRig } from '../release-rig.ts';
-import type { ReleaseRig } from '../release-rig.ts';
+import { openReleaseRig, type ReleaseRig } from '../release-rig.ts';
 
 const OURS = 'provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection';
 const FOREIGN = 'snapshot.storage.kubernetes.io/volumesnapshot-bound-protection';

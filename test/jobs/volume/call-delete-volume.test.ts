@@ -7,8 +7,7 @@ import { secrets } from '#src/kube/resources.ts';
 import type { ProcessorPorts } from '#src/jobs/ports.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
 import { kubeWith } from '../kube-with.ts';
-import { DRIVER, openRig } from '../rig.ts';
-import type { Rig } from '../rig.ts';
+import { DRIVER, openRig, type Rig } from '../rig.ts';
 import { byHand, deletions, lastDeletion, released, reread, warnings } from '../stored-volume.ts';
 
 const NAME = 'volume.kubernetes.io/provisioner-deletion-secret-name';

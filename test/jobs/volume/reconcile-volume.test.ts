@@ -8,8 +8,7 @@ import { volumes } from '#src/kube/resources.ts';
 import type { ProcessorPorts } from '#src/jobs/ports.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
 import { kubeWith } from '../kube-with.ts';
-import { openRig } from '../rig.ts';
-import type { Rig } from '../rig.ts';
+import { openRig, type Rig } from '../rig.ts';
 import {
   byHand,
   deletions,

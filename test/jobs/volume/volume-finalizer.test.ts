@@ -5,8 +5,7 @@ import { KubeError } from '#src/kube/kube-error.ts';
 import type { Volume } from '#src/kube/objects.ts';
 import { volumes } from '#src/kube/resources.ts';
 import { kubeWith } from '../kube-with.ts';
-import { openRig } from '../rig.ts';
-import type { Rig } from '../rig.ts';
+import { openRig, type Rig } from '../rig.ts';
 import { byHand, deletions, edit, reread, warnings } from '../stored-volume.ts';
 
 const OTHERS = 'example.com/other';

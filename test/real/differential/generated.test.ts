@@ -1,5 +1,4 @@
-import { describeDifferential } from '../../harness/differential/suite.ts';
-import type { DifferentialSuite } from '../../harness/differential/suite.ts';
+import { describeDifferential, type DifferentialSuite } from '../../harness/differential/suite.ts';
 import { FLAGS } from './scenarios/flags.ts';
 import { generated } from './scenarios/generated.ts';
 import { onPurpose } from './scenarios/on-purpose.ts';

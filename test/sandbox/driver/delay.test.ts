@@ -4,8 +4,7 @@ import { Controller } from '#src/csi/generated/csi_pb.ts';
 import type { Clock } from '#src/runtime/clock.ts';
 import { until } from '../../harness/csi-folder.ts';
 import { volumeRequest } from '../../harness/csi-gateway.ts';
-import { openDriver } from '../../harness/sample-driver.ts';
-import type { DriverUnderTest } from '../../harness/sample-driver.ts';
+import { openDriver, type DriverUnderTest } from '../../harness/sample-driver.ts';
 
 const { createVolume, deleteVolume, controllerModifyVolume, createSnapshot, deleteSnapshot } =
   Controller.method;

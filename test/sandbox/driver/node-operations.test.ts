@@ -4,8 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { Controller, Node } from '#src/csi/generated/csi_pb.ts';
 import { volumeRequest } from '../../harness/csi-gateway.ts';
-import { blockCapability, openDriver } from '../../harness/sample-driver.ts';
-import type { DriverUnderTest } from '../../harness/sample-driver.ts';
+import { blockCapability, openDriver, type DriverUnderTest } from '../../harness/sample-driver.ts';
 
 const { nodePublishVolume, nodeUnpublishVolume } = Node.method;
 const [volumeCapability] = volumeRequest('a').volumeCapabilities;

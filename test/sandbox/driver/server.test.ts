@@ -2,12 +2,14 @@ import assert from 'node:assert/strict';
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
-import { createCsiClient } from '#src/gateway-client/client.ts';
-import type { CsiClient } from '#src/gateway-client/client.ts';
+import { createCsiClient, type CsiClient } from '#src/gateway-client/client.ts';
 import { Code } from '#src/csi/status.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { startSampleDriver } from '../../../sandbox/driver/server.ts';
-import type { SampleDriver, SampleDriverOptions } from '../../../sandbox/driver/server.ts';
+import {
+  startSampleDriver,
+  type SampleDriver,
+  type SampleDriverOptions,
+} from '../../../sandbox/driver/server.ts';
 import { makeFolder } from '../../harness/csi-folder.ts';
 import { failureOf, volumeRequest } from '../../harness/csi-gateway.ts';
 

@@ -6,8 +6,12 @@ import { Controller, Identity, Node } from '#src/csi/generated/csi_pb.ts';
 import { SAMPLE_CAPABILITIES } from '../../../sandbox/driver/capabilities.ts';
 import type { SampleDriverOptions } from '../../../sandbox/driver/server.ts';
 import { volumeRequest } from '../../harness/csi-gateway.ts';
-import { altered, blockCapability, openDriver } from '../../harness/sample-driver.ts';
-import type { DriverUnderTest } from '../../harness/sample-driver.ts';
+import {
+  altered,
+  blockCapability,
+  openDriver,
+  type DriverUnderTest,
+} from '../../harness/sample-driver.ts';
 
 const { createVolume, controllerGetCapabilities, validateVolumeCapabilities } = Controller.method;
 

@@ -3,11 +3,9 @@ import { mkdirSync, existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { timestampMs } from '@bufbuild/protobuf/wkt';
-import { Controller } from '#src/csi/generated/csi_pb.ts';
-import type { Snapshot } from '#src/csi/generated/csi_pb.ts';
+import { Controller, type Snapshot } from '#src/csi/generated/csi_pb.ts';
 import { volumeRequest } from '../../harness/csi-gateway.ts';
-import { openDriver } from '../../harness/sample-driver.ts';
-import type { DriverUnderTest } from '../../harness/sample-driver.ts';
+import { openDriver, type DriverUnderTest } from '../../harness/sample-driver.ts';
 
 const { createVolume, deleteVolume, createSnapshot, deleteSnapshot, listSnapshots } =
   Controller.method;

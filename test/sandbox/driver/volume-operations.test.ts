@@ -13,15 +13,14 @@ import {
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import type { MessageInitShape } from '@bufbuild/protobuf';
-import { Controller } from '#src/csi/generated/csi_pb.ts';
-import type {
-  CreateVolumeRequest,
-  CreateVolumeRequestSchema,
-  Volume,
+import {
+  Controller,
+  type CreateVolumeRequest,
+  type CreateVolumeRequestSchema,
+  type Volume,
 } from '#src/csi/generated/csi_pb.ts';
 import { volumeRequest } from '../../harness/csi-gateway.ts';
-import { blockCapability, openDriver } from '../../harness/sample-driver.ts';
-import type { DriverUnderTest } from '../../harness/sample-driver.ts';
+import { blockCapability, openDriver, type DriverUnderTest } from '../../harness/sample-driver.ts';
 
 const {
   createVolume,

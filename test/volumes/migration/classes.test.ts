@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Class } from '#src/kube/objects.ts';
-import { droppedParameters, translateClass } from '#src/volumes/migration/classes.ts';
+import { translateClass } from '#src/volumes/migration/classes.ts';
 import { aClassOf, BETA_ZONE, GA_REGION, GA_ZONE, refusal } from './builders.ts';
 
 const GCE = 'kubernetes.io/gce-pd';
@@ -268,13 +268,6 @@ describe('other parameters of an in-tree class', () => {
   it('are left out for vSphere, even with keys that CSI has', () => {
     assert.deepEqual(parameters(VSPHERE, given), { csimigration: 'true' });
     assert.deepEqual(parameters(VSPHERE, { csimigration: 'false' }), { csimigration: 'true' });
-  });
-
-  it('that are left out have names for the log', () => {
-    const cls = aClassOf(VSPHERE, { parameters: { diskFormat: 'thin', zone: 'z', Type: 't' } });
-    assert.deepEqual(droppedParameters(cls, VSPHERE), ['zone', 'Type']);
-    assert.deepEqual(droppedParameters(aClassOf(VSPHERE), VSPHERE), []);
-    assert.deepEqual(droppedParameters(cls, AWS), []);
   });
 
   for (const name of [GCE, AWS, CINDER, AZURE_DISK]) {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { csiDriverOf, inTreeNameOf, PLUGINS } from '#src/volumes/migration/plugins.ts';
+import { inTreeNameOf, PLUGINS } from '#src/volumes/migration/plugins.ts';
 
 describe('the plug-ins', () => {
   const table: readonly (readonly string[])[] = [
@@ -46,7 +46,6 @@ describe('the plug-ins', () => {
   for (const [inTreeName = '', csiDriver = ''] of table) {
     it(`${inTreeName} and ${csiDriver} name one another`, () => {
       assert.equal(inTreeNameOf(csiDriver), inTreeName);
-      assert.equal(csiDriverOf(inTreeName), csiDriver);
     });
   }
 
@@ -59,7 +58,6 @@ describe('the plug-ins', () => {
       'toString',
     ]) {
       assert.equal(inTreeNameOf(name), undefined, name);
-      assert.equal(csiDriverOf(name), undefined, name);
     }
   });
 });

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { NewVolume, VolumeSpec } from '#src/kube/objects.ts';
 import { PLUGINS } from '#src/volumes/migration/plugins.ts';
-import type { SourceField } from '#src/volumes/migration/plugins.ts';
+import type { SourceField } from '#src/volumes/migration/in-tree-plugin.ts';
 import { isInTreeVolume, toCsiVolume, toInTreeVolume } from '#src/volumes/migration/volumes.ts';
 import {
   affinity,
@@ -16,6 +16,7 @@ import {
 } from './builders.ts';
 
 const URI = '/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/disk';
+/** A PV's spec for each in-tree source. */
 const SOURCES: Readonly<Record<SourceField, VolumeSpec>> = {
   gcePersistentDisk: { gcePersistentDisk: { pdName: 'disk', fsType: 'ext4' } },
   awsElasticBlockStore: {

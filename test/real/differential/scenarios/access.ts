@@ -1,5 +1,4 @@
-import { bound, refused } from '../../../harness/differential/scenario.ts';
-import type { Scenario } from '../../../harness/differential/scenario.ts';
+import { bound, refused, type Scenario } from '../../../harness/differential/scenario.ts';
 import type { Fields } from '../../../conformance/connection.ts';
 
 /** Access modes, volume modes and mount options (spec 02 §7.5). */

@@ -1,5 +1,4 @@
-import { all, bound, refused } from '../../../harness/differential/scenario.ts';
-import type { Scenario } from '../../../harness/differential/scenario.ts';
+import { all, bound, refused, type Scenario } from '../../../harness/differential/scenario.ts';
 import type { Scene } from '../../../harness/differential/scene.ts';
 import type { Fields } from '../../../conformance/connection.ts';
 

@@ -5,11 +5,15 @@ import {
   ignored,
   refused,
   stays,
+  type Scenario,
 } from '../../../harness/differential/scenario.ts';
-import type { Scenario } from '../../../harness/differential/scenario.ts';
 import type { Scene } from '../../../harness/differential/scene.ts';
-import { status, volumeFor } from '../../../harness/differential/scripted-driver.ts';
-import type { CallAnswer, ScriptedCall } from '../../../harness/differential/scripted-driver.ts';
+import {
+  status,
+  volumeFor,
+  type CallAnswer,
+  type ScriptedCall,
+} from '../../../harness/differential/scripted-driver.ts';
 import { VOLUMES, claim } from '../../../conformance/objects.ts';
 import type { Fields } from '../../../conformance/connection.ts';
 

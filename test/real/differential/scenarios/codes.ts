@@ -6,8 +6,8 @@ import {
   event,
   refused,
   stays,
+  type Scenario,
 } from '../../../harness/differential/scenario.ts';
-import type { Scenario } from '../../../harness/differential/scenario.ts';
 import { fails, status } from '../../../harness/differential/scripted-driver.ts';
 
 const CODES: readonly CodeName[] = [

@@ -1,5 +1,4 @@
-import { bound, refused, stays } from '../../../harness/differential/scenario.ts';
-import type { Scenario } from '../../../harness/differential/scenario.ts';
+import { bound, refused, stays, type Scenario } from '../../../harness/differential/scenario.ts';
 import type { Scene } from '../../../harness/differential/scene.ts';
 import { claim, paths } from '../../../conformance/objects.ts';
 import type { Fields } from '../../../conformance/connection.ts';

@@ -1,5 +1,4 @@
-import { bound, event, ignored } from '../../../harness/differential/scenario.ts';
-import type { Scenario } from '../../../harness/differential/scenario.ts';
+import { bound, event, ignored, type Scenario } from '../../../harness/differential/scenario.ts';
 import type { Scene } from '../../../harness/differential/scene.ts';
 import { fails } from '../../../harness/differential/scripted-driver.ts';
 import { VOLUMES } from '../../../conformance/objects.ts';

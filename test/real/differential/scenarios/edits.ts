@@ -6,8 +6,8 @@ import {
   ignored,
   refused,
   stays,
+  type Scenario,
 } from '../../../harness/differential/scenario.ts';
-import type { Scenario } from '../../../harness/differential/scenario.ts';
 import type { Scene } from '../../../harness/differential/scene.ts';
 import { status } from '../../../harness/differential/scripted-driver.ts';
 import { release } from './deletion.ts';

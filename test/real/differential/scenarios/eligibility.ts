@@ -6,8 +6,8 @@ import {
   ignored,
   refused,
   stays,
+  type Scenario,
 } from '../../../harness/differential/scenario.ts';
-import type { Scenario } from '../../../harness/differential/scenario.ts';
 import { status } from '../../../harness/differential/scripted-driver.ts';
 import { CLASSES } from '../../../conformance/objects.ts';
 

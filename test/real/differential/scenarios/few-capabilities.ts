@@ -1,5 +1,4 @@
-import { bound, refused } from '../../../harness/differential/scenario.ts';
-import type { Scenario } from '../../../harness/differential/scenario.ts';
+import { bound, refused, type Scenario } from '../../../harness/differential/scenario.ts';
 import { makeAttributesClass, named } from './attributes-classes.ts';
 import { makeSnapshot } from '../../../harness/differential/snapshot-objects.ts';
 

@@ -1,6 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { bound, ignored, refused } from '../../../harness/differential/scenario.ts';
-import type { Scenario } from '../../../harness/differential/scenario.ts';
+import { bound, ignored, refused, type Scenario } from '../../../harness/differential/scenario.ts';
 import type { Scene } from '../../../harness/differential/scene.ts';
 import { fails } from '../../../harness/differential/scripted-driver.ts';
 import type { Fields } from '../../../conformance/connection.ts';

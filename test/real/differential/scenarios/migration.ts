@@ -1,8 +1,12 @@
-import { all, bound, calls, refused } from '../../../harness/differential/scenario.ts';
-import type { Scenario } from '../../../harness/differential/scenario.ts';
+import {
+  all,
+  bound,
+  calls,
+  refused,
+  type Scenario,
+} from '../../../harness/differential/scenario.ts';
 import type { Scene } from '../../../harness/differential/scene.ts';
-import { volumeFor } from '../../../harness/differential/scripted-driver.ts';
-import type { CallAnswer } from '../../../harness/differential/scripted-driver.ts';
+import { volumeFor, type CallAnswer } from '../../../harness/differential/scripted-driver.ts';
 import { VOLUMES, claim } from '../../../conformance/objects.ts';
 import type { Fields } from '../../../conformance/connection.ts';
 import { makeSnapshot } from '../../../harness/differential/snapshot-objects.ts';

@@ -1,5 +1,4 @@
-import { bound, refused } from '../../../harness/differential/scenario.ts';
-import type { Scenario } from '../../../harness/differential/scenario.ts';
+import { bound, refused, type Scenario } from '../../../harness/differential/scenario.ts';
 
 const P = 'csi.storage.k8s.io/';
 

@@ -1,7 +1,15 @@
-import { all, bound, calls, refused } from '../../../harness/differential/scenario.ts';
-import type { Scenario } from '../../../harness/differential/scenario.ts';
-import { status, volumeFor } from '../../../harness/differential/scripted-driver.ts';
-import type { CallAnswer } from '../../../harness/differential/scripted-driver.ts';
+import {
+  all,
+  bound,
+  calls,
+  refused,
+  type Scenario,
+} from '../../../harness/differential/scenario.ts';
+import {
+  status,
+  volumeFor,
+  type CallAnswer,
+} from '../../../harness/differential/scripted-driver.ts';
 
 const ASKED = [
   '1',

@@ -1,6 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { bound, event } from '../../../harness/differential/scenario.ts';
-import type { Scenario } from '../../../harness/differential/scenario.ts';
+import { bound, event, type Scenario } from '../../../harness/differential/scenario.ts';
 
 /** Longer than what sutler waits before it says that a call is under way. */
 const SLOW_MS = 3_000;

@@ -1,16 +1,21 @@
-import { bound, calls, event, refused, stays } from '../../../harness/differential/scenario.ts';
-import type { Scenario } from '../../../harness/differential/scenario.ts';
+import {
+  bound,
+  calls,
+  event,
+  refused,
+  stays,
+  type Scenario,
+} from '../../../harness/differential/scenario.ts';
 import type { Scene } from '../../../harness/differential/scene.ts';
-import { volumeFor } from '../../../harness/differential/scripted-driver.ts';
-import type { CallAnswer } from '../../../harness/differential/scripted-driver.ts';
+import { volumeFor, type CallAnswer } from '../../../harness/differential/scripted-driver.ts';
 import type { Fields } from '../../../conformance/connection.ts';
 import {
   contentPath,
   makeContent,
   makeSnapshot,
   snapshotPath,
+  type SnapshotChanges,
 } from '../../../harness/differential/snapshot-objects.ts';
-import type { SnapshotChanges } from '../../../harness/differential/snapshot-objects.ts';
 
 const FROM_SNAP = { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name: 'snap' };
 const OURS = 'provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection';

@@ -3,8 +3,7 @@ import type { CodeName } from '#src/csi/status.ts';
 import { status, volumeFor } from '../../../../harness/differential/scripted-driver.ts';
 import type { Scene } from '../../../../harness/differential/scene.ts';
 import type { Dice } from './dice.ts';
-import { soon } from './part.ts';
-import type { Part } from './part.ts';
+import { soon, type Part } from './part.ts';
 
 type Changes = Parameters<typeof volumeFor>[1];
 const given = (words: string, changes: Changes | ((asked: bigint) => Changes)): Part => ({

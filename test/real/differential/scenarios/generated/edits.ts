@@ -1,12 +1,10 @@
 import { STORAGE_PROVISIONER } from '#src/kube/keys.ts';
-import { at } from '../../../../conformance/connection.ts';
+import { at, type Fields } from '../../../../conformance/connection.ts';
 import { CLASSES, VOLUMES } from '../../../../conformance/objects.ts';
-import type { Fields } from '../../../../conformance/connection.ts';
 import type { Seen } from '../../../../harness/differential/observer.ts';
 import type { Scene } from '../../../../harness/differential/scene.ts';
 import type { Dice } from './dice.ts';
-import { soon } from './part.ts';
-import type { Part } from './part.ts';
+import { soon, type Part } from './part.ts';
 
 const P = 'volume.kubernetes.io/provisioner-deletion-secret-';
 const FINALIZER = 'external-provisioner.volume.kubernetes.io/finalizer';

@@ -2,8 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Fields } from '../../../../conformance/connection.ts';
 import type { CallAnswer } from '../../../../harness/differential/scripted-driver.ts';
 import type { Scenario } from '../../../../harness/differential/scenario.ts';
-import { isOneOf } from '../../../../harness/differential/scene.ts';
-import type { Scene } from '../../../../harness/differential/scene.ts';
+import { isOneOf, type Scene } from '../../../../harness/differential/scene.ts';
 
 export type Texts = Readonly<Record<string, string>>;
 type Of<T> = T | ((scene: Scene) => T);

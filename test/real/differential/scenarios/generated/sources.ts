@@ -4,8 +4,8 @@ import {
   contentPath,
   makeSnapshot,
   snapshotPath,
+  type SnapshotChanges,
 } from '../../../../harness/differential/snapshot-objects.ts';
-import type { SnapshotChanges } from '../../../../harness/differential/snapshot-objects.ts';
 import type { Scene } from '../../../../harness/differential/scene.ts';
 import type { Dice } from './dice.ts';
 import type { Part } from './part.ts';

@@ -3,23 +3,22 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { keepRedisServer } from '#src/redis/own-server.ts';
-import { startChild } from '#src/runtime/children.ts';
-import type { Child } from '#src/runtime/children.ts';
+import { startChild, type Child } from '#src/runtime/children.ts';
 import type { Closers } from '#src/runtime/lifecycle.ts';
 import type { Logger } from '#src/runtime/log.ts';
 
 const CLI = fileURLToPath(new URL('cli.js', import.meta.url));
-/** `all` gives its own children 40 s. */
+/** Longer than the 40 s that `all` gives its own children. */
 const STOP_GRACE_MS = 45_000;
 
-export interface WorldOptions {
+export interface EnvironmentOptions {
   readonly dataDir: string;
   /** Folder for sockets. */
   readonly sockets: string;
   readonly apiPort: number;
   readonly driverDelayMs: number;
   readonly redisUrl: string;
-  /** Arguments that go on to the processes. */
+  /** Arguments for `all`. */
   readonly argv: readonly string[];
   readonly node: string;
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -29,20 +28,22 @@ export interface WorldOptions {
   readonly onUsageError: (child: string, line: string) => void;
 }
 
-/** What is up, and where. */
-export interface World {
+/** What was started, and its addresses. */
+export interface Environment {
   readonly kubeconfig: string;
   readonly socket: string;
-  /** With its password, so not for showing. */
+  /** Contains the password, so it must not be printed. */
   readonly redisUrl: string;
-  /** Addresses, pids and the dashboard's login, by what they are. */
+  /** What the processes announce, by "PROCESS FACT": addresses, pids, the dashboard's login. */
   readonly facts: Readonly<Record<string, string>>;
 }
 
-/** Starts Kubernetes API with volume binder, sample driver, and `all`, each as a child; their
- * output goes to files in the data folder.
+/** Starts the Kubernetes API with its volume binder, the sample driver, and `sutler all`, each as a
+ * child process. Their output goes to files in the data folder.
  * @returns undefined when the signal aborts meanwhile */
-export async function startWorld(options: WorldOptions): Promise<World | undefined> {
+export async function startEnvironment(
+  options: EnvironmentOptions,
+): Promise<Environment | undefined> {
   const { dataDir } = options;
   await mkdir(join(dataDir, 'logs'), { recursive: true, mode: 0o700 });
   const kubeconfig = join(dataDir, 'kubeconfig');
@@ -92,7 +93,7 @@ export async function startWorld(options: WorldOptions): Promise<World | undefin
   return isUp ? { kubeconfig, socket, redisUrl, facts } : undefined;
 }
 
-async function ownRedis({ dataDir, closers, log }: WorldOptions): Promise<string> {
+async function ownRedis({ dataDir, closers, log }: EnvironmentOptions): Promise<string> {
   const folder = join(dataDir, 'redis');
   await mkdir(folder, { recursive: true });
   const server = await keepRedisServer({ dataDir: folder, log });
@@ -101,7 +102,7 @@ async function ownRedis({ dataDir, closers, log }: WorldOptions): Promise<string
 }
 
 function launch(
-  options: WorldOptions,
+  options: EnvironmentOptions,
   name: string,
   child: { args: readonly string[]; env: Readonly<Record<string, string>> },
 ): Child {
@@ -110,8 +111,8 @@ function launch(
     {
       name,
       command: [options.node, CLI, name, ...child.args],
-      // No cluster but the sandbox: a KUBECONFIG of the user's shell must not reach any of the
-      // processes.
+      // A KUBECONFIG of the user's shell must not reach the processes: they may touch the sandbox
+      // only.
       env: {
         ...options.env,
         KUBECONFIG: '',

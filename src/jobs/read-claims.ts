@@ -2,16 +2,29 @@ import type { Claim } from '../kube/objects.ts';
 import { claims } from '../kube/resources.ts';
 import type { ProcessorPorts } from './ports.ts';
 
-/** A page of claims is read, looked through and dropped. */
+/* Reads claims from the API server. */
+
+/** Reads one claim.
+ * @returns undefined if it is gone, also if another claim has its name now
+ * @throws KubeError */
+export async function readClaim(
+  { kube }: Pick<ProcessorPorts, 'kube'>,
+  { namespace = '', name, uid }: { namespace?: string; name: string; uid: string },
+): Promise<Claim | undefined> {
+  const claim = await kube.get<Claim>(claims, { namespace, name });
+  return claim?.metadata.uid === uid ? claim : undefined;
+}
+
+/** Claims per list request; a page is dropped before the next one is read. */
 const PAGE_SIZE = 500;
 
-/** The first claim of a namespace (absent: of any) that is wanted, as the API server has it now;
- * undefined where there is none.
+/** Lists claims until one matches.
+ * @param namespace undefined = all namespaces
  * @throws KubeError */
 export async function findClaim(
   { kube }: Pick<ProcessorPorts, 'kube'>,
   namespace: string | undefined,
-  isWanted: (claim: Claim) => boolean,
+  matches: (claim: Claim) => boolean,
 ): Promise<Claim | undefined> {
   let continueToken: string | undefined;
   do {
@@ -20,7 +33,7 @@ export async function findClaim(
       ...(namespace === undefined ? {} : { namespace }),
       ...(continueToken === undefined ? {} : { continueToken }),
     });
-    const found = page.items.find(isWanted);
+    const found = page.items.find(matches);
     if (found !== undefined) return found;
     continueToken = page.continueToken;
   } while (continueToken !== undefined);

@@ -1,4 +1,4 @@
-/** Letters, marks, numbers, punctuation, symbols and the plain space: what Go prints as it is. */
+/** Letters, marks, numbers, punctuation, symbols and the plain space: what Go prints unescaped. */
 const PRINTABLE = /^[\p{L}\p{M}\p{N}\p{P}\p{S} ]$/u;
 
 const ESCAPES: Readonly<Record<string, string>> = {
@@ -13,14 +13,13 @@ const ESCAPES: Readonly<Record<string, string>> = {
   '\v': '\\v',
 };
 
-/** A text of a user in quotes, spelled as upstream's messages have it: one line, and nothing in it
- * that can't be seen.
+/** Quotes a user's text as upstream's messages do: on one line, with invisible characters escaped.
  * @see Go strconv.Quote */
-export function quoted(text: string): string {
-  return `"${Array.from(text, escaped).join('')}"`;
+export function quote(text: string): string {
+  return `"${Array.from(text, escape).join('')}"`;
 }
 
-function escaped(character: string): string {
+function escape(character: string): string {
   const known = ESCAPES[character];
   if (known !== undefined) return known;
   if (PRINTABLE.test(character)) return character;

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { quoted } from '#src/volumes/quoted.ts';
+import { quote } from '#src/volumes/quote.ts';
 
 /** As Go's strconv.Quote prints them. */
 const PRINTED: readonly (readonly [what: string, text: string, printed: string])[] = [
@@ -13,7 +13,7 @@ const PRINTED: readonly (readonly [what: string, text: string, printed: string])
   ['letters and symbols of any script as they are', 'é – 語 😀', '"é – 語 😀"'],
 ];
 
-describe('a quoted text', () => {
+describe('a quote text', () => {
   for (const [what, text, printed] of PRINTED)
-    it(`has ${what}`, () => assert.equal(quoted(text), printed));
+    it(`has ${what}`, () => assert.equal(quote(text), printed));
 });

@@ -1,13 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
-import {
-  isKnownAs,
-  missingCapability,
-  onRefusal,
-  RefusedError,
-  supportsTopology,
-} from '#src/volumes/provisioning-options.ts';
+import { isKnownAs, missingCapability, supportsTopology } from '#src/volumes/driver-facts.ts';
 import { driver, DRIVER } from './builders.ts';
 import { withCapability, withTopology } from './plans.ts';
 
@@ -43,24 +37,5 @@ describe('a driver', () => {
       }),
       undefined,
     );
-  });
-});
-
-describe('a refusal', () => {
-  it('is turned into something else', () => {
-    const refuse = (): string => {
-      throw new RefusedError('no');
-    };
-    assert.equal(
-      onRefusal(refuse, ({ message }) => `${message}!`),
-      'no!',
-    );
-  });
-
-  it('is not what a defect throws', () => {
-    const fail = (): string => {
-      throw new TypeError('broken');
-    };
-    assert.throws(() => onRefusal(fail, () => 'fine'), { name: 'TypeError', message: 'broken' });
   });
 });

@@ -1,0 +1,50 @@
+import type { Claim } from '../../kube/objects.ts';
+import type { VolumeRequest } from '../../records/stored-request.ts';
+import { judgeClaim } from '../../volumes/eligibility.ts';
+import { planVolume } from '../../volumes/plan.ts';
+import type { WaitCondition } from '../../volumes/refused-error.ts';
+import type { ProcessorPorts } from '../ports.ts';
+import { runRule } from '../run-rule.ts';
+import { findNameClash } from './name-clash.ts';
+
+/** What a run does with its claim if no record is open. */
+export type Intent =
+  /** Create the volume by this request. */
+  | { readonly kind: 'create'; readonly claim: Claim; readonly planned: VolumeRequest }
+  /** Nothing: the claim is gone, bound, or another provisioner's. */
+  | { readonly kind: 'none'; readonly reason: string }
+  /** Wait for the claim's class. */
+  | { readonly kind: 'no-class'; readonly className: string }
+  /** Leave the claim to a volume populator. */
+  | { readonly kind: 'populator' }
+  /** Tell the user why no volume can be created as things are. */
+  | {
+      readonly kind: 'refuse';
+      readonly message: string;
+      readonly waitsFor: readonly WaitCondition[];
+    };
+
+/** Decides what to do with a claim: whether it is ours (src/volumes/eligibility.ts), and the request
+ * for its volume (src/volumes/plan.ts). The texts of refusals come from src/volumes/, those of
+ * clones from clone-source.ts there, those of restores from snapshot-source.ts.
+ * @throws KubeError if the API server can't be asked */
+export async function decideIntent(
+  ports: ProcessorPorts,
+  claim: Claim | undefined,
+): Promise<Intent> {
+  if (claim === undefined) return { kind: 'none', reason: 'the claim is gone' };
+  const driver = ports.driver();
+  const verdict = judgeClaim(claim, driver, ports.classOf);
+  if (verdict.kind === 'ignore') return { kind: 'none', reason: verdict.reason };
+  if (verdict.kind === 'no-class') return verdict;
+  const { cls, className } = verdict;
+  const rule = planVolume({ claim, cls, className, driver, options: ports.options });
+  const plan = await runRule(ports, rule);
+  if (plan.kind === 'populator') return { kind: 'populator' };
+  if (plan.kind === 'refuse') return plan;
+  const clash = await findNameClash(ports, claim);
+  if (clash !== undefined) return { kind: 'refuse', message: clash, waitsFor: [] };
+  const { request, skeleton, secret } = plan;
+  const planned = { request, skeleton, secret, endpoint: ports.endpoint };
+  return { kind: 'create', claim, planned };
+}

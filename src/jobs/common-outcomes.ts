@@ -1,0 +1,35 @@
+import type { CsiError } from '../csi/status.ts';
+import type { Outcome } from '../queue/outcome.ts';
+import type { OpenedCreate, OpenedDelete } from '../records/open-results.ts';
+import type { WaitCondition } from '../volumes/refused-error.ts';
+import type { Attempt } from './attempt.ts';
+import type { ProcessorPorts } from './ports.ts';
+
+/* Outcomes in which creations and deletions end alike. */
+
+/** Parks until one of the objects changes, or retries if it is not known what would help. */
+export function parkOrRetry(reason: string, until: readonly WaitCondition[]): Outcome {
+  return until.length === 0 ? { kind: 'retry', reason } : { kind: 'parked', reason, until };
+}
+
+/** Waits for a record that can't be opened now: another run owns it, or none may be opened yet. */
+export function waitForRecord(
+  opened: Extract<OpenedCreate | OpenedDelete, { kind: 'busy' | 'not-yet' }>,
+): Outcome {
+  return opened.kind === 'busy'
+    ? { kind: 'running', reason: `another run owns the volume record (${opened.state})` }
+    : { kind: 'later', reason: opened.reason, delayMs: opened.waitMs };
+}
+
+/** Ends an attempt whose call was not forwarded: the record is as it was before the attempt. The
+ * gateway answers Aborted while it has another call for this volume under way. Unavailable means
+ * that no call of any key gets through: no gateway answers, or the gateway has no driver. */
+export async function handleNotForwarded(
+  { records }: Pick<ProcessorPorts, 'records'>,
+  { id, owner }: Attempt,
+  { codeName, message: reason }: CsiError,
+): Promise<Outcome> {
+  await records.revert(id, owner);
+  if (codeName === 'Aborted') return { kind: 'running', reason };
+  return { kind: 'later', reason, ...(codeName === 'Unavailable' ? { isDriverDown: true } : {}) };
+}

@@ -1,0 +1,70 @@
+import type { KubeObject } from '../kube/objects.ts';
+import type { Resource } from '../kube/resources.ts';
+import * as finalizerLists from '../volumes/finalizers.ts';
+import type { FinalizerChange } from '../volumes/finalizers.ts';
+import type { ProcessorPorts } from './ports.ts';
+
+/* Adds finalizers of ours to objects and removes them. Every patch names the object's UID: the API
+ * server refuses it for another object that has the same name by now. */
+
+/** One finalizer of one object. */
+export interface FinalizerTarget<T extends KubeObject> {
+  readonly resource: Resource;
+  /** As it was read. */
+  readonly object: T;
+  readonly finalizer: string;
+  /** Whether the API server should refuse the patch if the object changed since it was read. It
+   * always does for custom resources. */
+  readonly mustBeUnchanged?: boolean;
+}
+
+/** Whether an object has a finalizer. */
+export function hasFinalizer({ metadata }: KubeObject, finalizer: string): boolean {
+  return metadata.finalizers?.includes(finalizer) === true;
+}
+
+/** Adds a finalizer at the end of the list. Sends nothing if the object has it already.
+ * @returns the object as it is then
+ * @throws KubeError: NotFound; Conflict or Invalid for another object of that name, for one that
+ *   changed, and for one that is being deleted, since that takes no new finalizer */
+export function addFinalizer<T extends KubeObject>(
+  ports: Pick<ProcessorPorts, 'kube'>,
+  target: FinalizerTarget<T>,
+): Promise<T> {
+  const { object, finalizer } = target;
+  return patch(ports, target, finalizerLists.addFinalizer(object.metadata, finalizer));
+}
+
+/** Removes a finalizer and no other. Sends nothing if the object does not have it.
+ * @returns the object as it is then
+ * @throws KubeError: NotFound; Conflict or Invalid for another object of that name and for one that
+ *   changed */
+export function removeFinalizer<T extends KubeObject>(
+  ports: Pick<ProcessorPorts, 'kube'>,
+  target: FinalizerTarget<T>,
+): Promise<T> {
+  const { object, finalizer } = target;
+  return patch(ports, target, finalizerLists.removeFinalizer(object.metadata, finalizer));
+}
+
+async function patch<T extends KubeObject>(
+  { kube }: Pick<ProcessorPorts, 'kube'>,
+  { resource, object, mustBeUnchanged = false }: FinalizerTarget<T>,
+  change: FinalizerChange | undefined,
+): Promise<T> {
+  if (change === undefined) return object;
+  const { namespace, name, uid, resourceVersion } = object.metadata;
+  const ref = namespace === undefined ? { name } : { namespace, name };
+  // Custom resources have no strategic merge patch, so the whole list is sent, for the version that
+  // was read. Of the built-in kinds only core ones (the empty group) get finalizers of ours.
+  if (resource.group !== '')
+    return kube.patch<T>(resource, ref, {
+      type: 'merge',
+      body: { metadata: { uid, resourceVersion, finalizers: change.list } },
+    });
+  const version = mustBeUnchanged ? { resourceVersion } : {};
+  return kube.patch<T>(resource, ref, {
+    type: 'strategic',
+    body: { metadata: { uid, ...version, ...change.patch } },
+  });
+}

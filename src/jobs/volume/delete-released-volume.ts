@@ -1,0 +1,108 @@
+import { isConflict, KubeError } from '../../kube/kube-error.ts';
+import type { Volume } from '../../kube/objects.ts';
+import { volumes } from '../../kube/resources.ts';
+import type { Run } from '../../queue/consumer.ts';
+import type { JobKey } from '../../queue/contract.ts';
+import type { Outcome } from '../../queue/outcome.ts';
+import { recordId } from '../../volumes/deletion.ts';
+import { type DeletionPlan, planDeletion } from '../../volumes/plan-deletion.ts';
+import { MAX_READ_AGE_MS, startAttempt } from '../attempt.ts';
+import { waitForRecord } from '../common-outcomes.ts';
+import type { VolumeRun } from '../events.ts';
+import type { ProcessorPorts } from '../ports.ts';
+import { callDeleteVolume, refuseDeletion } from './call-delete-volume.ts';
+import { resolveCreation } from './resolve-creation.ts';
+import { setVolumeFinalizer } from './volume-finalizer.ts';
+
+/** A PV that is to be deleted, as a run has read it. */
+interface ReleasedVolume extends VolumeRun {
+  readonly job: JobKey;
+  readonly run: Pick<Run, 'signal' | 'lastReason'>;
+  readonly readMs: number;
+  /** The incarnation of Redis' data before the read. */
+  readonly incarnation: string;
+}
+
+/** Deletes the volume of a Released PV, then the PV, and counts the attempt in upstream's metrics.
+ * @throws KubeError, RecordsUnavailable, OwnershipLost */
+export async function deleteReleasedVolume(
+  ports: ProcessorPorts,
+  released: ReleasedVolume,
+): Promise<Outcome> {
+  const { volume, readMs } = released;
+  try {
+    const outcome = await attemptDeletion(ports, released);
+    if (outcome.kind === 'done') ports.counts.countDeleted(volume, ports.clock.nowMs() - readMs);
+    else if (outcome.kind !== 'later') ports.counts.countNotDeleted(volume);
+    return outcome;
+  } catch (error) {
+    if (error instanceof KubeError) ports.counts.countNotDeleted(volume);
+    throw error;
+  }
+}
+
+async function attemptDeletion(ports: ProcessorPorts, released: ReleasedVolume): Promise<Outcome> {
+  const { run, volume } = released;
+  const { classOf, attachedTo } = ports;
+  const plan = planDeletion(volume, { driver: ports.driver(), classOf, attachedTo });
+  if (plan.kind === 'refuse') return refuseDeletion(ports, { volume, run }, plan);
+  if (plan.secret.note !== undefined)
+    ports.log.warn(
+      { volume: volume.metadata.name, reason: plan.secret.note },
+      'the volume is deleted without a secret',
+    );
+  if (run.signal.aborted) return { kind: 'later', reason: 'this worker is stopping', delayMs: 0 };
+  return (await deleteInDriver(ports, released, plan)) ?? deletePersistentVolume(ports, volume);
+}
+
+/** Opens the record and continues by what it says.
+ * @returns undefined if the driver has deleted the volume, now or in an earlier run */
+async function deleteInDriver(
+  ports: ProcessorPorts,
+  { job, run, volume, readMs, incarnation }: ReleasedVolume,
+  plan: Extract<DeletionPlan, { kind: 'delete' }>,
+): Promise<Outcome | undefined> {
+  const id = recordId(volume, ports.options);
+  const attempt = startAttempt(ports, { id, job, incarnation });
+  const opened = await ports.records.openDelete(id, attempt);
+  switch (opened.kind) {
+    case 'opened': {
+      const gateway = opened.endpoint ?? '';
+      const notAfterMs = Math.min(attempt.notAfterMs, readMs + MAX_READ_AGE_MS);
+      return callDeleteVolume(ports, {
+        attempt: { ...attempt, gateway, notAfterMs },
+        volume,
+        run,
+        plan,
+      });
+    }
+    case 'gone':
+      return undefined;
+    case 'resolve':
+    case 'creating':
+      return resolveCreation(ports, { attempt, volume, run, isOpen: opened.kind === 'creating' });
+    case 'settle': {
+      const reason = 'an ambiguous call may still be at work in the driver';
+      return { kind: 'later', reason, delayMs: opened.waitMs };
+    }
+    case 'busy':
+    case 'not-yet':
+      return waitForRecord(opened);
+  }
+}
+
+/** Deletes the PV of a volume that the driver has deleted. Already gone counts as success. */
+async function deletePersistentVolume(ports: ProcessorPorts, volume: Volume): Promise<Outcome> {
+  const { name, uid } = volume.metadata;
+  let left: Volume | undefined;
+  try {
+    left = await ports.kube.delete<Volume>(volumes, { name }, { preconditions: { uid } });
+  } catch (error) {
+    if (isConflict(error))
+      return { kind: 'later', reason: `volume ${name} changed meanwhile`, delayMs: 0 };
+    throw error;
+  }
+  // The answer contains the PV with its finalizers if it has any left, a Status if it has none.
+  if (left?.metadata?.finalizers === undefined) return { kind: 'done', note: `deleted ${name}` };
+  return setVolumeFinalizer(ports, left, false);
+}

@@ -1,0 +1,70 @@
+import { keyOf, pathOf, type Resource } from './resources.ts';
+import type { WireRequest } from './transport.ts';
+
+export interface CallOptions {
+  readonly signal?: AbortSignal;
+  /** Limit for the whole call, with waiting for a place and with retries. 30 s where absent. */
+  readonly timeoutMs?: number;
+}
+
+/** One call to the API server, ready to be sent. */
+export interface ApiCall {
+  readonly verb: Verb;
+  /** PLURAL or PLURAL/SUBRESOURCE, for metrics. */
+  readonly resource: string;
+  /** For errors: "get persistentvolumeclaims/ns/name". */
+  readonly title: string;
+  readonly method: WireRequest['method'];
+  readonly path: string;
+  readonly contentType: string;
+  readonly body: string | undefined;
+  readonly options: CallOptions;
+}
+
+const METHODS = {
+  get: 'GET',
+  list: 'GET',
+  watch: 'GET',
+  create: 'POST',
+  update: 'PUT',
+  patch: 'PATCH',
+  delete: 'DELETE',
+} as const;
+
+type Verb = keyof typeof METHODS;
+
+/** What a call does to which object or collection. */
+export interface CallDescription {
+  readonly verb: Verb;
+  readonly resource: Resource;
+  readonly at: {
+    readonly namespace?: string | undefined;
+    readonly name?: string;
+    readonly subresource?: string | undefined;
+  };
+  readonly options?: CallOptions | undefined;
+  /** Parameters whose value is undefined are left out. */
+  readonly query?: Readonly<Record<string, string | number | undefined>>;
+  readonly body?: unknown;
+  readonly contentType?: string;
+}
+
+export function describeCall(o: CallDescription): ApiCall {
+  const { verb, at, query = {}, body } = o;
+  const plural = o.resource.plural + (at.subresource === undefined ? '' : `/${at.subresource}`);
+  const place =
+    at.name === undefined ? at.namespace : keyOf({ namespace: at.namespace, name: at.name });
+  const search = new URLSearchParams();
+  for (const [name, value] of Object.entries(query))
+    if (value !== undefined) search.set(name, String(value));
+  return {
+    verb,
+    resource: plural,
+    title: `${verb} ${plural}${place ? ` ${place}` : ''}`,
+    method: METHODS[verb],
+    path: pathOf(o.resource, at) + (search.size === 0 ? '' : `?${search.toString()}`),
+    contentType: o.contentType ?? 'application/json',
+    body: body === undefined ? undefined : JSON.stringify(body),
+    options: o.options ?? {},
+  };
+}

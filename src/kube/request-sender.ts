@@ -1,0 +1,250 @@
+import { setMaxListeners } from 'node:events';
+import { performance } from 'node:perf_hooks';
+import type { Registry } from 'prom-client';
+import { systemClock, type Clock } from '../runtime/clock.ts';
+import { messageOf } from '../runtime/error-message.ts';
+import type { Logger } from '../runtime/log.ts';
+import { Admission } from './admission.ts';
+import type { ApiCall } from './api-call.ts';
+import type { ClusterAccess } from './credentials.ts';
+import { answerError, KubeError } from './kube-error.ts';
+import { createRequestMetrics, type RequestMetrics } from './request-metrics.ts';
+import {
+  Transport,
+  TransportError,
+  type StreamOptions,
+  type WireAnswer,
+  type WireRequest,
+} from './transport.ts';
+
+export interface RequestSenderOptions {
+  readonly access: ClusterAccess;
+  /** Names process and version: "sutler-jobs/0.1.0". */
+  readonly userAgent: string;
+  /** Most requests under way at once, without watches. Lowered while the server answers 429. */
+  readonly maxInFlight?: number;
+  /** Requests per second; 0 or less: no limit. */
+  readonly qps?: number;
+  readonly burst?: number;
+  readonly log: Logger;
+  readonly metrics?: Registry;
+  readonly clock?: Clock;
+}
+
+const DEFAULT_MAX_IN_FLIGHT = 48;
+const DEFAULT_TIMEOUT_MS = 30_000;
+const MAX_RETRIES = 6;
+const NETWORK_BACKOFF_MS = 100;
+/** The delay after a 429 without Retry-After. */
+const DEFAULT_RETRY_AFTER_MS = 1000;
+
+/** Sends requests with credentials, within the limits, and retries those that may be retried. */
+export class RequestSender {
+  readonly #access: ClusterAccess;
+  readonly #userAgent: string;
+  readonly #log: Logger;
+  readonly #clock: Clock;
+  readonly #admission: Admission;
+  readonly #metrics: RequestMetrics;
+  readonly #transport: Transport;
+  #refreshing: Promise<void> | undefined;
+
+  constructor(options: RequestSenderOptions) {
+    const maxInFlight = options.maxInFlight ?? DEFAULT_MAX_IN_FLIGHT;
+    this.#access = options.access;
+    this.#userAgent = options.userAgent;
+    this.#log = options.log;
+    this.#clock = options.clock ?? systemClock;
+    this.#admission = new Admission({
+      maxInFlight,
+      qps: options.qps ?? 0,
+      burst: options.burst ?? 1,
+      nowMs: () => performance.now(),
+    });
+    this.#metrics = createRequestMetrics(options.metrics, this.#admission);
+    this.#transport = new Transport(options.access, Math.max(1, maxInFlight));
+  }
+
+  /** @returns the body of a 2xx answer
+   * @throws  KubeError */
+  async send(call: ApiCall): Promise<string> {
+    const endMs = performance.now() + (call.options.timeoutMs ?? DEFAULT_TIMEOUT_MS);
+    allowManyListeners(call.options.signal);
+    let hasRefreshed = false;
+    for (let retries = 0; ;) {
+      const authorization = await this.#authorize(call);
+      const answer = await this.#exchange(call, authorization, endMs);
+      if (!(answer instanceof KubeError)) return answer.body;
+      if (answer.code === 401 && !hasRefreshed) {
+        hasRefreshed = true;
+        await this.#refresh(call, authorization);
+      } else {
+        await this.#waitBeforeRetry(call, answer, { retries, endMs });
+        retries += 1;
+      }
+    }
+  }
+
+  /** Opens a watch and follows it to its end.
+   * @throws KubeError, or what a callback throws */
+  async stream(call: ApiCall, o: StreamOptions): Promise<void> {
+    allowManyListeners(o.signal);
+    for (let hasRefreshed = false; ; hasRefreshed = true) {
+      const authorization = await this.#authorize(call);
+      const refusal = await this.#openStream(call, authorization, o);
+      if (refusal === undefined) return;
+      if (refusal.code !== 401 || hasRefreshed) throw refusal;
+      await this.#refresh(call, authorization);
+    }
+  }
+
+  close(): Promise<void> {
+    return this.#transport.close();
+  }
+
+  async #authorize(call: ApiCall): Promise<string | undefined> {
+    try {
+      return await this.#access.authorization();
+    } catch (cause) {
+      throw unansweredError(call, 'Credentials', cause);
+    }
+  }
+
+  /** Renews the credentials after a 401. Requests that are refused at the same time share one
+   * refresh. A request that was sent with older credentials needs none. */
+  async #refresh(call: ApiCall, refused: string | undefined): Promise<void> {
+    if ((await this.#authorize(call)) !== refused) return;
+    this.#refreshing ??= this.#access.refresh().finally(() => (this.#refreshing = undefined));
+    await this.#refreshing.catch((cause: unknown) => {
+      throw unansweredError(call, 'Credentials', cause);
+    });
+  }
+
+  /** Sends a request once.
+   * @returns a 2xx answer, or the error that another answer or a network fault means
+   * @throws  KubeError if the request was not admitted */
+  async #exchange(
+    call: ApiCall,
+    authorization: string | undefined,
+    endMs: number,
+  ): Promise<WireAnswer | KubeError> {
+    const { signal } = call.options;
+    await this.#admission.acquire({ title: call.title, timeoutMs: leftMs(endMs), signal });
+    const startedMs = performance.now();
+    let code = 0;
+    try {
+      const answer = await this.#transport.call(this.#toWire(call, authorization), {
+        timeoutMs: leftMs(endMs),
+        signal,
+      });
+      code = answer.code;
+      return code >= 200 && code < 300 ? answer : answerError(call.title, answer);
+    } catch (error) {
+      return transportError(call, error);
+    } finally {
+      this.#admission.release(code === 0 ? 'lost' : code === 429 ? 'refused' : 'answered');
+      const durationMs = performance.now() - startedMs;
+      this.#metrics.observe(call.verb, call.resource, { code, durationMs });
+    }
+  }
+
+  /** @returns the error of an answer other than 200; undefined when the stream ended in order */
+  async #openStream(
+    call: ApiCall,
+    authorization: string | undefined,
+    o: StreamOptions,
+  ): Promise<KubeError | undefined> {
+    const observe = (code: number): void =>
+      this.#metrics.observe(call.verb, call.resource, { code, durationMs: 0 });
+    const onOpen = (): void => {
+      observe(200);
+      o.onOpen();
+    };
+    const request = this.#toWire(call, authorization);
+    const answer = await this.#transport
+      .stream(request, { ...o, onOpen })
+      .catch((error: unknown) => {
+        if (error instanceof KubeError) throw error;
+        observe(0);
+        throw transportError(call, error);
+      });
+    if (answer === undefined) return undefined;
+    observe(answer.code);
+    return answerError(call.title, answer);
+  }
+
+  #toWire(call: ApiCall, authorization: string | undefined): WireRequest {
+    return {
+      method: call.method,
+      path: call.path,
+      headers: {
+        accept: 'application/json',
+        'user-agent': this.#userAgent,
+        ...(authorization === undefined ? {} : { authorization }),
+        ...(call.body === undefined ? {} : { 'content-type': call.contentType }),
+      },
+      body: call.body,
+    };
+  }
+
+  /** @throws the failure, if the call must not be sent again or its time does not suffice */
+  async #waitBeforeRetry(
+    call: ApiCall,
+    failure: KubeError,
+    { retries, endMs }: { readonly retries: number; readonly endMs: number },
+  ): Promise<void> {
+    const delayMs = retryDelayMs(call, failure, retries);
+    if (delayMs === undefined || retries >= MAX_RETRIES || performance.now() + delayMs >= endMs)
+      throw failure;
+    const { code, reason } = failure;
+    this.#log.debug(
+      { request: call.title, code, reason, waitMs: Math.round(delayMs) },
+      'API request will be repeated',
+    );
+    await this.#clock.sleep(delayMs, call.options.signal);
+    if (call.options.signal?.aborted === true) throw failure;
+  }
+}
+
+/** The delay before a call may be sent again; undefined: it must not be. A network fault is retried
+ * only where the first request can't have had an effect. */
+function retryDelayMs(call: ApiCall, failure: KubeError, retries: number): number | undefined {
+  const { code, reason, retryAfterMs, maybeSent } = failure;
+  const asksToRetry =
+    code === 429 || ([500, 503, 504].includes(code) && retryAfterMs !== undefined);
+  const isHarmless = code === 0 && reason === 'Network' && (call.method === 'GET' || !maybeSent);
+  if (!asksToRetry && !isHarmless) return undefined;
+  const delayMs = asksToRetry
+    ? (retryAfterMs ?? DEFAULT_RETRY_AFTER_MS)
+    : NETWORK_BACKOFF_MS * 2 ** retries;
+  // Random, so that requests that were refused together do not come back together.
+  return delayMs * (1 + Math.random() * 0.5);
+}
+
+/** One stop signal serves hundreds of calls; Node would warn of a leak. */
+function allowManyListeners(signal: AbortSignal | undefined): void {
+  if (signal !== undefined) setMaxListeners(0, signal);
+}
+
+/** At least a millisecond, so that there always is a timer. */
+function leftMs(endMs: number): number {
+  return Math.max(1, Math.ceil(endMs - performance.now()));
+}
+
+function transportError(call: ApiCall, error: unknown): KubeError {
+  if (!(error instanceof TransportError)) return unansweredError(call, 'Network', error);
+  const reason = { network: 'Network', timeout: 'Timeout', aborted: 'Aborted' }[error.kind];
+  return unansweredError(call, reason, error, error.maybeSent);
+}
+
+function unansweredError(
+  call: ApiCall,
+  reason: string,
+  cause: unknown,
+  maybeSent = false,
+): KubeError {
+  return new KubeError(
+    { code: 0, reason, serverMessage: messageOf(cause), request: call.title, maybeSent },
+    { cause },
+  );
+}

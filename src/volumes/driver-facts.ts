@@ -1,0 +1,58 @@
+import type { FeatureGates } from './feature-gates.ts';
+
+/** The driver's name, and that of the in-tree plug-in that it replaced, if any. */
+export interface DriverNames {
+  readonly name: string;
+  readonly inTreeName?: string | undefined;
+}
+
+/** Whether a provisioner's name is one of the driver's. Upstream:
+ * sig-storage-lib-external-provisioner controller/controller.go knownProvisioner. */
+export function isKnownAs(driver: DriverNames, provisioner: string | undefined): boolean {
+  return (
+    provisioner !== undefined && (provisioner === driver.name || provisioner === driver.inTreeName)
+  );
+}
+
+/** What the rules know about the driver. Capability names are spelled as in csi.v1. */
+export interface DriverFacts extends DriverNames {
+  /** PluginCapability services, for example CONTROLLER_SERVICE. */
+  readonly pluginCapabilities: ReadonlySet<string>;
+  /** ControllerServiceCapability RPCs, for example CREATE_DELETE_VOLUME. */
+  readonly controllerCapabilities: ReadonlySet<string>;
+}
+
+/** What a claim asks of the driver besides a volume. */
+interface Demands {
+  readonly sourceKind?: 'snapshot' | 'clone' | 'populator' | undefined;
+  /** The claim names a VolumeAttributesClass. */
+  readonly modifies?: boolean;
+}
+
+/** The refusal for the first capability that the driver lacks, or undefined. Upstream:
+ * external-provisioner pkg/controller/controller.go checkDriverCapabilities. */
+export function missingCapability(
+  driver: DriverFacts,
+  { sourceKind, modifies = false }: Demands = {},
+): string | undefined {
+  const needs = [
+    ['dynamic provisioning', 'plugin', 'CONTROLLER_SERVICE', true],
+    ['dynamic provisioning', 'controller', 'CREATE_DELETE_VOLUME', true],
+    ['snapshot restore', 'controller', 'CREATE_DELETE_SNAPSHOT', sourceKind === 'snapshot'],
+    ['clone operations', 'controller', 'CLONE_VOLUME', sourceKind === 'clone'],
+    ['VolumeAttributesClass', 'controller', 'MODIFY_VOLUME', modifies],
+  ] as const;
+  const reported = { plugin: driver.pluginCapabilities, controller: driver.controllerCapabilities };
+  const missing = needs.find(
+    ([, kind, capability, isNeeded]) => isNeeded && !reported[kind].has(capability),
+  );
+  if (missing === undefined) return undefined;
+  const [what, kind, capability] = missing;
+  return `CSI driver does not support ${what}: ${kind} ${capability} capability is not reported`;
+}
+
+/** Whether the driver's volumes can be reached from a part of the cluster only. Upstream:
+ * external-provisioner pkg/controller/controller.go supportsTopology. */
+export function supportsTopology(driver: DriverFacts, gates: FeatureGates): boolean {
+  return gates.Topology && driver.pluginCapabilities.has('VOLUME_ACCESSIBILITY_CONSTRAINTS');
+}
