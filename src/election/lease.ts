@@ -65,23 +65,7 @@ export function decide(
 
 /** The record of a released Lease, which another process may acquire at once. */
 export function releaseRecord(record: LeaseRecord, nowMs: number): LeaseRecord {
-  return {
-    holder: '',
-    durationMs: 1000,
-    acquiredMs: nowMs,
-    renewedMs: nowMs,
-    transitions: record.transitions,
-  };
-}
-
-export function isSameRecord(a: LeaseRecord, b: LeaseRecord): boolean {
-  return (
-    a.holder === b.holder &&
-    a.durationMs === b.durationMs &&
-    a.acquiredMs === b.acquiredMs &&
-    a.renewedMs === b.renewedMs &&
-    a.transitions === b.transitions
-  );
+  return { ...record, holder: '', durationMs: 1000, acquiredMs: nowMs, renewedMs: nowMs };
 }
 
 const JITTER_FACTOR = 1.2;

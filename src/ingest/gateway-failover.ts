@@ -44,7 +44,8 @@ export function startGatewayFailover(options: GatewayFailoverOptions): GatewayFa
 
 export class GatewayFailover {
   readonly #options: GatewayFailoverOptions;
-  readonly #metrics: FailoverMetrics;
+  readonly #active: Gauge<'driver' | 'gateway'>;
+  readonly #moves: Counter<'driver'>;
   /** By address, in the order of --gateway. */
   readonly #health: Map<string, GatewayHealth>;
   /** Addresses with a probe under way. */
@@ -57,8 +58,21 @@ export class GatewayFailover {
 
   constructor(options: GatewayFailoverOptions) {
     const { gateways } = options.pool;
+    const { driver, metrics } = options;
     this.#options = options;
-    this.#metrics = createFailoverMetrics(options);
+    this.#active = new Gauge({
+      name: 'sutler_active_gateway',
+      help: '1 for the gateway that the leading ingest named to get a driver’s controller calls.',
+      labelNames: ['driver', 'gateway'],
+      registers: [metrics],
+    });
+    this.#moves = new Counter({
+      name: 'sutler_active_gateway_moves_total',
+      help: 'Times that another gateway became the active one.',
+      labelNames: ['driver'],
+      registers: [metrics],
+    });
+    this.#moves.inc({ driver }, 0);
     this.#health = new Map(gateways.map(({ address }) => [address, { kind: 'unknown' }]));
     this.#loop = new PollLoop({
       step: (signal) => this.#step(signal),
@@ -101,7 +115,7 @@ export class GatewayFailover {
     for (const address of this.#health.keys()) this.#health.set(address, { kind: 'unknown' });
     this.#lastNamed = undefined;
     this.#trouble = undefined;
-    this.#metrics.setActive('');
+    this.#active.reset();
   }
 
   async #probe(gateway: Gateway): Promise<void> {
@@ -153,7 +167,7 @@ export class GatewayFailover {
     if (previous === '') log.info(fields, 'active gateway named');
     else {
       log.warn({ ...fields, previous }, 'active gateway moved');
-      this.#metrics.countMove();
+      this.#moves.inc({ driver });
     }
     this.#use(to);
     return this.#describeTrouble(to);
@@ -167,9 +181,14 @@ export class GatewayFailover {
     return true;
   }
 
+  /** @param address  '' = none is active */
   #use(address: string): void {
-    this.#metrics.setActive(address);
-    this.#options.pool.prefer(address);
+    const { driver, pool } = this.#options;
+    this.#active.reset();
+    for (const gateway of address === '' ? [] : this.#health.keys())
+      this.#active.set({ driver, gateway }, 0);
+    if (address !== '') this.#active.set({ driver, gateway: address }, 1);
+    pool.prefer(address);
   }
 
   #describeTrouble(address: string, decision?: FailoverDecision): string | undefined {
@@ -207,35 +226,4 @@ async function sendProbe(
       return { kind: 'draining', running: error.draining };
     return { kind: 'failed', reason: messageOf(error) };
   }
-}
-
-interface FailoverMetrics {
-  /** '' = none is active, or another ingest leads. */
-  setActive(address: string): void;
-  countMove(): void;
-}
-
-function createFailoverMetrics({ driver, metrics, pool }: GatewayFailoverOptions): FailoverMetrics {
-  const active = new Gauge({
-    name: 'sutler_active_gateway',
-    help: '1 for the gateway that the leading ingest named to get a driver’s controller calls.',
-    labelNames: ['driver', 'gateway'],
-    registers: [metrics],
-  });
-  const moves = new Counter({
-    name: 'sutler_active_gateway_moves_total',
-    help: 'Times that another gateway became the active one.',
-    labelNames: ['driver'],
-    registers: [metrics],
-  });
-  moves.inc({ driver }, 0);
-  return {
-    setActive(address) {
-      active.reset();
-      if (address === '') return;
-      for (const gateway of pool.gateways) active.set({ driver, gateway: gateway.address }, 0);
-      active.set({ driver, gateway: address }, 1);
-    },
-    countMove: () => moves.inc({ driver }),
-  };
 }

@@ -45,7 +45,6 @@ export interface RefusedVolume {
   readonly reason: string;
 }
 
-/** Whether a delayed job stays delayed (`ensureQueued`) or runs at once (`enqueueNow`). */
 type EnqueueHow = 'ensureQueued' | 'enqueueNow';
 
 /** Starts to list and watch claims, classes and volumes. */

@@ -34,7 +34,7 @@ async function start(context: ProcessContext<typeof uninstall.flags>): Promise<v
   if (open[0] !== undefined) {
     const message =
       `${open.length} volume records are open, ${open[0].object} among them. Nothing was ` +
-      'changed: wait until they are closed, or drop them with sutler forget (sutler audit lists them)';
+      'changed: wait until all are closed, or drop them with sutler forget (see sutler audit)';
     return end(message, 1);
   }
   const found = {
