@@ -63,16 +63,10 @@ async function startOwnRedis({ log, closers }: AllContext, { path }: DataFolder)
   return server.url;
 }
 
-interface ChildSettings {
-  readonly redisUrl: string;
-  readonly gateway: string;
-  readonly httpEndpoint: string;
-}
-
 function startProcess(
   context: AllContext,
   name: (typeof PROCESSES)[number],
-  { redisUrl, gateway, httpEndpoint }: ChildSettings,
+  { redisUrl, gateway, httpEndpoint }: Record<'redisUrl' | 'gateway' | 'httpEndpoint', string>,
 ): Child {
   const { argv, env, stderr, log, closers } = context;
   const child = startChild(

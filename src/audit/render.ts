@@ -9,6 +9,10 @@ export function renderAuditJson(report: AuditReport): string {
   return JSON.stringify(report, toPlain, 2);
 }
 
+const ORPHANS_HEAD =
+  'Orphaned volumes, which no PersistentVolume names. Nothing was deleted; ' +
+  'check each one before you delete it:';
+
 /** The report for people. */
 export function renderAuditText(report: AuditReport): string {
   const { driver, volumes, persistentVolumes, openRecords, orphans, waiting } = report;
@@ -18,23 +22,13 @@ export function renderAuditText(report: AuditReport): string {
   ];
   if (openRecords.length > 0)
     lines.push('', 'Open records, suspects first:', ...openRecords.map(renderRecord));
-  lines.push('');
-  if (orphans.length === 0) lines.push('No orphaned volumes.');
-  else
-    lines.push(
-      'Orphaned volumes, which no PersistentVolume names. Nothing was deleted; ' +
-        'check each one before you delete it:',
-    );
+  lines.push('', orphans.length === 0 ? 'No orphaned volumes.' : ORPHANS_HEAD);
   for (const { handle, sizeBytes, firstSeenMs } of orphans)
     lines.push(
       `  ${handle}  ${formatBytes(sizeBytes)}  unknown since ${formatTime(firstSeenMs)} or earlier`,
     );
   if (waiting > 0)
-    lines.push(
-      '',
-      `${waiting} more have no PersistentVolume yet and may still get one: run the audit again ` +
-        'after --min-age.',
-    );
+    lines.push('', `${waiting} more have no PersistentVolume: audit again after --min-age.`);
   return lines.join('\n');
 }
 

@@ -4,8 +4,8 @@ import type { Logger } from '../runtime/log.ts';
 import { isReading } from './login.ts';
 
 /** The actions of Bull Board that are safe on a live queue: a promoted job keeps its deduplication
- * key. After retry, clean, drain, obliterate or add, a key could run twice at the same time or not at
- * all, and the workers pause queues themselves. */
+ * key. After retry, clean, drain, obliterate or add, a key could run twice at the same time or not
+ * at all, and the workers pause queues themselves. */
 const PROMOTE_ROUTES: ReadonlySet<string> = new Set([
   '/api/queues/:queueName/promote',
   '/api/queues/:queueName/:jobId/promote',
@@ -20,13 +20,7 @@ const PROMOTE_ONLY =
 
 /** Refuses every request that changes something, whatever buttons the page shows. If actions are
  * allowed, PUT …/promote passes. */
-export function guardActions({
-  allowActions,
-  log,
-}: {
-  readonly allowActions: boolean;
-  readonly log: Logger;
-}): RequestHandler {
+export function guardActions(allowActions: boolean, log: Logger): RequestHandler {
   return (request, response, next) => {
     if (isReading(request.method)) return next();
     const fields = {

@@ -37,7 +37,8 @@ export class Boards {
 
   constructor(options: BoardsOptions) {
     this.#options = options;
-    const serverAdapter = new LocalPageAdapter().setBasePath(options.mountPath);
+    const serverAdapter = new LocalPageAdapter();
+    serverAdapter.setBasePath(options.mountPath);
     this.router = serverAdapter.getRouter();
     this.#board = createBullBoard({
       queues: [],
@@ -148,11 +149,6 @@ class LocalPageAdapter extends ExpressAdapter {
         response.send(html.replaceAll(/<link\b[^>]*\bhref="https?:[^>]*>/g, ''));
       });
     });
-    return this;
-  }
-
-  override setBasePath(path: string): this {
-    super.setBasePath(path);
     return this;
   }
 

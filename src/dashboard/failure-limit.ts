@@ -21,10 +21,8 @@ export class FailureLimit {
 
   /** How long this address has to wait; 0 if it may try. */
   waitMs(address: string): number {
-    const window = this.#openWindow(address);
-    return window !== undefined && window.failures >= MAX_FAILURES
-      ? window.endsAtMs - this.#clock.nowMs()
-      : 0;
+    const { failures, endsAtMs } = this.#openWindow(address) ?? { failures: 0, endsAtMs: 0 };
+    return failures >= MAX_FAILURES ? endsAtMs - this.#clock.nowMs() : 0;
   }
 
   countFailure(address: string): void {
@@ -33,10 +31,8 @@ export class FailureLimit {
       window.failures += 1;
       return;
     }
-    this.#windows.set(networkOf(address), {
-      endsAtMs: this.#clock.nowMs() + WINDOW_MS,
-      failures: 1,
-    });
+    const endsAtMs = this.#clock.nowMs() + WINDOW_MS;
+    this.#windows.set(networkOf(address), { endsAtMs, failures: 1 });
     for (const oldest of this.#windows.keys()) {
       if (this.#windows.size <= MAX_ADDRESSES) break;
       this.#windows.delete(oldest);
@@ -57,8 +53,7 @@ export class FailureLimit {
   }
 }
 
-/** The /64 network of an IPv6 address, of which one customer has all 2^64 addresses; an IPv4 address
- * as it is. */
+/** An IPv4 address as it is; the /64 of an IPv6 address, since one customer has all of it. */
 function networkOf(address: string): string {
   const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/.exec(address)?.[1];
   if (mapped !== undefined || !address.includes(':')) return mapped ?? address;

@@ -11,8 +11,8 @@ const COOKIE = 'sutler_session';
 export interface Login {
   /** Serves /login and /logout. */
   readonly pages: RequestHandler;
-  /** Passes on the requests of logged-in users: browsers by cookie, scripts by HTTP basic. A request
-   * that changes something must come from the dashboard's own pages. */
+  /** Passes on the requests of logged-in users: browsers by cookie, scripts by HTTP basic. Requests
+   * that change something must come from the dashboard's own pages. */
   readonly required: RequestHandler;
 }
 
@@ -46,9 +46,8 @@ function createPages(sessions: Sessions, passwords: PasswordCheck): RequestHandl
           setCookie(request, response, sessions.open(), SESSION_MS);
           return response.redirect(303, next);
         case 'limited':
-          response
-            .status(429)
-            .set('retry-after', String(passwords.retryAfterSeconds(request)))
+          passwords
+            .limit(request, response)
             .send(loginPage(next, 'Too many wrong passwords from this address: wait a minute.'));
           return;
         case 'wrong':
@@ -76,10 +75,8 @@ function requireLogin(sessions: Sessions, passwords: PasswordCheck, log: Logger)
         ? sessions.isOpen(sessionOf(request))
         : passwords.check(request, basic.user, basic.password);
     if (verdict === 'limited') {
-      response
-        .status(429)
-        .set('retry-after', String(passwords.retryAfterSeconds(request)))
-        .json({ error: 'too many wrong passwords from this address: wait a minute' });
+      const error = 'too many wrong passwords from this address: wait a minute';
+      passwords.limit(request, response).json({ error });
       return;
     }
     if (verdict === false || verdict === 'wrong') return askForLogin(request, response);

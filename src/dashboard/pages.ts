@@ -1,10 +1,10 @@
 /** The login form.
  * @param next  path to redirect to, checked by the caller
- * @param note  why the form is shown again; empty at first */
-export function loginPage(next: string, note: string): string {
+ * @param problem  why the form is shown again; empty at first */
+export function loginPage(next: string, problem: string): string {
   return page(
     'Log in',
-    `${note === '' ? '' : `<p class="note" role="alert">${escape(note)}</p>`}
+    `${problem === '' ? '' : note(problem)}
 <form method="post" action="/login">
 <input type="hidden" name="next" value="${escape(next)}">
 <label>User<input name="user" autocomplete="username" required autofocus></label>
@@ -17,29 +17,23 @@ export function loginPage(next: string, note: string): string {
 
 /** Asks for a confirmation, because a link must not log out by itself. */
 export function logoutPage(): string {
-  return page(
-    'Log out',
-    `<form method="post" action="/logout"><button>Log out</button></form>
-<p><a href="/queues/">Back to the queues</a></p>`,
-  );
+  const form = '<form method="post" action="/logout"><button>Log out</button></form>';
+  return page('Log out', `${form}\n${BACK}`);
 }
 
 /** Shown instead of the queues while Redis can't be read; reloads itself. */
 export function troublePage(trouble: string): string {
-  return page(
-    'Waiting',
-    `<p class="note" role="alert">${escape(trouble)}</p>
-<p>This page reloads every 3 seconds.</p>`,
-    3,
-  );
+  return page('Waiting', `${note(trouble)}\n<p>This page reloads every 3 seconds.</p>`, 3);
 }
 
 export function refusedPage(reason: string): string {
-  return page(
-    'Refused',
-    `<p class="note" role="alert">${escape(reason)}</p>
-<p><a href="/queues/">Back to the queues</a></p>`,
-  );
+  return page('Refused', `${note(reason)}\n${BACK}`);
+}
+
+const BACK = '<p><a href="/queues/">Back to the queues</a></p>';
+
+function note(text: string): string {
+  return `<p class="note" role="alert">${escape(text)}</p>`;
 }
 
 function page(title: string, body: string, refreshSeconds?: number): string {

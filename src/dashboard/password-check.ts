@@ -1,5 +1,5 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
-import type { Request } from 'express';
+import type { Request, Response } from 'express';
 import { Counter, type Registry } from 'prom-client';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
@@ -12,8 +12,6 @@ export interface PasswordCheckOptions {
   readonly metrics: Registry;
   readonly clock: Clock;
 }
-
-export type PasswordVerdict = 'ok' | 'wrong' | 'limited';
 
 /** Checks the user and password of a request, counts the results, and limits the failures of an
  * address. */
@@ -38,7 +36,7 @@ export class PasswordCheck {
   }
 
   /** A limited address is refused even with the right password. */
-  check({ socket, path }: Request, user: string, password: string): PasswordVerdict {
+  check({ socket, path }: Request, user: string, password: string): 'ok' | 'wrong' | 'limited' {
     const address = socket.remoteAddress ?? '';
     const verdict =
       this.#limit.waitMs(address) > 0 ? 'limited' : this.#isRight(user, password) ? 'ok' : 'wrong';
@@ -51,16 +49,16 @@ export class PasswordCheck {
     return verdict;
   }
 
-  /** For the header Retry-After of an answer to a limited address. */
-  retryAfterSeconds({ socket }: Request): number {
-    return Math.max(1, Math.ceil(this.#limit.waitMs(socket.remoteAddress ?? '') / 1000));
+  /** Begins the answer to a limited address. */
+  limit({ socket }: Request, response: Response): Response {
+    const seconds = Math.ceil(this.#limit.waitMs(socket.remoteAddress ?? '') / 1000);
+    return response.status(429).set('retry-after', String(Math.max(1, seconds)));
   }
 
   /** Takes the same time wherever the texts differ. */
   #isRight(user: string, password: string): boolean {
     const isUser = timingSafeEqual(digest(user), this.#user);
-    const isPassword = timingSafeEqual(digest(password), this.#password);
-    return isUser && isPassword;
+    return timingSafeEqual(digest(password), this.#password) && isUser;
   }
 }
 

@@ -4,9 +4,8 @@ import type { ErrorRequestHandler, Express, RequestHandler, Response } from 'exp
 import type { Registry } from 'prom-client';
 import { describeRedisError } from '../redis/error-text.ts';
 import type { RedisLink } from '../redis/connection.ts';
-import { parseListenAddress } from '../runtime/address.ts';
 import type { Clock } from '../runtime/clock.ts';
-import { UsageError } from '../runtime/flags.ts';
+import { listenHttp } from '../runtime/listen-http.ts';
 import type { Logger } from '../runtime/log.ts';
 import { guardActions } from './actions.ts';
 import { Boards } from './boards.ts';
@@ -43,29 +42,13 @@ const ANSWER_MS = 8000;
 /** Starts to listen, whether or not Redis can be reached.
  * @throws UsageError when the port is taken or the address is not this machine's */
 export async function startDashboard(options: DashboardOptions): Promise<Dashboard> {
-  const { host, port } = parseListenAddress('dashboard-address', options.address);
   const boards = new Boards({ ...options, mountPath: MOUNT_PATH });
   const server = createServer(createApp(options, boards));
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', (cause: NodeJS.ErrnoException) => {
-      const why =
-        cause.code === 'EADDRINUSE'
-          ? 'the port is in use; stop its owner or choose another'
-          : cause.message;
-      reject(new UsageError(`--dashboard-address ${options.address}: ${why}`, { cause }));
-    });
-    server.listen(port, host, resolve);
-  });
-  const bound = server.address();
-  const shownHost = host === undefined ? '127.0.0.1' : host.includes(':') ? `[${host}]` : host;
-  const boundPort = typeof bound === 'object' && bound !== null ? bound.port : port;
+  const { url, close } = await listenHttp(server, 'dashboard-address', options.address);
   return {
-    url: `http://${shownHost}:${boundPort}${MOUNT_PATH}/`,
+    url: `${url}${MOUNT_PATH}/`,
     async close() {
-      await new Promise<void>((resolve) => {
-        server.close(() => resolve());
-        server.closeAllConnections();
-      });
+      await close();
       await boards.close();
     },
   };
@@ -81,7 +64,7 @@ function createApp(options: DashboardOptions, boards: Boards): Express {
   app.get('/', (_request, response) => response.redirect(303, `${MOUNT_PATH}/`));
   app.use(
     MOUNT_PATH,
-    guardActions(options),
+    guardActions(options.allowActions, options.log),
     limitTime(options.answerMs ?? ANSWER_MS),
     refreshBoards(options.link, boards),
     boards.router,

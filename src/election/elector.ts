@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { Counter, Gauge, type Registry } from 'prom-client';
 import type { Clock } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
@@ -6,7 +7,6 @@ import { PollLoop } from '../runtime/poll-loop.ts';
 import {
   acquireDelayMs,
   decide,
-  isSameRecord,
   leaseTimesProblem,
   releaseRecord,
   type Decision,
@@ -129,7 +129,8 @@ export class Elector {
 
   async #acquire(): Promise<number> {
     const { retryPeriodMs, renewDeadlineMs, leaseName, identity, log } = this.#options;
-    const delayMs = acquireDelayMs(retryPeriodMs, this.#random());
+    const { random = Math.random } = this.#options;
+    const delayMs = acquireDelayMs(retryPeriodMs, random());
     const startedMs = this.#clock.nowMs();
     try {
       const takenMs = await this.#withLimit(renewDeadlineMs, (signal) => this.#attempt(signal));
@@ -151,7 +152,7 @@ export class Elector {
   }
 
   async #renew(): Promise<number> {
-    const { retryPeriodMs, renewDeadlineMs, leaseName, log } = this.#options;
+    const { retryPeriodMs, renewDeadlineMs, leaseName, log, random = Math.random } = this.#options;
     const startedMs = this.#clock.nowMs();
     const deadlineMs = this.#renewedMs + renewDeadlineMs;
     try {
@@ -163,7 +164,7 @@ export class Elector {
         return retryPeriodMs;
       }
       this.#stopLeading(`held by ${this.holder ?? 'nobody'}`);
-      return Math.max(1, Math.min(takenMs, acquireDelayMs(retryPeriodMs, this.#random())));
+      return Math.max(1, Math.min(takenMs, acquireDelayMs(retryPeriodMs, random())));
     } catch (error) {
       log.warn({ err: error, lease: leaseName }, 'could not renew the Lease; trying again');
       return Math.max(0, Math.min(retryPeriodMs, deadlineMs - this.#clock.nowMs()));
@@ -211,7 +212,7 @@ export class Elector {
   #observe(stored: StoredLease | undefined): void {
     this.#stored = stored;
     if (stored === undefined) this.#seen = undefined;
-    else if (this.#seen === undefined || !isSameRecord(this.#seen.record, stored.record))
+    else if (this.#seen === undefined || !isDeepStrictEqual(this.#seen.record, stored.record))
       this.#seen = { record: stored.record, atMs: this.#clock.nowMs() };
   }
 
@@ -268,10 +269,6 @@ export class Elector {
     } finally {
       done.abort();
     }
-  }
-
-  #random(): number {
-    return (this.#options.random ?? Math.random)();
   }
 
   #notify(callback: () => void): void {

@@ -30,8 +30,8 @@ export interface Candidate {
 }
 
 /** Decides what to do with the Lease, by the rules of client-go
- * tools/leaderelection/leaderelection.go tryAcquireOrRenew: a Lease is free when it has no holder, or
- * when its record has not changed for its whole duration, measured by the local clock alone. */
+ * tools/leaderelection/leaderelection.go tryAcquireOrRenew: a Lease is free when it has no holder,
+ * or when its record has not changed for its whole duration, measured by the local clock alone. */
 export function decide(
   seen: Observation | undefined,
   candidate: Candidate,
@@ -65,23 +65,7 @@ export function decide(
 
 /** The record of a released Lease, which another process may acquire at once. */
 export function releaseRecord(record: LeaseRecord, nowMs: number): LeaseRecord {
-  return {
-    holder: '',
-    durationMs: 1000,
-    acquiredMs: nowMs,
-    renewedMs: nowMs,
-    transitions: record.transitions,
-  };
-}
-
-export function isSameRecord(a: LeaseRecord, b: LeaseRecord): boolean {
-  return (
-    a.holder === b.holder &&
-    a.durationMs === b.durationMs &&
-    a.acquiredMs === b.acquiredMs &&
-    a.renewedMs === b.renewedMs &&
-    a.transitions === b.transitions
-  );
+  return { ...record, holder: '', durationMs: 1000, acquiredMs: nowMs, renewedMs: nowMs };
 }
 
 const JITTER_FACTOR = 1.2;

@@ -30,8 +30,8 @@ export const flags = defineFlags({
     type: 'durationMs',
     default: '1h',
     help:
-      'How long a volume must have been without a PersistentVolume, ' +
-      'by an earlier audit, before it is reported.',
+      'A volume is reported when an audit at least this long ago found it ' +
+      'without a PersistentVolume too.',
   },
   'snapshot-orphan-sweep-interval': {
     type: 'durationMs',
@@ -45,7 +45,6 @@ export const flags = defineFlags({
     type: 'durationMs',
     default: '15m',
     min: '1s',
-    help:
-      'How often every object that needs work is enqueued again; ' + 'delayed jobs stay delayed.',
+    help: 'How often every object that needs work is enqueued again; delayed jobs stay delayed.',
   },
 });

@@ -6,6 +6,7 @@ import type { Gateway, GatewayPool } from '../gateway-client/pool.ts';
 import { CsiError, FAILOVER_METADATA } from '../csi/status.ts';
 import type { ActiveGateway, NamedGateway } from '../records/active-gateway.ts';
 import type { Clock } from '../runtime/clock.ts';
+import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import {
   healthAfterProbe,
@@ -43,29 +44,40 @@ export function startGatewayFailover(options: GatewayFailoverOptions): GatewayFa
 
 export class GatewayFailover {
   readonly #options: GatewayFailoverOptions;
-  readonly #metrics: FailoverMetrics;
+  readonly #active: Gauge<'driver' | 'gateway'>;
+  readonly #moves: Counter<'driver'>;
   /** By address, in the order of --gateway. */
   readonly #health: Map<string, GatewayHealth>;
   /** Addresses with a probe under way. */
   readonly #probing = new Set<string>();
   readonly #loop: PollLoop;
-  /** What Redis held when this leader last read or wrote it. After Redis lost data, the choice stays
-   * the same, because calls may be under way at that gateway. */
+  /** What Redis held when this leader last read or wrote it. After Redis lost data, the choice
+   * stays the same, because calls may be under way at that gateway. */
   #lastNamed: NamedGateway | undefined;
   #trouble: string | undefined;
 
   constructor(options: GatewayFailoverOptions) {
     const { gateways } = options.pool;
+    const { driver, metrics } = options;
     this.#options = options;
-    this.#metrics = createFailoverMetrics(options);
+    this.#active = new Gauge({
+      name: 'sutler_active_gateway',
+      help: '1 for the gateway that the leading ingest named to get a driver’s controller calls.',
+      labelNames: ['driver', 'gateway'],
+      registers: [metrics],
+    });
+    this.#moves = new Counter({
+      name: 'sutler_active_gateway_moves_total',
+      help: 'Times that another gateway became the active one.',
+      labelNames: ['driver'],
+      registers: [metrics],
+    });
+    this.#moves.inc({ driver }, 0);
     this.#health = new Map(gateways.map(({ address }) => [address, { kind: 'unknown' }]));
     this.#loop = new PollLoop({
       step: (signal) => this.#step(signal),
       onError: (error) =>
-        options.log.debug(
-          { err: error },
-          'could not read or name the active gateway; trying again',
-        ),
+        options.log.debug({ err: error }, 'could not decide on the active gateway; trying again'),
       periodMs: gateways.length > 1 ? PERIOD_MS : SINGLE_PERIOD_MS,
       clock: options.clock,
     });
@@ -103,7 +115,7 @@ export class GatewayFailover {
     for (const address of this.#health.keys()) this.#health.set(address, { kind: 'unknown' });
     this.#lastNamed = undefined;
     this.#trouble = undefined;
-    this.#metrics.setActive('');
+    this.#active.reset();
   }
 
   async #probe(gateway: Gateway): Promise<void> {
@@ -141,7 +153,7 @@ export class GatewayFailover {
       log.warn({ driver, gateway: address }, 'Redis lost the active gateway: named it again');
     else return this.#trouble;
     this.#use(address);
-    return this.#describeTrouble(address, decision.kind === 'none' ? decision.why : undefined);
+    return this.#describeTrouble(address, decision);
   }
 
   async #move(
@@ -155,10 +167,10 @@ export class GatewayFailover {
     if (previous === '') log.info(fields, 'active gateway named');
     else {
       log.warn({ ...fields, previous }, 'active gateway moved');
-      this.#metrics.countMove();
+      this.#moves.inc({ driver });
     }
     this.#use(to);
-    return this.#describeTrouble(to, undefined);
+    return this.#describeTrouble(to);
   }
 
   /** @returns false where another process named a gateway since `stored` was read */
@@ -169,17 +181,24 @@ export class GatewayFailover {
     return true;
   }
 
+  /** @param address  '' = none is active */
   #use(address: string): void {
-    this.#metrics.setActive(address);
-    this.#options.pool.prefer(address);
+    const { driver, pool } = this.#options;
+    this.#active.reset();
+    for (const gateway of address === '' ? [] : this.#health.keys())
+      this.#active.set({ driver, gateway }, 0);
+    if (address !== '') this.#active.set({ driver, gateway: address }, 1);
+    pool.prefer(address);
   }
 
-  #describeTrouble(address: string, why: string | undefined): string | undefined {
+  #describeTrouble(address: string, decision?: FailoverDecision): string | undefined {
     const health = this.#healthOf(address);
-    if (address === '') return `no gateway is active: ${why ?? ''}`;
     if (health.kind === 'unreachable')
       return `the active gateway ${address} is unreachable: ${health.reason}`;
-    return why === undefined ? undefined : `the active gateway ${address} has no successor: ${why}`;
+    if (decision?.kind !== 'none') return undefined;
+    return address === ''
+      ? `no gateway is active: ${decision.why}`
+      : `the active gateway ${address} has no successor: ${decision.why}`;
   }
 
   #healthOf(address: string): GatewayHealth {
@@ -205,37 +224,6 @@ async function sendProbe(
   } catch (error) {
     if (error instanceof CsiError && error.draining !== undefined)
       return { kind: 'draining', running: error.draining };
-    return { kind: 'failed', reason: error instanceof Error ? error.message : String(error) };
+    return { kind: 'failed', reason: messageOf(error) };
   }
-}
-
-interface FailoverMetrics {
-  /** '' = none is active, or another ingest leads. */
-  setActive(address: string): void;
-  countMove(): void;
-}
-
-function createFailoverMetrics({ driver, metrics, pool }: GatewayFailoverOptions): FailoverMetrics {
-  const active = new Gauge({
-    name: 'sutler_active_gateway',
-    help: '1 for the gateway that gets the controller calls of a driver, as the leading ingest named it.',
-    labelNames: ['driver', 'gateway'],
-    registers: [metrics],
-  });
-  const moves = new Counter({
-    name: 'sutler_active_gateway_moves_total',
-    help: 'Times that another gateway became the active one.',
-    labelNames: ['driver'],
-    registers: [metrics],
-  });
-  moves.inc({ driver }, 0);
-  return {
-    setActive(address) {
-      active.reset();
-      if (address === '') return;
-      for (const gateway of pool.gateways) active.set({ driver, gateway: gateway.address }, 0);
-      active.set({ driver, gateway: address }, 1);
-    },
-    countMove: () => moves.inc({ driver }),
-  };
 }

@@ -72,7 +72,7 @@ export class IncarnationCheck {
     await this.#begin(ownershipMs);
     log.warn(
       { why, waitMs: ownershipMs },
-      'volume records may be lost: no volume is created or deleted until calls under way have ended',
+      'volume records may be lost: nothing is created or deleted until calls under way have ended',
     );
     return true;
   }

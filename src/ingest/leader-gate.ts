@@ -35,8 +35,8 @@ export class LeaderGate {
     return this.#holdsLease();
   }
 
-  /** @param holdsLease  called for each hint: a process that was frozen until its Lease expired must
-   *   not enqueue before it has noticed */
+  /** @param holdsLease  called for each hint: a process that was frozen until its Lease expired
+   *   must not enqueue before it has noticed */
   allow(holdsLease: () => boolean): void {
     this.#holdsLease = holdsLease;
     this.passKept();

@@ -21,7 +21,7 @@ export interface PeriodicAuditOptions {
  * in the log and as an event. */
 export function startPeriodicAudit(options: PeriodicAuditOptions): { stop(): void } {
   const { ports, isLeading, log } = options;
-  const publish = createAuditMetrics(options);
+  const publish = createAuditMetrics(ports.driver, options.metrics);
   let reportedOrphans = 0;
   let running: Promise<void> | undefined;
 
@@ -33,10 +33,7 @@ export function startPeriodicAudit(options: PeriodicAuditOptions): { stop(): voi
       if (length > 0 && length !== reportedOrphans) reportOrphans(options, length);
       reportedOrphans = length;
     } catch (error) {
-      log.warn(
-        { driver: ports.driver, err: error },
-        'the audit failed; the next one follows after --audit-interval',
-      );
+      log.warn({ driver: ports.driver, err: error }, 'the audit failed; it will be tried again');
     }
   };
   const timer = setInterval(() => {
@@ -45,28 +42,19 @@ export function startPeriodicAudit(options: PeriodicAuditOptions): { stop(): voi
   return { stop: () => clearInterval(timer) };
 }
 
-function reportOrphans(
-  { ports, events, regarding, log }: PeriodicAuditOptions,
-  count: number,
-): void {
-  log.warn(
-    { driver: ports.driver, orphans: count },
+function reportOrphans(o: PeriodicAuditOptions, orphans: number): void {
+  o.log.warn(
+    { driver: o.ports.driver, orphans },
     'orphaned volumes found; sutler audit lists them',
   );
-  events.record({
-    type: 'Warning',
-    reason: 'OrphanedVolumes',
-    message:
-      `${count} volumes of this driver are named by no PersistentVolume; ` +
-      'sutler audit lists them, nothing was deleted',
-    regarding,
-  });
+  const message =
+    `${orphans} volumes of this driver are named by no PersistentVolume; ` +
+    'sutler audit lists them, nothing was deleted';
+  const { regarding } = o;
+  o.events.record({ type: 'Warning', reason: 'OrphanedVolumes', message, regarding });
 }
 
-function createAuditMetrics({
-  ports: { driver },
-  metrics,
-}: PeriodicAuditOptions): (report: AuditReport) => void {
+function createAuditMetrics(driver: string, metrics: Registry): (report: AuditReport) => void {
   const orphans = new Gauge({
     name: 'sutler_orphan_volumes',
     help: 'Volumes of the driver that no PersistentVolume names, by the last audit.',

@@ -6,6 +6,7 @@ import type { KubeObject } from '../kube/objects.ts';
 import { keyOf, snapshots } from '../kube/resources.ts';
 import type { JobKey } from '../queue/contract.ts';
 import { timerMs } from '../runtime/clock.ts';
+import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 
 export interface SnapshotSweepOptions {
@@ -39,17 +40,17 @@ export class SnapshotSweep {
   readonly #timer: NodeJS.Timeout;
   /** Listing was refused; no sweep until the next leadership. */
   #isForbidden = false;
-  #running: Promise<void> | undefined;
+  #isSweeping = false;
 
   constructor(options: SnapshotSweepOptions) {
     this.#options = options;
-    this.#timer = setInterval(() => this.#sweepIfLeading(), timerMs(options.intervalMs));
+    this.#timer = setInterval(() => void this.#sweep(), timerMs(options.intervalMs));
   }
 
   /** Sweeps now, as at the beginning of a leadership, even where an earlier sweep was refused. */
   begin(): void {
     this.#isForbidden = false;
-    this.#sweepIfLeading();
+    void this.#sweep();
   }
 
   stop(): void {
@@ -57,19 +58,20 @@ export class SnapshotSweep {
     this.#stopped.abort();
   }
 
-  #sweepIfLeading(): void {
-    if (this.#isForbidden || !this.#options.isLeading()) return;
-    this.#running ??= this.#sweep()
-      .catch((error: unknown) => this.#reportFailure(error))
-      .finally(() => (this.#running = undefined));
-  }
-
   async #sweep(): Promise<void> {
     const { client, isLeading } = this.#options;
     const { signal } = this.#stopped;
-    for await (const page of listPages<KubeObject>(client, snapshots, { signal })) {
-      this.#enqueueOrphans(page);
-      if (!isLeading()) return;
+    if (this.#isForbidden || this.#isSweeping || !isLeading()) return;
+    this.#isSweeping = true;
+    try {
+      for await (const page of listPages<KubeObject>(client, snapshots, { signal })) {
+        this.#enqueueOrphans(page);
+        if (!isLeading()) return;
+      }
+    } catch (error) {
+      this.#reportFailure(error);
+    } finally {
+      this.#isSweeping = false;
     }
   }
 
@@ -93,9 +95,6 @@ export class SnapshotSweep {
     const next = this.#isForbidden
       ? 'no sweep until this process leads anew (grant list)'
       : 'the next sweep tries again';
-    this.#options.log.warn(
-      { error: error instanceof Error ? error.message : String(error) },
-      `could not list the snapshots; ${next}`,
-    );
+    this.#options.log.warn({ error: messageOf(error) }, `could not list the snapshots; ${next}`);
   }
 }

@@ -13,11 +13,9 @@ import { PLUGINS } from '../volumes/migration/plugins.ts';
 import { isInTreeVolume } from '../volumes/migration/volumes.ts';
 import { isPending } from '../volumes/source-use.ts';
 
-/* Transforms cut each object down to the fields that triage reads before it is cached. A bound claim
- * takes a few hundred bytes this way instead of two thousand.
- *
- * The reflector has checked that a raw object belongs to the resource and has metadata; for the rest
- * of its shape the API server is trusted. */
+/* Transforms cut each object down to the fields that triage reads before it is cached. A bound
+ * claim takes a few hundred bytes this way instead of two thousand. The reflector has checked that
+ * a raw object is of its resource and has metadata; the API server is trusted for the rest. */
 
 const CLAIM_ANNOTATIONS = [
   keys.STORAGE_PROVISIONER,

@@ -54,8 +54,8 @@ export function triageClaim(claim: Claim, driver: TriageDriver, around: ClaimSur
  *   still be delayed.
  * - `edited`: a user or another controller changed the object, which may end the cause of a
  *   failure: a delayed job should run now.
- * - `deleting`: a volume is being deleted, by sutler or by a user. If a job is delayed it should run
- *   now; none is needed otherwise.
+ * - `deleting`: a volume is being deleted, by sutler or by a user. A delayed job should run now; no
+ *   new one is needed.
  * - `irrelevant`: sutler or the volume controller wrote it, or nothing changed. */
 export type ChangeMeaning = 'need-changed' | 'needed-again' | 'edited' | 'deleting' | 'irrelevant';
 

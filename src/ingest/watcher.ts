@@ -45,7 +45,6 @@ export interface RefusedVolume {
   readonly reason: string;
 }
 
-/** Whether a delayed job stays delayed (`ensureQueued`) or runs at once (`enqueueNow`). */
 type EnqueueHow = 'ensureQueued' | 'enqueueNow';
 
 /** Starts to list and watch claims, classes and volumes. */
@@ -89,8 +88,8 @@ export class Watcher {
 
   /** Keys of all objects that need a job now, for a resync. */
   *outstanding(): Generator<JobKey> {
-    for (const claim of this.#claims.list()) yield* keyIn(this.#triageClaim(claim));
-    for (const volume of this.#volumes.list()) yield* keyIn(this.#triageVolume(volume));
+    for (const claim of this.#claims.list()) yield* keysIn(this.#triageClaim(claim));
+    for (const volume of this.#volumes.list()) yield* keysIn(this.#triageVolume(volume));
   }
 
   /** Volumes that should be deleted and must not be. */
@@ -156,15 +155,9 @@ export class Watcher {
     if (previous === undefined) return this.#enqueueClaim(object, 'ensureQueued');
     const { driver } = this.#options;
     const neededJob = this.#triageClaim(previous).kind === 'job';
-    switch (judgeClaimChange(object, previous, { neededJob, driver })) {
-      case 'needed-again':
-      case 'edited':
-        return this.#enqueueClaim(object, 'enqueueNow');
-      case 'need-changed':
-        return this.#enqueueClaim(object, 'ensureQueued');
-      case 'deleting':
-      case 'irrelevant':
-    }
+    const meaning = judgeClaimChange(object, previous, { neededJob, driver });
+    if (meaning === 'irrelevant') return;
+    this.#enqueueClaim(object, meaning === 'need-changed' ? 'ensureQueued' : 'enqueueNow');
   }
 
   #volumeChanged(change: Change<Volume>): void {
@@ -178,19 +171,11 @@ export class Watcher {
     }
     if (type === 'deleted') return;
     if (previous === undefined) return this.#enqueueVolume(object, 'ensureQueued');
-    switch (judgeVolumeChange(object, previous, this.#options.driver)) {
-      // A delayed deletion must run now to find that the policy changed.
-      case 'need-changed':
-      case 'needed-again':
-      case 'edited':
-        return this.#enqueueVolume(object, 'enqueueNow');
-      case 'deleting': {
-        const triage = this.#triageVolume(object);
-        if (triage.kind === 'job') this.#options.gate.promote(triage.key);
-        return;
-      }
-      case 'irrelevant':
-    }
+    const meaning = judgeVolumeChange(object, previous, this.#options.driver);
+    if (meaning === 'deleting')
+      for (const key of keysIn(this.#triageVolume(object))) this.#options.gate.promote(key);
+    // Also where the need changed: a delayed deletion has to find that the policy is another one.
+    else if (meaning !== 'irrelevant') this.#enqueueVolume(object, 'enqueueNow');
   }
 
   /** A claim whose volume is deleted before they are bound needs another one. Released volumes,
@@ -232,6 +217,6 @@ export class Watcher {
   }
 }
 
-function* keyIn(triage: Triage): Generator<JobKey> {
-  if (triage.kind === 'job') yield triage.key;
+function keysIn(triage: Triage): readonly JobKey[] {
+  return triage.kind === 'job' ? [triage.key] : [];
 }

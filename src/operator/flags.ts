@@ -20,8 +20,8 @@ export const audit = {
       default: '1h',
       min: '0s',
       help:
-        'How long a volume must have been without a PersistentVolume, ' +
-        'by an earlier audit, before it is reported.',
+        'A volume is reported when an audit at least this long ago found it ' +
+        'without a PersistentVolume too.',
     },
     json: { type: 'bool', default: false, help: 'Print JSON.' },
   }),

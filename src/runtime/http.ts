@@ -1,9 +1,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import type { Registry } from 'prom-client';
-import { bracketIPv6, parseListenAddress } from './address.ts';
-import { UsageError } from './flags.ts';
 import { HealthChecks } from './health.ts';
+import { listenHttp } from './listen-http.ts';
 import type { Logger } from './log.ts';
 import type { processFlags } from './process-flags.ts';
 import type { ProcessContext } from './process.ts';
@@ -53,7 +51,6 @@ export async function openHttpEndpoint(
  * (/readyz/NAME).
  * @throws UsageError when the port is taken or the address is not this machine's */
 export async function startHttp(options: HttpOptions): Promise<HttpServer> {
-  const { host, port } = parseListenAddress('http-endpoint', options.address);
   const health = options.health ?? new HealthChecks();
   for (const { name, check } of options.live ?? []) health.live(name, check);
   for (const { name, check } of options.ready ?? []) health.ready(name, check);
@@ -64,25 +61,7 @@ export async function startHttp(options: HttpOptions): Promise<HttpServer> {
       response.end('internal error: see the log of this process\n');
     });
   });
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', (cause: NodeJS.ErrnoException) => {
-      const why =
-        cause.code === 'EADDRINUSE'
-          ? 'the port is in use; stop its owner or choose another'
-          : cause.message;
-      reject(new UsageError(`--http-endpoint ${options.address}: ${why}`, { cause }));
-    });
-    server.listen(port, host, resolve);
-  });
-  const bound = server.address() as AddressInfo;
-  return {
-    url: `http://${bracketIPv6(host ?? '127.0.0.1')}:${bound.port}`,
-    close: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve());
-        server.closeAllConnections();
-      }),
-  };
+  return listenHttp(server, 'http-endpoint', options.address);
 }
 
 async function serve(

@@ -15,7 +15,7 @@ const DRIVER = 'd.example';
 const QUEUE = 'claims.d.example';
 const key: JobKey = { kind: 'claim', uid: 'u1', namespace: 'ns', name: 'data' };
 
-/** The routes of the installed Bull Board, so that a new action of a later version is tested too. */
+/** The routes of the installed Bull Board, so that a later version's new actions are tested. */
 const routes = appRoutes.api.flatMap((route) =>
   [route.method].flat().flatMap((method) =>
     [route.route].flat().map((path) => ({

@@ -8,7 +8,7 @@ import type { LeaseStore } from '#src/election/lease-store.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { silentLog } from '#src/runtime/log.ts';
 
-import { ManualClock, MemoryLeaseStore, settle } from '../harness/lease.ts';
+import { ManualClock, MemoryLeaseStore, runPending } from '../harness/lease.ts';
 
 interface Candidate {
   readonly elector: Elector;
@@ -23,13 +23,13 @@ describe('startElector', () => {
 
   const candidate = (
     identity: string,
-    door: LeaseStore,
+    connection: LeaseStore,
     o: Partial<ElectorOptions> = {},
   ): Candidate => {
     const log: string[] = [];
     const metrics = new Registry();
     const elector = startElector({
-      store: door,
+      store: connection,
       leaseName: 'd-example',
       identity,
       leaseDurationMs: 15_000,
@@ -61,21 +61,21 @@ describe('startElector', () => {
   });
 
   it('refuses times that cannot work together', () => {
-    assert.throws(() => candidate('a', store.door(), { renewDeadlineMs: 15_000 }), UsageError);
+    assert.throws(() => candidate('a', store.connect(), { renewDeadlineMs: 15_000 }), UsageError);
   });
 
   it('leads at once if the Lease is free, and renews once per period without reading', async () => {
-    const door = store.door();
-    const a = candidate('a', door);
-    await settle();
+    const connection = store.connect();
+    const a = candidate('a', connection);
+    await runPending();
     assert.equal(a.elector.isLeader, true);
     assert.equal(a.elector.holder, 'a');
     assert.deepEqual(a.log, ['started']);
     assert.match(await status(a), /leader_election_master_status\{name="d-example"\} 1/);
     const { acquiredMs } = store.writes[0] ?? { acquiredMs: 0 };
-    door.calls = 0;
+    connection.calls = 0;
     await clock.pass(50_000);
-    assert.equal(door.calls, 10);
+    assert.equal(connection.calls, 10);
     assert.equal(store.lease?.record.transitions, 0);
     assert.equal(store.lease?.record.acquiredMs, acquiredMs);
     assert.equal(store.lease?.record.renewedMs, clock.nowMs());
@@ -83,9 +83,9 @@ describe('startElector', () => {
   });
 
   it('does not lead while another process renews', async () => {
-    const a = candidate('a', store.door());
-    await settle();
-    const b = candidate('b', store.door());
+    const a = candidate('a', store.connect());
+    await runPending();
+    const b = candidate('b', store.connect());
     await clock.pass(100_000);
     assert.equal(a.elector.isLeader, true);
     assert.equal(b.elector.isLeader, false);
@@ -95,30 +95,30 @@ describe('startElector', () => {
   });
 
   it('takes over at once after a release, and the former leader may lead again', async () => {
-    const a = candidate('a', store.door());
-    await settle();
-    const b = candidate('b', store.door());
+    const a = candidate('a', store.connect());
+    await runPending();
+    const b = candidate('b', store.connect());
     await clock.pass(20_000);
     await a.elector.close();
-    await settle();
+    await runPending();
     assert.deepEqual(a.log, ['started', 'stopped: stopping']);
     assert.equal(b.elector.isLeader, true, 'without a tick of the clock');
     assert.equal(store.lease?.record.transitions, 1);
     const [release] = store.writes.filter(({ holder }) => holder === '');
     assert.equal(release?.durationMs, 1000);
-    const again = candidate('a', store.door());
+    const again = candidate('a', store.connect());
     await clock.pass(30_000);
     await b.elector.close();
-    await settle();
+    await runPending();
     assert.equal(again.elector.isLeader, true);
   });
 
   it('takes over without a watch too, when it next reads the Lease', async () => {
-    const a = candidate('a', store.door());
-    await settle();
-    const door = store.door();
-    door.blind = true;
-    const b = candidate('b', door);
+    const a = candidate('a', store.connect());
+    await runPending();
+    const connection = store.connect();
+    connection.blind = true;
+    const b = candidate('b', connection);
     await clock.pass(12_000);
     await a.elector.close();
     await clock.pass(5000);
@@ -126,12 +126,12 @@ describe('startElector', () => {
   });
 
   it('takes over one lease duration after the last renewal of a dead holder', async () => {
-    const doorA = store.door();
-    candidate('a', doorA);
-    await settle();
-    const b = candidate('b', store.door());
+    const connectionOfA = store.connect();
+    candidate('a', connectionOfA);
+    await runPending();
+    const b = candidate('b', store.connect());
     await clock.pass(20_000);
-    doorA.hanging = true;
+    connectionOfA.hanging = true;
     const lastMs = store.lease?.record.renewedMs ?? 0;
     await clock.pass(14_000);
     assert.equal(b.elector.isLeader, false);
@@ -143,17 +143,17 @@ describe('startElector', () => {
 
   for (const fault of ['broken', 'hanging'] as const) {
     it(`stops leading before its Lease can expire while the API is ${fault}`, async () => {
-      const door = store.door();
-      const a = candidate('a', door);
+      const connection = store.connect();
+      const a = candidate('a', connection);
       await clock.pass(20_000);
-      door[fault] = true;
+      connection[fault] = true;
       await clock.pass(10_100);
       assert.equal(a.elector.isLeader, false);
       assert.equal(a.log.length, 2);
       assert.match(a.log[1] ?? '', /^stopped: not renewed for 10000 ms/);
       assert.match(await status(a), /\} 0/);
       assert.equal(a.elector.isHealthy(), true);
-      door[fault] = false;
+      connection[fault] = false;
       await clock.pass(21_000);
       assert.equal(a.elector.isLeader, true);
       assert.deepEqual(a.log.slice(2), ['started']);
@@ -161,13 +161,13 @@ describe('startElector', () => {
   }
 
   it('never has two leaders, whichever process is cut off', async () => {
-    const doors = [store.door(), store.door(), store.door()];
-    const all = doors.map((door, index) => candidate(`c${index}`, door));
+    const connections = [store.connect(), store.connect(), store.connect()];
+    const all = connections.map((connection, index) => candidate(`c${index}`, connection));
     let changes = 0;
     for (let step = 0; step < 400; step += 1) {
-      const door = doors[step % 3];
-      if (door !== undefined && step % 20 === 0) {
-        door.broken = !door.broken;
+      const connection = connections[step % 3];
+      if (connection !== undefined && step % 20 === 0) {
+        connection.broken = !connection.broken;
         changes += 1;
       }
       await clock.pass(500);
@@ -178,10 +178,10 @@ describe('startElector', () => {
   });
 
   it('is no leader after a freeze past its deadline, even before it noticed', async () => {
-    const a = candidate('a', store.door());
+    const a = candidate('a', store.connect());
     await clock.pass(5000);
-    const b = candidate('b', store.door());
-    await settle();
+    const b = candidate('b', store.connect());
+    await runPending();
     // Only the time changes: no timer of a fires yet.
     const asked: boolean[] = [];
     const jumped = clock.jump(16_000);
@@ -194,7 +194,7 @@ describe('startElector', () => {
   });
 
   it('stops leading at once when another process holds its Lease', async () => {
-    const a = candidate('a', store.door());
+    const a = candidate('a', store.connect());
     await clock.pass(1000);
     store.write({
       holder: 'thief',
@@ -203,7 +203,7 @@ describe('startElector', () => {
       renewedMs: 1,
       transitions: 9,
     });
-    await settle();
+    await runPending();
     assert.equal(a.elector.isLeader, false);
     assert.deepEqual(a.log, ['started', 'stopped: held by thief']);
     await clock.pass(16_000);
@@ -212,19 +212,19 @@ describe('startElector', () => {
   });
 
   it('creates the Lease again when it was deleted', async () => {
-    const a = candidate('a', store.door());
+    const a = candidate('a', store.connect());
     await clock.pass(1000);
     store.write(undefined);
-    await settle();
+    await runPending();
     assert.equal(store.lease?.record.holder, 'a');
     assert.deepEqual(a.log, ['started']);
   });
 
   it('closes within its time limit while the API hangs', async () => {
-    const door = store.door();
-    const a = candidate('a', door);
-    await settle();
-    door.hanging = true;
+    const connection = store.connect();
+    const a = candidate('a', connection);
+    await runPending();
+    connection.hanging = true;
     const closed = a.elector.close();
     await clock.pass(4000);
     await closed;
@@ -232,7 +232,7 @@ describe('startElector', () => {
   });
 
   it('survives a callback that throws', async () => {
-    const a = candidate('a', store.door(), {
+    const a = candidate('a', store.connect(), {
       onStartedLeading: () => {
         throw new Error('oops');
       },
@@ -242,8 +242,8 @@ describe('startElector', () => {
   });
 
   it('is unhealthy when it has the Lease and did not renew it in time', async () => {
-    const a = candidate('a', store.door());
-    await settle();
+    const a = candidate('a', store.connect());
+    await runPending();
     const jumped = clock.jump(35_001);
     assert.equal(a.elector.isHealthy(), false);
     await jumped;

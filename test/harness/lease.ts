@@ -4,10 +4,10 @@ import type { LeaseRecord } from '#src/election/lease.ts';
 import type { LeaseStore, StoredLease } from '#src/election/lease-store.ts';
 import type { Clock } from '#src/runtime/clock.ts';
 
-/** Time that passes only when told to. */
+/** A clock that stands still until `pass` or `jump` is called. */
 export class ManualClock implements Clock {
   #nowMs: number;
-  readonly #sleepers = new Set<{ readonly untilMs: number; readonly wake: () => void }>();
+  readonly #sleepers = new Set<{ readonly untilMs: number; readonly resume: () => void }>();
 
   constructor(startMs = 1_700_000_000_000) {
     this.#nowMs = startMs;
@@ -22,50 +22,50 @@ export class ManualClock implements Clock {
       if (signal?.aborted === true) return resolve();
       const sleeper = {
         untilMs: this.#nowMs + ms,
-        wake: (): void => {
+        resume: (): void => {
           this.#sleepers.delete(sleeper);
-          signal?.removeEventListener('abort', sleeper.wake);
+          signal?.removeEventListener('abort', sleeper.resume);
           resolve();
         },
       };
       this.#sleepers.add(sleeper);
-      signal?.addEventListener('abort', sleeper.wake, { once: true });
+      signal?.addEventListener('abort', sleeper.resume, { once: true });
     });
   }
 
-  /** Lets time pass in small steps, so that what is due in between happens in order. */
+  /** Advances in small steps, so that what is due in between happens in order. */
   async pass(ms: number, stepMs = 100): Promise<void> {
-    await settle();
+    await runPending();
     for (let left = ms; left > 0; left -= stepMs) {
       this.#nowMs += Math.min(stepMs, left);
-      for (const sleeper of this.#sleepers) if (sleeper.untilMs <= this.#nowMs) sleeper.wake();
-      await settle();
+      for (const sleeper of this.#sleepers) if (sleeper.untilMs <= this.#nowMs) sleeper.resume();
+      await runPending();
     }
   }
 
-  /** Time jumps and nobody notices until it is over: a frozen process. */
+  /** Advances at once, as for a frozen process. */
   async jump(ms: number): Promise<void> {
     this.#nowMs += ms;
-    for (const sleeper of this.#sleepers) if (sleeper.untilMs <= this.#nowMs) sleeper.wake();
-    await settle();
+    for (const sleeper of this.#sleepers) if (sleeper.untilMs <= this.#nowMs) sleeper.resume();
+    await runPending();
   }
 }
 
-/** Lets everything that can go on without time go on. */
-export async function settle(): Promise<void> {
+/** Runs everything that does not wait for time. */
+export async function runPending(): Promise<void> {
   for (let i = 0; i < 5; i += 1) await turn();
 }
 
-/** A Lease in memory that can be cut off. */
+/** A Lease in memory. */
 export class MemoryLeaseStore {
   lease: StoredLease | undefined;
   readonly writes: LeaseRecord[] = [];
   #version = 0;
   readonly #watchers = new Set<(lease: StoredLease | undefined) => void>();
 
-  /** One candidate's way to it. */
-  door(): LeaseStore & { broken: boolean; hanging: boolean; blind: boolean; calls: number } {
-    const door = {
+  /** A candidate's connection, which can fail, hang, or lose its watch (`blind`). */
+  connect(): LeaseStore & { broken: boolean; hanging: boolean; blind: boolean; calls: number } {
+    const connection = {
       broken: false,
       hanging: false,
       blind: false,
@@ -83,20 +83,20 @@ export class MemoryLeaseStore {
         return this.lease?.version === over.version ? this.write(record) : undefined;
       },
       watch: (onChange: (lease: StoredLease | undefined) => void) => {
-        const tell = (lease: StoredLease | undefined): void => {
-          if (!door.blind && !door.broken) onChange(lease);
+        const notify = (lease: StoredLease | undefined): void => {
+          if (!connection.blind && !connection.broken) onChange(lease);
         };
-        this.#watchers.add(tell);
-        return () => void this.#watchers.delete(tell);
+        this.#watchers.add(notify);
+        return () => void this.#watchers.delete(notify);
       },
     };
     const reach = async (): Promise<void> => {
-      door.calls += 1;
+      connection.calls += 1;
       await turn();
-      if (door.hanging) await new Promise(() => undefined);
-      if (door.broken) throw new Error('connection refused');
+      if (connection.hanging) await new Promise(() => undefined);
+      if (connection.broken) throw new Error('connection refused');
     };
-    return door;
+    return connection;
   }
 
   write(record: LeaseRecord | undefined): StoredLease {

@@ -114,7 +114,7 @@ describe('IncarnationCheck', () => {
     assert.equal(await check.check(), true);
   });
 
-  it('takes a leader that died before it annotated the Lease as a loss, not a first use', async () => {
+  it('sees a loss, not a first use, if a leader died before it annotated the Lease', async () => {
     const dying = new IncarnationCheck({
       incarnations: redisIncarnationStore(redis, 'csi', 'd'),
       store: {

@@ -195,7 +195,7 @@ describe('watcher', () => {
     await kube.patch<Volume>(volumes, { name: 'static' }, finalizers());
   });
 
-  it('refuses a volume with a shared handle, and enqueues it when the other is deleted', async () => {
+  it('refuses a volume with a shared handle until the other one is deleted', async () => {
     const createReleased = async (name: string): Promise<void> => {
       const csi = { driver: DRIVER, volumeHandle: 'twice' };
       const spec = {
@@ -222,7 +222,8 @@ describe('watcher', () => {
     });
     await createReleased('one-of-two');
     const reason =
-      'another PersistentVolume has the handle twice too, so its volume is kept; remove one of the two by hand';
+      'another PersistentVolume has the handle twice too, so its volume is kept; ' +
+      'remove one of the two by hand';
     assert.deepEqual(refused, [`one-of-two: ${reason}`]);
     assert.deepEqual(
       [...watcher.refused()].map(({ volume }) => volume.metadata.name),

@@ -33,8 +33,8 @@ async function start(context: ProcessContext<typeof uninstall.flags>): Promise<v
   const open = await listOpenRecords(link.redis, flags.redisPrefix);
   if (open[0] !== undefined) {
     const message =
-      `${open.length} volume records are open, ${open[0].object} among them: nothing was changed. ` +
-      'Wait until jobs have closed them, or drop them with sutler forget (sutler audit lists them)';
+      `${open.length} volume records are open, ${open[0].object} among them. Nothing was ` +
+      'changed: wait until all are closed, or drop them with sutler forget (see sutler audit)';
     return end(message, 1);
   }
   const found = {
