@@ -35,8 +35,8 @@ export interface ReflectorOptions<T extends Transformed> extends StoreOptions<T>
 export interface Reflector<T> {
   /** Whether the first list is complete. */
   readonly hasSynced: boolean;
-  /** Resolves when the first list is complete. Rejects with the signal's reason if the signal aborts
-   * before, and when the reflector is stopped before. */
+  /** Resolves when the first list is complete. Rejects with the signal's reason if the signal
+   * aborts before, and when the reflector is stopped before. */
   synced(signal?: AbortSignal): Promise<void>;
   /** An object by "namespace/name", or by "name". */
   get(key: string): T | undefined;

@@ -41,7 +41,8 @@ export function watchQuery(o: WatchOptions): Readonly<Record<string, string | nu
 }
 
 const NEWLINE = 10;
-/** Far above the largest object, which etcd limits to 1.5 MB. A longer line is not a watch event. */
+/** Far above the largest object, which etcd limits to 1.5 MB. A longer line is not a watch event.
+ */
 const MAX_LINE_BYTES = 64 * 1024 * 1024;
 
 /** Decodes a stream of bytes into events, one per line. Bytes are decoded only when their line is
