@@ -9,7 +9,7 @@ const unlimited = { qps: 0, burst: 0, nowMs: () => 0 };
 const ask = { title: 'get x', timeoutMs: 5000 };
 
 describe('Admission', () => {
-  it('lets as many pass as the cap says, the rest in the order of their asking', async () => {
+  it('admits up to the limit, then the others in the order of their arrival', async () => {
     const admission = new Admission({ ...unlimited, maxInFlight: 2 });
     const order: number[] = [];
     const all = [1, 2, 3, 4].map((n) => admission.acquire(ask).then(() => order.push(n)));
@@ -24,7 +24,7 @@ describe('Admission', () => {
     assert.deepEqual(order, [1, 2, 3, 4]);
   });
 
-  it('lowers the cap on refusals, once per second, never below 2, and raises it with successes', async () => {
+  it('lowers the limit on refusals, once a second, not below 2; successes raise it', async () => {
     let nowMs = 0;
     const admission = new Admission({ ...unlimited, nowMs: () => nowMs, maxInFlight: 48 });
     const refuse = async (): Promise<void> => {
@@ -53,7 +53,7 @@ describe('Admission', () => {
     assert.equal(admission.limit, 48, 'never above what was asked for');
   });
 
-  it('refuses who waits too long, with an error that says it was not sent', async () => {
+  it('refuses a request that waits too long, with an error that says it was not sent', async () => {
     const admission = new Admission({ ...unlimited, maxInFlight: 1 });
     await admission.acquire(ask);
     await assert.rejects(
@@ -70,7 +70,7 @@ describe('Admission', () => {
     assert.equal(admission.inFlight, 1, 'the place of who left is not lost');
   });
 
-  it('lets an aborted request leave the line', async () => {
+  it('removes an aborted request from the queue', async () => {
     const admission = new Admission({ ...unlimited, maxInFlight: 1 });
     await admission.acquire(ask);
     const abort = new AbortController();
@@ -86,7 +86,7 @@ describe('Admission', () => {
     );
   });
 
-  it('spends the burst, then goes by the rate', async () => {
+  it('admits the burst, then the rate', async () => {
     const admission = new Admission({
       maxInFlight: 100,
       qps: 100,
@@ -109,7 +109,7 @@ describe('Admission', () => {
 });
 
 describe('TokenBucket', () => {
-  it('fills with time and not beyond its size', () => {
+  it('refills with time, up to the burst', () => {
     const bucket = new TokenBucket({ burst: 2, perSecond: 10, nowMs: 0 });
     assert.deepEqual([bucket.take(0), bucket.take(0), bucket.take(0)], [true, true, false]);
     assert.equal(bucket.waitMs(0), 100);
@@ -121,7 +121,7 @@ describe('TokenBucket', () => {
     );
   });
 
-  it('survives a clock that is set back', () => {
+  it('tolerates a clock that is set back', () => {
     const bucket = new TokenBucket({ burst: 1, perSecond: 1, nowMs: 1_000_000 });
     assert.equal(bucket.take(0), true);
     assert.equal(bucket.take(1000), true);
