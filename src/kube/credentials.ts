@@ -66,12 +66,12 @@ export async function loadClusterAccess(options: AccessOptions): Promise<Cluster
   if (options.master) {
     const server = parseServer('--master', options.master, 'http:');
     const source = `--master ${server.href}`;
-    return assemble(
+    return createAccess(
       { server, source, namespace: undefined, proxy: undefined },
       { where: '--master' },
     );
   }
-  return inCluster(options, nowMs);
+  return fromServiceAccount(options, nowMs);
 }
 
 async function fromContext(
@@ -93,7 +93,7 @@ async function fromContext(
     nowMs,
   });
   const { skipVerify } = context;
-  return assemble(
+  return createAccess(
     {
       server,
       source: where,
@@ -136,7 +136,10 @@ function serverOf(context: KubeconfigContext, where: string, master: string | un
   return parseServer(`${where}: server`, server, protocol);
 }
 
-async function inCluster(options: AccessOptions, nowMs: () => number): Promise<ClusterAccess> {
+async function fromServiceAccount(
+  options: AccessOptions,
+  nowMs: () => number,
+): Promise<ClusterAccess> {
   const host = options.env['KUBERNETES_SERVICE_HOST'] ?? '';
   const port = options.env['KUBERNETES_SERVICE_PORT'] ?? '';
   if (host === '' || port === '') {
@@ -159,7 +162,7 @@ async function inCluster(options: AccessOptions, nowMs: () => number): Promise<C
   const namespace = await open('namespace').catch(() => undefined);
   const url = `https://${bracketIPv6(host)}:${port}`;
   const server = parseServer('KUBERNETES_SERVICE_HOST', url, 'https:');
-  return assemble(
+  return createAccess(
     { server, source: 'in-cluster', namespace: await namespace?.read(), proxy: undefined },
     { where, ca, token },
   );
@@ -179,7 +182,7 @@ interface CredentialSources {
   readonly plugin?: PluginCredentials | undefined;
 }
 
-async function assemble(
+async function createAccess(
   place: Pick<ClusterAccess, 'server' | 'source' | 'namespace' | 'proxy'>,
   sources: CredentialSources,
 ): Promise<ClusterAccess> {

@@ -3,7 +3,6 @@ import { describe, it } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { Admission } from '#src/kube/admission.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
-import { TokenBucket } from '#src/kube/token-bucket.ts';
 
 const unlimited = { qps: 0, burst: 0, nowMs: () => 0 };
 const ask = { title: 'get x', timeoutMs: 5000 };
@@ -105,25 +104,5 @@ describe('Admission', () => {
       (passed[5] ?? 0) >= 28,
       `the sixth after three tenths of a tenth of a second: ${passed[5]}`,
     );
-  });
-});
-
-describe('TokenBucket', () => {
-  it('refills with time, up to the burst', () => {
-    const bucket = new TokenBucket({ burst: 2, perSecond: 10, nowMs: 0 });
-    assert.deepEqual([bucket.take(0), bucket.take(0), bucket.take(0)], [true, true, false]);
-    assert.equal(bucket.waitMs(0), 100);
-    assert.equal(bucket.take(99), false);
-    assert.equal(bucket.take(100), true);
-    assert.deepEqual(
-      [bucket.take(100_000), bucket.take(100_000), bucket.take(100_000)],
-      [true, true, false],
-    );
-  });
-
-  it('tolerates a clock that is set back', () => {
-    const bucket = new TokenBucket({ burst: 1, perSecond: 1, nowMs: 1_000_000 });
-    assert.equal(bucket.take(0), true);
-    assert.equal(bucket.take(1000), true);
   });
 });

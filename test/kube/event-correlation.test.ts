@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { EventCorrelator, type EventInput, type Verdict } from '#src/kube/event-correlation.ts';
-import { Lru } from '#src/kube/lru.ts';
 
 const regarding = {
   kind: 'PersistentVolumeClaim',
@@ -137,16 +136,5 @@ describe('EventCorrelator', () => {
       'write write',
     );
     assert.equal(take(event({ message: `${long}1` }), 2).kind, 'coalesced');
-  });
-});
-
-describe('Lru', () => {
-  it('drops the entry that was not used for the longest time', () => {
-    const lru = new Lru<string, number>(2);
-    lru.set('a', 1);
-    lru.set('b', 2);
-    lru.get('a');
-    lru.set('c', 3);
-    assert.deepEqual([lru.get('a'), lru.get('b'), lru.get('c'), lru.size], [1, undefined, 3, 2]);
   });
 });
