@@ -36,13 +36,13 @@ function connect(
   return client;
 }
 
-/** Answers in turn; the last one stays. */
+/** Answers by each handler in turn, then always by the last one. */
 function inTurn(...handlers: readonly Handler[]): Handler {
   let at = 0;
   return (seen, reply) => handlers[Math.min(at++, handlers.length - 1)]?.(seen, reply);
 }
 
-/** Sleeps are noted, not slept. */
+/** A clock that records sleeps and returns at once. */
 function noteSleeps(): { readonly sleptMs: number[]; readonly clock: Clock } {
   const sleptMs: number[] = [];
   return {
@@ -579,7 +579,7 @@ describe('watch', () => {
     await until('it is open', () => isOpen && watches.length === 1);
     watches[0]?.send('ADDED', {});
     watches[0]?.send('BOOKMARK', {});
-    await until('both came', () => events.length === 2);
+    await until('both arrived', () => events.length === 2);
     watches[0]?.end();
     await watching;
     assert.deepEqual(events, ['ADDED', 'BOOKMARK']);

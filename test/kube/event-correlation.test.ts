@@ -17,7 +17,7 @@ const event = (o: Partial<EventInput> = {}): EventInput => ({
   ...o,
 });
 
-/** A correlator whose verdicts count as written at once. */
+/** A correlator; events that it accepts count as written at once. */
 function correlate(): (input: EventInput, nowMs: number) => Verdict {
   const correlator = new EventCorrelator({ repeatAfterMs: 60_000 });
   return (input, nowMs) => {

@@ -180,7 +180,7 @@ describe('Reflector', () => {
     lastWatch().send('ADDED', item('c', 11));
     lastWatch().send('MODIFIED', item('a', 12, { size: 'large' }));
     lastWatch().send('DELETED', item('b', 13));
-    await until('all came', () => changes.length === 5);
+    await until('all events arrived', () => changes.length === 5);
     assert.deepEqual(changes.slice(2), ['added c@11', 'modified a@12', 'deleted b@13']);
     assert.deepEqual(
       [...reflector.list()].map((object) => object.metadata.name),
@@ -194,7 +194,7 @@ describe('Reflector', () => {
     const reflector = start({ onChange: (change) => seen.push(change) });
     await synced(reflector);
     lastWatch().send('MODIFIED', item('a', 12, { size: 'large' }));
-    await until('it came', () => seen.length === 3);
+    await until('it arrived', () => seen.length === 3);
     assert.equal(JSON.stringify([...reflector.list()]).includes('managedFields'), false);
     assert.deepEqual([seen[2]?.previous?.size, seen[2]?.object.size], ['small', 'large']);
   });
@@ -231,7 +231,7 @@ describe('Reflector', () => {
   it('reports an object of the same name with another UID as deleted and added', async () => {
     await synced(start());
     lastWatch().send('MODIFIED', item('a', 12, { uid: 'other' }));
-    await until('it came', () => changes.length === 4);
+    await until('it arrived', () => changes.length === 4);
     assert.deepEqual(changes.slice(2), ['deleted a@1', 'added a@12']);
   });
 
@@ -239,7 +239,7 @@ describe('Reflector', () => {
     await synced(start());
     lastWatch().send('DELETED', item('unknown', 12));
     lastWatch().send('ADDED', item('c', 13));
-    await until('the next came', () => changes.length === 3);
+    await until('the next arrived', () => changes.length === 3);
     assert.deepEqual(changes.slice(2), ['added c@13']);
   });
 });
@@ -253,11 +253,11 @@ describe('after a watch has ended', () => {
       kind: 'PersistentVolumeClaim',
       metadata: { resourceVersion: '99' },
     });
-    await until('both came', () => changes.length === 3);
+    await until('both arrived', () => changes.length === 3);
     lastWatch().end();
     await until('the next is open', () => cluster.watches.length === 2);
     lastWatch().send('ADDED', item('d', 100));
-    await until('its event came', () => changes.length === 4);
+    await until('its event arrived', () => changes.length === 4);
     assert.deepEqual(
       watches().map((seen) => seen.query.get('resourceVersion')),
       ['10', '99'],
@@ -286,7 +286,7 @@ describe('after a watch has ended', () => {
     await until('the next is open', () => cluster.watches.length === 2);
     assert.equal(watches()[1]?.query.get('resourceVersion'), '10');
     lastWatch().write(bytes);
-    await until('the event came', () => changes.length === 3);
+    await until('the event arrived', () => changes.length === 3);
     assert.deepEqual([changes[2], lists().length], ['added ü@11', 1]);
   });
 
@@ -413,7 +413,7 @@ describe('while the API server refuses', () => {
     );
     const reflector = start({ backoff: { startMs: 5000, maxMs: 5000 } });
     await until(
-      'it is said',
+      'the trouble is reported',
       () =>
         reflector.trouble?.includes('User "x" cannot list resource (grant list and watch)') ===
         true,
@@ -464,7 +464,7 @@ describe('while the API server refuses', () => {
       assert.ok(ms >= full / 2 && ms <= full, String(sleptMs));
     }
     lastWatch().send('ADDED', item('c', 50));
-    await until('it came', () => changes.length === 3);
+    await until('it arrived', () => changes.length === 3);
     lastWatch().drop();
     await until('it is open again', () => cluster.watches.length === 2);
     assert.ok((sleptMs[9] ?? 0) <= 500, String(sleptMs));
@@ -476,7 +476,10 @@ describe('while the API server refuses', () => {
     const reflector = start({ client: lone });
     await synced(reflector);
     await other.close();
-    await until('it is said', () => reflector.trouble?.includes('ECONNREFUSED') === true);
+    await until(
+      'the trouble is reported',
+      () => reflector.trouble?.includes('ECONNREFUSED') === true,
+    );
     assert.equal(reflector.size, 2, 'the copy stays');
     await reflector.stop();
     await lone.close();
@@ -496,7 +499,7 @@ describe('a caller of the reflector', () => {
     });
     await synced(reflector);
     lastWatch().send('ADDED', item('c', 11));
-    await until('the next came too', () => changes.length === 3);
+    await until('the next arrived, too', () => changes.length === 3);
     assert.deepEqual([reflector.size, lines.length, cluster.watches.length], [3, 3, 1]);
     assert.ok(lines[0]?.includes('handler broke') && lines[0].includes('ns/a'), lines[0]);
   });
@@ -521,7 +524,7 @@ describe('a caller of the reflector', () => {
   it('can stop it during a slow list, and no watch is opened', async () => {
     cluster.onList = () => {};
     const reflector = start();
-    await until('the list was asked for', () => lists().length === 1);
+    await until('the list was requested', () => lists().length === 1);
     const waiting = assert.rejects(reflector.synced(), /is stopped/);
     const startMs = performance.now();
     await reflector.stop();

@@ -168,7 +168,7 @@ describe('Transport', () => {
     const transport = open(constant(material()), {}, counted);
     for (let round = 0; round < 20; round++)
       await transport.call({ ...get, method: 'DELETE', body: '{}' }, { timeoutMs: 5000 });
-    // The pool may open a second one while the first is just becoming free.
+    // The pool may open a second connection just before the first one is free.
     assert.ok(counted.connections <= 2, String(counted.connections));
   });
 
