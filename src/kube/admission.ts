@@ -2,25 +2,26 @@ import { KubeError } from './kube-error.ts';
 import { TokenBucket } from './token-bucket.ts';
 
 export interface AdmissionOptions {
-  /** Requests under way at once, at most. */
+  /** Most requests under way at once. */
   readonly maxInFlight: number;
-  /** Requests per second in the long run; 0 or less: no limit. */
+  /** Requests per second on average; 0 or less: no limit. */
   readonly qps: number;
-  /** Requests that may go at once after a pause; only with qps. */
+  /** Requests that may be sent at once after a pause; only with qps. */
   readonly burst: number;
-  /** Milliseconds of any clock that never goes back. */
+  /** A monotonic clock. */
   readonly nowMs: () => number;
 }
 
-/** The limit isn't lowered twice for one and the same crowd of refusals. */
-const SHRINK_PAUSE_MS = 1000;
-const SHRINK_FACTOR = 0.7;
-/** Share of a place won back per success and place: a few places per second under load. */
+/** Refusals within this time after a reduction do not reduce the limit again. */
+const REDUCTION_PAUSE_MS = 1000;
+const REDUCTION_FACTOR = 0.7;
+/** How much the limit rises per success, divided by the limit: a few per second under load. */
 const GROWTH = 0.2;
-const LEAST = 2;
+const MIN_LIMIT = 2;
 
-/** Lets requests pass, first come, first served: a cap on what is under way, lowered when the
- * server refuses and slowly raised again, and a token bucket. */
+/** Admits requests in the order of their arrival. Limits how many are under way and, by a token
+ * bucket, how many are sent per second. The first limit is lowered when the server answers 429 and
+ * slowly raised again by successes. */
 export class Admission {
   readonly #max: number;
   readonly #nowMs: () => number;
@@ -28,7 +29,7 @@ export class Admission {
   readonly #waiting = new Set<() => void>();
   #limit: number;
   #inFlight = 0;
-  #shrunkAtMs = -Infinity;
+  #reducedAtMs = -Infinity;
   #timer: NodeJS.Timeout | undefined;
 
   constructor({ maxInFlight, qps, burst, nowMs }: AdmissionOptions) {
@@ -45,84 +46,82 @@ export class Admission {
     return this.#inFlight;
   }
 
-  /** The cap as it stands, after refusals. */
+  /** The current limit of requests under way. */
   get limit(): number {
     return Math.floor(this.#limit);
   }
 
-  /** Resolves when one request may go; each must be followed by `release`.
-   * @throws KubeError (code 0, not sent) when the signal aborts or the time is over */
+  /** Resolves when a request may be sent. `release` must be called at its end.
+   * @throws KubeError with code 0 when the signal aborts or the time has passed */
   acquire(o: {
     readonly title: string;
     readonly timeoutMs: number;
     readonly signal?: AbortSignal | undefined;
   }): Promise<void> {
-    const { signal } = o;
+    const { title: request, timeoutMs, signal } = o;
     const refusal = (reason: 'Aborted' | 'Timeout', serverMessage: string): KubeError =>
       new KubeError(
-        { code: 0, reason, serverMessage, request: o.title, maybeSent: false },
+        { code: 0, reason, serverMessage, request, maybeSent: false },
         { cause: signal?.reason },
       );
-    if (signal?.aborted === true)
-      return Promise.reject(refusal('Aborted', 'aborted before it was sent'));
-    if (this.#waiting.size === 0 && this.#takePlace()) return Promise.resolve();
+    const neverSent = 'aborted before it was sent';
+    if (signal?.aborted === true) return Promise.reject(refusal('Aborted', neverSent));
+    if (this.#waiting.size === 0 && this.#tryAdmit()) return Promise.resolve();
     return new Promise((resolve, reject) => {
-      const leave = (settle: () => void): void => {
-        this.#waiting.delete(go);
+      const leave = (): void => {
+        this.#waiting.delete(admit);
         clearTimeout(timer);
         signal?.removeEventListener('abort', onAbort);
-        settle();
       };
-      const go = (): void => leave(resolve);
-      const onAbort = (): void =>
-        leave(() => reject(refusal('Aborted', 'aborted before it was sent')));
-      const timer = setTimeout(
-        () =>
-          leave(() =>
-            reject(
-              refusal(
-                'Timeout',
-                `waited ${Math.round(o.timeoutMs)} ms for its turn behind other requests`,
-              ),
-            ),
-          ),
-        o.timeoutMs,
-      );
+      const admit = (): void => {
+        leave();
+        resolve();
+      };
+      const onAbort = (): void => {
+        leave();
+        reject(refusal('Aborted', neverSent));
+      };
+      const timer = setTimeout(() => {
+        leave();
+        const waited = `waited ${Math.round(timeoutMs)} ms for its turn behind other requests`;
+        reject(refusal('Timeout', waited));
+      }, timeoutMs);
       signal?.addEventListener('abort', onAbort, { once: true });
-      this.#waiting.add(go);
-      this.#pump();
+      this.#waiting.add(admit);
+      this.#admitWaiting();
     });
   }
 
-  /** @param ending  refused: the server answered 429; lost: no answer, which says nothing about its
-   *                load */
+  /** @param ending  refused: the server answered 429; lost: there was no answer, which says nothing
+   *                about the server's load */
   release(ending: 'answered' | 'refused' | 'lost'): void {
     this.#inFlight--;
-    if (ending === 'refused') this.#shrink();
+    if (ending === 'refused') this.#reduce();
     else if (ending === 'answered')
       this.#limit = Math.min(this.#max, this.#limit + GROWTH / this.#limit);
-    this.#pump();
+    this.#admitWaiting();
   }
 
-  #shrink(): void {
+  #reduce(): void {
     const nowMs = this.#nowMs();
-    if (nowMs - this.#shrunkAtMs < SHRINK_PAUSE_MS) return;
-    this.#shrunkAtMs = nowMs;
-    this.#limit = Math.max(Math.min(LEAST, this.#max), this.#limit * SHRINK_FACTOR);
+    if (nowMs - this.#reducedAtMs < REDUCTION_PAUSE_MS) return;
+    this.#reducedAtMs = nowMs;
+    this.#limit = Math.max(Math.min(MIN_LIMIT, this.#max), this.#limit * REDUCTION_FACTOR);
   }
 
-  #takePlace(): boolean {
+  #tryAdmit(): boolean {
     if (this.#inFlight >= this.limit || this.#bucket?.take(this.#nowMs()) === false) return false;
     this.#inFlight++;
     return true;
   }
 
-  #pump(): void {
-    for (const go of this.#waiting) {
-      if (!this.#takePlace()) break;
-      go();
+  #admitWaiting(): void {
+    for (const admit of this.#waiting) {
+      if (!this.#tryAdmit()) break;
+      admit();
     }
-    // Without a free place the next release pumps; without a token, time does.
+    // A request that waits for a place is admitted by `release`, one that waits for a token by a
+    // timer.
     if (
       this.#bucket === undefined ||
       this.#timer !== undefined ||
@@ -133,7 +132,7 @@ export class Admission {
     this.#timer = setTimeout(
       () => {
         this.#timer = undefined;
-        this.#pump();
+        this.#admitWaiting();
       },
       Math.max(1, this.#bucket.waitMs(this.#nowMs())),
     );

@@ -1,20 +1,19 @@
 import { readFile } from 'node:fs/promises';
 
-/** How old a file's content may be when a request needs it: tokens are replaced well before they
+/** The greatest age of a file's content when it is used. Tokens are replaced long before they
  * expire. */
 export const REREAD_AFTER_MS = 30_000;
 
-/** A file whose content may be replaced at any time: token, CA, certificate, key. */
+/** A file that may be replaced at any time: token, CA, certificate, key. */
 export interface CredentialFile {
-  readonly path: string;
-  /** Latest content that could be read, trimmed; read again if older than REREAD_AFTER_MS. */
+  /** The last content that could be read, trimmed. Reads again after REREAD_AFTER_MS. */
   read(): Promise<string>;
-  /** Makes the next read go to the disk. */
+  /** Makes the next `read` read the file again. */
   expire(): void;
 }
 
-/** Reads the file once, now; later failures keep the last good content.
- * @throws the file system's error, or one that says the file is empty */
+/** Reads the file for the first time. When a later read fails, the last good content stays in use.
+ * @throws the file system's error, or an Error if the file is empty */
 export async function openCredentialFile(
   path: string,
   nowMs: () => number,
@@ -27,10 +26,10 @@ export async function openCredentialFile(
   const reread = async (): Promise<string> => {
     try {
       const latest = (await readFile(path, 'utf8')).trim();
-      // A writer that truncates first shows an empty file for a moment.
+      // The file is empty for a moment if its writer truncates it first.
       if (latest !== '') content = latest;
     } catch {
-      // Kept until the server refuses it: what we hold is more likely to work than nothing.
+      // The earlier content may still be valid; the server decides that.
     }
     readAtMs = nowMs();
     reading = undefined;
@@ -38,7 +37,6 @@ export async function openCredentialFile(
   };
 
   return {
-    path,
     read() {
       if (nowMs() - readAtMs < REREAD_AFTER_MS) return Promise.resolve(content);
       reading ??= reread();

@@ -1,5 +1,5 @@
-import { isIPv6 } from 'node:net';
 import { createSecureContext } from 'node:tls';
+import { bracketIPv6 } from '../runtime/address.ts';
 import { UsageError } from '../runtime/flags.ts';
 import { openCredentialFile, type CredentialFile } from './credential-file.ts';
 import { readKubeconfig, reasonOf, type KubeconfigContext, type Material } from './kubeconfig.ts';
@@ -9,7 +9,7 @@ import {
   type PluginOptions,
 } from './plugin-credentials.ts';
 
-/** What TLS needs; PEM texts. */
+/** PEM texts and settings for TLS. */
 export interface TlsMaterial {
   readonly ca: string | undefined;
   readonly cert: string | undefined;
@@ -18,10 +18,10 @@ export interface TlsMaterial {
   readonly skipVerify: boolean;
 }
 
-/** Where the API server is and how to be let in. Everything that can be replaced at run time is
- * asked for at each request. */
+/** The address of the API server and the credentials for it. Credentials can change at run time and
+ * are asked for at each request. */
 export interface ClusterAccess {
-  /** May carry a path (https://host/k8s/clusters/x). */
+  /** May have a path (https://host/k8s/clusters/x). */
   readonly server: URL;
   /** For logs: which kubeconfig and context, or "in-cluster". */
   readonly source: string;
@@ -29,11 +29,11 @@ export interface ClusterAccess {
   readonly namespace: string | undefined;
   /** HTTP proxy that tunnels to the server. */
   readonly proxy: URL | undefined;
-  /** The same object as long as nothing changed. */
+  /** Returns the same object as long as nothing has changed. */
   tls(): Promise<TlsMaterial>;
   /** Value of the Authorization header, if the user has one. */
   authorization(): Promise<string | undefined>;
-  /** The server answered 401: the next `tls` and `authorization` come from the source again. */
+  /** Called after a 401: the next `tls` and `authorization` are read from their source again. */
   refresh(): Promise<void>;
 }
 
@@ -42,11 +42,11 @@ export interface AccessOptions {
   readonly kubeconfig?: string | undefined;
   /** URL that replaces the kubeconfig's server, or is used alone, without credentials. */
   readonly master?: string | undefined;
-  /** Instead of the kubeconfig's current-context. */
+  /** Context to use instead of the kubeconfig's current-context. */
   readonly context?: string | undefined;
-  /** KUBERNETES_SERVICE_HOST and _PORT are read, nothing else. */
+  /** Only KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are read. */
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** For tests; the folder that Kubernetes mounts into pods. */
+  /** For tests: the folder that Kubernetes mounts into pods. */
   readonly serviceAccountDir?: string;
   readonly nowMs?: () => number;
   readonly loadClientNode?: PluginOptions['loadClientNode'];
@@ -54,23 +54,24 @@ export interface AccessOptions {
 
 const SERVICE_ACCOUNT_DIR = '/var/run/secrets/kubernetes.io/serviceaccount';
 
-/** Finds the cluster as upstream does: kubeconfig and/or master where given, else the service
- * account of the pod.
+/** Finds the cluster as upstream does: by kubeconfig and master where given, else by the pod's
+ * service account.
  * @throws UsageError: one line that names file, context and fix */
 export async function loadClusterAccess(options: AccessOptions): Promise<ClusterAccess> {
   const nowMs = options.nowMs ?? Date.now;
-  if (options.kubeconfig !== undefined && options.kubeconfig !== '') {
+  if (options.kubeconfig) {
     const context = await readKubeconfig(options.kubeconfig, options.context);
     return fromContext(context, { ...options, nowMs });
   }
-  if (options.master !== undefined && options.master !== '') {
+  if (options.master) {
     const server = parseServer('--master', options.master, 'http:');
-    return assemble(
-      { server, source: `--master ${server.href}`, namespace: undefined, proxy: undefined },
-      { tls: plainTls(), nowMs },
+    const source = `--master ${server.href}`;
+    return createAccess(
+      { server, source, namespace: undefined, proxy: undefined },
+      { where: '--master' },
     );
   }
-  return inCluster(options, nowMs);
+  return fromServiceAccount(options, nowMs);
 }
 
 async function fromContext(
@@ -79,35 +80,20 @@ async function fromContext(
 ): Promise<ClusterAccess> {
   const { nowMs } = options;
   const where = `kubeconfig ${context.path}, context "${context.context}"`;
-  const master = options.master !== undefined && options.master !== '' ? options.master : undefined;
-  const usesTls =
-    context.ca !== undefined ||
-    context.cert !== undefined ||
-    context.skipVerify ||
-    context.servername !== undefined;
-  if (master === undefined && context.server === '')
-    throw new UsageError(
-      `${where}: its cluster has no server; run: kubectl config set-cluster NAME --server=URL`,
-    );
-  const server = parseServer(
-    master === undefined ? `${where}: server` : '--master',
-    master ?? context.server,
-    usesTls ? 'https:' : 'http:',
-  );
+  const server = serverOf(context, where, options.master);
   if ((context.cert === undefined) !== (context.key === undefined)) {
-    throw new UsageError(
-      `${where}: its user has a ${context.cert ? 'client-certificate but no client-key' : 'client-key but no client-certificate'}; give both`,
-    );
+    const half = context.cert
+      ? 'a client-certificate but no client-key'
+      : 'a client-key but no client-certificate';
+    throw new UsageError(`${where}: its user has ${half}; give both`);
   }
-  const plugin = context.plugin && {
+  const files = new FileOpener({
     where,
-    kind: context.plugin.kind,
-    section: context.plugin.section,
-    server: server.href,
+    hint: 'make the file readable or correct its path',
     nowMs,
-    loadClientNode: options.loadClientNode ?? (() => import('@kubernetes/client-node')),
-  };
-  return assemble(
+  });
+  const { skipVerify } = context;
+  return createAccess(
     {
       server,
       source: where,
@@ -115,107 +101,108 @@ async function fromContext(
       proxy: parseProxy(where, context.proxyUrl),
     },
     {
-      nowMs,
-      tls: {
-        where,
-        // A server given on the command line isn't the one that the kubeconfig's name was meant for
-        // (kubectl does the same).
-        servername: master === undefined ? context.servername : undefined,
-        skipVerify: context.skipVerify,
-        ca: context.skipVerify
-          ? undefined
-          : await open(where, 'certificate-authority', context.ca, nowMs),
-        cert: await open(where, 'client-certificate', context.cert, nowMs),
-        key: await open(where, 'client-key', context.key, nowMs),
-      },
-      token: await open(where, 'tokenFile', context.token, nowMs),
+      where,
+      // The name in the kubeconfig belongs to the kubeconfig's server; kubectl ignores it, too.
+      servername: options.master ? undefined : context.servername,
+      skipVerify,
+      ca: skipVerify ? undefined : await files.openIfGiven('certificate-authority', context.ca),
+      cert: await files.openIfGiven('client-certificate', context.cert),
+      key: await files.openIfGiven('client-key', context.key),
+      token: await files.openIfGiven('tokenFile', context.token),
       basic: context.basic,
-      plugin: plugin && (await openPluginCredentials(plugin)),
+      plugin:
+        context.plugin &&
+        (await openPluginCredentials({
+          where,
+          kind: context.plugin.kind,
+          section: context.plugin.section,
+          server: server.href,
+          nowMs,
+          loadClientNode: options.loadClientNode ?? (() => import('@kubernetes/client-node')),
+        })),
     },
   );
 }
 
-async function inCluster(options: AccessOptions, nowMs: () => number): Promise<ClusterAccess> {
+function serverOf(context: KubeconfigContext, where: string, master: string | undefined): URL {
+  const { server, ca, cert, skipVerify, servername } = context;
+  const hasTls = ca !== undefined || cert !== undefined || skipVerify || servername !== undefined;
+  const protocol = hasTls ? 'https:' : 'http:';
+  if (master) return parseServer('--master', master, protocol);
+  if (server === '')
+    throw new UsageError(
+      `${where}: its cluster has no server; run: kubectl config set-cluster NAME --server=URL`,
+    );
+  return parseServer(`${where}: server`, server, protocol);
+}
+
+async function fromServiceAccount(
+  options: AccessOptions,
+  nowMs: () => number,
+): Promise<ClusterAccess> {
   const host = options.env['KUBERNETES_SERVICE_HOST'] ?? '';
   const port = options.env['KUBERNETES_SERVICE_PORT'] ?? '';
   if (host === '' || port === '') {
     throw new UsageError(
-      'no cluster: this is not a pod (KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set); give --kubeconfig=FILE or --master=URL',
+      'no cluster: this is not a pod (KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are ' +
+        'not set); give --kubeconfig=FILE or --master=URL',
     );
   }
   const directory = options.serviceAccountDir ?? SERVICE_ACCOUNT_DIR;
   const where = 'in-cluster credentials';
-  const hint = 'set automountServiceAccountToken: true for the pod, or give --kubeconfig=FILE';
-  const file = (name: string): Promise<CredentialFile> =>
-    open(where, name, { kind: 'file', path: `${directory}/${name}` }, nowMs, hint);
-  const ca = await file('ca.crt');
-  const token = await file('token');
-  const namespace = await file('namespace').catch(() => undefined);
-  const server = parseServer(
-    'KUBERNETES_SERVICE_HOST',
-    `https://${isIPv6(host) ? `[${host}]` : host}:${port}`,
-    'https:',
-  );
-  return assemble(
+  const files = new FileOpener({
+    where,
+    hint: 'set automountServiceAccountToken: true for the pod, or give --kubeconfig=FILE',
+    nowMs,
+  });
+  const open = (name: string): Promise<CredentialFile> =>
+    files.open(name, { kind: 'file', path: `${directory}/${name}` });
+  const ca = await open('ca.crt');
+  const token = await open('token');
+  const namespace = await open('namespace').catch(() => undefined);
+  const url = `https://${bracketIPv6(host)}:${port}`;
+  const server = parseServer('KUBERNETES_SERVICE_HOST', url, 'https:');
+  return createAccess(
     { server, source: 'in-cluster', namespace: await namespace?.read(), proxy: undefined },
-    {
-      nowMs,
-      tls: { where, servername: undefined, skipVerify: false, ca, cert: undefined, key: undefined },
-      token,
-    },
+    { where, ca, token },
   );
 }
 
-interface TlsSource {
+/** Where the credentials of one user come from. */
+interface CredentialSources {
+  /** For errors. */
   readonly where: string;
-  readonly servername: string | undefined;
-  readonly skipVerify: boolean;
-  readonly ca: CredentialFile | undefined;
-  readonly cert: CredentialFile | undefined;
-  readonly key: CredentialFile | undefined;
-}
-
-interface Sources {
-  readonly nowMs: () => number;
-  readonly tls: TlsSource;
+  readonly servername?: string | undefined;
+  readonly skipVerify?: boolean;
+  readonly ca?: CredentialFile | undefined;
+  readonly cert?: CredentialFile | undefined;
+  readonly key?: CredentialFile | undefined;
   readonly token?: CredentialFile | undefined;
   readonly basic?: KubeconfigContext['basic'];
   readonly plugin?: PluginCredentials | undefined;
 }
 
-function plainTls(): TlsSource {
-  return {
-    where: '--master',
-    servername: undefined,
-    skipVerify: false,
-    ca: undefined,
-    cert: undefined,
-    key: undefined,
-  };
-}
-
-type Place = Pick<ClusterAccess, 'server' | 'source' | 'namespace' | 'proxy'>;
-
-async function assemble(place: Place, sources: Sources): Promise<ClusterAccess> {
-  const { tls, token, basic, plugin } = sources;
-  const files = [tls.ca, tls.cert, tls.key, token].filter((file) => file !== undefined);
-  let held = await readTls(tls, plugin);
-  checkTls(tls.where, held);
+async function createAccess(
+  place: Pick<ClusterAccess, 'server' | 'source' | 'namespace' | 'proxy'>,
+  sources: CredentialSources,
+): Promise<ClusterAccess> {
+  const { where, ca, cert, key, token, basic, plugin } = sources;
+  let current = await readTls(sources);
+  checkTls(where, current);
 
   return {
     ...place,
     async tls() {
-      const latest = await readTls(tls, plugin);
-      if (latest.ca === held.ca && latest.cert === held.cert && latest.key === held.key)
-        return held;
+      const latest = await readTls(sources);
+      if (latest.ca === current.ca && latest.cert === current.cert && latest.key === current.key)
+        return current;
       try {
-        checkTls(tls.where, latest);
-        held = latest;
+        checkTls(where, latest);
+        current = latest;
       } catch {
-        // Certificate and key are two files: between the two writes they don't fit. The next look
-        // finds the pair.
+        // Certificate and key are two files: one was replaced, and the other one will be soon.
       }
-      return held;
+      return current;
     },
     async authorization() {
       if (plugin) return (await plugin.current()).authorization;
@@ -225,23 +212,20 @@ async function assemble(place: Place, sources: Sources): Promise<ClusterAccess> 
       return undefined;
     },
     async refresh() {
-      for (const file of files) file.expire();
+      for (const file of [ca, cert, key, token]) file?.expire();
       await plugin?.renew();
     },
   };
 }
 
-async function readTls(
-  source: TlsSource,
-  plugin: PluginCredentials | undefined,
-): Promise<TlsMaterial> {
-  const given = await plugin?.current();
+async function readTls(sources: CredentialSources): Promise<TlsMaterial> {
+  const issued = await sources.plugin?.current();
   return {
-    ca: await source.ca?.read(),
-    cert: given?.cert ?? (await source.cert?.read()),
-    key: given?.key ?? (await source.key?.read()),
-    servername: source.servername,
-    skipVerify: source.skipVerify,
+    ca: await sources.ca?.read(),
+    cert: issued?.cert ?? (await sources.cert?.read()),
+    key: issued?.key ?? (await sources.key?.read()),
+    servername: sources.servername,
+    skipVerify: sources.skipVerify ?? false,
   };
 }
 
@@ -250,42 +234,42 @@ function checkTls(where: string, { ca, cert, key }: TlsMaterial): void {
     createSecureContext({ ca, cert, key });
   } catch (cause) {
     throw new UsageError(
-      `${where}: certificate, key or CA can't be used: ${reasonOf(cause)}; check that they are PEM and that the key belongs to the certificate`,
+      `${where}: certificate, key or CA can't be used: ${reasonOf(cause)}; ` +
+        'check that they are PEM and that the key belongs to the certificate',
       { cause },
     );
   }
 }
 
-async function open(
-  where: string,
-  what: string,
-  material: Material,
-  nowMs: () => number,
-  hint?: string,
-): Promise<CredentialFile>;
-async function open(
-  where: string,
-  what: string,
-  material: Material | undefined,
-  nowMs: () => number,
-): Promise<CredentialFile | undefined>;
-async function open(
-  where: string,
-  what: string,
-  material: Material | undefined,
-  nowMs: () => number,
-  hint?: string,
-): Promise<CredentialFile | undefined> {
-  if (material === undefined) return undefined;
-  if (material.kind === 'data')
-    return { path: '', read: () => Promise.resolve(material.text), expire: () => {} };
-  try {
-    return await openCredentialFile(material.path, nowMs);
-  } catch (cause) {
-    throw new UsageError(
-      `${where}: ${what} ${material.path}: ${reasonOf(cause)}${hint === undefined ? '; make the file readable or correct its path' : `; ${hint}`}`,
-      { cause },
-    );
+/** Opens the credential files of one source. */
+class FileOpener {
+  readonly #where: string;
+  readonly #hint: string;
+  readonly #nowMs: () => number;
+
+  /** @param o.where  names the source in errors
+   * @param o.hint   says how to fix an unreadable file */
+  constructor(o: { readonly where: string; readonly hint: string; readonly nowMs: () => number }) {
+    this.#where = o.where;
+    this.#hint = o.hint;
+    this.#nowMs = o.nowMs;
+  }
+
+  async open(what: string, material: Material): Promise<CredentialFile> {
+    if (material.kind === 'data')
+      return { read: () => Promise.resolve(material.text), expire: () => {} };
+    const { path } = material;
+    try {
+      return await openCredentialFile(path, this.#nowMs);
+    } catch (cause) {
+      throw new UsageError(`${this.#where}: ${what} ${path}: ${reasonOf(cause)}; ${this.#hint}`, {
+        cause,
+      });
+    }
+  }
+
+  openIfGiven(what: string, material: Material | undefined): Promise<CredentialFile | undefined> {
+    return material === undefined ? Promise.resolve(undefined) : this.open(what, material);
   }
 }
 

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { Lru } from './lru.ts';
 import { TokenBucket } from './token-bucket.ts';
 
-/** The object that an event is about. */
+/** The object of an event. */
 export interface Regarding {
   readonly kind: string;
   readonly apiVersion: string;
@@ -15,54 +15,57 @@ export interface Regarding {
 export interface EventInput {
   readonly regarding: Regarding;
   readonly type: 'Normal' | 'Warning';
-  /** CamelCase word. */
+  /** One word in CamelCase. */
   readonly reason: string;
   readonly message: string;
-  /** Instead of the recorder's own. */
+  /** The reporter, if it is not the recorder's component. */
   readonly component?: string;
-  /** Is not dropped for the rate of Normal events, and goes before them. */
+  /** Exempts a Normal event from the rate limit, and puts it before other Normal events. */
   readonly isAlwaysTold?: true;
 }
 
-/** One event object, made or to be made, with what is still untold about it. */
+/** An Event object that exists or is to be created, and what has been counted since the last
+ * write. */
 export interface Series {
   readonly input: EventInput;
   message: string;
   count: number;
   readonly firstMs: number;
   lastMs: number;
-  /** Name of the object at the API server; undefined: not written yet. */
+  /** Name of the Event object; undefined until the first attempt to create it. */
   name: string | undefined;
   writtenCount: number;
   writtenAtMs: number;
-  /** Waiting to be written, or being written: repeats are only counted. */
+  /** Whether it is queued or being written; repeats are only counted then. */
   isPending: boolean;
 }
 
 export type Verdict =
   | { readonly kind: 'write'; readonly series: Series }
-  /** Counted in a series that is waiting to be written, or was written a moment ago. */
+  /** Counted in a series that is pending or was written within `repeatAfterMs`. */
   | { readonly kind: 'coalesced' }
   | { readonly kind: 'spam' };
 
 export interface CorrelatorOptions {
-  /** An event that repeats is written again at most this often; a changed message is a new event at
-   * once. */
+  /** Least time between two writes of a repeating event. An event with another message is written
+   * at once. */
   readonly repeatAfterMs: number;
 }
 
-/** Per object and type, as client-go has it: so many at once, then one every five minutes. */
+/** Events per object and type: 25 at once, then one every five minutes, as in client-go
+ * tools/record/events_cache.go. */
 const SPAM = { burst: 25, perSecond: 1 / 300 };
-/** So many different messages of one reason, none more than ten minutes after the one before,
- * become one event. */
+/** From the tenth different message of one reason on, messages are combined into one event, until
+ * none came for ten minutes. */
 const SIMILAR = { most: 10, withinMs: 600_000, prefix: '(combined from similar events): ' };
 const MEMORY = 4096;
-/** The API server takes more; this is far more than anybody reads. */
+/** Longer messages are cut. The API server would accept more. */
 const MAX_MESSAGE_LENGTH = 65_536;
-/** Longer messages are remembered by their digest. */
+/** Longer messages are stored as a digest. */
 const MAX_KEY_LENGTH = 256;
 
-/** Decides what of a stream of events is worth a request. Remembers a bounded number of objects. */
+/** Decides which events are written and which are only counted or dropped. Remembers a limited
+ * number of objects. */
 export class EventCorrelator {
   readonly #series = new Lru<string, Series>(MEMORY);
   readonly #similar = new Lru<string, { readonly messages: Set<string>; lastMs: number }>(MEMORY);
@@ -85,16 +88,19 @@ export class EventCorrelator {
       type,
     ]);
     const message = shorten(event.message);
-    const told =
+    const messageKey =
       message.length <= MAX_KEY_LENGTH
         ? message
         : createHash('sha256').update(message).digest('base64');
-    const isCombined = this.#isCombined(JSON.stringify([object, reason]), told, nowMs);
-    const key = JSON.stringify(isCombined ? [object, reason] : [object, reason, told]);
+    const isCombined = this.#isCombined(JSON.stringify([object, reason]), messageKey, nowMs);
+    const key = JSON.stringify(isCombined ? [object, reason] : [object, reason, messageKey]);
     const known = this.#series.get(key);
     if (known)
-      return this.#again(known, isCombined ? SIMILAR.prefix + message : message, { object, nowMs });
-    if (!this.#maySpend(object, nowMs)) return { kind: 'spam' };
+      return this.#repeat(known, isCombined ? SIMILAR.prefix + message : message, {
+        object,
+        nowMs,
+      });
+    if (!this.#isWithinRate(object, nowMs)) return { kind: 'spam' };
     const series: Series = {
       input: { ...event, message },
       message: isCombined ? SIMILAR.prefix + message : message,
@@ -110,7 +116,7 @@ export class EventCorrelator {
     return { kind: 'write', series };
   }
 
-  #again(
+  #repeat(
     series: Series,
     message: string,
     { object, nowMs }: { object: string; nowMs: number },
@@ -120,9 +126,10 @@ export class EventCorrelator {
     series.message = message;
     if (series.isPending || nowMs - series.writtenAtMs < this.#options.repeatAfterMs)
       return { kind: 'coalesced' };
-    return this.#maySpend(object, nowMs) ? { kind: 'write', series } : { kind: 'spam' };
+    return this.#isWithinRate(object, nowMs) ? { kind: 'write', series } : { kind: 'spam' };
   }
 
+  /** Whether the reason has had too many different messages, so that this one is combined. */
   #isCombined(key: string, message: string, nowMs: number): boolean {
     let similar = this.#similar.get(key);
     if (similar === undefined || nowMs - similar.lastMs > SIMILAR.withinMs) {
@@ -136,7 +143,7 @@ export class EventCorrelator {
     return false;
   }
 
-  #maySpend(object: string, nowMs: number): boolean {
+  #isWithinRate(object: string, nowMs: number): boolean {
     let bucket = this.#spam.get(object);
     if (bucket === undefined) {
       bucket = new TokenBucket({ ...SPAM, nowMs });

@@ -1,13 +1,13 @@
 import { defineFlags } from '../runtime/flags.ts';
 
-/** How a process reaches the API server. */
+/** Flags of processes that connect to the API server. */
 export const kubeFlags = defineFlags({
   kubeconfig: {
     type: 'string',
     default: '',
     env: 'KUBECONFIG',
     help: 'Path of a kubeconfig. Empty: in-cluster.',
-    upstream: 'same; there the variable beats the flag',
+    upstream: 'same; there the variable takes precedence over the flag',
   },
   master: {
     type: 'string',
@@ -18,7 +18,9 @@ export const kubeFlags = defineFlags({
   'kube-api-qps': {
     type: 'float',
     default: 0,
-    help: 'Requests per second to the API server; 0 or less: no limit but --kube-api-max-in-flight.',
+    help:
+      'Requests per second to the API server; 0 or less: ' +
+      'no limit except --kube-api-max-in-flight.',
     upstream: 'same; default 5',
   },
   'kube-api-burst': {

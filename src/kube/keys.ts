@@ -25,7 +25,8 @@ export const PROVISIONED_BY = 'pv.kubernetes.io/provisioned-by';
 /** CSI driver that replaces an in-tree plug-in, on claims and volumes. Written by
  * kube-controller-manager; read by ingest and jobs. */
 export const MIGRATED_TO = 'pv.kubernetes.io/migrated-to';
-/** Secret of DeleteVolume; empty for none. Written by jobs at creation, read by jobs at deletion. */
+/** Secret of DeleteVolume; empty for none. Written by jobs at creation, read by jobs at deletion.
+ */
 export const DELETION_SECRET_NAME = 'volume.kubernetes.io/provisioner-deletion-secret-name';
 export const DELETION_SECRET_NAMESPACE =
   'volume.kubernetes.io/provisioner-deletion-secret-namespace';

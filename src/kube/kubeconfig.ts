@@ -1,14 +1,15 @@
 import { readFile } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 import { load } from 'js-yaml';
+import { messageOf } from '../runtime/error-message.ts';
 import { UsageError } from '../runtime/flags.ts';
 
-/** Content given in the kubeconfig itself, or a file (absolute path). */
+/** Content in the kubeconfig itself, or the absolute path of a file. */
 export type Material =
   | { readonly kind: 'data'; readonly text: string }
   | { readonly kind: 'file'; readonly path: string };
 
-/** The one context of a kubeconfig that is used. */
+/** The context of a kubeconfig that is used, with its cluster and user. */
 export interface KubeconfigContext {
   readonly path: string;
   readonly context: string;
@@ -22,16 +23,15 @@ export interface KubeconfigContext {
   readonly key: Material | undefined;
   readonly token: Material | undefined;
   readonly basic: { readonly username: string; readonly password: string } | undefined;
-  /** The `exec` or `auth-provider` section, as it stands; run by plugin-credentials.ts. */
+  /** The `exec` or `auth-provider` section, which plugin-credentials.ts runs. */
   readonly plugin:
-    | { readonly kind: 'exec' | 'auth-provider'; readonly user: string; readonly section: Fields }
-    | undefined;
+    { readonly kind: 'exec' | 'auth-provider'; readonly section: Fields } | undefined;
 }
 
 export type Fields = Readonly<Record<string, unknown>>;
 
-/** Reads a kubeconfig and picks its current context, or the one named.
- * @throws UsageError: one line that names file, context and what to do */
+/** Reads a kubeconfig and selects its current context, or the one with the given name.
+ * @throws UsageError: one line that names file, context and fix */
 export async function readKubeconfig(
   path: string,
   contextName?: string,
@@ -40,57 +40,74 @@ export async function readKubeconfig(
   const name = contextName ?? file.text('current-context') ?? '';
   if (name === '')
     throw file.fail('no current-context is set; run: kubectl config use-context NAME');
-  const context = file.named('contexts', name, 'context');
-  if (context === undefined)
+  const fields = file.named('contexts', name, 'context');
+  if (fields === undefined)
     throw file.fail(`context "${name}" is not in it; run: kubectl config get-contexts`);
-
-  const where = `kubeconfig ${path}, context "${name}"`;
-  const entry = new Section(where, context);
-  const clusterName = entry.text('cluster') ?? '';
-  const clusterFields = file.named('clusters', clusterName, 'cluster');
-  if (clusterFields === undefined)
-    throw entry.fail(
-      `its cluster "${clusterName}" is not in the file; run: kubectl config set-cluster`,
-    );
-  const userName = entry.text('user') ?? '';
-  const userFields = userName === '' ? {} : file.named('users', userName, 'user');
-  if (userFields === undefined)
-    throw entry.fail(
-      `its user "${userName}" is not in the file; run: kubectl config set-credentials`,
-    );
-
+  const context = new Section(`kubeconfig ${path}, context "${name}"`, fields);
   const directory = dirname(resolve(path));
-  const cluster = new Section(`${where}, cluster "${clusterName}"`, clusterFields);
-  const user = new Section(`${where}, user "${userName}"`, userFields);
-  if (['as', 'as-uid', 'as-groups', 'as-user-extra'].some((key) => userFields[key] !== undefined)) {
+  return {
+    path,
+    context: name,
+    namespace: context.text('namespace'),
+    ...readCluster(file, context, directory),
+    ...readUser(file, context, directory),
+  };
+}
+
+function readCluster(
+  file: Section,
+  context: Section,
+  directory: string,
+): Pick<KubeconfigContext, 'server' | 'ca' | 'servername' | 'skipVerify' | 'proxyUrl'> {
+  const name = context.text('cluster') ?? '';
+  const fields = file.named('clusters', name, 'cluster');
+  if (fields === undefined)
+    throw context.fail(`its cluster "${name}" is not in the file; run: kubectl config set-cluster`);
+  const cluster = new Section(`${context.where}, cluster "${name}"`, fields);
+  return {
+    server: cluster.text('server') ?? '',
+    ca: cluster.material('certificate-authority', directory),
+    servername: cluster.text('tls-server-name'),
+    skipVerify: fields['insecure-skip-tls-verify'] === true,
+    proxyUrl: cluster.text('proxy-url'),
+  };
+}
+
+function readUser(
+  file: Section,
+  context: Section,
+  directory: string,
+): Pick<KubeconfigContext, 'cert' | 'key' | 'token' | 'basic' | 'plugin'> {
+  const name = context.text('user') ?? '';
+  const fields = name === '' ? {} : file.named('users', name, 'user');
+  if (fields === undefined)
+    throw context.fail(
+      `its user "${name}" is not in the file; run: kubectl config set-credentials`,
+    );
+  const user = new Section(`${context.where}, user "${name}"`, fields);
+  if (['as', 'as-uid', 'as-groups', 'as-user-extra'].some((key) => fields[key] !== undefined)) {
     throw user.fail(
       'impersonation ("as") is not supported; use a user with credentials of its own',
     );
   }
   const username = user.text('username');
-  const exec = user.fields('exec');
-  const provider = user.fields('auth-provider');
   return {
-    path,
-    context: name,
-    namespace: entry.text('namespace'),
-    server: cluster.text('server') ?? '',
-    ca: cluster.material('certificate-authority', directory),
-    servername: cluster.text('tls-server-name'),
-    skipVerify: clusterFields['insecure-skip-tls-verify'] === true,
-    proxyUrl: cluster.text('proxy-url'),
     cert: user.material('client-certificate', directory),
     key: user.material('client-key', directory),
     token: user.token(directory),
     basic: username === undefined ? undefined : { username, password: user.text('password') ?? '' },
-    plugin: exec
-      ? {
-          kind: 'exec',
-          user: userName,
-          section: { ...exec, command: commandPath(exec['command'], directory) },
-        }
-      : provider && { kind: 'auth-provider', user: userName, section: provider },
+    plugin: readPlugin(user, directory),
   };
+}
+
+function readPlugin(user: Section, directory: string): KubeconfigContext['plugin'] {
+  const exec = user.fields('exec');
+  if (exec !== undefined) {
+    const command = commandPath(exec['command'], directory);
+    return { kind: 'exec', section: { ...exec, command } };
+  }
+  const section = user.fields('auth-provider');
+  return section && { kind: 'auth-provider', section };
 }
 
 async function readText(path: string): Promise<string> {
@@ -110,28 +127,30 @@ function parse(path: string, text: string): Fields {
     value = load(text);
   } catch (cause) {
     throw new UsageError(
-      `kubeconfig ${path}: not YAML: ${reasonOf(cause)}; check it with: kubectl config view --kubeconfig=${path}`,
-      {
-        cause,
-      },
+      `kubeconfig ${path}: not YAML: ${reasonOf(cause)}; ${checkCommand(path)}`,
+      { cause },
     );
   }
   if (!isFields(value))
     throw new UsageError(
-      `kubeconfig ${path}: not a kubeconfig, it holds no mapping; check it with: kubectl config view --kubeconfig=${path}`,
+      `kubeconfig ${path}: not a kubeconfig, it contains no mapping; ${checkCommand(path)}`,
     );
   return value;
 }
 
-/** A relative command with a slash is meant relative to the kubeconfig; a bare one is looked up on
- * PATH. */
+function checkCommand(path: string): string {
+  return `check it with: kubectl config view --kubeconfig=${path}`;
+}
+
+/** A relative command with a slash is relative to the kubeconfig; one without a slash is searched
+ * on PATH. */
 function commandPath(command: unknown, directory: string): unknown {
   return typeof command === 'string' && command.includes('/')
     ? resolve(directory, command)
     : command;
 }
 
-/** Fields of one part of the file, with the words that errors about it begin with. */
+/** One part of the file, and the name of it with which errors begin. */
 class Section {
   readonly where: string;
   readonly #fields: Fields;
@@ -159,7 +178,7 @@ class Section {
     throw this.fail(`${key} is not a mapping`);
   }
 
-  /** Entry of a list like clusters: [{name, cluster: {…}}]. */
+  /** The entry with the given name in a list like clusters: [{name, cluster: {…}}]. */
   named(list: string, name: string, key: string): Fields | undefined {
     const entries = this.#fields[list] ?? [];
     if (!Array.isArray(entries)) throw this.fail(`${list} is not a list`);
@@ -170,7 +189,7 @@ class Section {
     return isFields(fields) ? fields : undefined;
   }
 
-  /** KEY-data (base64) or the file KEY; the data wins, as in kubectl. */
+  /** The value of KEY-data (base64), or else the file KEY, as in kubectl. */
   material(key: string, directory: string): Material | undefined {
     const data = this.text(`${key}-data`);
     if (data !== undefined) {
@@ -182,7 +201,7 @@ class Section {
     return path === undefined ? undefined : { kind: 'file', path: resolve(directory, path) };
   }
 
-  /** The file wins, as in kubectl: it is the one that gets renewed. */
+  /** The file before the text, as in kubectl: files are renewed. */
   token(directory: string): Material | undefined {
     const path = this.text('tokenFile');
     if (path !== undefined) return { kind: 'file', path: resolve(directory, path) };
@@ -195,7 +214,7 @@ function isFields(value: unknown): value is Fields {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** One line of an error. */
+/** The first line of an error's message. */
 export function reasonOf(error: unknown): string {
-  return (error instanceof Error ? error.message : String(error)).split('\n', 1)[0] ?? '';
+  return messageOf(error).split('\n', 1)[0] ?? '';
 }

@@ -1,4 +1,4 @@
-/** A map that forgets what was used longest ago. */
+/** A map of limited size that drops the entry that was not used for the longest time. */
 export class Lru<K, V> {
   readonly #map = new Map<K, V>();
   readonly #capacity: number;

@@ -7,12 +7,13 @@ import { createKubeClient, type KubeClient } from './client.ts';
 import { loadClusterAccess } from './credentials.ts';
 import type { kubeFlags } from './flags.ts';
 
-/** The API client of a process, by its flags, closed with it. Asks the server nothing yet.
- * @param process  names it in the User-Agent: "sutler-jobs/0.1.0"
+/** Creates the API client of a process from its flags. It is closed with the process. Sends nothing
+ * yet.
+ * @param process  for the User-Agent: "sutler-jobs/0.1.0"
  * @throws UsageError for a kubeconfig that can't be used */
 export async function openKubeClient(
   process: string,
-  p: {
+  context: {
     readonly flags: Flags<typeof kubeFlags>;
     readonly env: Readonly<Record<string, string | undefined>>;
     readonly closers: Closers;
@@ -20,7 +21,7 @@ export async function openKubeClient(
     readonly metrics?: Registry;
   },
 ): Promise<KubeClient> {
-  const { flags, env, closers, log, metrics } = p;
+  const { flags, env, closers, log, metrics } = context;
   const client = createKubeClient({
     access: await loadClusterAccess({ kubeconfig: flags.kubeconfig, master: flags.master, env }),
     userAgent: `sutler-${process}/${version}`,

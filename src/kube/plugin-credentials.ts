@@ -2,7 +2,7 @@ import type { KubeConfig } from '@kubernetes/client-node';
 import { UsageError } from '../runtime/flags.ts';
 import { reasonOf, type Fields } from './kubeconfig.ts';
 
-/** What a plugin hands out. */
+/** A credential that a plug-in returned. */
 export interface PluginCredential {
   readonly authorization: string | undefined;
   readonly cert: string | undefined;
@@ -10,36 +10,36 @@ export interface PluginCredential {
 }
 
 export interface PluginCredentials {
-  /** The current credential; the plugin runs when the last one expired. */
+  /** The current credential. Runs the plug-in if the last one has expired. */
   current(): Promise<PluginCredential>;
-  /** Makes the plugin run again: the server refused what it gave. */
+  /** Runs the plug-in again, because the server refused its credential. */
   renew(): Promise<void>;
 }
 
 export interface PluginOptions {
-  /** Names kubeconfig, context and user in errors. */
+  /** Names kubeconfig and context in errors. */
   readonly where: string;
   readonly kind: 'exec' | 'auth-provider';
   readonly section: Fields;
   readonly server: string;
   readonly nowMs: () => number;
-  /** Loading client-node costs 90 MB of memory, so it is loaded only when a kubeconfig asks for a
-   * plugin. */
+  /** Loading client-node costs 90 MB of memory, so it is loaded only for a kubeconfig with a
+   * plug-in. */
   readonly loadClientNode: () => Promise<{ readonly KubeConfig: new () => KubeConfig }>;
 }
 
-/** client-node looks at the expiry itself, but builds an agent each time it is asked. */
+/** client-node checks the expiry itself, but creates an HTTP agent at each call. */
 const ASK_AFTER_MS = 10_000;
 const RENEW_AFTER_MS = 5_000;
 
-/** Users with `exec` or `auth-provider`: client-node runs the plugin, several requests share one
- * run.
+/** Runs the plug-in of a user with `exec` or `auth-provider` by client-node. Concurrent requests
+ * share one run.
  * @throws UsageError if the first run fails */
 export async function openPluginCredentials(options: PluginOptions): Promise<PluginCredentials> {
   const { KubeConfig } = await options.loadClientNode();
   const { where, nowMs } = options;
   let config = configure(new KubeConfig(), options);
-  let held: PluginCredential | undefined;
+  let last: PluginCredential | undefined;
   let askedAtMs = -Infinity;
   let renewedAtMs = -Infinity;
   let running: Promise<PluginCredential> | undefined;
@@ -50,26 +50,25 @@ export async function openPluginCredentials(options: PluginOptions): Promise<Plu
         headers: {},
       };
       await config.applyToHTTPSOptions(request);
-      held = {
+      last = {
         authorization: request.headers['Authorization'],
         cert: asText(request.cert),
         key: asText(request.key),
       };
       askedAtMs = nowMs();
-      return held;
+      return last;
     } catch (cause) {
       throw new UsageError(
-        `${where}: its ${options.kind} plugin failed: ${reasonOf(cause)}; run its command by hand, or log in again`,
-        {
-          cause,
-        },
+        `${where}: its ${options.kind} plugin failed: ${reasonOf(cause)}; ` +
+          'run its command by hand, or log in again',
+        { cause },
       );
     } finally {
       running = undefined;
     }
   };
   const current = (): Promise<PluginCredential> => {
-    if (held && nowMs() - askedAtMs < ASK_AFTER_MS) return Promise.resolve(held);
+    if (last && nowMs() - askedAtMs < ASK_AFTER_MS) return Promise.resolve(last);
     running ??= ask();
     return running;
   };
@@ -80,7 +79,7 @@ export async function openPluginCredentials(options: PluginOptions): Promise<Plu
     async renew() {
       if (nowMs() - renewedAtMs < RENEW_AFTER_MS) return;
       renewedAtMs = nowMs();
-      // The plugin's answer is cached inside client-node's object: only a new one asks again.
+      // A KubeConfig caches the credential, so only a new one runs the plug-in again.
       config = configure(new KubeConfig(), options);
       askedAtMs = -Infinity;
       await current();
@@ -105,7 +104,8 @@ function configure(
   return config;
 }
 
-/** Plugins are told their API version through the environment; client-node doesn't do that. */
+/** Adds the environment variable from which plug-ins read their API version; client-node does not
+ * set it. */
 function withExecInfo(section: Fields, server: string, where: string): Fields {
   if (typeof section['command'] !== 'string')
     throw new UsageError(`${where}: its exec section names no command`);

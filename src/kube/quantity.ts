@@ -1,9 +1,9 @@
-/** A text that is no Kubernetes quantity; the message names text and reason. */
+/** A text is not a Kubernetes quantity; the message says why. */
 export class QuantityError extends Error {
   override readonly name = 'QuantityError';
 }
 
-/** Larger quantities are capped here: CSI knows no larger ones. */
+/** Larger quantities are limited to this: CSI has 64-bit sizes. */
 const MAX_BYTES = 2n ** 63n - 1n;
 
 /** Scale of a suffix: a factor of 2 or 10 to some power. */
@@ -28,8 +28,8 @@ const SCALES: Readonly<Record<string, readonly [base: bigint, exponent: number]>
 
 const NUMBER = /^([+-]?)(\d*)(?:\.(\d*))?([^\d.].*)?$/;
 
-/** Whole bytes of a quantity, exactly; fractions are rounded away from zero, magnitudes above
- * 2^63-1 are capped.
+/** Parses a quantity to whole bytes. Fractions are rounded away from zero, magnitudes are limited
+ * to 2^63-1.
  * @param text  "1Gi", "500M", "0.5Ti", "1e3", "-2", "1500m"
  * @throws      QuantityError
  * @see         k8s.io/apimachinery pkg/api/resource: ParseQuantity, Quantity.Value */
@@ -42,7 +42,7 @@ export function parseQuantityBytes(text: string): bigint {
       `"${text}" is not a quantity; write a number with an optional unit, like 5Gi, 500M or 1e9`,
     );
   const [base, exponent] = scaleOf(text, match[4] ?? '');
-  const magnitude = scaled({
+  const magnitude = scaleUp({
     digits: BigInt(whole + fraction),
     decimals: fraction.length,
     base,
@@ -57,12 +57,13 @@ function scaleOf(text: string, suffix: string): readonly [bigint, number] {
   if (known) return known;
   if (/^[eE][+-]?\d+$/.test(suffix)) return [10n, Number(suffix.slice(1))];
   throw new QuantityError(
-    `"${text}": unknown unit "${suffix}"; known are n u m k M G T P E, Ki Mi Gi Ti Pi Ei and exponents like e3`,
+    `"${text}": unknown unit "${suffix}"; ` +
+      'known are n u m k M G T P E, Ki Mi Gi Ti Pi Ei and exponents like e3',
   );
 }
 
-/** Smallest integer not below digits × 10^-decimals × base^exponent. */
-function scaled(number: {
+/** The smallest integer not below digits × 10^-decimals × base^exponent. */
+function scaleUp(number: {
   digits: bigint;
   decimals: number;
   base: bigint;
@@ -70,8 +71,8 @@ function scaled(number: {
 }): bigint {
   const { digits, decimals, base, exponent } = number;
   if (digits === 0n) return 0n;
-  // Exponents come from users: 1e999999999 must not be computed, and both ends are known
-  // beforehand.
+  // Users choose exponents: 1e999999999 must not be computed. What is too large or too small is
+  // known without that.
   const powerOfTen = (base === 10n ? exponent : 0) - decimals;
   const length = digits.toString().length;
   if (base === 10n && length + powerOfTen > 20) return MAX_BYTES + 1n;
@@ -82,8 +83,8 @@ function scaled(number: {
   return (numerator + denominator - 1n) / denominator;
 }
 
-/** Bytes in the notation in which Kubernetes prints a binary quantity: the largest of Ki..Ei that
- * divides exactly, else plain digits; below 1024 decimal units (1000 is "1k").
+/** Formats bytes as Kubernetes prints a binary quantity: with the largest of Ki..Ei that divides
+ * them exactly, else as plain digits. Below 1024 it uses decimal units (1000 is "1k").
  * @see k8s.io/apimachinery pkg/api/resource: Quantity.CanonicalizeBytes with BinarySI */
 export function formatBytes(bytes: bigint): string {
   const magnitude = bytes < 0n ? -bytes : bytes;

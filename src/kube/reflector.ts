@@ -35,8 +35,8 @@ export interface ReflectorOptions<T extends Transformed> extends StoreOptions<T>
 export interface Reflector<T> {
   /** Whether the first list is complete. */
   readonly hasSynced: boolean;
-  /** Resolves when the first list is complete. Rejects with the signal's reason if the signal aborts
-   * before, and when the reflector is stopped before. */
+  /** Resolves when the first list is complete. Rejects with the signal's reason if the signal
+   * aborts before, and when the reflector is stopped before. */
   synced(signal?: AbortSignal): Promise<void>;
   /** An object by "namespace/name", or by "name". */
   get(key: string): T | undefined;
@@ -70,8 +70,9 @@ class ListWatch<T extends Transformed> implements Reflector<T> {
   /** The collection, for messages. */
   readonly #title: string;
   readonly #stopped = new AbortController();
-  #markSynced: () => void = () => undefined;
-  readonly #firstList = new Promise<void>((resolve) => (this.#markSynced = resolve));
+  #endFirstList: () => void = () => undefined;
+  /** Resolves when the first list is complete, or when the reflector is stopped. */
+  readonly #firstList = new Promise<void>((resolve) => (this.#endFirstList = resolve));
   readonly #running: Promise<void>;
   #trouble: string | undefined;
   /** The version from which the next watch resumes; undefined: relist. */
@@ -110,16 +111,16 @@ class ListWatch<T extends Transformed> implements Reflector<T> {
     return this.#store.list();
   }
 
-  async synced(signal?: AbortSignal): Promise<void> {
+  async synced(signal: AbortSignal = this.#stopped.signal): Promise<void> {
+    if (!this.hasSynced) await unlessAborted(this.#firstList, signal);
     if (this.hasSynced) return;
-    const stopped = this.#stopped.signal;
-    const end = signal === undefined ? stopped : AbortSignal.any([signal, stopped]);
-    await unlessAborted(this.#firstList, end);
-    if (!this.hasSynced) end.throwIfAborted();
+    signal.throwIfAborted();
+    this.#stopped.signal.throwIfAborted();
   }
 
   async stop(): Promise<void> {
     this.#stopped.abort(new Error(`the reflector of ${this.#title} is stopped`));
+    this.#endFirstList();
     await this.#running;
   }
 
@@ -185,7 +186,7 @@ class ListWatch<T extends Transformed> implements Reflector<T> {
     this.#metrics.objects(this.size);
     if (!this.hasSynced) log.info({ resource: resource.plural, objects: this.size }, 'listed');
     this.hasSynced = true;
-    this.#markSynced();
+    this.#endFirstList();
     return page.resourceVersion;
   }
 

@@ -1,8 +1,8 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 
-/** Counts what reaches the API server; the bench reads it. */
+/** Metrics of the requests to the API server. */
 export interface RequestMetrics {
-  /** @param code  HTTP status, 0 for no answer */
+  /** @param o.code  HTTP status; 0 without an answer */
   observe(
     verb: string,
     resource: string,
@@ -22,20 +22,20 @@ export function createRequestMetrics(
   const registers = [registry];
   const requests = new Counter({
     name: 'sutler_kube_requests_total',
-    help: 'HTTP requests to the API server, repeats included; code 0: no answer.',
+    help: 'HTTP requests to the API server, retries included; code 0: no answer.',
     labelNames: ['verb', 'resource', 'code'],
     registers,
   });
   const durations = new Histogram({
     name: 'sutler_kube_request_duration_seconds',
-    help: 'Time from sending a request to the end of its answer, without waiting in line.',
+    help: 'Time from sending a request to the end of its answer; waiting for a place is excluded.',
     labelNames: ['verb', 'resource'],
     buckets: [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30],
     registers,
   });
   const inFlight: Gauge = new Gauge({
     name: 'sutler_kube_in_flight',
-    help: 'Calls under way, watches not counted.',
+    help: 'Calls under way, without watches.',
     registers,
     collect: () => inFlight.set(admission.inFlight),
   });

@@ -1,4 +1,4 @@
-/** So many at once, then so many per second. Time is an argument. */
+/** A rate limit: `burst` at once, then `perSecond`. The time is an argument. */
 export class TokenBucket {
   readonly #burst: number;
   readonly #perSecond: number;
@@ -12,13 +12,14 @@ export class TokenBucket {
     this.#filledAtMs = o.nowMs;
   }
 
-  /** Milliseconds until a token is there; 0: now. */
+  /** Milliseconds until a token is available. */
   waitMs(nowMs: number): number {
     this.#fill(nowMs);
     return this.#tokens >= 1 ? 0 : Math.ceil(((1 - this.#tokens) * 1000) / this.#perSecond);
   }
 
-  /** Takes a token if there is one. */
+  /** Takes a token.
+   * @returns false if none is available */
   take(nowMs: number): boolean {
     this.#fill(nowMs);
     if (this.#tokens < 1) return false;
@@ -27,7 +28,7 @@ export class TokenBucket {
   }
 
   #fill(nowMs: number): void {
-    // A clock that was set back must not empty the bucket.
+    // The clock may have been set back.
     const elapsedMs = Math.max(0, nowMs - this.#filledAtMs);
     this.#tokens = Math.min(this.#burst, this.#tokens + (elapsedMs * this.#perSecond) / 1000);
     this.#filledAtMs = nowMs;

@@ -56,8 +56,8 @@ interface Pools {
   readonly watches: Dispatcher;
 }
 
-/** HTTP/1.1 over kept-alive connections: one pool for calls, one for watches. Both are replaced when
- * certificate or CA change. Opens nothing until the first request. */
+/** HTTP/1.1 over kept-alive connections: one pool for calls, one for watches. Both are replaced
+ * when certificate or CA change. Opens nothing until the first request. */
 export class Transport {
   readonly #access: ClusterAccess;
   readonly #connections: number;

@@ -1,11 +1,11 @@
 import { excerpt, KubeError } from './kube-error.ts';
 
-export type WatchEventType = 'ADDED' | 'MODIFIED' | 'DELETED' | 'BOOKMARK' | 'ERROR';
+const EVENT_TYPES: readonly unknown[] = ['ADDED', 'MODIFIED', 'DELETED', 'BOOKMARK', 'ERROR'];
 
 /** One line of a watch. The object of an ERROR is a Status; that of a BOOKMARK has only a
  * resourceVersion. */
 export interface WatchEvent {
-  readonly type: WatchEventType;
+  readonly type: 'ADDED' | 'MODIFIED' | 'DELETED' | 'BOOKMARK' | 'ERROR';
   readonly object: unknown;
 }
 
@@ -41,7 +41,7 @@ export function watchQuery(o: WatchOptions): Readonly<Record<string, string | nu
 }
 
 const NEWLINE = 10;
-/** Far above the largest object, which etcd limits to 1.5 MB. A longer line is not a watch event. */
+/** Far above the size of an object, which etcd limits to 1.5 MB. A longer line is no event. */
 const MAX_LINE_BYTES = 64 * 1024 * 1024;
 
 /** Decodes a stream of bytes into events, one per line. Bytes are decoded only when their line is
@@ -64,20 +64,16 @@ export class WatchDecoder {
     for (let end = chunk.indexOf(NEWLINE); end !== -1; end = chunk.indexOf(NEWLINE, start)) {
       const piece = chunk.subarray(start, end);
       start = end + 1;
-      if (this.#restBytes === 0) {
-        this.#decode(piece);
-      } else {
-        const line = Buffer.concat([...this.#rest, piece]);
-        this.#rest = [];
-        this.#restBytes = 0;
-        this.#decode(line);
-      }
+      const line = this.#restBytes === 0 ? piece : Buffer.concat([...this.#rest, piece]);
+      this.#rest = [];
+      this.#restBytes = 0;
+      this.#decode(line);
     }
     if (start === chunk.length) return;
     this.#rest.push(chunk.subarray(start));
     this.#restBytes += chunk.length - start;
     if (this.#restBytes > MAX_LINE_BYTES)
-      throw this.#undecodable(`a line is longer than ${MAX_LINE_BYTES} bytes`);
+      throw this.#error(`a line is longer than ${MAX_LINE_BYTES} bytes`);
   }
 
   #decode(bytes: Buffer): void {
@@ -87,13 +83,13 @@ export class WatchDecoder {
     try {
       value = JSON.parse(text);
     } catch {
-      throw this.#undecodable(excerpt(text));
+      throw this.#error(excerpt(text));
     }
-    if (!isEvent(value)) throw this.#undecodable(excerpt(text));
+    if (!isEvent(value)) throw this.#error(excerpt(text));
     this.#onEvent(value);
   }
 
-  #undecodable(why: string): KubeError {
+  #error(why: string): KubeError {
     return new KubeError({
       code: 0,
       reason: 'Undecodable',
@@ -109,10 +105,6 @@ function isEvent(value: unknown): value is WatchEvent {
     value !== null &&
     'object' in value &&
     'type' in value &&
-    (value.type === 'ADDED' ||
-      value.type === 'MODIFIED' ||
-      value.type === 'DELETED' ||
-      value.type === 'BOOKMARK' ||
-      value.type === 'ERROR')
+    EVENT_TYPES.includes(value.type)
   );
 }

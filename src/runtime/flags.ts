@@ -315,7 +315,8 @@ function parseValue(name: string, spec: FlagSpec, texts: readonly string[]): unk
   }
 }
 
-/** The value of a number or duration within its bounds.
+/** Checks a number or duration against its bounds.
+ * @returns the value
  * @throws UsageError */
 function checkBounds(
   name: string,

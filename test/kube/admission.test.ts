@@ -3,13 +3,12 @@ import { describe, it } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { Admission } from '#src/kube/admission.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
-import { TokenBucket } from '#src/kube/token-bucket.ts';
 
 const unlimited = { qps: 0, burst: 0, nowMs: () => 0 };
 const ask = { title: 'get x', timeoutMs: 5000 };
 
 describe('Admission', () => {
-  it('lets as many pass as the cap says, the rest in the order of their asking', async () => {
+  it('admits up to the limit, then the others in the order of their arrival', async () => {
     const admission = new Admission({ ...unlimited, maxInFlight: 2 });
     const order: number[] = [];
     const all = [1, 2, 3, 4].map((n) => admission.acquire(ask).then(() => order.push(n)));
@@ -24,7 +23,7 @@ describe('Admission', () => {
     assert.deepEqual(order, [1, 2, 3, 4]);
   });
 
-  it('lowers the cap on refusals, once per second, never below 2, and raises it with successes', async () => {
+  it('lowers the limit on refusals, once a second, not below 2; successes raise it', async () => {
     let nowMs = 0;
     const admission = new Admission({ ...unlimited, nowMs: () => nowMs, maxInFlight: 48 });
     const refuse = async (): Promise<void> => {
@@ -53,7 +52,7 @@ describe('Admission', () => {
     assert.equal(admission.limit, 48, 'never above what was asked for');
   });
 
-  it('refuses who waits too long, with an error that says it was not sent', async () => {
+  it('refuses a request that waits too long, with an error that says it was not sent', async () => {
     const admission = new Admission({ ...unlimited, maxInFlight: 1 });
     await admission.acquire(ask);
     await assert.rejects(
@@ -70,7 +69,7 @@ describe('Admission', () => {
     assert.equal(admission.inFlight, 1, 'the place of who left is not lost');
   });
 
-  it('lets an aborted request leave the line', async () => {
+  it('removes an aborted request from the queue', async () => {
     const admission = new Admission({ ...unlimited, maxInFlight: 1 });
     await admission.acquire(ask);
     const abort = new AbortController();
@@ -86,7 +85,7 @@ describe('Admission', () => {
     );
   });
 
-  it('spends the burst, then goes by the rate', async () => {
+  it('admits the burst, then the rate', async () => {
     const admission = new Admission({
       maxInFlight: 100,
       qps: 100,
@@ -105,25 +104,5 @@ describe('Admission', () => {
       (passed[5] ?? 0) >= 28,
       `the sixth after three tenths of a tenth of a second: ${passed[5]}`,
     );
-  });
-});
-
-describe('TokenBucket', () => {
-  it('fills with time and not beyond its size', () => {
-    const bucket = new TokenBucket({ burst: 2, perSecond: 10, nowMs: 0 });
-    assert.deepEqual([bucket.take(0), bucket.take(0), bucket.take(0)], [true, true, false]);
-    assert.equal(bucket.waitMs(0), 100);
-    assert.equal(bucket.take(99), false);
-    assert.equal(bucket.take(100), true);
-    assert.deepEqual(
-      [bucket.take(100_000), bucket.take(100_000), bucket.take(100_000)],
-      [true, true, false],
-    );
-  });
-
-  it('survives a clock that is set back', () => {
-    const bucket = new TokenBucket({ burst: 1, perSecond: 1, nowMs: 1_000_000 });
-    assert.equal(bucket.take(0), true);
-    assert.equal(bucket.take(1000), true);
   });
 });

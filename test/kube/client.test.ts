@@ -36,13 +36,13 @@ function connect(
   return client;
 }
 
-/** Answers in turn; the last one stays. */
+/** Answers by each handler in turn, then always by the last one. */
 function inTurn(...handlers: readonly Handler[]): Handler {
   let at = 0;
   return (seen, reply) => handlers[Math.min(at++, handlers.length - 1)]?.(seen, reply);
 }
 
-/** Sleeps are noted, not slept. */
+/** A clock that records sleeps and returns at once. */
 function noteSleeps(): { readonly sleptMs: number[]; readonly clock: Clock } {
   const sleptMs: number[] = [];
   return {
@@ -76,7 +76,7 @@ const locked: Handler = (seen, reply) =>
     ? ok(seen, reply)
     : reply.status(401, 'Unauthorized', 'Unauthorized');
 
-/** Accepts every watch and holds it. */
+/** Accepts every watch and keeps it open. */
 const open = (): { watches: OpenWatch[] } => {
   const watches: OpenWatch[] = [];
   server.handler = (_, reply) => void watches.push(reply.watch());
@@ -93,7 +93,7 @@ after(async () => {
 });
 
 describe('KubeClient', () => {
-  it('reads one object with the user agent and credentials it was given', async () => {
+  it('reads one object with the given user agent and credentials', async () => {
     const client = connect({ to: { authorization: () => Promise.resolve('Bearer t') } });
     const volume = await client.get<Volume>(volumes, { name: 'pv 1' });
     assert.equal(volume?.metadata.name, 'x');
@@ -104,7 +104,7 @@ describe('KubeClient', () => {
     );
   });
 
-  it('keeps the path of the server as a prefix', async () => {
+  it('prefixes paths with the path of the server', async () => {
     const client = connect({ to: { server: new URL(`${server.url}/k8s/clusters/c-1/`) } });
     await client.get(claims, { namespace: 'ns', name: 'c' });
     assert.equal(
@@ -113,7 +113,7 @@ describe('KubeClient', () => {
     );
   });
 
-  it('answers undefined for an object that the API server does not have', async () => {
+  it('returns undefined for an object that does not exist', async () => {
     server.handler = (_, reply) => reply.status(404, 'NotFound', 'persistentvolumes "x" not found');
     const client = connect();
     assert.equal(await client.get(volumes, { name: 'x' }), undefined);
@@ -178,7 +178,7 @@ describe('KubeClient', () => {
     );
   });
 
-  it('sends the body of a DELETE with its length: without one the preconditions would be ignored and the wrong object deleted', async () => {
+  it('sends the body of a DELETE with its length, else preconditions would be ignored', async () => {
     const client = connect();
     await client.delete(
       volumes,
@@ -197,7 +197,7 @@ describe('KubeClient', () => {
     assert.equal(server.seen[1]?.body, '');
   });
 
-  it('reports preconditions that do not hold as a conflict', async () => {
+  it('reports preconditions that are not met as a conflict', async () => {
     server.handler = (_, reply) =>
       reply.status(409, 'Conflict', 'the UID in the precondition does not match');
     await assert.rejects(
@@ -238,14 +238,14 @@ describe('KubeClient', () => {
     });
   });
 
-  it('uses connections again instead of opening one per request, as client-node does', async () => {
+  it('reuses connections instead of opening one per request, as client-node does', async () => {
     const client = connect();
     const before = server.connections;
     for (let i = 0; i < 50; i++) await client.get(volumes, { name: 'x' });
     assert.ok(server.connections - before <= 2, `${server.connections - before} connections`);
   });
 
-  it('has at most as many requests under way as the cap says', async () => {
+  it('has no more requests under way than maxInFlight', async () => {
     let underWay = 0;
     let most = 0;
     server.handler = async (_, reply) => {
@@ -259,7 +259,7 @@ describe('KubeClient', () => {
     assert.equal(most, 4);
   });
 
-  it('carries answers of any size and any characters', async () => {
+  it('reads answers of any size and with any characters', async () => {
     const text = '🚀ü'.repeat(400_000);
     server.handler = (_, reply) => reply.json(200, { text });
     assert.deepEqual(await connect().get(volumes, { name: 'x' }), { text });
@@ -289,9 +289,9 @@ describe('secrets', () => {
   });
 });
 
-describe('patience', () => {
+describe('retries', () => {
   for (const code of [429, 500, 503, 504]) {
-    it(`waits as long as a ${code} with Retry-After asks, then repeats, writes too`, async () => {
+    it(`waits for the Retry-After of a ${code}, then retries, also writes`, async () => {
       server.handler = inTurn(
         busy(code, { 'retry-after': '2' }),
         busy(code, { 'retry-after': '1' }),
@@ -306,14 +306,14 @@ describe('patience', () => {
     });
   }
 
-  it('takes a 429 without Retry-After for one second', async () => {
+  it('waits one second after a 429 without Retry-After', async () => {
     server.handler = inTurn((_, reply) => reply.text(429, 'Too many requests'), ok);
     const { clock, sleptMs } = noteSleeps();
     await connect({ clock }).get(volumes, { name: 'x' });
     assert.ok((sleptMs[0] ?? 0) >= 1000, String(sleptMs));
   });
 
-  it('does not repeat a 500 that asks for nothing', async () => {
+  it('does not retry after a 500 without Retry-After', async () => {
     server.handler = busy(500, {});
     await assert.rejects(
       connect().get(volumes, { name: 'x' }),
@@ -322,7 +322,7 @@ describe('patience', () => {
     assert.equal(server.seen.length, 1);
   });
 
-  it("gives up after seven tries, with the server's words", async () => {
+  it("fails after seven attempts with the server's message", async () => {
     server.handler = busy(429, { 'retry-after': '1' });
     const { clock } = noteSleeps();
     await assert.rejects(
@@ -344,7 +344,7 @@ describe('patience', () => {
     assert.ok(performance.now() - startMs < 1000);
   });
 
-  it('lowers the cap on 429', async () => {
+  it('lowers the limit of requests under way after a 429', async () => {
     const metrics = new Registry();
     server.handler = inTurn(busy(429, { 'retry-after': '1' }), ok);
     const { clock } = noteSleeps();
@@ -354,13 +354,13 @@ describe('patience', () => {
 });
 
 describe('faults', () => {
-  it('repeats a read whose connection broke', async () => {
+  it('retries a read whose connection broke', async () => {
     server.handler = inTurn(reset, (seen) => void seen.raw.socket.destroy(), ok);
     assert.notEqual(await connect().get(volumes, { name: 'x' }), undefined);
     assert.equal(server.seen.length, 3);
   });
 
-  it('does not repeat a write that may have arrived, and says that it may have', async () => {
+  it('does not retry a write that may have been sent, and says so', async () => {
     server.handler = reset;
     await assert.rejects(
       connect().create(volumes, undefined, {}),
@@ -371,7 +371,7 @@ describe('faults', () => {
     assert.equal(server.seen.length, 1);
   });
 
-  it('repeats a write that certainly was not sent', async () => {
+  it('retries a write that was not sent', async () => {
     const gone = await startKubeServer(ok);
     const { url } = gone;
     await gone.close();
@@ -421,7 +421,7 @@ describe('faults', () => {
     );
   });
 
-  it('lets one signal serve many calls without a warning of Node', async () => {
+  it('can pass one signal to many calls without a warning of Node', async () => {
     const warnings: Error[] = [];
     const listen = (warning: Error): void => void warnings.push(warning);
     process.on('warning', listen);
@@ -435,7 +435,7 @@ describe('faults', () => {
     assert.deepEqual(warnings, []);
   });
 
-  it('does not send what was aborted while it waited for a connection', async () => {
+  it('does not send a request that was aborted while it waited for a connection', async () => {
     const client = connect({ maxInFlight: 1 });
     server.handler = () => {};
     const first = new AbortController();
@@ -460,7 +460,7 @@ describe('faults', () => {
     );
   });
 
-  it('throws the words of a refusal unchanged', async () => {
+  it('throws the message of a refusal unchanged', async () => {
     server.handler = (_, reply) =>
       reply.status(
         409,
@@ -488,7 +488,7 @@ describe('faults', () => {
 });
 
 describe('credentials', () => {
-  it('are refreshed once after a 401, and the request is repeated, also a write', async () => {
+  it('are refreshed once after a 401, and the request is retried, also a write', async () => {
     server.handler = locked;
     let token = 'old';
     let refreshes = 0;
@@ -506,7 +506,7 @@ describe('credentials', () => {
     assert.equal(server.seen.length, 20);
   });
 
-  it('that stay refused are an error, after one repeat', async () => {
+  it('that stay refused are an error after one retry', async () => {
     server.handler = locked;
     await assert.rejects(
       connect({ to: { authorization: () => Promise.resolve('Bearer old') } }).get(volumes, {
@@ -517,7 +517,7 @@ describe('credentials', () => {
     assert.equal(server.seen.length, 2);
   });
 
-  it('that can not be had are an error of that call, not sent', async () => {
+  it('that can not be read make the call fail unsent', async () => {
     const client = connect({
       to: { authorization: () => Promise.reject(new Error('the plugin failed')) },
     });
@@ -534,7 +534,7 @@ describe('credentials', () => {
 });
 
 describe('metrics', () => {
-  it('count each request by verb, resource and code, repeats included', async () => {
+  it('count each request by verb, resource and code, with retries', async () => {
     const metrics = new Registry();
     const { clock } = noteSleeps();
     const client = connect({ metrics, clock });
@@ -566,7 +566,7 @@ describe('metrics', () => {
 describe('watch', () => {
   const nothing = { resourceVersion: '1', idleTimeoutMs: 5000, onEvent: () => {} };
 
-  it('hands over events as they come and resolves when the server ends it', async () => {
+  it('passes events on as they come and resolves when the server ends it', async () => {
     const { watches } = open();
     const events: string[] = [];
     let isOpen = false;
@@ -579,14 +579,14 @@ describe('watch', () => {
     await until('it is open', () => isOpen && watches.length === 1);
     watches[0]?.send('ADDED', {});
     watches[0]?.send('BOOKMARK', {});
-    await until('both came', () => events.length === 2);
+    await until('both arrived', () => events.length === 2);
     watches[0]?.end();
     await watching;
     assert.deepEqual(events, ['ADDED', 'BOOKMARK']);
     assert.equal(server.seen[0]?.path, '/api/v1/namespaces/ns/persistentvolumeclaims');
   });
 
-  it('takes no place of the calls', async () => {
+  it('does not count as a call under way', async () => {
     const { watches } = open();
     const client = connect({ maxInFlight: 1 });
     const abort = new AbortController();
@@ -607,7 +607,7 @@ describe('watch', () => {
     await until('the connections are gone', () => watches.every((watch) => watch.isClosed));
   });
 
-  it('is given up when the server says nothing for the time given, and only then', async () => {
+  it('fails when nothing is received for the given time, and only then', async () => {
     const { watches } = open();
     const startMs = performance.now();
     const watching = connect().watch(claims, { ...nothing, idleTimeoutMs: 120 });
@@ -651,7 +651,7 @@ describe('watch', () => {
     await until('the connection is gone', () => watches[0]?.isClosed === true);
   });
 
-  it('refreshes credentials once when it is refused', async () => {
+  it('refreshes credentials once after a 401', async () => {
     let token = 'old';
     const refresh = (): Promise<void> => {
       token = 'new';

@@ -60,7 +60,7 @@ async function refused(o: Partial<AccessOptions>, ...words: readonly string[]): 
 }
 
 describe('loadClusterAccess from a kubeconfig', () => {
-  it('takes server, namespace and data of the current context', async () => {
+  it('reads server, namespace and data of the current context', async () => {
     const path = kubeconfig({
       cluster: {
         'certificate-authority-data': base64(authority.ca),
@@ -84,7 +84,7 @@ describe('loadClusterAccess from a kubeconfig', () => {
     assert.equal(await access.tls(), await access.tls(), 'the same object while nothing changed');
   });
 
-  it('finds files relative to the kubeconfig, and prefers data', async () => {
+  it('resolves files relative to the kubeconfig, and prefers data', async () => {
     writeFileSync(join(directory, 'ca.pem'), authority.ca);
     writeFileSync(join(directory, 'alice.pem'), alice.cert);
     writeFileSync(join(directory, 'alice.key'), alice.key);
@@ -105,7 +105,7 @@ describe('loadClusterAccess from a kubeconfig', () => {
     );
   });
 
-  it('reads YAML with another context on demand', async () => {
+  it('reads YAML, and another context on request', async () => {
     const path = write(
       [
         'apiVersion: v1',
@@ -126,7 +126,7 @@ describe('loadClusterAccess from a kubeconfig', () => {
     assert.equal(await (await load({ kubeconfig: path })).authorization(), 'Bearer t');
   });
 
-  it('knows tokens, token files (which win) and passwords', async () => {
+  it('reads tokens, token files (which take precedence) and passwords', async () => {
     writeFileSync(join(directory, 'token-a'), 'from-file\n');
     assert.equal(await header({ token: 'plain' }), 'Bearer plain');
     assert.equal(await header({ token: 'plain', tokenFile: 'token-a' }), 'Bearer from-file');
@@ -134,7 +134,7 @@ describe('loadClusterAccess from a kubeconfig', () => {
     assert.equal(await header({}), undefined);
   });
 
-  it('skips verification only if told to, and then needs no CA', async () => {
+  it('skips verification only where the kubeconfig says so, and then needs no CA', async () => {
     const access = await load({
       kubeconfig: kubeconfig({
         cluster: { 'insecure-skip-tls-verify': true, 'certificate-authority': 'missing' },
@@ -156,7 +156,7 @@ describe('loadClusterAccess from a kubeconfig', () => {
     assert.deepEqual([tls.servername, tls.ca], [undefined, authority.ca]);
   });
 
-  it('takes a proxy, and refuses those it can not use', async () => {
+  it('accepts HTTP proxies and refuses others', async () => {
     assert.equal(
       (await load({ kubeconfig: kubeconfig({ cluster: { 'proxy-url': 'http://proxy:3128' } }) }))
         .proxy?.href,
@@ -169,7 +169,7 @@ describe('loadClusterAccess from a kubeconfig', () => {
     );
   });
 
-  it('names file, context and fix of whatever is wrong', async () => {
+  it('names file, context and fix for every mistake', async () => {
     const missing = join(directory, 'nowhere');
     await refused({ kubeconfig: missing }, `kubeconfig ${missing}`, 'no such file', '--kubeconfig');
     await refused({ kubeconfig: '/a:/b' }, 'kubeconfig /a:/b', 'one file');
@@ -278,7 +278,7 @@ describe('files that are replaced', () => {
     assert.equal(await access.authorization(), 'Bearer one');
   });
 
-  it('a certificate is used only together with its key', async () => {
+  it('a certificate is used only with its key', async () => {
     const [cert, key] = [join(directory, 'rotating.crt'), join(directory, 'rotating.key')];
     const next = authority.client('alice');
     writeFileSync(cert, alice.cert);
@@ -325,7 +325,7 @@ describe('loadClusterAccess without a kubeconfig', () => {
     assert.equal(access.server.href, 'https://[fd00::1]:6443/');
   });
 
-  it('says what to do where it is not in a pod, or the pod has no service account', async () => {
+  it('says what to do outside a pod, or in a pod without a service account', async () => {
     await refused({}, 'KUBERNETES_SERVICE_HOST', '--kubeconfig=FILE', '--master=URL');
     const env = { KUBERNETES_SERVICE_HOST: '10.96.0.1', KUBERNETES_SERVICE_PORT: '443' };
     await refused(
@@ -335,7 +335,7 @@ describe('loadClusterAccess without a kubeconfig', () => {
     );
   });
 
-  it('takes --master alone, without credentials, also plain http', async () => {
+  it('accepts --master alone, without credentials, also plain http', async () => {
     const access = await load({
       master: '127.0.0.1:8080',
       env: { KUBERNETES_SERVICE_HOST: '10.96.0.1', KUBERNETES_SERVICE_PORT: '443' },
@@ -368,7 +368,7 @@ echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","s
   };
   const runs = (): string[] => readFileSync(ran, 'utf8').trim().split('\n');
 
-  it('are run by client-node, once for many requests, and again after a refusal', async () => {
+  it('are run by client-node, once for many requests, and again after a 401', async () => {
     let nowMs = 0;
     let loads = 0;
     const access = await load({
@@ -396,7 +396,7 @@ echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","s
     assert.equal(runs().length, 2, 'a refusal that persists does not start a plugin per request');
   });
 
-  it('that fail are an error that names kubeconfig, context and reason', async () => {
+  it('that fail cause an error that names kubeconfig, context and reason', async () => {
     const failing = { ...exec, command: 'sh', args: ['-c', 'echo log in first >&2; exit 1'] };
     await refused(
       {

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { EventCorrelator, type EventInput, type Verdict } from '#src/kube/event-correlation.ts';
-import { Lru } from '#src/kube/lru.ts';
 
 const regarding = {
   kind: 'PersistentVolumeClaim',
@@ -18,7 +17,7 @@ const event = (o: Partial<EventInput> = {}): EventInput => ({
   ...o,
 });
 
-/** A correlator whose verdicts count as written at once. */
+/** A correlator; events that it accepts count as written at once. */
 function correlate(): (input: EventInput, nowMs: number) => Verdict {
   const correlator = new EventCorrelator({ repeatAfterMs: 60_000 });
   return (input, nowMs) => {
@@ -32,7 +31,7 @@ const kinds = (verdicts: readonly Verdict[]): string =>
   verdicts.map((verdict) => verdict.kind).join(' ');
 
 describe('EventCorrelator', () => {
-  it('writes what is new, counts what repeats, and writes the count again after a minute', () => {
+  it('writes new events, counts repeats, and writes the count after a minute', () => {
     const take = correlate();
     assert.equal(
       kinds([0, 1000, 3000, 7000].map((ms) => take(event(), ms))),
@@ -46,7 +45,7 @@ describe('EventCorrelator', () => {
     );
   });
 
-  it('writes a changed message at once, and the old one anew when it comes back only as a repeat', () => {
+  it('writes a changed message at once; the earlier message counts as a repeat', () => {
     const take = correlate();
     assert.equal(
       kinds([take(event(), 0), take(event({ message: 'timeout' }), 1), take(event(), 2)]),
@@ -73,7 +72,7 @@ describe('EventCorrelator', () => {
     );
   });
 
-  it('folds the tenth different message of one reason into one event', () => {
+  it('combines messages of one reason from the tenth on', () => {
     const take = correlate();
     const verdicts = Array.from({ length: 12 }, (_, i) =>
       take(event({ message: `request ${i} failed` }), i),
@@ -92,7 +91,7 @@ describe('EventCorrelator', () => {
     );
   });
 
-  it('goes on folding while messages come every few minutes, as a driver’s do that names each of its requests', () => {
+  it('goes on combining while messages come every few minutes', () => {
     const take = correlate();
     const everyFiveMinutes = Array.from({ length: 30 }, (_, i) =>
       take(event({ message: `request ${i} failed` }), i * 300_000),
@@ -103,7 +102,7 @@ describe('EventCorrelator', () => {
     assert.equal(events.size, 10);
   });
 
-  it('stops at 25 writes per object, then one each five minutes', () => {
+  it('allows 25 writes per object, then one every five minutes', () => {
     const take = correlate();
     const verdicts = Array.from({ length: 30 }, (_, i) => take(event({ reason: `R${i}` }), 0));
     assert.equal(verdicts.filter((verdict) => verdict.kind === 'write').length, 25);
@@ -123,13 +122,13 @@ describe('EventCorrelator', () => {
     );
   });
 
-  it('cuts a driver that tells a novel', () => {
+  it('cuts very long messages', () => {
     const verdict = correlate()(event({ message: 'x'.repeat(1_000_000) }), 0);
     assert.ok(verdict.kind === 'write');
     assert.equal(verdict.series.message.length, 65_536);
   });
 
-  it('tells long messages apart by more than their beginning', () => {
+  it('distinguishes long messages that begin alike', () => {
     const take = correlate();
     const long = 'x'.repeat(5_000);
     assert.equal(
@@ -137,16 +136,5 @@ describe('EventCorrelator', () => {
       'write write',
     );
     assert.equal(take(event({ message: `${long}1` }), 2).kind, 'coalesced');
-  });
-});
-
-describe('Lru', () => {
-  it('forgets what was used longest ago', () => {
-    const lru = new Lru<string, number>(2);
-    lru.set('a', 1);
-    lru.set('b', 2);
-    lru.get('a');
-    lru.set('c', 3);
-    assert.deepEqual([lru.get('a'), lru.get('b'), lru.get('c'), lru.size], [1, undefined, 3, 2]);
   });
 });

@@ -104,7 +104,7 @@ afterEach(async () => {
 });
 
 describe('EventRecorder', () => {
-  it('sends a core/v1 Event of the shape that kubectl and upstream know', async () => {
+  it('sends a core/v1 Event in the form that kubectl and upstream use', async () => {
     const recorder = start();
     recorder.record(warning());
     await recorder.close();
@@ -152,14 +152,14 @@ describe('EventRecorder', () => {
     );
   });
 
-  it('names the event of an object with a very long name otherwise, since the server would refuse it', async () => {
+  it('uses a random name where that of the object is too long', async () => {
     const recorder = start();
     recorder.record(warning({ regarding: { ...claim, name: 'n'.repeat(253) } }));
     await recorder.close();
     assert.match(body(0).metadata.name, /^[0-9a-f-]{36}$/);
   });
 
-  it('patches count and time of the event that exists, at most once a minute', async () => {
+  it('patches count and time of an existing event, at most once a minute', async () => {
     const recorder = start();
     recorder.record(warning());
     await untilCounted('Warning', 'created', 1);
@@ -194,7 +194,7 @@ describe('EventRecorder', () => {
     );
   });
 
-  it('tells an event anew that the server has forgotten', async () => {
+  it('creates an event again that the server has deleted', async () => {
     const recorder = start({ repeatAfterMs: 0 });
     recorder.record(warning());
     await untilCounted('Warning', 'created', 1);
@@ -215,18 +215,18 @@ describe('EventRecorder', () => {
   it('sends Warnings before Normals, and two at a time', async () => {
     let underWay = 0;
     let most = 0;
-    const held: Reply[] = [];
+    const replies: Reply[] = [];
     server.handler = (_, reply) => {
       most = Math.max(most, ++underWay);
-      held.push(reply);
+      replies.push(reply);
     };
     const recorder = start();
     for (let i = 0; i < 5; i++) recorder.record(normal(`n${i}`));
     recorder.record(warning());
-    await until('two wait', () => held.length === 2);
+    await until('two wait', () => replies.length === 2);
     const release = (): void => {
       underWay--;
-      held.shift()?.json(201, {});
+      replies.shift()?.json(201, {});
     };
     for (const arrived of [3, 4, 5, 6]) {
       release();
@@ -248,14 +248,14 @@ describe('EventRecorder', () => {
     assert.equal(await counted('Normal', 'dropped-rate'), 7);
   });
 
-  it('never drops a Normal that is always told', async () => {
+  it('never drops a Normal with isAlwaysTold', async () => {
     const recorder = start({ normalBurst: 3, normalPerSecond: 1 });
     for (let i = 0; i < 10; i++) recorder.record({ ...normal(`n${i}`), isAlwaysTold: true });
     await recorder.close();
     assert.equal(server.seen.length, 10);
   });
 
-  it('holds a thousand while the server is slow; then Warnings take the place of Normals', async () => {
+  it('queues a thousand while the server is slow; then Warnings replace Normals', async () => {
     server.handler = () => {};
     const recorder = start({ normalBurst: 5000 });
     for (let i = 0; i < 1500; i++) recorder.record(normal(`n${i}`));
@@ -269,20 +269,20 @@ describe('EventRecorder', () => {
     await until('those under way arrived', () => server.seen.length === 2);
   });
 
-  it('only counts what repeats while its event is on the way', async () => {
-    const held: Reply[] = [];
-    server.handler = (_, reply) => void held.push(reply);
+  it('only counts repeats while the event is being written', async () => {
+    const replies: Reply[] = [];
+    server.handler = (_, reply) => void replies.push(reply);
     const recorder = start();
     recorder.record(warning());
-    await until('it is under way', () => held.length === 1);
+    await until('it is under way', () => replies.length === 1);
     recorder.record(warning());
     recorder.record(warning());
-    held[0]?.json(201, {});
+    replies[0]?.json(201, {});
     await recorder.close();
     assert.deepEqual([server.seen.length, await counted('Warning', 'coalesced')], [1, 2]);
   });
 
-  it('does not repeat what the server refused', async () => {
+  it('does not retry what the server refused', async () => {
     server.handler = (_, reply) => reply.status(403, 'Forbidden', 'namespace is being terminated');
     const recorder = start();
     recorder.record(warning());
@@ -290,7 +290,7 @@ describe('EventRecorder', () => {
     assert.deepEqual([server.seen.length, await counted('Warning', 'failed')], [1, 1]);
   });
 
-  it('tries again under the same name when no answer came, and takes AlreadyExists for success', async () => {
+  it('retries under the same name without an answer; AlreadyExists counts as success', async () => {
     let tries = 0;
     server.handler = (seen, reply) => {
       if (++tries < 3) return void seen.raw.socket.destroy();
@@ -304,7 +304,7 @@ describe('EventRecorder', () => {
     assert.equal(await counted('Warning', 'created'), 1);
   });
 
-  it('close ends within its time, whatever the server does, and takes nothing more', async () => {
+  it('closes within the given time, and accepts no more events', async () => {
     server.handler = () => {};
     const recorder = start();
     for (let i = 0; i < 20; i++) recorder.record(normal(`n${i}`));
@@ -317,7 +317,7 @@ describe('EventRecorder', () => {
     assert.equal(server.seen.length, 2);
   });
 
-  it('never throws, even for an event that can not be read', () => {
+  it('never throws, even for an unreadable event', () => {
     const recorder = start();
     const broken: EventInput = JSON.parse('{"regarding":{},"type":"Warning"}');
     assert.doesNotThrow(() => recorder.record(broken));

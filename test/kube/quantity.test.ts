@@ -54,7 +54,7 @@ describe('parseQuantityBytes', () => {
     assert.equal(parseQuantityBytes('9223372036854775808'), 2n ** 63n - 1n);
   });
 
-  it('answers at once for exponents that nobody could compute', () => {
+  it('returns at once for exponents that are too large to compute', () => {
     assert.equal(parseQuantityBytes('1e-999999999999'), 1n);
     assert.equal(parseQuantityBytes('0e999999999999'), 0n);
   });
@@ -94,7 +94,7 @@ describe('parseQuantityBytes', () => {
 });
 
 describe('formatBytes', () => {
-  it('prints 5.56 Gi, which is no whole Mi, as plain bytes (A-12)', () =>
+  it('prints 5.56 Gi, which is not a whole number of Mi, as plain bytes (A-12)', () =>
     assert.equal(formatBytes(5970004541n), '5970004541'));
   it('prints 5.5 Gi as 5632Mi (A-13)', () =>
     assert.equal(formatBytes(parseQuantityBytes('5.5Gi')), '5632Mi'));
@@ -127,7 +127,7 @@ describe('quantities', () => {
     (BigInt(Math.floor(random() * 2 ** 32)) * BigInt(Math.floor(random() * 2 ** 31))) >>
     BigInt(Math.floor(random() * 63));
 
-  it('read back what is printed, for 20,000 sizes', () => {
+  it('parse to what was formatted, for 20,000 sizes', () => {
     for (let i = 0; i < 20_000; i++) {
       const bytes = randomBytes() << BigInt(Math.floor(random() * 3) * 10);
       const capped = bytes > 2n ** 63n - 1n ? 2n ** 63n - 1n : bytes;
@@ -135,7 +135,7 @@ describe('quantities', () => {
     }
   });
 
-  it('agree with a slow reading by fractions, for 20,000 texts', () => {
+  it('parse as by a slow implementation with fractions, for 20,000 texts', () => {
     const suffixes = [
       '',
       'k',

@@ -36,7 +36,7 @@ const client = createKubeClient({
 after(async () => {
   await client.close();
   await server.close();
-  assert.deepEqual(unhandled, [], 'no promise was left alone');
+  assert.deepEqual(unhandled, [], 'every rejection was handled');
 });
 
 interface Item extends Transformed {
@@ -65,7 +65,7 @@ const transform = (raw: unknown): Item => {
   };
 };
 
-/** What the server has; tests replace `onList` and `onWatch` to misbehave. */
+/** The server's objects. Tests replace `onList` and `onWatch` to cause failures. */
 const cluster: {
   items: object[];
   version: number;
@@ -81,7 +81,7 @@ const cluster: {
 };
 const listAll: Handler = (_, reply) =>
   reply.json(200, { metadata: { resourceVersion: String(cluster.version) }, items: cluster.items });
-const holdWatch: Handler = (_, reply) => void cluster.watches.push(reply.watch());
+const openWatch: Handler = (_, reply) => void cluster.watches.push(reply.watch());
 const isWatch = (seen: Seen): boolean => seen.query.get('watch') === 'true';
 const lists = (): Seen[] => server.seen.filter((seen) => !isWatch(seen));
 const watches = (): Seen[] => server.seen.filter(isWatch);
@@ -90,7 +90,7 @@ const refuse =
   (code: number, reason: string, message = 'no', headers: Record<string, string> = {}): Handler =>
   (_, reply) =>
     reply.status(code, reason, message, headers);
-/** Misbehaves `times` times, then as before. */
+/** Handles `times` requests by `bad`, the others by `good`. */
 function firstTimes(times: number, bad: Handler, good: Handler): Handler {
   let left = times;
   return (seen, reply) => (left-- > 0 ? bad(seen, reply) : good(seen, reply));
@@ -116,8 +116,8 @@ function start(o: Partial<ReflectorOptions<Item>> = {}): Reflector<Item> {
   running.push(reflector);
   return reflector;
 }
-/** Sleeps are noted and shortened. */
-function noteSleeps(): { readonly sleptMs: number[]; readonly clock: Clock } {
+/** A clock that records sleeps and shortens them. */
+function recordSleeps(): { readonly sleptMs: number[]; readonly clock: Clock } {
   const sleptMs: number[] = [];
   return {
     sleptMs,
@@ -136,7 +136,7 @@ beforeEach(() => {
     version: 10,
     watches: [],
     onList: listAll,
-    onWatch: holdWatch,
+    onWatch: openWatch,
   });
   server.handler = (seen: Seen, reply: Reply) =>
     isWatch(seen) ? cluster.onWatch(seen, reply) : cluster.onList(seen, reply);
@@ -147,19 +147,19 @@ afterEach(async () => {
   running = [];
 });
 
-const settled = async (reflector: Reflector<Item>): Promise<void> => {
+const synced = async (reflector: Reflector<Item>): Promise<void> => {
   await reflector.synced(AbortSignal.timeout(5000));
   await until('the watch is open', () => reflector.trouble === undefined);
 };
 
 describe('Reflector', () => {
-  it('lists, then watches from the version of the list, with bookmarks and a time limit', async () => {
+  it('lists, then watches from that version, with bookmarks and a time limit', async () => {
     const reflector = start();
     assert.deepEqual(
       [reflector.hasSynced, reflector.trouble],
       [false, 'persistentvolumeclaims: not listed yet'],
     );
-    await settled(reflector);
+    await synced(reflector);
     assert.deepEqual(
       [reflector.hasSynced, reflector.size, changes],
       [true, 2, ['added a@1', 'added b@2']],
@@ -174,13 +174,13 @@ describe('Reflector', () => {
     assert.equal(lists()[0]?.query.get('limit'), '500');
   });
 
-  it('follows the events of the watch', async () => {
+  it('applies the events of the watch', async () => {
     const reflector = start();
-    await settled(reflector);
+    await synced(reflector);
     lastWatch().send('ADDED', item('c', 11));
     lastWatch().send('MODIFIED', item('a', 12, { size: 'large' }));
     lastWatch().send('DELETED', item('b', 13));
-    await until('all came', () => changes.length === 5);
+    await until('all events arrived', () => changes.length === 5);
     assert.deepEqual(changes.slice(2), ['added c@11', 'modified a@12', 'deleted b@13']);
     assert.deepEqual(
       [...reflector.list()].map((object) => object.metadata.name),
@@ -189,17 +189,17 @@ describe('Reflector', () => {
     assert.deepEqual([reflector.get('ns/a')?.size, reflector.get('ns/b')], ['large', undefined]);
   });
 
-  it('keeps the projection only, and hands over the previous state', async () => {
+  it('stores transformed objects only, and reports the previous state', async () => {
     const seen: Change<Item>[] = [];
     const reflector = start({ onChange: (change) => seen.push(change) });
-    await settled(reflector);
+    await synced(reflector);
     lastWatch().send('MODIFIED', item('a', 12, { size: 'large' }));
-    await until('it came', () => seen.length === 3);
+    await until('it arrived', () => seen.length === 3);
     assert.equal(JSON.stringify([...reflector.list()]).includes('managedFields'), false);
     assert.deepEqual([seen[2]?.previous?.size, seen[2]?.object.size], ['small', 'large']);
   });
 
-  it('reads page by page and lets others have their turn in between', async () => {
+  it('lists page by page and lets other work run between pages', async () => {
     const items = Array.from({ length: 25 }, (_, i) => item(`n${i}`, i));
     cluster.onList = (seen, reply) => {
       const at = Number(seen.query.get('continue') ?? 0);
@@ -211,12 +211,12 @@ describe('Reflector', () => {
       });
     };
     const reflector = start({ pageSize: 10 });
-    await settled(reflector);
+    await synced(reflector);
     assert.deepEqual([reflector.size, lists().length, changes.length], [25, 3, 25]);
   });
 
   it('passes namespace and selectors to list and watch', async () => {
-    await settled(
+    await synced(
       start({ namespace: 'ns', fieldSelector: 'metadata.name=a', labelSelector: 'x=y' }),
     );
     for (const seen of server.seen) {
@@ -228,36 +228,36 @@ describe('Reflector', () => {
     }
   });
 
-  it('reports a namesake with another UID as deleted and added', async () => {
-    await settled(start());
+  it('reports an object of the same name with another UID as deleted and added', async () => {
+    await synced(start());
     lastWatch().send('MODIFIED', item('a', 12, { uid: 'other' }));
-    await until('it came', () => changes.length === 4);
+    await until('it arrived', () => changes.length === 4);
     assert.deepEqual(changes.slice(2), ['deleted a@1', 'added a@12']);
   });
 
-  it('ignores the deletion of what it does not know', async () => {
-    await settled(start());
+  it('ignores the deletion of an unknown object', async () => {
+    await synced(start());
     lastWatch().send('DELETED', item('unknown', 12));
     lastWatch().send('ADDED', item('c', 13));
-    await until('the next came', () => changes.length === 3);
+    await until('the next arrived', () => changes.length === 3);
     assert.deepEqual(changes.slice(2), ['added c@13']);
   });
 });
 
 describe('after a watch has ended', () => {
-  it('in good order: goes on at once from the last version, bookmarks included, without listing', async () => {
-    const { clock, sleptMs } = noteSleeps();
-    await settled(start({ clock }));
+  it('in order: resumes at once from the last version or bookmark, without relisting', async () => {
+    const { clock, sleptMs } = recordSleeps();
+    await synced(start({ clock }));
     lastWatch().send('ADDED', item('c', 11));
     lastWatch().send('BOOKMARK', {
       kind: 'PersistentVolumeClaim',
       metadata: { resourceVersion: '99' },
     });
-    await until('both came', () => changes.length === 3);
+    await until('both arrived', () => changes.length === 3);
     lastWatch().end();
     await until('the next is open', () => cluster.watches.length === 2);
     lastWatch().send('ADDED', item('d', 100));
-    await until('its event came', () => changes.length === 4);
+    await until('its event arrived', () => changes.length === 4);
     assert.deepEqual(
       watches().map((seen) => seen.query.get('resourceVersion')),
       ['10', '99'],
@@ -265,20 +265,20 @@ describe('after a watch has ended', () => {
     assert.deepEqual([lists().length, sleptMs], [1, []]);
   });
 
-  it('in good order but at once, again and again: backs off without calling it trouble', async () => {
-    const { clock, sleptMs } = noteSleeps();
-    cluster.onWatch = firstTimes(6, (_, reply) => reply.watch().end(), holdWatch);
+  it('in order but at once, repeatedly: backs off, without trouble', async () => {
+    const { clock, sleptMs } = recordSleeps();
+    cluster.onWatch = firstTimes(6, (_, reply) => reply.watch().end(), openWatch);
     const reflector = start({ clock, backoff: { startMs: 500, maxMs: 30_000 } });
     await until('one stays open', () => cluster.watches.length === 1);
-    await settled(reflector);
+    await synced(reflector);
     assert.equal(sleptMs.length, 5);
     for (const [i, ms] of sleptMs.entries())
       assert.ok(ms >= 250 * 2 ** i && ms <= 500 * 2 ** i, String(sleptMs));
     assert.equal(lists().length, 1);
   });
 
-  it('by a reset connection, in the middle of a line: reconnects, and nothing is lost or told twice', async () => {
-    await settled(start());
+  it('by a reset within a line: reconnects, and no change is lost or reported twice', async () => {
+    await synced(start());
     const text = `${JSON.stringify({ type: 'ADDED', object: item('ü', 11) })}\n`;
     const bytes = Buffer.from(text);
     lastWatch().write(bytes.subarray(0, bytes.indexOf(0xbc)));
@@ -286,14 +286,14 @@ describe('after a watch has ended', () => {
     await until('the next is open', () => cluster.watches.length === 2);
     assert.equal(watches()[1]?.query.get('resourceVersion'), '10');
     lastWatch().write(bytes);
-    await until('the event came', () => changes.length === 3);
+    await until('the event arrived', () => changes.length === 3);
     assert.deepEqual([changes[2], lists().length], ['added ü@11', 1]);
   });
 
-  it('by silence: reconnects from the last version, and that is no trouble', async () => {
-    const { clock, sleptMs } = noteSleeps();
+  it('by silence: resumes from the last version, without trouble', async () => {
+    const { clock, sleptMs } = recordSleeps();
     const reflector = start({ idleTimeoutMs: 60, clock });
-    await settled(reflector);
+    await synced(reflector);
     await until('three were opened', () => cluster.watches.length === 3);
     assert.deepEqual([lists().length, reflector.trouble, sleptMs], [1, undefined, []]);
   });
@@ -306,12 +306,12 @@ describe('after a watch has ended', () => {
         watch.send('ERROR', statusOf(410, 'Expired', 'too old resource version')),
     ],
   ] as const) {
-    it(`by ${title}: lists again at once, and reports what vanished, changed and came meanwhile`, async () => {
-      const { clock, sleptMs } = noteSleeps();
+    it(`by ${title}: relists at once, and reports what has changed meanwhile`, async () => {
+      const { clock, sleptMs } = recordSleeps();
       const reflector = start({ clock });
-      await settled(reflector);
+      await synced(reflector);
       if (title === 'HTTP 410')
-        cluster.onWatch = firstTimes(1, refuse(410, 'Expired', 'too old'), holdWatch);
+        cluster.onWatch = firstTimes(1, refuse(410, 'Expired', 'too old'), openWatch);
       Object.assign(cluster, { items: [item('a', 1), item('c', 15)], version: 20 });
       lastWatch().send('BOOKMARK', { metadata: { resourceVersion: '11' } });
       end(lastWatch());
@@ -325,14 +325,14 @@ describe('after a watch has ended', () => {
     });
   }
 
-  it('by 410 each time: backs off between the lists', async () => {
-    const { clock, sleptMs } = noteSleeps();
-    cluster.onWatch = firstTimes(4, refuse(410, 'Expired'), holdWatch);
-    await settled(start({ clock }));
+  it('by repeated 410: backs off between the lists', async () => {
+    const { clock, sleptMs } = recordSleeps();
+    cluster.onWatch = firstTimes(4, refuse(410, 'Expired'), openWatch);
+    await synced(start({ clock }));
     assert.deepEqual([lists().length, sleptMs.length], [5, 3]);
   });
 
-  it('by another ERROR event, also as the first word after 200: says so and comes back without listing', async () => {
+  it('by another ERROR event, also as the first event: says so and resumes', async () => {
     const words: (string | undefined)[] = [];
     cluster.onWatch = firstTimes(
       3,
@@ -342,11 +342,11 @@ describe('after a watch has ended', () => {
         watch.send('ERROR', statusOf(500, 'InternalError', 'storage lacks RequestWatchProgress'));
         watch.end();
       },
-      holdWatch,
+      openWatch,
     );
     const reflector = start();
     await until('one stays open', () => cluster.watches.length === 1);
-    await settled(reflector);
+    await synced(reflector);
     assert.deepEqual(words.slice(1), [
       'persistentvolumeclaims: watch persistentvolumeclaims: storage lacks RequestWatchProgress',
       'persistentvolumeclaims: watch persistentvolumeclaims: storage lacks RequestWatchProgress',
@@ -354,8 +354,8 @@ describe('after a watch has ended', () => {
     assert.equal(lists().length, 1);
   });
 
-  it('by bytes that are no event: reconnects', async () => {
-    await settled(start());
+  it('by bytes that are not an event: reconnects', async () => {
+    await synced(start());
     lastWatch().write('<html>\n');
     await until('the next is open', () => cluster.watches.length === 2);
     assert.equal(lists().length, 1);
@@ -370,17 +370,17 @@ describe('while the API server refuses', () => {
     [404, 'NotFound', 'does not serve this resource'],
     [429, 'TooManyRequests', 'no'],
   ] as const) {
-    it(`a watch with ${code}: keeps the copy, says so, and comes back without listing`, async () => {
+    it(`a watch with ${code}: keeps its objects, says so, and resumes`, async () => {
       const troubles = new Set<string | undefined>();
       const reflector = start();
-      await settled(reflector);
+      await synced(reflector);
       cluster.onWatch = firstTimes(
         4,
         (seen, reply) => {
           troubles.add(reflector.trouble);
           void refuse(code, reason)(seen, reply);
         },
-        holdWatch,
+        openWatch,
       );
       lastWatch().end();
       await until('it is open again', () => cluster.watches.length === 2);
@@ -392,7 +392,7 @@ describe('while the API server refuses', () => {
       assert.deepEqual([reflector.size, lists().length], [2, 1]);
     });
 
-    it(`a list with ${code}: waits for it, not synced, and says so`, async () => {
+    it(`a list with ${code}: is not synced, says so, and retries`, async () => {
       cluster.onList = firstTimes(
         4,
         refuse(code, reason, 'no', code === 429 ? { 'retry-after': '0' } : {}),
@@ -400,12 +400,12 @@ describe('while the API server refuses', () => {
       );
       const reflector = start();
       assert.equal(reflector.hasSynced, false);
-      await settled(reflector);
+      await synced(reflector);
       assert.equal(reflector.size, 2);
     });
   }
 
-  it('says what is wrong while it waits', async () => {
+  it('reports the trouble while it waits', async () => {
     cluster.onList = refuse(
       403,
       'Forbidden',
@@ -413,7 +413,7 @@ describe('while the API server refuses', () => {
     );
     const reflector = start({ backoff: { startMs: 5000, maxMs: 5000 } });
     await until(
-      'it is said',
+      'the trouble is reported',
       () =>
         reflector.trouble?.includes('User "x" cannot list resource (grant list and watch)') ===
         true,
@@ -422,20 +422,20 @@ describe('while the API server refuses', () => {
   });
 
   it('waits as long as Retry-After asks', async () => {
-    const { clock, sleptMs } = noteSleeps();
+    const { clock, sleptMs } = recordSleeps();
     cluster.onWatch = firstTimes(
       1,
       refuse(429, 'TooManyRequests', 'no', { 'retry-after': '7' }),
-      holdWatch,
+      openWatch,
     );
-    await settled(start({ clock }));
+    await synced(start({ clock }));
     assert.deepEqual(
       sleptMs.map((ms) => ms >= 7000),
       [true],
     );
   });
 
-  it('a continue token that is too old: starts the list over', async () => {
+  it('a continue token that is too old: restarts the list', async () => {
     cluster.onList = firstTimes(
       1,
       (_, reply) =>
@@ -446,7 +446,7 @@ describe('while the API server refuses', () => {
       firstTimes(1, refuse(410, 'Expired', 'The provided continue parameter is too old'), listAll),
     );
     const reflector = start();
-    await settled(reflector);
+    await synced(reflector);
     assert.deepEqual(
       lists().map((seen) => seen.query.get('continue')),
       [null, 'old', null],
@@ -454,37 +454,40 @@ describe('while the API server refuses', () => {
     assert.deepEqual(changes, ['added a@1', 'added gone@3', 'added b@2', 'deleted gone@3']);
   });
 
-  it('backs off up to the limit, never in step, and starts over after progress', async () => {
-    const { clock, sleptMs } = noteSleeps();
-    cluster.onWatch = firstTimes(9, refuse(500, 'InternalError'), holdWatch);
-    await settled(start({ clock, backoff: { startMs: 500, maxMs: 30_000 } }));
+  it('backs off up to the limit, with jitter, and starts again after progress', async () => {
+    const { clock, sleptMs } = recordSleeps();
+    cluster.onWatch = firstTimes(9, refuse(500, 'InternalError'), openWatch);
+    await synced(start({ clock, backoff: { startMs: 500, maxMs: 30_000 } }));
     assert.equal(sleptMs.length, 9);
     for (const [i, ms] of sleptMs.entries()) {
       const full = Math.min(30_000, 500 * 2 ** i);
       assert.ok(ms >= full / 2 && ms <= full, String(sleptMs));
     }
     lastWatch().send('ADDED', item('c', 50));
-    await until('it came', () => changes.length === 3);
+    await until('it arrived', () => changes.length === 3);
     lastWatch().drop();
     await until('it is open again', () => cluster.watches.length === 2);
     assert.ok((sleptMs[9] ?? 0) <= 500, String(sleptMs));
   });
 
-  it('nothing at all, because it is gone: comes back', async () => {
+  it('connections, because it is down: reconnects later', async () => {
     const other = await startKubeServer(server.handler);
     const lone = createKubeClient({ access: plainAccess(other), userAgent: 'x', log: silentLog });
     const reflector = start({ client: lone });
-    await settled(reflector);
+    await synced(reflector);
     await other.close();
-    await until('it is said', () => reflector.trouble?.includes('ECONNREFUSED') === true);
+    await until(
+      'the trouble is reported',
+      () => reflector.trouble?.includes('ECONNREFUSED') === true,
+    );
     assert.equal(reflector.size, 2, 'the copy stays');
     await reflector.stop();
     await lone.close();
   });
 });
 
-describe('what callers do', () => {
-  it('a throwing handler is logged and changes nothing', async () => {
+describe('a caller of the reflector', () => {
+  it('may throw in onChange: that is logged and changes nothing', async () => {
     const lines: string[] = [];
     const log = pino({ level: 'error' }, { write: (line: string) => void lines.push(line) });
     const reflector = start({
@@ -494,14 +497,14 @@ describe('what callers do', () => {
         throw new Error('handler broke');
       },
     });
-    await settled(reflector);
+    await synced(reflector);
     lastWatch().send('ADDED', item('c', 11));
-    await until('the next came too', () => changes.length === 3);
+    await until('the next arrived, too', () => changes.length === 3);
     assert.deepEqual([reflector.size, lines.length, cluster.watches.length], [3, 3, 1]);
     assert.ok(lines[0]?.includes('handler broke') && lines[0].includes('ns/a'), lines[0]);
   });
 
-  it('a projection that throws skips that object only', async () => {
+  it('may throw in transform: only that object is skipped', async () => {
     const lines: string[] = [];
     const log = pino({ level: 'error' }, { write: (line: string) => void lines.push(line) });
     cluster.items = [
@@ -510,7 +513,7 @@ describe('what callers do', () => {
       item('c', 3),
     ];
     const reflector = start({ log });
-    await settled(reflector);
+    await synced(reflector);
     assert.deepEqual(
       [...reflector.list()].map((object) => object.metadata.name),
       ['a', 'c'],
@@ -518,10 +521,10 @@ describe('what callers do', () => {
     assert.equal(lines.length, 1);
   });
 
-  it('stop during a slow list ends at once and opens no watch', async () => {
+  it('can stop it during a slow list, and no watch is opened', async () => {
     cluster.onList = () => {};
     const reflector = start();
-    await until('the list was asked for', () => lists().length === 1);
+    await until('the list was requested', () => lists().length === 1);
     const waiting = assert.rejects(reflector.synced(), /is stopped/);
     const startMs = performance.now();
     await reflector.stop();
@@ -530,7 +533,7 @@ describe('what callers do', () => {
     assert.deepEqual([watches().length, reflector.trouble], [0, 'persistentvolumeclaims: stopped']);
   });
 
-  it('stop during a pause ends at once', async () => {
+  it('can stop it during a pause', async () => {
     cluster.onList = refuse(500, 'InternalError');
     const reflector = start({ backoff: { startMs: 60_000, maxMs: 60_000 } });
     await until(
@@ -542,9 +545,9 @@ describe('what callers do', () => {
     assert.ok(performance.now() - startMs < 2000);
   });
 
-  it('stop tells nothing afterwards', async () => {
+  it('gets no changes after stop', async () => {
     const reflector = start();
-    await settled(reflector);
+    await synced(reflector);
     lastWatch().send('ADDED', item('c', 11));
     await reflector.stop();
     const told = changes.length;
@@ -552,17 +555,17 @@ describe('what callers do', () => {
     assert.equal(changes.length, told);
   });
 
-  it('synced gives up when its signal aborts, and does not keep others waiting', async () => {
+  it('can wait for synced until a signal aborts', async () => {
     cluster.onList = () => {};
     const reflector = start();
     await assert.rejects(reflector.synced(AbortSignal.timeout(10)), { name: 'TimeoutError' });
     await assert.rejects(reflector.synced(AbortSignal.abort(new Error('no time'))), /no time/);
   });
 
-  it('metrics tell lists, reconnections and objects by resource', async () => {
+  it('sees lists, reconnections and objects by resource in the metrics', async () => {
     const metrics = new Registry();
-    await settled(start({ metrics }));
-    await settled(start({ metrics }));
+    await synced(start({ metrics }));
+    await synced(start({ metrics }));
     lastWatch().end();
     await until('it is open again', () => cluster.watches.length === 3);
     const text = await metrics.metrics();
@@ -574,7 +577,7 @@ describe('what callers do', () => {
     assert.match(text, /sutler_kube_reflector_objects\{resource="persistentvolumeclaims"\} 2/);
   });
 
-  it('holds 20,000 objects without stopping the event loop for long', async () => {
+  it('can have 20,000 objects without blocking the event loop for long', async () => {
     const items = Array.from({ length: 20_000 }, (_, i) =>
       item(`n${i}`, i, { size: 'x'.repeat(1500) }),
     );
@@ -595,7 +598,7 @@ describe('what callers do', () => {
       lastMs = performance.now();
     }, 1);
     const reflector = start();
-    await settled(reflector);
+    await synced(reflector);
     clearInterval(timer);
     assert.equal(reflector.size, 20_000);
     assert.ok(longestMs < 1000, `${longestMs} ms in one piece, the server's own work included`);

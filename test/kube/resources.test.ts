@@ -29,11 +29,11 @@ describe('pathOf', () => {
     assert.equal(pathOf(classes, { name: 'fast' }), '/apis/storage.k8s.io/v1/storageclasses/fast');
   });
 
-  it('gives cluster-scoped objects no namespace, even if one is named', () => {
+  it('ignores a namespace for cluster-scoped objects', () => {
     assert.equal(pathOf(volumes, { namespace: 'ns', name: 'pv' }), '/api/v1/persistentvolumes/pv');
   });
 
-  it('escapes names, so that none can lead elsewhere', () => {
+  it('escapes names, so that they can not change the path', () => {
     assert.equal(
       pathOf(volumes, { name: '../secrets/x?y' }),
       '/api/v1/persistentvolumes/..%2Fsecrets%2Fx%3Fy',
@@ -42,7 +42,7 @@ describe('pathOf', () => {
 });
 
 describe('keyOf and apiVersionOf', () => {
-  it('name things as stores and objects do', () => {
+  it('return the key in stores and the apiVersion in objects', () => {
     assert.deepEqual(
       [
         keyOf({ namespace: 'ns', name: 'a' }),

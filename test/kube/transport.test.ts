@@ -79,11 +79,11 @@ const fails = (transport: Transport, words: RegExp): Promise<void> =>
   );
 
 describe('Transport over TLS', () => {
-  it('shows its client certificate and verifies the server by IP address', async () => {
+  it('presents its client certificate and verifies the server by IP address', async () => {
     assert.deepEqual(await call(open(constant(material()))), { peer: 'alice' });
   });
 
-  it('verifies the name it was told', async () => {
+  it('verifies the given server name', async () => {
     assert.deepEqual(await call(open(constant(material({ servername: 'api.example' })))), {
       peer: 'alice',
     });
@@ -97,14 +97,14 @@ describe('Transport over TLS', () => {
     });
   });
 
-  it('uses a new certificate for the next call, while calls and watches under way go on over the old connections', async () => {
+  it('uses a new certificate for the next call; calls and watches under way go on', async () => {
     let tls = material();
     const transport = open(() => tls);
     const before = server.handler;
-    const held: { watch?: OpenWatch; answer?: () => void } = {};
+    const kept: { watch?: OpenWatch; answer?: () => void } = {};
     server.handler = (seen, reply) => {
-      if (seen.path === '/watch') held.watch = reply.watch();
-      else held.answer = () => reply.json(200, { peer: peerOf(seen) });
+      if (seen.path === '/watch') kept.watch = reply.watch();
+      else kept.answer = () => reply.json(200, { peer: peerOf(seen) });
     };
     const received: string[] = [];
     const watching = transport.stream(
@@ -112,20 +112,20 @@ describe('Transport over TLS', () => {
       { idleTimeoutMs: 5000, onOpen: () => {}, onData: (chunk) => received.push(chunk.toString()) },
     );
     const underWay = call(transport);
-    await until('both arrived', () => held.watch !== undefined && held.answer !== undefined);
+    await until('both arrived', () => kept.watch !== undefined && kept.answer !== undefined);
     server.handler = before;
 
     tls = material(bob);
     assert.deepEqual(await call(transport), { peer: 'bob' });
-    held.answer?.();
+    kept.answer?.();
     assert.deepEqual(await underWay, { peer: 'alice' });
-    held.watch?.write('still here');
+    kept.watch?.write('still here');
     await until('the watch still delivers', () => received.length === 1);
-    held.watch?.end();
+    kept.watch?.end();
     assert.equal(await watching, undefined);
   });
 
-  it('survives a server certificate of a new authority once the CA file has it', async () => {
+  it('accepts a server certificate of a new authority once the CA file has it', async () => {
     let tls = material();
     const transport = open(() => tls);
     await call(transport);
@@ -162,13 +162,13 @@ describe('Transport', () => {
     assert.equal(quiet.connections, 1);
   });
 
-  it('opens no connection per DELETE with a body', async () => {
+  it('reuses the connection after a DELETE with a body', async () => {
     const counted = await startKubeServer((_, reply) => reply.json(200, {}));
     closers.push(() => counted.close());
     const transport = open(constant(material()), {}, counted);
     for (let round = 0; round < 20; round++)
       await transport.call({ ...get, method: 'DELETE', body: '{}' }, { timeoutMs: 5000 });
-    // The pool may open a second one while the first is just becoming free.
+    // The pool may open a second connection just before the first one is free.
     assert.ok(counted.connections <= 2, String(counted.connections));
   });
 
@@ -192,14 +192,14 @@ describe('Transport', () => {
     );
   });
 
-  it('does not send what was given up while it waited for a connection', async () => {
-    const held: Reply[] = [];
-    const slow = await startKubeServer((_, reply) => void held.push(reply));
+  it('does not send a request that ended while it waited for a connection', async () => {
+    const replies: Reply[] = [];
+    const slow = await startKubeServer((_, reply) => void replies.push(reply));
     closers.push(() => slow.close());
     const transport = new Transport(plainAccess(slow), 1);
     transports.push(transport);
     const first = transport.call({ ...get, path: '/first' }, { timeoutMs: 5000 });
-    await until('the first is under way', () => held.length === 1);
+    await until('the first is under way', () => replies.length === 1);
     const abort = new AbortController();
     const second = transport.call(
       { ...get, path: '/second', method: 'POST', body: '{}' },
@@ -212,10 +212,10 @@ describe('Transport', () => {
       second,
       (error) => error instanceof TransportError && error.kind === 'aborted' && !error.maybeSent,
     );
-    held.shift()?.json(200, {});
+    replies.shift()?.json(200, {});
     await first;
-    await until('the next is under way', () => held.length === 1);
-    held.shift()?.json(200, {});
+    await until('the next is under way', () => replies.length === 1);
+    replies.shift()?.json(200, {});
     await third;
     assert.deepEqual(
       slow.seen.map((seen) => seen.path),
@@ -223,7 +223,7 @@ describe('Transport', () => {
     );
   });
 
-  it('ends a call to a host that accepts and then says nothing', async () => {
+  it('ends a call to a host that accepts the connection and sends nothing', async () => {
     const mute = createTcpServer((socket) => socket.resume());
     await new Promise<void>((resolve) => mute.listen(0, '127.0.0.1', resolve));
     const url = `http://127.0.0.1:${portOf(mute)}`;

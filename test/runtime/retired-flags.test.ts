@@ -69,7 +69,7 @@ const SPELLINGS: Readonly<Record<string, readonly string[]>> = {
 const isSwitch = ([value]: readonly [string, ...string[]]): boolean => value in SPELLINGS;
 const others = ([value, ...rest]: readonly [string, ...string[]]): readonly string[] =>
   isSwitch([value]) ? [value === 'true' ? 'false' : 'true'] : rest;
-/** Every way to give the flag that value. */
+/** All arguments that give a flag the value. */
 const waysToGive = (flag: string, value: string): readonly (readonly string[])[] => {
   const texts = SPELLINGS[value];
   if (texts === undefined) return [[`--${flag}=${value}`], [`--${flag}`, value]];
@@ -111,7 +111,7 @@ describe('the command line of external-provisioner', () => {
     it(`is accepted as a whole by sutler ${name}`, () => {
       const argv = [...flagsOf(([value]) => [value]), ...flagsOf(others)].flat();
       const cli = fileURLToPath(import.meta.resolve('#src/cli.ts'));
-      // --version is last: nothing is started, and all that comes before it is read.
+      // --version is last, so that everything before it is read and nothing is started.
       const { status, stdout, stderr } = spawnSync(process.execPath, [
         cli,
         name,
