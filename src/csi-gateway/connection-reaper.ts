@@ -17,8 +17,8 @@ export interface ReaperLimits {
   readonly maxWaitingCalls: number;
 }
 
-/** Long enough for callers on a bad network, short for those that only occupy memory. A waiting call
- * takes up to 25 kB; a well-behaved caller lets it wait for milliseconds. */
+/** Long enough for callers on a bad network, short for those that only occupy memory. A waiting
+ * call takes up to 25 kB; a well-behaved caller lets it wait for milliseconds. */
 export const defaultReaperLimits: ReaperLimits = {
   replyMs: 10_000,
   requestMs: 30_000,
@@ -76,10 +76,8 @@ export class ConnectionReaper {
   readonly #timer: NodeJS.Timeout;
   #waiting = 0;
 
-  /** @param options.onLateCall        ends a call whose caller was too slow; must move it to another
-   *                                  phase
-   *  @param options.onTooManyWaiting  called before a connection is destroyed because too many calls
-   *                                  wait and it has most of them */
+  /** @param options.onLateCall        ends a late call; must move it to another phase
+   * @param options.onTooManyWaiting  called before a connection with waiting calls is destroyed */
   constructor(options: {
     readonly limits: ReaperLimits;
     readonly clock: Clock;
@@ -130,8 +128,8 @@ export class ConnectionReaper {
   }
 
   /** Closes a connection, whose calls are refused from now on, once it has been quiet for a while.
-   * Not at once: Node's GOAWAY ignores calls that cross it on the wire (it can't announce itself
-   * first, as RFC 9113 section 6.8 advises), and such calls would look ambiguous to their caller. */
+   * Not at once: Node's GOAWAY ignores calls that cross it on the wire (Node can't announce it as
+   * RFC 9113 section 6.8 advises), and such calls would look ambiguous to their caller. */
   retire(session: Http2Session): void {
     const connection = this.#connections.get(session);
     if (connection !== undefined) connection.retiredMs ??= this.#clock.nowMs();
@@ -217,7 +215,7 @@ export class ConnectionReaper {
   }
 }
 
-/** Asks an idle caller for a sign of life: one that is gone does not answer. */
+/** Pings an idle connection. If the caller is gone, no answer comes. */
 function ping(session: Http2Session, connection: Connection, nowMs: number): void {
   connection.pingedMs = nowMs;
   try {

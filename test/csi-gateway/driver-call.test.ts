@@ -23,8 +23,8 @@ const GOOD = toBinary(
 );
 const FORGED = { 'sutler-driver-status': '1', 'sutler-not-forwarded': '1' };
 
-/** The ways in which a call can end without OK, and what the caller must be told: that the status is
- * the driver's, or that it is ambiguous. */
+/** The ways in which a call can end without OK, and what the caller must be told: that the status
+ * is the driver's, or that it is ambiguous. */
 const ENDS: readonly {
   readonly title: string;
   readonly end: (call: RawCall) => unknown;
@@ -258,7 +258,8 @@ describe('callDriver', () => {
   });
 
   for (const { title, end, expected, code } of ENDS) {
-    it(`reports ${title} as ${expected === 'driver' ? "the driver's status" : 'ambiguous'}`, async () => {
+    const status = expected === 'driver' ? 'the driver’s status' : 'ambiguous';
+    it(`reports ${title} as ${status}`, async () => {
       await until('the driver is ready', () => test.gateway.trouble === undefined);
       script = end;
       const error = await failureOf(

@@ -234,7 +234,8 @@ describe('a gateway with the sample driver', () => {
     await failureOf(test.client.createVolume(volumeRequest(''), SETTINGS));
     const text = await test.metrics.metrics();
     const series = (method: string, code: string): string =>
-      `csi_sidecar_operations_seconds_count{driver_name="sample.csi.sutler.dev",method_name="/csi.v1.Controller/${method}",grpc_status_code="${code}"} 1`;
+      'csi_sidecar_operations_seconds_count{driver_name="sample.csi.sutler.dev",' +
+      `method_name="/csi.v1.Controller/${method}",grpc_status_code="${code}"} 1`;
     assert.ok(text.includes(series('GetCapacity', 'OK')), text);
     assert.ok(text.includes(series('CreateVolume', 'InvalidArgument')));
     assert.match(

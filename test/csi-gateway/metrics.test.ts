@@ -71,7 +71,8 @@ describe('the call histogram', () => {
 
   it('labels a driver whose name is not known unknown-driver (Q-42)', async () =>
     assert.deepEqual(await countLines(PROBE), [
-      'count{driver_name="unknown-driver",method_name="/csi.v1.Identity/Probe",grpc_status_code="OK"} 1',
+      'count{driver_name="unknown-driver",method_name="/csi.v1.Identity/Probe",' +
+        'grpc_status_code="OK"} 1',
     ]));
 
   it('labels a call with the Go name of its code (Q-43)', async () => {

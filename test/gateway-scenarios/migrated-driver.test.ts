@@ -53,7 +53,7 @@ describe('a driver that replaces an in-tree plug-in, behind the gateway', () => 
     const text = await test.metrics.metrics();
     const series = [
       ...text.matchAll(
-        /_seconds_count\{driver_name="([^"]+)",method_name="[^"]+\/(\w+Volume)",grpc_status_code="OK"(.*)\} (\d)/g,
+        /_count\{driver_name="([^"]+)",method_name="[^"]+\/(\w+Volume)",[^"]+"OK"(.*)\} (\d)/g,
       ),
     ];
     assert.deepEqual(series.map(([, ...facts]) => facts.join(' ')).toSorted(), [

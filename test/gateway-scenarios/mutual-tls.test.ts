@@ -262,8 +262,8 @@ describe('the gateway with mutual TLS', () => {
     const callers = Promise.all(Array.from({ length: 8 }, caller));
     for (let round = 0; round < 3; round += 1) {
       const before = { cert: source.current.cert, done };
-      // A new authority is introduced in two steps: first both sides trust it, then they use it. The
-      // script creates a new authority, so the old one stays trusted here beside it.
+      // A new authority is introduced in two steps: first both sides trust it, then they use it.
+      // The script creates a new authority, so the old one stays trusted here beside it.
       const oldCa = await readFile(tlsFilesOf(validFolder(), 'jobs').ca, 'utf8');
       await makeCertificates(validFolder());
       await until('renewed', () => source.current.cert !== before.cert);

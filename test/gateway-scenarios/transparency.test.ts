@@ -171,8 +171,8 @@ describe('a driver behind the gateway and without it', () => {
   });
 
   let handle = '';
-  // CSI calls are idempotent, so the same call can go to one driver both ways. Which way comes first
-  // alternates.
+  // CSI calls are idempotent, so the same call can go to one driver both ways. Which way comes
+  // first alternates.
   for (const [index, { title, method, request }] of SCRIPT.entries()) {
     it(`${title}, with the same response both ways`, async () => {
       handle = driver.volumes()[0]?.handle ?? handle;
