@@ -39,6 +39,8 @@ export interface DriverConnectionOptions {
   readonly probeIntervalMs?: number;
 }
 
+const IDENTITY = '/csi.v1.Identity/';
+const CONTROLLER_CAPABILITIES = '/csi.v1.Controller/ControllerGetCapabilities';
 const RECONNECT_MIN_MS = 50;
 const RECONNECT_MAX_MS = 500;
 /** Interval between Probes of a driver that is not ready, as in csi-lib-utils rpc/common.go
@@ -94,7 +96,7 @@ export class DriverConnection {
   findTrouble(path: string): string | undefined {
     if (this.#session === undefined || this.#session.closed)
       return `the driver is not connected: ${this.#trouble ?? this.#address}`;
-    if (!this.#isProbed && !path.startsWith('/csi.v1.Identity/'))
+    if (!this.#isProbed && !path.startsWith(IDENTITY))
       return `the driver is not ready: ${this.#trouble ?? 'no Probe was answered yet'}`;
     return undefined;
   }
@@ -240,7 +242,7 @@ export class DriverConnection {
   /** Why the driver is not ready, by a Probe and, once per session, by its identity. */
   async #checkDriver(lost: AbortSignal): Promise<string | undefined> {
     try {
-      const isReady = await this.#query('/csi.v1.Identity/Probe', decodeProbeReady, lost);
+      const isReady = await this.#query(`${IDENTITY}Probe`, decodeProbeReady, lost);
       if (isReady === false) return 'the driver answers Probe with ready=false';
       this.#isProbed = true;
       const identity = this.#identity ?? (await this.#readIdentity(lost));
@@ -254,19 +256,15 @@ export class DriverConnection {
   }
 
   async #readIdentity(lost: AbortSignal): Promise<DriverIdentity> {
-    const info = await this.#query('/csi.v1.Identity/GetPluginInfo', decodePluginInfo, lost);
+    const info = await this.#query(`${IDENTITY}GetPluginInfo`, decodePluginInfo, lost);
     const plugin = await this.#query(
-      '/csi.v1.Identity/GetPluginCapabilities',
+      `${IDENTITY}GetPluginCapabilities`,
       decodePluginServices,
       lost,
     );
     // A driver that only serves nodes has no Controller service.
     const controller = plugin.has('CONTROLLER_SERVICE')
-      ? await this.#query(
-          '/csi.v1.Controller/ControllerGetCapabilities',
-          decodeControllerRpcs,
-          lost,
-        )
+      ? await this.#query(CONTROLLER_CAPABILITIES, decodeControllerRpcs, lost)
       : new Set<string>();
     return { ...info, capabilities: { plugin, controller } };
   }

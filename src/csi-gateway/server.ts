@@ -8,7 +8,7 @@ import {
   type ServerHttp2Stream,
 } from 'node:http2';
 import type { Socket } from 'node:net';
-import type { TLSSocket } from 'node:tls';
+import type { SecureContextOptions, TLSSocket } from 'node:tls';
 import { Code, CsiError } from '../csi/status.ts';
 import type { Address } from '../runtime/address.ts';
 import type { Clock } from '../runtime/clock.ts';
@@ -227,11 +227,6 @@ class Http2Gateway implements GatewayServer {
   }
 }
 
-function secureContext({ ca, cert, key }: TlsMaterial): {
-  readonly ca: string;
-  readonly cert: string;
-  readonly key: string;
-  readonly minVersion: 'TLSv1.3';
-} {
+function secureContext({ ca, cert, key }: TlsMaterial): SecureContextOptions {
   return { ca, cert, key, minVersion: 'TLSv1.3' };
 }
