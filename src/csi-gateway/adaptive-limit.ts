@@ -15,7 +15,7 @@ export interface AdaptiveLimitOptions {
 }
 
 const SHRINK = 0.7;
-/** Calls that take this many times their usual duration probably wait for each other in the driver. */
+/** Calls that take this many times their usual duration probably wait for each other. */
 const SLOW_FACTOR = 2;
 /** Below this duration, load can't be told from noise. */
 const SLOW_FLOOR_MS = 100;
@@ -25,9 +25,9 @@ const USUAL = 0.01;
 
 /** Finds how many calls of a method a driver can handle at once, by additive increase and
  * multiplicative decrease. The limit grows by about one per round of OK answers while it is fully
- * used. It shrinks by a third when the driver reports overload or gets slow, at most once per round:
- * calls that started before the last decrease say nothing about the new limit. Time comes only from
- * the samples. */
+ * used. It shrinks by a third when the driver reports overload or gets slow, at most once per
+ * round: calls that started before the last decrease say nothing about the new limit. Time comes
+ * only from the samples. */
 export class AdaptiveLimit {
   readonly #max: number;
   #limit: number;

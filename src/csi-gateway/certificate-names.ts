@@ -10,7 +10,7 @@ export interface CertificateName {
 }
 
 /** Reads --tls-allowed-names: `DNS:name`, `URI:spiffe://…`, `IP:address`, or the value alone if its
- * kind is obvious. Patterns are refused, because they can match names that nobody thought of.
+ * kind is obvious. Patterns are refused, because they can match unexpected names.
  * @throws UsageError */
 export function parseAllowedNames(
   flag: string,

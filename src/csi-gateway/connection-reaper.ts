@@ -17,8 +17,8 @@ export interface ReaperLimits {
   readonly maxWaitingCalls: number;
 }
 
-/** Long enough for callers on a bad network, short for those that only occupy memory. A waiting call
- * takes up to 25 kB; a well-behaved caller lets it wait for milliseconds. */
+/** Long enough for callers on a bad network, short for those that only occupy memory. A waiting
+ * call takes up to 25 kB; a well-behaved caller lets it wait for milliseconds. */
 export const defaultReaperLimits: ReaperLimits = {
   replyMs: 10_000,
   requestMs: 30_000,
@@ -64,32 +64,26 @@ interface CallState {
   sinceMs: number;
 }
 
+export interface ConnectionReaperOptions {
+  readonly limits: ReaperLimits;
+  readonly clock: Clock;
+  /** Ends a late call; must move it to another phase. */
+  readonly onLateCall: (stream: ServerHttp2Stream, step: AwaitedStep) => void;
+  /** Called before a connection is destroyed because too many calls wait. */
+  readonly onTooManyWaiting: (session: Http2Session) => void;
+}
+
 /** Ends calls and connections of callers that are too slow, idle or no longer allowed. One timer
  * serves all of them: a timer for each call would cost more than the rest of its bookkeeping. */
 export class ConnectionReaper {
-  readonly #limits: ReaperLimits;
-  readonly #clock: Clock;
-  readonly #onLateCall: (stream: ServerHttp2Stream, step: AwaitedStep) => void;
-  readonly #onTooManyWaiting: (session: Http2Session) => void;
+  readonly #options: ConnectionReaperOptions;
   readonly #connections = new Map<Http2Session, Connection>();
   readonly #calls = new Map<ServerHttp2Stream, CallState>();
   readonly #timer: NodeJS.Timeout;
   #waiting = 0;
 
-  /** @param options.onLateCall        ends a call whose caller was too slow; must move it to another
-   *                                  phase
-   *  @param options.onTooManyWaiting  called before a connection is destroyed because too many calls
-   *                                  wait and it has most of them */
-  constructor(options: {
-    readonly limits: ReaperLimits;
-    readonly clock: Clock;
-    readonly onLateCall: (stream: ServerHttp2Stream, step: AwaitedStep) => void;
-    readonly onTooManyWaiting: (session: Http2Session) => void;
-  }) {
-    this.#limits = options.limits;
-    this.#clock = options.clock;
-    this.#onLateCall = options.onLateCall;
-    this.#onTooManyWaiting = options.onTooManyWaiting;
+  constructor(options: ConnectionReaperOptions) {
+    this.#options = options;
     const { replyMs, requestMs, answerMs, idleMs } = options.limits;
     const shortestMs = Math.min(replyMs, requestMs, answerMs, idleMs);
     this.#timer = setInterval(() => this.#reap(), Math.max(10, Math.min(1_000, shortestMs / 4)));
@@ -99,7 +93,7 @@ export class ConnectionReaper {
   /** Starts watching a connection.
    * @param destroy  ends it at once, with all its calls */
   addConnection(session: ServerHttp2Session, destroy: () => void): void {
-    const nowMs = this.#clock.nowMs();
+    const nowMs = this.#options.clock.nowMs();
     const connection: Connection = {
       destroy,
       openedMs: nowMs,
@@ -130,11 +124,11 @@ export class ConnectionReaper {
   }
 
   /** Closes a connection, whose calls are refused from now on, once it has been quiet for a while.
-   * Not at once: Node's GOAWAY ignores calls that cross it on the wire (it can't announce itself
-   * first, as RFC 9113 section 6.8 advises), and such calls would look ambiguous to their caller. */
+   * Not at once: Node's GOAWAY ignores calls that cross it on the wire (Node can't announce it as
+   * RFC 9113 section 6.8 advises), and such calls would look ambiguous to their caller. */
   retire(session: Http2Session): void {
     const connection = this.#connections.get(session);
-    if (connection !== undefined) connection.retiredMs ??= this.#clock.nowMs();
+    if (connection !== undefined) connection.retiredMs ??= this.#options.clock.nowMs();
   }
 
   /** Starts watching a call, in phase `request`. */
@@ -150,7 +144,7 @@ export class ConnectionReaper {
       this.enterPhase(stream, 'work');
       this.#calls.delete(stream);
       connection.streams -= 1;
-      connection.idleSinceMs = this.#clock.nowMs();
+      connection.idleSinceMs = this.#options.clock.nowMs();
     });
   }
 
@@ -160,10 +154,11 @@ export class ConnectionReaper {
     if (call === undefined || call.connection.isGone) return;
     const change = Number(phase !== 'work') - Number(call.phase !== 'work');
     call.phase = phase;
-    call.sinceMs = this.#clock.nowMs();
+    call.sinceMs = this.#options.clock.nowMs();
     call.connection.waiting += change;
     this.#waiting += change;
-    if (change > 0 && this.#waiting > this.#limits.maxWaitingCalls) this.#endBusiestConnection();
+    if (change > 0 && this.#waiting > this.#options.limits.maxWaitingCalls)
+      this.#endBusiestConnection();
   }
 
   /** Stops the timer. */
@@ -176,7 +171,7 @@ export class ConnectionReaper {
       b[1].waiting > a[1].waiting ? b : a,
     );
     this.#removeConnection(session);
-    this.#onTooManyWaiting(session);
+    this.#options.onTooManyWaiting(session);
     destroy();
   }
 
@@ -190,14 +185,14 @@ export class ConnectionReaper {
   }
 
   #reap(): void {
-    const nowMs = this.#clock.nowMs();
+    const nowMs = this.#options.clock.nowMs();
     for (const [session, connection] of this.#connections)
       this.#checkConnection(session, connection, nowMs);
     for (const [stream, call] of this.#calls) this.#checkCall(stream, call, nowMs);
   }
 
   #checkConnection(session: Http2Session, connection: Connection, nowMs: number): void {
-    const { replyMs, idleMs } = this.#limits;
+    const { replyMs, idleMs } = this.#options.limits;
     const { hasSettings, openedMs, pingedMs = Infinity, retiredMs = Infinity } = connection;
     const quietMs = connection.streams > 0 ? 0 : nowMs - connection.idleSinceMs;
     const isSilent = (!hasSettings && nowMs - openedMs > replyMs) || nowMs - pingedMs > replyMs;
@@ -209,15 +204,15 @@ export class ConnectionReaper {
   #checkCall(stream: ServerHttp2Stream, call: CallState, nowMs: number): void {
     const { phase, sinceMs, connection } = call;
     if (phase === 'work') return;
-    const { requestMs, answerMs } = this.#limits;
+    const { requestMs, answerMs } = this.#options.limits;
     if (nowMs - sinceMs <= (phase === 'request' ? requestMs : answerMs)) return;
     // A caller that does not even take a reset reads nothing at all.
     if (phase === 'reset') connection.destroy();
-    else this.#onLateCall(stream, phase);
+    else this.#options.onLateCall(stream, phase);
   }
 }
 
-/** Asks an idle caller for a sign of life: one that is gone does not answer. */
+/** Pings an idle connection. If the caller is gone, no answer comes. */
 function ping(session: Http2Session, connection: Connection, nowMs: number): void {
   connection.pingedMs = nowMs;
   try {

@@ -30,8 +30,8 @@ export interface DriverResponse {
   readonly body: Buffer;
 }
 
-/** Result of a call to the driver. ambiguous: the driver may or may not have acted. not-sent: nothing
- * was sent. */
+/** Result of a call to the driver. ambiguous: the driver may or may not have acted. not-sent:
+ * nothing was sent. */
 export type DriverAnswer =
   | DriverResponse
   | {
@@ -56,19 +56,19 @@ export interface DriverRequest {
   /** Cancels the call: the driver gets an RST_STREAM frame. If the reason is a CsiError, it becomes
    * the answer. */
   readonly signal?: AbortSignal;
-  /** Called once, when the driver no longer works on the call, even if nothing was sent. That can be
-   * later than the answer: the driver works on a cancelled call until its reset arrives. */
+  /** Called once, when the driver no longer works on the call, even if nothing was sent. That can
+   * be later than the answer: the driver works on a cancelled call until its reset arrives. */
   readonly onEnd?: (code: number) => void;
 }
 
 /** Sends one unary call to the driver and determines who made its status.
  *
- * This uses node:http2 and not grpc-js, because grpc-js can't tell. Its StatusObject is the same, with
- * empty metadata, for the driver's plain trailers (grpc-status and grpc-message only) and for a
- * status of its own (subchannel-call.ts: RST_STREAM, lost connection, too large, can't be parsed;
- * client.ts: OK without message), and trailers without grpc-status give a made-up code together with
- * the peer's metadata. Here a status is the driver's only if a header block with END_STREAM carried
- * one numeric grpc-status on HTTP 200. */
+ * This uses node:http2 and not grpc-js, because grpc-js can't tell. Its StatusObject is the same,
+ * with empty metadata, for the driver's plain trailers (grpc-status and grpc-message only) and for
+ * a status of its own (subchannel-call.ts: RST_STREAM, lost connection, too large, can't be parsed;
+ * client.ts: OK without message), and trailers without grpc-status give a made-up code together
+ * with the peer's metadata. Here a status is the driver's only if a header block with END_STREAM
+ * carried one numeric grpc-status on HTTP 200. */
 export function callDriver(
   session: ClientHttp2Session,
   request: DriverRequest,

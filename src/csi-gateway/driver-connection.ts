@@ -39,24 +39,27 @@ export interface DriverConnectionOptions {
   readonly probeIntervalMs?: number;
 }
 
+const IDENTITY = '/csi.v1.Identity/';
+const CONTROLLER_CAPABILITIES = '/csi.v1.Controller/ControllerGetCapabilities';
 const RECONNECT_MIN_MS = 50;
 const RECONNECT_MAX_MS = 500;
 /** Interval between Probes of a driver that is not ready, as in csi-lib-utils rpc/common.go
  * ProbeForever. */
 const PROBE_RETRY_MS = 1_000;
-/** How old the last log line about waiting must be before a new reason is logged. Reasons that change
- * while a driver restarts are not worth a line each. */
+/** How old the last log line about waiting must be before a new reason is logged. Reasons that
+ * change while a driver restarts are not worth a line each. */
 const NEW_REASON_MS = 10_000;
-/** Calls in a row without a response in time after which the connection is replaced. By default that
- * takes two times ten seconds, longer than a busy driver should need for a Probe. */
+/** Calls in a row without a response in time after which the connection is replaced. By default
+ * that takes twice ten seconds, longer than a busy driver should need for a Probe. */
 const MAX_UNANSWERED = 2;
 
-/** Keeps a connection to the driver's socket. It goes through these states, for ever:
- * - waiting: there is no session. It tries to connect every 50 to 500 ms.
- * - connected: Probe has not succeeded on this session. Only Identity calls are forwarded, so that
- *   callers can watch a driver start.
- * - probed: a Probe has succeeded. All calls are forwarded, even if a later Probe fails.
- * When the session closes, gets a GOAWAY or answers nothing, it is replaced and the state is waiting
+/** Keeps a connection to the driver's socket. It passes through these states until it is closed:
+ * - waiting: there is no session. It tries to connect every 50 to 500 ms. Then `connected`.
+ * - connected: no Probe has succeeded on this session. Only Identity calls are forwarded, so that
+ *   callers can watch a driver start. Then `probed`.
+ * - probed: all calls are forwarded, even if a later Probe fails.
+ *
+ * A session that closes, gets a GOAWAY or answers nothing is given up, and the state is `waiting`
  * again. `trouble` is undefined only while the latest Probe succeeded and the name is known. */
 export class DriverConnection {
   readonly #options: DriverConnectionOptions;
@@ -93,7 +96,7 @@ export class DriverConnection {
   findTrouble(path: string): string | undefined {
     if (this.#session === undefined || this.#session.closed)
       return `the driver is not connected: ${this.#trouble ?? this.#address}`;
-    if (!this.#isProbed && !path.startsWith('/csi.v1.Identity/'))
+    if (!this.#isProbed && !path.startsWith(IDENTITY))
       return `the driver is not ready: ${this.#trouble ?? 'no Probe was answered yet'}`;
     return undefined;
   }
@@ -239,7 +242,7 @@ export class DriverConnection {
   /** Why the driver is not ready, by a Probe and, once per session, by its identity. */
   async #checkDriver(lost: AbortSignal): Promise<string | undefined> {
     try {
-      const isReady = await this.#ask('/csi.v1.Identity/Probe', decodeProbeReady, lost);
+      const isReady = await this.#query(`${IDENTITY}Probe`, decodeProbeReady, lost);
       if (isReady === false) return 'the driver answers Probe with ready=false';
       this.#isProbed = true;
       const identity = this.#identity ?? (await this.#readIdentity(lost));
@@ -253,22 +256,26 @@ export class DriverConnection {
   }
 
   async #readIdentity(lost: AbortSignal): Promise<DriverIdentity> {
-    const info = await this.#ask('/csi.v1.Identity/GetPluginInfo', decodePluginInfo, lost);
-    const plugin = await this.#ask(
-      '/csi.v1.Identity/GetPluginCapabilities',
+    const info = await this.#query(`${IDENTITY}GetPluginInfo`, decodePluginInfo, lost);
+    const plugin = await this.#query(
+      `${IDENTITY}GetPluginCapabilities`,
       decodePluginServices,
       lost,
     );
     // A driver that only serves nodes has no Controller service.
     const controller = plugin.has('CONTROLLER_SERVICE')
-      ? await this.#ask('/csi.v1.Controller/ControllerGetCapabilities', decodeControllerRpcs, lost)
+      ? await this.#query(CONTROLLER_CAPABILITIES, decodeControllerRpcs, lost)
       : new Set<string>();
     return { ...info, capabilities: { plugin, controller } };
   }
 
   /** Makes a call of the gateway itself, with an empty request.
    * @throws CsiError */
-  async #ask<T>(path: string, decode: (response: Uint8Array) => T, lost: AbortSignal): Promise<T> {
+  async #query<T>(
+    path: string,
+    decode: (response: Uint8Array) => T,
+    lost: AbortSignal,
+  ): Promise<T> {
     const { probeTimeoutMs, maxMessageBytes } = this.#options;
     const answer = await this.send({
       path,

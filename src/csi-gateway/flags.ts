@@ -24,8 +24,8 @@ export const flags = defineFlags({
     type: 'string',
     default: '',
     help:
-      'PEM file with the gateway’s certificate, followed by intermediates. Turns on mutual TLS 1.3 ' +
-      'for TCP. Changes of the three TLS files take effect at once.',
+      'PEM file with the gateway’s certificate, followed by intermediates. Turns on mutual ' +
+      'TLS 1.3 for TCP. Changes of the three TLS files take effect at once.',
   },
   'tls-key': { type: 'string', default: '', help: 'PEM file with the private key of --tls-cert.' },
   'tls-client-ca': {
@@ -59,7 +59,7 @@ export const flags = defineFlags({
     default: false,
     help:
       'Below --max-in-flight, adapt the limit of each method to the driver: fewer calls when it ' +
-      'answers ResourceExhausted, Unavailable or DeadlineExceeded or gets slow, more when it does not.',
+      'answers ResourceExhausted, Unavailable or DeadlineExceeded or gets slow, otherwise more.',
   },
   timeout: {
     type: 'durationMs',

@@ -162,8 +162,8 @@ export class Forwarder {
     return typeof timeoutMs === 'object' ? timeoutMs : { key, timeoutMs };
   }
 
-  /** Refuses methods that may not pass, and all calls while the gateway drains or the driver can't be
-   * used. */
+  /** Refuses methods that may not pass, and all calls while the gateway drains or the driver can't
+   * be used. */
   #checkAvailability({ path, headers }: InboundCall): GatewayReply | undefined {
     const { allowed, clock, driver, flights } = this.#options;
     if (allowed !== undefined && !allowed.has(path)) {

@@ -90,8 +90,8 @@ function verifiedIssuer(link: X509Certificate): X509Certificate | undefined {
   return link.verify(issuer.publicKey) ? issuer : undefined;
 }
 
-/** The same caller with a certificate that is no longer valid: its calls are refused, not forwarded,
- * so that it knows at once that nothing was sent. */
+/** The same caller with a certificate that is no longer valid: its calls are refused, not
+ * forwarded, so that it knows at once that nothing was sent. */
 export function revokeCaller(caller: Caller, reason: string): Caller {
   const details =
     `not forwarded: the client certificate of this connection ${reason}; ` +

@@ -34,8 +34,8 @@ export function decodePluginServices(response: Uint8Array): ReadonlySet<string> 
   return decodeTypes(response, pluginServiceNames);
 }
 
-/** Names of the RPCs in ControllerGetCapabilitiesResponse; entries without a type are skipped, as in
- * csi-lib-utils rpc/common.go GetControllerCapabilities. */
+/** Names of the RPCs in ControllerGetCapabilitiesResponse; entries without a type are skipped, as
+ * in csi-lib-utils rpc/common.go GetControllerCapabilities. */
 export function decodeControllerRpcs(response: Uint8Array): ReadonlySet<string> {
   return decodeTypes(response, controllerRpcNames);
 }

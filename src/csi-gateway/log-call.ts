@@ -4,8 +4,8 @@ import { collectSecretValues, redact, redactText } from '../csi/redact.ts';
 import { codeName } from '../csi/status.ts';
 import type { Logger } from '../runtime/log.ts';
 
-/** A finished call. Messages are decompressed protobuf bytes; undefined if there is none or it could
- * not be decompressed. */
+/** A finished call. Messages are decompressed protobuf bytes; undefined if there is none or it
+ * could not be decompressed. */
 export interface CallRecord {
   readonly path: string;
   /** Name of the caller (Caller.name). */
@@ -22,7 +22,7 @@ export interface CallRecord {
 }
 
 /** Logs a call with its messages, as csi-lib-utils connection/connection.go LogGRPC does at -v=5.
- * Fields marked csi_secret are removed from the messages, and their values from the driver's text. */
+ * Fields marked csi_secret are removed from messages, and their values from the driver's text. */
 export function logCall(log: Logger, call: CallRecord): void {
   const method = methodsByPath.get(call.path);
   const request = render(method?.input, call.request);

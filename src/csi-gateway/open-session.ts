@@ -6,8 +6,8 @@ import { timerMs } from '../runtime/clock.ts';
 /** Flow-control window of the connection, and of each response on it. */
 const WINDOW_BYTES = 4 * 1024 * 1024;
 
-/** Opens an HTTP/2 session and waits for the peer's SETTINGS frame: a call to a peer that only accepts
- * connections would be ambiguous.
+/** Opens an HTTP/2 session and waits for the peer's SETTINGS frame: a call to a peer that only
+ * accepts connections would be ambiguous.
  * @returns the session, or the reason why there is none
  * @param options.timeoutMs  time for the whole set-up
  * @param options.signal     ends the attempt, and the session later on */

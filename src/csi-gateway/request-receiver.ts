@@ -84,7 +84,7 @@ export class RequestReceiver {
       return reaper.enterPhase(stream, 'answer');
     }
     if (countBytes(headers) > MAX_METADATA_BYTES) {
-      const details = `not forwarded: the call has more than ${MAX_METADATA_BYTES} bytes of metadata`;
+      const details = `not forwarded: more than ${MAX_METADATA_BYTES} bytes of metadata`;
       this.#refuse(stream, 'too-large', Code.ResourceExhausted, details);
       return void stream.resume();
     }

@@ -6,8 +6,8 @@ const BURST = 200;
 const PER_SECOND = 20;
 const REFILL_INTERVAL_MS = 50;
 
-/** Limits the rate of RST_STREAM frames that tell the driver about cancelled calls. Most calls end by
- * themselves while their reset waits for a token. */
+/** Limits the rate of RST_STREAM frames that tell the driver about cancelled calls. Most calls end
+ * by themselves while their reset waits for a token. */
 export class ResetLimiter {
   readonly #pending = new Set<ClientHttp2Stream>();
   #tokens = BURST;

@@ -8,7 +8,7 @@ import {
   type ServerHttp2Stream,
 } from 'node:http2';
 import type { Socket } from 'node:net';
-import type { TLSSocket } from 'node:tls';
+import type { SecureContextOptions, TLSSocket } from 'node:tls';
 import { Code, CsiError } from '../csi/status.ts';
 import type { Address } from '../runtime/address.ts';
 import type { Clock } from '../runtime/clock.ts';
@@ -56,8 +56,8 @@ const FLUSH_MS = 1_000;
 const DRAIN_REPORT_MS = 2_000;
 /** Connections per listener, including those in the TLS handshake. */
 const MAX_SOCKETS = 1_024;
-/** Limit for the driver's answers, whose texts are sent in headers. Beyond Node's default limit Node
- * would break the stream, and callers would refuse the next ones. */
+/** Limit for the driver's answers, whose texts are sent in headers. Beyond Node's default limit
+ * Node would break the stream, and callers would refuse the next ones. */
 const MAX_HEADER_BYTES = 16 * 1024 * 1024;
 const HANDSHAKE_MS = 10_000;
 
@@ -65,7 +65,7 @@ const HANDSHAKE_MS = 10_000;
  *
  * It uses node:http2 and not grpc-js, because grpc-js's server knows only registered paths (it
  * answers unknown ones before any interceptor runs, so --allow-all would have to override a private
- * method) and parses metadata that only has to be forwarded. node:http2 also takes less CPU per call.
+ * method) and parses metadata that only has to be forwarded. It also takes more CPU per call.
  * @throws UsageError as listen() does */
 export async function startGatewayServer(options: GatewayServerOptions): Promise<GatewayServer> {
   const server = new Http2Gateway(options);
@@ -227,11 +227,6 @@ class Http2Gateway implements GatewayServer {
   }
 }
 
-function secureContext({ ca, cert, key }: TlsMaterial): {
-  readonly ca: string;
-  readonly cert: string;
-  readonly key: string;
-  readonly minVersion: 'TLSv1.3';
-} {
+function secureContext({ ca, cert, key }: TlsMaterial): SecureContextOptions {
   return { ca, cert, key, minVersion: 'TLSv1.3' };
 }

@@ -94,9 +94,9 @@ function toTexts(message: ReflectMessage, field: DescField): readonly string[] {
   return field.fieldKind === 'scalar' ? [String(scalarToValue(message.get(field)))] : [];
 }
 
-/** Replaces the secrets of a request in a text of the driver: some drivers quote what they received.
- * Values shorter than four characters stay; replacing them would garble the text and show where
- * they were. */
+/** Replaces the secrets of a request in a text of the driver: some drivers quote what they
+ * received. Values shorter than four characters stay; replacing them would garble the text and show
+ * where they were. */
 export function redactText(text: string, secrets: Iterable<string>): string {
   return [...secrets]
     .filter((secret) => secret.length >= 4)

@@ -41,7 +41,7 @@ export const DRAINING_TRAILER = 'sutler-draining';
 /** Request metadata: the caller probes several gateways and decides about failover. A draining
  * gateway stays up until it has told such a caller that it is drained. */
 export const FAILOVER_METADATA = 'sutler-electing';
-/** Request metadata: Unix time in milliseconds after which the gateway does not forward the call. */
+/** Request metadata: Unix time in milliseconds after which the gateway refuses the call. */
 export const NOT_AFTER_METADATA = 'sutler-not-after';
 /** Request metadata, "true" or "false": whether the volume comes from an in-tree plug-in. It only
  * sets a label of the gateway's metrics. */
@@ -53,8 +53,8 @@ export const DEADLINE_DETAILS = 'context deadline exceeded';
 export const CANCELED_DETAILS = 'context canceled';
 
 /** A CSI call that did not end with OK. `message` has upstream's form: `rpc error: code =
- * ResourceExhausted desc = pool is full`. At most one of `driverSaid` and `notForwarded` is true; if
- * neither is, the error is ambiguous: the driver may or may not have acted. */
+ * ResourceExhausted desc = pool is full`. At most one of `driverSaid` and `notForwarded` is true;
+ * if neither is, the error is ambiguous: the driver may or may not have acted. */
 export class CsiError extends Error {
   override readonly name = 'CsiError';
   /** gRPC code. */

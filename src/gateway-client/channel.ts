@@ -1,4 +1,4 @@
-// grpc-js channels to a gateway or a driver. Builds on credentials.ts; client.ts makes calls on them.
+// grpc-js channels to a gateway or a driver. Builds on credentials.ts.
 import { Client, type ClientOptions, connectivityState } from '@grpc/grpc-js';
 import { CANCELED_DETAILS, Code, createNotSentError, DEADLINE_DETAILS } from '../csi/status.ts';
 import { type Address, formatAddress } from '../runtime/address.ts';

@@ -1,5 +1,4 @@
-// A CSI client on one channel to a gateway or a driver. Builds on channel.ts; pool.ts keeps one client
-// per gateway.
+// A CSI client on one channel to a gateway or a driver. Builds on channel.ts.
 import {
   create,
   type DescMessage,
@@ -98,7 +97,8 @@ export class CsiClient {
     this.#stopTlsUpdates = options.tls?.source.onChange(() => this.#replaceChannel());
   }
 
-  /** After a change of certificates: new calls use a new channel, calls under way stay on theirs. */
+  /** After a change of certificates: new calls use a new channel, calls under way stay on theirs.
+   */
   #replaceChannel(): void {
     const old = this.#grpc;
     this.#grpc = openChannel(this.#options);

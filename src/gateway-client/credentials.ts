@@ -1,5 +1,4 @@
-// Credentials of a client for gateways on TCP: the TLS flags, and what grpc-js needs. The lowest layer
-// of this folder.
+// TLS flags and credentials of a client of gateways. The lowest layer of this folder.
 import { X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
 import { checkServerIdentity, createSecureContext, type PeerCertificate } from 'node:tls';

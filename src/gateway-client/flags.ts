@@ -7,15 +7,15 @@ export const gatewayClientFlags = defineFlags({
     default: 'unix:///run/sutler/gateway.sock',
     help:
       'Address of the csi-gateway: unix:///path or dns:///host:port. If the driver has several ' +
-      'replicas, the address of each replica’s gateway: repeat the flag or give a comma list; one ' +
-      'of them at a time gets the calls. Must be the same for ingest and jobs.',
+      'replicas, the addresses of all their gateways: repeat the flag or give a comma list; ' +
+      'one of them at a time gets the calls. Must be the same for ingest and jobs.',
   },
   'gateway-tls-ca': {
     type: 'string',
     default: '',
     help:
-      'PEM file with the authorities that sign the gateway’s certificate. Turns on mutual TLS 1.3 ' +
-      'for gateways on TCP. Changes of the three TLS files take effect at once.',
+      'PEM file with the authorities that sign the gateway’s certificate. Turns on mutual ' +
+      'TLS 1.3 for gateways on TCP. Changes of the three TLS files take effect at once.',
   },
   'gateway-tls-cert': {
     type: 'string',

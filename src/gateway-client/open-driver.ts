@@ -1,4 +1,4 @@
-// How ingest, jobs and audit reach their driver: credentials, gateway pool and driver watch together.
+// How ingest, jobs and audit reach their driver. Builds on all other files of this folder.
 import { systemClock } from '../runtime/clock.ts';
 import type { Flags } from '../runtime/flags.ts';
 import type { Closers } from '../runtime/lifecycle.ts';

@@ -3,8 +3,8 @@ import { describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
 import { AdaptiveLimit } from '#src/csi-gateway/adaptive-limit.ts';
 
-/** Simulates a driver that works on `workers` calls at once and lets the others wait. Makes calls in
- * rounds, each with as many calls as the limit allows. */
+/** Simulates a driver that works on `workers` calls at once and lets the others wait. Makes calls
+ * in rounds, each with as many calls as the limit allows. */
 function simulate(
   limit: AdaptiveLimit,
   options: {

@@ -114,7 +114,7 @@ describe('the gateway at --max-in-flight', () => {
     await folder.remove();
   });
 
-  it('refuses a call above the limit of its method, not forwarded, and frees every slot', async () => {
+  it('refuses a call above its method’s limit, not forwarded, and frees its slot', async () => {
     const test = await startTestGateway(folder, {
       maxInFlight: { every: 500, byPath: new Map([[CREATE, 3]]) },
     });

@@ -1,9 +1,12 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { connect as connectHttp2, constants } from 'node:http2';
-import type { ClientHttp2Session, ClientHttp2Stream } from 'node:http2';
-import { connect as connectSocket } from 'node:net';
-import type { Socket } from 'node:net';
+import {
+  type ClientHttp2Session,
+  type ClientHttp2Stream,
+  connect as connectHttp2,
+  constants,
+} from 'node:http2';
+import { connect as connectSocket, type Socket } from 'node:net';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
 import type { ReaperLimits } from '#src/csi-gateway/connection-reaper.ts';
@@ -12,12 +15,16 @@ import { systemClock } from '#src/runtime/clock.ts';
 import { makeFolder, until } from '../harness/csi-folder.ts';
 import { EMPTY_SETTINGS, emptyCall, ENDLESS_WINDOWS, PREFACE } from '../harness/csi-frames.ts';
 import { startTestGateway } from '../harness/csi-gateway.ts';
-import { answerBytes, startRawDriver } from '../harness/csi-raw-driver.ts';
-import type { RawCall, RawDriver } from '../harness/csi-raw-driver.ts';
+import {
+  answerBytes,
+  type RawCall,
+  type RawDriver,
+  startRawDriver,
+} from '../harness/csi-raw-driver.ts';
 
 const CAPACITY = '/csi.v1.Controller/GetCapacity';
-/** By a clock on which no time passes but what a test lets pass. Short, because the door looks four
- * times in the shortest of them. */
+/** The gateway's clock moves only when a test moves it. The limits are short because the reaper
+ * checks in real time, four times in the shortest limit. */
 const LIMITS: ReaperLimits = {
   replyMs: 100,
   requestMs: 110,
@@ -27,13 +34,13 @@ const LIMITS: ReaperLimits = {
 };
 const SETTINGS = { timeoutMs: 30_000 };
 
-describe('the door’s patience', () => {
+describe('ConnectionReaper', () => {
   let folder: Awaited<ReturnType<typeof makeFolder>>;
   let driver: RawDriver;
   let test: Awaited<ReturnType<typeof startTestGateway>>;
   let nowMs = 1_000_000;
-  /** Calls that the driver keeps, in place of answering them at once. */
-  let kept: RawCall[] | undefined;
+  /** If set, calls that the driver has not answered; otherwise it answers at once. */
+  let unanswered: RawCall[] | undefined;
   const opened: { destroy(): unknown }[] = [];
   const answer = (call: RawCall): void =>
     answerBytes(call, frameMessage(Buffer.alloc(200_000)), { 'grpc-status': '0' });
@@ -42,11 +49,11 @@ describe('the door’s patience', () => {
     folder = await makeFolder();
     driver = await startRawDriver(folder.file('csi.sock'), (call) => {
       if (call.path !== CAPACITY) return false;
-      return kept === undefined ? answer(call) : void kept.push(call);
+      return unanswered === undefined ? answer(call) : void unanswered.push(call);
     });
   });
   beforeEach(async () => {
-    kept = undefined;
+    unanswered = undefined;
     test = await startTestGateway(folder, {
       reaperLimits: LIMITS,
       clock: { ...systemClock, nowMs: () => nowMs },
@@ -93,7 +100,7 @@ describe('the door’s patience', () => {
   };
   const headersOf = (stream: ClientHttp2Stream): Promise<Record<string, unknown>> =>
     new Promise((resolve) => stream.once('response', resolve));
-  /** All that was written before is read when it is answered. */
+  /** Once a ping is answered, the gateway has read everything that was written before it. */
   const ping = (session: ClientHttp2Session): Promise<void> =>
     new Promise((resolve, reject) =>
       session.ping((error: Error | null) => (error === null ? resolve() : reject(error))),
@@ -101,32 +108,35 @@ describe('the door’s patience', () => {
   const connections = async (): Promise<number> =>
     Number(/^sutler_gateway_connections (\d+)$/m.exec(await test.metrics.metrics())?.[1] ?? 0);
 
-  it('ends a connection that says nothing', async () => {
+  it('ends a connection that sends nothing', async () => {
     const socket = dial().resume();
-    await until('it is in', async () => (await connections()) === 1);
+    await until('the connection is open', async () => (await connections()) === 1);
     nowMs += LIMITS.replyMs + 1;
-    await until('it is out', () => socket.closed);
+    await until('the connection has ended', () => socket.closed);
   });
 
-  it('ends a connection that greets but is not there any more', async () => {
+  it('ends a connection whose peer no longer answers a ping', async () => {
     const socket = dial(PREFACE, EMPTY_SETTINGS);
-    let asked = false;
-    socket.on('data', (bytes: Buffer) => (asked ||= bytes.includes(Buffer.from([0, 0, 8, 6, 0]))));
-    await until('it is in', () => socket.bytesRead > 0);
+    let isPinged = false;
+    socket.on(
+      'data',
+      (bytes: Buffer) => (isPinged ||= bytes.includes(Buffer.from([0, 0, 8, 6, 0]))),
+    );
+    await until('the connection is open', () => socket.bytesRead > 0);
     nowMs += LIMITS.idleMs + 1;
-    await until('it is asked whether it is there', () => asked);
+    await until('it is pinged', () => isPinged);
     nowMs += LIMITS.replyMs + 1;
-    await until('it is out', () => socket.closed);
+    await until('the connection has ended', () => socket.closed);
   });
 
-  it('keeps a connection that only waits', async () => {
+  it('keeps an idle connection that answers pings', async () => {
     const session = await connect();
     let pings = 0;
     session.on('ping', () => (pings += 1));
     await ping(session);
     for (const times of [1, 2, 3]) {
       nowMs += LIMITS.idleMs + 1;
-      await until('it is asked whether it is there', () => pings === times);
+      await until('it is pinged', () => pings === times);
       await ping(session);
     }
     assert.ok(!session.destroyed);
@@ -144,17 +154,17 @@ describe('the door’s patience', () => {
     assert.equal(headers['sutler-not-forwarded'], '1');
     stream.resume();
     nowMs += LIMITS.answerMs + 1;
-    await until('it is not kept for ever', () => stream.closed);
+    await until('the stream has ended', () => stream.closed);
   });
 
-  it('does not hurry a call that the driver takes its time for', async () => {
-    const atDriver: RawCall[] = (kept = []);
+  it('does not limit how long the driver works on a call', async () => {
+    const atDriver: RawCall[] = (unanswered = []);
     const stream = call(await connect());
     stream.end(Buffer.alloc(5));
     let bytes = 0;
     stream.on('data', (chunk: Buffer) => (bytes += chunk.length));
     const ended = new Promise((resolve) => stream.once('end', resolve));
-    await until('the driver has it', () => atDriver.length === 1);
+    await until('the call is at the driver', () => atDriver.length === 1);
     nowMs += 3_600_000;
     await test.client.probe(SETTINGS);
     await new Promise((resolve) => setTimeout(resolve, LIMITS.replyMs));
@@ -163,26 +173,26 @@ describe('the door’s patience', () => {
     assert.equal(bytes, 200_005);
   });
 
-  it('gives up on a caller that does not take its answer', async () => {
+  it('resets a call whose caller does not read the answer', async () => {
     const stream = call(await connect());
     const answered = headersOf(stream);
     stream.end(Buffer.alloc(5));
     await answered;
     nowMs += LIMITS.answerMs + 1;
-    await until('it is told', () => stream.closed);
+    await until('the stream is reset', () => stream.closed);
     assert.equal(stream.rstCode, constants.NGHTTP2_CANCEL);
   });
 
-  it('gives up on a caller that is not gRPC and does not end', async () => {
+  it('resets a call that is not gRPC and does not end', async () => {
     const stream = call(await connect(), { 'content-type': 'text/html' });
     assert.equal((await headersOf(stream))[':status'], 415);
     nowMs += LIMITS.answerMs + 1;
-    await until('it is told', () => stream.closed);
+    await until('the stream is reset', () => stream.closed);
     assert.equal(stream.rstCode, constants.NGHTTP2_CANCEL);
   });
 
-  // Answers for more than the socket takes, to somebody who does not read.
-  const deafCaller = async (): Promise<void> => {
+  /** Makes calls whose answers don't fit in the socket's buffer, and reads nothing. */
+  const callWithoutReading = async (): Promise<void> => {
     const before = driver.calls.length;
     dial(PREFACE, ENDLESS_WINDOWS, ...[1, 3, 5, 7, 9].map((stream) => emptyCall(stream, CAPACITY)));
     await until(
@@ -196,60 +206,64 @@ describe('the door’s patience', () => {
     );
   };
 
-  it('ends a connection that does not even take a reset', async () => {
-    await deafCaller();
+  it('ends a connection that does not even read a reset', async () => {
+    await callWithoutReading();
     assert.equal(await connections(), 1);
-    await until('it is out', async () => {
+    await until('the connection has ended', async () => {
       nowMs += LIMITS.answerMs + 1;
       return (await connections()) === 0;
     });
   });
 
-  it('shuts down although a caller reads nothing', async () => {
-    await deafCaller();
+  it('shuts down even if a caller reads nothing', async () => {
+    await callWithoutReading();
     await test.gateway.close(0);
   });
 
-  it('refuses a call with more metadata than gRPC allows, not forwarded, and takes one with less', async () => {
+  it('refuses a call with more than 16 KiB of metadata, not forwarded', async () => {
     const session = await connect();
-    const ask = (bytes: number): Promise<Record<string, unknown>> => {
+    const callWith = (bytes: number): Promise<Record<string, unknown>> => {
       const stream = call(session, { 'x-large': 'x'.repeat(bytes) });
       stream.end(Buffer.alloc(5));
       stream.resume();
       return headersOf(stream);
     };
-    const asked = (): number => driver.calls.filter(({ path }) => path === CAPACITY).length;
-    const before = asked();
-    const refused = await ask(16_400);
+    const countCalls = (): number => driver.calls.filter(({ path }) => path === CAPACITY).length;
+    const before = countCalls();
+    const refused = await callWith(16_400);
     assert.equal(refused['grpc-status'], String(Code.ResourceExhausted));
     assert.equal(refused['sutler-not-forwarded'], '1');
-    assert.equal(asked(), before);
-    assert.equal((await ask(16_000))['grpc-status'], undefined, 'it comes behind the message');
-    assert.equal(asked(), before + 1);
+    assert.equal(countCalls(), before);
+    assert.equal(
+      (await callWith(16_000))['grpc-status'],
+      undefined,
+      'the status comes after the message',
+    );
+    assert.equal(countCalls(), before + 1);
   });
 
-  it('ends the connection that keeps most calls waiting when there are too many, and serves the others', async () => {
+  it('ends the connection with most waiting calls when there are too many', async () => {
     const [small, large] = [await connect(), await connect()];
-    const wait = async (session: ClientHttp2Session, calls: number): Promise<void> => {
+    const startCalls = async (session: ClientHttp2Session, calls: number): Promise<void> => {
       for (let i = 0; i < calls; i += 1) call(session).write(Buffer.from([0, 0, 0]));
       await ping(session).catch(() => undefined);
     };
-    await wait(small, 4);
-    await wait(large, 7);
-    await until('the one with more is gone', () => large.destroyed);
+    await startCalls(small, 4);
+    await startCalls(large, 7);
+    await until('the connection with more calls has ended', () => large.destroyed);
     assert.ok(!small.destroyed);
-    await wait(small, 3);
+    await startCalls(small, 3);
     await test.client.probe(SETTINGS);
     assert.match(await test.metrics.metrics(), /turned_away_total\{reason="too-many"\} 1$/m);
   });
 
-  it('makes room for one more by ending a connection that never called', async () => {
+  it('replaces a connection that never called when there are too many', async () => {
     await test.client.probe(SETTINGS);
     const idle = Array.from({ length: 300 }, () => dial(PREFACE, EMPTY_SETTINGS).resume());
-    await until('some had to go', async () =>
+    await until('45 connections are counted', async () =>
       /reason="too-many"\} 45/.test(await test.metrics.metrics()),
     );
-    await until('they are gone', () => idle.filter((socket) => socket.destroyed).length === 45);
+    await until('they have ended', () => idle.filter((socket) => socket.destroyed).length === 45);
     await test.client.probe(SETTINGS);
     assert.equal(await connections(), 256);
   });

@@ -12,9 +12,10 @@ import {
   answerOk,
   answerStatus,
   answerTrailersOnly,
+  type RawCall,
+  type RawDriver,
   startRawDriver,
 } from '../harness/csi-raw-driver.ts';
-import type { RawCall, RawDriver } from '../harness/csi-raw-driver.ts';
 
 const GOOD = toBinary(
   CreateVolumeResponseSchema,
@@ -22,91 +23,91 @@ const GOOD = toBinary(
 );
 const FORGED = { 'sutler-driver-status': '1', 'sutler-not-forwarded': '1' };
 
-/** Each way in which a call can end without OK, and what a caller may conclude. The scripts are
- * wire facts, not mocks. */
+/** The ways in which a call can end without OK, and what the caller must be told: that the status
+ * is the driver's, or that it is ambiguous. */
 const ENDS: readonly {
   readonly title: string;
   readonly end: (call: RawCall) => unknown;
-  readonly says: 'driver' | 'ambiguous';
+  readonly expected: 'driver' | 'ambiguous';
   readonly code?: number;
 }[] = [
   {
     title: 'trailers with a status and nothing else',
     end: (c) => answerStatus(c, { 'grpc-status': '8' }),
-    says: 'driver',
+    expected: 'driver',
     code: 8,
   },
   {
-    title: 'trailers with a status and words',
+    title: 'trailers with a status and a message',
     end: (c) => answerStatus(c, { 'grpc-status': '3', 'grpc-message': 'bad' }),
-    says: 'driver',
+    expected: 'driver',
     code: 3,
   },
   {
-    title: 'a status that is trailers only',
+    title: 'a trailers-only status',
     end: (c) => answerTrailersOnly(c, { 'grpc-status': '9', 'grpc-message': 'x' }),
-    says: 'driver',
+    expected: 'driver',
     code: 9,
   },
   {
     title: "the driver's own Unavailable",
     end: (c) => answerStatus(c, { 'grpc-status': '14' }),
-    says: 'driver',
+    expected: 'driver',
     code: 14,
   },
   {
     title: "the driver's own DeadlineExceeded",
     end: (c) => answerStatus(c, { 'grpc-status': '4', 'grpc-message': 'slow pool' }),
-    says: 'driver',
+    expected: 'driver',
     code: 4,
   },
   {
     title: 'a status with forged sutler trailers',
     end: (c) => answerStatus(c, { 'grpc-status': '5', ...FORGED }),
-    says: 'driver',
+    expected: 'driver',
     code: 5,
   },
   {
-    title: 'a code that gRPC does not know',
+    title: 'a code that gRPC does not define',
     end: (c) => answerStatus(c, { 'grpc-status': '77' }),
-    says: 'driver',
+    expected: 'driver',
     code: 77,
   },
   {
     title: 'an error after a message',
     end: (c) => answerBytes(c, frameMessage(GOOD), { 'grpc-status': '13' }),
-    says: 'driver',
+    expected: 'driver',
     code: 13,
   },
   {
     title: 'RST_STREAM NO_ERROR',
     end: ({ stream }) => stream.close(constants.NGHTTP2_NO_ERROR),
-    says: 'ambiguous',
+    expected: 'ambiguous',
   },
   {
     title: 'RST_STREAM INTERNAL_ERROR',
     end: ({ stream }) => stream.close(constants.NGHTTP2_INTERNAL_ERROR),
-    says: 'ambiguous',
+    expected: 'ambiguous',
   },
   {
     title: 'RST_STREAM REFUSED_STREAM',
     end: ({ stream }) => stream.close(constants.NGHTTP2_REFUSED_STREAM),
-    says: 'ambiguous',
+    expected: 'ambiguous',
   },
   {
     title: 'RST_STREAM CANCEL',
     end: ({ stream }) => stream.close(constants.NGHTTP2_CANCEL),
-    says: 'ambiguous',
+    expected: 'ambiguous',
   },
   {
     title: 'RST_STREAM ENHANCE_YOUR_CALM',
     end: ({ stream }) => stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM),
-    says: 'ambiguous',
+    expected: 'ambiguous',
   },
   {
     title: 'RST_STREAM INADEQUATE_SECURITY',
     end: ({ stream }) => stream.close(constants.NGHTTP2_INADEQUATE_SECURITY),
-    says: 'ambiguous',
+    expected: 'ambiguous',
   },
   {
     title: 'RST_STREAM after headers',
@@ -114,7 +115,7 @@ const ENDS: readonly {
       stream.respond({ ':status': 200, 'content-type': 'application/grpc', ...FORGED });
       setImmediate(() => stream.close(constants.NGHTTP2_INTERNAL_ERROR));
     },
-    says: 'ambiguous',
+    expected: 'ambiguous',
   },
   {
     title: 'RST_STREAM after a whole message',
@@ -123,28 +124,28 @@ const ENDS: readonly {
       stream.write(frameMessage(GOOD));
       setImmediate(() => stream.close(constants.NGHTTP2_INTERNAL_ERROR));
     },
-    says: 'ambiguous',
+    expected: 'ambiguous',
   },
-  { title: 'a lost socket', end: ({ cut }) => cut(), says: 'ambiguous' },
+  { title: 'a lost socket', end: ({ cut }) => cut(), expected: 'ambiguous' },
   {
     title: 'GOAWAY with an error, then the end of the connection',
     end: ({ session }) => session.destroy(undefined, constants.NGHTTP2_INTERNAL_ERROR),
-    says: 'ambiguous',
+    expected: 'ambiguous',
   },
   {
     title: 'HTTP 200 without a status',
     end: (c) => answerTrailersOnly(c, FORGED),
-    says: 'ambiguous',
+    expected: 'ambiguous',
   },
   {
     title: 'HTTP 503 with an empty body',
     end: (c) => answerTrailersOnly(c, { ':status': 503, ...FORGED }),
-    says: 'ambiguous',
+    expected: 'ambiguous',
   },
   {
     title: 'HTTP 500 with a status',
     end: (c) => answerTrailersOnly(c, { ':status': 500, 'grpc-status': '3' }),
-    says: 'ambiguous',
+    expected: 'ambiguous',
   },
   {
     title: 'an HTML error page',
@@ -152,32 +153,32 @@ const ENDS: readonly {
       stream.respond({ ':status': 502, 'content-type': 'text/html' });
       stream.end('<html><body>bad gateway, very bad gateway</body></html>');
     },
-    says: 'ambiguous',
+    expected: 'ambiguous',
   },
   {
-    title: 'a status in a page that is not gRPC',
+    title: 'a status with a content type that is not gRPC',
     end: (c) => answerTrailersOnly(c, { 'content-type': 'text/html', 'grpc-status': '3' }),
-    says: 'ambiguous',
+    expected: 'ambiguous',
   },
   {
     title: 'trailers without a status',
     end: (c) => answerStatus(c, { 'x-a': 'b', ...FORGED }),
-    says: 'ambiguous',
+    expected: 'ambiguous',
   },
   {
     title: 'a status that is no number',
     end: (c) => answerStatus(c, { 'grpc-status': 'three' }),
-    says: 'ambiguous',
+    expected: 'ambiguous',
   },
   {
     title: 'two statuses',
     end: (c) => answerStatus(c, { 'grpc-status': ['3', '5'] }),
-    says: 'ambiguous',
+    expected: 'ambiguous',
   },
   {
     title: 'a negative status',
     end: (c) => answerStatus(c, { 'grpc-status': '-3' }),
-    says: 'ambiguous',
+    expected: 'ambiguous',
   },
   {
     title: 'a status in the first headers but no trailers',
@@ -185,7 +186,7 @@ const ENDS: readonly {
       stream.respond({ ':status': 200, 'content-type': 'application/grpc', 'grpc-status': '3' });
       stream.end(frameMessage(GOOD));
     },
-    says: 'ambiguous',
+    expected: 'ambiguous',
   },
   {
     title: 'a message but no trailers',
@@ -193,22 +194,22 @@ const ENDS: readonly {
       stream.respond({ ':status': 200, 'content-type': 'application/grpc' });
       stream.end(frameMessage(GOOD));
     },
-    says: 'ambiguous',
+    expected: 'ambiguous',
   },
   {
     title: 'OK without a message',
     end: (c) => answerStatus(c, { 'grpc-status': '0' }),
-    says: 'ambiguous',
+    expected: 'ambiguous',
   },
   {
-    title: 'OK that is trailers only',
+    title: 'a trailers-only OK',
     end: (c) => answerTrailersOnly(c, { 'grpc-status': '0' }),
-    says: 'ambiguous',
+    expected: 'ambiguous',
   },
   {
     title: 'OK with half a message',
     end: (c) => answerBytes(c, frameMessage(GOOD).subarray(0, 7), { 'grpc-status': '0' }),
-    says: 'ambiguous',
+    expected: 'ambiguous',
   },
   {
     title: 'OK with two messages',
@@ -216,23 +217,23 @@ const ENDS: readonly {
       answerBytes(c, Buffer.concat([frameMessage(GOOD), frameMessage(GOOD)]), {
         'grpc-status': '0',
       }),
-    says: 'ambiguous',
+    expected: 'ambiguous',
   },
   {
     title: 'OK with an unknown frame flag',
     end: (c) => answerBytes(c, Buffer.from([9, 0, 0, 0, 1, 0]), { 'grpc-status': '0' }),
-    says: 'ambiguous',
+    expected: 'ambiguous',
   },
   {
-    title: 'an answer that is too large',
+    title: 'a response that is too large',
     end: (c) => answerOk(c, Buffer.alloc(200_000)),
-    says: 'ambiguous',
+    expected: 'ambiguous',
     code: Code.ResourceExhausted,
   },
   {
-    title: 'a message that does not decode',
+    title: 'a message that can’t be decoded',
     end: (c) => answerOk(c, Buffer.from([0x0a, 0xff])),
-    says: 'ambiguous',
+    expected: 'ambiguous',
     code: Code.Internal,
   },
 ];
@@ -256,22 +257,23 @@ describe('callDriver', () => {
     await folder.remove();
   });
 
-  for (const { title, end, says, code } of ENDS) {
-    it(`calls ${title} ${says === 'driver' ? "the driver's word" : 'ambiguous'}`, async () => {
+  for (const { title, end, expected, code } of ENDS) {
+    const status = expected === 'driver' ? 'the driver’s status' : 'ambiguous';
+    it(`reports ${title} as ${status}`, async () => {
       await until('the driver is ready', () => test.gateway.trouble === undefined);
       script = end;
       const error = await failureOf(
         test.client.createVolume(volumeRequest('v'), { timeoutMs: 30_000 }),
       );
-      assert.equal(verdict(error), says, error.message);
+      assert.equal(verdict(error), expected, error.message);
       if (code !== undefined) assert.equal(error.code, code, error.message);
       assert.notEqual(error.code, Code.OK);
-      if (says === 'ambiguous')
+      if (expected === 'ambiguous')
         assert.match(error.message, /CreateVolume/, 'an ambiguous error names the method');
     });
   }
 
-  it('calls an answer that never comes ambiguous when the deadline has passed, in Go’s words', async () => {
+  it('reports a missing response as ambiguous after the deadline', async () => {
     await until('the driver is ready', () => test.gateway.trouble === undefined);
     script = () => undefined;
     const error = await failureOf(test.client.createVolume(volumeRequest('v'), { timeoutMs: 500 }));
@@ -282,7 +284,7 @@ describe('callDriver', () => {
     );
   });
 
-  it('tells the driver by RST_STREAM when the caller gives up', async () => {
+  it('resets the driver’s stream when the caller cancels', async () => {
     await until('the driver is ready', () => test.gateway.trouble === undefined);
     let arrived = false;
     const closed = new Promise<number | undefined>((resolve) => {
@@ -291,35 +293,35 @@ describe('callDriver', () => {
         stream.on('close', () => resolve(stream.rstCode));
       };
     });
-    const gaveUp = new AbortController();
+    const cancelled = new AbortController();
     const call = failureOf(
-      test.client.createVolume(volumeRequest('v'), { timeoutMs: 30_000, signal: gaveUp.signal }),
+      test.client.createVolume(volumeRequest('v'), { timeoutMs: 30_000, signal: cancelled.signal }),
     );
-    await until('the call arrived', () => arrived);
-    gaveUp.abort();
+    await until('the call is at the driver', () => arrived);
+    cancelled.abort();
     const error = await call;
     assert.equal(verdict(error), 'ambiguous');
     assert.equal(error.message, 'rpc error: code = Canceled desc = context canceled');
     assert.equal(await closed, constants.NGHTTP2_CANCEL);
   });
 
-  it('opens a new connection at once after GOAWAY, and lets the calls of the old one end well', async () => {
+  it('reconnects at once after GOAWAY and completes calls under way', async () => {
     await until('the driver is ready', () => test.gateway.trouble === undefined);
-    let held: RawCall | undefined;
+    let unanswered: RawCall | undefined;
     script = (call) => {
-      held = call;
+      unanswered = call;
       call.session.goaway(constants.NGHTTP2_NO_ERROR);
     };
     const first = test.client.createVolume(volumeRequest('old'), { timeoutMs: 30_000 });
-    await until('the first arrived', () => held !== undefined);
+    await until('the first call is at the driver', () => unanswered !== undefined);
     script = (call) => answerOk(call, GOOD);
-    await until('a new one passes', () =>
+    await until('a new call succeeds', () =>
       test.client.createVolume(volumeRequest('new'), { timeoutMs: 30_000 }).then(
         () => true,
         () => false,
       ),
     );
-    if (held !== undefined) answerOk(held, GOOD);
+    if (unanswered !== undefined) answerOk(unanswered, GOOD);
     assert.equal((await first).volume?.volumeId, 'h');
   });
 });

@@ -5,27 +5,27 @@ import { after, before, describe, it } from 'node:test';
 import { create, toBinary } from '@bufbuild/protobuf';
 import { ProbeResponseSchema } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
-import { DriverConnection } from '#src/csi-gateway/driver-connection.ts';
-import type { DriverConnectionOptions } from '#src/csi-gateway/driver-connection.ts';
+import {
+  DriverConnection,
+  type DriverConnectionOptions,
+} from '#src/csi-gateway/driver-connection.ts';
 import { createGatewayMetrics } from '#src/csi-gateway/metrics.ts';
-import { systemClock } from '#src/runtime/clock.ts';
-import type { Clock } from '#src/runtime/clock.ts';
+import { type Clock, systemClock } from '#src/runtime/clock.ts';
 import { createLogger, silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
 import { makeFolder, until } from '../harness/csi-folder.ts';
 import { startTestGateway, failureOf, verdict } from '../harness/csi-gateway.ts';
-import { answerOk, answerStatus, startRawDriver } from '../harness/csi-raw-driver.ts';
-import type { RawCall } from '../harness/csi-raw-driver.ts';
+import { answerOk, answerStatus, type RawCall, startRawDriver } from '../harness/csi-raw-driver.ts';
 
-const ready = (value: boolean | undefined): Uint8Array =>
+const encodeReady = (value: boolean | undefined): Uint8Array =>
   toBinary(
     ProbeResponseSchema,
     create(ProbeResponseSchema, value === undefined ? {} : { ready: value }),
   );
-const failed = (call: RawCall): void =>
+const answerError = (call: RawCall): void =>
   answerStatus(call, { 'grpc-status': '13', 'grpc-message': 'backend' });
-/** Sleeps a hundredth of what it is asked to, so that seconds between Probes pass quickly. */
-const hasty: Clock = {
+/** Sleeps a hundredth of the requested time, so that tests need not wait between Probes. */
+const fastClock: Clock = {
   nowMs: () => Date.now(),
   sleep: (ms, signal) => systemClock.sleep(ms / 100, signal),
 };
@@ -35,16 +35,19 @@ describe('DriverConnection', () => {
   before(async () => (folder = await makeFolder()));
   after(() => folder.remove());
 
-  function connectTo(socket: string, o: Partial<DriverConnectionOptions> = {}): DriverConnection {
+  function connectTo(
+    socket: string,
+    options: Partial<DriverConnectionOptions> = {},
+  ): DriverConnection {
     const connection = new DriverConnection({
       address: { kind: 'unix', path: socket },
       probeTimeoutMs: 30_000,
       maxMessageBytes: 1_000_000,
       probeIntervalMs: 3_600_000_000,
-      clock: hasty,
+      clock: fastClock,
       log: silentLog,
       metrics: createGatewayMetrics(new Registry()),
-      ...o,
+      ...options,
     });
     connection.start();
     return connection;
@@ -58,50 +61,54 @@ describe('DriverConnection', () => {
   }[] = [
     {
       title: 'is ready after one Probe with ready=true (Q-15)',
-      probes: [(c) => answerOk(c, ready(true))],
+      probes: [(c) => answerOk(c, encodeReady(true))],
       calls: 1,
     },
     {
       title: 'is ready after one Probe without ready (Q-16)',
-      probes: [(c) => answerOk(c, ready(undefined))],
+      probes: [(c) => answerOk(c, encodeReady(undefined))],
       calls: 1,
     },
     {
-      title: 'asks again until ready after ready=false twice (Q-21)',
+      title: 'probes again until ready after ready=false twice (Q-21)',
       probes: [
-        (c) => answerOk(c, ready(false)),
-        (c) => answerOk(c, ready(false)),
-        (c) => answerOk(c, ready(true)),
+        (c) => answerOk(c, encodeReady(false)),
+        (c) => answerOk(c, encodeReady(false)),
+        (c) => answerOk(c, encodeReady(true)),
       ],
       calls: 3,
     },
     {
-      title: 'asks again after DeadlineExceeded twice (Q-19)',
+      title: 'probes again after DeadlineExceeded twice (Q-19)',
       probes: [
         () => undefined,
         (c) => answerStatus(c, { 'grpc-status': '4' }),
-        (c) => answerOk(c, ready(true)),
+        (c) => answerOk(c, encodeReady(true)),
       ],
       calls: 3,
       timeoutMs: 2_000,
     },
     {
-      title: 'asks again after an error, where upstream exits (Q-17)',
-      probes: [failed, (c) => answerOk(c, ready(true))],
+      title: 'probes again after an error, where upstream exits (Q-17)',
+      probes: [answerError, (c) => answerOk(c, encodeReady(true))],
       calls: 2,
     },
     {
-      title: 'asks again after DeadlineExceeded and then an error, where upstream exits (Q-18)',
+      title: 'probes again after DeadlineExceeded and an error, where upstream exits (Q-18)',
       probes: [
         (c) => answerStatus(c, { 'grpc-status': '4' }),
-        failed,
-        (c) => answerOk(c, ready(true)),
+        answerError,
+        (c) => answerOk(c, encodeReady(true)),
       ],
       calls: 3,
     },
     {
-      title: 'asks again after ready=false and then an error, where upstream exits (Q-20)',
-      probes: [(c) => answerOk(c, ready(false)), failed, (c) => answerOk(c, ready(true))],
+      title: 'probes again after ready=false and an error, where upstream exits (Q-20)',
+      probes: [
+        (c) => answerOk(c, encodeReady(false)),
+        answerError,
+        (c) => answerOk(c, encodeReady(true)),
+      ],
       calls: 3,
     },
   ];
@@ -124,15 +131,15 @@ describe('DriverConnection', () => {
     });
   }
 
-  it('says what keeps it waiting, and lets only Identity calls pass before the first good Probe', async () => {
+  it('forwards only Identity calls before the first successful Probe', async () => {
     const socket = folder.file('slow.sock');
     const connection = connectTo(socket);
-    await until('it tried', () => connection.trouble?.includes('ENOENT'));
+    await until('it has tried to connect', () => connection.trouble?.includes('ENOENT'));
     assert.match(connection.findTrouble('/csi.v1.Identity/Probe') ?? '', /not connected/);
     const driver = await startRawDriver(socket, (call) =>
-      call.path.endsWith('/Probe') ? answerOk(call, ready(false)) : false,
+      call.path.endsWith('/Probe') ? answerOk(call, encodeReady(false)) : false,
     );
-    await until('it is asked', () => connection.trouble?.includes('ready=false'));
+    await until('the driver has answered', () => connection.trouble?.includes('ready=false'));
     assert.equal(connection.findTrouble('/csi.v1.Identity/Probe'), undefined);
     assert.match(connection.findTrouble('/csi.v1.Controller/CreateVolume') ?? '', /not ready/);
     await connection.close();
@@ -143,28 +150,28 @@ describe('DriverConnection', () => {
     ['GetPluginCapabilities', 'Q-23'],
     ['ControllerGetCapabilities', 'Q-29'],
   ] as const) {
-    it(`is not ready while ${method} fails, and asks again (${id})`, async () => {
+    it(`is not ready while ${method} fails, and calls it again (${id})`, async () => {
       const socket = folder.file(`${method}.sock`);
-      let isWell = false;
+      let isHealthy = false;
       const driver = await startRawDriver(socket, (call) => {
         if (call.path.endsWith('/GetPluginCapabilities') && method === 'ControllerGetCapabilities')
           return answerOk(call, Buffer.from([10, 4, 10, 2, 8, 1]));
-        return call.path.endsWith(`/${method}`) && !isWell ? failed(call) : false;
+        return call.path.endsWith(`/${method}`) && !isHealthy ? answerError(call) : false;
       });
       const connection = connectTo(socket);
-      await until('it is asked', () =>
+      await until('the driver has answered', () =>
         connection.trouble?.includes(`${method}: rpc error: code = Internal desc = backend`),
       );
       assert.equal(connection.identity, undefined);
-      isWell = true;
+      isHealthy = true;
       await until('ready', () => connection.trouble === undefined);
       await connection.close();
       await driver.close();
     });
   }
 
-  it('says once that it waits, once that the driver came, and once that it lost it', async () => {
-    const socket = folder.file('told.sock');
+  it('logs each wait, connection and loss once', async () => {
+    const socket = folder.file('log.sock');
     const lines: string[] = [];
     let rounds = 0;
     let nowMs = Date.now();
@@ -172,7 +179,7 @@ describe('DriverConnection', () => {
       nowMs: () => nowMs,
       sleep: (ms, signal) => {
         rounds += 1;
-        return hasty.sleep(ms, signal);
+        return fastClock.sleep(ms, signal);
       },
     };
     const log = createLogger({
@@ -184,52 +191,54 @@ describe('DriverConnection', () => {
     const connection = connectTo(socket, { clock, log });
     const manyRounds = (): Promise<void> => {
       const before = rounds;
-      return until('it tried many times', () => rounds > before + 10);
+      return until('it has tried many times', () => rounds > before + 10);
     };
-    const said = (): readonly string[] =>
+    const messages = (): readonly string[] =>
       lines.map((line) => (JSON.parse(line) as { msg: string }).msg);
     await manyRounds();
-    assert.deepEqual(said(), ['waiting for the driver']);
+    assert.deepEqual(messages(), ['waiting for the driver']);
     for (const before of [1, 3]) {
       const driver = await startRawDriver(socket, () => false);
       await until('ready', () => connection.trouble === undefined);
-      assert.deepEqual(said().slice(before), ['the driver is ready']);
+      assert.deepEqual(messages().slice(before), ['the driver is ready']);
       await driver.close();
       await manyRounds();
-      assert.deepEqual(said().slice(before), [
+      assert.deepEqual(messages().slice(before), [
         'the driver is ready',
         'lost the driver, reconnecting',
       ]);
     }
     nowMs += 10_000;
     await manyRounds();
-    assert.equal(said().length, 6, 'a loss that lasts: why');
+    assert.equal(messages().length, 6, 'a loss that lasts is logged with its reason');
     assert.match(lines[5] ?? '', /ENOENT.*waiting for the driver/);
     nowMs += 10_000;
     await writeFile(socket, '');
     await manyRounds();
-    assert.equal(said().length, 7, 'another reason');
+    assert.equal(messages().length, 7, 'a new reason is logged');
     assert.match(lines[6] ?? '', /(ENOTSOCK|ECONNREFUSED).*waiting for the driver/);
     await connection.close();
   });
 
-  it('does not call a driver without a name ready', async () => {
+  it('does not report a driver without a name as ready', async () => {
     const socket = folder.file('noname.sock');
     const driver = await startRawDriver(socket, (call) =>
       call.path.endsWith('/GetPluginInfo') ? answerOk(call, Buffer.alloc(0)) : false,
     );
     const connection = connectTo(socket);
-    await until('it is asked', () => connection.trouble?.includes('no name'));
+    await until('the driver has answered', () => connection.trouble?.includes('no name'));
     await connection.close();
     await driver.close();
   });
 
-  it('is not connected to a peer that accepts and says nothing', async () => {
-    const socket = folder.file('mute.sock');
-    const mute = createServer((peer) => peer.on('error', () => undefined).resume());
-    await new Promise<void>((resolve) => mute.listen(socket, resolve));
+  it('does not count as connected to a peer that sends nothing', async () => {
+    const socket = folder.file('silent.sock');
+    const silent = createServer((peer) => peer.on('error', () => undefined).resume());
+    await new Promise<void>((resolve) => silent.listen(socket, resolve));
     const connection = connectTo(socket, { probeTimeoutMs: 100 });
-    await until('it gave up once', () => connection.trouble?.includes('does not speak HTTP/2'));
+    await until('it has timed out once', () =>
+      connection.trouble?.includes('does not speak HTTP/2'),
+    );
     const answer = await connection.send({
       path: '/x',
       headers: {},
@@ -238,35 +247,37 @@ describe('DriverConnection', () => {
     });
     assert.equal(answer.kind, 'not-sent');
     await connection.close();
-    await new Promise((resolve) => mute.close(resolve));
+    await new Promise((resolve) => silent.close(resolve));
   });
 
-  it('goes back to not ready when a later Probe fails, and recovers', async () => {
+  it('becomes not ready when a later Probe fails, and recovers', async () => {
     const socket = folder.file('later.sock');
-    let well = true;
+    let isHealthy = true;
     const driver = await startRawDriver(socket, (call) =>
-      call.path.endsWith('/Probe') && !well ? answerStatus(call, { 'grpc-status': '9' }) : false,
+      call.path.endsWith('/Probe') && !isHealthy
+        ? answerStatus(call, { 'grpc-status': '9' })
+        : false,
     );
     const connection = connectTo(socket, { probeIntervalMs: 10 });
     await until('ready', () => connection.trouble === undefined);
-    well = false;
-    await until('unwell', () => connection.trouble?.includes('FailedPrecondition'));
-    well = true;
-    await until('well again', () => connection.trouble === undefined);
+    isHealthy = false;
+    await until('not ready', () => connection.trouble?.includes('FailedPrecondition'));
+    isHealthy = true;
+    await until('ready again', () => connection.trouble === undefined);
     await connection.close();
     await driver.close();
   });
 });
 
-describe('a driver that comes late and goes away', () => {
-  it('is found within a second, missed at once, and found again (Q-34, Q-36, Q-37, Q-38, R-35)', async () => {
+describe('a driver that starts late and restarts', () => {
+  it('is found and its loss noticed, each time (Q-34, Q-36, Q-37, Q-38, R-35)', async () => {
     const folder = await makeFolder();
     let pauses: number[] = [];
     const clock: Clock = {
-      ...hasty,
+      ...fastClock,
       sleep: (ms, signal) => {
         pauses.push(ms);
-        return hasty.sleep(ms, signal);
+        return fastClock.sleep(ms, signal);
       },
     };
     const test = await startTestGateway(folder, { clock });
@@ -274,13 +285,13 @@ describe('a driver that comes late and goes away', () => {
     assert.equal(verdict(early), 'not-forwarded');
     assert.equal(early.code, Code.Unavailable);
     for (let life = 0; life < 3; life += 1) {
-      await until('it looked many times', () => pauses.length > 10);
-      assert.equal(Math.max(...pauses), 500, 'it looks every half second, at first more often');
+      await until('the gateway has tried many times', () => pauses.length > 10);
+      assert.equal(Math.max(...pauses), 500, 'it tries every half second, at first more often');
       const driver = await startRawDriver(folder.file('csi.sock'), () => false);
-      await until('found', () => test.gateway.trouble === undefined);
+      await until('the driver is found', () => test.gateway.trouble === undefined);
       await test.client.probe({ timeoutMs: 30_000 });
       await driver.close();
-      await until('missed', () => test.gateway.trouble !== undefined);
+      await until('the loss is noticed', () => test.gateway.trouble !== undefined);
       pauses = [];
       const error = await failureOf(test.client.getCapacity({}, { timeoutMs: 30_000 }));
       assert.equal(verdict(error), 'not-forwarded');

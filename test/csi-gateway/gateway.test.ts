@@ -2,25 +2,27 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { Code, FAILOVER_METADATA } from '#src/csi/status.ts';
 import { createCsiClient } from '#src/gateway-client/client.ts';
-import { systemClock } from '#src/runtime/clock.ts';
-import type { Clock } from '#src/runtime/clock.ts';
+import { type Clock, systemClock } from '#src/runtime/clock.ts';
 import { createLogger, silentLog } from '#src/runtime/log.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
-import { startSampleDriver } from '../../sandbox/driver/server.ts';
-import type { DriverCall, SampleDriver } from '../../sandbox/driver/server.ts';
+import {
+  type DriverCall,
+  type SampleDriver,
+  startSampleDriver,
+} from '../../sandbox/driver/server.ts';
 import { makeFolder, until } from '../harness/csi-folder.ts';
 import { failureOf, startTestGateway, verdict, volumeRequest } from '../harness/csi-gateway.ts';
 
 const SETTINGS = { timeoutMs: 30_000 };
 
-/** A gate that a test opens. */
-function gate(): { readonly opened: Promise<void>; open(): void } {
-  let open: () => void = () => undefined;
-  const opened = new Promise<void>((resolve) => (open = resolve));
-  return { opened, open: () => open() };
+/** A promise that a test resolves. */
+function createSignal(): { readonly fired: Promise<void>; fire(): void } {
+  let fire: () => void = () => undefined;
+  const fired = new Promise<void>((resolve) => (fire = resolve));
+  return { fired, fire: () => fire() };
 }
 
-describe('the gateway before the sample driver', () => {
+describe('a gateway with the sample driver', () => {
   let folder: Awaited<ReturnType<typeof makeFolder>>;
   let driver: SampleDriver;
   let test: Awaited<ReturnType<typeof startTestGateway>>;
@@ -53,12 +55,12 @@ describe('the gateway before the sample driver', () => {
     await folder.remove();
   });
 
-  it('creates, finds and deletes a volume, vouching for each answer', async () => {
-    const vouched: boolean[] = [];
+  it('creates, finds and deletes a volume and marks each status as the driver’s', async () => {
+    const driverSaidEach: boolean[] = [];
     const settings = {
       ...SETTINGS,
       onTrailers: ({ driverSaid }: { readonly driverSaid: boolean }): unknown =>
-        vouched.push(driverSaid),
+        driverSaidEach.push(driverSaid),
     };
     const { volume } = await test.client.createVolume(volumeRequest('a'), settings);
     const again = await test.client.createVolume(volumeRequest('a'), settings);
@@ -73,40 +75,40 @@ describe('the gateway before the sample driver', () => {
       test.client.controllerGetVolume({ volumeId: volume?.volumeId ?? '' }, settings),
     );
     assert.equal(gone.code, Code.NotFound);
-    assert.deepEqual(vouched, [true, true, true, true, true]);
+    assert.deepEqual(driverSaidEach, [true, true, true, true, true]);
   });
 
-  it('knows the driver’s name and capabilities', () => {
+  it('reports the driver’s name and capabilities', () => {
     assert.equal(test.gateway.identity?.name, 'sample.csi.sutler.dev');
     assert.ok(test.gateway.identity.capabilities.controller.has('CREATE_DELETE_VOLUME'));
     assert.ok(test.gateway.identity.capabilities.plugin.has('CONTROLLER_SERVICE'));
   });
 
-  it('refuses a second create of the same name at once, not forwarded, while others pass', async () => {
-    const hold = gate();
-    let asked = 0;
+  it('refuses a second create of the same name, not forwarded', async () => {
+    const finish = createSignal();
+    let creates = 0;
     hook = ({ method, request }) => {
       if (method !== 'CreateVolume' || (request as { name?: string }).name !== 'busy')
         return undefined;
-      asked += 1;
-      return hold.opened.then(() => undefined);
+      creates += 1;
+      return finish.fired.then(() => undefined);
     };
     const first = test.client.createVolume(volumeRequest('busy'), SETTINGS);
-    await until('the first arrived', () => asked === 1);
+    await until('the first call is at the driver', () => creates === 1);
     const error = await failureOf(test.client.createVolume(volumeRequest('busy'), SETTINGS));
     assert.equal(error.code, Code.Aborted);
     assert.equal(verdict(error), 'not-forwarded');
     await test.client.createVolume(volumeRequest('free'), SETTINGS);
-    hold.open();
+    finish.fire();
     await first;
-    assert.equal(asked, 1);
+    assert.equal(creates, 1);
     await test.client.createVolume(volumeRequest('busy'), SETTINGS);
   });
 
-  it('refuses a delete while a create of the same volume is under way, and the other way round', async () => {
+  it('runs no create and delete of the same volume at once', async () => {
     const { volume } = await test.client.createVolume(volumeRequest('both'), SETTINGS);
     const volumeId = volume?.volumeId ?? '';
-    for (const [held, other] of [
+    for (const [running, other] of [
       [
         () => test.client.createVolume(volumeRequest('both'), SETTINGS),
         () => test.client.deleteVolume({ volumeId }, SETTINGS),
@@ -116,23 +118,23 @@ describe('the gateway before the sample driver', () => {
         () => test.client.createVolume(volumeRequest('both'), SETTINGS),
       ],
     ] as const) {
-      const hold = gate();
+      const finish = createSignal();
       let arrived = false;
       hook = () => {
         arrived = true;
-        return hold.opened.then(() => undefined);
+        return finish.fired.then(() => undefined);
       };
-      const first: Promise<unknown> = held();
-      await until('the first arrived', () => arrived);
+      const first: Promise<unknown> = running();
+      await until('the first call is at the driver', () => arrived);
       const error = await failureOf(other());
       assert.equal(error.code, Code.Aborted);
       assert.equal(verdict(error), 'not-forwarded');
-      hold.open();
+      finish.fire();
       await first;
     }
   });
 
-  it('gives a volume free again after a failed and after an abandoned call', async () => {
+  it('releases a volume after a failed call and after a cancelled one', async () => {
     hook = () => {
       throw new DriverStatus(Code.ResourceExhausted, 'full');
     };
@@ -140,21 +142,21 @@ describe('the gateway before the sample driver', () => {
       verdict(await failureOf(test.client.createVolume(volumeRequest('f'), SETTINGS))),
       'driver',
     );
-    const gaveUp = new AbortController();
+    const cancelled = new AbortController();
     hook = () => {
-      gaveUp.abort();
+      cancelled.abort();
       return new Promise(() => undefined);
     };
     assert.equal(
       verdict(
         await failureOf(
-          test.client.createVolume(volumeRequest('f'), { ...SETTINGS, signal: gaveUp.signal }),
+          test.client.createVolume(volumeRequest('f'), { ...SETTINGS, signal: cancelled.signal }),
         ),
       ),
       'ambiguous',
     );
     hook = () => undefined;
-    await until('free', async () =>
+    await until('the volume is free', async () =>
       test.client.createVolume(volumeRequest('f'), SETTINGS).then(
         () => true,
         () => false,
@@ -162,7 +164,7 @@ describe('the gateway before the sample driver', () => {
     );
   });
 
-  it('does not forward a call past its sutler-not-after', async () => {
+  it('does not forward a call after its sutler-not-after', async () => {
     const before = driver.counts.get('DeleteVolume') ?? 0;
     const metadata = { 'sutler-not-after': String(Date.now() - 1) };
     const error = await failureOf(
@@ -184,24 +186,24 @@ describe('the gateway before the sample driver', () => {
     assert.equal(driver.counts.get('DeleteVolume'), before + 1);
   });
 
-  it('does not show the driver sutler’s own metadata', async () => {
-    let seen: string[] = [];
+  it('does not forward sutler’s own metadata to the driver', async () => {
+    let received: string[] = [];
     hook = ({ metadata }) => {
-      seen = Object.keys(metadata.getMap());
+      received = Object.keys(metadata.getMap());
       return undefined;
     };
     await test.client.deleteVolume(
       { volumeId: 'x' },
       { ...SETTINGS, notAfterMs: Date.now() + 60_000, metadata: { 'x-mine': '1' } },
     );
-    assert.ok(seen.includes('x-mine'));
+    assert.ok(received.includes('x-mine'));
     assert.deepEqual(
-      seen.filter((key) => key.startsWith('sutler-')),
+      received.filter((key) => key.startsWith('sutler-')),
       [],
     );
   });
 
-  it('logs calls with secrets stripped, from the driver’s words too', async () => {
+  it('logs calls without secrets, also in the driver’s text', async () => {
     hook = () => {
       throw new DriverStatus(Code.InvalidArgument, 'bad password hunter2hunter2');
     };
@@ -227,12 +229,13 @@ describe('the gateway before the sample driver', () => {
     assert.ok(!lines.join('').includes('hunter2'));
   });
 
-  it('measures each call that was forwarded under upstream’s metric name (Q-39, Q-43)', async () => {
+  it('measures forwarded calls under upstream’s metric name (Q-39, Q-43)', async () => {
     await test.client.getCapacity({}, SETTINGS);
     await failureOf(test.client.createVolume(volumeRequest(''), SETTINGS));
     const text = await test.metrics.metrics();
     const series = (method: string, code: string): string =>
-      `csi_sidecar_operations_seconds_count{driver_name="sample.csi.sutler.dev",method_name="/csi.v1.Controller/${method}",grpc_status_code="${code}"} 1`;
+      'csi_sidecar_operations_seconds_count{driver_name="sample.csi.sutler.dev",' +
+      `method_name="/csi.v1.Controller/${method}",grpc_status_code="${code}"} 1`;
     assert.ok(text.includes(series('GetCapacity', 'OK')), text);
     assert.ok(text.includes(series('CreateVolume', 'InvalidArgument')));
     assert.match(
@@ -243,69 +246,69 @@ describe('the gateway before the sample driver', () => {
     assert.match(text, /^sutler_gateway_in_flight 0$/m);
   });
 
-  it('drains: refuses new calls not forwarded, lets those under way end (R-35)', async () => {
-    const hold = gate();
+  it('refuses new calls while draining and completes those under way (R-35)', async () => {
+    const finish = createSignal();
     let arrived = false;
     hook = ({ method }) => {
       if (method !== 'CreateVolume') return undefined;
       arrived = true;
-      return hold.opened.then(() => undefined);
+      return finish.fired.then(() => undefined);
     };
     const first = test.client.createVolume(volumeRequest('drain'), SETTINGS);
-    await until('arrived', () => arrived);
+    await until('the call is at the driver', () => arrived);
     const closing = test.gateway.close(5_000);
     const error = await failureOf(test.client.getCapacity({}, SETTINGS));
     assert.equal(verdict(error), 'not-forwarded');
     assert.match(error.message, /shutting down/);
-    hold.open();
+    finish.fire();
     assert.ok((await first).volume);
     await closing;
     assert.equal(verdict(await failureOf(test.client.getCapacity({}, SETTINGS))), 'not-forwarded');
   });
 
-  it('says while it drains how many volumes have calls under way', async () => {
-    const hold = gate();
+  it('reports while draining how many volumes have calls under way', async () => {
+    const finish = createSignal();
     let arrived = false;
     hook = ({ method }) => {
       if (method !== 'CreateVolume') return undefined;
       arrived = true;
-      return hold.opened.then(() => undefined);
+      return finish.fired.then(() => undefined);
     };
     const first = test.client.createVolume(volumeRequest('counted'), SETTINGS);
-    await until('arrived', () => arrived);
+    await until('the call is at the driver', () => arrived);
     assert.equal(
       (await failureOf(test.client.createVolume(volumeRequest('counted'), SETTINGS))).draining,
       undefined,
     );
     const closing = test.gateway.close(5_000);
     assert.equal((await failureOf(test.client.probe(SETTINGS))).draining, 1);
-    hold.open();
+    finish.fire();
     await first;
     await closing;
   });
 
-  it('stays until a caller that chooses between gateways has heard that it is drained', async () => {
-    const electing = { ...SETTINGS, metadata: { [FAILOVER_METADATA]: '1' } };
-    // On this clock no time passes: what ends a wait is the signal.
+  it('stays until an ingest that decides about failover knows that it is drained', async () => {
+    const failoverProbe = { ...SETTINGS, metadata: { [FAILOVER_METADATA]: '1' } };
+    // No time passes on this clock, so only the signal ends the wait.
     const clock: Clock = {
       nowMs: () => 0,
       sleep: (ms, signal) => systemClock.sleep(ms === 2_000 ? 2 ** 31 - 1 : ms, signal),
     };
     const other = await startTestGateway(folder, {
       clock,
-      listen: { kind: 'unix', path: folder.file('told.sock') },
+      listen: { kind: 'unix', path: folder.file('drain.sock') },
     });
     await until('ready', () => other.gateway.trouble === undefined);
-    await other.client.probe(electing);
+    await other.client.probe(failoverProbe);
     const closing = other.gateway.close(60_000);
-    const error = await failureOf(other.client.probe(electing));
+    const error = await failureOf(other.client.probe(failoverProbe));
     assert.equal(error.draining, 0);
     assert.equal(verdict(error), 'not-forwarded');
     await closing;
     other.client.close();
   });
 
-  it('waits no longer than 2 s for such a caller', async () => {
+  it('waits at most 2 s for that ingest', async () => {
     const slept: number[] = [];
     const clock: Clock = {
       nowMs: () => 0,
@@ -326,14 +329,14 @@ describe('the gateway before the sample driver', () => {
     other.client.close();
   });
 
-  it('answers what is still under way after the grace period as ambiguous', async () => {
+  it('answers calls under way after the grace period as ambiguous', async () => {
     let arrived = false;
     hook = () => {
       arrived = true;
       return new Promise(() => undefined);
     };
     const first = failureOf(test.client.createVolume(volumeRequest('late'), SETTINGS));
-    await until('arrived', () => arrived);
+    await until('the call is at the driver', () => arrived);
     await test.gateway.close(20);
     const error = await first;
     assert.equal(verdict(error), 'ambiguous');
@@ -342,7 +345,7 @@ describe('the gateway before the sample driver', () => {
 });
 
 describe('a client without a gateway', () => {
-  it('takes nobody’s word: every failure that was sent is ambiguous', async () => {
+  it('reports every failure of a sent call as ambiguous', async () => {
     const folder = await makeFolder();
     const driver = await startSampleDriver({
       socket: folder.file('csi.sock'),

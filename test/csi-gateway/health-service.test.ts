@@ -1,14 +1,12 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
-import { Client, credentials, Metadata, status } from '@grpc/grpc-js';
-import type { ServiceError } from '@grpc/grpc-js';
-import { startSampleDriver } from '../../sandbox/driver/server.ts';
-import type { SampleDriver } from '../../sandbox/driver/server.ts';
+import { Client, credentials, Metadata, type ServiceError, status } from '@grpc/grpc-js';
+import { type SampleDriver, startSampleDriver } from '../../sandbox/driver/server.ts';
 import { makeFolder, until } from '../harness/csi-folder.ts';
 import { startTestGateway } from '../harness/csi-gateway.ts';
 
 const PATH = '/grpc.health.v1.Health/';
-const same = (bytes: Buffer): Buffer => bytes;
+const identity = (bytes: Buffer): Buffer => bytes;
 const SERVING = Buffer.from([8, 1]);
 const NOT_SERVING = Buffer.from([8, 2]);
 const SERVICE_UNKNOWN = Buffer.from([8, 3]);
@@ -19,7 +17,7 @@ function request(service: string): Buffer {
     : Buffer.concat([Buffer.from([10, service.length]), Buffer.from(service)]);
 }
 
-describe('grpc.health.v1 of the gateway', () => {
+describe('HealthService', () => {
   let folder: Awaited<ReturnType<typeof makeFolder>>;
   let driver: SampleDriver;
   let test: Awaited<ReturnType<typeof startTestGateway>>;
@@ -48,8 +46,8 @@ describe('grpc.health.v1 of the gateway', () => {
     new Promise((resolve) => {
       client.makeUnaryRequest(
         PATH + method,
-        same,
-        same,
+        identity,
+        identity,
         body,
         new Metadata(),
         { deadline: Date.now() + 30_000 },
@@ -57,17 +55,19 @@ describe('grpc.health.v1 of the gateway', () => {
       );
     });
 
-  it('says SERVING while the driver answers, NOT_SERVING while it does not', async () => {
+  it('answers SERVING while the driver is ready, otherwise NOT_SERVING', async () => {
     for (const service of ['', 'csi.v1.Controller'])
       assert.deepEqual(await check(service), SERVING);
     await driver.close();
-    await until('noticed', async () => NOT_SERVING.equals((await check('')) as Buffer));
+    await until('the change is noticed', async () =>
+      NOT_SERVING.equals((await check('')) as Buffer),
+    );
     driver = await startDriver();
-    await until('noticed', async () => SERVING.equals((await check('')) as Buffer));
+    await until('the change is noticed', async () => SERVING.equals((await check('')) as Buffer));
   });
 
-  it('knows no other services and no other methods', async () => {
-    assert.equal(((await check('nobody')) as ServiceError).code, status.NOT_FOUND);
+  it('refuses other services, other methods and malformed requests', async () => {
+    assert.equal(((await check('unknown')) as ServiceError).code, status.NOT_FOUND);
     assert.equal(((await check('', 'List')) as ServiceError).code, status.UNIMPLEMENTED);
     assert.equal(
       ((await check('', 'Check', Buffer.from([10, 200]))) as ServiceError).code,
@@ -75,12 +75,12 @@ describe('grpc.health.v1 of the gateway', () => {
     );
   });
 
-  it('tells a watcher each change, and ends the watch when it shuts down', async () => {
-    const told: Buffer[] = [];
+  it('sends a watcher each change and ends the watch at shutdown', async () => {
+    const statuses: Buffer[] = [];
     const watch = client.makeServerStreamRequest(
       `${PATH}Watch`,
-      same,
-      same,
+      identity,
+      identity,
       request(''),
       new Metadata(),
       {},
@@ -88,25 +88,25 @@ describe('grpc.health.v1 of the gateway', () => {
     const ended = new Promise<ServiceError>((resolve) =>
       watch.on('error', (error) => resolve(error as ServiceError)),
     );
-    watch.on('data', (message: Buffer) => told.push(message));
-    await until('first', () => told.length === 1);
+    watch.on('data', (message: Buffer) => statuses.push(message));
+    await until('first', () => statuses.length === 1);
     await driver.close();
-    await until('second', () => told.length === 2);
+    await until('second', () => statuses.length === 2);
     driver = await startDriver();
-    await until('third', () => told.length === 3);
+    await until('third', () => statuses.length === 3);
     const closing = test.gateway.close(0);
     const error = await ended;
     await closing;
     assert.equal(error.code, status.UNAVAILABLE);
-    assert.deepEqual(told, [SERVING, NOT_SERVING, SERVING, NOT_SERVING]);
+    assert.deepEqual(statuses, [SERVING, NOT_SERVING, SERVING, NOT_SERVING]);
   });
 
-  it('tells a watcher of an unknown service that it is unknown, and goes on', async () => {
+  it('sends SERVICE_UNKNOWN to a watcher of an unknown service', async () => {
     const watch = client.makeServerStreamRequest(
       `${PATH}Watch`,
-      same,
-      same,
-      request('nobody'),
+      identity,
+      identity,
+      request('unknown'),
       new Metadata(),
       {},
     );

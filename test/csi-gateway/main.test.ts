@@ -14,7 +14,7 @@ import { main as driverMain } from '../../sandbox/driver/main.ts';
 import { makeFolder, until } from '../harness/csi-folder.ts';
 import { volumeRequest } from '../harness/csi-gateway.ts';
 
-/** A process as main sees it, inside this one. */
+/** A substitute for Node's `process`, so that main runs inside the test process. */
 function fakeHost(): {
   readonly host: Host;
   readonly errors: string[];
@@ -48,7 +48,7 @@ describe('csi-gateway main', () => {
   before(async () => (folder = await makeFolder()));
   after(() => folder.remove());
 
-  it('starts before its driver, becomes ready with it, shows metrics, and ends with 0 on SIGTERM leaving no socket (Q-50, Q-52)', async () => {
+  it('becomes ready with its driver and exits with 0 on SIGTERM (Q-50, Q-52)', async () => {
     const gateway = fakeHost();
     const listen = `unix://${folder.file('gw.sock')}`;
     const csi = folder.file('csi.sock');
@@ -80,10 +80,14 @@ describe('csi-gateway main', () => {
     assert.ok(existsSync(volume?.volumeContext['directory'] ?? ''));
     client.close();
     const metrics = await fetch(`${url}/m`);
-    assert.equal(metrics.status, 200, 'metrics at the path that was given (Q-50)');
+    assert.equal(metrics.status, 200, 'metrics are served at --metrics-path (Q-50)');
     const text = await metrics.text();
     assert.match(text, /^csi_sidecar_operations_seconds_count/m);
-    assert.match(text, /^process_start_time_seconds \d/m, 'the process tells its start (Q-52)');
+    assert.match(
+      text,
+      /^process_start_time_seconds \d/m,
+      'the metrics contain the start time (Q-52)',
+    );
 
     gateway.signal('SIGTERM');
     assert.equal(await gateway.exited, 0);
@@ -92,7 +96,7 @@ describe('csi-gateway main', () => {
     assert.ok(!existsSync(folder.file('gw.sock')));
   });
 
-  for (const [argv, words] of [
+  for (const [argv, message] of [
     [['--listen=tcp://x'], /--listen: "tcp:\/\/x" is not an address/],
     [['--listen=dns:///0.0.0.0:0'], /loopback only/],
     [['--listen=dns:///0.0.0.0:0', '--tls-cert=/c', '--tls-key=/k'], /--tls-client-ca missing/],
@@ -112,18 +116,18 @@ describe('csi-gateway main', () => {
     [['--timeout=0'], /--timeout/],
     [['--grace-period=soon'], /--grace-period.*duration/],
   ] as const) {
-    it(`ends with 2 and one line for ${argv.join(' ')}`, async () => {
+    it(`exits with 2 and one line for ${argv.join(' ')}`, async () => {
       const gateway = fakeHost();
       await main({ host: gateway.host, argv, known: {}, retired: {} });
       assert.equal(await gateway.exited, 2);
-      const said = gateway.errors.filter((line) => line.startsWith('sutler csi-gateway:'));
-      assert.equal(said.length, 1);
-      assert.match(said[0] ?? '', words);
-      assert.equal((said[0] ?? '').trimEnd().split('\n').length, 1);
+      const messages = gateway.errors.filter((line) => line.startsWith('sutler csi-gateway:'));
+      assert.equal(messages.length, 1);
+      assert.match(messages[0] ?? '', message);
+      assert.equal((messages[0] ?? '').trimEnd().split('\n').length, 1);
     });
   }
 
-  it('ends with 2 when its socket is in use', async () => {
+  it('exits with 2 if its socket is in use', async () => {
     const argv = [
       `--listen=unix://${folder.file('twice.sock')}`,
       '--csi-address=/nonexistent.sock',
@@ -139,7 +143,7 @@ describe('csi-gateway main', () => {
     assert.equal(await first.exited, 0);
   });
 
-  it('reaches neither the API server’s client nor Redis, nor grpc-js, by any import', () => {
+  it('imports neither the Kubernetes client nor Redis nor grpc-js', () => {
     const root = dirname(dirname(fileURLToPath(import.meta.resolve('#src/csi-gateway/main.ts'))));
     const seen = new Set<string>();
     const packages = new Set<string>();

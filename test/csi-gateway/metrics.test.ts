@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
-import { createGatewayMetrics } from '#src/csi-gateway/metrics.ts';
-import type { CallSample } from '#src/csi-gateway/metrics.ts';
+import { type CallSample, createGatewayMetrics } from '#src/csi-gateway/metrics.ts';
 import { Registry } from '#src/runtime/metrics.ts';
 import { PLUGINS } from '#src/volumes/migration/plugins.ts';
 
@@ -15,8 +14,8 @@ const CREATE: CallSample = {
 };
 const PROBE: CallSample = { ...CREATE, driver: '', path: '/csi.v1.Identity/Probe' };
 
-/** Lines of the call histogram, its name cut off. */
-async function linesOf(...calls: readonly CallSample[]): Promise<readonly string[]> {
+/** Lines of the call histogram, without its name. */
+async function histogramLines(...calls: readonly CallSample[]): Promise<readonly string[]> {
   const registry = new Registry();
   const metrics = createGatewayMetrics(registry);
   for (const call of calls) metrics.observeCall(call);
@@ -27,16 +26,16 @@ async function linesOf(...calls: readonly CallSample[]): Promise<readonly string
     .flatMap((line) => (line.startsWith(`${name}_`) ? [line.slice(name.length + 1)] : []));
 }
 
-async function countsOf(...calls: readonly CallSample[]): Promise<readonly string[]> {
-  return (await linesOf(...calls)).filter((line) => line.startsWith('count{')).toSorted();
+async function countLines(...calls: readonly CallSample[]): Promise<readonly string[]> {
+  return (await histogramLines(...calls)).filter((line) => line.startsWith('count{')).toSorted();
 }
 
 const LABELS =
   'driver_name="a.driver",method_name="/csi.v1.Controller/CreateVolume",grpc_status_code="OK"';
 
-describe('the histogram of calls', () => {
-  it('has upstream’s buckets: a call of 20 s is in those from 25 s (Q-41)', async () => {
-    const lines = await linesOf({ ...CREATE, seconds: 20 });
+describe('the call histogram', () => {
+  it('has upstream’s buckets (Q-41)', async () => {
+    const lines = await histogramLines({ ...CREATE, seconds: 20 });
     assert.deepEqual(
       lines
         .filter((line) => line.startsWith('bucket'))
@@ -60,62 +59,63 @@ describe('the histogram of calls', () => {
     );
   });
 
-  it('has one sample a call, with method, code and driver on each series (Q-39, Q-44)', async () => {
+  it('counts each call, with labels for method, code and driver (Q-39, Q-44)', async () => {
     const refused = { ...CREATE, code: Code.InvalidArgument };
-    const counts = await countsOf(CREATE, CREATE, refused);
+    const counts = await countLines(CREATE, CREATE, refused);
     assert.deepEqual(counts, [
       `count{${LABELS.replace('OK', 'InvalidArgument')}} 1`,
       `count{${LABELS}} 2`,
     ]);
-    for (const line of await linesOf(CREATE)) assert.ok(line.includes(LABELS), line);
+    for (const line of await histogramLines(CREATE)) assert.ok(line.includes(LABELS), line);
   });
 
-  it('calls a driver whose name is not known yet unknown-driver (Q-42)', async () =>
-    assert.deepEqual(await countsOf(PROBE), [
-      'count{driver_name="unknown-driver",method_name="/csi.v1.Identity/Probe",grpc_status_code="OK"} 1',
+  it('labels a driver whose name is not known unknown-driver (Q-42)', async () =>
+    assert.deepEqual(await countLines(PROBE), [
+      'count{driver_name="unknown-driver",method_name="/csi.v1.Identity/Probe",' +
+        'grpc_status_code="OK"} 1',
     ]));
 
-  it('gives the code’s Go name (Q-43)', async () => {
+  it('labels a call with the Go name of its code (Q-43)', async () => {
     for (const [code, name] of [
       [Code.InvalidArgument, 'InvalidArgument'],
       [Code.DeadlineExceeded, 'DeadlineExceeded'],
       [77, 'Code(77)'],
     ] as const)
       assert.match(
-        (await countsOf({ ...CREATE, code }))[0] ?? '',
+        (await countLines({ ...CREATE, code }))[0] ?? '',
         new RegExp(`grpc_status_code="${name.replace(/[()]/g, '\\$&')}"`),
       );
   });
 
-  it('has one series for all methods that CSI does not know', async () => {
-    const counts = await countsOf({ ...CREATE, path: '/a.B/C' }, { ...CREATE, path: '/a.B/D' });
+  it('has one series for all methods that are not CSI’s', async () => {
+    const counts = await countLines({ ...CREATE, path: '/a.B/C' }, { ...CREATE, path: '/a.B/D' });
     assert.deepEqual(counts, [
       'count{driver_name="a.driver",method_name="other",grpc_status_code="OK"} 2',
     ]);
   });
 
   for (const { csiDriver } of PLUGINS) {
-    it(`says of every call to ${csiDriver} whether the volume is migrated (Q-40, Q-45, Q-49)`, async () => {
+    it(`labels each call to ${csiDriver} with migrated (Q-40, Q-45, Q-49)`, async () => {
       const labels = LABELS.replace('a.driver', csiDriver);
       const call = { ...CREATE, driver: csiDriver };
       assert.deepEqual(
-        await countsOf(call, { ...call, migrated: true }, { ...call, migrated: true }),
+        await countLines(call, { ...call, migrated: true }, { ...call, migrated: true }),
         [`count{${labels},migrated="false"} 1`, `count{${labels},migrated="true"} 2`],
       );
     });
   }
 
-  it('has no such label for a driver without an in-tree counterpart, whatever a caller says', async () =>
-    assert.deepEqual(await countsOf({ ...CREATE, migrated: true }), [`count{${LABELS}} 1`]));
+  it('has no label migrated for a driver without an in-tree counterpart', async () =>
+    assert.deepEqual(await countLines({ ...CREATE, migrated: true }), [`count{${LABELS}} 1`]));
 
-  it('has the same labels on every series, none of them empty, whatever is counted (Q-46, Q-47, Q-48)', async () => {
+  it('has the same labels on every series, none empty (Q-46, Q-47, Q-48)', async () => {
     const own = ['driver_name', 'method_name', 'grpc_status_code'];
     for (const [driver, labels] of [
       ['a.driver', own],
       ['ebs.csi.aws.com', [...own, 'migrated']],
     ] as const) {
       const call = { ...CREATE, driver };
-      for (const line of await countsOf(
+      for (const line of await countLines(
         call,
         { ...call, code: 77 },
         { ...call, path: '/a.B/C', migrated: true },
@@ -133,12 +133,12 @@ describe('the histogram of calls', () => {
     }
   });
 
-  it('drops, for a driver with one, what was counted before its name was known, in each life of its socket', async () => {
+  it('removes series without migrated once a migrated driver is known', async () => {
     const call = { ...CREATE, driver: 'ebs.csi.aws.com' };
-    const counts = await countsOf(PROBE, { ...PROBE, code: Code.Unavailable }, call, PROBE, call);
+    const counts = await countLines(PROBE, { ...PROBE, code: Code.Unavailable }, call, PROBE, call);
     assert.deepEqual(counts, [
       `count{${LABELS.replace('a.driver', 'ebs.csi.aws.com')},migrated="false"} 2`,
     ]);
-    assert.equal((await countsOf(PROBE, CREATE)).length, 2, 'for others it stays');
+    assert.equal((await countLines(PROBE, CREATE)).length, 2, 'for other drivers they stay');
   });
 });

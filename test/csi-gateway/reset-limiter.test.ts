@@ -4,25 +4,29 @@ import { connect as connectSocket } from 'node:net';
 import { after, before, describe, it } from 'node:test';
 import { makeFolder, until } from '../harness/csi-folder.ts';
 import { startTestGateway } from '../harness/csi-gateway.ts';
-import { answerBytes, startRawDriver } from '../harness/csi-raw-driver.ts';
-import type { RawCall, RawDriver } from '../harness/csi-raw-driver.ts';
+import {
+  answerBytes,
+  type RawCall,
+  type RawDriver,
+  startRawDriver,
+} from '../harness/csi-raw-driver.ts';
 import { frameMessage } from '#src/csi-gateway/grpc-wire.ts';
 
 const CAPACITY = '/csi.v1.Controller/GetCapacity';
 
-describe('the driver’s connection', () => {
+describe('the connection to the driver', () => {
   let folder: Awaited<ReturnType<typeof makeFolder>>;
   let driver: RawDriver;
-  let isMute = false;
-  const held: RawCall[] = [];
+  let isSilent = false;
+  const unanswered: RawCall[] = [];
   before(async () => {
     folder = await makeFolder();
     driver = await startRawDriver(folder.file('csi.sock'), (call) => {
-      if (isMute) return undefined;
+      if (isSilent) return undefined;
       if (call.path === CAPACITY)
         return answerBytes(call, frameMessage(Buffer.alloc(0)), { 'grpc-status': '0' });
       if (!call.path.endsWith('/ListVolumes')) return false;
-      held.push(call);
+      unanswered.push(call);
       return undefined;
     });
   });
@@ -31,7 +35,7 @@ describe('the driver’s connection', () => {
     await folder.remove();
   });
 
-  it('survives a caller that gives up more calls at once than an HTTP/2 server forgives', async () => {
+  it('survives more cancelled calls than an HTTP/2 server accepts resets', async () => {
     const test = await startTestGateway(folder);
     await until('ready', () => test.gateway.trouble === undefined);
     const connects = async (): Promise<string | undefined> =>
@@ -54,18 +58,18 @@ describe('the driver’s connection', () => {
         stream.end(Buffer.alloc(5));
         return stream;
       });
-      await until('all are at the driver', () => held.length === 450);
+      await until('all calls are at the driver', () => unanswered.length === 450);
       for (const stream of streams) stream.close(constants.NGHTTP2_CANCEL);
       await until(
-        'some were told to the driver',
-        () => held.filter(({ stream }) => stream.closed).length >= 100 / (round + 1) / 2,
+        'some resets have reached the driver',
+        () => unanswered.filter(({ stream }) => stream.closed).length >= 100 / (round + 1) / 2,
       );
-      // The driver is done with the rest by itself; no more resets are due then.
-      for (const call of held.splice(0))
+      // The driver answers the other calls, so that no reset is pending for them.
+      for (const call of unanswered.splice(0))
         if (!call.stream.closed)
           answerBytes(call, frameMessage(Buffer.alloc(0)), { 'grpc-status': '0' });
       session.destroy();
-      await until('places are free again', async () =>
+      await until('no call is in flight', async () =>
         /^sutler_gateway_in_flight 0$/m.test(await test.metrics.metrics()),
       );
       await test.client.getCapacity({}, { timeoutMs: 30_000 });
@@ -74,14 +78,14 @@ describe('the driver’s connection', () => {
     await test.close();
   });
 
-  it('is replaced when nothing is answered on it', async () => {
+  it('is replaced when the driver answers nothing on it', async () => {
     const test = await startTestGateway(folder, { probeTimeoutMs: 150, probeIntervalMs: 200 });
     await until('ready', () => test.gateway.trouble === undefined);
-    isMute = true;
-    await until('a new connection', async () =>
+    isSilent = true;
+    await until('there is a new connection', async () =>
       /driver_connects_total [2-9]/.test(await test.metrics.metrics()),
     );
-    isMute = false;
+    isSilent = false;
     await until('ready again', () => test.gateway.trouble === undefined);
     await test.client.getCapacity({}, { timeoutMs: 30_000 });
     await test.close();

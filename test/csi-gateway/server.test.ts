@@ -1,15 +1,17 @@
 import assert from 'node:assert/strict';
-import { connect } from 'node:http2';
-import type { ClientHttp2Session } from 'node:http2';
+import { type ClientHttp2Session, connect } from 'node:http2';
 import { connect as connectSocket } from 'node:net';
 import { after, before, describe, it } from 'node:test';
-import { Client, credentials, Metadata, status } from '@grpc/grpc-js';
-import type { ServiceError } from '@grpc/grpc-js';
+import { Client, credentials, Metadata, type ServiceError, status } from '@grpc/grpc-js';
 import { frameMessage } from '#src/csi-gateway/grpc-wire.ts';
 import { makeFolder, until } from '../harness/csi-folder.ts';
 import { startTestGateway } from '../harness/csi-gateway.ts';
-import { answerBytes, startRawDriver } from '../harness/csi-raw-driver.ts';
-import type { RawCall, RawDriver } from '../harness/csi-raw-driver.ts';
+import {
+  answerBytes,
+  type RawCall,
+  type RawDriver,
+  startRawDriver,
+} from '../harness/csi-raw-driver.ts';
 
 interface Answer {
   readonly error: ServiceError | null;
@@ -44,7 +46,7 @@ function callRaw(
   });
 }
 
-describe('the gateway as seen by gRPC', () => {
+describe('the gateway as a gRPC server', () => {
   let folder: Awaited<ReturnType<typeof makeFolder>>;
   let driver: RawDriver;
   let open: Awaited<ReturnType<typeof startTestGateway>>;
@@ -78,7 +80,7 @@ describe('the gateway as seen by gRPC', () => {
     await folder.remove();
   });
 
-  it('passes a method that nobody knows byte for byte, both ways', async () => {
+  it('forwards an unknown method byte for byte in both directions', async () => {
     const request = Buffer.from(Array.from({ length: 1000 }, (_, i) => i % 256));
     const response = Buffer.from([0xff, 0xfe, 0x00, 0x80]);
     script = (call) => answerBytes(call, frameMessage(response), { 'grpc-status': '0' });
@@ -89,7 +91,7 @@ describe('the gateway as seen by gRPC', () => {
     assert.equal(driver.calls.at(-1)?.path, UNKNOWN);
   });
 
-  it('passes metadata both ways, binary and repeated too, and the driver’s trailers', async () => {
+  it('forwards binary and repeated metadata in both directions, and trailers', async () => {
     script = (call) =>
       answerBytes(
         call,
@@ -132,7 +134,7 @@ describe('the gateway as seen by gRPC', () => {
     assert.deepEqual(trailing.get('sutler-driver-status'), ['1']);
   });
 
-  it('passes status details and non-ASCII words', async () => {
+  it('forwards status details and non-ASCII messages', async () => {
     const details = Buffer.from([8, 5, 18, 3, 0xe2, 0x98, 0x83]);
     script = (call) =>
       answerBytes(call, Buffer.alloc(0), {
@@ -146,7 +148,7 @@ describe('the gateway as seen by gRPC', () => {
     assert.deepEqual(error?.metadata.get('grpc-status-details-bin'), [details]);
   });
 
-  it('hands on what is left of the deadline, and none where there was none', async () => {
+  it('forwards the time that is left of the deadline', async () => {
     script = (call) => answerBytes(call, frameMessage(Buffer.from('x')), { 'grpc-status': '0' });
     await callRaw(client, UNKNOWN, Buffer.from('q'));
     const timeout =
@@ -156,7 +158,7 @@ describe('the gateway as seen by gRPC', () => {
     assert.ok(leftMs > 10_000 && leftMs <= 30_001, timeout);
   });
 
-  it('passes messages beyond gRPC’s 4 MiB and refuses those beyond its own limit without asking the driver', async () => {
+  it('forwards messages above 4 MiB and refuses those above its own limit', async () => {
     const large = Buffer.alloc(5_500_000, 7);
     script = (call) => answerBytes(call, frameMessage(large), { 'grpc-status': '0' });
     const { message } = await callRaw(client, UNKNOWN, large);
@@ -168,7 +170,7 @@ describe('the gateway as seen by gRPC', () => {
     assert.equal(driver.calls.length, before);
   });
 
-  it('answers a method off its list with Unimplemented, not forwarded', async () => {
+  it('refuses a method that is not allowed with Unimplemented, not forwarded', async () => {
     const address = strict.gateway.address;
     assert.equal(address.kind, 'tcp');
     const tcp = new Client(
@@ -190,7 +192,7 @@ describe('the gateway as seen by gRPC', () => {
     tcp.close();
   });
 
-  it('survives what is not gRPC and serves the next call', async () => {
+  it('survives requests that are not gRPC', async () => {
     const session: ClientHttp2Session = connect('http://localhost', {
       createConnection: () => connectSocket(folder.file('gw.sock')),
     });
@@ -210,7 +212,7 @@ describe('the gateway as seen by gRPC', () => {
     assert.equal(
       await ask({ ':method': 'POST', ':path': '/x', 'content-type': 'application/grpc' }),
       200,
-      'no message: a gRPC status says so',
+      'a missing message is reported by a gRPC status',
     );
     session.destroy();
     const garbage = connectSocket(folder.file('gw.sock'));

@@ -28,7 +28,8 @@ describe('redact', () => {
       JSON.stringify(shown),
       '{"capacity_range":{"required_bytes":10},"name":"pvc-1","parameters":{"a":"1","b":"2"},' +
         '"secrets":"***stripped***",' +
-        '"volume_capabilities":[{"access_mode":{"mode":"SINGLE_NODE_WRITER"},"mount":{"fs_type":"ext4"}}]}',
+        '"volume_capabilities":[{"access_mode":{"mode":"SINGLE_NODE_WRITER"},' +
+        '"mount":{"fs_type":"ext4"}}]}',
     );
     assert.equal(request.secrets['password'], 'hunter2', 'the message is not changed');
   });

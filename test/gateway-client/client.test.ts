@@ -2,15 +2,17 @@ import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { create, toBinary } from '@bufbuild/protobuf';
 import { Metadata } from '@grpc/grpc-js';
-import { createCsiClient } from '#src/gateway-client/client.ts';
-import type { CsiClient } from '#src/gateway-client/client.ts';
+import { createCsiClient, type CsiClient } from '#src/gateway-client/client.ts';
 import { CreateVolumeRequestSchema } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
 import { parseAddress } from '#src/runtime/address.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
-import { startSampleDriver } from '../../sandbox/driver/server.ts';
-import type { DriverCall, SampleDriver } from '../../sandbox/driver/server.ts';
+import {
+  type DriverCall,
+  type SampleDriver,
+  startSampleDriver,
+} from '../../sandbox/driver/server.ts';
 import { makeFolder, until } from '../harness/csi-folder.ts';
 import { failureOf, verdict, volumeRequest } from '../harness/csi-gateway.ts';
 import { answerBytes, answerStatus, startRawDriver } from '../harness/csi-raw-driver.ts';
@@ -40,7 +42,7 @@ describe('CsiClient', () => {
     await folder.remove();
   });
 
-  it('takes a request as values, as message and as bytes, to the same effect', async () => {
+  it('accepts a request as fields, as message and as bytes', async () => {
     const message = create(CreateVolumeRequestSchema, {
       ...volumeRequest('same'),
       capacityRange: { requiredBytes: 2n ** 60n / 2n ** 30n },
@@ -56,7 +58,7 @@ describe('CsiClient', () => {
     assert.ok(handles[0] !== undefined && handles.every((handle) => handle === handles[0]));
   });
 
-  it('offers every call that sutler makes', async () => {
+  it('makes every call that sutler needs', async () => {
     assert.equal((await client.probe(SETTINGS)).ready, true);
     assert.equal((await client.getPluginInfo(SETTINGS)).name, 'sample.csi.sutler.dev');
     assert.equal((await client.getPluginCapabilities(SETTINGS)).capabilities.length, 1);
@@ -70,8 +72,8 @@ describe('CsiClient', () => {
     );
   });
 
-  it('reads the gateway’s word from the trailers, never both at once', async () => {
-    for (const [trailers, says] of [
+  it('reads from the trailers who made the status, never both', async () => {
+    for (const [trailers, expected] of [
       [{ 'sutler-driver-status': '1' }, 'driver'],
       [{ 'sutler-not-forwarded': '1' }, 'not-forwarded'],
       [{ 'sutler-driver-status': '1', 'sutler-not-forwarded': '1' }, 'not-forwarded'],
@@ -84,7 +86,7 @@ describe('CsiClient', () => {
         throw new DriverStatus(Code.ResourceExhausted, 'pool is full', metadata);
       };
       const error = await failureOf(client.createVolume(volumeRequest('t'), SETTINGS));
-      assert.equal(verdict(error), says, JSON.stringify(trailers));
+      assert.equal(verdict(error), expected, JSON.stringify(trailers));
       assert.equal(error.message, 'rpc error: code = ResourceExhausted desc = pool is full');
       assert.equal(error.method, '/csi.v1.Controller/CreateVolume');
       assert.equal(error.details, 'pool is full');
@@ -92,7 +94,7 @@ describe('CsiClient', () => {
     hook = () => undefined;
   });
 
-  it('does not take grpc-js’s own status for the driver’s, whatever the trailers say', async () => {
+  it('does not report grpc-js’s own status as the driver’s', async () => {
     const forged = { 'sutler-driver-status': '1' };
     const raw = await startRawDriver(folder.file('raw.sock'), (call) =>
       call.path.endsWith('/GetCapacity')
@@ -110,7 +112,7 @@ describe('CsiClient', () => {
     await raw.close();
   });
 
-  it('ends at its deadline with Go’s words, ambiguous', async () => {
+  it('ends at its deadline with Go’s text, ambiguous', async () => {
     hook = () => new Promise(() => undefined);
     const error = await failureOf(client.createVolume(volumeRequest('slow'), { timeoutMs: 500 }));
     hook = () => undefined;
@@ -121,13 +123,13 @@ describe('CsiClient', () => {
     assert.equal(verdict(error), 'ambiguous');
   });
 
-  it('has a deadline of 30 days, which is more than a timer can wait, not pass at once', async () => {
+  it('accepts a deadline of 30 days, longer than a timer can wait', async () => {
     const fresh = clientFor(folder.file('csi.sock'));
     assert.equal((await fresh.probe({ timeoutMs: 30 * 86_400_000 })).ready, true);
     fresh.close();
   });
 
-  it('keeps the driver’s own words for a DeadlineExceeded that came early', async () => {
+  it('keeps the driver’s text of a DeadlineExceeded before the deadline', async () => {
     hook = () => {
       throw new DriverStatus(Code.DeadlineExceeded, 'array did not answer');
     };
@@ -136,18 +138,18 @@ describe('CsiClient', () => {
     assert.equal(error.details, 'array did not answer');
   });
 
-  it('gives up when told to: ambiguous once sent, not forwarded before', async () => {
+  it('cancels a call: ambiguous once sent, not forwarded before', async () => {
     let arrived = false;
     hook = () => {
       arrived = true;
       return new Promise(() => undefined);
     };
-    const gaveUp = new AbortController();
+    const cancelled = new AbortController();
     const call = failureOf(
-      client.createVolume(volumeRequest('g'), { ...SETTINGS, signal: gaveUp.signal }),
+      client.createVolume(volumeRequest('g'), { ...SETTINGS, signal: cancelled.signal }),
     );
-    await until('arrived', () => arrived);
-    gaveUp.abort();
+    await until('the call is at the driver', () => arrived);
+    cancelled.abort();
     const error = await call;
     hook = () => undefined;
     assert.equal(error.message, 'rpc error: code = Canceled desc = context canceled');
@@ -156,7 +158,7 @@ describe('CsiClient', () => {
     assert.equal(
       verdict(
         await failureOf(
-          client.createVolume(volumeRequest('g'), { ...SETTINGS, signal: gaveUp.signal }),
+          client.createVolume(volumeRequest('g'), { ...SETTINGS, signal: cancelled.signal }),
         ),
       ),
       'not-forwarded',
@@ -164,7 +166,7 @@ describe('CsiClient', () => {
     assert.equal(driver.counts.get('CreateVolume'), before);
   });
 
-  it('sends sutler-not-after, and does not send a call past it', async () => {
+  it('sends sutler-not-after and sends no call after it', async () => {
     let sent: unknown;
     hook = ({ metadata }) => {
       sent = metadata.get('sutler-not-after')[0];
@@ -186,7 +188,7 @@ describe('CsiClient', () => {
     hook = () => undefined;
   });
 
-  it('says whether a volume is migrated where it is told to', async () => {
+  it('sends sutler-migrated if the setting is given', async () => {
     const sent: unknown[] = [];
     hook = ({ metadata }) => {
       sent.push(metadata.get('sutler-migrated'));
@@ -199,7 +201,7 @@ describe('CsiClient', () => {
     assert.deepEqual(sent, [['true'], ['false'], []]);
   });
 
-  it('reaches a socket by its path and by its URL, without any metrics (Q-32, Q-33)', async () => {
+  it('connects to a socket by its path and by its URL (Q-32, Q-33)', async () => {
     for (const text of [folder.file('csi.sock'), `unix://${folder.file('csi.sock')}`]) {
       const one = createCsiClient({ address: parseAddress('csi-address', text), log: silentLog });
       assert.equal((await one.probe(SETTINGS)).ready, true);
@@ -207,7 +209,7 @@ describe('CsiClient', () => {
     }
   });
 
-  it('calls what can’t be sent not forwarded', async () => {
+  it('reports a call that can’t be sent as not forwarded', async () => {
     const before = driver.counts.get('CreateVolume');
     const tooLarge = { ...volumeRequest('a'), capacityRange: { requiredBytes: 2n ** 63n } };
     for (const call of [
@@ -221,7 +223,7 @@ describe('CsiClient', () => {
     assert.equal(driver.counts.get('CreateVolume'), before);
   });
 
-  it('takes answers beyond 4 MiB', async () => {
+  it('accepts responses above 4 MiB', async () => {
     hook = () => ({
       entries: Array.from({ length: 60_000 }, (_, i) => ({
         volume: { volumeId: `${i}`.padStart(100, 'x') },
@@ -232,23 +234,23 @@ describe('CsiClient', () => {
     assert.equal(entries.length, 60_000);
   });
 
-  it('says at once, and provably unsent, that nothing listens, and finds a socket that comes late (Q-34, Q-35, Q-36)', async () => {
+  it('fails at once without a socket and finds it later (Q-34, Q-35, Q-36)', async () => {
     const path = folder.file('late.sock');
     const late = clientFor(path);
     const error = await failureOf(late.probe({ timeoutMs: 30_000 }));
     assert.equal(error.code, Code.Unavailable);
     assert.equal(verdict(error), 'not-forwarded');
     for (let life = 0; life < 2; life += 1) {
-      const late1 = await startSampleDriver({ socket: path, dataDir: folder.file('late') });
+      const restarted = await startSampleDriver({ socket: path, dataDir: folder.file('late') });
       await until('it answers', () =>
         late.probe({ timeoutMs: 30_000 }).then(
           () => true,
           () => false,
         ),
       );
-      await late1.close();
+      await restarted.close();
       await until(
-        'it is missed',
+        'its loss is noticed',
         async () => (await failureOf(late.probe({ timeoutMs: 30_000 }))).notForwarded,
       );
     }
@@ -260,7 +262,7 @@ describe('CsiClient', () => {
     );
   });
 
-  it('speaks TCP and IPv6 too', async (t) => {
+  it('connects over TCP with IPv4 and IPv6', async (t) => {
     const { startTestGateway } = await import('../harness/csi-gateway.ts');
     for (const host of ['127.0.0.1', '::1']) {
       try {

@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { after, before, describe, it } from 'node:test';
-import { refusePlaintext, openGatewaySecurity } from '#src/gateway-client/credentials.ts';
-import type { GatewaySecurityFlags } from '#src/gateway-client/credentials.ts';
+import {
+  type GatewaySecurityFlags,
+  openGatewaySecurity,
+  refusePlaintext,
+} from '#src/gateway-client/credentials.ts';
 import { openGatewayPool } from '#src/gateway-client/pool.ts';
 import { parseAddress } from '#src/runtime/address.ts';
 import { systemClock } from '#src/runtime/clock.ts';
@@ -19,7 +22,7 @@ const NONE: GatewaySecurityFlags = {
   gatewayTlsServerName: '',
   gatewayInsecure: false,
 };
-const WITH = { clock: systemClock, log: silentLog };
+const OPTIONS = { clock: systemClock, log: silentLog };
 
 describe('openGatewaySecurity', () => {
   let folder: Awaited<ReturnType<typeof makeFolder>>;
@@ -34,15 +37,15 @@ describe('openGatewaySecurity', () => {
     return { ...NONE, gatewayTlsCa: ca, gatewayTlsCert: cert, gatewayTlsKey: key };
   };
 
-  it('opens three files that fit together', async () => {
-    const security = await openGatewaySecurity(files(), WITH);
+  it('opens three matching files', async () => {
+    const security = await openGatewaySecurity(files(), OPTIONS);
     assert.ok(security.tls !== undefined);
     assert.equal(security.tls.source.trouble, undefined);
     assert.ok(security.tls.source.current.notAfterMs > Date.now());
     security.close();
   });
 
-  for (const [what, change, words] of [
+  for (const [what, change, message] of [
     ['a missing flag', { gatewayTlsKey: '' }, /--gateway-tls-key missing/],
     [
       'two missing flags',
@@ -50,48 +53,48 @@ describe('openGatewaySecurity', () => {
       /--gateway-tls-ca and --gateway-tls-key missing/,
     ],
     [
-      'a file that is not there',
+      'a missing file',
       { gatewayTlsCert: '/nonexistent' },
       /--gateway-tls-cert \/nonexistent: ENOENT/,
     ],
     [
-      'an authority without a certificate',
+      'an authority file without a certificate',
       { gatewayTlsCa: 'empty' },
       /--gateway-tls-ca .*no PEM certificate/,
     ],
     [
-      'a certificate that is none',
+      'a certificate file without a certificate',
       { gatewayTlsCert: 'empty' },
       /--gateway-tls-cert .*no PEM certificate/,
     ],
     [
-      'a key of somebody else',
+      'a key of another certificate',
       { gatewayTlsKey: 'tls/audit.key' },
       /not the key of the certificate/,
     ],
   ] as const) {
-    it(`refuses ${what}, naming it`, async () => {
-      const placed = Object.fromEntries(
+    it(`refuses ${what} and names it`, async () => {
+      const changed = Object.fromEntries(
         Object.entries(change).map(([flag, path]) => [
           flag,
           path === '' || path.startsWith('/') ? path : folder.file(path),
         ]),
       );
       await assert.rejects(
-        openGatewaySecurity({ ...files(), ...placed }, WITH),
-        (error) => error instanceof UsageError && words.test(error.message),
+        openGatewaySecurity({ ...files(), ...changed }, OPTIONS),
+        (error) => error instanceof UsageError && message.test(error.message),
       );
     });
   }
 
   it('refuses a server name without TLS', () =>
     assert.rejects(
-      openGatewaySecurity({ ...NONE, gatewayTlsServerName: 'x' }, WITH),
+      openGatewaySecurity({ ...NONE, gatewayTlsServerName: 'x' }, OPTIONS),
       /--gateway-tls-server-name is for mutual TLS/,
     ));
 });
 
-describe('the way to a gateway', () => {
+describe('refusePlaintext', () => {
   const plain = { tls: undefined, insecure: false };
   for (const text of [
     'unix:///run/gw.sock',
@@ -99,14 +102,14 @@ describe('the way to a gateway', () => {
     'dns:///[::1]:9808',
     'dns:///localhost:9808',
   ]) {
-    it(`may be plaintext: ${text}`, () => refusePlaintext(parseAddress('gateway', text), plain));
+    it(`allows ${text}`, () => refusePlaintext(parseAddress('gateway', text), plain));
   }
   for (const text of [
     'dns:///10.0.0.7:9808',
     'dns:///sutler-gateway.sutler.svc:9808',
     'dns:///[2001:db8::1]:9808',
   ]) {
-    it(`may be plaintext only if somebody insists: ${text}`, () => {
+    it(`refuses ${text} without --gateway-insecure`, () => {
       const address = parseAddress('gateway', text);
       assert.throws(() => refusePlaintext(address, plain), /beyond loopback, which needs TLS/);
       refusePlaintext(address, { tls: undefined, insecure: true });

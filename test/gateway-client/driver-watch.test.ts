@@ -1,41 +1,38 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, it } from 'node:test';
-import { watchDriver } from '#src/gateway-client/driver-watch.ts';
-import type { DriverWatch } from '#src/gateway-client/driver-watch.ts';
-import { openGatewayPool } from '#src/gateway-client/pool.ts';
-import type { GatewayPool } from '#src/gateway-client/pool.ts';
+import { type DriverWatch, watchDriver } from '#src/gateway-client/driver-watch.ts';
+import { type GatewayPool, openGatewayPool } from '#src/gateway-client/pool.ts';
 import { Code } from '#src/csi/status.ts';
 import type { Clock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
-import { startSampleDriver } from '../../sandbox/driver/server.ts';
-import type { SampleDriver } from '../../sandbox/driver/server.ts';
+import { type SampleDriver, startSampleDriver } from '../../sandbox/driver/server.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
 
-/** Sleeps until the test lets it go on. */
-interface Steps extends Clock {
-  /** Resolves when the watch has asked and sleeps. */
-  asleep(): Promise<void>;
+/** A clock that sleeps until the test ends the sleep. */
+interface StepClock extends Clock {
+  /** Resolves when the driver was asked and the watch sleeps. */
+  waitForSleep(): Promise<void>;
   /** Ends the sleep and resolves when the next one has begun. */
   next(): Promise<void>;
 }
 
-function steps(): Steps {
-  let wake: () => void = () => undefined;
-  let told: () => void = () => undefined;
-  let sleeping = new Promise<void>((resolve) => (told = resolve));
+function createStepClock(): StepClock {
+  let endSleep: () => void = () => undefined;
+  let reportSleep: () => void = () => undefined;
+  let sleeping = new Promise<void>((resolve) => (reportSleep = resolve));
   return {
     nowMs: () => 0,
     sleep: (_ms, signal) =>
       new Promise((resolve) => {
-        wake = resolve;
+        endSleep = resolve;
         signal?.addEventListener('abort', () => resolve(), { once: true });
-        told();
+        reportSleep();
       }),
-    asleep: () => sleeping,
+    waitForSleep: () => sleeping,
     next() {
-      sleeping = new Promise<void>((resolve) => (told = resolve));
-      wake();
+      sleeping = new Promise<void>((resolve) => (reportSleep = resolve));
+      endSleep();
       return sleeping;
     },
   };
@@ -46,13 +43,13 @@ describe('watchDriver', () => {
   let driver: SampleDriver;
   let gateways: GatewayPool;
   let watch: DriverWatch;
-  let clock: Steps;
+  let clock: StepClock;
   /** What GetPluginInfo answers. */
   let info: () => unknown;
 
   beforeEach(async () => {
     folder = await makeFolder();
-    clock = steps();
+    clock = createStepClock();
     info = () => ({ name: 'csi/example-1' });
     driver = await startSampleDriver({
       socket: folder.file('csi.sock'),
@@ -69,10 +66,10 @@ describe('watchDriver', () => {
   });
   async function open(): Promise<void> {
     watch = watchDriver({ gateways, timeoutMs: 5_000, clock, log: silentLog });
-    await clock.asleep();
+    await clock.waitForSleep();
   }
 
-  it('asks anew each time, and takes another name for another driver (A-01)', async () => {
+  it('refreshes the report and refuses another driver name (A-01)', async () => {
     await open();
     assert.deepEqual([watch.current().name, watch.trouble], ['csi/example-1', undefined]);
     info = () => ({ name: 'csi/example-2' });
@@ -87,14 +84,14 @@ describe('watchDriver', () => {
     assert.equal(watch.trouble, undefined);
   });
 
-  it('knows the driver by its name, whatever version and manifest say (A-02)', async () => {
+  it('identifies the driver by its name only (A-02)', async () => {
     info = () => ({ name: 'csi/example', vendorVersion: '0.2.0', manifest: { hello: 'world' } });
     await open();
     assert.equal(watch.current().name, 'csi/example');
     assert.equal(watch.current().controllerCapabilities.has('CREATE_DELETE_VOLUME'), true);
   });
 
-  it('waits for a driver that answers with an error, and says so (A-03)', async () => {
+  it('waits for a driver that answers with an error (A-03)', async () => {
     info = () => {
       throw new DriverStatus(Code.Unavailable, 'mock failure');
     };
@@ -109,7 +106,7 @@ describe('watchDriver', () => {
     assert.equal((await watch.known(new AbortController().signal))?.name, 'csi/example');
   });
 
-  it('waits for a driver that has no name, and says so (A-04)', async () => {
+  it('waits for a driver that has no name (A-04)', async () => {
     info = () => ({ name: '' });
     await open();
     assert.match(
@@ -119,7 +116,7 @@ describe('watchDriver', () => {
     assert.throws(() => watch.current(), /not known yet/);
   });
 
-  it('stops waiting when it is told to', async () => {
+  it('stops waiting when the signal aborts', async () => {
     info = () => ({ name: '' });
     await open();
     const stopping = new AbortController();

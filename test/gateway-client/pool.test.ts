@@ -1,11 +1,9 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { openGatewayPool } from '#src/gateway-client/pool.ts';
-import type { GatewayPool } from '#src/gateway-client/pool.ts';
+import { type GatewayPool, openGatewayPool } from '#src/gateway-client/pool.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { startSampleDriver } from '../../sandbox/driver/server.ts';
-import type { SampleDriver } from '../../sandbox/driver/server.ts';
+import { type SampleDriver, startSampleDriver } from '../../sandbox/driver/server.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
 import { failureOf, volumeRequest } from '../harness/csi-gateway.ts';
 
@@ -25,7 +23,7 @@ describe('openGatewayPool', () => {
           dataDir: folder.file(`${name}-data`),
         }),
       );
-    // One notation and a path are the same gateway.
+    // A path and its URL name the same gateway.
     pool = openGatewayPool({
       addresses: [folder.file('a'), address('a'), address('b')],
       log: silentLog,
@@ -37,7 +35,7 @@ describe('openGatewayPool', () => {
     await folder.remove();
   });
 
-  it('has each address once, in the notation that Redis holds', () => {
+  it('lists each address once, in the notation of Redis', () => {
     assert.deepEqual(
       pool.gateways.map((gateway) => gateway.address),
       [address('a'), address('b')],
@@ -45,7 +43,7 @@ describe('openGatewayPool', () => {
     assert.equal(pool.sole, '');
   });
 
-  it('sends a call to the gateway that it names, and asks that one first from then on', async () => {
+  it('sends a call to the named gateway and prefers that one afterwards', async () => {
     await pool.calls.createVolume(volumeRequest('one'), {
       timeoutMs: 30_000,
       gateway: address('b'),
@@ -58,7 +56,7 @@ describe('openGatewayPool', () => {
     assert.equal((await pool.asks.listVolumes({}, { timeoutMs: 30_000 })).entries.length, 1);
   });
 
-  it('refuses a gateway that it does not have, not forwarded, and says what to do', async () => {
+  it('refuses an unknown gateway, not forwarded, and names the flag', async () => {
     const error = await failureOf(
       pool.calls.deleteVolume({ volumeId: 'x' }, { timeoutMs: 30_000, gateway: 'unix:///other' }),
     );
@@ -69,7 +67,7 @@ describe('openGatewayPool', () => {
     );
   });
 
-  it('does not choose among several where none is named', async () => {
+  it('refuses a call without a named gateway if there are several', async () => {
     const error = await failureOf(
       pool.calls.deleteVolume({ volumeId: 'x' }, { timeoutMs: 30_000, gateway: '' }),
     );
@@ -77,7 +75,7 @@ describe('openGatewayPool', () => {
     assert.match(error.message, /no leading ingest has named the active gateway/);
   });
 
-  it('uses the only one where none is named', async () => {
+  it('uses the only gateway if none is named', async () => {
     const alone = openGatewayPool({ addresses: [address('a')], log: silentLog });
     assert.equal(alone.sole, address('a'));
     await alone.calls.deleteVolume({ volumeId: 'x' }, { timeoutMs: 30_000, gateway: '' });

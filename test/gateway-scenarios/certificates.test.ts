@@ -14,10 +14,10 @@ import { parseAddress } from '#src/runtime/address.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { startSampleDriver } from '../../sandbox/driver/server.ts';
 import {
+  type CertificateOwner,
   clientTls,
   makeCertificates,
   tlsFilesOf,
-  type CertificateOwner,
 } from '../harness/csi-certificates.ts';
 import { makeFolder, until } from '../harness/csi-folder.ts';
 import { failureOf } from '../harness/csi-gateway.ts';
@@ -36,13 +36,13 @@ const root = new URL('../../../', import.meta.url);
 const text = (path: string): string => readFileSync(new URL(path, root), 'utf8');
 const DOCS = text('docs/gateway.md');
 const MANIFESTS = loadAll(text('k8s/cert-manager/certificates.yaml')) as readonly Resource[];
-/** Extended key usages by their numbers (RFC 5280 §4.2.1.12). */
+/** Extended key usages by their object identifiers (RFC 5280 section 4.2.1.12). */
 const USAGES = new Map([
   ['1.3.6.1.5.5.7.3.1', 'server auth'],
   ['1.3.6.1.5.5.7.3.2', 'client auth'],
 ]);
 
-function resource(name: string): Resource {
+function findResource(name: string): Resource {
   const found = MANIFESTS.find(
     ({ kind, metadata }) => kind === 'Certificate' && metadata.name === name,
   );
@@ -55,16 +55,16 @@ describe('certificates for the gateway', () => {
   before(async () => (folder = await makeFolder()));
   after(() => folder.remove());
 
-  it('are shown in docs/gateway.md as k8s/cert-manager asks for them', () => {
+  it('are the same in docs/gateway.md as in k8s/cert-manager', () => {
     const [, block = ''] = /```yaml\n([\s\S]+?)```/.exec(DOCS) ?? [];
     const [shown] = loadAll(block) as readonly Resource[];
-    assert.deepEqual(shown, resource('sutler-jobs'));
+    assert.deepEqual(shown, findResource('sutler-jobs'));
   });
 
-  it('have the same names and usages from the script as from cert-manager, which k8s/gateway lists and mounts', async () => {
+  it('are the same from the script as from cert-manager and fit k8s/gateway', async () => {
     await makeCertificates(
       folder.file('script'),
-      resource('sutler-gateway')
+      findResource('sutler-gateway')
         .spec.dnsNames?.map((name) => `DNS:${name}`)
         .join(','),
     );
@@ -72,7 +72,7 @@ describe('certificates for the gateway', () => {
       const made = new X509Certificate(
         await readFile(tlsFilesOf(folder.file('script'), owner).cert),
       );
-      const { dnsNames, secretName, usages } = resource(`sutler-${owner}`).spec;
+      const { dnsNames, secretName, usages } = findResource(`sutler-${owner}`).spec;
       assert.deepEqual(
         made.subjectAltName?.split(', '),
         dnsNames?.map((name) => `DNS:${name}`),
@@ -85,7 +85,7 @@ describe('certificates for the gateway', () => {
     }
     const sidecar = text('k8s/gateway/sidecar.yaml');
     const allowed = ['ingest', 'jobs'].flatMap(
-      (owner) => resource(`sutler-${owner}`).spec.dnsNames ?? [],
+      (owner) => findResource(`sutler-${owner}`).spec.dnsNames ?? [],
     );
     assert.ok(
       sidecar.includes(`--tls-allowed-names=${allowed.map((name) => `DNS:${name}`).join(',')}`),
@@ -93,28 +93,28 @@ describe('certificates for the gateway', () => {
     assert.ok(sidecar.includes('secretName: sutler-gateway-tls'));
   });
 
-  it('let jobs in, and nobody else, at a gateway that is started as docs/gateway.md says', async (t) => {
+  it('allow only listed callers at a gateway started as in docs/gateway.md', async (t) => {
     const driver = await startSampleDriver({
       socket: folder.file('csi.sock'),
       dataDir: folder.file('data'),
     });
     t.after(() => driver.close());
     const [, block = ''] = /without a cluster:\n\n```sh\n([\s\S]+?)```/.exec(DOCS) ?? [];
-    const [makes = '', starts = ''] = block.replaceAll('\\\n', ' ').split('\n');
+    const [createCommand = '', startCommand = ''] = block.replaceAll('\\\n', ' ').split('\n');
     await promisify(execFile)(
       'sh',
-      ['-c', makes.replace('k8s/gateway/', fileURLToPath(new URL('k8s/gateway/', root)))],
+      ['-c', createCommand.replace('k8s/gateway/', fileURLToPath(new URL('k8s/gateway/', root)))],
       {
         cwd: folder.path,
       },
     );
-    const [program, , ...args] = starts.split(/ +/);
+    const [program, , ...args] = startCommand.split(/ +/);
     assert.equal(program, 'npx');
-    const given = args.map((arg) =>
+    const gatewayArgs = args.map((arg) =>
       arg.replace('/run/csi/socket', folder.file('csi.sock')).replace(/:9808$/, ':0'),
     );
     const cli = fileURLToPath(import.meta.resolve('#src/cli.ts'));
-    const gateway = spawn(process.execPath, [cli, ...given], {
+    const gateway = spawn(process.execPath, [cli, ...gatewayArgs], {
       cwd: folder.path,
       stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
     });
@@ -124,19 +124,19 @@ describe('certificates for the gateway', () => {
       { readonly facts: { readonly listen: string } },
     ];
     const address = parseAddress('listen', message.facts.listen);
-    const as = async <T>(
+    const callAs = async <T>(
       owner: CertificateOwner,
-      use: (client: ReturnType<typeof createCsiClient>) => Promise<T>,
+      makeCall: (client: ReturnType<typeof createCsiClient>) => Promise<T>,
     ): Promise<T> => {
       const tls = await clientTls(folder.file('certificates'), owner);
       const client = createCsiClient({ address, log: silentLog, tls });
-      const result = await use(client);
+      const result = await makeCall(client);
       client.close();
       tls.close();
       return result;
     };
     const settings = { timeoutMs: 30_000 };
-    await as('jobs', (client) =>
+    await callAs('jobs', (client) =>
       until('jobs may call', () =>
         client.getCapacity({}, settings).then(
           () => true,
@@ -145,7 +145,10 @@ describe('certificates for the gateway', () => {
       ),
     );
     assert.equal(
-      await as('audit', async (client) => (await failureOf(client.getCapacity({}, settings))).code),
+      await callAs(
+        'audit',
+        async (client) => (await failureOf(client.getCapacity({}, settings))).code,
+      ),
       Code.PermissionDenied,
     );
     gateway.kill('SIGTERM');

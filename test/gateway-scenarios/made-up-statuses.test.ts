@@ -3,7 +3,7 @@ import { constants } from 'node:http2';
 import { after, before, describe, it } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { create, toBinary } from '@bufbuild/protobuf';
-import { createCsiClient, type CallSettings, type CsiClient } from '#src/gateway-client/client.ts';
+import { type CallSettings, createCsiClient, type CsiClient } from '#src/gateway-client/client.ts';
 import { CreateVolumeResponseSchema } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
 import { frameMessage } from '#src/csi-gateway/grpc-wire.ts';
@@ -15,90 +15,94 @@ import {
   answerOk,
   answerStatus,
   answerTrailersOnly,
-  startRawDriver,
   type RawCall,
   type RawDriver,
+  startRawDriver,
 } from '../harness/csi-raw-driver.ts';
 
 const GOOD = toBinary(
   CreateVolumeResponseSchema,
   create(CreateVolumeResponseSchema, { volume: { volumeId: 'h' } }),
 );
-/** What a gateway says; here it says so where no status of the driver's comes with it. */
-const WORD = { 'sutler-driver-status': '1', 'sutler-not-forwarded': '1' };
-const VOUCHED = { 'sutler-driver-status': '1' };
+/** Trailers of a gateway, here in places where no status of the driver can come with them. */
+const GATEWAY_TRAILERS = { 'sutler-driver-status': '1', 'sutler-not-forwarded': '1' };
+const DRIVER_SAID = { 'sutler-driver-status': '1' };
 const GRPC = { ':status': 200, 'content-type': 'application/grpc' };
 
-function reset(code: number): (call: RawCall) => unknown {
+function resetWith(code: number): (call: RawCall) => unknown {
   return ({ stream }) => stream.close(code);
 }
 
-/** Headers with the gateway's word in them, then whatever. */
-function after200(then: (call: RawCall) => unknown): (call: RawCall) => unknown {
+/** Sends headers with a gateway's trailers in them, then continues. */
+function sendHeadersThen(then: (call: RawCall) => unknown): (call: RawCall) => unknown {
   return (call) => {
-    call.stream.respond({ ...GRPC, ...WORD });
+    call.stream.respond({ ...GRPC, ...GATEWAY_TRAILERS });
     setImmediate(() => then(call));
   };
 }
 
-/** Every way in which grpc-js 1.14 makes a status of its own (subchannel-call, client,
- * resolving-call, compression-filter, stream-decoder, deadline, cancellation), played by a gateway
- * that is cut off at the worst moment. `code` is what grpc-js makes of it. */
+/** The ways in which grpc-js 1.14 makes a status of its own (subchannel-call, client,
+ * resolving-call, compression-filter, stream-decoder, deadline, cancellation), caused by a gateway
+ * that fails at the worst moment. `code` is the code that grpc-js reports. */
 const MADE_UP: readonly {
   readonly title: string;
   readonly play: (call: RawCall) => unknown;
-  /** Absent where it is a race inside grpc-js. */
+  /** Absent if it depends on a race inside grpc-js. */
   readonly code?: number;
   readonly settings?: Partial<CallSettings>;
 }[] = [
-  { title: 'RST_STREAM NO_ERROR', play: reset(constants.NGHTTP2_NO_ERROR), code: Code.Internal },
+  {
+    title: 'RST_STREAM NO_ERROR',
+    play: resetWith(constants.NGHTTP2_NO_ERROR),
+    code: Code.Internal,
+  },
   {
     title: 'RST_STREAM PROTOCOL_ERROR',
-    play: reset(constants.NGHTTP2_PROTOCOL_ERROR),
+    play: resetWith(constants.NGHTTP2_PROTOCOL_ERROR),
     code: Code.Internal,
   },
   {
     title: 'RST_STREAM INTERNAL_ERROR',
-    play: reset(constants.NGHTTP2_INTERNAL_ERROR),
+    play: resetWith(constants.NGHTTP2_INTERNAL_ERROR),
     code: Code.Internal,
   },
   {
     title: 'RST_STREAM FLOW_CONTROL_ERROR',
-    play: reset(constants.NGHTTP2_FLOW_CONTROL_ERROR),
+    play: resetWith(constants.NGHTTP2_FLOW_CONTROL_ERROR),
     code: Code.Internal,
   },
   {
     title: 'RST_STREAM REFUSED_STREAM',
-    play: reset(constants.NGHTTP2_REFUSED_STREAM),
+    play: resetWith(constants.NGHTTP2_REFUSED_STREAM),
     code: Code.Unavailable,
   },
-  { title: 'RST_STREAM CANCEL', play: reset(constants.NGHTTP2_CANCEL), code: Code.Canceled },
+  { title: 'RST_STREAM CANCEL', play: resetWith(constants.NGHTTP2_CANCEL), code: Code.Canceled },
   {
     title: 'RST_STREAM ENHANCE_YOUR_CALM',
-    play: reset(constants.NGHTTP2_ENHANCE_YOUR_CALM),
+    play: resetWith(constants.NGHTTP2_ENHANCE_YOUR_CALM),
     code: Code.ResourceExhausted,
   },
   {
     title: 'RST_STREAM INADEQUATE_SECURITY',
-    play: reset(constants.NGHTTP2_INADEQUATE_SECURITY),
+    play: resetWith(constants.NGHTTP2_INADEQUATE_SECURITY),
     code: Code.PermissionDenied,
   },
   {
     title: 'RST_STREAM after headers',
-    play: after200(reset(constants.NGHTTP2_INTERNAL_ERROR)),
+    play: sendHeadersThen(resetWith(constants.NGHTTP2_INTERNAL_ERROR)),
     code: Code.Internal,
   },
   {
     title: 'RST_STREAM after headers and a whole message',
-    play: after200((call) => {
+    play: sendHeadersThen((call) => {
       call.stream.write(frameMessage(GOOD));
       setImmediate(() => call.stream.close(constants.NGHTTP2_CANCEL));
     }),
   },
   { title: 'a lost connection', play: ({ cut }) => cut(), code: Code.Unavailable },
   {
-    title: 'a connection that is lost after headers',
-    play: after200(({ cut }) => cut()),
+    title: 'a connection lost after headers',
+    play: sendHeadersThen(({ cut }) => cut()),
     code: Code.Unavailable,
   },
   {
@@ -119,7 +123,7 @@ const MADE_UP: readonly {
       [504, Code.Unavailable],
     ] as const
   ).map(([http, code]) => ({
-    title: `HTTP ${http} of a proxy in between`,
+    title: `HTTP ${http} from a proxy`,
     play: ({ stream }: RawCall) => {
       stream.respond({ ':status': http, 'content-type': 'text/html' });
       stream.end('<html>no</html>');
@@ -127,62 +131,62 @@ const MADE_UP: readonly {
     code,
   })),
   {
-    title: 'an answer that ends without trailers',
+    title: 'a response that ends without trailers',
     play: ({ stream }) => {
-      stream.respond({ ...GRPC, ...WORD });
+      stream.respond({ ...GRPC, ...GATEWAY_TRAILERS });
       stream.end(frameMessage(GOOD));
     },
     code: Code.Internal,
   },
   {
     title: 'OK without a message',
-    play: (c) => answerStatus(c, { 'grpc-status': '0', ...VOUCHED }),
+    play: (c) => answerStatus(c, { 'grpc-status': '0', ...DRIVER_SAID }),
   },
   {
-    title: 'OK that is trailers only',
-    play: (c) => answerTrailersOnly(c, { 'grpc-status': '0', ...VOUCHED }),
+    title: 'a trailers-only OK',
+    play: (c) => answerTrailersOnly(c, { 'grpc-status': '0', ...DRIVER_SAID }),
   },
   {
     title: 'OK with two messages',
     play: (c) =>
       answerBytes(c, Buffer.concat([frameMessage(GOOD), frameMessage(GOOD)]), {
         'grpc-status': '0',
-        ...VOUCHED,
+        ...DRIVER_SAID,
       }),
-    // grpc-js cancels the call with Unimplemented and then forgets to end it.
+    // grpc-js cancels the call with Unimplemented and then never ends it.
     settings: { timeoutMs: 500 },
   },
   {
     title: 'OK with half a message',
     play: (c) =>
-      answerBytes(c, frameMessage(GOOD).subarray(0, 6), { 'grpc-status': '0', ...VOUCHED }),
+      answerBytes(c, frameMessage(GOOD).subarray(0, 6), { 'grpc-status': '0', ...DRIVER_SAID }),
   },
   {
-    title: 'an answer larger than the client takes',
+    title: 'a response larger than the client accepts',
     play: (c) => answerOk(c, Buffer.alloc(200_000)),
     code: Code.ResourceExhausted,
   },
   {
-    title: 'an answer in an encoding that nobody asked for',
+    title: 'a response in an encoding that was not requested',
     play: (c) =>
       answerBytes(
         c,
         Buffer.from([1, 0, 0, 0, 1, 0]),
-        { 'grpc-status': '0', ...VOUCHED },
+        { 'grpc-status': '0', ...DRIVER_SAID },
         { 'grpc-encoding': 'snappy' },
       ),
   },
   {
-    title: 'a gzip answer that unfolds to more than the client takes',
+    title: 'a gzip response that expands beyond the client’s limit',
     play: (c) => {
       const packed = frameMessage(gzipSync(Buffer.alloc(1_000_000)));
       packed[0] = 1;
-      answerBytes(c, packed, { 'grpc-status': '0', ...VOUCHED }, { 'grpc-encoding': 'gzip' });
+      answerBytes(c, packed, { 'grpc-status': '0', ...DRIVER_SAID }, { 'grpc-encoding': 'gzip' });
     },
     code: Code.ResourceExhausted,
   },
   {
-    title: 'an answer that does not decode',
+    title: 'a response that can’t be decoded',
     play: (c) => answerOk(c, Buffer.from([0x0a, 0xff])),
     code: Code.Internal,
   },
@@ -194,13 +198,13 @@ const MADE_UP: readonly {
   },
   {
     title: 'the deadline after headers',
-    play: after200(() => undefined),
+    play: sendHeadersThen(() => undefined),
     code: Code.DeadlineExceeded,
     settings: { timeoutMs: 500 },
   },
 ];
 
-describe('a status that nobody said', () => {
+describe('a status that grpc-js made up', () => {
   let folder: Awaited<ReturnType<typeof makeFolder>>;
   let gateway: RawDriver;
   let client: CsiClient;
@@ -229,23 +233,23 @@ describe('a status that nobody said', () => {
       );
       assert.equal(verdict(error), 'ambiguous', error.message);
       assert.equal(error.method, '/csi.v1.Controller/CreateVolume');
-      assert.notEqual(error.code, Code.OK, 'no answer is not success');
+      assert.notEqual(error.code, Code.OK, 'a missing response is not success');
       if (code !== undefined) assert.equal(error.code, code, error.message);
-      assert.equal(gateway.calls.length, before + 1, 'it was sent, and once');
+      assert.equal(gateway.calls.length, before + 1, 'it was sent exactly once');
     });
   }
 
   it('is ambiguous and names the method: a cancellation', async () => {
-    const gaveUp = new AbortController();
-    play = () => gaveUp.abort();
+    const cancelled = new AbortController();
+    play = () => cancelled.abort();
     const error = await failureOf(
-      client.createVolume(volumeRequest('v'), { timeoutMs: 30_000, signal: gaveUp.signal }),
+      client.createVolume(volumeRequest('v'), { timeoutMs: 30_000, signal: cancelled.signal }),
     );
     assert.equal(verdict(error), 'ambiguous');
     assert.equal(error.code, Code.Canceled);
   });
 
-  it('is ambiguous and names the method: a client that is closed meanwhile', async () => {
+  it('is ambiguous and names the method: a client closed during the call', async () => {
     const other = createCsiClient({
       address: { kind: 'unix', path: folder.file('gw.sock') },
       log: silentLog,

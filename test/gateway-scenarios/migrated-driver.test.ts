@@ -7,12 +7,12 @@ import {
 } from '#src/csi/generated/csi_pb.ts';
 import { makeFolder, until } from '../harness/csi-folder.ts';
 import { startTestGateway, volumeRequest } from '../harness/csi-gateway.ts';
-import { answerOk, startRawDriver, type RawDriver } from '../harness/csi-raw-driver.ts';
+import { answerOk, type RawDriver, startRawDriver } from '../harness/csi-raw-driver.ts';
 
 const DRIVER = 'disk.csi.azure.com';
 const SETTINGS = { timeoutMs: 30_000 };
 
-describe('a driver that took over from an in-tree plug-in, behind the gateway', () => {
+describe('a driver that replaces an in-tree plug-in, behind the gateway', () => {
   let folder: Awaited<ReturnType<typeof makeFolder>>;
   let driver: RawDriver;
   let test: Awaited<ReturnType<typeof startTestGateway>>;
@@ -45,7 +45,7 @@ describe('a driver that took over from an in-tree plug-in, behind the gateway', 
     await folder.remove();
   });
 
-  it('is told nothing of migration, which is a label of the metrics only (Q-40)', async () => {
+  it('gets no metadata about migration, which only labels metrics (Q-40)', async () => {
     await test.client.createVolume(volumeRequest('a'), { ...SETTINGS, migrated: true });
     await test.client.createVolume(volumeRequest('b'), { ...SETTINGS, migrated: false });
     await test.client.deleteVolume({ volumeId: 'h' }, { ...SETTINGS, migrated: true });
@@ -53,7 +53,7 @@ describe('a driver that took over from an in-tree plug-in, behind the gateway', 
     const text = await test.metrics.metrics();
     const series = [
       ...text.matchAll(
-        /_seconds_count\{driver_name="([^"]+)",method_name="[^"]+\/(\w+Volume)",grpc_status_code="OK"(.*)\} (\d)/g,
+        /_count\{driver_name="([^"]+)",method_name="[^"]+\/(\w+Volume)",[^"]+"OK"(.*)\} (\d)/g,
       ),
     ];
     assert.deepEqual(series.map(([, ...facts]) => facts.join(' ')).toSorted(), [

@@ -9,41 +9,41 @@ import { createCsiClient, type CsiClient } from '#src/gateway-client/client.ts';
 import { Code } from '#src/csi/status.ts';
 import type { WatchedTlsFiles } from '#src/runtime/tls-files.ts';
 import { parseAllowedNames } from '#src/csi-gateway/certificate-names.ts';
-import { formatAddress, type Address } from '#src/runtime/address.ts';
+import { type Address, formatAddress } from '#src/runtime/address.ts';
 import { createLogger, silentLog } from '#src/runtime/log.ts';
-import { startSampleDriver, type SampleDriver } from '../../sandbox/driver/server.ts';
+import { type SampleDriver, startSampleDriver } from '../../sandbox/driver/server.ts';
 import {
+  type CertificateOwner,
   clientTls,
   makeCertificates,
   tlsFilesOf,
   watchOwner,
-  type CertificateOwner,
 } from '../harness/csi-certificates.ts';
 import { makeFolder, until } from '../harness/csi-folder.ts';
 import { failureOf, startTestGateway, verdict, volumeRequest } from '../harness/csi-gateway.ts';
 
 const SETTINGS = { timeoutMs: 30_000 };
 
-describe('the gateway’s doors with mutual TLS', () => {
+describe('the gateway with mutual TLS', () => {
   let folder: Awaited<ReturnType<typeof makeFolder>>;
   let driver: SampleDriver;
   let source: WatchedTlsFiles;
   let test: Awaited<ReturnType<typeof startTestGateway>>;
-  let hold: (() => Promise<unknown>) | undefined;
+  let blockCreate: (() => Promise<unknown>) | undefined;
   const lines: string[] = [];
   const ends: (() => void)[] = [];
-  const good = (): string => folder.file('good');
+  const validFolder = (): string => folder.file('good');
 
   before(async () => {
     folder = await makeFolder();
-    await Promise.all([makeCertificates(good()), makeCertificates(folder.file('foreign'))]);
+    await Promise.all([makeCertificates(validFolder()), makeCertificates(folder.file('foreign'))]);
     driver = await startSampleDriver({
       socket: folder.file('csi.sock'),
       dataDir: folder.file('data'),
       onCall: ({ method }) =>
-        method === 'CreateVolume' ? hold?.().then(() => undefined) : undefined,
+        method === 'CreateVolume' ? blockCreate?.().then(() => undefined) : undefined,
     });
-    source = await watchOwner(good(), 'gateway');
+    source = await watchOwner(validFolder(), 'gateway');
     test = await startTestGateway(folder, {
       listen: { kind: 'tcp', host: '127.0.0.1', port: 0 },
       alsoListen: [
@@ -69,17 +69,21 @@ describe('the gateway’s doors with mutual TLS', () => {
     await folder.remove();
   });
 
-  const door = (index: number): Address => {
+  const addressOf = (index: number): Address => {
     const address = test.gateway.addresses[index];
     assert.ok(address);
     return address;
   };
   const clientOf = async (
     owner: CertificateOwner,
-    o: { folder?: string; address?: Address; serverName?: string } = {},
+    options: { folder?: string; address?: Address; serverName?: string } = {},
   ): Promise<CsiClient> => {
-    const tls = await clientTls(o.folder ?? good(), owner, o.serverName);
-    const client = createCsiClient({ address: o.address ?? door(0), log: silentLog, tls });
+    const tls = await clientTls(options.folder ?? validFolder(), owner, options.serverName);
+    const client = createCsiClient({
+      address: options.address ?? addressOf(0),
+      log: silentLog,
+      tls,
+    });
     ends.push(() => {
       client.close();
       tls.close();
@@ -90,22 +94,22 @@ describe('the gateway’s doors with mutual TLS', () => {
     (await test.metrics.metrics()).split('\n').find((line) => line.startsWith(name));
 
   for (const [index, name] of ['IPv4', 'IPv6', 'a unix socket'].entries()) {
-    it(`lets in, by ${name}, a caller whose name is listed, and logs who it was`, async () => {
-      const client = await clientOf('jobs', { address: door(index) });
+    it(`accepts a caller with a listed name by ${name} and logs its name`, async () => {
+      const client = await clientOf('jobs', { address: addressOf(index) });
       lines.length = 0;
-      await client.createVolume(volumeRequest(`door-${index}`), SETTINGS);
+      await client.createVolume(volumeRequest(`listener-${index}`), SETTINGS);
       const line = JSON.parse(lines.find((text) => text.includes('CreateVolume')) ?? '{}') as {
         caller: string;
       };
       assert.equal(
         line.caller,
         index === 2 ? 'unix' : 'DNS:sutler-jobs',
-        formatAddress(door(index)),
+        formatAddress(addressOf(index)),
       );
     });
   }
 
-  it('forwards nothing for a good certificate whose name is not listed, and says which name it was', async () => {
+  it('refuses calls of a caller whose name is not listed, and says which name', async () => {
     const before = driver.counts.get('CreateVolume') ?? 0;
     const error = await failureOf(
       (await clientOf('audit')).createVolume(volumeRequest('n'), SETTINGS),
@@ -123,23 +127,23 @@ describe('the gateway’s doors with mutual TLS', () => {
     );
   });
 
-  it('lets in nobody with a certificate of another authority, and the caller knows that nothing was sent', async () => {
+  it('refuses a certificate of another authority', async () => {
     const tls = await clientTls(folder.file('foreign'), 'jobs');
-    // The client itself would refuse this gateway; it shall come as far as the gateway's own check.
+    // This client trusts the gateway, so that the connection reaches the gateway's own check.
     const trusting = {
       current: { ...tls.source.current, ca: source.current.ca },
       onChange: () => () => undefined,
     };
     const client = createCsiClient({
-      address: door(0),
+      address: addressOf(0),
       log: silentLog,
       tls: { source: trusting, serverName: '' },
     });
     const error = await failureOf(client.createVolume(volumeRequest('f'), { timeoutMs: 30_000 }));
     client.close();
     tls.close();
-    // In TLS 1.3 the client is through the handshake before the server has judged it, so a call may
-    // be under way when the alert comes.
+    // In TLS 1.3 the client completes the handshake before the server has checked its certificate,
+    // so a call may be under way when the alert arrives.
     assert.notEqual(verdict(error), 'driver');
     await until('it is counted', async () =>
       / [1-9]/.test(
@@ -149,17 +153,20 @@ describe('the gateway’s doors with mutual TLS', () => {
     assert.ok(lines.some((line) => line.includes('TLS handshake failed')));
   });
 
-  it('is called by nobody who knows it by another name or another authority', async () => {
-    for (const o of [{ serverName: 'elsewhere.example' }, { folder: folder.file('foreign') }]) {
+  it('gets no call from clients that expect another name or authority', async () => {
+    for (const expected of [
+      { serverName: 'elsewhere.example' },
+      { folder: folder.file('foreign') },
+    ]) {
       const error = await failureOf(
-        (await clientOf('jobs', o)).createVolume(volumeRequest('s'), { timeoutMs: 30_000 }),
+        (await clientOf('jobs', expected)).createVolume(volumeRequest('s'), { timeoutMs: 30_000 }),
       );
       assert.equal(verdict(error), 'not-forwarded');
       assert.equal(error.code, Code.Unavailable);
     }
   });
 
-  it('is called by a name that is in its certificate, whatever the address', async () => {
+  it('accepts clients that expect any name in its certificate', async () => {
     await (await clientOf('jobs', { serverName: 'localhost' })).getCapacity({}, SETTINGS);
     await (await clientOf('jobs', { serverName: '::1' })).getCapacity({}, SETTINGS);
   });
@@ -169,13 +176,13 @@ describe('the gateway’s doors with mutual TLS', () => {
     ['TLS 1.2', { minVersion: 'TLSv1.2', maxVersion: 'TLSv1.2' }],
   ] as const satisfies readonly (readonly [string, ConnectionOptions])[]) {
     it(`ends a connection with ${what}`, async () => {
-      const files = tlsFilesOf(good(), 'jobs');
+      const files = tlsFilesOf(validFolder(), 'jobs');
       const [ca, cert, key] = await Promise.all([
         readFile(files.ca),
         readFile(files.cert),
         readFile(files.key),
       ]);
-      const address = door(0);
+      const address = addressOf(0);
       assert.ok(address.kind === 'tcp');
       const socket = connectTls({
         host: address.host,
@@ -196,7 +203,7 @@ describe('the gateway’s doors with mutual TLS', () => {
   }
 
   it('ends a connection in plaintext', async () => {
-    const address = door(0);
+    const address = addressOf(0);
     assert.ok(address.kind === 'tcp');
     const session = connectHttp2('http://localhost', {
       createConnection: () => connectSocket(address.port, address.host),
@@ -205,29 +212,29 @@ describe('the gateway’s doors with mutual TLS', () => {
     await once(session, 'close');
   });
 
-  it('takes a renewed certificate into use without ending a call or a connection', async () => {
+  it('uses a renewed certificate without ending a call or a connection', async () => {
     const client = await clientOf('ingest');
     let open: () => void = () => undefined;
-    let held = false;
+    let isBlocked = false;
     const opened = new Promise<void>((resolve) => (open = resolve));
-    hold = () => {
-      held = true;
+    blockCreate = () => {
+      isBlocked = true;
       return opened;
     };
     const call = client.createVolume(volumeRequest('renew'), SETTINGS);
-    await until('the call is at the driver', () => held);
-    hold = undefined;
+    await until('the call is at the driver', () => isBlocked);
+    blockCreate = undefined;
     const before = source.current.cert;
-    await makeCertificates(good());
+    await makeCertificates(validFolder());
     await until('the gateway serves the new certificate', () => source.current.cert !== before);
     const fresh = await clientOf('ingest');
     await fresh.getCapacity({}, SETTINGS);
     await client.getCapacity({}, SETTINGS);
     open();
     assert.ok((await call).volume);
-    const address = door(0);
+    const address = addressOf(0);
     assert.ok(address.kind === 'tcp');
-    const files = tlsFilesOf(good(), 'jobs');
+    const files = tlsFilesOf(validFolder(), 'jobs');
     const socket = connectTls({
       host: address.host,
       port: address.port,
@@ -242,7 +249,7 @@ describe('the gateway’s doors with mutual TLS', () => {
     socket.destroy();
   });
 
-  it('drops no call of many while certificates and their authority are replaced again and again', async () => {
+  it('loses no call while certificates and authority are replaced repeatedly', async () => {
     const client = await clientOf('jobs');
     const stop = new AbortController();
     let done = 0;
@@ -255,14 +262,14 @@ describe('the gateway’s doors with mutual TLS', () => {
     const callers = Promise.all(Array.from({ length: 8 }, caller));
     for (let round = 0; round < 3; round += 1) {
       const before = { cert: source.current.cert, done };
-      // A new authority goes out in two steps: first trusted by both sides, then used by them. The
-      // script makes a new one from nothing, so here both trust what they trusted before and the
-      // new one.
-      const oldCa = await readFile(tlsFilesOf(good(), 'jobs').ca, 'utf8');
-      await makeCertificates(good());
+      // A new authority is introduced in two steps: first both sides trust it, then they use it.
+      // The script creates a new authority, so the old one stays trusted here beside it.
+      const oldCa = await readFile(tlsFilesOf(validFolder(), 'jobs').ca, 'utf8');
+      await makeCertificates(validFolder());
       await until('renewed', () => source.current.cert !== before.cert);
       const foreignCa = await readFile(tlsFilesOf(folder.file('foreign'), 'jobs').ca, 'utf8');
-      if (!oldCa.includes(foreignCa)) await appendFile(tlsFilesOf(good(), 'jobs').ca, foreignCa);
+      if (!oldCa.includes(foreignCa))
+        await appendFile(tlsFilesOf(validFolder(), 'jobs').ca, foreignCa);
       await until('calls go on', () => done > before.done + 200);
     }
     stop.abort();
@@ -270,20 +277,23 @@ describe('the gateway’s doors with mutual TLS', () => {
     assert.ok(done > 600);
   });
 
-  it('forwards nothing more from a connection whose authority is trusted no more, and lets its owner know', async () => {
+  it('refuses calls of a connection whose authority is no longer trusted', async () => {
     const client = await clientOf('jobs');
-    const kept = await watchOwner(good(), 'ingest');
+    const watched = await watchOwner(validFolder(), 'ingest');
     const frozen = createCsiClient({
-      address: door(0),
+      address: addressOf(0),
       log: silentLog,
-      tls: { source: { current: kept.current, onChange: () => () => undefined }, serverName: '' },
+      tls: {
+        source: { current: watched.current, onChange: () => () => undefined },
+        serverName: '',
+      },
     });
-    kept.close();
+    watched.close();
     ends.push(() => frozen.close());
     await Promise.all([client.getCapacity({}, SETTINGS), frozen.getCapacity({}, SETTINGS)]);
     const before = source.current.ca;
     await rm(folder.file('good/ca.key'));
-    await makeCertificates(good());
+    await makeCertificates(validFolder());
     await until('the new authority is in use', () => source.current.ca !== before);
     const error = await failureOf(frozen.getCapacity({}, SETTINGS));
     assert.equal(error.code, Code.Unavailable);
@@ -297,16 +307,18 @@ describe('the gateway’s doors with mutual TLS', () => {
     );
   });
 
-  it('keeps what it has when files are damaged or do not fit together, and says so', async () => {
-    const files = tlsFilesOf(good(), 'gateway');
+  it('keeps its certificate when files are damaged or do not match', async () => {
+    const files = tlsFilesOf(validFolder(), 'gateway');
     const key = await readFile(files.key);
-    await writeFile(files.key, await readFile(tlsFilesOf(good(), 'jobs').key));
-    // The file is empty for a moment while it is written, which may be told first.
-    await until('noticed', () => /it is not the key of the certificate/.test(source.trouble ?? ''));
+    await writeFile(files.key, await readFile(tlsFilesOf(validFolder(), 'jobs').key));
+    // While it is written, the file is empty for a moment, which may be reported first.
+    await until('the problem is reported', () =>
+      /it is not the key of the certificate/.test(source.trouble ?? ''),
+    );
     await (await clientOf('jobs')).getCapacity({}, SETTINGS);
     await writeFile(files.key, 'nothing');
-    await until('noticed', () => /no PEM private key/.test(source.trouble ?? ''));
+    await until('the problem is reported', () => /no PEM private key/.test(source.trouble ?? ''));
     await writeFile(files.key, key);
-    await until('well again', () => source.trouble === undefined);
+    await until('the problem is solved', () => source.trouble === undefined);
   });
 });

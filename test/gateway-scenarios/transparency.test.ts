@@ -1,15 +1,15 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { create, toBinary, type DescMethod } from '@bufbuild/protobuf';
+import { create, type DescMethod, toBinary } from '@bufbuild/protobuf';
 import { Client, credentials, Metadata, status } from '@grpc/grpc-js';
 import { Controller, Identity, Node } from '#src/csi/generated/csi_pb.ts';
 import { methodPath, methodsByPath } from '#src/csi/methods.ts';
-import { startSampleDriver, type SampleDriver } from '../../sandbox/driver/server.ts';
+import { type SampleDriver, startSampleDriver } from '../../sandbox/driver/server.ts';
 import { makeFolder, until } from '../harness/csi-folder.ts';
 import { startTestGateway, volumeRequest } from '../harness/csi-gateway.ts';
 
-/** Everything that a caller of gRPC can see of an answer. */
-interface Seen {
+/** Everything that a gRPC caller can see of a response. */
+interface Visible {
   readonly code: number;
   readonly details: string;
   readonly message: string | undefined;
@@ -17,16 +17,16 @@ interface Seen {
   readonly trailers: Record<string, unknown>;
 }
 
-const same = (bytes: Buffer): Buffer => bytes;
+const identity = (bytes: Buffer): Buffer => bytes;
 
-function ask(client: Client, path: string, body: Uint8Array): Promise<Seen> {
+function ask(client: Client, path: string, body: Uint8Array): Promise<Visible> {
   return new Promise((resolve) => {
     let message: string | undefined;
     let headers: Record<string, unknown> = {};
     const call = client.makeUnaryRequest(
       path,
-      same,
-      same,
+      identity,
+      identity,
       Buffer.from(body),
       new Metadata(),
       { deadline: Date.now() + 30_000 },
@@ -38,111 +38,114 @@ function ask(client: Client, path: string, body: Uint8Array): Promise<Seen> {
     call.on('status', ({ code, details, metadata }) => {
       const trailers = metadata.getMap();
       delete trailers['sutler-driver-status'];
-      // An answer that is trailers only has its date among them.
+      // A trailers-only response has its date among the trailers.
       resolve({
         code,
         details,
         message,
-        headers: withoutDate(headers),
-        trailers: withoutDate(trailers),
+        headers: removeDate(headers),
+        trailers: removeDate(trailers),
       });
     });
   });
 }
 
-function withoutDate(headers: Record<string, unknown>): Record<string, unknown> {
+function removeDate(headers: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(Object.entries(headers).filter(([name]) => name !== 'date'));
 }
 
 const capability = volumeRequest('x').volumeCapabilities;
 
-/** Calls in the order in which they are made; `request` gets the handle of the volume. The idea of
- * csi-sanity, for every test run. */
+/** Calls in their order, like a small csi-sanity; `request` gets the handle of the volume. */
 const SCRIPT: readonly {
   readonly title: string;
   readonly method: DescMethod;
   readonly request: (id: string) => Record<string, unknown>;
 }[] = [
   { title: 'probes', method: Identity.method.probe, request: () => ({}) },
-  { title: 'says its name', method: Identity.method.getPluginInfo, request: () => ({}) },
+  { title: 'returns its name', method: Identity.method.getPluginInfo, request: () => ({}) },
   {
-    title: 'says its capabilities',
+    title: 'returns its capabilities',
     method: Identity.method.getPluginCapabilities,
     request: () => ({}),
   },
   {
-    title: 'says what its controller can',
+    title: 'returns its controller capabilities',
     method: Controller.method.controllerGetCapabilities,
     request: () => ({}),
   },
-  { title: 'names its node', method: Node.method.nodeGetInfo, request: () => ({}) },
+  { title: 'returns its node', method: Node.method.nodeGetInfo, request: () => ({}) },
   {
-    title: 'creates',
+    title: 'creates a volume',
     method: Controller.method.createVolume,
     request: () => volumeRequest('größe-☃'),
   },
   {
-    title: 'creates again to the same end',
+    title: 'creates the same volume again',
     method: Controller.method.createVolume,
     request: () => volumeRequest('größe-☃'),
   },
   {
-    title: 'refuses the same name at another size',
+    title: 'refuses the same name with another size',
     method: Controller.method.createVolume,
     request: () => ({ ...volumeRequest('größe-☃'), capacityRange: { requiredBytes: 2n ** 40n } }),
   },
   {
-    title: 'refuses no name',
+    title: 'refuses an empty name',
     method: Controller.method.createVolume,
     request: () => volumeRequest(''),
   },
   {
-    title: 'refuses no capabilities',
+    title: 'refuses missing capabilities',
     method: Controller.method.createVolume,
     request: () => ({ name: 'bare' }),
   },
   {
-    title: 'refuses more than there is',
+    title: 'refuses more than its capacity',
     method: Controller.method.createVolume,
     request: () => ({ ...volumeRequest('huge'), capacityRange: { requiredBytes: 2n ** 60n } }),
   },
-  { title: 'lists', method: Controller.method.listVolumes, request: () => ({}) },
+  { title: 'lists volumes', method: Controller.method.listVolumes, request: () => ({}) },
   {
-    title: 'refuses a token that it never gave',
+    title: 'refuses an unknown token',
     method: Controller.method.listVolumes,
     request: () => ({ startingToken: 'no-such-token' }),
   },
   {
-    title: 'refuses fewer than no entries',
+    title: 'refuses a negative number of entries',
     method: Controller.method.listVolumes,
     request: () => ({ maxEntries: -1 }),
   },
   {
-    title: 'finds',
+    title: 'finds a volume',
     method: Controller.method.controllerGetVolume,
     request: (id) => ({ volumeId: id }),
   },
   {
-    title: 'does not find',
+    title: 'does not find an unknown volume',
     method: Controller.method.controllerGetVolume,
-    request: () => ({ volumeId: 'nobody' }),
+    request: () => ({ volumeId: 'unknown' }),
   },
-  { title: 'says its capacity', method: Controller.method.getCapacity, request: () => ({}) },
+  { title: 'returns its capacity', method: Controller.method.getCapacity, request: () => ({}) },
   {
     title: 'confirms capabilities',
     method: Controller.method.validateVolumeCapabilities,
     request: (id) => ({ volumeId: id, volumeCapabilities: capability }),
   },
-  { title: 'deletes', method: Controller.method.deleteVolume, request: (id) => ({ volumeId: id }) },
   {
-    title: 'deletes again to the same end',
+    title: 'deletes a volume',
     method: Controller.method.deleteVolume,
     request: (id) => ({ volumeId: id }),
   },
-  { title: 'refuses no handle', method: Controller.method.deleteVolume, request: () => ({}) },
+  {
+    title: 'deletes the same volume again',
+    method: Controller.method.deleteVolume,
+    request: (id) => ({ volumeId: id }),
+  },
+  { title: 'refuses an empty handle', method: Controller.method.deleteVolume, request: () => ({}) },
 ];
 
-describe('a driver behind the gateway, and the same driver without', () => {
+describe('a driver behind the gateway and without it', () => {
   let folder: Awaited<ReturnType<typeof makeFolder>>;
   let driver: SampleDriver;
   let gateway: Awaited<ReturnType<typeof startTestGateway>>;
@@ -168,21 +171,21 @@ describe('a driver behind the gateway, and the same driver without', () => {
   });
 
   let handle = '';
-  // CSI's calls may be repeated to the same end, so both ways can lead to one driver; which is
-  // first changes from call to call.
+  // CSI calls are idempotent, so the same call can go to one driver both ways. Which way comes
+  // first alternates.
   for (const [index, { title, method, request }] of SCRIPT.entries()) {
-    it(`${title}, seen alike`, async () => {
+    it(`${title}, with the same response both ways`, async () => {
       handle = driver.volumes()[0]?.handle ?? handle;
       const body = toBinary(method.input, create(method.input, request(handle)));
-      const ways = index % 2 === 0 ? [direct, through] : [through, direct];
-      const seen: Seen[] = [];
-      for (const way of ways) seen.push(await ask(way, methodPath(method), body));
+      const clients = index % 2 === 0 ? [direct, through] : [through, direct];
+      const seen: Visible[] = [];
+      for (const client of clients) seen.push(await ask(client, methodPath(method), body));
       assert.deepEqual(seen[0], seen[1]);
       assert.equal(seen[0]?.code === status.OK, !/refuses|does not/.test(title), seen[0]?.details);
     });
   }
 
-  it('answers every method alike, known to CSI or not', async () => {
+  it('gives the same response for every method, known to CSI or not', async () => {
     for (const path of [
       ...methodsByPath.keys(),
       '/csi.v9.Controller/Unheard',
@@ -195,7 +198,7 @@ describe('a driver behind the gateway, and the same driver without', () => {
       );
   });
 
-  it('answers garbage alike', async () => {
+  it('gives the same response for malformed requests', async () => {
     for (const body of [
       Buffer.from([0xff, 0xff]),
       Buffer.from([0x0a, 0x7f]),
