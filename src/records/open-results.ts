@@ -3,8 +3,8 @@ import { NOT_OPENED, type NotOpened } from './record-scripts.ts';
 import type { RecordState } from './record-state.ts';
 import type { VolumeRequest } from './stored-request.ts';
 
-/** Nothing may be sent yet: Redis' data may have been lost (record rule 6), calls at another gateway
- * may be under way (record rule 7), or a foreign leader holds the Lease. */
+/** Nothing may be sent yet: Redis' data may have been lost (record rule 6), calls at another
+ * gateway may be under way (record rule 7), or a foreign leader holds the Lease. */
 interface NotYet {
   readonly kind: 'not-yet';
   readonly reason: string;

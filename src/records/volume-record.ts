@@ -296,7 +296,7 @@ export class VolumeRecords {
     const answer = await askRedis(script.run(redis, keys, args));
     if (answer.kind === 'lost')
       throw new OwnershipLost(
-        `the record of volume ${id} was taken over by another run; this run's result is not written`,
+        `another run took over the record of volume ${id}; this run's result is not written`,
       );
     return answer as Exclude<Answer, { readonly kind: 'lost' }>;
   }

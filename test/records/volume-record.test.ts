@@ -174,7 +174,7 @@ describe('volume record', () => {
       assert.deepEqual([...(await openJobs(redis, 'csi', 'd.example')).keys()], [id]);
     });
 
-    it('is removed by a refusal when the settle time of the last ambiguous call is over', async () => {
+    it('is removed by a refusal after the settle time of the last ambiguous call', async () => {
       const quick = createRecords({ ownMs: 1, settleMs: 1 });
       await open('a', quick);
       await quick.leaveAmbiguous(id, 'a', 'DeadlineExceeded');
