@@ -99,7 +99,7 @@ describe('the protocol of the volume record, all interleavings', () => {
     });
 
     it('6: a run that read its claim before the emptying makes the volume again after its deletion', (t) => {
-      fails(explored(EMPTIED, { runsEndWithTheEpoch: false }), /\(I3\)/, (text) =>
+      fails(explored(EMPTIED, { runsEndWithTheIncarnation: false }), /\(I3\)/, (text) =>
         t.diagnostic(text),
       );
     });
@@ -109,7 +109,9 @@ describe('the protocol of the volume record, all interleavings', () => {
     });
 
     it('6: a worker that does not look after what it left open makes a deleted volume again', (t) => {
-      fails(explored(EMPTIED, { isTendedInTime: false }), /\(I3\)/, (text) => t.diagnostic(text));
+      fails(explored(EMPTIED, { areRecordsRewrittenInTime: false }), /\(I3\)/, (text) =>
+        t.diagnostic(text),
+      );
     });
   });
 

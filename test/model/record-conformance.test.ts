@@ -40,12 +40,12 @@ const job: JobKey = { kind: 'claim', uid: id, namespace: 'ns', name: 'c' };
 const planned = plannedRequest();
 const recordKey = volumeRecordKey(prefix, driver, id);
 const openKey = openRecordsKey(prefix, driver);
-const blessing = incarnationKey(prefix, driver);
+const incarnation = incarnationKey(prefix, driver);
 
 /** The model and the real thing, side by side. */
 class Pair {
   record: VolumeRecord = NO_RECORD;
-  recovery: Recovery = model.NOTHING_TO_FEAR;
+  recovery: Recovery = model.NO_LOSS;
   #epoch = 1;
   readonly #redis: Redis;
   #records: VolumeRecords;
@@ -70,7 +70,7 @@ class Pair {
   /** An empty Redis for the first time. */
   async start(): Promise<void> {
     await this.#redis.flushall();
-    await this.#redis.hset(blessing, 'epoch', 'e1', 'quarantineUntil', '0');
+    await this.#redis.hset(incarnation, 'epoch', 'e1', 'quarantineUntil', '0');
   }
 
   /** Does the same to both. @returns the two answers: the model's, the real one's */
@@ -115,8 +115,8 @@ class Pair {
         return this.#both(model.leaveAnswered(before, owner, 1), () =>
           this.#records.leaveAnswered(id, text, volumeAnswer('h')).then(() => 'ok'),
         );
-      case 'restore':
-        return this.#both(model.restore(before, owner), () =>
+      case 'revert':
+        return this.#both(model.revert(before, owner), () =>
           this.#records.revert(id, text).then(() => 'ok'),
         );
       case 'closeGone':
@@ -133,8 +133,8 @@ class Pair {
           this.#records.endDeletion(id, text, to),
         );
       }
-      case 'tend':
-        return this.#records.leftOpen === 0 ? ['', ''] : this.#tend();
+      case 'rewriteLost':
+        return this.#records.leftOpen === 0 ? ['', ''] : this.#rewriteLost();
       case 'time passes':
         await this.#timePasses();
         return ['', ''];
@@ -146,11 +146,11 @@ class Pair {
         return ['', ''];
       case 'Redis is emptied':
         this.record = NO_RECORD;
-        this.recovery = { blessed: false, left: 0 };
+        this.recovery = { isConfirmed: false, left: 0 };
         await this.#redis.flushall();
         return ['', ''];
-      case 'the leader blesses':
-        await this.#bless();
+      case 'the leader begins an incarnation':
+        await this.#confirm();
         return ['', ''];
     }
   }
@@ -164,10 +164,10 @@ class Pair {
     return [expected.word, answer];
   }
 
-  async #tend(): Promise<readonly [string, string]> {
-    const isOfBefore = !this.recovery.blessed || this.#remembered !== this.#epoch;
+  async #rewriteLost(): Promise<readonly [string, string]> {
+    const isOfBefore = !this.recovery.isConfirmed || this.#remembered !== this.#epoch;
     const answers = await this.#both(
-      model.tend(this.record, isOfBefore, this.recovery),
+      model.rewriteLost(this.record, isOfBefore, this.recovery),
       async () => {
         const rewritten = await this.#records.rewriteLostRecords();
         if (rewritten.length > 0) return 'ok';
@@ -185,19 +185,19 @@ class Pair {
     for (const [key, field] of [
       [recordKey, 'until'],
       [recordKey, 'call'],
-      [blessing, 'quarantineUntil'],
+      [incarnation, 'quarantineUntil'],
     ] as const) {
       if (Number((await this.#redis.hget(key, field)) ?? 0) > 0)
         await this.#redis.hincrby(key, field, -TICK_MS);
     }
   }
 
-  async #bless(): Promise<void> {
-    if (this.recovery.blessed) return;
-    this.recovery = { blessed: true, left: OWN + SETTLE };
+  async #confirm(): Promise<void> {
+    if (this.recovery.isConfirmed) return;
+    this.recovery = { isConfirmed: true, left: OWN + SETTLE };
     this.#epoch += 1;
     await this.#redis.hset(
-      blessing,
+      incarnation,
       'epoch',
       `e${this.#epoch}`,
       'quarantineUntil',
@@ -230,7 +230,7 @@ class Pair {
       owner,
       until: isOwned ? ticks(fields['until']) : 0,
       ambiguous,
-      settles: ambiguous || beforeAmbiguous ? ticks(fields['call']) : 0,
+      settleTicks: ambiguous || beforeAmbiguous ? ticks(fields['call']) : 0,
       wasSettled: this.record.wasSettled,
       before:
         isOwned && beforeState !== undefined && beforeState !== ''
@@ -263,22 +263,22 @@ const STEP_NAMES = [
   'closeRefused',
   'leaveAmbiguous',
   'leaveAnswered',
-  'restore',
+  'revert',
   'closeGone',
   'leaveDeleting',
   'endDeletion',
-  'tend',
+  'rewriteLost',
   'time passes',
   'a day passes',
   'Redis is emptied',
-  'the leader blesses',
+  'the leader begins an incarnation',
 ] as const;
 type StepName = (typeof STEP_NAMES)[number];
 const RARE: ReadonlySet<StepName> = new Set(['a day passes', 'Redis is emptied']);
 /** Scripts that only an owner of a creation, or of a deletion, runs. */
 const ENDS: Readonly<Record<'creating' | 'deleting', readonly StepName[]>> = {
-  creating: ['closeStored', 'closeRefused', 'leaveAmbiguous', 'leaveAnswered', 'restore'],
-  deleting: ['closeGone', 'leaveDeleting', 'restore'],
+  creating: ['closeStored', 'closeRefused', 'leaveAmbiguous', 'leaveAnswered', 'revert'],
+  deleting: ['closeGone', 'leaveDeleting', 'revert'],
 };
 
 describe('the model of the volume record', () => {
@@ -349,7 +349,7 @@ describe('the model of the volume record', () => {
       'closeRefused suspect',
       'closeStored lost',
       'endDeletion ok',
-      'tend ok',
+      'rewriteLost ok',
     ]) {
       assert.ok(words.includes(wanted), `${wanted} never came up`);
     }
@@ -357,6 +357,6 @@ describe('the model of the volume record', () => {
 });
 
 function isOther(name: StepName, state: StateName): boolean {
-  if (state === 'deleting') return ENDS.creating.includes(name) && name !== 'restore';
-  return ENDS.deleting.includes(name) && name !== 'restore';
+  if (state === 'deleting') return ENDS.creating.includes(name) && name !== 'revert';
+  return ENDS.deleting.includes(name) && name !== 'revert';
 }

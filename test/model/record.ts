@@ -21,10 +21,10 @@ export interface Rules {
   /** 5: no deletion on an ambiguous record. */
   readonly resolve: boolean;
   /** Part of 6: a run that read its object before the emptying opens nothing after it. */
-  readonly runsEndWithTheEpoch: boolean;
+  readonly runsEndWithTheIncarnation: boolean;
   /** Part of 6: before a deletion is opened, workers that had left the creation open have seen that
    * it was closed. */
-  readonly isTendedInTime: boolean;
+  readonly areRecordsRewrittenInTime: boolean;
   /** Part of 6: a worker that opens a record does not forget what it left open before the emptying.
    */
   readonly memoryIsKept: boolean;
@@ -41,8 +41,8 @@ export const ALL_RULES: Rules = {
   refusalCountsFrom: 'open',
   resolve: true,
   emptied: true,
-  runsEndWithTheEpoch: true,
-  isTendedInTime: true,
+  runsEndWithTheIncarnation: true,
+  areRecordsRewrittenInTime: true,
   memoryIsKept: true,
 };
 
@@ -64,11 +64,11 @@ export interface VolumeRecord {
   readonly until: number;
   readonly ambiguous: boolean;
   /** Ticks until the last ambiguous call has settled. 0 while unambiguous. */
-  readonly settles: number;
+  readonly settleTicks: number;
   /** Whether it had settled when the attempt was opened: only what was sent after that is answered
    * by a driver that is at nothing else of ours. */
   readonly wasSettled: boolean;
-  /** What `restore` goes back to. */
+  /** What `revert` goes back to. */
   readonly before: StateName;
   readonly beforeAmbiguous: boolean;
   /** Handle in the stored answer, 0 without. */
@@ -83,7 +83,7 @@ export const NO_RECORD: VolumeRecord = {
   owner: 0,
   until: 0,
   ambiguous: false,
-  settles: 0,
+  settleTicks: 0,
   wasSettled: false,
   before: 'none',
   beforeAmbiguous: false,
@@ -95,13 +95,13 @@ export const NO_RECORD: VolumeRecord = {
 /** What an emptied Redis still has to wait for. */
 export interface Recovery {
   /** False from the emptying until the leader has noticed it. */
-  readonly blessed: boolean;
+  readonly isConfirmed: boolean;
   /** Ticks to the end of the quarantine and the settle time after it; SETTLE or less: records may
    * be opened again. */
   readonly left: number;
 }
 
-export const NOTHING_TO_FEAR: Recovery = { blessed: true, left: 0 };
+export const NO_LOSS: Recovery = { isConfirmed: true, left: 0 };
 
 export type OpenMode = 'plan' | 'existing' | 'again' | 'resolve';
 /** The first word of a script's answer; `recovery`: closed for recovery. */
@@ -138,61 +138,61 @@ export function isOpen(record: VolumeRecord): boolean {
 
 /** One tick passes. */
 export function age(record: VolumeRecord): VolumeRecord {
-  if (record.until === 0 && record.settles === 0) return record;
+  if (record.until === 0 && record.settleTicks === 0) return record;
   return {
     ...record,
     until: Math.max(0, record.until - 1),
-    settles: Math.max(0, record.settles - 1),
+    settleTicks: Math.max(0, record.settleTicks - 1),
   };
 }
 
 /** Fields that no script reads in this situation are zero: they must not make two states of one. */
-function normal(record: VolumeRecord): VolumeRecord {
+function clearUnread(record: VolumeRecord): VolumeRecord {
   const isOwned = record.owner !== 0;
   const isMarked = record.ambiguous || (isOwned && record.beforeAmbiguous);
   return {
     ...record,
     until: isOwned ? record.until : 0,
-    settles: isMarked ? record.settles : 0,
+    settleTicks: isMarked ? record.settleTicks : 0,
     wasSettled: isOwned && record.ambiguous && record.wasSettled,
     before: isOwned ? record.before : 'none',
     beforeAmbiguous: isOwned && record.beforeAmbiguous,
   };
 }
 
-const reply = (word: Word, record: VolumeRecord): Reply => ({ word, record: normal(record) });
+const reply = (word: Word, record: VolumeRecord): Reply => ({ word, record: clearUnread(record) });
 
 /** Undefined: somebody else is at it. */
-function takenOver(record: VolumeRecord, { owner, rules }: Opening): VolumeRecord | undefined {
+function takeOver(record: VolumeRecord, { owner, rules }: Opening): VolumeRecord | undefined {
   if (record.owner === 0) return record;
   const isLive = record.until > SETTLE || !rules.ownershipEnds;
   if (record.owner !== owner && isLive) return rules.fence ? undefined : record;
   return record.state === 'creating' && rules.takeOver
-    ? { ...record, ambiguous: true, settles: record.until }
+    ? { ...record, ambiguous: true, settleTicks: record.until }
     : record;
 }
 
 /** A record that begins while calls from before the emptying may be at work is ambiguous. */
-function fresh({ rules, recovery }: Opening): Pick<VolumeRecord, 'ambiguous' | 'settles'> {
-  const isFeared = rules.emptied && recovery.left > 0;
-  return { ambiguous: isFeared, settles: isFeared ? recovery.left : 0 };
+function newMark({ rules, recovery }: Opening): Pick<VolumeRecord, 'ambiguous' | 'settleTicks'> {
+  const isAmbiguous = rules.emptied && recovery.left > 0;
+  return { ambiguous: isAmbiguous, settleTicks: isAmbiguous ? recovery.left : 0 };
 }
 
 function isClosedForRecovery({ rules, recovery }: Opening): boolean {
-  return rules.emptied && (!recovery.blessed || recovery.left > SETTLE);
+  return rules.emptied && (!recovery.isConfirmed || recovery.left > SETTLE);
 }
 
 export function openCreate(found: VolumeRecord, mode: OpenMode, opening: Opening): Reply {
   if (isClosedForRecovery(opening)) return reply('recovery', found);
-  const record = takenOver(found, opening);
+  const record = takeOver(found, opening);
   if (record === undefined) return reply('busy', found);
   const { owner, rules } = opening;
   const until = OWN + SETTLE;
   const isFenced = record.state === 'deleting' || record.state === 'gone';
   if (record.state === 'none' || (isFenced && !rules.fence)) {
     if (mode !== 'plan' && mode !== 'again') return reply('none', record);
-    const begun = fresh(opening);
-    const wasSettled = begun.settles === 0;
+    const begun = newMark(opening);
+    const wasSettled = begun.settleTicks === 0;
     return reply('opened', {
       ...NO_RECORD,
       ...begun,
@@ -217,7 +217,7 @@ export function openCreate(found: VolumeRecord, mode: OpenMode, opening: Opening
     state: 'creating',
     owner,
     until,
-    wasSettled: record.settles === 0,
+    wasSettled: record.settleTicks === 0,
     hasRequest,
     expires: false,
   });
@@ -225,16 +225,16 @@ export function openCreate(found: VolumeRecord, mode: OpenMode, opening: Opening
 
 export function openDelete(found: VolumeRecord, opening: Opening): Reply {
   if (isClosedForRecovery(opening)) return reply('recovery', found);
-  let record = takenOver(found, opening);
+  let record = takeOver(found, opening);
   if (record === undefined) return reply('busy', found);
   const { owner, rules } = opening;
   if ((record.state === 'creating' || record.state === 'suspect') && rules.fence)
     return reply('creating', record);
   if (record.state === 'gone') return reply('gone', record);
-  if (record.state === 'none') record = { ...record, ...fresh(opening) };
+  if (record.state === 'none') record = { ...record, ...newMark(opening) };
   if (record.ambiguous && rules.resolve) {
     if (record.hasRequest) return reply('resolve', record);
-    if (record.settles > 0) return reply('settle', found);
+    if (record.settleTicks > 0) return reply('settle', found);
   }
   const before = { before: found.state, beforeAmbiguous: found.ambiguous };
   return reply('opened', {
@@ -251,13 +251,13 @@ export function openDelete(found: VolumeRecord, opening: Opening): Reply {
 type Change = (record: VolumeRecord) => Reply;
 
 /** Only the owner may write. */
-function owned(record: VolumeRecord, owner: number, change: Change): Reply {
+function asOwner(record: VolumeRecord, owner: number, change: Change): Reply {
   return record.owner === owner ? change(record) : { word: 'lost', record };
 }
 
 /** `isOwnAnswer`: our own call succeeded, which clears the mark; else the PV was only seen. */
 export function closeStored(record: VolumeRecord, owner: number, isOwnAnswer: boolean): Reply {
-  return owned(record, owner, (r) =>
+  return asOwner(record, owner, (r) =>
     r.ambiguous && !isOwnAnswer
       ? reply('ok', { ...r, state: 'stored', owner: 0, before: 'none', beforeAmbiguous: false })
       : reply('ok', { ...NO_RECORD, state: 'stored', expires: true }),
@@ -265,8 +265,8 @@ export function closeStored(record: VolumeRecord, owner: number, isOwnAnswer: bo
 }
 
 export function closeRefused(record: VolumeRecord, owner: number, rules: Rules): Reply {
-  return owned(record, owner, (r) => {
-    const isSettled = rules.refusalCountsFrom === 'open' ? r.wasSettled : r.settles === 0;
+  return asOwner(record, owner, (r) => {
+    const isSettled = rules.refusalCountsFrom === 'open' ? r.wasSettled : r.settleTicks === 0;
     if (r.ambiguous && !isSettled && rules.suspicion)
       return reply('suspect', { ...r, state: 'suspect', owner: 0 });
     const wasStored = r.before === 'stored';
@@ -278,26 +278,26 @@ export function closeRefused(record: VolumeRecord, owner: number, rules: Rules):
 }
 
 export function leaveAmbiguous(record: VolumeRecord, owner: number): Reply {
-  return owned(record, owner, (r) =>
+  return asOwner(record, owner, (r) =>
     reply('ok', {
       ...r,
       state: 'creating',
       owner: 0,
       ambiguous: true,
       answer: 0,
-      settles: Math.max(r.settles, r.until),
+      settleTicks: Math.max(r.settleTicks, r.until),
     }),
   );
 }
 
 export function leaveAnswered(record: VolumeRecord, owner: number, answer: number): Reply {
-  return owned(record, owner, (r) =>
+  return asOwner(record, owner, (r) =>
     reply('ok', { ...r, state: 'creating', owner: 0, ambiguous: false, answer }),
   );
 }
 
-export function restore(record: VolumeRecord, owner: number): Reply {
-  return owned(record, owner, (r) => {
+export function revert(record: VolumeRecord, owner: number): Reply {
+  return asOwner(record, owner, (r) => {
     if (r.before === 'none') return reply('ok', NO_RECORD);
     const expires = r.expires || (r.before === 'stored' && !r.beforeAmbiguous);
     return reply('ok', { ...r, state: r.before, ambiguous: r.beforeAmbiguous, owner: 0, expires });
@@ -305,15 +305,15 @@ export function restore(record: VolumeRecord, owner: number): Reply {
 }
 
 export function closeGone(record: VolumeRecord, owner: number): Reply {
-  return owned(record, owner, () => reply('ok', { ...NO_RECORD, state: 'gone', expires: true }));
+  return asOwner(record, owner, () => reply('ok', { ...NO_RECORD, state: 'gone', expires: true }));
 }
 
 export function leaveDeleting(record: VolumeRecord, owner: number): Reply {
-  return owned(record, owner, (r) => reply('ok', { ...r, owner: 0 }));
+  return asOwner(record, owner, (r) => reply('ok', { ...r, owner: 0 }));
 }
 
 export function endDeletion(found: VolumeRecord, opening: Opening, to: 'stored' | 'gone'): Reply {
-  const record = takenOver(found, opening);
+  const record = takeOver(found, opening);
   if (record === undefined) return reply('busy', found);
   if (record.state !== 'deleting') return reply('none', record);
   return reply('ok', {
@@ -328,15 +328,15 @@ export function endDeletion(found: VolumeRecord, opening: Opening, to: 'stored' 
 
 /** A worker looks after what it left open, and after an emptying, once the leader has noticed it,
  * writes it again. `closed`: nothing is left to look after; `busy`: it is still open, or may be. */
-export function tend(record: VolumeRecord, wasEmptied: boolean, recovery: Recovery): Reply {
+export function rewriteLost(record: VolumeRecord, wasEmptied: boolean, recovery: Recovery): Reply {
   if (record.state === 'creating' || record.state === 'suspect') return reply('busy', record);
-  if (record.state === 'none' && !recovery.blessed) return reply('busy', record);
+  if (record.state === 'none' && !recovery.isConfirmed) return reply('busy', record);
   if (record.state !== 'none' || !wasEmptied) return reply('closed', record);
   return reply('ok', {
     ...NO_RECORD,
     state: 'creating',
     ambiguous: true,
-    settles: OWN + SETTLE,
+    settleTicks: OWN + SETTLE,
     hasRequest: true,
   });
 }
