@@ -329,7 +329,7 @@ class Stepper {
         false,
       );
     }
-    if (!rules.emptied) return;
+    if (!rules.lostData) return;
     if (!s.recovery.isConfirmed)
       this.#add('the leader begins a new incarnation', {
         recovery: { isConfirmed: true, left: OWN + SETTLE },
@@ -738,7 +738,7 @@ export function findViolation(protocol: Protocol, s: State): string | undefined 
     isReconciled ||
     isOpen(s.record) ||
     s.workers.some(
-      (w) => w.stage !== 'idle' || (w.remembers && protocol.rules.emptied && s.wasEmptied),
+      (w) => w.stage !== 'idle' || (w.remembers && protocol.rules.lostData && s.wasEmptied),
     );
   if (
     s.volume !== 0 &&
