@@ -99,8 +99,8 @@ export const NO_RECORD: VolumeRecord = {
 export interface Recovery {
   /** False from the loss until the leader has begun a new incarnation. */
   readonly isConfirmed: boolean;
-  /** Ticks to the end of the settle time after the quarantine; SETTLE or less: records may be opened
-   * again. */
+  /** Ticks to the end of the settle time after the quarantine; SETTLE or less: records may be
+   * opened again. */
   readonly left: number;
 }
 
@@ -332,7 +332,7 @@ export function endDeletion(found: VolumeRecord, opening: Opening, to: 'stored' 
   });
 }
 
-/** A worker writes again what it left open and Redis has lost, once the leader has noticed the loss.
+/** A worker rewrites what it left open and Redis has lost, once the leader has noticed the loss.
  * `closed`: another run closed it; `busy`: it is still open, or may be. */
 export function rewriteLost(record: VolumeRecord, isLost: boolean, recovery: Recovery): Reply {
   if (record.state === 'creating' || record.state === 'suspect') return reply('busy', record);
