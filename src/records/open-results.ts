@@ -23,11 +23,6 @@ export interface Replay {
   readonly stored: VolumeRequest;
   /** A call may have had an effect that no answer told us of. */
   readonly ambiguous: boolean;
-  /** 2 at the first repetition. */
-  readonly attempt: number;
-  readonly sinceMs: number;
-  /** gRPC code of the last attempt, '' when it had none. */
-  readonly lastCode: string;
   /** The driver's answer, when only the PV write is missing. */
   readonly answer: VolumeAnswer | undefined;
 }

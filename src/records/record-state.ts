@@ -15,8 +15,8 @@ export type RecordState =
    * is unambiguous it expires after a day. */
   | 'stored'
   /** A DeleteVolume was or is being sent. Its owner leaves it, or the run that replaces an owner:
-   * to `gone` when the driver has deleted the volume or the PV has vanished, to `stored` when the PV
-   * is to be kept, and to the state before the attempt when nothing was sent. */
+   * to `gone` when the driver has deleted the volume or the PV has vanished, to `stored` when the
+   * PV is to be kept, and to the state before the attempt when nothing was sent. */
   | 'deleting'
   /** The volume is deleted, and a creation for this id is refused. Expires after a day. */
   | 'gone';
