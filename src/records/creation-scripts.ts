@@ -106,7 +106,7 @@ return {'ok'}
 /** `creating` to no record where the driver's refusal proves absence, else to `suspect` (record
  * rule 4). What counts is the time at which the attempt was opened: an earlier call may create the
  * volume between the refusal and this script. A volume that was stored before this attempt goes
- * back to `stored`, unambiguous: the driver has created it, whatever it says now. */
+ * back to `stored`, unambiguous: the driver did create it. */
 export const closeRefused = defineNamedScript({
   keys: shared.RECORD_KEYS,
   args: { owner: 'text', id: 'text', code: 'text' },

@@ -118,7 +118,7 @@ export class VolumeRecords {
     return this.#openCreate(id, attempt.mode, attempt);
   }
 
-  /** Takes up a creation that is open, whatever became of its claim. */
+  /** Takes up a creation that is open, even if its claim is gone (invariant 3). */
   openExisting(id: string, attempt: Opening): Promise<OpenedCreate> {
     return this.#openCreate(id, 'existing', attempt);
   }
@@ -283,7 +283,8 @@ export class VolumeRecords {
     const answer = await askRedis(script.run(redis, keys, args));
     if (answer.kind === 'lost')
       throw new OwnershipLost(
-        `another run took over the record of volume ${id}; this run's result is not written`,
+        `the record of volume ${id} was taken over by another run; ` +
+          `this run's result is not written`,
       );
     return answer as Exclude<Answer, { readonly kind: 'lost' }>;
   }
