@@ -4,12 +4,8 @@ import * as shared from './record-scripts.ts';
 /* The scripts of a creation. Keys, fields and common arguments are explained in
  * record-scripts.ts. */
 
-const REQUEST_ARGS = {
-  request: 'text',
-  skeleton: 'text',
-  secret: 'text',
-  plannedEndpoint: 'text',
-} as const;
+/** The fields of RequestTexts. */
+const REQUEST = { request: 'text', skeleton: 'text', secret: 'text', endpoint: 'text' } as const;
 
 /** Lua: becomes `stored` and unambiguous, and expires after a day. */
 const BECOME_STORED = `
@@ -34,7 +30,7 @@ export const openCreate = defineNamedScript({
   args: {
     ...shared.OPENING_ARGS,
     mode: ['plan', 'existing', 'again', 'resolve'],
-    ...REQUEST_ARGS,
+    ...REQUEST,
   },
   answers: {
     ...shared.NOT_OPENED,
@@ -45,13 +41,7 @@ export const openCreate = defineNamedScript({
       incarnation: 'text',
       sequence: 'number',
       ambiguous: 'flag',
-      attempt: 'number',
-      sinceMs: 'number',
-      lastCode: 'text',
-      request: 'text',
-      skeleton: 'text',
-      secret: 'text',
-      endpoint: 'text',
+      ...REQUEST,
       answer: 'text',
     },
   },
@@ -63,9 +53,10 @@ if not state then
     'amb', now < lossSettledAt and '1' or '0', 'n', '1', 'since', now, 'st', '0',
     'call', quarantineUntil, 'prev', '', 'key', job,
     'req', request, 'skel', skeleton, 'secret', secret,
-    'ep', endpoint ~= '' and endpoint or plannedEndpoint)
+    'ep', activeEndpoint ~= '' and activeEndpoint or endpoint)
   redis.call('HSET', openKey, id, job)
-  return {'opened', 'incarnation', incarnation, 'sequence', sequence or 0, 'endpoint', endpoint}
+  return {'opened', 'incarnation', incarnation, 'sequence', sequence or 0,
+    'endpoint', activeEndpoint}
 end
 if state == 'deleting' or state == 'gone' then return {'closed', 'state', state} end
 local sendsAgain = state ~= 'stored' or mode == 'again' or mode == 'resolve'
@@ -74,7 +65,7 @@ if state == 'stored' then
   local hasRequest = redis.call('HEXISTS', recordKey, 'req') == 1
   if mode == 'again' and not hasRequest then
     redis.call('HSET', recordKey, 'req', request, 'skel', skeleton, 'secret', secret,
-      'ep', plannedEndpoint, 'key', job, 'since', now)
+      'ep', endpoint, 'key', job, 'since', now)
   elseif mode ~= 'again' and not (mode == 'resolve' and amb == '1' and hasRequest) then
     return {'closed', 'state', state}
   end
@@ -83,12 +74,11 @@ end
 local callSettledAt = tonumber(redis.call('HGET', recordKey, 'call') or 0) + settleMs
 redis.call('HSET', recordKey, 'state', 'creating', 'owner', owner, 'until', untilNew,
   'st', amb == '1' and now >= callSettledAt and '1' or '0', 'n', n + 1, 'prev', previous)
-if endpoint ~= '' then redis.call('HSET', recordKey, 'ep', endpoint) end
+if activeEndpoint ~= '' then redis.call('HSET', recordKey, 'ep', activeEndpoint) end
 redis.call('HSETNX', openKey, id, redis.call('HGET', recordKey, 'key') or job)
-local since, code, req, skel, secretRef, ep, ans = unpack(redis.call(
-  'HMGET', recordKey, 'since', 'code', 'req', 'skel', 'secret', 'ep', 'ans'))
-return {'replay', 'incarnation', incarnation, 'sequence', sequence or 0,
-  'ambiguous', amb, 'attempt', n + 1, 'sinceMs', since or 0, 'lastCode', code or '',
+local req, skel, secretRef, ep, ans = unpack(redis.call(
+  'HMGET', recordKey, 'req', 'skel', 'secret', 'ep', 'ans'))
+return {'replay', 'incarnation', incarnation, 'sequence', sequence or 0, 'ambiguous', amb,
   'request', req or '', 'skeleton', skel or '', 'secret', secretRef or '', 'endpoint', ep or '',
   'answer', ans or ''}
 `,
@@ -116,7 +106,7 @@ return {'ok'}
 /** `creating` to no record where the driver's refusal proves absence, else to `suspect` (record
  * rule 4). What counts is the time at which the attempt was opened: an earlier call may create the
  * volume between the refusal and this script. A volume that was stored before this attempt goes
- * back to `stored`, unambiguous: the driver has created it, whatever it says now. */
+ * back to `stored`, unambiguous: the driver did create it. */
 export const closeRefused = defineNamedScript({
   keys: shared.RECORD_KEYS,
   args: { owner: 'text', id: 'text', code: 'text' },
@@ -136,18 +126,17 @@ return {'removed'}
 `,
 });
 
-/** `creating`, ambiguous from now on and without owner: the end of the call is unknown. Answers the
- * code of the attempt before. */
+/** `creating`, ambiguous from now on and without owner: the end of the call is unknown. */
 export const leaveAmbiguous = defineNamedScript({
   keys: shared.RECORD_KEYS,
   args: { owner: 'text', code: 'text' },
-  answers: { lost: {}, ok: { lastCode: 'text' } },
+  answers: { lost: {}, ok: {} },
   lua: `${shared.REQUIRE_OWNER}
-local untilMs, call, lastCode = unpack(redis.call('HMGET', recordKey, 'until', 'call', 'code'))
+local untilMs, call = unpack(redis.call('HMGET', recordKey, 'until', 'call'))
 redis.call('HSET', recordKey, 'state', 'creating', 'owner', '', 'amb', '1',
   'call', math.max(tonumber(call or 0), tonumber(untilMs or 0)), 'code', code)
 redis.call('HDEL', recordKey, 'ans')
-return {'ok', 'lastCode', lastCode or ''}
+return {'ok'}
 `,
 });
 
@@ -179,7 +168,7 @@ export const rewriteLost = defineNamedScript({
     ownMs: 'number',
     incarnation: 'text',
     sequence: 'number',
-    ...REQUEST_ARGS,
+    ...REQUEST,
   },
   answers: { open: {}, closed: {}, rewritten: { incarnation: 'text', sequence: 'number' } },
   lua: `${REDIS_NOW}
@@ -190,7 +179,7 @@ if not current then return {'open'} end
 if current == incarnation and tonumber(currentSequence or 0) >= sequence then return {'closed'} end
 redis.call('HSET', recordKey, 'v', '1', 'state', 'creating', 'owner', '', 'until', '0',
   'amb', '1', 'call', now + ownMs, 'n', '1', 'since', now, 'prev', '', 'key', job,
-  'req', request, 'skel', skeleton, 'secret', secret, 'ep', plannedEndpoint)
+  'req', request, 'skel', skeleton, 'secret', secret, 'ep', endpoint)
 redis.call('HSET', openKey, id, job)
 return {'rewritten', 'incarnation', current, 'sequence', currentSequence or 0}
 `,

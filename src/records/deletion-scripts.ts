@@ -36,12 +36,12 @@ if state == 'stored' and amb == '1' then
 end
 ${shared.requireSameGateway("state == 'deleting'")}
 redis.call('PERSIST', recordKey)
-if endpoint ~= '' then redis.call('HSET', recordKey, 'ep', endpoint) end
+if activeEndpoint ~= '' then redis.call('HSET', recordKey, 'ep', activeEndpoint) end
 redis.call('HSET', recordKey, 'v', '1', 'state', 'deleting', 'owner', owner, 'until', untilNew,
   'amb', '0', 'n', n + 1, 'key', job, 'prev', previous)
 redis.call('HSETNX', recordKey, 'since', now)
 redis.call('HSET', openKey, id, job)
-return {'opened', 'endpoint', endpoint}
+return {'opened', 'endpoint', activeEndpoint}
 `,
 });
 
@@ -59,16 +59,15 @@ return {'ok'}
 `,
 });
 
-/** `deleting` without owner: DeleteVolume failed, or its end is unknown. Answers the code of the
- * attempt before. */
+/** `deleting` without owner: DeleteVolume failed, or its end is unknown. */
 export const leaveDeleting = defineNamedScript({
   keys: shared.RECORD_KEYS,
   args: { owner: 'text', code: 'text' },
-  answers: { lost: {}, ok: { lastCode: 'text' } },
+  answers: { lost: {}, ok: {} },
   lua: `${shared.REQUIRE_OWNER}
-local lastCode, untilMs = unpack(redis.call('HMGET', recordKey, 'code', 'until'))
+local untilMs = redis.call('HGET', recordKey, 'until')
 redis.call('HSET', recordKey, 'owner', '', 'code', code, 'call', untilMs or 0)
-return {'ok', 'lastCode', lastCode or ''}
+return {'ok'}
 `,
 });
 

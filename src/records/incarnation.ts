@@ -31,7 +31,8 @@ const beginScript = defineNamedScript({
   answers: { ok: {} },
   lua: `${REDIS_NOW}
 local quarantineUntil = quarantineMs > 0 and now + quarantineMs or 0
-redis.call('HSET', incarnationKey, 'epoch', id, 'quarantineUntil', quarantineUntil, 'beat', sequence)
+redis.call('HSET', incarnationKey, 'epoch', id, 'quarantineUntil', quarantineUntil,
+  'beat', sequence)
 return {'ok'}
 `,
 });
@@ -41,8 +42,8 @@ type AdvanceResult =
   /** `sequence`: before this call. */
   | { readonly kind: 'found'; readonly id: string; readonly sequence: number };
 
-/** What the leader writes about the incarnation, for one driver. Methods reject while Redis can't be
- * reached. */
+/** The incarnation of Redis' data for one driver, as the leader reads and writes it. Methods reject
+ * while Redis can't be reached. */
 export interface IncarnationStore {
   /** Reads the incarnation, and advances its sequence where its id is the given one. */
   advance(id: string): Promise<AdvanceResult>;

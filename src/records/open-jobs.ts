@@ -19,7 +19,7 @@ export async function openJobs(
 
 const PAGE = 1000;
 
-/** The ids of the records that are open for a job. Reads the whole hash of open records in pages. */
+/** The ids of the records that are open for a job. Reads all open records, in pages. */
 export async function openIdsOf(
   redis: Redis,
   openKey: string,

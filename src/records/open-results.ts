@@ -3,8 +3,8 @@ import { NOT_OPENED, type NotOpened } from './record-scripts.ts';
 import type { RecordState } from './record-state.ts';
 import type { VolumeRequest } from './stored-request.ts';
 
-/** Nothing may be sent yet: Redis' data may have been lost (record rule 6), calls at another gateway
- * may be under way (record rule 7), or a foreign leader holds the Lease. */
+/** Nothing may be sent yet: Redis' data may have been lost (record rule 6), calls at another
+ * gateway may be under way (record rule 7), or a foreign leader holds the Lease. */
 interface NotYet {
   readonly kind: 'not-yet';
   readonly reason: string;
@@ -23,11 +23,6 @@ export interface Replay {
   readonly stored: VolumeRequest;
   /** A call may have had an effect that no answer told us of. */
   readonly ambiguous: boolean;
-  /** 2 at the first repetition. */
-  readonly attempt: number;
-  readonly sinceMs: number;
-  /** gRPC code of the last attempt, '' when it had none. */
-  readonly lastCode: string;
   /** The driver's answer, when only the PV write is missing. */
   readonly answer: VolumeAnswer | undefined;
 }

@@ -64,7 +64,8 @@ end
 
 /** Lua: what every script that opens a record checks first. Expects the arguments of OPENING_ARGS;
  * sets what TAKE_OVER sets, and now, incarnation, sequence, quarantineUntil, foreignLeader,
- * lossSettledAt and endpoint ('' where no leader has named a gateway). Answers NOT_OPENED. */
+ * lossSettledAt, activeEndpoint ('' where no leader has named a gateway), untilNew and previous.
+ * Answers NOT_OPENED. */
 export const BEGIN_OPENING = `${REDIS_NOW}
 -- Record rule 6: Redis' data was confirmed, no quarantine is under way, and what the run read is of
 -- this incarnation ('' = it read nothing).
@@ -78,9 +79,9 @@ quarantineUntil = tonumber(quarantineUntil or 0)
 if now < quarantineUntil then return {'quarantine', 'waitMs', quarantineUntil - now} end
 local lossSettledAt = quarantineUntil + settleMs
 -- Record rule 7: calls at the previous gateway have ended.
-local endpoint, openAt = unpack(redis.call('HMGET', gatewayKey, 'endpoint', 'openAt'))
-endpoint, openAt = endpoint or '', tonumber(openAt or 0)
-if endpoint ~= '' and now < openAt then return {'moved', 'waitMs', openAt - now} end
+local activeEndpoint, openAt = unpack(redis.call('HMGET', gatewayKey, 'endpoint', 'openAt'))
+activeEndpoint, openAt = activeEndpoint or '', tonumber(openAt or 0)
+if activeEndpoint ~= '' and now < openAt then return {'moved', 'waitMs', openAt - now} end
 ${TAKE_OVER}
 local untilNew = now + ownMs
 local previous = state and (state .. ' ' .. amb .. ' ' .. n) or ''
@@ -90,10 +91,10 @@ local previous = state and (state .. ' ' .. amb .. ' ' .. n) or ''
  * of that call is over (record rule 7). Answers `elsewhere`.
  * @param isUnknown  Lua condition: the end of the last call is unknown */
 export const requireSameGateway = (isUnknown: string): string => `
-if endpoint ~= '' and ${isUnknown} then
+if activeEndpoint ~= '' and ${isUnknown} then
   local lastEndpoint, call = unpack(redis.call('HMGET', recordKey, 'ep', 'call'))
   local waitMs = tonumber(call or 0) + settleMs - now
-  if lastEndpoint and lastEndpoint ~= '' and lastEndpoint ~= endpoint and waitMs > 0 then
+  if lastEndpoint and lastEndpoint ~= '' and lastEndpoint ~= activeEndpoint and waitMs > 0 then
     return {'elsewhere', 'waitMs', waitMs, 'endpoint', lastEndpoint}
   end
 end

@@ -3,9 +3,9 @@
  * opened. Only the owner of a record writes to it; an owner whose ownership has ended is replaced
  * by the run that opens the record next. */
 export type RecordState =
-  /** A CreateVolume was or is being sent; the record has the request that was sent. Any run may take
-   * it up, when no owner is live. Leaves to `stored` when the PV is written, to `suspect` or no
-   * record when the driver refuses, and to the state before the attempt when nothing was sent. */
+  /** A CreateVolume was or is being sent, and the record has its request. Its owner leaves it, or
+   * the run that replaces an owner: to `stored` when the PV is written, to `suspect` or no record
+   * when the driver refuses, and to the state before the attempt when nothing was sent. */
   | 'creating'
   /** The driver refused, but an earlier call of unknown end may still create the volume. A run that
    * sends the request again leaves it, to `creating`. */
@@ -14,9 +14,9 @@ export type RecordState =
    * send the creation again (record rule 5, or the PV was removed), to `creating`. While the record
    * is unambiguous it expires after a day. */
   | 'stored'
-  /** A DeleteVolume was or is being sent. Any run may take it up, when no owner is live. Leaves to
-   * `gone` when the driver has deleted the volume or the PV has vanished, and to `stored` when the
-   * PV is to be kept. */
+  /** A DeleteVolume was or is being sent. Its owner leaves it, or the run that replaces an owner:
+   * to `gone` when the driver has deleted the volume or the PV has vanished, to `stored` when the
+   * PV is to be kept, and to the state before the attempt when nothing was sent. */
   | 'deleting'
   /** The volume is deleted, and a creation for this id is refused. Expires after a day. */
   | 'gone';

@@ -118,7 +118,7 @@ export class VolumeRecords {
     return this.#openCreate(id, attempt.mode, attempt);
   }
 
-  /** Takes up a creation that is open, whatever became of its claim. */
+  /** Takes up a creation that is open, even if its claim is gone (invariant 3). */
   openExisting(id: string, attempt: Opening): Promise<OpenedCreate> {
     return this.#openCreate(id, 'existing', attempt);
   }
@@ -136,7 +136,7 @@ export class VolumeRecords {
   ): Promise<OpenedCreate> {
     const { job, planned } = attempt;
     const texts = planned === undefined ? NO_REQUEST : encodeRequest(planned);
-    const args = { ...this.#openingArgs(id, attempt), mode, ...requestArgs(texts) };
+    const args = { ...this.#openingArgs(id, attempt), mode, ...texts };
     const answer = await this.#run(creation.openCreate, id, args);
     if (isNotOpened(answer)) return this.#notOpened(answer);
     if (answer.kind === 'none' || answer.kind === 'closed') return answer;
@@ -146,18 +146,10 @@ export class VolumeRecords {
       this.#remember(id, { job, texts: sent, incarnation, sequence });
       return { kind, ...endpointField(endpoint) };
     }
-    const { request, skeleton, secret, ambiguous, attempt: number, sinceMs, lastCode } = answer;
+    const { request, skeleton, secret, ambiguous } = answer;
     const stored = { request, skeleton, secret, endpoint };
     this.#remember(id, { job, texts: stored, incarnation, sequence });
-    return {
-      kind,
-      stored: decodeRequest(stored),
-      ambiguous,
-      attempt: number,
-      sinceMs,
-      lastCode,
-      answer: decodeAnswer(answer.answer),
-    };
+    return { kind, stored: decodeRequest(stored), ambiguous, answer: decodeAnswer(answer.answer) };
   }
 
   /** The PV exists.
@@ -176,10 +168,9 @@ export class VolumeRecords {
     return kind;
   }
 
-  /** The end of the call is unknown.
-   * @returns the code that the attempt before ended with */
-  async leaveAmbiguous(id: string, owner: string, code: string): Promise<string> {
-    return (await this.#run(creation.leaveAmbiguous, id, { owner, code })).lastCode;
+  /** The end of the call is unknown. */
+  async leaveAmbiguous(id: string, owner: string, code: string): Promise<void> {
+    await this.#run(creation.leaveAmbiguous, id, { owner, code });
   }
 
   /** The volume exists but its PV could not be written: keeps the answer, so that the next run only
@@ -209,10 +200,9 @@ export class VolumeRecords {
     this.#leftOpen.delete(id);
   }
 
-  /** DeleteVolume failed, or its end is unknown.
-   * @returns the code that the attempt before ended with */
-  async leaveDeleting(id: string, owner: string, code: string): Promise<string> {
-    return (await this.#run(deletion.leaveDeleting, id, { owner, code })).lastCode;
+  /** DeleteVolume failed, or its end is unknown. */
+  async leaveDeleting(id: string, owner: string, code: string): Promise<void> {
+    await this.#run(deletion.leaveDeleting, id, { owner, code });
   }
 
   /** Ends an open deletion without a call: the PV is to be kept (`stored`) or has vanished
@@ -251,18 +241,15 @@ export class VolumeRecords {
     const { ownMs } = this.#options;
     for (const [id, left] of this.#leftOpen) {
       const { job, texts, incarnation, sequence } = left;
-      const args = { id, job: encodeJob(job), ownMs, incarnation, sequence, ...requestArgs(texts) };
+      const args = { id, job: encodeJob(job), ownMs, incarnation, sequence, ...texts };
       const answer = await this.#run(creation.rewriteLost, id, args);
       // A run of this process may have opened it anew meanwhile.
       if (this.#leftOpen.get(id) !== left) continue;
       if (answer.kind === 'closed') this.#leftOpen.delete(id);
       if (answer.kind !== 'rewritten') continue;
       // In the new incarnation, its absence means again that another run closed it.
-      this.#leftOpen.set(id, {
-        ...left,
-        incarnation: answer.incarnation,
-        sequence: answer.sequence,
-      });
+      const { kind: _, ...current } = answer;
+      this.#leftOpen.set(id, { ...left, ...current });
       rewritten.push(job);
     }
     return rewritten;
@@ -296,17 +283,14 @@ export class VolumeRecords {
     const answer = await askRedis(script.run(redis, keys, args));
     if (answer.kind === 'lost')
       throw new OwnershipLost(
-        `the record of volume ${id} was taken over by another run; this run's result is not written`,
+        `the record of volume ${id} was taken over by another run; ` +
+          `this run's result is not written`,
       );
     return answer as Exclude<Answer, { readonly kind: 'lost' }>;
   }
 }
 
 const NO_REQUEST: RequestTexts = { request: '', skeleton: '', secret: '', endpoint: '' };
-
-function requestArgs({ request, skeleton, secret, endpoint }: RequestTexts) {
-  return { request, skeleton, secret, plannedEndpoint: endpoint };
-}
 
 function endpointField(endpoint: string): { readonly endpoint?: string } {
   return endpoint === '' ? {} : { endpoint };

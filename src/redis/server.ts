@@ -39,8 +39,8 @@ const PROGRAMS = ['redis-server', 'valkey-server'];
 const START_MS = 10_000;
 const ANSWER_MS = 1000;
 
-/** Starts Redis with the settings that queues need: append-only file, no eviction, delays precise to
- * 10 ms, jobs stored compactly. Resolves when it answers.
+/** Starts Redis with the settings that queues need: append-only file, no eviction, delays precise
+ * to 10 ms, jobs stored compactly. Resolves when it answers.
  * @throws UsageError if no server is installed; Error with the server's own output if it does not
  *   start */
 export async function startRedisServer(options: RedisServerOptions): Promise<RedisServer> {
@@ -134,11 +134,10 @@ async function start(
     await waitForAnswer(url, child, () => ended);
   } catch (cause) {
     await close(0);
-    throw new ServerError(
-      isMissing,
-      `${program} did not start on port ${port}: ${lastLines.join(' | ') || (ended ?? 'no answer')}`,
-      { cause },
-    );
+    const output = lastLines.join(' | ') || (ended ?? 'no answer');
+    throw new ServerError(isMissing, `${program} did not start on port ${port}: ${output}`, {
+      cause,
+    });
   }
   options.log.debug({ port, pid: child.pid, dataDir }, 'Redis started');
   return { url, port, pid: child.pid ?? 0, exited, close };

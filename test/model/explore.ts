@@ -1,132 +1,159 @@
-/* Breadth-first search through every state that a protocol can reach. Nothing is sampled: when it
- * ends without a finding, there is none within the bounds. */
+/* Breadth-first search through every state that a protocol can reach. Nothing is sampled: a search
+ * that ends without a finding proves that there is none within the bounds. */
 import {
+  findViolation,
   initialState,
   isSettled,
   keyOf,
-  steps,
-  violation,
+  listSteps,
   type Protocol,
   type State,
 } from './protocol.ts';
 
-export interface Finding {
+interface Finding {
   readonly what: string;
-  /** Shortest way there, one line per step. */
+  /** The shortest way to it, one line per step. */
   readonly trace: readonly string[];
 }
 
 export interface Exploration {
   readonly states: number;
   readonly transitions: number;
-  /** Steps to the state that is farthest away. */
+  /** Number of steps to the farthest state. */
   readonly depth: number;
   readonly finding: Finding | undefined;
 }
 
-/** Looks at every state in the order of distance, and stops at the first that must not be. If there
- * is none, looks for a state from which nothing can settle any more without another fault or the
- * user's help (I5). */
+/** Judges every state in the order of its distance, and stops at the first violation. If there is
+ * none, finds a state from which nothing can settle any more without a fault or a user (I5). */
 export function explore(protocol: Protocol, limit = 3_000_000): Exploration {
-  const ids = new Map<string, number>();
-  const parents = new Numbers();
-  const labels: string[] = [];
-  const froms = new Numbers();
-  const tos = new Numbers();
-  const settled: number[] = [];
-  let frontier: { readonly id: number; readonly state: State }[] = [];
-  let transitions = 0;
-  let depth = 0;
+  return new Search(protocol, limit).run();
+}
 
-  const trace = (id: number): string[] => {
-    const lines: string[] = [];
-    for (let at = id; at > 0; at = parents.get(at)) lines.unshift(labels[at] ?? '');
-    return lines;
-  };
-  const meet = (
+interface Visit {
+  readonly id: number;
+  readonly state: State;
+}
+
+class Search {
+  readonly #protocol: Protocol;
+  readonly #limit: number;
+  readonly #ids = new Map<string, number>();
+  /** By id: the state before, and the step from there. */
+  readonly #parents = new Numbers();
+  readonly #labels: string[] = [];
+  /** The helpful steps: ids of the states before and after each one. */
+  readonly #froms = new Numbers();
+  readonly #tos = new Numbers();
+  readonly #settled: number[] = [];
+  #transitions = 0;
+
+  constructor(protocol: Protocol, limit: number) {
+    this.#protocol = protocol;
+    this.#limit = limit;
+  }
+
+  run(): Exploration {
+    const initial = initialState(this.#protocol.bounds);
+    let frontier: readonly Visit[] = [{ id: this.#visit(initial, 0, 'start').id, state: initial }];
+    for (let depth = 0; ; depth += 1) {
+      const following: Visit[] = [];
+      for (const visit of frontier) {
+        const finding = this.#follow(visit, following);
+        if (finding !== undefined) return this.#result(depth + 1, finding);
+      }
+      if (following.length === 0) return this.#result(depth, this.#findStuck());
+      frontier = following;
+    }
+  }
+
+  /** Takes every step from a state, and adds the new states to `following`. */
+  #follow({ id, state }: Visit, following: Visit[]): Finding | undefined {
+    for (const { label, helps, next } of listSteps(this.#protocol, state)) {
+      this.#transitions += 1;
+      const visited = this.#visit(next, id, label);
+      if (helps) {
+        this.#froms.push(id);
+        this.#tos.push(visited.id);
+      }
+      if (!visited.isNew) continue;
+      const what = findViolation(this.#protocol, next);
+      if (what !== undefined) return { what, trace: this.#trace(visited.id) };
+      following.push({ id: visited.id, state: next });
+    }
+    return undefined;
+  }
+
+  #visit(
     state: State,
     from: number,
     label: string,
-  ): { readonly id: number; readonly isNew: boolean } => {
+  ): { readonly id: number; readonly isNew: boolean } {
     const key = keyOf(state);
-    const known = ids.get(key);
+    const known = this.#ids.get(key);
     if (known !== undefined) return { id: known, isNew: false };
-    const id = ids.size;
-    if (id >= limit) throw new Error(`more than ${limit} states: lower the bounds`);
-    ids.set(key, id);
-    parents.push(from);
-    labels.push(label);
-    if (isSettled(protocol, state)) settled.push(id);
+    const id = this.#ids.size;
+    if (id >= this.#limit) throw new Error(`more than ${this.#limit} states: lower the bounds`);
+    this.#ids.set(key, id);
+    this.#parents.push(from);
+    this.#labels.push(label);
+    if (isSettled(this.#protocol, state)) this.#settled.push(id);
     return { id, isNew: true };
-  };
+  }
 
-  const initial = initialState(protocol.bounds);
-  frontier.push({ id: meet(initial, 0, 'start').id, state: initial });
-  while (frontier.length > 0) {
-    const following: typeof frontier = [];
-    for (const { id, state } of frontier) {
-      for (const { label, helps, next } of steps(protocol, state)) {
-        transitions += 1;
-        const met = meet(next, id, label);
-        if (helps) {
-          froms.push(id);
-          tos.push(met.id);
-        }
-        if (!met.isNew) continue;
-        const what = violation(protocol, next);
-        if (what !== undefined)
-          return {
-            states: ids.size,
-            transitions,
-            depth: depth + 1,
-            finding: { what, trace: trace(met.id) },
-          };
-        following.push({ id: met.id, state: next });
+  #trace(id: number): string[] {
+    const lines: string[] = [];
+    for (let at = id; at > 0; at = this.#parents.get(at)) lines.unshift(this.#labels[at] ?? '');
+    return lines;
+  }
+
+  #result(depth: number, finding: Finding | undefined): Exploration {
+    return { states: this.#ids.size, transitions: this.#transitions, depth, finding };
+  }
+
+  /** The nearest state from which no helpful steps lead to a settled one. */
+  #findStuck(): Finding | undefined {
+    const { starts, sources } = this.#stepsInto();
+    const canSettle = new Uint8Array(this.#ids.size);
+    const open = [...this.#settled];
+    for (const id of open) canSettle[id] = 1;
+    for (let to = open.pop(); to !== undefined; to = open.pop()) {
+      for (const from of sources.subarray(starts[to], starts[to + 1])) {
+        if (canSettle[from] === 1) continue;
+        canSettle[from] = 1;
+        open.push(from);
       }
     }
-    frontier = following;
-    if (frontier.length > 0) depth += 1;
+    const stuck = canSettle.indexOf(0);
+    if (stuck < 0) return undefined;
+    return { what: 'nothing settles any more from here (I5)', trace: this.#trace(stuck) };
   }
-  const stuck = firstStuck(ids.size, settled, froms, tos);
-  const finding =
-    stuck === undefined
-      ? undefined
-      : { what: 'nothing settles any more from here (I5)', trace: trace(stuck) };
-  return { states: ids.size, transitions, depth, finding };
+
+  /** The helpful steps by their target: those into state `i` come from the states
+   * sources[starts[i]] up to sources[starts[i + 1]]. */
+  #stepsInto(): { readonly starts: Int32Array; readonly sources: Int32Array } {
+    const starts = new Int32Array(this.#ids.size + 1);
+    for (let step = 0; step < this.#tos.length; step += 1)
+      increment(starts, this.#tos.get(step) + 1);
+    for (let at = 1; at < starts.length; at += 1)
+      starts[at] = read(starts, at) + read(starts, at - 1);
+    const sources = new Int32Array(this.#tos.length);
+    const next = starts.slice();
+    for (let step = 0; step < this.#tos.length; step += 1) {
+      const to = this.#tos.get(step);
+      sources[read(next, to)] = this.#froms.get(step);
+      increment(next, to);
+    }
+    return { starts, sources };
+  }
 }
 
-/** The nearest state from which no helpful step leads to a settled one. */
-function firstStuck(
-  states: number,
-  settled: readonly number[],
-  froms: Numbers,
-  tos: Numbers,
-): number | undefined {
-  const starts = new Int32Array(states + 1);
-  for (let edge = 0; edge < tos.length; edge += 1)
-    starts[tos.get(edge) + 1] = (starts[tos.get(edge) + 1] ?? 0) + 1;
-  for (let at = 0; at < states; at += 1) starts[at + 1] = (starts[at + 1] ?? 0) + (starts[at] ?? 0);
-  const sources = new Int32Array(tos.length);
-  const filled = starts.slice();
-  for (let edge = 0; edge < tos.length; edge += 1) {
-    const to = tos.get(edge);
-    const place = filled[to] ?? 0;
-    sources[place] = froms.get(edge);
-    filled[to] = place + 1;
-  }
-  const mayEnd = new Uint8Array(states);
-  const open = [...settled];
-  for (const id of open) mayEnd[id] = 1;
-  for (let to = open.pop(); to !== undefined; to = open.pop()) {
-    for (let at = starts[to] ?? 0; at < (starts[to + 1] ?? 0); at += 1) {
-      const from = sources[at] ?? 0;
-      if (mayEnd[from] === 1) continue;
-      mayEnd[from] = 1;
-      open.push(from);
-    }
-  }
-  const stuck = mayEnd.indexOf(0);
-  return stuck < 0 ? undefined : stuck;
+function read(values: Int32Array, at: number): number {
+  return values[at] ?? 0;
+}
+
+function increment(values: Int32Array, at: number): void {
+  values[at] = read(values, at) + 1;
 }
 
 /** A list of small integers that stays compact with millions of them. */

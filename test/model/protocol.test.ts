@@ -7,7 +7,7 @@ import { ALL_RULES, type Rules } from './record.ts';
 const SMALL: Bounds = { deaths: 1, emptyings: 0, flips: 0, calls: 2 };
 const EMPTIED: Bounds = { deaths: 0, emptyings: 1, flips: 0, calls: 2 };
 
-function explored(
+function exploreWith(
   bounds: Bounds,
   rules: Partial<Rules> = {},
   more: Partial<Protocol> = {},
@@ -21,63 +21,64 @@ function explored(
   });
 }
 
-/** The whole space was seen and nothing was found; says how large it was. */
-function holds(exploration: Exploration, say: (text: string) => void): void {
+/** Asserts that the whole space was searched without a finding, and reports its size. */
+function assertHolds(exploration: Exploration, report: (text: string) => void): void {
   const { states, transitions, depth, finding } = exploration;
-  say(`${states} states, ${transitions} transitions, depth ${depth}`);
+  report(`${states} states, ${transitions} transitions, depth ${depth}`);
   assert.equal(finding, undefined, finding && [finding.what, ...finding.trace].join('\n  '));
   assert.ok(states > 100_000, 'the space is too small to prove anything');
 }
 
-/** The shortest way to the named violation. */
-function fails(
+/** Asserts that the named violation was found, and reports the shortest way to it. */
+function assertFails(
   exploration: Exploration,
   violation: RegExp,
-  say: (text: string) => void,
+  report: (text: string) => void,
 ): readonly string[] {
   const { finding } = exploration;
   assert.ok(finding !== undefined, 'no counter-example was found');
-  say([finding.what, ...finding.trace.map((line, at) => `${at + 1}. ${line}`)].join('\n'));
+  report([finding.what, ...finding.trace.map((line, at) => `${at + 1}. ${line}`)].join('\n'));
   assert.match(finding.what, violation);
   return finding.trace;
 }
 
 describe('the protocol of the volume record, all interleavings', () => {
   it('holds with a death, an unreachable Redis and a change of policy', (t) =>
-    holds(explored({ ...SMALL, flips: 1 }), (text) => t.diagnostic(text)));
+    assertHolds(exploreWith({ ...SMALL, flips: 1 }), (text) => t.diagnostic(text)));
 
-  it('holds when Redis is emptied', (t) => holds(explored(EMPTIED), (text) => t.diagnostic(text)));
+  it('holds when Redis is emptied', (t) =>
+    assertHolds(exploreWith(EMPTIED), (text) => t.diagnostic(text)));
 
-  describe('without one of its rules', () => {
-    it('1, the fence, two calls are under way at once', (t) => {
-      fails(explored(SMALL, { fence: false }), /\(I2\)/, (text) => t.diagnostic(text));
+  describe('without one of the record rules', () => {
+    it('1, fence: two calls are under way at once', (t) => {
+      assertFails(exploreWith(SMALL, { fence: false }), /\(I2\)/, (text) => t.diagnostic(text));
     });
 
-    it('2, the take-over, a refusal passes for a proof although a dead worker’s call is at work', (t) => {
-      const trace = fails(explored(SMALL, { takeOver: false }), /\(I1\)/, (text) =>
+    it('2, take-over: a refusal counts as proof while a dead worker’s call is at work', (t) => {
+      const trace = assertFails(exploreWith(SMALL, { takeOver: false }), /\(I1\)/, (text) =>
         t.diagnostic(text),
       );
       assert.ok(trace.some((line) => /dies|gives up/.test(line)));
     });
 
-    it('3, the deadline, a worker that stood still sends beside its successor', (t) => {
-      fails(explored(SMALL, { deadline: false }), /\(I2\)/, (text) => t.diagnostic(text));
+    it('3, deadline: a worker that paused sends while its successor does', (t) => {
+      assertFails(exploreWith(SMALL, { deadline: false }), /\(I2\)/, (text) => t.diagnostic(text));
     });
 
-    it('4, suspicion, a refusal hides a volume that a call left behind makes', (t) => {
-      const trace = fails(explored(SMALL, { suspicion: false }), /\(I1\)/, (text) =>
+    it('4, suspect: a refusal hides a volume that an abandoned call creates', (t) => {
+      const trace = assertFails(exploreWith(SMALL, { suspect: false }), /\(I1\)/, (text) =>
         t.diagnostic(text),
       );
       assert.ok(trace.some((line) => line.includes('refuses')));
     });
 
-    it('5, resolve before destroying, a call left behind makes the volume again after its deletion', (t) => {
-      fails(explored(SMALL, { resolve: false }), /\(I3\)/, (text) => t.diagnostic(text));
+    it('5, resolve: an abandoned call creates the volume again after its deletion', (t) => {
+      assertFails(exploreWith(SMALL, { resolve: false }), /\(I3\)/, (text) => t.diagnostic(text));
     });
 
-    it('6, the emptied Redis, a volume is forgotten with the record', (t) => {
-      const trace = fails(
-        explored({ ...EMPTIED, deaths: 1 }, { emptied: false }),
+    it('6, lost data: a volume is forgotten with its record', (t) => {
+      const trace = assertFails(
+        exploreWith({ ...EMPTIED, deaths: 1 }, { lostData: false }),
         /\(I[12]\)/,
         (text) => t.diagnostic(text),
       );
@@ -85,37 +86,45 @@ describe('the protocol of the volume record, all interleavings', () => {
     });
   });
 
-  describe('with a rule half kept', () => {
-    it('2: a record whose owner died is held for ever', (t) => {
-      fails(explored(SMALL, { ownershipEnds: false }), /\(I5\)/, (text) => t.diagnostic(text));
-    });
-
-    it('4: a refusal that came before the settle time but is written after it hides a volume', (t) => {
-      fails(explored(SMALL, { refusalCountsFrom: 'close' }), /\(I1\)/, (text) =>
+  describe('with half a record rule', () => {
+    it('2: a record whose owner died stays owned for ever', (t) => {
+      assertFails(exploreWith(SMALL, { ownershipEnds: false }), /\(I5\)/, (text) =>
         t.diagnostic(text),
       );
     });
 
-    it('6: a run that read its claim before the emptying makes the volume again after its deletion', (t) => {
-      fails(explored(EMPTIED, { runsEndWithTheEpoch: false }), /\(I3\)/, (text) =>
+    it('4: a refusal from before the settle time, written after it, hides a volume', (t) => {
+      assertFails(exploreWith(SMALL, { refusalCountsFrom: 'close' }), /\(I1\)/, (text) =>
         t.diagnostic(text),
       );
     });
 
-    it('6: a worker that opens anew forgets what it had left open', (t) => {
-      fails(explored(EMPTIED, { memoryIsKept: false }), /\(I1\)/, (text) => t.diagnostic(text));
+    it('6: a run that read its claim before the loss creates a deleted volume again', (t) => {
+      assertFails(exploreWith(EMPTIED, { runsEndWithTheIncarnation: false }), /\(I3\)/, (text) =>
+        t.diagnostic(text),
+      );
     });
 
-    it('6: a worker that does not look after what it left open makes a deleted volume again', (t) => {
-      fails(explored(EMPTIED, { isTendedInTime: false }), /\(I3\)/, (text) => t.diagnostic(text));
+    it('6: a worker that opens a record again forgets what it had left open', (t) => {
+      assertFails(exploreWith(EMPTIED, { memoryIsKept: false }), /\(I1\)/, (text) =>
+        t.diagnostic(text),
+      );
+    });
+
+    it('6: a worker that does not rewrite in time creates a deleted volume again', (t) => {
+      assertFails(exploreWith(EMPTIED, { areRecordsRewrittenInTime: false }), /\(I3\)/, (text) =>
+        t.diagnostic(text),
+      );
     });
   });
 
-  describe('can’t promise', () => {
-    it('a volume whose claim, last worker and record are all lost', (t) => {
+  describe('does not hold', () => {
+    it('when claim, last worker and record of a volume are all lost', (t) => {
       const bounds = { ...EMPTIED, deaths: 1 };
-      const trace = fails(explored(bounds, {}, { isForgettingExcused: false }), /\(I1\)/, (text) =>
-        t.diagnostic(text),
+      const trace = assertFails(
+        exploreWith(bounds, {}, { isForgettingExcused: false }),
+        /\(I1\)/,
+        (text) => t.diagnostic(text),
       );
       for (const loss of [/Redis is emptied/, /dies/, /the claim is deleted/])
         assert.ok(
@@ -124,8 +133,8 @@ describe('the protocol of the volume record, all interleavings', () => {
         );
     });
 
-    it('anything with a driver that refuses to create what it has made', (t) => {
-      fails(explored(SMALL, {}, { isDriverIdempotent: false }), /\(I1\)/, (text) =>
+    it('with a driver that refuses to create what it has created', (t) => {
+      assertFails(exploreWith(SMALL, {}, { isDriverIdempotent: false }), /\(I1\)/, (text) =>
         t.diagnostic(text),
       );
     });

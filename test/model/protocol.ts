@@ -1,14 +1,14 @@
-/* One claim's volume, two workers, and everything that can happen to them: the protocol of
- * docs/leak-proof.md as a transition system. A worker stands still between any two of its steps for
- * as long as it likes, so a frozen and thawed worker needs no step of its own. */
+/* The protocol of docs/leak-proof.md as a transition system: one claim's volume, two workers, and
+ * every event that can affect them. A worker may pause between any two of its steps for any time,
+ * so a frozen and thawed worker needs no step of its own. */
 import * as records from './record.ts';
 import {
   CALL,
-  isOpen,
   NO_RECORD,
   OWN,
   SEND,
   SETTLE,
+  isOpen,
   type Opening,
   type Recovery,
   type Reply,
@@ -17,8 +17,8 @@ import {
   type Word,
 } from './record.ts';
 
-/** Where a worker's run stands: what it will do next. */
-export const STAGES = [
+/** The stages of a worker's run, named by what it has just learned or will do next. */
+const STAGES = [
   'idle',
   'claim read',
   'replay',
@@ -31,46 +31,46 @@ export const STAGES = [
   'seen',
   'unwritten',
   'not sent',
-  'surplus',
-  'removing surplus',
+  'duplicate',
+  'deleting duplicate',
   'volume read',
   'resume',
   'resolve',
-  'may destroy',
-  'destroying',
-  'destroyed',
-  'not destroyed',
+  'may delete',
+  'deleting',
+  'deleted',
+  'not deleted',
   'remove object',
   'remove finalizer',
   'keep',
   'vanished',
 ] as const;
-export type Stage = (typeof STAGES)[number];
+type Stage = (typeof STAGES)[number];
 
-export interface Worker {
+interface Worker {
   readonly stage: Stage;
-  /** Ticks in which the run may still send, 0: too late. */
-  readonly maySend: number;
-  /** The claim was there and unbound when it was read. */
+  /** Ticks in which the run may still send; 0: too late. */
+  readonly sendTicks: number;
+  /** The claim existed and was unbound when it was read. */
   readonly wanted: boolean;
   /** Handle in the PV that was read, for a volume's run; 0 in a claim's run. */
   readonly volume: number;
   /** Handle in the driver's answer. */
   readonly answer: number;
-  /** A creation that this process opened, before Redis was emptied if it was, is not known to have
-   * ended. */
+  /** This process opened a creation, before Redis was emptied if it was, and does not know that it
+   * has ended. */
   readonly remembers: boolean;
 }
 
 /** A call that the driver has. */
-export interface Call {
+interface Call {
   readonly kind: 'create' | 'delete';
   readonly handle: number;
-  /** Ticks until nothing of it can be at work any more; more than SETTLE: its deadline has not
+  /** Ticks until the settle time of the call is over; more than SETTLE: its deadline has not
    * passed. */
   readonly left: number;
-  /** Worker that waits for its answer; or CUT: its caller was told that it was broken off; or
-   * ORPHANED: its caller died. */
+  /** The worker that waits for its answer; or CUT: the caller was told that the call was cut; or
+   * ORPHANED: the caller died. */
   readonly waiter: number;
 }
 
@@ -80,24 +80,25 @@ export interface State {
   readonly pvHandle: number;
   readonly pvTerminating: boolean;
   readonly retain: boolean;
-  /** Handle of the volume in the driver, 0 for none. Each one that is made has a new handle. */
+  /** Handle of the volume in the driver, 0 for none. Each volume gets a new handle. */
   readonly volume: number;
-  readonly made: number;
+  /** Number of volumes that were created. */
+  readonly created: number;
   readonly wasDeleted: boolean;
   readonly calls: readonly Call[];
   readonly record: VolumeRecord;
   readonly recovery: Recovery;
   readonly wasEmptied: boolean;
-  /** Redis' data and the last worker that knew of the creation were lost: what that leaves behind
-   * is not promised. */
+  /** Redis' data and the last worker that knew of the creation were lost. Nothing is promised for
+   * the volume then. */
   readonly isForgotten: boolean;
   readonly workers: readonly [Worker, Worker];
   /** Faults that may still happen. */
   readonly deaths: number;
   readonly emptyings: number;
   readonly flips: number;
-  /** What went wrong in the step that led here, '' for nothing. */
-  readonly wrong: string;
+  /** The promise that the step to this state broke, '' for none. */
+  readonly broken: string;
 }
 
 export interface Bounds {
@@ -113,17 +114,15 @@ export interface Bounds {
 export interface Protocol {
   readonly rules: Rules;
   readonly bounds: Bounds;
-  /** The driver does not refuse to create what it has, unless there is a PV for it (resized, source
-   * gone). */
+  /** The driver does not refuse a creation whose volume it has, unless a PV names that volume
+   * (because it was resized, or its source is gone). */
   readonly isDriverIdempotent: boolean;
-  /** Whether the loss of Redis' data and of the last worker that knew is held against the protocol.
-   */
+  /** Whether a leak is excused when Redis' data and the last worker that knew were both lost. */
   readonly isForgettingExcused: boolean;
 }
 
-/** `helps`: neither a fault nor the user's doing; what remains possible when nothing goes wrong any
- * more. */
-export interface Step {
+/** `helps`: neither a fault nor an action of the user, so possible from then on without either. */
+interface Step {
   readonly label: string;
   readonly helps: boolean;
   readonly next: State;
@@ -131,13 +130,13 @@ export interface Step {
 
 const IDLE: Worker = {
   stage: 'idle',
-  maySend: 0,
+  sendTicks: 0,
   wanted: false,
   volume: 0,
   answer: 0,
   remembers: false,
 };
-/** Owner of a record whose run is no more. */
+/** Owner of a record whose run has ended. */
 const DEAD = 3;
 const CUT = -1;
 const ORPHANED = -2;
@@ -150,25 +149,25 @@ export function initialState(bounds: Bounds): State {
     pvTerminating: false,
     retain: false,
     volume: 0,
-    made: 0,
+    created: 0,
     wasDeleted: false,
     calls: [],
     record: NO_RECORD,
-    recovery: records.NOTHING_TO_FEAR,
+    recovery: records.NO_LOSS,
     wasEmptied: false,
     isForgotten: false,
     workers: [IDLE, IDLE],
     deaths: bounds.deaths,
     emptyings: bounds.emptyings,
     flips: bounds.flips,
-    wrong: '',
+    broken: '',
   };
 }
 
-/** Every step that is possible in a state. */
-export function steps(protocol: Protocol, state: State): readonly Step[] {
+/** Lists every step that is possible in a state. */
+export function listSteps(protocol: Protocol, state: State): readonly Step[] {
   const found: Step[] = [];
-  new Stepper(protocol, state, found).all();
+  new Stepper(protocol, state, found).addAll();
   return found;
 }
 
@@ -183,14 +182,14 @@ class Stepper {
     this.#found = found;
   }
 
-  all(): void {
-    this.#cluster();
-    this.#time();
-    this.#driver();
-    this.#redis();
+  addAll(): void {
+    this.#addClusterSteps();
+    this.#addTimeSteps();
+    this.#addDriverSteps();
+    this.#addRedisSteps();
     for (const who of [0, 1]) {
-      this.#run(who);
-      this.#death(who);
+      this.#stages[this.#at(who).stage](who);
+      this.#addFaults(who);
     }
   }
 
@@ -200,7 +199,7 @@ class Stepper {
 
   // The cluster: the user, the volume controller.
 
-  #cluster(): void {
+  #addClusterSteps(): void {
     const s = this.#s;
     if (s.claim !== 'gone') this.#add('the claim is deleted', { claim: 'gone' }, false);
     if (s.claim === 'pending' && s.pv === 'available' && !s.pvTerminating)
@@ -211,16 +210,16 @@ class Stepper {
       this.#add('the policy becomes Retain', { retain: true, flips: s.flips - 1 }, false);
   }
 
-  // Time. A call is over before its last tick ends; nothing else has to happen in time.
+  // Time. A call ends before its last tick; nothing else has to happen in time.
 
-  #time(): void {
+  #addTimeSteps(): void {
     const s = this.#s;
     if (s.calls.every((call) => call.left > 1)) {
       const next = {
         calls: s.calls.map((call) => ({ ...call, left: call.left - 1 })),
         record: records.age(s.record),
         recovery: s.recovery.left === 0 ? s.recovery : { ...s.recovery, left: s.recovery.left - 1 },
-        workers: [this.#aged(s.workers[0]), this.#aged(s.workers[1])] as const,
+        workers: [this.#age(s.workers[0]), this.#age(s.workers[1])] as const,
       };
       const isQuiet =
         s.calls.length === 0 &&
@@ -233,88 +232,92 @@ class Stepper {
     }
   }
 
-  #aged(worker: Worker): Worker {
-    return worker.maySend === 0 ? worker : { ...worker, maySend: worker.maySend - 1 };
+  #age(worker: Worker): Worker {
+    return worker.sendTicks === 0 ? worker : { ...worker, sendTicks: worker.sendTicks - 1 };
   }
 
-  // The driver. It serialises creations of one name: one that succeeds has no other beside it.
+  // The driver. It serialises creations of one name: while one succeeds, no other is at work.
 
-  #driver(): void {
-    const s = this.#s;
-    s.calls.forEach((call, at) => {
-      const calls = s.calls.filter((_, i) => i !== at);
-      const what = `${call.kind} call`;
-      const effect = call.kind === 'create' ? this.#make() : this.#unmake(call.handle);
-      if (call.waiter < 0) {
-        this.#add(`a ${what} left behind takes effect`, { calls, ...effect });
-        this.#add(`a ${what} left behind comes to nothing`, { calls });
-        return;
+  #addDriverSteps(): void {
+    this.#s.calls.forEach((call, at) => {
+      const rest = this.#s.calls.filter((_, i) => i !== at);
+      if (call.waiter < 0) this.#endAbandonedCall(call, rest);
+      else {
+        if (call.left > SETTLE) this.#answerCall(call, rest);
+        this.#cutCall(call, rest);
       }
-      const { waiter } = call;
-      const worker = `worker ${waiter + 1}`;
-      if (call.left > SETTLE) {
-        if (call.kind === 'delete') {
-          const stage = this.#at(waiter).stage === 'removing surplus' ? 'stored' : 'destroyed';
-          this.#add(`the driver deletes the volume for ${worker}`, {
-            calls,
-            ...effect,
-            ...this.#to(waiter, { stage }),
-          });
-        } else {
-          if (!calls.some((other) => other.kind === 'create')) {
-            const answer = effect.volume ?? s.volume;
-            this.#add(`the driver answers ${worker} with volume ${answer}`, {
-              calls,
-              ...effect,
-              isForgotten: false,
-              ...this.#to(waiter, { stage: 'answered', answer }),
-            });
-          }
-          if (
-            s.volume === 0 ||
-            (s.pv !== 'none' && s.pvHandle === s.volume) ||
-            !this.#p.isDriverIdempotent
-          )
-            this.#add(`the driver refuses ${worker}'s creation`, {
-              calls,
-              ...this.#to(waiter, { stage: 'refused' }),
-            });
-        }
-      }
-      const lost: Stage =
-        call.kind === 'create'
-          ? 'unknown'
-          : this.#at(waiter).stage === 'removing surplus'
-            ? 'unwritten'
-            : 'not destroyed';
-      this.#add(`${worker}'s ${what} is cut and left behind`, {
-        calls: sorted([...calls, { ...call, waiter: CUT }]),
-        ...this.#to(waiter, { stage: lost }),
-      });
     });
   }
 
-  /** Idempotent by name. */
-  #make(): Partial<State> {
-    const s = this.#s;
-    if (s.volume !== 0) return {};
-    const wrong = s.wasDeleted ? 'a volume is made again after its deletion (I3)' : s.wrong;
-    return { volume: s.made + 1, made: s.made + 1, wrong };
+  #endAbandonedCall(call: Call, rest: readonly Call[]): void {
+    const effect = call.kind === 'create' ? this.#create() : this.#delete(call.handle);
+    this.#add(`an abandoned ${call.kind} call takes effect`, { calls: rest, ...effect });
+    this.#add(`an abandoned ${call.kind} call has no effect`, { calls: rest });
   }
 
-  #unmake(handle: number): Partial<State> {
+  #answerCall({ kind, handle, waiter }: Call, rest: readonly Call[]): void {
+    const s = this.#s;
+    const worker = `worker ${waiter + 1}`;
+    if (kind === 'delete') {
+      const stage = this.#at(waiter).stage === 'deleting duplicate' ? 'stored' : 'deleted';
+      this.#add(`the driver deletes the volume for ${worker}`, {
+        calls: rest,
+        ...this.#delete(handle),
+        ...this.#to(waiter, { stage }),
+      });
+      return;
+    }
+    if (!rest.some((other) => other.kind === 'create')) {
+      const effect = this.#create();
+      const answer = effect.volume ?? s.volume;
+      this.#add(`the driver answers ${worker} with volume ${answer}`, {
+        calls: rest,
+        ...effect,
+        isForgotten: false,
+        ...this.#to(waiter, { stage: 'answered', answer }),
+      });
+    }
+    const isNamed = s.pv !== 'none' && s.pvHandle === s.volume;
+    if (s.volume === 0 || isNamed || !this.#p.isDriverIdempotent)
+      this.#add(`the driver refuses ${worker}'s creation`, {
+        calls: rest,
+        ...this.#to(waiter, { stage: 'refused' }),
+      });
+  }
+
+  /** The caller is told that the call was cut; the driver may still work on it. */
+  #cutCall(call: Call, rest: readonly Call[]): void {
+    const { kind, waiter } = call;
+    const isDuplicate = this.#at(waiter).stage === 'deleting duplicate';
+    const stage = kind === 'create' ? 'unknown' : isDuplicate ? 'unwritten' : 'not deleted';
+    this.#add(`worker ${waiter + 1}'s ${kind} call is cut and abandoned`, {
+      calls: sortCalls([...rest, { ...call, waiter: CUT }]),
+      ...this.#to(waiter, { stage }),
+    });
+  }
+
+  /** The effect of a creation; idempotent by name. */
+  #create(): Partial<State> {
+    const s = this.#s;
+    if (s.volume !== 0) return {};
+    const broken = s.wasDeleted ? 'a volume is created again after its deletion (I3)' : s.broken;
+    return { volume: s.created + 1, created: s.created + 1, broken };
+  }
+
+  /** The effect of a deletion. */
+  #delete(handle: number): Partial<State> {
     return this.#s.volume === handle ? { volume: 0, wasDeleted: true } : {};
   }
 
   // Redis.
 
-  #redis(): void {
+  #addRedisSteps(): void {
     const s = this.#s;
     const { rules } = this.#p;
     if (s.emptyings > 0) {
       const isLost = s.record.state === 'creating' || s.record.state === 'suspect';
       const isForgotten = s.isForgotten || (isLost && !s.workers.some((w) => w.remembers));
-      const recovery = { blessed: false, left: 0 };
+      const recovery = { isConfirmed: false, left: 0 };
       const emptyings = s.emptyings - 1;
       const workers = [
         this.#afterEmptying(s.workers[0]),
@@ -326,33 +329,34 @@ class Stepper {
         false,
       );
     }
-    if (!rules.emptied) return;
-    if (!s.recovery.blessed)
-      this.#add('the leader blesses the new Redis', {
-        recovery: { blessed: true, left: OWN + SETTLE },
+    if (!rules.lostData) return;
+    if (!s.recovery.isConfirmed)
+      this.#add('the leader begins a new incarnation', {
+        recovery: { isConfirmed: true, left: OWN + SETTLE },
       });
     for (const who of [0, 1]) {
       if (!this.#at(who).remembers) continue;
-      const { word, record } = records.tend(s.record, s.wasEmptied, s.recovery);
+      const { word, record } = records.rewriteLost(s.record, s.wasEmptied, s.recovery);
       if (word === 'closed')
         this.#add(`worker ${who + 1} sees its record closed`, this.#to(who, { remembers: false }));
-      // It is of the new Redis now, and what is left open there stays there.
+      // The record is of the new incarnation now, so the worker need not remember it.
       if (word === 'ok')
-        this.#add(`worker ${who + 1} writes again the record it left open`, {
+        this.#add(`worker ${who + 1} rewrites the record it left open`, {
           record,
           ...this.#to(who, { remembers: false }),
         });
     }
   }
 
-  /** A run that has yet to open its record, of which it has read the object, is as good as over. */
+  /** A run that read its object before the emptying and has not opened its record ends: opening is
+   * refused (record rule 6). */
   #afterEmptying(worker: Worker): Worker {
-    const isAhead =
+    const hasOnlyRead =
       worker.stage === 'claim read' ||
       worker.stage === 'volume read' ||
       worker.stage === 'resume' ||
       worker.stage === 'resolve';
-    return isAhead && this.#p.rules.runsEndWithTheEpoch
+    return hasOnlyRead && this.#p.rules.runsEndWithTheIncarnation
       ? { ...IDLE, remembers: worker.remembers }
       : worker;
   }
@@ -368,12 +372,12 @@ class Stepper {
     return {
       workers:
         who === 0
-          ? [tidy({ ...first, ...changes }), second]
-          : [first, tidy({ ...second, ...changes })],
+          ? [clearUnread({ ...first, ...changes }), second]
+          : [first, clearUnread({ ...second, ...changes })],
     };
   }
 
-  /** The run is over; what it owned stays owned by a run that is no more. */
+  /** The run has ended; a record that it owned keeps an owner that does nothing. */
   #ended(
     who: number,
     remembers: boolean,
@@ -385,8 +389,8 @@ class Stepper {
     };
   }
 
-  /** What is opened now is remembered for the case that Redis is emptied yet; of the time before,
-   * what was not seen closed. */
+  /** A worker remembers what it opens, in case Redis is emptied later; after the emptying, what it
+   * had opened before and not seen closed. */
   #isRemembered(worker: Worker, word: Word): boolean {
     if (!this.#s.wasEmptied)
       return this.#s.emptyings > 0 && (worker.remembers || word === 'opened' || word === 'replay');
@@ -399,11 +403,13 @@ class Stepper {
     return { owner: who + 1, rules: this.#p.rules, recovery: this.#s.recovery };
   }
 
-  #death(who: number): void {
+  #addFaults(who: number): void {
     const s = this.#s;
     const worker = this.#at(who);
     if (s.deaths === 0 || (worker.stage === 'idle' && !worker.remembers)) return;
-    const calls = sorted(s.calls.map((c) => (c.waiter === who ? { ...c, waiter: ORPHANED } : c)));
+    const calls = sortCalls(
+      s.calls.map((c) => (c.waiter === who ? { ...c, waiter: ORPHANED } : c)),
+    );
     const deaths = s.deaths - 1;
     const isForgotten =
       s.isForgotten || (s.wasEmptied && worker.remembers && !this.#at(1 - who).remembers);
@@ -420,217 +426,215 @@ class Stepper {
       );
   }
 
-  #run(who: number): void {
-    const s = this.#s;
-    const { rules } = this.#p;
-    const worker = this.#at(who);
-    const name = `worker ${who + 1}`;
-    const owner = who + 1;
-    const go = (label: string, changes: Partial<Worker>, more: Partial<State> = {}): void =>
-      this.#add(`${name} ${label}`, { ...more, ...this.#to(who, changes) });
-    /** The last script of a run. `closes`: an ok tells the worker that the creation has ended. */
-    const close = (label: string, { word, record }: Reply, closes: boolean): void => {
-      const isDone = word === 'removed' || (word === 'ok' && closes);
-      const isForgotten = s.isForgotten && word !== 'removed';
-      this.#add(`${name} ${label}: ${word}`, {
-        isForgotten,
-        ...this.#ended(who, worker.remembers && !isDone, record),
-      });
-    };
-    const maySend = worker.maySend > 0 || !rules.deadline;
+  /** What a run may do next, by its stage. */
+  readonly #stages: Readonly<Record<Stage, (who: number) => void>> = {
+    idle: (who) => this.#startRun(who),
+    'claim read': (who) => this.#openCreation(who),
+    replay: (who) => this.#readVolumeBeforeReplay(who),
+    'may create': (who) => {
+      this.#send(who, 'the creation', { kind: 'create', handle: 0 }, 'creating');
+      this.#go(who, 'could not send', { stage: 'not sent' });
+    },
+    answered: (who) => this.#storeAnswer(who),
+    duplicate: (who) => {
+      const handle = this.#at(who).answer;
+      this.#send(
+        who,
+        'the deletion of a duplicate volume',
+        { kind: 'delete', handle },
+        'deleting duplicate',
+      );
+      this.#go(who, 'could not send', { stage: 'unwritten' });
+    },
+    stored: (who) => {
+      const reply = records.closeStored(this.#s.record, who + 1, true);
+      this.#close(who, 'closes the record as stored', reply, true);
+    },
+    seen: (who) => {
+      const reply = records.closeStored(this.#s.record, who + 1, false);
+      this.#close(who, 'closes the record as stored, PV seen', reply, true);
+    },
+    refused: (who) => {
+      const reply = records.closeRefused(this.#s.record, who + 1, this.#p.rules);
+      this.#close(who, 'closes the record as refused', reply, false);
+    },
+    unknown: (who) => {
+      const reply = records.leaveAmbiguous(this.#s.record, who + 1);
+      this.#close(who, 'leaves the record ambiguous', reply, false);
+    },
+    unwritten: (who) => {
+      const reply = records.leaveAnswered(this.#s.record, who + 1, this.#at(who).answer);
+      this.#close(who, 'leaves the answer in the record', reply, false);
+    },
+    'not sent': (who) => {
+      const reply = records.revert(this.#s.record, who + 1);
+      this.#close(who, 'reverts the record', reply, false);
+    },
+    'volume read': (who) => this.#openDeletion(who),
+    resume: (who) => this.#resumeCreation(who, 'existing'),
+    resolve: (who) => this.#resumeCreation(who, 'resolve'),
+    'may delete': (who) => {
+      const handle = this.#at(who).volume;
+      this.#send(who, 'the deletion', { kind: 'delete', handle }, 'deleting');
+      this.#go(who, 'could not send', { stage: 'not sent' });
+    },
+    deleted: (who) => {
+      const { word, record } = records.closeGone(this.#s.record, who + 1);
+      const label = 'closes the record as gone';
+      if (word === 'ok') this.#go(who, label, { stage: 'remove object' }, { record });
+      else this.#end(who, `${label}: ${word}`, record);
+    },
+    'not deleted': (who) => {
+      const reply = records.leaveDeleting(this.#s.record, who + 1);
+      this.#close(who, 'leaves the deletion open', reply, false);
+    },
+    'remove object': (who) => {
+      if (!this.#hasVolumeObject(who)) this.#end(who, 'finds its PV gone');
+      else this.#go(who, 'deletes the PV', { stage: 'remove finalizer' }, { pvTerminating: true });
+    },
+    'remove finalizer': (who) => {
+      const gone = this.#hasVolumeObject(who)
+        ? ({ pv: 'none', pvHandle: 0, pvTerminating: false } as const)
+        : {};
+      this.#end(who, 'removes the finalizer from the PV', this.#s.record, gone);
+    },
+    keep: (who) => this.#endDeletion(who, 'stored'),
+    vanished: (who) => this.#endDeletion(who, 'gone'),
+    // The driver's answer is the next step.
+    creating: () => undefined,
+    'deleting duplicate': () => undefined,
+    deleting: () => undefined,
+  };
 
-    switch (worker.stage) {
-      case 'idle': {
-        const isListed = isOpen(s.record);
-        if (s.claim === 'pending' || (isListed && s.record.state !== 'deleting'))
-          go(`reads the claim (${s.claim})`, {
-            stage: 'claim read',
-            wanted: s.claim === 'pending',
-          });
-        if (s.pv === 'released' || (isListed && s.record.state === 'deleting'))
-          this.#readVolume(who);
-        return;
-      }
-      case 'claim read': {
-        const { word, record } = records.openCreate(
-          s.record,
-          worker.wanted ? 'plan' : 'existing',
-          this.#opening(who),
-        );
-        const remembers = this.#isRemembered(worker, word);
-        if (word === 'opened')
-          go('opens the record', { stage: 'may create', maySend: SEND + 1, remembers }, { record });
-        else if (word === 'replay')
-          go(
-            'takes the record up',
-            { stage: 'replay', maySend: SEND + 1, answer: record.answer, remembers },
-            { record },
-          );
-        else this.#add(`${name} opens no record: ${word}`, this.#ended(who, remembers, record));
-        return;
-      }
-      case 'replay':
-        if (s.pv === 'none')
-          go('finds no PV', { stage: worker.answer === 0 ? 'may create' : 'answered' });
-        else go('finds the PV', { stage: s.pvTerminating ? 'not sent' : 'seen' });
-        return;
-      case 'may create':
-        if (maySend && s.calls.length < this.#p.bounds.calls)
-          go(
-            'sends the creation',
-            { stage: 'creating' },
-            this.#sent({ kind: 'create', handle: 0 }, who),
-          );
-        go('could not send', { stage: 'not sent' });
-        return;
-      case 'answered':
-        if (worker.volume !== 0) {
-          go('compares the answer with its PV', {
-            stage: worker.answer === worker.volume ? 'stored' : 'surplus',
-          });
-        } else if (s.pv === 'none') {
-          const written = {
-            pv: 'available',
-            pvHandle: worker.answer,
-            pvTerminating: false,
-          } as const;
-          go('writes the PV', { stage: 'stored' }, written);
-          go('writes the PV and hears of an error', { stage: 'unwritten' }, written);
-          go('can’t write the PV', { stage: 'unwritten' });
-        } else {
-          const stage = s.pvTerminating
-            ? 'unwritten'
-            : s.pvHandle === worker.answer
-              ? 'stored'
-              : 'surplus';
-          go('finds that there is a PV', { stage });
-        }
-        return;
-      case 'surplus':
-        if (maySend && s.calls.length < this.#p.bounds.calls)
-          go(
-            'sends the deletion of a surplus volume',
-            { stage: 'removing surplus' },
-            this.#sent({ kind: 'delete', handle: worker.answer }, who),
-          );
-        go('could not send', { stage: 'unwritten' });
-        return;
-      case 'stored':
-        return close(
-          'closes the record as stored',
-          records.closeStored(s.record, owner, true),
-          true,
-        );
-      case 'seen':
-        return close(
-          'closes the record as stored, PV seen',
-          records.closeStored(s.record, owner, false),
-          true,
-        );
-      case 'refused':
-        return close(
-          'closes the record as refused',
-          records.closeRefused(s.record, owner, rules),
-          false,
-        );
-      case 'unknown':
-        return close('leaves the record ambiguous', records.leaveAmbiguous(s.record, owner), false);
-      case 'unwritten':
-        return close(
-          'leaves the answer in the record',
-          records.leaveAnswered(s.record, owner, worker.answer),
-          false,
-        );
-      case 'not sent': {
-        const answer = records.restore(s.record, owner);
-        return close('restores the record', answer, false);
-      }
-      case 'volume read': {
-        const { word, record } = records.openDelete(s.record, this.#opening(who));
-        if (word === 'opened')
-          this.#add(`${name} opens the deletion`, this.#deletionOpened(who, record));
-        else if (word === 'gone') go('hears that the volume is gone', { stage: 'remove object' });
-        else if (word === 'creating') go('finds a creation open', { stage: 'resume' }, { record });
-        else if (word === 'resolve')
-          go('finds that the creation must be resolved', { stage: 'resolve' }, { record });
-        else
-          this.#add(
-            `${name} opens no deletion: ${word}`,
-            this.#ended(who, worker.remembers, record),
-          );
-        return;
-      }
-      case 'resume':
-      case 'resolve': {
-        const mode = worker.stage === 'resume' ? 'existing' : 'resolve';
-        const { word, record } = records.openCreate(s.record, mode, this.#opening(who));
-        if (word === 'replay') {
-          const stage = record.answer === 0 ? 'may create' : 'answered';
-          const remembers = this.#isRemembered(worker, word);
-          go(
-            'takes the creation up',
-            { stage, maySend: SEND + 1, answer: record.answer, remembers },
-            { record },
-          );
-        } else
-          this.#add(`${name} opens no record: ${word}`, this.#ended(who, worker.remembers, record));
-        return;
-      }
-      case 'may destroy':
-        if (maySend && s.calls.length < this.#p.bounds.calls)
-          go(
-            'sends the deletion',
-            { stage: 'destroying' },
-            this.#sent({ kind: 'delete', handle: worker.volume }, who),
-          );
-        go('could not send', { stage: 'not sent' });
-        return;
-      case 'destroyed': {
-        const { word, record } = records.closeGone(s.record, owner);
-        if (word === 'ok') go('closes the record as gone', { stage: 'remove object' }, { record });
-        else
-          this.#add(
-            `${name} closes the record as gone: ${word}`,
-            this.#ended(who, worker.remembers, record),
-          );
-        return;
-      }
-      case 'not destroyed':
-        return close('leaves the deletion open', records.leaveDeleting(s.record, owner), false);
-      case 'remove object':
-        if (s.pv === 'none' || s.pvHandle !== worker.volume)
-          this.#add(`${name} finds its PV gone`, this.#ended(who, worker.remembers));
-        else go('deletes the PV', { stage: 'remove finalizer' }, { pvTerminating: true });
-        return;
-      case 'remove finalizer': {
-        const isThere = s.pv !== 'none' && s.pvHandle === worker.volume;
-        const gone = isThere ? ({ pv: 'none', pvHandle: 0, pvTerminating: false } as const) : {};
-        this.#add(`${name} takes the finalizer off the PV`, {
-          ...gone,
-          ...this.#ended(who, worker.remembers),
-        });
-        return;
-      }
-      case 'keep':
-      case 'vanished': {
-        const to = worker.stage === 'keep' ? 'stored' : 'gone';
-        return close(
-          `ends the deletion as ${to}`,
-          records.endDeletion(s.record, this.#opening(who), to),
-          false,
-        );
-      }
-      case 'creating':
-      case 'removing surplus':
-      case 'destroying':
-        return;
+  /** The run goes on to another stage. */
+  #go(who: number, label: string, changes: Partial<Worker>, more: Partial<State> = {}): void {
+    this.#add(`worker ${who + 1} ${label}`, { ...more, ...this.#to(who, changes) });
+  }
+
+  /** The run ends. */
+  #end(
+    who: number,
+    label: string,
+    record: VolumeRecord = this.#s.record,
+    more: Partial<State> = {},
+  ): void {
+    const { remembers } = this.#at(who);
+    this.#add(`worker ${who + 1} ${label}`, { ...more, ...this.#ended(who, remembers, record) });
+  }
+
+  /** The run ends with a script. `closes`: the answer ok tells the worker that the creation has
+   * ended. */
+  #close(who: number, label: string, { word, record }: Reply, closes: boolean): void {
+    const isDone = word === 'removed' || (word === 'ok' && closes);
+    this.#add(`worker ${who + 1} ${label}: ${word}`, {
+      isForgotten: this.#s.isForgotten && word !== 'removed',
+      ...this.#ended(who, this.#at(who).remembers && !isDone, record),
+    });
+  }
+
+  /** The run sends a call, if it still may (record rule 3). */
+  #send(who: number, what: string, call: Pick<Call, 'kind' | 'handle'>, stage: Stage): void {
+    const maySend = this.#at(who).sendTicks > 0 || !this.#p.rules.deadline;
+    if (maySend && this.#s.calls.length < this.#p.bounds.calls)
+      this.#go(who, `sends ${what}`, { stage }, this.#sent(call, who));
+  }
+
+  #startRun(who: number): void {
+    const s = this.#s;
+    const isListed = isOpen(s.record);
+    const wanted = s.claim === 'pending';
+    if (wanted || (isListed && s.record.state !== 'deleting'))
+      this.#go(who, `reads the claim (${s.claim})`, { stage: 'claim read', wanted });
+    if (s.pv === 'released' || (isListed && s.record.state === 'deleting')) this.#readVolume(who);
+  }
+
+  #openCreation(who: number): void {
+    const worker = this.#at(who);
+    const mode = worker.wanted ? 'plan' : 'existing';
+    const { word, record } = records.openCreate(this.#s.record, mode, this.#opening(who));
+    const next = { sendTicks: SEND + 1, remembers: this.#isRemembered(worker, word) };
+    if (word === 'opened')
+      this.#go(who, 'opens the record', { ...next, stage: 'may create' }, { record });
+    else if (word === 'replay') {
+      const { answer } = record;
+      this.#go(who, 'takes the record up', { ...next, stage: 'replay', answer }, { record });
+    } else
+      this.#add(
+        `worker ${who + 1} opens no record: ${word}`,
+        this.#ended(who, next.remembers, record),
+      );
+  }
+
+  /** Invariant 4. */
+  #readVolumeBeforeReplay(who: number): void {
+    const s = this.#s;
+    if (s.pv === 'none')
+      this.#go(who, 'finds no PV', {
+        stage: this.#at(who).answer === 0 ? 'may create' : 'answered',
+      });
+    else this.#go(who, 'finds the PV', { stage: s.pvTerminating ? 'not sent' : 'seen' });
+  }
+
+  #storeAnswer(who: number): void {
+    const s = this.#s;
+    const { answer, volume } = this.#at(who);
+    if (volume !== 0) {
+      const stage = answer === volume ? 'stored' : 'duplicate';
+      this.#go(who, 'compares the answer with its PV', { stage });
+    } else if (s.pv === 'none') {
+      const written = { pv: 'available', pvHandle: answer, pvTerminating: false } as const;
+      this.#go(who, 'writes the PV', { stage: 'stored' }, written);
+      this.#go(who, 'writes the PV and gets an error', { stage: 'unwritten' }, written);
+      this.#go(who, 'can’t write the PV', { stage: 'unwritten' });
+    } else {
+      const isOurs = s.pvHandle === answer;
+      const stage = s.pvTerminating ? 'unwritten' : isOurs ? 'stored' : 'duplicate';
+      this.#go(who, 'finds that there is a PV', { stage });
     }
   }
 
-  /** Whoever had left the creation open has seen by now that it was closed. */
+  #openDeletion(who: number): void {
+    const { word, record } = records.openDelete(this.#s.record, this.#opening(who));
+    if (word === 'opened')
+      this.#add(`worker ${who + 1} opens the deletion`, this.#deletionOpened(who, record));
+    else if (word === 'gone')
+      this.#go(who, 'is told that the volume is gone', { stage: 'remove object' });
+    else if (word === 'creating')
+      this.#go(who, 'finds a creation open', { stage: 'resume' }, { record });
+    else if (word === 'resolve')
+      this.#go(who, 'finds that the creation must be resolved', { stage: 'resolve' }, { record });
+    else this.#end(who, `opens no deletion: ${word}`, record);
+  }
+
+  #resumeCreation(who: number, mode: 'existing' | 'resolve'): void {
+    const worker = this.#at(who);
+    const { word, record } = records.openCreate(this.#s.record, mode, this.#opening(who));
+    if (word !== 'replay') return this.#end(who, `opens no record: ${word}`, record);
+    const { answer } = record;
+    const stage = answer === 0 ? 'may create' : 'answered';
+    const remembers = this.#isRemembered(worker, word);
+    this.#go(
+      who,
+      'takes the creation up',
+      { stage, sendTicks: SEND + 1, answer, remembers },
+      { record },
+    );
+  }
+
+  #endDeletion(who: number, to: 'stored' | 'gone'): void {
+    const reply = records.endDeletion(this.#s.record, this.#opening(who), to);
+    this.#close(who, `ends the deletion as ${to}`, reply, false);
+  }
+
+  /** The PV that the run read is still there. */
+  #hasVolumeObject(who: number): boolean {
+    return this.#s.pv !== 'none' && this.#s.pvHandle === this.#at(who).volume;
+  }
+
+  /** Workers that had left the creation open have seen by now that it was closed. */
   #deletionOpened(who: number, record: VolumeRecord): Pick<State, 'workers' | 'record'> {
-    const { workers } = this.#to(who, { stage: 'may destroy' });
-    if (!this.#p.rules.isTendedInTime) return { workers, record };
+    const { workers } = this.#to(who, { stage: 'may delete' });
+    if (!this.#p.rules.areRecordsRewrittenInTime) return { workers, record };
     return {
       workers: [
         { ...workers[0], remembers: false },
@@ -651,65 +655,68 @@ class Stepper {
     } else if (s.pv === 'released') {
       this.#add(
         `${name} reads the PV (Released)`,
-        this.#to(who, { stage: 'volume read', volume: s.pvHandle, maySend: SEND + 1 }),
+        this.#to(who, { stage: 'volume read', volume: s.pvHandle, sendTicks: SEND + 1 }),
       );
     }
   }
 
-  /** What is sent is with the driver, or was never sent: the gateway holds it to the deadline. */
-  #sent(call: Pick<Call, 'kind' | 'handle'>, who: number): Pick<State, 'calls' | 'wrong'> {
+  /** A call that is sent reaches the driver at once, because the gateway enforces the deadline. */
+  #sent(call: Pick<Call, 'kind' | 'handle'>, who: number): Pick<State, 'calls' | 'broken'> {
     const s = this.#s;
-    let { wrong } = s;
+    let { broken } = s;
     if (s.calls.some((other) => other.left > SETTLE && other.waiter !== CUT))
-      wrong =
+      broken =
         'two calls for one volume are under way, the first neither cut nor past its deadline (I2)';
     else if (call.kind === 'delete' && s.pv !== 'none' && s.pvHandle === call.handle) {
-      const isStale = this.#at(who).maySend === 0;
+      const isStale = this.#at(who).sendTicks === 0;
       if (s.claim !== 'gone' || s.pv === 'bound')
-        wrong = `a deletion is sent although the claim is ${s.claim} and the PV ${s.pv} (I4)`;
+        broken = `a deletion is sent although the claim is ${s.claim} and the PV ${s.pv} (I4)`;
       else if (s.retain && isStale)
-        wrong = 'a deletion is sent long after its PV became Retain (I4)';
+        broken = 'a deletion is sent long after its PV became Retain (I4)';
     }
-    return { calls: sorted([...s.calls, { ...call, left: CALL + SETTLE, waiter: who }]), wrong };
+    return {
+      calls: sortCalls([...s.calls, { ...call, left: CALL + SETTLE, waiter: who }]),
+      broken,
+    };
   }
 }
 
-/** What a stage reads of its worker beyond the stage itself; the rest is forgotten, so that equal
+/** The fields of a worker that matter in each stage; the others are cleared, so that equal
  * situations are equal states. */
 const READS: Readonly<
-  Partial<Record<Stage, readonly ('maySend' | 'wanted' | 'volume' | 'answer')[]>>
+  Partial<Record<Stage, readonly ('sendTicks' | 'wanted' | 'volume' | 'answer')[]>>
 > = {
   'claim read': ['wanted'],
-  replay: ['maySend', 'answer'],
-  'may create': ['maySend', 'volume'],
-  creating: ['maySend', 'volume'],
-  answered: ['maySend', 'volume', 'answer'],
+  replay: ['sendTicks', 'answer'],
+  'may create': ['sendTicks', 'volume'],
+  creating: ['sendTicks', 'volume'],
+  answered: ['sendTicks', 'volume', 'answer'],
   unwritten: ['answer'],
-  surplus: ['maySend', 'answer'],
-  'removing surplus': ['answer'],
-  'volume read': ['maySend', 'volume'],
+  duplicate: ['sendTicks', 'answer'],
+  'deleting duplicate': ['answer'],
+  'volume read': ['sendTicks', 'volume'],
   resume: ['volume'],
   resolve: ['volume'],
-  'may destroy': ['maySend', 'volume'],
-  destroying: ['volume'],
-  destroyed: ['volume'],
+  'may delete': ['sendTicks', 'volume'],
+  deleting: ['volume'],
+  deleted: ['volume'],
   'remove object': ['volume'],
   'remove finalizer': ['volume'],
 };
 
-function tidy(worker: Worker): Worker {
+function clearUnread(worker: Worker): Worker {
   const reads = READS[worker.stage] ?? [];
   return {
     stage: worker.stage,
     remembers: worker.remembers,
-    maySend: reads.includes('maySend') ? worker.maySend : 0,
+    sendTicks: reads.includes('sendTicks') ? worker.sendTicks : 0,
     wanted: reads.includes('wanted') && worker.wanted,
     volume: reads.includes('volume') ? worker.volume : 0,
     answer: reads.includes('answer') ? worker.answer : 0,
   };
 }
 
-function sorted(calls: readonly Call[]): readonly Call[] {
+function sortCalls(calls: readonly Call[]): readonly Call[] {
   return calls.length < 2 ? calls : [...calls].sort((a, b) => callCode(a) - callCode(b));
 }
 
@@ -722,16 +729,16 @@ function callCode(call: Call): number {
   );
 }
 
-/** What must never be, judged in every state; undefined where all is well. */
-export function violation(protocol: Protocol, s: State): string | undefined {
-  if (s.wrong !== '') return s.wrong;
+/** The promise that a state breaks; undefined for none. */
+export function findViolation(protocol: Protocol, s: State): string | undefined {
+  if (s.broken !== '') return s.broken;
   const isNamed = s.pv !== 'none' && s.pvHandle === s.volume;
-  const willBeLookedAt = s.pv !== 'none' && !s.retain;
+  const isReconciled = s.pv !== 'none' && !s.retain;
   const isCovered =
-    willBeLookedAt ||
+    isReconciled ||
     isOpen(s.record) ||
     s.workers.some(
-      (w) => w.stage !== 'idle' || (w.remembers && protocol.rules.emptied && s.wasEmptied),
+      (w) => w.stage !== 'idle' || (w.remembers && protocol.rules.lostData && s.wasEmptied),
     );
   if (
     s.volume !== 0 &&
@@ -740,11 +747,11 @@ export function violation(protocol: Protocol, s: State): string | undefined {
     !isCovered &&
     !(s.isForgotten && protocol.isForgettingExcused)
   )
-    return 'a volume exists that no PV names and no record covers, and nobody will look (I1)';
+    return 'a volume exists that no PV names, no record covers and no run will find (I1)';
   return undefined;
 }
 
-/** All is as it should be and nothing is under way. */
+/** Cluster and driver agree, and nothing is under way. */
 export function isSettled(protocol: Protocol, s: State): boolean {
   if (s.calls.length > 0 || isOpen(s.record) || s.workers.some((w) => w.stage !== 'idle'))
     return false;
@@ -759,8 +766,7 @@ const RECORD_STATES = ['none', 'creating', 'suspect', 'stored', 'deleting', 'gon
 const CLAIMS = ['pending', 'bound', 'gone'] as const;
 const PVS = ['none', 'available', 'bound', 'released'] as const;
 
-/** A text that two states share only if they are the same. Workers are alike, so a state and its
- * mirror image share it too. */
+/** A text that is equal for equal states, and for states that differ only by swapped workers. */
 export function keyOf(s: State): string {
   const first = workerKey(s, 0);
   const second = workerKey(s, 1);
@@ -775,7 +781,7 @@ function workerKey(s: State, who: 0 | 1): number {
     bit(w.wanted) |
     (bit(w.remembers) << 1) |
     (owns << 2) |
-    (w.maySend << 3) |
+    (w.sendTicks << 3) |
     (w.volume << 5) |
     (w.answer << 7);
   return (
@@ -798,7 +804,7 @@ function stateKey(s: State, low: number, high: number): string {
     (PVS.indexOf(s.pv) << 2) |
     (s.pvHandle << 4) |
     (s.volume << 6) |
-    (s.made << 8);
+    (s.created << 8);
   const owner = r.owner === 0 ? 0 : r.owner === DEAD ? 1 : 2;
   const record =
     bit(r.ambiguous) |
@@ -812,7 +818,7 @@ function stateKey(s: State, low: number, high: number): string {
     (owner << 6) |
     (r.answer << 8);
   const times =
-    r.until | (r.settles << 3) | (s.recovery.left << 6) | (bit(s.recovery.blessed) << 9);
+    r.until | (r.settleTicks << 3) | (s.recovery.left << 6) | (bit(s.recovery.isConfirmed) << 9);
   const faults = s.deaths | (s.emptyings << 2) | (s.flips << 4);
   let left = 0;
   for (const call of s.calls) if (call.waiter < 0) left = (left << 8) | callCode(call) | 0x80;
@@ -828,7 +834,7 @@ function stateKey(s: State, low: number, high: number): string {
     left & 0xffff,
     left >> 16,
   );
-  return s.wrong === '' ? key : key + s.wrong;
+  return s.broken === '' ? key : key + s.broken;
 }
 
 function bit(value: boolean): number {

@@ -1,35 +1,38 @@
-/* The volume record as the model sees it: each function is one script of
- * src/records/record-scripts.ts in other words. record-conformance.test.ts holds them against the
- * real scripts. Time is counted in ticks that are left, so equal situations are equal states. */
+/* The model of the volume record: each function is one script of src/records, in TypeScript.
+ * record-conformance.test.ts compares them with the real scripts. Time is counted in ticks that are
+ * left, so that equal situations are equal states. */
+import type { RecordState } from '#src/records/record-state.ts';
 
-/** Rules of docs/leak-proof.md that can be taken out of the model, to see what they are for. */
+/** The record rules of docs/invariants.md, which can be taken out of the model one by one to show
+ * what each prevents. */
 export interface Rules {
-  /** 1: one owner at a time, nothing created in `deleting` and `gone`, no deletion while a creation
-   * is open. */
+  /** Record rule 1: one owner at a time, no creation in `deleting` and `gone`, no deletion while a
+   * creation is open. */
   readonly fence: boolean;
-  /** 2: what an expired owner left is ambiguous. */
+  /** Record rule 2: a record whose owner was replaced is ambiguous. */
   readonly takeOver: boolean;
-  /** Part of 2: an ownership ends by itself. */
+  /** Part of record rule 2: an ownership ends by itself. */
   readonly ownershipEnds: boolean;
-  /** 3: nothing is sent past the own deadline. */
+  /** Record rule 3: a run sends nothing after its deadline. */
   readonly deadline: boolean;
-  /** 4: a refusal proves nothing while the record is ambiguous and not settled. */
-  readonly suspicion: boolean;
-  /** Part of 4: which moment has to be past the settle time, that of opening the attempt or that of
-   * closing it. */
+  /** Record rule 4: a refusal proves nothing before the settle time of an ambiguous call. */
+  readonly suspect: boolean;
+  /** Part of record rule 4: whether the attempt has to be opened, or only closed, after the settle
+   * time. */
   readonly refusalCountsFrom: 'open' | 'close';
-  /** 5: no deletion on an ambiguous record. */
+  /** Record rule 5: no deletion on an ambiguous record. */
   readonly resolve: boolean;
-  /** Part of 6: a run that read its object before the emptying opens nothing after it. */
-  readonly runsEndWithTheEpoch: boolean;
-  /** Part of 6: before a deletion is opened, workers that had left the creation open have seen that
-   * it was closed. */
-  readonly isTendedInTime: boolean;
-  /** Part of 6: a worker that opens a record does not forget what it left open before the emptying.
-   */
+  /** Part of record rule 6: a run that read its object before the loss opens nothing after it. */
+  readonly runsEndWithTheIncarnation: boolean;
+  /** Part of record rule 6: before a deletion is opened, workers that had left the creation open
+   * have seen that it was closed. */
+  readonly areRecordsRewrittenInTime: boolean;
+  /** Part of record rule 6: a worker that opens a record still remembers what it left open before
+   * the loss. */
   readonly memoryIsKept: boolean;
-  /** 6: an emptied Redis is closed, then ambiguous, and gets back what workers remember. */
-  readonly emptied: boolean;
+  /** Record rule 6: after a loss nothing is opened at first, then records begin ambiguous, and
+   * workers write again what they remember. */
+  readonly lostData: boolean;
 }
 
 export const ALL_RULES: Rules = {
@@ -37,44 +40,44 @@ export const ALL_RULES: Rules = {
   takeOver: true,
   ownershipEnds: true,
   deadline: true,
-  suspicion: true,
+  suspect: true,
   refusalCountsFrom: 'open',
   resolve: true,
-  emptied: true,
-  runsEndWithTheEpoch: true,
-  isTendedInTime: true,
+  lostData: true,
+  runsEndWithTheIncarnation: true,
+  areRecordsRewrittenInTime: true,
   memoryIsKept: true,
 };
 
-/** How long things take, in ticks. The smallest numbers at which every order of events is possible
- * that real durations allow. */
+/** Durations in ticks: the smallest numbers that allow every order of events that real durations
+ * allow. */
 export const SEND = 1;
 export const CALL = 1;
 export const SETTLE = 1;
 export const OWN = SEND + CALL;
 
-export type StateName = 'none' | 'creating' | 'suspect' | 'stored' | 'deleting' | 'gone';
+export type StateName = 'none' | RecordState;
 
 export interface VolumeRecord {
   readonly state: StateName;
-  /** 0: nobody. */
+  /** 0: none. */
   readonly owner: number;
-  /** Ticks to the end of the ownership and the settle time after it; SETTLE or less: the ownership
-   * is over. 0 without owner. */
+  /** Ticks to the end of the settle time after the ownership; SETTLE or less: the ownership has
+   * ended. 0 without owner. */
   readonly until: number;
   readonly ambiguous: boolean;
-  /** Ticks until the last ambiguous call has settled. 0 while unambiguous. */
-  readonly settles: number;
-  /** Whether it had settled when the attempt was opened: only what was sent after that is answered
-   * by a driver that is at nothing else of ours. */
+  /** Ticks to the end of the last ambiguous call's settle time; 0 while unambiguous. */
+  readonly settleTicks: number;
+  /** Whether that settle time was over when the attempt was opened: only then is no earlier call at
+   * work while the driver answers. */
   readonly wasSettled: boolean;
-  /** What `restore` goes back to. */
+  /** What `revert` goes back to. */
   readonly before: StateName;
   readonly beforeAmbiguous: boolean;
   /** Handle in the stored answer, 0 without. */
   readonly answer: number;
   readonly hasRequest: boolean;
-  /** Forgotten after a day. */
+  /** Expires after a day. */
   readonly expires: boolean;
 }
 
@@ -83,7 +86,7 @@ export const NO_RECORD: VolumeRecord = {
   owner: 0,
   until: 0,
   ambiguous: false,
-  settles: 0,
+  settleTicks: 0,
   wasSettled: false,
   before: 'none',
   beforeAmbiguous: false,
@@ -92,19 +95,19 @@ export const NO_RECORD: VolumeRecord = {
   expires: false,
 };
 
-/** What an emptied Redis still has to wait for. */
+/** How far Redis has recovered from a loss of its data. */
 export interface Recovery {
-  /** False from the emptying until the leader has noticed it. */
-  readonly blessed: boolean;
-  /** Ticks to the end of the quarantine and the settle time after it; SETTLE or less: records may
-   * be opened again. */
+  /** False from the loss until the leader has begun a new incarnation. */
+  readonly isConfirmed: boolean;
+  /** Ticks to the end of the settle time after the quarantine; SETTLE or less: records may be
+   * opened again. */
   readonly left: number;
 }
 
-export const NOTHING_TO_FEAR: Recovery = { blessed: true, left: 0 };
+export const NO_LOSS: Recovery = { isConfirmed: true, left: 0 };
 
 export type OpenMode = 'plan' | 'existing' | 'again' | 'resolve';
-/** The first word of a script's answer; `recovery`: closed for recovery. */
+/** The kind of a script's answer; `recovery`: nothing may be opened after a loss. */
 export type Word =
   | 'none'
   | 'opened'
@@ -138,103 +141,105 @@ export function isOpen(record: VolumeRecord): boolean {
 
 /** One tick passes. */
 export function age(record: VolumeRecord): VolumeRecord {
-  if (record.until === 0 && record.settles === 0) return record;
+  if (record.until === 0 && record.settleTicks === 0) return record;
   return {
     ...record,
     until: Math.max(0, record.until - 1),
-    settles: Math.max(0, record.settles - 1),
+    settleTicks: Math.max(0, record.settleTicks - 1),
   };
 }
 
-/** Fields that no script reads in this situation are zero: they must not make two states of one. */
-function normal(record: VolumeRecord): VolumeRecord {
+/** Clears the fields that no script reads in this situation, so that equal situations are equal
+ * states. */
+function clearUnread(record: VolumeRecord): VolumeRecord {
   const isOwned = record.owner !== 0;
   const isMarked = record.ambiguous || (isOwned && record.beforeAmbiguous);
   return {
     ...record,
     until: isOwned ? record.until : 0,
-    settles: isMarked ? record.settles : 0,
+    settleTicks: isMarked ? record.settleTicks : 0,
     wasSettled: isOwned && record.ambiguous && record.wasSettled,
     before: isOwned ? record.before : 'none',
     beforeAmbiguous: isOwned && record.beforeAmbiguous,
   };
 }
 
-const reply = (word: Word, record: VolumeRecord): Reply => ({ word, record: normal(record) });
+const reply = (word: Word, record: VolumeRecord): Reply => ({ word, record: clearUnread(record) });
 
-/** Undefined: somebody else is at it. */
-function takenOver(record: VolumeRecord, { owner, rules }: Opening): VolumeRecord | undefined {
+/** @returns undefined while another owner is live */
+function takeOver(record: VolumeRecord, { owner, rules }: Opening): VolumeRecord | undefined {
   if (record.owner === 0) return record;
   const isLive = record.until > SETTLE || !rules.ownershipEnds;
   if (record.owner !== owner && isLive) return rules.fence ? undefined : record;
   return record.state === 'creating' && rules.takeOver
-    ? { ...record, ambiguous: true, settles: record.until }
+    ? { ...record, ambiguous: true, settleTicks: record.until }
     : record;
 }
 
-/** A record that begins while calls from before the emptying may be at work is ambiguous. */
-function fresh({ rules, recovery }: Opening): Pick<VolumeRecord, 'ambiguous' | 'settles'> {
-  const isFeared = rules.emptied && recovery.left > 0;
-  return { ambiguous: isFeared, settles: isFeared ? recovery.left : 0 };
+/** Whether a new record is ambiguous: calls from before a loss may still be at work. */
+function newMark({ rules, recovery }: Opening): Pick<VolumeRecord, 'ambiguous' | 'settleTicks'> {
+  const isAmbiguous = rules.lostData && recovery.left > 0;
+  return { ambiguous: isAmbiguous, settleTicks: isAmbiguous ? recovery.left : 0 };
 }
 
 function isClosedForRecovery({ rules, recovery }: Opening): boolean {
-  return rules.emptied && (!recovery.blessed || recovery.left > SETTLE);
+  return rules.lostData && (!recovery.isConfirmed || recovery.left > SETTLE);
 }
 
 export function openCreate(found: VolumeRecord, mode: OpenMode, opening: Opening): Reply {
   if (isClosedForRecovery(opening)) return reply('recovery', found);
-  const record = takenOver(found, opening);
+  const record = takeOver(found, opening);
   if (record === undefined) return reply('busy', found);
-  const { owner, rules } = opening;
-  const until = OWN + SETTLE;
   const isFenced = record.state === 'deleting' || record.state === 'gone';
-  if (record.state === 'none' || (isFenced && !rules.fence)) {
-    if (mode !== 'plan' && mode !== 'again') return reply('none', record);
-    const begun = fresh(opening);
-    const wasSettled = begun.settles === 0;
-    return reply('opened', {
-      ...NO_RECORD,
-      ...begun,
-      wasSettled,
-      state: 'creating',
-      owner,
-      until,
-      hasRequest: true,
-    });
-  }
-  if (isFenced) return reply('closed', record);
-  let { hasRequest } = record;
-  if (record.state === 'stored') {
-    if (mode === 'again') hasRequest = true;
-    else if (!(mode === 'resolve' && record.ambiguous && hasRequest))
-      return reply('closed', record);
-  }
-  const before = { before: record.state, beforeAmbiguous: record.ambiguous };
+  if (isFenced && opening.rules.fence) return reply('closed', record);
+  return record.state === 'none' || isFenced
+    ? openNew(record, mode, opening)
+    : openAgain(record, mode, opening);
+}
+
+function openNew(record: VolumeRecord, mode: OpenMode, opening: Opening): Reply {
+  if (mode !== 'plan' && mode !== 'again') return reply('none', record);
+  const mark = newMark(opening);
+  return reply('opened', {
+    ...NO_RECORD,
+    ...mark,
+    wasSettled: mark.settleTicks === 0,
+    state: 'creating',
+    owner: opening.owner,
+    until: OWN + SETTLE,
+    hasRequest: true,
+  });
+}
+
+function openAgain(record: VolumeRecord, mode: OpenMode, { owner }: Opening): Reply {
+  const isResolvable = mode === 'resolve' && record.ambiguous && record.hasRequest;
+  if (record.state === 'stored' && mode !== 'again' && !isResolvable)
+    return reply('closed', record);
   return reply('replay', {
     ...record,
-    ...before,
+    before: record.state,
+    beforeAmbiguous: record.ambiguous,
     state: 'creating',
     owner,
-    until,
-    wasSettled: record.settles === 0,
-    hasRequest,
+    until: OWN + SETTLE,
+    wasSettled: record.settleTicks === 0,
+    hasRequest: record.hasRequest || record.state === 'stored',
     expires: false,
   });
 }
 
 export function openDelete(found: VolumeRecord, opening: Opening): Reply {
   if (isClosedForRecovery(opening)) return reply('recovery', found);
-  let record = takenOver(found, opening);
+  let record = takeOver(found, opening);
   if (record === undefined) return reply('busy', found);
   const { owner, rules } = opening;
   if ((record.state === 'creating' || record.state === 'suspect') && rules.fence)
     return reply('creating', record);
   if (record.state === 'gone') return reply('gone', record);
-  if (record.state === 'none') record = { ...record, ...fresh(opening) };
+  if (record.state === 'none') record = { ...record, ...newMark(opening) };
   if (record.ambiguous && rules.resolve) {
     if (record.hasRequest) return reply('resolve', record);
-    if (record.settles > 0) return reply('settle', found);
+    if (record.settleTicks > 0) return reply('settle', found);
   }
   const before = { before: found.state, beforeAmbiguous: found.ambiguous };
   return reply('opened', {
@@ -250,14 +255,15 @@ export function openDelete(found: VolumeRecord, opening: Opening): Reply {
 
 type Change = (record: VolumeRecord) => Reply;
 
-/** Only the owner may write. */
-function owned(record: VolumeRecord, owner: number, change: Change): Reply {
+/** Makes a change that only the owner may make. */
+function asOwner(record: VolumeRecord, owner: number, change: Change): Reply {
   return record.owner === owner ? change(record) : { word: 'lost', record };
 }
 
-/** `isOwnAnswer`: our own call succeeded, which clears the mark; else the PV was only seen. */
+/** `isOwnAnswer`: our own call succeeded, so the record becomes unambiguous; else the PV was only
+ * seen. */
 export function closeStored(record: VolumeRecord, owner: number, isOwnAnswer: boolean): Reply {
-  return owned(record, owner, (r) =>
+  return asOwner(record, owner, (r) =>
     r.ambiguous && !isOwnAnswer
       ? reply('ok', { ...r, state: 'stored', owner: 0, before: 'none', beforeAmbiguous: false })
       : reply('ok', { ...NO_RECORD, state: 'stored', expires: true }),
@@ -265,9 +271,9 @@ export function closeStored(record: VolumeRecord, owner: number, isOwnAnswer: bo
 }
 
 export function closeRefused(record: VolumeRecord, owner: number, rules: Rules): Reply {
-  return owned(record, owner, (r) => {
-    const isSettled = rules.refusalCountsFrom === 'open' ? r.wasSettled : r.settles === 0;
-    if (r.ambiguous && !isSettled && rules.suspicion)
+  return asOwner(record, owner, (r) => {
+    const isSettled = rules.refusalCountsFrom === 'open' ? r.wasSettled : r.settleTicks === 0;
+    if (r.ambiguous && !isSettled && rules.suspect)
       return reply('suspect', { ...r, state: 'suspect', owner: 0 });
     const wasStored = r.before === 'stored';
     return reply(
@@ -278,26 +284,26 @@ export function closeRefused(record: VolumeRecord, owner: number, rules: Rules):
 }
 
 export function leaveAmbiguous(record: VolumeRecord, owner: number): Reply {
-  return owned(record, owner, (r) =>
+  return asOwner(record, owner, (r) =>
     reply('ok', {
       ...r,
       state: 'creating',
       owner: 0,
       ambiguous: true,
       answer: 0,
-      settles: Math.max(r.settles, r.until),
+      settleTicks: Math.max(r.settleTicks, r.until),
     }),
   );
 }
 
 export function leaveAnswered(record: VolumeRecord, owner: number, answer: number): Reply {
-  return owned(record, owner, (r) =>
+  return asOwner(record, owner, (r) =>
     reply('ok', { ...r, state: 'creating', owner: 0, ambiguous: false, answer }),
   );
 }
 
-export function restore(record: VolumeRecord, owner: number): Reply {
-  return owned(record, owner, (r) => {
+export function revert(record: VolumeRecord, owner: number): Reply {
+  return asOwner(record, owner, (r) => {
     if (r.before === 'none') return reply('ok', NO_RECORD);
     const expires = r.expires || (r.before === 'stored' && !r.beforeAmbiguous);
     return reply('ok', { ...r, state: r.before, ambiguous: r.beforeAmbiguous, owner: 0, expires });
@@ -305,15 +311,15 @@ export function restore(record: VolumeRecord, owner: number): Reply {
 }
 
 export function closeGone(record: VolumeRecord, owner: number): Reply {
-  return owned(record, owner, () => reply('ok', { ...NO_RECORD, state: 'gone', expires: true }));
+  return asOwner(record, owner, () => reply('ok', { ...NO_RECORD, state: 'gone', expires: true }));
 }
 
 export function leaveDeleting(record: VolumeRecord, owner: number): Reply {
-  return owned(record, owner, (r) => reply('ok', { ...r, owner: 0 }));
+  return asOwner(record, owner, (r) => reply('ok', { ...r, owner: 0 }));
 }
 
 export function endDeletion(found: VolumeRecord, opening: Opening, to: 'stored' | 'gone'): Reply {
-  const record = takenOver(found, opening);
+  const record = takeOver(found, opening);
   if (record === undefined) return reply('busy', found);
   if (record.state !== 'deleting') return reply('none', record);
   return reply('ok', {
@@ -326,17 +332,17 @@ export function endDeletion(found: VolumeRecord, opening: Opening, to: 'stored' 
   });
 }
 
-/** A worker looks after what it left open, and after an emptying, once the leader has noticed it,
- * writes it again. `closed`: nothing is left to look after; `busy`: it is still open, or may be. */
-export function tend(record: VolumeRecord, wasEmptied: boolean, recovery: Recovery): Reply {
+/** A worker rewrites what it left open and Redis has lost, once the leader has noticed the loss.
+ * `closed`: another run closed it; `busy`: it is still open, or may be. */
+export function rewriteLost(record: VolumeRecord, isLost: boolean, recovery: Recovery): Reply {
   if (record.state === 'creating' || record.state === 'suspect') return reply('busy', record);
-  if (record.state === 'none' && !recovery.blessed) return reply('busy', record);
-  if (record.state !== 'none' || !wasEmptied) return reply('closed', record);
+  if (record.state === 'none' && !recovery.isConfirmed) return reply('busy', record);
+  if (record.state !== 'none' || !isLost) return reply('closed', record);
   return reply('ok', {
     ...NO_RECORD,
     state: 'creating',
     ambiguous: true,
-    settles: OWN + SETTLE,
+    settleTicks: OWN + SETTLE,
     hasRequest: true,
   });
 }

@@ -9,79 +9,77 @@ import { Stand } from './stand.ts';
 
 interface Fault {
   readonly what: string;
-  readonly strike: (redis: TestRedis) => Promise<unknown>;
-  /** What /readyz says meanwhile; absent where nothing is wrong any more by the time somebody could
-   * read it. */
-  readonly told?: RegExp;
+  readonly inject: (redis: TestRedis) => Promise<unknown>;
+  /** What /readyz reports meanwhile; absent where the fault is over too soon to be read there. */
+  readonly trouble?: RegExp;
   readonly logged: RegExp;
-  readonly heal?: (redis: TestRedis) => Promise<unknown>;
-  /** How long it lasts. */
-  readonly lastsMs: number;
+  readonly repair?: (redis: TestRedis) => Promise<unknown>;
+  readonly durationMs: number;
 }
 
 const FAULTS: readonly Fault[] = [
   {
     what: 'killed and started with its file',
-    strike: (redis) => redis.kill(),
-    told: /can't be reached|connection lost/,
+    inject: (redis) => redis.kill(),
+    trouble: /can't be reached|connection lost/,
     logged: /Redis is not usable/,
-    heal: (redis) => redis.start(),
-    lastsMs: 800,
+    repair: (redis) => redis.start(),
+    durationMs: 800,
   },
   {
     what: 'killed and started empty',
-    strike: (redis) => redis.kill(),
-    told: /can't be reached|connection lost/,
+    inject: (redis) => redis.kill(),
+    trouble: /can't be reached|connection lost/,
     logged: /Redis was emptied/,
-    heal: (redis) => redis.startEmpty(),
-    lastsMs: 300,
+    repair: (redis) => redis.startEmpty(),
+    durationMs: 300,
   },
   {
     what: 'flushed',
-    strike: (redis) => redis.redis.flushall(),
+    inject: (redis) => redis.redis.flushall(),
     logged: /Redis was emptied[\s\S]*volume records may be lost/,
-    lastsMs: 0,
+    durationMs: 0,
   },
   {
     what: 'frozen',
-    strike: (redis) => Promise.resolve(redis.freeze()),
-    told: /has not answered for \d+ s/,
+    inject: (redis) => Promise.resolve(redis.freeze()),
+    trouble: /has not answered for \d+ s/,
     logged: /Redis does not answer/,
-    heal: (redis) => Promise.resolve(redis.thaw()),
-    lastsMs: 4000,
+    repair: (redis) => Promise.resolve(redis.thaw()),
+    durationMs: 4000,
   },
   {
     what: 'out of memory',
-    strike: (redis) => redis.redis.config('SET', 'maxmemory', '1mb'),
-    told: /OOM.*raise maxmemory/,
+    inject: (redis) => redis.redis.config('SET', 'maxmemory', '1mb'),
+    trouble: /OOM.*raise maxmemory/,
     logged: /OOM/,
-    heal: (redis) => redis.redis.config('SET', 'maxmemory', '0'),
-    lastsMs: 1500,
+    repair: (redis) => redis.redis.config('SET', 'maxmemory', '0'),
+    durationMs: 1500,
   },
   {
     what: 'made a read-only replica',
-    strike: (redis) => redis.redis.replicaof('127.0.0.1', 1),
-    told: /READONLY.*name the master/,
+    inject: (redis) => redis.redis.replicaof('127.0.0.1', 1),
+    trouble: /READONLY.*name the master/,
     logged: /READONLY/,
-    heal: (redis) => redis.redis.replicaof('NO', 'ONE'),
-    lastsMs: 1500,
+    repair: (redis) => redis.redis.replicaof('NO', 'ONE'),
+    durationMs: 1500,
   },
   {
     what: 'given another password',
-    strike: async (redis) => {
+    inject: async (redis) => {
       await redis.redis.config('SET', 'requirepass', 'another');
       await redis.redis
         .call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'no')
         .catch(() => undefined);
     },
-    told: /refuses the login \(WRONGPASS\).*REDIS_URL/,
+    trouble: /refuses the login \(WRONGPASS\).*REDIS_URL/,
     logged: /refuses the login/,
-    heal: async (redis) => {
+    repair: async (redis) => {
       const admin = new Redis(redis.port, '127.0.0.1', { password: 'another' });
       await admin.config('SET', 'requirepass', decodeURIComponent(new URL(redis.url).password));
       admin.disconnect();
     },
-    lastsMs: 800,
+    durationMs: 800,
   },
 ];
 
@@ -93,40 +91,39 @@ describe('a Redis that is', { concurrency: false }, () => {
   });
   after(() => redis.close());
 
-  for (const { what, strike, told, logged, heal, lastsMs } of FAULTS) {
-    it(`${what}: nothing is lost, no key is called twice, and all goes on by itself`, async (t) => {
+  for (const { what, inject, trouble, logged, repair, durationMs } of FAULTS) {
+    it(`${what}: nothing is lost or called twice, and work goes on by itself`, async (t) => {
       serial += 1;
       const driver = `f${serial}.example`;
       const stand = new Stand(redis, driver);
       try {
-        await stand.claims(15, 10);
+        await stand.addClaims(15, 10);
         await until(() => stand.volumes.size > 3, 'the first volumes');
-        const rest = stand.claims(25, 10);
-        await strike(redis);
-        const strikeMs = Date.now();
-        if (told !== undefined)
+        const rest = stand.addClaims(25, 10);
+        await inject(redis);
+        const injectedMs = Date.now();
+        if (trouble !== undefined)
           await until(
-            () => told.test(stand.troubles),
-            `trouble like ${String(told)}, not: ${stand.troubles}`,
+            () => trouble.test(stand.troubles),
+            `trouble like ${String(trouble)}, not: ${stand.troubles}`,
             30_000,
           );
-        const toldMs = Date.now() - strikeMs;
-        await sleep(Math.max(0, lastsMs - toldMs));
-        await heal?.(redis);
-        const healedMs = Date.now();
+        const reportedMs = Date.now() - injectedMs;
+        await sleep(Math.max(0, durationMs - reportedMs));
+        await repair?.(redis);
+        const repairedMs = Date.now();
         await rest;
         await until(() => stand.isDone, `all volumes; ${stand.troubles}`, 12_000).catch(
           (error: unknown) => {
             throw new Error(
-              `${stand.volumes.size} of ${stand.keys.length}; ${stand.troubles}\n${stand.log.slice(-15).join('')}`,
-              {
-                cause: error,
-              },
+              `${stand.volumes.size} of ${stand.keys.length}; ${stand.troubles}\n` +
+                stand.log.slice(-15).join(''),
+              { cause: error },
             );
           },
         );
         t.diagnostic(
-          `told after ${toldMs} ms, done ${Date.now() - healedMs} ms after it was healed`,
+          `reported after ${reportedMs} ms, done ${Date.now() - repairedMs} ms after the repair`,
         );
         await until(() => /^[ |]*$/.test(stand.troubles), 'nothing is wrong any more', 30_000);
         assert.deepEqual(stand.doubles, []);

@@ -95,10 +95,10 @@ describe('ingest and jobs', () => {
   const isBound = async ({ metadata: { name } }: Claim): Promise<boolean> =>
     (await kube.get<Claim>(claims, { namespace: 'default', name }))?.status?.phase === 'Bound';
 
-  it('do nothing with the Redis of another cluster, say so on /readyz and in the log, and begin when it is ours', async () => {
+  it('wait while Redis belongs to another cluster, and report it', async () => {
     const claim = await newClaim();
     for (const process of [ingest, jobs]) {
-      await until(async () => /redis-cluster/.test(await readiness(process)), 'it is told');
+      await until(async () => /redis-cluster/.test(await readiness(process)), 'it is reported');
       await until(
         async () => /belongs to another cluster.*--redis-prefix/.test(await readiness(process)),
         'with the fix',
@@ -115,7 +115,7 @@ describe('ingest and jobs', () => {
     assert.deepEqual(
       (await kube.list<Lease>(leases, { namespace: 'default' })).items,
       [],
-      'nobody leads',
+      'no process leads',
     );
     await redis.redis.del('{csi}:cluster');
     await until(() => isBound(claim), 'the claim is bound');
@@ -131,7 +131,7 @@ describe('ingest and jobs', () => {
     assert.equal(await redis.redis.get('{csi}:cluster'), owner);
   });
 
-  it('say on /readyz that Redis is away, and are ready again with it', async () => {
+  it('report on /readyz that Redis is away, and are ready when it is back', async () => {
     await redis.kill();
     for (const process of [ingest, jobs]) {
       await until(
@@ -139,7 +139,7 @@ describe('ingest and jobs', () => {
           /redis: Redis at [^ ]+( can't be reached|: connection lost)/.test(
             await readiness(process),
           ),
-        'it is told',
+        'it is reported',
       );
       assert.equal((await fetch(`${process.url}/healthz`)).status, 200);
     }
@@ -160,8 +160,8 @@ async function run(
   const output: string[] = [];
   let exit: (code: number) => void = () => undefined;
   const exited = new Promise<number>((resolve) => (exit = resolve));
-  let tell: (url: string) => void = () => undefined;
-  const told = new Promise<string>((resolve) => (tell = resolve));
+  let reportUrl: (url: string) => void = () => undefined;
+  const reportedUrl = new Promise<string>((resolve) => (reportUrl = resolve));
   const host: Host = {
     argv: [],
     env: {},
@@ -172,11 +172,11 @@ async function run(
       listeners.set(event, listener as () => void),
     exit,
     send: (message: unknown) =>
-      tell((message as { facts: Readonly<Record<string, string>> }).facts['http'] ?? ''),
+      reportUrl((message as { facts: Readonly<Record<string, string>> }).facts['http'] ?? ''),
   };
   void main({ host, argv, known: {}, retired: {} });
   const url = await Promise.race([
-    told,
+    reportedUrl,
     exited.then((code) => Promise.reject(new Error(`ended with ${code}: ${output.join('')}`))),
   ]);
   closers.add('process', async () => {

@@ -14,7 +14,7 @@ import { until } from '../harness/queue.ts';
 import { Stand } from './stand.ts';
 
 describe('a failover by Sentinel', () => {
-  it('loses nothing and calls no key twice, with no process restarted', async (t) => {
+  it('loses nothing and calls no key twice, and no process is restarted', async (t) => {
     const closers = new Closers();
     try {
       const dir = await mkdtemp(join(tmpdir(), 'sutler-sentinel-'));
@@ -29,11 +29,11 @@ describe('a failover by Sentinel', () => {
         settings: [`masterauth ${password}`],
       });
       closers.add('replica', () => replica.close(0));
-      const look = new Redis(replica.url);
-      closers.add('connection', () => look.disconnect());
-      await look.replicaof('127.0.0.1', master.port);
+      const reader = new Redis(replica.url);
+      closers.add('connection', () => reader.disconnect());
+      await reader.replicaof('127.0.0.1', master.port);
       await until(
-        async () => /master_link_status:up/.test(await look.info('replication')),
+        async () => /master_link_status:up/.test(await reader.info('replication')),
         'the replica has its data',
       );
       const port = await startSentinel({ dir, master, password, closers });
@@ -43,21 +43,22 @@ describe('a failover by Sentinel', () => {
         'failover.example',
       );
       closers.add('stand', () => stand.close());
-      await stand.claims(15, 10);
+      await stand.addClaims(15, 10);
       await until(() => stand.volumes.size > 3, 'the first volumes');
-      const rest = stand.claims(40, 20);
+      const rest = stand.addClaims(40, 20);
       await master.close(0);
       const killedMs = Date.now();
-      await until(() => stand.troubles.replaceAll(/[ |]/g, '') !== '', 'trouble is told');
+      await until(() => stand.troubles.replaceAll(/[ |]/g, '') !== '', 'trouble is reported');
       await until(
-        async () => /role:master/.test(await look.info('replication')),
+        async () => /role:master/.test(await reader.info('replication')),
         'the replica is the master now',
       );
       const failedOverMs = Date.now();
       await rest;
       await until(() => stand.isDone, `all volumes: ${stand.troubles}`);
       t.diagnostic(
-        `failed over after ${failedOverMs - killedMs} ms, done ${Date.now() - failedOverMs} ms later`,
+        `failed over after ${failedOverMs - killedMs} ms, ` +
+          `done ${Date.now() - failedOverMs} ms later`,
       );
       assert.deepEqual(stand.doubles, []);
       assert.deepEqual(
@@ -72,7 +73,7 @@ describe('a failover by Sentinel', () => {
   });
 });
 
-/** One Sentinel that decides alone, and fast. */
+/** Starts one Sentinel that decides alone, and quickly. */
 async function startSentinel(o: {
   readonly dir: string;
   readonly master: RedisServer;

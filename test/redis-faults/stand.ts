@@ -16,17 +16,17 @@ import type { TestRedis } from '../harness/redis.ts';
 
 const OWN_MS = 1_500;
 
-/** Producer, two workers, volume records and the leader's look at Redis' history, around a driver
- * and an API server that are plain memory. */
+/** Producer, two workers, volume records and the leader's incarnation check, with a driver and an
+ * API server that are plain memory. */
 export class Stand {
   readonly producer: Producer;
   readonly consumers: readonly Consumer[];
   readonly settings: SettingsWatch;
   readonly bench: QueueBench;
   readonly log: string[] = [];
-  /** Calls of each UID. */
+  /** Number of calls for each UID. */
   readonly calls = new Map<string, number>();
-  /** UIDs with two calls at a time. */
+  /** UIDs that had two calls at a time. */
   readonly doubles: string[] = [];
   readonly keys: JobKey[] = [];
   /** UIDs whose PV is written. */
@@ -54,56 +54,56 @@ export class Stand {
       ownMs: OWN_MS,
       settleMs: 1000,
     });
-    let epoch: string | undefined;
-    const history = new IncarnationCheck({
+    let leaseIncarnation: string | undefined;
+    const incarnation = new IncarnationCheck({
       incarnations: redisIncarnationStore(link.redis, 'csi', driver),
       store: {
-        read: () => Promise.resolve(epoch),
+        read: () => Promise.resolve(leaseIncarnation),
         write: (next) => {
-          epoch = next;
+          leaseIncarnation = next;
           return Promise.resolve();
         },
       },
       ownershipMs: OWN_MS,
       log,
     });
-    let looking = false;
+    let isChecking = false;
     const leader = setInterval(() => {
-      if (looking) return;
-      looking = true;
-      void history
+      if (isChecking) return;
+      isChecking = true;
+      void incarnation
         .check()
         .catch(() => undefined)
-        .finally(() => (looking = false));
+        .finally(() => (isChecking = false));
     }, 100);
-    const tend = (): void => void this.#records.rewriteLostRecords().catch(() => undefined);
-    const tending = setInterval(tend, 500);
+    const rewriteLost = (): void => void this.#records.rewriteLostRecords().catch(() => undefined);
+    const rewriting = setInterval(rewriteLost, 500);
     this.producer = this.bench.producer({
       ...url,
       log,
       outstanding: () => this.keys.filter(({ uid }) => !this.volumes.has(uid)),
     });
     const process = (key: JobKey, run: Run): Promise<Outcome> =>
-      runToOutcome(key, silentLog, () => this.#provision(key, run));
+      runToOutcome(key, silentLog, () => this.#reconcile(key, run));
     const options = {
       ...url,
       log,
       lockMs: 1500,
-      onRedisEmptied: tend,
+      onRedisEmptied: rewriteLost,
       backoff: { startMs: 20, maxMs: 1000 },
     };
     this.consumers = [this.bench.consumer(process, options), this.bench.consumer(process, options)];
     this.#closers.add('connection', () => link.close());
     this.#closers.add('timers', () => {
       clearInterval(leader);
-      clearInterval(tending);
+      clearInterval(rewriting);
       this.settings.close();
     });
     this.#closers.add('bench', () => this.bench.close());
   }
 
-  /** Claims that come one after the other. */
-  async claims(count: number, everyMs: number): Promise<void> {
+  /** Adds claims, one after the other. */
+  async addClaims(count: number, everyMs: number): Promise<void> {
     for (let i = 0; i < count; i += 1) {
       const key = claimKey(`c${this.keys.length}`, `ns${i % 3}`);
       this.keys.push(key);
@@ -116,7 +116,7 @@ export class Stand {
     return this.keys.every(({ uid }) => this.volumes.has(uid));
   }
 
-  /** What /readyz of ingest and jobs would say. */
+  /** What /readyz of ingest and jobs would report. */
   get troubles(): string {
     return [this.producer, ...this.consumers, this.settings]
       .map(({ trouble }) => trouble ?? '')
@@ -127,8 +127,8 @@ export class Stand {
     await this.#closers.close();
   }
 
-  /** jobs/claim/reconcile-claim.ts in small: look, open, call, write, close. */
-  async #provision(job: JobKey, { signal }: Run): Promise<Outcome> {
+  /** jobs/claim/reconcile-claim.ts in small: read, open, call, write, close. */
+  async #reconcile(job: JobKey, { signal }: Run): Promise<Outcome> {
     if (signal.aborted) return { kind: 'later', reason: 'stopping' };
     const { uid } = job;
     const owner = `o${(this.#owners += 1)}`;

@@ -7,11 +7,13 @@ import { readStatus } from '#src/queue/status.ts';
 import { claimKey, QueueBench, until } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 
-/** What producer and consumer ask of Redis, for people who give them a user of their own. */
+/** The commands that producer and consumer send, for a Redis user with restricted rights. */
 const COMMANDS =
-  '+bzpopmin +client|setname +del +eval +evalsha +exists +get +hello +hget +hgetall +hincrby +hmget +hmset +hset +incr +info +llen ' +
-  '+hscan +lpos +lpush +lrange +lrem +ltrim +pexpire +persist +pttl +rpoplpush +rpush +sadd +scard +set +smembers +srem +time +xadd +xtrim +zadd +zcard +zpopmin +zrange ' +
-  '+zcount +zrangebyscore +zrem +zremrangebyrank +zrevrange +zrevrangebyscore +zscore';
+  '+bzpopmin +client|setname +del +eval +evalsha +exists +get +hello +hget +hgetall +hincrby ' +
+  '+hmget +hmset +hset +incr +info +llen +hscan +lpos +lpush +lrange +lrem +ltrim +pexpire ' +
+  '+persist +pttl +rpoplpush +rpush +sadd +scard +set +smembers +srem +time +xadd +xtrim +zadd ' +
+  '+zcard +zpopmin +zrange +zcount +zrangebyscore +zrem +zremrangebyrank +zrevrange ' +
+  '+zrevrangebyscore +zscore';
 
 describe('a Redis user with the least rights', () => {
   let redis: TestRedis;
@@ -29,7 +31,7 @@ describe('a Redis user with the least rights', () => {
   });
   after(() => redis.close());
 
-  it('is enough for adding, running, failing, waiting, kicking and taking over', async () => {
+  it('may add, run, retry, park, promote and take over jobs', async () => {
     const url = new URL(redis.url);
     url.username = 'sutler';
     url.password = 'geheim';
@@ -57,11 +59,14 @@ describe('a Redis user with the least rights', () => {
       async () => (await redis.redis.zcard('{csi}:claims.d.example:completed')) === 1,
       'it is done',
     );
-    await until(async () => (await redis.redis.exists('{csi}:epoch')) === 1, 'the epoch is set');
+    await until(
+      async () => (await redis.redis.exists('{csi}:epoch')) === 1,
+      'the flush marker is set',
+    );
     assert.deepEqual([producer.trouble, consumer.trouble], [undefined, undefined]);
     assert.deepEqual(producer.problems, []);
     const denied = (await redis.redis.call('ACL', 'LOG')) as unknown[];
-    // Redis 7.2 and later are told the client's version, which may be refused.
+    // The client tells Redis 7.2 and later its version; a refusal of that is harmless.
     assert.deepEqual(
       denied.filter((entry) => !JSON.stringify(entry).includes('client|setinfo')),
       [],

@@ -38,7 +38,7 @@ describe('watchClusterMarker', () => {
   });
   afterEach(() => closers.close());
 
-  it('marks a Redis that nobody has marked, and again after a flush', async () => {
+  it('marks a Redis without a marker, and again after a flush', async () => {
     const marker = watch();
     assert.equal(marker.isOurs, false);
     await marker.ours(new AbortController().signal);
@@ -51,12 +51,12 @@ describe('watchClusterMarker', () => {
     );
   });
 
-  it('refuses the Redis of another cluster with the ways out, and takes it when the marker is gone', async () => {
+  it('refuses the Redis of another cluster until its marker is deleted', async () => {
     await redis.redis.set('{csi}:cluster', 'theirs');
     const changes: boolean[] = [];
     const marker = watch();
     marker.onChange((isOurs) => changes.push(isOurs));
-    await until(() => /another cluster/.test(marker.trouble ?? ''), 'it is told');
+    await until(() => /another cluster/.test(marker.trouble ?? ''), 'the trouble is reported');
     assert.match(
       marker.trouble ?? '',
       /UID theirs, ours has ours.*--redis-prefix.*delete the key \{csi\}:cluster/,
@@ -71,13 +71,13 @@ describe('watchClusterMarker', () => {
     assert.deepEqual(changes, [true, false]);
   });
 
-  it('waits for an API server that does not answer, and for a Redis that is not there', async () => {
+  it('waits for the API server and for Redis', async () => {
     let isUp = false;
     const marker = watch({
       clusterUid: () =>
         isUp ? Promise.resolve('ours') : Promise.reject(new Error('connection refused')),
     });
-    await until(() => /connection refused/.test(marker.trouble ?? ''), 'it is told');
+    await until(() => /connection refused/.test(marker.trouble ?? ''), 'the trouble is reported');
     await redis.kill();
     isUp = true;
     await sleep(100);
@@ -86,7 +86,7 @@ describe('watchClusterMarker', () => {
     await until(() => marker.isOurs, 'it is ours');
   });
 
-  it('compares nothing where it may not ask', async () => {
+  it('compares nothing where the process may not read the UID', async () => {
     await redis.redis.set('{csi}:cluster', 'theirs');
     const marker = watch({ clusterUid: () => Promise.resolve(undefined) });
     await marker.ours(new AbortController().signal);

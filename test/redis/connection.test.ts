@@ -6,9 +6,9 @@ import { until } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 
 describe('redisOptions', () => {
-  it('lets a worker wait for Redis and everybody else hear soon that it is away', () => {
+  it('lets a worker wait for Redis, and other roles fail soon', () => {
     assert.equal(redisOptions('redis://x', 'worker').maxRetriesPerRequest, null);
-    // A limit on commands would also cut the worker's blocking read of ten seconds.
+    // A time limit would also end the worker's blocking read of ten seconds.
     assert.equal(redisOptions('redis://x', 'worker').commandTimeout, undefined);
     assert.equal(redisOptions('redis://x', 'producer').maxRetriesPerRequest, 1);
     assert.equal(redisOptions('redis://x', 'plain').commandTimeout, 5000);
@@ -31,10 +31,10 @@ describe('openRedis', () => {
     await redis.close();
   });
 
-  it('has no trouble once connected, and tells the first connection from later ones', async () => {
+  it('has no trouble once connected, and marks the first connection', async () => {
     const link = open(redis.url);
     const seen: boolean[] = [];
-    link.onReady((first) => seen.push(first));
+    link.onReady((isFirst) => seen.push(isFirst));
     assert.match(link.trouble ?? '', /not connected yet/);
     await until(() => link.trouble === undefined, 'connected');
     await redis.kill();
@@ -45,30 +45,30 @@ describe('openRedis', () => {
     assert.deepEqual(seen, [true, false]);
   });
 
-  it('says that the login is refused, without the password, and waits for it to be right', async () => {
+  it('reports a refused login, without the password, and tries it again', async () => {
     const url = new URL(redis.url);
     url.password = 'falsch';
     const link = open(url.href);
-    await until(() => /refuses the login/.test(link.trouble ?? ''), 'the refusal is told');
+    await until(() => /refuses the login/.test(link.trouble ?? ''), 'the refusal is reported');
     assert.match(link.trouble ?? '', /WRONGPASS.*--redis-url/);
     assert.ok(!(link.trouble ?? '').includes('falsch'));
     url.password = '';
     const anonymous = open(url.href);
-    await until(() => /NOAUTH/.test(anonymous.trouble ?? ''), 'a missing password is told');
+    await until(() => /NOAUTH/.test(anonymous.trouble ?? ''), 'a missing password is reported');
     await redis.redis.config('SET', 'requirepass', 'falsch');
     await until(() => link.trouble === undefined, 'the login is tried again');
     await redis.redis.config('SET', 'requirepass', decodeURIComponent(new URL(redis.url).password));
   });
 
-  it('says that nobody listens, and where', async () => {
+  it('reports the address where nothing listens', async () => {
     const link = open('redis://127.0.0.1:1');
     await until(
       () => /127\.0\.0\.1:1 can't be reached \(ECONNREFUSED\)/.test(link.trouble ?? ''),
-      'the refusal is told',
+      'the refusal is reported',
     );
   });
 
-  it('is closed at once, Redis or not', async () => {
+  it('closes at once, whether Redis is there or not', async () => {
     const link = open('redis://127.0.0.1:1');
     link.close();
     assert.match(link.trouble ?? '', /closed/);

@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import { describeRedisError } from '#src/redis/error-text.ts';
 
 describe('describeRedisError', () => {
-  it('keeps the words of a Redis that is full or read-only', () => {
+  it('repeats the message of a Redis that is full or read-only', () => {
     assert.match(
       describeRedisError(
         'h:1',

@@ -1,7 +1,7 @@
 import { startRedisServer } from '#src/redis/server.ts';
 import { silentLog } from '#src/runtime/log.ts';
 
-/** A process for redis-server.test.ts to kill: starts a Redis, says where, and stays. */
+/** A process that server.test.ts kills: starts a Redis, prints its URL, and runs on. */
 const [, , dataDir = ''] = process.argv;
 const { url } = await startRedisServer({ dataDir, log: silentLog });
 process.stdout.write(`${url}\n`);

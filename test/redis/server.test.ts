@@ -5,13 +5,10 @@ import { readFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { after, before, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
-
 import { Redis } from 'ioredis';
-
 import { startRedisServer } from '#src/redis/server.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { silentLog } from '#src/runtime/log.ts';
-
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 
 describe('startRedisServer', () => {
@@ -38,14 +35,14 @@ describe('startRedisServer', () => {
     stranger.disconnect();
   });
 
-  it('keeps data over a kill and a new start in the same folder', async () => {
+  it('keeps its data when it is killed and started again in the same folder', async () => {
     await redis.redis.set('k', 'v');
     await redis.kill();
     await redis.start();
     assert.equal(await redis.redis.get('k'), 'v');
   });
 
-  it('ends, and says how, when asked to', async () => {
+  it('ends on request, and reports how', async () => {
     const server = await startRedisServer({ dataDir: `${redis.dataDir}/second`, log: silentLog });
     await server.close();
     assert.match(await server.exited, /code 0|SIGTERM/);
@@ -61,10 +58,10 @@ describe('startRedisServer', () => {
       },
     );
     const [url] = (await once(child.stdout.setEncoding('utf8'), 'data')) as [string];
-    const look = new Redis(url.trim(), { retryStrategy: () => null, maxRetriesPerRequest: 0 });
-    look.on('error', () => undefined);
-    assert.equal(await look.ping(), 'PONG');
-    const lost = once(look, 'close');
+    const reader = new Redis(url.trim(), { retryStrategy: () => null, maxRetriesPerRequest: 0 });
+    reader.on('error', () => undefined);
+    assert.equal(await reader.ping(), 'PONG');
+    const lost = once(reader, 'close');
     child.kill('SIGKILL');
     await lost;
     const again = new Redis(url.trim(), {
@@ -74,10 +71,10 @@ describe('startRedisServer', () => {
     });
     again.on('error', () => undefined);
     await assert.rejects(again.connect());
-    for (const connection of [look, again]) connection.disconnect();
+    for (const connection of [reader, again]) connection.disconnect();
   });
 
-  it('refuses a port where something else answers, with the words of the server', async () => {
+  it('rejects a port where something else answers, with the server’s own output', async () => {
     const other = createServer((socket) =>
       socket
         .end('-ERR I am not Redis\r\n')
@@ -94,7 +91,7 @@ describe('startRedisServer', () => {
     await new Promise((done) => other.close(done));
   });
 
-  it('says what to install where there is no server', async () => {
+  it('says what to install where no server is installed', async () => {
     const missing = startRedisServer({
       dataDir: `${redis.dataDir}/fourth`,
       log: silentLog,

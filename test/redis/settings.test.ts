@@ -10,7 +10,7 @@ describe('checkSettings', () => {
   });
   after(() => redis.close());
 
-  it('finds nothing wrong with the Redis that sutler starts', async () => {
+  it('finds no problem in the Redis that sutler starts', async () => {
     assert.deepEqual(await checkSettings(redis.redis), []);
   });
 
@@ -34,7 +34,7 @@ describe('checkSettings', () => {
     ]);
   });
 
-  it('says that it could not check where INFO is forbidden or silent', async () => {
+  it('reports that it could not check where INFO is forbidden or empty', async () => {
     const info = (): Promise<string> =>
       Promise.reject(new Error('NOPERM no permissions to run INFO'));
     const [problem = ''] = await checkSettings({ info });
