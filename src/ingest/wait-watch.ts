@@ -106,15 +106,18 @@ export function startWaitWatch(options: WaitWatchOptions): WaitWatch {
         continue;
       }
       const result = await waits.promote({ object, seen: version }, nowMs);
-      if (result.woken > 0) {
+      if (result.promoted > 0) {
         const tries = isAgain ? before.tries + 1 : 0;
         vain.set(group, {
           current,
           tries,
           notBeforeMs: nowMs + Math.min(VAIN_MAX_MS, VAIN_START_MS * 2 ** tries),
         });
-        woken.inc({ driver: options.driver }, result.woken);
-        log.info({ object, keys: result.woken }, 'an object changed: what waited for it runs now');
+        woken.inc({ driver: options.driver }, result.promoted);
+        log.info(
+          { object, keys: result.promoted },
+          'an object changed: what waited for it runs now',
+        );
       }
       // A run that is under way may have read the object before the change and be about to park.
       if (result.running > 0) due.add(object);

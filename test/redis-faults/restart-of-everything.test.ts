@@ -58,7 +58,7 @@ describe('400 claims that fail, and a restart of everything', () => {
     );
     assert.deepEqual(early, [], 'no wait was shortened');
     assert.ok(
-      second.runs.every(({ run }) => run.attempt > 0),
+      second.runs.every(({ failures }) => failures > 0),
       'and no failure forgotten',
     );
   });

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
+import { Redis } from 'ioredis';
 
 import { checkSettings } from '#src/redis/connection.ts';
 import { readStatus } from '#src/queue/status.ts';
@@ -49,8 +50,8 @@ describe('a Redis user with the least rights', () => {
     await until(() => bench.runs.length >= 3, 'three runs');
     await until(
       async () =>
-        (await readStatus(redis.redis, { prefix: 'csi', driver: 'd.example', uid: key.uid }))
-          ?.outcome === 'parked',
+        (await readStatus(redis.redis, { prefix: 'csi', driver: 'd.example', key }))?.outcome ===
+        'parked',
       'it is parked',
     );
     producer.enqueueNow(key);
@@ -60,7 +61,9 @@ describe('a Redis user with the least rights', () => {
     );
     await until(async () => (await redis.redis.exists('{csi}:epoch')) === 1, 'the epoch is set');
     assert.deepEqual([producer.trouble, consumer.trouble], [undefined, undefined]);
-    assert.deepEqual(producer.problems, []);
+    const asUser = new Redis(url.href);
+    assert.deepEqual(await checkSettings(asUser), []);
+    asUser.disconnect();
     const denied = (await redis.redis.call('ACL', 'LOG')) as unknown[];
     // Redis 7.2 and later are told the client's version, which may be refused.
     assert.deepEqual(
