@@ -8,10 +8,13 @@ import { type Outcome, shownReason } from './outcome.ts';
 import { takePendingPromotion } from './pending-promotion.ts';
 import { clearStatus, type HoldOff, writeStatus } from './status.ts';
 
-/** A job that BullMQ gave to this worker, with the token of its lock. */
+/** A job that BullMQ gave to this worker. */
 export interface TakenJob {
   readonly job: Job;
+  /** Token of the job's lock. */
   readonly token: string;
+  /** undefined for a job that this version can't read. */
+  readonly key: JobKey | undefined;
 }
 
 export interface OutcomeApplierOptions {
@@ -48,12 +51,11 @@ export class OutcomeApplier {
     this.#options = options;
   }
 
-  /** Ends a BullMQ job by an outcome.
-   * @param key undefined for a job that this version can't read
+  /** Ends a run of a job by its outcome.
    * @returns what BullMQ stores as the result of a job that is complete
    * @throws what tells BullMQ that the job failed or was delayed */
-  async apply(taken: TakenJob, outcome: Outcome, key: JobKey | undefined): Promise<string | null> {
-    const runs = await this.#writeStatus(taken.job, outcome, key);
+  async apply(taken: TakenJob, outcome: Outcome): Promise<string | null> {
+    const runs = await this.#writeStatus(taken, outcome);
     if (outcome.kind === 'done') return outcome.note ?? null;
     if (outcome.kind === 'retry')
       throw new CountedFailure(shownReason(outcome.reason), outcome.minDelayMs ?? 0);
@@ -97,7 +99,7 @@ export class OutcomeApplier {
   /** Costs a command only when the run did not end with `done`, or an earlier run of the job did
    * not.
    * @returns how many runs in a row, this one included, had this outcome */
-  async #writeStatus(job: Job, outcome: Outcome, key: JobKey | undefined): Promise<number> {
+  async #writeStatus({ job, key }: TakenJob, outcome: Outcome): Promise<number> {
     if (key === undefined) return job.attemptsStarted;
     const { redis, prefix, driver, clock } = this.#options;
     const place = { prefix, driver, key };

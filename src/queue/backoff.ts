@@ -4,7 +4,8 @@ import type { Outcome } from './outcome.ts';
 /* How long a key waits before its next run, by the outcome of its last one. apply-outcome.ts asks
  * here, for claims, volumes (deletions) and snapshots alike:
  *
- *   retry    grows with each failure from --retry-interval-start to --retry-interval-max, full jitter
+ *   retry    grows with each failure, from --retry-interval-start to --retry-interval-max, full
+ *            jitter
  *   later    grows with each such run from 0.5 s to 30 s, full jitter; about 1 s while the driver
  *            can't be reached, since the circuit breaker keeps the queue from running then
  *   running  grows with each such run from 1 s to 30 s

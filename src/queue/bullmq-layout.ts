@@ -1,8 +1,8 @@
 import { keyPrefix } from '../redis/key-names.ts';
 
-/* What sutler knows of BullMQ's private data in Redis: keys, scores and hash fields. The lowest layer
- * of this folder; no other file of src/ names them. test/queue/bullmq-layout.test.ts checks each fact
- * against the pinned BullMQ, so an upgrade that changes one fails there.
+/* What sutler knows of BullMQ's private data in Redis: keys, scores and hash fields. The lowest
+ * layer of this folder; no other file of src/ names them. test/queue/bullmq-layout.test.ts checks
+ * each fact against the pinned BullMQ, so an upgrade that changes one fails there.
  *
  * The keys of a queue begin with its root, `{csi}:claims.<driver>:`, followed by
  *
@@ -15,7 +15,7 @@ import { keyPrefix } from '../redis/key-names.ts';
  *   limiter      exists while the queue's rate limit stops it
  *   <job id>     hash: the job, with its fields priority and delay
  *   de:<key id>  string: id of the job that a deduplicated key has
- *   dn:<key id>  hash: the last hint that came during that job's run; a new job when it completes */
+ *   dn:<key id>  hash: the last hint that came during that job's run; a job when that completes */
 
 /** Score of a delayed job for each millisecond of its due time. */
 export const DELAYED_SCORE_PER_MS = 4096;
@@ -100,7 +100,8 @@ local function countTakeable(root, nowMs)
 end
 `;
 
-/** Lua: `lowestPriority(root)` returns the priority of the prioritized job that runs next, or -1. */
+/** Lua: `lowestPriority(root)` returns the priority of the prioritized job that runs next, or -1.
+ */
 export const LOWEST_PRIORITY = `
 local function lowestPriority(root)
   local first = redis.call('ZRANGE', root .. 'prioritized', 0, 0, 'WITHSCORES')

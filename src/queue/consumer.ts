@@ -27,9 +27,8 @@ export interface Run {
   /** Aborted on shutdown, or when this job's lock is lost: start no more calls. It must not reach a
    * call that was sent (invariant 9). */
   readonly signal: AbortSignal;
-  /** Why the key's last run did not end with `done`; undefined where it did, or where that is not
-   * stored any more. Costs a command, so it is for runs that are about to report a reason, which
-   * they do only when it is another one. Never rejects. */
+  /** Why the key's last run did not end with `done`; undefined where it did, or where nothing is
+   * stored. Costs a command, so only runs that are about to report a reason ask. Never rejects. */
   readonly lastReason: () => Promise<string | undefined>;
   /** How much longer, in milliseconds, a hold-off of this scope lasts; 0 = there is none. Costs a
    * command, as above. */
@@ -45,9 +44,8 @@ export interface Consumer {
   /** Takes no more jobs; runs under way go on. */
   pause(): Promise<void>;
   resume(): Promise<void>;
-  /** Takes no more jobs, aborts the signals of all runs, and waits for their ends up to `graceMs`.
-   * It resolves without Redis too. Another worker takes over the job of a run that did not end, when
-   * its lock expires. */
+  /** Takes no more jobs, aborts the signals of all runs, and waits for their ends up to `graceMs`,
+   * with or without Redis. Another worker takes over the other jobs when their locks expire. */
   close(graceMs: number): Promise<void>;
 }
 
@@ -73,7 +71,8 @@ export interface ConsumerOptions {
   readonly lockMs?: number;
   /** How often to check for jobs of dead workers. */
   readonly stalledCheckMs?: number;
-  /** For how long it may take nothing, while jobs wait and it has room, before it counts as stuck. */
+  /** For how long it may take nothing, while jobs wait and it has room, before it counts as stuck.
+   */
   readonly progressMs?: number;
   /** Time between trial runs while the driver can't be reached. */
   readonly trialPause?: Backoff;
@@ -92,7 +91,6 @@ const BUSY_MS = 500;
 const LOCK_MS = 30_000;
 const STALLED_CHECK_MS = 5_000;
 const PROGRESS_MS = 60_000;
-const START_RETRY_MS = 1_000;
 
 class QueueConsumer implements Consumer {
   readonly #options: ConsumerOptions;
@@ -164,7 +162,11 @@ class QueueConsumer implements Consumer {
       ...place,
       redis,
       limitMs: options.progressMs ?? PROGRESS_MS,
-      isFree: () => this.#isFree,
+      isFree: () =>
+        !this.#isPaused &&
+        this.#mayStart() &&
+        this.#breaker.isClosed &&
+        this.#locks.size < options.concurrency,
     });
     const { backoff } = options;
     const applier = { ...place, driver, redis, backoff, random, clock: this.#clock };
@@ -220,8 +222,8 @@ class QueueConsumer implements Consumer {
     closing?.catch(() => undefined);
   }
 
-  /** Starts the worker when Redis is usable. A worker whose start failed is thrown away, since BullMQ
-   * keeps that failure for ever. */
+  /** Starts the worker when Redis is usable. A worker whose start failed is thrown away, since
+   * BullMQ keeps that failure for ever. */
   async #start(): Promise<void> {
     if (this.#isStarting) return;
     this.#isStarting = true;
@@ -238,7 +240,7 @@ class QueueConsumer implements Consumer {
           { err: error, queue: this.#queue },
           'the worker could not start; trying again',
         );
-        await this.#clock.sleep(START_RETRY_MS);
+        await this.#clock.sleep(1000);
       }
     }
     this.#isStarting = false;
@@ -260,16 +262,6 @@ class QueueConsumer implements Consumer {
     }
     this.#startTrouble = undefined;
     await this.#steer();
-  }
-
-  /** Whether this worker would take a job that waits. */
-  get #isFree(): boolean {
-    return (
-      !this.#isPaused &&
-      this.#mayStart() &&
-      this.#breaker.isClosed &&
-      this.#locks.size < this.#options.concurrency
-    );
   }
 
   /** Tells BullMQ how many jobs to take; one change after the other, since each may wait. */
@@ -294,7 +286,7 @@ class QueueConsumer implements Consumer {
     const { concurrency, log, name, prefix, stalledCheckMs } = this.#options;
     const worker: Worker = new Worker(
       this.#queue,
-      (job: Job, token = '') => this.#takeJob({ job, token }),
+      (job: Job, token = '') => this.#takeJob(job, token),
       {
         connection: this.#link.redis,
         prefix: keyPrefix(prefix),
@@ -330,23 +322,22 @@ class QueueConsumer implements Consumer {
     return worker;
   }
 
-  /** Runs the key that a job carries. A job without a readable key is delayed for a newer worker, or
-   * completed. */
-  async #takeJob(taken: TakenJob): Promise<string | null> {
+  /** Runs the key that a job carries. A job without a readable key is delayed for a newer worker,
+   * or completed. */
+  async #takeJob(job: Job, token: string): Promise<string | null> {
     this.#watchdog.progressed();
-    const parsed = parseJob(taken.job.data);
-    if (parsed.ok) return this.#runKey(taken, parsed.key);
+    const parsed = parseJob(job.data);
+    if (parsed.ok) return this.#runKey({ job, token, key: parsed.key });
     const { isNewer, reason } = parsed;
-    if (isNewer) return this.#applyOutcome(taken, { kind: 'later', reason }, undefined);
-    this.#options.log.error(
-      { job: taken.job.id, queue: this.#queue, reason },
-      'removed a job that no version can read',
-    );
-    return this.#applyOutcome(taken, { kind: 'done', note: reason }, undefined);
+    const taken = { job, token, key: undefined };
+    if (isNewer) return this.#applyOutcome(taken, { kind: 'later', reason });
+    const { log } = this.#options;
+    log.error({ job: job.id, queue: this.#queue, reason }, 'dropped a job that can’t be read');
+    return this.#applyOutcome(taken, { kind: 'done', note: reason });
   }
 
-  async #runKey(taken: TakenJob, key: JobKey): Promise<string | null> {
-    const { job } = taken;
+  async #runKey(taken: TakenJob & { readonly key: JobKey }): Promise<string | null> {
+    const { job, key } = taken;
     const { id: jobId = '' } = job;
     const startedMs = this.#clock.nowMs();
     const signal = this.#locks.begin(jobId, keyId(key), job.processedOn ?? startedMs);
@@ -372,7 +363,7 @@ class QueueConsumer implements Consumer {
     // A run that shutdown kept from the driver: another worker can have the job at once.
     if (this.#isClosing && outcome.kind === 'later' && signal.aborted)
       return this.#outcomes.returnToWait(taken);
-    return this.#applyOutcome(taken, outcome, key);
+    return this.#applyOutcome(taken, outcome);
   }
 
   async #process(key: JobKey, run: Run): Promise<Outcome> {
@@ -390,13 +381,9 @@ class QueueConsumer implements Consumer {
     }
   }
 
-  #applyOutcome(
-    taken: TakenJob,
-    outcome: Outcome,
-    key: JobKey | undefined,
-  ): Promise<string | null> {
+  #applyOutcome(taken: TakenJob, outcome: Outcome): Promise<string | null> {
     this.#metrics.runs.inc({ ...this.#labels, outcome: outcome.kind });
-    return this.#outcomes.apply(taken, outcome, key);
+    return this.#outcomes.apply(taken, outcome);
   }
 
   /** What a run may ask about the key's last one; the status is read once at most. */

@@ -1,8 +1,5 @@
-/* What ingest and jobs agree on: the data of a job. The lowest layer of this folder, beside
- * bullmq-layout.ts. */
-
-/** Version of a job's data. Ingest and jobs are rolled out separately, so this is a wire format:
- * every change of it needs a new version. */
+/** Version of a job's data, the wire format between ingest and jobs and the lowest layer of this
+ * folder. The two are rolled out separately, so every change of it needs a new version. */
 export const CONTRACT_VERSION = 1;
 
 /** The kinds of objects that jobs reconcile; each kind has a queue of its own. */
@@ -45,7 +42,7 @@ export function parseJob(data: unknown): ParsedJob {
     return {
       ok: false,
       isNewer: true,
-      reason: `the job has version ${v}, this worker knows ${CONTRACT_VERSION}: upgrade the workers`,
+      reason: `the job has version ${v}, this worker knows ${CONTRACT_VERSION}: upgrade workers`,
     };
   }
   return parseKey(fields);

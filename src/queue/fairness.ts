@@ -1,7 +1,7 @@
 import { LAST_PRIORITY } from './bullmq-layout.ts';
 
-/** Fair order over namespaces by virtual time; its ticks are BullMQ's priorities. A namespace's next
- * key is due one tick after its previous one, or after what runs now, whichever is later. So a
+/** Fair order over namespaces by virtual time; its ticks are BullMQ's priorities. A namespace's
+ * next key is due one tick after its previous one, or after what runs now, whichever is later. So a
  * namespace with a single key waits for one round, however many keys the others have queued. */
 export class Fairness {
   #nowTick = 0;

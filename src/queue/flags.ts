@@ -6,7 +6,8 @@ export const waitFlags = defineFlags({
     type: 'bool',
     default: false,
     help:
-      'Watch a missing secret, by its name and only while a key waits for it, and run that key when ' +
-      'the secret is created. Ingest needs list and watch on it. Without: retried with back-off.',
+      'Watch a missing secret, by its name and only while a key waits for it, and run that key ' +
+      'when the secret is created. Ingest needs list and watch on it. Without: retried with ' +
+      'back-off.',
   },
 });

@@ -24,8 +24,7 @@ export interface HeartbeatOptions {
 const PERIOD_MS = 1_000;
 /** A longer gap between two heartbeats means that no worker lived meanwhile. */
 const LONGEST_GAP_MS = 2_500;
-/** Redis answers within milliseconds. After this time it is frozen or cut off, although the
- * connection stands. */
+/** A longer silence means that Redis is frozen or cut off, although the connection stands. */
 const LONGEST_ANSWER_MS = 2_500;
 
 /** Writes the time, and makes all delayed jobs due later by the time in which no worker lived.
@@ -45,8 +44,8 @@ return gapMs
 
 /** Stops the clock of delayed jobs while no worker lives. Otherwise everything that came due
  * meanwhile would run at once when the first worker starts, and a restart of everything would send
- * the driver more calls than it got before. The heartbeat also finds a Redis that takes no writes or
- * does not answer. Builds on bullmq-layout.ts. */
+ * the driver more calls than it got before. The heartbeat also finds a Redis that takes no writes
+ * or does not answer. Builds on bullmq-layout.ts. */
 export function startHeartbeat(options: HeartbeatOptions): QueueHeartbeat {
   const { link, log, prefix, queue } = options;
   const keys = [queueRoot(prefix, queue), heartbeatKey(prefix, queue)];
@@ -101,8 +100,8 @@ export function startHeartbeat(options: HeartbeatOptions): QueueHeartbeat {
       log.warn({ redis: link.address, queue }, 'Redis does not answer; waiting for it');
     wasSilent = isSilent;
   }, PERIOD_MS);
-  // The client sends queued commands first when it is connected again. So the heartbeat reaches Redis
-  // before the worker takes any job that came due meanwhile.
+  // The client sends queued commands first when it is connected again. So the heartbeat reaches
+  // Redis before the worker takes any job that came due meanwhile.
   link.redis.on('close', writeQuietly);
   return {
     get trouble() {

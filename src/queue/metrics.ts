@@ -17,22 +17,10 @@ export function producerMetrics(registry: Registry) {
   return {
     hints: counter('sutler_queue_hints_total', 'Hints before deduplication.', PLACE),
     added: counter('sutler_queue_jobs_added_total', 'Jobs that Redis took.', PLACE),
-    deduplicated: counter(
-      'sutler_queue_jobs_deduplicated_total',
-      'Hints for keys that had a job already.',
-      PLACE,
-    ),
-    rejected: counter(
-      'sutler_queue_batches_rejected_total',
-      'Batches that Redis refused; they are tried again.',
-      DRIVER,
-    ),
+    deduplicated: counter('sutler_queue_jobs_deduplicated_total', 'Keys that had a job.', PLACE),
+    rejected: counter('sutler_queue_batches_rejected_total', 'Batches that Redis refused.', DRIVER),
     dirty: gauge('sutler_queue_dirty_keys', 'Keys with a hint that Redis has not taken.', DRIVER),
-    emptied: counter(
-      'sutler_queue_redis_emptied_total',
-      'Times that Redis was found emptied.',
-      DRIVER,
-    ),
+    emptied: counter('sutler_queue_redis_emptied_total', 'Times that Redis was emptied.', DRIVER),
   };
 }
 
@@ -66,22 +54,20 @@ export function consumerMetrics(registry: Registry) {
 function metricsIn(registry: Registry) {
   const registers = [registry];
   const known = (name: string): unknown => registry.getSingleMetric(name);
-  return {
-    counter<L extends string>(name: string, help: string, labelNames: readonly L[]): Counter<L> {
-      const metric = known(name);
-      return metric instanceof Counter
-        ? metric
-        : new Counter({ name, help, labelNames, registers });
-    },
-    gauge<L extends string>(name: string, help: string, labelNames: readonly L[]): Gauge<L> {
-      const metric = known(name);
-      return metric instanceof Gauge ? metric : new Gauge({ name, help, labelNames, registers });
-    },
-    histogram(name: string, help: string): Histogram<Labels> {
-      const metric = known(name);
-      return metric instanceof Histogram
-        ? metric
-        : new Histogram({ name, help, labelNames: PLACE, buckets: SECONDS, registers });
-    },
+  const counter = <L extends string>(name: string, help: string, labelNames: readonly L[]) => {
+    const metric = known(name);
+    if (metric instanceof Counter) return metric as Counter<L>;
+    return new Counter({ name, help, labelNames, registers });
   };
+  const gauge = <L extends string>(name: string, help: string, labelNames: readonly L[]) => {
+    const metric = known(name);
+    if (metric instanceof Gauge) return metric as Gauge<L>;
+    return new Gauge({ name, help, labelNames, registers });
+  };
+  const histogram = (name: string, help: string) => {
+    const metric = known(name);
+    if (metric instanceof Histogram) return metric as Histogram<Labels>;
+    return new Histogram({ name, help, labelNames: PLACE, buckets: SECONDS, registers });
+  };
+  return { counter, gauge, histogram };
 }

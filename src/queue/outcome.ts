@@ -40,5 +40,3 @@ export type Outcome =
   /** Fails until one of these objects changes: the next run comes when one does, or after the
    * longest delay. */
   | { readonly kind: 'parked'; readonly reason: string; readonly until?: readonly WaitCondition[] };
-
-export type OutcomeKind = Outcome['kind'];

@@ -4,10 +4,10 @@ import { DROP_NEXT_HINT, IS_ACTIVE, JOB_OF, PROMOTE, queueRoot } from './bullmq-
 import { pendingPromotionKey } from './key-names.ts';
 
 /* Promotion of a key's job, also while its run is under way. BullMQ promotes only jobs that are
- * delayed already. A hint that comes during a run it keeps for after the job's completion, which may
- * be many back-offs away, and of several hints only the last. So `enqueueNow` leaves a mark beside
- * the job that it met, a pending promotion, and the consumer promotes the job when the run's end has
- * delayed it. Builds on bullmq-layout.ts. */
+ * delayed already. A hint that comes during a run it keeps for after the job's completion, which
+ * may be many back-offs away, and of several hints only the last. So `enqueueNow` leaves a mark
+ * beside the job that it met, a pending promotion, and the consumer promotes the job when the run's
+ * end has delayed it. Builds on bullmq-layout.ts. */
 
 /** Longer than any run. */
 const MARK_TTL_MS = 3_600_000;

@@ -95,8 +95,7 @@ class QueueProducer implements Producer {
   #lastFairnessMs = 0;
   #resyncs = 0;
   #refusal: string | undefined;
-  /** Ends the wait for Redis in `#openQueues`. */
-  #stopWaiting: () => void = () => undefined;
+  #endWaitForRedis: () => void = () => undefined;
 
   constructor(options: ProducerOptions) {
     keyPrefix(options.prefix);
@@ -113,12 +112,16 @@ class QueueProducer implements Producer {
       link: this.#link,
       prefix: options.prefix,
       log: options.log,
-      onEmptied: () => this.#onEmptied(),
+      onEmptied: () => {
+        this.#metrics.emptied.inc({ driver: options.driver });
+        void this.#register();
+        this.#resync('Redis was emptied');
+      },
     });
     this.#link.onReady((first) => {
       void this.#register();
       if (!first) this.#resync('Redis came back');
-      this.#stopWaiting();
+      this.#endWaitForRedis();
     });
   }
 
@@ -163,7 +166,7 @@ class QueueProducer implements Producer {
     this.#stopping.abort();
     this.#flushDetector.stop();
     this.#link.close();
-    this.#stopWaiting();
+    this.#endWaitForRedis();
     await this.#flushing;
     await Promise.allSettled(Object.values(this.#queues ?? {}).map((queue) => queue.close()));
   }
@@ -200,10 +203,7 @@ class QueueProducer implements Producer {
    * @returns undefined when the caller has to ask again */
   async #openQueues(): Promise<Queues | undefined> {
     if (this.#link.trouble !== undefined) {
-      await new Promise<void>((resolve) => {
-        this.#stopWaiting = resolve;
-        if (this.#link.trouble === undefined || this.#stopping.signal.aborted) resolve();
-      });
+      await new Promise<void>((resolve) => (this.#endWaitForRedis = resolve));
       return undefined;
     }
     if (this.#queues !== undefined) return this.#queues;
@@ -272,15 +272,16 @@ class QueueProducer implements Producer {
   async #add(queue: JobQueue, kind: JobKind, hints: readonly Hint[]): Promise<void> {
     const place = { prefix: this.#options.prefix, queue: queue.name };
     const { redis } = this.#link;
-    const adds = hints.filter((hint) => hint.kind !== 'promote');
     // Before the keys are added; see markPendingPromotion.
+    const promotions = hints.filter((hint) => hint.kind !== 'ensure');
     await Promise.all(
-      hints.map(({ key, kind: hintKind }) => {
-        if (hintKind === 'now') return markPendingPromotion(redis, place, keyId(key));
-        if (hintKind === 'ensure') return undefined;
-        return promoteDelayed(redis, place, keyId(key), this.#clock.nowMs());
-      }),
+      promotions.map((hint) =>
+        hint.kind === 'now'
+          ? markPendingPromotion(redis, place, keyId(hint.key))
+          : promoteDelayed(redis, place, keyId(hint.key), this.#clock.nowMs()),
+      ),
     );
+    const adds = hints.filter((hint) => hint.kind !== 'promote');
     if (adds.length === 0) return;
     const jobs = adds.map((hint) => ({
       name: kind,
@@ -331,14 +332,8 @@ class QueueProducer implements Producer {
     this.#refusal = refusal;
   }
 
-  #onEmptied(): void {
-    this.#metrics.emptied.inc({ driver: this.#options.driver });
-    void this.#register();
-    this.#resync('Redis was emptied');
-  }
-
-  /** Registers the queues, and writes their settings as BullMQ does when it opens a queue. Done after
-   * each connection and each flush, since this Redis may know neither. */
+  /** Registers the queues, and writes their settings as BullMQ does when it opens a queue. Done
+   * after each connection and each flush, since this Redis may know neither. */
   async #register(): Promise<void> {
     const { redis } = this.#link;
     const { driver, prefix, log } = this.#options;
@@ -354,7 +349,7 @@ class QueueProducer implements Producer {
     }
   }
 
-  /** Adds a hint for every outstanding key, spread over time; a later resync ends an earlier one. */
+  /** Adds a hint for every outstanding key, spread over time. A later resync ends this one. */
   #resync(reason: string): void {
     const { log } = this.#options;
     let keys: JobKey[];

@@ -21,8 +21,8 @@ const RENEW_DEADLINE = 0.8;
 /** Bookkeeping of the runs under way in this worker, beside BullMQ's locks. BullMQ lets a worker
  * take a job again whose earlier run still goes on here (its lock expired while Redis was away),
  * loses track of the new lock when the earlier run ends, and says nothing while Redis can't be
- * asked. So this class allows one run per key, and aborts a run's signal before its lock can expire.
- * The signal forbids starting calls; it cuts off none that was sent (invariant 9). */
+ * asked. So this class allows one run per key, and aborts a run's signal before its lock can
+ * expire. The signal forbids starting calls; it cuts off none that was sent (invariant 9). */
 export class RunLocks {
   readonly #options: RunLocksOptions;
   readonly #byJob = new Map<string, Running>();

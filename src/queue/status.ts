@@ -3,13 +3,13 @@ import { defineScript } from '../redis/script.ts';
 import type { WaitCondition } from '../volumes/provisioning-options.ts';
 import { type JobKey, keyId } from './contract.ts';
 import { statusKey, waitsKey } from './key-names.ts';
-import type { OutcomeKind } from './outcome.ts';
+import type { Outcome } from './outcome.ts';
 import { JOIN_GROUPS, LEAVE_GROUPS, waitGroups } from './wait-list.ts';
 
-/** Why a key waits. The consumer writes it when a run ends otherwise than with `done`, and removes it
- * when one ends so; it expires after a day without a run. */
+/** Why a key waits. The consumer writes it when a run ends otherwise than with `done`, and removes
+ * it when one ends so; it expires after a day without a run. */
 export interface RunStatus {
-  readonly outcome: Exclude<OutcomeKind, 'done'>;
+  readonly outcome: Exclude<Outcome['kind'], 'done'>;
   /** How many runs in a row had this outcome. */
   readonly count: number;
   readonly reason: string;

@@ -48,8 +48,8 @@ local function leaveGroups(waits, groups, keyId)
 end
 `;
 
-/** Lua: `joinGroups(waits, groups, keyId)` puts a key into groups, and each group behind all others,
- * so that `since` finds it. */
+/** Lua: `joinGroups(waits, groups, keyId)` puts a key into groups, and each group behind all
+ * others, so that `since` finds it. */
 export const JOIN_GROUPS = `
 local function joinGroups(waits, groups, keyId)
   for group in string.gmatch(groups, '[^\\n]+') do

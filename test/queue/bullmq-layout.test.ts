@@ -25,8 +25,8 @@ import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 const KEY_ID = 'claim/u1';
 const HOUR_MS = 3_600_000;
 
-/* One test for each fact that src/queue/bullmq-layout.ts states. Jobs are made, run and read through
- * BullMQ's own API; what the layout says is read from Redis beside it. */
+/* One test for each fact that src/queue/bullmq-layout.ts states. Jobs are made, run and read
+ * through BullMQ's own API; what the layout says is read from Redis beside it. */
 describe('BullMQ', () => {
   let test: TestRedis;
   let redis: Redis;
@@ -137,7 +137,7 @@ describe('BullMQ', () => {
     assert.equal(await lua(IS_ACTIVE, 'isActive(KEYS[1], ARGV[1]) and 1 or 0', other), 0);
   });
 
-  it('keeps the id of a deduplicated key’s job under `de:`, until the job is complete', async () => {
+  it('keeps the id of a deduplicated key’s job under `de:` until it is complete', async () => {
     const finish = workUntilFinished();
     const id = await add({ deduplication: { id: KEY_ID, keepLastIfActive: true } });
     assert.equal(await lua(JOB_OF, 'jobOf(KEYS[1], ARGV[1])', KEY_ID), id);
@@ -174,7 +174,8 @@ describe('BullMQ', () => {
     let runs = 0;
     work(() => Promise.resolve((runs += 1)));
     const id = await add({ delay: HOUR_MS, priority: 3 });
-    await until(async () => Number(await redis.zscore(`${root}marker`, '1')) > 0, 'it blocks');
+    const blocked = async () => /blocked_clients:[1-9]/.test(await redis.info('clients'));
+    await until(blocked, 'the worker blocks');
     const nowMs = Date.now();
     assert.equal(await lua(PROMOTE, 'promote(KEYS[1], ARGV[1], ARGV[2]) and 1 or 0', id, nowMs), 1);
     await until(() => isIn('completed', id), 'the job is complete', 5_000);
@@ -253,11 +254,10 @@ describe('BullMQ', () => {
   });
 
   it('keeps in `meta` how many events it keeps', async () => {
+    const field = () => redis.hget(metaKey('csi', queue.name), MAX_EVENTS_FIELD);
+    await until(async () => (await field()) !== null, 'the default is there');
     const own = openQueue({ streams: { events: { maxLen: 77 } } });
     await own.waitUntilReady();
-    await until(
-      async () => (await redis.hget(metaKey('csi', own.name), MAX_EVENTS_FIELD)) === '77',
-      'the number is there',
-    );
+    await until(async () => (await field()) === '77', 'the number is there');
   });
 });

@@ -25,7 +25,7 @@ describe('a queue whose driver is down', () => {
   });
   afterEach(() => bench.close());
 
-  it('makes one trial run at a time, says so, and goes on once one reaches the driver', async () => {
+  it('makes one trial run at a time, and goes on once one reaches the driver', async () => {
     let isDown = true;
     const consumer = bench.consumer(
       async () => {

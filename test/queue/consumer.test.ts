@@ -166,7 +166,7 @@ describe('startConsumer', () => {
     assert.ok((bench.runs[1]?.atMs ?? 0) - (bench.runs[0]?.atMs ?? 0) >= 150);
   });
 
-  it('keeps a delay on ensureQueued, and ends it on enqueueNow without resetting failures', async () => {
+  it('ends a delay on enqueueNow, not on ensureQueued, and keeps the failures', async () => {
     const producer = bench.producer();
     bench.consumer(() =>
       bench.runs.length === 1 ? { kind: 'retry', reason: 'full', minDelayMs: 60_000 } : done,
@@ -214,7 +214,7 @@ describe('startConsumer', () => {
     });
 
   for (const outcome of ['retry', 'parked', 'later', 'running'] as const) {
-    it(`runs a key again at once after enqueueNow during a run that ends with ${outcome}`, async () => {
+    it(`runs a key again after enqueueNow during a run that ends with ${outcome}`, async () => {
       // After so many polls the next one comes half a minute later.
       if (outcome === 'running') await writeManyRuns(outcome);
       const producer = bench.producer();
@@ -274,7 +274,7 @@ describe('startConsumer', () => {
     assert.ok((bench.runs[1]?.atMs ?? 0) - (bench.runs[0]?.endMs ?? 0) >= 300);
   });
 
-  it('counts no failure for runs that did not reach the driver, and delays them longer', async () => {
+  it('delays runs that did not reach the driver longer, without counting failures', async () => {
     bench.consumer(
       () => (bench.runs.length < 4 ? { kind: 'later', reason: 'gateway away' } : done),
       {
@@ -420,7 +420,7 @@ describe('startConsumer', () => {
   });
 
   describe('close', () => {
-    it('aborts the signals of runs under way, waits for their ends, and starts no more', async () => {
+    it('aborts the signals of runs, waits for their ends, and starts no more', async () => {
       let aborted = false;
       const consumer = bench.consumer(async (_, { signal }) => {
         await sleep(150);

@@ -151,7 +151,7 @@ describe('queue under faults', () => {
     assert.equal(consumer.trouble, undefined);
   });
 
-  it('takes over the job of a killed worker process, and runs it again for a later hint', async () => {
+  it('takes over the job of a killed process, and runs it again for a later hint', async () => {
     const script = fileURLToPath(new URL('worker-process.js', import.meta.url));
     const child = spawn(process.execPath, [script, redis.url, driver], {
       stdio: ['ignore', 'pipe', 'inherit'],
