@@ -1,5 +1,5 @@
 import { Counter, type Registry } from 'prom-client';
-import type { WaitList, Waiting } from '../queue/wait-list.ts';
+import type { WaitList, WaitGroup } from '../queue/wait-list.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
@@ -149,7 +149,7 @@ export class WaitWatch {
 
   /** Promotes the keys of a group, unless an earlier promotion had no effect and its pause is not
    * over. */
-  async #promote({ object, seen }: Waiting, version: string): Promise<void> {
+  async #promote({ object, seen }: WaitGroup, version: string): Promise<void> {
     const { waits, clock, driver, log } = this.#options;
     const group = `${object}@${seen}`;
     const last = this.#promotions.get(group);
@@ -159,7 +159,7 @@ export class WaitWatch {
       this.#due.add(object);
       return;
     }
-    const { woken: promoted, running } = await waits.promote({ object, seen }, nowMs);
+    const { promoted, running } = await waits.promote({ object, seen }, nowMs);
     if (promoted > 0) {
       const withoutEffect = isRepeat ? last.withoutEffect + 1 : 0;
       const pauseMs = Math.min(REPEAT_MAX_MS, REPEAT_START_MS * 2 ** withoutEffect);

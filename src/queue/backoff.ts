@@ -1,34 +1,78 @@
 import { timerMs } from '../runtime/clock.ts';
+import type { Outcome } from './outcome.ts';
 
-/** Waits between tries, from --retry-interval-start and --retry-interval-max. */
+/* How long a key waits before its next run, by the outcome of its last one. apply-outcome.ts asks
+ * here, for claims, volumes (deletions) and snapshots alike:
+ *
+ *   retry    grows with each failure, from --retry-interval-start to --retry-interval-max, full
+ *            jitter
+ *   later    grows with each such run from 0.5 s to 30 s, full jitter; about 1 s while the driver
+ *            can't be reached, since the circuit breaker keeps the queue from running then
+ *   running  grows with each such run from 1 s to 30 s
+ *   parked   --retry-interval-max, unless its object changes before
+ *
+ * jobs/main.ts gives the consumer of each kind of job its Backoff. */
+
+/** The delay after the first failure and the longest one: --retry-interval-start and
+ * --retry-interval-max. */
 export interface Backoff {
   readonly startMs: number;
   readonly maxMs: number;
 }
 
-/** How long to wait after a failure: uniform in [1, min(maxMs, startMs * 2^(attempt-1))] (full
+/** A run that did not reach the driver cost it nothing, so it is repeated soon. */
+const LATER: Backoff = { startMs: 500, maxMs: 30_000 };
+const POLL: Backoff = { startMs: 1_000, maxMs: 30_000 };
+const DRIVER_DOWN_MS = 1_000;
+
+/** How long to wait after a failure: uniform in [1, min(maxMs, startMs * 2^(failures-1))] (full
  * jitter), raised to `minDelayMs`.
- * @param attempt failures so far, this one included: 1 for the first
+ * @param failures failures so far, this one included: 1 for the first
  * @param random  0 <= random < 1
  * @returns       whole milliseconds, 1 or more whatever the arguments are: BullMQ retries at once
  *                on 0 and NaN, and gives up on -1 */
 export function retryDelayMs(
-  attempt: number,
+  failures: number,
   backoff: Backoff,
   random: number,
   minDelayMs = 0,
 ): number {
-  return atLeastOne(Math.max(ceilingMs(attempt, backoff) * fraction(random), minDelayMs));
+  return wholeMs(Math.max(ceilingMs(failures, backoff) * fraction(random), minDelayMs));
 }
 
-/** How long to wait before asking again about something that is under way: the upper half of the
- * same ceiling, so that it never asks in haste. */
-export function pollDelayMs(attempt: number, backoff: Backoff, random: number): number {
-  return atLeastOne((ceilingMs(attempt, backoff) * (1 + fraction(random))) / 2);
+/** How long to wait before asking again about something that is under way: in the upper half below
+ * the same ceiling, so that two questions are never close together. */
+export function pollDelayMs(polls: number, backoff: Backoff, random: number): number {
+  return wholeMs((ceilingMs(polls, backoff) * (1 + fraction(random))) / 2);
 }
 
-function ceilingMs(attempt: number, backoff: Backoff): number {
-  const doublings = Math.min(Math.max(Number.isFinite(attempt) ? attempt - 1 : 0, 0), 52);
+/** How long to wait after a run that counts as no failure.
+ * @param runs how many runs in a row, this one included, had this outcome */
+export function requeueDelayMs(
+  outcome: Exclude<Outcome, { readonly kind: 'done' | 'retry' }>,
+  runs: number,
+  backoff: Backoff,
+  random: number,
+): number {
+  const { maxMs } = backoff;
+  switch (outcome.kind) {
+    case 'later':
+      if (outcome.isDriverDown === true)
+        return pollDelayMs(1, { startMs: DRIVER_DOWN_MS, maxMs }, random);
+      return (
+        outcome.delayMs ??
+        retryDelayMs(runs, { ...LATER, maxMs: Math.min(LATER.maxMs, maxMs) }, random)
+      );
+    case 'running':
+      return pollDelayMs(runs, POLL, random);
+    case 'parked':
+      // Up to a tenth more, so that keys which were parked together run apart.
+      return wholeMs(maxMs * (1 + fraction(random) / 10));
+  }
+}
+
+function ceilingMs(count: number, backoff: Backoff): number {
+  const doublings = Math.min(Math.max(Number.isFinite(count) ? count - 1 : 0, 0), 52);
   return Math.min(backoff.maxMs, backoff.startMs * 2 ** doublings);
 }
 
@@ -36,8 +80,7 @@ function fraction(random: number): number {
   return random >= 0 && random <= 1 ? random : 1;
 }
 
-/** No longer than a timer, which keeps Infinity out of the delayed set, where it would stay for
- * ever. */
-function atLeastOne(ms: number): number {
+/** Caps the delay at a timer's longest, since BullMQ would keep a job with Infinity for ever. */
+function wholeMs(ms: number): number {
   return Number.isNaN(ms) ? 1000 : timerMs(Math.max(1, Math.round(ms)));
 }

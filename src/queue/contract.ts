@@ -1,14 +1,14 @@
-/** What ingest and jobs agree on. The two roll out separately, so this is a wire format: change it
- * only by adding a version. */
+/** Version of a job's data, the wire format between ingest and jobs and the lowest layer of this
+ * folder. The two are rolled out separately, so every change of it needs a new version. */
 export const CONTRACT_VERSION = 1;
 
-/** What jobs are about; each kind has a queue of its own. */
+/** The kinds of objects that jobs reconcile; each kind has a queue of its own. */
 export const JOB_KINDS = ['claim', 'volume', 'snapshot'] as const;
 
 export type JobKind = (typeof JOB_KINDS)[number];
 
-/** What a job says: look at this object. Keys only; every run reads the object afresh (design,
- * invariant 1). */
+/** Which object to reconcile. A job carries nothing else: every run reads the object afresh
+ * (invariant 1). */
 export interface JobKey {
   readonly kind: JobKind;
   readonly uid: string;
@@ -22,35 +22,33 @@ export interface JobData extends JobKey {
   readonly v: number;
 }
 
-/** A job's data, or why it can't be read. `newer`: a later version of sutler wrote it, so a later
- * worker should have it. */
+/** A job's key, or why it can't be read. `isNewer`: a later version of sutler wrote the job, so a
+ * later worker should run it. */
 export type ParsedJob =
   | { readonly ok: true; readonly key: JobKey }
-  | { readonly ok: false; readonly newer: boolean; readonly reason: string };
+  | { readonly ok: false; readonly isNewer: boolean; readonly reason: string };
 
 /** The data of a job for this key. */
-export function jobData(key: JobKey): JobData {
-  return {
-    v: CONTRACT_VERSION,
-    kind: key.kind,
-    uid: key.uid,
-    namespace: key.namespace,
-    name: key.name,
-  };
+export function jobData({ kind, uid, namespace, name }: JobKey): JobData {
+  return { v: CONTRACT_VERSION, kind, uid, namespace, name };
 }
 
 /** Reads a job's data; never throws. */
 export function parseJob(data: unknown): ParsedJob {
   if (typeof data !== 'object' || data === null) return malformed('it is not an object');
-  const { v, kind, uid, namespace, name } = data as Readonly<Record<string, unknown>>;
+  const { v, ...fields } = data as Readonly<Record<string, unknown>>;
   if (typeof v !== 'number' || !Number.isInteger(v) || v < 1) return malformed('it has no version');
   if (v > CONTRACT_VERSION) {
     return {
       ok: false,
-      newer: true,
-      reason: `the job has version ${v}, this worker knows ${CONTRACT_VERSION}: upgrade the workers`,
+      isNewer: true,
+      reason: `the job has version ${v}, this worker knows ${CONTRACT_VERSION}: upgrade workers`,
     };
   }
+  return parseKey(fields);
+}
+
+function parseKey({ kind, uid, namespace, name }: Readonly<Record<string, unknown>>): ParsedJob {
   if (!isJobKind(kind)) return malformed(`its kind is none of ${JOB_KINDS.join(', ')}`);
   if (typeof uid !== 'string' || uid === '') return malformed('it has no uid');
   if (typeof name !== 'string' || name === '') return malformed('it has no name');
@@ -59,23 +57,23 @@ export function parseJob(data: unknown): ParsedJob {
   return { ok: true, key: { kind, uid, namespace, name } };
 }
 
-/** Whether this version knows jobs of that kind. */
+/** Whether this version knows jobs of this kind. */
 export function isJobKind(kind: unknown): kind is JobKind {
   return JOB_KINDS.some((known) => known === kind);
 }
 
-/** What makes two hints one job: kind and UID. */
+/** Identity of a key, by which hints are deduplicated: kind and UID. */
 export function keyId(key: Pick<JobKey, 'kind' | 'uid'>): string {
   return `${key.kind}/${key.uid}`;
 }
 
-/** A job id that a person can read, unique by its last part. ':' is BullMQ's separator and becomes
- * '-', as does all else that names can't have. */
+/** A readable job id, unique by its last part. ':', which is BullMQ's separator, becomes '-', like
+ * every other character that is not allowed in names. */
 export function jobId(key: JobKey, unique: string): string {
   const owner = key.namespace === '' ? key.name : `${key.namespace}.${key.name}`;
   return `${owner.replaceAll(/[^A-Za-z0-9._-]/g, '-')}~${unique}`;
 }
 
 function malformed(reason: string): ParsedJob {
-  return { ok: false, newer: false, reason: `the job can't be read: ${reason}` };
+  return { ok: false, isNewer: false, reason: `the job can't be read: ${reason}` };
 }

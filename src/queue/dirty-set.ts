@@ -1,16 +1,17 @@
-import { keyId, type JobKey } from './contract.ts';
+import { type JobKey, keyId } from './contract.ts';
 
-/** What a hint asks for. `ensure`: the key has a job. `now`: the key has a job and the job is not
- * delayed. `promote`: the job is not delayed, if the key has one. */
+/** What a hint asks for. `ensure`: the key has a job. `now`: the key has a job, and it is not
+ * delayed. `promote`: the key's job, if there is one, is not delayed. */
 export type HintKind = 'ensure' | 'now' | 'promote';
 
-/** A key that should be looked at. */
+/** A request to reconcile a key. */
 export interface Hint {
   readonly key: JobKey;
   readonly kind: HintKind;
 }
 
-/** Hints not yet in Redis, one per key, oldest first. It grows by distinct keys only. */
+/** Hints that Redis has not taken yet, one for each key, oldest first. Builds on contract.ts; the
+ * producer fills and empties it. */
 export class DirtySet {
   readonly #hints = new Map<string, Hint>();
 
@@ -21,7 +22,7 @@ export class DirtySet {
   add(key: JobKey, kind: HintKind): void {
     const id = keyId(key);
     const before = this.#hints.get(id)?.kind ?? kind;
-    // Two different wishes: the key has a job, and the job is not delayed.
+    // Two different kinds together ask for a job that is not delayed.
     this.#hints.set(id, { key, kind: before === kind ? kind : 'now' });
   }
 
@@ -36,7 +37,7 @@ export class DirtySet {
     return taken;
   }
 
-  /** Puts hints back that Redis did not take. */
+  /** Puts back hints that Redis refused. */
   putBack(hints: readonly Hint[]): void {
     for (const { key, kind } of hints) this.add(key, kind);
   }

@@ -1,18 +1,17 @@
 import { performance } from 'node:perf_hooks';
-
-import type { Logger } from '../runtime/log.ts';
-import { describeRedisError } from '../redis/error-text.ts';
 import type { RedisLink } from '../redis/connection.ts';
-import { keyPrefix } from '../redis/key-names.ts';
+import { describeRedisError } from '../redis/error-text.ts';
+import type { Logger } from '../runtime/log.ts';
+import { EXTEND_DELAYS, queueRoot } from './bullmq-layout.ts';
 import { heartbeatKey } from './key-names.ts';
 
-/** Says each second that a worker of the queue lives. */
+/** Writes to Redis each second that a worker of the queue lives. */
 export interface QueueHeartbeat {
-  /** What keeps Redis from answering or from being written to, in one line. */
+  /** Why Redis does not answer or takes no writes, in one line; undefined when it does. */
   readonly trouble: string | undefined;
-  /** One beat, now.
+  /** Writes the heartbeat now.
    * @throws what Redis answers when it takes no writes */
-  check(): Promise<void>;
+  write(): Promise<void>;
   stop(): void;
 }
 
@@ -24,95 +23,95 @@ export interface HeartbeatOptions {
 }
 
 const PERIOD_MS = 1_000;
-/** A gap longer than this means that no worker lived meanwhile. */
-const ASLEEP_MS = 2_500;
-/** Redis answers within milliseconds; past this it is frozen or cut off, though the connection
- * stands. */
-const SILENT_MS = 2_500;
+/** A longer gap between two heartbeats means that no worker lived meanwhile. */
+const LONGEST_GAP_MS = 2_500;
+/** A longer silence means that Redis is frozen or cut off, although the connection stands. */
+const LONGEST_ANSWER_MS = 2_500;
 
-/** KEYS: time of the last beat, delayed set. ARGV: longest gap in ms. Moves all waits on by the gap
- * in which no worker lived. Returns that gap in ms, or 0. */
-const BEAT = `
+/** Writes the time, and makes all delayed jobs due later by the time in which no worker lived.
+ * KEYS: 1 root of the queue's keys, 2 time of the last heartbeat. ARGV: 1 longest gap in ms.
+ * Answer: that time in ms, or 0. */
+const WRITE = `${EXTEND_DELAYS}
+local root, heartbeat, longestGapMs = KEYS[1], KEYS[2], tonumber(ARGV[1])
 local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local before = tonumber(redis.call('GET', KEYS[1]) or '')
-redis.call('SET', KEYS[1], string.format('%.0f', now))
-local gap = before and now - before or 0
-if gap <= tonumber(ARGV[1]) then return 0 end
-local waiting = redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES')
-for i = 1, #waiting, 2 do
-  redis.call('ZADD', KEYS[2], string.format('%.0f', tonumber(waiting[i + 1]) + gap * 4096), waiting[i])
-end
-return gap
+local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+local lastMs = tonumber(redis.call('GET', heartbeat) or '') or nowMs
+redis.call('SET', heartbeat, string.format('%.0f', nowMs))
+local gapMs = nowMs - lastMs
+if gapMs <= longestGapMs then return 0 end
+extendDelays(root, gapMs)
+return gapMs
 `;
 
-/** The clock of waits stands still while no worker lives. Otherwise all that came due meanwhile
- * would run at once when the first one starts, so a restart of everything would meet the driver
- * with more calls than it got before. It is also what finds a Redis that takes no writes, or does
- * not answer at all. */
+/** Stops the clock of delayed jobs while no worker lives. Otherwise everything that came due
+ * meanwhile would run at once when the first worker starts, and a restart of everything would send
+ * the driver more calls than it got before. The heartbeat also finds a Redis that takes no writes
+ * or does not answer. Builds on bullmq-layout.ts. */
 export function startHeartbeat(options: HeartbeatOptions): QueueHeartbeat {
-  const { link, log, queue } = options;
-  const keys = [
-    heartbeatKey(options.prefix, queue),
-    `${keyPrefix(options.prefix)}:${queue}:delayed`,
-  ] as const;
+  const { link, log, prefix, queue } = options;
+  const keys = [queueRoot(prefix, queue), heartbeatKey(prefix, queue)];
   let refusal: string | undefined;
-  let pending: { readonly sinceMs: number; readonly beat: Promise<void> } | undefined;
+  let pending: { readonly sinceMs: number; readonly written: Promise<void> } | undefined;
+  let wasSilent = false;
 
-  const beat = async (): Promise<void> => {
+  const send = async (): Promise<void> => {
     try {
-      // Never by its digest: after a restart of Redis it would have to be sent a second time, and a
-      // fetch might get in between.
-      const gapMs = Number(await link.redis.eval(BEAT, keys.length, ...keys, ASLEEP_MS));
+      // EVAL, not EVALSHA: after a restart Redis does not know the digest, and while the script is
+      // sent a second time a worker could take jobs.
+      const gapMs = Number(await link.redis.eval(WRITE, keys.length, ...keys, LONGEST_GAP_MS));
       if (refusal !== undefined)
         log.info({ redis: link.address, queue }, 'Redis takes writes again');
       refusal = undefined;
       if (gapMs > 0)
-        log.info({ queue, gapMs }, 'no worker lived for a while: waits go on where they stood');
-    } catch (error) {
-      const text = describeRedisError(
-        link.address,
-        error instanceof Error ? error : new Error(String(error)),
-      );
-      if (link.trouble === undefined && text !== refusal)
-        log.warn(
-          { redis: link.address, queue, trouble: text },
-          'Redis takes no writes; trying again',
+        log.info(
+          { queue, gapMs },
+          'no worker lived for a while: delayed jobs wait that much longer',
         );
-      if (link.trouble === undefined) refusal = text;
+    } catch (error) {
+      if (link.trouble === undefined) noteRefusal(error);
       throw error;
     }
   };
-  const check = (): Promise<void> => {
-    pending ??= { sinceMs: performance.now(), beat: beat().finally(() => (pending = undefined)) };
-    return pending.beat;
+  const noteRefusal = (error: unknown): void => {
+    const cause = error instanceof Error ? error : new Error(String(error));
+    const trouble = describeRedisError(link.address, cause);
+    if (trouble !== refusal)
+      log.warn({ redis: link.address, queue, trouble }, 'Redis takes no writes; trying again');
+    refusal = trouble;
   };
-  const beatQuietly = (): void => void check().catch(() => undefined);
-  let wasSilent = false;
+  const write = (): Promise<void> => {
+    pending ??= {
+      sinceMs: performance.now(),
+      written: send().finally(() => (pending = undefined)),
+    };
+    return pending.written;
+  };
+  const writeQuietly = (): void => void write().catch(() => undefined);
+  const describeSilence = (): string | undefined => {
+    const silentMs = pending === undefined ? 0 : performance.now() - pending.sinceMs;
+    return silentMs > LONGEST_ANSWER_MS
+      ? `Redis at ${link.address} has not answered for ${Math.round(silentMs / 1000)} s; ` +
+          'waiting for it'
+      : undefined;
+  };
   const timer = setInterval(() => {
-    if (link.trouble === undefined) beatQuietly();
-    const isSilent = silence() !== undefined;
+    if (link.trouble === undefined) writeQuietly();
+    const isSilent = describeSilence() !== undefined;
     if (isSilent && !wasSilent)
       log.warn({ redis: link.address, queue }, 'Redis does not answer; waiting for it');
     wasSilent = isSilent;
   }, PERIOD_MS);
-  // Stands in line from the moment of the loss, so that it is the first thing that Redis hears:
-  // before anything that comes due is fetched.
-  link.redis.on('close', beatQuietly);
-  const silence = (): string | undefined => {
-    const silentMs = pending === undefined ? 0 : performance.now() - pending.sinceMs;
-    return silentMs > SILENT_MS
-      ? `Redis at ${link.address} has not answered for ${Math.round(silentMs / 1000)} s; waiting for it`
-      : undefined;
-  };
+  // The client sends queued commands first when it is connected again. So the heartbeat reaches
+  // Redis before the worker takes any job that came due meanwhile.
+  link.redis.on('close', writeQuietly);
   return {
     get trouble() {
-      return silence() ?? refusal;
+      return describeSilence() ?? refusal;
     },
-    check,
+    write,
     stop() {
       clearInterval(timer);
-      link.redis.off('close', beatQuietly);
+      link.redis.off('close', writeQuietly);
     },
   };
 }

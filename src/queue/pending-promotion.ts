@@ -1,44 +1,42 @@
 import type { Redis } from 'ioredis';
-
-import { keyPrefix } from '../redis/key-names.ts';
+import { defineScript } from '../redis/script.ts';
+import { DROP_NEXT_HINT, IS_ACTIVE, JOB_OF, PROMOTE, queueRoot } from './bullmq-layout.ts';
 import { pendingPromotionKey } from './key-names.ts';
-import { defineScript, END_WAIT } from '../redis/script.ts';
 
-/* A kick that comes while the key's run is under way. BullMQ moves only jobs that wait already, and
- * keeps a hint for after the job's end, which is late by a whole back-off; of several hints it
- * keeps the last, so a plain one would wipe the kick out. So a kick leaves a note of its own beside
- * the job that it met. */
+/* Promotion of a key's job, also while its run is under way. BullMQ promotes only jobs that are
+ * delayed already. A hint that comes during a run it keeps for after the job's completion, which
+ * may be many back-offs away, and of several hints only the last. So `enqueueNow` leaves a mark
+ * beside the job that it met, a pending promotion, and the consumer promotes the job when the run's
+ * end has delayed it. Builds on bullmq-layout.ts. */
 
 /** Longer than any run. */
-const NOTE_TTL_MS = 3_600_000;
+const MARK_TTL_MS = 3_600_000;
 
-/** KEYS: what the key's job is, active list. ARGV: beginning of notes, lifetime in ms. Returns 1 if
- * the key's run is under way. */
-const leave = defineScript(`
-local job = redis.call('GET', KEYS[1])
-if not job or not redis.call('LPOS', KEYS[2], job) then
-  return 0
-end
-redis.call('SET', ARGV[1] .. job, '1', 'PX', ARGV[2])
-return 1
+/** Marks the key's job if a worker runs it.
+ * KEYS: 1 root of the queue's keys, 2 beginning of the marks' keys.
+ * ARGV: 1 key id, 2 lifetime of a mark in ms. */
+const mark = defineScript(`${JOB_OF}${IS_ACTIVE}
+local root, marks, keyId, ttlMs = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
+local jobId = jobOf(root, keyId)
+if jobId and isActive(root, jobId) then redis.call('SET', marks .. jobId, '1', 'PX', ttlMs) end
 `);
 
-/** KEYS: note, what BullMQ keeps of hints that came during the run (all of them are answered by the
- * next one). ARGV: beginning of the queue's keys, job id, now in ms. Returns 1 if the job runs
- * again at once. */
-const take = defineScript(`${END_WAIT}
-if redis.call('DEL', KEYS[1]) == 0 or not endWait(ARGV[1], ARGV[2], ARGV[3]) then
-  return 0
+/** Removes the mark of a job and promotes the job, if it was marked. The next run answers the hints
+ * of the last run too, so BullMQ need not keep one.
+ * KEYS: 1 root of the queue's keys, 2 mark. ARGV: 1 job id, 2 key id, 3 now in Unix ms. */
+const take = defineScript(`${PROMOTE}${DROP_NEXT_HINT}
+local root, mark, jobId, keyId, nowMs = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]
+if redis.call('DEL', mark) == 1 and promote(root, jobId, nowMs) then
+  dropNextHint(root, keyId)
 end
-redis.call('DEL', KEYS[2])
-return 1
 `);
 
-/** KEYS: what the key's job is. ARGV: beginning of the queue's keys, now in ms. Returns 1 if a job
- * that waited runs at once. */
-const end = defineScript(`${END_WAIT}
-local job = redis.call('GET', KEYS[1])
-return job and endWait(ARGV[1], job, ARGV[2]) and 1 or 0
+/** Promotes the key's job if it is delayed.
+ * KEYS: 1 root of the queue's keys. ARGV: 1 key id, 2 now in Unix ms. */
+const promoteKey = defineScript(`${JOB_OF}${PROMOTE}
+local root, keyId, nowMs = KEYS[1], ARGV[1], ARGV[2]
+local jobId = jobOf(root, keyId)
+if jobId then promote(root, jobId, nowMs) end
 `);
 
 export interface QueuePlace {
@@ -46,47 +44,35 @@ export interface QueuePlace {
   readonly queue: string;
 }
 
-/** Leaves a note at the run of this key, if one is under way. To be done before the kick is added:
- * then either the run's end sees the note, or the kick meets a job that waits and moves it. */
-export async function notePendingPromotion(
+/** Leaves a pending promotion at the run of this key, if one is under way. To be called before the
+ * key is added: then either the run's end finds the mark, or BullMQ finds a delayed job and
+ * promotes it. */
+export async function markPendingPromotion(
   redis: Redis,
   { prefix, queue }: QueuePlace,
   keyId: string,
 ): Promise<void> {
-  const root = `${keyPrefix(prefix)}:${queue}:`;
-  await leave.run(
-    redis,
-    [`${root}de:${keyId}`, `${root}active`],
-    [pendingPromotionKey(prefix, queue, ''), NOTE_TTL_MS],
-  );
+  const keys = [queueRoot(prefix, queue), pendingPromotionKey(prefix, queue, '')];
+  await mark.run(redis, keys, [keyId, MARK_TTL_MS]);
 }
 
-/** Runs the key at once if it waits to be tried again, and does nothing otherwise.
- * @returns whether it waited */
+/** Promotes the key's job if it is delayed, and does nothing otherwise. */
 export async function promoteDelayed(
   redis: Redis,
   { prefix, queue }: QueuePlace,
   keyId: string,
   nowMs: number,
-): Promise<boolean> {
-  const root = `${keyPrefix(prefix)}:${queue}:`;
-  return (await end.run(redis, [`${root}de:${keyId}`], [root, nowMs])) === 1;
+): Promise<void> {
+  await promoteKey.run(redis, [queueRoot(prefix, queue)], [keyId, nowMs]);
 }
 
-/** Honours a kick that came while the job's run was under way and now waits to be tried again.
- * @returns whether there was one */
+/** Promotes a job that has just been delayed if it has a pending promotion. */
 export async function takePendingPromotion(
   redis: Redis,
   place: QueuePlace & { readonly jobId: string; readonly keyId: string },
   nowMs: number,
-): Promise<boolean> {
+): Promise<void> {
   const { prefix, queue, jobId, keyId } = place;
-  const root = `${keyPrefix(prefix)}:${queue}:`;
-  return (
-    (await take.run(
-      redis,
-      [pendingPromotionKey(prefix, queue, jobId), `${root}dn:${keyId}`],
-      [root, jobId, nowMs],
-    )) === 1
-  );
+  const keys = [queueRoot(prefix, queue), pendingPromotionKey(prefix, queue, jobId)];
+  await take.run(redis, keys, [jobId, keyId, nowMs]);
 }

@@ -1,58 +1,54 @@
 import { randomBytes } from 'node:crypto';
-
-import { Queue, type BulkJobOptions } from 'bullmq';
+import { type BulkJobOptions, Queue } from 'bullmq';
 import type { Registry } from 'prom-client';
-
-import { systemClock, type Clock } from '../runtime/clock.ts';
-import { Listeners } from '../runtime/listeners.ts';
-import type { Logger } from '../runtime/log.ts';
 import { openRedis, type RedisLink } from '../redis/connection.ts';
 import { describeRedisError } from '../redis/error-text.ts';
-import { checkSettings } from '../redis/settings.ts';
+import { type FlushDetector, startFlushDetector } from '../redis/flush-detector.ts';
+import { keyPrefix } from '../redis/key-names.ts';
+import { type Clock, systemClock } from '../runtime/clock.ts';
+import { Listeners } from '../runtime/listeners.ts';
+import type { Logger } from '../runtime/log.ts';
+import { MAX_EVENTS_FIELD, metaKey } from './bullmq-layout.ts';
 import {
   JOB_KINDS,
   jobData,
-  jobId,
-  keyId,
   type JobData,
+  jobId,
   type JobKey,
   type JobKind,
+  keyId,
 } from './contract.ts';
 import { DirtySet, type Hint, type HintKind } from './dirty-set.ts';
-import { Fairness } from './fairness.ts';
 import { syncFairness } from './fairness-store.ts';
-import { promoteDelayed, notePendingPromotion } from './pending-promotion.ts';
-import { keyPrefix } from '../redis/key-names.ts';
+import { Fairness } from './fairness.ts';
 import { queueName } from './key-names.ts';
-import { producerMetrics, type ProducerMetrics } from './metrics.ts';
-import { startFlushDetector, type FlushDetector } from '../redis/flush-detector.ts';
+import { type ProducerMetrics, producerMetrics } from './metrics.ts';
+import { markPendingPromotion, promoteDelayed } from './pending-promotion.ts';
 import { registerQueues } from './registry.ts';
 
-/** Puts keys into a driver's queues. */
+/** Puts hints for keys into a driver's queues. Builds on contract.ts and dirty-set.ts, which keeps
+ * hints until Redis takes them. Hints never throw and never block. */
 export interface Producer {
-  /** Says that an object should be looked at. A key that is queued or waits to be tried again stays
-   * as it is; one whose run is under way runs once more after it. Never throws, never blocks; kept
-   * until Redis takes it. */
+  /** Makes sure that the key has a job. A job that waits or is delayed stays as it is; a key whose
+   * run is under way runs once more after it. */
   ensureQueued(key: JobKey): void;
-  /** As `ensureQueued`, and the key does not wait: its object changed in a way that makes a new try
-   * worth it. */
+  /** Makes sure that the key has a job that is not delayed, for a change that makes a new run
+   * worthwhile. */
   enqueueNow(key: JobKey): void;
-  /** Ends the wait of a key that waits to be tried again; any other key stays as it is, and one
-   * without a job gets none. Otherwise as `touch`. */
+  /** Promotes the key's job if it is delayed, and does nothing otherwise. */
   promote(key: JobKey): void;
-  /** Why keys don't reach Redis now, in one line; undefined when they do. For /readyz. */
+  /** Why hints don't reach Redis now, in one line for /readyz; undefined when they do. */
   readonly trouble: string | undefined;
-  /** Settings of Redis that risk volumes, one line each with its fix, as of the last connection. */
-  readonly problems: readonly string[];
-  /** Keys touched that are not in Redis yet. */
+  /** Keys with a hint that Redis has not taken yet. */
   readonly pending: number;
-  /** Resolves when everything touched so far is in Redis. */
+  /** Resolves when Redis has taken all hints so far. */
   flushed(): Promise<void>;
-  /** Calls the listener when Redis came back or was found emptied, with the reason. */
+  /** Calls the listener when Redis came back or was found emptied, with the reason: then the keys
+   * that need a job are to be given to `resync`. */
   onRedisBack(listener: (reason: string) => void): void;
-  /** Ensures that these keys are queued, spread over time. A newer call replaces an older one. */
+  /** Ensures that these keys are queued, spread over time. A later resync ends this one. */
   resync(keys: Iterable<JobKey>, reason: string): void;
-  /** Flushes for half a second at most; what remains is found again by the next leader. */
+  /** Flushes for half a second at most; the next leader's resync makes up for the rest. */
   close(): Promise<void>;
 }
 
@@ -64,12 +60,11 @@ export interface ProducerOptions {
   readonly log: Logger;
   readonly metrics: Registry;
   readonly clock?: Clock;
-  /** Over how long a re-add is spread; a lock's duration, so that runs of the time before have
-   * ended. */
+  /** Over how long a resync is spread: a lock's duration, so that earlier runs have ended. */
   readonly spreadMs?: number;
 }
 
-/** Starts to connect and returns at once.
+/** Begins to connect and returns at once.
  * @throws UsageError for an unreadable Redis URL or prefix */
 export function createProducer(options: ProducerOptions): Producer {
   return new QueueProducer(options);
@@ -77,35 +72,36 @@ export function createProducer(options: ProducerOptions): Producer {
 
 const BATCH_KEYS = 200;
 const BATCH_PERIOD_MS = 10;
-const RESYNC_PERIOD_MS = 100;
-/** Keys a second that a re-add adds at least: a few keys need no spreading. */
-const RESYNC_MIN_PER_SECOND = 100;
+const RESYNC_SPREAD_MS = 30_000;
+const RESYNC_SLICE_MS = 100;
+/** Keys in a slice of a resync at least: a few keys need no spreading. */
+const RESYNC_SLICE_MIN = 10;
 const FAIRNESS_PERIOD_MS = 250;
 const EVENTS_KEPT = 5000;
 const CLOSE_FLUSH_MS = 500;
 
-type Queues = Readonly<Record<JobKind, Queue<JobData, unknown, JobKind>>>;
+type JobQueue = Queue<JobData, unknown, JobKind>;
+type Queues = Readonly<Record<JobKind, JobQueue>>;
 
 class QueueProducer implements Producer {
   readonly #options: ProducerOptions;
   readonly #clock: Clock;
   readonly #metrics: ProducerMetrics;
   readonly #link: RedisLink;
-  readonly #epoch: FlushDetector;
+  readonly #flushDetector: FlushDetector;
   readonly #fairness = new Fairness();
   readonly #dirty = new DirtySet();
-  readonly #redisBack = new Listeners<string>();
   readonly #stopping = new AbortController();
   readonly #uniqueBase = randomBytes(6).toString('base64url');
   #serial = 0;
   #queues: Queues | undefined;
-  #pumping: Promise<void> | undefined;
+  #flushing: Promise<void> | undefined;
   #lastBatchMs = 0;
   #lastFairnessMs = 0;
+  readonly #redisBack = new Listeners<string>();
   #resyncs = 0;
   #refusal: string | undefined;
-  #problems: readonly string[] = [];
-  #wake: () => void = () => undefined;
+  #endWaitForRedis: () => void = () => undefined;
 
   constructor(options: ProducerOptions) {
     keyPrefix(options.prefix);
@@ -118,29 +114,33 @@ class QueueProducer implements Producer {
       name: `sutler-producer:${options.driver}`,
       log: options.log,
     });
-    this.#epoch = startFlushDetector({
+    this.#flushDetector = startFlushDetector({
       link: this.#link,
       prefix: options.prefix,
       log: options.log,
-      onEmptied: () => this.#emptied(),
+      onEmptied: () => {
+        this.#metrics.emptied.inc({ driver: options.driver });
+        void this.#register();
+        this.#redisBack.tell('Redis was emptied');
+      },
     });
     this.#link.onReady((first) => {
-      void this.#announce();
+      void this.#register();
       if (!first) this.#redisBack.tell('Redis came back');
-      this.#wake();
+      this.#endWaitForRedis();
     });
   }
 
   ensureQueued(key: JobKey): void {
-    this.#hint(key, 'ensure');
+    this.#addHint(key, 'ensure');
   }
 
   enqueueNow(key: JobKey): void {
-    this.#hint(key, 'now');
+    this.#addHint(key, 'now');
   }
 
   promote(key: JobKey): void {
-    this.#hint(key, 'promote');
+    this.#addHint(key, 'promote');
   }
 
   onRedisBack(listener: (reason: string) => void): void {
@@ -152,22 +152,18 @@ class QueueProducer implements Producer {
     if (list.length === 0) return;
     this.#options.log.info({ keys: list.length, reason }, 'adding outstanding keys again');
     this.#resyncs += 1;
-    void this.#resyncSlowly(list, this.#resyncs);
+    void this.#resyncInSlices(list, this.#resyncs);
   }
 
-  #hint(key: JobKey, kind: HintKind): void {
+  #addHint(key: JobKey, kind: HintKind): void {
     if (this.#stopping.signal.aborted) return;
     this.#metrics.hints.inc({ driver: this.#options.driver, kind: key.kind });
     this.#dirty.add(key, kind);
-    this.#start();
+    this.#startFlushing();
   }
 
   get trouble(): string | undefined {
-    return this.#link.trouble ?? this.#refusal ?? this.#epoch.trouble;
-  }
-
-  get problems(): readonly string[] {
-    return this.#problems;
+    return this.#link.trouble ?? this.#refusal ?? this.#flushDetector.trouble;
   }
 
   get pending(): number {
@@ -175,7 +171,7 @@ class QueueProducer implements Producer {
   }
 
   async flushed(): Promise<void> {
-    while (this.#pumping !== undefined) await this.#pumping;
+    while (this.#flushing !== undefined) await this.#flushing;
   }
 
   async close(): Promise<void> {
@@ -186,48 +182,46 @@ class QueueProducer implements Producer {
       limit.abort();
     }
     this.#stopping.abort();
-    this.#epoch.stop();
+    this.#flushDetector.stop();
     this.#link.close();
-    this.#wake();
-    await this.#pumping;
-    await this.#closeQueues();
+    this.#endWaitForRedis();
+    await this.#flushing;
+    await Promise.allSettled(Object.values(this.#queues ?? {}).map((queue) => queue.close()));
   }
 
-  #start(): void {
-    // A microtask: hints that arrive in one go make one batch, and the first one does not wait for
-    // a timer.
-    this.#pumping ??= Promise.resolve()
-      .then(() => this.#pump())
+  #startFlushing(): void {
+    // In a microtask, so that hints of one event make one batch and none waits for a timer.
+    this.#flushing ??= Promise.resolve()
+      .then(() => this.#flush())
       .finally(() => {
-        this.#pumping = undefined;
-        if (this.#dirty.size > 0 && !this.#stopping.signal.aborted) this.#start();
+        this.#flushing = undefined;
+        if (this.#dirty.size > 0 && !this.#stopping.signal.aborted) this.#startFlushing();
       });
   }
 
-  async #pump(): Promise<void> {
+  async #flush(): Promise<void> {
     const { signal } = this.#stopping;
     let refusals = 0;
     while (this.#dirty.size > 0 && !signal.aborted) {
-      const queues = await this.#ready();
+      const queues = await this.#openQueues();
       if (queues === undefined) continue;
       const pauseMs = this.#lastBatchMs + BATCH_PERIOD_MS - this.#clock.nowMs();
       if (pauseMs > 0 && this.#dirty.size < BATCH_KEYS)
         await this.#clock.sleep(Math.min(pauseMs, BATCH_PERIOD_MS), signal);
       this.#lastBatchMs = this.#clock.nowMs();
-      const refused = await this.#addBatch(queues, this.#dirty.take(BATCH_KEYS));
+      const isRefused = await this.#addBatch(queues, this.#dirty.take(BATCH_KEYS));
       this.#metrics.dirty.set({ driver: this.#options.driver }, this.#dirty.size);
-      refusals = refused ? refusals + 1 : 0;
-      if (refused) await this.#clock.sleep(Math.min(2000, 50 * 2 ** Math.min(refusals, 6)), signal);
+      refusals = isRefused ? refusals + 1 : 0;
+      const delayMs = Math.min(2000, 50 * 2 ** Math.min(refusals, 6));
+      if (isRefused) await this.#clock.sleep(delayMs, signal);
     }
   }
 
-  /** The queues once Redis is usable; undefined when it has to be asked again. */
-  async #ready(): Promise<Queues | undefined> {
+  /** Waits until Redis is usable, and opens the queues if they are not open.
+   * @returns undefined when the caller has to ask again */
+  async #openQueues(): Promise<Queues | undefined> {
     if (this.#link.trouble !== undefined) {
-      await new Promise<void>((resolve) => {
-        this.#wake = resolve;
-        if (this.#link.trouble === undefined || this.#stopping.signal.aborted) resolve();
-      });
+      await new Promise<void>((resolve) => (this.#endWaitForRedis = resolve));
       return undefined;
     }
     if (this.#queues !== undefined) return this.#queues;
@@ -238,13 +232,12 @@ class QueueProducer implements Producer {
     };
     try {
       await Promise.all(JOB_KINDS.map((kind) => queues[kind].waitUntilReady()));
-      // What the queue holds tells where virtual time stands.
+      // Virtual time goes on from what the queue holds.
       await this.#syncFairness(queues);
       this.#queues = queues;
       return queues;
     } catch (error) {
-      // BullMQ keeps the failure of its first look at Redis for ever, so a queue that met one is
-      // thrown away.
+      // A queue keeps the failure of its first connection for ever, so these are thrown away.
       this.#refuse(error);
       await Promise.allSettled(JOB_KINDS.map((kind) => queues[kind].close()));
       await this.#clock.sleep(200, this.#stopping.signal);
@@ -252,7 +245,7 @@ class QueueProducer implements Producer {
     }
   }
 
-  #openQueue(kind: JobKind): Queue<JobData, unknown, JobKind> {
+  #openQueue(kind: JobKind): JobQueue {
     const queue = new Queue<JobData, unknown, JobKind>(queueName(kind, this.#options.driver), {
       connection: this.#link.redis,
       prefix: keyPrefix(this.#options.prefix),
@@ -270,72 +263,66 @@ class QueueProducer implements Producer {
     return queue;
   }
 
-  /** @returns whether anything was refused; refused keys are back in the dirty set */
+  /** @returns whether Redis refused any; those hints are back in the dirty set */
   async #addBatch(queues: Queues, batch: readonly Hint[]): Promise<boolean> {
-    void this.#epoch.check();
-    const parts = JOB_KINDS.map((kind) => ({
-      kind,
-      hints: batch.filter((hint) => hint.key.kind === kind),
-    })).filter(({ hints }) => hints.length > 0);
-    const results = await Promise.allSettled(
-      parts.map(({ kind, hints }) => this.#add(queues[kind], kind, hints)),
-    );
-    let refused = false;
-    for (const [index, result] of results.entries()) {
-      if (result.status === 'fulfilled') continue;
-      refused = true;
-      this.#dirty.putBack(parts[index]?.hints ?? []);
-      this.#refuse(result.reason);
-    }
-    if (!refused) this.#refusal = undefined;
+    void this.#flushDetector.check();
+    const parts = JOB_KINDS.map(async (kind) => {
+      const hints = batch.filter(({ key }) => key.kind === kind);
+      try {
+        await this.#add(queues[kind], kind, hints);
+        return false;
+      } catch (error) {
+        this.#dirty.putBack(hints);
+        this.#refuse(error);
+        return true;
+      }
+    });
+    const isRefused = (await Promise.all(parts)).includes(true);
+    if (!isRefused) this.#refusal = undefined;
     if (this.#clock.nowMs() - this.#lastFairnessMs >= FAIRNESS_PERIOD_MS) {
       void this.#syncFairness(queues).catch((error: unknown) =>
-        this.#options.log.debug({ err: error }, 'could not compare the order of the queue'),
+        this.#options.log.debug({ err: error }, 'could not read the virtual time of the queue'),
       );
     }
-    return refused;
+    return isRefused;
   }
 
-  async #add(
-    queue: Queue<JobData, unknown, JobKind>,
-    kind: JobKind,
-    hints: readonly Hint[],
-  ): Promise<void> {
+  async #add(queue: JobQueue, kind: JobKind, hints: readonly Hint[]): Promise<void> {
     const place = { prefix: this.#options.prefix, queue: queue.name };
     const { redis } = this.#link;
-    const promotions = hints.filter((hint) => hint.kind === 'promote');
+    // Before the keys are added; see markPendingPromotion.
+    const promotions = hints.filter((hint) => hint.kind !== 'ensure');
     await Promise.all(
-      promotions.map(({ key }) => promoteDelayed(redis, place, keyId(key), this.#clock.nowMs())),
+      promotions.map((hint) =>
+        hint.kind === 'now'
+          ? markPendingPromotion(redis, place, keyId(hint.key))
+          : promoteDelayed(redis, place, keyId(hint.key), this.#clock.nowMs()),
+      ),
     );
     const adds = hints.filter((hint) => hint.kind !== 'promote');
     if (adds.length === 0) return;
-    await Promise.all(
-      adds
-        .filter((hint) => hint.kind === 'now')
-        .map(({ key }) => notePendingPromotion(redis, place, keyId(key))),
-    );
     const jobs = adds.map((hint) => ({
       name: kind,
       data: jobData(hint.key),
       opts: this.#jobOptions(hint.key, hint.kind === 'now'),
     }));
     const added = await queue.addBulk(jobs);
-    let fresh = 0;
+    let newJobs = 0;
     for (const [index, job] of added.entries()) {
-      if (job.id === jobs[index]?.opts.jobId) fresh += 1;
+      if (job.id === jobs[index]?.opts.jobId) newJobs += 1;
       else if (kind === 'claim') this.#fairness.refund(adds[index]?.key.namespace ?? '');
     }
     const labels = { driver: this.#options.driver, kind };
-    this.#metrics.added.inc(labels, fresh);
-    this.#metrics.deduplicated.inc(labels, jobs.length - fresh);
+    this.#metrics.added.inc(labels, newJobs);
+    this.#metrics.deduplicated.inc(labels, jobs.length - newJobs);
   }
 
   #jobOptions(key: JobKey, isNow: boolean): BulkJobOptions {
     this.#serial += 1;
     return {
       jobId: jobId(key, `${this.#uniqueBase}${this.#serial.toString(36)}`),
-      // Volumes have no namespace to be fair to, and snapshots are few: they run in the order they
-      // came.
+      // Volumes have no namespace to be fair to, and snapshots are few: both run in the order of
+      // their arrival.
       ...(key.kind === 'claim' ? { priority: this.#fairness.next(key.namespace) } : {}),
       deduplication: {
         id: keyId(key),
@@ -347,10 +334,8 @@ class QueueProducer implements Producer {
 
   async #syncFairness(queues: Queues): Promise<void> {
     this.#lastFairnessMs = this.#clock.nowMs();
-    await syncFairness(this.#link.redis, this.#options.prefix, {
-      queue: queues.claim,
-      fairness: this.#fairness,
-    });
+    const { prefix } = this.#options;
+    await syncFairness(this.#link.redis, prefix, queues.claim.name, this.#fairness);
   }
 
   #refuse(error: unknown): void {
@@ -365,53 +350,31 @@ class QueueProducer implements Producer {
     this.#refusal = refusal;
   }
 
-  #emptied(): void {
-    this.#metrics.emptied.inc({ driver: this.#options.driver });
-    void this.#announce();
-    this.#redisBack.tell('Redis was emptied');
-  }
-
-  /** Writes what others look up: which queues there are and their settings. Again after each
-   * connection, since it may be another Redis. */
-  async #announce(): Promise<void> {
+  /** Registers the queues, and writes their settings as BullMQ does when it opens a queue. Done
+   * after each connection and each flush, since this Redis may know neither. */
+  async #register(): Promise<void> {
     const { redis } = this.#link;
     const { driver, prefix, log } = this.#options;
     try {
       const entries = JOB_KINDS.map((kind) => ({ name: queueName(kind, driver), driver, kind }));
       await registerQueues(redis, prefix, entries);
       await Promise.all(
-        entries.map(({ name }) =>
-          redis.hset(`${keyPrefix(prefix)}:${name}:meta`, 'opts.maxLenEvents', EVENTS_KEPT),
-        ),
+        entries.map(({ name }) => redis.hset(metaKey(prefix, name), MAX_EVENTS_FIELD, EVENTS_KEPT)),
       );
-      const problems = await checkSettings(redis);
-      for (const problem of problems)
-        if (!this.#problems.includes(problem))
-          log.warn({ redis: this.#link.address, problem }, 'Redis is not set up for this');
-      this.#problems = problems;
     } catch (error) {
-      // The connection broke again: the next one tries again.
-      log.debug({ err: error }, 'could not write the queue registry');
+      // The connection broke; this is done again after the next one.
+      log.debug({ err: error }, 'could not register the queues');
     }
   }
 
-  async #resyncSlowly(keys: readonly JobKey[], turn: number): Promise<void> {
+  async #resyncInSlices(keys: readonly JobKey[], resync: number): Promise<void> {
     const { signal } = this.#stopping;
-    const slices = Math.max(1, (this.#options.spreadMs ?? 30_000) / RESYNC_PERIOD_MS);
-    const slice = Math.max(
-      Math.ceil(keys.length / slices),
-      (RESYNC_MIN_PER_SECOND * RESYNC_PERIOD_MS) / 1000,
-    );
+    const slices = Math.max(1, (this.#options.spreadMs ?? RESYNC_SPREAD_MS) / RESYNC_SLICE_MS);
+    const slice = Math.max(Math.ceil(keys.length / slices), RESYNC_SLICE_MIN);
     for (let from = 0; from < keys.length; from += slice) {
-      if (signal.aborted || turn !== this.#resyncs) return;
+      if (signal.aborted || resync !== this.#resyncs) return;
       for (const key of keys.slice(from, from + slice)) this.ensureQueued(key);
-      if (from + slice < keys.length) await this.#clock.sleep(RESYNC_PERIOD_MS, signal);
+      if (from + slice < keys.length) await this.#clock.sleep(RESYNC_SLICE_MS, signal);
     }
-  }
-
-  async #closeQueues(): Promise<void> {
-    const queues = this.#queues;
-    if (queues !== undefined)
-      await Promise.allSettled(JOB_KINDS.map((kind) => queues[kind].close()));
   }
 }

@@ -1,16 +1,16 @@
 import type { Redis } from 'ioredis';
-
 import { isJobKind, type JobKind } from './contract.ts';
 import { registryKey } from './key-names.ts';
 
-/** A queue of this installation. */
+/** A queue of this installation. Producers register their queues in a hash in Redis, where the
+ * dashboard and the operator's commands find them. */
 export interface QueueEntry {
   readonly name: string;
   readonly driver: string;
   readonly kind: JobKind;
 }
 
-/** Writes queues into the registry; writing one again is harmless. */
+/** Registers queues; one that is registered already stays as it is. */
 export async function registerQueues(
   redis: Redis,
   prefix: string,
@@ -22,8 +22,8 @@ export async function registerQueues(
   );
 }
 
-/** The queues of this installation, by name. Entries of a later version that can't be read are left
- * out. */
+/** The queues of this installation, sorted by name. Leaves out entries that can't be read: a later
+ * version wrote them. */
 export async function listQueues(redis: Redis, prefix: string): Promise<QueueEntry[]> {
   const fields = await redis.hgetall(registryKey(prefix));
   return Object.entries(fields)
@@ -33,10 +33,7 @@ export async function listQueues(redis: Redis, prefix: string): Promise<QueueEnt
 
 function parseEntry(name: string, text: string): QueueEntry[] {
   try {
-    const value: unknown = JSON.parse(text);
-    if (typeof value !== 'object' || value === null || !('driver' in value) || !('kind' in value))
-      return [];
-    const { driver, kind } = value;
+    const { driver, kind } = JSON.parse(text) as Readonly<Record<string, unknown>>;
     return typeof driver === 'string' && isJobKind(kind) ? [{ name, driver, kind }] : [];
   } catch {
     return [];

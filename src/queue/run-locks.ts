@@ -1,6 +1,6 @@
 import type { Logger } from '../runtime/log.ts';
 
-/** Why a run was told to send nothing any more. */
+/** Why a run may start no more calls. */
 export type AbortReason = 'shutdown' | 'lock lost' | 'lock expired' | 'Redis emptied';
 
 interface Running {
@@ -15,11 +15,14 @@ export interface RunLocksOptions {
   readonly onLockLost: () => void;
 }
 
-/** Knows the runs under way in this worker. BullMQ alone is not enough: it lets a worker take a job
- * again whose earlier run still goes on here (its lock expired while Redis was away), loses track
- * of the new lock when the earlier run ends, and says nothing while Redis can't be asked. So: one
- * run per key here, and a lease of our own that ends before the lock can. What is aborted is the
- * leave to send; nothing that was sent is cut short. */
+/** Part of a lock's duration after which it counts as lost unless it was renewed. */
+const RENEW_DEADLINE = 0.8;
+
+/** Bookkeeping of the runs under way in this worker, beside BullMQ's locks. BullMQ lets a worker
+ * take a job again whose earlier run still goes on here (its lock expired while Redis was away),
+ * loses track of the new lock when the earlier run ends, and says nothing while Redis can't be
+ * asked. So this class allows one run per key, and aborts a run's signal before its lock can
+ * expire. The signal forbids starting calls; it cuts off none that was sent (invariant 9). */
 export class RunLocks {
   readonly #options: RunLocksOptions;
   readonly #byJob = new Map<string, Running>();
@@ -29,12 +32,13 @@ export class RunLocks {
     this.#options = options;
   }
 
+  /** Runs under way. */
   get size(): number {
     return this.#byJob.size;
   }
 
-  /** The signal of a new run; undefined while another run of the key, or of the job, goes on here.
-   */
+  /** The signal of a new run; undefined while another run of the key or of the job is under way
+   * here. */
   begin(jobId: string, keyId: string, nowMs: number): AbortSignal | undefined {
     if (this.#keys.has(keyId) || this.#byJob.has(jobId)) return undefined;
     const run: Running = { keyId, abort: new AbortController(), renewedMs: nowMs };
@@ -50,7 +54,7 @@ export class RunLocks {
     this.#keys.delete(run.keyId);
   }
 
-  /** BullMQ renewed these locks. */
+  /** To be called when BullMQ renewed these locks. */
   renewed(jobIds: readonly string[], nowMs: number): void {
     for (const jobId of jobIds) {
       const run = this.#byJob.get(jobId);
@@ -58,15 +62,16 @@ export class RunLocks {
     }
   }
 
-  /** Redis says that these locks are gone. */
+  /** To be called when Redis answers that these locks are gone. */
   lost(jobIds: readonly string[]): void {
     for (const jobId of jobIds) this.#abort(jobId, 'lock lost');
   }
 
-  /** Aborts the runs whose lock may be about to expire. */
-  expire(nowMs: number): void {
-    for (const [jobId, run] of this.#byJob) {
-      if (nowMs - run.renewedMs > this.#options.lockMs * 0.8) this.#abort(jobId, 'lock expired');
+  /** Aborts the runs whose lock is about to expire. */
+  abortExpiring(nowMs: number): void {
+    for (const [jobId, { renewedMs }] of this.#byJob) {
+      if (nowMs - renewedMs > this.#options.lockMs * RENEW_DEADLINE)
+        this.#abort(jobId, 'lock expired');
     }
   }
 
@@ -78,12 +83,11 @@ export class RunLocks {
     const run = this.#byJob.get(jobId);
     if (run === undefined || run.abort.signal.aborted) return;
     run.abort.abort(new Error(reason));
-    if (reason !== 'shutdown') {
-      this.#options.onLockLost();
-      this.#options.log.warn(
-        { job: jobId, reason },
-        'a run lost its lock: it starts no call any more; one that was sent goes on',
-      );
-    }
+    if (reason === 'shutdown') return;
+    this.#options.onLockLost();
+    this.#options.log.warn(
+      { job: jobId, reason },
+      'a run lost its lock: it starts no more calls; calls that were sent go on',
+    );
   }
 }

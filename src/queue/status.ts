@@ -1,26 +1,24 @@
 import type { Redis } from 'ioredis';
-
-import { keyId, type JobKey } from './contract.ts';
-import { statusKey, waitsKey } from './key-names.ts';
-import type { OutcomeKind, WaitCondition } from './outcome.ts';
 import { defineScript } from '../redis/script.ts';
+import type { WaitCondition } from '../volumes/refused-error.ts';
+import { type JobKey, keyId } from './contract.ts';
+import { statusKey, waitsKey } from './key-names.ts';
+import type { Outcome } from './outcome.ts';
 import { JOIN_GROUPS, LEAVE_GROUPS, waitGroups } from './wait-list.ts';
 
-/** Why a key waits. Written by the consumer when a run did not end with `done`, removed when one
- * does; gone after a day without a run. */
+/** Why a key waits. The consumer writes it when a run ends otherwise than with `done`, and removes
+ * it when one ends so; it expires after a day without a run. */
 export interface RunStatus {
-  readonly outcome: Exclude<OutcomeKind, 'done'>;
-  /** Runs in a row that ended so. */
+  readonly outcome: Exclude<Outcome['kind'], 'done'>;
+  /** How many runs in a row had this outcome. */
   readonly count: number;
   readonly reason: string;
   /** Unix time of the last run's end. */
   readonly atMs: number;
-  /** The objects whose change ends the wait. */
-  readonly until?: readonly WaitCondition[];
   readonly holdOff?: HoldOff;
 }
 
-/** A wait that only its time ends, as long as the key's question is about the same thing. */
+/** A delay that no edit ends while the key asks for the same scope. */
 export interface HoldOff {
   readonly scope: string;
   /** Unix time. */
@@ -29,76 +27,81 @@ export interface HoldOff {
 
 const STATUS_TTL_MS = 86_400_000;
 
-/** KEYS: status, groups of the wait list. ARGV: outcome, reason, now in ms, until as JSON or '',
- * lifetime in ms, key id, groups or '', hold as JSON or ''. Returns how many runs in a row ended
- * with this outcome. A hold stays until another one takes its place: whether its time is over its
- * reader sees. */
-const note = defineScript(`${LEAVE_GROUPS}${JOIN_GROUPS}
-local count = 1
-local before = redis.call('HMGET', KEYS[1], 'outcome', 'count', 'groups', 'hold')
-local hold = ARGV[8] == '' and before[4] or ARGV[8]
-if before[1] == ARGV[1] then
-  count = (tonumber(before[2]) or 0) + 1
-end
-leave(KEYS[2], before[3], ARGV[6])
-join(KEYS[2], ARGV[7], ARGV[6])
-redis.call('HSET', KEYS[1], 'outcome', ARGV[1], 'count', count, 'reason', ARGV[2], 'at', ARGV[3], 'until', ARGV[4], 'groups', ARGV[7], 'hold', hold)
-redis.call('PEXPIRE', KEYS[1], ARGV[5])
+/** Writes a status, and moves the key to its new groups of the wait list. The stored hold-off stays
+ * until another takes its place; its reader sees whether it is over.
+ * KEYS: 1 status, 2 wait list.
+ * ARGV: 1 outcome, 2 reason, 3 now in Unix ms, 4 wait conditions as JSON or '', 5 lifetime in ms,
+ *       6 key id, 7 groups, one a line, or '', 8 new hold-off as JSON or ''.
+ * Answer: how many runs in a row had this outcome. */
+const write = defineScript(`${LEAVE_GROUPS}${JOIN_GROUPS}
+local status, waits = KEYS[1], KEYS[2]
+local outcome, reason, nowMs, conditions, ttlMs = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local keyId, groups, holdOff = ARGV[6], ARGV[7], ARGV[8]
+local last = redis.call('HMGET', status, 'outcome', 'count', 'groups', 'hold')
+local lastOutcome, lastCount, lastGroups, lastHoldOff = last[1], last[2], last[3], last[4]
+local count = lastOutcome == outcome and (tonumber(lastCount) or 0) + 1 or 1
+leaveGroups(waits, lastGroups, keyId)
+joinGroups(waits, groups, keyId)
+redis.call('HSET', status, 'outcome', outcome, 'count', count, 'reason', reason, 'at', nowMs,
+  'until', conditions, 'groups', groups, 'hold', holdOff == '' and lastHoldOff or holdOff)
+redis.call('PEXPIRE', status, ttlMs)
 return count
 `);
 
-/** KEYS: status, groups of the wait list. ARGV: key id. */
+/** Deletes a status, and takes the key out of its groups of the wait list.
+ * KEYS: 1 status, 2 wait list. ARGV: 1 key id. */
 const clear = defineScript(`${LEAVE_GROUPS}
-leave(KEYS[2], redis.call('HGET', KEYS[1], 'groups'), ARGV[1])
-redis.call('DEL', KEYS[1])
+local status, waits, keyId = KEYS[1], KEYS[2], ARGV[1]
+leaveGroups(waits, redis.call('HGET', status, 'groups'), keyId)
+redis.call('DEL', status)
 `);
 
+/** Which key's status, in which installation. */
 export interface StatusPlace {
   readonly prefix: string;
   readonly driver: string;
-  readonly uid: string;
-}
-
-/** Where a key's status is written. */
-export interface StatusTarget extends StatusPlace {
   readonly key: Pick<JobKey, 'kind' | 'uid'>;
 }
 
-/** Writes why a key waits, and, atomically with it, for which versions of which objects.
- * @returns how many runs in a row, this one included, ended with the same outcome */
-export async function noteStatus(
+/** Writes why a key waits and, in the same step, for which versions of which objects.
+ * @returns how many runs in a row, this one included, had the same outcome */
+export async function writeStatus(
   redis: Redis,
-  target: StatusTarget,
-  status: Omit<RunStatus, 'count'>,
+  place: StatusPlace,
+  status: Omit<RunStatus, 'count'> & { readonly until?: readonly WaitCondition[] },
 ): Promise<number> {
-  const count = await note.run(redis, keysOf(target), [
-    status.outcome,
-    status.reason,
-    status.atMs,
-    jsonOf(status.until),
+  const { outcome, reason, atMs, until, holdOff } = status;
+  const count = await write.run(redis, keysOf(place), [
+    outcome,
+    reason,
+    atMs,
+    until === undefined ? '' : JSON.stringify(until),
     STATUS_TTL_MS,
-    keyId(target.key),
-    waitGroups(status.until ?? []),
-    status.holdOff === undefined
-      ? ''
-      : JSON.stringify({ of: status.holdOff.scope, untilMs: status.holdOff.untilMs }),
+    keyId(place.key),
+    waitGroups(until ?? []),
+    // Redis has the scope under the name that earlier versions gave it.
+    holdOff === undefined ? '' : JSON.stringify({ of: holdOff.scope, untilMs: holdOff.untilMs }),
   ]);
   return Number(count);
 }
 
-/** Forgets why a key waited, and that it waits for anything. */
-export async function clearStatus(redis: Redis, target: StatusTarget): Promise<void> {
-  await clear.run(redis, keysOf(target), [keyId(target.key)]);
+/** Deletes why a key waited, and for what. */
+export async function clearStatus(redis: Redis, place: StatusPlace): Promise<void> {
+  await clear.run(redis, keysOf(place), [keyId(place.key)]);
 }
 
-function keysOf({ prefix, driver, uid }: StatusPlace): readonly string[] {
-  return [statusKey(prefix, driver, uid), waitsKey(prefix, driver)];
+function keysOf({ prefix, driver, key }: StatusPlace): readonly string[] {
+  return [statusKey(prefix, driver, key.uid), waitsKey(prefix, driver)];
 }
 
-/** Why a key waits; undefined when nothing is known. */
-export async function readStatus(redis: Redis, place: StatusPlace): Promise<RunStatus | undefined> {
-  const { outcome, count, reason, at, until, hold } = await redis.hgetall(
-    statusKey(place.prefix, place.driver, place.uid),
+/** Why a key waits; undefined when nothing is stored.
+ * @throws SyntaxError when what is stored can't be read */
+export async function readStatus(
+  redis: Redis,
+  { prefix, driver, key }: StatusPlace,
+): Promise<RunStatus | undefined> {
+  const { outcome, count, reason, at, hold } = await redis.hgetall(
+    statusKey(prefix, driver, key.uid),
   );
   if (outcome !== 'retry' && outcome !== 'later' && outcome !== 'running' && outcome !== 'parked')
     return undefined;
@@ -107,17 +110,13 @@ export async function readStatus(redis: Redis, place: StatusPlace): Promise<RunS
     count: Number(count),
     reason: reason ?? '',
     atMs: Number(at),
-    ...(until ? { until: JSON.parse(until) as readonly WaitCondition[] } : {}),
-    ...(hold ? { holdOff: parseHoldOff(hold) } : {}),
+    ...(hold ? parseHoldOff(hold) : {}),
   };
 }
 
-function jsonOf(value: object | undefined): string {
-  return value === undefined ? '' : JSON.stringify(value);
-}
-
-/** Redis holds the scope under the name `of`, as earlier versions wrote it. */
-function parseHoldOff(text: string): HoldOff {
-  const { of, untilMs } = JSON.parse(text) as { readonly of: string; readonly untilMs: number };
-  return { scope: of, untilMs };
+function parseHoldOff(text: string): Pick<RunStatus, 'holdOff'> {
+  const { of: scope, untilMs } = JSON.parse(text) as Readonly<Record<string, unknown>>;
+  return typeof scope === 'string' && typeof untilMs === 'number'
+    ? { holdOff: { scope, untilMs } }
+    : {};
 }

@@ -1,105 +1,106 @@
 import type { Redis } from 'ioredis';
-
+import { defineScript } from '../redis/script.ts';
+import type { WaitCondition } from '../volumes/refused-error.ts';
+import { IS_ACTIVE, JOB_OF, PROMOTE, queueRoot } from './bullmq-layout.ts';
 import { JOB_KINDS } from './contract.ts';
-import { keyPrefix } from '../redis/key-names.ts';
 import { queueName, waitsKey } from './key-names.ts';
-import type { WaitCondition } from './outcome.ts';
-import { defineScript, END_WAIT } from '../redis/script.ts';
 
-/* Which keys wait for which object, and the version of it that they saw. Written in the script that
- * writes a key's status, before the job is put back: so whoever watches the object finds the key
- * whatever came first, the change or the parking. It is in Redis, so that a new leader has it. */
+/* The wait list: which parked keys wait for another version of which object. Keys that wait for the
+ * same version of the same object form a group, `object@version`. `waits` is a sorted set of the
+ * groups, by the counter in `waits#`; the keys of a group are a hash. status.ts lists a key in the
+ * same step that writes its status, before the job is delayed. So ingest, which compares the list
+ * with the objects, finds a change whether it came before or after. It is in Redis, where a new
+ * leader finds it too. Builds on bullmq-layout.ts. */
 
-/** Some keys wait for another version of an object. */
-export interface Waiting {
-  /** `resource/namespace/name`; the namespace is empty for what has none. */
+/** Keys that wait for another version of an object. */
+export interface WaitGroup {
+  /** `resource/namespace/name`; the namespace is empty for an object that has none. */
   readonly object: string;
-  /** The version that they saw; '' = none. */
+  /** The version that they saw; '' = the object was not there. */
   readonly seen: string;
 }
 
-/** How an object is named here. */
+/** How the wait list names an object. */
 export function objectId(object: Pick<WaitCondition, 'resource' | 'namespace' | 'name'>): string {
   return `${object.resource}/${object.namespace ?? ''}/${object.name}`;
 }
 
-/** Takes an object's name apart. */
-export function parseObjectId(id: string): {
-  readonly resource: string;
-  readonly namespace: string;
-  readonly name: string;
-} {
+/** The parts of an object's name in the wait list. */
+export function parseObjectId(
+  id: string,
+): Required<Pick<WaitCondition, 'resource' | 'namespace' | 'name'>> {
   const [resource = '', namespace = '', name = ''] = id.split('/');
   return { resource, namespace, name };
 }
 
-/** The groups that a key is in, one a line: keys that wait for one version of one object make a
- * group. '' where it waits for nothing that is watched. */
-export function waitGroups(until: readonly WaitCondition[]): string {
-  return until
-    .flatMap((object) => (object.seen === undefined ? [] : [`${objectId(object)}@${object.seen}`]))
-    .join('\n');
+/** The groups of a key with these wait conditions, one a line; '' where it has none. */
+export function waitGroups(conditions: readonly WaitCondition[]): string {
+  return conditions.map((condition) => `${objectId(condition)}@${condition.seen}`).join('\n');
 }
 
-/** Lua: takes the key `id` out of the groups that it is in; `waits` is the set of groups. */
+/** Lua: `leaveGroups(waits, groups, keyId)` takes a key out of groups. */
 export const LEAVE_GROUPS = `
-local function leave(waits, groups, id)
+local function leaveGroups(waits, groups, keyId)
   for group in string.gmatch(groups or '', '[^\\n]+') do
-    redis.call('HDEL', waits .. ':' .. group, id)
+    redis.call('HDEL', waits .. ':' .. group, keyId)
     if redis.call('EXISTS', waits .. ':' .. group) == 0 then redis.call('ZREM', waits, group) end
   end
 end
 `;
 
-/** Lua: puts the key `id` into groups; the counter gives each a place after all that was looked at
- * before. */
+/** Lua: `joinGroups(waits, groups, keyId)` puts a key into groups, and each group behind all
+ * others, so that `since` finds it. */
 export const JOIN_GROUPS = `
-local function join(waits, groups, id)
+local function joinGroups(waits, groups, keyId)
   for group in string.gmatch(groups, '[^\\n]+') do
-    redis.call('HSET', waits .. ':' .. group, id, '1')
+    redis.call('HSET', waits .. ':' .. group, keyId, '1')
     redis.call('ZADD', waits, redis.call('INCR', waits .. '#'), group)
   end
 end
 `;
 
-/** KEYS: groups, counter. ARGV: position of the last look. Returns the position now, then the
- * groups that were joined since. */
+/** KEYS: 1 wait list, 2 its counter. ARGV: 1 position of an earlier answer.
+ * Answer: the position now, then the groups that keys have joined since. */
 const since = defineScript(`
-local last = tonumber(redis.call('GET', KEYS[2]) or '0')
-local from = tonumber(ARGV[1])
-if last < from then from = 0 end
-local answer = redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. from, '+inf')
-table.insert(answer, 1, tostring(last))
+local waits, counter, from = KEYS[1], KEYS[2], tonumber(ARGV[1])
+local position = tonumber(redis.call('GET', counter) or '0')
+if position < from then from = 0 end
+local answer = redis.call('ZRANGEBYSCORE', waits, '(' .. from, '+inf')
+table.insert(answer, 1, tostring(position))
 return answer
 `);
 
-/** KEYS: groups. ARGV: group, cursor, now in ms, then by kind of job: the kind, the beginning of
- * BullMQ's keys. Runs what waits at once; what is running keeps its place, since it may be about to
- * park. Returns the next cursor, how many were woken, how many are running. */
-const wake = defineScript(`${END_WAIT}
-local place = KEYS[1] .. ':' .. ARGV[1]
-local page = redis.call('HSCAN', place, ARGV[2], 'COUNT', 500)
-local woken, running = 0, 0
+/** Promotes the delayed jobs of a group's keys, a page at a time, and takes their keys out of the
+ * group. A key whose run is under way stays, since that run may be about to park it.
+ * KEYS: 1 wait list.
+ * ARGV: 1 group, 2 cursor, 3 now in Unix ms, then for each kind of job: kind, root of its queue.
+ * Answer: next cursor, how many were promoted, how many are running. */
+const promoteGroup = defineScript(`${JOB_OF}${IS_ACTIVE}${PROMOTE}
+local waits, group, cursor, nowMs = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local roots = {}
 for i = 4, #ARGV, 2 do roots[ARGV[i]] = ARGV[i + 1] end
-for i = 1, #page[2], 2 do
-  local id = page[2][i]
-  local root = roots[string.match(id, '^%a+')]
-  local job = root and redis.call('GET', root .. 'de:' .. id)
-  if job and endWait(root, job, ARGV[3]) then
-    redis.call('HDEL', place, id)
-    woken = woken + 1
-  elseif job and redis.call('LPOS', root .. 'active', job) then
+local keys = waits .. ':' .. group
+local page = redis.call('HSCAN', keys, cursor, 'COUNT', 500)
+local nextCursor, fields = page[1], page[2]
+local promoted, running = 0, 0
+for i = 1, #fields, 2 do
+  local keyId = fields[i]
+  local root = roots[string.match(keyId, '^%a+')]
+  local jobId = root and jobOf(root, keyId)
+  if jobId and promote(root, jobId, nowMs) then
+    redis.call('HDEL', keys, keyId)
+    promoted = promoted + 1
+  elseif jobId and isActive(root, jobId) then
     running = running + 1
   else
-    redis.call('HDEL', place, id)
+    redis.call('HDEL', keys, keyId)
   end
 end
-if redis.call('EXISTS', place) == 0 then redis.call('ZREM', KEYS[1], ARGV[1]) end
-return {page[1], woken, running}
+if redis.call('EXISTS', keys) == 0 then redis.call('ZREM', waits, group) end
+return { nextCursor, promoted, running }
 `);
 
-/** The waits of one driver's keys. Methods reject when Redis can't be asked. */
+/** The wait list of one driver's keys. Methods reject when Redis can't be asked. */
 export class WaitList {
   readonly #redis: Redis;
   readonly #key: string;
@@ -108,22 +109,15 @@ export class WaitList {
   constructor(redis: Redis, prefix: string, driver: string) {
     this.#redis = redis;
     this.#key = waitsKey(prefix, driver);
-    this.#roots = JOB_KINDS.flatMap((kind) => [
-      kind,
-      `${keyPrefix(prefix)}:${queueName(kind, driver)}:`,
-    ]);
+    this.#roots = JOB_KINDS.flatMap((kind) => [kind, queueRoot(prefix, queueName(kind, driver))]);
   }
 
-  /** What keys began to wait for since an earlier look; everything from position 0. */
+  /** The groups that keys have joined since an earlier answer's position; all from position 0. */
   async since(
     position: number,
-  ): Promise<{ readonly position: number; readonly waiting: readonly Waiting[] }> {
-    // A list of texts, the position first.
-    const [last = '0', ...groups] = (await since.run(
-      this.#redis,
-      [this.#key, `${this.#key}#`],
-      [position],
-    )) as readonly string[];
+  ): Promise<{ readonly position: number; readonly waiting: readonly WaitGroup[] }> {
+    const answer = await since.run(this.#redis, [this.#key, `${this.#key}#`], [position]);
+    const [last = '0', ...groups] = answer as readonly string[];
     const waiting = groups.map((group) => {
       const at = group.lastIndexOf('@');
       return { object: group.slice(0, at), seen: group.slice(at + 1) };
@@ -131,23 +125,20 @@ export class WaitList {
     return { position: Number(last), waiting };
   }
 
-  /** Runs the keys that wait for another version than the one they saw. `running`: keys under way
-   * now, to be looked at again. */
+  /** Promotes the jobs of a group's keys.
+   * @returns how many were promoted; how many are running, for which to call this again */
   async promote(
-    { object, seen }: Waiting,
+    { object, seen }: WaitGroup,
     nowMs: number,
-  ): Promise<{ readonly woken: number; readonly running: number }> {
-    const total = { woken: 0, running: 0 };
+  ): Promise<{ readonly promoted: number; readonly running: number }> {
+    const total = { promoted: 0, running: 0 };
     let cursor = '0';
     do {
-      const answer = await wake.run(
-        this.#redis,
-        [this.#key],
-        [`${object}@${seen}`, cursor, nowMs, ...this.#roots],
-      );
-      const [next, woken, running] = answer as readonly [string, number, number];
-      cursor = next;
-      total.woken += woken;
+      const args = [`${object}@${seen}`, cursor, nowMs, ...this.#roots];
+      const answer = await promoteGroup.run(this.#redis, [this.#key], args);
+      const [nextCursor, promoted, running] = answer as readonly [string, number, number];
+      cursor = nextCursor;
+      total.promoted += promoted;
       total.running += running;
     } while (cursor !== '0');
     return total;

@@ -1,16 +1,16 @@
 import { Registry } from 'prom-client';
-
 import {
-  startConsumer,
   type Consumer,
   type ConsumerOptions,
   type Run,
+  startConsumer,
 } from '#src/queue/consumer.ts';
-import type { JobKey } from '#src/queue/contract.ts';
+import { queueRoot } from '#src/queue/bullmq-layout.ts';
+import { type JobKey, keyId } from '#src/queue/contract.ts';
+import { queueName } from '#src/queue/key-names.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { createProducer, type Producer, type ProducerOptions } from '#src/queue/producer.ts';
 import { silentLog } from '#src/runtime/log.ts';
-
 import type { TestRedis } from './redis.ts';
 
 /** Resolves when the condition holds; fails with `what` when it does not within the time: less than
@@ -45,6 +45,8 @@ export function snapshotKey(name: string, namespace = 'default'): JobKey {
 export interface SeenRun {
   readonly key: JobKey;
   readonly run: Run;
+  /** Failures of its job before this run, as BullMQ counts them. */
+  readonly failures: number;
   readonly atMs: number;
   endMs?: number;
 }
@@ -79,9 +81,9 @@ export class QueueBench {
       spreadMs: 200,
       ...o,
     });
+    this.#close.push(() => producer.close());
     if (outstanding !== undefined)
       producer.onRedisBack((reason) => producer.resync(outstanding(), reason));
-    this.#close.push(() => producer.close());
     return producer;
   }
 
@@ -113,7 +115,7 @@ export class QueueBench {
     run: Run,
     process: (key: JobKey, run: Run) => Outcome | Promise<Outcome>,
   ): Promise<Outcome> {
-    const seen: SeenRun = { key, run, atMs: Date.now() };
+    const seen: SeenRun = { key, run, failures: await this.#failures(key), atMs: Date.now() };
     this.runs.push(seen);
     if (this.#running.has(key.uid)) this.doubles.push(key.uid);
     this.#running.add(key.uid);
@@ -123,6 +125,12 @@ export class QueueBench {
       this.#running.delete(key.uid);
       seen.endMs = Date.now();
     }
+  }
+
+  async #failures(key: JobKey): Promise<number> {
+    const { redis } = this.#redis;
+    const root = queueRoot('csi', queueName(key.kind, this.#driver));
+    return Number(await redis.hget(`${root}${await redis.get(`${root}de:${keyId(key)}`)}`, 'atm'));
   }
 
   runsOf(key: JobKey): SeenRun[] {

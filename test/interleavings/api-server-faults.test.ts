@@ -11,17 +11,17 @@ const FAULTS: readonly { readonly title: string; readonly action: FaultAction }[
   { title: 'answers 409', action: { kind: 'status', code: 409 } },
   { title: 'answers 410', action: { kind: 'status', code: 410 } },
   {
-    title: 'answers 429 and asks for patience',
+    title: 'answers 429 with Retry-After',
     action: { kind: 'status', code: 429, retryAfterSeconds: 0 },
   },
   { title: 'answers 500', action: { kind: 'status', code: 500 } },
   { title: 'answers 503', action: { kind: 'status', code: 503 } },
   { title: 'breaks the connection', action: { kind: 'reset' } },
-  { title: 'does it and breaks the connection', action: { kind: 'lose-answer' } },
+  { title: 'obeys and breaks the connection', action: { kind: 'lose-answer' } },
   { title: 'is slow', action: { kind: 'delay', delayMs: 250 } },
 ];
 
-/** Requests of a life, by where they come in it. */
+/** Requests in the life of a volume. */
 const PLACES: readonly {
   readonly title: string;
   readonly when: 'create' | 'delete';
@@ -48,7 +48,7 @@ const PLACES: readonly {
     at: { verb: 'delete', plural: 'persistentvolumes' },
   },
   {
-    title: 'the finalizer is taken off',
+    title: 'the finalizer is removed',
     when: 'delete',
     at: { verb: 'patch', plural: 'persistentvolumes' },
   },
@@ -65,7 +65,7 @@ describe('an API server that fails once', () => {
   const inject = (fault: Fault) => story.rig.cluster.api.faults.inject(fault);
 
   async function released(claim: Claim): Promise<Volume> {
-    await story.settle(claim);
+    await story.runUntilDone(claim);
     await story.deleteClaim(claim);
     await until(
       'the volume is released',
@@ -82,12 +82,13 @@ describe('an API server that fails once', () => {
         const volume = place.when === 'delete' ? await released(claim) : undefined;
         const [made, deleted] = [story.creates(claim).length, story.deletes().length];
         inject({ ...place.at, action });
-        const run = () => (volume === undefined ? worker.provision(claim) : worker.remove(volume));
+        const run = () =>
+          volume === undefined ? worker.reconcileClaim(claim) : worker.reconcileVolume(volume);
         await until(
-          `it is done though the server ${title}`,
+          `it is done although the server ${title}`,
           async () => (await run()).kind === 'done',
         );
-        await story.settle(claim, worker);
+        await story.runUntilDone(claim, worker);
         if (volume === undefined) {
           await story.assertOneVolume(claim);
           assert.equal(story.creates(claim).length, made + 1, title);
@@ -99,19 +100,19 @@ describe('an API server that fails once', () => {
     });
   }
 
-  it('at the look before a replay keeps nobody from the record', async () => {
+  it('when the PV is read before a replay leaves the record without an owner', async () => {
     const claim = await story.rig.claim();
     await story.loseAnswer(claim);
     inject({ verb: 'get', plural: 'persistentvolumes', action: { kind: 'status', code: 500 } });
     const worker = story.worker();
-    assert.equal((await worker.provision(claim)).kind, 'later');
+    assert.equal((await worker.reconcileClaim(claim)).kind, 'later');
     const record = await story.record(claim);
     assert.deepEqual([record['owner'], record['state'], record['n']], ['', 'creating', '1']);
-    assert.equal((await story.worker().provision(claim)).kind, 'done');
+    assert.equal((await story.worker().reconcileClaim(claim)).kind, 'done');
     await story.assertOneVolume(claim);
   });
 
-  it('at the look at a namesake keeps the answer, and nobody from the record', async () => {
+  it('when a PV of the same name is read keeps the answer, and no owner', async () => {
     const claim = await story.rig.claim();
     const name = `pvc-${claim.metadata.uid}`;
     const spec = {
@@ -127,21 +128,21 @@ describe('an API server that fails once', () => {
     });
     inject({ verb: 'get', plural: 'persistentvolumes', action: { kind: 'status', code: 500 } });
     const worker = story.worker();
-    assert.equal((await worker.provision(claim)).kind, 'later');
+    assert.equal((await worker.reconcileClaim(claim)).kind, 'later');
     const record = await story.record(claim);
     assert.equal(record['owner'], '');
     assert.notEqual(record['ans'] ?? '', '');
     await story.rig.kube.delete(volumes, { name });
     await until(
-      'the namesake is gone',
+      'the other PV is gone',
       async () => (await story.rig.volumeOf(claim)) === undefined,
     );
-    await story.settle(claim);
+    await story.runUntilDone(claim);
     await story.assertOneVolume(claim);
     assert.equal(story.creates(claim).length, 1);
   });
 
-  it('at the read of a secret sends nothing, and leaves the record as it was', async () => {
+  it('when a secret is read sends nothing, and leaves the record as it was', async () => {
     const parameters = {
       'csi.storage.k8s.io/provisioner-secret-name': 'credentials',
       'csi.storage.k8s.io/provisioner-secret-namespace': 'default',
@@ -155,14 +156,14 @@ describe('an API server that fails once', () => {
     });
     const claim = await story.rig.claim({ parameters });
     inject({ verb: 'get', plural: 'secrets', action: { kind: 'status', code: 500 } });
-    assert.notEqual((await story.worker().provision(claim)).kind, 'done');
+    assert.notEqual((await story.worker().reconcileClaim(claim)).kind, 'done');
     assert.deepEqual(await story.record(claim), {});
     const volume = await released(claim);
     inject({ verb: 'get', plural: 'secrets', action: { kind: 'status', code: 500 } });
-    assert.notEqual((await story.worker().remove(volume)).kind, 'done');
+    assert.notEqual((await story.worker().reconcileVolume(volume)).kind, 'done');
     assert.equal((await story.record(claim))['state'], 'stored');
     assert.equal(story.deletes().length, 0);
-    await story.settle(claim);
+    await story.runUntilDone(claim);
     await story.assertNothingLeft(claim);
   });
 });
@@ -175,7 +176,7 @@ describe('an API server that is away', () => {
   after(() => story.close());
   beforeEach(() => story.reset());
 
-  it('starts no call, ends each run as “later”, and costs a volume under way nothing', async () => {
+  it('ends runs with later, and keeps the answer of a call under way', async () => {
     const [waiting, underWay] = [await story.rig.claim(), await story.rig.claim()];
     const { faults } = story.rig.cluster.api;
     const back: (() => void)[] = [];
@@ -184,14 +185,14 @@ describe('an API server that is away', () => {
         back.push(faults.inject({ action: { kind: 'status', code: 503 }, times: Infinity }));
     });
     const worker = story.worker();
-    // It goes away while the driver works: the answer is kept.
-    assert.equal((await worker.provision(underWay)).kind, 'retry');
-    assert.equal((await worker.provision(waiting)).kind, 'later');
-    assert.equal((await worker.provision(underWay)).kind, 'later');
+    // The API server goes away while the driver works; the record keeps the answer.
+    assert.equal((await worker.reconcileClaim(underWay)).kind, 'retry');
+    assert.equal((await worker.reconcileClaim(waiting)).kind, 'later');
+    assert.equal((await worker.reconcileClaim(underWay)).kind, 'later');
     assert.equal(story.creates(waiting).length, 0);
     back[0]?.();
-    await story.settle(underWay, worker);
-    await story.settle(waiting, worker);
+    await story.runUntilDone(underWay, worker);
+    await story.runUntilDone(waiting, worker);
     await story.assertOneVolume(underWay);
     await story.assertOneVolume(waiting);
     assert.equal(story.creates(underWay).length, 1);

@@ -13,7 +13,7 @@ describe('the processes, when the API server is in trouble', () => {
     assert.deepEqual(await sutler.close(), []);
   });
 
-  it('lose nothing and list nothing when all watches are cut, ten times over', async () => {
+  it('miss no claim and list nothing when all watches are cut ten times', async () => {
     const before = { lists: sutler.lists, pids: sutler.pids() };
     for (let round = 0; round < 10; round += 1) {
       sutler.cluster.api.stopWatches('cut');
@@ -25,7 +25,7 @@ describe('the processes, when the API server is in trouble', () => {
     assert.deepEqual(sutler.pids(), before.pids);
   });
 
-  it('list once per watch when the server has forgotten what was before (410), and no more', async () => {
+  it('list once per watch when the server answers 410', async () => {
     await sutler.allWatch();
     const before = sutler.lists;
     const stopped = sutler.cluster.api.stopWatches('expire');
@@ -39,7 +39,7 @@ describe('the processes, when the API server is in trouble', () => {
     );
   });
 
-  it('live through two seconds without it: no restart, no new lists, and what came and went meanwhile is made and reclaimed', async () => {
+  it('go on after two seconds without it, without a restart or a list', async () => {
     const old = sutler.makeClaims(3);
     await sutler.allBound();
     await sutler.allWatch();
@@ -64,7 +64,7 @@ describe('the processes, when the API server is in trouble', () => {
       before.lists,
       JSON.stringify(sutler.cluster.api.requests.snapshot()),
     );
-    // A quiet watch that was cut so often has a long pause before its next try.
+    // A watch that was cut so often backs off for long before it is opened again.
     for (const name of NAMES)
       await until(
         `${name} is ready`,

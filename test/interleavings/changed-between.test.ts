@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { toBinary } from '@bufbuild/protobuf';
-import { CreateVolumeRequestSchema, type CreateVolumeRequest } from '#src/csi/generated/csi_pb.ts';
+import { type CreateVolumeRequest, CreateVolumeRequestSchema } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
 import type { ProcessorPorts } from '#src/jobs/ports.ts';
 import type { Claim, Class, Volume } from '#src/kube/objects.ts';
@@ -10,12 +10,12 @@ import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
 import { until } from '../harness/csi-folder.ts';
 import { Story } from './story.ts';
 
-/** What changes between an attempt of unknown end and the next one. */
+/** What changes between an attempt whose answer was lost and the next one. */
 interface Change {
   readonly title: string;
   readonly change: (story: Story, claim: Claim) => Promise<Partial<ProcessorPorts>>;
-  /** Ends with the volume reclaimed instead of bound. */
-  readonly surplus?: true;
+  /** Whether the volume is reclaimed in the end, instead of bound. */
+  readonly isReclaimed?: true;
 }
 
 const SELECTED_NODE = 'volume.kubernetes.io/selected-node';
@@ -67,21 +67,21 @@ const CHANGES: readonly Change[] = [
     },
   },
   {
-    title: 'the driver says that it makes no volumes any more',
+    title: 'the driver reports that it creates no volumes',
     change: (story) =>
       Promise.resolve({
         driver: () => ({ ...story.rig.ports.driver(), controllerCapabilities: new Set() }),
       }),
   },
   {
-    title: 'the options of the process are others',
+    title: 'the process has other options',
     change: (story) =>
       Promise.resolve({
         options: { ...story.rig.ports.options, defaultFsType: 'xfs', extraCreateMetadata: true },
       }),
   },
   {
-    title: 'the selected node is taken off the claim',
+    title: 'the selected node is removed from the claim',
     change: async (story, claim) => {
       await annotate(story, claim, { [SELECTED_NODE]: null });
       return classWith(story, claim, { volumeBindingMode: 'WaitForFirstConsumer' });
@@ -95,8 +95,8 @@ const CHANGES: readonly Change[] = [
     },
   },
   {
-    title: 'the claim is bound elsewhere',
-    surplus: true,
+    title: 'the claim is bound to another PV',
+    isReclaimed: true,
     change: async (story, claim) => {
       const name = `static-${claim.metadata.name}`;
       await story.rig.kube.create<Volume>(volumes, undefined, {
@@ -120,7 +120,7 @@ const CHANGES: readonly Change[] = [
   },
   {
     title: 'the claim is deleted',
-    surplus: true,
+    isReclaimed: true,
     change: async (story, claim) => {
       await story.deleteClaim(claim);
       return {};
@@ -145,44 +145,48 @@ describe('between two attempts at one volume', () => {
         ),
       );
 
-  for (const { title, change, surplus } of CHANGES) {
-    it(`${title}: the stored request goes out again byte for byte, ${surplus ? 'and its volume is reclaimed' : 'and its volume is the claim’s'}`, async () => {
+  for (const { title, change, isReclaimed } of CHANGES) {
+    const end = isReclaimed ? 'its volume reclaimed' : 'its volume bound';
+    it(`${title}: the stored request is repeated and ${end}`, async () => {
       const claim = await story.rig.claim({ parameters: { type: 'first' } });
       await annotate(story, claim, { [SELECTED_NODE]: 'node-1' });
       await story.loseAnswer(claim);
       const [first = ''] = bytesOf(claim);
       const ports = await change(story, claim);
       const worker = story.worker({ ports });
-      assert.equal((await worker.provision(claim)).kind, 'done');
+      assert.equal((await worker.reconcileClaim(claim)).kind, 'done');
       assert.deepEqual(bytesOf(claim), [first, first]);
       assert.equal(await story.rig.redis.hlen('{csi}:open:sample.csi.sutler.dev'), 0);
       const volume = await story.rig.volumeOf(claim);
       assert.equal(volume?.spec.claimRef?.uid, claim.metadata.uid);
       assert.equal(volume?.spec.mountOptions, undefined);
-      if (surplus !== true) return story.assertOneVolume(claim);
+      if (isReclaimed !== true) return story.assertOneVolume(claim);
       await until(
         'the volume controller releases it',
         async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released',
       );
       const plain = story.worker();
-      await until('its deletion is done', async () => (await plain.remove(volume)).kind === 'done');
+      await until(
+        'its deletion is done',
+        async () => (await plain.reconcileVolume(volume)).kind === 'done',
+      );
       await until('its PV is gone', async () => (await story.rig.volumeOf(claim)) === undefined);
       await story.assertNothingLeft(claim);
     });
   }
 
-  it('a refusal without a mark lets the edited class be planned, with nothing of the first request left', async () => {
+  it('an unambiguous refusal: the next request is planned from the edited class', async () => {
     const claim = await story.rig.claim({ parameters: { type: 'first' } });
     story.script(({ method }) => {
       if (method === 'CreateVolume') throw new DriverStatus(Code.ResourceExhausted, 'full');
     });
-    assert.equal((await story.worker().provision(claim)).kind, 'retry');
+    assert.equal((await story.worker().reconcileClaim(claim)).kind, 'retry');
     story.script(() => undefined);
     assert.equal(
       (
         await story
           .worker({ ports: classWith(story, claim, { parameters: { type: 'second' } }) })
-          .provision(claim)
+          .reconcileClaim(claim)
       ).kind,
       'done',
     );
@@ -192,7 +196,7 @@ describe('between two attempts at one volume', () => {
     );
   });
 
-  describe('the secret goes', () => {
+  describe('the secret is deleted', () => {
     const NAMESPACE = 'tenant';
     const parameters = {
       'csi.storage.k8s.io/provisioner-secret-name': 'credentials',
@@ -205,7 +209,7 @@ describe('between two attempts at one volume', () => {
       try {
         operations.create(namespaces, undefined, { metadata: { name: NAMESPACE } });
       } catch {
-        // There from the test before.
+        // The test before has created it.
       }
       const data = { key: Buffer.from(value).toString('base64') };
       await story.rig.kube.create(secrets, NAMESPACE, {
@@ -215,7 +219,7 @@ describe('between two attempts at one volume', () => {
         data,
       });
     };
-    const dropNamespace = async (): Promise<void> => {
+    const deleteNamespace = async (): Promise<void> => {
       await story.rig.kube.delete(
         { group: '', version: 'v1', plural: 'namespaces', kind: 'Namespace', namespaced: false },
         { name: NAMESPACE },
@@ -226,13 +230,13 @@ describe('between two attempts at one volume', () => {
       );
     };
 
-    it('with its namespace before the second attempt: nothing is sent, the record stays open with its mark, the claim is told', async () => {
+    it('before the second attempt: nothing is sent and the record stays ambiguous', async () => {
       await makeSecret('one');
       const claim = await story.rig.claim({ parameters });
       await story.loseAnswer(claim);
-      await dropNamespace();
+      await deleteNamespace();
       story.rig.events.length = 0;
-      const outcome = await story.worker().provision(claim);
+      const outcome = await story.worker().reconcileClaim(claim);
       assert.equal(outcome.kind, 'retry');
       assert.deepEqual(story.messages(), [
         'Warning ProvisioningFailed error getting secret credentials in namespace tenant: secrets "credentials" not found',
@@ -241,7 +245,7 @@ describe('between two attempts at one volume', () => {
       const record = await story.rig.record(claim.metadata.uid);
       assert.deepEqual([record['state'], record['amb']], ['creating', '1']);
       await makeSecret('two');
-      await story.settle(claim);
+      await story.runUntilDone(claim);
       await story.assertOneVolume(claim);
       assert.deepEqual(
         story.creates(claim).map(({ request }) => (request as CreateVolumeRequest).secrets),
@@ -250,19 +254,19 @@ describe('between two attempts at one volume', () => {
       await story.rig.kube.delete(secrets, metadata);
     });
 
-    it('with its namespace before the deletion: it parks, naming the secret, and goes on when the secret is back', async () => {
+    it('before the deletion: the key parks until the secret is back', async () => {
       await makeSecret('one');
       const claim = await story.rig.claim({ parameters });
-      await story.settle(claim);
+      await story.runUntilDone(claim);
       await story.deleteClaim(claim);
-      await dropNamespace();
+      await deleteNamespace();
       await until(
         'the volume is released',
         async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released',
       );
       const volume = await story.rig.volumeOf(claim);
       assert.ok(volume);
-      const outcome = await story.worker().remove(volume);
+      const outcome = await story.worker().reconcileVolume(volume);
       assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
       const { resource, namespace, name } = outcome.until?.[0] ?? {};
       assert.deepEqual([resource, namespace, name], ['secrets', NAMESPACE, 'credentials']);
@@ -272,7 +276,7 @@ describe('between two attempts at one volume', () => {
       );
       assert.equal(story.deletes().length, 0);
       await makeSecret('two');
-      await story.settle(claim);
+      await story.runUntilDone(claim);
       await story.assertNothingLeft(claim);
       await story.rig.kube.delete(secrets, metadata);
     });

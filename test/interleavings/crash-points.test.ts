@@ -8,13 +8,13 @@ import type { Claim } from '#src/kube/objects.ts';
 import type { JobKey } from '#src/queue/contract.ts';
 import { until } from '../harness/csi-folder.ts';
 import { DRIVER } from '../jobs/rig.ts';
-import type { Orders, Place } from './doomed-worker.ts';
-import { Ice, Story } from './story.ts';
+import type { Orders, Place } from './killed-worker.ts';
+import { Pause, Story } from './story.ts';
 
-const SCRIPT = fileURLToPath(new URL('doomed-worker.js', import.meta.url));
+const SCRIPT = fileURLToPath(new URL('killed-worker.js', import.meta.url));
 
-/** A real process that is killed by SIGKILL, at each place of a run. Two claims go through it
- * together: one stays, the other is deleted while nobody works. */
+/** A worker process is killed by SIGKILL at each place of a run. It runs two claims: one stays, the
+ * other is deleted before another worker goes on. */
 describe('a worker that is killed', () => {
   let story: Story;
   before(async () => {
@@ -59,19 +59,19 @@ describe('a worker that is killed', () => {
 
   /** Both claims are of one class. */
   async function twoClaims(): Promise<readonly [Claim, Claim]> {
-    const stays = await story.rig.claim();
-    const { storageClassName = '' } = stays.spec;
-    return [stays, await story.rig.claim({ className: storageClassName })];
+    const kept = await story.rig.claim();
+    const { storageClassName = '' } = kept.spec;
+    return [kept, await story.rig.claim({ className: storageClassName })];
   }
 
-  async function afterwards(stays: Claim, goes: Claim): Promise<void> {
-    for (const { metadata } of [stays, goes]) {
+  async function finishBoth(kept: Claim, deleted: Claim): Promise<void> {
+    for (const { metadata } of [kept, deleted]) {
       if ((await story.rig.record(metadata.uid))['owner']) await story.endOwnership(metadata.uid);
     }
-    await story.deleteClaim(goes);
-    await Promise.all([story.settle(stays), story.settle(goes)]);
-    await story.assertOneVolume(stays);
-    await story.assertNothingLeft(goes);
+    await story.deleteClaim(deleted);
+    await Promise.all([story.runUntilDone(kept), story.runUntilDone(deleted)]);
+    await story.assertOneVolume(kept);
+    await story.assertNothingLeft(deleted);
     assert.deepEqual(story.doubles, []);
   }
 
@@ -97,40 +97,40 @@ describe('a worker that is killed', () => {
     { place: 'closed', title: 'right after it closed the record', calls: 1, state: 'stored' },
   ];
   for (const { place, title, calls, state } of CREATION) {
-    it(`${title} leaves a volume to the claim that stays and none to the one that goes`, async () => {
-      const [stays, goes] = await twoClaims();
-      await start([jobOf(stays), jobOf(goes)], place, stays.spec.storageClassName ?? '').killed;
-      assert.equal((await story.rig.record(stays.metadata.uid))['state'], state);
-      const handle = (await story.rig.volumeOf(stays))?.spec.csi?.volumeHandle;
-      await afterwards(stays, goes);
-      assert.equal(story.creates(stays).length, calls);
+    it(`${title} leaves one volume, for the claim that stays`, async () => {
+      const [kept, deleted] = await twoClaims();
+      await start([jobOf(kept), jobOf(deleted)], place, kept.spec.storageClassName ?? '').killed;
+      assert.equal((await story.rig.record(kept.metadata.uid))['state'], state);
+      const handle = (await story.rig.volumeOf(kept))?.spec.csi?.volumeHandle;
+      await finishBoth(kept, deleted);
+      assert.equal(story.creates(kept).length, calls);
       if (handle !== undefined)
-        assert.equal((await story.rig.volumeOf(stays))?.spec.csi?.volumeHandle, handle);
+        assert.equal((await story.rig.volumeOf(kept))?.spec.csi?.volumeHandle, handle);
     });
   }
 
-  it('while the driver works leaves a volume to the claim that stays and none to the one that goes', async () => {
-    const [stays, goes] = await twoClaims();
-    const ice = new Ice();
+  it('while the driver works leaves one volume, for the claim that stays', async () => {
+    const [kept, deleted] = await twoClaims();
+    const pause = new Pause();
     let waiting = 0;
-    let cut = 0;
+    let cancelled = 0;
     story.script(async ({ method, signal }) => {
       if (method !== 'CreateVolume' || waiting === 2) return;
       waiting += 1;
-      signal.addEventListener('abort', () => (cut += 1), { once: true });
-      await ice.freeze();
+      signal.addEventListener('abort', () => (cancelled += 1), { once: true });
+      await pause.wait();
     });
     const { pid, killed } = start(
-      [jobOf(stays), jobOf(goes)],
+      [jobOf(kept), jobOf(deleted)],
       'never',
-      stays.spec.storageClassName ?? '',
+      kept.spec.storageClassName ?? '',
     );
     await until('both calls are at the driver', () => waiting === 2);
     process.kill(pid, 'SIGKILL');
     await killed;
-    await until('the gateway tells the driver that the caller is gone', () => cut === 2);
-    ice.thaw();
-    await afterwards(stays, goes);
+    await until('the gateway tells the driver that the caller is gone', () => cancelled === 2);
+    pause.resume();
+    await finishBoth(kept, deleted);
   });
 
   const DELETION: readonly {
@@ -162,7 +162,7 @@ describe('a worker that is killed', () => {
   for (const { place, title, calls, state } of DELETION) {
     it(`${title} leaves nothing`, async () => {
       const claim = await story.rig.claim();
-      await story.settle(claim);
+      await story.runUntilDone(claim);
       await story.deleteClaim(claim);
       await until(
         'the volume is released',
@@ -179,7 +179,7 @@ describe('a worker that is killed', () => {
       const record = await story.rig.record(claim.metadata.uid);
       assert.equal(record['state'], state);
       if (record['owner']) await story.endOwnership(claim.metadata.uid);
-      await story.settle(claim);
+      await story.runUntilDone(claim);
       await story.assertNothingLeft(claim);
       assert.equal(story.deletes().length, calls);
     });

@@ -3,19 +3,19 @@ import { rm } from 'node:fs/promises';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { join } from 'node:path';
 import { createCsiClient, type CsiClient } from '#src/gateway-client/client.ts';
-import { startGateway, type Gateway } from '#src/csi-gateway/gateway.ts';
+import { type Gateway, startGateway } from '#src/csi-gateway/gateway.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
 import {
-  startSampleDriver,
   type DriverCall,
   type SampleDriver,
+  startSampleDriver,
 } from '../../sandbox/driver/server.ts';
 import { until } from '../harness/csi-folder.ts';
 import { Story, type Worker } from './story.ts';
 
-/** A driver and a gateway that a test can take away and bring back, beside the rig's own. */
+/** A driver and a gateway of this test's own, which it can stop and start again. */
 describe('a driver and its gateway', () => {
   let story: Story;
   let driver: SampleDriver;
@@ -32,7 +32,7 @@ describe('a driver and its gateway', () => {
       onCall: (call) => hook(call),
     });
   };
-  const startDoor = async (): Promise<void> => {
+  const openGateway = async (): Promise<void> => {
     gateway = await startGateway({
       driver: { kind: 'unix', path: file('d.sock') },
       listen: { kind: 'unix', path: file('g.sock') },
@@ -53,7 +53,7 @@ describe('a driver and its gateway', () => {
   before(async () => {
     story = await Story.open();
     await startDriver();
-    await startDoor();
+    await openGateway();
     client = createCsiClient({ address: { kind: 'unix', path: file('g.sock') }, log: silentLog });
   });
   after(async () => {
@@ -68,40 +68,40 @@ describe('a driver and its gateway', () => {
     await ready();
   });
 
-  it('hand on the end of a call: the driver is told when the worker’s deadline is over', async () => {
+  it('cancel a call at the driver when the worker’s deadline has passed', async () => {
     const claim = await story.rig.claim();
-    const cut: Promise<void>[] = [];
+    const cancelled: Promise<void>[] = [];
     hook = ({ method, metadata, signal }) => {
       if (method !== 'CreateVolume') return undefined;
       assert.deepEqual(metadata.get('sutler-not-after'), []);
-      cut.push(
+      cancelled.push(
         new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true })),
       );
       return new Promise(() => undefined);
     };
     const startedMs = Date.now();
-    assert.equal((await worker(300).provision(claim)).kind, 'running');
+    assert.equal((await worker(300).reconcileClaim(claim)).kind, 'running');
     assert.ok(Date.now() - startedMs < 2_000);
-    assert.equal(cut.length, 1);
-    await cut[0];
+    assert.equal(cancelled.length, 1);
+    await cancelled[0];
     hook = () => undefined;
-    await story.settle(claim, worker());
+    await story.runUntilDone(claim, worker());
     assert.deepEqual(handles(), [(await story.rig.volumeOf(claim))?.spec.csi?.volumeHandle]);
   });
 
-  it('that hangs costs one deadline a try, warns once, and recovers by itself', async () => {
+  it('that hang cost each attempt its deadline, warn once, and recover', async () => {
     const claim = await story.rig.claim();
     const before = driver.volumes().length;
     hook = ({ method }) => (method === 'CreateVolume' ? new Promise(() => undefined) : undefined);
     for (let tries = 0; tries < 3; tries += 1)
-      assert.equal((await worker(100).provision(claim)).kind, 'running');
+      assert.equal((await worker(100).reconcileClaim(claim)).kind, 'running');
     assert.equal(story.messages().filter((text) => text.startsWith('Warning')).length, 1);
     hook = () => undefined;
-    await story.settle(claim, worker());
+    await story.runUntilDone(claim, worker());
     assert.equal(driver.volumes().length, before + 1);
   });
 
-  it('that dies in the middle of a call and comes back makes one volume', async () => {
+  it('make one volume when the driver dies during a call and comes back', async () => {
     const claim = await story.rig.claim();
     const before = driver.volumes().length;
     hook = async ({ method, proceed }) => {
@@ -110,12 +110,12 @@ describe('a driver and its gateway', () => {
       void driver.close();
       return new Promise(() => undefined);
     };
-    const outcome = await worker().provision(claim);
+    const outcome = await worker().reconcileClaim(claim);
     assert.ok(outcome.kind === 'retry' || outcome.kind === 'running', JSON.stringify(outcome));
     assert.equal((await story.record(claim))['amb'], '1');
-    await until('the gateway misses it', () => gateway.trouble !== undefined);
+    await until('the gateway notices it', () => gateway.trouble !== undefined);
     assert.equal(
-      (await worker().provision(claim)).kind,
+      (await worker().reconcileClaim(claim)).kind,
       'later',
       'nothing is sent to a driver that is not there',
     );
@@ -123,11 +123,11 @@ describe('a driver and its gateway', () => {
     await rm(file('d.sock'), { force: true });
     await startDriver();
     await ready();
-    await story.settle(claim, worker());
+    await story.runUntilDone(claim, worker());
     assert.equal(driver.volumes().length, before + 1);
   });
 
-  it('where the gateway dies in the middle of a call and comes back, make one volume', async () => {
+  it('make one volume when the gateway dies during a call and comes back', async () => {
     const claim = await story.rig.claim();
     const before = driver.volumes().length;
     hook = async ({ method, proceed }) => {
@@ -136,18 +136,18 @@ describe('a driver and its gateway', () => {
       void gateway.close(0);
       return new Promise(() => undefined);
     };
-    const outcome = await worker().provision(claim);
+    const outcome = await worker().reconcileClaim(claim);
     assert.ok(outcome.kind === 'retry' || outcome.kind === 'running', JSON.stringify(outcome));
     hook = () => undefined;
     assert.equal(
-      (await worker(500).provision(claim)).kind,
+      (await worker(500).reconcileClaim(claim)).kind,
       'later',
       'nothing is sent without a gateway',
     );
     assert.equal((await story.record(claim))['amb'], '1');
-    await startDoor();
+    await openGateway();
     await ready();
-    await story.settle(claim, worker());
+    await story.runUntilDone(claim, worker());
     assert.equal(driver.volumes().length, before + 1);
   });
 
@@ -159,22 +159,22 @@ describe('a driver and its gateway', () => {
       reason: /empty volume_id/,
     },
   ]) {
-    it(`that answers with ${title} is asked again, and no PV is written before it answers well`, async () => {
+    it(`repeat the call after an answer with ${title}, and write no PV until then`, async () => {
       const claim = await story.rig.claim();
       hook = ({ method }) => (method === 'CreateVolume' ? answer : undefined);
-      const outcome = await worker().provision(claim);
+      const outcome = await worker().reconcileClaim(claim);
       assert.ok(outcome.kind === 'retry' && reason.test(outcome.reason), JSON.stringify(outcome));
       assert.equal((await story.record(claim))['amb'], '1');
       assert.equal(await story.rig.volumeOf(claim), undefined);
       hook = () => undefined;
-      await story.settle(claim, worker());
+      await story.runUntilDone(claim, worker());
       assert.ok(
         handles().includes((await story.rig.volumeOf(claim))?.spec.csi?.volumeHandle ?? ''),
       );
     });
   }
 
-  it('that makes a volume too small has to delete it at once, and makes another', async () => {
+  it('delete a volume that is too small at once, and make another', async () => {
     const claim = await story.rig.claim();
     const deleted: unknown[] = [];
     hook = ({ method, request }) => {
@@ -183,15 +183,15 @@ describe('a driver and its gateway', () => {
         ? { volume: { volumeId: 'small', capacityBytes: 1n } }
         : undefined;
     };
-    const outcome = await worker().provision(claim);
+    const outcome = await worker().reconcileClaim(claim);
     assert.ok(
       outcome.kind === 'retry' && /less than requested/.test(outcome.reason),
       JSON.stringify(outcome),
     );
     assert.deepEqual(deleted, ['small']);
-    assert.deepEqual(await story.record(claim), {}, 'it is proven that there is none');
+    assert.deepEqual(await story.record(claim), {}, 'its absence is proven');
     hook = () => undefined;
-    await story.settle(claim, worker());
+    await story.runUntilDone(claim, worker());
     assert.ok(handles().includes((await story.rig.volumeOf(claim))?.spec.csi?.volumeHandle ?? ''));
   });
 });

@@ -3,7 +3,7 @@ import { readdirSync } from 'node:fs';
 import { after, before, describe, it } from 'node:test';
 import { systemClock } from '#src/runtime/clock.ts';
 import { until } from '../harness/csi-folder.ts';
-import { Installation, NAMES, type Name } from './installation.ts';
+import { Installation, type Name, NAMES } from './installation.ts';
 
 describe('the processes, when their driver is in trouble', () => {
   let sutler: Installation;
@@ -14,14 +14,15 @@ describe('the processes, when their driver is in trouble', () => {
     assert.deepEqual(await sutler.close(), []);
   });
 
-  // Killed workers: crash-points.test.ts.
+  // crash-points.test.ts kills workers.
   const KILLED: readonly (readonly Name[])[] = [
     ['sandbox-driver'],
     ['csi-gateway'],
     ['sandbox-driver', 'csi-gateway'],
   ];
-  for (const victims of KILLED) {
-    it(`leave no volume and no claim behind when ${victims.join(' and ')} got SIGKILL in the middle of calls`, async () => {
+  for (const killed of KILLED) {
+    const title = killed.join(' and ');
+    it(`lose no volume and no claim when ${title} is killed`, async () => {
       const before = new Map(NAMES.map((name) => [name, sutler.pid(name)]));
       const made = readdirSync(sutler.volumesDir).length;
       const names = sutler.makeClaims(8);
@@ -29,21 +30,21 @@ describe('the processes, when their driver is in trouble', () => {
         'calls are under way',
         () => readdirSync(sutler.volumesDir).length > made || sutler.pending < 8,
       );
-      for (const victim of victims) process.kill(before.get(victim) ?? 0, 'SIGKILL');
+      for (const name of killed) process.kill(before.get(name) ?? 0, 'SIGKILL');
       sutler.deleteClaims(names.slice(0, 4));
       await sutler.allBound();
       for (const name of NAMES) {
         await until(`${name} lives`, () => sutler.pid(name) !== undefined);
         assert.equal(
           sutler.pid(name) === before.get(name),
-          !victims.includes(name),
-          `${name}: only who was killed starts anew`,
+          !killed.includes(name),
+          `${name}: only killed processes are started again`,
         );
       }
     });
   }
 
-  it('recover by themselves from a driver that stands still past the deadline', async () => {
+  it('recover from a driver that is frozen for longer than the deadline', async () => {
     const before = sutler.pids();
     const driver = sutler.pid('sandbox-driver') ?? 0;
     process.kill(driver, 'SIGSTOP');

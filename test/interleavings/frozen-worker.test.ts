@@ -5,10 +5,10 @@ import { claims, volumes } from '#src/kube/resources.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { until } from '../harness/csi-folder.ts';
-import { Ice, Story } from './story.ts';
+import { Pause, Story } from './story.ts';
 
-/* A worker that stands still (SIGSTOP, a long pause of its machine) at a place of the test's
- * choice, while others carry its volume through a whole life. */
+/* A worker pauses at a given place, as after SIGSTOP or during a long pause of its machine, while
+ * other workers create, bind and delete the volume. */
 describe('a worker that was frozen', () => {
   let story: Story;
   before(async () => {
@@ -17,80 +17,80 @@ describe('a worker that was frozen', () => {
   after(() => story.close());
   beforeEach(() => story.reset());
 
-  /** Records whose creation or deletion stands still right before it is opened. */
-  const frozenBeforeOpen = (ice: Ice) =>
+  /** Records that pause before a creation or a deletion is opened. */
+  const pausedBeforeOpen = (pause: Pause) =>
     class extends VolumeRecords {
       override async openCreate(
         ...args: Parameters<VolumeRecords['openCreate']>
       ): ReturnType<VolumeRecords['openCreate']> {
-        await ice.freeze();
+        await pause.wait();
         return super.openCreate(...args);
       }
       override async openDelete(
         ...args: Parameters<VolumeRecords['openDelete']>
       ): ReturnType<VolumeRecords['openDelete']> {
-        await ice.freeze();
+        await pause.wait();
         return super.openDelete(...args);
       }
     };
 
-  /** Made by others, bound, deleted with its claim, gone. */
-  async function wholeLife(claim: Claim): Promise<void> {
-    await story.settle(claim);
+  /** Another worker creates and binds the volume, and deletes it with its claim. */
+  async function createAndDelete(claim: Claim): Promise<void> {
+    await story.runUntilDone(claim);
     await story.assertOneVolume(claim);
     await story.deleteClaim(claim);
-    await story.settle(claim);
+    await story.runUntilDone(claim);
     await story.assertNothingLeft(claim);
   }
 
-  it('before it opened the record, and thaws after the volume’s whole life, makes no second volume', async () => {
+  it('before it opened the record makes no second volume after the first is deleted', async () => {
     const claim = await story.rig.claim();
-    const ice = new Ice();
-    const frozen = story.worker({ records: frozenBeforeOpen(ice) }).provision(claim);
-    await ice.reached;
-    await wholeLife(claim);
-    ice.thaw();
+    const pause = new Pause();
+    const frozen = story.worker({ records: pausedBeforeOpen(pause) }).reconcileClaim(claim);
+    await pause.reached;
+    await createAndDelete(claim);
+    pause.resume();
     const outcome = await frozen;
     assert.ok(outcome.kind === 'later' && outcome.reason.includes('gone'), JSON.stringify(outcome));
     assert.equal(story.creates(claim).length, 1);
-    await story.settle(claim);
+    await story.runUntilDone(claim);
     await story.assertNothingLeft(claim);
     assert.equal(story.deletes().length, 1);
   });
 
-  it('before it opened the record, for longer than its leave to send, sends nothing and leaves the record as it was', async () => {
+  it('before it opened the record, past its deadline for sending, sends nothing', async () => {
     const claim = await story.rig.claim();
-    const ice = new Ice();
+    const pause = new Pause();
     const frozen = story
-      .worker({ records: frozenBeforeOpen(ice), timing: { writeAllowanceMs: 30 } })
-      .provision(claim);
-    await ice.reached;
+      .worker({ records: pausedBeforeOpen(pause), timing: { writeAllowanceMs: 30 } })
+      .reconcileClaim(claim);
+    await pause.reached;
     await systemClock.sleep(60);
-    ice.thaw();
+    pause.resume();
     assert.equal((await frozen).kind, 'running');
     assert.equal(story.creates(claim).length, 0);
     assert.deepEqual(await story.rig.record(claim.metadata.uid), {});
-    await story.settle(claim);
+    await story.runUntilDone(claim);
     await story.assertOneVolume(claim);
   });
 
-  it('between open and call, and was taken over, sends nothing when it thaws after the whole life', async () => {
+  it('between open and call sends nothing after it was taken over', async () => {
     const claim = await story.rig.claim();
-    const ice = new Ice();
+    const pause = new Pause();
     const { csi } = story.rig.ports;
     const ports = story.csiWith({
       createVolume: async (...args) => {
-        await ice.freeze();
+        await pause.wait();
         return csi.createVolume(...args);
       },
     });
     const frozen = story
       .worker({ ports, timing: { timeoutMs: 20, writeAllowanceMs: 30 } })
-      .provision(claim);
-    await ice.reached;
+      .reconcileClaim(claim);
+    await pause.reached;
     await systemClock.sleep(80);
-    await wholeLife(claim);
-    ice.thaw();
+    await createAndDelete(claim);
+    pause.resume();
     const outcome = await frozen;
     assert.ok(
       outcome.kind === 'later' && outcome.reason.includes('taken over'),
@@ -101,60 +101,60 @@ describe('a worker that was frozen', () => {
     await story.assertNothingLeft(claim);
   });
 
-  it('between the answer and the PV, and thaws after the whole life, leaves no PV behind and deletes nothing twice', async () => {
+  it('between answer and PV leaves no PV of a deleted volume', async () => {
     const claim = await story.rig.claim();
-    const ice = new Ice();
+    const pause = new Pause();
     const ports = story.kubeWith({
       create: async (...args) => {
-        await ice.freeze();
+        await pause.wait();
         return story.rig.kube.create(...args);
       },
     });
-    const frozen = story.worker({ ports }).provision(claim);
-    await ice.reached;
+    const frozen = story.worker({ ports }).reconcileClaim(claim);
+    await pause.reached;
     await story.endOwnership(claim.metadata.uid);
-    await wholeLife(claim);
-    ice.thaw();
-    // It has an answer, so it writes: of a volume that is gone, for a claim that is gone.
+    await createAndDelete(claim);
+    pause.resume();
+    // It has an answer, so it writes the PV, of a deleted volume for a deleted claim.
     assert.equal((await frozen).kind, 'later');
     assert.ok(await story.rig.volumeOf(claim));
     await until(
       'the volume controller releases it',
       async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released',
     );
-    await story.settle(claim);
+    await story.runUntilDone(claim);
     await story.assertNothingLeft(claim);
     assert.equal(story.deletes().length, 1);
   });
 
-  it('before it sent a deletion, and thaws when others have ended it, sends nothing', async () => {
+  it('before it sent a deletion sends nothing after another worker has deleted', async () => {
     const claim = await story.rig.claim();
-    await story.settle(claim);
+    await story.runUntilDone(claim);
     await story.deleteClaim(claim);
     await until(
       'the volume is released',
       async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released',
     );
     const volume = (await story.rig.volumeOf(claim)) as Volume;
-    const [beforeOpen, beforeCall] = [new Ice(), new Ice()];
-    const early = story.worker({ records: frozenBeforeOpen(beforeOpen) }).remove(volume);
+    const [beforeOpen, beforeCall] = [new Pause(), new Pause()];
+    const early = story.worker({ records: pausedBeforeOpen(beforeOpen) }).reconcileVolume(volume);
     await beforeOpen.reached;
     const { csi } = story.rig.ports;
     const ports = story.csiWith({
       deleteVolume: async (...args) => {
-        await beforeCall.freeze();
+        await beforeCall.wait();
         return csi.deleteVolume(...args);
       },
     });
     const late = story
       .worker({ ports, timing: { timeoutMs: 20, writeAllowanceMs: 30 } })
-      .remove(volume);
+      .reconcileVolume(volume);
     await beforeCall.reached;
     await systemClock.sleep(80);
-    await story.settle(claim);
+    await story.runUntilDone(claim);
     await story.assertNothingLeft(claim);
-    beforeOpen.thaw();
-    beforeCall.thaw();
+    beforeOpen.resume();
+    beforeCall.resume();
     assert.equal((await early).kind, 'done');
     assert.equal((await late).kind, 'later');
     assert.equal(story.deletes().length, 1);
@@ -171,8 +171,9 @@ describe('a PV that is being deleted', () => {
 
   const KEEP = 'example.com/keep';
 
-  /** A PV of the claim's name that goes away as soon as `let go`. */
-  async function leaving(claim: Claim): Promise<() => Promise<unknown>> {
+  /** Creates a PV of the claim's name that is being deleted, until the returned function is called.
+   */
+  async function createDeletedPv(claim: Claim): Promise<() => Promise<unknown>> {
     const { kube } = story.rig;
     const name = `pvc-${claim.metadata.uid}`;
     const spec = {
@@ -191,41 +192,41 @@ describe('a PV that is being deleted', () => {
       kube.patch(volumes, { name }, { type: 'merge', body: { metadata: { finalizers: null } } });
   }
 
-  it('in the way of the POST is waited for: the answer is kept, and one volume and its PV are there in the end', async () => {
+  it('of the new PV’s name delays the creation, which keeps its answer', async () => {
     const claim = await story.rig.claim();
-    const letGo = await leaving(claim);
+    const removeFinalizer = await createDeletedPv(claim);
     const worker = story.worker();
-    const outcome = await worker.provision(claim);
+    const outcome = await worker.reconcileClaim(claim);
     assert.ok(
       outcome.kind === 'later' && outcome.reason.includes('being deleted'),
       JSON.stringify(outcome),
     );
-    assert.equal((await worker.provision(claim)).kind, 'later');
-    assert.equal(story.deletes().length, 0, 'the volume is not taken for surplus');
-    await letGo();
-    await story.settle(claim, worker);
+    assert.equal((await worker.reconcileClaim(claim)).kind, 'later');
+    assert.equal(story.deletes().length, 0, 'the volume is not deleted as a duplicate');
+    await removeFinalizer();
+    await story.runUntilDone(claim, worker);
     await story.assertOneVolume(claim);
     assert.equal(story.creates(claim).length, 1);
   });
 
-  it('in the way of the POST, with the claim deleted meanwhile, still ends with nothing left', async () => {
+  it('of the new PV’s name leaves nothing when the claim is deleted meanwhile', async () => {
     const claim = await story.rig.claim();
-    const letGo = await leaving(claim);
+    const removeFinalizer = await createDeletedPv(claim);
     const worker = story.worker();
-    assert.equal((await worker.provision(claim)).kind, 'later');
+    assert.equal((await worker.reconcileClaim(claim)).kind, 'later');
     await story.deleteClaim(claim);
-    assert.equal((await worker.provision(claim)).kind, 'later');
-    await letGo();
-    await story.settle(claim, worker);
+    assert.equal((await worker.reconcileClaim(claim)).kind, 'later');
+    await removeFinalizer();
+    await story.runUntilDone(claim, worker);
     await story.assertNothingLeft(claim);
   });
 
-  it('of an open record is not taken for stored: the record stays open with its mark', async () => {
+  it('does not close the open record of its volume', async () => {
     const claim = await story.rig.claim();
     await story.loseAnswer(claim);
     const name = `pvc-${claim.metadata.uid}`;
     const [made] = story.rig.driver.volumes().filter((volume) => volume.name === name);
-    // Somebody else's hands: a PV of this very claim and handle, on its way out.
+    // A PV of this claim and handle that somebody else created and is deleting.
     await story.rig.kube.create<Volume>(volumes, undefined, {
       apiVersion: 'v1',
       kind: 'PersistentVolume',
@@ -244,7 +245,7 @@ describe('a PV that is being deleted', () => {
     });
     await story.rig.kube.delete(volumes, { name });
     const worker = story.worker();
-    assert.equal((await worker.provision(claim)).kind, 'later');
+    assert.equal((await worker.reconcileClaim(claim)).kind, 'later');
     const record = await story.rig.record(claim.metadata.uid);
     assert.deepEqual([record['state'], record['amb'], record['n']], ['creating', '1', '1']);
     await story.rig.kube.patch(
@@ -253,7 +254,7 @@ describe('a PV that is being deleted', () => {
       { type: 'merge', body: { metadata: { finalizers: null } } },
     );
     await until('it is gone', async () => (await story.rig.volumeOf(claim)) === undefined);
-    await story.settle(claim, worker);
+    await story.runUntilDone(claim, worker);
     await story.assertOneVolume(claim);
     assert.equal((await story.rig.volumeOf(claim))?.spec.csi?.volumeHandle, made?.handle);
   });
@@ -267,8 +268,8 @@ describe('Create, Delete, Create (L3)', () => {
   after(() => story.close());
   beforeEach(() => story.reset());
 
-  /** A worker that is shown the claim as it was before it was bound. */
-  const believing = (claim: Claim) =>
+  /** A worker that reads the claim as it was before it was bound. */
+  const workerWithStaleRead = (claim: Claim) =>
     story.worker({
       ports: story.kubeWith({
         get: (resource, ...args) =>
@@ -278,42 +279,42 @@ describe('Create, Delete, Create (L3)', () => {
       }),
     });
 
-  it('is refused after the deletion, even to a run that sees the claim as it was at first', async () => {
+  it('is refused after the deletion, also to a run with a stale read of the claim', async () => {
     const claim = await story.rig.claim();
-    await story.settle(claim);
+    await story.runUntilDone(claim);
     await story.deleteClaim(claim);
-    await story.settle(claim);
-    const stale = await believing(claim).provision(claim);
+    await story.runUntilDone(claim);
+    const stale = await workerWithStaleRead(claim).reconcileClaim(claim);
     assert.ok(stale.kind === 'later' && stale.reason.includes('gone'), JSON.stringify(stale));
     assert.equal(story.creates(claim).length, 1);
-    assert.equal((await story.worker().provision(claim)).kind, 'done');
+    assert.equal((await story.worker().reconcileClaim(claim)).kind, 'done');
     await story.assertNothingLeft(claim);
   });
 
   it('is refused while the deletion is under way', async () => {
     const claim = await story.rig.claim();
-    await story.settle(claim);
+    await story.runUntilDone(claim);
     await story.deleteClaim(claim);
     await until(
       'the volume is released',
       async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released',
     );
-    const ice = new Ice();
-    story.script(({ method }) => (method === 'DeleteVolume' ? ice.freeze() : undefined));
-    const removing = story.worker().remove((await story.rig.volumeOf(claim)) as Volume);
-    await ice.reached;
-    const stale = await believing(claim).provision(claim);
+    const pause = new Pause();
+    story.script(({ method }) => (method === 'DeleteVolume' ? pause.wait() : undefined));
+    const removing = story.worker().reconcileVolume((await story.rig.volumeOf(claim)) as Volume);
+    await pause.reached;
+    const stale = await workerWithStaleRead(claim).reconcileClaim(claim);
     assert.ok(stale.kind === 'running' && stale.reason.includes('deleting'), JSON.stringify(stale));
-    ice.thaw();
+    pause.resume();
     assert.equal((await removing).kind, 'done');
-    await story.settle(claim);
+    await story.runUntilDone(claim);
     await story.assertNothingLeft(claim);
     assert.equal(story.creates(claim).length, 1);
   });
 
-  it('of a claim of the same name is a volume of its own', async () => {
+  it('for a new claim of the same name makes a new volume', async () => {
     const claim = await story.rig.claim({ name: 'again' });
-    await story.settle(claim);
+    await story.runUntilDone(claim);
     await story.deleteClaim(claim);
     const next = await story.rig.kube.create<Claim>(claims, 'default', {
       apiVersion: 'v1',
@@ -321,8 +322,8 @@ describe('Create, Delete, Create (L3)', () => {
       metadata: { name: 'again', namespace: 'default' },
       spec: claim.spec,
     });
-    await story.settle(claim);
-    await story.settle(next);
+    await story.runUntilDone(claim);
+    await story.runUntilDone(next);
     await story.assertNothingLeft(claim);
     await story.assertOneVolume(next);
   });

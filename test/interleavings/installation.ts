@@ -1,6 +1,6 @@
 import { readdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { startChild, type Child } from '#src/runtime/children.ts';
+import { type Child, startChild } from '#src/runtime/children.ts';
 import { Closers } from '#src/runtime/lifecycle.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { textAt } from '../../sandbox/api/json-value.ts';
@@ -17,20 +17,20 @@ const DRIVER = 'faults.csi.sutler.dev';
 /** Every process of the installation. */
 export const NAMES = ['sandbox-driver', 'csi-gateway', 'ingest', 'jobs'] as const;
 export type Name = (typeof NAMES)[number];
-/** What is watched: claims, volumes and classes by ingest, classes by jobs. */
+/** What ingest watches; jobs watches classes too. */
 const WATCHED = ['persistentvolumeclaims', 'persistentvolumes', 'storageclasses'];
-const PATIENCE_MS = 20_000;
+const WITHIN_MS = 20_000;
 
-/** sutler as separate processes with all times scaled down: whoever is killed is started again, and
- * nobody else may have to be. Claims are made beside the API's HTTP server, so that they come
- * whether or not it answers. */
+/** sutler as separate processes with short times. A process that is killed is started again; no
+ * other should need that. Claims are created without the API's HTTP server, so that a test can
+ * create them while it does not answer. */
 export class Installation {
   readonly cluster: SandboxCluster;
   readonly volumesDir: string;
   readonly #closers: Closers;
   readonly #children: ReadonlyMap<Name, Child>;
   readonly #urls = new Map<Name, string>();
-  readonly #said: () => string;
+  readonly #output: () => string;
   #serial = 0;
   #watches = WATCHED.length + 1;
 
@@ -39,16 +39,16 @@ export class Installation {
     volumesDir: string;
     closers: Closers;
     children: ReadonlyMap<Name, Child>;
-    said: () => string;
+    output: () => string;
   }) {
     this.cluster = parts.cluster;
     this.volumesDir = parts.volumesDir;
     this.#closers = parts.closers;
     this.#children = parts.children;
-    this.#said = parts.said;
+    this.#output = parts.output;
   }
 
-  /** Everything runs, and a first claim is Bound, when this resolves. */
+  /** Resolves when everything runs and a first claim is Bound. */
   static async open(): Promise<Installation> {
     const closers = new Closers();
     const folder = await makeFolder();
@@ -89,7 +89,7 @@ export class Installation {
         '--settle-time=500ms',
       ],
     };
-    let said = '';
+    let output = '';
     const children = new Map<Name, Child>();
     for (const name of NAMES) {
       const plan = {
@@ -103,7 +103,7 @@ export class Installation {
           '--http-endpoint=127.0.0.1:0',
         ] as const,
         env: { PATH: process.env['PATH'], HOME: folder.path, REDIS_URL: redis.url },
-        output: (text: string) => (said = (said + text).slice(-20_000)),
+        output: (text: string) => (output = (output + text).slice(-20_000)),
       };
       const child = startChild(plan, { log: silentLog, onUsageError: () => undefined });
       children.set(name, child);
@@ -114,10 +114,10 @@ export class Installation {
       volumesDir,
       closers,
       children,
-      said: () => said,
+      output: () => output,
     });
     try {
-      await installation.#begin();
+      await installation.#bindFirstClaim();
     } catch (error) {
       await closers.close();
       throw error;
@@ -125,7 +125,7 @@ export class Installation {
     return installation;
   }
 
-  async #begin(): Promise<void> {
+  async #bindFirstClaim(): Promise<void> {
     for (const name of NAMES)
       this.#urls.set(name, (await this.#children.get(name)?.announced)?.['http'] ?? '');
     this.cluster.api.operations.create(classes, undefined, {
@@ -140,7 +140,7 @@ export class Installation {
       await until(
         `${name} is ready`,
         async () => (await this.readiness(name)).status === 200,
-        PATIENCE_MS,
+        WITHIN_MS,
       );
     await this.allWatch();
     this.#watches = this.cluster.api.watchCount();
@@ -150,7 +150,7 @@ export class Installation {
     return this.#closers.close();
   }
 
-  /** @returns their names */
+  /** @returns the names of the claims */
   makeClaims(count: number): readonly string[] {
     return Array.from({ length: count }, () => {
       const name = `claim-${(this.#serial += 1)}`;
@@ -184,7 +184,7 @@ export class Installation {
     return NAMES.map((name) => this.pid(name));
   }
 
-  /** Lists of what is watched that the API server was asked for so far. */
+  /** How many lists of what is watched the API server was asked for so far. */
   get lists(): number {
     const counts = this.cluster.api.requests.snapshot();
     return WATCHED.reduce((sum, plural) => sum + (counts[`list ${plural}`] ?? 0), 0);
@@ -195,15 +195,19 @@ export class Installation {
     return { status: reply.status, text: await reply.text() };
   }
 
-  /** All watches are open again. */
+  /** Resolves when all watches are open again. */
   allWatch(): Promise<void> {
-    return until('all watch', () => this.cluster.api.watchCount() >= this.#watches, PATIENCE_MS);
+    return until(
+      'all watches are open',
+      () => this.cluster.api.watchCount() >= this.#watches,
+      WITHIN_MS,
+    );
   }
 
-  /** Every claim is Bound, so is every PV, and the driver has a directory for each PV and no other.
-   */
+  /** Resolves when every claim and every PV is Bound, and the driver has one directory for each PV
+   * and no other. */
   async allBound(): Promise<void> {
-    const isSettled = (): boolean => {
+    const isDone = (): boolean => {
       const [ofClaims, ofVolumes] = [this.#phases(claims), this.#phases(volumes)];
       const isBound = [...ofClaims, ...ofVolumes].every((phase) => phase === 'Bound');
       return (
@@ -212,10 +216,14 @@ export class Installation {
         readdirSync(this.volumesDir).length === ofVolumes.length
       );
     };
-    await until('all is bound and nothing more', isSettled, PATIENCE_MS).catch((cause: unknown) => {
-      const found = `claims ${this.#phases(claims).join()}; PVs ${this.#phases(volumes).join()}; volumes ${readdirSync(this.volumesDir).length}`;
-      throw new Error(`${found}\n${this.#said()}`, { cause });
-    });
+    await until('all is bound and nothing is left over', isDone, WITHIN_MS).catch(
+      (cause: unknown) => {
+        const found =
+          `claims ${this.#phases(claims).join()}; PVs ${this.#phases(volumes).join()}; ` +
+          `volumes ${readdirSync(this.volumesDir).length}`;
+        throw new Error(`${found}\n${this.#output()}`, { cause });
+      },
+    );
   }
 
   #phases(resource: typeof claims): readonly string[] {

@@ -12,42 +12,41 @@ import { silentLog } from '#src/runtime/log.ts';
 import { until } from '../harness/csi-folder.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { DRIVER } from '../jobs/rig.ts';
-import { Ice, Story } from './story.ts';
+import { Pause, Story } from './story.ts';
 
-/** Long enough for a busy machine to do in it what a test does while a call is out. */
+/** Long enough, on a busy machine too, for what a test does while a call is under way. */
 const TIMING = { timeoutMs: 1_500, writeAllowanceMs: 500, settleMs: 100 };
 const OWNERSHIP_MS = 2_000;
 
-/** The leading ingest's eye on Redis; it lives through what happens to Redis, as the process does.
- */
-function leader(story: Story): IncarnationCheck {
-  let epoch: string | undefined;
+/** The leader's check of Redis' data, with a Lease in memory. */
+function startLeader(story: Story): IncarnationCheck {
+  let onLease: string | undefined;
   return new IncarnationCheck({
     incarnations: redisIncarnationStore(story.redis, 'csi', DRIVER),
     store: {
-      read: () => Promise.resolve(epoch),
-      write: (next) => Promise.resolve(void (epoch = next)),
+      read: () => Promise.resolve(onLease),
+      write: (next) => Promise.resolve(void (onLease = next)),
     },
     ownershipMs: OWNERSHIP_MS,
     log: silentLog,
   });
 }
 
-/** A creation that stands still at the driver. */
-async function callOut(story: Story, claim: Claim, worker = story.worker({ timing: TIMING })) {
-  const ice = new Ice();
+/** Starts a creation that pauses at the driver. */
+async function startCall(story: Story, claim: Claim, worker = story.worker({ timing: TIMING })) {
+  const pause = new Pause();
   story.script(async ({ method }) => {
-    if (method === 'CreateVolume') await ice.freeze();
+    if (method === 'CreateVolume') await pause.wait();
   });
-  const run = worker.provision(claim);
-  await ice.reached;
+  const run = worker.reconcileClaim(claim);
+  await pause.reached;
   story.script(() => undefined);
-  return { worker, run, ice };
+  return { worker, run, pause };
 }
 
-describe('FLUSHALL while a call is out and its claim is deleted', () => {
+describe('FLUSHALL while a call is under way and its claim is deleted', () => {
   let story: Story;
-  let history: IncarnationCheck;
+  let leader: IncarnationCheck;
   before(async () => {
     story = await Story.open();
   });
@@ -55,14 +54,15 @@ describe('FLUSHALL while a call is out and its claim is deleted', () => {
   beforeEach(async () => {
     await story.reset();
     await story.redis.flushall();
-    history = leader(story);
-    await history.check();
+    leader = startLeader(story);
+    await leader.check();
   });
 
-  /** Flushed, noticed, claim gone, and the worker looks after what it had left open. */
+  /** Flushes Redis, which the leader notices; deletes the claim; and the worker rewrites the record
+   * that it had left open. */
   async function flush(claim: Claim, worker: ReturnType<Story['worker']>): Promise<void> {
     await story.redis.flushall();
-    assert.equal(await history.check(), true);
+    assert.equal(await leader.check(), true);
     await story.deleteClaim(claim);
     assert.deepEqual(
       (await worker.records.rewriteLostRecords()).map(({ uid }) => uid),
@@ -70,22 +70,22 @@ describe('FLUSHALL while a call is out and its claim is deleted', () => {
     );
     assert.ok(
       (await openJobs(story.redis, 'csi', DRIVER)).has(claim.metadata.uid),
-      'ingest can’t enqueue what is not listed',
+      'ingest finds it by this list',
     );
   }
 
-  it('writes the PV of the answer, and the record that tend() wrote again sees to its end', async () => {
+  it('writes the PV of the answer, and the rewritten record leads to its deletion', async () => {
     const claim = await story.rig.claim();
-    const { worker, run, ice } = await callOut(story, claim);
+    const { worker, run, pause } = await startCall(story, claim);
     await flush(claim, worker);
-    ice.thaw();
+    pause.resume();
     const outcome = await run;
     assert.ok(
       outcome.kind === 'later' && outcome.reason.includes('taken over'),
       JSON.stringify(outcome),
     );
     assert.ok(await story.rig.volumeOf(claim));
-    await story.settle(claim, story.worker({ timing: TIMING }));
+    await story.runUntilDone(claim, story.worker({ timing: TIMING }));
     await story.assertNothingLeft(claim);
     assert.deepEqual(story.doubles, []);
     assert.equal(story.deletes().length, 1);
@@ -93,76 +93,76 @@ describe('FLUSHALL while a call is out and its claim is deleted', () => {
     assert.equal(worker.records.leftOpen, 0);
   });
 
-  it('opens nothing for the claim, nor for any other, until that call can’t be under way any more', async () => {
+  it('opens no record until that call can’t be under way any more', async () => {
     const [claim, other] = [await story.rig.claim(), await story.rig.claim()];
-    const { worker, run, ice } = await callOut(story, claim);
+    const { worker, run, pause } = await startCall(story, claim);
     await flush(claim, worker);
     const second = story.worker({ timing: TIMING });
     for (const each of [claim, other]) {
-      const outcome = await second.provision(each);
+      const outcome = await second.reconcileClaim(each);
       assert.ok(outcome.kind === 'later' && (outcome.delayMs ?? 0) > 0, JSON.stringify(outcome));
     }
     assert.equal(story.creates(other).length, 0);
-    ice.thaw();
+    pause.resume();
     await run;
-    await Promise.all([story.settle(claim, second), story.settle(other, second)]);
+    await Promise.all([story.runUntilDone(claim, second), story.runUntilDone(other, second)]);
     await story.assertNothingLeft(claim);
     await story.assertOneVolume(other);
   });
 
-  it('finds the volume whose answer never came', async () => {
+  it('deletes the volume whose answer never came', async () => {
     const claim = await story.rig.claim();
     const worker = story.worker({ timing: TIMING });
     let make: () => Promise<unknown> = () => Promise.resolve();
-    const ice = new Ice();
+    const pause = new Pause();
     story.script(async ({ method, proceed }) => {
       if (method !== 'CreateVolume') return undefined;
       make = proceed;
-      await ice.freeze();
+      await pause.wait();
       return new Promise(() => undefined);
     });
-    const run = worker.provision(claim);
-    await ice.reached;
+    const run = worker.reconcileClaim(claim);
+    await pause.reached;
     await flush(claim, worker);
     assert.equal((await run).kind, 'later');
     await make();
     story.script(() => undefined);
-    await story.settle(claim, story.worker({ timing: TIMING }));
+    await story.runUntilDone(claim, story.worker({ timing: TIMING }));
     await story.assertNothingLeft(claim);
     assert.equal(story.deletes().length, 1);
   });
 
-  it('finds the volume whose PV could not be written', async () => {
+  it('deletes the volume whose PV could not be written', async () => {
     const claim = await story.rig.claim();
-    const { worker, run, ice } = await callOut(story, claim);
+    const { worker, run, pause } = await startCall(story, claim);
     story.rig.cluster.api.faults.inject({
       action: { kind: 'status', code: 500 },
       verb: 'create',
       plural: 'persistentvolumes',
     });
     await flush(claim, worker);
-    ice.thaw();
+    pause.resume();
     assert.equal((await run).kind, 'later');
     assert.equal(await story.rig.volumeOf(claim), undefined);
-    await story.settle(claim, story.worker({ timing: TIMING }));
+    await story.runUntilDone(claim, story.worker({ timing: TIMING }));
     await story.assertNothingLeft(claim);
   });
 
-  it('starts no deletion of a volume whose creation it may have forgotten', async () => {
+  it('starts no deletion while a record of the volume’s creation may be lost', async () => {
     const claim = await story.rig.claim();
-    await story.settle(claim);
+    await story.runUntilDone(claim);
     await story.deleteClaim(claim);
     await until(
       'the volume is released',
       async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released',
     );
     await story.redis.flushall();
-    await history.check();
+    await leader.check();
     const worker = story.worker({ timing: TIMING });
     const volume = (await story.rig.volumeOf(claim)) as Volume;
-    assert.equal((await worker.remove(volume)).kind, 'later');
+    assert.equal((await worker.reconcileVolume(volume)).kind, 'later');
     assert.equal(story.deletes().length, 0);
-    await story.settle(claim, worker);
+    await story.runUntilDone(claim, worker);
     await story.assertNothingLeft(claim);
   });
 });
@@ -170,7 +170,7 @@ describe('FLUSHALL while a call is out and its claim is deleted', () => {
 describe('an older backup', () => {
   let redis: TestRedis;
   let story: Story;
-  let history: IncarnationCheck;
+  let leader: IncarnationCheck;
   let backup: string;
   before(async () => {
     redis = await startTestRedis();
@@ -185,18 +185,18 @@ describe('an older backup', () => {
   beforeEach(async () => {
     await story.reset();
     await redis.redis.flushall();
-    history = leader(story);
-    await history.check();
+    leader = startLeader(story);
+    await leader.check();
   });
 
-  /** A copy of Redis' files, as a backup tool makes it; the leader counts on. */
+  /** Copies Redis' files, as a backup tool does; then the leader advances the sequence. */
   async function takeBackup(): Promise<void> {
     await rm(backup, { recursive: true, force: true });
     await cp(redis.dataDir, backup, { recursive: true });
-    await history.check();
+    await leader.check();
   }
 
-  /** The operator puts the copy in place of what there was. */
+  /** Replaces Redis' files by the copy, as an operator does. */
   async function restore(): Promise<void> {
     await redis.kill();
     await rm(redis.dataDir, { recursive: true, force: true });
@@ -206,62 +206,61 @@ describe('an older backup', () => {
   }
 
   for (const first of ['leader', 'worker'] as const) {
-    it(`of Redis, without the record of a call that is out, loses no volume when the ${first} looks first`, async () => {
+    it(`of Redis without a call’s record leaks nothing if the ${first} checks first`, async () => {
       const claim = await story.rig.claim();
       await takeBackup();
       let make: () => Promise<unknown> = () => Promise.resolve();
-      const ice = new Ice();
+      const pause = new Pause();
       story.script(({ method, proceed }) => {
         if (method !== 'CreateVolume') return undefined;
         make = proceed;
-        void ice.freeze();
+        void pause.wait();
         return new Promise(() => undefined);
       });
       const worker = story.worker({ timing: TIMING });
-      const run = worker.provision(claim);
-      await ice.reached;
+      const run = worker.reconcileClaim(claim);
+      await pause.reached;
       await restore();
       if (first === 'worker') await worker.records.rewriteLostRecords();
-      assert.equal(await history.check(), true, 'the beat went back');
+      assert.equal(await leader.check(), true, 'the sequence went back');
       await worker.records.rewriteLostRecords();
       await story.deleteClaim(claim);
-      // The deadline passes, the driver ends its work, and only the record that was written again
-      // knows of the volume.
+      // The deadline passes and the driver creates the volume: only the rewritten record covers it.
       assert.equal((await run).kind, 'later');
       await make();
       story.script(() => undefined);
-      await story.settle(claim, story.worker({ timing: TIMING }));
+      await story.runUntilDone(claim, story.worker({ timing: TIMING }));
       await story.assertNothingLeft(claim);
       assert.equal(story.deletes().length, 1);
     });
   }
 
-  it('of Redis, with records that were closed since: a bound volume is left in peace, a deleted one leaves nothing', async () => {
+  it('of Redis with records that were closed since keeps a bound volume and no other', async () => {
     const [bound, deleted] = [await story.rig.claim(), await story.rig.claim()];
-    const ice = new Ice();
+    const pause = new Pause();
     let waiting = 0;
     story.script(async ({ method }) => {
       if (method !== 'CreateVolume') return;
       waiting += 1;
-      await ice.freeze();
+      await pause.wait();
     });
     const worker = story.worker({ timing: { ...TIMING, timeoutMs: 5_000 } });
-    const runs = [worker.provision(bound), worker.provision(deleted)];
-    await until('both calls are out', () => waiting === 2);
+    const runs = [worker.reconcileClaim(bound), worker.reconcileClaim(deleted)];
+    await until('both calls are under way', () => waiting === 2);
     await takeBackup();
-    ice.thaw();
+    pause.resume();
     await Promise.all(runs);
     story.script(() => undefined);
     await story.deleteClaim(deleted);
-    await story.settle(deleted);
+    await story.runUntilDone(deleted);
     await story.assertNothingLeft(deleted);
     const before = await story.rig.volumeOf(bound);
     await restore();
     assert.equal((await story.record(bound))['state'], 'creating');
-    assert.equal(await history.check(), true);
+    assert.equal(await leader.check(), true);
     for (const claim of [bound, deleted]) await story.endOwnership(claim.metadata.uid);
     const next = story.worker({ timing: TIMING });
-    await Promise.all([story.settle(bound, next), story.settle(deleted, next)]);
+    await Promise.all([story.runUntilDone(bound, next), story.runUntilDone(deleted, next)]);
     await story.assertOneVolume(bound);
     await story.assertNothingLeft(deleted);
     assert.equal(story.creates(bound).length, 1);
@@ -272,12 +271,12 @@ describe('an older backup', () => {
     { title: 'while the record says stored', forget: false },
     { title: 'when the record has expired', forget: true },
   ]) {
-    it(`of the API server, without the PV, ${title}: it is made again under the same name for the same volume`, async () => {
+    it(`of the API server without the PV, ${title}: the same PV is created again`, async () => {
       const claim = await story.rig.claim();
-      await story.settle(claim);
+      await story.runUntilDone(claim);
       const before = await story.rig.volumeOf(claim);
       if (forget) await redis.redis.del(`{csi}:volume:${DRIVER}:${claim.metadata.uid}`);
-      // As it was before the PV came: the claim is pending and knows of no volume.
+      // The claim as it was before it was bound.
       const pending = story.worker({
         timing: TIMING,
         ports: story.kubeWith({
@@ -294,7 +293,7 @@ describe('an older backup', () => {
       );
       await story.rig.kube.delete(volumes, { name: `pvc-${claim.metadata.uid}` });
       assert.equal(await story.rig.volumeOf(claim), undefined);
-      assert.equal((await pending.provision(claim)).kind, 'done');
+      assert.equal((await pending.reconcileClaim(claim)).kind, 'done');
       const again = await story.rig.volumeOf(claim);
       assert.equal(again?.spec.csi?.volumeHandle, before?.spec.csi?.volumeHandle);
       assert.notEqual(again?.metadata.uid, before?.metadata.uid);
@@ -303,13 +302,13 @@ describe('an older backup', () => {
     });
   }
 
-  it('of the API server, with the PV of a volume that was deleted: the PV goes without a second call', async () => {
+  it('of the API server with a deleted volume’s PV: it goes without a second call', async () => {
     const claim = await story.rig.claim();
-    await story.settle(claim);
+    await story.runUntilDone(claim);
     const before = await story.rig.volumeOf(claim);
     assert.ok(before);
     await story.deleteClaim(claim);
-    await story.settle(claim);
+    await story.runUntilDone(claim);
     assert.equal(story.deletes().length, 1);
     const { uid: _, resourceVersion: __, deletionTimestamp: ___, ...metadata } = before.metadata;
     await story.rig.kube.create<Volume>(volumes, undefined, {
@@ -322,7 +321,7 @@ describe('an older backup', () => {
       'the volume controller releases it',
       async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released',
     );
-    await story.settle(claim);
+    await story.runUntilDone(claim);
     await story.assertNothingLeft(claim);
     assert.equal(story.deletes().length, 1);
   });

@@ -6,12 +6,11 @@ import { claimKey, QueueBench, sleep, until } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 
 const KEYS = 150;
-/** Kicks come in the whole time in which a run ends and its job is put back, and some before and
- * after. */
+/** enqueueNow comes at any time around the end of a run. */
 const SPREAD_MS = 20;
 
-const WAITS: readonly { readonly title: string; readonly outcome: Outcome }[] = [
-  { title: 'parks', outcome: { kind: 'parked', reason: 'x' } },
+const DELAYING: readonly { readonly title: string; readonly outcome: Outcome }[] = [
+  { title: 'is parked', outcome: { kind: 'parked', reason: 'x' } },
   {
     title: 'is delayed after a failure',
     outcome: { kind: 'retry', reason: 'x', minDelayMs: 600_000 },
@@ -19,7 +18,7 @@ const WAITS: readonly { readonly title: string; readonly outcome: Outcome }[] = 
   { title: 'is delayed without one', outcome: { kind: 'later', reason: 'x', delayMs: 600_000 } },
 ];
 
-describe('a kick of a key whose run is just ending', () => {
+describe('enqueueNow around the end of a run', () => {
   let redis: TestRedis;
   let bench: QueueBench;
   let serial = 0;
@@ -33,8 +32,8 @@ describe('a kick of a key whose run is just ending', () => {
   });
   afterEach(() => bench.close());
 
-  for (const { title, outcome } of WAITS) {
-    it(`is never lost, whenever it comes, when the run ${title}`, async () => {
+  for (const { title, outcome } of DELAYING) {
+    it(`always runs the key again when the key ${title}`, async () => {
       const producer = bench.producer();
       const seen = new Map<string, number>();
       const work = async ({ uid }: JobKey): Promise<Outcome> => {

@@ -7,13 +7,13 @@ import { claims } from '#src/kube/resources.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { startBinder, type Binder } from '../../sandbox/binder/binder.ts';
+import { type Binder, startBinder } from '../../sandbox/binder/binder.ts';
 import type { DriverCall } from '../../sandbox/driver/server.ts';
 import { until } from '../harness/csi-folder.ts';
 import { kubeWith } from '../jobs/kube-with.ts';
 import { DRIVER, openRig, type Rig } from '../jobs/rig.ts';
 
-/** Times of a worker, short enough to wait for. */
+/** Times of a worker, short enough for a test. */
 export interface Timing {
   readonly timeoutMs: number;
   readonly writeAllowanceMs: number;
@@ -22,32 +22,32 @@ export interface Timing {
 
 const TIMING: Timing = { timeoutMs: 2_000, writeAllowanceMs: 2_000, settleMs: 200 };
 
-/** One worker process, so to speak: a memory of its own of the records it left open, and ports that
- * a test may have replaced. */
+/** Stands for one worker process: it remembers the records that it left open, and a test may have
+ * replaced some of its ports. */
 export interface Worker {
   readonly records: VolumeRecords;
-  provision(claim: Claim): Promise<Outcome>;
-  remove(volume: Volume): Promise<Outcome>;
+  reconcileClaim(claim: Claim): Promise<Outcome>;
+  reconcileVolume(volume: Volume): Promise<Outcome>;
 }
 
 type Records = new (options: ConstructorParameters<typeof VolumeRecords>[0]) => VolumeRecords;
 
 export interface WorkerOptions {
   readonly timing?: Partial<Timing>;
-  /** A VolumeRecords whose methods stop or die where the test wants. */
+  /** A VolumeRecords whose methods pause or fail where the test wants. */
   readonly records?: Records;
   readonly ports?: Partial<ProcessorPorts>;
 }
 
-/** The rig with the volume controller beside it: claims become Bound, volumes Released, as in a
- * cluster. */
+/** The rig of the jobs tests with the volume controller of the sandbox, so that claims become Bound
+ * and PVs Released as in a cluster; and helpers that tell one claim's story. */
 export class Story {
   readonly rig: Rig;
-  /** Holds the records: the rig's, or one that a test can kill. */
+  /** The Redis of the records: the rig's, or one that a test can kill. */
   readonly redis: Redis;
   readonly #binder: Binder;
-  readonly #atOnce = new Map<string, number>();
-  /** Names and handles for which the driver had two calls at the same time. */
+  readonly #callsUnderWay = new Map<string, number>();
+  /** Volume names and handles for which the driver had two calls at the same time. */
   readonly doubles: string[] = [];
 
   private constructor(rig: Rig, redis: Redis) {
@@ -73,19 +73,19 @@ export class Story {
     this.script(() => undefined);
   }
 
-  /** What the driver does at each call; see SampleDriverOptions.onCall. Keeps an eye on calls for
-   * the same volume at once. */
+  /** Sets what the driver does at each call; see SampleDriverOptions.onCall. Notes calls that are
+   * under way for the same volume at the same time. */
   script(hook: (call: DriverCall) => unknown): void {
     this.rig.onCall = async (call) => {
       const about = volumeOf(call);
       if (about === undefined) return hook(call);
-      const running = this.#atOnce.get(about) ?? 0;
-      // A call whose caller gave up is the driver's own business from then on.
+      const running = this.#callsUnderWay.get(about) ?? 0;
       if (running > 0) this.doubles.push(`${call.method} ${about}`);
-      this.#atOnce.set(about, running + 1);
+      this.#callsUnderWay.set(about, running + 1);
       let isOver = false;
+      // A call that its caller cancelled counts as over, although the driver may go on with it.
       const end = (): void => {
-        if (!isOver) this.#atOnce.set(about, (this.#atOnce.get(about) ?? 1) - 1);
+        if (!isOver) this.#callsUnderWay.set(about, (this.#callsUnderWay.get(about) ?? 1) - 1);
         isOver = true;
       };
       call.signal.addEventListener('abort', end, { once: true });
@@ -107,16 +107,16 @@ export class Story {
       settleMs,
     });
     const change = { records, timeoutMs, writeAllowanceMs, ...ports };
-    // As the jobs process does when it starts, or else its first run would only learn the epoch.
+    // As the jobs process does when it starts; otherwise its first run would only do this.
     let started: Promise<void> | undefined;
     const start = (): Promise<void> => (started ??= records.learnIncarnation());
     return {
       records,
-      provision: async (claim) => {
+      reconcileClaim: async (claim) => {
         await start();
         return this.rig.provision(claim, change);
       },
-      remove: async (volume) => {
+      reconcileVolume: async (volume) => {
         await start();
         return this.rig.remove(volume, change);
       },
@@ -157,7 +157,7 @@ export class Story {
     return this.rig.events.map(({ type, reason, message }) => `${type} ${reason} ${message}`);
   }
 
-  /** As a user does; the claim is gone when this resolves. */
+  /** Deletes the claim as a user does; it is gone when this resolves. */
   async deleteClaim(claim: Claim): Promise<void> {
     await this.rig.kube.delete(claims, { namespace: 'default', name: claim.metadata.name });
     await until('the claim is gone', async () => (await this.readClaim(claim)) === undefined);
@@ -175,12 +175,13 @@ export class Story {
     return this.redis.hgetall(`{csi}:volume:${DRIVER}:${claim.metadata.uid}`);
   }
 
-  /** The time of whoever is at this record is over. */
+  /** Ends the ownership of this record's owner. */
   async endOwnership(id: string): Promise<void> {
     await this.redis.hset(`{csi}:volume:${DRIVER}:${id}`, 'until', String(Date.now() - 1));
   }
 
-  /** Ends as if the answer got lost: the driver made the volume, the caller's deadline passed. */
+  /** Runs a creation whose answer is lost: the driver creates the volume, and the caller's deadline
+   * passes. */
   async loseAnswer(
     claim: Claim,
     worker = this.worker({ timing: { timeoutMs: 150 } }),
@@ -190,21 +191,21 @@ export class Story {
       await proceed();
       return new Promise(() => undefined);
     });
-    const outcome = await worker.provision(claim);
+    const outcome = await worker.reconcileClaim(claim);
     assert.equal(outcome.kind, 'running', JSON.stringify(outcome));
     this.script(() => undefined);
   }
 
   /** Runs the jobs of this claim and of its volume, as the queues would, until nothing is left to
-   * do; then says what there is. */
-  async settle(claim: Claim, worker = this.worker()): Promise<void> {
+   * do. */
+  async runUntilDone(claim: Claim, worker = this.worker()): Promise<void> {
     let last: readonly unknown[] = [];
     await until(
-      `claim ${claim.metadata.name} is settled`,
+      `the jobs of claim ${claim.metadata.name} are done`,
       async () => {
-        const provisioned = await worker.provision(claim);
+        const provisioned = await worker.reconcileClaim(claim);
         const volume = await this.rig.volumeOf(claim);
-        const removed = volume === undefined ? undefined : await worker.remove(volume);
+        const removed = volume === undefined ? undefined : await worker.reconcileVolume(volume);
         await this.#binder.settled();
         last = [provisioned, removed];
         if (provisioned.kind !== 'done' || (removed !== undefined && removed.kind !== 'done'))
@@ -217,7 +218,7 @@ export class Story {
       },
       6_000,
     ).catch((cause: unknown) => {
-      throw new Error(`not settled; the last runs said ${JSON.stringify(last)}`, { cause });
+      throw new Error(`not done; the last runs ended with ${JSON.stringify(last)}`, { cause });
     });
   }
 
@@ -249,20 +250,20 @@ function volumeOf({ request }: DriverCall): string | undefined {
   return 'volumeId' in request ? `handle ${String(request.volumeId)}` : undefined;
 }
 
-/** A place where somebody is frozen until thawed. */
-export class Ice {
+/** A place at which a run pauses until the test lets it go on. */
+export class Pause {
   #arrive: () => void = () => undefined;
-  #thaw: () => void = () => undefined;
-  readonly #thawed = new Promise<void>((resolve) => (this.#thaw = resolve));
-  /** Resolves when somebody is frozen here. */
+  #resume: () => void = () => undefined;
+  readonly #resumed = new Promise<void>((resolve) => (this.#resume = resolve));
+  /** Resolves when a run has come to this place. */
   readonly reached = new Promise<void>((resolve) => (this.#arrive = resolve));
 
-  freeze(): Promise<void> {
+  wait(): Promise<void> {
     this.#arrive();
-    return this.#thawed;
+    return this.#resumed;
   }
 
-  thaw(): void {
-    this.#thaw();
+  resume(): void {
+    this.#resume();
   }
 }

@@ -8,10 +8,10 @@ import type { Volume } from '#src/kube/objects.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
 import { until } from '../harness/csi-folder.ts';
 import { startTestGateway } from '../harness/csi-gateway.ts';
-import { Ice, Story } from './story.ts';
+import { Pause, Story } from './story.ts';
 
-/** While a driver is rolled, its old and its new gateway live side by side, each with a single
- * flight of its own: what keeps calls apart is the record. */
+/** During a rolling update of a driver its old and its new gateway run at the same time, each with
+ * a single flight of its own. Only the volume record keeps their calls apart. */
 describe('two gateways at one driver', () => {
   let story: Story;
   let gateways: readonly { readonly gateway: Gateway; readonly client: CsiClient }[] = [];
@@ -52,16 +52,16 @@ describe('two gateways at one driver', () => {
 
   it('never have a creation of one volume at the same time', async () => {
     const claim = await story.rig.claim();
-    const [old, young] = [workerAt(0), workerAt(1)];
-    const ice = new Ice();
-    story.script(({ method }) => (method === 'CreateVolume' ? ice.freeze() : undefined));
-    const run = old.worker.provision(claim);
-    await ice.reached;
+    const [old, newer] = [workerAt(0), workerAt(1)];
+    const pause = new Pause();
+    story.script(({ method }) => (method === 'CreateVolume' ? pause.wait() : undefined));
+    const run = old.worker.reconcileClaim(claim);
+    await pause.reached;
     for (let tries = 0; tries < 5; tries += 1)
-      assert.equal((await young.worker.provision(claim)).kind, 'running');
-    ice.thaw();
+      assert.equal((await newer.worker.reconcileClaim(claim)).kind, 'running');
+    pause.resume();
     assert.equal((await run).kind, 'done');
-    assert.equal((await young.worker.provision(claim)).kind, 'done');
+    assert.equal((await newer.worker.reconcileClaim(claim)).kind, 'done');
     await story.assertOneVolume(claim);
     assert.equal(story.creates(claim).length, 1);
     assert.deepEqual(story.doubles, []);
@@ -69,67 +69,67 @@ describe('two gateways at one driver', () => {
 
   it('never have creation and deletion of one volume at the same time', async () => {
     const claim = await story.rig.claim();
-    const [old, young] = [workerAt(0), workerAt(1)];
-    await story.settle(claim, old.worker);
+    const [old, newer] = [workerAt(0), workerAt(1)];
+    await story.runUntilDone(claim, old.worker);
     await story.deleteClaim(claim);
     await until(
       'the volume is released',
       async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released',
     );
     const volume = (await story.rig.volumeOf(claim)) as Volume;
-    const ice = new Ice();
-    story.script(({ method }) => (method === 'DeleteVolume' ? ice.freeze() : undefined));
-    const run = old.worker.remove(volume);
-    await ice.reached;
-    assert.equal((await young.worker.remove(volume)).kind, 'running');
-    assert.equal((await young.worker.provision(claim)).kind, 'running');
-    ice.thaw();
+    const pause = new Pause();
+    story.script(({ method }) => (method === 'DeleteVolume' ? pause.wait() : undefined));
+    const run = old.worker.reconcileVolume(volume);
+    await pause.reached;
+    assert.equal((await newer.worker.reconcileVolume(volume)).kind, 'running');
+    assert.equal((await newer.worker.reconcileClaim(claim)).kind, 'running');
+    pause.resume();
     assert.equal((await run).kind, 'done');
-    await story.settle(claim, young.worker);
+    await story.runUntilDone(claim, newer.worker);
     await story.assertNothingLeft(claim);
     assert.equal(story.deletes().length, 1);
   });
 
-  it('hand over: what the old one had under way when it was killed is finished through the new one, with one volume', async () => {
+  it('make one volume when the old one is killed during a call', async () => {
     const claim = await story.rig.claim();
-    const [old, young] = [workerAt(0), workerAt(1)];
-    const ice = new Ice();
+    const [old, newer] = [workerAt(0), workerAt(1)];
+    const pause = new Pause();
     let isWorking = false;
     story.script(async ({ method, proceed }) => {
       if (method !== 'CreateVolume') return undefined;
       if (isWorking)
         throw new DriverStatus(Code.Aborted, 'an operation on this volume is under way');
       isWorking = true;
-      await ice.freeze();
+      await pause.wait();
       isWorking = false;
       return proceed();
     });
-    const run = old.worker.provision(claim);
-    await ice.reached;
+    const run = old.worker.reconcileClaim(claim);
+    await pause.reached;
     await old.gateway.close(0);
     assert.equal((await run).kind, 'retry');
-    assert.equal((await young.worker.provision(claim)).kind, 'running');
+    assert.equal((await newer.worker.reconcileClaim(claim)).kind, 'running');
     assert.equal((await story.record(claim))['amb'], '1');
-    ice.thaw();
-    await story.settle(claim, young.worker);
+    pause.resume();
+    await story.runUntilDone(claim, newer.worker);
     await story.assertOneVolume(claim);
   });
 
-  it('hand over: one that drains lets its call end, sends nothing new, and the new one goes on', async () => {
+  it('hand over: the old one ends its call, and the new one gets the next', async () => {
     const [slow, next] = [await story.rig.claim(), await story.rig.claim()];
-    const [old, young] = [workerAt(0), workerAt(1)];
-    const ice = new Ice();
+    const [old, newer] = [workerAt(0), workerAt(1)];
+    const pause = new Pause();
     story.script(({ method }) =>
-      method === 'CreateVolume' && story.creates(next).length === 0 ? ice.freeze() : undefined,
+      method === 'CreateVolume' && story.creates(next).length === 0 ? pause.wait() : undefined,
     );
-    const run = old.worker.provision(slow);
-    await ice.reached;
+    const run = old.worker.reconcileClaim(slow);
+    await pause.reached;
     const drained = old.gateway.close(5_000);
-    const refused = await old.worker.provision(next);
+    const refused = await old.worker.reconcileClaim(next);
     assert.ok(refused.kind === 'later', JSON.stringify(refused));
     assert.deepEqual(await story.record(next), {});
-    assert.equal((await young.worker.provision(next)).kind, 'done');
-    ice.thaw();
+    assert.equal((await newer.worker.reconcileClaim(next)).kind, 'done');
+    pause.resume();
     assert.equal((await run).kind, 'done');
     await drained;
     await story.assertOneVolume(slow);

@@ -6,7 +6,7 @@ import { create, toBinary } from '@bufbuild/protobuf';
 import { createCsiClient, type CsiClient } from '#src/gateway-client/client.ts';
 import { CreateVolumeResponseSchema } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
-import { parseTimeoutMs, getSingle } from '#src/csi-gateway/grpc-wire.ts';
+import { parseTimeoutMs, single } from '#src/csi-gateway/wire.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
@@ -18,9 +18,8 @@ import {
   answerStatus,
   answerTrailersOnly,
   startRawDriver,
-  type RawCall,
-  type RawDriver,
 } from '../harness/csi-raw-driver.ts';
+import type { RawCall, RawDriver } from '../harness/csi-raw-driver.ts';
 import { Story } from './story.ts';
 
 const MADE = toBinary(
@@ -28,8 +27,8 @@ const MADE = toBinary(
   create(CreateVolumeResponseSchema, { volume: { volumeId: 'made', capacityBytes: 1_048_576n } }),
 );
 
-/** How a call can end without the driver having said so. `code` is what gRPC's own library makes of
- * it where no gateway is between. */
+/** How a call can end without an answer of the driver. `code` is the status that the gRPC library
+ * makes of it without a gateway. */
 const MADE_UP: readonly {
   readonly title: string;
   readonly end: (call: RawCall) => unknown;
@@ -83,7 +82,7 @@ const MADE_UP: readonly {
   },
 ];
 
-describe('a call whose end nobody vouches for', () => {
+describe('a call that ends without an answer of the driver', () => {
   let story: Story;
   let folder: Awaited<ReturnType<typeof makeFolder>>;
   let raw: RawDriver;
@@ -124,13 +123,13 @@ describe('a call whose end nobody vouches for', () => {
         const worker = story.worker({ ports: { csi: client() } });
         const bodies: Buffer[] = [];
         script = (call) => (bodies.push(call.body), end(call));
-        const outcome = await worker.provision(claim);
+        const outcome = await worker.reconcileClaim(claim);
         assert.ok(outcome.kind === 'retry' || outcome.kind === 'running', JSON.stringify(outcome));
         const record = await story.rig.record(claim.metadata.uid);
         assert.deepEqual([record['state'], record['amb']], ['creating', '1']);
         if (way === 'without a gateway') assert.equal(record['code'], code);
         script = (call) => (bodies.push(call.body), answerOk(call, MADE));
-        await until('it is done', async () => (await worker.provision(claim)).kind === 'done');
+        await until('it is done', async () => (await worker.reconcileClaim(claim)).kind === 'done');
         assert.ok(
           bodies.length >= 2 && bodies.every((body) => body.equals(bodies[0] ?? Buffer.alloc(0))),
         );
@@ -139,20 +138,20 @@ describe('a call whose end nobody vouches for', () => {
     }
   }
 
-  it('is told apart from the same code in the driver’s own trailers, which closes the record', async () => {
+  it('differs from the same code in the driver’s trailers, which closes the record', async () => {
     for (const code of [Code.Internal, Code.ResourceExhausted, Code.PermissionDenied]) {
       const claim = await story.rig.claim();
       script = (call) =>
         answerStatus(call, { 'grpc-status': String(code), 'grpc-message': 'mine' });
       assert.equal(
-        (await story.worker({ ports: { csi: gateway.client } }).provision(claim)).kind,
+        (await story.worker({ ports: { csi: gateway.client } }).reconcileClaim(claim)).kind,
         'retry',
       );
       assert.deepEqual(await story.rig.record(claim.metadata.uid), {});
     }
   });
 
-  it('keeps its mark when the next attempt is not forwarded', async () => {
+  it('leaves the record ambiguous when the next attempt is not forwarded', async () => {
     const claim = await story.rig.claim();
     await story.loseAnswer(claim);
     const before = await story.rig.record(claim.metadata.uid);
@@ -161,37 +160,40 @@ describe('a call whose end nobody vouches for', () => {
       createVolume: (request, settings) =>
         csi.createVolume(request, { ...settings, notAfterMs: 1 }),
     });
-    assert.equal((await story.worker({ ports: late }).provision(claim)).kind, 'running');
-    const nobody = createCsiClient({
-      address: { kind: 'unix', path: join(story.rig.dir, 'nobody.sock') },
+    assert.equal((await story.worker({ ports: late }).reconcileClaim(claim)).kind, 'running');
+    const unreachable = createCsiClient({
+      address: { kind: 'unix', path: join(story.rig.dir, 'unreachable.sock') },
       log: silentLog,
     });
-    assert.equal((await story.worker({ ports: { csi: nobody } }).provision(claim)).kind, 'later');
-    nobody.close();
+    assert.equal(
+      (await story.worker({ ports: { csi: unreachable } }).reconcileClaim(claim)).kind,
+      'later',
+    );
+    unreachable.close();
     const { until: _, prev: __, ...record } = await story.rig.record(claim.metadata.uid);
     const { until: ___, prev: ____, ...expected } = before;
     assert.deepEqual(record, expected);
     assert.deepEqual([record['state'], record['amb'], record['n']], ['creating', '1', '1']);
-    await story.settle(claim);
+    await story.runUntilDone(claim);
     await story.assertOneVolume(claim);
     assert.equal(story.creates(claim).length, 2);
   });
 
-  it('was given the worker’s own deadline, and the driver is told when it is over', async () => {
+  it('has the worker’s deadline, and is cancelled at the driver when it has passed', async () => {
     const claim = await story.rig.claim();
     let timeoutMs = 0;
     let closed: Promise<unknown> = Promise.resolve();
     script = ({ headers, stream }) => {
-      timeoutMs = parseTimeoutMs(getSingle(headers, 'grpc-timeout') ?? '') ?? 0;
+      timeoutMs = parseTimeoutMs(single(headers, 'grpc-timeout') ?? '') ?? 0;
       closed = new Promise((resolve) => stream.once('close', () => resolve(stream.rstCode)));
     };
     const worker = story.worker({ ports: { csi: gateway.client }, timing: { timeoutMs: 300 } });
-    assert.equal((await worker.provision(claim)).kind, 'running');
+    assert.equal((await worker.reconcileClaim(claim)).kind, 'running');
     assert.ok(timeoutMs > 0 && timeoutMs <= 300, String(timeoutMs));
     assert.equal(await closed, constants.NGHTTP2_CANCEL);
   });
 
-  it('is not ended by a refusal before the settle time, and is after it', async () => {
+  it('keeps its record open after a refusal until the settle time has passed', async () => {
     const claim = await story.rig.claim();
     const worker = story.worker({
       timing: { timeoutMs: 150, writeAllowanceMs: 100, settleMs: 200 },
@@ -199,18 +201,18 @@ describe('a call whose end nobody vouches for', () => {
     story.script(({ method }) =>
       method === 'CreateVolume' ? new Promise(() => undefined) : undefined,
     );
-    assert.equal((await worker.provision(claim)).kind, 'running');
+    assert.equal((await worker.reconcileClaim(claim)).kind, 'running');
     story.script(({ method }) => {
       if (method === 'CreateVolume') throw new DriverStatus(Code.ResourceExhausted, 'full');
     });
-    assert.equal((await worker.provision(claim)).kind, 'retry');
+    assert.equal((await worker.reconcileClaim(claim)).kind, 'retry');
     assert.equal((await story.rig.record(claim.metadata.uid))['state'], 'suspect');
     await systemClock.sleep(350);
-    assert.equal((await worker.provision(claim)).kind, 'retry');
+    assert.equal((await worker.reconcileClaim(claim)).kind, 'retry');
     assert.deepEqual(await story.rig.record(claim.metadata.uid), {});
   });
 
-  it('of a claim that is deleted meanwhile is not ended by a refusal either: the volume that comes late is found and deleted', async () => {
+  it('keeps the record of a deleted claim open too, so that a late volume is deleted', async () => {
     const claim = await story.rig.claim();
     const worker = story.worker({
       timing: { timeoutMs: 150, writeAllowanceMs: 100, settleMs: 400 },
@@ -221,17 +223,17 @@ describe('a call whose end nobody vouches for', () => {
       make = proceed;
       return new Promise(() => undefined);
     });
-    assert.equal((await worker.provision(claim)).kind, 'running');
+    assert.equal((await worker.reconcileClaim(claim)).kind, 'running');
     await story.deleteClaim(claim);
     story.script(({ method }) => {
       if (method === 'CreateVolume') throw new DriverStatus(Code.Internal, 'no');
     });
-    assert.equal((await worker.provision(claim)).kind, 'retry');
+    assert.equal((await worker.reconcileClaim(claim)).kind, 'retry');
     assert.equal((await story.rig.record(claim.metadata.uid))['state'], 'suspect');
-    // The first call, left behind in the driver, ends now.
+    // The driver ends its work on the first call only now.
     await make();
     story.script(() => undefined);
-    await story.settle(claim, worker);
+    await story.runUntilDone(claim, worker);
     await story.assertNothingLeft(claim);
     assert.equal(story.deletes().length, 1);
   });

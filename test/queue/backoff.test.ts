@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-
-import { pollDelayMs, retryDelayMs } from '#src/queue/backoff.ts';
+import { pollDelayMs, requeueDelayMs, retryDelayMs } from '#src/queue/backoff.ts';
 
 const backoff = { startMs: 1000, maxMs: 300_000 };
 
@@ -18,26 +17,26 @@ describe('retryDelayMs', () => {
     assert.equal(retryDelayMs(4, backoff, 0.5), 4000);
   });
 
-  it('is never shorter than the least that is asked for', () => {
+  it('is never shorter than the minimum that is asked for', () => {
     assert.equal(retryDelayMs(1, backoff, 0, 300_000), 300_000);
     assert.equal(retryDelayMs(10, backoff, 1, 5), 300_000);
   });
 
   it('returns a whole number of 1 or more whatever it is given', () => {
     const odd = [Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, -1, 0, 0.3, 1e308];
-    for (const attempt of odd) {
-      for (const random of odd) {
-        for (const startMs of odd) {
-          for (const delay of [
-            retryDelayMs(attempt, { startMs, maxMs: startMs }, random, startMs),
-            pollDelayMs(attempt, { startMs, maxMs: startMs }, random),
-          ]) {
-            assert.ok(
-              Number.isInteger(delay) && delay >= 1 && delay < 2 ** 31,
-              `${attempt} ${random} ${startMs} gives ${delay}`,
-            );
-          }
-        }
+    const cases = odd.flatMap((failures) =>
+      odd.flatMap((random) => odd.map((startMs) => ({ failures, random, startMs }))),
+    );
+    for (const { failures, random, startMs } of cases) {
+      const odds = { startMs, maxMs: startMs };
+      for (const delay of [
+        retryDelayMs(failures, odds, random, startMs),
+        pollDelayMs(failures, odds, random),
+      ]) {
+        assert.ok(
+          Number.isInteger(delay) && delay >= 1 && delay < 2 ** 31,
+          `${failures} ${random} ${startMs} gives ${delay}`,
+        );
       }
     }
   });
@@ -54,5 +53,33 @@ describe('pollDelayMs', () => {
       [1, 2, 6, 20].map((attempt) => pollDelayMs(attempt, poll, 1)),
       [1000, 2000, 30_000, 30_000],
     );
+  });
+});
+
+describe('requeueDelayMs', () => {
+  const ceilings = (outcome: Parameters<typeof requeueDelayMs>[0]): readonly number[] =>
+    [1, 2, 20].map((runs) => requeueDelayMs(outcome, runs, backoff, 1));
+
+  it('repeats a run that did not reach the driver after 0.5 s to 30 s', () => {
+    assert.deepEqual(ceilings({ kind: 'later', reason: 'x' }), [500, 1000, 30_000]);
+  });
+
+  it('takes the delay that the outcome asks for', () => {
+    assert.deepEqual(ceilings({ kind: 'later', reason: 'x', delayMs: 7 }), [7, 7, 7]);
+  });
+
+  it('repeats a run after 0.5 s to 1 s while the driver can’t be reached', () => {
+    const down = { kind: 'later', reason: 'x', isDriverDown: true } as const;
+    assert.deepEqual(ceilings(down), [1000, 1000, 1000]);
+    assert.equal(requeueDelayMs(down, 20, backoff, 0), 500);
+  });
+
+  it('polls a driver that is still at work', () => {
+    assert.deepEqual(ceilings({ kind: 'running', reason: 'x' }), [1000, 2000, 30_000]);
+  });
+
+  it('parks for the longest delay and up to a tenth more', () => {
+    assert.deepEqual(ceilings({ kind: 'parked', reason: 'x' }), [330_000, 330_000, 330_000]);
+    assert.equal(requeueDelayMs({ kind: 'parked', reason: 'x' }, 1, backoff, 0), 300_000);
   });
 });

@@ -1,15 +1,13 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
-
 import { Queue } from 'bullmq';
-
+import { DELAYED_SCORE_PER_MS, queueRoot } from '#src/queue/bullmq-layout.ts';
 import { CONTRACT_VERSION, jobData, keyId } from '#src/queue/contract.ts';
 import { keyPrefix } from '#src/redis/key-names.ts';
 import { queueName } from '#src/queue/key-names.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
-import { readStatus } from '#src/queue/status.ts';
+import { readStatus, type StatusPlace } from '#src/queue/status.ts';
 import { silentLog } from '#src/runtime/log.ts';
-
 import { claimKey, QueueBench, sleep, snapshotKey, until, volumeKey } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 
@@ -20,13 +18,8 @@ describe('startConsumer', () => {
   let serial = 0;
   const key = claimKey('data');
   const done: Outcome = { kind: 'done' };
-  const where = (): { prefix: string; driver: string; uid: string } => ({
-    prefix: 'csi',
-    driver,
-    uid: key.uid,
-  });
-  const keyOf = (part: string): string =>
-    `${keyPrefix('csi')}:${queueName('claim', driver)}:${part}`;
+  const place = (): StatusPlace => ({ prefix: 'csi', driver, key });
+  const keyOf = (part: string): string => queueRoot('csi', queueName('claim', driver)) + part;
 
   before(async () => {
     redis = await startTestRedis();
@@ -39,12 +32,12 @@ describe('startConsumer', () => {
   });
   afterEach(() => bench.close());
 
-  it('runs a key that was touched, once, with its key and no failures so far', async () => {
+  it('runs a queued key once, without failures so far', async () => {
     bench.consumer(() => done);
     bench.producer().ensureQueued(key);
     await until(() => bench.runs.length >= 1, 'the run');
     assert.deepEqual(bench.runs[0]?.key, key);
-    assert.equal(bench.runs[0]?.run.attempt, 0);
+    assert.equal(bench.runs[0]?.failures, 0);
     await until(
       async () => (await redis.redis.zcard(keyOf('completed'))) === 1,
       'the job is complete',
@@ -62,8 +55,7 @@ describe('startConsumer', () => {
     bench.consumer(({ kind }) => (kinds.push(`volumes got ${kind}`), done), { kind: 'volume' });
     bench.consumer(({ kind }) => (kinds.push(`snapshots got ${kind}`), done), { kind: 'snapshot' });
     const producer = bench.producer();
-    for (const touched of [key, volumeKey('pv-1'), snapshotKey('s-1')])
-      producer.ensureQueued(touched);
+    for (const each of [key, volumeKey('pv-1'), snapshotKey('s-1')]) producer.ensureQueued(each);
     await until(() => kinds.length === 3, 'all runs');
     assert.deepEqual(kinds.sort(), [
       'claims got claim',
@@ -72,7 +64,7 @@ describe('startConsumer', () => {
     ]);
   });
 
-  it('runs a key once more when it was touched during its run, however often', async () => {
+  it('runs a key once more for all hints that came during its run', async () => {
     const producer = bench.producer();
     bench.consumer(async () => {
       if (bench.runs.length === 1) {
@@ -103,7 +95,7 @@ describe('startConsumer', () => {
     bench.producer().ensureQueued(key);
     await until(() => bench.runs.length >= 4, 'four runs');
     assert.deepEqual(
-      bench.runs.map(({ run }) => run.attempt),
+      bench.runs.map(({ failures }) => failures),
       [0, 1, 2, 3],
     );
     const waits = bench.runs
@@ -113,11 +105,13 @@ describe('startConsumer', () => {
       assert.ok((waits[index] ?? 0) >= least, `wait ${index} is ${waits[index]} ms`);
   });
 
-  it('tells a run why the one before it did not end well', async () => {
-    const heard: (string | undefined)[] = [];
+  it('tells a run why the last one did not end well', async () => {
+    const reasons: (string | undefined)[] = [];
     bench.consumer(async (_, run) => {
-      heard.push(await run.lastReason());
-      return heard.length % 3 === 0 ? done : { kind: 'retry', reason: `failure ${heard.length}` };
+      reasons.push(await run.lastReason());
+      return reasons.length % 3 === 0
+        ? done
+        : { kind: 'retry', reason: `failure ${reasons.length}` };
     });
     const producer = bench.producer();
     producer.ensureQueued(key);
@@ -130,7 +124,7 @@ describe('startConsumer', () => {
       async () => (await redis.redis.zcard(keyOf('completed'))) === 2,
       'the next job is complete',
     );
-    assert.deepEqual(heard, [
+    assert.deepEqual(reasons, [
       undefined,
       'failure 1',
       'failure 2',
@@ -140,13 +134,13 @@ describe('startConsumer', () => {
     ]);
   });
 
-  it('tells a run for how long an earlier one held the key, and on account of what, also after runs that did not get as far as trying (Q-57)', async () => {
-    const heard: (readonly [number, number])[] = [];
+  it('tells a run how long a hold-off of this scope still lasts (Q-57)', async () => {
+    const answers: (readonly [number, number])[] = [];
     bench.consumer(async (_, run) => {
-      heard.push([await run.heldOffMs('gold'), await run.heldOffMs('silver')]);
-      if (heard.length === 1)
+      answers.push([await run.heldOffMs('gold'), await run.heldOffMs('silver')]);
+      if (answers.length === 1)
         return { kind: 'retry', reason: 'infeasible', minDelayMs: 3_600_000, holdOffScope: 'gold' };
-      return heard.length < 4
+      return answers.length < 4
         ? { kind: 'later', reason: 'infeasible', delayMs: 1 }
         : { kind: 'retry', reason: 'full', minDelayMs: 1 };
     });
@@ -154,14 +148,14 @@ describe('startConsumer', () => {
     producer.ensureQueued(key);
     await until(async () => (await redis.redis.zcard(keyOf('delayed'))) === 1, 'the key waits');
     producer.enqueueNow(key);
-    await until(() => heard.length >= 5, 'five runs');
-    const [first, ...held] = heard.slice(0, 5);
+    await until(() => answers.length >= 5, 'five runs');
+    const [first, ...later] = answers.slice(0, 5);
     assert.deepEqual(first, [0, 0]);
-    for (const [gold, silver] of held)
+    for (const [gold, silver] of later)
       assert.ok(gold > 0 && gold <= 3_600_000 && silver === 0, `${gold} ${silver}`);
   });
 
-  it('waits at least as long as a failure asks for', async () => {
+  it('delays a key for as long as its failure asks for', async () => {
     bench.consumer(
       () =>
         bench.runs.length === 1 ? { kind: 'retry', reason: 'infeasible', minDelayMs: 150 } : done,
@@ -172,7 +166,7 @@ describe('startConsumer', () => {
     assert.ok((bench.runs[1]?.atMs ?? 0) - (bench.runs[0]?.atMs ?? 0) >= 150);
   });
 
-  it('is not hurried by a touch, but by a kick, which keeps the failures', async () => {
+  it('ends a delay on enqueueNow, not on ensureQueued, and keeps the failures', async () => {
     const producer = bench.producer();
     bench.consumer(() =>
       bench.runs.length === 1 ? { kind: 'retry', reason: 'full', minDelayMs: 60_000 } : done,
@@ -184,11 +178,11 @@ describe('startConsumer', () => {
     await sleep(100);
     assert.equal(bench.runs.length, 1);
     producer.enqueueNow(key);
-    await until(() => bench.runs.length >= 2, 'the kick runs it');
-    assert.equal(bench.runs[1]?.run.attempt, 1);
+    await until(() => bench.runs.length >= 2, 'enqueueNow runs it');
+    assert.equal(bench.runs[1]?.failures, 1);
   });
 
-  it('ends the wait of a key that is woken, which keeps the failures, and does not run one again that is running', async () => {
+  it('promotes a delayed key without resetting failures, and not one that is running', async () => {
     const producer = bench.producer();
     bench.consumer(async () => {
       if (bench.runs.length === 1) return { kind: 'retry', reason: 'full', minDelayMs: 60_000 };
@@ -204,14 +198,14 @@ describe('startConsumer', () => {
       'the job is complete',
     );
     assert.deepEqual(
-      bench.runs.map(({ run }) => run.attempt),
+      bench.runs.map(({ failures }) => failures),
       [0, 1],
     );
     assert.equal(await redis.redis.zcard(keyOf('prioritized')), 0);
   });
 
-  /** As if many runs in a row had ended so. */
-  const noteOften = (outcome: string): Promise<number> =>
+  /** As if many runs in a row had this outcome. */
+  const writeManyRuns = (outcome: string): Promise<number> =>
     redis.redis.hset(`{csi}:status:${driver}:${key.uid}`, {
       outcome,
       count: 20,
@@ -219,20 +213,20 @@ describe('startConsumer', () => {
       at: 0,
     });
 
-  for (const waiting of ['retry', 'parked', 'later', 'running'] as const) {
-    it(`honours a kick that came while the run ended in ${waiting}`, async () => {
-      // Polls are half a minute apart after so many.
-      if (waiting === 'running') await noteOften(waiting);
+  for (const outcome of ['retry', 'parked', 'later', 'running'] as const) {
+    it(`runs a key again after enqueueNow during a run that ends with ${outcome}`, async () => {
+      // After so many polls the next one comes half a minute later.
+      if (outcome === 'running') await writeManyRuns(outcome);
       const producer = bench.producer();
       bench.consumer(
         async () => {
           if (bench.runs.length > 1) return done;
           producer.enqueueNow(key);
           await producer.flushed();
-          if (waiting === 'retry') return { kind: 'retry', reason: 'x', minDelayMs: 60_000 };
-          return waiting === 'later'
+          if (outcome === 'retry') return { kind: 'retry', reason: 'x', minDelayMs: 60_000 };
+          return outcome === 'later'
             ? { kind: 'later', reason: 'x', delayMs: 60_000 }
-            : { kind: waiting, reason: 'x' };
+            : { kind: outcome, reason: 'x' };
         },
         { random: () => 0.999 },
       );
@@ -243,11 +237,11 @@ describe('startConsumer', () => {
         'the job is complete',
       );
       await sleep(50);
-      assert.equal(bench.runs.length, 2, 'and the kick is used up');
+      assert.equal(bench.runs.length, 2, 'and only once');
     });
   }
 
-  it('honours a kick although a plain touch followed it in the same run', async () => {
+  it('runs a key again at once after enqueueNow and ensureQueued during a run', async () => {
     const producer = bench.producer();
     bench.consumer(async () => {
       if (bench.runs.length > 1) return done;
@@ -264,10 +258,10 @@ describe('startConsumer', () => {
       'the job is complete',
     );
     await sleep(50);
-    assert.equal(bench.runs.length, 2, 'and the kick is used up');
+    assert.equal(bench.runs.length, 2, 'and only once');
   });
 
-  it('does not let a touch that came during a failing run shorten the wait', async () => {
+  it('keeps the delay of a failing run when ensureQueued came during the run', async () => {
     const producer = bench.producer();
     bench.consumer(async () => {
       if (bench.runs.length > 1) return done;
@@ -280,7 +274,7 @@ describe('startConsumer', () => {
     assert.ok((bench.runs[1]?.atMs ?? 0) - (bench.runs[0]?.endMs ?? 0) >= 300);
   });
 
-  it('does not count a failure for a run that did not reach the driver, and lets its waits grow by themselves', async () => {
+  it('delays runs that did not reach the driver longer, without counting failures', async () => {
     bench.consumer(
       () => (bench.runs.length < 4 ? { kind: 'later', reason: 'gateway away' } : done),
       {
@@ -291,21 +285,21 @@ describe('startConsumer', () => {
     bench.producer().ensureQueued(key);
     await until(() => bench.runs.length >= 3, 'three runs');
     await until(
-      async () => (await readStatus(redis.redis, where()))?.count === 3 || bench.runs.length > 3,
+      async () => (await readStatus(redis.redis, place()))?.count === 3 || bench.runs.length > 3,
       'the counter',
     );
     await until(() => bench.runs.length >= 4, 'four runs');
     assert.deepEqual(
-      bench.runs.map(({ run }) => run.attempt),
+      bench.runs.map(({ failures }) => failures),
       [0, 0, 0, 0],
     );
     await until(
-      async () => (await readStatus(redis.redis, where())) === undefined,
+      async () => (await readStatus(redis.redis, place())) === undefined,
       'the status is removed',
     );
   });
 
-  it('polls a driver that is still at it, after half a second at least, without counting failures', async () => {
+  it('polls a driver that is still at work after 0.5 s or more, without a failure', async () => {
     bench.consumer(() => (bench.runs.length < 2 ? { kind: 'running', reason: 'Aborted' } : done), {
       random: () => 0,
     });
@@ -313,13 +307,13 @@ describe('startConsumer', () => {
     await until(() => bench.runs.length >= 2, 'the poll');
     const waitMs = (bench.runs[1]?.atMs ?? 0) - (bench.runs[0]?.atMs ?? 0);
     assert.ok(waitMs >= 500, `polled after ${waitMs} ms`);
-    assert.equal(bench.runs[1]?.run.attempt, 0);
+    assert.equal(bench.runs[1]?.failures, 0);
   });
 
-  it('parks at the longest wait, and says what for', async () => {
-    const until_ = [{ resource: 'secrets', namespace: 'default', name: 'login' }];
+  it('parks a key for the longest delay, and stores what it waits for', async () => {
+    const conditions = [{ resource: 'secrets', namespace: 'default', name: 'login', seen: '' }];
     bench.consumer(
-      () => ({ kind: 'parked', reason: 'secret default/login is not there', until: until_ }),
+      () => ({ kind: 'parked', reason: 'secret default/login is not there', until: conditions }),
       {
         backoff: { startMs: 10, maxMs: 600_000 },
       },
@@ -327,8 +321,8 @@ describe('startConsumer', () => {
     bench.producer().ensureQueued(key);
     await until(async () => (await redis.redis.zcard(keyOf('delayed'))) === 1, 'the key is parked');
     const [, score] = await redis.redis.zrange(keyOf('delayed'), 0, '0', 'WITHSCORES');
-    const status = await readStatus(redis.redis, where());
-    const waitMs = Number(score) / 4096 - (status?.atMs ?? 0);
+    const status = await readStatus(redis.redis, place());
+    const waitMs = Number(score) / DELAYED_SCORE_PER_MS - (status?.atMs ?? 0);
     assert.ok(waitMs >= 600_000 && waitMs < 800_000, `it waits ${waitMs} ms`);
     assert.deepEqual(
       { ...status, atMs: 0 },
@@ -337,13 +331,15 @@ describe('startConsumer', () => {
         count: 1,
         reason: 'secret default/login is not there',
         atMs: 0,
-        until: until_,
       },
     );
-    assert.ok((await redis.redis.pttl(`{csi}:status:${driver}:${key.uid}`)) > 80_000_000);
+    const statusKey = `{csi}:status:${driver}:${key.uid}`;
+    const stored = (await redis.redis.hget(statusKey, 'until')) ?? '';
+    assert.deepEqual(JSON.parse(stored), conditions);
+    assert.ok((await redis.redis.pttl(statusKey)) > 80_000_000);
   });
 
-  it('takes a throw for a failure, writes no unchecked text to Redis, and goes on working', async () => {
+  it('counts a run that throws as failed, without its message, and goes on', async () => {
     bench.consumer(({ name }) => {
       if (name === 'broken' && bench.runsOf(claimKey('broken')).length === 1)
         throw new TypeError('password=geheim');
@@ -352,7 +348,7 @@ describe('startConsumer', () => {
     const producer = bench.producer();
     producer.ensureQueued(claimKey('broken'));
     await until(() => bench.runsOf(claimKey('broken')).length === 2, 'it is tried again');
-    assert.equal(bench.runs[1]?.run.attempt, 1);
+    assert.equal(bench.runs[1]?.failures, 1);
     const [job = ''] = (await redis.redis.keys(keyOf('default.broken~*'))).filter(
       (name) => !name.endsWith(':lock'),
     );
@@ -399,7 +395,7 @@ describe('startConsumer', () => {
       assert.equal(bench.runs.length, 0);
     });
 
-    it('drops a job that nobody can read', async () => {
+    it('completes a job that no version can read', async () => {
       await queue.add('claim', { oops: true }, { attempts: 5 });
       bench.consumer(() => done);
       await until(
@@ -424,7 +420,7 @@ describe('startConsumer', () => {
   });
 
   describe('close', () => {
-    it('waits for runs under way, aborts their leave to send, and starts no more', async () => {
+    it('aborts the signals of runs, waits for their ends, and starts no more', async () => {
       let aborted = false;
       const consumer = bench.consumer(async (_, { signal }) => {
         await sleep(150);
@@ -443,7 +439,7 @@ describe('startConsumer', () => {
       assert.equal(bench.runs.length, 1);
     });
 
-    it('hands a run that sent nothing to another worker at once, with no failure', async () => {
+    it('gives a run that sent nothing to another worker at once, without a failure', async () => {
       const first = bench.consumer(
         async (_, { signal }) => {
           while (!signal.aborted) await sleep(5);
@@ -456,11 +452,11 @@ describe('startConsumer', () => {
       bench.consumer(() => done, { name: 'second' });
       const closed = first.close(5000);
       await until(() => bench.runs.length >= 2, 'the second run');
-      assert.equal(bench.runs[1]?.run.attempt, 0);
+      assert.equal(bench.runs[1]?.failures, 0);
       await closed;
     });
 
-    it('does not wait longer than the grace; the lock of what did not end runs out', async () => {
+    it('waits no longer than its grace; another worker takes the job of a run over', async () => {
       let finish: () => void = () => undefined;
       const finished = new Promise<void>((resolve) => (finish = resolve));
       const first = bench.consumer(async () => {
@@ -475,9 +471,9 @@ describe('startConsumer', () => {
       finish();
     });
 
-    it('does not hang when Redis never was there', async () => {
+    it('does not hang when Redis was never there', async () => {
       const lost = bench.consumer(() => done, { redisUrl: 'redis://127.0.0.1:1', log: silentLog });
-      await until(() => /ECONNREFUSED/.test(lost.trouble ?? ''), 'trouble is told');
+      await until(() => /ECONNREFUSED/.test(lost.trouble ?? ''), 'the trouble is reported');
       // Longer than any test may take.
       await lost.close(3_600_000);
     });

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-
 import { CONTRACT_VERSION, jobData, jobId, keyId, parseJob } from '#src/queue/contract.ts';
 import { keyPrefix } from '#src/redis/key-names.ts';
 import { queueName, statusKey } from '#src/queue/key-names.ts';
@@ -16,7 +15,7 @@ describe('parseJob', () => {
       assert.deepEqual(parseJob(JSON.parse(JSON.stringify(jobData(key)))), { ok: true, key });
   });
 
-  it('writes the key and the version, nothing else', () => {
+  it('is given the key and the version and nothing else', () => {
     const withMore = { ...claim, secret: 'hunter2' };
     assert.deepEqual(Object.keys(jobData(withMore)).sort(), [
       'kind',
@@ -27,10 +26,10 @@ describe('parseJob', () => {
     ]);
   });
 
-  it('tells a newer version, whatever else is in it, from a job that nobody can read', () => {
+  it('tells a job of a newer version, whatever its fields, from an unreadable one', () => {
     const newer = parseJob({ v: CONTRACT_VERSION + 1, somethingNew: true });
     assert.equal(newer.ok, false);
-    assert.equal(!newer.ok && newer.newer, true);
+    assert.equal(!newer.ok && newer.isNewer, true);
   });
 
   for (const [what, data] of [
@@ -45,18 +44,18 @@ describe('parseJob', () => {
     ['a claim without namespace', { v: 1, ...claim, namespace: '' }],
     ['a volume with a namespace', { v: 1, ...volume, namespace: 'ns' }],
     ['a snapshot without namespace', { v: 1, ...snapshot, namespace: '' }],
-    ['a kind that only looks like one', { v: 1, ...claim, kind: ['claim'] }],
+    ['a kind in a list', { v: 1, ...claim, kind: ['claim'] }],
   ] as const) {
     it(`refuses ${what}`, () => {
       const parsed = parseJob(data);
       assert.equal(parsed.ok, false);
-      assert.equal(!parsed.ok && parsed.newer, false);
+      assert.equal(!parsed.ok && parsed.isNewer, false);
     });
   }
 });
 
 describe('jobId', () => {
-  it('names the object and never contains the separator of BullMQ', () => {
+  it('names the object and never contains BullMQ’s separator', () => {
     assert.equal(jobId(claim, 'x1'), 'ns.data~x1');
     assert.equal(jobId(volume, 'x2'), 'pvc-u1~x2');
     assert.equal(jobId({ ...volume, name: 'a:b/c' }, 'x'), 'a-b-c~x');
@@ -64,7 +63,7 @@ describe('jobId', () => {
 });
 
 describe('names', () => {
-  it('puts all keys of an installation into one slot', () => {
+  it('begin with the prefix in braces, so that all keys are in one slot of a cluster', () => {
     assert.equal(keyPrefix('csi'), '{csi}');
     assert.equal(statusKey('csi', 'd.example', 'u1'), '{csi}:status:d.example:u1');
     assert.equal(queueName('claim', 'd.example'), 'claims.d.example');
@@ -73,7 +72,7 @@ describe('names', () => {
     assert.equal(keyId(claim), 'claim/u1');
   });
 
-  it('refuses a prefix that would make keys ambiguous', () => {
+  it('refuse a prefix that would make keys ambiguous', () => {
     for (const prefix of ['', '{csi}', 'a:b', 'a b', 'x'.repeat(65)])
       assert.throws(() => keyPrefix(prefix), UsageError);
   });

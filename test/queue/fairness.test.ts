@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-
-import { Fairness, LAST_PRIORITY } from '#src/queue/fairness.ts';
+import { LAST_PRIORITY } from '#src/queue/bullmq-layout.ts';
+import { Fairness } from '#src/queue/fairness.ts';
 
 describe('Fairness', () => {
-  it('puts a small namespace next to the head of a large one, not behind it', () => {
+  it('queues a small namespace beside the first keys of a large one', () => {
     const fairness = new Fairness();
     const large = Array.from({ length: 1000 }, () => fairness.next('large'));
     assert.deepEqual(large.slice(0, 3), [1, 2, 3]);
@@ -12,7 +12,7 @@ describe('Fairness', () => {
     assert.equal(fairness.next('small'), 2);
   });
 
-  it('starts a namespace that was away at what runs now, so it saves nothing up', () => {
+  it('starts a namespace that had no keys at what runs now', () => {
     const fairness = new Fairness();
     for (let i = 0; i < 100; i += 1) fairness.next('large');
     fairness.observe(61);
@@ -20,7 +20,7 @@ describe('Fairness', () => {
     assert.equal(fairness.next('large'), 101);
   });
 
-  it('takes everything for run when nothing waits', () => {
+  it('assumes that all keys were taken when none waits', () => {
     const fairness = new Fairness();
     for (let i = 0; i < 100; i += 1) fairness.next('large');
     fairness.observe(undefined);
@@ -28,14 +28,14 @@ describe('Fairness', () => {
     assert.equal(fairness.next('large'), 101);
   });
 
-  it('never goes back, so that a job of an earlier time is not overtaken for ever', () => {
+  it('never goes back, so that new keys can’t overtake an old one for ever', () => {
     const fairness = new Fairness();
     fairness.observe(500);
     fairness.observe(3);
     assert.equal(fairness.next('a'), 500);
   });
 
-  it('gives back the place of a key that was queued already', () => {
+  it('reuses the tick of a key that had a job already', () => {
     const fairness = new Fairness();
     fairness.next('a');
     fairness.next('a');
@@ -44,7 +44,7 @@ describe('Fairness', () => {
     assert.equal(fairness.next('a'), 2);
   });
 
-  it('stays within what BullMQ can sort, and asks for a new zero long before the limit', () => {
+  it('stays within BullMQ’s priorities and asks for a rebase long before the limit', () => {
     const fairness = new Fairness();
     fairness.observe(1_000_000);
     assert.equal(fairness.rebaseTicks, 0);
@@ -52,7 +52,7 @@ describe('Fairness', () => {
     const last = fairness.next('a');
     const ticks = fairness.rebaseTicks;
     assert.equal(ticks, 1_199_999);
-    fairness.rebased(ticks);
+    fairness.rebase(ticks);
     assert.equal(fairness.rebaseTicks, 0);
     assert.equal(fairness.next('a'), last - ticks + 1);
     assert.equal(fairness.next('b'), 1);

@@ -1,12 +1,10 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
-
 import { JOB_KINDS, type JobKey } from '#src/queue/contract.ts';
-import { keyPrefix } from '#src/redis/key-names.ts';
+import { MAX_EVENTS_FIELD, queueRoot, SCORE_PER_PRIORITY } from '#src/queue/bullmq-layout.ts';
 import { queueName } from '#src/queue/key-names.ts';
 import { listQueues } from '#src/queue/registry.ts';
 import { UsageError } from '#src/runtime/flags.ts';
-
 import { claimKey, QueueBench, until, volumeKey } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 
@@ -15,9 +13,8 @@ describe('createProducer', () => {
   let bench: QueueBench;
   let driver = 'd0.example';
   let serial = 0;
-  const keyOf = (part: string): string =>
-    `${keyPrefix('csi')}:${queueName('claim', driver)}:${part}`;
-  /** Names in the order they will run. */
+  const keyOf = (part: string): string => queueRoot('csi', queueName('claim', driver)) + part;
+  /** Names in the order in which they will run. */
   const order = async (): Promise<string[]> =>
     (await redis.redis.zrange(keyOf('prioritized'), 0, '-1')).map((id) => id.replace(/~.*/, ''));
 
@@ -50,7 +47,7 @@ describe('createProducer', () => {
     assert.equal(await bench.metric('sutler_queue_hints_total', { driver }), 1001);
   });
 
-  it('makes no job where only the end of a wait is asked for, and one where a hint asks for it too', async () => {
+  it('makes no job for a promotion alone, and one when another hint asks for it', async () => {
     const producer = bench.producer();
     producer.promote(claimKey('a'));
     await producer.flushed();
@@ -73,7 +70,7 @@ describe('createProducer', () => {
     assert.equal((await redis.redis.keys(`{csi}:volumes.${driver}:pvc-1~*`)).length, 1);
   });
 
-  it('sends one script per key and asks nothing else of Redis', async () => {
+  it('sends one script per key and nothing else', async () => {
     const producer = bench.producer();
     producer.ensureQueued(claimKey('first'));
     await producer.flushed();
@@ -85,7 +82,7 @@ describe('createProducer', () => {
     assert.ok(info <= 1);
   });
 
-  it('lets a small namespace in between the keys of a large one', async () => {
+  it('runs keys of a small namespace between those of a large one', async () => {
     const producer = bench.producer();
     for (let i = 0; i < 300; i += 1) producer.ensureQueued(claimKey(`c${i}`, 'large'));
     await producer.flushed();
@@ -103,7 +100,7 @@ describe('createProducer', () => {
     assert.equal(names.length, 303);
   });
 
-  it('does not push a namespace back for hints that were no new jobs', async () => {
+  it('does not put a namespace back for hints that made no job', async () => {
     const producer = bench.producer();
     for (let round = 0; round < 20; round += 1) {
       producer.ensureQueued(claimKey('c0', 'busy'));
@@ -115,15 +112,15 @@ describe('createProducer', () => {
     await producer.flushed();
     assert.deepEqual((await order()).slice(0, 2), ['busy.c0', 'other.c0']);
     const [, score] = await redis.redis.zrange(keyOf('prioritized'), -1, '-1', 'WITHSCORES');
-    assert.ok(Number(score) / 2 ** 32 < 4, 'busy.c1 is second in its namespace');
+    assert.ok(Number(score) / SCORE_PER_PRIORITY < 4, 'busy.c1 is second in its namespace');
   });
 
-  it('keeps the order fair when the numbers run out, waiting and failing jobs included', async () => {
+  it('keeps the order when it lowers priorities that run out', async () => {
     await redis.redis.set(`{csi}:fairness:${queueName('claim', driver)}`, 1_500_000);
     const producer = bench.producer();
     producer.ensureQueued(claimKey('early'));
     await producer.flushed();
-    // The first look moved the zero; a second producer finds it there.
+    // The first producer lowered the stored time; a second one goes on from there.
     const saved = Number(await redis.redis.get(`{csi}:fairness:${queueName('claim', driver)}`));
     assert.ok(saved < 1000, `virtual time is ${saved}`);
     const next = bench.producer();
@@ -134,7 +131,7 @@ describe('createProducer', () => {
     assert.ok(Number(await redis.redis.hget(job, 'priority')) < 1000);
   });
 
-  it('registers its queues and their settings', async () => {
+  it('registers its queues', async () => {
     bench.producer();
     await until(
       async () => (await listQueues(redis.redis, 'csi')).some((queue) => queue.driver === driver),
@@ -154,13 +151,13 @@ describe('createProducer', () => {
     );
   });
 
-  it('keeps what Redis refuses, says why, and adds it when Redis takes it', async () => {
+  it('keeps a hint that Redis refuses, says why, and adds it when Redis takes it', async () => {
     const producer = bench.producer();
     producer.ensureQueued(claimKey('first'));
     await producer.flushed();
     await redis.redis.config('SET', 'maxmemory', '1mb');
     producer.ensureQueued(claimKey('second'));
-    await until(() => /OOM/.test(producer.trouble ?? ''), 'the refusal is told');
+    await until(() => /OOM/.test(producer.trouble ?? ''), 'the refusal is reported');
     assert.equal(await redis.redis.zcard(keyOf('prioritized')), 1);
     await redis.redis.config('SET', 'maxmemory', '0');
     await producer.flushed();
@@ -168,20 +165,15 @@ describe('createProducer', () => {
     assert.equal(await redis.redis.zcard(keyOf('prioritized')), 2);
   });
 
-  it('says which settings of Redis risk volumes', async () => {
-    await redis.redis.config('SET', 'maxmemory-policy', 'allkeys-lru');
-    const producer = bench.producer();
-    await until(() => producer.problems.length === 1, 'the problem is found');
-    assert.match(producer.problems[0] ?? '', /noeviction/);
-    await redis.redis.config('SET', 'maxmemory-policy', 'noeviction');
-  });
-
-  it('adds everything outstanding again after Redis was emptied without a word, and writes registry and settings again', async () => {
+  it('adds outstanding keys, registry and settings again after Redis was emptied', async () => {
     const outstanding: JobKey[] = Array.from({ length: 50 }, (_, i) => claimKey(`c${i}`));
     const producer = bench.producer({ outstanding: () => outstanding });
     for (const key of outstanding) producer.ensureQueued(key);
     await producer.flushed();
-    await until(async () => (await redis.redis.exists('{csi}:epoch')) === 1, 'the epoch is set');
+    await until(
+      async () => (await redis.redis.exists('{csi}:epoch')) === 1,
+      'the flush marker is set',
+    );
     await redis.redis.flushall();
     await until(
       async () => (await redis.redis.zcard(keyOf('prioritized'))) === 50,
@@ -191,15 +183,18 @@ describe('createProducer', () => {
       async () => (await listQueues(redis.redis, 'csi')).length === JOB_KINDS.length,
       'the registry is back',
     );
-    assert.equal(await redis.redis.hget(keyOf('meta'), 'opts.maxLenEvents'), '5000');
+    assert.equal(await redis.redis.hget(keyOf('meta'), MAX_EVENTS_FIELD), '5000');
     assert.equal(await bench.metric('sutler_queue_redis_emptied_total', { driver }), 1);
   });
 
-  it('spreads a large re-add over its time and lets new keys through at once', async () => {
+  it('spreads a large resync over time and adds new keys at once', async () => {
     const outstanding = Array.from({ length: 400 }, (_, i) => claimKey(`c${i}`, 'old'));
     const producer = bench.producer({ outstanding: () => outstanding, spreadMs: 10_000 });
     await producer.flushed();
-    await until(async () => (await redis.redis.exists('{csi}:epoch')) === 1, 'the epoch is set');
+    await until(
+      async () => (await redis.redis.exists('{csi}:epoch')) === 1,
+      'the flush marker is set',
+    );
     await until(() => producer.trouble === undefined, 'connected');
     producer.ensureQueued(claimKey('warm-up'));
     await producer.flushed();
@@ -207,19 +202,19 @@ describe('createProducer', () => {
     await redis.redis.flushall();
     await until(
       async () => (await redis.redis.zcard(keyOf('prioritized'))) > 0,
-      'the re-add began',
+      'the resync began',
     );
     producer.ensureQueued(claimKey('new', 'new'));
     await until(
       async () => (await redis.redis.keys(keyOf('new.new~*'))).length === 1,
       'the new key',
     );
-    assert.ok((await redis.redis.zcard(keyOf('prioritized'))) < 401, 'old keys are still to come');
+    assert.ok((await redis.redis.zcard(keyOf('prioritized'))) < 401, 'old keys are still missing');
     await until(async () => (await redis.redis.zcard(keyOf('prioritized'))) === 401, 'all keys');
     assert.ok(Date.now() - startedMs > 3_000);
   });
 
-  it('has nothing left to do and no connection after close', async () => {
+  it('flushes its hints on close, and takes none afterwards', async () => {
     const producer = bench.producer();
     await until(() => producer.trouble === undefined, 'connected');
     producer.ensureQueued(claimKey('data'));
@@ -227,7 +222,7 @@ describe('createProducer', () => {
     assert.equal(
       await redis.redis.zcard(keyOf('prioritized')),
       1,
-      'what was touched before is in Redis',
+      'the hint of before is in Redis',
     );
     producer.ensureQueued(claimKey('late'));
     assert.equal(producer.pending, 0);
@@ -237,7 +232,7 @@ describe('createProducer', () => {
   it('closes without Redis', async () => {
     const producer = bench.producer({ redisUrl: 'redis://127.0.0.1:1' });
     producer.ensureQueued(claimKey('data'));
-    await until(() => /ECONNREFUSED/.test(producer.trouble ?? ''), 'trouble is told');
+    await until(() => /ECONNREFUSED/.test(producer.trouble ?? ''), 'the trouble is reported');
     await producer.close();
   });
 });

@@ -3,12 +3,10 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
-
 import type { JobKey } from '#src/queue/contract.ts';
-import { keyPrefix } from '#src/redis/key-names.ts';
+import { queueRoot } from '#src/queue/bullmq-layout.ts';
 import { queueName } from '#src/queue/key-names.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
-
 import { claimKey, QueueBench, sleep, until } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 
@@ -19,9 +17,8 @@ describe('queue under faults', () => {
   let bench: QueueBench;
   let driver = 'd0.example';
   let serial = 0;
-  const keyOf = (part: string): string =>
-    `${keyPrefix('csi')}:${queueName('claim', driver)}:${part}`;
-  const completed = (): Promise<number> => redis.redis.zcard(keyOf('completed'));
+  const completed = (): Promise<number> =>
+    redis.redis.zcard(`${queueRoot('csi', queueName('claim', driver))}completed`);
 
   before(async () => {
     redis = await startTestRedis();
@@ -34,22 +31,21 @@ describe('queue under faults', () => {
   });
   afterEach(() => bench.close());
 
-  it('loses nothing and doubles nothing when Redis is killed and starts with its file, runs longer than the lock included', async () => {
+  it('loses no key and runs none twice at a time when Redis is killed and restarted', async () => {
     const keys = Array.from({ length: 10 }, (_, i) => claimKey(`c${i}`));
     const producer = bench.producer({ outstanding: () => keys });
     const released = new AbortController();
-    const held = async (): Promise<Outcome> => {
+    const runUntilReleased = async (): Promise<Outcome> => {
       while (!released.signal.aborted) await sleep(5);
       return done;
     };
-    // Free places, so that Redis gives the same jobs to the same worker again while their runs go
-    // on.
-    bench.consumer(held, { concurrency: 50 });
+    // It has room, so that Redis gives it the same jobs again while their runs go on.
+    bench.consumer(runUntilReleased, { concurrency: 50 });
     for (const key of keys) producer.ensureQueued(key);
     await until(() => bench.runs.length >= 10, 'all run');
     await redis.kill();
     producer.ensureQueued(claimKey('during'));
-    // Longer than the lock of a second: every lock is gone when Redis is back.
+    // The runs take longer than their locks, of one second: none is left when Redis is back.
     await sleep(1300);
     assert.ok(
       bench.runs.every(({ run }) => run.signal.aborted),
@@ -58,11 +54,11 @@ describe('queue under faults', () => {
     await redis.start();
     await until(
       async () => (await bench.metric('sutler_queue_jobs_stalled_total', { driver })) >= 10,
-      'Redis gives them out again',
+      'Redis gives the jobs out again',
     );
     await until(
       () => bench.runsOf(claimKey('during')).length === 1,
-      'the hint of the time without Redis runs',
+      'the hint that came without Redis runs',
     );
     released.abort();
     await until(async () => (await completed()) >= 11, 'all complete');
@@ -70,7 +66,7 @@ describe('queue under faults', () => {
     assert.ok((await bench.metric('sutler_queue_locks_lost_total', { driver })) >= 10);
   });
 
-  it('notices that Redis restarted empty, aborts what ran, and fills it again', async () => {
+  it('aborts runs and adds keys again when Redis restarted empty', async () => {
     const keys = Array.from({ length: 20 }, (_, i) => claimKey(`c${i}`));
     const producer = bench.producer({ outstanding: () => keys });
     let emptied = 0;
@@ -84,18 +80,21 @@ describe('queue under faults', () => {
     );
     for (const key of keys) producer.ensureQueued(key);
     await until(() => bench.runs.length >= 20, 'all run');
-    await until(async () => (await redis.redis.exists('{csi}:epoch')) === 1, 'the epoch is set');
+    await until(
+      async () => (await redis.redis.exists('{csi}:epoch')) === 1,
+      'the flush marker is set',
+    );
     await sleep(1100);
     await redis.kill();
     await redis.startEmpty();
-    await until(() => emptied === 1, 'the consumer hears of it');
+    await until(() => emptied === 1, 'the consumer notices it');
     await until(async () => (await completed()) >= 20, 'all complete');
     for (const key of keys) assert.ok(bench.runsOf(key).length >= 2);
     assert.deepEqual(bench.doubles, []);
     assert.equal(consumer.trouble, undefined);
   });
 
-  it('goes on after a flush of everything under load', async () => {
+  it('runs every key when Redis is flushed under load', async () => {
     const seen = new Set<string>();
     const outstanding = new Map<string, JobKey>();
     const producer = bench.producer({ outstanding: () => outstanding.values() });
@@ -107,7 +106,10 @@ describe('queue under faults', () => {
     };
     bench.consumer(work);
     bench.consumer(work);
-    await until(async () => (await redis.redis.exists('{csi}:epoch')) === 1, 'the epoch is set');
+    await until(
+      async () => (await redis.redis.exists('{csi}:epoch')) === 1,
+      'the flush marker is set',
+    );
     for (let i = 0; i < 600; i += 1) {
       const key = claimKey(`c${i}`);
       outstanding.set(key.uid, key);
@@ -119,7 +121,7 @@ describe('queue under faults', () => {
     assert.equal(outstanding.size, 0);
   });
 
-  it('survives a Redis that freezes', async () => {
+  it('goes on after Redis was frozen', async () => {
     const producer = bench.producer();
     bench.consumer(() => done);
     producer.ensureQueued(claimKey('before'));
@@ -132,7 +134,7 @@ describe('queue under faults', () => {
     assert.deepEqual(bench.doubles, []);
   });
 
-  it('waits for a Redis that is not there at the start', async () => {
+  it('waits for Redis at the start', async () => {
     await redis.kill();
     const producer = bench.producer();
     const consumer = bench.consumer(() => done);
@@ -149,7 +151,7 @@ describe('queue under faults', () => {
     assert.equal(consumer.trouble, undefined);
   });
 
-  it('takes over the jobs of a worker process that was killed, hints that came meanwhile included', async () => {
+  it('takes over the job of a killed process, and runs it again for a later hint', async () => {
     const script = fileURLToPath(new URL('worker-process.js', import.meta.url));
     const child = spawn(process.execPath, [script, redis.url, driver], {
       stdio: ['ignore', 'pipe', 'inherit'],
@@ -162,12 +164,12 @@ describe('queue under faults', () => {
     child.kill('SIGKILL');
     await once(child, 'exit');
     bench.consumer(() => done);
-    await until(() => bench.runs.length >= 2, 'taken over, and run once more for the hint');
-    assert.equal(bench.runs[0]?.run.attempt, 0);
+    await until(() => bench.runs.length >= 2, 'it is taken over, and run once more for the hint');
+    assert.equal(bench.runs[0]?.failures, 0);
     assert.equal(await bench.metric('sutler_queue_jobs_stalled_total', { driver }), 1);
   });
 
-  it('never runs a key twice at a time and sees the last hint of each, with two workers and every third run failing', async () => {
+  it('runs no key twice at a time, and each after its last hint, while runs fail', async () => {
     const producer = bench.producer();
     const hinted = new Map<string, number>();
     const observed = new Map<string, number>();

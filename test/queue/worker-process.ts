@@ -1,9 +1,8 @@
 import { Registry } from 'prom-client';
-
 import { startConsumer } from '#src/queue/consumer.ts';
 import { silentLog } from '#src/runtime/log.ts';
 
-/** A worker for recovery.test.ts to kill: takes one job, says so, and never ends it. */
+/** A worker process for recovery.test.ts to kill: takes one job, reports it, and never ends it. */
 const [, , redisUrl = '', driver = ''] = process.argv;
 
 startConsumer({
@@ -12,7 +11,7 @@ startConsumer({
   driver,
   kind: 'claim',
   concurrency: 1,
-  name: 'doomed',
+  name: 'killed-worker',
   backoff: { startMs: 10, maxMs: 1000 },
   lockMs: 1000,
   stalledCheckMs: 200,

@@ -3,10 +3,11 @@ import { after, before, describe, it } from 'node:test';
 import type { JobKey } from '#src/queue/contract.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { claimKey, QueueBench, sleep, until } from '../harness/queue.ts';
-import { startTestRedis, type TestRedis } from '../harness/redis.ts';
+import { startTestRedis } from '../harness/redis.ts';
+import type { TestRedis } from '../harness/redis.ts';
 
-/* A small version of 2,000 failing claims with delays up to 5 min and windows of 10 s: 400 claims
- * with delays up to 3 s and windows of half a second. */
+/* 2,000 failing claims with waits up to 5 min and windows of 10 s, in small: 400 with waits up to 3
+ * s and windows of half a second. */
 const KEYS = Array.from({ length: 400 }, (_, i) => claimKey(`c${i}`, `ns${i % 5}`));
 const BACKOFF = { startMs: 100, maxMs: 3_000 };
 const WINDOW_MS = 500;
@@ -19,52 +20,51 @@ describe('400 claims that fail, and a restart of everything', () => {
   });
   after(() => redis.close());
 
-  it('send the driver no more calls afterwards than before, and none sooner', async (t) => {
+  it('bring no more calls to the driver afterwards than before, nor sooner', async (t) => {
     const failing = (): Outcome => ({ kind: 'retry', reason: 'pool is full' });
     const first = new QueueBench(redis, 'storm.example');
     start(first, failing);
-    await until(() => first.runs.length > KEYS.length * 6, 'delays have grown to their maximum');
+    await until(() => first.runs.length > KEYS.length * 6, 'waits have grown to their full length');
     const fromMs = Date.now();
     await sleep(MEASURED_MS);
-    const before = countInBusiestWindow(
-      first.runs.map(({ atMs }) => atMs).filter((atMs) => atMs >= fromMs),
-    );
+    const before = busiest(first.runs.map(({ atMs }) => atMs).filter((atMs) => atMs >= fromMs));
 
     await first.close();
-    const delaysMs = await readDelays(redis);
+    const waitedMs = await waits(redis);
     await redis.kill();
-    // So long that nearly every delay is over before a worker is there again.
+    // So long that nearly every wait is over before anybody is there again.
     await sleep(2_600);
     await redis.start();
     const second = new QueueBench(redis, 'storm.example');
     start(second, failing);
-    await until(() => second.runs.length > 0, 'a worker runs again');
+    await until(() => second.runs.length > 0, 'somebody is at work again');
     const backMs = second.runs[0]?.atMs ?? 0;
     await sleep(MEASURED_MS);
-    const afterwards = countInBusiestWindow(second.runs.map(({ atMs }) => atMs));
+    const afterwards = busiest(second.runs.map(({ atMs }) => atMs));
     const firstRuns = new Map<string, number>();
     for (const { key, atMs } of second.runs)
       if (!firstRuns.has(key.uid)) firstRuns.set(key.uid, atMs);
     await second.close();
 
     t.diagnostic(`calls in the busiest ${WINDOW_MS} ms: ${before} before, ${afterwards} after`);
-    // All at once would be 400. On a busy machine the busiest of six windows varies by a third.
+    // All at once would be 400. A random process on a busy machine: its busiest window of six
+    // varies by a third.
     assert.ok(
       afterwards <= before * 1.5,
       `${afterwards} calls in the busiest window, ${before} before`,
     );
-    const early = [...delaysMs].filter(
-      ([uid, delayMs]) => (firstRuns.get(uid) ?? Infinity) - backMs < delayMs - 1_000,
+    const early = [...waitedMs].filter(
+      ([uid, waitMs]) => (firstRuns.get(uid) ?? Infinity) - backMs < waitMs - 1_000,
     );
-    assert.deepEqual(early, [], 'no delay was shortened');
+    assert.deepEqual(early, [], 'no wait was shortened');
     assert.ok(
-      second.runs.every(({ run }) => run.attempt > 0),
-      'no failure was forgotten',
+      second.runs.every(({ failures }) => failures > 0),
+      'and no failure forgotten',
     );
   });
 
-  /** Starts a leader and a worker: the leader enqueues everything outstanding, and again at each
-   * resync and unrelated change. */
+  /** What a leader and a worker do when they start: everything outstanding is touched, resyncs and
+   * unrelated changes touch it again. */
   function start(bench: QueueBench, process: (key: JobKey) => Outcome): void {
     const producer = bench.producer({ outstanding: () => KEYS });
     for (const key of KEYS) producer.ensureQueued(key);
@@ -73,8 +73,8 @@ describe('400 claims that fail, and a restart of everything', () => {
   }
 });
 
-/** Number of calls in the busiest window. */
-function countInBusiestWindow(times: readonly number[]): number {
+/** Calls in the busiest window. */
+function busiest(times: readonly number[]): number {
   return Math.max(
     0,
     ...times.map(
@@ -83,8 +83,8 @@ function countInBusiestWindow(times: readonly number[]): number {
   );
 }
 
-/** The remaining delay of each key. */
-async function readDelays(redis: TestRedis): Promise<Map<string, number>> {
+/** How long each key had still to wait. */
+async function waits(redis: TestRedis): Promise<Map<string, number>> {
   const root = '{csi}:claims.storm.example:';
   const nowMs = Date.now();
   const flat = await redis.redis.zrange(`${root}delayed`, 0, '-1', 'WITHSCORES');

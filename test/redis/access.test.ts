@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
+import { Redis } from 'ioredis';
 
 import { checkSettings } from '#src/redis/settings.ts';
 import { readStatus } from '#src/queue/status.ts';
@@ -50,8 +51,8 @@ describe('a Redis user with the least rights', () => {
     await until(() => bench.runs.length >= 3, 'three runs');
     await until(
       async () =>
-        (await readStatus(redis.redis, { prefix: 'csi', driver: 'd.example', uid: key.uid }))
-          ?.outcome === 'parked',
+        (await readStatus(redis.redis, { prefix: 'csi', driver: 'd.example', key }))?.outcome ===
+        'parked',
       'it is parked',
     );
     producer.enqueueNow(key);
@@ -64,7 +65,9 @@ describe('a Redis user with the least rights', () => {
       'the flush marker is set',
     );
     assert.deepEqual([producer.trouble, consumer.trouble], [undefined, undefined]);
-    assert.deepEqual(producer.problems, []);
+    const asUser = new Redis(url.href);
+    assert.deepEqual(await checkSettings(asUser), []);
+    asUser.disconnect();
     const denied = (await redis.redis.call('ACL', 'LOG')) as unknown[];
     // The client tells Redis 7.2 and later its version; a refusal of that is harmless.
     assert.deepEqual(

@@ -20,7 +20,7 @@ import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
 /** A place in a run at which the worker is killed. */
 export type Place = 'opened' | 'answered' | 'written' | 'closed' | 'never';
 
-/** What the parent tells it, as JSON. */
+/** What the parent process orders, as JSON. */
 export interface Orders {
   readonly redisUrl: string;
   readonly kubeconfig: string;
@@ -31,56 +31,56 @@ export interface Orders {
   readonly place: Place;
 }
 
-/** A worker for crash-points.test.ts: does its jobs at the same time, and is killed when all of
- * them have come to the place. */
+/** A worker process for crash-points.test.ts: runs its jobs at the same time, and kills itself when
+ * all of them have come to the place. */
 const orders = JSON.parse(process.argv[2] ?? '{}') as Orders;
 let arrived = 0;
 
-/** Jobs wait for each other here; then the process gets SIGKILL, as from the kernel's memory guard.
- */
-async function passing(place: Place): Promise<void> {
+/** Waits until all jobs have come here, then kills the process by SIGKILL, as the kernel does when
+ * memory runs out. */
+async function pass(place: Place): Promise<void> {
   if (place !== orders.place) return;
   arrived += 1;
   if (arrived === orders.jobs.length) process.kill(process.pid, 'SIGKILL');
   await new Promise(() => undefined);
 }
 
-class DoomedRecords extends VolumeRecords {
+class KilledRecords extends VolumeRecords {
   override async openCreate(
     ...args: Parameters<VolumeRecords['openCreate']>
   ): ReturnType<VolumeRecords['openCreate']> {
     const opened = await super.openCreate(...args);
-    await passing('opened');
+    await pass('opened');
     return opened;
   }
   override async openDelete(
     ...args: Parameters<VolumeRecords['openDelete']>
   ): ReturnType<VolumeRecords['openDelete']> {
     const opened = await super.openDelete(...args);
-    await passing('opened');
+    await pass('opened');
     return opened;
   }
   override async closeStored(...args: Parameters<VolumeRecords['closeStored']>): Promise<void> {
-    await passing('written');
+    await pass('written');
     await super.closeStored(...args);
-    await passing('closed');
+    await pass('closed');
   }
   override async closeGone(...args: Parameters<VolumeRecords['closeGone']>): Promise<void> {
     await super.closeGone(...args);
-    await passing('closed');
+    await pass('closed');
   }
 }
 
 const redis = new Redis(orders.redisUrl);
 const kube = createKubeClient({
   access: await loadClusterAccess({ kubeconfig: orders.kubeconfig, env: {} }),
-  userAgent: 'doomed',
+  userAgent: 'killed-worker',
   log: silentLog,
 });
 const csi = createCsiClient({ address: { kind: 'unix', path: orders.gateway }, log: silentLog });
 const cls = await kube.get<Class>(classes, { name: orders.className });
 let owners = 0;
-const records = new DoomedRecords({
+const records = new KilledRecords({
   redis,
   prefix: 'csi',
   driver: orders.driver,
@@ -96,19 +96,19 @@ const ports: ProcessorPorts = {
     patch: (...args) => kube.patch(...args),
     async delete<T>(...args: Parameters<typeof kube.delete>) {
       const left = await kube.delete<T>(...args);
-      if (args[0] === volumes) await passing('written');
+      if (args[0] === volumes) await pass('written');
       return left;
     },
   },
   csi: {
     async createVolume(...args) {
       const answer = await csi.createVolume(...args);
-      await passing('answered');
+      await pass('answered');
       return answer;
     },
     async deleteVolume(...args) {
       const answer = await csi.deleteVolume(...args);
-      await passing('answered');
+      await pass('answered');
       return answer;
     },
   },
@@ -132,7 +132,7 @@ const ports: ProcessorPorts = {
     controllerPublishReadonly: false,
     preventVolumeModeConversion: true,
     gates: DEFAULT_GATES,
-    identity: 'doomed',
+    identity: 'killed-worker',
   },
   timeoutMs: 10_000,
   writeAllowanceMs: 10_000,
@@ -140,7 +140,7 @@ const ports: ProcessorPorts = {
   claimFinalizer: false,
   retryMaxMs: 1_000,
   endpoint: orders.gateway,
-  newOwner: () => `doomed-${process.pid}-${(owners += 1)}`,
+  newOwner: () => `killed-worker-${process.pid}-${(owners += 1)}`,
   clock: systemClock,
   log: silentLog,
 };
@@ -149,7 +149,7 @@ const run = {
   lastReason: () => Promise.resolve(undefined),
   heldOffMs: () => Promise.resolve(0),
 };
-// Never outlives a test that failed.
+// Ends the process when its test has failed.
 setTimeout(() => process.exit(3), 100_000);
 await Promise.all(
   orders.jobs.map((job) =>

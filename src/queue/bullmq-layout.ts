@@ -1,0 +1,134 @@
+import { keyPrefix } from '../redis/key-names.ts';
+
+/* What sutler knows of BullMQ's private data in Redis: keys, scores and hash fields. The lowest
+ * layer of this folder; no other file of src/ names them. test/queue/bullmq-layout.test.ts checks
+ * each fact against the pinned BullMQ, so an upgrade that changes one fails there.
+ *
+ * The keys of a queue begin with its root, `{csi}:claims.<driver>:`, followed by
+ *
+ *   wait         list: waiting jobs without a priority
+ *   prioritized  sorted set: waiting jobs with one; score = priority * 2^32 + a counter
+ *   delayed      sorted set: delayed jobs; score = due time in Unix ms * 4096 + a counter
+ *   active       list: jobs that a worker runs
+ *   marker       sorted set that idle workers block on; '1' = a delayed job is due at this time
+ *   meta         hash: settings of the queue (paused, concurrency, opts.maxLenEvents)
+ *   limiter      exists while the queue's rate limit stops it
+ *   <job id>     hash: the job, with its fields priority and delay
+ *   de:<key id>  string: id of the job that a deduplicated key has
+ *   dn:<key id>  hash: the last hint that came during that job's run; a job when that completes */
+
+/** Score of a delayed job for each millisecond of its due time. */
+export const DELAYED_SCORE_PER_MS = 4096;
+
+/** Score of a prioritized job for each step of its priority. */
+export const SCORE_PER_PRIORITY = 2 ** 32;
+
+/** BullMQ's highest priority number, which runs last; 1 runs first, 0 is no priority. */
+export const LAST_PRIORITY = 2_097_151;
+
+/** Field of `meta`: how many events BullMQ keeps of the queue. */
+export const MAX_EVENTS_FIELD = 'opts.maxLenEvents';
+
+/** What all keys of a queue begin with.
+ * @throws UsageError for a prefix that is not allowed */
+export function queueRoot(prefix: string, queue: string): string {
+  return `${keyPrefix(prefix)}:${queue}:`;
+}
+
+/** The hash of the queue's settings. */
+export function metaKey(prefix: string, queue: string): string {
+  return `${queueRoot(prefix, queue)}meta`;
+}
+
+/** Lua: `jobOf(root, keyId)` returns the id of the key's job, or false. */
+export const JOB_OF = `
+local function jobOf(root, keyId)
+  return redis.call('GET', root .. 'de:' .. keyId)
+end
+`;
+
+/** Lua: `isActive(root, jobId)` returns whether a worker runs the job. */
+export const IS_ACTIVE = `
+local function isActive(root, jobId)
+  return redis.call('LPOS', root .. 'active', jobId) ~= false
+end
+`;
+
+/** Lua: `dropNextHint(root, keyId)` drops the hint that came during the run of the key's job. */
+export const DROP_NEXT_HINT = `
+local function dropNextHint(root, keyId)
+  redis.call('DEL', root .. 'dn:' .. keyId)
+end
+`;
+
+/** Lua: `promote(root, jobId, nowMs)` makes a delayed job due now and wakes a worker for it. As in
+ * BullMQ's changeDelay, it stays in `delayed` until a worker takes it. Returns whether the job was
+ * delayed. */
+export const PROMOTE = `
+local function promote(root, jobId, nowMs)
+  if not redis.call('ZSCORE', root .. 'delayed', jobId) then return false end
+  redis.call('HSET', root .. jobId, 'delay', 0)
+  redis.call('ZADD', root .. 'delayed', tonumber(nowMs) * ${DELAYED_SCORE_PER_MS}, jobId)
+  redis.call('ZADD', root .. 'marker', nowMs, '1')
+  return true
+end
+`;
+
+/** Lua: `extendDelays(root, byMs)` makes every delayed job due that much later. */
+export const EXTEND_DELAYS = `
+local function extendDelays(root, byMs)
+  local delayed = redis.call('ZRANGE', root .. 'delayed', 0, -1, 'WITHSCORES')
+  for i = 1, #delayed, 2 do
+    local score = tonumber(delayed[i + 1]) + byMs * ${DELAYED_SCORE_PER_MS}
+    redis.call('ZADD', root .. 'delayed', string.format('%.0f', score), delayed[i])
+  end
+end
+`;
+
+/** Lua: `countTakeable(root, nowMs)` returns how many jobs a worker could take now: those that wait
+ * and the delayed ones that are due; 0 while the queue is paused or at one of its limits. */
+export const COUNT_TAKEABLE = `
+local function countTakeable(root, nowMs)
+  local meta = redis.call('HMGET', root .. 'meta', 'paused', 'concurrency')
+  local isPaused, concurrency = meta[1], tonumber(meta[2] or math.huge)
+  if isPaused or redis.call('EXISTS', root .. 'limiter') == 1 then return 0 end
+  if redis.call('LLEN', root .. 'active') >= concurrency then return 0 end
+  local dueScore = tonumber(nowMs) * ${DELAYED_SCORE_PER_MS}
+  return redis.call('LLEN', root .. 'wait')
+    + redis.call('ZCARD', root .. 'prioritized')
+    + redis.call('ZCOUNT', root .. 'delayed', '-inf', dueScore)
+end
+`;
+
+/** Lua: `lowestPriority(root)` returns the priority of the prioritized job that runs next, or -1.
+ */
+export const LOWEST_PRIORITY = `
+local function lowestPriority(root)
+  local first = redis.call('ZRANGE', root .. 'prioritized', 0, 0, 'WITHSCORES')
+  return first[2] and math.floor(tonumber(first[2]) / ${SCORE_PER_PRIORITY}) or -1
+end
+`;
+
+/** Lua: `lowerPriorities(root, by)` lowers the priority of every job that has one, to 1 at least:
+ * jobs that wait, delayed ones and active ones. Their order stays. */
+export const LOWER_PRIORITIES = `
+local function lowerPriorities(root, by)
+  local function lowerField(jobId)
+    local priority = tonumber(redis.call('HGET', root .. jobId, 'priority') or '0')
+    if priority > 0 then
+      redis.call('HSET', root .. jobId, 'priority', math.max(1, priority - by))
+    end
+  end
+  local waiting = redis.call('ZRANGE', root .. 'prioritized', 0, -1, 'WITHSCORES')
+  for i = 1, #waiting, 2 do
+    local jobId, score = waiting[i], tonumber(waiting[i + 1])
+    local priority = math.floor(score / ${SCORE_PER_PRIORITY})
+    local counter = score % ${SCORE_PER_PRIORITY}
+    local lowered = math.max(1, priority - by) * ${SCORE_PER_PRIORITY} + counter
+    redis.call('ZADD', root .. 'prioritized', lowered, jobId)
+    lowerField(jobId)
+  end
+  for _, jobId in ipairs(redis.call('ZRANGE', root .. 'delayed', 0, -1)) do lowerField(jobId) end
+  for _, jobId in ipairs(redis.call('LRANGE', root .. 'active', 0, -1)) do lowerField(jobId) end
+end
+`;
