@@ -21,7 +21,7 @@ describe('an AWS volume for its driver', () => {
     });
   });
 
-  it('has partition 0 where none is set', () => {
+  it('has partition 0 if none is set', () => {
     assert.deepEqual(csi({ volumeID: 'vol-1' }), {
       driver: 'ebs.csi.aws.com',
       volumeHandle: 'vol-1',
@@ -89,7 +89,7 @@ describe('a new volume of the AWS driver', () => {
     toInTreeVolume(aNewVolume(NAME, { volumeHandle: 'vol-1', volumeAttributes })).spec
       .awsElasticBlockStore;
 
-  it('keeps handle, file system and read-only mark', () => {
+  it('keeps handle, file system and readOnly', () => {
     const volume = toInTreeVolume(
       aNewVolume(NAME, { volumeHandle: 'vol-1', fsType: 'xfs', readOnly: true }),
     );
@@ -112,7 +112,7 @@ describe('a new volume of the AWS driver', () => {
   }
 
   for (const partition of ['', 'x', '1.5', '1e1', '2147483648', '-2147483648', '9'.repeat(400)]) {
-    it(`is refused with partition "${partition.slice(0, 12)}"`, () => {
+    it(`is refused for partition "${partition.slice(0, 12)}"`, () => {
       const text = `failed to convert partition ${partition} to integer: it is no whole number of 32 bits`;
       assert.throws(() => source({ partition }), refusal(text));
     });
@@ -132,7 +132,7 @@ describe('a new volume of the AWS driver', () => {
     assert.deepEqual(metadata.labels, { [GA_ZONE]: 'us-west-2-lax-1a', [GA_REGION]: 'us-west-2' });
   });
 
-  it('is refused with zones that are not AWS’s', () => {
+  it('is refused for zones that are not AWS’s', () => {
     const text =
       'failed to translate topology. PV:pv. Error:Failed to handle region topology. error: Unexpected zone format: z is not a valid AWS zone';
     const volume = aNewVolume(NAME, {}, { spec: { nodeAffinity: affinity({ [KEY]: ['z'] }) } });
