@@ -108,13 +108,15 @@ describe('cloneSource', () => {
     'a claim smaller than its source (D-05)': {
       change: { requestedBytes: 999n },
       message:
-        'error, new PVC request must be greater than or equal in size to the specified PVC data source, requested 999 but source is 1000',
+        'error, new PVC request must be greater than or equal in size to the specified PVC ' +
+        'data source, requested 999 but source is 1000',
       waitsFor: [ON_SOURCE],
     },
     'a source that does not exist (D-06)': {
       objects: [],
       message:
-        'error getting PVC fake-pvc (namespace "fake-pvc-namespace") from api server: persistentvolumeclaim "fake-pvc" not found',
+        'error getting PVC fake-pvc (namespace "fake-pvc-namespace") from api server: ' +
+        'persistentvolumeclaim "fake-pvc" not found',
       waitsFor: [{ ...ON_SOURCE, seen: '' }],
     },
     'a source without a class (D-07)': {
@@ -200,7 +202,8 @@ describe('cloneSource', () => {
     'a source whose size is no quantity': {
       objects: withSource({ spec: { resources: { requests: { storage: 'much' } } } }),
       message:
-        'PersistentVolumeClaim fake-pvc: spec.resources.requests.storage: "much" is not a quantity; write a number with an optional unit, like 5Gi, 500M or 1e9',
+        'PersistentVolumeClaim fake-pvc: spec.resources.requests.storage: "much" is not a ' +
+        'quantity; write a number with an optional unit, like 5Gi, 500M or 1e9',
       waitsFor: [ON_SOURCE],
     },
   };
@@ -239,7 +242,8 @@ describe('cloneSource', () => {
     );
     assert.equal(
       error?.message,
-      `${PREFIX}error getting PVC fake-pvc (namespace "fake-pvc-namespace") from api server: forbidden`,
+      `${PREFIX}error getting PVC fake-pvc (namespace "fake-pvc-namespace") from api server: ` +
+        'forbidden',
     );
     assert.deepEqual(error.waitsFor, []);
   });
@@ -357,7 +361,8 @@ describe('cloneSource across namespaces', () => {
     it(`reads no claim ${title}`, () => {
       const { error, steps } = reading(there(), grant);
       const refusal =
-        "accessing fake-pvc-namespace/fake-pvc of PersistentVolumeClaim dataSource from ns2/my-pvc isn't allowed";
+        'accessing fake-pvc-namespace/fake-pvc of PersistentVolumeClaim dataSource from ' +
+        "ns2/my-pvc isn't allowed";
       assert.equal(error?.message, refusal);
       assert.deepEqual(steps, [`list referencegrants ${NS}`]);
     });
@@ -379,7 +384,8 @@ describe('cloneSource across namespaces', () => {
     );
     assert.equal(
       error?.message,
-      'dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is disabled',
+      'dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is ' +
+        'disabled',
     );
     assert.deepEqual(steps, []);
   });

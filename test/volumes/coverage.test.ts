@@ -83,8 +83,8 @@ function measureCoverage(): ReadonlyMap<string, Counts> {
   }
 }
 
-/** The branches that are never taken, and the functions that are never called: V8 does not count the
- * branches inside those. */
+/** The branches that are never taken, and the functions that are never called: V8 does not count
+ * the branches inside those. */
 function findMissed(path: string, counts: Counts | undefined): readonly string[] {
   if (counts === undefined) return [`${path}: not measured`];
   const branches = Object.entries(counts.branchMap).filter(([id]) => counts.b[id]?.includes(0));

@@ -110,7 +110,8 @@ describe('dataSourceOf', () => {
       const { error, steps } = sourceOf(aReferringClaim({ namespace }));
       assert.equal(
         error?.message,
-        'dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is disabled',
+        'dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is ' +
+          'disabled',
       );
       assert.deepEqual(steps, []);
     }

@@ -188,8 +188,8 @@ describe('a driver that replaced an in-tree plug-in', () => {
     assert.equal(judged({ [GA]: DRIVER }, IN_TREE), 'provision'));
 });
 
-/* Upstream's table asks two questions for each entry: would the claim be provisioned, and what comes
- * of it. A claim that the plan refuses is still this driver's to provision. */
+/* Upstream's table asks two questions for each entry: whether the claim would be provisioned, and
+ * what comes of it. A claim that the plan refuses is still this driver's to provision. */
 describe('a claim is provisioned even if its plan will be refused:', () => {
   const secretName = { 'csi.storage.k8s.io/provisioner-secret-name': '' };
   const vac = aClaim({ spec: { volumeAttributesClassName: 'gold' } });

@@ -59,7 +59,8 @@ describe('the parameters that the driver gets', () => {
       assert.throws(
         () => sent({ [N + key]: 'x', bim: 'baz' }),
         hasMessage(
-          `failed to strip CSI Parameters of prefixed keys: found unknown parameter key "${N}${key}" with reserved namespace csi.storage.k8s.io/`,
+          'failed to strip CSI Parameters of prefixed keys: found unknown parameter key ' +
+            `"${N}${key}" with reserved namespace csi.storage.k8s.io/`,
         ),
       );
   });

@@ -119,7 +119,8 @@ describe('an answer', () => {
   it('with an empty handle is blamed on the driver', () => {
     assert.deepEqual(readBadAnswer(skeleton, { volumeId: '' }), {
       message:
-        'the driver answered CreateVolume with an empty volume_id; report this to the driver’s vendor',
+        'the driver answered CreateVolume with an empty volume_id; report this to the ' +
+        'driver’s vendor',
       handle: undefined,
     });
   });

@@ -82,7 +82,8 @@ describe('planDeletion', () => {
     it(`refuses if the driver has no ${capability}`, () => {
       assert.equal(
         refusal(aVolume(), { driver: { ...driver, ...change } }),
-        `CSI driver does not support dynamic provisioning: ${capability} capability is not reported`,
+        `CSI driver does not support dynamic provisioning: ${capability} capability is not ` +
+          'reported',
       );
     });
   }

@@ -39,13 +39,15 @@ describe('a claim is refused', () => {
       'by a driver without controller',
       { ...driver, pluginCapabilities: new Set() },
       aClaim(),
-      'CSI driver does not support dynamic provisioning: plugin CONTROLLER_SERVICE capability is not reported',
+      'CSI driver does not support dynamic provisioning: plugin CONTROLLER_SERVICE ' +
+        'capability is not reported',
     ],
     [
       'by a driver that can’t create volumes',
       { ...driver, controllerCapabilities: new Set() },
       aClaim(),
-      'CSI driver does not support dynamic provisioning: controller CREATE_DELETE_VOLUME capability is not reported',
+      'CSI driver does not support dynamic provisioning: controller CREATE_DELETE_VOLUME ' +
+        'capability is not reported',
     ],
     [
       'for a snapshot, by a driver that can’t restore',
@@ -53,19 +55,22 @@ describe('a claim is refused', () => {
       aClaim({
         spec: { dataSource: { apiGroup: SNAPSHOT_GROUP, kind: 'VolumeSnapshot', name: 's' } },
       }),
-      'CSI driver does not support snapshot restore: controller CREATE_DELETE_SNAPSHOT capability is not reported',
+      'CSI driver does not support snapshot restore: controller CREATE_DELETE_SNAPSHOT ' +
+        'capability is not reported',
     ],
     [
       'for a clone, by a driver that can’t clone (D-02)',
       driver,
       aClaim({ spec: { dataSource: { kind: 'PersistentVolumeClaim', name: 'c' } } }),
-      'CSI driver does not support clone operations: controller CLONE_VOLUME capability is not reported',
+      'CSI driver does not support clone operations: controller CLONE_VOLUME capability is ' +
+        'not reported',
     ],
     [
       'for an attributes class, by a driver that can’t modify (B-38)',
       driver,
       aClaim({ spec: { volumeAttributesClassName: 'gold' } }),
-      'CSI driver does not support VolumeAttributesClass: controller MODIFY_VOLUME capability is not reported',
+      'CSI driver does not support VolumeAttributesClass: controller MODIFY_VOLUME ' +
+        'capability is not reported',
     ],
   ];
   for (const [title, facts, claim, message] of lacking) {

@@ -35,11 +35,14 @@ const provisioner = (name: string, namespace: string, claim = context.claim) =>
   });
 
 const BOTH =
-  'failed to get name and namespace template from params: NodePublish secrets specified in parameters with both "csi" and "csi.storage.k8s.io/" keys';
+  'failed to get name and namespace template from params: NodePublish secrets specified in ' +
+  'parameters with both "csi" and "csi.storage.k8s.io/" keys';
 const HALF =
-  'failed to get name and namespace template from params: either name and namespace for NodePublish secrets specified, Both must be specified';
+  'failed to get name and namespace template from params: either name and namespace for ' +
+  'NodePublish secrets specified, Both must be specified';
 const EMPTY =
-  'failed to get name and namespace template from params: NodePublish secrets specified in parameters but value of either namespace or name is empty';
+  'failed to get name and namespace template from params: NodePublish secrets specified in ' +
+  'parameters but value of either namespace or name is empty';
 
 describe('the secret that a class names', () => {
   it('is none without parameters (A-17)', () => assert.equal(publish({}), undefined));
@@ -147,7 +150,8 @@ describe('the secret that a class names', () => {
 
   it('is not taken from half a default pair', () => {
     const words =
-      'failed to get default name and namespace template from params: either name and namespace for Default secrets specified, Both must be specified';
+      'failed to get default name and namespace template from params: either name and ' +
+      'namespace for Default secrets specified, Both must be specified';
     assert.throws(() => publish({ [`${N}secret-name`]: 'name' }), hasMessage(words));
   });
 

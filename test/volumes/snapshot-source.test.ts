@@ -32,7 +32,8 @@ const ON_SNAPSHOT = {
 };
 const ON_CONTENT = { resource: 'volumesnapshotcontents', name: 'snapcontent-snapuid', seen: '32' };
 const MODE_WORDS =
-  'requested volume ns1/my-pvc modifies the mode of the source volume but does not have permission to do so. ';
+  'requested volume ns1/my-pvc modifies the mode of the source volume but does not have ' +
+  'permission to do so. ';
 
 const restored = (objects: ApiObjects = snapshotObjects(), change: Partial<FillInput> = {}) =>
   run(planSource({ claim: aRestoringClaim(), ...change }), objects);
@@ -83,15 +84,18 @@ describe('snapshotSource', () => {
   });
 
   const ON_DIFFERENT =
-    'snapshotcontent snapcontent-snapuid for snapshot test-snapshot is bound to a different snapshot';
+    'snapshotcontent snapcontent-snapuid for snapshot test-snapshot is bound to a different ' +
+    'snapshot';
   const OTHER_DRIVER =
-    'snapshotcontent snapcontent-snapuid for snapshot test-snapshot is not handled by CSI driver of StorageClass class';
+    'snapshotcontent snapcontent-snapuid for snapshot test-snapshot is not handled by CSI ' +
+    'driver of StorageClass class';
   const ref = aContent().spec.volumeSnapshotRef;
   const refusals: Record<string, Refusal> = {
     'a claim smaller than the snapshot (C-02)': {
       change: { requestedBytes: 100n },
       message:
-        'requested volume size 100 is less than the size 1000 for the source snapshot test-snapshot',
+        'requested volume size 100 is less than the size 1000 for the source snapshot ' +
+        'test-snapshot',
       waitsFor: [ON_SNAPSHOT],
     },
     'a snapshot that is not ready (C-06)': {
@@ -156,19 +160,25 @@ describe('snapshotSource', () => {
     },
     'another volume mode without the annotation (C-18)': {
       change: asBlock,
-      message: `${MODE_WORDS}${ALLOW_VOLUME_MODE_CHANGE} annotation is not present on snapshotcontent snapcontent-snapuid`,
+      message:
+        `${MODE_WORDS}${ALLOW_VOLUME_MODE_CHANGE} annotation is not present on ` +
+        'snapshotcontent snapcontent-snapuid',
       waitsFor: [ON_CONTENT, ON_SNAPSHOT],
     },
     'another volume mode with the annotation at false': {
       change: asBlock,
       objects: blockFrom({ [ALLOW_VOLUME_MODE_CHANGE]: 'F' }),
-      message: `${MODE_WORDS}${ALLOW_VOLUME_MODE_CHANGE} is set to false on snapshotcontent snapcontent-snapuid`,
+      message:
+        `${MODE_WORDS}${ALLOW_VOLUME_MODE_CHANGE} is set to false on snapshotcontent ` +
+        'snapcontent-snapuid',
       waitsFor: [ON_CONTENT, ON_SNAPSHOT],
     },
     'another volume mode with an annotation that is neither': {
       change: asBlock,
       objects: blockFrom({ [ALLOW_VOLUME_MODE_CHANGE]: 'yes' }),
-      message: `${MODE_WORDS}failed to convert ${ALLOW_VOLUME_MODE_CHANGE} annotation value to boolean with error: strconv.ParseBool: parsing "yes": invalid syntax`,
+      message:
+        `${MODE_WORDS}failed to convert ${ALLOW_VOLUME_MODE_CHANGE} annotation value ` +
+        'to boolean with error: strconv.ParseBool: parsing "yes": invalid syntax',
       waitsFor: [ON_CONTENT, ON_SNAPSHOT],
     },
     'a snapshot that is being deleted (C-36)': {
@@ -184,7 +194,8 @@ describe('snapshotSource', () => {
     'a snapshot that does not exist': {
       objects: [],
       message:
-        'error getting snapshot test-snapshot from api server: volumesnapshots.snapshot.storage.k8s.io "test-snapshot" not found',
+        'error getting snapshot test-snapshot from api server: ' +
+        'volumesnapshots.snapshot.storage.k8s.io "test-snapshot" not found',
       waitsFor: [{ ...ON_SNAPSHOT, seen: '' }],
     },
     'a content that does not exist': {
@@ -195,7 +206,8 @@ describe('snapshotSource', () => {
     'a restore size that is no quantity': {
       objects: withStatus({ status: { ...READY, restoreSize: 'much' } }),
       message:
-        'VolumeSnapshot test-snapshot: status.restoreSize: "much" is not a quantity; write a number with an optional unit, like 5Gi, 500M or 1e9',
+        'VolumeSnapshot test-snapshot: status.restoreSize: "much" is not a quantity; write a ' +
+        'number with an optional unit, like 5Gi, 500M or 1e9',
       waitsFor: [ON_SNAPSHOT],
     },
     'a claim that asks for no size': {
@@ -259,7 +271,8 @@ describe('snapshotSource', () => {
       objects,
       change: { requestedBytes: 1023n },
       message:
-        'requested volume size 1023 is less than the size 1024 for the source snapshot test-snapshot',
+        'requested volume size 1023 is less than the size 1024 for the source snapshot ' +
+        'test-snapshot',
       waitsFor: [ON_SNAPSHOT],
     });
   });
@@ -330,7 +343,8 @@ describe('snapshotSource across namespaces', () => {
     const { error, steps } = reading(there, { to: TO }, false);
     assert.equal(
       error?.message,
-      'dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is disabled',
+      'dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is ' +
+        'disabled',
     );
     assert.deepEqual(steps, []);
   });

@@ -70,7 +70,8 @@ describe('an AWS volume for its driver', () => {
     'aws://z/vol-\u0007',
   ]) {
     it(`is refused as no URL for ${JSON.stringify(volumeID)}`, () => {
-      const text = `${PREFIX}Invalid disk name (${volumeID}): it is no URL like aws://us-east-1a/vol-1`;
+      const why = 'it is no URL like aws://us-east-1a/vol-1';
+      const text = `${PREFIX}Invalid disk name (${volumeID}): ${why}`;
       assert.throws(() => csi({ volumeID }), refusal(text));
     });
   }
@@ -113,7 +114,8 @@ describe('a new volume of the AWS driver', () => {
 
   for (const partition of ['', 'x', '1.5', '1e1', '2147483648', '-2147483648', '9'.repeat(400)]) {
     it(`is refused for partition "${partition.slice(0, 12)}"`, () => {
-      const text = `failed to convert partition ${partition} to integer: it is no whole number of 32 bits`;
+      const why = 'it is no whole number of 32 bits';
+      const text = `failed to convert partition ${partition} to integer: ${why}`;
       assert.throws(() => source({ partition }), refusal(text));
     });
   }
@@ -134,7 +136,8 @@ describe('a new volume of the AWS driver', () => {
 
   it('is refused for zones that are not AWS’s', () => {
     const text =
-      'failed to translate topology. PV:pv. Error:Failed to handle region topology. error: Unexpected zone format: z is not a valid AWS zone';
+      'failed to translate topology. PV:pv. Error:Failed to handle region topology. error: ' +
+      'Unexpected zone format: z is not a valid AWS zone';
     const volume = aNewVolume(NAME, {}, { spec: { nodeAffinity: affinity({ [KEY]: ['z'] }) } });
     assert.throws(() => toInTreeVolume(volume), refusal(text));
   });

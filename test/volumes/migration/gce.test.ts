@@ -70,7 +70,8 @@ describe('a GCE volume for its driver', () => {
 
   it('is refused for several zones without a common region', () => {
     const text =
-      'failed to get region from zones: multiple or no regions gotten from zones, got: us-east1, us-west1';
+      'failed to get region from zones: multiple or no regions gotten from zones, got: ' +
+      'us-east1, us-west1';
     assert.throws(() => handle({ [GA_ZONE]: 'us-east1-b__us-west1-c' }), refusal(text));
     assert.throws(
       () => handle({ [GA_ZONE]: 'us-east1-b__' }),
@@ -142,7 +143,8 @@ describe('a new volume of the GCE driver', () => {
 
   for (const partition of ['x', '1.5', '0x1', ' 1', '2147483648']) {
     it(`is refused for partition "${partition}"`, () => {
-      const text = `Failed to convert partition ${partition} to integer: it is no whole number of 32 bits`;
+      const why = 'it is no whole number of 32 bits';
+      const text = `Failed to convert partition ${partition} to integer: ${why}`;
       assert.throws(() => source({ volumeAttributes: { partition } }), refusal(text));
     });
   }
@@ -164,7 +166,8 @@ describe('a new volume of the GCE driver', () => {
 
   it('is refused for a term without zones', () => {
     const text =
-      'failed to translate topology. PV:pv. Error:Failed to handle region topology. error: no zones specified';
+      'failed to translate topology. PV:pv. Error:Failed to handle region topology. error: ' +
+      'no zones specified';
     const volume = aNewVolume(
       NAME,
       { volumeHandle: HANDLE },

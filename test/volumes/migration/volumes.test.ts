@@ -137,8 +137,8 @@ describe('toInTreeVolume', () => {
 });
 
 describe('there and back', () => {
-  // Not among these: vSphere, whose path is not the driver's handle; and readOnly of Portworx and the
-  // secret of Cinder, which are lost.
+  // Not among these: vSphere, whose path is not the driver's handle. The readOnly of Portworx and
+  // the secret of Cinder are lost.
   for (const source of [
     'gcePersistentDisk',
     'awsElasticBlockStore',
