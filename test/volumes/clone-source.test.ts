@@ -6,16 +6,18 @@ import { claims } from '#src/kube/resources.ts';
 import { aClass } from './builders.ts';
 import {
   aCloningClaim,
+  type ApiObjects,
   aReferringClaim,
   aSourceClaim,
   aSourceVolume,
   cloneObjects,
+  type FillInput,
+  type GrantChange,
   planSource,
-  withGrant,
   refuseSteps,
   run,
+  withGrant,
 } from './source-builders.ts';
-import type { FillInput, GrantChange, ApiObjects } from './source-builders.ts';
 
 const PREFIX = 'error getting handle for DataSource Type PersistentVolumeClaim by Name fake-pvc: ';
 const READS = [

@@ -2,15 +2,15 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { CLONE_PROTECTION, SNAPSHOT_SOURCE_PROTECTION } from '#src/kube/keys.ts';
 import type { Claim, KubeObject } from '#src/kube/objects.ts';
-import { claims, snapshots } from '#src/kube/resources.ts';
-import type { Resource } from '#src/kube/resources.ts';
+import { claims, type Resource, snapshots } from '#src/kube/resources.ts';
 import {
+  addSourceFinalizer,
+  type ContentSource,
   dataSourceOf,
   kindOf,
-  addSourceFinalizer,
   parseSourceBytes,
+  type SourceRef,
 } from '#src/volumes/data-source.ts';
-import type { ContentSource, SourceRef } from '#src/volumes/data-source.ts';
 import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
 import { aClaim } from './builders.ts';
 import {

@@ -7,11 +7,9 @@ import type { Claim, Class, KubeObject, Volume, VolumeAttachment } from '#src/ku
 import { judgeVolume, recordId } from '#src/volumes/deletion.ts';
 import { judgeClaim } from '#src/volumes/eligibility.ts';
 import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
-import { completeVolume, readAnswer } from '#src/volumes/persistent-volume.ts';
-import type { VolumeSkeleton } from '#src/volumes/persistent-volume.ts';
+import { completeVolume, readAnswer, type VolumeSkeleton } from '#src/volumes/persistent-volume.ts';
 import { planDeletion } from '#src/volumes/plan-deletion.ts';
-import { planVolume } from '#src/volumes/plan.ts';
-import type { VolumePlan } from '#src/volumes/plan.ts';
+import { planVolume, type VolumePlan } from '#src/volumes/plan.ts';
 import type { Answer, Step } from '#src/volumes/rule.ts';
 import { aClaim, aClass, aVolume, driver, DRIVER, options } from './builders.ts';
 

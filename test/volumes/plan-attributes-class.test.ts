@@ -4,8 +4,14 @@ import type { VolumeAttributesClass } from '#src/kube/objects.ts';
 import { volumeAttributesClasses } from '#src/kube/resources.ts';
 import { planVolume } from '#src/volumes/plan.ts';
 import { aClaim, aClass, options } from './builders.ts';
-import { planCreation, runPlan, planRefusal, completePv, withCapability } from './plans.ts';
-import type { Given } from './plans.ts';
+import {
+  completePv,
+  type Given,
+  planCreation,
+  planRefusal,
+  runPlan,
+  withCapability,
+} from './plans.ts';
 import type { ApiObjects } from './source-builders.ts';
 
 const claim = aClaim({ spec: { volumeAttributesClassName: 'gold' } });

@@ -4,8 +4,7 @@ import type { Claim, Class } from '#src/kube/objects.ts';
 import { volumeAttributesClasses } from '#src/kube/resources.ts';
 import type { DriverFacts } from '#src/volumes/driver-facts.ts';
 import { aClaim, aClass, driver } from './builders.ts';
-import { planCreation, planRefusal, withCapability } from './plans.ts';
-import type { Given } from './plans.ts';
+import { type Given, planCreation, planRefusal, withCapability } from './plans.ts';
 import { aSourceClaim, aSourceVolume, cloneObjects, SNAPSHOT_GROUP } from './source-builders.ts';
 
 const N = 'csi.storage.k8s.io/';

@@ -4,13 +4,13 @@ import { VolumeCapability_AccessMode_Mode as Mode } from '#src/csi/generated/csi
 import { aClaim, aClass } from './builders.ts';
 import {
   claimFor,
-  planCreation,
-  runPlan,
-  planRefusal,
   completePv,
+  type Given,
+  planCreation,
+  planRefusal,
+  runPlan,
   withCapability,
 } from './plans.ts';
-import type { Given } from './plans.ts';
 
 const N = 'csi.storage.k8s.io/';
 const withFsType = (fstype: string): Given => ({ cls: aClass({ parameters: { fstype } }) });

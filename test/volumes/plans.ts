@@ -1,24 +1,25 @@
 import assert from 'node:assert/strict';
-import { create, fromBinary } from '@bufbuild/protobuf';
-import type { MessageInitShape } from '@bufbuild/protobuf';
+import { create, fromBinary, type MessageInitShape } from '@bufbuild/protobuf';
 import {
+  type CreateVolumeRequest,
   CreateVolumeRequestSchema,
   CreateVolumeResponseSchema,
+  type VolumeSchema,
 } from '#src/csi/generated/csi_pb.ts';
-import type { CreateVolumeRequest, VolumeSchema } from '#src/csi/generated/csi_pb.ts';
 import type { Claim, Class, NewVolume } from '#src/kube/objects.ts';
-import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
-import type { FeatureGates } from '#src/volumes/feature-gates.ts';
-import { completeVolume, readAnswer } from '#src/volumes/persistent-volume.ts';
-import type { BadAnswer, VolumeSkeleton } from '#src/volumes/persistent-volume.ts';
-import { planVolume } from '#src/volumes/plan.ts';
-import type { VolumePlan } from '#src/volumes/plan.ts';
+import { DEFAULT_GATES, type FeatureGates } from '#src/volumes/feature-gates.ts';
+import {
+  type BadAnswer,
+  completeVolume,
+  readAnswer,
+  type VolumeSkeleton,
+} from '#src/volumes/persistent-volume.ts';
+import { planVolume, type VolumePlan } from '#src/volumes/plan.ts';
 import type { DriverFacts } from '#src/volumes/driver-facts.ts';
 import type { ProvisioningOptions } from '#src/volumes/provisioning-options.ts';
 import { RefusedError } from '#src/volumes/refused-error.ts';
 import { aClaim, aClass, driver, options } from './builders.ts';
-import { run } from './source-builders.ts';
-import type { Run, ApiObjects } from './source-builders.ts';
+import { type ApiObjects, type Run, run } from './source-builders.ts';
 
 /* Plans and volumes for the fixture of builders.ts: 100 bytes for claim space/claim, UID testid. */
 

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { isGranted } from '#src/volumes/reference-grant.ts';
-import { aGrant, SNAPSHOT_GROUP } from './source-builders.ts';
-import type { GrantChange } from './source-builders.ts';
+import { aGrant, type GrantChange, SNAPSHOT_GROUP } from './source-builders.ts';
 
 const ofClaim = {
   claimNamespace: 'ns2',

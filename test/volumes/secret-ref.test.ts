@@ -1,7 +1,11 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { secretRef } from '#src/volumes/secret-ref.ts';
-import type { SecretContext, SecretPurpose, SecretRef } from '#src/volumes/secret-ref.ts';
+import {
+  type SecretContext,
+  type SecretPurpose,
+  secretRef,
+  type SecretRef,
+} from '#src/volumes/secret-ref.ts';
 import { hasMessage } from './plans.ts';
 
 const N = 'csi.storage.k8s.io/';

@@ -6,18 +6,21 @@ import { snapshots } from '#src/kube/resources.ts';
 import { aClass } from './builders.ts';
 import {
   aContent,
+  type ApiObjects,
   aReferringClaim,
   aRestoringClaim,
   aSnapshot,
+  type ContentChange,
+  type FillInput,
+  type GrantChange,
   planSource,
-  withGrant,
   READY,
   refuseSteps,
   run,
   SNAPSHOT_GROUP,
   snapshotObjects,
+  withGrant,
 } from './source-builders.ts';
-import type { ContentChange, FillInput, GrantChange, ApiObjects } from './source-builders.ts';
 
 const PREFIX = 'error getting handle for DataSource Type VolumeSnapshot by Name test-snapshot: ';
 const READS = [

@@ -12,14 +12,18 @@ import type {
 import {
   claims,
   referenceGrants,
+  type Resource,
   snapshotContents,
   snapshots,
   volumes,
 } from '#src/kube/resources.ts';
-import type { Resource } from '#src/kube/resources.ts';
 import { cloneSource } from '#src/volumes/clone-source.ts';
-import { dataSourceOf, kindOf, addSourceFinalizer } from '#src/volumes/data-source.ts';
-import type { ContentSource } from '#src/volumes/data-source.ts';
+import {
+  addSourceFinalizer,
+  type ContentSource,
+  dataSourceOf,
+  kindOf,
+} from '#src/volumes/data-source.ts';
 import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
 import { RefusedError } from '#src/volumes/refused-error.ts';
 import type { Answer, Rule, Step } from '#src/volumes/rule.ts';
