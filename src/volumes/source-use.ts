@@ -23,8 +23,8 @@ export function restoredSnapshot({ metadata, spec }: Claim): string | undefined 
 }
 
 /** Whether a claim waits to be cloned from the claim of that name in its own namespace. As in
- * upstream, only `dataSource` counts, whatever its group; a clone across namespaces keeps no
- * finalizer on its source. */
+ * upstream, only `dataSource` counts, whatever its group; a clone across namespaces does not
+ * keep its source. */
 export function isCloning({ spec, status }: Claim, source: string): boolean {
   const { dataSource } = spec;
   return (

@@ -11,15 +11,15 @@ import { silentLog } from '#src/runtime/log.ts';
 import {
   at,
   Connection,
+  type Fields,
   listAt,
+  type Reply,
   textAt,
   unique,
-  type Fields,
-  type Reply,
 } from '../conformance/connection.ts';
 import { CLASSES, VOLUMES, claim, paths, storageClass } from '../conformance/objects.ts';
 import { startSutler } from '../harness/differential/provisioners.ts';
-import { startHostPathDriver, type HostPathDriver } from '../harness/host-path-driver.ts';
+import { type HostPathDriver, startHostPathDriver } from '../harness/host-path-driver.ts';
 import { realControlPlane } from '../harness/real-control-plane.ts';
 import { installCrds } from '../harness/snapshot-crds.ts';
 
@@ -28,7 +28,8 @@ const program = process.env['CSI_HOSTPATH'];
 
 if (program === undefined || program === '') {
   process.stdout.write(
-    'sutler with csi-driver-host-path: not tested; set CSI_HOSTPATH to the path of hostpathplugin\n',
+    'sutler with csi-driver-host-path: not tested; ' +
+      'set CSI_HOSTPATH to the path of hostpathplugin\n',
   );
 } else {
   const open = realControlPlane(process.env, { binder: true });
@@ -72,18 +73,18 @@ if (program === undefined || program === '') {
       assert.deepEqual(await closers.close(), []);
     });
 
-    it('makes a plain volume that the driver has', async () => {
+    it('creates a plain volume that the driver has', async () => {
       const volume = await bind('plain');
       assert.equal(at(volume, 'spec', 'csi', 'driver'), driver.name);
       assert.ok((await handles()).includes(handleOf(volume)));
     });
 
-    it('makes a Block volume', async () => {
+    it('creates a Block volume', async () => {
       const volume = await bind('block', { volumeMode: 'Block' });
       assert.equal(at(volume, 'spec', 'volumeMode'), 'Block');
     });
 
-    it('clones a claim with what is in it', async () => {
+    it('clones a claim with its content', async () => {
       await writeWord(await bind('origin'), 'cloned');
       const volume = await bind('copy', {
         dataSource: { kind: 'PersistentVolumeClaim', name: 'origin' },
@@ -116,7 +117,7 @@ if (program === undefined || program === '') {
       await driver.call(Controller.method.deleteSnapshot, { snapshotId: snapshot.snapshotId });
     });
 
-    it('says in the words of the driver why it makes no volume', async () => {
+    it('repeats the driver’s message if it creates no volume', async () => {
       await api.create(
         paths(namespace).claims,
         claim('huge', {
@@ -148,7 +149,7 @@ if (program === undefined || program === '') {
       assert.deepEqual(await handles(), []);
     });
 
-    /** Makes a claim, waits until it is Bound, and gives its volume. */
+    /** Creates a claim, waits until it is Bound, and returns its volume. */
     async function bind(name: string, spec: Fields = {}): Promise<unknown> {
       const { claims } = paths(namespace);
       await api.create(claims, claim(name, { spec: { storageClassName: className, ...spec } }));
@@ -174,7 +175,7 @@ if (program === undefined || program === '') {
       return entries.map((entry) => entry.volume?.volumeId ?? '');
     }
 
-    /** What the snapshot controller would write for a snapshot that is there already. */
+    /** Writes what the snapshot controller would write for an existing snapshot. */
     async function makeSnapshot(name: string, snapshotHandle: string): Promise<void> {
       const contentName = unique('content');
       const snapshots = `${SNAPSHOTS}/namespaces/${namespace}/volumesnapshots`;

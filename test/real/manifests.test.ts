@@ -2,20 +2,20 @@ import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import {
   at,
+  type CallOptions,
   Connection,
   listAt,
-  textAt,
-  type CallOptions,
   type Reply,
+  textAt,
 } from '../conformance/connection.ts';
 import { CLASSES, VOLUMES, paths, secret, volume } from '../conformance/objects.ts';
 import { realControlPlane, type RealControlPlane } from '../harness/real-control-plane.ts';
 import {
+  type Manifest,
   manifestFolders,
+  type ManifestObject,
   readManifests,
   readYaml,
-  type Manifest,
-  type ManifestObject,
 } from '../harness/real-manifests.ts';
 
 const NAMESPACE = 'sutler';
@@ -27,8 +27,8 @@ const PLURALS: Readonly<Record<string, string>> = {
 };
 const CLUSTER_SCOPED = new Set(['Namespace', 'ClusterRole', 'ClusterRoleBinding', 'StorageClass']);
 
-/** What each account may do, and nothing else: `verb group/resource names`, in every namespace and
- * in our own. */
+/** Everything that each account may do: `verb group/resource names`, in every namespace and in its
+ * own. */
 const RIGHTS: Readonly<
   Record<string, { readonly everywhere: readonly string[]; readonly atHome: readonly string[] }>
 > = {
@@ -93,7 +93,7 @@ describe('k8s/ on kube-apiserver', () => {
     await plane.close();
   });
 
-  it('is accepted as it stands, without a field that the server does not know', async () => {
+  it('is accepted unchanged, without unknown fields', async () => {
     for (const { object } of whole()) await api.read(pathOf(object));
   });
 
@@ -150,7 +150,7 @@ describe('k8s/ on kube-apiserver', () => {
   const isForbidden = ({ status, text }: Reply): void => assert.equal(status, 403, text);
   const isAllowed = ({ status, text }: Reply): void => assert.ok(status < 300, text);
 
-  it('lets ingest watch claims, and hold a Lease at home only', async () => {
+  it('lets ingest watch claims, and write a Lease in its own namespace only', async () => {
     isAllowed(
       await api.call('GET', '/api/v1/persistentvolumeclaims', {
         ...as('sutler-ingest'),
@@ -177,7 +177,7 @@ describe('k8s/ on kube-apiserver', () => {
     isForbidden(await api.call('DELETE', `${paths('default').claims}/any`, as('sutler-ingest')));
   });
 
-  it('lets jobs make, change and delete a volume', async () => {
+  it('lets jobs create, change and delete a volume', async () => {
     isAllowed(
       await api.call('POST', VOLUMES, { ...as('sutler-jobs'), body: volume('made-by-jobs') }),
     );
@@ -190,7 +190,7 @@ describe('k8s/ on kube-apiserver', () => {
     isAllowed(await api.call('DELETE', `${VOLUMES}/made-by-jobs`, as('sutler-jobs')));
   });
 
-  it('lets jobs read secrets where it was bound to, and list them nowhere', async () => {
+  it('lets jobs read secrets where a RoleBinding allows it, and list them nowhere', async () => {
     await api.create(paths(NAMESPACE).secrets, secret('driver-secret'));
     isAllowed(
       await api.call('GET', `${paths(NAMESPACE).secrets}/driver-secret`, as('sutler-jobs')),
@@ -201,7 +201,7 @@ describe('k8s/ on kube-apiserver', () => {
     );
   });
 
-  it('lets nobody make or delete claims, classes or roles', async () => {
+  it('lets no account create or delete claims, classes or roles', async () => {
     for (const account of Object.keys(RIGHTS)) {
       isForbidden(await api.call('POST', paths('default').claims, { ...as(account), body: {} }));
       isForbidden(await api.call('DELETE', `${CLASSES}/sutler-sample`, as(account)));
@@ -216,19 +216,18 @@ describe('k8s/ on kube-apiserver', () => {
   });
 });
 
-/** Every object that is no patch. */
+/** Every object of k8s/ that is no patch. */
 function whole(): readonly Manifest[] {
   return (
     manifestFolders()
-      // Its objects are of kinds that a cluster has with cert-manager only.
+      // Its objects are of kinds that only clusters with cert-manager have.
       .filter((folder) => folder !== 'cert-manager')
       .flatMap(readManifests)
       .filter(({ object }) => object.metadata.name !== 'any')
   );
 }
 
-/** Namespaces and accounts first: the server refuses what refers to a namespace that is not there.
- */
+/** Namespaces and accounts first: the server refuses objects in a missing namespace. */
 function inOrder(manifests: readonly Manifest[]): readonly Manifest[] {
   const rank = ({ object: { kind } }: Manifest): number =>
     kind === 'Namespace' ? 0 : kind === 'ServiceAccount' ? 1 : 2;
@@ -253,8 +252,7 @@ function pathOf({ apiVersion, kind, metadata }: ManifestObject): string {
     : `${group}/namespaces/${NAMESPACE}/${plural}/${metadata.name}`;
 }
 
-/** Asks the server, without making it, for a pod of that template: admission plugins look at pods
- * only. */
+/** Creates a pod of that template as a dry run: admission plug-ins check only pods. */
 async function admitted(api: Connection, template: unknown): Promise<void> {
   const body = {
     apiVersion: 'v1',
@@ -274,7 +272,7 @@ function namesIn(rule: unknown): readonly string[] {
   return listAt(rule, 'resourceNames').map(String);
 }
 
-/** Every right that an account has in a namespace, but for those that each account has to ask about
+/** Every right that an account has in a namespace, except those that each account has to ask about
  * itself. */
 async function rightsOf(
   api: Connection,

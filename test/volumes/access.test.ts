@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import { VolumeCapability_AccessMode_Mode as Mode } from '#src/csi/generated/csi_pb.ts';
 import { volumeCapabilities } from '#src/volumes/access.ts';
 import { aClaim, aClass } from './builders.ts';
-import { claimFor, inWords } from './plans.ts';
+import { claimFor, hasMessage } from './plans.ts';
 
 const RWO = 'ReadWriteOnce';
 const ROX = 'ReadOnlyMany';
@@ -15,8 +15,8 @@ const modes = (accessModes: readonly string[], hasMultiWriter: boolean) =>
     ({ accessMode }) => accessMode.mode,
   );
 
-/* Upstream's library maps a whole list and refuses some; its provisioner hands it one mode at a
- * time, so that these refusals never come up. Ours does what the provisioner does. */
+/* Upstream's library maps a whole list of modes and refuses some lists. Its provisioner passes one
+ * mode at a time, so that these refusals never occur; sutler does as the provisioner does. */
 const BASIC: readonly (readonly [string, readonly string[], readonly Mode[]])[] = [
   ['RWX to MULTI_NODE_MULTI_WRITER (Q-01)', [RWX], [Mode.MULTI_NODE_MULTI_WRITER]],
   [
@@ -62,15 +62,15 @@ describe('access modes', () => {
     for (const [title, from, to] of FINER) it(title, () => assert.deepEqual(modes(from, true), to));
   });
 
-  it('that nobody knows are refused', () => {
+  it('that CSI does not know are refused', () => {
     for (const hasMultiWriter of [false, true])
       assert.throws(
         () => modes([RWO, 'Other'], hasMultiWriter),
-        inWords('unsupported AccessMode combination: [Other]'),
+        hasMessage('unsupported AccessMode combination: [Other]'),
       );
   });
 
-  it('may be left out', () => {
+  it('may be missing', () => {
     const { accessModes: _, ...spec } = aClaim().spec;
     assert.deepEqual(
       volumeCapabilities({ ...aClaim(), spec }, aClass(), { fsType: '', hasMultiWriter: false }),
@@ -87,7 +87,7 @@ describe('the access type', () => {
       { fsType: 'xfs', hasMultiWriter: false },
     )[0]?.accessType;
 
-  it('is mount with file system and mount options', () => {
+  it('is mount, with file system and mount options', () => {
     assert.deepEqual(typeOf(undefined, ['ro', 'x=y']), {
       case: 'mount',
       value: { fsType: 'xfs', mountFlags: ['ro', 'x=y'] },

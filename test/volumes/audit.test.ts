@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { auditId, auditVolumes, type AuditInput } from '#src/volumes/audit.ts';
+import { auditId, type AuditInput, auditVolumes } from '#src/volumes/audit.ts';
 import { identityOf } from '#src/volumes/handles.ts';
 import type { VolumeSpec } from '#src/kube/objects.ts';
 import { RefusedError } from '#src/volumes/refused-error.ts';
@@ -19,24 +19,24 @@ const run = (change: Partial<AuditInput>) =>
   });
 
 describe('auditVolumes', () => {
-  it('reports nothing that it sees for the first time', () => {
+  it('reports no volume that is unknown for the first time', () => {
     const { orphans, waiting, seen } = run({ volumes: volumes('a') });
     assert.deepEqual([orphans, waiting, [...seen]], [[], 1, [['a', 10 * HOUR_MS]]]);
   });
 
-  it('reports what was unknown long enough ago, with the time', () => {
+  it('reports a volume that was unknown long enough ago, with the time', () => {
     const { orphans } = run({ volumes: volumes('a'), seenBefore: new Map([['a', 9 * HOUR_MS]]) });
     assert.deepEqual(orphans, [{ handle: 'a', sizeBytes: 1n, firstSeenMs: 9 * HOUR_MS }]);
   });
 
-  it('does not report what was unknown too short a time ago', () => {
+  it('does not report a volume that was unknown too short a time ago', () => {
     assert.equal(
       run({ volumes: volumes('a'), seenBefore: new Map([['a', 9 * HOUR_MS + 1]]) }).orphans.length,
       0,
     );
   });
 
-  it('never reports what a PV or a record names, and forgets that it was unknown', () => {
+  it('never reports a named volume, and forgets that it was unknown', () => {
     const { orphans, seen } = run({
       volumes: volumes('a'),
       known: new Set(['a']),
@@ -45,10 +45,10 @@ describe('auditVolumes', () => {
     assert.deepEqual([orphans.length, seen.size], [0, 0]);
   });
 
-  it('forgets what is gone from the driver', () =>
+  it('forgets a volume that the driver no longer lists', () =>
     assert.equal(run({ seenBefore: new Map([['a', 0]]) }).seen.size, 0));
 
-  it('puts the oldest first', () => {
+  it('sorts the oldest first', () => {
     const seenBefore = new Map([
       ['young', 2],
       ['old', 1],
@@ -59,7 +59,7 @@ describe('auditVolumes', () => {
     );
   });
 
-  it('puts those of one time in the order of their handles', () => {
+  it('sorts volumes of the same age by handle', () => {
     const seenBefore = new Map(['c', 'a', 'b'].map((handle) => [handle, 1]));
     assert.deepEqual(
       run({ volumes: volumes('c', 'a', 'b'), seenBefore }).orphans.map(({ handle }) => handle),
@@ -68,7 +68,7 @@ describe('auditVolumes', () => {
   });
 });
 
-describe('the id in an audit', () => {
+describe('auditId', () => {
   const idOf = (spec: VolumeSpec): string => {
     const found = identityOf({ metadata: { name: 'pv' }, spec });
     assert.ok(found);
@@ -98,15 +98,15 @@ describe('the id in an audit', () => {
       },
     },
   ] satisfies { driver: string; handle: string; spec: VolumeSpec }[]) {
-    it(`knows a volume that ${driver} lists by its in-tree PV`, () =>
+    it(`is the same for a volume that ${driver} lists and its in-tree PV`, () =>
       assert.equal(idOf(spec), listed(driver, handle)));
   }
 
-  it('is the whole handle where Azure File has one of another form', () => {
+  it('is the whole handle if Azure File has one of another form', () => {
     assert.equal(listed('file.csi.azure.com', 'made-by-hand'), 'made-by-hand');
   });
 
-  it('is none for in-tree vSphere volumes: there is no audit rather than a false alarm', () => {
+  it('refuses in-tree vSphere volumes, since every one would look like an orphan', () => {
     assert.throws(() => idOf({ vsphereVolume: { volumePath: '[store] x.vmdk' } }), RefusedError);
   });
 });

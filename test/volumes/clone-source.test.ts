@@ -6,17 +6,17 @@ import { claims } from '#src/kube/resources.ts';
 import { aClass } from './builders.ts';
 import {
   aCloningClaim,
+  type ApiObjects,
   aReferringClaim,
   aSourceClaim,
   aSourceVolume,
-  cloneWorld,
-  filled,
-  granting,
-  refusing,
-  run,
+  cloneObjects,
   type FillInput,
   type GrantChange,
-  type World,
+  planSource,
+  refuseSteps,
+  run,
+  withGrant,
 } from './source-builders.ts';
 
 const PREFIX = 'error getting handle for DataSource Type PersistentVolumeClaim by Name fake-pvc: ';
@@ -34,11 +34,11 @@ const ON_SOURCE = {
 const ON_VOLUME = { resource: 'persistentvolumes', name: 'test-testi', seen: '42' };
 const INVALID = 'claim in dataSource not bound or invalid';
 
-const cloned = (world: World = cloneWorld(), change: Partial<FillInput> = {}) =>
-  run(filled({ claim: aCloningClaim(), ...change }), world);
-/** That the clone works, reads the volume's handle, and that the source is protected. */
-const succeeds = (world?: World, change?: Partial<FillInput>) => {
-  const { value, error, steps } = cloned(world, change);
+const cloned = (objects: ApiObjects = cloneObjects(), change: Partial<FillInput> = {}) =>
+  run(planSource({ claim: aCloningClaim(), ...change }), objects);
+/** Asserts that the clone uses the volume's handle, and that the source gets our finalizer. */
+const succeeds = (objects?: ApiObjects, change?: Partial<FillInput>) => {
+  const { value, error, steps } = cloned(objects, change);
   assert.equal(error, undefined);
   assert.deepEqual(value?.request, {
     type: { case: 'volume', value: { volumeId: 'test-volume-id' } },
@@ -47,45 +47,46 @@ const succeeds = (world?: World, change?: Partial<FillInput>) => {
 };
 
 interface Refusal {
-  readonly world?: World;
+  readonly objects?: ApiObjects;
   readonly change?: Partial<FillInput>;
   readonly message: string;
   readonly waitsFor: readonly object[];
 }
-const refuses = ({ world, change, message, waitsFor }: Refusal) => {
-  const { error, steps } = cloned(world, change);
+const refuses = ({ objects, change, message, waitsFor }: Refusal) => {
+  const { error, steps } = cloned(objects, change);
   assert.equal(error?.message, PREFIX + message);
   assert.deepEqual(error.waitsFor, waitsFor);
   assert.ok(!steps.includes(ADDS_FINALIZER), 'a refused source gets no finalizer');
 };
 
-const withSource = (change: Parameters<typeof aSourceClaim>[0]) => cloneWorld(aSourceClaim(change));
+const withSource = (change: Parameters<typeof aSourceClaim>[0]) =>
+  cloneObjects(aSourceClaim(change));
 const withVolume = (change: Parameters<typeof aSourceVolume>[0]) =>
-  cloneWorld(aSourceClaim(), aSourceVolume(change));
+  cloneObjects(aSourceClaim(), aSourceVolume(change));
 const withoutClass = (claim: Claim): Claim => {
   const { storageClassName: _, ...spec } = claim.spec;
   return { ...claim, spec };
 };
 const unclaimed = () => {
   const { claimRef: _, ...spec } = aSourceVolume().spec;
-  return cloneWorld(aSourceClaim(), { ...aSourceVolume(), spec });
+  return cloneObjects(aSourceClaim(), { ...aSourceVolume(), spec });
 };
 const ref = { uid: 'fake-claim-uid', namespace: 'fake-pvc-namespace', name: 'fake-pvc' };
-const invalid = (world: World): Refusal => ({
-  world,
+const invalid = (objects: ApiObjects): Refusal => ({
+  objects,
   message: INVALID,
   waitsFor: [ON_VOLUME, ON_SOURCE],
 });
 
 const between = (wanted: VolumeMode | undefined, has: VolumeMode | undefined) => ({
-  world: withVolume(has === undefined ? {} : { spec: { volumeMode: has } }),
+  objects: withVolume(has === undefined ? {} : { spec: { volumeMode: has } }),
   change: { claim: aCloningClaim(wanted === undefined ? {} : { volumeMode: wanted }) },
 });
 const MODE_WORDS =
   'the source PVC and destination PVCs must have the same volume mode for cloning.  ';
 
 describe('cloneSource', () => {
-  it("asks for the handle of the source's volume, and protects the source (D-01)", () => {
+  it('uses the handle of the source’s volume, and adds our finalizer (D-01)', () => {
     const { value, steps } = cloned();
     assert.deepEqual(value, {
       request: { type: { case: 'volume', value: { volumeId: 'test-volume-id' } } },
@@ -109,17 +110,19 @@ describe('cloneSource', () => {
     'a claim smaller than its source (D-05)': {
       change: { requestedBytes: 999n },
       message:
-        'error, new PVC request must be greater than or equal in size to the specified PVC data source, requested 999 but source is 1000',
+        'error, new PVC request must be greater than or equal in size to the specified PVC ' +
+        'data source, requested 999 but source is 1000',
       waitsFor: [ON_SOURCE],
     },
-    'a source that is not there (D-06)': {
-      world: [],
+    'a source that does not exist (D-06)': {
+      objects: [],
       message:
-        'error getting PVC fake-pvc (namespace "fake-pvc-namespace") from api server: persistentvolumeclaim "fake-pvc" not found',
+        'error getting PVC fake-pvc (namespace "fake-pvc-namespace") from api server: ' +
+        'persistentvolumeclaim "fake-pvc" not found',
       waitsFor: [{ ...ON_SOURCE, seen: '' }],
     },
     'a source without a class (D-07)': {
-      world: cloneWorld(withoutClass(aSourceClaim())),
+      objects: cloneObjects(withoutClass(aSourceClaim())),
       message: 'the source PVC (fake-pvc) storageclass cannot be empty',
       waitsFor: [ON_SOURCE],
     },
@@ -128,23 +131,23 @@ describe('cloneSource', () => {
       message: 'the requested PVC (my-pvc) storageclass cannot be empty',
       waitsFor: [],
     },
-    'a source whose volume is not there (D-09)': {
-      world: [[claims, aSourceClaim()]],
+    'a source whose volume does not exist (D-09)': {
+      objects: [[claims, aSourceClaim()]],
       message: INVALID,
       waitsFor: [{ ...ON_VOLUME, seen: '' }, ON_SOURCE],
     },
     'a source that is pending (D-10)': {
-      world: withSource({ phase: 'Pending' }),
+      objects: withSource({ phase: 'Pending' }),
       message: `${NOT_BOUND} Pending`,
       waitsFor: [ON_SOURCE],
     },
     'a source that lost its volume (D-11)': {
-      world: withSource({ phase: 'Lost' }),
+      objects: withSource({ phase: 'Lost' }),
       message: `${NOT_BOUND} Lost`,
       waitsFor: [ON_SOURCE],
     },
     'a source without a phase': {
-      world: cloneWorld({ metadata: aSourceClaim().metadata, spec: aSourceClaim().spec }),
+      objects: cloneObjects({ metadata: aSourceClaim().metadata, spec: aSourceClaim().spec }),
       message: `${NOT_BOUND} no phase`,
       waitsFor: [ON_SOURCE],
     },
@@ -187,21 +190,22 @@ describe('cloneSource', () => {
       ...BLOCK_GIVEN,
     },
     'a source that is being deleted': {
-      world: withSource({
+      objects: withSource({
         metadata: { deletionTimestamp: '2026-01-01T00:00:00Z', finalizers: [CLONE_PROTECTION] },
       }),
       message: 'the PVC DataSource fake-pvc is currently being deleted',
       waitsFor: [ON_SOURCE],
     },
     'a source that names no volume': {
-      world: withSource({ spec: { volumeName: '' } }),
+      objects: withSource({ spec: { volumeName: '' } }),
       message: 'volume name is empty in source PVC fake-pvc',
       waitsFor: [ON_SOURCE],
     },
     'a source whose size is no quantity': {
-      world: withSource({ spec: { resources: { requests: { storage: 'much' } } } }),
+      objects: withSource({ spec: { resources: { requests: { storage: 'much' } } } }),
       message:
-        'PersistentVolumeClaim fake-pvc: spec.resources.requests.storage: "much" is not a quantity; write a number with an optional unit, like 5Gi, 500M or 1e9',
+        'PersistentVolumeClaim fake-pvc: spec.resources.requests.storage: "much" is not a ' +
+        'quantity; write a number with an optional unit, like 5Gi, 500M or 1e9',
       waitsFor: [ON_SOURCE],
     },
   };
@@ -210,115 +214,119 @@ describe('cloneSource', () => {
 
   it('refuses a source whose volume is no CSI volume', () => {
     const { csi: _, ...spec } = aSourceVolume().spec;
-    refuses(invalid(cloneWorld(aSourceClaim(), { ...aSourceVolume(), spec })));
+    refuses(invalid(cloneObjects(aSourceClaim(), { ...aSourceVolume(), spec })));
   });
 
   it('refuses a source without a field for its volume', () => {
     const { volumeName: _, ...spec } = aSourceClaim().spec;
     const message = 'volume name is empty in source PVC fake-pvc';
-    refuses({ world: cloneWorld({ ...aSourceClaim(), spec }), message, waitsFor: [ON_SOURCE] });
+    refuses({ objects: cloneObjects({ ...aSourceClaim(), spec }), message, waitsFor: [ON_SOURCE] });
   });
 
   it('refuses a source whose volume has no phase', () => {
     const { metadata, spec } = aSourceVolume();
-    refuses(invalid(cloneWorld(aSourceClaim(), { metadata, spec })));
+    refuses(invalid(cloneObjects(aSourceClaim(), { metadata, spec })));
   });
 
-  it('keeps for the log what is wrong with the volume', () => {
+  it('keeps what is wrong with the volume as the error’s cause', () => {
     const { error } = cloned(withVolume({ phase: 'Released' }));
-    const told: string[] = [];
+    const messages: string[] = [];
     for (let cause: unknown = error; cause instanceof Error; cause = cause.cause)
-      told.push(cause.message);
-    assert.equal(told.at(-1), 'volume test-testi is Released');
+      messages.push(cause.message);
+    assert.equal(messages.at(-1), 'volume test-testi is Released');
   });
 
-  it("says the server's words where the source is withheld", () => {
+  it('repeats the server’s message if the source may not be read', () => {
     const { error } = run(
-      filled({ claim: aCloningClaim() }),
-      cloneWorld(),
-      refusing('read', 403, 'forbidden'),
+      planSource({ claim: aCloningClaim() }),
+      cloneObjects(),
+      refuseSteps('read', 403, 'forbidden'),
     );
     assert.equal(
       error?.message,
-      `${PREFIX}error getting PVC fake-pvc (namespace "fake-pvc-namespace") from api server: forbidden`,
+      `${PREFIX}error getting PVC fake-pvc (namespace "fake-pvc-namespace") from api server: ` +
+        'forbidden',
     );
     assert.deepEqual(error.waitsFor, []);
   });
 
-  it("names the claim's namespace also where the source is in another one", () => {
+  it('names the claim’s namespace even if the source is in another one', () => {
     const claim = aReferringClaim({ namespace: 'fake-pvc-namespace' });
     const { error } = run(
-      filled({ claim, crossNamespace: true }),
-      granting([], { namespace: 'fake-pvc-namespace' }),
+      planSource({ claim, crossNamespace: true }),
+      withGrant([], { namespace: 'fake-pvc-namespace' }),
     );
     assert.match(error?.message ?? '', /error getting PVC fake-pvc \(namespace "ns2"\)/);
     assert.deepEqual(error?.waitsFor, [{ ...ON_SOURCE, seen: '' }]);
   });
 
-  it('takes a source that asked for no size', () => {
+  it('accepts a source that requested no size', () => {
     succeeds(withSource({ spec: { resources: {} } }), { requestedBytes: 0n });
   });
 
-  it('takes a larger claim', () => succeeds(cloneWorld(), { requestedBytes: 1001n }));
+  it('accepts a larger claim', () => succeeds(cloneObjects(), { requestedBytes: 1001n }));
 
-  it('compares with what the source asked for, not with what it got', () => {
+  it('compares with the size that the source requested, not with its capacity', () => {
     const source = aSourceClaim();
     succeeds(
-      cloneWorld({ ...source, status: { ...source.status, capacity: { storage: '5000' } } }),
+      cloneObjects({ ...source, status: { ...source.status, capacity: { storage: '5000' } } }),
     );
   });
 
-  it('takes another class than the source has (D-03)', () =>
-    succeeds(cloneWorld(), { claim: aCloningClaim({ storageClassName: 'other' }) }));
+  it('accepts another class than the source’s (D-03)', () =>
+    succeeds(cloneObjects(), { claim: aCloningClaim({ storageClassName: 'other' }) }));
 
-  const modes: Record<string, { world: World; change: Partial<FillInput> }> = {
+  const modes: Record<string, { objects: ApiObjects; change: Partial<FillInput> }> = {
     'a block volume from a block volume (D-21)': between('Block', 'Block'),
     'a volume without a mode from one without (D-24)': between(undefined, undefined),
     'a file system from a file system (D-25)': between('Filesystem', 'Filesystem'),
     'a file system from a volume without a mode (D-27)': between('Filesystem', undefined),
     'a volume without a mode from a file system': between(undefined, 'Filesystem'),
   };
-  for (const [title, { world, change }] of Object.entries(modes))
-    it(`clones ${title}`, () => succeeds(world, change));
+  for (const [title, { objects, change }] of Object.entries(modes))
+    it(`clones ${title}`, () => succeeds(objects, change));
 
-  it('finds the first fault in the given order', () => {
+  it('reports the first of several faults, in upstream’s order', () => {
     const deleted = {
       metadata: { deletionTimestamp: '2026-01-01T00:00:00Z' },
       spec: { volumeName: '' },
     };
     const small = { requestedBytes: 1n };
     refuses({
-      world: withSource({ ...deleted, phase: 'Pending' }),
+      objects: withSource({ ...deleted, phase: 'Pending' }),
       change: small,
       message: `${NOT_BOUND} Pending`,
       waitsFor: [ON_SOURCE],
     });
     const message = 'the PVC DataSource fake-pvc is currently being deleted';
-    refuses({ world: withSource(deleted), change: small, message, waitsFor: [ON_SOURCE] });
+    refuses({ objects: withSource(deleted), change: small, message, waitsFor: [ON_SOURCE] });
   });
 });
 
-describe('cloneSource over namespaces', () => {
+describe('cloneSource across namespaces', () => {
   const NS = 'fake-pvc-namespace';
   const there = (ref: Partial<DataSourceRef> = {}) => aReferringClaim({ namespace: NS, ...ref });
-  const reading = (claim: Claim, grant?: GrantChange, world: World = cloneWorld()) =>
+  const reading = (claim: Claim, grant?: GrantChange, objects: ApiObjects = cloneObjects()) =>
     run(
-      filled({ claim, crossNamespace: true }),
-      grant === undefined ? world : granting(world, { namespace: NS, ...grant }),
+      planSource({ claim, crossNamespace: true }),
+      grant === undefined ? objects : withGrant(objects, { namespace: NS, ...grant }),
     );
 
-  const granted: Record<string, [claim: Claim, grant?: GrantChange | undefined, world?: World]> = {
+  const granted: Record<
+    string,
+    [claim: Claim, grant?: GrantChange | undefined, objects?: ApiObjects]
+  > = {
     'a plain dataSource with the gate on (D-28)': [aCloningClaim()],
     'into another class with the gate on (D-29)': [aCloningClaim({ storageClassName: 'other' })],
     'a file system with the gate on (D-30)': [
       aCloningClaim({ volumeMode: 'Filesystem' }),
       undefined,
-      between('Filesystem', 'Filesystem').world,
+      between('Filesystem', 'Filesystem').objects,
     ],
     'a volume without a mode with the gate on (D-31)': [
       aCloningClaim(),
       undefined,
-      between(undefined, undefined).world,
+      between(undefined, undefined).objects,
     ],
     'a claim that a grant names by kind (D-32)': [there({ apiGroup: '' }), {}],
     'a claim that a grant names (D-33)': [there({ apiGroup: '' }), { to: { name: 'fake-pvc' } }],
@@ -332,9 +340,9 @@ describe('cloneSource over namespaces', () => {
     'a reference whose group is null (D-37)': [there({ apiGroup: null as unknown as string }), {}],
     'a reference without a group (D-38)': [there(), {}],
   };
-  for (const [title, [claim, grant, world]] of Object.entries(granted)) {
+  for (const [title, [claim, grant, objects]] of Object.entries(granted)) {
     it(`clones ${title}`, () => {
-      const { value, steps } = reading(claim, grant, world);
+      const { value, steps } = reading(claim, grant, objects);
       assert.deepEqual(value?.request.type.value, { volumeId: 'test-volume-id' });
       assert.deepEqual(steps.slice(-3), [...READS, ADDS_FINALIZER]);
     });
@@ -355,13 +363,14 @@ describe('cloneSource over namespaces', () => {
     it(`reads no claim ${title}`, () => {
       const { error, steps } = reading(there(), grant);
       const refusal =
-        "accessing fake-pvc-namespace/fake-pvc of PersistentVolumeClaim dataSource from ns2/my-pvc isn't allowed";
+        'accessing fake-pvc-namespace/fake-pvc of PersistentVolumeClaim dataSource from ' +
+        "ns2/my-pvc isn't allowed";
       assert.equal(error?.message, refusal);
       assert.deepEqual(steps, [`list referencegrants ${NS}`]);
     });
   }
 
-  it('reads no object of another kind than the grant names (D-39)', () => {
+  it('reads no object of a kind that the grant does not name (D-39)', () => {
     const { error, steps } = reading(there({ kind: 'WrongKind' }), {});
     assert.equal(
       error?.message,
@@ -370,14 +379,15 @@ describe('cloneSource over namespaces', () => {
     assert.deepEqual(steps, [`list referencegrants ${NS}`]);
   });
 
-  it('reads no claim with the gate off, granted or not (D-49)', () => {
+  it('reads no claim without the feature gate, granted or not (D-49)', () => {
     const { error, steps } = run(
-      filled({ claim: there() }),
-      granting(cloneWorld(), { namespace: NS }),
+      planSource({ claim: there() }),
+      withGrant(cloneObjects(), { namespace: NS }),
     );
     assert.equal(
       error?.message,
-      'dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is disabled',
+      'dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is ' +
+        'disabled',
     );
     assert.deepEqual(steps, []);
   });

@@ -15,16 +15,16 @@ const sourcesIn = (folder: string): readonly string[] =>
   );
 const RULES = sourcesIn('src/volumes').map((path) => `src/volumes/${path}`);
 
-/** Not of the tests that are measured: this one, and the one whose inputs are drawn, which take
- * this branch or that by chance. */
-const LEFT_OUT = ['coverage.test.ts', 'generated-input.test.ts'];
+/** Tests that are not measured: this one, and the one with random inputs, which takes branches by
+ * chance. */
+const LEFT_OUT = ['coverage.test.ts', 'generated-inputs.test.ts'];
 const TESTS = sourcesIn('test/volumes').filter(
   (path) => path.endsWith('.test.ts') && !LEFT_OUT.includes(path),
 );
 
-/** A program that runs the tests in one process, which is much quicker than one for each file. It
- * loads every rule too: one that no test loads would not be measured. */
-function allTests(): string {
+/** A program that runs the tests in one process, which is much faster than one for each file. It
+ * also loads every rule: a rule that no test loads would not be measured. */
+function programOfAllTests(): string {
   const modules = [
     ...RULES.map((path) => `#${path}`),
     ...TESTS.map((path) => `./dist-dev/test/volumes/${path.replace(/ts$/, 'js')}`),
@@ -32,8 +32,8 @@ function allTests(): string {
   return modules.map((module) => `import '${module}';`).join('\n');
 }
 
-/** What c8 writes of one source file, as far as it is looked at here: counts by number, and the
- * place of each. */
+/** The part of c8's report on one source file that is read here: counts of branches and functions
+ * by number, and the line of each. */
 interface Counts {
   readonly b: Readonly<Record<string, readonly number[]>>;
   readonly branchMap: Readonly<Record<string, { readonly line: number }>>;
@@ -41,8 +41,8 @@ interface Counts {
   readonly fnMap: Readonly<Record<string, { readonly line: number; readonly name: string }>>;
 }
 
-/** Counts by path, with the compiled code's source maps applied. */
-function measure(): ReadonlyMap<string, Counts> {
+/** Counts by path of the TypeScript source. */
+function measureCoverage(): ReadonlyMap<string, Counts> {
   const folder = mkdtempSync(join(tmpdir(), 'sutler-coverage-'));
   const c8 = [
     '--include=src/volumes/**',
@@ -55,9 +55,9 @@ function measure(): ReadonlyMap<string, Counts> {
     '--test-reporter=dot',
     '--test-reporter-destination=stdout',
     '--input-type=module',
-    `--eval=${allTests()}`,
+    `--eval=${programOfAllTests()}`,
   ];
-  // With it the child would report to the runner of this test.
+  // With this variable the child would report to the runner of this test.
   const { NODE_TEST_CONTEXT: _, ...env } = process.env;
   try {
     const { status, stdout, stderr } = spawnSync(
@@ -70,7 +70,7 @@ function measure(): ReadonlyMap<string, Counts> {
         timeout: 150_000,
       },
     );
-    assert.equal(status, 0, `nothing can be said as long as a test fails:\n${stdout}${stderr}`);
+    assert.equal(status, 0, `a test fails, so coverage is unknown:\n${stdout}${stderr}`);
     const report = JSON.parse(readFileSync(join(folder, 'coverage-final.json'), 'utf8')) as Record<
       string,
       Counts
@@ -83,9 +83,9 @@ function measure(): ReadonlyMap<string, Counts> {
   }
 }
 
-/** The branches that are never taken; and the functions that are never called, since V8 tells
- * nothing of the branches inside. */
-function missedIn(path: string, counts: Counts | undefined): readonly string[] {
+/** The branches that are never taken, and the functions that are never called: V8 does not count
+ * the branches inside those. */
+function findMissed(path: string, counts: Counts | undefined): readonly string[] {
   if (counts === undefined) return [`${path}: not measured`];
   const branches = Object.entries(counts.branchMap).filter(([id]) => counts.b[id]?.includes(0));
   const functions = Object.entries(counts.fnMap).filter(([id]) => counts.f[id] === 0);
@@ -97,9 +97,9 @@ function missedIn(path: string, counts: Counts | undefined): readonly string[] {
 
 describe('the tests of src/volumes', () => {
   it('take every branch and call every function', () => {
-    const measured = measure();
+    const measured = measureCoverage();
     assert.deepEqual(
-      RULES.flatMap((path) => missedIn(path, measured.get(path))),
+      RULES.flatMap((path) => findMissed(path, measured.get(path))),
       [],
     );
   });

@@ -24,22 +24,22 @@ const FINAL = [
 ];
 const RUNNING = ['Canceled', 'DeadlineExceeded', 'Aborted'];
 
-/* The numbered codes are in test/jobs/claim/call-create-volume.test.ts, where the record shows what they
- * mean. */
-describe('the error of a CreateVolume', () => {
+/* The numbered cases of codes are in test/jobs/claim/create-codes.test.ts, with their effect on the
+ * record. */
+describe('an error of CreateVolume', () => {
   for (const code of FINAL) {
-    it(`is a refusal where the driver says ${code}`, () => {
+    it(`is a refusal if the driver says ${code}`, () => {
       assert.deepEqual(judged(code, 'driver'), {
         kind: 'refused',
         infeasible: code === 'InvalidArgument',
       });
     });
-    it(`is ambiguous where nobody vouches for ${code}`, () => {
+    it(`is ambiguous if ${code} may not be from the driver`, () => {
       assert.deepEqual(judged(code, 'nobody'), { kind: 'ambiguous', running: false });
     });
   }
   for (const code of RUNNING) {
-    it(`says that the driver is still at it: ${code}`, () => {
+    it(`says that the driver is still at work: ${code}`, () => {
       assert.equal(isStillRunning(code), true);
       for (const from of ['driver', 'nobody'] as const)
         assert.deepEqual(judged(code, from), { kind: 'ambiguous', running: true });
@@ -51,11 +51,11 @@ describe('the error of a CreateVolume', () => {
       assert.deepEqual(judged(code, 'driver'), { kind: 'ambiguous', running: false });
     });
   }
-  it('is no refusal where the source is not found and an earlier call may have made the volume', () => {
+  it('is ambiguous if NotFound may be about the content source', () => {
     assert.deepEqual(judged('NotFound', 'driver', true), { kind: 'ambiguous', running: false });
     assert.deepEqual(judged('Internal', 'driver', true), { kind: 'refused', infeasible: false });
   });
-  it('is that of a gateway which sent nothing, and may be busy with the same volume', () => {
+  it('says that nothing was sent, and whether the gateway is busy with the volume', () => {
     assert.deepEqual(judged('Aborted', 'gateway'), { kind: 'not-forwarded', busy: true });
     assert.deepEqual(judged('Unavailable', 'gateway'), { kind: 'not-forwarded', busy: false });
     assert.deepEqual(judged('NotFound', 'gateway', true), { kind: 'not-forwarded', busy: false });

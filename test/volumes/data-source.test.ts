@@ -2,13 +2,13 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { CLONE_PROTECTION, SNAPSHOT_SOURCE_PROTECTION } from '#src/kube/keys.ts';
 import type { Claim, KubeObject } from '#src/kube/objects.ts';
-import { claims, snapshots, type Resource } from '#src/kube/resources.ts';
+import { claims, type Resource, snapshots } from '#src/kube/resources.ts';
 import {
   addSourceFinalizer,
+  type ContentSource,
   dataSourceOf,
   kindOf,
   parseSourceBytes,
-  type ContentSource,
   type SourceRef,
 } from '#src/volumes/data-source.ts';
 import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
@@ -19,12 +19,12 @@ import {
   aRestoringClaim,
   aSnapshot,
   aSourceClaim,
-  cloneWorld,
-  granting,
-  refusing,
+  cloneObjects,
+  withGrant,
+  refuseSteps,
   run,
   SNAPSHOT_GROUP,
-  snapshotWorld,
+  snapshotObjects,
 } from './source-builders.ts';
 
 const OPEN = { ...DEFAULT_GATES, CrossNamespaceVolumeDataSource: true };
@@ -33,10 +33,10 @@ const NOT_ALLOWED =
   "accessing ns1/fake-pvc of PersistentVolumeClaim dataSource from ns2/my-pvc isn't allowed";
 
 describe('dataSourceOf', () => {
-  it('finds none in a plain claim', () =>
+  it('is undefined for a plain claim', () =>
     assert.deepEqual(sourceOf(aClaim()), { value: undefined, steps: [] }));
 
-  it('takes dataSource from the namespace of the claim', () => {
+  it('finds dataSource in the namespace of the claim', () => {
     assert.deepEqual(sourceOf(aRestoringClaim()).value, {
       apiGroup: SNAPSHOT_GROUP,
       kind: 'VolumeSnapshot',
@@ -47,10 +47,10 @@ describe('dataSourceOf', () => {
     });
   });
 
-  it('takes dataSourceRef from the namespace that it names', () => {
+  it('finds dataSourceRef in the namespace that it names', () => {
     const { value, steps } = run(
       dataSourceOf(aReferringClaim({ namespace: 'ns1' }), OPEN),
-      granting([]),
+      withGrant([]),
     );
     const named = {
       apiGroup: undefined,
@@ -62,14 +62,14 @@ describe('dataSourceOf', () => {
     assert.deepEqual(steps, ['list referencegrants ns1']);
   });
 
-  it('does not look at dataSourceRef where dataSource is set', () => {
+  it('ignores dataSourceRef if dataSource is set', () => {
     const claim = aCloningClaim({
       dataSourceRef: { kind: 'Other', name: 'other', namespace: 'far' },
     });
     assert.equal(sourceOf(claim).value?.name, 'fake-pvc');
   });
 
-  it('reads null, which the API server writes for the core group, as no group', () => {
+  it('reads a null group, which the API server sends for the core group', () => {
     const claim = aCloningClaim({
       dataSource: {
         apiGroup: null as unknown as string,
@@ -80,47 +80,48 @@ describe('dataSourceOf', () => {
     assert.equal(sourceOf(claim).value?.apiGroup, undefined);
   });
 
-  it('takes a claim without a namespace', () => {
+  it('accepts a claim without a namespace', () => {
     const { namespace: _, ...metadata } = aCloningClaim().metadata;
     assert.equal(sourceOf({ ...aCloningClaim(), metadata }).value?.namespace, '');
   });
 
-  it('wants no echo of a dataSourceRef without a namespace (R-12)', () => {
+  it('needs no echo of a dataSourceRef without a namespace (R-12)', () => {
     assert.equal(sourceOf(aReferringClaim({})).value?.isEchoed, false);
   });
 
-  it("wants an echo of a dataSourceRef that names the claim's own namespace, and asks for no grant", () => {
+  it('needs an echo, but no grant, for a dataSourceRef to the own namespace', () => {
     const { value, steps } = sourceOf(aReferringClaim({ namespace: 'ns2' }), OPEN);
     assert.equal(value?.isEchoed, true);
     assert.deepEqual(steps, []);
   });
 
-  it('leaves the snapshot of a dataSourceRef to the sweep', () => {
+  it('leaves the finalizer on a dataSourceRef’s snapshot to the sweep', () => {
     const { value } = sourceOf(
       aReferringClaim({ apiGroup: SNAPSHOT_GROUP, kind: 'VolumeSnapshot' }),
     );
     assert.equal(value?.isReleased, false);
   });
 
-  it('has no snapshot to release after a clone', () =>
+  it('has no snapshot finalizer to remove after a clone', () =>
     assert.equal(sourceOf(aCloningClaim()).value?.isReleased, false));
 
-  it("refuses a namespace with the gate off, also the claim's own", () => {
+  it('refuses any namespace without the feature gate, even the claim’s own', () => {
     for (const namespace of ['ns1', 'ns2']) {
       const { error, steps } = sourceOf(aReferringClaim({ namespace }));
       assert.equal(
         error?.message,
-        'dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is disabled',
+        'dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is ' +
+          'disabled',
       );
       assert.deepEqual(steps, []);
     }
   });
 
-  it('names both sides where no grant allows it', () => {
+  it('names both sides if no grant allows it', () => {
     assert.equal(sourceOf(aReferringClaim({ namespace: 'ns1' }), OPEN).error?.message, NOT_ALLOWED);
   });
 
-  it('lists no grants of an empty namespace, which would be all of them', () => {
+  it('lists no grants for an empty namespace, which would be all of them', () => {
     for (const gates of [DEFAULT_GATES, OPEN]) {
       const { error, steps } = sourceOf(aReferringClaim({ namespace: '' }), gates);
       assert.match(error?.message ?? '', /^accessing \/fake-pvc of .* isn't allowed$/);
@@ -128,18 +129,18 @@ describe('dataSourceOf', () => {
     }
   });
 
-  it('takes a server without grants as one that grants nothing', () => {
+  it('treats a server without the kind ReferenceGrant as one without grants', () => {
     const { error } = run(dataSourceOf(aReferringClaim({ namespace: 'ns1' }), OPEN), [], () => ({
       kind: 'absent',
     }));
     assert.equal(error?.message, NOT_ALLOWED);
   });
 
-  it("says the server's words where the grants can't be listed", () => {
+  it('repeats the server’s message if the grants can’t be listed', () => {
     const { error } = run(
       dataSourceOf(aReferringClaim({ namespace: 'ns1' }), OPEN),
       [],
-      refusing('list', 403, 'forbidden'),
+      refuseSteps('list', 403, 'forbidden'),
     );
     assert.equal(
       error?.message,
@@ -216,31 +217,31 @@ describe('addSourceFinalizer', () => {
   });
 
   it('adds the finalizer', () => {
-    assert.deepEqual(run(addSourceFinalizer(ofSnapshot()), snapshotWorld()).steps, [
+    assert.deepEqual(run(addSourceFinalizer(ofSnapshot()), snapshotObjects()).steps, [
       'add-finalizer volumesnapshots ns1/test-snapshot',
     ]);
-    assert.deepEqual(run(addSourceFinalizer(ofClone), cloneWorld()).steps, [
+    assert.deepEqual(run(addSourceFinalizer(ofClone), cloneObjects()).steps, [
       'add-finalizer persistentvolumeclaims fake-pvc-namespace/fake-pvc',
     ]);
   });
 
   it('adds the finalizer beside others', () => {
     const other = ofSnapshot(aSnapshot({ metadata: { finalizers: ['other'] } }));
-    assert.equal(run(addSourceFinalizer(other), snapshotWorld()).steps.length, 1);
+    assert.equal(run(addSourceFinalizer(other), snapshotObjects()).steps.length, 1);
   });
 
-  it('writes nothing where the finalizer is there', () => {
+  it('writes nothing if the object has the finalizer', () => {
     const protectedOne = ofSnapshot(
       aSnapshot({ metadata: { finalizers: [SNAPSHOT_SOURCE_PROTECTION] } }),
     );
     assert.deepEqual(run(addSourceFinalizer(protectedOne), []), { value: undefined, steps: [] });
   });
 
-  it('goes on without it where the server forbids it on a snapshot (R-13)', () => {
+  it('goes on without it if the server forbids it on a snapshot (R-13)', () => {
     const { error } = run(
       addSourceFinalizer(ofSnapshot()),
-      snapshotWorld(),
-      refusing('add-finalizer', 403, 'forbidden'),
+      snapshotObjects(),
+      refuseSteps('add-finalizer', 403, 'forbidden'),
     );
     assert.equal(error, undefined);
   });
@@ -248,22 +249,22 @@ describe('addSourceFinalizer', () => {
   it("refuses with the server's words on a conflict (R-13)", () => {
     const { error } = run(
       addSourceFinalizer(ofSnapshot()),
-      snapshotWorld(),
-      refusing('add-finalizer', 409, 'the object has been modified'),
+      snapshotObjects(),
+      refuseSteps('add-finalizer', 409, 'the object has been modified'),
     );
     assert.equal(error?.message, 'the object has been modified');
   });
 
-  it('clones nothing that it may not protect', () => {
+  it('refuses a clone if the server forbids the finalizer on its source', () => {
     const { error } = run(
       addSourceFinalizer(ofClone),
-      cloneWorld(),
-      refusing('add-finalizer', 403, 'forbidden'),
+      cloneObjects(),
+      refuseSteps('add-finalizer', 403, 'forbidden'),
     );
     assert.equal(error?.message, 'forbidden');
   });
 
-  it('waits for a snapshot that went away meanwhile', () => {
+  it('waits for a snapshot that was deleted meanwhile', () => {
     const { error } = run(addSourceFinalizer(ofSnapshot()), []);
     assert.equal(
       error?.message,
@@ -272,7 +273,7 @@ describe('addSourceFinalizer', () => {
     assert.deepEqual(error.waitsFor, [waitsOn(snapshots, aSnapshot())]);
   });
 
-  it('waits for a source claim that went away meanwhile', () => {
+  it('waits for a source claim that was deleted meanwhile', () => {
     const { error } = run(addSourceFinalizer(ofClone), []);
     assert.equal(error?.message, 'persistentvolumeclaims "fake-pvc" not found');
     assert.deepEqual(error.waitsFor, [waitsOn(claims, aSourceClaim())]);
@@ -286,7 +287,7 @@ describe('parseSourceBytes', () => {
       1536n,
     ));
 
-  it('lets what is no refusal through as it is', () => {
+  it('lets the error of a defect pass', () => {
     const broken = new Error('a defect');
     const text = {
       toString: () => {

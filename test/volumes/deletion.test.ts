@@ -22,13 +22,13 @@ describe('judgeVolume', () => {
   it('deletes a Released volume of ours with policy Delete (P-77)', () =>
     assert.equal(kind(aVolume()), 'delete'));
 
-  it('deletes it also when its PV is being deleted (P-78)', () =>
+  it('deletes it also if its PV is being deleted (P-78)', () =>
     assert.equal(kind(aVolume({ metadata: terminating })), 'delete'));
 
   it('deletes a Released volume that never had our finalizer (P-59) (P-64)', () =>
     assert.equal(kind(aVolume({ metadata: bare })), 'delete'));
 
-  it('leaves a PV that is going away without our finalizer (P-63)', () => {
+  it('ignores a PV that is being deleted without our finalizer (P-63)', () => {
     assert.equal(kind(aVolume({ metadata: { ...bare, ...terminating } })), 'ignore');
   });
 
@@ -38,58 +38,58 @@ describe('judgeVolume', () => {
     ['Bound', ' (P-32) (P-61) (P-79)'],
     ['Failed', ' (P-60)'],
   ] as const) {
-    it(`leaves a ${phase} volume${ids}`, () => assert.equal(kind(aVolume({ phase })), 'ignore'));
+    it(`ignores a ${phase} volume${ids}`, () => assert.equal(kind(aVolume({ phase })), 'ignore'));
   }
 
-  it('leaves a Failed volume that lacks our finalizer as it is (R-25)', () => {
+  it('ignores a Failed volume that lacks our finalizer (R-25)', () => {
     assert.equal(kind(aVolume({ phase: 'Failed', metadata: bare })), 'ignore');
   });
 
-  it('protects a Bound volume that lacks our finalizer', () =>
+  it('adds our finalizer to a Bound volume that lacks it', () =>
     assert.equal(kind(aVolume({ phase: 'Bound', metadata: bare })), 'add-finalizer'));
 
-  it('does not protect a Bound volume that is going away', () => {
+  it('adds no finalizer to a Bound volume that is being deleted', () => {
     assert.equal(
       kind(aVolume({ phase: 'Bound', metadata: { ...bare, ...terminating } })),
       'ignore',
     );
   });
 
-  it('protects no volume before it is Bound', () =>
+  it('adds no finalizer before a volume is Bound', () =>
     assert.equal(kind(aVolume({ phase: 'Available', metadata: bare })), 'ignore'));
 
   for (const persistentVolumeReclaimPolicy of ['Retain', 'Recycle'] as const) {
     const spec = { persistentVolumeReclaimPolicy };
     for (const phase of ['Available', 'Bound', 'Released', 'Failed']) {
-      it(`takes the finalizer off a ${phase} volume with policy ${persistentVolumeReclaimPolicy}`, () => {
+      it(`removes our finalizer: ${phase}, ${persistentVolumeReclaimPolicy}`, () => {
         assert.equal(kind(aVolume({ spec, phase })), 'remove-finalizer');
       });
     }
 
-    it(`takes it off also when a volume with policy ${persistentVolumeReclaimPolicy} is going away`, () => {
+    it(`removes our finalizer: being deleted, ${persistentVolumeReclaimPolicy}`, () => {
       assert.equal(kind(aVolume({ spec, metadata: terminating })), 'remove-finalizer');
     });
   }
 
-  it('leaves a Released volume that is to be retained (P-62) (P-80)', () => {
+  it('ignores a Released volume with policy Retain (P-62) (P-80)', () => {
     assert.equal(
       kind(aVolume({ metadata: bare, spec: { persistentVolumeReclaimPolicy: 'Retain' } })),
       'ignore',
     );
   });
 
-  it('leaves a volume that nobody has given a phase yet', () => {
+  it('ignores a volume without a phase', () => {
     const { status: _, ...volume } = aVolume();
     assert.equal(kind(volume), 'ignore');
   });
 
-  it('leaves a Released volume without a policy', () => {
+  it('ignores a Released volume without a policy', () => {
     const { persistentVolumeReclaimPolicy: _, ...spec } = aVolume().spec;
     assert.equal(kind({ ...aVolume(), spec }), 'ignore');
   });
 });
 
-describe('judgeVolume of whose volume it is', () => {
+describe('judgeVolume, by whose volume it is,', () => {
   const inTreeName = 'kubernetes.io/gce-pd';
   const successor: DriverFacts = { ...driver, inTreeName };
   const inTree = (annotations: Record<string, string>): Volume => {
@@ -164,7 +164,7 @@ describe('judgeVolume of whose volume it is', () => {
     assert.equal(kind(inTree({ [PROVISIONED_BY]: inTreeName }), driver), 'ignore');
   });
 
-  it('protects a Bound in-tree volume that was migrated to us (P-39) (P-40)', () => {
+  it('adds our finalizer to a Bound in-tree volume migrated to us (P-39) (P-40)', () => {
     const volume = inTree({ [MIGRATED_TO]: DRIVER });
     assert.equal(
       kind({
@@ -176,7 +176,7 @@ describe('judgeVolume of whose volume it is', () => {
     );
   });
 
-  it('protects a Bound static CSI volume of our driver (P-41)', () => {
+  it('adds our finalizer to a Bound static CSI volume of our driver (P-41)', () => {
     assert.equal(
       kind(aVolume({ phase: 'Bound', metadata: { annotations: {}, finalizers: [] } })),
       'add-finalizer',
@@ -185,7 +185,7 @@ describe('judgeVolume of whose volume it is', () => {
 });
 
 describe('recordId', () => {
-  it('is the PV’s own where no claim has it, or volumes get no names', () => {
+  it('is the PV’s UID without a claim or a name prefix', () => {
     const { claimRef: _, ...spec } = aVolume().spec;
     assert.equal(recordId({ ...aVolume(), spec }, options), 'volume-uid');
     assert.equal(
@@ -194,7 +194,7 @@ describe('recordId', () => {
     );
   });
 
-  it('is the claim’s UID where the PV has the name we give it', () =>
+  it('is the claim’s UID if the PV has the name that we give it', () =>
     assert.equal(recordId(aVolume(), options), 'testid'));
   it('is the PV’s UID for a static volume', () =>
     assert.equal(recordId(aVolume({ metadata: { name: 'by-hand' } }), options), 'volume-uid'));
@@ -203,14 +203,14 @@ describe('recordId', () => {
 describe('vanishedRecordIds', () => {
   const whole = { volumeNamePrefix: 'pvc', volumeNameUuidLength: -1 };
 
-  it('are the PV’s UID and the claim’s, which is in the name', () => {
+  it('are the PV’s UID and the claim’s UID in its name', () => {
     assert.deepEqual(vanishedRecordIds({ uid: 'u', name: 'pvc-claim-uid' }, whole), [
       'u',
       'claim-uid',
     ]);
   });
 
-  it('is the PV’s UID alone for a name of another kind', () => {
+  it('are the PV’s UID alone for another name', () => {
     for (const volumeNameUuidLength of [-1, 8]) {
       assert.deepEqual(
         vanishedRecordIds({ uid: 'u', name: 'by-hand' }, { ...whole, volumeNameUuidLength }),
@@ -219,7 +219,7 @@ describe('vanishedRecordIds', () => {
     }
   });
 
-  it('can’t be told from a shortened UID', () => {
+  it('are unknown for a shortened UID', () => {
     assert.equal(
       vanishedRecordIds({ uid: 'u', name: 'pvc-12345678' }, { ...whole, volumeNameUuidLength: 8 }),
       undefined,
@@ -234,9 +234,9 @@ describe('deletionSecret', () => {
   const metadata = (name: string, namespace: string) => ({
     annotations: { [NAME]: name, [NAMESPACE]: namespace },
   });
-  it('is named by both annotations', () =>
+  it('is the secret that both annotations name', () =>
     assert.deepEqual(deletionSecret(metadata('n', 's')), { name: 'n', namespace: 's' }));
-  it('is none where either is empty or missing', () => {
+  it('is undefined if either is empty or missing', () => {
     assert.equal(deletionSecret({}), undefined);
     assert.equal(deletionSecret(metadata('n', '')), undefined);
     assert.equal(deletionSecret(metadata('', 's')), undefined);
@@ -259,26 +259,26 @@ describe('chooseSecret', () => {
       name === 'class' ? aClass(change) : undefined;
   const never = (): never => assert.fail('the class was looked at');
 
-  it('takes the annotated secret, whatever the class names now (F-12) (F-14)', () => {
+  it('chooses the annotated secret, whatever the class names now (F-12) (F-14)', () => {
     const volume = volumeWith({ [NAME]: 'n', [NAMESPACE]: 's' });
     assert.deepEqual(chooseSecret(volume, driver, classWith({ parameters: ofClass('other') })), {
       ref: { name: 'n', namespace: 's' },
     });
   });
 
-  it('takes the annotated secret when the class is gone (F-13)', () => {
+  it('chooses the annotated secret if the class is gone (F-13)', () => {
     assert.deepEqual(chooseSecret(volumeWith({ [NAME]: 'n', [NAMESPACE]: 's' }), driver, gone), {
       ref: { name: 'n', namespace: 's' },
     });
   });
 
-  it('takes none where both annotations are empty, class or no class (F-10) (F-11)', () => {
+  it('chooses none if both annotations are empty (F-10) (F-11)', () => {
     const volume = volumeWith({ [NAME]: '', [NAMESPACE]: '' });
     assert.deepEqual(chooseSecret(volume, driver, classWith({ parameters: ofClass('n') })), {});
     assert.deepEqual(chooseSecret(volume, driver, gone), {});
   });
 
-  it('takes none where exactly one annotation is empty, and does not look at the class (R-20)', () => {
+  it('chooses none if one annotation is empty, whatever the class (R-20)', () => {
     for (const [name, namespace] of [
       ['n', ''],
       ['', 's'],
@@ -290,7 +290,7 @@ describe('chooseSecret', () => {
     }
   });
 
-  it('asks the class where an annotation is missing', () => {
+  it('uses the class if an annotation is missing', () => {
     for (const annotations of [{}, { [NAME]: 'n' }, { [NAMESPACE]: 's' }]) {
       const choice = chooseSecret(
         volumeWith(annotations),
@@ -301,7 +301,7 @@ describe('chooseSecret', () => {
     }
   });
 
-  it('asks the class where there are no annotations at all', () => {
+  it('uses the class if there are no annotations', () => {
     const { annotations: _, ...metadata } = aVolume().metadata;
     const volume = { ...volumeWith({}), metadata };
     assert.deepEqual(chooseSecret(volume, driver, classWith({ parameters: ofClass('n') })), {
@@ -309,12 +309,12 @@ describe('chooseSecret', () => {
     });
   });
 
-  it('takes none for a volume without a class (F-07) (F-09)', () => {
+  it('chooses none for a volume without a class (F-07) (F-09)', () => {
     assert.deepEqual(chooseSecret(volumeWith({}, {}), driver, never), {});
     assert.deepEqual(chooseSecret(volumeWith({}, { storageClassName: '' }), driver, never), {});
   });
 
-  it('finds the class by the beta annotation, before the field (F-16)', () => {
+  it('uses the class of the beta annotation before that of the field (F-16)', () => {
     const volume = volumeWith(
       { 'volume.beta.kubernetes.io/storage-class': 'class' },
       { storageClassName: 'another' },
@@ -324,13 +324,13 @@ describe('chooseSecret', () => {
     });
   });
 
-  it('takes none, and says so, where the class is gone', () => {
+  it('chooses none and says why if the class is gone', () => {
     assert.deepEqual(chooseSecret(volumeWith({}), driver, gone), {
       note: 'storageClass "class" not found',
     });
   });
 
-  it('takes none, and says so, where no claim is known', () => {
+  it('chooses none and says why if the claim is unknown', () => {
     const { claimRef: _, ...spec } = volumeWith({}).spec;
     const choice = chooseSecret(
       { ...volumeWith({}), spec },
@@ -341,7 +341,7 @@ describe('chooseSecret', () => {
     assert.match(choice.note ?? '', /claimRef/);
   });
 
-  it('takes none where the class names none', () => {
+  it('chooses none if the class names none', () => {
     const { parameters: _, ...bare } = aClass();
     assert.deepEqual(chooseSecret(volumeWith({}), driver, classWith({})), {});
     assert.deepEqual(
@@ -360,7 +360,7 @@ describe('chooseSecret', () => {
     });
   });
 
-  it('refuses a template that names an annotation: the claim’s are not known any more (R-21)', () => {
+  it('refuses a template with an annotation: the claim is gone (R-21)', () => {
     const parameters = ofClass("${pvc.annotations['key']}");
     assert.throws(() => chooseSecret(volumeWith({}), driver, classWith({ parameters })), {
       name: 'RefusedError',
@@ -369,7 +369,7 @@ describe('chooseSecret', () => {
     });
   });
 
-  it('refuses a template that comes out empty, where the claim’s name is not known', () => {
+  it('refuses a template with an empty result for a claim without a name', () => {
     const volume = aVolume({
       metadata: { annotations: {} },
       spec: { storageClassName: 'class', claimRef: { uid: 'testid' } },
@@ -388,7 +388,7 @@ describe('chooseSecret', () => {
     );
   });
 
-  it('hides no defect behind a refusal', () => {
+  it('lets the error of a defect pass', () => {
     const broken: Class = {
       ...aClass(),
       get parameters(): never {
@@ -436,13 +436,13 @@ describe('chooseSecret', () => {
       });
     });
 
-    it('leaves a class of another plug-in as it is', () =>
+    it('does not translate a class of another plug-in', () =>
       assert.deepEqual(chooseSecret(migrated, portworx, cls('other')), {}));
 
-    it('leaves the class of a volume that is stored as CSI as it is', () =>
+    it('does not translate the class of a volume stored as CSI', () =>
       assert.deepEqual(chooseSecret(volumeWith({}), portworx, cls()), {}));
 
-    it('refuses a class that can’t be translated, in the translation’s words', () => {
+    it('refuses a class that can’t be translated, and says why', () => {
       const gce: DriverFacts = { ...driver, inTreeName: 'kubernetes.io/gce-pd' };
       const twice = classWith({
         provisioner: 'kubernetes.io/gce-pd',

@@ -8,22 +8,22 @@ import { withCapability, withTopology } from './plans.ts';
 describe('a driver', () => {
   const successor = { name: DRIVER, inTreeName: 'kubernetes.io/test-disk' };
 
-  it('is known by its name, and by that of the plug-in that it took over from', () => {
+  it('is known by its name and by that of the plug-in that it replaced', () => {
     assert.equal(isKnownAs(successor, DRIVER), true);
     assert.equal(isKnownAs(successor, 'kubernetes.io/test-disk'), true);
     assert.equal(isKnownAs(successor, 'other'), false);
   });
 
-  it('is never known by no name, not even one that took over from nothing', () =>
+  it('is not known by a missing name, even if it replaced no plug-in', () =>
     assert.equal(isKnownAs({ name: DRIVER }, undefined), false));
 
-  it('has topology where it says so and the gate is on', () => {
+  it('has topology if it reports so and the gate is on', () => {
     assert.equal(supportsTopology(withTopology, DEFAULT_GATES), true);
     assert.equal(supportsTopology(withTopology, { ...DEFAULT_GATES, Topology: false }), false);
     assert.equal(supportsTopology(driver, DEFAULT_GATES), false);
   });
 
-  it('lacks nothing for a plain claim, nor for what it can do', () => {
+  it('lacks nothing for a plain claim, nor for what it supports', () => {
     assert.equal(missingCapability(driver), undefined);
     assert.equal(missingCapability(driver, { sourceKind: 'populator' }), undefined);
     assert.equal(

@@ -34,14 +34,14 @@ describe('a claim is provisioned', () => {
   it('that names the driver in the beta annotation', () =>
     assert.equal(verdict(annotated({ [BETA]: DRIVER })), 'provision'));
 
-  it('that is being deleted, as upstream does', () => {
+  it('that is being deleted, as in upstream', () => {
     assert.equal(
       verdict(aClaim({ metadata: { deletionTimestamp: '2026-01-01T00:00:00Z' } })),
       'provision',
     );
   });
 
-  it('whose class says nothing of binding (R-40)', () => {
+  it('whose class has no binding mode (R-40)', () => {
     assert.equal('volumeBindingMode' in aClass(), false);
     assert.equal(verdict(aClaim()), 'provision');
   });
@@ -50,7 +50,7 @@ describe('a claim is provisioned', () => {
     assert.equal(verdict(annotated({ [BETA]: DRIVER, [NODE]: 'node' }), late), 'provision');
   });
 
-  it('that says so in the annotation of today, once a node is selected (P-58)', () => {
+  it('with the GA annotation, once a node is selected (P-58)', () => {
     assert.equal(verdict(annotated({ [GA]: DRIVER, [NODE]: 'node' }), late), 'provision');
   });
 
@@ -64,12 +64,12 @@ describe('a claim is provisioned', () => {
       assert.equal(verdict(claim), 'provision');
   });
 
-  it('also as a block device, since the driver is asked in each case (P-03, P-92, P-95)', () => {
+  it('also as a block device, whatever the driver supports (P-03, P-92, P-95)', () => {
     assert.equal(verdict(aClaim({ spec: { volumeMode: 'Block' } })), 'provision');
   });
 });
 
-describe('a claim is left alone', () => {
+describe('a claim is ignored', () => {
   it('of another provisioner than the driver (P-01, P-50)', () => {
     assert.equal(reason(annotated({ [GA]: 'other' })), 'the claim is for provisioner other');
   });
@@ -77,7 +77,7 @@ describe('a claim is left alone', () => {
   it('of another provisioner in the beta annotation (P-51)', () =>
     assert.equal(verdict(annotated({ [BETA]: 'abc.com/mock-csi' })), 'ignore'));
 
-  it('of another provisioner in the annotation of today (P-53)', () => {
+  it('of another provisioner in the GA annotation (P-53)', () => {
     assert.equal(verdict(annotated({ [GA]: 'abc.com/mock-csi' })), 'ignore');
   });
 
@@ -97,15 +97,15 @@ describe('a claim is left alone', () => {
     assert.equal(verdict({ ...aClaim(), metadata }), 'ignore');
   });
 
-  it('that nobody has annotated, even though its class is unknown (P-49)', () => {
+  it('that is not annotated, even if its class is unknown (P-49)', () => {
     assert.equal(judgeClaim(annotated({}), driver, () => undefined).kind, 'ignore');
   });
 
-  it('whose annotation of today is there but empty, whatever the beta one says (R-03)', () => {
+  it('whose GA annotation is empty, whatever the beta one says (R-03)', () => {
     assert.equal(verdict(annotated({ [GA]: '', [BETA]: DRIVER })), 'ignore');
   });
 
-  it('whose class waits for a consumer as long as no node is selected (P-56)', () => {
+  it('whose class waits for a consumer, while no node is selected (P-56)', () => {
     assert.equal(
       reason(aClaim(), late),
       'the class waits for the first consumer and no node is selected yet',
@@ -113,11 +113,11 @@ describe('a claim is left alone', () => {
     assert.equal(verdict(annotated({ [GA]: DRIVER, [NODE]: '' }), late), 'ignore');
   });
 
-  it('whose class waits for a consumer, where only the alpha annotation names a node', () => {
+  it('whose class waits for a consumer, if only the alpha annotation names a node', () => {
     assert.equal(verdict(annotated({ [GA]: DRIVER, [ALPHA_NODE]: 'node' }), late), 'ignore');
   });
 
-  it('whose class has come to belong to another provisioner (R-05)', () => {
+  it('whose class now belongs to another provisioner (R-05)', () => {
     assert.equal(
       reason(aClaim(), () => aClass({ provisioner: 'other' })),
       'class class belongs to provisioner other',
@@ -126,14 +126,14 @@ describe('a claim is left alone', () => {
 });
 
 describe('the class of a claim', () => {
-  it('is named where it is missing (P-07, R-04)', () => {
+  it('is named in the verdict if it is missing (P-07, R-04)', () => {
     assert.deepEqual(judgeClaim(aClaim({ spec: { storageClassName: 'none' } }), driver, classOf), {
       kind: 'no-class',
       className: 'none',
     });
   });
 
-  it('is the annotation’s before the field’s', () => {
+  it('is that of the annotation before that of the field', () => {
     const claim = aClaim({
       metadata: { annotations: { 'volume.beta.kubernetes.io/storage-class': 'annotated' } },
       spec: { storageClassName: 'named' },
@@ -141,56 +141,56 @@ describe('the class of a claim', () => {
     assert.equal(classNameOf(claim), 'annotated');
   });
 
-  it('has no name where the claim names none', () => {
+  it('is empty if the claim names none', () => {
     const { storageClassName: _, ...spec } = aClaim().spec;
     assert.equal(classNameOf({ ...aClaim(), spec }), '');
   });
 });
 
 describe('the selected node', () => {
-  it('is none without annotations', () => {
+  it('is empty without annotations', () => {
     const { annotations: _, ...metadata } = aClaim().metadata;
     assert.equal(selectedNodeOf({ ...aClaim(), metadata }), '');
   });
-  it('is that of the annotation of today, even an empty one', () => {
+  it('is that of the GA annotation, even an empty one', () => {
     assert.equal(selectedNodeOf(annotated({ [NODE]: 'a', [ALPHA_NODE]: 'b' })), 'a');
     assert.equal(selectedNodeOf(annotated({ [NODE]: '', [ALPHA_NODE]: 'b' })), '');
   });
-  it('is that of the alpha annotation where there is no other', () =>
+  it('is that of the alpha annotation if there is no other', () =>
     assert.equal(selectedNodeOf(annotated({ [ALPHA_NODE]: 'b' })), 'b'));
 });
 
-describe('a driver that took over from an in-tree plug-in', () => {
+describe('a driver that replaced an in-tree plug-in', () => {
   const successor = { ...driver, inTreeName: IN_TREE };
   const judged = (annotations: Record<string, string>, provisioner: string) =>
     judgeClaim(annotated(annotations), successor, () => aClass({ provisioner })).kind;
 
-  it('takes a claim of the plug-in that was migrated to it (G-05, P-04, P-47, P-55)', () => {
+  it('provisions a claim of the plug-in that was migrated to it (G-05, P-04, P-47, P-55)', () => {
     assert.equal(judged({ [GA]: IN_TREE, [MIGRATED_TO]: DRIVER }, IN_TREE), 'provision');
   });
 
-  it('leaves a claim of the plug-in that was migrated to another one (G-06, P-54)', () => {
+  it('ignores a claim of the plug-in that was migrated to another one (G-06, P-54)', () => {
     assert.equal(judged({ [GA]: IN_TREE, [MIGRATED_TO]: 'foo' }, IN_TREE), 'ignore');
   });
 
-  it('leaves a claim of somebody else that was migrated to somebody else (G-07)', () => {
+  it('ignores a foreign claim that was migrated to another driver (G-07)', () => {
     assert.equal(judged({ [GA]: 'foo', [MIGRATED_TO]: 'foo' }, IN_TREE), 'ignore');
   });
 
-  it('leaves a claim of the plug-in that was not migrated (G-09)', () =>
+  it('ignores a claim of the plug-in that was not migrated (G-09)', () =>
     assert.equal(judged({ [GA]: IN_TREE }, IN_TREE), 'ignore'));
 
-  it('leaves a claim that somebody else migrated to it', () => {
+  it('ignores a foreign claim that was migrated to it', () => {
     assert.equal(judged({ [GA]: 'other', [MIGRATED_TO]: DRIVER }, IN_TREE), 'ignore');
   });
 
-  it('takes a claim of its own whose class is the plug-in’s', () =>
+  it('provisions a claim of its own whose class is the plug-in’s', () =>
     assert.equal(judged({ [GA]: DRIVER }, IN_TREE), 'provision'));
 });
 
-/* Upstream asks each entry of its table twice: would you provision, and do. What the plan has to
- * say against a claim is no reason not to look at it. */
-describe('a claim is taken up, whatever the plan will have to say of it:', () => {
+/* Upstream's table asks two questions for each entry: whether the claim would be provisioned, and
+ * what comes of it. A claim that the plan refuses is still this driver's to provision. */
+describe('a claim is provisioned even if its plan will be refused:', () => {
   const secretName = { 'csi.storage.k8s.io/provisioner-secret-name': '' };
   const vac = aClaim({ spec: { volumeAttributesClassName: 'gold' } });
   const entries: readonly (readonly [string, Claim, Partial<Class>?])[] = [
@@ -230,17 +230,17 @@ describe('a claim is taken up, whatever the plan will have to say of it:', () =>
   }
 });
 
-/* There is no node deployment yet: one sutler provisions for all nodes. */
-describe('wherever the driver runs, a claim', () => {
+/* sutler has no node deployment: one instance provisions for all nodes. */
+describe('whatever node the driver runs on, a claim', () => {
   const onNode = (node: string) => annotated({ [GA]: DRIVER, [NODE]: node });
 
   it('with a selected node is provisioned (B-28, B-31)', () =>
     assert.equal(verdict(onNode('foo'), late), 'provision'));
   it('of another node is provisioned too (B-30)', () =>
     assert.equal(verdict(onNode('bar'), late), 'provision'));
-  it('without a selected node is left alone where its class waits for one (B-29)', () =>
+  it('without a selected node is ignored if its class waits for one (B-29)', () =>
     assert.equal(verdict(aClaim(), late), 'ignore'));
-  it('of an Immediate class is provisioned without a look at any node (B-32, B-33, B-34, B-35)', () => {
+  it('of an Immediate class is provisioned for any node (B-32, B-33, B-34, B-35)', () => {
     const matchLabelExpressions = [{ key: 'key', values: ['bar'] }];
     const immediate = (): Class =>
       aClass({ volumeBindingMode: 'Immediate', allowedTopologies: [{ matchLabelExpressions }] });

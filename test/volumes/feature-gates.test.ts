@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import { DEFAULT_GATES, parseFeatureGates } from '#src/volumes/feature-gates.ts';
 
 describe('feature gates', () => {
-  it('are as upstream has them where none is named', () => {
+  it('have upstream’s defaults', () => {
     assert.deepEqual(parseFeatureGates([]), DEFAULT_GATES);
     assert.deepEqual(DEFAULT_GATES, {
       Topology: true,
@@ -13,7 +13,7 @@ describe('feature gates', () => {
     });
   });
 
-  it('are switched by name', () => {
+  it('are set by name', () => {
     assert.deepEqual(parseFeatureGates(['CrossNamespaceVolumeDataSource=true', 'Topology=false']), {
       ...DEFAULT_GATES,
       CrossNamespaceVolumeDataSource: true,
@@ -21,7 +21,7 @@ describe('feature gates', () => {
     });
   });
 
-  it('take true and false in every form that Go takes', () => {
+  it('accept true and false in every spelling that Go accepts', () => {
     for (const text of ['1', 't', 'T', 'TRUE', 'true', 'True'])
       assert.deepEqual(parseFeatureGates([`CrossNamespaceVolumeDataSource=${text}`]), {
         ...DEFAULT_GATES,
@@ -41,11 +41,11 @@ describe('feature gates', () => {
     });
   });
 
-  it('take the last of two values', () => {
+  it('have the last of two values', () => {
     assert.deepEqual(parseFeatureGates(['Topology=false', 'Topology=true']), DEFAULT_GATES);
   });
 
-  it('of stage alpha are all switched by AllAlpha', () => {
+  it('of stage alpha are all set by AllAlpha', () => {
     assert.deepEqual(parseFeatureGates(['AllAlpha=true']), {
       Topology: true,
       CrossNamespaceVolumeDataSource: true,
@@ -55,7 +55,7 @@ describe('feature gates', () => {
     assert.deepEqual(parseFeatureGates(['AllAlpha=false']), DEFAULT_GATES);
   });
 
-  it('that are named keep their value under AllAlpha, wherever it stands', () => {
+  it('that are named keep their value, before and after AllAlpha', () => {
     for (const items of [
       ['AllAlpha=true', 'CrossNamespaceVolumeDataSource=false'],
       ['CrossNamespaceVolumeDataSource=false', 'AllAlpha=true'],
@@ -66,7 +66,7 @@ describe('feature gates', () => {
       });
   });
 
-  it('know AllBeta, which switches none', () =>
+  it('accept AllBeta, which sets none', () =>
     assert.deepEqual(parseFeatureGates(['AllBeta=true']), DEFAULT_GATES));
 
   const unreadable: readonly (readonly [string, string, RegExp])[] = [
@@ -94,7 +94,7 @@ describe('feature gates', () => {
     ],
   ];
   for (const [what, item, words] of unreadable) {
-    it(`${what} are refused with the fix`, () => {
+    it(`${what} are refused, and the text names the fix`, () => {
       const answer = parseFeatureGates(['Topology=true', item]);
       assert.ok(typeof answer === 'string');
       assert.match(answer, words);

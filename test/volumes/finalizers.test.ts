@@ -5,22 +5,22 @@ import { addFinalizer, removeFinalizer } from '#src/volumes/finalizers.ts';
 const OURS = 'ours';
 
 describe('addFinalizer', () => {
-  it('changes nothing where it is there (P-86)', () => {
+  it('changes nothing if the object has the finalizer (P-86)', () => {
     assert.equal(addFinalizer({ finalizers: ['a', OURS, 'b'] }, OURS), undefined);
   });
 
-  it('begins a list that is not there (P-87)', () => {
+  it('creates a missing list (P-87)', () => {
     assert.deepEqual(addFinalizer({}, OURS), { list: [OURS], patch: { finalizers: [OURS] } });
   });
 
-  it('begins an empty list (P-88)', () => {
+  it('fills an empty list (P-88)', () => {
     assert.deepEqual(addFinalizer({ finalizers: [] }, OURS), {
       list: [OURS],
       patch: { finalizers: [OURS] },
     });
   });
 
-  it('goes to the end of a list, and sends only itself and the order (P-89)', () => {
+  it('appends to a list, and sends only our finalizer and the order (P-89)', () => {
     const finalizers = ['a', 'b'];
     assert.deepEqual(addFinalizer({ finalizers }, OURS), {
       list: ['a', 'b', OURS],
@@ -33,25 +33,25 @@ describe('addFinalizer', () => {
 describe('removeFinalizer', () => {
   const terminating = { deletionTimestamp: 'now' };
 
-  it('sends null for the last one of an object that is going away (P-81)', () => {
+  it('sends null for the last one of an object that is being deleted (P-81)', () => {
     assert.deepEqual(removeFinalizer({ finalizers: [OURS], ...terminating }, OURS), {
       list: [],
       patch: { finalizers: null },
     });
   });
 
-  it('spares what somebody may add meanwhile to an object that stays', () => {
+  it('keeps what is added meanwhile to an object that is not being deleted', () => {
     assert.deepEqual(removeFinalizer({ finalizers: [OURS] }, OURS), {
       list: [],
       patch: { '$deleteFromPrimitiveList/finalizers': [OURS] },
     });
   });
 
-  it('changes nothing where it is not there (P-82)', () => {
+  it('changes nothing if the object lacks the finalizer (P-82)', () => {
     assert.equal(removeFinalizer({ finalizers: ['a'], ...terminating }, OURS), undefined);
   });
 
-  it('keeps the others, and their order (P-83)', () => {
+  it('keeps the others and their order (P-83)', () => {
     const finalizers = ['a', OURS, 'b'];
     assert.deepEqual(removeFinalizer({ finalizers, ...terminating }, OURS), {
       list: ['a', 'b'],
@@ -63,9 +63,9 @@ describe('removeFinalizer', () => {
     assert.deepEqual(finalizers, ['a', OURS, 'b'], 'the list that was given is as it was');
   });
 
-  it('changes nothing of an empty list (P-84)', () =>
+  it('changes nothing in an empty list (P-84)', () =>
     assert.equal(removeFinalizer({ finalizers: [], ...terminating }, OURS), undefined));
 
-  it('changes nothing where there is no list (P-85)', () =>
+  it('changes nothing if there is no list (P-85)', () =>
     assert.equal(removeFinalizer(terminating, OURS), undefined));
 });

@@ -13,16 +13,15 @@ const inTree = (volumeID: string): VolumeParts => ({
 });
 const none: VolumeParts = { metadata: { name: 'volume' }, spec: {} };
 
-describe('the volume behind a PV', () => {
+describe('handleOf', () => {
   it('is the driver’s handle', () =>
     assert.deepEqual(handleOf(csi('vol-1')), { driver: 'ebs.csi.aws.com', handle: 'vol-1' }));
 
-  it('is found in a PV of in-tree form too', () => {
+  it('is translated for an in-tree PV', () => {
     assert.deepEqual(handleOf(inTree('vol-1')), { driver: 'ebs.csi.aws.com', handle: 'vol-1' });
   });
 
-  it('is none where the PV stands for no CSI volume', () =>
-    assert.equal(handleOf(none), undefined));
+  it('is undefined for a PV of no CSI driver', () => assert.equal(handleOf(none), undefined));
 });
 
 const FORMS: readonly {
@@ -41,14 +40,14 @@ const FORMS: readonly {
 
 describe('two PVs', () => {
   for (const { form, of } of FORMS) {
-    it(`of the form ${form} stand for one volume where what identifies it is the same`, () => {
+    it(`of the form ${form} stand for one volume if their ids are equal`, () => {
       const one = { metadata: { name: 'volume' }, spec: of('1') };
       assert.equal(compareVolumes(one, { ...one, spec: of('1') }), 'same');
       assert.equal(compareVolumes(one, { ...one, spec: of('2') }), 'other');
     });
   }
 
-  it('are one volume whatever labels somebody gave to one of them', () => {
+  it('stand for one volume whatever their labels', () => {
     const disk = (labels: Record<string, string>): VolumeParts => ({
       metadata: { name: 'volume', labels },
       spec: { gcePersistentDisk: { pdName: 'disk' } },
@@ -59,7 +58,7 @@ describe('two PVs', () => {
     );
   });
 
-  it('of Azure File are two where one’s Secret is in another namespace, which is the claim’s unless the PV names one', () => {
+  it('of Azure File differ by the namespace of the secret, by default the claim’s', () => {
     const share = (secretNamespace: string | undefined, namespace: string): VolumeParts => ({
       metadata: { name: 'volume' },
       spec: {
@@ -75,18 +74,18 @@ describe('two PVs', () => {
     assert.equal(compareVolumes(share(undefined, 'a'), share(undefined, 'b')), 'other');
   });
 
-  it('can’t be compared where a source of in-tree form names no volume', () => {
+  it('can’t be compared if an in-tree source names no volume', () => {
     assert.equal(compareVolumes(inTree(''), inTree('')), 'unclear');
   });
 
-  it('can’t be told apart in different forms, or without any', () => {
+  it('can’t be compared in different forms, or without a source', () => {
     assert.equal(compareVolumes(csi('vol-1'), inTree('vol-1')), 'unclear');
     assert.equal(compareVolumes(csi('vol-1'), csi('vol-1', 'other')), 'unclear');
     assert.equal(compareVolumes(none, none), 'unclear');
   });
 });
 
-describe('one volume', () => {
+describe('mayBeSame', () => {
   const disk = (zone?: string, pdName = 'disk'): VolumeParts => ({
     metadata: {
       name: 'volume',
@@ -95,20 +94,20 @@ describe('one volume', () => {
     spec: { gcePersistentDisk: { pdName } },
   });
 
-  it('may be behind two PVs that name the same', () => {
+  it('holds for two PVs with the same id', () => {
     assert.ok(mayBeSame(csi('vol-1'), inTree('vol-1')));
     assert.ok(!mayBeSame(csi('vol-1'), csi('vol-2')));
     assert.ok(!mayBeSame(csi('vol-1'), csi('vol-1', 'other')));
     assert.ok(!mayBeSame(none, none));
   });
 
-  it('is not behind two PVs of a GCE disk whose zones are others', () => {
+  it('does not hold for GCE disks in different zones', () => {
     assert.ok(!mayBeSame(disk('us-a-b'), disk('us-a-c')));
     assert.ok(mayBeSame(disk('us-a-b'), disk('us-a-b')));
     assert.ok(mayBeSame(disk('us-a-b__us-a-c'), disk('us-a-c__us-a-d')));
   });
 
-  it('may be behind two PVs of a GCE disk where one does not say its zone, or has another form', () => {
+  it('holds for GCE disks if one has no zone or another form', () => {
     assert.ok(mayBeSame(disk('us-a-b'), disk()));
     assert.ok(mayBeSame(disk(), disk('us-a-b')));
     const asCsi = {

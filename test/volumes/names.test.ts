@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { volumeName } from '#src/volumes/names.ts';
-import { inWords } from './plans.ts';
+import { hasMessage } from './plans.ts';
 
 const UID = '0123abcd-4567-89ef-0123-456789abcdef';
 const named = (volumeNameUuidLength: number, uid = UID, volumeNamePrefix = 'pvc') =>
@@ -15,18 +15,17 @@ describe('the name of a volume', () => {
     assert.equal(named(32), 'pvc-0123abcd456789ef0123456789abcdef');
   });
 
-  it('is as long as the UID where that is shorter', () =>
-    assert.equal(named(32, 'testid'), 'pvc-testid'));
+  it('has the whole UID if that is shorter', () => assert.equal(named(32, 'testid'), 'pvc-testid'));
 
-  it('begins with the prefix that was chosen', () =>
+  it('begins with the configured prefix', () =>
     assert.equal(named(5, 'testid', 'test'), 'test-testi'));
 
   it('needs a prefix', () => {
-    assert.throws(() => named(-1, UID, ''), inWords('volume name prefix cannot be of length 0'));
+    assert.throws(() => named(-1, UID, ''), hasMessage('volume name prefix cannot be of length 0'));
   });
 
   it('needs a UID', () => {
     for (const length of [-1, 5])
-      assert.throws(() => named(length, ''), inWords('corrupted PVC object, it is missing UID'));
+      assert.throws(() => named(length, ''), hasMessage('corrupted PVC object, it is missing UID'));
   });
 });

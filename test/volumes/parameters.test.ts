@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { driverParameters, fsTypeOf, metadataParameters } from '#src/volumes/parameters.ts';
 import { aClass } from './builders.ts';
-import { inWords } from './plans.ts';
+import { hasMessage } from './plans.ts';
 
 const N = 'csi.storage.k8s.io/';
 const sent = (parameters: Record<string, string>) => driverParameters(aClass({ parameters }));
@@ -21,22 +21,22 @@ const PURPOSES = [
 ];
 
 describe('the parameters that the driver gets', () => {
-  it('are those that only begin with csi (A-05)', () => {
+  it('include keys that merely begin with csi (A-05)', () => {
     assert.deepEqual(sent({ csiFoo: 'bar', bim: 'baz' }), { csiFoo: 'bar', bim: 'baz' });
   });
 
-  it('lack a reserved secret key (A-06)', () => {
+  it('do not include a reserved secret key (A-06)', () => {
     assert.deepEqual(sent({ [`${N}controller-publish-secret-name`]: 'a', bim: 'baz' }), {
       bim: 'baz',
     });
   });
 
-  it('may have a reserved key as a value (A-07)', () => {
+  it('include a reserved key as a value (A-07)', () => {
     const parameters = { bim: `${N}controller-publish-secret-name` };
     assert.deepEqual(sent(parameters), parameters);
   });
 
-  it('lack all 17 reserved keys (A-08)', () => {
+  it('do not include any of the 17 reserved keys (A-08)', () => {
     const keys = PURPOSES.flatMap((purpose) => [
       `${N}${purpose}secret-name`,
       `${N}${purpose}secret-namespace`,
@@ -46,7 +46,7 @@ describe('the parameters that the driver gets', () => {
     assert.deepEqual(sent(Object.fromEntries(reserved.map((key) => [key, 'value']))), {});
   });
 
-  it('keep fstype and the deprecated secret keys (A-09)', () => {
+  it('include fstype and the deprecated secret keys (A-09)', () => {
     const words = ['Provisioner', 'ControllerPublish', 'NodeStage', 'NodePublish'];
     const old = words.flatMap((word) => [`csi${word}SecretName`, `csi${word}SecretNamespace`]);
     const parameters = Object.fromEntries(['fstype', ...old].map((key) => [key, 'value']));
@@ -54,27 +54,28 @@ describe('the parameters that the driver gets', () => {
     assert.deepEqual(sent(parameters), parameters);
   });
 
-  it('can’t be had where a reserved key is unknown (A-10)', () => {
+  it('are refused for an unknown reserved key (A-10)', () => {
     for (const key of ['csiBarBarBar', 'pvc/name', ''])
       assert.throws(
         () => sent({ [N + key]: 'x', bim: 'baz' }),
-        inWords(
-          `failed to strip CSI Parameters of prefixed keys: found unknown parameter key "${N}${key}" with reserved namespace csi.storage.k8s.io/`,
+        hasMessage(
+          'failed to strip CSI Parameters of prefixed keys: found unknown parameter key ' +
+            `"${N}${key}" with reserved namespace csi.storage.k8s.io/`,
         ),
       );
   });
 
-  it('are none where the class has none (A-11)', () => {
+  it('are empty if the class has none (A-11)', () => {
     assert.deepEqual(sent({}), {});
     const { parameters: _, ...bare } = aClass();
     assert.deepEqual(driverParameters(bare), {});
   });
 
-  it('keep a key that begins like the reserved ones in capitals', () => {
+  it('include a key with the reserved prefix in capitals', () => {
     assert.deepEqual(sent({ 'CSI.storage.k8s.io/x': 'y' }), { 'CSI.storage.k8s.io/x': 'y' });
   });
 
-  it('may carry the names of claim and volume', () => {
+  it('can include the names of claim and volume', () => {
     assert.deepEqual(metadataParameters({ name: 'claim', namespace: 'space' }, 'volume'), {
       [`${N}pvc/name`]: 'claim',
       [`${N}pvc/namespace`]: 'space',
@@ -84,27 +85,27 @@ describe('the parameters that the driver gets', () => {
 });
 
 describe('the file system of a class', () => {
-  it('is the default where the class names none', () => {
+  it('is the default if the class names none', () => {
     assert.equal(fsType({}), 'ext4');
     const { parameters: _, ...bare } = aClass();
     assert.equal(fsTypeOf(bare, 'ext4'), 'ext4');
   });
 
-  it('is the default where the class names an empty one', () =>
+  it('is the default if the class names an empty one', () =>
     assert.equal(fsType({ fstype: '' }), 'ext4'));
 
-  it('is none where neither class nor flag name one', () => assert.equal(fsType({}, ''), ''));
+  it('is empty if neither class nor flag name one', () => assert.equal(fsType({}, ''), ''));
 
-  it('is found under fstype in any capitals, and under the reserved key', () => {
+  it('is read from fstype in any case and from the reserved key', () => {
     for (const key of ['fstype', 'fsType', 'FSTYPE', `${N}fstype`])
       assert.equal(fsType({ [key]: 'xfs' }), 'xfs', key);
   });
 
-  it('is not found under the reserved key in capitals', () =>
+  it('is not read from the reserved key in capitals', () =>
     assert.equal(fsType({ [`${N}fsType`]: 'xfs' }), 'ext4'));
 
   it('may be named only once', () => {
-    const words = inWords(
+    const words = hasMessage(
       'fstype specified in parameters with both "fstype" and "csi.storage.k8s.io/fstype" keys',
     );
     assert.throws(() => fsType({ fstype: 'a', [`${N}fstype`]: 'a' }), words);

@@ -5,14 +5,20 @@ import { CreateVolumeResponseSchema } from '#src/csi/generated/csi_pb.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { readAnswer } from '#src/volumes/persistent-volume.ts';
 import { aClaim, aClass } from './builders.ts';
-import { answered, blamed, created, volumeOf, withCapability } from './plans.ts';
-import { cloneWorld, SNAPSHOT_GROUP, snapshotWorld } from './source-builders.ts';
+import {
+  readDriverAnswer,
+  readBadAnswer,
+  planCreation,
+  completePv,
+  withCapability,
+} from './plans.ts';
+import { cloneObjects, SNAPSHOT_GROUP, snapshotObjects } from './source-builders.ts';
 
 const IDENTITY = 'storage.kubernetes.io/csiProvisionerIdentity';
 
 describe('the new PV', () => {
   it('has every field that upstream writes for a plain claim, and no other', () => {
-    assert.deepEqual(volumeOf(), {
+    assert.deepEqual(completePv(), {
       apiVersion: 'v1',
       kind: 'PersistentVolume',
       metadata: {
@@ -47,59 +53,62 @@ describe('the new PV', () => {
     });
   });
 
-  it('takes the requested size where the driver answers 0 (B-26)', () => {
-    assert.equal(volumeOf({}, { capacityBytes: 0n }).spec.capacity?.storage, '100');
+  it('has the requested size if the driver answers 0 (B-26)', () => {
+    assert.equal(completePv({}, { capacityBytes: 0n }).spec.capacity?.storage, '100');
   });
 
-  it('takes the driver’s larger size, as Kubernetes prints it', () => {
-    assert.equal(volumeOf({}, { capacityBytes: 1_610_612_736n }).spec.capacity?.storage, '1536Mi');
-  });
-
-  it('has the class’s reclaim policy, or none where the class has none (P-16)', () => {
+  it('has the driver’s larger size, as Kubernetes prints it', () => {
     assert.equal(
-      volumeOf({ cls: aClass({ reclaimPolicy: 'Retain' }) }).spec.persistentVolumeReclaimPolicy,
+      completePv({}, { capacityBytes: 1_610_612_736n }).spec.capacity?.storage,
+      '1536Mi',
+    );
+  });
+
+  it('has the class’s reclaim policy, or none if the class has none (P-16)', () => {
+    assert.equal(
+      completePv({ cls: aClass({ reclaimPolicy: 'Retain' }) }).spec.persistentVolumeReclaimPolicy,
       'Retain',
     );
     const { reclaimPolicy: _, ...bare } = aClass();
-    assert.equal(volumeOf({ cls: bare }).spec.persistentVolumeReclaimPolicy, undefined);
+    assert.equal(completePv({ cls: bare }).spec.persistentVolumeReclaimPolicy, undefined);
   });
 
-  it('has no access modes where the claim has none', () => {
+  it('has no access modes if the claim has none', () => {
     const { accessModes: _, ...spec } = aClaim().spec;
-    assert.equal('accessModes' in volumeOf({ claim: { ...aClaim(), spec } }).spec, false);
+    assert.equal('accessModes' in completePv({ claim: { ...aClaim(), spec } }).spec, false);
   });
 
-  it('has the driver’s context among its attributes, which may overwrite the identity', () => {
-    assert.deepEqual(volumeOf({}, { volumeContext: { a: 'b' } }).spec.csi?.volumeAttributes, {
+  it('has the driver’s context as attributes, which may overwrite the identity', () => {
+    assert.deepEqual(completePv({}, { volumeContext: { a: 'b' } }).spec.csi?.volumeAttributes, {
       [IDENTITY]: 'test-provisioner',
       a: 'b',
     });
     assert.deepEqual(
-      volumeOf({}, { volumeContext: { [IDENTITY]: 'own' } }).spec.csi?.volumeAttributes,
+      completePv({}, { volumeContext: { [IDENTITY]: 'own' } }).spec.csi?.volumeAttributes,
       { [IDENTITY]: 'own' },
     );
   });
 
-  it('takes the handle as the driver says it', () => {
+  it('has the driver’s handle unchanged', () => {
     assert.equal(
-      volumeOf({}, { volumeId: ' Some/Handle ' }).spec.csi?.volumeHandle,
+      completePv({}, { volumeId: ' Some/Handle ' }).spec.csi?.volumeHandle,
       ' Some/Handle ',
     );
   });
 
-  it('refers to a claim without namespace as such', () => {
+  it('refers to a claim without namespace without one', () => {
     const { namespace: _, ...metadata } = aClaim().metadata;
     assert.equal(
-      'namespace' in (volumeOf({ claim: { ...aClaim(), metadata } }).spec.claimRef ?? {}),
+      'namespace' in (completePv({ claim: { ...aClaim(), metadata } }).spec.claimRef ?? {}),
       false,
     );
   });
 });
 
 describe('an answer', () => {
-  const { skeleton } = created();
+  const { skeleton } = planCreation();
 
-  it('without a volume is the driver’s mistake (R-42)', () => {
+  it('without a volume is blamed on the driver (R-42)', () => {
     assert.deepEqual(readAnswer(create(CreateVolumeResponseSchema, {}), skeleton), {
       message:
         'the driver answered CreateVolume without a volume; report this to the driver’s vendor',
@@ -107,31 +116,32 @@ describe('an answer', () => {
     });
   });
 
-  it('with an empty handle is the driver’s mistake', () => {
-    assert.deepEqual(blamed(skeleton, { volumeId: '' }), {
+  it('with an empty handle is blamed on the driver', () => {
+    assert.deepEqual(readBadAnswer(skeleton, { volumeId: '' }), {
       message:
-        'the driver answered CreateVolume with an empty volume_id; report this to the driver’s vendor',
+        'the driver answered CreateVolume with an empty volume_id; report this to the ' +
+        'driver’s vendor',
       handle: undefined,
     });
   });
 
-  it('of too few bytes is refused with the handle that is to be deleted (B-22, B-46)', () => {
-    assert.deepEqual(blamed(skeleton, { capacityBytes: 99n }), {
+  it('with too few bytes is refused, with the handle to delete (B-22, B-46)', () => {
+    assert.deepEqual(readBadAnswer(skeleton, { capacityBytes: 99n }), {
       message: 'created volume capacity 99 less than requested capacity 100',
       handle: 'test-volume-id',
     });
   });
 
-  it('of fewer bytes than none is refused too, even where nothing was asked for', () => {
-    const { skeleton: free } = created({ claim: aClaim({ spec: { resources: {} } }) });
+  it('with negative bytes is refused even if no size was requested', () => {
+    const { skeleton: free } = planCreation({ claim: aClaim({ spec: { resources: {} } }) });
     assert.equal(
-      blamed(free, { capacityBytes: -1n }).message,
+      readBadAnswer(free, { capacityBytes: -1n }).message,
       'created volume capacity -1 less than requested capacity 0',
     );
   });
 
-  it('of as many bytes as asked for is fine', () => {
-    assert.deepEqual(answered(skeleton), {
+  it('with exactly the requested bytes is accepted', () => {
+    assert.deepEqual(readDriverAnswer(skeleton), {
       handle: 'test-volume-id',
       context: {},
       capacityBytes: '100',
@@ -139,14 +149,15 @@ describe('an answer', () => {
     });
   });
 
-  it('keeps sizes that a Number can’t hold', () => {
+  it('keeps sizes that a Number can’t represent', () => {
     const huge = aClaim({ spec: { resources: { requests: { storage: '9007199254740993' } } } });
     assert.equal(
-      volumeOf({ claim: huge }, { capacityBytes: 9007199254740993n }).spec.capacity?.storage,
+      completePv({ claim: huge }, { capacityBytes: 9007199254740993n }).spec.capacity?.storage,
       '9007199254740993',
     );
     assert.match(
-      blamed(created({ claim: huge }).skeleton, { capacityBytes: 9007199254740992n }).message,
+      readBadAnswer(planCreation({ claim: huge }).skeleton, { capacityBytes: 9007199254740992n })
+        .message,
       /^created volume capacity/,
     );
   });
@@ -158,41 +169,43 @@ describe('the answer for a volume with a source', () => {
   const inNamespace = (namespace: string, spec: Partial<Claim['spec']>): Claim =>
     aClaim({ metadata: { namespace }, spec: { resources, ...spec } });
   const restored = (spec: Partial<Claim['spec']>) =>
-    created({
+    planCreation({
       claim: inNamespace('ns1', spec),
       driver: withCapability('CREATE_DELETE_SNAPSHOT'),
-      world: snapshotWorld(),
+      objects: snapshotObjects(),
     });
   const echo = { type: { case: 'snapshot' as const, value: { snapshotId: 'sid' } } };
 
-  it('has to name a content source', () => {
+  it('must name a content source', () => {
     const { request, skeleton } = restored({ dataSource });
     assert.ok(request.volumeContentSource?.type.case === 'snapshot');
-    assert.deepEqual(blamed(skeleton, { capacityBytes: 1000n }), {
+    assert.deepEqual(readBadAnswer(skeleton, { capacityBytes: 1000n }), {
       message: 'volume content source missing',
       handle: 'test-volume-id',
       cleanupSpelling: 'cleanup',
     });
-    assert.ok(!('message' in answered(skeleton, { capacityBytes: 1000n, contentSource: echo })));
+    assert.ok(
+      !('message' in readDriverAnswer(skeleton, { capacityBytes: 1000n, contentSource: echo })),
+    );
   });
 
-  it('is told to be too small before it is told to lack its source', () => {
+  it('is refused for its size before it is refused for a missing source', () => {
     assert.match(
-      blamed(restored({ dataSource }).skeleton, { capacityBytes: 999n }).message,
+      readBadAnswer(restored({ dataSource }).skeleton, { capacityBytes: 999n }).message,
       /^created volume capacity/,
     );
   });
 
-  it('need not name it where only dataSourceRef does so in the claim’s own namespace (R-12)', () => {
+  it('need not name a source of dataSourceRef in the own namespace (R-12)', () => {
     assert.ok(
       !(
         'message' in
-        answered(restored({ dataSourceRef: dataSource }).skeleton, { capacityBytes: 1000n })
+        readDriverAnswer(restored({ dataSourceRef: dataSource }).skeleton, { capacityBytes: 1000n })
       ),
     );
   });
 
-  it('belongs to a skeleton that names the snapshot, for the record’s use', () => {
+  it('belongs to a skeleton that names the snapshot', () => {
     assert.deepEqual(restored({ dataSource }).skeleton.source, {
       resource: 'volumesnapshots',
       namespace: 'ns1',
@@ -203,13 +216,13 @@ describe('the answer for a volume with a source', () => {
     });
   });
 
-  it('belongs to a skeleton that names the source claim, for the record’s use', () => {
+  it('belongs to a skeleton that names the source claim', () => {
     const claim = inNamespace('fake-pvc-namespace', {
       dataSource: { kind: 'PersistentVolumeClaim', name: 'fake-pvc' },
     });
     assert.deepEqual(
-      created({ claim, driver: withCapability('CLONE_VOLUME'), world: cloneWorld() }).skeleton
-        .source,
+      planCreation({ claim, driver: withCapability('CLONE_VOLUME'), objects: cloneObjects() })
+        .skeleton.source,
       {
         resource: 'persistentvolumeclaims',
         namespace: 'fake-pvc-namespace',

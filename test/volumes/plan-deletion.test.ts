@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Class, Volume, VolumeAttachment } from '#src/kube/objects.ts';
-import { planDeletion, type DeletionContext } from '#src/volumes/plan-deletion.ts';
+import { type DeletionContext, planDeletion } from '#src/volumes/plan-deletion.ts';
 import { aClass, aVolume, driver } from './builders.ts';
 
 function attachment(
@@ -33,7 +33,7 @@ describe('planDeletion', () => {
   const ofClass = (change: Partial<Volume['spec']> = {}) =>
     aVolume({ metadata: { annotations: {} }, spec: { storageClassName: 'class', ...change } });
 
-  it('gives a CSI volume’s own handle (G-11)', () => {
+  it('uses a CSI volume’s own handle (G-11)', () => {
     assert.deepEqual(plan(aVolume()), {
       kind: 'delete',
       handle: 'test-volume-id',
@@ -42,7 +42,7 @@ describe('planDeletion', () => {
     });
   });
 
-  it('gives an in-tree volume’s handle as its driver knows it (G-10)', () => {
+  it('translates the handle of an in-tree volume for its driver (G-10)', () => {
     const volume = withoutCsi({ gcePersistentDisk: { pdName: 'disk' } });
     const labelled = {
       ...volume,
@@ -63,10 +63,10 @@ describe('planDeletion', () => {
     );
   });
 
-  it('refuses a volume that no CSI driver has (F-02)', () =>
+  it('refuses a volume of no CSI driver (F-02)', () =>
     assert.equal(refusal(withoutCsi()), 'invalid CSI PV'));
 
-  it('refuses an in-tree volume that can’t be translated, in the translation’s words', () => {
+  it('refuses an in-tree volume that can’t be translated, and says why', () => {
     const azureDisk = { diskName: 'd', diskURI: 'u', kind: 'Dedicated' };
     assert.equal(
       refusal(withoutCsi({ azureDisk })),
@@ -78,10 +78,11 @@ describe('planDeletion', () => {
     ['plugin CONTROLLER_SERVICE', { pluginCapabilities: new Set<string>() }],
     ['controller CREATE_DELETE_VOLUME', { controllerCapabilities: new Set<string>() }],
   ] as const) {
-    it(`refuses where the driver has no ${capability}`, () => {
+    it(`refuses if the driver has no ${capability}`, () => {
       assert.equal(
         refusal(aVolume(), { driver: { ...driver, ...change } }),
-        `CSI driver does not support dynamic provisioning: ${capability} capability is not reported`,
+        `CSI driver does not support dynamic provisioning: ${capability} capability is not ` +
+          'reported',
       );
     });
   }
@@ -94,7 +95,7 @@ describe('planDeletion', () => {
     ],
     ['that is being detached (F-06)', attachment('a', { deletionTimestamp: 'now' })],
   ] as const) {
-    it(`refuses a volume with an attachment ${title}, until that changes`, () => {
+    it(`refuses a volume with an attachment ${title} until that changes`, () => {
       assert.deepEqual(plan(ofClass(), { attachedTo: () => [found], classOf: () => aClass() }), {
         kind: 'refuse',
         message: 'persistentvolume test-testi is still attached to node node-of-a',
@@ -103,7 +104,7 @@ describe('planDeletion', () => {
     });
   }
 
-  it('names the same one of several attachments each time', () => {
+  it('names the same one of several attachments on every retry', () => {
     for (const order of [
       ['a', 'b'],
       ['b', 'a'],
@@ -115,20 +116,20 @@ describe('planDeletion', () => {
     }
   });
 
-  it('asks for the attachments of this volume (F-08)', () => {
+  it('asks only for the attachments of this volume (F-08)', () => {
     const asked: string[] = [];
     assert.equal(plan(aVolume(), { attachedTo: (name) => (asked.push(name), []) }).kind, 'delete');
     assert.deepEqual(asked, ['test-testi']);
   });
 
-  it('hides no defect behind a refusal', () => {
+  it('lets the error of a defect pass', () => {
     const attachedTo = (): never => {
       throw new Error('a defect');
     };
     assert.throws(() => plan(aVolume(), { attachedTo }), { name: 'Error', message: 'a defect' });
   });
 
-  it('says first that it is no CSI volume, then what the driver lacks, then the secret, then the attachment', () => {
+  it('checks the source first, then capabilities, the secret and attachments', () => {
     const lame = { ...driver, controllerCapabilities: new Set<string>() };
     const found = [
       refusal(withoutCsi({ storageClassName: 'class' }), {

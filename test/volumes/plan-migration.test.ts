@@ -5,19 +5,25 @@ import { judgeClaim } from '#src/volumes/eligibility.ts';
 import { AZURE_DISK } from '#src/volumes/migration/azure-disk.ts';
 import { completeVolume } from '#src/volumes/persistent-volume.ts';
 import { aClaim, aClass, driver } from './builders.ts';
-import { answered, blamed, created, refused, withCapability } from './plans.ts';
+import {
+  readDriverAnswer,
+  readBadAnswer,
+  planCreation,
+  planRefusal,
+  withCapability,
+} from './plans.ts';
 import {
   aContent,
   aSnapshot,
   aSourceClaim,
   aSourceVolume,
-  cloneWorld,
-  snapshotWorld,
+  cloneObjects,
+  snapshotObjects,
   SNAPSHOT_GROUP,
 } from './source-builders.ts';
 
-/* Upstream's table runs on a translator that is made up; ours on the real one of Azure Disk, which
- * leaves `fstype` as it is and takes `zone` away: that it is gone is the sign of translation. */
+/* Upstream's table uses a mock translator. This one uses the real translator of Azure Disk, which
+ * keeps `fstype` and removes `zone`: a missing `zone` shows that the class was translated. */
 const DRIVER = AZURE_DISK.csiDriver;
 const IN_TREE = AZURE_DISK.inTreeName;
 const GA = 'volume.kubernetes.io/storage-provisioner';
@@ -36,13 +42,13 @@ const claimOf = (annotations: Record<string, string>) => {
   };
 };
 
-/** The request and the PV of a claim that is ours. */
+/** The request and the PV of a claim that is this driver's. */
 function provisioned(annotations: Record<string, string>, provisioner: string) {
   const claim = claimOf(annotations);
   const cls = classOf(provisioner);
   assert.equal(judgeClaim(claim, successor, () => cls).kind, 'provision');
-  const { request, skeleton } = created({ claim, cls, driver: successor });
-  const answer = answered(skeleton, { volumeId: DISK, capacityBytes: 100_000n });
+  const { request, skeleton } = planCreation({ claim, cls, driver: successor });
+  const answer = readDriverAnswer(skeleton, { volumeId: DISK, capacityBytes: 100_000n });
   assert.ok(!('message' in answer), JSON.stringify(answer));
   return { request, volume: completeVolume(skeleton, answer) };
 }
@@ -65,32 +71,32 @@ function assertNative({ request, volume }: ReturnType<typeof provisioned>): void
 }
 
 describe('a claim of an in-tree class', () => {
-  it('is translated both ways where the beta annotation names the driver (G-01)', () => {
+  it('is translated both ways if the beta annotation names the driver (G-01)', () => {
     assertTranslated(provisioned({ [BETA]: DRIVER }, IN_TREE));
   });
 
-  it('is translated both ways where the annotation of today names the driver (G-02)', () => {
+  it('is translated both ways if the GA annotation names the driver (G-02)', () => {
     assertTranslated(provisioned({ [GA]: DRIVER }, IN_TREE));
   });
 
-  it('is translated both ways where it was migrated to the driver (G-05)', () => {
+  it('is translated both ways if it was migrated to the driver (G-05)', () => {
     assertTranslated(provisioned({ [GA]: IN_TREE, [MIGRATED_TO]: DRIVER }, IN_TREE));
   });
 
-  it('is translated both ways where it names the driver and was migrated to it (G-08)', () => {
+  it('is translated both ways if it names the driver and was migrated (G-08)', () => {
     assertTranslated(provisioned({ [GA]: DRIVER, [MIGRATED_TO]: DRIVER }, IN_TREE));
   });
 });
 
 describe('a claim of the driver’s own class', () => {
-  it('is not translated where the beta annotation names the driver (G-03)', () =>
+  it('is not translated if the beta annotation names the driver (G-03)', () =>
     assertNative(provisioned({ [BETA]: DRIVER }, DRIVER)));
 
-  it('is not translated where the annotation of today names the driver (G-04)', () =>
+  it('is not translated if the GA annotation names the driver (G-04)', () =>
     assertNative(provisioned({ [GA]: DRIVER }, DRIVER)));
 
-  it('is not translated for a driver that took over from nothing', () => {
-    const { skeleton } = created({ cls: aClass({ parameters: { zone: 'west-1' } }) });
+  it('is not translated for a driver that replaced no plug-in', () => {
+    const { skeleton } = planCreation({ cls: aClass({ parameters: { zone: 'west-1' } }) });
     assert.equal(skeleton.isMigrated, undefined);
   });
 });
@@ -99,13 +105,13 @@ describe('a volume of an in-tree class', () => {
   const resources = { requests: { storage: '1000' } };
   const snapshot = { apiGroup: SNAPSHOT_GROUP, kind: 'VolumeSnapshot', name: 'test-snapshot' };
 
-  it('that has no in-tree form is known as such before its PV is written', () => {
-    const { skeleton } = created({
+  it('without an in-tree form is refused before its PV is written', () => {
+    const { skeleton } = planCreation({
       claim: claimOf({ [GA]: DRIVER }),
       cls: classOf(IN_TREE),
       driver: successor,
     });
-    const answer = blamed(skeleton, { volumeId: 'no-disk-uri', capacityBytes: 100_000n });
+    const answer = readBadAnswer(skeleton, { volumeId: 'no-disk-uri', capacityBytes: 100_000n });
     assert.match(answer.message, /^could not get disk name from no-disk-uri/);
     assert.deepEqual([answer.handle, answer.isPermanent], ['no-disk-uri', true]);
   });
@@ -115,13 +121,13 @@ describe('a volume of an in-tree class', () => {
       metadata: { namespace: 'ns1' },
       spec: { resources, dataSource: snapshot },
     });
-    const world = snapshotWorld(aSnapshot(), aContent({ spec: { driver: DRIVER } }));
+    const objects = snapshotObjects(aSnapshot(), aContent({ spec: { driver: DRIVER } }));
     const facts = {
       ...successor,
       controllerCapabilities: withCapability('CREATE_DELETE_SNAPSHOT').controllerCapabilities,
     };
     assert.match(
-      refused({ claim, cls: classOf(IN_TREE), driver: facts, world }).message,
+      planRefusal({ claim, cls: classOf(IN_TREE), driver: facts, objects }).message,
       /snapshotcontent snapcontent-snapuid for snapshot test-snapshot is not handled by CSI driver of StorageClass class$/,
     );
   });
@@ -132,7 +138,7 @@ describe('a volume of an in-tree class', () => {
       metadata: { namespace: 'fake-pvc-namespace' },
       spec: { resources, dataSource },
     });
-    const world = cloneWorld(
+    const objects = cloneObjects(
       aSourceClaim(),
       aSourceVolume({ spec: { csi: { driver: DRIVER, volumeHandle: DISK } } }),
     );
@@ -141,7 +147,7 @@ describe('a volume of an in-tree class', () => {
       controllerCapabilities: withCapability('CLONE_VOLUME').controllerCapabilities,
     };
     assert.match(
-      refused({ claim, cls: classOf(IN_TREE), driver: facts, world }).message,
+      planRefusal({ claim, cls: classOf(IN_TREE), driver: facts, objects }).message,
       /: claim in dataSource not bound or invalid$/,
     );
   });

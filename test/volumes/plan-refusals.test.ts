@@ -4,15 +4,15 @@ import type { Claim, Class } from '#src/kube/objects.ts';
 import { volumeAttributesClasses } from '#src/kube/resources.ts';
 import type { DriverFacts } from '#src/volumes/driver-facts.ts';
 import { aClaim, aClass, driver } from './builders.ts';
-import { created, refused, withCapability, type Given } from './plans.ts';
-import { aSourceClaim, aSourceVolume, cloneWorld, SNAPSHOT_GROUP } from './source-builders.ts';
+import { type Given, planCreation, planRefusal, withCapability } from './plans.ts';
+import { aSourceClaim, aSourceVolume, cloneObjects, SNAPSHOT_GROUP } from './source-builders.ts';
 
 const N = 'csi.storage.k8s.io/';
 const IN_TREE = 'kubernetes.io/gce-pd';
 
 describe('a claim is refused', () => {
   it('with a selector, even an empty one (B-18)', () => {
-    assert.deepEqual(refused({ claim: aClaim({ spec: { selector: {} } }) }), {
+    assert.deepEqual(planRefusal({ claim: aClaim({ spec: { selector: {} } }) }), {
       kind: 'refuse',
       message: 'claim Selector is not supported',
       waitsFor: [],
@@ -21,14 +21,14 @@ describe('a claim is refused', () => {
 
   it('without UID (B-19)', () => {
     assert.equal(
-      refused({ claim: aClaim({ metadata: { uid: '' } }) }).message,
+      planRefusal({ claim: aClaim({ metadata: { uid: '' } }) }).message,
       'corrupted PVC object, it is missing UID',
     );
   });
 
   it('with an access mode that CSI does not know', () => {
     assert.equal(
-      refused({ claim: aClaim({ spec: { accessModes: ['Other'] } }) }).message,
+      planRefusal({ claim: aClaim({ spec: { accessModes: ['Other'] } }) }).message,
       'unsupported AccessMode combination: [Other]',
     );
   });
@@ -38,13 +38,15 @@ describe('a claim is refused', () => {
       'by a driver without controller',
       { ...driver, pluginCapabilities: new Set() },
       aClaim(),
-      'CSI driver does not support dynamic provisioning: plugin CONTROLLER_SERVICE capability is not reported',
+      'CSI driver does not support dynamic provisioning: plugin CONTROLLER_SERVICE ' +
+        'capability is not reported',
     ],
     [
-      'by a driver that can’t make volumes',
+      'by a driver that can’t create volumes',
       { ...driver, controllerCapabilities: new Set() },
       aClaim(),
-      'CSI driver does not support dynamic provisioning: controller CREATE_DELETE_VOLUME capability is not reported',
+      'CSI driver does not support dynamic provisioning: controller CREATE_DELETE_VOLUME ' +
+        'capability is not reported',
     ],
     [
       'for a snapshot, by a driver that can’t restore',
@@ -52,24 +54,27 @@ describe('a claim is refused', () => {
       aClaim({
         spec: { dataSource: { apiGroup: SNAPSHOT_GROUP, kind: 'VolumeSnapshot', name: 's' } },
       }),
-      'CSI driver does not support snapshot restore: controller CREATE_DELETE_SNAPSHOT capability is not reported',
+      'CSI driver does not support snapshot restore: controller CREATE_DELETE_SNAPSHOT ' +
+        'capability is not reported',
     ],
     [
       'for a clone, by a driver that can’t clone (D-02)',
       driver,
       aClaim({ spec: { dataSource: { kind: 'PersistentVolumeClaim', name: 'c' } } }),
-      'CSI driver does not support clone operations: controller CLONE_VOLUME capability is not reported',
+      'CSI driver does not support clone operations: controller CLONE_VOLUME capability is ' +
+        'not reported',
     ],
     [
       'for an attributes class, by a driver that can’t modify (B-38)',
       driver,
       aClaim({ spec: { volumeAttributesClassName: 'gold' } }),
-      'CSI driver does not support VolumeAttributesClass: controller MODIFY_VOLUME capability is not reported',
+      'CSI driver does not support VolumeAttributesClass: controller MODIFY_VOLUME ' +
+        'capability is not reported',
     ],
   ];
   for (const [title, facts, claim, message] of lacking) {
     it(title, () =>
-      assert.deepEqual(refused({ driver: facts, claim }), {
+      assert.deepEqual(planRefusal({ driver: facts, claim }), {
         kind: 'refuse',
         message,
         waitsFor: [],
@@ -78,9 +83,8 @@ describe('a claim is refused', () => {
   }
 });
 
-/** Something wrong with a claim, the words for it, and the same claim with that one thing put
- * right. */
-type Fault = readonly [words: RegExp, repaired: (given: Given) => Given];
+/** The message for a fault, and a function that corrects only that fault. */
+type Fault = readonly [message: RegExp, correct: (given: Given) => Given];
 
 const withSpec = (given: Given, spec: Partial<Claim['spec']>): Given => {
   const { claim = aClaim() } = given;
@@ -114,7 +118,7 @@ const inSpace = {
   name: 'fake-pvc',
   resourceVersion: '1',
 };
-const sources = cloneWorld(
+const sources = cloneObjects(
   aSourceClaim({ metadata: inSpace, spec: { resources: { requests: { storage: '100' } } } }),
   aSourceVolume({ spec: { claimRef: inSpace } }),
 );
@@ -171,7 +175,7 @@ const FAULTS: readonly Fault[] = [
   ],
   [
     /^error getting handle for DataSource Type PersistentVolumeClaim by Name fake-pvc: /,
-    (given) => ({ ...given, world: sources }),
+    (given) => ({ ...given, objects: sources }),
   ],
   [
     /for Provisioner secrets specified/,
@@ -181,18 +185,21 @@ const FAULTS: readonly Fault[] = [
   [/^failed to strip CSI Parameters of prefixed keys/, (given) => withParameters(given, {})],
   [
     /^volumeattributesclasses\.storage\.k8s\.io "gold" not found$/,
-    (given) => ({ ...given, world: [...sources, [volumeAttributesClasses, attributes('other')]] }),
+    (given) => ({
+      ...given,
+      objects: [...sources, [volumeAttributesClasses, attributes('other')]],
+    }),
   ],
   [
     /^VAC gold referenced in PVC is for driver other/,
     (given) => ({
       ...given,
-      world: [...sources, [volumeAttributesClasses, attributes('test-driver')]],
+      objects: [...sources, [volumeAttributesClasses, attributes('test-driver')]],
     }),
   ],
 ];
 
-describe('of many faults the first in upstream’s order is told', () => {
+describe('a plan reports the first of several faults, in upstream’s order', () => {
   const { dataSourceRef, selector, volumeAttributesClassName } = {
     dataSourceRef: { kind: 'Backup', name: 'b', namespace: 'elsewhere' },
     selector: {},
@@ -212,12 +219,14 @@ describe('of many faults the first in upstream’s order is told', () => {
     },
     options: { volumeNamePrefix: '' },
   };
-  for (const [words, repaired] of FAULTS) {
+  for (const [message, correct] of FAULTS) {
     const faulty = given;
-    it(words.source.replaceAll(/[\\^$]/g, ''), () => assert.match(refused(faulty).message, words));
-    given = repaired(given);
+    it(message.source.replaceAll(/[\\^$]/g, ''), () =>
+      assert.match(planRefusal(faulty).message, message),
+    );
+    given = correct(given);
   }
   const whole = given;
-  it('and none when all are put right', () =>
-    assert.equal(created(whole).request.name, 'test-testi'));
+  it('and none once all are corrected', () =>
+    assert.equal(planCreation(whole).request.name, 'test-testi'));
 });

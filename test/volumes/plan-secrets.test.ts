@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { CsiSource } from '#src/kube/objects.ts';
 import { aClaim, aClass } from './builders.ts';
-import { created, refused, volumeOf } from './plans.ts';
+import { planCreation, planRefusal, completePv } from './plans.ts';
 
 const N = 'csi.storage.k8s.io/';
 const pair = (purpose: string, name: string, namespace: string) => ({
@@ -25,7 +25,7 @@ const annotationsOf = (name: string, namespace: string, modify: string) => ({
 });
 
 describe('the secrets of a class', () => {
-  it('are referred to per operation, those of deletion and change in annotations (B-12)', () => {
+  it('are referred to by operation, for deletion and modification in annotations (B-12)', () => {
     const parameters = {
       ...pair('provisioner-', 'provisionersecret', 'default'),
       ...pair('controller-publish-', 'ctrlpublishsecret', 'default'),
@@ -35,7 +35,7 @@ describe('the secrets of a class', () => {
       ...pair('node-expand-', 'nodeexpandsecret', 'default'),
       ...pair('controller-modify-', 'ctrlmodifysecret', 'default'),
     };
-    const { metadata, spec } = volumeOf({ cls: aClass({ parameters }) });
+    const { metadata, spec } = completePv({ cls: aClass({ parameters }) });
     assert.deepEqual(
       refsOf(spec.csi),
       [
@@ -55,52 +55,52 @@ describe('the secrets of a class', () => {
     );
   });
 
-  it('are the default one for all operations where there is no other (B-13)', () => {
+  it('are the default secret for all operations without their own (B-13)', () => {
     const given = { cls: aClass({ parameters: pair('', 'default-secret', 'default-ns') }) };
-    const { metadata, spec } = volumeOf(given);
+    const { metadata, spec } = completePv(given);
     const ref = { name: 'default-secret', namespace: 'default-ns' };
     assert.deepEqual(refsOf(spec.csi), [ref, ref, ref, ref, ref]);
     assert.deepEqual(
       metadata.annotations,
       annotationsOf('default-secret', 'default-ns', 'default-secret'),
     );
-    assert.deepEqual(created(given).plan.secret, ref);
+    assert.deepEqual(planCreation(given).plan.secret, ref);
   });
 
   it('may be named after the claim (B-14)', () => {
     const cls = aClass({ parameters: pair('', '${pvc.name}', 'default-ns') });
-    const { metadata, spec } = volumeOf({ cls, claim: aClaim({ metadata: { name: 'my-pvc' } }) });
+    const { metadata, spec } = completePv({ cls, claim: aClaim({ metadata: { name: 'my-pvc' } }) });
     const ref = { name: 'my-pvc', namespace: 'default-ns' };
     assert.deepEqual(refsOf(spec.csi), [ref, ref, ref, ref, ref]);
     assert.deepEqual(metadata.annotations, annotationsOf('my-pvc', 'default-ns', 'my-pvc'));
   });
 
-  it('may be named after the volume, by the name that the driver gets', () => {
+  it('may be named after the volume’s CSI name', () => {
     const cls = aClass({ parameters: pair('provisioner-', '${pv.name}', 'ns') });
-    assert.deepEqual(created({ cls }).plan.secret, { name: 'test-testi', namespace: 'ns' });
+    assert.deepEqual(planCreation({ cls }).plan.secret, { name: 'test-testi', namespace: 'ns' });
   });
 
-  it('may not be half named: nothing is planned, and it is tried again (B-17)', () => {
+  it('are refused if only one half of the reference is given (B-17)', () => {
     const cls = aClass({ parameters: { [`${N}provisioner-secret-name`]: '' } });
     const words =
       'either name and namespace for Provisioner secrets specified, Both must be specified';
-    assert.deepEqual(refused({ cls }), {
+    assert.deepEqual(planRefusal({ cls }), {
       kind: 'refuse',
       message: `failed to get name and namespace template from params: ${words}`,
       waitsFor: [],
     });
   });
 
-  it('may not be half named where a default by annotation stands beside (B-21)', () => {
+  it('are refused for one half even next to a default secret (B-21)', () => {
     const parameters = {
       ...pair('', "static-${pvc.annotations['akey']}", 'default-ns'),
       csiProvisionerSecretName: '',
     };
-    assert.match(refused({ cls: aClass({ parameters }) }).message, /Both must be specified$/);
+    assert.match(planRefusal({ cls: aClass({ parameters }) }).message, /Both must be specified$/);
   });
 
-  it('are not needed: a class without them has neither references nor the two keys of change', () => {
-    const { metadata, spec } = volumeOf();
+  it('are optional: without them the PV has neither references nor modify annotations', () => {
+    const { metadata, spec } = completePv();
     assert.deepEqual(Object.keys(spec.csi ?? {}).toSorted(), [
       'driver',
       'fsType',

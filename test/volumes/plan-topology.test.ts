@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Class } from '#src/kube/objects.ts';
 import { aClaim, aClass, DRIVER } from './builders.ts';
-import { created, planned, volumeOf, withTopology } from './plans.ts';
+import { planCreation, runPlan, completePv, withTopology } from './plans.ts';
 
 const NODE = 'volume.kubernetes.io/selected-node';
 const onNode = (node: string) =>
@@ -14,36 +14,36 @@ const allowing: Partial<Class> = {
 };
 const zone = (name: string) => ({ segments: { zone: name } });
 const affinity = (accessibleTopology: { segments: Record<string, string> }[]) =>
-  volumeOf({ driver: withTopology }, { accessibleTopology }).spec.nodeAffinity;
+  completePv({ driver: withTopology }, { accessibleTopology }).spec.nodeAffinity;
 const isIn = (key: string, value: string) => ({ key, operator: 'In', values: [value] });
 
-describe('where a volume can be reached from', () => {
-  it('is not said of a driver without topology, whatever it answers (E-03)', () => {
+describe('the node affinity of a PV', () => {
+  it('is absent for a driver without topology, whatever it answers (E-03)', () => {
     assert.equal(
-      volumeOf({}, { accessibleTopology: [zone('zone1')] }).spec.nodeAffinity,
+      completePv({}, { accessibleTopology: [zone('zone1')] }).spec.nodeAffinity,
       undefined,
     );
   });
 
-  it('is not said, and no node is looked at, where the gate is off (E-04)', () => {
+  it('is absent without the feature gate, and no node is read (E-04)', () => {
     const given = { driver: withTopology, gates: { Topology: false }, claim: onNode('some-node') };
-    assert.deepEqual(planned(given).steps, []);
+    assert.deepEqual(runPlan(given).steps, []);
     assert.equal(
-      volumeOf(given, { accessibleTopology: [zone('zone1')] }).spec.nodeAffinity,
+      completePv(given, { accessibleTopology: [zone('zone1')] }).spec.nodeAffinity,
       undefined,
     );
   });
 
-  it('is not said where the answer names no place (H-01, H-02)', () =>
+  it('is absent if the answer names no topology (H-01, H-02)', () =>
     assert.equal(affinity([]), undefined));
 
-  it('is one term for one place (H-03)', () => {
+  it('has one term for one topology (H-03)', () => {
     assert.deepEqual(affinity([zone('zone1')]), {
       required: { nodeSelectorTerms: [{ matchExpressions: [isIn('zone', 'zone1')] }] },
     });
   });
 
-  it('is one expression for each of its parts (H-04)', () => {
+  it('has one expression for each segment (H-04)', () => {
     assert.deepEqual(affinity([{ segments: { zone: 'zone1', rack: 'rack2' } }]), {
       required: {
         nodeSelectorTerms: [{ matchExpressions: [isIn('zone', 'zone1'), isIn('rack', 'rack2')] }],
@@ -51,7 +51,7 @@ describe('where a volume can be reached from', () => {
     });
   });
 
-  it('is one term for each of several places (H-05)', () => {
+  it('has one term for each of several topologies (H-05)', () => {
     assert.deepEqual(affinity([zone('zone1'), zone('zone2')]), {
       required: {
         nodeSelectorTerms: [
@@ -62,28 +62,28 @@ describe('where a volume can be reached from', () => {
     });
   });
 
-  it('has no term for a place without parts', () => {
+  it('has no term for a topology without segments', () => {
     assert.deepEqual(affinity([{ segments: {} }, zone('zone1')]), {
       required: { nodeSelectorTerms: [{ matchExpressions: [isIn('zone', 'zone1')] }] },
     });
   });
 });
 
-describe('where a volume is wanted', () => {
+describe('the topology requirement of a request', () => {
   const asked = (cls: Class, claim = aClaim(), facts = withTopology) =>
-    created({ cls, claim, driver: facts }).request.accessibilityRequirements;
+    planCreation({ cls, claim, driver: facts }).request.accessibilityRequirements;
 
-  it('is not said for a class that says nothing (P-42)', () =>
+  it('is absent for a class without topologies (P-42)', () =>
     assert.equal(asked(aClass()), undefined));
 
-  /* Requirements come with topology; until then the driver chooses the place. */
-  it('is not said yet for a class with allowed topologies (P-43)', () =>
+  /* sutler sends no topology requirement: the driver chooses where the volume is. */
+  it('is not sent yet for a class with allowed topologies (P-43)', () =>
     assert.equal(asked(aClass(allowing)), undefined));
-  it('is not said yet for a selected node (P-44)', () =>
+  it('is not sent yet for a selected node (P-44)', () =>
     assert.equal(asked(aClass(), onNode('node')), undefined));
-  it('is not said yet for both (P-45)', () =>
+  it('is not sent yet for both (P-45)', () =>
     assert.equal(asked(aClass(allowing), onNode('node')), undefined));
-  it('is not said yet for a node that the cluster does not know, nor is that looked at (B-41, R-08)', () => {
-    assert.deepEqual(planned({ claim: onNode('bar'), driver: withTopology }).steps, []);
+  it('is not sent yet for an unknown node, which is not read (B-41, R-08)', () => {
+    assert.deepEqual(runPlan({ claim: onNode('bar'), driver: withTopology }).steps, []);
   });
 });

@@ -1,17 +1,17 @@
 import assert from 'node:assert/strict';
 import { create, fromBinary, type MessageInitShape } from '@bufbuild/protobuf';
 import {
+  type CreateVolumeRequest,
   CreateVolumeRequestSchema,
   CreateVolumeResponseSchema,
-  type CreateVolumeRequest,
   type VolumeSchema,
 } from '#src/csi/generated/csi_pb.ts';
 import type { Claim, Class, NewVolume } from '#src/kube/objects.ts';
 import { DEFAULT_GATES, type FeatureGates } from '#src/volumes/feature-gates.ts';
 import {
+  type BadAnswer,
   completeVolume,
   readAnswer,
-  type BadAnswer,
   type VolumeSkeleton,
 } from '#src/volumes/persistent-volume.ts';
 import { planVolume, type VolumePlan } from '#src/volumes/plan.ts';
@@ -19,9 +19,9 @@ import type { DriverFacts } from '#src/volumes/driver-facts.ts';
 import type { ProvisioningOptions } from '#src/volumes/provisioning-options.ts';
 import { RefusedError } from '#src/volumes/refused-error.ts';
 import { aClaim, aClass, driver, options } from './builders.ts';
-import { run, type Run, type World } from './source-builders.ts';
+import { type ApiObjects, type Run, run } from './source-builders.ts';
 
-/* Plans and volumes of the common fixture: 100 bytes for claim space/claim, UID testid. */
+/* Plans and volumes for the fixture of builders.ts: 100 bytes for claim space/claim, UID testid. */
 
 export interface Given {
   readonly claim?: Claim;
@@ -29,13 +29,13 @@ export interface Given {
   readonly driver?: DriverFacts;
   readonly options?: Partial<ProvisioningOptions>;
   readonly gates?: Partial<FeatureGates>;
-  /** What the API server holds besides. */
-  readonly world?: World;
+  /** Objects that the API server has besides. */
+  readonly objects?: ApiObjects;
 }
 
-/** The rule, run over the world. */
-export function planned(given: Given = {}): Run<VolumePlan> {
-  const { claim = aClaim(), cls = aClass(), world = [] } = given;
+/** Runs the plan over objects in memory. */
+export function runPlan(given: Given = {}): Run<VolumePlan> {
+  const { claim = aClaim(), cls = aClass(), objects = [] } = given;
   const changed = { ...options, ...given.options, gates: { ...DEFAULT_GATES, ...given.gates } };
   return run(
     planVolume({
@@ -45,21 +45,21 @@ export function planned(given: Given = {}): Run<VolumePlan> {
       driver: given.driver ?? driver,
       options: changed,
     }),
-    world,
+    objects,
   );
 }
 
 export interface Created {
   readonly plan: Extract<VolumePlan, { kind: 'create' }>;
-  /** What the driver is sent, but for secrets. */
+  /** The request to the driver, without secrets. */
   readonly request: CreateVolumeRequest;
-  /** As the record has it: through JSON and back. */
+  /** As the record returns it: encoded and decoded as JSON. */
   readonly skeleton: VolumeSkeleton;
 }
 
-/** The plan of a claim that can be served. */
-export function created(given: Given = {}): Created {
-  const { value: plan } = planned(given);
+/** The plan for a claim that can be served. */
+export function planCreation(given: Given = {}): Created {
+  const { value: plan } = runPlan(given);
   assert.ok(plan?.kind === 'create', JSON.stringify(plan));
   return {
     plan,
@@ -68,17 +68,17 @@ export function created(given: Given = {}): Created {
   };
 }
 
-/** Why a claim can't be served. */
-export function refused(given: Given): Extract<VolumePlan, { kind: 'refuse' }> {
-  const { value: plan } = planned(given);
+/** The refusal of a claim that can't be served. */
+export function planRefusal(given: Given): Extract<VolumePlan, { kind: 'refuse' }> {
+  const { value: plan } = runPlan(given);
   assert.ok(plan?.kind === 'refuse', `planned ${plan?.kind}`);
   return plan;
 }
 
 type VolumeInit = MessageInitShape<typeof VolumeSchema>;
 
-/** The driver's answer as the rules read it; by default a volume of 100 bytes. */
-export function answered(
+/** The driver's answer as readAnswer returns it; by default a volume of 100 bytes. */
+export function readDriverAnswer(
   skeleton: VolumeSkeleton,
   volume: VolumeInit | undefined = {},
 ): ReturnType<typeof readAnswer> {
@@ -90,22 +90,22 @@ export function answered(
   );
 }
 
-/** Why no PV can be made of an answer. */
-export function blamed(skeleton: VolumeSkeleton, volume: VolumeInit): BadAnswer {
-  const answer = answered(skeleton, volume);
-  assert.ok('message' in answer, 'the answer is fine');
+/** What is wrong with an answer from which no PV can be made. */
+export function readBadAnswer(skeleton: VolumeSkeleton, volume: VolumeInit): BadAnswer {
+  const answer = readDriverAnswer(skeleton, volume);
+  assert.ok('message' in answer, 'the answer can be used');
   return answer;
 }
 
 /** The PV of a claim once the driver has answered. */
-export function volumeOf(given: Given = {}, volume: VolumeInit = {}): NewVolume {
-  const { skeleton } = created(given);
-  const answer = answered(skeleton, volume);
+export function completePv(given: Given = {}, volume: VolumeInit = {}): NewVolume {
+  const { skeleton } = planCreation(given);
+  const answer = readDriverAnswer(skeleton, volume);
   assert.ok(!('message' in answer), JSON.stringify(answer));
   return completeVolume(skeleton, answer);
 }
 
-/** The driver with more capabilities of its controller. */
+/** The driver with further controller capabilities. */
 export function withCapability(...names: string[]): DriverFacts {
   return {
     ...driver,
@@ -119,13 +119,13 @@ export const withTopology: DriverFacts = {
   pluginCapabilities: new Set([...driver.pluginCapabilities, 'VOLUME_ACCESSIBILITY_CONSTRAINTS']),
 };
 
-/** A claim that asks for access modes. */
+/** A claim with these access modes. */
 export function claimFor(...accessModes: string[]): Claim {
   return aClaim({ spec: { accessModes } });
 }
 
-/** A check for assert.throws: refused in these words. */
-export function inWords(message: string | RegExp): (error: unknown) => boolean {
+/** A check for assert.throws: a refusal with this message. */
+export function hasMessage(message: string | RegExp): (error: unknown) => boolean {
   return (error) => {
     assert.ok(error instanceof RefusedError, String(error));
     if (typeof message === 'string') assert.equal(error.message, message);

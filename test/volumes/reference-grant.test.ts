@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { isGranted } from '#src/volumes/reference-grant.ts';
-import { aGrant, SNAPSHOT_GROUP, type GrantChange } from './source-builders.ts';
+import { aGrant, type GrantChange, SNAPSHOT_GROUP } from './source-builders.ts';
 
 const ofClaim = {
   claimNamespace: 'ns2',
@@ -20,8 +20,8 @@ const allowed: Record<string, Case> = {
   'a claim for claims of that namespace (J-01)': [ofClaim, {}],
   'a claim by name (J-02)': [ofClaim, { to: { name: 'test-dataSource' } }],
   'a reference without a group to the core group (J-03)': [{ ...ofClaim, apiGroup: undefined }, {}],
-  'any claim where the grant names none (J-04)': [ofClaim, { to: {} }],
-  'any claim where the name is empty (J-05)': [ofClaim, { to: { name: '' } }],
+  'any claim if the grant names none (J-04)': [ofClaim, { to: {} }],
+  'any claim if the name is empty (J-05)': [ofClaim, { to: { name: '' } }],
   'a snapshot (J-06)': [ofSnapshot, { to: SNAPSHOTS }],
   'an arbitrary kind (J-07)': [ofHello, { to: { group: 'hello.k8s.io/v1alpha1', kind: 'Hello' } }],
 };
@@ -47,11 +47,11 @@ const denied: Record<string, Case> = {
 
 describe('isGranted', () => {
   for (const [title, [request, grant]] of Object.entries(allowed)) {
-    it(`lets through ${title}`, () => assert.equal(isGranted([aGrant(grant)], request), true));
+    it(`allows ${title}`, () => assert.equal(isGranted([aGrant(grant)], request), true));
   }
 
   for (const [title, [request, grant]] of Object.entries(denied)) {
-    it(`is not moved by ${title}`, () => assert.equal(isGranted([aGrant(grant)], request), false));
+    it(`denies ${title}`, () => assert.equal(isGranted([aGrant(grant)], request), false));
   }
 
   const ungranted = {
@@ -60,17 +60,17 @@ describe('isGranted', () => {
     'an arbitrary kind (J-10)': ofHello,
   };
   for (const [title, request] of Object.entries(ungranted)) {
-    it(`keeps back ${title} without any grant`, () => assert.equal(isGranted([], request), false));
+    it(`denies ${title} without any grant`, () => assert.equal(isGranted([], request), false));
   }
 
-  it('takes one grant of several', () =>
+  it('accepts one grant of several', () =>
     assert.equal(isGranted([aGrant({ to: null }), aGrant()], ofClaim), true));
 
-  it('does not put two halves of different grants together', () => {
+  it('does not combine halves of different grants', () => {
     assert.equal(isGranted([aGrant({ to: null }), aGrant({ from: null })], ofClaim), false);
   });
 
-  it('finds nothing in a grant that says nothing, or only half', () => {
+  it('denies an empty grant and one with a single half', () => {
     const { metadata, spec } = aGrant();
     assert.equal(
       isGranted(
@@ -85,7 +85,7 @@ describe('isGranted', () => {
     );
   });
 
-  it('looks at every entry of a grant', () => {
+  it('checks every entry of a grant', () => {
     const grant = aGrant();
     const from = [{ group: 'wrong', kind: 'Pod', namespace: 'ns9' }, ...grant.spec.from];
     const to = [{ group: 'wrong', kind: 'Pod' }, ...grant.spec.to];

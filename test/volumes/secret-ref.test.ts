@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import {
-  secretRef,
   type SecretContext,
   type SecretPurpose,
+  secretRef,
   type SecretRef,
 } from '#src/volumes/secret-ref.ts';
-import { inWords } from './plans.ts';
+import { hasMessage } from './plans.ts';
 
 const N = 'csi.storage.k8s.io/';
 const context: SecretContext = {
@@ -39,11 +39,14 @@ const provisioner = (name: string, namespace: string, claim = context.claim) =>
   });
 
 const BOTH =
-  'failed to get name and namespace template from params: NodePublish secrets specified in parameters with both "csi" and "csi.storage.k8s.io/" keys';
+  'failed to get name and namespace template from params: NodePublish secrets specified in ' +
+  'parameters with both "csi" and "csi.storage.k8s.io/" keys';
 const HALF =
-  'failed to get name and namespace template from params: either name and namespace for NodePublish secrets specified, Both must be specified';
+  'failed to get name and namespace template from params: either name and namespace for ' +
+  'NodePublish secrets specified, Both must be specified';
 const EMPTY =
-  'failed to get name and namespace template from params: NodePublish secrets specified in parameters but value of either namespace or name is empty';
+  'failed to get name and namespace template from params: NodePublish secrets specified in ' +
+  'parameters but value of either namespace or name is empty';
 
 describe('the secret that a class names', () => {
   it('is none without parameters (A-17)', () => assert.equal(publish({}), undefined));
@@ -68,7 +71,8 @@ describe('the secret that a class names', () => {
     ],
   ];
   for (const [what, parameters, words] of refusals) {
-    it(`is not taken from ${what}`, () => assert.throws(() => publish(parameters), inWords(words)));
+    it(`is not taken from ${what}`, () =>
+      assert.throws(() => publish(parameters), hasMessage(words)));
   }
 
   const references: readonly (readonly [string, Record<string, string>])[] = [
@@ -82,7 +86,7 @@ describe('the secret that a class names', () => {
       assert.deepEqual(publish(parameters), { name: 'name', namespace: 'ns' }));
   }
 
-  it('needs no claim where it is static (A-29)', () => {
+  it('needs no claim if it is static (A-29)', () => {
     assert.deepEqual(
       secretRef('Provisioner', provisionerKeys('name', 'ns'), { volumeName: 'pv' }),
       { name: 'name', namespace: 'ns' },
@@ -96,38 +100,38 @@ describe('the secret that a class names', () => {
     });
   });
 
-  it('needs a name that an object can have (A-31)', () => {
+  it('needs a valid object name (A-31)', () => {
     assert.throws(
       () => publishOf('bad name', 'ns'),
-      inWords('"bad name" is not a valid secret name'),
+      hasMessage('"bad name" is not a valid secret name'),
     );
   });
 
-  it('needs a namespace that there can be (A-32)', () => {
+  it('needs a valid namespace (A-32)', () => {
     assert.throws(
       () => publishOf('name', 'bad ns'),
-      inWords('"bad ns" is not a valid namespace name'),
+      hasMessage('"bad ns" is not a valid namespace name'),
     );
   });
 
-  it('is refused as one line without unseen characters', () => {
+  it('is refused in one line without invisible characters', () => {
     assert.throws(
       () => publishOf('quo"te\u00a0', 'ns'),
-      inWords(String.raw`"quo\"te\u00a0" is not a valid secret name`),
+      hasMessage(String.raw`"quo\"te\u00a0" is not a valid secret name`),
     );
     assert.throws(
       () => publishOf('name', 'line\n${pvc.name}'),
-      inWords(
+      hasMessage(
         String.raw`error resolving value "line\n${'$'}{pvc.name}": invalid tokens: ["pvc.name"]`,
       ),
     );
   });
 
-  it('needs a namespace besides a template of all variables (A-33)', () => {
+  it('needs a namespace besides a name with all variables (A-33)', () => {
     const name = "static-${pv.name}-${pvc.namespace}-${pvc.name}-${pvc.annotations['akey']}";
     assert.throws(
       () => secretRef('Provisioner', { [`${N}provisioner-secret-name`]: name }, context),
-      inWords(/Both must be specified$/),
+      hasMessage(/Both must be specified$/),
     );
   });
 
@@ -138,7 +142,7 @@ describe('the secret that a class names', () => {
     });
   });
 
-  it('is not the default one where there is one of its own', () => {
+  it('is not the default one if the purpose has its own', () => {
     assert.deepEqual(
       publish({ ...NEW, [`${N}secret-name`]: 'other', [`${N}secret-namespace`]: 'other' }),
       {
@@ -150,8 +154,9 @@ describe('the secret that a class names', () => {
 
   it('is not taken from half a default pair', () => {
     const words =
-      'failed to get default name and namespace template from params: either name and namespace for Default secrets specified, Both must be specified';
-    assert.throws(() => publish({ [`${N}secret-name`]: 'name' }), inWords(words));
+      'failed to get default name and namespace template from params: either name and ' +
+      'namespace for Default secrets specified, Both must be specified';
+    assert.throws(() => publish({ [`${N}secret-name`]: 'name' }), hasMessage(words));
   });
 
   const purposes: readonly (readonly [SecretPurpose, string])[] = [
@@ -164,7 +169,7 @@ describe('the secret that a class names', () => {
     ['ControllerModify', 'controller-modify-'],
   ];
   for (const [purpose, key] of purposes) {
-    it(`is found for ${purpose} under keys that begin with ${N}${key}`, () => {
+    it(`is read for ${purpose} from keys that begin with ${N}${key}`, () => {
       const parameters = {
         [`${N}${key}secret-name`]: 'name',
         [`${N}${key}secret-namespace`]: 'ns',
@@ -178,7 +183,7 @@ describe('the secret that a class names', () => {
     ['ControllerPublish', 'ControllerPublish'],
     ['NodeStage', 'NodeStage'],
   ] as const) {
-    it(`is found for ${purpose} under the deprecated keys`, () => {
+    it(`is read for ${purpose} from the deprecated keys`, () => {
       const parameters = { [`csi${word}SecretName`]: 'name', [`csi${word}SecretNamespace`]: 'ns' };
       assert.deepEqual(secretRef(purpose, parameters, context), { name: 'name', namespace: 'ns' });
     });
@@ -188,7 +193,7 @@ describe('the secret that a class names', () => {
 describe('a template', () => {
   const resolved: readonly (readonly [string, SecretRef | undefined, SecretRef])[] = [
     [
-      'of the provisioner’s secret may name an annotation (A-34)',
+      'of the provisioner’s secret may contain an annotation (A-34)',
       provisioner("static-${pvc.name}-${pvc.annotations['akey']}", 'static-${pvc.namespace}', {
         name: 'name',
         namespace: 'pvcnamespace',
@@ -197,7 +202,7 @@ describe('a template', () => {
       { name: 'static-name-avalue', namespace: 'static-pvcnamespace' },
     ],
     [
-      'may name volume, claim, namespace and annotation (A-35)',
+      'may contain volume, claim, namespace and annotation (A-35)',
       publishOf(
         "static-${pv.name}-${pvc.namespace}-${pvc.name}-${pvc.annotations['akey']}",
         'static-${pv.name}-${pvc.namespace}',
@@ -208,7 +213,7 @@ describe('a template', () => {
       },
     ],
     [
-      'of the provisioner’s secret may name volume, claim and namespace (A-36)',
+      'of the provisioner’s secret may contain volume, claim and namespace (A-36)',
       provisioner(
         'static-provisioner-${pv.name}-${pvc.namespace}-${pvc.name}',
         'static-provisioner-${pv.name}-${pvc.namespace}',
@@ -219,7 +224,7 @@ describe('a template', () => {
       },
     ],
     [
-      'may stand beside a static namespace (A-37)',
+      'may be used with a static namespace (A-37)',
       provisioner('${pvc.name}', 'ns'),
       { name: 'pvcname', namespace: 'ns' },
     ],
@@ -229,7 +234,7 @@ describe('a template', () => {
       { name: 'pvcname', namespace: 'pvcnamespace' },
     ],
     [
-      'of the namespace may stand beside a static name (A-39)',
+      'of the namespace may be used with a static name (A-39)',
       provisioner('static-name-1', '${pvc.namespace}'),
       { name: 'static-name-1', namespace: 'pvcnamespace' },
     ],
@@ -237,59 +242,59 @@ describe('a template', () => {
   for (const [title, actual, expected] of resolved)
     it(title, () => assert.deepEqual(actual, expected));
 
-  it('may not name what nobody knows in the namespace (A-40)', () => {
+  it('may not have unknown variables in the namespace (A-40)', () => {
     assert.throws(
       () => publishOf('name', '${bar}'),
-      inWords('error resolving value "${bar}": invalid tokens: ["bar"]'),
+      hasMessage('error resolving value "${bar}": invalid tokens: ["bar"]'),
     );
   });
 
-  it('may not name what nobody knows in the name (A-41)', () => {
+  it('may not have unknown variables in the name (A-41)', () => {
     assert.throws(
       () => publishOf('${foo}', 'ns'),
-      inWords('error resolving value "${foo}": invalid tokens: ["foo"]'),
+      hasMessage('error resolving value "${foo}": invalid tokens: ["foo"]'),
     );
   });
 
-  it('of a namespace may not name the claim', () => {
+  it('of a namespace may not contain the claim’s name', () => {
     assert.throws(
       () => provisioner('name', '${pvc.name}'),
-      inWords('error resolving value "${pvc.name}": invalid tokens: ["pvc.name"]'),
+      hasMessage('error resolving value "${pvc.name}": invalid tokens: ["pvc.name"]'),
     );
   });
 
-  it('may not name a claim that nobody knows', () => {
+  it('may not name the claim if it is unknown', () => {
     const nameless = { volumeName: 'pvname' };
     assert.throws(
       () => secretRef('Provisioner', provisionerKeys('${pvc.name}', 'ns'), nameless),
-      inWords(/invalid tokens: \["pvc\.name"\]/),
+      hasMessage(/invalid tokens: \["pvc\.name"\]/),
     );
     assert.throws(
       () => secretRef('Provisioner', provisionerKeys('name', '${pvc.namespace}'), nameless),
-      inWords(/invalid tokens: \["pvc\.namespace"\]/),
+      hasMessage(/invalid tokens: \["pvc\.namespace"\]/),
     );
   });
 
-  it('is refused with all unknown variables, sorted, each once', () => {
+  it('is refused with all unknown variables, sorted and each once', () => {
     assert.throws(
       () => provisioner('${b}-$a-${b}', 'ns'),
-      inWords('error resolving value "${b}-$a-${b}": invalid tokens: ["a" "b"]'),
+      hasMessage('error resolving value "${b}-$a-${b}": invalid tokens: ["a" "b"]'),
     );
   });
 
-  it('is judged in the namespace before the name', () => {
-    assert.throws(() => provisioner('bad name', 'bad ns'), inWords(/"bad ns"/));
+  it('is checked in the namespace before the name', () => {
+    assert.throws(() => provisioner('bad name', 'bad ns'), hasMessage(/"bad ns"/));
   });
 
-  it('is shown with what it resolved to where that can’t be a name', () => {
+  it('is shown with its result if that is no valid name', () => {
     const claim = { name: 'UPPER', namespace: 'a.b', annotations: {} };
     assert.throws(
       () => provisioner('${pvc.name}', 'ns', claim),
-      inWords('"${pvc.name}" resolved to "UPPER" which is not a valid secret name'),
+      hasMessage('"${pvc.name}" resolved to "UPPER" which is not a valid secret name'),
     );
     assert.throws(
       () => provisioner('name', '${pvc.namespace}', claim),
-      inWords('"${pvc.namespace}" resolved to "a.b" which is not a valid namespace name'),
+      hasMessage('"${pvc.namespace}" resolved to "a.b" which is not a valid namespace name'),
     );
   });
 
@@ -298,45 +303,45 @@ describe('a template', () => {
     assert.deepEqual(provisioner('a.b-c.d', 'ns'), { name: 'a.b-c.d', namespace: 'ns' });
     assert.equal(provisioner(long, 'ns')?.name, long);
     assert.equal(provisioner('name', 'a'.repeat(63))?.namespace.length, 63);
-    assert.throws(() => provisioner(`${long}a`, 'ns'), inWords(/is not a valid secret name$/));
+    assert.throws(() => provisioner(`${long}a`, 'ns'), hasMessage(/is not a valid secret name$/));
     assert.throws(
       () => provisioner('name', 'a'.repeat(64)),
-      inWords(/is not a valid namespace name$/),
+      hasMessage(/is not a valid namespace name$/),
     );
-    assert.throws(() => provisioner('name', 'a.b'), inWords(/is not a valid namespace name$/));
+    assert.throws(() => provisioner('name', 'a.b'), hasMessage(/is not a valid namespace name$/));
   });
 });
 
-describe('a template is expanded as Go does it', () => {
+describe('a template, expanded as Go’s os.Expand does,', () => {
   const claim = { name: 'pvcname', namespace: 'pvcnamespace', annotations: { '': 'none' } };
   const same: readonly (readonly [string, string, string])[] = [
     ['drops ${}', 'a${}b', 'ab'],
-    ['drops only the sign and the brace of an open ${ (R-19)', 'a${pv.name', 'apv.name'],
-    ['reads on behind an open ${', 'a${-b', 'a-b'],
-    ['takes everything up to the first closing brace as the name', 'a-${pv.name}.b', 'a-pvname.b'],
+    ['drops only the two characters of an unclosed ${ (R-19)', 'a${pv.name', 'apv.name'],
+    ['reads on after an unclosed ${', 'a${-b', 'a-b'],
+    ['reads the name up to the first closing brace', 'a-${pv.name}.b', 'a-pvname.b'],
   ];
   for (const [title, template, name] of same)
     it(title, () => assert.equal(provisioner(template, 'ns', claim)?.name, name));
 
   const unknown: readonly (readonly [string, string, string])[] = [
-    ['takes $name for a variable (R-19)', 'a$name-b', '["name"]'],
-    ['ends $name at the first sign that is no letter, digit or underscore', '$a_1.b', '["a_1"]'],
-    ['takes $$ for the variable of that sign (R-19)', 'a$$b', '["$"]'],
-    ['takes one digit for a variable', 'a$12', '["1"]'],
-    ['takes one sign for a variable', 'a$*$#$@$!$?$-', '["!" "#" "*" "-" "?" "@"]'],
-    ['finds variables behind an open ${', 'a${$b', '["b"]'],
+    ['reads $name as a variable (R-19)', 'a$name-b', '["name"]'],
+    ['ends $name at the first character but letter, digit and underscore', '$a_1.b', '["a_1"]'],
+    ['reads $$ as the variable $ (R-19)', 'a$$b', '["$"]'],
+    ['reads one digit as a variable', 'a$12', '["1"]'],
+    ['reads one sign as a variable', 'a$*$#$@$!$?$-', '["!" "#" "*" "-" "?" "@"]'],
+    ['finds variables after an unclosed ${', 'a${$b', '["b"]'],
   ];
   for (const [title, template, tokens] of unknown) {
     it(title, () => {
       assert.throws(
         () => provisioner(template, 'ns', claim),
-        inWords(`error resolving value ${JSON.stringify(template)}: invalid tokens: ${tokens}`),
+        hasMessage(`error resolving value ${JSON.stringify(template)}: invalid tokens: ${tokens}`),
       );
     });
   }
 
-  it('keeps a $ before anything else, and at the end', () => {
-    assert.throws(() => provisioner('a$', 'ns'), inWords('"a$" is not a valid secret name'));
-    assert.throws(() => provisioner('a$.b', 'ns'), inWords('"a$.b" is not a valid secret name'));
+  it('keeps a $ before any other character and at the end', () => {
+    assert.throws(() => provisioner('a$', 'ns'), hasMessage('"a$" is not a valid secret name'));
+    assert.throws(() => provisioner('a$.b', 'ns'), hasMessage('"a$.b" is not a valid secret name'));
   });
 });

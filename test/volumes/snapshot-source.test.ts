@@ -6,20 +6,20 @@ import { snapshots } from '#src/kube/resources.ts';
 import { aClass } from './builders.ts';
 import {
   aContent,
+  type ApiObjects,
   aReferringClaim,
   aRestoringClaim,
   aSnapshot,
-  filled,
-  granting,
-  READY,
-  refusing,
-  run,
-  SNAPSHOT_GROUP,
-  snapshotWorld,
   type ContentChange,
   type FillInput,
   type GrantChange,
-  type World,
+  planSource,
+  READY,
+  refuseSteps,
+  run,
+  SNAPSHOT_GROUP,
+  snapshotObjects,
+  withGrant,
 } from './source-builders.ts';
 
 const PREFIX = 'error getting handle for DataSource Type VolumeSnapshot by Name test-snapshot: ';
@@ -35,44 +35,47 @@ const ON_SNAPSHOT = {
 };
 const ON_CONTENT = { resource: 'volumesnapshotcontents', name: 'snapcontent-snapuid', seen: '32' };
 const MODE_WORDS =
-  'requested volume ns1/my-pvc modifies the mode of the source volume but does not have permission to do so. ';
+  'requested volume ns1/my-pvc modifies the mode of the source volume but does not have ' +
+  'permission to do so. ';
 
-const restored = (world: World = snapshotWorld(), change: Partial<FillInput> = {}) =>
-  run(filled({ claim: aRestoringClaim(), ...change }), world);
-/** That the restore works and reads the snapshot's handle. */
-const succeeds = (world?: World, change?: Partial<FillInput>) => {
-  const { value, error } = restored(world, change);
+const restored = (objects: ApiObjects = snapshotObjects(), change: Partial<FillInput> = {}) =>
+  run(planSource({ claim: aRestoringClaim(), ...change }), objects);
+/** Asserts that the restore uses the snapshot's handle. */
+const succeeds = (objects?: ApiObjects, change?: Partial<FillInput>) => {
+  const { value, error } = restored(objects, change);
   assert.equal(error, undefined);
   assert.deepEqual(value?.request, { type: { case: 'snapshot', value: { snapshotId: 'sid' } } });
 };
 
 interface Refusal {
-  readonly world?: World;
+  readonly objects?: ApiObjects;
   readonly change?: Partial<FillInput>;
   readonly message: string;
   readonly waitsFor: readonly object[];
 }
-const refuses = ({ world, change, message, waitsFor }: Refusal) => {
-  const { error, steps } = restored(world, change);
+const refuses = ({ objects, change, message, waitsFor }: Refusal) => {
+  const { error, steps } = restored(objects, change);
   assert.equal(error?.message, PREFIX + message);
   assert.deepEqual(error.waitsFor, waitsFor);
   assert.ok(
     !steps.some((step) => step.startsWith('add-finalizer')),
-    'a refused source is left alone',
+    'a refused source gets no finalizer',
   );
 };
 
 const withStatus = (status: Parameters<typeof aSnapshot>[0] & object) =>
-  snapshotWorld(aSnapshot(status));
-const withContent = (content: ContentChange) => snapshotWorld(aSnapshot(), aContent(content));
+  snapshotObjects(aSnapshot(status));
+const withContent = (content: ContentChange) => snapshotObjects(aSnapshot(), aContent(content));
 const blockFrom = (annotations: Record<string, string>) =>
   withContent({ metadata: { annotations } });
 const asBlock = { claim: aRestoringClaim({ volumeMode: 'Block' }) };
 const deletedWith = (finalizers: string[]) =>
-  snapshotWorld(aSnapshot({ metadata: { deletionTimestamp: '2026-01-01T00:00:00Z', finalizers } }));
+  snapshotObjects(
+    aSnapshot({ metadata: { deletionTimestamp: '2026-01-01T00:00:00Z', finalizers } }),
+  );
 
 describe('snapshotSource', () => {
-  it('asks for the handle of the content, and protects the snapshot (C-01)', () => {
+  it('uses the handle of the content, and adds our finalizer (C-01)', () => {
     const { value, steps } = restored();
     assert.deepEqual(value, {
       request: { type: { case: 'snapshot', value: { snapshotId: 'sid' } } },
@@ -84,34 +87,37 @@ describe('snapshotSource', () => {
   });
 
   const ON_DIFFERENT =
-    'snapshotcontent snapcontent-snapuid for snapshot test-snapshot is bound to a different snapshot';
+    'snapshotcontent snapcontent-snapuid for snapshot test-snapshot is bound to a different ' +
+    'snapshot';
   const OTHER_DRIVER =
-    'snapshotcontent snapcontent-snapuid for snapshot test-snapshot is not handled by CSI driver of StorageClass class';
+    'snapshotcontent snapcontent-snapuid for snapshot test-snapshot is not handled by CSI ' +
+    'driver of StorageClass class';
   const ref = aContent().spec.volumeSnapshotRef;
   const refusals: Record<string, Refusal> = {
     'a claim smaller than the snapshot (C-02)': {
       change: { requestedBytes: 100n },
       message:
-        'requested volume size 100 is less than the size 1000 for the source snapshot test-snapshot',
+        'requested volume size 100 is less than the size 1000 for the source snapshot ' +
+        'test-snapshot',
       waitsFor: [ON_SNAPSHOT],
     },
     'a snapshot that is not ready (C-06)': {
-      world: withStatus({ status: { ...READY, readyToUse: false } }),
+      objects: withStatus({ status: { ...READY, readyToUse: false } }),
       message: 'snapshot test-snapshot is not Ready',
       waitsFor: [ON_SNAPSHOT],
     },
     'a content that names another UID (C-08)': {
-      world: withContent({ spec: { volumeSnapshotRef: { ...ref, uid: 'other' } } }),
+      objects: withContent({ spec: { volumeSnapshotRef: { ...ref, uid: 'other' } } }),
       message: ON_DIFFERENT,
       waitsFor: [ON_CONTENT, ON_SNAPSHOT],
     },
     'a content that names another namespace (C-09)': {
-      world: withContent({ spec: { volumeSnapshotRef: { ...ref, namespace: 'other' } } }),
+      objects: withContent({ spec: { volumeSnapshotRef: { ...ref, namespace: 'other' } } }),
       message: ON_DIFFERENT,
       waitsFor: [ON_CONTENT, ON_SNAPSHOT],
     },
     'a content that names another snapshot (C-10)': {
-      world: withContent({ spec: { volumeSnapshotRef: { ...ref, name: 'other' } } }),
+      objects: withContent({ spec: { volumeSnapshotRef: { ...ref, name: 'other' } } }),
       message: ON_DIFFERENT,
       waitsFor: [ON_CONTENT, ON_SNAPSHOT],
     },
@@ -126,77 +132,85 @@ describe('snapshotSource', () => {
       waitsFor: [ON_SNAPSHOT],
     },
     'a content without a status (C-12)': {
-      world: withContent({ status: null }),
+      objects: withContent({ status: null }),
       message: 'snapshot handle test-snapshot is not available',
       waitsFor: [ON_CONTENT, ON_SNAPSHOT],
     },
     'a content without a handle (C-13)': {
-      world: withContent({ status: { readyToUse: true } }),
+      objects: withContent({ status: { readyToUse: true } }),
       message: 'snapshot handle test-snapshot is not available',
       waitsFor: [ON_CONTENT, ON_SNAPSHOT],
     },
     'a content with an empty handle': {
-      world: withContent({ status: { snapshotHandle: '' } }),
+      objects: withContent({ status: { snapshotHandle: '' } }),
       message: 'snapshot handle test-snapshot is not available',
       waitsFor: [ON_CONTENT, ON_SNAPSHOT],
     },
     'a snapshot without a status (C-14)': {
-      world: withStatus({ status: null }),
+      objects: withStatus({ status: null }),
       message: 'snapshot test-snapshot not bound',
       waitsFor: [ON_SNAPSHOT],
     },
     'a snapshot that names no content (C-15)': {
-      world: withStatus({ status: { readyToUse: true } }),
+      objects: withStatus({ status: { readyToUse: true } }),
       message: 'snapshot test-snapshot not bound',
       waitsFor: [ON_SNAPSHOT],
     },
     'a snapshot that does not say whether it is ready (C-16)': {
-      world: withStatus({ status: { boundVolumeSnapshotContentName: 'snapcontent-snapuid' } }),
+      objects: withStatus({ status: { boundVolumeSnapshotContentName: 'snapcontent-snapuid' } }),
       message: 'snapshot test-snapshot is not Ready',
       waitsFor: [ON_SNAPSHOT],
     },
     'another volume mode without the annotation (C-18)': {
       change: asBlock,
-      message: `${MODE_WORDS}${ALLOW_VOLUME_MODE_CHANGE} annotation is not present on snapshotcontent snapcontent-snapuid`,
+      message:
+        `${MODE_WORDS}${ALLOW_VOLUME_MODE_CHANGE} annotation is not present on ` +
+        'snapshotcontent snapcontent-snapuid',
       waitsFor: [ON_CONTENT, ON_SNAPSHOT],
     },
     'another volume mode with the annotation at false': {
       change: asBlock,
-      world: blockFrom({ [ALLOW_VOLUME_MODE_CHANGE]: 'F' }),
-      message: `${MODE_WORDS}${ALLOW_VOLUME_MODE_CHANGE} is set to false on snapshotcontent snapcontent-snapuid`,
+      objects: blockFrom({ [ALLOW_VOLUME_MODE_CHANGE]: 'F' }),
+      message:
+        `${MODE_WORDS}${ALLOW_VOLUME_MODE_CHANGE} is set to false on snapshotcontent ` +
+        'snapcontent-snapuid',
       waitsFor: [ON_CONTENT, ON_SNAPSHOT],
     },
     'another volume mode with an annotation that is neither': {
       change: asBlock,
-      world: blockFrom({ [ALLOW_VOLUME_MODE_CHANGE]: 'yes' }),
-      message: `${MODE_WORDS}failed to convert ${ALLOW_VOLUME_MODE_CHANGE} annotation value to boolean with error: strconv.ParseBool: parsing "yes": invalid syntax`,
+      objects: blockFrom({ [ALLOW_VOLUME_MODE_CHANGE]: 'yes' }),
+      message:
+        `${MODE_WORDS}failed to convert ${ALLOW_VOLUME_MODE_CHANGE} annotation value ` +
+        'to boolean with error: strconv.ParseBool: parsing "yes": invalid syntax',
       waitsFor: [ON_CONTENT, ON_SNAPSHOT],
     },
     'a snapshot that is being deleted (C-36)': {
-      world: deletedWith([]),
+      objects: deletedWith([]),
       message: 'snapshot test-snapshot is being deleted',
       waitsFor: [ON_SNAPSHOT],
     },
-    "a snapshot that is being deleted and has only somebody else's finalizer (C-37)": {
-      world: deletedWith(['other']),
+    'a snapshot that is being deleted and has only another finalizer (C-37)': {
+      objects: deletedWith(['other']),
       message: 'snapshot test-snapshot is being deleted',
       waitsFor: [ON_SNAPSHOT],
     },
-    'a snapshot that is not there': {
-      world: [],
+    'a snapshot that does not exist': {
+      objects: [],
       message:
-        'error getting snapshot test-snapshot from api server: volumesnapshots.snapshot.storage.k8s.io "test-snapshot" not found',
+        'error getting snapshot test-snapshot from api server: ' +
+        'volumesnapshots.snapshot.storage.k8s.io "test-snapshot" not found',
       waitsFor: [{ ...ON_SNAPSHOT, seen: '' }],
     },
-    'a content that is not there': {
-      world: [[snapshots, aSnapshot()]],
+    'a content that does not exist': {
+      objects: [[snapshots, aSnapshot()]],
       message: 'error getting snapshotcontent snapcontent-snapuid for snapshot test-snapshot',
       waitsFor: [{ ...ON_CONTENT, seen: '' }, ON_SNAPSHOT],
     },
     'a restore size that is no quantity': {
-      world: withStatus({ status: { ...READY, restoreSize: 'much' } }),
+      objects: withStatus({ status: { ...READY, restoreSize: 'much' } }),
       message:
-        'VolumeSnapshot test-snapshot: status.restoreSize: "much" is not a quantity; write a number with an optional unit, like 5Gi, 500M or 1e9',
+        'VolumeSnapshot test-snapshot: status.restoreSize: "much" is not a quantity; write a ' +
+        'number with an optional unit, like 5Gi, 500M or 1e9',
       waitsFor: [ON_SNAPSHOT],
     },
     'a claim that asks for no size': {
@@ -208,11 +222,11 @@ describe('snapshotSource', () => {
   for (const [title, refusal] of Object.entries(refusals))
     it(`refuses ${title}`, () => refuses(refusal));
 
-  it("says the server's words where the snapshot is withheld", () => {
+  it('repeats the server’s message if the snapshot may not be read', () => {
     const { error } = run(
-      filled({ claim: aRestoringClaim() }),
-      snapshotWorld(),
-      refusing('read', 403, 'forbidden'),
+      planSource({ claim: aRestoringClaim() }),
+      snapshotObjects(),
+      refuseSteps('read', 403, 'forbidden'),
     );
     assert.equal(
       error?.message,
@@ -220,68 +234,69 @@ describe('snapshotSource', () => {
     );
   });
 
-  it('goes on with a snapshot that is being deleted and has our finalizer, without writing it again (C-38)', () => {
+  it('uses a snapshot that is being deleted and has our finalizer (C-38)', () => {
     const { value, steps } = restored(deletedWith([SNAPSHOT_SOURCE_PROTECTION]));
     assert.equal(value?.request.type.case, 'snapshot');
     assert.deepEqual(steps, READS);
   });
 
-  it('changes the volume mode where the content allows it (C-17)', () => {
+  it('changes the volume mode if the content allows it (C-17)', () => {
     for (const value of ['1', 't', 'T', 'TRUE', 'true', 'True'])
       succeeds(blockFrom({ [ALLOW_VOLUME_MODE_CHANGE]: value }), asBlock);
   });
 
-  it('changes the volume mode where nobody guards it', () => {
-    succeeds(snapshotWorld(), { ...asBlock, preventVolumeModeConversion: false });
+  it('changes the volume mode without --prevent-volume-mode-conversion', () => {
+    succeeds(snapshotObjects(), { ...asBlock, preventVolumeModeConversion: false });
   });
 
-  it('takes a content that does not say its volume mode', () => {
+  it('accepts a content without a volume mode', () => {
     const { sourceVolumeMode: _, ...spec } = aContent().spec;
-    succeeds(snapshotWorld(aSnapshot(), { ...aContent(), spec }), asBlock);
+    succeeds(snapshotObjects(aSnapshot(), { ...aContent(), spec }), asBlock);
   });
 
-  it('takes the same volume mode', () =>
-    succeeds(snapshotWorld(), { claim: aRestoringClaim({ volumeMode: 'Filesystem' }) }));
+  it('accepts the same volume mode', () =>
+    succeeds(snapshotObjects(), { claim: aRestoringClaim({ volumeMode: 'Filesystem' }) }));
 
-  it('takes a larger claim', () => succeeds(snapshotWorld(), { requestedBytes: 1001n }));
+  it('accepts a larger claim', () => succeeds(snapshotObjects(), { requestedBytes: 1001n }));
 
-  it('takes a snapshot that does not state its size', () => {
+  it('accepts a snapshot without a size', () => {
     const { restoreSize: _, ...status } = READY;
-    succeeds(snapshotWorld(aSnapshot({ status })), {
+    succeeds(snapshotObjects(aSnapshot({ status })), {
       requestedBytes: 0n,
       claim: aRestoringClaim({ resources: {} }),
     });
   });
 
   it('compares exact sizes', () => {
-    const world = withStatus({ status: { ...READY, restoreSize: '1Ki' } });
-    succeeds(world, { requestedBytes: 1024n });
+    const objects = withStatus({ status: { ...READY, restoreSize: '1Ki' } });
+    succeeds(objects, { requestedBytes: 1024n });
     refuses({
-      world,
+      objects,
       change: { requestedBytes: 1023n },
       message:
-        'requested volume size 1023 is less than the size 1024 for the source snapshot test-snapshot',
+        'requested volume size 1023 is less than the size 1024 for the source snapshot ' +
+        'test-snapshot',
       waitsFor: [ON_SNAPSHOT],
     });
   });
 
-  it('finds the first fault in the given order', () => {
+  it('reports the first of several faults, in upstream’s order', () => {
     const status = { boundVolumeSnapshotContentName: 'snapcontent-snapuid', readyToUse: false };
-    const world = snapshotWorld(aSnapshot({ status }), aContent({ status: null }));
+    const objects = snapshotObjects(aSnapshot({ status }), aContent({ status: null }));
     const change = { cls: aClass({ provisioner: 'other' }), requestedBytes: 1n };
-    refuses({ world, change, message: OTHER_DRIVER, waitsFor: [ON_SNAPSHOT] });
-    refuses({ world, message: 'snapshot test-snapshot is not Ready', waitsFor: [ON_SNAPSHOT] });
+    refuses({ objects, change, message: OTHER_DRIVER, waitsFor: [ON_SNAPSHOT] });
+    refuses({ objects, message: 'snapshot test-snapshot is not Ready', waitsFor: [ON_SNAPSHOT] });
   });
 });
 
-describe('snapshotSource over namespaces', () => {
+describe('snapshotSource across namespaces', () => {
   const TO = { group: SNAPSHOT_GROUP, kind: 'VolumeSnapshot' };
   const reference = { apiGroup: SNAPSHOT_GROUP, kind: 'VolumeSnapshot', name: 'test-snapshot' };
   const there = aReferringClaim({ ...reference, namespace: 'ns1' });
   const reading = (claim: Claim, grant?: GrantChange, crossNamespace = true) =>
     run(
-      filled({ claim, crossNamespace }),
-      grant === undefined ? snapshotWorld() : granting(snapshotWorld(), grant),
+      planSource({ claim, crossNamespace }),
+      grant === undefined ? snapshotObjects() : withGrant(snapshotObjects(), grant),
     );
 
   const granted: Record<string, [Claim, GrantChange?]> = {
@@ -327,11 +342,12 @@ describe('snapshotSource over namespaces', () => {
     });
   }
 
-  it('reads no snapshot with the gate off, granted or not (C-27)', () => {
+  it('reads no snapshot without the feature gate, granted or not (C-27)', () => {
     const { error, steps } = reading(there, { to: TO }, false);
     assert.equal(
       error?.message,
-      'dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is disabled',
+      'dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is ' +
+        'disabled',
     );
     assert.deepEqual(steps, []);
   });

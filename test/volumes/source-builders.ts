@@ -12,6 +12,7 @@ import type {
 import {
   claims,
   referenceGrants,
+  type Resource,
   snapshotContents,
   snapshots,
   volumes,
@@ -20,9 +21,9 @@ import {
 import { cloneSource } from '#src/volumes/clone-source.ts';
 import {
   addSourceFinalizer,
+  type ContentSource,
   dataSourceOf,
   kindOf,
-  type ContentSource,
 } from '#src/volumes/data-source.ts';
 import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
 import { RefusedError } from '#src/volumes/refused-error.ts';
@@ -30,14 +31,14 @@ import type { Answer, Rule, Step } from '#src/volumes/rule.ts';
 import { snapshotSource } from '#src/volumes/snapshot-source.ts';
 import { aClaim, aClass, aVolume, DRIVER } from './builders.ts';
 
-/* The fixtures of groups C, D and J of the acceptance catalogue, and a runner for rules. */
+/* Snapshots, source claims and grants as in upstream's tests, and a runner for rules. */
 
 export const SNAPSHOT_GROUP = 'snapshot.storage.k8s.io';
 
-/** What the API server holds. */
-export type World = readonly (readonly [Resource, KubeObject])[];
+/** The objects that the API server has. */
+export type ApiObjects = readonly (readonly [Resource, KubeObject])[];
 
-/** What came of a rule. */
+/** The result of a rule, and its steps. */
 export interface Run<T> {
   readonly value?: T;
   readonly error?: RefusedError;
@@ -46,18 +47,18 @@ export interface Run<T> {
 }
 
 /** Runs a rule over objects in memory.
- * @param refuses answers in the server's place where it returns something */
+ * @param refuses if it returns an answer, that replaces the server's */
 export function run<T>(
   rule: Rule<T>,
-  world: World,
+  objects: ApiObjects,
   refuses: (step: Step) => Answer | undefined = () => undefined,
 ): Run<T> {
   const steps: string[] = [];
   try {
     let next = rule.next();
     while (next.done !== true) {
-      steps.push(told(next.value));
-      next = rule.next(refuses(next.value) ?? answered(next.value, world));
+      steps.push(describeStep(next.value));
+      next = rule.next(refuses(next.value) ?? answerStep(next.value, objects));
     }
     return { value: next.value, steps };
   } catch (error) {
@@ -66,15 +67,17 @@ export function run<T>(
   }
 }
 
-function told(step: Step): string {
+function describeStep(step: Step): string {
   const of = `${step.kind} ${step.resource.plural}`;
   if (step.kind === 'list') return `${of} ${step.namespace}`;
   const { namespace, name } = step.kind === 'read' ? step.ref : step.object.metadata;
   return `${of} ${namespace === undefined ? '' : `${namespace}/`}${name}`;
 }
 
-function answered(step: Step, world: World): Answer {
-  const all = world.filter(([resource]) => resource === step.resource).map(([, object]) => object);
+function answerStep(step: Step, objects: ApiObjects): Answer {
+  const all = objects
+    .filter(([resource]) => resource === step.resource)
+    .map(([, object]) => object);
   if (step.kind === 'list')
     return {
       kind: 'listed',
@@ -88,8 +91,8 @@ function answered(step: Step, world: World): Answer {
   return step.kind === 'read' ? { kind: 'found', object } : { kind: 'finalizer-added' };
 }
 
-/** The server's no to steps of one kind. */
-export function refusing(
+/** Refuses steps of one kind with a status of the server. */
+export function refuseSteps(
   kind: Step['kind'],
   code: number,
   message: string,
@@ -105,8 +108,8 @@ export interface FillInput {
   readonly preventVolumeModeConversion?: boolean;
 }
 
-/** All rules about a source, in the order of the plan. */
-export function* filled(input: FillInput): Rule<ContentSource | undefined> {
+/** Runs all rules about a source, in the order of the plan. */
+export function* planSource(input: FillInput): Rule<ContentSource | undefined> {
   const {
     claim,
     cls = aClass(),
@@ -130,14 +133,14 @@ export function* filled(input: FillInput): Rule<ContentSource | undefined> {
 
 type Meta = Partial<KubeObject['metadata']>;
 
-/** Status of the common snapshot. */
+/** Status of the snapshot of `aSnapshot`. */
 export const READY = {
   boundVolumeSnapshotContentName: 'snapcontent-snapuid',
   readyToUse: true,
   restoreSize: '1000',
 };
 
-/** @param change a status replaces the common one, null takes it away */
+/** @param change a status replaces the default one, null removes it */
 export function aSnapshot(
   change: { metadata?: Meta; status?: Snapshot['status'] | null } = {},
 ): Snapshot {
@@ -179,7 +182,7 @@ export function aContent({ metadata, spec, status }: ContentChange = {}): Snapsh
 }
 
 /** A snapshot with its content. */
-export function snapshotWorld(snapshot = aSnapshot(), content = aContent()): World {
+export function snapshotObjects(snapshot = aSnapshot(), content = aContent()): ApiObjects {
   return [
     [snapshots, snapshot],
     [snapshotContents, content],
@@ -223,7 +226,7 @@ export function aSourceVolume(
 }
 
 /** A bound claim with its volume. */
-export function cloneWorld(source = aSourceClaim(), volume = aSourceVolume()): World {
+export function cloneObjects(source = aSourceClaim(), volume = aSourceVolume()): ApiObjects {
   return [
     [claims, source],
     [volumes, volume],
@@ -247,7 +250,7 @@ export function aReferringClaim(
 
 const asked = { resources: { requests: { storage: '1000' } } };
 
-/** A claim in the namespace of the common snapshot. */
+/** A claim in the namespace of `aSnapshot`. */
 export function aRestoringClaim(spec: Partial<Claim['spec']> = {}, namespace = 'ns1'): Claim {
   const dataSource = { apiGroup: SNAPSHOT_GROUP, kind: 'VolumeSnapshot', name: 'test-snapshot' };
   return aClaim({
@@ -256,7 +259,7 @@ export function aRestoringClaim(spec: Partial<Claim['spec']> = {}, namespace = '
   });
 }
 
-/** A claim beside the common source claim. */
+/** A claim in the namespace of `aSourceClaim`. */
 export function aCloningClaim(spec: Partial<Claim['spec']> = {}): Claim {
   const dataSource = { kind: 'PersistentVolumeClaim', name: 'fake-pvc' };
   return aClaim({
@@ -271,7 +274,7 @@ export interface GrantChange {
   readonly to?: Partial<ReferenceGrantSpec['to'][number]> | null;
 }
 
-/** Lets claims of ns2 use claims of ns1, unless changed; null makes a list empty. */
+/** A grant that lets claims of ns2 use claims of ns1; a null change empties a list. */
 export function aGrant({ namespace = 'ns1', from, to }: GrantChange = {}): ReferenceGrant & {
   readonly spec: ReferenceGrantSpec;
 } {
@@ -287,7 +290,7 @@ export function aGrant({ namespace = 'ns1', from, to }: GrantChange = {}): Refer
   };
 }
 
-/** A world with a grant. */
-export function granting(world: World, change?: GrantChange): World {
-  return [...world, [referenceGrants, aGrant(change)]];
+/** Objects with a grant. */
+export function withGrant(objects: ApiObjects, change?: GrantChange): ApiObjects {
+  return [...objects, [referenceGrants, aGrant(change)]];
 }

@@ -18,36 +18,33 @@ const inPhase = (claim: Claim, phase: 'Pending' | 'Bound' | 'Lost'): Claim => ({
 
 describe('restoredSnapshot', () => {
   const cases: Readonly<Record<string, readonly [Claim['spec'], string | undefined]>> = {
-    'counts a VolumeSnapshot without group (L-09)': [
+    'is a VolumeSnapshot without group (L-09)': [
       { dataSource: { kind: 'VolumeSnapshot', name: 's' } },
       'space/s',
     ],
-    'counts a reference to a VolumeSnapshot of its group (L-10)': [
+    'is a dataSourceRef to a VolumeSnapshot of its group (L-10)': [
       { dataSourceRef: { apiGroup: GROUP, kind: 'VolumeSnapshot', name: 's' } },
       'space/s',
     ],
-    'counts no claim (L-11)': [
-      { dataSource: { kind: 'PersistentVolumeClaim', name: 's' } },
-      undefined,
-    ],
-    'counts nothing where there is no source (L-12)': [{}, undefined],
-    'counts no VolumeSnapshot of another group (L-13)': [
+    'is no claim (L-11)': [{ dataSource: { kind: 'PersistentVolumeClaim', name: 's' } }, undefined],
+    'is undefined without a source (L-12)': [{}, undefined],
+    'is no VolumeSnapshot of another group (L-13)': [
       { dataSource: { apiGroup: 'example.com', kind: 'VolumeSnapshot', name: 's' } },
       undefined,
     ],
-    'counts no reference to a VolumeSnapshot of another group (L-14)': [
+    'is no dataSourceRef to a VolumeSnapshot of another group (L-14)': [
       { dataSourceRef: { apiGroup: 'example.com', kind: 'VolumeSnapshot', name: 's' } },
       undefined,
     ],
-    'looks in the namespace that the reference names (L-15)': [
+    'has the namespace that dataSourceRef names (L-15)': [
       { dataSourceRef: { apiGroup: GROUP, kind: 'VolumeSnapshot', name: 's', namespace: 'other' } },
       'other/s',
     ],
-    'takes an empty namespace for the claim’s own': [
+    'has the claim’s namespace if dataSourceRef names an empty one': [
       { dataSourceRef: { apiGroup: GROUP, kind: 'VolumeSnapshot', name: 's', namespace: '' } },
       'space/s',
     ],
-    'looks at the reference where the source is none': [
+    'is that of dataSourceRef if dataSource is no snapshot': [
       {
         dataSource: { kind: 'PersistentVolumeClaim', name: 'c' },
         dataSourceRef: { apiGroup: GROUP, kind: 'VolumeSnapshot', name: 's' },
@@ -60,7 +57,7 @@ describe('restoredSnapshot', () => {
 });
 
 describe('isPending', () => {
-  it('holds for a claim that waits, and for one that nobody has looked at', () => {
+  it('holds for a Pending claim and for one without a phase', () => {
     assert.deepEqual([aClaim(), inPhase(aClaim(), 'Pending')].map(isPending), [true, true]);
     assert.deepEqual([inPhase(aClaim(), 'Bound'), inPhase(aClaim(), 'Lost')].map(isPending), [
       false,
@@ -73,7 +70,7 @@ describe('isCloning', () => {
   const clone = (source: Claim['spec']['dataSource']): Claim =>
     aClaim({ spec: source === undefined ? {} : { dataSource: source } });
 
-  it('holds for a pending clone of that claim, whatever the group says', () => {
+  it('holds for a pending clone of that claim, whatever the group', () => {
     for (const apiGroup of ['', 'example.com'])
       assert.ok(
         isCloning(
@@ -83,7 +80,7 @@ describe('isCloning', () => {
       );
   });
 
-  it('does not hold for a clone that is there, of another claim, of a snapshot, or of nothing', () => {
+  it('does not hold for a bound clone, other sources, or none', () => {
     const source = { kind: 'PersistentVolumeClaim', name: 'src' };
     assert.ok(!isCloning(inPhase(clone(source), 'Bound'), 'src'));
     assert.ok(!isCloning(inPhase(clone(source), 'Pending'), 'other'));
@@ -93,7 +90,7 @@ describe('isCloning', () => {
     assert.ok(!isCloning(inPhase(clone(undefined), 'Pending'), 'src'));
   });
 
-  it('does not hold for a reference alone, as upstream has it', () => {
+  it('does not hold for dataSourceRef alone, as in upstream', () => {
     const claim = aClaim({
       spec: { dataSourceRef: { kind: 'PersistentVolumeClaim', name: 'src', namespace: 'space' } },
     });
@@ -105,7 +102,7 @@ describe('isTerminatingCloneSource', () => {
   const held = (metadata: Partial<Claim['metadata']>): boolean =>
     isTerminatingCloneSource(aClaim({ metadata }));
 
-  it('holds for a claim that is being deleted and has our finalizer, and no other', () => {
+  it('holds only for a claim that is being deleted and has our finalizer', () => {
     const deletionTimestamp = '2026-01-01T00:00:00Z';
     assert.ok(held({ deletionTimestamp, finalizers: ['other', CLONE_PROTECTION] }));
     assert.ok(!held({ deletionTimestamp, finalizers: ['other'] }));

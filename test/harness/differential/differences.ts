@@ -1,16 +1,16 @@
 import type { ScenarioRecord } from './record.ts';
 
-/** One place where sutler is unlike upstream. */
+/** One difference between sutler's record and upstream's. */
 export interface Difference {
   readonly scenario: string;
   /** Path in the record: `events Warning ProvisioningFailed …`. */
   readonly where: string;
-  /** JSON; undefined = not there. */
+  /** JSON; undefined if the record has nothing there. */
   readonly upstream: string | undefined;
   readonly sutler: string | undefined;
 }
 
-/** A difference on purpose. */
+/** A difference that is intended. */
 export interface KnownDifference {
   /** Name of the scenario; a pattern for several. */
   readonly scenario: string | RegExp;
@@ -20,14 +20,14 @@ export interface KnownDifference {
   readonly row: string;
 }
 
-/** Every leaf where two records of a scenario are not the same. */
+/** Every leaf in which two records of a scenario differ. */
 export function differencesOf(
   scenario: string,
   upstream: ScenarioRecord,
   sutler: ScenarioRecord,
 ): readonly Difference[] {
   const found: Difference[] = [];
-  compare('', compared(upstream), compared(sutler), (where, a, b) =>
+  compare('', comparable(upstream), comparable(sutler), (where, a, b) =>
     found.push({ scenario, where, upstream: JSON.stringify(a), sutler: JSON.stringify(b) }),
   );
   return found;
@@ -42,10 +42,11 @@ export function isKnown(difference: Difference, known: KnownDifference): boolean
 }
 
 export function describeDifference({ where, upstream, sutler }: Difference): string {
-  return `${where}\n    upstream: ${upstream ?? '(nothing)'}\n    sutler:   ${sutler ?? '(nothing)'}`;
+  const [theirs, ours] = [upstream ?? '(nothing)', sutler ?? '(nothing)'];
+  return `${where}\n    upstream: ${theirs}\n    sutler:   ${ours}`;
 }
 
-function compared(record: ScenarioRecord): Partial<ScenarioRecord> {
+function comparable(record: ScenarioRecord): Partial<ScenarioRecord> {
   return { ...record, repeated: [] };
 }
 

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { listAt, type Connection } from '../../conformance/connection.ts';
+import { type Connection, listAt } from '../../conformance/connection.ts';
 
-/** An API object, as far as the comparison looks into it. */
+/** The fields of an API object that are compared. */
 export interface Seen {
   readonly kind?: string;
   readonly metadata: {
@@ -30,7 +30,7 @@ export interface SeenEvent {
   };
 }
 
-export interface View {
+interface ClusterObjects {
   readonly claims: readonly Seen[];
   readonly volumes: readonly Seen[];
   readonly snapshots: readonly Seen[];
@@ -45,34 +45,34 @@ const PATHS = {
 } as const;
 const EVERY_MS = 400;
 
-/** One look per moment at everything, for all scenarios together: a hundred of them that ask for
- * themselves would be the load. */
+/** Lists all objects at an interval, for all scenarios together: a hundred scenarios that list for
+ * themselves would overload the API server. */
 export class Observer {
   readonly #api: Connection;
   readonly #stopping = new AbortController();
-  readonly #looking: Promise<void>;
-  /** What each UID that was ever seen belongs to. */
+  readonly #listing: Promise<void>;
+  /** Kind and name by UID, of all objects listed so far. */
   readonly #kinds = new Map<string, string>();
-  /** How many there were of a kind, namespace and name. */
+  /** Number of objects so far by kind, namespace and name. */
   readonly #counts = new Map<string, number>();
-  #view: View = { claims: [], volumes: [], snapshots: [], events: [] };
+  #objects: ClusterObjects = { claims: [], volumes: [], snapshots: [], events: [] };
   #waiting: (() => void)[] = [];
 
   constructor(api: Connection) {
     this.#api = api;
-    this.#looking = this.#look();
+    this.#listing = this.#listRepeatedly();
   }
 
-  get view(): View {
-    return this.#view;
+  get objects(): ClusterObjects {
+    return this.#objects;
   }
 
-  /** UID → "PersistentVolumeClaim data", of all objects seen so far. */
+  /** UID → "PersistentVolumeClaim data", of all objects listed so far. */
   get uids(): ReadonlyMap<string, string> {
     return this.#kinds;
   }
 
-  /** Objects of one name that come one after the other are told apart. */
+  /** Numbers successive objects of the same name. */
   remember(kind: string, { metadata: { uid, namespace = '', name } }: Seen): void {
     if (this.#kinds.has(uid)) return;
     const place = `${kind} ${namespace}/${name}`;
@@ -81,19 +81,19 @@ export class Observer {
     this.#kinds.set(uid, count === 1 ? `${kind} ${name}` : `${kind} ${name}, made anew ${count}`);
   }
 
-  /** Resolves after a look that began after this call. */
-  async next(): Promise<View> {
+  /** Resolves after lists that began after this call. */
+  async next(): Promise<ClusterObjects> {
     for (let round = 0; round < 2; round++)
       await new Promise<void>((done) => this.#waiting.push(done));
-    return this.#view;
+    return this.#objects;
   }
 
   async close(): Promise<void> {
     this.#stopping.abort();
-    await this.#looking;
+    await this.#listing;
   }
 
-  async #look(): Promise<void> {
+  async #listRepeatedly(): Promise<void> {
     while (!this.#stopping.signal.aborted) {
       const [claims, volumes, snapshots, events] = await Promise.all([
         this.#list<Seen>('claims', 'PersistentVolumeClaim'),
@@ -101,10 +101,10 @@ export class Observer {
         this.#list<Seen>('snapshots', 'VolumeSnapshot'),
         this.#list<SeenEvent>('events'),
       ]);
-      this.#view = { claims, volumes, snapshots, events };
-      const woken = this.#waiting;
+      this.#objects = { claims, volumes, snapshots, events };
+      const waiting = this.#waiting;
       this.#waiting = [];
-      for (const wake of woken) wake();
+      for (const resolve of waiting) resolve();
       await delay(EVERY_MS, undefined, { signal: this.#stopping.signal }).catch(() => undefined);
     }
   }

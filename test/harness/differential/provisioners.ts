@@ -6,9 +6,9 @@ import { startChild } from '#src/runtime/children.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { startProgram } from '../program.ts';
 
-/** A provisioner that runs. */
+/** A running provisioner. */
 export interface Provisioner {
-  /** Its last words. */
+  /** The end of its output. */
   output(): string;
   stop(): Promise<void>;
 }
@@ -16,11 +16,11 @@ export interface Provisioner {
 export interface ProvisionerOptions {
   readonly kubeconfig: string;
   readonly socket: string;
-  /** For whatever it keeps. */
+  /** For its files. */
   readonly folder: string;
   /** For its Lease. */
   readonly namespace: string;
-  /** What both take, in upstream's spelling. */
+  /** For both provisioners, in upstream's spelling. */
   readonly flags: readonly string[];
 }
 
@@ -29,9 +29,8 @@ const READY_WITHIN_MS = 90_000;
 const STOP_GRACE_MS = 30_000;
 const KEPT_OUTPUT = 200_000;
 
-/** Starts external-provisioner; it has no way to say that it is ready, so the first claim finds
- * out.
- * @param program  path of its binary */
+/** Starts external-provisioner. It does not report when it is ready; the first claim shows that.
+ * @param program path of its binary */
 export function startUpstream(program: string, options: ProvisionerOptions): Promise<Provisioner> {
   const args = [
     `--kubeconfig=${options.kubeconfig}`,
@@ -52,7 +51,7 @@ export function startUpstream(program: string, options: ProvisionerOptions): Pro
 /** Starts all processes of sutler with a Redis of their own, and waits until they are ready. */
 export async function startSutler(options: ProvisionerOptions): Promise<Provisioner> {
   const redis = await startRedisServer({ dataDir: join(options.folder, 'redis'), log: silentLog });
-  let said = '';
+  let output = '';
   const child = startChild(
     {
       name: 'all',
@@ -70,7 +69,7 @@ export async function startSutler(options: ProvisionerOptions): Promise<Provisio
         ...options.flags,
       ],
       env: { PATH: process.env['PATH'], HOME: options.folder, REDIS_URL: redis.url },
-      output: (text) => (said = (said + text).slice(-KEPT_OUTPUT)),
+      output: (text) => (output = (output + text).slice(-KEPT_OUTPUT)),
     },
     { log: silentLog, onUsageError: () => undefined },
   );
@@ -78,8 +77,8 @@ export async function startSutler(options: ProvisionerOptions): Promise<Provisio
     await child.stop(STOP_GRACE_MS);
     await redis.close();
   };
-  const patience = new AbortController();
-  const tooLate = delay(READY_WITHIN_MS, undefined, { signal: patience.signal }).then(
+  const timeout = new AbortController();
+  const tooLate = delay(READY_WITHIN_MS, undefined, { signal: timeout.signal }).then(
     () => Promise.reject(new Error(`not ready after ${READY_WITHIN_MS} ms`)),
     () => undefined,
   );
@@ -87,9 +86,9 @@ export async function startSutler(options: ProvisionerOptions): Promise<Provisio
     await Promise.race([child.announced, tooLate]);
   } catch (cause) {
     await stop();
-    throw new Error(`sutler did not start:\n${said}`, { cause });
+    throw new Error(`sutler did not start:\n${output}`, { cause });
   } finally {
-    patience.abort();
+    timeout.abort();
   }
-  return { output: () => said, stop };
+  return { output: () => output, stop };
 }

@@ -2,20 +2,20 @@ import type { Fields } from '../../conformance/connection.ts';
 import type { Seen } from './observer.ts';
 import type { Scene } from './scene.ts';
 
-/** What a provisioner did in one scenario, in words that are the same whoever did it: without UIDs,
- * versions, times and names of the run. */
+/** What a provisioner did in one scenario, without the UIDs, versions, times and names that differ
+ * in every run. */
 export interface ScenarioRecord {
-  /** Why the scenario did not come to its end; '' = it did. */
+  /** Why the scenario did not finish; '' if it did. */
   readonly trouble: string;
-  /** Objects when the scenario had come to its end, and when all had. */
+  /** Objects when the scenario had its result, and when all scenarios had finished. */
   readonly provisioned: Objects;
   readonly end: Objects;
-  /** Distinct requests, by what they are about. How often one is repeated is a matter of time. */
+  /** Distinct requests, by volume. The number of repetitions depends on timing. */
   readonly calls: Readonly<Record<string, readonly unknown[]>>;
   /** Distinct events. */
   readonly events: Readonly<Record<string, true>>;
   readonly notes: Fields;
-  /** Calls that were made more than once; not compared, since upstream repeats some by chance. */
+  /** Calls that were sent more than once; not compared, since upstream repeats some at random. */
   readonly repeated: readonly string[];
 }
 
@@ -27,14 +27,14 @@ export interface Objects {
 
 export const NO_OBJECTS: Objects = { claims: {}, volumes: {}, snapshots: {} };
 
-/** The scenario's objects as they are now. */
+/** The scenario's objects now. */
 export function objectsOf(scene: Scene): Objects {
   const byName = (seen: readonly Seen[], only: readonly string[]): Fields =>
     Object.fromEntries(seen.map((object) => [object.metadata.name, essence(object, only)]));
   return normalise(scene, {
     claims: byName(scene.ownClaims(), ['spec', 'status']),
     volumes: byName(scene.volumes(), ['spec', 'status']),
-    // Status and spec of snapshots are the test's own.
+    // The test itself writes status and spec of snapshots.
     snapshots: byName(scene.snapshots(), []),
   }) as Objects;
 }
@@ -67,23 +67,23 @@ export function eventsOf(scene: Scene): ScenarioRecord['events'] {
       ({ type, reason, message, involvedObject }) =>
         `${type} ${reason} ${involvedObject.kind} ${involvedObject.name}: ${message}`,
     )
-    .filter((line) => !isPassing(line))
-    .map((line) => withoutChance(normaliseText(scene, line)));
+    .filter((line) => !isConflict(line))
+    .map((line) => unifyDeadline(normaliseText(scene, line)));
   return Object.fromEntries([...new Set(lines)].sort().map((line) => [line, true as const]));
 }
 
-/** Replaces what is different in each run. */
+/** Replaces what differs in every run. */
 export function normalise(scene: Scene, value: unknown): unknown {
   return sorted(JSON.parse(normaliseText(scene, JSON.stringify(value))));
 }
 
-/** Two writers met; the one that lost says so, or not, by chance. */
-function isPassing(line: string): boolean {
+/** Whether the event is about a conflict of two writers, which occurs at random. */
+function isConflict(line: string): boolean {
   return line.includes('the object has been modified');
 }
 
-/** gRPC words an expired deadline in one way or another, by chance (spec 09). */
-function withoutChance(line: string): string {
+/** Replaces the message of an expired deadline, which gRPC words in several ways at random. */
+function unifyDeadline(line: string): string {
   return line.replace(/(rpc error: code = DeadlineExceeded desc = ).*/, '$1(a deadline)');
 }
 
@@ -100,7 +100,7 @@ function essence(object: Seen, only: readonly string[]): Fields {
     metadata: {
       name,
       annotations,
-      // Controllers of the cluster add theirs before ours, or after, by chance.
+      // Controllers of the cluster add theirs before or after ours, at random.
       finalizers: finalizers.toSorted(),
       labels: metadata['labels'] ?? {},
       isBeingDeleted: deletionTimestamp !== undefined,

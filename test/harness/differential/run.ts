@@ -2,36 +2,36 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Closers } from '#src/runtime/lifecycle.ts';
-import { at, unique, type Connection } from '../../conformance/connection.ts';
+import { at, type Connection, unique } from '../../conformance/connection.ts';
 import { CLASSES, VOLUMES, paths, storageClass } from '../../conformance/objects.ts';
 import type { RealControlPlane } from '../real-control-plane.ts';
-import { differencesOf, type Difference } from './differences.ts';
+import { type Difference, differencesOf } from './differences.ts';
 import { Observer } from './observer.ts';
 import type { Provisioner, ProvisionerOptions } from './provisioners.ts';
 import {
   callsOf,
   eventsOf,
   NO_OBJECTS,
+  type Objects,
   objectsOf,
   repeatedCallsOf,
-  type Objects,
   type ScenarioRecord,
 } from './record.ts';
 import { isOneOf, Scene, type Stage } from './scene.ts';
 import type { Scenario } from './scenario.ts';
-import { startScriptedDriver, type ScriptedDriverOptions } from './scripted-driver.ts';
+import { type ScriptedDriverOptions, startScriptedDriver } from './scripted-driver.ts';
 
-/** What all scenarios of one run have in common, and both provisioners. */
+/** What all scenarios of a run share, with both provisioners. */
 export interface Setting {
-  /** Upstream's spelling; both get them. */
+  /** For both provisioners, in upstream's spelling. */
   readonly flags?: readonly string[];
   /** Default: ALL_CAPABILITIES. */
   readonly capabilities?: ScriptedDriverOptions['capabilities'];
-  /** As in --volume-name-uuid-length. */
+  /** As for --volume-name-uuid-length. */
   readonly uuidLength?: number;
   /** Feature gates of kube-apiserver to switch on. */
   readonly serverGates?: readonly string[];
-  /** A name that the driver must have. Default: one of its own in each run. */
+  /** Name of the driver. Default: a new one in each run. */
   readonly driverName?: string;
 }
 
@@ -43,17 +43,18 @@ export const ALL_CAPABILITIES: ScriptedDriverOptions['capabilities'] = [
   'MODIFY_VOLUME',
 ];
 
-/** Of both. The API server is not to be what is measured, and what is tried again is to be so
- * within the test. */
+/** For both provisioners: the API server must not limit them, and retries have to happen within the
+ * test. */
 const FLAGS = [
   '--kube-api-qps=500',
   '--kube-api-burst=1000',
   '--retry-interval-start=500ms',
   '--retry-interval-max=4s',
 ];
-const AT_ONCE = 40;
-/** For things to come to rest, or to become as they were in the run to compare with. */
+const CONCURRENCY = 40;
+/** How long records have to stay unchanged. */
 const REST_MS = 2_500;
+/** How long to wait until records equal the expected ones. */
 const CATCH_UP_MS = 20_000;
 
 export interface RunOptions {
@@ -62,15 +63,16 @@ export interface RunOptions {
   readonly setting: Setting;
   readonly scenarios: readonly Scenario[];
   readonly start: (options: ProvisionerOptions) => Promise<Provisioner>;
-  /** What there was the first time; waits then until it is so again, for a while. */
+  /** The records of the run to compare with; this run waits for a while until its own are equal. */
   readonly expected?: ReadonlyMap<string, ScenarioRecord>;
-  /** Differences that nothing is waited for. */
+  /** Differences for which this run does not wait. */
   readonly isKnown?: (difference: Difference) => boolean;
-  /** Prints what the provisioner said. */
+  /** Prints the provisioner's output. */
   readonly showsLog?: boolean;
 }
 
-/** Plays all scenarios at once with one provisioner; records by name. */
+/** Runs all scenarios concurrently with one provisioner.
+ * @returns the records by name of the scenario */
 export async function playAll(options: RunOptions): Promise<ReadonlyMap<string, ScenarioRecord>> {
   const { plane, api, setting, scenarios } = options;
   const folder = await mkdtemp(join(tmpdir(), 'sutler-diff-'));
@@ -86,7 +88,7 @@ export async function playAll(options: RunOptions): Promise<ReadonlyMap<string, 
     capabilities: setting.capabilities ?? ALL_CAPABILITIES,
     sceneOf: (about) =>
       isOneOf(about, markers, uuidLength)
-        ? 'nobody'
+        ? 'none'
         : scenes.find((candidate) => candidate.isAbout(about)),
   });
   const stage: Stage = {
@@ -106,7 +108,7 @@ export async function playAll(options: RunOptions): Promise<ReadonlyMap<string, 
   closers.add('driver', () => driver.close());
   closers.add('observer', () => observer.close());
   try {
-    await makeMarkers(stage);
+    await createMarkerObjects(stage);
     closers.add('objects', () => cleanUp(scenes, stage));
     const provisioner = await options.start({
       kubeconfig: plane.kubeconfig,
@@ -146,7 +148,7 @@ async function playScenes(
     for (let scene = waiting.shift(); scene !== undefined; scene = waiting.shift())
       played.set(scene, await play(scene, options));
   };
-  await Promise.all(Array.from({ length: AT_ONCE }, worker));
+  await Promise.all(Array.from({ length: CONCURRENCY }, worker));
   const records = new Map<string, ScenarioRecord>();
   const finish = async (scene: Scene): Promise<void> => {
     const before = played.get(scene) ?? { provisioned: NO_OBJECTS, trouble: 'not played' };
@@ -158,10 +160,10 @@ async function playScenes(
       notes: scene.notes,
       repeated: repeatedCallsOf(scene),
     });
-    const isExpected = expectedOf(scene, options);
-    if (isExpected !== undefined) await atRest(scene, now, isExpected);
-    // Once more, for what should not come and comes late.
-    records.set(scene.scenario.name, await atRest(scene, now));
+    const isExpected = matcherFor(scene, options);
+    if (isExpected !== undefined) await waitUntilStable(scene, now, isExpected);
+    // Wait again for late calls and events that should not occur.
+    records.set(scene.scenario.name, await waitUntilStable(scene, now));
   };
   await Promise.all(scenes.map(finish));
   return records;
@@ -176,24 +178,12 @@ async function play(
   try {
     await scene.makeNamespace(scene.namespace);
     await scenario.prepare?.(scene);
-    const cls =
-      typeof scenario.class === 'function' ? scenario.class(scene) : (scenario.class ?? {});
-    if (scenario.class !== null) await scene.makeClass(scene.className, cls);
-    const shape =
-      typeof scenario.claim === 'function' ? scenario.claim(scene) : (scenario.claim ?? {});
-    if (scenario.claim !== null) {
-      const { spec, ...metadata } = shape;
-      await scene.makeClaim('data', spec, metadata);
-    }
+    await createClassAndClaim(scene);
     await scenario.ends(scene);
     const expected = options.expected?.get(scenario.name)?.provisioned;
-    const look = (): Pick<ScenarioRecord, 'provisioned'> => ({ provisioned: objectsOf(scene) });
-    const record = await atRest(
-      scene,
-      look,
-      ...(expected === undefined ? [] : [matcher(scene, { provisioned: expected }, options)]),
-    );
-    provisioned = record.provisioned;
+    const isExpected = expected && matcher(scene, { provisioned: expected }, options);
+    const readRecord = () => ({ provisioned: objectsOf(scene) });
+    ({ provisioned } = await waitUntilStable(scene, readRecord, isExpected));
     if (scenario.afterwards !== undefined) await scenario.afterwards(scene);
     else if (scene.claim()?.status?.phase === 'Bound') await scene.deleteAll();
     return { provisioned, trouble: '' };
@@ -205,9 +195,18 @@ async function play(
   }
 }
 
+async function createClassAndClaim(scene: Scene): Promise<void> {
+  const { class: cls = {}, claim = {} } = scene.scenario;
+  if (cls !== null)
+    await scene.makeClass(scene.className, typeof cls === 'function' ? cls(scene) : cls);
+  if (claim === null) return;
+  const { spec, ...metadata } = typeof claim === 'function' ? claim(scene) : claim;
+  await scene.makeClaim('data', spec, metadata);
+}
+
 type Matcher = (record: Partial<ScenarioRecord>) => boolean;
 
-function expectedOf(scene: Scene, options: RunOptions): Matcher | undefined {
+function matcherFor(scene: Scene, options: RunOptions): Matcher | undefined {
   const expected = options.expected?.get(scene.scenario.name);
   return expected === undefined ? undefined : matcher(scene, expected, options);
 }
@@ -223,27 +222,27 @@ function matcher(
     );
 }
 
-/** Looks until two looks at an interval are the same; with an expectation, until that is met, for a
- * while. */
-async function atRest<T extends Partial<ScenarioRecord>>(
+/** Reads the record until it no longer changes; with an expectation, until that is met or a time
+ * has passed. */
+async function waitUntilStable<T extends Partial<ScenarioRecord>>(
   scene: Scene,
-  look: () => T,
+  readRecord: () => T,
   isExpected?: Matcher,
 ): Promise<T> {
   const deadlineMs = Date.now() + CATCH_UP_MS;
   await scene.stage.observer.next();
-  for (let last = look(), sinceMs = Date.now(); ;) {
+  for (let last = readRecord(), sinceMs = Date.now(); ;) {
     await scene.stage.observer.next();
-    const now = look();
+    const now = readRecord();
     if (isExpected?.(now) === true) return now;
     if (JSON.stringify(now) !== JSON.stringify(last)) sinceMs = Date.now();
     last = now;
-    const isPatient = isExpected !== undefined && Date.now() < deadlineMs;
-    if (!isPatient && (Date.now() - sinceMs > REST_MS || Date.now() > deadlineMs)) return now;
+    const mayCatchUp = isExpected !== undefined && Date.now() < deadlineMs;
+    if (!mayCatchUp && (Date.now() - sinceMs > REST_MS || Date.now() > deadlineMs)) return now;
   }
 }
 
-async function makeMarkers({
+async function createMarkerObjects({
   api,
   markerNamespace,
   markerClass,
@@ -257,8 +256,8 @@ async function makeMarkers({
   await api.create(CLASSES, storageClass(markerClass, { fields: { provisioner: driverName } }));
 }
 
-/** Takes away claims and volumes, finalizers or not: the next provisioner may have the same
- * driver's name. */
+/** Deletes claims and volumes in spite of finalizers: the next provisioner may have a driver of the
+ * same name. */
 async function cleanUp(
   scenes: readonly Scene[],
   { api, markerNamespace, observer }: Stage,
@@ -275,11 +274,11 @@ async function cleanUp(
     for (const { metadata } of scene.volumes()) await force(`${VOLUMES}/${metadata.name}`);
     await force(`${CLASSES}/${scene.className}`);
   }
-  for (const { metadata, spec } of observer.view.volumes) {
+  for (const { metadata, spec } of observer.objects.volumes) {
     if (at(spec, 'claimRef', 'namespace') === markerNamespace)
       await force(`${VOLUMES}/${metadata.name}`);
   }
-  for (const { metadata } of observer.view.claims) {
+  for (const { metadata } of observer.objects.claims) {
     if (metadata.namespace === markerNamespace)
       await force(`${paths(markerNamespace).claims}/${metadata.name}`);
   }

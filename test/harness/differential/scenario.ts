@@ -2,25 +2,23 @@ import type { Fields } from '../../conformance/connection.ts';
 import type { CallAnswer } from './scripted-driver.ts';
 import type { Scene } from './scene.ts';
 
-/** One story that both provisioners live through, each in namespaces and with classes of its own.
- */
+/** Steps that both provisioners run through, each in namespaces and with classes of its own. */
 export interface Scenario {
   /** A DNS label, unique in its file; namespaces and classes are named after it. */
   readonly name: string;
-  /** What it is about, as the title of the test. */
+  /** The title of the test. */
   readonly title: string;
-  /** Fields over those of the plain class. Null: no class is made. */
+  /** Fields that replace those of the plain class. Null: no class is created. */
   readonly class?: Fields | null | ((scene: Scene) => Fields);
-  /** Over those of the plain claim. Null: no claim is made. */
+  /** Fields that replace those of the plain claim. Null: no claim is created. */
   readonly claim?: ClaimShape | null | ((scene: Scene) => ClaimShape);
-  /** Makes what must be there before the class and the claim. */
+  /** Creates what must exist before the class and the claim. */
   readonly prepare?: (scene: Scene) => Promise<unknown>;
-  /** What the driver says to calls of this scenario, where it is not what it says by itself. */
+  /** Replaces the driver's default answers to calls of this scenario. */
   readonly answer?: CallAnswer;
-  /** Waits for what ends it. */
+  /** Waits until the scenario has reached its result. */
   readonly ends: (scene: Scene) => Promise<unknown>;
-  /** What comes afterwards. Default: a Bound claim is deleted, and its volume is awaited to be
-   * gone. */
+  /** Steps after the result. Default: deletes a Bound claim, and waits until its volume is gone. */
   readonly afterwards?: (scene: Scene) => Promise<unknown>;
 }
 
@@ -30,7 +28,7 @@ export interface ClaimShape {
   readonly spec?: Fields;
 }
 
-/** The claim is Bound and its event is there. */
+/** Waits until the claim is Bound and has its event. */
 export async function bound(scene: Scene): Promise<void> {
   await scene.until('the claim is Bound', () => scene.claim()?.status?.phase === 'Bound');
   await scene.until('the event ProvisioningSucceeded', () =>
@@ -38,27 +36,28 @@ export async function bound(scene: Scene): Promise<void> {
   );
 }
 
-/** The claim has a warning that it can't be provisioned. */
+/** Waits for the warning that the claim can't be provisioned. */
 export async function refused(scene: Scene): Promise<void> {
   await event('ProvisioningFailed')(scene);
 }
 
-/** An event with that reason. */
+/** Waits for an event with that reason. */
 export function event(reason: string, text = ''): (scene: Scene) => Promise<void> {
   return (scene) => scene.until(`the event ${reason} ${text}`, () => scene.hasEvent(reason, text));
 }
 
-/** So many calls of that method. */
+/** Waits for that many calls of that method. */
 export function calls(method: string, count: number): (scene: Scene) => Promise<void> {
   return (scene) => scene.until(`${count} × ${method}`, () => scene.calls(method).length >= count);
 }
 
-/** Nothing happens: a claim made now is Bound, so the provisioner has seen what came before it. */
+/** Waits until a claim that is created now is Bound: then the provisioner has seen, and ignored,
+ * what was created before. */
 export function ignored(scene: Scene): Promise<void> {
   return scene.marker();
 }
 
-/** The steps, one after the other. */
+/** Runs the steps one after the other. */
 export function all(
   ...steps: readonly ((scene: Scene) => Promise<unknown>)[]
 ): (scene: Scene) => Promise<void> {
@@ -67,7 +66,5 @@ export function all(
   };
 }
 
-/** For `afterwards`: everything stays as it is. */
-export async function stays(): Promise<void> {
-  // Nothing to do.
-}
+/** For `afterwards`: deletes nothing. */
+export async function stays(): Promise<void> {}

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import {
   at,
-  textAt,
   type Connection,
   type Fields,
   type Reply,
+  textAt,
 } from '../../conformance/connection.ts';
 import {
   CLASSES,
@@ -19,14 +19,14 @@ import type { Observer, Seen, SeenEvent } from './observer.ts';
 import type { Scenario } from './scenario.ts';
 import type { RecordedCall } from './scripted-driver.ts';
 
-/** What all scenarios of one run have in common. */
+/** What all scenarios of a run share. */
 export interface Stage {
   readonly api: Connection;
   readonly observer: Observer;
   readonly driverName: string;
-  /** In every name that this run gives, and nowhere else. */
+  /** Part of every name in this run, and of no other name. */
   readonly token: string;
-  /** Volumes' names have so many hex digits of the claim's UID; -1: all of it. */
+  /** Number of hex digits of the claim's UID in names of volumes; -1: the whole UID. */
   readonly uuidLength: number;
   /** UIDs of claims that belong to no scenario. */
   readonly markers: Set<string>;
@@ -35,24 +35,24 @@ export interface Stage {
   readonly markerNamespace: string;
 }
 
-const PATIENCE_MS = 90_000;
-/** Its events say what it waits for, at its own pace. */
+const TIMEOUT_MS = 90_000;
+/** The sources of events that are not compared. */
 const NOT_THE_PROVISIONER = new Set(['persistentvolume-controller', 'default-scheduler']);
 
 /** One scenario with one provisioner. */
 export class Scene {
   readonly scenario: Scenario;
   readonly stage: Stage;
-  /** What the scenario wants compared beside objects, events and calls. */
+  /** What else the scenario adds to the comparison. */
   readonly notes: Record<string, unknown> = {};
-  /** What has happened so far, for answers of the driver that depend on it. */
+  /** What has happened so far, for answers of the driver that depend on that. */
   readonly happened = new Set<string>();
   readonly namespace: string;
-  /** A second namespace; made by the scenario that needs it. */
+  /** A second namespace; a scenario that needs it creates it. */
   readonly otherNamespace: string;
-  /** Name of the class, and of whatever else is made for the whole cluster. */
+  /** Name of the class and of the scenario's other cluster-wide objects. */
   readonly className: string;
-  /** In every name of this scenario and run, and in no other. */
+  /** Part of every name of this scenario in this run, and of no other name. */
   readonly #mark: string;
   readonly #uids = new Set<string>();
 
@@ -86,7 +86,7 @@ export class Scene {
     });
   }
 
-  /** Creates and gives what was stored. */
+  /** Creates an object and returns it as stored. */
   async create(path: string, object: Fields): Promise<Seen> {
     const reply = await this.api.call('POST', path, { body: object });
     assert.equal(reply.status, 201, `POST ${path}: ${reply.text}`);
@@ -120,7 +120,7 @@ export class Scene {
     return this.create(paths(namespace).secrets, secret(name, { fields: { stringData: data } }));
   }
 
-  /** A volume of this driver that nobody provisioned; its name is the handle. */
+  /** Creates a static volume of this driver; its name is the handle. */
   makeVolume(
     name: string,
     more: { readonly metadata?: Fields; readonly spec?: Fields } = {},
@@ -144,12 +144,12 @@ export class Scene {
     assert.ok(reply.status < 300 || reply.status === 404, `DELETE ${path}: ${reply.text}`);
   }
 
-  /** The claim as it was last seen. */
+  /** The claim as last read. */
   claim(name = 'data'): Seen | undefined {
     return this.ownClaims().find(({ metadata }) => metadata.name === name);
   }
 
-  /** The volume that a claim is, or shall be, bound to. */
+  /** The volume whose claimRef names the claim. */
   volume(name = 'data'): Seen | undefined {
     const uid = this.uidOf(name);
     return this.volumes().find((found) => at(found.spec, 'claimRef', 'uid') === uid);
@@ -165,13 +165,13 @@ export class Scene {
   }
 
   ownClaims(): readonly Seen[] {
-    return this.stage.observer.view.claims.filter(({ metadata }) =>
+    return this.stage.observer.objects.claims.filter(({ metadata }) =>
       this.#hasNamespace(metadata.namespace),
     );
   }
 
   volumes(): readonly Seen[] {
-    return this.stage.observer.view.volumes.filter(
+    return this.stage.observer.objects.volumes.filter(
       (found) =>
         this.isAbout(found.metadata.name) ||
         this.#hasNamespace(at(found.spec, 'claimRef', 'namespace')),
@@ -179,14 +179,14 @@ export class Scene {
   }
 
   snapshots(): readonly Seen[] {
-    return this.stage.observer.view.snapshots.filter(({ metadata }) =>
+    return this.stage.observer.objects.snapshots.filter(({ metadata }) =>
       this.#hasNamespace(metadata.namespace),
     );
   }
 
-  /** What the provisioner said about its objects. */
+  /** The provisioner's events about the scenario's objects. */
   events(): readonly SeenEvent[] {
-    return this.stage.observer.view.events.filter(
+    return this.stage.observer.objects.events.filter(
       ({ involvedObject, reportingComponent, source }) => {
         if (NOT_THE_PROVISIONER.has(source?.component ?? reportingComponent ?? '')) return false;
         return involvedObject.kind === 'PersistentVolume'
@@ -204,25 +204,26 @@ export class Scene {
     return this.stage.calls.filter((call) => call.method === method && this.isAbout(call.about));
   }
 
-  /** Whether a name or handle is one of this scenario: it has the scenario's mark, or the UID of
-   * one of its claims, in it. */
+  /** Whether a name or handle belongs to this scenario: it contains the scenario's mark, or the UID
+   * of one of its claims. */
   isAbout(text: string): boolean {
     if (text.includes(this.#mark)) return true;
     for (const { metadata } of this.ownClaims()) this.#uids.add(metadata.uid);
     return isOneOf(text, this.#uids, this.stage.uuidLength);
   }
 
-  /** Waits until something is seen. */
+  /** Waits until a condition holds. */
   async until(what: string, holds: () => boolean | Promise<boolean>): Promise<void> {
-    const deadlineMs = Date.now() + PATIENCE_MS;
+    const deadlineMs = Date.now() + TIMEOUT_MS;
     await this.stage.observer.next();
     while (!(await holds())) {
-      if (Date.now() > deadlineMs) throw new Error(`not within ${PATIENCE_MS} ms: ${what}`);
+      if (Date.now() > deadlineMs) throw new Error(`not within ${TIMEOUT_MS} ms: ${what}`);
       await this.stage.observer.next();
     }
   }
 
-  /** A claim of a plain class, made now, is Bound: whatever came before it was seen. */
+  /** Creates a claim of a plain class and waits until it is Bound: then the provisioner has seen
+   * what was created before. */
   async marker(): Promise<void> {
     const name = `after-${this.scenario.name}-${Date.now()}`;
     const path = paths(this.stage.markerNamespace).claims;
@@ -234,8 +235,8 @@ export class Scene {
       found.metadata.namespace === this.stage.markerNamespace &&
       found.metadata.name === name &&
       found.status?.phase === 'Bound';
-    await this.until('a claim made afterwards is Bound', () =>
-      this.stage.observer.view.claims.some(isBound),
+    await this.until('a claim that was created afterwards is Bound', () =>
+      this.stage.observer.objects.claims.some(isBound),
     );
   }
 
@@ -254,7 +255,7 @@ export class Scene {
   }
 }
 
-/** Whether a name or handle has one of the UIDs in it, as volumes are named after them. */
+/** Whether a name or handle contains one of the UIDs, shortened as in names of volumes. */
 export function isOneOf(text: string, uids: ReadonlySet<string>, uuidLength: number): boolean {
   return [...uids].some((uid) =>
     text.includes(uuidLength === -1 ? uid : uid.replaceAll('-', '').slice(0, uuidLength)),

@@ -1,17 +1,20 @@
-import { toJson, type JsonValue } from '@bufbuild/protobuf';
+import { type JsonValue, toJson } from '@bufbuild/protobuf';
 import { setTimeout as delay } from 'node:timers/promises';
 import {
   ControllerServiceCapability_RPC_Type as ControllerCapability,
+  type CreateVolumeRequest,
   CreateVolumeRequestSchema,
+  type CreateVolumeResponse,
+  type DeleteVolumeRequest,
   DeleteVolumeRequestSchema,
   PluginCapability_Service_Type as PluginService,
   type CreateVolumeRequest,
   type CreateVolumeResponse,
   type DeleteVolumeRequest,
 } from '#src/csi/generated/csi_pb.ts';
-import { Code as codes, type Code, type CodeName } from '#src/csi/status.ts';
+import { type Code, Code as codes, type CodeName } from '#src/csi/status.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
-import { startSampleDriver, type SampleDriver } from '../../../sandbox/driver/server.ts';
+import { type SampleDriver, startSampleDriver } from '../../../sandbox/driver/server.ts';
 import type { Scene } from './scene.ts';
 
 /** One CreateVolume or DeleteVolume of a scenario. */
@@ -21,14 +24,14 @@ export interface ScriptedCall {
   readonly delete: DeleteVolumeRequest;
   /** 1 for the first call of this method about this volume. */
   readonly count: number;
-  /** What the driver says by itself: it always gives what was asked for. */
+  /** The default answer, which grants the request. */
   readonly usual: object;
 }
 
-/** The answer; nothing means the usual one. A DriverStatus may be thrown. */
+/** Returns the answer, or undefined for the default one; may throw a DriverStatus. */
 export type CallAnswer<Context = Scene> = (call: ScriptedCall, scene: Context) => unknown;
 
-/** A call as it is compared: the whole request. */
+/** A call with its whole request, for the comparison. */
 export interface RecordedCall {
   readonly method: string;
   /** Name of the volume to create, handle of the one to delete. */
@@ -46,16 +49,15 @@ export interface ScriptedDriverOptions {
   readonly dataDir: string;
   readonly name: string;
   readonly capabilities: readonly (keyof typeof ControllerCapability)[];
-  /** The scene that a call about that volume belongs to, or nobody; undefined while that is not
-   * known. */
-  readonly sceneOf: (about: string) => Scene | 'nobody' | undefined;
+  /** The scene of a call about that volume, or 'none'; undefined while that is unknown. */
+  readonly sceneOf: (about: string) => Scene | 'none' | undefined;
 }
 
-/** How long the answer of a call may be unknown: the claim's UID is known only once the API server
- * has answered. */
+/** How long to wait for the scene of a call: a claim's UID is known only once the API server has
+ * answered. */
 const KNOWN_WITHIN_MS = 5_000;
 
-/** A driver that keeps nothing: it records each request, and answers as the scenario says. */
+/** Starts a driver without volumes: it records each request, and answers as the scenario says. */
 export async function startScriptedDriver(options: ScriptedDriverOptions): Promise<ScriptedDriver> {
   const calls: RecordedCall[] = [];
   const counts = new Map<string, number>();
@@ -69,7 +71,7 @@ export async function startScriptedDriver(options: ScriptedDriverOptions): Promi
     const create = request as CreateVolumeRequest;
     const usual = method === 'CreateVolume' ? volumeFor(create) : {};
     const scene = await sceneOf(options, about);
-    if (scene === undefined || scene === 'nobody') return usual;
+    if (scene === undefined || scene === 'none') return usual;
     const call = { method, create, delete: request as DeleteVolumeRequest, count, usual };
     return ((await scene.scenario.answer?.(call, scene)) as object | undefined) ?? usual;
   };
@@ -116,7 +118,7 @@ export async function startScriptedDriver(options: ScriptedDriverOptions): Promi
   return { calls, close: () => driver.close() };
 }
 
-/** What the driver says by itself, with changes to the volume. */
+/** The default answer, with changes to the volume. */
 export function volumeFor(
   request: CreateVolumeRequest,
   changes: Partial<Record<keyof NonNullable<CreateVolumeResponse['volume']>, unknown>> = {},
@@ -132,8 +134,7 @@ export function volumeFor(
   };
 }
 
-/** Answers with a status.
- * @param method the other one goes as usual */
+/** Fails every call of a method with a status; the other method has its default answers. */
 export function fails(
   code: CodeName,
   details: string,
@@ -151,7 +152,7 @@ export function status(code: keyof typeof Code, details: string): DriverStatus {
 async function sceneOf(
   options: ScriptedDriverOptions,
   about: string,
-): Promise<Scene | 'nobody' | undefined> {
+): Promise<Scene | 'none' | undefined> {
   const deadlineMs = Date.now() + KNOWN_WITHIN_MS;
   for (;;) {
     const scene = options.sceneOf(about);

@@ -5,7 +5,7 @@ import type { Scene } from './scene.ts';
 const API_VERSION = 'snapshot.storage.k8s.io/v1';
 const SNAPSHOTS = `/apis/${API_VERSION}`;
 
-/** What is unlike the usual in a snapshot; null: this part is not there. */
+/** Changes to the parts of a plain snapshot; null removes the part. */
 export interface SnapshotChanges {
   readonly namespace?: string;
   readonly metadata?: Fields;
@@ -15,8 +15,8 @@ export interface SnapshotChanges {
   readonly contentStatus?: Fields | null;
 }
 
-/** A snapshot in the cluster as the snapshot controller leaves it, with changes to each part; null:
- * this part is not there. */
+/** Creates a snapshot as the snapshot controller would, with changes to each part; null removes the
+ * part. */
 export async function makeSnapshot(
   scene: Scene,
   name: string,
@@ -43,7 +43,7 @@ export async function makeSnapshot(
   return made;
 }
 
-/** The content that a snapshot is bound to. */
+/** The content to which a snapshot is bound. */
 export async function makeContent(
   scene: Scene,
   { metadata: { name, namespace, uid } }: Seen,
@@ -72,7 +72,7 @@ export async function makeContent(
   await scene.setStatus(contentPath(scene, name), status);
 }
 
-/** Path of a snapshot; of this scenario's own namespace, unless another one is given. */
+/** Path of a snapshot, by default in the scenario's own namespace. */
 export function snapshotPath(scene: Scene, name: string, namespace = scene.namespace): string {
   return `${SNAPSHOTS}/namespaces/${namespace}/volumesnapshots/${name}`;
 }

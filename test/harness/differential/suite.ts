@@ -10,9 +10,9 @@ import { realControlPlane, type RealControlPlane } from '../real-control-plane.t
 import { installCrds, referenceGrantCrd, snapshotCrds } from '../snapshot-crds.ts';
 import {
   describeDifference,
+  type Difference,
   differencesOf,
   isKnown,
-  type Difference,
   type KnownDifference,
 } from './differences.ts';
 import { startSutler, startUpstream } from './provisioners.ts';
@@ -22,7 +22,7 @@ import type { Scenario } from './scenario.ts';
 
 const PARITY = fileURLToPath(new URL('../../../../docs/parity.md', import.meta.url));
 
-/** Scenarios that are played with the same flags and the same driver. */
+/** Scenarios that run with the same flags and the same driver. */
 export interface DifferentialSuite extends Setting {
   readonly name: string;
   readonly scenarios: readonly Scenario[];
@@ -36,8 +36,8 @@ interface Stand {
 
 /** Runs external-provisioner and sutler, one after the other, through the same scenarios on one
  * real control plane, and compares what they did. Without a path in EXTERNAL_PROVISIONER there are
- * no tests, and one line says so. DIFFERENTIAL_ONLY, a pattern, picks scenarios by name;
- * DIFFERENTIAL_LOG=1 prints what the provisioners said. */
+ * no tests, and one line says so. DIFFERENTIAL_ONLY, a pattern, selects scenarios by name;
+ * DIFFERENTIAL_LOG=1 prints the output of the provisioners. */
 export function describeDifferential(
   suites: readonly DifferentialSuite[],
   env: NodeJS.ProcessEnv,
@@ -46,7 +46,8 @@ export function describeDifferential(
   if (program === undefined || program === '') {
     const names = suites.map(({ name }) => name).join(', ');
     process.stdout.write(
-      `sutler against external-provisioner, ${names}: not compared; set EXTERNAL_PROVISIONER to the path of csi-provisioner\n`,
+      `sutler against external-provisioner, ${names}: not compared; ` +
+        'set EXTERNAL_PROVISIONER to the path of csi-provisioner\n',
     );
     return;
   }
@@ -86,7 +87,7 @@ interface SuiteContext {
   /** Path of external-provisioner. */
   readonly program: string;
   readonly stand: () => Stand | undefined;
-  /** No scenario is left out, so that each known difference can be asked for. */
+  /** No scenario is left out, so that every known difference has to occur. */
   readonly isWhole: boolean;
   readonly showsLog: boolean;
 }
@@ -121,7 +122,7 @@ function describeSuite(
         assert.equal(
           upstream.get(name)?.trouble,
           '',
-          'upstream itself does not come to the end of this scenario',
+          'upstream itself does not finish this scenario',
         );
         const unknown = differences.filter(
           (found) => found.scenario === name && !isOnPurpose(found),
@@ -134,7 +135,7 @@ function describeSuite(
       });
     }
 
-    it('asks the driver once for each thing where the driver does as it is told', () => {
+    it('repeats no call if the driver gives its default answers', () => {
       const repeated = scenarios
         .filter(({ answer }) => answer === undefined)
         .flatMap(({ name }) =>
@@ -143,7 +144,7 @@ function describeSuite(
       assert.deepEqual(repeated, []);
     });
 
-    it('differs only where docs/parity.md has a row for it', async () => {
+    it('differs only if docs/parity.md has a row for it', async () => {
       const lines = (await readFile(PARITY, 'utf8')).split('\n');
       const rows = [...new Set(known.map(({ row }) => row))];
       assert.deepEqual(
@@ -153,10 +154,14 @@ function describeSuite(
     });
 
     if (isWhole) {
-      it('differs wherever it is said to differ on purpose', () => {
-        const idle = known.filter((entry) => !differences.some((found) => isKnown(found, entry)));
+      it('shows every difference that is listed as intended', () => {
+        const missing = known.filter(
+          (entry) => !differences.some((found) => isKnown(found, entry)),
+        );
         assert.deepEqual(
-          idle.map(({ scenario, where, row }) => `${String(scenario)} ${String(where)} (${row})`),
+          missing.map(
+            ({ scenario, where, row }) => `${String(scenario)} ${String(where)} (${row})`,
+          ),
           [],
         );
       });
@@ -170,7 +175,7 @@ function compareOne(
   sutler: ReadonlyMap<string, ScenarioRecord>,
 ): readonly Difference[] {
   const [a, b] = [upstream.get(name), sutler.get(name)];
-  assert.ok(a !== undefined && b !== undefined, `${name} was not played`);
+  assert.ok(a !== undefined && b !== undefined, `${name} did not run`);
   return differencesOf(name, a, b);
 }
 

@@ -3,8 +3,8 @@ import { FLAGS } from './scenarios/flags.ts';
 import { generated } from './scenarios/generated.ts';
 import { onPurpose } from './scenarios/on-purpose.ts';
 
-/** DIFFERENTIAL_SEED picks other stories, DIFFERENTIAL_COUNT says how many: that many with the
- * default flags, a third of them with each other set. */
+/** DIFFERENTIAL_SEED selects other scenarios, DIFFERENTIAL_COUNT their number: that many with the
+ * default flags, and a third of them with each other set of flags. */
 const seed = Number(process.env['DIFFERENTIAL_SEED'] ?? 1);
 const count = Number(process.env['DIFFERENTIAL_COUNT'] ?? 24);
 const few = Math.ceil(count / 3);
@@ -13,8 +13,8 @@ const suites: readonly DifferentialSuite[] = [
   { name: `chance ${seed}`, scenarios: generated(seed, count), known: onPurpose },
   {
     name: `chance ${seed + 1}, other flags`,
-    // Without the gate that is off: what comes of that would hide all else about claims that name
-    // an attributes class.
+    // Not with the feature gate off, which would hide everything else about claims that name
+    // a VolumeAttributesClass.
     flags: FLAGS.map((flag) => flag.replace(',VolumeAttributesClass=false', '')),
     uuidLength: 12,
     capabilities: [

@@ -21,7 +21,7 @@ describe('an AWS volume for its driver', () => {
     });
   });
 
-  it('has partition 0 where none is set', () => {
+  it('has partition 0 if none is set', () => {
     assert.deepEqual(csi({ volumeID: 'vol-1' }), {
       driver: 'ebs.csi.aws.com',
       volumeHandle: 'vol-1',
@@ -70,7 +70,8 @@ describe('an AWS volume for its driver', () => {
     'aws://z/vol-\u0007',
   ]) {
     it(`is refused as no URL for ${JSON.stringify(volumeID)}`, () => {
-      const text = `${PREFIX}Invalid disk name (${volumeID}): it is no URL like aws://us-east-1a/vol-1`;
+      const why = 'it is no URL like aws://us-east-1a/vol-1';
+      const text = `${PREFIX}Invalid disk name (${volumeID}): ${why}`;
       assert.throws(() => csi({ volumeID }), refusal(text));
     });
   }
@@ -89,7 +90,7 @@ describe('a new volume of the AWS driver', () => {
     toInTreeVolume(aNewVolume(NAME, { volumeHandle: 'vol-1', volumeAttributes })).spec
       .awsElasticBlockStore;
 
-  it('keeps handle, file system and read-only mark', () => {
+  it('keeps handle, file system and readOnly', () => {
     const volume = toInTreeVolume(
       aNewVolume(NAME, { volumeHandle: 'vol-1', fsType: 'xfs', readOnly: true }),
     );
@@ -112,8 +113,9 @@ describe('a new volume of the AWS driver', () => {
   }
 
   for (const partition of ['', 'x', '1.5', '1e1', '2147483648', '-2147483648', '9'.repeat(400)]) {
-    it(`is refused with partition "${partition.slice(0, 12)}"`, () => {
-      const text = `failed to convert partition ${partition} to integer: it is no whole number of 32 bits`;
+    it(`is refused for partition "${partition.slice(0, 12)}"`, () => {
+      const why = 'it is no whole number of 32 bits';
+      const text = `failed to convert partition ${partition} to integer: ${why}`;
       assert.throws(() => source({ partition }), refusal(text));
     });
   }
@@ -132,9 +134,10 @@ describe('a new volume of the AWS driver', () => {
     assert.deepEqual(metadata.labels, { [GA_ZONE]: 'us-west-2-lax-1a', [GA_REGION]: 'us-west-2' });
   });
 
-  it('is refused with zones that are not AWS’s', () => {
+  it('is refused for zones that are not AWS’s', () => {
     const text =
-      'failed to translate topology. PV:pv. Error:Failed to handle region topology. error: Unexpected zone format: z is not a valid AWS zone';
+      'failed to translate topology. PV:pv. Error:Failed to handle region topology. error: ' +
+      'Unexpected zone format: z is not a valid AWS zone';
     const volume = aNewVolume(NAME, {}, { spec: { nodeAffinity: affinity({ [KEY]: ['z'] }) } });
     assert.throws(() => toInTreeVolume(volume), refusal(text));
   });

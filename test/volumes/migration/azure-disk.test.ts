@@ -12,7 +12,7 @@ describe('an Azure disk for its driver', () => {
     toCsiVolume(aStoredVolume({ azureDisk: { diskName: 'disk', diskURI: URI, ...source } })).spec
       .csi;
 
-  it('is managed, and has what its source says', () => {
+  it('is managed, and has the source’s fields', () => {
     assert.deepEqual(csi({ fsType: 'ext4', readOnly: true, cachingMode: 'None' }), {
       driver: 'disk.csi.azure.com',
       volumeHandle: URI,
@@ -22,7 +22,7 @@ describe('an Azure disk for its driver', () => {
     });
   });
 
-  it('is silent where its source is', () => {
+  it('lacks the fields that the source lacks', () => {
     assert.deepEqual(csi({}), {
       driver: 'disk.csi.azure.com',
       volumeHandle: URI,
@@ -30,14 +30,14 @@ describe('an Azure disk for its driver', () => {
     });
   });
 
-  it('says what its source says, also where that is empty', () => {
+  it('has the source’s fields even if they are empty', () => {
     const { fsType, volumeAttributes } = csi({ fsType: '', cachingMode: '' }) ?? {};
     assert.equal(fsType, '');
     assert.deepEqual(volumeAttributes, { kind: 'Managed', cachingmode: '', fstype: '' });
   });
 
   for (const kind of ['Managed', 'managed']) {
-    it(`takes kind ${kind}`, () =>
+    it(`accepts kind ${kind}`, () =>
       assert.equal(csi({ kind })?.volumeAttributes?.['kind'], 'Managed'));
   }
   for (const kind of ['Shared', 'Dedicated', '']) {
@@ -63,7 +63,7 @@ describe('a new volume of the Azure disk driver', () => {
     toInTreeVolume(aNewVolume('kubernetes.io/azure-disk', { volumeHandle: URI, ...csi })).spec
       .azureDisk;
 
-  it('always says file system, read-only mark and kind', () => {
+  it('always has file system, readOnly and kind', () => {
     assert.deepEqual(source({}), {
       diskName: 'disk',
       diskURI: URI,
@@ -80,7 +80,7 @@ describe('a new volume of the Azure disk driver', () => {
     });
   });
 
-  it('takes caching mode and file system from the attributes, however spelled, unless they are empty', () => {
+  it('has caching mode and file system from the attributes, in any case', () => {
     const said = source({
       fsType: 'xfs',
       volumeAttributes: { CachingMode: 'None', FsType: 'ext4' },
@@ -100,7 +100,7 @@ describe('a new volume of the Azure disk driver', () => {
     'https://account.blob.core.windows.net/vhds/a/b.vhd': 'a/b.vhd',
   };
   for (const [uri, name] of Object.entries(names)) {
-    it(`is named ${name} for ${uri}`, () =>
+    it(`has the name ${name} for ${uri}`, () =>
       assert.equal(source({ volumeHandle: uri })?.diskName, name));
   }
 
@@ -129,7 +129,7 @@ describe('a new volume of the Azure disk driver', () => {
       ));
   }
 
-  it('is refused at once for a handle that is made to be slow', () => {
+  it('is refused quickly for a handle that would make a regular expression slow', () => {
     const volumeHandle = '/subscriptions//resourceGroups/'.repeat(10_000);
     assert.throws(() => source({ volumeHandle }), { name: 'RefusedError' });
   });

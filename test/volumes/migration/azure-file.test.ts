@@ -24,7 +24,7 @@ describe('an Azure file share for its driver', () => {
     ).spec.csi;
   };
 
-  it('has a handle of group, account, share, volume and namespace, and the secret for the node', () => {
+  it('has a handle of all its parts, and the secret for the node', () => {
     assert.deepEqual(
       csi({ secretNamespace: 'ns', readOnly: true }, { annotations: { [GROUP]: 'group' } }),
       {
@@ -37,7 +37,7 @@ describe('an Azure file share for its driver', () => {
     );
   });
 
-  it('has no resource group where no annotation names one', () => {
+  it('has no resource group if no annotation names one', () => {
     assert.equal(csi({ secretNamespace: 'ns' })?.volumeHandle, '#acct#share#pv#ns');
   });
 
@@ -48,7 +48,7 @@ describe('an Azure file share for its driver', () => {
     'azure-storage-account--secret': 'azure-storage-account--secret',
     own: 'own',
   })) {
-    it(`is of account ${account} for secret ${secretName}`, () => {
+    it(`has account ${account} for secret ${secretName}`, () => {
       assert.equal(
         csi({ secretName, secretNamespace: 'ns' })?.volumeHandle,
         `#${account}#share#pv#ns`,
@@ -56,9 +56,9 @@ describe('an Azure file share for its driver', () => {
     });
   }
 
-  // The API server writes null for a namespace that isn't set.
+  // The API server sends null for an unset namespace.
   for (const source of [{}, { secretNamespace: null }]) {
-    it(`takes the namespace from the claim for ${JSON.stringify(source)}`, () => {
+    it(`has the claim’s namespace for ${JSON.stringify(source)}`, () => {
       const found = csi(source, { claimRef: { namespace: 'claims' } });
       assert.equal(found?.volumeHandle, '#acct#share#pv#claims');
       assert.equal(found?.nodeStageSecretRef?.namespace, 'claims');
@@ -66,13 +66,13 @@ describe('an Azure file share for its driver', () => {
   }
 
   const text = 'could not find a secret namespace in PersistentVolumeSource or ClaimRef';
-  it('is refused with an empty namespace, even if the claim has one', () => {
+  it('is refused for an empty namespace, even if the claim has one', () => {
     assert.throws(
       () => csi({ secretNamespace: '' }, { claimRef: { namespace: 'claims' } }),
       refusal(text),
     );
   });
-  it('is refused where neither source nor claim have one', () => {
+  it('is refused if neither source nor claim have a namespace', () => {
     assert.throws(() => csi({}), refusal(text));
     assert.throws(() => csi({}, { claimRef: { name: 'claim' } }), refusal(text));
   });
@@ -89,7 +89,7 @@ describe('a new volume of the Azure file driver', () => {
     );
   const source = (csi: Partial<CsiSource>) => made(csi).spec.azureFile;
 
-  it('takes share and secret from the attributes, however spelled', () => {
+  it('has share and secret from the attributes, in any case', () => {
     const volumeAttributes = { shareName: 'sh', SecretName: 'se', secretnamespace: 'ns' };
     assert.deepEqual(source({ readOnly: true, volumeAttributes }), {
       shareName: 'sh',
@@ -99,7 +99,7 @@ describe('a new volume of the Azure file driver', () => {
     });
   });
 
-  it('takes the node’s secret first', () => {
+  it('prefers the node’s secret', () => {
     const volumeAttributes = { sharename: 'sh', secretname: 'se', secretnamespace: 'ns' };
     assert.deepEqual(
       source({ volumeAttributes, nodeStageSecretRef: { name: 'node', namespace: 'nodes' } }),
@@ -116,14 +116,14 @@ describe('a new volume of the Azure file driver', () => {
   });
 
   for (const nodeStageSecretRef of [{ name: '', namespace: 'nodes' }, { namespace: 'nodes' }]) {
-    it(`does not take ${JSON.stringify(nodeStageSecretRef)} for a secret`, () => {
+    it(`ignores the secret reference ${JSON.stringify(nodeStageSecretRef)}`, () => {
       const volumeAttributes = { sharename: 'sh', secretname: 'se', secretnamespace: 'ns' };
       const expected = { shareName: 'sh', secretName: 'se', secretNamespace: 'ns' };
       assert.deepEqual(source({ volumeAttributes, nodeStageSecretRef }), expected);
     });
   }
 
-  it('has the secret in namespace default where nobody says where', () => {
+  it('has the secret in namespace default if no namespace is given', () => {
     assert.equal(
       source({ volumeAttributes: { sharename: 'sh', secretname: 'se' } })?.secretNamespace,
       'default',
@@ -148,21 +148,21 @@ describe('a new volume of the Azure file driver', () => {
     ],
   ];
   for (const [what, volumeAttributes, expected] of fromHandle) {
-    it(`takes from the handle ${what}, where nobody names it, and the resource group`, () => {
+    it(`has ${what} and the resource group from the handle if need be`, () => {
       const volume = made({ volumeHandle: 'group#acct#share#pv#ns', volumeAttributes });
       assert.deepEqual(volume.spec.azureFile, { ...expected, secretNamespace: 'default' });
       assert.deepEqual(volume.metadata.annotations, { [GROUP]: 'group' });
     });
   }
 
-  it('keeps other annotations, and overwrites the group', () => {
+  it('keeps other annotations and overwrites the group', () => {
     assert.deepEqual(made({}, { annotations: { a: 'b', [GROUP]: 'old' } }).metadata.annotations, {
       a: 'b',
       [GROUP]: 'group',
     });
   });
 
-  it('has no annotation of an empty group, or of a handle that was not read', () => {
+  it('has no group annotation for an empty group or a handle that was not needed', () => {
     assert.deepEqual(made({ volumeHandle: '#acct#share' }).metadata.annotations, {});
     assert.deepEqual(
       made({ volumeAttributes: { sharename: 'sh', secretname: 'se' } }).metadata.annotations,
@@ -171,7 +171,7 @@ describe('a new volume of the Azure file driver', () => {
   });
 
   for (const volumeHandle of ['', 'share', 'group#share']) {
-    it(`is refused for the handle "${volumeHandle}" where it is needed`, () => {
+    it(`is refused for the handle "${volumeHandle}" if it is needed`, () => {
       assert.throws(
         () => made({ volumeHandle }),
         refusal(`error parsing volume id: "${volumeHandle}", should at least contain two #`),

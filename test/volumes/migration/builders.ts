@@ -8,7 +8,7 @@ import type {
 } from '#src/kube/objects.ts';
 import { PLUGINS } from '#src/volumes/migration/plugins.ts';
 
-/** The names of zone and region, as the spec has them. */
+/** Kubernetes' keys for zone and region, spelled out to check those of the source. */
 export const GA_ZONE = 'topology.kubernetes.io/zone';
 export const GA_REGION = 'topology.kubernetes.io/region';
 export const BETA_ZONE = 'failure-domain.beta.kubernetes.io/zone';
@@ -16,7 +16,7 @@ export const BETA_REGION = 'failure-domain.beta.kubernetes.io/region';
 
 type Labels = Readonly<Record<string, string>>;
 
-/** The whole value can't be changed any more: a rule that tries to throws. */
+/** Freezes the whole value: a rule that changes it throws. */
 export function frozen<T>(value: T): T {
   if (typeof value === 'object' && value !== null) {
     for (const part of Object.values(value)) frozen(part);
@@ -67,7 +67,7 @@ export function aNewVolume(
   });
 }
 
-/** An affinity; each term as values by key. */
+/** An affinity of terms that are given as values by key. */
 export function affinity(
   ...terms: readonly Readonly<Record<string, readonly string[]>>[]
 ): NonNullable<VolumeSpec['nodeAffinity']> {
@@ -84,5 +84,5 @@ function termOf(values: Readonly<Record<string, readonly string[]>>): NodeSelect
   };
 }
 
-/** Checks that something is refused with these words. */
+/** A check for assert.throws: a refusal with this message. */
 export const refusal = (message: string) => ({ name: 'RefusedError', message });

@@ -32,7 +32,7 @@ describe('a Cinder volume for its driver', () => {
 });
 
 describe('a new volume of the Cinder driver', () => {
-  it('keeps handle, file system and read-only mark', () => {
+  it('keeps handle, file system and readOnly', () => {
     const volume = aNewVolume('kubernetes.io/cinder', {
       volumeHandle: 'id',
       fsType: 'xfs',

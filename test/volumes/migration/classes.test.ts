@@ -32,7 +32,7 @@ const oneTerm = (key: string, values: readonly string[]) => [
 
 describe('fstype of an in-tree class', () => {
   for (const name of [GCE, AWS, CINDER]) {
-    it(`becomes csi.storage.k8s.io/fstype for ${name}, however spelled`, () => {
+    it(`becomes csi.storage.k8s.io/fstype for ${name}, in any case`, () => {
       for (const spelling of ['fstype', 'fsType', 'FSTYPE']) {
         assert.deepEqual(parameters(name, { [spelling]: 'ext3' }), {
           'csi.storage.k8s.io/fstype': 'ext3',
@@ -40,7 +40,7 @@ describe('fstype of an in-tree class', () => {
       }
     });
 
-    it(`wins over csi.storage.k8s.io/fstype for ${name}, in whichever order they come`, () => {
+    it(`wins over csi.storage.k8s.io/fstype for ${name}, in any order`, () => {
       const both = { fstype: 'ext3', 'csi.storage.k8s.io/fstype': 'xfs' };
       const turned = { 'csi.storage.k8s.io/fstype': 'xfs', fstype: 'ext3' };
       for (const given of [both, turned])
@@ -48,7 +48,7 @@ describe('fstype of an in-tree class', () => {
     });
   }
 
-  it('becomes csi.storage.k8s.io/fstype for vSphere too, next to the mark of a migrated class', () => {
+  it('becomes csi.storage.k8s.io/fstype for vSphere too', () => {
     assert.deepEqual(parameters(VSPHERE, { FsType: 'ext3' }), {
       'csi.storage.k8s.io/fstype': 'ext3',
       csimigration: 'true',
@@ -60,7 +60,7 @@ describe('fstype of an in-tree class', () => {
       assert.deepEqual(parameters(name, { fsType: 'ext3' }), { fsType: 'ext3' }));
   }
 
-  it('is, of several spellings, the all-lower-case one, in whichever order they come', () => {
+  it('is the lower-case one of several spellings, in any order', () => {
     for (const given of [
       { fstype: 'a', FSTYPE: 'b' },
       { FSTYPE: 'b', fstype: 'a' },
@@ -72,7 +72,7 @@ describe('fstype of an in-tree class', () => {
 
 describe('zone and zones of an in-tree class', () => {
   for (const name of [GCE, AWS, AZURE_DISK]) {
-    it(`zone becomes the one allowed topology for ${name}, as it is`, () => {
+    it(`zone becomes the only allowed topology for ${name}`, () => {
       const { parameters, allowedTopologies } = translated(name, {
         parameters: { Zone: 'us-east1-a,b ', type: 'x' },
       });
@@ -91,7 +91,7 @@ describe('zone and zones of an in-tree class', () => {
       assert.deepEqual(parameters, {});
     });
 
-    it(`zones wins where zone is there too for ${name}`, () => {
+    it(`zones wins over zone for ${name}`, () => {
       for (const given of [
         { zone: 'z1', zones: 'z2,z3' },
         { zones: 'z2,z3', zone: 'z1' },
@@ -102,7 +102,7 @@ describe('zone and zones of an in-tree class', () => {
       }
     });
 
-    it(`zones that are there but empty are one empty value for ${name}`, () => {
+    it(`empty zones become one empty value for ${name}`, () => {
       assert.deepEqual(
         translated(name, { parameters: { zones: '' } }).allowedTopologies,
         oneTerm(keyOf(name), ['']),
@@ -126,14 +126,14 @@ describe('zone and zones of an in-tree class', () => {
       }
     });
 
-    it(`takes zones next to an empty list of allowed topologies for ${name}`, () => {
+    it(`accepts zones next to an empty list of allowed topologies for ${name}`, () => {
       const cls = translated(name, { parameters: { zone: 'z' }, allowedTopologies: [] });
       assert.deepEqual(cls.allowedTopologies, oneTerm(keyOf(name), ['z']));
     });
   }
 
   for (const name of [CINDER, AZURE_FILE, PORTWORX]) {
-    it(`mean nothing to ${name}`, () => {
+    it(`have no meaning for ${name}`, () => {
       const cls = translated(name, { parameters: { Zone: 'z1', zones: 'z2' } });
       assert.deepEqual(cls.parameters, { Zone: 'z1', zones: 'z2' });
       assert.equal(cls.allowedTopologies, undefined);
@@ -163,7 +163,7 @@ describe('allowed topologies of an in-tree class', () => {
   ];
 
   for (const name of [GCE, AWS, CINDER, AZURE_DISK, VSPHERE]) {
-    it(`name zones by the driver’s key for ${name}; all else stays where it was`, () => {
+    it(`have the driver’s key for zones for ${name}; all else stays`, () => {
       assert.deepEqual(translated(name, { allowedTopologies: given }).allowedTopologies, [
         {
           matchLabelExpressions: [
@@ -190,7 +190,7 @@ describe('allowed topologies of an in-tree class', () => {
       assert.deepEqual(translated(name, { allowedTopologies: given }).allowedTopologies, given));
   }
 
-  it('say nothing for the fault domains of Azure regions without zones', () => {
+  it('have an empty value for fault domains of Azure regions without zones', () => {
     const own = [
       {
         matchLabelExpressions: [
@@ -205,7 +205,7 @@ describe('allowed topologies of an in-tree class', () => {
     );
   });
 
-  it('say nothing for them either where the class names the driver’s key itself, or made them of zones', () => {
+  it('have it also under the driver’s own key and for zones', () => {
     const own = oneTerm(keyOf(AZURE_DISK), ['0', 'a']);
     assert.deepEqual(
       translated(AZURE_DISK, { allowedTopologies: own }).allowedTopologies,
@@ -215,7 +215,7 @@ describe('allowed topologies of an in-tree class', () => {
     assert.deepEqual(allowedTopologies, oneTerm(keyOf(AZURE_DISK), ['', 'a']));
   });
 
-  it('keep numbers under other keys', () => {
+  it('keep numeric values of other keys', () => {
     assert.deepEqual(
       translated(AZURE_DISK, { allowedTopologies: oneTerm('rack', ['1']) }).allowedTopologies,
       oneTerm('rack', ['1']),
@@ -231,8 +231,7 @@ describe('other parameters of an in-tree class', () => {
     ['__proto__']: 'p',
   };
   for (const name of [GCE, AWS, CINDER, AZURE_DISK, AZURE_FILE, PORTWORX]) {
-    it(`stay as they are spelled for ${name}`, () =>
-      assert.deepEqual(parameters(name, given), given));
+    it(`keep their spelling for ${name}`, () => assert.deepEqual(parameters(name, given), given));
   }
 
   for (const spelling of ['iopspergb', 'iopsPerGB']) {
@@ -244,7 +243,7 @@ describe('other parameters of an in-tree class', () => {
     });
   }
 
-  it('iopspergb of AWS says so even where the class says the contrary', () => {
+  it('iopspergb of AWS does so even if the class forbids it', () => {
     const given = { iopspergb: '10', allowautoiopspergbincrease: 'false' };
     assert.deepEqual(parameters(AWS, given), { ...given, allowautoiopspergbincrease: 'true' });
   });
@@ -265,16 +264,16 @@ describe('other parameters of an in-tree class', () => {
       assert.deepEqual(parameters(VSPHERE, { [key]: 'v' }), { [out]: 'v', csimigration: 'true' }));
   }
 
-  it('are left out for vSphere, even with keys that CSI has', () => {
+  it('are left out for vSphere, even reserved ones of CSI', () => {
     assert.deepEqual(parameters(VSPHERE, given), { csimigration: 'true' });
     assert.deepEqual(parameters(VSPHERE, { csimigration: 'false' }), { csimigration: 'true' });
   });
 
   for (const name of [GCE, AWS, CINDER, AZURE_DISK]) {
-    it(`are an empty map where there are none for ${name}`, () =>
+    it(`are an empty map if there are none for ${name}`, () =>
       assert.deepEqual(translated(name).parameters, {}));
   }
-  it('are the mark of a migrated class where there are none for vSphere', () => {
+  it('are only csimigration if there are none for vSphere', () => {
     assert.deepEqual(translated(VSPHERE).parameters, { csimigration: 'true' });
   });
 });
@@ -289,7 +288,7 @@ describe('the secret of a Portworx class', () => {
     'node-expand',
   ];
   for (const field of ['name', 'namespace']) {
-    it(`has its ${field} repeated for each of six purposes, however spelled`, () => {
+    it(`has its ${field} repeated for each of six purposes, in any case`, () => {
       const expected = Object.fromEntries(
         PURPOSES.map((purpose) => [`csi.storage.k8s.io/${purpose}-secret-${field}`, 'value']),
       );
@@ -305,7 +304,7 @@ describe('the secret of a Portworx class', () => {
     });
   }
 
-  it('leaves a class without parameters without', () => {
+  it('adds no parameters to a class without any', () => {
     assert.ok(!('parameters' in translated(PORTWORX)));
     assert.deepEqual(parameters(PORTWORX, {}), {});
   });
@@ -313,9 +312,9 @@ describe('the secret of a Portworx class', () => {
 
 describe('translateClass', () => {
   for (const name of ALL.filter((name) => name !== PORTWORX)) {
-    it(`leaves the provisioner ${name}`, () => assert.equal(translated(name).provisioner, name));
+    it(`keeps the provisioner ${name}`, () => assert.equal(translated(name).provisioner, name));
   }
-  it('makes Portworx’s provisioner the driver', () =>
+  it('replaces Portworx’s provisioner by the driver', () =>
     assert.equal(translated(PORTWORX).provisioner, 'pxd.portworx.com'));
 
   it('changes nothing at all for Azure File', () => {

@@ -50,7 +50,7 @@ describe('a GCE volume for its driver', () => {
     }
   });
 
-  it('reads the beta label first, the GA one where that is empty', () => {
+  it('reads the beta label first, and the GA one if that is empty', () => {
     assert.equal(
       handle({ [BETA_ZONE]: 'beta', [GA_ZONE]: 'ga' }),
       'projects/UNSPECIFIED/zones/beta/disks/disk',
@@ -68,9 +68,10 @@ describe('a GCE volume for its driver', () => {
     );
   });
 
-  it('is refused with several zones that have no common region', () => {
+  it('is refused for several zones without a common region', () => {
     const text =
-      'failed to get region from zones: multiple or no regions gotten from zones, got: us-east1, us-west1';
+      'failed to get region from zones: multiple or no regions gotten from zones, got: ' +
+      'us-east1, us-west1';
     assert.throws(() => handle({ [GA_ZONE]: 'us-east1-b__us-west1-c' }), refusal(text));
     assert.throws(
       () => handle({ [GA_ZONE]: 'us-east1-b__' }),
@@ -78,7 +79,7 @@ describe('a GCE volume for its driver', () => {
     );
   });
 
-  it('has no known zone where no label names one', () => {
+  it('has an unspecified zone if no label names one', () => {
     assert.equal(handle({ [GA_ZONE]: '' }), 'projects/UNSPECIFIED/zones/UNSPECIFIED/disks/disk');
   });
 
@@ -114,7 +115,7 @@ describe('a new volume of the GCE driver', () => {
   const source = (csi: NonNullable<Parameters<typeof aNewVolume>[1]>) =>
     toInTreeVolume(aNewVolume(NAME, { volumeHandle: HANDLE, ...csi })).spec.gcePersistentDisk;
 
-  it('keeps disk name, file system and read-only mark', () => {
+  it('keeps disk name, file system and readOnly', () => {
     assert.deepEqual(source({ fsType: 'xfs', readOnly: true, volumeAttributes: { a: 'b' } }), {
       pdName: 'disk',
       fsType: 'xfs',
@@ -122,7 +123,7 @@ describe('a new volume of the GCE driver', () => {
     });
   });
 
-  it('has the sixth part of the handle for a name', () => {
+  it('has the sixth part of the handle as its name', () => {
     assert.equal(
       source({ volumeHandle: 'projects/p/regions/us-east1/disks/disk/more' })?.pdName,
       'disk',
@@ -130,19 +131,20 @@ describe('a new volume of the GCE driver', () => {
     assert.equal(source({ volumeHandle: '/////' })?.pdName, '');
   });
 
-  it('is refused with a shorter handle', () => {
+  it('is refused for a shorter handle', () => {
     const text = 'failed to get id components.Got: 5, wanted 6 components or more. ';
     assert.throws(() => source({ volumeHandle: 'projects/p/zones/z/disks' }), refusal(text));
   });
 
-  it('has a partition where one is said', () => {
+  it('has a partition if the attributes name one', () => {
     assert.equal(source({ volumeAttributes: { partition: '3' } })?.partition, 3);
     assert.ok(!('partition' in (source({ volumeAttributes: { partition: '' } }) ?? {})));
   });
 
   for (const partition of ['x', '1.5', '0x1', ' 1', '2147483648']) {
-    it(`is refused with partition "${partition}"`, () => {
-      const text = `Failed to convert partition ${partition} to integer: it is no whole number of 32 bits`;
+    it(`is refused for partition "${partition}"`, () => {
+      const why = 'it is no whole number of 32 bits';
+      const text = `Failed to convert partition ${partition} to integer: ${why}`;
       assert.throws(() => source({ volumeAttributes: { partition } }), refusal(text));
     });
   }
@@ -162,9 +164,10 @@ describe('a new volume of the GCE driver', () => {
     });
   });
 
-  it('is refused where a term has no zones', () => {
+  it('is refused for a term without zones', () => {
     const text =
-      'failed to translate topology. PV:pv. Error:Failed to handle region topology. error: no zones specified';
+      'failed to translate topology. PV:pv. Error:Failed to handle region topology. error: ' +
+      'no zones specified';
     const volume = aNewVolume(
       NAME,
       { volumeHandle: HANDLE },

@@ -89,7 +89,7 @@ const KEYS = [
   ...PLUGINS.flatMap(({ zoneKey, regionKey }) => [zoneKey ?? 'k', regionKey ?? 'k']),
 ] as const;
 
-/** Mostly words that mean something somewhere, at times cut together. */
+/** Mostly words that have a meaning in some field, sometimes parts of two. */
 const word = (): string =>
   random() < 0.8 ? pick(WORDS) : pick(WORDS).slice(0, below(12)) + pick(WORDS).slice(below(6));
 const map = (): Labels => Object.fromEntries(many(5, () => [pick(KEYS), word()] as const));
@@ -201,8 +201,8 @@ function volumeOf(source: VolumeSpec): NewVolume {
   };
 }
 
-/** What came of it, or undefined for a refusal; anything else that is thrown, writing to the frozen
- * input included, fails the test. */
+/** The result, or undefined for a refusal; any other error fails the test, for example that of a
+ * write to the frozen input. */
 function outcome<T, R>(input: T, rule: (input: T) => R): R | undefined {
   frozen(input);
   try {
@@ -213,7 +213,7 @@ function outcome<T, R>(input: T, rule: (input: T) => R): R | undefined {
   }
 }
 
-/** Through JSON, as the API server has it: no undefined, no strange prototypes. */
+/** Encodes and decodes as JSON, which drops undefined fields and prototypes. */
 const onTheWire = (value: unknown): unknown => JSON.parse(JSON.stringify(value));
 
 describe(`of ${INPUTS} generated inputs`, () => {
@@ -252,7 +252,7 @@ describe(`of ${INPUTS} generated inputs`, () => {
     assert.ok(done > INPUTS / 2 && done < INPUTS, String(done));
   });
 
-  it('each CSI volume becomes an in-tree one or is refused, and keeps the labels that it had', () => {
+  it('each CSI volume becomes an in-tree one or is refused, and keeps its labels', () => {
     let done = 0;
     for (let i = 0; i < INPUTS; i++) {
       const volume = volumeOf(random() < 0.02 ? {} : { csi: csiSource() });

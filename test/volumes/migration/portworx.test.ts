@@ -21,8 +21,7 @@ describe('a Portworx volume for its driver', () => {
     volumeAttributes: {},
   };
 
-  it('has the source’s fields, but not that it was read-only', () =>
-    assert.deepEqual(csi({}), plain));
+  it('has the source’s fields except readOnly', () => assert.deepEqual(csi({}), plain));
 
   it('has the secret of both annotations for five purposes', () => {
     const ref = { name: 's', namespace: '' };
@@ -36,7 +35,7 @@ describe('a Portworx volume for its driver', () => {
     });
   });
 
-  it('has no secret of one annotation alone', () => {
+  it('has no secret for a single annotation', () => {
     assert.deepEqual(csi({ [SECRET_NAME]: 's' }), plain);
     assert.deepEqual(csi({ [SECRET_NAMESPACE]: 'n' }), plain);
   });
@@ -49,7 +48,7 @@ describe('a Portworx volume for its driver', () => {
 });
 
 describe('a new volume of the Portworx driver', () => {
-  it('keeps handle, file system and read-only mark', () => {
+  it('keeps handle, file system and readOnly', () => {
     const csi = {
       volumeHandle: 'id',
       fsType: 'xfs',

@@ -11,13 +11,13 @@ describe('gceRegion', () => {
   it('needs zones', () => assert.deepEqual(gceRegion([]), { problem: 'no zones specified' }));
 
   for (const zone of ['us-east1', 'us-east1-b-c', 'useast', '']) {
-    it(`knows no zone "${zone}"`, () => {
+    it(`refuses the zone "${zone}"`, () => {
       const problem = `zone in unexpected format, expected: {locale}-{region}-{zone}, got: ${zone}`;
       assert.deepEqual(gceRegion(['us-east1-a', zone]), { problem });
     });
   }
 
-  it('names the regions where there are several', () => {
+  it('refuses several regions and names them', () => {
     const problem = 'multiple or no regions gotten from zones, got: us-east1, us-west1';
     assert.deepEqual(gceRegion(['us-west1-a', 'us-east1-b', 'us-west1-b']), { problem });
   });
@@ -44,7 +44,7 @@ describe('awsRegion', () => {
     'a-b-c-d-e-f',
     'a-b-c-d-e-f-g-h',
   ]) {
-    it(`knows no zone "${zone}"`, () => {
+    it(`refuses the zone "${zone}"`, () => {
       assert.deepEqual(awsRegion(['us-west-2a', zone]), {
         problem: `Unexpected zone format: ${zone} is not a valid AWS zone`,
       });
@@ -57,7 +57,7 @@ describe('awsRegion', () => {
     });
   });
   it('needs zones', () => assert.deepEqual(awsRegion([]), { problem: 'no zones specified' }));
-  it('names the regions where there are several', () => {
+  it('refuses several regions and names them', () => {
     const problem = 'multiple or no regions gotten from zones, got: us-east-1, us-west-2';
     assert.deepEqual(awsRegion(['us-west-2a', 'us-east-1a']), { problem });
   });

@@ -23,7 +23,7 @@ const KEY = 'driver/zone';
 type Labels = Readonly<Record<string, string>>;
 const withTopology = (nodeAffinity?: VolumeSpec['nodeAffinity'], labels?: Labels) =>
   aStoredVolume(nodeAffinity ? { nodeAffinity } : {}, labels ? { labels } : {});
-/** Operators and fields that are none of our business. */
+/** A term with operators and fields that translation does not read. */
 const ODD: NodeSelectorTerm = {
   matchExpressions: [
     { key: 'a', operator: 'NotIn', values: ['2'] },
@@ -59,7 +59,7 @@ describe('renameKey', () => {
     ]);
   });
 
-  it('keeps fields that it does not know', () => {
+  it('keeps unknown fields', () => {
     const known = {
       required: {
         nodeSelectorTerms: [{ matchExpressions: [{ key: 'a', operator: 'In' as const }] }],
@@ -77,7 +77,7 @@ describe('renameKey', () => {
     assert.deepEqual(renameKey(withTopology(known), 'a', 'b').spec.nodeAffinity, renamed);
   });
 
-  it('leaves what has the new key already', () => {
+  it('keeps expressions that have the new key already', () => {
     const twice = [
       { key: 'b', operator: 'In', values: ['1'] },
       { key: 'b', operator: 'In', values: ['2'] },
@@ -113,7 +113,7 @@ describe('valuesOf', () => {
       '3',
     ]);
   });
-  it('is nothing without affinity', () => assert.deepEqual(valuesOf(withTopology(), 'a'), []));
+  it('is empty without affinity', () => assert.deepEqual(valuesOf(withTopology(), 'a'), []));
 });
 
 describe('addKey', () => {
@@ -134,7 +134,7 @@ describe('addKey', () => {
   });
 
   for (const nodeAffinity of [undefined, {}, { required: { nodeSelectorTerms: [] } }]) {
-    it(`makes a term where there is ${JSON.stringify(nodeAffinity)}`, () => {
+    it(`creates a term if there is ${JSON.stringify(nodeAffinity)}`, () => {
       assert.deepEqual(
         addKey(withTopology(nodeAffinity), KEY, ['a']).spec.nodeAffinity,
         affinity({ [KEY]: ['a'] }),
@@ -142,7 +142,7 @@ describe('addKey', () => {
     });
   }
 
-  it('does nothing where no value is left', () => {
+  it('does nothing if no value is left', () => {
     const volume = withTopology(affinity({ a: ['1'] }));
     for (const nothing of [[], ['', ' ']]) assert.deepEqual(addKey(volume, KEY, nothing), volume);
   });
@@ -183,7 +183,7 @@ describe('labelPairOf', () => {
 
 describe('toDriverTopology', () => {
   for (const zone of [GA_ZONE, BETA_ZONE]) {
-    it(`renames ${zone} of the affinity and leaves the labels`, () => {
+    it(`renames ${zone} in the affinity and keeps the labels`, () => {
       const volume = withTopology(affinity({ [zone]: ['a'], rack: ['r'] }), { [zone]: 'other' });
       assert.deepEqual(
         toDriverTopology(volume, KEY),
@@ -191,7 +191,7 @@ describe('toDriverTopology', () => {
       );
     });
 
-    it(`takes the zones from the label ${zone} where the affinity has none`, () => {
+    it(`uses the zones of the label ${zone} if the affinity has none`, () => {
       const volume = withTopology(affinity({ rack: ['r'] }), { [zone]: 'b__a__b' });
       assert.deepEqual(
         toDriverTopology(volume, KEY),
@@ -200,7 +200,7 @@ describe('toDriverTopology', () => {
     });
   }
 
-  it('takes the label also where the affinity names zones without a value', () => {
+  it('uses the label also if the affinity has zones without a value', () => {
     const volume = withTopology(affinity({ [GA_ZONE]: [] }), { [GA_ZONE]: 'a' });
     assert.deepEqual(
       toDriverTopology(volume, KEY).spec.nodeAffinity,
@@ -208,13 +208,13 @@ describe('toDriverTopology', () => {
     );
   });
 
-  it('changes nothing where neither affinity nor label names a zone', () => {
+  it('changes nothing if neither affinity nor label names a zone', () => {
     for (const volume of [withTopology(), withTopology(undefined, { [GA_ZONE]: ' __ ' })]) {
       assert.deepEqual(toDriverTopology(volume, KEY), volume);
     }
   });
 
-  it('gives beta regions their present name', () => {
+  it('renames beta regions to the current key', () => {
     const byAffinity = withTopology(affinity({ [BETA_ZONE]: ['a'], [BETA_REGION]: ['r'] }));
     assert.deepEqual(
       toDriverTopology(byAffinity, KEY).spec.nodeAffinity,
@@ -227,7 +227,7 @@ describe('toDriverTopology', () => {
     );
   });
 
-  it('leaves beta regions without a value, and those of a volume whose zones are GA', () => {
+  it('keeps beta regions without a value, and next to current zones', () => {
     const empty = withTopology(affinity({ [BETA_ZONE]: ['a'], [BETA_REGION]: [] }));
     assert.deepEqual(
       toDriverTopology(empty, KEY).spec.nodeAffinity,
@@ -275,12 +275,12 @@ describe('toLabelTopology', () => {
     assert.deepEqual(volume, withTopology(expected, { [GA_ZONE]: 'r1__r2', [GA_REGION]: 'r' }));
   });
 
-  it('takes the region of a term from all its zone expressions', () => {
+  it('derives the region of a term from all its zone expressions', () => {
     const volume = withTopology(affinity({ [KEY]: ['r1'], [GA_ZONE]: ['s1'] }));
     assert.throws(() => toLabelTopology(volume, KEY, firstLetter), /error: bad r1,s1$/);
   });
 
-  it('sets no region label where terms have different ones', () => {
+  it('adds no region label if terms have different regions', () => {
     const volume = toLabelTopology(
       withTopology(affinity({ [KEY]: ['r1'] }, { [KEY]: ['s1'] })),
       KEY,
@@ -289,7 +289,7 @@ describe('toLabelTopology', () => {
     assert.deepEqual(volume.metadata.labels, { [GA_ZONE]: 'r1__s1' });
   });
 
-  it('leaves a term that has its region, even one without zones', () => {
+  it('keeps a term that has a region, even without zones', () => {
     const given = affinity({ [KEY]: ['r1'], [GA_REGION]: ['own'] }, { [GA_REGION]: ['own'] });
     const volume = toLabelTopology(withTopology(given), KEY, firstLetter);
     assert.deepEqual(
@@ -299,7 +299,7 @@ describe('toLabelTopology', () => {
     assert.deepEqual(volume.metadata.labels, { [GA_ZONE]: 'r1', [GA_REGION]: 'own' });
   });
 
-  it('leaves the region unlabelled where the terms’ own expressions have no value', () => {
+  it('adds no region label if the terms’ own expressions have no value', () => {
     const volume = toLabelTopology(
       withTopology(affinity({ [KEY]: ['r1'], [GA_REGION]: [] })),
       KEY,
@@ -317,7 +317,7 @@ describe('toLabelTopology', () => {
     );
   });
 
-  it('speaks beta to a volume that does', () => {
+  it('uses beta keys for a volume that has them', () => {
     const byLabel = toLabelTopology(
       withTopology(affinity({ [KEY]: ['r1'] }), { [BETA_ZONE]: 'r1' }),
       KEY,
@@ -339,7 +339,7 @@ describe('toLabelTopology', () => {
     }
   });
 
-  it('refuses a term whose zones have no region, and names the volume', () => {
+  it('refuses a term whose zones have no region, and names the PV', () => {
     const text =
       'failed to translate topology. PV:pv. Error:Failed to handle region topology. error: bad ';
     const volume = withTopology(affinity({ [KEY]: ['r1'] }, { rack: ['1'] }));

@@ -45,7 +45,7 @@ const HANDLES: Readonly<Partial<Record<SourceField, string>>> = {
   azureFile: 'group#account#share',
 };
 
-/** A stored volume as it was when it was new. */
+/** The new volume from which a stored one was made. */
 function asNew({
   metadata: { name, labels, annotations },
   spec,
@@ -56,9 +56,10 @@ function asNew({
 
 describe('isInTreeVolume', () => {
   for (const { source } of PLUGINS) {
-    it(`sees ${source}`, () => assert.equal(isInTreeVolume(aStoredVolume(SOURCES[source])), true));
+    it(`is true for ${source}`, () =>
+      assert.equal(isInTreeVolume(aStoredVolume(SOURCES[source])), true));
   }
-  it('sees nothing in a CSI volume, or in one of another kind', () => {
+  it('is false for a CSI volume and for one of another kind', () => {
     assert.equal(isInTreeVolume(aNewVolume('some.driver')), false);
     assert.equal(isInTreeVolume(aStoredVolume({ hostPath: { path: '/' } })), false);
   });
@@ -66,7 +67,7 @@ describe('isInTreeVolume', () => {
 
 describe('toCsiVolume', () => {
   for (const { source, csiDriver } of PLUGINS) {
-    it(`puts a source of ${csiDriver} in place of ${source}, and keeps what it does not know`, () => {
+    it(`replaces ${source} by a source of ${csiDriver}, and keeps all else`, () => {
       const others = { storageClassName: 'class', mountOptions: ['o'], unknown: { to: 'us' } };
       const volume = aStoredVolume({ ...SOURCES[source], ...others });
       const { spec, ...around } = toCsiVolume(volume);
@@ -94,7 +95,7 @@ describe('toCsiVolume', () => {
 
 describe('toInTreeVolume', () => {
   for (const { source, inTreeName } of PLUGINS) {
-    it(`puts ${source} in place of the CSI source, and keeps what it does not know`, () => {
+    it(`replaces the CSI source by ${source}, and keeps all else`, () => {
       const others = { storageClassName: 'class', mountOptions: ['o'], unknown: { to: 'us' } };
       const annotations = {
         'volume.kubernetes.io/provisioner-deletion-secret-name': 's',
@@ -136,8 +137,8 @@ describe('toInTreeVolume', () => {
 });
 
 describe('there and back', () => {
-  // Lost on the way: a vSphere path, which the driver's handle isn't; that a Portworx volume was
-  // read-only; a Cinder secret.
+  // Not among these: vSphere, whose path is not the driver's handle. The readOnly of Portworx and
+  // the secret of Cinder are lost.
   for (const source of [
     'gcePersistentDisk',
     'awsElasticBlockStore',
@@ -146,7 +147,7 @@ describe('there and back', () => {
     'azureFile',
     'portworxVolume',
   ] as const) {
-    it(`${source} is what it was`, () => {
+    it(`${source} is unchanged`, () => {
       const volume = aStoredVolume(
         { ...SOURCES[source], accessModes: ['ReadWriteOnce'] },
         { annotations: { a: 'b' } },
@@ -158,7 +159,7 @@ describe('there and back', () => {
   }
 
   const zoned = affinity({ [GA_ZONE]: ['us-east-1a'], [GA_REGION]: ['us-east-1'] });
-  it('a volume with zone and region has the same again', () => {
+  it('a volume keeps its zone and region', () => {
     const labels = { [GA_ZONE]: 'us-east-1a', [GA_REGION]: 'us-east-1' };
     const volume = aStoredVolume(
       { ...SOURCES.awsElasticBlockStore, nodeAffinity: zoned },
@@ -169,7 +170,7 @@ describe('there and back', () => {
     assert.deepEqual(back.metadata.labels, labels);
   });
 
-  it('a vSphere volume with zone and region of beta names has the same again', () => {
+  it('a vSphere volume keeps its zone and region under beta keys', () => {
     const nodeAffinity = affinity({ [BETA_ZONE]: ['z'], [BETA_REGION]: ['r'] });
     const labels = { [BETA_ZONE]: 'z', [BETA_REGION]: 'r' };
     const back = toInTreeVolume(
@@ -182,7 +183,7 @@ describe('there and back', () => {
   for (const { source, inTreeName } of PLUGINS.filter(({ source }) =>
     ['awsElasticBlockStore', 'cinder', 'azureDisk', 'portworxVolume'].includes(source),
   )) {
-    it(`a new volume of ${inTreeName} has the driver’s handle again when it is deleted`, () => {
+    it(`a new volume of ${inTreeName} is deleted by the driver’s handle`, () => {
       const volume = aNewVolume(inTreeName, { volumeHandle: HANDLES[source] ?? 'vol-1' });
       const { metadata, spec } = toInTreeVolume(volume);
       assert.equal(
@@ -192,7 +193,7 @@ describe('there and back', () => {
     });
   }
 
-  it('a new GCE volume has a handle without its project, which the driver knows', () => {
+  it('a new GCE volume is deleted by a handle without its project', () => {
     const nodeAffinity = affinity({ 'topology.gke.io/zone': ['us-east1-b'] });
     const { metadata, spec } = toInTreeVolume(
       aNewVolume(

@@ -40,7 +40,7 @@ describe('a vSphere volume for its driver', () => {
     });
   });
 
-  it('has no policy where the source has none', () => {
+  it('has no policy if the source has none', () => {
     for (const policy of [{}, { storagePolicyName: '' }]) {
       const { csi } = toCsiVolume(
         aStoredVolume({ vsphereVolume: { volumePath: 'p', ...policy } }),
@@ -64,7 +64,7 @@ describe('a vSphere volume for its driver', () => {
       );
     });
 
-    it(`takes ${zone} and its region from the labels, each as one place`, () => {
+    it(`has ${zone} and its region from the labels, each as one value`, () => {
       assert.deepEqual(
         stored(undefined, { [zone]: 'a__b', [region]: 'r' }).nodeAffinity,
         affinity({ [ZONE]: ['a__b'], [REGION]: ['r'] }),
@@ -76,7 +76,7 @@ describe('a vSphere volume for its driver', () => {
     assert.equal(stored(undefined, { [GA_ZONE]: '', [GA_REGION]: '' }).nodeAffinity, undefined);
   });
 
-  it('takes from a label only what the affinity lacks', () => {
+  it('uses a label only for what the affinity lacks', () => {
     const labels = { [GA_ZONE]: 'other', [GA_REGION]: 'r' };
     assert.deepEqual(
       stored(affinity({ [GA_ZONE]: ['z'] }), labels).nodeAffinity,
@@ -84,7 +84,7 @@ describe('a vSphere volume for its driver', () => {
     );
   });
 
-  it('leaves a beta region alone where the zone is GA', () => {
+  it('keeps a beta region if the zone has the current key', () => {
     const given = affinity({ [GA_ZONE]: ['z'], [BETA_REGION]: ['r'] });
     assert.deepEqual(stored(given).nodeAffinity, affinity({ [ZONE]: ['z'], [BETA_REGION]: ['r'] }));
   });
@@ -101,7 +101,7 @@ describe('a new volume of the vSphere driver', () => {
     assert.deepEqual(volume.spec.vsphereVolume, { volumePath: '[ds] a.vmdk', fsType: 'xfs' });
   });
 
-  it('has an empty path where the driver names none', () => {
+  it('has an empty path if the driver names none', () => {
     assert.deepEqual(toInTreeVolume(aNewVolume(NAME)).spec.vsphereVolume, { volumePath: '' });
   });
 
@@ -115,7 +115,7 @@ describe('a new volume of the vSphere driver', () => {
     assert.deepEqual(metadata.labels, { [GA_ZONE]: 'a', [GA_REGION]: 'r' });
   });
 
-  it('overwrites no label, and speaks beta to a volume that does', () => {
+  it('overwrites no label, and uses beta keys for a volume that has them', () => {
     const labels = { [BETA_ZONE]: 'own' };
     const spec = { nodeAffinity: affinity({ [ZONE]: ['z'], [REGION]: ['r'] }) };
     const volume = toInTreeVolume(aNewVolume(NAME, {}, { spec, metadata: { labels } }));

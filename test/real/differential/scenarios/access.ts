@@ -1,7 +1,7 @@
 import { bound, refused, type Scenario } from '../../../harness/differential/scenario.ts';
 import type { Fields } from '../../../conformance/connection.ts';
 
-/** Access modes, volume modes and mount options (spec 02 §7.5). */
+/** Access modes, volume modes and mount options. */
 export const access: readonly Scenario[] = [
   made('acc-rwo', 'ReadWriteOnce (B-08, Q-05)', { accessModes: ['ReadWriteOnce'] }),
   made('acc-rwx', 'ReadWriteMany (B-05, Q-01)', { accessModes: ['ReadWriteMany'] }),
@@ -15,7 +15,7 @@ export const access: readonly Scenario[] = [
   }),
   made('acc-block', 'Block (B-16)', { volumeMode: 'Block' }),
   made('acc-block-rwx', 'Block for many', { volumeMode: 'Block', accessModes: ['ReadWriteMany'] }),
-  made('acc-filesystem', 'Filesystem said (B-15)', { volumeMode: 'Filesystem' }),
+  made('acc-filesystem', 'explicit Filesystem (B-15)', { volumeMode: 'Filesystem' }),
   made(
     'acc-block-fstype',
     'Block with an fstype',
@@ -45,5 +45,5 @@ export const access: readonly Scenario[] = [
 ];
 
 function made(name: string, what: string, spec: Fields, cls: Fields = {}): Scenario {
-  return { name, title: `makes a volume: ${what}`, class: cls, claim: { spec }, ends: bound };
+  return { name, title: `creates a volume: ${what}`, class: cls, claim: { spec }, ends: bound };
 }

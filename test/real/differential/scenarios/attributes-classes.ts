@@ -4,7 +4,7 @@ import type { Fields } from '../../../conformance/connection.ts';
 
 const PATH = '/apis/storage.k8s.io/v1/volumeattributesclasses';
 
-/** VolumeAttributesClass (spec 02 §7 rows 7, 22, 23). */
+/** Claims that name a VolumeAttributesClass. */
 export const attributesClasses: readonly Scenario[] = [
   {
     name: 'vac-present',
@@ -16,7 +16,7 @@ export const attributesClasses: readonly Scenario[] = [
   },
   {
     name: 'vac-no-parameters',
-    title: 'takes a VolumeAttributesClass with an empty value',
+    title: 'accepts a VolumeAttributesClass with an empty value',
     prepare: (scene) => makeAttributesClass(scene, { parameters: { key: '' } }),
     claim: named,
     ends: bound,
@@ -29,7 +29,7 @@ export const attributesClasses: readonly Scenario[] = [
   },
   {
     name: 'vac-later',
-    title: 'makes the volume when the VolumeAttributesClass appears',
+    title: 'creates the volume once the VolumeAttributesClass exists',
     claim: named,
     ends: all(refused, (scene) => makeAttributesClass(scene), bound),
   },
@@ -53,7 +53,7 @@ export function makeAttributesClass(scene: Scene, fields: Fields = {}): Promise<
   });
 }
 
-/** A claim that names it. */
+/** A claim that names the VolumeAttributesClass. */
 export function named(scene: Scene): { readonly spec: Fields } {
   return { spec: { volumeAttributesClassName: scene.className } };
 }

@@ -4,15 +4,16 @@ import {
   calls,
   ignored,
   refused,
+  type Scenario,
   stays,
   type Scenario,
 } from '../../../harness/differential/scenario.ts';
 import type { Scene } from '../../../harness/differential/scene.ts';
 import {
-  status,
-  volumeFor,
   type CallAnswer,
   type ScriptedCall,
+  status,
+  volumeFor,
 } from '../../../harness/differential/scripted-driver.ts';
 import { VOLUMES, claim } from '../../../conformance/objects.ts';
 import type { Fields } from '../../../conformance/connection.ts';
@@ -21,9 +22,9 @@ const FROM_SOURCE = { kind: 'PersistentVolumeClaim', name: 'source' };
 const BLOCK = { volumeMode: 'Block' };
 const LATE = { volumeBindingMode: 'WaitForFirstConsumer' };
 
-/** Clones (spec 02 §7.7). */
+/** Clones of claims. */
 export const clones: readonly Scenario[] = [
-  cloned('clone-plain', 'clones a claim, and protects it meanwhile (D-01)'),
+  cloned('clone-plain', 'clones a claim, and keeps it by a finalizer meanwhile (D-01)'),
   cloned('clone-ref', 'clones by dataSourceRef (D-35)', {
     spec: { dataSource: undefined, dataSourceRef: FROM_SOURCE },
   }),
@@ -41,19 +42,19 @@ export const clones: readonly Scenario[] = [
     ends: (scene) =>
       scene.until('the twin is Bound', () => scene.claim('twin')?.status?.phase === 'Bound'),
   }),
-  cloned('clone-static', 'clones a volume that nobody provisioned', {
+  cloned('clone-static', 'clones a static volume', {
     makeSource: staticSource,
     afterwards: stays,
   }),
   rejected('clone-smaller', 'refuses a claim smaller than its source (D-05)', {
     spec: { resources: { requests: { storage: '1023Mi' } } },
   }),
-  rejected('clone-smaller-given', 'has a volume deleted that is smaller than asked for (D-04)', {
+  rejected('clone-smaller-given', 'deletes a volume that is smaller than requested (D-04)', {
     spec: { resources: { requests: { storage: '2Gi' } } },
     answer: cloneAnswer({ capacityBytes: 1024n }),
     ends: calls('DeleteVolume', 1),
   }),
-  rejected('clone-no-source-given', 'has a volume deleted that is no clone', {
+  rejected('clone-no-source-given', 'deletes a volume that is no clone', {
     answer: cloneAnswer({ contentSource: undefined }),
     ends: calls('DeleteVolume', 1),
   }),
@@ -108,19 +109,19 @@ export const clones: readonly Scenario[] = [
   },
   {
     name: 'clone-missing',
-    title: 'refuses a source that is not there (D-06)',
+    title: 'refuses a source that does not exist (D-06)',
     claim: { spec: { dataSource: FROM_SOURCE } },
     ends: refused,
   },
   {
     name: 'clone-later',
-    title: 'clones when the source appears',
+    title: 'clones once the source exists',
     claim: { spec: { dataSource: FROM_SOURCE } },
     ends: all(refused, (scene) => scene.makeClaim('source'), bound),
   },
   {
     name: 'clone-bound-later',
-    title: 'clones when the source is Bound',
+    title: 'clones once the source is Bound',
     class: LATE,
     prepare: (scene) => scene.makeClaim('source'),
     claim: {
@@ -136,7 +137,7 @@ export const clones: readonly Scenario[] = [
       bound,
     ),
   },
-  rejected('clone-driver-refuses', 'keeps the protection while the driver refuses', {
+  rejected('clone-driver-refuses', 'keeps the finalizer while the driver refuses', {
     answer: refusesClones,
   }),
   rejected('clone-source-deleted', 'keeps a deleted source while its clone is Pending', {
@@ -148,7 +149,7 @@ export const clones: readonly Scenario[] = [
       );
     },
   }),
-  rejected('clone-given-up', 'gives a deleted source free when its only clone is deleted', {
+  rejected('clone-given-up', 'releases a deleted source once its only clone is deleted', {
     answer: refusesClones,
     ends: async (scene) => {
       await scene.remove(`${scene.claims}/source`);
@@ -199,12 +200,12 @@ interface Clone {
   readonly source?: Fields;
   readonly sourceMetadata?: Fields;
   readonly makeSource?: (scene: Scene) => Promise<unknown>;
-  /** After the source is Bound, before the clone is made. */
+  /** Called after the source is Bound and before the clone is created. */
   readonly between?: (scene: Scene) => Promise<unknown>;
   readonly spec?: Fields;
   readonly specOf?: (scene: Scene) => Fields;
   readonly answer?: CallAnswer;
-  /** What comes after the usual end. */
+  /** Called after the usual end. */
   readonly ends?: (scene: Scene) => Promise<unknown>;
   readonly afterwards?: (scene: Scene) => Promise<unknown>;
 }
@@ -250,7 +251,7 @@ function cloning(name: string, title: string, clone: Clone): Scenario {
   };
 }
 
-/** A claim that is Bound to a volume which somebody wrote by hand. */
+/** A claim that is Bound to a static volume. */
 async function staticSource(
   scene: Scene,
   volumeSpec: Fields = {},
@@ -291,7 +292,7 @@ function refusesClones(call: ScriptedCall): void {
     throw status('Internal', 'not now');
 }
 
-/** What protects the source while the driver copies it. */
+/** The finalizers that keep the source while the driver copies it. */
 async function noteFinalizers(call: Parameters<CallAnswer>[0], scene: Scene): Promise<void> {
   if (
     call.method !== 'CreateVolume' ||

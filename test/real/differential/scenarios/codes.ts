@@ -5,6 +5,7 @@ import {
   calls,
   event,
   refused,
+  type Scenario,
   stays,
   type Scenario,
 } from '../../../harness/differential/scenario.ts';
@@ -29,20 +30,20 @@ const CODES: readonly CodeName[] = [
   'Unauthenticated',
 ];
 
-/** What CreateVolume and DeleteVolume may end with (spec 02 §8.1, 03 §7). */
+/** Every status that CreateVolume and DeleteVolume may end with. */
 export const codes: readonly Scenario[] = [
   ...CODES.flatMap((code): readonly Scenario[] => {
     const word = code.toLowerCase();
     return [
       {
         name: `create-${word}`,
-        title: `says that CreateVolume ended with ${code}, and makes no volume (E-05)`,
+        title: `reports that CreateVolume ended with ${code}, and creates no volume (E-05)`,
         answer: fails(code, `no: ${word}`),
         ends: code === 'InvalidArgument' ? refused : all(refused, calls('CreateVolume', 2)),
       },
       {
         name: `create-${word}-once`,
-        title: `makes the volume after CreateVolume ended with ${code} once`,
+        title: `creates the volume after CreateVolume ended with ${code} once`,
         answer: (call) => {
           if (call.method === 'CreateVolume' && call.count === 1) throw status(code, `no: ${word}`);
         },
@@ -51,7 +52,7 @@ export const codes: readonly Scenario[] = [
       },
       {
         name: `delete-${word}`,
-        title: `deletes the volume after DeleteVolume ended with ${code} once, and says so`,
+        title: `deletes the volume after DeleteVolume ended with ${code} once, with an event`,
         answer: (call) => {
           if (call.method === 'DeleteVolume' && call.count === 1) throw status(code, `no: ${word}`);
         },
@@ -65,13 +66,13 @@ export const codes: readonly Scenario[] = [
   }),
   {
     name: 'create-long-words',
-    title: 'passes the words of the driver on, whatever is in them',
+    title: 'reports any message of the driver unchanged',
     answer: fails('Internal', 'pool "a" is 100% full:\n\ttry %s, %d or $(date) — später'),
     ends: refused,
   },
   {
     name: 'create-no-words',
-    title: 'says an error without words',
+    title: 'reports an error without a message',
     answer: fails('Internal', ''),
     ends: refused,
   },

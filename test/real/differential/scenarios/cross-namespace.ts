@@ -1,4 +1,4 @@
-import { bound, refused, stays, type Scenario } from '../../../harness/differential/scenario.ts';
+import { bound, refused, type Scenario, stays } from '../../../harness/differential/scenario.ts';
 import type { Scene } from '../../../harness/differential/scene.ts';
 import { claim, paths } from '../../../conformance/objects.ts';
 import type { Fields } from '../../../conformance/connection.ts';
@@ -7,7 +7,7 @@ import { makeSnapshot } from '../../../harness/differential/snapshot-objects.ts'
 const SNAPSHOT_GROUP = 'snapshot.storage.k8s.io';
 const SNAP = { apiGroup: SNAPSHOT_GROUP, kind: 'VolumeSnapshot', name: 'snap' };
 
-/** Sources in other namespaces, with the gate on (spec 02 §7.1). */
+/** Sources in other namespaces, with the feature gate on. */
 export const crossNamespace: readonly Scenario[] = [
   fromSnapshot('cross-snap', 'restores from another namespace that grants it (C-20)', {}, bound),
   fromSnapshot(
@@ -79,21 +79,21 @@ export const crossNamespace: readonly Scenario[] = [
   ),
   {
     name: 'cross-snap-own',
-    title: 'restores by a reference that names the own namespace, without a grant (C-24)',
+    title: 'restores by a reference to the own namespace without a grant (C-24)',
     prepare: (scene) => makeSnapshot(scene, 'snap'),
     claim: (scene) => ({ spec: { dataSourceRef: { ...SNAP, namespace: scene.namespace } } }),
     ends: bound,
   },
   {
     name: 'cross-snap-plain',
-    title: 'restores at home with the gate on (C-19)',
+    title: 'restores within a namespace with the gate on (C-19)',
     prepare: (scene) => makeSnapshot(scene, 'snap'),
     claim: { spec: { dataSource: SNAP } },
     ends: bound,
   },
   {
     name: 'cross-snap-later',
-    title: 'restores when the grant appears',
+    title: 'restores once the grant exists',
     ...snapshotElsewhere(null),
     ends: async (scene) => {
       await refused(scene);
@@ -219,7 +219,7 @@ function grant(
   );
 }
 
-/** Who may is in one entry, what in another: neither allows anything with the wrong other half. */
+/** Two grants of which each has one half that matches; together they allow nothing. */
 function twoHalves(scene: Scene): Fields {
   return {
     from: [

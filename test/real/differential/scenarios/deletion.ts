@@ -9,11 +9,11 @@ const ATTACHMENTS = '/apis/storage.k8s.io/v1/volumeattachments';
 const P = 'csi.storage.k8s.io/';
 const DELETION_SECRET = 'volume.kubernetes.io/provisioner-deletion-secret-';
 
-/** Volumes that were provisioned: finalizer, policy, deletion and its secrets (spec 03). */
+/** Provisioned volumes: finalizer, policy, deletion and its secrets. */
 export const deletion: readonly Scenario[] = [
   {
     name: 'del-retain',
-    title: 'keeps a volume whose policy is Retain, and takes the finalizer off (P-16, P-33)',
+    title: 'keeps a volume whose policy is Retain, and removes the finalizer (P-16, P-33)',
     class: { reclaimPolicy: 'Retain' },
     ends: async (scene) => {
       await bound(scene);
@@ -37,7 +37,7 @@ export const deletion: readonly Scenario[] = [
   },
   {
     name: 'del-flips',
-    title: 'takes the finalizer off and puts it on again as the policy changes (R-23)',
+    title: 'removes and adds the finalizer as the policy changes (R-23)',
     ends: bound,
     afterwards: async (scene) => {
       await policy(scene, 'Retain');
@@ -49,7 +49,7 @@ export const deletion: readonly Scenario[] = [
   },
   {
     name: 'del-finalizer-among-others',
-    title: 'takes only its own finalizer off',
+    title: 'removes only its own finalizer',
     ends: bound,
     afterwards: async (scene) => {
       const volume = scene.volume();
@@ -65,8 +65,7 @@ export const deletion: readonly Scenario[] = [
   },
   {
     name: 'del-retain-while-failing',
-    title:
-      'lets go of a Released volume whose policy becomes Retain while the driver can not delete it',
+    title: 'keeps a Released volume whose policy becomes Retain before the driver could delete it',
     answer: fails('Internal', 'busy', 'DeleteVolume'),
     ends: bound,
     afterwards: async (scene) => {
@@ -79,7 +78,7 @@ export const deletion: readonly Scenario[] = [
   },
   {
     name: 'del-volume-first',
-    title: 'deletes nothing while the claim of a deleted PersistentVolume is there (P-79)',
+    title: 'deletes nothing while the claim of a deleted PersistentVolume exists (P-79)',
     ends: bound,
     afterwards: async (scene) => {
       await scene.remove(`${VOLUMES}/${scene.volume()?.metadata.name ?? ''}`);
@@ -105,7 +104,7 @@ export const deletion: readonly Scenario[] = [
   },
   {
     name: 'del-attached',
-    title: 'waits until the volume is detached, and says so (F-05)',
+    title: 'waits until the volume is detached, with an event (F-05)',
     ends: bound,
     afterwards: async (scene) => {
       await attach(scene);
@@ -117,7 +116,7 @@ export const deletion: readonly Scenario[] = [
   },
   {
     name: 'del-attached-elsewhere',
-    title: 'does not mind the attachment of another volume (F-08)',
+    title: 'ignores the attachment of another volume (F-08)',
     ends: bound,
     afterwards: async (scene) => {
       await attach(scene, 'another-volume');
@@ -152,7 +151,7 @@ function secretScenarios(): readonly Scenario[] {
   const annotate = (scene: Scene, annotations: Fields) =>
     scene.patch(`${VOLUMES}/${scene.volume()?.metadata.name ?? ''}`, { metadata: { annotations } });
   return [
-    scenario('del-secret', 'deletes with the secret that it noted (F-12)', (scene) =>
+    scenario('del-secret', 'deletes with the annotated secret (F-12)', (scene) =>
       scene.deleteAll(),
     ),
     scenario(
@@ -210,7 +209,7 @@ function secretScenarios(): readonly Scenario[] {
         await scene.deleteAll();
       },
     ),
-    scenario('del-secret-unnoted', 'asks the class where nothing is noted', async (scene) => {
+    scenario('del-secret-unnoted', 'uses the class if there are no annotations', async (scene) => {
       await annotate(scene, {
         [`${DELETION_SECRET}name`]: null,
         [`${DELETION_SECRET}namespace`]: null,
@@ -232,8 +231,7 @@ function secretScenarios(): readonly Scenario[] {
     ),
     {
       name: 'del-secret-unresolved',
-      title:
-        'deletes nothing while the class names its secret by an annotation of the claim (F-03, R-21)',
+      title: 'deletes nothing if the secret of the class needs a claim annotation (F-03, R-21)',
       class: {
         parameters: {
           [`${P}provisioner-secret-name`]: "${pvc.annotations['which']}",
@@ -268,7 +266,7 @@ async function policy(scene: Scene, persistentVolumeReclaimPolicy: string): Prom
     await scene.patch(`${VOLUMES}/${metadata.name}`, { spec: { persistentVolumeReclaimPolicy } });
 }
 
-/** Waits until the volume has its finalizer, or has it no more. */
+/** Waits until the volume has its finalizer, or no longer has it. */
 export async function finalizer(scene: Scene, isThere: boolean): Promise<void> {
   const holds = (): boolean =>
     scene

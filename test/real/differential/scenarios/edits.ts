@@ -5,6 +5,7 @@ import {
   event,
   ignored,
   refused,
+  type Scenario,
   stays,
   type Scenario,
 } from '../../../harness/differential/scenario.ts';
@@ -12,17 +13,17 @@ import type { Scene } from '../../../harness/differential/scene.ts';
 import { status } from '../../../harness/differential/scripted-driver.ts';
 import { release } from './deletion.ts';
 
-/** So long that none of these scenarios sees the end of a wait. */
+/** Longer than any of these scenarios takes. */
 export const LONG_WAITS = ['--retry-interval-start=4m', '--retry-interval-max=5m'];
 
 const EDIT = { metadata: { labels: { edited: 'yes' } } };
 const editClaim = (scene: Scene): Promise<unknown> => scene.patch(`${scene.claims}/data`, EDIT);
 
-/** What somebody's edit does to a claim or a volume that waits after a failure (spec 02 §4). */
+/** Edits of claims and volumes during the back-off after a failure. */
 export const edits: readonly Scenario[] = [
   {
     name: 'edit-failed',
-    title: 'tries again at once when a claim that waits after a failure is edited',
+    title: 'retries at once if a claim is edited during the back-off',
     answer: (call) => {
       if (call.method === 'CreateVolume' && call.count === 1) throw status('Internal', 'not yet');
     },
@@ -30,7 +31,7 @@ export const edits: readonly Scenario[] = [
   },
   {
     name: 'edit-infeasible',
-    title: 'does not ask again for an edit what the driver called infeasible (P-102, R-09)',
+    title: 'does not retry an infeasible request because of an edit (P-102, R-09)',
     answer: (call) => {
       if (call.method === 'CreateVolume') throw status('InvalidArgument', 'no such pool');
     },
@@ -39,7 +40,7 @@ export const edits: readonly Scenario[] = [
   },
   {
     name: 'edit-infeasible-class',
-    title: 'asks again at once where the class was made anew (P-103, R-09)',
+    title: 'retries at once if the class was created anew (P-103, R-09)',
     answer: (call) => {
       if (call.method === 'CreateVolume' && call.count === 1)
         throw status('InvalidArgument', 'no such pool');
@@ -56,7 +57,7 @@ export const edits: readonly Scenario[] = [
   },
   {
     name: 'edit-volume',
-    title: 'deletes again at once when a volume that waits after a failure is edited',
+    title: 'deletes again at once if a volume is edited during the back-off',
     answer: (call) => {
       if (call.method === 'DeleteVolume' && call.count === 1) throw status('Internal', 'busy');
     },

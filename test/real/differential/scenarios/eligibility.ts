@@ -5,6 +5,7 @@ import {
   event,
   ignored,
   refused,
+  type Scenario,
   stays,
   type Scenario,
 } from '../../../harness/differential/scenario.ts';
@@ -15,35 +16,35 @@ const SELECTED = { 'volume.kubernetes.io/selected-node': 'node-that-nobody-knows
 const LATE = { volumeBindingMode: 'WaitForFirstConsumer' };
 const BETA_CLASS = 'volume.beta.kubernetes.io/storage-class';
 
-/** Which claims are provisioned at all, and when (spec 02 §2, §3, §6). */
+/** Which claims are provisioned, and when. */
 export const eligibility: readonly Scenario[] = [
   {
     name: 'who-foreign',
-    title: 'leaves the claim of another driver alone (P-01, P-50)',
+    title: 'ignores the claim of another driver (P-01, P-50)',
     class: { provisioner: 'other.example.com' },
     ends: ignored,
   },
   {
     name: 'who-no-class',
-    title: 'leaves a claim alone whose class does not exist (P-49)',
+    title: 'ignores a claim whose class does not exist (P-49)',
     class: null,
     ends: ignored,
   },
   {
     name: 'who-class-later',
-    title: 'makes the volume when the class appears',
+    title: 'creates the volume once the class exists',
     class: null,
     ends: all(ignored, (scene) => scene.makeClass(scene.className), bound),
   },
   {
     name: 'who-classless',
-    title: 'leaves a claim without a class alone',
+    title: 'ignores a claim without a class',
     claim: { spec: { storageClassName: '' } },
     ends: ignored,
   },
   {
     name: 'who-volume-name',
-    title: 'leaves a claim alone that names a volume (P-06)',
+    title: 'ignores a claim that names a volume (P-06)',
     claim: { spec: { volumeName: 'a-volume-that-is-not-there' } },
     ends: ignored,
   },
@@ -58,7 +59,7 @@ export const eligibility: readonly Scenario[] = [
   },
   {
     name: 'who-wrong-annotation',
-    title: 'provisions a claim that another driver was asked for before',
+    title: 'provisions a claim that was annotated for another driver before',
     claim: {
       annotations: {
         'volume.kubernetes.io/storage-provisioner': 'other.example.com',
@@ -82,7 +83,7 @@ export const eligibility: readonly Scenario[] = [
   { name: 'who-waits', title: 'waits for the first consumer (P-56)', class: LATE, ends: ignored },
   {
     name: 'who-selected',
-    title: 'makes the volume once a node is selected (P-58)',
+    title: 'creates the volume once a node is selected (P-58)',
     class: LATE,
     ends: all(
       ignored,
@@ -92,14 +93,14 @@ export const eligibility: readonly Scenario[] = [
   },
   {
     name: 'who-selected-before',
-    title: 'makes the volume of a claim that has its node from the start',
+    title: 'creates the volume of a claim that has its node from the start',
     class: LATE,
     claim: { annotations: SELECTED },
     ends: bound,
   },
   {
     name: 'who-selected-empty',
-    title: 'takes an empty node for none',
+    title: 'treats an empty node as none',
     class: LATE,
     claim: { annotations: { 'volume.kubernetes.io/selected-node': '' } },
     ends: ignored,
@@ -122,7 +123,7 @@ export const eligibility: readonly Scenario[] = [
   },
   {
     name: 'who-terminating',
-    title: 'provisions a claim that is being deleted and still there',
+    title: 'provisions a claim that is being deleted',
     class: LATE,
     claim: { finalizers: ['example.com/hold'] },
     ends: async (scene) => {
@@ -135,7 +136,7 @@ export const eligibility: readonly Scenario[] = [
   },
   {
     name: 'who-terminating-tried',
-    title: 'goes on with a claim that is deleted while the driver is at it, and still there',
+    title: 'continues if the claim is being deleted during CreateVolume',
     claim: { finalizers: ['example.com/hold'] },
     answer: (call, scene) => {
       if (call.method === 'CreateVolume' && !scene.happened.has('deleted'))
@@ -155,7 +156,7 @@ export const eligibility: readonly Scenario[] = [
   },
   {
     name: 'who-gone-running',
-    title: 'makes and deletes the volume of a claim that went while the driver was at it (R-38)',
+    title: 'creates and deletes the volume of a claim that vanished during CreateVolume (R-38)',
     answer: (call, scene) => {
       if (call.method === 'CreateVolume' && !scene.happened.has('gone'))
         throw status('Unavailable', 'come again');
@@ -171,7 +172,7 @@ export const eligibility: readonly Scenario[] = [
   },
   {
     name: 'who-gone-refused',
-    title: 'forgets a claim that went after the driver had refused it',
+    title: 'forgets a claim that vanished after the driver had refused it',
     answer: (call, scene) => {
       if (call.method === 'CreateVolume' && !scene.happened.has('gone'))
         throw status('Internal', 'no');
@@ -186,7 +187,7 @@ export const eligibility: readonly Scenario[] = [
   },
   {
     name: 'who-class-gone',
-    title: 'finishes nothing of a class that went after the driver had refused',
+    title: 'finishes nothing for a class that vanished after the driver had refused',
     answer: (call, scene) => {
       if (call.method === 'CreateVolume' && !scene.happened.has('gone'))
         throw status('Internal', 'no');
@@ -202,7 +203,7 @@ export const eligibility: readonly Scenario[] = [
   },
   {
     name: 'who-populator',
-    title: 'leaves other kinds of sources to a populator, and says so (B-27)',
+    title: 'leaves other kinds of sources to a populator, with an event (B-27)',
     claim: {
       spec: { dataSourceRef: { apiGroup: 'my.example.io', kind: 'MyPopulator', name: 'x' } },
     },
@@ -220,7 +221,7 @@ export const eligibility: readonly Scenario[] = [
   },
   {
     name: 'who-volume-there',
-    title: 'asks for no volume where a PersistentVolume of that name is there (P-02, R-01)',
+    title: 'requests no volume if a PersistentVolume of that name exists (P-02, R-01)',
     class: LATE,
     ends: async (scene) => {
       await ignored(scene);

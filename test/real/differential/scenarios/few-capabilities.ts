@@ -2,12 +2,12 @@ import { bound, refused, type Scenario } from '../../../harness/differential/sce
 import { makeAttributesClass, named } from './attributes-classes.ts';
 import { makeSnapshot } from '../../../harness/differential/snapshot-objects.ts';
 
-/** A driver that makes and deletes volumes and does nothing else (spec 02 §7.2, 03 §9). */
+/** A driver that can only create and delete volumes. */
 export const fewCapabilities: readonly Scenario[] = [
   { name: 'few-plain', title: 'makes a plain volume', ends: bound },
   {
     name: 'few-snapshot',
-    title: 'refuses a restore where the driver takes no snapshots',
+    title: 'refuses a restore if the driver has no snapshots',
     prepare: (scene) => makeSnapshot(scene, 'snap'),
     claim: {
       spec: {
@@ -18,7 +18,7 @@ export const fewCapabilities: readonly Scenario[] = [
   },
   {
     name: 'few-clone',
-    title: 'refuses a clone where the driver makes none (D-02)',
+    title: 'refuses a clone if the driver can’t clone (D-02)',
     prepare: async (scene) => {
       await scene.makeClass(`source-${scene.className}`);
       await scene.makeClaim('source', { storageClassName: `source-${scene.className}` });
@@ -32,14 +32,14 @@ export const fewCapabilities: readonly Scenario[] = [
   },
   {
     name: 'few-vac',
-    title: 'refuses a VolumeAttributesClass where the driver modifies nothing (B-38)',
+    title: 'refuses a VolumeAttributesClass if the driver can’t modify (B-38)',
     prepare: (scene) => makeAttributesClass(scene),
     claim: named,
     ends: refused,
   },
   {
     name: 'few-attached',
-    title: 'does not look for attachments where the driver attaches nothing (R-28)',
+    title: 'ignores attachments if the driver does not attach (R-28)',
     ends: bound,
     afterwards: async (scene) => {
       await scene.create('/apis/storage.k8s.io/v1/volumeattachments', {

@@ -6,7 +6,7 @@ import type { Fields } from '../../../conformance/connection.ts';
 import { makeAttributesClass, named } from './attributes-classes.ts';
 import { makeSnapshot } from '../../../harness/differential/snapshot-objects.ts';
 
-/** All at once: none of them touches what another one does. */
+/** All flags at once: none affects what another one does. */
 export const FLAGS = [
   '--extra-create-metadata',
   '--default-fstype=xfs',
@@ -22,11 +22,11 @@ const P = 'csi.storage.k8s.io/';
 const FROM_SNAP = { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name: 'snap' };
 const PROTECTION = 'provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection';
 
-/** What FLAGS change, with a driver that tells SINGLE_NODE_MULTI_WRITER. */
+/** What FLAGS change, with a driver that reports SINGLE_NODE_MULTI_WRITER. */
 export const flags: readonly Scenario[] = [
   made(
     'flag-plain',
-    'names volumes by prefix and digits, tells the driver for whom, and takes the default fstype (B-02, B-42)',
+    'names volumes by prefix and digits, with metadata and default fstype (B-02, B-42)',
   ),
   made(
     'flag-fstype',
@@ -41,14 +41,14 @@ export const flags: readonly Scenario[] = [
     { parameters: { fstype: '' } },
   ),
   made('flag-block', 'has no fstype for Block', { volumeMode: 'Block' }),
-  made('flag-rox', 'makes a readOnly volume for ReadOnlyMany (B-07)', {
+  made('flag-rox', 'creates a readOnly volume for ReadOnlyMany (B-07)', {
     accessModes: ['ReadOnlyMany'],
   }),
-  made('flag-rox-block', 'makes a readOnly Block volume (R-16)', {
+  made('flag-rox-block', 'creates a readOnly Block volume (R-16)', {
     accessModes: ['ReadOnlyMany'],
     volumeMode: 'Block',
   }),
-  made('flag-rox-rwo', 'makes no readOnly volume for two modes (R-17)', {
+  made('flag-rox-rwo', 'creates no readOnly volume for two modes (R-17)', {
     accessModes: ['ReadOnlyMany', 'ReadWriteOnce'],
   }),
   made('flag-rwo', 'asks for SINGLE_NODE_MULTI_WRITER (B-09)', { accessModes: ['ReadWriteOnce'] }),
@@ -61,7 +61,7 @@ export const flags: readonly Scenario[] = [
   }),
   {
     name: 'flag-secret-template',
-    title: 'puts the name of the volume into templates',
+    title: 'expands the name of the volume in templates',
     class: {
       parameters: {
         [`${P}node-publish-secret-name`]: 'for-${pv.name}',
@@ -72,13 +72,13 @@ export const flags: readonly Scenario[] = [
   },
   {
     name: 'flag-metadata-given',
-    title: 'refuses metadata keys that a user writes, also where they are added',
+    title: 'refuses metadata keys of a user even with --extra-create-metadata',
     class: { parameters: { [`${P}pvc/name`]: 'x' } },
     ends: refused,
   },
   {
     name: 'flag-mode-conversion',
-    title: 'changes the mode of a snapshot without asking',
+    title: 'changes the mode of a snapshot without an annotation',
     prepare: (scene) =>
       makeSnapshot(scene, 'snap', { content: { sourceVolumeMode: 'Filesystem' } }),
     claim: { spec: { volumeMode: 'Block', dataSource: FROM_SNAP } },
@@ -86,7 +86,7 @@ export const flags: readonly Scenario[] = [
   },
   {
     name: 'flag-vac-off',
-    title: 'refuses a VolumeAttributesClass where its gate is off',
+    title: 'refuses a VolumeAttributesClass without its feature gate',
     prepare: (scene) => makeAttributesClass(scene),
     claim: named,
     ends: (scene) =>
@@ -97,7 +97,7 @@ export const flags: readonly Scenario[] = [
   },
   {
     name: 'flag-sweep',
-    title: 'takes the protection off a snapshot whose claim is gone, and not before',
+    title: 'removes the finalizer of a snapshot once its claim is gone',
     prepare: (scene) =>
       makeSnapshot(scene, 'snap', { metadata: { finalizers: ['example.com/hold'] } }),
     claim: { spec: { dataSource: FROM_SNAP } },
@@ -115,7 +115,7 @@ export const flags: readonly Scenario[] = [
   },
   {
     name: 'flag-sweep-unused',
-    title: 'takes the protection off a snapshot that nobody uses',
+    title: 'removes the finalizer of a snapshot that no claim uses',
     prepare: (scene) => makeSnapshot(scene, 'snap', { metadata: { finalizers: [PROTECTION] } }),
     claim: null,
     ends: (scene) =>
@@ -139,7 +139,7 @@ export const flags: readonly Scenario[] = [
   },
 ];
 
-/** Others, and the same in other notations. */
+/** Other flags, and the same flags in other notations. */
 export const MORE_FLAGS = [
   '--volume-name-prefix=some-volume',
   '--controller-publish-readonly=true',
@@ -154,10 +154,10 @@ export const MORE_FLAGS = [
 /** What MORE_FLAGS change. */
 export const moreFlags: readonly Scenario[] = [
   made('more-plain', 'names volumes by another prefix (R-02)'),
-  made('more-rox', 'makes a readOnly volume for ReadOnlyMany', { accessModes: ['ReadOnlyMany'] }),
+  made('more-rox', 'creates a readOnly volume for ReadOnlyMany', { accessModes: ['ReadOnlyMany'] }),
   {
     name: 'more-timeout',
-    title: 'waits as long as the flag says, and sends the same request again',
+    title: 'waits as long as --timeout says, and repeats the same request',
     answer: async (call) => {
       if (call.method === 'CreateVolume' && call.count === 1) await delay(4_000);
     },
@@ -165,14 +165,14 @@ export const moreFlags: readonly Scenario[] = [
   },
   {
     name: 'more-own-namespace',
-    title: 'takes a reference that names its own namespace where all alpha gates are on',
+    title: 'accepts a reference to the own namespace with all alpha gates on',
     prepare: (scene) => makeSnapshot(scene, 'snap'),
     claim: (scene) => ({ spec: { dataSourceRef: { ...FROM_SNAP, namespace: scene.namespace } } }),
     ends: bound,
   },
   {
     name: 'more-many',
-    title: 'makes more volumes than there are workers',
+    title: 'creates more volumes than there are workers',
     ends: async (scene) => {
       const names = Array.from({ length: 10 }, (_, index) => `more-${index}`);
       for (const name of names) await scene.makeClaim(name);

@@ -7,7 +7,7 @@ import { scenarioOf } from './generated/part.ts';
 import { sourceParts } from './generated/sources.ts';
 import { staticParts } from './generated/statics.ts';
 
-/** Stories that nobody thought of: mostly legal, the same for the same seed. */
+/** Random scenarios: mostly valid ones, the same for the same seed. */
 export function generated(seed: number, count: number): readonly Scenario[] {
   return Array.from({ length: count }, (_, index) => {
     const dice = new Dice(seed * 1_000_003 + index);

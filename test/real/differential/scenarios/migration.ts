@@ -6,20 +6,20 @@ import {
   type Scenario,
 } from '../../../harness/differential/scenario.ts';
 import type { Scene } from '../../../harness/differential/scene.ts';
-import { volumeFor, type CallAnswer } from '../../../harness/differential/scripted-driver.ts';
+import { type CallAnswer, volumeFor } from '../../../harness/differential/scripted-driver.ts';
 import { VOLUMES, claim } from '../../../conformance/objects.ts';
 import type { Fields } from '../../../conformance/connection.ts';
 import { makeSnapshot } from '../../../harness/differential/snapshot-objects.ts';
 
-/** A driver that took over from an in-tree plug-in. */
+/** A driver that replaced an in-tree plug-in. */
 export interface Migrated {
   readonly driver: string;
   readonly inTree: string;
   readonly scenarios: readonly Scenario[];
 }
 
-/** The seven of spec 07 §2, those of the clouds first: in two lists, for two files that run at
- * once. */
+/** The seven drivers that replaced in-tree plug-ins, those of the clouds first: in two lists, for
+ * two test files that run in parallel. */
 export const ofClouds: readonly Migrated[] = [
   plugin({
     driver: 'ebs.csi.aws.com',
@@ -104,14 +104,14 @@ export const ofOthers: readonly Migrated[] = [
 interface Plugin {
   readonly driver: string;
   readonly inTree: string;
-  /** Of a class. */
+  /** Parameters of a class. */
   readonly parameters: Readonly<Record<string, string>>;
-  /** As the driver makes one. */
+  /** A volume as the driver creates it. */
   readonly handle: (name: string) => string;
   readonly context?: (name: string) => Readonly<Record<string, string>>;
-  /** Of a volume that the plug-in made. */
+  /** The source of a volume that the plug-in created. */
   readonly source: (name: string) => Fields;
-  /** Changes of the driver's answer that make a volume which the plug-in could not have made. */
+  /** Changes of the driver's answer after which the volume has no in-tree form. */
   readonly untranslatable?: (name: string) => Fields;
   readonly hasZones?: boolean;
 }
@@ -125,7 +125,7 @@ function plugin(given: Plugin): Migrated {
   const scenarios: Scenario[] = [
     {
       name: 'mig-plain',
-      title: 'makes the volume of an in-tree class (G-02)',
+      title: 'creates the volume of an in-tree class (G-02)',
       class: { ...inTree, parameters: given.parameters },
       answer,
       ends: bound,
@@ -133,14 +133,14 @@ function plugin(given: Plugin): Migrated {
     { name: 'mig-bare', title: 'does so without parameters', class: inTree, answer, ends: bound },
     {
       name: 'mig-native',
-      title: 'translates nothing of a class of its own (G-04)',
+      title: 'does not translate a class of its own (G-04)',
       class: { provisioner: given.driver, parameters: given.parameters },
       answer,
       ends: bound,
     },
     {
       name: 'mig-block',
-      title: 'makes a Block volume of an in-tree class',
+      title: 'creates a Block volume of an in-tree class',
       class: { ...inTree, mountOptions: ['a'] },
       claim: { spec: { volumeMode: 'Block', accessModes: ['ReadWriteOnce', 'ReadOnlyMany'] } },
       answer,
@@ -148,7 +148,7 @@ function plugin(given: Plugin): Migrated {
     },
     {
       name: 'mig-secrets',
-      title: 'keeps what it noted of secrets',
+      title: 'keeps the annotations of secrets',
       class: (scene) => ({
         ...inTree,
         parameters: {
@@ -162,7 +162,7 @@ function plugin(given: Plugin): Migrated {
     },
     {
       name: 'mig-snapshot',
-      title: 'restores into an in-tree class only where its translation names the driver (R-41)',
+      title: 'restores into an in-tree class only if its translation names the driver (R-41)',
       class: inTree,
       prepare: (scene) => makeSnapshot(scene, 'snap'),
       claim: {
@@ -178,7 +178,7 @@ function plugin(given: Plugin): Migrated {
     },
     {
       name: 'mig-static',
-      title: 'deletes a volume that the plug-in made (G-10)',
+      title: 'deletes a volume that the plug-in created (G-10)',
       class: inTree,
       claim: null,
       ends: (scene) => inTreeVolume(scene, given),
@@ -233,7 +233,7 @@ function plugin(given: Plugin): Migrated {
   if (untranslatable !== undefined) {
     scenarios.push({
       name: 'mig-untranslatable',
-      title: 'makes no PersistentVolume of what the plug-in could not have made',
+      title: 'creates no PersistentVolume without an in-tree form',
       class: inTree,
       answer: (call) =>
         call.method === 'CreateVolume'

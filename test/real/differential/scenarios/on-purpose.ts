@@ -1,6 +1,6 @@
 import type { KnownDifference } from '../../../harness/differential/differences.ts';
 
-/** Where sutler does better, whatever the flags. */
+/** Differences on purpose, whatever the flags. */
 export const onPurpose: readonly KnownDifference[] = [
   {
     scenario: /^(?!slow-|more-timeout)/,
@@ -9,7 +9,7 @@ export const onPurpose: readonly KnownDifference[] = [
   },
 ];
 
-/** Where it does better with claims, and with what a driver answers. */
+/** Differences on purpose for claims and for answers of the driver. */
 export const ofClaims: readonly KnownDifference[] = [
   {
     scenario: 'given-no-id',
@@ -18,7 +18,7 @@ export const ofClaims: readonly KnownDifference[] = [
   },
 ];
 
-/** Where it does better with refusals and deletions. */
+/** Differences on purpose for refusals and deletions. */
 export const ofOutcomes: readonly KnownDifference[] = [
   {
     scenario: /^clone-/,
@@ -37,7 +37,7 @@ export const ofOutcomes: readonly KnownDifference[] = [
   },
 ];
 
-/** Where it does better with a gate that is off. */
+/** Differences on purpose without a feature gate. */
 export const ofFlags: readonly KnownDifference[] = [
   {
     scenario: 'flag-vac-off',
@@ -47,8 +47,8 @@ export const ofFlags: readonly KnownDifference[] = [
   },
 ];
 
-/** Where it does better with drivers that took over from an in-tree plug-in.
- * @param scenarios that are played: what is not can not differ */
+/** Differences on purpose for drivers that replaced an in-tree plug-in.
+ * @param scenarios the scenarios that are played; others can't differ */
 export function onPurposeInMigration(
   scenarios: readonly { readonly name: string }[],
 ): readonly KnownDifference[] {

@@ -2,7 +2,7 @@ import { bound, refused, type Scenario } from '../../../harness/differential/sce
 
 const P = 'csi.storage.k8s.io/';
 
-/** Class parameters that name no secret (spec 02 §7.4, §7.9). */
+/** Class parameters that name no secret. */
 export const parameters: readonly Scenario[] = [
   { name: 'plain', title: 'makes a plain volume and deletes it', ends: bound },
   accepted('par-own', 'passes what is not reserved (A-05)', {
@@ -11,16 +11,16 @@ export const parameters: readonly Scenario[] = [
     'example.com/key': 'x',
     Key: '',
   }),
-  accepted('par-value', 'takes a reserved key as a value (A-07)', {
+  accepted('par-value', 'accepts a reserved key as a value (A-07)', {
     bim: `${P}provisioner-secret-name`,
   }),
-  accepted('par-fstype', 'takes fstype, and passes it (B-01)', { fstype: 'ext3' }),
-  accepted('par-fstype-case', 'takes FSType in any case, and passes it', { FSType: 'ext3' }),
-  accepted('par-fstype-prefixed', 'takes the prefixed fstype, and does not pass it (B-04)', {
+  accepted('par-fstype', 'reads fstype and passes it on (B-01)', { fstype: 'ext3' }),
+  accepted('par-fstype-case', 'reads FSType in any case and passes it on', { FSType: 'ext3' }),
+  accepted('par-fstype-prefixed', 'reads the prefixed fstype and does not pass it on (B-04)', {
     [`${P}fstype`]: 'ext3',
   }),
-  accepted('par-fstype-empty', 'takes an empty fstype for none', { fstype: '' }),
-  accepted('par-fstype-prefixed-empty', 'takes an empty prefixed fstype for none', {
+  accepted('par-fstype-empty', 'treats an empty fstype as none', { fstype: '' }),
+  accepted('par-fstype-prefixed-empty', 'treats an empty prefixed fstype as none', {
     [`${P}fstype`]: '',
   }),
   refusal('par-fstype-both', 'refuses both spellings of fstype (B-03)', {
@@ -29,7 +29,7 @@ export const parameters: readonly Scenario[] = [
   }),
   refusal('par-fstype-twice', 'refuses fstype in two cases', { fstype: 'ext3', FSType: 'ext4' }),
   refusal('par-unknown', 'refuses an unknown reserved key (A-10)', { [`${P}nonsense`]: 'x' }),
-  refusal('par-metadata', 'refuses metadata keys that a user writes', { [`${P}pvc/name`]: 'x' }),
+  refusal('par-metadata', 'refuses metadata keys of a user', { [`${P}pvc/name`]: 'x' }),
   accepted('par-case', 'knows the reserved prefix in lower case only', {
     'CSI.storage.k8s.io/nonsense': 'x',
   }),
@@ -43,7 +43,7 @@ export const parameters: readonly Scenario[] = [
   }),
   {
     name: 'class-topologies',
-    title: 'ignores allowedTopologies where the driver knows none',
+    title: 'ignores allowedTopologies if the driver has no topology',
     class: {
       allowedTopologies: [{ matchLabelExpressions: [{ key: 'zone', values: ['a', 'b'] }] }],
     },

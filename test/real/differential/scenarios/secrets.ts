@@ -2,7 +2,7 @@ import { all, bound, refused, type Scenario } from '../../../harness/differentia
 import type { Scene } from '../../../harness/differential/scene.ts';
 
 const P = 'csi.storage.k8s.io/';
-/** What a class names secrets for, as its parameters spell it. */
+/** The purposes of secrets, as class parameters spell them. */
 export const PURPOSES = [
   'provisioner-',
   'controller-publish-',
@@ -16,7 +16,7 @@ export const PURPOSES = [
 
 type Given = Readonly<Record<string, string>>;
 
-/** Secrets that class parameters name (spec 02 §7.8). */
+/** Secrets that class parameters name. */
 export const secrets: readonly Scenario[] = [
   ...PURPOSES.map((purpose) =>
     secret({
@@ -51,7 +51,7 @@ export const secrets: readonly Scenario[] = [
   }),
   secret({
     name: 'sec-mixed-keys',
-    title: 'takes a deprecated name with a current namespace (A-27)',
+    title: 'accepts a deprecated name with a current namespace (A-27)',
     parameters: ({ namespace }) => ({
       csiProvisionerSecretName: 'creds',
       [`${P}provisioner-secret-namespace`]: namespace,
@@ -176,19 +176,19 @@ export const secrets: readonly Scenario[] = [
   }),
   secret({
     name: 'sec-dollars',
-    title: 'expands $name, $$ and unterminated tokens as Go does (R-19)',
+    title: 'expands $name, $$ and unclosed tokens as Go does (R-19)',
     parameters: () => pair('node-stage-', 'a$$b', '${pvc.namespace}'),
     ends: refused,
   }),
   secret({
     name: 'sec-dollar-word',
-    title: 'takes a word behind a dollar for a token (R-19)',
+    title: 'reads a word after a dollar as a token (R-19)',
     parameters: () => pair('node-stage-', 'a-$pvc.name', '${pvc.namespace}'),
     ends: refused,
   }),
   secret({
     name: 'sec-unterminated',
-    title: 'drops an unterminated token (R-19)',
+    title: 'drops an unclosed token (R-19)',
     parameters: () => pair('node-stage-', 'creds${pvc.name', '${pvc.namespace}'),
     ends: bound,
   }),
@@ -220,13 +220,13 @@ export const secrets: readonly Scenario[] = [
   }),
   secret({
     name: 'sec-later',
-    title: 'makes the volume once the secret is there',
+    title: 'creates the volume once the secret exists',
     parameters: ({ namespace }) => pair('provisioner-', 'later', namespace),
     ends: all(refused, (scene) => scene.makeSecret('later', { user: 'anna' }), bound),
   }),
   secret({
     name: 'sec-unused-missing',
-    title: 'does not look for the secrets of other purposes',
+    title: 'does not read the secrets of other purposes',
     parameters: ({ namespace }) => ({
       ...pair('node-stage-', 'nobody', namespace),
       ...pair('controller-modify-', 'nobody', 'nowhere'),
@@ -235,14 +235,14 @@ export const secrets: readonly Scenario[] = [
   }),
   secret({
     name: 'sec-no-data',
-    title: 'takes a secret without data',
+    title: 'accepts a secret without data',
     parameters: ({ namespace }) => pair('provisioner-', 'bare', namespace),
     prepare: (scene) => scene.makeSecret('bare', {}),
     ends: bound,
   }),
   {
     name: 'sec-changed',
-    title: 'reads the values when it needs them',
+    title: 'reads the values just before each call',
     class: (scene) => ({ parameters: pair('provisioner-', 'creds', scene.namespace) }),
     prepare: (scene) => scene.makeSecret('creds', { user: 'before' }),
     ends: bound,
@@ -260,7 +260,7 @@ interface SecretScenario {
   readonly title: string;
   readonly parameters: (scene: Scene) => Given;
   readonly annotations?: Given;
-  /** Names of those that are there. Default: creds. */
+  /** Names of the secrets that exist. Default: creds. */
   readonly secrets?: readonly string[];
   readonly prepare?: (scene: Scene) => Promise<unknown>;
   readonly ends: (scene: Scene) => Promise<void>;

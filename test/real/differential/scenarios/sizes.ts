@@ -6,9 +6,9 @@ import {
   type Scenario,
 } from '../../../harness/differential/scenario.ts';
 import {
+  type CallAnswer,
   status,
   volumeFor,
-  type CallAnswer,
 } from '../../../harness/differential/scripted-driver.ts';
 
 const ASKED = [
@@ -28,12 +28,11 @@ const ASKED = [
   '9E',
 ];
 
-/** Sizes asked for and given, and what else a driver may say of a volume (spec 02 §7.10, §8.3, §9).
- */
+/** Requested and created sizes, and the other fields of a driver's answer. */
 export const sizes: readonly Scenario[] = [
   ...ASKED.map((storage): Scenario => ({
     name: `size-${storage.toLowerCase().replace('.', '-')}`,
-    title: `asks for ${storage} and writes what it gets (A-12, R-18)`,
+    title: `requests ${storage} and writes the driver’s size (A-12, R-18)`,
     claim: { spec: { resources: { requests: { storage } } } },
     ends: bound,
   })),
@@ -43,19 +42,19 @@ export const sizes: readonly Scenario[] = [
     claim: { spec: { resources: { requests: { storage: '1Gi' }, limits: { storage: '2Gi' } } } },
     ends: bound,
   },
-  given('given-zero', 'takes capacity 0 for what was asked (B-26)', { capacityBytes: 0n }),
-  given('given-larger', 'writes the larger size it got', { capacityBytes: 2n * 1024n ** 3n }),
+  given('given-zero', 'treats capacity 0 as the requested size (B-26)', { capacityBytes: 0n }),
+  given('given-larger', 'writes the driver’s larger size', { capacityBytes: 2n * 1024n ** 3n }),
   given('given-larger-odd', 'writes a larger size that is no multiple', {
     capacityBytes: 1024n ** 3n + 1n,
   }),
   given('given-thousands', 'writes a larger size that ends in zeros', {
     capacityBytes: 2_000_000_000n,
   }),
-  given('given-no-context', 'does without a volume context', { volumeContext: {} }),
+  given('given-no-context', 'accepts an answer without a volume context', { volumeContext: {} }),
   given('given-identity', 'lets the driver overwrite the identity', {
     volumeContext: { 'storage.kubernetes.io/csiProvisionerIdentity': 'the driver', other: 'x' },
   }),
-  given('given-topology', 'ignores a topology where the driver has none (E-03)', {
+  given('given-topology', 'ignores a topology if the driver does not report topology (E-03)', {
     accessibleTopology: [{ segments: { zone: 'a' } }],
   }),
   given('given-source', 'ignores a content source that was not asked for', {
@@ -63,13 +62,13 @@ export const sizes: readonly Scenario[] = [
   }),
   {
     name: 'given-smaller',
-    title: 'has a smaller volume deleted, and says so (B-22, B-46)',
+    title: 'deletes a smaller volume, with an event (B-22, B-46)',
     answer: always({ capacityBytes: 1024n }),
     ends: all(refused, calls('DeleteVolume', 1)),
   },
   {
     name: 'given-smaller-once',
-    title: 'takes the volume when a later one is large enough',
+    title: 'accepts a later volume that is large enough',
     answer: (call) =>
       call.method === 'CreateVolume' && call.count === 1
         ? volumeFor(call.create, { capacityBytes: 1024n })
@@ -78,7 +77,7 @@ export const sizes: readonly Scenario[] = [
   },
   {
     name: 'given-smaller-secret',
-    title: 'has a smaller volume deleted with the secret of its creation',
+    title: 'deletes a smaller volume with the secret of its creation',
     prepare: (scene) => scene.makeSecret('creds', { user: 'anna' }),
     class: ({ namespace }) => ({
       parameters: {
@@ -91,7 +90,7 @@ export const sizes: readonly Scenario[] = [
   },
   {
     name: 'given-smaller-stuck',
-    title: 'says that a smaller volume is orphaned where it can not be deleted (R-11)',
+    title: 'reports a smaller volume as orphaned if it can’t be deleted (R-11)',
     answer: (call) => {
       if (call.method === 'DeleteVolume') throw status('Internal', 'can not delete');
       return volumeFor(call.create, { capacityBytes: 1024n });
@@ -100,7 +99,7 @@ export const sizes: readonly Scenario[] = [
   },
   {
     name: 'given-no-id',
-    title: 'never takes an empty volume id for a volume',
+    title: 'never accepts an empty volume id',
     answer: always({ volumeId: '' }),
     ends: calls('CreateVolume', 1),
   },

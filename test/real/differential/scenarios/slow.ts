@@ -1,16 +1,16 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { bound, event, type Scenario } from '../../../harness/differential/scenario.ts';
 
-/** Longer than what sutler waits before it says that a call is under way. */
+/** Longer than sutler waits before it reports that a call is under way. */
 const SLOW_MS = 3_000;
 /** Longer than --timeout's default. */
 const HANGING_MS = 13_000;
 
-/** A driver that takes its time (spec 02 §8.1, 05 §1). */
+/** Slow drivers. */
 export const slow: readonly Scenario[] = [
   {
     name: 'slow-create',
-    title: 'says that a slow call is under way',
+    title: 'reports that a slow call is under way',
     answer: async (call) => {
       if (call.method === 'CreateVolume') await delay(SLOW_MS);
     },
@@ -18,7 +18,7 @@ export const slow: readonly Scenario[] = [
   },
   {
     name: 'slow-hang',
-    title: 'sends the same request again when the deadline has passed, and says so',
+    title: 'repeats the request after its deadline, with an event',
     answer: async (call) => {
       if (call.method === 'CreateVolume' && call.count === 1) await delay(HANGING_MS);
     },
@@ -26,7 +26,7 @@ export const slow: readonly Scenario[] = [
   },
   {
     name: 'delete-slow',
-    title: 'deletes again when the deadline has passed, and says so',
+    title: 'deletes again after the deadline, with an event',
     answer: async (call) => {
       if (call.method === 'DeleteVolume' && call.count === 1) await delay(HANGING_MS);
     },

@@ -3,16 +3,17 @@ import {
   calls,
   event,
   refused,
-  stays,
   type Scenario,
+  stays,
 } from '../../../harness/differential/scenario.ts';
 import type { Scene } from '../../../harness/differential/scene.ts';
-import { volumeFor, type CallAnswer } from '../../../harness/differential/scripted-driver.ts';
+import { type CallAnswer, volumeFor } from '../../../harness/differential/scripted-driver.ts';
 import type { Fields } from '../../../conformance/connection.ts';
 import {
   contentPath,
   makeContent,
   makeSnapshot,
+  type SnapshotChanges,
   snapshotPath,
   type SnapshotChanges,
 } from '../../../harness/differential/snapshot-objects.ts';
@@ -22,16 +23,16 @@ const OURS = 'provisioner.storage.kubernetes.io/volumesnapshot-as-source-protect
 const ALLOW = 'snapshot.storage.kubernetes.io/allow-volume-mode-change';
 const FILESYSTEM = { sourceVolumeMode: 'Filesystem' };
 
-/** Restores (spec 02 §7.6). */
+/** Restores of snapshots. */
 export const snapshots: readonly Scenario[] = [
-  restored('snap-plain', 'restores a snapshot, and protects it meanwhile (C-01)'),
+  restored('snap-plain', 'restores a snapshot, and keeps it by a finalizer meanwhile (C-01)'),
   restored('snap-ref', 'restores by dataSourceRef (C-25, R-12)', {
     spec: { dataSource: undefined, dataSourceRef: FROM_SNAP },
   }),
   restored('snap-larger', 'restores into a larger volume', {
     spec: { resources: { requests: { storage: '2Gi' } } },
   }),
-  restored('snap-no-size', 'checks no size where the snapshot has none', {
+  restored('snap-no-size', 'checks no size if the snapshot has none', {
     changes: { status: { restoreSize: null } },
     spec: { resources: { requests: { storage: '1Mi' } } },
   }),
@@ -39,14 +40,18 @@ export const snapshots: readonly Scenario[] = [
     spec: { volumeMode: 'Block' },
   }),
   restored('snap-same-mode', 'restores into the same mode', { changes: { content: FILESYSTEM } }),
-  restored('snap-mode-allowed', 'changes the mode where the content allows it (C-17)', {
+  restored('snap-mode-allowed', 'changes the mode if the content allows it (C-17)', {
     changes: { content: FILESYSTEM, contentMetadata: { annotations: { [ALLOW]: 'T' } } },
     spec: { volumeMode: 'Block' },
   }),
-  restored('snap-resumed', 'restores a snapshot that goes with our finalizer on it (C-38)', {
-    changes: { metadata: { finalizers: [OURS] } },
-    before: removeSnapshot,
-  }),
+  restored(
+    'snap-resumed',
+    'restores a snapshot that is being deleted and has our finalizer (C-38)',
+    {
+      changes: { metadata: { finalizers: [OURS] } },
+      before: removeSnapshot,
+    },
+  ),
   restored('snap-other-finalizer', 'keeps the finalizers of others', {
     changes: { metadata: { finalizers: ['example.com/hold'] } },
   }),
@@ -93,11 +98,11 @@ export const snapshots: readonly Scenario[] = [
     changes: { content: FILESYSTEM },
     spec: { volumeMode: 'Block' },
   }),
-  rejected('snap-mode-false', 'refuses to change the mode where the content forbids it', {
+  rejected('snap-mode-false', 'refuses to change the mode if the content forbids it', {
     changes: { content: FILESYSTEM, contentMetadata: { annotations: { [ALLOW]: 'F' } } },
     spec: { volumeMode: 'Block' },
   }),
-  rejected('snap-mode-nonsense', 'refuses to change the mode by a word that is no boolean', {
+  rejected('snap-mode-nonsense', 'refuses to change the mode by a value that is no boolean', {
     changes: { content: FILESYSTEM, contentMetadata: { annotations: { [ALLOW]: 'maybe' } } },
     spec: { volumeMode: 'Block' },
   }),
@@ -107,13 +112,13 @@ export const snapshots: readonly Scenario[] = [
   }),
   {
     name: 'snap-missing',
-    title: 'refuses a snapshot that is not there',
+    title: 'refuses a snapshot that does not exist',
     claim: { spec: { dataSource: FROM_SNAP } },
     ends: refused,
   },
   {
     name: 'snap-later',
-    title: 'says at each step what the snapshot lacks, and restores when it lacks nothing',
+    title: 'reports at each step what the snapshot lacks, and restores in the end',
     claim: { spec: { dataSource: FROM_SNAP } },
     ends: async (scene) => {
       await refused(scene);
@@ -135,7 +140,7 @@ export const snapshots: readonly Scenario[] = [
       await bound(scene);
     },
   },
-  rejected('snap-ready-later', 'restores when the snapshot is ready', {
+  rejected('snap-ready-later', 'restores once the snapshot is ready', {
     changes: { status: { readyToUse: false } },
     afterwards: async (scene) => {
       await scene.setStatus(snapshotPath(scene, 'snap'), { readyToUse: true });
@@ -166,7 +171,7 @@ export const snapshots: readonly Scenario[] = [
       afterwards: calls('DeleteVolume', 1),
     },
   ),
-  rejected('snap-refused', 'keeps the protection while the driver refuses', {
+  rejected('snap-refused', 'keeps the finalizer while the driver refuses', {
     answer: (call) => {
       if (call.method === 'CreateVolume') throw new Error('not now');
     },
@@ -176,7 +181,7 @@ export const snapshots: readonly Scenario[] = [
 interface Restore {
   readonly changes?: SnapshotChanges;
   readonly spec?: Fields;
-  /** After the snapshot is made. */
+  /** Called after the snapshot is created. */
   readonly before?: (scene: Scene) => Promise<unknown>;
   readonly after?: (scene: Scene) => Promise<unknown>;
   readonly answer?: CallAnswer;
@@ -212,7 +217,7 @@ function rejected(name: string, title: string, restore: Restore = {}): Scenario 
   };
 }
 
-/** What protects the snapshot while the driver reads it. */
+/** The finalizers that keep the snapshot while the driver reads it. */
 async function noteFinalizers(call: Parameters<CallAnswer>[0], scene: Scene): Promise<void> {
   if (call.method !== 'CreateVolume' || call.count > 1) return;
   const reply = await scene.api.get(snapshotPath(scene, 'snap'));

@@ -1,4 +1,4 @@
-import { calls, ignored, stays, type Scenario } from '../../../harness/differential/scenario.ts';
+import { calls, ignored, type Scenario, stays } from '../../../harness/differential/scenario.ts';
 import type { Scene } from '../../../harness/differential/scene.ts';
 import { VOLUMES, claim } from '../../../conformance/objects.ts';
 import type { Fields } from '../../../conformance/connection.ts';
@@ -14,13 +14,13 @@ interface Static {
   readonly spec?: Fields;
   readonly specOf?: (scene: Scene) => Fields;
   readonly prepare?: (scene: Scene) => Promise<unknown>;
-  /** false: no claim is made for it. */
+  /** false: no claim is created for the volume. */
   readonly isClaimed?: boolean;
   readonly ends?: (scene: Scene) => Promise<unknown>;
   readonly afterwards: (scene: Scene) => Promise<unknown>;
 }
 
-/** Volumes that somebody wrote by hand (spec 03 §3, §5). */
+/** Static volumes: those that a user created. */
 export function staticVolumes(): readonly Scenario[] {
   const isBound = async (scene: Scene): Promise<void> => {
     await scene.until('the claim is Bound', () => scene.claim()?.status?.phase === 'Bound');
@@ -65,30 +65,30 @@ export function staticVolumes(): readonly Scenario[] {
   return [
     scenario({
       name: 'static-delete',
-      title: 'protects and deletes a volume that somebody wrote by hand (P-41, R-24)',
+      title: 'adds its finalizer to a static volume and deletes it (P-41, R-24)',
       afterwards: goes,
     }),
     scenario({
       name: 'static-retain',
-      title: 'leaves such a volume alone where its policy is Retain (P-09)',
+      title: 'ignores a static volume whose policy is Retain (P-09)',
       spec: { persistentVolumeReclaimPolicy: 'Retain' },
       afterwards: keeps,
     }),
     scenario({
       name: 'static-foreign',
-      title: 'leaves the volumes of another driver alone (P-73)',
+      title: 'ignores the volumes of another driver (P-73)',
       specOf: foreign,
       afterwards: keeps,
     }),
     scenario({
       name: 'static-by-other',
-      title: 'leaves a volume alone that another provisioner made, whatever its driver (P-71)',
+      title: 'ignores a volume of another provisioner, whatever its driver (P-71)',
       metadata: { annotations: { 'pv.kubernetes.io/provisioned-by': 'other.example.com' } },
       afterwards: keeps,
     }),
     scenario({
       name: 'static-secret',
-      title: 'deletes a volume written by hand with the secret of its class (F-16)',
+      title: 'deletes a static volume with the secret of its class (F-16)',
       class: (scene) => ({
         parameters: {
           [`${P}secret-name`]: '${pvc.name}',
@@ -122,13 +122,13 @@ export function staticVolumes(): readonly Scenario[] {
     }),
     scenario({
       name: 'static-available',
-      title: 'leaves a volume alone that nobody claimed (P-15)',
+      title: 'ignores a volume without a claim (P-15)',
       isClaimed: false,
       afterwards: stays,
     }),
     scenario({
       name: 'static-released',
-      title: 'deletes a volume whose claim never was (R-24)',
+      title: 'deletes a volume whose claim never existed (R-24)',
       isClaimed: false,
       specOf: (scene) => ({
         claimRef: {
@@ -142,7 +142,7 @@ export function staticVolumes(): readonly Scenario[] {
     }),
     scenario({
       name: 'static-unprotected',
-      title: 'deletes no volume that goes without our finalizer (P-34)',
+      title: 'deletes no volume that is being deleted without our finalizer (P-34)',
       spec: { persistentVolumeReclaimPolicy: 'Retain' },
       afterwards: async (scene) => {
         const path = `${VOLUMES}/static-${scene.className}`;
@@ -155,7 +155,7 @@ export function staticVolumes(): readonly Scenario[] {
     }),
     scenario({
       name: 'static-attributes',
-      title: 'changes nothing else of a volume written by hand',
+      title: 'changes nothing else of a static volume',
       metadata: {
         annotations: { mine: 'x' },
         labels: { mine: 'y' },

@@ -3,7 +3,7 @@ import type { CodeName } from '#src/csi/status.ts';
 import { status, volumeFor } from '../../../../harness/differential/scripted-driver.ts';
 import type { Scene } from '../../../../harness/differential/scene.ts';
 import type { Dice } from './dice.ts';
-import { soon, type Part } from './part.ts';
+import { type Part, soon } from './part.ts';
 
 type Changes = Parameters<typeof volumeFor>[1];
 const given = (words: string, changes: Changes | ((asked: bigint) => Changes)): Part => ({
@@ -92,7 +92,7 @@ const CODES: readonly CodeName[] = [
   'Canceled',
   'DeadlineExceeded',
 ];
-/** After which both plan anew; after another one sutler repeats the same request until it knows
+/** Codes after which both plan anew. After others sutler repeats the same request until it knows
  * what became of it. */
 const FINAL_CODES = CODES.slice(0, -4).filter((code) => code !== 'AlreadyExists');
 const METHODS = ['CreateVolume', 'DeleteVolume'] as const;
@@ -102,14 +102,16 @@ function failing(dice: Dice): Part {
   const times = dice.one([1, 1, 2, Infinity] as const);
   const code = dice.one(times === Infinity ? FINAL_CODES : CODES);
   return {
-    words: `${method} fails ${times}× with ${code} ${JSON.stringify(words.slice(0, 50))}${words.length}`,
+    words:
+      `${method} fails ${times}× with ${code} ` +
+      `${JSON.stringify(words.slice(0, 50))}${words.length}`,
     answer: (call) => {
       if (call.method === method && call.count <= times) throw status(code, words);
     },
   };
 }
 
-/** Attempts that fail until something was changed: what does the next request say? */
+/** Attempts fail until an object is changed; the next request shows the change. */
 function changing(dice: Dice): Part {
   const code = dice.one(FINAL_CODES);
   const change = dice.one(CHANGES);
@@ -124,8 +126,8 @@ function changing(dice: Dice): Part {
         throw status(code, 'not yet');
     },
     between: async (scene) => {
-      // Where nothing failed yet, the change may begin it: when, the volume controller's own pace
-      // decides.
+      // If nothing failed yet, the change may start the first attempt, at a time that depends on
+      // the volume controller.
       if (!scene.hasEvent('ProvisioningFailed', 'not yet')) {
         scene.happened.add('go');
         await change.between?.(scene);
@@ -191,7 +193,7 @@ const CHANGES: readonly Part[] = [
     between: async (scene) => {
       await scene.remove(`${scene.claims}/data`);
       await soon(scene, () => scene.claim() === undefined);
-      // A finalizer may keep the old one.
+      // A finalizer may keep the old object.
       if (scene.claim() === undefined) await scene.makeClaim('data');
     },
   },
@@ -203,7 +205,7 @@ async function twoSecrets(scene: Scene): Promise<void> {
   for (const name of ['creds', 'others']) await scene.makeSecret(name, { user: name });
 }
 
-/** What the driver may answer. */
+/** Random answers of the driver. */
 export function answerParts(dice: Dice): readonly Part[] {
   const roll = dice.next();
   if (roll < 0.35) return [dice.one(ANSWERS)];

@@ -204,7 +204,7 @@ const ODD_CLAIMS: readonly Part[] = [
   { words: 'VAC missing', spec: { volumeAttributesClassName: 'a-missing-one' } },
 ];
 
-/** What class and claim may say: in every second scenario nothing that is refused. */
+/** Random classes and claims; every second scenario has none that is refused. */
 export function claimParts(dice: Dice): readonly Part[] {
   const accessModes = dice.hits(0.1)
     ? ['ReadWriteOncePod']

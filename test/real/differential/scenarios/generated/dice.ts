@@ -1,4 +1,4 @@
-/** Chance that is the same for the same seed. */
+/** A random generator with a seed. */
 export class Dice {
   #state: number;
 
@@ -15,20 +15,20 @@ export class Dice {
     return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
   }
 
-  /** Whether something of that chance happens. */
+  /** True with the given probability. */
   hits(chance: number): boolean {
     return this.next() < chance;
   }
 
-  /** One of a list that is not empty. */
+  /** A random element of a list that is not empty. */
   one<T>(list: readonly T[]): T {
     const found = list[Math.floor(this.next() * list.length)];
     if (found === undefined) throw new Error('a list to choose from is empty');
     return found;
   }
 
-  /** One of the list, or none.
-   * @param chance that there is one */
+  /** A random element of the list, or undefined.
+   * @param chance probability of an element */
   maybe<T>(chance: number, list: readonly T[]): readonly T[] {
     return this.hits(chance) ? [this.one(list)] : [];
   }

@@ -4,12 +4,12 @@ import { CLASSES, VOLUMES } from '../../../../conformance/objects.ts';
 import type { Seen } from '../../../../harness/differential/observer.ts';
 import type { Scene } from '../../../../harness/differential/scene.ts';
 import type { Dice } from './dice.ts';
-import { soon, type Part } from './part.ts';
+import { type Part, soon } from './part.ts';
 
 const P = 'volume.kubernetes.io/provisioner-deletion-secret-';
 const FINALIZER = 'external-provisioner.volume.kubernetes.io/finalizer';
 
-/** Those that were not made to be cloned from. */
+/** The claims that are not sources of clones. */
 const ownVolumes = (scene: Scene) =>
   scene.volumes().filter(({ spec }) => at(spec, 'claimRef', 'name') !== 'source');
 const edit = (words: string, act: (scene: Scene) => Promise<unknown>): Part => ({
@@ -23,8 +23,8 @@ const annotated = (words: string, annotations: Fields): Part =>
 const remake =
   (fields: Fields) =>
   async (scene: Scene): Promise<void> => {
-    // Where nobody was asked for a volume yet, another class may begin it: when, the volume
-    // controller's own pace decides.
+    // If no volume was requested yet, another class may start that, at a time that depends on the
+    // volume controller.
     const claim = scene.claim();
     if (
       claim?.status?.phase === 'Pending' &&
@@ -103,7 +103,7 @@ const EDITS: readonly Part[] = [
   edit('claim deleted', letGo),
   edit('claim deleted and made anew', async (scene) => {
     await letGo(scene);
-    // A finalizer may keep the old one.
+    // A finalizer may keep the old object.
     if (scene.claim() === undefined) await scene.makeClaim('data');
     await soon(scene, () => scene.claim()?.status?.phase === 'Bound');
   }),
@@ -137,7 +137,7 @@ async function patchVolumes(scene: Scene, body: Fields): Promise<void> {
     await scene.api.patch('merge', `${VOLUMES}/${metadata.name}`, body);
 }
 
-/** Deletes the claim; the volume controller has seen it before anything else happens. */
+/** Deletes the claim, and waits until the volume controller has noticed. */
 async function letGo(scene: Scene): Promise<void> {
   const uid = scene.claim()?.metadata.uid;
   await scene.remove(`${scene.claims}/data`);
@@ -146,7 +146,7 @@ async function letGo(scene: Scene): Promise<void> {
   await soon(scene, () => scene.claim() === undefined && !scene.volumes().some(isBound));
 }
 
-/** What somebody may do to objects of a volume that is there, or is not. */
+/** Random edits of a volume's objects, whether it exists or not. */
 export function editParts(dice: Dice): readonly Part[] {
   return [
     ...dice.maybe(0.45, EDITS),

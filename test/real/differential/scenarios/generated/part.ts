@@ -7,9 +7,9 @@ import { isOneOf, type Scene } from '../../../../harness/differential/scene.ts';
 export type Texts = Readonly<Record<string, string>>;
 type Of<T> = T | ((scene: Scene) => T);
 
-/** One thing that is unlike the usual in a generated scenario. */
+/** One deviation of a generated scenario from the plain one. */
 export interface Part {
-  /** For the title. */
+  /** Its text in the title. */
   readonly words: string;
   /** Of the class. */
   readonly parameters?: Of<Texts>;
@@ -20,13 +20,13 @@ export interface Part {
   readonly metadata?: Fields;
   readonly prepare?: (scene: Scene) => Promise<unknown>;
   readonly answer?: CallAnswer;
-  /** Between two attempts of a call that the driver lets wait. */
+  /** Called between two attempts of a call. */
   readonly between?: (scene: Scene) => Promise<unknown>;
-  /** Once it is decided whether there is a volume. */
+  /** Called once it is known whether there is a volume. */
   readonly edit?: (scene: Scene) => Promise<unknown>;
 }
 
-/** One story of several parts. A part that comes later wins. */
+/** One scenario made of several parts; later parts win. */
 export function scenarioOf(name: string, parts: readonly Part[]): Scenario {
   const merged = <T extends object>(scene: Scene, pick: (part: Part) => Of<T> | undefined): T =>
     Object.assign({}, ...parts.map((part) => valueOf(scene, pick(part)))) as T;
@@ -63,7 +63,7 @@ export function scenarioOf(name: string, parts: readonly Part[]): Scenario {
         if (edit === undefined) continue;
         await edit(scene);
         await scene.marker();
-        // What was refused may be possible now.
+        // A refused request may be possible now.
         if (scene.claim() !== undefined) await soon(scene, () => isBound(scene));
       }
       await scene.remove(`${scene.claims}/data`);
@@ -75,7 +75,7 @@ export function scenarioOf(name: string, parts: readonly Part[]): Scenario {
 
 function answerOf(parts: readonly Part[]): CallAnswer {
   return async (call, scene) => {
-    // The volume that another one is cloned from is made as usual.
+    // The volume of a clone's source is created as usual.
     const source = scene.uidOf('source');
     const about = call.method === 'CreateVolume' ? call.create.name : call.delete.volumeId;
     if (source !== undefined && isOneOf(about, new Set([source]), scene.stage.uuidLength))
@@ -94,7 +94,7 @@ function valueOf<T>(scene: Scene, value: Of<T> | undefined): T | undefined {
 
 const SOON_MS = 6_000;
 
-/** Waits until it holds, for a while. */
+/** Waits until the condition holds, at most for a while. */
 export async function soon(scene: Scene, holds: () => boolean): Promise<void> {
   const deadlineMs = Date.now() + SOON_MS;
   while (!holds() && Date.now() < deadlineMs) await scene.stage.observer.next();

@@ -88,15 +88,15 @@ const NAMESPACES = [
   '9',
   '<x>',
 ] as const;
-/** Without those that name what nobody can make, or that is not there. */
+/** Without secrets that can't exist or do not exist. */
 const FOUND_NAMES = without(NAMES, '${pv.name}');
 const FOUND_NAMESPACES = without(NAMESPACES, '${pv.name}', 'x'.repeat(63), 'nowhere', '9');
 const ANNOTATIONS: Texts = { a: 'eds', b: 'x.y', empty: '' };
 
-/** A secret that the class names in one way or another. */
+/** A secret that the class names in a random way. */
 export function secretPart(dice: Dice): Part {
   const purpose = dice.one(PURPOSES);
-  // A secret that is read has to be there: that it is not, sutler says last.
+  // A secret that is read has to exist: sutler checks that last, unlike upstream.
   const isRead = purpose === 'provisioner-' || purpose === '';
   const name = dice.one(isRead ? FOUND_NAMES : NAMES);
   const namespace = dice.one(isRead ? FOUND_NAMESPACES : NAMESPACES);
@@ -106,8 +106,9 @@ export function secretPart(dice: Dice): Part {
     ? [`${old}Name`, `${old}Namespace`]
     : [`${P}${purpose}secret-name`, `${P}${purpose}secret-namespace`];
   const form = dice.next();
+  const half = form < 0.06 ? ', name only' : form < 0.12 ? ', namespace only' : '';
   return {
-    words: `secret ${nameKey}=${JSON.stringify(name)} in ${JSON.stringify(namespace)}${form < 0.06 ? ', name only' : form < 0.12 ? ', namespace only' : ''}`,
+    words: `secret ${nameKey}=${JSON.stringify(name)} in ${JSON.stringify(namespace)}${half}`,
     parameters: (scene) => ({
       ...(form >= 0.06 && form < 0.12 ? {} : { [nameKey]: name }),
       ...(form < 0.06
@@ -119,7 +120,7 @@ export function secretPart(dice: Dice): Part {
   };
 }
 
-/** The usual one. */
+/** The default secret of scenarios. */
 export const soundSecret: Part = {
   words: 'a secret',
   parameters: {

@@ -3,6 +3,7 @@ import type { Fields } from '../../../../conformance/connection.ts';
 import {
   contentPath,
   makeSnapshot,
+  type SnapshotChanges,
   snapshotPath,
   type SnapshotChanges,
 } from '../../../../harness/differential/snapshot-objects.ts';
@@ -48,7 +49,9 @@ function restored(dice: Dice): Part {
   const isDeleted = dice.hits(0.15);
   const isRef = dice.hits(0.3);
   return {
-    words: `restore ${JSON.stringify(changes)}${isDeleted ? ', deleted' : ''}${isRef ? ' by dataSourceRef' : ''}`,
+    words:
+      `restore ${JSON.stringify(changes)}${isDeleted ? ', deleted' : ''}` +
+      (isRef ? ' by dataSourceRef' : ''),
     spec: isRef ? { dataSourceRef: SNAP } : { dataSource: SNAP },
     prepare: async (scene) => {
       await makeSnapshot(scene, 'snap', changes);
@@ -161,7 +164,7 @@ const OTHERS: readonly Part[] = [
   ref({ ...SNAP, namespace: 'elsewhere' }),
 ];
 
-/** What the volume may be filled from. */
+/** Random content sources. */
 export function sourceParts(dice: Dice): readonly Part[] {
   const roll = dice.next();
   if (roll < 0.2) return [restored(dice)];

@@ -11,7 +11,7 @@ interface Static {
   readonly words: string;
   readonly metadata?: Fields;
   readonly spec?: Fields | ((scene: Scene) => Fields);
-  /** Not of our driver; that it says so is another row of docs/parity.md. */
+  /** Of another driver; the refusal of that is another row of docs/parity.md. */
   readonly isForeign?: true;
 }
 const METADATA: readonly Static[] = [
@@ -129,7 +129,7 @@ const CLASSES: readonly Part[] = [
   },
 ];
 
-/** A volume that somebody wrote by hand. */
+/** A random static volume. */
 export function staticParts(dice: Dice): readonly Part[] {
   const [spec, cls] = [dice.one(SPECS), dice.one(CLASSES)];
   const meta = dice.one(

@@ -14,7 +14,7 @@ import type { Answer, Step } from '#src/volumes/rule.ts';
 import { aClaim, aClass, aVolume, driver, DRIVER, options } from './builders.ts';
 
 const RUNS = 10_000;
-/** The same inputs in every run; a failure prints the input that it shrank to. */
+/** A fixed seed, so that every run has the same inputs; a failure prints the smallest input. */
 const SEED = 20_261_121;
 
 const CAPABILITIES = [
@@ -63,10 +63,10 @@ const size = fc.oneof(
 );
 const maybe = <T>(value: fc.Arbitrary<T>): fc.Arbitrary<T | undefined> =>
   fc.option(value, { nil: undefined });
-/** Mostly what is in order, so that the checks behind it are reached too. */
+/** Mostly valid values, so that later checks are reached too. */
 const mostly = <T, U>(good: fc.Arbitrary<T>, odd: fc.Arbitrary<U>): fc.Arbitrary<T | U> =>
   fc.oneof({ weight: 9, arbitrary: good }, { weight: 1, arbitrary: odd });
-/** Leaves out what is undefined, as JSON does. */
+/** Leaves out undefined fields, as JSON does. */
 const bare = <T>(value: T): T => JSON.parse(JSON.stringify(value)) as T;
 
 const RESERVED = [
@@ -137,7 +137,7 @@ const claim: fc.Arbitrary<Claim> = fc
     volumeAttributesClassName: mostly(fc.constant(undefined), word),
   })
   .map(({ uid, name, annotations, storage, ...spec }) =>
-    // The API server vouches for types, for nothing else.
+    // The API server guarantees the types only.
     bare({
       ...aClaim(),
       metadata: { ...aClaim().metadata, uid, name, annotations },
@@ -195,7 +195,7 @@ const planOptions = fc
   })
   .map(({ gates, ...rest }) => ({ ...options, ...rest, gates: { ...DEFAULT_GATES, ...gates } }));
 
-/** Whatever a server may hold under a name that a rule reads. */
+/** Any object that a server may have under a name that a rule reads. */
 const stored = fc
   .record({
     deletionTimestamp: maybe(fc.constant('2026-01-01T00:00:00Z')),
@@ -262,7 +262,7 @@ const stored = fc
     }),
   );
 const answer: fc.Arbitrary<Answer> = fc.oneof(
-  // A kind of object is what the resource says; only its fields can be odd.
+  // The kind is that of the resource; only the fields vary.
   {
     weight: 6,
     arbitrary: stored.map((object): Answer => ({ kind: 'found', object: object as KubeObject })),
@@ -275,8 +275,8 @@ const answer: fc.Arbitrary<Answer> = fc.oneof(
 
 const OF_SNAPSHOT = '^error getting handle for DataSource Type VolumeSnapshot by Name [^]*: ';
 const OF_CLONE = '^error getting handle for DataSource Type PersistentVolumeClaim by Name [^]*: ';
-/** Every shape that a refusal of a plan may have, from its beginning to the field, the object, the
- * capability or the template at fault. */
+/** Every form that the refusal of a plan may have; each names the field, object, capability or
+ * template at fault. */
 const REFUSALS: readonly RegExp[] = [
   /^the server said no$/,
   /^error getting ReferenceGrants in \S* ?namespace from api server: the server said no$/,
@@ -303,23 +303,28 @@ const REFUSALS: readonly RegExp[] = [
   /^volumesnapshots\.snapshot\.storage\.k8s\.io "source" not found$/,
   /^persistentvolumeclaims "source" not found$/,
   new RegExp(
-    `${OF_SNAPSHOT}(error getting snapshot |error getting snapshotcontent |error getting capacity for PVC |snapshotcontent source for snapshot source is |snapshot source is |snapshot source not bound|snapshot handle |requested volume size |requested volume space|VolumeSnapshot source: status.restoreSize: )`,
+    `${OF_SNAPSHOT}(error getting snapshot |error getting snapshotcontent |` +
+      'error getting capacity for PVC |snapshotcontent source for snapshot source is |' +
+      'snapshot source is |snapshot source not bound|snapshot handle |requested volume size |' +
+      'requested volume space|VolumeSnapshot source: status.restoreSize: )',
   ),
   new RegExp(
-    `${OF_CLONE}(error getting PVC |the PVC DataSource source |the source PVC |the requested PVC |error, new PVC request |volume name is empty in source PVC |claim in dataSource |PersistentVolumeClaim source: spec.resources.requests.storage: )`,
+    `${OF_CLONE}(error getting PVC |the PVC DataSource source |the source PVC |` +
+      'the requested PVC |error, new PVC request |volume name is empty in source PVC |' +
+      'claim in dataSource |PersistentVolumeClaim source: spec.resources.requests.storage: )',
   ),
 ];
 
-/** What is wrong with an answer, in the words that the user reads. */
-const BLAMED: readonly RegExp[] = [
+/** The messages for unusable answers. */
+const BAD_ANSWERS: readonly RegExp[] = [
   /^the driver answered CreateVolume (without a volume|with an empty volume_id); report this to the driver’s vendor$/,
   /^created volume capacity -?\d+ less than requested capacity 100$/,
   /^volume content source missing$/,
   /^failed to [^]*(ID|topology|components|region)|^could not [^]*|^error parsing volume id|^failed to convert partition [^]* to integer/i,
 ];
 
-/** Why a volume is kept that should be deleted. */
-const KEPT: readonly RegExp[] = [
+/** The messages for refused deletions. */
+const DELETION_REFUSALS: readonly RegExp[] = [
   /^invalid CSI PV$/,
   /^the volume is of driver [^]*, not of [^]*: correct the annotation pv\.kubernetes\.io\/provisioned-by, or delete it by hand$/,
   /^CSI driver does not support dynamic provisioning: (plugin|controller) [A-Z_]+ capability is not reported$/,
@@ -343,7 +348,7 @@ const MIGRATED = [
 const isOneOf = (message: string, shapes: readonly RegExp[]): void =>
   assert.ok(
     shapes.some((shape) => shape.test(message)),
-    `names no fault, or one that no table has: ${message}`,
+    `a message of no known form: ${message}`,
   );
 
 function run(rule: ReturnType<typeof planVolume>, answers: readonly Answer[]): VolumePlan {
@@ -357,14 +362,14 @@ function run(rule: ReturnType<typeof planVolume>, answers: readonly Answer[]): V
   };
   let turn = rule.next();
   for (let steps = 0; turn.done !== true; steps += 1) {
-    assert.ok(steps < 20, 'a plan comes to an end');
+    assert.ok(steps < 20, 'a plan ends after few steps');
     turn = rule.next(reply(turn.value));
   }
   return turn.value;
 }
 
 describe(`the rules, on ${RUNS} generated inputs each`, () => {
-  it('plan, hand over or refuse with words that name the fault, and throw nothing', () => {
+  it('plan, hand over or refuse with a message that names the fault, and throw nothing', () => {
     const seen = { create: 0, populator: 0, refuse: 0 };
     fc.assert(
       fc.property(
@@ -373,15 +378,9 @@ describe(`the rules, on ${RUNS} generated inputs each`, () => {
         driverFacts,
         planOptions,
         fc.array(answer, { maxLength: 5 }),
-        (aClaim_, aClass_, facts, chosen, answers) => {
+        (...[claim, cls, driver, options, answers]) => {
           const plan = run(
-            planVolume({
-              claim: aClaim_,
-              cls: aClass_,
-              className: 'class',
-              driver: facts,
-              options: chosen,
-            }),
+            planVolume({ claim, cls, className: 'class', driver, options }),
             answers,
           );
           seen[plan.kind] += 1;
@@ -391,10 +390,10 @@ describe(`the rules, on ${RUNS} generated inputs each`, () => {
       { numRuns: RUNS, seed: SEED },
     );
     for (const [kind, count] of Object.entries(seen))
-      assert.ok(count > 200, `only ${count} of ${kind}: the inputs miss the point`);
+      assert.ok(count > 200, `only ${count} of ${kind}: the inputs reach too little`);
   });
 
-  it('read whatever a driver answers, name what is wrong with it, and make a PV only of what has a handle and is large enough', () => {
+  it('accept only answers with a handle and enough bytes, and say what is wrong', () => {
     const plan = run(
       planVolume({ claim: aClaim(), cls: aClass(), className: 'class', driver, options }),
       [],
@@ -455,7 +454,7 @@ describe(`the rules, on ${RUNS} generated inputs each`, () => {
           planned,
         );
         seen['message' in result ? 'bad' : 'good'] += 1;
-        if ('message' in result) return isOneOf(result.message, BLAMED);
+        if ('message' in result) return isOneOf(result.message, BAD_ANSWERS);
         assert.notEqual(result.handle, '');
         const bytes = BigInt(result.capacityBytes);
         assert.ok(bytes === 0n || bytes >= 100n);
@@ -466,7 +465,7 @@ describe(`the rules, on ${RUNS} generated inputs each`, () => {
       { numRuns: RUNS, seed: SEED },
     );
     for (const [kind, count] of Object.entries(seen))
-      assert.ok(count > 200, `only ${count} of ${kind}: the inputs miss the point`);
+      assert.ok(count > 200, `only ${count} of ${kind}: the inputs reach too little`);
   });
 
   it('judge every claim', () => {
@@ -479,7 +478,7 @@ describe(`the rules, on ${RUNS} generated inputs each`, () => {
     );
   });
 
-  it('judge every volume, delete none but Released ones with policy Delete, and name what is in the way of a deletion', () => {
+  it('delete only Released volumes with policy Delete, or say why not', () => {
     const volume = fc
       .record({
         annotations: fc.dictionary(
@@ -522,7 +521,7 @@ describe(`the rules, on ${RUNS} generated inputs each`, () => {
             classOf: () => found,
             attachedTo: () => (isAttached ? [anAttachment] : []),
           });
-          if (plan.kind === 'refuse') isOneOf(plan.message, KEPT);
+          if (plan.kind === 'refuse') isOneOf(plan.message, DELETION_REFUSALS);
           else assert.ok(plan.handle === (judged.spec.csi?.volumeHandle ?? ''));
           if (verdict.kind !== 'delete') return;
           assert.equal(judged.status?.phase, 'Released');
