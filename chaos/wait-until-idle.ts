@@ -6,7 +6,7 @@ import { openRecordsKey } from '#src/records/key-names.ts';
 import { queueName } from '#src/queue/key-names.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { readCallLog, underWay } from './call-log.ts';
-import type { Stand } from './stand.ts';
+import type { Testbed } from './testbed.ts';
 import type { Workload } from './workload.ts';
 
 const LOOK_PERIOD_MS = 500;
@@ -14,23 +14,23 @@ const LOOK_PERIOD_MS = 500;
 /** Waits until nothing is outstanding any more: claims, Released PVs, jobs, open records, driver
  * calls.
  * @returns what still was when the patience ended */
-export async function settle(
-  stand: Stand,
+export async function waitUntilIdle(
+  testbed: Testbed,
   workload: Workload,
   signal: AbortSignal,
 ): Promise<readonly string[]> {
-  const redis = new Redis(redisOptions(stand.redis.url, 'plain'));
+  const redis = new Redis(redisOptions(testbed.redis.url, 'plain'));
   redis.on('error', () => undefined);
   const queues = (['claim', 'volume'] as const).map(
     (kind) =>
-      new Queue(queueName(kind, stand.driverName), {
+      new Queue(queueName(kind, testbed.driverName), {
         connection: redis,
         prefix: keyPrefix(DEFAULT_PREFIX),
       }),
   );
   const look = async (): Promise<readonly string[]> => {
-    const calls = underWay(readCallLog(stand.callLog));
-    const records = await redis.hkeys(openRecordsKey(DEFAULT_PREFIX, stand.driverName));
+    const calls = underWay(readCallLog(testbed.callLog));
+    const records = await redis.hkeys(openRecordsKey(DEFAULT_PREFIX, testbed.driverName));
     const counts = await Promise.all(
       queues.map(async (queue) => {
         const count = await queue.getJobCountByTypes('wait', 'active', 'delayed', 'prioritized');
