@@ -9,11 +9,10 @@ import { readCallLog, underWay } from './call-log.ts';
 import type { Testbed } from './testbed.ts';
 import type { Workload } from './workload.ts';
 
-const LOOK_PERIOD_MS = 500;
+const POLL_PERIOD_MS = 500;
 
-/** Waits until nothing is outstanding any more: claims, Released PVs, jobs, open records, driver
- * calls.
- * @returns what still was when the patience ended */
+/** Waits until no work is outstanding: pending claims, Released PVs, jobs, open records, driver calls.
+ * @returns what is outstanding when the signal aborts */
 export async function waitUntilIdle(
   testbed: Testbed,
   workload: Workload,
@@ -28,7 +27,7 @@ export async function waitUntilIdle(
         prefix: keyPrefix(DEFAULT_PREFIX),
       }),
   );
-  const look = async (): Promise<readonly string[]> => {
+  const readOutstanding = async (): Promise<readonly string[]> => {
     const calls = underWay(readCallLog(testbed.callLog));
     const records = await redis.hkeys(openRecordsKey(DEFAULT_PREFIX, testbed.driverName));
     const counts = await Promise.all(
@@ -50,12 +49,12 @@ export async function waitUntilIdle(
     ];
   };
   try {
-    for (let quietLooks = 0; ;) {
-      const left = await look();
-      quietLooks = left.length === 0 ? quietLooks + 1 : 0;
-      // Twice, since a key may be on its way from one place to the next.
-      if (quietLooks === 2 || signal.aborted) return left;
-      await systemClock.sleep(LOOK_PERIOD_MS, signal);
+    for (let idlePolls = 0; ;) {
+      const left = await readOutstanding();
+      idlePolls = left.length === 0 ? idlePolls + 1 : 0;
+      // Twice, because one poll may miss a key that moves from one place to another.
+      if (idlePolls === 2 || signal.aborted) return left;
+      await systemClock.sleep(POLL_PERIOD_MS, signal);
     }
   } finally {
     await Promise.allSettled(queues.map((queue) => queue.close()));
