@@ -207,7 +207,7 @@ export class Story {
         const provisioned = await worker.provision(claim);
         const volume = await this.rig.volumeOf(claim);
         const removed = volume === undefined ? undefined : await worker.remove(volume);
-        await this.#binder.settled();
+        await this.#binder.idle();
         last = [provisioned, removed];
         if (provisioned.kind !== 'done' || (removed !== undefined && removed.kind !== 'done'))
           return false;
