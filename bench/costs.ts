@@ -2,7 +2,7 @@ import type { Redis } from 'ioredis';
 import { request } from 'undici';
 import { increase, parseMetrics, sumBy, type Sample } from './prometheus.ts';
 import { connectionsOpened, cpuMs } from './proc.ts';
-import type { Member } from './stand.ts';
+import type { Member } from './testbed.ts';
 
 /** Counters of all processes at one moment. */
 export interface Reading {
@@ -92,9 +92,9 @@ export function costsBetween(before: Reading, after: Reading): Costs {
   };
 }
 
-/** Reads until two looks in a row show no new API request but those for Leases, no driver call and
- * hardly a Redis command: events have arrived by then. */
-export async function settled(
+/** Reads the counters until two readings in a row show no new driver call and no API request other
+ * than for Leases. By then the events have been written, too. */
+export async function readWhenIdle(
   read: () => Promise<Reading>,
   o: { readonly limitMs: number; readonly pause: (ms: number) => Promise<void> },
 ): Promise<Reading> {

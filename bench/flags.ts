@@ -3,7 +3,7 @@ import { processFlags } from '#src/runtime/process-flags.ts';
 
 /** One line for --help. */
 export const summary =
-  'provisions and deletes claims on a stand of its own and counts what they cost';
+  'provisions and deletes claims on a testbed of its own and counts what they cost';
 
 /** Every flag of the bench. */
 export const flags = defineFlags({

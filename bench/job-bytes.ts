@@ -2,7 +2,7 @@ import type { Redis } from 'ioredis';
 import { keyPrefix } from '#src/redis/key-names.ts';
 import { openRecordsKey } from '#src/records/key-names.ts';
 import { queueName } from '#src/queue/key-names.ts';
-import type { Member } from './stand.ts';
+import type { Member } from './testbed.ts';
 import type { Workload } from './workload.ts';
 
 /** Memory that Redis needs for one claim under way. */
@@ -22,7 +22,7 @@ export interface JobBytesOptions {
   readonly members: readonly Member[];
   readonly workload: Workload;
   readonly claim: string;
-  /** Stops and continues a process of the stand. */
+  /** Stops and continues a process of the testbed. */
   readonly signal: (pid: number, signal: 'SIGSTOP' | 'SIGCONT') => void;
   readonly pause: (ms: number) => Promise<void>;
 }

@@ -12,21 +12,24 @@ import { systemClock, signalWithin } from '#src/runtime/clock.ts';
 import type { Flags } from '#src/runtime/flags.ts';
 import { runProcess, type ProcessContext } from '#src/runtime/process.ts';
 import { version } from '#src/runtime/version.ts';
-import { costsBetween, readCounters, settled } from './costs.ts';
+import { costsBetween, readCounters, readWhenIdle } from './costs.ts';
 import { flags, summary } from './flags.ts';
 import { measureJobBytes } from './job-bytes.ts';
 import { rssBytes } from './proc.ts';
 import { CLIENT_NAME, sentDuring } from './redis-sample.ts';
-import { timesOf, toJson, toText, type Report, type Times } from './report.ts';
-import { startStand, type Stand } from './stand.ts';
-import { startWorkload, type Track, type Workload } from './workload.ts';
+import { timesOf, toJson, toText } from './report.ts';
+import type { Report, Times } from './report.ts';
+import { startTestbed } from './testbed.ts';
+import type { Testbed } from './testbed.ts';
+import { startWorkload } from './workload.ts';
+import type { Track, Workload } from './workload.ts';
 
 const NAMESPACE = 'sutler-bench';
 /** Claims that make scripts known to Redis and code hot before anything is counted. */
 const WARM_UP = 20;
 const SAMPLE = 50;
 const IDLE_MS = 5000;
-const SETTLE_LIMIT_MS = 30_000;
+const IDLE_LIMIT_MS = 30_000;
 
 await runProcess(
   { host: process, argv: process.argv.slice(2), known: {}, retired: {} },
@@ -44,7 +47,7 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
 
 async function bench(p: ProcessContext<typeof flags>): Promise<void> {
   const { flags: f, log, closers } = p;
-  const stand = await startStand({
+  const testbed = await startTestbed({
     backend: f.backend === 'real' ? 'real' : 'sandbox',
     driverDelayMs: f.driverDelayMs,
     workers: f.workers,
@@ -59,14 +62,14 @@ async function bench(p: ProcessContext<typeof flags>): Promise<void> {
     stopping: p.stopping,
   });
   const client = createKubeClient({
-    access: await loadClusterAccess({ kubeconfig: stand.kubeconfig, env: {} }),
+    access: await loadClusterAccess({ kubeconfig: testbed.kubeconfig, env: {} }),
     userAgent: `sutler-bench/${version}`,
     // Above --concurrency, so that what is measured is not a queue of our own.
     maxInFlight: f.concurrency + 10,
     log,
   });
   closers.add('API client', () => client.close());
-  const redis = new Redis(stand.redisUrl, { connectionName: CLIENT_NAME });
+  const redis = new Redis(testbed.redisUrl, { connectionName: CLIENT_NAME });
   closers.add('Redis', () => redis.disconnect());
   await client.create(namespaces, undefined, {
     apiVersion: 'v1',
@@ -75,7 +78,7 @@ async function bench(p: ProcessContext<typeof flags>): Promise<void> {
   });
   const workload = await startWorkload({
     client,
-    driver: stand.driver,
+    driver: testbed.driver,
     namespace: NAMESPACE,
     concurrency: f.concurrency,
     log,
@@ -91,7 +94,7 @@ async function bench(p: ProcessContext<typeof flags>): Promise<void> {
 
   const report = await measure({
     flags: f,
-    stand,
+    testbed,
     redis,
     workload,
     stopping: p.stopping,
@@ -103,7 +106,7 @@ async function bench(p: ProcessContext<typeof flags>): Promise<void> {
 
 interface Bench {
   readonly flags: Flags<typeof flags>;
-  readonly stand: Stand;
+  readonly testbed: Testbed;
   readonly redis: Redis;
   readonly workload: Workload;
   readonly stopping: AbortSignal;
@@ -112,7 +115,7 @@ interface Bench {
 
 async function measure({
   flags: f,
-  stand,
+  testbed,
   redis,
   workload,
   stopping,
@@ -122,34 +125,34 @@ async function measure({
     await systemClock.sleep(ms, stopping);
     stopping.throwIfAborted();
   };
-  const patience = (): AbortSignal => signalWithin(stopping, f.patienceMs);
-  const counted = [...stand.members, { name: 'bench itself', pid: process.pid, http: undefined }];
+  const phaseTimeout = (): AbortSignal => signalWithin(stopping, f.patienceMs);
+  const counted = [...testbed.members, { name: 'bench itself', pid: process.pid, http: undefined }];
   const read = () => readCounters(counted, redis);
-  const quiet = () => settled(read, { limitMs: SETTLE_LIMIT_MS, pause });
+  const readQuiet = () => readWhenIdle(read, { limitMs: IDLE_LIMIT_MS, pause });
   const names = (stem: string, count: number): string[] =>
     Array.from({ length: count }, (_, i) => `${stem}-${i}`);
   const removeAll = async (gone: readonly string[]): Promise<void> => {
-    await workload.remove(gone, patience());
-    await quiet();
+    await workload.remove(gone, phaseTimeout());
+    await readQuiet();
   };
 
   say('warming up');
   const warm = names('warm', WARM_UP);
-  await workload.create(warm, patience());
+  await workload.create(warm, phaseTimeout());
   await removeAll(warm);
   await pause(IDLE_MS);
   const rss = await Promise.all(
-    stand.members.map(async ({ name, pid }) => [name, (await rssBytes(pid)) / 2 ** 20] as const),
+    testbed.members.map(async ({ name, pid }) => [name, (await rssBytes(pid)) / 2 ** 20] as const),
   );
 
   say('one claim at a time');
-  const idle = await oneAtATime(workload, names('idle', f.idleClaims), patience);
+  const idle = await oneAtATime(workload, names('idle', f.idleClaims), phaseTimeout);
   say('measuring sizes');
   const bytes = await measureJobBytes({
     redis,
     prefix: DEFAULT_PREFIX,
-    driver: stand.driver,
-    members: stand.members,
+    driver: testbed.driver,
+    members: testbed.members,
     workload,
     claim: 'held',
     signal: (pid, signal) => process.kill(pid, signal),
@@ -157,9 +160,9 @@ async function measure({
   });
   say('counting Redis commands');
   const sample = names('sample', SAMPLE);
-  await quiet();
+  await readQuiet();
   const sent = await sentDuring(redis, async () => {
-    await workload.create(sample, patience());
+    await workload.create(sample, phaseTimeout());
   });
   await removeAll([...sample, 'held', ...names('idle', f.idleClaims)]);
 
@@ -167,16 +170,16 @@ async function measure({
   const burst = names('burst', f.claims);
   const before = await read();
   const startedMs = performance.now();
-  const created = await workload.create(burst, patience());
+  const created = await workload.create(burst, phaseTimeout());
   const createTimes = timesOf(created, startedMs);
-  const between = await quiet();
+  const between = await readQuiet();
   const create = { ...createTimes, costs: costsBetween(before, between) };
   let remove: Report['remove'];
   if (f.delete) {
     say(`deleting ${f.claims} claims`);
     const removeMs = performance.now();
-    const removed = await workload.remove(burst, patience());
-    remove = { ...timesOf(removed, removeMs), costs: costsBetween(between, await quiet()) };
+    const removed = await workload.remove(burst, phaseTimeout());
+    remove = { ...timesOf(removed, removeMs), costs: costsBetween(between, await readQuiet()) };
   }
   return {
     machine: machine(),
@@ -195,26 +198,30 @@ async function measure({
     ...(remove === undefined ? {} : { remove }),
     sent: { claims: SAMPLE, create: sent },
     bytes,
-    failures: await leftovers(stand, redis, f.delete),
+    failures: await leftovers(testbed, redis, f.delete),
   };
 }
 
 async function oneAtATime(
   workload: Workload,
   names: readonly string[],
-  patience: () => AbortSignal,
+  phaseTimeout: () => AbortSignal,
 ): Promise<Times | undefined> {
   if (names.length === 0) return undefined;
   const startedMs = performance.now();
   const tracks: Track[] = [];
-  for (const name of names) tracks.push(...(await workload.create([name], patience())));
+  for (const name of names) tracks.push(...(await workload.create([name], phaseTimeout())));
   return timesOf(tracks, startedMs);
 }
 
 /** What must not be there after everything was made and deleted again. */
-async function leftovers(stand: Stand, redis: Redis, deleted: boolean): Promise<readonly string[]> {
-  const open = await redis.hlen(openRecordsKey(DEFAULT_PREFIX, stand.driver));
-  const { driverCalls } = await readCounters(stand.members, redis);
+async function leftovers(
+  testbed: Testbed,
+  redis: Redis,
+  deleted: boolean,
+): Promise<readonly string[]> {
+  const open = await redis.hlen(openRecordsKey(DEFAULT_PREFIX, testbed.driver));
+  const { driverCalls } = await readCounters(testbed.members, redis);
   const calls = (method: string): number => driverCalls.get(method) ?? 0;
   const made = calls('CreateVolume');
   const gone = calls('DeleteVolume');

@@ -1,13 +1,13 @@
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 
-/** How the proxy treats its connections. cut: they are reset, new ones too. hang: nothing passes,
- * and nothing is said. */
+/** How the proxy treats its connections. cut: all are reset, new ones too. hang: they stay open, but
+ * no data passes. */
 export type Passage = 'open' | 'cut' | 'hang';
 
-/** A TCP proxy in front of the API server. It sees only what TLS lets it see: nothing. */
+/** A TCP proxy in front of the API server. It passes TLS through unread. */
 export interface ApiProxy {
   readonly port: number;
-  /** The API server, once it is known. */
+  /** Sets the port of the API server. */
   aim(port: number): void;
   set(passage: Passage): void;
   close(): Promise<void>;
@@ -24,7 +24,7 @@ export async function startApiProxy(host: string): Promise<ApiProxy> {
   let passage: Passage = 'open';
   let target = 0;
   const pairs = new Set<Pair>();
-  /** Clients that came while nothing passed. */
+  /** Clients that connected while the proxy hangs. */
   const waiting = new Set<Socket>();
 
   const join = (client: Socket): void => {

@@ -1,9 +1,9 @@
 import { openSync, readFileSync, writeSync } from 'node:fs';
 
-/** One thing that the driver saw or did. A line is in the kernel's hands when log() returns, so
- * that it survives the driver's SIGKILL. */
+/** One event of the driver. When the log function returns, the kernel has the line, so it survives
+ * the driver's SIGKILL. */
 export type CallEvent =
-  /** A driver came up; calls of those before it are dead. */
+  /** A driver started; calls of earlier ones have ended. */
   | { readonly event: 'boot'; readonly pid: number; readonly atMs: number }
   | {
       readonly event: 'start';
@@ -14,7 +14,7 @@ export type CallEvent =
       /** Name for a creation, handle for a deletion. */
       readonly volume: string;
     }
-  /** There is a volume of that name now, or there was. */
+  /** A CreateVolume created a volume, or found it. */
   | {
       readonly event: 'made';
       readonly pid: number;
@@ -23,7 +23,7 @@ export type CallEvent =
       readonly volume: string;
       readonly handle: string;
     }
-  /** There is no volume of that handle now. */
+  /** A DeleteVolume deleted a volume, or found none. */
   | {
       readonly event: 'deleted';
       readonly pid: number;
@@ -42,7 +42,8 @@ export type CallEvent =
   /** The caller gave up, or the deadline passed; also comes after each end. */
   | { readonly event: 'cut'; readonly pid: number; readonly call: number; readonly atMs: number };
 
-/** Appends to a log. */
+/** Opens a log for appending.
+ * @returns writes one event */
 export function openCallLog(path: string): (event: CallEvent) => void {
   const file = openSync(path, 'a');
   return (event) => {
@@ -56,7 +57,7 @@ export function readCallLog(path: string): readonly CallEvent[] {
     .split('\n')
     .flatMap((line) => {
       try {
-        // Written by log() of this very version.
+        // Written by openCallLog of the same version.
         return line === '' ? [] : [JSON.parse(line) as CallEvent];
       } catch {
         return [];
@@ -64,7 +65,7 @@ export function readCallLog(path: string): readonly CallEvent[] {
     });
 }
 
-/** How many calls the driver is at, as far as the log tells. */
+/** The number of calls under way, according to the log. */
 export function underWay(events: readonly CallEvent[]): number {
   const open = new Set<number>();
   for (const event of events) {

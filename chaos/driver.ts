@@ -14,18 +14,22 @@ import { startSampleDriver, type DriverCall } from '../sandbox/driver/server.ts'
 import { openCallLog } from './call-log.ts';
 import { seededRandom } from './random.ts';
 
-/* The sample driver with moods, as a process of its own: some calls outlast their deadline, some
- * are refused, some do their work and then give no clear answer. As real storage does, it works on
- * after the caller is gone, and serves one call per volume at a time. */
+/* A sample driver that misbehaves at random, as a process of its own: some calls take longer than
+ * their deadline, some are refused, some do their work and then answer Unavailable. Like real
+ * storage, it continues after the caller is gone, and serves one call per volume at a time. */
 
 const flags = defineFlags({
   ...processFlags,
   'csi-address': { type: 'string', default: '', help: 'Socket that the driver listens on.' },
-  'data-dir': { type: 'string', default: '', help: 'Folder that holds the volumes.' },
+  'data-dir': { type: 'string', default: '', help: 'Folder for the volumes.' },
   'call-log': { type: 'string', default: '', help: 'File that each call is appended to.' },
-  seed: { type: 'int', default: 1, help: 'Repeats the moods, call by call.' },
+  seed: { type: 'int', default: 1, help: 'Repeats the random choices, call by call.' },
   'delay-ms': { type: 'int', default: 200, help: 'Mean time of a call.' },
-  capricious: { type: 'bool', default: false, help: 'Refuse even what is there already.' },
+  capricious: {
+    type: 'bool',
+    default: false,
+    help: 'Refuse CreateVolume even for volumes that exist.',
+  },
   'slow-ms': {
     type: 'int',
     default: 2_800,
@@ -39,7 +43,7 @@ const UNCLEAR = 0.05;
 
 await runProcess(
   { host: process, argv: process.argv.slice(2), known: {}, retired: {} },
-  { name: 'chaos-driver', summary: 'sample driver with moods', table: flags, start },
+  { name: 'chaos-driver', summary: 'sample driver that misbehaves at random', table: flags, start },
 );
 
 async function start(p: ProcessContext<typeof flags>): Promise<void> {
@@ -48,12 +52,12 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
   if (address.kind !== 'unix')
     throw new UsageError('--csi-address: a driver listens on a unix socket');
   const log = openCallLog(f.callLog);
-  // Another life, other moods: else a call that kills its driver would meet the same mood for ever.
+  // After a restart the choices differ: otherwise the same call could fail again and again.
   const random = seededRandom(f.seed + pid);
   const busy = new Set<string>();
   let calls = 0;
 
-  const attend = async (
+  const handleCall = async (
     method: 'CreateVolume' | 'DeleteVolume',
     call: DriverCall,
   ): Promise<unknown> => {
@@ -81,21 +85,21 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
     }
 
     async function serve(): Promise<unknown> {
-      const mood = random.next();
-      const delayMs = mood < SLOW ? f.slowMs : random.between(0.5, 1.5) * f.delayMs;
+      const chance = random.next();
+      const delayMs = chance < SLOW ? f.slowMs : random.between(0.5, 1.5) * f.delayMs;
       if (busy.has(volume))
         throw new DriverStatus(Code.Aborted, `an operation on ${volume} is under way`);
       busy.add(volume);
       try {
         await systemClock.sleep(delayMs);
-        // Who has the volume may not deny it: that is what a refusal after the settle time is
-        // trusted for.
+        // A driver that has the volume must not refuse it: sutler relies on that after the settle
+        // time.
         const mayRefuse =
           f.capricious || !creates || !driver.volumes().some(({ name }) => name === volume);
-        if (mood > 1 - REFUSED && mayRefuse)
+        if (chance > 1 - REFUSED && mayRefuse)
           throw new DriverStatus(
             creates ? Code.ResourceExhausted : Code.Internal,
-            'not in the mood',
+            'refused at random',
           );
         const answer = await call.proceed();
         const atMs = systemClock.nowMs();
@@ -108,8 +112,8 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
             handle: (answer as CreateVolumeResponse).volume?.volumeId ?? '',
           });
         else log({ event: 'deleted', ...id, atMs, handle: volume });
-        if (mood > 1 - REFUSED - UNCLEAR)
-          throw new DriverStatus(Code.Unavailable, 'done, but you shall not know');
+        if (chance > 1 - REFUSED - UNCLEAR)
+          throw new DriverStatus(Code.Unavailable, 'done, but answered as unavailable');
         return answer;
       } finally {
         busy.delete(volume);
@@ -124,7 +128,7 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
     capacityBytes: 2n ** 60n,
     onCall: (call) =>
       call.method === 'CreateVolume' || call.method === 'DeleteVolume'
-        ? attend(call.method, call)
+        ? handleCall(call.method, call)
         : undefined,
   });
   closers.add('driver', () => driver.close());

@@ -1,77 +1,84 @@
+import { Redis } from 'ioredis';
 import { leaseName } from '#src/election/lease.ts';
 import type { Lease } from '#src/kube/objects.ts';
 import { leases } from '#src/kube/resources.ts';
 import { systemClock } from '#src/runtime/clock.ts';
-import { Redis } from 'ioredis';
 import type { Passage } from './api-proxy.ts';
-import type { Fault } from './schedule.ts';
-import { NAMESPACE, type Stand } from './stand.ts';
+import type { Fault, FaultKind } from './schedule.ts';
+import { NAMESPACE, type Testbed } from './testbed.ts';
 import type { Supervised } from './supervised.ts';
 
-/** A fault that happened. */
+/** A fault that was injected. */
 export interface InjectedFault {
   readonly fault: Fault;
-  /** Process that it happened to. */
+  /** The process that it affected. */
   readonly victim: string;
-  /** Unix ms. A kill is over at once: what comes after it is recovery. */
+  /** Unix time in ms. A kill is over at once: the time after it is recovery. */
   readonly overMs: number;
 }
 
-/** Does it, and resolves when it is undone again. */
+/** Injects a fault; resolves when it has been undone. */
 export async function inject(
-  stand: Stand,
+  testbed: Testbed,
   fault: Fault,
   signal: AbortSignal,
 ): Promise<InjectedFault> {
-  const { kind, target, forMs } = fault;
-  const beganMs = systemClock.nowMs();
-  const killed = async (child: Supervised | undefined): Promise<InjectedFault> => {
-    const victim = `${child?.name} pid ${child?.pid}`;
-    await child?.kill(forMs);
-    return { fault, victim, overMs: beganMs };
-  };
-  const frozen = async (child: Supervised | undefined): Promise<InjectedFault> => {
-    const victim = `${child?.name} pid ${child?.pid}`;
-    await child?.freeze(forMs, signal);
-    return { fault, victim, overMs: systemClock.nowMs() };
-  };
-  const hampered = async (passage: Passage): Promise<InjectedFault> => {
-    stand.proxy.set(passage);
-    await systemClock.sleep(forMs, signal);
-    stand.proxy.set('open');
-    return { fault, victim: 'API server', overMs: systemClock.nowMs() };
-  };
-  switch (kind) {
-    case 'kill-ingest':
-      return killed(stand.ingest[target]);
-    case 'kill-jobs':
-      return killed(stand.jobs[target]);
-    case 'kill-gateway':
-      return killed(stand.gateway);
-    case 'kill-driver':
-      return killed(stand.driver);
-    case 'freeze-leader':
-      return frozen(await leaderOf(stand));
-    case 'freeze-jobs':
-    case 'freeze-jobs-past-lock':
-      return frozen(stand.jobs[target]);
-    case 'kill-redis':
-      return { fault, victim: 'redis-server', overMs: await stand.redis.kill(forMs) };
-    case 'freeze-redis':
-      await stand.redis.freeze(forMs, signal);
-      return { fault, victim: 'redis-server', overMs: systemClock.nowMs() };
-    case 'flush-redis':
-      await flush(stand.redis.url);
-      return { fault, victim: 'redis-server', overMs: systemClock.nowMs() };
-    case 'cut-api':
-      return hampered('cut');
-    case 'hang-api':
-      return hampered('hang');
-  }
+  return { fault, ...(await ACTIONS[fault.kind]({ testbed, signal, ...fault })) };
 }
 
-/** The ingest whose pid is in the Lease; the first one while nobody leads. */
-async function leaderOf({ client, driverName, ingest }: Stand): Promise<Supervised | undefined> {
+type Injection = Omit<InjectedFault, 'fault'>;
+type Action = (o: Fault & { testbed: Testbed; signal: AbortSignal }) => Promise<Injection>;
+
+const ACTIONS: Readonly<Record<FaultKind, Action>> = {
+  'kill-ingest': (o) => kill(o.testbed.ingest[o.target], o.forMs),
+  'kill-jobs': (o) => kill(o.testbed.jobs[o.target], o.forMs),
+  'kill-gateway': (o) => kill(o.testbed.gateway, o.forMs),
+  'kill-driver': (o) => kill(o.testbed.driver, o.forMs),
+  'freeze-leader': async (o) => freeze(await leaderOf(o.testbed), o.forMs, o.signal),
+  'freeze-jobs': (o) => freeze(o.testbed.jobs[o.target], o.forMs, o.signal),
+  'freeze-jobs-past-lock': (o) => freeze(o.testbed.jobs[o.target], o.forMs, o.signal),
+  'kill-redis': async (o) => ({ victim: REDIS, overMs: await o.testbed.redis.kill(o.forMs) }),
+  'freeze-redis': (o) => until(o.testbed.redis.freeze(o.forMs, o.signal), REDIS),
+  'flush-redis': (o) => until(flush(o.testbed.redis.url), REDIS),
+  'cut-api': (o) => until(obstructApi(o, 'cut'), 'API server'),
+  'hang-api': (o) => until(obstructApi(o, 'hang'), 'API server'),
+};
+
+const REDIS = 'redis-server';
+
+async function until(undone: Promise<void>, victim: string): Promise<Injection> {
+  await undone;
+  return { victim, overMs: systemClock.nowMs() };
+}
+
+async function kill(child: Supervised | undefined, downMs: number): Promise<Injection> {
+  const injected = { victim: victimOf(child), overMs: systemClock.nowMs() };
+  await child?.kill(downMs);
+  return injected;
+}
+
+async function freeze(
+  child: Supervised | undefined,
+  forMs: number,
+  signal: AbortSignal,
+): Promise<Injection> {
+  const victim = victimOf(child);
+  await child?.freeze(forMs, signal);
+  return { victim, overMs: systemClock.nowMs() };
+}
+
+function victimOf(child: Supervised | undefined): string {
+  return `${child?.name} pid ${child?.pid}`;
+}
+
+async function obstructApi(o: Parameters<Action>[0], passage: Passage): Promise<void> {
+  o.testbed.proxy.set(passage);
+  await systemClock.sleep(o.forMs, o.signal);
+  o.testbed.proxy.set('open');
+}
+
+/** The ingest whose pid is in the Lease; the first one while there is no leader. */
+async function leaderOf({ client, driverName, ingest }: Testbed): Promise<Supervised | undefined> {
   const lease = await client.get<Lease>(leases, {
     namespace: NAMESPACE,
     name: leaseName(driverName),

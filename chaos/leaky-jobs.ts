@@ -1,11 +1,11 @@
 import { main } from '#src/jobs/main.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 
-/* The jobs process without volume records: every opening is granted and nothing is remembered, as
- * if each worker kept its intents in its own memory. The chaos command has to find leaks with it;
- * if it does not, it is the command that is broken. */
+/* The jobs process without volume records: every record can be opened and nothing is stored, as if
+ * each worker kept its intents in memory. The chaos command must find leaks with it; if it does not,
+ * the command itself is broken. */
 
-const forgetful: Partial<Record<keyof VolumeRecords, unknown>> = {
+const withoutRecords: Partial<Record<keyof VolumeRecords, unknown>> = {
   openCreate: () => Promise.resolve({ kind: 'opened' }),
   openExisting: () => Promise.resolve({ kind: 'none' }),
   openResolve: () => Promise.resolve({ kind: 'none' }),
@@ -21,5 +21,5 @@ const forgetful: Partial<Record<keyof VolumeRecords, unknown>> = {
   isOpen: () => Promise.resolve(false),
   rewriteLostRecords: () => Promise.resolve([]),
 };
-Object.assign(VolumeRecords.prototype, forgetful);
+Object.assign(VolumeRecords.prototype, withoutRecords);
 await main({ host: process, argv: process.argv.slice(2), known: {}, retired: {} });

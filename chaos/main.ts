@@ -8,9 +8,11 @@ import { inject, type InjectedFault } from './faults.ts';
 import { flags, summary } from './flags.ts';
 import { judge, type Evidence } from './judge.ts';
 import { isPassed, toJson, toReport, toText } from './report.ts';
-import { faultKinds, planFaults, type Fault, type FaultKind } from './schedule.ts';
-import { settle } from './settle.ts';
-import { NAMESPACE, REPLICAS, scaledTiming, startStand, type Stand } from './stand.ts';
+import { faultKinds, planFaults } from './schedule.ts';
+import type { Fault, FaultKind } from './schedule.ts';
+import { waitUntilIdle } from './wait-until-idle.ts';
+import { NAMESPACE, REPLICAS, scaledTiming, startTestbed } from './testbed.ts';
+import type { Testbed } from './testbed.ts';
 import { startWorkload } from './workload.ts';
 
 await runProcess(
@@ -47,7 +49,7 @@ async function chaos(p: Context): Promise<void> {
       : 'sandbox';
   const finalizer = f.claimFinalizer ? ['--claim-finalizer'] : [];
   const words = (text: string): readonly string[] => text.split(' ').filter((word) => word !== '');
-  const stand = await startStand({
+  const testbed = await startTestbed({
     backend,
     seed: f.seed,
     timing,
@@ -62,10 +64,10 @@ async function chaos(p: Context): Promise<void> {
     closers,
   });
   // A frozen process does not notice that its parent is gone.
-  process.once('exit', () => stand.killNow());
+  process.once('exit', () => testbed.killNow());
   const workload = await startWorkload({
-    client: stand.client,
-    driver: stand.driverName,
+    client: testbed.client,
+    driver: testbed.driverName,
     namespace: NAMESPACE,
     seed: f.seed,
     perSecond: f.claimsPerSecond,
@@ -74,20 +76,20 @@ async function chaos(p: Context): Promise<void> {
   closers.add('watches', () => workload.stop());
 
   log.info(
-    { seed: f.seed, backend, faults: faults.length, dir: stand.dir },
+    { seed: f.seed, backend, faults: faults.length, dir: testbed.dir },
     'claims come and go, faults happen',
   );
   const over = deadline(p, runMs);
-  const [injected] = await Promise.all([injectAll(p, stand, faults), workload.run(over)]);
+  const [injected] = await Promise.all([injectAll(p, testbed, faults), workload.run(over)]);
   p.stopping.throwIfAborted();
-  log.info('no more faults; waiting until everything has settled');
-  const settlingMs = systemClock.nowMs();
-  const unsettled = await settle(stand, workload, deadline(p, f.patienceMs));
+  log.info('no more faults; waiting until all work is finished');
+  const waitStartMs = systemClock.nowMs();
+  const unfinished = await waitUntilIdle(testbed, workload, deadline(p, f.patienceMs));
   p.stopping.throwIfAborted();
 
   const evidence: Evidence = {
-    calls: readCallLog(stand.callLog),
-    driverVolumes: new VolumeStore(stand.volumesDir).list(),
+    calls: readCallLog(testbed.callLog),
+    driverVolumes: new VolumeStore(testbed.volumesDir).list(),
     volumes: [...workload.volumes.values()],
     claims: workload.claims,
   };
@@ -103,13 +105,13 @@ async function chaos(p: Context): Promise<void> {
     verdict: judge(evidence),
     faults: injected,
     progressMs: workload.progressMs,
-    settledMs: systemClock.nowMs() - settlingMs,
-    unsettled,
-    troubles: stand.troubles,
-    dir: stand.dir,
+    idleAfterMs: systemClock.nowMs() - waitStartMs,
+    unfinished,
+    troubles: testbed.troubles,
+    dir: testbed.dir,
   });
   const passed = isPassed(report);
-  if (!passed) stand.keep();
+  if (!passed) testbed.keep();
   p.stdout.write(f.json ? `${toJson(report)}\n` : toText(report));
   p.stop(passed ? 0 : 1);
 }
@@ -145,7 +147,7 @@ function chosenKinds({ flags: f }: Context, runMs: number): readonly FaultKind[]
 
 async function injectAll(
   { log, stopping }: Context,
-  stand: Stand,
+  testbed: Testbed,
   faults: readonly Fault[],
 ): Promise<readonly InjectedFault[]> {
   const beganMs = systemClock.nowMs();
@@ -154,7 +156,7 @@ async function injectAll(
     await systemClock.sleep(beganMs + fault.atMs - systemClock.nowMs(), stopping);
     if (stopping.aborted) break;
     log.info({ fault: fault.kind, forMs: fault.forMs }, faultKinds[fault.kind]);
-    const injected = inject(stand, fault, stopping).then((done) => {
+    const injected = inject(testbed, fault, stopping).then((done) => {
       log.info({ fault: fault.kind, victim: done.victim }, 'undone');
       return done;
     });

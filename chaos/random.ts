@@ -1,4 +1,4 @@
-/** Chance that a seed repeats. */
+/** Random numbers that a seed repeats. */
 export interface Random {
   /** Uniform in [0, 1). */
   next(): number;
@@ -8,7 +8,7 @@ export interface Random {
   shuffled<T>(list: readonly T[]): readonly T[];
 }
 
-/** Mulberry32: small, fast, and good enough to choose whom to kill. */
+/** Mulberry32: small, fast, and random enough to plan faults. */
 export function seededRandom(seed: number): Random {
   let state = Math.imul(seed, 0x9e3779b1) | 0;
   const next = (): number => {

@@ -23,10 +23,10 @@ export interface Report {
   /** Driver calls by method and how they ended. */
   readonly calls: Readonly<Record<string, number>>;
   readonly faults: Readonly<Partial<Record<FaultKind, Recovery>>>;
-  readonly settledMs: number;
+  readonly idleAfterMs: number;
   readonly verdict: Verdict;
   /** What had not come to rest when the patience ended. */
-  readonly unsettled: readonly string[];
+  readonly unfinished: readonly string[];
   /** What processes did that nobody made them do. */
   readonly troubles: readonly string[];
   /** Where logs, call log and volumes are. */
@@ -39,15 +39,15 @@ export interface Findings {
   readonly verdict: Verdict;
   readonly faults: readonly InjectedFault[];
   readonly progressMs: readonly number[];
-  readonly settledMs: number;
-  readonly unsettled: readonly string[];
+  readonly idleAfterMs: number;
+  readonly unfinished: readonly string[];
   readonly troubles: readonly string[];
   readonly dir: string;
 }
 
 /** Counts what is to be counted. */
 export function toReport(findings: Findings): Report {
-  const { evidence, verdict, settings, settledMs, unsettled, troubles, dir } = findings;
+  const { evidence, verdict, settings, idleAfterMs, unfinished, troubles, dir } = findings;
   const { calls, claims } = evidence;
   const handles = (event: 'made' | 'deleted'): number =>
     new Set(calls.flatMap((each) => (each.event === event ? [each.handle] : []))).size;
@@ -61,17 +61,17 @@ export function toReport(findings: Findings): Report {
     volumesDeleted: handles('deleted'),
     calls: countCalls(calls),
     faults: recoveries(findings.faults, findings.progressMs),
-    settledMs,
+    idleAfterMs,
     verdict,
-    unsettled,
+    unfinished,
     troubles,
     dir,
   };
 }
 
 /** Whether there is nothing to find fault with. */
-export function isPassed({ verdict, unsettled, troubles }: Report): boolean {
-  return isClean(verdict) && unsettled.length === 0 && troubles.length === 0;
+export function isPassed({ verdict, unfinished, troubles }: Report): boolean {
+  return isClean(verdict) && unfinished.length === 0 && troubles.length === 0;
 }
 
 function countCalls(calls: readonly CallEvent[]): Readonly<Record<string, number>> {
@@ -138,10 +138,10 @@ export function toText(report: Report): string {
       `${report.claimsDeleted} deleted, ${report.claimsBound} of the others Bound`,
     ),
     row('volumes made', report.volumesMade, `${report.volumesDeleted} deleted`),
-    row('settled after', ms(report.settledMs)),
+    row('idle after', ms(report.idleAfterMs)),
     '',
     ...offenders.map(([what, lines]) => row(what, lines.length, MEANING[what])),
-    row('unsettled', report.unsettled.length, 'not at rest when the patience ended'),
+    row('unfinished', report.unfinished.length, 'outstanding when --patience ended'),
     row('troubles', report.troubles.length, 'exits and defects that no fault explains'),
     '',
     row('faults', 'count', 'first progress after it: median, worst'),
@@ -158,7 +158,7 @@ export function toText(report: Report): string {
       .sort(([a], [b]) => (a < b ? -1 : 1))
       .map(([what, count]) => `  ${String(count).padStart(6)}  ${what}`),
     ...offenders.flatMap(([what, lines]) => list(what, lines)),
-    ...list('unsettled', report.unsettled),
+    ...list('unfinished', report.unfinished),
     ...list('troubles', report.troubles),
     '',
     isPassed(report)

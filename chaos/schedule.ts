@@ -69,7 +69,7 @@ export function planFaults(plan: SchedulePlan): readonly Fault[] {
       atMs: Math.round(atMs),
       kind,
       target: random.index(plan.replicas),
-      forMs: lasting(kind, plan.timing, random),
+      forMs: chooseDurationMs(kind, plan.timing, random),
     };
     const victim = victimOf(fault);
     if (fault.atMs + fault.forMs > plan.runMs || (busyUntil.get(victim) ?? 0) > atMs) continue;
@@ -79,35 +79,31 @@ export function planFaults(plan: SchedulePlan): readonly Fault[] {
   return faults;
 }
 
-function lasting(
+function chooseDurationMs(
   kind: FaultKind,
   { leaseMs, ownershipMs, lockMs }: FaultTiming,
   random: Random,
 ): number {
-  const between = (min: number, max: number): number => Math.round(random.between(min, max));
-  switch (kind) {
-    case 'kill-ingest':
-    case 'kill-jobs':
-    case 'kill-gateway':
-    case 'kill-driver':
-    case 'kill-redis':
-      return between(50, 1_000);
-    case 'freeze-leader':
-      return between(1.3 * leaseMs, 2 * leaseMs);
-    case 'freeze-jobs':
-      return between(1.2 * ownershipMs, 1.8 * ownershipMs);
-    case 'freeze-jobs-past-lock':
-      return between(1.1 * lockMs, 1.2 * lockMs);
-    case 'freeze-redis':
-    case 'cut-api':
-    case 'hang-api':
-      return between(500, 1.5 * ownershipMs);
-    case 'flush-redis':
-      return 0;
-  }
+  const downtime = [50, 1_000] as const;
+  const outage = [500, 1.5 * ownershipMs] as const;
+  const limits: Readonly<Record<FaultKind, readonly [min: number, max: number]>> = {
+    'kill-ingest': downtime,
+    'kill-jobs': downtime,
+    'kill-gateway': downtime,
+    'kill-driver': downtime,
+    'kill-redis': downtime,
+    'freeze-leader': [1.3 * leaseMs, 2 * leaseMs],
+    'freeze-jobs': [1.2 * ownershipMs, 1.8 * ownershipMs],
+    'freeze-jobs-past-lock': [1.1 * lockMs, 1.2 * lockMs],
+    'freeze-redis': outage,
+    'cut-api': outage,
+    'hang-api': outage,
+    'flush-redis': [0, 0],
+  };
+  return Math.round(random.between(...limits[kind]));
 }
 
-/** What two faults must not have at once. */
+/** The process that a fault affects: it can have one fault at a time. */
 function victimOf({ kind, target }: Fault): string {
   const [, what = ''] = kind.split('-');
   return what === 'jobs' || what === 'ingest' ? `${what} ${target}` : what;

@@ -9,7 +9,7 @@ export interface SupervisedPlan {
   readonly command: readonly [string, ...string[]];
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly logFile: string;
-  /** The process ended although nobody killed it, or wrote that it met a defect. */
+  /** Called when the process ends without having been killed, or logs a defect. */
   readonly onTrouble: (what: string) => void;
 }
 
@@ -18,13 +18,13 @@ type Facts = Readonly<Record<string, string>>;
 const DEFECT = /defect of sutler|uncaught|start failed/i;
 const AFTER_CRASH_MS = 500;
 
-/** A process with its own pid that is killed, frozen, and started again. */
+/** A child process that can be killed and frozen, and that is restarted when it ends. */
 export class Supervised {
   readonly name: string;
   readonly #plan: SupervisedPlan;
   readonly #file: WriteStream;
   #child: ChildProcess | undefined;
-  /** Undefined: nobody wanted it dead. */
+  /** How long it stays down after a kill; undefined unless it is being killed. */
   #downMs: number | undefined;
   #stopping = false;
   #gone: () => void = () => undefined;
@@ -39,7 +39,8 @@ export class Supervised {
     return this.#child?.pid;
   }
 
-  /** Starts it; resolves with what it announces once it is ready. Rejects if it ends before. */
+  /** Starts it; resolves with the facts that it announces when it is ready. Rejects if it ends
+   * before. */
   start(): Promise<Facts> {
     return new Promise((resolve, reject) => {
       const child = this.#spawn();
@@ -58,7 +59,7 @@ export class Supervised {
     });
   }
 
-  /** SIGKILL; resolves when it has been started again. */
+  /** Sends SIGKILL; resolves when the process has been restarted. */
   async kill(downMs: number): Promise<void> {
     const child = this.#child;
     if (child === undefined) return;
@@ -69,7 +70,7 @@ export class Supervised {
     await systemClock.sleep(downMs);
   }
 
-  /** SIGSTOP, and SIGCONT after a while if it is still the same process. */
+  /** Sends SIGSTOP, and after a while SIGCONT if it is still the same process. */
   async freeze(forMs: number, signal: AbortSignal): Promise<void> {
     const child = this.#child;
     child?.kill('SIGSTOP');
@@ -77,7 +78,7 @@ export class Supervised {
     if (child === this.#child) child?.kill('SIGCONT');
   }
 
-  /** SIGTERM, then SIGKILL after the grace. */
+  /** Sends SIGTERM, and SIGKILL if it has not ended after the grace period. */
   async stop(graceMs: number): Promise<void> {
     this.#stopping = true;
     const child = this.#child;
@@ -92,7 +93,7 @@ export class Supervised {
     this.#file.end();
   }
 
-  /** For the very end of this process, which waits for nothing. */
+  /** Kills it without waiting, for the exit of this process. */
   killNow(): void {
     this.#stopping = true;
     this.#child?.kill('SIGKILL');
@@ -100,7 +101,7 @@ export class Supervised {
 
   #spawn(): ChildProcess {
     const [file, ...args] = this.#plan.command;
-    // Its own process group: Ctrl-C in a terminal reaches the parent only.
+    // A process group of its own: Ctrl-C in a terminal reaches only the parent.
     const child = spawn(file, args, {
       env: this.#plan.env,
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],

@@ -1,17 +1,7 @@
-/* npm run bench:planning: CPU time of planning one volume. npm run bench:planning -- --help lists
- * its flags. */
-import { spawn } from 'node:child_process';
-import { join } from 'node:path';
-import { build, install, root } from './setup.mjs';
+/* npm run bench:planning: measures the CPU time of planning one volume.
+ * `npm run bench:planning -- --help` lists its flags. */
+import { build, install, runCompiled } from './setup.mjs';
 
 install();
 build();
-const child = spawn(
-  process.execPath,
-  [join(root, 'dist-dev', 'bench', 'planning.js'), ...process.argv.slice(2)],
-  { stdio: 'inherit' },
-);
-// Ctrl-C reaches the child by itself; it ends what it started before it ends.
-process.on('SIGINT', () => undefined);
-process.on('SIGTERM', () => child.kill('SIGTERM'));
-child.on('exit', (code, signal) => process.exit(code ?? (signal === null ? 1 : 128)));
+runCompiled('bench/planning.js');

@@ -1,16 +1,16 @@
-/* What a fresh machine needs before sutler can run: packages, compiled code, a Redis. Plain Node,
- * since it runs before npm has installed anything. */
-import { spawnSync } from 'node:child_process';
+/* The steps that a fresh machine needs before sutler can run: install packages, compile, find a
+ * Redis. Uses Node only, because it runs before npm has installed anything. */
+import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 export const root = dirname(dirname(fileURLToPath(import.meta.url)));
-const say = (line) => process.stderr.write(`${line}\n`);
+const print = (line) => process.stderr.write(`${line}\n`);
 
-/** Ends the script with one line. */
+/** Prints one line and exits with 1. */
 export function fail(line) {
-  say(line);
+  print(line);
   process.exit(1);
 }
 
@@ -24,7 +24,7 @@ function run(command, args, options = {}) {
   return status ?? 1;
 }
 
-/** Installs packages where they are missing or older than the lock file. */
+/** Installs packages if they are missing or older than the lock file. */
 export function install() {
   const [major, minor] = process.versions.node.split('.').map(Number);
   if (major < 20 || (major === 20 && minor < 18))
@@ -35,12 +35,12 @@ export function install() {
     statSync(installed).mtimeMs >= statSync(join(root, 'package-lock.json')).mtimeMs
   )
     return;
-  say('installing packages (npm ci) …');
+  print('Installing packages (npm ci) …');
   if (run('npm', ['ci', '--no-audit', '--no-fund', '--loglevel=error']) !== 0)
     fail('npm ci failed: see its lines above');
 }
 
-/** Compiles; the compiler itself knows what is up to date. */
+/** Compiles; the compiler skips what is up to date. */
 export function build() {
   if (run(process.execPath, [join(root, 'node_modules', 'typescript', 'bin', 'tsc'), '-b']) !== 0)
     fail('the build failed: see the lines above');
@@ -52,24 +52,36 @@ function onPath(name) {
     .some((folder) => folder !== '' && existsSync(join(folder, name)));
 }
 
-/** Makes sure that there is a Redis to use: REDIS_URL, a server on PATH, else Debian's package
- * where this user may install it. */
+/** Makes sure that there is a Redis: by REDIS_URL, or a server on PATH. As root on Debian, installs
+ * the package otherwise. */
 export function findRedis() {
   if (process.env.REDIS_URL) return;
   if (onPath('redis-server') || onPath('valkey-server')) return;
   const hint =
-    'no Redis found: set REDIS_URL, or install redis-server or valkey-server (Debian: apt-get install redis-server)';
+    'no Redis found: set REDIS_URL, or install redis-server or valkey-server ' +
+    '(Debian: apt-get install redis-server)';
   if (process.env.SUTLER_NO_INSTALL === '1' || process.getuid?.() !== 0 || !onPath('apt-get'))
     fail(hint);
-  say(
-    'no redis-server on PATH: installing Debian’s package redis-server (SUTLER_NO_INSTALL=1 forbids it) …',
+  print(
+    'No redis-server on PATH: installing the Debian package redis-server ' +
+      '(SUTLER_NO_INSTALL=1 prevents this) …',
   );
   const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
   const apt = (...args) => run('apt-get', ['-qq', ...args], { env, stdio: 'ignore' });
-  // --no-install-recommends and a policy that starts nothing: we want the binary, not a service.
+  // Only the program is needed, so recommended packages are left out.
   if (apt('install', '-y', '--no-install-recommends', 'redis-server') === 0) return;
   apt('update');
   if (apt('install', '-y', '--no-install-recommends', 'redis-server') !== 0) fail(hint);
+}
+
+/** Runs a compiled program of dist-dev with this script's arguments, and exits as it does. */
+export function runCompiled(path) {
+  const program = join(root, 'dist-dev', path);
+  const child = spawn(process.execPath, [program, ...process.argv.slice(2)], { stdio: 'inherit' });
+  // Ctrl-C also reaches the child, which stops what it started before it exits.
+  process.on('SIGINT', () => undefined);
+  process.on('SIGTERM', () => child.kill('SIGTERM'));
+  child.on('exit', (code, signal) => process.exit(code ?? (signal === null ? 1 : 128)));
 }
 
 /** Files below a folder, sorted. */

@@ -1,11 +1,10 @@
-/* npm start: the sandbox, or with --kubeconfig the same processes against a real cluster and
- * driver. */
+/* npm start: runs the sandbox, or with --kubeconfig sutler on a real cluster and driver. */
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { build, fail, findRedis, install, root } from './setup.mjs';
 
 const args = process.argv.slice(2);
-/** --name=value or --name value; an empty value is none. */
+/** Whether the arguments have --name=value or --name value. */
 const hasFlag = (name) => args.some((arg) => arg === `--${name}` || arg.startsWith(`--${name}=`));
 install();
 build();
@@ -21,17 +20,17 @@ const child = spawn(
     ...args,
   ],
   {
-    // The channel tells the child when this process is gone.
+    // By the IPC channel the child notices when this process ends.
     stdio: ['inherit', 'inherit', 'inherit', 'ipc'],
-    // A cluster is touched only when the command line names it.
+    // Only a cluster that is named on the command line may be touched.
     env: real ? process.env : { ...process.env, KUBECONFIG: '' },
   },
 );
-// Ctrl-C reaches the child by itself, being in the same process group; other signals are passed on.
-// Either way the child decides when it is over.
+// Ctrl-C also reaches the child, which is in the same process group; other signals are passed on.
+// This script exits when the child does.
 process.on('SIGINT', () => undefined);
 for (const signal of ['SIGTERM', 'SIGHUP']) process.on(signal, () => child.kill(signal));
-// npm does not hand on every signal that ends it: without it nobody is left to want what runs here.
+// npm does not pass on every signal that ends it, so the child is stopped when npm is gone.
 const parent = process.ppid;
 setInterval(() => process.ppid !== parent && child.kill('SIGTERM'), 1_000).unref();
 child.on('exit', (code, signal) => process.exit(code ?? (signal === null ? 1 : 128)));

@@ -1,12 +1,12 @@
-/* npm test: set-up, then every test but the sets below. `--set real` and `--set long` run only
- * those; further arguments are parts of file names: npm test -- queue/ */
+/* npm test: runs all tests except the sets below; `--set real` and `--set long` run one of those.
+ * Other arguments select files by a part of their path: npm test -- queue/ */
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { build, fail, filesIn, findRedis, install, root } from './setup.mjs';
 
-/** Folders of test/ with a command of their own: they need a control plane, or minutes. */
+/** Folders of test/ with commands of their own: they need a control plane, or several minutes. */
 const SETS = { real: { timeoutMs: 900_000 }, long: { timeoutMs: 1_800_000 } };
 
 const args = process.argv.slice(2);
@@ -19,7 +19,8 @@ const wanted = args.filter(
 );
 if (set === 'real' && !process.env.KUBEBUILDER_ASSETS && !process.env.KUBECONFIG) {
   fail(
-    'test:real needs a control plane: set KUBEBUILDER_ASSETS to a folder with kube-apiserver and etcd (kube-controller-manager and kube-scheduler there, or named by ' +
+    'test:real needs a control plane: set KUBEBUILDER_ASSETS to a folder with kube-apiserver and ' +
+      'etcd (kube-controller-manager and kube-scheduler in it, or named by ' +
       'KUBE_CONTROLLER_MANAGER and KUBE_SCHEDULER), or KUBECONFIG to a test cluster',
   );
 }
@@ -29,7 +30,7 @@ findRedis();
 const compiled = join(root, 'dist-dev', 'test');
 const setOf = (file) =>
   Object.keys(SETS).find((name) => relative(compiled, file).startsWith(`${name}/`));
-// What a deleted or renamed test left behind in dist-dev has no source any more.
+// Compiled files of deleted or renamed tests stay in dist-dev; they have no source any more.
 const hasSource = (file) =>
   existsSync(join(root, 'test', relative(compiled, file).replace(/\.js$/, '.ts')));
 const files = filesIn(compiled, '.test.js')
@@ -39,7 +40,7 @@ if (files.length === 0) fail(`no test file matches ${wanted.join(', ')}`);
 const timeoutMs = SETS[set]?.timeoutMs ?? 180_000;
 const notes = mkdtempSync(join(tmpdir(), 'sutler-test-'));
 const failures = join(notes, 'failures');
-// tap: with other reporters the counts are not the last lines on every version of Node.
+// Only with tap are the counts the last lines on every version of Node.
 const reporters = [
   '--test-reporter=tap',
   '--test-reporter-destination=stdout',
@@ -58,8 +59,8 @@ const { status } = spawnSync(
   ],
   { cwd: root, stdio: 'inherit' },
 );
-// Once more, at the end: thousands of lines above, nobody finds them, and some logs keep only the
-// last ones.
+// Failures are repeated at the end: they are hard to find among thousands of lines, and some logs
+// keep only the last ones.
 if (status !== 0 && existsSync(failures)) process.stdout.write(readFileSync(failures));
 rmSync(notes, { recursive: true });
 process.exit(status ?? 1);

@@ -1,13 +1,13 @@
 import type { Json, JsonObject } from './json-value.ts';
 
-/** One entry of a Status' `details.causes`; `message` already has the wording of its reason. */
+/** One entry of a Status' `details.causes`. */
 export interface Cause {
   readonly reason: string;
   readonly message: string;
   readonly field?: string;
 }
 
-/** The parts of a failure that differ from call to call. */
+/** The parts of a Status that differ between failures. */
 export interface Failure {
   readonly code: number;
   readonly reason: string;
@@ -15,7 +15,7 @@ export interface Failure {
   readonly details?: JsonObject;
 }
 
-/** A refusal that the caller sees as a `Status` object with its HTTP code. */
+/** A refused request. The caller gets it as a `Status` object with an HTTP code. */
 export class ApiError extends Error {
   override readonly name = 'ApiError';
   readonly failure: Failure;
@@ -24,7 +24,7 @@ export class ApiError extends Error {
     this.failure = failure;
   }
 
-  /** The `Status` object as it goes over the wire. */
+  /** The `Status` object. */
   get status(): JsonObject {
     const { code, reason, message, details } = this.failure;
     return {
@@ -40,8 +40,7 @@ export class ApiError extends Error {
   }
 }
 
-/** How a resource is named in errors: the plural with its group for most, the kind for validation.
- */
+/** The names of a resource in errors: most use plural and group, validation uses the kind. */
 export interface Named {
   readonly group: string;
   readonly plural: string;
@@ -59,7 +58,7 @@ function detailsOf(resource: Named, name: string, word: string): JsonObject {
   };
 }
 
-/** 404 of an object that is not there. */
+/** 404: the object does not exist. */
 export function notFound(resource: Named, name: string): ApiError {
   const message = `${qualified(resource, resource.plural)} "${name}" not found`;
   return new ApiError({
@@ -70,7 +69,7 @@ export function notFound(resource: Named, name: string): ApiError {
   });
 }
 
-/** 404 of a path that names no resource we serve. */
+/** 404: the path names no resource of this server. */
 export function noSuchResource(): ApiError {
   return new ApiError({
     code: 404,
@@ -80,9 +79,10 @@ export function noSuchResource(): ApiError {
   });
 }
 
-/** 409 of a creation; a namesake that is on its way out is named as such. */
+/** 409: an object of that name exists; the message says so if it is being deleted. */
 export function alreadyExists(resource: Named, name: string, beingDeleted: boolean): ApiError {
-  const message = `${beingDeleted ? 'object is being deleted: ' : ''}${qualified(resource, resource.plural)} "${name}" already exists`;
+  const prefix = beingDeleted ? 'object is being deleted: ' : '';
+  const message = `${prefix}${qualified(resource, resource.plural)} "${name}" already exists`;
   return new ApiError({
     code: 409,
     reason: 'AlreadyExists',
@@ -94,10 +94,10 @@ export function alreadyExists(resource: Named, name: string, beingDeleted: boole
 const MODIFIED =
   'the object has been modified; please apply your changes to the latest version and try again';
 
-/** 409 of a write that was based on an older resourceVersion, or whose preconditions don't hold
- * (`why`). */
+/** 409: a write is based on an older resourceVersion, or a precondition is not met (`why`). */
 export function conflict(resource: Named, name: string, why: string = MODIFIED): ApiError {
-  const message = `Operation cannot be fulfilled on ${qualified(resource, resource.plural)} "${name}": ${why}`;
+  const named = `${qualified(resource, resource.plural)} "${name}"`;
+  const message = `Operation cannot be fulfilled on ${named}: ${why}`;
   return new ApiError({
     code: 409,
     reason: 'Conflict',
@@ -106,7 +106,7 @@ export function conflict(resource: Named, name: string, why: string = MODIFIED):
   });
 }
 
-/** 403 by admission. */
+/** 403: admission refuses the object. */
 export function forbidden(
   resource: Named,
   name: string,
@@ -121,12 +121,12 @@ export function forbidden(
   return new ApiError({ code: 403, reason: 'Forbidden', message, details });
 }
 
-/** 400: the request itself cannot be understood. */
+/** 400: the request can't be parsed. */
 export function badRequest(message: string): ApiError {
   return new ApiError({ code: 400, reason: 'BadRequest', message });
 }
 
-/** 422 with one cause per field that is wrong. */
+/** 422, with one cause for each invalid field. */
 export function invalid(
   resource: { readonly group: string; readonly kind: string },
   name: string,
@@ -134,7 +134,8 @@ export function invalid(
 ): ApiError {
   const said = causes.map((cause) => `${cause.field ?? ''}: ${cause.message}`);
   const kind = resource.group === '' ? resource.kind : `${resource.kind}.${resource.group}`;
-  const message = `${kind} "${name}" is invalid: ${said.length === 1 ? (said[0] ?? '') : `[${said.join(', ')}]`}`;
+  const list = said.length === 1 ? (said[0] ?? '') : `[${said.join(', ')}]`;
+  const message = `${kind} "${name}" is invalid: ${list}`;
   const details: JsonObject = {
     ...(name === '' ? {} : { name }),
     ...(resource.group === '' ? {} : { group: resource.group }),
@@ -152,12 +153,12 @@ function causeJson(cause: Cause): Json {
   };
 }
 
-/** 410: the history that a list or watch asks for is no longer kept. */
+/** 410: the requested part of the history is no longer kept. */
 export function expired(message: string): ApiError {
   return new ApiError({ code: 410, reason: 'Expired', message });
 }
 
-/** 405, 406, 413, 415 and their like: refusals of the request's form, without details. */
+/** 405, 406, 413, 415: the form of the request is refused. */
 export function refused(code: number, reason: string, message: string): ApiError {
   return new ApiError({ code, reason, message, details: {} });
 }

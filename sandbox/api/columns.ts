@@ -16,7 +16,7 @@ export const ageColumn: Column = {
   cell: (o, nowMs) => ageOf(o.metadata.creationTimestamp, nowMs),
 };
 
-/** A text column; '' is shown as nothing. */
+/** A text column. */
 export function textColumn(
   name: string,
   text: (object: KubeObject) => string,

@@ -10,7 +10,7 @@ export function required(field: string, detail = ''): Cause {
   };
 }
 
-/** The field has a value that cannot stand. */
+/** The field has an invalid value. */
 export function invalidValue(field: string, value: Json | undefined, detail: string): Cause {
   return {
     reason: 'FieldValueInvalid',
@@ -19,7 +19,7 @@ export function invalidValue(field: string, value: Json | undefined, detail: str
   };
 }
 
-/** The field may hold one of a few words and holds another. */
+/** The field's value is not one of the supported ones. */
 export function notSupported(
   field: string,
   value: Json | undefined,
@@ -38,7 +38,7 @@ export function forbiddenValue(field: string, detail: string): Cause {
   return { reason: 'FieldValueForbidden', message: `Forbidden: ${detail}`, field };
 }
 
-/** The field has more than the server takes. */
+/** The field's value is too long. */
 export function tooLong(field: string, maxBytes: number): Cause {
   return {
     reason: 'FieldValueTooLong',
@@ -47,7 +47,7 @@ export function tooLong(field: string, maxBytes: number): Cause {
   };
 }
 
-/** What updates of a field that is fixed at creation get. */
+/** The field can't be changed after creation. */
 export function immutable(field: string, value: Json | undefined): Cause {
   return invalidValue(field, value, 'field is immutable');
 }

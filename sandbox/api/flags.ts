@@ -3,7 +3,7 @@ import { processFlags } from '#src/runtime/process-flags.ts';
 
 /** One line for --help and docs/flags.md. */
 export const summary =
-  'the sandbox’s Kubernetes API with its volume binder, on loopback, in memory';
+  'is the Kubernetes API of the sandbox with its volume binder, on loopback and in memory';
 
 /** Every flag of the sandbox's API server. */
 export const flags = defineFlags({
@@ -13,11 +13,13 @@ export const flags = defineFlags({
     default: 0,
     min: 0,
     max: 65_535,
-    help: 'Port on loopback; 0: a free one.',
+    help: 'Port on loopback. 0: a free port.',
   },
   'kubeconfig-out': {
     type: 'string',
     default: '',
-    help: 'File that a kubeconfig for this server is written to, readable by its owner only. Empty: none.',
+    help:
+      'File to which a kubeconfig for this server is written, readable only by its owner. ' +
+      'Empty: none.',
   },
 });

@@ -1,4 +1,4 @@
-/** Whatever JSON can hold; `undefined` stands for an absent member. */
+/** A JSON value. An undefined member counts as absent. */
 export type Json = null | boolean | number | string | Json[] | JsonObject;
 export interface JsonObject {
   [member: string]: Json | undefined;
@@ -9,7 +9,7 @@ export function isObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** A deep copy; stored objects are never changed in place, so every patch starts with one. */
+/** A deep copy. Stored objects are never changed in place, so patches change a copy. */
 export function cloneJson<T extends Json | undefined>(value: T): T {
   if (Array.isArray(value)) return value.map((item) => cloneJson(item)) as T;
   if (!isObject(value)) return value;
@@ -18,8 +18,8 @@ export function cloneJson<T extends Json | undefined>(value: T): T {
   return copy as T;
 }
 
-/** Equality of JSON values: order of members does not matter, order of items does, an undefined
- * member is absent. */
+/** Equality of JSON values. The order of members does not matter, the order of items does; an
+ * undefined member counts as absent. */
 export function equalJson(a: Json | undefined, b: Json | undefined): boolean {
   if (a === b) return true;
   if (Array.isArray(a))
@@ -30,7 +30,7 @@ export function equalJson(a: Json | undefined, b: Json | undefined): boolean {
   return true;
 }
 
-/** Assigns a member by a name that came from outside: `__proto__` becomes an ordinary member. */
+/** Assigns a member whose name comes from a client: `__proto__` becomes an ordinary member. */
 export function setMember(target: JsonObject, name: string, value: Json | undefined): void {
   if (name === '__proto__')
     Object.defineProperty(target, name, {

@@ -1,6 +1,6 @@
 import type { Json, JsonObject } from './json-value.ts';
 
-/** Metadata as stored: what the server fills in is always there. */
+/** Metadata of a stored object; the members that the server sets are always present. */
 export interface Metadata extends JsonObject {
   name: string;
   namespace?: string;
@@ -18,16 +18,15 @@ export interface Metadata extends JsonObject {
   managedFields?: Json[];
 }
 
-/** One API object. `kind` and `apiVersion` come first and `metadata` third, because lists cut the
- * first two off the encoded bytes. */
+/** One API object. `kind` and `apiVersion` are the first members, because lists cut these two off the
+ * encoded object. */
 export interface KubeObject extends JsonObject {
   kind: string;
   apiVersion: string;
   metadata: Metadata;
 }
 
-/** 'namespace/name', or 'name' for what lives in no namespace: the order of lists is the order of
- * these keys. */
+/** 'namespace/name', or 'name' for cluster-scoped objects. Lists are ordered by these keys. */
 export function keyOf(namespace: string | undefined, name: string): string {
   return namespace === undefined ? name : `${namespace}/${name}`;
 }

@@ -6,7 +6,7 @@ import { startBinder } from '../binder/binder.ts';
 import { flags, summary } from './flags.ts';
 import { startSandboxApi } from './server.ts';
 
-/** The sandbox's API server and volume binder as a process of their own. */
+/** `sutler sandbox-api`: the sandbox's API server and volume binder. */
 export function main(invocation: Invocation): Promise<void> {
   return runProcess(invocation, { name: 'sandbox-api', summary, table: flags, start });
 }
@@ -26,7 +26,7 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
   const facts: Record<string, string> = { server: api.url };
   if (f.kubeconfigOut !== '') {
     await writeFile(f.kubeconfigOut, api.kubeconfig(), { mode: 0o600 });
-    // The mode above counts for new files only.
+    // writeFile sets the mode of new files only.
     await chmod(f.kubeconfigOut, 0o600);
   }
   if (f.httpEndpoint !== '') {

@@ -3,7 +3,7 @@ import type { Registry } from './registry.ts';
 import type { Resource } from './resource.ts';
 import type { Store } from './store.ts';
 
-/** What the sweep works with; operations.ts is all of it. */
+/** The parts of Operations that the sweep uses. */
 export interface SweepParts {
   readonly registry: Registry;
   readonly store: Store;
@@ -14,8 +14,8 @@ export interface SweepParts {
   }): unknown;
 }
 
-/** What the namespace controller does: a namespace that is deleted takes its contents along, and
- * goes when the last of them is gone. */
+/** Does the work of the namespace controller: deletes the contents of a deleted namespace, and then
+ * the namespace. */
 export class NamespaceSweep {
   readonly #parts: SweepParts;
 
@@ -23,7 +23,8 @@ export class NamespaceSweep {
     this.#parts = parts;
   }
 
-  /** Deletes all that lives in a namespace; what finalizers hold stays until they are gone. */
+  /** Deletes all objects in a namespace. Those with finalizers stay until the finalizers are removed.
+   */
   empty(namespace: string): void {
     for (const resource of this.#stored()) {
       for (const each of this.#parts.store.collection(resource).sorted) {

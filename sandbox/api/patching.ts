@@ -10,8 +10,7 @@ import type { Resource } from './resource.ts';
 
 export type PatchType = 'json' | 'merge' | 'strategic' | 'apply';
 
-/** What a patch makes of an object must be one still: if not, that is the patch's fault, and it is
- * told so. */
+/** Decodes a patched object. If it is no longer valid, the error blames the patch. */
 export function decodePatched(
   resource: Resource,
   patched: JsonObject,
@@ -28,8 +27,8 @@ export function decodePatched(
   }
 }
 
-/** The object with a patch applied; nothing is checked yet.
- * @throws ApiError 400, 415 or 422 for a patch that cannot be read or does not apply */
+/** Applies a patch; the result is not validated.
+ * @throws ApiError 400, 415 or 422 for a patch that can't be parsed or does not apply */
 export function patchedBy(
   resource: Resource,
   type: 'json' | 'merge' | 'strategic',
@@ -39,19 +38,22 @@ export function patchedBy(
   if (type === 'json') return jsonPatch(before, patch);
   if (!isObject(patch))
     throw badRequest(
-      `error decoding patch: json: cannot unmarshal ${Array.isArray(patch) ? 'array' : typeof patch} into Go value of type map[string]interface {}`,
+      `error decoding patch: json: cannot unmarshal ${Array.isArray(patch) ? 'array' : typeof patch} ` +
+        'into Go value of type map[string]interface {}',
     );
   if (type === 'merge') return mergePatch(before, patch);
   if (resource.struct.name === 'CustomObject') {
     const accepted =
       'application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml';
-    const message = `the body of the request was in an unknown format - accepted media types include: ${accepted}`;
+    const message =
+      'the body of the request was in an unknown format - ' +
+      `accepted media types include: ${accepted}`;
     throw new ApiError({ code: 415, reason: 'UnsupportedMediaType', message });
   }
   return strategicPatch(resource.struct, before, patch);
 }
 
-/** Decoding adds empty structs (`status: {}`); what the manager did not write it does not own. */
+/** Removes the empty structs (`status: {}`) that decoding adds: a manager owns only what it wrote. */
 export function pruned(decoded: JsonObject, wanted: JsonObject): JsonObject {
   const result: JsonObject = {};
   for (const [name, value] of Object.entries(decoded)) {

@@ -15,8 +15,8 @@ import {
 import { volumes } from './kinds/volumes.ts';
 import type { Resource } from './resource.ts';
 
-/** What the server knows from its first moment. */
-export const BUILT_IN: readonly Resource[] = [
+/** The kinds that exist without a CustomResourceDefinition. */
+const BUILT_IN: readonly Resource[] = [
   configMaps,
   events,
   namespaces,
@@ -39,7 +39,7 @@ export const BUILT_IN: readonly Resource[] = [
   volumeAttributesClasses,
 ];
 
-/** The kinds that are served now; custom ones come and go. */
+/** The kinds that are served. Custom ones can be added and removed. */
 export class Registry {
   readonly #byPath = new Map<string, Resource>();
   #revision = 0;
@@ -48,7 +48,7 @@ export class Registry {
     for (const resource of resources) this.add(resource);
   }
 
-  /** Changes whenever a kind comes or goes; discovery documents are cached by it. */
+  /** Changes whenever a kind is added or removed; discovery documents are cached by it. */
   get revision(): number {
     return this.#revision;
   }

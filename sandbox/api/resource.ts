@@ -12,15 +12,15 @@ export interface Column {
   readonly cell: (object: KubeObject, nowMs: number) => Json;
 }
 
-/** What rules may look at beside the object itself. */
+/** What rules may read beside the object itself. */
 export interface RuleContext {
   readonly nowMs: number;
-  /** Any object of any resource, by plural and group, for admission. */
+  /** All objects of a resource, for admission. */
   list(plural: string, group: string): Iterable<KubeObject>;
 }
 
-/** One kind of objects, as a row of data: adding a kind is adding a row. Functions get objects of
- * their own that they may change; `old` is stored and may not be changed. */
+/** The definition of one kind. Its functions may change the object that they are given, but not `old`,
+ * which is stored. */
 export interface Resource extends Named {
   readonly version: string;
   readonly singular: string;
@@ -29,14 +29,14 @@ export interface Resource extends Named {
   readonly namespaced: boolean;
   readonly struct: Struct;
   readonly columns: readonly Column[];
-  /** Has a /status: writes of one leave the other as it is. */
+  /** Has the subresource /status: writes of the status and of the rest are separate. */
   readonly hasStatus?: boolean;
-  /** Writes of /status leave the metadata as it is (some kinds let them change labels, annotations
-   * and finalizers). */
+  /** Writes of /status do not change the metadata. (For some kinds they can change labels, annotations
+   * and finalizers.) */
   readonly statusLeavesMetadata?: boolean;
   /** metadata.generation counts changes of everything but metadata and status. */
   readonly hasGeneration?: boolean;
-  /** PUT of an object that is not there creates it. */
+  /** PUT creates an object that does not exist. */
   readonly createsOnUpdate?: boolean;
   /** PUT without a resourceVersion is refused. */
   readonly needsResourceVersion?: boolean;
@@ -44,16 +44,16 @@ export interface Resource extends Named {
   readonly returnsDeleted?: boolean;
   /** Has no deletecollection: objects are deleted one by one. */
   readonly deletedOneByOne?: boolean;
-  /** Never stored: POST is answered by this function alone. */
+  /** The object is never stored: this function answers POST. */
   readonly review?: (object: KubeObject) => KubeObject;
   /** Fields that a field selector may name beside metadata.name and metadata.namespace. */
   readonly fieldLabels?: Readonly<Record<string, (object: KubeObject) => string>>;
   readonly nameComplaint?: (name: string) => string | undefined;
-  /** Fills what the client may leave out; before validation, at creation and at each update. */
+  /** Sets defaults; called before validation, at creation and at each update. */
   readonly applyDefaults?: (object: KubeObject) => void;
-  /** Admission and what the server sets at creation. */
+  /** Sets what admission and the server set at creation. */
   readonly beforeCreate?: (object: KubeObject, context: RuleContext) => void;
-  /** What the server sets when an object changes. */
+  /** Sets what the server sets when an object changes. */
   readonly beforeUpdate?: (object: KubeObject, old: KubeObject, context: RuleContext) => void;
   readonly validate?: (object: KubeObject) => Cause[];
   readonly validateUpdate?: (
@@ -61,18 +61,17 @@ export interface Resource extends Named {
     old: KubeObject,
     part: 'main' | 'status',
   ) => Cause[];
-  /** A reason to refuse a creation or change that is no matter of validation. */
+  /** Refuses a creation or change for reasons other than validation. */
   readonly admit?: (
     object: KubeObject,
     old: KubeObject | undefined,
     context: RuleContext,
   ) => ApiError | undefined;
-  /** The same objects under another group, version or shape: where they are kept, and the way there
-   * and back. */
+  /** Set if these are another resource's objects under a different group, version or shape. */
   readonly view?: View;
 }
 
-/** A second face of objects that another resource stores. */
+/** How objects that another resource stores are converted. */
 export interface View {
   readonly storedAs: Resource;
   toStored(object: JsonObject): JsonObject;
@@ -87,8 +86,7 @@ export function apiVersionOf(resource: {
   return resource.group === '' ? resource.version : `${resource.group}/${resource.version}`;
 }
 
-/** `persistentvolumes` or `storageclasses.storage.k8s.io`: the name of what stores and counters
- * know a resource by. */
+/** The name of a resource in the store: `persistentvolumes`, `storageclasses.storage.k8s.io`. */
 export function collectionName(resource: Named): string {
   return resource.group === '' ? resource.plural : `${resource.plural}.${resource.group}`;
 }

@@ -18,24 +18,22 @@ import { Store } from './store.ts';
 export interface SandboxApiOptions {
   /** Loopback port; 0 takes a free one. */
   readonly port?: number;
-  /** The only credential. Random unless given. */
+  /** The only credential. Default: random. */
   readonly token?: string;
-  /** Changes that are kept per kind for watches that come back; older ones get 410. 10,000 unless
-   * given. */
+  /** Changes kept per kind for watches that resume; older ones get 410. Default: 10,000. */
   readonly historySize?: number;
-  /** How often watches that want bookmarks get one; a minute unless given, as on a real server. */
+  /** Time between bookmarks of a watch. Default: a minute, as on a real server. */
   readonly bookmarkIntervalMs?: number;
-  /** How long a watch lasts that names no time-out; half an hour unless given. */
+  /** Duration of a watch without a time-out. Default: half an hour. */
   readonly watchTimeoutMs?: number;
   readonly nowMs?: () => number;
   readonly log: Logger;
 }
 
-/** A running Kubernetes API on loopback. It is for trying and testing: objects live in memory and
- * end with it. */
+/** A running Kubernetes API on loopback. Its objects live in memory only. */
 export interface SandboxApi {
   readonly url: string;
-  /** The certificate that clients have to trust, as PEM. */
+  /** The certificate that clients must trust, as PEM. */
   readonly ca: string;
   readonly token: string;
   /** The text of a kubeconfig for it. */
@@ -45,10 +43,11 @@ export interface SandboxApi {
   readonly store: Store;
   readonly faults: Faults;
   readonly requests: RequestCounts;
-  /** Running watches of a kind (plural), or of all. */
+  /** Number of running watches of a kind (plural), or of all kinds. */
   watchCount(plural?: string): number;
-  /** Breaks (`cut`), ends cleanly (`end`) or ends with an ERROR event 410 (`expire`) the running
-   * watches of a kind, or of all. Returns how many. */
+  /** Ends the running watches of a kind, or of all kinds: by closing the connection (`cut`), cleanly
+   * (`end`), or with an ERROR event 410 (`expire`).
+   * @returns how many */
   stopWatches(how: 'cut' | 'end' | 'expire', plural?: string): number;
   close(): Promise<void>;
 }

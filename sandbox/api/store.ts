@@ -3,7 +3,7 @@ import { collectionName, type Resource } from './resource.ts';
 
 export type ChangeType = 'ADDED' | 'MODIFIED' | 'DELETED';
 
-/** An object at one resourceVersion. It is encoded at most once, whoever asks for its bytes. */
+/** An object at one resourceVersion. It is encoded at most once. */
 export class Stored {
   readonly key: string;
   readonly object: KubeObject;
@@ -23,8 +23,8 @@ export class Stored {
   }
 }
 
-/** One write, as watches see it. `stored` of a deletion is the last state under the deletion's own
- * resourceVersion. */
+/** One write, as watches see it. For a deletion, `stored` is the last state with the resourceVersion
+ * of the deletion. */
 export class Change {
   readonly type: ChangeType;
   readonly stored: Stored;
@@ -37,8 +37,8 @@ export class Change {
     this.previous = previous;
   }
 
-  /** The state before this change under this change's revision: what a watch is told of an object
-   * that stops matching. */
+  /** The state before this change with the revision of this change: watches send it for an object
+   * that no longer matches. */
   get lastState(): Stored {
     const { previous, stored } = this;
     if (this.type === 'DELETED' || previous === undefined) return stored;
@@ -46,7 +46,7 @@ export class Change {
     return new Stored(stored.key, { ...previous.object, metadata }, stored.revision);
   }
 
-  /** The line that goes to every watch without wishes of its own. */
+  /** The encoded event for watches that use the stored form. */
   get frame(): Buffer {
     this.#frame ??= watchFrame(this.type, this.stored.bytes);
     return this.#frame;
@@ -60,17 +60,17 @@ export function watchFrame(type: string, object: Buffer): Buffer {
 
 export type Listener = (change: Change) => void;
 
-/** All objects of one kind, with the latest changes of them. */
+/** All objects of one kind, and their latest changes. */
 export class Collection {
   readonly objects = new Map<string, Stored>();
   readonly listeners = new Set<Listener>();
   /** Oldest first. */
   history: Change[] = [];
-  /** What happened up to this revision can no longer be told. */
+  /** Changes up to this revision are no longer in the history. */
   compactedTo = 0;
   #sorted: readonly Stored[] | undefined;
 
-  /** By key, as etcd has them. */
+  /** Ordered by key, as in etcd. */
   get sorted(): readonly Stored[] {
     this.#sorted ??= [...this.objects.values()].sort((a, b) => (a.key < b.key ? -1 : 1));
     return this.#sorted;
@@ -82,11 +82,11 @@ export class Collection {
 }
 
 export interface StoreOptions {
-  /** Changes that are kept per kind; older ones answer 410. */
+  /** Changes kept per kind; older ones answer 410. */
   readonly historySize: number;
 }
 
-/** Objects in memory under one increasing resourceVersion. It knows no rules: see operations. */
+/** Objects in memory with one increasing resourceVersion. The rules are in operations.ts. */
 export class Store {
   readonly #collections = new Map<string, Collection>();
   readonly #historySize: number;
@@ -126,7 +126,7 @@ export class Store {
     return stored;
   }
 
-  /** Takes an object away; its last state is told to watches under the next revision. */
+  /** Removes an object; watches get its last state with the next revision. */
   remove(collection: Collection, previous: Stored, last: KubeObject = previous.object): Stored {
     this.#revision += 1;
     const object: KubeObject = {
@@ -140,8 +140,7 @@ export class Store {
     return stored;
   }
 
-  /** Makes every change up to now untellable, as compaction does: watches and continued lists from
-   * before get 410. */
+  /** Drops the history, as compaction does: watches and lists of earlier revisions get 410. */
   compact(): void {
     for (const collection of this.#collections.values()) {
       collection.history = [];
@@ -149,7 +148,7 @@ export class Store {
     }
   }
 
-  /** The objects as they were at a revision, by key, or undefined where that can no longer be told.
+  /** The objects at a revision, ordered by key; undefined where the history no longer reaches back.
    */
   snapshot(collection: Collection, revision: number): readonly Stored[] | undefined {
     if (revision < collection.compactedTo) return undefined;

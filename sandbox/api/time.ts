@@ -1,21 +1,20 @@
 const TIME = /^(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d)$/;
 const MICRO = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)$/;
 
-/** `2026-11-21T01:51:57Z`: whole seconds in UTC, as every timestamp of the API but a Lease's. */
+/** A timestamp in the API's form, whole seconds in UTC: `2026-11-21T01:51:57Z`. */
 export function timestamp(nowMs: number): string {
   return `${new Date(nowMs).toISOString().slice(0, 19)}Z`;
 }
 
-/** A `Time` in its stored form (whole seconds, UTC), or undefined where the text is no RFC 3339
- * time. */
+/** A `Time` in its stored form (whole seconds, UTC); undefined where the text is no RFC 3339 time. */
 export function canonicalTime(text: string): string | undefined {
   if (!TIME.test(text)) return undefined;
   const ms = Date.parse(text.replace(',', '.'));
   return Number.isNaN(ms) ? undefined : timestamp(ms);
 }
 
-/** A `MicroTime` in its stored form, or undefined. Exactly six fraction digits: with any other
- * number the real server answers 400. */
+/** A `MicroTime` in its stored form; undefined where the text is none. It must have exactly six
+ * fraction digits: the real server answers 400 for any other number. */
 export function canonicalMicroTime(text: string): string | undefined {
   if (!MICRO.test(text)) return undefined;
   const fraction = text.slice(20, 26);
@@ -23,7 +22,7 @@ export function canonicalMicroTime(text: string): string | undefined {
   return Number.isNaN(ms) ? undefined : `${new Date(ms).toISOString().slice(0, 19)}.${fraction}Z`;
 }
 
-/** How long ago, as kubectl's AGE column shows it: coarser the older it is. */
+/** The time since then, in the form of kubectl's AGE column. */
 export function ageOf(sinceText: string | undefined | null, nowMs: number): string {
   const sinceMs = typeof sinceText === 'string' ? Date.parse(sinceText) : Number.NaN;
   if (Number.isNaN(sinceMs)) return '<unknown>';

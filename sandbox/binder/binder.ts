@@ -21,18 +21,18 @@ export interface BinderOptions {
 }
 
 export interface Binder {
-  /** Resolves when nothing is left to do for now. */
-  settled(): Promise<void>;
+  /** Resolves when every change so far has been handled. */
+  idle(): Promise<void>;
   close(): Promise<void>;
 }
 
-/** Keys per turn of the loop: requests that wait are served in between. */
+/** Keys per turn of the event loop, so that API requests are served in between. */
 const BATCH = 64;
 
-/** Binds claims and volumes as kube-controller-manager does (checked against the real one):
- * annotates claims of dynamic classes, binds both sides, releases volumes, and takes the protection
- * finalizers off. It writes through the API's own operations, in this process, so its writes count
- * in no statistics of requests. Volumes are never deleted here: that is the provisioner's part. */
+/** Binds claims and volumes as kube-controller-manager does (the conformance tests compare them):
+ * annotates claims of dynamic classes, binds both sides, releases volumes, and removes the protection
+ * finalizers. It calls the API's operations in the same process, so its writes are not counted as
+ * requests. It never deletes volumes: that is the provisioner's task. */
 export function startBinder(options: BinderOptions): Binder {
   const nowMs = options.nowMs ?? (() => Date.now());
   return new BinderLoop(options.operations, options.log, nowMs);
@@ -45,10 +45,10 @@ class BinderLoop implements Binder {
   readonly #claimEvents: ClaimEvents;
   readonly #claimSync: ClaimSync;
   readonly #volumeSync: VolumeSync;
-  /** Keys in the order in which they were touched; a key is there once. */
+  /** What to sync, by key, in the order of the first change. */
   readonly #dirty = new Map<string, () => void>();
   readonly #unsubscribe: (() => void)[] = [];
-  readonly #waiting: (() => void)[] = [];
+  readonly #waiters: (() => void)[] = [];
   #scheduled: NodeJS.Immediate | undefined;
 
   constructor(operations: Operations, log: Logger, nowMs: () => number) {
@@ -59,27 +59,27 @@ class BinderLoop implements Binder {
     this.#volumeSync = new VolumeSync(operations);
     this.#listen(claims, (change) => this.#onClaim(change));
     this.#listen(volumes, (change) => this.#onVolume(change));
-    this.#listen(classes, ({ stored }) => this.#touchClaimsOfClass(stored.object.metadata.name));
+    this.#listen(classes, ({ stored }) => this.#enqueueClaimsOfClass(stored.object.metadata.name));
     this.#listen(pods, ({ stored }) => {
-      for (const key of claimsOfPod(stored.object)) this.#touchClaim(key);
+      for (const key of claimsOfPod(stored.object)) this.#enqueueClaim(key);
     });
     for (const each of operations.store.collection(volumes).sorted) {
       this.#index.set(each.object);
-      this.#touchVolume(each.key);
+      this.#enqueueVolume(each.key);
     }
-    for (const each of operations.store.collection(claims).sorted) this.#touchClaim(each.key);
+    for (const each of operations.store.collection(claims).sorted) this.#enqueueClaim(each.key);
   }
 
-  async settled(): Promise<void> {
+  async idle(): Promise<void> {
     if (this.#dirty.size === 0) return;
-    await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    await new Promise<void>((resolve) => this.#waiters.push(resolve));
   }
 
   close(): Promise<void> {
     for (const unsubscribe of this.#unsubscribe) unsubscribe();
     this.#dirty.clear();
     clearImmediate(this.#scheduled);
-    this.#tellWaiting();
+    this.#resolveWaiters();
     return Promise.resolve();
   }
 
@@ -92,13 +92,13 @@ class BinderLoop implements Binder {
   #onClaim({ type, stored }: Change): void {
     if (type === 'DELETED') {
       this.#claimEvents.forget(stored.object.metadata.uid);
-      for (const name of this.#index.claimedBy(stored.key)) this.#touchVolume(name);
+      for (const name of this.#index.claimedBy(stored.key)) this.#enqueueVolume(name);
       const volumeName = textAt(stored.object, 'spec', 'volumeName');
-      if (volumeName !== '') this.#touchVolume(volumeName);
+      if (volumeName !== '') this.#enqueueVolume(volumeName);
       return;
     }
-    this.#touchClaim(stored.key);
-    for (const name of this.#index.claimedBy(stored.key)) this.#touchVolume(name);
+    this.#enqueueClaim(stored.key);
+    for (const name of this.#index.claimedBy(stored.key)) this.#enqueueVolume(name);
   }
 
   #onVolume({ type, stored, previous }: Change): void {
@@ -109,31 +109,31 @@ class BinderLoop implements Binder {
     if (type === 'DELETED') this.#index.delete(stored.object.metadata.name);
     else {
       this.#index.set(stored.object);
-      this.#touchVolume(stored.key);
-      // A volume that becomes free may be what some claim waits for.
-      if (claimKeyOf(stored.object) === undefined) this.#touchPendingClaims();
+      this.#enqueueVolume(stored.key);
+      // A pending claim may be waiting for a volume that becomes free.
+      if (claimKeyOf(stored.object) === undefined) this.#enqueuePendingClaims();
     }
-    for (const key of claimKeys) if (key !== undefined) this.#touchClaim(key);
+    for (const key of claimKeys) if (key !== undefined) this.#enqueueClaim(key);
   }
 
-  #touchClaimsOfClass(name: string): void {
+  #enqueueClaimsOfClass(name: string): void {
     for (const { key, object } of this.#operations.store.collection(claims).sorted) {
       if (
         textAt(object, 'spec', 'storageClassName') === name &&
         textAt(object, 'spec', 'volumeName') === ''
       )
-        this.#touchClaim(key);
+        this.#enqueueClaim(key);
     }
   }
 
-  #touchPendingClaims(): void {
+  #enqueuePendingClaims(): void {
     for (const { key, object } of this.#operations.store.collection(claims).sorted) {
-      if (textAt(object, 'status', 'phase') === 'Pending') this.#touchClaim(key);
+      if (textAt(object, 'status', 'phase') === 'Pending') this.#enqueueClaim(key);
     }
   }
 
-  #touchClaim(key: string): void {
-    this.#touch(`claim ${key}`, () => {
+  #enqueueClaim(key: string): void {
+    this.#enqueue(`claim ${key}`, () => {
       const [namespace = '', name = ''] = key.split('/');
       const claim = this.#operations.store
         .collection(claims)
@@ -142,14 +142,14 @@ class BinderLoop implements Binder {
     });
   }
 
-  #touchVolume(name: string): void {
-    this.#touch(`volume ${name}`, () => {
+  #enqueueVolume(name: string): void {
+    this.#enqueue(`volume ${name}`, () => {
       const volume = this.#operations.store.collection(volumes).objects.get(name)?.object;
       if (volume !== undefined) this.#volumeSync.sync(volume);
     });
   }
 
-  #touch(key: string, work: () => void): void {
+  #enqueue(key: string, work: () => void): void {
     this.#dirty.set(key, work);
     this.#scheduled ??= setImmediate(() => this.#run());
   }
@@ -164,17 +164,17 @@ class BinderLoop implements Binder {
       try {
         work();
       } catch (error) {
-        // What the API refuses once it refuses again: the next change of the object is the next
-        // try.
+        // Not retried now, because the API would refuse it again; the next change of the object
+        // syncs it again.
         const why = error instanceof ApiError ? error.message : error;
         this.#log.warn({ key, err: why }, 'binder could not write');
       }
     }
     if (this.#dirty.size > 0) this.#scheduled ??= setImmediate(() => this.#run());
-    else this.#tellWaiting();
+    else this.#resolveWaiters();
   }
 
-  #tellWaiting(): void {
-    for (const resolve of this.#waiting.splice(0)) resolve();
+  #resolveWaiters(): void {
+    for (const resolve of this.#waiters.splice(0)) resolve();
   }
 }

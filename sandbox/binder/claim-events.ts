@@ -5,7 +5,7 @@ import { timestamp } from '../api/time.ts';
 
 const COMPONENT = 'persistentvolume-controller';
 
-/** Events of the binder: one for each new reason of a claim, not one for each look at it. */
+/** Events of the binder: one whenever the reason for a claim changes, not one for each sync. */
 export class ClaimEvents {
   readonly #operations: Operations;
   readonly #nowMs: () => number;
@@ -47,7 +47,7 @@ export class ClaimEvents {
     });
   }
 
-  /** A claim that is gone needs no memory. */
+  /** Forgets a claim that was deleted. */
   forget(uid: string): void {
     this.#lastReason.delete(uid);
   }

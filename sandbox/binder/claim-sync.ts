@@ -24,7 +24,7 @@ import { bestMatch, mismatch, refersTo } from './match.ts';
 import type { VolumeIndex } from './volume-index.ts';
 import { setVolumePhase } from './volume-sync.ts';
 
-/** One claim: bound to the volume that is its own, or asked for from its class's provisioner. */
+/** Syncs one claim: binds it to a volume, or requests one from the provisioner of its class. */
 export class ClaimSync {
   readonly #operations: Operations;
   readonly #index: VolumeIndex;
@@ -38,12 +38,13 @@ export class ClaimSync {
 
   sync(claim: KubeObject): void {
     if (this.#unprotect(claim)) return;
-    if (claim.metadata.annotations?.[BIND_COMPLETED] !== undefined) this.#keepBound(claim);
-    else if (textAt(claim, 'spec', 'volumeName') === '') this.#find(claim);
-    else this.#takeNamed(claim, textAt(claim, 'spec', 'volumeName'));
+    if (claim.metadata.annotations?.[BIND_COMPLETED] !== undefined) this.#syncBound(claim);
+    else if (textAt(claim, 'spec', 'volumeName') === '') this.#findVolume(claim);
+    else this.#bindNamed(claim, textAt(claim, 'spec', 'volumeName'));
   }
 
-  /** A claim that is deleted and that no pod uses loses its protection. True where it is gone. */
+  /** Removes the protection finalizer of a deleted claim that no pod uses.
+   * @returns whether the claim is gone */
   #unprotect(claim: KubeObject): boolean {
     const { deletionTimestamp, finalizers = [], name, namespace } = claim.metadata;
     if (
@@ -67,11 +68,12 @@ export class ClaimSync {
     });
   }
 
-  /** A claim that was bound once: its volume is there and its own, or the claim is lost. */
-  #keepBound(claim: KubeObject): void {
+  /** A claim that was bound before: completes the binding, or marks the claim as lost if its volume
+   * is gone or belongs to another claim. */
+  #syncBound(claim: KubeObject): void {
     const volume = this.#volume(textAt(claim, 'spec', 'volumeName'));
     if (volume === undefined) {
-      this.#lose(
+      this.#markLost(
         claim,
         'ClaimLost',
         'Bound claim has lost its PersistentVolume. Data on this volume is lost!',
@@ -79,7 +81,7 @@ export class ClaimSync {
     } else if (memberAt(volume, 'spec', 'claimRef') === undefined || refersTo(volume, claim)) {
       this.#bind(volume, claim);
     } else {
-      this.#lose(
+      this.#markLost(
         claim,
         'ClaimMisbound',
         'Two claims are bound to the same volume, this one is bound incorrectly',
@@ -87,14 +89,14 @@ export class ClaimSync {
     }
   }
 
-  #lose(claim: KubeObject, reason: string, message: string): void {
+  #markLost(claim: KubeObject, reason: string, message: string): void {
     if (textAt(claim, 'status', 'phase') === 'Lost') return;
     this.#events.record(claim, 'Warning', reason, message);
     this.#patchStatus(claim, { phase: 'Lost', accessModes: null, capacity: null });
   }
 
-  /** A claim that names its volume waits for that one alone. */
-  #takeNamed(claim: KubeObject, name: string): void {
+  /** A claim that names a volume is bound to that one only. */
+  #bindNamed(claim: KubeObject, name: string): void {
     const volume = this.#volume(name);
     if (volume === undefined) return;
     if (refersTo(volume, claim)) return this.#bind(volume, claim);
@@ -120,7 +122,7 @@ export class ClaimSync {
       );
   }
 
-  #find(claim: KubeObject): void {
+  #findVolume(claim: KubeObject): void {
     const { metadata } = claim;
     const own = [...this.#index.claimedBy(`${metadata.namespace ?? ''}/${metadata.name}`)]
       .map((name) => this.#volume(name))
@@ -140,21 +142,17 @@ export class ClaimSync {
         'waiting for first consumer to be created before binding',
       );
     }
-    // With a node chosen, matching free volumes is the scheduler's part.
+    // Once a node is chosen, the scheduler matches free volumes.
     const free = waits ? undefined : bestMatch(claim, this.#freeVolumes());
     if (free !== undefined) return this.#bind(free, claim);
     if (className === '') {
       const message = 'no persistent volumes available for this claim and no storage class is set';
       return this.#events.record(claim, 'Normal', 'FailedBinding', message);
     }
-    this.#askProvisioner(claim, className, storageClass);
+    this.#requestVolume(claim, className, storageClass);
   }
 
-  #askProvisioner(
-    claim: KubeObject,
-    className: string,
-    storageClass: KubeObject | undefined,
-  ): void {
+  #requestVolume(claim: KubeObject, className: string, storageClass: KubeObject | undefined): void {
     if (storageClass === undefined) {
       return this.#events.record(
         claim,
@@ -182,12 +180,14 @@ export class ClaimSync {
       claim,
       'Normal',
       'ExternalProvisioning',
-      `Waiting for a volume to be created either by the external provisioner '${provisioner}' or manually by the system administrator. If volume creation is delayed, please verify that the provisioner is running and correctly registered.`,
+      `Waiting for a volume to be created either by the external provisioner '${provisioner}' ` +
+        'or manually by the system administrator. If volume creation is delayed, please verify ' +
+        'that the provisioner is running and correctly registered.',
     );
   }
 
-  /** Four writes in the order of the real controller, each only where it changes something: volume,
-   * its phase, claim, its status. */
+  /** Writes the volume, its phase, the claim and its status, in the order of the real controller.
+   * Each write is left out if it would change nothing. */
   #bind(volume: KubeObject, claim: KubeObject): void {
     const { name, namespace, uid } = claim.metadata;
     let current = volume;
@@ -230,7 +230,7 @@ export class ClaimSync {
     this.#patchStatus(claim, {
       phase: 'Bound',
       accessModes: memberAt(volume, 'spec', 'accessModes') ?? null,
-      // A bound claim's capacity follows a resize, not the volume.
+      // The capacity of a bound claim changes by a resize only.
       ...(capacity['storage'] === undefined
         ? { capacity: memberAt(volume, 'spec', 'capacity') ?? null }
         : {}),
@@ -263,8 +263,7 @@ export class ClaimSync {
   }
 }
 
-/** 'namespace/name' of the claims that a pod uses, those of its generic ephemeral volumes included.
- */
+/** 'namespace/name' of the claims that a pod uses, including those of generic ephemeral volumes. */
 export function claimsOfPod(pod: KubeObject): string[] {
   const list = memberAt(pod, 'spec', 'volumes');
   if (!Array.isArray(list)) return [];

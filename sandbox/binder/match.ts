@@ -5,7 +5,7 @@ import { compareQuantities } from '../api/quantity.ts';
 
 const sizeOf = (volume: KubeObject) => textAt(volume, 'spec', 'capacity', 'storage');
 
-/** True where the volume's claimRef is this claim: by name, and by uid once it has one. */
+/** Whether the volume's claimRef names this claim: by name, and by uid if it has one. */
 export function refersTo(volume: KubeObject, claim: KubeObject): boolean {
   const reference = objectAt(volume, 'spec', 'claimRef');
   if (
@@ -17,7 +17,7 @@ export function refersTo(volume: KubeObject, claim: KubeObject): boolean {
   return uid === '' || uid === claim.metadata.uid;
 }
 
-/** Why a volume cannot serve a claim whoever chose it: size, modes, attributes class. */
+/** Why a volume does not fit a claim (size, modes, attributes class); undefined where it does. */
 export function mismatch(volume: KubeObject, claim: KubeObject): string | undefined {
   if (
     compareQuantities(sizeOf(volume), textAt(claim, 'spec', 'resources', 'requests', 'storage')) < 0
@@ -32,7 +32,7 @@ export function mismatch(volume: KubeObject, claim: KubeObject): string | undefi
   return undefined;
 }
 
-/** The smallest of these volumes that nobody has and that fits. */
+/** The smallest of these volumes that is free and fits. */
 export function bestMatch(
   claim: KubeObject,
   volumes: Iterable<KubeObject>,
@@ -61,7 +61,7 @@ function modeOf(object: KubeObject): string {
   return textAt(object, 'spec', 'volumeMode') || 'Filesystem';
 }
 
-/** A label selector object (matchLabels, matchExpressions) on a volume's labels. */
+/** Whether a label selector (matchLabels, matchExpressions) matches a volume's labels. */
 function selects(selector: Json | undefined, volume: KubeObject): boolean {
   const labels = volume.metadata.labels ?? {};
   const wanted = Object.entries(objectAt(selector, 'matchLabels'));

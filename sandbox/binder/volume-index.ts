@@ -1,34 +1,33 @@
 import { textAt } from '../api/json-value.ts';
 import type { KubeObject } from '../api/kube-object.ts';
 
-/** Volumes by the claim that they refer to, so that looking for a claim's volume doesn't read them
- * all. */
+/** Names of volumes by the claim in their claimRef, to find a claim's volume without reading all. */
 export class VolumeIndex {
   readonly #byClaim = new Map<string, Set<string>>();
   readonly #free = new Set<string>();
-  readonly #placeOf = new Map<string, string>();
+  readonly #claimOf = new Map<string, string>();
 
   set(volume: KubeObject): void {
     const { name } = volume.metadata;
     const claim = claimKeyOf(volume) ?? '';
-    if (this.#placeOf.get(name) === claim) return;
+    if (this.#claimOf.get(name) === claim) return;
     this.delete(name);
-    this.#placeOf.set(name, claim);
+    this.#claimOf.set(name, claim);
     if (claim === '') this.#free.add(name);
     else this.#byClaim.set(claim, (this.#byClaim.get(claim) ?? new Set()).add(name));
   }
 
   delete(name: string): void {
-    const claim = this.#placeOf.get(name);
+    const claim = this.#claimOf.get(name);
     if (claim === undefined) return;
-    this.#placeOf.delete(name);
+    this.#claimOf.delete(name);
     this.#free.delete(name);
     const names = this.#byClaim.get(claim);
     names?.delete(name);
     if (names?.size === 0) this.#byClaim.delete(claim);
   }
 
-  /** Names of the volumes whose claimRef names this claim, whatever uid it has. */
+  /** Names of the volumes whose claimRef names this claim, with any uid. */
   claimedBy(claimKey: string): Iterable<string> {
     return this.#byClaim.get(claimKey) ?? [];
   }

@@ -7,8 +7,8 @@ import { BOUND_BY_CONTROLLER, PROVISIONED_BY } from './annotations.ts';
 
 export type VolumePhase = 'Available' | 'Bound' | 'Released';
 
-/** One volume: its phase follows its claim, and its protection goes when it is deleted and not
- * bound. */
+/** Syncs one volume: sets its phase by its claim, and removes its protection finalizer when it is
+ * deleted and not bound. */
 export class VolumeSync {
   readonly #operations: Operations;
 
@@ -22,10 +22,10 @@ export class VolumeSync {
     this.#unprotect(current);
   }
 
-  /** The phase that the volume should have, or undefined where that is for the claim to say. */
+  /** The phase that the volume should have; undefined where the sync of its claim decides that. */
   #phase(volume: KubeObject): VolumePhase | undefined {
     const uid = textAt(volume, 'spec', 'claimRef', 'uid');
-    // Nobody's, or set aside for a claim that has not come yet.
+    // Without a claim, or reserved for a claim that does not exist yet.
     if (uid === '') return 'Available';
     const key = keyOf(
       textAt(volume, 'spec', 'claimRef', 'namespace'),
@@ -36,12 +36,12 @@ export class VolumeSync {
     const chosen = textAt(claim, 'spec', 'volumeName');
     if (chosen === '') return undefined;
     if (chosen === volume.metadata.name) return 'Bound';
-    return this.#loser(volume);
+    return this.#phaseWhenNotChosen(volume);
   }
 
-  /** The claim took another volume. What was made for it is released, what the binder chose is free
-   * again. */
-  #loser(volume: KubeObject): VolumePhase | undefined {
+  /** The claim is bound to another volume. A volume that was provisioned for the claim is released;
+   * one that the binder chose becomes free again. */
+  #phaseWhenNotChosen(volume: KubeObject): VolumePhase | undefined {
     const { annotations } = volume.metadata;
     const policy = textAt(volume, 'spec', 'persistentVolumeReclaimPolicy');
     if (annotations?.[PROVISIONED_BY] !== undefined && policy === 'Delete') return 'Released';
@@ -68,7 +68,8 @@ export class VolumeSync {
   }
 }
 
-/** Writes a phase where it differs; answers with the volume as it is then. */
+/** Sets a volume's phase.
+ * @returns the volume after the write */
 export function setVolumePhase(
   operations: Operations,
   volume: KubeObject,

@@ -1,6 +1,6 @@
 import type { ControllerServiceCapability_RPC_Type } from '#src/csi/generated/csi_pb.ts';
 
-/** Controller capabilities that the sample driver can have, by their names in csi.proto. */
+/** The controller capabilities that the sample driver supports, by their names in csi.proto. */
 export const SAMPLE_CAPABILITIES = [
   'CREATE_DELETE_VOLUME',
   'LIST_VOLUMES',
@@ -15,7 +15,7 @@ export const SAMPLE_CAPABILITIES = [
 
 export type SampleCapability = (typeof SAMPLE_CAPABILITIES)[number];
 
-/** What it has unless it is told otherwise. */
+/** The capabilities that it has by default. */
 export const DEFAULT_CAPABILITIES: readonly SampleCapability[] = SAMPLE_CAPABILITIES.filter(
   (name) => name !== 'SINGLE_NODE_MULTI_WRITER',
 );

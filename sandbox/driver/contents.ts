@@ -14,15 +14,15 @@ import { Code } from '#src/csi/status.ts';
 import { DriverStatus } from './driver-status.ts';
 import type { AccessType } from './volume-store.ts';
 
-/** What of a volume's directory is the volume. */
+/** The path in a volume's directory that is the volume itself. */
 export function pathInside(directory: string, accessType: AccessType): string {
   return join(directory, accessType === 'block' ? 'block.img' : 'contents');
 }
 
-/** Makes the contents of a new volume: a directory, or a sparse file of its capacity; either holds
- * what the source's directory has.
+/** Creates the contents of a new volume: a directory, or a sparse file of its capacity, with a copy
+ * of the source's contents.
  * @throws DriverStatus OutOfRange if no file can be that large */
-export function makeContents(
+export function createContents(
   directory: string,
   volume: { readonly accessType: AccessType; readonly capacityBytes: bigint },
   source: string | undefined,
@@ -33,8 +33,7 @@ export function makeContents(
   else mkdirSync(path, { recursive: true });
 }
 
-/** Copies what is in one volume or snapshot to another, of whatever access type; metadata stay
- * where they are. */
+/** Copies the contents of a volume or snapshot, of either access type, without the metadata. */
 export function copyContents(from: string, to: string): void {
   const files = pathInside(from, 'mount');
   if (existsSync(files))
@@ -50,7 +49,7 @@ export function copyContents(from: string, to: string): void {
 function growFile(path: string, bytes: bigint): void {
   const file = openSync(path, 'a');
   try {
-    // Never shorter: a volume made from another has at least its size.
+    // Never shorter: a volume with a source has at least the source's size.
     if (BigInt(fstatSync(file).size) < bytes) ftruncateSync(file, Number(bytes));
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message : String(cause);
@@ -66,7 +65,7 @@ function growFile(path: string, bytes: bigint): void {
 const CHUNK_BYTES = 1024 * 1024;
 const ZEROS = Buffer.alloc(CHUNK_BYTES);
 
-/** Node's own copy would fill the holes, and an image is nothing but holes to begin with. */
+/** Copies an image and keeps its holes, which Node's own copy would fill: a new image is one hole. */
 function copySparse(from: string, to: string): void {
   const source = openSync(from, 'r');
   const target = openSync(to, 'w');

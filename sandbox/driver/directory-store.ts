@@ -2,27 +2,26 @@ import { randomUUID } from 'node:crypto';
 import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 
-/** What every kind of thing in a store has. */
+/** What volumes and snapshots have in common. */
 export interface Stored {
   readonly handle: string;
-  /** Whoever asks for the same name again gets the same thing. */
+  /** The name given at creation; a repeated creation with it returns the same item. */
   readonly name: string;
   readonly capacityBytes: bigint;
 }
 
-/** How one kind of thing is kept. */
+/** How one kind of item is stored. */
 export interface StoreKind<T extends Stored> {
-  /** What its handles begin with; directories that begin otherwise are none of this store's
-   * business. */
+  /** The prefix of its handles; the store ignores directories with other names. */
   readonly prefix: string;
   readonly metadataFile: string;
-  /** @returns undefined: the metadata does not describe such a thing */
+  /** @returns undefined where the metadata is not valid */
   readonly parse: (raw: Readonly<Record<string, unknown>>, handle: string) => T | undefined;
 }
 
-/** Things as directories of a folder, each with a metadata file, so that a restart finds them
- * again. Calls are synchronous: nothing can come between looking and making, and at this size it
- * costs less than the way through the thread pool. */
+/** Items as directories of a folder, each with a metadata file, so that they survive a restart.
+ * File access is synchronous: no other call can run between a check and a write, and for so few
+ * files it costs less than the thread pool. */
 export class DirectoryStore<T extends Stored> {
   readonly #folder: string;
   readonly #kind: StoreKind<T>;
@@ -30,8 +29,8 @@ export class DirectoryStore<T extends Stored> {
   readonly #byName = new Map<string, T>();
   #usedBytes = 0n;
 
-  /** Opens the folder, makes it if need be, and reads what is there. A directory without readable
-   * metadata was never answered for: it goes. */
+  /** Opens the folder, creates it if it is missing, and reads its items. A directory without valid
+   * metadata belongs to a creation that was never answered, and is removed. */
   constructor(folder: string, kind: StoreKind<T>) {
     this.#folder = resolve(folder);
     this.#kind = kind;
@@ -44,12 +43,12 @@ export class DirectoryStore<T extends Stored> {
     }
   }
 
-  /** Capacity of all together. */
+  /** The sum of all capacities. */
   get usedBytes(): bigint {
     return this.#usedBytes;
   }
 
-  /** All, by handle. */
+  /** All items, ordered by handle. */
   list(): readonly T[] {
     return [...this.#byHandle.values()].sort((a, b) => (a.handle < b.handle ? -1 : 1));
   }
@@ -62,22 +61,22 @@ export class DirectoryStore<T extends Stored> {
     return this.#byName.get(name);
   }
 
-  /** Absolute path of one thing's directory; what is in it beside the metadata is its contents. */
+  /** Absolute path of an item's directory, which contains its metadata file and its contents. */
   directory(handle: string): string {
     return join(this.#folder, handle);
   }
 
-  /** Makes a thing under a fresh handle; the caller has seen that the name is free. What `fill`
-   * throws leaves nothing behind. */
+  /** Creates an item with a new handle; the caller has checked that the name is free. If `fill`
+   * throws, nothing is left behind. */
   create(item: Omit<T, 'handle'>, fill: (directory: string) => void): T {
     const handle = `${this.#kind.prefix}${randomUUID()}`;
     const directory = this.directory(handle);
     mkdirSync(directory);
-    // A handle and the rest of a T are a T, which the compiler does not see for a generic one.
+    // For a generic T the compiler can't see that the handle and the rest make a T.
     const stored = { handle, ...item } as unknown as T;
     try {
       fill(directory);
-      // Last: what has metadata is whole.
+      // Written last: an item with metadata is complete.
       this.#write(stored);
     } catch (error) {
       rmSync(directory, { recursive: true, force: true });
@@ -87,14 +86,14 @@ export class DirectoryStore<T extends Stored> {
     return stored;
   }
 
-  /** Puts other metadata in the place of what the same handle has; its contents stay. */
+  /** Replaces the metadata of an item; its contents stay. */
   replace(item: T): void {
     this.#write(item);
     this.#forget(item.handle);
     this.#remember(item);
   }
 
-  /** Removes a thing with all that is in it; an unknown handle is fine. */
+  /** Removes an item with its contents, if it exists. */
   delete(handle: string): void {
     if (!this.#byHandle.has(handle)) return;
     rmSync(this.directory(handle), { recursive: true, force: true });
@@ -114,7 +113,7 @@ export class DirectoryStore<T extends Stored> {
     }
   }
 
-  /** By way of a rename: a process killed meanwhile leaves the old metadata or the new. */
+  /** Writes by rename, so that a process killed meanwhile leaves the old metadata or the new. */
   #write(item: T): void {
     const path = join(this.directory(item.handle), this.#kind.metadataFile);
     const text = JSON.stringify(item, (_key, value: unknown) =>

@@ -1,8 +1,7 @@
 import type { Metadata } from '@grpc/grpc-js';
 import { codeName } from '#src/csi/status.ts';
 
-/** A gRPC status that the driver answers with; made where the reason is known and passed on
- * unwrapped. */
+/** A gRPC status that the driver answers with. */
 export class DriverStatus extends Error {
   override readonly name = 'DriverStatus';
   readonly code: number;

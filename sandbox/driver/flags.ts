@@ -3,7 +3,7 @@ import { processFlags } from '#src/runtime/process-flags.ts';
 
 /** One line for `sutler --help`. */
 export const summary =
-  'a CSI driver for trying and testing: volumes are directories, or files for block volumes';
+  'is a CSI driver for trying and testing: its volumes are directories, block volumes are files';
 
 /** Every flag of the sample driver. */
 export const flags = defineFlags({
@@ -16,29 +16,31 @@ export const flags = defineFlags({
   'data-dir': {
     type: 'string',
     default: '',
-    help: 'Folder that holds the volumes and snapshots; made if it is missing. Must be given.',
+    help: 'Folder for volumes and snapshots; created if it is missing. Required.',
   },
   'driver-name': {
     type: 'string',
     default: 'sample.csi.sutler.dev',
-    help: 'Name that the driver gives itself.',
+    help: 'Name of the driver.',
   },
-  'node-id': { type: 'string', default: 'sample-node', help: 'Node that NodeGetInfo names.' },
+  'node-id': { type: 'string', default: 'sample-node', help: 'Node ID that NodeGetInfo answers.' },
   'delay-ms': {
     type: 'int',
     default: 0,
     min: 0,
-    help: 'Time that each creation, deletion and change takes, at least.',
+    help: 'Minimum time of each creation, deletion and change.',
   },
   'capacity-gib': {
     type: 'int',
     default: 1024,
     min: 0,
-    help: 'Size of the pool that volumes are taken from; a full pool answers ResourceExhausted.',
+    help: 'Size of the storage pool. CreateVolume in a full pool fails with ResourceExhausted.',
   },
   'mutable-parameters': {
     type: 'strings',
     default: '',
-    help: 'Parameters that a VolumeAttributesClass may have; others are refused. Empty: all are taken.',
+    help:
+      'Parameters that a VolumeAttributesClass may have; others are refused. ' +
+      'Empty: all are accepted.',
   },
 });

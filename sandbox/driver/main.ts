@@ -17,13 +17,14 @@ export function main(invocation: Invocation): Promise<void> {
       const address = parseAddress('csi-address', given.csiAddress);
       if (address.kind !== 'unix')
         throw new UsageError(
-          `--csi-address ${given.csiAddress}: a driver listens on a unix socket; write /path/to/socket`,
+          `--csi-address ${given.csiAddress}: a driver listens on a unix socket; ` +
+            'write /path/to/socket',
         );
       if (given.dataDir === '')
-        throw new UsageError('--data-dir is missing: name the folder that shall hold the volumes');
+        throw new UsageError('--data-dir is missing: name a folder for the volumes');
       const calls = new Counter({
         name: 'sutler_sample_driver_calls_total',
-        help: 'Calls that the sample driver took, by method.',
+        help: 'Calls to the sample driver, by method.',
         labelNames: ['method'],
         registers: [metrics],
       });
@@ -37,7 +38,7 @@ export function main(invocation: Invocation): Promise<void> {
         ...(given.mutableParameters.length === 0
           ? {}
           : { mutableParameters: given.mutableParameters }),
-        // No value: one would be taken for the answer, and inc() gives some.
+        // A block without a value: onCall's result would be the answer, and inc() returns one.
         onCall: ({ method }) => {
           calls.inc({ method });
         },

@@ -9,8 +9,8 @@ import { DriverStatus } from './driver-status.ts';
 import type { VolumeOperations } from './volume-operations.ts';
 import type { VolumeStore } from './volume-store.ts';
 
-/** Puts a symbolic link to the volume where a mount would be: it needs no rights and can't be
- * read-only.
+/** Creates a symbolic link to the volume in place of a mount: it needs no privileges, but it can't
+ * be read-only.
  * @throws DriverStatus */
 export function publish(
   { volumeId, targetPath, volumeCapability }: NodePublishVolumeRequest,
@@ -36,7 +36,7 @@ export function publish(
   }
 }
 
-/** Removes the link; one that isn't there, and a volume that isn't there any more, are fine.
+/** Removes the link. Succeeds if the link or the volume does not exist.
  * @throws DriverStatus */
 export function unpublish(
   { volumeId, targetPath }: NodeUnpublishVolumeRequest,
@@ -50,7 +50,7 @@ export function unpublish(
     unlinkSync(targetPath);
 }
 
-/** Where a symbolic link leads; undefined where there is none. */
+/** The target of a symbolic link; undefined where there is none. */
 function linkAt(path: string): string | undefined {
   const entry = lstatSync(path, { throwIfNoEntry: false });
   return entry?.isSymbolicLink() === true ? readlinkSync(path) : undefined;

@@ -1,16 +1,17 @@
 import { Code } from '#src/csi/status.ts';
 import { DriverStatus } from './driver-status.ts';
 
-/** Part of a list and where the next part begins; '' ends it. */
+/** A part of a list. */
 export interface Page<T> {
   readonly items: readonly T[];
+  /** Asks for the next part; '' after the last one. */
   readonly nextToken: string;
 }
 
-/** Pages go by handle: the token is the last handle shown, so that things made or deleted meanwhile
- * neither repeat nor hide others.
- * @param prefix  what handles of this list begin with
- * @throws DriverStatus for a negative size, and for a token that this list never gave */
+/** Pages are ordered by handle and the token is the last handle of the page, so that items that are
+ * created or deleted meanwhile neither repeat nor hide others.
+ * @param prefix  the prefix of the handles in this list
+ * @throws DriverStatus for a negative size, and for a token of another list */
 export function pageOf<T extends { readonly handle: string }>(
   all: readonly T[],
   { maxEntries, startingToken }: { readonly maxEntries: number; readonly startingToken: string },

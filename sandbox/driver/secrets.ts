@@ -1,11 +1,12 @@
 import { Code } from '#src/csi/status.ts';
 import { DriverStatus } from './driver-status.ts';
 
-/** Parameter of a class: the key that secrets of every call about its volumes, or snapshots, must
+/** Parameter of a class: a key that the secrets of every call for its volumes or snapshots must
  * have. */
 export const REQUIRE_SECRET_PARAMETER = 'requireSecret';
 
-/** @throws DriverStatus InvalidArgument if the key isn't there; '' asks for none */
+/** Checks that the secrets have the key, unless it is ''.
+ * @throws DriverStatus InvalidArgument */
 export function requireSecret(key: string, secrets: Readonly<Record<string, string>>): void {
   if (key === '') return;
   if (!Object.hasOwn(secrets, key))

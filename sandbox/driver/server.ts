@@ -14,9 +14,9 @@ import {
   type ServerUnaryCall,
 } from '@grpc/grpc-js';
 import { methodPath } from '#src/csi/methods.ts';
-import { claimSocketPath } from '#src/runtime/socket-file.ts';
 import { Code } from '#src/csi/status.ts';
 import { systemClock, timerMs, type Clock } from '#src/runtime/clock.ts';
+import { claimSocketPath } from '#src/runtime/socket-file.ts';
 import { DEFAULT_CAPABILITIES, type SampleCapability } from './capabilities.ts';
 import { DriverStatus } from './driver-status.ts';
 import { driverOperations, type Operation } from './services.ts';
@@ -32,8 +32,7 @@ export interface DriverCall {
   readonly count: number;
   /** Aborts when the caller gave up. */
   readonly signal: AbortSignal;
-  /** Does what the driver would have done and gives its answer; for a hook that then withholds or
-   * changes it. */
+  /** Executes the call and returns its answer, for a hook that then withholds or changes it. */
   readonly proceed: () => Promise<MessageInitShape<DescMessage>>;
 }
 
@@ -43,26 +42,26 @@ export interface SampleDriverOptions {
   /** Default: sample.csi.sutler.dev. */
   readonly name?: string;
   readonly nodeId?: string;
-  /** How long each creation, deletion and change takes, at least. */
+  /** Minimum time of each creation, deletion and change. */
   readonly delayMs?: number;
-  /** What the controller says that it can do; calls that belong to the others are Unimplemented.
-   * Default: all but SINGLE_NODE_MULTI_WRITER. */
+  /** The controller's capabilities; calls that need others are Unimplemented. Default: all but
+   * SINGLE_NODE_MULTI_WRITER. */
   readonly capabilities?: readonly SampleCapability[];
-  /** Names of mutable parameters, others are refused; by default all are taken. */
+  /** Names of mutable parameters; others are refused. Default: all are accepted. */
   readonly mutableParameters?: readonly string[];
-  /** Segments of the place that every volume is in and that the node reports; they add
-   * VOLUME_ACCESSIBILITY_CONSTRAINTS. Default: none. */
+  /** Topology segments of all volumes and of the node; adds VOLUME_ACCESSIBILITY_CONSTRAINTS.
+   * Default: no topology. */
   readonly topology?: Readonly<Record<string, string>>;
   /** Size of the pool; default 1 TiB. */
   readonly capacityBytes?: bigint;
-  /** Comes before each call: undefined lets it go on, a value is the answer, a DriverStatus thrown
-   * is the status, a promise that never settles is a hang. */
+  /** Runs before each call. A result other than undefined is the answer, a thrown DriverStatus the
+   * status; a promise that never settles lets the call hang. */
   readonly onCall?: (call: DriverCall) => unknown;
-  /** Keep the calls, requests included, in `calls`. Off by default: requests hold secrets. */
+  /** Keep all calls in `calls`. Off by default, because requests contain secrets. */
   readonly record?: boolean;
   readonly clock?: Clock;
-  /** Storage that replicas of one driver have in common, instead of one of its own in `dataDir`;
-   * each has locks of its own. */
+  /** Storage that replicas of one driver share, instead of an own one in `dataDir`. Each replica
+   * still has its own locks. */
   readonly store?: VolumeStore;
 }
 
@@ -74,13 +73,12 @@ export interface SampleDriver {
   readonly calls: readonly DriverCall[];
   volumes(): readonly StoredVolume[];
   snapshots(): readonly StoredSnapshot[];
-  /** Lets calls under way end for at most `graceMs` (default: not at all), then closes the socket.
-   */
+  /** Waits at most `graceMs` (default: 0) for calls under way, then closes the socket. */
   close(graceMs?: number): Promise<void>;
 }
 
 /** Starts the sample driver: a real csi.v1 server over gRPC on a unix socket.
- * @throws UsageError if the socket is somebody's */
+ * @throws UsageError if another process listens on the socket */
 export async function startSampleDriver(options: SampleDriverOptions): Promise<SampleDriver> {
   await claimSocketPath(`--csi-address ${options.socket}`, options.socket);
   const store = options.store ?? new VolumeStore(options.dataDir);
@@ -166,7 +164,7 @@ function describe(
     metadata: unary.metadata,
     count,
     signal: gone.signal,
-    // register() decoded the request with this very operation's method.
+    // register() decoded the request with this operation's method.
     proceed: async () => operation.answer(unary.request as never),
   };
 }

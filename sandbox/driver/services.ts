@@ -15,7 +15,7 @@ import type { Clock } from '#src/runtime/clock.ts';
 import { version } from '#src/runtime/version.ts';
 import type { SampleCapability } from './capabilities.ts';
 import { publish, unpublish } from './node-operations.ts';
-import { OneAtATime } from './one-at-a-time.ts';
+import { OperationLocks } from './operation-locks.ts';
 import { pageOf } from './page.ts';
 import { SnapshotOperations } from './snapshot-operations.ts';
 import { VolumeOperations } from './volume-operations.ts';
@@ -25,7 +25,7 @@ export interface ServiceOptions {
   readonly name: string;
   readonly nodeId: string;
   readonly capacityBytes: bigint;
-  /** How long each creation, deletion and change takes, at least. */
+  /** Minimum time of each creation, deletion and change. */
   readonly delayMs: number;
   readonly capabilities: ReadonlySet<SampleCapability>;
   readonly mutableParameters: ReadonlySet<string> | undefined;
@@ -34,7 +34,7 @@ export interface ServiceOptions {
   readonly clock: Clock;
 }
 
-/** One RPC with what answers it. */
+/** One RPC and its implementation. */
 export interface Operation {
   readonly method: DescMethodUnary;
   readonly answer: (
@@ -42,12 +42,11 @@ export interface Operation {
   ) => Promise<MessageInitShape<DescMessage>> | MessageInitShape<DescMessage>;
 }
 
-/** The driver's RPCs, by what it is capable of. What isn't here gRPC itself answers with
- * Unimplemented. */
+/** The RPCs that the driver's capabilities include. gRPC answers all others with Unimplemented. */
 export function driverOperations(options: ServiceOptions): readonly Operation[] {
-  const alone = new OneAtATime(options);
-  const volumes = new VolumeOperations({ ...options, alone });
-  const snapshots = new SnapshotOperations({ ...options, alone });
+  const locks = new OperationLocks(options);
+  const volumes = new VolumeOperations({ ...options, locks });
+  const snapshots = new SnapshotOperations({ ...options, locks });
   const has = (name: SampleCapability): boolean => options.capabilities.has(name);
   return [
     ...identityOperations(options),
@@ -61,7 +60,7 @@ export function driverOperations(options: ServiceOptions): readonly Operation[] 
         ? { confirmed: { volumeCapabilities } }
         : { message: `volume ${volumeId} is a ${volumes.get(volumeId).accessType} volume` },
     ),
-    ...(has('CREATE_DELETE_VOLUME') ? creating(volumes) : []),
+    ...(has('CREATE_DELETE_VOLUME') ? volumeOperations(volumes) : []),
     ...(has('MODIFY_VOLUME')
       ? [
           operation(Controller.method.controllerModifyVolume, (request) =>
@@ -72,7 +71,7 @@ export function driverOperations(options: ServiceOptions): readonly Operation[] 
     ...(has('GET_VOLUME')
       ? [
           operation(Controller.method.controllerGetVolume, ({ volumeId }) => ({
-            volume: volumes.picture(volumes.get(volumeId)),
+            volume: volumes.toMessage(volumes.get(volumeId)),
             status: {},
           })),
         ]
@@ -80,9 +79,9 @@ export function driverOperations(options: ServiceOptions): readonly Operation[] 
     ...(has('GET_CAPACITY')
       ? [operation(Controller.method.getCapacity, () => ({ availableCapacity: volumes.freeBytes }))]
       : []),
-    ...(has('LIST_VOLUMES') ? [listing(options.store, volumes)] : []),
-    ...(has('CREATE_DELETE_SNAPSHOT') ? taking(snapshots) : []),
-    ...(has('LIST_SNAPSHOTS') ? [listingSnapshots(snapshots)] : []),
+    ...(has('LIST_VOLUMES') ? [listOperation(options.store, volumes)] : []),
+    ...(has('CREATE_DELETE_SNAPSHOT') ? snapshotOperations(snapshots) : []),
+    ...(has('LIST_SNAPSHOTS') ? [listSnapshotsOperation(snapshots)] : []),
     ...nodeOperations(options, volumes),
   ];
 }
@@ -103,10 +102,10 @@ function identityOperations({ name, topology }: ServiceOptions): Operation[] {
   ];
 }
 
-function creating(volumes: VolumeOperations): Operation[] {
+function volumeOperations(volumes: VolumeOperations): Operation[] {
   return [
     operation(Controller.method.createVolume, async (request) => ({
-      volume: volumes.picture(await volumes.create(request)),
+      volume: volumes.toMessage(await volumes.create(request)),
     })),
     operation(Controller.method.deleteVolume, async ({ volumeId, secrets }) => {
       await volumes.delete(volumeId, secrets);
@@ -115,17 +114,17 @@ function creating(volumes: VolumeOperations): Operation[] {
   ];
 }
 
-function listing(store: VolumeStore, volumes: VolumeOperations): Operation {
+function listOperation(store: VolumeStore, volumes: VolumeOperations): Operation {
   return operation(Controller.method.listVolumes, (request) => {
     const { items, nextToken } = pageOf(store.list(), request, 'vol-');
-    return { entries: items.map((volume) => ({ volume: volumes.picture(volume) })), nextToken };
+    return { entries: items.map((volume) => ({ volume: volumes.toMessage(volume) })), nextToken };
   });
 }
 
-function taking(snapshots: SnapshotOperations): Operation[] {
+function snapshotOperations(snapshots: SnapshotOperations): Operation[] {
   return [
     operation(Controller.method.createSnapshot, async (request) => ({
-      snapshot: snapshots.picture(await snapshots.create(request)),
+      snapshot: snapshots.toMessage(await snapshots.create(request)),
     })),
     operation(Controller.method.deleteSnapshot, async ({ snapshotId, secrets }) => {
       await snapshots.delete(snapshotId, secrets);
@@ -134,11 +133,11 @@ function taking(snapshots: SnapshotOperations): Operation[] {
   ];
 }
 
-function listingSnapshots(snapshots: SnapshotOperations): Operation {
+function listSnapshotsOperation(snapshots: SnapshotOperations): Operation {
   return operation(Controller.method.listSnapshots, (request) => {
     const { items, nextToken } = snapshots.list(request);
     return {
-      entries: items.map((snapshot) => ({ snapshot: snapshots.picture(snapshot) })),
+      entries: items.map((snapshot) => ({ snapshot: snapshots.toMessage(snapshot) })),
       nextToken,
     };
   });
@@ -169,7 +168,6 @@ function operation<I extends DescMessage, O extends DescMessage>(
   method: DescMethodUnary<I, O>,
   answer: (request: MessageShape<I>) => Promise<MessageInitShape<O>> | MessageInitShape<O>,
 ): Operation {
-  // The list holds methods of all types; server.ts pairs each answer with its own method's codec
-  // again.
+  // The list mixes methods of all types; server.ts calls each answer with its own method's codec.
   return { method, answer };
 }

@@ -9,19 +9,19 @@ import { Code } from '#src/csi/status.ts';
 import type { Clock } from '#src/runtime/clock.ts';
 import { copyContents } from './contents.ts';
 import { DriverStatus } from './driver-status.ts';
-import type { OneAtATime } from './one-at-a-time.ts';
+import type { OperationLocks } from './operation-locks.ts';
 import { pageOf, type Page } from './page.ts';
 import { REQUIRE_SECRET_PARAMETER, requireSecret } from './secrets.ts';
 import type { StoredSnapshot, VolumeStore } from './volume-store.ts';
 
 export interface SnapshotRules {
   readonly store: VolumeStore;
-  readonly alone: OneAtATime;
+  readonly locks: OperationLocks;
   readonly clock: Clock;
 }
 
-/** What the sample driver does with snapshots. A snapshot is a whole copy and outlives its volume;
- * the pool does not count it. */
+/** Implements the calls for snapshots. A snapshot is a full copy that outlives its volume and does
+ * not use capacity of the pool. */
 export class SnapshotOperations {
   readonly #rules: SnapshotRules;
 
@@ -35,36 +35,36 @@ export class SnapshotOperations {
       throw new DriverStatus(Code.InvalidArgument, 'no source volume id given');
     const secretKey = request.parameters[REQUIRE_SECRET_PARAMETER] ?? '';
     requireSecret(secretKey, request.secrets);
-    const existing = this.#existing(request);
+    const existing = this.#findExisting(request);
     return (
       existing ??
-      this.#rules.alone.run(
+      this.#rules.locks.run(
         `snapshot name ${request.name}`,
-        () => this.#existing(request) ?? this.#make(request, secretKey),
+        () => this.#findExisting(request) ?? this.#createSnapshot(request, secretKey),
       )
     );
   }
 
   async delete(handle: string, secrets: Readonly<Record<string, string>>): Promise<void> {
-    const { store, alone } = this.#rules;
+    const { store, locks } = this.#rules;
     if (handle === '') throw new DriverStatus(Code.InvalidArgument, 'no snapshot id given');
     const snapshot = store.snapshots.byHandle(handle);
     if (snapshot === undefined) return;
     requireSecret(snapshot.secretKey, secrets);
-    await alone.run(`snapshot ${handle}`, () => store.snapshots.delete(handle));
+    await locks.run(`snapshot ${handle}`, () => store.snapshots.delete(handle));
   }
 
-  /** Those of one volume, one of them, or all; what does not exist is an empty page. */
+  /** All snapshots, those of one volume, or one. An unknown ID gives an empty page. */
   list({ snapshotId, sourceVolumeId, ...where }: ListSnapshotsRequest): Page<StoredSnapshot> {
-    const wanted = this.#rules.store.snapshots
+    const matching = this.#rules.store.snapshots
       .list()
       .filter(({ handle }) => snapshotId === '' || handle === snapshotId)
       .filter(({ sourceVolume }) => sourceVolumeId === '' || sourceVolume === sourceVolumeId);
-    return pageOf(wanted, where, 'snap-');
+    return pageOf(matching, where, 'snap-');
   }
 
-  /** The snapshot as answers show it. */
-  picture(snapshot: StoredSnapshot): MessageInitShape<typeof SnapshotSchema> {
+  /** The snapshot as a message for answers. */
+  toMessage(snapshot: StoredSnapshot): MessageInitShape<typeof SnapshotSchema> {
     return {
       snapshotId: snapshot.handle,
       sourceVolumeId: snapshot.sourceVolume,
@@ -74,28 +74,31 @@ export class SnapshotOperations {
     };
   }
 
-  /** The snapshot that an earlier call took; to find it is no work.
-   * @throws DriverStatus AlreadyExists where it is another volume's, Aborted where it is just being
+  /** The snapshot that an earlier call with this name created.
+   * @throws DriverStatus AlreadyExists if it is of another volume, Aborted while it is being
    *   deleted */
-  #existing({ name, sourceVolumeId }: CreateSnapshotRequest): StoredSnapshot | undefined {
-    const { store, alone } = this.#rules;
+  #findExisting({ name, sourceVolumeId }: CreateSnapshotRequest): StoredSnapshot | undefined {
+    const { store, locks } = this.#rules;
     const existing = store.snapshots.byName(name);
     if (existing === undefined) return undefined;
-    alone.mustBeFree(`snapshot ${existing.handle}`);
+    locks.checkFree(`snapshot ${existing.handle}`);
     if (existing.sourceVolume === sourceVolumeId) return existing;
     throw new DriverStatus(
       Code.AlreadyExists,
-      `snapshot ${name} exists of volume ${existing.sourceVolume}`,
+      `snapshot ${name} exists, but it is of volume ${existing.sourceVolume}`,
     );
   }
 
-  #make({ name, sourceVolumeId }: CreateSnapshotRequest, secretKey: string): StoredSnapshot {
+  #createSnapshot(
+    { name, sourceVolumeId }: CreateSnapshotRequest,
+    secretKey: string,
+  ): StoredSnapshot {
     const { store, clock } = this.#rules;
     const volume = store.byHandle(sourceVolumeId);
     if (volume === undefined)
       throw new DriverStatus(
         Code.NotFound,
-        `there is no volume ${sourceVolumeId} to take a snapshot of`,
+        `cannot create a snapshot: there is no volume ${sourceVolumeId}`,
       );
     const { capacityBytes, accessType } = volume;
     return store.snapshots.create(

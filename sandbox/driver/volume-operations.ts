@@ -8,26 +8,26 @@ import type {
 } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
 import type { SampleCapability } from './capabilities.ts';
-import { makeContents, pathInside } from './contents.ts';
+import { createContents, pathInside } from './contents.ts';
 import { DriverStatus } from './driver-status.ts';
-import type { OneAtATime } from './one-at-a-time.ts';
+import type { OperationLocks } from './operation-locks.ts';
 import { REQUIRE_SECRET_PARAMETER, requireSecret } from './secrets.ts';
 import type { AccessType, StoredSource, StoredVolume, VolumeStore } from './volume-store.ts';
 
 export interface VolumeRules {
   readonly capacityBytes: bigint;
   readonly capabilities: ReadonlySet<SampleCapability>;
-  /** Names of mutable parameters; undefined takes all. */
+  /** Names of mutable parameters; undefined accepts all. */
   readonly mutableParameters: ReadonlySet<string> | undefined;
-  /** Segments of the only place there is; undefined: no topology. */
+  /** Topology segments of all volumes; undefined: no topology. */
   readonly topology: Readonly<Record<string, string>> | undefined;
   readonly store: VolumeStore;
-  readonly alone: OneAtATime;
+  readonly locks: OperationLocks;
 }
 
 const GIB = 1024n ** 3n;
 
-/** What the sample driver does with volumes. */
+/** Implements the calls for volumes. */
 export class VolumeOperations {
   readonly #rules: VolumeRules;
 
@@ -51,34 +51,34 @@ export class VolumeOperations {
   async create(request: CreateVolumeRequest): Promise<StoredVolume> {
     if (request.name === '') throw new DriverStatus(Code.InvalidArgument, 'no volume name given');
     const accessType = accessTypeOf(request.volumeCapabilities);
-    const source = this.#sourceOf(request.volumeContentSource);
+    const source = this.#parseSource(request.volumeContentSource);
     this.#checkMutable(request.mutableParameters);
     const secretKey = request.parameters[REQUIRE_SECRET_PARAMETER] ?? '';
     requireSecret(secretKey, request.secrets);
-    const wish = {
+    const wanted = {
       accessType,
       secretKey,
       mutableParameters: { ...request.mutableParameters },
       ...(source === undefined ? {} : { source }),
     };
-    const existing = this.#existing(request, wish);
-    // Once more when it is to be made: another replica may have been faster.
+    const existing = this.#findExisting(request, wanted);
+    // Checked again before the creation: another replica may have been faster.
     return (
       existing ??
-      this.#rules.alone.run(
+      this.#rules.locks.run(
         `name ${request.name}`,
-        () => this.#existing(request, wish) ?? this.#make(request, wish),
+        () => this.#findExisting(request, wanted) ?? this.#createVolume(request, wanted),
       )
     );
   }
 
   async delete(handle: string, secrets: Readonly<Record<string, string>>): Promise<void> {
-    const { store, alone } = this.#rules;
+    const { store, locks } = this.#rules;
     if (handle === '') throw new DriverStatus(Code.InvalidArgument, 'no volume id given');
     const volume = store.byHandle(handle);
     if (volume === undefined) return;
     requireSecret(volume.secretKey, secrets);
-    await alone.run(`volume ${handle}`, () => store.delete(handle));
+    await locks.run(`volume ${handle}`, () => store.delete(handle));
   }
 
   async modify({
@@ -86,10 +86,10 @@ export class VolumeOperations {
     mutableParameters,
     secrets,
   }: ControllerModifyVolumeRequest): Promise<void> {
-    const { store, alone } = this.#rules;
+    const { store, locks } = this.#rules;
     requireSecret(this.get(volumeId).secretKey, secrets);
     this.#checkMutable(mutableParameters);
-    await alone.run(`volume ${volumeId}`, () => {
+    await locks.run(`volume ${volumeId}`, () => {
       const volume = this.get(volumeId);
       store.replace({
         ...volume,
@@ -98,54 +98,56 @@ export class VolumeOperations {
     });
   }
 
-  /** Whether the volume is of the access type that the capabilities name.
-   * @throws DriverStatus InvalidArgument for capabilities that name none or both */
+  /** Whether the volume has the access type of the capabilities.
+   * @throws DriverStatus InvalidArgument for capabilities with no access type or both */
   supports(handle: string, capabilities: readonly VolumeCapability[]): boolean {
     return this.get(handle).accessType === accessTypeOf(capabilities);
   }
 
-  /** The volume as answers show it. Mutable parameters have no place there. */
-  picture(volume: StoredVolume): MessageInitShape<typeof VolumeSchema> {
+  /** The volume as a message for answers, which has no field for mutable parameters. */
+  toMessage(volume: StoredVolume): MessageInitShape<typeof VolumeSchema> {
     const { store, topology } = this.#rules;
     const path = pathInside(store.directory(volume.handle), volume.accessType);
     return {
       volumeId: volume.handle,
       capacityBytes: volume.capacityBytes,
       volumeContext: volume.accessType === 'block' ? { file: path } : { directory: path },
-      ...(volume.source === undefined ? {} : { contentSource: sourcePicture(volume.source) }),
+      ...(volume.source === undefined ? {} : { contentSource: sourceMessage(volume.source) }),
       ...(topology === undefined ? {} : { accessibleTopology: [{ segments: { ...topology } }] }),
     };
   }
 
-  /** The volume that an earlier call made; to find it is no work.
-   * @throws DriverStatus AlreadyExists where it is not what is wished for, Aborted where it is just
+  /** The volume that an earlier call with this name created.
+   * @throws DriverStatus AlreadyExists if it differs from what is requested, Aborted while it is
    *   being changed or deleted, OutOfRange */
-  #existing(request: CreateVolumeRequest, wish: Wish): StoredVolume | undefined {
-    const { store, alone } = this.#rules;
+  #findExisting(request: CreateVolumeRequest, wanted: Wanted): StoredVolume | undefined {
+    const { store, locks } = this.#rules;
     const range = rangeOf(request);
     const existing = store.byName(request.name);
     if (existing === undefined) return undefined;
-    alone.mustBeFree(`volume ${existing.handle}`);
-    const difference = differenceOf(existing, wish, range);
+    locks.checkFree(`volume ${existing.handle}`);
+    const difference = differenceOf(existing, wanted, range);
     if (difference === undefined) return existing;
     throw new DriverStatus(Code.AlreadyExists, `volume ${request.name} exists ${difference}`);
   }
 
-  #make(request: CreateVolumeRequest, wish: Wish): StoredVolume {
+  #createVolume(request: CreateVolumeRequest, wanted: Wanted): StoredVolume {
     const { store } = this.#rules;
-    const source = wish.source === undefined ? undefined : this.#find(wish.source);
+    const source = wanted.source === undefined ? undefined : this.#openSource(wanted.source);
     const capacityBytes = capacityFor(rangeOf(request), source?.capacityBytes);
     if (capacityBytes > this.freeBytes) {
       throw new DriverStatus(
         Code.ResourceExhausted,
-        `the pool has ${this.freeBytes} bytes left, ${capacityBytes} are asked for`,
+        `the pool has ${this.freeBytes} free bytes, ${capacityBytes} are requested`,
       );
     }
-    const volume = { name: request.name, capacityBytes, ...wish };
-    return store.create(volume, (directory) => makeContents(directory, volume, source?.directory));
+    const volume = { name: request.name, capacityBytes, ...wanted };
+    return store.create(volume, (directory) =>
+      createContents(directory, volume, source?.directory),
+    );
   }
 
-  #sourceOf(source: VolumeContentSource | undefined): StoredSource | undefined {
+  #parseSource(source: VolumeContentSource | undefined): StoredSource | undefined {
     if (source === undefined) return undefined;
     const { case: kind, value } = source.type;
     const { capabilities } = this.#rules;
@@ -155,7 +157,9 @@ export class VolumeOperations {
       return { kind, handle: value.volumeId };
     throw new DriverStatus(
       Code.InvalidArgument,
-      `this driver makes no volumes from ${kind === undefined ? 'nothing' : `a ${kind}`}`,
+      kind === undefined
+        ? 'the volume content source is empty'
+        : `this driver can't create a volume from a ${kind}`,
     );
   }
 
@@ -172,7 +176,7 @@ export class VolumeOperations {
       throw new DriverStatus(Code.InvalidArgument, `there is no mutable parameter ${unknown}`);
   }
 
-  #find({ kind, handle }: StoredSource): {
+  #openSource({ kind, handle }: StoredSource): {
     readonly capacityBytes: bigint;
     readonly directory: string;
   } {
@@ -180,12 +184,15 @@ export class VolumeOperations {
     const from = kind === 'volume' ? store : store.snapshots;
     const found = from.byHandle(handle);
     if (found === undefined)
-      throw new DriverStatus(Code.NotFound, `there is no ${kind} ${handle} to make a volume from`);
+      throw new DriverStatus(
+        Code.NotFound,
+        `cannot create a volume: there is no ${kind} ${handle}`,
+      );
     return { capacityBytes: found.capacityBytes, directory: from.directory(handle) };
   }
 }
 
-type Wish = Omit<StoredVolume, 'handle' | 'name' | 'capacityBytes'>;
+type Wanted = Omit<StoredVolume, 'handle' | 'name' | 'capacityBytes'>;
 
 interface Range {
   readonly requiredBytes: bigint;
@@ -197,7 +204,7 @@ function rangeOf({ capacityRange }: CreateVolumeRequest): Range {
   if (requiredBytes < 0n || limitBytes < 0n || (limitBytes > 0n && limitBytes < requiredBytes)) {
     throw new DriverStatus(
       Code.OutOfRange,
-      `no size fits at least ${requiredBytes} and at most ${limitBytes} bytes`,
+      `no size is at least ${requiredBytes} and at most ${limitBytes} bytes`,
     );
   }
   return { requiredBytes, limitBytes };
@@ -215,10 +222,11 @@ function accessTypeOf(capabilities: readonly VolumeCapability[]): AccessType {
   return kind;
 }
 
-/** What is different, as the end of a sentence; undefined: what exists does. */
+/** How an existing volume differs from the requested one, as the end of a sentence; undefined where
+ * it does not. */
 function differenceOf(
   existing: StoredVolume,
-  wish: Pick<StoredVolume, 'accessType' | 'source'>,
+  wanted: Pick<StoredVolume, 'accessType' | 'source'>,
   range: Range,
 ): string | undefined {
   const { capacityBytes, accessType, source } = existing;
@@ -227,15 +235,16 @@ function differenceOf(
     (range.limitBytes > 0n && capacityBytes > range.limitBytes)
   )
     return `with ${capacityBytes} bytes`;
-  if (accessType !== wish.accessType) return `as a ${accessType} volume`;
-  if (source?.kind === wish.source?.kind && source?.handle === wish.source?.handle)
+  if (accessType !== wanted.accessType) return `as a ${accessType} volume`;
+  if (source?.kind === wanted.source?.kind && source?.handle === wanted.source?.handle)
     return undefined;
   return source === undefined
-    ? 'and was made empty'
-    : `and was made from ${source.kind} ${source.handle}`;
+    ? 'and was created empty'
+    : `and was created from ${source.kind} ${source.handle}`;
 }
 
-/** What is required, else the source's size, else 1 GiB or the limit, whichever is less. */
+/** The required size; without one the source's size; without a source 1 GiB, or the limit if that is
+ * less. */
 function capacityFor(
   { requiredBytes, limitBytes }: Range,
   sourceBytes: bigint | undefined,
@@ -260,7 +269,7 @@ function capacityFor(
   return bytes;
 }
 
-function sourcePicture({
+function sourceMessage({
   kind,
   handle,
 }: StoredSource): MessageInitShape<typeof VolumeSchema>['contentSource'] {

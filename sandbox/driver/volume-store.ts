@@ -1,36 +1,36 @@
 import { DirectoryStore, type Stored } from './directory-store.ts';
 
-/** What a pod would see: a directory, or a file in place of a device. */
+/** The form of a volume: a directory (mount), or a file in place of a device (block). */
 export type AccessType = 'mount' | 'block';
 
-/** What a volume was made from. */
+/** The content source of a volume. */
 export interface StoredSource {
   readonly kind: 'snapshot' | 'volume';
   readonly handle: string;
 }
 
-/** A volume as its metadata file has it. */
+/** The metadata of a volume. */
 export interface StoredVolume extends Stored {
-  /** Key that must be among the secrets of a call about this volume; '' = none. */
+  /** Key that the secrets of each call for this volume must have; '': none. */
   readonly secretKey: string;
   readonly accessType: AccessType;
-  /** Absent: it was made empty. */
+  /** Absent if it was created empty. */
   readonly source?: StoredSource;
-  /** Of its VolumeAttributesClass; ControllerModifyVolume changes them. */
+  /** Parameters of its VolumeAttributesClass; ControllerModifyVolume changes them. */
   readonly mutableParameters: Readonly<Record<string, string>>;
 }
 
-/** A snapshot as its metadata file has it; its capacity is that of the volume when it was taken. */
+/** The metadata of a snapshot. Its capacity is that of the volume at the time of the snapshot. */
 export interface StoredSnapshot extends Stored {
-  /** Key that must be among the secrets of a call about this snapshot; '' = none. */
+  /** Key that the secrets of each call for this snapshot must have; '': none. */
   readonly secretKey: string;
   readonly accessType: AccessType;
-  /** Handle of the volume that it was taken of, which may be gone. */
+  /** Handle of the volume that it is a snapshot of; the volume may be deleted. */
   readonly sourceVolume: string;
   readonly createdMs: number;
 }
 
-/** Volumes, and beside them snapshots, as directories of one folder. */
+/** Volumes and snapshots, as directories of one folder. */
 export class VolumeStore extends DirectoryStore<StoredVolume> {
   readonly snapshots: DirectoryStore<StoredSnapshot>;
 

@@ -30,7 +30,7 @@ export function runChaos(args: readonly string[]): Promise<ChaosRun> {
 
 /** The offenders of a report, by what they did; {} where it is clean. */
 export function offenders({ report }: ChaosRun): Readonly<Record<string, readonly string[]>> {
-  const all = { ...report.verdict, unsettled: report.unsettled, troubles: report.troubles };
+  const all = { ...report.verdict, unfinished: report.unfinished, troubles: report.troubles };
   return Object.fromEntries(
     Object.entries(all).filter(([, lines]: [string, readonly string[]]) => lines.length > 0),
   );

@@ -228,18 +228,19 @@ export class WatchStream {
   async #read(chunks: AsyncIterable<Uint8Array | string> | Iterable<string>): Promise<void> {
     const decoder = new TextDecoder();
     let rest = '';
+    const addLines = (text: string): void => {
+      const lines = (rest + text).split('\n');
+      rest = lines.pop() ?? '';
+      for (const line of lines) if (line !== '') this.#add(JSON.parse(line));
+      this.#wake();
+    };
     try {
-      for await (const chunk of chunks) {
-        const lines = (
-          rest +
-          (typeof chunk === 'string' ? `${chunk}\n` : decoder.decode(chunk, { stream: true }))
-        ).split('\n');
-        rest = lines.pop() ?? '';
-        for (const line of lines) if (line !== '') this.#add(JSON.parse(line));
-        this.#wake();
-      }
+      for await (const chunk of chunks)
+        addLines(
+          typeof chunk === 'string' ? `${chunk}\n` : decoder.decode(chunk, { stream: true }),
+        );
     } catch {
-      // Closed by us, or by the server in mid-stream: the end either way.
+      // Closed by this client, or by the server in the middle of the stream: both end the watch.
     }
     this.#hasEnded = true;
     this.#wake();

@@ -1,20 +1,17 @@
-import { spawn } from 'node:child_process';
+import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { readFile } from 'node:fs/promises';
-import {
-  connect as connectHttp2,
-  constants,
-  type ClientHttp2Session,
-  type ClientHttp2Stream,
-  type OutgoingHttpHeaders,
-} from 'node:http2';
-import { connect as connectSocket, type Socket } from 'node:net';
+import { connect as connectHttp2, constants } from 'node:http2';
+import type { ClientHttp2Session, ClientHttp2Stream, OutgoingHttpHeaders } from 'node:http2';
+import { connect as connectSocket } from 'node:net';
+import type { Socket } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { createCsiClient } from '#src/gateway-client/client.ts';
 import { CsiError } from '#src/csi/status.ts';
 import { parseAddress } from '#src/runtime/address.ts';
 import { silentLog } from '#src/runtime/log.ts';
+import { rssBytes } from '../../bench/proc.ts';
 import { startSampleDriver } from '../../sandbox/driver/server.ts';
 import { until } from './csi-folder.ts';
 import { EMPTY_SETTINGS, emptyCall, ENDLESS_WINDOWS, frame, PREFACE } from './csi-frames.ts';
@@ -53,7 +50,7 @@ const NODE_FLAGS = /NODE_OPTIONS, value: ([^}]+?) *}/
   ?.split(' ');
 /** V8 collects what a burst left when nothing has happened for some seconds, in up to three rounds.
  */
-const SETTLE_MS = 60_000;
+const SHRINK_MS = 60_000;
 const CREATE = '/csi.v1.Controller/CreateVolume';
 const LIST = '/csi.v1.Controller/ListVolumes';
 
@@ -151,7 +148,7 @@ class Attacker {
       const socket = this.#socket();
       socket.write(Buffer.concat([PREFACE, EMPTY_SETTINGS]));
       socket.resume();
-      if (i % 50 === 49) await new Promise((resolve) => setTimeout(resolve, 5));
+      if (i % 50 === 49) await delay(5);
     }
   }
 
@@ -248,7 +245,7 @@ class Attacker {
     const calls = Array.from({ length: 500 }, (_, i) => emptyCall(2 * i + 1, LIST));
     socket.write(Buffer.concat([PREFACE, ENDLESS_WINDOWS, ...calls]));
     setTimeout(() => socket.destroy(), 2_000).unref();
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    await delay(20);
   }
 
   /** Left open until the gateway, or the end, closes it; at most some at a time. */
@@ -261,35 +258,37 @@ class Attacker {
     if (session.destroyed) return;
     start(session);
     setTimeout(() => session.destroy(), 2_000).unref();
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    await delay(20);
   }
 }
 
-/** Attacks a gateway that runs as a process of its own, before the sample driver, for a while, and
- * tells how it took it. */
+function spawnGateway({ folder }: FuzzOptions, address: string): ChildProcess {
+  const args = [
+    'csi-gateway',
+    `--csi-address=${folder.file('csi.sock')}`,
+    `--listen=${address}`,
+    '--max-message-bytes=1000000',
+  ];
+  const cli = fileURLToPath(import.meta.resolve('#src/cli.ts'));
+  return spawn(process.execPath, [...(NODE_FLAGS ?? []), cli, ...args], {
+    stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
+  });
+}
+
+/** Starts a gateway in front of the sample driver, attacks it for a while, and reports how many good
+ * calls succeeded meanwhile and how much memory it used. */
 export async function fuzzGateway(o: FuzzOptions): Promise<FuzzReport> {
   const address = `unix://${o.folder.file('gw.sock')}`;
   const driver = await startSampleDriver({
     socket: o.folder.file('csi.sock'),
     dataDir: o.folder.file('data'),
   });
-  const cli = fileURLToPath(import.meta.resolve('#src/cli.ts'));
-  const args = [
-    'csi-gateway',
-    `--csi-address=${o.folder.file('csi.sock')}`,
-    `--listen=${address}`,
-    '--max-message-bytes=1000000',
-  ];
-  const child = spawn(process.execPath, [...(NODE_FLAGS ?? []), cli, ...args], {
-    stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
-  });
+  const child = spawnGateway(o, address);
   const log: string[] = [];
   child.stderr?.on('data', (chunk: Buffer) => log.push(chunk.toString()));
   const exited = once(child, 'exit') as Promise<[number | null]>;
   const client = createCsiClient({ address: parseAddress('fuzz', address), log: silentLog });
-  const rss = async (): Promise<number> =>
-    Number(/VmRSS:\s+(\d+)/.exec(await readFile(`/proc/${child.pid}/status`, 'utf8'))?.[1] ?? 0) *
-    1024;
+  const rss = (): Promise<number> => rssBytes(child.pid ?? 0);
   let goodCalls = 0;
   let refused = 0;
   const failures: string[] = [];
@@ -319,14 +318,13 @@ export async function fuzzGateway(o: FuzzOptions): Promise<FuzzReport> {
         ),
       60_000,
     );
-    // What a gateway at rest has after its usual work: warm code, buffers, and what as many calls
-    // at once as --max-in-flight allows left.
+    // Memory is compared with that of a gateway after ordinary work: compiled code, buffers, and
+    // what --max-in-flight calls at once leave behind.
     for (let round = 0; round < 4; round += 1)
       await Promise.all(Array.from({ length: 500 }, (_, i) => good(`-${i}`)));
     failures.length = 0;
     goodCalls = 0;
-    await settled(rss);
-    const before = await rss();
+    const before = await stableRss(rss);
     let peak = before;
     await attacker.idle(o.idleConnections);
     const endMs = Date.now() + o.durationMs;
@@ -343,7 +341,7 @@ export async function fuzzGateway(o: FuzzOptions): Promise<FuzzReport> {
       while (!isOver()) {
         await good();
         peak = Math.max(peak, await rss());
-        await new Promise((resolve) => setTimeout(resolve, 50));
+        await delay(50);
       }
     };
     await Promise.all([attack(), attack(), attack(), attack(), behave()]);
@@ -357,12 +355,7 @@ export async function fuzzGateway(o: FuzzOptions): Promise<FuzzReport> {
         exitCode: child.exitCode,
         defects: defectsIn(log),
       };
-    const settledMs = Date.now() + SETTLE_MS;
-    let after = await rss();
-    while (after > before * 1.2 && Date.now() < settledMs) {
-      await new Promise((resolve) => setTimeout(resolve, 250));
-      after = await rss();
-    }
+    const after = await shrunkRss(rss, before * 1.2);
     const goodAfterwards = await good();
     return {
       ...result,
@@ -382,14 +375,27 @@ export async function fuzzGateway(o: FuzzOptions): Promise<FuzzReport> {
   }
 }
 
-async function settled(rss: () => Promise<number>): Promise<void> {
+/** The memory once it no longer changes much. */
+async function stableRss(rss: () => Promise<number>): Promise<number> {
   let last = await rss();
   for (let i = 0; i < 8; i += 1) {
-    await new Promise((resolve) => setTimeout(resolve, 250));
+    await delay(250);
     const now = await rss();
-    if (Math.abs(now - last) < 200_000) return;
+    if (Math.abs(now - last) < 200_000) return now;
     last = now;
   }
+  return last;
+}
+
+/** The memory once it is below a limit, or after a while. */
+async function shrunkRss(rss: () => Promise<number>, limitBytes: number): Promise<number> {
+  const endMs = Date.now() + SHRINK_MS;
+  let now = await rss();
+  while (now > limitBytes && Date.now() < endMs) {
+    await delay(250);
+    now = await rss();
+  }
+  return now;
 }
 
 function defectsIn(log: readonly string[]): readonly string[] {

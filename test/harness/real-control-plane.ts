@@ -452,16 +452,23 @@ interface KubeconfigFile {
   readonly contexts?: readonly (Named & { readonly context: Readonly<Record<string, string>> })[];
 }
 
-/** A cluster that somebody else runs. Only certificates and tokens: whoever uses a plug-in for
- * credentials makes a token for this. */
-async function openCluster(kubeconfig: string): Promise<RealControlPlane> {
+/** The cluster and the user of a kubeconfig's current context. */
+async function readCurrentContext(kubeconfig: string) {
   const config = load(await readFile(kubeconfig, 'utf8')) as KubeconfigFile;
-  const context = config.contexts?.find(({ name }) => name === config['current-context'])?.context;
-  const cluster = config.clusters?.find(({ name }) => name === context?.['cluster'])?.cluster;
-  const user = config.users?.find(({ name }) => name === context?.['user'])?.user ?? {};
-  const url = cluster?.['server'];
-  if (cluster === undefined || url === undefined)
+  const context =
+    config.contexts?.find(({ name }) => name === config['current-context'])?.context ?? {};
+  const cluster = config.clusters?.find(({ name }) => name === context['cluster'])?.cluster ?? {};
+  const user = config.users?.find(({ name }) => name === context['user'])?.user ?? {};
+  const url = cluster['server'];
+  if (url === undefined)
     throw new Error(`${kubeconfig}: its current-context names no cluster with a server`);
+  return { cluster, user, userName: context['user'] ?? '(none)', url };
+}
+
+/** A cluster that exists already. Only client certificates and tokens are supported, no credential
+ * plug-ins. */
+async function openCluster(kubeconfig: string): Promise<RealControlPlane> {
+  const { cluster, user, userName, url } = await readCurrentContext(kubeconfig);
   const read = async (
     from: Readonly<Record<string, string>>,
     key: string,
@@ -481,7 +488,8 @@ async function openCluster(kubeconfig: string): Promise<RealControlPlane> {
   const token = user['token'] ?? tokenFromFile?.trim();
   if (token === undefined && cert === undefined) {
     throw new Error(
-      `${kubeconfig}: user ${context?.['user'] ?? '(none)'} has neither a token nor a client certificate; make one for the tests`,
+      `${kubeconfig}: user ${userName} has neither a token nor a client certificate; ` +
+        'create one for the tests',
     );
   }
   return {

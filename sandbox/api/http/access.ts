@@ -2,13 +2,12 @@ import { timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import { ApiError } from '../api-error.ts';
 
-/** Refuses callers without the token, and browsers that were led here by a name of somebody else's
- * (DNS rebinding). */
+/** Refuses callers without the token, and requests for a foreign host name (DNS rebinding). */
 export class Access {
   readonly #token: Buffer;
   readonly #hosts: ReadonlySet<string>;
 
-  /** @param port  the port of our own address, as Host headers name it */
+  /** @param port  the port that Host headers must name */
   constructor(token: string, port: number) {
     this.#token = Buffer.from(token);
     this.#hosts = new Set(

@@ -7,7 +7,7 @@ import type { Stored } from '../store.ts';
 import type { Form } from './content.ts';
 import { partialMetadata, tableOf, type IncludeObject } from './table.ts';
 
-/** How a caller wants to see objects. */
+/** The form in which a caller wants objects. */
 export interface Presentation {
   readonly form: Form;
   readonly includeObject: IncludeObject;
@@ -50,14 +50,14 @@ export function sendError(response: ServerResponse, error: ApiError): void {
   );
 }
 
-/** One object in the form that was asked for. */
+/** One object in the requested form. */
 export function objectBytes(resource: Resource, stored: Stored, how: Presentation): Buffer {
   if (how.form === 'table') return json(tableOf(resource, [stored], how));
   if (how.form === 'metadata') return json(partialMetadata(stored.object));
   return stored.bytes;
 }
 
-/** A list in the form that was asked for. Items of plain lists are the stored bytes. */
+/** A list in the requested form. Plain lists reuse the stored bytes of their items. */
 export function listBytes(resource: Resource, page: ListPage, how: Presentation): Buffer {
   const metadata: JsonObject = {
     resourceVersion: String(page.revision),
@@ -77,8 +77,8 @@ export function listBytes(resource: Resource, page: ListPage, how: Presentation)
     });
   }
   const head = { kind: `${resource.kind}List`, apiVersion: apiVersionOf(resource), metadata };
-  // The real server leaves kind and version out of the items of its own kinds, and keeps them in
-  // custom ones.
+  // In lists, the real server leaves out kind and version of built-in objects, but not of custom
+  // ones.
   const isCustom = resource.struct.name === 'CustomObject';
   const cut = isCustom
     ? 1

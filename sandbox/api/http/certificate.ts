@@ -13,8 +13,7 @@ import {
   utcTime,
 } from './der.ts';
 
-/** A certificate and its key as PEM. It signs itself, so it is also the authority that clients have
- * to trust. */
+/** A certificate and its key as PEM. It is self-signed, so clients must trust it as an authority. */
 export interface Certificate {
   readonly cert: string;
   readonly key: string;
@@ -22,11 +21,10 @@ export interface Certificate {
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 
-/** A self-signed ECDSA P-256 certificate for the loopback names, good for 30 days.
+/** A self-signed ECDSA P-256 certificate for the loopback names, valid for 30 days.
  *
- * TLS because kubectl reads no credentials from a kubeconfig whose server is plain http; written
- * here because Node can sign but has no means to make a certificate, and because the sandbox must
- * not need an `openssl` on PATH. */
+ * TLS is needed because kubectl uses no credentials with a plain http server. The certificate is
+ * encoded here because Node can't create one and the sandbox must not need `openssl` on PATH. */
 export function makeCertificate(nowMs: number): Certificate {
   const { publicKey, privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
   const algorithm = sequence(oid('1.2.840.10045.4.3.2')); // ecdsa-with-SHA256

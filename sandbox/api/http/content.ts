@@ -8,11 +8,11 @@ import type { Struct } from '../schema/struct.ts';
 
 const BODY_MAX_BYTES = 3 * 1024 * 1024;
 
-/** How the answer shall look, by the Accept header. */
+/** The form of an answer, by the Accept header. */
 export type Form = 'object' | 'table' | 'metadata' | 'metadata-list';
 
-/** The first form in the Accept header that we can make.
- * @throws ApiError 406 where there is none (a client that takes protobuf only) */
+/** The first form in the Accept header that this server supports.
+ * @throws ApiError 406 where there is none (a client that takes only protobuf) */
 export function acceptedForm(request: IncomingMessage): Form {
   const accept = request.headers.accept;
   if (accept === undefined || accept === '') return 'object';
@@ -32,8 +32,8 @@ export function acceptedForm(request: IncomingMessage): Form {
   );
 }
 
-/** The body of a request as JSON; YAML is read too, and protobuf by the struct that it must hold.
- * undefined where there is none.
+/** The body of a request, sent as JSON, YAML or protobuf; undefined where it is empty.
+ * @param struct  the expected type, needed for protobuf
  * @throws ApiError 400 where it cannot be parsed, 413 where it is too large, 415 for protobuf of a
  *   struct without field numbers */
 export async function readBody(
@@ -76,7 +76,7 @@ function parseJson(text: string): Json {
   }
 }
 
-/** Typed clients (`kubectl create namespace`) write protobuf, whatever they accept as an answer. */
+/** Typed clients (`kubectl create namespace`) send protobuf even if they accept JSON. */
 function parseProtobuf(struct: Struct, body: Buffer): Json {
   if (![...struct.fields.values()].some((field) => field.number > 0)) throw unknownFormat();
   const read = readWrapped(struct, body);
@@ -111,7 +111,8 @@ function unknownFormat(): ApiError {
   return refused(
     415,
     'UnsupportedMediaType',
-    'the body of the request was in an unknown format - accepted media types include: application/json, application/yaml',
+    'the body of the request was in an unknown format - ' +
+      'accepted media types include: application/json, application/yaml',
   );
 }
 

@@ -1,4 +1,4 @@
-/** Just enough DER (X.690) to write a certificate. */
+/** The part of DER (X.690) that a certificate needs. */
 function tagged(tag: number, ...parts: readonly Uint8Array[]): Buffer {
   const body = Buffer.concat(parts);
   return Buffer.concat([Buffer.from([tag]), lengthOf(body.length), body]);

@@ -1,11 +1,10 @@
-/** One field of length-delimited wire type: a text, bytes, or a message that was already written.
- */
+/** One length-delimited field: a text, bytes, or an encoded message. */
 export function field(number: number, value: string | Uint8Array): Buffer {
   const body = typeof value === 'string' ? Buffer.from(value) : value;
   return Buffer.concat([varint((number << 3) | 2), varint(body.length), body]);
 }
 
-/** Fields put together to a message. */
+/** A message of encoded fields. */
 export function message(...fields: readonly Uint8Array[]): Buffer {
   return Buffer.concat(fields);
 }

@@ -1,6 +1,6 @@
 import type { RequestInfo } from './request-info.ts';
 
-/** How many requests of each kind were answered: what the bench divides by its claims. */
+/** Counts requests by verb and resource. */
 export class RequestCounts {
   readonly #counts = new Map<string, number>();
 

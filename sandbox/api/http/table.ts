@@ -3,18 +3,18 @@ import type { KubeObject } from '../kube-object.ts';
 import type { Resource } from '../resource.ts';
 import type { Stored } from '../store.ts';
 
-/** What each row of a table carries beside its cells. */
+/** What each row of a table contains beside its cells. */
 export type IncludeObject = 'None' | 'Metadata' | 'Object';
 
 export interface TableOptions {
   readonly nowMs: number;
   readonly includeObject: IncludeObject;
   readonly listMetadata?: JsonObject;
-  /** Only the first event of a watch carries the columns. */
+  /** Only the first event of a watch contains the columns. */
   readonly withColumns?: boolean;
 }
 
-/** Objects as kubectl shows them: one row each. */
+/** Objects as a table for kubectl, one row each. */
 export function tableOf(
   resource: Resource,
   items: readonly Stored[],
@@ -45,7 +45,7 @@ export function tableOf(
   };
 }
 
-/** Columns of a view read the stored shape. */
+/** The object that column functions get: for a view, its stored shape. */
 function cellSource(resource: Resource, item: Stored): KubeObject {
   const { view } = resource;
   return view === undefined || view.storedAs.columns !== resource.columns
@@ -58,7 +58,7 @@ function rowObject(object: KubeObject, include: IncludeObject): { object?: Json 
   return { object: include === 'Object' ? object : partialMetadata(object) };
 }
 
-/** An object's metadata alone, as its own kind. */
+/** Only the metadata of an object. */
 export function partialMetadata(object: KubeObject): JsonObject {
   return { kind: 'PartialObjectMetadata', apiVersion: 'meta.k8s.io/v1', metadata: object.metadata };
 }

@@ -12,7 +12,7 @@ import { tableOf } from './table.ts';
 export interface WatchOptions {
   readonly resource: Resource;
   readonly query: ListQuery;
-  /** The revision to go on from; 0 begins with what is there. */
+  /** The revision to continue from; 0 sends all objects first. */
   readonly from: number;
   readonly bookmarks: boolean;
   readonly bookmarkIntervalMs: number;
@@ -21,8 +21,8 @@ export interface WatchOptions {
   readonly nowMs: () => number;
 }
 
-/** A client that reads slower than this many waiting bytes is cut off, as a real server does; it
- * comes back from its last event. */
+/** A client with more unread bytes than this is disconnected, as by a real server. It can resume from
+ * its last event. */
 const BACKLOG_MAX_BYTES = 64 * 1024 * 1024;
 
 /** One running watch. */
@@ -31,7 +31,7 @@ export class WatchStream {
   readonly #response: ServerResponse;
   readonly #options: WatchOptions;
   readonly #operations: Operations;
-  readonly #onChange = (change: Change) => this.#tell(change);
+  readonly #onChange = (change: Change) => this.#sendChange(change);
   readonly #timers: NodeJS.Timeout[] = [];
   #sentRows = 0;
   #ended = false;
@@ -43,8 +43,8 @@ export class WatchStream {
     this.#options = options;
   }
 
-  /** Answers with what is already known, then with every change until time-out, {@link end} or the
-   * client's leaving. */
+  /** Sends what is already known, then every change until time-out, {@link end}, or the client
+   * disconnects. */
   start(): void {
     const { resource, query, from, bookmarks, timeoutMs, bookmarkIntervalMs } = this.#options;
     const { store } = this.#operations;
@@ -62,7 +62,7 @@ export class WatchStream {
     if (from === 0 || query.sendInitialEvents) {
       for (const each of collection.sorted) if (this.#selects(each)) this.#send('ADDED', each);
     } else {
-      for (const change of changesAfter(collection, from)) this.#tell(change);
+      for (const change of changesAfter(collection, from)) this.#sendChange(change);
     }
     if (query.sendInitialEvents && bookmarks)
       this.#bookmark({ 'k8s.io/initial-events-end': 'true' });
@@ -71,7 +71,7 @@ export class WatchStream {
     if (bookmarks) this.#timers.push(setInterval(() => this.#bookmark(), bookmarkIntervalMs));
   }
 
-  /** Ends as a time-out does: cleanly, with a last bookmark. */
+  /** Ends cleanly with a last bookmark, as at a time-out. */
   end(): void {
     if (this.#ended) return;
     if (this.#options.bookmarks) this.#bookmark();
@@ -79,13 +79,13 @@ export class WatchStream {
     this.#finish();
   }
 
-  /** Breaks the connection in the middle. */
+  /** Closes the connection without ending the answer. */
   cut(): void {
     this.#stop();
     this.#response.destroy();
   }
 
-  /** Tells an ERROR event and ends. */
+  /** Sends an ERROR event and ends. */
   fail(error: ApiError): void {
     if (this.#ended) return;
     this.#response.write(watchFrame('ERROR', json(error.status)));
@@ -93,8 +93,8 @@ export class WatchStream {
     this.#finish();
   }
 
-  /** What is still corked has to go out before the end of the answer: Node 22 and later would send
-   * it after it. */
+  /** Corked data must be sent before the end of the answer: Node 22 and later would send it after it.
+   */
   #finish(): void {
     while (this.#response.writableCorked > 0) this.#response.uncork();
     this.#response.end();
@@ -106,9 +106,9 @@ export class WatchStream {
     this.#operations.store.collection(this.resource).listeners.delete(this.#onChange);
   }
 
-  /** A change as this watch sees it: an object that begins to match is added, one that stops
-   * matching is deleted. */
-  #tell(change: Change): void {
+  /** Sends a change as this watch sees it: an object that begins to match is ADDED, one that no longer
+   * matches is DELETED. */
+  #sendChange(change: Change): void {
     const is = change.type !== 'DELETED' && this.#selects(change.stored);
     const was = change.previous !== undefined && this.#selects(change.previous);
     if (!is && !was) return;
@@ -129,7 +129,7 @@ export class WatchStream {
   }
 
   #send(type: ChangeType, stored: Stored): void {
-    // The age column is reckoned from the event's time, not from the watch's beginning.
+    // The age column uses the time of the event, not of the watch's start.
     const how = { ...this.#options.how, nowMs: this.#options.nowMs() };
     const shown = this.#operations.present(this.resource, stored);
     if (how.form === 'table') {
@@ -174,7 +174,7 @@ export class WatchStream {
     if (this.#ended) return;
     if (this.#response.writableLength > BACKLOG_MAX_BYTES) return this.cut();
     if (this.#response.writableCorked === 0) {
-      // All that one turn of the loop has to tell goes out as one packet.
+      // All events of one turn of the event loop are sent as one packet.
       this.#response.cork();
       process.nextTick(() => this.#response.uncork());
     }

@@ -8,7 +8,7 @@ import { ageOf } from '../time.ts';
 
 const involved = (object: KubeObject, name: string) => textAt(object, 'involvedObject', name);
 
-/** Who sent it: the old field, else the new one. */
+/** The sender: the old field, or else the new one. */
 const sender = (event: KubeObject) =>
   textAt(event, 'source', 'component') || textAt(event, 'reportingComponent');
 
@@ -53,12 +53,12 @@ const EVENT_COLUMNS: Resource['columns'] = [
   { ...nameColumn, priority: 1 },
 ];
 
-/** Members that are written even when they are empty. */
-function alwaysWritten(event: KubeObject): void {
+/** Sets members that are written even when they are empty. */
+function setEmptyMembers(event: KubeObject): void {
   for (const name of ['reportingComponent', 'reportingInstance']) event[name] ??= '';
 }
 
-/** Events of the core group: what clients store and kubectl shows. */
+/** Events of the core group, which kubectl shows. */
 export const events: Resource = {
   group: '',
   version: 'v1',
@@ -82,7 +82,7 @@ export const events: Resource = {
     source: sender,
     type: (o) => textAt(o, 'type'),
   },
-  applyDefaults: alwaysWritten,
+  applyDefaults: setEmptyMembers,
   validate(object) {
     const namespace = involved(object, 'namespace');
     const home = object.metadata.namespace ?? '';

@@ -1,20 +1,20 @@
 import type { Cause } from '../api-error.ts';
 import { ageColumn, nameColumn } from '../columns.ts';
 import { invalidValue } from '../field-error.ts';
+import { cellAt } from '../json-path.ts';
 import { isObject, memberAt, objectAt, textAt, textsAt, type Json } from '../json-value.ts';
 import type { KubeObject } from '../kube-object.ts';
 import type { Column, Resource } from '../resource.ts';
 import { schemaOf } from '../schema/schemas.ts';
 import { timestamp } from '../time.ts';
-import { cellAt } from '../json-path.ts';
 
 const versionsOf = (definition: KubeObject): readonly Json[] => {
   const versions = memberAt(definition, 'spec', 'versions');
   return Array.isArray(versions) ? versions : [];
 };
 
-/** CustomResourceDefinitions: creating one adds its kind to this server, deleting it takes the kind
- * and its objects away. */
+/** CustomResourceDefinitions. Creating one adds its kind to this server, deleting it removes the kind
+ * and its objects. */
 export const definitions: Resource = {
   group: 'apiextensions.k8s.io',
   version: 'v1',
@@ -35,7 +35,7 @@ export const definitions: Resource = {
     const spec = objectAt(object, 'spec');
     spec['conversion'] ??= { strategy: 'None' };
   },
-  // A real server needs a moment before the kind is served; this one serves it at once and says so.
+  // A real server needs a moment until it serves the kind; this one serves it at once.
   beforeCreate(object, { nowMs }) {
     const condition = (type: string, reason: string, message: string) => ({
       type,
@@ -86,8 +86,8 @@ export const definitions: Resource = {
   ],
 };
 
-/** The resources that a definition adds: one for each served version, the stored one first, the
- * others views of it. */
+/** The resources that a definition adds, one for each served version: the stored one first, the others
+ * as views of it. */
 export function customResources(definition: KubeObject): Resource[] {
   const names = objectAt(definition, 'spec', 'names');
   const served = versionsOf(definition).filter((version) => memberAt(version, 'served') === true);
@@ -118,7 +118,7 @@ export function customResources(definition: KubeObject): Resource[] {
   return memberAt(stored, 'served') === true ? [storedRow, ...views] : views;
 }
 
-/** Where status has a path of its own, a creation cannot set it. */
+/** A creation can't set the status if it is a subresource. */
 function dropStatus(object: KubeObject): void {
   delete object['status'];
 }

@@ -3,7 +3,7 @@ import { schemaOf } from '../schema/schemas.ts';
 
 const ROW = { namespaced: false, columns: [] } as const;
 
-/** Who may hold the token may do everything. */
+/** Always allowed: the token permits everything. */
 export const selfSubjectAccessReviews: Resource = {
   ...ROW,
   group: 'authorization.k8s.io',
@@ -15,7 +15,7 @@ export const selfSubjectAccessReviews: Resource = {
   review: (object) => ({ ...object, status: { allowed: true } }),
 };
 
-/** Who the caller is: there is one user. */
+/** Names the caller: the sandbox has one user. */
 export const selfSubjectReviews: Resource = {
   ...ROW,
   group: 'authentication.k8s.io',

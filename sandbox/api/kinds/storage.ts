@@ -9,8 +9,8 @@ import { schemaOf } from '../schema/schemas.ts';
 
 const GROUP = { group: 'storage.k8s.io', version: 'v1' } as const;
 
-/** Members that may not change after creation, each reported as the server does. */
-function fixed(object: KubeObject, old: KubeObject, members: readonly string[]): Cause[] {
+/** The errors for changed members that are immutable after creation. */
+function immutableCauses(object: KubeObject, old: KubeObject, members: readonly string[]): Cause[] {
   return members
     .filter((name) => !equalJson(object[name], old[name]))
     .map((name) => immutable(name, object[name]));
@@ -50,7 +50,12 @@ export const classes: Resource = {
     return causes;
   },
   validateUpdate: (object, old) =>
-    fixed(object, old, ['parameters', 'provisioner', 'reclaimPolicy', 'volumeBindingMode']),
+    immutableCauses(object, old, [
+      'parameters',
+      'provisioner',
+      'reclaimPolicy',
+      'volumeBindingMode',
+    ]),
   columns: [
     {
       ...nameColumn,
@@ -68,7 +73,7 @@ export const classes: Resource = {
   ],
 };
 
-/** CSINodes: which drivers a node has, with its id and topology keys. */
+/** CSINodes: the drivers of a node, with its ID and topology keys. */
 export const csiNodes: Resource = {
   ...GROUP,
   plural: 'csinodes',
@@ -145,7 +150,7 @@ export const csiDrivers: Resource = {
   ],
 };
 
-/** VolumeAttachments: a volume that is, or shall be, attached to a node. */
+/** VolumeAttachments: volumes that are, or are to be, attached to a node. */
 export const volumeAttachments: Resource = {
   ...GROUP,
   plural: 'volumeattachments',
@@ -224,7 +229,8 @@ export const storageCapacities: Resource = {
   struct: schemaOf('CSIStorageCapacity'),
   validate: (object) =>
     textAt(object, 'storageClassName') === '' ? [required('storageClassName')] : [],
-  validateUpdate: (object, old) => fixed(object, old, ['nodeTopology', 'storageClassName']),
+  validateUpdate: (object, old) =>
+    immutableCauses(object, old, ['nodeTopology', 'storageClassName']),
   columns: [
     nameColumn,
     textColumn('StorageClassName', (o) => textAt(o, 'storageClassName')),

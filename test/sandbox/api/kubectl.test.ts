@@ -85,7 +85,7 @@ describe('kubectl', { skip: kubectls.length === 0 ? 'no kubectl on PATH' : false
       });
 
       it('shows claims, volumes and classes as a table', async () => {
-        await binder.settled();
+        await binder.idle();
         assert.match(
           await ok(['get', 'pvc']),
           /^NAME +STATUS +VOLUME +CAPACITY +ACCESS MODES +STORAGECLASS.*AGE\s+data +Bound +pv +5Gi +RWO +fast/,
@@ -121,7 +121,7 @@ describe('kubectl', { skip: kubectls.length === 0 ? 'no kubectl on PATH' : false
           ['apply', '-f', '-'],
           MANIFEST.split('---')[1]?.replace('name: data', 'name: waits').replace('1Gi', '99Gi'),
         );
-        await binder.settled();
+        await binder.idle();
         assert.match(
           await ok(['describe', 'pvc', 'waits']),
           /ExternalProvisioning .*persistentvolume-controller/,

@@ -75,18 +75,18 @@ describe('the volume binder', () => {
     const waiting = claim('early');
     volume('pv', { claimRef: referenceTo(waiting) });
     binder = startBinder({ operations, log: silentLog });
-    await binder.settled();
+    await binder.idle();
     assert.deepEqual([phase(claimNow('early')), phase(volumeNow('pv'))], ['Bound', 'Bound']);
   });
 
   it('writes four times for a provisioned claim: marks, phase, binding, status', async () => {
     const waiting = claim('c');
-    await binder.settled();
+    await binder.idle();
     const marked = claimNow('c').metadata.resourceVersion;
     const told = operations.store.collection(claims).history.length;
     volume('pv', { claimRef: referenceTo(waiting) });
     const before = operations.store.revision;
-    await binder.settled();
+    await binder.idle();
     assert.equal(operations.store.revision - before, 3);
     assert.equal(operations.store.collection(claims).history.length - told, 2);
     assert.notEqual(claimNow('c').metadata.resourceVersion, marked);
@@ -95,12 +95,12 @@ describe('the volume binder', () => {
   it('says each reason once, not at each look', async () => {
     claim('c');
     claim('lost', { storageClassName: 'none' });
-    await binder.settled();
+    await binder.idle();
     for (let i = 0; i < 3; i += 1) {
       operations.patch({ resource: claims, namespace: 'default', name: 'c' }, 'merge', {
         metadata: { labels: { i: String(i) } },
       });
-      await binder.settled();
+      await binder.idle();
     }
     assert.deepEqual(reasons(), ['c ExternalProvisioning', 'lost ProvisioningFailed']);
   });
@@ -112,19 +112,19 @@ describe('the volume binder', () => {
       volumes: [{ name: 'v', persistentVolumeClaim: { claimName: 'c' } }],
     };
     operations.create(pods, 'default', { metadata: { name: 'p' }, spec });
-    await binder.settled();
+    await binder.idle();
     operations.delete({ resource: claims, namespace: 'default', name: 'c' });
-    await binder.settled();
+    await binder.idle();
     assert.ok(claimNow('c').metadata.deletionTimestamp !== undefined);
     operations.delete({ resource: pods, namespace: 'default', name: 'p' });
-    await binder.settled();
+    await binder.idle();
     assert.throws(() => claimNow('c'), /not found/);
   });
 
   it('releases a second volume that was provisioned for a bound claim, and frees one that it chose itself', async () => {
     const waiting = claim('c');
     volume('first', { claimRef: referenceTo(waiting) });
-    await binder.settled();
+    await binder.idle();
     const made = { annotations: { 'pv.kubernetes.io/provisioned-by': 'x.dev' } };
     volume(
       'second',
@@ -136,7 +136,7 @@ describe('the volume binder', () => {
       { claimRef: referenceTo(waiting) },
       { annotations: { 'pv.kubernetes.io/bound-by-controller': 'yes' } },
     );
-    await binder.settled();
+    await binder.idle();
     assert.deepEqual(
       ['first', 'second', 'third'].map((name) => phase(volumeNow(name))),
       ['Bound', 'Released', 'Available'],
@@ -147,11 +147,11 @@ describe('the volume binder', () => {
   it('loses a claim whose volume belongs to another one now', async () => {
     const [a, b] = [claim('a'), claim('b')];
     volume('pv', { claimRef: referenceTo(a) });
-    await binder.settled();
+    await binder.idle();
     operations.patch({ resource: volumes, name: 'pv' }, 'merge', {
       spec: { claimRef: { name: 'b', uid: b.metadata.uid } },
     });
-    await binder.settled();
+    await binder.idle();
     assert.equal(phase(claimNow('a')), 'Lost');
     assert.ok(reasons().includes('a ClaimMisbound'));
   });
@@ -165,20 +165,20 @@ describe('the volume binder', () => {
   ] as const) {
     it(`does not choose a volume with ${what}`, async () => {
       volume('pv', { ...spec } as JsonObject, { ...metadata });
-      await binder.settled();
+      await binder.idle();
       claim('c', {
         selector: { matchExpressions: [{ key: 'tier', operator: 'NotIn', values: ['slow'] }] },
       });
-      await binder.settled();
+      await binder.idle();
       assert.deepEqual([phase(claimNow('c')), phase(volumeNow('pv'))], ['Pending', 'Available']);
     });
   }
 
   it('chooses a free volume that appears while the claim waits', async () => {
     claim('c');
-    await binder.settled();
+    await binder.idle();
     volume('pv');
-    await binder.settled();
+    await binder.idle();
     assert.equal(textAt(claimNow('c'), 'spec', 'volumeName'), 'pv');
     assert.equal(textAt(volumeNow('pv'), 'spec', 'claimRef', 'uid'), claimNow('c').metadata.uid);
   });
@@ -186,7 +186,7 @@ describe('the volume binder', () => {
   it('does nothing after it was closed', async () => {
     await binder.close();
     claim('c');
-    await binder.settled();
+    await binder.idle();
     assert.equal(claimNow('c').metadata.annotations, undefined);
   });
 });

@@ -74,14 +74,14 @@ describe('snapshots of the sample driver', () => {
     await take('s', first);
     assert.equal(
       await d.refusal(createSnapshot, { name: 's', sourceVolumeId: await volume('w') }),
-      `AlreadyExists: snapshot s exists of volume ${first}`,
+      `AlreadyExists: snapshot s exists, but it is of volume ${first}`,
     );
   });
 
   it('are refused of a volume that does not exist, and without name or volume', async () => {
     assert.equal(
       await d.refusal(createSnapshot, { name: 's', sourceVolumeId: 'vol-x' }),
-      'NotFound: there is no volume vol-x to take a snapshot of',
+      'NotFound: cannot create a snapshot: there is no volume vol-x',
     );
     assert.match(
       await d.refusal(createSnapshot, { sourceVolumeId: 'vol-x' }),

@@ -150,11 +150,11 @@ describe('volumes of the sample driver', () => {
     it('are refused where the source does not exist', async () => {
       assert.equal(
         await refusal('a', { volumeContentSource: ofVolume('vol-x') }),
-        'NotFound: there is no volume vol-x to make a volume from',
+        'NotFound: cannot create a volume: there is no volume vol-x',
       );
       assert.equal(
         await refusal('a', { volumeContentSource: ofSnapshot('snap-x') }),
-        'NotFound: there is no snapshot snap-x to make a volume from',
+        'NotFound: cannot create a volume: there is no snapshot snap-x',
       );
       assert.equal(d.driver.volumes().length, 0);
     });
@@ -176,23 +176,23 @@ describe('volumes of the sample driver', () => {
       await make('clone', { volumeContentSource: ofVolume(source.volumeId) });
       assert.equal(
         await refusal('clone', { volumeContentSource: ofSnapshot(snapshot) }),
-        `AlreadyExists: volume clone exists and was made from volume ${source.volumeId}`,
+        `AlreadyExists: volume clone exists and was created from volume ${source.volumeId}`,
       );
       assert.match(await refusal('clone'), /^AlreadyExists/);
       assert.equal(
         await refusal('source', { volumeContentSource: ofSnapshot(snapshot) }),
-        'AlreadyExists: volume source exists and was made empty',
+        'AlreadyExists: volume source exists and was created empty',
       );
     });
 
-    it('are refused by a driver that says that it makes none', async () => {
+    it('are refused by a driver without the capability', async () => {
       const source = await make('source');
       const snapshot = await snapshotOf(source);
       const other = await openDriver({ capabilities: ['CREATE_DELETE_VOLUME'] });
       for (const volumeContentSource of [ofVolume(source.volumeId), ofSnapshot(snapshot)])
         assert.match(
           await other.refusal(createVolume, { ...volumeRequest('a'), volumeContentSource }),
-          /^InvalidArgument: .* makes no/,
+          /^InvalidArgument: this driver can.t create a volume from a (volume|snapshot)/,
         );
       await other.close();
     });

@@ -6,31 +6,30 @@ import { openRecordsKey } from '#src/records/key-names.ts';
 import { queueName } from '#src/queue/key-names.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { readCallLog, underWay } from './call-log.ts';
-import type { Stand } from './stand.ts';
+import type { Testbed } from './testbed.ts';
 import type { Workload } from './workload.ts';
 
-const LOOK_PERIOD_MS = 500;
+const POLL_PERIOD_MS = 500;
 
-/** Waits until nothing is outstanding any more: claims, Released PVs, jobs, open records, driver
- * calls.
- * @returns what still was when the patience ended */
-export async function settle(
-  stand: Stand,
+/** Waits until no work is outstanding: pending claims, Released PVs, jobs, open records, driver calls.
+ * @returns what is outstanding when the signal aborts */
+export async function waitUntilIdle(
+  testbed: Testbed,
   workload: Workload,
   signal: AbortSignal,
 ): Promise<readonly string[]> {
-  const redis = new Redis(redisOptions(stand.redis.url, 'plain'));
+  const redis = new Redis(redisOptions(testbed.redis.url, 'plain'));
   redis.on('error', () => undefined);
   const queues = (['claim', 'volume'] as const).map(
     (kind) =>
-      new Queue(queueName(kind, stand.driverName), {
+      new Queue(queueName(kind, testbed.driverName), {
         connection: redis,
         prefix: keyPrefix(DEFAULT_PREFIX),
       }),
   );
-  const look = async (): Promise<readonly string[]> => {
-    const calls = underWay(readCallLog(stand.callLog));
-    const records = await redis.hkeys(openRecordsKey(DEFAULT_PREFIX, stand.driverName));
+  const readOutstanding = async (): Promise<readonly string[]> => {
+    const calls = underWay(readCallLog(testbed.callLog));
+    const records = await redis.hkeys(openRecordsKey(DEFAULT_PREFIX, testbed.driverName));
     const counts = await Promise.all(
       queues.map(async (queue) => {
         const count = await queue.getJobCountByTypes('wait', 'active', 'delayed', 'prioritized');
@@ -50,12 +49,12 @@ export async function settle(
     ];
   };
   try {
-    for (let quietLooks = 0; ;) {
-      const left = await look();
-      quietLooks = left.length === 0 ? quietLooks + 1 : 0;
-      // Twice, since a key may be on its way from one place to the next.
-      if (quietLooks === 2 || signal.aborted) return left;
-      await systemClock.sleep(LOOK_PERIOD_MS, signal);
+    for (let idlePolls = 0; ;) {
+      const left = await readOutstanding();
+      idlePolls = left.length === 0 ? idlePolls + 1 : 0;
+      // Twice, because one poll may miss a key that moves from one place to another.
+      if (idlePolls === 2 || signal.aborted) return left;
+      await systemClock.sleep(POLL_PERIOD_MS, signal);
     }
   } finally {
     await Promise.allSettled(queues.map((queue) => queue.close()));

@@ -2,32 +2,31 @@ import { Code } from '#src/csi/status.ts';
 import type { Clock } from '#src/runtime/clock.ts';
 import { DriverStatus } from './driver-status.ts';
 
-/** Lets one call work on a name or handle; as many real drivers do, it tells a second one to come
- * again. */
-export class OneAtATime {
+/** Lets one call at a time work on a name or handle. As in many real drivers, a second one is
+ * refused with Aborted. */
+export class OperationLocks {
   readonly #busy = new Set<string>();
   readonly #clock: Clock;
   readonly #delayMs: number;
 
-  /** @param options.delayMs  how long each piece of work takes, at least; an answer that needs none
-   *                         comes at once */
+  /** @param options.delayMs  minimum time of each operation */
   constructor(options: { readonly clock: Clock; readonly delayMs: number }) {
     this.#clock = options.clock;
     this.#delayMs = options.delayMs;
   }
 
-  /** @throws DriverStatus Aborted while work on that is under way */
-  mustBeFree(what: string): void {
+  /** @throws DriverStatus Aborted while an operation on it is under way */
+  checkFree(what: string): void {
     if (this.#busy.has(what))
       throw new DriverStatus(Code.Aborted, `an operation on ${what} is under way`);
   }
 
-  /** @throws DriverStatus Aborted while other work on the same thing is under way */
+  /** @throws DriverStatus Aborted while another operation on it is under way */
   async run<T>(what: string, work: () => T): Promise<T> {
-    this.mustBeFree(what);
+    this.checkFree(what);
     this.#busy.add(what);
     try {
-      // Like real storage, the work goes on whether or not the caller still waits.
+      // Like real storage, the work goes on after the caller gave up.
       if (this.#delayMs > 0) await this.#clock.sleep(this.#delayMs);
       return work();
     } finally {

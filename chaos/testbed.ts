@@ -46,7 +46,7 @@ export function scaledTiming(timeoutMs: number, lockMs: number): Timing {
   };
 }
 
-export interface StandOptions {
+export interface TestbedOptions {
   readonly backend: 'sandbox' | 'real';
   readonly seed: number;
   readonly timing: Timing;
@@ -65,7 +65,7 @@ export interface StandOptions {
 }
 
 /** Everything that provisioning takes, started, and each part of it within reach of a signal. */
-export interface Stand {
+export interface Testbed {
   readonly dir: string;
   readonly driverName: string;
   /** Past the proxy: neither the workload nor the observer is ever cut off. */
@@ -88,7 +88,7 @@ export interface Stand {
 
 /** Starts a Kubernetes API and a proxy before it, driver, Redis, gateway, two ingest and two jobs,
  * each as a process of its own. */
-export async function startStand(options: StandOptions): Promise<Stand> {
+export async function startTestbed(options: TestbedOptions): Promise<Testbed> {
   const { closers, log, timing } = options;
   const dir = await openFolder(options.dataDir);
   let keeps = options.dataDir !== '';
@@ -107,7 +107,7 @@ export async function startStand(options: StandOptions): Promise<Stand> {
     const child = new Supervised({
       name,
       command: [options.node, '--enable-source-maps', script, ...args],
-      // No cluster but the stand's.
+      // No cluster but the testbed's.
       env: { ...options.env, KUBECONFIG: '', KUBERNETES_SERVICE_HOST: '', ...env },
       logFile: join(logsDir, `${name}.log`),
       onTrouble: (what) => {
@@ -241,7 +241,7 @@ interface Cluster {
 }
 
 async function openCluster(
-  options: StandOptions,
+  options: TestbedOptions,
   dir: string,
   start: StartSutler,
 ): Promise<Cluster> {
@@ -280,7 +280,7 @@ async function redirect(kubeconfig: string, dir: string, host: string): Promise<
 }
 
 function openControlPlane(
-  env: StandOptions['env'],
+  env: TestbedOptions['env'],
 ): ReturnType<ReturnType<typeof realControlPlane>> {
   // Never the cluster of a KUBECONFIG: what is not ours is not to be cut off.
   const { KUBECONFIG: _, ...rest } = env;

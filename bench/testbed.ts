@@ -16,7 +16,7 @@ const STOP_GRACE_MS = 30_000;
 /** The parts of a real control plane, as the kernel names them: 15 letters at most. */
 const CONTROL_PLANE = ['etcd', 'kube-apiserver', 'kube-controller'];
 
-export interface StandOptions {
+export interface TestbedOptions {
   readonly backend: 'sandbox' | 'real';
   readonly driverDelayMs: number;
   readonly workers: number;
@@ -33,7 +33,7 @@ export interface StandOptions {
   readonly stopping: AbortSignal;
 }
 
-/** One process of the stand. */
+/** One process of the testbed. */
 export interface Member {
   readonly name: string;
   readonly pid: number;
@@ -42,7 +42,7 @@ export interface Member {
 }
 
 /** Everything that provisioning takes, started and ready. */
-export interface Stand {
+export interface Testbed {
   readonly kubeconfig: string;
   readonly driver: string;
   readonly redisUrl: string;
@@ -52,7 +52,7 @@ export interface Stand {
 
 /** Starts a Kubernetes API, driver, Redis, gateway, ingest and jobs, each as a process of its own,
  * in a folder of its own. */
-export async function startStand(options: StandOptions): Promise<Stand> {
+export async function startTestbed(options: TestbedOptions): Promise<Testbed> {
   const { closers, log } = options;
   const dir = await mkdtemp(join(tmpdir(), 'sutler-bench-'));
   let failed = true;
@@ -60,7 +60,7 @@ export async function startStand(options: StandOptions): Promise<Stand> {
   closers.add('folder', async () => {
     // After a failure the logs are what one wants to see.
     if (failed && members.length > 0)
-      log.warn({ dir }, 'the stand did not come up; its logs are kept');
+      log.warn({ dir }, 'the testbed did not come up; its logs are kept');
     else await rm(dir, { recursive: true, force: true });
   });
   const logsDir = join(dir, 'logs');
@@ -84,7 +84,7 @@ export async function startStand(options: StandOptions): Promise<Stand> {
       {
         name,
         command: [options.node, ...profile, CLI, process, '--http-endpoint=127.0.0.1:0', ...args],
-        // No cluster but the stand's.
+        // No cluster but the testbed's.
         env: { ...options.env, KUBECONFIG: '', KUBERNETES_SERVICE_HOST: '', ...env },
         output: (text) => file.write(text),
       },
@@ -141,7 +141,7 @@ interface ClusterStart {
 
 /** @returns path of the kubeconfig */
 async function startCluster(
-  options: StandOptions,
+  options: TestbedOptions,
   { dir, start, members }: ClusterStart,
 ): Promise<string> {
   const kubeconfig = join(dir, 'kubeconfig');
@@ -164,7 +164,7 @@ async function startCluster(
 }
 
 function openControlPlane(
-  env: StandOptions['env'],
+  env: TestbedOptions['env'],
 ): ReturnType<ReturnType<typeof realControlPlane>> {
   let open: ReturnType<typeof realControlPlane>;
   try {
