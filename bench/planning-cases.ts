@@ -1,4 +1,5 @@
-import { planVolume, type PlanInput, type VolumePlan } from '#src/volumes/plan.ts';
+import { planVolume } from '#src/volumes/plan.ts';
+import type { PlanInput, VolumePlan } from '#src/volumes/plan.ts';
 import type { Answer } from '#src/volumes/rule.ts';
 import { aClaim, aClass, options } from '../test/volumes/builders.ts';
 import { withCapability } from '../test/volumes/plans.ts';

@@ -205,7 +205,7 @@ export class Story {
       async () => {
         const provisioned = await worker.reconcileClaim(claim);
         const volume = await this.rig.volumeOf(claim);
-        const removed = volume === undefined ? undefined : await worker.remove(volume);
+        const removed = volume === undefined ? undefined : await worker.reconcileVolume(volume);
         await this.#binder.idle();
         last = [provisioned, removed];
         if (provisioned.kind !== 'done' || (removed !== undefined && removed.kind !== 'done'))

@@ -16,7 +16,6 @@ import {
   snapshotContents,
   snapshots,
   volumes,
-  type Resource,
 } from '#src/kube/resources.ts';
 import { cloneSource } from '#src/volumes/clone-source.ts';
 import {

@@ -8,9 +8,6 @@ import {
   type DeleteVolumeRequest,
   DeleteVolumeRequestSchema,
   PluginCapability_Service_Type as PluginService,
-  type CreateVolumeRequest,
-  type CreateVolumeResponse,
-  type DeleteVolumeRequest,
 } from '#src/csi/generated/csi_pb.ts';
 import { type Code, Code as codes, type CodeName } from '#src/csi/status.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';

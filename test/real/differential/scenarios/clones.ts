@@ -6,7 +6,6 @@ import {
   refused,
   type Scenario,
   stays,
-  type Scenario,
 } from '../../../harness/differential/scenario.ts';
 import type { Scene } from '../../../harness/differential/scene.ts';
 import {

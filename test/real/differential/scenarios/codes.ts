@@ -7,7 +7,6 @@ import {
   refused,
   type Scenario,
   stays,
-  type Scenario,
 } from '../../../harness/differential/scenario.ts';
 import { fails, status } from '../../../harness/differential/scripted-driver.ts';
 

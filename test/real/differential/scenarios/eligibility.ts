@@ -7,7 +7,6 @@ import {
   refused,
   type Scenario,
   stays,
-  type Scenario,
 } from '../../../harness/differential/scenario.ts';
 import { status } from '../../../harness/differential/scripted-driver.ts';
 import { CLASSES } from '../../../conformance/objects.ts';

@@ -15,7 +15,6 @@ import {
   makeSnapshot,
   type SnapshotChanges,
   snapshotPath,
-  type SnapshotChanges,
 } from '../../../harness/differential/snapshot-objects.ts';
 
 const FROM_SNAP = { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name: 'snap' };

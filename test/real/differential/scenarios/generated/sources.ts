@@ -5,7 +5,6 @@ import {
   makeSnapshot,
   type SnapshotChanges,
   snapshotPath,
-  type SnapshotChanges,
 } from '../../../../harness/differential/snapshot-objects.ts';
 import type { Scene } from '../../../../harness/differential/scene.ts';
 import type { Dice } from './dice.ts';
