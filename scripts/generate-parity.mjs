@@ -2,15 +2,13 @@
 import { spawnSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
-import { build, fail, filesIn, root } from './setup.mjs';
+import { build, compiledTests, fail, root, testFiles } from './setup.mjs';
 
 build();
-const compiled = join(root, 'dist-dev', 'test');
-const files = filesIn(compiled, '.test.js').filter(
-  (file) =>
-    !/^(real|long)\//.test(relative(compiled, file)) &&
-    /[A-R]-\d\d/.test(readFileSync(file, 'utf8')),
-);
+const files = testFiles()
+  .filter((path) => !/^(real|long)\//.test(path))
+  .map((path) => join(compiledTests, path))
+  .filter((file) => /[A-R]-\d\d/.test(readFileSync(file, 'utf8')));
 const reporter = new URL('titles-reporter.mjs', import.meta.url);
 // The pattern matches no title: tests are named and none is run.
 const { status, stdout } = spawnSync(
@@ -18,20 +16,20 @@ const { status, stdout } = spawnSync(
   ['--test', '--test-name-pattern=^$', `--test-reporter=${reporter}`, ...files],
   { cwd: root, encoding: 'utf8', maxBuffer: 64 * 1024 * 1024 },
 );
-if (status !== 0) fail(`the titles of the tests could not be read:\n${stdout}`);
+if (status !== 0) fail('the titles of the tests could not be read; run npm test first');
 const tests = stdout
   .split('\n')
   .filter((line) => line !== '')
   .map((line) => JSON.parse(line))
   .map(([file, suites, title]) => ({
-    file: join('test', relative(compiled, file)).replace(/\.js$/, '.ts'),
+    file: join('test', relative(compiledTests, file)).replace(/\.js$/, '.ts'),
     suite: suites.at(-1) ?? '',
     title,
   }));
 const { readVerdicts, renderCases, testsById } = await import(
-  join(compiled, 'harness', 'parity-cases.js')
+  join(compiledTests, 'harness', 'parity-cases.js')
 );
 const verdicts = readVerdicts(readFileSync(join(root, 'docs', 'parity.md'), 'utf8'));
-const { formatMarkdown } = await import(join(compiled, 'harness', 'format-markdown.js'));
+const { formatMarkdown } = await import(join(compiledTests, 'harness', 'format-markdown.js'));
 const page = await formatMarkdown(renderCases(testsById(tests), verdicts));
 writeFileSync(join(root, 'docs', 'parity-cases.md'), page);

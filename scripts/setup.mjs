@@ -2,7 +2,7 @@
  * Redis. Uses Node only, because it runs before npm has installed anything. */
 import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, statSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 export const root = dirname(dirname(fileURLToPath(import.meta.url)));
@@ -91,4 +91,16 @@ export function filesIn(folder, suffix) {
     .filter((name) => name.endsWith(suffix))
     .map((name) => join(folder, name))
     .sort();
+}
+
+/** Folder of the compiled tests. */
+export const compiledTests = join(root, 'dist-dev', 'test');
+
+/** Compiled test files by their path below `compiledTests`. Compiled files of deleted or renamed tests stay
+ * in dist-dev; they have no source any more and are left out. */
+export function testFiles() {
+  const hasSource = (path) => existsSync(join(root, 'test', path.replace(/\.js$/, '.ts')));
+  return filesIn(compiledTests, '.test.js')
+    .map((file) => relative(compiledTests, file))
+    .filter(hasSource);
 }

@@ -3,8 +3,8 @@
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join, relative } from 'node:path';
-import { build, fail, filesIn, findRedis, install, root } from './setup.mjs';
+import { join } from 'node:path';
+import { build, compiledTests, fail, findRedis, install, root, testFiles } from './setup.mjs';
 
 /** Folders of test/ with commands of their own: they need a control plane, or several minutes. */
 const SETS = { real: { timeoutMs: 900_000 }, long: { timeoutMs: 1_800_000 } };
@@ -27,14 +27,10 @@ if (set === 'real' && !process.env.KUBEBUILDER_ASSETS && !process.env.KUBECONFIG
 install();
 build();
 findRedis();
-const compiled = join(root, 'dist-dev', 'test');
-const setOf = (file) =>
-  Object.keys(SETS).find((name) => relative(compiled, file).startsWith(`${name}/`));
-// Compiled files of deleted or renamed tests stay in dist-dev; they have no source any more.
-const hasSource = (file) =>
-  existsSync(join(root, 'test', relative(compiled, file).replace(/\.js$/, '.ts')));
-const files = filesIn(compiled, '.test.js')
-  .filter((file) => setOf(file) === set && hasSource(file))
+const setOf = (path) => Object.keys(SETS).find((name) => path.startsWith(`${name}/`));
+const files = testFiles()
+  .filter((path) => setOf(path) === set)
+  .map((path) => join(compiledTests, path))
   .filter((file) => wanted.length === 0 || wanted.some((part) => file.includes(part)));
 if (files.length === 0) fail(`no test file matches ${wanted.join(', ')}`);
 const timeoutMs = SETS[set]?.timeoutMs ?? 180_000;

@@ -30,7 +30,7 @@ export interface LeadershipOptions {
  * once, checks the incarnation of Redis' data, and names the active gateway. */
 export class Leadership {
   readonly #options: LeadershipOptions;
-  #checking: Promise<void> | undefined;
+  #isChecking = false;
 
   constructor(options: LeadershipOptions) {
     this.#options = options;
@@ -42,7 +42,7 @@ export class Leadership {
     gate.allow(() => isRedisOurs() && lease.isLeader);
     log.info({ driver }, 'leading: claims and volumes are enqueued here');
     failover.checkNow();
-    this.#checkIncarnation();
+    void this.#checkIncarnation();
     void resync.run('leading');
     sweep?.begin();
   }
@@ -65,19 +65,19 @@ export class Leadership {
    * the incarnation while this process leads. */
   tick(lease: LeaseView): void {
     this.#options.foreignLeader.observe(lease.isLeader ? undefined : lease.holder);
-    this.#checkIncarnation();
+    void this.#checkIncarnation();
   }
 
-  #checkIncarnation(): void {
+  async #checkIncarnation(): Promise<void> {
     const { gate, incarnation, resync, log } = this.#options;
-    if (!gate.isAllowing) return;
-    this.#checking ??= incarnation
-      .check()
-      .then(
-        (isLost) => (isLost ? resync.run('Redis lost what it held') : undefined),
-        (error: unknown) =>
-          log.debug({ err: error }, 'could not check the incarnation of Redis; trying again'),
-      )
-      .finally(() => (this.#checking = undefined));
+    if (!gate.isAllowing || this.#isChecking) return;
+    this.#isChecking = true;
+    try {
+      if (await incarnation.check()) await resync.run('Redis lost what it held');
+    } catch (error) {
+      log.debug({ err: error }, 'could not check the incarnation of Redis; trying again');
+    } finally {
+      this.#isChecking = false;
+    }
   }
 }

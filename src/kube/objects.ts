@@ -77,17 +77,17 @@ export type NodeSelectorRequirement = Json<V1NodeSelectorRequirement>;
 export type NodeSelectorTerm = Json<V1NodeSelectorTerm>;
 export type CsiSource = Json<V1CSIPersistentVolumeSource>;
 /* In-tree volume sources whose plug-in has a CSI driver now. */
-export type GcePersistentDiskSource = Json<V1GCEPersistentDiskVolumeSource>;
+type GcePersistentDiskSource = Json<V1GCEPersistentDiskVolumeSource>;
 export type AwsElasticBlockStoreSource = Json<V1AWSElasticBlockStoreVolumeSource>;
-export type CinderSource = Json<V1CinderPersistentVolumeSource>;
+type CinderSource = Json<V1CinderPersistentVolumeSource>;
 export type AzureDiskSource = Json<V1AzureDiskVolumeSource>;
 /** The API server writes null for a namespace that is not set. */
 export type AzureFileSource = With<
   Json<V1AzureFilePersistentVolumeSource>,
   { secretNamespace?: string | null }
 >;
-export type VsphereVolumeSource = Json<V1VsphereVirtualDiskVolumeSource>;
-export type PortworxVolumeSource = Json<V1PortworxVolumeSource>;
+type VsphereVolumeSource = Json<V1VsphereVirtualDiskVolumeSource>;
+type PortworxVolumeSource = Json<V1PortworxVolumeSource>;
 export type VolumeSpec = With<
   Json<V1PersistentVolumeSpec>,
   {

@@ -247,7 +247,7 @@ function editDistance(a: string, b: string): number {
 }
 
 /** Environment variables that are read where a flag is absent, in order of precedence. */
-export function environmentNames(name: string, spec: FlagSpec): readonly string[] {
+function environmentNames(name: string, spec: FlagSpec): readonly string[] {
   return [
     ...(spec.env === undefined ? [] : [spec.env]),
     `SUTLER_${name.replaceAll('-', '_').toUpperCase()}`,

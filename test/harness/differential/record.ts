@@ -73,7 +73,7 @@ export function eventsOf(scene: Scene): ScenarioRecord['events'] {
 }
 
 /** Replaces what differs in every run. */
-export function normalise(scene: Scene, value: unknown): unknown {
+function normalise(scene: Scene, value: unknown): unknown {
   return sorted(JSON.parse(normaliseText(scene, JSON.stringify(value))));
 }
 

@@ -35,7 +35,7 @@ export interface Setting {
   readonly driverName?: string;
 }
 
-export const ALL_CAPABILITIES: ScriptedDriverOptions['capabilities'] = [
+const ALL_CAPABILITIES: ScriptedDriverOptions['capabilities'] = [
   'CREATE_DELETE_VOLUME',
   'PUBLISH_UNPUBLISH_VOLUME',
   'CREATE_DELETE_SNAPSHOT',
