@@ -89,7 +89,7 @@ describe('a driver and its gateway', () => {
     assert.deepEqual(handles(), [(await story.rig.volumeOf(claim))?.spec.csi?.volumeHandle]);
   });
 
-  it('that hang cost each attempt its deadline, warn once, and recover', async () => {
+  it('cost each attempt its deadline while the driver hangs, warn once, and recover', async () => {
     const claim = await story.rig.claim();
     const before = driver.volumes().length;
     hook = ({ method }) => (method === 'CreateVolume' ? new Promise(() => undefined) : undefined);

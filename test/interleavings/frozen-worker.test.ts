@@ -260,7 +260,7 @@ describe('a PV that is being deleted', () => {
   });
 });
 
-describe('Create, Delete, Create (L3)', () => {
+describe('Create, Delete, Create', () => {
   let story: Story;
   before(async () => {
     story = await Story.open();

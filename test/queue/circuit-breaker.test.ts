@@ -22,6 +22,7 @@ describe('a queue whose driver is down', () => {
     serial += 1;
     driver = `g${serial}.example`;
     bench = new QueueBench(redis, driver);
+    bench.readsFailures = true;
   });
   afterEach(() => bench.close());
 

@@ -29,6 +29,7 @@ describe('startConsumer', () => {
     serial += 1;
     driver = `d${serial}.example`;
     bench = new QueueBench(redis, driver);
+    bench.readsFailures = true;
   });
   afterEach(() => bench.close());
 

@@ -152,6 +152,7 @@ describe('queue under faults', () => {
   });
 
   it('takes over the job of a killed process, and runs it again for a later hint', async () => {
+    bench.readsFailures = true;
     const script = fileURLToPath(new URL('worker-process.js', import.meta.url));
     const child = spawn(process.execPath, [script, redis.url, driver], {
       stdio: ['ignore', 'pipe', 'inherit'],

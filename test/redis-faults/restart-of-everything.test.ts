@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
+import { DELAYED_SCORE_PER_MS } from '#src/queue/bullmq-layout.ts';
 import type { JobKey } from '#src/queue/contract.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { claimKey, QueueBench, sleep, until } from '../harness/queue.ts';
@@ -36,6 +37,7 @@ describe('400 claims that fail, and a restart of everything', () => {
     await sleep(2_600);
     await redis.start();
     const second = new QueueBench(redis, 'storm.example');
+    second.readsFailures = true;
     start(second, failing);
     await until(() => second.runs.length > 0, 'somebody is at work again');
     const backMs = second.runs[0]?.atMs ?? 0;
@@ -93,7 +95,7 @@ async function waits(redis: TestRedis): Promise<Map<string, number>> {
     const data = JSON.parse(
       (await redis.redis.hget(root + (flat[i] ?? ''), 'data')) ?? '{}',
     ) as JobKey;
-    found.set(data.uid, Number(flat[i + 1]) / 4096 - nowMs);
+    found.set(data.uid, Number(flat[i + 1]) / DELAYED_SCORE_PER_MS - nowMs);
   }
   return found;
 }
