@@ -8,23 +8,22 @@ export interface SecretRef {
   readonly namespace: string;
 }
 
+/** The class parameters that name a secret: the current key first, then the deprecated one. */
 interface SecretKeys {
-  readonly name: string;
-  readonly namespace: string;
-  readonly deprecatedName?: string;
-  readonly deprecatedNamespace?: string;
+  readonly names: readonly [string, ...string[]];
+  readonly namespaces: readonly [string, ...string[]];
 }
 
-const keysOf = (purpose: string): SecretKeys => ({
-  name: `${RESERVED_PARAMETER_PREFIX}${purpose}secret-name`,
-  namespace: `${RESERVED_PARAMETER_PREFIX}${purpose}secret-namespace`,
-});
-
-const withDeprecated = (purpose: string, word: string): SecretKeys => ({
-  ...keysOf(purpose),
-  deprecatedName: `csi${word}SecretName`,
-  deprecatedNamespace: `csi${word}SecretNamespace`,
-});
+function keysOf(purpose: string, ...deprecated: string[]): SecretKeys {
+  const prefix = `${RESERVED_PARAMETER_PREFIX}${purpose}`;
+  return {
+    names: [`${prefix}secret-name`, ...deprecated.map((word) => `csi${word}SecretName`)],
+    namespaces: [
+      `${prefix}secret-namespace`,
+      ...deprecated.map((word) => `csi${word}SecretNamespace`),
+    ],
+  };
+}
 
 const DEFAULT_KEYS = keysOf('');
 
@@ -39,10 +38,10 @@ export type SecretPurpose =
   | 'ControllerModify';
 
 const PURPOSE_KEYS: Readonly<Record<SecretPurpose, SecretKeys>> = {
-  Provisioner: withDeprecated('provisioner-', 'Provisioner'),
-  ControllerPublish: withDeprecated('controller-publish-', 'ControllerPublish'),
-  NodeStage: withDeprecated('node-stage-', 'NodeStage'),
-  NodePublish: withDeprecated('node-publish-', 'NodePublish'),
+  Provisioner: keysOf('provisioner-', 'Provisioner'),
+  ControllerPublish: keysOf('controller-publish-', 'ControllerPublish'),
+  NodeStage: keysOf('node-stage-', 'NodeStage'),
+  NodePublish: keysOf('node-publish-', 'NodePublish'),
   ControllerExpand: keysOf('controller-expand-'),
   NodeExpand: keysOf('node-expand-'),
   ControllerModify: keysOf('controller-modify-'),
@@ -50,9 +49,9 @@ const PURPOSE_KEYS: Readonly<Record<SecretPurpose, SecretKeys>> = {
 
 /** The reserved class parameters that name secrets. */
 export const RESERVED_SECRET_KEYS: ReadonlySet<string> = new Set(
-  [DEFAULT_KEYS, ...Object.values(PURPOSE_KEYS)].flatMap(({ name, namespace }) => [
-    name,
-    namespace,
+  [DEFAULT_KEYS, ...Object.values(PURPOSE_KEYS)].flatMap(({ names, namespaces }) => [
+    names[0],
+    namespaces[0],
   ]),
 );
 
@@ -104,10 +103,10 @@ function findTemplates(
   keys: SecretKeys,
   parameters: Readonly<Record<string, string>>,
 ): SecretRef | undefined {
-  const read = (...spellings: (string | undefined)[]): string[] =>
-    Object.entries(parameters).flatMap(([key, value]) => (spellings.includes(key) ? [value] : []));
-  const names = read(keys.deprecatedName, keys.name);
-  const namespaces = read(keys.deprecatedNamespace, keys.namespace);
+  const read = (spellings: readonly string[]): readonly (string | undefined)[] =>
+    spellings.filter((key) => Object.hasOwn(parameters, key)).map((key) => parameters[key]);
+  const names = read(keys.names);
+  const namespaces = read(keys.namespaces);
   const refuse = (why: string): RefusedError => {
     const which = purpose === 'Default' ? 'default name' : 'name';
     return new RefusedError(`failed to get ${which} and namespace template from params: ${why}`);
