@@ -3,6 +3,7 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { keepRedisServer } from '#src/redis/own-server.ts';
+import { unlessAborted } from '#src/runtime/abort.ts';
 import { startChild, type Child } from '#src/runtime/children.ts';
 import type { Closers } from '#src/runtime/lifecycle.ts';
 import type { Logger } from '#src/runtime/log.ts';
@@ -57,10 +58,7 @@ export async function startEnvironment(
     env: Readonly<Record<string, string>> = {},
   ): Promise<boolean> => {
     const child = launch(options, name, { args, env });
-    const announced = await Promise.race([
-      child.announced.catch(() => undefined),
-      aborted(options.stopping),
-    ]);
+    const announced = await unlessAborted(child.announced, options.stopping).catch(() => undefined);
     if (announced === undefined) return false;
     for (const [fact, value] of Object.entries(announced))
       facts[name === 'all' ? fact : `${name} ${fact}`] = value;
@@ -129,11 +127,4 @@ function launch(
     file.end();
   });
   return started;
-}
-
-function aborted(signal: AbortSignal): Promise<undefined> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve(undefined);
-    else signal.addEventListener('abort', () => resolve(undefined), { once: true });
-  });
 }

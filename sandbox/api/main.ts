@@ -1,6 +1,6 @@
 import { chmod, writeFile } from 'node:fs/promises';
 import { UsageError } from '#src/runtime/flags.ts';
-import { startHttp } from '#src/runtime/http.ts';
+import { openHttpEndpoint } from '#src/runtime/http.ts';
 import { runProcess, type Invocation, type ProcessContext } from '#src/runtime/process.ts';
 import { startBinder } from '../binder/binder.ts';
 import { flags, summary } from './flags.ts';
@@ -12,7 +12,7 @@ export function main(invocation: Invocation): Promise<void> {
 }
 
 async function start(p: ProcessContext<typeof flags>): Promise<void> {
-  const { flags: f, log, metrics, closers } = p;
+  const { flags: f, log, closers } = p;
   const api = await startSandboxApi({ port: f.apiPort, log }).catch((cause: unknown) => {
     if (!(cause instanceof Error) || !('code' in cause) || cause.code !== 'EADDRINUSE') throw cause;
     throw new UsageError(
@@ -23,21 +23,10 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
   closers.add('API', () => api.close());
   const binder = startBinder({ operations: api.operations, log });
   closers.add('volume binder', () => binder.close());
-  const facts: Record<string, string> = { server: api.url };
   if (f.kubeconfigOut !== '') {
     await writeFile(f.kubeconfigOut, api.kubeconfig(), { mode: 0o600 });
     // writeFile sets the mode of new files only.
     await chmod(f.kubeconfigOut, 0o600);
   }
-  if (f.httpEndpoint !== '') {
-    const http = await startHttp({
-      address: f.httpEndpoint,
-      metrics,
-      metricsPath: f.metricsPath,
-      log,
-    });
-    closers.add('HTTP', () => http.close());
-    facts['http'] = http.url;
-  }
-  p.announce(facts);
+  p.announce({ server: api.url, ...(await openHttpEndpoint(p)) });
 }

@@ -1,7 +1,7 @@
 import { Counter, Gauge } from 'prom-client';
 import { parseAddress } from '#src/runtime/address.ts';
 import { UsageError } from '#src/runtime/flags.ts';
-import { startHttp } from '#src/runtime/http.ts';
+import { openHttpEndpoint } from '#src/runtime/http.ts';
 import { runProcess, type Invocation } from '#src/runtime/process.ts';
 import { flags, summary } from './flags.ts';
 import { startSampleDriver } from './server.ts';
@@ -13,7 +13,7 @@ export function main(invocation: Invocation): Promise<void> {
     summary,
     table: flags,
     start: async (context) => {
-      const { flags: given, log, metrics, closers } = context;
+      const { flags: given, metrics, closers } = context;
       const address = parseAddress('csi-address', given.csiAddress);
       if (address.kind !== 'unix')
         throw new UsageError(
@@ -51,21 +51,11 @@ export function main(invocation: Invocation): Promise<void> {
         registers: [],
       });
       metrics.registerMetric(volumes);
-      const facts: Record<string, string> = {
+      context.announce({
         socket: `unix://${driver.socket}`,
         driver: given.driverName,
-      };
-      if (given.httpEndpoint !== '') {
-        const http = await startHttp({
-          address: given.httpEndpoint,
-          metrics,
-          metricsPath: given.metricsPath,
-          log,
-        });
-        closers.add('http', () => http.close());
-        facts['http'] = http.url;
-      }
-      context.announce(facts);
+        ...(await openHttpEndpoint(context)),
+      });
     },
   });
 }

@@ -32,7 +32,8 @@ export interface Connections {
  * @throws UsageError for flags that can't be used */
 export async function openConnections(
   context: Context,
-  { name, redisName }: { readonly name: string; readonly redisName: string },
+  name: string,
+  redisName: string,
 ): Promise<Connections> {
   const { flags, closers, health, log } = context;
   const kube = await openKubeClient(name, context);

@@ -17,6 +17,7 @@ import {
   unframeMessage,
 } from './grpc-wire.ts';
 import type { ResetLimiter } from './reset-limiter.ts';
+import { messageOf } from '../runtime/error-message.ts';
 
 /** A complete response with the driver's own status. */
 export interface DriverResponse {
@@ -86,7 +87,7 @@ export function callDriver(
     // Node throws before it sends anything: the session is closed, got a GOAWAY, or a header is
     // invalid.
     const code = error instanceof TypeError ? Code.InvalidArgument : Code.Unavailable;
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     request.onEnd?.(code);
     return Promise.resolve({
       kind: 'not-sent',

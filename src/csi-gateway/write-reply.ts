@@ -7,6 +7,7 @@ import {
 } from '../csi/status.ts';
 import type { GatewayReply, Reply } from './forwarder.ts';
 import { encodeStatusMessage, stripHopHeaders } from './grpc-wire.ts';
+import { messageOf } from '../runtime/error-message.ts';
 
 // No date header: only the driver's own, if it sends one. These are constants because Node's types
 // don't include sendDate.
@@ -35,7 +36,7 @@ export function writeReply(stream: ServerHttp2Stream, reply: Reply): void {
     // Node refuses to send a header that it received. The driver has acted and its answer is lost,
     // so the status is ambiguous.
     if (stream.headersSent) throw error;
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     const details = `the driver's answer has a header that can't be forwarded: ${reason}`;
     stream.respond(toHeaders({ code: Code.Internal, details, notForwarded: false }), HEADERS_ONLY);
   }

@@ -33,6 +33,7 @@ import {
 } from '../csi/status.ts';
 import type { Address } from '../runtime/address.ts';
 import { type Clock, systemClock, timerMs } from '../runtime/clock.ts';
+import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import { openChannel, waitUntilConnected } from './channel.ts';
 import type { ClientTls } from './credentials.ts';
@@ -339,8 +340,4 @@ function toBuffer(bytes: Uint8Array): Buffer {
   return Buffer.isBuffer(bytes)
     ? bytes
     : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -5,6 +5,7 @@ import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { CsiClient } from './client.ts';
 import type { GatewayPool } from './pool.ts';
+import { messageOf } from '../runtime/error-message.ts';
 
 /** What the driver reports about itself. */
 export interface DriverInfo {
@@ -112,9 +113,7 @@ async function askGateways(
       gateways.prefer(address);
       return info;
     } catch (error) {
-      troubles.push(
-        `gateway ${address}: ${error instanceof Error ? error.message : String(error)}`,
-      );
+      troubles.push(`gateway ${address}: ${messageOf(error)}`);
     }
   }
   return troubles.join('; ');

@@ -1,6 +1,6 @@
 import type { KubeClient } from '../kube/client.ts';
 // The annotation is called sutler.dev/epoch, the incarnation id's former name.
-import { EPOCH } from '../kube/keys.ts';
+import { INCARNATION } from '../kube/keys.ts';
 import { isAlreadyExists, isConflict } from '../kube/kube-error.ts';
 import type { Lease } from '../kube/objects.ts';
 import { apiVersionOf, leases } from '../kube/resources.ts';
@@ -21,7 +21,7 @@ export function leaseIncarnationStore(options: LeaseIncarnationOptions): Incarna
   return {
     async read() {
       const lease = await client.get<Lease>(leases, { namespace, name });
-      return lease?.metadata.annotations?.[EPOCH];
+      return lease?.metadata.annotations?.[INCARNATION];
     },
     async write(id) {
       for (let tries = 0; tries < MAX_TRIES; tries += 1) if (await annotate(options, id)) return;
@@ -43,11 +43,11 @@ async function annotate(options: LeaseIncarnationOptions, id: string): Promise<b
       await client.create(leases, namespace, {
         apiVersion: apiVersionOf(leases),
         kind: leases.kind,
-        metadata: { namespace, name, annotations: { [EPOCH]: id } },
+        metadata: { namespace, name, annotations: { [INCARNATION]: id } },
         spec: {},
       });
     } else {
-      const annotations = { ...lease.metadata.annotations, [EPOCH]: id };
+      const annotations = { ...lease.metadata.annotations, [INCARNATION]: id };
       await client.update(leases, ref, { ...lease, metadata: { ...lease.metadata, annotations } });
     }
     return true;

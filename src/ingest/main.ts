@@ -59,10 +59,7 @@ async function start(context: Context): Promise<void> {
   const { flags, health, stopping } = context;
   const times = leaseTimes(flags);
   const namespace = await leaseNamespace(flags.leaderElectionNamespace, context.env);
-  const connections = await openConnections(context, {
-    name: 'ingest',
-    redisName: 'sutler-ingest',
-  });
+  const connections = await openConnections(context, 'ingest', 'sutler-ingest');
   health.ready('kubernetes', () => 'waiting for the driver first');
   context.announce(await openHttpEndpoint(context));
   const driver = await connections.driver.known(stopping);
@@ -72,9 +69,7 @@ async function start(context: Context): Promise<void> {
   const producer = openProducer(base);
   const gate = new LeaderGate(producer, { keepMs: 2 * times.leaseDurationMs });
   const events = openEvents(base);
-  const onRefused = ({ volume, reason }: RefusedVolume): void => {
-    if (gate.isAllowing) events.record(volumeFailedDelete(volume, reason));
-  };
+  const onRefused = createRefusalReporter(gate, events);
   const changes = new Listeners<string>();
   const watcher = await openWatcher(base, { gate, changes, onRefused });
   if (watcher === undefined) return;
@@ -87,9 +82,8 @@ async function start(context: Context): Promise<void> {
   await connections.marker.ours(stopping);
   if (stopping.aborted) return;
   connections.marker.onChange((isOurs) => isOurs && leadership.resume());
-  if (flags.leaderElection) return competeForLease(base, { times, leadership, gate });
-  tickEverySecond(base, leadership, ALWAYS_LEADING);
-  leadership.begin(ALWAYS_LEADING);
+  if (flags.leaderElection) competeForLease(base, { times, leadership, gate });
+  else leadAlways(base, leadership);
 }
 
 /** @throws UsageError for times that can't work together */
@@ -119,6 +113,16 @@ function openEvents({ context, connections: { kube }, driver }: Base): EventReco
   const events = createEventRecorder({ client: kube, component, log, metrics });
   closers.add('events', () => events.close(1_000));
   return events;
+}
+
+/** Tells of volumes that should be deleted and must not be; only the leader does. */
+function createRefusalReporter(
+  gate: LeaderGate,
+  events: EventRecorder,
+): (refused: RefusedVolume) => void {
+  return ({ volume, reason }) => {
+    if (gate.isAllowing) events.record(volumeFailedDelete(volume, reason));
+  };
 }
 
 /** @returns undefined when the process is stopped before the first lists are complete */
@@ -303,6 +307,12 @@ function openLeadership(
 
 /** --leader-election=false: only one ingest of the driver may run. */
 const ALWAYS_LEADING: LeaseView = { isLeader: true, holder: undefined };
+
+function leadAlways(base: Base, leadership: Leadership): void {
+  tickEverySecond(base, leadership, ALWAYS_LEADING);
+  leadership.begin(ALWAYS_LEADING);
+}
+
 const TICK_MS = 1_000;
 
 function tickEverySecond({ context }: Base, leadership: Leadership, lease: LeaseView): void {

@@ -50,7 +50,7 @@ async function start(context: Context): Promise<void> {
   const gates = checkFlags(flags);
   const instance = instanceName(context);
   const redisName = `sutler-records:${instance}`;
-  const connections = await openConnections(context, { name: 'jobs', redisName });
+  const connections = await openConnections(context, 'jobs', redisName);
   const caches = openCaches(context, connections);
   health.ready('queues', () => 'not started yet');
   context.announce(await openHttpEndpoint(context));

@@ -43,7 +43,7 @@ export const PORTWORX_SECRET_NAMESPACE = 'openstorage.io/auth-secret-namespace';
 export const AZURE_FILE_RESOURCE_GROUP = 'kubernetes.io/azure-file-resource-group';
 /** Our own, on the driver's Lease: incarnation of Redis' data (record rule 6). Read and written by
  * ingest. */
-export const EPOCH = 'sutler.dev/epoch';
+export const INCARNATION = 'sutler.dev/epoch';
 
 // Finalizers.
 

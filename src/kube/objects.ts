@@ -5,9 +5,7 @@ import type {
   V1AWSElasticBlockStoreVolumeSource,
   V1AzureDiskVolumeSource,
   V1AzureFilePersistentVolumeSource,
-  V1CinderPersistentVolumeSource,
   V1CSIPersistentVolumeSource,
-  V1GCEPersistentDiskVolumeSource,
   V1Lease,
   V1LeaseSpec,
   V1NodeSelectorRequirement,
@@ -20,7 +18,6 @@ import type {
   V1PersistentVolumeClaimStatus,
   V1PersistentVolumeSpec,
   V1PersistentVolumeStatus,
-  V1PortworxVolumeSource,
   V1Secret,
   V1Status,
   V1StorageClass,
@@ -29,7 +26,6 @@ import type {
   V1TypedObjectReference,
   V1VolumeAttachment,
   V1VolumeAttributesClass,
-  V1VsphereVirtualDiskVolumeSource,
 } from '@kubernetes/client-node';
 
 /** A class of client-node as JSON: read-only at every depth, times as RFC 3339 text. */
@@ -77,17 +73,13 @@ export type NodeSelectorRequirement = Json<V1NodeSelectorRequirement>;
 export type NodeSelectorTerm = Json<V1NodeSelectorTerm>;
 export type CsiSource = Json<V1CSIPersistentVolumeSource>;
 /* In-tree volume sources whose plug-in has a CSI driver now. */
-type GcePersistentDiskSource = Json<V1GCEPersistentDiskVolumeSource>;
 export type AwsElasticBlockStoreSource = Json<V1AWSElasticBlockStoreVolumeSource>;
-type CinderSource = Json<V1CinderPersistentVolumeSource>;
 export type AzureDiskSource = Json<V1AzureDiskVolumeSource>;
 /** The API server writes null for a namespace that is not set. */
 export type AzureFileSource = With<
   Json<V1AzureFilePersistentVolumeSource>,
   { secretNamespace?: string | null }
 >;
-type VsphereVolumeSource = Json<V1VsphereVirtualDiskVolumeSource>;
-type PortworxVolumeSource = Json<V1PortworxVolumeSource>;
 export type VolumeSpec = With<
   Json<V1PersistentVolumeSpec>,
   {

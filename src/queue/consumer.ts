@@ -16,6 +16,7 @@ import type { Outcome } from './outcome.ts';
 import { type ProgressWatchdog, startProgressWatchdog } from './progress-watchdog.ts';
 import { RunLocks } from './run-locks.ts';
 import { readStatus, type RunStatus } from './status.ts';
+import { messageOf } from '../runtime/error-message.ts';
 
 /* Takes jobs from one queue and runs them. A job goes through #takeJob (decode), #runKey (lock,
  * circuit breaker), #process (the processor of jobs/) and OutcomeApplier.apply (back to BullMQ).
@@ -234,7 +235,7 @@ class QueueConsumer implements Consumer {
         if (this.#mayStart()) await this.#startWorker();
       } catch (error) {
         if (this.#isClosing) break;
-        const reason = error instanceof Error ? error.message : String(error);
+        const reason = messageOf(error);
         this.#startTrouble = `the worker of ${this.#queue} could not start: ${reason}`;
         this.#options.log.error(
           { err: error, queue: this.#queue },

@@ -21,6 +21,7 @@ import {
   type RequestTexts,
   type VolumeRequest,
 } from './stored-request.ts';
+import { messageOf } from '../runtime/error-message.ts';
 
 /** Who opens a record, for which job. */
 interface Opening {
@@ -49,7 +50,7 @@ export async function askRedis<T>(asked: Promise<T>): Promise<T> {
   try {
     return await asked;
   } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
+    const reason = messageOf(cause);
     throw new RecordsUnavailable(`the volume records can't be reached in Redis: ${reason}`, {
       cause,
     });

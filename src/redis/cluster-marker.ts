@@ -4,6 +4,7 @@ import type { Logger } from '../runtime/log.ts';
 import type { RedisLink } from './connection.ts';
 import { clusterKey } from './key-names.ts';
 import { defineNamedScript } from './named-script.ts';
+import { messageOf } from '../runtime/error-message.ts';
 
 /** Whether this Redis, under this prefix, belongs to our cluster. Two clusters on one prefix would
  * provision and delete by each other's records. */
@@ -99,7 +100,7 @@ export function watchClusterMarker(options: ClusterMarkerOptions): ClusterMarker
       const { owner } = await markScript.run(link.redis, { marker: key }, { uid });
       if (!stopped.signal.aborted) applyOwner(owner, uid);
     } catch (error) {
-      const message = error instanceof Error ? error.message : String(error);
+      const message = messageOf(error);
       // `isOurs` stays as it was: a Redis that is away is compared again before anything else is
       // done with it.
       if (!isOurs && (trouble === undefined || uid === undefined))

@@ -1,4 +1,5 @@
 import type { Redis } from 'ioredis';
+import { messageOf } from '../runtime/error-message.ts';
 
 /** Settings of Redis that risk volumes, one line each with its fix; empty when all is well. Asks
  * only INFO, because managed Redis often forbids CONFIG. */
@@ -7,7 +8,7 @@ export async function checkSettings(redis: Pick<Redis, 'info'>): Promise<string[
   try {
     text = await redis.info();
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
+    const why = messageOf(error);
     return [
       `could not check Redis' settings (${why}): allow INFO, ` +
         'or check AOF, noeviction and version by hand',

@@ -1,15 +1,10 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { Registry } from 'prom-client';
-import { HealthChecks } from './health.ts';
+import type { HealthChecks } from './health.ts';
 import { listenHttp } from './listen-http.ts';
 import type { Logger } from './log.ts';
 import type { processFlags } from './process-flags.ts';
 import type { ProcessContext } from './process.ts';
-
-interface NamedCheck {
-  readonly name: string;
-  readonly check: () => string | undefined;
-}
 
 export interface HttpOptions {
   /** ":8080", "127.0.0.1:0", "[::1]:80". */
@@ -17,11 +12,7 @@ export interface HttpOptions {
   readonly metrics?: Registry;
   readonly metricsPath?: string;
   /** Checks may be added while the server runs. */
-  readonly health?: HealthChecks;
-  /** Deprecated: add checks to `health`. */
-  readonly live?: readonly NamedCheck[];
-  /** Deprecated: add checks to `health`. */
-  readonly ready?: readonly NamedCheck[];
+  readonly health: HealthChecks;
   readonly log: Logger;
 }
 
@@ -51,11 +42,8 @@ export async function openHttpEndpoint(
  * (/readyz/NAME).
  * @throws UsageError when the port is taken or the address is not this machine's */
 export async function startHttp(options: HttpOptions): Promise<HttpServer> {
-  const health = options.health ?? new HealthChecks();
-  for (const { name, check } of options.live ?? []) health.live(name, check);
-  for (const { name, check } of options.ready ?? []) health.ready(name, check);
   const server = createServer((request, response) => {
-    serve({ ...options, health }, request, response).catch((error: unknown) => {
+    serve(options, request, response).catch((error: unknown) => {
       options.log.error({ err: error, path: request.url }, 'HTTP request failed');
       if (!response.headersSent) response.writeHead(500, { 'content-type': 'text/plain' });
       response.end('internal error: see the log of this process\n');
@@ -65,7 +53,7 @@ export async function startHttp(options: HttpOptions): Promise<HttpServer> {
 }
 
 async function serve(
-  options: HttpOptions & { readonly health: HealthChecks },
+  options: HttpOptions,
   request: IncomingMessage,
   response: ServerResponse,
 ): Promise<void> {

@@ -61,7 +61,7 @@ describe('HTTP endpoint', () => {
   it('refuses a port that is in use with a UsageError', async () => {
     const address = server.url.replace('http://', '');
     await assert.rejects(
-      startHttp({ address, log: silentLog }),
+      startHttp({ address, health: new HealthChecks(), log: silentLog }),
       (error) => error instanceof UsageError && /in use/.test(error.message),
     );
   });

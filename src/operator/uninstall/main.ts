@@ -1,7 +1,7 @@
 import type { Redis } from 'ioredis';
 import type { KubeClient } from '../../kube/client.ts';
 import { openKubeClient } from '../../kube/open-client.ts';
-import { CLAIM_FINALIZER, EPOCH } from '../../kube/keys.ts';
+import { CLAIM_FINALIZER, INCARNATION } from '../../kube/keys.ts';
 import { listPages } from '../../kube/list-pages.ts';
 import type { Claim, Lease } from '../../kube/objects.ts';
 import { claims, leases } from '../../kube/resources.ts';
@@ -44,7 +44,7 @@ async function start(context: ProcessContext<typeof uninstall.flags>): Promise<v
   };
   stdout.write(
     `finalizer ${CLAIM_FINALIZER} on ${found.claims.length} claims, ` +
-      `annotation ${EPOCH} on ${found.leases.length} Leases, ` +
+      `annotation ${INCARNATION} on ${found.leases.length} Leases, ` +
       `${found.redisKeys.length} keys in Redis\n`,
   );
   if (!flags.yes)
@@ -72,7 +72,7 @@ async function listClaimsWithFinalizer(kube: KubeClient): Promise<readonly Claim
 
 async function listAnnotatedLeases(kube: KubeClient, namespace: string): Promise<readonly Lease[]> {
   const page = await kube.list<Lease>(leases, namespace === '' ? {} : { namespace });
-  return page.items.filter(({ metadata }) => metadata.annotations?.[EPOCH] !== undefined);
+  return page.items.filter(({ metadata }) => metadata.annotations?.[INCARNATION] !== undefined);
 }
 
 async function removeFinalizer(kube: KubeClient, { metadata }: Claim): Promise<void> {
@@ -84,7 +84,7 @@ async function removeFinalizer(kube: KubeClient, { metadata }: Claim): Promise<v
 async function removeAnnotation(kube: KubeClient, { metadata }: Lease): Promise<void> {
   const lease = await kube.get<Lease>(leases, refOf(metadata));
   if (lease === undefined) return;
-  const { [EPOCH]: _, ...annotations } = lease.metadata.annotations ?? {};
+  const { [INCARNATION]: _, ...annotations } = lease.metadata.annotations ?? {};
   const changed = { ...lease, metadata: { ...lease.metadata, annotations } };
   await kube.update(leases, refOf(metadata), changed);
 }

@@ -61,7 +61,7 @@ describe('isInTreeVolume', () => {
   }
   it('is false for a CSI volume and for one of another kind', () => {
     assert.equal(isInTreeVolume(aNewVolume('some.driver')), false);
-    assert.equal(isInTreeVolume(aStoredVolume({ hostPath: { path: '/' } } as VolumeSpec)), false);
+    assert.equal(isInTreeVolume(aStoredVolume({ hostPath: { path: '/' } })), false);
   });
 });
 
