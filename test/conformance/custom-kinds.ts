@@ -187,7 +187,7 @@ function describeGrantVersions(api: () => Connection, kube: () => KubeClient): v
     });
     after(() => removeCrds(kube(), [referenceGrantCrd(['v1beta1', 'v1'])]));
 
-    it('come with the versions that are installed, and a version that comes later shows the same objects', async () => {
+    it('are served in the installed versions; a version added later shows the same objects', async () => {
       await installCrds(kube(), [referenceGrantCrd(['v1beta1'])]);
       const namespace = await api().namespace();
       const path = (version: string): string =>

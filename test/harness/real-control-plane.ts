@@ -31,7 +31,7 @@ export interface RealControlPlane {
 
 /** One line that says what to set; the tests on a real control plane fail with it when nothing is
  * set. */
-export const HOW_TO_RUN =
+const HOW_TO_RUN =
   'test:real needs a control plane: set KUBEBUILDER_ASSETS to a folder with kube-apiserver and etcd ' +
   '(kube-controller-manager and kube-scheduler there, or named by KUBE_CONTROLLER_MANAGER and KUBE_SCHEDULER), or KUBECONFIG to a test cluster';
 
