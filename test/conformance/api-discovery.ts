@@ -116,7 +116,7 @@ export function describeDiscovery(api: () => Connection): void {
   });
 
   describe('a request that cannot be met', () => {
-    it('is a 404 for a path that nobody serves', async () => {
+    it('is a 404 for a path that is not served', async () => {
       const reply = await api().get('/apis/nobody.sutler.dev/v1/things');
       assert.deepEqual([reply.status, reply.text], [404, '404 page not found\n']);
     });
@@ -141,7 +141,7 @@ export function describeDiscovery(api: () => Connection): void {
       });
     });
 
-    it('is a 401 for a token that nobody was given', async () => {
+    it('is a 401 for an unknown token', async () => {
       const reply = await api().call('GET', paths('default').claims, { token: 'not-a-token' });
       refused(reply, { code: 401, reason: 'Unauthorized', message: /^Unauthorized$/ });
     });

@@ -148,8 +148,9 @@ export function describePatches(api: () => Connection): void {
     });
   });
 
-  // What upstream sends, to the letter (spec 03 §4), since both must be able to work on the same
-  // volume.
+  // These are the patches of external-provisioner's vendored sig-storage-lib-external-provisioner
+  // controller/controller.go (deleteVolumeOperation, addFinalizer), since both must be able to
+  // work on the same volume.
   describe('strategic merge patch of finalizers', () => {
     it('starts the list: finalizers [f] where there were none', async () => {
       const path = await stored();

@@ -259,7 +259,7 @@ function describeBinding(api: () => Connection): void {
 
 function describeReleasing(api: () => Connection): void {
   describe('a deleted claim', () => {
-    it('is gone once nobody uses it', async () => {
+    it('is gone once no pod uses it', async () => {
       const { path } = await newClaim(api(), unique('class'));
       await api().call('DELETE', path);
       await api().until(path, isAbsent);

@@ -56,7 +56,7 @@ export function describeCustomKinds(
   });
 }
 
-/** To remove what somebody else installed would delete his snapshots. */
+/** Only kinds that this suite installed are removed: removing others would delete snapshots. */
 async function mustBeAbsent(api: Connection, crds: readonly CrdManifest[]): Promise<void> {
   for (const { metadata } of crds) {
     const path = `/apis/apiextensions.k8s.io/v1/customresourcedefinitions/${metadata.name}`;
@@ -157,7 +157,7 @@ function describeSnapshotKinds(api: () => Connection): void {
       });
     }
 
-    it('keep fields that nobody described', async () => {
+    it('keep fields that no schema describes', async () => {
       const name = unique('class');
       const made = await api().create(`${SNAPSHOTS}/volumesnapshotclasses`, {
         apiVersion: 'snapshot.storage.k8s.io/v1',
