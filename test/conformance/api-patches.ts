@@ -148,9 +148,8 @@ export function describePatches(api: () => Connection): void {
     });
   });
 
-  // These are the patches of external-provisioner's vendored sig-storage-lib-external-provisioner
-  // controller/controller.go (deleteVolumeOperation, addFinalizer), since both must be able to
-  // work on the same volume.
+  // The same patches as in sig-storage-lib-external-provisioner controller/controller.go
+  // patchPersistentVolumeWithFinalizers, since both must be able to work on the same volume.
   describe('strategic merge patch of finalizers', () => {
     it('starts the list: finalizers [f] where there were none', async () => {
       const path = await stored();
