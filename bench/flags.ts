@@ -39,13 +39,15 @@ export const flags = defineFlags({
     type: 'string',
     default: 'sandbox',
     values: ['sandbox', 'real'],
-    help: 'Kubernetes API: the sandbox, or the real programs in KUBEBUILDER_ASSETS (else the cluster of KUBECONFIG).',
+    help:
+      'Kubernetes API: the sandbox, or the real programs in KUBEBUILDER_ASSETS ' +
+      '(else the cluster of KUBECONFIG).',
   },
   json: { type: 'bool', default: false, help: 'Print JSON in place of the tables.' },
   profile: {
     type: 'string',
     default: '',
-    help: 'Folder for CPU profiles of ingest and jobs; figures of such a run are not to be compared.',
+    help: 'Folder for CPU profiles of ingest and jobs. Do not compare the times of such a run.',
   },
   patience: { type: 'durationMs', default: '5m', help: 'Longest time one phase may take.' },
   'jobs-args': {

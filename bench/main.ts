@@ -41,7 +41,7 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
   try {
     await bench(p);
   } catch (error) {
-    // Whatever Ctrl-C interrupted has nothing to report.
+    // After Ctrl-C, errors are expected.
     if (!p.stopping.aborted) throw error;
   }
 }

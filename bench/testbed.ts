@@ -42,7 +42,7 @@ export interface Member {
   readonly http: string | undefined;
 }
 
-/** Everything that provisioning takes, started and ready. */
+/** The started processes, ready for claims. */
 export interface Testbed {
   readonly kubeconfig: string;
   readonly driver: string;
@@ -59,7 +59,7 @@ export async function startTestbed(options: TestbedOptions): Promise<Testbed> {
   let failed = true;
   const members: Member[] = [];
   closers.add('folder', async () => {
-    // After a failure the logs are what one wants to see.
+    // After a failed start the logs are kept.
     if (failed && members.length > 0)
       log.warn({ dir }, 'the testbed did not come up; its logs are kept');
     else await rm(dir, { recursive: true, force: true });
@@ -85,7 +85,7 @@ export async function startTestbed(options: TestbedOptions): Promise<Testbed> {
       {
         name,
         command: [options.node, ...profile, CLI, process, '--http-endpoint=127.0.0.1:0', ...args],
-        // No cluster but the testbed's.
+        // Only the testbed's cluster may be touched.
         env: { ...options.env, KUBECONFIG: '', KUBERNETES_SERVICE_HOST: '', ...env },
         output: (text) => file.write(text),
       },
@@ -154,7 +154,8 @@ async function startCluster(
   options.closers.add('control plane', () => cluster.close());
   if (!cluster.hasBinder)
     throw new Error(
-      'the bench needs kube-controller-manager, which asks for volumes: set KUBE_CONTROLLER_MANAGER',
+      'the bench needs kube-controller-manager, which requests volumes: ' +
+        'set KUBE_CONTROLLER_MANAGER',
     );
   const children = await childrenOf(options.pid);
   for (const name of CONTROL_PLANE) {

@@ -69,7 +69,7 @@ export async function startWorkload(options: WorkloadOptions): Promise<Workload>
   const removing = new Map<string, Track>();
   let changed: (track: Track) => void = () => undefined;
 
-  const claimView = startReflector<ClaimSlice>({
+  const claimReflector = startReflector<ClaimSlice>({
     client,
     log,
     resource: claims,
@@ -88,7 +88,7 @@ export async function startWorkload(options: WorkloadOptions): Promise<Workload>
       changed(track);
     },
   });
-  const volumeView = startReflector<VolumeSlice>({
+  const volumeReflector = startReflector<VolumeSlice>({
     client,
     log,
     resource: volumes,
@@ -100,7 +100,7 @@ export async function startWorkload(options: WorkloadOptions): Promise<Workload>
       changed(track);
     },
   });
-  await Promise.all([claimView.synced(), volumeView.synced()]);
+  await Promise.all([claimReflector.synced(), volumeReflector.synced()]);
 
   const create = async (name: string): Promise<void> => {
     await client.create(claims, namespace, {
@@ -182,7 +182,7 @@ export async function startWorkload(options: WorkloadOptions): Promise<Workload>
       await client.delete(classes, { name: CLASS });
     },
     async stop() {
-      await Promise.all([claimView.stop(), volumeView.stop()]);
+      await Promise.all([claimReflector.stop(), volumeReflector.stop()]);
     },
   };
 }

@@ -1,8 +1,8 @@
 import { connect, createServer } from 'node:net';
 import type { AddressInfo, Socket } from 'node:net';
 
-/** How the proxy treats its connections. cut: all are reset, new ones too. hang: they stay open, but
- * no data passes. */
+/** How the proxy treats its connections. cut: all are reset, new ones too. hang: they stay open,
+ * but no data passes. */
 export type Passage = 'open' | 'cut' | 'hang';
 
 /** A TCP proxy in front of the API server. It passes TLS through unread. */

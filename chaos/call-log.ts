@@ -57,12 +57,19 @@ export function readCallLog(path: string): readonly CallEvent[] {
     .split('\n')
     .flatMap((line) => {
       try {
-        // Written by openCallLog of the same version.
-        return line === '' ? [] : [JSON.parse(line) as CallEvent];
+        return line === '' ? [] : [parseEvent(line)];
       } catch {
         return [];
       }
     });
+}
+
+/** @throws Error for a line that openCallLog did not write completely */
+function parseEvent(line: string): CallEvent {
+  const event: unknown = JSON.parse(line);
+  if (typeof event !== 'object' || event === null || !('event' in event))
+    throw new Error('not an event of the call log');
+  return event as CallEvent;
 }
 
 /** The number of calls under way, according to the log. */

@@ -3,7 +3,7 @@ import { processFlags } from '#src/runtime/process-flags.ts';
 
 /** One line for --help. */
 export const summary =
-  'kills, freezes and cuts off everything while claims come and go, and counts what got lost';
+  'kills, freezes and disconnects processes while claims come and go, and counts what is lost';
 
 /** Every flag of the chaos command. */
 export const flags = defineFlags({
@@ -12,20 +12,22 @@ export const flags = defineFlags({
     type: 'float',
     default: 3,
     min: 0.05,
-    help: 'How long claims are made and faults happen; settling comes after it.',
+    help: 'How long claims are created and faults are injected, without the wait at the end.',
   },
   seed: { type: 'int', default: 1, help: 'Repeats the schedule of faults.' },
   backend: {
     type: 'string',
     default: 'auto',
     values: ['auto', 'sandbox', 'real'],
-    help: 'Kubernetes API: the real programs in KUBEBUILDER_ASSETS, the sandbox, or (auto) the former if that is set.',
+    help:
+      'Kubernetes API: the real programs in KUBEBUILDER_ASSETS, the sandbox, ' +
+      'or (auto) the former if the variable is set.',
   },
   'claims-per-second': {
     type: 'float',
     default: 3,
     min: 0.1,
-    help: 'Claims made; half of them are deleted while they are being made.',
+    help: 'Claims created per second; half of them are deleted during their creation.',
   },
   faults: {
     type: 'string',
@@ -51,7 +53,9 @@ export const flags = defineFlags({
   capricious: {
     type: 'bool',
     default: false,
-    help: 'Let the driver refuse to make what it has already made. Nothing is promised for such a driver.',
+    help:
+      'Let the driver refuse CreateVolume even for volumes that exist. ' +
+      'Nothing is promised for such a driver.',
   },
   timeout: {
     type: 'durationMs',
@@ -63,7 +67,11 @@ export const flags = defineFlags({
     default: '30s',
     help: 'Lock of a job, as the jobs processes have it.',
   },
-  patience: { type: 'durationMs', default: '2m', help: 'Longest time that settling may take.' },
+  patience: {
+    type: 'durationMs',
+    default: '2m',
+    help: 'Longest wait at the end for work to finish.',
+  },
   'ingest-args': {
     type: 'string',
     default: '',
@@ -77,7 +85,9 @@ export const flags = defineFlags({
   'data-dir': {
     type: 'string',
     default: '',
-    help: 'Folder for logs, call log and volumes, kept at the end. Empty: one in the temp folder, kept only where something was found.',
+    help:
+      'Folder for logs, call log and volumes, kept at the end. ' +
+      'Empty: a temporary folder, kept only if something was found.',
   },
   json: { type: 'bool', default: false, help: 'Print JSON in place of the tables.' },
 });

@@ -5,7 +5,7 @@ export interface TrackedClaim {
   readonly name: string;
   readonly uid: string;
   isBound: boolean;
-  /** Unix ms, taken before the request; undefined: it was never deleted. */
+  /** Unix time in ms, taken before the request; undefined if it was not deleted. */
   deleteSentMs?: number;
 }
 
@@ -26,7 +26,7 @@ export interface DriverVolume {
   readonly name: string;
 }
 
-/** All that is known when everything has settled. */
+/** What is known at the end of a run. */
 export interface Evidence {
   readonly calls: readonly CallEvent[];
   readonly driverVolumes: readonly DriverVolume[];
@@ -34,7 +34,7 @@ export interface Evidence {
   readonly claims: readonly TrackedClaim[];
 }
 
-/** What must be empty, each with a line per offender. */
+/** The violations that were found, one line each. All lists must be empty. */
 export interface Verdict {
   /** Volumes that no PV names. */
   readonly leaked: readonly string[];
@@ -43,7 +43,7 @@ export interface Verdict {
   /** Two calls for one volume at the driver at once, where the earlier one was neither cut nor past
    * its deadline; or two volumes for one UID at once. */
   readonly double: readonly string[];
-  /** Volumes made again for a UID whose volume had been deleted. */
+  /** Volumes created again for a UID whose volume had been deleted. */
   readonly remade: readonly string[];
   /** DeleteVolume although the claim was alive, or its PV never Released. */
   readonly wrong: readonly string[];
@@ -51,8 +51,8 @@ export interface Verdict {
   readonly missing: readonly string[];
 }
 
-/** Compares what the driver did and has with what the API server shows and what the workload
- * wanted. */
+/** Judges a run: compares what the driver did and has with what the API server shows and what the
+ * workload did. */
 export function judge(evidence: Evidence): Verdict {
   const { driverVolumes, volumes, claims } = evidence;
   const there = volumes.filter(({ isThere }) => isThere);

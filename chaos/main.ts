@@ -29,7 +29,7 @@ async function start(p: Context): Promise<void> {
   try {
     await chaos(p);
   } catch (error) {
-    // Whatever Ctrl-C interrupted has nothing to report.
+    // After Ctrl-C, errors are expected.
     if (!p.stopping.aborted) throw error;
   }
 }
@@ -66,7 +66,7 @@ async function chaos(p: Context): Promise<void> {
     log,
     closers,
   });
-  // A frozen process does not notice that its parent is gone.
+  // A frozen process does not notice that its parent has exited.
   process.once('exit', () => testbed.killNow());
   const workload = await startWorkload({
     client: testbed.client,
@@ -80,7 +80,7 @@ async function chaos(p: Context): Promise<void> {
 
   log.info(
     { seed: f.seed, backend, faults: faults.length, dir: testbed.dir },
-    'claims come and go, faults happen',
+    'creating claims and injecting faults',
   );
   const over = deadline(p, runMs);
   const [injected] = await Promise.all([injectAll(p, testbed, faults), workload.run(over)]);
@@ -123,7 +123,7 @@ async function chaos(p: Context): Promise<void> {
  * AbortSignal.timeout: Node 20 collects the latter as garbage, and it never fires. */
 function deadline({ stopping, closers }: Context, ms: number): AbortSignal {
   const over = new AbortController();
-  // Each claim that lives listens.
+  // Every living claim adds a listener.
   setMaxListeners(0, over.signal);
   const timer = setTimeout(() => over.abort(), ms);
   closers.add('timer', () => clearTimeout(timer));
@@ -131,7 +131,7 @@ function deadline({ stopping, closers }: Context, ms: number): AbortSignal {
   return over.signal;
 }
 
-/** All kinds that the run is long enough for and the settings survive, or the chosen ones. */
+/** The chosen kinds, or all kinds that the settings can survive and the run is long enough for. */
 function chosenKinds({ flags: f }: Context, runMs: number): readonly FaultKind[] {
   const all = Object.keys(faultKinds) as FaultKind[];
   if (f.faults === '')

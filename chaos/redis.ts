@@ -6,13 +6,13 @@ import type { Logger } from '#src/runtime/log.ts';
 const RESTART_WITHIN_MS = 15_000;
 const RESTART_RETRY_MS = 250;
 
-/** A Redis that is killed, frozen, and started again where it was, with what it had written. One
- * thing at a time: a fault waits until the one before is undone. */
+/** A Redis that can be killed and frozen, and is restarted on the same port with its data. One
+ * fault at a time: each waits until the one before is undone. */
 export class ChaosRedis {
   readonly #dataDir: string;
   readonly #log: Logger;
   #server: RedisServer;
-  #before: Promise<unknown> = Promise.resolve();
+  #previous: Promise<unknown> = Promise.resolve();
 
   private constructor(server: RedisServer, o: { dataDir: string; log: Logger }) {
     this.#server = server;
@@ -28,9 +28,9 @@ export class ChaosRedis {
     return this.#server.url;
   }
 
-  /** SIGKILL; resolves with the time of it when Redis answers again. */
+  /** Sends SIGKILL; when Redis answers again, resolves with the time of the kill. */
   kill(downMs: number): Promise<number> {
-    return this.#alone(async () => {
+    return this.#oneAtATime(async () => {
       const { pid, exited } = this.#server;
       const killedMs = systemClock.nowMs();
       process.kill(pid, 'SIGKILL');
@@ -41,9 +41,9 @@ export class ChaosRedis {
     });
   }
 
-  /** SIGSTOP, and SIGCONT after a while. */
+  /** Sends SIGSTOP, and SIGCONT after a while. */
   freeze(forMs: number, signal: AbortSignal): Promise<void> {
-    return this.#alone(async () => {
+    return this.#oneAtATime(async () => {
       const { pid } = this.#server;
       process.kill(pid, 'SIGSTOP');
       await systemClock.sleep(forMs, signal);
@@ -52,7 +52,7 @@ export class ChaosRedis {
   }
 
   async close(): Promise<void> {
-    await this.#before;
+    await this.#previous;
     await this.#server.close();
   }
 
@@ -65,13 +65,13 @@ export class ChaosRedis {
     }
   }
 
-  #alone<T>(work: () => Promise<T>): Promise<T> {
-    const done = this.#before.then(work);
-    this.#before = done.catch(() => undefined);
+  #oneAtATime<T>(work: () => Promise<T>): Promise<T> {
+    const done = this.#previous.then(work);
+    this.#previous = done.catch(() => undefined);
     return done;
   }
 
-  /** On the same port, which a client that knocks all the time may hold for a moment. */
+  /** Restarts on the same port, which a reconnecting client may occupy for a moment. */
   async #restart(): Promise<RedisServer> {
     const { port, url } = this.#server;
     const untilMs = systemClock.nowMs() + RESTART_WITHIN_MS;

@@ -6,15 +6,16 @@ import type { Evidence, Verdict } from './judge.ts';
 import { faultKinds } from './schedule.ts';
 import type { FaultKind } from './schedule.ts';
 
-/** How often a kind of fault happened, and how long after its end the next PV appeared or went. */
+/** How often a kind of fault was injected, and the time from its end to the next PV that appeared
+ * or disappeared. */
 export interface Recovery {
   readonly count: number;
-  /** NaN where nothing came after it. */
+  /** NaN if no PV followed. */
   readonly medianMs: number;
   readonly worstMs: number;
 }
 
-/** All that a run found. */
+/** The results of a run. */
 export interface Report {
   readonly settings: Readonly<Record<string, string | number | boolean>>;
   readonly claims: number;
@@ -27,9 +28,9 @@ export interface Report {
   readonly faults: Readonly<Partial<Record<FaultKind, Recovery>>>;
   readonly idleAfterMs: number;
   readonly verdict: Verdict;
-  /** What had not come to rest when the patience ended. */
+  /** Work that was outstanding when --patience ended. */
   readonly unfinished: readonly string[];
-  /** What processes did that nobody made them do. */
+  /** Exits that no fault explains, and defects in logs. */
   readonly troubles: readonly string[];
   /** Where logs, call log and volumes are. */
   readonly dir: string;
@@ -47,7 +48,7 @@ export interface Findings {
   readonly dir: string;
 }
 
-/** Counts what is to be counted. */
+/** Turns the findings of a run into counts. */
 export function toReport(findings: Findings): Report {
   const { evidence, verdict, settings, idleAfterMs, unfinished, troubles, dir } = findings;
   const { calls, claims } = evidence;
@@ -71,7 +72,7 @@ export function toReport(findings: Findings): Report {
   };
 }
 
-/** Whether there is nothing to find fault with. */
+/** Whether the run found nothing wrong. */
 export function isPassed({ verdict, unfinished, troubles }: Report): boolean {
   return isClean(verdict) && unfinished.length === 0 && troubles.length === 0;
 }

@@ -25,17 +25,17 @@ export const REPLICAS = 2;
 
 const CLI = fileURLToPath(new URL('../sandbox/cli.js', import.meta.url));
 const STOP_GRACE_MS = 5_000;
-/** Time for the driver's moods to outlast a deadline, and for the settle time to outlast that. */
+/** How much longer than its deadline a slow call of the driver takes; less than the settle time. */
 const SLOW_MS = 1_000;
 
-/** Times that sutler's processes are given, all derived from the deadline of a call. */
+/** The times for sutler's flags, all derived from the deadline of a call. */
 export interface Timing extends FaultTiming {
   readonly timeoutMs: number;
   readonly writeAllowanceMs: number;
   readonly settleMs: number;
 }
 
-/** Everything as short as the time-out: what takes minutes in a cluster takes seconds here. */
+/** Scales all times to the time-out, so that what takes minutes in a cluster takes seconds here. */
 export function scaledTiming(timeoutMs: number, lockMs: number): Timing {
   const writeAllowanceMs = Math.max(1_000, timeoutMs);
   return {
@@ -54,7 +54,7 @@ export interface TestbedOptions {
   readonly timing: Timing;
   /** Jobs processes without volume records. */
   readonly leaky: boolean;
-  /** A driver that refuses even what it has. */
+  /** The driver refuses CreateVolume even for volumes that exist. */
   readonly capricious: boolean;
   readonly ingestArgs: readonly string[];
   readonly jobsArgs: readonly string[];
@@ -66,11 +66,11 @@ export interface TestbedOptions {
   readonly closers: Closers;
 }
 
-/** Everything that provisioning takes, started, and each part of it within reach of a signal. */
+/** The started processes, each of which can be killed and frozen. */
 export interface Testbed {
   readonly dir: string;
   readonly driverName: string;
-  /** Past the proxy: neither the workload nor the observer is ever cut off. */
+  /** Bypasses the proxy, so that the workload and the observer are never cut off. */
   readonly client: KubeClient;
   readonly proxy: ApiProxy;
   readonly redis: ChaosRedis;
@@ -80,11 +80,11 @@ export interface Testbed {
   readonly jobs: readonly Supervised[];
   readonly callLog: string;
   readonly volumesDir: string;
-  /** What processes did that nobody made them do: exits, defects in their logs. */
+  /** Exits that no fault explains, and defects in logs. */
   readonly troubles: readonly string[];
   /** Keep the folder at the end. */
   keep(): void;
-  /** For the very end of this process. */
+  /** Kills all processes without waiting, for the exit of this process. */
   killNow(): void;
 }
 
@@ -109,7 +109,7 @@ export async function startTestbed(options: TestbedOptions): Promise<Testbed> {
     const child = new Supervised({
       name,
       command: [options.node, '--enable-source-maps', script, ...args],
-      // No cluster but the testbed's.
+      // Only the testbed's cluster may be touched.
       env: { ...options.env, KUBECONFIG: '', KUBERNETES_SERVICE_HOST: '', ...env },
       logFile: join(logsDir, `${name}.log`),
       onTrouble: (what) => {
@@ -227,7 +227,7 @@ export async function startTestbed(options: TestbedOptions): Promise<Testbed> {
 async function openFolder(dataDir: string): Promise<string> {
   if (dataDir === '') return mkdtemp(join(tmpdir(), 'sutler-chaos-'));
   const dir = resolve(dataDir);
-  // Volumes and records of another run would be taken for leaks of this one.
+  // Volumes and records of an earlier run would be counted as leaks of this one.
   await rm(dir, { recursive: true, force: true });
   await mkdir(dir, { recursive: true });
   return dir;
@@ -237,7 +237,7 @@ type StartSutler = (name: string, args: readonly string[]) => Promise<unknown>;
 
 interface Cluster {
   readonly kubeconfig: string;
-  /** The same by way of the proxy. */
+  /** The same through the proxy. */
   readonly proxied: string;
   readonly proxy: ApiProxy;
 }
@@ -284,7 +284,7 @@ async function redirect(kubeconfig: string, dir: string, host: string): Promise<
 function openControlPlane(
   env: TestbedOptions['env'],
 ): ReturnType<ReturnType<typeof realControlPlane>> {
-  // Never the cluster of a KUBECONFIG: what is not ours is not to be cut off.
+  // Never the cluster of a KUBECONFIG: faults must not be injected into a cluster of others.
   const { KUBECONFIG: _, ...rest } = env;
   let open: ReturnType<typeof realControlPlane>;
   try {

@@ -11,7 +11,8 @@ import type { Workload } from './workload.ts';
 
 const POLL_PERIOD_MS = 500;
 
-/** Waits until no work is outstanding: pending claims, Released PVs, jobs, open records, driver calls.
+/** Waits until no work is outstanding: pending claims, Released PVs, jobs, open records, driver
+ * calls.
  * @returns what is outstanding when the signal aborts */
 export async function waitUntilIdle(
   testbed: Testbed,

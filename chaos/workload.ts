@@ -8,10 +8,10 @@ import { seededRandom } from './random.ts';
 import type { Random } from './random.ts';
 
 const CLASS = 'sutler-chaos';
-/** A claim that is deleted within this time is deleted while it is being made, as a rule. */
-const BEING_MADE_MS = 700;
-/** Longest life of the others that are deleted. */
-const SHORT_LIFE_MS = 8_000;
+/** A claim that is deleted within this time is usually deleted during its creation. */
+const CREATION_MS = 700;
+/** Longest lifetime of the other claims that are deleted. */
+const MAX_LIFE_MS = 8_000;
 
 export interface WorkloadOptions {
   readonly client: KubeClient;
@@ -22,14 +22,14 @@ export interface WorkloadOptions {
   readonly log: Logger;
 }
 
-/** Claims that come and go at random, and what a watch shows of them. */
+/** Creates and deletes claims at random, and watches them. */
 export interface Workload {
-  /** Makes claims until the signal aborts, then waits for the deletions that were due by then. */
+  /** Creates claims until the signal aborts, then waits for the deletions that were due by then. */
   run(signal: AbortSignal): Promise<void>;
   readonly claims: readonly TrackedClaim[];
-  /** Every PV there was, by name, as last seen. */
+  /** Every PV that was seen, by name, in its last state. */
   readonly volumes: ReadonlyMap<string, SeenVolume>;
-  /** When a PV appeared or went, in Unix ms. */
+  /** The times at which a PV appeared or disappeared, in Unix ms. */
   readonly progressMs: readonly number[];
   stop(): Promise<void>;
 }
@@ -64,7 +64,7 @@ export async function startWorkload(options: WorkloadOptions): Promise<Workload>
     volumeBindingMode: 'Immediate',
   });
   const common = { client, log };
-  const claimView = startReflector<ReturnType<typeof slice>>({
+  const claimReflector = startReflector<ReturnType<typeof slice>>({
     ...common,
     resource: claims,
     namespace,
@@ -74,7 +74,7 @@ export async function startWorkload(options: WorkloadOptions): Promise<Workload>
       if (claim !== undefined && type !== 'deleted') claim.isBound = object.phase === 'Bound';
     },
   });
-  const volumeView = startReflector<ReturnType<typeof slice>>({
+  const volumeReflector = startReflector<ReturnType<typeof slice>>({
     ...common,
     resource: volumes,
     transform: slice,
@@ -93,7 +93,7 @@ export async function startWorkload(options: WorkloadOptions): Promise<Workload>
       });
     },
   });
-  await Promise.all([claimView.synced(), volumeView.synced()]);
+  await Promise.all([claimReflector.synced(), volumeReflector.synced()]);
 
   const live = async (name: string, life: Life, signal: AbortSignal): Promise<void> => {
     const { metadata } = await client.create<RawObject>(claims, namespace, {
@@ -109,12 +109,12 @@ export async function startWorkload(options: WorkloadOptions): Promise<Workload>
     const claim: TrackedClaim = { name, uid: metadata.uid, isBound: false };
     tracked.set(claim.uid, claim);
     // The watch may have been faster than the answer.
-    const known = claimView.get(`${namespace}/${name}`);
+    const known = claimReflector.get(`${namespace}/${name}`);
     if (known?.metadata.uid === claim.uid) claim.isBound = known.phase === 'Bound';
     if (life.forMs === undefined) return;
     await systemClock.sleep(life.forMs, signal);
-    // What would have died later lives on.
-    if (signal.aborted && life.forMs > BEING_MADE_MS) return;
+    // Claims that were due later are not deleted.
+    if (signal.aborted && life.forMs > CREATION_MS) return;
     claim.deleteSentMs = systemClock.nowMs();
     await client.delete(claims, { namespace, name });
   };
@@ -140,21 +140,21 @@ export async function startWorkload(options: WorkloadOptions): Promise<Workload>
       if (failure !== undefined) throw failure;
     },
     async stop() {
-      await Promise.all([claimView.stop(), volumeView.stop()]);
+      await Promise.all([claimReflector.stop(), volumeReflector.stop()]);
     },
   };
 }
 
 interface Life {
-  /** Undefined: for ever. */
+  /** Undefined: the claim is not deleted. */
   readonly forMs: number | undefined;
 }
 
-/** Half are deleted while they are being made, a quarter later, a quarter stays. */
+/** Half of the claims are deleted during their creation, a quarter later, a quarter stays. */
 function lifeOf(random: Random): Life {
   const lot = random.next();
-  if (lot < 0.5) return { forMs: random.between(0, BEING_MADE_MS) };
-  return { forMs: lot < 0.75 ? random.between(BEING_MADE_MS, SHORT_LIFE_MS) : undefined };
+  if (lot < 0.5) return { forMs: random.between(0, CREATION_MS) };
+  return { forMs: lot < 0.75 ? random.between(CREATION_MS, MAX_LIFE_MS) : undefined };
 }
 
 function slice(raw: unknown) {

@@ -18,8 +18,8 @@ const KINDS: ReadonlyMap<string, Resource> = new Map(
   [claims, volumes, classes, secrets].map((resource) => [resource.kind, resource]),
 );
 
-/** Reads every YAML file of a folder, in the order of the file names. Classes and secrets come first,
- * because claims need them.
+/** Reads every YAML file of a folder, in the order of the file names. Classes and secrets come
+ * first, because claims need them.
  * @throws UsageError that names the file and its error */
 export async function readExamples(folder: string): Promise<readonly Example[]> {
   const files = await readdir(folder).catch((cause: unknown) => {

@@ -18,8 +18,8 @@ export interface Metadata extends JsonObject {
   managedFields?: Json[];
 }
 
-/** One API object. `kind` and `apiVersion` are the first members, because lists cut these two off the
- * encoded object. */
+/** One API object. `kind` and `apiVersion` are the first members, because lists cut these two off
+ * the encoded object. */
 export interface KubeObject extends JsonObject {
   kind: string;
   apiVersion: string;

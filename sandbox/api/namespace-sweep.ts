@@ -23,8 +23,8 @@ export class NamespaceSweep {
     this.#parts = parts;
   }
 
-  /** Deletes all objects in a namespace. Those with finalizers stay until the finalizers are removed.
-   */
+  /** Deletes all objects in a namespace. Those with finalizers stay until the finalizers are
+   * removed. */
   empty(namespace: string): void {
     for (const resource of this.#stored()) {
       for (const each of this.#parts.store.collection(resource).sorted) {

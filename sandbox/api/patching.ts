@@ -53,7 +53,8 @@ export function patchedBy(
   return strategicPatch(resource.struct, before, patch);
 }
 
-/** Removes the empty structs (`status: {}`) that decoding adds: a manager owns only what it wrote. */
+/** Removes the empty structs (`status: {}`) that decoding adds: a manager owns only what it wrote.
+ */
 export function pruned(decoded: JsonObject, wanted: JsonObject): JsonObject {
   const result: JsonObject = {};
   for (const [name, value] of Object.entries(decoded)) {

@@ -73,8 +73,8 @@ function binaryForm(value: bigint): string {
   return `${rest}${BINARY[power] ?? ''}`;
 }
 
-/** Negative, zero or positive where a is smaller than, equal to or larger than b. Texts that are not
- * quantities count as zero. */
+/** Negative, zero or positive where a is smaller than, equal to or larger than b. Texts that are
+ * not quantities count as zero. */
 export function compareQuantities(a: string, b: string): number {
   const difference = (parseQuantity(a)?.nanos ?? 0n) - (parseQuantity(b)?.nanos ?? 0n);
   return difference < 0n ? -1 : difference > 0n ? 1 : 0;

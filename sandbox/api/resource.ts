@@ -19,8 +19,8 @@ export interface RuleContext {
   list(plural: string, group: string): Iterable<KubeObject>;
 }
 
-/** The definition of one kind. Its functions may change the object that they are given, but not `old`,
- * which is stored. */
+/** The definition of one kind. Its functions may change the object that they are given, but not
+ * `old`, which is stored. */
 export interface Resource extends Named {
   readonly version: string;
   readonly singular: string;
@@ -31,8 +31,8 @@ export interface Resource extends Named {
   readonly columns: readonly Column[];
   /** Has the subresource /status: writes of the status and of the rest are separate. */
   readonly hasStatus?: boolean;
-  /** Writes of /status do not change the metadata. (For some kinds they can change labels, annotations
-   * and finalizers.) */
+  /** Writes of /status do not change the metadata. (For some kinds they can change labels,
+   * annotations and finalizers.) */
   readonly statusLeavesMetadata?: boolean;
   /** metadata.generation counts changes of everything but metadata and status. */
   readonly hasGeneration?: boolean;

@@ -45,8 +45,8 @@ export interface SandboxApi {
   readonly requests: RequestCounts;
   /** Number of running watches of a kind (plural), or of all kinds. */
   watchCount(plural?: string): number;
-  /** Ends the running watches of a kind, or of all kinds: by closing the connection (`cut`), cleanly
-   * (`end`), or with an ERROR event 410 (`expire`).
+  /** Ends the running watches of a kind, or of all kinds: by closing the connection (`cut`),
+   * cleanly (`end`), or with an ERROR event 410 (`expire`).
    * @returns how many */
   stopWatches(how: 'cut' | 'end' | 'expire', plural?: string): number;
   close(): Promise<void>;

@@ -23,8 +23,8 @@ export class Stored {
   }
 }
 
-/** One write, as watches see it. For a deletion, `stored` is the last state with the resourceVersion
- * of the deletion. */
+/** One write, as watches see it. For a deletion, `stored` is the last state with the
+ * resourceVersion of the deletion. */
 export class Change {
   readonly type: ChangeType;
   readonly stored: Stored;

@@ -6,7 +6,8 @@ export function timestamp(nowMs: number): string {
   return `${new Date(nowMs).toISOString().slice(0, 19)}Z`;
 }
 
-/** A `Time` in its stored form (whole seconds, UTC); undefined where the text is no RFC 3339 time. */
+/** A `Time` in its stored form (whole seconds, UTC); undefined where the text is no RFC 3339 time.
+ */
 export function canonicalTime(text: string): string | undefined {
   if (!TIME.test(text)) return undefined;
   const ms = Date.parse(text.replace(',', '.'));

@@ -30,9 +30,9 @@ export interface Binder {
 const BATCH = 64;
 
 /** Binds claims and volumes as kube-controller-manager does (the conformance tests compare them):
- * annotates claims of dynamic classes, binds both sides, releases volumes, and removes the protection
- * finalizers. It calls the API's operations in the same process, so its writes are not counted as
- * requests. It never deletes volumes: that is the provisioner's task. */
+ * annotates claims of dynamic classes, binds both sides, releases volumes, and removes the
+ * protection finalizers. It calls the API's operations in the same process, so its writes are not
+ * counted as requests. It never deletes volumes: that is the provisioner's task. */
 export function startBinder(options: BinderOptions): Binder {
   const nowMs = options.nowMs ?? (() => Date.now());
   return new BinderLoop(options.operations, options.log, nowMs);

@@ -1,7 +1,8 @@
 import { textAt } from '../api/json-value.ts';
 import type { KubeObject } from '../api/kube-object.ts';
 
-/** Names of volumes by the claim in their claimRef, to find a claim's volume without reading all. */
+/** Names of volumes by the claim in their claimRef, to find a claim's volume without reading all.
+ */
 export class VolumeIndex {
   readonly #byClaim = new Map<string, Set<string>>();
   readonly #free = new Set<string>();

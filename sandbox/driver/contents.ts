@@ -65,7 +65,8 @@ function growFile(path: string, bytes: bigint): void {
 const CHUNK_BYTES = 1024 * 1024;
 const ZEROS = Buffer.alloc(CHUNK_BYTES);
 
-/** Copies an image and keeps its holes, which Node's own copy would fill: a new image is one hole. */
+/** Copies an image and keeps its holes, which Node's own copy would fill: a new image is one hole.
+ */
 function copySparse(from: string, to: string): void {
   const source = openSync(from, 'r');
   const target = openSync(to, 'w');

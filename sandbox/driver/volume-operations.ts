@@ -243,8 +243,8 @@ function differenceOf(
     : `and was created from ${source.kind} ${source.handle}`;
 }
 
-/** The required size; without one the source's size; without a source 1 GiB, or the limit if that is
- * less. */
+/** The required size; without one the source's size; without a source 1 GiB, or the limit if that
+ * is less. */
 function capacityFor(
   { requiredBytes, limitBytes }: Range,
   sourceBytes: bigint | undefined,

@@ -16,7 +16,7 @@ describe('percentile', () => {
 });
 
 describe('timesOf', () => {
-  it('counts a rate from the first request to the last volume, and a wait from the answer to the volume', () => {
+  it('counts rates from the first request to the last volume, latency from answer to volume', () => {
     const times = timesOf(
       [
         { name: 'a', answeredMs: 110, volumeMs: 130, boundMs: 600 },

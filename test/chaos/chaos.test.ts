@@ -5,7 +5,7 @@ import { offenders, runChaos } from './chaos-run.ts';
 
 // Both wait most of the time.
 describe('npm run chaos', { concurrency: true }, () => {
-  it('loses nothing while processes are killed and frozen, Redis restarts and the API server is cut off', async () => {
+  it('loses nothing under kills, freezes, Redis restarts and API server outages', async () => {
     const run = await runChaos([
       '--backend=sandbox',
       '--seed=1',

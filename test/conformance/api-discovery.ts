@@ -115,7 +115,7 @@ export function describeDiscovery(api: () => Connection): void {
   });
 
   describe('a request that cannot be met', () => {
-    it('is a 404 for a path that nobody serves', async () => {
+    it('is a 404 for a path that is not served', async () => {
       const reply = await api().get('/apis/nobody.sutler.dev/v1/things');
       assert.deepEqual([reply.status, reply.text], [404, '404 page not found\n']);
     });
@@ -140,12 +140,12 @@ export function describeDiscovery(api: () => Connection): void {
       });
     });
 
-    it('is a 401 for a token that nobody was given', async () => {
+    it('is a 401 for an unknown token', async () => {
       const reply = await api().call('GET', paths('default').claims, { token: 'not-a-token' });
       refused(reply, { code: 401, reason: 'Unauthorized', message: /^Unauthorized$/ });
     });
 
-    it('leaves the connection usable: a delete with a body that is refused is followed by a clean answer', async () => {
+    it('answers the next request on a connection after it refused a delete with a body', async () => {
       const { secrets } = paths(await api().namespace());
       for (let round = 0; round < 5; round++) {
         const reply = await api().call('DELETE', `${secrets}/absent`, {

@@ -130,7 +130,7 @@ export function describeLists(api: () => Connection): void {
       assert.notEqual(textAt(body, 'metadata', 'continue'), '');
     });
 
-    it('are of one moment: all have the resourceVersion of the first, and a later write is in none', async () => {
+    it('all show the resourceVersion of the first page and no later write', async () => {
       const secrets = await secretsNamed(['a', 'b', 'c']);
       const first = (await api().get(secrets, { limit: 1 })).body;
       await api().create(secrets, secret('b-later'));

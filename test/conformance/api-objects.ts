@@ -40,7 +40,7 @@ export function describeObjects(api: () => Connection): void {
       assert.equal(at(stored, 'kind'), 'Secret');
     });
 
-    it('ignores the uid, resourceVersion-less times and deletionTimestamp that a body brings', async () => {
+    it('ignores the uid, creation time and deletionTimestamp of a body', async () => {
       const { secrets } = paths(await api().namespace());
       const brought = {
         uid: 'mine',

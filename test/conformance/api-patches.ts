@@ -156,8 +156,8 @@ export function describePatches(api: () => Connection): void {
     });
   });
 
-  // What upstream sends, to the letter (spec 03 §4), since both must be able to work on the same
-  // volume.
+  // The same patches as in sig-storage-lib-external-provisioner controller/controller.go
+  // patchPersistentVolumeWithFinalizers, since both must be able to work on the same volume.
   describe('strategic merge patch of finalizers', () => {
     it('starts the list: finalizers [f] where there were none', async () => {
       const path = await stored();

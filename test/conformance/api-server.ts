@@ -10,7 +10,7 @@ import { describeWatches } from './api-watches.ts';
 import type { ApiServerUnderTest } from './connection.ts';
 import { describeServer } from './describe-server.ts';
 
-/** What a Kubernetes API server does with the objects that we touch: one suite for every server
+/** What a Kubernetes API server does with the objects that sutler uses: one suite for every server
  * that we run against, so that the one we wrote cannot drift from the real one. Each fact makes its
  * own objects; nothing depends on order. */
 export function describeApiServer(name: string, open: () => Promise<ApiServerUnderTest>): void {

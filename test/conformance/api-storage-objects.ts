@@ -261,7 +261,7 @@ export function describeStorageObjects(api: () => Connection): void {
       assert.deepEqual(at(stored, 'metadata', 'finalizers'), ['kubernetes.io/pv-protection']);
     });
 
-    it('keeps the finalizers that it brings, in their order, before the protection finalizer', async () => {
+    it('keeps its own finalizers, in their order, before the protection finalizer', async () => {
       const ours = 'external-provisioner.volume.kubernetes.io/finalizer';
       const stored = await api().create(
         VOLUMES,

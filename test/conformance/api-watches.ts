@@ -113,7 +113,7 @@ export function describeWatches(api: () => Connection): void {
         missing.delete(at((await watch.next())?.object, 'metadata', 'namespace'));
     });
 
-    it('with a label selector tells ADDED when an object starts to match and DELETED when it stops', async () => {
+    it('with a label selector sends ADDED when an object begins to match, DELETED when it stops', async () => {
       const { secrets } = paths(await api().namespace());
       await api().create(secrets, secret('a'));
       const watch = await api().watch(secrets, {
@@ -184,7 +184,7 @@ export function describeWatches(api: () => Connection): void {
       assert.equal(at(event.object, 'metadata', 'name'), undefined);
     });
 
-    it('from a resourceVersion that is long gone is an ERROR with 410, whose reason is Expired', async () => {
+    it('from a resourceVersion that is no longer kept gets an ERROR 410 with reason Expired', async () => {
       const { events } = paths(await api().namespace());
       const event = await expired(() =>
         api().watch(events, { resourceVersion: 1, timeoutSeconds: 5 }),
@@ -211,7 +211,7 @@ export function describeWatches(api: () => Connection): void {
       timeoutSeconds: 10,
     };
 
-    it('ends either in a bookmark that says so, after all that is there, or in one ERROR event', async () => {
+    it('ends the initial events with a bookmark that says so, or with one ERROR event', async () => {
       const { secrets } = paths(await api().namespace());
       for (const name of ['a', 'b']) await api().create(secrets, secret(name));
       const watch = await api().watch(secrets, query);

@@ -57,7 +57,7 @@ function describeAnnouncing(api: () => Connection): void {
       assert.match(textAt(event, 'message'), new RegExp(DRIVER.replaceAll('.', String.raw`\.`)));
     });
 
-    it('is not told so before a node is selected, where the class waits for the first consumer', async () => {
+    it('gets no such annotation before a node is selected if its class waits for the consumer', async () => {
       const { path, namespace } = await newClaim(
         api(),
         await newClass(api(), { volumeBindingMode: 'WaitForFirstConsumer' }),
@@ -86,7 +86,7 @@ function describeAnnouncing(api: () => Connection): void {
       assert.deepEqual(at(body, 'metadata', 'annotations'), annotations);
     });
 
-    it('gets a ProvisioningFailed event while its class does not exist, and is told who provisions it when the class appears', async () => {
+    it('gets ProvisioningFailed events until its class exists, and then the annotation', async () => {
       const className = unique('class');
       const { path, namespace } = await newClaim(api(), className);
       const event = await eventOf(api(), namespace, 'ProvisioningFailed');
@@ -167,7 +167,7 @@ function describeBinding(api: () => Connection): void {
       assert.equal(at(await api().read(volumePath), 'status', 'phase'), 'Pending');
     });
 
-    it('for a claim of the same name and another uid is Released, and the claim stays Pending', async () => {
+    it('is Released if its claim has the same name but another uid; the claim stays Pending', async () => {
       const className = await newClass(api());
       const made = await newClaim(api(), className);
       const { volumePath } = await provision(
@@ -195,7 +195,7 @@ function describeBinding(api: () => Connection): void {
       await api().until(`${VOLUMES}/${name}`, isIn('Available'));
     });
 
-    it('is given to a claim of the same class that it satisfies, with the marks of the controller on both', async () => {
+    it('is bound to a claim of the same class that it fits, with the annotations on both', async () => {
       const className = unique('class');
       const name = unique('pv');
       await api().create(VOLUMES, volume(name, { spec: { storageClassName: className } }));
@@ -268,7 +268,7 @@ function describeBinding(api: () => Connection): void {
 
 function describeReleasing(api: () => Connection): void {
   describe('a deleted claim', () => {
-    it('is gone once nobody uses it', async () => {
+    it('is gone once no pod uses it', async () => {
       const { path } = await newClaim(api(), unique('class'));
       await api().call('DELETE', path);
       await api().until(path, isAbsent);

@@ -258,7 +258,7 @@ export class WatchStream {
   }
 }
 
-/** A name that nobody else has. */
+/** A name that is used only once. */
 export function unique(prefix: string): string {
   return `${prefix}-${randomBytes(5).toString('hex')}`;
 }

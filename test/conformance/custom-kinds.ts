@@ -63,7 +63,7 @@ export function describeCustomKinds(
   });
 }
 
-/** To remove what somebody else installed would delete his snapshots. */
+/** Only kinds that this suite installed are removed: removing others would delete snapshots. */
 async function mustBeAbsent(api: Connection, crds: readonly CrdManifest[]): Promise<void> {
   for (const { metadata } of crds) {
     const path = `/apis/apiextensions.k8s.io/v1/customresourcedefinitions/${metadata.name}`;
@@ -164,7 +164,7 @@ function describeSnapshotKinds(api: () => Connection): void {
       });
     }
 
-    it('keep fields that nobody described', async () => {
+    it('keep fields that no schema describes', async () => {
       const name = unique('class');
       const made = await api().create(`${SNAPSHOTS}/volumesnapshotclasses`, {
         apiVersion: 'snapshot.storage.k8s.io/v1',
@@ -194,7 +194,7 @@ function describeGrantVersions(api: () => Connection, kube: () => KubeClient): v
     });
     after(() => removeCrds(kube(), [referenceGrantCrd(['v1beta1', 'v1'])]));
 
-    it('come with the versions that are installed, and a version that comes later shows the same objects', async () => {
+    it('are served in the installed versions; a version added later shows the same objects', async () => {
       await installCrds(kube(), [referenceGrantCrd(['v1beta1'])]);
       const namespace = await api().namespace();
       const path = (version: string): string =>

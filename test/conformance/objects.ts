@@ -13,7 +13,7 @@ export function paths(namespace: string) {
   } as const;
 }
 
-/** A secret is the plainest object there is: no controller ever touches one. */
+/** A secret: the simplest object, because no controller changes one. */
 export function secret(
   name: string,
   more: { readonly metadata?: Fields; readonly fields?: Fields } = {},
@@ -59,7 +59,7 @@ export function volume(
   };
 }
 
-/** A class of a driver that nobody serves. */
+/** A class of a driver that does not exist. */
 export function storageClass(
   name: string,
   more: { readonly metadata?: Fields; readonly fields?: Fields } = {},

@@ -155,7 +155,7 @@ export function describeClaimLifecycle(name: string, open: () => Promise<Cluster
       assert.ok(!existsSync(directory));
     });
 
-    it('deletes volume and PersistentVolume with the claim, and leaves no volume, record or job behind', async () => {
+    it('deletes the volume and its PersistentVolume with the claim, and leaves nothing behind', async () => {
       const { api, namespace, redis, facts, volumesDir } = world;
       const { claims } = paths(namespace);
       const volumes = listAt(await api.read(claims), 'items')

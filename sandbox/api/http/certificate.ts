@@ -13,7 +13,8 @@ import {
   utcTime,
 } from './der.ts';
 
-/** A certificate and its key as PEM. It is self-signed, so clients must trust it as an authority. */
+/** A certificate and its key as PEM. It is self-signed, so clients must trust it as an authority.
+ */
 export interface Certificate {
   readonly cert: string;
   readonly key: string;

@@ -1,5 +1,5 @@
-/** A kubeconfig for one server, one user with a token, and the namespace `default`. It is JSON, which
- * is valid YAML.
+/** A kubeconfig for one server, one user with a token, and the namespace `default`. It is JSON,
+ * which is valid YAML.
  * @param access.ca  the server's certificate as PEM */
 export function formatKubeconfig(access: {
   readonly url: string;

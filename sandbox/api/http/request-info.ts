@@ -63,8 +63,8 @@ function parsePath(path: string): Omit<RequestInfo, 'verb'> | undefined {
   return { group, version, plural, namespace, name, subresource };
 }
 
-/** `namespaces/x` and `namespaces/x/status` are the namespace itself; `namespaces/x/pods` are objects
- * in it. */
+/** `namespaces/x` and `namespaces/x/status` are the namespace itself; `namespaces/x/pods` are
+ * objects in it. */
 function isInNamespace([first, , third]: readonly string[]): boolean {
   return first === 'namespaces' && third !== undefined && !NAMESPACE_SUBRESOURCES.has(third);
 }

@@ -21,8 +21,8 @@ export interface WatchOptions {
   readonly nowMs: () => number;
 }
 
-/** A client with more unread bytes than this is disconnected, as by a real server. It can resume from
- * its last event. */
+/** A client with more unread bytes than this is disconnected, as by a real server. It can resume
+ * from its last event. */
 const BACKLOG_MAX_BYTES = 64 * 1024 * 1024;
 
 /** One running watch. */
@@ -93,8 +93,8 @@ export class WatchStream {
     this.#finish();
   }
 
-  /** Corked data must be sent before the end of the answer: Node 22 and later would send it after it.
-   */
+  /** Corked data must be sent before the end of the answer: Node 22 and later would send it after
+   * it. */
   #finish(): void {
     while (this.#response.writableCorked > 0) this.#response.uncork();
     this.#response.end();
@@ -106,8 +106,8 @@ export class WatchStream {
     this.#operations.store.collection(this.resource).listeners.delete(this.#onChange);
   }
 
-  /** Sends a change as this watch sees it: an object that begins to match is ADDED, one that no longer
-   * matches is DELETED. */
+  /** Sends a change as this watch sees it: an object that begins to match is ADDED, one that no
+   * longer matches is DELETED. */
   #sendChange(change: Change): void {
     const is = change.type !== 'DELETED' && this.#selects(change.stored);
     const was = change.previous !== undefined && this.#selects(change.previous);

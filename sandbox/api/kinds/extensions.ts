@@ -13,8 +13,8 @@ const versionsOf = (definition: KubeObject): readonly Json[] => {
   return Array.isArray(versions) ? versions : [];
 };
 
-/** CustomResourceDefinitions. Creating one adds its kind to this server, deleting it removes the kind
- * and its objects. */
+/** CustomResourceDefinitions. Creating one adds its kind to this server, deleting it removes the
+ * kind and its objects. */
 export const definitions: Resource = {
   group: 'apiextensions.k8s.io',
   version: 'v1',
@@ -86,8 +86,8 @@ export const definitions: Resource = {
   ],
 };
 
-/** The resources that a definition adds, one for each served version: the stored one first, the others
- * as views of it. */
+/** The resources that a definition adds, one for each served version: the stored one first, the
+ * others as views of it. */
 export function customResources(definition: KubeObject): Resource[] {
   const names = objectAt(definition, 'spec', 'names');
   const served = versionsOf(definition).filter((version) => memberAt(version, 'served') === true);

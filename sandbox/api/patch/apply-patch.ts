@@ -28,9 +28,9 @@ export interface ApplyRequest {
   readonly time: string;
 }
 
-/** Server-side apply: merges the fields that a manager applies, removes those that it applied before
- * and no longer does, and notes the owner of each field. Only managers that apply own fields; plain
- * updates own nothing, so they never conflict (the real server tracks them too).
+/** Server-side apply: merges the fields that a manager applies, removes those that it applied
+ * before and no longer does, and notes the owner of each field. Only managers that apply own
+ * fields; plain updates own nothing, so they never conflict (the real server tracks them too).
  * @param live    the stored object, or undefined for a creation
  * @throws        ApiError 409 with one cause per field that another manager applied with another
  *                value, unless forced */

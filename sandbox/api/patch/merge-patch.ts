@@ -1,7 +1,7 @@
 import { isObject, setMember, type Json, type JsonObject } from '../json-value.ts';
 
-/** Applies a JSON merge patch (RFC 7386): members of the patch replace, null removes, objects merge,
- * lists are replaced as a whole. */
+/** Applies a JSON merge patch (RFC 7386): members of the patch replace, null removes, objects
+ * merge, lists are replaced as a whole. */
 export function mergePatch(target: Json | undefined, patch: Json): Json {
   if (!isObject(patch)) return patch;
   const result: JsonObject = isObject(target) ? { ...target } : {};

@@ -170,8 +170,8 @@ function mergeItems(
   return result;
 }
 
-/** Items in the order that the patch asks for. An item that the patch does not list stays behind the
- * item that it followed before. */
+/** Items in the order that the patch asks for. An item that the patch does not list stays behind
+ * the item that it followed before. */
 function inOrder(
   items: readonly Json[],
   before: readonly Json[],

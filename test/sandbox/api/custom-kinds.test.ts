@@ -71,7 +71,7 @@ describe('custom kinds', () => {
     );
   });
 
-  it('keep every member, count generations of the spec only, and leave status to its own path', async () => {
+  it('keep all members, count generations of the spec only, and change status by its path only', async () => {
     const created = await http.call('POST', THINGS, {
       body: { metadata: { name: 'g' }, spec: { size: 'L', deep: [{ x: 1 }] }, status: { no: 1 } },
     });

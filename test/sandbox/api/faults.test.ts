@@ -34,7 +34,7 @@ describe('injected faults', () => {
     });
   }
 
-  it('ask for patience with 429', async () => {
+  it('can answer 429 with Retry-After', async () => {
     http.api.faults.inject({ action: { kind: 'status', code: 429, retryAfterSeconds: 2 } });
     const answer = await http.call('GET', MAPS);
     assert.deepEqual([answer.code, answer.headers['retry-after']], [429, '2']);

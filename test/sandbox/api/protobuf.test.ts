@@ -60,7 +60,7 @@ describe('protobuf bodies', () => {
     );
   });
 
-  it('of kinds that nobody writes that way are refused with 415', async () => {
+  it('of kinds without a protobuf form are refused with 415', async () => {
     const body = wrapped('PersistentVolume', 'v1', Buffer.alloc(0));
     assert.equal(
       (await http.call('POST', '/api/v1/persistentvolumes', { body, headers })).code,

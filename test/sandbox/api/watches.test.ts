@@ -25,7 +25,7 @@ describe('watches of the sandbox API', () => {
   });
   after(() => http.close());
 
-  it('keep a bounded history: what is older gets an ERROR event 410, the latest still go on', async () => {
+  it('have a bounded history: older revisions get an ERROR event 410, recent ones resume', async () => {
     const first = await make(http);
     for (let i = 0; i < 25; i += 1) await make(http);
     const { name: before, revision } = await make(http);
@@ -95,7 +95,7 @@ describe('watches of the sandbox API', () => {
     watch.close();
   });
 
-  it('see an object appear and disappear as a selector does, under the revision of the change', async () => {
+  it('show objects that begin or cease to match, with the revision of the change', async () => {
     const { name, revision } = await make(http);
     const watch = await http.watch(
       `${MAPS}?watch=1&resourceVersion=${revision}&labelSelector=on%3D1`,

@@ -121,7 +121,7 @@ describe('the volume binder', () => {
     assert.throws(() => claimNow('c'), /not found/);
   });
 
-  it('releases a second volume that was provisioned for a bound claim, and frees one that it chose itself', async () => {
+  it('releases a second volume provisioned for a bound claim, and frees one that it chose', async () => {
     const waiting = claim('c');
     volume('first', { claimRef: referenceTo(waiting) });
     await binder.idle();

@@ -41,7 +41,7 @@ describe('the delay of the sample driver', () => {
     assert.equal(delays, 5);
   });
 
-  it('does not come with a volume or snapshot that is there already, nor with what is gone', async () => {
+  it('does not apply to volumes and snapshots that exist already or are gone already', async () => {
     const volumeId = await make('v');
     const snapshotId = await take('s', volumeId);
     assert.equal(await make('v'), volumeId);

@@ -29,7 +29,7 @@ describe('publishing a volume of the sample driver', () => {
       ...(volumeCapability === undefined ? {} : { volumeCapability }),
     });
 
-  it('shows its directory at the target path until it is unpublished, as often as either is asked for', async () => {
+  it('links its directory at the target path until it is unpublished; both can be repeated', async () => {
     for (let again = 0; again < 2; again += 1) await publish();
     writeFileSync(join(targetPath, 'hello'), 'world');
     assert.equal(readFileSync(join(directory, 'hello'), 'utf8'), 'world');
@@ -46,7 +46,7 @@ describe('publishing a volume of the sample driver', () => {
     assert.ok(existsSync(targetPath));
   });
 
-  it('is refused without volume, target or capability, for a volume that is not there, and for the other access type', async () => {
+  it('is refused without volume, target or capability, and for a wrong volume or access type', async () => {
     for (const [request, expected] of [
       [{ targetPath }, /^InvalidArgument: no volume id/],
       [{ volumeId }, /^InvalidArgument: no target path/],

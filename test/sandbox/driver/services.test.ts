@@ -76,7 +76,7 @@ describe('services of the sample driver', () => {
     });
   }
 
-  it('know no topology unless they are given one, which the node and every volume then have', async () => {
+  it('report a topology for the node and every volume only if one is configured', async () => {
     await using({}, async (d) => {
       assert.deepEqual(await pluginOf(d), ['CONTROLLER_SERVICE']);
       assert.equal((await d.ask(Node.method.nodeGetInfo, {})).accessibleTopology, undefined);
