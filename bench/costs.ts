@@ -1,7 +1,6 @@
 import type { Redis } from 'ioredis';
 import { request } from 'undici';
-import { increase, parseMetrics, sumBy } from './prometheus.ts';
-import type { Sample } from './prometheus.ts';
+import { increase, parseMetrics, sumBy, type Sample } from './prometheus.ts';
 import { connectionsOpened, cpuMs } from './proc.ts';
 import type { Member } from './testbed.ts';
 

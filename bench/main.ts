@@ -10,20 +10,16 @@ import { DEFAULT_PREFIX } from '#src/redis/key-names.ts';
 import { openRecordsKey } from '#src/records/key-names.ts';
 import { systemClock, signalWithin } from '#src/runtime/clock.ts';
 import type { Flags } from '#src/runtime/flags.ts';
-import { runProcess } from '#src/runtime/process.ts';
-import type { ProcessContext } from '#src/runtime/process.ts';
+import { runProcess, type ProcessContext } from '#src/runtime/process.ts';
 import { version } from '#src/runtime/version.ts';
 import { costsBetween, readCounters, readWhenIdle } from './costs.ts';
 import { flags, summary } from './flags.ts';
 import { measureJobBytes } from './job-bytes.ts';
 import { rssBytes } from './proc.ts';
 import { CLIENT_NAME, sentDuring } from './redis-sample.ts';
-import { timesOf, toJson, toText } from './report.ts';
-import type { Report, Times } from './report.ts';
-import { startTestbed } from './testbed.ts';
-import type { Testbed } from './testbed.ts';
-import { startWorkload } from './workload.ts';
-import type { Track, Workload } from './workload.ts';
+import { timesOf, toJson, toText, type Report, type Times } from './report.ts';
+import { startTestbed, type Testbed } from './testbed.ts';
+import { startWorkload, type Track, type Workload } from './workload.ts';
 
 const NAMESPACE = 'sutler-bench';
 /** Claims that make scripts known to Redis and code hot before anything is counted. */

@@ -1,9 +1,7 @@
 import { systemClock } from '#src/runtime/clock.ts';
-import { runProcess } from '#src/runtime/process.ts';
-import type { ProcessContext } from '#src/runtime/process.ts';
+import { runProcess, type ProcessContext } from '#src/runtime/process.ts';
 import { percentile } from './percentile.ts';
-import { CASES, plan } from './planning-cases.ts';
-import type { PlanningCase } from './planning-cases.ts';
+import { CASES, plan, type PlanningCase } from './planning-cases.ts';
 import { flags, summary } from './planning-flags.ts';
 
 /** CPU time that one plan may take. */

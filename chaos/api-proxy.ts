@@ -1,5 +1,4 @@
-import { connect, createServer } from 'node:net';
-import type { AddressInfo, Socket } from 'node:net';
+import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 
 /** How the proxy treats its connections. cut: all are reset, new ones too. hang: they stay open,
  * but no data passes. */

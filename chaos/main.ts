@@ -2,20 +2,15 @@ import { setMaxListeners } from 'node:events';
 import { VolumeStore } from '../sandbox/driver/volume-store.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { UsageError } from '#src/runtime/flags.ts';
-import { runProcess } from '#src/runtime/process.ts';
-import type { ProcessContext } from '#src/runtime/process.ts';
+import { runProcess, type ProcessContext } from '#src/runtime/process.ts';
 import { readCallLog } from './call-log.ts';
-import { inject } from './faults.ts';
-import type { InjectedFault } from './faults.ts';
+import { inject, type InjectedFault } from './faults.ts';
 import { flags, summary } from './flags.ts';
-import { judge } from './judge.ts';
-import type { Evidence } from './judge.ts';
+import { judge, type Evidence } from './judge.ts';
 import { isPassed, toJson, toReport, toText } from './report.ts';
-import { faultKinds, planFaults } from './schedule.ts';
-import type { Fault, FaultKind } from './schedule.ts';
+import { faultKinds, planFaults, type Fault, type FaultKind } from './schedule.ts';
 import { waitUntilIdle } from './wait-until-idle.ts';
-import { NAMESPACE, REPLICAS, scaledTiming, startTestbed } from './testbed.ts';
-import type { Testbed } from './testbed.ts';
+import { NAMESPACE, REPLICAS, scaledTiming, startTestbed, type Testbed } from './testbed.ts';
 import { startWorkload } from './workload.ts';
 
 await runProcess(

@@ -1,5 +1,4 @@
-import { startRedisServer } from '#src/redis/server.ts';
-import type { RedisServer } from '#src/redis/server.ts';
+import { startRedisServer, type RedisServer } from '#src/redis/server.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import type { Logger } from '#src/runtime/log.ts';
 

@@ -1,10 +1,8 @@
 import { percentile } from '../bench/percentile.ts';
 import type { CallEvent } from './call-log.ts';
 import type { InjectedFault } from './faults.ts';
-import { isClean } from './judge.ts';
-import type { Evidence, Verdict } from './judge.ts';
-import { faultKinds } from './schedule.ts';
-import type { FaultKind } from './schedule.ts';
+import { isClean, type Evidence, type Verdict } from './judge.ts';
+import { faultKinds, type FaultKind } from './schedule.ts';
 
 /** How often a kind of fault was injected, and the time from its end to the next PV that appeared
  * or disappeared. */

@@ -1,5 +1,4 @@
-import { seededRandom } from './random.ts';
-import type { Random } from './random.ts';
+import { seededRandom, type Random } from './random.ts';
 
 /** Everything that is done to the processes, with what it is. */
 export const faultKinds = {

@@ -1,7 +1,5 @@
-import { spawn } from 'node:child_process';
-import type { ChildProcess } from 'node:child_process';
-import { createWriteStream } from 'node:fs';
-import type { WriteStream } from 'node:fs';
+import { spawn, type ChildProcess } from 'node:child_process';
+import { createWriteStream, type WriteStream } from 'node:fs';
 import { systemClock } from '#src/runtime/clock.ts';
 
 /** How to start a process that is going to be killed. */

@@ -4,8 +4,7 @@ import { claims, classes, volumes } from '#src/kube/resources.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { Logger } from '#src/runtime/log.ts';
 import type { SeenVolume, TrackedClaim } from './judge.ts';
-import { seededRandom } from './random.ts';
-import type { Random } from './random.ts';
+import { seededRandom, type Random } from './random.ts';
 
 const CLASS = 'sutler-chaos';
 /** A claim that is deleted within this time is usually deleted during its creation. */

@@ -1,4 +1,5 @@
-/* npm run generate:architecture: draws the folders of src/ and their imports into docs/architecture.md. */
+/* npm run generate:architecture: draws the folders of src/ and their imports into
+ * docs/architecture.md. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { build, root } from './setup.mjs';

@@ -1,4 +1,5 @@
-/* npm run generate:parity: writes docs/parity-cases.md from the titles of the tests that carry the number of a case. */
+/* npm run generate:parity: writes docs/parity-cases.md from the titles of the tests that carry the
+ * number of a case. */
 import { spawnSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';

@@ -96,8 +96,8 @@ export function filesIn(folder, suffix) {
 /** Folder of the compiled tests. */
 export const compiledTests = join(root, 'dist-dev', 'test');
 
-/** Compiled test files by their path below `compiledTests`. Compiled files of deleted or renamed tests stay
- * in dist-dev; they have no source any more and are left out. */
+/** Compiled test files by their path below `compiledTests`. Compiled files of deleted or renamed
+ * tests stay in dist-dev; they have no source any more and are left out. */
 export function testFiles() {
   const hasSource = (path) => existsSync(join(root, 'test', path.replace(/\.js$/, '.ts')));
   return filesIn(compiledTests, '.test.js')

@@ -1,4 +1,5 @@
-/* A reporter for node:test: the file, the suites and the title of each test, one JSON array a line. */
+/* A reporter for node:test: the file, the suites and the title of each test, one JSON array a line.
+ */
 
 // oxlint-disable-next-line import/no-default-export -- node:test asks for it
 export default async function* titles(source) {

@@ -26,8 +26,8 @@ export interface LeadershipOptions {
   readonly log: Logger;
 }
 
-/** What this ingest does while it leads, from `begin` to `end`: it enqueues, goes through everything
- * once, checks the incarnation of Redis' data, and names the active gateway. */
+/** What this ingest does while it leads, from `begin` to `end`: it enqueues, goes through
+ * everything once, checks the incarnation of Redis' data, and names the active gateway. */
 export class Leadership {
   readonly #options: LeadershipOptions;
   #isChecking = false;

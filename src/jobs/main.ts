@@ -152,7 +152,8 @@ function createPorts(
   };
 }
 
-/** Names that no other run has: a run that was overtaken must not pass for the one that took over. */
+/** Names that no other run has: a run that was overtaken must not pass for the one that took over.
+ */
 function createOwnerNames(instance: string): () => string {
   let runs = 0;
   return () => `${instance}-${(runs += 1)}`;

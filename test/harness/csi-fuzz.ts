@@ -1,10 +1,14 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { connect as connectHttp2, constants } from 'node:http2';
-import type { ClientHttp2Session, ClientHttp2Stream, OutgoingHttpHeaders } from 'node:http2';
-import { connect as connectSocket } from 'node:net';
-import type { Socket } from 'node:net';
+import {
+  connect as connectHttp2,
+  constants,
+  type ClientHttp2Session,
+  type ClientHttp2Stream,
+  type OutgoingHttpHeaders,
+} from 'node:http2';
+import { connect as connectSocket, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { createCsiClient } from '#src/gateway-client/client.ts';
@@ -275,8 +279,8 @@ function spawnGateway({ folder }: FuzzOptions, address: string): ChildProcess {
   });
 }
 
-/** Starts a gateway in front of the sample driver, attacks it for a while, and reports how many good
- * calls succeeded meanwhile and how much memory it used. */
+/** Starts a gateway in front of the sample driver, attacks it for a while, and reports how many
+ * good calls succeeded meanwhile and how much memory it used. */
 export async function fuzzGateway(o: FuzzOptions): Promise<FuzzReport> {
   const address = `unix://${o.folder.file('gw.sock')}`;
   const driver = await startSampleDriver({

@@ -18,8 +18,9 @@ import {
   answerStatus,
   answerTrailersOnly,
   startRawDriver,
+  type RawCall,
+  type RawDriver,
 } from '../harness/csi-raw-driver.ts';
-import type { RawCall, RawDriver } from '../harness/csi-raw-driver.ts';
 import { Story } from './story.ts';
 
 const MADE = toBinary(

@@ -4,8 +4,7 @@ import { DELAYED_SCORE_PER_MS } from '#src/queue/bullmq-layout.ts';
 import type { JobKey } from '#src/queue/contract.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { claimKey, QueueBench, sleep, until } from '../harness/queue.ts';
-import { startTestRedis } from '../harness/redis.ts';
-import type { TestRedis } from '../harness/redis.ts';
+import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 
 /* 2,000 failing claims with waits up to 5 min and windows of 10 s, in small: 400 with waits up to 3
  * s and windows of half a second. */
