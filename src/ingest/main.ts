@@ -76,9 +76,7 @@ async function start(context: Context): Promise<void> {
   openWaits(base, { gate, watcher, changes });
   openAudit(base, { gate, events });
   const resync = openResync(base, { watcher, gate, producer, onRefused });
-  const failover = openFailover(base, gate);
-  const sweep = openSweep(base, { watcher, gate });
-  const leadership = openLeadership(base, { gate, resync, failover, sweep });
+  const leadership = openLeadership(base, { gate, resync, watcher });
   await connections.marker.ours(stopping);
   if (stopping.aborted) return;
   connections.marker.onChange((isOurs) => isOurs && leadership.resume());
@@ -278,21 +276,25 @@ function openSweep(
 }
 
 function openLeadership(
-  { context, connections, driver, lease }: Base,
+  base: Base,
   parts: {
     readonly gate: LeaderGate;
     readonly resync: Resync;
-    readonly failover: GatewayFailover;
-    readonly sweep: SnapshotSweep | undefined;
+    readonly watcher: Watcher;
   },
 ): Leadership {
+  const { context, connections, driver, lease } = base;
+  const { gate, resync, watcher } = parts;
   const { flags, log } = context;
   const { kube, link, marker } = connections;
   const incarnations = redisIncarnationStore(link.redis, flags.redisPrefix, driver.name);
   const store = leaseIncarnationStore({ client: kube, ...lease });
   return new Leadership({
-    ...parts,
     driver: driver.name,
+    gate,
+    resync,
+    failover: openFailover(base, gate),
+    sweep: openSweep(base, { watcher, gate }),
     incarnation: new IncarnationCheck({
       incarnations,
       store,
