@@ -13,8 +13,8 @@ const documents = [
   'README.md',
   'CONTRIBUTING.md',
   'CHANGELOG.md',
-  ...['docs', 'docs/decisions', 'k8s', 'bench'].flatMap((folder) =>
-    readdirSync(join(ROOT, folder))
+  ...['docs', 'src', 'sandbox', 'k8s', 'bench', 'chaos'].flatMap((folder) =>
+    readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
       .filter((name) => name.endsWith('.md'))
       .map((name) => join(folder, name)),
   ),
