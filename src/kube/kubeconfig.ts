@@ -3,6 +3,7 @@ import { dirname, resolve } from 'node:path';
 import { load } from 'js-yaml';
 import { messageOf } from '../runtime/error-message.ts';
 import { UsageError } from '../runtime/flags.ts';
+import { isFields, type Fields } from './json.ts';
 
 /** Content in the kubeconfig itself, or the absolute path of a file. */
 export type Material =
@@ -27,8 +28,6 @@ export interface KubeconfigContext {
   readonly plugin:
     { readonly kind: 'exec' | 'auth-provider'; readonly section: Fields } | undefined;
 }
-
-export type Fields = Readonly<Record<string, unknown>>;
 
 /** Reads a kubeconfig and selects its current context, or the one with the given name.
  * @throws UsageError: one line that names file, context and fix */
@@ -208,10 +207,6 @@ class Section {
     const text = this.text('token');
     return text === undefined ? undefined : { kind: 'data', text };
   }
-}
-
-function isFields(value: unknown): value is Fields {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 /** The first line of an error's message. */

@@ -1,6 +1,7 @@
 import type { KubeConfig } from '@kubernetes/client-node';
 import { UsageError } from '../runtime/flags.ts';
-import { reasonOf, type Fields } from './kubeconfig.ts';
+import type { Fields } from './json.ts';
+import { reasonOf } from './kubeconfig.ts';
 
 /** A credential that a plug-in returned. */
 export interface PluginCredential {

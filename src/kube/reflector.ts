@@ -88,7 +88,7 @@ class ListWatch<T extends Transformed> implements Reflector<T> {
     const { resource, namespace } = options;
     this.#options = options;
     this.#store = new Store(options);
-    this.#metrics = createReflectorMetrics(options.metrics, resource.plural);
+    this.#metrics = createReflectorMetrics(resource.plural, options.metrics);
     this.#clock = options.clock ?? systemClock;
     this.#title = namespace === undefined ? resource.plural : `${resource.plural} in ${namespace}`;
     this.#trouble = `${this.#title}: not listed yet`;
@@ -128,7 +128,7 @@ class ListWatch<T extends Transformed> implements Reflector<T> {
     for (;;) {
       const pauseMs = await this.#cycle();
       if (this.#stopped.signal.aborted) return;
-      this.#metrics.reconnected();
+      this.#metrics.countWatchEnd();
       if (pauseMs > 0) await this.#clock.sleep(pauseMs, this.#stopped.signal);
       if (this.#stopped.signal.aborted) return;
     }
@@ -164,7 +164,7 @@ class ListWatch<T extends Transformed> implements Reflector<T> {
   async #relist(): Promise<string> {
     const { client, resource, namespace, fieldSelector, labelSelector, log } = this.#options;
     const { signal } = this.#stopped;
-    this.#metrics.listed();
+    this.#metrics.countList();
     const listed = new Set<string>();
     let page: ListPage<unknown> | undefined;
     do {
@@ -183,7 +183,7 @@ class ListWatch<T extends Transformed> implements Reflector<T> {
       signal.throwIfAborted();
     } while (page.continueToken !== undefined);
     this.#store.keepOnly(listed);
-    this.#metrics.objects(this.size);
+    this.#metrics.setObjects(this.size);
     if (!this.hasSynced) log.info({ resource: resource.plural, objects: this.size }, 'listed');
     this.hasSynced = true;
     this.#endFirstList();
@@ -226,7 +226,7 @@ class ListWatch<T extends Transformed> implements Reflector<T> {
     if (event.type === 'BOOKMARK') return;
     if (event.type === 'DELETED') this.#store.remove(event.object);
     else this.#store.put(event.object);
-    this.#metrics.objects(this.size);
+    this.#metrics.setObjects(this.size);
   }
 
   /** Decides how to go on after a failure.

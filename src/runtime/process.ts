@@ -9,7 +9,7 @@ import {
   type Parsed,
   type ParseInput,
 } from './flags.ts';
-import { Closers } from './lifecycle.ts';
+import { Closers } from './closers.ts';
 import { createLogger, type Logger } from './log.ts';
 import { createRegistry, type Registry } from './metrics.ts';
 import type { processFlags } from './process-flags.ts';
