@@ -9,7 +9,7 @@ export type { CallOptions } from './api-call.ts';
 
 export interface ListOptions extends CallOptions {
   readonly namespace?: string | undefined;
-  readonly limit?: number;
+  readonly limit?: number | undefined;
   readonly continueToken?: string | undefined;
   readonly resourceVersion?: string;
   readonly labelSelector?: string | undefined;
@@ -41,9 +41,9 @@ export interface KubeClient {
   /** One page if there is a limit, else all objects. */
   list<T>(resource: Resource, o?: ListOptions): Promise<ListPage<T>>;
   create<T>(
-    resource: Resource,
+    at: Resource,
     namespace: string | undefined,
-    object: unknown,
+    body: unknown,
     o?: CallOptions,
   ): Promise<T>;
   /** PUT. Only for objects of our own, because fields that are not in `object` are lost. */

@@ -38,8 +38,7 @@ export async function openCredentialFile(
   return {
     read() {
       if (nowMs() - readAtMs < REREAD_AFTER_MS) return Promise.resolve(content);
-      reading ??= reread();
-      return reading;
+      return (reading ??= reread());
     },
     expire() {
       readAtMs = -Infinity;

@@ -66,7 +66,7 @@ export class EventCorrelator {
   readonly #spam = new Lru<string, TokenBucket>(MEMORY);
   readonly #repeatAfterMs: number;
 
-  /** @param repeatAfterMs  least time between two writes of a repeating event; an event with another
+  /** @param repeatAfterMs  least time between two writes of a repeating event; one with another
    *                        message is written at once */
   constructor(repeatAfterMs: number) {
     this.#repeatAfterMs = repeatAfterMs;

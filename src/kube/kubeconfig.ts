@@ -53,11 +53,7 @@ export async function readKubeconfig(
   };
 }
 
-function readCluster(
-  file: Section,
-  context: Section,
-  directory: string,
-): Pick<KubeconfigContext, 'server' | 'ca' | 'servername' | 'skipVerify' | 'proxyUrl'> {
+function readCluster(file: Section, context: Section, directory: string) {
   const name = context.text('cluster') ?? '';
   const fields = file.named('clusters', name, 'cluster');
   if (fields === undefined)
@@ -72,11 +68,7 @@ function readCluster(
   };
 }
 
-function readUser(
-  file: Section,
-  context: Section,
-  directory: string,
-): Pick<KubeconfigContext, 'cert' | 'key' | 'token' | 'basic' | 'plugin'> {
+function readUser(file: Section, context: Section, directory: string) {
   const name = context.text('user') ?? '';
   const fields = name === '' ? {} : file.named('users', name, 'user');
   if (fields === undefined)
@@ -149,7 +141,7 @@ function commandPath(command: unknown, directory: string): unknown {
     : command;
 }
 
-/** One part of the file, and the name of it with which errors begin. */
+/** One part of the file; `where` names it in errors. */
 class Section {
   readonly where: string;
   readonly #fields: Fields;
@@ -200,7 +192,7 @@ class Section {
     return path === undefined ? undefined : { kind: 'file', path: resolve(directory, path) };
   }
 
-  /** The file before the text, as in kubectl: files are renewed. */
+  /** The file takes precedence over the text, as in kubectl, since files are renewed. */
   token(directory: string): Material | undefined {
     const path = this.text('tokenFile');
     if (path !== undefined) return { kind: 'file', path: resolve(directory, path) };

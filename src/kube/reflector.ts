@@ -4,8 +4,9 @@ import type { Registry } from 'prom-client';
 import { unlessAborted } from '../runtime/abort.ts';
 import { systemClock, type Clock } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
-import type { KubeClient, ListPage } from './client.ts';
+import type { KubeClient } from './client.ts';
 import { isExpired, KubeError, statusError } from './kube-error.ts';
+import { listPages } from './list-pages.ts';
 import { createReflectorMetrics, type ReflectorMetrics } from './reflector-metrics.ts';
 import { Store, versionOf, type StoreOptions, type Transformed } from './store.ts';
 import type { WatchEvent } from './watch.ts';
@@ -47,7 +48,6 @@ export interface Reflector<T> {
   stop(): Promise<void>;
 }
 
-const PAGE_SIZE = 500;
 const PAGE_TIMEOUT_MS = 60_000;
 const IDLE_TIMEOUT_MS = 120_000;
 const BACKOFF = { startMs: 500, maxMs: 30_000 };
@@ -166,28 +166,28 @@ class ListWatch<T extends Transformed> implements Reflector<T> {
     const { signal } = this.#stopped;
     this.#metrics.countList();
     const listed = new Set<string>();
-    let page: ListPage<unknown> | undefined;
-    do {
-      page = await client.list<unknown>(resource, {
-        namespace,
-        fieldSelector,
-        labelSelector,
-        limit: this.#options.pageSize ?? PAGE_SIZE,
-        signal,
-        timeoutMs: PAGE_TIMEOUT_MS,
-        continueToken: page?.continueToken,
-      });
+    let resourceVersion = '';
+    const pages = listPages<unknown>(client, resource, {
+      namespace,
+      fieldSelector,
+      labelSelector,
+      limit: this.#options.pageSize,
+      signal,
+      timeoutMs: PAGE_TIMEOUT_MS,
+    });
+    for await (const page of pages) {
       for (const raw of page.items) this.#store.put(raw, listed);
       // A page of 500 objects takes some milliseconds; other work gets its turn between pages.
       await setImmediate();
       signal.throwIfAborted();
-    } while (page.continueToken !== undefined);
+      ({ resourceVersion } = page);
+    }
     this.#store.keepOnly(listed);
     this.#metrics.setObjects(this.size);
     if (!this.hasSynced) log.info({ resource: resource.plural, objects: this.size }, 'listed');
     this.hasSynced = true;
     this.#endFirstList();
-    return page.resourceVersion;
+    return resourceVersion;
   }
 
   /** Follows one watch to its end. */

@@ -57,24 +57,17 @@ export class Store<T extends Transformed> {
     if (key === undefined) return;
     listed?.add(key);
     const previous = this.#objects.get(key);
-    // A relist mostly brings objects that have not changed.
-    if (
-      previous !== undefined &&
-      previous.metadata.resourceVersion === versionOf(raw) &&
-      previous.metadata.uid === metadataOf(raw)?.uid
-    )
-      return;
+    const { uid, resourceVersion } = metadataOf(raw) ?? {};
+    // A relist mostly contains objects that have not changed.
+    const known = previous?.metadata;
+    if (known && known.resourceVersion === resourceVersion && known.uid === uid) return;
     const object = this.#transform(raw, key);
     if (object === undefined) return;
     this.#objects.set(key, object);
-    if (previous === undefined) {
-      this.#report({ type: 'added', object });
-    } else if (previous.metadata.uid === object.metadata.uid) {
-      this.#report({ type: 'modified', object, previous });
-    } else {
-      this.#report({ type: 'deleted', object: previous, previous });
-      this.#report({ type: 'added', object });
-    }
+    if (previous?.metadata.uid === object.metadata.uid)
+      return this.#report({ type: 'modified', object, previous });
+    if (previous) this.#report({ type: 'deleted', object: previous, previous });
+    this.#report({ type: 'added', object });
   }
 
   remove(raw: unknown): void {
