@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { startRedisServer } from '#src/redis/server.ts';
 import { startChild, type Child } from '#src/runtime/children.ts';
 import { UsageError } from '#src/runtime/flags.ts';
-import type { Closers } from '#src/runtime/lifecycle.ts';
+import type { Closers } from '#src/runtime/closers.ts';
 import type { Logger } from '#src/runtime/log.ts';
 import { realControlPlane } from '../test/harness/real-control-plane.ts';
 import { childrenOf } from './proc.ts';

@@ -6,7 +6,7 @@ import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
 import { loadClusterAccess } from '#src/kube/credentials.ts';
 import { namespaces } from '#src/kube/resources.ts';
 import { UsageError } from '#src/runtime/flags.ts';
-import type { Closers } from '#src/runtime/lifecycle.ts';
+import type { Closers } from '#src/runtime/closers.ts';
 import type { Logger } from '#src/runtime/log.ts';
 import { version } from '#src/runtime/version.ts';
 import { realControlPlane } from '../test/harness/real-control-plane.ts';

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { keepRedisServer } from '#src/redis/own-server.ts';
 import { unlessAborted } from '#src/runtime/abort.ts';
 import { startChild, type Child } from '#src/runtime/children.ts';
-import type { Closers } from '#src/runtime/lifecycle.ts';
+import type { Closers } from '#src/runtime/closers.ts';
 import type { Logger } from '#src/runtime/log.ts';
 
 const CLI = fileURLToPath(new URL('cli.js', import.meta.url));

@@ -83,7 +83,7 @@ async function listDriverVolumes({ csi, timeoutMs }: AuditPorts): Promise<readon
 
 async function listPersistentVolumeIds({ kube, driver }: AuditPorts): Promise<readonly string[]> {
   const ids: string[] = [];
-  for await (const page of listPages<Volume>(kube, volumes)) {
+  for await (const { items: page } of listPages<Volume>(kube, volumes)) {
     for (const volume of page) {
       const identity = identityOf(volume);
       if (identity?.driver === driver) ids.push(auditId(identity));

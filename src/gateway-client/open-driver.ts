@@ -1,7 +1,7 @@
 // How ingest, jobs and audit reach their driver. Builds on all other files of this folder.
 import { systemClock } from '../runtime/clock.ts';
 import type { Flags } from '../runtime/flags.ts';
-import type { Closers } from '../runtime/lifecycle.ts';
+import type { Closers } from '../runtime/closers.ts';
 import type { Logger } from '../runtime/log.ts';
 import { openGatewaySecurity } from './credentials.ts';
 import { type DriverWatch, watchDriver } from './driver-watch.ts';

@@ -64,7 +64,7 @@ export class SnapshotSweep {
     if (this.#isForbidden || this.#isSweeping || !isLeading()) return;
     this.#isSweeping = true;
     try {
-      for await (const page of listPages<KubeObject>(client, snapshots, { signal })) {
+      for await (const { items: page } of listPages<KubeObject>(client, snapshots, { signal })) {
         this.#enqueueOrphans(page);
         if (!isLeading()) return;
       }

@@ -1,17 +1,6 @@
 import { KubeError } from './kube-error.ts';
 import { TokenBucket } from './token-bucket.ts';
 
-export interface AdmissionOptions {
-  /** Most requests under way at once. */
-  readonly maxInFlight: number;
-  /** Requests per second on average; 0 or less: no limit. */
-  readonly qps: number;
-  /** Requests that may be sent at once after a pause; only with qps. */
-  readonly burst: number;
-  /** A monotonic clock. */
-  readonly nowMs: () => number;
-}
-
 /** Refusals within this time after a reduction do not reduce the limit again. */
 const REDUCTION_PAUSE_MS = 1000;
 const REDUCTION_FACTOR = 0.7;
@@ -32,14 +21,26 @@ export class Admission {
   #reducedAtMs = -Infinity;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor({ maxInFlight, qps, burst, nowMs }: AdmissionOptions) {
-    this.#max = Math.max(1, maxInFlight);
+  /** @param o.maxInFlight  most requests under way at once
+   * @param o.qps    requests per second on average; 0 or less: no limit
+   * @param o.burst  requests that may be sent at once after a pause; only with qps
+   * @param o.nowMs  a monotonic clock */
+  constructor(o: {
+    readonly maxInFlight: number;
+    readonly qps: number;
+    readonly burst: number;
+    readonly nowMs: () => number;
+  }) {
+    const { qps, burst, nowMs } = o;
+    this.#max = Math.max(1, o.maxInFlight);
     this.#limit = this.#max;
     this.#nowMs = nowMs;
-    this.#bucket =
-      qps > 0
-        ? new TokenBucket({ burst: Math.max(1, burst), perSecond: qps, nowMs: nowMs() })
-        : undefined;
+    if (qps > 0)
+      this.#bucket = new TokenBucket({
+        burst: Math.max(1, burst),
+        perSecond: qps,
+        nowMs: nowMs(),
+      });
   }
 
   get inFlight(): number {
@@ -59,14 +60,6 @@ export class Admission {
     readonly signal?: AbortSignal | undefined;
   }): Promise<void> {
     const { title: request, timeoutMs, signal } = o;
-    const refusal = (reason: 'Aborted' | 'Timeout', serverMessage: string): KubeError =>
-      new KubeError(
-        { code: 0, reason, serverMessage, request, maybeSent: false },
-        { cause: signal?.reason },
-      );
-    const neverSent = 'aborted before it was sent';
-    if (signal?.aborted === true) return Promise.reject(refusal('Aborted', neverSent));
-    if (this.#waiting.size === 0 && this.#tryAdmit()) return Promise.resolve();
     return new Promise((resolve, reject) => {
       const leave = (): void => {
         this.#waiting.delete(admit);
@@ -77,15 +70,17 @@ export class Admission {
         leave();
         resolve();
       };
-      const onAbort = (): void => {
+      const refuse = (reason: 'Aborted' | 'Timeout', serverMessage: string): void => {
         leave();
-        reject(refusal('Aborted', neverSent));
+        const cause: unknown = signal?.reason;
+        reject(
+          new KubeError({ code: 0, reason, serverMessage, request, maybeSent: false }, { cause }),
+        );
       };
-      const timer = setTimeout(() => {
-        leave();
-        const waited = `waited ${Math.round(timeoutMs)} ms for its turn behind other requests`;
-        reject(refusal('Timeout', waited));
-      }, timeoutMs);
+      const onAbort = (): void => refuse('Aborted', 'aborted before it was sent');
+      const waited = `waited ${Math.round(timeoutMs)} ms for its turn behind other requests`;
+      const timer = setTimeout(() => refuse('Timeout', waited), timeoutMs);
+      if (signal?.aborted === true) return onAbort();
       signal?.addEventListener('abort', onAbort, { once: true });
       this.#waiting.add(admit);
       this.#admitWaiting();
@@ -120,8 +115,7 @@ export class Admission {
       if (!this.#tryAdmit()) break;
       admit();
     }
-    // A request that waits for a place is admitted by `release`, one that waits for a token by a
-    // timer.
+    // `release` admits a request that waits for others to end; a timer, one that waits for a token.
     if (
       this.#bucket === undefined ||
       this.#timer !== undefined ||

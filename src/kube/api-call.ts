@@ -3,7 +3,7 @@ import type { WireRequest } from './transport.ts';
 
 export interface CallOptions {
   readonly signal?: AbortSignal;
-  /** Limit for the whole call, with waiting for a place and with retries. 30 s where absent. */
+  /** Limit for the whole call, including waiting for its turn and retries. 30 s where absent. */
   readonly timeoutMs?: number;
 }
 

@@ -1,5 +1,6 @@
 import { describeCall, type CallDescription, type CallOptions } from './api-call.ts';
-import { excerpt, isNotFound, KubeError } from './kube-error.ts';
+import { excerpt, parseJson } from './json.ts';
+import { isNotFound, KubeError } from './kube-error.ts';
 import { RequestSender, type RequestSenderOptions } from './request-sender.ts';
 import type { ObjectRef, Resource } from './resources.ts';
 import { WatchDecoder, watchQuery, type WatchOptions } from './watch.ts';
@@ -8,7 +9,7 @@ export type { CallOptions } from './api-call.ts';
 
 export interface ListOptions extends CallOptions {
   readonly namespace?: string | undefined;
-  readonly limit?: number;
+  readonly limit?: number | undefined;
   readonly continueToken?: string | undefined;
   readonly resourceVersion?: string;
   readonly labelSelector?: string | undefined;
@@ -31,8 +32,8 @@ export interface DeleteOptions extends CallOptions {
   readonly preconditions?: { readonly uid?: string; readonly resourceVersion?: string };
 }
 
-/** The API server. All methods throw KubeError with the server's message. Within the time of a call
- * it is sent again after an answer that asks for that (429; 500, 503 and 504 with Retry-After), and
+/** The API server. All methods throw KubeError with the server's message. Until its timeout, a call
+ * is sent again after an answer that asks for that (429; 500, 503 and 504 with Retry-After), and
  * after a network fault if it is a read or was not sent. */
 export interface KubeClient {
   /** @returns undefined if the object does not exist */
@@ -40,9 +41,9 @@ export interface KubeClient {
   /** One page if there is a limit, else all objects. */
   list<T>(resource: Resource, o?: ListOptions): Promise<ListPage<T>>;
   create<T>(
-    resource: Resource,
+    at: Resource,
     namespace: string | undefined,
-    object: unknown,
+    body: unknown,
     o?: CallOptions,
   ): Promise<T>;
   /** PUT. Only for objects of our own, because fields that are not in `object` are lost. */
@@ -51,8 +52,7 @@ export interface KubeClient {
   /** A precondition that is not met is a 409 (isConflict).
    * @returns the object that is being deleted, or a Status; undefined if it did not exist */
   delete<T>(resource: Resource, ref: ObjectRef, o?: DeleteOptions): Promise<T | undefined>;
-  /** One watch. Resolves when the server ends it in order. Most callers want a reflector instead,
-   * which goes on after that. */
+  /** One watch. Resolves when the server ends it in order. A reflector goes on after that. */
   watch(resource: Resource, o: WatchOptions): Promise<void>;
   close(): Promise<void>;
 }
@@ -135,17 +135,14 @@ export function createKubeClient(options: RequestSenderOptions): KubeClient {
  * names by its type are not checked again. */
 // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- named by callers
 function decode<T>(title: string, body: string): T {
-  try {
-    return JSON.parse(body) as T;
-  } catch {
-    // Without the cause: its message quotes the text, which may be a secret.
-    throw new KubeError({
-      code: 0,
-      reason: 'Undecodable',
-      serverMessage: `the answer is not JSON: ${excerpt(body)}`,
-      request: title,
-    });
-  }
+  const value = parseJson(body);
+  if (value !== undefined) return value as T;
+  throw new KubeError({
+    code: 0,
+    reason: 'Undecodable',
+    serverMessage: `the answer is not JSON: ${excerpt(body)}`,
+    request: title,
+  });
 }
 
 /** Handles a 404 about the object itself, which is an answer rather than an error. */

@@ -1,7 +1,6 @@
 import { readFile } from 'node:fs/promises';
 
-/** The greatest age of a file's content when it is used. Tokens are replaced long before they
- * expire. */
+/** After this time a file is read again. Tokens are replaced long before they expire. */
 export const REREAD_AFTER_MS = 30_000;
 
 /** A file that may be replaced at any time: token, CA, certificate, key. */
@@ -39,8 +38,7 @@ export async function openCredentialFile(
   return {
     read() {
       if (nowMs() - readAtMs < REREAD_AFTER_MS) return Promise.resolve(content);
-      reading ??= reread();
-      return reading;
+      return (reading ??= reread());
     },
     expire() {
       readAtMs = -Infinity;

@@ -26,9 +26,9 @@ export interface ClusterAccess {
   /** For logs: which kubeconfig and context, or "in-cluster". */
   readonly source: string;
   /** Namespace of the context or of the pod. */
-  readonly namespace: string | undefined;
+  readonly namespace?: string | undefined;
   /** HTTP proxy that tunnels to the server. */
-  readonly proxy: URL | undefined;
+  readonly proxy?: URL | undefined;
   /** Returns the same object as long as nothing has changed. */
   tls(): Promise<TlsMaterial>;
   /** Value of the Authorization header, if the user has one. */
@@ -61,24 +61,20 @@ export async function loadClusterAccess(options: AccessOptions): Promise<Cluster
   const nowMs = options.nowMs ?? Date.now;
   if (options.kubeconfig) {
     const context = await readKubeconfig(options.kubeconfig, options.context);
-    return fromContext(context, { ...options, nowMs });
+    return fromContext(context, options, nowMs);
   }
   if (options.master) {
     const server = parseServer('--master', options.master, 'http:');
-    const source = `--master ${server.href}`;
-    return createAccess(
-      { server, source, namespace: undefined, proxy: undefined },
-      { where: '--master' },
-    );
+    return createAccess({ server, source: `--master ${server.href}` }, { where: '--master' });
   }
   return fromServiceAccount(options, nowMs);
 }
 
 async function fromContext(
   context: KubeconfigContext,
-  options: AccessOptions & { readonly nowMs: () => number },
+  options: AccessOptions,
+  nowMs: () => number,
 ): Promise<ClusterAccess> {
-  const { nowMs } = options;
   const where = `kubeconfig ${context.path}, context "${context.context}"`;
   const server = serverOf(context, where, options.master);
   if ((context.cert === undefined) !== (context.key === undefined)) {
@@ -87,35 +83,26 @@ async function fromContext(
       : 'a client-key but no client-certificate';
     throw new UsageError(`${where}: its user has ${half}; give both`);
   }
-  const files = new FileOpener({
-    where,
-    hint: 'make the file readable or correct its path',
-    nowMs,
-  });
+  const open = createFileOpener(where, 'make the file readable or correct its path', nowMs);
   const { skipVerify } = context;
+  const { namespace } = context;
   return createAccess(
-    {
-      server,
-      source: where,
-      namespace: context.namespace,
-      proxy: parseProxy(where, context.proxyUrl),
-    },
+    { server, source: where, namespace, proxy: parseProxy(where, context.proxyUrl) },
     {
       where,
       // The name in the kubeconfig belongs to the kubeconfig's server; kubectl ignores it, too.
       servername: options.master ? undefined : context.servername,
       skipVerify,
-      ca: skipVerify ? undefined : await files.openIfGiven('certificate-authority', context.ca),
-      cert: await files.openIfGiven('client-certificate', context.cert),
-      key: await files.openIfGiven('client-key', context.key),
-      token: await files.openIfGiven('tokenFile', context.token),
+      ca: skipVerify ? undefined : await open('certificate-authority', context.ca),
+      cert: await open('client-certificate', context.cert),
+      key: await open('client-key', context.key),
+      token: await open('tokenFile', context.token),
       basic: context.basic,
       plugin:
         context.plugin &&
         (await openPluginCredentials({
+          ...context.plugin,
           where,
-          kind: context.plugin.kind,
-          section: context.plugin.section,
           server: server.href,
           nowMs,
           loadClientNode: options.loadClientNode ?? (() => import('@kubernetes/client-node')),
@@ -150,20 +137,17 @@ async function fromServiceAccount(
   }
   const directory = options.serviceAccountDir ?? SERVICE_ACCOUNT_DIR;
   const where = 'in-cluster credentials';
-  const files = new FileOpener({
-    where,
-    hint: 'set automountServiceAccountToken: true for the pod, or give --kubeconfig=FILE',
-    nowMs,
-  });
-  const open = (name: string): Promise<CredentialFile> =>
-    files.open(name, { kind: 'file', path: `${directory}/${name}` });
+  const hint = 'set automountServiceAccountToken: true for the pod, or give --kubeconfig=FILE';
+  const openFile = createFileOpener(where, hint, nowMs);
+  const open = (name: string): Promise<CredentialFile | undefined> =>
+    openFile(name, { kind: 'file', path: `${directory}/${name}` });
   const ca = await open('ca.crt');
   const token = await open('token');
   const namespace = await open('namespace').catch(() => undefined);
   const url = `https://${bracketIPv6(host)}:${port}`;
   const server = parseServer('KUBERNETES_SERVICE_HOST', url, 'https:');
   return createAccess(
-    { server, source: 'in-cluster', namespace: await namespace?.read(), proxy: undefined },
+    { server, source: 'in-cluster', namespace: await namespace?.read() },
     { where, ca, token },
   );
 }
@@ -241,36 +225,24 @@ function checkTls(where: string, { ca, cert, key }: TlsMaterial): void {
   }
 }
 
-/** Opens the credential files of one source. */
-class FileOpener {
-  readonly #where: string;
-  readonly #hint: string;
-  readonly #nowMs: () => number;
-
-  /** @param o.where  names the source in errors
-   * @param o.hint   says how to fix an unreadable file */
-  constructor(o: { readonly where: string; readonly hint: string; readonly nowMs: () => number }) {
-    this.#where = o.where;
-    this.#hint = o.hint;
-    this.#nowMs = o.nowMs;
-  }
-
-  async open(what: string, material: Material): Promise<CredentialFile> {
+/** @param where  names the source in errors
+ * @param hint   says how to fix an unreadable file */
+function createFileOpener(where: string, hint: string, nowMs: () => number) {
+  return async (
+    what: string,
+    material: Material | undefined,
+  ): Promise<CredentialFile | undefined> => {
+    if (material === undefined) return undefined;
     if (material.kind === 'data')
       return { read: () => Promise.resolve(material.text), expire: () => {} };
     const { path } = material;
     try {
-      return await openCredentialFile(path, this.#nowMs);
+      return await openCredentialFile(path, nowMs);
     } catch (cause) {
-      throw new UsageError(`${this.#where}: ${what} ${path}: ${reasonOf(cause)}; ${this.#hint}`, {
-        cause,
-      });
+      const why = `${what} ${path}: ${reasonOf(cause)}`;
+      throw new UsageError(`${where}: ${why}; ${hint}`, { cause });
     }
-  }
-
-  openIfGiven(what: string, material: Material | undefined): Promise<CredentialFile | undefined> {
-    return material === undefined ? Promise.resolve(undefined) : this.open(what, material);
-  }
+  };
 }
 
 function parseServer(where: string, text: string, protocol: 'http:' | 'https:'): URL {

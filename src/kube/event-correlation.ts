@@ -20,7 +20,7 @@ export interface EventInput {
   readonly message: string;
   /** The reporter, if it is not the recorder's component. */
   readonly component?: string;
-  /** Exempts a Normal event from the rate limit, and puts it before other Normal events. */
+  /** Exempts a Normal event from the rate limit, and writes it before other Normal events. */
   readonly isAlwaysTold?: true;
 }
 
@@ -46,12 +46,6 @@ export type Verdict =
   | { readonly kind: 'coalesced' }
   | { readonly kind: 'spam' };
 
-export interface CorrelatorOptions {
-  /** Least time between two writes of a repeating event. An event with another message is written
-   * at once. */
-  readonly repeatAfterMs: number;
-}
-
 /** Events per object and type: 25 at once, then one every five minutes, as in client-go
  * tools/record/events_cache.go. */
 const SPAM = { burst: 25, perSecond: 1 / 300 };
@@ -70,10 +64,12 @@ export class EventCorrelator {
   readonly #series = new Lru<string, Series>(MEMORY);
   readonly #similar = new Lru<string, { readonly messages: Set<string>; lastMs: number }>(MEMORY);
   readonly #spam = new Lru<string, TokenBucket>(MEMORY);
-  readonly #options: CorrelatorOptions;
+  readonly #repeatAfterMs: number;
 
-  constructor(options: CorrelatorOptions) {
-    this.#options = options;
+  /** @param repeatAfterMs  least time between two writes of a repeating event; one with another
+   *                        message is written at once */
+  constructor(repeatAfterMs: number) {
+    this.#repeatAfterMs = repeatAfterMs;
   }
 
   take(event: EventInput, nowMs: number): Verdict {
@@ -87,23 +83,27 @@ export class EventCorrelator {
       regarding.uid,
       type,
     ]);
-    const message = shorten(event.message);
+    const plainMessage = shorten(event.message);
     const messageKey =
-      message.length <= MAX_KEY_LENGTH
-        ? message
-        : createHash('sha256').update(message).digest('base64');
+      plainMessage.length <= MAX_KEY_LENGTH
+        ? plainMessage
+        : createHash('sha256').update(plainMessage).digest('base64');
     const isCombined = this.#isCombined(JSON.stringify([object, reason]), messageKey, nowMs);
     const key = JSON.stringify(isCombined ? [object, reason] : [object, reason, messageKey]);
+    const message = isCombined ? SIMILAR.prefix + plainMessage : plainMessage;
     const known = this.#series.get(key);
-    if (known)
-      return this.#repeat(known, isCombined ? SIMILAR.prefix + message : message, {
-        object,
-        nowMs,
-      });
+    if (known) {
+      known.count++;
+      known.lastMs = nowMs;
+      known.message = message;
+      if (known.isPending || nowMs - known.writtenAtMs < this.#repeatAfterMs)
+        return { kind: 'coalesced' };
+    }
     if (!this.#isWithinRate(object, nowMs)) return { kind: 'spam' };
+    if (known) return { kind: 'write', series: known };
     const series: Series = {
       input: { ...event, message },
-      message: isCombined ? SIMILAR.prefix + message : message,
+      message,
       count: 1,
       firstMs: nowMs,
       lastMs: nowMs,
@@ -114,19 +114,6 @@ export class EventCorrelator {
     };
     this.#series.set(key, series);
     return { kind: 'write', series };
-  }
-
-  #repeat(
-    series: Series,
-    message: string,
-    { object, nowMs }: { object: string; nowMs: number },
-  ): Verdict {
-    series.count++;
-    series.lastMs = nowMs;
-    series.message = message;
-    if (series.isPending || nowMs - series.writtenAtMs < this.#options.repeatAfterMs)
-      return { kind: 'coalesced' };
-    return this.#isWithinRate(object, nowMs) ? { kind: 'write', series } : { kind: 'spam' };
   }
 
   /** Whether the reason has had too many different messages, so that this one is combined. */

@@ -1,5 +1,5 @@
 import { randomInt, randomUUID } from 'node:crypto';
-import type { KubeClient } from './client.ts';
+import type { CallOptions, KubeClient } from './client.ts';
 import type { EventInput, Series } from './event-correlation.ts';
 import { isAlreadyExists, isNotFound } from './kube-error.ts';
 import type { Event } from './objects.ts';
@@ -12,13 +12,13 @@ const TIMEOUT_MS = 10_000;
 export class EventWriter {
   readonly #client: KubeClient;
   readonly #component: string;
-  readonly #signal: AbortSignal;
+  readonly #callOptions: CallOptions;
 
   /** @param component  the reporter of events that name none */
   constructor(client: KubeClient, component: string, signal: AbortSignal) {
     this.#client = client;
     this.#component = component;
-    this.#signal = signal;
+    this.#callOptions = { signal, timeoutMs: TIMEOUT_MS };
   }
 
   async write(series: Series): Promise<'created' | 'updated'> {
@@ -43,7 +43,7 @@ export class EventWriter {
         events,
         { namespace: namespaceOf(series.input), name },
         { type: 'merge', body },
-        this.#callOptions(),
+        this.#callOptions,
       );
       return true;
     } catch (error) {
@@ -58,16 +58,12 @@ export class EventWriter {
     series.name ??= eventName(series.input.regarding.name, series.firstMs);
     const event = toEvent(series, series.name, series.input.component ?? this.#component);
     try {
-      await this.#client.create(events, namespaceOf(series.input), event, this.#callOptions());
+      await this.#client.create(events, namespaceOf(series.input), event, this.#callOptions);
     } catch (error) {
       // An earlier attempt succeeded, and its answer was lost.
       if (!isAlreadyExists(error)) throw error;
     }
     return 'created';
-  }
-
-  #callOptions(): { readonly signal: AbortSignal; readonly timeoutMs: number } {
-    return { signal: this.#signal, timeoutMs: TIMEOUT_MS };
   }
 }
 

@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto';
-import { Counter, type Registry } from 'prom-client';
+import type { Counter } from 'prom-client';
 import { systemClock, type Clock } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
+import { metricsIn, Registry } from '../runtime/metrics.ts';
 import type { KubeClient } from './client.ts';
 import { EventCorrelator, type EventInput, type Series } from './event-correlation.ts';
 import { EventWriter } from './event-writer.ts';
@@ -10,14 +11,6 @@ import { isOutage, KubeError } from './kube-error.ts';
 import { TokenBucket } from './token-bucket.ts';
 
 export type { EventInput, Regarding } from './event-correlation.ts';
-
-/** Records Kubernetes Events as best effort: it never blocks, never throws, and drops events rather
- * than delay other work. */
-export interface EventRecorder {
-  record(event: EventInput): void;
-  /** Writes the queued events within the given time, and drops the others. */
-  close(graceMs?: number): Promise<void>;
-}
 
 export interface EventRecorderOptions {
   readonly client: KubeClient;
@@ -29,7 +22,7 @@ export interface EventRecorderOptions {
   /** Normal events above this rate are dropped. Warnings have no such limit. */
   readonly normalPerSecond?: number;
   readonly normalBurst?: number;
-  /** See CorrelatorOptions. */
+  /** Least time between two writes of a repeating event. */
   readonly repeatAfterMs?: number;
   /** Pause before a failed write is repeated. */
   readonly retryAfterMs?: number;
@@ -56,13 +49,10 @@ export function eventComponent(
   return `${driver}_${env['HOSTNAME'] ?? 'local'}_${randomUUID()}`;
 }
 
-/** Sends nothing until the first event. */
-export function createEventRecorder(options: EventRecorderOptions): EventRecorder {
-  return new QueueingRecorder(options);
-}
-
-/** Queues the events that are worth a request; up to two workers write them. */
-class QueueingRecorder implements EventRecorder {
+/** Records Kubernetes Events as best effort: it never blocks, never throws, and drops events rather
+ * than delay other work. Events that are worth a request are queued, and up to two workers write
+ * them. */
+export class EventRecorder {
   readonly #log: Logger;
   readonly #clock: Clock;
   readonly #retryAfterMs: number;
@@ -71,7 +61,7 @@ class QueueingRecorder implements EventRecorder {
   readonly #queue = new EventQueue();
   readonly #stopped = new AbortController();
   readonly #writer: EventWriter;
-  readonly #count: (type: EventInput['type'], result: Result) => void;
+  readonly #results: Counter<'type' | 'result'>;
   #activeWorkers = 0;
   #onIdle: (() => void) | undefined;
   #isClosed = false;
@@ -80,16 +70,18 @@ class QueueingRecorder implements EventRecorder {
     this.#log = options.log;
     this.#clock = options.clock ?? systemClock;
     this.#retryAfterMs = options.retryAfterMs ?? RETRY_AFTER_MS;
-    this.#correlator = new EventCorrelator({
-      repeatAfterMs: options.repeatAfterMs ?? REPEAT_AFTER_MS,
-    });
+    this.#correlator = new EventCorrelator(options.repeatAfterMs ?? REPEAT_AFTER_MS);
     this.#normals = new TokenBucket({
       burst: options.normalBurst ?? NORMAL_BURST,
       perSecond: options.normalPerSecond ?? NORMAL_PER_SECOND,
       nowMs: this.#clock.nowMs(),
     });
     this.#writer = new EventWriter(options.client, options.component, this.#stopped.signal);
-    this.#count = createCounter(options.metrics);
+    this.#results = metricsIn(options.metrics ?? new Registry()).counter(
+      'sutler_kube_events_total',
+      'Kubernetes Events by what became of them.',
+      ['type', 'result'],
+    );
   }
 
   record(event: EventInput): void {
@@ -104,6 +96,7 @@ class QueueingRecorder implements EventRecorder {
     }
   }
 
+  /** Writes the queued events within the given time, and drops the others. */
   async close(graceMs = CLOSE_GRACE_MS): Promise<void> {
     this.#isClosed = true;
     if (this.#activeWorkers > 0) {
@@ -131,6 +124,10 @@ class QueueingRecorder implements EventRecorder {
     this.#log.debug({ object, namespace, type, reason }, 'event');
   }
 
+  #count(type: EventInput['type'], result: Result): void {
+    this.#results.inc({ type, result });
+  }
+
   async #drain(): Promise<void> {
     const { signal } = this.#stopped;
     let series = this.#queue.next();
@@ -152,12 +149,9 @@ class QueueingRecorder implements EventRecorder {
       } catch (error) {
         const isTemporary = error instanceof KubeError && isOutage(error);
         if (!isTemporary || tries >= MAX_TRIES || this.#stopped.signal.aborted) {
-          this.#count(type, 'failed');
-          this.#log.debug(
-            { object: regarding.name, reason, error: messageOf(error) },
-            'event not sent',
-          );
-          return;
+          const object = regarding.name;
+          this.#log.debug({ object, reason, error: messageOf(error) }, 'event not sent');
+          return this.#count(type, 'failed');
         }
         const pauseMs = error.retryAfterMs ?? this.#retryAfterMs;
         await this.#clock.sleep(pauseMs, this.#stopped.signal);
@@ -200,20 +194,7 @@ class EventQueue {
   }
 }
 
-function createCounter(
-  registry: Registry | undefined,
-): (type: EventInput['type'], result: Result) => void {
-  if (registry === undefined) return () => {};
-  const name = 'sutler_kube_events_total';
-  const known = registry.getSingleMetric(name);
-  const counter =
-    known instanceof Counter
-      ? known
-      : new Counter({
-          name,
-          help: 'Kubernetes Events by what became of them.',
-          labelNames: ['type', 'result'],
-          registers: [registry],
-        });
-  return (type, result) => counter.inc({ type, result });
+/** Creates a recorder, which sends nothing until the first event. */
+export function createEventRecorder(options: EventRecorderOptions): EventRecorder {
+  return new EventRecorder(options);
 }

@@ -1,6 +1,7 @@
+import { isFields, parseJson } from './json.ts';
 import type { Status } from './objects.ts';
 
-export interface KubeErrorFields {
+interface KubeErrorFields {
   /** HTTP status; 0 if there was no answer. */
   readonly code: number;
   /** Status.reason ("NotFound", "AlreadyExists", …). With code 0: "Network", "Timeout", "Aborted",
@@ -66,7 +67,9 @@ export function answerError(
   },
 ): KubeError {
   const { code, body, retryAfter } = answer;
-  return createError(parseStatus(body) ?? {}, {
+  const value = parseJson(body);
+  const status: Partial<Status> = isFields(value) && value['kind'] === 'Status' ? value : {};
+  return createError(status, {
     code,
     // A 404 without a Status comes from an unknown API group, a proxy or another server: it says
     // nothing about the object.
@@ -79,7 +82,7 @@ export function answerError(
 
 /** Makes the error of a watch event of type ERROR, whose object is a Status. */
 export function statusError(request: string, object: unknown): KubeError {
-  const status: Partial<Status> = typeof object === 'object' && object !== null ? object : {};
+  const status: Partial<Status> = isFields(object) ? object : {};
   const code = status.code ?? 500;
   const reason = REASONS[code] ?? 'Unknown';
   const serverMessage = JSON.stringify(object) ?? '';
@@ -96,28 +99,6 @@ function createError(status: Partial<Status>, fallback: KubeErrorFields): KubeEr
     retryAfterMs: fallback.retryAfterMs ?? secondsToMs(details?.retryAfterSeconds),
     details,
   });
-}
-
-function parseStatus(body: string): Status | undefined {
-  if (!body.startsWith('{')) return undefined;
-  try {
-    const value: unknown = JSON.parse(body);
-    return isStatus(value) ? value : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
-function isStatus(value: unknown): value is Status {
-  return typeof value === 'object' && value !== null && 'kind' in value && value.kind === 'Status';
-}
-
-/** The beginning of a text that could not be decoded. JSON is left out, since it may contain a
- * secret. */
-export function excerpt(text: string): string {
-  return text.trimStart().startsWith('{')
-    ? `${text.length} characters of broken JSON`
-    : text.slice(0, 200);
 }
 
 /** Retry-After is seconds or an HTTP date. */

@@ -3,6 +3,7 @@ import { dirname, resolve } from 'node:path';
 import { load } from 'js-yaml';
 import { messageOf } from '../runtime/error-message.ts';
 import { UsageError } from '../runtime/flags.ts';
+import { isFields, type Fields } from './json.ts';
 
 /** Content in the kubeconfig itself, or the absolute path of a file. */
 export type Material =
@@ -28,8 +29,6 @@ export interface KubeconfigContext {
     { readonly kind: 'exec' | 'auth-provider'; readonly section: Fields } | undefined;
 }
 
-export type Fields = Readonly<Record<string, unknown>>;
-
 /** Reads a kubeconfig and selects its current context, or the one with the given name.
  * @throws UsageError: one line that names file, context and fix */
 export async function readKubeconfig(
@@ -54,11 +53,7 @@ export async function readKubeconfig(
   };
 }
 
-function readCluster(
-  file: Section,
-  context: Section,
-  directory: string,
-): Pick<KubeconfigContext, 'server' | 'ca' | 'servername' | 'skipVerify' | 'proxyUrl'> {
+function readCluster(file: Section, context: Section, directory: string) {
   const name = context.text('cluster') ?? '';
   const fields = file.named('clusters', name, 'cluster');
   if (fields === undefined)
@@ -73,11 +68,7 @@ function readCluster(
   };
 }
 
-function readUser(
-  file: Section,
-  context: Section,
-  directory: string,
-): Pick<KubeconfigContext, 'cert' | 'key' | 'token' | 'basic' | 'plugin'> {
+function readUser(file: Section, context: Section, directory: string) {
   const name = context.text('user') ?? '';
   const fields = name === '' ? {} : file.named('users', name, 'user');
   if (fields === undefined)
@@ -150,7 +141,7 @@ function commandPath(command: unknown, directory: string): unknown {
     : command;
 }
 
-/** One part of the file, and the name of it with which errors begin. */
+/** One part of the file; `where` names it in errors. */
 class Section {
   readonly where: string;
   readonly #fields: Fields;
@@ -201,17 +192,13 @@ class Section {
     return path === undefined ? undefined : { kind: 'file', path: resolve(directory, path) };
   }
 
-  /** The file before the text, as in kubectl: files are renewed. */
+  /** The file takes precedence over the text, as in kubectl, since files are renewed. */
   token(directory: string): Material | undefined {
     const path = this.text('tokenFile');
     if (path !== undefined) return { kind: 'file', path: resolve(directory, path) };
     const text = this.text('token');
     return text === undefined ? undefined : { kind: 'data', text };
   }
-}
-
-function isFields(value: unknown): value is Fields {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 /** The first line of an error's message. */

@@ -1,4 +1,4 @@
-import type { KubeClient, ListOptions } from './client.ts';
+import type { KubeClient, ListOptions, ListPage } from './client.ts';
 import type { Resource } from './resources.ts';
 
 const PAGE_SIZE = 500;
@@ -8,16 +8,14 @@ const PAGE_SIZE = 500;
 export async function* listPages<T>(
   client: Pick<KubeClient, 'list'>,
   resource: Resource,
-  options: Pick<ListOptions, 'namespace' | 'signal'> = {},
-): AsyncGenerator<readonly T[]> {
-  let continueToken: string | undefined;
-  do {
-    const page = await client.list<T>(resource, {
-      ...options,
-      limit: PAGE_SIZE,
-      ...(continueToken === undefined ? {} : { continueToken }),
-    });
-    yield page.items;
-    ({ continueToken } = page);
-  } while (continueToken !== undefined);
+  options: Omit<ListOptions, 'continueToken'> = {},
+): AsyncGenerator<ListPage<T>> {
+  const { limit = PAGE_SIZE } = options;
+  let page = await client.list<T>(resource, { ...options, limit });
+  for (;;) {
+    yield page;
+    const { continueToken } = page;
+    if (continueToken === undefined) return;
+    page = await client.list<T>(resource, { ...options, limit, continueToken });
+  }
 }

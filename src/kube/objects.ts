@@ -1,32 +1,6 @@
 /** Objects of the API server as JSON. Types come from @kubernetes/client-node, of which nothing is
  * loaded at run time; kinds that it lacks are written here, with the fields that we read. */
-import type {
-  CoreV1Event,
-  V1AWSElasticBlockStoreVolumeSource,
-  V1AzureDiskVolumeSource,
-  V1AzureFilePersistentVolumeSource,
-  V1CSIPersistentVolumeSource,
-  V1Lease,
-  V1LeaseSpec,
-  V1NodeSelectorRequirement,
-  V1NodeSelectorTerm,
-  V1ObjectMeta,
-  V1ObjectReference,
-  V1PersistentVolume,
-  V1PersistentVolumeClaim,
-  V1PersistentVolumeClaimSpec,
-  V1PersistentVolumeClaimStatus,
-  V1PersistentVolumeSpec,
-  V1PersistentVolumeStatus,
-  V1Secret,
-  V1Status,
-  V1StorageClass,
-  V1TopologySelectorTerm,
-  V1TypedLocalObjectReference,
-  V1TypedObjectReference,
-  V1VolumeAttachment,
-  V1VolumeAttributesClass,
-} from '@kubernetes/client-node';
+import type * as k8s from '@kubernetes/client-node';
 
 /** A class of client-node as JSON: read-only at every depth, times as RFC 3339 text. */
 type Json<T> = T extends Date
@@ -40,7 +14,7 @@ type With<T, Known> = Omit<T, keyof Known> & Readonly<Known>;
 
 /** Metadata of a stored object. The API server always sets the three required fields. */
 export type ObjectMeta = With<
-  Json<V1ObjectMeta>,
+  Json<k8s.V1ObjectMeta>,
   { name: string; uid: string; resourceVersion: string }
 >;
 
@@ -57,31 +31,31 @@ type Stored<T, Known = unknown> = With<Json<T>, { metadata: ObjectMeta } & Known
 export type Labels = Readonly<Record<string, string>>;
 export type VolumeMode = 'Filesystem' | 'Block';
 export type ReclaimPolicy = 'Delete' | 'Retain' | 'Recycle';
-export type ObjectReference = Json<V1ObjectReference>;
+export type ObjectReference = Json<k8s.V1ObjectReference>;
 
-export type DataSource = Json<V1TypedLocalObjectReference>;
-export type DataSourceRef = Json<V1TypedObjectReference>;
-export type ClaimSpec = With<Json<V1PersistentVolumeClaimSpec>, { volumeMode?: VolumeMode }>;
+export type DataSource = Json<k8s.V1TypedLocalObjectReference>;
+export type DataSourceRef = Json<k8s.V1TypedObjectReference>;
+export type ClaimSpec = With<Json<k8s.V1PersistentVolumeClaimSpec>, { volumeMode?: VolumeMode }>;
 type ClaimStatus = With<
-  Json<V1PersistentVolumeClaimStatus>,
+  Json<k8s.V1PersistentVolumeClaimStatus>,
   { phase?: 'Pending' | 'Bound' | 'Lost' }
 >;
 /** PersistentVolumeClaim. */
-export type Claim = Stored<V1PersistentVolumeClaim, { spec: ClaimSpec; status?: ClaimStatus }>;
+export type Claim = Stored<k8s.V1PersistentVolumeClaim, { spec: ClaimSpec; status?: ClaimStatus }>;
 
-export type NodeSelectorRequirement = Json<V1NodeSelectorRequirement>;
-export type NodeSelectorTerm = Json<V1NodeSelectorTerm>;
-export type CsiSource = Json<V1CSIPersistentVolumeSource>;
-/* In-tree volume sources whose plug-in has a CSI driver now. */
-export type AwsElasticBlockStoreSource = Json<V1AWSElasticBlockStoreVolumeSource>;
-export type AzureDiskSource = Json<V1AzureDiskVolumeSource>;
+export type NodeSelectorRequirement = Json<k8s.V1NodeSelectorRequirement>;
+export type NodeSelectorTerm = Json<k8s.V1NodeSelectorTerm>;
+export type CsiSource = Json<k8s.V1CSIPersistentVolumeSource>;
+// In-tree volume sources whose plug-in has a CSI driver now.
+export type AwsElasticBlockStoreSource = Json<k8s.V1AWSElasticBlockStoreVolumeSource>;
+export type AzureDiskSource = Json<k8s.V1AzureDiskVolumeSource>;
 /** The API server writes null for a namespace that is not set. */
 export type AzureFileSource = With<
-  Json<V1AzureFilePersistentVolumeSource>,
+  Json<k8s.V1AzureFilePersistentVolumeSource>,
   { secretNamespace?: string | null }
 >;
 export type VolumeSpec = With<
-  Json<V1PersistentVolumeSpec>,
+  Json<k8s.V1PersistentVolumeSpec>,
   {
     azureFile?: AzureFileSource;
     persistentVolumeReclaimPolicy?: ReclaimPolicy;
@@ -89,11 +63,11 @@ export type VolumeSpec = With<
   }
 >;
 type VolumeStatus = With<
-  Json<V1PersistentVolumeStatus>,
+  Json<k8s.V1PersistentVolumeStatus>,
   { phase?: 'Pending' | 'Available' | 'Bound' | 'Released' | 'Failed' }
 >;
 /** PersistentVolume. */
-export type Volume = Stored<V1PersistentVolume, { spec: VolumeSpec; status?: VolumeStatus }>;
+export type Volume = Stored<k8s.V1PersistentVolume, { spec: VolumeSpec; status?: VolumeStatus }>;
 /** A PersistentVolume before it is created: the API server sets uid and resourceVersion. */
 export interface NewVolume {
   readonly apiVersion: 'v1';
@@ -102,24 +76,24 @@ export interface NewVolume {
   readonly spec: VolumeSpec;
 }
 
-export type TopologySelectorTerm = Json<V1TopologySelectorTerm>;
+export type TopologySelectorTerm = Json<k8s.V1TopologySelectorTerm>;
 /** StorageClass. */
 export type Class = Stored<
-  V1StorageClass,
+  k8s.V1StorageClass,
   { reclaimPolicy?: ReclaimPolicy; volumeBindingMode?: 'Immediate' | 'WaitForFirstConsumer' }
 >;
 
 /** Secret; the values are base64. Never kept longer than one call (invariant 12). */
-export type Secret = Stored<V1Secret>;
+export type Secret = Stored<k8s.V1Secret>;
 
 /** Its times have exactly six fraction digits: the API server refuses others with status 400. */
-export type LeaseSpec = Json<V1LeaseSpec>;
+export type LeaseSpec = Json<k8s.V1LeaseSpec>;
 /** Lease of coordination.k8s.io. */
-export type Lease = Stored<V1Lease>;
+export type Lease = Stored<k8s.V1Lease>;
 
 /** core/v1 Event. */
 export type Event = With<
-  Json<CoreV1Event>,
+  Json<k8s.CoreV1Event>,
   {
     metadata: Partial<ObjectMeta> & { readonly name: string };
     type: 'Normal' | 'Warning';
@@ -129,8 +103,8 @@ export type Event = With<
   }
 >;
 
-export type VolumeAttachment = Stored<V1VolumeAttachment>;
-export type VolumeAttributesClass = Stored<V1VolumeAttributesClass>;
+export type VolumeAttachment = Stored<k8s.V1VolumeAttachment>;
+export type VolumeAttributesClass = Stored<k8s.V1VolumeAttributesClass>;
 
 /** VolumeSnapshot of snapshot.storage.k8s.io. */
 export interface Snapshot extends KubeObject {
@@ -178,4 +152,4 @@ export interface ReferenceGrantSpec {
 }
 
 /** The API server's answer where it isn't an object: errors, some deletions. */
-export type Status = With<Json<V1Status>, { kind: 'Status' }>;
+export type Status = With<Json<k8s.V1Status>, { kind: 'Status' }>;

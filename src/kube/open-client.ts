@@ -1,5 +1,5 @@
 import type { Flags } from '../runtime/flags.ts';
-import type { Closers } from '../runtime/lifecycle.ts';
+import type { Closers } from '../runtime/closers.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Registry } from '../runtime/metrics.ts';
 import { version } from '../runtime/version.ts';

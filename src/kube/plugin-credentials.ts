@@ -1,6 +1,7 @@
 import type { KubeConfig } from '@kubernetes/client-node';
 import { UsageError } from '../runtime/flags.ts';
-import { reasonOf, type Fields } from './kubeconfig.ts';
+import type { Fields } from './json.ts';
+import { reasonOf } from './kubeconfig.ts';
 
 /** A credential that a plug-in returned. */
 export interface PluginCredential {
@@ -28,8 +29,10 @@ export interface PluginOptions {
   readonly loadClientNode: () => Promise<{ readonly KubeConfig: new () => KubeConfig }>;
 }
 
-/** client-node checks the expiry itself, but creates an HTTP agent at each call. */
+/** client-node, which checks the expiry, is asked at most this often: each call of it creates
+ * an HTTP agent. */
 const ASK_AFTER_MS = 10_000;
+/** Least time between two runs after refusals. */
 const RENEW_AFTER_MS = 5_000;
 
 /** Runs the plug-in of a user with `exec` or `auth-provider` by client-node. Concurrent requests
@@ -69,8 +72,7 @@ export async function openPluginCredentials(options: PluginOptions): Promise<Plu
   };
   const current = (): Promise<PluginCredential> => {
     if (last && nowMs() - askedAtMs < ASK_AFTER_MS) return Promise.resolve(last);
-    running ??= ask();
-    return running;
+    return (running ??= ask());
   };
 
   await current();

@@ -6,8 +6,10 @@ export class QuantityError extends Error {
 /** Larger quantities are limited to this: CSI has 64-bit sizes. */
 const MAX_BYTES = 2n ** 63n - 1n;
 
-/** Scale of a suffix: a factor of 2 or 10 to some power. */
-const SCALES: Readonly<Record<string, readonly [base: bigint, exponent: number]>> = {
+/** A factor: 2 or 10 to some power. */
+type Scale = readonly [base: 2n | 10n, exponent: number];
+
+const SCALES: Readonly<Record<string, Scale>> = {
   n: [10n, -9],
   u: [10n, -6],
   m: [10n, -3],
@@ -41,18 +43,13 @@ export function parseQuantityBytes(text: string): bigint {
     throw new QuantityError(
       `"${text}" is not a quantity; write a number with an optional unit, like 5Gi, 500M or 1e9`,
     );
-  const [base, exponent] = scaleOf(text, match[4] ?? '');
-  const magnitude = scaleUp({
-    digits: BigInt(whole + fraction),
-    decimals: fraction.length,
-    base,
-    exponent,
-  });
+  const scale = scaleOf(text, match[4] ?? '');
+  const magnitude = scaleUp(BigInt(whole + fraction), fraction.length, scale);
   const capped = magnitude > MAX_BYTES ? MAX_BYTES : magnitude;
   return match[1] === '-' ? -capped : capped;
 }
 
-function scaleOf(text: string, suffix: string): readonly [bigint, number] {
+function scaleOf(text: string, suffix: string): Scale {
   const known = Object.hasOwn(SCALES, suffix) ? SCALES[suffix] : undefined;
   if (known) return known;
   if (/^[eE][+-]?\d+$/.test(suffix)) return [10n, Number(suffix.slice(1))];
@@ -63,16 +60,10 @@ function scaleOf(text: string, suffix: string): readonly [bigint, number] {
 }
 
 /** The smallest integer not below digits × 10^-decimals × base^exponent. */
-function scaleUp(number: {
-  digits: bigint;
-  decimals: number;
-  base: bigint;
-  exponent: number;
-}): bigint {
-  const { digits, decimals, base, exponent } = number;
+function scaleUp(digits: bigint, decimals: number, [base, exponent]: Scale): bigint {
   if (digits === 0n) return 0n;
-  // Users choose exponents: 1e999999999 must not be computed. What is too large or too small is
-  // known without that.
+  // Users choose exponents, and 1e999999999 must not be computed: the length alone shows that a
+  // number is too large or too small.
   const powerOfTen = (base === 10n ? exponent : 0) - decimals;
   const length = digits.toString().length;
   if (base === 10n && length + powerOfTen > 20) return MAX_BYTES + 1n;

@@ -1,49 +1,25 @@
-import { Counter, Gauge, type Registry } from 'prom-client';
+import { metricsIn, Registry } from '../runtime/metrics.ts';
 
-/** Metrics of one reflector. */
-export interface ReflectorMetrics {
-  listed(): void;
-  reconnected(): void;
-  objects(count: number): void;
-}
-
-const SILENT: ReflectorMetrics = { listed: () => {}, reconnected: () => {}, objects: () => {} };
+export type ReflectorMetrics = ReturnType<typeof createReflectorMetrics>;
 
 /** `sutler_kube_reflector_lists_total`, `…_watch_ends_total` and `…_objects`, which all reflectors
- * of a process share; `resource` is their label. */
-export function createReflectorMetrics(
-  registry: Registry | undefined,
-  resource: string,
-): ReflectorMetrics {
-  if (registry === undefined) return SILENT;
+ * of a registry share; `resource` is their label. */
+export function createReflectorMetrics(resource: string, registry = new Registry()) {
+  const { counter, gauge } = metricsIn(registry);
   const lists = counter(
-    registry,
     'sutler_kube_reflector_lists_total',
     'Full lists; more than one per resource means that a watch fell too far behind.',
+    ['resource'],
   );
   const ends = counter(
-    registry,
     'sutler_kube_reflector_watch_ends_total',
     'Watches that ended, for any reason, and were opened again.',
+    ['resource'],
   );
-  const objects = gauge(registry, 'sutler_kube_reflector_objects', 'Objects in the store.');
+  const objects = gauge('sutler_kube_reflector_objects', 'Objects in the store.', ['resource']);
   return {
-    listed: () => lists.inc({ resource }),
-    reconnected: () => ends.inc({ resource }),
-    objects: (count) => objects.set({ resource }, count),
+    countList: () => lists.inc({ resource }),
+    countWatchEnd: () => ends.inc({ resource }),
+    setObjects: (count: number) => objects.set({ resource }, count),
   };
-}
-
-function counter(registry: Registry, name: string, help: string): Counter {
-  const known = registry.getSingleMetric(name);
-  return known instanceof Counter
-    ? known
-    : new Counter({ name, help, labelNames: ['resource'], registers: [registry] });
-}
-
-function gauge(registry: Registry, name: string, help: string): Gauge {
-  const known = registry.getSingleMetric(name);
-  return known instanceof Gauge
-    ? known
-    : new Gauge({ name, help, labelNames: ['resource'], registers: [registry] });
 }

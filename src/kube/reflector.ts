@@ -4,8 +4,9 @@ import type { Registry } from 'prom-client';
 import { unlessAborted } from '../runtime/abort.ts';
 import { systemClock, type Clock } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
-import type { KubeClient, ListPage } from './client.ts';
+import type { KubeClient } from './client.ts';
 import { isExpired, KubeError, statusError } from './kube-error.ts';
+import { listPages } from './list-pages.ts';
 import { createReflectorMetrics, type ReflectorMetrics } from './reflector-metrics.ts';
 import { Store, versionOf, type StoreOptions, type Transformed } from './store.ts';
 import type { WatchEvent } from './watch.ts';
@@ -47,7 +48,6 @@ export interface Reflector<T> {
   stop(): Promise<void>;
 }
 
-const PAGE_SIZE = 500;
 const PAGE_TIMEOUT_MS = 60_000;
 const IDLE_TIMEOUT_MS = 120_000;
 const BACKOFF = { startMs: 500, maxMs: 30_000 };
@@ -88,7 +88,7 @@ class ListWatch<T extends Transformed> implements Reflector<T> {
     const { resource, namespace } = options;
     this.#options = options;
     this.#store = new Store(options);
-    this.#metrics = createReflectorMetrics(options.metrics, resource.plural);
+    this.#metrics = createReflectorMetrics(resource.plural, options.metrics);
     this.#clock = options.clock ?? systemClock;
     this.#title = namespace === undefined ? resource.plural : `${resource.plural} in ${namespace}`;
     this.#trouble = `${this.#title}: not listed yet`;
@@ -128,7 +128,7 @@ class ListWatch<T extends Transformed> implements Reflector<T> {
     for (;;) {
       const pauseMs = await this.#cycle();
       if (this.#stopped.signal.aborted) return;
-      this.#metrics.reconnected();
+      this.#metrics.countWatchEnd();
       if (pauseMs > 0) await this.#clock.sleep(pauseMs, this.#stopped.signal);
       if (this.#stopped.signal.aborted) return;
     }
@@ -164,30 +164,30 @@ class ListWatch<T extends Transformed> implements Reflector<T> {
   async #relist(): Promise<string> {
     const { client, resource, namespace, fieldSelector, labelSelector, log } = this.#options;
     const { signal } = this.#stopped;
-    this.#metrics.listed();
+    this.#metrics.countList();
     const listed = new Set<string>();
-    let page: ListPage<unknown> | undefined;
-    do {
-      page = await client.list<unknown>(resource, {
-        namespace,
-        fieldSelector,
-        labelSelector,
-        limit: this.#options.pageSize ?? PAGE_SIZE,
-        signal,
-        timeoutMs: PAGE_TIMEOUT_MS,
-        continueToken: page?.continueToken,
-      });
+    let resourceVersion = '';
+    const pages = listPages<unknown>(client, resource, {
+      namespace,
+      fieldSelector,
+      labelSelector,
+      limit: this.#options.pageSize,
+      signal,
+      timeoutMs: PAGE_TIMEOUT_MS,
+    });
+    for await (const page of pages) {
       for (const raw of page.items) this.#store.put(raw, listed);
       // A page of 500 objects takes some milliseconds; other work gets its turn between pages.
       await setImmediate();
       signal.throwIfAborted();
-    } while (page.continueToken !== undefined);
+      ({ resourceVersion } = page);
+    }
     this.#store.keepOnly(listed);
-    this.#metrics.objects(this.size);
+    this.#metrics.setObjects(this.size);
     if (!this.hasSynced) log.info({ resource: resource.plural, objects: this.size }, 'listed');
     this.hasSynced = true;
     this.#endFirstList();
-    return page.resourceVersion;
+    return resourceVersion;
   }
 
   /** Follows one watch to its end. */
@@ -226,7 +226,7 @@ class ListWatch<T extends Transformed> implements Reflector<T> {
     if (event.type === 'BOOKMARK') return;
     if (event.type === 'DELETED') this.#store.remove(event.object);
     else this.#store.put(event.object);
-    this.#metrics.objects(this.size);
+    this.#metrics.setObjects(this.size);
   }
 
   /** Decides how to go on after a failure.

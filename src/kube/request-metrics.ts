@@ -1,24 +1,14 @@
-import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
+import { Counter, Gauge, Histogram } from 'prom-client';
+import { Registry } from '../runtime/metrics.ts';
 
-/** Metrics of the requests to the API server. */
-export interface RequestMetrics {
-  /** @param o.code  HTTP status; 0 without an answer */
-  observe(
-    verb: string,
-    resource: string,
-    o: { readonly code: number; readonly durationMs: number },
-  ): void;
-}
-
-const SILENT: RequestMetrics = { observe: () => {} };
+export type RequestMetrics = ReturnType<typeof createRequestMetrics>;
 
 /** `sutler_kube_requests_total`, `sutler_kube_request_duration_seconds`, `sutler_kube_in_flight`,
  * `sutler_kube_in_flight_limit`. */
 export function createRequestMetrics(
-  registry: Registry | undefined,
   admission: { readonly inFlight: number; readonly limit: number },
-): RequestMetrics {
-  if (registry === undefined) return SILENT;
+  registry = new Registry(),
+) {
   const registers = [registry];
   const requests = new Counter({
     name: 'sutler_kube_requests_total',
@@ -28,7 +18,7 @@ export function createRequestMetrics(
   });
   const durations = new Histogram({
     name: 'sutler_kube_request_duration_seconds',
-    help: 'Time from sending a request to the end of its answer; waiting for a place is excluded.',
+    help: 'Time from sending a request to the end of its answer; waiting for its turn is excluded.',
     labelNames: ['verb', 'resource'],
     buckets: [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30],
     registers,
@@ -46,7 +36,12 @@ export function createRequestMetrics(
     collect: () => limit.set(admission.limit),
   });
   return {
-    observe(verb, resource, { code, durationMs }) {
+    /** @param code  HTTP status; 0 without an answer */
+    observe(
+      verb: string,
+      resource: string,
+      { code, durationMs }: { readonly code: number; readonly durationMs: number },
+    ): void {
       requests.inc({ verb, resource, code });
       if (verb !== 'watch') durations.observe({ verb, resource }, durationMs / 1000);
     },

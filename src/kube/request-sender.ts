@@ -40,9 +40,7 @@ const DEFAULT_RETRY_AFTER_MS = 1000;
 
 /** Sends requests with credentials, within the limits, and retries those that may be retried. */
 export class RequestSender {
-  readonly #access: ClusterAccess;
-  readonly #userAgent: string;
-  readonly #log: Logger;
+  readonly #options: RequestSenderOptions;
   readonly #clock: Clock;
   readonly #admission: Admission;
   readonly #metrics: RequestMetrics;
@@ -51,9 +49,7 @@ export class RequestSender {
 
   constructor(options: RequestSenderOptions) {
     const maxInFlight = options.maxInFlight ?? DEFAULT_MAX_IN_FLIGHT;
-    this.#access = options.access;
-    this.#userAgent = options.userAgent;
-    this.#log = options.log;
+    this.#options = options;
     this.#clock = options.clock ?? systemClock;
     this.#admission = new Admission({
       maxInFlight,
@@ -61,7 +57,7 @@ export class RequestSender {
       burst: options.burst ?? 1,
       nowMs: () => performance.now(),
     });
-    this.#metrics = createRequestMetrics(options.metrics, this.#admission);
+    this.#metrics = createRequestMetrics(this.#admission, options.metrics);
     this.#transport = new Transport(options.access, Math.max(1, maxInFlight));
   }
 
@@ -104,7 +100,7 @@ export class RequestSender {
 
   async #authorize(call: ApiCall): Promise<string | undefined> {
     try {
-      return await this.#access.authorization();
+      return await this.#options.access.authorization();
     } catch (cause) {
       throw unansweredError(call, 'Credentials', cause);
     }
@@ -114,7 +110,9 @@ export class RequestSender {
    * refresh. A request that was sent with older credentials needs none. */
   async #refresh(call: ApiCall, refused: string | undefined): Promise<void> {
     if ((await this.#authorize(call)) !== refused) return;
-    this.#refreshing ??= this.#access.refresh().finally(() => (this.#refreshing = undefined));
+    this.#refreshing ??= this.#options.access
+      .refresh()
+      .finally(() => (this.#refreshing = undefined));
     await this.#refreshing.catch((cause: unknown) => {
       throw unansweredError(call, 'Credentials', cause);
     });
@@ -179,7 +177,7 @@ export class RequestSender {
       path: call.path,
       headers: {
         accept: 'application/json',
-        'user-agent': this.#userAgent,
+        'user-agent': this.#options.userAgent,
         ...(authorization === undefined ? {} : { authorization }),
         ...(call.body === undefined ? {} : { 'content-type': call.contentType }),
       },
@@ -197,7 +195,7 @@ export class RequestSender {
     if (delayMs === undefined || retries >= MAX_RETRIES || performance.now() + delayMs >= endMs)
       throw failure;
     const { code, reason } = failure;
-    this.#log.debug(
+    this.#options.log.debug(
       { request: call.title, code, reason, waitMs: Math.round(delayMs) },
       'API request will be repeated',
     );
@@ -217,16 +215,16 @@ function retryDelayMs(call: ApiCall, failure: KubeError, retries: number): numbe
   const delayMs = asksToRetry
     ? (retryAfterMs ?? DEFAULT_RETRY_AFTER_MS)
     : NETWORK_BACKOFF_MS * 2 ** retries;
-  // Random, so that requests that were refused together do not come back together.
+  // Random, so that requests that were refused together are not repeated together.
   return delayMs * (1 + Math.random() * 0.5);
 }
 
-/** One stop signal serves hundreds of calls; Node would warn of a leak. */
+/** One stop signal can serve hundreds of calls at once, of which Node would warn as a leak. */
 function allowManyListeners(signal: AbortSignal | undefined): void {
   if (signal !== undefined) setMaxListeners(0, signal);
 }
 
-/** At least a millisecond, so that there always is a timer. */
+/** At least 1 ms, so that there always is a timer. */
 function leftMs(endMs: number): number {
   return Math.max(1, Math.ceil(endMs - performance.now()));
 }

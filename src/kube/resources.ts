@@ -14,30 +14,25 @@ export interface ObjectRef {
   readonly name: string;
 }
 
+const storageApi = 'storage.k8s.io/v1';
+const snapshotApi = 'snapshot.storage.k8s.io/v1';
+
 export const claims = inNamespace('v1', 'persistentvolumeclaims', 'PersistentVolumeClaim');
 export const volumes = inCluster('v1', 'persistentvolumes', 'PersistentVolume');
 export const secrets = inNamespace('v1', 'secrets', 'Secret');
 export const events = inNamespace('v1', 'events', 'Event');
 export const namespaces = inCluster('v1', 'namespaces', 'Namespace');
 export const leases = inNamespace('coordination.k8s.io/v1', 'leases', 'Lease');
-export const classes = inCluster('storage.k8s.io/v1', 'storageclasses', 'StorageClass');
-export const volumeAttachments = inCluster(
-  'storage.k8s.io/v1',
-  'volumeattachments',
-  'VolumeAttachment',
-);
+export const classes = inCluster(storageApi, 'storageclasses', 'StorageClass');
+export const volumeAttachments = inCluster(storageApi, 'volumeattachments', 'VolumeAttachment');
 export const volumeAttributesClasses = inCluster(
-  'storage.k8s.io/v1',
+  storageApi,
   'volumeattributesclasses',
   'VolumeAttributesClass',
 );
-export const snapshots = inNamespace(
-  'snapshot.storage.k8s.io/v1',
-  'volumesnapshots',
-  'VolumeSnapshot',
-);
+export const snapshots = inNamespace(snapshotApi, 'volumesnapshots', 'VolumeSnapshot');
 export const snapshotContents = inCluster(
-  'snapshot.storage.k8s.io/v1',
+  snapshotApi,
   'volumesnapshotcontents',
   'VolumeSnapshotContent',
 );
@@ -77,9 +72,7 @@ export function pathOf(
   const { group, version, plural, namespaced } = resource;
   const root = group === '' ? `/api/${version}` : `/apis/${group}/${version}`;
   const namespace =
-    namespaced && at.namespace !== undefined && at.namespace !== ''
-      ? `/namespaces/${encodeURIComponent(at.namespace)}`
-      : '';
+    namespaced && at.namespace ? `/namespaces/${encodeURIComponent(at.namespace)}` : '';
   const name = at.name === undefined ? '' : `/${encodeURIComponent(at.name)}`;
   const subresource = at.subresource === undefined ? '' : `/${at.subresource}`;
   return `${root}${namespace}/${plural}${name}${subresource}`;
@@ -90,7 +83,5 @@ export function keyOf(ref: {
   readonly namespace?: string | undefined;
   readonly name: string;
 }): string {
-  return ref.namespace === undefined || ref.namespace === ''
-    ? ref.name
-    : `${ref.namespace}/${ref.name}`;
+  return ref.namespace ? `${ref.namespace}/${ref.name}` : ref.name;
 }

@@ -1,5 +1,6 @@
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
+import { isFields } from './json.ts';
 import type { ObjectMeta } from './objects.ts';
 import { keyOf, type Resource } from './resources.ts';
 
@@ -30,9 +31,11 @@ export interface StoreOptions<T> {
 export class Store<T extends Transformed> {
   readonly #objects = new Map<string, T>();
   readonly #options: StoreOptions<T>;
+  readonly #log: Logger;
 
   constructor(options: StoreOptions<T>) {
     this.#options = options;
+    this.#log = options.log.child({ resource: options.resource.plural });
   }
 
   get size(): number {
@@ -54,24 +57,17 @@ export class Store<T extends Transformed> {
     if (key === undefined) return;
     listed?.add(key);
     const previous = this.#objects.get(key);
-    // A relist mostly brings objects that have not changed.
-    if (
-      previous !== undefined &&
-      previous.metadata.resourceVersion === versionOf(raw) &&
-      previous.metadata.uid === metadataOf(raw)?.uid
-    )
-      return;
+    const { uid, resourceVersion } = metadataOf(raw) ?? {};
+    // A relist mostly contains objects that have not changed.
+    const known = previous?.metadata;
+    if (known && known.resourceVersion === resourceVersion && known.uid === uid) return;
     const object = this.#transform(raw, key);
     if (object === undefined) return;
     this.#objects.set(key, object);
-    if (previous === undefined) {
-      this.#report({ type: 'added', object });
-    } else if (previous.metadata.uid === object.metadata.uid) {
-      this.#report({ type: 'modified', object, previous });
-    } else {
-      this.#report({ type: 'deleted', object: previous, previous });
-      this.#report({ type: 'added', object });
-    }
+    if (previous?.metadata.uid === object.metadata.uid)
+      return this.#report({ type: 'modified', object, previous });
+    if (previous) this.#report({ type: 'deleted', object: previous, previous });
+    this.#report({ type: 'added', object });
   }
 
   remove(raw: unknown): void {
@@ -96,10 +92,7 @@ export class Store<T extends Transformed> {
     try {
       return this.#options.transform(raw);
     } catch (error) {
-      this.#options.log.error(
-        { resource: this.#options.resource.plural, object: key, error: messageOf(error) },
-        'object skipped: it can not be read',
-      );
+      this.#log.error({ object: key, error: messageOf(error) }, 'object skipped: not readable');
       return undefined;
     }
   }
@@ -107,31 +100,21 @@ export class Store<T extends Transformed> {
   #report(change: Change<T>): void {
     try {
       this.#options.onChange?.(change);
-    } catch (error) {
-      const { resource, log } = this.#options;
-      log.error(
-        {
-          resource: resource.plural,
-          object: keyOf(change.object.metadata),
-          change: change.type,
-          err: error,
-        },
-        'handler of a change failed',
-      );
+    } catch (err) {
+      const object = keyOf(change.object.metadata);
+      this.#log.error({ object, change: change.type, err }, 'handler of a change failed');
     }
   }
 }
 
 function metadataOf(raw: unknown): Partial<ObjectMeta> | undefined {
-  if (typeof raw !== 'object' || raw === null || !('metadata' in raw)) return undefined;
-  return typeof raw.metadata === 'object' && raw.metadata !== null ? raw.metadata : undefined;
+  const metadata = isFields(raw) ? raw['metadata'] : undefined;
+  return isFields(metadata) ? metadata : undefined;
 }
 
 function rawKey(raw: unknown): string | undefined {
-  const metadata = metadataOf(raw);
-  return metadata?.name === undefined
-    ? undefined
-    : keyOf({ namespace: metadata.namespace, name: metadata.name });
+  const { namespace, name } = metadataOf(raw) ?? {};
+  return name === undefined ? undefined : keyOf({ namespace, name });
 }
 
 /** resourceVersion of an object as the API server sent it. */

@@ -1,3 +1,4 @@
+import type { IncomingHttpHeaders } from 'node:http';
 import { Pool, ProxyAgent, type Dispatcher } from 'undici';
 import type { ClusterAccess, TlsMaterial } from './credentials.ts';
 
@@ -24,12 +25,8 @@ export class TransportError extends Error {
   /** False only if the request was never written to a connection. */
   readonly maybeSent: boolean;
 
-  constructor(
-    kind: TransportError['kind'],
-    maybeSent: boolean,
-    options: { readonly message: string; readonly cause?: unknown },
-  ) {
-    super(options.message, { cause: options.cause });
+  constructor(kind: TransportError['kind'], maybeSent: boolean, message: string, cause?: unknown) {
+    super(message, { cause });
     this.kind = kind;
     this.maybeSent = maybeSent;
   }
@@ -44,8 +41,8 @@ export interface StreamOptions {
   readonly onData: (chunk: Buffer) => void;
 }
 
-/** API servers close idle connections after 90 s. Ours are closed earlier, so that no write meets a
- * connection that the server is closing. A shorter Keep-Alive hint takes precedence. */
+/** API servers close idle connections after 90 s. Ours are closed earlier, so that no request is sent
+ * on a connection that the server is closing. A shorter Keep-Alive hint takes precedence. */
 const KEEP_ALIVE_MS = 45_000;
 const CONNECT_TIMEOUT_MS = 10_000;
 const CLOSE_GRACE_MS = 5_000;
@@ -81,10 +78,9 @@ export class Transport {
     o: { readonly timeoutMs: number; readonly signal?: AbortSignal | undefined },
   ): Promise<WireAnswer> {
     await this.#refreshPools();
-    return new Promise((resolve, reject) => {
-      const exchange = new Exchange({ reject, signal: o.signal, timeoutMs: o.timeoutMs });
-      this.#dispatch('calls', request, exchange.collect(resolve));
-    });
+    return new Promise((resolve, reject) =>
+      this.#dispatch('calls', request, new Exchange({ ...o, resolve, reject })),
+    );
   }
 
   /** Sends a request and passes the body of a 200 answer on in pieces. Resolves at the end of the
@@ -92,10 +88,11 @@ export class Transport {
    * @throws TransportError, also when nothing was received for `idleTimeoutMs` */
   async stream(request: WireRequest, o: StreamOptions): Promise<WireAnswer | undefined> {
     await this.#refreshPools();
-    const { idleTimeoutMs, signal, onOpen, onData } = o;
+    const { signal, idleTimeoutMs: timeoutMs } = o;
     return new Promise((resolve, reject) => {
-      const exchange = new Exchange({ reject, signal, timeoutMs: idleTimeoutMs });
-      this.#dispatch('watches', request, exchange.pass({ resolve, onOpen, onData }));
+      const stream = { ...o, onEnd: () => resolve(undefined) };
+      const exchange = new Exchange({ resolve, reject, signal, timeoutMs, stream });
+      this.#dispatch('watches', request, exchange);
     });
   }
 
@@ -127,8 +124,7 @@ export class Transport {
     for (const pool of old ? [old.calls, old.watches] : []) {
       this.#retired.add(pool);
       // close() waits for the requests under way.
-      const forget = (): boolean => this.#retired.delete(pool);
-      pool.close().then(forget, forget);
+      void Promise.allSettled([pool.close()]).then(() => this.#retired.delete(pool));
     }
   }
 
@@ -138,7 +134,7 @@ export class Transport {
     handler: Dispatcher.DispatchHandler,
   ): void {
     const pool = this.#isClosed ? undefined : this.#pools?.[kind];
-    if (!pool) throw new TransportError('aborted', false, { message: 'the client is closed' });
+    if (!pool) throw new TransportError('aborted', false, 'the client is closed');
     const { method, headers, body } = request;
     pool.dispatch(
       {
@@ -161,14 +157,8 @@ function createPool(
   tls: TlsMaterial,
   connections: number | null,
 ): Dispatcher {
-  const connect = {
-    timeout: CONNECT_TIMEOUT_MS,
-    rejectUnauthorized: !tls.skipVerify,
-    ...(tls.ca === undefined ? {} : { ca: tls.ca }),
-    ...(tls.cert === undefined ? {} : { cert: tls.cert }),
-    ...(tls.key === undefined ? {} : { key: tls.key }),
-    ...(tls.servername === undefined ? {} : { servername: tls.servername }),
-  };
+  const { skipVerify, ...material } = tls;
+  const connect = { ...material, timeout: CONNECT_TIMEOUT_MS, rejectUnauthorized: !skipVerify };
   // Exchange has a timer of its own for each request.
   const limits = {
     headersTimeout: 0,
@@ -182,17 +172,26 @@ function createPool(
 }
 
 interface ExchangeOptions {
+  /** Receives the whole answer. */
+  readonly resolve: (answer: WireAnswer) => void;
   readonly reject: (error: Error) => void;
-  readonly signal: AbortSignal | undefined;
+  readonly signal?: AbortSignal | undefined;
+  /** With a stream: the longest time in which nothing is received. Else: of the whole exchange. */
   readonly timeoutMs: number;
+  /** Receives the body of a 200 answer in pieces, and `onEnd` instead of `resolve`. */
+  readonly stream?: Pick<StreamOptions, 'onOpen' | 'onData'> & { readonly onEnd: () => void };
 }
 
-/** One request under way. It ends exactly once, and then frees its timer and its listener. */
-class Exchange {
+/** One request under way, and its answer while that is received. It ends exactly once, and then
+ * frees its timer and its listener. */
+class Exchange implements Dispatcher.DispatchHandler {
   readonly #options: ExchangeOptions;
   readonly #timer: NodeJS.Timeout;
   readonly #onAbort = (): void => this.#fail('aborted', 'aborted', this.#options.signal?.reason);
+  readonly #chunks: Buffer[] = [];
   #controller: Dispatcher.DispatchController | undefined;
+  #code = 0;
+  #retryAfter: string | undefined;
   #hasEnded = false;
 
   constructor(options: ExchangeOptions) {
@@ -205,99 +204,69 @@ class Exchange {
     if (options.signal?.aborted === true) this.#onAbort();
   }
 
-  /** Collects the whole body. */
-  collect(resolve: (answer: WireAnswer) => void): Dispatcher.DispatchHandler {
-    const answer = new AnswerBody();
-    return {
-      ...this.#handleEnd(() => resolve(answer.toAnswer())),
-      onResponseStart: (_controller, code, headers) => answer.start(code, headers['retry-after']),
-      onResponseData: (_controller, chunk) => answer.add(chunk),
-    };
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller;
+    // It ended while it waited for a connection, so it must not be sent any more.
+    if (this.#hasEnded) controller.abort(new Error('ended before it was sent'));
   }
 
-  /** Passes the body of a 200 answer on; collects any other. */
-  pass(to: {
-    resolve: (answer: WireAnswer | undefined) => void;
-    onOpen: () => void;
-    onData: (chunk: Buffer) => void;
-  }): Dispatcher.DispatchHandler {
-    const answer = new AnswerBody();
-    return {
-      ...this.#handleEnd(() => to.resolve(answer.code === 200 ? undefined : answer.toAnswer())),
-      onResponseStart: (_controller, code, headers) => {
-        this.#timer.refresh();
-        answer.start(code, headers['retry-after']);
-        if (code === 200) this.#callBack(to.onOpen);
-      },
-      onResponseData: (_controller, chunk) => {
-        if (this.#hasEnded) return;
-        this.#timer.refresh();
-        if (answer.code === 200) this.#callBack(() => to.onData(chunk));
-        else answer.add(chunk);
-      },
-    };
+  onResponseStart(
+    _controller: Dispatcher.DispatchController,
+    code: number,
+    headers: IncomingHttpHeaders,
+  ): void {
+    this.#code = code;
+    [this.#retryAfter] = [headers['retry-after']].flat();
+    this.#callStream((stream) => stream.onOpen());
   }
 
-  #handleEnd(resolve: () => void): Dispatcher.DispatchHandler {
-    return {
-      onRequestStart: (controller) => {
-        this.#controller = controller;
-        // Ended while it waited for a connection: it must not be sent any more.
-        if (this.#hasEnded) controller.abort(new Error('ended before it was sent'));
-      },
-      onResponseEnd: () => this.#end(resolve),
-      onResponseError: (_controller, error) => this.#fail('network', describe(error), error),
-    };
+  onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    if (this.#hasEnded) return;
+    if (this.#options.stream === undefined || this.#code !== 200) this.#chunks.push(chunk);
+    this.#callStream((stream) => stream.onData(chunk));
   }
 
-  /** Runs a callback of the caller; an error that it throws ends the request. */
-  #callBack(run: () => void): void {
+  onResponseEnd(): void {
+    const { resolve, stream } = this.#options;
+    if (stream && this.#code === 200) return this.#end(stream.onEnd);
+    const body = Buffer.concat(this.#chunks).toString('utf8');
+    this.#end(() => resolve({ code: this.#code, body, retryAfter: this.#retryAfter }));
+  }
+
+  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
+    this.#fail('network', describe(error), error);
+  }
+
+  /** Passes something received on to the stream, if there is one. An error that its callback throws
+   * ends the request. */
+  #callStream(pass: (stream: NonNullable<ExchangeOptions['stream']>) => void): void {
+    const { stream, reject } = this.#options;
+    if (stream === undefined || this.#hasEnded) return;
+    this.#timer.refresh();
+    if (this.#code !== 200) return;
     try {
-      run();
+      pass(stream);
     } catch (error) {
       const failure = error instanceof Error ? error : new Error(String(error));
-      this.#end(() => this.#options.reject(failure));
+      this.#end(() => reject(failure));
       this.#controller?.abort(failure);
     }
   }
 
   #fail(kind: TransportError['kind'], message: string, cause?: unknown): void {
-    const error = new TransportError(kind, this.#controller !== undefined, { message, cause });
+    const error = new TransportError(kind, this.#controller !== undefined, message, cause);
     this.#end(() => {
       this.#options.reject(error);
       this.#controller?.abort(error);
     });
   }
 
-  #end(settle: () => void): void {
+  #end(finish: () => void): void {
     if (this.#hasEnded) return;
     this.#hasEnded = true;
     clearTimeout(this.#timer);
     this.#options.signal?.removeEventListener('abort', this.#onAbort);
-    settle();
-  }
-}
-
-/** An answer while it is received. */
-class AnswerBody {
-  code = 0;
-  #retryAfter: string | undefined;
-  readonly #chunks: Buffer[] = [];
-
-  start(code: number, retryAfter: string | string[] | undefined): void {
-    this.code = code;
-    this.#retryAfter = Array.isArray(retryAfter) ? retryAfter[0] : retryAfter;
-  }
-
-  add(chunk: Buffer): void {
-    this.#chunks.push(chunk);
-  }
-
-  toAnswer(): WireAnswer {
-    const [first] = this.#chunks;
-    const body =
-      first !== undefined && this.#chunks.length === 1 ? first : Buffer.concat(this.#chunks);
-    return { code: this.code, body: body.toString('utf8'), retryAfter: this.#retryAfter };
+    finish();
   }
 }
 

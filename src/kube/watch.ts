@@ -1,11 +1,12 @@
-import { excerpt, KubeError } from './kube-error.ts';
+import { excerpt, isFields, parseJson } from './json.ts';
+import { KubeError } from './kube-error.ts';
 
-const EVENT_TYPES: readonly unknown[] = ['ADDED', 'MODIFIED', 'DELETED', 'BOOKMARK', 'ERROR'];
+const EVENT_TYPES = ['ADDED', 'MODIFIED', 'DELETED', 'BOOKMARK', 'ERROR'] as const;
 
 /** One line of a watch. The object of an ERROR is a Status; that of a BOOKMARK has only a
  * resourceVersion. */
 export interface WatchEvent {
-  readonly type: 'ADDED' | 'MODIFIED' | 'DELETED' | 'BOOKMARK' | 'ERROR';
+  readonly type: (typeof EVENT_TYPES)[number];
   readonly object: unknown;
 }
 
@@ -79,12 +80,7 @@ export class WatchDecoder {
   #decode(bytes: Buffer): void {
     if (bytes.length === 0) return;
     const text = bytes.toString('utf8');
-    let value: unknown;
-    try {
-      value = JSON.parse(text);
-    } catch {
-      throw this.#error(excerpt(text));
-    }
+    const value = parseJson(text);
     if (!isEvent(value)) throw this.#error(excerpt(text));
     this.#onEvent(value);
   }
@@ -100,11 +96,5 @@ export class WatchDecoder {
 }
 
 function isEvent(value: unknown): value is WatchEvent {
-  return (
-    typeof value === 'object' &&
-    value !== null &&
-    'object' in value &&
-    'type' in value &&
-    EVENT_TYPES.includes(value.type)
-  );
+  return isFields(value) && 'object' in value && EVENT_TYPES.some((type) => type === value['type']);
 }

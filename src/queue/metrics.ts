@@ -1,12 +1,11 @@
-import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
-
-type Labels = 'driver' | 'kind';
+import { metricsIn, type Registry } from '../runtime/metrics.ts';
 
 const SECONDS = [
   0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300,
 ];
 const DRIVER = ['driver'] as const;
-const PLACE: readonly Labels[] = ['driver', 'kind'];
+const PLACE = ['driver', 'kind'] as const;
+const TIMES = { labelNames: PLACE, buckets: SECONDS };
 
 export type ProducerMetrics = ReturnType<typeof producerMetrics>;
 export type ConsumerMetrics = ReturnType<typeof consumerMetrics>;
@@ -28,9 +27,13 @@ export function producerMetrics(registry: Registry) {
 export function consumerMetrics(registry: Registry) {
   const { counter, gauge, histogram } = metricsIn(registry);
   return {
-    runs: counter('sutler_queue_runs_total', 'Runs by outcome.', [...PLACE, 'outcome'] as const),
-    waitSeconds: histogram('sutler_queue_wait_seconds', 'From adding a job to its first run.'),
-    runSeconds: histogram('sutler_queue_run_seconds', 'Duration of a run.'),
+    runs: counter('sutler_queue_runs_total', 'Runs by outcome.', [...PLACE, 'outcome']),
+    waitSeconds: histogram(
+      'sutler_queue_wait_seconds',
+      'From adding a job to its first run.',
+      TIMES,
+    ),
+    runSeconds: histogram('sutler_queue_run_seconds', 'Duration of a run.', TIMES),
     inFlight: gauge('sutler_queue_runs_in_flight', 'Runs under way in this process.', PLACE),
     locksLost: counter(
       'sutler_queue_locks_lost_total',
@@ -48,26 +51,4 @@ export function consumerMetrics(registry: Registry) {
       PLACE,
     ),
   };
-}
-
-/** Makes metrics, or returns those of the same name: a registry refuses a second one. */
-function metricsIn(registry: Registry) {
-  const registers = [registry];
-  const known = (name: string): unknown => registry.getSingleMetric(name);
-  const counter = <L extends string>(name: string, help: string, labelNames: readonly L[]) => {
-    const metric = known(name);
-    if (metric instanceof Counter) return metric as Counter<L>;
-    return new Counter({ name, help, labelNames, registers });
-  };
-  const gauge = <L extends string>(name: string, help: string, labelNames: readonly L[]) => {
-    const metric = known(name);
-    if (metric instanceof Gauge) return metric as Gauge<L>;
-    return new Gauge({ name, help, labelNames, registers });
-  };
-  const histogram = (name: string, help: string) => {
-    const metric = known(name);
-    if (metric instanceof Histogram) return metric as Histogram<Labels>;
-    return new Histogram({ name, help, labelNames: PLACE, buckets: SECONDS, registers });
-  };
-  return { counter, gauge, histogram };
 }

@@ -12,14 +12,6 @@ export interface ChildPlan {
   readonly output: (text: string) => void;
 }
 
-export interface ChildrenOptions {
-  readonly log: Logger;
-  /** The child exited with status 2: flags, values or ports are wrong, so it is not restarted.
-   * @param line  the child's message, empty if it printed none */
-  readonly onUsageError: (name: string, line: string) => void;
-  readonly clock?: Clock;
-}
-
 type Facts = Readonly<Record<string, string>>;
 
 export interface Child {
@@ -32,18 +24,27 @@ export interface Child {
   stop(graceMs: number): Promise<void>;
 }
 
-/** Longest pause between two starts of a child that keeps ending. */
+/** The longest pause before a restart. A child that ran for longer is restarted soon again. */
 const RESTART_MAX_MS = 10_000;
 
 /** Starts a child process, and starts it again whenever it ends, until it is stopped. The child's
- * IPC channel closes when this process ends. */
-export function startChild(plan: ChildPlan, options: ChildrenOptions): Child {
-  const clock = options.clock ?? systemClock;
+ * IPC channel closes when this process ends.
+ * @param o.onUsageError  called when the child exits with status 2: its flags, values or ports are
+ *                        wrong, so it is not restarted; `line` is its message or empty */
+export function startChild(
+  plan: ChildPlan,
+  o: {
+    readonly log: Logger;
+    readonly onUsageError: (name: string, line: string) => void;
+    readonly clock?: Clock;
+  },
+): Child {
+  const { log, onUsageError, clock = systemClock } = o;
   const stopping = new AbortController();
   let running: ChildProcess | undefined;
-  /** The line with which runProcess reports a UsageError. */
   let usageLine = '';
   const output = (text: string): void => {
+    // How runProcess prints a UsageError.
     usageLine = /^sutler [\w-]+: .+$/m.exec(text)?.[0] ?? usageLine;
     plan.output(text);
   };
@@ -58,21 +59,15 @@ export function startChild(plan: ChildPlan, options: ChildrenOptions): Child {
   const keepRunning = async (): Promise<void> => {
     for (let restarts = 0; !stopping.signal.aborted; restarts += 1) {
       const startedMs = clock.nowMs();
-      const { code, signal } = await runOnce(
-        { ...plan, output },
-        (child) => (running = child),
-        onAnnounce,
-      );
+      const onStart = (child: ChildProcess): void => void (running = child);
+      const { code, signal } = await runOnce({ ...plan, output }, onStart, onAnnounce);
       running = undefined;
       if (stopping.signal.aborted) return;
       onEarlyEnd(new Error(`${plan.name} ended with ${signal ?? code} before it was ready`));
-      if (code === 2) return options.onUsageError(plan.name, usageLine);
+      if (code === 2) return onUsageError(plan.name, usageLine);
       if (clock.nowMs() - startedMs > RESTART_MAX_MS) restarts = 0;
       const pauseMs = Math.min(RESTART_MAX_MS, 200 * 2 ** restarts);
-      options.log.warn(
-        { child: plan.name, code, signal, pauseMs },
-        'child process ended; starting it again',
-      );
+      log.warn({ child: plan.name, code, signal, pauseMs }, 'child process ended; restarting it');
       await clock.sleep(pauseMs, stopping.signal);
     }
   };
@@ -113,7 +108,7 @@ function runOnce(
       stream?.setEncoding('utf8').on('data', (text: string) => plan.output(text));
     child.on('message', (message: unknown) => {
       const facts = parseAnnouncement(message);
-      if (facts !== undefined) onAnnounce(facts);
+      if (facts) onAnnounce(facts);
     });
     child.once('error', (error) => {
       plan.output(`${error.message}\n`);

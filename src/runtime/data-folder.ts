@@ -1,4 +1,4 @@
-import { chmod, mkdir, mkdtemp, open, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { UsageError } from './flags.ts';
@@ -70,11 +70,9 @@ async function lock(flag: string, path: string): Promise<void> {
   const file = join(path, LOCK);
   for (let tries = 0; tries < 2; tries += 1) {
     try {
-      const handle = await open(file, 'wx', 0o600);
-      await handle.writeFile(`${process.pid}\n`);
-      return await handle.close();
+      return await writeFile(file, `${process.pid}\n`, { flag: 'wx', mode: 0o600 });
     } catch (error) {
-      if (!(error instanceof Error) || !('code' in error) || error.code !== 'EEXIST') throw error;
+      if (!hasCode(error, 'EEXIST')) throw error;
     }
     const owner = Number((await readFile(file, 'utf8').catch(() => '')).trim());
     if (owner > 0 && isAlive(owner))
@@ -92,6 +90,10 @@ function isAlive(pid: number): boolean {
     return true;
   } catch (error) {
     // A process of another user is alive too.
-    return error instanceof Error && 'code' in error && error.code === 'EPERM';
+    return hasCode(error, 'EPERM');
   }
+}
+
+function hasCode(error: unknown, code: string): boolean {
+  return error instanceof Error && 'code' in error && error.code === code;
 }

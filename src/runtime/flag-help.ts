@@ -8,9 +8,10 @@ export function renderHelp(
   table: FlagTable,
   word?: string,
 ): string {
-  const rows = sortByName(table).map(([name, spec]) => {
+  const sorted = Object.entries(table).sort(([a], [b]) => a.localeCompare(b));
+  const rows = sorted.map(([name, spec]) => {
     const short = spec.short === undefined ? '    ' : `-${spec.short}, `;
-    const fallback = defaultText(spec);
+    const fallback = spec.type === 'labels' ? '' : String(spec.default ?? '');
     const shown = fallback === '' ? '' : ` (default ${fallback})`;
     const env = spec.env === undefined ? '' : ` [env ${spec.env}]`;
     return `  ${short}--${name} ${metavariable(spec)}\n          ${spec.help}${shown}${env}`;
@@ -25,28 +26,17 @@ export function renderHelp(
   ].join('\n');
 }
 
-function sortByName(table: FlagTable): readonly (readonly [string, FlagSpec])[] {
-  return Object.entries(table).sort(([a], [b]) => a.localeCompare(b));
-}
+const METAVARIABLES: Readonly<Record<FlagSpec['type'], string>> = {
+  bool: '',
+  durationMs: 'DURATION',
+  labels: 'KEY:VALUE,…',
+  strings: 'TEXT,…',
+  int: 'NUMBER',
+  float: 'NUMBER',
+  string: 'TEXT',
+};
 
-function defaultText(spec: FlagSpec): string {
-  return spec.type === 'labels' ? '' : String(spec.default ?? '');
-}
-
+/** The placeholder of a flag's value: `VALUE` in `--name VALUE`. */
 function metavariable(spec: FlagSpec): string {
-  switch (spec.type) {
-    case 'bool':
-      return '';
-    case 'durationMs':
-      return 'DURATION';
-    case 'labels':
-      return 'KEY:VALUE,…';
-    case 'strings':
-      return 'TEXT,…';
-    case 'int':
-    case 'float':
-      return 'NUMBER';
-    case 'string':
-      return spec.values?.join('|') ?? 'TEXT';
-  }
+  return (spec.type === 'string' && spec.values?.join('|')) || METAVARIABLES[spec.type];
 }

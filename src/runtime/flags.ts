@@ -85,7 +85,7 @@ export interface ParseInput {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Flags of the other processes: accepted, and named in `unused`. */
   readonly known?: FlagTable;
-  /** How many arguments may be something else than flags; 0 where absent. */
+  /** How many arguments may be other than flags; 0 where absent. */
   readonly maxWords?: number;
   /** Flags of upstream without effect here, with upstream's defaults: accepted. Any other value
    * adds `help` to the warnings. None of them is a list. */
@@ -110,8 +110,7 @@ export function parseFlags<T extends FlagTable>(table: T, input: ParseInput): Pa
       texts === undefined ? defaultValue(name, spec) : parseValue(name, spec, texts);
   }
   const { words, unused, warnings } = args;
-  // The loop fills exactly the keys of Flags<T>; the compiler can't see that through
-  // Object.entries.
+  // The loop fills exactly the keys of Flags<T>, which Object.entries hides from the compiler.
   return { kind: 'run', flags: flags as Flags<T>, words, unused: [...unused], warnings };
 }
 
@@ -246,24 +245,16 @@ function editDistance(a: string, b: string): number {
   return row[b.length] ?? 0;
 }
 
-/** Environment variables that are read where a flag is absent, in order of precedence. */
-function environmentNames(name: string, spec: FlagSpec): readonly string[] {
-  return [
-    ...(spec.env === undefined ? [] : [spec.env]),
-    `SUTLER_${name.replaceAll('-', '_').toUpperCase()}`,
-  ];
-}
-
+/** The value of the flag's environment variable, or of `SUTLER_<NAME>`; an empty one counts as
+ * absent. */
 function fromEnvironment(
   name: string,
   spec: FlagSpec,
   env: ParseInput['env'],
 ): string[] | undefined {
-  for (const variable of environmentNames(name, spec)) {
-    const text = env[variable];
-    if (text !== undefined && text !== '') return [text];
-  }
-  return undefined;
+  const general = `SUTLER_${name.replaceAll('-', '_').toUpperCase()}`;
+  const text = (spec.env && env[spec.env]) || env[general];
+  return text ? [text] : undefined;
 }
 
 function keyOf(name: string, spec: FlagSpec): string {
@@ -350,13 +341,11 @@ function parseLabels(name: string, text: string): (readonly [string, string])[] 
     .split(',')
     .filter((item) => item !== '')
     .map((item) => {
-      const parts = item.split(':');
-      const [key, value] = parts;
-      if (parts.length !== 2 || key === undefined || value === undefined || key === '') {
+      const [, key, value] = /^([^:]+):([^:]*)$/.exec(item) ?? [];
+      if (key === undefined || value === undefined)
         throw new UsageError(
           `--${name}: malformed item in list of labels: ${item}; write key:value,key2:value2`,
         );
-      }
       return [key.trim(), value.trim()] as const;
     });
 }
@@ -392,10 +381,7 @@ export function parseDurationMs(text: string): number | undefined {
   const match = /^([+-]?)((?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)$/.exec(text);
   if (!match) return /^[+-]?0$/.test(text) ? 0 : undefined;
   let totalMs = 0;
-  for (const [, number, unit] of (match[2] ?? '').matchAll(
-    /(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)/g,
-  )) {
-    totalMs += Number(number) * (UNIT_MS[unit ?? ''] ?? 0);
-  }
+  for (const [, number, unit = ''] of (match[2] ?? '').matchAll(/([\d.]+)([^\d.]+)/g))
+    totalMs += Number(number) * (UNIT_MS[unit] ?? 0);
   return match[1] === '-' && totalMs !== 0 ? -totalMs : totalMs;
 }

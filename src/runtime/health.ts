@@ -2,9 +2,8 @@
 type Check = () => string | undefined;
 
 /** The checks behind /healthz (live) and /readyz (ready), each added where its part is made. The
- * pages list them in the order in which they were added. A second check of the same name takes the
- * place of the first: a part that is made late can be announced by a check that says what it waits
- * for. */
+ * pages list them in the order in which they were added. A second check of the same name replaces
+ * the first, in its place: before a part is opened, its check can say what it waits for. */
 export class HealthChecks {
   readonly #checks = { live: new Map<string, Check>(), ready: new Map<string, Check>() };
 

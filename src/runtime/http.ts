@@ -6,19 +6,13 @@ import type { Logger } from './log.ts';
 import type { processFlags } from './process-flags.ts';
 import type { ProcessContext } from './process.ts';
 
-export interface HttpOptions {
-  /** ":8080", "127.0.0.1:0", "[::1]:80". */
+interface HttpOptions {
   readonly address: string;
   readonly metrics?: Registry;
   readonly metricsPath?: string;
   /** Checks may be added while the server runs. */
   readonly health: HealthChecks;
   readonly log: Logger;
-}
-
-export interface HttpServer {
-  readonly url: string;
-  close(): Promise<void>;
 }
 
 /** Serves --http-endpoint, where it is set, until the process closes.
@@ -41,7 +35,7 @@ export async function openHttpEndpoint(
 /** Serves metrics and the health checks: /healthz, /readyz, and one check alone below them
  * (/readyz/NAME).
  * @throws UsageError when the port is taken or the address is not this machine's */
-export async function startHttp(options: HttpOptions): Promise<HttpServer> {
+export function startHttp(options: HttpOptions): ReturnType<typeof listenHttp> {
   const server = createServer((request, response) => {
     serve(options, request, response).catch((error: unknown) => {
       options.log.error({ err: error, path: request.url }, 'HTTP request failed');

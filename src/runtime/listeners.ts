@@ -1,4 +1,4 @@
-/** Tells every subscriber of each value. */
+/** Passes each value to all subscribers. */
 export class Listeners<T> {
   readonly #listeners: ((value: T) => void)[] = [];
 

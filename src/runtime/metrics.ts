@@ -1,4 +1,4 @@
-import { collectDefaultMetrics, Registry } from 'prom-client';
+import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 
 export { Registry } from 'prom-client';
 
@@ -8,4 +8,30 @@ export function createRegistry(): Registry {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
   return registry;
+}
+
+/** Creates metrics that several parts may share: one whose name the registry knows already is
+ * returned, since the registry refuses a second one. */
+export function metricsIn(registry: Registry) {
+  const registers = [registry];
+  const counter = <L extends string>(name: string, help: string, labelNames: readonly L[]) => {
+    const known = registry.getSingleMetric(name);
+    if (known instanceof Counter) return known as Counter<L>;
+    return new Counter({ name, help, labelNames, registers });
+  };
+  const gauge = <L extends string>(name: string, help: string, labelNames: readonly L[]) => {
+    const known = registry.getSingleMetric(name);
+    if (known instanceof Gauge) return known as Gauge<L>;
+    return new Gauge({ name, help, labelNames, registers });
+  };
+  const histogram = <L extends string>(
+    name: string,
+    help: string,
+    o: { readonly labelNames: readonly L[]; readonly buckets: number[] },
+  ) => {
+    const known = registry.getSingleMetric(name);
+    if (known instanceof Histogram) return known as Histogram<L>;
+    return new Histogram({ name, help, ...o, registers });
+  };
+  return { counter, gauge, histogram };
 }

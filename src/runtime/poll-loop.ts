@@ -10,7 +10,7 @@ export interface PollLoopOptions {
   readonly clock: Clock;
 }
 
-/** Repeats a step until stopped. One step at a time, with a pause between two. */
+/** Repeats a step until stopped: one step at a time, with a pause after each. */
 export class PollLoop {
   readonly #options: PollLoopOptions;
   readonly #stopped = new AbortController();

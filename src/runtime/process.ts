@@ -9,7 +9,7 @@ import {
   type Parsed,
   type ParseInput,
 } from './flags.ts';
-import { Closers } from './lifecycle.ts';
+import { Closers } from './closers.ts';
 import { createLogger, type Logger } from './log.ts';
 import { createRegistry, type Registry } from './metrics.ts';
 import type { processFlags } from './process-flags.ts';
@@ -44,15 +44,15 @@ export interface Invocation {
 }
 
 /** What the start function of a process receives. */
-export interface ProcessContext<T extends FlagTable> {
+export interface ProcessContext<T extends FlagTable> extends Pick<
+  Host,
+  'env' | 'pid' | 'stdout' | 'stderr'
+> {
   readonly flags: Flags<T>;
-  readonly env: Host['env'];
-  readonly pid: number;
+  /** Arguments after the process's name. */
   readonly argv: readonly string[];
   /** Arguments that are not flags. */
   readonly words: readonly string[];
-  readonly stdout: Host['stdout'];
-  readonly stderr: Host['stderr'];
   readonly log: Logger;
   readonly metrics: Registry;
   readonly health: HealthChecks;
@@ -62,7 +62,7 @@ export interface ProcessContext<T extends FlagTable> {
   /** Says that the process is ready, with addresses and other facts: in the log, and to the parent
    * process where there is one. */
   announce(facts: Readonly<Record<string, string>>): void;
-  /** Begins to stop, as SIGTERM does; the process exits with the given status. */
+  /** Begins to stop, as SIGTERM does. The process then exits with the given status. */
   stop(code: number): void;
 }
 
@@ -151,8 +151,7 @@ function openLog<T extends ProcessTable>(
   name: string,
   parsed: Extract<Parsed<T>, { kind: 'run' }>,
 ): Logger {
-  // Every table contains processFlags, as ProcessTable says; Flags<T> can't show it for a generic
-  // T.
+  // ProcessTable contains processFlags, which Flags<T> does not show for a generic T.
   const flags = parsed.flags as unknown as Flags<typeof processFlags>;
   const log = createLogger({
     name,
@@ -173,7 +172,7 @@ function openLog<T extends ProcessTable>(
   return log;
 }
 
-/** Stops the process once: at a signal, at the end of the parent process, or when it is told to. */
+/** Stops the process once: at a signal, at the end of its parent process, or by `stop`. */
 class StopSwitch {
   /** The exit status, once the process is stopping. */
   readonly exitCode: Promise<number>;

@@ -1,5 +1,7 @@
 import { defineFlags } from './flags.ts';
 
+const capacity = 'this version publishes no CSIStorageCapacity objects';
+
 /** Flags that external-provisioner once had. Manifests that still set them work; a warning says
  * what has replaced each flag. */
 export const retiredFlags: Readonly<
@@ -12,16 +14,12 @@ export const retiredFlags: Readonly<
   },
   'leader-election-type': { takesValue: true, advice: 'a Lease is used; remove the flag' },
   'enable-leader-election': { takesValue: false, advice: 'use --leader-election' },
-  'capacity-controller-deployment-mode': {
-    takesValue: true,
-    advice: 'this version publishes no CSIStorageCapacity objects',
-  },
+  'capacity-controller-deployment-mode': { takesValue: true, advice: capacity },
 };
 
 const goOnly = 'it only concerns programs in Go; remove the flag';
 const topology =
   'this version does not ask for topology; the driver chooses where volumes are created';
-const capacity = 'this version publishes no CSIStorageCapacity objects';
 const nodeDeployment = 'this version is deployed centrally only';
 
 /** Flags of external-provisioner (cmd/csi-provisioner/csi-provisioner.go) that have no effect here,

@@ -5,7 +5,7 @@ import { messageOf } from './error-message.ts';
 import { UsageError } from './flags.ts';
 import type { Logger } from './log.ts';
 
-/** Paths of PEM files. They may be replaced at any time, for example by cert-manager. */
+/** Paths of PEM files, which may be replaced at any time, for example by cert-manager. */
 export interface TlsFiles {
   /** Authorities that the other side's certificate is verified against. */
   readonly ca: string;
@@ -38,24 +38,22 @@ export interface WatchedTlsFiles extends TlsSource {
   close(): void;
 }
 
-export interface WatchTlsOptions {
-  readonly files: TlsFiles;
-  /** Names of the flags that give these paths, for errors. */
-  readonly flags: TlsFiles;
-  readonly clock: Clock;
-  readonly log: Logger;
-  readonly intervalMs?: number;
-}
-
 const INTERVAL_MS = 10_000;
 
 /** Reads the files at once and then every 10 s. Polling is used instead of inotify, because the
  * files of a mounted Secret are symbolic links into a folder that is replaced, and some volumes
  * send no notifications. Files that do not match (one replaced, the other not yet) are ignored.
- * @throws UsageError if they can't be used at the start */
-export async function watchTlsFiles(options: WatchTlsOptions): Promise<WatchedTlsFiles> {
-  const { clock, log, files } = options;
-  const first = await readMaterial(options);
+ * @param o.flags  names of the flags that give the paths, for errors
+ * @throws UsageError if the files can't be used at the start */
+export async function watchTlsFiles(o: {
+  readonly files: TlsFiles;
+  readonly flags: TlsFiles;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly intervalMs?: number;
+}): Promise<WatchedTlsFiles> {
+  const { clock, log, files, flags, intervalMs = INTERVAL_MS } = o;
+  const first = await readMaterial(files, flags);
   if (typeof first === 'string') throw new UsageError(first);
   let current = first;
   let trouble: string | undefined;
@@ -63,7 +61,7 @@ export async function watchTlsFiles(options: WatchTlsOptions): Promise<WatchedTl
   const closed = new AbortController();
 
   const reload = async (): Promise<void> => {
-    const read = await readMaterial(options);
+    const read = await readMaterial(files, flags);
     if (closed.signal.aborted) return;
     if (typeof read === 'string') {
       if (read !== trouble)
@@ -83,7 +81,7 @@ export async function watchTlsFiles(options: WatchTlsOptions): Promise<WatchedTl
   };
   const loop = async (): Promise<void> => {
     for (;;) {
-      await clock.sleep(options.intervalMs ?? INTERVAL_MS, closed.signal);
+      await clock.sleep(intervalMs, closed.signal);
       if (closed.signal.aborted) return;
       await reload();
     }
@@ -113,7 +111,7 @@ function timeText({ notAfterMs }: TlsMaterial): string {
 }
 
 /** @returns the contents of the files, or a line that says why they can't be used */
-async function readMaterial({ files, flags }: WatchTlsOptions): Promise<TlsMaterial | string> {
+async function readMaterial(files: TlsFiles, flags: TlsFiles): Promise<TlsMaterial | string> {
   const texts = { ca: '', cert: '', key: '' };
   for (const part of ['ca', 'cert', 'key'] as const) {
     try {
@@ -123,7 +121,7 @@ async function readMaterial({ files, flags }: WatchTlsOptions): Promise<TlsMater
     }
   }
   const authorities = texts.ca.match(PEM_CERTIFICATE) ?? [];
-  if (authorities.length === 0) return `--${flags.ca} ${files.ca}: it holds no PEM certificate`;
+  if (authorities.length === 0) return `--${flags.ca} ${files.ca}: it contains no PEM certificate`;
   for (const pem of authorities) {
     const read = tryRead(() => new X509Certificate(pem));
     if (typeof read === 'string')

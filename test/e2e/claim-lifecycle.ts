@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url';
 import { startRedisServer, type RedisServer } from '#src/redis/server.ts';
 import { startChild, type Child } from '#src/runtime/children.ts';
 import { systemClock } from '#src/runtime/clock.ts';
-import { Closers } from '#src/runtime/lifecycle.ts';
+import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { waitForNoLeftovers } from '../../sandbox/leftovers.ts';
 import {

@@ -5,7 +5,7 @@ import type { Gateway } from '#src/csi-gateway/gateway.ts';
 import { startGatewayFailover, type GatewayFailover } from '#src/ingest/gateway-failover.ts';
 import { redisActiveGateway } from '#src/records/active-gateway.ts';
 import { systemClock } from '#src/runtime/clock.ts';
-import { Closers } from '#src/runtime/lifecycle.ts';
+import { Closers } from '#src/runtime/closers.ts';
 import { createLogger, silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
 import { startSampleDriver } from '../../sandbox/driver/server.ts';

@@ -10,7 +10,7 @@ import { JOB_KINDS, type JobKey } from '#src/queue/contract.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { objectId, WaitList } from '#src/queue/wait-list.ts';
 import { systemClock } from '#src/runtime/clock.ts';
-import { Closers } from '#src/runtime/lifecycle.ts';
+import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
 import { claimKey, QueueBench, sleep, snapshotKey, until, volumeKey } from '../harness/queue.ts';

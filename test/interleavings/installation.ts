@@ -1,7 +1,7 @@
 import { readdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { type Child, startChild } from '#src/runtime/children.ts';
-import { Closers } from '#src/runtime/lifecycle.ts';
+import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { textAt } from '../../sandbox/api/json-value.ts';
 import { claims } from '../../sandbox/api/kinds/claims.ts';

@@ -49,12 +49,12 @@ const load = (o: Partial<AccessOptions>): Promise<ClusterAccess> =>
 const header = async (user: object): Promise<string | undefined> =>
   (await load({ kubeconfig: kubeconfig({ user }) })).authorization();
 
-async function refused(o: Partial<AccessOptions>, ...words: readonly string[]): Promise<void> {
+async function refused(o: Partial<AccessOptions>, ...parts: readonly string[]): Promise<void> {
   await assert.rejects(load(o), (error) => {
     assert.ok(error instanceof UsageError, String(error));
     assert.equal(error.message.split('\n').length, 1, 'one line');
-    for (const word of words)
-      assert.ok(error.message.includes(word), `${word} not in: ${error.message}`);
+    for (const part of parts)
+      assert.ok(error.message.includes(part), `${part} not in: ${error.message}`);
     return true;
   });
 }

@@ -19,7 +19,7 @@ const event = (o: Partial<EventInput> = {}): EventInput => ({
 
 /** A correlator; events that it accepts count as written at once. */
 function correlate(): (input: EventInput, nowMs: number) => Verdict {
-  const correlator = new EventCorrelator({ repeatAfterMs: 60_000 });
+  const correlator = new EventCorrelator(60_000);
   return (input, nowMs) => {
     const verdict = correlator.take(input, nowMs);
     if (verdict.kind === 'write')

@@ -74,7 +74,7 @@ describe('answerError', () => {
     );
   });
 
-  it('knows the other answers by code', () => {
+  it('recognizes the other answers by their code', () => {
     const checks = [
       [403, isForbidden],
       [410, isExpired],

@@ -333,11 +333,11 @@ describe('after a watch has ended', () => {
   });
 
   it('by another ERROR event, also as the first event: says so and resumes', async () => {
-    const words: (string | undefined)[] = [];
+    const troubles: (string | undefined)[] = [];
     cluster.onWatch = firstTimes(
       3,
       (_, reply) => {
-        words.push(reflector.trouble);
+        troubles.push(reflector.trouble);
         const watch = reply.watch();
         watch.send('ERROR', statusOf(500, 'InternalError', 'storage lacks RequestWatchProgress'));
         watch.end();
@@ -347,7 +347,7 @@ describe('after a watch has ended', () => {
     const reflector = start();
     await until('one stays open', () => cluster.watches.length === 1);
     await synced(reflector);
-    assert.deepEqual(words.slice(1), [
+    assert.deepEqual(troubles.slice(1), [
       'persistentvolumeclaims: watch persistentvolumeclaims: storage lacks RequestWatchProgress',
       'persistentvolumeclaims: watch persistentvolumeclaims: storage lacks RequestWatchProgress',
     ]);
@@ -363,7 +363,7 @@ describe('after a watch has ended', () => {
 });
 
 describe('while the API server refuses', () => {
-  for (const [code, reason, words] of [
+  for (const [code, reason, hint] of [
     [500, 'InternalError', 'no'],
     [401, 'Unauthorized', 'the credentials are refused'],
     [403, 'Forbidden', 'grant list and watch'],
@@ -386,7 +386,7 @@ describe('while the API server refuses', () => {
       await until('it is open again', () => cluster.watches.length === 2);
       await until('trouble is over', () => reflector.trouble === undefined);
       assert.ok(
-        [...troubles].some((trouble) => trouble?.includes(words)),
+        [...troubles].some((trouble) => trouble?.includes(hint)),
         [...troubles].join(),
       );
       assert.deepEqual([reflector.size, lists().length], [2, 1]);
@@ -550,9 +550,9 @@ describe('a caller of the reflector', () => {
     await synced(reflector);
     lastWatch().send('ADDED', item('c', 11));
     await reflector.stop();
-    const told = changes.length;
+    const reported = changes.length;
     await until('the connection is closed', () => lastWatch().isClosed);
-    assert.equal(changes.length, told);
+    assert.equal(changes.length, reported);
   });
 
   it('can wait for synced until a signal aborts', async () => {

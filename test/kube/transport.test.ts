@@ -68,14 +68,14 @@ function constant<T>(value: T): () => T {
 const get = { method: 'GET', path: '/x', headers: {} } as const;
 const call = async (transport: Transport): Promise<unknown> =>
   JSON.parse((await transport.call(get, { timeoutMs: 5000 })).body);
-const fails = (transport: Transport, words: RegExp): Promise<void> =>
+const fails = (transport: Transport, message: RegExp): Promise<void> =>
   assert.rejects(
     transport.call(get, { timeoutMs: 5000 }),
     (error) =>
       error instanceof TransportError &&
       error.kind === 'network' &&
       !error.maybeSent &&
-      words.test(error.message),
+      message.test(error.message),
   );
 
 describe('Transport over TLS', () => {
@@ -90,7 +90,7 @@ describe('Transport over TLS', () => {
     await fails(open(constant(material({ servername: 'other.example' }))), /altnames|Hostname/i);
   });
 
-  it('refuses a server of another authority, unless told to skip verification', async () => {
+  it('refuses a server of another authority, unless verification is skipped', async () => {
     await fails(open(constant(material({ ca: stranger.ca }))), /certificate/i);
     assert.deepEqual(await call(open(constant(material({ ca: undefined, skipVerify: true })))), {
       peer: 'alice',

@@ -8,7 +8,7 @@ import { main as jobsMain } from '#src/jobs/main.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { Claim, Lease } from '#src/kube/objects.ts';
 import { claims, classes, leases } from '#src/kube/resources.ts';
-import { Closers } from '#src/runtime/lifecycle.ts';
+import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import type { Host, Invocation } from '#src/runtime/process.ts';
 import { startBinder } from '../../sandbox/binder/binder.ts';

@@ -8,7 +8,7 @@ import type { Producer } from '#src/queue/producer.ts';
 import { watchSettings, type SettingsWatch } from '#src/redis/settings-watch.ts';
 import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
-import { Closers } from '#src/runtime/lifecycle.ts';
+import { Closers } from '#src/runtime/closers.ts';
 import { createLogger, silentLog } from '#src/runtime/log.ts';
 import { plannedRequest } from '../harness/planned-request.ts';
 import { claimKey, QueueBench, sleep } from '../harness/queue.ts';

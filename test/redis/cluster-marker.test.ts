@@ -6,7 +6,7 @@ import {
   type ClusterMarkerOptions,
 } from '#src/redis/cluster-marker.ts';
 import { openRedis } from '#src/redis/connection.ts';
-import { Closers } from '#src/runtime/lifecycle.ts';
+import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { sleep, until } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';

@@ -6,7 +6,7 @@ import { unlessAborted } from '#src/runtime/abort.ts';
 const never = new Promise<string>(() => {});
 
 describe('unlessAborted', () => {
-  it('settles as the promise does, and leaves no listener on the signal', async () => {
+  it('resolves or rejects as the promise does, and leaves no listener on the signal', async () => {
     const { signal } = new AbortController();
     assert.equal(await unlessAborted(Promise.resolve('x'), signal), 'x');
     await assert.rejects(unlessAborted(Promise.reject(new Error('no')), signal), /^Error: no$/);

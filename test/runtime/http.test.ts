@@ -3,12 +3,12 @@ import { after, before, describe, it } from 'node:test';
 import { request } from 'undici';
 import { UsageError } from '#src/runtime/flags.ts';
 import { HealthChecks } from '#src/runtime/health.ts';
-import { startHttp, type HttpServer } from '#src/runtime/http.ts';
+import { startHttp } from '#src/runtime/http.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { createRegistry } from '#src/runtime/metrics.ts';
 
 describe('HTTP endpoint', () => {
-  let server: HttpServer;
+  let server: Awaited<ReturnType<typeof startHttp>>;
   let wrong: string | undefined;
   const get = async (path: string) => {
     const { statusCode, body } = await request(`${server.url}${path}`);

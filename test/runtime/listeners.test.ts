@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import { Listeners } from '#src/runtime/listeners.ts';
 
 describe('Listeners', () => {
-  it('tell every subscriber of a value, in the order of subscribing', () => {
+  it('pass a value to all subscribers, in the order of subscribing', () => {
     const listeners = new Listeners<number>();
     const heard: string[] = [];
     listeners.subscribe((value) => heard.push(`a${value}`));

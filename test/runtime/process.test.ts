@@ -12,7 +12,7 @@ class FakeHost extends EventEmitter implements Host {
   readonly argv = [];
   readonly env: Record<string, string> = {};
   readonly pid = 1;
-  readonly said: unknown[] = [];
+  readonly sent: unknown[] = [];
   out = '';
   err = '';
   readonly stdout = { write: (text: string) => (this.out += text) };
@@ -22,7 +22,7 @@ class FakeHost extends EventEmitter implements Host {
     this.exits.push(code);
   }
   send(message: unknown): void {
-    this.said.push(message);
+    this.sent.push(message);
   }
 }
 
@@ -141,7 +141,7 @@ describe('runProcess', () => {
       context.stop(3);
       return Promise.resolve();
     });
-    assert.deepEqual(host.said, [{ kind: 'announce', facts: { http: 'http://127.0.0.1:1' } }]);
+    assert.deepEqual(host.sent, [{ kind: 'announce', facts: { http: 'http://127.0.0.1:1' } }]);
     assert.deepEqual(host.exits, [3]);
   });
 });

@@ -65,7 +65,7 @@ async function listOpenRecords(redis: Redis, prefix: string) {
 
 async function listClaimsWithFinalizer(kube: KubeClient): Promise<readonly Claim[]> {
   const found: Claim[] = [];
-  for await (const page of listPages<Claim>(kube, claims))
+  for await (const { items: page } of listPages<Claim>(kube, claims))
     found.push(...page.filter(({ metadata }) => metadata.finalizers?.includes(CLAIM_FINALIZER)));
   return found;
 }

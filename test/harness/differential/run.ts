@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { Closers } from '#src/runtime/lifecycle.ts';
+import { Closers } from '#src/runtime/closers.ts';
 import { at, type Connection, unique } from '../../conformance/connection.ts';
 import { CLASSES, VOLUMES, paths, storageClass } from '../../conformance/objects.ts';
 import type { RealControlPlane } from '../real-control-plane.ts';

@@ -1,0 +1,74 @@
+import assert from 'node:assert/strict';
+import { EventEmitter } from 'node:events';
+import { describe, it } from 'node:test';
+import { dispatch, flagsOf, type Process } from '#src/dispatch.ts';
+import { defineFlags } from '#src/runtime/flags.ts';
+import type { Host, Invocation } from '#src/runtime/process.ts';
+
+/** Dispatches an argument list to two processes, of which each only records how it was started. */
+async function run(...words: string[]) {
+  const started: { readonly name: string; readonly invocation: Invocation }[] = [];
+  const loaded: string[] = [];
+  const describeProcess = (name: string): Process => ({
+    flags: defineFlags({ [`${name}-size`]: { type: 'int', default: 1, help: 'Size.' } }),
+    summary: `does ${name}.`,
+    load: () => {
+      loaded.push(name);
+      const main = (invocation: Invocation): Promise<void> => {
+        started.push({ name, invocation });
+        return Promise.resolve();
+      };
+      return Promise.resolve({ main });
+    },
+  });
+  const processes = { read: describeProcess('read'), write: describeProcess('write') };
+  const printed = { out: '', err: '' };
+  const host: Host = Object.assign(new EventEmitter(), {
+    argv: ['node', 'sutler', ...words],
+    env: {},
+    pid: 1,
+    stdout: { write: (text: string) => (printed.out += text) },
+    stderr: { write: (text: string) => (printed.err += text) },
+    exit: () => assert.fail('dispatch must not exit'),
+  });
+  const code = await dispatch(host, processes);
+  return { code, ...printed, started, loaded, host, processes };
+}
+
+describe('dispatch', () => {
+  it('starts the named process only, with the other arguments and all flags', async () => {
+    const { code, started, loaded, host, processes } = await run('write', '--write-size=2', '-v=4');
+    assert.equal(code, undefined);
+    assert.deepEqual(loaded, ['write']);
+    const [{ name, invocation } = assert.fail('nothing was started')] = started;
+    assert.equal(name, 'write');
+    assert.equal(invocation.host, host);
+    assert.deepEqual(invocation.argv, ['--write-size=2', '-v=4']);
+    assert.deepEqual(invocation.known, flagsOf(processes));
+    assert.deepEqual(Object.keys(invocation.known), ['read-size', 'write-size']);
+  });
+
+  for (const words of [[], ['help'], ['--help'], ['-h']])
+    it(`lists the processes for "sutler ${words.join(' ')}"`, async () => {
+      const { code, out, loaded } = await run(...words);
+      assert.equal(code, 0);
+      assert.match(out, /^Usage: sutler PROCESS/);
+      assert.match(out, /^ {2}read +does read\.$/m);
+      assert.match(out, /^ {2}write +does write\.$/m);
+      assert.deepEqual(loaded, []);
+    });
+
+  it('prints the version', async () => {
+    const { code, out } = await run('--version');
+    assert.equal(code, 0);
+    assert.match(out, /^sutler \d+\.\d+\.\d+\n$/);
+  });
+
+  for (const name of ['reed', 'toString'])
+    it(`returns 2 for the unknown process "${name}" and names the known ones`, async () => {
+      const { code, out, err, loaded } = await run(name);
+      assert.equal(code, 2);
+      assert.equal(err, `sutler: there is no process "${name}"; choose read, write\n`);
+      assert.deepEqual([out, loaded], ['', []]);
+    });
+});
