@@ -5,7 +5,7 @@ import {
   type Connections,
 } from '../connections/open-connections.ts';
 import type { DriverInfo } from '../gateway-client/driver-watch.ts';
-import { createEventRecorder, eventComponent } from '../kube/events.ts';
+import { EventRecorder, eventComponent } from '../kube/events.ts';
 import { startConsumer, type Consumer, type Run } from '../queue/consumer.ts';
 import type { JobKey, JobKind } from '../queue/contract.ts';
 import type { Outcome } from '../queue/outcome.ts';
@@ -124,7 +124,7 @@ function createPorts(
   const { flags, closers, log, metrics } = context;
   const { kube, gateways, link } = connections;
   const component = eventComponent(driver.name, context.env);
-  const events = createEventRecorder({ client: kube, component, log, metrics });
+  const events = new EventRecorder({ client: kube, component, log, metrics });
   closers.add('events', () => events.close(2_000));
   const identity = `${Date.now()}-${randomInt(10_000)}-${driver.name}`;
   const inTreeName = inTreeNameOf(driver.name);

@@ -193,8 +193,3 @@ class EventQueue {
     return first;
   }
 }
-
-/** Creates a recorder, which sends nothing until the first event. */
-export function createEventRecorder(options: EventRecorderOptions): EventRecorder {
-  return new EventRecorder(options);
-}

@@ -4,9 +4,8 @@ import { setTimeout } from 'node:timers/promises';
 import { Registry } from 'prom-client';
 import { createKubeClient } from '#src/kube/client.ts';
 import {
-  createEventRecorder,
   type EventInput,
-  type EventRecorder,
+  EventRecorder,
   type EventRecorderOptions,
 } from '#src/kube/events.ts';
 import type { Event } from '#src/kube/objects.ts';
@@ -60,7 +59,7 @@ let recorders: EventRecorder[] = [];
 const metrics: { current: Registry } = { current: new Registry() };
 const clock: Clock = { nowMs: () => nowMs, sleep: (_ms, signal) => systemClock.sleep(1, signal) };
 function start(o: Partial<EventRecorderOptions> = {}): EventRecorder {
-  const recorder = createEventRecorder({
+  const recorder = new EventRecorder({
     client,
     component: 'test.csi_host_1',
     log: silentLog,
