@@ -2,6 +2,7 @@ import { X509Certificate } from 'node:crypto';
 import type { ServerHttp2Session } from 'node:http2';
 import type { TLSSocket } from 'node:tls';
 import { Code } from '../csi/status.ts';
+import { PEM_CERTIFICATE } from '../runtime/tls-files.ts';
 import {
   type CertificateName,
   findAllowedName,
@@ -60,9 +61,7 @@ export function isStillTrusted(
   authoritiesPem: string,
   nowMs: number,
 ): boolean {
-  const authorities = (
-    authoritiesPem.match(/-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g) ?? []
-  )
+  const authorities = (authoritiesPem.match(PEM_CERTIFICATE) ?? [])
     .map((pem) => new X509Certificate(pem))
     .filter(({ validTo }) => nowMs < Date.parse(validTo));
   let link: X509Certificate | undefined = certificate;

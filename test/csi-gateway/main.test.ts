@@ -6,7 +6,7 @@ import { dirname, join, normalize } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { main } from '#src/csi-gateway/main.ts';
-import { createCsiClient } from '#src/gateway-client/client.ts';
+import { CsiClient } from '#src/gateway-client/client.ts';
 import { parseAddress } from '#src/runtime/address.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import type { Host } from '#src/runtime/process.ts';
@@ -75,7 +75,7 @@ describe('csi-gateway main', () => {
       retired: {},
     });
     await until('ready', async () => (await fetch(`${url}/readyz`)).status === 200);
-    const client = createCsiClient({ address: parseAddress('gateway', listen), log: silentLog });
+    const client = new CsiClient({ address: parseAddress('gateway', listen), log: silentLog });
     const { volume } = await client.createVolume(volumeRequest('m'), { timeoutMs: 30_000 });
     assert.ok(existsSync(volume?.volumeContext['directory'] ?? ''));
     client.close();

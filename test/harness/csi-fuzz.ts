@@ -11,7 +11,7 @@ import {
 import { connect as connectSocket, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { createCsiClient } from '#src/gateway-client/client.ts';
+import { CsiClient } from '#src/gateway-client/client.ts';
 import { CsiError } from '#src/csi/status.ts';
 import { parseAddress } from '#src/runtime/address.ts';
 import { silentLog } from '#src/runtime/log.ts';
@@ -291,7 +291,7 @@ export async function fuzzGateway(o: FuzzOptions): Promise<FuzzReport> {
   const log: string[] = [];
   child.stderr?.on('data', (chunk: Buffer) => log.push(chunk.toString()));
   const exited = once(child, 'exit') as Promise<[number | null]>;
-  const client = createCsiClient({ address: parseAddress('fuzz', address), log: silentLog });
+  const client = new CsiClient({ address: parseAddress('fuzz', address), log: silentLog });
   const rss = (): Promise<number> => rssBytes(child.pid ?? 0);
   let goodCalls = 0;
   let refused = 0;

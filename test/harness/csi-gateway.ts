@@ -1,4 +1,4 @@
-import { createCsiClient, type CsiClient } from '#src/gateway-client/client.ts';
+import { CsiClient } from '#src/gateway-client/client.ts';
 import { CsiError } from '#src/csi/status.ts';
 import { startGateway, type Gateway, type GatewayOptions } from '#src/csi-gateway/gateway.ts';
 import { systemClock } from '#src/runtime/clock.ts';
@@ -28,7 +28,7 @@ export async function startTestGateway(
     metrics,
     ...options,
   });
-  const client = createCsiClient({ address: gateway.address, log: silentLog });
+  const client = new CsiClient({ address: gateway.address, log: silentLog });
   return {
     gateway,
     client,
