@@ -92,10 +92,8 @@ export class CallerConnections {
     for (const [session, connection] of this.#connections) {
       const { certificate } = connection.caller;
       if (certificate === undefined || isStillTrusted(certificate, authorities, nowMs)) continue;
-      connection.caller = revokeCaller(
-        connection.caller,
-        'is signed by no authority that is trusted now',
-      );
+      const reason = 'is signed by no authority that is trusted now';
+      connection.caller = revokeCaller(connection.caller, reason);
       this.#options.reaper.retire(session);
     }
   }

@@ -29,9 +29,9 @@ async function start(context: Context): Promise<void> {
     driver,
     listen,
     alsoListen,
-    ...(tls === undefined ? {} : { tls }),
+    tls,
     insecure: flags.insecure,
-    maxInFlight: parseMaxInFlight('max-in-flight', flags.maxInFlight),
+    maxInFlight: parseMaxInFlight(flags.maxInFlight),
     adaptiveLimit: flags.adaptiveLimit,
     allowAll: flags.allowAll,
     probeTimeoutMs: flags.timeoutMs,
@@ -67,7 +67,7 @@ async function openTls({ flags, log, closers }: Context): Promise<GatewayTls | u
       '--tls-allowed-names missing: name the callers that may call, like DNS:sutler-jobs; ' +
         'the authority may have signed certificates for others',
     );
-  const allowedNames = parseAllowedNames('tls-allowed-names', names);
+  const allowedNames = parseAllowedNames(names);
   const source = await watchTlsFiles(options);
   closers.add('TLS files', () => source.close());
   return { source, allowedNames };

@@ -50,7 +50,7 @@ describe('the gateway with mutual TLS', () => {
         { kind: 'tcp', host: '::1', port: 0 },
         { kind: 'unix', path: folder.file('gw.sock') },
       ],
-      tls: { source, allowedNames: parseAllowedNames('f', ['DNS:sutler-ingest', 'sutler-jobs']) },
+      tls: { source, allowedNames: parseAllowedNames(['DNS:sutler-ingest', 'sutler-jobs']) },
       logMessages: true,
       log: createLogger({
         name: 'gateway',
