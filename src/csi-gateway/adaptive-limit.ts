@@ -7,7 +7,7 @@ export interface LimitSample {
   readonly code: number;
 }
 
-/** What a driver answers that can't handle its calls. */
+/** Codes with which a driver reports overload. */
 const OVERLOAD = new Set<number>([Code.ResourceExhausted, Code.Unavailable, Code.DeadlineExceeded]);
 const SHRINK = 0.7;
 /** Calls that take this many times their usual duration probably wait for each other. */

@@ -151,10 +151,10 @@ export class DriverConnection {
         continue;
       }
       this.#trouble = `waiting for the driver at ${this.#address}: ${opened}`;
-      const isNews =
+      const shouldLog =
         logged === undefined ||
         (logged.reason !== opened && clock.nowMs() - logged.atMs >= NEW_REASON_MS);
-      if (isNews) {
+      if (shouldLog) {
         logged = { reason: opened, atMs: clock.nowMs() };
         log.info({ address: this.#address, reason: opened }, 'waiting for the driver');
       }

@@ -85,12 +85,12 @@ export class Forwarder {
     this.#isDraining = true;
   }
 
-  /** Whether an ingest probes this gateway for failover and should be told when it is drained. */
+  /** Whether an ingest probes this gateway to decide about failover. */
   get isProbedForFailover(): boolean {
     return this.#options.clock.nowMs() - this.#failoverProbeMs < FAILOVER_PROBE_MS;
   }
 
-  /** Aborts when such an ingest has been told that no call is under way here any more. */
+  /** Aborts when the answer to such a probe has reported that no call is under way any more. */
   get drainReported(): AbortSignal {
     return this.#drainReported.signal;
   }
@@ -102,7 +102,7 @@ export class Forwarder {
     return reply;
   }
 
-  /** A status for a call that is not forwarded; counts it in the metrics. */
+  /** Makes the status of a call that is not forwarded, and counts it in the metrics. */
   refuse(reason: RefusalReason, code: number, details: string): GatewayReply {
     this.#options.metrics.countRefusal(reason);
     return { kind: 'gateway', code, details, notForwarded: true };

@@ -52,9 +52,9 @@ const UNIT_MS: Readonly<Record<string, number>> = {
   n: 1e-6,
   u: 1e-3,
   m: 1,
-  S: 1e3,
-  M: 6e4,
-  H: 36e5,
+  S: 1000,
+  M: 60_000,
+  H: 3_600_000,
 };
 
 /** Milliseconds of a grpc-timeout header ("250m", "10S"); undefined if it is malformed. */

@@ -75,7 +75,7 @@ export class RequestReceiver {
     // end the process.
     stream.on('error', (error) => log.trace({ err: error }, 'stream error'));
     reaper.addCall(stream);
-    // With this call too many were waiting, and its connection was ended for it.
+    // This call was one too many, so the reaper has just ended its connection.
     if (stream.destroyed) return;
     const httpStatus = findHttpError(headers);
     if (httpStatus !== undefined) {

@@ -35,7 +35,7 @@ const WINDOW_BYTES = 1024 * 1024;
 const MAX_STREAMS = 1_024;
 /** Time for callers to read their last answer after the drain. */
 const FLUSH_MS = 1_000;
-/** Longest wait, after the drain, for the ingest that probes for failover to be told about it. */
+/** Longest wait, after the drain, for a failover probe, whose answer tells ingest about it. */
 const DRAIN_REPORT_MS = 2_000;
 /** Connections per listener, including those in the TLS handshake. */
 const MAX_SOCKETS = 1_024;
@@ -107,8 +107,9 @@ export class GatewayServer {
   }
 
   #addListeners(server: EventEmitter, tls: ListenerTls | undefined): void {
-    const { log } = this.#options;
-    server.on('drop', () => this.#callers.countDropped());
+    const { log, metrics } = this.#options;
+    // Node drops connections above maxConnections.
+    server.on('drop', () => metrics.countTurnedAway('too-many'));
     server.on('tlsClientError', (error: Error, socket: TLSSocket) =>
       this.#callers.rejectHandshake(error, socket),
     );

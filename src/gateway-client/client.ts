@@ -70,8 +70,8 @@ export interface CsiClientOptions {
   readonly tls?: ClientTls | undefined;
 }
 
-/** One channel to a gateway or a driver. It connects when the first call is made, and finds a socket
- * that appears later within about 2 s. Every call rejects with CsiError and nothing else. */
+/** One channel to a gateway or a driver. It connects when the first call is made, and finds a
+ * socket that appears later within about 2 s. Every call rejects with CsiError and nothing else. */
 export class CsiClient {
   readonly probe = this.#query(Identity.method.probe);
   readonly getPluginInfo = this.#query(Identity.method.getPluginInfo);

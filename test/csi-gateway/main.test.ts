@@ -147,17 +147,17 @@ describe('csi-gateway main', () => {
     const root = dirname(dirname(fileURLToPath(import.meta.resolve('#src/csi-gateway/main.ts'))));
     const seen = new Set<string>();
     const packages = new Set<string>();
-    const visit = (file: string): void => {
+    const collectImports = (file: string): void => {
       if (seen.has(file)) return;
       seen.add(file);
       for (const [, target = ''] of readFileSync(file, 'utf8').matchAll(
         /(?:from|import)\s*\(?\s*['"]([^'"]+)['"]/g,
       )) {
-        if (target.startsWith('.')) visit(normalize(join(dirname(file), target)));
+        if (target.startsWith('.')) collectImports(normalize(join(dirname(file), target)));
         else packages.add(target);
       }
     };
-    visit(join(root, 'csi-gateway/main.js'));
+    collectImports(join(root, 'csi-gateway/main.js'));
     assert.ok(readdirSync(join(root, 'csi-gateway')).length > 5 && seen.size > 10);
     const foreign = [...packages].filter(
       (name) =>
