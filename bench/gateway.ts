@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { fileURLToPath } from 'node:url';
-import { createCsiClient, type CsiClient } from '#src/gateway-client/client.ts';
+import { CsiClient } from '#src/gateway-client/client.ts';
 import { openGatewaySecurity } from '#src/gateway-client/credentials.ts';
 import { formatAddress, type Address } from '#src/runtime/address.ts';
 import { systemClock } from '#src/runtime/clock.ts';
@@ -39,7 +39,6 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
   const file = (name: string): string => (f.tls ? join(folder, name) : '');
   const security = await openGatewaySecurity(
     {
-      gateway: [],
       gatewayTlsCa: file('ca.crt'),
       gatewayTlsCert: file('jobs.crt'),
       gatewayTlsKey: file('jobs.key'),
@@ -79,8 +78,8 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
       ...(f.tls ? tlsArgs : []),
     ],
   );
-  const direct = createCsiClient({ address: { kind: 'unix', path: socket }, log });
-  const through = createCsiClient({
+  const direct = new CsiClient({ address: { kind: 'unix', path: socket }, log });
+  const through = new CsiClient({
     address: door,
     log,
     ...(security.tls === undefined ? {} : { tls: security.tls }),

@@ -1,6 +1,6 @@
 import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
-import { createCsiClient } from '#src/gateway-client/client.ts';
+import { CsiClient } from '#src/gateway-client/client.ts';
 import { listQueues } from '#src/queue/registry.ts';
 import { openJobs } from '#src/records/open-jobs.ts';
 import { redisOptions } from '#src/redis/connection.ts';
@@ -25,7 +25,7 @@ export async function waitForNoLeftovers(
 ): Promise<readonly string[]> {
   const redis = new Redis(redisOptions(options.redisUrl, 'plain'));
   redis.on('error', (error) => options.log.debug({ err: error }, 'Redis'));
-  const driver = createCsiClient({
+  const driver = new CsiClient({
     address: parseAddress('gateway', options.gateway),
     log: options.log,
   });
@@ -44,7 +44,7 @@ export async function waitForNoLeftovers(
   }
 }
 
-async function volumesInDriver(driver: ReturnType<typeof createCsiClient>): Promise<string[]> {
+async function volumesInDriver(driver: CsiClient): Promise<string[]> {
   const { entries } = await driver.listVolumes({}, { timeoutMs: 5_000 });
   return entries.map(({ volume }) => `volume ${volume?.volumeId ?? '?'} in the driver`);
 }

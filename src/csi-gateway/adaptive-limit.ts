@@ -7,13 +7,8 @@ export interface LimitSample {
   readonly code: number;
 }
 
-export interface AdaptiveLimitOptions {
-  /** Initial limit. */
-  readonly start: number;
-  /** Upper bound of the limit. */
-  readonly max: number;
-}
-
+/** Codes with which a driver reports overload. */
+const OVERLOAD = new Set<number>([Code.ResourceExhausted, Code.Unavailable, Code.DeadlineExceeded]);
 const SHRINK = 0.7;
 /** Calls that take this many times their usual duration probably wait for each other. */
 const SLOW_FACTOR = 2;
@@ -35,9 +30,10 @@ export class AdaptiveLimit {
   #usualMs = 0;
   #shrunkMs = -Infinity;
 
-  constructor(options: AdaptiveLimitOptions) {
-    this.#max = options.max;
-    this.#limit = Math.min(options.start, options.max);
+  /** @param start  initial limit, unless `max` is lower */
+  constructor({ start, max }: { readonly start: number; readonly max: number }) {
+    this.#max = max;
+    this.#limit = Math.min(start, max);
   }
 
   /** Calls that may be under way at once; at least 1. */
@@ -48,7 +44,7 @@ export class AdaptiveLimit {
   /** Takes the result of a call into account.
    * @param running  calls that were under way when it ended, itself included */
   observe(sample: LimitSample, running: number): void {
-    if (isOverload(sample.code)) return this.#shrink(sample);
+    if (OVERLOAD.has(sample.code)) return this.#shrink(sample);
     // Other errors come quickly under any load.
     if (sample.code !== Code.OK) return;
     const tookMs = sample.endedMs - sample.startedMs;
@@ -69,10 +65,4 @@ export class AdaptiveLimit {
     this.#shrunkMs = endedMs;
     this.#limit = Math.max(1, this.#limit * SHRINK);
   }
-}
-
-function isOverload(code: number): boolean {
-  return (
-    code === Code.ResourceExhausted || code === Code.Unavailable || code === Code.DeadlineExceeded
-  );
 }

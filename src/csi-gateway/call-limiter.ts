@@ -13,27 +13,31 @@ export interface MaxInFlight {
 /** Reads --max-in-flight: a number for every method, and `Method:number` or
  * `/service/Method:number` for single ones.
  * @throws UsageError */
-export function parseMaxInFlight(flag: string, texts: readonly string[]): MaxInFlight {
+export function parseMaxInFlight(texts: readonly string[]): MaxInFlight {
   const byPath = new Map<string, number>();
   let every = Infinity;
   for (const text of texts) {
     const match = /^(?:([^:]+):)?(\d{1,6})$/.exec(text);
     const count = Number(match?.[2]);
     if (match === null || count < 1)
-      throw new UsageError(`--${flag}: "${text}" is neither a number from 1 nor Method:number`);
+      throw new UsageError(
+        `--max-in-flight: "${text}" is neither a number from 1 nor Method:number`,
+      );
     const method = match[1];
     if (method === undefined) every = count;
-    else byPath.set(toPath(flag, method), count);
+    else byPath.set(toPath(method), count);
   }
   return { every, byPath };
 }
 
-function toPath(flag: string, method: string): string {
+function toPath(method: string): string {
   // A full path may name a method that csi.proto does not define: it can pass with --allow-all.
   if (method.startsWith('/')) return method;
   const path = [...csiMethodPaths].find((known) => known.endsWith(`/${method}`));
   if (path === undefined)
-    throw new UsageError(`--${flag}: CSI has no method "${method}"; write it like CreateVolume`);
+    throw new UsageError(
+      `--max-in-flight: CSI has no method "${method}"; write it like CreateVolume`,
+    );
   return path;
 }
 
@@ -80,7 +84,7 @@ export class CallLimiter {
     if (adaptive !== undefined && running >= adaptive.limit)
       return { limit: adaptive.limit, why: 'adaptive-limit' };
     this.#running.set(path, running + 1);
-    const startedMs = adaptive === undefined ? 0 : this.#options.clock.nowMs();
+    const startedMs = this.#options.clock.nowMs();
     return { release: (code) => this.#release(path, code, startedMs) };
   }
 

@@ -25,8 +25,7 @@ export interface CallerConnectionsOptions {
 }
 
 const WINDOW_BYTES = 4 * 1024 * 1024;
-/** Open connections: many times what ingest and jobs need. A new one beyond that replaces an idle
- * one. */
+/** Many times what ingest and jobs need. Beyond that, a new connection replaces an idle one. */
 const MAX_CONNECTIONS = 256;
 /** At most one warning about rejected callers in this time. */
 const WARN_INTERVAL_MS = 10_000;
@@ -63,7 +62,8 @@ export class CallerConnections {
     const caller = identifyCaller(session, tls?.allowedNames);
     if (caller.refusal !== undefined) {
       metrics.countTurnedAway('name');
-      this.#warn({ caller: caller.name, reason: caller.refusal.details }, 'a caller may not call');
+      const fields = { caller: caller.name, reason: caller.refusal.details };
+      this.#warn(fields, 'the calls of a caller are refused');
     }
     this.#connections.set(session, { caller, destroy });
     reaper.addConnection(session, destroy);
@@ -92,10 +92,8 @@ export class CallerConnections {
     for (const [session, connection] of this.#connections) {
       const { certificate } = connection.caller;
       if (certificate === undefined || isStillTrusted(certificate, authorities, nowMs)) continue;
-      connection.caller = revokeCaller(
-        connection.caller,
-        'is signed by no authority that is trusted now',
-      );
+      const reason = 'is signed by no authority that is trusted now';
+      connection.caller = revokeCaller(connection.caller, reason);
       this.#options.reaper.retire(session);
     }
   }
@@ -107,11 +105,6 @@ export class CallerConnections {
       { from: socket.remoteAddress, reason: error.message },
       'a caller’s TLS handshake failed',
     );
-  }
-
-  /** Counts a connection that Node dropped because of the listener's maxConnections. */
-  countDropped(): void {
-    this.#options.metrics.countTurnedAway('too-many');
   }
 
   /** Counts and logs a connection that the reaper ends for its many waiting calls. */

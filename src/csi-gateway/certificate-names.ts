@@ -12,20 +12,17 @@ export interface CertificateName {
 /** Reads --tls-allowed-names: `DNS:name`, `URI:spiffe://…`, `IP:address`, or the value alone if its
  * kind is obvious. Patterns are refused, because they can match unexpected names.
  * @throws UsageError */
-export function parseAllowedNames(
-  flag: string,
-  texts: readonly string[],
-): readonly CertificateName[] {
+export function parseAllowedNames(texts: readonly string[]): readonly CertificateName[] {
   return texts.map((text) => {
     const typed = /^(DNS|URI|IP):(?!\/\/)(.+)$/.exec(text);
     const kind = (typed?.[1] as CertificateName['kind'] | undefined) ?? kindOf(text);
     const value = typed?.[2] ?? text;
     if (value.includes('*'))
-      throw new UsageError(`--${flag}: "${text}" is a pattern; write each name in full`);
+      throw new UsageError(`--tls-allowed-names: "${text}" is a pattern; write each name in full`);
     if (kind === 'IP' && isIP(value) === 0)
-      throw new UsageError(`--${flag}: "${value}" is not an IP address`);
+      throw new UsageError(`--tls-allowed-names: "${value}" is not an IP address`);
     if (kind === 'URI' && !/^[a-z][a-z0-9+.-]*:/i.test(value))
-      throw new UsageError(`--${flag}: "${value}" is not a URI`);
+      throw new UsageError(`--tls-allowed-names: "${value}" is not a URI`);
     return { kind, value: canonicalize(kind, value) };
   });
 }

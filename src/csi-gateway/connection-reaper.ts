@@ -12,13 +12,13 @@ export interface ReaperLimits {
   readonly answerMs: number;
   /** A connection without calls for this time is pinged. */
   readonly idleMs: number;
-  /** Calls that may wait for their callers at once. One more ends the connection that has most of
-   * them. */
+  /** Calls that may wait for their callers at once. One more ends the connection with the most
+   * waiting calls. */
   readonly maxWaitingCalls: number;
 }
 
-/** Long enough for callers on a bad network, short for those that only occupy memory. A waiting
- * call takes up to 25 kB; a well-behaved caller lets it wait for milliseconds. */
+/** Long enough for callers on a bad network, but callers must not occupy memory for long: a waiting
+ * call takes up to 25 kB. Calls of a well-behaved caller wait for milliseconds. */
 export const defaultReaperLimits: ReaperLimits = {
   replyMs: 10_000,
   requestMs: 30_000,
@@ -27,22 +27,27 @@ export const defaultReaperLimits: ReaperLimits = {
   maxWaitingCalls: 2_000,
 };
 
-interface Connection {
+class Connection {
   readonly destroy: () => void;
   readonly openedMs: number;
-  hasSettings: boolean;
-  /** Streams that are open. */
-  streams: number;
-  /** Those of the streams that wait for the caller. */
-  waiting: number;
-  /** Calls since the connection was opened. */
-  calls: number;
   idleSinceMs: number;
-  /** When a ping was sent that is not answered yet. */
-  pingedMs: number | undefined;
-  /** Since when its calls are refused. */
-  retiredMs: number | undefined;
-  isGone: boolean;
+  hasSettings = false;
+  /** Streams that are open. */
+  streams = 0;
+  /** Those of the streams that wait for the caller. */
+  waiting = 0;
+  /** Calls since the connection was opened. */
+  calls = 0;
+  /** When a ping was sent that is not answered yet; Infinity if there is none. */
+  pingedMs = Infinity;
+  /** Since when its calls are refused; Infinity if they are not. */
+  retiredMs = Infinity;
+  isGone = false;
+
+  constructor(destroy: () => void, nowMs: number) {
+    this.destroy = destroy;
+    this.openedMs = this.idleSinceMs = nowMs;
+  }
 }
 
 /** What the gateway waits for: the rest of a request, or that the caller reads its answer. */
@@ -93,19 +98,7 @@ export class ConnectionReaper {
   /** Starts watching a connection.
    * @param destroy  ends it at once, with all its calls */
   addConnection(session: ServerHttp2Session, destroy: () => void): void {
-    const nowMs = this.#options.clock.nowMs();
-    const connection: Connection = {
-      destroy,
-      openedMs: nowMs,
-      hasSettings: false,
-      streams: 0,
-      waiting: 0,
-      calls: 0,
-      idleSinceMs: nowMs,
-      pingedMs: undefined,
-      retiredMs: undefined,
-      isGone: false,
-    };
+    const connection = new Connection(destroy, this.#options.clock.nowMs());
     this.#connections.set(session, connection);
     session.once('remoteSettings', () => (connection.hasSettings = true));
     session.once('close', () => this.#removeConnection(session));
@@ -128,7 +121,7 @@ export class ConnectionReaper {
    * RFC 9113 section 6.8 advises), and such calls would look ambiguous to their caller. */
   retire(session: Http2Session): void {
     const connection = this.#connections.get(session);
-    if (connection !== undefined) connection.retiredMs ??= this.#options.clock.nowMs();
+    if (connection?.retiredMs === Infinity) connection.retiredMs = this.#options.clock.nowMs();
   }
 
   /** Starts watching a call, in phase `request`. */
@@ -193,7 +186,7 @@ export class ConnectionReaper {
 
   #checkConnection(session: Http2Session, connection: Connection, nowMs: number): void {
     const { replyMs, idleMs } = this.#options.limits;
-    const { hasSettings, openedMs, pingedMs = Infinity, retiredMs = Infinity } = connection;
+    const { hasSettings, openedMs, pingedMs, retiredMs } = connection;
     const quietMs = connection.streams > 0 ? 0 : nowMs - connection.idleSinceMs;
     const isSilent = (!hasSettings && nowMs - openedMs > replyMs) || nowMs - pingedMs > replyMs;
     if (isSilent) connection.destroy();
@@ -206,7 +199,7 @@ export class ConnectionReaper {
     if (phase === 'work') return;
     const { requestMs, answerMs } = this.#options.limits;
     if (nowMs - sinceMs <= (phase === 'request' ? requestMs : answerMs)) return;
-    // A caller that does not even take a reset reads nothing at all.
+    // The caller does not even read the reset, so it reads nothing at all.
     if (phase === 'reset') connection.destroy();
     else this.#options.onLateCall(stream, phase);
   }
@@ -218,7 +211,7 @@ function ping(session: Http2Session, connection: Connection, nowMs: number): voi
   try {
     session.ping((error) => {
       if (error !== null) return;
-      connection.pingedMs = undefined;
+      connection.pingedMs = Infinity;
       connection.idleSinceMs = nowMs;
     });
   } catch {

@@ -7,6 +7,7 @@ import {
 } from 'node:http2';
 import { CANCELED_DETAILS, Code, CsiError, DEADLINE_DETAILS } from '../csi/status.ts';
 import { timerMs } from '../runtime/clock.ts';
+import { messageOf } from '../runtime/error-message.ts';
 import {
   decodeStatusMessage,
   getSingle,
@@ -17,7 +18,6 @@ import {
   unframeMessage,
 } from './grpc-wire.ts';
 import type { ResetLimiter } from './reset-limiter.ts';
-import { messageOf } from '../runtime/error-message.ts';
 
 /** A complete response with the driver's own status. */
 export interface DriverResponse {
@@ -53,7 +53,7 @@ export interface DriverRequest {
   /** For metrics: whether the volume comes from an in-tree plug-in; false if absent. */
   readonly migrated?: boolean;
   /** The gateway cancels the call after this time; never if absent. */
-  readonly timeoutMs?: number;
+  readonly timeoutMs?: number | undefined;
   /** Cancels the call: the driver gets an RST_STREAM frame. If the reason is a CsiError, it becomes
    * the answer. */
   readonly signal?: AbortSignal;
@@ -87,15 +87,11 @@ export function callDriver(
     // Node throws before it sends anything: the session is closed, got a GOAWAY, or a header is
     // invalid.
     const code = error instanceof TypeError ? Code.InvalidArgument : Code.Unavailable;
-    const reason = messageOf(error);
+    const details = `${request.path} was not sent to the driver: ${messageOf(error)}`;
     request.onEnd?.(code);
-    return Promise.resolve({
-      kind: 'not-sent',
-      code,
-      details: `${request.path} was not sent to the driver: ${reason}`,
-    });
+    return Promise.resolve({ kind: 'not-sent', code, details });
   }
-  return new Promise((resolve) => new ResponseReader(stream, request, { resolve, resets }));
+  return new Promise((resolve) => new ResponseReader(stream, request, resets, resolve));
 }
 
 /** Sends the request body and reads the response. The first of these ends the call: complete
@@ -103,9 +99,9 @@ export function callDriver(
 class ResponseReader {
   readonly #stream: ClientHttp2Stream;
   readonly #request: DriverRequest;
-  readonly #resolve: (answer: DriverAnswer) => void;
   readonly #resets: ResetLimiter;
-  readonly #timer: NodeJS.Timeout | undefined;
+  readonly #resolve: (answer: DriverAnswer) => void;
+  #timer: NodeJS.Timeout | undefined;
   readonly #chunks: Buffer[] = [];
   #receivedBytes = 0;
   #headers: HeaderPairs | undefined;
@@ -117,20 +113,16 @@ class ResponseReader {
   constructor(
     stream: ClientHttp2Stream,
     request: DriverRequest,
-    to: { readonly resolve: (answer: DriverAnswer) => void; readonly resets: ResetLimiter },
+    resets: ResetLimiter,
+    resolve: (answer: DriverAnswer) => void,
   ) {
     this.#stream = stream;
     this.#request = request;
-    this.#resolve = to.resolve;
-    this.#resets = to.resets;
+    this.#resets = resets;
+    this.#resolve = resolve;
     const { timeoutMs, signal } = request;
-    this.#timer =
-      timeoutMs === undefined
-        ? undefined
-        : setTimeout(
-            () => this.#cancel(Code.DeadlineExceeded, DEADLINE_DETAILS),
-            timerMs(timeoutMs),
-          );
+    const onTimeout = (): void => this.#cancel(Code.DeadlineExceeded, DEADLINE_DETAILS);
+    if (timeoutMs !== undefined) this.#timer = setTimeout(onTimeout, timerMs(timeoutMs));
     signal?.addEventListener('abort', this.#onAbort, { once: true });
     // Node's types have no rawHeaders, and for 'trailers' no flags as second argument.
     const events: EventEmitter = stream;
@@ -138,11 +130,9 @@ class ResponseReader {
       this.#headers = toPairs(raw);
       if ((flags & constants.NGHTTP2_FLAG_END_STREAM) !== 0) this.#trailers = this.#headers;
     });
-    events.on(
-      'trailers',
-      (_headers: unknown, _flags: number, raw: readonly string[]) =>
-        (this.#trailers = toPairs(raw)),
-    );
+    events.on('trailers', (_headers: unknown, _flags: number, raw: readonly string[]) => {
+      this.#trailers = toPairs(raw);
+    });
     stream.on('data', (chunk: Buffer) => this.#onData(chunk));
     // Without trailers the stream was cut off or ended by a DATA frame; then 'close' follows.
     stream.on('end', () => {
@@ -159,10 +149,8 @@ class ResponseReader {
     const { path, maxBytes } = this.#request;
     this.#receivedBytes += chunk.length;
     if (this.#receivedBytes <= maxBytes + 5) return void this.#chunks.push(chunk);
-    const details =
-      `the driver's answer to ${path} is larger than ${maxBytes} bytes: ` +
-      'raise --max-message-bytes';
-    this.#cancel(Code.ResourceExhausted, details);
+    const problem = `the driver's answer to ${path} is larger than ${maxBytes} bytes`;
+    this.#cancel(Code.ResourceExhausted, `${problem}: raise --max-message-bytes`);
   }
 
   #parseResponse(trailers: HeaderPairs): DriverAnswer {

@@ -36,7 +36,7 @@ export interface DriverConnectionOptions {
   readonly log: Logger;
   readonly metrics: GatewayMetrics;
   /** Interval between Probes of a driver that is ready; 10 s if absent. */
-  readonly probeIntervalMs?: number;
+  readonly probeIntervalMs?: number | undefined;
 }
 
 const IDENTITY = '/csi.v1.Identity/';
@@ -66,8 +66,8 @@ export class DriverConnection {
   readonly #stop = new AbortController();
   readonly #address: string;
   readonly #resets = new ResetLimiter();
-  /** Starts the next Probe without waiting for its interval. */
-  #probeNow: () => void = () => undefined;
+  /** Abort it to start the next Probe without waiting for its interval. */
+  #pause = new AbortController();
   /** Own calls in a row that got no response in time, on this session. */
   #unanswered = 0;
   #session: ClientHttp2Session | undefined;
@@ -116,7 +116,7 @@ export class DriverConnection {
     const answer = await callDriver(session, request, this.#resets);
     metrics.changeInFlight(-1);
     const { kind, code } = answer;
-    if (kind === 'ambiguous' && code === Code.DeadlineExceeded) this.#probeNow();
+    if (kind === 'ambiguous' && code === Code.DeadlineExceeded) this.#pause.abort();
     if (kind !== 'not-sent') {
       const seconds = (clock.nowMs() - startedMs) / 1000;
       metrics.observeCall({ driver: this.#identity?.name ?? '', path, code, seconds, migrated });
@@ -137,14 +137,13 @@ export class DriverConnection {
   }
 
   async #run(): Promise<void> {
-    const { address, clock, log, maxMessageBytes, probeTimeoutMs } = this.#options;
+    const { address, clock, log, maxMessageBytes, probeTimeoutMs: timeoutMs } = this.#options;
     const { signal } = this.#stop;
-    const options = { timeoutMs: probeTimeoutMs, maxMessageBytes, signal };
     let retryMs = RECONNECT_MIN_MS;
     /** The last log line about waiting. A lost connection has its own log line. */
     let logged: { readonly reason: string; readonly atMs: number } | undefined;
     while (!signal.aborted) {
-      const opened = await openSession(address, options);
+      const opened = await openSession(address, { timeoutMs, maxMessageBytes, signal });
       if (typeof opened !== 'string') {
         retryMs = RECONNECT_MIN_MS;
         await this.#useSession(opened);
@@ -152,10 +151,10 @@ export class DriverConnection {
         continue;
       }
       this.#trouble = `waiting for the driver at ${this.#address}: ${opened}`;
-      const isNews =
+      const shouldLog =
         logged === undefined ||
         (logged.reason !== opened && clock.nowMs() - logged.atMs >= NEW_REASON_MS);
-      if (isNews) {
+      if (shouldLog) {
         logged = { reason: opened, atMs: clock.nowMs() };
         log.info({ address: this.#address, reason: opened }, 'waiting for the driver');
       }
@@ -168,6 +167,7 @@ export class DriverConnection {
   async #useSession(session: ClientHttp2Session): Promise<void> {
     const { log, metrics } = this.#options;
     const lost = new AbortController();
+    lost.signal.addEventListener('abort', () => this.#pause.abort(), { once: true });
     const lose = (): void => lost.abort();
     session.once('close', lose);
     // After a GOAWAY, calls under way may still succeed; new calls need a new session at once.
@@ -211,13 +211,10 @@ export class DriverConnection {
   }
 
   #setTrouble(trouble: string | undefined): void {
-    if (trouble !== this.#trouble) this.#logTrouble(trouble);
+    const { log, metrics } = this.#options;
+    metrics.setDriverReady(trouble === undefined);
+    if (trouble === this.#trouble) return;
     this.#trouble = trouble;
-    this.#options.metrics.setDriverReady(trouble === undefined);
-  }
-
-  #logTrouble(trouble: string | undefined): void {
-    const { log } = this.#options;
     if (trouble !== undefined)
       return log.warn({ address: this.#address, reason: trouble }, 'the driver is not ready');
     const { name, vendorVersion, capabilities } = this.#identity ?? {};
@@ -230,13 +227,8 @@ export class DriverConnection {
     const { clock } = this.#options;
     await clock.sleep(Math.min(ms, PROBE_RETRY_MS), lost);
     if (ms <= PROBE_RETRY_MS) return;
-    const over = new AbortController();
-    const end = (): void => over.abort();
-    lost.addEventListener('abort', end, { once: true });
-    this.#probeNow = end;
-    if (!lost.aborted) await clock.sleep(ms - PROBE_RETRY_MS, over.signal);
-    this.#probeNow = () => undefined;
-    lost.removeEventListener('abort', end);
+    this.#pause = new AbortController();
+    if (!lost.aborted) await clock.sleep(ms - PROBE_RETRY_MS, this.#pause.signal);
   }
 
   /** Why the driver is not ready, by a Probe and, once per session, by its identity. */
@@ -257,11 +249,8 @@ export class DriverConnection {
 
   async #readIdentity(lost: AbortSignal): Promise<DriverIdentity> {
     const info = await this.#query(`${IDENTITY}GetPluginInfo`, decodePluginInfo, lost);
-    const plugin = await this.#query(
-      `${IDENTITY}GetPluginCapabilities`,
-      decodePluginServices,
-      lost,
-    );
+    const path = `${IDENTITY}GetPluginCapabilities`;
+    const plugin = await this.#query(path, decodePluginServices, lost);
     // A driver that only serves nodes has no Controller service.
     const controller = plugin.has('CONTROLLER_SERVICE')
       ? await this.#query(CONTROLLER_CAPABILITIES, decodeControllerRpcs, lost)

@@ -8,7 +8,8 @@ import {
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { CallLimiter, CallSlot } from './call-limiter.ts';
-import type { DriverAnswer, DriverRequest, DriverResponse } from './driver-call.ts';
+import type { DriverAnswer, DriverResponse } from './driver-call.ts';
+import type { DriverConnection } from './driver-connection.ts';
 import {
   decompressMessage,
   formatTimeout,
@@ -49,14 +50,8 @@ export interface GatewayReply {
 /** What the caller gets: the driver's response or a status of the gateway. */
 export type Reply = { readonly kind: 'driver'; readonly answer: DriverResponse } | GatewayReply;
 
-/** The part of DriverConnection that forwarding needs. */
-export interface DriverPort {
-  findTrouble(path: string): string | undefined;
-  send(request: DriverRequest): Promise<DriverAnswer>;
-}
-
 export interface ForwarderOptions {
-  readonly driver: DriverPort;
+  readonly driver: DriverConnection;
   /** Method paths that may pass; undefined for all. */
   readonly allowed: ReadonlySet<string> | undefined;
   readonly flights: SingleFlight;
@@ -67,12 +62,6 @@ export interface ForwarderOptions {
   /** Logs each call with its messages (-v=5); undefined for no such log. */
   readonly logCall: ((log: Logger, call: CallRecord) => void) | undefined;
   readonly metrics: GatewayMetrics;
-}
-
-interface CheckedCall {
-  /** Only for single-flight methods. */
-  readonly key: VolumeKey | undefined;
-  readonly timeoutMs: number | undefined;
 }
 
 /** The leading ingest probes each gateway twice a second (src/ingest/gateway-failover.ts). */
@@ -96,12 +85,12 @@ export class Forwarder {
     this.#isDraining = true;
   }
 
-  /** Whether an ingest probes this gateway for failover and should be told when it is drained. */
+  /** Whether an ingest probes this gateway to decide about failover. */
   get isProbedForFailover(): boolean {
     return this.#options.clock.nowMs() - this.#failoverProbeMs < FAILOVER_PROBE_MS;
   }
 
-  /** Aborts when such an ingest has been told that no call is under way here any more. */
+  /** Aborts when the answer to such a probe has reported that no call is under way any more. */
   get drainReported(): AbortSignal {
     return this.#drainReported.signal;
   }
@@ -113,7 +102,7 @@ export class Forwarder {
     return reply;
   }
 
-  /** A status for a call that is not forwarded; counts it in the metrics. */
+  /** Makes the status of a call that is not forwarded, and counts it in the metrics. */
   refuse(reason: RefusalReason, code: number, details: string): GatewayReply {
     this.#options.metrics.countRefusal(reason);
     return { kind: 'gateway', code, details, notForwarded: true };
@@ -146,9 +135,12 @@ export class Forwarder {
     return { kind: 'gateway', code: answer.code, details: answer.details, notForwarded: false };
   }
 
-  /** All checks that need no slot: the volume of the call and the time that is left for it, or the
-   * first refusal. */
-  #check(call: InboundCall): CheckedCall | GatewayReply {
+  /** Makes all checks that need no slot.
+   * @returns the volume of the call (only for single-flight methods) and the time that is left for
+   *   it, or the first refusal */
+  #check(
+    call: InboundCall,
+  ): GatewayReply | { key: VolumeKey | undefined; timeoutMs: number | undefined } {
     const refusal = this.#checkAvailability(call);
     if (refusal !== undefined) return refusal;
     if (unframeMessage(call.body) === undefined)
@@ -167,10 +159,9 @@ export class Forwarder {
   #checkAvailability({ path, headers }: InboundCall): GatewayReply | undefined {
     const { allowed, clock, driver, flights } = this.#options;
     if (allowed !== undefined && !allowed.has(path)) {
-      const details =
-        `${path.slice(0, 200)} does not pass this gateway ` +
-        '(its --allow-all lets every method pass)';
-      return this.refuse('method', Code.Unimplemented, details);
+      const details = `${path.slice(0, 200)} does not pass this gateway`;
+      const remedy = '(its --allow-all lets every method pass)';
+      return this.refuse('method', Code.Unimplemented, `${details} ${remedy}`);
     }
     const isFailoverProbe = headers.some(([name]) => name === FAILOVER_METADATA);
     if (isFailoverProbe) this.#failoverProbeMs = clock.nowMs();
@@ -180,9 +171,8 @@ export class Forwarder {
       return { ...refusal, draining: flights.size };
     }
     const trouble = driver.findTrouble(path);
-    return trouble === undefined
-      ? undefined
-      : this.refuse('driver-down', Code.Unavailable, trouble);
+    if (trouble === undefined) return undefined;
+    return this.refuse('driver-down', Code.Unavailable, trouble);
   }
 
   /** The volume of a single-flight call; undefined for other methods. A request that can't be read
@@ -211,9 +201,8 @@ export class Forwarder {
       return this.refuse('malformed', Code.Internal, details);
     }
     const timeoutMs = call.receivedMs + budgetMs - nowMs;
-    return timeoutMs > 0
-      ? timeoutMs
-      : this.refuse('deadline', Code.DeadlineExceeded, DEADLINE_DETAILS);
+    if (timeoutMs > 0) return timeoutMs;
+    return this.refuse('deadline', Code.DeadlineExceeded, DEADLINE_DETAILS);
   }
 
   /** Record rule 3: a call with sutler-not-after is not forwarded after that time. */
@@ -232,18 +221,16 @@ export class Forwarder {
 
   #send(call: InboundCall, slot: CallSlot, timeoutMs: number | undefined): Promise<DriverAnswer> {
     const headers = stripHopHeaders(call.headers);
+    if (timeoutMs !== undefined) headers['grpc-timeout'] = formatTimeout(timeoutMs);
     return this.#options.driver.send({
       path: call.path,
-      headers:
-        timeoutMs === undefined
-          ? headers
-          : { ...headers, 'grpc-timeout': formatTimeout(timeoutMs) },
+      headers,
       body: call.body,
       maxBytes: this.#options.maxMessageBytes,
       migrated: getSingle(call.headers, MIGRATED_METADATA) === 'true',
       signal: call.signal,
+      timeoutMs,
       onEnd: (code) => slot.release(code),
-      ...(timeoutMs === undefined ? {} : { timeoutMs }),
     });
   }
 

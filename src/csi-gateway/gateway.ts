@@ -1,26 +1,28 @@
 import type { Registry } from 'prom-client';
 import type { Address } from '../runtime/address.ts';
-import type { Clock } from '../runtime/clock.ts';
-import type { Logger } from '../runtime/log.ts';
 import { CallLimiter, type MaxInFlight } from './call-limiter.ts';
 import type { ListenerTls } from './caller-connections.ts';
 import { defaultReaperLimits, type ReaperLimits } from './connection-reaper.ts';
 import { defaultMethods } from './default-methods.ts';
-import { DriverConnection, type DriverIdentity } from './driver-connection.ts';
+import {
+  DriverConnection,
+  type DriverConnectionOptions,
+  type DriverIdentity,
+} from './driver-connection.ts';
 import { Forwarder } from './forwarder.ts';
 import { HealthService } from './health-service.ts';
 import { createGatewayMetrics } from './metrics.ts';
-import { startGatewayServer } from './server.ts';
+import { GatewayServer } from './server.ts';
 import { SingleFlight } from './single-flight.ts';
 
-export interface GatewayOptions {
+export interface GatewayOptions extends Omit<DriverConnectionOptions, 'address' | 'metrics'> {
   /** The driver's socket. */
   readonly driver: Address;
   readonly listen: Address;
   /** Further listen addresses. */
   readonly alsoListen?: readonly Address[];
   /** For listeners on TCP; plaintext if absent. */
-  readonly tls?: ListenerTls;
+  readonly tls?: ListenerTls | undefined;
   /** Whether plaintext TCP beyond loopback is allowed. */
   readonly insecure?: boolean;
   /** No limit if absent. */
@@ -28,17 +30,11 @@ export interface GatewayOptions {
   readonly adaptiveLimit?: boolean;
   /** defaultReaperLimits if absent. */
   readonly reaperLimits?: ReaperLimits;
+  /** Whether every method passes, and not only defaultMethods. */
   readonly allowAll: boolean;
-  /** See DriverConnectionOptions. */
-  readonly probeTimeoutMs: number;
-  readonly maxMessageBytes: number;
   /** Whether to log each call with its messages, without secrets. */
   readonly logMessages: boolean;
-  readonly clock: Clock;
-  readonly log: Logger;
   readonly metrics: Registry;
-  /** See DriverConnectionOptions. */
-  readonly probeIntervalMs?: number;
 }
 
 export interface Gateway {
@@ -57,17 +53,9 @@ export interface Gateway {
 /** Starts a gateway. Does not wait for the driver.
  * @throws UsageError if it can't listen */
 export async function startGateway(options: GatewayOptions): Promise<Gateway> {
-  const { clock, log, maxMessageBytes, probeTimeoutMs, probeIntervalMs } = options;
+  const { clock, log, maxMessageBytes } = options;
   const metrics = createGatewayMetrics(options.metrics);
-  const driver = new DriverConnection({
-    address: options.driver,
-    probeTimeoutMs,
-    maxMessageBytes,
-    clock,
-    log,
-    metrics,
-    ...(probeIntervalMs === undefined ? {} : { probeIntervalMs }),
-  });
+  const driver = new DriverConnection({ ...options, address: options.driver, metrics });
   const forwarder = new Forwarder({
     driver,
     allowed: options.allowAll ? undefined : defaultMethods,
@@ -86,7 +74,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     metrics,
   });
   let isClosing = false;
-  const server = await startGatewayServer({
+  const server = new GatewayServer({
     addresses: [options.listen, ...(options.alsoListen ?? [])],
     tls: options.tls,
     insecure: options.insecure ?? false,
@@ -98,10 +86,11 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     clock,
     log,
   });
+  const addresses = await server.listen();
   driver.start();
   return {
-    address: server.addresses[0] ?? options.listen,
-    addresses: server.addresses,
+    address: addresses[0] ?? options.listen,
+    addresses,
     get trouble() {
       return driver.trouble;
     },

@@ -48,7 +48,7 @@ export function stripHopHeaders(pairs: HeaderPairs): OutgoingHttpHeaders {
   return headers;
 }
 
-const TIMEOUT_UNIT_MS: Readonly<Record<string, number>> = {
+const UNIT_MS: Readonly<Record<string, number>> = {
   n: 1e-6,
   u: 1e-3,
   m: 1,
@@ -60,7 +60,7 @@ const TIMEOUT_UNIT_MS: Readonly<Record<string, number>> = {
 /** Milliseconds of a grpc-timeout header ("250m", "10S"); undefined if it is malformed. */
 export function parseTimeoutMs(text: string): number | undefined {
   const match = /^(\d{1,8})([numSMH])$/.exec(text);
-  return match === null ? undefined : Number(match[1]) * (TIMEOUT_UNIT_MS[match[2] ?? ''] ?? 0);
+  return match === null ? undefined : Number(match[1]) * (UNIT_MS[match[2] ?? ''] ?? 0);
 }
 
 /** A grpc-timeout header. It may have 8 digits, so large values get a larger unit. Rounded up, so
@@ -75,14 +75,9 @@ export function formatTimeout(ms: number): string {
 
 /** A grpc-message header: UTF-8, percent-encoded except for printable ASCII. */
 export function encodeStatusMessage(text: string): string {
-  let encoded = '';
-  for (const byte of Buffer.from(text, 'utf8')) {
-    encoded +=
-      byte >= 0x20 && byte <= 0x7e && byte !== 0x25
-        ? String.fromCharCode(byte)
-        : `%${byte.toString(16).toUpperCase().padStart(2, '0')}`;
-  }
-  return encoded;
+  return text.replace(/[^\x20-\x24\x26-\x7e]+/g, (part) =>
+    Buffer.from(part).toString('hex').toUpperCase().replace(/../g, '%$&'),
+  );
 }
 
 /** The text of a grpc-message header. Malformed escapes are kept as they are. */
@@ -126,6 +121,12 @@ export function frameMessage(message: Uint8Array): Buffer {
   return body;
 }
 
+const DECOMPRESSORS: ReadonlyMap<string, typeof gunzipSync> = new Map([
+  ['gzip', gunzipSync],
+  ['deflate', inflateSync],
+  ['br', brotliDecompressSync],
+]);
+
 /** The decompressed message in a body; undefined if the body is not one message, the encoding is
  * unknown, the data is corrupt, or it expands to more than `maxBytes`. Used to read a message only;
  * the gateway forwards the original bytes. */
@@ -137,12 +138,8 @@ export function decompressMessage(
   const message = unframeMessage(body);
   if (message === undefined || !message.compressed) return message?.bytes;
   try {
-    if (encoding === 'gzip') return gunzipSync(message.bytes, { maxOutputLength: maxBytes });
-    if (encoding === 'deflate') return inflateSync(message.bytes, { maxOutputLength: maxBytes });
-    if (encoding === 'br')
-      return brotliDecompressSync(message.bytes, { maxOutputLength: maxBytes });
+    return DECOMPRESSORS.get(encoding ?? '')?.(message.bytes, { maxOutputLength: maxBytes });
   } catch {
-    // Corrupt or too large: it can't be read, whichever it is.
+    return undefined;
   }
-  return undefined;
 }

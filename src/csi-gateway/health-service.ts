@@ -22,10 +22,7 @@ export function isHealthPath(path: string): boolean {
  * status is SERVING while calls can be forwarded, as in /readyz. */
 export class HealthService {
   readonly #isServing: () => boolean;
-  readonly #watches = new Map<
-    ServerHttp2Stream,
-    { readonly service: string; lastStatus: number }
-  >();
+  readonly #watches = new Map<ServerHttp2Stream, { service: string; lastStatus: number }>();
   #timer: NodeJS.Timeout | undefined;
 
   constructor(isServing: () => boolean) {
@@ -39,18 +36,14 @@ export class HealthService {
     if (service === undefined)
       return endWithError(stream, Code.InvalidArgument, 'the request is not a HealthCheckRequest');
     if (path.endsWith('/Watch')) return this.#watch(stream, service);
-    if (!path.endsWith('/Check'))
-      return endWithError(
-        stream,
-        Code.Unimplemented,
-        `grpc.health.v1.Health has Check and Watch here, not ${path.slice(0, 200)}`,
-      );
-    if (!SERVICES.has(service))
-      return endWithError(
-        stream,
-        Code.NotFound,
-        `the health of service ${JSON.stringify(service)} is unknown`,
-      );
+    if (!path.endsWith('/Check')) {
+      const details = `grpc.health.v1.Health has Check and Watch here, not ${path.slice(0, 200)}`;
+      return endWithError(stream, Code.Unimplemented, details);
+    }
+    if (!SERVICES.has(service)) {
+      const details = `the health of service ${JSON.stringify(service)} is unknown`;
+      return endWithError(stream, Code.NotFound, details);
+    }
     stream.once('wantTrailers', () => stream.sendTrailers({ 'grpc-status': '0' }));
     stream.respond(HEADERS, { waitForTrailers: true });
     stream.end(encodeStatus(this.#statusOf(service)));
@@ -64,12 +57,10 @@ export class HealthService {
   }
 
   #watch(stream: ServerHttp2Stream, service: string): boolean {
-    if (this.#watches.size >= MAX_WATCHES)
-      return endWithError(
-        stream,
-        Code.ResourceExhausted,
-        `${MAX_WATCHES} health watches are open already`,
-      );
+    if (this.#watches.size >= MAX_WATCHES) {
+      const details = `${MAX_WATCHES} health watches are open already`;
+      return endWithError(stream, Code.ResourceExhausted, details);
+    }
     stream.once('wantTrailers', () =>
       stream.sendTrailers({
         'grpc-status': String(Code.Unavailable),

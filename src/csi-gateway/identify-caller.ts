@@ -2,6 +2,7 @@ import { X509Certificate } from 'node:crypto';
 import type { ServerHttp2Session } from 'node:http2';
 import type { TLSSocket } from 'node:tls';
 import { Code } from '../csi/status.ts';
+import { PEM_CERTIFICATE } from '../runtime/tls-files.ts';
 import {
   type CertificateName,
   findAllowedName,
@@ -30,10 +31,8 @@ export function identifyCaller(
   allowed: readonly CertificateName[] | undefined,
 ): Caller {
   const { socket } = session;
-  const address =
-    socket?.remoteAddress === undefined
-      ? 'unix'
-      : `${socket.remoteAddress}:${socket.remotePort ?? 0}`;
+  const host = socket?.remoteAddress;
+  const address = host === undefined ? 'unix' : `${host}:${socket?.remotePort ?? 0}`;
   const anonymous = { name: address, certificate: undefined, notAfterMs: Infinity };
   if (allowed === undefined) return { ...anonymous, refusal: undefined };
   const certificate = (socket as TLSSocket | undefined)?.getPeerX509Certificate();
@@ -44,10 +43,8 @@ export function identifyCaller(
   const names = readAlternativeNames(certificate.subjectAltName);
   const name = findAllowedName(names, allowed);
   if (name !== undefined) return { ...shown, name: formatName(name), refusal: undefined };
-  const listed =
-    names.length === 0
-      ? 'no name (subjectAltName is empty)'
-      : names.map(formatName).join(', ').slice(0, 500);
+  const allNames = names.map(formatName).join(', ').slice(0, 500);
+  const listed = allNames === '' ? 'no name (subjectAltName is empty)' : allNames;
   const details =
     `the client certificate has ${listed}, ` +
     `which this gateway's --tls-allowed-names does not list`;
@@ -60,9 +57,7 @@ export function isStillTrusted(
   authoritiesPem: string,
   nowMs: number,
 ): boolean {
-  const authorities = (
-    authoritiesPem.match(/-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g) ?? []
-  )
+  const authorities = (authoritiesPem.match(PEM_CERTIFICATE) ?? [])
     .map((pem) => new X509Certificate(pem))
     .filter(({ validTo }) => nowMs < Date.parse(validTo));
   let link: X509Certificate | undefined = certificate;

@@ -3,7 +3,7 @@ import { systemClock } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
 import { type Invocation, type ProcessContext, runProcess } from '../runtime/process.ts';
-import { type WatchedTlsFiles, watchTlsFiles } from '../runtime/tls-files.ts';
+import { areTlsFilesNamed, type WatchedTlsFiles, watchTlsFiles } from '../runtime/tls-files.ts';
 import { parseMaxInFlight } from './call-limiter.ts';
 import type { ListenerTls } from './caller-connections.ts';
 import { parseAllowedNames } from './certificate-names.ts';
@@ -29,9 +29,9 @@ async function start(context: Context): Promise<void> {
     driver,
     listen,
     alsoListen,
-    ...(tls === undefined ? {} : { tls }),
+    tls,
     insecure: flags.insecure,
-    maxInFlight: parseMaxInFlight('max-in-flight', flags.maxInFlight),
+    maxInFlight: parseMaxInFlight(flags.maxInFlight),
     adaptiveLimit: flags.adaptiveLimit,
     allowAll: flags.allowAll,
     probeTimeoutMs: flags.timeoutMs,
@@ -54,24 +54,21 @@ async function start(context: Context): Promise<void> {
 /** Reads and watches the TLS files; undefined if none are named.
  * @throws UsageError if only some of the flags are given, or a file can't be used */
 async function openTls({ flags, log, closers }: Context): Promise<GatewayTls | undefined> {
-  const files = { cert: flags.tlsCert, key: flags.tlsKey, ca: flags.tlsClientCa };
-  const flagNames = { cert: 'tls-cert', key: 'tls-key', ca: 'tls-client-ca' };
-  const missing = (['cert', 'key', 'ca'] as const)
-    .filter((part) => files[part] === '')
-    .map((part) => flagNames[part]);
-  if (missing.length === 3 && flags.tlsAllowedNames.length === 0) return undefined;
-  if (missing.length > 0)
-    throw new UsageError(
-      `--${missing.join(' and --')} missing: ` +
-        'mutual TLS needs --tls-cert, --tls-key and --tls-client-ca',
-    );
-  if (flags.tlsAllowedNames.length === 0)
+  const names = flags.tlsAllowedNames;
+  const options = {
+    files: { cert: flags.tlsCert, key: flags.tlsKey, ca: flags.tlsClientCa },
+    flags: { cert: 'tls-cert', key: 'tls-key', ca: 'tls-client-ca' },
+    clock: systemClock,
+    log,
+  };
+  if (!areTlsFilesNamed(options, names.length > 0)) return undefined;
+  if (names.length === 0)
     throw new UsageError(
       '--tls-allowed-names missing: name the callers that may call, like DNS:sutler-jobs; ' +
         'the authority may have signed certificates for others',
     );
-  const allowedNames = parseAllowedNames('tls-allowed-names', flags.tlsAllowedNames);
-  const source = await watchTlsFiles({ files, flags: flagNames, clock: systemClock, log });
+  const allowedNames = parseAllowedNames(names);
+  const source = await watchTlsFiles(options);
   closers.add('TLS files', () => source.close());
   return { source, allowedNames };
 }

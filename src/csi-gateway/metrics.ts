@@ -30,20 +30,7 @@ export interface CallSample {
   readonly migrated: boolean;
 }
 
-/** The gateway's metrics. */
-export interface GatewayMetrics {
-  observeCall(call: CallSample): void;
-  countRefusal(reason: RefusalReason): void;
-  changeInFlight(change: 1 | -1): void;
-  countDriverConnect(): void;
-  setDriverReady(ready: boolean): void;
-  /** Number of connections of callers. */
-  changeConnections(change: 1 | -1): void;
-  /** A connection was rejected or ended, or its caller may not call. */
-  countTurnedAway(reason: 'handshake' | 'name' | 'too-many'): void;
-  /** The present limit of --adaptive-limit for a method. */
-  setAdaptiveLimit(path: string, limit: number): void;
-}
+export type GatewayMetrics = ReturnType<typeof createGatewayMetrics>;
 
 /** Registers the histogram of calls, with the name, labels and buckets of csi-lib-utils
  * metrics/metrics.go. The label `migrated` exists for drivers that replace an in-tree plug-in, and
@@ -75,14 +62,14 @@ function registerCallHistogram(registers: Registry[]): (call: CallSample) => voi
   };
 }
 
-/** Registers the gateway's metrics. */
-export function createGatewayMetrics(registry: Registry): GatewayMetrics {
+/** Registers the gateway's metrics.
+ * @returns the functions that change them */
+export function createGatewayMetrics(registry: Registry) {
   const registers = [registry];
   const createCounter = (name: string, help: string, ...labelNames: string[]): Counter =>
     new Counter({ name, help, labelNames, registers });
   const createGauge = (name: string, help: string, ...labelNames: string[]): Gauge =>
     new Gauge({ name, help, labelNames, registers });
-  const observeCall = registerCallHistogram(registers);
   const refused = createCounter(
     'sutler_gateway_refused_total',
     'Calls that were refused and not forwarded to the driver, by reason.',
@@ -110,13 +97,14 @@ export function createGatewayMetrics(registry: Registry): GatewayMetrics {
     'method_name',
   );
   return {
-    observeCall,
-    countRefusal: (reason) => refused.inc({ reason }),
-    changeInFlight: (change) => inFlight.inc(change),
+    observeCall: registerCallHistogram(registers),
+    countRefusal: (reason: RefusalReason) => refused.inc({ reason }),
+    changeInFlight: (change: 1 | -1) => inFlight.inc(change),
     countDriverConnect: () => connects.inc(),
-    setDriverReady: (isReady) => ready.set(isReady ? 1 : 0),
-    changeConnections: (change) => connections.inc(change),
-    countTurnedAway: (reason) => turnedAway.inc({ reason }),
-    setAdaptiveLimit: (path, limit) => adaptiveLimit.set({ method_name: path }, limit),
+    setDriverReady: (isReady: boolean) => ready.set(isReady ? 1 : 0),
+    changeConnections: (change: 1 | -1) => connections.inc(change),
+    countTurnedAway: (reason: 'handshake' | 'name' | 'too-many') => turnedAway.inc({ reason }),
+    setAdaptiveLimit: (path: string, limit: number) =>
+      adaptiveLimit.set({ method_name: path }, limit),
   };
 }

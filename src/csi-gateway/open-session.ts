@@ -13,11 +13,7 @@ const WINDOW_BYTES = 4 * 1024 * 1024;
  * @param options.signal     ends the attempt, and the session later on */
 export function openSession(
   address: Address,
-  options: {
-    readonly timeoutMs: number;
-    readonly maxMessageBytes: number;
-    readonly signal: AbortSignal;
-  },
+  options: { timeoutMs: number; maxMessageBytes: number; signal: AbortSignal },
 ): Promise<ClientHttp2Session | string> {
   const { timeoutMs, maxMessageBytes, signal } = options;
   return new Promise((resolve) => {
@@ -36,8 +32,8 @@ export function openSession(
     }, timerMs(timeoutMs));
     const stop = (): void => session.destroy();
     signal.addEventListener('abort', stop, { once: true });
-    // This listener stays: without one, a later error would end the process. The streams report to
-    // their calls what it means for them.
+    // This listener stays: without one, a later error would end the process. Calls under way learn
+    // of it from their streams.
     session.on('error', (error) => (failure ??= error.message));
     session.once('close', () => {
       clearTimeout(timer);

@@ -1,5 +1,5 @@
 import { constants, type ServerHttp2Stream } from 'node:http2';
-import { CANCELED_DETAILS, Code, CsiError } from '../csi/status.ts';
+import { Code, type CsiError } from '../csi/status.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { CallerConnections } from './caller-connections.ts';
@@ -23,7 +23,6 @@ export interface RequestReceiverOptions {
 /** gRPC's hard limit for the metadata of a call. Enforced here, because a
  * SETTINGS_MAX_HEADER_LIST_SIZE binds only callers that acknowledge it. */
 const MAX_METADATA_BYTES = 16 * 1024;
-const CALLER_GONE = new CsiError({ code: Code.Canceled, details: CANCELED_DETAILS, method: '' });
 
 /** Receives requests within limits of size, time and number, and passes complete ones to the health
  * service or the forwarder. */
@@ -76,7 +75,7 @@ export class RequestReceiver {
     // end the process.
     stream.on('error', (error) => log.trace({ err: error }, 'stream error'));
     reaper.addCall(stream);
-    // With this call too many were waiting, and its connection was ended for it.
+    // This call was one too many, so the reaper has just ended its connection.
     if (stream.destroyed) return;
     const httpStatus = findHttpError(headers);
     if (httpStatus !== undefined) {
@@ -112,7 +111,7 @@ export class RequestReceiver {
     stream.on('close', () => {
       buffer.clear();
       // Only for calls at the forwarder: an abort costs more than the rest of a call's bookkeeping.
-      if (this.#calls.has(gone)) gone.abort(CALLER_GONE);
+      if (this.#calls.has(gone)) gone.abort('the caller is gone');
     });
     stream.on('data', (chunk: Buffer) => {
       buffer.receivedBytes += chunk.length;

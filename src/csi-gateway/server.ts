@@ -11,40 +11,23 @@ import type { Socket } from 'node:net';
 import type { SecureContextOptions, TLSSocket } from 'node:tls';
 import { Code, CsiError } from '../csi/status.ts';
 import type { Address } from '../runtime/address.ts';
-import type { Clock } from '../runtime/clock.ts';
-import type { Logger } from '../runtime/log.ts';
 import type { TlsMaterial } from '../runtime/tls-files.ts';
 import { CallerConnections, type ListenerTls } from './caller-connections.ts';
 import { ConnectionReaper, type ReaperLimits } from './connection-reaper.ts';
-import type { Forwarder } from './forwarder.ts';
 import { toPairs } from './grpc-wire.ts';
-import type { HealthService } from './health-service.ts';
 import { listen } from './listen.ts';
 import type { GatewayMetrics } from './metrics.ts';
 import { sessionMemoryMb } from './open-session.ts';
-import { RequestReceiver } from './request-receiver.ts';
+import { RequestReceiver, type RequestReceiverOptions } from './request-receiver.ts';
 
-export interface GatewayServerOptions {
+export interface GatewayServerOptions extends Omit<RequestReceiverOptions, 'callers' | 'reaper'> {
   /** Listen addresses, at least one. TLS applies to those on TCP. */
   readonly addresses: readonly Address[];
   readonly tls: ListenerTls | undefined;
   /** Whether plaintext TCP beyond loopback is allowed. */
   readonly insecure: boolean;
   readonly reaperLimits: ReaperLimits;
-  readonly forwarder: Forwarder;
-  readonly health: HealthService;
   readonly metrics: GatewayMetrics;
-  readonly maxMessageBytes: number;
-  readonly clock: Clock;
-  readonly log: Logger;
-}
-
-export interface GatewayServer {
-  /** Where it listens, in the order of the options. */
-  readonly addresses: readonly Address[];
-  /** Refuses new calls, not forwarded. Waits at most `graceMs` for calls under way, answers the
-   * remaining ones as ambiguous, and closes. */
-  drain(graceMs: number): Promise<void>;
 }
 
 const WINDOW_BYTES = 1024 * 1024;
@@ -52,7 +35,7 @@ const WINDOW_BYTES = 1024 * 1024;
 const MAX_STREAMS = 1_024;
 /** Time for callers to read their last answer after the drain. */
 const FLUSH_MS = 1_000;
-/** Longest wait, after the drain, for the ingest that probes for failover to be told about it. */
+/** Longest wait, after the drain, for a failover probe, whose answer tells ingest about it. */
 const DRAIN_REPORT_MS = 2_000;
 /** Connections per listener, including those in the TLS handshake. */
 const MAX_SOCKETS = 1_024;
@@ -61,20 +44,12 @@ const MAX_SOCKETS = 1_024;
 const MAX_HEADER_BYTES = 16 * 1024 * 1024;
 const HANDSHAKE_MS = 10_000;
 
-/** Starts the gateway's server for unary gRPC over HTTP/2.
+/** The gateway's server for unary gRPC over HTTP/2.
  *
  * It uses node:http2 and not grpc-js, because grpc-js's server knows only registered paths (it
  * answers unknown ones before any interceptor runs, so --allow-all would have to override a private
- * method) and parses metadata that only has to be forwarded. It also takes more CPU per call.
- * @throws UsageError as listen() does */
-export async function startGatewayServer(options: GatewayServerOptions): Promise<GatewayServer> {
-  const server = new Http2Gateway(options);
-  await server.open();
-  return server;
-}
-
-class Http2Gateway implements GatewayServer {
-  readonly addresses: Address[] = [];
+ * method) and parses metadata that only has to be forwarded. It also takes more CPU per call. */
+export class GatewayServer {
   readonly #options: GatewayServerOptions;
   readonly #servers: readonly (Http2Server | Http2SecureServer)[];
   readonly #reaper: ConnectionReaper;
@@ -84,9 +59,9 @@ class Http2Gateway implements GatewayServer {
 
   constructor(options: GatewayServerOptions) {
     this.#options = options;
-    const { clock, forwarder, health, log, maxMessageBytes, metrics, tls } = options;
+    const { clock, log, metrics, reaperLimits, tls } = options;
     const reaper = new ConnectionReaper({
-      limits: options.reaperLimits,
+      limits: reaperLimits,
       clock,
       onLateCall: (stream, step) => this.#receiver.endLateCall(stream, step),
       onTooManyWaiting: (session) => this.#callers.reportTooManyWaiting(session),
@@ -94,15 +69,7 @@ class Http2Gateway implements GatewayServer {
     const callers = new CallerConnections({ reaper, metrics, clock, log });
     this.#reaper = reaper;
     this.#callers = callers;
-    this.#receiver = new RequestReceiver({
-      callers,
-      forwarder,
-      health,
-      reaper,
-      maxMessageBytes,
-      clock,
-      log,
-    });
+    this.#receiver = new RequestReceiver({ ...options, callers, reaper });
     this.#servers = options.addresses.map((address) =>
       this.#createServer(address.kind === 'tcp' ? tls : undefined),
     );
@@ -140,8 +107,9 @@ class Http2Gateway implements GatewayServer {
   }
 
   #addListeners(server: EventEmitter, tls: ListenerTls | undefined): void {
-    const { log } = this.#options;
-    server.on('drop', () => this.#callers.countDropped());
+    const { log, metrics } = this.#options;
+    // Node drops connections above maxConnections.
+    server.on('drop', () => metrics.countTurnedAway('too-many'));
     server.on('tlsClientError', (error: Error, socket: TLSSocket) =>
       this.#callers.rejectHandshake(error, socket),
     );
@@ -166,16 +134,18 @@ class Http2Gateway implements GatewayServer {
     );
   }
 
-  /** @throws UsageError as listen() does; all servers are closed then */
-  async open(): Promise<void> {
+  /** @returns where it listens, in the order of the options
+   * @throws UsageError as listen() in listen.ts does; all servers are closed then */
+  async listen(): Promise<readonly Address[]> {
     const { addresses, insecure, tls } = this.#options;
     const beyondLoopback = insecure || tls !== undefined;
+    const bound: Address[] = [];
     try {
       for (const [index, address] of addresses.entries()) {
         const server = this.#servers[index];
-        if (server !== undefined)
-          this.addresses.push(await listen(server, address, { beyondLoopback }));
+        if (server !== undefined) bound.push(await listen(server, address, { beyondLoopback }));
       }
+      return bound;
     } catch (error) {
       for (const server of this.#servers) server.close();
       this.#stopTimers();
@@ -188,6 +158,8 @@ class Http2Gateway implements GatewayServer {
     this.#reaper.close();
   }
 
+  /** Refuses new calls, not forwarded. Waits at most `graceMs` for calls under way, answers the
+   * remaining ones as ambiguous, and closes. */
   async drain(graceMs: number): Promise<void> {
     const { clock, forwarder, health, log } = this.#options;
     const receiver = this.#receiver;
@@ -201,13 +173,8 @@ class Http2Gateway implements GatewayServer {
         { calls: receiver.runningCalls },
         'the grace period is over: calls under way are answered as ambiguous',
       );
-    receiver.abortCalls(
-      new CsiError({
-        code: Code.Unavailable,
-        details: 'the gateway stopped before the driver answered',
-        method: '',
-      }),
-    );
+    const details = 'the gateway stopped before the driver answered';
+    receiver.abortCalls(new CsiError({ code: Code.Unavailable, details, method: '' }));
     // An ingest that learns of the drain moves to another gateway at once. If this gateway just
     // disappeared, ingest would have to wait until calls under way here must have ended.
     if (forwarder.isProbedForFailover)

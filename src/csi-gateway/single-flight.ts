@@ -1,4 +1,4 @@
-/** What a request names a volume by: its name (create) or its handle (delete, modify). */
+/** How a request names its volume: by name (create) or by handle (delete, modify). */
 export interface VolumeKey {
   readonly kind: 'name' | 'handle';
   readonly value: string;
@@ -13,7 +13,7 @@ export type Flight =
     }
   | { readonly ok: false; readonly running: string };
 
-/** Pairs of name and handle to remember: the volumes of hours of work, in about 2 MB. */
+/** Pairs of name and handle that are kept: those of the last hours, in about 2 MB. */
 const MAX_LINKS = 10_000;
 
 /** Allows one call per volume at a time (invariant 8). A CreateVolume response links the volume's

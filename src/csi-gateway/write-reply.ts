@@ -5,9 +5,9 @@ import {
   DRIVER_STATUS_TRAILER,
   NOT_FORWARDED_TRAILER,
 } from '../csi/status.ts';
+import { messageOf } from '../runtime/error-message.ts';
 import type { GatewayReply, Reply } from './forwarder.ts';
 import { encodeStatusMessage, stripHopHeaders } from './grpc-wire.ts';
-import { messageOf } from '../runtime/error-message.ts';
 
 // No date header: only the driver's own, if it sends one. These are constants because Node's types
 // don't include sendDate.
@@ -18,17 +18,11 @@ const WITH_TRAILERS = { waitForTrailers: true, sendDate: false };
  * status. */
 export function writeReply(stream: ServerHttp2Stream, reply: Reply): void {
   if (stream.destroyed || stream.closed) return;
-  if (reply.kind === 'gateway') {
-    stream.respond(toHeaders(reply), HEADERS_ONLY);
-    return;
-  }
+  if (reply.kind === 'gateway') return stream.respond(toHeaders(reply), HEADERS_ONLY);
   const { headers, trailers, body } = reply.answer;
   const marked = { ...stripHopHeaders(trailers), [DRIVER_STATUS_TRAILER]: '1' };
   try {
-    if (headers === undefined) {
-      stream.respond({ ':status': 200, ...marked }, HEADERS_ONLY);
-      return;
-    }
+    if (headers === undefined) return stream.respond({ ':status': 200, ...marked }, HEADERS_ONLY);
     stream.once('wantTrailers', () => sendTrailers(stream, marked));
     stream.respond({ ':status': 200, ...stripHopHeaders(headers) }, WITH_TRAILERS);
     stream.end(body);
@@ -36,8 +30,7 @@ export function writeReply(stream: ServerHttp2Stream, reply: Reply): void {
     // Node refuses to send a header that it received. The driver has acted and its answer is lost,
     // so the status is ambiguous.
     if (stream.headersSent) throw error;
-    const reason = messageOf(error);
-    const details = `the driver's answer has a header that can't be forwarded: ${reason}`;
+    const details = `the driver's answer has a header that can't be forwarded: ${messageOf(error)}`;
     stream.respond(toHeaders({ code: Code.Internal, details, notForwarded: false }), HEADERS_ONLY);
   }
 }

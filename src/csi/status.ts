@@ -93,7 +93,7 @@ export interface CsiStatus {
   readonly method: string;
   readonly driverSaid?: boolean;
   readonly notForwarded?: boolean;
-  readonly draining?: number;
+  readonly draining?: number | undefined;
 }
 
 /** The error of a call that was never sent. */

@@ -8,7 +8,7 @@ export interface ChannelTarget {
   readonly address: Address;
   /** Largest response accepted; 64 MiB if absent. */
   readonly maxReceiveBytes?: number;
-  readonly tls?: ClientTls;
+  readonly tls?: ClientTls | undefined;
 }
 
 /** Creates a grpc-js client for one channel, with the certificates that are current now. It

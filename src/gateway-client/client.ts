@@ -16,7 +16,6 @@ import {
   type ServiceError,
   type StatusObject,
 } from '@grpc/grpc-js';
-import type * as csi from '../csi/generated/csi_pb.ts';
 import { Controller, Identity, Node } from '../csi/generated/csi_pb.ts';
 import { methodPath } from '../csi/methods.ts';
 import {
@@ -52,14 +51,11 @@ export interface CallSettings {
   /** Further request metadata. */
   readonly metadata?: Readonly<Record<string, string>>;
   /** Called before the promise settles, for OK as well: what the gateway says about the status. */
-  readonly onTrailers?: (trailers: {
-    readonly driverSaid: boolean;
-    readonly notForwarded: boolean;
-  }) => unknown;
+  readonly onTrailers?: (trailers: Pick<CsiError, 'driverSaid' | 'notForwarded'>) => unknown;
 }
 
 /** A request as a message, as the fields of one, or already encoded. */
-export type RequestOf<I extends DescMessage> = MessageInitShape<I> | Uint8Array;
+type RequestOf<I extends DescMessage> = MessageInitShape<I> | Uint8Array;
 
 export interface CsiClientOptions {
   /** Where a gateway listens, or a driver's socket. Without a gateway every failure is ambiguous,
@@ -71,19 +67,24 @@ export interface CsiClientOptions {
   readonly maxReceiveBytes?: number;
   readonly clock?: Clock;
   /** Mutual TLS for TCP addresses; plaintext if absent. */
-  readonly tls?: ClientTls;
+  readonly tls?: ClientTls | undefined;
 }
 
-/** Creates a client. It connects when the first call is made, and finds a socket that appears later
- * within about 2 s. */
-export function createCsiClient(options: CsiClientOptions): CsiClient {
-  return new CsiClient(options);
-}
-
-/** One channel to a gateway or a driver. Every call rejects with CsiError and nothing else. */
+/** One channel to a gateway or a driver. It connects when the first call is made, and finds a
+ * socket that appears later within about 2 s. Every call rejects with CsiError and nothing else. */
 export class CsiClient {
+  readonly probe = this.#query(Identity.method.probe);
+  readonly getPluginInfo = this.#query(Identity.method.getPluginInfo);
+  readonly getPluginCapabilities = this.#query(Identity.method.getPluginCapabilities);
+  readonly controllerGetCapabilities = this.#query(Controller.method.controllerGetCapabilities);
+  readonly nodeGetInfo = this.#query(Node.method.nodeGetInfo);
+  readonly createVolume = this.#method(Controller.method.createVolume);
+  readonly deleteVolume = this.#method(Controller.method.deleteVolume);
+  readonly getCapacity = this.#method(Controller.method.getCapacity);
+  readonly listVolumes = this.#method(Controller.method.listVolumes);
+  readonly controllerGetVolume = this.#method(Controller.method.controllerGetVolume);
+  readonly controllerModifyVolume = this.#method(Controller.method.controllerModifyVolume);
   readonly #options: CsiClientOptions;
-  readonly #log: Logger;
   readonly #clock: Clock;
   readonly #stopTlsUpdates: (() => void) | undefined;
   #grpc: Client;
@@ -92,14 +93,12 @@ export class CsiClient {
 
   constructor(options: CsiClientOptions) {
     this.#options = options;
-    this.#log = options.log;
     this.#clock = options.clock ?? systemClock;
-    this.#grpc = openChannel(this.#options);
+    this.#grpc = openChannel(options);
     this.#stopTlsUpdates = options.tls?.source.onChange(() => this.#replaceChannel());
   }
 
-  /** After a change of certificates: new calls use a new channel, calls under way stay on theirs.
-   */
+  /** Makes new calls use the new certificates. Calls under way stay on their channel. */
   #replaceChannel(): void {
     const old = this.#grpc;
     this.#grpc = openChannel(this.#options);
@@ -113,6 +112,21 @@ export class CsiClient {
     if (grpc !== this.#grpc) grpc.close();
   }
 
+  /** @returns a function that calls the method */
+  #method<I extends DescMessage, O extends DescMessage>(
+    method: DescMethodUnary<I, O>,
+  ): (request: RequestOf<I>, settings: CallSettings) => Promise<MessageShape<O>> {
+    return (request, settings) => this.call(method, request, settings);
+  }
+
+  /** @returns a function that calls the method with an empty request */
+  #query<I extends DescMessage, O extends DescMessage>(
+    method: DescMethodUnary<I, O>,
+  ): (settings: CallSettings) => Promise<MessageShape<O>> {
+    return (settings) => this.call(method, new Uint8Array(0), settings);
+  }
+
+  /** Calls any unary method. */
   async call<I extends DescMessage, O extends DescMessage>(
     method: DescMethodUnary<I, O>,
     values: RequestOf<I>,
@@ -151,10 +165,8 @@ export class CsiClient {
     return this.#makeRequest(grpc, call);
   }
 
-  #makeRequest(
-    grpc: Client,
-    { path, request, deadlineMs, settings }: EncodedCall,
-  ): Promise<Buffer> {
+  #makeRequest(grpc: Client, encoded: EncodedCall): Promise<Buffer> {
+    const { path, request, deadlineMs, settings } = encoded;
     return new Promise((resolve, reject) => {
       let failure: ServiceError | null = null;
       let message: Buffer | undefined;
@@ -162,7 +174,6 @@ export class CsiClient {
         failure = error;
         message = value;
       };
-      const options = { deadline: deadlineMs };
       let call: ClientUnaryCall;
       try {
         call = grpc.makeUnaryRequest(
@@ -171,7 +182,7 @@ export class CsiClient {
           (bytes: Buffer) => bytes,
           request,
           toMetadata(settings),
-          options,
+          { deadline: deadlineMs },
           onResponse,
         );
       } catch (cause) {
@@ -191,11 +202,8 @@ export class CsiClient {
         settings.onTrailers?.(trailers);
         if (failure === null && message !== undefined) return resolve(message);
         const code: number = status.code;
-        const confirmed = code === Code.OK ? {} : { ...trailers, ...readDraining(status.metadata) };
-        const described = this.#describe(failure ?? status, {
-          deadlineMs,
-          signal: settings.signal,
-        });
+        const confirmed = code === Code.OK ? {} : trailers;
+        const described = this.#describe(failure ?? status, encoded);
         reject(new CsiError({ ...described, ...confirmed, method: path }, { cause: failure }));
       });
     });
@@ -205,72 +213,18 @@ export class CsiClient {
    * upstream's events show. */
   #describe(
     { code, details }: { readonly code: number; readonly details: string },
-    limits: { readonly deadlineMs: number; readonly signal: AbortSignal | undefined },
+    { deadlineMs, settings }: EncodedCall,
   ): { readonly code: number; readonly details: string } {
-    if (code === Code.DeadlineExceeded && this.#clock.nowMs() >= limits.deadlineMs)
+    if (code === Code.DeadlineExceeded && this.#clock.nowMs() >= deadlineMs)
       return { code, details: DEADLINE_DETAILS };
-    if (code === Code.Canceled && limits.signal?.aborted === true)
+    if (code === Code.Canceled && settings.signal?.aborted === true)
       return { code, details: CANCELED_DETAILS };
     return { code, details };
   }
 
-  probe(settings: CallSettings): Promise<csi.ProbeResponse> {
-    return this.call(Identity.method.probe, {}, settings);
-  }
-  getPluginInfo(settings: CallSettings): Promise<csi.GetPluginInfoResponse> {
-    return this.call(Identity.method.getPluginInfo, {}, settings);
-  }
-  getPluginCapabilities(settings: CallSettings): Promise<csi.GetPluginCapabilitiesResponse> {
-    return this.call(Identity.method.getPluginCapabilities, {}, settings);
-  }
-  controllerGetCapabilities(
-    settings: CallSettings,
-  ): Promise<csi.ControllerGetCapabilitiesResponse> {
-    return this.call(Controller.method.controllerGetCapabilities, {}, settings);
-  }
-  nodeGetInfo(settings: CallSettings): Promise<csi.NodeGetInfoResponse> {
-    return this.call(Node.method.nodeGetInfo, {}, settings);
-  }
-  createVolume(
-    request: RequestOf<typeof csi.CreateVolumeRequestSchema>,
-    settings: CallSettings,
-  ): Promise<csi.CreateVolumeResponse> {
-    return this.call(Controller.method.createVolume, request, settings);
-  }
-  deleteVolume(
-    request: RequestOf<typeof csi.DeleteVolumeRequestSchema>,
-    settings: CallSettings,
-  ): Promise<csi.DeleteVolumeResponse> {
-    return this.call(Controller.method.deleteVolume, request, settings);
-  }
-  getCapacity(
-    request: RequestOf<typeof csi.GetCapacityRequestSchema>,
-    settings: CallSettings,
-  ): Promise<csi.GetCapacityResponse> {
-    return this.call(Controller.method.getCapacity, request, settings);
-  }
-  listVolumes(
-    request: RequestOf<typeof csi.ListVolumesRequestSchema>,
-    settings: CallSettings,
-  ): Promise<csi.ListVolumesResponse> {
-    return this.call(Controller.method.listVolumes, request, settings);
-  }
-  controllerGetVolume(
-    request: RequestOf<typeof csi.ControllerGetVolumeRequestSchema>,
-    settings: CallSettings,
-  ): Promise<csi.ControllerGetVolumeResponse> {
-    return this.call(Controller.method.controllerGetVolume, request, settings);
-  }
-  controllerModifyVolume(
-    request: RequestOf<typeof csi.ControllerModifyVolumeRequestSchema>,
-    settings: CallSettings,
-  ): Promise<csi.ControllerModifyVolumeResponse> {
-    return this.call(Controller.method.controllerModifyVolume, request, settings);
-  }
-
   /** Closes the channel; calls under way end as Canceled. */
   close(): void {
-    this.#log.debug({ target: this.#grpc.getChannel().getTarget() }, 'CSI client closed');
+    this.#options.log.debug({ target: this.#grpc.getChannel().getTarget() }, 'CSI client closed');
     this.#stopTlsUpdates?.();
     for (const grpc of new Set([this.#grpc, ...this.#running.keys()])) grpc.close();
   }
@@ -292,8 +246,10 @@ function encodeRequest<I extends DescMessage>(
     return toBinary(method.input, create(method.input, request));
   } catch (cause) {
     const details = `the request can't be encoded: ${messageOf(cause)}`;
-    const status = { method: methodPath(method), code: Code.InvalidArgument, details };
-    throw createNotSentError(status, cause);
+    throw createNotSentError(
+      { method: methodPath(method), code: Code.InvalidArgument, details },
+      cause,
+    );
   }
 }
 
@@ -321,19 +277,16 @@ function toMetadata(settings: CallSettings): Metadata {
 
 /** What the gateway says about the status. A driver can't forge it: the gateway removes `sutler-*`
  * trailers of the driver. */
-function readTrailers(metadata: Metadata): {
-  readonly driverSaid: boolean;
-  readonly notForwarded: boolean;
-} {
+function readTrailers(
+  metadata: Metadata,
+): Pick<CsiError, 'driverSaid' | 'notForwarded' | 'draining'> {
+  const [draining] = metadata.get(DRAINING_TRAILER);
+  const isCount = typeof draining === 'string' && /^\d{1,9}$/.test(draining);
   return {
     driverSaid: metadata.get(DRIVER_STATUS_TRAILER)[0] === '1',
     notForwarded: metadata.get(NOT_FORWARDED_TRAILER)[0] === '1',
+    draining: isCount ? Number(draining) : undefined,
   };
-}
-
-function readDraining(metadata: Metadata): { readonly draining?: number } {
-  const [text] = metadata.get(DRAINING_TRAILER);
-  return typeof text === 'string' && /^\d{1,9}$/.test(text) ? { draining: Number(text) } : {};
 }
 
 function toBuffer(bytes: Uint8Array): Buffer {

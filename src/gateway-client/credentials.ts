@@ -5,9 +5,15 @@ import { checkServerIdentity, createSecureContext, type PeerCertificate } from '
 import { type ChannelCredentials, type ChannelOptions, credentials } from '@grpc/grpc-js';
 import { type Address, isLoopback } from '../runtime/address.ts';
 import type { Clock } from '../runtime/clock.ts';
-import { UsageError } from '../runtime/flags.ts';
+import { type Flags, UsageError } from '../runtime/flags.ts';
 import type { Logger } from '../runtime/log.ts';
-import { type TlsSource, type WatchedTlsFiles, watchTlsFiles } from '../runtime/tls-files.ts';
+import {
+  areTlsFilesNamed,
+  type TlsSource,
+  type WatchedTlsFiles,
+  watchTlsFiles,
+} from '../runtime/tls-files.ts';
+import type { gatewayClientFlags } from './flags.ts';
 
 /** The certificates with which a client calls a gateway on TCP, and the name that it expects the
  * gateway to have. */
@@ -16,16 +22,6 @@ export interface ClientTls {
   /** Name or IP address that the gateway's certificate must contain; '' for the host of the
    * address. */
   readonly serverName: string;
-}
-
-/** The flags of src/gateway-client/flags.ts about TLS. */
-export interface GatewaySecurityFlags {
-  readonly gateway: readonly string[];
-  readonly gatewayTlsCa: string;
-  readonly gatewayTlsCert: string;
-  readonly gatewayTlsKey: string;
-  readonly gatewayTlsServerName: string;
-  readonly gatewayInsecure: boolean;
 }
 
 /** How a process may connect to its gateways. */
@@ -40,32 +36,21 @@ export interface GatewaySecurity {
 /** Reads the TLS files that the flags name, and watches them.
  * @throws UsageError if only some of the files are named, or one can't be used */
 export async function openGatewaySecurity(
-  flags: GatewaySecurityFlags,
+  flags: Omit<Flags<typeof gatewayClientFlags>, 'gateway' | 'timeoutMs'>,
   options: { readonly clock: Clock; readonly log: Logger },
 ): Promise<GatewaySecurity> {
-  const files = { ca: flags.gatewayTlsCa, cert: flags.gatewayTlsCert, key: flags.gatewayTlsKey };
-  const flagNames = { ca: 'gateway-tls-ca', cert: 'gateway-tls-cert', key: 'gateway-tls-key' };
-  const missing = (['ca', 'cert', 'key'] as const)
-    .filter((part) => files[part] === '')
-    .map((part) => flagNames[part]);
-  if (missing.length === 3) {
-    if (flags.gatewayTlsServerName !== '')
-      throw new UsageError(
-        '--gateway-tls-server-name is for mutual TLS: give --gateway-tls-ca too',
-      );
-    return { tls: undefined, insecure: flags.gatewayInsecure, close: () => undefined };
-  }
-  if (missing.length > 0)
-    throw new UsageError(
-      `--${missing.join(' and --')} missing: ` +
-        'mutual TLS needs --gateway-tls-ca, --gateway-tls-cert and --gateway-tls-key',
-    );
-  const source = await watchTlsFiles({ files, flags: flagNames, ...options });
-  return {
-    tls: { source, serverName: flags.gatewayTlsServerName },
-    insecure: flags.gatewayInsecure,
-    close: () => source.close(),
+  const tlsFiles = {
+    files: { ca: flags.gatewayTlsCa, cert: flags.gatewayTlsCert, key: flags.gatewayTlsKey },
+    flags: { ca: 'gateway-tls-ca', cert: 'gateway-tls-cert', key: 'gateway-tls-key' },
+    ...options,
   };
+  const { gatewayTlsServerName: serverName, gatewayInsecure: insecure } = flags;
+  if (!areTlsFilesNamed(tlsFiles)) {
+    if (serverName === '') return { tls: undefined, insecure, close: () => undefined };
+    throw new UsageError('--gateway-tls-server-name is for mutual TLS: give --gateway-tls-ca too');
+  }
+  const source = await watchTlsFiles(tlsFiles);
+  return { tls: { source, serverName }, insecure, close: () => source.close() };
 }
 
 /** Refuses plaintext to an address where others could read the calls.

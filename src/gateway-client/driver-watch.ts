@@ -1,29 +1,18 @@
 // Asks the driver, through its gateways, for its name and capabilities. Builds on pool.ts.
-import { setMaxListeners } from 'node:events';
 import { readControllerCapabilities, readPluginCapabilities } from '../csi/capabilities.ts';
+import { unlessAborted } from '../runtime/abort.ts';
 import type { Clock } from '../runtime/clock.ts';
+import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
+import { PollLoop } from '../runtime/poll-loop.ts';
 import type { CsiClient } from './client.ts';
 import type { GatewayPool } from './pool.ts';
-import { messageOf } from '../runtime/error-message.ts';
 
 /** What the driver reports about itself. */
 export interface DriverInfo {
   readonly name: string;
   readonly pluginCapabilities: ReadonlySet<string>;
   readonly controllerCapabilities: ReadonlySet<string>;
-}
-
-export interface DriverWatch {
-  /** Resolves when the driver has reported its name and capabilities; with undefined if the signal
-   * aborts first. */
-  known(signal: AbortSignal): Promise<DriverInfo | undefined>;
-  /** The latest report.
-   * @throws Error before known() has resolved */
-  current(): DriverInfo;
-  /** For /readyz: why the driver's report is missing or can't be refreshed. */
-  readonly trouble: string | undefined;
-  close(): void;
 }
 
 export interface DriverWatchOptions {
@@ -40,59 +29,68 @@ const RETRY_MS = 500;
 const REFRESH_MS = 15_000;
 
 /** Asks the driver for its name and capabilities until it responds, then again every 15 s. */
-export function watchDriver(options: DriverWatchOptions): DriverWatch {
-  const { clock, gateways, log } = options;
-  const closed = new AbortController();
-  setMaxListeners(0, closed.signal);
-  const addresses = gateways.inOrder().map(({ address }) => address);
-  let trouble: string | undefined =
-    `waiting for the driver behind the gateway ${addresses.join(', ')}`;
-  let current: DriverInfo | undefined;
-  let resolveFirst: (info: DriverInfo) => void = () => undefined;
-  const first = new Promise<DriverInfo>((resolve) => (resolveFirst = resolve));
+export class DriverWatch {
+  readonly #options: DriverWatchOptions;
+  readonly #loop: PollLoop;
+  readonly #first: Promise<DriverInfo>;
+  #resolveFirst: (info: DriverInfo) => void = () => undefined;
+  #current: DriverInfo | undefined;
+  #trouble: string | undefined;
 
-  const accept = (info: DriverInfo): void => {
-    const { name, controllerCapabilities } = info;
-    if (current === undefined)
-      log.info({ driver: name, capabilities: [...controllerCapabilities] }, 'driver found');
-    current = info;
-    trouble = undefined;
-    resolveFirst(info);
-  };
-  const report = (reason: string): void => {
-    if (reason !== trouble)
-      log.warn({ reason }, 'the driver does not answer through its gateway; waiting');
-    trouble = reason;
-  };
-  const poll = async (): Promise<void> => {
-    while (!closed.signal.aborted) {
-      const answer = await askGateways(options, current?.name);
-      if (typeof answer === 'string') report(answer);
-      else accept(answer);
-      await clock.sleep(typeof answer === 'string' ? RETRY_MS : REFRESH_MS, closed.signal);
+  constructor(options: DriverWatchOptions) {
+    this.#options = options;
+    const addresses = options.gateways.inOrder().map(({ address }) => address);
+    this.#trouble = `waiting for the driver behind the gateway ${addresses.join(', ')}`;
+    this.#first = new Promise((resolve) => (this.#resolveFirst = resolve));
+    this.#loop = new PollLoop({
+      step: () => this.#poll(),
+      onError: (err) => options.log.error({ err }, 'asking the driver for its name failed'),
+      periodMs: RETRY_MS,
+      clock: options.clock,
+    });
+  }
+
+  /** For /readyz: why the driver's report is missing or can't be refreshed. */
+  get trouble(): string | undefined {
+    return this.#trouble;
+  }
+
+  /** Resolves when the driver has reported its name and capabilities; with undefined if the signal
+   * aborts first. */
+  known(signal: AbortSignal): Promise<DriverInfo | undefined> {
+    return unlessAborted(this.#first, signal);
+  }
+
+  /** The latest report.
+   * @throws Error before known() has resolved */
+  current(): DriverInfo {
+    if (this.#current === undefined)
+      throw new Error('the driver is not known yet: await known() first');
+    return this.#current;
+  }
+
+  close(): void {
+    void this.#loop.stop();
+  }
+
+  /** @returns how long to wait before the driver is asked again, in ms */
+  async #poll(): Promise<number> {
+    const { log } = this.#options;
+    const answer = await askGateways(this.#options, this.#current?.name);
+    if (typeof answer === 'string') {
+      if (answer !== this.#trouble)
+        log.warn({ reason: answer }, 'the driver does not answer through its gateway; waiting');
+      this.#trouble = answer;
+      return RETRY_MS;
     }
-  };
-  void poll();
-
-  return {
-    known: (signal) =>
-      Promise.race([
-        first,
-        new Promise<undefined>((resolve) => {
-          if (signal.aborted) resolve(undefined);
-          else signal.addEventListener('abort', () => resolve(undefined), { once: true });
-        }),
-      ]),
-    current: () => {
-      if (current === undefined)
-        throw new Error('the driver is not known yet: await known() first');
-      return current;
-    },
-    get trouble() {
-      return trouble;
-    },
-    close: () => closed.abort(),
-  };
+    const { name, controllerCapabilities } = answer;
+    if (this.#current === undefined)
+      log.info({ driver: name, capabilities: [...controllerCapabilities] }, 'driver found');
+    this.#current = answer;
+    this.#trouble = undefined;
+    this.#resolveFirst(answer);
+    return REFRESH_MS;
+  }
 }
 
 /** The report of the first gateway that responds, or why none gave one.

@@ -4,7 +4,7 @@ import type { Flags } from '../runtime/flags.ts';
 import type { Closers } from '../runtime/closers.ts';
 import type { Logger } from '../runtime/log.ts';
 import { openGatewaySecurity } from './credentials.ts';
-import { type DriverWatch, watchDriver } from './driver-watch.ts';
+import { DriverWatch } from './driver-watch.ts';
 import type { gatewayClientFlags } from './flags.ts';
 import { type GatewayPool, openGatewayPool } from './pool.ts';
 
@@ -21,7 +21,7 @@ export async function openDriver(context: {
   closers.add('gateway TLS files', () => security.close());
   const gateways = openGatewayPool({ addresses: flags.gateway, security, log });
   closers.add('gateway clients', () => gateways.close());
-  const driver = watchDriver({ gateways, timeoutMs: flags.timeoutMs, clock: systemClock, log });
+  const driver = new DriverWatch({ gateways, timeoutMs: flags.timeoutMs, clock: systemClock, log });
   closers.add('driver watch', () => driver.close());
   return { gateways, driver };
 }

@@ -3,7 +3,7 @@ import { Code, createNotSentError } from '../csi/status.ts';
 import { formatAddress, parseAddress } from '../runtime/address.ts';
 import { UsageError } from '../runtime/flags.ts';
 import type { Logger } from '../runtime/log.ts';
-import { type CallSettings, createCsiClient, type CsiClient } from './client.ts';
+import { type CallSettings, CsiClient } from './client.ts';
 import { type GatewaySecurity, refusePlaintext } from './credentials.ts';
 
 /** Settings of a call that changes a volume. */
@@ -14,16 +14,12 @@ export interface ControllerCallSettings extends CallSettings {
 }
 
 /** The calls that change a volume. */
-export interface ControllerCalls {
-  createVolume(
-    request: Parameters<CsiClient['createVolume']>[0],
+export type ControllerCalls = {
+  readonly [Method in 'createVolume' | 'deleteVolume']: (
+    request: Parameters<CsiClient[Method]>[0],
     settings: ControllerCallSettings,
-  ): ReturnType<CsiClient['createVolume']>;
-  deleteVolume(
-    request: Parameters<CsiClient['deleteVolume']>[0],
-    settings: ControllerCallSettings,
-  ): ReturnType<CsiClient['deleteVolume']>;
-}
+  ) => ReturnType<CsiClient[Method]>;
+};
 
 /** One gateway of the driver. */
 export interface Gateway {
@@ -60,7 +56,6 @@ export function openGatewayPool(options: {
   readonly log: Logger;
 }): GatewayPool {
   const { log, security = { tls: undefined, insecure: false } } = options;
-  const tls = security.tls === undefined ? {} : { tls: security.tls };
   const byAddress = new Map<string, Gateway>();
   for (const text of options.addresses) {
     const parsed = parseAddress('gateway', text);
@@ -69,7 +64,7 @@ export function openGatewayPool(options: {
     if (!byAddress.has(address))
       byAddress.set(address, {
         address,
-        client: createCsiClient({ address: parsed, log, ...tls }),
+        client: new CsiClient({ address: parsed, log, tls: security.tls }),
       });
   }
   const gateways = [...byAddress.values()];
@@ -91,7 +86,11 @@ export function openGatewayPool(options: {
         ? 'no leading ingest has named the active gateway yet'
         : `the active gateway ${address} is not among the gateways of this process; ` +
           'add it to --gateway';
-    throw createNotSentError({ method, code: Code.Unavailable, details });
+    throw createNotSentError({
+      method: `/csi.v1.Controller/${method}`,
+      code: Code.Unavailable,
+      details,
+    });
   };
   return {
     gateways,
@@ -100,15 +99,9 @@ export function openGatewayPool(options: {
     prefer: (address) => (preferred = byAddress.get(address) ?? preferred),
     calls: {
       createVolume: async (request, settings) =>
-        clientFor(settings.gateway, '/csi.v1.Controller/CreateVolume').createVolume(
-          request,
-          settings,
-        ),
+        clientFor(settings.gateway, 'CreateVolume').createVolume(request, settings),
       deleteVolume: async (request, settings) =>
-        clientFor(settings.gateway, '/csi.v1.Controller/DeleteVolume').deleteVolume(
-          request,
-          settings,
-        ),
+        clientFor(settings.gateway, 'DeleteVolume').deleteVolume(request, settings),
     },
     asks: { listVolumes: (request, settings) => preferred.client.listVolumes(request, settings) },
     close: () => {

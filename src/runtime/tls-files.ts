@@ -39,6 +39,26 @@ export interface WatchedTlsFiles extends TlsSource {
 }
 
 const INTERVAL_MS = 10_000;
+/** Each certificate in the text of a PEM file. */
+export const PEM_CERTIFICATE = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g;
+
+/** Whether the three TLS files are named: all of them, or none.
+ * @param isRequired  whether another flag needs them
+ * @throws UsageError if some are missing; it lists them in the order of `flags` */
+export function areTlsFilesNamed(
+  { files, flags }: Pick<WatchTlsOptions, 'files' | 'flags'>,
+  isRequired = false,
+): boolean {
+  const parts = Object.keys(flags) as (keyof TlsFiles)[];
+  const missing = parts.filter((part) => files[part] === '');
+  if (missing.length === 0) return true;
+  if (missing.length === parts.length && !isRequired) return false;
+  const [first, second, third] = parts.map((part) => `--${flags[part]}`);
+  throw new UsageError(
+    `${missing.map((part) => `--${flags[part]}`).join(' and ')} missing: ` +
+      `mutual TLS needs ${first}, ${second} and ${third}`,
+  );
+}
 
 /** Reads the files at once and then every 10 s. Polling is used instead of inotify, because the
  * files of a mounted Secret are symbolic links into a folder that is replaced, and some volumes
@@ -103,8 +123,6 @@ export async function watchTlsFiles(o: {
     close: () => closed.abort(),
   };
 }
-
-const PEM_CERTIFICATE = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g;
 
 function timeText({ notAfterMs }: TlsMaterial): string {
   return new Date(notAfterMs).toISOString();

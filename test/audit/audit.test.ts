@@ -6,7 +6,7 @@ import { after, before, describe, it } from 'node:test';
 import { Redis } from 'ioredis';
 import { audit, type AuditReport } from '#src/audit/audit.ts';
 import { renderAuditJson, renderAuditText } from '#src/audit/render.ts';
-import { createCsiClient, type CsiClient } from '#src/gateway-client/client.ts';
+import { CsiClient } from '#src/gateway-client/client.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import { volumes } from '#src/kube/resources.ts';
 import { redisAuditLedger } from '#src/records/audit-ledger.ts';
@@ -67,7 +67,7 @@ describe('audit', () => {
       socket: join(dir, 'csi.sock'),
       dataDir: join(dir, 'volumes'),
     });
-    const plain = createCsiClient({
+    const plain = new CsiClient({
       address: { kind: 'unix', path: driver.socket },
       log: silentLog,
     });

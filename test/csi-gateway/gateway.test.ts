@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { Code, FAILOVER_METADATA } from '#src/csi/status.ts';
-import { createCsiClient } from '#src/gateway-client/client.ts';
+import { CsiClient } from '#src/gateway-client/client.ts';
 import { type Clock, systemClock } from '#src/runtime/clock.ts';
 import { createLogger, silentLog } from '#src/runtime/log.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
@@ -351,7 +351,7 @@ describe('a client without a gateway', () => {
       socket: folder.file('csi.sock'),
       dataDir: folder.file('data'),
     });
-    const client = createCsiClient({
+    const client = new CsiClient({
       address: { kind: 'unix', path: folder.file('csi.sock') },
       log: silentLog,
     });

@@ -6,7 +6,7 @@ import { dirname, join, normalize } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { main } from '#src/csi-gateway/main.ts';
-import { createCsiClient } from '#src/gateway-client/client.ts';
+import { CsiClient } from '#src/gateway-client/client.ts';
 import { parseAddress } from '#src/runtime/address.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import type { Host } from '#src/runtime/process.ts';
@@ -75,7 +75,7 @@ describe('csi-gateway main', () => {
       retired: {},
     });
     await until('ready', async () => (await fetch(`${url}/readyz`)).status === 200);
-    const client = createCsiClient({ address: parseAddress('gateway', listen), log: silentLog });
+    const client = new CsiClient({ address: parseAddress('gateway', listen), log: silentLog });
     const { volume } = await client.createVolume(volumeRequest('m'), { timeoutMs: 30_000 });
     assert.ok(existsSync(volume?.volumeContext['directory'] ?? ''));
     client.close();
@@ -147,17 +147,17 @@ describe('csi-gateway main', () => {
     const root = dirname(dirname(fileURLToPath(import.meta.resolve('#src/csi-gateway/main.ts'))));
     const seen = new Set<string>();
     const packages = new Set<string>();
-    const visit = (file: string): void => {
+    const collectImports = (file: string): void => {
       if (seen.has(file)) return;
       seen.add(file);
       for (const [, target = ''] of readFileSync(file, 'utf8').matchAll(
         /(?:from|import)\s*\(?\s*['"]([^'"]+)['"]/g,
       )) {
-        if (target.startsWith('.')) visit(normalize(join(dirname(file), target)));
+        if (target.startsWith('.')) collectImports(normalize(join(dirname(file), target)));
         else packages.add(target);
       }
     };
-    visit(join(root, 'csi-gateway/main.js'));
+    collectImports(join(root, 'csi-gateway/main.js'));
     assert.ok(readdirSync(join(root, 'csi-gateway')).length > 5 && seen.size > 10);
     const foreign = [...packages].filter(
       (name) =>

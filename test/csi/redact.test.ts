@@ -68,7 +68,7 @@ describe('redact', () => {
 
   it('finds csi_secret on every field named secrets, and on no other', () => {
     const marked: string[] = [];
-    const visit = (message: DescMessage): void => {
+    const check = (message: DescMessage): void => {
       for (const field of message.fields) {
         assert.equal(
           getOption(field, csi_secret),
@@ -77,9 +77,9 @@ describe('redact', () => {
         );
         if (field.name === 'secrets') marked.push(message.typeName);
       }
-      message.nestedMessages.forEach(visit);
+      message.nestedMessages.forEach(check);
     };
-    file_csi.messages.forEach(visit);
+    file_csi.messages.forEach(check);
     assert.equal(marked.length, 17);
   });
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { create, toBinary } from '@bufbuild/protobuf';
 import { Metadata } from '@grpc/grpc-js';
-import { createCsiClient, type CsiClient } from '#src/gateway-client/client.ts';
+import { CsiClient } from '#src/gateway-client/client.ts';
 import { CreateVolumeRequestSchema } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
 import { parseAddress } from '#src/runtime/address.ts';
@@ -25,7 +25,7 @@ describe('CsiClient', () => {
   let client: CsiClient;
   let hook: (call: DriverCall) => unknown = () => undefined;
   const clientFor = (path: string): CsiClient =>
-    createCsiClient({ address: { kind: 'unix', path }, log: silentLog });
+    new CsiClient({ address: { kind: 'unix', path }, log: silentLog });
 
   before(async () => {
     folder = await makeFolder();
@@ -203,7 +203,7 @@ describe('CsiClient', () => {
 
   it('connects to a socket by its path and by its URL (Q-32, Q-33)', async () => {
     for (const text of [folder.file('csi.sock'), `unix://${folder.file('csi.sock')}`]) {
-      const one = createCsiClient({ address: parseAddress('csi-address', text), log: silentLog });
+      const one = new CsiClient({ address: parseAddress('csi-address', text), log: silentLog });
       assert.equal((await one.probe(SETTINGS)).ready, true);
       one.close();
     }

@@ -1,11 +1,7 @@
 import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { after, before, describe, it } from 'node:test';
-import {
-  type GatewaySecurityFlags,
-  openGatewaySecurity,
-  refusePlaintext,
-} from '#src/gateway-client/credentials.ts';
+import { openGatewaySecurity, refusePlaintext } from '#src/gateway-client/credentials.ts';
 import { openGatewayPool } from '#src/gateway-client/pool.ts';
 import { parseAddress } from '#src/runtime/address.ts';
 import { systemClock } from '#src/runtime/clock.ts';
@@ -14,8 +10,7 @@ import { silentLog } from '#src/runtime/log.ts';
 import { makeCertificates, tlsFilesOf } from '../harness/csi-certificates.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
 
-const NONE: GatewaySecurityFlags = {
-  gateway: [],
+const NONE = {
   gatewayTlsCa: '',
   gatewayTlsCert: '',
   gatewayTlsKey: '',
@@ -32,7 +27,7 @@ describe('openGatewaySecurity', () => {
     await writeFile(folder.file('empty'), '');
   });
   after(() => folder.remove());
-  const files = (): GatewaySecurityFlags => {
+  const files = (): typeof NONE => {
     const { ca, cert, key } = tlsFilesOf(folder.file('tls'), 'jobs');
     return { ...NONE, gatewayTlsCa: ca, gatewayTlsCert: cert, gatewayTlsKey: key };
   };

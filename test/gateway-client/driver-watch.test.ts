@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, it } from 'node:test';
-import { type DriverWatch, watchDriver } from '#src/gateway-client/driver-watch.ts';
+import { DriverWatch } from '#src/gateway-client/driver-watch.ts';
 import { type GatewayPool, openGatewayPool } from '#src/gateway-client/pool.ts';
 import { Code } from '#src/csi/status.ts';
 import type { Clock } from '#src/runtime/clock.ts';
@@ -38,7 +38,7 @@ function createStepClock(): StepClock {
   };
 }
 
-describe('watchDriver', () => {
+describe('DriverWatch', () => {
   let folder: Awaited<ReturnType<typeof makeFolder>>;
   let driver: SampleDriver;
   let gateways: GatewayPool;
@@ -65,7 +65,7 @@ describe('watchDriver', () => {
     await folder.remove();
   });
   async function open(): Promise<void> {
-    watch = watchDriver({ gateways, timeoutMs: 5_000, clock, log: silentLog });
+    watch = new DriverWatch({ gateways, timeoutMs: 5_000, clock, log: silentLog });
     await clock.waitForSleep();
   }
 

@@ -8,7 +8,7 @@ import { after, before, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { loadAll } from 'js-yaml';
-import { createCsiClient } from '#src/gateway-client/client.ts';
+import { CsiClient } from '#src/gateway-client/client.ts';
 import { Code } from '#src/csi/status.ts';
 import { parseAddress } from '#src/runtime/address.ts';
 import { silentLog } from '#src/runtime/log.ts';
@@ -126,10 +126,10 @@ describe('certificates for the gateway', () => {
     const address = parseAddress('listen', message.facts.listen);
     const callAs = async <T>(
       owner: CertificateOwner,
-      makeCall: (client: ReturnType<typeof createCsiClient>) => Promise<T>,
+      makeCall: (client: CsiClient) => Promise<T>,
     ): Promise<T> => {
       const tls = await clientTls(folder.file('certificates'), owner);
-      const client = createCsiClient({ address, log: silentLog, tls });
+      const client = new CsiClient({ address, log: silentLog, tls });
       const result = await makeCall(client);
       client.close();
       tls.close();

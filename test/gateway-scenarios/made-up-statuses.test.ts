@@ -3,7 +3,7 @@ import { constants } from 'node:http2';
 import { after, before, describe, it } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { create, toBinary } from '@bufbuild/protobuf';
-import { type CallSettings, createCsiClient, type CsiClient } from '#src/gateway-client/client.ts';
+import { type CallSettings, CsiClient } from '#src/gateway-client/client.ts';
 import { CreateVolumeResponseSchema } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
 import { frameMessage } from '#src/csi-gateway/grpc-wire.ts';
@@ -212,7 +212,7 @@ describe('a status that grpc-js made up', () => {
   before(async () => {
     folder = await makeFolder();
     gateway = await startRawDriver(folder.file('gw.sock'), (call) => play(call));
-    client = createCsiClient({
+    client = new CsiClient({
       address: { kind: 'unix', path: folder.file('gw.sock') },
       log: silentLog,
       maxReceiveBytes: 100_000,
@@ -250,7 +250,7 @@ describe('a status that grpc-js made up', () => {
   });
 
   it('is ambiguous and names the method: a client closed during the call', async () => {
-    const other = createCsiClient({
+    const other = new CsiClient({
       address: { kind: 'unix', path: folder.file('gw.sock') },
       log: silentLog,
     });

@@ -5,7 +5,7 @@ import { connect as connectHttp2 } from 'node:http2';
 import { connect as connectSocket } from 'node:net';
 import { after, before, describe, it } from 'node:test';
 import { connect as connectTls, type ConnectionOptions } from 'node:tls';
-import { createCsiClient, type CsiClient } from '#src/gateway-client/client.ts';
+import { CsiClient } from '#src/gateway-client/client.ts';
 import { Code } from '#src/csi/status.ts';
 import type { WatchedTlsFiles } from '#src/runtime/tls-files.ts';
 import { parseAllowedNames } from '#src/csi-gateway/certificate-names.ts';
@@ -50,7 +50,7 @@ describe('the gateway with mutual TLS', () => {
         { kind: 'tcp', host: '::1', port: 0 },
         { kind: 'unix', path: folder.file('gw.sock') },
       ],
-      tls: { source, allowedNames: parseAllowedNames('f', ['DNS:sutler-ingest', 'sutler-jobs']) },
+      tls: { source, allowedNames: parseAllowedNames(['DNS:sutler-ingest', 'sutler-jobs']) },
       logMessages: true,
       log: createLogger({
         name: 'gateway',
@@ -79,7 +79,7 @@ describe('the gateway with mutual TLS', () => {
     options: { folder?: string; address?: Address; serverName?: string } = {},
   ): Promise<CsiClient> => {
     const tls = await clientTls(options.folder ?? validFolder(), owner, options.serverName);
-    const client = createCsiClient({
+    const client = new CsiClient({
       address: options.address ?? addressOf(0),
       log: silentLog,
       tls,
@@ -134,7 +134,7 @@ describe('the gateway with mutual TLS', () => {
       current: { ...tls.source.current, ca: source.current.ca },
       onChange: () => () => undefined,
     };
-    const client = createCsiClient({
+    const client = new CsiClient({
       address: addressOf(0),
       log: silentLog,
       tls: { source: trusting, serverName: '' },
@@ -280,7 +280,7 @@ describe('the gateway with mutual TLS', () => {
   it('refuses calls of a connection whose authority is no longer trusted', async () => {
     const client = await clientOf('jobs');
     const watched = await watchOwner(validFolder(), 'ingest');
-    const frozen = createCsiClient({
+    const frozen = new CsiClient({
       address: addressOf(0),
       log: silentLog,
       tls: {

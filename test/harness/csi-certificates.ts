@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import type { ClientTls } from '#src/gateway-client/credentials.ts';
-import { watchTlsFiles, type TlsFiles, type WatchedTlsFiles } from '#src/runtime/tls-files.ts';
+import { type TlsFiles, type WatchedTlsFiles, watchTlsFiles } from '#src/runtime/tls-files.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
 
@@ -12,7 +12,8 @@ const SCRIPT = fileURLToPath(new URL('../../../k8s/gateway/certificates.sh', imp
 
 export type CertificateOwner = 'gateway' | 'ingest' | 'jobs' | 'audit';
 
-/** Runs the script that docs/gateway.md tells its readers to run, for a gateway on this machine. */
+/** Creates certificates with the script that docs/gateway.md describes, by default for a gateway on
+ * this machine. */
 export async function makeCertificates(
   folder: string,
   gatewayNames = 'DNS:localhost,IP:127.0.0.1,IP:::1',
@@ -22,7 +23,7 @@ export async function makeCertificates(
   });
 }
 
-/** Where the script puts the files of one process. */
+/** The files that the script creates for one process. */
 export function tlsFilesOf(folder: string, owner: CertificateOwner): TlsFiles {
   return {
     ca: join(folder, 'ca.crt'),
@@ -31,7 +32,7 @@ export function tlsFilesOf(folder: string, owner: CertificateOwner): TlsFiles {
   };
 }
 
-/** The files of one process, looked at again every 20 ms. */
+/** Reads the files of one process and checks them for changes every 20 ms. */
 export function watchOwner(folder: string, owner: CertificateOwner): Promise<WatchedTlsFiles> {
   return watchTlsFiles({
     files: tlsFilesOf(folder, owner),
@@ -42,7 +43,7 @@ export function watchOwner(folder: string, owner: CertificateOwner): Promise<Wat
   });
 }
 
-/** TLS of a client that is one process. */
+/** The certificates with which one process calls the gateway. */
 export async function clientTls(
   folder: string,
   owner: CertificateOwner,

@@ -2,7 +2,8 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-/** A fresh folder for sockets and data; short, since a socket path may have 107 bytes. */
+/** Creates a temporary folder for sockets and data. Its path is short, because that of a socket may
+ * have 107 bytes at most. */
 export async function makeFolder(): Promise<{
   readonly path: string;
   file(name: string): string;
@@ -16,11 +17,16 @@ export async function makeFolder(): Promise<{
   };
 }
 
-/** Waits until something holds. Fails with what was waited for. */
-export async function until(what: string, holds: () => unknown, timeoutMs = 30_000): Promise<void> {
+/** Waits until a condition is truthy.
+ * @param what  describes it, for the error */
+export async function until(
+  what: string,
+  condition: () => unknown,
+  timeoutMs = 30_000,
+): Promise<void> {
   const deadlineMs = Date.now() + timeoutMs;
-  while (!(await holds())) {
-    if (Date.now() > deadlineMs) throw new Error(`waited ${timeoutMs} ms in vain: ${what}`);
+  while (!(await condition())) {
+    if (Date.now() > deadlineMs) throw new Error(`timed out after ${timeoutMs} ms: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
 }

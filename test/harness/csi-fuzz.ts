@@ -11,7 +11,7 @@ import {
 import { connect as connectSocket, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { createCsiClient } from '#src/gateway-client/client.ts';
+import { CsiClient } from '#src/gateway-client/client.ts';
 import { CsiError } from '#src/csi/status.ts';
 import { parseAddress } from '#src/runtime/address.ts';
 import { silentLog } from '#src/runtime/log.ts';
@@ -26,34 +26,33 @@ export interface FuzzOptions {
   readonly folder: { file(name: string): string };
   readonly durationMs: number;
   readonly seed: number;
-  /** Connections that say nothing after their SETTINGS, held all the time. */
+  /** Connections that send nothing after their SETTINGS and stay open all the time. */
   readonly idleConnections: number;
 }
 
 export interface FuzzReport {
-  /** Times that each attack was made; at least once, however slow the machine. */
+  /** How often each attack was made; at least once, however slow the machine is. */
   readonly attacks: ReadonlyMap<string, number>;
+  /** Well-formed calls that succeeded during the attacks. */
   readonly goodCalls: number;
-  /** Whether a good call, too, went well when all was over. */
+  /** Whether a well-formed call succeeded after the attacks. */
   readonly goodAfterwards: boolean;
-  /** Good calls that failed during the attacks, by message. */
+  /** Messages of well-formed calls that failed during the attacks. */
   readonly failures: readonly string[];
-  /** Good calls that were refused, not forwarded, because the attackers' were too many; made again.
-   */
+  /** Well-formed calls that were refused, not forwarded, because of too many other calls. */
   readonly refused: number;
   /** Resident memory in bytes: at rest before, highest seen, at rest afterwards. */
   readonly rss: { readonly before: number; readonly peak: number; readonly after: number };
   readonly exitCode: number | null;
-  /** Lines of the gateway's log that tell of a defect. */
+  /** Lines of the gateway's log that show a defect. */
   readonly defects: readonly string[];
 }
 
-/** What node is told where the gateway is deployed: the memory that it keeps depends on it. */
+/** Node's options in k8s/gateway/sidecar.yaml; they influence how much memory stays in use. */
 const NODE_FLAGS = /NODE_OPTIONS, value: ([^}]+?) *}/
   .exec(readFileSync(new URL('../../../k8s/gateway/sidecar.yaml', import.meta.url), 'utf8'))?.[1]
   ?.split(' ');
-/** V8 collects what a burst left when nothing has happened for some seconds, in up to three rounds.
- */
+/** V8 frees the memory of a burst after some idle seconds, in up to three rounds. */
 const SHRINK_MS = 60_000;
 const CREATE = '/csi.v1.Controller/CreateVolume';
 const LIST = '/csi.v1.Controller/ListVolumes';
@@ -62,7 +61,7 @@ class Attacker {
   readonly #address: string;
   readonly #random: () => number;
   readonly #open = new Set<{ destroy(): unknown }>();
-  readonly #deck: string[] = [];
+  readonly #nextAttacks: string[] = [];
 
   constructor(address: string, seed: number) {
     this.#address = address;
@@ -82,7 +81,7 @@ class Attacker {
       const frame = this.#frame(this.#upTo(12));
       return this.#send([PREFACE, EMPTY_SETTINGS, frame.subarray(0, this.#upTo(frame.length))]);
     },
-    'a frame that says it is larger than it may be': () =>
+    'a frame header with a length above the limit': () =>
       this.#send([PREFACE, EMPTY_SETTINGS, Buffer.from([0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 1])]),
     'a flood of pings and settings': () =>
       this.#send([
@@ -99,45 +98,44 @@ class Attacker {
         this.#frame(1, 16_000, 0),
         ...Array.from({ length: 40 }, () => this.#frame(9, 16_000, 0)),
       ]),
-    'huge headers': () => this.#ask({ 'x-huge': 'x'.repeat(60_000) }, [Buffer.alloc(5)]),
+    'huge headers': () => this.#call({ 'x-huge': 'x'.repeat(60_000) }, [Buffer.alloc(5)]),
     'many headers': () =>
-      this.#ask(Object.fromEntries(Array.from({ length: 400 }, (_, i) => [`x-${i}`, 'v'])), [
+      this.#call(Object.fromEntries(Array.from({ length: 400 }, (_, i) => [`x-${i}`, 'v'])), [
         Buffer.alloc(5),
       ]),
     'a content type that is not gRPC': () =>
-      this.#ask({ 'content-type': 'text/html' }, [Buffer.from('<html>')]),
-    'methods other than POST': () => this.#ask({ ':method': 'GET' }, []),
-    'paths that nobody knows': () =>
-      this.#ask({ ':path': `/${'x'.repeat(this.#upTo(8_000))}/Y` }, [Buffer.alloc(5)]),
-    'a body that is no message': () => this.#ask({}, [this.#bytes(this.#upTo(2_000))]),
-    'a message that lies about its length': () =>
-      this.#ask({}, [Buffer.from([0, 0, 0, 1, 0, 1, 2, 3])]),
-    'a compressed message that is not': () =>
-      this.#ask({ 'grpc-encoding': 'gzip' }, [Buffer.from([1, 0, 0, 0, 3, 1, 2, 3])]),
+      this.#call({ 'content-type': 'text/html' }, [Buffer.from('<html>')]),
+    'methods other than POST': () => this.#call({ ':method': 'GET' }, []),
+    'unknown paths': () =>
+      this.#call({ ':path': `/${'x'.repeat(this.#upTo(8_000))}/Y` }, [Buffer.alloc(5)]),
+    'a body that is not a message': () => this.#call({}, [this.#bytes(this.#upTo(2_000))]),
+    'a message with a wrong length': () => this.#call({}, [Buffer.from([0, 0, 0, 1, 0, 1, 2, 3])]),
+    'an uncompressed message marked as compressed': () =>
+      this.#call({ 'grpc-encoding': 'gzip' }, [Buffer.from([1, 0, 0, 0, 3, 1, 2, 3])]),
     'bad time limits': () =>
-      this.#ask({ 'grpc-timeout': '99999999999X', 'sutler-not-after': 'soon' }, [Buffer.alloc(5)]),
+      this.#call({ 'grpc-timeout': '99999999999X', 'sutler-not-after': 'soon' }, [Buffer.alloc(5)]),
     'a body that is too large': () =>
-      this.#ask(
+      this.#call(
         {},
         Array.from({ length: 48 }, () => Buffer.alloc(64 * 1024, 7)),
       ),
     'bodies that never end': () =>
-      this.#hang((session) =>
+      this.#leaveOpen((session) =>
         Array.from({ length: 50 }, () => this.#request(session, {}).write(Buffer.alloc(3))),
       ),
-    'crowds of calls without a body': () =>
-      this.#hang((session) => {
+    'many calls without a body': () =>
+      this.#leaveOpen((session) => {
         for (let i = 0; i < 1_000; i += 1) this.#request(session, {});
       }),
-    'callers that write and never read': () => this.#deaf(),
-    'readers that never read': () =>
-      this.#hang((session) => {
+    'callers that do not read from their socket': () => this.#callWithoutReading(),
+    'callers whose window stays empty': () =>
+      this.#leaveOpen((session) => {
         session.settings({ initialWindowSize: 0 });
         for (let i = 0; i < 50; i += 1)
           this.#request(session, { ':path': LIST }).end(Buffer.alloc(5));
       }),
     'a flood of resets': () =>
-      this.#hang((session) => {
+      this.#leaveOpen((session) => {
         for (let i = 0; i < 500; i += 1) {
           const stream = this.#request(session, {});
           stream.end(Buffer.alloc(5));
@@ -146,8 +144,8 @@ class Attacker {
       }),
   };
 
-  /** Connections that greet and then only wait. */
-  async idle(count: number): Promise<void> {
+  /** Opens connections that send nothing after their SETTINGS. */
+  async openIdle(count: number): Promise<void> {
     for (let i = 0; i < count; i += 1) {
       const socket = this.#socket();
       socket.write(Buffer.concat([PREFACE, EMPTY_SETTINGS]));
@@ -156,10 +154,14 @@ class Attacker {
     }
   }
 
-  /** Makes one, each kind before any comes again. */
-  async any(): Promise<string> {
-    if (this.#deck.length === 0) this.#deck.push(...Object.keys(this.attacks));
-    const [name = ''] = this.#deck.splice(Math.floor(this.#random() * this.#deck.length), 1);
+  /** Makes one attack, at random among those that were made least often.
+   * @returns its name */
+  async attack(): Promise<string> {
+    if (this.#nextAttacks.length === 0) this.#nextAttacks.push(...Object.keys(this.attacks));
+    const [name = ''] = this.#nextAttacks.splice(
+      Math.floor(this.#random() * this.#nextAttacks.length),
+      1,
+    );
     await this.attacks[name]?.();
     return name;
   }
@@ -168,8 +170,8 @@ class Attacker {
     for (const each of this.#open) each.destroy();
   }
 
-  #upTo(most: number): number {
-    return 1 + Math.floor(this.#random() * most);
+  #upTo(max: number): number {
+    return 1 + Math.floor(this.#random() * max);
   }
 
   #bytes(length: number): Buffer {
@@ -230,7 +232,7 @@ class Attacker {
     return stream;
   }
 
-  async #ask(headers: OutgoingHttpHeaders, body: readonly Buffer[]): Promise<void> {
+  async #call(headers: OutgoingHttpHeaders, body: readonly Buffer[]): Promise<void> {
     const session = this.#session();
     const stream = this.#request(session, headers);
     stream.resume();
@@ -243,8 +245,8 @@ class Attacker {
     session.destroy();
   }
 
-  /** Asks for more than the socket takes, and leaves it there. */
-  async #deaf(): Promise<void> {
+  /** Requests more than fits in the socket's buffer, and does not read it. */
+  async #callWithoutReading(): Promise<void> {
     const socket = this.#socket();
     const calls = Array.from({ length: 500 }, (_, i) => emptyCall(2 * i + 1, LIST));
     socket.write(Buffer.concat([PREFACE, ENDLESS_WINDOWS, ...calls]));
@@ -252,8 +254,8 @@ class Attacker {
     await delay(20);
   }
 
-  /** Left open until the gateway, or the end, closes it; at most some at a time. */
-  async #hang(start: (session: ClientHttp2Session) => unknown): Promise<void> {
+  /** Opens a connection and leaves it open for 2 s, unless the gateway closes it. */
+  async #leaveOpen(start: (session: ClientHttp2Session) => unknown): Promise<void> {
     const session = this.#session();
     await Promise.race([
       new Promise((resolve) => session.once('remoteSettings', resolve)),
@@ -281,17 +283,17 @@ function spawnGateway({ folder }: FuzzOptions, address: string): ChildProcess {
 
 /** Starts a gateway in front of the sample driver, attacks it for a while, and reports how many
  * good calls succeeded meanwhile and how much memory it used. */
-export async function fuzzGateway(o: FuzzOptions): Promise<FuzzReport> {
-  const address = `unix://${o.folder.file('gw.sock')}`;
+export async function fuzzGateway(options: FuzzOptions): Promise<FuzzReport> {
+  const address = `unix://${options.folder.file('gw.sock')}`;
   const driver = await startSampleDriver({
-    socket: o.folder.file('csi.sock'),
-    dataDir: o.folder.file('data'),
+    socket: options.folder.file('csi.sock'),
+    dataDir: options.folder.file('data'),
   });
-  const child = spawnGateway(o, address);
+  const child = spawnGateway(options, address);
   const log: string[] = [];
   child.stderr?.on('data', (chunk: Buffer) => log.push(chunk.toString()));
   const exited = once(child, 'exit') as Promise<[number | null]>;
-  const client = createCsiClient({ address: parseAddress('fuzz', address), log: silentLog });
+  const client = new CsiClient({ address: parseAddress('fuzz', address), log: silentLog });
   const rss = (): Promise<number> => rssBytes(child.pid ?? 0);
   let goodCalls = 0;
   let refused = 0;
@@ -310,7 +312,7 @@ export async function fuzzGateway(o: FuzzOptions): Promise<FuzzReport> {
       return false;
     }
   };
-  const attacker = new Attacker(address, o.seed);
+  const attacker = new Attacker(address, options.seed);
   const attacks = new Map(Object.keys(attacker.attacks).map((name) => [name, 0]));
   try {
     await until(
@@ -330,14 +332,14 @@ export async function fuzzGateway(o: FuzzOptions): Promise<FuzzReport> {
     goodCalls = 0;
     const before = await stableRss(rss);
     let peak = before;
-    await attacker.idle(o.idleConnections);
-    const endMs = Date.now() + o.durationMs;
+    await attacker.openIdle(options.idleConnections);
+    const endMs = Date.now() + options.durationMs;
     const isOver = (): boolean =>
       child.exitCode !== null ||
       (Date.now() >= endMs && [...attacks.values()].every((times) => times > 0));
     const attack = async (): Promise<void> => {
       while (!isOver()) {
-        const name = await attacker.any();
+        const name = await attacker.attack();
         attacks.set(name, (attacks.get(name) ?? 0) + 1);
       }
     };
@@ -379,7 +381,7 @@ export async function fuzzGateway(o: FuzzOptions): Promise<FuzzReport> {
   }
 }
 
-/** The memory once it no longer changes much. */
+/** Waits until the memory hardly changes, at most 2 s, and returns it. */
 async function stableRss(rss: () => Promise<number>): Promise<number> {
   let last = await rss();
   for (let i = 0; i < 8; i += 1) {
@@ -391,7 +393,7 @@ async function stableRss(rss: () => Promise<number>): Promise<number> {
   return last;
 }
 
-/** The memory once it is below a limit, or after a while. */
+/** Waits until the memory is below a limit, at most SHRINK_MS, and returns it. */
 async function shrunkRss(rss: () => Promise<number>, limitBytes: number): Promise<number> {
   const endMs = Date.now() + SHRINK_MS;
   let now = await rss();

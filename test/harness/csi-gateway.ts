@@ -1,11 +1,11 @@
-import { createCsiClient, type CsiClient } from '#src/gateway-client/client.ts';
+import { CsiClient } from '#src/gateway-client/client.ts';
 import { CsiError } from '#src/csi/status.ts';
-import { startGateway, type Gateway, type GatewayOptions } from '#src/csi-gateway/gateway.ts';
+import { type Gateway, type GatewayOptions, startGateway } from '#src/csi-gateway/gateway.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
 
-/** A gateway between two sockets of a folder, with a client at its door. */
+/** Starts a gateway that forwards from `gw.sock` to `csi.sock` in a folder, and a client of it. */
 export async function startTestGateway(
   folder: { file(name: string): string },
   options: Partial<GatewayOptions> = {},
@@ -28,7 +28,7 @@ export async function startTestGateway(
     metrics,
     ...options,
   });
-  const client = createCsiClient({ address: gateway.address, log: silentLog });
+  const client = new CsiClient({ address: gateway.address, log: silentLog });
   return {
     gateway,
     client,
@@ -40,7 +40,7 @@ export async function startTestGateway(
   };
 }
 
-/** The CsiError that a call ends with. */
+/** The CsiError with which a call fails. */
 export async function failureOf(call: Promise<unknown>): Promise<CsiError> {
   try {
     await call;
@@ -48,15 +48,15 @@ export async function failureOf(call: Promise<unknown>): Promise<CsiError> {
     if (error instanceof CsiError) return error;
     throw error;
   }
-  throw new Error('the call ended well');
+  throw new Error('the call succeeded');
 }
 
-/** What a caller may conclude from an error. */
+/** Who made the status of an error, as far as its caller can tell. */
 export function verdict(error: CsiError): 'driver' | 'not-forwarded' | 'ambiguous' {
   return error.driverSaid ? 'driver' : error.notForwarded ? 'not-forwarded' : 'ambiguous';
 }
 
-/** A request that the sample driver takes. */
+/** A CreateVolume request that the sample driver accepts. */
 export function volumeRequest(name: string): {
   name: string;
   volumeCapabilities: { accessType: { case: 'mount'; value: object }; accessMode: { mode: 1 } }[];

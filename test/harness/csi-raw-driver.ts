@@ -16,14 +16,14 @@ import {
 } from '#src/csi/generated/csi_pb.ts';
 import { frameMessage, toPairs, type HeaderPairs } from '#src/csi-gateway/grpc-wire.ts';
 
-/** A call as it came over the wire, for a script that answers with frames. */
+/** A call as it was received, for a script that answers with frames. */
 export interface RawCall {
   readonly path: string;
   readonly headers: HeaderPairs;
   readonly body: Buffer;
   readonly stream: ServerHttp2Stream;
   readonly session: Http2Session;
-  /** Cuts every connection, without a word of HTTP/2. */
+  /** Destroys the sockets of all connections, without a GOAWAY frame. */
   readonly cut: () => void;
 }
 
@@ -32,9 +32,9 @@ export interface RawDriver {
   close(): Promise<void>;
 }
 
-/** A driver made of HTTP/2 frames: answers Identity as a ready driver, and everything else, or what
- * `script` takes, as the script likes.
- * @param script  returns false to leave a call to the ready driver */
+/** Starts a driver whose answers are scripted as HTTP/2 frames.
+ * @param script  called for each call. Returns false if it does not answer: Identity calls then get
+ *   the answers of a ready driver, and others Unimplemented */
 export async function startRawDriver(
   socket: string,
   script: (call: RawCall) => unknown,
@@ -77,8 +77,7 @@ export async function startRawDriver(
           cut,
         };
         calls.push(call);
-        const taken = script(call);
-        if (taken !== false) return;
+        if (script(call) !== false) return;
         const identity = IDENTITY.get(path);
         if (identity === undefined)
           answerStatus(call, { 'grpc-status': '12', 'grpc-message': 'not scripted' });
@@ -124,7 +123,7 @@ const IDENTITY: ReadonlyMap<string, Uint8Array> = new Map([
 
 const GRPC = { ':status': 200, 'content-type': 'application/grpc' };
 
-/** Headers, these bytes, trailers. */
+/** Answers with headers, these bytes, and trailers. */
 export function answerBytes(
   { stream }: RawCall,
   body: Buffer,
@@ -136,17 +135,17 @@ export function answerBytes(
   stream.end(body);
 }
 
-/** OK with one message. */
+/** Answers OK with one message. */
 export function answerOk(call: RawCall, message: Uint8Array): void {
   answerBytes(call, frameMessage(message), { 'grpc-status': '0' });
 }
 
-/** Headers without END_STREAM, no message, then exactly these trailers. */
+/** Answers with headers, no message, and exactly these trailers. */
 export function answerStatus(call: RawCall, trailers: OutgoingHttpHeaders): void {
   answerBytes(call, Buffer.alloc(0), trailers);
 }
 
-/** One header block with END_STREAM. */
+/** Answers with a single header block that ends the stream. */
 export function answerTrailersOnly({ stream }: RawCall, headers: OutgoingHttpHeaders): void {
   stream.respond({ ...GRPC, ...headers }, { endStream: true });
 }

@@ -5,7 +5,7 @@ import {
   type MessageInitShape,
   type MessageShape,
 } from '@bufbuild/protobuf';
-import { createCsiClient, type CsiClient } from '#src/gateway-client/client.ts';
+import { CsiClient } from '#src/gateway-client/client.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import {
   startSampleDriver,
@@ -50,7 +50,7 @@ export async function openDriver(
   const socket = folder.file('csi.sock');
   const start = async (): Promise<{ driver: SampleDriver; client: CsiClient }> => ({
     driver: await startSampleDriver({ socket, dataDir: folder.file('data'), ...options }),
-    client: createCsiClient({ address: { kind: 'unix', path: socket }, log: silentLog }),
+    client: new CsiClient({ address: { kind: 'unix', path: socket }, log: silentLog }),
   });
   let running = await start();
   const stop = async (): Promise<void> => {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { rm } from 'node:fs/promises';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { join } from 'node:path';
-import { createCsiClient, type CsiClient } from '#src/gateway-client/client.ts';
+import { CsiClient } from '#src/gateway-client/client.ts';
 import { type Gateway, startGateway } from '#src/csi-gateway/gateway.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
@@ -54,7 +54,7 @@ describe('a driver and its gateway', () => {
     story = await Story.open();
     await startDriver();
     await openGateway();
-    client = createCsiClient({ address: { kind: 'unix', path: file('g.sock') }, log: silentLog });
+    client = new CsiClient({ address: { kind: 'unix', path: file('g.sock') }, log: silentLog });
   });
   after(async () => {
     client.close();

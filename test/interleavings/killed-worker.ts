@@ -1,5 +1,5 @@
 import { Redis } from 'ioredis';
-import { createCsiClient } from '#src/gateway-client/client.ts';
+import { CsiClient } from '#src/gateway-client/client.ts';
 import { reconcileVolume } from '#src/jobs/volume/reconcile-volume.ts';
 import type { ProcessorPorts } from '#src/jobs/ports.ts';
 import { reconcileClaim } from '#src/jobs/claim/reconcile-claim.ts';
@@ -77,7 +77,7 @@ const kube = createKubeClient({
   userAgent: 'killed-worker',
   log: silentLog,
 });
-const csi = createCsiClient({ address: { kind: 'unix', path: orders.gateway }, log: silentLog });
+const csi = new CsiClient({ address: { kind: 'unix', path: orders.gateway }, log: silentLog });
 const cls = await kube.get<Class>(classes, { name: orders.className });
 let owners = 0;
 const records = new KilledRecords({

@@ -3,10 +3,10 @@ import { constants } from 'node:http2';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { join } from 'node:path';
 import { create, toBinary } from '@bufbuild/protobuf';
-import { createCsiClient, type CsiClient } from '#src/gateway-client/client.ts';
+import { CsiClient } from '#src/gateway-client/client.ts';
 import { CreateVolumeResponseSchema } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
-import { parseTimeoutMs, single } from '#src/csi-gateway/wire.ts';
+import { getSingle, parseTimeoutMs } from '#src/csi-gateway/grpc-wire.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
@@ -97,7 +97,7 @@ describe('a call that ends without an answer of the driver', () => {
       call.path.endsWith('/CreateVolume') ? script(call) : false,
     );
     gateway = await startTestGateway(folder);
-    direct = createCsiClient({
+    direct = new CsiClient({
       address: { kind: 'unix', path: folder.file('csi.sock') },
       log: silentLog,
     });
@@ -162,7 +162,7 @@ describe('a call that ends without an answer of the driver', () => {
         csi.createVolume(request, { ...settings, notAfterMs: 1 }),
     });
     assert.equal((await story.worker({ ports: late }).reconcileClaim(claim)).kind, 'running');
-    const unreachable = createCsiClient({
+    const unreachable = new CsiClient({
       address: { kind: 'unix', path: join(story.rig.dir, 'unreachable.sock') },
       log: silentLog,
     });
@@ -185,7 +185,7 @@ describe('a call that ends without an answer of the driver', () => {
     let timeoutMs = 0;
     let closed: Promise<unknown> = Promise.resolve();
     script = ({ headers, stream }) => {
-      timeoutMs = parseTimeoutMs(single(headers, 'grpc-timeout') ?? '') ?? 0;
+      timeoutMs = parseTimeoutMs(getSingle(headers, 'grpc-timeout') ?? '') ?? 0;
       closed = new Promise((resolve) => stream.once('close', () => resolve(stream.rstCode)));
     };
     const worker = story.worker({ ports: { csi: gateway.client }, timing: { timeoutMs: 300 } });

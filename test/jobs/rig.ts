@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
-import { createCsiClient } from '#src/gateway-client/client.ts';
+import { CsiClient } from '#src/gateway-client/client.ts';
 import { type Gateway, startGateway } from '#src/csi-gateway/gateway.ts';
 import { reconcileVolume } from '#src/jobs/volume/reconcile-volume.ts';
 import { redisIncarnationStore } from '#src/records/incarnation.ts';
@@ -104,7 +104,7 @@ export async function openRig(): Promise<Rig> {
     metrics: new Registry(),
   });
   while (gateway.trouble !== undefined) await systemClock.sleep(10);
-  const csi = createCsiClient({ address: listen, log: silentLog });
+  const csi = new CsiClient({ address: listen, log: silentLog });
   const classes = new Map<string, Class>();
   const events: EventInput[] = [];
   let runs = 0;

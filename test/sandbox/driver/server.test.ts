@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
-import { createCsiClient, type CsiClient } from '#src/gateway-client/client.ts';
+import { CsiClient } from '#src/gateway-client/client.ts';
 import { Code } from '#src/csi/status.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import {
@@ -27,7 +27,7 @@ describe('sample driver', () => {
       dataDir: folder.file('data'),
       ...options,
     });
-    client = createCsiClient({
+    client = new CsiClient({
       address: { kind: 'unix', path: folder.file('csi.sock') },
       log: silentLog,
     });
