@@ -7,7 +7,7 @@ import { startElector } from '../election/elector.ts';
 import { kubeLeaseStore } from '../election/kube-lease-store.ts';
 import { leaseName, leaseTimesProblem, type LeaseTimes } from '../election/lease.ts';
 import type { DriverInfo } from '../gateway-client/driver-watch.ts';
-import { createEventRecorder, eventComponent, type EventRecorder } from '../kube/events.ts';
+import { EventRecorder, eventComponent } from '../kube/events.ts';
 import { apiVersionOf, leases } from '../kube/resources.ts';
 import { createProducer, type Producer } from '../queue/producer.ts';
 import { WaitList } from '../queue/wait-list.ts';
@@ -108,7 +108,7 @@ function openProducer({ context, connections: { link }, driver }: Base): Produce
 function openEvents({ context, connections: { kube }, driver }: Base): EventRecorder {
   const { closers, log, metrics } = context;
   const component = eventComponent(driver.name, context.env);
-  const events = createEventRecorder({ client: kube, component, log, metrics });
+  const events = new EventRecorder({ client: kube, component, log, metrics });
   closers.add('events', () => events.close(1_000));
   return events;
 }

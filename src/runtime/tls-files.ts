@@ -46,7 +46,7 @@ export const PEM_CERTIFICATE = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERT
  * @param isRequired  whether another flag needs them
  * @throws UsageError if some are missing; it lists them in the order of `flags` */
 export function areTlsFilesNamed(
-  { files, flags }: Pick<WatchTlsOptions, 'files' | 'flags'>,
+  { files, flags }: { readonly files: TlsFiles; readonly flags: TlsFiles },
   isRequired = false,
 ): boolean {
   const parts = Object.keys(flags) as (keyof TlsFiles)[];
