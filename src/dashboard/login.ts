@@ -72,8 +72,8 @@ function requireLogin(sessions: Sessions, passwords: PasswordCheck, log: Logger)
     if (verdict === false || verdict === 'wrong') return askForLogin(request, response);
     if (isReading(request.method)) return next();
     const origin = originOf(request);
-    // A browser may send its cookie with a request of another site's page, which only the origin
-    // shows. Another site can't make the browser send a password by HTTP basic.
+    // A page of another site may make the browser send its cookie: only the origin tells such a
+    // request apart. It can't make the browser send a password by HTTP basic.
     if (origin === 'same' || (origin === 'unknown' && basic !== undefined)) return next();
     const { method, path, headers } = request;
     const fields = { method, path, origin: headers.origin };
