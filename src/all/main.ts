@@ -16,7 +16,8 @@ const CLI = fileURLToPath(new URL('../cli.js', import.meta.url));
 /** The gateway's objects are short-lived, so it runs well with a small young generation and a small
  * heap, and keeps little memory after a burst. The same as in k8s/gateway. */
 const GATEWAY_NODE_FLAGS = ['--max-semi-space-size=1', '--max-old-space-size=192'];
-/** Flags that are set for the children. Those given by the user are removed: lists would add up. */
+/** Flags that `all` sets for its children. What the user gave for them is left out, because the
+ * values of a list flag would add up. */
 const SET_FOR_CHILDREN = { gateway: table.gateway, listen: table.gateway };
 /** Longer than the jobs' default --grace-period. */
 const STOP_GRACE_MS = 40_000;
@@ -31,7 +32,7 @@ export function main(invocation: Invocation): Promise<void> {
 async function start(context: AllContext): Promise<void> {
   const { flags, closers, env, stopping } = context;
   const { port } = parseListenAddress('http-endpoint', flags.httpEndpoint);
-  // Only to refuse an unusable kubeconfig before anything is started.
+  // Only to refuse an unusable kubeconfig before any process is started.
   await loadClusterAccess({ kubeconfig: flags.kubeconfig, master: flags.master, env });
   const folder = await openDataFolder('data-dir', resolve(flags.dataDir), 'all');
   closers.add('data folder', () => folder.close());
@@ -78,12 +79,12 @@ function startProcess(
         CLI,
         name,
         ...withoutFlags(argv, SET_FOR_CHILDREN),
-        // Last, so that they win over what the user gave.
+        // Last, so that they override what the user gave.
         `--listen=${gateway}`,
         `--gateway=${gateway}`,
         `--http-endpoint=${httpEndpoint}`,
       ],
-      // Not as an argument: it may hold a password, and every user of the machine can read those.
+      // Not as an argument, which every user of the machine can read: it may contain a password.
       env: { ...env, REDIS_URL: redisUrl, SUTLER_REDIS_URL: redisUrl },
       output: (text) => stderr.write(text),
     },

@@ -14,7 +14,7 @@ export interface AuditPorts {
   readonly openRecords: () => Promise<readonly OpenRecord[]>;
   readonly ledger: AuditLedger;
   readonly driver: string;
-  /** Deadline of each page that the driver lists. */
+  /** Deadline of each ListVolumes call. */
   readonly timeoutMs: number;
   /** How long ago an earlier audit must have found a volume unknown before it is an orphan. */
   readonly minAgeMs: number;
@@ -30,7 +30,7 @@ export interface AuditReport {
   readonly persistentVolumes: number;
   /** Volumes that no PV and no open record names, and did not name `minAgeMs` ago; oldest first. */
   readonly orphans: readonly Orphan[];
-  /** How many are unknown for a shorter time, as volumes are whose PV is not written yet. */
+  /** How many volumes are unknown for a shorter time; their PVs may be about to be written. */
   readonly waiting: number;
   /** Suspects first: an orphan may be the volume of one of them. */
   readonly openRecords: readonly OpenRecord[];
@@ -44,38 +44,34 @@ const PAGE_SIZE = 500;
 export async function audit(ports: AuditPorts): Promise<AuditReport> {
   const { driver, ledger, minAgeMs } = ports;
   const atMs = ports.nowMs();
-  // The driver first: a volume whose PV is written in between must not look like an orphan.
+  // Volumes first, PVs last: a volume whose PV is written in between must not look like an orphan.
   const listed = await listDriverVolumes(ports);
   const openRecords = await ports.openRecords();
   const persistent = await listPersistentVolumeIds(ports);
   const idOf = (handle: string): string => auditId({ driver, form: 'csi', id: handle });
-  const known = new Set([
-    ...persistent,
-    ...openRecords.flatMap(({ handle }) => (handle === undefined ? [] : [idOf(handle)])),
-  ]);
-  const seenBefore = await ledger.read();
-  const result = auditVolumes({ volumes: listed, known, idOf, seenBefore, nowMs: atMs, minAgeMs });
-  await ledger.write(result.seen);
-  return {
-    driver,
-    atMs,
-    volumes: listed.length,
-    persistentVolumes: persistent.length,
-    orphans: result.orphans,
-    waiting: result.waiting,
-    openRecords,
-  };
+  const open = openRecords.flatMap(({ handle }) => (handle === undefined ? [] : [idOf(handle)]));
+  const known = new Set([...persistent, ...open]);
+  const { orphans, waiting, seen } = auditVolumes({
+    volumes: listed,
+    known,
+    idOf,
+    seenBefore: await ledger.read(),
+    nowMs: atMs,
+    minAgeMs,
+  });
+  await ledger.write(seen);
+  const counts = { volumes: listed.length, persistentVolumes: persistent.length };
+  return { driver, atMs, ...counts, orphans, waiting, openRecords };
 }
 
 async function listDriverVolumes({ csi, timeoutMs }: AuditPorts): Promise<readonly ListedVolume[]> {
   const listed = new Map<string, ListedVolume>();
   for (let startingToken = ''; ;) {
     const page = await csi.listVolumes({ maxEntries: PAGE_SIZE, startingToken }, { timeoutMs });
-    for (const { volume } of page.entries) {
+    for (const { volume } of page.entries)
       if (volume !== undefined)
         listed.set(volume.volumeId, { handle: volume.volumeId, sizeBytes: volume.capacityBytes });
-    }
-    // A driver that repeats its token would be listed for ever.
+    // A driver that repeats its token would be listed without end.
     if (page.nextToken === '' || page.nextToken === startingToken) return [...listed.values()];
     startingToken = page.nextToken;
   }

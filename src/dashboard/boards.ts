@@ -5,6 +5,7 @@ import { ExpressAdapter } from '@bull-board/express';
 import { Queue } from 'bullmq';
 import type { Express } from 'express';
 import type { RedisLink } from '../redis/connection.ts';
+import { keyOf } from '../kube/resources.ts';
 import { parseJob, type JobKind } from '../queue/contract.ts';
 import { keyPrefix } from '../redis/key-names.ts';
 import { listQueues, type QueueEntry } from '../queue/registry.ts';
@@ -25,7 +26,7 @@ export interface BoardsOptions {
 
 const REFRESH_PERIOD_MS = 1000;
 
-/** Bull Board over the queues in the registry. Queues are opened by the first refresh. */
+/** Bull Board with the queues in the registry. Shows none before the first refresh. */
 export class Boards {
   readonly router: Express;
   readonly #options: BoardsOptions;
@@ -85,14 +86,11 @@ export class Boards {
   }
 
   async #show(entry: QueueEntry): Promise<void> {
-    const { link, prefix, allowActions, log } = this.#options;
+    const { link, allowActions, log } = this.#options;
     const { name } = entry;
-    const queue = new Queue(name, {
-      connection: link.redis,
-      prefix: keyPrefix(prefix),
-      // Without this option, opening a queue would write to it.
-      skipMetasUpdate: true,
-    });
+    const prefix = keyPrefix(this.#options.prefix);
+    // Without skipMetasUpdate, opening a queue would write to it.
+    const queue = new Queue(name, { connection: link.redis, prefix, skipMetasUpdate: true });
     queue.on('error', (error) => log.debug({ err: error, queue: name }, 'queue connection error'));
     try {
       await queue.waitUntilReady();
@@ -125,11 +123,7 @@ function createQueueAdapter(
   // A job's name is only its kind; show its object too.
   adapter.setFormatter('name', (job: { readonly data?: unknown }) => {
     const parsed = parseJob(job.data);
-    if (!parsed.ok) return parsed.reason;
-    const { key } = parsed;
-    return key.namespace === ''
-      ? `${key.kind} ${key.name}`
-      : `${key.kind} ${key.namespace}/${key.name}`;
+    return parsed.ok ? `${parsed.key.kind} ${keyOf(parsed.key)}` : parsed.reason;
   });
   return adapter;
 }

@@ -2,17 +2,15 @@ import type { Clock } from '../runtime/clock.ts';
 
 /** Wrong passwords that an address may send in one window. */
 export const MAX_FAILURES = 5;
-
 /** A window begins with an address's first failure. */
 export const WINDOW_MS = 60_000;
-
-/** Beyond this number of addresses, the one with the oldest window is forgotten. */
+/** Beyond this number of addresses, the one with the oldest window is dropped. */
 const MAX_ADDRESSES = 10_000;
 
 /** Counts wrong passwords by address, to slow down guessing. */
 export class FailureLimit {
   readonly #clock: Clock;
-  /** In the order of their begin. */
+  /** By address or network; the oldest window first. */
   readonly #windows = new Map<string, { readonly endsAtMs: number; failures: number }>();
 
   constructor(clock: Clock) {
@@ -59,6 +57,6 @@ function networkOf(address: string): string {
   if (mapped !== undefined || !address.includes(':')) return mapped ?? address;
   const [head = '', tail] = address.split('::');
   const groups = head.split(':').filter((group) => group !== '');
-  // With "::" among the first four groups the missing ones are zeros.
+  // If "::" is among the first four groups, the missing ones are zeros.
   return (tail === undefined ? groups : [...groups, '0', '0', '0', '0']).slice(0, 4).join(':');
 }

@@ -26,35 +26,29 @@ export function createLogin(options: PasswordCheckOptions): Login {
   };
 }
 
+const REFUSED = 'A login from another site’s page is not accepted.';
+const LIMITED = 'Too many wrong passwords from this address: wait a minute.';
+
 function createPages(sessions: Sessions, passwords: PasswordCheck): RequestHandler {
   const pages = express.Router();
+  const parseForm = express.urlencoded({ extended: false, limit: '4kb' });
   pages.get('/login', (request, response) => {
     response.send(loginPage(safeNext(request.query['next']), ''));
   });
-  pages.post(
-    '/login',
-    express.urlencoded({ extended: false, limit: '4kb' }),
-    (request, response) => {
-      if (originOf(request) === 'other') {
-        response.status(403).send(refusedPage('A login from another site’s page is not accepted.'));
-        return;
-      }
-      const { next: nextField, user = '', password = '' } = fieldsOf(request.body);
-      const next = safeNext(nextField);
-      switch (passwords.check(request, user, password)) {
-        case 'ok':
-          setCookie(request, response, sessions.open(), SESSION_MS);
-          return response.redirect(303, next);
-        case 'limited':
-          passwords
-            .limit(request, response)
-            .send(loginPage(next, 'Too many wrong passwords from this address: wait a minute.'));
-          return;
-        case 'wrong':
-          response.status(401).send(loginPage(next, 'Wrong user or password.'));
-      }
-    },
-  );
+  pages.post('/login', parseForm, (request, response) => {
+    if (originOf(request) === 'other') return response.status(403).send(refusedPage(REFUSED));
+    const { next: nextField, user = '', password = '' } = fieldsOf(request.body);
+    const next = safeNext(nextField);
+    switch (passwords.check(request, user, password)) {
+      case 'ok':
+        setCookie(request, response, sessions.open(), SESSION_MS);
+        return response.redirect(303, next);
+      case 'limited':
+        return passwords.limit(request, response).send(loginPage(next, LIMITED));
+      case 'wrong':
+        response.status(401).send(loginPage(next, 'Wrong user or password.'));
+    }
+  });
   pages.get('/logout', (_request, response) => {
     response.send(logoutPage());
   });
@@ -74,46 +68,38 @@ function requireLogin(sessions: Sessions, passwords: PasswordCheck, log: Logger)
       basic === undefined
         ? sessions.isOpen(sessionOf(request))
         : passwords.check(request, basic.user, basic.password);
-    if (verdict === 'limited') {
-      const error = 'too many wrong passwords from this address: wait a minute';
-      passwords.limit(request, response).json({ error });
-      return;
-    }
+    if (verdict === 'limited') return passwords.limit(request, response).json({ error: LIMITED });
     if (verdict === false || verdict === 'wrong') return askForLogin(request, response);
     if (isReading(request.method)) return next();
     const origin = originOf(request);
-    // A browser sends its cookie along with another site's requests; only the headers that name the
-    // origin tell those apart. Another site can't make it send a password by HTTP basic.
+    // A page of another site may make the browser send its cookie: only the origin tells such a
+    // request apart. It can't make the browser send a password by HTTP basic.
     if (origin === 'same' || (origin === 'unknown' && basic !== undefined)) return next();
-    log.warn(
-      { method: request.method, path: request.path, origin: request.headers.origin },
-      'dashboard: refused a request that is not from its own pages',
-    );
-    response.status(403).json({
-      error: 'requests that change something are accepted from the dashboard’s own pages only',
-    });
+    const { method, path, headers } = request;
+    const fields = { method, path, origin: headers.origin };
+    log.warn(fields, 'dashboard: refused a request that is not from its own pages');
+    const error = 'requests that change something must come from the dashboard’s own pages';
+    response.status(403).json({ error });
   };
 }
 
-/** Whether a request with this method changes nothing. */
+/** Whether requests with this method change nothing. */
 export function isReading(method: string): boolean {
   return method === 'GET' || method === 'HEAD';
 }
 
 function askForLogin(request: Request, response: Response): void {
-  if (isReading(request.method) && request.accepts(['json', 'html']) === 'html') {
-    response.redirect(303, `/login?next=${encodeURIComponent(request.originalUrl)}`);
-    return;
-  }
+  if (isReading(request.method) && request.accepts(['json', 'html']) === 'html')
+    return response.redirect(303, `/login?next=${encodeURIComponent(request.originalUrl)}`);
   // Only to scripts: a browser would open a password dialog of its own on top of the page.
   if (request.headers['sec-fetch-mode'] === undefined)
     response.set('www-authenticate', 'Basic realm="sutler", charset="UTF-8"');
-  response
-    .status(401)
-    .json({ error: 'not logged in: reload the page, or send user and password by HTTP basic' });
+  const error = 'not logged in: reload the page, or send user and password by HTTP basic';
+  response.status(401).json({ error });
 }
 
-/** Only the dashboard's own pages, so that a link can't use the login to lead to another site. */
+/** The page to open after the login: only one of the dashboard, so that a link to the login can't
+ * lead to another site. */
 function safeNext(next: unknown): string {
   return typeof next === 'string' && /^\/queues\/[\w./~%?=&:@+,-]*$/.test(next) ? next : '/queues/';
 }

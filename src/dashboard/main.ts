@@ -21,12 +21,8 @@ async function start(context: DashboardContext): Promise<void> {
   checkFlags(context);
   const generated = flags.dashboardPassword === '' ? randomBytes(15).toString('base64url') : '';
 
-  const link = openRedis({
-    url: flags.redisUrl,
-    role: 'plain',
-    name: `sutler-dashboard:${context.pid}`,
-    log,
-  });
+  const name = `sutler-dashboard:${context.pid}`;
+  const link = openRedis({ url: flags.redisUrl, role: 'plain', name, log });
   closers.add('Redis', () => link.close());
   health.ready('redis', () => link.trouble);
 

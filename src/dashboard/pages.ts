@@ -15,7 +15,7 @@ export function loginPage(next: string, problem: string): string {
   );
 }
 
-/** Asks for a confirmation, because a link must not log out by itself. */
+/** Asks for a confirmation, because following a link must not log the user out. */
 export function logoutPage(): string {
   const form = '<form method="post" action="/logout"><button>Log out</button></form>';
   return page('Log out', `${form}\n${BACK}`);

@@ -13,7 +13,7 @@ export interface PasswordCheckOptions {
   readonly clock: Clock;
 }
 
-/** Checks the user and password of a request, counts the results, and limits the failures of an
+/** Checks the user and password of a request, counts the results, and limits the failures of each
  * address. */
 export class PasswordCheck {
   readonly #log: Logger;
@@ -49,13 +49,13 @@ export class PasswordCheck {
     return verdict;
   }
 
-  /** Begins the answer to a limited address. */
+  /** Sets status and headers of the answer to a limited address. */
   limit({ socket }: Request, response: Response): Response {
     const seconds = Math.ceil(this.#limit.waitMs(socket.remoteAddress ?? '') / 1000);
     return response.status(429).set('retry-after', String(Math.max(1, seconds)));
   }
 
-  /** Takes the same time wherever the texts differ. */
+  /** Takes the same time however many characters are right. */
   #isRight(user: string, password: string): boolean {
     const isUser = timingSafeEqual(digest(user), this.#user);
     return timingSafeEqual(digest(password), this.#password) && isUser;

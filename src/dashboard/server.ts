@@ -1,30 +1,20 @@
 import { createServer } from 'node:http';
 import express from 'express';
-import type { ErrorRequestHandler, Express, RequestHandler, Response } from 'express';
-import type { Registry } from 'prom-client';
+import type { ErrorRequestHandler, Express, Request, RequestHandler, Response } from 'express';
 import { describeRedisError } from '../redis/error-text.ts';
 import type { RedisLink } from '../redis/connection.ts';
-import type { Clock } from '../runtime/clock.ts';
 import { listenHttp } from '../runtime/listen-http.ts';
 import type { Logger } from '../runtime/log.ts';
 import { guardActions } from './actions.ts';
-import { Boards } from './boards.ts';
+import { Boards, type BoardsOptions } from './boards.ts';
 import { createLogin } from './login.ts';
 import { troublePage } from './pages.ts';
+import type { PasswordCheckOptions } from './password-check.ts';
 
-export interface DashboardOptions {
+export interface DashboardOptions extends PasswordCheckOptions, Omit<BoardsOptions, 'mountPath'> {
   /** "127.0.0.1:8088", ":8088", "[::1]:0". */
   readonly address: string;
-  readonly user: string;
-  readonly password: string;
-  readonly allowActions: boolean;
-  readonly link: RedisLink;
-  /** Value of --redis-prefix, without braces. */
-  readonly prefix: string;
-  readonly log: Logger;
-  readonly metrics: Registry;
-  readonly clock: Clock;
-  /** Limit for the answer of one page. */
+  /** Time limit for the answer of one page. */
   readonly answerMs?: number;
 }
 
@@ -76,7 +66,7 @@ function createApp(options: DashboardOptions, boards: Boards): Express {
   return app;
 }
 
-/** Only own scripts and styles. Bull Board sets inline styles, and nothing else inline. */
+/** Allows the dashboard's own scripts and styles, and the inline styles that Bull Board sets. */
 const CONTENT_POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -109,17 +99,15 @@ function isAsset(path: string): boolean {
   return path.startsWith(`${MOUNT_PATH}/static/`);
 }
 
-/** Answers 503 instead of a board that takes too long, as it does while Redis hangs. */
+/** Answers 503 if the board does not answer in time, as while Redis hangs. */
 function limitTime(limitMs: number): RequestHandler {
   return (request, response, next) => {
     const timer = setTimeout(() => {
       if (response.headersSent) return;
       // So that the board's own late answer is dropped.
       response.set('connection', 'close');
-      sendUnavailable(response, {
-        path: request.path,
-        trouble: `Redis did not answer within ${limitMs / 1000} s; try again`,
-      });
+      const trouble = `Redis did not answer within ${limitMs / 1000} s; try again`;
+      sendUnavailable(request, response, trouble);
     }, limitMs);
     response.once('close', () => clearTimeout(timer));
     next();
@@ -140,14 +128,11 @@ function refreshBoards(link: RedisLink, boards: Boards): RequestHandler {
     }
     if (response.headersSent) return;
     if (trouble === undefined) next();
-    else sendUnavailable(response, { path: request.path, trouble });
+    else sendUnavailable(request, response, trouble);
   };
 }
 
-function sendUnavailable(
-  response: Response,
-  { path, trouble }: { readonly path: string; readonly trouble: string },
-): void {
+function sendUnavailable({ path }: Request, response: Response, trouble: string): void {
   response.status(503).set('retry-after', '3');
   if (path.startsWith('/api/')) response.json({ error: trouble });
   else response.send(troublePage(trouble));
@@ -156,20 +141,13 @@ function sendUnavailable(
 /** Logs an error of a handler, and answers without its details. */
 function answerErrors(log: Logger): ErrorRequestHandler {
   // Express recognises an error handler by its four parameters.
-  return (error: unknown, request, response, _next) => {
-    if (response.headersSent) {
-      log.debug(
-        { err: error, path: request.path },
-        'dashboard: a handler failed after its time limit',
-      );
-      return;
-    }
+  return (error: unknown, { path }, response, _next) => {
+    if (response.headersSent)
+      return log.debug({ err: error, path }, 'dashboard: a handler failed after its time limit');
     const status = statusOf(error);
-    if (status >= 500) log.error({ err: error, path: request.path }, 'dashboard: request failed');
-    response.status(status).json({
-      error:
-        status >= 500 ? 'internal error: see the log of the dashboard' : 'the request is invalid',
-    });
+    if (status < 500) return response.status(status).json({ error: 'the request is invalid' });
+    log.error({ err: error, path }, 'dashboard: request failed');
+    response.status(status).json({ error: 'internal error: see the log of the dashboard' });
   };
 }
 

@@ -3,15 +3,14 @@ import type { Clock } from '../runtime/clock.ts';
 
 /** How long a login lasts. */
 export const SESSION_MS = 12 * 3_600_000;
-
 /** Beyond this number, the oldest session ends. */
 const MAX_SESSIONS = 1000;
 
 /** Sessions of logged-in browsers. They are in memory, so a restart ends them. */
 export class Sessions {
   readonly #clock: Clock;
-  /** By the token's digest, so that the time of a look-up tells nothing about a token. Oldest
-   * first. */
+  /** By the token's digest, so that the time of a look-up reveals nothing about a token. The oldest
+   * session first. */
   readonly #endsAtMs = new Map<string, number>();
 
   constructor(clock: Clock) {
@@ -30,12 +29,7 @@ export class Sessions {
   }
 
   isOpen(token: string): boolean {
-    const key = digest(token);
-    const endsAtMs = this.#endsAtMs.get(key);
-    if (endsAtMs === undefined) return false;
-    if (endsAtMs > this.#clock.nowMs()) return true;
-    this.#endsAtMs.delete(key);
-    return false;
+    return (this.#endsAtMs.get(digest(token)) ?? 0) > this.#clock.nowMs();
   }
 
   end(token: string): void {

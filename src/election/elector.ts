@@ -1,13 +1,12 @@
 import { isDeepStrictEqual } from 'node:util';
 import { Counter, Gauge, type Registry } from 'prom-client';
 import type { Clock } from '../runtime/clock.ts';
-import { UsageError } from '../runtime/flags.ts';
 import type { Logger } from '../runtime/log.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
 import {
   acquireDelayMs,
+  checkLeaseTimes,
   decide,
-  leaseTimesProblem,
   releaseRecord,
   type Decision,
   type LeaseTimes,
@@ -31,23 +30,15 @@ export interface ElectorOptions extends LeaseTimes {
   readonly random?: () => number;
 }
 
-/** Starts trying to lead.
- * @throws UsageError if the times can't work together */
-export function startElector(options: ElectorOptions): Elector {
-  const problem = leaseTimesProblem(options);
-  if (problem !== undefined) throw new UsageError(problem);
-  return new Elector(options);
-}
-
 const UNHEALTHY_AFTER_MS = 20_000;
 const RELEASE_TIMEOUT_MS = 3000;
 
-/** Acquires a Lease, or waits for it, and renews it until closed.
+/** Waits until the Lease is free, acquires it, and renews it until closed.
  *
- * The Lease is held from a successful write until another holder is seen, until `renewDeadlineMs`
- * passed without a renewal, or until `close`. Others may take it over only `leaseDurationMs` after
- * the last renewal that they saw, which is later; so there are never two leaders at a time, as long
- * as clocks run at about the same speed. */
+ * This process leads from a successful write until it sees another holder, until `renewDeadlineMs`
+ * have passed without a renewal, or until `close`. Others may take over `leaseDurationMs` after the
+ * last renewal that they saw, which is later. So there are never two leaders at a time, as long as
+ * clocks run at about the same speed. */
 export class Elector {
   readonly #options: ElectorOptions;
   readonly #clock: Clock;
@@ -60,11 +51,13 @@ export class Elector {
   #seen: Observation | undefined;
   /** The Lease was acquired, and no loss was noticed since. */
   #hasLease = false;
-  /** When the last successful renewal was sent. */
+  /** When the last write that succeeded was sent. */
   #renewedMs = 0;
   #isClosing = false;
 
+  /** @throws UsageError for times that can't work together */
   constructor(options: ElectorOptions) {
+    checkLeaseTimes(options);
     const { store, clock, metrics, leaseName, retryPeriodMs, log } = options;
     this.#options = options;
     this.#clock = clock;
@@ -90,8 +83,8 @@ export class Elector {
     this.#endWatch = store.watch((lease) => this.#leaseChanged(lease));
   }
 
-  /** Whether this process may act as the leader now. To be read each time: it is false also in a
-   * process that was frozen past its deadline and has not noticed yet. */
+  /** Whether this process may act as the leader now. To be read before each act: it becomes false
+   * with time alone, as in a process that was frozen past its deadline. */
   get isLeader(): boolean {
     return this.#hasLease && this.#clock.nowMs() - this.#renewedMs < this.#options.renewDeadlineMs;
   }
@@ -102,8 +95,8 @@ export class Elector {
     return holder === '' ? undefined : holder;
   }
 
-  /** For /healthz/leader-election. False while this process holds the Lease by its own account and
-   * did not renew it for the lease duration and 20 s more. */
+  /** For /healthz/leader-election. False if this process has not noticed that it lost the Lease: it
+   * has not renewed it for the lease duration and 20 s more. */
   isHealthy(): boolean {
     const limitMs = this.#options.leaseDurationMs + UNHEALTHY_AFTER_MS;
     return !this.#hasLease || this.#clock.nowMs() - this.#renewedMs <= limitMs;
@@ -129,8 +122,7 @@ export class Elector {
 
   async #acquire(): Promise<number> {
     const { retryPeriodMs, renewDeadlineMs, leaseName, identity, log } = this.#options;
-    const { random = Math.random } = this.#options;
-    const delayMs = acquireDelayMs(retryPeriodMs, random());
+    const delayMs = this.#acquireDelayMs();
     const startedMs = this.#clock.nowMs();
     try {
       const takenMs = await this.#withLimit(renewDeadlineMs, (signal) => this.#attempt(signal));
@@ -152,27 +144,31 @@ export class Elector {
   }
 
   async #renew(): Promise<number> {
-    const { retryPeriodMs, renewDeadlineMs, leaseName, log, random = Math.random } = this.#options;
+    const { retryPeriodMs, renewDeadlineMs, leaseName, log } = this.#options;
     const startedMs = this.#clock.nowMs();
     const deadlineMs = this.#renewedMs + renewDeadlineMs;
     try {
-      const takenMs = await this.#withLimit(deadlineMs - startedMs, (signal) =>
-        this.#attempt(signal),
-      );
+      const limitMs = deadlineMs - startedMs;
+      const takenMs = await this.#withLimit(limitMs, (signal) => this.#attempt(signal));
       if (takenMs === undefined) {
         this.#renewedMs = startedMs;
         return retryPeriodMs;
       }
-      this.#stopLeading(`held by ${this.holder ?? 'nobody'}`);
-      return Math.max(1, Math.min(takenMs, acquireDelayMs(retryPeriodMs, random())));
+      this.#stopLeading(`held by ${this.holder ?? 'no process'}`);
+      return Math.max(1, Math.min(takenMs, this.#acquireDelayMs()));
     } catch (error) {
       log.warn({ err: error, lease: leaseName }, 'could not renew the Lease; trying again');
       return Math.max(0, Math.min(retryPeriodMs, deadlineMs - this.#clock.nowMs()));
     }
   }
 
+  #acquireDelayMs(): number {
+    const { retryPeriodMs, random = Math.random } = this.#options;
+    return acquireDelayMs(retryPeriodMs, random());
+  }
+
   /** Reads the Lease, and writes it if it is free or ours.
-   * @returns undefined: the Lease is ours; else for how many ms it certainly is not */
+   * @returns undefined: the Lease is ours; else in how many ms to try again */
   async #attempt(signal: AbortSignal): Promise<number | undefined> {
     const { store, leaseName, retryPeriodMs } = this.#options;
     if (this.#hasLease && this.#stored !== undefined) {
@@ -220,7 +216,7 @@ export class Elector {
   #leaseChanged(lease: StoredLease | undefined): void {
     if (this.#isClosing) return;
     if (this.#hasLease) {
-      // Our own writes come back here, possibly late. Anything else the next step reads, now.
+      // The watch also reports our own writes, possibly late. After another's, read the Lease now.
       if (lease?.record.holder !== this.#options.identity) this.#loop.runNow();
       return;
     }
@@ -262,7 +258,7 @@ export class Elector {
       limit.abort(error);
       throw error;
     });
-    // Rejects also after the call has won the race.
+    // If the call ends first, nothing else handles the rejection.
     timeout.catch(() => undefined);
     try {
       return await Promise.race([call(limit.signal), timeout]);

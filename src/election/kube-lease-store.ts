@@ -1,32 +1,20 @@
 import type { KubeClient } from '../kube/client.ts';
 import { KubeError } from '../kube/kube-error.ts';
 import type { Lease, LeaseSpec } from '../kube/objects.ts';
+import { startReflector } from '../kube/reflector.ts';
 import { apiVersionOf, leases } from '../kube/resources.ts';
-import { systemClock, type Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { LeaseRecord } from './lease.ts';
 import type { LeaseStore, StoredLease } from './lease-store.ts';
 
 export interface KubeLeaseStoreOptions {
-  readonly client: Pick<KubeClient, 'get' | 'list' | 'create' | 'update' | 'watch'>;
+  readonly client: KubeClient;
   readonly namespace: string;
   readonly name: string;
   /** Merged into the Lease's labels at every write; other labels stay. */
   readonly labels?: Readonly<Record<string, string>>;
   readonly log: Logger;
-  readonly clock?: Clock;
 }
-
-/** Stores the Lease in the API server. Uses only the verbs that upstream's role grants: get, list,
- * watch, create and update, but not patch. */
-export function kubeLeaseStore(options: KubeLeaseStoreOptions): LeaseStore {
-  return new KubeLeaseStore(options);
-}
-
-const WATCH_SECONDS = 600;
-const WATCH_IDLE_MS = 660_000;
-const REWATCH_MIN_MS = 200;
-const REWATCH_MAX_MS = 30_000;
 
 class KubeLease implements StoredLease {
   readonly record: LeaseRecord;
@@ -40,13 +28,13 @@ class KubeLease implements StoredLease {
   }
 }
 
-class KubeLeaseStore implements LeaseStore {
+/** Stores the Lease in the API server. Uses only verbs that upstream's role grants: get, list,
+ * watch, create and update. */
+export class KubeLeaseStore implements LeaseStore {
   readonly #options: KubeLeaseStoreOptions;
-  readonly #clock: Clock;
 
   constructor(options: KubeLeaseStoreOptions) {
     this.#options = options;
-    this.#clock = options.clock ?? systemClock;
   }
 
   async get(signal: AbortSignal): Promise<StoredLease | undefined> {
@@ -60,7 +48,7 @@ class KubeLeaseStore implements LeaseStore {
     const object = {
       apiVersion: apiVersionOf(leases),
       kind: leases.kind,
-      metadata: { namespace, name, ...(labels === undefined ? {} : { labels }) },
+      metadata: { namespace, name, labels },
       spec: specOf(record),
     };
     return unlessRefused(client.create<Lease>(leases, namespace, object, { signal }));
@@ -88,51 +76,19 @@ class KubeLeaseStore implements LeaseStore {
   }
 
   watch(onChange: (lease: StoredLease | undefined) => void): () => void {
-    const ending = new AbortController();
-    void this.#watchUntil(ending.signal, onChange);
-    return () => ending.abort();
-  }
-
-  async #watchUntil(
-    signal: AbortSignal,
-    onChange: (lease: StoredLease | undefined) => void,
-  ): Promise<void> {
     const { client, namespace, name, log } = this.#options;
-    const fieldSelector = `metadata.name=${name}`;
-    for (let failures = 0; !signal.aborted;) {
-      try {
-        const page = await client.list<Lease>(leases, { namespace, fieldSelector, signal });
-        if (signal.aborted) return;
-        const [lease] = page.items;
-        onChange(lease === undefined ? undefined : new KubeLease(lease));
-        await client.watch(leases, {
-          namespace,
-          fieldSelector,
-          resourceVersion: page.resourceVersion,
-          bookmarks: true,
-          timeoutSeconds: WATCH_SECONDS,
-          idleTimeoutMs: WATCH_IDLE_MS,
-          signal,
-          onOpen: () => (failures = 0),
-          onEvent: ({ type, object }) => {
-            if (signal.aborted || type === 'BOOKMARK' || type === 'ERROR') return;
-            // The watch selects this resource and name.
-            onChange(type === 'DELETED' ? undefined : new KubeLease(object as Lease));
-          },
-        });
-      } catch (error) {
-        if (signal.aborted) return;
-        failures += 1;
-        log.debug(
-          { err: error, lease: name },
-          'the watch of the Lease ended; polling until it is back',
-        );
-      }
-      await this.#clock.sleep(
-        Math.min(REWATCH_MAX_MS, REWATCH_MIN_MS * 2 ** Math.min(failures, 10)),
-        signal,
-      );
-    }
+    const reflector = startReflector<Lease>({
+      client,
+      resource: leases,
+      namespace,
+      fieldSelector: `metadata.name=${name}`,
+      transform: (raw) => raw as Lease,
+      onChange: ({ type, object }) =>
+        onChange(type === 'deleted' ? undefined : new KubeLease(object)),
+      // An interrupted watch needs no warning: the elector reads the Lease regularly.
+      log: log.child({}, { level: 'error' }),
+    });
+    return () => void reflector.stop();
   }
 }
 

@@ -1,3 +1,5 @@
+import { UsageError } from '../runtime/flags.ts';
+
 /** The spec of a Lease. Times are Unix ms of the writer's clock; they are never compared with the
  * local clock. */
 export interface LeaseRecord {
@@ -10,22 +12,21 @@ export interface LeaseRecord {
   readonly transitions: number;
 }
 
-/** The record as last read, and when it was first read so, by the local clock. */
+/** The record as last read, and when a read first returned it, by the local clock. */
 export interface Observation {
   readonly record: LeaseRecord;
   readonly atMs: number;
 }
 
 export type Decision =
-  | { readonly kind: 'create'; readonly record: LeaseRecord }
-  | { readonly kind: 'update'; readonly record: LeaseRecord }
-  /** Another process holds it and does not lose it before `forMs` ms. */
+  | { readonly kind: 'create' | 'update'; readonly record: LeaseRecord }
+  /** Another process holds it, for `forMs` ms at least. */
   | { readonly kind: 'wait'; readonly holder: string; readonly forMs: number };
 
 export interface Candidate {
   readonly identity: string;
   readonly leaseDurationMs: number;
-  /** The candidate has acquired the Lease and noticed no loss. */
+  /** The candidate has acquired the Lease and has not noticed a loss since. */
   readonly isLeading: boolean;
 }
 
@@ -34,10 +35,9 @@ export interface Candidate {
  * or when its record has not changed for its whole duration, measured by the local clock alone. */
 export function decide(
   seen: Observation | undefined,
-  candidate: Candidate,
+  { identity, leaseDurationMs, isLeading }: Candidate,
   nowMs: number,
 ): Decision {
-  const { identity, leaseDurationMs } = candidate;
   const fresh = {
     holder: identity,
     durationMs: leaseDurationMs,
@@ -46,21 +46,15 @@ export function decide(
     transitions: 0,
   };
   if (seen === undefined) return { kind: 'create', record: fresh };
-  const { record, atMs } = seen;
-  if (record.holder === identity) {
-    // Held already. If this candidate does not lead, it counts as acquired anew.
-    return {
-      kind: 'update',
-      record: {
-        ...fresh,
-        acquiredMs: candidate.isLeading ? record.acquiredMs : nowMs,
-        transitions: record.transitions,
-      },
-    };
+  const { holder, transitions, durationMs } = seen.record;
+  if (holder === identity) {
+    // A candidate that lost the Lease without another holder acquires it again.
+    const acquiredMs = isLeading ? seen.record.acquiredMs : nowMs;
+    return { kind: 'update', record: { ...fresh, acquiredMs, transitions } };
   }
-  const forMs = atMs + record.durationMs - nowMs;
-  if (record.holder !== '' && forMs > 0) return { kind: 'wait', holder: record.holder, forMs };
-  return { kind: 'update', record: { ...fresh, transitions: record.transitions + 1 } };
+  const forMs = seen.atMs + durationMs - nowMs;
+  if (holder !== '' && forMs > 0) return { kind: 'wait', holder, forMs };
+  return { kind: 'update', record: { ...fresh, transitions: transitions + 1 } };
 }
 
 /** The record of a released Lease, which another process may acquire at once. */
@@ -83,20 +77,22 @@ export interface LeaseTimes {
   readonly retryPeriodMs: number;
 }
 
-/** @returns why these times can't work together; undefined when they can */
-export function leaseTimesProblem(times: LeaseTimes): string | undefined {
+/** @throws UsageError for times that can't work together */
+export function checkLeaseTimes(times: LeaseTimes): void {
   const { leaseDurationMs, renewDeadlineMs, retryPeriodMs } = times;
-  if (leaseDurationMs < 1000) return '--leader-election-lease-duration must be 1s or more';
-  if (retryPeriodMs <= 0) return '--leader-election-retry-period must be more than 0';
+  if (leaseDurationMs < 1000)
+    throw new UsageError('--leader-election-lease-duration must be 1s or more');
+  if (retryPeriodMs <= 0)
+    throw new UsageError('--leader-election-retry-period must be more than 0');
   if (leaseDurationMs <= renewDeadlineMs)
-    return '--leader-election-lease-duration must be longer than --leader-election-renew-deadline';
-  if (renewDeadlineMs <= JITTER_FACTOR * retryPeriodMs) {
-    return (
-      `--leader-election-renew-deadline must be longer than ${JITTER_FACTOR} times ` +
-      '--leader-election-retry-period'
+    throw new UsageError(
+      '--leader-election-lease-duration must be longer than --leader-election-renew-deadline',
     );
-  }
-  return undefined;
+  if (renewDeadlineMs <= JITTER_FACTOR * retryPeriodMs)
+    throw new UsageError(
+      `--leader-election-renew-deadline must be longer than ${JITTER_FACTOR} times ` +
+        '--leader-election-retry-period',
+    );
 }
 
 /** The name of a driver's Lease, as csi-lib-utils leaderelection/leader_election.go sanitizeName

@@ -4,7 +4,7 @@ import type { Volume } from '../kube/objects.ts';
 const DEFAULT_PREFIX = 'pvc-';
 
 /** The UIDs of the claims that need no other volume while this one exists: the claim that it names,
- * and the claim whose volume would get its name (sig-storage-lib-external-provisioner
+ * and the claim whose volume would have the same name (sig-storage-lib-external-provisioner
  * controller/controller.go provisionClaimOperation). */
 export function claimsOf({ metadata, spec }: Volume): ReadonlySet<string> {
   const uids = new Set<string>();
@@ -14,8 +14,8 @@ export function claimsOf({ metadata, spec }: Volume): ReadonlySet<string> {
   return uids;
 }
 
-/** The UIDs of all claims that have a volume. A volume that is being deleted does not count, since
- * its claim needs another one. */
+/** The UIDs of all claims that have a volume. One that is being deleted does not count: its claim
+ * needs another. */
 export class ClaimedIndex {
   /** How many volumes each claim has. */
   readonly #volumesByClaim = new Map<string, number>();

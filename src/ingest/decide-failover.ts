@@ -1,26 +1,23 @@
 /* Decides which of a driver's gateways is active, that is, gets the controller calls. Pure: it maps
  * the health of the gateways and the one that is active now to a decision.
  *
- * Vendors run a driver with several replicas, each with a gateway. The replicas serialise calls by
- * locks in their own processes, so two of them must not work at the same time: calls move to
- * another gateway only when those sent to the active one have ended. The active gateway stays as
- * long as it is usable. It is left when it
+ * Vendors run a driver with several replicas, each with a gateway. A replica serialises calls by
+ * locks in its own process, so two replicas must not work at the same time: calls move to another
+ * gateway only when those sent to the active one have ended. The active gateway changes when it
  *
- * - is drained: it said that it forwards no more calls and that none is under way. The other
+ * - is drained: it says that it forwards no more calls and that none is under way. The other
  *   gateway gets calls at once.
- * - went away while it drained: its last calls end by their deadline. The other gateway gets calls
- *   after one --timeout.
- * - is unreachable for longer than --timeout, by two probes in a row or more. Workers may have
- *   reached it when this process could not, so the other gateway gets calls after one more
- *   --timeout: calls sent until now have met their deadline then.
- * - is no longer in --gateway: it is not probed, so a whole ownership of a volume record has to
- *   pass, after which no run sends anything.
+ * - went away while it drained: the other gateway gets calls after one --timeout, when the calls
+ *   under way have met their deadlines.
+ * - is unreachable for longer than --timeout, by two probes in a row or more: the other gateway
+ *   gets calls after one more --timeout, because workers may have reached it until now.
+ * - was removed from --gateway, so that it is not probed: the other gateway gets calls after a
+ *   whole ownership period, when no run sends anything any more.
  *
- * This keeps a driver's replicas apart as long as the leader sees what workers see. For a single
- * volume, record rule 7 is stricter and does not depend on it: after a call with an unknown end the
- * volume goes to another gateway only when that call has settled. So a run that was delayed between
- * opening its record and sending, a worker behind another network fault, or two leaders may let two
- * replicas work at the same time on different volumes, never on the same one. */
+ * This keeps a driver's replicas apart as long as the leader sees what workers see. Where it does
+ * not (a run that is delayed between opening its record and sending, a worker behind another
+ * network fault, two leaders), two replicas may work at the same time, but never on the same
+ * volume: record rule 7 does not depend on what the leader sees. */
 
 /** What the last probes of a gateway found. */
 export type GatewayHealth =
@@ -65,7 +62,7 @@ export function decideFailover(input: FailoverInput): FailoverDecision {
   if (first === undefined) return { kind: 'none', why: 'no gateway is configured' };
   const reason = active === '' ? { why: 'none was named', waitMs: 0 } : reasonToLeave(input);
   if (reason === undefined) return { kind: 'keep' };
-  // A single gateway is named whatever its health: workers report a driver that is down.
+  // A single gateway is named even if it is unreachable: workers then report the driver as down.
   if (health.size === 1 && first !== active) return { kind: 'move', to: first, ...reason };
   for (const [address, { kind }] of health)
     if (address !== active && kind === 'reachable') return { kind: 'move', to: address, ...reason };
@@ -74,17 +71,12 @@ export function decideFailover(input: FailoverInput): FailoverDecision {
 
 /** Why calls should leave the active gateway, and how long its calls may still be under way;
  * undefined = it stays. */
-function reasonToLeave({
-  health,
-  active,
-  nowMs,
-  timeoutMs,
-  ownershipMs,
-}: FailoverInput): { why: string; waitMs: number } | undefined {
-  const found = health.get(active);
+function reasonToLeave(input: FailoverInput): { why: string; waitMs: number } | undefined {
+  const { active, timeoutMs } = input;
+  const found = input.health.get(active);
   switch (found?.kind) {
     case undefined:
-      return { why: `${active} is no longer in --gateway`, waitMs: ownershipMs };
+      return { why: `${active} is no longer in --gateway`, waitMs: input.ownershipMs };
     case 'unknown':
     case 'reachable':
       return undefined;
@@ -92,7 +84,7 @@ function reasonToLeave({
       return found.running === 0 ? { why: 'it is drained', waitMs: 0 } : undefined;
     case 'unreachable': {
       if (found.wasDraining) return { why: 'it has shut down', waitMs: timeoutMs };
-      const downMs = nowMs - found.sinceMs;
+      const downMs = input.nowMs - found.sinceMs;
       if (found.probes < 2 || downMs <= timeoutMs) return undefined;
       return { why: `it is unreachable for ${downMs} ms: ${found.reason}`, waitMs: timeoutMs };
     }
@@ -101,8 +93,7 @@ function reasonToLeave({
 
 /** What one probe found. */
 export type ProbeResult =
-  | { readonly kind: 'answered' }
-  | { readonly kind: 'draining'; readonly running: number }
+  | Extract<GatewayHealth, { readonly kind: 'reachable' | 'draining' }>
   | { readonly kind: 'failed'; readonly reason: string };
 
 /** The health of a gateway after one more probe.
@@ -112,21 +103,9 @@ export function healthAfterProbe(
   result: ProbeResult,
   startedMs: number,
 ): GatewayHealth {
-  switch (result.kind) {
-    case 'answered':
-      return { kind: 'reachable' };
-    case 'draining':
-      return { kind: 'draining', running: result.running };
-    case 'failed': {
-      if (before.kind === 'unreachable')
-        return { ...before, probes: before.probes + 1, reason: result.reason };
-      return {
-        kind: 'unreachable',
-        sinceMs: startedMs,
-        probes: 1,
-        reason: result.reason,
-        wasDraining: before.kind === 'draining',
-      };
-    }
-  }
+  if (result.kind !== 'failed') return result;
+  const { reason } = result;
+  if (before.kind === 'unreachable') return { ...before, probes: before.probes + 1, reason };
+  const wasDraining = before.kind === 'draining';
+  return { kind: 'unreachable', sinceMs: startedMs, probes: 1, reason, wasDraining };
 }

@@ -16,19 +16,19 @@ import { transformName } from './transforms.ts';
 
 export interface DemandWatchOptions {
   readonly client: KubeClient;
-  /** Watch secrets too, each by its name, which needs no permission to list all secrets. */
+  /** Watch secrets too, each by its name, so that no permission to list all of them is needed. */
   readonly watchSecrets: boolean;
   /** Called when an object was added, modified or deleted. */
   readonly onChange: (object: string) => void;
   readonly clock: Clock;
   readonly log: Logger;
-  /** How long a resource stays watched after the last key stopped waiting for it: promoted keys
-   * often park again, and a list costs more than a watch. */
+  /** How long a resource stays watched after the last key stopped waiting for it. Promoted keys
+   * often park again, and a new list would cost more than the watch. */
   readonly lingerMs?: number;
 }
 
-/** Resources that are watched as a whole while a key waits for an object of them. Where the API
- * server does not serve one, its CustomResourceDefinition may be installed later. */
+/** Resources that are watched as a whole while a key waits for an object of them. One that the API
+ * server does not serve is tried again: its CustomResourceDefinition may be installed later. */
 export const ON_DEMAND: readonly Resource[] = [
   snapshots,
   snapshotContents,
@@ -37,8 +37,8 @@ export const ON_DEMAND: readonly Resource[] = [
 ];
 
 const LINGER_MS = 300_000;
-/** Limit of watches on single objects, since each is a connection. Keys that wait for a secret
- * beyond it are run again after the longest back-off, as without a watch. */
+/** Limit of watches on single objects, since each is a connection. A key whose secret is not
+ * watched runs again after the longest back-off. */
 const MAX_SINGLE_WATCHES = 100;
 
 /** What one watch covers: a resource, or a single object of it. */
@@ -59,13 +59,8 @@ interface Watch {
   logged: 'nothing' | 'watching' | 'failing';
 }
 
-/** Watches nothing until `follow` is called. */
-export function startDemandWatch(options: DemandWatchOptions): DemandWatch {
-  return new DemandWatch(options);
-}
-
-/** Watches the objects that keys wait for, as long as one does, so that a kind that a cluster does
- * not use costs nothing. Only name and version of an object are kept. */
+/** Watches the objects that keys wait for, as long as one does: a kind that no key waits for costs
+ * nothing. Keeps only the name and version of an object. */
 export class DemandWatch {
   readonly #options: DemandWatchOptions;
   /** By scope. */
@@ -76,7 +71,7 @@ export class DemandWatch {
   }
 
   /** Watches these objects and no others; those of unknown resources are ignored. To be called
-   * repeatedly: each call also ends the watches that have lingered long enough. */
+   * regularly, since it also ends the watches that no key has needed for `lingerMs`. */
   follow(objects: ReadonlySet<string>): void {
     const wanted = new Map(
       [...objects]
@@ -161,7 +156,6 @@ export class DemandWatch {
     watch.logged = state;
     const watched = watch.scope.id;
     if (trouble === undefined) log.info({ watched }, 'watching it, because keys wait for it');
-    else
-      log.warn({ watched, reason: trouble }, 'keys wait for it, and it can’t be watched; retrying');
+    else log.warn({ watched, reason: trouble }, 'keys wait for it, but the watch fails; retrying');
   }
 }

@@ -1,8 +1,8 @@
 import type { IncarnationStore } from '../records/incarnation.ts';
 import type { Logger } from '../runtime/log.ts';
 
-/** Prefix of the identities with which sutler holds a Lease. Upstream's identities are host names,
- * which can't contain '_'. */
+/** Prefix of sutler's identities as holder of a Lease. Upstream's identities are host names, which
+ * can't contain '_'. */
 export const IDENTITY_PREFIX = 'sutler_';
 
 /** Tells the workers, through Redis, which foreign leader holds the driver's Lease. While one does,
@@ -10,8 +10,8 @@ export const IDENTITY_PREFIX = 'sutler_';
 export class ForeignLeader {
   readonly #incarnations: Pick<IncarnationStore, 'setForeignLeader'>;
   readonly #log: Logger;
-  /** What was written last. Absent until the first write, which replaces what an ingest before this
-   * one may have left. */
+  /** What was written last. Undefined before the first write, which replaces what an earlier ingest
+   * may have written. */
   #written: { readonly holder: string | undefined } | undefined;
   #writing: Promise<void> | undefined;
 
@@ -20,10 +20,11 @@ export class ForeignLeader {
     this.#log = log;
   }
 
-  /** To be called every second; a failed write is repeated by the next call.
+  /** To be called every second; after a failed write the next call writes again.
    * @param holder  the identity that holds the Lease; undefined: this process, or none */
   observe(holder: string | undefined): void {
-    const foreign = isForeign(holder) ? holder : undefined;
+    const isForeign = holder !== '' && holder?.startsWith(IDENTITY_PREFIX) === false;
+    const foreign = isForeign ? holder : undefined;
     if (this.#writing !== undefined) return;
     if (this.#written !== undefined && this.#written.holder === foreign) return;
     this.#writing = this.#write(foreign).finally(() => (this.#writing = undefined));
@@ -37,16 +38,9 @@ export class ForeignLeader {
       return;
     }
     if (holder !== undefined)
-      this.#log.warn(
-        { holder },
-        'another provisioner leads: only open volume records are finished',
-      );
+      this.#log.warn({ holder }, 'another provisioner leads: only open records are finished');
     else if (this.#written?.holder !== undefined)
       this.#log.info('no other provisioner leads any more');
     this.#written = { holder };
   }
-}
-
-function isForeign(holder: string | undefined): boolean {
-  return holder !== undefined && holder !== '' && !holder.startsWith(IDENTITY_PREFIX);
 }

@@ -1,6 +1,6 @@
-/* Health-checks the gateways of a driver and names the one that gets controller calls, the active
- * gateway. decide-failover.ts says when the active gateway changes, and why; this file probes,
- * stores the decision in Redis and reports it. Only the leading ingest does so. */
+/* Probes the gateways of a driver and names the one that gets controller calls, the active gateway.
+ * decide-failover.ts decides when it changes; this file stores the decision in Redis and reports
+ * it. */
 import { Counter, Gauge, type Registry } from 'prom-client';
 import type { Gateway, GatewayPool } from '../gateway-client/pool.ts';
 import { CsiError, FAILOVER_METADATA } from '../csi/status.ts';
@@ -33,15 +33,11 @@ export interface GatewayFailoverOptions {
 }
 
 const PERIOD_MS = 500;
-/** With a single gateway, which is not probed: Redis is read to name it again if that was lost. */
+/** With a single gateway, which is not probed. Redis is read only to name it again after a loss. */
 const SINGLE_PERIOD_MS = 5_000;
 
-/** Starts to probe every gateway twice a second while this ingest leads, and to name the active
- * one. A single gateway is named at once and not probed. */
-export function startGatewayFailover(options: GatewayFailoverOptions): GatewayFailover {
-  return new GatewayFailover(options);
-}
-
+/** Probes every gateway twice a second while this ingest leads, and names the active one. A single
+ * gateway is named at once and not probed. */
 export class GatewayFailover {
   readonly #options: GatewayFailoverOptions;
   readonly #active: Gauge<'driver' | 'gateway'>;
@@ -51,14 +47,14 @@ export class GatewayFailover {
   /** Addresses with a probe under way. */
   readonly #probing = new Set<string>();
   readonly #loop: PollLoop;
-  /** What Redis held when this leader last read or wrote it. After Redis lost data, the choice
-   * stays the same, because calls may be under way at that gateway. */
+  /** What this leader last read from Redis or wrote to it. If Redis loses it, the same gateway is
+   * named again, because calls may be under way there. */
   #lastNamed: NamedGateway | undefined;
   #trouble: string | undefined;
 
   constructor(options: GatewayFailoverOptions) {
+    const { driver, metrics, clock, log } = options;
     const { gateways } = options.pool;
-    const { driver, metrics } = options;
     this.#options = options;
     this.#active = new Gauge({
       name: 'sutler_active_gateway',
@@ -77,13 +73,13 @@ export class GatewayFailover {
     this.#loop = new PollLoop({
       step: (signal) => this.#step(signal),
       onError: (error) =>
-        options.log.debug({ err: error }, 'could not decide on the active gateway; trying again'),
+        log.debug({ err: error }, 'could not decide on the active gateway; trying again'),
       periodMs: gateways.length > 1 ? PERIOD_MS : SINGLE_PERIOD_MS,
-      clock: options.clock,
+      clock,
     });
   }
 
-  /** For /readyz: why no gateway gets calls, or what is wrong with the active one. Undefined also
+  /** For /readyz: why no gateway is active, or what is wrong with the active one. Always undefined
    * while another ingest leads. */
   get trouble(): string | undefined {
     return this.#trouble;
@@ -102,15 +98,15 @@ export class GatewayFailover {
     const { isLeading, pool, clock } = this.#options;
     if (!isLeading()) return this.#reset();
     if (pool.gateways.length > 1) {
-      // A gateway that does not answer must not delay the decision: its probe goes on, and the
-      // result counts in a later step.
+      // A gateway that does not answer must not delay the decision. Its probe goes on, and a later
+      // step uses the result.
       const probes = Promise.all(pool.gateways.map((gateway) => this.#probe(gateway)));
       await Promise.race([probes, clock.sleep(PERIOD_MS)]);
     }
     if (!signal.aborted) this.#trouble = await this.#decide();
   }
 
-  /** What an earlier leadership saw is out of date by the next one. */
+  /** Forgets what this ingest saw while it led: by the next time it is out of date. */
   #reset(): void {
     for (const address of this.#health.keys()) this.#health.set(address, { kind: 'unknown' });
     this.#lastNamed = undefined;
@@ -206,8 +202,8 @@ export class GatewayFailover {
   }
 }
 
-/** Calls Probe and GetPluginInfo through the gateway. A gateway of another driver is a mistake in
- * --gateway and never gets calls. */
+/** Calls Probe and GetPluginInfo through the gateway. A gateway of another driver, which is a
+ * mistake in --gateway, counts as failed. */
 async function sendProbe(
   { client }: Gateway,
   { driver, timeoutMs }: GatewayFailoverOptions,
@@ -219,7 +215,7 @@ async function sendProbe(
       return { kind: 'failed', reason: 'its driver answers Probe with ready=false' };
     const { name } = await client.getPluginInfo(settings);
     return name === driver
-      ? { kind: 'answered' }
+      ? { kind: 'reachable' }
       : { kind: 'failed', reason: `its driver is ${name}, not ${driver}; correct --gateway` };
   } catch (error) {
     if (error instanceof CsiError && error.draining !== undefined)

@@ -20,8 +20,8 @@ export class HandleIndex {
     return false;
   }
 
-  /** Names of the PVs that still have the handle which another PV gave up by this change: that PV
-   * was deleted, or names another handle now. To be called after `apply`. */
+  /** Names of the PVs that share the handle that this change took from a PV, because the PV was
+   * deleted or names another handle now. To be called after `apply`. */
   othersOf(change: Change<Volume>): readonly string[] {
     const isDeleted = change.type === 'deleted';
     const before = isDeleted ? change.object : change.previous;

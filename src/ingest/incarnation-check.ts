@@ -12,34 +12,33 @@ export interface IncarnationIdStore {
 export interface IncarnationCheckOptions {
   readonly incarnations: IncarnationStore;
   readonly store: IncarnationIdStore;
-  /** Quarantine after a loss: how long no record may be opened. */
+  /** How long a run owns its volume record, which is the quarantine after a loss. */
   readonly ownershipMs: number;
   readonly newId?: () => string;
   readonly log: Logger;
 }
 
 /** Finds out whether Redis lost data (record rule 6). The leader compares the incarnation in Redis
- * with the one that it knows or, at the beginning of its leadership, with the id outside Redis:
+ * with the one that it saw last or, when it begins to lead, with the id outside Redis:
  *
- * - no incarnation: first use where no id is stored either, else Redis was emptied;
- * - another id: this is not the Redis that was used before;
- * - a lower sequence: Redis was restored from the past.
+ * - No incarnation in Redis: Redis was emptied; or this is its first use, if there is no id outside
+ *   Redis either.
+ * - Another id: this is not the Redis that was used before.
+ * - A lower sequence: Redis was restored from the past.
  *
- * A first use begins an incarnation; a loss begins one with a quarantine. */
+ * After a loss, and at first use, a new incarnation begins; after a loss with a quarantine. */
 export class IncarnationCheck {
   readonly #options: IncarnationCheckOptions;
-  readonly #newId: () => string;
-  /** Of the incarnation that this process read or began last. */
+  /** The incarnation that this process read or began last. */
   #known: { readonly id: string; readonly sequence: number } | undefined;
 
   constructor(options: IncarnationCheckOptions) {
     this.#options = options;
-    this.#newId = options.newId ?? randomUUID;
   }
 
   /** Checks once, and advances the sequence. To be called every second while leading.
    * @returns whether data was lost
-   * @throws the error of Redis or the API server when one can't be reached: call again */
+   * @throws the error of Redis or the API server; the next call tries again */
   async check(): Promise<boolean> {
     const { incarnations, store, log } = this.#options;
     const found = await incarnations.advance(this.#known?.id ?? '');
@@ -78,10 +77,11 @@ export class IncarnationCheck {
   }
 
   async #begin(quarantineMs: number): Promise<void> {
-    const id = this.#newId();
+    const { incarnations, store, newId = randomUUID } = this.#options;
+    const id = newId();
     // Redis first: after a crash in between, the next leader sees a loss, never a first use.
-    await this.#options.incarnations.begin({ id, quarantineMs, sequence: 0 });
-    await this.#options.store.write(id);
+    await incarnations.begin({ id, quarantineMs, sequence: 0 });
+    await store.write(id);
     this.#known = { id, sequence: 0 };
   }
 }

@@ -2,41 +2,37 @@ import { keyId, type JobKey } from '../queue/contract.ts';
 import type { Producer } from '../queue/producer.ts';
 import { systemClock, type Clock } from '../runtime/clock.ts';
 
-export interface LeaderGateOptions {
-  /** How long `enqueueNow` and `promote` are kept while blocked: as long as there may be no leader
-   * between two leaders. */
-  readonly keepMs: number;
-  readonly clock?: Clock;
-}
-
 /** Passes hints to the producer only while this ingest leads.
  *
- * A hint that is dropped while blocked is not lost: a new leader starts with a resync. But a resync
- * leaves delayed jobs delayed. So the `enqueueNow` and `promote` of the last moments are kept, and
- * passed on when this ingest becomes the leader. */
+ * An `ensureQueued` that is dropped while blocked does no harm, because a new leader starts with a
+ * resync. But a resync leaves delayed jobs delayed. So the latest `enqueueNow` and `promote` are
+ * kept, and passed on when this ingest becomes the leader. */
 export class LeaderGate {
   readonly #producer: Pick<Producer, 'ensureQueued' | 'enqueueNow' | 'promote'>;
-  readonly #options: LeaderGateOptions;
+  readonly #keepMs: number;
   readonly #clock: Clock;
-  /** By key, the last one, oldest first. */
+  /** The last kept call of each key, oldest first. */
   readonly #kept = new Map<string, { readonly pass: () => void; readonly atMs: number }>();
   #holdsLease: () => boolean = blocked;
 
+  /** @param keepMs  how long a call is kept while blocked: the longest time between two leaders */
   constructor(
     producer: Pick<Producer, 'ensureQueued' | 'enqueueNow' | 'promote'>,
-    options: LeaderGateOptions,
+    keepMs: number,
+    clock: Clock = systemClock,
   ) {
     this.#producer = producer;
-    this.#options = options;
-    this.#clock = options.clock ?? systemClock;
+    this.#keepMs = keepMs;
+    this.#clock = clock;
   }
 
   get isAllowing(): boolean {
     return this.#holdsLease();
   }
 
-  /** @param holdsLease  called for each hint: a process that was frozen until its Lease expired
-   *   must not enqueue before it has noticed */
+  /** Lets hints pass from now on.
+   * @param holdsLease  called for each hint, so that a process that was frozen until its Lease
+   *   expired enqueues nothing */
   allow(holdsLease: () => boolean): void {
     this.#holdsLease = holdsLease;
     this.passKept();
@@ -76,7 +72,7 @@ export class LeaderGate {
   }
 
   #dropExpired(): void {
-    const oldestMs = this.#clock.nowMs() - this.#options.keepMs;
+    const oldestMs = this.#clock.nowMs() - this.#keepMs;
     for (const [id, { atMs }] of this.#kept) {
       if (atMs >= oldestMs) return;
       this.#kept.delete(id);

@@ -6,8 +6,8 @@ import type { LeaderGate } from './leader-gate.ts';
 import type { Resync } from './resync.ts';
 import type { SnapshotSweep } from './snapshot-sweep.ts';
 
-/** Who holds the Lease, as this process knows it now. */
-export interface LeaseView {
+/** Who holds the Lease, as far as this process knows. Its fields change. */
+export interface LeaseStatus {
   readonly isLeader: boolean;
   readonly holder: string | undefined;
 }
@@ -19,15 +19,15 @@ export interface LeadershipOptions {
   readonly incarnation: Pick<IncarnationCheck, 'check'>;
   readonly foreignLeader: Pick<ForeignLeader, 'observe'>;
   readonly failover: Pick<GatewayFailover, 'checkNow'>;
-  /** Absent where sweeps are switched off. */
+  /** Undefined where sweeps are switched off, or the driver makes no snapshots. */
   readonly sweep: Pick<SnapshotSweep, 'begin'> | undefined;
   /** Whether Redis belongs to our cluster. */
   readonly isRedisOurs: () => boolean;
   readonly log: Logger;
 }
 
-/** What this ingest does while it leads, from `begin` to `end`: it enqueues, goes through
- * everything once, checks the incarnation of Redis' data, and names the active gateway. */
+/** What this ingest does while it leads, from `begin` to `end`: it enqueues keys, checks the
+ * incarnation of Redis' data, names the active gateway and sweeps snapshots. */
 export class Leadership {
   readonly #options: LeadershipOptions;
   #isChecking = false;
@@ -37,10 +37,10 @@ export class Leadership {
   }
 
   /** This process leads from now on, as long as the Lease says so. */
-  begin(lease: LeaseView): void {
+  begin(lease: LeaseStatus): void {
     const { driver, gate, resync, failover, sweep, isRedisOurs, log } = this.#options;
     gate.allow(() => isRedisOurs() && lease.isLeader);
-    log.info({ driver }, 'leading: claims and volumes are enqueued here');
+    log.info({ driver }, 'leading: this ingest enqueues claims and volumes');
     failover.checkNow();
     void this.#checkIncarnation();
     void resync.run('leading');
@@ -50,10 +50,10 @@ export class Leadership {
   /** Another ingest leads, or none. */
   end(reason: string): void {
     this.#options.gate.block();
-    this.#options.log.warn({ reason }, 'not leading any more: another ingest enqueues');
+    this.#options.log.warn({ reason }, 'not leading any more: this ingest enqueues nothing');
   }
 
-  /** Redis belongs to our cluster again. Hints that were kept meanwhile are passed on. */
+  /** Redis belongs to our cluster again: passes on the hints that were kept meanwhile. */
   resume(): void {
     const { gate, resync } = this.#options;
     if (!gate.isAllowing) return;
@@ -61,9 +61,9 @@ export class Leadership {
     void resync.run('this Redis is ours again');
   }
 
-  /** To be called every second, leading or not: tells the workers of a foreign leader, and checks
-   * the incarnation while this process leads. */
-  tick(lease: LeaseView): void {
+  /** To be called every second: tells the workers about a foreign leader, and checks the
+   * incarnation if this process leads. */
+  tick(lease: LeaseStatus): void {
     this.#options.foreignLeader.observe(lease.isLeader ? undefined : lease.holder);
     void this.#checkIncarnation();
   }
@@ -73,7 +73,7 @@ export class Leadership {
     if (!gate.isAllowing || this.#isChecking) return;
     this.#isChecking = true;
     try {
-      if (await incarnation.check()) await resync.run('Redis lost what it held');
+      if (await incarnation.check()) await resync.run('Redis lost data');
     } catch (error) {
       log.debug({ err: error }, 'could not check the incarnation of Redis; trying again');
     } finally {

@@ -6,25 +6,25 @@ import type { Lease } from '../kube/objects.ts';
 import { apiVersionOf, leases } from '../kube/resources.ts';
 import type { IncarnationIdStore } from './incarnation-check.ts';
 
-export interface LeaseIncarnationOptions {
+interface LeaseRef {
   readonly client: Pick<KubeClient, 'get' | 'create' | 'update'>;
   readonly namespace: string;
   readonly name: string;
 }
 
-/** How often a write that met another writer's is repeated. */
+/** How often a write is tried that other writers of the Lease come before. */
 const MAX_TRIES = 10;
 
 /** Keeps the incarnation id in an annotation of the driver's Lease. */
-export function leaseIncarnationStore(options: LeaseIncarnationOptions): IncarnationIdStore {
-  const { client, namespace, name } = options;
+export function leaseIncarnationStore(lease: LeaseRef): IncarnationIdStore {
+  const { client, namespace, name } = lease;
   return {
     async read() {
-      const lease = await client.get<Lease>(leases, { namespace, name });
-      return lease?.metadata.annotations?.[INCARNATION];
+      const stored = await client.get<Lease>(leases, { namespace, name });
+      return stored?.metadata.annotations?.[INCARNATION];
     },
     async write(id) {
-      for (let tries = 0; tries < MAX_TRIES; tries += 1) if (await annotate(options, id)) return;
+      for (let tries = 0; tries < MAX_TRIES; tries += 1) if (await annotate(lease, id)) return;
       throw new Error(
         `the Lease ${namespace}/${name} changed during each of ${MAX_TRIES} tries to annotate it`,
       );
@@ -34,16 +34,14 @@ export function leaseIncarnationStore(options: LeaseIncarnationOptions): Incarna
 
 /** Writes with create and update, the verbs that upstream's role grants.
  * @returns false where another writer came first */
-async function annotate(options: LeaseIncarnationOptions, id: string): Promise<boolean> {
-  const { client, namespace, name } = options;
-  const ref = { namespace, name };
+async function annotate({ client, ...ref }: LeaseRef, id: string): Promise<boolean> {
   const lease = await client.get<Lease>(leases, ref);
   try {
     if (lease === undefined) {
-      await client.create(leases, namespace, {
+      await client.create(leases, ref.namespace, {
         apiVersion: apiVersionOf(leases),
         kind: leases.kind,
-        metadata: { namespace, name, annotations: { [INCARNATION]: id } },
+        metadata: { ...ref, annotations: { [INCARNATION]: id } },
         spec: {},
       });
     } else {

@@ -13,5 +13,5 @@ export async function leaseNamespace(
   const fromEnv = env['POD_NAMESPACE'] ?? '';
   if (fromEnv !== '') return fromEnv;
   const mounted = await readFile(SERVICE_ACCOUNT_NAMESPACE, 'utf8').catch(() => '');
-  return mounted.trim() === '' ? 'default' : mounted.trim();
+  return mounted.trim() || 'default';
 }

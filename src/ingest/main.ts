@@ -3,9 +3,9 @@ import {
   openConnections,
   type Connections,
 } from '../connections/open-connections.ts';
-import { startElector } from '../election/elector.ts';
-import { kubeLeaseStore } from '../election/kube-lease-store.ts';
-import { leaseName, leaseTimesProblem, type LeaseTimes } from '../election/lease.ts';
+import { Elector } from '../election/elector.ts';
+import { KubeLeaseStore } from '../election/kube-lease-store.ts';
+import { checkLeaseTimes, leaseName, type LeaseTimes } from '../election/lease.ts';
 import type { DriverInfo } from '../gateway-client/driver-watch.ts';
 import { EventRecorder, eventComponent } from '../kube/events.ts';
 import { apiVersionOf, leases } from '../kube/resources.ts';
@@ -18,26 +18,25 @@ import { redisIncarnationStore } from '../records/incarnation.ts';
 import { openJobs } from '../records/open-jobs.ts';
 import { openRecords } from '../records/open-records.ts';
 import { systemClock, timerMs } from '../runtime/clock.ts';
-import { UsageError } from '../runtime/flags.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import { runProcess, type Invocation, type ProcessContext } from '../runtime/process.ts';
 import { volumeFailedDelete } from '../volumes/deletion-event.ts';
 import { inTreeNameOf } from '../volumes/migration/plugins.ts';
-import { startDemandWatch } from './demand-watch.ts';
+import { DemandWatch } from './demand-watch.ts';
 import { flags as table, summary } from './flags.ts';
 import { ForeignLeader, IDENTITY_PREFIX } from './foreign-leader.ts';
-import { startGatewayFailover, type GatewayFailover } from './gateway-failover.ts';
+import { GatewayFailover } from './gateway-failover.ts';
 import { IncarnationCheck } from './incarnation-check.ts';
 import { LeaderGate } from './leader-gate.ts';
-import { Leadership, type LeaseView } from './leadership.ts';
+import { Leadership, type LeaseStatus } from './leadership.ts';
 import { leaseIncarnationStore } from './lease-incarnation-store.ts';
 import { leaseNamespace } from './lease-namespace.ts';
 import { startPeriodicAudit } from './periodic-audit.ts';
 import { Resync } from './resync.ts';
-import { startSnapshotSweep, type SnapshotSweep } from './snapshot-sweep.ts';
-import { startWaitWatch } from './wait-watch.ts';
-import { startWatcher, type RefusedVolume, type Watcher } from './watcher.ts';
+import { shouldSweep, SnapshotSweep } from './snapshot-sweep.ts';
+import { WaitWatch } from './wait-watch.ts';
+import { Watcher } from './watcher.ts';
 
 type Context = ProcessContext<typeof table>;
 
@@ -48,6 +47,7 @@ interface Base {
   readonly driver: DriverInfo;
   /** The driver's Lease. */
   readonly lease: { readonly namespace: string; readonly name: string };
+  readonly gate: LeaderGate;
 }
 
 /** The ingest process. */
@@ -65,22 +65,23 @@ async function start(context: Context): Promise<void> {
   const driver = await connections.driver.known(stopping);
   if (driver === undefined) return;
 
-  const base = { context, connections, driver, lease: { namespace, name: leaseName(driver.name) } };
-  const producer = openProducer(base);
-  const gate = new LeaderGate(producer, { keepMs: 2 * times.leaseDurationMs });
+  const lease = { namespace, name: leaseName(driver.name) };
+  const producer = openProducer(context, connections, driver);
+  const gate = new LeaderGate(producer, 2 * times.leaseDurationMs);
+  const base = { context, connections, driver, lease, gate };
   const events = openEvents(base);
-  const onRefused = createRefusalReporter(gate, events);
   const changes = new Listeners<string>();
-  const watcher = await openWatcher(base, { gate, changes, onRefused });
-  if (watcher === undefined) return;
-  openWaits(base, { gate, watcher, changes });
-  openAudit(base, { gate, events });
-  const resync = openResync(base, { watcher, gate, producer, onRefused });
-  const leadership = openLeadership(base, { gate, resync, watcher });
+  const watcher = openWatcher(base, events, changes);
+  await watcher.synced(stopping);
+  if (stopping.aborted) return;
+  openWaits(base, watcher, changes);
+  openAudit(base, events);
+  const resync = openResync(base, watcher, producer);
+  const leadership = openLeadership(base, watcher, resync);
   await connections.marker.ours(stopping);
   if (stopping.aborted) return;
   connections.marker.onChange((isOurs) => isOurs && leadership.resume());
-  if (flags.leaderElection) competeForLease(base, { times, leadership, gate });
+  if (flags.leaderElection) competeForLease(base, times, leadership);
   else leadAlways(base, leadership);
 }
 
@@ -91,15 +92,17 @@ function leaseTimes(flags: Context['flags']): LeaseTimes {
     renewDeadlineMs: flags.leaderElectionRenewDeadlineMs,
     retryPeriodMs: flags.leaderElectionRetryPeriodMs,
   };
-  const problem = leaseTimesProblem(times);
-  if (problem !== undefined) throw new UsageError(problem);
+  checkLeaseTimes(times);
   return times;
 }
 
-function openProducer({ context, connections: { link }, driver }: Base): Producer {
-  const { flags, closers, health, log, metrics } = context;
+function openProducer(
+  { flags, closers, health, log, metrics }: Context,
+  { link }: Connections,
+  { name: driver }: DriverInfo,
+): Producer {
   const { redisUrl, redisPrefix: prefix } = flags;
-  const producer = createProducer({ redisUrl, prefix, driver: driver.name, log, metrics });
+  const producer = createProducer({ redisUrl, prefix, driver, log, metrics });
   closers.add('producer', () => producer.close());
   health.ready('redis', () => producer.trouble ?? link.trouble);
   return producer;
@@ -113,58 +116,37 @@ function openEvents({ context, connections: { kube }, driver }: Base): EventReco
   return events;
 }
 
-/** Tells of volumes that should be deleted and must not be; only the leader does. */
-function createRefusalReporter(
-  gate: LeaderGate,
+/** Lists and watches; only the leader writes an event for a volume that must not be deleted. */
+function openWatcher(
+  { context, connections: { kube }, driver, gate }: Base,
   events: EventRecorder,
-): (refused: RefusedVolume) => void {
-  return ({ volume, reason }) => {
-    if (gate.isAllowing) events.record(volumeFailedDelete(volume, reason));
-  };
-}
-
-/** @returns undefined when the process is stopped before the first lists are complete */
-async function openWatcher(
-  { context, connections: { kube }, driver }: Base,
-  parts: {
-    readonly gate: LeaderGate;
-    readonly changes: Listeners<string>;
-    readonly onRefused: (refused: RefusedVolume) => void;
-  },
-): Promise<Watcher | undefined> {
-  const { closers, health, log, metrics, stopping } = context;
-  const watcher = startWatcher({
+  changes: Listeners<string>,
+): Watcher {
+  const { closers, health, log, metrics } = context;
+  const watcher = new Watcher({
     client: kube,
     driver: { ...driver, inTreeName: inTreeNameOf(driver.name) },
-    gate: parts.gate,
-    onObject: (object) => parts.changes.tell(object),
-    onRefused: parts.onRefused,
+    gate,
+    onObject: (object) => changes.tell(object),
+    onRefused(volume, reason) {
+      if (gate.isAllowing) events.record(volumeFailedDelete(volume, reason));
+    },
     log,
     metrics,
   });
   closers.add('watcher', () => watcher.stop());
   health.ready('kubernetes', () => watcher.trouble);
-  try {
-    await watcher.synced(stopping);
-  } catch (error) {
-    if (!stopping.aborted) throw error;
-    return undefined;
-  }
   return watcher;
 }
 
 /** Promotes parked keys when the object changes that they wait for. */
 function openWaits(
-  { context, connections: { kube, link }, driver }: Base,
-  parts: {
-    readonly gate: LeaderGate;
-    readonly watcher: Watcher;
-    readonly changes: Listeners<string>;
-  },
+  { context, connections: { kube, link }, driver, gate }: Base,
+  watcher: Watcher,
+  changes: Listeners<string>,
 ): void {
   const { flags, closers, log, metrics } = context;
-  const { gate, watcher, changes } = parts;
-  const demandWatch = startDemandWatch({
+  const demandWatch = new DemandWatch({
     client: kube,
     watchSecrets: flags.watchSecrets,
     onChange: (object) => changes.tell(object),
@@ -172,7 +154,7 @@ function openWaits(
     log,
   });
   closers.add('watch on demand', () => demandWatch.stop());
-  const waitWatch = startWaitWatch({
+  const waitWatch = new WaitWatch({
     waits: new WaitList(link.redis, flags.redisPrefix, driver.name),
     versionOf: (object) => watcher.versionOf(object) ?? demandWatch.versionOf(object),
     onWaiting: (objects) => demandWatch.follow(objects),
@@ -186,48 +168,44 @@ function openWaits(
   changes.subscribe((object) => waitWatch.changed(object));
 }
 
+/** Reports orphans at each interval, if the driver can list its volumes. */
 function openAudit(
-  { context, connections, driver, lease }: Base,
-  parts: { readonly gate: LeaderGate; readonly events: EventRecorder },
+  { context, connections, driver: { name, controllerCapabilities }, lease, gate }: Base,
+  events: EventRecorder,
 ): void {
   const { flags, closers, log, metrics } = context;
   const { kube, gateways, link } = connections;
-  if (flags.auditIntervalMs <= 0 || !driver.controllerCapabilities.has('LIST_VOLUMES')) return;
+  if (flags.auditIntervalMs <= 0 || !controllerCapabilities.has('LIST_VOLUMES')) return;
   const auditing = startPeriodicAudit({
     ports: {
       csi: gateways.asks,
       kube,
-      openRecords: () => openRecords(link.redis, flags.redisPrefix, driver.name),
-      ledger: redisAuditLedger(link.redis, flags.redisPrefix, driver.name),
-      driver: driver.name,
+      openRecords: () => openRecords(link.redis, flags.redisPrefix, name),
+      ledger: redisAuditLedger(link.redis, flags.redisPrefix, name),
+      driver: name,
       timeoutMs: flags.timeoutMs,
       minAgeMs: flags.auditMinAgeMs,
       nowMs: () => systemClock.nowMs(),
     },
-    events: parts.events,
+    events,
     regarding: { kind: leases.kind, apiVersion: apiVersionOf(leases), ...lease, uid: '' },
     intervalMs: flags.auditIntervalMs,
-    isLeading: () => parts.gate.isAllowing,
+    isLeading: () => gate.isAllowing,
     log,
     metrics,
   });
   closers.add('audit', () => auditing.stop());
 }
 
-/** Resyncs at each interval and when Redis comes back. */
+/** Resyncs at each interval, and when Redis can be reached again. */
 function openResync(
-  { context, connections: { link }, driver }: Base,
-  parts: {
-    readonly watcher: Watcher;
-    readonly gate: LeaderGate;
-    readonly producer: Producer;
-    readonly onRefused: (refused: RefusedVolume) => void;
-  },
+  { context, connections: { link }, driver, gate }: Base,
+  watcher: Watcher,
+  producer: Producer,
 ): Resync {
   const { flags, closers, log } = context;
-  const { watcher, gate, producer, onRefused } = parts;
   const openJobsOfDriver = () => openJobs(link.redis, flags.redisPrefix, driver.name);
-  const resync = new Resync({ watcher, gate, openJobs: openJobsOfDriver, onRefused, log });
+  const resync = new Resync({ watcher, gate, openJobs: openJobsOfDriver, log });
   producer.onRedisBack((reason) => producer.resync(resync.outstanding(), reason));
   link.onReady((isFirst) => !isFirst && void resync.run('Redis came back'));
   const timer = setInterval(() => void resync.run('resync'), timerMs(flags.resyncIntervalMs));
@@ -235,14 +213,36 @@ function openResync(
   return resync;
 }
 
-function openFailover(
-  { context, connections: { gateways, link }, driver }: Base,
-  gate: LeaderGate,
-): GatewayFailover {
+function openLeadership(base: Base, watcher: Watcher, resync: Resync): Leadership {
+  const { context, connections, driver, lease, gate } = base;
+  const { flags, log } = context;
+  const { kube, link, marker } = connections;
+  const incarnations = redisIncarnationStore(link.redis, flags.redisPrefix, driver.name);
+  const store = leaseIncarnationStore({ client: kube, ...lease });
+  return new Leadership({
+    driver: driver.name,
+    gate,
+    resync,
+    failover: openFailover(base),
+    sweep: openSweep(base, watcher),
+    incarnation: new IncarnationCheck({
+      incarnations,
+      store,
+      ownershipMs: ownershipMs(flags),
+      log,
+    }),
+    foreignLeader: new ForeignLeader(incarnations, log),
+    isRedisOurs: () => marker.isOurs,
+    log,
+  });
+}
+
+function openFailover(base: Base): GatewayFailover {
+  const { context, connections, driver, gate } = base;
   const { flags, closers, health, log, metrics } = context;
-  const failover = startGatewayFailover({
-    pool: gateways,
-    active: redisActiveGateway(link.redis, flags.redisPrefix, driver.name),
+  const failover = new GatewayFailover({
+    pool: connections.gateways,
+    active: redisActiveGateway(connections.link.redis, flags.redisPrefix, driver.name),
     driver: driver.name,
     timeoutMs: flags.timeoutMs,
     ownershipMs: ownershipMs(flags),
@@ -256,100 +256,58 @@ function openFailover(
   return failover;
 }
 
-function openSweep(
-  { context, connections: { kube }, driver }: Base,
-  parts: { readonly watcher: Watcher; readonly gate: LeaderGate },
-): SnapshotSweep | undefined {
-  const { flags, closers, log } = context;
-  const { watcher, gate } = parts;
-  const sweep = startSnapshotSweep({
-    client: kube,
+function openSweep(base: Base, watcher: Watcher): SnapshotSweep | undefined {
+  const { context, connections, driver, gate } = base;
+  const intervalMs = context.flags.snapshotOrphanSweepIntervalMs;
+  if (!shouldSweep(intervalMs, driver.controllerCapabilities)) return undefined;
+  const sweep = new SnapshotSweep({
+    client: connections.kube,
     restored: () => watcher.restoredSnapshots(),
     ensureQueued: (key) => gate.ensureQueued(key),
     isLeading: () => gate.isAllowing,
-    driver,
-    intervalMs: flags.snapshotOrphanSweepIntervalMs,
-    log,
+    intervalMs,
+    log: context.log,
   });
-  closers.add('snapshot sweep', () => sweep?.stop());
+  context.closers.add('snapshot sweep', () => sweep.stop());
   return sweep;
 }
 
-function openLeadership(
-  base: Base,
-  parts: {
-    readonly gate: LeaderGate;
-    readonly resync: Resync;
-    readonly watcher: Watcher;
-  },
-): Leadership {
-  const { context, connections, driver, lease } = base;
-  const { gate, resync, watcher } = parts;
-  const { flags, log } = context;
-  const { kube, link, marker } = connections;
-  const incarnations = redisIncarnationStore(link.redis, flags.redisPrefix, driver.name);
-  const store = leaseIncarnationStore({ client: kube, ...lease });
-  return new Leadership({
-    driver: driver.name,
-    gate,
-    resync,
-    failover: openFailover(base, gate),
-    sweep: openSweep(base, { watcher, gate }),
-    incarnation: new IncarnationCheck({
-      incarnations,
-      store,
-      ownershipMs: ownershipMs(flags),
-      log,
-    }),
-    foreignLeader: new ForeignLeader(incarnations, log),
-    isRedisOurs: () => marker.isOurs,
-    log,
-  });
-}
-
 /** --leader-election=false: only one ingest of the driver may run. */
-const ALWAYS_LEADING: LeaseView = { isLeader: true, holder: undefined };
+const ALWAYS_LEADING: LeaseStatus = { isLeader: true, holder: undefined };
 
-function leadAlways(base: Base, leadership: Leadership): void {
-  tickEverySecond(base, leadership, ALWAYS_LEADING);
+function leadAlways({ context }: Base, leadership: Leadership): void {
+  tickEverySecond(context, leadership, ALWAYS_LEADING);
   leadership.begin(ALWAYS_LEADING);
 }
 
-const TICK_MS = 1_000;
-
-function tickEverySecond({ context }: Base, leadership: Leadership, lease: LeaseView): void {
-  const timer = setInterval(() => leadership.tick(lease), TICK_MS);
-  context.closers.add('leadership', () => clearInterval(timer));
-}
-
-function competeForLease(
-  base: Base,
-  parts: {
-    readonly times: LeaseTimes;
-    readonly leadership: Leadership;
-    readonly gate: LeaderGate;
-  },
-): void {
-  const { context, connections, lease } = base;
+function competeForLease(base: Base, times: LeaseTimes, leadership: Leadership): void {
+  const { context, connections, lease, gate } = base;
   const { flags, closers, health, log, metrics } = context;
   const labels = flags.leaderElectionLabels;
-  const elector = startElector({
-    store: kubeLeaseStore({ client: connections.kube, ...lease, labels, log }),
+  const elector = new Elector({
+    store: new KubeLeaseStore({ client: connections.kube, ...lease, labels, log }),
     leaseName: lease.name,
     identity: `${IDENTITY_PREFIX}${instanceName(context)}`,
-    ...parts.times,
+    ...times,
     clock: systemClock,
     log,
     metrics,
-    onStartedLeading: (view) => parts.leadership.begin(view),
-    onStoppedLeading: (reason) => parts.leadership.end(reason),
+    onStartedLeading: (status) => leadership.begin(status),
+    onStoppedLeading: (reason) => leadership.end(reason),
   });
   closers.add('elector', async () => {
-    parts.gate.block();
+    gate.block();
     await elector.close();
   });
   health.live('leader-election', () =>
     elector.isHealthy() ? undefined : 'failed to renew leadership in time',
   );
-  tickEverySecond(base, parts.leadership, elector);
+  tickEverySecond(context, leadership, elector);
+}
+
+const TICK_MS = 1_000;
+
+function tickEverySecond({ closers }: Context, leadership: Leadership, lease: LeaseStatus): void {
+  const timer = setInterval(() => leadership.tick(lease), TICK_MS);
+  closers.add('leadership', () => clearInterval(timer));
 }

@@ -17,8 +17,8 @@ export interface PeriodicAuditOptions {
   readonly metrics: Registry;
 }
 
-/** Audits while this ingest leads. Orphans are reported as a metric and, when their number changes,
- * in the log and as an event. */
+/** Audits at each interval while this ingest leads. Reports orphans as a metric and, when their
+ * number changes, in the log and as an event. */
 export function startPeriodicAudit(options: PeriodicAuditOptions): { stop(): void } {
   const { ports, isLeading, log } = options;
   const publish = createAuditMetrics(ports.driver, options.metrics);
@@ -33,7 +33,7 @@ export function startPeriodicAudit(options: PeriodicAuditOptions): { stop(): voi
       if (length > 0 && length !== reportedOrphans) reportOrphans(options, length);
       reportedOrphans = length;
     } catch (error) {
-      log.warn({ driver: ports.driver, err: error }, 'the audit failed; it will be tried again');
+      log.warn({ driver: ports.driver, err: error }, 'the audit failed; the next one tries again');
     }
   };
   const timer = setInterval(() => {
@@ -42,16 +42,15 @@ export function startPeriodicAudit(options: PeriodicAuditOptions): { stop(): voi
   return { stop: () => clearInterval(timer) };
 }
 
-function reportOrphans(o: PeriodicAuditOptions, orphans: number): void {
-  o.log.warn(
-    { driver: o.ports.driver, orphans },
-    'orphaned volumes found; sutler audit lists them',
-  );
+function reportOrphans(
+  { ports: { driver }, events, regarding, log }: PeriodicAuditOptions,
+  orphans: number,
+): void {
+  log.warn({ driver, orphans }, 'orphaned volumes found; sutler audit lists them');
   const message =
     `${orphans} volumes of this driver are named by no PersistentVolume; ` +
     'sutler audit lists them, nothing was deleted';
-  const { regarding } = o;
-  o.events.record({ type: 'Warning', reason: 'OrphanedVolumes', message, regarding });
+  events.record({ type: 'Warning', reason: 'OrphanedVolumes', message, regarding });
 }
 
 function createAuditMetrics(driver: string, metrics: Registry): (report: AuditReport) => void {

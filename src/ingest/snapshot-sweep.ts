@@ -15,30 +15,25 @@ export interface SnapshotSweepOptions {
   readonly restored: () => ReadonlySet<string>;
   readonly ensureQueued: (key: JobKey) => void;
   readonly isLeading: () => boolean;
-  readonly driver: { readonly controllerCapabilities: ReadonlySet<string> };
-  /** Pause between two sweeps; 0 or less: no sweeps. */
+  /** Pause between two sweeps. */
   readonly intervalMs: number;
   readonly log: Logger;
 }
 
-/** Starts to sweep while this ingest leads (as external-provisioner
- * pkg/controller/snapshot_finalizer_controller.go sweepOrphanedFinalizers).
- * @returns undefined where sweeps are switched off, or the driver can't make snapshots */
-export function startSnapshotSweep(options: SnapshotSweepOptions): SnapshotSweep | undefined {
-  const { intervalMs, driver } = options;
-  return intervalMs > 0 && driver.controllerCapabilities.has('CREATE_DELETE_SNAPSHOT')
-    ? new SnapshotSweep(options)
-    : undefined;
+/** Whether snapshots of a driver need sweeps. An interval of 0 or less switches them off. */
+export function shouldSweep(intervalMs: number, capabilities: ReadonlySet<string>): boolean {
+  return intervalMs > 0 && capabilities.has('CREATE_DELETE_SNAPSHOT');
 }
 
-/** Finds snapshots that kept our finalizer although no claim is restored from them, because of a
- * crash, a failed claim or a deleted one. Each gets a job, which checks again before it removes the
- * finalizer. */
+/** Sweeps while this ingest leads: finds snapshots that kept our finalizer although no claim is
+ * restored from them, as after a crash or the deletion of a pending claim. Each gets a job, which
+ * checks again before it removes the finalizer (external-provisioner
+ * pkg/controller/snapshot_finalizer_controller.go sweepOrphanedFinalizers). */
 export class SnapshotSweep {
   readonly #options: SnapshotSweepOptions;
   readonly #stopped = new AbortController();
   readonly #timer: NodeJS.Timeout;
-  /** Listing was refused; no sweep until the next leadership. */
+  /** Set when the API server refuses to list snapshots. No sweep from then on, until `begin`. */
   #isForbidden = false;
   #isSweeping = false;
 
@@ -47,7 +42,7 @@ export class SnapshotSweep {
     this.#timer = setInterval(() => void this.#sweep(), timerMs(options.intervalMs));
   }
 
-  /** Sweeps now, as at the beginning of a leadership, even where an earlier sweep was refused. */
+  /** This ingest leads from now on: sweeps at once, even if an earlier sweep was refused. */
   begin(): void {
     this.#isForbidden = false;
     void this.#sweep();
@@ -77,8 +72,8 @@ export class SnapshotSweep {
 
   #enqueueOrphans(page: readonly KubeObject[]): void {
     const { restored, ensureQueued } = this.#options;
-    // Read after the list, so that a claim created in between counts. The cache may still lag
-    // behind; the job asks the API server.
+    // Read after the list, so that a claim created in between counts. The cache may be out of date;
+    // the job asks the API server.
     const inUse = restored();
     for (const { metadata } of page) {
       const { uid, namespace = '', name, finalizers } = metadata;
@@ -93,7 +88,7 @@ export class SnapshotSweep {
     if (this.#stopped.signal.aborted || code === 404) return;
     this.#isForbidden = code === 403;
     const next = this.#isForbidden
-      ? 'no sweep until this process leads anew (grant list)'
+      ? 'grant list; no sweep until this process leads again'
       : 'the next sweep tries again';
     this.#options.log.warn({ error: messageOf(error) }, `could not list the snapshots; ${next}`);
   }

@@ -1,5 +1,5 @@
-/* Decides which changes of claims and volumes lead to a job: a predicate in controller-runtime's
- * words. Pure. */
+/* Decides which claims and volumes need a job, and which of their changes matter to a job (what
+ * controller-runtime calls a predicate). Pure. */
 import { isDeepStrictEqual } from 'node:util';
 import { BETA_STORAGE_PROVISIONER, CLAIM_FINALIZER, STORAGE_PROVISIONER } from '../kube/keys.ts';
 import type { Claim, Class, Volume } from '../kube/objects.ts';
@@ -14,7 +14,7 @@ import { isTerminatingCloneSource } from '../volumes/source-use.ts';
 export type Triage =
   | { readonly kind: 'job'; readonly key: JobKey }
   | { readonly kind: 'ignore'; readonly reason: string }
-  /** It needs one and must not have it; the reason is for an event on the object. */
+  /** It should be deleted and must not be; the reason is for an event on the object. */
   | { readonly kind: 'refuse'; readonly reason: string };
 
 /** What triage needs to know about the driver. */
@@ -22,36 +22,35 @@ export interface TriageDriver extends DriverNames {
   readonly controllerCapabilities: ReadonlySet<string>;
 }
 
-/** What the caches of other resources say about a claim. */
-export interface ClaimSurroundings {
+/** What the caches of classes and volumes have for a claim. */
+export interface ClaimLookups {
   readonly classOf: (name: string) => Class | undefined;
   /** Whether a volume names the claim's UID. */
   readonly hasVolume: (claimUid: string) => boolean;
 }
 
 /** Whether a claim needs a job. A claim whose class is missing needs none: it is triaged again when
- * the class is added. Neither does a claim whose volume exists: the volume controller binds it
+ * the class is added. A claim whose volume exists needs none: the volume controller binds it
  * (sig-storage-lib-external-provisioner controller/controller.go shouldProvision). */
-export function triageClaim(claim: Claim, driver: TriageDriver, around: ClaimSurroundings): Triage {
+export function triageClaim(claim: Claim, driver: TriageDriver, lookups: ClaimLookups): Triage {
   const { uid, namespace = '', name, finalizers } = claim.metadata;
   const job: Triage = { kind: 'job', key: { kind: 'claim', uid, namespace, name } };
-  // A run removes the finalizer of an earlier run once the record is closed, whatever the claim
-  // looks like now.
+  // The job removes the finalizer once the record is closed, whether or not the claim still needs a
+  // volume.
   if (finalizers?.includes(CLAIM_FINALIZER) === true) return job;
   if (isDeletedCloneSource(claim, driver)) return job;
-  const verdict = judgeClaim(claim, driver, around.classOf);
+  const verdict = judgeClaim(claim, driver, lookups.classOf);
   if (verdict.kind === 'no-class')
     return { kind: 'ignore', reason: `storageClass "${verdict.className}" not found` };
   if (verdict.kind === 'ignore') return verdict;
-  if (around.hasVolume(uid)) return { kind: 'ignore', reason: 'the volume of the claim exists' };
+  if (lookups.hasVolume(uid)) return { kind: 'ignore', reason: 'the volume of the claim exists' };
   return job;
 }
 
 /** What a change means for the object's job.
  *
- * - `need-changed`: what triage says may differ from before: it has to decide anew.
- * - `needed-again`: the object needs a job again after a time without; the job from before may
- *   still be delayed.
+ * - `need-changed`: whether the object needs a job may have changed: triage it again.
+ * - `needed-again`: the object may need a job again, and an earlier job of it may still be delayed.
  * - `edited`: a user or another controller changed the object, which may end the cause of a
  *   failure: a delayed job should run now.
  * - `deleting`: a volume is being deleted, by sutler or by a user. A delayed job should run now; no
@@ -74,8 +73,8 @@ export function judgeClaimChange(
   return isBinding || isUnchanged(claim, previous) ? 'irrelevant' : 'edited';
 }
 
-/** Whether the volume controller once asked for a volume. If it did not, as for a claim that gets
- * its first node, no earlier job can be delayed. */
+/** Whether the volume controller has asked for a volume. If it has not, as for a claim that waits
+ * for its first node, there was no job yet that could be delayed. */
 function isAnnotated({ metadata }: Claim): boolean {
   return [STORAGE_PROVISIONER, BETA_STORAGE_PROVISIONER].some(
     (key) => metadata.annotations?.[key] !== undefined,

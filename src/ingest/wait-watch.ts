@@ -21,19 +21,19 @@ export interface WaitWatchOptions {
   readonly periodMs?: number;
 }
 
-/** The last promotion of a group: keys that wait for one object and saw the same version of it. */
+/** The last promotion of a group, that is, of the keys that saw the same version of an object. */
 interface Promotion {
   /** The object's version when the keys were promoted. */
   readonly version: string;
-  /** How many promotions before this one had no effect: the keys ran, and parked again with the
+  /** How many promotions before this one had no effect: the keys ran, and parked again on the
    * version that they had seen before. */
   readonly withoutEffect: number;
   /** While the object stays at `version`, the group is not promoted again before this time. */
   readonly notBeforeMs: number;
 }
 
-/** Pauses after promotions without effect. The caches of a worker or of this process may lag
- * behind, briefly or for long, and each run may cost a call to the driver. */
+/** Pauses between promotions of a group that have no effect, as while a worker's cache or this
+ * process' is out of date. Each run may cost a call to the driver. */
 const REPEAT_START_MS = 1_000;
 const REPEAT_MAX_MS = 300_000;
 const PERIOD_MS = 1_000;
@@ -41,14 +41,9 @@ const PERIOD_MS = 1_000;
  * makes up for a lost answer. */
 const POLLS_PER_RESCAN = 60;
 
-/** Starts to promote parked keys whose object changed. */
-export function startWaitWatch(options: WaitWatchOptions): WaitWatch {
-  return new WaitWatch(options);
-}
-
-/** Compares the versions that parked keys saw with the versions in the caches, at each change of an
- * object and, each second, for keys that parked since. So a change is found whether it came before
- * or after the key parked, and also by a new leader. */
+/** Promotes parked keys whose object changed. Compares the versions that the keys saw with those in
+ * the caches: at each change of an object and, each second, for the keys that parked since. So it
+ * finds a change that came before the key parked, and one that came before this ingest led. */
 export class WaitWatch {
   readonly #options: WaitWatchOptions;
   readonly #promotedKeys: Counter<'driver'>;
@@ -101,7 +96,7 @@ export class WaitWatch {
     for (const object of objects) await this.#compare(object);
   }
 
-  /** While another ingest leads, nothing is watched; the next leadership begins with a rescan. */
+  /** Called while another ingest leads: ends all watches, and makes the next poll a rescan. */
   #reset(): void {
     this.#seenVersions.clear();
     this.#due.clear();
@@ -138,13 +133,11 @@ export class WaitWatch {
     const versions = this.#seenVersions.get(object);
     if (versions === undefined) return;
     const current = versionOf(object);
-    if (current === undefined) {
-      // Its watch has not synced yet: compare again in the next step.
-      this.#due.add(object);
-      return;
-    }
-    for (const seen of versions)
-      if (seen !== current && isLeading()) await this.#promote({ object, seen }, current);
+    // Its watch has not synced yet: compare again in the next step.
+    if (current === undefined) this.#due.add(object);
+    else
+      for (const seen of versions)
+        if (seen !== current && isLeading()) await this.#promote({ object, seen }, current);
   }
 
   /** Promotes the keys of a group, unless an earlier promotion had no effect and its pause is not

@@ -9,6 +9,7 @@ import {
 import { claims, classes, keyOf, volumes, type Resource } from '../kube/resources.ts';
 import type { JobKey } from '../queue/contract.ts';
 import { objectId, parseObjectId } from '../queue/wait-list.ts';
+import { unlessAborted } from '../runtime/abort.ts';
 import type { Registry } from '../runtime/metrics.ts';
 import type { Logger } from '../runtime/log.ts';
 import { classNameOf } from '../volumes/eligibility.ts';
@@ -30,8 +31,9 @@ export interface WatcherOptions {
   readonly client: KubeClient;
   readonly driver: TriageDriver;
   readonly gate: Pick<LeaderGate, 'ensureQueued' | 'enqueueNow' | 'promote'>;
-  /** Called for each volume that should be deleted and must not be. */
-  readonly onRefused?: (refused: RefusedVolume) => void;
+  /** Called for a volume that should be deleted and must not be, when it changes and by
+   * `reportRefused`. */
+  readonly onRefused?: (volume: Volume, reason: string) => void;
   /** Called when a claim, class or volume was added, modified or deleted, with its id in the wait
    * list. */
   readonly onObject?: (object: string) => void;
@@ -39,21 +41,10 @@ export interface WatcherOptions {
   readonly metrics: Registry;
 }
 
-/** A volume that should be deleted and must not be, and why. */
-export interface RefusedVolume {
-  readonly volume: Volume;
-  readonly reason: string;
-}
-
 type EnqueueHow = 'ensureQueued' | 'enqueueNow';
 
-/** Starts to list and watch claims, classes and volumes. */
-export function startWatcher(options: WatcherOptions): Watcher {
-  return new Watcher(options);
-}
-
-/** Caches claims, classes and volumes, and passes the key of each object that needs a job to the
- * leader gate when the object changes. */
+/** Lists, watches and caches claims, classes and volumes. When one changes and needs a job, passes
+ * its key to the leader gate. */
 export class Watcher {
   readonly #options: WatcherOptions;
   readonly #handles = new HandleIndex();
@@ -76,9 +67,10 @@ export class Watcher {
     ]);
   }
 
-  /** Resolves when all caches are complete; rejects when the signal aborts first. */
+  /** Resolves when all caches are complete, or when the signal aborts. */
   async synced(signal: AbortSignal): Promise<void> {
-    await Promise.all([...this.#reflectors.values()].map((reflector) => reflector.synced(signal)));
+    const all = [...this.#reflectors.values()].map((reflector) => reflector.synced());
+    await unlessAborted(Promise.all(all), signal);
   }
 
   /** For /readyz: why a cache is incomplete or out of date. */
@@ -92,12 +84,10 @@ export class Watcher {
     for (const volume of this.#volumes.list()) yield* keysIn(this.#triageVolume(volume));
   }
 
-  /** Volumes that should be deleted and must not be. */
-  *refused(): Generator<RefusedVolume> {
-    for (const volume of this.#volumes.list()) {
-      const triage = this.#triageVolume(volume);
-      if (triage.kind === 'refuse') yield { volume, reason: triage.reason };
-    }
+  /** Calls `onRefused` for each volume that should be deleted and must not be. */
+  reportRefused(): void {
+    for (const volume of this.#volumes.list())
+      this.#reportIfRefused(volume, this.#triageVolume(volume));
   }
 
   /** The version of a claim, class or volume; '' = it does not exist. Undefined: another resource,
@@ -141,8 +131,8 @@ export class Watcher {
     });
   }
 
-  /** A class that was added, or deleted and created anew, may end the cause of a failure of all its
-   * claims. */
+  /** A class that was added, or deleted and created again, may end the cause of its claims'
+   * failures. */
   #classChanged({ type, object }: Change<Class>): void {
     if (type !== 'added') return;
     for (const claim of this.#claims.list())
@@ -174,12 +164,12 @@ export class Watcher {
     const meaning = judgeVolumeChange(object, previous, this.#options.driver);
     if (meaning === 'deleting')
       for (const key of keysIn(this.#triageVolume(object))) this.#options.gate.promote(key);
-    // Also where the need changed: a delayed deletion has to find that the policy is another one.
+    // Also for `need-changed`: a delayed deletion has to run to find that the policy has changed.
     else if (meaning !== 'irrelevant') this.#enqueueVolume(object, 'enqueueNow');
   }
 
-  /** A claim whose volume is deleted before they are bound needs another one. Released volumes,
-   * which most deleted ones are, have no claim left. */
+  /** A claim whose volume is deleted before the two are bound needs another volume. The claim of a
+   * Released volume, as most deleted ones are, is gone. */
   #enqueueClaimOf(volume: Volume): void {
     if (volume.status?.phase === 'Released') return;
     const uids = claimsOf(volume);
@@ -194,7 +184,11 @@ export class Watcher {
   #enqueueVolume(volume: Volume, how: EnqueueHow): void {
     const triage = this.#triageVolume(volume);
     this.#enqueue(triage, `volume ${volume.metadata.name}`, how);
-    if (triage.kind === 'refuse') this.#options.onRefused?.({ volume, reason: triage.reason });
+    this.#reportIfRefused(volume, triage);
+  }
+
+  #reportIfRefused(volume: Volume, triage: Triage): void {
+    if (triage.kind === 'refuse') this.#options.onRefused?.(volume, triage.reason);
   }
 
   #enqueue(triage: Triage, object: string, how: EnqueueHow): void {

@@ -5,7 +5,7 @@ import { redisFlags } from '../redis/flags.ts';
 import { defineFlags } from '../runtime/flags.ts';
 import { processFlags } from '../runtime/process-flags.ts';
 
-/** Of `sutler audit`. */
+/** Summary and flags of `sutler audit`. */
 export const audit = {
   summary:
     'lists volumes of the driver that no PersistentVolume names, and open volume records; ' +
@@ -27,7 +27,7 @@ export const audit = {
   }),
 };
 
-/** Of `sutler forget`. */
+/** Summary and flags of `sutler forget`. */
 export const forget = {
   summary:
     'drops the volume record of a claim UID although its volume may exist, ' +
@@ -40,7 +40,7 @@ export const forget = {
   }),
 };
 
-/** Of `sutler uninstall`. */
+/** Summary and flags of `sutler uninstall`. */
 export const uninstall = {
   summary:
     'removes what sutler left in the cluster and in Redis, if no volume record is open; ' +

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, it } from 'node:test';
 
 import { Registry } from 'prom-client';
 
-import { startElector, type Elector, type ElectorOptions } from '#src/election/elector.ts';
+import { Elector, type ElectorOptions } from '#src/election/elector.ts';
 import type { LeaseStore } from '#src/election/lease-store.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { silentLog } from '#src/runtime/log.ts';
@@ -16,7 +16,7 @@ interface Candidate {
   readonly metrics: Registry;
 }
 
-describe('startElector', () => {
+describe('Elector', () => {
   let clock: ManualClock;
   let store: MemoryLeaseStore;
   let electors: Elector[];
@@ -28,7 +28,7 @@ describe('startElector', () => {
   ): Candidate => {
     const log: string[] = [];
     const metrics = new Registry();
-    const elector = startElector({
+    const elector = new Elector({
       store: connection,
       leaseName: 'd-example',
       identity,
@@ -177,7 +177,7 @@ describe('startElector', () => {
     assert.ok((store.lease?.record.transitions ?? 0) > 2);
   });
 
-  it('is no leader after a freeze past its deadline, even before it noticed', async () => {
+  it('does not lead after a freeze past its deadline, even before its next step', async () => {
     const a = candidate('a', store.connect());
     await clock.pass(5000);
     const b = candidate('b', store.connect());

@@ -3,12 +3,13 @@ import { describe, it } from 'node:test';
 
 import {
   acquireDelayMs,
+  checkLeaseTimes,
   decide,
   leaseName,
-  leaseTimesProblem,
   releaseRecord,
   type LeaseRecord,
 } from '#src/election/lease.ts';
+import { UsageError } from '#src/runtime/flags.ts';
 
 const heldBy = (holder: string): LeaseRecord => ({
   holder,
@@ -33,7 +34,7 @@ describe('decide', () => {
     });
   });
 
-  it('renews its own, and keeps the time of acquisition and the transitions', () => {
+  it('renews its own Lease, and keeps the time of acquisition and the transitions', () => {
     assert.deepEqual(decide({ record: heldBy('me'), atMs: 0 }, { ...me, isLeading: true }, 1000), {
       kind: 'update',
       record: {
@@ -46,7 +47,7 @@ describe('decide', () => {
     });
   });
 
-  it('acquires its own again after a loss, without waiting', () => {
+  it('acquires its own Lease again after a loss, without waiting', () => {
     assert.deepEqual(decide({ record: heldBy('me'), atMs: 999 }, me, 1000), {
       kind: 'update',
       record: {
@@ -72,7 +73,7 @@ describe('decide', () => {
     });
   });
 
-  it('takes over a Lease unchanged for that long, whatever its timestamps say', () => {
+  it('takes over a Lease that did not change for its duration, despite its timestamps', () => {
     const inTheFuture = { ...heldBy('other'), renewedMs: 1e15 };
     assert.deepEqual(decide({ record: inTheFuture, atMs: 5000 }, me, 20_000), {
       kind: 'update',
@@ -112,13 +113,9 @@ describe('acquireDelayMs', () => {
   });
 });
 
-describe('leaseTimesProblem', () => {
-  it('accepts the defaults', () => {
-    assert.equal(
-      leaseTimesProblem({ leaseDurationMs: 15_000, renewDeadlineMs: 10_000, retryPeriodMs: 5000 }),
-      undefined,
-    );
-  });
+describe('checkLeaseTimes', () => {
+  it('accepts the defaults', () =>
+    checkLeaseTimes({ leaseDurationMs: 15_000, renewDeadlineMs: 10_000, retryPeriodMs: 5000 }));
 
   for (const [times, flag] of [
     [[10_000, 10_000, 5000], /lease-duration must be longer than --leader-election-renew-deadline/],
@@ -131,9 +128,9 @@ describe('leaseTimesProblem', () => {
   ] as const) {
     it(`refuses ${times.join('/')}`, () => {
       const [leaseDurationMs, renewDeadlineMs, retryPeriodMs] = times;
-      assert.match(
-        leaseTimesProblem({ leaseDurationMs, renewDeadlineMs, retryPeriodMs }) ?? '',
-        flag,
+      assert.throws(
+        () => checkLeaseTimes({ leaseDurationMs, renewDeadlineMs, retryPeriodMs }),
+        (error) => error instanceof UsageError && flag.test(error.message),
       );
     });
   }

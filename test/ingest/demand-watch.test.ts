@@ -1,11 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
-import {
-  ON_DEMAND,
-  startDemandWatch,
-  type DemandWatch,
-  type DemandWatchOptions,
-} from '#src/ingest/demand-watch.ts';
+import { DemandWatch, ON_DEMAND, type DemandWatchOptions } from '#src/ingest/demand-watch.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { KubeObject } from '#src/kube/objects.ts';
 import { apiVersionOf, secrets, snapshots, volumeAttributesClasses } from '#src/kube/resources.ts';
@@ -36,7 +31,7 @@ describe('demand watch', () => {
   });
 
   const start = (o: Partial<DemandWatchOptions> = {}): DemandWatch => {
-    const watch = startDemandWatch({
+    const watch = new DemandWatch({
       client: {
         ...kube,
         list(...args) {
@@ -122,7 +117,7 @@ describe('demand watch', () => {
     assert.match(lines[1] ?? '', /INFO.*watching it.*volumesnapshots/);
   });
 
-  it('logs once that a kind may not be watched', async () => {
+  it('logs once that watching a kind is forbidden', async () => {
     cluster.api.faults.inject({
       action: { kind: 'status', code: 403 },
       verb: 'list',
@@ -139,7 +134,7 @@ describe('demand watch', () => {
     assert.match(lines[0] ?? '', /grant list and watch/);
   });
 
-  it('has the versions of all objects of a kind by one watch', async () => {
+  it('has the versions of all objects of a kind through one watch', async () => {
     const watch = start();
     const wanted = new Set(['a', 'b', 'c'].map(snapshotId));
     const { metadata } = await snapshot('b');

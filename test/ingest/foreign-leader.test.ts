@@ -29,7 +29,7 @@ describe('ForeignLeader', () => {
     assert.deepEqual(written, ['csi-provisioner-0']);
   });
 
-  it('removes the holder when sutler leads or nobody does', async () => {
+  it('removes the holder when sutler leads or no process does', async () => {
     const { written, observe } = setUp();
     await observe('csi-provisioner-0');
     await observe('sutler_pod-1');
@@ -37,7 +37,7 @@ describe('ForeignLeader', () => {
     assert.deepEqual(written, ['csi-provisioner-0', undefined]);
   });
 
-  it('removes at its start what an earlier ingest may have left', async () => {
+  it('removes at its start what an earlier ingest may have written', async () => {
     const { written, observe } = setUp();
     await observe(undefined);
     assert.deepEqual(written, [undefined]);

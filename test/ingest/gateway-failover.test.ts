@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { openGatewayPool } from '#src/gateway-client/pool.ts';
 import type { Gateway } from '#src/csi-gateway/gateway.ts';
-import { startGatewayFailover, type GatewayFailover } from '#src/ingest/gateway-failover.ts';
+import { GatewayFailover } from '#src/ingest/gateway-failover.ts';
 import { redisActiveGateway } from '#src/records/active-gateway.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { Closers } from '#src/runtime/closers.ts';
@@ -20,7 +20,7 @@ const TIMEOUT_MS = 2_000;
 /** Longer than any test takes. */
 const NEVER_MS = 600_000;
 
-describe('startGatewayFailover', () => {
+describe('GatewayFailover', () => {
   let redis: TestRedis;
   let folder: Awaited<ReturnType<typeof makeFolder>>;
   let closers: Closers;
@@ -74,7 +74,7 @@ describe('startGatewayFailover', () => {
   function start(...names: string[]): GatewayFailover {
     const pool = openGatewayPool({ addresses: names.map(address), log: silentLog });
     closers.add('pool', () => pool.close());
-    const failover = startGatewayFailover({
+    const failover = new GatewayFailover({
       pool,
       active: active(),
       driver: DRIVER,

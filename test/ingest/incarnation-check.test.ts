@@ -67,7 +67,7 @@ describe('IncarnationCheck', () => {
     assert.equal(found?.spec?.holderIdentity, 'me');
   });
 
-  it('reports no loss while nothing is lost', async () => {
+  it('reports no loss while the sequence advances', async () => {
     const check = open();
     for (let checks = 0; checks < 5; checks += 1) assert.equal(await check.check(), false);
   });
@@ -78,7 +78,7 @@ describe('IncarnationCheck', () => {
     assert.equal(await quarantine(), 0);
   });
 
-  it('notices an emptied Redis and begins a quarantine of one ownership', async () => {
+  it('notices an emptied Redis and begins a quarantine of one ownership period', async () => {
     const check = open();
     await check.check();
     await redis.flushall();
@@ -87,13 +87,13 @@ describe('IncarnationCheck', () => {
     assert.equal(await check.check(), false);
   });
 
-  it('notices that Redis was emptied while nobody led', async () => {
+  it('notices that Redis was emptied while no process led', async () => {
     await open().check();
     await redis.flushall();
     assert.equal(await open().check(), true);
   });
 
-  it('notices another Redis, which was used before', async () => {
+  it('notices a Redis with another incarnation', async () => {
     await open().check();
     lease += 1;
     await open().check();

@@ -15,10 +15,8 @@ describe('LeaderGate', () => {
         enqueueNow: ({ name }) => void passed.push(`now ${name}`),
         promote: ({ name }) => void passed.push(`promote ${name}`),
       },
-      {
-        keepMs: 30_000,
-        clock: { nowMs: () => nowMs, sleep: () => Promise.resolve() },
-      },
+      30_000,
+      { nowMs: () => nowMs, sleep: () => Promise.resolve() },
     );
   beforeEach(() => {
     passed = [];
@@ -37,7 +35,7 @@ describe('LeaderGate', () => {
     assert.ok(!one.isAllowing);
   });
 
-  it('passes on the last enqueueNow or promote per key from before allow(), once', () => {
+  it('passes on the last kept enqueueNow or promote of each key, once, on allow()', () => {
     const one = gate();
     one.promote(key('a'));
     one.enqueueNow(key('b'));

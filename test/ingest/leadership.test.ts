@@ -24,18 +24,17 @@ describe('Leadership', () => {
     const record = (what: string) => () => void done.push(what);
     gate = new LeaderGate(
       { ensureQueued: record('queued'), enqueueNow: record('now'), promote: record('promoted') },
-      { keepMs: 60_000 },
+      60_000,
     );
     const resync = new Resync({
       watcher: {
         *outstanding() {
           yield key;
         },
-        *refused() {},
+        reportRefused: () => undefined,
       },
       gate,
       openJobs: () => Promise.resolve(new Map()),
-      onRefused: () => undefined,
       log: silentLog,
     });
     leadership = new Leadership({

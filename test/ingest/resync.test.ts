@@ -7,6 +7,7 @@ import { silentLog } from '#src/runtime/log.ts';
 describe('Resync', () => {
   const key = (name: string): JobKey => ({ kind: 'claim', uid: name, namespace: 'n', name });
   let queued: string[];
+  let reports: number;
   let isAllowing: boolean;
   let openJobs: () => Promise<ReadonlyMap<string, JobKey>>;
   const resync = (): Resync =>
@@ -15,7 +16,7 @@ describe('Resync', () => {
         *outstanding() {
           yield key('watched');
         },
-        *refused() {},
+        reportRefused: () => void (reports += 1),
       },
       gate: {
         get isAllowing() {
@@ -24,11 +25,11 @@ describe('Resync', () => {
         ensureQueued: ({ name }) => void queued.push(name),
       },
       openJobs: () => openJobs(),
-      onRefused: () => assert.fail('no volume is refused'),
       log: silentLog,
     });
   beforeEach(() => {
     queued = [];
+    reports = 0;
     isAllowing = true;
     openJobs = () => Promise.resolve(new Map([['id', key('open')]]));
   });
@@ -36,12 +37,14 @@ describe('Resync', () => {
   it('enqueues what the watched objects need, and every open record', async () => {
     await resync().run('test');
     assert.deepEqual(queued, ['watched', 'open']);
+    assert.equal(reports, 1, 'refused volumes are reported');
   });
 
   it('enqueues nothing while this ingest does not lead', async () => {
     isAllowing = false;
     await resync().run('test');
     assert.deepEqual(queued, []);
+    assert.equal(reports, 0);
     assert.deepEqual([...resync().outstanding()], []);
   });
 

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import {
-  startSnapshotSweep,
-  type SnapshotSweep,
+  shouldSweep,
+  SnapshotSweep,
   type SnapshotSweepOptions,
 } from '#src/ingest/snapshot-sweep.ts';
 import type { KubeClient } from '#src/kube/client.ts';
@@ -16,7 +16,6 @@ import { installCrds, removeCrds } from '../harness/snapshot-crds.ts';
 
 const OURS = 'provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection';
 const FOREIGN = 'example.com/other';
-const driver = { controllerCapabilities: new Set(['CREATE_DELETE_SNAPSHOT']) };
 
 describe('snapshot sweep', () => {
   let cluster: SandboxCluster;
@@ -28,8 +27,8 @@ describe('snapshot sweep', () => {
   /** Each test has its own namespace. */
   let namespace = '';
 
-  const start = (o: Partial<SnapshotSweepOptions> = {}): SnapshotSweep | undefined => {
-    const sweep = startSnapshotSweep({
+  const start = (o: Partial<SnapshotSweepOptions> = {}): SnapshotSweep => {
+    const sweep = new SnapshotSweep({
       client: {
         list: async (...args) => {
           lists += 1;
@@ -39,12 +38,11 @@ describe('snapshot sweep', () => {
       restored: () => new Set(),
       ensureQueued: (key) => void enqueued.push(key),
       isLeading: () => true,
-      driver,
       intervalMs: 3_600_000,
       log: silentLog,
       ...o,
     });
-    if (sweep !== undefined) sweeps.push(sweep);
+    sweeps.push(sweep);
     return sweep;
   };
   const snapshot = (
@@ -92,7 +90,7 @@ describe('snapshot sweep', () => {
 
   it('enqueues a snapshot with an orphaned finalizer when leadership begins (L-03)', async () => {
     const { metadata } = await snapshot('orphan', [OURS]);
-    start()?.begin();
+    start().begin();
     await until(() => enqueued.length > 0, 'it is found');
     assert.deepEqual(mine(), ['orphan']);
     assert.deepEqual(
@@ -105,7 +103,7 @@ describe('snapshot sweep', () => {
     await snapshot('foreign', [FOREIGN]);
     await snapshot('bare', []);
     await snapshot('orphan', [FOREIGN, OURS]);
-    start()?.begin();
+    start().begin();
     await until(() => mine().length > 0, 'the orphan is found');
     assert.deepEqual(mine(), ['orphan']);
   });
@@ -113,7 +111,7 @@ describe('snapshot sweep', () => {
   it('ignores a snapshot that a pending claim of any namespace needs (L-08)', async () => {
     await snapshot('used', [OURS]);
     await snapshot('z-orphan', [OURS]);
-    start({ restored: () => new Set([`${namespace}/used`]) })?.begin();
+    start({ restored: () => new Set([`${namespace}/used`]) }).begin();
     await until(() => mine().length > 0, 'the orphan is found');
     assert.deepEqual(mine(), ['z-orphan']);
   });
@@ -128,7 +126,7 @@ describe('snapshot sweep', () => {
     const names = Array.from({ length: 520 }, (_, i) => `s${String(i).padStart(3, '0')}`);
     for (let from = 0; from < names.length; from += 40)
       await Promise.all(names.slice(from, from + 40).map((name) => snapshot(name, [OURS])));
-    start()?.begin();
+    start().begin();
     await until(() => mine().length === names.length, 'all are found');
     assert.ok(lists > 1);
   });
@@ -144,12 +142,11 @@ describe('snapshot sweep', () => {
   });
 
   it('is off for a driver without snapshots (L-06) and with an interval of 0', () => {
-    assert.equal(
-      start({ driver: { controllerCapabilities: new Set(['CREATE_DELETE_VOLUME']) } }),
-      undefined,
-    );
-    assert.equal(start({ intervalMs: 0 }), undefined);
-    assert.equal(start({ intervalMs: -1 }), undefined);
+    const capabilities = new Set(['CREATE_DELETE_SNAPSHOT']);
+    assert.equal(shouldSweep(1, capabilities), true);
+    assert.equal(shouldSweep(1, new Set(['CREATE_DELETE_VOLUME'])), false);
+    assert.equal(shouldSweep(0, capabilities), false);
+    assert.equal(shouldSweep(-1, capabilities), false);
   });
 
   it('stops, with one log line, if listing is forbidden, until the next leadership', async () => {
@@ -174,8 +171,8 @@ describe('snapshot sweep', () => {
     assert.equal(lists, 1);
     assert.deepEqual(mine(), []);
     assert.equal(lines.length, 1);
-    assert.match(lines[0] ?? '', /until this process leads anew/);
-    sweep?.begin();
+    assert.match(lines[0] ?? '', /until this process leads again/);
+    sweep.begin();
     await until(() => mine().length > 0, 'the next leadership finds it');
   });
 

@@ -42,16 +42,16 @@ function describeTriage({
   cls = aClass(),
   hasVolume = false,
 }: Case): string {
-  const around = { classOf: () => cls ?? undefined, hasVolume: () => hasVolume };
-  const triage = triageClaim(aClaim({ metadata: { annotations }, spec }), driver, around);
+  const lookups = { classOf: () => cls ?? undefined, hasVolume: () => hasVolume };
+  const triage = triageClaim(aClaim({ metadata: { annotations }, spec }), driver, lookups);
   return triage.kind === 'job' ? 'job' : triage.reason;
 }
 
 describe('triageClaim', () => {
-  const around = { classOf: () => aClass(), hasVolume: () => false };
+  const lookups = { classOf: () => aClass(), hasVolume: () => false };
 
   it('makes a job with the claim’s key and nothing else', () => {
-    assert.deepEqual(triageClaim(aClaim(), driver, around), {
+    assert.deepEqual(triageClaim(aClaim(), driver, lookups), {
       kind: 'job',
       key: { kind: 'claim', uid: 'testid', namespace: 'space', name: 'claim' },
     });
@@ -150,12 +150,12 @@ describe('triageClaim', () => {
   const deleted = { deletionTimestamp: '2026-01-01T00:00:00Z' };
 
   it('accepts a clone source that is being deleted, for a driver that clones (K-07)', () => {
-    assert.equal(triageClaim(cloneSource(deleted), cloning, around).kind, 'job');
-    assert.equal(triageClaim(cloneSource(deleted), driver, around).kind, 'ignore');
+    assert.equal(triageClaim(cloneSource(deleted), cloning, lookups).kind, 'job');
+    assert.equal(triageClaim(cloneSource(deleted), driver, lookups).kind, 'ignore');
   });
 
   it('ignores a clone source that is not being deleted (K-08)', () => {
-    assert.equal(triageClaim(cloneSource({}), cloning, around).kind, 'ignore');
+    assert.equal(triageClaim(cloneSource({}), cloning, lookups).kind, 'ignore');
   });
 
   it('ignores a claim that is being deleted without our finalizer (K-06)', () => {
@@ -163,7 +163,7 @@ describe('triageClaim', () => {
       triageClaim(
         cloneSource({ ...deleted, finalizers: ['kubernetes.io/pvc-protection'] }),
         cloning,
-        around,
+        lookups,
       ).kind,
       'ignore',
     );
@@ -174,7 +174,7 @@ describe('triageClaim', () => {
       metadata: { annotations: {}, finalizers: ['sutler.dev/volume-record'] },
       spec: { volumeName: 'pv' },
     });
-    assert.equal(triageClaim(claim, driver, { ...around, hasVolume: () => true }).kind, 'job');
+    assert.equal(triageClaim(claim, driver, { ...lookups, hasVolume: () => true }).kind, 'job');
   });
 });
 
@@ -249,7 +249,7 @@ describe('judgeVolumeChange', () => {
     return { ...volume, metadata: { ...volume.metadata, resourceVersion: 'next' } };
   };
 
-  it('says need-changed if the policy changes what is to be done', () => {
+  it('says need-changed if a new policy changes what must be done', () => {
     assert.equal(
       judgeVolumeChange(
         edited({ spec: { persistentVolumeReclaimPolicy: 'Retain' } }),

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
-import { startDemandWatch, type DemandWatch } from '#src/ingest/demand-watch.ts';
-import { startWaitWatch, type WaitWatch, type WaitWatchOptions } from '#src/ingest/wait-watch.ts';
+import { DemandWatch } from '#src/ingest/demand-watch.ts';
+import { WaitWatch, type WaitWatchOptions } from '#src/ingest/wait-watch.ts';
 import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
 import { loadClusterAccess } from '#src/kube/credentials.ts';
 import type { KubeObject } from '#src/kube/objects.ts';
@@ -42,7 +42,7 @@ describe('wait watch', () => {
   /** So long that no rescan happens during a test. */
   const SLOW = { periodMs: 2_000 };
   const watch = (o: Partial<WaitWatchOptions> = {}): WaitWatch => {
-    const started = startWaitWatch({
+    const started = new WaitWatch({
       waits: waits(),
       versionOf: (object) => versions.get(object) ?? '',
       isLeading: () => true,
@@ -139,7 +139,7 @@ describe('wait watch', () => {
     await until(() => bench.runs.length === 2, 'the second run');
   });
 
-  it('finds changes from the time without a leader when a new one starts', async () => {
+  it('finds a change from the time without a leader when a new leader starts', async () => {
     bench.consumer(() => (versions.get(ID) === '8' ? done : parked(versions.get(ID))));
     versions.set(ID, '7');
     const first = watch();
@@ -153,7 +153,7 @@ describe('wait watch', () => {
     await until(() => bench.runs.length === 2, 'the second run');
   });
 
-  it('promotes a key ever more rarely whose run sees another version than ingest', async () => {
+  it('promotes a key less and less often if its runs see another version', async () => {
     let nowMs = 0;
     let polls = 0;
     const list = waits();
@@ -211,7 +211,7 @@ describe('wait watch', () => {
     assert.equal(bench.runs.length, 1);
   });
 
-  it('forgets the wait condition when the next run ends with another outcome', async () => {
+  it('removes the wait condition when the next run ends with another outcome', async () => {
     const outcomes: readonly Outcome[] = [
       parked(),
       { kind: 'retry', reason: 'pool is full', minDelayMs: 60_000 },
@@ -278,7 +278,7 @@ describe('wait watch', () => {
     assert.deepEqual(bench.doubles, []);
   });
 
-  it('keeps no keys in Redis where nothing parks', async () => {
+  it('keeps no wait list in Redis while no key is parked', async () => {
     bench.consumer(() => done);
     const producer = bench.producer();
     producer.ensureQueued(claimKey('a'));
@@ -301,7 +301,7 @@ describe('wait watch', () => {
       closers.add('client', () => kube.close());
       let waitWatch: WaitWatch | undefined;
       lists = 0;
-      demand = startDemandWatch({
+      demand = new DemandWatch({
         client: {
           ...kube,
           list(...args) {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { LeaderGate } from '#src/ingest/leader-gate.ts';
-import { startWatcher, type Watcher } from '#src/ingest/watcher.ts';
+import { Watcher } from '#src/ingest/watcher.ts';
 import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
 import { loadClusterAccess } from '#src/kube/credentials.ts';
 import type { Claim, Volume } from '#src/kube/objects.ts';
@@ -39,7 +39,7 @@ describe('watcher', () => {
         onHint();
       },
     },
-    { keepMs: 0 },
+    0,
   );
   const until = async (isDone: () => boolean): Promise<void> => {
     while (!isDone()) await new Promise<void>((resolve) => (onHint = resolve));
@@ -75,12 +75,12 @@ describe('watcher', () => {
     });
     await aClass('there');
     await aClaim('before-start', 'there');
-    watcher = startWatcher({
+    watcher = new Watcher({
       client: kube,
       driver: { name: DRIVER, controllerCapabilities: new Set(['CLONE_VOLUME']) },
       gate,
       onObject: (object) => void objects.add(object),
-      onRefused: ({ volume, reason }) => void refused.push(`${volume.metadata.name}: ${reason}`),
+      onRefused: (volume, reason) => void refused.push(`${volume.metadata.name}: ${reason}`),
       log: silentLog,
       metrics: new Registry(),
     });
@@ -224,18 +224,17 @@ describe('watcher', () => {
     const reason =
       'another PersistentVolume has the handle twice too, so its volume is kept; ' +
       'remove one of the two by hand';
-    assert.deepEqual(refused, [`one-of-two: ${reason}`]);
-    assert.deepEqual(
-      [...watcher.refused()].map(({ volume }) => volume.metadata.name),
-      ['one-of-two'],
-    );
+    const line = `one-of-two: ${reason}`;
+    assert.deepEqual(refused, [line]);
+    watcher.reportRefused();
+    assert.deepEqual(refused, [line, line]);
     assert.deepEqual(names(), []);
     await kube.delete(volumes, { name: 'retained' });
     await kube.patch(volumes, { name: 'retained' }, finalizers()).catch(() => undefined);
     await until(() => names().includes('one-of-two'));
   });
 
-  it('enqueues a claim at once that loses its node and gets another', async () => {
+  it('enqueues a claim at once when it loses its node and gets another', async () => {
     const late = {
       metadata: { name: 'late' },
       provisioner: DRIVER,
@@ -330,7 +329,7 @@ describe('watcher', () => {
     await until(() => names().includes('source'));
   });
 
-  it('has versions of claims, classes and volumes, and of nothing else', async () => {
+  it('has the versions of claims, classes and volumes only', async () => {
     const claim = await aClaim('versioned', 'there');
     const volume = await aVolume('versioned', claim);
     const cls = await kube.get<Claim>(classes, { name: 'there' });
@@ -394,7 +393,7 @@ describe('watcher', () => {
     ]);
   });
 
-  it('passes on nothing while the gate blocks', async () => {
+  it('passes on nothing while the leader gate blocks', async () => {
     gate.block();
     await aClaim('blocked', 'there');
     while (![...watcher.outstanding()].some(({ name }) => name === 'blocked'))

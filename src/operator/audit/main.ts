@@ -10,7 +10,7 @@ import { UsageError } from '../../runtime/flags.ts';
 import { runProcess, type Invocation, type ProcessContext } from '../../runtime/process.ts';
 import { audit } from '../flags.ts';
 
-/** Runs one audit and prints its report. Exit status 0 without orphans, 3 with some. */
+/** Runs one audit and prints its report. Exit status 0 without orphans, 3 with orphans. */
 export function main(invocation: Invocation): Promise<void> {
   const { summary, flags: table } = audit;
   return runProcess(invocation, { name: 'audit', summary, table, start });

@@ -6,14 +6,14 @@ import { UsageError } from '../../runtime/flags.ts';
 import { runProcess, type Invocation, type ProcessContext } from '../../runtime/process.ts';
 import { forget } from '../flags.ts';
 
-/** Drops one volume record. Exit status 0 when it is gone, 1 while a run owns it. */
+/** Drops one volume record. Exit status 0 if there is no such record now, 1 if a run owns it. */
 export function main(invocation: Invocation): Promise<void> {
   const { summary, flags: table } = forget;
   return runProcess(invocation, { name: 'forget', summary, table, word: 'UID', start });
 }
 
 async function start(context: ProcessContext<typeof forget.flags>): Promise<void> {
-  const { redisUrl, redisPrefix: prefix, driverName: driver, why } = context.flags;
+  const { redisUrl: url, redisPrefix: prefix, driverName: driver, why } = context.flags;
   const [id] = context.words;
   if (id === undefined)
     throw new UsageError(
@@ -25,7 +25,7 @@ async function start(context: ProcessContext<typeof forget.flags>): Promise<void
   if (why === '')
     throw new UsageError('--why is missing: give the reason for dropping the record; it is kept');
   const log = context.log.child({}, { level: 'warn' });
-  const link = openRedis({ url: redisUrl, role: 'plain', name: 'sutler-forget', log });
+  const link = openRedis({ url, role: 'plain', name: 'sutler-forget', log });
   context.closers.add('Redis', () => link.close());
 
   const note = { by: userInfo().username, why, atMs: systemClock.nowMs() };

@@ -8,12 +8,12 @@ import { claims, leases } from '../../kube/resources.ts';
 import { openRedis } from '../../redis/connection.ts';
 import { keyPrefix } from '../../redis/key-names.ts';
 import { listQueues } from '../../queue/registry.ts';
-import { openRecords } from '../../records/open-records.ts';
+import { openRecords, type OpenRecord } from '../../records/open-records.ts';
 import { runProcess, type Invocation, type ProcessContext } from '../../runtime/process.ts';
 import { uninstall } from '../flags.ts';
 
-/** Removes what sutler left in the cluster and in Redis. Exit status 0 when all is removed (without
- * --yes: listed), 1 while volume records are open. */
+/** Removes what sutler left in the cluster and in Redis, or lists it without --yes. Exit status 1,
+ * without any change, if volume records are open. */
 export function main(invocation: Invocation): Promise<void> {
   const { summary, flags: table } = uninstall;
   return runProcess(invocation, { name: 'uninstall', summary, table, start });
@@ -56,11 +56,10 @@ async function start(context: ProcessContext<typeof uninstall.flags>): Promise<v
   end('removed all of it', 0);
 }
 
-async function listOpenRecords(redis: Redis, prefix: string) {
+async function listOpenRecords(redis: Redis, prefix: string): Promise<readonly OpenRecord[]> {
   const drivers = new Set((await listQueues(redis, prefix)).map(({ driver }) => driver));
-  return (
-    await Promise.all([...drivers].map((driver) => openRecords(redis, prefix, driver)))
-  ).flat();
+  const lists = [...drivers].map((driver) => openRecords(redis, prefix, driver));
+  return (await Promise.all(lists)).flat();
 }
 
 async function listClaimsWithFinalizer(kube: KubeClient): Promise<readonly Claim[]> {
@@ -78,29 +77,21 @@ async function listAnnotatedLeases(kube: KubeClient, namespace: string): Promise
 async function removeFinalizer(kube: KubeClient, { metadata }: Claim): Promise<void> {
   const { uid } = metadata;
   const body = { metadata: { uid, '$deleteFromPrimitiveList/finalizers': [CLAIM_FINALIZER] } };
-  await kube.patch(claims, refOf(metadata), { type: 'strategic', body });
+  await kube.patch(claims, metadata, { type: 'strategic', body });
 }
 
 async function removeAnnotation(kube: KubeClient, { metadata }: Lease): Promise<void> {
-  const lease = await kube.get<Lease>(leases, refOf(metadata));
+  const lease = await kube.get<Lease>(leases, metadata);
   if (lease === undefined) return;
   const { [INCARNATION]: _, ...annotations } = lease.metadata.annotations ?? {};
   const changed = { ...lease, metadata: { ...lease.metadata, annotations } };
-  await kube.update(leases, refOf(metadata), changed);
-}
-
-function refOf({ namespace, name }: Claim['metadata']): { namespace?: string; name: string } {
-  return { name, ...(namespace === undefined ? {} : { namespace }) };
+  await kube.update(leases, metadata, changed);
 }
 
 async function scanKeys(redis: Redis, prefix: string): Promise<readonly string[]> {
-  // The pattern needs no escapes: Redis' patterns don't know braces, and a prefix has no wildcards.
-  const pattern = `${keyPrefix(prefix)}:*`;
+  // The pattern needs no escapes: braces have no meaning in it, and a prefix has no wildcards.
+  const pages = redis.scanStream({ match: `${keyPrefix(prefix)}:*`, count: 1000 });
   const keys: string[] = [];
-  for (let cursor = '0'; ;) {
-    const [next, page] = await redis.scan(cursor, 'MATCH', pattern, 'COUNT', 1000);
-    keys.push(...page);
-    if (next === '0') return keys;
-    cursor = next;
-  }
+  for await (const page of pages) keys.push(...(page as readonly string[]));
+  return keys;
 }
