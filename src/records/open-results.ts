@@ -43,8 +43,7 @@ export type OpenedDelete =
   | { readonly kind: 'gone' }
   /** A creation is open, and has to end first. */
   | { readonly kind: 'creating' }
-  /** The creation has to be sent again first: its success proves that no earlier call is still at
-   * work. */
+  /** The record is ambiguous: its creation has to be sent again first (record rule 5). */
   | { readonly kind: 'resolve' }
   /** An earlier call may still be at work, and there is no request to send again. */
   | { readonly kind: 'settle'; readonly waitMs: number }

@@ -28,19 +28,16 @@ interface Opening {
   /** Unique to the run. */
   readonly owner: string;
   readonly job: JobKey;
-  /** VolumeRecords.incarnation as it was before the run read its object; absent where it read
-   * none. */
+  /** VolumeRecords.incarnation from before the run read its object; absent where it read none. */
   readonly incarnation?: string;
 }
 
-/** Thrown when another run has taken the record over: what this run learned must not be written any
- * more. */
+/** Thrown when another run has taken the record over: this run may not write any more. */
 export class OwnershipLost extends Error {
   override readonly name = 'OwnershipLost';
 }
 
-/** Thrown when Redis does not answer: whether the change took place is unknown, and no call may be
- * started. */
+/** Thrown when Redis does not answer: a change may or may not have happened, so start no call. */
 export class RecordsUnavailable extends Error {
   override readonly name = 'RecordsUnavailable';
 }
@@ -244,12 +241,9 @@ export class VolumeRecords {
       if (this.#leftOpen.get(id) !== left) continue;
       if (answer.kind === 'closed') this.#leftOpen.delete(id);
       if (answer.kind !== 'rewritten') continue;
-      this.#leftOpen.set(id, {
-        job,
-        texts,
-        incarnation: answer.incarnation,
-        sequence: answer.sequence,
-      });
+      // From now on a missing record means again that another run closed it.
+      const { kind: _, ...current } = answer;
+      this.#leftOpen.set(id, { job, texts, ...current });
       rewritten.push(job);
     }
     return rewritten;
