@@ -1,8 +1,8 @@
 import type { VolumeAnswer, VolumeSkeleton } from '../volumes/persistent-volume.ts';
 import type { SecretRef } from '../volumes/secret-ref.ts';
 
-/** What is stored of a creation, so that it can be sent again byte for byte when claim or class have
- * changed or are gone. Contains no secret values. */
+/** What is stored of a creation, so that it can be sent again byte for byte when claim or class are
+ * changed or gone. Contains no secret values. */
 export interface VolumeRequest {
   /** Encoded CreateVolumeRequest without secrets. */
   readonly request: Uint8Array;

@@ -32,7 +32,7 @@ export function redisOptions(url: string, role: RedisRole): RedisSettings {
 
 const READ_ONLY_RECONNECT_MS = 2_000;
 
-/** Reconnects when a demoted master answers READONLY, in order to find the new one. At most once per
+/** Reconnects when a demoted master answers READONLY, to find the new one. At most once per
  * READ_ONLY_RECONNECT_MS, since it may find the same replica again. */
 function reconnectOnReadOnly(): (error: Error) => boolean {
   let lastMs = -Infinity;

@@ -4,8 +4,10 @@ export function describeRedisError(address: string, error: Error): string {
   const { message } = error;
   const [word = ''] = message.split(/[\s:]/, 1);
   // Older versions of Redis begin the refusal of a script with another text.
-  if (/NOPERM|can't run this command or subcommand/.test(message))
-    return `Redis at ${address}: grant its user a missing right: ${message.replace(/ script: .*$/, '')}`;
+  if (/NOPERM|can't run this command or subcommand/.test(message)) {
+    const denied = message.replace(/ script: .*$/, '');
+    return `Redis at ${address}: grant its user the missing permission: ${denied}`;
+  }
   if (['WRONGPASS', 'NOAUTH'].includes(word) || /invalid (username|password)/i.test(message))
     return (
       `Redis at ${address} refuses the login (${word}): ` +

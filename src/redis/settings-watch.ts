@@ -10,8 +10,8 @@ const TROUBLED_PERIOD_MS = 1_000;
 
 export type SettingsWatch = ReturnType<typeof watchSettings>;
 
-/** Checks at each connection, and every 15 s, whether Redis is set up so that it loses nothing. Work
- * goes on with wrong settings: stopping it would not make the data in Redis any safer. */
+/** Checks at each connection, and every 15 s, whether Redis is set up so that it loses nothing.
+ * Work goes on with wrong settings: stopping it would not make the data in Redis any safer. */
 export function watchSettings(link: RedisLink, log: Logger) {
   let trouble: string | undefined;
   const check = async (): Promise<void> => {

@@ -89,8 +89,8 @@ export interface State {
   readonly record: VolumeRecord;
   readonly recovery: Recovery;
   readonly wasEmptied: boolean;
-  /** Redis' data and the last worker that remembered the creation were lost. Nothing is promised for
-   * the volume then. */
+  /** Redis' data and the last worker that remembered the creation were lost. Nothing is promised
+   * for the volume then. */
   readonly isForgotten: boolean;
   readonly workers: readonly [Worker, Worker];
   /** Faults that may still happen. */
