@@ -7,8 +7,7 @@ import * as shared from './record-scripts.ts';
  *
  * Answers   opened
  *           creating  a creation is open, and has to end first (record rule 1)
- *           resolve   the record is ambiguous: its CreateVolume has to be sent again first (record
- *                     rule 5)
+ *           resolve   the record is ambiguous: send its CreateVolume again first (record rule 5)
  *           settle    an earlier call may still be at work, and there is no request to send again
  *           gone      the volume is deleted
  *           or NOT_OPENED */

@@ -69,8 +69,8 @@ interface Call {
   /** Ticks until the settle time of the call is over; more than SETTLE: its deadline has not
    * passed. */
   readonly left: number;
-  /** The worker that waits for its answer; or CUT: the caller got an error; or
-   * ORPHANED: the caller died. */
+  /** The worker that waits for its answer; or CUT: the caller got an error; or ORPHANED: the caller
+   * died. */
   readonly waiter: number;
 }
 
