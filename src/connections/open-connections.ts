@@ -26,7 +26,7 @@ export interface Connections {
 }
 
 /** Opens the connections of a process, adds their checks to /readyz, and closes them with the
- * process. Waits for nothing: each connects in the background, for ever.
+ * process. Does not wait until they are usable: each connects, and reconnects, in the background.
  * @param name       of the process, for the User-Agent
  * @param redisName  shown by Redis' CLIENT LIST
  * @throws UsageError for flags that can't be used */

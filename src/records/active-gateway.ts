@@ -2,21 +2,21 @@ import type { Redis } from 'ioredis';
 import { defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
 import { activeGatewayKey } from './key-names.ts';
 
-/* The replicas of a driver have separate locks, so only one of them at a time gets controller calls
- * (record rule 7). A Redis hash names its gateway. The leading ingest writes the hash; the scripts
- * that open a record read it in the same step, so the gateway that a run calls and the one that its
- * record names can't differ.
+/* The active gateway of a driver, a hash in Redis. The replicas of a driver have separate locks, so
+ * only one of them at a time gets controller calls (record rule 7). The leading ingest writes the
+ * hash. The scripts that open a record read it in the same step, so the gateway that a run calls
+ * and the one that its record names can't differ.
  *
  * Fields of the hash:
  * endpoint  the active gateway
  * since     when it was named, Redis' ms
- * fence     number of changes so far. A change gives the number it has read, so that of two leaders
- *           only one writes.
+ * fence     number of changes so far. A leader names a gateway only if this number is still the
+ *           one it has read, so that of two leaders only one succeeds.
  * previous  the gateway before, '' when there was none
  * openAt    until when calls at `previous` may be under way, Redis' ms; nothing is opened before */
 
 const READ_FIELDS = `
-local endpoint, fence, since, previous, openAt = unpack(redis.call(
+local active, fence, since, previous, openAt = unpack(redis.call(
   'HMGET', gatewayKey, 'endpoint', 'fence', 'since', 'previous', 'openAt'))
 openAt = tonumber(openAt or 0)
 `;
@@ -34,7 +34,7 @@ const readScript = defineNamedScript({
     },
   },
   lua: `${REDIS_NOW}${READ_FIELDS}
-return {'gateway', 'endpoint', endpoint or '', 'version', fence or 0, 'sinceMs', since or 0,
+return {'gateway', 'endpoint', active or '', 'version', fence or 0, 'sinceMs', since or 0,
   'previous', previous or '', 'waitMs', math.max(0, openAt - now)}
 `,
 });
@@ -43,12 +43,12 @@ return {'gateway', 'endpoint', endpoint or '', 'version', fence or 0, 'sinceMs',
  * over yet is never shortened. */
 const nameScript = defineNamedScript({
   keys: ['gatewayKey'],
-  args: { version: 'number', newEndpoint: 'text', waitMs: 'number' },
+  args: { version: 'number', endpoint: 'text', waitMs: 'number' },
   answers: { changed: {}, named: {} },
   lua: `${REDIS_NOW}${READ_FIELDS}
 if tonumber(fence or 0) ~= version then return {'changed'} end
-redis.call('HSET', gatewayKey, 'endpoint', newEndpoint, 'since', now, 'fence', version + 1,
-  'previous', endpoint or '', 'openAt', math.max(now + waitMs, openAt))
+redis.call('HSET', gatewayKey, 'endpoint', endpoint, 'since', now, 'fence', version + 1,
+  'previous', active or '', 'openAt', math.max(now + waitMs, openAt))
 return {'named'}
 `,
 });
@@ -67,31 +67,21 @@ export interface NamedGateway {
   readonly waitMs: number;
 }
 
-/** The gateway of a driver that gets calls. Both methods reject while Redis can't be reached. */
-export interface ActiveGateway {
-  read(): Promise<NamedGateway>;
-  /** Names another one.
-   * @param choice  `version`: as read. `waitMs`: how long calls at the previous gateway may still
-   *   be under way; 0 where there are none
-   * @returns false where another leader named one since `version` was read */
-  name(choice: {
-    readonly version: number;
-    readonly endpoint: string;
-    readonly waitMs: number;
-  }): Promise<boolean>;
-}
+export type ActiveGateway = ReturnType<typeof redisActiveGateway>;
 
-/** The active gateway of one driver in Redis. */
-export function redisActiveGateway(redis: Redis, prefix: string, driver: string): ActiveGateway {
+/** The active gateway of a driver. Both methods reject while Redis can't be reached. */
+export function redisActiveGateway(redis: Redis, prefix: string, driver: string) {
   const keys = { gatewayKey: activeGatewayKey(prefix, driver) };
   return {
-    async read() {
+    async read(): Promise<NamedGateway> {
       const { kind: _, ...gateway } = await readScript.run(redis, keys, {});
       return gateway;
     },
-    async name({ version, endpoint, waitMs }) {
-      const args = { version, newEndpoint: endpoint, waitMs };
-      return (await nameScript.run(redis, keys, args)).kind === 'named';
+    /** Names another one. `version`: as read. `waitMs`: how long calls at the previous gateway may
+     * still be under way, 0 where there are none.
+     * @returns false where another leader named one since `version` was read */
+    async name(choice: Pick<NamedGateway, 'version' | 'endpoint' | 'waitMs'>): Promise<boolean> {
+      return (await nameScript.run(redis, keys, choice)).kind === 'named';
     },
   };
 }

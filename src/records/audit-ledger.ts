@@ -1,21 +1,19 @@
 import type { Redis } from 'ioredis';
 import { auditKey } from './key-names.ts';
 
-/** What one audit remembers for the next. */
-export interface AuditLedger {
-  /** When each handle was first found unknown, Unix ms. */
-  read(): Promise<ReadonlyMap<string, number>>;
-  /** Replaces the whole ledger. */
-  write(seen: ReadonlyMap<string, number>): Promise<void>;
-}
+export type AuditLedger = ReturnType<typeof redisAuditLedger>;
 
-/** The ledger in Redis. */
-export function redisAuditLedger(redis: Redis, prefix: string, driver: string): AuditLedger {
+/** What one audit of a driver remembers for the next: when each handle was first found unknown,
+ * Unix ms. */
+export function redisAuditLedger(redis: Redis, prefix: string, driver: string) {
   const key = auditKey(prefix, driver);
   return {
-    read: async () =>
-      new Map(Object.entries(await redis.hgetall(key)).map(([handle, ms]) => [handle, Number(ms)])),
-    async write(seen) {
+    async read(): Promise<ReadonlyMap<string, number>> {
+      const fields = Object.entries(await redis.hgetall(key));
+      return new Map(fields.map(([handle, ms]) => [handle, Number(ms)]));
+    },
+    /** Replaces the whole ledger. */
+    async write(seen: ReadonlyMap<string, number>): Promise<void> {
       const transaction = redis.multi().del(key);
       if (seen.size > 0) transaction.hset(key, new Map(seen));
       const results = await transaction.exec();

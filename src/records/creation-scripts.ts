@@ -1,13 +1,15 @@
 import { defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
 import * as shared from './record-scripts.ts';
 
-/* The scripts of a creation. Keys, fields and common arguments are explained in
- * record-scripts.ts. */
+/* The scripts of a creation. record-scripts.ts explains keys, fields and common arguments. */
 
 /** The fields of RequestTexts. */
 const REQUEST = { request: 'text', skeleton: 'text', secret: 'text', endpoint: 'text' } as const;
 
-/** Lua: becomes `stored` and unambiguous, and expires after a day. */
+/** What identifies Redis' data at one moment; see incarnation.ts. */
+const INCARNATION = { incarnation: 'text', sequence: 'number' } as const;
+
+/** Lua: the record becomes `stored` and unambiguous, and expires after a day. */
 const BECOME_STORED = `
 redis.call('HSET', recordKey, 'state', 'stored', 'owner', '', 'amb', '0')
 redis.call('HDEL', recordKey, 'until', 'prev', 'req', 'skel', 'secret', 'ans', 'call', 'code')
@@ -27,23 +29,13 @@ redis.call('EXPIRE', recordKey, ${shared.REMEMBERED_S})
  *           or NOT_OPENED */
 export const openCreate = defineNamedScript({
   keys: shared.RECORD_KEYS,
-  args: {
-    ...shared.OPENING_ARGS,
-    mode: ['plan', 'existing', 'again', 'resolve'],
-    ...REQUEST,
-  },
+  args: { ...shared.OPENING_ARGS, mode: ['plan', 'existing', 'again', 'resolve'], ...REQUEST },
   answers: {
     ...shared.NOT_OPENED,
     none: {},
     closed: { state: ['stored', 'deleting', 'gone'] },
-    opened: { incarnation: 'text', sequence: 'number', endpoint: 'text' },
-    replay: {
-      incarnation: 'text',
-      sequence: 'number',
-      ambiguous: 'flag',
-      ...REQUEST,
-      answer: 'text',
-    },
+    opened: { ...INCARNATION, endpoint: 'text' },
+    replay: { ...INCARNATION, ambiguous: 'flag', ...REQUEST, answer: 'text' },
   },
   lua: `${shared.BEGIN_OPENING}
 if not state then
@@ -104,9 +96,10 @@ return {'ok'}
 });
 
 /** `creating` to no record where the driver's refusal proves absence, else to `suspect` (record
- * rule 4). What counts is the time at which the attempt was opened: an earlier call may create the
- * volume between the refusal and this script. A volume that was stored before this attempt goes
- * back to `stored`, unambiguous: the driver did create it. */
+ * rule 4). The settle time must have been over when the attempt was opened, not only now: an
+ * earlier call may create the volume between the refusal and this script. A record that was
+ * `stored` before this attempt becomes `stored` again, unambiguous: the driver did create the
+ * volume. */
 export const closeRefused = defineNamedScript({
   keys: shared.RECORD_KEYS,
   args: { owner: 'text', id: 'text', code: 'text' },
@@ -119,9 +112,7 @@ if amb == '1' and isSettled ~= '1' then
 end
 redis.call('HDEL', openKey, id)
 if string.sub(prev or '', 1, 7) == 'stored ' then ${BECOME_STORED}
-else
-  redis.call('DEL', recordKey)
-end
+else redis.call('DEL', recordKey) end
 return {'removed'}
 `,
 });
@@ -153,24 +144,18 @@ return {'ok'}
 });
 
 /** No record to `creating`, ambiguous and without owner, where Redis has lost the record of a
- * creation that a worker left open. It is lost when Redis' data is of another incarnation than at
- * its opening, or, before the leader has noticed, has an earlier sequence (restored from a backup).
+ * creation that a worker left open. A missing record was lost if the incarnation has changed since
+ * it was opened, or if the sequence went back (restored from a backup, and the leader has not
+ * noticed yet). Otherwise another run closed it.
  *
- * Args      incarnation, sequence  of Redis when the record was opened
- * Answers   open       it is still open; or no incarnation is confirmed yet
+ * Args      incarnation, sequence  as they were when the record was opened
+ * Answers   open       it is still open, or no incarnation is confirmed yet
  *           closed     another run closed it
- *           rewritten  with the incarnation and sequence of now */
+ *           rewritten  with the current incarnation and sequence */
 export const rewriteLost = defineNamedScript({
   keys: shared.RECORD_KEYS,
-  args: {
-    id: 'text',
-    job: 'text',
-    ownMs: 'number',
-    incarnation: 'text',
-    sequence: 'number',
-    ...REQUEST,
-  },
-  answers: { open: {}, closed: {}, rewritten: { incarnation: 'text', sequence: 'number' } },
+  args: { id: 'text', job: 'text', ownMs: 'number', ...INCARNATION, ...REQUEST },
+  answers: { open: {}, closed: {}, rewritten: INCARNATION },
   lua: `${REDIS_NOW}
 local state = redis.call('HGET', recordKey, 'state')
 if state then return {(state == 'creating' or state == 'suspect') and 'open' or 'closed'} end

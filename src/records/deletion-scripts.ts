@@ -1,16 +1,14 @@
 import { defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
 import * as shared from './record-scripts.ts';
 
-/* The scripts of a deletion. Keys, fields and common arguments are explained in
- * record-scripts.ts. */
+/* The scripts of a deletion. record-scripts.ts explains keys, fields and common arguments. */
 
 /** No record, `stored` or `deleting` to `deleting`, with a new owner.
  *
  * Answers   opened
  *           creating  a creation is open, and has to end first (record rule 1)
- *           resolve   the record is ambiguous: its CreateVolume has to be sent again first (record
- *                     rule 5)
- *           settle    as resolve, but there is no stored request: wait for the settle time
+ *           resolve   the record is ambiguous: send its CreateVolume again first (record rule 5)
+ *           settle    an earlier call may still be at work, and there is no request to send again
  *           gone      the volume is deleted
  *           or NOT_OPENED */
 export const openDelete = defineNamedScript({

@@ -1,13 +1,18 @@
 import type { Redis } from 'ioredis';
-import { defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
+import { type AnswerOf, defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
 import { forgottenKey, openRecordsKey, volumeRecordKey } from './key-names.ts';
+
+const ANSWERS = { none: {}, busy: { waitMs: 'number' }, forgotten: { state: 'text' } } as const;
+
+/** What became of the record: there was none, an owner is live, or it was dropped. */
+export type Forgotten = AnswerOf<typeof ANSWERS>;
 
 /** Any state to no record, with a note in the log of forgotten records. Refuses while an owner is
  * live, because its call may create the volume at this moment. */
 const forgetScript = defineNamedScript({
   keys: ['recordKey', 'openKey', 'logKey'],
   args: { id: 'text', note: 'text' },
-  answers: { none: {}, busy: { waitMs: 'number' }, forgotten: { state: 'text' } },
+  answers: ANSWERS,
   lua: `${REDIS_NOW}
 local state, owner, untilMs = unpack(redis.call('HMGET', recordKey, 'state', 'owner', 'until'))
 if not state then return {'none'} end
@@ -21,15 +26,9 @@ return {'forgotten', 'state', state}
 `,
 });
 
-/** What became of the record: there was none, an owner is live, or it was dropped. */
-export type Forgotten =
-  | { readonly kind: 'none' }
-  | { readonly kind: 'busy'; readonly waitMs: number }
-  | { readonly kind: 'forgotten'; readonly state: string };
-
-/** Drops a record although it is not known whether its volume exists, because an operator says so.
- * Redis keeps what was forgotten, by whom and why (the last thousand). */
-export async function forgetRecord(
+/** Drops a record at an operator's request, although its volume may exist. Redis keeps the last
+ * thousand notes of what was forgotten, by whom and why. */
+export function forgetRecord(
   redis: Redis,
   place: { readonly prefix: string; readonly driver: string; readonly id: string },
   note: { readonly by: string; readonly why: string; readonly atMs: number },

@@ -2,10 +2,10 @@ import type { Redis } from 'ioredis';
 import { defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
 import { incarnationKey } from './key-names.ts';
 
-/* The incarnation of Redis' data (record rule 6). The leader keeps its id on the Lease too and
- * compares the two every second. Redis without an id was never used, was emptied, or is another
- * one. A sequence that went back shows that Redis was restored from a backup, or restarted without
- * its last writes.
+/* The incarnation of Redis' data (record rule 6). The leader also keeps its id on the Lease, and
+ * compares the two every second. A Redis without an id was never used, or was emptied; another id
+ * is that of another Redis. A sequence that went back shows that Redis was restored from a backup,
+ * or restarted without its last writes.
  *
  * Fields of the hash:
  * epoch            id of the incarnation
@@ -37,45 +37,31 @@ return {'ok'}
 `,
 });
 
-type AdvanceResult =
-  | { readonly kind: 'none' }
-  /** `sequence`: before this call. */
-  | { readonly kind: 'found'; readonly id: string; readonly sequence: number };
+export type IncarnationStore = ReturnType<typeof redisIncarnationStore>;
 
 /** The incarnation of Redis' data for one driver, as the leader reads and writes it. Methods reject
  * while Redis can't be reached. */
-export interface IncarnationStore {
-  /** Reads the incarnation, and advances its sequence where its id is the given one. */
-  advance(id: string): Promise<AdvanceResult>;
-  /** Confirms what Redis holds from now on, as a new incarnation.
-   * @param incarnation  `quarantineMs`: how long nothing may be opened; 0 for a first
-   *   installation */
-  begin(incarnation: {
-    readonly id: string;
-    readonly quarantineMs: number;
-    readonly sequence: number;
-  }): Promise<void>;
-  /** Names the foreign leader that holds the driver's Lease, so that nothing new is opened here;
-   * undefined where there is none. */
-  setForeignLeader(holder: string | undefined): Promise<void>;
-}
-
-/** The incarnation in Redis. */
-export function redisIncarnationStore(
-  redis: Redis,
-  prefix: string,
-  driver: string,
-): IncarnationStore {
+export function redisIncarnationStore(redis: Redis, prefix: string, driver: string) {
   const keys = { incarnationKey: incarnationKey(prefix, driver) };
   return {
-    advance: (id) => advanceScript.run(redis, keys, { id }),
-    async setForeignLeader(holder) {
+    /** Reads the incarnation, and advances its sequence if its id is the given one.
+     * @returns the sequence as it was before */
+    advance: (id: string) => advanceScript.run(redis, keys, { id }),
+    /** Confirms what Redis holds from now on, as a new incarnation. `quarantineMs`: how long
+     * nothing may be opened; 0 for a first installation. */
+    async begin(incarnation: {
+      readonly id: string;
+      readonly quarantineMs: number;
+      readonly sequence: number;
+    }): Promise<void> {
+      await beginScript.run(redis, keys, incarnation);
+    },
+    /** Names the foreign leader that holds the driver's Lease, so that nothing new is opened here;
+     * undefined where there is none. */
+    async setForeignLeader(holder: string | undefined): Promise<void> {
       await (holder === undefined
         ? redis.hdel(keys.incarnationKey, 'foreign')
         : redis.hset(keys.incarnationKey, 'foreign', holder));
-    },
-    async begin(incarnation) {
-      await beginScript.run(redis, keys, incarnation);
     },
   };
 }

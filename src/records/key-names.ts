@@ -4,37 +4,32 @@ import { keyPrefix } from '../redis/key-names.ts';
  * `epoch` and `beat` for incarnation, id and sequence; `fence` for the version of the active
  * gateway), because processes of two versions share them during a rolling update. */
 
-/** Hash of one volume record; the fields are explained in records/record-scripts.ts. */
-export function volumeRecordKey(prefix: string, driver: string, id: string): string {
-  return `${keyPrefix(prefix)}:volume:${driver}:${id}`;
-}
+/** Hash of the fields of one volume record; see record-scripts.ts. */
+export const volumeRecordKey = nameItemKeys('volume');
+
+/** Text that reserves a volume name for a claim; see names-in-use.ts. */
+export const volumeNameKey = nameItemKeys('name');
 
 /** Hash of a driver's open records: record id to job key. */
-export function openRecordsKey(prefix: string, driver: string): string {
-  return `${keyPrefix(prefix)}:open:${driver}`;
+export const openRecordsKey = nameDriverKeys('open');
+
+/** Hash of the incarnation of Redis' data for one driver; see incarnation.ts. */
+export const incarnationKey = nameDriverKeys('blessing');
+
+/** Hash of the one gateway of a driver that gets calls; see active-gateway.ts. */
+export const activeGatewayKey = nameDriverKeys('gateway');
+
+/** Hash of volumes that audits found unknown, handle to time; see audit-ledger.ts. */
+export const auditKey = nameDriverKeys('audit');
+
+/** List of records that operators dropped, the latest first; see forget.ts. */
+export const forgottenKey = nameDriverKeys('forgotten');
+
+function nameDriverKeys(kind: string) {
+  return (prefix: string, driver: string) => `${keyPrefix(prefix)}:${kind}:${driver}`;
 }
 
-/** Hash of the incarnation of Redis' data for one driver; records/incarnation.ts. */
-export function incarnationKey(prefix: string, driver: string): string {
-  return `${keyPrefix(prefix)}:blessing:${driver}`;
-}
-
-/** Hash of the one gateway of a driver that gets calls; records/active-gateway.ts. */
-export function activeGatewayKey(prefix: string, driver: string): string {
-  return `${keyPrefix(prefix)}:gateway:${driver}`;
-}
-
-/** Text that reserves a volume name for a claim; records/names-in-use.ts. */
-export function volumeNameKey(prefix: string, driver: string, name: string): string {
-  return `${keyPrefix(prefix)}:name:${driver}:${name}`;
-}
-
-/** Hash of volumes that audits found unknown, handle to time; records/audit-ledger.ts. */
-export function auditKey(prefix: string, driver: string): string {
-  return `${keyPrefix(prefix)}:audit:${driver}`;
-}
-
-/** List of records that operators dropped, the latest first; records/forget.ts. */
-export function forgottenKey(prefix: string, driver: string): string {
-  return `${keyPrefix(prefix)}:forgotten:${driver}`;
+function nameItemKeys(kind: string) {
+  return (prefix: string, driver: string, item: string) =>
+    `${keyPrefix(prefix)}:${kind}:${driver}:${item}`;
 }

@@ -1,6 +1,9 @@
 import type { Redis } from 'ioredis';
-import { jobData, keyId, parseJob, type JobKey } from '../queue/contract.ts';
+import { jobData, parseJob, type JobKey } from '../queue/contract.ts';
 import { openRecordsKey } from './key-names.ts';
+
+/** Records that are read at a time: Redis does nothing else meanwhile. */
+const PAGE = 1000;
 
 /** The job key of each open record of a driver, by record id. A resync enqueues them, because claim
  * and PV of an open record may be gone. */
@@ -9,33 +12,14 @@ export async function openJobs(
   prefix: string,
   driver: string,
 ): Promise<ReadonlyMap<string, JobKey>> {
-  const fields = await redis.hgetall(openRecordsKey(prefix, driver));
-  const jobs = Object.entries(fields).flatMap(([id, text]) => {
-    const key = decodeJob(text);
-    return key === undefined ? [] : [[id, key] as const];
-  });
-  return new Map(jobs);
-}
-
-const PAGE = 1000;
-
-/** The ids of the records that are open for a job. Reads all open records, in pages. */
-export async function openIdsOf(
-  redis: Redis,
-  openKey: string,
-  job: JobKey,
-): Promise<readonly string[]> {
-  const ids = new Set<string>();
-  let cursor = '0';
-  do {
-    const [next, fields] = await redis.hscan(openKey, cursor, 'COUNT', PAGE);
-    for (let i = 0; i < fields.length; i += 2) {
-      const key = decodeJob(fields[i + 1] ?? '');
-      if (key !== undefined && keyId(key) === keyId(job)) ids.add(fields[i] ?? '');
+  const jobs = new Map<string, JobKey>();
+  const pages = redis.hscanStream(openRecordsKey(prefix, driver), { count: PAGE });
+  for await (const page of pages as AsyncIterable<readonly string[]>)
+    for (let i = 0; i < page.length; i += 2) {
+      const key = decodeJob(page[i + 1] ?? '');
+      if (key !== undefined) jobs.set(page[i] ?? '', key);
     }
-    cursor = next;
-  } while (cursor !== '0');
-  return [...ids];
+  return jobs;
 }
 
 /** The text by which a record names its job. */

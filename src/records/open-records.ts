@@ -3,7 +3,7 @@ import { volumeRecordKey } from './key-names.ts';
 import { openJobs } from './open-jobs.ts';
 import { decodeAnswer } from './stored-request.ts';
 
-/** An open record, as audits and operators see it; never its request, which contains class
+/** An open record for audits and operators, without its request, which contains class
  * parameters. */
 export interface OpenRecord {
   readonly id: string;
@@ -16,7 +16,7 @@ export interface OpenRecord {
   readonly sinceMs: number;
   /** gRPC code of the last attempt, '' when it had none. */
   readonly lastCode: string;
-  /** The volume's handle, where the driver has told it. */
+  /** The volume's handle, where the driver has answered with it. */
   readonly handle: string | undefined;
 }
 

@@ -1,10 +1,8 @@
 import type { VolumeAnswer } from '../volumes/persistent-volume.ts';
 import { NOT_OPENED, type NotOpened } from './record-scripts.ts';
-import type { RecordState } from './record-state.ts';
 import type { VolumeRequest } from './stored-request.ts';
 
-/** Nothing may be sent yet: Redis' data may have been lost (record rule 6), calls at another
- * gateway may be under way (record rule 7), or a foreign leader holds the Lease. */
+/** Nothing may be sent yet; explainNotOpened has the reasons. */
 interface NotYet {
   readonly kind: 'not-yet';
   readonly reason: string;
@@ -12,11 +10,7 @@ interface NotYet {
 }
 
 /** Another run owns the record. */
-interface Busy {
-  readonly kind: 'busy';
-  readonly waitMs: number;
-  readonly state: RecordState;
-}
+type Busy = Extract<NotOpened, { readonly kind: 'busy' }>;
 
 /** A stored request that is to be sent again. */
 export interface Replay {
@@ -49,8 +43,7 @@ export type OpenedDelete =
   | { readonly kind: 'gone' }
   /** A creation is open, and has to end first. */
   | { readonly kind: 'creating' }
-  /** The creation has to be sent again first: its success proves that no earlier call is still at
-   * work. */
+  /** The record is ambiguous: its creation has to be sent again first (record rule 5). */
   | { readonly kind: 'resolve' }
   /** An earlier call may still be at work, and there is no request to send again. */
   | { readonly kind: 'settle'; readonly waitMs: number }
@@ -62,10 +55,10 @@ export function isNotOpened(answer: { readonly kind: string }): answer is NotOpe
   return answer.kind in NOT_OPENED;
 }
 
-/** The leader confirms Redis' data every second. */
+/** Soon, since the leader confirms Redis' data every second. */
 const NO_INCARNATION_WAIT_MS = 500;
 
-/** A change-over to sutler takes minutes, and its leader enqueues everything then. */
+/** A change-over to sutler takes minutes, and sutler's leader enqueues everything after it. */
 const FOREIGN_WAIT_MS = 5_000;
 
 /** Adds the reason, for people to read, to an answer that nothing was opened. */
@@ -83,19 +76,17 @@ export function explainNotOpened(answer: NotOpened): NotYet | Busy {
     case 'moved':
       return notYet(
         answer.waitMs,
-        'another gateway has just become the active one; ' +
-          'waiting until calls at the previous one have ended',
+        'another gateway has just become the active one; calls at the previous one must end first',
       );
     case 'elsewhere':
       return notYet(
         answer.waitMs,
-        `a call of unknown end may still be at work behind ${answer.endpoint}, ` +
-          'which is not the active gateway any more',
+        `a call may still be at work behind ${answer.endpoint}, no longer the active gateway`,
       );
     case 'foreign':
       return notYet(
         FOREIGN_WAIT_MS,
-        `${answer.holder} holds the driver’s Lease; this installation only finishes what is open`,
+        `${answer.holder} holds the driver’s Lease; sutler only finishes what is open`,
       );
   }
 }

@@ -8,23 +8,19 @@ import { askRedis, RecordsUnavailable } from './volume-record.ts';
 /** Records that one script reads: Redis does nothing else meanwhile. */
 const PAGE = 200;
 
-/** Answers one page of the skeletons of open creations that name a source. The match is one of
- * text, so the caller decodes them. Refuses while records may be lost and not be rewritten yet
- * (record rule 6). */
+/** Answers the skeletons of one page of open creations that seem to name a source: Lua only
+ * searches the text, so the caller decodes them. Refuses while records may be lost and not be
+ * rewritten yet (record rule 6). */
 const pageScript = defineNamedScript({
   keys: ['openKey', 'incarnationKey'],
-  args: { cursor: 'text', recordKeyRoot: 'text', pageSize: 'number' },
-  answers: {
-    'no-incarnation': {},
-    quarantine: {},
-    page: { cursor: 'text', skeletons: 'list' },
-  },
+  args: { cursor: 'text', recordKeyRoot: 'text' },
+  answers: { 'no-incarnation': {}, quarantine: {}, page: { cursor: 'text', skeletons: 'list' } },
   lua: `${REDIS_NOW}
 local incarnation, quarantineUntil =
   unpack(redis.call('HMGET', incarnationKey, 'epoch', 'quarantineUntil'))
 if not incarnation then return {'no-incarnation'} end
 if now < tonumber(quarantineUntil or 0) then return {'quarantine'} end
-local nextCursor, ids = unpack(redis.call('HSCAN', openKey, cursor, 'COUNT', pageSize))
+local nextCursor, ids = unpack(redis.call('HSCAN', openKey, cursor, 'COUNT', ${PAGE}))
 local skeletons = {}
 for i = 1, #ids, 2 do
   local state, skeleton = unpack(redis.call('HMGET', recordKeyRoot .. ids[i], 'state', 'skel'))
@@ -38,7 +34,7 @@ return {'page', 'cursor', nextCursor, 'skeletons', skeletons}
 });
 
 /** UIDs of the snapshots and claims that volumes are being filled from, by the open records of all
- * drivers of the installation: a finalizer does not say for which driver it was added, and a claim
+ * drivers of the installation. A finalizer does not say for which driver it was added, and a claim
  * may be gone while the driver still reads from its source.
  * @throws RecordsUnavailable when that can't be known: then every source counts as in use */
 export async function openSources(
@@ -56,17 +52,14 @@ export async function openSources(
     const recordKeyRoot = volumeRecordKey(prefix, each, '');
     let cursor = '0';
     do {
-      const page = await askRedis(
-        pageScript.run(redis, keys, { cursor, recordKeyRoot, pageSize: PAGE }),
-      );
-      // Nothing can be open of another driver that sutler has never led.
+      const page = await askRedis(pageScript.run(redis, keys, { cursor, recordKeyRoot }));
+      // No leading ingest has ever confirmed that driver's data, so it has no open record.
       if (page.kind === 'no-incarnation' && each !== driver) break;
       if (page.kind !== 'page')
         throw new RecordsUnavailable(
-          `records of ${each} may be lost from Redis: it is not known which sources are in use`,
+          `Redis may have lost records of ${each}: it is not known which sources are in use`,
         );
-      const found = page.skeletons.flatMap((skeleton) => sourceUidIn(skeleton) ?? []);
-      for (const uid of found) uids.add(uid);
+      for (const uid of page.skeletons.flatMap((text) => sourceUidIn(text) ?? [])) uids.add(uid);
       cursor = page.cursor;
     } while (cursor !== '0');
   }

@@ -1,9 +1,9 @@
 import { defineNamedScript, REDIS_NOW, type AnswerOf } from '../redis/named-script.ts';
 import { RECORD_STATES } from './record-state.ts';
 
-/* The Lua scripts of the volume record: what they share, and `revert`. creation-scripts.ts and
- * deletion-scripts.ts have the others. Each script is one atomic compare-and-set, and together they
- * enforce the record rules of docs/invariants.md.
+/* What the Lua scripts of the volume record share, and `revert`; the other scripts are in
+ * creation-scripts.ts and deletion-scripts.ts. Each script is one atomic compare-and-set. Together
+ * they enforce the record rules of docs/invariants.md.
  *
  * Keys
  * recordKey       the record, a hash
@@ -37,14 +37,14 @@ export type RecordKey = (typeof RECORD_KEYS)[number];
 /** Seconds after which Redis forgets what is only remembered: a day. */
 export const REMEMBERED_S = 86_400;
 
-/** Lua: ends a script of a run that no longer owns the record. Answers `lost`. */
+/** Lua: answers `lost` to a run that does not own the record any more. */
 export const REQUIRE_OWNER = `
 if redis.call('HGET', recordKey, 'owner') ~= owner then return {'lost'} end
 `;
 
-/** Lua: refuses while another owner is live (record rule 1), else reads the record. Where the
- * ownership of the last owner has ended, the end of its call is unknown: the record becomes
- * ambiguous (record rule 2). Sets state, amb and n. Answers `busy`. */
+/** Lua: reads the record into state, amb and n. Answers `busy` while another owner is live (record
+ * rule 1). If the last owner's ownership ended before it closed the record, the end of its call is
+ * unknown: a creation becomes ambiguous (record rule 2). */
 export const TAKE_OVER = `
 local state, lastOwner, untilMs, amb, n =
   unpack(redis.call('HMGET', recordKey, 'state', 'owner', 'until', 'amb', 'n'))
@@ -62,13 +62,13 @@ if lastOwner and lastOwner ~= '' then
 end
 `;
 
-/** Lua: what every script that opens a record checks first. Expects the arguments of OPENING_ARGS;
- * sets what TAKE_OVER sets, and now, incarnation, sequence, quarantineUntil, foreignLeader,
+/** Lua: what every script that opens a record checks first. Expects the arguments of OPENING_ARGS.
+ * Sets what TAKE_OVER sets, and now, incarnation, sequence, quarantineUntil, foreignLeader,
  * lossSettledAt, activeEndpoint ('' where no leader has named a gateway), untilNew and previous.
- * Answers NOT_OPENED. */
+ * Answers one of NOT_OPENED. */
 export const BEGIN_OPENING = `${REDIS_NOW}
--- Record rule 6: Redis' data was confirmed, no quarantine is under way, and what the run read is of
--- this incarnation ('' = it read nothing).
+-- Record rule 6: Redis' data was confirmed, no quarantine is under way, and the run read its object
+-- in this incarnation ('' = it read none).
 local incarnation, quarantineUntil, sequence, foreignLeader = unpack(redis.call(
   'HMGET', incarnationKey, 'epoch', 'quarantineUntil', 'beat', 'foreign'))
 if not incarnation then return {'no-incarnation'} end
@@ -87,8 +87,8 @@ local untilNew = now + ownMs
 local previous = state and (state .. ' ' .. amb .. ' ' .. n) or ''
 `;
 
-/** Lua: a volume whose last call's end is unknown goes to another gateway only when the settle time
- * of that call is over (record rule 7). Answers `elsewhere`.
+/** Lua: answers `elsewhere` before a call of unknown end has settled at another gateway (record
+ * rule 7).
  * @param isUnknown  Lua condition: the end of the last call is unknown */
 export const requireSameGateway = (isUnknown: string): string => `
 if activeEndpoint ~= '' and ${isUnknown} then
@@ -100,7 +100,8 @@ if activeEndpoint ~= '' and ${isUnknown} then
 end
 `;
 
-/** ownMs: the ownership. seenIncarnation: as it was before the run read its object. */
+/** The arguments of a script that opens a record. `ownMs`: the ownership. `seenIncarnation`: as it
+ * was before the run read its object. */
 export const OPENING_ARGS = {
   owner: 'text',
   ownMs: 'number',
@@ -124,7 +125,7 @@ export const NOT_OPENED = {
 export type NotOpened = AnswerOf<typeof NOT_OPENED>;
 
 /** `creating` or `deleting` to the state before this attempt, since nothing was sent. Answers that
- * state; `none` where there was no record. */
+ * state, or `none` where there was no record. */
 export const revert = defineNamedScript({
   keys: RECORD_KEYS,
   args: { owner: 'text', id: 'text' },

@@ -1,8 +1,8 @@
 import type { VolumeAnswer, VolumeSkeleton } from '../volumes/persistent-volume.ts';
 import type { SecretRef } from '../volumes/secret-ref.ts';
 
-/** What is stored of a creation, so that it can be sent again byte for byte when claim or
- * class have changed or are gone. Never contains secret values. */
+/** What is stored of a creation, so that it can be sent again byte for byte when claim or class are
+ * changed or gone. Contains no secret values. */
 export interface VolumeRequest {
   /** Encoded CreateVolumeRequest without secrets. */
   readonly request: Uint8Array;
@@ -14,7 +14,7 @@ export interface VolumeRequest {
   readonly endpoint: string;
 }
 
-/** A VolumeRequest as Redis has it. These texts are decoded for a run, but never encoded anew. */
+/** A VolumeRequest as Redis has it. What was decoded for a run is never encoded again. */
 export interface RequestTexts {
   /** Base64. */
   readonly request: string;
@@ -61,7 +61,7 @@ export function sourceUidIn(skeleton: string): string | undefined {
   return typeof source?.uid === 'string' ? source.uid : undefined;
 }
 
-/** Our own scripts wrote the text, so one field tells whether it is of the expected kind. */
+/** Only sutler writes these texts, so checking one field is enough. */
 function decode<T extends object>(text: string, field: keyof T & string): T {
   const value: unknown = JSON.parse(text);
   if (typeof value !== 'object' || value === null || !(field in value))

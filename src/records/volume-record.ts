@@ -1,11 +1,12 @@
 import type { Redis } from 'ioredis';
-import type { JobKey } from '../queue/contract.ts';
+import { keyId, type JobKey } from '../queue/contract.ts';
 import type { NamedScript } from '../redis/named-script.ts';
+import { messageOf } from '../runtime/error-message.ts';
 import type { VolumeAnswer } from '../volumes/persistent-volume.ts';
 import * as creation from './creation-scripts.ts';
 import * as deletion from './deletion-scripts.ts';
 import { activeGatewayKey, incarnationKey, openRecordsKey, volumeRecordKey } from './key-names.ts';
-import { encodeJob, openIdsOf } from './open-jobs.ts';
+import { encodeJob, openJobs } from './open-jobs.ts';
 import {
   explainNotOpened,
   isNotOpened,
@@ -21,40 +22,32 @@ import {
   type RequestTexts,
   type VolumeRequest,
 } from './stored-request.ts';
-import { messageOf } from '../runtime/error-message.ts';
 
 /** Who opens a record, for which job. */
 interface Opening {
   /** Unique to the run. */
   readonly owner: string;
   readonly job: JobKey;
-  /** VolumeRecords.incarnation as it was before the run read its object; absent where it read
-   * none. */
+  /** VolumeRecords.incarnation from before the run read its object; absent where it read none. */
   readonly incarnation?: string;
 }
 
-/** Thrown when another run has taken the record over: what this run learned must not be written any
- * more. */
+/** Thrown when another run has taken the record over: this run may not write any more. */
 export class OwnershipLost extends Error {
   override readonly name = 'OwnershipLost';
 }
 
-/** Thrown when Redis does not answer: whether the change took place is unknown, and no call may be
- * started. */
+/** Thrown when Redis does not answer: a change may or may not have happened, so start no call. */
 export class RecordsUnavailable extends Error {
   override readonly name = 'RecordsUnavailable';
 }
 
 /** @throws RecordsUnavailable when Redis does not answer */
-export async function askRedis<T>(asked: Promise<T>): Promise<T> {
-  try {
-    return await asked;
-  } catch (cause) {
-    const reason = messageOf(cause);
-    throw new RecordsUnavailable(`the volume records can't be reached in Redis: ${reason}`, {
-      cause,
-    });
-  }
+export function askRedis<T>(asked: Promise<T>): Promise<T> {
+  return asked.catch((cause: unknown) => {
+    const message = `the volume records can't be reached in Redis: ${messageOf(cause)}`;
+    throw new RecordsUnavailable(message, { cause });
+  });
 }
 
 interface VolumeRecordsOptions {
@@ -62,17 +55,17 @@ interface VolumeRecordsOptions {
   /** Value of --redis-prefix, without braces. */
   readonly prefix: string;
   readonly driver: string;
-  /** How long one attempt owns a record: the call's timeout and time for the PV write. */
+  /** How long one attempt owns a record; see ownershipMs. */
   readonly ownMs: number;
   /** The settle time: how long after an ambiguous call's end a refusal does not prove absence. */
   readonly settleMs: number;
 }
 
-/** A creation that a run of this process opened and did not see closed, with the incarnation and
- * sequence of Redis' data at its opening. */
+/** A creation that a run of this process opened and did not see closed. */
 interface LeftOpen {
   readonly job: JobKey;
   readonly texts: RequestTexts;
+  /** Incarnation and sequence of Redis' data when the record was opened. */
   readonly incarnation: string;
   readonly sequence: number;
 }
@@ -82,7 +75,7 @@ interface LeftOpen {
 export class VolumeRecords {
   readonly #options: VolumeRecordsOptions;
   readonly #driverKeys: Readonly<Record<Exclude<RecordKey, 'recordKey'>, string>>;
-  /** What is written again when Redis has lost it (record rule 6), by record id. */
+  /** By record id: what is written again when Redis has lost it (record rule 6). */
   readonly #leftOpen = new Map<string, LeftOpen>();
   #incarnation = 'none seen yet';
 
@@ -96,22 +89,21 @@ export class VolumeRecords {
     };
   }
 
-  /** The incarnation of Redis' data as this process last saw it. A run takes it before it reads its
-   * object and gives it when it opens a record, because a read from before a loss proves nothing
-   * after it. */
+  /** The incarnation of Redis' data as this process last saw it. A run notes it before it reads its
+   * object, and passes it when it opens a record: what was read before a loss of data proves
+   * nothing after it. */
   get incarnation(): string {
     return this.#incarnation;
   }
 
   /** Reads the incarnation, so that the first run is not refused for knowing none. */
   async learnIncarnation(): Promise<void> {
-    const { incarnationKey: key } = this.#driverKeys;
-    this.#incarnation =
-      (await askRedis(this.#options.redis.hget(key, 'epoch'))) ?? this.#incarnation;
+    const id = await askRedis(this.#options.redis.hget(this.#driverKeys.incarnationKey, 'epoch'));
+    this.#incarnation = id ?? this.#incarnation;
   }
 
   /** Opens a creation with a planned request, or takes up the one that is stored.
-   * @param attempt  mode `again`: also where the record says stored, because the PV was removed */
+   * @param attempt  mode `again`: also opens a `stored` record, because its PV was removed */
   openCreate(
     id: string,
     attempt: Opening & { readonly planned: VolumeRequest; readonly mode: 'plan' | 'again' },
@@ -124,8 +116,8 @@ export class VolumeRecords {
     return this.#openCreate(id, 'existing', attempt);
   }
 
-  /** Takes up the creation of a stored but ambiguous volume, so that the volume can be deleted
-   * afterwards. */
+  /** Takes up the creation of a `stored` but ambiguous record: it has to be sent again before the
+   * volume may be deleted (record rule 5). */
   openResolve(id: string, attempt: Opening): Promise<OpenedCreate> {
     return this.#openCreate(id, 'resolve', attempt);
   }
@@ -148,9 +140,9 @@ export class VolumeRecords {
       return { kind, ...endpointField(endpoint) };
     }
     const { request, skeleton, secret, ambiguous } = answer;
-    const stored = { request, skeleton, secret, endpoint };
-    this.#remember(id, { job, texts: stored, incarnation, sequence });
-    return { kind, stored: decodeRequest(stored), ambiguous, answer: decodeAnswer(answer.answer) };
+    const found = { request, skeleton, secret, endpoint };
+    this.#remember(id, { job, texts: found, incarnation, sequence });
+    return { kind, stored: decodeRequest(found), ambiguous, answer: decodeAnswer(answer.answer) };
   }
 
   /** The PV exists.
@@ -219,14 +211,15 @@ export class VolumeRecords {
 
   /** Whether a creation or deletion of this volume is open. */
   async isOpen(id: string): Promise<boolean> {
-    const found = await askRedis(this.#options.redis.hexists(this.#driverKeys.openKey, id));
-    return found === 1;
+    return (await askRedis(this.#options.redis.hexists(this.#driverKeys.openKey, id))) === 1;
   }
 
-  /** The ids of the open records of a job, for jobs whose key does not tell the id. Reads all open
-   * records. */
-  openIdsOf(job: JobKey): Promise<readonly string[]> {
-    return askRedis(openIdsOf(this.#options.redis, this.#driverKeys.openKey, job));
+  /** The ids of the open records of a job, for jobs whose key does not contain the id. Reads all
+   * open records. */
+  async openIdsOf(job: JobKey): Promise<readonly string[]> {
+    const { redis, prefix, driver } = this.#options;
+    const open = await askRedis(openJobs(redis, prefix, driver));
+    return [...open].filter(([, key]) => keyId(key) === keyId(job)).map(([id]) => id);
   }
 
   /** Number of creations that this process left open. */
@@ -234,8 +227,8 @@ export class VolumeRecords {
     return this.#leftOpen.size;
   }
 
-  /** Forgets the creations that this process left open and that are closed by now, and writes those
-   * again that Redis has lost.
+  /** Checks the creations that this process left open: drops those that are closed by now, and
+   * writes those again that Redis has lost.
    * @returns the jobs whose records were written again */
   async rewriteLostRecords(): Promise<readonly JobKey[]> {
     const rewritten: JobKey[] = [];
@@ -244,20 +237,20 @@ export class VolumeRecords {
       const { job, texts, incarnation, sequence } = left;
       const args = { id, job: encodeJob(job), ownMs, incarnation, sequence, ...texts };
       const answer = await this.#run(creation.rewriteLost, id, args);
-      // A run of this process may have opened it anew meanwhile.
+      // A run of this process may have opened the record again meanwhile.
       if (this.#leftOpen.get(id) !== left) continue;
       if (answer.kind === 'closed') this.#leftOpen.delete(id);
       if (answer.kind !== 'rewritten') continue;
-      // In the new incarnation, its absence means again that another run closed it.
+      // From now on a missing record means again that another run closed it.
       const { kind: _, ...current } = answer;
-      this.#leftOpen.set(id, { ...left, ...current });
+      this.#leftOpen.set(id, { job, texts, ...current });
       rewritten.push(job);
     }
     return rewritten;
   }
 
-  /** What was left open before a loss stays remembered: its call may still create the volume, and a
-   * new record, which is reverted when nothing is sent, would hide that. */
+  /** Remembers a creation that is open now, unless one from before a loss is remembered: the call
+   * of that one may still create the volume, and the new record is removed if nothing is sent. */
   #remember(id: string, left: LeftOpen): void {
     const before = this.#leftOpen.get(id);
     if (before === undefined || before.incarnation === left.incarnation)
@@ -284,8 +277,7 @@ export class VolumeRecords {
     const answer = await askRedis(script.run(redis, keys, args));
     if (answer.kind === 'lost')
       throw new OwnershipLost(
-        `the record of volume ${id} was taken over by another run; ` +
-          `this run's result is not written`,
+        `another run took over the record of volume ${id}; this run's result is not written`,
       );
     return answer as Exclude<Answer, { readonly kind: 'lost' }>;
   }

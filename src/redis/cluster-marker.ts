@@ -1,24 +1,12 @@
 import { unlessAborted } from '../runtime/abort.ts';
+import { systemClock } from '../runtime/clock.ts';
+import { messageOf } from '../runtime/error-message.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import type { Logger } from '../runtime/log.ts';
+import { PollLoop } from '../runtime/poll-loop.ts';
 import type { RedisLink } from './connection.ts';
 import { clusterKey } from './key-names.ts';
 import { defineNamedScript } from './named-script.ts';
-import { messageOf } from '../runtime/error-message.ts';
-
-/** Whether this Redis, under this prefix, belongs to our cluster. Two clusters on one prefix would
- * provision and delete by each other's records. */
-export interface ClusterMarker {
-  /** Whether what Redis holds may be used; false until known. */
-  readonly isOurs: boolean;
-  /** One line for /readyz with the fix. */
-  readonly trouble: string | undefined;
-  /** Resolves when Redis is ours for the first time, or when the signal aborts. */
-  ours(signal: AbortSignal): Promise<void>;
-  /** Calls the listener whenever `isOurs` changes. */
-  onChange(listener: (isOurs: boolean) => void): void;
-  stop(): void;
-}
 
 export interface ClusterMarkerOptions {
   readonly link: RedisLink;
@@ -47,18 +35,20 @@ return {'marked', 'owner', redis.call('GET', marker)}
 `,
 });
 
-/** Checks at each connection and every two seconds: marks a Redis again that was emptied, and
- * notices one that went to another cluster. */
-export function watchClusterMarker(options: ClusterMarkerOptions): ClusterMarker {
+export type ClusterMarker = ReturnType<typeof watchClusterMarker>;
+
+/** Checks whether this Redis, under this prefix, belongs to our cluster: two clusters on one prefix
+ * would provision and delete by each other's records. Checks at each connection and every two
+ * seconds, so a Redis that was emptied is marked again, and one that went to another cluster is
+ * noticed. */
+export function watchClusterMarker(options: ClusterMarkerOptions) {
   const { link, log } = options;
   const key = clusterKey(options.prefix);
-  const stopped = new AbortController();
   const changes = new Listeners<boolean>();
   let uid: string | undefined;
   let isComparable = true;
   let isOurs = false;
   let trouble: string | undefined = 'not compared yet with the cluster that this Redis belongs to';
-  let checking: Promise<void> | undefined;
   let resolveOurs: () => void = () => undefined;
   const firstOurs = new Promise<void>((resolve) => (resolveOurs = resolve));
 
@@ -93,42 +83,38 @@ export function watchClusterMarker(options: ClusterMarkerOptions): ClusterMarker
       );
     setOurs(false, reason);
   };
-  const compare = async (): Promise<void> => {
-    try {
-      await readUid();
-      if (uid === undefined) return setOurs(true);
-      const { owner } = await markScript.run(link.redis, { marker: key }, { uid });
-      if (!stopped.signal.aborted) applyOwner(owner, uid);
-    } catch (error) {
-      const message = messageOf(error);
-      // `isOurs` stays as it was: a Redis that is away is compared again before anything else is
-      // done with it.
+  const compare = async (signal: AbortSignal): Promise<void> => {
+    if (link.trouble !== undefined) return;
+    await readUid();
+    if (uid === undefined) return setOurs(true);
+    const { owner } = await markScript.run(link.redis, { marker: key }, { uid });
+    if (!signal.aborted) applyOwner(owner, uid);
+  };
+  const loop = new PollLoop({
+    step: compare,
+    // `isOurs` stays as it was: a Redis that is away is compared again before it is used again.
+    onError: (error) => {
       if (!isOurs && (trouble === undefined || uid === undefined))
-        trouble = `could not read which cluster this is: ${message}`;
+        trouble = `could not read which cluster this is: ${messageOf(error)}`;
       log.debug({ err: error }, 'could not compare the cluster of this Redis; trying again');
-    }
-  };
-  const check = (): void => {
-    if (link.trouble !== undefined || stopped.signal.aborted) return;
-    checking ??= compare().finally(() => (checking = undefined));
-  };
-  const timer = setInterval(check, options.periodMs ?? PERIOD_MS);
-  link.onReady(check);
-  check();
+    },
+    periodMs: options.periodMs ?? PERIOD_MS,
+    clock: systemClock,
+  });
+  link.onReady(() => loop.runNow());
   return {
-    get isOurs() {
+    /** Whether what Redis holds may be used; false until known. */
+    get isOurs(): boolean {
       return isOurs;
     },
-    get trouble() {
+    /** One line for /readyz with the fix. */
+    get trouble(): string | undefined {
       return trouble;
     },
-    async ours(signal) {
-      await unlessAborted(firstOurs, signal);
-    },
-    onChange: (listener) => changes.subscribe(listener),
-    stop() {
-      stopped.abort('stopped');
-      clearInterval(timer);
-    },
+    /** Resolves when Redis is ours for the first time, or when the signal aborts. */
+    ours: (signal: AbortSignal): Promise<void> => unlessAborted(firstOurs, signal),
+    /** Calls the listener whenever `isOurs` changes. */
+    onChange: (listener: (isOurs: boolean) => void) => changes.subscribe(listener),
+    stop: () => void loop.stop(),
   };
 }

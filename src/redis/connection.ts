@@ -1,12 +1,13 @@
 import { performance } from 'node:perf_hooks';
 import { Redis, type RedisOptions } from 'ioredis';
+import { Listeners } from '../runtime/listeners.ts';
 import type { Logger } from '../runtime/log.ts';
 import { describeRedisError } from './error-text.ts';
 import { parseRedisUrl, redisAddress, type RedisSettings } from './url.ts';
 
-/** What a connection is for. `producer` and `plain` reject a command within a second after Redis
- * has gone away, so that the caller decides. `worker` keeps commands until Redis is back, which
- * BullMQ requires: the end of a job must not be dropped. */
+/** What a connection is for. `producer` and `plain` reject commands soon when Redis has gone away,
+ * and the caller decides. `worker` keeps commands until Redis is back, as BullMQ requires: the end
+ * of a job must not be dropped. */
 type RedisRole = 'producer' | 'worker' | 'plain';
 
 /** Options of a connection.
@@ -14,8 +15,7 @@ type RedisRole = 'producer' | 'worker' | 'plain';
 export function redisOptions(url: string, role: RedisRole): RedisSettings {
   return {
     ...parseRedisUrl(url),
-    // openRedis connects after it has attached its listeners; otherwise the first loss could be
-    // taken for the first connection.
+    // openRedis connects after it has attached its listeners.
     lazyConnect: true,
     retryStrategy: (times: number) => Math.min(50 * times, 2000),
     reconnectOnError: reconnectOnReadOnly(),
@@ -32,8 +32,8 @@ export function redisOptions(url: string, role: RedisRole): RedisSettings {
 
 const READ_ONLY_RECONNECT_MS = 2_000;
 
-/** A master that was demoted answers READONLY, and a reconnect finds the new master. At most one
- * reconnect per READ_ONLY_RECONNECT_MS, since it may find the same replica again. */
+/** Reconnects when a demoted master answers READONLY, to find the new one. At most once per
+ * READ_ONLY_RECONNECT_MS, since it may find the same replica again. */
 function reconnectOnReadOnly(): (error: Error) => boolean {
   let lastMs = -Infinity;
   return (error) => {
@@ -59,25 +59,22 @@ export interface RedisLink {
   close(): void;
 }
 
-interface RedisLinkOptions {
+/** Connects, and reconnects until closed.
+ * @throws UsageError for an unreadable URL; never because Redis is away */
+export function openRedis(options: {
   readonly url: string;
   readonly role: RedisRole;
   /** Shown by CLIENT LIST. */
   readonly name?: string;
   readonly log: Logger;
-}
-
-/** Connects, and reconnects until closed.
- * @throws UsageError for an unreadable URL; never because Redis is away */
-export function openRedis(options: RedisLinkOptions): RedisLink {
-  const { log } = options;
-  const settings = redisOptions(options.url, options.role);
+}): RedisLink {
+  const { url, role, name, log } = options;
+  const settings = redisOptions(url, role);
   const address = redisAddress(settings);
-  const redis = new DuplicatedRedis({
-    ...settings,
-    ...(options.name === undefined ? {} : { connectionName: options.name }),
-  });
-  const listeners: ((isFirst: boolean) => void)[] = [];
+  const redis = new DuplicatedRedis(
+    name === undefined ? settings : { ...settings, connectionName: name },
+  );
+  const listeners = new Listeners<boolean>();
   let trouble: string | undefined = `Redis at ${address}: not connected yet`;
   let hasConnected = false;
   let isClosed = false;
@@ -96,7 +93,7 @@ export function openRedis(options: RedisLinkOptions): RedisLink {
     trouble = undefined;
     hasConnected = true;
     log.info({ redis: address, first }, 'Redis is usable');
-    for (const listener of listeners) listener(first);
+    listeners.tell(first);
   });
   // 'error' reports a refused connection, and ioredis tries again.
   redis.connect().catch(() => undefined);
@@ -106,7 +103,7 @@ export function openRedis(options: RedisLinkOptions): RedisLink {
     get trouble() {
       return trouble;
     },
-    onReady: (listener) => void listeners.push(listener),
+    onReady: (listener) => listeners.subscribe(listener),
     close: () => {
       isClosed = true;
       trouble = `Redis at ${address}: connection closed`;
@@ -115,8 +112,8 @@ export function openRedis(options: RedisLinkOptions): RedisLink {
   };
 }
 
-/** Remembers its duplicates: BullMQ duplicates the connection it is given for its blocking reads,
- * and can't close the copy while Redis is down. */
+/** Remembers its duplicates in order to close them: BullMQ duplicates a connection for its blocking
+ * reads, and can't close the duplicate while Redis is down. */
 class DuplicatedRedis extends Redis {
   readonly #copies: { disconnect(): void }[] = [];
 

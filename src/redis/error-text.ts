@@ -3,26 +3,24 @@
 export function describeRedisError(address: string, error: Error): string {
   const { message } = error;
   const [word = ''] = message.split(/[\s:]/, 1);
-  // Some versions begin the refusal of a script with other words.
-  if (/NOPERM|can't run this command or subcommand/.test(message))
-    return (
-      `Redis at ${address}: its user may not do what is needed; ` +
-      `grant it: ${message.replace(/ script: .*$/, '')}`
-    );
+  // Older versions of Redis begin the refusal of a script with another text.
+  if (/NOPERM|can't run this command or subcommand/.test(message)) {
+    const denied = message.replace(/ script: .*$/, '');
+    return `Redis at ${address}: grant its user the missing permission: ${denied}`;
+  }
   if (['WRONGPASS', 'NOAUTH'].includes(word) || /invalid (username|password)/i.test(message))
     return (
       `Redis at ${address} refuses the login (${word}): ` +
       'correct user and password in --redis-url or REDIS_URL'
     );
-  // Older versions put the reason inside the text of a script's failure.
+  // When a script fails, older versions put the error word in the middle of the text.
   const refusal = /\b(OOM|READONLY|LOADING|MISCONF|CLUSTERDOWN|MASTERDOWN)\b/.exec(message)?.[1];
   if (refusal !== undefined) {
     const fix = REFUSAL_FIXES[refusal];
     const text = `Redis at ${address}: ${message.replace(/\.? script: .*$/, '')}`;
     return fix === undefined ? text : `${text}: ${fix}`;
   }
-  const code = 'code' in error && typeof error.code === 'string' ? error.code : '';
-  const reason = code === '' ? message : code;
+  const reason = 'code' in error && typeof error.code === 'string' ? error.code : message;
   return `Redis at ${address} can't be reached (${reason}): start it, or correct --redis-url`;
 }
 
@@ -30,5 +28,5 @@ export function describeRedisError(address: string, error: Error): string {
 const REFUSAL_FIXES: Readonly<Record<string, string>> = {
   OOM: 'raise maxmemory',
   READONLY: 'name the master in --redis-url, or the Sentinels, which know it',
-  MISCONF: 'look at its disk',
+  MISCONF: 'check its disk',
 };

@@ -4,35 +4,24 @@ import type { Logger } from '../runtime/log.ts';
 import type { RedisLink } from './connection.ts';
 import { flushMarkerKey } from './key-names.ts';
 
-/** Notices that Redis was emptied, by comparing a random key that it keeps there: a flush breaks no
- * connection and changes no run id. */
-export interface FlushDetector {
-  /** The value last read; undefined before the first check. */
-  readonly marker: string | undefined;
-  /** One line while Redis gives no answer, although the connection stands. */
-  readonly trouble: string | undefined;
-  /** Compares now; never rejects. */
-  check(): Promise<void>;
-  stop(): void;
-}
-
-interface FlushDetectorOptions {
-  readonly link: RedisLink;
-  readonly prefix: string;
-  readonly log: Logger;
-  /** Time between two checks. */
-  readonly periodMs?: number;
-  /** Called when Redis holds other data than at the last check. */
-  readonly onEmptied: () => void;
-}
-
+const PERIOD_MS = 1_000;
 /** Redis answers within milliseconds; after this time it counts as frozen or cut off. */
 const SILENT_MS = 2_500;
 
-/** Checks at once when Redis is usable, then every second. */
-export function startFlushDetector(options: FlushDetectorOptions): FlushDetector {
+export type FlushDetector = ReturnType<typeof startFlushDetector>;
+
+/** Notices that Redis was emptied, by comparing a random key that it keeps there: a flush breaks no
+ * connection and changes no run id. Checks when Redis becomes usable, and every second. */
+export function startFlushDetector(options: {
+  readonly link: RedisLink;
+  readonly prefix: string;
+  readonly log: Logger;
+  /** Called when Redis holds other data than at the last check. */
+  readonly onEmptied: () => void;
+}) {
   const { link, log } = options;
   const key = flushMarkerKey(options.prefix);
+  /** The value last read. */
   let marker: string | undefined;
   let checking: Promise<void> | undefined;
   let startedMs = 0;
@@ -67,18 +56,17 @@ export function startFlushDetector(options: FlushDetectorOptions): FlushDetector
     if (link.trouble !== undefined) return;
     await (checking ??= compare().finally(() => (checking = undefined)));
   };
-  const timer = setInterval(() => void check(), options.periodMs ?? 1000);
+  const timer = setInterval(() => void check(), PERIOD_MS);
   link.onReady(() => void check());
   return {
-    get marker() {
-      return marker;
-    },
-    get trouble() {
+    /** One line while Redis gives no answer, although the connection exists. */
+    get trouble(): string | undefined {
       const isWaiting = checking !== undefined && performance.now() - startedMs > SILENT_MS;
       return isSilent || isWaiting
         ? `Redis at ${link.address} does not answer; waiting for it`
         : undefined;
     },
+    /** Compares now; never rejects. */
     check,
     stop: () => clearInterval(timer),
   };

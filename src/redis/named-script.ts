@@ -9,14 +9,14 @@ interface FieldValues {
   readonly flag: boolean;
   readonly list: readonly string[];
 }
-/** The type of a field; a list of words stands for one of these words. */
+/** The type of a field; a list of texts allows each of them. */
 type FieldType = keyof FieldValues | readonly string[];
 type Fields = Readonly<Record<string, FieldType>>;
 type ValueOf<T extends FieldType> = T extends keyof FieldValues
   ? FieldValues[T]
   : Extract<T, readonly string[]>[number];
 type ValuesOf<F extends Fields> = { readonly [Name in keyof F]: ValueOf<F[Name]> };
-/** The decoded answer of a script, by what it declares. */
+/** The decoded answer of a script that declares `A`. */
 export type AnswerOf<A extends Readonly<Record<string, Fields>>> = {
   readonly [Kind in keyof A & string]: { readonly kind: Kind } & ValuesOf<A[Kind]>;
 }[keyof A & string];

@@ -2,20 +2,11 @@ import { systemClock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { startRedisServer } from './server.ts';
 
-/** A Redis that sutler runs itself and starts again, at the same address, when it dies. */
-export interface OwnRedis {
-  readonly url: string;
-  close(): Promise<void>;
-}
-
 const RESTART_MS = 500;
 
-/** Starts a Redis server and keeps it running. Its data is in its append-only file.
+/** Starts a Redis server, and starts it again with its data, at the same address, whenever it ends.
  * @throws UsageError where no server is installed */
-export async function keepRedisServer(options: {
-  readonly dataDir: string;
-  readonly log: Logger;
-}): Promise<OwnRedis> {
+export async function keepRedisServer(options: { readonly dataDir: string; readonly log: Logger }) {
   const { log } = options;
   const closing = new AbortController();
   let server = await startRedisServer(options);
@@ -39,7 +30,7 @@ export async function keepRedisServer(options: {
   const restarting = restartUntilClosed();
   return {
     url,
-    async close() {
+    async close(): Promise<void> {
       closing.abort('closing');
       await server.close();
       await restarting;

@@ -6,12 +6,13 @@ import { createServer, type AddressInfo } from 'node:net';
 import { resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
+import { messageOf } from '../runtime/error-message.ts';
 import { UsageError } from '../runtime/flags.ts';
 import type { Logger } from '../runtime/log.ts';
 
 /** A Redis server that runs as a child process of this one, on loopback. */
 export interface RedisServer {
-  /** Contains the password, which only this server knows: a server that accepts it is our child. */
+  /** Contains the password, which is random: a server that accepts it is our child. */
   readonly url: string;
   readonly port: number;
   readonly pid: number;
@@ -65,7 +66,7 @@ interface Start {
   readonly options: RedisServerOptions;
 }
 
-/** Starts it on the port of the options, or tries free ports.
+/** Starts the program on the port of the options, or tries free ports.
  * @returns undefined if the program is not installed */
 async function startOnSomePort(plan: Start): Promise<RedisServer | undefined> {
   const { options } = plan;
@@ -74,7 +75,7 @@ async function startOnSomePort(plan: Start): Promise<RedisServer | undefined> {
     try {
       return await start(plan, port);
     } catch (error) {
-      if (error instanceof ServerError && error.isMissing) return undefined;
+      if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined;
       // Another process may have taken the free port before the server did.
       if (options.port !== undefined || attempt === 5) throw error;
       options.log.debug({ err: error, port }, 'Redis did not start on this port; trying another');
@@ -82,27 +83,15 @@ async function startOnSomePort(plan: Start): Promise<RedisServer | undefined> {
   }
 }
 
-class ServerError extends Error {
-  override readonly name = 'ServerError';
-  /** The program is not installed. */
-  readonly isMissing: boolean;
-
-  constructor(isMissing: boolean, message: string, options: ErrorOptions) {
-    super(message, options);
-    this.isMissing = isMissing;
-  }
-}
-
+/** @throws the error ENOENT of spawn if the program is not installed */
 async function start(
   { program, dataDir, password, options }: Start,
   port: number,
 ): Promise<RedisServer> {
   // Settings go through stdin: every user of the machine can read a process's arguments.
-  const child = spawn(program, ['-'], {
-    stdio: ['pipe', 'pipe', 'pipe'],
-    cwd: dataDir,
-    detached: true,
-  });
+  const child = spawn(program, ['-'], { cwd: dataDir, detached: true });
+  child.stdin.on('error', () => undefined);
+  await once(child, 'spawn');
   const lastLines: string[] = [];
   for (const stream of [child.stdout, child.stderr]) {
     stream.setEncoding('utf8').on('data', (text: string) => {
@@ -111,40 +100,29 @@ async function start(
     });
   }
   let ended: string | undefined;
-  let isMissing = false;
-  const exited = new Promise<string>((resolveExit) => {
-    const end = (how: string): void => {
-      ended ??= how;
-      resolveExit(ended);
-    };
-    child.once('error', (error: NodeJS.ErrnoException) => {
-      isMissing = error.code === 'ENOENT';
-      end(error.message);
-    });
-    child.once('close', (code, signal) => end(`ended with ${signal ?? `code ${code}`}`));
-  });
+  const exited = once(child, 'close').then(
+    ([code, signal]) => (ended = `ended with ${signal ?? `code ${code}`}`),
+    (error: unknown) => (ended = messageOf(error)),
+  );
   const watchdog = startWatchdog(child);
-  child.stdin.on('error', () => undefined);
   child.stdin.end(configuration(dataDir, port, password, options.settings ?? []));
   const url = `redis://:${password}@127.0.0.1:${port}`;
   const close = (graceMs = 5000): Promise<void> => stop(child, exited, graceMs);
-  // At once, before the system can give Redis' process id to another process.
+  // At once: the watchdog kills by process id, and the system may give this id to another process.
   void exited.then(() => watchdog?.kill('SIGKILL'));
   try {
     await waitForAnswer(url, child, () => ended);
   } catch (cause) {
     await close(0);
     const output = lastLines.join(' | ') || (ended ?? 'no answer');
-    throw new ServerError(isMissing, `${program} did not start on port ${port}: ${output}`, {
-      cause,
-    });
+    throw new Error(`${program} did not start on port ${port}: ${output}`, { cause });
   }
   options.log.debug({ port, pid: child.pid, dataDir }, 'Redis started');
   return { url, port, pid: child.pid ?? 0, exited, close };
 }
 
-/** Starts a shell that ends Redis when this process is killed: it reads from a pipe that the kernel
- * closes when this process ends. */
+/** Starts a shell that ends Redis when this process is killed: the shell reads from a pipe, which
+ * the kernel closes when this process ends. */
 function startWatchdog(child: ChildProcess): ChildProcess | undefined {
   if (child.pid === undefined) return undefined;
   const watchdog = spawn('sh', ['-c', `cat >/dev/null; kill -TERM ${child.pid} 2>/dev/null`], {
@@ -173,9 +151,9 @@ function configuration(
     'appendfsync everysec',
     'save ""',
     'maxmemory-policy noeviction',
-    // The frequency of the timer that ends blocked reads: every 10 ms instead of 100.
+    // Blocked reads time out with a precision of 10 ms instead of 100.
     'hz 100',
-    // A job's options are longer than 64 bytes; compact hashes take 40 % less memory.
+    // Keeps jobs compact, with 40 % less memory: their options exceed the default of 64 bytes.
     'hash-max-listpack-value 1024',
     ...more,
   ];
@@ -206,23 +184,17 @@ async function waitForAnswer(
 /** Process id of the server that accepts this URL's password. */
 async function processIdOf(url: string): Promise<string | undefined> {
   const redis = new Redis(url, {
-    lazyConnect: true,
     retryStrategy: () => null,
     maxRetriesPerRequest: 0,
+    // A server that is not Redis may never answer.
+    commandTimeout: ANSWER_MS,
     disconnectTimeout: 200,
   });
-  let timer: NodeJS.Timeout | undefined;
+  // The command rejects too.
+  redis.on('error', () => undefined);
   try {
-    // connect() may never end at a server that is not Redis, hence the timeout; and ioredis reports
-    // a refusal only as an event.
-    const refused = new Promise<never>((_, fail) => {
-      redis.on('error', fail);
-      timer = setTimeout(() => fail(new Error('no answer')), ANSWER_MS);
-    });
-    const info = redis.connect().then(() => redis.info('server'));
-    return /^process_id:(\d+)/m.exec(await Promise.race([info, refused]))?.[1];
+    return /^process_id:(\d+)/m.exec(await redis.info('server'))?.[1];
   } finally {
-    clearTimeout(timer);
     redis.disconnect();
   }
 }

@@ -8,46 +8,39 @@ export async function checkSettings(redis: Pick<Redis, 'info'>): Promise<string[
   try {
     text = await redis.info();
   } catch (error) {
-    const why = messageOf(error);
-    return [
-      `could not check Redis' settings (${why}): allow INFO, ` +
-        'or check AOF, noeviction and version by hand',
-    ];
+    const fix = 'allow INFO, or check AOF, noeviction and version by hand';
+    return [`could not check Redis' settings (${messageOf(error)}): ${fix}`];
   }
-  const facts = new Map(
-    Array.from(text.matchAll(/^([^:\r\n]+):(.*?)\r?$/gm), ([, name = '', value = '']) => [
-      name,
-      value,
-    ]),
-  );
-  return CHECKS.flatMap((check) => check(facts) ?? []);
+  const readFact = (name: string) => new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(text)?.[1];
+  return CHECKS.flatMap((check) => check(readFact) ?? []);
 }
 
-type Facts = ReadonlyMap<string, string>;
+/** Finds a value in the answer to INFO. */
+type ReadFact = (name: string) => string | undefined;
 
-const CHECKS: readonly ((facts: Facts) => string | undefined)[] = [
+const CHECKS: readonly ((readFact: ReadFact) => string | undefined)[] = [
   checkVersion,
   checkEviction,
-  (facts) =>
-    facts.get('role') === 'slave'
+  (readFact) =>
+    readFact('role') === 'slave'
       ? 'Redis is a read-only replica: name the master in --redis-url, ' +
         'or the Sentinels, which know it'
       : undefined,
-  (facts) => {
-    const limit = Number(facts.get('maxmemory') ?? 0);
-    return limit > 0 && Number(facts.get('used_memory') ?? 0) > limit
+  (readFact) => {
+    const limit = Number(readFact('maxmemory') ?? 0);
+    return limit > 0 && Number(readFact('used_memory') ?? 0) > limit
       ? 'Redis is out of memory and takes no writes: raise maxmemory'
       : undefined;
   },
-  (facts) =>
-    facts.get('aof_last_write_status') === 'err'
-      ? 'Redis could not write its append-only file: look at its disk'
+  (readFact) =>
+    readFact('aof_last_write_status') === 'err'
+      ? 'Redis could not write its append-only file: check its disk'
       : undefined,
   checkAppendOnly,
 ];
 
-function checkVersion(facts: Facts): string | undefined {
-  const version = facts.get('redis_version');
+function checkVersion(readFact: ReadFact): string | undefined {
+  const version = readFact('redis_version');
   if (version === undefined) return 'could not check the version of Redis: use 6.2 or later';
   const [major = 0, minor = 0] = version.split('.').map(Number);
   return major < 6 || (major === 6 && minor < 2)
@@ -55,8 +48,8 @@ function checkVersion(facts: Facts): string | undefined {
     : undefined;
 }
 
-function checkEviction(facts: Facts): string | undefined {
-  const policy = facts.get('maxmemory_policy');
+function checkEviction(readFact: ReadFact): string | undefined {
+  const policy = readFact('maxmemory_policy');
   if (policy === undefined)
     return 'could not check the eviction policy of Redis: set maxmemory-policy noeviction';
   return policy === 'noeviction'
@@ -64,8 +57,8 @@ function checkEviction(facts: Facts): string | undefined {
     : `Redis may evict jobs (maxmemory-policy ${policy}): set maxmemory-policy noeviction`;
 }
 
-function checkAppendOnly(facts: Facts): string | undefined {
-  const enabled = facts.get('aof_enabled');
+function checkAppendOnly(readFact: ReadFact): string | undefined {
+  const enabled = readFact('aof_enabled');
   if (enabled === undefined)
     return 'could not check whether Redis keeps an append-only file: set appendonly yes';
   return enabled === '1'

@@ -1,7 +1,7 @@
 import type { RedisOptions } from 'ioredis';
 import { UsageError } from '../runtime/flags.ts';
 
-/** What ioredis takes, but for the option that changes the types of all replies. */
+/** The options of ioredis, except the one that changes the types of all replies. */
 export type RedisSettings = Omit<RedisOptions, 'replyMapping'>;
 
 const FORMS =
@@ -86,8 +86,7 @@ function decode(text: string): string {
     return decodeURIComponent(text);
   } catch {
     throw new UsageError(
-      '--redis-url has a % that is not followed by two hex digits: ' +
-        'write %25 for a percent sign',
+      '--redis-url has a % without two hex digits after it: write %25 for a percent sign',
     );
   }
 }

@@ -24,13 +24,13 @@ export interface Exploration {
   readonly finding: Finding | undefined;
 }
 
-/** Judges every state in the order of its distance, and stops at the first violation. If there is
- * none, finds a state from which nothing can settle any more without a fault or a user (I5). */
+/** Checks every state, the nearest first, and stops at the first violation. If there is none, finds
+ * a state from which nothing can settle any more without a fault or an action of the user (I5). */
 export function explore(protocol: Protocol, limit = 3_000_000): Exploration {
   return new Search(protocol, limit).run();
 }
 
-interface Visit {
+interface ReachedState {
   readonly id: number;
   readonly state: State;
 }
@@ -42,7 +42,7 @@ class Search {
   /** By id: the state before, and the step from there. */
   readonly #parents = new Numbers();
   readonly #labels: string[] = [];
-  /** The helpful steps: ids of the states before and after each one. */
+  /** The steps of progress: ids of the states before and after each one. */
   readonly #froms = new Numbers();
   readonly #tos = new Numbers();
   readonly #settled: number[] = [];
@@ -55,11 +55,13 @@ class Search {
 
   run(): Exploration {
     const initial = initialState(this.#protocol.bounds);
-    let frontier: readonly Visit[] = [{ id: this.#visit(initial, 0, 'start').id, state: initial }];
+    let frontier: readonly ReachedState[] = [
+      { id: this.#addState(initial, 0, 'start').id, state: initial },
+    ];
     for (let depth = 0; ; depth += 1) {
-      const following: Visit[] = [];
-      for (const visit of frontier) {
-        const finding = this.#follow(visit, following);
+      const following: ReachedState[] = [];
+      for (const reached of frontier) {
+        const finding = this.#follow(reached, following);
         if (finding !== undefined) return this.#result(depth + 1, finding);
       }
       if (following.length === 0) return this.#result(depth, this.#findStuck());
@@ -68,23 +70,23 @@ class Search {
   }
 
   /** Takes every step from a state, and adds the new states to `following`. */
-  #follow({ id, state }: Visit, following: Visit[]): Finding | undefined {
-    for (const { label, helps, next } of listSteps(this.#protocol, state)) {
+  #follow({ id, state }: ReachedState, following: ReachedState[]): Finding | undefined {
+    for (const { label, isProgress, next } of listSteps(this.#protocol, state)) {
       this.#transitions += 1;
-      const visited = this.#visit(next, id, label);
-      if (helps) {
+      const target = this.#addState(next, id, label);
+      if (isProgress) {
         this.#froms.push(id);
-        this.#tos.push(visited.id);
+        this.#tos.push(target.id);
       }
-      if (!visited.isNew) continue;
+      if (!target.isNew) continue;
       const what = findViolation(this.#protocol, next);
-      if (what !== undefined) return { what, trace: this.#trace(visited.id) };
-      following.push({ id: visited.id, state: next });
+      if (what !== undefined) return { what, trace: this.#trace(target.id) };
+      following.push({ id: target.id, state: next });
     }
     return undefined;
   }
 
-  #visit(
+  #addState(
     state: State,
     from: number,
     label: string,
@@ -111,7 +113,7 @@ class Search {
     return { states: this.#ids.size, transitions: this.#transitions, depth, finding };
   }
 
-  /** The nearest state from which no helpful steps lead to a settled one. */
+  /** The nearest state from which no steps of progress lead to a settled one. */
   #findStuck(): Finding | undefined {
     const { starts, sources } = this.#stepsInto();
     const canSettle = new Uint8Array(this.#ids.size);
@@ -129,7 +131,7 @@ class Search {
     return { what: 'nothing settles any more from here (I5)', trace: this.#trace(stuck) };
   }
 
-  /** The helpful steps by their target: those into state `i` come from the states
+  /** The steps of progress by their target: those into state `i` come from the states
    * sources[starts[i]] up to sources[starts[i + 1]]. */
   #stepsInto(): { readonly starts: Int32Array; readonly sources: Int32Array } {
     const starts = new Int32Array(this.#ids.size + 1);

@@ -14,7 +14,7 @@ import {
   type Reply,
   type Rules,
   type VolumeRecord,
-  type Word,
+  type ReplyKind,
 } from './record.ts';
 
 /** The stages of a worker's run, named by what it has just learned or will do next. */
@@ -57,8 +57,8 @@ interface Worker {
   readonly volume: number;
   /** Handle in the driver's answer. */
   readonly answer: number;
-  /** This process opened a creation, before Redis was emptied if it was, and does not know that it
-   * has ended. */
+  /** This process opened a creation (before the emptying, if Redis was emptied) and does not know
+   * that it has ended. */
   readonly remembers: boolean;
 }
 
@@ -69,8 +69,8 @@ interface Call {
   /** Ticks until the settle time of the call is over; more than SETTLE: its deadline has not
    * passed. */
   readonly left: number;
-  /** The worker that waits for its answer; or CUT: the caller was told that the call was cut; or
-   * ORPHANED: the caller died. */
+  /** The worker that waits for its answer; or CUT: the caller got an error; or ORPHANED: the caller
+   * died. */
   readonly waiter: number;
 }
 
@@ -89,8 +89,8 @@ export interface State {
   readonly record: VolumeRecord;
   readonly recovery: Recovery;
   readonly wasEmptied: boolean;
-  /** Redis' data and the last worker that knew of the creation were lost. Nothing is promised for
-   * the volume then. */
+  /** Redis' data and the last worker that remembered the creation were lost. Nothing is promised
+   * for the volume then. */
   readonly isForgotten: boolean;
   readonly workers: readonly [Worker, Worker];
   /** Faults that may still happen. */
@@ -117,14 +117,14 @@ export interface Protocol {
   /** The driver does not refuse a creation whose volume it has, unless a PV names that volume
    * (because it was resized, or its source is gone). */
   readonly isDriverIdempotent: boolean;
-  /** Whether a leak is excused when Redis' data and the last worker that knew were both lost. */
+  /** Whether a leak is allowed in a state that isForgotten. */
   readonly isForgettingExcused: boolean;
 }
 
-/** `helps`: neither a fault nor an action of the user, so possible from then on without either. */
+/** `isProgress`: neither a fault nor an action of the user, so it can still happen without them. */
 interface Step {
   readonly label: string;
-  readonly helps: boolean;
+  readonly isProgress: boolean;
   readonly next: State;
 }
 
@@ -172,13 +172,13 @@ export function listSteps(protocol: Protocol, state: State): readonly Step[] {
 }
 
 class Stepper {
-  readonly #p: Protocol;
-  readonly #s: State;
+  readonly #protocol: Protocol;
+  readonly #state: State;
   readonly #found: Step[];
 
   constructor(protocol: Protocol, state: State, found: Step[]) {
-    this.#p = protocol;
-    this.#s = state;
+    this.#protocol = protocol;
+    this.#state = state;
     this.#found = found;
   }
 
@@ -188,19 +188,19 @@ class Stepper {
     this.#addDriverSteps();
     this.#addRedisSteps();
     for (const who of [0, 1]) {
-      this.#stages[this.#at(who).stage](who);
+      this.#stages[this.#worker(who).stage](who);
       this.#addFaults(who);
     }
   }
 
-  #add(label: string, changes: Partial<State>, helps = true): void {
-    this.#found.push({ label, helps, next: { ...this.#s, ...changes } });
+  #add(label: string, changes: Partial<State>, isProgress = true): void {
+    this.#found.push({ label, isProgress, next: { ...this.#state, ...changes } });
   }
 
   // The cluster: the user, the volume controller.
 
   #addClusterSteps(): void {
-    const s = this.#s;
+    const s = this.#state;
     if (s.claim !== 'gone') this.#add('the claim is deleted', { claim: 'gone' }, false);
     if (s.claim === 'pending' && s.pv === 'available' && !s.pvTerminating)
       this.#add('claim and PV are bound', { claim: 'bound', pv: 'bound' });
@@ -213,7 +213,7 @@ class Stepper {
   // Time. A call ends before its last tick; nothing else has to happen in time.
 
   #addTimeSteps(): void {
-    const s = this.#s;
+    const s = this.#state;
     if (s.calls.every((call) => call.left > 1)) {
       const next = {
         calls: s.calls.map((call) => ({ ...call, left: call.left - 1 })),
@@ -239,8 +239,8 @@ class Stepper {
   // The driver. It serialises creations of one name: while one succeeds, no other is at work.
 
   #addDriverSteps(): void {
-    this.#s.calls.forEach((call, at) => {
-      const rest = this.#s.calls.filter((_, i) => i !== at);
+    this.#state.calls.forEach((call, at) => {
+      const rest = this.#state.calls.filter((_, i) => i !== at);
       if (call.waiter < 0) this.#endAbandonedCall(call, rest);
       else {
         if (call.left > SETTLE) this.#answerCall(call, rest);
@@ -256,14 +256,14 @@ class Stepper {
   }
 
   #answerCall({ kind, handle, waiter }: Call, rest: readonly Call[]): void {
-    const s = this.#s;
+    const s = this.#state;
     const worker = `worker ${waiter + 1}`;
     if (kind === 'delete') {
-      const stage = this.#at(waiter).stage === 'deleting duplicate' ? 'stored' : 'deleted';
+      const stage = this.#worker(waiter).stage === 'deleting duplicate' ? 'stored' : 'deleted';
       this.#add(`the driver deletes the volume for ${worker}`, {
         calls: rest,
         ...this.#delete(handle),
-        ...this.#to(waiter, { stage }),
+        ...this.#changeWorker(waiter, { stage }),
       });
       return;
     }
@@ -274,31 +274,31 @@ class Stepper {
         calls: rest,
         ...effect,
         isForgotten: false,
-        ...this.#to(waiter, { stage: 'answered', answer }),
+        ...this.#changeWorker(waiter, { stage: 'answered', answer }),
       });
     }
     const isNamed = s.pv !== 'none' && s.pvHandle === s.volume;
-    if (s.volume === 0 || isNamed || !this.#p.isDriverIdempotent)
+    if (s.volume === 0 || isNamed || !this.#protocol.isDriverIdempotent)
       this.#add(`the driver refuses ${worker}'s creation`, {
         calls: rest,
-        ...this.#to(waiter, { stage: 'refused' }),
+        ...this.#changeWorker(waiter, { stage: 'refused' }),
       });
   }
 
-  /** The caller is told that the call was cut; the driver may still work on it. */
+  /** The caller gets an error; the driver may still work on the call. */
   #cutCall(call: Call, rest: readonly Call[]): void {
     const { kind, waiter } = call;
-    const isDuplicate = this.#at(waiter).stage === 'deleting duplicate';
+    const isDuplicate = this.#worker(waiter).stage === 'deleting duplicate';
     const stage = kind === 'create' ? 'unknown' : isDuplicate ? 'unwritten' : 'not deleted';
     this.#add(`worker ${waiter + 1}'s ${kind} call is cut and abandoned`, {
       calls: sortCalls([...rest, { ...call, waiter: CUT }]),
-      ...this.#to(waiter, { stage }),
+      ...this.#changeWorker(waiter, { stage }),
     });
   }
 
   /** The effect of a creation; idempotent by name. */
   #create(): Partial<State> {
-    const s = this.#s;
+    const s = this.#state;
     if (s.volume !== 0) return {};
     const broken = s.wasDeleted ? 'a volume is created again after its deletion (I3)' : s.broken;
     return { volume: s.created + 1, created: s.created + 1, broken };
@@ -306,14 +306,14 @@ class Stepper {
 
   /** The effect of a deletion. */
   #delete(handle: number): Partial<State> {
-    return this.#s.volume === handle ? { volume: 0, wasDeleted: true } : {};
+    return this.#state.volume === handle ? { volume: 0, wasDeleted: true } : {};
   }
 
   // Redis.
 
   #addRedisSteps(): void {
-    const s = this.#s;
-    const { rules } = this.#p;
+    const s = this.#state;
+    const { rules } = this.#protocol;
     if (s.emptyings > 0) {
       const isLost = s.record.state === 'creating' || s.record.state === 'suspect';
       const isForgotten = s.isForgotten || (isLost && !s.workers.some((w) => w.remembers));
@@ -335,15 +335,18 @@ class Stepper {
         recovery: { isConfirmed: true, left: OWN + SETTLE },
       });
     for (const who of [0, 1]) {
-      if (!this.#at(who).remembers) continue;
-      const { word, record } = records.rewriteLost(s.record, s.wasEmptied, s.recovery);
-      if (word === 'closed')
-        this.#add(`worker ${who + 1} sees its record closed`, this.#to(who, { remembers: false }));
+      if (!this.#worker(who).remembers) continue;
+      const { kind, record } = records.rewriteLost(s.record, s.wasEmptied, s.recovery);
+      if (kind === 'closed')
+        this.#add(
+          `worker ${who + 1} sees its record closed`,
+          this.#changeWorker(who, { remembers: false }),
+        );
       // The record is of the new incarnation now, so the worker need not remember it.
-      if (word === 'ok')
+      if (kind === 'ok')
         this.#add(`worker ${who + 1} rewrites the record it left open`, {
           record,
-          ...this.#to(who, { remembers: false }),
+          ...this.#changeWorker(who, { remembers: false }),
         });
     }
   }
@@ -356,19 +359,19 @@ class Stepper {
       worker.stage === 'volume read' ||
       worker.stage === 'resume' ||
       worker.stage === 'resolve';
-    return hasOnlyRead && this.#p.rules.runsEndWithTheIncarnation
+    return hasOnlyRead && this.#protocol.rules.runsEndWithTheIncarnation
       ? { ...IDLE, remembers: worker.remembers }
       : worker;
   }
 
   // Workers.
 
-  #at(who: number): Worker {
-    return who === 0 ? this.#s.workers[0] : this.#s.workers[1];
+  #worker(who: number): Worker {
+    return who === 0 ? this.#state.workers[0] : this.#state.workers[1];
   }
 
-  #to(who: number, changes: Partial<Worker>): Pick<State, 'workers'> {
-    const [first, second] = this.#s.workers;
+  #changeWorker(who: number, changes: Partial<Worker>): Pick<State, 'workers'> {
+    const [first, second] = this.#state.workers;
     return {
       workers:
         who === 0
@@ -378,50 +381,54 @@ class Stepper {
   }
 
   /** The run has ended; a record that it owned keeps an owner that does nothing. */
-  #ended(
+  #changesAtEnd(
     who: number,
     remembers: boolean,
-    record: VolumeRecord = this.#s.record,
+    record: VolumeRecord = this.#state.record,
   ): Pick<State, 'workers' | 'record'> {
     return {
-      ...this.#to(who, { ...IDLE, remembers }),
+      ...this.#changeWorker(who, { ...IDLE, remembers }),
       record: record.owner === who + 1 ? { ...record, owner: DEAD } : record,
     };
   }
 
-  /** A worker remembers what it opens, in case Redis is emptied later; after the emptying, what it
-   * had opened before and not seen closed. */
-  #isRemembered(worker: Worker, word: Word): boolean {
-    if (!this.#s.wasEmptied)
-      return this.#s.emptyings > 0 && (worker.remembers || word === 'opened' || word === 'replay');
+  /** Before Redis is emptied, a worker remembers what it opens; after it, what it had opened before
+   * and not seen closed. */
+  #isRemembered(worker: Worker, kind: ReplyKind): boolean {
+    if (!this.#state.wasEmptied)
+      return (
+        this.#state.emptyings > 0 && (worker.remembers || kind === 'opened' || kind === 'replay')
+      );
     return (
-      worker.remembers && word !== 'replay' && (word !== 'opened' || this.#p.rules.memoryIsKept)
+      worker.remembers &&
+      kind !== 'replay' &&
+      (kind !== 'opened' || this.#protocol.rules.memoryIsKept)
     );
   }
 
   #opening(who: number): Opening {
-    return { owner: who + 1, rules: this.#p.rules, recovery: this.#s.recovery };
+    return { owner: who + 1, rules: this.#protocol.rules, recovery: this.#state.recovery };
   }
 
   #addFaults(who: number): void {
-    const s = this.#s;
-    const worker = this.#at(who);
+    const s = this.#state;
+    const worker = this.#worker(who);
     if (s.deaths === 0 || (worker.stage === 'idle' && !worker.remembers)) return;
     const calls = sortCalls(
       s.calls.map((c) => (c.waiter === who ? { ...c, waiter: ORPHANED } : c)),
     );
     const deaths = s.deaths - 1;
     const isForgotten =
-      s.isForgotten || (s.wasEmptied && worker.remembers && !this.#at(1 - who).remembers);
+      s.isForgotten || (s.wasEmptied && worker.remembers && !this.#worker(1 - who).remembers);
     this.#add(
       `worker ${who + 1} dies`,
-      { calls, deaths, isForgotten, ...this.#ended(who, false) },
+      { calls, deaths, isForgotten, ...this.#changesAtEnd(who, false) },
       false,
     );
     if (s.record.owner === who + 1)
       this.#add(
         `worker ${who + 1} can't reach Redis and gives up`,
-        { calls, deaths, ...this.#ended(who, worker.remembers) },
+        { calls, deaths, ...this.#changesAtEnd(who, worker.remembers) },
         false,
       );
   }
@@ -433,70 +440,76 @@ class Stepper {
     replay: (who) => this.#readVolumeBeforeReplay(who),
     'may create': (who) => {
       this.#send(who, 'the creation', { kind: 'create', handle: 0 }, 'creating');
-      this.#go(who, 'could not send', { stage: 'not sent' });
+      this.#advance(who, 'could not send', { stage: 'not sent' });
     },
     answered: (who) => this.#storeAnswer(who),
     duplicate: (who) => {
-      const handle = this.#at(who).answer;
+      const handle = this.#worker(who).answer;
       this.#send(
         who,
         'the deletion of a duplicate volume',
         { kind: 'delete', handle },
         'deleting duplicate',
       );
-      this.#go(who, 'could not send', { stage: 'unwritten' });
+      this.#advance(who, 'could not send', { stage: 'unwritten' });
     },
     stored: (who) => {
-      const reply = records.closeStored(this.#s.record, who + 1, true);
+      const reply = records.closeStored(this.#state.record, who + 1, true);
       this.#close(who, 'closes the record as stored', reply, true);
     },
     seen: (who) => {
-      const reply = records.closeStored(this.#s.record, who + 1, false);
+      const reply = records.closeStored(this.#state.record, who + 1, false);
       this.#close(who, 'closes the record as stored, PV seen', reply, true);
     },
     refused: (who) => {
-      const reply = records.closeRefused(this.#s.record, who + 1, this.#p.rules);
+      const reply = records.closeRefused(this.#state.record, who + 1, this.#protocol.rules);
       this.#close(who, 'closes the record as refused', reply, false);
     },
     unknown: (who) => {
-      const reply = records.leaveAmbiguous(this.#s.record, who + 1);
+      const reply = records.leaveAmbiguous(this.#state.record, who + 1);
       this.#close(who, 'leaves the record ambiguous', reply, false);
     },
     unwritten: (who) => {
-      const reply = records.leaveAnswered(this.#s.record, who + 1, this.#at(who).answer);
+      const reply = records.leaveAnswered(this.#state.record, who + 1, this.#worker(who).answer);
       this.#close(who, 'leaves the answer in the record', reply, false);
     },
     'not sent': (who) => {
-      const reply = records.revert(this.#s.record, who + 1);
+      const reply = records.revert(this.#state.record, who + 1);
       this.#close(who, 'reverts the record', reply, false);
     },
     'volume read': (who) => this.#openDeletion(who),
     resume: (who) => this.#resumeCreation(who, 'existing'),
     resolve: (who) => this.#resumeCreation(who, 'resolve'),
     'may delete': (who) => {
-      const handle = this.#at(who).volume;
+      const handle = this.#worker(who).volume;
       this.#send(who, 'the deletion', { kind: 'delete', handle }, 'deleting');
-      this.#go(who, 'could not send', { stage: 'not sent' });
+      this.#advance(who, 'could not send', { stage: 'not sent' });
     },
     deleted: (who) => {
-      const { word, record } = records.closeGone(this.#s.record, who + 1);
+      const { kind, record } = records.closeGone(this.#state.record, who + 1);
       const label = 'closes the record as gone';
-      if (word === 'ok') this.#go(who, label, { stage: 'remove object' }, { record });
-      else this.#end(who, `${label}: ${word}`, record);
+      if (kind === 'ok') this.#advance(who, label, { stage: 'remove object' }, { record });
+      else this.#end(who, `${label}: ${kind}`, record);
     },
     'not deleted': (who) => {
-      const reply = records.leaveDeleting(this.#s.record, who + 1);
+      const reply = records.leaveDeleting(this.#state.record, who + 1);
       this.#close(who, 'leaves the deletion open', reply, false);
     },
     'remove object': (who) => {
       if (!this.#hasVolumeObject(who)) this.#end(who, 'finds its PV gone');
-      else this.#go(who, 'deletes the PV', { stage: 'remove finalizer' }, { pvTerminating: true });
+      else
+        this.#advance(
+          who,
+          'deletes the PV',
+          { stage: 'remove finalizer' },
+          { pvTerminating: true },
+        );
     },
     'remove finalizer': (who) => {
       const gone = this.#hasVolumeObject(who)
         ? ({ pv: 'none', pvHandle: 0, pvTerminating: false } as const)
         : {};
-      this.#end(who, 'removes the finalizer from the PV', this.#s.record, gone);
+      this.#end(who, 'removes the finalizer from the PV', this.#state.record, gone);
     },
     keep: (who) => this.#endDeletion(who, 'stored'),
     vanished: (who) => this.#endDeletion(who, 'gone'),
@@ -507,113 +520,121 @@ class Stepper {
   };
 
   /** The run goes on to another stage. */
-  #go(who: number, label: string, changes: Partial<Worker>, more: Partial<State> = {}): void {
-    this.#add(`worker ${who + 1} ${label}`, { ...more, ...this.#to(who, changes) });
+  #advance(who: number, label: string, changes: Partial<Worker>, more: Partial<State> = {}): void {
+    this.#add(`worker ${who + 1} ${label}`, { ...more, ...this.#changeWorker(who, changes) });
   }
 
   /** The run ends. */
   #end(
     who: number,
     label: string,
-    record: VolumeRecord = this.#s.record,
+    record: VolumeRecord = this.#state.record,
     more: Partial<State> = {},
   ): void {
-    const { remembers } = this.#at(who);
-    this.#add(`worker ${who + 1} ${label}`, { ...more, ...this.#ended(who, remembers, record) });
+    const { remembers } = this.#worker(who);
+    this.#add(`worker ${who + 1} ${label}`, {
+      ...more,
+      ...this.#changesAtEnd(who, remembers, record),
+    });
   }
 
   /** The run ends with a script. `closes`: the answer ok tells the worker that the creation has
    * ended. */
-  #close(who: number, label: string, { word, record }: Reply, closes: boolean): void {
-    const isDone = word === 'removed' || (word === 'ok' && closes);
-    this.#add(`worker ${who + 1} ${label}: ${word}`, {
-      isForgotten: this.#s.isForgotten && word !== 'removed',
-      ...this.#ended(who, this.#at(who).remembers && !isDone, record),
+  #close(who: number, label: string, { kind, record }: Reply, closes: boolean): void {
+    const isDone = kind === 'removed' || (kind === 'ok' && closes);
+    this.#add(`worker ${who + 1} ${label}: ${kind}`, {
+      isForgotten: this.#state.isForgotten && kind !== 'removed',
+      ...this.#changesAtEnd(who, this.#worker(who).remembers && !isDone, record),
     });
   }
 
   /** The run sends a call, if it still may (record rule 3). */
   #send(who: number, what: string, call: Pick<Call, 'kind' | 'handle'>, stage: Stage): void {
-    const maySend = this.#at(who).sendTicks > 0 || !this.#p.rules.deadline;
-    if (maySend && this.#s.calls.length < this.#p.bounds.calls)
-      this.#go(who, `sends ${what}`, { stage }, this.#sent(call, who));
+    const maySend = this.#worker(who).sendTicks > 0 || !this.#protocol.rules.deadline;
+    if (maySend && this.#state.calls.length < this.#protocol.bounds.calls)
+      this.#advance(who, `sends ${what}`, { stage }, this.#changesAtSending(call, who));
   }
 
   #startRun(who: number): void {
-    const s = this.#s;
+    const s = this.#state;
     const isListed = isOpen(s.record);
     const wanted = s.claim === 'pending';
     if (wanted || (isListed && s.record.state !== 'deleting'))
-      this.#go(who, `reads the claim (${s.claim})`, { stage: 'claim read', wanted });
+      this.#advance(who, `reads the claim (${s.claim})`, { stage: 'claim read', wanted });
     if (s.pv === 'released' || (isListed && s.record.state === 'deleting')) this.#readVolume(who);
   }
 
   #openCreation(who: number): void {
-    const worker = this.#at(who);
+    const worker = this.#worker(who);
     const mode = worker.wanted ? 'plan' : 'existing';
-    const { word, record } = records.openCreate(this.#s.record, mode, this.#opening(who));
-    const next = { sendTicks: SEND + 1, remembers: this.#isRemembered(worker, word) };
-    if (word === 'opened')
-      this.#go(who, 'opens the record', { ...next, stage: 'may create' }, { record });
-    else if (word === 'replay') {
+    const { kind, record } = records.openCreate(this.#state.record, mode, this.#opening(who));
+    const next = { sendTicks: SEND + 1, remembers: this.#isRemembered(worker, kind) };
+    if (kind === 'opened')
+      this.#advance(who, 'opens the record', { ...next, stage: 'may create' }, { record });
+    else if (kind === 'replay') {
       const { answer } = record;
-      this.#go(who, 'takes the record up', { ...next, stage: 'replay', answer }, { record });
+      this.#advance(who, 'takes the record up', { ...next, stage: 'replay', answer }, { record });
     } else
       this.#add(
-        `worker ${who + 1} opens no record: ${word}`,
-        this.#ended(who, next.remembers, record),
+        `worker ${who + 1} opens no record: ${kind}`,
+        this.#changesAtEnd(who, next.remembers, record),
       );
   }
 
   /** Invariant 4. */
   #readVolumeBeforeReplay(who: number): void {
-    const s = this.#s;
+    const s = this.#state;
     if (s.pv === 'none')
-      this.#go(who, 'finds no PV', {
-        stage: this.#at(who).answer === 0 ? 'may create' : 'answered',
+      this.#advance(who, 'finds no PV', {
+        stage: this.#worker(who).answer === 0 ? 'may create' : 'answered',
       });
-    else this.#go(who, 'finds the PV', { stage: s.pvTerminating ? 'not sent' : 'seen' });
+    else this.#advance(who, 'finds the PV', { stage: s.pvTerminating ? 'not sent' : 'seen' });
   }
 
   #storeAnswer(who: number): void {
-    const s = this.#s;
-    const { answer, volume } = this.#at(who);
+    const s = this.#state;
+    const { answer, volume } = this.#worker(who);
     if (volume !== 0) {
       const stage = answer === volume ? 'stored' : 'duplicate';
-      this.#go(who, 'compares the answer with its PV', { stage });
+      this.#advance(who, 'compares the answer with its PV', { stage });
     } else if (s.pv === 'none') {
       const written = { pv: 'available', pvHandle: answer, pvTerminating: false } as const;
-      this.#go(who, 'writes the PV', { stage: 'stored' }, written);
-      this.#go(who, 'writes the PV and gets an error', { stage: 'unwritten' }, written);
-      this.#go(who, 'can’t write the PV', { stage: 'unwritten' });
+      this.#advance(who, 'writes the PV', { stage: 'stored' }, written);
+      this.#advance(who, 'writes the PV and gets an error', { stage: 'unwritten' }, written);
+      this.#advance(who, 'can’t write the PV', { stage: 'unwritten' });
     } else {
       const isOurs = s.pvHandle === answer;
       const stage = s.pvTerminating ? 'unwritten' : isOurs ? 'stored' : 'duplicate';
-      this.#go(who, 'finds that there is a PV', { stage });
+      this.#advance(who, 'finds that there is a PV', { stage });
     }
   }
 
   #openDeletion(who: number): void {
-    const { word, record } = records.openDelete(this.#s.record, this.#opening(who));
-    if (word === 'opened')
-      this.#add(`worker ${who + 1} opens the deletion`, this.#deletionOpened(who, record));
-    else if (word === 'gone')
-      this.#go(who, 'is told that the volume is gone', { stage: 'remove object' });
-    else if (word === 'creating')
-      this.#go(who, 'finds a creation open', { stage: 'resume' }, { record });
-    else if (word === 'resolve')
-      this.#go(who, 'finds that the creation must be resolved', { stage: 'resolve' }, { record });
-    else this.#end(who, `opens no deletion: ${word}`, record);
+    const { kind, record } = records.openDelete(this.#state.record, this.#opening(who));
+    if (kind === 'opened')
+      this.#add(`worker ${who + 1} opens the deletion`, this.#changesAtDeletion(who, record));
+    else if (kind === 'gone')
+      this.#advance(who, 'learns that the volume is gone', { stage: 'remove object' });
+    else if (kind === 'creating')
+      this.#advance(who, 'finds a creation open', { stage: 'resume' }, { record });
+    else if (kind === 'resolve')
+      this.#advance(
+        who,
+        'finds that the creation must be resolved',
+        { stage: 'resolve' },
+        { record },
+      );
+    else this.#end(who, `opens no deletion: ${kind}`, record);
   }
 
   #resumeCreation(who: number, mode: 'existing' | 'resolve'): void {
-    const worker = this.#at(who);
-    const { word, record } = records.openCreate(this.#s.record, mode, this.#opening(who));
-    if (word !== 'replay') return this.#end(who, `opens no record: ${word}`, record);
+    const worker = this.#worker(who);
+    const { kind, record } = records.openCreate(this.#state.record, mode, this.#opening(who));
+    if (kind !== 'replay') return this.#end(who, `opens no record: ${kind}`, record);
     const { answer } = record;
     const stage = answer === 0 ? 'may create' : 'answered';
-    const remembers = this.#isRemembered(worker, word);
-    this.#go(
+    const remembers = this.#isRemembered(worker, kind);
+    this.#advance(
       who,
       'takes the creation up',
       { stage, sendTicks: SEND + 1, answer, remembers },
@@ -622,19 +643,19 @@ class Stepper {
   }
 
   #endDeletion(who: number, to: 'stored' | 'gone'): void {
-    const reply = records.endDeletion(this.#s.record, this.#opening(who), to);
+    const reply = records.endDeletion(this.#state.record, this.#opening(who), to);
     this.#close(who, `ends the deletion as ${to}`, reply, false);
   }
 
   /** The PV that the run read is still there. */
   #hasVolumeObject(who: number): boolean {
-    return this.#s.pv !== 'none' && this.#s.pvHandle === this.#at(who).volume;
+    return this.#state.pv !== 'none' && this.#state.pvHandle === this.#worker(who).volume;
   }
 
   /** Workers that had left the creation open have seen by now that it was closed. */
-  #deletionOpened(who: number, record: VolumeRecord): Pick<State, 'workers' | 'record'> {
-    const { workers } = this.#to(who, { stage: 'may delete' });
-    if (!this.#p.rules.areRecordsRewrittenInTime) return { workers, record };
+  #changesAtDeletion(who: number, record: VolumeRecord): Pick<State, 'workers' | 'record'> {
+    const { workers } = this.#changeWorker(who, { stage: 'may delete' });
+    if (!this.#protocol.rules.areRecordsRewrittenInTime) return { workers, record };
     return {
       workers: [
         { ...workers[0], remembers: false },
@@ -645,30 +666,35 @@ class Stepper {
   }
 
   #readVolume(who: number): void {
-    const s = this.#s;
+    const s = this.#state;
     const name = `worker ${who + 1}`;
     const isDeleting = s.record.state === 'deleting';
     if (s.pv === 'none') {
-      if (isDeleting) this.#add(`${name} finds its PV gone`, this.#to(who, { stage: 'vanished' }));
+      if (isDeleting)
+        this.#add(`${name} finds its PV gone`, this.#changeWorker(who, { stage: 'vanished' }));
     } else if (s.retain) {
-      if (isDeleting) this.#add(`${name} reads the PV (Retain)`, this.#to(who, { stage: 'keep' }));
+      if (isDeleting)
+        this.#add(`${name} reads the PV (Retain)`, this.#changeWorker(who, { stage: 'keep' }));
     } else if (s.pv === 'released') {
       this.#add(
         `${name} reads the PV (Released)`,
-        this.#to(who, { stage: 'volume read', volume: s.pvHandle, sendTicks: SEND + 1 }),
+        this.#changeWorker(who, { stage: 'volume read', volume: s.pvHandle, sendTicks: SEND + 1 }),
       );
     }
   }
 
   /** A call that is sent reaches the driver at once, because the gateway enforces the deadline. */
-  #sent(call: Pick<Call, 'kind' | 'handle'>, who: number): Pick<State, 'calls' | 'broken'> {
-    const s = this.#s;
+  #changesAtSending(
+    call: Pick<Call, 'kind' | 'handle'>,
+    who: number,
+  ): Pick<State, 'calls' | 'broken'> {
+    const s = this.#state;
     let { broken } = s;
     if (s.calls.some((other) => other.left > SETTLE && other.waiter !== CUT))
       broken =
         'two calls for one volume are under way, the first neither cut nor past its deadline (I2)';
     else if (call.kind === 'delete' && s.pv !== 'none' && s.pvHandle === call.handle) {
-      const isStale = this.#at(who).sendTicks === 0;
+      const isStale = this.#worker(who).sendTicks === 0;
       if (s.claim !== 'gone' || s.pv === 'bound')
         broken = `a deletion is sent although the claim is ${s.claim} and the PV ${s.pv} (I4)`;
       else if (s.retain && isStale)

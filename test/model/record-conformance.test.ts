@@ -25,7 +25,7 @@ import {
   type Rules,
   type StateName,
   type VolumeRecord,
-  type Word,
+  type ReplyKind,
 } from './record.ts';
 
 /** Longer than the test runs. A tick passes by moving every time in Redis into the past. */
@@ -98,42 +98,42 @@ class Pair {
           this.#records.openResolve(id, { owner: ownerName(owner), job }),
         ),
       openDelete: (owner) =>
-        this.#both(model.openDelete(this.record, this.#opening(owner)), () =>
-          this.#records.openDelete(id, { owner: ownerName(owner), job }).then(wordOf),
+        this.#runBoth(model.openDelete(this.record, this.#opening(owner)), () =>
+          this.#records.openDelete(id, { owner: ownerName(owner), job }).then(replyKindOf),
         ),
       closeStored: (owner, flag) =>
-        this.#both(model.closeStored(this.record, owner, flag), () =>
+        this.#runBoth(model.closeStored(this.record, owner, flag), () =>
           this.#records
             .closeStored(id, ownerName(owner), flag ? 'answered' : 'seen')
             .then(() => 'ok'),
         ),
       closeRefused: (owner) =>
-        this.#both(model.closeRefused(this.record, owner, AS_BUILT), () =>
+        this.#runBoth(model.closeRefused(this.record, owner, AS_BUILT), () =>
           this.#records.closeRefused(id, ownerName(owner), 'Internal'),
         ),
       leaveAmbiguous: (owner) =>
-        this.#both(model.leaveAmbiguous(this.record, owner), () =>
+        this.#runBoth(model.leaveAmbiguous(this.record, owner), () =>
           this.#records.leaveAmbiguous(id, ownerName(owner), 'Unavailable').then(() => 'ok'),
         ),
       leaveAnswered: (owner) =>
-        this.#both(model.leaveAnswered(this.record, owner, 1), () =>
+        this.#runBoth(model.leaveAnswered(this.record, owner, 1), () =>
           this.#records.leaveAnswered(id, ownerName(owner), volumeAnswer('h')).then(() => 'ok'),
         ),
       revert: (owner) =>
-        this.#both(model.revert(this.record, owner), () =>
+        this.#runBoth(model.revert(this.record, owner), () =>
           this.#records.revert(id, ownerName(owner)).then(() => 'ok'),
         ),
       closeGone: (owner) =>
-        this.#both(model.closeGone(this.record, owner), () =>
+        this.#runBoth(model.closeGone(this.record, owner), () =>
           this.#records.closeGone(id, ownerName(owner)).then(() => 'ok'),
         ),
       leaveDeleting: (owner) =>
-        this.#both(model.leaveDeleting(this.record, owner), () =>
+        this.#runBoth(model.leaveDeleting(this.record, owner), () =>
           this.#records.leaveDeleting(id, ownerName(owner), 'Internal').then(() => 'ok'),
         ),
       endDeletion: (owner, flag) => {
         const to = flag ? 'stored' : 'gone';
-        return this.#both(model.endDeletion(this.record, this.#opening(owner), to), () =>
+        return this.#runBoth(model.endDeletion(this.record, this.#opening(owner), to), () =>
           this.#records.endDeletion(id, ownerName(owner), to),
         );
       },
@@ -168,22 +168,22 @@ class Pair {
 
   #openCreation(owner: number, mode: OpenMode, act: () => Promise<OpenedCreate>): Promise<Answers> {
     const expected = model.openCreate(this.record, mode, this.#opening(owner));
-    return this.#both(expected, () => act().then(wordOf));
+    return this.#runBoth(expected, () => act().then(replyKindOf));
   }
 
-  async #both(expected: Reply, act: () => Promise<string>): Promise<Answers> {
+  async #runBoth(expected: Reply, act: () => Promise<string>): Promise<Answers> {
     this.record = expected.record;
     const didRemember = this.#records.leftOpen > 0;
-    const answer = await act().catch(wordOfError);
+    const answer = await act().catch(replyKindOfError);
     const isKept = didRemember && answer === 'opened' && AS_BUILT.memoryIsKept;
     if (answer === 'replay' || (answer === 'opened' && !isKept))
       this.#remembered = this.#incarnation;
-    return [expected.word, answer];
+    return [expected.kind, answer];
   }
 
   async #rewriteLost(): Promise<Answers> {
     const isLost = !this.recovery.isConfirmed || this.#remembered !== this.#incarnation;
-    const answers = await this.#both(
+    const answers = await this.#runBoth(
       model.rewriteLost(this.record, isLost, this.recovery),
       async () => {
         const rewritten = await this.#records.rewriteLostRecords();
@@ -271,11 +271,11 @@ function ownerName(owner: number): string {
   return `w${owner}`;
 }
 
-function wordOf(opened: OpenedCreate | OpenedDelete): Word {
+function replyKindOf(opened: OpenedCreate | OpenedDelete): ReplyKind {
   return opened.kind === 'not-yet' ? 'recovery' : opened.kind;
 }
 
-function wordOfError(error: unknown): string {
+function replyKindOfError(error: unknown): string {
   if (error instanceof OwnershipLost) return 'lost';
   throw error;
 }

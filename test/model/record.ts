@@ -108,7 +108,7 @@ export const NO_LOSS: Recovery = { isConfirmed: true, left: 0 };
 
 export type OpenMode = 'plan' | 'existing' | 'again' | 'resolve';
 /** The kind of a script's answer; `recovery`: nothing may be opened after a loss. */
-export type Word =
+export type ReplyKind =
   | 'none'
   | 'opened'
   | 'replay'
@@ -125,7 +125,7 @@ export type Word =
   | 'gone';
 
 export interface Reply {
-  readonly word: Word;
+  readonly kind: ReplyKind;
   readonly record: VolumeRecord;
 }
 
@@ -164,7 +164,10 @@ function clearUnread(record: VolumeRecord): VolumeRecord {
   };
 }
 
-const reply = (word: Word, record: VolumeRecord): Reply => ({ word, record: clearUnread(record) });
+const reply = (kind: ReplyKind, record: VolumeRecord): Reply => ({
+  kind,
+  record: clearUnread(record),
+});
 
 /** @returns undefined while another owner is live */
 function takeOver(record: VolumeRecord, { owner, rules }: Opening): VolumeRecord | undefined {
@@ -257,7 +260,7 @@ type Change = (record: VolumeRecord) => Reply;
 
 /** Makes a change that only the owner may make. */
 function asOwner(record: VolumeRecord, owner: number, change: Change): Reply {
-  return record.owner === owner ? change(record) : { word: 'lost', record };
+  return record.owner === owner ? change(record) : { kind: 'lost', record };
 }
 
 /** `isOwnAnswer`: our own call succeeded, so the record becomes unambiguous; else the PV was only

@@ -92,8 +92,9 @@ describe('the active gateway', () => {
 
     it('is answered and stored by the script that opens the record', async () => {
       await name(A);
-      await open('warm');
-      await createRecords().revert(id, 'warm');
+      // Caches the scripts in Redis.
+      await open('first');
+      await createRecords().revert(id, 'first');
       await server.redis.config('RESETSTAT');
       assert.deepEqual(await open('a'), { kind: 'opened', endpoint: A });
       const commands = await server.commands();
@@ -107,7 +108,7 @@ describe('the active gateway', () => {
       assert.equal(await ep(), planned.endpoint);
     });
 
-    it('gets a replay, and replaces the stored one', async () => {
+    it('gets a replayed call, and replaces the stored gateway', async () => {
       await name(A);
       await open('a');
       await createRecords().leaveAnswered(id, 'a', volumeAnswer('h'));
@@ -117,13 +118,13 @@ describe('the active gateway', () => {
       assert.equal(await ep(), B);
     });
 
-    it('is answered to a deletion', async () => {
+    it('is in the answer to a deletion', async () => {
       await name(A);
       assert.deepEqual(await remove('a'), { kind: 'opened', endpoint: A });
       assert.equal(await ep(), A);
     });
 
-    it('opens nothing while calls at the previous one may be under way', async () => {
+    it('lets nothing be opened while calls at the previous one may be under way', async () => {
       await name(A);
       await name(B, 60_000);
       for (const refused of [await open('a'), await remove('b')]) {
@@ -135,7 +136,7 @@ describe('the active gateway', () => {
       assert.deepEqual(await server.redis.keys('*volume*'), []);
     });
 
-    it('opens again when that time is over', async () => {
+    it('lets records be opened again after that', async () => {
       await name(A);
       await name(B, 20);
       await sleep(30);
@@ -149,12 +150,12 @@ describe('the active gateway', () => {
         await records.leaveAmbiguous(id, 'a', 'Unavailable');
       };
 
-      it('is called again at once while it is the same', async () => {
+      it('gets the repeated call at once if it is the same', async () => {
         await loseAnswer();
         assert.equal((await open('b')).kind, 'replay');
       });
 
-      it('gets no call for that volume before the settle time, if it is another', async () => {
+      it('gets no call for that volume before the settle time if it is another', async () => {
         await loseAnswer();
         await name(B);
         const refused = await open('b');
@@ -185,7 +186,7 @@ describe('the active gateway', () => {
         assert.equal(replay.kind === 'replay' && replay.stored.endpoint, B);
       });
 
-      it('treats a dead worker’s call as one of unknown end', async () => {
+      it('gets no call before the settle time of a dead worker’s call', async () => {
         await name(A);
         await open('dead', createRecords({ ownMs: 1 }));
         await sleep(5);
@@ -193,7 +194,7 @@ describe('the active gateway', () => {
         assert.equal((await open('b')).kind, 'not-yet');
       });
 
-      it('does not wait for an answered or an unforwarded call', async () => {
+      it('gets calls at once after answered and unforwarded calls', async () => {
         await name(A);
         await open('a');
         await createRecords().revert(id, 'a');
@@ -203,7 +204,7 @@ describe('the active gateway', () => {
         assert.deepEqual(await open('c'), { kind: 'opened', endpoint: B });
       });
 
-      it('waits with the repetition before a deletion too', async () => {
+      it('gets no creation that a deletion has to resolve before the settle time', async () => {
         await loseAnswer();
         await open('b');
         await createRecords().closeStored(id, 'b', 'seen');
@@ -213,7 +214,7 @@ describe('the active gateway', () => {
         assert.deepEqual(await open('d'), { kind: 'closed', state: 'stored' });
       });
 
-      it('waits after a deletion of unknown end', async () => {
+      it('gets no deletion before the settle time of one of unknown end', async () => {
         await name(A);
         await remove('a');
         await createRecords().leaveDeleting(id, 'a', 'Unavailable');
@@ -223,7 +224,7 @@ describe('the active gateway', () => {
         assert.equal((await remove('c')).kind, 'not-yet');
       });
 
-      it('waits after a deletion whose worker died', async () => {
+      it('gets no deletion before the settle time of one whose worker died', async () => {
         await name(A);
         await remove('dead', createRecords({ ownMs: 1 }));
         await sleep(5);
@@ -235,7 +236,7 @@ describe('the active gateway', () => {
         });
       });
 
-      it('does not wait after an unforwarded deletion', async () => {
+      it('gets a deletion at once after an unforwarded one', async () => {
         await name(A);
         await remove('a');
         await createRecords().revert(id, 'a');

@@ -103,10 +103,9 @@ describe('openSources', () => {
         sequence: 0,
       });
     const openOther = async (): Promise<void> => {
-      const { redis: link } = redis;
       const planned = plannedRequest({ source: snapshot('s-other') });
       const others = new VolumeRecords({
-        redis: link,
+        redis: redis.redis,
         prefix: 'csi',
         driver: OTHER,
         ownMs: 60_000,

@@ -5,12 +5,12 @@ import { JOB_KINDS } from '#src/queue/contract.ts';
 import { listQueues } from '#src/queue/registry.ts';
 import { sleep, until } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
-import { Stand } from './stand.ts';
+import { TestBed } from './test-bed.ts';
 
 interface Fault {
   readonly what: string;
   readonly inject: (redis: TestRedis) => Promise<unknown>;
-  /** What /readyz reports meanwhile; absent where the fault is over too soon to be read there. */
+  /** What /readyz reports meanwhile; absent where the fault ends too soon for a check. */
   readonly trouble?: RegExp;
   readonly logged: RegExp;
   readonly repair?: (redis: TestRedis) => Promise<unknown>;
@@ -95,17 +95,17 @@ describe('a Redis that is', { concurrency: false }, () => {
     it(`${what}: nothing is lost or called twice, and work goes on by itself`, async (t) => {
       serial += 1;
       const driver = `f${serial}.example`;
-      const stand = new Stand(redis, driver);
+      const testBed = new TestBed(redis, driver);
       try {
-        await stand.addClaims(15, 10);
-        await until(() => stand.volumes.size > 3, 'the first volumes');
-        const rest = stand.addClaims(25, 10);
+        await testBed.addClaims(15, 10);
+        await until(() => testBed.volumes.size > 3, 'the first volumes');
+        const rest = testBed.addClaims(25, 10);
         await inject(redis);
         const injectedMs = Date.now();
         if (trouble !== undefined)
           await until(
-            () => trouble.test(stand.troubles),
-            `trouble like ${String(trouble)}, not: ${stand.troubles}`,
+            () => trouble.test(testBed.troubles),
+            `trouble like ${String(trouble)}, not: ${testBed.troubles}`,
             30_000,
           );
         const reportedMs = Date.now() - injectedMs;
@@ -113,11 +113,11 @@ describe('a Redis that is', { concurrency: false }, () => {
         await repair?.(redis);
         const repairedMs = Date.now();
         await rest;
-        await until(() => stand.isDone, `all volumes; ${stand.troubles}`, 12_000).catch(
+        await until(() => testBed.isDone, `all volumes; ${testBed.troubles}`, 12_000).catch(
           (error: unknown) => {
             throw new Error(
-              `${stand.volumes.size} of ${stand.keys.length}; ${stand.troubles}\n` +
-                stand.log.slice(-15).join(''),
+              `${testBed.volumes.size} of ${testBed.keys.length}; ${testBed.troubles}\n` +
+                testBed.log.slice(-15).join(''),
               { cause: error },
             );
           },
@@ -125,23 +125,23 @@ describe('a Redis that is', { concurrency: false }, () => {
         t.diagnostic(
           `reported after ${reportedMs} ms, done ${Date.now() - repairedMs} ms after the repair`,
         );
-        await until(() => /^[ |]*$/.test(stand.troubles), 'nothing is wrong any more', 30_000);
-        assert.deepEqual(stand.doubles, []);
+        await until(() => /^[ |]*$/.test(testBed.troubles), 'nothing is wrong any more', 30_000);
+        assert.deepEqual(testBed.doubleCalls, []);
         assert.deepEqual(
-          [...stand.calls].filter(([, calls]) => calls > 1),
+          [...testBed.calls].filter(([, calls]) => calls > 1),
           [],
         );
-        assert.match(stand.log.join(''), logged);
-        const mine = (await listQueues(redis.redis, 'csi')).filter(
+        assert.match(testBed.log.join(''), logged);
+        const ownQueues = (await listQueues(redis.redis, 'csi')).filter(
           (queue) => queue.driver === driver,
         );
-        assert.equal(mine.length, JOB_KINDS.length, 'the queues are registered');
+        assert.equal(ownQueues.length, JOB_KINDS.length, 'the queues are registered');
         assert.equal(
           await redis.redis.hget(`{csi}:claims.${driver}:meta`, 'opts.maxLenEvents'),
           '5000',
         );
       } finally {
-        await stand.close();
+        await testBed.close();
       }
     });
   }

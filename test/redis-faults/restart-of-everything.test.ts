@@ -6,8 +6,8 @@ import type { Outcome } from '#src/queue/outcome.ts';
 import { claimKey, QueueBench, sleep, until } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 
-/* 2,000 failing claims with waits up to 5 min and windows of 10 s, in small: 400 with waits up to 3
- * s and windows of half a second. */
+/* Stands for 2,000 failing claims with delays of up to 5 min, measured in windows of 10 s: here 400
+ * claims with delays of up to 3 s, measured in windows of half a second. */
 const KEYS = Array.from({ length: 400 }, (_, i) => claimKey(`c${i}`, `ns${i % 5}`));
 const BACKOFF = { startMs: 100, maxMs: 3_000 };
 const WINDOW_MS = 500;
@@ -20,52 +20,54 @@ describe('400 claims that fail, and a restart of everything', () => {
   });
   after(() => redis.close());
 
-  it('bring no more calls to the driver afterwards than before, nor sooner', async (t) => {
+  it('cause no more calls at a time than before, and none sooner', async (t) => {
     const failing = (): Outcome => ({ kind: 'retry', reason: 'pool is full' });
     const first = new QueueBench(redis, 'storm.example');
     start(first, failing);
-    await until(() => first.runs.length > KEYS.length * 6, 'waits have grown to their full length');
+    await until(() => first.runs.length > KEYS.length * 6, 'delays have grown to the maximum');
     const fromMs = Date.now();
     await sleep(MEASURED_MS);
-    const before = busiest(first.runs.map(({ atMs }) => atMs).filter((atMs) => atMs >= fromMs));
+    const before = countBusiest(
+      first.runs.map(({ atMs }) => atMs).filter((atMs) => atMs >= fromMs),
+    );
 
     await first.close();
-    const waitedMs = await waits(redis);
+    const delaysMs = await readDelays(redis);
     await redis.kill();
-    // So long that nearly every wait is over before anybody is there again.
+    // Long enough for nearly every delay to end before a worker runs again.
     await sleep(2_600);
     await redis.start();
     const second = new QueueBench(redis, 'storm.example');
     second.readsFailures = true;
     start(second, failing);
-    await until(() => second.runs.length > 0, 'somebody is at work again');
-    const backMs = second.runs[0]?.atMs ?? 0;
+    await until(() => second.runs.length > 0, 'a worker runs again');
+    const firstRunMs = second.runs[0]?.atMs ?? 0;
     await sleep(MEASURED_MS);
-    const afterwards = busiest(second.runs.map(({ atMs }) => atMs));
+    const afterwards = countBusiest(second.runs.map(({ atMs }) => atMs));
     const firstRuns = new Map<string, number>();
     for (const { key, atMs } of second.runs)
       if (!firstRuns.has(key.uid)) firstRuns.set(key.uid, atMs);
     await second.close();
 
     t.diagnostic(`calls in the busiest ${WINDOW_MS} ms: ${before} before, ${afterwards} after`);
-    // All at once would be 400. A random process on a busy machine: its busiest window of six
-    // varies by a third.
+    // All at once would be 400. Delays are random and the machine is busy, so the busiest of six
+    // windows varies by a third.
     assert.ok(
       afterwards <= before * 1.5,
       `${afterwards} calls in the busiest window, ${before} before`,
     );
-    const early = [...waitedMs].filter(
-      ([uid, waitMs]) => (firstRuns.get(uid) ?? Infinity) - backMs < waitMs - 1_000,
+    const early = [...delaysMs].filter(
+      ([uid, delayMs]) => (firstRuns.get(uid) ?? Infinity) - firstRunMs < delayMs - 1_000,
     );
-    assert.deepEqual(early, [], 'no wait was shortened');
+    assert.deepEqual(early, [], 'no delay was shortened');
     assert.ok(
       second.runs.every(({ failures }) => failures > 0),
-      'and no failure forgotten',
+      'no failure is forgotten',
     );
   });
 
-  /** What a leader and a worker do when they start: everything outstanding is touched, resyncs and
-   * unrelated changes touch it again. */
+  /** Does what a leader and a worker do when they start: the leader enqueues every outstanding key,
+   * then once more, as a resync or an unrelated change does. */
   function start(bench: QueueBench, process: (key: JobKey) => Outcome): void {
     const producer = bench.producer({ outstanding: () => KEYS });
     for (const key of KEYS) producer.ensureQueued(key);
@@ -74,8 +76,8 @@ describe('400 claims that fail, and a restart of everything', () => {
   }
 });
 
-/** Calls in the busiest window. */
-function busiest(times: readonly number[]): number {
+/** Counts the calls in the busiest window. */
+function countBusiest(times: readonly number[]): number {
   return Math.max(
     0,
     ...times.map(
@@ -84,8 +86,8 @@ function busiest(times: readonly number[]): number {
   );
 }
 
-/** How long each key had still to wait. */
-async function waits(redis: TestRedis): Promise<Map<string, number>> {
+/** Reads how long each key is still delayed. */
+async function readDelays(redis: TestRedis): Promise<Map<string, number>> {
   const root = '{csi}:claims.storm.example:';
   const nowMs = Date.now();
   const flat = await redis.redis.zrange(`${root}delayed`, 0, '-1', 'WITHSCORES');

@@ -11,7 +11,7 @@ import { startRedisServer, type RedisServer } from '#src/redis/server.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { until } from '../harness/queue.ts';
-import { Stand } from './stand.ts';
+import { TestBed } from './test-bed.ts';
 
 describe('a failover by Sentinel', () => {
   it('loses nothing and calls no key twice, and no process is restarted', async (t) => {
@@ -38,35 +38,35 @@ describe('a failover by Sentinel', () => {
       );
       const port = await startSentinel({ dir, master, password, closers });
 
-      const stand = new Stand(
+      const testBed = new TestBed(
         { url: `redis-sentinel://:${password}@127.0.0.1:${port}/main` },
         'failover.example',
       );
-      closers.add('stand', () => stand.close());
-      await stand.addClaims(15, 10);
-      await until(() => stand.volumes.size > 3, 'the first volumes');
-      const rest = stand.addClaims(40, 20);
+      closers.add('test bed', () => testBed.close());
+      await testBed.addClaims(15, 10);
+      await until(() => testBed.volumes.size > 3, 'the first volumes');
+      const rest = testBed.addClaims(40, 20);
       await master.close(0);
       const killedMs = Date.now();
-      await until(() => stand.troubles.replaceAll(/[ |]/g, '') !== '', 'trouble is reported');
+      await until(() => testBed.troubles.replaceAll(/[ |]/g, '') !== '', 'trouble is reported');
       await until(
         async () => /role:master/.test(await reader.info('replication')),
         'the replica is the master now',
       );
       const failedOverMs = Date.now();
       await rest;
-      await until(() => stand.isDone, `all volumes: ${stand.troubles}`);
+      await until(() => testBed.isDone, `all volumes: ${testBed.troubles}`);
       t.diagnostic(
         `failed over after ${failedOverMs - killedMs} ms, ` +
           `done ${Date.now() - failedOverMs} ms later`,
       );
-      assert.deepEqual(stand.doubles, []);
+      assert.deepEqual(testBed.doubleCalls, []);
       assert.deepEqual(
-        [...stand.calls].filter(([, calls]) => calls > 1),
+        [...testBed.calls].filter(([, calls]) => calls > 1),
         [],
       );
-      await until(() => /^[ |]*$/.test(stand.troubles), 'nothing is wrong any more', 30_000);
-      assert.match(stand.log.join(''), /Redis is not usable/);
+      await until(() => /^[ |]*$/.test(testBed.troubles), 'nothing is wrong any more', 30_000);
+      assert.match(testBed.log.join(''), /Redis is not usable/);
     } finally {
       await closers.close();
     }

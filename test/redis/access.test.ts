@@ -25,7 +25,7 @@ describe('a Redis user with the least rights', () => {
       'SETUSER',
       'sutler',
       'on',
-      '>geheim',
+      '>hidden',
       '~{csi}:*',
       ...COMMANDS.split(' '),
     );
@@ -35,7 +35,7 @@ describe('a Redis user with the least rights', () => {
   it('may add, run, retry, park, promote and take over jobs', async () => {
     const url = new URL(redis.url);
     url.username = 'sutler';
-    url.password = 'geheim';
+    url.password = 'hidden';
     const bench = new QueueBench(redis, 'd.example');
     const key = claimKey('data');
     const outcomes = [

@@ -62,7 +62,7 @@ describe('watchClusterMarker', () => {
       /UID theirs, ours has ours.*--redis-prefix.*delete the key \{csi\}:cluster/,
     );
     assert.equal(marker.isOurs, false);
-    assert.equal(await redis.redis.get('{csi}:cluster'), 'theirs', 'the marker is left alone');
+    assert.equal(await redis.redis.get('{csi}:cluster'), 'theirs', 'the marker is not changed');
     await redis.redis.del('{csi}:cluster');
     await until(() => marker.isOurs, 'it is ours');
     assert.deepEqual(changes, [true]);

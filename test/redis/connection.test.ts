@@ -47,15 +47,15 @@ describe('openRedis', () => {
 
   it('reports a refused login, without the password, and tries it again', async () => {
     const url = new URL(redis.url);
-    url.password = 'falsch';
+    url.password = 'mistyped';
     const link = open(url.href);
     await until(() => /refuses the login/.test(link.trouble ?? ''), 'the refusal is reported');
     assert.match(link.trouble ?? '', /WRONGPASS.*--redis-url/);
-    assert.ok(!(link.trouble ?? '').includes('falsch'));
+    assert.ok(!(link.trouble ?? '').includes('mistyped'));
     url.password = '';
     const anonymous = open(url.href);
     await until(() => /NOAUTH/.test(anonymous.trouble ?? ''), 'a missing password is reported');
-    await redis.redis.config('SET', 'requirepass', 'falsch');
+    await redis.redis.config('SET', 'requirepass', 'mistyped');
     await until(() => link.trouble === undefined, 'the login is tried again');
     await redis.redis.config('SET', 'requirepass', decodeURIComponent(new URL(redis.url).password));
   });

@@ -46,19 +46,19 @@ describe('parseRedisUrl', () => {
     for (const url of [
       '',
       'localhost:6379',
-      'http://u:geheim@x',
-      'redis://:geheim@',
-      'redis://:geheim@x/db',
-      'redis://:geheim%@x',
-      'redis://:geheim@x?a=b',
-      'redis-sentinel://:geheim@a',
+      'http://u:hidden@x',
+      'redis://:hidden@',
+      'redis://:hidden@x/db',
+      'redis://:hidden%@x',
+      'redis://:hidden@x?a=b',
+      'redis-sentinel://:hidden@a',
     ]) {
       assert.throws(
         () => parseRedisUrl(url),
         (error) =>
           error instanceof UsageError &&
           error.message.startsWith('--redis-url') &&
-          !error.message.includes('geheim'),
+          !error.message.includes('hidden'),
         url,
       );
     }
@@ -67,9 +67,9 @@ describe('parseRedisUrl', () => {
 
 describe('redisAddress', () => {
   it('names host and port without user or password', () => {
-    assert.equal(redisAddress(parseRedisUrl('redis://u:geheim@h:1/2')), 'h:1');
+    assert.equal(redisAddress(parseRedisUrl('redis://u:hidden@h:1/2')), 'h:1');
     assert.equal(
-      redisAddress(parseRedisUrl('redis-sentinel://u:geheim@a:1,b:2/main')),
+      redisAddress(parseRedisUrl('redis-sentinel://u:hidden@a:1,b:2/main')),
       'a:1,b:2/main',
     );
   });

@@ -16,9 +16,9 @@ import type { TestRedis } from '../harness/redis.ts';
 
 const OWN_MS = 1_500;
 
-/** Producer, two workers, volume records and the leader's incarnation check, with a driver and an
- * API server that are plain memory. */
-export class Stand {
+/** A producer, two workers, volume records and the leader's incarnation check, with a driver and an
+ * API server in memory. */
+export class TestBed {
   readonly producer: Producer;
   readonly consumers: readonly Consumer[];
   readonly settings: SettingsWatch;
@@ -26,8 +26,8 @@ export class Stand {
   readonly log: string[] = [];
   /** Number of calls for each UID. */
   readonly calls = new Map<string, number>();
-  /** UIDs that had two calls at a time. */
-  readonly doubles: string[] = [];
+  /** UIDs that had two calls at once. */
+  readonly doubleCalls: string[] = [];
   readonly keys: JobKey[] = [];
   /** UIDs whose PV is written. */
   readonly volumes = new Set<string>();
@@ -38,7 +38,7 @@ export class Stand {
 
   constructor(redis: Pick<TestRedis, 'url'>, driver: string) {
     const log = createLogger({
-      name: 'stand',
+      name: 'test',
       verbosity: 0,
       format: 'text',
       write: (line) => void this.log.push(line),
@@ -127,7 +127,7 @@ export class Stand {
     await this.#closers.close();
   }
 
-  /** jobs/claim/reconcile-claim.ts in small: read, open, call, write, close. */
+  /** The steps of jobs/claim/reconcile-claim.ts: read, open, call, write, close. */
   async #reconcile(job: JobKey, { signal }: Run): Promise<Outcome> {
     if (signal.aborted) return { kind: 'later', reason: 'stopping' };
     const { uid } = job;
@@ -155,7 +155,7 @@ export class Stand {
   }
 
   async #call(uid: string): Promise<void> {
-    if (this.#calling.has(uid)) this.doubles.push(uid);
+    if (this.#calling.has(uid)) this.doubleCalls.push(uid);
     this.#calling.add(uid);
     this.calls.set(uid, (this.calls.get(uid) ?? 0) + 1);
     await sleep(60);
