@@ -89,9 +89,9 @@ export class OutcomeApplier {
   async promoteIfPending({ id: jobId, data }: Job): Promise<void> {
     const parsed = parseJob(data);
     if (!parsed.ok || jobId === undefined) return;
-    const { redis, prefix, queue, clock, log } = this.#options;
-    const place = { prefix, queue, jobId, keyId: keyId(parsed.key) };
-    await takePendingPromotion(redis, place, clock.nowMs()).catch((error: unknown) =>
+    const { redis, clock, log } = this.#options;
+    const run = { jobId, keyId: keyId(parsed.key), nowMs: clock.nowMs() };
+    await takePendingPromotion(redis, this.#options, run).catch((error: unknown) =>
       log.debug({ err: error, job: jobId }, 'could not ask for a pending promotion'),
     );
   }
