@@ -9,7 +9,7 @@ import { leaseName, leaseTimesProblem, type LeaseTimes } from '../election/lease
 import type { DriverInfo } from '../gateway-client/driver-watch.ts';
 import { createEventRecorder, eventComponent, type EventRecorder } from '../kube/events.ts';
 import { apiVersionOf, leases } from '../kube/resources.ts';
-import { createProducer, type Producer } from '../queue/producer.ts';
+import { Producer } from '../queue/producer.ts';
 import { WaitList } from '../queue/wait-list.ts';
 import { redisActiveGateway } from '../records/active-gateway.ts';
 import { redisAuditLedger } from '../records/audit-ledger.ts';
@@ -99,7 +99,7 @@ function leaseTimes(flags: Context['flags']): LeaseTimes {
 function openProducer({ context, connections: { link }, driver }: Base): Producer {
   const { flags, closers, health, log, metrics } = context;
   const { redisUrl, redisPrefix: prefix } = flags;
-  const producer = createProducer({ redisUrl, prefix, driver: driver.name, log, metrics });
+  const producer = new Producer({ redisUrl, prefix, driver: driver.name, log, metrics });
   closers.add('producer', () => producer.close());
   health.ready('redis', () => producer.trouble ?? link.trouble);
   return producer;

@@ -4,50 +4,31 @@ import { openRedis, type RedisLink } from '../redis/connection.ts';
 import { type FlushDetector, startFlushDetector } from '../redis/flush-detector.ts';
 import { keyPrefix } from '../redis/key-names.ts';
 import { type Clock, systemClock } from '../runtime/clock.ts';
+import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import { OutcomeApplier, type TakenJob } from './apply-outcome.ts';
 import type { Backoff } from './backoff.ts';
 import { CircuitBreaker, type Reach } from './circuit-breaker.ts';
 import { type JobKey, type JobKind, keyId, parseJob } from './contract.ts';
-import { type QueueHeartbeat, startHeartbeat } from './heartbeat.ts';
+import { type Heartbeat, startHeartbeat } from './heartbeat.ts';
 import { queueName } from './key-names.ts';
 import { type ConsumerMetrics, consumerMetrics } from './metrics.ts';
 import type { Outcome } from './outcome.ts';
 import { type ProgressWatchdog, startProgressWatchdog } from './progress-watchdog.ts';
 import { RunLocks } from './run-locks.ts';
 import { readStatus, type RunStatus } from './status.ts';
-import { messageOf } from '../runtime/error-message.ts';
 
-/* Takes jobs from one queue and runs them. A job goes through #takeJob (decode), #runKey (lock,
- * circuit breaker), #process (the processor of jobs/) and OutcomeApplier.apply (back to BullMQ).
- * Builds on contract.ts and apply-outcome.ts; beside them are run-locks.ts, circuit-breaker.ts,
- * heartbeat.ts and progress-watchdog.ts. */
-
-/** What a run knows besides its key. */
+/** What a run is given besides its key. */
 export interface Run {
-  /** Aborted on shutdown, or when this job's lock is lost: start no more calls. It must not reach a
-   * call that was sent (invariant 9). */
+  /** Aborted on shutdown, or when the lock of this job is lost: then start no more calls. It must
+   * not cancel a call that was sent (invariant 9). */
   readonly signal: AbortSignal;
-  /** Why the key's last run did not end with `done`; undefined where it did, or where nothing is
-   * stored. Costs a command, so only runs that are about to report a reason ask. Never rejects. */
+  /** Why the key's last run did not end with `done`; undefined when it did, or when nothing is
+   * stored. Sends a command, so call it only to report a reason. Never rejects. */
   readonly lastReason: () => Promise<string | undefined>;
-  /** How much longer, in milliseconds, a hold-off of this scope lasts; 0 = there is none. Costs a
-   * command, as above. */
+  /** How much longer, in milliseconds, a hold-off of this scope lasts; 0 = there is none. Sends a
+   * command too. Never rejects. */
   readonly heldOffMs: (scope: string) => Promise<number>;
-}
-
-export interface Consumer {
-  /** Why no jobs arrive now, in one line for /readyz; undefined when they can. */
-  readonly trouble: string | undefined;
-  /** Why this worker should be restarted, in one line for /healthz: it takes nothing although jobs
-   * wait and it has room. */
-  readonly stuck: string | undefined;
-  /** Takes no more jobs; runs under way go on. */
-  pause(): Promise<void>;
-  resume(): Promise<void>;
-  /** Takes no more jobs, aborts the signals of all runs, and waits for their ends up to `graceMs`,
-   * with or without Redis. Another worker takes over the other jobs when their locks expire. */
-  close(graceMs: number): Promise<void>;
 }
 
 export interface ConsumerOptions {
@@ -72,8 +53,8 @@ export interface ConsumerOptions {
   readonly lockMs?: number;
   /** How often to check for jobs of dead workers. */
   readonly stalledCheckMs?: number;
-  /** For how long it may take nothing, while jobs wait and it has room, before it counts as stuck.
-   */
+  /** For how long the worker may take nothing, while jobs wait and it has room, before it counts as
+   * stuck. */
   readonly progressMs?: number;
   /** Time between trial runs while the driver can't be reached. */
   readonly trialPause?: Backoff;
@@ -81,19 +62,17 @@ export interface ConsumerOptions {
   readonly onRedisEmptied?: () => void;
 }
 
-/** Begins to connect and returns at once; takes jobs as soon as Redis can be reached.
- * @throws UsageError for an unreadable Redis URL or prefix */
-export function startConsumer(options: ConsumerOptions): Consumer {
-  return new QueueConsumer(options);
-}
-
-/** Delay of a job that came back while its earlier run still goes on here. */
+/** Delay of a job that BullMQ gives to this worker again while its earlier run is under way here. */
 const BUSY_MS = 500;
 const LOCK_MS = 30_000;
 const STALLED_CHECK_MS = 5_000;
 const PROGRESS_MS = 60_000;
 
-class QueueConsumer implements Consumer {
+/** Takes jobs from one queue and runs them. A job goes through #takeJob (decode), #runKey (lock,
+ * circuit breaker), #process (the processor of jobs/) and OutcomeApplier.apply (back to BullMQ).
+ * Builds on contract.ts and apply-outcome.ts; beside them are run-locks.ts, circuit-breaker.ts,
+ * heartbeat.ts and progress-watchdog.ts. */
+export class Consumer {
   readonly #options: ConsumerOptions;
   readonly #queue: string;
   readonly #clock: Clock;
@@ -104,7 +83,7 @@ class QueueConsumer implements Consumer {
   readonly #flushDetector: FlushDetector;
   readonly #locks: RunLocks;
   readonly #lockTimer: NodeJS.Timeout;
-  readonly #heartbeat: QueueHeartbeat;
+  readonly #heartbeat: Heartbeat;
   readonly #breaker: CircuitBreaker;
   readonly #watchdog: ProgressWatchdog;
   readonly #outcomes: OutcomeApplier;
@@ -115,8 +94,10 @@ class QueueConsumer implements Consumer {
   #isClosing = false;
   #isStarting = false;
 
+  /** Begins to connect; takes jobs as soon as Redis can be reached.
+   * @throws UsageError for an unreadable Redis URL or prefix */
   constructor(options: ConsumerOptions) {
-    const { driver, kind, prefix, log, random = Math.random } = options;
+    const { driver, kind, prefix, backoff, log, random = Math.random } = options;
     keyPrefix(prefix);
     this.#options = options;
     this.#queue = queueName(kind, driver);
@@ -138,7 +119,7 @@ class QueueConsumer implements Consumer {
     const abortExpiring = (): void => this.#locks.abortExpiring(this.#clock.nowMs());
     this.#lockTimer = setInterval(abortExpiring, this.#lockMs / 20);
     const { redis } = this.#link;
-    const place = { prefix, queue: this.#queue, log };
+    const place = { prefix, queue: this.#queue };
     this.#flushDetector = startFlushDetector({
       link: this.#link,
       prefix,
@@ -148,7 +129,7 @@ class QueueConsumer implements Consumer {
         options.onRedisEmptied?.();
       },
     });
-    this.#heartbeat = startHeartbeat({ link: this.#link, ...place });
+    this.#heartbeat = startHeartbeat(this.#link, place, log);
     this.#breaker = new CircuitBreaker({
       concurrency: options.concurrency,
       onChange: () => {
@@ -157,11 +138,12 @@ class QueueConsumer implements Consumer {
       },
       clock: this.#clock,
       log: log.child({ queue: this.#queue }),
-      ...(options.trialPause === undefined ? {} : { pause: options.trialPause }),
+      pause: options.trialPause,
     });
     this.#watchdog = startProgressWatchdog({
       ...place,
       redis,
+      log,
       limitMs: options.progressMs ?? PROGRESS_MS,
       isFree: () =>
         !this.#isPaused &&
@@ -169,22 +151,25 @@ class QueueConsumer implements Consumer {
         this.#breaker.isClosed &&
         this.#locks.size < options.concurrency,
     });
-    const { backoff } = options;
-    const applier = { ...place, driver, redis, backoff, random, clock: this.#clock };
-    this.#outcomes = new OutcomeApplier(applier);
+    const parts = { ...place, driver, redis, backoff, random, clock: this.#clock, log };
+    this.#outcomes = new OutcomeApplier(parts);
     this.#link.onReady(() => void this.#start());
   }
 
+  /** Why no jobs arrive now, in one line for /readyz; undefined while they can. */
   get trouble(): string | undefined {
     return (
       this.#link.trouble ?? this.#startTrouble ?? this.#heartbeat.trouble ?? this.#breaker.trouble
     );
   }
 
+  /** Why this worker should be restarted, in one line for /healthz: it takes nothing although jobs
+   * wait and it has room. */
   get stuck(): string | undefined {
     return this.#watchdog.stuck;
   }
 
+  /** Takes no more jobs; runs under way go on. */
   async pause(): Promise<void> {
     this.#isPaused = true;
     await this.#steer();
@@ -195,6 +180,8 @@ class QueueConsumer implements Consumer {
     await this.#steer();
   }
 
+  /** Takes no more jobs, aborts the signals of all runs, and waits for their ends up to `graceMs`,
+   * with or without Redis. Another worker takes over the other jobs when their locks expire. */
   async close(graceMs: number): Promise<void> {
     if (this.#isClosing) return;
     this.#isClosing = true;
@@ -207,36 +194,31 @@ class QueueConsumer implements Consumer {
     // BullMQ's own close() waits for Redis; without Redis the ends of runs can't be stored anyway.
     const isOver = (): boolean =>
       isClosed || (this.#link.trouble !== undefined && this.#locks.size === 0);
-    while (!isOver() && this.#clock.nowMs() < deadlineMs) {
-      const tick = new AbortController();
-      await Promise.race([closing, this.#clock.sleep(20, tick.signal)]);
-      tick.abort();
-    }
+    while (!isOver() && this.#clock.nowMs() < deadlineMs)
+      await Promise.race([closing, this.#clock.sleep(20)]);
     clearInterval(this.#lockTimer);
-    if (this.#locks.size > 0) {
+    if (this.#locks.size > 0)
       this.#options.log.warn(
         { queue: this.#queue, runs: this.#locks.size },
-        'runs did not end in time; another worker takes their jobs over',
+        'runs did not end in time; another worker takes over their jobs',
       );
-    }
     this.#link.close();
     closing?.catch(() => undefined);
   }
 
-  /** Starts the worker when Redis is usable. A worker whose start failed is thrown away, since
+  /** Starts the worker when Redis is usable. A worker that could not start is discarded, since
    * BullMQ keeps that failure for ever. */
   async #start(): Promise<void> {
     if (this.#isStarting) return;
     this.#isStarting = true;
     while (this.#worker === undefined && this.#mayStart()) {
       try {
-        // Extends the delays before a job is taken that came due while no worker lived.
+        // First, so that the delays are extended before a job is taken.
         await this.#heartbeat.write();
         if (this.#mayStart()) await this.#startWorker();
       } catch (error) {
         if (this.#isClosing) break;
-        const reason = messageOf(error);
-        this.#startTrouble = `the worker of ${this.#queue} could not start: ${reason}`;
+        this.#startTrouble = `the worker of ${this.#queue} could not start: ${messageOf(error)}`;
         this.#options.log.error(
           { err: error, queue: this.#queue },
           'the worker could not start; trying again',
@@ -265,7 +247,7 @@ class QueueConsumer implements Consumer {
     await this.#steer();
   }
 
-  /** Tells BullMQ how many jobs to take; one change after the other, since each may wait. */
+  /** Sets how many jobs BullMQ takes. Changes are made one after the other, since each may wait. */
   #steer(): Promise<void> {
     this.#steering = this.#steering.then(async () => {
       const worker = this.#worker;
@@ -276,7 +258,7 @@ class QueueConsumer implements Consumer {
         if (!worker.isPaused()) await worker.pause(true);
         return;
       }
-      // A worker that is full notices a higher limit only at the end of a run, or after a pause.
+      // A worker with no room notices a higher limit only at the end of a run, or after a pause.
       if (worker.concurrency > lastLimit && !worker.isPaused()) await worker.pause(true);
       if (worker.isPaused()) await worker.resume();
     });
@@ -295,7 +277,7 @@ class QueueConsumer implements Consumer {
         concurrency,
         lockDuration: this.#lockMs,
         stalledInterval: stalledCheckMs ?? STALLED_CHECK_MS,
-        // BullMQ never resets this count, so a job that lives long enough would reach any limit.
+        // BullMQ never resets this count, so a job that exists for long could reach any lower limit.
         maxStalledCount: 1_000_000_000,
         drainDelay: 2,
         runRetryDelay: 1000,
@@ -315,7 +297,7 @@ class QueueConsumer implements Consumer {
       if (job !== undefined) void this.#outcomes.promoteIfPending(job);
     });
     worker.on('error', (error) => {
-      // The connection has already reported that Redis is away.
+      // The connection has already reported a Redis that can't be reached.
       const level = this.#link.trouble === undefined && !this.#isClosing ? 'warn' : 'debug';
       log[level]({ err: error, queue: this.#queue }, 'queue error');
     });
@@ -323,8 +305,8 @@ class QueueConsumer implements Consumer {
     return worker;
   }
 
-  /** Runs the key that a job carries. A job without a readable key is delayed for a newer worker,
-   * or completed. */
+  /** Runs the key that a job carries. A job of a newer version is left to a newer worker; a job that
+   * no version can read is completed. */
   async #takeJob(job: Job, token: string): Promise<string | null> {
     this.#watchdog.progressed();
     const parsed = parseJob(job.data);
@@ -350,7 +332,7 @@ class QueueConsumer implements Consumer {
     }
     let outcome: Outcome;
     try {
-      // A worker that was told to stop while it fetched a job still gets that job.
+      // BullMQ hands over a job that it was fetching when the worker was paused or closed.
       if (this.#isClosing || this.#isPaused || this.#breaker.isOpen)
         return await this.#outcomes.returnToWait(taken);
       const end = this.#breaker.begin();
@@ -361,7 +343,7 @@ class QueueConsumer implements Consumer {
       this.#metrics.inFlight.set(this.#labels, this.#locks.size);
       this.#metrics.runSeconds.observe(this.#labels, (this.#clock.nowMs() - startedMs) / 1000);
     }
-    // A run that shutdown kept from the driver: another worker can have the job at once.
+    // A run that did not reach the driver because of the shutdown: another worker may take the job.
     if (this.#isClosing && outcome.kind === 'later' && signal.aborted)
       return this.#outcomes.returnToWait(taken);
     return this.#applyOutcome(taken, outcome);
@@ -387,7 +369,7 @@ class QueueConsumer implements Consumer {
     return this.#outcomes.apply(taken, outcome);
   }
 
-  /** What a run may ask about the key's last one; the status is read once at most. */
+  /** What a run may ask about the key's last run; reads the status once at most. */
   #lastRun({ attemptsStarted }: Job, key: JobKey): Pick<Run, 'lastReason' | 'heldOffMs'> {
     const { prefix, driver } = this.#options;
     let reading: Promise<RunStatus | undefined> | undefined;
@@ -407,8 +389,8 @@ class QueueConsumer implements Consumer {
   }
 }
 
-/** What an outcome tells about the driver. A run that ended well, or with a failure of its own,
- * reached the driver or needed nothing from it. */
+/** Whether a run with this outcome reached the driver. A run that succeeded or failed reached it, or
+ * needed nothing from it. */
 function reachOf(outcome: Outcome): Reach {
   if (outcome.kind !== 'later') return { kind: 'reached' };
   return outcome.isDriverDown === true

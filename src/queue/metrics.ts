@@ -1,4 +1,4 @@
-import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
+import { Counter, Gauge, Histogram, type Metric, type Registry } from 'prom-client';
 
 type Labels = 'driver' | 'kind';
 
@@ -50,24 +50,20 @@ export function consumerMetrics(registry: Registry) {
   };
 }
 
-/** Makes metrics, or returns those of the same name: a registry refuses a second one. */
+/** Creates metrics, or returns those of the same name: a registry refuses a second one. */
 function metricsIn(registry: Registry) {
   const registers = [registry];
-  const known = (name: string): unknown => registry.getSingleMetric(name);
-  const counter = <L extends string>(name: string, help: string, labelNames: readonly L[]) => {
-    const metric = known(name);
-    if (metric instanceof Counter) return metric as Counter<L>;
-    return new Counter({ name, help, labelNames, registers });
+  const reuse = <M extends Metric>(name: string, create: () => M): M =>
+    (registry.getSingleMetric(name) as M | undefined) ?? create();
+  return {
+    counter: <L extends string>(name: string, help: string, labelNames: readonly L[]) =>
+      reuse(name, () => new Counter({ name, help, labelNames, registers })),
+    gauge: <L extends string>(name: string, help: string, labelNames: readonly L[]) =>
+      reuse(name, () => new Gauge({ name, help, labelNames, registers })),
+    histogram: (name: string, help: string) =>
+      reuse(
+        name,
+        () => new Histogram({ name, help, labelNames: PLACE, buckets: SECONDS, registers }),
+      ),
   };
-  const gauge = <L extends string>(name: string, help: string, labelNames: readonly L[]) => {
-    const metric = known(name);
-    if (metric instanceof Gauge) return metric as Gauge<L>;
-    return new Gauge({ name, help, labelNames, registers });
-  };
-  const histogram = (name: string, help: string) => {
-    const metric = known(name);
-    if (metric instanceof Histogram) return metric as Histogram<Labels>;
-    return new Histogram({ name, help, labelNames: PLACE, buckets: SECONDS, registers });
-  };
-  return { counter, gauge, histogram };
 }

@@ -1,7 +1,7 @@
 import type { Redis } from 'ioredis';
 import { defineNamedScript } from '../redis/named-script.ts';
 import { DROP_NEXT_HINT, IS_ACTIVE, JOB_OF, PROMOTE, queueRoot } from './bullmq-layout.ts';
-import { pendingPromotionKey } from './key-names.ts';
+import { pendingPromotionKey, type QueuePlace } from './key-names.ts';
 
 /* Promotion of a key's job, also while its run is under way. BullMQ promotes only jobs that are
  * already delayed. It keeps a hint that comes during a run until the job is complete, which may be
@@ -47,11 +47,6 @@ if jobId then promote(root, jobId, nowMs) end
 return {'ok'}
 `,
 });
-
-export interface QueuePlace {
-  readonly prefix: string;
-  readonly queue: string;
-}
 
 /** Leaves a pending promotion if a run of this key is under way. To be called before the key is
  * added: then either the end of the run finds the mark, or BullMQ finds a delayed job and promotes

@@ -5,7 +5,8 @@ import { openRedis, type RedisLink } from '../redis/connection.ts';
 import { describeRedisError } from '../redis/error-text.ts';
 import { type FlushDetector, startFlushDetector } from '../redis/flush-detector.ts';
 import { keyPrefix } from '../redis/key-names.ts';
-import { type Clock, systemClock } from '../runtime/clock.ts';
+import { unlessAborted } from '../runtime/abort.ts';
+import { type Clock, signalWithin, systemClock } from '../runtime/clock.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import type { Logger } from '../runtime/log.ts';
 import { MAX_EVENTS_FIELD, metaKey } from './bullmq-layout.ts';
@@ -18,39 +19,13 @@ import {
   type JobKind,
   keyId,
 } from './contract.ts';
-import { DirtySet, type Hint, type HintKind } from './dirty-set.ts';
+import { DirtySet, type Hint } from './dirty-set.ts';
 import { syncFairness } from './fairness-store.ts';
 import { Fairness } from './fairness.ts';
 import { queueName } from './key-names.ts';
 import { type ProducerMetrics, producerMetrics } from './metrics.ts';
 import { markPendingPromotion, promoteDelayed } from './pending-promotion.ts';
 import { registerQueues } from './registry.ts';
-
-/** Puts hints for keys into a driver's queues. Builds on contract.ts and dirty-set.ts, which keeps
- * hints until Redis takes them. Hints never throw and never block. */
-export interface Producer {
-  /** Makes sure that the key has a job. A job that waits or is delayed stays as it is; a key whose
-   * run is under way runs once more after it. */
-  ensureQueued(key: JobKey): void;
-  /** Makes sure that the key has a job that is not delayed, for a change that makes a new run
-   * worthwhile. */
-  enqueueNow(key: JobKey): void;
-  /** Promotes the key's job if it is delayed, and does nothing otherwise. */
-  promote(key: JobKey): void;
-  /** Why hints don't reach Redis now, in one line for /readyz; undefined when they do. */
-  readonly trouble: string | undefined;
-  /** Keys with a hint that Redis has not taken yet. */
-  readonly pending: number;
-  /** Resolves when Redis has taken all hints so far. */
-  flushed(): Promise<void>;
-  /** Calls the listener when Redis came back or was found emptied, with the reason: then the keys
-   * that need a job are to be given to `resync`. */
-  onRedisBack(listener: (reason: string) => void): void;
-  /** Ensures that these keys are queued, spread over time. A later resync ends this one. */
-  resync(keys: Iterable<JobKey>, reason: string): void;
-  /** Flushes for half a second at most; the next leader's resync makes up for the rest. */
-  close(): Promise<void>;
-}
 
 export interface ProducerOptions {
   readonly redisUrl: string;
@@ -64,17 +39,11 @@ export interface ProducerOptions {
   readonly spreadMs?: number;
 }
 
-/** Begins to connect and returns at once.
- * @throws UsageError for an unreadable Redis URL or prefix */
-export function createProducer(options: ProducerOptions): Producer {
-  return new QueueProducer(options);
-}
-
 const BATCH_KEYS = 200;
 const BATCH_PERIOD_MS = 10;
 const RESYNC_SPREAD_MS = 30_000;
 const RESYNC_SLICE_MS = 100;
-/** Keys in a slice of a resync at least: a few keys need no spreading. */
+/** Keys in a slice of a resync at least, so that a few keys are added at once. */
 const RESYNC_SLICE_MIN = 10;
 const FAIRNESS_PERIOD_MS = 250;
 const EVENTS_KEPT = 5000;
@@ -83,7 +52,9 @@ const CLOSE_FLUSH_MS = 500;
 type JobQueue = Queue<JobData, unknown, JobKind>;
 type Queues = Readonly<Record<JobKind, JobQueue>>;
 
-class QueueProducer implements Producer {
+/** Puts hints for keys into a driver's queues. Hints never throw and never block. Builds on
+ * contract.ts and dirty-set.ts, which keeps hints until Redis takes them. */
+export class Producer {
   readonly #options: ProducerOptions;
   readonly #clock: Clock;
   readonly #metrics: ProducerMetrics;
@@ -103,50 +74,56 @@ class QueueProducer implements Producer {
   #refusal: string | undefined;
   #endWaitForRedis: () => void = () => undefined;
 
+  /** Begins to connect.
+   * @throws UsageError for an unreadable Redis URL or prefix */
   constructor(options: ProducerOptions) {
-    keyPrefix(options.prefix);
+    const { redisUrl: url, prefix, driver, log } = options;
+    keyPrefix(prefix);
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
     this.#metrics = producerMetrics(options.metrics);
-    this.#link = openRedis({
-      url: options.redisUrl,
-      role: 'producer',
-      name: `sutler-producer:${options.driver}`,
-      log: options.log,
-    });
+    this.#link = openRedis({ url, role: 'producer', name: `sutler-producer:${driver}`, log });
     this.#flushDetector = startFlushDetector({
       link: this.#link,
-      prefix: options.prefix,
-      log: options.log,
+      prefix,
+      log,
       onEmptied: () => {
-        this.#metrics.emptied.inc({ driver: options.driver });
+        this.#metrics.emptied.inc({ driver });
         void this.#register();
         this.#redisBack.tell('Redis was emptied');
       },
     });
-    this.#link.onReady((first) => {
+    this.#link.onReady((isFirst) => {
       void this.#register();
-      if (!first) this.#redisBack.tell('Redis came back');
+      if (!isFirst) this.#redisBack.tell('Redis can be reached again');
       this.#endWaitForRedis();
     });
   }
 
+  /** Makes sure that the key has a job. A job that waits or is delayed stays as it is; a key whose
+   * run is under way runs once more after it. */
   ensureQueued(key: JobKey): void {
-    this.#addHint(key, 'ensure');
+    this.#addHint({ key, kind: 'ensure' });
   }
 
+  /** Makes sure that the key has a job that is not delayed, for a change that makes a new run
+   * worthwhile. */
   enqueueNow(key: JobKey): void {
-    this.#addHint(key, 'now');
+    this.#addHint({ key, kind: 'now' });
   }
 
+  /** Promotes the key's job if it is delayed, and does nothing otherwise. */
   promote(key: JobKey): void {
-    this.#addHint(key, 'promote');
+    this.#addHint({ key, kind: 'promote' });
   }
 
+  /** Calls the listener, with the reason, when Redis can be reached again or was found emptied. The
+   * listener gives the keys that need a job to `resync`. */
   onRedisBack(listener: (reason: string) => void): void {
     this.#redisBack.subscribe(listener);
   }
 
+  /** Ensures that these keys are queued, spread over time. A later resync ends this one. */
   resync(keys: Iterable<JobKey>, reason: string): void {
     const list = [...keys];
     if (list.length === 0) return;
@@ -155,32 +132,34 @@ class QueueProducer implements Producer {
     void this.#resyncInSlices(list, this.#resyncs);
   }
 
-  #addHint(key: JobKey, kind: HintKind): void {
+  #addHint(hint: Hint): void {
     if (this.#stopping.signal.aborted) return;
-    this.#metrics.hints.inc({ driver: this.#options.driver, kind: key.kind });
-    this.#dirty.add(key, kind);
+    this.#metrics.hints.inc({ driver: this.#options.driver, kind: hint.key.kind });
+    this.#dirty.add(hint);
     this.#startFlushing();
   }
 
+  /** Why hints don't reach Redis now, in one line for /readyz; undefined while they do. */
   get trouble(): string | undefined {
     return this.#link.trouble ?? this.#refusal ?? this.#flushDetector.trouble;
   }
 
+  /** Keys with a hint that Redis has not taken yet. */
   get pending(): number {
     return this.#dirty.size;
   }
 
+  /** Resolves when Redis has taken all hints so far. */
   async flushed(): Promise<void> {
     while (this.#flushing !== undefined) await this.#flushing;
   }
 
+  /** Flushes for half a second at most; the next leader's resync adds the rest. */
   async close(): Promise<void> {
-    if (this.#stopping.signal.aborted) return;
-    if (this.#link.trouble === undefined) {
-      const limit = new AbortController();
-      await Promise.race([this.flushed(), this.#clock.sleep(CLOSE_FLUSH_MS, limit.signal)]);
-      limit.abort();
-    }
+    const { signal } = this.#stopping;
+    if (signal.aborted) return;
+    if (this.#link.trouble === undefined)
+      await unlessAborted(this.flushed(), signalWithin(signal, CLOSE_FLUSH_MS));
     this.#stopping.abort();
     this.#flushDetector.stop();
     this.#link.close();
@@ -212,8 +191,7 @@ class QueueProducer implements Producer {
       const isRefused = await this.#addBatch(queues, this.#dirty.take(BATCH_KEYS));
       this.#metrics.dirty.set({ driver: this.#options.driver }, this.#dirty.size);
       refusals = isRefused ? refusals + 1 : 0;
-      const delayMs = Math.min(2000, 50 * 2 ** Math.min(refusals, 6));
-      if (isRefused) await this.#clock.sleep(delayMs, signal);
+      if (isRefused) await this.#clock.sleep(Math.min(2000, 50 * 2 ** refusals), signal);
     }
   }
 
@@ -232,12 +210,12 @@ class QueueProducer implements Producer {
     };
     try {
       await Promise.all(JOB_KINDS.map((kind) => queues[kind].waitUntilReady()));
-      // Virtual time goes on from what the queue holds.
+      // Virtual time continues from what the queue holds.
       await this.#syncFairness(queues);
       this.#queues = queues;
       return queues;
     } catch (error) {
-      // A queue keeps the failure of its first connection for ever, so these are thrown away.
+      // A queue keeps the failure of its first connection for ever, so these are discarded.
       this.#refuse(error);
       await Promise.allSettled(JOB_KINDS.map((kind) => queues[kind].close()));
       await this.#clock.sleep(200, this.#stopping.signal);
@@ -263,7 +241,7 @@ class QueueProducer implements Producer {
     return queue;
   }
 
-  /** @returns whether Redis refused any; those hints are back in the dirty set */
+  /** @returns whether Redis refused any hints; those are in the dirty set again */
   async #addBatch(queues: Queues, batch: readonly Hint[]): Promise<boolean> {
     void this.#flushDetector.check();
     const parts = JOB_KINDS.map(async (kind) => {
@@ -272,7 +250,7 @@ class QueueProducer implements Producer {
         await this.#add(queues[kind], kind, hints);
         return false;
       } catch (error) {
-        this.#dirty.putBack(hints);
+        for (const hint of hints) this.#dirty.add(hint);
         this.#refuse(error);
         return true;
       }
@@ -321,8 +299,8 @@ class QueueProducer implements Producer {
     this.#serial += 1;
     return {
       jobId: jobId(key, `${this.#uniqueBase}${this.#serial.toString(36)}`),
-      // Volumes have no namespace to be fair to, and snapshots are few: both run in the order of
-      // their arrival.
+      // Volumes have no namespace to be fair to, and snapshots are few: both run in order of
+      // arrival.
       ...(key.kind === 'claim' ? { priority: this.#fairness.next(key.namespace) } : {}),
       deduplication: {
         id: keyId(key),
@@ -339,19 +317,18 @@ class QueueProducer implements Producer {
   }
 
   #refuse(error: unknown): void {
+    const { driver, log } = this.#options;
+    const { address } = this.#link;
     const cause = error instanceof Error ? error : new Error(String(error));
-    this.#metrics.rejected.inc({ driver: this.#options.driver });
-    const refusal = describeRedisError(this.#link.address, cause);
+    this.#metrics.rejected.inc({ driver });
+    const refusal = describeRedisError(address, cause);
     if (refusal !== this.#refusal)
-      this.#options.log.warn(
-        { err: cause, redis: this.#link.address },
-        'Redis refused jobs; trying again',
-      );
+      log.warn({ err: cause, redis: address }, 'Redis refused jobs; trying again');
     this.#refusal = refusal;
   }
 
-  /** Registers the queues, and writes their settings as BullMQ does when it opens a queue. Done
-   * after each connection and each flush, since this Redis may know neither. */
+  /** Registers the queues, and writes their settings as BullMQ does when it opens a queue. Called
+   * after each connection and each flush, since this Redis may have neither. */
   async #register(): Promise<void> {
     const { redis } = this.#link;
     const { driver, prefix, log } = this.#options;
@@ -362,7 +339,7 @@ class QueueProducer implements Producer {
         entries.map(({ name }) => redis.hset(metaKey(prefix, name), MAX_EVENTS_FIELD, EVENTS_KEPT)),
       );
     } catch (error) {
-      // The connection broke; this is done again after the next one.
+      // The connection broke; the next one calls this method again.
       log.debug({ err: error }, 'could not register the queues');
     }
   }

@@ -108,10 +108,7 @@ function keysOf({ prefix, driver, key }: StatusPlace) {
 
 /** Why a key waits; undefined when nothing is stored.
  * @throws SyntaxError when what is stored can't be read */
-export async function readStatus(
-  redis: Redis,
-  place: StatusPlace,
-): Promise<RunStatus | undefined> {
+export async function readStatus(redis: Redis, place: StatusPlace): Promise<RunStatus | undefined> {
   const { outcome, count, reason, at, hold } = await redis.hgetall(keysOf(place).status);
   if (outcome !== 'retry' && outcome !== 'later' && outcome !== 'running' && outcome !== 'parked')
     return undefined;

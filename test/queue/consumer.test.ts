@@ -11,7 +11,7 @@ import { silentLog } from '#src/runtime/log.ts';
 import { claimKey, QueueBench, sleep, snapshotKey, until, volumeKey } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 
-describe('startConsumer', () => {
+describe('Consumer', () => {
   let redis: TestRedis;
   let bench: QueueBench;
   let driver = 'd0.example';

@@ -8,7 +8,7 @@ import { UsageError } from '#src/runtime/flags.ts';
 import { claimKey, QueueBench, until, volumeKey } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 
-describe('createProducer', () => {
+describe('Producer', () => {
   let redis: TestRedis;
   let bench: QueueBench;
   let driver = 'd0.example';
