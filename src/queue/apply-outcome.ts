@@ -1,6 +1,5 @@
 import { DelayedError, type Job, WaitingError } from 'bullmq';
 import type { Redis } from 'ioredis';
-import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { type Backoff, requeueDelayMs, retryDelayMs } from './backoff.ts';
 import { type JobKey, keyId, parseJob } from './contract.ts';
@@ -24,12 +23,11 @@ export interface OutcomeApplierOptions {
   readonly queue: string;
   readonly backoff: Backoff;
   readonly random: () => number;
-  readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** A failure as BullMQ is told of it: it counts the failure and asks `failureDelayMs` for the delay
- * before the next run. */
+/** Thrown to make BullMQ count a failure and ask `failureDelayMs` for the delay before the next run.
+ */
 class CountedFailure extends Error {
   override readonly name = 'CountedFailure';
   readonly minDelayMs: number;
@@ -37,13 +35,13 @@ class CountedFailure extends Error {
   constructor(reason: string, minDelayMs: number) {
     super(reason);
     this.minDelayMs = minDelayMs;
-    // BullMQ stores the stack in the job, and the place of the throw says nothing.
+    // BullMQ stores the stack in the job, and where this is thrown is of no interest.
     this.stack = reason;
   }
 }
 
-/** Turns the outcome of a run into what BullMQ does with the job next, and writes the key's status.
- * Builds on backoff.ts, which knows the delays, status.ts and pending-promotion.ts. */
+/** Makes BullMQ do what the outcome of a run asks for, and writes the key's status. Builds on
+ * backoff.ts, status.ts and pending-promotion.ts. */
 export class OutcomeApplier {
   readonly #options: OutcomeApplierOptions;
 
@@ -51,9 +49,9 @@ export class OutcomeApplier {
     this.#options = options;
   }
 
-  /** Ends a run of a job by its outcome.
-   * @returns what BullMQ stores as the result of a job that is complete
-   * @throws what tells BullMQ that the job failed or was delayed */
+  /** Ends a run.
+   * @returns what BullMQ stores as the result of a complete job
+   * @throws CountedFailure for a job that failed, DelayedError for one that is delayed */
   async apply(taken: TakenJob, outcome: Outcome): Promise<string | null> {
     const runs = await this.#writeStatus(taken, outcome);
     if (outcome.kind === 'done') return outcome.note ?? null;
@@ -79,35 +77,35 @@ export class OutcomeApplier {
     throw new DelayedError();
   }
 
-  /** Returns the job to the waiting ones, for any worker to take. */
+  /** Makes the job waiting again, for any worker to take. */
   async returnToWait({ job, token }: TakenJob): Promise<never> {
     await job.moveToWait(token);
     throw new WaitingError();
   }
 
-  /** Promotes a job that has just been delayed if `enqueueNow` met its run. Never rejects. */
+  /** Promotes a job that has just been delayed if `enqueueNow` was called during its run. Never
+   * rejects. */
   async promoteIfPending({ id: jobId, data }: Job): Promise<void> {
     const parsed = parseJob(data);
     if (!parsed.ok || jobId === undefined) return;
-    const { redis, clock, log } = this.#options;
-    const run = { jobId, keyId: keyId(parsed.key), nowMs: clock.nowMs() };
+    const { redis, log } = this.#options;
+    const run = { jobId, keyId: keyId(parsed.key), nowMs: Date.now() };
     await takePendingPromotion(redis, this.#options, run).catch((error: unknown) =>
       log.debug({ err: error, job: jobId }, 'could not ask for a pending promotion'),
     );
   }
 
-  /** Costs a command only when the run did not end with `done`, or an earlier run of the job did
-   * not.
+  /** Sends no command when the job's only run ended with `done`, since nothing is stored then.
    * @returns how many runs in a row, this one included, had this outcome */
   async #writeStatus({ job, key }: TakenJob, outcome: Outcome): Promise<number> {
     if (key === undefined) return job.attemptsStarted;
-    const { redis, prefix, driver, clock } = this.#options;
+    const { redis, prefix, driver } = this.#options;
     const place = { prefix, driver, key };
     if (outcome.kind === 'done') {
       if (job.attemptsStarted > 1) await clearStatus(redis, place);
       return 0;
     }
-    const atMs = clock.nowMs();
+    const atMs = Date.now();
     return writeStatus(redis, place, {
       outcome: outcome.kind,
       reason: shownReason(outcome.reason),

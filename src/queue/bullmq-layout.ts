@@ -1,6 +1,6 @@
 import { keyPrefix } from '../redis/key-names.ts';
 
-/* What sutler knows of BullMQ's private data in Redis: keys, scores and hash fields. The lowest
+/* BullMQ's private data in Redis, as far as sutler uses it: keys, scores and hash fields. The lowest
  * layer of this folder; no other file of src/ names them. test/queue/bullmq-layout.test.ts checks
  * each fact against the pinned BullMQ, so an upgrade that changes one fails there.
  *
@@ -10,12 +10,12 @@ import { keyPrefix } from '../redis/key-names.ts';
  *   prioritized  sorted set: waiting jobs with one; score = priority * 2^32 + a counter
  *   delayed      sorted set: delayed jobs; score = due time in Unix ms * 4096 + a counter
  *   active       list: jobs that a worker runs
- *   marker       sorted set that idle workers block on; '1' = a delayed job is due at this time
+ *   marker       sorted set that idle workers block on; '1' = when a delayed job is due
  *   meta         hash: settings of the queue (paused, concurrency, opts.maxLenEvents)
  *   limiter      exists while the queue's rate limit stops it
  *   <job id>     hash: the job, with its fields priority and delay
  *   de:<key id>  string: id of the job that a deduplicated key has
- *   dn:<key id>  hash: the last hint that came during that job's run; a job when that completes */
+ *   dn:<key id>  hash: the last hint during that job's run, which becomes the key's next job */
 
 /** Score of a delayed job for each millisecond of its due time. */
 export const DELAYED_SCORE_PER_MS = 4096;
@@ -29,7 +29,7 @@ export const LAST_PRIORITY = 2_097_151;
 /** Field of `meta`: how many events BullMQ keeps of the queue. */
 export const MAX_EVENTS_FIELD = 'opts.maxLenEvents';
 
-/** What all keys of a queue begin with.
+/** What all keys of a queue begin with; test and bench code appends the parts above.
  * @throws UsageError for a prefix that is not allowed */
 export function queueRoot(prefix: string, queue: string): string {
   return `${keyPrefix(prefix)}:${queue}:`;
@@ -122,10 +122,8 @@ local function lowerPriorities(root, by)
   local waiting = redis.call('ZRANGE', root .. 'prioritized', 0, -1, 'WITHSCORES')
   for i = 1, #waiting, 2 do
     local jobId, score = waiting[i], tonumber(waiting[i + 1])
-    local priority = math.floor(score / ${SCORE_PER_PRIORITY})
-    local counter = score % ${SCORE_PER_PRIORITY}
-    local lowered = math.max(1, priority - by) * ${SCORE_PER_PRIORITY} + counter
-    redis.call('ZADD', root .. 'prioritized', lowered, jobId)
+    local steps = math.min(by, math.floor(score / ${SCORE_PER_PRIORITY}) - 1)
+    redis.call('ZADD', root .. 'prioritized', score - steps * ${SCORE_PER_PRIORITY}, jobId)
     lowerField(jobId)
   end
   for _, jobId in ipairs(redis.call('ZRANGE', root .. 'delayed', 0, -1)) do lowerField(jobId) end

@@ -1,4 +1,4 @@
-import type { Clock } from '../runtime/clock.ts';
+import { systemClock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Backoff } from './backoff.ts';
 
@@ -10,7 +10,6 @@ export interface CircuitBreakerOptions {
   /** `limit` or `isOpen` changed. */
   readonly onChange: () => void;
   readonly log: Logger;
-  readonly clock: Clock;
 }
 
 /** Whether a run reached the driver; `unknown` where its outcome does not tell. */
@@ -84,7 +83,7 @@ export class CircuitBreaker {
     this.#running += 1;
     const ended = new AbortController();
     if (!this.isClosed) {
-      void this.#options.clock.sleep(TRIAL_PASSES_AFTER_MS, ended.signal).then(() => {
+      void systemClock.sleep(TRIAL_PASSES_AFTER_MS, ended.signal).then(() => {
         if (!ended.signal.aborted && isCurrent()) this.#allowMore();
       });
     }
@@ -103,7 +102,7 @@ export class CircuitBreaker {
   }
 
   #open(reason: string): void {
-    const { clock, log, onChange } = this.#options;
+    const { log, onChange } = this.#options;
     if (this.#reason === undefined)
       log.warn(
         { reason },
@@ -117,7 +116,7 @@ export class CircuitBreaker {
     const pauseMs = this.#nextPauseMs;
     this.#nextPauseMs = Math.min(this.#pause.maxMs, pauseMs * 2);
     onChange();
-    void clock.sleep(pauseMs, this.#stopped.signal).then(() => {
+    void systemClock.sleep(pauseMs, this.#stopped.signal).then(() => {
       if (this.#stopped.signal.aborted) return;
       this.#isOpen = false;
       onChange();

@@ -3,7 +3,7 @@ import type { Registry } from 'prom-client';
 import { openRedis, type RedisLink } from '../redis/connection.ts';
 import { type FlushDetector, startFlushDetector } from '../redis/flush-detector.ts';
 import { keyPrefix } from '../redis/key-names.ts';
-import { type Clock, systemClock } from '../runtime/clock.ts';
+import { systemClock } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import { OutcomeApplier, type TakenJob } from './apply-outcome.ts';
@@ -46,13 +46,12 @@ export interface ConsumerOptions {
   readonly process: (key: JobKey, run: Run) => Promise<Outcome>;
   readonly log: Logger;
   readonly metrics: Registry;
-  readonly clock?: Clock;
   /** Uniform in [0, 1). */
   readonly random?: () => number;
   /** How long a job stays with a worker that died. */
-  readonly lockMs?: number;
+  readonly lockMs: number;
   /** How often to check for jobs of dead workers. */
-  readonly stalledCheckMs?: number;
+  readonly stalledCheckMs: number;
   /** For how long the worker may take nothing, while jobs wait and it has room, before it counts as
    * stuck. */
   readonly progressMs?: number;
@@ -64,8 +63,6 @@ export interface ConsumerOptions {
 
 /** Delay of a job that BullMQ gives to this worker again while its earlier run is under way here. */
 const BUSY_MS = 500;
-const LOCK_MS = 30_000;
-const STALLED_CHECK_MS = 5_000;
 const PROGRESS_MS = 60_000;
 
 /** Takes jobs from one queue and runs them. A job goes through #takeJob (decode), #runKey (lock,
@@ -75,8 +72,6 @@ const PROGRESS_MS = 60_000;
 export class Consumer {
   readonly #options: ConsumerOptions;
   readonly #queue: string;
-  readonly #clock: Clock;
-  readonly #lockMs: number;
   readonly #metrics: ConsumerMetrics;
   readonly #labels: { readonly driver: string; readonly kind: JobKind };
   readonly #link: RedisLink;
@@ -97,27 +92,17 @@ export class Consumer {
   /** Begins to connect; takes jobs as soon as Redis can be reached.
    * @throws UsageError for an unreadable Redis URL or prefix */
   constructor(options: ConsumerOptions) {
-    const { driver, kind, prefix, backoff, log, random = Math.random } = options;
+    const { redisUrl: url, driver, kind, prefix, lockMs, backoff, log } = options;
+    const { random = Math.random } = options;
     keyPrefix(prefix);
     this.#options = options;
     this.#queue = queueName(kind, driver);
-    this.#clock = options.clock ?? systemClock;
-    this.#lockMs = options.lockMs ?? LOCK_MS;
     this.#labels = { driver, kind };
     this.#metrics = consumerMetrics(options.metrics);
-    this.#locks = new RunLocks({
-      lockMs: this.#lockMs,
-      log,
-      onLockLost: () => this.#metrics.locksLost.inc(this.#labels),
-    });
-    this.#link = openRedis({
-      url: options.redisUrl,
-      role: 'worker',
-      name: `sutler-worker:${this.#queue}`,
-      log,
-    });
-    const abortExpiring = (): void => this.#locks.abortExpiring(this.#clock.nowMs());
-    this.#lockTimer = setInterval(abortExpiring, this.#lockMs / 20);
+    const onLockLost = (): void => this.#metrics.locksLost.inc(this.#labels);
+    this.#locks = new RunLocks({ lockMs, log, onLockLost });
+    this.#lockTimer = setInterval(() => this.#locks.abortExpiring(Date.now()), lockMs / 20);
+    this.#link = openRedis({ url, role: 'worker', name: `sutler-worker:${this.#queue}`, log });
     const { redis } = this.#link;
     const place = { prefix, queue: this.#queue };
     this.#flushDetector = startFlushDetector({
@@ -136,7 +121,6 @@ export class Consumer {
         this.#metrics.driverDown.set(this.#labels, this.#breaker.trouble === undefined ? 0 : 1);
         void this.#steer();
       },
-      clock: this.#clock,
       log: log.child({ queue: this.#queue }),
       pause: options.trialPause,
     });
@@ -151,8 +135,7 @@ export class Consumer {
         this.#breaker.isClosed &&
         this.#locks.size < options.concurrency,
     });
-    const parts = { ...place, driver, redis, backoff, random, clock: this.#clock, log };
-    this.#outcomes = new OutcomeApplier(parts);
+    this.#outcomes = new OutcomeApplier({ ...place, driver, redis, backoff, random, log });
     this.#link.onReady(() => void this.#start());
   }
 
@@ -187,15 +170,15 @@ export class Consumer {
     this.#isClosing = true;
     for (const part of [this.#flushDetector, this.#heartbeat, this.#breaker, this.#watchdog])
       part.stop();
-    const deadlineMs = this.#clock.nowMs() + graceMs;
+    const deadlineMs = Date.now() + graceMs;
     let isClosed = this.#worker === undefined;
     const closing = this.#worker?.close().finally(() => (isClosed = true));
     this.#locks.abortAll('shutdown');
     // BullMQ's own close() waits for Redis; without Redis the ends of runs can't be stored anyway.
     const isOver = (): boolean =>
       isClosed || (this.#link.trouble !== undefined && this.#locks.size === 0);
-    while (!isOver() && this.#clock.nowMs() < deadlineMs)
-      await Promise.race([closing, this.#clock.sleep(20)]);
+    while (!isOver() && Date.now() < deadlineMs)
+      await Promise.race([closing, systemClock.sleep(20)]);
     clearInterval(this.#lockTimer);
     if (this.#locks.size > 0)
       this.#options.log.warn(
@@ -223,7 +206,7 @@ export class Consumer {
           { err: error, queue: this.#queue },
           'the worker could not start; trying again',
         );
-        await this.#clock.sleep(1000);
+        await systemClock.sleep(1000);
       }
     }
     this.#isStarting = false;
@@ -266,7 +249,7 @@ export class Consumer {
   }
 
   #createWorker(): Worker {
-    const { concurrency, log, name, prefix, stalledCheckMs } = this.#options;
+    const { concurrency, log, name, prefix, lockMs, stalledCheckMs } = this.#options;
     const worker: Worker = new Worker(
       this.#queue,
       (job: Job, token = '') => this.#takeJob(job, token),
@@ -275,8 +258,8 @@ export class Consumer {
         prefix: keyPrefix(prefix),
         name,
         concurrency,
-        lockDuration: this.#lockMs,
-        stalledInterval: stalledCheckMs ?? STALLED_CHECK_MS,
+        lockDuration: lockMs,
+        stalledInterval: stalledCheckMs,
         // BullMQ never resets this count, so a job that exists for long could reach any lower limit.
         maxStalledCount: 1_000_000_000,
         drainDelay: 2,
@@ -290,7 +273,7 @@ export class Consumer {
         removeOnFail: { count: 5000 },
       },
     );
-    worker.on('locksRenewed', ({ jobIds }) => this.#locks.renewed(jobIds, this.#clock.nowMs()));
+    worker.on('locksRenewed', ({ jobIds }) => this.#locks.renewed(jobIds, Date.now()));
     worker.on('lockRenewalFailed', (jobIds) => this.#locks.lost(jobIds));
     worker.on('stalled', () => this.#metrics.stalled.inc(this.#labels));
     worker.on('failed', (job) => {
@@ -322,7 +305,7 @@ export class Consumer {
   async #runKey(taken: TakenJob & { readonly key: JobKey }): Promise<string | null> {
     const { job, key } = taken;
     const { id: jobId = '' } = job;
-    const startedMs = this.#clock.nowMs();
+    const startedMs = Date.now();
     const signal = this.#locks.begin(jobId, keyId(key), job.processedOn ?? startedMs);
     if (signal === undefined) return this.#outcomes.delay(taken, BUSY_MS);
     this.#metrics.inFlight.set(this.#labels, this.#locks.size);
@@ -341,7 +324,7 @@ export class Consumer {
     } finally {
       this.#locks.end(jobId);
       this.#metrics.inFlight.set(this.#labels, this.#locks.size);
-      this.#metrics.runSeconds.observe(this.#labels, (this.#clock.nowMs() - startedMs) / 1000);
+      this.#metrics.runSeconds.observe(this.#labels, (Date.now() - startedMs) / 1000);
     }
     // A run that did not reach the driver because of the shutdown: another worker may take the job.
     if (this.#isClosing && outcome.kind === 'later' && signal.aborted)
@@ -383,7 +366,7 @@ export class Consumer {
       lastReason: async () => (await status())?.reason,
       heldOffMs: async (scope) => {
         const holdOff = (await status())?.holdOff;
-        return holdOff?.scope === scope ? Math.max(0, holdOff.untilMs - this.#clock.nowMs()) : 0;
+        return holdOff?.scope === scope ? Math.max(0, holdOff.untilMs - Date.now()) : 0;
       },
     };
   }

@@ -6,7 +6,7 @@ import { describeRedisError } from '../redis/error-text.ts';
 import { type FlushDetector, startFlushDetector } from '../redis/flush-detector.ts';
 import { keyPrefix } from '../redis/key-names.ts';
 import { unlessAborted } from '../runtime/abort.ts';
-import { type Clock, signalWithin, systemClock } from '../runtime/clock.ts';
+import { signalWithin, systemClock } from '../runtime/clock.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import type { Logger } from '../runtime/log.ts';
 import { MAX_EVENTS_FIELD, metaKey } from './bullmq-layout.ts';
@@ -34,7 +34,6 @@ export interface ProducerOptions {
   readonly driver: string;
   readonly log: Logger;
   readonly metrics: Registry;
-  readonly clock?: Clock;
   /** Over how long a resync is spread: a lock's duration, so that earlier runs have ended. */
   readonly spreadMs?: number;
 }
@@ -56,7 +55,6 @@ type Queues = Readonly<Record<JobKind, JobQueue>>;
  * contract.ts and dirty-set.ts, which keeps hints until Redis takes them. */
 export class Producer {
   readonly #options: ProducerOptions;
-  readonly #clock: Clock;
   readonly #metrics: ProducerMetrics;
   readonly #link: RedisLink;
   readonly #flushDetector: FlushDetector;
@@ -80,7 +78,6 @@ export class Producer {
     const { redisUrl: url, prefix, driver, log } = options;
     keyPrefix(prefix);
     this.#options = options;
-    this.#clock = options.clock ?? systemClock;
     this.#metrics = producerMetrics(options.metrics);
     this.#link = openRedis({ url, role: 'producer', name: `sutler-producer:${driver}`, log });
     this.#flushDetector = startFlushDetector({
@@ -132,13 +129,6 @@ export class Producer {
     void this.#resyncInSlices(list, this.#resyncs);
   }
 
-  #addHint(hint: Hint): void {
-    if (this.#stopping.signal.aborted) return;
-    this.#metrics.hints.inc({ driver: this.#options.driver, kind: hint.key.kind });
-    this.#dirty.add(hint);
-    this.#startFlushing();
-  }
-
   /** Why hints don't reach Redis now, in one line for /readyz; undefined while they do. */
   get trouble(): string | undefined {
     return this.#link.trouble ?? this.#refusal ?? this.#flushDetector.trouble;
@@ -168,6 +158,13 @@ export class Producer {
     await Promise.allSettled(Object.values(this.#queues ?? {}).map((queue) => queue.close()));
   }
 
+  #addHint(hint: Hint): void {
+    if (this.#stopping.signal.aborted) return;
+    this.#metrics.hints.inc({ driver: this.#options.driver, kind: hint.key.kind });
+    this.#dirty.add(hint);
+    this.#startFlushing();
+  }
+
   #startFlushing(): void {
     // In a microtask, so that hints of one event make one batch and none waits for a timer.
     this.#flushing ??= Promise.resolve()
@@ -184,14 +181,14 @@ export class Producer {
     while (this.#dirty.size > 0 && !signal.aborted) {
       const queues = await this.#openQueues();
       if (queues === undefined) continue;
-      const pauseMs = this.#lastBatchMs + BATCH_PERIOD_MS - this.#clock.nowMs();
+      const pauseMs = this.#lastBatchMs + BATCH_PERIOD_MS - Date.now();
       if (pauseMs > 0 && this.#dirty.size < BATCH_KEYS)
-        await this.#clock.sleep(Math.min(pauseMs, BATCH_PERIOD_MS), signal);
-      this.#lastBatchMs = this.#clock.nowMs();
+        await systemClock.sleep(Math.min(pauseMs, BATCH_PERIOD_MS), signal);
+      this.#lastBatchMs = Date.now();
       const isRefused = await this.#addBatch(queues, this.#dirty.take(BATCH_KEYS));
       this.#metrics.dirty.set({ driver: this.#options.driver }, this.#dirty.size);
       refusals = isRefused ? refusals + 1 : 0;
-      if (isRefused) await this.#clock.sleep(Math.min(2000, 50 * 2 ** refusals), signal);
+      if (isRefused) await systemClock.sleep(Math.min(2000, 50 * 2 ** refusals), signal);
     }
   }
 
@@ -218,7 +215,7 @@ export class Producer {
       // A queue keeps the failure of its first connection for ever, so these are discarded.
       this.#refuse(error);
       await Promise.allSettled(JOB_KINDS.map((kind) => queues[kind].close()));
-      await this.#clock.sleep(200, this.#stopping.signal);
+      await systemClock.sleep(200, this.#stopping.signal);
       return undefined;
     }
   }
@@ -257,7 +254,7 @@ export class Producer {
     });
     const isRefused = (await Promise.all(parts)).includes(true);
     if (!isRefused) this.#refusal = undefined;
-    if (this.#clock.nowMs() - this.#lastFairnessMs >= FAIRNESS_PERIOD_MS) {
+    if (Date.now() - this.#lastFairnessMs >= FAIRNESS_PERIOD_MS) {
       void this.#syncFairness(queues).catch((error: unknown) =>
         this.#options.log.debug({ err: error }, 'could not read the virtual time of the queue'),
       );
@@ -274,7 +271,7 @@ export class Producer {
       promotions.map((hint) =>
         hint.kind === 'now'
           ? markPendingPromotion(redis, place, keyId(hint.key))
-          : promoteDelayed(redis, place, keyId(hint.key), this.#clock.nowMs()),
+          : promoteDelayed(redis, place, keyId(hint.key), Date.now()),
       ),
     );
     const adds = hints.filter((hint) => hint.kind !== 'promote');
@@ -284,15 +281,14 @@ export class Producer {
       data: jobData(hint.key),
       opts: this.#jobOptions(hint.key, hint.kind === 'now'),
     }));
-    const added = await queue.addBulk(jobs);
-    let newJobs = 0;
-    for (const [index, job] of added.entries()) {
-      if (job.id === jobs[index]?.opts.jobId) newJobs += 1;
-      else if (kind === 'claim') this.#fairness.refund(adds[index]?.key.namespace ?? '');
-    }
+    const newIds = new Set(jobs.map(({ opts }) => opts.jobId));
+    // For a key that has a job, BullMQ returns the id of that job.
+    const deduplicated = (await queue.addBulk(jobs)).filter(({ id }) => !newIds.has(id));
+    if (kind === 'claim')
+      for (const { data } of deduplicated) this.#fairness.refund(data.namespace);
     const labels = { driver: this.#options.driver, kind };
-    this.#metrics.added.inc(labels, newJobs);
-    this.#metrics.deduplicated.inc(labels, jobs.length - newJobs);
+    this.#metrics.added.inc(labels, jobs.length - deduplicated.length);
+    this.#metrics.deduplicated.inc(labels, deduplicated.length);
   }
 
   #jobOptions(key: JobKey, isNow: boolean): BulkJobOptions {
@@ -311,7 +307,7 @@ export class Producer {
   }
 
   async #syncFairness(queues: Queues): Promise<void> {
-    this.#lastFairnessMs = this.#clock.nowMs();
+    this.#lastFairnessMs = Date.now();
     const { prefix } = this.#options;
     await syncFairness(this.#link.redis, prefix, queues.claim.name, this.#fairness);
   }
@@ -351,7 +347,7 @@ export class Producer {
     for (let from = 0; from < keys.length; from += slice) {
       if (signal.aborted || resync !== this.#resyncs) return;
       for (const key of keys.slice(from, from + slice)) this.ensureQueued(key);
-      if (from + slice < keys.length) await this.#clock.sleep(RESYNC_SLICE_MS, signal);
+      if (from + slice < keys.length) await systemClock.sleep(RESYNC_SLICE_MS, signal);
     }
   }
 }
