@@ -5,7 +5,7 @@ import { type Backoff, requeueDelayMs, retryDelayMs } from './backoff.ts';
 import { type JobKey, keyId, parseJob } from './contract.ts';
 import { type Outcome, shownReason } from './outcome.ts';
 import { takePendingPromotion } from './pending-promotion.ts';
-import { clearStatus, type HoldOff, writeStatus } from './status.ts';
+import { clearStatus, writeStatus } from './status.ts';
 
 /** A job that BullMQ gave to this worker. */
 export interface TakenJob {
@@ -16,7 +16,7 @@ export interface TakenJob {
   readonly key: JobKey | undefined;
 }
 
-export interface OutcomeApplierOptions {
+interface OutcomeApplierOptions {
   readonly redis: Redis;
   readonly prefix: string;
   readonly driver: string;
@@ -26,8 +26,7 @@ export interface OutcomeApplierOptions {
   readonly log: Logger;
 }
 
-/** Thrown to make BullMQ count a failure and ask `failureDelayMs` for the delay before the next run.
- */
+/** Makes BullMQ count a failure and ask `failureDelayMs` for the delay before the next run. */
 class CountedFailure extends Error {
   override readonly name = 'CountedFailure';
   readonly minDelayMs: number;
@@ -89,8 +88,8 @@ export class OutcomeApplier {
     const parsed = parseJob(data);
     if (!parsed.ok || jobId === undefined) return;
     const { redis, log } = this.#options;
-    const run = { jobId, keyId: keyId(parsed.key), nowMs: Date.now() };
-    await takePendingPromotion(redis, this.#options, run).catch((error: unknown) =>
+    const taken = { jobId, keyId: keyId(parsed.key) };
+    await takePendingPromotion(redis, this.#options, taken).catch((error: unknown) =>
       log.debug({ err: error, job: jobId }, 'could not ask for a pending promotion'),
     );
   }
@@ -111,13 +110,9 @@ export class OutcomeApplier {
       reason: shownReason(outcome.reason),
       atMs,
       ...(outcome.kind === 'parked' && outcome.until ? { until: outcome.until } : {}),
-      ...holdOffOf(outcome, atMs),
+      ...(outcome.kind === 'retry' && outcome.holdOffScope !== undefined
+        ? { holdOff: { scope: outcome.holdOffScope, untilMs: atMs + (outcome.minDelayMs ?? 0) } }
+        : {}),
     });
   }
-}
-
-function holdOffOf(outcome: Outcome, atMs: number): { readonly holdOff?: HoldOff } {
-  if (outcome.kind !== 'retry' || outcome.holdOffScope === undefined) return {};
-  const { holdOffScope: scope, minDelayMs = 0 } = outcome;
-  return { holdOff: { scope, untilMs: atMs + minDelayMs } };
 }

@@ -1,8 +1,9 @@
 import { systemClock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Backoff } from './backoff.ts';
+import type { Outcome } from './outcome.ts';
 
-export interface CircuitBreakerOptions {
+interface CircuitBreakerOptions {
   /** Runs at once while the breaker is closed. */
   readonly concurrency: number;
   /** Time before the first trial run, which doubles while trial runs fail. */
@@ -12,11 +13,6 @@ export interface CircuitBreakerOptions {
   readonly log: Logger;
 }
 
-/** Whether a run reached the driver; `unknown` where its outcome does not tell. */
-export type Reach =
-  | { readonly kind: 'reached' | 'unknown' }
-  | { readonly kind: 'unreachable'; readonly reason: string };
-
 const PAUSE: Backoff = { startMs: 250, maxMs: 5_000 };
 /** A trial run that takes longer counts as one that reached the driver: calls to a driver that is
  * down are refused at once. */
@@ -25,14 +21,15 @@ const TRIAL_PASSES_AFTER_MS = 2_000;
 /** Limits how many runs a worker may have under way while its driver can't be reached. The consumer
  * passes the limit to BullMQ.
  *
- * - Closed: the driver can be reached, and `concurrency` runs may be under way. A run that finds the
- *   driver unreachable opens the breaker.
+ * - Closed: the driver can be reached, and `concurrency` runs may be under way. A run that can't
+ *   reach the driver opens the breaker.
  * - Open: no job is taken. After a pause, which grows with each opening, the breaker is half-open.
- * - Half-open: one trial run may be under way. When it reaches the driver, two may, then four and so
- *   on, so that a driver that has just started does not get everything at once. At `concurrency` the
- *   breaker is closed. A run that finds the driver unreachable opens it again.
+ * - Half-open: one trial run may be under way. When it reaches the driver, two may be, then four and
+ *   so on, so that a driver that has just started does not get everything at once. At `concurrency`
+ *   the breaker is closed. A run that can't reach the driver opens it again.
  *
- * Runs that began before the last opening are no trial runs: their ends change nothing. */
+ * A run reached the driver, or needed nothing from it, unless its outcome is `later`. Runs that
+ * began before the last opening are no trial runs: their ends change nothing. */
 export class CircuitBreaker {
   readonly #options: CircuitBreakerOptions;
   readonly #pause: Backoff;
@@ -77,7 +74,7 @@ export class CircuitBreaker {
 
   /** Counts a run that begins.
    * @returns a function to be called when the run ends */
-  begin(): (reach: Reach) => void {
+  begin(): (outcome: Outcome) => void {
     const openings = this.#openings;
     const isCurrent = (): boolean => openings === this.#openings;
     this.#running += 1;
@@ -87,12 +84,12 @@ export class CircuitBreaker {
         if (!ended.signal.aborted && isCurrent()) this.#allowMore();
       });
     }
-    return (reach) => {
+    return (outcome) => {
       ended.abort();
       this.#running -= 1;
       if (!isCurrent()) this.#runningOlder = Math.max(0, this.#runningOlder - 1);
-      else if (reach.kind === 'unreachable') return this.#open(reach.reason);
-      else if (reach.kind === 'reached') return this.#allowMore();
+      else if (outcome.kind !== 'later') return this.#allowMore();
+      else if (outcome.isDriverDown === true) return this.#open(outcome.reason);
       if (!this.isClosed) this.#options.onChange();
     };
   }

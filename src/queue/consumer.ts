@@ -8,7 +8,7 @@ import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import { OutcomeApplier, type TakenJob } from './apply-outcome.ts';
 import type { Backoff } from './backoff.ts';
-import { CircuitBreaker, type Reach } from './circuit-breaker.ts';
+import { CircuitBreaker } from './circuit-breaker.ts';
 import { type JobKey, type JobKind, keyId, parseJob } from './contract.ts';
 import { type Heartbeat, startHeartbeat } from './heartbeat.ts';
 import { queueName } from './key-names.ts';
@@ -61,7 +61,7 @@ export interface ConsumerOptions {
   readonly onRedisEmptied?: () => void;
 }
 
-/** Delay of a job that BullMQ gives to this worker again while its earlier run is under way here. */
+/** Delay of a job that BullMQ gives to this worker again while an earlier run of it goes on here. */
 const BUSY_MS = 500;
 const PROGRESS_MS = 60_000;
 
@@ -260,7 +260,7 @@ export class Consumer {
         concurrency,
         lockDuration: lockMs,
         stalledInterval: stalledCheckMs,
-        // BullMQ never resets this count, so a job that exists for long could reach any lower limit.
+        // BullMQ never resets this count, so a job that exists for long could reach a lower limit.
         maxStalledCount: 1_000_000_000,
         drainDelay: 2,
         runRetryDelay: 1000,
@@ -288,8 +288,8 @@ export class Consumer {
     return worker;
   }
 
-  /** Runs the key that a job carries. A job of a newer version is left to a newer worker; a job that
-   * no version can read is completed. */
+  /** Runs the key that a job carries. A job of a newer version is left to a newer worker, and a job
+   * that no version can read is completed. */
   async #takeJob(job: Job, token: string): Promise<string | null> {
     this.#watchdog.progressed();
     const parsed = parseJob(job.data);
@@ -320,7 +320,7 @@ export class Consumer {
         return await this.#outcomes.returnToWait(taken);
       const end = this.#breaker.begin();
       outcome = await this.#process(key, { signal, ...this.#lastRun(job, key) });
-      end(reachOf(outcome));
+      end(outcome);
     } finally {
       this.#locks.end(jobId);
       this.#metrics.inFlight.set(this.#labels, this.#locks.size);
@@ -370,13 +370,4 @@ export class Consumer {
       },
     };
   }
-}
-
-/** Whether a run with this outcome reached the driver. A run that succeeded or failed reached it, or
- * needed nothing from it. */
-function reachOf(outcome: Outcome): Reach {
-  if (outcome.kind !== 'later') return { kind: 'reached' };
-  return outcome.isDriverDown === true
-    ? { kind: 'unreachable', reason: outcome.reason }
-    : { kind: 'unknown' };
 }

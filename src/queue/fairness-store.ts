@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis';
 import { defineNamedScript } from '../redis/named-script.ts';
-import { LOWER_PRIORITIES, LOWEST_PRIORITY, queueRoot } from './bullmq-layout.ts';
+import { QUEUE_LUA, queueRoot } from './bullmq-layout.ts';
 import type { Fairness } from './fairness.ts';
 import { fairnessKey } from './key-names.ts';
 
@@ -10,7 +10,7 @@ const observe = defineNamedScript({
   keys: ['root', 'storedTime'],
   args: { ourTick: 'number' },
   answers: { observed: { tick: 'number', lowest: 'number' } },
-  lua: `${LOWEST_PRIORITY}
+  lua: `${QUEUE_LUA}
 local storedTick = tonumber(redis.call('GET', storedTime) or '0')
 if ourTick > storedTick then redis.call('SET', storedTime, ourTick) end
 return {'observed', 'tick', math.max(ourTick, storedTick), 'lowest', lowestPriority(root)}
@@ -22,7 +22,7 @@ const rebase = defineNamedScript({
   keys: ['root', 'storedTime'],
   args: { ticks: 'number' },
   answers: { ok: {} },
-  lua: `${LOWER_PRIORITIES}
+  lua: `${QUEUE_LUA}
 lowerPriorities(root, ticks)
 redis.call('SET', storedTime, math.max(0, tonumber(redis.call('GET', storedTime) or '0') - ticks))
 return {'ok'}

@@ -3,7 +3,7 @@ import type { RedisLink } from '../redis/connection.ts';
 import { describeRedisError } from '../redis/error-text.ts';
 import { REDIS_NOW } from '../redis/named-script.ts';
 import type { Logger } from '../runtime/log.ts';
-import { EXTEND_DELAYS, queueRoot } from './bullmq-layout.ts';
+import { QUEUE_LUA, queueRoot } from './bullmq-layout.ts';
 import { heartbeatKey, type QueuePlace } from './key-names.ts';
 
 /** Writes to Redis each second that a worker of the queue is alive. */
@@ -25,7 +25,7 @@ const LONGEST_ANSWER_MS = 2_500;
 
 /** Writes the time, and makes all delayed jobs due later by the time in which no worker lived.
  * KEYS: 1 root of the queue's keys, 2 time of the last heartbeat. Answer: that gap in ms, or 0. */
-const WRITE = `${EXTEND_DELAYS}${REDIS_NOW}
+const WRITE = `${QUEUE_LUA}${REDIS_NOW}
 local root, heartbeat = KEYS[1], KEYS[2]
 local gapMs = now - (tonumber(redis.call('GET', heartbeat) or '') or now)
 redis.call('SET', heartbeat, string.format('%.0f', now))
@@ -62,16 +62,15 @@ export function startHeartbeat(
           'no worker was alive for a while: delayed jobs wait that much longer',
         );
     } catch (error) {
-      if (link.trouble === undefined) noteRefusal(error);
+      if (link.trouble === undefined) {
+        const cause = error instanceof Error ? error : new Error(String(error));
+        const trouble = describeRedisError(link.address, cause);
+        if (trouble !== refusal)
+          log.warn({ redis: link.address, queue, trouble }, 'Redis takes no writes; trying again');
+        refusal = trouble;
+      }
       throw error;
     }
-  };
-  const noteRefusal = (error: unknown): void => {
-    const cause = error instanceof Error ? error : new Error(String(error));
-    const trouble = describeRedisError(link.address, cause);
-    if (trouble !== refusal)
-      log.warn({ redis: link.address, queue, trouble }, 'Redis takes no writes; trying again');
-    refusal = trouble;
   };
   const write = (): Promise<void> => {
     pending ??= {

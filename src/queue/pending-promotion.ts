@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis';
 import { defineNamedScript } from '../redis/named-script.ts';
-import { DROP_NEXT_HINT, IS_ACTIVE, JOB_OF, PROMOTE, queueRoot } from './bullmq-layout.ts';
+import { QUEUE_LUA, queueRoot } from './bullmq-layout.ts';
 import { pendingPromotionKey, type QueuePlace } from './key-names.ts';
 
 /* Promotion of a key's job, also while its run is under way. BullMQ promotes only jobs that are
@@ -17,7 +17,7 @@ const mark = defineNamedScript({
   keys: ['root', 'marks'],
   args: { keyId: 'text', ttlMs: 'number' },
   answers: { ok: {} },
-  lua: `${JOB_OF}${IS_ACTIVE}
+  lua: `${QUEUE_LUA}
 local jobId = jobOf(root, keyId)
 if jobId and isActive(root, jobId) then redis.call('SET', marks .. jobId, '1', 'PX', ttlMs) end
 return {'ok'}
@@ -30,18 +30,17 @@ const promoteMarked = defineNamedScript({
   keys: ['root', 'mark'],
   args: { jobId: 'text', keyId: 'text', nowMs: 'number' },
   answers: { ok: {} },
-  lua: `${PROMOTE}${DROP_NEXT_HINT}
+  lua: `${QUEUE_LUA}
 if redis.call('DEL', mark) == 1 and promote(root, jobId, nowMs) then dropNextHint(root, keyId) end
 return {'ok'}
 `,
 });
 
-/** Promotes the key's job if it is delayed. */
-const promoteKey = defineNamedScript({
+const promoteScript = defineNamedScript({
   keys: ['root'],
   args: { keyId: 'text', nowMs: 'number' },
   answers: { ok: {} },
-  lua: `${JOB_OF}${PROMOTE}
+  lua: `${QUEUE_LUA}
 local jobId = jobOf(root, keyId)
 if jobId then promote(root, jobId, nowMs) end
 return {'ok'}
@@ -61,21 +60,20 @@ export async function markPendingPromotion(
 }
 
 /** Promotes the key's job if it is delayed, and does nothing otherwise. */
-export async function promoteDelayed(
-  redis: Redis,
-  { prefix, queue }: QueuePlace,
-  keyId: string,
-  nowMs: number,
-): Promise<void> {
-  await promoteKey.run(redis, { root: queueRoot(prefix, queue) }, { keyId, nowMs });
+export async function promoteKey(redis: Redis, place: QueuePlace, keyId: string): Promise<void> {
+  const root = queueRoot(place.prefix, place.queue);
+  await promoteScript.run(redis, { root }, { keyId, nowMs: Date.now() });
 }
 
 /** Promotes a job that has just been delayed if it has a pending promotion. */
 export async function takePendingPromotion(
   redis: Redis,
   { prefix, queue }: QueuePlace,
-  job: { readonly jobId: string; readonly keyId: string; readonly nowMs: number },
+  job: { readonly jobId: string; readonly keyId: string },
 ): Promise<void> {
-  const mark = pendingPromotionKey(prefix, queue, job.jobId);
-  await promoteMarked.run(redis, { root: queueRoot(prefix, queue), mark }, job);
+  const keys = {
+    root: queueRoot(prefix, queue),
+    mark: pendingPromotionKey(prefix, queue, job.jobId),
+  };
+  await promoteMarked.run(redis, keys, { ...job, nowMs: Date.now() });
 }

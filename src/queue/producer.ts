@@ -10,21 +10,13 @@ import { signalWithin, systemClock } from '../runtime/clock.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import type { Logger } from '../runtime/log.ts';
 import { MAX_EVENTS_FIELD, metaKey } from './bullmq-layout.ts';
-import {
-  JOB_KINDS,
-  jobData,
-  type JobData,
-  jobId,
-  type JobKey,
-  type JobKind,
-  keyId,
-} from './contract.ts';
+import { JOB_KINDS, jobData, jobId, type JobKey, type JobKind, keyId } from './contract.ts';
 import { DirtySet, type Hint } from './dirty-set.ts';
 import { syncFairness } from './fairness-store.ts';
 import { Fairness } from './fairness.ts';
 import { queueName } from './key-names.ts';
 import { type ProducerMetrics, producerMetrics } from './metrics.ts';
-import { markPendingPromotion, promoteDelayed } from './pending-promotion.ts';
+import { markPendingPromotion, promoteKey } from './pending-promotion.ts';
 import { registerQueues } from './registry.ts';
 
 export interface ProducerOptions {
@@ -48,7 +40,7 @@ const FAIRNESS_PERIOD_MS = 250;
 const EVENTS_KEPT = 5000;
 const CLOSE_FLUSH_MS = 500;
 
-type JobQueue = Queue<JobData, unknown, JobKind>;
+type JobQueue = Queue<ReturnType<typeof jobData>, unknown, JobKind>;
 type Queues = Readonly<Record<JobKind, JobQueue>>;
 
 /** Puts hints for keys into a driver's queues. Hints never throw and never block. Builds on
@@ -221,7 +213,7 @@ export class Producer {
   }
 
   #openQueue(kind: JobKind): JobQueue {
-    const queue = new Queue<JobData, unknown, JobKind>(queueName(kind, this.#options.driver), {
+    const queue: JobQueue = new Queue(queueName(kind, this.#options.driver), {
       connection: this.#link.redis,
       prefix: keyPrefix(this.#options.prefix),
       streams: { events: { maxLen: EVENTS_KEPT } },
@@ -271,7 +263,7 @@ export class Producer {
       promotions.map((hint) =>
         hint.kind === 'now'
           ? markPendingPromotion(redis, place, keyId(hint.key))
-          : promoteDelayed(redis, place, keyId(hint.key), Date.now()),
+          : promoteKey(redis, place, keyId(hint.key)),
       ),
     );
     const adds = hints.filter((hint) => hint.kind !== 'promote');

@@ -2,7 +2,7 @@ import { performance } from 'node:perf_hooks';
 import type { Redis } from 'ioredis';
 import { defineNamedScript } from '../redis/named-script.ts';
 import type { Logger } from '../runtime/log.ts';
-import { COUNT_TAKEABLE, queueRoot } from './bullmq-layout.ts';
+import { QUEUE_LUA, queueRoot } from './bullmq-layout.ts';
 
 /** Reports a worker that takes nothing although jobs wait and it has room. Builds on
  * bullmq-layout.ts. */
@@ -20,7 +20,7 @@ const takeable = defineNamedScript({
   keys: ['root'],
   args: { nowMs: 'number' },
   answers: { takeable: { count: 'number' } },
-  lua: `${COUNT_TAKEABLE} return {'takeable', 'count', countTakeable(root, nowMs)}`,
+  lua: `${QUEUE_LUA} return {'takeable', 'count', countTakeable(root, nowMs)}`,
 });
 
 /** Checks a few times within the limit; asks Redis only when nothing was taken since the last

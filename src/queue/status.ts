@@ -4,7 +4,7 @@ import type { WaitCondition } from '../volumes/refused-error.ts';
 import { type JobKey, keyId } from './contract.ts';
 import { statusKey, waitsKey } from './key-names.ts';
 import type { Outcome } from './outcome.ts';
-import { JOIN_GROUPS, LEAVE_GROUPS, waitGroups } from './wait-list.ts';
+import { GROUPS_LUA, waitGroups } from './wait-list.ts';
 
 /** Why a key waits. The consumer writes it when a run ends otherwise than with `done`, and removes
  * it when one ends so; it expires after a day without a run. */
@@ -27,9 +27,8 @@ export interface HoldOff {
 
 const STATUS_TTL_MS = 86_400_000;
 
-/** Writes a status, and moves the key to its new groups of the wait list. `conditions`
- * and `holdOff` are JSON or ''. The stored hold-off stays until another replaces it; its reader sees
- * whether it is over. */
+/** Writes a status, and moves the key to its new groups of the wait list. `conditions` and `holdOff`
+ * are JSON or ''. The stored hold-off stays until another replaces it, also when it is over. */
 const write = defineNamedScript({
   keys: ['status', 'waits'],
   args: {
@@ -43,7 +42,7 @@ const write = defineNamedScript({
     ttlMs: 'number',
   },
   answers: { written: { count: 'number' } },
-  lua: `${LEAVE_GROUPS}${JOIN_GROUPS}
+  lua: `${GROUPS_LUA}
 local last = redis.call('HMGET', status, 'outcome', 'count', 'groups', 'hold')
 local lastOutcome, lastCount, lastGroups, lastHoldOff = last[1], last[2], last[3], last[4]
 local count = lastOutcome == outcome and (tonumber(lastCount) or 0) + 1 or 1
@@ -61,7 +60,7 @@ const clear = defineNamedScript({
   keys: ['status', 'waits'],
   args: { keyId: 'text' },
   answers: { ok: {} },
-  lua: `${LEAVE_GROUPS}
+  lua: `${GROUPS_LUA}
 leaveGroups(waits, redis.call('HGET', status, 'groups'), keyId)
 redis.call('DEL', status)
 return {'ok'}

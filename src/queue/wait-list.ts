@@ -1,16 +1,16 @@
 import type { Redis } from 'ioredis';
 import { defineNamedScript } from '../redis/named-script.ts';
 import type { WaitCondition } from '../volumes/refused-error.ts';
-import { IS_ACTIVE, JOB_OF, PROMOTE, queueRoot } from './bullmq-layout.ts';
+import { QUEUE_LUA, queueRoot } from './bullmq-layout.ts';
 import type { JobKind } from './contract.ts';
 import { queueName, waitsKey } from './key-names.ts';
 
-/* The wait list: which parked keys wait for another version of which object. Keys that wait for the
- * same version of the same object form a group, `object@version`. `waits` is a sorted set of the
- * groups, by the counter in `waits#`; the keys of a group are a hash. status.ts lists a key in the
- * same step that writes its status, before the job is delayed. So ingest, which compares the list
- * with the objects, finds a change whether it came before or after. It is in Redis, where a new
- * leader finds it too. Builds on bullmq-layout.ts. */
+/* The wait list: which parked keys wait for a change of which object. Keys that saw the same version
+ * of the same object form a group, `object@version`. `waits` is a sorted set of the groups,
+ * by the counter in `waits#`; the keys of a group are a hash. status.ts adds a key in the same step
+ * that writes its status, before the job is delayed. So ingest, which compares the list with the
+ * objects, finds a change whether it came before or after. The list is in Redis, where a new leader
+ * finds it too. Builds on bullmq-layout.ts. */
 
 /** Keys that wait for another version of an object. */
 export interface WaitGroup {
@@ -38,19 +38,17 @@ export function waitGroups(conditions: readonly WaitCondition[]): string {
   return conditions.map((condition) => `${objectId(condition)}@${condition.seen}`).join('\n');
 }
 
-/** Lua: `leaveGroups(waits, groups, keyId)` takes a key out of groups. */
-export const LEAVE_GROUPS = `
+/** Lua functions that move a key between groups, with which the scripts of status.ts begin. */
+export const GROUPS_LUA = `
+-- Takes a key out of groups.
 local function leaveGroups(waits, groups, keyId)
   for group in string.gmatch(groups or '', '[^\\n]+') do
     redis.call('HDEL', waits .. ':' .. group, keyId)
     if redis.call('EXISTS', waits .. ':' .. group) == 0 then redis.call('ZREM', waits, group) end
   end
 end
-`;
 
-/** Lua: `joinGroups(waits, groups, keyId)` puts a key into groups, and each group behind all
- * others, so that `since` finds it. */
-export const JOIN_GROUPS = `
+-- Puts a key into groups, and each group behind all others, so that WaitList.since finds it.
 local function joinGroups(waits, groups, keyId)
   for group in string.gmatch(groups, '[^\\n]+') do
     redis.call('HSET', waits .. ':' .. group, keyId, '1')
@@ -79,7 +77,7 @@ const promotePage = defineNamedScript({
   keys: ['waits', 'claimRoot', 'volumeRoot', 'snapshotRoot'],
   args: { group: 'text', cursor: 'text', nowMs: 'number' },
   answers: { page: { nextCursor: 'text', promoted: 'number', running: 'number' } },
-  lua: `${JOB_OF}${IS_ACTIVE}${PROMOTE}
+  lua: `${QUEUE_LUA}
 local roots = { claim = claimRoot, volume = volumeRoot, snapshot = snapshotRoot }
 local keys = waits .. ':' .. group
 local page = redis.call('HSCAN', keys, cursor, 'COUNT', 500)

@@ -64,7 +64,7 @@ export class QueueBench {
     this.#driver = driver;
   }
 
-  /** @param o.outstanding  the keys that are enqueued again when Redis comes back */
+  /** @param o.outstanding  the keys that are queued again when Redis can be reached again */
   producer({
     outstanding,
     ...o
