@@ -90,7 +90,7 @@ export class OutcomeApplier {
     const { redis, log } = this.#options;
     const taken = { jobId, keyId: keyId(parsed.key) };
     await takePendingPromotion(redis, this.#options, taken).catch((error: unknown) =>
-      log.debug({ err: error, job: jobId }, 'could not ask for a pending promotion'),
+      log.debug({ err: error, job: jobId }, 'could not check for a pending promotion'),
     );
   }
 

@@ -7,13 +7,12 @@ interface CircuitBreakerOptions {
   /** Runs at once while the breaker is closed. */
   readonly concurrency: number;
   /** Time before the first trial run, which doubles while trial runs fail. */
-  readonly pause: Backoff | undefined;
+  readonly pause: Backoff;
   /** `limit` or `isOpen` changed. */
   readonly onChange: () => void;
   readonly log: Logger;
 }
 
-const PAUSE: Backoff = { startMs: 250, maxMs: 5_000 };
 /** A trial run that takes longer counts as one that reached the driver: calls to a driver that is
  * down are refused at once. */
 const TRIAL_PASSES_AFTER_MS = 2_000;
@@ -24,15 +23,14 @@ const TRIAL_PASSES_AFTER_MS = 2_000;
  * - Closed: the driver can be reached, and `concurrency` runs may be under way. A run that can't
  *   reach the driver opens the breaker.
  * - Open: no job is taken. After a pause, which grows with each opening, the breaker is half-open.
- * - Half-open: one trial run may be under way. When it reaches the driver, two may be, then four and
- *   so on, so that a driver that has just started does not get everything at once. At `concurrency`
- *   the breaker is closed. A run that can't reach the driver opens it again.
+ * - Half-open: one trial run may be under way. When it reaches the driver, two may be, then four
+ *   and so on, so that a driver that has just started does not get everything at once. When
+ *   `concurrency` may be, the breaker is closed. A run that can't reach the driver opens it again.
  *
  * A run reached the driver, or needed nothing from it, unless its outcome is `later`. Runs that
  * began before the last opening are no trial runs: their ends change nothing. */
 export class CircuitBreaker {
   readonly #options: CircuitBreakerOptions;
-  readonly #pause: Backoff;
   readonly #stopped = new AbortController();
   /** Runs that may be under way, not counting those that began before the last opening. */
   #allowed: number;
@@ -47,9 +45,8 @@ export class CircuitBreaker {
 
   constructor(options: CircuitBreakerOptions) {
     this.#options = options;
-    this.#pause = options.pause ?? PAUSE;
     this.#allowed = options.concurrency;
-    this.#nextPauseMs = this.#pause.startMs;
+    this.#nextPauseMs = options.pause.startMs;
   }
 
   /** Runs that may be under way, counting those that began before the last opening; 1 or more. */
@@ -99,7 +96,7 @@ export class CircuitBreaker {
   }
 
   #open(reason: string): void {
-    const { log, onChange } = this.#options;
+    const { pause, log, onChange } = this.#options;
     if (this.#reason === undefined)
       log.warn(
         { reason },
@@ -111,7 +108,7 @@ export class CircuitBreaker {
     this.#runningOlder = this.#running;
     this.#openings += 1;
     const pauseMs = this.#nextPauseMs;
-    this.#nextPauseMs = Math.min(this.#pause.maxMs, pauseMs * 2);
+    this.#nextPauseMs = Math.min(pause.maxMs, pauseMs * 2);
     onChange();
     void systemClock.sleep(pauseMs, this.#stopped.signal).then(() => {
       if (this.#stopped.signal.aborted) return;
@@ -122,10 +119,10 @@ export class CircuitBreaker {
 
   #allowMore(): void {
     if (this.isClosed) return;
-    const { concurrency, log, onChange } = this.#options;
+    const { concurrency, pause, log, onChange } = this.#options;
     if (this.#reason !== undefined) log.info('the driver can be reached again: the queue resumes');
     this.#reason = undefined;
-    this.#nextPauseMs = this.#pause.startMs;
+    this.#nextPauseMs = pause.startMs;
     this.#allowed = Math.min(concurrency, this.#allowed * 2);
     onChange();
   }

@@ -61,9 +61,10 @@ export interface ConsumerOptions {
   readonly onRedisEmptied?: () => void;
 }
 
-/** Delay of a job that BullMQ gives to this worker again while an earlier run of it goes on here. */
+/** Delay of a job that BullMQ gives to a worker again while an earlier run of it goes on there. */
 const BUSY_MS = 500;
 const PROGRESS_MS = 60_000;
+const TRIAL_PAUSE: Backoff = { startMs: 250, maxMs: 5_000 };
 
 /** Takes jobs from one queue and runs them. A job goes through #takeJob (decode), #runKey (lock,
  * circuit breaker), #process (the processor of jobs/) and OutcomeApplier.apply (back to BullMQ).
@@ -122,7 +123,7 @@ export class Consumer {
         void this.#steer();
       },
       log: log.child({ queue: this.#queue }),
-      pause: options.trialPause,
+      pause: options.trialPause ?? TRIAL_PAUSE,
     });
     this.#watchdog = startProgressWatchdog({
       ...place,

@@ -8,7 +8,7 @@ import { heartbeatKey, type QueuePlace } from './key-names.ts';
 
 /** Writes to Redis each second that a worker of the queue is alive. */
 export interface Heartbeat {
-  /** Why Redis does not answer or takes no writes, in one line; undefined when it does. */
+  /** Why Redis does not answer or takes no writes, in one line; undefined while it does both. */
   readonly trouble: string | undefined;
   /** Writes the heartbeat now.
    * @throws what Redis answers when it takes no writes */
@@ -19,8 +19,7 @@ export interface Heartbeat {
 const PERIOD_MS = 1_000;
 /** A longer gap between two heartbeats means that no worker was alive. */
 const LONGEST_GAP_MS = 2_500;
-/** An answer that takes longer means that Redis is frozen or cut off, although the connection
- * exists. */
+/** When an answer takes longer, Redis is frozen or cut off, although it is connected. */
 const LONGEST_ANSWER_MS = 2_500;
 
 /** Writes the time, and makes all delayed jobs due later by the time in which no worker lived.

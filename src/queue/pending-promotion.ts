@@ -15,11 +15,13 @@ const MARK_TTL_MS = 3_600_000;
 /** Marks the key's job if a worker runs it. `marks`: what the keys of all marks begin with. */
 const mark = defineNamedScript({
   keys: ['root', 'marks'],
-  args: { keyId: 'text', ttlMs: 'number' },
+  args: { keyId: 'text' },
   answers: { ok: {} },
   lua: `${QUEUE_LUA}
 local jobId = jobOf(root, keyId)
-if jobId and isActive(root, jobId) then redis.call('SET', marks .. jobId, '1', 'PX', ttlMs) end
+if jobId and isActive(root, jobId) then
+  redis.call('SET', marks .. jobId, '1', 'PX', ${MARK_TTL_MS})
+end
 return {'ok'}
 `,
 });
@@ -56,7 +58,7 @@ export async function markPendingPromotion(
   keyId: string,
 ): Promise<void> {
   const keys = { root: queueRoot(prefix, queue), marks: pendingPromotionKey(prefix, queue, '') };
-  await mark.run(redis, keys, { keyId, ttlMs: MARK_TTL_MS });
+  await mark.run(redis, keys, { keyId });
 }
 
 /** Promotes the key's job if it is delayed, and does nothing otherwise. */

@@ -298,10 +298,9 @@ export class Producer {
     };
   }
 
-  async #syncFairness(queues: Queues): Promise<void> {
+  async #syncFairness({ claim }: Queues): Promise<void> {
     this.#lastFairnessMs = Date.now();
-    const { prefix } = this.#options;
-    await syncFairness(this.#link.redis, prefix, queues.claim.name, this.#fairness);
+    await syncFairness(this.#link.redis, this.#options.prefix, claim.name, this.#fairness);
   }
 
   #refuse(error: unknown): void {

@@ -19,10 +19,10 @@ interface RunLocksOptions {
 const RENEW_DEADLINE = 0.8;
 
 /** Bookkeeping of the runs under way in this worker, beside BullMQ's locks. When a lock expires
- * while Redis can't be reached, BullMQ reports nothing, gives this worker the job again although its
- * earlier run goes on, and loses track of the new lock when that run ends. So this class allows one
- * run per key, and aborts a run's signal before its lock can expire. The signal forbids starting
- * calls; it cancels none that was sent (invariant 9). */
+ * while Redis can't be reached, BullMQ reports nothing, gives this worker the job again although
+ * its earlier run goes on, and loses track of the new lock when that run ends. So this class allows
+ * one run per key, and aborts a run's signal before its lock can expire. An aborted run starts
+ * no more calls, and none that was sent is cancelled (invariant 9). */
 export class RunLocks {
   readonly #options: RunLocksOptions;
   readonly #byJob = new Map<string, RunUnderWay>();

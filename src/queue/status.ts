@@ -27,8 +27,9 @@ export interface HoldOff {
 
 const STATUS_TTL_MS = 86_400_000;
 
-/** Writes a status, and moves the key to its new groups of the wait list. `conditions` and `holdOff`
- * are JSON or ''. The stored hold-off stays until another replaces it, also when it is over. */
+/** Writes a status, and moves the key to its new groups of the wait list. `conditions` and
+ * `holdOff` are JSON or ''. The stored hold-off stays until another replaces it, also when it is
+ * over. */
 const write = defineNamedScript({
   keys: ['status', 'waits'],
   args: {
@@ -39,7 +40,6 @@ const write = defineNamedScript({
     conditions: 'text',
     groups: 'text',
     holdOff: 'text',
-    ttlMs: 'number',
   },
   answers: { written: { count: 'number' } },
   lua: `${GROUPS_LUA}
@@ -50,7 +50,7 @@ leaveGroups(waits, lastGroups, keyId)
 joinGroups(waits, groups, keyId)
 redis.call('HSET', status, 'outcome', outcome, 'count', count, 'reason', reason, 'at', atMs,
   'until', conditions, 'groups', groups, 'hold', holdOff == '' and lastHoldOff or holdOff)
-redis.call('PEXPIRE', status, ttlMs)
+redis.call('PEXPIRE', status, ${STATUS_TTL_MS})
 return {'written', 'count', count}
 `,
 });
@@ -91,7 +91,6 @@ export async function writeStatus(
     groups: waitGroups(until ?? []),
     // Redis has the scope under the name that earlier versions gave it.
     holdOff: holdOff ? JSON.stringify({ of: holdOff.scope, untilMs: holdOff.untilMs }) : '',
-    ttlMs: STATUS_TTL_MS,
   });
   return count;
 }

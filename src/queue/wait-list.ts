@@ -5,8 +5,8 @@ import { QUEUE_LUA, queueRoot } from './bullmq-layout.ts';
 import type { JobKind } from './contract.ts';
 import { queueName, waitsKey } from './key-names.ts';
 
-/* The wait list: which parked keys wait for a change of which object. Keys that saw the same version
- * of the same object form a group, `object@version`. `waits` is a sorted set of the groups,
+/* The wait list: which parked keys wait for a change of which object. Keys that saw the same
+ * version of the same object form a group, `object@version`. `waits` is a sorted set of the groups,
  * by the counter in `waits#`; the keys of a group are a hash. status.ts adds a key in the same step
  * that writes its status, before the job is delayed. So ingest, which compares the list with the
  * objects, finds a change whether it came before or after. The list is in Redis, where a new leader
@@ -20,15 +20,15 @@ export interface WaitGroup {
   readonly seen: string;
 }
 
+type ObjectName = Pick<WaitCondition, 'resource' | 'namespace' | 'name'>;
+
 /** How the wait list names an object. */
-export function objectId(object: Pick<WaitCondition, 'resource' | 'namespace' | 'name'>): string {
-  return `${object.resource}/${object.namespace ?? ''}/${object.name}`;
+export function objectId({ resource, namespace = '', name }: ObjectName): string {
+  return `${resource}/${namespace}/${name}`;
 }
 
 /** The parts of an object's name in the wait list. */
-export function parseObjectId(
-  id: string,
-): Required<Pick<WaitCondition, 'resource' | 'namespace' | 'name'>> {
+export function parseObjectId(id: string): Required<ObjectName> {
   const [resource = '', namespace = '', name = ''] = id.split('/');
   return { resource, namespace, name };
 }
@@ -102,14 +102,13 @@ return {'page', 'nextCursor', nextCursor, 'promoted', promoted, 'running', runni
 /** The wait list of one driver's keys. Methods reject when Redis can't be asked. */
 export class WaitList {
   readonly #redis: Redis;
-  readonly #waits: string;
-  readonly #roots: Readonly<Record<'claimRoot' | 'volumeRoot' | 'snapshotRoot', string>>;
+  readonly #keys: Readonly<Record<'waits' | `${JobKind}Root`, string>>;
 
   constructor(redis: Redis, prefix: string, driver: string) {
     const rootOf = (kind: JobKind): string => queueRoot(prefix, queueName(kind, driver));
     this.#redis = redis;
-    this.#waits = waitsKey(prefix, driver);
-    this.#roots = {
+    this.#keys = {
+      waits: waitsKey(prefix, driver),
       claimRoot: rootOf('claim'),
       volumeRoot: rootOf('volume'),
       snapshotRoot: rootOf('snapshot'),
@@ -121,7 +120,8 @@ export class WaitList {
   async since(
     from: number,
   ): Promise<{ readonly position: number; readonly waiting: readonly WaitGroup[] }> {
-    const keys = { waits: this.#waits, counter: `${this.#waits}#` };
+    const { waits } = this.#keys;
+    const keys = { waits, counter: `${waits}#` };
     const { position, groups } = await joinedSince.run(this.#redis, keys, { from });
     const waiting = groups.map((group) => {
       const at = group.lastIndexOf('@');
@@ -136,12 +136,11 @@ export class WaitList {
     { object, seen }: WaitGroup,
     nowMs: number,
   ): Promise<{ readonly promoted: number; readonly running: number }> {
-    const keys = { waits: this.#waits, ...this.#roots };
     const total = { promoted: 0, running: 0 };
     let cursor = '0';
     do {
       const args = { group: `${object}@${seen}`, cursor, nowMs };
-      const page = await promotePage.run(this.#redis, keys, args);
+      const page = await promotePage.run(this.#redis, this.#keys, args);
       cursor = page.nextCursor;
       total.promoted += page.promoted;
       total.running += page.running;
