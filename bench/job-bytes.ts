@@ -1,7 +1,8 @@
 import type { Redis } from 'ioredis';
-import { keyPrefix } from '#src/redis/key-names.ts';
-import { openRecordsKey } from '#src/records/key-names.ts';
+import { queueRoot } from '#src/queue/bullmq-layout.ts';
+import { keyId, parseJob } from '#src/queue/contract.ts';
 import { queueName } from '#src/queue/key-names.ts';
+import { openRecordsKey, volumeRecordKey } from '#src/records/key-names.ts';
 import type { Member } from './testbed.ts';
 import type { Workload } from './workload.ts';
 
@@ -27,10 +28,10 @@ export interface JobBytesOptions {
   readonly pause: (ms: number) => Promise<void>;
 }
 
-/** Holds the workers to see a waiting job, then the driver to see an open record. The claim is
- * finished afterwards. */
+/** Stops the workers to measure a waiting job, then the driver to measure an open record. Continues
+ * both at the end. */
 export async function measureJobBytes(o: JobBytesOptions): Promise<JobBytes> {
-  const queue = `${keyPrefix(o.prefix)}:${queueName('claim', o.driver)}`;
+  const root = queueRoot(o.prefix, queueName('claim', o.driver));
   const jobs = o.members.filter(({ name }) => name.startsWith('jobs'));
   const drivers = o.members.filter(({ name }) => name === 'sandbox-driver');
   const each = (members: readonly Member[], signal: 'SIGSTOP' | 'SIGCONT'): void =>
@@ -41,21 +42,20 @@ export async function measureJobBytes(o: JobBytesOptions): Promise<JobBytes> {
   try {
     await o.workload.createOnly(o.claim);
     const id = await eventually(o.pause, async () => {
-      const [waiting] = await o.redis.zrange(`${queue}:prioritized`, '0', '0');
-      return waiting ?? (await o.redis.lindex(`${queue}:wait`, 0)) ?? undefined;
+      const [waiting] = await o.redis.zrange(`${root}prioritized`, '0', '0');
+      return waiting ?? (await o.redis.lindex(`${root}wait`, 0)) ?? undefined;
     });
-    const data = JSON.parse((await o.redis.hget(`${queue}:${id}`, 'data')) ?? '{}') as {
-      uid?: string;
-    };
-    const job = await bytes(`${queue}:${id}`);
-    const deduplication = await bytes(`${queue}:de:claim/${data.uid}`);
+    const parsed = parseJob(JSON.parse((await o.redis.hget(root + id, 'data')) ?? '{}'));
+    if (!parsed.ok) throw new Error(parsed.reason);
+    const job = await bytes(root + id);
+    const deduplication = await bytes(`${root}de:${keyId(parsed.key)}`);
     each(drivers, 'SIGSTOP');
     each(jobs, 'SIGCONT');
     const recordId = await eventually(
       o.pause,
       async () => (await o.redis.hkeys(openRecordsKey(o.prefix, o.driver)))[0],
     );
-    const record = await bytes(`${keyPrefix(o.prefix)}:volume:${o.driver}:${recordId}`);
+    const record = await bytes(volumeRecordKey(o.prefix, o.driver, recordId));
     return { job, deduplication, record };
   } finally {
     each(drivers, 'SIGCONT');
@@ -65,10 +65,10 @@ export async function measureJobBytes(o: JobBytesOptions): Promise<JobBytes> {
 
 async function eventually<T>(
   pause: (ms: number) => Promise<void>,
-  look: () => Promise<T | undefined>,
+  find: () => Promise<T | undefined>,
 ): Promise<T> {
   for (let tries = 0; tries < 500; tries += 1) {
-    const found = await look();
+    const found = await find();
     if (found !== undefined) return found;
     await pause(10);
   }

@@ -9,7 +9,7 @@ import { checkLeaseTimes, leaseName, type LeaseTimes } from '../election/lease.t
 import type { DriverInfo } from '../gateway-client/driver-watch.ts';
 import { EventRecorder, eventComponent } from '../kube/events.ts';
 import { apiVersionOf, leases } from '../kube/resources.ts';
-import { createProducer, type Producer } from '../queue/producer.ts';
+import { Producer } from '../queue/producer.ts';
 import { WaitList } from '../queue/wait-list.ts';
 import { redisActiveGateway } from '../records/active-gateway.ts';
 import { redisAuditLedger } from '../records/audit-ledger.ts';
@@ -102,7 +102,7 @@ function openProducer(
   { name: driver }: DriverInfo,
 ): Producer {
   const { redisUrl, redisPrefix: prefix } = flags;
-  const producer = createProducer({ redisUrl, prefix, driver, log, metrics });
+  const producer = new Producer({ redisUrl, prefix, driver, log, metrics });
   closers.add('producer', () => producer.close());
   health.ready('redis', () => producer.trouble ?? link.trouble);
   return producer;
@@ -207,7 +207,7 @@ function openResync(
   const openJobsOfDriver = () => openJobs(link.redis, flags.redisPrefix, driver.name);
   const resync = new Resync({ watcher, gate, openJobs: openJobsOfDriver, log });
   producer.onRedisBack((reason) => producer.resync(resync.outstanding(), reason));
-  link.onReady((isFirst) => !isFirst && void resync.run('Redis came back'));
+  link.onReady((isFirst) => !isFirst && void resync.run('Redis can be reached again'));
   const timer = setInterval(() => void resync.run('resync'), timerMs(flags.resyncIntervalMs));
   closers.add('resync', () => clearInterval(timer));
   return resync;

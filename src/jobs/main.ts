@@ -6,7 +6,7 @@ import {
 } from '../connections/open-connections.ts';
 import type { DriverInfo } from '../gateway-client/driver-watch.ts';
 import { EventRecorder, eventComponent } from '../kube/events.ts';
-import { startConsumer, type Consumer, type Run } from '../queue/consumer.ts';
+import { Consumer, type Run } from '../queue/consumer.ts';
 import type { JobKey, JobKind } from '../queue/contract.ts';
 import type { Outcome } from '../queue/outcome.ts';
 import { ownershipMs } from '../records/flags.ts';
@@ -174,7 +174,7 @@ function startConsumers(
     concurrency: number,
     reconcile: (ports: ProcessorPorts, key: JobKey, run: Run) => Promise<Outcome>,
   ): Consumer => {
-    const consumer = startConsumer({
+    const consumer = new Consumer({
       redisUrl: flags.redisUrl,
       prefix: flags.redisPrefix,
       driver: driver.name,

@@ -1,12 +1,11 @@
 import { DelayedError, type Job, WaitingError } from 'bullmq';
 import type { Redis } from 'ioredis';
-import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import { type Backoff, requeueDelayMs, retryDelayMs } from './backoff.ts';
 import { type JobKey, keyId, parseJob } from './contract.ts';
 import { type Outcome, shownReason } from './outcome.ts';
 import { takePendingPromotion } from './pending-promotion.ts';
-import { clearStatus, type HoldOff, writeStatus } from './status.ts';
+import { clearStatus, writeStatus } from './status.ts';
 
 /** A job that BullMQ gave to this worker. */
 export interface TakenJob {
@@ -17,19 +16,17 @@ export interface TakenJob {
   readonly key: JobKey | undefined;
 }
 
-export interface OutcomeApplierOptions {
+interface OutcomeApplierOptions {
   readonly redis: Redis;
   readonly prefix: string;
   readonly driver: string;
   readonly queue: string;
   readonly backoff: Backoff;
   readonly random: () => number;
-  readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** A failure as BullMQ is told of it: it counts the failure and asks `failureDelayMs` for the delay
- * before the next run. */
+/** Makes BullMQ count a failure and ask `failureDelayMs` for the delay before the next run. */
 class CountedFailure extends Error {
   override readonly name = 'CountedFailure';
   readonly minDelayMs: number;
@@ -37,13 +34,13 @@ class CountedFailure extends Error {
   constructor(reason: string, minDelayMs: number) {
     super(reason);
     this.minDelayMs = minDelayMs;
-    // BullMQ stores the stack in the job, and the place of the throw says nothing.
+    // BullMQ stores the stack in the job, and where this is thrown is of no interest.
     this.stack = reason;
   }
 }
 
-/** Turns the outcome of a run into what BullMQ does with the job next, and writes the key's status.
- * Builds on backoff.ts, which knows the delays, status.ts and pending-promotion.ts. */
+/** Makes BullMQ do what the outcome of a run asks for, and writes the key's status. Builds on
+ * backoff.ts, status.ts and pending-promotion.ts. */
 export class OutcomeApplier {
   readonly #options: OutcomeApplierOptions;
 
@@ -51,9 +48,9 @@ export class OutcomeApplier {
     this.#options = options;
   }
 
-  /** Ends a run of a job by its outcome.
-   * @returns what BullMQ stores as the result of a job that is complete
-   * @throws what tells BullMQ that the job failed or was delayed */
+  /** Ends a run.
+   * @returns what BullMQ stores as the result of a complete job
+   * @throws CountedFailure for a job that failed, DelayedError for one that is delayed */
   async apply(taken: TakenJob, outcome: Outcome): Promise<string | null> {
     const runs = await this.#writeStatus(taken, outcome);
     if (outcome.kind === 'done') return outcome.note ?? null;
@@ -79,47 +76,43 @@ export class OutcomeApplier {
     throw new DelayedError();
   }
 
-  /** Returns the job to the waiting ones, for any worker to take. */
+  /** Makes the job waiting again, for any worker to take. */
   async returnToWait({ job, token }: TakenJob): Promise<never> {
     await job.moveToWait(token);
     throw new WaitingError();
   }
 
-  /** Promotes a job that has just been delayed if `enqueueNow` met its run. Never rejects. */
+  /** Promotes a job that has just been delayed if `enqueueNow` was called during its run. Never
+   * rejects. */
   async promoteIfPending({ id: jobId, data }: Job): Promise<void> {
     const parsed = parseJob(data);
     if (!parsed.ok || jobId === undefined) return;
-    const { redis, prefix, queue, clock, log } = this.#options;
-    const place = { prefix, queue, jobId, keyId: keyId(parsed.key) };
-    await takePendingPromotion(redis, place, clock.nowMs()).catch((error: unknown) =>
-      log.debug({ err: error, job: jobId }, 'could not ask for a pending promotion'),
+    const { redis, log } = this.#options;
+    const taken = { jobId, keyId: keyId(parsed.key) };
+    await takePendingPromotion(redis, this.#options, taken).catch((error: unknown) =>
+      log.debug({ err: error, job: jobId }, 'could not check for a pending promotion'),
     );
   }
 
-  /** Costs a command only when the run did not end with `done`, or an earlier run of the job did
-   * not.
+  /** Sends no command when the job's only run ended with `done`, since nothing is stored then.
    * @returns how many runs in a row, this one included, had this outcome */
   async #writeStatus({ job, key }: TakenJob, outcome: Outcome): Promise<number> {
     if (key === undefined) return job.attemptsStarted;
-    const { redis, prefix, driver, clock } = this.#options;
+    const { redis, prefix, driver } = this.#options;
     const place = { prefix, driver, key };
     if (outcome.kind === 'done') {
       if (job.attemptsStarted > 1) await clearStatus(redis, place);
       return 0;
     }
-    const atMs = clock.nowMs();
+    const atMs = Date.now();
     return writeStatus(redis, place, {
       outcome: outcome.kind,
       reason: shownReason(outcome.reason),
       atMs,
       ...(outcome.kind === 'parked' && outcome.until ? { until: outcome.until } : {}),
-      ...holdOffOf(outcome, atMs),
+      ...(outcome.kind === 'retry' && outcome.holdOffScope !== undefined
+        ? { holdOff: { scope: outcome.holdOffScope, untilMs: atMs + (outcome.minDelayMs ?? 0) } }
+        : {}),
     });
   }
-}
-
-function holdOffOf(outcome: Outcome, atMs: number): { readonly holdOff?: HoldOff } {
-  if (outcome.kind !== 'retry' || outcome.holdOffScope === undefined) return {};
-  const { holdOffScope: scope, minDelayMs = 0 } = outcome;
-  return { holdOff: { scope, untilMs: atMs + minDelayMs } };
 }

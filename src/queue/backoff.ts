@@ -1,8 +1,8 @@
 import { timerMs } from '../runtime/clock.ts';
 import type { Outcome } from './outcome.ts';
 
-/* How long a key waits before its next run, by the outcome of its last one. apply-outcome.ts asks
- * here, for claims, volumes (deletions) and snapshots alike:
+/* How long a key waits before its next run, by the outcome of its last one, for claims, volumes
+ * (deletions) and snapshots alike:
  *
  *   retry    grows with each failure, from --retry-interval-start to --retry-interval-max, full
  *            jitter
@@ -11,7 +11,7 @@ import type { Outcome } from './outcome.ts';
  *   running  grows with each such run from 1 s to 30 s
  *   parked   --retry-interval-max, unless its object changes before
  *
- * jobs/main.ts gives the consumer of each kind of job its Backoff. */
+ * jobs/main.ts gives each consumer its Backoff. */
 
 /** The delay after the first failure and the longest one: --retry-interval-start and
  * --retry-interval-max. */
@@ -20,7 +20,7 @@ export interface Backoff {
   readonly maxMs: number;
 }
 
-/** A run that did not reach the driver cost it nothing, so it is repeated soon. */
+/** Short at first, since a run that did not reach the driver cost it nothing. */
 const LATER: Backoff = { startMs: 500, maxMs: 30_000 };
 const POLL: Backoff = { startMs: 1_000, maxMs: 30_000 };
 const DRIVER_DOWN_MS = 1_000;
@@ -40,8 +40,8 @@ export function retryDelayMs(
   return wholeMs(Math.max(ceilingMs(failures, backoff) * fraction(random), minDelayMs));
 }
 
-/** How long to wait before asking again about something that is under way: in the upper half below
- * the same ceiling, so that two questions are never close together. */
+/** How long to wait before polling again: in the upper half below the ceiling of retryDelayMs, so
+ * that two polls are never close together. */
 export function pollDelayMs(polls: number, backoff: Backoff, random: number): number {
   return wholeMs((ceilingMs(polls, backoff) * (1 + fraction(random))) / 2);
 }
@@ -55,18 +55,16 @@ export function requeueDelayMs(
   random: number,
 ): number {
   const { maxMs } = backoff;
+  const later = { ...LATER, maxMs: Math.min(LATER.maxMs, maxMs) };
   switch (outcome.kind) {
     case 'later':
       if (outcome.isDriverDown === true)
         return pollDelayMs(1, { startMs: DRIVER_DOWN_MS, maxMs }, random);
-      return (
-        outcome.delayMs ??
-        retryDelayMs(runs, { ...LATER, maxMs: Math.min(LATER.maxMs, maxMs) }, random)
-      );
+      return outcome.delayMs ?? retryDelayMs(runs, later, random);
     case 'running':
       return pollDelayMs(runs, POLL, random);
     case 'parked':
-      // Up to a tenth more, so that keys which were parked together run apart.
+      // Up to a tenth more, so that keys that were parked together do not run together.
       return wholeMs(maxMs * (1 + fraction(random) / 10));
   }
 }

@@ -1,6 +1,6 @@
 import { keyPrefix } from '../redis/key-names.ts';
 
-/* What sutler knows of BullMQ's private data in Redis: keys, scores and hash fields. The lowest
+/* The private data of BullMQ in Redis that sutler uses: keys, scores and hash fields. The lowest
  * layer of this folder; no other file of src/ names them. test/queue/bullmq-layout.test.ts checks
  * each fact against the pinned BullMQ, so an upgrade that changes one fails there.
  *
@@ -10,12 +10,12 @@ import { keyPrefix } from '../redis/key-names.ts';
  *   prioritized  sorted set: waiting jobs with one; score = priority * 2^32 + a counter
  *   delayed      sorted set: delayed jobs; score = due time in Unix ms * 4096 + a counter
  *   active       list: jobs that a worker runs
- *   marker       sorted set that idle workers block on; '1' = a delayed job is due at this time
+ *   marker       sorted set that idle workers block on; '1' = when a delayed job is due
  *   meta         hash: settings of the queue (paused, concurrency, opts.maxLenEvents)
  *   limiter      exists while the queue's rate limit stops it
  *   <job id>     hash: the job, with its fields priority and delay
  *   de:<key id>  string: id of the job that a deduplicated key has
- *   dn:<key id>  hash: the last hint that came during that job's run; a job when that completes */
+ *   dn:<key id>  hash: the last hint during that job's run, which becomes the key's next job */
 
 /** Score of a delayed job for each millisecond of its due time. */
 export const DELAYED_SCORE_PER_MS = 4096;
@@ -29,7 +29,7 @@ export const LAST_PRIORITY = 2_097_151;
 /** Field of `meta`: how many events BullMQ keeps of the queue. */
 export const MAX_EVENTS_FIELD = 'opts.maxLenEvents';
 
-/** What all keys of a queue begin with.
+/** What all keys of a queue begin with; test and bench code appends the parts above.
  * @throws UsageError for a prefix that is not allowed */
 export function queueRoot(prefix: string, queue: string): string {
   return `${keyPrefix(prefix)}:${queue}:`;
@@ -40,31 +40,26 @@ export function metaKey(prefix: string, queue: string): string {
   return `${queueRoot(prefix, queue)}meta`;
 }
 
-/** Lua: `jobOf(root, keyId)` returns the id of the key's job, or false. */
-export const JOB_OF = `
+/** Lua functions about one queue, with which a script begins; `root` is what the queue's keys begin
+ * with. */
+export const QUEUE_LUA = `
+-- The id of the key's job, or false.
 local function jobOf(root, keyId)
   return redis.call('GET', root .. 'de:' .. keyId)
 end
-`;
 
-/** Lua: `isActive(root, jobId)` returns whether a worker runs the job. */
-export const IS_ACTIVE = `
+-- Whether a worker runs the job.
 local function isActive(root, jobId)
   return redis.call('LPOS', root .. 'active', jobId) ~= false
 end
-`;
 
-/** Lua: `dropNextHint(root, keyId)` drops the hint that came during the run of the key's job. */
-export const DROP_NEXT_HINT = `
+-- Drops the hint that came during the run of the key's job.
 local function dropNextHint(root, keyId)
   redis.call('DEL', root .. 'dn:' .. keyId)
 end
-`;
 
-/** Lua: `promote(root, jobId, nowMs)` makes a delayed job due now and wakes a worker for it. As in
- * BullMQ's changeDelay, it stays in `delayed` until a worker takes it. Returns whether the job was
- * delayed. */
-export const PROMOTE = `
+-- Makes a delayed job due now and unblocks a worker for it. As in BullMQ's changeDelay, it stays in
+-- 'delayed' until a worker takes it. Returns whether the job was delayed.
 local function promote(root, jobId, nowMs)
   if not redis.call('ZSCORE', root .. 'delayed', jobId) then return false end
   redis.call('HSET', root .. jobId, 'delay', 0)
@@ -72,10 +67,8 @@ local function promote(root, jobId, nowMs)
   redis.call('ZADD', root .. 'marker', nowMs, '1')
   return true
 end
-`;
 
-/** Lua: `extendDelays(root, byMs)` makes every delayed job due that much later. */
-export const EXTEND_DELAYS = `
+-- Makes every delayed job due that much later.
 local function extendDelays(root, byMs)
   local delayed = redis.call('ZRANGE', root .. 'delayed', 0, -1, 'WITHSCORES')
   for i = 1, #delayed, 2 do
@@ -83,11 +76,9 @@ local function extendDelays(root, byMs)
     redis.call('ZADD', root .. 'delayed', string.format('%.0f', score), delayed[i])
   end
 end
-`;
 
-/** Lua: `countTakeable(root, nowMs)` returns how many jobs a worker could take now: those that wait
- * and the delayed ones that are due; 0 while the queue is paused or at one of its limits. */
-export const COUNT_TAKEABLE = `
+-- How many jobs a worker could take now: those that wait and the delayed ones that are due; 0 while
+-- the queue is paused or at one of its limits.
 local function countTakeable(root, nowMs)
   local meta = redis.call('HMGET', root .. 'meta', 'paused', 'concurrency')
   local isPaused, concurrency = meta[1], tonumber(meta[2] or math.huge)
@@ -98,20 +89,15 @@ local function countTakeable(root, nowMs)
     + redis.call('ZCARD', root .. 'prioritized')
     + redis.call('ZCOUNT', root .. 'delayed', '-inf', dueScore)
 end
-`;
 
-/** Lua: `lowestPriority(root)` returns the priority of the prioritized job that runs next, or -1.
- */
-export const LOWEST_PRIORITY = `
+-- The priority of the prioritized job that runs next, or -1.
 local function lowestPriority(root)
   local first = redis.call('ZRANGE', root .. 'prioritized', 0, 0, 'WITHSCORES')
   return first[2] and math.floor(tonumber(first[2]) / ${SCORE_PER_PRIORITY}) or -1
 end
-`;
 
-/** Lua: `lowerPriorities(root, by)` lowers the priority of every job that has one, to 1 at least:
- * jobs that wait, delayed ones and active ones. Their order stays. */
-export const LOWER_PRIORITIES = `
+-- Lowers the priority of every job that has one, to 1 at least: waiting, delayed and active jobs.
+-- Their order stays.
 local function lowerPriorities(root, by)
   local function lowerField(jobId)
     local priority = tonumber(redis.call('HGET', root .. jobId, 'priority') or '0')
@@ -122,10 +108,8 @@ local function lowerPriorities(root, by)
   local waiting = redis.call('ZRANGE', root .. 'prioritized', 0, -1, 'WITHSCORES')
   for i = 1, #waiting, 2 do
     local jobId, score = waiting[i], tonumber(waiting[i + 1])
-    local priority = math.floor(score / ${SCORE_PER_PRIORITY})
-    local counter = score % ${SCORE_PER_PRIORITY}
-    local lowered = math.max(1, priority - by) * ${SCORE_PER_PRIORITY} + counter
-    redis.call('ZADD', root .. 'prioritized', lowered, jobId)
+    local steps = math.min(by, math.floor(score / ${SCORE_PER_PRIORITY}) - 1)
+    redis.call('ZADD', root .. 'prioritized', score - steps * ${SCORE_PER_PRIORITY}, jobId)
     lowerField(jobId)
   end
   for _, jobId in ipairs(redis.call('ZRANGE', root .. 'delayed', 0, -1)) do lowerField(jobId) end

@@ -3,51 +3,32 @@ import type { Registry } from 'prom-client';
 import { openRedis, type RedisLink } from '../redis/connection.ts';
 import { type FlushDetector, startFlushDetector } from '../redis/flush-detector.ts';
 import { keyPrefix } from '../redis/key-names.ts';
-import { type Clock, systemClock } from '../runtime/clock.ts';
+import { systemClock } from '../runtime/clock.ts';
+import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import { OutcomeApplier, type TakenJob } from './apply-outcome.ts';
 import type { Backoff } from './backoff.ts';
-import { CircuitBreaker, type Reach } from './circuit-breaker.ts';
+import { CircuitBreaker } from './circuit-breaker.ts';
 import { type JobKey, type JobKind, keyId, parseJob } from './contract.ts';
-import { type QueueHeartbeat, startHeartbeat } from './heartbeat.ts';
+import { type Heartbeat, startHeartbeat } from './heartbeat.ts';
 import { queueName } from './key-names.ts';
 import { type ConsumerMetrics, consumerMetrics } from './metrics.ts';
 import type { Outcome } from './outcome.ts';
 import { type ProgressWatchdog, startProgressWatchdog } from './progress-watchdog.ts';
 import { RunLocks } from './run-locks.ts';
 import { readStatus, type RunStatus } from './status.ts';
-import { messageOf } from '../runtime/error-message.ts';
 
-/* Takes jobs from one queue and runs them. A job goes through #takeJob (decode), #runKey (lock,
- * circuit breaker), #process (the processor of jobs/) and OutcomeApplier.apply (back to BullMQ).
- * Builds on contract.ts and apply-outcome.ts; beside them are run-locks.ts, circuit-breaker.ts,
- * heartbeat.ts and progress-watchdog.ts. */
-
-/** What a run knows besides its key. */
+/** What a run is given besides its key. */
 export interface Run {
-  /** Aborted on shutdown, or when this job's lock is lost: start no more calls. It must not reach a
-   * call that was sent (invariant 9). */
+  /** Aborted on shutdown, or when the lock of this job is lost: then start no more calls. It must
+   * not cancel a call that was sent (invariant 9). */
   readonly signal: AbortSignal;
-  /** Why the key's last run did not end with `done`; undefined where it did, or where nothing is
-   * stored. Costs a command, so only runs that are about to report a reason ask. Never rejects. */
+  /** Why the key's last run did not end with `done`; undefined when it did, or when nothing is
+   * stored. Sends a command, so call it only to report a reason. Never rejects. */
   readonly lastReason: () => Promise<string | undefined>;
-  /** How much longer, in milliseconds, a hold-off of this scope lasts; 0 = there is none. Costs a
-   * command, as above. */
+  /** How much longer, in milliseconds, a hold-off of this scope lasts; 0 = there is none. Sends a
+   * command too. Never rejects. */
   readonly heldOffMs: (scope: string) => Promise<number>;
-}
-
-export interface Consumer {
-  /** Why no jobs arrive now, in one line for /readyz; undefined when they can. */
-  readonly trouble: string | undefined;
-  /** Why this worker should be restarted, in one line for /healthz: it takes nothing although jobs
-   * wait and it has room. */
-  readonly stuck: string | undefined;
-  /** Takes no more jobs; runs under way go on. */
-  pause(): Promise<void>;
-  resume(): Promise<void>;
-  /** Takes no more jobs, aborts the signals of all runs, and waits for their ends up to `graceMs`,
-   * with or without Redis. Another worker takes over the other jobs when their locks expire. */
-  close(graceMs: number): Promise<void>;
 }
 
 export interface ConsumerOptions {
@@ -65,15 +46,14 @@ export interface ConsumerOptions {
   readonly process: (key: JobKey, run: Run) => Promise<Outcome>;
   readonly log: Logger;
   readonly metrics: Registry;
-  readonly clock?: Clock;
   /** Uniform in [0, 1). */
   readonly random?: () => number;
   /** How long a job stays with a worker that died. */
-  readonly lockMs?: number;
+  readonly lockMs: number;
   /** How often to check for jobs of dead workers. */
-  readonly stalledCheckMs?: number;
-  /** For how long it may take nothing, while jobs wait and it has room, before it counts as stuck.
-   */
+  readonly stalledCheckMs: number;
+  /** For how long the worker may take nothing, while jobs wait and it has room, before it counts as
+   * stuck. */
   readonly progressMs?: number;
   /** Time between trial runs while the driver can't be reached. */
   readonly trialPause?: Backoff;
@@ -81,30 +61,25 @@ export interface ConsumerOptions {
   readonly onRedisEmptied?: () => void;
 }
 
-/** Begins to connect and returns at once; takes jobs as soon as Redis can be reached.
- * @throws UsageError for an unreadable Redis URL or prefix */
-export function startConsumer(options: ConsumerOptions): Consumer {
-  return new QueueConsumer(options);
-}
-
-/** Delay of a job that came back while its earlier run still goes on here. */
+/** Delay of a job that BullMQ gives to a worker again while an earlier run of it goes on there. */
 const BUSY_MS = 500;
-const LOCK_MS = 30_000;
-const STALLED_CHECK_MS = 5_000;
 const PROGRESS_MS = 60_000;
+const TRIAL_PAUSE: Backoff = { startMs: 250, maxMs: 5_000 };
 
-class QueueConsumer implements Consumer {
+/** Takes jobs from one queue and runs them. A job goes through #takeJob (decode), #runKey (lock,
+ * circuit breaker), #process (the processor of jobs/) and OutcomeApplier.apply (back to BullMQ).
+ * Builds on contract.ts and apply-outcome.ts; beside them are run-locks.ts, circuit-breaker.ts,
+ * heartbeat.ts and progress-watchdog.ts. */
+export class Consumer {
   readonly #options: ConsumerOptions;
   readonly #queue: string;
-  readonly #clock: Clock;
-  readonly #lockMs: number;
   readonly #metrics: ConsumerMetrics;
   readonly #labels: { readonly driver: string; readonly kind: JobKind };
   readonly #link: RedisLink;
   readonly #flushDetector: FlushDetector;
   readonly #locks: RunLocks;
   readonly #lockTimer: NodeJS.Timeout;
-  readonly #heartbeat: QueueHeartbeat;
+  readonly #heartbeat: Heartbeat;
   readonly #breaker: CircuitBreaker;
   readonly #watchdog: ProgressWatchdog;
   readonly #outcomes: OutcomeApplier;
@@ -115,30 +90,22 @@ class QueueConsumer implements Consumer {
   #isClosing = false;
   #isStarting = false;
 
+  /** Begins to connect; takes jobs as soon as Redis can be reached.
+   * @throws UsageError for an unreadable Redis URL or prefix */
   constructor(options: ConsumerOptions) {
-    const { driver, kind, prefix, log, random = Math.random } = options;
+    const { redisUrl: url, driver, kind, prefix, lockMs, backoff, log } = options;
+    const { random = Math.random } = options;
     keyPrefix(prefix);
     this.#options = options;
     this.#queue = queueName(kind, driver);
-    this.#clock = options.clock ?? systemClock;
-    this.#lockMs = options.lockMs ?? LOCK_MS;
     this.#labels = { driver, kind };
     this.#metrics = consumerMetrics(options.metrics);
-    this.#locks = new RunLocks({
-      lockMs: this.#lockMs,
-      log,
-      onLockLost: () => this.#metrics.locksLost.inc(this.#labels),
-    });
-    this.#link = openRedis({
-      url: options.redisUrl,
-      role: 'worker',
-      name: `sutler-worker:${this.#queue}`,
-      log,
-    });
-    const abortExpiring = (): void => this.#locks.abortExpiring(this.#clock.nowMs());
-    this.#lockTimer = setInterval(abortExpiring, this.#lockMs / 20);
+    const onLockLost = (): void => this.#metrics.locksLost.inc(this.#labels);
+    this.#locks = new RunLocks({ lockMs, log, onLockLost });
+    this.#lockTimer = setInterval(() => this.#locks.abortExpiring(Date.now()), lockMs / 20);
+    this.#link = openRedis({ url, role: 'worker', name: `sutler-worker:${this.#queue}`, log });
     const { redis } = this.#link;
-    const place = { prefix, queue: this.#queue, log };
+    const place = { prefix, queue: this.#queue };
     this.#flushDetector = startFlushDetector({
       link: this.#link,
       prefix,
@@ -148,20 +115,20 @@ class QueueConsumer implements Consumer {
         options.onRedisEmptied?.();
       },
     });
-    this.#heartbeat = startHeartbeat({ link: this.#link, ...place });
+    this.#heartbeat = startHeartbeat(this.#link, place, log);
     this.#breaker = new CircuitBreaker({
       concurrency: options.concurrency,
       onChange: () => {
         this.#metrics.driverDown.set(this.#labels, this.#breaker.trouble === undefined ? 0 : 1);
         void this.#steer();
       },
-      clock: this.#clock,
       log: log.child({ queue: this.#queue }),
-      ...(options.trialPause === undefined ? {} : { pause: options.trialPause }),
+      pause: options.trialPause ?? TRIAL_PAUSE,
     });
     this.#watchdog = startProgressWatchdog({
       ...place,
       redis,
+      log,
       limitMs: options.progressMs ?? PROGRESS_MS,
       isFree: () =>
         !this.#isPaused &&
@@ -169,22 +136,24 @@ class QueueConsumer implements Consumer {
         this.#breaker.isClosed &&
         this.#locks.size < options.concurrency,
     });
-    const { backoff } = options;
-    const applier = { ...place, driver, redis, backoff, random, clock: this.#clock };
-    this.#outcomes = new OutcomeApplier(applier);
+    this.#outcomes = new OutcomeApplier({ ...place, driver, redis, backoff, random, log });
     this.#link.onReady(() => void this.#start());
   }
 
+  /** Why no jobs arrive now, in one line for /readyz; undefined while they can. */
   get trouble(): string | undefined {
     return (
       this.#link.trouble ?? this.#startTrouble ?? this.#heartbeat.trouble ?? this.#breaker.trouble
     );
   }
 
+  /** Why this worker should be restarted, in one line for /healthz: it takes nothing although jobs
+   * wait and it has room. */
   get stuck(): string | undefined {
     return this.#watchdog.stuck;
   }
 
+  /** Takes no more jobs; runs under way go on. */
   async pause(): Promise<void> {
     this.#isPaused = true;
     await this.#steer();
@@ -195,53 +164,50 @@ class QueueConsumer implements Consumer {
     await this.#steer();
   }
 
+  /** Takes no more jobs, aborts the signals of all runs, and waits for their ends up to `graceMs`,
+   * with or without Redis. Another worker takes over the other jobs when their locks expire. */
   async close(graceMs: number): Promise<void> {
     if (this.#isClosing) return;
     this.#isClosing = true;
     for (const part of [this.#flushDetector, this.#heartbeat, this.#breaker, this.#watchdog])
       part.stop();
-    const deadlineMs = this.#clock.nowMs() + graceMs;
+    const deadlineMs = Date.now() + graceMs;
     let isClosed = this.#worker === undefined;
     const closing = this.#worker?.close().finally(() => (isClosed = true));
     this.#locks.abortAll('shutdown');
     // BullMQ's own close() waits for Redis; without Redis the ends of runs can't be stored anyway.
     const isOver = (): boolean =>
       isClosed || (this.#link.trouble !== undefined && this.#locks.size === 0);
-    while (!isOver() && this.#clock.nowMs() < deadlineMs) {
-      const tick = new AbortController();
-      await Promise.race([closing, this.#clock.sleep(20, tick.signal)]);
-      tick.abort();
-    }
+    while (!isOver() && Date.now() < deadlineMs)
+      await Promise.race([closing, systemClock.sleep(20)]);
     clearInterval(this.#lockTimer);
-    if (this.#locks.size > 0) {
+    if (this.#locks.size > 0)
       this.#options.log.warn(
         { queue: this.#queue, runs: this.#locks.size },
-        'runs did not end in time; another worker takes their jobs over',
+        'runs did not end in time; another worker takes over their jobs',
       );
-    }
     this.#link.close();
     closing?.catch(() => undefined);
   }
 
-  /** Starts the worker when Redis is usable. A worker whose start failed is thrown away, since
+  /** Starts the worker when Redis is usable. A worker that could not start is discarded, since
    * BullMQ keeps that failure for ever. */
   async #start(): Promise<void> {
     if (this.#isStarting) return;
     this.#isStarting = true;
     while (this.#worker === undefined && this.#mayStart()) {
       try {
-        // Extends the delays before a job is taken that came due while no worker lived.
+        // First, so that the delays are extended before a job is taken.
         await this.#heartbeat.write();
         if (this.#mayStart()) await this.#startWorker();
       } catch (error) {
         if (this.#isClosing) break;
-        const reason = messageOf(error);
-        this.#startTrouble = `the worker of ${this.#queue} could not start: ${reason}`;
+        this.#startTrouble = `the worker of ${this.#queue} could not start: ${messageOf(error)}`;
         this.#options.log.error(
           { err: error, queue: this.#queue },
           'the worker could not start; trying again',
         );
-        await this.#clock.sleep(1000);
+        await systemClock.sleep(1000);
       }
     }
     this.#isStarting = false;
@@ -265,7 +231,7 @@ class QueueConsumer implements Consumer {
     await this.#steer();
   }
 
-  /** Tells BullMQ how many jobs to take; one change after the other, since each may wait. */
+  /** Sets how many jobs BullMQ takes. Changes are made one after the other, since each may wait. */
   #steer(): Promise<void> {
     this.#steering = this.#steering.then(async () => {
       const worker = this.#worker;
@@ -276,7 +242,7 @@ class QueueConsumer implements Consumer {
         if (!worker.isPaused()) await worker.pause(true);
         return;
       }
-      // A worker that is full notices a higher limit only at the end of a run, or after a pause.
+      // A worker with no room notices a higher limit only at the end of a run, or after a pause.
       if (worker.concurrency > lastLimit && !worker.isPaused()) await worker.pause(true);
       if (worker.isPaused()) await worker.resume();
     });
@@ -284,7 +250,7 @@ class QueueConsumer implements Consumer {
   }
 
   #createWorker(): Worker {
-    const { concurrency, log, name, prefix, stalledCheckMs } = this.#options;
+    const { concurrency, log, name, prefix, lockMs, stalledCheckMs } = this.#options;
     const worker: Worker = new Worker(
       this.#queue,
       (job: Job, token = '') => this.#takeJob(job, token),
@@ -293,9 +259,9 @@ class QueueConsumer implements Consumer {
         prefix: keyPrefix(prefix),
         name,
         concurrency,
-        lockDuration: this.#lockMs,
-        stalledInterval: stalledCheckMs ?? STALLED_CHECK_MS,
-        // BullMQ never resets this count, so a job that lives long enough would reach any limit.
+        lockDuration: lockMs,
+        stalledInterval: stalledCheckMs,
+        // BullMQ never resets this count, so a job that exists for long could reach a lower limit.
         maxStalledCount: 1_000_000_000,
         drainDelay: 2,
         runRetryDelay: 1000,
@@ -308,14 +274,14 @@ class QueueConsumer implements Consumer {
         removeOnFail: { count: 5000 },
       },
     );
-    worker.on('locksRenewed', ({ jobIds }) => this.#locks.renewed(jobIds, this.#clock.nowMs()));
+    worker.on('locksRenewed', ({ jobIds }) => this.#locks.renewed(jobIds, Date.now()));
     worker.on('lockRenewalFailed', (jobIds) => this.#locks.lost(jobIds));
     worker.on('stalled', () => this.#metrics.stalled.inc(this.#labels));
     worker.on('failed', (job) => {
       if (job !== undefined) void this.#outcomes.promoteIfPending(job);
     });
     worker.on('error', (error) => {
-      // The connection has already reported that Redis is away.
+      // The connection has already reported a Redis that can't be reached.
       const level = this.#link.trouble === undefined && !this.#isClosing ? 'warn' : 'debug';
       log[level]({ err: error, queue: this.#queue }, 'queue error');
     });
@@ -323,8 +289,8 @@ class QueueConsumer implements Consumer {
     return worker;
   }
 
-  /** Runs the key that a job carries. A job without a readable key is delayed for a newer worker,
-   * or completed. */
+  /** Runs the key that a job carries. A job of a newer version is left to a newer worker, and a job
+   * that no version can read is completed. */
   async #takeJob(job: Job, token: string): Promise<string | null> {
     this.#watchdog.progressed();
     const parsed = parseJob(job.data);
@@ -340,7 +306,7 @@ class QueueConsumer implements Consumer {
   async #runKey(taken: TakenJob & { readonly key: JobKey }): Promise<string | null> {
     const { job, key } = taken;
     const { id: jobId = '' } = job;
-    const startedMs = this.#clock.nowMs();
+    const startedMs = Date.now();
     const signal = this.#locks.begin(jobId, keyId(key), job.processedOn ?? startedMs);
     if (signal === undefined) return this.#outcomes.delay(taken, BUSY_MS);
     this.#metrics.inFlight.set(this.#labels, this.#locks.size);
@@ -350,18 +316,18 @@ class QueueConsumer implements Consumer {
     }
     let outcome: Outcome;
     try {
-      // A worker that was told to stop while it fetched a job still gets that job.
+      // BullMQ hands over a job that it was fetching when the worker was paused or closed.
       if (this.#isClosing || this.#isPaused || this.#breaker.isOpen)
         return await this.#outcomes.returnToWait(taken);
       const end = this.#breaker.begin();
       outcome = await this.#process(key, { signal, ...this.#lastRun(job, key) });
-      end(reachOf(outcome));
+      end(outcome);
     } finally {
       this.#locks.end(jobId);
       this.#metrics.inFlight.set(this.#labels, this.#locks.size);
-      this.#metrics.runSeconds.observe(this.#labels, (this.#clock.nowMs() - startedMs) / 1000);
+      this.#metrics.runSeconds.observe(this.#labels, (Date.now() - startedMs) / 1000);
     }
-    // A run that shutdown kept from the driver: another worker can have the job at once.
+    // A run that did not reach the driver because of the shutdown: another worker may take the job.
     if (this.#isClosing && outcome.kind === 'later' && signal.aborted)
       return this.#outcomes.returnToWait(taken);
     return this.#applyOutcome(taken, outcome);
@@ -387,7 +353,7 @@ class QueueConsumer implements Consumer {
     return this.#outcomes.apply(taken, outcome);
   }
 
-  /** What a run may ask about the key's last one; the status is read once at most. */
+  /** What a run may ask about the key's last run; reads the status once at most. */
   #lastRun({ attemptsStarted }: Job, key: JobKey): Pick<Run, 'lastReason' | 'heldOffMs'> {
     const { prefix, driver } = this.#options;
     let reading: Promise<RunStatus | undefined> | undefined;
@@ -401,17 +367,8 @@ class QueueConsumer implements Consumer {
       lastReason: async () => (await status())?.reason,
       heldOffMs: async (scope) => {
         const holdOff = (await status())?.holdOff;
-        return holdOff?.scope === scope ? Math.max(0, holdOff.untilMs - this.#clock.nowMs()) : 0;
+        return holdOff?.scope === scope ? Math.max(0, holdOff.untilMs - Date.now()) : 0;
       },
     };
   }
-}
-
-/** What an outcome tells about the driver. A run that ended well, or with a failure of its own,
- * reached the driver or needed nothing from it. */
-function reachOf(outcome: Outcome): Reach {
-  if (outcome.kind !== 'later') return { kind: 'reached' };
-  return outcome.isDriverDown === true
-    ? { kind: 'unreachable', reason: outcome.reason }
-    : { kind: 'unknown' };
 }

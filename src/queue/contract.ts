@@ -1,5 +1,5 @@
-/** Version of a job's data, the wire format between ingest and jobs and the lowest layer of this
- * folder. The two are rolled out separately, so every change of it needs a new version. */
+/** Version of a job's data, the wire format between ingest and jobs. The two are rolled out
+ * separately, so every change of the data needs a new version. */
 export const CONTRACT_VERSION = 1;
 
 /** The kinds of objects that jobs reconcile; each kind has a queue of its own. */
@@ -17,19 +17,14 @@ export interface JobKey {
   readonly name: string;
 }
 
-/** A job's data as Redis holds it. */
-export interface JobData extends JobKey {
-  readonly v: number;
-}
-
 /** A job's key, or why it can't be read. `isNewer`: a later version of sutler wrote the job, so a
  * later worker should run it. */
 export type ParsedJob =
   | { readonly ok: true; readonly key: JobKey }
   | { readonly ok: false; readonly isNewer: boolean; readonly reason: string };
 
-/** The data of a job for this key. */
-export function jobData({ kind, uid, namespace, name }: JobKey): JobData {
+/** The data of a job for this key, as Redis keeps it. */
+export function jobData({ kind, uid, namespace, name }: JobKey): JobKey & { readonly v: number } {
   return { v: CONTRACT_VERSION, kind, uid, namespace, name };
 }
 

@@ -1,13 +1,10 @@
 import { type JobKey, keyId } from './contract.ts';
 
-/** What a hint asks for. `ensure`: the key has a job. `now`: the key has a job, and it is not
- * delayed. `promote`: the key's job, if there is one, is not delayed. */
-export type HintKind = 'ensure' | 'now' | 'promote';
-
-/** A request to reconcile a key. */
+/** A request to reconcile a key. `ensure`: the key needs a job. `now`: the key needs a job that is
+ * not delayed. `promote`: the key's job, if there is one, must not be delayed. */
 export interface Hint {
   readonly key: JobKey;
-  readonly kind: HintKind;
+  readonly kind: 'ensure' | 'now' | 'promote';
 }
 
 /** Hints that Redis has not taken yet, one for each key, oldest first. Builds on contract.ts; the
@@ -19,11 +16,11 @@ export class DirtySet {
     return this.#hints.size;
   }
 
-  add(key: JobKey, kind: HintKind): void {
+  add({ key, kind }: Hint): void {
     const id = keyId(key);
-    const before = this.#hints.get(id)?.kind ?? kind;
+    const earlierKind = this.#hints.get(id)?.kind ?? kind;
     // Two different kinds together ask for a job that is not delayed.
-    this.#hints.set(id, { key, kind: before === kind ? kind : 'now' });
+    this.#hints.set(id, { key, kind: earlierKind === kind ? kind : 'now' });
   }
 
   /** Removes and returns the oldest hints, `max` at most. */
@@ -35,10 +32,5 @@ export class DirtySet {
       this.#hints.delete(id);
     }
     return taken;
-  }
-
-  /** Puts back hints that Redis refused. */
-  putBack(hints: readonly Hint[]): void {
-    for (const { key, kind } of hints) this.add(key, kind);
   }
 }

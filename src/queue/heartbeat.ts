@@ -1,13 +1,14 @@
 import { performance } from 'node:perf_hooks';
 import type { RedisLink } from '../redis/connection.ts';
 import { describeRedisError } from '../redis/error-text.ts';
+import { REDIS_NOW } from '../redis/named-script.ts';
 import type { Logger } from '../runtime/log.ts';
-import { EXTEND_DELAYS, queueRoot } from './bullmq-layout.ts';
-import { heartbeatKey } from './key-names.ts';
+import { QUEUE_LUA, queueRoot } from './bullmq-layout.ts';
+import { heartbeatKey, type QueuePlace } from './key-names.ts';
 
-/** Writes to Redis each second that a worker of the queue lives. */
-export interface QueueHeartbeat {
-  /** Why Redis does not answer or takes no writes, in one line; undefined when it does. */
+/** Writes to Redis each second that a worker of the queue is alive. */
+export interface Heartbeat {
+  /** Why Redis does not answer or takes no writes, in one line; undefined while it does both. */
   readonly trouble: string | undefined;
   /** Writes the heartbeat now.
    * @throws what Redis answers when it takes no writes */
@@ -15,40 +16,32 @@ export interface QueueHeartbeat {
   stop(): void;
 }
 
-export interface HeartbeatOptions {
-  readonly link: RedisLink;
-  readonly prefix: string;
-  readonly queue: string;
-  readonly log: Logger;
-}
-
 const PERIOD_MS = 1_000;
-/** A longer gap between two heartbeats means that no worker lived meanwhile. */
+/** A longer gap between two heartbeats means that no worker was alive. */
 const LONGEST_GAP_MS = 2_500;
-/** A longer silence means that Redis is frozen or cut off, although the connection stands. */
+/** When an answer takes longer, Redis is frozen or cut off, although it is connected. */
 const LONGEST_ANSWER_MS = 2_500;
 
 /** Writes the time, and makes all delayed jobs due later by the time in which no worker lived.
- * KEYS: 1 root of the queue's keys, 2 time of the last heartbeat. ARGV: 1 longest gap in ms.
- * Answer: that time in ms, or 0. */
-const WRITE = `${EXTEND_DELAYS}
-local root, heartbeat, longestGapMs = KEYS[1], KEYS[2], tonumber(ARGV[1])
-local time = redis.call('TIME')
-local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
-local lastMs = tonumber(redis.call('GET', heartbeat) or '') or nowMs
-redis.call('SET', heartbeat, string.format('%.0f', nowMs))
-local gapMs = nowMs - lastMs
-if gapMs <= longestGapMs then return 0 end
+ * KEYS: 1 root of the queue's keys, 2 time of the last heartbeat. Answer: that gap in ms, or 0. */
+const WRITE = `${QUEUE_LUA}${REDIS_NOW}
+local root, heartbeat = KEYS[1], KEYS[2]
+local gapMs = now - (tonumber(redis.call('GET', heartbeat) or '') or now)
+redis.call('SET', heartbeat, string.format('%.0f', now))
+if gapMs <= ${LONGEST_GAP_MS} then return 0 end
 extendDelays(root, gapMs)
 return gapMs
 `;
 
-/** Stops the clock of delayed jobs while no worker lives. Otherwise everything that came due
- * meanwhile would run at once when the first worker starts, and a restart of everything would send
- * the driver more calls than it got before. The heartbeat also finds a Redis that takes no writes
- * or does not answer. Builds on bullmq-layout.ts. */
-export function startHeartbeat(options: HeartbeatOptions): QueueHeartbeat {
-  const { link, log, prefix, queue } = options;
+/** Extends delays by the time in which no worker was alive. Otherwise all jobs that came due in
+ * that time would run at once when the first worker starts, and a restart of everything would send
+ * the driver a burst of calls. The heartbeat also finds a Redis that takes no writes or does not
+ * answer. Builds on bullmq-layout.ts. */
+export function startHeartbeat(
+  link: RedisLink,
+  { prefix, queue }: QueuePlace,
+  log: Logger,
+): Heartbeat {
   const keys = [queueRoot(prefix, queue), heartbeatKey(prefix, queue)];
   let refusal: string | undefined;
   let pending: { readonly sinceMs: number; readonly written: Promise<void> } | undefined;
@@ -56,28 +49,27 @@ export function startHeartbeat(options: HeartbeatOptions): QueueHeartbeat {
 
   const send = async (): Promise<void> => {
     try {
-      // EVAL, not EVALSHA: after a restart Redis does not know the digest, and while the script is
-      // sent a second time a worker could take jobs.
-      const gapMs = Number(await link.redis.eval(WRITE, keys.length, ...keys, LONGEST_GAP_MS));
+      // EVAL, not EVALSHA: a Redis that was restarted does not have the script, and a worker could
+      // take jobs before the script is sent again.
+      const gapMs = Number(await link.redis.eval(WRITE, keys.length, ...keys));
       if (refusal !== undefined)
         log.info({ redis: link.address, queue }, 'Redis takes writes again');
       refusal = undefined;
       if (gapMs > 0)
         log.info(
           { queue, gapMs },
-          'no worker lived for a while: delayed jobs wait that much longer',
+          'no worker was alive for a while: delayed jobs wait that much longer',
         );
     } catch (error) {
-      if (link.trouble === undefined) noteRefusal(error);
+      if (link.trouble === undefined) {
+        const cause = error instanceof Error ? error : new Error(String(error));
+        const trouble = describeRedisError(link.address, cause);
+        if (trouble !== refusal)
+          log.warn({ redis: link.address, queue, trouble }, 'Redis takes no writes; trying again');
+        refusal = trouble;
+      }
       throw error;
     }
-  };
-  const noteRefusal = (error: unknown): void => {
-    const cause = error instanceof Error ? error : new Error(String(error));
-    const trouble = describeRedisError(link.address, cause);
-    if (trouble !== refusal)
-      log.warn({ redis: link.address, queue, trouble }, 'Redis takes no writes; trying again');
-    refusal = trouble;
   };
   const write = (): Promise<void> => {
     pending ??= {
@@ -101,8 +93,8 @@ export function startHeartbeat(options: HeartbeatOptions): QueueHeartbeat {
       log.warn({ redis: link.address, queue }, 'Redis does not answer; waiting for it');
     wasSilent = isSilent;
   }, PERIOD_MS);
-  // The client sends queued commands first when it is connected again. So the heartbeat reaches
-  // Redis before the worker takes any job that came due meanwhile.
+  // After a reconnect the client sends queued commands first. So the heartbeat reaches Redis before
+  // the worker takes any job that came due in between.
   link.redis.on('close', writeQuietly);
   return {
     get trouble() {

@@ -1,9 +1,16 @@
 import { keyPrefix } from '../redis/key-names.ts';
 import type { JobKind } from './contract.ts';
 
-/* Names of the queues and of sutler's own keys about them. Some keys still have an older word in
- * their names (`awake`, `kick`), since processes of both versions share them during an upgrade.
- * BullMQ's keys: bullmq-layout.ts. */
+/* Names of the queues and of sutler's own keys about them; BullMQ's keys: bullmq-layout.ts. Some
+ * names still contain the word of an earlier version (`awake`, `kick`), since processes of both
+ * versions share these keys during an upgrade. */
+
+/** A queue of an installation. */
+export interface QueuePlace {
+  /** Value of --redis-prefix, without braces. */
+  readonly prefix: string;
+  readonly queue: string;
+}
 
 /** The driver's queue for one kind of job: `claims.<driver>`, `volumes.<driver>`,
  * `snapshots.<driver>`. */
@@ -12,7 +19,7 @@ export function queueName(kind: JobKind, driver: string): string {
   return `${kind}s.${driver.replaceAll(':', '-')}`;
 }
 
-/** Hash of the queues there are; queue/registry.ts. */
+/** Hash of the registered queues; queue/registry.ts. */
 export function registryKey(prefix: string): string {
   return `${keyPrefix(prefix)}:queues`;
 }
@@ -32,7 +39,7 @@ export function waitsKey(prefix: string, driver: string): string {
   return `${keyPrefix(prefix)}:waits:${driver}`;
 }
 
-/** When a worker of the queue was last alive, Unix ms; queue/heartbeat.ts. */
+/** Unix ms of the queue's last heartbeat; queue/heartbeat.ts. */
 export function heartbeatKey(prefix: string, queue: string): string {
   return `${keyPrefix(prefix)}:awake:${queue}`;
 }

@@ -1,16 +1,13 @@
 import type { WaitCondition } from '../volumes/refused-error.ts';
 
-/** Longer than anyone reads. */
-const MAX_REASON_LENGTH = 8_192;
-
-/** A reason as it is stored and shown: cut, since a driver's message may be very long and every key
- * that waits keeps its reason. */
+/** A reason as it is stored and shown: cut to 8,192 characters, since a driver's message may be
+ * long, and every key that waits keeps its reason. */
 export function shownReason(reason: string): string {
-  return reason.length <= MAX_REASON_LENGTH ? reason : `${reason.slice(0, MAX_REASON_LENGTH - 1)}…`;
+  return reason.length <= 8_192 ? reason : `${reason.slice(0, 8_191)}…`;
 }
 
-/** How a run ended. apply-outcome.ts turns it into what BullMQ does with the job next, and
- * backoff.ts says when the next run comes. Reasons are shown to people: no secrets in them. */
+/** How a run ended. apply-outcome.ts makes BullMQ act on it, and backoff.ts computes when the next
+ * run comes. Reasons are shown to people, so they must contain no secrets. */
 export type Outcome =
   /** Nothing more to do for now. */
   | { readonly kind: 'done'; readonly note?: string }
@@ -35,7 +32,7 @@ export type Outcome =
       readonly delayMs?: number;
       readonly isDriverDown?: boolean;
     }
-  /** The driver still works on it; the next run asks again. */
+  /** The driver still works on it; the next run polls it. */
   | { readonly kind: 'running'; readonly reason: string }
   /** Fails until one of these objects changes: the next run comes when one does, or after the
    * longest delay. */

@@ -5,52 +5,19 @@ import { openRedis, type RedisLink } from '../redis/connection.ts';
 import { describeRedisError } from '../redis/error-text.ts';
 import { type FlushDetector, startFlushDetector } from '../redis/flush-detector.ts';
 import { keyPrefix } from '../redis/key-names.ts';
-import { type Clock, systemClock } from '../runtime/clock.ts';
+import { unlessAborted } from '../runtime/abort.ts';
+import { signalWithin, systemClock } from '../runtime/clock.ts';
 import { Listeners } from '../runtime/listeners.ts';
 import type { Logger } from '../runtime/log.ts';
 import { MAX_EVENTS_FIELD, metaKey } from './bullmq-layout.ts';
-import {
-  JOB_KINDS,
-  jobData,
-  type JobData,
-  jobId,
-  type JobKey,
-  type JobKind,
-  keyId,
-} from './contract.ts';
-import { DirtySet, type Hint, type HintKind } from './dirty-set.ts';
+import { JOB_KINDS, jobData, jobId, type JobKey, type JobKind, keyId } from './contract.ts';
+import { DirtySet, type Hint } from './dirty-set.ts';
 import { syncFairness } from './fairness-store.ts';
 import { Fairness } from './fairness.ts';
 import { queueName } from './key-names.ts';
 import { type ProducerMetrics, producerMetrics } from './metrics.ts';
-import { markPendingPromotion, promoteDelayed } from './pending-promotion.ts';
+import { markPendingPromotion, promoteKey } from './pending-promotion.ts';
 import { registerQueues } from './registry.ts';
-
-/** Puts hints for keys into a driver's queues. Builds on contract.ts and dirty-set.ts, which keeps
- * hints until Redis takes them. Hints never throw and never block. */
-export interface Producer {
-  /** Makes sure that the key has a job. A job that waits or is delayed stays as it is; a key whose
-   * run is under way runs once more after it. */
-  ensureQueued(key: JobKey): void;
-  /** Makes sure that the key has a job that is not delayed, for a change that makes a new run
-   * worthwhile. */
-  enqueueNow(key: JobKey): void;
-  /** Promotes the key's job if it is delayed, and does nothing otherwise. */
-  promote(key: JobKey): void;
-  /** Why hints don't reach Redis now, in one line for /readyz; undefined when they do. */
-  readonly trouble: string | undefined;
-  /** Keys with a hint that Redis has not taken yet. */
-  readonly pending: number;
-  /** Resolves when Redis has taken all hints so far. */
-  flushed(): Promise<void>;
-  /** Calls the listener when Redis came back or was found emptied, with the reason: then the keys
-   * that need a job are to be given to `resync`. */
-  onRedisBack(listener: (reason: string) => void): void;
-  /** Ensures that these keys are queued, spread over time. A later resync ends this one. */
-  resync(keys: Iterable<JobKey>, reason: string): void;
-  /** Flushes for half a second at most; the next leader's resync makes up for the rest. */
-  close(): Promise<void>;
-}
 
 export interface ProducerOptions {
   readonly redisUrl: string;
@@ -59,33 +26,27 @@ export interface ProducerOptions {
   readonly driver: string;
   readonly log: Logger;
   readonly metrics: Registry;
-  readonly clock?: Clock;
   /** Over how long a resync is spread: a lock's duration, so that earlier runs have ended. */
   readonly spreadMs?: number;
-}
-
-/** Begins to connect and returns at once.
- * @throws UsageError for an unreadable Redis URL or prefix */
-export function createProducer(options: ProducerOptions): Producer {
-  return new QueueProducer(options);
 }
 
 const BATCH_KEYS = 200;
 const BATCH_PERIOD_MS = 10;
 const RESYNC_SPREAD_MS = 30_000;
 const RESYNC_SLICE_MS = 100;
-/** Keys in a slice of a resync at least: a few keys need no spreading. */
+/** Keys in a slice of a resync at least, so that a few keys are added at once. */
 const RESYNC_SLICE_MIN = 10;
 const FAIRNESS_PERIOD_MS = 250;
 const EVENTS_KEPT = 5000;
 const CLOSE_FLUSH_MS = 500;
 
-type JobQueue = Queue<JobData, unknown, JobKind>;
+type JobQueue = Queue<ReturnType<typeof jobData>, unknown, JobKind>;
 type Queues = Readonly<Record<JobKind, JobQueue>>;
 
-class QueueProducer implements Producer {
+/** Puts hints for keys into a driver's queues. Hints never throw and never block. Builds on
+ * contract.ts and dirty-set.ts, which keeps hints until Redis takes them. */
+export class Producer {
   readonly #options: ProducerOptions;
-  readonly #clock: Clock;
   readonly #metrics: ProducerMetrics;
   readonly #link: RedisLink;
   readonly #flushDetector: FlushDetector;
@@ -103,50 +64,55 @@ class QueueProducer implements Producer {
   #refusal: string | undefined;
   #endWaitForRedis: () => void = () => undefined;
 
+  /** Begins to connect.
+   * @throws UsageError for an unreadable Redis URL or prefix */
   constructor(options: ProducerOptions) {
-    keyPrefix(options.prefix);
+    const { redisUrl: url, prefix, driver, log } = options;
+    keyPrefix(prefix);
     this.#options = options;
-    this.#clock = options.clock ?? systemClock;
     this.#metrics = producerMetrics(options.metrics);
-    this.#link = openRedis({
-      url: options.redisUrl,
-      role: 'producer',
-      name: `sutler-producer:${options.driver}`,
-      log: options.log,
-    });
+    this.#link = openRedis({ url, role: 'producer', name: `sutler-producer:${driver}`, log });
     this.#flushDetector = startFlushDetector({
       link: this.#link,
-      prefix: options.prefix,
-      log: options.log,
+      prefix,
+      log,
       onEmptied: () => {
-        this.#metrics.emptied.inc({ driver: options.driver });
+        this.#metrics.emptied.inc({ driver });
         void this.#register();
         this.#redisBack.tell('Redis was emptied');
       },
     });
-    this.#link.onReady((first) => {
+    this.#link.onReady((isFirst) => {
       void this.#register();
-      if (!first) this.#redisBack.tell('Redis came back');
+      if (!isFirst) this.#redisBack.tell('Redis can be reached again');
       this.#endWaitForRedis();
     });
   }
 
+  /** Makes sure that the key has a job. A job that waits or is delayed stays as it is; a key whose
+   * run is under way runs once more after it. */
   ensureQueued(key: JobKey): void {
-    this.#addHint(key, 'ensure');
+    this.#addHint({ key, kind: 'ensure' });
   }
 
+  /** Makes sure that the key has a job that is not delayed, for a change that makes a new run
+   * worthwhile. */
   enqueueNow(key: JobKey): void {
-    this.#addHint(key, 'now');
+    this.#addHint({ key, kind: 'now' });
   }
 
+  /** Promotes the key's job if it is delayed, and does nothing otherwise. */
   promote(key: JobKey): void {
-    this.#addHint(key, 'promote');
+    this.#addHint({ key, kind: 'promote' });
   }
 
+  /** Calls the listener, with the reason, when Redis can be reached again or was found emptied. The
+   * listener gives the keys that need a job to `resync`. */
   onRedisBack(listener: (reason: string) => void): void {
     this.#redisBack.subscribe(listener);
   }
 
+  /** Ensures that these keys are queued, spread over time. A later resync ends this one. */
   resync(keys: Iterable<JobKey>, reason: string): void {
     const list = [...keys];
     if (list.length === 0) return;
@@ -155,38 +121,40 @@ class QueueProducer implements Producer {
     void this.#resyncInSlices(list, this.#resyncs);
   }
 
-  #addHint(key: JobKey, kind: HintKind): void {
-    if (this.#stopping.signal.aborted) return;
-    this.#metrics.hints.inc({ driver: this.#options.driver, kind: key.kind });
-    this.#dirty.add(key, kind);
-    this.#startFlushing();
-  }
-
+  /** Why hints don't reach Redis now, in one line for /readyz; undefined while they do. */
   get trouble(): string | undefined {
     return this.#link.trouble ?? this.#refusal ?? this.#flushDetector.trouble;
   }
 
+  /** Keys with a hint that Redis has not taken yet. */
   get pending(): number {
     return this.#dirty.size;
   }
 
+  /** Resolves when Redis has taken all hints so far. */
   async flushed(): Promise<void> {
     while (this.#flushing !== undefined) await this.#flushing;
   }
 
+  /** Flushes for half a second at most; the next leader's resync adds the rest. */
   async close(): Promise<void> {
-    if (this.#stopping.signal.aborted) return;
-    if (this.#link.trouble === undefined) {
-      const limit = new AbortController();
-      await Promise.race([this.flushed(), this.#clock.sleep(CLOSE_FLUSH_MS, limit.signal)]);
-      limit.abort();
-    }
+    const { signal } = this.#stopping;
+    if (signal.aborted) return;
+    if (this.#link.trouble === undefined)
+      await unlessAborted(this.flushed(), signalWithin(signal, CLOSE_FLUSH_MS));
     this.#stopping.abort();
     this.#flushDetector.stop();
     this.#link.close();
     this.#endWaitForRedis();
     await this.#flushing;
     await Promise.allSettled(Object.values(this.#queues ?? {}).map((queue) => queue.close()));
+  }
+
+  #addHint(hint: Hint): void {
+    if (this.#stopping.signal.aborted) return;
+    this.#metrics.hints.inc({ driver: this.#options.driver, kind: hint.key.kind });
+    this.#dirty.add(hint);
+    this.#startFlushing();
   }
 
   #startFlushing(): void {
@@ -205,15 +173,14 @@ class QueueProducer implements Producer {
     while (this.#dirty.size > 0 && !signal.aborted) {
       const queues = await this.#openQueues();
       if (queues === undefined) continue;
-      const pauseMs = this.#lastBatchMs + BATCH_PERIOD_MS - this.#clock.nowMs();
+      const pauseMs = this.#lastBatchMs + BATCH_PERIOD_MS - Date.now();
       if (pauseMs > 0 && this.#dirty.size < BATCH_KEYS)
-        await this.#clock.sleep(Math.min(pauseMs, BATCH_PERIOD_MS), signal);
-      this.#lastBatchMs = this.#clock.nowMs();
+        await systemClock.sleep(Math.min(pauseMs, BATCH_PERIOD_MS), signal);
+      this.#lastBatchMs = Date.now();
       const isRefused = await this.#addBatch(queues, this.#dirty.take(BATCH_KEYS));
       this.#metrics.dirty.set({ driver: this.#options.driver }, this.#dirty.size);
       refusals = isRefused ? refusals + 1 : 0;
-      const delayMs = Math.min(2000, 50 * 2 ** Math.min(refusals, 6));
-      if (isRefused) await this.#clock.sleep(delayMs, signal);
+      if (isRefused) await systemClock.sleep(Math.min(2000, 50 * 2 ** refusals), signal);
     }
   }
 
@@ -232,21 +199,21 @@ class QueueProducer implements Producer {
     };
     try {
       await Promise.all(JOB_KINDS.map((kind) => queues[kind].waitUntilReady()));
-      // Virtual time goes on from what the queue holds.
+      // Virtual time continues from what the queue holds.
       await this.#syncFairness(queues);
       this.#queues = queues;
       return queues;
     } catch (error) {
-      // A queue keeps the failure of its first connection for ever, so these are thrown away.
+      // A queue keeps the failure of its first connection for ever, so these are discarded.
       this.#refuse(error);
       await Promise.allSettled(JOB_KINDS.map((kind) => queues[kind].close()));
-      await this.#clock.sleep(200, this.#stopping.signal);
+      await systemClock.sleep(200, this.#stopping.signal);
       return undefined;
     }
   }
 
   #openQueue(kind: JobKind): JobQueue {
-    const queue = new Queue<JobData, unknown, JobKind>(queueName(kind, this.#options.driver), {
+    const queue: JobQueue = new Queue(queueName(kind, this.#options.driver), {
       connection: this.#link.redis,
       prefix: keyPrefix(this.#options.prefix),
       streams: { events: { maxLen: EVENTS_KEPT } },
@@ -263,7 +230,7 @@ class QueueProducer implements Producer {
     return queue;
   }
 
-  /** @returns whether Redis refused any; those hints are back in the dirty set */
+  /** @returns whether Redis refused any hints; those are in the dirty set again */
   async #addBatch(queues: Queues, batch: readonly Hint[]): Promise<boolean> {
     void this.#flushDetector.check();
     const parts = JOB_KINDS.map(async (kind) => {
@@ -272,14 +239,14 @@ class QueueProducer implements Producer {
         await this.#add(queues[kind], kind, hints);
         return false;
       } catch (error) {
-        this.#dirty.putBack(hints);
+        for (const hint of hints) this.#dirty.add(hint);
         this.#refuse(error);
         return true;
       }
     });
     const isRefused = (await Promise.all(parts)).includes(true);
     if (!isRefused) this.#refusal = undefined;
-    if (this.#clock.nowMs() - this.#lastFairnessMs >= FAIRNESS_PERIOD_MS) {
+    if (Date.now() - this.#lastFairnessMs >= FAIRNESS_PERIOD_MS) {
       void this.#syncFairness(queues).catch((error: unknown) =>
         this.#options.log.debug({ err: error }, 'could not read the virtual time of the queue'),
       );
@@ -296,7 +263,7 @@ class QueueProducer implements Producer {
       promotions.map((hint) =>
         hint.kind === 'now'
           ? markPendingPromotion(redis, place, keyId(hint.key))
-          : promoteDelayed(redis, place, keyId(hint.key), this.#clock.nowMs()),
+          : promoteKey(redis, place, keyId(hint.key)),
       ),
     );
     const adds = hints.filter((hint) => hint.kind !== 'promote');
@@ -306,23 +273,22 @@ class QueueProducer implements Producer {
       data: jobData(hint.key),
       opts: this.#jobOptions(hint.key, hint.kind === 'now'),
     }));
-    const added = await queue.addBulk(jobs);
-    let newJobs = 0;
-    for (const [index, job] of added.entries()) {
-      if (job.id === jobs[index]?.opts.jobId) newJobs += 1;
-      else if (kind === 'claim') this.#fairness.refund(adds[index]?.key.namespace ?? '');
-    }
+    const newIds = new Set(jobs.map(({ opts }) => opts.jobId));
+    // For a key that has a job, BullMQ returns the id of that job.
+    const deduplicated = (await queue.addBulk(jobs)).filter(({ id }) => !newIds.has(id));
+    if (kind === 'claim')
+      for (const { data } of deduplicated) this.#fairness.refund(data.namespace);
     const labels = { driver: this.#options.driver, kind };
-    this.#metrics.added.inc(labels, newJobs);
-    this.#metrics.deduplicated.inc(labels, jobs.length - newJobs);
+    this.#metrics.added.inc(labels, jobs.length - deduplicated.length);
+    this.#metrics.deduplicated.inc(labels, deduplicated.length);
   }
 
   #jobOptions(key: JobKey, isNow: boolean): BulkJobOptions {
     this.#serial += 1;
     return {
       jobId: jobId(key, `${this.#uniqueBase}${this.#serial.toString(36)}`),
-      // Volumes have no namespace to be fair to, and snapshots are few: both run in the order of
-      // their arrival.
+      // Volumes have no namespace to be fair to, and snapshots are few: both run in order of
+      // arrival.
       ...(key.kind === 'claim' ? { priority: this.#fairness.next(key.namespace) } : {}),
       deduplication: {
         id: keyId(key),
@@ -332,26 +298,24 @@ class QueueProducer implements Producer {
     };
   }
 
-  async #syncFairness(queues: Queues): Promise<void> {
-    this.#lastFairnessMs = this.#clock.nowMs();
-    const { prefix } = this.#options;
-    await syncFairness(this.#link.redis, prefix, queues.claim.name, this.#fairness);
+  async #syncFairness({ claim }: Queues): Promise<void> {
+    this.#lastFairnessMs = Date.now();
+    await syncFairness(this.#link.redis, this.#options.prefix, claim.name, this.#fairness);
   }
 
   #refuse(error: unknown): void {
+    const { driver, log } = this.#options;
+    const { address } = this.#link;
     const cause = error instanceof Error ? error : new Error(String(error));
-    this.#metrics.rejected.inc({ driver: this.#options.driver });
-    const refusal = describeRedisError(this.#link.address, cause);
+    this.#metrics.rejected.inc({ driver });
+    const refusal = describeRedisError(address, cause);
     if (refusal !== this.#refusal)
-      this.#options.log.warn(
-        { err: cause, redis: this.#link.address },
-        'Redis refused jobs; trying again',
-      );
+      log.warn({ err: cause, redis: address }, 'Redis refused jobs; trying again');
     this.#refusal = refusal;
   }
 
-  /** Registers the queues, and writes their settings as BullMQ does when it opens a queue. Done
-   * after each connection and each flush, since this Redis may know neither. */
+  /** Registers the queues, and writes their settings as BullMQ does when it opens a queue. Called
+   * after each connection and each flush, since this Redis may have neither. */
   async #register(): Promise<void> {
     const { redis } = this.#link;
     const { driver, prefix, log } = this.#options;
@@ -362,7 +326,7 @@ class QueueProducer implements Producer {
         entries.map(({ name }) => redis.hset(metaKey(prefix, name), MAX_EVENTS_FIELD, EVENTS_KEPT)),
       );
     } catch (error) {
-      // The connection broke; this is done again after the next one.
+      // The connection broke; the next one calls this method again.
       log.debug({ err: error }, 'could not register the queues');
     }
   }
@@ -374,7 +338,7 @@ class QueueProducer implements Producer {
     for (let from = 0; from < keys.length; from += slice) {
       if (signal.aborted || resync !== this.#resyncs) return;
       for (const key of keys.slice(from, from + slice)) this.ensureQueued(key);
-      if (from + slice < keys.length) await this.#clock.sleep(RESYNC_SLICE_MS, signal);
+      if (from + slice < keys.length) await systemClock.sleep(RESYNC_SLICE_MS, signal);
     }
   }
 }

@@ -1,8 +1,8 @@
 import { performance } from 'node:perf_hooks';
 import type { Redis } from 'ioredis';
-import { defineScript } from '../redis/script.ts';
+import { defineNamedScript } from '../redis/named-script.ts';
 import type { Logger } from '../runtime/log.ts';
-import { COUNT_TAKEABLE, queueRoot } from './bullmq-layout.ts';
+import { QUEUE_LUA, queueRoot } from './bullmq-layout.ts';
 
 /** Reports a worker that takes nothing although jobs wait and it has room. Builds on
  * bullmq-layout.ts. */
@@ -14,43 +14,42 @@ export interface ProgressWatchdog {
   stop(): void;
 }
 
-export interface ProgressWatchdogOptions {
+const CHECKS_PER_LIMIT = 6;
+
+const takeable = defineNamedScript({
+  keys: ['root'],
+  args: { nowMs: 'number' },
+  answers: { takeable: { count: 'number' } },
+  lua: `${QUEUE_LUA} return {'takeable', 'count', countTakeable(root, nowMs)}`,
+});
+
+/** Checks a few times within the limit; asks Redis only when nothing was taken since the last
+ * check. */
+export function startProgressWatchdog(options: {
   /** For how long the worker may take nothing. */
   readonly limitMs: number;
   readonly redis: Redis;
   readonly prefix: string;
   readonly queue: string;
-  /** Whether this worker would take one: connected, not paused, with room. */
+  /** Whether the worker would take a job: it is connected, not paused, and has room. */
   readonly isFree: () => boolean;
   readonly log: Logger;
-}
-
-const CHECKS_PER_LIMIT = 6;
-
-/** KEYS: 1 root of the queue's keys. ARGV: 1 now in Unix ms.
- * Answer: how many jobs could be taken; 0 while the queue is paused or at one of its limits. */
-const countTakeable = defineScript(`${COUNT_TAKEABLE}
-local root, nowMs = KEYS[1], ARGV[1]
-return countTakeable(root, nowMs)
-`);
-
-/** Checks a few times within the limit; asks Redis only when nothing was taken since the last
- * check. */
-export function startProgressWatchdog(options: ProgressWatchdogOptions): ProgressWatchdog {
-  const { redis, limitMs, log, queue } = options;
-  const keys = [queueRoot(options.prefix, queue)];
+}): ProgressWatchdog {
+  const { redis, limitMs, log, queue, isFree } = options;
+  const root = queueRoot(options.prefix, queue);
   let sinceMs: number | undefined;
   let hasTaken = false;
   let stuck: string | undefined;
-  let isChecking = false;
+  let checking: Promise<void> | undefined;
 
   const check = async (): Promise<void> => {
     const hadTaken = hasTaken;
     hasTaken = false;
-    if (hadTaken || !options.isFree()) return reset();
-    const count = Number(await countTakeable.run(redis, keys, [Date.now()]).catch(() => 0));
-    // A job that was taken during the question counts as progress too.
-    if (hasTaken || count === 0 || !options.isFree()) return reset();
+    if (hadTaken || !isFree()) return reset();
+    const answer = takeable.run(redis, { root }, { nowMs: Date.now() });
+    const { count } = await answer.catch(() => ({ count: 0 }));
+    // A job that was taken while Redis was asked counts as progress too.
+    if (hasTaken || count === 0 || !isFree()) return reset();
     sinceMs ??= performance.now();
     const forMs = performance.now() - sinceMs;
     if (forMs < limitMs) return;
@@ -69,9 +68,7 @@ export function startProgressWatchdog(options: ProgressWatchdogOptions): Progres
     stuck = undefined;
   };
   const timer = setInterval(() => {
-    if (isChecking) return;
-    isChecking = true;
-    void check().finally(() => (isChecking = false));
+    checking ??= check().finally(() => (checking = undefined));
   }, limitMs / CHECKS_PER_LIMIT);
   return {
     get stuck() {

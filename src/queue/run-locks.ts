@@ -1,32 +1,31 @@
 import type { Logger } from '../runtime/log.ts';
 
 /** Why a run may start no more calls. */
-export type AbortReason = 'shutdown' | 'lock lost' | 'lock expired' | 'Redis emptied';
+type AbortReason = 'shutdown' | 'lock lost' | 'lock expired' | 'Redis emptied';
 
-interface Running {
+interface RunUnderWay {
   readonly keyId: string;
   readonly abort: AbortController;
   renewedMs: number;
 }
 
-export interface RunLocksOptions {
+interface RunLocksOptions {
   readonly lockMs: number;
   readonly log: Logger;
   readonly onLockLost: () => void;
 }
 
-/** Part of a lock's duration after which it counts as lost unless it was renewed. */
+/** Part of a lock's duration after which a lock that was not renewed counts as lost. */
 const RENEW_DEADLINE = 0.8;
 
-/** Bookkeeping of the runs under way in this worker, beside BullMQ's locks. BullMQ lets a worker
- * take a job again whose earlier run still goes on here (its lock expired while Redis was away),
- * loses track of the new lock when the earlier run ends, and says nothing while Redis can't be
- * asked. So this class allows one run per key, and aborts a run's signal before its lock can
- * expire. The signal forbids starting calls; it cuts off none that was sent (invariant 9). */
+/** Bookkeeping of the runs under way in this worker, beside BullMQ's locks. When a lock expires
+ * while Redis can't be reached, BullMQ reports nothing, gives this worker the job again although
+ * its earlier run goes on, and loses track of the new lock when that run ends. So this class allows
+ * one run per key, and aborts a run's signal before its lock can expire. An aborted run starts
+ * no more calls, and none that was sent is cancelled (invariant 9). */
 export class RunLocks {
   readonly #options: RunLocksOptions;
-  readonly #byJob = new Map<string, Running>();
-  readonly #keys = new Set<string>();
+  readonly #byJob = new Map<string, RunUnderWay>();
 
   constructor(options: RunLocksOptions) {
     this.#options = options;
@@ -40,18 +39,15 @@ export class RunLocks {
   /** The signal of a new run; undefined while another run of the key or of the job is under way
    * here. */
   begin(jobId: string, keyId: string, nowMs: number): AbortSignal | undefined {
-    if (this.#keys.has(keyId) || this.#byJob.has(jobId)) return undefined;
-    const run: Running = { keyId, abort: new AbortController(), renewedMs: nowMs };
+    const running = [...this.#byJob.values()];
+    if (this.#byJob.has(jobId) || running.some((run) => run.keyId === keyId)) return undefined;
+    const run: RunUnderWay = { keyId, abort: new AbortController(), renewedMs: nowMs };
     this.#byJob.set(jobId, run);
-    this.#keys.add(keyId);
     return run.abort.signal;
   }
 
   end(jobId: string): void {
-    const run = this.#byJob.get(jobId);
-    if (run === undefined) return;
     this.#byJob.delete(jobId);
-    this.#keys.delete(run.keyId);
   }
 
   /** To be called when BullMQ renewed these locks. */

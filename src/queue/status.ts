@@ -1,10 +1,10 @@
 import type { Redis } from 'ioredis';
-import { defineScript } from '../redis/script.ts';
+import { defineNamedScript } from '../redis/named-script.ts';
 import type { WaitCondition } from '../volumes/refused-error.ts';
 import { type JobKey, keyId } from './contract.ts';
 import { statusKey, waitsKey } from './key-names.ts';
 import type { Outcome } from './outcome.ts';
-import { JOIN_GROUPS, LEAVE_GROUPS, waitGroups } from './wait-list.ts';
+import { GROUPS_LUA, waitGroups } from './wait-list.ts';
 
 /** Why a key waits. The consumer writes it when a run ends otherwise than with `done`, and removes
  * it when one ends so; it expires after a day without a run. */
@@ -27,34 +27,45 @@ export interface HoldOff {
 
 const STATUS_TTL_MS = 86_400_000;
 
-/** Writes a status, and moves the key to its new groups of the wait list. The stored hold-off stays
- * until another takes its place; its reader sees whether it is over.
- * KEYS: 1 status, 2 wait list.
- * ARGV: 1 outcome, 2 reason, 3 now in Unix ms, 4 wait conditions as JSON or '', 5 lifetime in ms,
- *       6 key id, 7 groups, one a line, or '', 8 new hold-off as JSON or ''.
- * Answer: how many runs in a row had this outcome. */
-const write = defineScript(`${LEAVE_GROUPS}${JOIN_GROUPS}
-local status, waits = KEYS[1], KEYS[2]
-local outcome, reason, nowMs, conditions, ttlMs = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local keyId, groups, holdOff = ARGV[6], ARGV[7], ARGV[8]
+/** Writes a status, and moves the key to its new groups of the wait list. `conditions` and
+ * `holdOff` are JSON or ''. The stored hold-off stays until another replaces it, also when it is
+ * over. */
+const write = defineNamedScript({
+  keys: ['status', 'waits'],
+  args: {
+    keyId: 'text',
+    outcome: 'text',
+    reason: 'text',
+    atMs: 'number',
+    conditions: 'text',
+    groups: 'text',
+    holdOff: 'text',
+  },
+  answers: { written: { count: 'number' } },
+  lua: `${GROUPS_LUA}
 local last = redis.call('HMGET', status, 'outcome', 'count', 'groups', 'hold')
 local lastOutcome, lastCount, lastGroups, lastHoldOff = last[1], last[2], last[3], last[4]
 local count = lastOutcome == outcome and (tonumber(lastCount) or 0) + 1 or 1
 leaveGroups(waits, lastGroups, keyId)
 joinGroups(waits, groups, keyId)
-redis.call('HSET', status, 'outcome', outcome, 'count', count, 'reason', reason, 'at', nowMs,
+redis.call('HSET', status, 'outcome', outcome, 'count', count, 'reason', reason, 'at', atMs,
   'until', conditions, 'groups', groups, 'hold', holdOff == '' and lastHoldOff or holdOff)
-redis.call('PEXPIRE', status, ttlMs)
-return count
-`);
+redis.call('PEXPIRE', status, ${STATUS_TTL_MS})
+return {'written', 'count', count}
+`,
+});
 
-/** Deletes a status, and takes the key out of its groups of the wait list.
- * KEYS: 1 status, 2 wait list. ARGV: 1 key id. */
-const clear = defineScript(`${LEAVE_GROUPS}
-local status, waits, keyId = KEYS[1], KEYS[2], ARGV[1]
+/** Deletes a status, and takes the key out of its groups of the wait list. */
+const clear = defineNamedScript({
+  keys: ['status', 'waits'],
+  args: { keyId: 'text' },
+  answers: { ok: {} },
+  lua: `${GROUPS_LUA}
 leaveGroups(waits, redis.call('HGET', status, 'groups'), keyId)
 redis.call('DEL', status)
-`);
+return {'ok'}
+`,
+});
 
 /** Which key's status, in which installation. */
 export interface StatusPlace {
@@ -71,38 +82,32 @@ export async function writeStatus(
   status: Omit<RunStatus, 'count'> & { readonly until?: readonly WaitCondition[] },
 ): Promise<number> {
   const { outcome, reason, atMs, until, holdOff } = status;
-  const count = await write.run(redis, keysOf(place), [
+  const { count } = await write.run(redis, keysOf(place), {
+    keyId: keyId(place.key),
     outcome,
     reason,
     atMs,
-    until === undefined ? '' : JSON.stringify(until),
-    STATUS_TTL_MS,
-    keyId(place.key),
-    waitGroups(until ?? []),
+    conditions: until === undefined ? '' : JSON.stringify(until),
+    groups: waitGroups(until ?? []),
     // Redis has the scope under the name that earlier versions gave it.
-    holdOff === undefined ? '' : JSON.stringify({ of: holdOff.scope, untilMs: holdOff.untilMs }),
-  ]);
-  return Number(count);
+    holdOff: holdOff ? JSON.stringify({ of: holdOff.scope, untilMs: holdOff.untilMs }) : '',
+  });
+  return count;
 }
 
 /** Deletes why a key waited, and for what. */
 export async function clearStatus(redis: Redis, place: StatusPlace): Promise<void> {
-  await clear.run(redis, keysOf(place), [keyId(place.key)]);
+  await clear.run(redis, keysOf(place), { keyId: keyId(place.key) });
 }
 
-function keysOf({ prefix, driver, key }: StatusPlace): readonly string[] {
-  return [statusKey(prefix, driver, key.uid), waitsKey(prefix, driver)];
+function keysOf({ prefix, driver, key }: StatusPlace) {
+  return { status: statusKey(prefix, driver, key.uid), waits: waitsKey(prefix, driver) };
 }
 
 /** Why a key waits; undefined when nothing is stored.
  * @throws SyntaxError when what is stored can't be read */
-export async function readStatus(
-  redis: Redis,
-  { prefix, driver, key }: StatusPlace,
-): Promise<RunStatus | undefined> {
-  const { outcome, count, reason, at, hold } = await redis.hgetall(
-    statusKey(prefix, driver, key.uid),
-  );
+export async function readStatus(redis: Redis, place: StatusPlace): Promise<RunStatus | undefined> {
+  const { outcome, count, reason, at, hold } = await redis.hgetall(keysOf(place).status);
   if (outcome !== 'retry' && outcome !== 'later' && outcome !== 'running' && outcome !== 'parked')
     return undefined;
   return {

@@ -1,16 +1,16 @@
 import type { Redis } from 'ioredis';
-import { defineScript } from '../redis/script.ts';
+import { defineNamedScript } from '../redis/named-script.ts';
 import type { WaitCondition } from '../volumes/refused-error.ts';
-import { IS_ACTIVE, JOB_OF, PROMOTE, queueRoot } from './bullmq-layout.ts';
-import { JOB_KINDS } from './contract.ts';
+import { QUEUE_LUA, queueRoot } from './bullmq-layout.ts';
+import type { JobKind } from './contract.ts';
 import { queueName, waitsKey } from './key-names.ts';
 
-/* The wait list: which parked keys wait for another version of which object. Keys that wait for the
- * same version of the same object form a group, `object@version`. `waits` is a sorted set of the
- * groups, by the counter in `waits#`; the keys of a group are a hash. status.ts lists a key in the
- * same step that writes its status, before the job is delayed. So ingest, which compares the list
- * with the objects, finds a change whether it came before or after. It is in Redis, where a new
- * leader finds it too. Builds on bullmq-layout.ts. */
+/* The wait list: which parked keys wait for a change of which object. Keys that saw the same
+ * version of the same object form a group, `object@version`. `waits` is a sorted set of the groups,
+ * by the counter in `waits#`; the keys of a group are a hash. status.ts adds a key in the same step
+ * that writes its status, before the job is delayed. So ingest, which compares the list with the
+ * objects, finds a change whether it came before or after. The list is in Redis, where a new leader
+ * finds it too. Builds on bullmq-layout.ts. */
 
 /** Keys that wait for another version of an object. */
 export interface WaitGroup {
@@ -20,15 +20,15 @@ export interface WaitGroup {
   readonly seen: string;
 }
 
+type ObjectName = Pick<WaitCondition, 'resource' | 'namespace' | 'name'>;
+
 /** How the wait list names an object. */
-export function objectId(object: Pick<WaitCondition, 'resource' | 'namespace' | 'name'>): string {
-  return `${object.resource}/${object.namespace ?? ''}/${object.name}`;
+export function objectId({ resource, namespace = '', name }: ObjectName): string {
+  return `${resource}/${namespace}/${name}`;
 }
 
 /** The parts of an object's name in the wait list. */
-export function parseObjectId(
-  id: string,
-): Required<Pick<WaitCondition, 'resource' | 'namespace' | 'name'>> {
+export function parseObjectId(id: string): Required<ObjectName> {
   const [resource = '', namespace = '', name = ''] = id.split('/');
   return { resource, namespace, name };
 }
@@ -38,19 +38,17 @@ export function waitGroups(conditions: readonly WaitCondition[]): string {
   return conditions.map((condition) => `${objectId(condition)}@${condition.seen}`).join('\n');
 }
 
-/** Lua: `leaveGroups(waits, groups, keyId)` takes a key out of groups. */
-export const LEAVE_GROUPS = `
+/** Lua functions that move a key between groups, with which the scripts of status.ts begin. */
+export const GROUPS_LUA = `
+-- Takes a key out of groups.
 local function leaveGroups(waits, groups, keyId)
   for group in string.gmatch(groups or '', '[^\\n]+') do
     redis.call('HDEL', waits .. ':' .. group, keyId)
     if redis.call('EXISTS', waits .. ':' .. group) == 0 then redis.call('ZREM', waits, group) end
   end
 end
-`;
 
-/** Lua: `joinGroups(waits, groups, keyId)` puts a key into groups, and each group behind all
- * others, so that `since` finds it. */
-export const JOIN_GROUPS = `
+-- Puts a key into groups, and each group behind all others, so that WaitList.since finds it.
 local function joinGroups(waits, groups, keyId)
   for group in string.gmatch(groups, '[^\\n]+') do
     redis.call('HSET', waits .. ':' .. group, keyId, '1')
@@ -59,26 +57,28 @@ local function joinGroups(waits, groups, keyId)
 end
 `;
 
-/** KEYS: 1 wait list, 2 its counter. ARGV: 1 position of an earlier answer.
- * Answer: the position now, then the groups that keys have joined since. */
-const since = defineScript(`
-local waits, counter, from = KEYS[1], KEYS[2], tonumber(ARGV[1])
+/** Answers with the groups that keys have joined since a position, and the position now. A counter
+ * that is behind the position belongs to a Redis that was emptied, so all groups are new then. */
+const joinedSince = defineNamedScript({
+  keys: ['waits', 'counter'],
+  args: { from: 'number' },
+  answers: { joined: { position: 'number', groups: 'list' } },
+  lua: `
 local position = tonumber(redis.call('GET', counter) or '0')
 if position < from then from = 0 end
-local answer = redis.call('ZRANGEBYSCORE', waits, '(' .. from, '+inf')
-table.insert(answer, 1, tostring(position))
-return answer
-`);
+local groups = redis.call('ZRANGEBYSCORE', waits, '(' .. from, '+inf')
+return {'joined', 'position', position, 'groups', groups}
+`,
+});
 
-/** Promotes the delayed jobs of a group's keys, a page at a time, and takes their keys out of the
- * group. A key whose run is under way stays, since that run may be about to park it.
- * KEYS: 1 wait list.
- * ARGV: 1 group, 2 cursor, 3 now in Unix ms, then for each kind of job: kind, root of its queue.
- * Answer: next cursor, how many were promoted, how many are running. */
-const promoteGroup = defineScript(`${JOB_OF}${IS_ACTIVE}${PROMOTE}
-local waits, group, cursor, nowMs = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
-local roots = {}
-for i = 4, #ARGV, 2 do roots[ARGV[i]] = ARGV[i + 1] end
+/** Promotes the delayed jobs of one page of a group's keys, and takes their keys out of the group.
+ * A key whose run is under way stays in it, since that run may be about to park the key. */
+const promotePage = defineNamedScript({
+  keys: ['waits', 'claimRoot', 'volumeRoot', 'snapshotRoot'],
+  args: { group: 'text', cursor: 'text', nowMs: 'number' },
+  answers: { page: { nextCursor: 'text', promoted: 'number', running: 'number' } },
+  lua: `${QUEUE_LUA}
+local roots = { claim = claimRoot, volume = volumeRoot, snapshot = snapshotRoot }
 local keys = waits .. ':' .. group
 local page = redis.call('HSCAN', keys, cursor, 'COUNT', 500)
 local nextCursor, fields = page[1], page[2]
@@ -87,46 +87,51 @@ for i = 1, #fields, 2 do
   local keyId = fields[i]
   local root = roots[string.match(keyId, '^%a+')]
   local jobId = root and jobOf(root, keyId)
-  if jobId and promote(root, jobId, nowMs) then
-    redis.call('HDEL', keys, keyId)
-    promoted = promoted + 1
-  elseif jobId and isActive(root, jobId) then
+  if jobId and isActive(root, jobId) then
     running = running + 1
   else
+    if jobId and promote(root, jobId, nowMs) then promoted = promoted + 1 end
     redis.call('HDEL', keys, keyId)
   end
 end
 if redis.call('EXISTS', keys) == 0 then redis.call('ZREM', waits, group) end
-return { nextCursor, promoted, running }
-`);
+return {'page', 'nextCursor', nextCursor, 'promoted', promoted, 'running', running}
+`,
+});
 
 /** The wait list of one driver's keys. Methods reject when Redis can't be asked. */
 export class WaitList {
   readonly #redis: Redis;
-  readonly #key: string;
-  readonly #roots: readonly string[];
+  readonly #keys: Readonly<Record<'waits' | `${JobKind}Root`, string>>;
 
   constructor(redis: Redis, prefix: string, driver: string) {
+    const rootOf = (kind: JobKind): string => queueRoot(prefix, queueName(kind, driver));
     this.#redis = redis;
-    this.#key = waitsKey(prefix, driver);
-    this.#roots = JOB_KINDS.flatMap((kind) => [kind, queueRoot(prefix, queueName(kind, driver))]);
+    this.#keys = {
+      waits: waitsKey(prefix, driver),
+      claimRoot: rootOf('claim'),
+      volumeRoot: rootOf('volume'),
+      snapshotRoot: rootOf('snapshot'),
+    };
   }
 
-  /** The groups that keys have joined since an earlier answer's position; all from position 0. */
+  /** The groups that keys have joined since the position of an earlier answer; all from position 0.
+   */
   async since(
-    position: number,
+    from: number,
   ): Promise<{ readonly position: number; readonly waiting: readonly WaitGroup[] }> {
-    const answer = await since.run(this.#redis, [this.#key, `${this.#key}#`], [position]);
-    const [last = '0', ...groups] = answer as readonly string[];
+    const { waits } = this.#keys;
+    const keys = { waits, counter: `${waits}#` };
+    const { position, groups } = await joinedSince.run(this.#redis, keys, { from });
     const waiting = groups.map((group) => {
       const at = group.lastIndexOf('@');
       return { object: group.slice(0, at), seen: group.slice(at + 1) };
     });
-    return { position: Number(last), waiting };
+    return { position, waiting };
   }
 
   /** Promotes the jobs of a group's keys.
-   * @returns how many were promoted; how many are running, for which to call this again */
+   * @returns how many were promoted, and how many are running, for which to call this again */
   async promote(
     { object, seen }: WaitGroup,
     nowMs: number,
@@ -134,12 +139,11 @@ export class WaitList {
     const total = { promoted: 0, running: 0 };
     let cursor = '0';
     do {
-      const args = [`${object}@${seen}`, cursor, nowMs, ...this.#roots];
-      const answer = await promoteGroup.run(this.#redis, [this.#key], args);
-      const [nextCursor, promoted, running] = answer as readonly [string, number, number];
-      cursor = nextCursor;
-      total.promoted += promoted;
-      total.running += running;
+      const args = { group: `${object}@${seen}`, cursor, nowMs };
+      const page = await promotePage.run(this.#redis, this.#keys, args);
+      cursor = page.nextCursor;
+      total.promoted += page.promoted;
+      total.running += page.running;
     } while (cursor !== '0');
     return total;
   }

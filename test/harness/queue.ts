@@ -1,15 +1,10 @@
 import { Registry } from 'prom-client';
-import {
-  type Consumer,
-  type ConsumerOptions,
-  type Run,
-  startConsumer,
-} from '#src/queue/consumer.ts';
+import { Consumer, type ConsumerOptions, type Run } from '#src/queue/consumer.ts';
 import { queueRoot } from '#src/queue/bullmq-layout.ts';
 import { type JobKey, keyId } from '#src/queue/contract.ts';
 import { queueName } from '#src/queue/key-names.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
-import { createProducer, type Producer, type ProducerOptions } from '#src/queue/producer.ts';
+import { Producer, type ProducerOptions } from '#src/queue/producer.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import type { TestRedis } from './redis.ts';
 
@@ -69,12 +64,12 @@ export class QueueBench {
     this.#driver = driver;
   }
 
-  /** @param o.outstanding  the keys that are enqueued again when Redis comes back */
+  /** @param o.outstanding  the keys that are queued again when Redis can be reached again */
   producer({
     outstanding,
     ...o
   }: Partial<ProducerOptions> & { outstanding?: () => Iterable<JobKey> } = {}): Producer {
-    const producer = createProducer({
+    const producer = new Producer({
       redisUrl: this.#redis.url,
       prefix: 'csi',
       driver: this.#driver,
@@ -93,7 +88,7 @@ export class QueueBench {
     process: (key: JobKey, run: Run) => Outcome | Promise<Outcome>,
     o: Partial<ConsumerOptions> = {},
   ): Consumer {
-    const consumer = startConsumer({
+    const consumer = new Consumer({
       redisUrl: this.#redis.url,
       prefix: 'csi',
       driver: this.#driver,

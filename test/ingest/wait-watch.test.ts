@@ -6,7 +6,9 @@ import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
 import { loadClusterAccess } from '#src/kube/credentials.ts';
 import type { KubeObject } from '#src/kube/objects.ts';
 import { apiVersionOf, secrets, snapshots, type Resource } from '#src/kube/resources.ts';
-import { JOB_KINDS, type JobKey } from '#src/queue/contract.ts';
+import { queueRoot } from '#src/queue/bullmq-layout.ts';
+import { JOB_KINDS, type JobKey, type JobKind } from '#src/queue/contract.ts';
+import { queueName } from '#src/queue/key-names.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { objectId, WaitList } from '#src/queue/wait-list.ts';
 import { systemClock } from '#src/runtime/clock.ts';
@@ -31,8 +33,9 @@ describe('wait watch', () => {
   /** The versions in the leader's caches. */
   const versions = new Map<string, string>();
   const waits = (): WaitList => new WaitList(redis.redis, 'csi', driver);
-  const keyOf = (part: string): string => `{csi}:claims.${driver}:${part}`;
-  const delayed = (): Promise<number> => redis.redis.zcard(keyOf('delayed'));
+  const countJobs = (state: 'delayed' | 'completed', kind: JobKind = 'claim'): Promise<number> =>
+    redis.redis.zcard(queueRoot('csi', queueName(kind, driver)) + state);
+  const delayed = (): Promise<number> => countJobs('delayed');
   const parked = (seen = ''): Outcome => ({
     kind: 'parked',
     reason: 'not there',
@@ -87,7 +90,7 @@ describe('wait watch', () => {
     const producer = bench.producer();
     for (const key of keys) producer.ensureQueued(key);
     const waiting = (): Promise<number[]> =>
-      Promise.all(JOB_KINDS.map((kind) => redis.redis.zcard(`{csi}:${kind}s.${driver}:delayed`)));
+      Promise.all(JOB_KINDS.map((kind) => countJobs('delayed', kind)));
     await until(async () => (await waiting()).join() === '2,1,1', 'all wait');
     const from = polls;
     await until(() => polls >= from + 2, 'it has seen all of them wait');
@@ -268,8 +271,7 @@ describe('wait watch', () => {
     versions.set(ID, '1');
     watching.changed(ID);
     await until(
-      async () =>
-        (await redis.redis.zcard(keyOf('completed'))) >= 1000 && bench.runs.length === 2 * count,
+      async () => (await countJobs('completed')) >= 1000 && bench.runs.length === 2 * count,
       'all ran',
       60_000,
     );

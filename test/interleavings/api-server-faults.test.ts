@@ -75,7 +75,7 @@ describe('an API server that fails once', () => {
   }
 
   for (const place of PLACES) {
-    it(`when ${place.title} costs no volume and no second call, however it fails`, async () => {
+    it(`when ${place.title} loses no volume and repeats no call, however it fails`, async () => {
       for (const { title, action } of FAULTS) {
         const claim = await story.rig.claim();
         const worker = story.worker();
@@ -168,7 +168,7 @@ describe('an API server that fails once', () => {
   });
 });
 
-describe('an API server that is away', () => {
+describe('an API server that can’t be reached', () => {
   let story: Story;
   before(async () => {
     story = await Story.open();
@@ -179,18 +179,18 @@ describe('an API server that is away', () => {
   it('ends runs with later, and keeps the answer of a call under way', async () => {
     const [waiting, underWay] = [await story.rig.claim(), await story.rig.claim()];
     const { faults } = story.rig.cluster.api;
-    const back: (() => void)[] = [];
+    const endFaults: (() => void)[] = [];
     story.script(({ method }) => {
-      if (method === 'CreateVolume' && back.length === 0)
-        back.push(faults.inject({ action: { kind: 'status', code: 503 }, times: Infinity }));
+      if (method === 'CreateVolume' && endFaults.length === 0)
+        endFaults.push(faults.inject({ action: { kind: 'status', code: 503 }, times: Infinity }));
     });
     const worker = story.worker();
-    // The API server goes away while the driver works; the record keeps the answer.
+    // The API server stops answering while the driver works; the record keeps the answer.
     assert.equal((await worker.reconcileClaim(underWay)).kind, 'retry');
     assert.equal((await worker.reconcileClaim(waiting)).kind, 'later');
     assert.equal((await worker.reconcileClaim(underWay)).kind, 'later');
     assert.equal(story.creates(waiting).length, 0);
-    back[0]?.();
+    endFaults[0]?.();
     await story.runUntilDone(underWay, worker);
     await story.runUntilDone(waiting, worker);
     await story.assertOneVolume(underWay);

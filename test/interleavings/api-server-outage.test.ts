@@ -4,7 +4,7 @@ import { systemClock } from '#src/runtime/clock.ts';
 import { until } from '../harness/csi-folder.ts';
 import { Installation, NAMES } from './installation.ts';
 
-describe('the processes, when the API server is in trouble', () => {
+describe('the processes, when the API server fails', () => {
   let sutler: Installation;
   before(async () => {
     sutler = await Installation.open();

@@ -254,7 +254,7 @@ describe('between two attempts at one volume', () => {
       await story.rig.kube.delete(secrets, metadata);
     });
 
-    it('before the deletion: the key parks until the secret is back', async () => {
+    it('before the deletion: the key parks until the secret is created', async () => {
       await makeSecret('one');
       const claim = await story.rig.claim({ parameters });
       await story.runUntilDone(claim);

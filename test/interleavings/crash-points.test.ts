@@ -128,7 +128,7 @@ describe('a worker that is killed', () => {
     await until('both calls are at the driver', () => waiting === 2);
     process.kill(pid, 'SIGKILL');
     await killed;
-    await until('the gateway tells the driver that the caller is gone', () => cancelled === 2);
+    await until('the gateway has cancelled both calls at the driver', () => cancelled === 2);
     pause.resume();
     await finishBoth(kept, deleted);
   });
@@ -148,13 +148,13 @@ describe('a worker that is killed', () => {
     },
     {
       place: 'closed',
-      title: 'when the deletion is closed and the PV still there',
+      title: 'when the deletion is closed and the PV still exists',
       calls: 1,
       state: 'gone',
     },
     {
       place: 'written',
-      title: 'when the PV is deleted and its finalizer still on',
+      title: 'when the PV is being deleted and still has its finalizer',
       calls: 1,
       state: 'gone',
     },

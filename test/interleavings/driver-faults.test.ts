@@ -89,7 +89,7 @@ describe('a driver and its gateway', () => {
     assert.deepEqual(handles(), [(await story.rig.volumeOf(claim))?.spec.csi?.volumeHandle]);
   });
 
-  it('cost each attempt its deadline while the driver hangs, warn once, and recover', async () => {
+  it('end attempts at their deadlines while the driver hangs, warn once, and recover', async () => {
     const claim = await story.rig.claim();
     const before = driver.volumes().length;
     hook = ({ method }) => (method === 'CreateVolume' ? new Promise(() => undefined) : undefined);
@@ -101,7 +101,7 @@ describe('a driver and its gateway', () => {
     assert.equal(driver.volumes().length, before + 1);
   });
 
-  it('make one volume when the driver dies during a call and comes back', async () => {
+  it('make one volume when the driver dies during a call and is restarted', async () => {
     const claim = await story.rig.claim();
     const before = driver.volumes().length;
     hook = async ({ method, proceed }) => {
@@ -127,7 +127,7 @@ describe('a driver and its gateway', () => {
     assert.equal(driver.volumes().length, before + 1);
   });
 
-  it('make one volume when the gateway dies during a call and comes back', async () => {
+  it('make one volume when the gateway dies during a call and is restarted', async () => {
     const claim = await story.rig.claim();
     const before = driver.volumes().length;
     hook = async ({ method, proceed }) => {

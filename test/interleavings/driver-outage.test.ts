@@ -5,7 +5,7 @@ import { systemClock } from '#src/runtime/clock.ts';
 import { until } from '../harness/csi-folder.ts';
 import { Installation, type Name, NAMES } from './installation.ts';
 
-describe('the processes, when their driver is in trouble', () => {
+describe('the processes, when their driver fails', () => {
   let sutler: Installation;
   before(async () => {
     sutler = await Installation.open();

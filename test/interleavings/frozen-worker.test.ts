@@ -226,7 +226,7 @@ describe('a PV that is being deleted', () => {
     await story.loseAnswer(claim);
     const name = `pvc-${claim.metadata.uid}`;
     const [made] = story.rig.driver.volumes().filter((volume) => volume.name === name);
-    // A PV of this claim and handle that somebody else created and is deleting.
+    // A PV of this claim and handle that another process created and is deleting.
     await story.rig.kube.create<Volume>(volumes, undefined, {
       apiVersion: 'v1',
       kind: 'PersistentVolume',

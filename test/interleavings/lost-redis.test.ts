@@ -302,7 +302,7 @@ describe('an older backup', () => {
     });
   }
 
-  it('of the API server with a deleted volume’s PV: it goes without a second call', async () => {
+  it('of the API server with a deleted volume’s PV: no second call deletes the PV', async () => {
     const claim = await story.rig.claim();
     await story.runUntilDone(claim);
     const before = await story.rig.volumeOf(claim);

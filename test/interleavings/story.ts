@@ -22,8 +22,8 @@ export interface Timing {
 
 const TIMING: Timing = { timeoutMs: 2_000, writeAllowanceMs: 2_000, settleMs: 200 };
 
-/** Stands for one worker process: it remembers the records that it left open, and a test may have
- * replaced some of its ports. */
+/** The state of one worker process: it remembers the records that it left open, and a test may
+ * replace some of its ports. */
 export interface Worker {
   readonly records: VolumeRecords;
   reconcileClaim(claim: Claim): Promise<Outcome>;
@@ -40,7 +40,7 @@ export interface WorkerOptions {
 }
 
 /** The rig of the jobs tests with the volume controller of the sandbox, so that claims become Bound
- * and PVs Released as in a cluster; and helpers that tell one claim's story. */
+ * and PVs Released as in a cluster; and helpers to follow one claim. */
 export class Story {
   readonly rig: Rig;
   /** The Redis of the records: the rig's, or one that a test can kill. */
@@ -250,12 +250,12 @@ function volumeOf({ request }: DriverCall): string | undefined {
   return 'volumeId' in request ? `handle ${String(request.volumeId)}` : undefined;
 }
 
-/** A place at which a run pauses until the test lets it go on. */
+/** A point at which a run pauses until the test resumes it. */
 export class Pause {
   #arrive: () => void = () => undefined;
   #resume: () => void = () => undefined;
   readonly #resumed = new Promise<void>((resolve) => (this.#resume = resolve));
-  /** Resolves when a run has come to this place. */
+  /** Resolves when a run has reached this point. */
   readonly reached = new Promise<void>((resolve) => (this.#arrive = resolve));
 
   wait(): Promise<void> {

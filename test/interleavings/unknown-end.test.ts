@@ -72,7 +72,7 @@ const MADE_UP: readonly {
   },
   { title: 'a lost connection', end: ({ cut }) => cut(), code: 'Unavailable' },
   {
-    title: 'garbage for an answer',
+    title: 'an answer that can’t be decoded',
     end: (call) => answerOk(call, Buffer.from([0x0a, 0xff])),
     code: 'Internal',
   },

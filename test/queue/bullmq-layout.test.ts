@@ -3,18 +3,11 @@ import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { type Job, type JobsOptions, Queue, type QueueOptions, Worker } from 'bullmq';
 import type { Redis } from 'ioredis';
 import {
-  COUNT_TAKEABLE,
   DELAYED_SCORE_PER_MS,
-  DROP_NEXT_HINT,
-  EXTEND_DELAYS,
-  IS_ACTIVE,
-  JOB_OF,
   LAST_PRIORITY,
-  LOWER_PRIORITIES,
-  LOWEST_PRIORITY,
   MAX_EVENTS_FIELD,
   metaKey,
-  PROMOTE,
+  QUEUE_LUA,
   queueRoot,
   SCORE_PER_PRIORITY,
 } from '#src/queue/bullmq-layout.ts';
@@ -83,9 +76,9 @@ describe('BullMQ', () => {
     return finish;
   }
 
-  /** Evaluates an expression after a fragment of Lua, with the root in `KEYS[1]`. */
-  const lua = (fragment: string, expression: string, ...args: (string | number)[]) =>
-    redis.eval(`${fragment} return ${expression}`, 1, root, ...args);
+  /** Evaluates an expression of the layout's functions, with the root in `KEYS[1]`. */
+  const lua = (expression: string, ...args: (string | number)[]) =>
+    redis.eval(`${QUEUE_LUA} return ${expression}`, 1, root, ...args);
   const isIn = async (state: string, id: string) => (await queue.getJobState(id)) === state;
   const isRunning = (id: string) => until(() => isIn('active', id), 'the job runs');
 
@@ -100,7 +93,7 @@ describe('BullMQ', () => {
     const [first = 0, second = 0] = scores.map(Number);
     assert.equal(Math.floor(first / SCORE_PER_PRIORITY), 7);
     assert.equal(second, first + 1);
-    assert.equal(await lua(LOWEST_PRIORITY, 'lowestPriority(KEYS[1])'), 7);
+    assert.equal(await lua('lowestPriority(KEYS[1])'), 7);
   });
 
   it('refuses a priority above the last one', async () => {
@@ -132,20 +125,20 @@ describe('BullMQ', () => {
     const id = await add();
     await isRunning(id);
     assert.equal(await redis.lpos(`${root}active`, id), 0);
-    assert.equal(await lua(IS_ACTIVE, 'isActive(KEYS[1], ARGV[1]) and 1 or 0', id), 1);
+    assert.equal(await lua('isActive(KEYS[1], ARGV[1]) and 1 or 0', id), 1);
     const other = await add({ delay: HOUR_MS });
-    assert.equal(await lua(IS_ACTIVE, 'isActive(KEYS[1], ARGV[1]) and 1 or 0', other), 0);
+    assert.equal(await lua('isActive(KEYS[1], ARGV[1]) and 1 or 0', other), 0);
   });
 
   it('keeps the id of a deduplicated key’s job under `de:` until it is complete', async () => {
     const finish = workUntilFinished();
     const id = await add({ deduplication: { id: KEY_ID, keepLastIfActive: true } });
-    assert.equal(await lua(JOB_OF, 'jobOf(KEYS[1], ARGV[1])', KEY_ID), id);
+    assert.equal(await lua('jobOf(KEYS[1], ARGV[1])', KEY_ID), id);
     await isRunning(id);
-    assert.equal(await lua(JOB_OF, 'jobOf(KEYS[1], ARGV[1])', KEY_ID), id);
+    assert.equal(await lua('jobOf(KEYS[1], ARGV[1])', KEY_ID), id);
     finish();
     await until(() => isIn('completed', id), 'the job is complete');
-    assert.equal(await lua(JOB_OF, 'jobOf(KEYS[1], ARGV[1])', KEY_ID), null);
+    assert.equal(await lua('jobOf(KEYS[1], ARGV[1])', KEY_ID), null);
   });
 
   for (const isDropped of [false, true]) {
@@ -157,7 +150,7 @@ describe('BullMQ', () => {
       await isRunning(id);
       await add({ deduplication });
       assert.equal(await redis.exists(`${root}dn:${KEY_ID}`), 1);
-      if (isDropped) await lua(DROP_NEXT_HINT, 'dropNextHint(KEYS[1], ARGV[1])', KEY_ID);
+      if (isDropped) await lua('dropNextHint(KEYS[1], ARGV[1])', KEY_ID);
       assert.equal(await redis.exists(`${root}dn:${KEY_ID}`), isDropped ? 0 : 1);
       finish();
       const expected = isDropped ? 1 : 2;
@@ -177,17 +170,17 @@ describe('BullMQ', () => {
     const blocked = async () => /blocked_clients:[1-9]/.test(await redis.info('clients'));
     await until(blocked, 'the worker blocks');
     const nowMs = Date.now();
-    assert.equal(await lua(PROMOTE, 'promote(KEYS[1], ARGV[1], ARGV[2]) and 1 or 0', id, nowMs), 1);
+    assert.equal(await lua('promote(KEYS[1], ARGV[1], ARGV[2]) and 1 or 0', id, nowMs), 1);
     await until(() => isIn('completed', id), 'the job is complete', 5_000);
     assert.equal(runs, 1);
-    assert.equal(await lua(PROMOTE, 'promote(KEYS[1], ARGV[1], ARGV[2]) and 1 or 0', id, nowMs), 0);
+    assert.equal(await lua('promote(KEYS[1], ARGV[1], ARGV[2]) and 1 or 0', id, nowMs), 0);
   });
 
   it('takes a job later by as much as its delay was extended', async () => {
     const startedMs = Date.now();
     let ranMs = 0;
     const id = await add({ delay: 300 });
-    await lua(EXTEND_DELAYS, 'extendDelays(KEYS[1], tonumber(ARGV[1]))', 700);
+    await lua('extendDelays(KEYS[1], tonumber(ARGV[1]))', 700);
     work(() => Promise.resolve((ranMs = Date.now())));
     await until(() => isIn('completed', id), 'the job is complete');
     assert.ok(ranMs - startedMs >= 1_000, `it ran after ${ranMs - startedMs} ms`);
@@ -200,19 +193,19 @@ describe('BullMQ', () => {
     await queue.pause();
     const delayed = await add({ priority: 20, delay: HOUR_MS });
     const waiting = await add({ priority: 30 });
-    await lua(LOWER_PRIORITIES, 'lowerPriorities(KEYS[1], tonumber(ARGV[1]))', 9);
+    await lua('lowerPriorities(KEYS[1], tonumber(ARGV[1]))', 9);
     const priorities = [active, delayed, waiting].map(
       async (id) => (await queue.getJob(id))?.priority,
     );
     assert.deepEqual(await Promise.all(priorities), [1, 11, 21]);
     await (await queue.getJob(delayed))?.promote();
     assert.deepEqual(await redis.zrange(`${root}prioritized`, 0, '-1'), [delayed, waiting]);
-    assert.equal(await lua(LOWEST_PRIORITY, 'lowestPriority(KEYS[1])'), 11);
+    assert.equal(await lua('lowestPriority(KEYS[1])'), 11);
     finish();
   });
 
   describe('counting the jobs that a worker could take', () => {
-    const takeable = () => lua(COUNT_TAKEABLE, 'countTakeable(KEYS[1], ARGV[1])', Date.now());
+    const takeable = () => lua('countTakeable(KEYS[1], ARGV[1])', Date.now());
     beforeEach(async () => {
       await add();
       await add({ priority: 1 });

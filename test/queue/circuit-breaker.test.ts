@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
+import { queueRoot } from '#src/queue/bullmq-layout.ts';
+import { queueName } from '#src/queue/key-names.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { claimKey, QueueBench, sleep, until } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
@@ -13,7 +15,7 @@ describe('a queue whose driver is down', () => {
   let bench: QueueBench;
   let driver = 'g0.example';
   let serial = 0;
-  const part = (name: string): string => `{csi}:claims.${driver}:${name}`;
+  const part = (name: string): string => queueRoot('csi', queueName('claim', driver)) + name;
   before(async () => {
     redis = await startTestRedis();
   });
@@ -26,7 +28,7 @@ describe('a queue whose driver is down', () => {
   });
   afterEach(() => bench.close());
 
-  it('makes one trial run at a time, and goes on once one reaches the driver', async () => {
+  it('makes one trial run at a time, and resumes when one reaches the driver', async () => {
     let isDown = true;
     const consumer = bench.consumer(
       async () => {
@@ -94,7 +96,7 @@ describe('a queue whose driver is down', () => {
     for (const key of KEYS.slice(0, 20)) producer.ensureQueued(key);
     await until(() => consumer.trouble !== undefined && bench.runs.length > 8, 'trial runs fail');
     isDown = false;
-    await until(() => running === 4, 'all places are used although no run has ended', 30_000);
+    await until(() => running === 4, 'all four run although none has ended', 30_000);
     assert.equal(most, 4);
   });
 

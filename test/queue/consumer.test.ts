@@ -11,7 +11,7 @@ import { silentLog } from '#src/runtime/log.ts';
 import { claimKey, QueueBench, sleep, snapshotKey, until, volumeKey } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 
-describe('startConsumer', () => {
+describe('Consumer', () => {
   let redis: TestRedis;
   let bench: QueueBench;
   let driver = 'd0.example';
@@ -106,7 +106,7 @@ describe('startConsumer', () => {
       assert.ok((waits[index] ?? 0) >= least, `wait ${index} is ${waits[index]} ms`);
   });
 
-  it('tells a run why the last one did not end well', async () => {
+  it('tells a run the reason of the last one that did not end with done', async () => {
     const reasons: (string | undefined)[] = [];
     bench.consumer(async (_, run) => {
       reasons.push(await run.lastReason());
@@ -179,7 +179,7 @@ describe('startConsumer', () => {
     await sleep(100);
     assert.equal(bench.runs.length, 1);
     producer.enqueueNow(key);
-    await until(() => bench.runs.length >= 2, 'enqueueNow runs it');
+    await until(() => bench.runs.length >= 2, 'the run after enqueueNow');
     assert.equal(bench.runs[1]?.failures, 1);
   });
 
@@ -205,7 +205,7 @@ describe('startConsumer', () => {
     assert.equal(await redis.redis.zcard(keyOf('prioritized')), 0);
   });
 
-  /** As if many runs in a row had this outcome. */
+  /** Stores a status as after many runs in a row with this outcome. */
   const writeManyRuns = (outcome: string): Promise<number> =>
     redis.redis.hset(`{csi}:status:${driver}:${key.uid}`, {
       outcome,
@@ -340,7 +340,7 @@ describe('startConsumer', () => {
     assert.ok((await redis.redis.pttl(statusKey)) > 80_000_000);
   });
 
-  it('counts a run that throws as failed, without its message, and goes on', async () => {
+  it('counts a run that throws as failed, stores no message of it, and goes on', async () => {
     bench.consumer(({ name }) => {
       if (name === 'broken' && bench.runsOf(claimKey('broken')).length === 1)
         throw new TypeError('password=geheim');

@@ -24,12 +24,12 @@ describe('a worker that takes nothing', () => {
     const producer = bench.producer();
     producer.ensureQueued(claimKey('before'));
     await until(() => bench.runs.length === 1, 'it works');
-    // Its connection stands and its questions are answered; only taking a job fails.
+    // Its other commands are answered; only the command that takes a job is refused.
     await redis.redis.call('ACL', 'SETUSER', 'worker', '-zpopmin');
     await sleep(900);
     assert.equal(consumer.stuck, undefined, 'no job waits');
     producer.ensureQueued(claimKey('after'));
-    await until(() => consumer.stuck !== undefined, 'the trouble is reported', 30_000);
+    await until(() => consumer.stuck !== undefined, 'the worker is reported', 30_000);
     assert.match(consumer.stuck ?? '', /taken nothing for \d+ s although 1 jobs wait/);
     await redis.redis.call('ACL', 'SETUSER', 'worker', '+zpopmin');
     await until(

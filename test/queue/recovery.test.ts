@@ -39,13 +39,13 @@ describe('queue under faults', () => {
       while (!released.signal.aborted) await sleep(5);
       return done;
     };
-    // It has room, so that Redis gives it the same jobs again while their runs go on.
+    // It has room, so that BullMQ gives it the same jobs again while their runs go on.
     bench.consumer(runUntilReleased, { concurrency: 50 });
     for (const key of keys) producer.ensureQueued(key);
     await until(() => bench.runs.length >= 10, 'all run');
     await redis.kill();
     producer.ensureQueued(claimKey('during'));
-    // The runs take longer than their locks, of one second: none is left when Redis is back.
+    // Longer than the locks, of one second: all have expired when Redis runs again.
     await sleep(1300);
     assert.ok(
       bench.runs.every(({ run }) => run.signal.aborted),
@@ -54,11 +54,11 @@ describe('queue under faults', () => {
     await redis.start();
     await until(
       async () => (await bench.metric('sutler_queue_jobs_stalled_total', { driver })) >= 10,
-      'Redis gives the jobs out again',
+      'the jobs are taken again',
     );
     await until(
       () => bench.runsOf(claimKey('during')).length === 1,
-      'the hint that came without Redis runs',
+      'the key that was enqueued without Redis runs',
     );
     released.abort();
     await until(async () => (await completed()) >= 11, 'all complete');
@@ -143,7 +143,7 @@ describe('queue under faults', () => {
       () =>
         /can't be reached/.test(producer.trouble ?? '') &&
         /can't be reached/.test(consumer.trouble ?? ''),
-      'both say so',
+      'both report it',
     );
     await redis.start();
     await until(() => bench.runs.length >= 1, 'the run');

@@ -1,11 +1,11 @@
 import { Registry } from 'prom-client';
-import { startConsumer } from '#src/queue/consumer.ts';
+import { Consumer } from '#src/queue/consumer.ts';
 import { silentLog } from '#src/runtime/log.ts';
 
 /** A worker process for recovery.test.ts to kill: takes one job, reports it, and never ends it. */
 const [, , redisUrl = '', driver = ''] = process.argv;
 
-startConsumer({
+void new Consumer({
   redisUrl,
   prefix: 'csi',
   driver,

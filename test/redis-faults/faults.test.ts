@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { Redis } from 'ioredis';
+import { MAX_EVENTS_FIELD, metaKey } from '#src/queue/bullmq-layout.ts';
 import { JOB_KINDS } from '#src/queue/contract.ts';
+import { queueName } from '#src/queue/key-names.ts';
 import { listQueues } from '#src/queue/registry.ts';
 import { sleep, until } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
@@ -137,7 +139,7 @@ describe('a Redis that is', { concurrency: false }, () => {
         );
         assert.equal(ownQueues.length, JOB_KINDS.length, 'the queues are registered');
         assert.equal(
-          await redis.redis.hget(`{csi}:claims.${driver}:meta`, 'opts.maxLenEvents'),
+          await redis.redis.hget(metaKey('csi', queueName('claim', driver)), MAX_EVENTS_FIELD),
           '5000',
         );
       } finally {

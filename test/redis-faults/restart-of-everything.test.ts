@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { DELAYED_SCORE_PER_MS } from '#src/queue/bullmq-layout.ts';
+import { DELAYED_SCORE_PER_MS, queueRoot } from '#src/queue/bullmq-layout.ts';
 import type { JobKey } from '#src/queue/contract.ts';
+import { queueName } from '#src/queue/key-names.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { claimKey, QueueBench, sleep, until } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
@@ -88,7 +89,7 @@ function countBusiest(times: readonly number[]): number {
 
 /** Reads how long each key is still delayed. */
 async function readDelays(redis: TestRedis): Promise<Map<string, number>> {
-  const root = '{csi}:claims.storm.example:';
+  const root = queueRoot('csi', queueName('claim', 'storm.example'));
   const nowMs = Date.now();
   const flat = await redis.redis.zrange(`${root}delayed`, 0, '-1', 'WITHSCORES');
   const found = new Map<string, number>();
