@@ -1,5 +1,5 @@
 import { CLONE_PROTECTION } from '../kube/keys.ts';
-import type { Claim, Class, Volume } from '../kube/objects.ts';
+import type { Claim, Class, Volume, VolumeMode } from '../kube/objects.ts';
 import { claims, volumes } from '../kube/resources.ts';
 import {
   addSourcePrefix,
@@ -43,7 +43,7 @@ function* checkCloneSource(input: ContentInput): Rule<ContentSource> {
   // As in upstream, the user is told only this; the reason is the error's cause.
   const reading = alsoWaitFor(claims, source, readSourceVolume(volumeName, source, cls));
   const volume = yield* rewordRefusal(reading, () => 'claim in dataSource not bound or invalid');
-  checkMode(source, volume, claim);
+  checkMode(source, volume.mode, claim);
   return {
     request: { type: { case: 'volume', value: { volumeId: volume.handle } } },
     resource: claims,
@@ -93,13 +93,11 @@ function checkSize(source: Claim, requestedBytes: bigint): void {
   );
 }
 
-/** The part of the source's volume that a clone needs. */
-interface SourceVolume {
-  readonly handle: string;
-  readonly mode: Volume['spec']['volumeMode'];
-}
-
-function* readSourceVolume(volumeName: string, source: Claim, cls: Class): Rule<SourceVolume> {
+function* readSourceVolume(
+  volumeName: string,
+  source: Claim,
+  cls: Class,
+): Rule<{ readonly handle: string; readonly mode: VolumeMode | undefined }> {
   const volume = yield* read<Volume>(volumes, { name: volumeName });
   const { csi, claimRef, volumeMode } = volume.spec;
   const refuseVolume = (why: string): RefusedError =>
@@ -116,13 +114,12 @@ function* readSourceVolume(volumeName: string, source: Claim, cls: Class): Rule<
 }
 
 /** A missing mode means Filesystem, for both claims. */
-function checkMode(source: Claim, volume: SourceVolume, claim: Claim): void {
-  const has = volume.mode ?? 'Filesystem';
+function checkMode(source: Claim, mode: VolumeMode = 'Filesystem', claim: Claim): void {
   const wanted = claim.spec.volumeMode ?? 'Filesystem';
-  if (has === wanted) return;
+  if (mode === wanted) return;
   throw refuse(
     source,
     'the source PVC and destination PVCs must have the same volume mode for cloning.  ' +
-      `Source is ${has}, but new PVC requested ${wanted}`,
+      `Source is ${mode}, but new PVC requested ${wanted}`,
   );
 }

@@ -1,10 +1,11 @@
 import * as keys from '../kube/keys.ts';
-import type { Class, ObjectMeta, Volume } from '../kube/objects.ts';
+import type { Class, ObjectMeta, ObjectReference, Volume } from '../kube/objects.ts';
 import { type DriverNames, isKnownAs } from './driver-facts.ts';
 import { translateClass } from './migration/classes.ts';
 import { isInTreeVolume } from './migration/volumes.ts';
 import { type NamingOptions, volumeName } from './names.ts';
-import { catchRefusal, RefusedError } from './refused-error.ts';
+import { omitUnset } from './omit-unset.ts';
+import { prefixRefusal } from './refused-error.ts';
 import { secretRef, type SecretRef } from './secret-ref.ts';
 
 /** What has to be done about a volume now. */
@@ -117,34 +118,26 @@ export function chooseSecret(
   const { [keys.DELETION_SECRET_NAME]: name, [keys.DELETION_SECRET_NAMESPACE]: namespace } =
     annotations;
   if (name !== undefined && namespace !== undefined)
-    return toChoice(deletionSecret(volume.metadata));
+    return omitUnset({ ref: deletionSecret(volume.metadata) });
   const className = annotations[keys.BETA_STORAGE_CLASS] ?? volume.spec.storageClassName ?? '';
   if (className === '') return {};
   const stored = classOf(className);
   if (stored === undefined) return { note: `storageClass "${className}" not found` };
   const isMigrated = stored.provisioner === driver.inTreeName && isInTreeVolume(volume);
-  const cls = isMigrated ? translateClass(stored, stored.provisioner) : stored;
+  const cls = isMigrated ? translateClass(stored) : stored;
   if (volume.spec.claimRef === undefined)
     return { note: 'the class’s secret can’t be resolved: the volume has no claimRef' };
-  return toChoice(secretOfClass(cls, volume.metadata.name, volume.spec.claimRef));
-}
-
-function toChoice(ref: SecretRef | undefined): SecretChoice {
-  return ref === undefined ? {} : { ref };
+  return omitUnset({ ref: secretOfClass(cls, volume.metadata.name, volume.spec.claimRef) });
 }
 
 /** Upstream: getSecretsFromSC. */
 function secretOfClass(
   cls: Class,
   volumeName: string,
-  { name = '', namespace = '' }: { readonly name?: string; readonly namespace?: string },
+  { name = '', namespace = '' }: ObjectReference,
 ): SecretRef | undefined {
   const claim = { name, namespace, annotations: {} };
-  return catchRefusal(
-    () => secretRef('Provisioner', cls.parameters ?? {}, { volumeName, claim }),
-    (cause) => {
-      const prefix = `failed to get secretreference for volume ${volumeName}`;
-      throw new RefusedError(`${prefix}: ${cause.message}`, { cause });
-    },
+  return prefixRefusal(`failed to get secretreference for volume ${volumeName}`, () =>
+    secretRef('Provisioner', cls.parameters ?? {}, { volumeName, claim }),
   );
 }

@@ -22,19 +22,18 @@ export interface DriverFacts extends DriverNames {
   readonly controllerCapabilities: ReadonlySet<string>;
 }
 
-/** What a claim asks of the driver besides a volume. */
-interface Demands {
-  readonly sourceKind?: 'snapshot' | 'clone' | 'populator' | undefined;
-  /** The claim names a VolumeAttributesClass. */
-  readonly modifies?: boolean;
-}
+/** From what a volume is filled, if not left empty. */
+export type SourceKind = 'snapshot' | 'clone' | 'populator';
 
-/** The refusal for the first capability that the driver lacks, or undefined. Upstream:
- * external-provisioner pkg/controller/controller.go checkDriverCapabilities. */
+/** The message about the first capability that the driver lacks, or undefined. Upstream:
+ * external-provisioner pkg/controller/controller.go checkDriverCapabilities.
+ * @param claim.sourceKind from what the claim's volume is filled
+ * @param claim.modifies the claim names a VolumeAttributesClass */
 export function missingCapability(
   driver: DriverFacts,
-  { sourceKind, modifies = false }: Demands = {},
+  claim: { readonly sourceKind?: SourceKind | undefined; readonly modifies?: boolean } = {},
 ): string | undefined {
+  const { sourceKind, modifies = false } = claim;
   const needs = [
     ['dynamic provisioning', 'plugin', 'CONTROLLER_SERVICE', true],
     ['dynamic provisioning', 'controller', 'CREATE_DELETE_VOLUME', true],

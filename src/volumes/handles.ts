@@ -1,6 +1,6 @@
 import { zonesFromLabels } from './migration/gce.ts';
 import type { SourceField } from './migration/in-tree-plugin.ts';
-import { inTreePluginOf, isInTreeVolume, toCsiVolume } from './migration/volumes.ts';
+import { findInTreeSource, isInTreeVolume, toCsiVolume } from './migration/volumes.ts';
 import type { VolumeParts } from './migration/volume-parts.ts';
 
 /** The driver of a PV, stored in either form, and the handle for calls to it. Handles of in-tree
@@ -26,12 +26,13 @@ export interface VolumeIdentity {
 /** Identifies a PV's volume by its source alone: anyone who may edit PVs can change labels and
  * annotations.
  * @returns undefined for a PV of no CSI driver */
-export function identityOf({ spec }: VolumeParts): VolumeIdentity | undefined {
+export function identityOf(volume: VolumeParts): VolumeIdentity | undefined {
+  const { spec } = volume;
   if (spec.csi !== undefined)
     return { driver: spec.csi.driver, id: spec.csi.volumeHandle, form: 'csi' };
-  const plugin = inTreePluginOf(spec);
-  const source = plugin && spec[plugin.source];
-  if (plugin === undefined || source === undefined) return undefined;
+  const found = findInTreeSource(volume);
+  if (found === undefined) return undefined;
+  const { plugin, source } = found;
   const id = plugin.identify(source, spec.claimRef?.namespace ?? '');
   return id === '' ? undefined : { driver: plugin.csiDriver, id, form: plugin.source };
 }

@@ -1,7 +1,7 @@
 import { RESERVED_PARAMETER_PREFIX } from '../kube/keys.ts';
 import type { Class } from '../kube/objects.ts';
 import { RefusedError } from './refused-error.ts';
-import { RESERVED_SECRET_KEYS } from './secret-ref.ts';
+import { SECRET_KEYS } from './secret-ref.ts';
 
 const FS_TYPE = `${RESERVED_PARAMETER_PREFIX}fstype`;
 
@@ -28,7 +28,7 @@ export function driverParameters(cls: Class): Record<string, string> {
   const kept: [string, string][] = [];
   for (const [key, value] of Object.entries(cls.parameters ?? {})) {
     if (!key.startsWith(RESERVED_PARAMETER_PREFIX)) kept.push([key, value]);
-    else if (key !== FS_TYPE && !RESERVED_SECRET_KEYS.has(key)) {
+    else if (key !== FS_TYPE && !SECRET_KEYS.has(key)) {
       throw new RefusedError(
         'failed to strip CSI Parameters of prefixed keys: found unknown parameter key ' +
           `"${key}" with reserved namespace ${RESERVED_PARAMETER_PREFIX}`,

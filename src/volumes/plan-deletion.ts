@@ -5,7 +5,7 @@ import { chooseSecret, type SecretChoice } from './deletion.ts';
 import { type DriverFacts, missingCapability } from './driver-facts.ts';
 import { handleOf } from './handles.ts';
 import { isInTreeVolume } from './migration/volumes.ts';
-import { catchRefusal, RefusedError, type WaitCondition } from './refused-error.ts';
+import { catchRefusal, type Refusal, RefusedError } from './refused-error.ts';
 import { refuseUntilChanged } from './rule.ts';
 
 /** What DeleteVolume is called with, or why it is not called. */
@@ -17,12 +17,7 @@ export type DeletionPlan =
       readonly isMigrated: boolean;
       readonly secret: SecretChoice;
     }
-  | {
-      readonly kind: 'refuse';
-      readonly message: string;
-      /** The objects whose change ends the refusal. */
-      readonly waitsFor: readonly WaitCondition[];
-    };
+  | Refusal;
 
 /** What the rule needs besides the volume. */
 export interface DeletionContext {

@@ -17,11 +17,11 @@ import { translateClass } from './migration/classes.ts';
 import { volumeName } from './names.ts';
 import { omitUnset } from './omit-unset.ts';
 import { driverParameters, fsTypeOf, metadataParameters } from './parameters.ts';
-import { type VolumeSkeleton, volumeSkeleton } from './persistent-volume.ts';
+import { type SkeletonInput, type VolumeSkeleton, volumeSkeleton } from './persistent-volume.ts';
 import type { ProvisioningOptions } from './provisioning-options.ts';
-import { catchRefusal, RefusedError, type WaitCondition } from './refused-error.ts';
+import { prefixRefusal, type Refusal, RefusedError } from './refused-error.ts';
 import { read, type Rule } from './rule.ts';
-import { type SecretContext, type SecretPurpose, secretRef, type SecretRef } from './secret-ref.ts';
+import { type SecretRef, secretRefs } from './secret-ref.ts';
 import { snapshotSource } from './snapshot-source.ts';
 
 /** What has to be done for an eligible claim. */
@@ -37,14 +37,7 @@ export type VolumePlan =
     }
   /** A populator creates this volume; one event says so. */
   | { readonly kind: 'populator'; readonly sourceKind: string }
-  /** The volume can't be created as things are. */
-  | {
-      readonly kind: 'refuse';
-      /** For the user. */
-      readonly message: string;
-      /** The objects whose change ends the refusal. */
-      readonly waitsFor: readonly WaitCondition[];
-    };
+  | Refusal;
 
 export interface PlanInput {
   readonly claim: Claim;
@@ -53,17 +46,6 @@ export interface PlanInput {
   readonly driver: DriverFacts;
   readonly options: ProvisioningOptions;
 }
-
-/** Provisioner first, since its refusal comes first. */
-const SECRET_PURPOSES: readonly SecretPurpose[] = [
-  'Provisioner',
-  'ControllerPublish',
-  'NodeStage',
-  'NodePublish',
-  'ControllerExpand',
-  'NodeExpand',
-  'ControllerModify',
-];
 
 /** Plans the volume of an eligible claim: what to ask of the driver, or why not. The checks are in
  * upstream's order. A claim without source and VolumeAttributesClass needs no step. Upstream:
@@ -80,7 +62,11 @@ export function* planVolume(input: PlanInput): Rule<VolumePlan> {
 function* checkClaim(input: PlanInput): Rule<VolumePlan> {
   const { claim, driver, options } = input;
   const source = yield* dataSourceOf(claim, options.gates);
-  const { cls, isMigrated } = toDriverClass(input.cls, driver);
+  const { provisioner } = input.cls;
+  const isMigrated = provisioner === driver.inTreeName;
+  const cls = isMigrated
+    ? prefixRefusal('failed to translate storage class', () => translateClass(input.cls))
+    : input.cls;
   const sourceKind = source && kindOf(source, claim.metadata.name);
   if (source !== undefined && sourceKind === 'populator')
     return { kind: 'populator', sourceKind: source.kind };
@@ -89,26 +75,14 @@ function* checkClaim(input: PlanInput): Rule<VolumePlan> {
   const missing = missingCapability(driver, { sourceKind, modifies });
   if (missing !== undefined) throw new RefusedError(missing);
   if (claim.spec.selector !== undefined) throw new RefusedError('claim Selector is not supported');
-  return yield* planCreation({
-    ...input,
-    source,
-    cls,
-    provisioner: input.cls.provisioner,
-    isMigrated,
-    attributesClass,
-  });
+  return yield* planCreation({ ...input, source, cls, provisioner, isMigrated, attributesClass });
 }
 
-/** A claim that asks for nothing that the driver does not support. */
-interface CheckedInput extends PlanInput {
-  readonly source: SourceRef | undefined;
-  /** Translated for the driver if it is an in-tree class. */
-  readonly cls: Class;
-  /** Of the stored class, which names the in-tree plug-in if the class is migrated. */
-  readonly provisioner: string;
-  readonly isMigrated: boolean;
-  readonly attributesClass: string | undefined;
-}
+/** A claim that asks for nothing that the driver does not support; the class is translated. */
+type CheckedInput = PlanInput &
+  Pick<SkeletonInput, 'provisioner' | 'isMigrated' | 'attributesClass'> & {
+    readonly source: SourceRef | undefined;
+  };
 
 function* planCreation(input: CheckedInput): Rule<VolumePlan> {
   const { claim, cls, driver, options, source, attributesClass } = input;
@@ -118,12 +92,12 @@ function* planCreation(input: CheckedInput): Rule<VolumePlan> {
   const hasMultiWriter = driver.controllerCapabilities.has('SINGLE_NODE_MULTI_WRITER');
   const capabilities = volumeCapabilities(claim, cls, { fsType, hasMultiWriter });
   const content = source && (yield* contentOf(source, { ...input, requestedBytes }));
-  const identity = { name: claim.metadata.name, namespace: claim.metadata.namespace ?? '' };
-  const annotations = claim.metadata.annotations ?? {};
-  const secrets = secretsOf(cls, { volumeName: name, claim: { ...identity, annotations } });
+  const { name: claimName, namespace = '', annotations = {} } = claim.metadata;
+  const secretContext = { volumeName: name, claim: { name: claimName, namespace, annotations } };
+  const secrets = secretRefs(cls.parameters ?? {}, secretContext);
   const parameters = {
     ...driverParameters(cls),
-    ...(options.extraCreateMetadata ? metadataParameters(identity, name) : {}),
+    ...(options.extraCreateMetadata ? metadataParameters(secretContext.claim, name) : {}),
   };
   const mutableParameters =
     attributesClass === undefined
@@ -151,28 +125,13 @@ function* planCreation(input: CheckedInput): Rule<VolumePlan> {
       driver: driver.name,
       fsType,
       requestedBytes,
-      readOnly: isReadOnlyMany(capabilities) && options.controllerPublishReadonly,
+      readOnly: isReadOnlyMany(claim) && options.controllerPublishReadonly,
       identity: options.identity,
       secrets,
       hasTopology: supportsTopology(driver, options.gates),
       source: source && content && { ...source, uid: content.object.metadata.uid },
     }),
   };
-}
-
-/** Translates a class of the in-tree plug-in for the driver that replaced it. */
-function toDriverClass(
-  cls: Class,
-  { inTreeName }: DriverFacts,
-): { readonly cls: Class; readonly isMigrated: boolean } {
-  if (inTreeName === undefined || cls.provisioner !== inTreeName) return { cls, isMigrated: false };
-  const translated = catchRefusal(
-    () => translateClass(cls, inTreeName),
-    (cause) => {
-      throw new RefusedError(`failed to translate storage class: ${cause.message}`, { cause });
-    },
-  );
-  return { cls: translated, isMigrated: true };
 }
 
 /** The VolumeAttributesClass that the claim names, if any. It is refused without the feature gate:
@@ -197,16 +156,6 @@ function* contentOf(
   const content = yield* rule({ ...input, source, preventVolumeModeConversion });
   yield* addSourceFinalizer(content);
   return content;
-}
-
-function secretsOf(
-  cls: Class,
-  context: SecretContext,
-): Readonly<Partial<Record<SecretPurpose, SecretRef>>> {
-  const refs = SECRET_PURPOSES.map(
-    (purpose) => [purpose, secretRef(purpose, cls.parameters ?? {}, context)] as const,
-  );
-  return omitUnset(Object.fromEntries(refs));
 }
 
 function* mutableParametersOf(name: string, driver: string): Rule<Labels> {

@@ -17,26 +17,18 @@ export function isGranted(
   grants: readonly ReferenceGrant[],
   request: CrossNamespaceRequest,
 ): boolean {
+  const { claimNamespace, apiGroup = '', kind, name } = request;
   return grants.some(
-    (grant) =>
-      grant.metadata.namespace === request.namespace &&
-      matchesClaim(grant, request) &&
-      matchesObject(grant, request),
-  );
-}
-
-function matchesClaim(grant: ReferenceGrant, { claimNamespace }: CrossNamespaceRequest): boolean {
-  return (grant.spec?.from ?? []).some(
-    ({ group, kind, namespace }) =>
-      group === '' && kind === 'PersistentVolumeClaim' && namespace === claimNamespace,
-  );
-}
-
-function matchesObject(grant: ReferenceGrant, request: CrossNamespaceRequest): boolean {
-  return (grant.spec?.to ?? []).some(
-    ({ group, kind, name = '' }) =>
-      group === (request.apiGroup ?? '') &&
-      kind === request.kind &&
-      (name === '' || name === request.name),
+    ({ metadata, spec }) =>
+      metadata.namespace === request.namespace &&
+      (spec?.from ?? []).some(
+        (from) =>
+          from.group === '' &&
+          from.kind === 'PersistentVolumeClaim' &&
+          from.namespace === claimNamespace,
+      ) &&
+      (spec?.to ?? []).some(
+        (to) => to.group === apiGroup && to.kind === kind && ['', name].includes(to.name ?? ''),
+      ),
   );
 }

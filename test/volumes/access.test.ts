@@ -12,7 +12,7 @@ const RWOP = 'ReadWriteOncePod';
 
 const modes = (accessModes: readonly string[], hasMultiWriter: boolean) =>
   volumeCapabilities(claimFor(...accessModes), aClass(), { fsType: 'ext4', hasMultiWriter }).map(
-    ({ accessMode }) => accessMode.mode,
+    ({ accessMode }) => accessMode?.mode,
   );
 
 /* Upstream's library maps a whole list of modes and refuses some lists. Its provisioner passes one

@@ -343,7 +343,7 @@ describe('cloneSource across namespaces', () => {
   for (const [title, [claim, grant, objects]] of Object.entries(granted)) {
     it(`clones ${title}`, () => {
       const { value, steps } = reading(claim, grant, objects);
-      assert.deepEqual(value?.request.type.value, { volumeId: 'test-volume-id' });
+      assert.deepEqual(value?.request.type?.value, { volumeId: 'test-volume-id' });
       assert.deepEqual(steps.slice(-3), [...READS, ADDS_FINALIZER]);
     });
   }

@@ -236,7 +236,7 @@ describe('snapshotSource', () => {
 
   it('uses a snapshot that is being deleted and has our finalizer (C-38)', () => {
     const { value, steps } = restored(deletedWith([SNAPSHOT_SOURCE_PROTECTION]));
-    assert.equal(value?.request.type.case, 'snapshot');
+    assert.equal(value?.request.type?.case, 'snapshot');
     assert.deepEqual(steps, READS);
   });
 
@@ -315,7 +315,7 @@ describe('snapshotSource across namespaces', () => {
   for (const [title, [claim, grant]] of Object.entries(granted)) {
     it(`restores ${title}`, () => {
       const { value, steps } = reading(claim, grant);
-      assert.deepEqual(value?.request.type.value, { snapshotId: 'sid' });
+      assert.deepEqual(value?.request.type?.value, { snapshotId: 'sid' });
       assert.equal(steps.at(-1), 'add-finalizer volumesnapshots ns1/test-snapshot');
     });
   }

@@ -13,15 +13,14 @@ export const AWS: InTreePlugin<'awsElasticBlockStore'> = {
   inTreeName: 'kubernetes.io/aws-ebs',
   csiDriver: 'ebs.csi.aws.com',
   source: 'awsElasticBlockStore',
-  zoneKey: ZONE_KEY,
 
   translateClass(cls) {
-    const parameters = renameFsType(cls.parameters);
+    const translated = translateZones(renameFsType(cls), ZONE_KEY);
+    const { parameters } = translated;
+    if (!indexByLowerCase(parameters).has('iopspergb')) return translated;
     // The in-tree plug-in raised an iops that was too low for the size; the driver does so only
     // with this parameter.
-    if (indexByLowerCase(parameters).has('iopspergb'))
-      parameters['allowautoiopspergbincrease'] = 'true';
-    return translateZones({ ...cls, parameters }, ZONE_KEY);
+    return { ...translated, parameters: { ...parameters, allowautoiopspergbincrease: 'true' } };
   },
 
   // "aws://zone/vol-1" and "vol-1" are one volume.
@@ -54,11 +53,10 @@ export const AWS: InTreePlugin<'awsElasticBlockStore'> = {
 function parseVolumeId(volumeId: string): string {
   if (!volumeId.startsWith('aws://')) return volumeId;
   const path = urlPathOf(volumeId);
-  if (path === undefined) {
+  if (path === undefined)
     throw refuseVolumeId(
       `Invalid disk name (${volumeId}): it is no URL like aws://us-east-1a/vol-1`,
     );
-  }
   const [id = '', ...others] = path.split('/').filter((part) => part !== '');
   if (!id.startsWith('vol-') || others.length > 0)
     throw refuseVolumeId(`Invalid format for AWS volume (${volumeId})`);

@@ -74,17 +74,11 @@ function secretOf(
   return { name: attributes.get('secretname') ?? '', namespace: attributes.get('secretnamespace') };
 }
 
-interface HandleParts {
-  readonly resourceGroup: string;
-  readonly shareName: string;
-  readonly secretName: string;
-}
-
-/** Stands for a handle that is not needed. */
-const UNREAD: HandleParts = { resourceGroup: '', shareName: '', secretName: '' };
+/** Stands for the parts of a handle that is not needed. */
+const UNREAD = { resourceGroup: '', shareName: '', secretName: '' };
 
 /** Upstream: getFileShareInfo. */
-function parseHandle(handle: string): HandleParts {
+function parseHandle(handle: string): typeof UNREAD {
   const [resourceGroup, account, shareName] = handle.split('#');
   if (resourceGroup === undefined || shareName === undefined)
     throw new RefusedError(`error parsing volume id: "${handle}", should at least contain two #`);

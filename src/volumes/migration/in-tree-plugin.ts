@@ -20,9 +20,6 @@ export interface InTreePlugin<F extends SourceField = SourceField> {
   readonly inTreeName: string;
   readonly csiDriver: string;
   readonly source: F;
-  /** Topology key that the driver uses for zones; absent for a driver without topology. */
-  readonly zoneKey?: string;
-  readonly regionKey?: string;
 
   /** The class with the parameters and allowed topologies that the driver understands.
    * Upstream: TranslateInTreeStorageClassToCSI. */

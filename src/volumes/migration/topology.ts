@@ -1,7 +1,6 @@
 import { BETA_REGION, BETA_ZONE, REGION, ZONE } from '../../kube/keys.ts';
 import type { NodeSelectorRequirement, NodeSelectorTerm } from '../../kube/objects.ts';
-import { RefusedError } from '../refused-error.ts';
-import type { FoundRegion } from './regions.ts';
+import { prefixRefusal } from '../refused-error.ts';
 import { type VolumeParts, withDefaultLabel, withSpec } from './volume-parts.ts';
 
 /* Translates the topology of volumes, in node affinity and labels, between Kubernetes' keys and
@@ -84,7 +83,7 @@ export function toDriverTopology<V extends VolumeParts>(volume: V, zoneKey: stri
 export function toLabelTopology<V extends VolumeParts>(
   volume: V,
   zoneKey: string,
-  regionOf?: (zones: readonly string[]) => FoundRegion,
+  regionOf?: (zones: readonly string[]) => string,
 ): V {
   const pair = labelPairOf(volume);
   const renamed = renameKey(volume, zoneKey, pair.zone);
@@ -99,19 +98,17 @@ export function toLabelTopology<V extends VolumeParts>(
 function withRegions<V extends VolumeParts>(
   volume: V,
   pair: LabelPair,
-  regionOf: (zones: readonly string[]) => FoundRegion,
+  regionOf: (zones: readonly string[]) => string,
 ): V {
   if (termsOf(volume).length === 0) return volume;
   const terms = termsOf(volume).map((term) => {
     if (expressionsOf(term).some(({ key }) => key === pair.region)) return term;
-    const found = regionOf(valuesIn(term, pair.zone));
-    if ('problem' in found) {
-      const text = `Failed to handle region topology. error: ${found.problem}`;
-      throw new RefusedError(
-        `failed to translate topology. PV:${volume.metadata.name}. Error:${text}`,
-      );
-    }
-    return withExpression(term, { key: pair.region, operator: 'In', values: [found.region] });
+    const region = prefixRefusal(
+      `failed to translate topology. PV:${volume.metadata.name}. ` +
+        'Error:Failed to handle region topology. error',
+      () => regionOf(valuesIn(term, pair.zone)),
+    );
+    return withExpression(term, { key: pair.region, operator: 'In', values: [region] });
   });
   const regional = withTerms(volume, terms);
   const [region, ...others] = valuesOf(regional, pair.region);

@@ -9,6 +9,7 @@ import {
   toLabelTopology,
   valuesOf,
 } from '#src/volumes/migration/topology.ts';
+import { RefusedError } from '#src/volumes/refused-error.ts';
 import {
   affinity,
   aStoredVolume,
@@ -244,9 +245,8 @@ describe('toDriverTopology', () => {
 describe('toLabelTopology', () => {
   const firstLetter = (zones: readonly string[]) => {
     const [letter, ...others] = new Set(zones.map((zone) => zone.charAt(0)));
-    return letter === undefined || others.length > 0
-      ? { problem: `bad ${zones.join()}` }
-      : { region: letter };
+    if (letter !== undefined && others.length === 0) return letter;
+    throw new RefusedError(`bad ${zones.join()}`);
   };
 
   it('renames the driver’s zones and labels the volume with them, sorted', () => {
