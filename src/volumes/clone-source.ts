@@ -83,8 +83,7 @@ function checkIsBound(source: Claim): void {
 /** Compares with the size that the source claim requested, not with the size of its volume. */
 function checkSize(source: Claim, requestedBytes: bigint): void {
   const text = source.spec.resources?.requests?.storage ?? '0';
-  const field = 'spec.resources.requests.storage';
-  const sourceBytes = parseSourceBytes(claims, source, { field, text });
+  const sourceBytes = parseSourceBytes(claims, source, 'spec.resources.requests.storage', text);
   if (requestedBytes >= sourceBytes) return;
   throw refuse(
     source,

@@ -26,14 +26,11 @@ const NEVER_FINAL = new Set([...RUNNING, 'Unavailable', 'AlreadyExists']);
  * @param options.isNotFoundAmbiguous a content source was asked for, and an earlier call may have
  *   created the volume: NotFound may then be about the source, which drivers look up first */
 export function judgeCreateFailure(
-  {
-    codeName,
-    driverSaid,
-    notForwarded,
-  }: Pick<CsiError, 'codeName' | 'driverSaid' | 'notForwarded'>,
+  error: Pick<CsiError, 'codeName' | 'driverSaid' | 'notForwarded'>,
   { isNotFoundAmbiguous }: { readonly isNotFoundAmbiguous: boolean },
 ): CreateFailure {
-  if (notForwarded) return { kind: 'not-forwarded', busy: codeName === 'Aborted' };
+  const { codeName, driverSaid } = error;
+  if (error.notForwarded) return { kind: 'not-forwarded', busy: codeName === 'Aborted' };
   const isFinal =
     driverSaid && !NEVER_FINAL.has(codeName) && !(codeName === 'NotFound' && isNotFoundAmbiguous);
   return isFinal

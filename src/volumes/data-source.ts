@@ -97,8 +97,7 @@ function* checkGrants(source: SourceRef, claimNamespace: string, claimName: stri
   );
 }
 
-/** What fills the volume: the driver, from a snapshot or another volume, or a populator. The kind
- * decides; the group matters only for snapshots. Upstream: prepareProvision.
+/** What fills the volume. The group matters only for snapshots. Upstream: prepareProvision.
  * @throws RefusedError for a source without a name and for a snapshot of another group */
 export function kindOf(source: SourceRef, claimName: string): SourceKind {
   if (source.name === '') throw new RefusedError(`the PVC source not found for PVC ${claimName}`);
@@ -134,18 +133,19 @@ export function addSourcePrefix<T>({ kind, name }: SourceRef, rule: Rule<T>): Ru
 }
 
 /** Parses a size in a source object.
- * @param size.field where the object has it, for the message
+ * @param field where the object has it, for the message
  * @throws RefusedError for a text that is no quantity */
 export function parseSourceBytes(
   resource: Resource,
   object: KubeObject,
-  size: { readonly field: string; readonly text: string },
+  field: string,
+  text: string,
 ): bigint {
   try {
-    return parseQuantityBytes(size.text);
+    return parseQuantityBytes(text);
   } catch (error) {
     if (!(error instanceof QuantityError)) throw error;
-    const message = `${resource.kind} ${object.metadata.name}: ${size.field}: ${error.message}`;
+    const message = `${resource.kind} ${object.metadata.name}: ${field}: ${error.message}`;
     throw refuseUntilChanged(resource, object, message);
   }
 }

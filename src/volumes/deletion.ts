@@ -115,9 +115,7 @@ export function chooseSecret(
   classOf: (name: string) => Class | undefined,
 ): SecretChoice {
   const { annotations = {} } = volume.metadata;
-  const { [keys.DELETION_SECRET_NAME]: name, [keys.DELETION_SECRET_NAMESPACE]: namespace } =
-    annotations;
-  if (name !== undefined && namespace !== undefined)
+  if (keys.DELETION_SECRET_NAME in annotations && keys.DELETION_SECRET_NAMESPACE in annotations)
     return omitUnset({ ref: deletionSecret(volume.metadata) });
   const className = annotations[keys.BETA_STORAGE_CLASS] ?? volume.spec.storageClassName ?? '';
   if (className === '') return {};

@@ -22,13 +22,12 @@ export interface DriverFacts extends DriverNames {
   readonly controllerCapabilities: ReadonlySet<string>;
 }
 
-/** From what a volume is filled, if not left empty. */
+/** What fills a volume: the driver from a snapshot or by a clone, or a populator. */
 export type SourceKind = 'snapshot' | 'clone' | 'populator';
 
 /** The message about the first capability that the driver lacks, or undefined. Upstream:
  * external-provisioner pkg/controller/controller.go checkDriverCapabilities.
- * @param claim.sourceKind from what the claim's volume is filled
- * @param claim.modifies the claim names a VolumeAttributesClass */
+ * @param claim.modifies it names a VolumeAttributesClass */
 export function missingCapability(
   driver: DriverFacts,
   claim: { readonly sourceKind?: SourceKind | undefined; readonly modifies?: boolean } = {},

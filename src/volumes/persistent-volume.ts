@@ -91,19 +91,13 @@ function annotationsOf({ provisioner, secrets }: SkeletonInput): Record<string, 
 function specOf(input: SkeletonInput) {
   const { claim, cls, className, attributesClass } = input;
   const { namespace, name, uid, resourceVersion } = claim.metadata;
+  const claimRef = { kind: claims.kind, apiVersion: 'v1', namespace, name, uid, resourceVersion };
   return omitUnset({
     accessModes: claim.spec.accessModes,
     mountOptions: cls.mountOptions,
     persistentVolumeReclaimPolicy: cls.reclaimPolicy,
     volumeMode: claim.spec.volumeMode,
-    claimRef: omitUnset({
-      kind: claims.kind,
-      apiVersion: 'v1',
-      namespace,
-      name,
-      uid,
-      resourceVersion,
-    }),
+    claimRef: omitUnset(claimRef),
     storageClassName: className,
     volumeAttributesClassName: attributesClass,
     csi: csiSourceOf(input),

@@ -35,8 +35,8 @@ export type VolumePlan =
       /** The secret whose values CreateVolume gets. */
       readonly secret: SecretRef | undefined;
     }
-  /** A populator creates this volume; one event says so. */
-  | { readonly kind: 'populator'; readonly sourceKind: string }
+  /** Left to a populator, which creates the volume. */
+  | { readonly kind: 'populator' }
   | Refusal;
 
 export interface PlanInput {
@@ -68,8 +68,7 @@ function* checkClaim(input: PlanInput): Rule<VolumePlan> {
     ? prefixRefusal('failed to translate storage class', () => translateClass(input.cls))
     : input.cls;
   const sourceKind = source && kindOf(source, claim.metadata.name);
-  if (source !== undefined && sourceKind === 'populator')
-    return { kind: 'populator', sourceKind: source.kind };
+  if (sourceKind === 'populator') return { kind: 'populator' };
   const attributesClass = attributesClassOf(claim, options);
   const modifies = attributesClass !== undefined;
   const missing = missingCapability(driver, { sourceKind, modifies });

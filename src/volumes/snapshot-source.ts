@@ -101,8 +101,7 @@ function checkSize(snapshot: Snapshot, { claim, requestedBytes }: ContentInput):
     throw new RefusedError(
       `error getting capacity for PVC ${claim.metadata.name} when creating snapshot ${name}`,
     );
-  const field = 'status.restoreSize';
-  const restoreBytes = parseSourceBytes(snapshots, snapshot, { field, text });
+  const restoreBytes = parseSourceBytes(snapshots, snapshot, 'status.restoreSize', text);
   if (requestedBytes >= restoreBytes) return;
   throw refuse(
     snapshot,

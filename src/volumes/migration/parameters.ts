@@ -1,5 +1,6 @@
 import { RESERVED_PARAMETER_PREFIX } from '../../kube/keys.ts';
 import type { Class, Labels } from '../../kube/objects.ts';
+import { omitUnset } from '../omit-unset.ts';
 
 /** Values by lower-cased key. If a key is there in several spellings, the last in byte order counts
  * (the one in lower case), so that the result does not depend on the order of the keys. */
@@ -19,7 +20,7 @@ export function omitKeys(given: Labels | undefined, ...lowerCaseKeys: string[]):
  * already has there. */
 export function renameFsType(cls: Class): Class {
   const fsType = indexByLowerCase(cls.parameters).get('fstype');
-  if (fsType === undefined) return cls;
   const others = omitKeys(cls.parameters, 'fstype');
-  return { ...cls, parameters: { ...others, [`${RESERVED_PARAMETER_PREFIX}fstype`]: fsType } };
+  const renamed = omitUnset({ [`${RESERVED_PARAMETER_PREFIX}fstype`]: fsType });
+  return { ...cls, parameters: { ...others, ...renamed } };
 }

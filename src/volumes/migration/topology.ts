@@ -10,18 +10,13 @@ import { type VolumeParts, withDefaultLabel, withSpec } from './volume-parts.ts'
 /** Separates the zones in the label of a volume with several. */
 export const ZONE_SEPARATOR = '__';
 
-/** Kubernetes' keys for zone and region: the current pair, or the beta pair before it. */
-interface LabelPair {
-  readonly zone: string;
-  readonly region: string;
-}
-
-const GA: LabelPair = { zone: ZONE, region: REGION };
-const BETA: LabelPair = { zone: BETA_ZONE, region: BETA_REGION };
+/** Kubernetes' keys for zone and region: the current pair, and the beta pair before it. */
+const GA = { zone: ZONE, region: REGION };
+const BETA = { zone: BETA_ZONE, region: BETA_REGION };
 
 /** The keys that a volume uses: those of its affinity, else those of its labels, else the current
  * pair. Upstream: getTopologyLabel. */
-export function labelPairOf(volume: VolumeParts): LabelPair {
+export function labelPairOf(volume: VolumeParts): typeof GA {
   const keys = new Set(
     termsOf(volume).flatMap((term) => expressionsOf(term).map(({ key }) => key)),
   );
@@ -97,7 +92,7 @@ export function toLabelTopology<V extends VolumeParts>(
 /** Upstream: regionTopologyHandler. */
 function withRegions<V extends VolumeParts>(
   volume: V,
-  pair: LabelPair,
+  pair: typeof GA,
   regionOf: (zones: readonly string[]) => string,
 ): V {
   if (termsOf(volume).length === 0) return volume;
