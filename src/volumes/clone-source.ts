@@ -17,9 +17,9 @@ import {
   type Rule,
 } from './rule.ts';
 
-/** The volume from which a claim is cloned. The classes of both claims may differ. Every message
- * that says why a clone is refused, and so the text of the claim's event, is in this file; its
- * prefix comes from addSourcePrefix. Checks and messages are upstream's, in upstream's order:
+/** The volume from which a claim is cloned. The classes of both claims may differ. All messages
+ * about refused clones, which become texts of events, are in this file, except for the prefix that
+ * addSourcePrefix adds. Checks and messages are upstream's, in upstream's order:
  * external-provisioner pkg/controller/controller.go getPVCSource.
  * @throws RefusedError that waits for the source claim or its volume */
 export function cloneSource(input: ContentInput): Rule<ContentSource> {
@@ -40,7 +40,7 @@ function* checkCloneSource(input: ContentInput): Rule<ContentSource> {
   checkSize(source, input.requestedBytes);
   const volumeName = source.spec.volumeName ?? '';
   if (volumeName === '') throw refuse(source, `volume name is empty in source PVC ${name}`);
-  // As in upstream, the user is told only this; the reason is the error's cause.
+  // As in upstream, the user's message does not say why; the error's cause does.
   const reading = alsoWaitFor(claims, source, readSourceVolume(volumeName, source, cls));
   const volume = yield* rewordRefusal(reading, () => 'claim in dataSource not bound or invalid');
   checkMode(source, volume.mode, claim);

@@ -9,8 +9,8 @@ import { RefusedError } from './refused-error.ts';
 import { isGranted } from './reference-grant.ts';
 import { list, notFound, refuseUntilChanged, rewordRefusal, type Rule } from './rule.ts';
 
-/* Which source a claim names for the content of its volume, and what restores (snapshot-source.ts)
- * and clones (clone-source.ts) share. */
+/* The source that a claim names for the content of its volume, and what restores
+ * (snapshot-source.ts) and clones (clone-source.ts) have in common. */
 
 /** The source that a claim names, in `dataSource` or in `dataSourceRef`. */
 export interface SourceRef {
@@ -54,14 +54,13 @@ export function* dataSourceOf(claim: Claim, gates: FeatureGates): Rule<SourceRef
   const { dataSource, dataSourceRef } = claim.spec;
   const ownNamespace = claim.metadata.namespace ?? '';
   // Clients write null for an unset field, and older API servers keep it.
-  if (dataSource) {
+  if (dataSource)
     return {
       ...pickObject(dataSource),
       namespace: ownNamespace,
       isEchoed: true,
       isReleased: dataSource.kind === snapshots.kind,
     };
-  }
   if (!dataSourceRef) return undefined;
   const source: SourceRef = {
     ...pickObject(dataSourceRef),
@@ -121,8 +120,7 @@ export function* addSourceFinalizer({ resource, object, finalizer }: ContentSour
     const absent = { metadata: { ...object.metadata, resourceVersion: '' } };
     throw refuseUntilChanged(resource, absent, notFound(resource, object.metadata.name));
   }
-  if (answer.kind !== 'refused') return;
-  if (resource === snapshots && answer.code === 403) return;
+  if (answer.kind !== 'refused' || (resource === snapshots && answer.code === 403)) return;
   throw new RefusedError(answer.message);
 }
 

@@ -11,9 +11,7 @@ import { secretRef, type SecretRef } from './secret-ref.ts';
 /** What has to be done about a volume now. */
 export type VolumeVerdict =
   | { readonly kind: 'ignore'; readonly reason: string }
-  | { readonly kind: 'add-finalizer' }
-  | { readonly kind: 'remove-finalizer' }
-  | { readonly kind: 'delete' };
+  | { readonly kind: 'add-finalizer' | 'remove-finalizer' | 'delete' };
 
 /** Whether a volume is this driver's, and what has to be done about it. Upstream:
  * sig-storage-lib-external-provisioner controller/controller.go syncVolume. */
@@ -22,19 +20,18 @@ export function judgeVolume(volume: Volume, driver: DriverNames): VolumeVerdict 
   if (notOurs !== undefined) return { kind: 'ignore', reason: notOurs };
   const change = judgeFinalizer(volume);
   if (change !== undefined) return { kind: change };
-  const kept = whyNotDeleted(volume);
-  return kept === undefined ? { kind: 'delete' } : { kind: 'ignore', reason: kept };
+  const reason = whyNotDeleted(volume);
+  return reason === undefined ? { kind: 'delete' } : { kind: 'ignore', reason };
 }
 
 /** Why a volume is not this driver's, or undefined. Upstream: isProvisionerForVolume. */
 function whyNotOurs(volume: Volume, driver: DriverNames): string | undefined {
   const provisionedBy = volume.metadata.annotations?.[keys.PROVISIONED_BY];
   const migratedTo = volume.metadata.annotations?.[keys.MIGRATED_TO];
-  if (provisionedBy !== undefined) {
+  if (provisionedBy !== undefined)
     return isKnownAs(driver, provisionedBy) || isKnownAs(driver, migratedTo)
       ? undefined
       : `provisioned by ${provisionedBy}`;
-  }
   const owner = volume.spec.csi?.driver ?? migratedTo;
   return isKnownAs(driver, owner) ? undefined : `volume of ${owner ?? 'no CSI driver'}`;
 }
@@ -77,8 +74,8 @@ export function recordId(volume: Volume, options: NamingOptions): string {
   return isNamedByUs ? claimUid : volume.metadata.uid;
 }
 
-/** The keys under which the record of a PV that no longer exists may be; undefined if its name does
- * not tell, because it contains a shortened UID. */
+/** The keys that the record of a deleted PV may have; undefined if the PV's name contains a
+ * shortened UID, from which no key can be computed. */
 export function vanishedRecordIds(
   volume: { readonly uid: string; readonly name: string },
   options: NamingOptions,

@@ -9,9 +9,7 @@ export interface DriverNames {
 /** Whether a provisioner's name is one of the driver's. Upstream:
  * sig-storage-lib-external-provisioner controller/controller.go knownProvisioner. */
 export function isKnownAs(driver: DriverNames, provisioner: string | undefined): boolean {
-  return (
-    provisioner !== undefined && (provisioner === driver.name || provisioner === driver.inTreeName)
-  );
+  return provisioner !== undefined && [driver.name, driver.inTreeName].includes(provisioner);
 }
 
 /** What the rules know about the driver. Capability names are spelled as in csi.v1. */

@@ -12,11 +12,10 @@ export function fsTypeOf(cls: Class, defaultFsType: string): string {
   const named = Object.entries(cls.parameters ?? {}).filter(
     ([key]) => key.toLowerCase() === 'fstype' || key === FS_TYPE,
   );
-  if (named.length > 1) {
+  if (named.length > 1)
     throw new RefusedError(
       `fstype specified in parameters with both "fstype" and "${FS_TYPE}" keys`,
     );
-  }
   const fsType = named[0]?.[1] ?? '';
   return fsType === '' ? defaultFsType : fsType;
 }

@@ -42,13 +42,12 @@ function checkDeletion(
 ): DeletionPlan {
   const target = handleOf(volume);
   if (target === undefined) throw new RefusedError('invalid CSI PV');
-  // For our driver the handle would mean nothing or, worse, another volume.
-  if (target.driver !== driver.name) {
+  // Our driver would not know the handle or, worse, would delete another volume.
+  if (target.driver !== driver.name)
     throw new RefusedError(
       `the volume is of driver ${target.driver}, not of ${driver.name}: ` +
-        `correct the annotation ${PROVISIONED_BY}, or delete it by hand`,
+        `correct the annotation ${PROVISIONED_BY}, or delete the volume by hand`,
     );
-  }
   const missing = missingCapability(driver);
   if (missing !== undefined) throw new RefusedError(missing);
   const secret = chooseSecret(volume, driver, classOf);

@@ -48,8 +48,8 @@ export interface PlanInput {
 }
 
 /** Plans the volume of an eligible claim: what to ask of the driver, or why not. The checks are in
- * upstream's order. A claim without source and VolumeAttributesClass needs no step. Upstream:
- * external-provisioner pkg/controller/controller.go prepareProvision. */
+ * upstream's order. Upstream: external-provisioner pkg/controller/controller.go prepareProvision.
+ */
 export function* planVolume(input: PlanInput): Rule<VolumePlan> {
   try {
     return yield* checkClaim(input);
@@ -98,10 +98,7 @@ function* planCreation(input: CheckedInput): Rule<VolumePlan> {
     ...driverParameters(cls),
     ...(options.extraCreateMetadata ? metadataParameters(secretContext.claim, name) : {}),
   };
-  const mutableParameters =
-    attributesClass === undefined
-      ? undefined
-      : yield* mutableParametersOf(attributesClass, driver.name);
+  const mutableParameters = yield* mutableParametersOf(attributesClass, driver.name);
   const request = create(
     CreateVolumeRequestSchema,
     omitUnset({
@@ -141,11 +138,11 @@ function attributesClassOf(claim: Claim, options: ProvisioningOptions): string |
   if (options.gates.VolumeAttributesClass) return name;
   throw new RefusedError(
     `the claim names VolumeAttributesClass ${name}, and the feature gate VolumeAttributesClass ` +
-      'is off; switch it on, or make the claim without',
+      'is off; switch it on, or create the claim without a VolumeAttributesClass',
   );
 }
 
-/** The content source, once our finalizer keeps it. */
+/** The content source, after our finalizer was added to its object. */
 function* contentOf(
   source: SourceRef,
   input: PlanInput & { readonly requestedBytes: bigint },
@@ -157,7 +154,8 @@ function* contentOf(
   return content;
 }
 
-function* mutableParametersOf(name: string, driver: string): Rule<Labels> {
+function* mutableParametersOf(name: string | undefined, driver: string): Rule<Labels | undefined> {
+  if (name === undefined) return undefined;
   const { driverName, parameters = {} } = yield* read<VolumeAttributesClass>(
     volumeAttributesClasses,
     { name },

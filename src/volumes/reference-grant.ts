@@ -1,7 +1,7 @@
 import type { ReferenceGrant } from '../kube/objects.ts';
 
-/** A claim's request to use an object of another namespace. */
-interface CrossNamespaceRequest {
+/** The claim's namespace, and the object of another namespace that it refers to. */
+interface CrossNamespaceRef {
   readonly claimNamespace: string;
   /** API group of the object; undefined for the core group. */
   readonly apiGroup: string | undefined;
@@ -13,10 +13,7 @@ interface CrossNamespaceRequest {
 /** Whether one of the grants lets the claim use the object. The grant has to be in the object's
  * namespace and to name both sides. Upstream: external-provisioner pkg/controller/util.go
  * IsGranted. */
-export function isGranted(
-  grants: readonly ReferenceGrant[],
-  request: CrossNamespaceRequest,
-): boolean {
+export function isGranted(grants: readonly ReferenceGrant[], request: CrossNamespaceRef): boolean {
   const { claimNamespace, apiGroup = '', kind, name } = request;
   return grants.some(
     ({ metadata, spec }) =>

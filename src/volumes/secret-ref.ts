@@ -113,19 +113,17 @@ function findTemplates(
     const which = purpose === 'Default' ? 'default name' : 'name';
     return new RefusedError(`failed to get ${which} and namespace template from params: ${why}`);
   };
-  if (names.length > 1 || namespaces.length > 1) {
+  if (names.length > 1 || namespaces.length > 1)
     throw refuse(
       `${purpose} secrets specified in parameters with both "csi" and "csi.storage.k8s.io/" keys`,
     );
-  }
   const [name] = names;
   const [namespace] = namespaces;
   if (name === undefined && namespace === undefined) return undefined;
-  if (name === undefined || namespace === undefined) {
+  if (name === undefined || namespace === undefined)
     throw refuse(
       `either name and namespace for ${purpose} secrets specified, Both must be specified`,
     );
-  }
   if (name === '' || namespace === '') {
     const which = `${purpose} secrets specified in parameters`;
     throw refuse(`${which} but value of either namespace or name is empty`);

@@ -326,7 +326,7 @@ const BAD_ANSWERS: readonly RegExp[] = [
 /** The messages for refused deletions. */
 const DELETION_REFUSALS: readonly RegExp[] = [
   /^invalid CSI PV$/,
-  /^the volume is of driver [^]*, not of [^]*: correct the annotation pv\.kubernetes\.io\/provisioned-by, or delete it by hand$/,
+  /^the volume is of driver [^]*, not of [^]*: correct the annotation pv\.kubernetes\.io\/provisioned-by, or delete the volume by hand$/,
   /^CSI driver does not support dynamic provisioning: (plugin|controller) [A-Z_]+ capability is not reported$/,
   /^failed to get secretreference for volume /,
   /^could not find in-tree storage class parameter translation logic|^cannot simultaneously set allowed topologies and zone|^[^]*(zone|topolog|iopsPerGB)/i,

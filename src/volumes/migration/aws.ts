@@ -47,9 +47,8 @@ export const AWS: InTreePlugin<'awsElasticBlockStore'> = {
 };
 
 /** The handle of a volumeID, which the in-tree plug-in wrote as `aws://<zone>/vol-1` and users also
- * write as `vol-1`. Upstream's refusal of another scheme can't occur: only what begins with
- * `aws://` is parsed. Upstream: KubernetesVolumeIDToEBSVolumeID.
- * @throws RefusedError */
+ * write as `vol-1`. Upstream: KubernetesVolumeIDToEBSVolumeID.
+ * @throws RefusedError for a URL that names no volume */
 function parseVolumeId(volumeId: string): string {
   if (!volumeId.startsWith('aws://')) return volumeId;
   const path = urlPathOf(volumeId);
@@ -63,15 +62,11 @@ function parseVolumeId(volumeId: string): string {
   return id;
 }
 
-/** The decoded path of a URL, with its dots: the class URL would resolve them, and drop line
- * breaks. */
+/** The decoded path of a URL as written: the class URL would resolve dots and drop line breaks. */
 function urlPathOf(url: string): string | undefined {
-  const path =
-    URL.canParse(url) && !/\p{Cc}/u.test(url)
-      ? /^aws:\/\/[^/?#]*([^?#]*)/.exec(url)?.[1]
-      : undefined;
+  if (!URL.canParse(url) || /\p{Cc}/u.test(url)) return undefined;
   try {
-    return path === undefined ? undefined : decodeURIComponent(path);
+    return decodeURIComponent(url.replaceAll(/^aws:\/\/[^/?#]*|[?#].*$/gs, ''));
   } catch {
     return undefined;
   }

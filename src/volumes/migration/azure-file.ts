@@ -21,11 +21,10 @@ export const AZURE_FILE: InTreePlugin<'azureFile'> = {
     const { secretName, shareName } = source;
     // An empty secretNamespace counts as set: then the claim's is not used.
     const namespace = source.secretNamespace ?? spec.claimRef?.namespace ?? '';
-    if (namespace === '') {
+    if (namespace === '')
       throw new RefusedError(
         'could not find a secret namespace in PersistentVolumeSource or ClaimRef',
       );
-    }
     const resourceGroup = metadata.annotations?.[AZURE_FILE_RESOURCE_GROUP] ?? '';
     const account = /azure-storage-account-(.+)-secret/.exec(secretName)?.[1] ?? secretName;
     return {

@@ -13,11 +13,10 @@ export function translateZones(cls: Class, zoneKey: string): Class {
   const values = zonesOf(cls.parameters);
   const changed = { ...cls, parameters: omitKeys(cls.parameters, 'zone', 'zones') };
   if (values === undefined) return renameZoneKeys(changed, zoneKey);
-  if ((cls.allowedTopologies ?? []).length > 0) {
+  if ((cls.allowedTopologies ?? []).length > 0)
     throw new RefusedError(
       'cannot simultaneously set allowed topologies and zone/zones parameters',
     );
-  }
   return { ...changed, allowedTopologies: [{ matchLabelExpressions: [{ key: zoneKey, values }] }] };
 }
 

@@ -40,11 +40,10 @@ export const GCE: InTreePlugin<'gcePersistentDisk'> = {
   toInTreeSource(csi) {
     const parts = csi.volumeHandle.split('/');
     const pdName = parts[5];
-    if (pdName === undefined) {
+    if (pdName === undefined)
       throw new RefusedError(
         `failed to get id components.Got: ${parts.length}, wanted 6 components or more. `,
       );
-    }
     const partition = csi.volumeAttributes?.['partition'] ?? '';
     return {
       pdName,

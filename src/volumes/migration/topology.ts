@@ -17,11 +17,9 @@ const BETA = { zone: BETA_ZONE, region: BETA_REGION };
 /** The keys that a volume uses: those of its affinity, else those of its labels, else the current
  * pair. Upstream: getTopologyLabel. */
 export function labelPairOf(volume: VolumeParts): typeof GA {
-  const keys = new Set(
-    termsOf(volume).flatMap((term) => expressionsOf(term).map(({ key }) => key)),
-  );
-  if (keys.has(GA.zone)) return GA;
-  if (keys.has(BETA.zone)) return BETA;
+  const keys = termsOf(volume).flatMap((term) => expressionsOf(term).map(({ key }) => key));
+  if (keys.includes(GA.zone)) return GA;
+  if (keys.includes(BETA.zone)) return BETA;
   const labels = volume.metadata.labels ?? {};
   return labels[GA.zone] === undefined && labels[BETA.zone] !== undefined ? BETA : GA;
 }

@@ -10,16 +10,15 @@ export function findInTreeSource({ spec }: Pick<VolumeParts, 'spec'>) {
   return plugin && source && { plugin, source };
 }
 
-/** Whether a volume has an in-tree source that a CSI driver took over, whichever driver that is.
- * Upstream: csi-translation-lib translate.go IsPVMigratable. */
+/** Whether a volume has an in-tree source. Upstream: csi-translation-lib translate.go
+ * IsPVMigratable. */
 export function isInTreeVolume(volume: Pick<VolumeParts, 'spec'>): boolean {
   return findInTreeSource(volume) !== undefined;
 }
 
-/** A stored in-tree volume as its CSI driver knows it, for its deletion. It is never written: the
- * stored PV stays in-tree. Upstream: csi-translation-lib translate.go TranslateInTreePVToCSI.
- * @throws RefusedError for a volume without an in-tree source, and for a source that the driver
- *   can't have */
+/** The CSI form of a stored in-tree volume, for its deletion. It is never written: the stored PV
+ * stays in-tree. Upstream: csi-translation-lib translate.go TranslateInTreePVToCSI.
+ * @throws RefusedError for a volume without an in-tree source or whose source has no CSI form */
 export function toCsiVolume<V extends VolumeParts>(volume: V): V {
   const found = findInTreeSource(volume);
   if (found === undefined)
@@ -33,9 +32,9 @@ export function toCsiVolume<V extends VolumeParts>(volume: V): V {
   return plugin.finishCsi?.(translated) ?? translated;
 }
 
-/** The new volume of a migrated class as it is stored: in-tree, so that a cluster without the
- * driver's migration can read it. What the in-tree source has no field for is lost, for example
- * volume attributes and the secrets of the node. Upstream: csi-translation-lib translate.go
+/** The in-tree form of a migrated class's new volume, in which it is stored, so that a cluster
+ * without the driver's migration can read it. What the in-tree source has no field for is lost, for
+ * example volume attributes and the secrets of the node. Upstream: csi-translation-lib translate.go
  * TranslateCSIPVToInTree.
  * @throws RefusedError for a driver that replaced no plug-in, and for a volume that the in-tree
  *   source can't express */
