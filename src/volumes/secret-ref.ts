@@ -23,7 +23,7 @@ function keysOf(purpose: string, ...deprecated: string[]) {
 
 const DEFAULT_KEYS = keysOf('');
 
-/** The keys of each purpose, which is spelled as in upstream's messages. Provisioner is first, since
+/** The keys of each purpose, which is spelled as in upstream's messages. Provisioner is first since
  * its refusal comes first. */
 const PURPOSE_KEYS = {
   Provisioner: keysOf('provisioner-', 'Provisioner'),

@@ -246,7 +246,7 @@ describe('addSourceFinalizer', () => {
     assert.equal(error, undefined);
   });
 
-  it("refuses with the server's words on a conflict (R-13)", () => {
+  it("refuses with the server's message on a conflict (R-13)", () => {
     const { error } = run(
       addSourceFinalizer(ofSnapshot()),
       snapshotObjects(),

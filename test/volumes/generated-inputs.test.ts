@@ -369,7 +369,7 @@ function run(rule: ReturnType<typeof planVolume>, answers: readonly Answer[]): V
 }
 
 describe(`the rules, on ${RUNS} generated inputs each`, () => {
-  it('plan, hand over or refuse with a message that names the fault, and throw nothing', () => {
+  it('end in a plan, a populator or a refusal that names the fault, and throw nothing', () => {
     const seen = { create: 0, populator: 0, refuse: 0 };
     fc.assert(
       fc.property(

@@ -171,9 +171,9 @@ describe('labelPairOf', () => {
     ['GA by the labels, before beta', withTopology(affinity({ rack: ['r'] }), both), GA],
     ['GA by an empty label', withTopology(undefined, { [GA_ZONE]: '', [BETA_ZONE]: 'z' }), GA],
     ['beta by the labels', withTopology(undefined, { [BETA_ZONE]: '' }), BETA],
-    ['GA where nothing is said', withTopology(), GA],
+    ['GA without any key', withTopology(), GA],
     [
-      'GA where only a beta region is said',
+      'GA if the only key is a beta region',
       withTopology(affinity({ [BETA_REGION]: ['r'] }), { [BETA_REGION]: 'r' }),
       GA,
     ],
