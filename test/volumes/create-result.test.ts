@@ -24,8 +24,8 @@ const FINAL = [
 ];
 const RUNNING = ['Canceled', 'DeadlineExceeded', 'Aborted'];
 
-/* The numbered cases of codes are in test/jobs/claim/create-codes.test.ts, with their effect on the
- * record. */
+/* The numbered cases of codes are in test/jobs/claim/call-create-volume.test.ts, with their effect
+ * on the record. */
 describe('an error of CreateVolume', () => {
   for (const code of FINAL) {
     it(`is a refusal if the driver says ${code}`, () => {

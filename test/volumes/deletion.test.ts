@@ -363,8 +363,10 @@ describe('chooseSecret', () => {
     const parameters = ofClass("${pvc.annotations['key']}");
     assert.throws(() => chooseSecret(volumeWith({}), driver, classWith({ parameters })), {
       name: 'RefusedError',
-      message:
-        /^failed to get secretreference for volume test-testi: error resolving value .*invalid tokens: \["pvc\.annotations\['key'\]"\]$/,
+      message: new RegExp(
+        '^failed to get secretreference for volume test-testi: error resolving ' +
+          String.raw`value .*invalid tokens: \["pvc\.annotations\['key'\]"\]$`,
+      ),
     });
   });
 
@@ -406,8 +408,10 @@ describe('chooseSecret', () => {
     };
     assert.throws(() => chooseSecret(volumeWith({}), driver, classWith({ parameters })), {
       name: 'RefusedError',
-      message:
-        /^failed to get secretreference for volume test-testi: .*either name and namespace for Provisioner secrets specified/,
+      message: new RegExp(
+        '^failed to get secretreference for volume test-testi: .*either name and ' +
+          'namespace for Provisioner secrets specified',
+      ),
     });
   });
 
