@@ -1,17 +1,12 @@
-import { VolumeCapability_AccessMode_Mode as Mode } from '../csi/generated/csi_pb.ts';
+import type { MessageInitShape } from '@bufbuild/protobuf';
+import {
+  VolumeCapability_AccessMode_Mode as Mode,
+  type VolumeCapabilitySchema,
+} from '../csi/generated/csi_pb.ts';
 import type { Claim, Class } from '../kube/objects.ts';
 import { RefusedError } from './refused-error.ts';
 
-/** One capability of a CreateVolumeRequest, in the shape from which protobuf-es builds messages. */
-interface CapabilityInit {
-  readonly accessType:
-    | { readonly case: 'block'; readonly value: Record<string, never> }
-    | {
-        readonly case: 'mount';
-        readonly value: { readonly fsType: string; readonly mountFlags: string[] };
-      };
-  readonly accessMode: { readonly mode: Mode };
-}
+type Capability = MessageInitShape<typeof VolumeCapabilitySchema>;
 
 /** One capability for each access mode of the claim, in its order, never merged. Upstream:
  * external-provisioner pkg/controller/controller.go getVolumeCapabilities.
@@ -20,23 +15,20 @@ export function volumeCapabilities(
   claim: Claim,
   cls: Class,
   driver: { readonly fsType: string; readonly hasMultiWriter: boolean },
-): CapabilityInit[] {
-  return (claim.spec.accessModes ?? []).map((accessMode) => ({
-    accessType:
-      claim.spec.volumeMode === 'Block'
-        ? { case: 'block', value: {} }
-        : {
-            case: 'mount',
-            value: { fsType: driver.fsType, mountFlags: [...(cls.mountOptions ?? [])] },
-          },
+): Capability[] {
+  const { accessModes = [], volumeMode } = claim.spec;
+  const mount = { fsType: driver.fsType, mountFlags: [...(cls.mountOptions ?? [])] };
+  const accessType: Capability['accessType'] =
+    volumeMode === 'Block' ? { case: 'block', value: {} } : { case: 'mount', value: mount };
+  return accessModes.map((accessMode) => ({
+    accessType,
     accessMode: { mode: toCsiMode(accessMode, driver.hasMultiWriter) },
   }));
 }
 
-/** Whether the volume is asked for as one that many nodes read and none writes. */
-export function isReadOnlyMany(capabilities: readonly CapabilityInit[]): boolean {
-  const [only, ...others] = capabilities;
-  return others.length === 0 && only?.accessMode.mode === Mode.MULTI_NODE_READER_ONLY;
+/** Whether the claim asks for a volume that many nodes read and none writes. */
+export function isReadOnlyMany({ spec: { accessModes = [] } }: Claim): boolean {
+  return accessModes.length === 1 && accessModes[0] === 'ReadOnlyMany';
 }
 
 function toCsiMode(accessMode: string, hasMultiWriter: boolean): Mode {

@@ -4,7 +4,7 @@ import { GCE } from './migration/gce.ts';
 import { VSPHERE } from './migration/vsphere.ts';
 import { RefusedError } from './refused-error.ts';
 
-/** A volume as the driver lists it. */
+/** A volume in the driver's list. */
 export interface ListedVolume {
   readonly handle: string;
   /** 0 if the driver does not say. */
@@ -37,7 +37,7 @@ export interface AuditInput {
 
 export interface AuditResult {
   readonly orphans: readonly Orphan[];
-  /** Number of volumes that are unknown for less than minAgeMs; they may be under creation. */
+  /** Number of volumes that have been unknown for less than minAgeMs and may still get a PV. */
   readonly waiting: number;
   /** For the next audit's `seenBefore`. */
   readonly seen: ReadonlyMap<string, number>;
@@ -61,12 +61,11 @@ export function auditVolumes(input: AuditInput): AuditResult {
  * the handle, so that no volume in use is taken for an orphan.
  * @throws RefusedError for an in-tree vSphere volume: its path does not contain the handle */
 export function auditId({ driver, form, id }: VolumeIdentity): string {
-  if (form === VSPHERE.source) {
+  if (form === VSPHERE.source)
     throw new RefusedError(
       `there are PersistentVolumes of the in-tree form of ${driver}, which name no handle that ` +
         'the driver lists; an audit is possible once there are none',
     );
-  }
   if (driver === GCE.csiDriver) return id.slice(id.lastIndexOf('/') + 1);
   // The share is the third part of the handle and of the in-tree id.
   return driver === AZURE_FILE.csiDriver ? (id.split('#')[2] ?? id) : id;

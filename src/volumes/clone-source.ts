@@ -1,5 +1,5 @@
 import { CLONE_PROTECTION } from '../kube/keys.ts';
-import type { Claim, Class, Volume } from '../kube/objects.ts';
+import type { Claim, Class, Volume, VolumeMode } from '../kube/objects.ts';
 import { claims, volumes } from '../kube/resources.ts';
 import {
   addSourcePrefix,
@@ -17,9 +17,9 @@ import {
   type Rule,
 } from './rule.ts';
 
-/** The volume from which a claim is cloned. The classes of both claims may differ. Every message
- * that says why a clone is refused, and so the text of the claim's event, is in this file; its
- * prefix comes from addSourcePrefix. Checks and messages are upstream's, in upstream's order:
+/** The volume from which a claim is cloned. The classes of both claims may differ. All messages
+ * about refused clones, which become texts of events, are in this file, except for the prefix that
+ * addSourcePrefix adds. Checks and messages are upstream's, in upstream's order:
  * external-provisioner pkg/controller/controller.go getPVCSource.
  * @throws RefusedError that waits for the source claim or its volume */
 export function cloneSource(input: ContentInput): Rule<ContentSource> {
@@ -40,10 +40,10 @@ function* checkCloneSource(input: ContentInput): Rule<ContentSource> {
   checkSize(source, input.requestedBytes);
   const volumeName = source.spec.volumeName ?? '';
   if (volumeName === '') throw refuse(source, `volume name is empty in source PVC ${name}`);
-  // As in upstream, the user is told only this; the reason is the error's cause.
+  // As in upstream, the user's message does not say why; the error's cause does.
   const reading = alsoWaitFor(claims, source, readSourceVolume(volumeName, source, cls));
   const volume = yield* rewordRefusal(reading, () => 'claim in dataSource not bound or invalid');
-  checkMode(source, volume, claim);
+  checkMode(source, volume.mode, claim);
   return {
     request: { type: { case: 'volume', value: { volumeId: volume.handle } } },
     resource: claims,
@@ -83,8 +83,7 @@ function checkIsBound(source: Claim): void {
 /** Compares with the size that the source claim requested, not with the size of its volume. */
 function checkSize(source: Claim, requestedBytes: bigint): void {
   const text = source.spec.resources?.requests?.storage ?? '0';
-  const field = 'spec.resources.requests.storage';
-  const sourceBytes = parseSourceBytes(claims, source, { field, text });
+  const sourceBytes = parseSourceBytes(claims, source, 'spec.resources.requests.storage', text);
   if (requestedBytes >= sourceBytes) return;
   throw refuse(
     source,
@@ -93,13 +92,11 @@ function checkSize(source: Claim, requestedBytes: bigint): void {
   );
 }
 
-/** The part of the source's volume that a clone needs. */
-interface SourceVolume {
-  readonly handle: string;
-  readonly mode: Volume['spec']['volumeMode'];
-}
-
-function* readSourceVolume(volumeName: string, source: Claim, cls: Class): Rule<SourceVolume> {
+function* readSourceVolume(
+  volumeName: string,
+  source: Claim,
+  cls: Class,
+): Rule<{ readonly handle: string; readonly mode: VolumeMode | undefined }> {
   const volume = yield* read<Volume>(volumes, { name: volumeName });
   const { csi, claimRef, volumeMode } = volume.spec;
   const refuseVolume = (why: string): RefusedError =>
@@ -116,13 +113,12 @@ function* readSourceVolume(volumeName: string, source: Claim, cls: Class): Rule<
 }
 
 /** A missing mode means Filesystem, for both claims. */
-function checkMode(source: Claim, volume: SourceVolume, claim: Claim): void {
-  const has = volume.mode ?? 'Filesystem';
+function checkMode(source: Claim, mode: VolumeMode = 'Filesystem', claim: Claim): void {
   const wanted = claim.spec.volumeMode ?? 'Filesystem';
-  if (has === wanted) return;
+  if (mode === wanted) return;
   throw refuse(
     source,
     'the source PVC and destination PVCs must have the same volume mode for cloning.  ' +
-      `Source is ${has}, but new PVC requested ${wanted}`,
+      `Source is ${mode}, but new PVC requested ${wanted}`,
   );
 }

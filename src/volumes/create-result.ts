@@ -1,3 +1,5 @@
+import type { CsiError } from '../csi/status.ts';
+
 /** What an error of CreateVolume means for the volume record (invariant 6). */
 export type CreateFailure =
   /** Nothing was sent. `busy`: the gateway has another call for this volume under way. */
@@ -7,14 +9,6 @@ export type CreateFailure =
   | { readonly kind: 'refused'; readonly infeasible: boolean }
   /** A volume may exist or may still be created. `running`: the driver is probably at work. */
   | { readonly kind: 'ambiguous'; readonly running: boolean };
-
-/** The part of a CSI error that the rule reads. */
-export interface CallFailure {
-  /** Name of the gRPC code, in Go's spelling. */
-  readonly codeName: string;
-  readonly driverSaid: boolean;
-  readonly notForwarded: boolean;
-}
 
 const RUNNING = new Set(['Canceled', 'DeadlineExceeded', 'Aborted']);
 
@@ -32,10 +26,11 @@ const NEVER_FINAL = new Set([...RUNNING, 'Unavailable', 'AlreadyExists']);
  * @param options.isNotFoundAmbiguous a content source was asked for, and an earlier call may have
  *   created the volume: NotFound may then be about the source, which drivers look up first */
 export function judgeCreateFailure(
-  { codeName, driverSaid, notForwarded }: CallFailure,
+  error: Pick<CsiError, 'codeName' | 'driverSaid' | 'notForwarded'>,
   { isNotFoundAmbiguous }: { readonly isNotFoundAmbiguous: boolean },
 ): CreateFailure {
-  if (notForwarded) return { kind: 'not-forwarded', busy: codeName === 'Aborted' };
+  const { codeName, driverSaid } = error;
+  if (error.notForwarded) return { kind: 'not-forwarded', busy: codeName === 'Aborted' };
   const isFinal =
     driverSaid && !NEVER_FINAL.has(codeName) && !(codeName === 'NotFound' && isNotFoundAmbiguous);
   return isFinal

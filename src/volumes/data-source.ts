@@ -1,13 +1,16 @@
+import type { MessageInitShape } from '@bufbuild/protobuf';
+import type { VolumeContentSourceSchema } from '../csi/generated/csi_pb.ts';
 import type { Claim, Class, DataSource, KubeObject, ReferenceGrant } from '../kube/objects.ts';
 import { parseQuantityBytes, QuantityError } from '../kube/quantity.ts';
 import { referenceGrants, type Resource, snapshots } from '../kube/resources.ts';
+import type { SourceKind } from './driver-facts.ts';
 import type { FeatureGates } from './feature-gates.ts';
 import { RefusedError } from './refused-error.ts';
 import { isGranted } from './reference-grant.ts';
 import { list, notFound, refuseUntilChanged, rewordRefusal, type Rule } from './rule.ts';
 
-/* Which source a claim names for the content of its volume, and what restores (snapshot-source.ts)
- * and clones (clone-source.ts) share. */
+/* The source that a claim names for the content of its volume, and what restores
+ * (snapshot-source.ts) and clones (clone-source.ts) have in common. */
 
 /** The source that a claim names, in `dataSource` or in `dataSourceRef`. */
 export interface SourceRef {
@@ -36,12 +39,7 @@ export interface ContentInput {
 
 /** The content source of a CreateVolume request, and the object that it was made from. */
 export interface ContentSource {
-  /** VolumeContentSource, in the shape from which protobuf-es builds messages. */
-  readonly request: {
-    readonly type:
-      | { readonly case: 'snapshot'; readonly value: { readonly snapshotId: string } }
-      | { readonly case: 'volume'; readonly value: { readonly volumeId: string } };
-  };
+  readonly request: MessageInitShape<typeof VolumeContentSourceSchema>;
   readonly resource: Resource;
   /** The snapshot or the source claim, as read. */
   readonly object: KubeObject;
@@ -56,14 +54,13 @@ export function* dataSourceOf(claim: Claim, gates: FeatureGates): Rule<SourceRef
   const { dataSource, dataSourceRef } = claim.spec;
   const ownNamespace = claim.metadata.namespace ?? '';
   // Clients write null for an unset field, and older API servers keep it.
-  if (dataSource) {
+  if (dataSource)
     return {
       ...pickObject(dataSource),
       namespace: ownNamespace,
       isEchoed: true,
       isReleased: dataSource.kind === snapshots.kind,
     };
-  }
   if (!dataSourceRef) return undefined;
   const source: SourceRef = {
     ...pickObject(dataSourceRef),
@@ -77,7 +74,7 @@ export function* dataSourceOf(claim: Claim, gates: FeatureGates): Rule<SourceRef
         'feature is disabled',
     );
   if (source.namespace !== ownNamespace)
-    yield* checkGrants(source, { namespace: ownNamespace, name: claim.metadata.name });
+    yield* checkGrants(source, ownNamespace, claim.metadata.name);
   return source;
 }
 
@@ -86,27 +83,22 @@ function pickObject({ apiGroup, kind, name }: DataSource) {
   return { apiGroup: apiGroup ?? undefined, kind, name };
 }
 
-function* checkGrants(
-  source: SourceRef,
-  claim: { readonly namespace: string; readonly name: string },
-): Rule<void> {
+function* checkGrants(source: SourceRef, claimNamespace: string, claimName: string): Rule<void> {
   const { kind, name, namespace } = source;
   const prefix = `error getting ReferenceGrants in ${namespace} namespace from api server`;
   // The API server takes an empty namespace for all namespaces; no grant is in an empty one.
   const grants =
     namespace === '' ? [] : yield* list<ReferenceGrant>(referenceGrants, namespace, prefix);
-  if (isGranted(grants, { ...source, claimNamespace: claim.namespace })) return;
+  if (isGranted(grants, { ...source, claimNamespace })) return;
   throw new RefusedError(
     `accessing ${namespace}/${name} of ${kind} dataSource ` +
-      `from ${claim.namespace}/${claim.name} isn't allowed`,
+      `from ${claimNamespace}/${claimName} isn't allowed`,
   );
 }
 
-/** Who fills the volume: the driver, from a snapshot or another volume, or a populator. The kind
- * decides; the group matters only for snapshots. Upstream: external-provisioner
- * pkg/controller/controller.go prepareProvision.
+/** What fills the volume. The group matters only for snapshots. Upstream: prepareProvision.
  * @throws RefusedError for a source without a name and for a snapshot of another group */
-export function kindOf(source: SourceRef, claimName: string): 'snapshot' | 'clone' | 'populator' {
+export function kindOf(source: SourceRef, claimName: string): SourceKind {
   if (source.name === '') throw new RefusedError(`the PVC source not found for PVC ${claimName}`);
   if (source.kind === 'PersistentVolumeClaim') return 'clone';
   if (source.kind !== snapshots.kind) return 'populator';
@@ -119,43 +111,39 @@ export function kindOf(source: SourceRef, claimName: string): 'snapshot' | 'clon
 }
 
 /** Adds our finalizer to the source, which keeps it while the driver reads from it. A snapshot that
- * sutler may not change is used without one. Upstream: external-provisioner
- * pkg/controller/controller.go setCloneFinalizer and setSnapshotFinalizer.
+ * sutler may not change is used without one. Upstream: setCloneFinalizer, setSnapshotFinalizer.
  * @throws RefusedError with the server's message */
 export function* addSourceFinalizer({ resource, object, finalizer }: ContentSource): Rule<void> {
   if (object.metadata.finalizers?.includes(finalizer) === true) return;
   const answer = yield { kind: 'add-finalizer', resource, object, finalizer };
-  if (answer.kind === 'absent') throw refuseUntilCreated(resource, object);
-  if (answer.kind !== 'refused') return;
-  if (resource === snapshots && answer.code === 403) return;
+  if (answer.kind === 'absent') {
+    const absent = { metadata: { ...object.metadata, resourceVersion: '' } };
+    throw refuseUntilChanged(resource, absent, notFound(resource, object.metadata.name));
+  }
+  if (answer.kind !== 'refused' || (resource === snapshots && answer.code === 403)) return;
   throw new RefusedError(answer.message);
 }
 
-function refuseUntilCreated(resource: Resource, { metadata }: KubeObject): RefusedError {
-  const absent = { metadata: { ...metadata, resourceVersion: '' } };
-  return refuseUntilChanged(resource, absent, notFound(resource, metadata.name));
-}
-
-/** Runs a rule about a content source; its refusals begin with upstream's words for a source that
- * can't be used. Upstream: external-provisioner pkg/controller/controller.go prepareProvision. */
+/** Runs a rule about a content source; its refusals begin as upstream's do (prepareProvision). */
 export function addSourcePrefix<T>({ kind, name }: SourceRef, rule: Rule<T>): Rule<T> {
   const prefix = `error getting handle for DataSource Type ${kind} by Name ${name}`;
   return rewordRefusal(rule, (message) => `${prefix}: ${message}`);
 }
 
 /** Parses a size in a source object.
- * @param size.field where the object has it, for the message
+ * @param field where the object has it, for the message
  * @throws RefusedError for a text that is no quantity */
 export function parseSourceBytes(
   resource: Resource,
   object: KubeObject,
-  size: { readonly field: string; readonly text: string },
+  field: string,
+  text: string,
 ): bigint {
   try {
-    return parseQuantityBytes(size.text);
+    return parseQuantityBytes(text);
   } catch (error) {
     if (!(error instanceof QuantityError)) throw error;
-    const message = `${resource.kind} ${object.metadata.name}: ${size.field}: ${error.message}`;
+    const message = `${resource.kind} ${object.metadata.name}: ${field}: ${error.message}`;
     throw refuseUntilChanged(resource, object, message);
   }
 }

@@ -1,18 +1,17 @@
 import * as keys from '../kube/keys.ts';
-import type { Class, ObjectMeta, Volume } from '../kube/objects.ts';
+import type { Class, ObjectMeta, ObjectReference, Volume } from '../kube/objects.ts';
 import { type DriverNames, isKnownAs } from './driver-facts.ts';
 import { translateClass } from './migration/classes.ts';
 import { isInTreeVolume } from './migration/volumes.ts';
 import { type NamingOptions, volumeName } from './names.ts';
-import { catchRefusal, RefusedError } from './refused-error.ts';
+import { omitUnset } from './omit-unset.ts';
+import { prefixRefusal } from './refused-error.ts';
 import { secretRef, type SecretRef } from './secret-ref.ts';
 
 /** What has to be done about a volume now. */
 export type VolumeVerdict =
   | { readonly kind: 'ignore'; readonly reason: string }
-  | { readonly kind: 'add-finalizer' }
-  | { readonly kind: 'remove-finalizer' }
-  | { readonly kind: 'delete' };
+  | { readonly kind: 'add-finalizer' | 'remove-finalizer' | 'delete' };
 
 /** Whether a volume is this driver's, and what has to be done about it. Upstream:
  * sig-storage-lib-external-provisioner controller/controller.go syncVolume. */
@@ -21,19 +20,18 @@ export function judgeVolume(volume: Volume, driver: DriverNames): VolumeVerdict 
   if (notOurs !== undefined) return { kind: 'ignore', reason: notOurs };
   const change = judgeFinalizer(volume);
   if (change !== undefined) return { kind: change };
-  const kept = whyNotDeleted(volume);
-  return kept === undefined ? { kind: 'delete' } : { kind: 'ignore', reason: kept };
+  const reason = whyNotDeleted(volume);
+  return reason === undefined ? { kind: 'delete' } : { kind: 'ignore', reason };
 }
 
 /** Why a volume is not this driver's, or undefined. Upstream: isProvisionerForVolume. */
 function whyNotOurs(volume: Volume, driver: DriverNames): string | undefined {
   const provisionedBy = volume.metadata.annotations?.[keys.PROVISIONED_BY];
   const migratedTo = volume.metadata.annotations?.[keys.MIGRATED_TO];
-  if (provisionedBy !== undefined) {
+  if (provisionedBy !== undefined)
     return isKnownAs(driver, provisionedBy) || isKnownAs(driver, migratedTo)
       ? undefined
       : `provisioned by ${provisionedBy}`;
-  }
   const owner = volume.spec.csi?.driver ?? migratedTo;
   return isKnownAs(driver, owner) ? undefined : `volume of ${owner ?? 'no CSI driver'}`;
 }
@@ -76,8 +74,8 @@ export function recordId(volume: Volume, options: NamingOptions): string {
   return isNamedByUs ? claimUid : volume.metadata.uid;
 }
 
-/** The keys under which the record of a PV that no longer exists may be; undefined if its name does
- * not tell, because it contains a shortened UID. */
+/** The keys that the record of a deleted PV may have; undefined if the PV's name contains a
+ * shortened UID, from which no key can be computed. */
 export function vanishedRecordIds(
   volume: { readonly uid: string; readonly name: string },
   options: NamingOptions,
@@ -114,37 +112,27 @@ export function chooseSecret(
   classOf: (name: string) => Class | undefined,
 ): SecretChoice {
   const { annotations = {} } = volume.metadata;
-  const { [keys.DELETION_SECRET_NAME]: name, [keys.DELETION_SECRET_NAMESPACE]: namespace } =
-    annotations;
-  if (name !== undefined && namespace !== undefined)
-    return toChoice(deletionSecret(volume.metadata));
+  if (keys.DELETION_SECRET_NAME in annotations && keys.DELETION_SECRET_NAMESPACE in annotations)
+    return omitUnset({ ref: deletionSecret(volume.metadata) });
   const className = annotations[keys.BETA_STORAGE_CLASS] ?? volume.spec.storageClassName ?? '';
   if (className === '') return {};
   const stored = classOf(className);
   if (stored === undefined) return { note: `storageClass "${className}" not found` };
   const isMigrated = stored.provisioner === driver.inTreeName && isInTreeVolume(volume);
-  const cls = isMigrated ? translateClass(stored, stored.provisioner) : stored;
+  const cls = isMigrated ? translateClass(stored) : stored;
   if (volume.spec.claimRef === undefined)
     return { note: 'the class’s secret can’t be resolved: the volume has no claimRef' };
-  return toChoice(secretOfClass(cls, volume.metadata.name, volume.spec.claimRef));
-}
-
-function toChoice(ref: SecretRef | undefined): SecretChoice {
-  return ref === undefined ? {} : { ref };
+  return omitUnset({ ref: secretOfClass(cls, volume.metadata.name, volume.spec.claimRef) });
 }
 
 /** Upstream: getSecretsFromSC. */
 function secretOfClass(
   cls: Class,
   volumeName: string,
-  { name = '', namespace = '' }: { readonly name?: string; readonly namespace?: string },
+  { name = '', namespace = '' }: ObjectReference,
 ): SecretRef | undefined {
   const claim = { name, namespace, annotations: {} };
-  return catchRefusal(
-    () => secretRef('Provisioner', cls.parameters ?? {}, { volumeName, claim }),
-    (cause) => {
-      const prefix = `failed to get secretreference for volume ${volumeName}`;
-      throw new RefusedError(`${prefix}: ${cause.message}`, { cause });
-    },
+  return prefixRefusal(`failed to get secretreference for volume ${volumeName}`, () =>
+    secretRef('Provisioner', cls.parameters ?? {}, { volumeName, claim }),
   );
 }

@@ -9,9 +9,7 @@ export interface DriverNames {
 /** Whether a provisioner's name is one of the driver's. Upstream:
  * sig-storage-lib-external-provisioner controller/controller.go knownProvisioner. */
 export function isKnownAs(driver: DriverNames, provisioner: string | undefined): boolean {
-  return (
-    provisioner !== undefined && (provisioner === driver.name || provisioner === driver.inTreeName)
-  );
+  return provisioner !== undefined && [driver.name, driver.inTreeName].includes(provisioner);
 }
 
 /** What the rules know about the driver. Capability names are spelled as in csi.v1. */
@@ -22,19 +20,17 @@ export interface DriverFacts extends DriverNames {
   readonly controllerCapabilities: ReadonlySet<string>;
 }
 
-/** What a claim asks of the driver besides a volume. */
-interface Demands {
-  readonly sourceKind?: 'snapshot' | 'clone' | 'populator' | undefined;
-  /** The claim names a VolumeAttributesClass. */
-  readonly modifies?: boolean;
-}
+/** What fills a volume: the driver from a snapshot or by a clone, or a populator. */
+export type SourceKind = 'snapshot' | 'clone' | 'populator';
 
-/** The refusal for the first capability that the driver lacks, or undefined. Upstream:
- * external-provisioner pkg/controller/controller.go checkDriverCapabilities. */
+/** The message about the first capability that the driver lacks, or undefined. Upstream:
+ * external-provisioner pkg/controller/controller.go checkDriverCapabilities.
+ * @param claim.modifies it names a VolumeAttributesClass */
 export function missingCapability(
   driver: DriverFacts,
-  { sourceKind, modifies = false }: Demands = {},
+  claim: { readonly sourceKind?: SourceKind | undefined; readonly modifies?: boolean } = {},
 ): string | undefined {
+  const { sourceKind, modifies = false } = claim;
   const needs = [
     ['dynamic provisioning', 'plugin', 'CONTROLLER_SERVICE', true],
     ['dynamic provisioning', 'controller', 'CREATE_DELETE_VOLUME', true],

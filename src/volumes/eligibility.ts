@@ -35,9 +35,9 @@ function whyNotOurs({ metadata, spec }: Claim, driver: DriverNames): string | un
     return 'the volume controller has not annotated the claim with a provisioner';
   const isMigrated =
     annotations[keys.MIGRATED_TO] === driver.name && isKnownAs(driver, provisioner);
-  if (provisioner !== driver.name && !isMigrated)
-    return `the claim is for provisioner ${provisioner}`;
-  return undefined;
+  return provisioner === driver.name || isMigrated
+    ? undefined
+    : `the claim is for provisioner ${provisioner}`;
 }
 
 function whyClassUnfit(
@@ -48,9 +48,9 @@ function whyClassUnfit(
   const selectedNode = claim.metadata.annotations?.[keys.SELECTED_NODE] ?? '';
   if (volumeBindingMode === 'WaitForFirstConsumer' && selectedNode === '')
     return 'the class waits for the first consumer and no node is selected yet';
-  if (!isKnownAs(driver, provisioner))
-    return `class ${metadata.name} belongs to provisioner ${provisioner}`;
-  return undefined;
+  return isKnownAs(driver, provisioner)
+    ? undefined
+    : `class ${metadata.name} belongs to provisioner ${provisioner}`;
 }
 
 /** The node that the scheduler selected, '' for none. The first annotation that is present counts,

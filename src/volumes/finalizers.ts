@@ -23,11 +23,8 @@ export function addFinalizer(
 ): FinalizerChange | undefined {
   if (finalizers.includes(finalizer)) return undefined;
   const list = [...finalizers, finalizer];
-  return {
-    list,
-    patch:
-      finalizers.length === 0 ? { finalizers: list } : { finalizers: [finalizer], [ORDER]: list },
-  };
+  const order = finalizers.length === 0 ? {} : { [ORDER]: list };
+  return { list, patch: { finalizers: [finalizer], ...order } };
 }
 
 /** Removes a finalizer.
@@ -41,8 +38,6 @@ export function removeFinalizer(
   if (list.length > 0) return { list, patch: { [REMOVED]: [finalizer], [ORDER]: list } };
   // null also removes finalizers that were added since the object was read. That can't happen to an
   // object that is being deleted: the API server accepts no new finalizers for it.
-  return {
-    list,
-    patch: deletionTimestamp === undefined ? { [REMOVED]: [finalizer] } : { finalizers: null },
-  };
+  const patch = deletionTimestamp === undefined ? { [REMOVED]: [finalizer] } : { finalizers: null };
+  return { list, patch };
 }

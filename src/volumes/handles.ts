@@ -1,13 +1,13 @@
 import { zonesFromLabels } from './migration/gce.ts';
 import type { SourceField } from './migration/in-tree-plugin.ts';
-import { inTreePluginOf, isInTreeVolume, toCsiVolume } from './migration/volumes.ts';
+import { findInTreeSource, isInTreeVolume, toCsiVolume } from './migration/volumes.ts';
 import type { VolumeParts } from './migration/volume-parts.ts';
 
-/** The driver of a PV, stored in either form, and the handle for calls to it. Handles of in-tree
- * volumes are computed from labels and annotations too, so they do not identify a volume; see
- * identityOf. Upstream: external-provisioner pkg/controller/controller.go Delete.
+/** The driver of a PV, stored in either form, and the handle for calls to it. The handle of an
+ * in-tree PV depends on labels and annotations too, so it does not identify the volume; identityOf
+ * does. Upstream: external-provisioner pkg/controller/controller.go Delete.
  * @returns undefined for a PV of no CSI driver
- * @throws RefusedError for an in-tree source that its driver can't have */
+ * @throws RefusedError for an in-tree source without a CSI form */
 export function handleOf(
   volume: VolumeParts,
 ): { readonly driver: string; readonly handle: string } | undefined {
@@ -26,19 +26,20 @@ export interface VolumeIdentity {
 /** Identifies a PV's volume by its source alone: anyone who may edit PVs can change labels and
  * annotations.
  * @returns undefined for a PV of no CSI driver */
-export function identityOf({ spec }: VolumeParts): VolumeIdentity | undefined {
+export function identityOf(volume: VolumeParts): VolumeIdentity | undefined {
+  const { spec } = volume;
   if (spec.csi !== undefined)
     return { driver: spec.csi.driver, id: spec.csi.volumeHandle, form: 'csi' };
-  const plugin = inTreePluginOf(spec);
-  const source = plugin && spec[plugin.source];
-  if (plugin === undefined || source === undefined) return undefined;
+  const found = findInTreeSource(volume);
+  if (found === undefined) return undefined;
+  const { plugin, source } = found;
   const id = plugin.identify(source, spec.claimRef?.namespace ?? '');
   return id === '' ? undefined : { driver: plugin.csiDriver, id, form: plugin.source };
 }
 
-/** Whether two PVs may stand for one volume, so that a deletion for one would take the other's
- * data. Names of GCE disks are unique only within a zone: equal names in zones that both PVs state
- * are different disks, and each deletion goes to the zone of its own PV. */
+/** Whether two PVs may stand for one volume, so that deleting one would delete the other's data.
+ * Names of GCE disks are unique only within a zone: if both PVs state zones and share none, they
+ * stand for different disks, since a deletion goes to the zone of its own PV. */
 export function mayBeSame(a: VolumeParts, b: VolumeParts): boolean {
   const one = identityOf(a);
   const other = identityOf(b);
@@ -49,8 +50,8 @@ export function mayBeSame(a: VolumeParts, b: VolumeParts): boolean {
   return zones.some((zone) => otherZones.includes(zone));
 }
 
-/** Whether two PVs stand for one volume. `unclear`: they are stored in different forms, and none of
- * the volumes may be deleted because of the comparison. */
+/** Whether two PVs stand for one volume. `unclear`: they are stored in different forms or name no
+ * volume; the caller may not delete either because of this answer. */
 export function compareVolumes(a: VolumeParts, b: VolumeParts): 'same' | 'other' | 'unclear' {
   const one = identityOf(a);
   const other = identityOf(b);

@@ -1,7 +1,7 @@
 import { RESERVED_PARAMETER_PREFIX } from '../kube/keys.ts';
 import type { Class } from '../kube/objects.ts';
 import { RefusedError } from './refused-error.ts';
-import { RESERVED_SECRET_KEYS } from './secret-ref.ts';
+import { SECRET_KEYS } from './secret-ref.ts';
 
 const FS_TYPE = `${RESERVED_PARAMETER_PREFIX}fstype`;
 
@@ -12,11 +12,10 @@ export function fsTypeOf(cls: Class, defaultFsType: string): string {
   const named = Object.entries(cls.parameters ?? {}).filter(
     ([key]) => key.toLowerCase() === 'fstype' || key === FS_TYPE,
   );
-  if (named.length > 1) {
+  if (named.length > 1)
     throw new RefusedError(
       `fstype specified in parameters with both "fstype" and "${FS_TYPE}" keys`,
     );
-  }
   const fsType = named[0]?.[1] ?? '';
   return fsType === '' ? defaultFsType : fsType;
 }
@@ -28,7 +27,7 @@ export function driverParameters(cls: Class): Record<string, string> {
   const kept: [string, string][] = [];
   for (const [key, value] of Object.entries(cls.parameters ?? {})) {
     if (!key.startsWith(RESERVED_PARAMETER_PREFIX)) kept.push([key, value]);
-    else if (key !== FS_TYPE && !RESERVED_SECRET_KEYS.has(key)) {
+    else if (key !== FS_TYPE && !SECRET_KEYS.has(key)) {
       throw new RefusedError(
         'failed to strip CSI Parameters of prefixed keys: found unknown parameter key ' +
           `"${key}" with reserved namespace ${RESERVED_PARAMETER_PREFIX}`,

@@ -7,7 +7,7 @@ import type { SourceRef } from './data-source.ts';
 import { toInTreeVolume } from './migration/volumes.ts';
 import { omitUnset } from './omit-unset.ts';
 import { catchRefusal } from './refused-error.ts';
-import type { SecretPurpose, SecretRef } from './secret-ref.ts';
+import type { SecretRefs } from './secret-ref.ts';
 
 /** The PV as far as it is known before the driver answers. It is stored in the volume record, so it
  * is JSON and contains no secrets. */
@@ -26,18 +26,13 @@ export interface VolumeSkeleton {
 }
 
 /** The object from which a volume is restored or cloned. */
-export interface SkeletonSource {
+export interface SkeletonSource extends Omit<SourceRef, 'apiGroup' | 'kind'> {
   readonly resource: 'volumesnapshots' | 'persistentvolumeclaims';
-  readonly namespace: string;
-  readonly name: string;
   readonly uid: string;
-  /** The driver's answer must name a content source. */
-  readonly isEchoed: boolean;
-  /** Our finalizer is removed from the snapshot once the PV is stored. */
-  readonly isReleased: boolean;
 }
 
-interface SkeletonInput {
+/** What a PV is made of before the driver answers. */
+export interface SkeletonInput {
   readonly name: string;
   readonly claim: Claim;
   /** Translated for the driver if it is an in-tree class. */
@@ -50,7 +45,7 @@ interface SkeletonInput {
   readonly requestedBytes: bigint;
   readonly readOnly: boolean;
   readonly identity: string;
-  readonly secrets: Readonly<Partial<Record<SecretPurpose, SecretRef>>>;
+  readonly secrets: SecretRefs;
   readonly attributesClass: string | undefined;
   readonly isMigrated: boolean;
   readonly hasTopology: boolean;
@@ -96,19 +91,13 @@ function annotationsOf({ provisioner, secrets }: SkeletonInput): Record<string, 
 function specOf(input: SkeletonInput) {
   const { claim, cls, className, attributesClass } = input;
   const { namespace, name, uid, resourceVersion } = claim.metadata;
+  const claimRef = { kind: claims.kind, apiVersion: 'v1', namespace, name, uid, resourceVersion };
   return omitUnset({
     accessModes: claim.spec.accessModes,
     mountOptions: cls.mountOptions,
     persistentVolumeReclaimPolicy: cls.reclaimPolicy,
     volumeMode: claim.spec.volumeMode,
-    claimRef: omitUnset({
-      kind: claims.kind,
-      apiVersion: 'v1',
-      namespace,
-      name,
-      uid,
-      resourceVersion,
-    }),
+    claimRef: omitUnset(claimRef),
     storageClassName: className,
     volumeAttributesClassName: attributesClass,
     csi: csiSourceOf(input),

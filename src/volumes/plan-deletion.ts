@@ -5,7 +5,7 @@ import { chooseSecret, type SecretChoice } from './deletion.ts';
 import { type DriverFacts, missingCapability } from './driver-facts.ts';
 import { handleOf } from './handles.ts';
 import { isInTreeVolume } from './migration/volumes.ts';
-import { catchRefusal, RefusedError, type WaitCondition } from './refused-error.ts';
+import { catchRefusal, type Refusal, RefusedError } from './refused-error.ts';
 import { refuseUntilChanged } from './rule.ts';
 
 /** What DeleteVolume is called with, or why it is not called. */
@@ -17,12 +17,7 @@ export type DeletionPlan =
       readonly isMigrated: boolean;
       readonly secret: SecretChoice;
     }
-  | {
-      readonly kind: 'refuse';
-      readonly message: string;
-      /** The objects whose change ends the refusal. */
-      readonly waitsFor: readonly WaitCondition[];
-    };
+  | Refusal;
 
 /** What the rule needs besides the volume. */
 export interface DeletionContext {
@@ -47,13 +42,12 @@ function checkDeletion(
 ): DeletionPlan {
   const target = handleOf(volume);
   if (target === undefined) throw new RefusedError('invalid CSI PV');
-  // For our driver the handle would mean nothing or, worse, another volume.
-  if (target.driver !== driver.name) {
+  // Our driver would not know the handle or, worse, would delete another volume.
+  if (target.driver !== driver.name)
     throw new RefusedError(
       `the volume is of driver ${target.driver}, not of ${driver.name}: ` +
-        `correct the annotation ${PROVISIONED_BY}, or delete it by hand`,
+        `correct the annotation ${PROVISIONED_BY}, or delete the volume by hand`,
     );
-  }
   const missing = missingCapability(driver);
   if (missing !== undefined) throw new RefusedError(missing);
   const secret = chooseSecret(volume, driver, classOf);

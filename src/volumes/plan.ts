@@ -17,11 +17,11 @@ import { translateClass } from './migration/classes.ts';
 import { volumeName } from './names.ts';
 import { omitUnset } from './omit-unset.ts';
 import { driverParameters, fsTypeOf, metadataParameters } from './parameters.ts';
-import { type VolumeSkeleton, volumeSkeleton } from './persistent-volume.ts';
+import { type SkeletonInput, type VolumeSkeleton, volumeSkeleton } from './persistent-volume.ts';
 import type { ProvisioningOptions } from './provisioning-options.ts';
-import { catchRefusal, RefusedError, type WaitCondition } from './refused-error.ts';
+import { prefixRefusal, type Refusal, RefusedError } from './refused-error.ts';
 import { read, type Rule } from './rule.ts';
-import { type SecretContext, type SecretPurpose, secretRef, type SecretRef } from './secret-ref.ts';
+import { type SecretRef, secretRefs } from './secret-ref.ts';
 import { snapshotSource } from './snapshot-source.ts';
 
 /** What has to be done for an eligible claim. */
@@ -35,16 +35,9 @@ export type VolumePlan =
       /** The secret whose values CreateVolume gets. */
       readonly secret: SecretRef | undefined;
     }
-  /** A populator creates this volume; one event says so. */
-  | { readonly kind: 'populator'; readonly sourceKind: string }
-  /** The volume can't be created as things are. */
-  | {
-      readonly kind: 'refuse';
-      /** For the user. */
-      readonly message: string;
-      /** The objects whose change ends the refusal. */
-      readonly waitsFor: readonly WaitCondition[];
-    };
+  /** Left to a populator, which creates the volume. */
+  | { readonly kind: 'populator' }
+  | Refusal;
 
 export interface PlanInput {
   readonly claim: Claim;
@@ -54,20 +47,9 @@ export interface PlanInput {
   readonly options: ProvisioningOptions;
 }
 
-/** Provisioner first, since its refusal comes first. */
-const SECRET_PURPOSES: readonly SecretPurpose[] = [
-  'Provisioner',
-  'ControllerPublish',
-  'NodeStage',
-  'NodePublish',
-  'ControllerExpand',
-  'NodeExpand',
-  'ControllerModify',
-];
-
 /** Plans the volume of an eligible claim: what to ask of the driver, or why not. The checks are in
- * upstream's order. A claim without source and VolumeAttributesClass needs no step. Upstream:
- * external-provisioner pkg/controller/controller.go prepareProvision. */
+ * upstream's order. Upstream: external-provisioner pkg/controller/controller.go prepareProvision.
+ */
 export function* planVolume(input: PlanInput): Rule<VolumePlan> {
   try {
     return yield* checkClaim(input);
@@ -80,35 +62,26 @@ export function* planVolume(input: PlanInput): Rule<VolumePlan> {
 function* checkClaim(input: PlanInput): Rule<VolumePlan> {
   const { claim, driver, options } = input;
   const source = yield* dataSourceOf(claim, options.gates);
-  const { cls, isMigrated } = toDriverClass(input.cls, driver);
+  const { provisioner } = input.cls;
+  const isMigrated = provisioner === driver.inTreeName;
+  const cls = isMigrated
+    ? prefixRefusal('failed to translate storage class', () => translateClass(input.cls))
+    : input.cls;
   const sourceKind = source && kindOf(source, claim.metadata.name);
-  if (source !== undefined && sourceKind === 'populator')
-    return { kind: 'populator', sourceKind: source.kind };
+  if (sourceKind === 'populator') return { kind: 'populator' };
   const attributesClass = attributesClassOf(claim, options);
   const modifies = attributesClass !== undefined;
   const missing = missingCapability(driver, { sourceKind, modifies });
   if (missing !== undefined) throw new RefusedError(missing);
   if (claim.spec.selector !== undefined) throw new RefusedError('claim Selector is not supported');
-  return yield* planCreation({
-    ...input,
-    source,
-    cls,
-    provisioner: input.cls.provisioner,
-    isMigrated,
-    attributesClass,
-  });
+  return yield* planCreation({ ...input, source, cls, provisioner, isMigrated, attributesClass });
 }
 
-/** A claim that asks for nothing that the driver does not support. */
-interface CheckedInput extends PlanInput {
-  readonly source: SourceRef | undefined;
-  /** Translated for the driver if it is an in-tree class. */
-  readonly cls: Class;
-  /** Of the stored class, which names the in-tree plug-in if the class is migrated. */
-  readonly provisioner: string;
-  readonly isMigrated: boolean;
-  readonly attributesClass: string | undefined;
-}
+/** A claim that asks for nothing that the driver does not support; the class is translated. */
+type CheckedInput = PlanInput &
+  Pick<SkeletonInput, 'provisioner' | 'isMigrated' | 'attributesClass'> & {
+    readonly source: SourceRef | undefined;
+  };
 
 function* planCreation(input: CheckedInput): Rule<VolumePlan> {
   const { claim, cls, driver, options, source, attributesClass } = input;
@@ -118,17 +91,14 @@ function* planCreation(input: CheckedInput): Rule<VolumePlan> {
   const hasMultiWriter = driver.controllerCapabilities.has('SINGLE_NODE_MULTI_WRITER');
   const capabilities = volumeCapabilities(claim, cls, { fsType, hasMultiWriter });
   const content = source && (yield* contentOf(source, { ...input, requestedBytes }));
-  const identity = { name: claim.metadata.name, namespace: claim.metadata.namespace ?? '' };
-  const annotations = claim.metadata.annotations ?? {};
-  const secrets = secretsOf(cls, { volumeName: name, claim: { ...identity, annotations } });
+  const { name: claimName, namespace = '', annotations = {} } = claim.metadata;
+  const secretContext = { volumeName: name, claim: { name: claimName, namespace, annotations } };
+  const secrets = secretRefs(cls.parameters ?? {}, secretContext);
   const parameters = {
     ...driverParameters(cls),
-    ...(options.extraCreateMetadata ? metadataParameters(identity, name) : {}),
+    ...(options.extraCreateMetadata ? metadataParameters(secretContext.claim, name) : {}),
   };
-  const mutableParameters =
-    attributesClass === undefined
-      ? undefined
-      : yield* mutableParametersOf(attributesClass, driver.name);
+  const mutableParameters = yield* mutableParametersOf(attributesClass, driver.name);
   const request = create(
     CreateVolumeRequestSchema,
     omitUnset({
@@ -151,28 +121,13 @@ function* planCreation(input: CheckedInput): Rule<VolumePlan> {
       driver: driver.name,
       fsType,
       requestedBytes,
-      readOnly: isReadOnlyMany(capabilities) && options.controllerPublishReadonly,
+      readOnly: isReadOnlyMany(claim) && options.controllerPublishReadonly,
       identity: options.identity,
       secrets,
       hasTopology: supportsTopology(driver, options.gates),
       source: source && content && { ...source, uid: content.object.metadata.uid },
     }),
   };
-}
-
-/** Translates a class of the in-tree plug-in for the driver that replaced it. */
-function toDriverClass(
-  cls: Class,
-  { inTreeName }: DriverFacts,
-): { readonly cls: Class; readonly isMigrated: boolean } {
-  if (inTreeName === undefined || cls.provisioner !== inTreeName) return { cls, isMigrated: false };
-  const translated = catchRefusal(
-    () => translateClass(cls, inTreeName),
-    (cause) => {
-      throw new RefusedError(`failed to translate storage class: ${cause.message}`, { cause });
-    },
-  );
-  return { cls: translated, isMigrated: true };
 }
 
 /** The VolumeAttributesClass that the claim names, if any. It is refused without the feature gate:
@@ -183,11 +138,11 @@ function attributesClassOf(claim: Claim, options: ProvisioningOptions): string |
   if (options.gates.VolumeAttributesClass) return name;
   throw new RefusedError(
     `the claim names VolumeAttributesClass ${name}, and the feature gate VolumeAttributesClass ` +
-      'is off; switch it on, or make the claim without',
+      'is off; switch it on, or create the claim without a VolumeAttributesClass',
   );
 }
 
-/** The content source, once our finalizer keeps it. */
+/** The content source, after our finalizer was added to its object. */
 function* contentOf(
   source: SourceRef,
   input: PlanInput & { readonly requestedBytes: bigint },
@@ -199,17 +154,8 @@ function* contentOf(
   return content;
 }
 
-function secretsOf(
-  cls: Class,
-  context: SecretContext,
-): Readonly<Partial<Record<SecretPurpose, SecretRef>>> {
-  const refs = SECRET_PURPOSES.map(
-    (purpose) => [purpose, secretRef(purpose, cls.parameters ?? {}, context)] as const,
-  );
-  return omitUnset(Object.fromEntries(refs));
-}
-
-function* mutableParametersOf(name: string, driver: string): Rule<Labels> {
+function* mutableParametersOf(name: string | undefined, driver: string): Rule<Labels | undefined> {
+  if (name === undefined) return undefined;
   const { driverName, parameters = {} } = yield* read<VolumeAttributesClass>(
     volumeAttributesClasses,
     { name },

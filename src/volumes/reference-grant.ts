@@ -1,7 +1,7 @@
 import type { ReferenceGrant } from '../kube/objects.ts';
 
-/** A claim's request to use an object of another namespace. */
-interface CrossNamespaceRequest {
+/** The claim's namespace, and the object of another namespace that it refers to. */
+interface CrossNamespaceRef {
   readonly claimNamespace: string;
   /** API group of the object; undefined for the core group. */
   readonly apiGroup: string | undefined;
@@ -13,30 +13,19 @@ interface CrossNamespaceRequest {
 /** Whether one of the grants lets the claim use the object. The grant has to be in the object's
  * namespace and to name both sides. Upstream: external-provisioner pkg/controller/util.go
  * IsGranted. */
-export function isGranted(
-  grants: readonly ReferenceGrant[],
-  request: CrossNamespaceRequest,
-): boolean {
+export function isGranted(grants: readonly ReferenceGrant[], request: CrossNamespaceRef): boolean {
+  const { claimNamespace, apiGroup = '', kind, name } = request;
   return grants.some(
-    (grant) =>
-      grant.metadata.namespace === request.namespace &&
-      matchesClaim(grant, request) &&
-      matchesObject(grant, request),
-  );
-}
-
-function matchesClaim(grant: ReferenceGrant, { claimNamespace }: CrossNamespaceRequest): boolean {
-  return (grant.spec?.from ?? []).some(
-    ({ group, kind, namespace }) =>
-      group === '' && kind === 'PersistentVolumeClaim' && namespace === claimNamespace,
-  );
-}
-
-function matchesObject(grant: ReferenceGrant, request: CrossNamespaceRequest): boolean {
-  return (grant.spec?.to ?? []).some(
-    ({ group, kind, name = '' }) =>
-      group === (request.apiGroup ?? '') &&
-      kind === request.kind &&
-      (name === '' || name === request.name),
+    ({ metadata, spec }) =>
+      metadata.namespace === request.namespace &&
+      (spec?.from ?? []).some(
+        (from) =>
+          from.group === '' &&
+          from.kind === 'PersistentVolumeClaim' &&
+          from.namespace === claimNamespace,
+      ) &&
+      (spec?.to ?? []).some(
+        (to) => to.group === apiGroup && to.kind === kind && ['', name].includes(to.name ?? ''),
+      ),
   );
 }

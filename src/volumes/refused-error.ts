@@ -8,6 +8,15 @@ export interface WaitCondition {
   readonly seen: string;
 }
 
+/** A refusal as the result of a plan. */
+export interface Refusal {
+  readonly kind: 'refuse';
+  /** For the user. */
+  readonly message: string;
+  /** The objects whose change ends the refusal. */
+  readonly waitsFor: readonly WaitCondition[];
+}
+
 /** Thrown by a rule for a claim, class or volume that can't be served as it is. The message is what
  * the user reads in the event. */
 export class RefusedError extends Error {
@@ -15,10 +24,7 @@ export class RefusedError extends Error {
   /** Empty if no known object ends the refusal. */
   readonly waitsFor: readonly WaitCondition[];
 
-  constructor(
-    message: string,
-    options: ErrorOptions & { readonly waitsFor?: readonly WaitCondition[] } = {},
-  ) {
+  constructor(message: string, options: ErrorOptions & Partial<Pick<Refusal, 'waitsFor'>> = {}) {
     super(message, options);
     this.waitsFor = options.waitsFor ?? [];
   }
@@ -33,4 +39,11 @@ export function catchRefusal<T>(act: () => T, onRefusal: (refusal: RefusedError)
     if (error instanceof RefusedError) return onRefusal(error);
     throw error;
   }
+}
+
+/** Calls `act`; the message of a refusal gets a prefix. */
+export function prefixRefusal<T>(prefix: string, act: () => T): T {
+  return catchRefusal(act, (cause) => {
+    throw new RefusedError(`${prefix}: ${cause.message}`, { cause, waitsFor: cause.waitsFor });
+  });
 }

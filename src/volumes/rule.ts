@@ -74,12 +74,10 @@ export function* list<T extends KubeObject>(
   return answer.kind === 'listed' ? (answer.items as readonly T[]) : [];
 }
 
-type Read = Pick<KubeObject, 'metadata'>;
-
 /** The refusal of a claim until an object, which was read as given, changes. */
 export function refuseUntilChanged(
   resource: Resource,
-  object: Read,
+  object: KubeObject,
   message: string,
 ): RefusedError {
   return new RefusedError(message, { waitsFor: [toWaitCondition(resource, object)] });
@@ -88,7 +86,7 @@ export function refuseUntilChanged(
 /** Runs a rule about what `object` refers to. A refusal that waits for another object ends also
  * when `object` itself changes, since it may then refer to a different one.
  * @throws RefusedError */
-export function* alsoWaitFor<T>(resource: Resource, object: Read, rule: Rule<T>): Rule<T> {
+export function* alsoWaitFor<T>(resource: Resource, object: KubeObject, rule: Rule<T>): Rule<T> {
   try {
     return yield* rule;
   } catch (cause) {
@@ -110,7 +108,7 @@ export function* rewordRefusal<T>(rule: Rule<T>, reword: (message: string) => st
   }
 }
 
-function toWaitCondition({ plural }: Resource, { metadata }: Read): WaitCondition {
+function toWaitCondition({ plural }: Resource, { metadata }: KubeObject): WaitCondition {
   const { namespace, name, resourceVersion } = metadata;
   const ref = namespace === undefined ? { name } : { namespace, name };
   return { resource: plural, ...ref, seen: resourceVersion };

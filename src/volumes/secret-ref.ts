@@ -1,4 +1,5 @@
 import { RESERVED_PARAMETER_PREFIX } from '../kube/keys.ts';
+import { omitUnset } from './omit-unset.ts';
 import { quote } from './quote.ts';
 import { RefusedError } from './refused-error.ts';
 
@@ -9,12 +10,7 @@ export interface SecretRef {
 }
 
 /** The class parameters that name a secret: the current key first, then the deprecated one. */
-interface SecretKeys {
-  readonly names: readonly [string, ...string[]];
-  readonly namespaces: readonly [string, ...string[]];
-}
-
-function keysOf(purpose: string, ...deprecated: string[]): SecretKeys {
+function keysOf(purpose: string, ...deprecated: string[]) {
   const prefix = `${RESERVED_PARAMETER_PREFIX}${purpose}`;
   return {
     names: [`${prefix}secret-name`, ...deprecated.map((word) => `csi${word}SecretName`)],
@@ -27,17 +23,9 @@ function keysOf(purpose: string, ...deprecated: string[]): SecretKeys {
 
 const DEFAULT_KEYS = keysOf('');
 
-/** What a secret is for, spelled as in upstream's messages. */
-export type SecretPurpose =
-  | 'Provisioner'
-  | 'ControllerPublish'
-  | 'NodeStage'
-  | 'NodePublish'
-  | 'ControllerExpand'
-  | 'NodeExpand'
-  | 'ControllerModify';
-
-const PURPOSE_KEYS: Readonly<Record<SecretPurpose, SecretKeys>> = {
+/** The keys of each purpose, which is spelled as in upstream's messages. Provisioner is first since
+ * its refusal comes first. */
+const PURPOSE_KEYS = {
   Provisioner: keysOf('provisioner-', 'Provisioner'),
   ControllerPublish: keysOf('controller-publish-', 'ControllerPublish'),
   NodeStage: keysOf('node-stage-', 'NodeStage'),
@@ -47,12 +35,15 @@ const PURPOSE_KEYS: Readonly<Record<SecretPurpose, SecretKeys>> = {
   ControllerModify: keysOf('controller-modify-'),
 };
 
-/** The reserved class parameters that name secrets. */
-export const RESERVED_SECRET_KEYS: ReadonlySet<string> = new Set(
-  [DEFAULT_KEYS, ...Object.values(PURPOSE_KEYS)].flatMap(({ names, namespaces }) => [
-    names[0],
-    namespaces[0],
-  ]),
+/** What a secret is for. */
+export type SecretPurpose = keyof typeof PURPOSE_KEYS;
+
+/** The secret of each purpose that has one. */
+export type SecretRefs = Readonly<Partial<Record<SecretPurpose, SecretRef>>>;
+
+/** Every class parameter that names a secret. */
+export const SECRET_KEYS: ReadonlySet<string> = new Set(
+  [DEFAULT_KEYS, ...Object.values(PURPOSE_KEYS)].flatMap((keys) => Object.values(keys).flat()),
 );
 
 /** The values for the variables of templates. */
@@ -97,33 +88,42 @@ export function secretRef(
   return { name, namespace };
 }
 
+/** The secrets that the class parameters name for all purposes.
+ * @throws RefusedError as secretRef */
+export function secretRefs(
+  parameters: Readonly<Record<string, string>>,
+  context: SecretContext,
+): SecretRefs {
+  const purposes = Object.keys(PURPOSE_KEYS) as SecretPurpose[];
+  const refs = purposes.map((purpose) => [purpose, secretRef(purpose, parameters, context)]);
+  return omitUnset(Object.fromEntries(refs) as SecretRefs);
+}
+
 /** Upstream: verifyAndGetSecretNameAndNamespaceTemplate. */
 function findTemplates(
   purpose: SecretPurpose | 'Default',
-  keys: SecretKeys,
+  keys: typeof DEFAULT_KEYS,
   parameters: Readonly<Record<string, string>>,
 ): SecretRef | undefined {
-  const read = (spellings: readonly string[]): readonly (string | undefined)[] =>
-    spellings.filter((key) => Object.hasOwn(parameters, key)).map((key) => parameters[key]);
+  const read = (spellings: readonly string[]): readonly string[] =>
+    spellings.map((key) => parameters[key]).filter((value) => value !== undefined);
   const names = read(keys.names);
   const namespaces = read(keys.namespaces);
   const refuse = (why: string): RefusedError => {
     const which = purpose === 'Default' ? 'default name' : 'name';
     return new RefusedError(`failed to get ${which} and namespace template from params: ${why}`);
   };
-  if (names.length > 1 || namespaces.length > 1) {
+  if (names.length > 1 || namespaces.length > 1)
     throw refuse(
       `${purpose} secrets specified in parameters with both "csi" and "csi.storage.k8s.io/" keys`,
     );
-  }
   const [name] = names;
   const [namespace] = namespaces;
   if (name === undefined && namespace === undefined) return undefined;
-  if (name === undefined || namespace === undefined) {
+  if (name === undefined || namespace === undefined)
     throw refuse(
       `either name and namespace for ${purpose} secrets specified, Both must be specified`,
     );
-  }
   if (name === '' || namespace === '') {
     const which = `${purpose} secrets specified in parameters`;
     throw refuse(`${which} but value of either namespace or name is empty`);

@@ -12,10 +12,10 @@ import { quote } from './quote.ts';
 import { RefusedError } from './refused-error.ts';
 import { alsoWaitFor, read, refuseUntilChanged, rewordRefusal, type Rule } from './rule.ts';
 
-/** The snapshot from which a claim is restored. Every message that says why a restore is refused,
- * and so the text of the claim's event, is in this file; its prefix comes from addSourcePrefix.
- * Checks and messages are upstream's, in upstream's order: external-provisioner
- * pkg/controller/controller.go getSnapshotSource.
+/** The snapshot from which a claim is restored. All messages about refused restores, which become
+ * texts of events, are in this file, except for the prefix that addSourcePrefix adds. Checks and
+ * messages are upstream's, in upstream's order: external-provisioner pkg/controller/controller.go
+ * getSnapshotSource.
  * @throws RefusedError that waits for the snapshot or its content */
 export function snapshotSource(input: ContentInput): Rule<ContentSource> {
   return addSourcePrefix(input.source, checkSnapshotSource(input));
@@ -63,8 +63,8 @@ function refuseForContent(content: SnapshotContent, message: string): RefusedErr
   return refuseUntilChanged(snapshotContents, content, message);
 }
 
-/** A snapshot that is being deleted but has our finalizer can be used: a restore from it has begun,
- * this one or another, and the finalizer keeps the snapshot until that has ended. */
+/** A snapshot that is being deleted can be used while it has our finalizer: that was added by a
+ * restore, this one or another, and is not removed before that restore has ended. */
 function checkNotDeleted(snapshot: Snapshot): void {
   const { name, deletionTimestamp, finalizers = [] } = snapshot.metadata;
   if (deletionTimestamp === undefined || finalizers.includes(SNAPSHOT_SOURCE_PROTECTION)) return;
@@ -101,8 +101,7 @@ function checkSize(snapshot: Snapshot, { claim, requestedBytes }: ContentInput):
     throw new RefusedError(
       `error getting capacity for PVC ${claim.metadata.name} when creating snapshot ${name}`,
     );
-  const field = 'status.restoreSize';
-  const restoreBytes = parseSourceBytes(snapshots, snapshot, { field, text });
+  const restoreBytes = parseSourceBytes(snapshots, snapshot, 'status.restoreSize', text);
   if (requestedBytes >= restoreBytes) return;
   throw refuse(
     snapshot,

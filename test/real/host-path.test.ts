@@ -85,21 +85,21 @@ if (program === undefined || program === '') {
     });
 
     it('clones a claim with its content', async () => {
-      await writeWord(await bind('origin'), 'cloned');
+      await writeText(await bind('origin'), 'cloned');
       const volume = await bind('copy', {
         dataSource: { kind: 'PersistentVolumeClaim', name: 'origin' },
       });
-      assert.equal(await readWord(volume), 'cloned');
+      assert.equal(await readText(volume), 'cloned');
     });
 
     it('restores a snapshot as it was', async () => {
       const source = await bind('pictured');
-      await writeWord(source, 'restored');
+      await writeText(source, 'restored');
       const { snapshot } = await driver.call(Controller.method.createSnapshot, {
         sourceVolumeId: handleOf(source),
         name: unique('snapshot'),
       });
-      await writeWord(source, 'written later');
+      await writeText(source, 'written later');
       assert.ok(snapshot !== undefined);
       await makeSnapshot('picture', snapshot.snapshotId);
       const volume = await bind('restored', {
@@ -113,7 +113,7 @@ if (program === undefined || program === '') {
         `${SNAPSHOTS}/namespaces/${namespace}/volumesnapshots/picture`,
         (reply) => listAt(reply.body, 'metadata', 'finalizers').length === 0,
       );
-      assert.equal(await readWord(volume), 'restored');
+      assert.equal(await readText(volume), 'restored');
       await driver.call(Controller.method.deleteSnapshot, { snapshotId: snapshot.snapshotId });
     });
 
@@ -158,16 +158,16 @@ if (program === undefined || program === '') {
       return api.read(`${VOLUMES}/${textAt(bound.body, 'spec', 'volumeName')}`);
     }
 
-    function wordOf(volume: unknown): string {
-      return join(driver.volumes, handleOf(volume), 'word');
+    function fileOf(volume: unknown): string {
+      return join(driver.volumes, handleOf(volume), 'text');
     }
 
-    async function writeWord(volume: unknown, word: string): Promise<void> {
-      await writeFile(wordOf(volume), word);
+    async function writeText(volume: unknown, text: string): Promise<void> {
+      await writeFile(fileOf(volume), text);
     }
 
-    async function readWord(volume: unknown): Promise<string> {
-      return readFile(wordOf(volume), 'utf8');
+    async function readText(volume: unknown): Promise<string> {
+      return readFile(fileOf(volume), 'utf8');
     }
 
     async function handles(): Promise<readonly string[]> {

@@ -316,14 +316,16 @@ describe('cloneSource across namespaces', () => {
     string,
     [claim: Claim, grant?: GrantChange | undefined, objects?: ApiObjects]
   > = {
-    'a plain dataSource with the gate on (D-28)': [aCloningClaim()],
-    'into another class with the gate on (D-29)': [aCloningClaim({ storageClassName: 'other' })],
-    'a file system with the gate on (D-30)': [
+    'a plain dataSource with the feature gate on (D-28)': [aCloningClaim()],
+    'into another class with the feature gate on (D-29)': [
+      aCloningClaim({ storageClassName: 'other' }),
+    ],
+    'a file system with the feature gate on (D-30)': [
       aCloningClaim({ volumeMode: 'Filesystem' }),
       undefined,
       between('Filesystem', 'Filesystem').objects,
     ],
-    'a volume without a mode with the gate on (D-31)': [
+    'a volume without a mode with the feature gate on (D-31)': [
       aCloningClaim(),
       undefined,
       between(undefined, undefined).objects,
@@ -343,7 +345,7 @@ describe('cloneSource across namespaces', () => {
   for (const [title, [claim, grant, objects]] of Object.entries(granted)) {
     it(`clones ${title}`, () => {
       const { value, steps } = reading(claim, grant, objects);
-      assert.deepEqual(value?.request.type.value, { volumeId: 'test-volume-id' });
+      assert.deepEqual(value?.request.type?.value, { volumeId: 'test-volume-id' });
       assert.deepEqual(steps.slice(-3), [...READS, ADDS_FINALIZER]);
     });
   }
@@ -356,7 +358,7 @@ describe('cloneSource across namespaces', () => {
     'with a grant to another group (D-44)': { to: { group: 'wrong' } },
     'with a grant to another kind (D-45)': { to: { kind: 'Wrong' } },
     'with a grant to another name (D-46)': { to: { name: 'other' } },
-    'with a grant from nobody to nothing (D-47)': { from: null, to: null },
+    'with a grant whose `from` and `to` are empty (D-47)': { from: null, to: null },
     'without any grant (D-48)': undefined,
   };
   for (const [title, grant] of Object.entries(kept)) {

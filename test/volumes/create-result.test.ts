@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { isStillRunning, judgeCreateFailure } from '#src/volumes/create-result.ts';
 
-type Speaker = 'driver' | 'gateway' | 'nobody';
-const judged = (codeName: string, from: Speaker, isNotFoundAmbiguous = false) =>
+type Sender = 'driver' | 'gateway' | 'unknown';
+const judged = (codeName: string, from: Sender, isNotFoundAmbiguous = false) =>
   judgeCreateFailure(
     { codeName, driverSaid: from === 'driver', notForwarded: from === 'gateway' },
     { isNotFoundAmbiguous },
@@ -24,8 +24,8 @@ const FINAL = [
 ];
 const RUNNING = ['Canceled', 'DeadlineExceeded', 'Aborted'];
 
-/* The numbered cases of codes are in test/jobs/claim/create-codes.test.ts, with their effect on the
- * record. */
+/* The numbered cases of codes are in test/jobs/claim/call-create-volume.test.ts, with their effect
+ * on the record. */
 describe('an error of CreateVolume', () => {
   for (const code of FINAL) {
     it(`is a refusal if the driver says ${code}`, () => {
@@ -35,13 +35,13 @@ describe('an error of CreateVolume', () => {
       });
     });
     it(`is ambiguous if ${code} may not be from the driver`, () => {
-      assert.deepEqual(judged(code, 'nobody'), { kind: 'ambiguous', running: false });
+      assert.deepEqual(judged(code, 'unknown'), { kind: 'ambiguous', running: false });
     });
   }
   for (const code of RUNNING) {
-    it(`says that the driver is still at work: ${code}`, () => {
+    it(`means that the driver is still running: ${code}`, () => {
       assert.equal(isStillRunning(code), true);
-      for (const from of ['driver', 'nobody'] as const)
+      for (const from of ['driver', 'unknown'] as const)
         assert.deepEqual(judged(code, from), { kind: 'ambiguous', running: true });
     });
   }
@@ -55,7 +55,7 @@ describe('an error of CreateVolume', () => {
     assert.deepEqual(judged('NotFound', 'driver', true), { kind: 'ambiguous', running: false });
     assert.deepEqual(judged('Internal', 'driver', true), { kind: 'refused', infeasible: false });
   });
-  it('says that nothing was sent, and whether the gateway is busy with the volume', () => {
+  it('means that nothing was sent if it is from the gateway; Aborted: it is busy', () => {
     assert.deepEqual(judged('Aborted', 'gateway'), { kind: 'not-forwarded', busy: true });
     assert.deepEqual(judged('Unavailable', 'gateway'), { kind: 'not-forwarded', busy: false });
     assert.deepEqual(judged('NotFound', 'gateway', true), { kind: 'not-forwarded', busy: false });

@@ -246,7 +246,7 @@ describe('addSourceFinalizer', () => {
     assert.equal(error, undefined);
   });
 
-  it("refuses with the server's words on a conflict (R-13)", () => {
+  it("refuses with the server's message on a conflict (R-13)", () => {
     const { error } = run(
       addSourceFinalizer(ofSnapshot()),
       snapshotObjects(),
@@ -282,10 +282,7 @@ describe('addSourceFinalizer', () => {
 
 describe('parseSourceBytes', () => {
   it('reads an exact size', () =>
-    assert.equal(
-      parseSourceBytes(claims, aSourceClaim(), { field: 'size', text: '1.5Ki' }),
-      1536n,
-    ));
+    assert.equal(parseSourceBytes(claims, aSourceClaim(), 'size', '1.5Ki'), 1536n));
 
   it('lets the error of a defect pass', () => {
     const broken = new Error('a defect');
@@ -295,7 +292,7 @@ describe('parseSourceBytes', () => {
       },
     } as unknown as string;
     assert.throws(
-      () => parseSourceBytes(claims, aSourceClaim(), { field: 'size', text }),
+      () => parseSourceBytes(claims, aSourceClaim(), 'size', text),
       (error) => error === broken,
     );
   });

@@ -156,11 +156,10 @@ describe('judgeVolume, by whose volume it is,', () => {
     ],
   ];
   for (const [what, volume, expected] of cases) {
-    it(`${expected === 'delete' ? 'takes' : 'leaves'} ${what}`, () =>
-      assert.equal(kind(volume, successor), expected));
+    it(`${expected}s ${what}`, () => assert.equal(kind(volume, successor), expected));
   }
 
-  it('does not know the in-tree name of another driver', () => {
+  it('ignores the volume of a plug-in that another driver replaced', () => {
     assert.equal(kind(inTree({ [PROVISIONED_BY]: inTreeName }), driver), 'ignore');
   });
 
@@ -324,13 +323,13 @@ describe('chooseSecret', () => {
     });
   });
 
-  it('chooses none and says why if the class is gone', () => {
+  it('chooses none if the class is gone, with a note', () => {
     assert.deepEqual(chooseSecret(volumeWith({}), driver, gone), {
       note: 'storageClass "class" not found',
     });
   });
 
-  it('chooses none and says why if the claim is unknown', () => {
+  it('chooses none if the claim is unknown, with a note', () => {
     const { claimRef: _, ...spec } = volumeWith({}).spec;
     const choice = chooseSecret(
       { ...volumeWith({}), spec },
@@ -364,8 +363,10 @@ describe('chooseSecret', () => {
     const parameters = ofClass("${pvc.annotations['key']}");
     assert.throws(() => chooseSecret(volumeWith({}), driver, classWith({ parameters })), {
       name: 'RefusedError',
-      message:
-        /^failed to get secretreference for volume test-testi: error resolving value .*invalid tokens: \["pvc\.annotations\['key'\]"\]$/,
+      message: new RegExp(
+        '^failed to get secretreference for volume test-testi: error resolving ' +
+          String.raw`value .*invalid tokens: \["pvc\.annotations\['key'\]"\]$`,
+      ),
     });
   });
 
@@ -407,8 +408,10 @@ describe('chooseSecret', () => {
     };
     assert.throws(() => chooseSecret(volumeWith({}), driver, classWith({ parameters })), {
       name: 'RefusedError',
-      message:
-        /^failed to get secretreference for volume test-testi: .*either name and namespace for Provisioner secrets specified/,
+      message: new RegExp(
+        '^failed to get secretreference for volume test-testi: .*either name and ' +
+          'namespace for Provisioner secrets specified',
+      ),
     });
   });
 

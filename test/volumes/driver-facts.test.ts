@@ -17,7 +17,7 @@ describe('a driver', () => {
   it('is not known by a missing name, even if it replaced no plug-in', () =>
     assert.equal(isKnownAs({ name: DRIVER }, undefined), false));
 
-  it('has topology if it reports so and the gate is on', () => {
+  it('has topology if it reports so and the feature gate is on', () => {
     assert.equal(supportsTopology(withTopology, DEFAULT_GATES), true);
     assert.equal(supportsTopology(withTopology, { ...DEFAULT_GATES, Topology: false }), false);
     assert.equal(supportsTopology(driver, DEFAULT_GATES), false);

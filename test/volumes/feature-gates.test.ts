@@ -76,13 +76,13 @@ describe('feature gates', () => {
       /^missing value in "Topology"; write Topology=true or Topology=false$/,
     ],
     [
-      'with a value that is no truth',
+      'with a value that is no boolean',
       'Topology=yes',
       /^invalid value in "Topology=yes"; write Topology=true or Topology=false$/,
     ],
     ['with two values', 'Topology=true=false', /^invalid value in "Topology=true=false"/],
     [
-      'that nobody knows',
+      'that do not exist',
       'HonorPVReclaimPolicy=true',
       /^unrecognized feature gate: HonorPVReclaimPolicy; there are Topology, /,
     ],
@@ -93,11 +93,11 @@ describe('feature gates', () => {
       /^unrecognized feature gate: toString;/,
     ],
   ];
-  for (const [what, item, words] of unreadable) {
+  for (const [what, item, message] of unreadable) {
     it(`${what} are refused, and the text names the fix`, () => {
       const answer = parseFeatureGates(['Topology=true', item]);
       assert.ok(typeof answer === 'string');
-      assert.match(answer, words);
+      assert.match(answer, message);
     });
   }
 });

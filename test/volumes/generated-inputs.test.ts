@@ -283,21 +283,43 @@ const REFUSALS: readonly RegExp[] = [
   /^error getting ReferenceGrants in [^]* namespace from api server: the server said no$/,
   /^accessing [^]* of \S* ?dataSource from [^]* isn't allowed$/,
   /^dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is disabled$/,
-  /^failed to translate storage class: (cannot simultaneously set allowed topologies and zone|[^]*AllowedTopologies|[^]*topolog|[^]*zone|[^]*iopsPerGB)/i,
+  new RegExp(
+    '^failed to translate storage class: (cannot simultaneously set allowed ' +
+      'topologies and zone|[^]*AllowedTopologies|[^]*topolog|[^]*zone|' +
+      '[^]*iopsPerGB)',
+    'i',
+  ),
   /^the PVC source not found for PVC /,
-  /^the PVC source does not belong to the right APIGroup\. Expected snapshot\.storage\.k8s\.io, Got /,
-  /^the claim names VolumeAttributesClass [^]*, and the feature gate VolumeAttributesClass is off; /,
-  /^CSI driver does not support (dynamic provisioning|snapshot restore|clone operations|VolumeAttributesClass): (plugin|controller) [A-Z_]+ capability is not reported$/,
+  new RegExp(
+    String.raw`^the PVC source does not belong to the right APIGroup\. Expected ` +
+      String.raw`snapshot\.storage\.k8s\.io, Got `,
+  ),
+  new RegExp(
+    '^the claim names VolumeAttributesClass [^]*, and the feature gate ' +
+      'VolumeAttributesClass is off; ',
+  ),
+  new RegExp(
+    '^CSI driver does not support (dynamic provisioning|snapshot restore|' +
+      'clone operations|VolumeAttributesClass): (plugin|controller) [A-Z_]+ ' +
+      'capability is not reported$',
+  ),
   /^claim Selector is not supported$/,
   /^volume name prefix cannot be of length 0$/,
   /^corrupted PVC object, it is missing UID$/,
   /^fstype specified in parameters with both "fstype" and "csi\.storage\.k8s\.io\/fstype" keys$/,
   /^spec\.resources\.requests\.storage: /,
   /^unsupported AccessMode combination: \[/,
-  /^failed to get (default )?name and namespace template from params: (either name and namespace for [A-Za-z]+ secrets|[A-Za-z]+ secrets specified in parameters)/,
+  new RegExp(
+    '^failed to get (default )?name and namespace template from params: ' +
+      '(either name and namespace for [A-Za-z]+ secrets|[A-Za-z]+ secrets ' +
+      'specified in parameters)',
+  ),
   /^error resolving value "[^]*": invalid tokens: \[/,
   /^"[^]*" (resolved to "[^]*" which )?is not a valid (secret|namespace|name)/,
-  /^failed to strip CSI Parameters of prefixed keys: found unknown parameter key "csi\.storage\.k8s\.io\//,
+  new RegExp(
+    '^failed to strip CSI Parameters of prefixed keys: found unknown ' +
+      String.raw`parameter key "csi\.storage\.k8s\.io/`,
+  ),
   /^VAC [^]* referenced in PVC is for driver [^]* which does not match driver name /,
   /^volumeattributesclasses\.storage\.k8s\.io "[^]*" not found$/,
   /^volumesnapshots\.snapshot\.storage\.k8s\.io "source" not found$/,
@@ -317,19 +339,37 @@ const REFUSALS: readonly RegExp[] = [
 
 /** The messages for unusable answers. */
 const BAD_ANSWERS: readonly RegExp[] = [
-  /^the driver answered CreateVolume (without a volume|with an empty volume_id); report this to the driver’s vendor$/,
+  new RegExp(
+    '^the driver answered CreateVolume (without a volume|with an empty ' +
+      'volume_id); report this to the driver’s vendor$',
+  ),
   /^created volume capacity -?\d+ less than requested capacity 100$/,
   /^volume content source missing$/,
-  /^failed to [^]*(ID|topology|components|region)|^could not [^]*|^error parsing volume id|^failed to convert partition [^]* to integer/i,
+  new RegExp(
+    '^failed to [^]*(ID|topology|components|region)|^could not [^]*|^error ' +
+      'parsing volume id|^failed to convert partition [^]* to integer',
+    'i',
+  ),
 ];
 
 /** The messages for refused deletions. */
 const DELETION_REFUSALS: readonly RegExp[] = [
   /^invalid CSI PV$/,
-  /^the volume is of driver [^]*, not of [^]*: correct the annotation pv\.kubernetes\.io\/provisioned-by, or delete it by hand$/,
-  /^CSI driver does not support dynamic provisioning: (plugin|controller) [A-Z_]+ capability is not reported$/,
+  new RegExp(
+    '^the volume is of driver [^]*, not of [^]*: correct the annotation ' +
+      String.raw`pv\.kubernetes\.io/provisioned-by, or delete the volume by hand$`,
+  ),
+  new RegExp(
+    '^CSI driver does not support dynamic provisioning: (plugin|controller) ' +
+      '[A-Z_]+ capability is not reported$',
+  ),
   /^failed to get secretreference for volume /,
-  /^could not find in-tree storage class parameter translation logic|^cannot simultaneously set allowed topologies and zone|^[^]*(zone|topolog|iopsPerGB)/i,
+  new RegExp(
+    '^could not find in-tree storage class parameter translation logic|' +
+      '^cannot simultaneously set allowed topologies and zone|^[^]*(zone|' +
+      'topolog|iopsPerGB)',
+    'i',
+  ),
   /^persistentvolume test-testi is still attached to node node$/,
 ];
 const anAttachment: VolumeAttachment = {
@@ -369,7 +409,7 @@ function run(rule: ReturnType<typeof planVolume>, answers: readonly Answer[]): V
 }
 
 describe(`the rules, on ${RUNS} generated inputs each`, () => {
-  it('plan, hand over or refuse with a message that names the fault, and throw nothing', () => {
+  it('end in a plan, a populator or a refusal that names the fault, and throw nothing', () => {
     const seen = { create: 0, populator: 0, refuse: 0 };
     fc.assert(
       fc.property(

@@ -94,20 +94,20 @@ describe('mayBeSame', () => {
     spec: { gcePersistentDisk: { pdName } },
   });
 
-  it('holds for two PVs with the same id', () => {
+  it('is true for two PVs with the same id', () => {
     assert.ok(mayBeSame(csi('vol-1'), inTree('vol-1')));
     assert.ok(!mayBeSame(csi('vol-1'), csi('vol-2')));
     assert.ok(!mayBeSame(csi('vol-1'), csi('vol-1', 'other')));
     assert.ok(!mayBeSame(none, none));
   });
 
-  it('does not hold for GCE disks in different zones', () => {
+  it('is false for GCE disks in different zones', () => {
     assert.ok(!mayBeSame(disk('us-a-b'), disk('us-a-c')));
     assert.ok(mayBeSame(disk('us-a-b'), disk('us-a-b')));
     assert.ok(mayBeSame(disk('us-a-b__us-a-c'), disk('us-a-c__us-a-d')));
   });
 
-  it('holds for GCE disks if one has no zone or another form', () => {
+  it('is true for GCE disks if one has no zone or another form', () => {
     assert.ok(mayBeSame(disk('us-a-b'), disk()));
     assert.ok(mayBeSame(disk(), disk('us-a-b')));
     const asCsi = {

@@ -47,8 +47,11 @@ describe('the parameters that the driver gets', () => {
   });
 
   it('include fstype and the deprecated secret keys (A-09)', () => {
-    const words = ['Provisioner', 'ControllerPublish', 'NodeStage', 'NodePublish'];
-    const old = words.flatMap((word) => [`csi${word}SecretName`, `csi${word}SecretNamespace`]);
+    const purposes = ['Provisioner', 'ControllerPublish', 'NodeStage', 'NodePublish'];
+    const old = purposes.flatMap((purpose) => [
+      `csi${purpose}SecretName`,
+      `csi${purpose}SecretNamespace`,
+    ]);
     const parameters = Object.fromEntries(['fstype', ...old].map((key) => [key, 'value']));
     assert.equal(Object.keys(parameters).length, 9);
     assert.deepEqual(sent(parameters), parameters);
@@ -105,10 +108,10 @@ describe('the file system of a class', () => {
     assert.equal(fsType({ [`${N}fsType`]: 'xfs' }), 'ext4'));
 
   it('may be named only once', () => {
-    const words = hasMessage(
+    const isRefusal = hasMessage(
       'fstype specified in parameters with both "fstype" and "csi.storage.k8s.io/fstype" keys',
     );
-    assert.throws(() => fsType({ fstype: 'a', [`${N}fstype`]: 'a' }), words);
-    assert.throws(() => fsType({ fstype: 'a', FSType: 'a' }), words);
+    assert.throws(() => fsType({ fstype: 'a', [`${N}fstype`]: 'a' }), isRefusal);
+    assert.throws(() => fsType({ fstype: 'a', FSType: 'a' }), isRefusal);
   });
 });

@@ -16,7 +16,7 @@ import type { ApiObjects } from './source-builders.ts';
 
 const claim = aClaim({ spec: { volumeAttributesClassName: 'gold' } });
 const cls = aClass({ parameters: { 'test-param': 'from-sc' } });
-const holding = (change: Partial<VolumeAttributesClass> = {}): ApiObjects => [
+const storedClass = (change: Partial<VolumeAttributesClass> = {}): ApiObjects => [
   [
     volumeAttributesClasses,
     {
@@ -31,7 +31,7 @@ const common: Given = { claim, cls, driver: withCapability('MODIFY_VOLUME') };
 
 describe('a claim with a VolumeAttributesClass', () => {
   it('sends its parameters beside the class’s, and the PV names it (B-36)', () => {
-    const given = { ...common, objects: holding() };
+    const given = { ...common, objects: storedClass() };
     const { request } = planCreation(given);
     assert.deepEqual(request.mutableParameters, { 'test-param': 'from-vac' });
     assert.deepEqual(request.parameters, { 'test-param': 'from-sc' });
@@ -39,10 +39,13 @@ describe('a claim with a VolumeAttributesClass', () => {
   });
 
   it('is refused without the feature gate, which the message names (B-37)', () => {
-    const given = { ...common, objects: holding(), gates: { VolumeAttributesClass: false } };
+    const given = { ...common, objects: storedClass(), gates: { VolumeAttributesClass: false } };
     assert.match(
       planRefusal(given).message,
-      /^the claim names VolumeAttributesClass gold, and the feature gate VolumeAttributesClass is off/,
+      new RegExp(
+        '^the claim names VolumeAttributesClass gold, and the feature gate ' +
+          'VolumeAttributesClass is off',
+      ),
     );
     assert.deepEqual(runPlan(given).steps, []);
   });
@@ -57,13 +60,13 @@ describe('a claim with a VolumeAttributesClass', () => {
 
   it('is refused if it is of another driver (B-40)', () => {
     assert.equal(
-      planRefusal({ ...common, objects: holding({ driverName: 'other' }) }).message,
+      planRefusal({ ...common, objects: storedClass({ driverName: 'other' }) }).message,
       'VAC gold referenced in PVC is for driver other which does not match driver name test-driver',
     );
   });
 
   it('sends empty parameters if it has none', () => {
-    const [entry] = holding();
+    const [entry] = storedClass();
     assert.ok(entry);
     const { parameters: _, ...bare } = entry[1] as VolumeAttributesClass;
     assert.deepEqual(
@@ -95,7 +98,7 @@ describe('a claim with a VolumeAttributesClass', () => {
   });
 
   it('reads the VolumeAttributesClass once, after all other checks', () => {
-    assert.deepEqual(runPlan({ ...common, objects: holding() }).steps, [
+    assert.deepEqual(runPlan({ ...common, objects: storedClass() }).steps, [
       'read volumeattributesclasses gold',
     ]);
   });

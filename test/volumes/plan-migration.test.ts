@@ -128,7 +128,10 @@ describe('a volume of an in-tree class', () => {
     };
     assert.match(
       planRefusal({ claim, cls: classOf(IN_TREE), driver: facts, objects }).message,
-      /snapshotcontent snapcontent-snapuid for snapshot test-snapshot is not handled by CSI driver of StorageClass class$/,
+      new RegExp(
+        'snapshotcontent snapcontent-snapuid for snapshot test-snapshot is not ' +
+          'handled by CSI driver of StorageClass class$',
+      ),
     );
   });
 

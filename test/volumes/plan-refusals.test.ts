@@ -143,7 +143,10 @@ const FAULTS: readonly Fault[] = [
       }),
   ],
   [
-    /^the PVC source does not belong to the right APIGroup\. Expected snapshot\.storage\.k8s\.io, Got wrong$/,
+    new RegExp(
+      String.raw`^the PVC source does not belong to the right APIGroup\. Expected ` +
+        String.raw`snapshot\.storage\.k8s\.io, Got wrong$`,
+    ),
     (given) => withSpec(given, { dataSource: { kind: 'PersistentVolumeClaim', name: 'fake-pvc' } }),
   ],
   [

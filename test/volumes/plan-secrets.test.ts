@@ -82,11 +82,11 @@ describe('the secrets of a class', () => {
 
   it('are refused if only one half of the reference is given (B-17)', () => {
     const cls = aClass({ parameters: { [`${N}provisioner-secret-name`]: '' } });
-    const words =
+    const reason =
       'either name and namespace for Provisioner secrets specified, Both must be specified';
     assert.deepEqual(planRefusal({ cls }), {
       kind: 'refuse',
-      message: `failed to get name and namespace template from params: ${words}`,
+      message: `failed to get name and namespace template from params: ${reason}`,
       waitsFor: [],
     });
   });

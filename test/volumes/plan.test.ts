@@ -256,7 +256,7 @@ describe('a claim for a populator', () => {
   });
 
   it('is left to the populator (B-27)', () => {
-    assert.deepEqual(runPlan({ claim }).value, { kind: 'populator', sourceKind: 'MyPopulator' });
+    assert.deepEqual(runPlan({ claim }).value, { kind: 'populator' });
   });
 
   it('is left to the populator if only dataSourceRef names it', () => {
@@ -265,7 +265,6 @@ describe('a claim for a populator', () => {
     });
     assert.deepEqual(runPlan({ claim: referring }).value, {
       kind: 'populator',
-      sourceKind: 'MyPopulator',
     });
   });
 

@@ -40,9 +40,9 @@ const denied: Record<string, Case> = {
     { to: SNAPSHOTS },
   ],
   'a grant to claims for a snapshot (J-20)': [ofSnapshot, {}],
-  'a grant from nobody (J-21)': [ofClaim, { from: null }],
-  'a grant to nothing (J-22)': [ofClaim, { to: null }],
-  'a grant from nobody to nothing (J-23)': [ofClaim, { from: null, to: null }],
+  'a grant whose `from` is empty (J-21)': [ofClaim, { from: null }],
+  'a grant whose `to` is empty (J-22)': [ofClaim, { to: null }],
+  'a grant whose `from` and `to` are empty (J-23)': [ofClaim, { from: null, to: null }],
 };
 
 describe('isGranted', () => {
@@ -66,11 +66,11 @@ describe('isGranted', () => {
   it('accepts one grant of several', () =>
     assert.equal(isGranted([aGrant({ to: null }), aGrant()], ofClaim), true));
 
-  it('does not combine halves of different grants', () => {
+  it('does not combine `from` and `to` of different grants', () => {
     assert.equal(isGranted([aGrant({ to: null }), aGrant({ from: null })], ofClaim), false);
   });
 
-  it('denies an empty grant and one with a single half', () => {
+  it('denies an empty grant and one without `from` or `to`', () => {
     const { metadata, spec } = aGrant();
     assert.equal(
       isGranted(

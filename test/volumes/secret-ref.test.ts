@@ -70,9 +70,9 @@ describe('the secret that a class names', () => {
       EMPTY,
     ],
   ];
-  for (const [what, parameters, words] of refusals) {
+  for (const [what, parameters, message] of refusals) {
     it(`is not taken from ${what}`, () =>
-      assert.throws(() => publish(parameters), hasMessage(words)));
+      assert.throws(() => publish(parameters), hasMessage(message)));
   }
 
   const references: readonly (readonly [string, Record<string, string>])[] = [
@@ -153,10 +153,10 @@ describe('the secret that a class names', () => {
   });
 
   it('is not taken from half a default pair', () => {
-    const words =
+    const message =
       'failed to get default name and namespace template from params: either name and ' +
       'namespace for Default secrets specified, Both must be specified';
-    assert.throws(() => publish({ [`${N}secret-name`]: 'name' }), hasMessage(words));
+    assert.throws(() => publish({ [`${N}secret-name`]: 'name' }), hasMessage(message));
   });
 
   const purposes: readonly (readonly [SecretPurpose, string])[] = [

@@ -236,7 +236,7 @@ describe('snapshotSource', () => {
 
   it('uses a snapshot that is being deleted and has our finalizer (C-38)', () => {
     const { value, steps } = restored(deletedWith([SNAPSHOT_SOURCE_PROTECTION]));
-    assert.equal(value?.request.type.case, 'snapshot');
+    assert.equal(value?.request.type?.case, 'snapshot');
     assert.deepEqual(steps, READS);
   });
 
@@ -300,7 +300,7 @@ describe('snapshotSource across namespaces', () => {
     );
 
   const granted: Record<string, [Claim, GrantChange?]> = {
-    'a plain dataSource with the gate on (C-19)': [aRestoringClaim()],
+    'a plain dataSource with the feature gate on (C-19)': [aRestoringClaim()],
     'a snapshot that a grant names by kind (C-20)': [there, { to: TO }],
     'a snapshot that a grant names (C-21)': [there, { to: { ...TO, name: 'test-snapshot' } }],
     'any snapshot where the grant has no name (C-22)': [there, { to: TO }],
@@ -315,7 +315,7 @@ describe('snapshotSource across namespaces', () => {
   for (const [title, [claim, grant]] of Object.entries(granted)) {
     it(`restores ${title}`, () => {
       const { value, steps } = reading(claim, grant);
-      assert.deepEqual(value?.request.type.value, { snapshotId: 'sid' });
+      assert.deepEqual(value?.request.type?.value, { snapshotId: 'sid' });
       assert.equal(steps.at(-1), 'add-finalizer volumesnapshots ns1/test-snapshot');
     });
   }
@@ -329,7 +329,7 @@ describe('snapshotSource across namespaces', () => {
     'with a grant to another kind (C-32)': { to: { ...TO, kind: 'Wrong' } },
     'with a grant to another group (C-33)': { to: { ...TO, group: 'wrong' } },
     'with a grant to another name (C-34)': { to: { ...TO, name: 'other' } },
-    'with a grant from nobody to nothing (C-35)': { from: null, to: null },
+    'with a grant whose `from` and `to` are empty (C-35)': { from: null, to: null },
   };
   for (const [title, grant] of Object.entries(kept)) {
     it(`reads no snapshot ${title}`, () => {

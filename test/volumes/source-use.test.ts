@@ -57,7 +57,7 @@ describe('restoredSnapshot', () => {
 });
 
 describe('isPending', () => {
-  it('holds for a Pending claim and for one without a phase', () => {
+  it('is true for a Pending claim and for one without a phase', () => {
     assert.deepEqual([aClaim(), inPhase(aClaim(), 'Pending')].map(isPending), [true, true]);
     assert.deepEqual([inPhase(aClaim(), 'Bound'), inPhase(aClaim(), 'Lost')].map(isPending), [
       false,
@@ -70,7 +70,7 @@ describe('isCloning', () => {
   const clone = (source: Claim['spec']['dataSource']): Claim =>
     aClaim({ spec: source === undefined ? {} : { dataSource: source } });
 
-  it('holds for a pending clone of that claim, whatever the group', () => {
+  it('is true for a pending clone of that claim, whatever the group', () => {
     for (const apiGroup of ['', 'example.com'])
       assert.ok(
         isCloning(
@@ -80,7 +80,7 @@ describe('isCloning', () => {
       );
   });
 
-  it('does not hold for a bound clone, other sources, or none', () => {
+  it('is false for a bound clone, other sources, or none', () => {
     const source = { kind: 'PersistentVolumeClaim', name: 'src' };
     assert.ok(!isCloning(inPhase(clone(source), 'Bound'), 'src'));
     assert.ok(!isCloning(inPhase(clone(source), 'Pending'), 'other'));
@@ -90,7 +90,7 @@ describe('isCloning', () => {
     assert.ok(!isCloning(inPhase(clone(undefined), 'Pending'), 'src'));
   });
 
-  it('does not hold for dataSourceRef alone, as in upstream', () => {
+  it('is false for dataSourceRef alone, as in upstream', () => {
     const claim = aClaim({
       spec: { dataSourceRef: { kind: 'PersistentVolumeClaim', name: 'src', namespace: 'space' } },
     });
@@ -99,14 +99,14 @@ describe('isCloning', () => {
 });
 
 describe('isTerminatingCloneSource', () => {
-  const held = (metadata: Partial<Claim['metadata']>): boolean =>
+  const isTerminating = (metadata: Partial<Claim['metadata']>): boolean =>
     isTerminatingCloneSource(aClaim({ metadata }));
 
-  it('holds only for a claim that is being deleted and has our finalizer', () => {
+  it('is true only for a claim that is being deleted and has our finalizer', () => {
     const deletionTimestamp = '2026-01-01T00:00:00Z';
-    assert.ok(held({ deletionTimestamp, finalizers: ['other', CLONE_PROTECTION] }));
-    assert.ok(!held({ deletionTimestamp, finalizers: ['other'] }));
-    assert.ok(!held({ deletionTimestamp }));
-    assert.ok(!held({ finalizers: [CLONE_PROTECTION] }));
+    assert.ok(isTerminating({ deletionTimestamp, finalizers: ['other', CLONE_PROTECTION] }));
+    assert.ok(!isTerminating({ deletionTimestamp, finalizers: ['other'] }));
+    assert.ok(!isTerminating({ deletionTimestamp }));
+    assert.ok(!isTerminating({ finalizers: [CLONE_PROTECTION] }));
   });
 });

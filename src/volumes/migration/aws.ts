@@ -13,15 +13,14 @@ export const AWS: InTreePlugin<'awsElasticBlockStore'> = {
   inTreeName: 'kubernetes.io/aws-ebs',
   csiDriver: 'ebs.csi.aws.com',
   source: 'awsElasticBlockStore',
-  zoneKey: ZONE_KEY,
 
   translateClass(cls) {
-    const parameters = renameFsType(cls.parameters);
+    const translated = translateZones(renameFsType(cls), ZONE_KEY);
+    const { parameters } = translated;
+    if (!indexByLowerCase(parameters).has('iopspergb')) return translated;
     // The in-tree plug-in raised an iops that was too low for the size; the driver does so only
     // with this parameter.
-    if (indexByLowerCase(parameters).has('iopspergb'))
-      parameters['allowautoiopspergbincrease'] = 'true';
-    return translateZones({ ...cls, parameters }, ZONE_KEY);
+    return { ...translated, parameters: { ...parameters, allowautoiopspergbincrease: 'true' } };
   },
 
   // "aws://zone/vol-1" and "vol-1" are one volume.
@@ -48,32 +47,26 @@ export const AWS: InTreePlugin<'awsElasticBlockStore'> = {
 };
 
 /** The handle of a volumeID, which the in-tree plug-in wrote as `aws://<zone>/vol-1` and users also
- * write as `vol-1`. Upstream's refusal of another scheme can't occur: only what begins with
- * `aws://` is parsed. Upstream: KubernetesVolumeIDToEBSVolumeID.
- * @throws RefusedError */
+ * write as `vol-1`. Upstream: KubernetesVolumeIDToEBSVolumeID.
+ * @throws RefusedError for a URL that names no volume */
 function parseVolumeId(volumeId: string): string {
   if (!volumeId.startsWith('aws://')) return volumeId;
   const path = urlPathOf(volumeId);
-  if (path === undefined) {
+  if (path === undefined)
     throw refuseVolumeId(
       `Invalid disk name (${volumeId}): it is no URL like aws://us-east-1a/vol-1`,
     );
-  }
   const [id = '', ...others] = path.split('/').filter((part) => part !== '');
   if (!id.startsWith('vol-') || others.length > 0)
     throw refuseVolumeId(`Invalid format for AWS volume (${volumeId})`);
   return id;
 }
 
-/** The decoded path of a URL, with its dots: the class URL would resolve them, and drop line
- * breaks. */
+/** The decoded path of a URL as written: the class URL would resolve dots and drop line breaks. */
 function urlPathOf(url: string): string | undefined {
-  const path =
-    URL.canParse(url) && !/\p{Cc}/u.test(url)
-      ? /^aws:\/\/[^/?#]*([^?#]*)/.exec(url)?.[1]
-      : undefined;
+  if (!URL.canParse(url) || /\p{Cc}/u.test(url)) return undefined;
   try {
-    return path === undefined ? undefined : decodeURIComponent(path);
+    return decodeURIComponent(url.replaceAll(/^aws:\/\/[^/?#]*|[?#].*$/gs, ''));
   } catch {
     return undefined;
   }

@@ -13,7 +13,6 @@ export const AZURE_DISK: InTreePlugin<'azureDisk'> = {
   inTreeName: 'kubernetes.io/azure-disk',
   csiDriver: 'disk.csi.azure.com',
   source: 'azureDisk',
-  zoneKey: ZONE_KEY,
 
   // `fstype` keeps its name: this driver reads it itself.
   translateClass: (cls) =>

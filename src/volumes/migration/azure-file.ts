@@ -21,11 +21,10 @@ export const AZURE_FILE: InTreePlugin<'azureFile'> = {
     const { secretName, shareName } = source;
     // An empty secretNamespace counts as set: then the claim's is not used.
     const namespace = source.secretNamespace ?? spec.claimRef?.namespace ?? '';
-    if (namespace === '') {
+    if (namespace === '')
       throw new RefusedError(
         'could not find a secret namespace in PersistentVolumeSource or ClaimRef',
       );
-    }
     const resourceGroup = metadata.annotations?.[AZURE_FILE_RESOURCE_GROUP] ?? '';
     const account = /azure-storage-account-(.+)-secret/.exec(secretName)?.[1] ?? secretName;
     return {
@@ -74,17 +73,11 @@ function secretOf(
   return { name: attributes.get('secretname') ?? '', namespace: attributes.get('secretnamespace') };
 }
 
-interface HandleParts {
-  readonly resourceGroup: string;
-  readonly shareName: string;
-  readonly secretName: string;
-}
-
-/** Stands for a handle that is not needed. */
-const UNREAD: HandleParts = { resourceGroup: '', shareName: '', secretName: '' };
+/** Stands for the parts of a handle that is not needed. */
+const UNREAD = { resourceGroup: '', shareName: '', secretName: '' };
 
 /** Upstream: getFileShareInfo. */
-function parseHandle(handle: string): HandleParts {
+function parseHandle(handle: string): typeof UNREAD {
   const [resourceGroup, account, shareName] = handle.split('#');
   if (resourceGroup === undefined || shareName === undefined)
     throw new RefusedError(`error parsing volume id: "${handle}", should at least contain two #`);

@@ -11,11 +11,9 @@ export const CINDER: InTreePlugin<'cinder'> = {
   inTreeName: 'kubernetes.io/cinder',
   csiDriver: 'cinder.csi.openstack.org',
   source: 'cinder',
-  zoneKey: ZONE_KEY,
 
   // The parameters `zone` and `zones` have no special meaning here.
-  translateClass: (cls) =>
-    renameZoneKeys({ ...cls, parameters: renameFsType(cls.parameters) }, ZONE_KEY),
+  translateClass: (cls) => renameZoneKeys(renameFsType(cls), ZONE_KEY),
 
   identify: ({ volumeID }) => volumeID,
 

@@ -11,13 +11,12 @@ type Expression = NonNullable<TopologySelectorTerm['matchLabelExpressions']>[num
  * @throws RefusedError for a class that has zones and allowed topologies */
 export function translateZones(cls: Class, zoneKey: string): Class {
   const values = zonesOf(cls.parameters);
-  const changed = { ...cls, parameters: omitKeys(cls.parameters, ['zone', 'zones']) };
+  const changed = { ...cls, parameters: omitKeys(cls.parameters, 'zone', 'zones') };
   if (values === undefined) return renameZoneKeys(changed, zoneKey);
-  if ((cls.allowedTopologies ?? []).length > 0) {
+  if ((cls.allowedTopologies ?? []).length > 0)
     throw new RefusedError(
       'cannot simultaneously set allowed topologies and zone/zones parameters',
     );
-  }
   return { ...changed, allowedTopologies: [{ matchLabelExpressions: [{ key: zoneKey, values }] }] };
 }
 

@@ -6,11 +6,11 @@ import { PLUGINS } from './plugins.ts';
  * provisioner stays the in-tree name, except for Portworx; the new PV is annotated with that of
  * the original class in any case. Upstream: csi-translation-lib translate.go
  * TranslateInTreeStorageClassToCSI.
- * @throws RefusedError for a name of no in-tree plug-in, and for zones that are given twice */
-export function translateClass(cls: Class, inTreeName: string): Class {
-  const plugin = PLUGINS.find((each) => each.inTreeName === inTreeName);
+ * @throws RefusedError for a class of no in-tree plug-in, and for zones that are given twice */
+export function translateClass(cls: Class): Class {
+  const plugin = PLUGINS.find(({ inTreeName }) => inTreeName === cls.provisioner);
   if (plugin !== undefined) return plugin.translateClass(cls);
   throw new RefusedError(
-    `could not find in-tree storage class parameter translation logic for "${inTreeName}"`,
+    `could not find in-tree storage class parameter translation logic for "${cls.provisioner}"`,
   );
 }

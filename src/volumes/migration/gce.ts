@@ -1,5 +1,5 @@
 import { BETA_ZONE, ZONE } from '../../kube/keys.ts';
-import { RefusedError } from '../refused-error.ts';
+import { prefixRefusal, RefusedError } from '../refused-error.ts';
 import { translateZones } from './class-zones.ts';
 import type { InTreePlugin } from './in-tree-plugin.ts';
 import { renameFsType } from './parameters.ts';
@@ -14,10 +14,8 @@ export const GCE: InTreePlugin<'gcePersistentDisk'> = {
   inTreeName: 'kubernetes.io/gce-pd',
   csiDriver: 'pd.csi.storage.gke.io',
   source: 'gcePersistentDisk',
-  zoneKey: ZONE_KEY,
 
-  translateClass: (cls) =>
-    translateZones({ ...cls, parameters: renameFsType(cls.parameters) }, ZONE_KEY),
+  translateClass: (cls) => translateZones(renameFsType(cls), ZONE_KEY),
 
   identify: ({ pdName }) => pdName,
 
@@ -42,11 +40,10 @@ export const GCE: InTreePlugin<'gcePersistentDisk'> = {
   toInTreeSource(csi) {
     const parts = csi.volumeHandle.split('/');
     const pdName = parts[5];
-    if (pdName === undefined) {
+    if (pdName === undefined)
       throw new RefusedError(
         `failed to get id components.Got: ${parts.length}, wanted 6 components or more. `,
       );
-    }
     const partition = csi.volumeAttributes?.['partition'] ?? '';
     return {
       pdName,
@@ -69,10 +66,8 @@ export function zonesFromLabels({ metadata: { labels = {} } }: VolumeParts): rea
 function handleOf(pdName: string, zones: readonly string[]): string {
   const [zone = 'UNSPECIFIED', ...others] = zones;
   if (others.length === 0) return `projects/UNSPECIFIED/zones/${zone}/disks/${pdName}`;
-  const found = gceRegion(zones);
-  if ('problem' in found)
-    throw new RefusedError(`failed to get region from zones: ${found.problem}`);
-  return `projects/UNSPECIFIED/regions/${found.region}/disks/${pdName}`;
+  const region = prefixRefusal('failed to get region from zones', () => gceRegion(zones));
+  return `projects/UNSPECIFIED/regions/${region}/disks/${pdName}`;
 }
 
 /** The one access mode for the driver: a disk is written from one node or read from many. Upstream:

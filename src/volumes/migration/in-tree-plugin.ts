@@ -1,7 +1,7 @@
 import type { Class, CsiSource, VolumeSpec } from '../../kube/objects.ts';
 import type { VolumeParts } from './volume-parts.ts';
 
-/** A field of a PV's spec that holds the source of an in-tree volume. */
+/** A field of a PV's spec that contains the source of an in-tree volume. */
 export type SourceField =
   | 'gcePersistentDisk'
   | 'awsElasticBlockStore'
@@ -20,9 +20,6 @@ export interface InTreePlugin<F extends SourceField = SourceField> {
   readonly inTreeName: string;
   readonly csiDriver: string;
   readonly source: F;
-  /** Topology key that the driver uses for zones; absent for a driver without topology. */
-  readonly zoneKey?: string;
-  readonly regionKey?: string;
 
   /** The class with the parameters and allowed topologies that the driver understands.
    * Upstream: TranslateInTreeStorageClassToCSI. */
@@ -34,7 +31,7 @@ export interface InTreePlugin<F extends SourceField = SourceField> {
 
   /** The CSI source of a stored PV, without the driver's name. Upstream: TranslateInTreePVToCSI.
    * @param volume the PV without its in-tree source
-   * @throws RefusedError for a source that the driver can't have */
+   * @throws RefusedError for a source without a CSI form */
   toCsiSource(source: InTreeSource<F>, volume: VolumeParts): Omit<CsiSource, 'driver'>;
 
   /** What else of a stored PV is translated for the driver: topology, access modes. */

@@ -1,5 +1,6 @@
 import { RESERVED_PARAMETER_PREFIX } from '../../kube/keys.ts';
-import type { Labels } from '../../kube/objects.ts';
+import type { Class, Labels } from '../../kube/objects.ts';
+import { omitUnset } from '../omit-unset.ts';
 
 /** Values by lower-cased key. If a key is there in several spellings, the last in byte order counts
  * (the one in lower case), so that the result does not depend on the order of the keys. */
@@ -9,10 +10,7 @@ export function indexByLowerCase(given: Labels | undefined): ReadonlyMap<string,
 }
 
 /** Leaves out some keys in every spelling. */
-export function omitKeys(
-  given: Labels | undefined,
-  lowerCaseKeys: readonly string[],
-): Record<string, string> {
+export function omitKeys(given: Labels | undefined, ...lowerCaseKeys: string[]): Labels {
   return Object.fromEntries(
     Object.entries(given ?? {}).filter(([key]) => !lowerCaseKeys.includes(key.toLowerCase())),
   );
@@ -20,8 +18,9 @@ export function omitKeys(
 
 /** Moves the class parameter `fstype` to the key that CSI uses; it replaces a value that the class
  * already has there. */
-export function renameFsType(given: Labels | undefined): Record<string, string> {
-  const fsType = indexByLowerCase(given).get('fstype');
-  if (fsType === undefined) return { ...given };
-  return { ...omitKeys(given, ['fstype']), [`${RESERVED_PARAMETER_PREFIX}fstype`]: fsType };
+export function renameFsType(cls: Class): Class {
+  const fsType = indexByLowerCase(cls.parameters).get('fstype');
+  const others = omitKeys(cls.parameters, 'fstype');
+  const renamed = omitUnset({ [`${RESERVED_PARAMETER_PREFIX}fstype`]: fsType });
+  return { ...cls, parameters: { ...others, ...renamed } };
 }

@@ -20,7 +20,7 @@ export const PORTWORX: InTreePlugin<'portworxVolume'> = {
   translateClass(cls) {
     const given = indexByLowerCase(cls.parameters);
     const parameters = {
-      ...omitKeys(cls.parameters, [PORTWORX_SECRET_NAME, PORTWORX_SECRET_NAMESPACE]),
+      ...omitKeys(cls.parameters, PORTWORX_SECRET_NAME, PORTWORX_SECRET_NAMESPACE),
       ...repeatForPurposes('secret-name', given.get(PORTWORX_SECRET_NAME)),
       ...repeatForPurposes('secret-namespace', given.get(PORTWORX_SECRET_NAMESPACE)),
     };

@@ -1,7 +1,6 @@
 import { BETA_REGION, BETA_ZONE, REGION, ZONE } from '../../kube/keys.ts';
 import type { NodeSelectorRequirement, NodeSelectorTerm } from '../../kube/objects.ts';
-import { RefusedError } from '../refused-error.ts';
-import type { FoundRegion } from './regions.ts';
+import { prefixRefusal } from '../refused-error.ts';
 import { type VolumeParts, withDefaultLabel, withSpec } from './volume-parts.ts';
 
 /* Translates the topology of volumes, in node affinity and labels, between Kubernetes' keys and
@@ -11,23 +10,16 @@ import { type VolumeParts, withDefaultLabel, withSpec } from './volume-parts.ts'
 /** Separates the zones in the label of a volume with several. */
 export const ZONE_SEPARATOR = '__';
 
-/** Kubernetes' keys for zone and region: the current pair, or the beta pair before it. */
-interface LabelPair {
-  readonly zone: string;
-  readonly region: string;
-}
-
-const GA: LabelPair = { zone: ZONE, region: REGION };
-const BETA: LabelPair = { zone: BETA_ZONE, region: BETA_REGION };
+/** Kubernetes' keys for zone and region: the current pair, and the beta pair before it. */
+const GA = { zone: ZONE, region: REGION };
+const BETA = { zone: BETA_ZONE, region: BETA_REGION };
 
 /** The keys that a volume uses: those of its affinity, else those of its labels, else the current
  * pair. Upstream: getTopologyLabel. */
-export function labelPairOf(volume: VolumeParts): LabelPair {
-  const keys = new Set(
-    termsOf(volume).flatMap((term) => expressionsOf(term).map(({ key }) => key)),
-  );
-  if (keys.has(GA.zone)) return GA;
-  if (keys.has(BETA.zone)) return BETA;
+export function labelPairOf(volume: VolumeParts): typeof GA {
+  const keys = termsOf(volume).flatMap((term) => expressionsOf(term).map(({ key }) => key));
+  if (keys.includes(GA.zone)) return GA;
+  if (keys.includes(BETA.zone)) return BETA;
   const labels = volume.metadata.labels ?? {};
   return labels[GA.zone] === undefined && labels[BETA.zone] !== undefined ? BETA : GA;
 }
@@ -84,7 +76,7 @@ export function toDriverTopology<V extends VolumeParts>(volume: V, zoneKey: stri
 export function toLabelTopology<V extends VolumeParts>(
   volume: V,
   zoneKey: string,
-  regionOf?: (zones: readonly string[]) => FoundRegion,
+  regionOf?: (zones: readonly string[]) => string,
 ): V {
   const pair = labelPairOf(volume);
   const renamed = renameKey(volume, zoneKey, pair.zone);
@@ -98,20 +90,18 @@ export function toLabelTopology<V extends VolumeParts>(
 /** Upstream: regionTopologyHandler. */
 function withRegions<V extends VolumeParts>(
   volume: V,
-  pair: LabelPair,
-  regionOf: (zones: readonly string[]) => FoundRegion,
+  pair: typeof GA,
+  regionOf: (zones: readonly string[]) => string,
 ): V {
   if (termsOf(volume).length === 0) return volume;
   const terms = termsOf(volume).map((term) => {
     if (expressionsOf(term).some(({ key }) => key === pair.region)) return term;
-    const found = regionOf(valuesIn(term, pair.zone));
-    if ('problem' in found) {
-      const text = `Failed to handle region topology. error: ${found.problem}`;
-      throw new RefusedError(
-        `failed to translate topology. PV:${volume.metadata.name}. Error:${text}`,
-      );
-    }
-    return withExpression(term, { key: pair.region, operator: 'In', values: [found.region] });
+    const region = prefixRefusal(
+      `failed to translate topology. PV:${volume.metadata.name}. ` +
+        'Error:Failed to handle region topology. error',
+      () => regionOf(valuesIn(term, pair.zone)),
+    );
+    return withExpression(term, { key: pair.region, operator: 'In', values: [region] });
   });
   const regional = withTerms(volume, terms);
   const [region, ...others] = valuesOf(regional, pair.region);

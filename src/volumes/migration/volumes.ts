@@ -1,42 +1,40 @@
-import type { NewVolume, VolumeSpec } from '../../kube/objects.ts';
+import type { NewVolume } from '../../kube/objects.ts';
 import { RefusedError } from '../refused-error.ts';
-import type { InTreePlugin } from './in-tree-plugin.ts';
 import { PLUGINS } from './plugins.ts';
 import type { VolumeParts } from './volume-parts.ts';
 
-/** The plug-in of a PV's in-tree source, whichever driver replaced it; undefined for a PV without
- * one. */
-export function inTreePluginOf(spec: VolumeSpec): InTreePlugin | undefined {
-  return PLUGINS.find(({ source }) => spec[source] !== undefined);
+/** A PV's in-tree source and the plug-in of that source; undefined for a PV without one. */
+export function findInTreeSource({ spec }: Pick<VolumeParts, 'spec'>) {
+  const plugin = PLUGINS.find(({ source }) => spec[source] !== undefined);
+  const source = plugin && spec[plugin.source];
+  return plugin && source && { plugin, source };
 }
 
-/** Whether a volume has an in-tree source that a CSI driver took over, whichever driver that is.
- * Upstream: csi-translation-lib translate.go IsPVMigratable. */
-export function isInTreeVolume({ spec }: Pick<VolumeParts, 'spec'>): boolean {
-  return inTreePluginOf(spec) !== undefined;
+/** Whether a volume has an in-tree source. Upstream: csi-translation-lib translate.go
+ * IsPVMigratable. */
+export function isInTreeVolume(volume: Pick<VolumeParts, 'spec'>): boolean {
+  return findInTreeSource(volume) !== undefined;
 }
 
-/** A stored in-tree volume as its CSI driver knows it, for its deletion. It is never written: the
- * stored PV stays in-tree. Upstream: csi-translation-lib translate.go TranslateInTreePVToCSI.
- * @throws RefusedError for a volume without an in-tree source, and for a source that the driver
- *   can't have */
+/** The CSI form of a stored in-tree volume, for its deletion. It is never written: the stored PV
+ * stays in-tree. Upstream: csi-translation-lib translate.go TranslateInTreePVToCSI.
+ * @throws RefusedError for a volume without an in-tree source or whose source has no CSI form */
 export function toCsiVolume<V extends VolumeParts>(volume: V): V {
-  const plugin = inTreePluginOf(volume.spec);
-  const source = plugin && volume.spec[plugin.source];
-  if (plugin === undefined || source === undefined) {
+  const found = findInTreeSource(volume);
+  if (found === undefined)
     throw new RefusedError(
       `could not find in-tree plugin translation logic for "${volume.metadata.name}"`,
     );
-  }
+  const { plugin, source } = found;
   const { [plugin.source]: _, ...spec } = volume.spec;
   const csi = { driver: plugin.csiDriver, ...plugin.toCsiSource(source, volume) };
   const translated: V = { ...volume, spec: { ...spec, csi } };
   return plugin.finishCsi?.(translated) ?? translated;
 }
 
-/** The new volume of a migrated class as it is stored: in-tree, so that a cluster without the
- * driver's migration can read it. What the in-tree source has no field for is lost, for example
- * volume attributes and the secrets of the node. Upstream: csi-translation-lib translate.go
+/** The in-tree form of a migrated class's new volume, in which it is stored, so that a cluster
+ * without the driver's migration can read it. What the in-tree source has no field for is lost, for
+ * example volume attributes and the secrets of the node. Upstream: csi-translation-lib translate.go
  * TranslateCSIPVToInTree.
  * @throws RefusedError for a driver that replaced no plug-in, and for a volume that the in-tree
  *   source can't express */

@@ -14,8 +14,6 @@ export const VSPHERE: InTreePlugin<'vsphereVolume'> = {
   inTreeName: 'kubernetes.io/vsphere-volume',
   csiDriver: 'csi.vsphere.vmware.com',
   source: 'vsphereVolume',
-  zoneKey: ZONE_KEY,
-  regionKey: REGION_KEY,
 
   translateClass(cls) {
     const parameters: Record<string, string> = { csimigration: 'true' };

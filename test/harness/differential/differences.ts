@@ -5,7 +5,7 @@ export interface Difference {
   readonly scenario: string;
   /** Path in the record: `events Warning ProvisioningFailed …`. */
   readonly where: string;
-  /** JSON; undefined if the record has nothing there. */
+  /** JSON; undefined if the record lacks this path. */
   readonly upstream: string | undefined;
   readonly sutler: string | undefined;
 }
@@ -16,7 +16,7 @@ export interface KnownDifference {
   readonly scenario: string | RegExp;
   /** What the path must match. */
   readonly where: RegExp;
-  /** The row of docs/parity.md that says so, by its first cell. */
+  /** First cell of the row of docs/parity.md that describes the difference. */
   readonly row: string;
 }
 

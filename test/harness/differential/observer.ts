@@ -78,7 +78,7 @@ export class Observer {
     const place = `${kind} ${namespace}/${name}`;
     const count = (this.#counts.get(place) ?? 0) + 1;
     this.#counts.set(place, count);
-    this.#kinds.set(uid, count === 1 ? `${kind} ${name}` : `${kind} ${name}, made anew ${count}`);
+    this.#kinds.set(uid, count === 1 ? `${kind} ${name}` : `${kind} ${name}, object ${count}`);
   }
 
   /** Resolves after lists that began after this call. */

@@ -212,11 +212,11 @@ export class Scene {
     return isOneOf(text, this.#uids, this.stage.uuidLength);
   }
 
-  /** Waits until a condition holds. */
-  async until(what: string, holds: () => boolean | Promise<boolean>): Promise<void> {
+  /** Waits until a condition is met. */
+  async until(what: string, isMet: () => boolean | Promise<boolean>): Promise<void> {
     const deadlineMs = Date.now() + TIMEOUT_MS;
     await this.stage.observer.next();
-    while (!(await holds())) {
+    while (!(await isMet())) {
       if (Date.now() > deadlineMs) throw new Error(`not within ${TIMEOUT_MS} ms: ${what}`);
       await this.stage.observer.next();
     }

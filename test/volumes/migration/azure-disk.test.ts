@@ -81,11 +81,11 @@ describe('a new volume of the Azure disk driver', () => {
   });
 
   it('has caching mode and file system from the attributes, in any case', () => {
-    const said = source({
+    const full = source({
       fsType: 'xfs',
       volumeAttributes: { CachingMode: 'None', FsType: 'ext4' },
     });
-    assert.deepEqual([said?.cachingMode, said?.fsType], ['None', 'ext4']);
+    assert.deepEqual([full?.cachingMode, full?.fsType], ['None', 'ext4']);
     const empty = source({ fsType: 'xfs', volumeAttributes: { cachingmode: '', fstype: '' } });
     assert.deepEqual([empty?.cachingMode, empty?.fsType], [undefined, 'xfs']);
   });

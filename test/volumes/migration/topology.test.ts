@@ -9,6 +9,7 @@ import {
   toLabelTopology,
   valuesOf,
 } from '#src/volumes/migration/topology.ts';
+import { RefusedError } from '#src/volumes/refused-error.ts';
 import {
   affinity,
   aStoredVolume,
@@ -170,9 +171,9 @@ describe('labelPairOf', () => {
     ['GA by the labels, before beta', withTopology(affinity({ rack: ['r'] }), both), GA],
     ['GA by an empty label', withTopology(undefined, { [GA_ZONE]: '', [BETA_ZONE]: 'z' }), GA],
     ['beta by the labels', withTopology(undefined, { [BETA_ZONE]: '' }), BETA],
-    ['GA where nothing is said', withTopology(), GA],
+    ['GA without any key', withTopology(), GA],
     [
-      'GA where only a beta region is said',
+      'GA if the only key is a beta region',
       withTopology(affinity({ [BETA_REGION]: ['r'] }), { [BETA_REGION]: 'r' }),
       GA,
     ],
@@ -244,9 +245,8 @@ describe('toDriverTopology', () => {
 describe('toLabelTopology', () => {
   const firstLetter = (zones: readonly string[]) => {
     const [letter, ...others] = new Set(zones.map((zone) => zone.charAt(0)));
-    return letter === undefined || others.length > 0
-      ? { problem: `bad ${zones.join()}` }
-      : { region: letter };
+    if (letter !== undefined && others.length === 0) return letter;
+    throw new RefusedError(`bad ${zones.join()}`);
   };
 
   it('renames the driver’s zones and labels the volume with them, sorted', () => {

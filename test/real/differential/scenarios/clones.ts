@@ -73,7 +73,7 @@ export const clones: readonly Scenario[] = [
       staticSource(scene, { storageClassName: undefined }, { storageClassName: undefined }),
   }),
   rejected('clone-going', 'refuses a source that is being deleted', {
-    sourceMetadata: { finalizers: ['example.com/hold'] },
+    sourceMetadata: { finalizers: ['example.com/other'] },
     between: async (scene) => {
       await scene.remove(`${scene.claims}/source`);
       await scene.until(
@@ -159,16 +159,12 @@ export const clones: readonly Scenario[] = [
       await scene.until('the source is gone', () => scene.claim('source') === undefined);
     },
   }),
-  cloned(
-    'clone-source-after',
-    'gives the source free when it is deleted after its clone is Bound',
-    {
-      afterwards: async (scene) => {
-        await scene.remove(`${scene.claims}/source`);
-        await scene.until('the source is gone', () => scene.claim('source') === undefined);
-      },
+  cloned('clone-source-after', 'releases a source that is deleted after its clone is Bound', {
+    afterwards: async (scene) => {
+      await scene.remove(`${scene.claims}/source`);
+      await scene.until('the source is gone', () => scene.claim('source') === undefined);
     },
-  ),
+  }),
   rejected('clone-source-twice', 'keeps a deleted source until the last of its clones is deleted', {
     between: (scene) => scene.makeClaim('twin', { dataSource: FROM_SOURCE }),
     answer: refusesClones,

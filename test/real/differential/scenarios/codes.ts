@@ -64,13 +64,13 @@ export const codes: readonly Scenario[] = [
     ];
   }),
   {
-    name: 'create-long-words',
+    name: 'create-long-message',
     title: 'reports any message of the driver unchanged',
     answer: fails('Internal', 'pool "a" is 100% full:\n\ttry %s, %d or $(date) — später'),
     ends: refused,
   },
   {
-    name: 'create-no-words',
+    name: 'create-no-message',
     title: 'reports an error without a message',
     answer: fails('Internal', ''),
     ends: refused,

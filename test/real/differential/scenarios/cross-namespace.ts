@@ -18,7 +18,7 @@ export const crossNamespace: readonly Scenario[] = [
   ),
   fromSnapshot(
     'cross-snap-name-empty',
-    'takes an empty name for all (C-23)',
+    'treats an empty name as every name (C-23)',
     { to: { name: '' } },
     bound,
   ),
@@ -73,8 +73,8 @@ export const crossNamespace: readonly Scenario[] = [
   ),
   fromSnapshot(
     'cross-snap-halves',
-    'takes both halves from one grant',
-    { spec: twoHalves },
+    'does not combine `from` entries that match in part',
+    { spec: partialMatches },
     refused,
   ),
   {
@@ -86,7 +86,7 @@ export const crossNamespace: readonly Scenario[] = [
   },
   {
     name: 'cross-snap-plain',
-    title: 'restores within a namespace with the gate on (C-19)',
+    title: 'restores within a namespace with the feature gate on (C-19)',
     prepare: (scene) => makeSnapshot(scene, 'snap'),
     claim: { spec: { dataSource: SNAP } },
     ends: bound,
@@ -151,7 +151,7 @@ function snapshotElsewhere(given: Grant | null): Pick<Scenario, 'prepare' | 'cla
       await scene.makeNamespace(scene.otherNamespace);
       await makeSnapshot(scene, 'snap', { namespace: scene.otherNamespace });
       if (given !== null) await grant(scene, given, SNAP);
-      await settled(scene);
+      await waitForGrants(scene);
     },
     claim: (scene) => ({ spec: { dataSourceRef: { ...SNAP, namespace: scene.otherNamespace } } }),
   };
@@ -179,7 +179,7 @@ function fromClaim(
         'the source is Bound',
         () => scene.claim('source')?.status?.phase === 'Bound',
       );
-      await settled(scene);
+      await waitForGrants(scene);
       const ref = {
         kind: 'PersistentVolumeClaim',
         name: 'source',
@@ -191,8 +191,8 @@ function fromClaim(
   };
 }
 
-/** Upstream looks for grants in its cache only. */
-function settled(scene: Scene): Promise<void> {
+/** Waits until upstream has the grants in its cache: it reads them nowhere else. */
+function waitForGrants(scene: Scene): Promise<void> {
   return scene.marker();
 }
 
@@ -219,8 +219,8 @@ function grant(
   );
 }
 
-/** Two grants of which each has one half that matches; together they allow nothing. */
-function twoHalves(scene: Scene): Fields {
+/** Two `from` entries that each match only in part; together they allow nothing. */
+function partialMatches(scene: Scene): Fields {
   return {
     from: [
       { group: '', kind: 'PersistentVolumeClaim', namespace: 'wrong' },

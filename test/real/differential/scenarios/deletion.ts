@@ -156,7 +156,7 @@ function secretScenarios(): readonly Scenario[] {
     ),
     scenario(
       'del-secret-class-gone',
-      'deletes with the noted secret when the class is gone (F-13)',
+      'deletes with the annotated secret when the class is gone (F-13)',
       async (scene) => {
         await scene.remove(`/apis/storage.k8s.io/v1/storageclasses/${scene.className}`);
         await scene.deleteAll();
@@ -164,7 +164,7 @@ function secretScenarios(): readonly Scenario[] {
     ),
     scenario(
       'del-secret-other',
-      'deletes with the noted secret, not with that of the class (F-14)',
+      'deletes with the annotated secret, not with that of the class (F-14)',
       async (scene) => {
         await annotate(scene, { [`${DELETION_SECRET}name`]: 'others' });
         await scene.deleteAll();
@@ -172,7 +172,7 @@ function secretScenarios(): readonly Scenario[] {
     ),
     scenario(
       'del-secret-gone',
-      'deletes although the noted secret is gone (F-15)',
+      'deletes although the annotated secret is gone (F-15)',
       async (scene) => {
         await scene.remove(`/api/v1/namespaces/${scene.namespace}/secrets/creds`);
         await scene.remove(`${scene.claims}/data`);
@@ -184,7 +184,7 @@ function secretScenarios(): readonly Scenario[] {
     ),
     scenario(
       'del-secret-empty',
-      'deletes without secrets where the notes are empty (F-10)',
+      'deletes without secrets if the annotations are empty (F-10)',
       async (scene) => {
         await annotate(scene, {
           [`${DELETION_SECRET}name`]: '',
@@ -195,7 +195,7 @@ function secretScenarios(): readonly Scenario[] {
     ),
     scenario(
       'del-secret-half-empty',
-      'deletes without secrets where one note is empty (R-20)',
+      'deletes without secrets if one annotation is empty (R-20)',
       async (scene) => {
         await annotate(scene, { [`${DELETION_SECRET}name`]: '' });
         await scene.deleteAll();
@@ -203,7 +203,7 @@ function secretScenarios(): readonly Scenario[] {
     ),
     scenario(
       'del-secret-half-noted',
-      'asks the class where one note is missing (F-16)',
+      'uses the class if one of the annotations is missing (F-16)',
       async (scene) => {
         await annotate(scene, { [`${DELETION_SECRET}name`]: null });
         await scene.deleteAll();
@@ -218,7 +218,7 @@ function secretScenarios(): readonly Scenario[] {
     }),
     scenario(
       'del-secret-unnoted-no-class',
-      'deletes without secrets where nothing is noted and the class is gone',
+      'deletes without secrets if there are no annotations and the class is gone',
       async (scene) => {
         await annotate(scene, {
           [`${DELETION_SECRET}name`]: null,
@@ -268,11 +268,11 @@ async function policy(scene: Scene, persistentVolumeReclaimPolicy: string): Prom
 
 /** Waits until the volume has its finalizer, or no longer has it. */
 export async function finalizer(scene: Scene, isThere: boolean): Promise<void> {
-  const holds = (): boolean =>
+  const isAsExpected = (): boolean =>
     scene
       .volumes()
       .every((volume) => (volume.metadata.finalizers ?? []).includes(FINALIZER) === isThere);
-  await scene.until(`the volume ${isThere ? 'has' : 'has not'} its finalizer`, holds);
+  await scene.until(`the volume ${isThere ? 'has' : 'has not'} its finalizer`, isAsExpected);
 }
 
 async function attach(

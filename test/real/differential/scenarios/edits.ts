@@ -39,7 +39,7 @@ export const edits: readonly Scenario[] = [
   },
   {
     name: 'edit-infeasible-class',
-    title: 'retries at once if the class was created anew (P-103, R-09)',
+    title: 'retries at once if the class was recreated (P-103, R-09)',
     answer: (call) => {
       if (call.method === 'CreateVolume' && call.count === 1)
         throw status('InvalidArgument', 'no such pool');

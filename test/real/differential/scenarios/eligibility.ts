@@ -11,7 +11,7 @@ import {
 import { status } from '../../../harness/differential/scripted-driver.ts';
 import { CLASSES } from '../../../conformance/objects.ts';
 
-const SELECTED = { 'volume.kubernetes.io/selected-node': 'node-that-nobody-knows' };
+const SELECTED = { 'volume.kubernetes.io/selected-node': 'unknown-node' };
 const LATE = { volumeBindingMode: 'WaitForFirstConsumer' };
 const BETA_CLASS = 'volume.beta.kubernetes.io/storage-class';
 
@@ -124,7 +124,7 @@ export const eligibility: readonly Scenario[] = [
     name: 'who-terminating',
     title: 'provisions a claim that is being deleted',
     class: LATE,
-    claim: { finalizers: ['example.com/hold'] },
+    claim: { finalizers: ['example.com/other'] },
     ends: async (scene) => {
       await ignored(scene);
       await scene.remove(`${scene.claims}/data`);
@@ -136,7 +136,7 @@ export const eligibility: readonly Scenario[] = [
   {
     name: 'who-terminating-tried',
     title: 'continues if the claim is being deleted during CreateVolume',
-    claim: { finalizers: ['example.com/hold'] },
+    claim: { finalizers: ['example.com/other'] },
     answer: (call, scene) => {
       if (call.method === 'CreateVolume' && !scene.happened.has('deleted'))
         throw status('Unavailable', 'come again');
@@ -171,7 +171,7 @@ export const eligibility: readonly Scenario[] = [
   },
   {
     name: 'who-gone-refused',
-    title: 'forgets a claim that vanished after the driver had refused it',
+    title: 'stops retrying for a claim that was deleted after the driver had refused it',
     answer: (call, scene) => {
       if (call.method === 'CreateVolume' && !scene.happened.has('gone'))
         throw status('Internal', 'no');
@@ -186,7 +186,7 @@ export const eligibility: readonly Scenario[] = [
   },
   {
     name: 'who-class-gone',
-    title: 'finishes nothing for a class that vanished after the driver had refused',
+    title: 'stops retrying for a class that was deleted after the driver had refused',
     answer: (call, scene) => {
       if (call.method === 'CreateVolume' && !scene.happened.has('gone'))
         throw status('Internal', 'no');

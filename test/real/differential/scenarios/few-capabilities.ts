@@ -4,7 +4,7 @@ import { makeSnapshot } from '../../../harness/differential/snapshot-objects.ts'
 
 /** A driver that can only create and delete volumes. */
 export const fewCapabilities: readonly Scenario[] = [
-  { name: 'few-plain', title: 'makes a plain volume', ends: bound },
+  { name: 'few-plain', title: 'creates a plain volume', ends: bound },
   {
     name: 'few-snapshot',
     title: 'refuses a restore if the driver has no snapshots',

@@ -36,7 +36,7 @@ export const flags: readonly Scenario[] = [
   ),
   made(
     'flag-fstype-empty',
-    'takes the default for an empty fstype',
+    'uses the default for an empty fstype',
     {},
     { parameters: { fstype: '' } },
   ),
@@ -99,7 +99,7 @@ export const flags: readonly Scenario[] = [
     name: 'flag-sweep',
     title: 'removes the finalizer of a snapshot once its claim is gone',
     prepare: (scene) =>
-      makeSnapshot(scene, 'snap', { metadata: { finalizers: ['example.com/hold'] } }),
+      makeSnapshot(scene, 'snap', { metadata: { finalizers: ['example.com/other'] } }),
     claim: { spec: { dataSource: FROM_SNAP } },
     answer: fails('Internal', 'not now'),
     ends: async (scene) => {
@@ -157,7 +157,7 @@ export const moreFlags: readonly Scenario[] = [
   made('more-rox', 'creates a readOnly volume for ReadOnlyMany', { accessModes: ['ReadOnlyMany'] }),
   {
     name: 'more-timeout',
-    title: 'waits as long as --timeout says, and repeats the same request',
+    title: 'ends a call after --timeout, and repeats the same request',
     answer: async (call) => {
       if (call.method === 'CreateVolume' && call.count === 1) await delay(4_000);
     },

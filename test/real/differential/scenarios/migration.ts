@@ -130,7 +130,13 @@ function plugin(given: Plugin): Migrated {
       answer,
       ends: bound,
     },
-    { name: 'mig-bare', title: 'does so without parameters', class: inTree, answer, ends: bound },
+    {
+      name: 'mig-bare',
+      title: 'creates the volume of an in-tree class without parameters',
+      class: inTree,
+      answer,
+      ends: bound,
+    },
     {
       name: 'mig-native',
       title: 'does not translate a class of its own (G-04)',
@@ -189,7 +195,7 @@ function plugin(given: Plugin): Migrated {
     },
     {
       name: 'mig-topologies',
-      title: 'takes an in-tree class with topologies where the driver knows none',
+      title: 'accepts an in-tree class with topologies for a driver without topology',
       class: {
         ...inTree,
         allowedTopologies: [

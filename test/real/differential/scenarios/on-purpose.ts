@@ -41,8 +41,10 @@ export const ofOutcomes: readonly KnownDifference[] = [
 export const ofFlags: readonly KnownDifference[] = [
   {
     scenario: 'flag-vac-off',
-    where:
-      /^((provisioned|end) volumes |calls CreateVolume |events (Normal ProvisioningSucceeded|Warning ProvisioningFailed) )/,
+    where: new RegExp(
+      '^((provisioned|end) volumes |calls CreateVolume |events (Normal ' +
+        'ProvisioningSucceeded|Warning ProvisioningFailed) )',
+    ),
     row: 'gate VolumeAttributesClass off, and a claim names one',
   },
 ];

@@ -4,7 +4,7 @@ const P = 'csi.storage.k8s.io/';
 
 /** Class parameters that name no secret. */
 export const parameters: readonly Scenario[] = [
-  { name: 'plain', title: 'makes a plain volume and deletes it', ends: bound },
+  { name: 'plain', title: 'creates a plain volume and deletes it', ends: bound },
   accepted('par-own', 'passes what is not reserved (A-05)', {
     csiFoo: 'bar',
     bim: 'baz',
@@ -30,7 +30,7 @@ export const parameters: readonly Scenario[] = [
   refusal('par-fstype-twice', 'refuses fstype in two cases', { fstype: 'ext3', FSType: 'ext4' }),
   refusal('par-unknown', 'refuses an unknown reserved key (A-10)', { [`${P}nonsense`]: 'x' }),
   refusal('par-metadata', 'refuses metadata keys of a user', { [`${P}pvc/name`]: 'x' }),
-  accepted('par-case', 'knows the reserved prefix in lower case only', {
+  accepted('par-case', 'reserves the prefix in lower case only', {
     'CSI.storage.k8s.io/nonsense': 'x',
   }),
   accepted('par-deprecated', 'passes deprecated keys of other purposes on (A-09)', {

@@ -182,7 +182,7 @@ export const secrets: readonly Scenario[] = [
   }),
   secret({
     name: 'sec-dollar-word',
-    title: 'reads a word after a dollar as a token (R-19)',
+    title: 'reads $ and a name as a token (R-19)',
     parameters: () => pair('node-stage-', 'a-$pvc.name', '${pvc.namespace}'),
     ends: refused,
   }),
@@ -215,7 +215,7 @@ export const secrets: readonly Scenario[] = [
   secret({
     name: 'sec-missing',
     title: 'refuses while the provisioner secret is missing (B-20)',
-    parameters: ({ namespace }) => pair('provisioner-', 'nobody', namespace),
+    parameters: ({ namespace }) => pair('provisioner-', 'missing', namespace),
     ends: refused,
   }),
   secret({
@@ -228,8 +228,8 @@ export const secrets: readonly Scenario[] = [
     name: 'sec-unused-missing',
     title: 'does not read the secrets of other purposes',
     parameters: ({ namespace }) => ({
-      ...pair('node-stage-', 'nobody', namespace),
-      ...pair('controller-modify-', 'nobody', 'nowhere'),
+      ...pair('node-stage-', 'missing', namespace),
+      ...pair('controller-modify-', 'missing', 'nowhere'),
     }),
     ends: bound,
   }),

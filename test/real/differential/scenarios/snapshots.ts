@@ -52,7 +52,7 @@ export const snapshots: readonly Scenario[] = [
     },
   ),
   restored('snap-other-finalizer', 'keeps the finalizers of others', {
-    changes: { metadata: { finalizers: ['example.com/hold'] } },
+    changes: { metadata: { finalizers: ['example.com/other'] } },
   }),
   rejected('snap-too-small', 'refuses a claim smaller than the snapshot (C-02)', {
     spec: { resources: { requests: { storage: '1023Mi' } } },
@@ -106,7 +106,7 @@ export const snapshots: readonly Scenario[] = [
     spec: { volumeMode: 'Block' },
   }),
   rejected('snap-going', 'refuses a snapshot that is being deleted (C-37)', {
-    changes: { metadata: { finalizers: ['example.com/hold'] } },
+    changes: { metadata: { finalizers: ['example.com/other'] } },
     after: removeSnapshot,
   }),
   {

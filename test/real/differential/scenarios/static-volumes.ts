@@ -146,7 +146,7 @@ export function staticVolumes(): readonly Scenario[] {
       spec: { persistentVolumeReclaimPolicy: 'Retain' },
       afterwards: async (scene) => {
         const path = `${VOLUMES}/static-${scene.className}`;
-        await scene.patch(path, { metadata: { finalizers: ['example.com/hold'] } });
+        await scene.patch(path, { metadata: { finalizers: ['example.com/other'] } });
         await release(scene);
         await scene.remove(path);
         await scene.patch(path, { spec: { persistentVolumeReclaimPolicy: 'Delete' } });
@@ -159,7 +159,7 @@ export function staticVolumes(): readonly Scenario[] {
       metadata: {
         annotations: { mine: 'x' },
         labels: { mine: 'y' },
-        finalizers: ['example.com/hold'],
+        finalizers: ['example.com/other'],
       },
       afterwards: async (scene) => {
         await finalizer(scene, true);

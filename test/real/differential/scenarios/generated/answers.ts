@@ -6,8 +6,8 @@ import type { Dice } from './dice.ts';
 import { type Part, soon } from './part.ts';
 
 type Changes = Parameters<typeof volumeFor>[1];
-const given = (words: string, changes: Changes | ((asked: bigint) => Changes)): Part => ({
-  words: `answer ${words}`,
+const given = (label: string, changes: Changes | ((asked: bigint) => Changes)): Part => ({
+  label: `answer ${label}`,
   answer: ({ method, create }) =>
     method === 'CreateVolume'
       ? volumeFor(
@@ -56,7 +56,7 @@ const IDS = [
   'new\nline',
   ' ',
 ] as const;
-const WORDS = [
+const MESSAGES = [
   '',
   ' ',
   'plain',
@@ -92,21 +92,21 @@ const CODES: readonly CodeName[] = [
   'Canceled',
   'DeadlineExceeded',
 ];
-/** Codes after which both plan anew. After others sutler repeats the same request until it knows
- * what became of it. */
+/** Codes after which both provisioners plan a new request. After the others sutler repeats the same
+ * request until the driver's answer is final. */
 const FINAL_CODES = CODES.slice(0, -4).filter((code) => code !== 'AlreadyExists');
 const METHODS = ['CreateVolume', 'DeleteVolume'] as const;
 
 function failing(dice: Dice): Part {
-  const [method, words] = [dice.one(METHODS), dice.one(WORDS)];
+  const [method, message] = [dice.one(METHODS), dice.one(MESSAGES)];
   const times = dice.one([1, 1, 2, Infinity] as const);
   const code = dice.one(times === Infinity ? FINAL_CODES : CODES);
   return {
-    words:
+    label:
       `${method} fails ${times}× with ${code} ` +
-      `${JSON.stringify(words.slice(0, 50))}${words.length}`,
+      `${JSON.stringify(message.slice(0, 50))}${message.length}`,
     answer: (call) => {
-      if (call.method === method && call.count <= times) throw status(code, words);
+      if (call.method === method && call.count <= times) throw status(code, message);
     },
   };
 }
@@ -116,7 +116,7 @@ function changing(dice: Dice): Part {
   const code = dice.one(FINAL_CODES);
   const change = dice.one(CHANGES);
   return {
-    words: `CreateVolume fails with ${code} until ${change.words}`,
+    label: `CreateVolume fails with ${code} until ${change.label}`,
     ...(change.prepare === undefined ? {} : { prepare: change.prepare }),
     ...(change.parameters === undefined ? {} : { parameters: change.parameters }),
     ...(change.annotations === undefined ? {} : { annotations: change.annotations }),
@@ -151,22 +151,22 @@ const PROVISIONER = (scene: Scene) => ({
   'csi.storage.k8s.io/provisioner-secret-namespace': scene.namespace,
 });
 const CHANGES: readonly Part[] = [
-  { words: 'nothing', between: () => Promise.resolve() },
+  { label: 'nothing', between: () => Promise.resolve() },
   {
-    words: 'the class has other parameters',
+    label: 'the class has other parameters',
     between: remake({ parameters: { other: 'yes', fstype: 'xfs' } }),
   },
   {
-    words: 'the class is Retain with mount options',
+    label: 'the class is Retain with mount options',
     between: remake({ reclaimPolicy: 'Retain', mountOptions: ['ro'] }),
   },
   {
-    words: 'the class is wrong',
+    label: 'the class is wrong',
     between: remake({ parameters: { 'csi.storage.k8s.io/nonsense': 'x' } }),
   },
-  { words: 'the class is gone', between: (scene) => scene.remove(`${CLASSES}/${scene.className}`) },
+  { label: 'the class is gone', between: (scene) => scene.remove(`${CLASSES}/${scene.className}`) },
   {
-    words: 'the claim is annotated',
+    label: 'the claim is annotated',
     between: (scene) =>
       scene.patch(`${scene.claims}/data`, { metadata: { annotations: { which: 'others' } } }),
     annotations: { which: 'creds' },
@@ -174,7 +174,7 @@ const CHANGES: readonly Part[] = [
     prepare: twoSecrets,
   },
   {
-    words: 'the secret has another value',
+    label: 'the secret has another value',
     between: (scene) =>
       scene.patch(`/api/v1/namespaces/${scene.namespace}/secrets/creds`, {
         stringData: { user: 'zoe' },
@@ -184,12 +184,12 @@ const CHANGES: readonly Part[] = [
     prepare: twoSecrets,
   },
   {
-    words: 'the claim is labelled',
+    label: 'the claim is labelled',
     between: (scene) => scene.patch(`${scene.claims}/data`, { metadata: { labels: { a: 'b' } } }),
   },
-  { words: 'the claim is gone', between: (scene) => scene.remove(`${scene.claims}/data`) },
+  { label: 'the claim is gone', between: (scene) => scene.remove(`${scene.claims}/data`) },
   {
-    words: 'the claim is made anew',
+    label: 'the claim is recreated',
     between: async (scene) => {
       await scene.remove(`${scene.claims}/data`);
       await soon(scene, () => scene.claim() === undefined);
@@ -213,7 +213,7 @@ export function answerParts(dice: Dice): readonly Part[] {
     const id = dice.one(IDS);
     return [
       {
-        words: `handle ${JSON.stringify(id.slice(0, 20))}`,
+        label: `handle ${JSON.stringify(id.slice(0, 20))}`,
         answer: ({ method, create }) =>
           method === 'CreateVolume'
             ? volumeFor(create, { volumeId: `${id}-${create.name}` })

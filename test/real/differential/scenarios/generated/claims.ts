@@ -7,7 +7,7 @@ import { secretPart, soundSecret } from './secrets.ts';
 const P = 'csi.storage.k8s.io/';
 
 const parameters = (given: Texts): Part => ({
-  words: `parameters ${JSON.stringify(given)}`,
+  label: `parameters ${JSON.stringify(given)}`,
   parameters: given,
 });
 const PARAMETERS: readonly Part[] = [
@@ -41,7 +41,7 @@ const FS_TYPES: readonly Part[] = [
   parameters({ ' fstype': 'ext4' }),
   parameters({ 'CSI.storage.k8s.io/fstype': 'ext4' }),
 ];
-const cls = (words: string, given: Fields): Part => ({ words, cls: given });
+const cls = (label: string, given: Fields): Part => ({ label, cls: given });
 const CLASSES: readonly Part[] = [
   cls('Retain', { reclaimPolicy: 'Retain' }),
   cls('Delete said', { reclaimPolicy: 'Delete' }),
@@ -66,27 +66,27 @@ const CLASSES: readonly Part[] = [
 const LATE = { volumeBindingMode: 'WaitForFirstConsumer' };
 const SELECTED = 'volume.kubernetes.io/selected-node';
 const BINDING: readonly Part[] = [
-  { words: 'late without node', cls: LATE },
-  { words: 'late with node', cls: LATE, annotations: { [SELECTED]: 'nobody' } },
+  { label: 'late without node', cls: LATE },
+  { label: 'late with node', cls: LATE, annotations: { [SELECTED]: 'unknown-node' } },
   {
-    words: 'late with alpha node',
+    label: 'late with alpha node',
     cls: LATE,
-    annotations: { 'volume.alpha.kubernetes.io/selected-node': 'nobody' },
+    annotations: { 'volume.alpha.kubernetes.io/selected-node': 'unknown-node' },
   },
   {
-    words: 'late with empty node and alpha',
+    label: 'late with empty node and alpha',
     cls: LATE,
     annotations: { [SELECTED]: '', 'volume.alpha.kubernetes.io/selected-node': 'x' },
   },
-  { words: 'late with odd node', cls: LATE, annotations: { [SELECTED]: ' é ' } },
+  { label: 'late with odd node', cls: LATE, annotations: { [SELECTED]: ' é ' } },
   {
-    words: 'late, node chosen later',
+    label: 'late, node chosen later',
     cls: LATE,
     edit: (scene) =>
       scene.patch(`${scene.claims}/data`, { metadata: { annotations: { [SELECTED]: 'n' } } }),
   },
   {
-    words: 'late with topologies',
+    label: 'late with topologies',
     cls: {
       ...LATE,
       allowedTopologies: [{ matchLabelExpressions: [{ key: 'zone', values: ['x'] }] }],
@@ -94,7 +94,7 @@ const BINDING: readonly Part[] = [
     annotations: { [SELECTED]: 'n' },
   },
 ];
-const claimed = (given: Fields): Part => ({ words: JSON.stringify(given), spec: given });
+const claimed = (given: Fields): Part => ({ label: JSON.stringify(given), spec: given });
 const MODES = ['ReadWriteOnce', 'ReadOnlyMany', 'ReadWriteMany'] as const;
 const SIZES = [
   '1',
@@ -139,7 +139,7 @@ const SIZED: readonly Part[] = SIZES.map((storage) =>
 );
 const ODD_CLAIMS: readonly Part[] = [
   {
-    words: 'labels and annotations',
+    label: 'labels and annotations',
     metadata: { labels: { app: 'x', 'a.b/c': '' } },
     annotations: {
       'pv.kubernetes.io/provisioned-by': 'other',
@@ -147,49 +147,49 @@ const ODD_CLAIMS: readonly Part[] = [
     },
   },
   {
-    words: 'finalizer',
-    metadata: { finalizers: ['example.com/hold'] },
+    label: 'finalizer',
+    metadata: { finalizers: ['example.com/other'] },
     edit: (scene) => scene.patch(`${scene.claims}/data`, { metadata: { finalizers: [] } }),
   },
   {
-    words: 'migrated-to other',
+    label: 'migrated-to other',
     annotations: { 'pv.kubernetes.io/migrated-to': 'kubernetes.io/gce-pd' },
   },
   {
-    words: 'limits',
+    label: 'limits',
     spec: { resources: { requests: { storage: '1Gi' }, limits: { storage: '5Gi' } } },
   },
-  { words: 'empty VAC', spec: { volumeAttributesClassName: '' } },
+  { label: 'empty VAC', spec: { volumeAttributesClassName: '' } },
   {
-    words: 'beta class annotation too',
+    label: 'beta class annotation too',
     annotations: { 'volume.beta.kubernetes.io/storage-class': 'nowhere' },
   },
   {
-    words: 'empty beta class annotation',
+    label: 'empty beta class annotation',
     annotations: { 'volume.beta.kubernetes.io/storage-class': '' },
   },
   {
-    words: 'storage-provisioner empty',
+    label: 'storage-provisioner empty',
     annotations: { 'volume.kubernetes.io/storage-provisioner': '' },
   },
   {
-    words: 'resizer annotations',
+    label: 'resizer annotations',
     annotations: {
       'volume.kubernetes.io/storage-resizer': 'x',
       'pv.kubernetes.io/bind-completed': 'yes',
     },
   },
   {
-    words: 'selector',
+    label: 'selector',
     spec: { selector: { matchExpressions: [{ key: 'a', operator: 'Exists' }] } },
   },
   {
-    words: 'VAC',
+    label: 'VAC',
     spec: (scene) => ({ volumeAttributesClassName: scene.className }),
     prepare: (scene) => makeAttributesClass(scene),
   },
   {
-    words: 'VAC odd parameters',
+    label: 'VAC odd parameters',
     spec: (scene) => ({ volumeAttributesClassName: scene.className }),
     prepare: (scene) =>
       makeAttributesClass(scene, {
@@ -197,11 +197,11 @@ const ODD_CLAIMS: readonly Part[] = [
       }),
   },
   {
-    words: 'VAC foreign',
+    label: 'VAC foreign',
     spec: (scene) => ({ volumeAttributesClassName: scene.className }),
     prepare: (scene) => makeAttributesClass(scene, { driverName: 'kubernetes.io/other' }),
   },
-  { words: 'VAC missing', spec: { volumeAttributesClassName: 'a-missing-one' } },
+  { label: 'VAC missing', spec: { volumeAttributesClassName: 'a-missing-one' } },
 ];
 
 /** Random classes and claims; every second scenario has none that is refused. */

@@ -9,18 +9,18 @@ import { type Part, soon } from './part.ts';
 const P = 'volume.kubernetes.io/provisioner-deletion-secret-';
 const FINALIZER = 'external-provisioner.volume.kubernetes.io/finalizer';
 
-/** The claims that are not sources of clones. */
+/** The volumes of claims that are not sources of clones. */
 const ownVolumes = (scene: Scene) =>
   scene.volumes().filter(({ spec }) => at(spec, 'claimRef', 'name') !== 'source');
-const edit = (words: string, act: (scene: Scene) => Promise<unknown>): Part => ({
-  words,
+const edit = (label: string, act: (scene: Scene) => Promise<unknown>): Part => ({
+  label,
   edit: act,
 });
-const ofVolume = (words: string, body: Fields): Part =>
-  edit(words, (scene) => patchVolumes(scene, body));
-const annotated = (words: string, annotations: Fields): Part =>
-  ofVolume(words, { metadata: { annotations } });
-const remake =
+const ofVolume = (label: string, body: Fields): Part =>
+  edit(label, (scene) => patchVolumes(scene, body));
+const annotated = (label: string, annotations: Fields): Part =>
+  ofVolume(label, { metadata: { annotations } });
+const recreateClass =
   (fields: Fields) =>
   async (scene: Scene): Promise<void> => {
     // If no volume was requested yet, another class may start that, at a time that depends on the
@@ -42,7 +42,7 @@ const EDITS: readonly Part[] = [
   ofVolume('policy Recycle', { spec: { persistentVolumeReclaimPolicy: 'Recycle' } }),
   ofVolume('finalizers gone', { metadata: { finalizers: null } }),
   ofVolume('finalizer only ours', { metadata: { finalizers: [FINALIZER] } }),
-  ofVolume('finalizer of others', { metadata: { finalizers: ['example.com/hold'] } }),
+  ofVolume('finalizer of others', { metadata: { finalizers: ['example.com/other'] } }),
   ofVolume('finalizers doubled', {
     metadata: { finalizers: [FINALIZER, 'kubernetes.io/pv-protection', 'example.com/x'] },
   }),
@@ -61,17 +61,17 @@ const EDITS: readonly Part[] = [
   annotated('secret empty', { [`${P}name`]: '', [`${P}namespace`]: '' }),
   annotated('secret half empty', { [`${P}namespace`]: '' }),
   annotated('secret half gone', { [`${P}namespace`]: null }),
-  annotated('secret unnoted', { [`${P}name`]: null, [`${P}namespace`]: null }),
+  annotated('secret annotations gone', { [`${P}name`]: null, [`${P}namespace`]: null }),
   annotated('provisioned-by gone', { 'pv.kubernetes.io/provisioned-by': null }),
   annotated('provisioned-by other', { 'pv.kubernetes.io/provisioned-by': 'other.example.com' }),
   annotated('provisioned-by empty', { 'pv.kubernetes.io/provisioned-by': '' }),
   annotated('migrated-to', { 'pv.kubernetes.io/migrated-to': 'other.example.com' }),
   annotated('beta class', { 'volume.beta.kubernetes.io/storage-class': 'gone' }),
   edit('class gone', (scene) => scene.remove(`${CLASSES}/${scene.className}`)),
-  edit('class anew', remake({ reclaimPolicy: 'Retain', parameters: { x: 'y' } })),
+  edit('class recreated', recreateClass({ reclaimPolicy: 'Retain', parameters: { x: 'y' } })),
   edit(
     'class names a secret by annotation',
-    remake({
+    recreateClass({
       parameters: {
         'csi.storage.k8s.io/provisioner-secret-name': "${pvc.annotations['missing']}",
         'csi.storage.k8s.io/provisioner-secret-namespace': 'default',
@@ -80,15 +80,18 @@ const EDITS: readonly Part[] = [
   ),
   edit(
     'class names a wrong secret',
-    remake({
+    recreateClass({
       parameters: {
         'csi.storage.k8s.io/secret-name': 'Bad"',
         'csi.storage.k8s.io/secret-namespace': 'default',
       },
     }),
   ),
-  edit('class names half a secret', remake({ parameters: { csiProvisionerSecretName: 'x' } })),
-  edit('class of another', remake({ provisioner: 'other.example.com' })),
+  edit(
+    'class names half a secret',
+    recreateClass({ parameters: { csiProvisionerSecretName: 'x' } }),
+  ),
+  edit('class of another', recreateClass({ provisioner: 'other.example.com' })),
   edit('volume deleted', async (scene) => {
     for (const { metadata } of ownVolumes(scene)) await scene.remove(`${VOLUMES}/${metadata.name}`);
   }),
@@ -100,9 +103,9 @@ const EDITS: readonly Part[] = [
       });
     }
   }),
-  edit('claim deleted', letGo),
-  edit('claim deleted and made anew', async (scene) => {
-    await letGo(scene);
+  edit('claim deleted', deleteClaim),
+  edit('claim recreated', async (scene) => {
+    await deleteClaim(scene);
     // A finalizer may keep the old object.
     if (scene.claim() === undefined) await scene.makeClaim('data');
     await soon(scene, () => scene.claim()?.status?.phase === 'Bound');
@@ -110,7 +113,7 @@ const EDITS: readonly Part[] = [
   edit('attached', async (scene) => {
     for (const [index, { metadata }] of ownVolumes(scene).entries()) {
       const spec = {
-        attacher: 'whoever',
+        attacher: 'other',
         nodeName: 'node-1',
         source: { persistentVolumeName: metadata.name },
       };
@@ -138,7 +141,7 @@ async function patchVolumes(scene: Scene, body: Fields): Promise<void> {
 }
 
 /** Deletes the claim, and waits until the volume controller has noticed. */
-async function letGo(scene: Scene): Promise<void> {
+async function deleteClaim(scene: Scene): Promise<void> {
   const uid = scene.claim()?.metadata.uid;
   await scene.remove(`${scene.claims}/data`);
   const isBound = (volume: Seen): boolean =>

@@ -10,7 +10,7 @@ type Of<T> = T | ((scene: Scene) => T);
 /** One deviation of a generated scenario from the plain one. */
 export interface Part {
   /** Its text in the title. */
-  readonly words: string;
+  readonly label: string;
   /** Of the class. */
   readonly parameters?: Of<Texts>;
   readonly cls?: Fields;
@@ -26,13 +26,13 @@ export interface Part {
   readonly edit?: (scene: Scene) => Promise<unknown>;
 }
 
-/** One scenario made of several parts; later parts win. */
+/** One scenario made of several parts; a later part overrides an earlier one. */
 export function scenarioOf(name: string, parts: readonly Part[]): Scenario {
   const merged = <T extends object>(scene: Scene, pick: (part: Part) => Of<T> | undefined): T =>
     Object.assign({}, ...parts.map((part) => valueOf(scene, pick(part)))) as T;
   return {
     name,
-    title: parts.map(({ words }) => words).join('; ') || 'nothing special',
+    title: parts.map(({ label }) => label).join('; ') || 'nothing special',
     class: (scene) => {
       const parameters = merged<Texts>(scene, (part) => part.parameters);
       return {
@@ -50,7 +50,7 @@ export function scenarioOf(name: string, parts: readonly Part[]): Scenario {
     },
     ...(parts.some(({ answer }) => answer !== undefined) ? { answer: answerOf(parts) } : {}),
     ends: async (scene) => {
-      await decided(scene);
+      await waitUntilDecided(scene);
       for (const { between } of parts) await between?.(scene);
       scene.happened.add('go');
       await soon(
@@ -94,13 +94,13 @@ function valueOf<T>(scene: Scene, value: Of<T> | undefined): T | undefined {
 
 const SOON_MS = 6_000;
 
-/** Waits until the condition holds, at most for a while. */
-export async function soon(scene: Scene, holds: () => boolean): Promise<void> {
+/** Waits until the condition is met, but no longer than SOON_MS. */
+export async function soon(scene: Scene, isMet: () => boolean): Promise<void> {
   const deadlineMs = Date.now() + SOON_MS;
-  while (!holds() && Date.now() < deadlineMs) await scene.stage.observer.next();
+  while (!isMet() && Date.now() < deadlineMs) await scene.stage.observer.next();
 }
 
-async function decided(scene: Scene): Promise<void> {
+async function waitUntilDecided(scene: Scene): Promise<void> {
   await scene.marker();
   await soon(
     scene,

@@ -108,7 +108,7 @@ export function secretPart(dice: Dice): Part {
   const form = dice.next();
   const half = form < 0.06 ? ', name only' : form < 0.12 ? ', namespace only' : '';
   return {
-    words: `secret ${nameKey}=${JSON.stringify(name)} in ${JSON.stringify(namespace)}${half}`,
+    label: `secret ${nameKey}=${JSON.stringify(name)} in ${JSON.stringify(namespace)}${half}`,
     parameters: (scene) => ({
       ...(form >= 0.06 && form < 0.12 ? {} : { [nameKey]: name }),
       ...(form < 0.06
@@ -122,7 +122,7 @@ export function secretPart(dice: Dice): Part {
 
 /** The default secret of scenarios. */
 export const soundSecret: Part = {
-  words: 'a secret',
+  label: 'a secret',
   parameters: {
     [`${P}provisioner-secret-name`]: 'creds',
     [`${P}provisioner-secret-namespace`]: '${pvc.namespace}',
@@ -150,5 +150,5 @@ async function makeSecrets(scene: Scene): Promise<void> {
     'credspvc.name',
     'x'.repeat(253),
   ])
-    await scene.makeSecret(name, { user: 'anna', of: name, '.hidden-_': '', words: ' é\n"😀 ' });
+    await scene.makeSecret(name, { user: 'anna', of: name, '.hidden-_': '', label: ' é\n"😀 ' });
 }

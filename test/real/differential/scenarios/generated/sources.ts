@@ -34,7 +34,7 @@ const SNAPSHOTS: readonly SnapshotChanges[] = [
   { content: { sourceVolumeMode: 'Odd' } },
   { status: { error: { message: 'failed', time: '2020-01-01T00:00:00Z' } } },
   { status: { boundVolumeSnapshotContentName: 'another' } },
-  { metadata: { finalizers: ['example.com/hold'] } },
+  { metadata: { finalizers: ['example.com/other'] } },
   { metadata: { finalizers: [OURS] } },
   { metadata: { annotations: { [ALLOW]: 'true' } } },
   ...['true', ' true', 'TRUE', 'tRue', '1', '', 'yes', 'quo"te', 'é\n'].map((allow) => ({
@@ -48,7 +48,7 @@ function restored(dice: Dice): Part {
   const isDeleted = dice.hits(0.15);
   const isRef = dice.hits(0.3);
   return {
-    words:
+    label:
       `restore ${JSON.stringify(changes)}${isDeleted ? ', deleted' : ''}` +
       (isRef ? ' by dataSourceRef' : ''),
     spec: isRef ? { dataSourceRef: SNAP } : { dataSource: SNAP },
@@ -68,32 +68,32 @@ function restored(dice: Dice): Part {
 }
 
 interface Source {
-  readonly words: string;
+  readonly label: string;
   readonly spec?: Fields;
   readonly volume?: Fields;
   readonly after?: (scene: Scene) => Promise<unknown>;
 }
 const CLAIM = { kind: 'PersistentVolumeClaim', name: 'source' };
 const SOURCES: readonly Source[] = [
-  { words: 'a claim' },
-  { words: 'a claim' },
-  { words: 'a claim of Block', spec: { volumeMode: 'Block' } },
-  { words: 'a larger claim', spec: { resources: { requests: { storage: '2Gi' } } } },
-  { words: 'a tiny claim', spec: { resources: { requests: { storage: '100m' } } } },
-  { words: 'a claim of a static volume', volume: {} },
-  { words: 'a claim of a static volume that is larger', volume: { capacity: { storage: '5Gi' } } },
+  { label: 'a claim' },
+  { label: 'a claim' },
+  { label: 'a claim of Block', spec: { volumeMode: 'Block' } },
+  { label: 'a larger claim', spec: { resources: { requests: { storage: '2Gi' } } } },
+  { label: 'a tiny claim', spec: { resources: { requests: { storage: '100m' } } } },
+  { label: 'a claim of a static volume', volume: {} },
+  { label: 'a claim of a static volume that is larger', volume: { capacity: { storage: '5Gi' } } },
   {
-    words: 'a claim of a static Block volume',
+    label: 'a claim of a static Block volume',
     spec: { volumeMode: 'Block' },
     volume: { volumeMode: 'Block' },
   },
   {
-    words: 'a claim of another driver',
+    label: 'a claim of another driver',
     volume: { csi: { driver: 'other.example.com', volumeHandle: 'foreign' } },
   },
-  { words: 'a claim that is deleted', after: (scene) => scene.remove(`${scene.claims}/source`) },
+  { label: 'a claim that is deleted', after: (scene) => scene.remove(`${scene.claims}/source`) },
   {
-    words: 'a claim whose volume is deleted',
+    label: 'a claim whose volume is deleted',
     after: (scene) => scene.remove(`${VOLUMES}/${scene.volume('source')?.metadata.name ?? ''}`),
   },
 ];
@@ -102,7 +102,7 @@ function cloned(dice: Dice): Part {
   const source = dice.one(SOURCES);
   const isRef = dice.hits(0.3);
   return {
-    words: `clone of ${source.words}${isRef ? ' by dataSourceRef' : ''}`,
+    label: `clone of ${source.label}${isRef ? ' by dataSourceRef' : ''}`,
     spec: isRef ? { dataSourceRef: CLAIM } : { dataSource: CLAIM },
     prepare: async (scene) => {
       const storageClassName = `plain-${scene.className}`;
@@ -138,7 +138,7 @@ function cloned(dice: Dice): Part {
 }
 
 const ref = (dataSourceRef: Fields): Part => ({
-  words: JSON.stringify(dataSourceRef),
+  label: JSON.stringify(dataSourceRef),
   spec: { dataSourceRef },
 });
 const OTHERS: readonly Part[] = [
@@ -148,13 +148,13 @@ const OTHERS: readonly Part[] = [
   ref({ apiGroup: 'other.io', kind: 'PersistentVolumeClaim', name: 'x' }),
   ref({ apiGroup: 'other.io', kind: 'VolumeSnapshot', name: 'x' }),
   {
-    words: 'dataSource of another kind',
+    label: 'dataSource of another kind',
     spec: { dataSource: { apiGroup: 'a.b', kind: 'Backup', name: 'x' } },
   },
   ref({ kind: 'PersistentVolumeClaim', name: 'not-there' }),
   ref({ ...SNAP, name: 'Not.A_Name' }),
   {
-    words: 'both',
+    label: 'both',
     spec: {
       dataSource: { kind: 'PersistentVolumeClaim', name: 'x' },
       dataSourceRef: { kind: 'PersistentVolumeClaim', name: 'x' },

@@ -8,26 +8,26 @@ const SECRET = 'volume.kubernetes.io/provisioner-deletion-secret-';
 const FINALIZER = 'external-provisioner.volume.kubernetes.io/finalizer';
 
 interface Static {
-  readonly words: string;
+  readonly label: string;
   readonly metadata?: Fields;
   readonly spec?: Fields | ((scene: Scene) => Fields);
   /** Of another driver; the refusal of that is another row of docs/parity.md. */
   readonly isForeign?: true;
 }
 const METADATA: readonly Static[] = [
-  { words: 'plain' },
-  { words: 'protected', metadata: { finalizers: [FINALIZER] } },
-  { words: 'with another finalizer', metadata: { finalizers: ['example.com/hold'] } },
+  { label: 'plain' },
+  { label: 'protected', metadata: { finalizers: [FINALIZER] } },
+  { label: 'with another finalizer', metadata: { finalizers: ['example.com/other'] } },
   ...['(driver)', 'other.example.com', '', 'kubernetes.io/gce-pd'].map((by) => ({
-    words: `provisioned by ${JSON.stringify(by)}`,
+    label: `provisioned by ${JSON.stringify(by)}`,
     metadata: { annotations: { 'pv.kubernetes.io/provisioned-by': by } },
   })),
   {
-    words: 'migrated to ours',
+    label: 'migrated to ours',
     metadata: { annotations: { 'pv.kubernetes.io/migrated-to': '(driver)' } },
   },
   {
-    words: 'provisioned by another, migrated to ours',
+    label: 'provisioned by another, migrated to ours',
     metadata: {
       annotations: {
         'pv.kubernetes.io/provisioned-by': 'kubernetes.io/x',
@@ -36,45 +36,45 @@ const METADATA: readonly Static[] = [
     },
   },
   {
-    words: 'noted secret',
+    label: 'annotated secret',
     metadata: { annotations: { [`${SECRET}name`]: 'creds', [`${SECRET}namespace`]: '(own)' } },
   },
-  { words: 'half a noted secret', metadata: { annotations: { [`${SECRET}name`]: 'creds' } } },
+  { label: 'half a secret annotation', metadata: { annotations: { [`${SECRET}name`]: 'creds' } } },
   {
-    words: 'beta class',
+    label: 'beta class',
     metadata: { annotations: { 'volume.beta.kubernetes.io/storage-class': '(class)' } },
   },
 ];
 const SPECS: readonly Static[] = [
-  { words: 'Delete' },
-  { words: 'Retain', spec: { persistentVolumeReclaimPolicy: 'Retain' } },
-  { words: 'Recycle', spec: { persistentVolumeReclaimPolicy: 'Recycle' } },
+  { label: 'Delete' },
+  { label: 'Retain', spec: { persistentVolumeReclaimPolicy: 'Retain' } },
+  { label: 'Recycle', spec: { persistentVolumeReclaimPolicy: 'Recycle' } },
   {
-    words: 'of another driver',
+    label: 'of another driver',
     spec: (scene) => ({
       csi: { driver: 'other.example.com', volumeHandle: `h-${scene.className}` },
     }),
     isForeign: true,
   },
-  { words: 'hostPath', isForeign: true, spec: { csi: null, hostPath: { path: '/tmp/nowhere' } } },
+  { label: 'hostPath', isForeign: true, spec: { csi: null, hostPath: { path: '/tmp/nowhere' } } },
   {
-    words: 'NFS Recycle',
+    label: 'NFS Recycle',
     isForeign: true,
     spec: { csi: null, nfs: { server: 'x', path: '/' }, persistentVolumeReclaimPolicy: 'Recycle' },
   },
-  { words: 'GCE', isForeign: true, spec: { csi: null, gcePersistentDisk: { pdName: 'disk' } } },
-  { words: 'of no claim' },
+  { label: 'GCE', isForeign: true, spec: { csi: null, gcePersistentDisk: { pdName: 'disk' } } },
+  { label: 'of no claim' },
   {
-    words: 'of a claim in another namespace',
-    spec: { claimRef: { namespace: 'default', name: 'nobody-there' } },
+    label: 'of a claim in another namespace',
+    spec: { claimRef: { namespace: 'default', name: 'missing' } },
   },
   {
-    words: 'odd handle',
+    label: 'odd handle',
     spec: (scene) => ({ csi: { driver: scene.driver, volumeHandle: ` é"${scene.className}\n` } }),
   },
-  { words: 'larger', spec: { capacity: { storage: '7Gi' } } },
+  { label: 'larger', spec: { capacity: { storage: '7Gi' } } },
   {
-    words: 'with affinity',
+    label: 'with affinity',
     spec: {
       nodeAffinity: {
         required: {
@@ -84,7 +84,7 @@ const SPECS: readonly Static[] = [
     },
   },
   {
-    words: 'with publish secrets',
+    label: 'with publish secrets',
     spec: (scene) => ({
       csi: {
         driver: scene.driver,
@@ -97,31 +97,31 @@ const SPECS: readonly Static[] = [
   },
 ];
 const CLASSES: readonly Part[] = [
-  { words: 'plain class' },
+  { label: 'plain class' },
   {
-    words: 'class with secret',
+    label: 'class with secret',
     parameters: (scene) => ({
       [`${P}provisioner-secret-name`]: 'creds',
       [`${P}provisioner-secret-namespace`]: scene.namespace,
     }),
   },
   {
-    words: 'class with template',
+    label: 'class with template',
     parameters: {
       [`${P}secret-name`]: '${pvc.name}-${pv.name}',
       [`${P}secret-namespace`]: '${pvc.namespace}',
     },
   },
   {
-    words: 'class with annotation',
+    label: 'class with annotation',
     parameters: {
       [`${P}provisioner-secret-name`]: "${pvc.annotations['a']}",
       [`${P}provisioner-secret-namespace`]: 'default',
     },
   },
-  { words: 'class with half', parameters: { [`${P}provisioner-secret-name`]: 'x' } },
+  { label: 'class with half', parameters: { [`${P}provisioner-secret-name`]: 'x' } },
   {
-    words: 'deprecated',
+    label: 'deprecated',
     parameters: {
       csiProvisionerSecretName: 'creds',
       csiProvisionerSecretNamespace: '${pvc.namespace}',
@@ -138,11 +138,11 @@ export function staticParts(dice: Dice): readonly Part[] {
       : METADATA,
   );
   const nameOf = (scene: Scene): string => `static-${scene.className}`;
-  const isClaimed = spec.words !== 'of no claim';
+  const isClaimed = spec.label !== 'of no claim';
   return [
     cls,
     {
-      words: `static volume ${meta.words}, ${spec.words}`,
+      label: `static volume ${meta.label}, ${spec.label}`,
       spec: (scene) => (isClaimed ? { volumeName: nameOf(scene) } : { storageClassName: '' }),
       prepare: async (scene) => {
         for (const name of ['creds', 'others', `data-${nameOf(scene)}`])
