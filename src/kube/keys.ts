@@ -1,5 +1,6 @@
 /** Names of annotations, labels, finalizers and attributes that sutler shares with other parts of
- * Kubernetes. They are upstream's, so that a cluster can change over and back (invariant 10). */
+ * Kubernetes. All but those of sutler.dev are upstream's, so that a cluster can change over and
+ * back (invariant 10). */
 
 // Annotations of claims.
 
@@ -51,9 +52,9 @@ export const INCARNATION = 'sutler.dev/epoch';
  * Bound volumes; removed by jobs. */
 export const VOLUME_FINALIZER = 'external-provisioner.volume.kubernetes.io/finalizer';
 /** Our own: keeps a claim while its volume record is open, with --claim-finalizer. Added and
- * removed by jobs; leftovers removed by ingest; all removed by `sutler uninstall`. */
+ * removed by jobs, all removed by `sutler uninstall`. */
 export const CLAIM_FINALIZER = 'sutler.dev/volume-record';
-/** Keeps the source claim of a clone. Added by jobs; removed by ingest. */
+/** Keeps the source claim of a clone. Added and removed by jobs. */
 export const CLONE_PROTECTION = 'provisioner.storage.kubernetes.io/cloning-protection';
 /** Keeps the source snapshot of a restore. Added and removed by jobs; leftovers found by ingest. */
 export const SNAPSHOT_SOURCE_PROTECTION =

@@ -13,8 +13,8 @@ export type Outcome =
   | { readonly kind: 'done'; readonly note?: string }
   /** Failed. The next run comes after a back-off that grows with every failure, and after
    * `minDelayMs` at the earliest. `isAbsent`: it is proven that no volume was made. `holdOffScope`:
-   * the delay is a hold-off, which no edit ends while the key asks for this scope; see
-   * Run.heldOffMs. */
+   * the delay is a hold-off, which no edit ends as long as the scope (the UID of the claim's class)
+   * is the same; see Run.heldOffMs. */
   | {
       readonly kind: 'retry';
       readonly reason: string;

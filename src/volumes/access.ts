@@ -14,15 +14,15 @@ type Capability = MessageInitShape<typeof VolumeCapabilitySchema>;
 export function volumeCapabilities(
   claim: Claim,
   cls: Class,
-  driver: { readonly fsType: string; readonly hasMultiWriter: boolean },
+  options: { readonly fsType: string; readonly hasMultiWriter: boolean },
 ): Capability[] {
   const { accessModes = [], volumeMode } = claim.spec;
-  const mount = { fsType: driver.fsType, mountFlags: [...(cls.mountOptions ?? [])] };
+  const mount = { fsType: options.fsType, mountFlags: [...(cls.mountOptions ?? [])] };
   const accessType: Capability['accessType'] =
     volumeMode === 'Block' ? { case: 'block', value: {} } : { case: 'mount', value: mount };
   return accessModes.map((accessMode) => ({
     accessType,
-    accessMode: { mode: toCsiMode(accessMode, driver.hasMultiWriter) },
+    accessMode: { mode: toCsiMode(accessMode, options.hasMultiWriter) },
   }));
 }
 

@@ -17,9 +17,10 @@ import {
   type Rule,
 } from './rule.ts';
 
-/** The volume from which a claim is cloned. The classes of both claims may differ. All messages
- * about refused clones, which become texts of events, are in this file, except for the prefix that
- * addSourcePrefix adds. Checks and messages are upstream's, in upstream's order:
+/** The volume from which a claim is cloned. The classes of both claims may differ. This file checks
+ * the source claim and its volume; its messages become texts of events. data-source.ts checks what
+ * clones and restores share (prefix, grants, sizes), driver-facts.ts the driver's capability.
+ * Checks and messages are upstream's, in upstream's order:
  * external-provisioner pkg/controller/controller.go getPVCSource.
  * @throws RefusedError that waits for the source claim or its volume */
 export function cloneSource(input: ContentInput): Rule<ContentSource> {

@@ -12,9 +12,9 @@ import { quote } from './quote.ts';
 import { RefusedError } from './refused-error.ts';
 import { alsoWaitFor, read, refuseUntilChanged, rewordRefusal, type Rule } from './rule.ts';
 
-/** The snapshot from which a claim is restored. All messages about refused restores, which become
- * texts of events, are in this file, except for the prefix that addSourcePrefix adds. Checks and
- * messages are upstream's, in upstream's order: external-provisioner pkg/controller/controller.go
+/** The snapshot from which a claim is restored. This file checks the snapshot and its content; its
+ * messages become texts of events. data-source.ts checks what clones and restores share (prefix,
+ * grants, sizes), driver-facts.ts the driver's capability. Checks and messages are upstream's, in upstream's order: external-provisioner pkg/controller/controller.go
  * getSnapshotSource.
  * @throws RefusedError that waits for the snapshot or its content */
 export function snapshotSource(input: ContentInput): Rule<ContentSource> {
