@@ -1,12 +1,11 @@
 import type { VolumeAttachment } from '../kube/objects.ts';
 import type { Change } from '../kube/reflector.ts';
 
-/** VolumeAttachments by the name of their PV. Those of inline volumes of
- * pods have no PV and are left out. */
+/** VolumeAttachments by the name of their PV. Those of pods' inline volumes have no PV and are left
+ * out. */
 export class AttachmentIndex {
   readonly #byVolume = new Map<string, Map<string, VolumeAttachment>>();
 
-  /** Applies a change that the watch reports. */
   apply({ type, object }: Change<VolumeAttachment>): void {
     const volume = object.spec.source.persistentVolumeName;
     if (volume === undefined) return;
@@ -17,7 +16,6 @@ export class AttachmentIndex {
     else this.#byVolume.set(volume, attachments);
   }
 
-  /** The attachments of a PV. */
   of(volume: string): readonly VolumeAttachment[] {
     return [...(this.#byVolume.get(volume)?.values() ?? [])];
   }

@@ -6,12 +6,14 @@ import type { SkeletonSource } from '../../volumes/persistent-volume.ts';
 import { removeFinalizer } from '../finalizers.ts';
 import type { ProcessorPorts } from '../ports.ts';
 
-/** Removes our finalizer from the snapshot that a volume was restored from. A failure does not
- * matter to the volume: the sweep (src/ingest/snapshot-sweep.ts) finds the finalizer later. */
+/** Removes our finalizer from the snapshot that a volume was restored from, unless that is left to
+ * the sweep (src/ingest/snapshot-sweep.ts). So is a finalizer that can't be removed now.
+ * @param source of the volume; anything but such a snapshot is ignored */
 export async function releaseRestoredSnapshot(
   ports: Pick<ProcessorPorts, 'kube' | 'log'>,
-  source: SkeletonSource,
+  source: SkeletonSource | undefined,
 ): Promise<void> {
+  if (source?.isReleased !== true) return;
   const { namespace, name } = source;
   try {
     const snapshot = await ports.kube.get<Snapshot>(snapshots, { namespace, name });

@@ -16,7 +16,7 @@ describe('--claim-finalizer', () => {
   after(() => rig.close());
   beforeEach(() => rig.reset());
 
-  const on = { claimFinalizer: true };
+  const on = { usesClaimFinalizer: true };
   const read = (claim: Claim) =>
     rig.kube.get<Claim>(claims, { namespace: 'default', name: claim.metadata.name });
   const hasOurs = async (claim: Claim): Promise<boolean> =>

@@ -376,13 +376,13 @@ describe('provisioning', () => {
     it('removes our finalizer from a deleted claim during the hold-off', async () => {
       const claim = await rig.claim();
       failWith(rig, new DriverStatus(Code.InvalidArgument, 'no such pool'));
-      await rig.provision(claim, { claimFinalizer: true });
+      await rig.provision(claim, { usesClaimFinalizer: true });
       const ref = { namespace: 'default', name: claim.metadata.name };
       const isKept = async (): Promise<boolean | undefined> =>
         (await rig.kube.get<Claim>(claims, ref))?.metadata.finalizers?.includes(CLAIM_FINALIZER);
       await rig.kube.delete(claims, ref);
       assert.equal(await isKept(), true);
-      await rig.provision(claim, { claimFinalizer: true });
+      await rig.provision(claim, { usesClaimFinalizer: true });
       assert.equal(await isKept(), false);
     });
 
