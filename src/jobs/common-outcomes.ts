@@ -32,9 +32,9 @@ export function waitForRecord(
     : { kind: 'later', reason: opened.reason, delayMs: opened.waitMs };
 }
 
-/** Ends an attempt whose call was not forwarded: its record is reverted. The gateway answers Aborted
- * while it has another call for this volume under way. Unavailable means that no call of any key
- * gets through: no gateway answers, or the gateway has no driver. */
+/** Reverts the record of an attempt whose call was not forwarded. The gateway answers Aborted while
+ * it has another call for this volume under way. Unavailable means that no call of any key gets
+ * through: no gateway answers, or the gateway has no driver. */
 export async function handleNotForwarded(
   { records }: Pick<ProcessorPorts, 'records'>,
   { id, owner }: Attempt,

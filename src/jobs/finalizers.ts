@@ -35,8 +35,7 @@ export function addFinalizer<T extends KubeObject>(
 
 /** Removes a finalizer and no other. Sends nothing if the object does not have it.
  * @returns the object as it is then
- * @throws KubeError: NotFound; Conflict or Invalid for another object of that name and for one that
- *   changed */
+ * @throws KubeError as addFinalizer */
 export function removeFinalizer<T extends KubeObject>(
   ports: Pick<ProcessorPorts, 'kube'>,
   target: FinalizerTarget<T>,

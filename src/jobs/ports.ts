@@ -26,7 +26,7 @@ export interface ProcessorPorts {
   readonly counts: OperationCounts;
   /** A StorageClass by its name, from caches.ts. */
   readonly classOf: (name: string) => Class | undefined;
-  /** The attachments of a PV by its name, from caches.ts; none for a driver that does not attach. */
+  /** The attachments of a PV by its name, from caches.ts; none if the driver does not attach. */
   readonly attachedTo: (volume: string) => readonly VolumeAttachment[];
   /** The driver's name and capabilities as they are now. */
   readonly driver: () => DriverFacts;

@@ -5,8 +5,8 @@ import type { Answer, Rule, Step } from '../volumes/rule.ts';
 import { addFinalizer } from './finalizers.ts';
 import type { ProcessorPorts } from './ports.ts';
 
-/** Runs a rule of src/volumes/ to its end: performs each step at the API server and resumes the rule
- * with the answer. A refusal is an answer too.
+/** Runs a rule of src/volumes/ to its end: performs each step at the API server and resumes the
+ * rule with the answer. A refusal is an answer too.
  * @throws KubeError if the API server is down */
 export async function runRule<T>(ports: Pick<ProcessorPorts, 'kube'>, rule: Rule<T>): Promise<T> {
   let next = rule.next();

@@ -149,7 +149,7 @@ async function handleUnusableAnswer(
   return { kind: 'retry', reason };
 }
 
-/** Parks a claim whose request can't succeed until its class is created anew. */
+/** Parks a claim whose request can't succeed until its class is created again. */
 function parkOnClass(ports: ProcessorPorts, claim: Claim, reason: string): Outcome {
   const name = classNameOf(claim);
   const seen = ports.classOf(name)?.metadata.resourceVersion ?? '';

@@ -5,8 +5,8 @@ import { classNameOf } from '../../volumes/eligibility.ts';
 import type { ProcessorPorts } from '../ports.ts';
 
 /* The hold-off of a claim whose request the driver called infeasible (InvalidArgument). It ends
- * after its time, or when the class was deleted and created again. No edit ends it: the same request
- * to the same class would fail again (sig-storage-lib-external-provisioner controller/controller.go
+ * after its time, or when the class was deleted and created again. No edit ends it, since the same
+ * request would fail again (sig-storage-lib-external-provisioner controller/controller.go
  * delayProvisioningIfRecentlyInfeasible). */
 
 /** The fields of a `retry` outcome that start a hold-off, with the class's UID as its scope. */

@@ -49,7 +49,8 @@ export async function reconcileClaim(
   return releaseUnneeded(ports, job.uid, claim, outcome);
 }
 
-/** Opens the record. Sends the request that this run has planned if no creation was open. */
+/** Opens the record. If earlier runs left nothing to finish, sends the request that this run has
+ * planned, or ends the run of a claim that gets no volume. */
 async function createOrFinish(
   ports: ProcessorPorts,
   claimAttempt: ClaimAttempt,
@@ -69,7 +70,7 @@ async function createOrFinish(
     : continueRecord(ports, claimAttempt, intent, opened);
 }
 
-/** Continues by the state of a record that earlier runs left. */
+/** Continues with a record that earlier runs left, by its state. */
 function continueRecord(
   ports: ProcessorPorts,
   claimAttempt: ClaimAttempt,

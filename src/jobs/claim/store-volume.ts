@@ -38,12 +38,12 @@ async function closeRecord(
     { claim: `${attempt.job.namespace}/${attempt.job.name}`, volume: name, handle: answer.handle },
     'volume provisioned',
   );
-  // Of a claim that was deleted meanwhile no event is recorded. If that can't be read, one is.
-  const current =
-    wasSlow && claim !== undefined
-      ? await readClaim(ports, claim.metadata).catch(() => claim)
-      : claim;
-  await reportSuccess(ports, current, stored.skeleton);
+  // A claim that was deleted during a slow call gets no event.
+  const isGone =
+    wasSlow &&
+    claim !== undefined &&
+    (await readClaim(ports, claim.metadata).catch(() => claim)) === undefined;
+  await reportSuccess(ports, isGone ? undefined : claim, stored.skeleton);
   return { kind: 'done', note: `volume ${name}` };
 }
 

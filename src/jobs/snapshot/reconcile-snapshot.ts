@@ -14,8 +14,8 @@ type Ports = Pick<ProcessorPorts, 'kube' | 'openSources' | 'log'> & {
   readonly options: Pick<ProvisioningOptions, 'gates'>;
 };
 
-/** Refusals that need no warning: sutler may not write snapshots (403), or the snapshot is gone (404)
- * or changed (409). */
+/** Refusals that need no warning: sutler may not write snapshots (403), or the snapshot is gone
+ * (404) or changed (409). */
 const EXPECTED: ReadonlySet<number> = new Set([403, 404, 409]);
 
 /** One run of a snapshot's job: removes our finalizer if nothing is restored from the snapshot any

@@ -6,9 +6,8 @@ import type { SkeletonSource } from '../../volumes/persistent-volume.ts';
 import { removeFinalizer } from '../finalizers.ts';
 import type { ProcessorPorts } from '../ports.ts';
 
-/** Removes our finalizer from the snapshot that a volume was restored from, unless that is left to
- * the sweep (src/ingest/snapshot-sweep.ts). So is a finalizer that can't be removed now.
- * @param source of the volume; anything but such a snapshot is ignored */
+/** Removes our finalizer from the snapshot that a volume was restored from. Other sources are
+ * ignored. After a failure the sweep (src/ingest/snapshot-sweep.ts) removes it later. */
 export async function releaseRestoredSnapshot(
   ports: Pick<ProcessorPorts, 'kube' | 'log'>,
   source: SkeletonSource | undefined,
