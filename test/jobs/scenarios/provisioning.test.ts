@@ -191,7 +191,10 @@ describe('provisioning', () => {
       ],
       [
         'for a VolumeAttributesClass of another driver (B-40)',
-        /^Warning ProvisioningFailed VAC alien referenced in PVC is for driver other which does not match driver name/,
+        new RegExp(
+          '^Warning ProvisioningFailed VAC alien referenced in PVC is for driver other ' +
+            'which does not match driver name',
+        ),
         async () => {
           const kind = { apiVersion: 'storage.k8s.io/v1', kind: 'VolumeAttributesClass' };
           await rig.kube.create(volumeAttributesClasses, undefined, {
