@@ -9,14 +9,11 @@ export interface Attempt {
   /** Unique to this run. */
   readonly owner: string;
   readonly job: JobKey;
-  /** The incarnation of Redis' data before this run read its object. */
+  /** The incarnation of Redis' data before this run read its object (record rule 6). */
   readonly incarnation: string;
-  /** Unix ms after which this run may send no call: so early that the call still ends within the
-   * ownership (record rule 3). */
+  /** Unix ms after which this run may send no call, because the call might outlast the ownership
+   * (record rule 3). */
   readonly notAfterMs: number;
-  /** The active gateway as opening the record answered it, which all calls of the attempt go
-   * through; '' = no leader has named one. */
-  readonly gateway: string;
 }
 
 /** An attempt at the volume of a claim. */
@@ -27,12 +24,11 @@ export interface ClaimAttempt extends ClaimRun {
 /** How old a read of the PV may be when a DeleteVolume is sent (invariant 7). */
 export const MAX_READ_AGE_MS = 2_000;
 
-/** Starts an attempt. Its time counts from before its record is opened, so that it ends before the
- * ownership does. */
+/** Starts an attempt, before its record is opened: so its time ends before its ownership does. */
 export function startAttempt(
   ports: Pick<ProcessorPorts, 'clock' | 'writeAllowanceMs' | 'newOwner'>,
   attempt: Pick<Attempt, 'id' | 'job' | 'incarnation'>,
 ): Attempt {
   const notAfterMs = ports.clock.nowMs() + ports.writeAllowanceMs;
-  return { ...attempt, owner: ports.newOwner(), notAfterMs, gateway: '' };
+  return { ...attempt, owner: ports.newOwner(), notAfterMs };
 }

@@ -1,10 +1,11 @@
 import type { KubeClient } from '../kube/client.ts';
 import type { Class, KubeObject, VolumeAttachment } from '../kube/objects.ts';
-import { type Reflector, startReflector } from '../kube/reflector.ts';
+import { type Change, type Reflector, startReflector } from '../kube/reflector.ts';
 import { classes, volumeAttachments } from '../kube/resources.ts';
+import { unlessAborted } from '../runtime/abort.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { Registry } from '../runtime/metrics.ts';
-import { AttachmentIndex } from './attachment-index.ts';
+import type { DriverFacts } from '../volumes/driver-facts.ts';
 
 /** The objects that processors read from memory instead of the API server: classes, and the
  * attachments of volumes. */
@@ -12,18 +13,15 @@ export interface Caches {
   readonly classOf: (name: string) => Class | undefined;
   /** The attachments of a volume; empty for a driver that doesn't attach. */
   readonly attachedTo: (volume: string) => readonly VolumeAttachment[];
-  /** Resolves when every object has been listed. Attachments are watched only for a driver that
-   * attaches. */
-  synced(
-    driver: { readonly controllerCapabilities: ReadonlySet<string> },
-    signal: AbortSignal,
-  ): Promise<void>;
+  /** Starts to watch attachments if the driver attaches. Resolves when all objects are listed, or
+   * when the signal aborts. */
+  synced(driver: Pick<DriverFacts, 'controllerCapabilities'>, signal: AbortSignal): Promise<void>;
   /** Why the caches are not up to date, in one line; undefined while they are. */
   readonly trouble: string | undefined;
   stop(): Promise<void>;
 }
 
-/** Starts to watch classes; `synced` also starts to watch attachments. */
+/** Starts to watch classes. */
 export function startCaches(options: {
   client: KubeClient;
   log: Logger;
@@ -48,11 +46,10 @@ export function startCaches(options: {
           onChange: (change) => attachments.apply(change),
         });
       }
-      try {
-        await Promise.all([classReflector.synced(signal), attachmentReflector?.synced(signal)]);
-      } catch (error) {
-        if (!signal.aborted) throw error;
-      }
+      await unlessAborted(
+        Promise.all([classReflector.synced(signal), attachmentReflector?.synced(signal)]),
+        signal,
+      );
     },
     get trouble() {
       return classReflector.trouble ?? attachmentReflector?.trouble;
@@ -63,8 +60,28 @@ export function startCaches(options: {
   };
 }
 
-/** Drops the metadata that no processor reads, managed fields above all. */
+/** Drops the metadata that no processor reads; the managed fields are the largest part. */
 function trimMetadata<T extends KubeObject>(object: T): T {
   const { name, uid, resourceVersion } = object.metadata;
   return { ...object, metadata: { name, uid, resourceVersion } };
+}
+
+/** VolumeAttachments by the name of their PV. Those of pods' inline volumes have no PV and are left
+ * out. */
+class AttachmentIndex {
+  readonly #byVolume = new Map<string, Map<string, VolumeAttachment>>();
+
+  apply({ type, object }: Change<VolumeAttachment>): void {
+    const volume = object.spec.source.persistentVolumeName;
+    if (volume === undefined) return;
+    const attachments = this.#byVolume.get(volume) ?? new Map<string, VolumeAttachment>();
+    if (type === 'deleted') attachments.delete(object.metadata.name);
+    else attachments.set(object.metadata.name, object);
+    if (attachments.size === 0) this.#byVolume.delete(volume);
+    else this.#byVolume.set(volume, attachments);
+  }
+
+  of(volume: string): readonly VolumeAttachment[] {
+    return [...(this.#byVolume.get(volume)?.values() ?? [])];
+  }
 }

@@ -5,14 +5,25 @@ import type { WaitCondition } from '../volumes/refused-error.ts';
 import type { Attempt } from './attempt.ts';
 import type { ProcessorPorts } from './ports.ts';
 
-/* Outcomes in which creations and deletions end alike. */
+/* Outcomes that creations and deletions share. */
 
-/** Parks until one of the objects changes, or retries if it is not known what would help. */
+export const WORKER_STOPPING: Outcome = {
+  kind: 'later',
+  reason: 'this worker is stopping',
+  delayMs: 0,
+};
+
+export const RECORD_CHANGED: Outcome = {
+  kind: 'later',
+  reason: 'the volume record changed meanwhile',
+};
+
+/** Parks until one of the objects changes, or retries if no object is known to wait for. */
 export function parkOrRetry(reason: string, until: readonly WaitCondition[]): Outcome {
   return until.length === 0 ? { kind: 'retry', reason } : { kind: 'parked', reason, until };
 }
 
-/** Waits for a record that can't be opened now: another run owns it, or none may be opened yet. */
+/** Ends a run whose record can't be opened now: another run owns it, or none may be opened yet. */
 export function waitForRecord(
   opened: Extract<OpenedCreate | OpenedDelete, { kind: 'busy' | 'not-yet' }>,
 ): Outcome {
@@ -21,9 +32,9 @@ export function waitForRecord(
     : { kind: 'later', reason: opened.reason, delayMs: opened.waitMs };
 }
 
-/** Ends an attempt whose call was not forwarded: the record is as it was before the attempt. The
- * gateway answers Aborted while it has another call for this volume under way. Unavailable means
- * that no call of any key gets through: no gateway answers, or the gateway has no driver. */
+/** Reverts the record of an attempt whose call was not forwarded. The gateway answers Aborted while
+ * it has another call for this volume under way. Unavailable means that no call of any key gets
+ * through: no gateway answers, or the gateway has no driver. */
 export async function handleNotForwarded(
   { records }: Pick<ProcessorPorts, 'records'>,
   { id, owner }: Attempt,

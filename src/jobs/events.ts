@@ -28,22 +28,13 @@ export function recordClaimEvent(
   event: Omit<EventInput, 'regarding'>,
 ): void {
   if (claim === undefined) return;
-  const { name, namespace, uid, resourceVersion } = claim.metadata;
-  ports.events.record({
-    ...event,
-    regarding: {
-      kind: 'PersistentVolumeClaim',
-      apiVersion: 'v1',
-      ...(namespace === undefined ? {} : { namespace }),
-      name,
-      uid,
-      resourceVersion,
-    },
-  });
+  const { namespace = '', name, uid, resourceVersion } = claim.metadata;
+  const object = { kind: 'PersistentVolumeClaim', apiVersion: 'v1', namespace, name };
+  ports.events.record({ ...event, regarding: { ...object, uid, resourceVersion } });
 }
 
 /** Warns on the claim that this run ended without a volume.
- * @param reason of the run's outcome, where the message says more than that */
+ * @param reason of the run's outcome, if the message is not the same */
 export async function reportProvisioningFailed(
   ports: Pick<ProcessorPorts, 'events'>,
   { claim, run }: ClaimRun,

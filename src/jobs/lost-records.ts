@@ -1,7 +1,7 @@
 import type { VolumeRecords } from '../records/volume-record.ts';
 import type { Logger } from '../runtime/log.ts';
 
-export interface LostRecordsOptions {
+interface Options {
   readonly records: Pick<VolumeRecords, 'rewriteLostRecords'>;
   /** Whether Redis belongs to our cluster; otherwise nothing is written. */
   readonly isRedisOurs: () => boolean;
@@ -10,18 +10,17 @@ export interface LostRecordsOptions {
 
 const PERIOD_MS = 2_000;
 
-/** Writes the records again that this process left open and that Redis lost (record rule 6): every
- * two seconds, and when asked. */
+/** Writes records again that this process left open and that Redis lost (record rule 6): every two
+ * seconds, and when `rewrite` is called. */
 export class LostRecords {
-  readonly #options: LostRecordsOptions;
-  readonly #timer: NodeJS.Timeout;
+  readonly #options: Options;
+  readonly #timer = setInterval(() => void this.rewrite(), PERIOD_MS);
 
-  constructor(options: LostRecordsOptions) {
+  constructor(options: Options) {
     this.#options = options;
-    this.#timer = setInterval(() => void this.rewrite(), PERIOD_MS);
   }
 
-  /** Never rejects: what can't be checked now is checked again. */
+  /** Never rejects: after a failure the next period tries again. */
   async rewrite(): Promise<void> {
     const { records, isRedisOurs, log } = this.#options;
     if (!isRedisOurs()) return;

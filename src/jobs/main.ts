@@ -143,7 +143,7 @@ function createPorts(
     timeoutMs: flags.timeoutMs,
     writeAllowanceMs: flags.writeAllowanceMs,
     areSecretsWatched: flags.watchSecrets,
-    claimFinalizer: flags.claimFinalizer,
+    usesClaimFinalizer: flags.claimFinalizer,
     retryMaxMs: flags.retryIntervalMaxMs,
     endpoint: gateways.sole,
     newOwner: createOwnerNames(instance),

@@ -1,68 +1,66 @@
 import { Counter, Histogram, type Registry } from 'prom-client';
 import type { Claim, Volume } from '../kube/objects.ts';
 
-/** Upstream's metrics of attempts at claims and deletions, under upstream's names
- * (sig-storage-lib-external-provisioner controller/metrics/metrics.go). */
-export interface OperationCounts {
-  countProvisioned(claim: Claim | undefined, tookMs: number): void;
-  /** An attempt that ended without a volume: failed, refused, or left to a populator. */
-  countNotProvisioned(claim: Claim | undefined): void;
-  countDeleted(volume: Volume, tookMs: number): void;
-  countNotDeleted(volume: Volume): void;
-}
+/** Upstream's metrics of attempts at claims and deletions. */
+export type OperationCounts = ReturnType<typeof createOperationCounts>;
 
-/** Registers the metrics. A series appears with its first value. The buckets are prom-client's
- * defaults, which are upstream's. */
-export function createOperationCounts(metrics: Registry): OperationCounts {
+/** Registers the metrics, with names and buckets of upstream
+ * (sig-storage-lib-external-provisioner controller/metrics/metrics.go); the buckets are
+ * prom-client's defaults. A series appears with its first value. */
+export function createOperationCounts(metrics: Registry) {
   const registers = [metrics];
-  const counter = <L extends string>(name: string, help: string, labelNames: readonly L[]) =>
-    new Counter({ name, help, labelNames, registers });
-  const histogram = <L extends string>(name: string, help: string, labelNames: readonly L[]) =>
-    new Histogram({ name, help, labelNames, registers });
-
-  const ofClaim = ['class', 'source'] as const;
-  const provisioned = counter(
-    'controller_persistentvolumeclaim_provision_total',
-    'Volumes provisioned.',
-    ofClaim,
-  );
-  const notProvisioned = counter(
-    'controller_persistentvolumeclaim_provision_failed_total',
-    'Attempts at a claim that ended without a volume.',
-    ofClaim,
-  );
-  const provisionSeconds = histogram(
-    'controller_persistentvolumeclaim_provision_duration_seconds',
-    'How long the attempts took that ended with a volume.',
-    ofClaim,
-  );
-  const ofVolume = ['class'] as const;
-  const deleted = counter('controller_persistentvolume_delete_total', 'Volumes deleted.', ofVolume);
-  const notDeleted = counter(
-    'controller_persistentvolume_delete_failed_total',
-    'Attempts at a deletion that failed.',
-    ofVolume,
-  );
-  const deleteSeconds = histogram(
-    'controller_persistentvolume_delete_duration_seconds',
-    'How long the attempts took that ended with the volume gone.',
-    ofVolume,
-  );
+  const ofClaims = { labelNames: ['class', 'source'] as const, registers };
+  const ofVolumes = { labelNames: ['class'] as const, registers };
+  const provisioned = new Counter({
+    name: 'controller_persistentvolumeclaim_provision_total',
+    help: 'Volumes provisioned.',
+    ...ofClaims,
+  });
+  const notProvisioned = new Counter({
+    name: 'controller_persistentvolumeclaim_provision_failed_total',
+    help: 'Attempts at a claim that ended without a volume.',
+    ...ofClaims,
+  });
+  const provisionSeconds = new Histogram({
+    name: 'controller_persistentvolumeclaim_provision_duration_seconds',
+    help: 'How long the attempts took that ended with a volume.',
+    ...ofClaims,
+  });
+  const deleted = new Counter({
+    name: 'controller_persistentvolume_delete_total',
+    help: 'Volumes deleted.',
+    ...ofVolumes,
+  });
+  const notDeleted = new Counter({
+    name: 'controller_persistentvolume_delete_failed_total',
+    help: 'Attempts at a deletion that failed.',
+    ...ofVolumes,
+  });
+  const deleteSeconds = new Histogram({
+    name: 'controller_persistentvolume_delete_duration_seconds',
+    help: 'How long the attempts took that ended with the volume deleted.',
+    ...ofVolumes,
+  });
   return {
-    countProvisioned(claim, tookMs) {
+    countProvisioned(claim: Claim | undefined, tookMs: number): void {
       provisioned.inc(claimLabels(claim));
       provisionSeconds.observe(claimLabels(claim), tookMs / 1_000);
     },
-    countNotProvisioned: (claim) => notProvisioned.inc(claimLabels(claim)),
-    countDeleted({ spec }, tookMs) {
-      deleted.inc({ class: spec.storageClassName ?? '' });
-      deleteSeconds.observe({ class: spec.storageClassName ?? '' }, tookMs / 1_000);
+    /** Counts an attempt that ended without a volume: failed, refused, or left to a populator. */
+    countNotProvisioned: (claim: Claim | undefined): void => notProvisioned.inc(claimLabels(claim)),
+    countDeleted(volume: Volume, tookMs: number): void {
+      deleted.inc(volumeLabels(volume));
+      deleteSeconds.observe(volumeLabels(volume), tookMs / 1_000);
     },
-    countNotDeleted: ({ spec }) => notDeleted.inc({ class: spec.storageClassName ?? '' }),
+    countNotDeleted: (volume: Volume): void => notDeleted.inc(volumeLabels(volume)),
   };
 }
 
 function claimLabels(claim: Claim | undefined): { class: string; source: string } {
   const { storageClassName = '', dataSource } = claim?.spec ?? {};
   return { class: storageClassName, source: dataSource?.kind ?? '' };
+}
+
+function volumeLabels({ spec }: Volume): { class: string } {
+  return { class: spec.storageClassName ?? '' };
 }

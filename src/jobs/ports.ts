@@ -13,25 +13,20 @@ import type { OperationCounts } from './operation-counts.ts';
 /** What the processors (reconcileClaim, reconcileVolume, reconcileSnapshot) work with. main.ts
  * makes it once for the process; processors keep nothing between runs. */
 export interface ProcessorPorts {
-  /** The API server. */
   readonly kube: Pick<KubeClient, 'get' | 'list' | 'create' | 'patch' | 'delete'>;
   /** CreateVolume and DeleteVolume, through the gateway that each call names. */
   readonly csi: ControllerCalls;
-  /** The volume records in Redis. */
   readonly records: VolumeRecords;
   /** Reads from the open records the UIDs of the snapshots and claims that volumes are being
    * created from. */
   readonly openSources: () => Promise<ReadonlySet<string>>;
-  /** In Redis: which claim a shortened volume name belongs to. */
+  /** Which claim each shortened volume name is reserved for. */
   readonly names: Pick<VolumeNames, 'reserve' | 'release'>;
-  /** Kubernetes events. */
   readonly events: Pick<EventRecorder, 'record'>;
-  /** Upstream's metrics. */
   readonly counts: OperationCounts;
-  /** A StorageClass by its name, from the cache of classes (caches.ts). */
+  /** A StorageClass by its name, from caches.ts. */
   readonly classOf: (name: string) => Class | undefined;
-  /** The attachments of a PV by its name, from their cache (caches.ts); none for a driver that does
-   * not attach. */
+  /** The attachments of a PV by its name, from caches.ts; none if the driver does not attach. */
   readonly attachedTo: (volume: string) => readonly VolumeAttachment[];
   /** The driver's name and capabilities as they are now. */
   readonly driver: () => DriverFacts;
@@ -46,9 +41,9 @@ export interface ProcessorPorts {
   /** Whether ingest watches secrets, so that a key may park on one (--watch-secrets). */
   readonly areSecretsWatched: boolean;
   /** Whether a claim gets a finalizer while its record is open (--claim-finalizer). */
-  readonly claimFinalizer: boolean;
-  /** Where calls go while no leader has named the active gateway: the only --gateway, or '' if
-   * there are several. */
+  readonly usesClaimFinalizer: boolean;
+  /** The gateway to call while no leader has named the active one: the only --gateway, or '' if
+   * there are several, which refuses the call. */
   readonly endpoint: string;
   /** Makes the name of an owner of records, unique to one attempt. */
   readonly newOwner: () => string;

@@ -1,10 +1,9 @@
+import { listPages } from '../kube/list-pages.ts';
 import type { Claim } from '../kube/objects.ts';
 import { claims } from '../kube/resources.ts';
 import type { ProcessorPorts } from './ports.ts';
 
-/* Reads claims from the API server. */
-
-/** Reads one claim.
+/** Reads a claim from the API server.
  * @returns undefined if it is gone, also if another claim has its name now
  * @throws KubeError */
 export async function readClaim(
@@ -15,9 +14,6 @@ export async function readClaim(
   return claim?.metadata.uid === uid ? claim : undefined;
 }
 
-/** Claims per list request; a page is dropped before the next one is read. */
-const PAGE_SIZE = 500;
-
 /** Lists claims until one matches.
  * @param namespace undefined = all namespaces
  * @throws KubeError */
@@ -26,16 +22,9 @@ export async function findClaim(
   namespace: string | undefined,
   matches: (claim: Claim) => boolean,
 ): Promise<Claim | undefined> {
-  let continueToken: string | undefined;
-  do {
-    const page = await kube.list<Claim>(claims, {
-      limit: PAGE_SIZE,
-      ...(namespace === undefined ? {} : { namespace }),
-      ...(continueToken === undefined ? {} : { continueToken }),
-    });
-    const found = page.items.find(matches);
-    if (found !== undefined) return found;
-    continueToken = page.continueToken;
-  } while (continueToken !== undefined);
+  for await (const page of listPages<Claim>(kube, claims, { namespace })) {
+    const match = page.find(matches);
+    if (match !== undefined) return match;
+  }
   return undefined;
 }

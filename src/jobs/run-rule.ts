@@ -5,16 +5,16 @@ import type { Answer, Rule, Step } from '../volumes/rule.ts';
 import { addFinalizer } from './finalizers.ts';
 import type { ProcessorPorts } from './ports.ts';
 
-/** Runs a rule of src/volumes/ to its end: sends the request that each step asks for to the API
- * server, and answers the rule with what came back. A refusal is an answer too.
+/** Runs a rule of src/volumes/ to its end: performs each step at the API server and resumes the
+ * rule with the answer. A refusal is an answer too.
  * @throws KubeError if the API server is down */
 export async function runRule<T>(ports: Pick<ProcessorPorts, 'kube'>, rule: Rule<T>): Promise<T> {
-  let turn = rule.next();
-  while (turn.done !== true) turn = rule.next(await answer(ports, turn.value));
-  return turn.value;
+  let next = rule.next();
+  while (next.done !== true) next = rule.next(await performStep(ports, next.value));
+  return next.value;
 }
 
-async function answer(ports: Pick<ProcessorPorts, 'kube'>, step: Step): Promise<Answer> {
+async function performStep(ports: Pick<ProcessorPorts, 'kube'>, step: Step): Promise<Answer> {
   try {
     switch (step.kind) {
       case 'read': {
@@ -29,13 +29,13 @@ async function answer(ports: Pick<ProcessorPorts, 'kube'>, step: Step): Promise<
     }
   } catch (error) {
     if (!(error instanceof KubeError) || isOutage(error)) throw error;
-    // 404 for a kind that the server does not know: its CRD is not installed, or not yet.
+    // The server answers 404 for a kind that it does not know, since its CRD is not installed.
     if (error.code === 404 && step.kind === 'read') return { kind: 'absent', isUnknownKind: true };
     return { kind: 'refused', code: error.code, message: error.serverMessage };
   }
 }
 
-/** The versions in which a server may have ReferenceGrants; they are read alike. */
+/** The versions in which a server may serve ReferenceGrants; what we read is the same in both. */
 const GRANT_VERSIONS = ['v1', 'v1beta1'];
 
 /** Lists a namespace. A kind that the server does not know has no objects. */

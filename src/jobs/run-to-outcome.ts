@@ -4,9 +4,9 @@ import type { Outcome } from '../queue/outcome.ts';
 import { OwnershipLost, RecordsUnavailable } from '../records/volume-record.ts';
 import type { Logger } from '../runtime/log.ts';
 
-/** Runs a processor, logs how the run ended, and turns errors of the API server and of Redis into
- * outcomes. Other errors are defects and pass.
- * @param run the processor's run of this key */
+/** Calls a processor for a key, logs how the run ended, and turns errors of the API server and of
+ * Redis into outcomes.
+ * @throws any other error: it is a defect */
 export async function runToOutcome(
   key: JobKey,
   log: Logger,

@@ -16,13 +16,13 @@ export type SecretValues = Readonly<Record<string, string>>;
 
 /** Why a call can't get its secret. */
 export interface SecretProblem {
-  /** `missing`: the secret is not there. `not-text`: a value is not UTF-8. `unreadable`: the API
+  /** `missing`: the secret does not exist. `not-text`: a value is not UTF-8. `unreadable`: the API
    * server refused or did not answer. */
   readonly kind: 'missing' | 'not-text' | 'unreadable';
   readonly ref: SecretRef;
-  /** For the user, without values; of `missing` and `unreadable` in upstream's words. */
+  /** For the user, without values; upstream's text for `missing` and `unreadable`. */
   readonly message: string;
-  /** The change of the secret that ends the problem; none if it is unreadable. */
+  /** The change of the secret that ends the problem; empty if it is unreadable. */
   readonly waitsFor: readonly WaitCondition[];
   /** Only if it is unreadable. */
   readonly error?: KubeError;
@@ -36,41 +36,41 @@ export async function readSecretValues(
   if (ref === undefined) return { kind: 'values', values: {} };
   const { name, namespace } = ref;
   // external-provisioner pkg/controller/controller.go getCredentials
-  const words = `error getting secret ${name} in namespace ${namespace}`;
+  const prefix = `error getting secret ${name} in namespace ${namespace}`;
   let secret: Secret | undefined;
   try {
     secret = await kube.get<Secret>(secrets, ref);
   } catch (error) {
     if (!(error instanceof KubeError)) throw error;
-    return { kind: 'unreadable', ref, message: `${words}: ${error.message}`, waitsFor: [], error };
+    return { kind: 'unreadable', ref, message: `${prefix}: ${error.message}`, waitsFor: [], error };
   }
   const seen = secret?.metadata.resourceVersion ?? '';
   const waitsFor = [{ resource: secrets.plural, namespace, name, seen }];
   if (secret === undefined)
-    return { kind: 'missing', ref, message: `${words}: secrets "${name}" not found`, waitsFor };
-  const values = Object.entries(secret.data ?? {}).map(
+    return { kind: 'missing', ref, message: `${prefix}: secrets "${name}" not found`, waitsFor };
+  const entries = Object.entries(secret.data ?? {}).map(
     ([key, value]) => [key, Buffer.from(value, 'base64')] as const,
   );
+  const notText = entries.filter(([, bytes]) => !isUtf8(bytes)).map(([key]) => key);
+  if (notText.length === 0) {
+    const values = Object.fromEntries(entries.map(([key, bytes]) => [key, bytes.toString('utf8')]));
+    return { kind: 'values', values };
+  }
   // CSI's secrets are protobuf strings: other bytes would arrive changed, and the driver would get
   // a password that is not the user's.
-  const notText = values.filter(([, bytes]) => !isUtf8(bytes)).map(([key]) => key);
-  if (notText.length > 0) {
-    const message =
-      `secret ${namespace}/${name} can't be sent to the driver: ` +
-      `the value of ${notText.join(', ')} is not UTF-8 text, and CSI carries nothing else; ` +
-      "store it as text in the way that the driver's manual says, " +
-      "for example in base64 on top of Kubernetes' own";
-    return { kind: 'not-text', ref, message, waitsFor };
-  }
-  return {
-    kind: 'values',
-    values: Object.fromEntries(values.map(([key, bytes]) => [key, bytes.toString('utf8')])),
-  };
+  const message =
+    `secret ${namespace}/${name} can't be sent to the driver: ` +
+    `the value of ${notText.join(', ')} is not UTF-8 text, and CSI carries nothing else; ` +
+    "store it as text in the way that the driver's manual says, " +
+    "for example in base64 on top of Kubernetes' own";
+  return { kind: 'not-text', ref, message, waitsFor };
 }
 
-/** The error without secret values. Some drivers quote what they were given, and their messages go
- * into events, logs and Redis. */
-export function withoutSecrets(error: CsiError, values: SecretValues): CsiError {
+/** Removes secret values from the error of a driver call. Some drivers quote what they were given,
+ * and their messages go into events, logs and Redis.
+ * @throws error if it is not the driver's */
+export function redactDriverError(error: unknown, values: SecretValues): CsiError {
+  if (!(error instanceof CsiError)) throw error;
   const details = redactText(error.details, Object.values(values));
   if (details === error.details) return error;
   const { code, method, driverSaid, notForwarded } = error;

@@ -137,7 +137,7 @@ const ports: ProcessorPorts = {
   timeoutMs: 10_000,
   writeAllowanceMs: 10_000,
   areSecretsWatched: false,
-  claimFinalizer: false,
+  usesClaimFinalizer: false,
   retryMaxMs: 1_000,
   endpoint: orders.gateway,
   newOwner: () => `killed-worker-${process.pid}-${(owners += 1)}`,

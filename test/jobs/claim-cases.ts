@@ -88,13 +88,13 @@ export function failWith(
   };
 }
 
-/** Makes the driver answer every CreateVolume so, without doing anything. */
+/** Makes the driver return this answer to every CreateVolume, without creating anything. */
 export function answerWith(rig: Rig, answer: unknown): void {
   rig.onCall = ({ method }) => (method === 'CreateVolume' ? answer : undefined);
 }
 
-/** Ends the driver's faults. */
-export function heal(rig: Rig): void {
+/** Makes the driver work normally again. */
+export function endFaults(rig: Rig): void {
   rig.onCall = () => undefined;
 }
 
@@ -110,10 +110,10 @@ export async function loseAnswer(
     throw new DriverStatus(Code.DeadlineExceeded, 'out of time');
   };
   assert.equal((await rig.provision(claim, ports)).kind, 'running');
-  heal(rig);
+  endFaults(rig);
 }
 
-/** Puts the record's last ambiguous call past the settle time. */
+/** Makes the record's last ambiguous call older than the settle time. */
 export async function passSettleTime(rig: Rig, { metadata }: Claim): Promise<void> {
   await rig.redis.hset(`{csi}:volume:sample.csi.sutler.dev:${metadata.uid}`, 'call', '1');
 }
@@ -132,9 +132,9 @@ export function withTopology({ ports }: Rig): Partial<ProcessorPorts> {
   };
 }
 
-/** A clock that stands still, so that only the number of calls ends a clean-up. It is an hour
+/** A clock that does not advance, so that only the number of calls ends a clean-up. It is an hour
  * ahead, so that the gateway does not refuse calls as too late. */
-export function standingClock(): Clock {
+export function frozenClock(): Clock {
   const nowMs = Date.now() + 3_600_000;
   return { ...systemClock, nowMs: () => nowMs };
 }

@@ -144,7 +144,7 @@ export async function openRig(): Promise<Rig> {
     timeoutMs,
     writeAllowanceMs: 30_000,
     areSecretsWatched: false,
-    claimFinalizer: false,
+    usesClaimFinalizer: false,
     retryMaxMs: 300_000,
     endpoint: 'unix:///gateway',
     newOwner: () => `run-${(runs += 1)}`,

@@ -3,7 +3,7 @@ import { after, before, beforeEach, describe, it } from 'node:test';
 import type { CreateVolumeRequest } from '#src/csi/generated/csi_pb.ts';
 import type { Claim, Secret } from '#src/kube/objects.ts';
 import { secrets } from '#src/kube/resources.ts';
-import { callsOf, heal, loseAnswer, messagesOf, stateOf } from './claim-cases.ts';
+import { callsOf, endFaults, loseAnswer, messagesOf, stateOf } from './claim-cases.ts';
 import { openRig, type Rig } from './rig.ts';
 import {
   countDeletions,
@@ -18,10 +18,10 @@ const parameters = {
   'csi.storage.k8s.io/provisioner-secret-name': '${pvc.name}',
   'csi.storage.k8s.io/provisioner-secret-namespace': 'default',
 };
-/** Not UTF-8: it ends in the middle of a character and begins with a byte that no character has. */
+/** Not UTF-8: begins with a byte that no character has, and ends within a character. */
 const BYTES = Buffer.from([0xff, 0x6b, 0x65, 0x79, 0xc3]);
 const TEXT = Buffer.from('pässwörd\u{fffd} \u{1f511}\n');
-const words = (name: string, keys: string): string =>
+const notTextMessage = (name: string, keys: string): string =>
   `secret default/${name} can't be sent to the driver: ` +
   `the value of ${keys} is not UTF-8 text, and CSI carries nothing else; ` +
   "store it as text in the way that the driver's manual says, " +
@@ -35,9 +35,12 @@ describe('a secret', () => {
   after(() => rig.close());
   beforeEach(() => rig.reset());
 
-  let named = 0;
-  const newName = (): string => `with-values-${(named += 1)}`;
-  async function keep(name: string, values: Readonly<Record<string, Uint8Array>>): Promise<Secret> {
+  let names = 0;
+  const uniqueName = (): string => `with-values-${(names += 1)}`;
+  async function writeSecret(
+    name: string,
+    values: Readonly<Record<string, Uint8Array>>,
+  ): Promise<Secret> {
     const data = Object.fromEntries(
       Object.entries(values).map(([key, value]) => [key, Buffer.from(value).toString('base64')]),
     );
@@ -52,8 +55,8 @@ describe('a secret', () => {
     });
   }
   async function claimWith(values: Readonly<Record<string, Uint8Array>>): Promise<Claim> {
-    const name = newName();
-    await keep(name, values);
+    const name = uniqueName();
+    await writeSecret(name, values);
     return rig.claim({ name, parameters });
   }
   const sentSecrets = (): unknown[] =>
@@ -72,7 +75,7 @@ describe('a secret', () => {
       const claim = await claimWith({ user: TEXT, keytab: BYTES, token: BYTES });
       const { name, uid } = claim.metadata;
       const outcomes = [await rig.provision(claim), await rig.provision(claim)];
-      const reason = words(name, 'keytab, token');
+      const reason = notTextMessage(name, 'keytab, token');
       for (const outcome of outcomes)
         assert.ok(outcome.kind === 'retry' && outcome.reason === reason, JSON.stringify(outcome));
       assert.deepEqual(messagesOf(rig), [`Warning ProvisioningFailed ${reason}`]);
@@ -87,7 +90,7 @@ describe('a secret', () => {
       const claim = await claimWith({ keytab: BYTES });
       const outcome = await rig.provision(claim, { areSecretsWatched: true });
       assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
-      const { metadata } = await keep(claim.metadata.name, {});
+      const { metadata } = await writeSecret(claim.metadata.name, {});
       assert.deepEqual(outcome.until, [
         {
           resource: 'secrets',
@@ -101,12 +104,12 @@ describe('a secret', () => {
     it('leaves an ambiguous record open; once it is text, the same request is sent', async () => {
       const claim = await claimWith({ keytab: TEXT });
       await loseAnswer(rig, claim);
-      await keep(claim.metadata.name, { keytab: BYTES });
+      await writeSecret(claim.metadata.name, { keytab: BYTES });
       assert.equal((await rig.provision(claim)).kind, 'retry');
       assert.equal(await stateOf(rig, claim), 'open');
       assert.equal(callsOf(rig, 'CreateVolume').length, 1);
-      heal(rig);
-      await keep(claim.metadata.name, { keytab: TEXT });
+      endFaults(rig);
+      await writeSecret(claim.metadata.name, { keytab: TEXT });
       assert.equal((await rig.provision(claim)).kind, 'done');
       const [first, second] = callsOf(rig, 'CreateVolume');
       assert.ok(first !== undefined && second !== undefined);
@@ -114,8 +117,8 @@ describe('a secret', () => {
     });
 
     it('prevents DeleteVolume and parks the volume on the secret', async () => {
-      const name = newName();
-      await keep(name, { keytab: TEXT });
+      const name = uniqueName();
+      await writeSecret(name, { keytab: TEXT });
       const volume = await createReleasedVolume(rig, { name, parameters });
       const id = volume.spec.claimRef?.uid ?? '';
       const stateNow = async () => {
@@ -123,8 +126,8 @@ describe('a secret', () => {
         return { state, owner, amb, st, since };
       };
       const before = await stateNow();
-      const { metadata } = await keep(name, { keytab: BYTES });
-      for (let i = 0; i < 2; i += 1) {
+      const { metadata } = await writeSecret(name, { keytab: BYTES });
+      for (const _ of [1, 2]) {
         const outcome = await rig.remove(volume);
         assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
         assert.deepEqual(outcome.until, [
@@ -132,10 +135,10 @@ describe('a secret', () => {
         ]);
       }
       assert.equal(countDeletions(rig), 0);
-      assert.deepEqual(listWarnings(rig), [`VolumeFailedDelete ${words(name, 'keytab')}`]);
+      assert.deepEqual(listWarnings(rig), [`VolumeFailedDelete ${notTextMessage(name, 'keytab')}`]);
       assert.equal(before.state, 'stored');
       assert.deepEqual(await stateNow(), before, 'the record is unchanged');
-      await keep(name, { keytab: TEXT });
+      await writeSecret(name, { keytab: TEXT });
       assert.equal((await rig.remove(volume)).kind, 'done');
       assert.deepEqual(lastDeletion(rig).secrets, { keytab: TEXT.toString('utf8') });
       assert.ok(isDeletedByUs(await readAgain(rig, volume)));

@@ -1,8 +1,5 @@
 import { create, toBinary } from '@bufbuild/protobuf';
-import {
-  type CreateVolumeResponse,
-  CreateVolumeRequestSchema,
-} from '../../csi/generated/csi_pb.ts';
+import { CreateVolumeRequestSchema as RequestSchema } from '../../csi/generated/csi_pb.ts';
 import { CsiError } from '../../csi/status.ts';
 import type { Claim } from '../../kube/objects.ts';
 import { classes } from '../../kube/resources.ts';
@@ -11,103 +8,96 @@ import type { Replay } from '../../records/open-results.ts';
 import type { VolumeRequest } from '../../records/stored-request.ts';
 import { judgeCreateFailure } from '../../volumes/create-result.ts';
 import { classNameOf } from '../../volumes/eligibility.ts';
-import {
-  type BadAnswer,
-  type VolumeSkeleton,
-  readAnswer,
-} from '../../volumes/persistent-volume.ts';
+import { type BadAnswer, readAnswer, type VolumeAnswer } from '../../volumes/persistent-volume.ts';
 import type { ClaimAttempt } from '../attempt.ts';
 import { handleNotForwarded, parkOrRetry } from '../common-outcomes.ts';
 import { recordClaimEvent, reportProvisioningFailed } from '../events.ts';
 import type { ProcessorPorts } from '../ports.ts';
-import {
-  type SecretProblem,
-  type SecretValues,
-  readSecretValues,
-  withoutSecrets,
-} from '../secret-values.ts';
+import { readSecretValues, redactDriverError, type SecretValues } from '../secret-values.ts';
 import { cleanUpVolume } from './clean-up.ts';
-import type { CreatedVolume } from './created-volume.ts';
+import type { CreatedVolume, OpenCreation } from './creation.ts';
 import { startHoldOff } from './hold-off.ts';
 import { requestReschedule } from './request-reschedule.ts';
 import { storeVolume } from './store-volume.ts';
 
-/** An open record that this run owns, and the request to send for it. If the claim is gone, the
- * volume is created all the same and reclaimed by the ordinary deletion (invariant 3). */
-export interface OpenCreation extends ClaimAttempt {
-  readonly stored: VolumeRequest;
-  /** Of a request that an earlier run sent. */
-  readonly replayed?: Replay;
-  /** What to do with the created volume: by default its PV is written. */
-  readonly onCreated?: (ports: ProcessorPorts, created: CreatedVolume) => Promise<Outcome>;
-}
+/** What to do with a created volume. */
+type OnCreated = (ports: ProcessorPorts, created: CreatedVolume) => Promise<Outcome>;
 
-/** Sends the stored request with secrets read afresh, and hands on the created volume. An answer
- * that the record keeps is used instead of a call. After a failure the record is as
- * src/volumes/create-result.ts judges it: as before the attempt, closed, or ambiguous. */
-export async function callCreateVolume(
+/** Sends the request that this run has planned and opened the record with.
+ * @param opened as opening the record answered: the active gateway, if a leader has named one */
+export function sendPlanned(
   ports: ProcessorPorts,
-  creation: OpenCreation,
+  claimAttempt: ClaimAttempt,
+  planned: VolumeRequest,
+  { endpoint = planned.endpoint }: { readonly endpoint?: string },
 ): Promise<Outcome> {
-  const { attempt, claim, run, stored, replayed, onCreated = storeVolume } = creation;
-  const { skeleton } = stored;
-  const keptAnswer = replayed?.answer;
-  if (keptAnswer !== undefined) {
-    const created = { attempt, claim, run, skeleton, answer: keptAnswer, wasSlow: false };
-    return onCreated(ports, created);
-  }
-  const secrets = await readSecretValues(ports, stored.secret);
-  if (secrets.kind !== 'values') return handleSecretProblem(ports, creation, secrets);
-  const sentMs = ports.clock.nowMs();
-  let response: CreateVolumeResponse;
-  try {
-    response = await sendCreateVolume(ports, creation, {
-      request: encodeRequest(stored, secrets.values),
-      migrated: skeleton.isMigrated === true,
-    });
-  } catch (error) {
-    if (error instanceof CsiError)
-      return handleFailure(ports, creation, {
-        skeleton,
-        error: withoutSecrets(error, secrets.values),
-      });
-    await ports.records.leaveAmbiguous(attempt.id, attempt.owner, 'Unknown');
-    throw error;
-  }
-  const answer = readAnswer(response, skeleton);
-  if ('message' in answer)
-    return handleUnusableAnswer(ports, creation, { answer, skeleton, secrets: secrets.values });
-  const wasSlow = ports.clock.nowMs() - sentMs >= SLOW_CALL_MS;
-  return onCreated(ports, { attempt, claim, run, skeleton, answer, wasSlow });
+  return callCreateVolume(ports, { ...claimAttempt, stored: { ...planned, endpoint } });
 }
 
-/** Ends an attempt whose secret can't be sent. The key parks only if ingest watches secrets:
- * without that, a parked key would wait for the longest delay. */
-async function handleSecretProblem(
+/** Sends the stored request of an earlier run again. If the record keeps the driver's answer to it,
+ * that is used instead of a call. If the claim is gone, the volume is created all the same, and the
+ * ordinary deletion reclaims it (invariant 3).
+ * @param onCreated by default writes the PV */
+export function sendStored(
   ports: ProcessorPorts,
-  creation: OpenCreation,
-  { message: reason, waitsFor }: SecretProblem,
+  claimAttempt: ClaimAttempt,
+  replay: Replay,
+  onCreated: OnCreated = storeVolume,
 ): Promise<Outcome> {
-  await ports.records.revert(creation.attempt.id, creation.attempt.owner);
-  await reportProvisioningFailed(ports, creation, reason);
-  return parkOrRetry(reason, ports.areSecretsWatched ? waitsFor : []);
-}
-
-/** The stored request with the field of the secrets appended. Protobuf merges fields in any order,
- * so the stored part is sent byte for byte. */
-function encodeRequest(stored: VolumeRequest, secrets: SecretValues): Uint8Array {
-  const message = create(CreateVolumeRequestSchema, { secrets });
-  return Buffer.concat([stored.request, toBinary(CreateVolumeRequestSchema, message)]);
+  const { stored, answer } = replay;
+  const creation = { ...claimAttempt, stored, replay };
+  return answer === undefined
+    ? callCreateVolume(ports, creation, onCreated)
+    : onCreated(ports, { ...creation, answer, wasSlow: false });
 }
 
 /** A call that takes this long gets an event; for shorter ones the API write is saved. */
 const SLOW_CALL_MS = 1_000;
 
+/** Sends CreateVolume with secrets read afresh. After a failure the record is as
+ * src/volumes/create-result.ts judges it: reverted, closed, or ambiguous. */
+async function callCreateVolume(
+  ports: ProcessorPorts,
+  creation: OpenCreation,
+  onCreated: OnCreated = storeVolume,
+): Promise<Outcome> {
+  const { attempt, stored } = creation;
+  const secrets = await readSecretValues(ports, stored.secret);
+  if (secrets.kind !== 'values') {
+    await ports.records.revert(attempt.id, attempt.owner);
+    await reportProvisioningFailed(ports, creation, secrets.message);
+    // If ingest did not watch secrets, a parked claim would wait for the longest delay.
+    return parkOrRetry(secrets.message, ports.areSecretsWatched ? secrets.waitsFor : []);
+  }
+  const { values } = secrets;
+  const sentMs = ports.clock.nowMs();
+  let answer: VolumeAnswer | BadAnswer;
+  try {
+    answer = await sendCreateVolume(ports, creation, values);
+  } catch (error) {
+    if (error instanceof CsiError)
+      return handleFailure(ports, creation, redactDriverError(error, values));
+    await ports.records.leaveAmbiguous(attempt.id, attempt.owner, 'Unknown');
+    throw error;
+  }
+  const wasSlow = ports.clock.nowMs() - sentMs >= SLOW_CALL_MS;
+  return 'message' in answer
+    ? handleUnusableAnswer(ports, creation, answer, values)
+    : onCreated(ports, { ...creation, answer, wasSlow });
+}
+
 async function sendCreateVolume(
   ports: ProcessorPorts,
-  { claim, attempt }: OpenCreation,
-  { request, migrated }: { readonly request: Uint8Array; readonly migrated: boolean },
-): Promise<CreateVolumeResponse> {
+  { claim, attempt: { notAfterMs }, stored }: OpenCreation,
+  secrets: SecretValues,
+): Promise<VolumeAnswer | BadAnswer> {
+  const { timeoutMs } = ports;
+  const { endpoint: gateway, skeleton } = stored;
+  // Protobuf merges fields in any order, so the stored part is sent byte for byte.
+  const request = Buffer.concat([
+    stored.request,
+    toBinary(RequestSchema, create(RequestSchema, { secrets })),
+  ]);
   const answered = new AbortController();
   void ports.clock.sleep(SLOW_CALL_MS, answered.signal).then(() => {
     if (answered.signal.aborted || claim === undefined) return;
@@ -116,32 +106,31 @@ async function sendCreateVolume(
     recordClaimEvent(ports, claim, { type: 'Normal', reason: 'Provisioning', message });
   });
   try {
-    const { notAfterMs, gateway } = attempt;
-    const { timeoutMs } = ports;
-    return await ports.csi.createVolume(request, { timeoutMs, notAfterMs, gateway, migrated });
+    const settings = { timeoutMs, notAfterMs, gateway, migrated: skeleton.isMigrated === true };
+    return readAnswer(await ports.csi.createVolume(request, settings), skeleton);
   } finally {
     // With a reason given, abort() does not build an exception with a stack trace.
     answered.abort('answered');
   }
 }
 
-/** Stands in the record in the place of a gRPC code. */
+/** Takes the place of a gRPC code in the record. */
 const BAD_ANSWER = 'BadAnswer';
 
-/** Handles an answer that no PV can be made of. What was created is deleted at once if that is
- * safe: then the record closes, and the next run plans anew. */
+/** Handles an answer that no PV can be made of. A volume that this call created is deleted at once;
+ * then the record closes, and the next run plans anew. Otherwise the record stays open. */
 async function handleUnusableAnswer(
   ports: ProcessorPorts,
   creation: OpenCreation,
-  unusable: { answer: BadAnswer; skeleton: VolumeSkeleton; secrets: SecretValues },
+  answer: BadAnswer,
+  secrets: SecretValues,
 ): Promise<Outcome> {
-  const { attempt, claim, run, replayed } = creation;
-  const { answer, skeleton, secrets } = unusable;
-  const { name } = skeleton.volume.metadata;
-  let reason = answer.message;
-  if (answer.handle !== undefined && replayed === undefined) {
-    const { handle } = answer;
-    const failure = await cleanUpVolume(ports, { attempt, handle, name, secrets }).catch(String);
+  const { attempt, claim, run, stored, replay } = creation;
+  const { message, handle } = answer;
+  let reason = message;
+  // After a repeated call the volume may be the one that an earlier call created.
+  if (handle !== undefined && replay === undefined) {
+    const failure = await cleanUpVolume(ports, creation, handle, secrets).catch(String);
     if (failure === undefined) {
       const result = await ports.records.closeRefused(attempt.id, attempt.owner, BAD_ANSWER);
       await reportProvisioningFailed(ports, creation, reason);
@@ -149,17 +138,18 @@ async function handleUnusableAnswer(
         return parkOnClass(ports, claim, reason);
       return { kind: 'retry', reason, ...(result === 'removed' ? { isAbsent: true } : {}) };
     }
-    const word = answer.cleanupSpelling ?? 'Cleanup';
-    reason += `. ${word} of volume ${name} failed, volume is orphaned: ${failure}`;
+    const { name } = stored.skeleton.volume.metadata;
+    const begin = `${message}. ${answer.cleanupSpelling ?? 'Cleanup'} of volume ${name} failed`;
+    reason = `${begin}, volume is orphaned: ${failure}`;
   }
   await ports.records.leaveAmbiguous(attempt.id, attempt.owner, BAD_ANSWER);
-  // The warning of the first answer also tells of the clean-up; the same answer again adds nothing.
-  if ((await run.lastReason())?.startsWith(answer.message) !== true)
+  // The first warning also describes the clean-up; repeated calls with the same answer do none.
+  if ((await run.lastReason())?.startsWith(message) !== true)
     await reportProvisioningFailed(ports, creation, reason);
   return { kind: 'retry', reason };
 }
 
-/** Parks a claim that fails until its class is created anew. */
+/** Parks a claim whose request can't succeed until its class is created again. */
 function parkOnClass(ports: ProcessorPorts, claim: Claim, reason: string): Outcome {
   const name = classNameOf(claim);
   const seen = ports.classOf(name)?.metadata.resourceVersion ?? '';
@@ -169,17 +159,17 @@ function parkOnClass(ports: ProcessorPorts, claim: Claim, reason: string): Outco
 async function handleFailure(
   ports: ProcessorPorts,
   creation: OpenCreation,
-  { skeleton, error }: { readonly skeleton: VolumeSkeleton; readonly error: CsiError },
+  error: CsiError,
 ): Promise<Outcome> {
-  const { attempt, replayed } = creation;
+  const { attempt, stored, replay } = creation;
   const failure = judgeCreateFailure(error, {
-    isNotFoundAmbiguous: skeleton.source !== undefined && replayed?.ambiguous === true,
+    isNotFoundAmbiguous: stored.skeleton.source !== undefined && replay?.ambiguous === true,
   });
   switch (failure.kind) {
     case 'not-forwarded':
       return handleNotForwarded(ports, attempt, error);
     case 'refused':
-      return handleRefusal(ports, creation, { error, isInfeasible: failure.infeasible });
+      return handleRefusal(ports, creation, error, failure.infeasible);
     case 'ambiguous': {
       const reason = error.message;
       await ports.records.leaveAmbiguous(attempt.id, attempt.owner, error.codeName);
@@ -194,10 +184,10 @@ async function handleFailure(
 async function handleRefusal(
   ports: ProcessorPorts,
   creation: OpenCreation,
-  { error, isInfeasible }: { readonly error: CsiError; readonly isInfeasible: boolean },
+  { codeName, message: reason }: CsiError,
+  isInfeasible: boolean,
 ): Promise<Outcome> {
   const { attempt, claim } = creation;
-  const { codeName, message: reason } = error;
   const isAbsent =
     (await ports.records.closeRefused(attempt.id, attempt.owner, codeName)) === 'removed';
   const message = isInfeasible

@@ -5,8 +5,10 @@ import { claims } from '../../kube/resources.ts';
 import { addFinalizer, hasFinalizer, removeFinalizer } from '../finalizers.ts';
 import type { ProcessorPorts } from '../ports.ts';
 
-/* With --claim-finalizer a claim keeps a finalizer while its volume record is open: if Redis loses
- * all records, every claim with a volume under way is still there to start from. */
+/* The finalizer that a claim has with --claim-finalizer while its volume record is open. If Redis
+ * loses the record, the claim still exists, and its next run finishes the volume. */
+
+const TARGET = { resource: claims, finalizer: CLAIM_FINALIZER };
 
 /** Adds the finalizer, before the record is opened.
  * @returns the claim as it is then; undefined if it is gone, replaced, or being deleted without the
@@ -16,8 +18,7 @@ export function addClaimFinalizer(
   ports: Pick<ProcessorPorts, 'kube'>,
   claim: Claim,
 ): Promise<Claim | undefined> {
-  const target = { resource: claims, object: claim, finalizer: CLAIM_FINALIZER };
-  return addFinalizer(ports, target).catch(ignoreGone);
+  return addFinalizer(ports, { ...TARGET, object: claim }).catch(ignoreGone);
 }
 
 /** Removes the finalizer unless the record is open. Sends nothing for a claim without it.
@@ -26,9 +27,8 @@ export async function removeClaimFinalizer(
   ports: Pick<ProcessorPorts, 'kube' | 'records'>,
   claim: Claim,
 ): Promise<void> {
-  const target = { resource: claims, object: claim, finalizer: CLAIM_FINALIZER };
   if (hasFinalizer(claim, CLAIM_FINALIZER) && !(await ports.records.isOpen(claim.metadata.uid)))
-    await removeFinalizer(ports, target).catch(ignoreGone);
+    await removeFinalizer(ports, { ...TARGET, object: claim }).catch(ignoreGone);
 }
 
 /** A claim that is gone or replaced needs no finalizer added or removed. */

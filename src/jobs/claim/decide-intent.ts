@@ -1,8 +1,7 @@
 import type { Claim } from '../../kube/objects.ts';
 import type { VolumeRequest } from '../../records/stored-request.ts';
 import { judgeClaim } from '../../volumes/eligibility.ts';
-import { planVolume } from '../../volumes/plan.ts';
-import type { WaitCondition } from '../../volumes/refused-error.ts';
+import { planVolume, type VolumePlan } from '../../volumes/plan.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { runRule } from '../run-rule.ts';
 import { findNameClash } from './name-clash.ts';
@@ -10,19 +9,13 @@ import { findNameClash } from './name-clash.ts';
 /** What a run does with its claim if no record is open. */
 export type Intent =
   /** Create the volume by this request. */
-  | { readonly kind: 'create'; readonly claim: Claim; readonly planned: VolumeRequest }
+  | { readonly kind: 'create'; readonly planned: VolumeRequest }
   /** Nothing: the claim is gone, bound, or another provisioner's. */
   | { readonly kind: 'none'; readonly reason: string }
   /** Wait for the claim's class. */
   | { readonly kind: 'no-class'; readonly className: string }
-  /** Leave the claim to a volume populator. */
-  | { readonly kind: 'populator' }
-  /** Tell the user why no volume can be created as things are. */
-  | {
-      readonly kind: 'refuse';
-      readonly message: string;
-      readonly waitsFor: readonly WaitCondition[];
-    };
+  /** Leave the claim to a volume populator, or tell the user why no volume can be created now. */
+  | Exclude<VolumePlan, { kind: 'create' }>;
 
 /** Decides what to do with a claim: whether it is ours (src/volumes/eligibility.ts), and the
  * request for its volume (src/volumes/plan.ts). The texts of refusals come from src/volumes/, those
@@ -38,13 +31,13 @@ export async function decideIntent(
   if (verdict.kind === 'ignore') return { kind: 'none', reason: verdict.reason };
   if (verdict.kind === 'no-class') return verdict;
   const { cls, className } = verdict;
-  const rule = planVolume({ claim, cls, className, driver, options: ports.options });
-  const plan = await runRule(ports, rule);
-  if (plan.kind === 'populator') return { kind: 'populator' };
-  if (plan.kind === 'refuse') return plan;
+  const plan = await runRule(
+    ports,
+    planVolume({ claim, cls, className, driver, options: ports.options }),
+  );
+  if (plan.kind !== 'create') return plan;
   const clash = await findNameClash(ports, claim);
   if (clash !== undefined) return { kind: 'refuse', message: clash, waitsFor: [] };
   const { request, skeleton, secret } = plan;
-  const planned = { request, skeleton, secret, endpoint: ports.endpoint };
-  return { kind: 'create', claim, planned };
+  return { kind: 'create', planned: { request, skeleton, secret, endpoint: ports.endpoint } };
 }

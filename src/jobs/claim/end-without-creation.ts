@@ -5,7 +5,7 @@ import { type ClaimRun, recordClaimEvent, reportProvisioningFailed } from '../ev
 import type { ProcessorPorts } from '../ports.ts';
 import type { Intent } from './decide-intent.ts';
 
-/** Ends the run of a claim for which no volume is to be created and no record is open. */
+/** Ends the run of a claim that has no open record and for which no volume is to be created. */
 export async function endWithoutCreation(
   ports: ProcessorPorts,
   { claim, run }: ClaimRun,

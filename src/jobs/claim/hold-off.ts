@@ -4,9 +4,9 @@ import type { Outcome } from '../../queue/outcome.ts';
 import { classNameOf } from '../../volumes/eligibility.ts';
 import type { ProcessorPorts } from '../ports.ts';
 
-/* The hold-off of a claim whose request the driver called infeasible (InvalidArgument). No edit
- * ends it, only its time, or a class that was deleted and created again: the same request to the
- * same class would fail again (sig-storage-lib-external-provisioner controller/controller.go
+/* The hold-off of a claim whose request the driver called infeasible (InvalidArgument). It ends
+ * after its time, or when the class was deleted and created again. No edit ends it, since the same
+ * request would fail again (sig-storage-lib-external-provisioner controller/controller.go
  * delayProvisioningIfRecentlyInfeasible). */
 
 /** The fields of a `retry` outcome that start a hold-off, with the class's UID as its scope. */
@@ -31,7 +31,7 @@ export async function delayIfRecentlyInfeasible(
   if (claim === undefined || (claim.spec.volumeName ?? '') !== '') return undefined;
   const cls = classOf(classNameOf(claim));
   if (cls === undefined) return undefined;
-  // Never longer than --retry-interval-max, which may have been lowered; a clock may be set back.
+  // At most --retry-interval-max, in case that was lowered or a clock was set back.
   const delayMs = Math.min(await run.heldOffMs(cls.metadata.uid), retryMaxMs);
   if (delayMs === 0) return undefined;
   const reason = (await run.lastReason()) ?? 'the driver called the request infeasible';

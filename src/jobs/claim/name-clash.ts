@@ -3,22 +3,23 @@ import { volumes } from '../../kube/resources.ts';
 import { volumeName } from '../../volumes/names.ts';
 import type { ProcessorPorts } from '../ports.ts';
 
-/* Shortened volume names (--volume-name-uuid-length). Two claims whose UIDs begin alike would get
- * one name, and the driver would give both the same volume. Redis says which claim a name belongs
- * to; names with whole UIDs can't clash, and Redis is not asked about them. */
+/* Clashes of shortened volume names (--volume-name-uuid-length). Two claims whose UIDs begin alike
+ * would get one name, and the driver would give both the same volume. So Redis stores which claim a
+ * shortened name belongs to. Names with whole UIDs can't clash and are not stored. */
+
+type Ports = Pick<ProcessorPorts, 'names' | 'options'>;
 
 /** Reserves the claim's volume name, unless it belongs to another claim.
  * @returns the refusal for the user if it does */
 export async function findNameClash(
-  ports: Pick<ProcessorPorts, 'kube' | 'names' | 'options'>,
-  claim: Claim,
+  ports: Ports & Pick<ProcessorPorts, 'kube'>,
+  { metadata: { uid } }: Claim,
 ): Promise<string | undefined> {
-  if (!areNamesShortened(ports)) return undefined;
-  const { uid } = claim.metadata;
-  const name = volumeName(uid, ports.options);
+  const name = shortenedName(ports, uid);
+  if (name === undefined) return undefined;
   const owner = await ports.names.reserve(name, uid);
   if (owner !== undefined) return describeClash(name, owner);
-  // The name is reserved before the PV is read: of two runs at once only one then finds neither.
+  // Reserved before the PV is read, so that only one of two runs at once finds the name free.
   const volume = await ports.kube.get<Volume>(volumes, { name });
   const other = volume?.spec.claimRef?.uid;
   if (volume === undefined || other === uid) return undefined;
@@ -30,9 +31,11 @@ export async function findNameClash(
   );
 }
 
-/** Whether names are shortened. Without a prefix there are none; the plan refuses that. */
-function areNamesShortened({ options }: Pick<ProcessorPorts, 'options'>): boolean {
-  return options.volumeNameUuidLength !== -1 && options.volumeNamePrefix !== '';
+/** The claim's volume name; undefined if it contains the whole UID, and without a prefix, since the
+ * plan refuses that. */
+function shortenedName({ options }: Ports, uid: string): string | undefined {
+  const isShortened = options.volumeNameUuidLength !== -1 && options.volumeNamePrefix !== '';
+  return isShortened ? volumeName(uid, options) : undefined;
 }
 
 function describeClash(name: string, uid: string): string {
@@ -42,18 +45,14 @@ function describeClash(name: string, uid: string): string {
   );
 }
 
-/** Frees the name: it is proven that no volume has it, or its PV guards it now. */
-export async function freeName(
-  ports: Pick<ProcessorPorts, 'names' | 'options'>,
-  uid: string,
-): Promise<void> {
-  if (areNamesShortened(ports)) await ports.names.release(volumeName(uid, ports.options), uid);
+/** Frees the name, since no volume has it or since findNameClash finds the PV that has it. */
+export async function freeName(ports: Ports, uid: string): Promise<void> {
+  const name = shortenedName(ports, uid);
+  if (name !== undefined) await ports.names.release(name, uid);
 }
 
-/** Keeps the name of a claim that is gone while its record is open, however long that takes. */
-export async function keepName(
-  ports: Pick<ProcessorPorts, 'names' | 'options'>,
-  uid: string,
-): Promise<void> {
-  if (areNamesShortened(ports)) await ports.names.reserve(volumeName(uid, ports.options), uid);
+/** Renews the reservation for a claim that is gone and whose record is open: no other run does. */
+export async function keepName(ports: Ports, uid: string): Promise<void> {
+  const name = shortenedName(ports, uid);
+  if (name !== undefined) await ports.names.reserve(name, uid);
 }

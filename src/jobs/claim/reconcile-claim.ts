@@ -2,11 +2,12 @@ import type { Claim } from '../../kube/objects.ts';
 import type { Run } from '../../queue/consumer.ts';
 import type { JobKey } from '../../queue/contract.ts';
 import type { Outcome } from '../../queue/outcome.ts';
+import type { OpenedCreate } from '../../records/open-results.ts';
 import { type ClaimAttempt, startAttempt } from '../attempt.ts';
-import { waitForRecord } from '../common-outcomes.ts';
+import { RECORD_CHANGED, waitForRecord, WORKER_STOPPING } from '../common-outcomes.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { readClaim } from '../read-claims.ts';
-import { callCreateVolume } from './call-create-volume.ts';
+import { sendPlanned } from './call-create-volume.ts';
 import { addClaimFinalizer, removeClaimFinalizer } from './claim-finalizer.ts';
 import { decideIntent, type Intent } from './decide-intent.ts';
 import { endWithoutCreation } from './end-without-creation.ts';
@@ -17,8 +18,9 @@ import { releaseCloneSource } from './release-clone-source.ts';
 import { replayCreation } from './replay-creation.ts';
 
 /** One run of a claim's job: reads the claim, plans its volume, opens the volume record, has the
- * driver create the volume, writes the PV and closes the record. A record that is open already is
- * finished whatever became of the claim (invariant 3). */
+ * driver create the volume, writes the PV and closes the record. A creation that an earlier run
+ * left open is finished, whatever became of the claim (invariant 3).
+ * @throws KubeError, RecordsUnavailable, OwnershipLost */
 export async function reconcileClaim(
   ports: ProcessorPorts,
   job: JobKey,
@@ -27,7 +29,7 @@ export async function reconcileClaim(
   const startMs = ports.clock.nowMs();
   // Taken before the claim is read (record rule 6).
   const { incarnation } = ports.records;
-  const claim = await readClaim(ports, job);
+  let claim = await readClaim(ports, job);
   const delayed = await delayIfRecentlyInfeasible(ports, claim, run);
   if (delayed !== undefined) {
     // The deletion of a claim does not wait for its hold-off.
@@ -35,93 +37,90 @@ export async function reconcileClaim(
     return delayed;
   }
   const intent = await decideIntent(ports, claim);
-  if (run.signal.aborted) return { kind: 'later', reason: 'this worker is stopping', delayMs: 0 };
-
-  // The claim with its finalizer, if it gets one.
-  let kept = claim;
-  if (intent.kind === 'create' && ports.claimFinalizer) {
-    kept = await addClaimFinalizer(ports, intent.claim);
-    if (kept === undefined)
+  if (run.signal.aborted) return WORKER_STOPPING;
+  if (claim !== undefined && intent.kind === 'create' && ports.usesClaimFinalizer) {
+    claim = await addClaimFinalizer(ports, claim);
+    if (claim === undefined)
       return { kind: 'later', reason: 'the claim is being deleted, or was replaced' };
   }
   const attempt = startAttempt(ports, { id: job.uid, job, incarnation });
   const outcome = await createOrFinish(ports, { attempt, claim, run }, intent);
   countAttempt(ports, { claim, intent, outcome, startMs });
-  return releaseClaim(ports, { job, claim: kept, outcome });
+  return releaseUnneeded(ports, job.uid, claim, outcome);
 }
 
-/** Opens the record and continues by what it says: sends the request that this run has planned, or
- * finishes the creation that an earlier run left open. */
+/** Opens the record. If earlier runs left nothing to finish, sends the request that this run has
+ * planned, or ends the run of a claim that gets no volume. */
 async function createOrFinish(
   ports: ProcessorPorts,
-  { attempt, claim, run }: ClaimAttempt,
+  claimAttempt: ClaimAttempt,
   intent: Intent,
 ): Promise<Outcome> {
-  const { records } = ports;
-  const opened =
-    intent.kind === 'create'
-      ? await records.openCreate(attempt.id, { ...attempt, planned: intent.planned, mode: 'plan' })
-      : await records.openExisting(attempt.id, attempt);
+  const { attempt } = claimAttempt;
+  if (intent.kind !== 'create') {
+    const opened = await ports.records.openExisting(attempt.id, attempt);
+    return opened.kind === 'none'
+      ? endWithoutCreation(ports, claimAttempt, intent)
+      : continueRecord(ports, claimAttempt, intent, opened);
+  }
+  const { planned } = intent;
+  const opened = await ports.records.openCreate(attempt.id, { ...attempt, planned, mode: 'plan' });
+  return opened.kind === 'opened'
+    ? sendPlanned(ports, claimAttempt, planned, opened)
+    : continueRecord(ports, claimAttempt, intent, opened);
+}
+
+/** Continues with a record that earlier runs left, by its state. */
+function continueRecord(
+  ports: ProcessorPorts,
+  claimAttempt: ClaimAttempt,
+  intent: Intent,
+  opened: OpenedCreate,
+): Outcome | Promise<Outcome> {
   switch (opened.kind) {
-    case 'none':
-      return intent.kind === 'create'
-        ? { kind: 'later', reason: 'the volume record was not opened' }
-        : endWithoutCreation(ports, { claim, run }, intent);
-    case 'opened':
-      return intent.kind === 'create'
-        ? callCreateVolume(ports, {
-            attempt: { ...attempt, gateway: opened.endpoint ?? '' },
-            claim,
-            run,
-            stored: intent.planned,
-          })
-        : { kind: 'done', note: 'no creation was open' };
     case 'replay':
-      return replayCreation(ports, { attempt, claim, run, opened });
+      return replayCreation(ports, claimAttempt, opened);
     case 'closed':
-      return handleClosedRecord(ports, { attempt, claim, run, intent, state: opened.state });
+      return handleClosedRecord(ports, claimAttempt, intent, opened.state);
     case 'busy':
     case 'not-yet':
       return waitForRecord(opened);
+    // Handled by createOrFinish.
+    case 'opened':
+    case 'none':
+      return RECORD_CHANGED;
   }
 }
 
 /** Counts the run in upstream's metrics. Runs that never reached the driver and will be repeated
  * are not counted. */
 function countAttempt(
-  ports: ProcessorPorts,
-  ended: {
-    readonly claim: Claim | undefined;
-    readonly intent: Intent;
-    readonly outcome: Outcome;
-    readonly startMs: number;
-  },
+  { clock, counts }: ProcessorPorts,
+  ended: { claim: Claim | undefined; intent: Intent; outcome: Outcome; startMs: number },
 ): void {
   const { claim, intent, outcome, startMs } = ended;
   if (intent.kind === 'none' || outcome.kind === 'later') return;
   if (outcome.kind === 'done' && intent.kind !== 'populator')
-    ports.counts.countProvisioned(claim, ports.clock.nowMs() - startMs);
-  else ports.counts.countNotProvisioned(claim);
+    counts.countProvisioned(claim, clock.nowMs() - startMs);
+  else counts.countNotProvisioned(claim);
 }
 
-/** Releases what the run kept and does not need any more: the volume's name, the claim's finalizer,
- * and the claim itself if clones were created from it. */
-async function releaseClaim(
+/** Releases what is no longer needed after this run: the volume's name, the claim's finalizer, and
+ * a claim that clones were created from.
+ * @returns the outcome of the run */
+async function releaseUnneeded(
   ports: ProcessorPorts,
-  ended: {
-    readonly job: JobKey;
-    readonly claim: Claim | undefined;
-    readonly outcome: Outcome;
-  },
+  uid: string,
+  claim: Claim | undefined,
+  outcome: Outcome,
 ): Promise<Outcome> {
-  const { job, claim, outcome } = ended;
   const isAbsent = outcome.kind === 'retry' && outcome.isAbsent === true;
-  if (outcome.kind === 'done' || isAbsent) await freeName(ports, job.uid);
-  else if (claim === undefined) await keepName(ports, job.uid);
+  if (outcome.kind === 'done' || isAbsent) await freeName(ports, uid);
+  else if (claim === undefined) await keepName(ports, uid);
   if (claim === undefined) return outcome;
-  // While attempts go on the finalizer stays on, except on a claim that is being deleted: it must
-  // not wait for us when no record is open. After `later` and `running` that is not known: if Redis
-  // lost its records, none of them is listed as open.
+  // The finalizer stays while the volume is not done, except on a claim that is being deleted and
+  // has no open record. After `later` and `running` that can't be told: if Redis lost its records,
+  // none of them is listed as open.
   const hasFailed = outcome.kind === 'retry' || outcome.kind === 'parked';
   const isBeingDeleted = claim.metadata.deletionTimestamp !== undefined;
   if (outcome.kind === 'done' || (hasFailed && isBeingDeleted))

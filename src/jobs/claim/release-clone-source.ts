@@ -18,13 +18,10 @@ export async function releaseCloneSource(
   ports: Pick<ProcessorPorts, 'kube' | 'driver' | 'openSources'>,
   claim: Claim,
 ): Promise<Outcome | undefined> {
-  if (
-    !isTerminatingCloneSource(claim) ||
-    !ports.driver().controllerCapabilities.has('CLONE_VOLUME')
-  )
-    return undefined;
+  const canClone = ports.driver().controllerCapabilities.has('CLONE_VOLUME');
+  if (!canClone || !isTerminatingCloneSource(claim)) return undefined;
   const { namespace = '', name, uid } = claim.metadata;
-  // Claims before records: a claim whose record is opened in between was still in the list.
+  // Claims before records: if a record is opened in between, its claim was still in the list.
   const clone = await findClaim(ports, namespace, (other) => isCloning(other, name));
   if (clone !== undefined) {
     const { name: cloneName, resourceVersion: seen } = clone.metadata;
@@ -35,30 +32,16 @@ export async function releaseCloneSource(
     };
   }
   if ((await ports.openSources()).has(uid)) {
-    return {
-      kind: 'running',
-      reason: 'a volume is being created from this claim’s; the claim of that volume is gone',
-    };
+    const reason = 'a volume is being created from this claim’s; the claim of that volume is gone';
+    return { kind: 'running', reason };
   }
-  return removeCloneFinalizer(ports, claim);
-}
-
-async function removeCloneFinalizer(
-  ports: Pick<ProcessorPorts, 'kube'>,
-  claim: Claim,
-): Promise<Outcome> {
+  const target = { resource: claims, object: claim, finalizer: CLONE_PROTECTION };
   try {
-    await removeFinalizer(ports, {
-      resource: claims,
-      object: claim,
-      finalizer: CLONE_PROTECTION,
-      mustBeUnchanged: true,
-    });
+    await removeFinalizer(ports, { ...target, mustBeUnchanged: true });
+    return { kind: 'done', note: 'all clones are created: our finalizer is removed' };
   } catch (error) {
     if (isNotFound(error)) return { kind: 'done', note: 'the claim is gone' };
-    if (isConflict(error))
-      return { kind: 'later', reason: 'the claim changed meanwhile; it is read again' };
-    throw error;
+    if (!isConflict(error)) throw error;
+    return { kind: 'later', reason: 'the claim changed meanwhile; it is read again' };
   }
-  return { kind: 'done', note: 'all clones are created: our finalizer is removed' };
 }

@@ -8,13 +8,13 @@ import { recordClaimEvent, reportProvisioningFailed } from '../events.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { readClaim } from '../read-claims.ts';
 import { releaseRestoredSnapshot } from '../snapshot/release-restored.ts';
-import { type CreatedVolume, keepAnswer } from './created-volume.ts';
+import { type CreatedVolume, keepAnswer } from './creation.ts';
 import { deleteDuplicateVolume } from './delete-duplicate.ts';
 
 /** Writes the PV of a created volume and closes its record. If the PV can't be written, the record
  * keeps the driver's answer. */
 export async function storeVolume(ports: ProcessorPorts, created: CreatedVolume): Promise<Outcome> {
-  const volume = completeVolume(created.skeleton, created.answer);
+  const volume = completeVolume(created.stored.skeleton, created.answer);
   try {
     await ports.kube.create<Volume>(volumes, undefined, volume);
   } catch (error) {
@@ -31,38 +31,34 @@ async function closeRecord(
   created: CreatedVolume,
   volume: NewVolume,
 ): Promise<Outcome> {
-  const { attempt, claim, skeleton, answer, wasSlow } = created;
+  const { attempt, claim, stored, answer, wasSlow } = created;
   const { name } = volume.metadata;
   await ports.records.closeStored(attempt.id, attempt.owner, 'answered');
   ports.log.info(
     { claim: `${attempt.job.namespace}/${attempt.job.name}`, volume: name, handle: answer.handle },
     'volume provisioned',
   );
-  const isThere = !wasSlow || (await isClaimThere(ports, claim));
-  await reportSuccess(ports, { claim: isThere ? claim : undefined, skeleton });
+  // A claim that was deleted during a slow call gets no event.
+  const isGone =
+    wasSlow &&
+    claim !== undefined &&
+    (await readClaim(ports, claim.metadata).catch(() => claim)) === undefined;
+  await reportSuccess(ports, isGone ? undefined : claim, stored.skeleton);
   return { kind: 'done', note: `volume ${name}` };
 }
 
 /** Releases the snapshot that the volume was restored from, and records the event of success. */
 export async function reportSuccess(
   ports: Pick<ProcessorPorts, 'kube' | 'log' | 'events'>,
-  { claim, skeleton }: { readonly claim: Claim | undefined; readonly skeleton: VolumeSkeleton },
+  claim: Claim | undefined,
+  skeleton: VolumeSkeleton,
 ): Promise<void> {
-  if (skeleton.source?.isReleased === true) await releaseRestoredSnapshot(ports, skeleton.source);
+  await releaseRestoredSnapshot(ports, skeleton.source);
   const message = `Successfully provisioned volume ${skeleton.volume.metadata.name}`;
   recordClaimEvent(ports, claim, { type: 'Normal', reason: 'ProvisioningSucceeded', message });
 }
 
-/** Whether the claim is still there; true if the API server can't be asked. */
-async function isClaimThere(
-  ports: Pick<ProcessorPorts, 'kube'>,
-  claim: Claim | undefined,
-): Promise<boolean> {
-  if (claim === undefined) return false;
-  return (await readClaim(ports, claim.metadata).catch(() => claim)) !== undefined;
-}
-
-/** Handles a PV of this name that exists. That is success only if it has our handle and our claim
+/** Handles a PV of this name that exists already: success only if it has our handle and our claim
  * (invariant 5). */
 async function handleExistingVolume(
   ports: ProcessorPorts,
@@ -70,13 +66,10 @@ async function handleExistingVolume(
   volume: NewVolume,
 ): Promise<Outcome> {
   const { name } = volume.metadata;
-  let existing: Volume | undefined;
-  try {
-    existing = await ports.kube.get<Volume>(volumes, { name });
-  } catch (error) {
+  const existing = await ports.kube.get<Volume>(volumes, { name }).catch(async (error: unknown) => {
     await keepAnswer(ports, created);
     throw error;
-  }
+  });
   if (existing === undefined || existing.metadata.deletionTimestamp !== undefined) {
     await keepAnswer(ports, created);
     const reason = `volume ${name} is being deleted; it is written again when it is gone`;
@@ -85,7 +78,7 @@ async function handleExistingVolume(
   if (existing.spec.claimRef?.uid === volume.spec.claimRef?.uid)
     return compareVolumes(existing, volume) === 'same'
       ? closeRecord(ports, created, volume)
-      : deleteDuplicateVolume(ports, created, volume);
+      : deleteDuplicateVolume(ports, created, volume.metadata);
   await keepAnswer(ports, created);
   const reason =
     `volume ${name} exists already and belongs to another claim; ` +

@@ -1,6 +1,6 @@
 import { SNAPSHOT_SOURCE_PROTECTION as finalizer } from '../../kube/keys.ts';
 import { isOutage, KubeError } from '../../kube/kube-error.ts';
-import type { Snapshot } from '../../kube/objects.ts';
+import type { Claim, Snapshot } from '../../kube/objects.ts';
 import { keyOf, snapshots } from '../../kube/resources.ts';
 import type { JobKey } from '../../queue/contract.ts';
 import type { Outcome } from '../../queue/outcome.ts';
@@ -14,8 +14,8 @@ type Ports = Pick<ProcessorPorts, 'kube' | 'openSources' | 'log'> & {
   readonly options: Pick<ProvisioningOptions, 'gates'>;
 };
 
-/** Refusals that need no warning: sutler may not write snapshots (403), or this one is gone (404)
- * or changed (409). */
+/** Refusals that need no warning: sutler may not write snapshots (403), or the snapshot is gone
+ * (404) or changed (409). */
 const EXPECTED: ReadonlySet<number> = new Set([403, 404, 409]);
 
 /** One run of a snapshot's job: removes our finalizer if nothing is restored from the snapshot any
@@ -55,18 +55,13 @@ async function releaseUnused(ports: Ports, job: JobKey): Promise<string> {
 }
 
 /** What still reads from a snapshot; undefined = nothing. */
-async function findUse(
-  ports: Ports,
-  { uid, namespace, name }: JobKey,
-): Promise<string | undefined> {
-  const key = keyOf({ namespace, name });
-  // Claims before records: a claim whose record is opened in between was still in the list.
+async function findUse(ports: Ports, job: JobKey): Promise<string | undefined> {
+  const { uid, namespace } = job;
+  const key = keyOf(job);
+  // Claims before records: if a record is opened in between, its claim was still in the list.
   const where = ports.options.gates.CrossNamespaceVolumeDataSource ? undefined : namespace;
-  const restore = await findClaim(
-    ports,
-    where,
-    (claim) => isPending(claim) && restoredSnapshot(claim) === key,
-  );
+  const isRestored = (claim: Claim) => isPending(claim) && restoredSnapshot(claim) === key;
+  const restore = await findClaim(ports, where, isRestored);
   if (restore !== undefined) return `claim ${restore.metadata.name} is restored from it`;
   return (await ports.openSources()).has(uid) ? 'a volume is being created from it' : undefined;
 }

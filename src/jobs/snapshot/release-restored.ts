@@ -6,12 +6,13 @@ import type { SkeletonSource } from '../../volumes/persistent-volume.ts';
 import { removeFinalizer } from '../finalizers.ts';
 import type { ProcessorPorts } from '../ports.ts';
 
-/** Removes our finalizer from the snapshot that a volume was restored from. A failure does not
- * matter to the volume: the sweep (src/ingest/snapshot-sweep.ts) finds the finalizer later. */
+/** Removes our finalizer from the snapshot that a volume was restored from. Other sources are
+ * ignored. After a failure the sweep (src/ingest/snapshot-sweep.ts) removes it later. */
 export async function releaseRestoredSnapshot(
   ports: Pick<ProcessorPorts, 'kube' | 'log'>,
-  source: SkeletonSource,
+  source: SkeletonSource | undefined,
 ): Promise<void> {
+  if (source?.isReleased !== true) return;
   const { namespace, name } = source;
   try {
     const snapshot = await ports.kube.get<Snapshot>(snapshots, { namespace, name });

@@ -1,4 +1,4 @@
-import { CsiError } from '../../csi/status.ts';
+import type { CsiError } from '../../csi/status.ts';
 import { isOutage } from '../../kube/kube-error.ts';
 import type { Outcome } from '../../queue/outcome.ts';
 import { isStillRunning } from '../../volumes/create-result.ts';
@@ -8,16 +8,19 @@ import type { Attempt } from '../attempt.ts';
 import { handleNotForwarded, parkOrRetry } from '../common-outcomes.ts';
 import { reportDeletionFailed, type VolumeRun } from '../events.ts';
 import type { ProcessorPorts } from '../ports.ts';
-import { readSecretValues, type SecretProblem, withoutSecrets } from '../secret-values.ts';
+import { readSecretValues, redactDriverError, type SecretProblem } from '../secret-values.ts';
 
 /** A record that is open for a deletion and that this run owns. */
 interface OpenDeletion extends VolumeRun {
   readonly attempt: Attempt;
   readonly plan: Extract<DeletionPlan, { kind: 'delete' }>;
+  readonly gateway: string;
+  /** Unix ms after which DeleteVolume must not be sent. */
+  readonly notAfterMs: number;
 }
 
-/** Has the driver delete the volume. Afterwards the record is closed if the driver did, as before
- * the attempt if nothing was sent, and open for deletion otherwise. A `retry` outcome is delayed by
+/** Has the driver delete the volume. Then the record is closed if the driver did so, reverted if
+ * nothing was sent, and open for deletion otherwise. A `retry` outcome is delayed by
  * src/queue/backoff.ts, as for creations.
  * @returns undefined if the volume is gone, so that its PV may be deleted
  * @throws KubeError if the API server is down */
@@ -25,23 +28,16 @@ export async function callDeleteVolume(
   ports: ProcessorPorts,
   deletion: OpenDeletion,
 ): Promise<Outcome | undefined> {
-  const { attempt, plan, volume } = deletion;
+  const { attempt, plan, volume, gateway, notAfterMs } = deletion;
   const secrets = await readSecretValues(ports, plan.secret.ref);
   if (secrets.kind !== 'values') return handleSecretProblem(ports, deletion, secrets);
   try {
     await ports.csi.deleteVolume(
       { volumeId: plan.handle, secrets: secrets.values },
-      {
-        timeoutMs: ports.timeoutMs,
-        notAfterMs: attempt.notAfterMs,
-        gateway: attempt.gateway,
-        migrated: plan.isMigrated,
-      },
+      { timeoutMs: ports.timeoutMs, notAfterMs, gateway, migrated: plan.isMigrated },
     );
   } catch (error) {
-    if (error instanceof CsiError)
-      return handleFailure(ports, deletion, withoutSecrets(error, secrets.values));
-    throw error;
+    return handleFailure(ports, deletion, redactDriverError(error, secrets.values));
   }
   await ports.records.closeGone(attempt.id, attempt.owner);
   ports.log.info({ volume: volume.metadata.name, handle: plan.handle }, 'volume deleted');

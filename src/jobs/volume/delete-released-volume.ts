@@ -7,7 +7,7 @@ import type { Outcome } from '../../queue/outcome.ts';
 import { recordId } from '../../volumes/deletion.ts';
 import { type DeletionPlan, planDeletion } from '../../volumes/plan-deletion.ts';
 import { MAX_READ_AGE_MS, startAttempt } from '../attempt.ts';
-import { waitForRecord } from '../common-outcomes.ts';
+import { waitForRecord, WORKER_STOPPING } from '../common-outcomes.ts';
 import type { VolumeRun } from '../events.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { callDeleteVolume, refuseDeletion } from './call-delete-volume.ts';
@@ -51,11 +51,11 @@ async function attemptDeletion(ports: ProcessorPorts, released: ReleasedVolume):
       { volume: volume.metadata.name, reason: plan.secret.note },
       'the volume is deleted without a secret',
     );
-  if (run.signal.aborted) return { kind: 'later', reason: 'this worker is stopping', delayMs: 0 };
+  if (run.signal.aborted) return WORKER_STOPPING;
   return (await deleteInDriver(ports, released, plan)) ?? deletePersistentVolume(ports, volume);
 }
 
-/** Opens the record and continues by what it says.
+/** Opens the record and continues by its state.
  * @returns undefined if the driver has deleted the volume, now or in an earlier run */
 async function deleteInDriver(
   ports: ProcessorPorts,
@@ -67,20 +67,15 @@ async function deleteInDriver(
   const opened = await ports.records.openDelete(id, attempt);
   switch (opened.kind) {
     case 'opened': {
-      const gateway = opened.endpoint ?? '';
+      const { endpoint: gateway = ports.endpoint } = opened;
       const notAfterMs = Math.min(attempt.notAfterMs, readMs + MAX_READ_AGE_MS);
-      return callDeleteVolume(ports, {
-        attempt: { ...attempt, gateway, notAfterMs },
-        volume,
-        run,
-        plan,
-      });
+      return callDeleteVolume(ports, { attempt, volume, run, plan, gateway, notAfterMs });
     }
     case 'gone':
       return undefined;
     case 'resolve':
     case 'creating':
-      return resolveCreation(ports, { attempt, volume, run, isOpen: opened.kind === 'creating' });
+      return resolveCreation(ports, attempt, { volume, run }, opened.kind === 'creating');
     case 'settle': {
       const reason = 'an ambiguous call may still be at work in the driver';
       return { kind: 'later', reason, delayMs: opened.waitMs };

@@ -3,41 +3,33 @@ import { compareVolumes } from '../../volumes/handles.ts';
 import { completeVolume } from '../../volumes/persistent-volume.ts';
 import type { Attempt } from '../attempt.ts';
 import { waitForRecord } from '../common-outcomes.ts';
-import { callCreateVolume } from '../claim/call-create-volume.ts';
+import { sendStored } from '../claim/call-create-volume.ts';
 import { deleteDuplicateVolume } from '../claim/delete-duplicate.ts';
 import type { VolumeRun } from '../events.ts';
 import type { ProcessorPorts } from '../ports.ts';
 
 /** Repeats the CreateVolume of a volume before its deletion, because its creation is open or ended
  * ambiguously: only its success proves that no earlier call is still at work (record rule 5). The
- * PV exists already, so the answer is only compared with it. */
+ * PV exists already, so the answer is only compared with it.
+ * @param isOpen whether the creation is still open */
 export async function resolveCreation(
   ports: ProcessorPorts,
-  creation: VolumeRun & {
-    readonly attempt: Attempt;
-    /** Whether the creation is still open. */
-    readonly isOpen: boolean;
-  },
+  attempt: Attempt,
+  { volume, run }: VolumeRun,
+  isOpen: boolean,
 ): Promise<Outcome> {
-  const { attempt, volume, run, isOpen } = creation;
   const opened = await (isOpen
     ? ports.records.openExisting(attempt.id, attempt)
     : ports.records.openResolve(attempt.id, attempt));
   if (opened.kind === 'busy' || opened.kind === 'not-yet') return waitForRecord(opened);
   if (opened.kind !== 'replay')
     return { kind: 'later', reason: 'the volume record changed meanwhile', delayMs: 0 };
-  const outcome = await callCreateVolume(ports, {
-    attempt: { ...attempt, gateway: opened.stored.endpoint },
-    claim: undefined,
-    run,
-    stored: opened.stored,
-    replayed: opened,
-    onCreated: async (_, created) => {
-      if (compareVolumes(volume, completeVolume(created.skeleton, created.answer)) !== 'same')
-        return deleteDuplicateVolume(ports, created, volume);
-      await ports.records.closeStored(attempt.id, attempt.owner, 'answered');
-      return { kind: 'done' };
-    },
+  const claimAttempt = { attempt, claim: undefined, run };
+  const outcome = await sendStored(ports, claimAttempt, opened, async (_, created) => {
+    if (compareVolumes(volume, completeVolume(created.stored.skeleton, created.answer)) !== 'same')
+      return deleteDuplicateVolume(ports, created, volume.metadata);
+    await ports.records.closeStored(attempt.id, attempt.owner, 'answered');
+    return { kind: 'done' };
   });
   return outcome.kind === 'done'
     ? { kind: 'later', reason: 'the creation is resolved; the deletion follows', delayMs: 0 }

@@ -16,10 +16,10 @@ describe('--claim-finalizer', () => {
   after(() => rig.close());
   beforeEach(() => rig.reset());
 
-  const on = { claimFinalizer: true };
+  const withFlag = { usesClaimFinalizer: true };
   const read = (claim: Claim) =>
     rig.kube.get<Claim>(claims, { namespace: 'default', name: claim.metadata.name });
-  const hasOurs = async (claim: Claim): Promise<boolean> =>
+  const hasOurFinalizer = async (claim: Claim): Promise<boolean> =>
     (await read(claim))?.metadata.finalizers?.includes(CLAIM_FINALIZER) === true;
   const loseAnswers = (): void => {
     rig.onCall = async ({ method, proceed }) => {
@@ -33,59 +33,59 @@ describe('--claim-finalizer', () => {
     const claim = await rig.claim();
     loseAnswers();
     await rig.provision(claim, { timeoutMs: 100 });
-    assert.equal(await hasOurs(claim), false);
+    assert.equal(await hasOurFinalizer(claim), false);
   });
 
   it('stays on the claim while the record is open', async () => {
     const claim = await rig.claim();
     loseAnswers();
-    await rig.provision(claim, { ...on, timeoutMs: 100 });
-    assert.equal(await hasOurs(claim), true);
+    await rig.provision(claim, { ...withFlag, timeoutMs: 100 });
+    assert.equal(await hasOurFinalizer(claim), true);
   });
 
   it('is on the claim before the driver is called', async () => {
     const claim = await rig.claim();
-    let hadOursAtCall: boolean | undefined;
+    let hadFinalizer: boolean | undefined;
     rig.onCall = async ({ method }) => {
-      if (method === 'CreateVolume') hadOursAtCall = await hasOurs(claim);
+      if (method === 'CreateVolume') hadFinalizer = await hasOurFinalizer(claim);
       return undefined;
     };
-    await rig.provision(claim, on);
-    assert.equal(hadOursAtCall, true);
+    await rig.provision(claim, withFlag);
+    assert.equal(hadFinalizer, true);
   });
 
   it('is removed once the PV is written', async () => {
     const claim = await rig.claim();
-    await rig.provision(claim, on);
-    assert.equal(await hasOurs(claim), false);
+    await rig.provision(claim, withFlag);
+    assert.equal(await hasOurFinalizer(claim), false);
   });
 
   it('is removed from a deleted claim after a refusal that leaves no record open', async () => {
     const claim = await rig.claim();
     loseAnswers();
-    await rig.provision(claim, { ...on, timeoutMs: 100 });
+    await rig.provision(claim, { ...withFlag, timeoutMs: 100 });
     await rig.kube.delete(claims, { namespace: 'default', name: claim.metadata.name });
-    assert.equal(await hasOurs(claim), true);
+    assert.equal(await hasOurFinalizer(claim), true);
     await rig.redis.hset(`{csi}:volume:sample.csi.sutler.dev:${claim.metadata.uid}`, { amb: '0' });
     rig.onCall = ({ method }) => {
       if (method === 'CreateVolume') throw new DriverStatus(Code.Internal, 'no');
     };
-    await rig.provision(claim, on);
-    assert.equal(await hasOurs(claim), false);
+    await rig.provision(claim, withFlag);
+    assert.equal(await hasOurFinalizer(claim), false);
   });
 
   it('lets a run finish the volume of a deleted claim after Redis lost all data', async () => {
     const claim = await rig.claim();
     loseAnswers();
-    await rig.provision(claim, { ...on, timeoutMs: 100 });
+    await rig.provision(claim, { ...withFlag, timeoutMs: 100 });
     await rig.kube.delete(claims, { namespace: 'default', name: claim.metadata.name });
     await rig.reset();
-    assert.equal((await rig.provision(claim, on)).kind, 'done');
+    assert.equal((await rig.provision(claim, withFlag)).kind, 'done');
     assert.ok(await rig.volumeOf(claim));
-    assert.equal(await hasOurs(claim), false);
+    assert.equal(await hasOurFinalizer(claim), false);
   });
 
-  it('is removed from a claim that does not need it, whatever the flag says', async () => {
+  it('is removed from a claim that does not need it, even without the flag', async () => {
     const claim = await rig.claim();
     await rig.provision(claim);
     const patched = await rig.kube.patch<Claim>(
@@ -94,7 +94,7 @@ describe('--claim-finalizer', () => {
       { type: 'strategic', body: { metadata: { finalizers: [CLAIM_FINALIZER] } } },
     );
     await rig.provision(patched);
-    assert.equal(await hasOurs(claim), false);
+    assert.equal(await hasOurFinalizer(claim), false);
   });
 
   it('is removed from a deleted claim whose secret is missing', async () => {
@@ -103,19 +103,19 @@ describe('--claim-finalizer', () => {
       'csi.storage.k8s.io/provisioner-secret-namespace': 'default',
     };
     const claim = await rig.claim({ parameters });
-    await rig.provision(claim, on);
+    await rig.provision(claim, withFlag);
     await rig.kube.delete(claims, { namespace: 'default', name: claim.metadata.name });
-    await rig.provision(claim, on);
-    assert.equal(await hasOurs(claim), false);
+    await rig.provision(claim, withFlag);
+    assert.equal(await hasOurFinalizer(claim), false);
   });
 
   it('is removed from a deleted claim whose class is missing', async () => {
     const claim = await rig.claim();
     failWith(rig, new DriverStatus(Code.Internal, 'no'));
-    await rig.provision(claim, on);
-    assert.equal(await hasOurs(claim), true);
+    await rig.provision(claim, withFlag);
+    assert.equal(await hasOurFinalizer(claim), true);
     await rig.kube.delete(claims, { namespace: 'default', name: claim.metadata.name });
-    await rig.provision(claim, { ...on, classOf: () => undefined });
-    assert.equal(await hasOurs(claim), false);
+    await rig.provision(claim, { ...withFlag, classOf: () => undefined });
+    assert.equal(await hasOurFinalizer(claim), false);
   });
 });

@@ -15,15 +15,17 @@ import {
   callsOf,
   loseAnswer,
   messagesOf,
-  standingClock,
+  frozenClock,
   stateOf,
 } from '../claim-cases.ts';
 import { kubeWith } from '../kube-with.ts';
 import { DRIVER, openRig, type Rig } from '../rig.ts';
 
-const ASKED = 2n ** 20n;
-const SMALL = { volume: { volumeId: 'too-small', capacityBytes: ASKED - 1n } };
-const WORDS = `created volume capacity ${ASKED - 1n} less than requested capacity ${ASKED}`;
+const REQUESTED_BYTES = 2n ** 20n;
+const TOO_SMALL = { volume: { volumeId: 'too-small', capacityBytes: REQUESTED_BYTES - 1n } };
+const TOO_SMALL_MESSAGE =
+  `created volume capacity ${REQUESTED_BYTES - 1n} ` +
+  `less than requested capacity ${REQUESTED_BYTES}`;
 
 describe('a volume that no PV can be made of', () => {
   let rig: Rig;
@@ -34,14 +36,14 @@ describe('a volume that no PV can be made of', () => {
   beforeEach(() => rig.reset());
 
   const provision = (claim: Claim, change: Partial<ProcessorPorts> = {}) =>
-    rig.provision(claim, { clock: standingClock(), ...change });
+    rig.provision(claim, { clock: frozenClock(), ...change });
   const deletions = () =>
     callsOf(rig, 'DeleteVolume').map(({ request }) => request as DeleteVolumeRequest);
   /** The driver creates too small a volume and fails to delete it that many times. */
   const failToDelete = (times: number): void => {
     let left = times;
     rig.onCall = ({ method }) => {
-      if (method === 'CreateVolume') return SMALL;
+      if (method === 'CreateVolume') return TOO_SMALL;
       if (method !== 'DeleteVolume') return undefined;
       left -= 1;
       if (left >= 0) throw new DriverStatus(Code.Internal, 'stuck');
@@ -51,7 +53,9 @@ describe('a volume that no PV can be made of', () => {
 
   it('is deleted once, its record closes, and the claim is planned anew (B-22)', async () => {
     const claim = await rig.claim();
-    answerWith(rig, { volume: { volumeId: 'too-small', capacityBytes: (ASKED * 8n) / 10n } });
+    answerWith(rig, {
+      volume: { volumeId: 'too-small', capacityBytes: (REQUESTED_BYTES * 8n) / 10n },
+    });
     const outcome = await provision(claim);
     assert.ok(outcome.kind === 'retry' && outcome.isAbsent === true);
     assert.deepEqual(
@@ -66,13 +70,13 @@ describe('a volume that no PV can be made of', () => {
 
   it('is deleted without secrets if the class has none, and reported (B-46)', async () => {
     const claim = await rig.claim();
-    answerWith(rig, SMALL);
+    answerWith(rig, TOO_SMALL);
     await provision(claim);
     assert.deepEqual(
       deletions().map(({ volumeId, secrets: given }) => [volumeId, given]),
       [['too-small', {}]],
     );
-    assert.deepEqual(messagesOf(rig), [`Warning ProvisioningFailed ${WORDS}`]);
+    assert.deepEqual(messagesOf(rig), [`Warning ProvisioningFailed ${TOO_SMALL_MESSAGE}`]);
   });
 
   it('is deleted with the secret that it was created with', async () => {
@@ -84,7 +88,7 @@ describe('a volume that no PV can be made of', () => {
     const metadata = { name: claim.metadata.name, namespace: 'default' };
     const data = { key: Buffer.from('value').toString('base64') };
     await rig.kube.create(secrets, 'default', { apiVersion: 'v1', kind: 'Secret', metadata, data });
-    answerWith(rig, SMALL);
+    answerWith(rig, TOO_SMALL);
     await provision(claim);
     assert.deepEqual(
       deletions().map(({ secrets: given }) => given),
@@ -101,7 +105,7 @@ describe('a volume that no PV can be made of', () => {
     const name = `pvc-${claim.metadata.uid}`;
     const why = 'volume is orphaned: rpc error: code = Internal desc = stuck';
     assert.deepEqual(messagesOf(rig), [
-      `Warning ProvisioningFailed ${WORDS}. Cleanup of volume ${name} failed, ${why}`,
+      `Warning ProvisioningFailed ${TOO_SMALL_MESSAGE}. Cleanup of volume ${name} failed, ${why}`,
     ]);
     assert.equal(await stateOf(rig, claim), 'open');
     await provision(claim);
@@ -119,7 +123,7 @@ describe('a volume that no PV can be made of', () => {
   it('is not deleted after a repeated call: it may be an earlier call’s volume', async () => {
     const claim = await rig.claim();
     await loseAnswer(rig, claim);
-    answerWith(rig, SMALL);
+    answerWith(rig, TOO_SMALL);
     assert.equal((await provision(claim)).kind, 'retry');
     assert.deepEqual(deletions(), []);
     assert.equal(await stateOf(rig, claim), 'open');
@@ -139,7 +143,7 @@ describe('a volume that no PV can be made of', () => {
       metadata: { name },
       spec,
     });
-    answerWith(rig, SMALL);
+    answerWith(rig, TOO_SMALL);
     await provision(claim);
     assert.deepEqual(deletions(), []);
     assert.match(
@@ -151,7 +155,7 @@ describe('a volume that no PV can be made of', () => {
 
   it('is not deleted if its PV can’t be read', async () => {
     const claim = await rig.claim();
-    answerWith(rig, SMALL);
+    answerWith(rig, TOO_SMALL);
     const down = new KubeError({ code: 0, reason: 'Network', serverMessage: 'connection refused' });
     const outage = kubeWith(rig, {
       get: async (...args) =>
@@ -167,7 +171,7 @@ describe('a volume that no PV can be made of', () => {
 
   it('is not deleted if reading its PV took too long', async () => {
     const claim = await rig.claim();
-    answerWith(rig, SMALL);
+    answerWith(rig, TOO_SMALL);
     let nowMs = Date.now() + 3_600_000;
     await provision(claim, { clock: { ...systemClock, nowMs: () => (nowMs += 3_000) } });
     assert.deepEqual(deletions(), []);
@@ -185,7 +189,7 @@ describe('a volume that no PV can be made of', () => {
       quarantineMs: 1,
       sequence: 0,
     });
-    answerWith(rig, SMALL);
+    answerWith(rig, TOO_SMALL);
     let outcome = await provision(claim);
     while (outcome.kind === 'later') outcome = await provision(claim);
     assert.ok(outcome.kind === 'retry');
@@ -214,7 +218,7 @@ describe('a volume that no PV can be made of', () => {
       { namespace, name },
       { type: 'merge', body: { metadata: { annotations } } },
     );
-    answerWith(rig, { volume: { volumeId: 'no-disk-uri', capacityBytes: ASKED } });
+    answerWith(rig, { volume: { volumeId: 'no-disk-uri', capacityBytes: REQUESTED_BYTES } });
     const outcome = await provision(claim, migrated);
     assert.ok(outcome.kind === 'parked');
     const className = claim.spec.storageClassName ?? '';

@@ -5,12 +5,19 @@ import type { Claim, Volume } from '#src/kube/objects.ts';
 import { volumes } from '#src/kube/resources.ts';
 import type { ProcessorPorts } from '#src/jobs/ports.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
-import { callsOf, failWith, heal, loseAnswer, messagesOf, removeClaim } from '../claim-cases.ts';
+import {
+  callsOf,
+  failWith,
+  endFaults,
+  loseAnswer,
+  messagesOf,
+  removeClaim,
+} from '../claim-cases.ts';
 import { DRIVER, openRig, type Rig } from '../rig.ts';
 
 describe('two claims whose UIDs begin alike', () => {
   let rig: Rig;
-  let short: Partial<ProcessorPorts>;
+  let shortened: Partial<ProcessorPorts>;
   let first: Claim;
   let second: Claim;
   before(async () => {
@@ -19,7 +26,7 @@ describe('two claims whose UIDs begin alike', () => {
   after(() => rig.close());
   beforeEach(async () => {
     await rig.reset();
-    short = { options: { ...rig.ports.options, volumeNameUuidLength: 1 } };
+    shortened = { options: { ...rig.ports.options, volumeNameUuidLength: 1 } };
     for (const { metadata } of (await rig.kube.list<Volume>(volumes)).items) {
       await rig.kube.patch(
         volumes,
@@ -28,14 +35,14 @@ describe('two claims whose UIDs begin alike', () => {
       );
       await rig.kube.delete(volumes, { name: metadata.name });
     }
-    [first, second] = await twins();
+    [first, second] = await createTwins();
   });
 
   /** Creates claims until two UIDs begin with the same digit: 17 at most. */
-  async function twins(): Promise<[Claim, Claim]> {
+  async function createTwins(): Promise<[Claim, Claim]> {
     const byDigit = new Map<string, Claim>();
     for (;;) {
-      const claim = await rig.claim({ className: 'of-twins' });
+      const claim = await rig.claim({ className: 'shared' });
       const digit = claim.metadata.uid.charAt(0);
       const other = byDigit.get(digit);
       if (other !== undefined) return [other, claim];
@@ -46,26 +53,26 @@ describe('two claims whose UIDs begin alike', () => {
   async function assertRefused(): Promise<void> {
     rig.events.length = 0;
     const calls = callsOf(rig, 'CreateVolume').length;
-    assert.equal((await rig.provision(second, short)).kind, 'retry');
+    assert.equal((await rig.provision(second, shortened)).kind, 'retry');
     assert.equal(callsOf(rig, 'CreateVolume').length, calls, 'nothing is sent');
-    const words =
+    const message =
       `volume name ${nameOf(first)} belongs to the claim with UID ${first.metadata.uid}, ` +
       'whose UID begins alike; raise --volume-name-uuid-length, or create this claim again';
-    assert.deepEqual(messagesOf(rig), [`Warning ProvisioningFailed ${words}`]);
+    assert.deepEqual(messagesOf(rig), [`Warning ProvisioningFailed ${message}`]);
   }
 
   it('the second is refused while the record of the first is open', async () => {
-    await loseAnswer(rig, first, short);
+    await loseAnswer(rig, first, shortened);
     await assertRefused();
   });
 
   it('the second is refused while the PV of the first exists', async () => {
-    assert.equal((await rig.provision(first, short)).kind, 'done');
+    assert.equal((await rig.provision(first, shortened)).kind, 'done');
     await assertRefused();
   });
 
   it('the first is refused if its PV was removed and the second has the name now', async () => {
-    assert.equal((await rig.provision(first, short)).kind, 'done');
+    assert.equal((await rig.provision(first, shortened)).kind, 'done');
     await rig.kube.patch(
       volumes,
       { name: nameOf(first) },
@@ -74,9 +81,9 @@ describe('two claims whose UIDs begin alike', () => {
     await rig.kube.delete(volumes, { name: nameOf(first) });
     const keys = await rig.redis.keys('{csi}:name:*');
     if (keys.length > 0) await rig.redis.del(keys);
-    assert.equal((await rig.provision(second, short)).kind, 'done');
+    assert.equal((await rig.provision(second, shortened)).kind, 'done');
     rig.events.length = 0;
-    assert.equal((await rig.provision(first, short)).kind, 'retry');
+    assert.equal((await rig.provision(first, shortened)).kind, 'retry');
     assert.match(
       messagesOf(rig)[0] ?? '',
       /^Warning ProvisioningFailed volume name \S+ belongs to the claim with UID /,
@@ -84,28 +91,31 @@ describe('two claims whose UIDs begin alike', () => {
   });
 
   it('the second is refused by the PV of the first after Redis lost the name', async () => {
-    await rig.provision(first, short);
+    await rig.provision(first, shortened);
     const keys = await rig.redis.keys('{csi}:name:*');
     if (keys.length > 0) await rig.redis.del(keys);
     await assertRefused();
     assert.deepEqual(
       await rig.redis.keys('{csi}:name:*'),
       [],
-      'the second does not keep the name from the first',
+      'the second did not reserve the name',
     );
   });
 
   it('only one of two runs at once gets the volume', async () => {
-    const outcomes = await Promise.all([rig.provision(first, short), rig.provision(second, short)]);
+    const outcomes = await Promise.all([
+      rig.provision(first, shortened),
+      rig.provision(second, shortened),
+    ]);
     assert.deepEqual(outcomes.map(({ kind }) => kind).sort(), ['done', 'retry']);
     assert.equal(callsOf(rig, 'CreateVolume').length, 1);
   });
 
   it('the second gets a volume once it is proven that the first has none', async () => {
     failWith(rig, new DriverStatus(Code.Internal, 'no'));
-    assert.equal((await rig.provision(first, short)).kind, 'retry');
-    heal(rig);
-    assert.equal((await rig.provision(second, short)).kind, 'done');
+    assert.equal((await rig.provision(first, shortened)).kind, 'retry');
+    endFaults(rig);
+    assert.equal((await rig.provision(second, shortened)).kind, 'done');
     assert.equal(
       (await rig.kube.get<Volume>(volumes, { name: nameOf(second) }))?.spec.claimRef?.uid,
       second.metadata.uid,
@@ -113,9 +123,9 @@ describe('two claims whose UIDs begin alike', () => {
   });
 
   it('the first continues with its own name', async () => {
-    await loseAnswer(rig, first, short);
+    await loseAnswer(rig, first, shortened);
     await assertRefused();
-    assert.equal((await rig.provision(first, short)).kind, 'done');
+    assert.equal((await rig.provision(first, shortened)).kind, 'done');
   });
 
   it('are refused if a PV of that name belongs to no claim', async () => {
@@ -130,12 +140,12 @@ describe('two claims whose UIDs begin alike', () => {
       metadata: { name: nameOf(first) },
       spec,
     });
-    assert.equal((await rig.provision(first, short)).kind, 'retry');
+    assert.equal((await rig.provision(first, shortened)).kind, 'retry');
     assert.deepEqual(callsOf(rig, 'CreateVolume'), []);
-    const words =
+    const message =
       `PersistentVolume ${nameOf(first)} belongs to no claim and has the name that ` +
       'this claim’s volume would get; delete it';
-    assert.ok(messagesOf(rig)[0]?.includes(words), messagesOf(rig)[0]);
+    assert.ok(messagesOf(rig)[0]?.includes(message), messagesOf(rig)[0]);
   });
 
   it('both get a volume with whole UIDs, and Redis is not asked', async () => {
@@ -145,17 +155,17 @@ describe('two claims whose UIDs begin alike', () => {
   });
 
   it('the name stays reserved for a deleted claim until its PV is written', async () => {
-    await loseAnswer(rig, first, short);
+    await loseAnswer(rig, first, shortened);
     await removeClaim(rig, first);
     const key = `{csi}:name:${DRIVER}:pvc-${first.metadata.uid.charAt(0)}`;
     await rig.redis.pexpire(key, 60_000);
     rig.onCall = ({ method }) => {
       if (method === 'CreateVolume') throw new DriverStatus(Code.Unavailable, 'soon');
     };
-    await rig.provision(first, short);
+    await rig.provision(first, shortened);
     assert.ok((await rig.redis.pttl(key)) > 60_000, 'the reservation is renewed');
-    heal(rig);
-    assert.equal((await rig.provision(first, short)).kind, 'done');
+    endFaults(rig);
+    assert.equal((await rig.provision(first, shortened)).kind, 'done');
     assert.equal(await rig.redis.exists(key), 0);
   });
 });

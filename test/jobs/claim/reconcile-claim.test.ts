@@ -32,7 +32,7 @@ describe('reconcileClaim', () => {
       throw status;
     };
   };
-  /** A run whose answer gets lost: the driver creates the volume, the caller's deadline passes. */
+  /** Makes the driver create the volume and never answer, so that the deadline passes. */
   async function loseAnswer(claim: Claim): Promise<void> {
     rig.onCall = async ({ method, proceed }) => {
       if (method !== 'CreateVolume') return undefined;
@@ -113,10 +113,10 @@ describe('reconcileClaim', () => {
       failOnce(new DriverStatus(Code.InvalidArgument, 'no such pool'));
       const outcome = await rig.provision(await rig.claim());
       assert.ok(outcome.kind === 'retry' && outcome.minDelayMs === rig.ports.retryMaxMs);
-      const words =
+      const message =
         'Volume provisioning failed with infeasible error. Retries will be delayed. ' +
         'rpc error: code = InvalidArgument';
-      assert.ok(messages()[0]?.includes(words), messages()[0]);
+      assert.ok(messages()[0]?.includes(message), messages()[0]);
     });
 
     it('plans anew with the edited class', async () => {
@@ -152,13 +152,13 @@ describe('reconcileClaim', () => {
     ] as const) {
       it(`warns again when the driver’s message changes: ${now} after ${before}`, async () => {
         const claim = await rig.claim();
-        for (const [code, words] of [
+        for (const [code, details] of [
           [before, 'one'],
           [now, 'two'],
           [now, 'two'],
         ] as const) {
           rig.onCall = ({ method }) => {
-            if (method === 'CreateVolume') throw new DriverStatus(Code[code], words);
+            if (method === 'CreateVolume') throw new DriverStatus(Code[code], details);
           };
           await rig.provision(claim);
         }
@@ -169,22 +169,22 @@ describe('reconcileClaim', () => {
       });
     }
 
-    it('accepts a refusal with a long message, and the next call gets through', async () => {
+    it('accepts a refusal with a long message, and sends the next call', async () => {
       const claim = await rig.claim();
-      const words = 'x'.repeat(70_000);
+      const details = 'x'.repeat(70_000);
       rig.onCall = ({ method }) => {
-        if (method === 'CreateVolume') throw new DriverStatus(Code.Internal, words);
+        if (method === 'CreateVolume') throw new DriverStatus(Code.Internal, details);
       };
       for (const _ of [1, 2, 3]) {
         const outcome = await rig.provision(claim);
         assert.ok(outcome.kind === 'retry' && outcome.isAbsent === true, outcome.kind);
-        assert.equal(outcome.reason, `rpc error: code = Internal desc = ${words}`);
+        assert.equal(outcome.reason, `rpc error: code = Internal desc = ${details}`);
       }
       rig.onCall = () => undefined;
       assert.equal((await rig.provision(claim)).kind, 'done');
     });
 
-    it('survives a message that is longer than a connection takes', async () => {
+    it('continues after a message that is too long for the connection', async () => {
       const claim = await rig.claim();
       rig.onCall = ({ method }) => {
         if (method === 'CreateVolume') throw new DriverStatus(Code.Internal, 'x'.repeat(200_000));
@@ -237,7 +237,7 @@ describe('reconcileClaim', () => {
       assert.equal(creates().length, 1);
     });
 
-    it('sends the stored request again byte for byte, whatever became of the class', async () => {
+    it('sends the stored request again byte for byte if the class was edited', async () => {
       const claim = await rig.claim({ parameters: { type: 'a' } });
       await loseAnswer(claim);
       const cls = rig.ports.classOf(claim.spec.storageClassName ?? '');
@@ -283,12 +283,12 @@ describe('reconcileClaim', () => {
     it('sends no second call if the PV exists already', async () => {
       const claim = await rig.claim();
       // As if the worker died between writing the PV and closing the record.
-      class Dying extends VolumeRecords {
+      class DyingRecords extends VolumeRecords {
         override closeStored(): Promise<void> {
           return Promise.resolve();
         }
       }
-      const records = new Dying({
+      const records = new DyingRecords({
         redis: rig.redis,
         prefix: 'csi',
         driver: 'sample.csi.sutler.dev',

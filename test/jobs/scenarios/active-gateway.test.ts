@@ -10,7 +10,7 @@ describe('a worker with several gateways', () => {
   let rig: Rig;
   let pool: GatewayPool;
   let here: string;
-  const name = async (endpoint: string, waitMs = 0): Promise<void> => {
+  const nameGateway = async (endpoint: string, waitMs = 0): Promise<void> => {
     const active = redisActiveGateway(rig.redis, 'csi', DRIVER);
     assert.equal(
       await active.name({ version: (await active.read()).version, endpoint, waitMs }),
@@ -23,7 +23,7 @@ describe('a worker with several gateways', () => {
   before(async () => {
     rig = await openRig();
     here = formatAddress(rig.gateway.address);
-    pool = openGatewayPool({ addresses: ['unix:///run/nobody.sock', here], log: silentLog });
+    pool = openGatewayPool({ addresses: ['unix:///run/missing.sock', here], log: silentLog });
   });
   after(async () => {
     pool.close();
@@ -33,7 +33,7 @@ describe('a worker with several gateways', () => {
   const ports = () => ({ csi: pool.calls, endpoint: pool.sole });
 
   it('calls the active one and stores it with the request', async () => {
-    await name(here);
+    await nameGateway(here);
     const claim = await rig.claim();
     assert.equal((await rig.provision(claim, ports())).kind, 'done');
     assert.equal((await rig.record(claim.metadata.uid))['ep'], here);
@@ -50,12 +50,12 @@ describe('a worker with several gateways', () => {
       /no leading ingest has named the active gateway/,
     ],
     'the named one is not among its flags': [
-      () => name('unix:///elsewhere'),
+      () => nameGateway('unix:///elsewhere'),
       /unix:\/\/\/elsewhere is not among the gateways of this process/,
     ],
-    'the named one is down': [() => name('unix:///run/nobody.sock'), /no connection to/],
+    'the named one is down': [() => nameGateway('unix:///run/missing.sock'), /no connection to/],
     'calls at the previous one may be under way': [
-      () => name(here, 60_000),
+      () => nameGateway(here, 60_000),
       /another gateway has just become the active one/,
     ],
   };
@@ -72,7 +72,7 @@ describe('a worker with several gateways', () => {
   }
 
   it('repeats an ambiguous creation only through its gateway until the settle time', async () => {
-    await name(here);
+    await nameGateway(here);
     const claim = await rig.claim();
     await rig.provision(claim, ports());
     const volume = await rig.volumeOf(claim);

@@ -63,12 +63,12 @@ describe('provisioning', () => {
   });
   const requestOf = () => callsOf(rig, 'CreateVolume')[0]?.request as CreateVolumeRequest;
   /** Asserts that nothing was sent, no record is open, and one event says why. */
-  async function assertUntouched(claim: Claim, words: RegExp): Promise<void> {
+  async function assertNothingSent(claim: Claim, message: RegExp): Promise<void> {
     assert.deepEqual(callsOf(rig, 'CreateVolume'), []);
     assert.equal(await stateOf(rig, claim), 'none');
     assert.equal(await rig.volumeOf(claim), undefined);
     assert.equal(messagesOf(rig).length, 1);
-    assert.match(messagesOf(rig)[0] ?? '', words);
+    assert.match(messagesOf(rig)[0] ?? '', message);
   }
 
   describe('creates a volume', () => {
@@ -191,7 +191,10 @@ describe('provisioning', () => {
       ],
       [
         'for a VolumeAttributesClass of another driver (B-40)',
-        /^Warning ProvisioningFailed VAC alien referenced in PVC is for driver other which does not match driver name/,
+        new RegExp(
+          '^Warning ProvisioningFailed VAC alien referenced in PVC is for driver other ' +
+            'which does not match driver name',
+        ),
         async () => {
           const kind = { apiVersion: 'storage.k8s.io/v1', kind: 'VolumeAttributesClass' };
           await rig.kube.create(volumeAttributesClasses, undefined, {
@@ -206,11 +209,11 @@ describe('provisioning', () => {
         },
       ],
     ];
-    for (const [title, words, make] of refusals) {
+    for (const [title, message, make] of refusals) {
       it(`${title}, and retries`, async () => {
         const [claim, ports] = await make();
         assert.equal((await rig.provision(claim, ports)).kind, 'retry');
-        await assertUntouched(claim, words);
+        await assertNothingSent(claim, message);
       });
     }
 
@@ -221,7 +224,7 @@ describe('provisioning', () => {
       assert.deepEqual(outcome.until, [
         { resource: 'volumeattributesclasses', name: 'none', seen: '' },
       ]);
-      await assertUntouched(claim, /volumeattributesclasses\.storage\.k8s\.io "none" not found$/);
+      await assertNothingSent(claim, /volumeattributesclasses\.storage\.k8s\.io "none" not found$/);
     });
 
     it('for a populator’s claim, with an event each time (B-27, P-14)', async () => {
@@ -230,8 +233,8 @@ describe('provisioning', () => {
       });
       for (const _ of [1, 2]) assert.equal((await rig.provision(claim)).kind, 'done');
       assert.deepEqual(callsOf(rig, 'CreateVolume'), []);
-      const words = 'Normal Provisioning Assuming an external populator will provision the volume';
-      assert.deepEqual(messagesOf(rig), [words, words]);
+      const event = 'Normal Provisioning Assuming an external populator will provision the volume';
+      assert.deepEqual(messagesOf(rig), [event, event]);
       assert.deepEqual(
         rig.events.map(({ component, isAlwaysTold }) => [component, isAlwaysTold]),
         [1, 2].map(() => ['external-provisioner', true]),
@@ -376,14 +379,14 @@ describe('provisioning', () => {
     it('removes our finalizer from a deleted claim during the hold-off', async () => {
       const claim = await rig.claim();
       failWith(rig, new DriverStatus(Code.InvalidArgument, 'no such pool'));
-      await rig.provision(claim, { claimFinalizer: true });
+      await rig.provision(claim, { usesClaimFinalizer: true });
       const ref = { namespace: 'default', name: claim.metadata.name };
-      const isKept = async (): Promise<boolean | undefined> =>
+      const hasOurFinalizer = async (): Promise<boolean | undefined> =>
         (await rig.kube.get<Claim>(claims, ref))?.metadata.finalizers?.includes(CLAIM_FINALIZER);
       await rig.kube.delete(claims, ref);
-      assert.equal(await isKept(), true);
-      await rig.provision(claim, { claimFinalizer: true });
-      assert.equal(await isKept(), false);
+      assert.equal(await hasOurFinalizer(), true);
+      await rig.provision(claim, { usesClaimFinalizer: true });
+      assert.equal(await hasOurFinalizer(), false);
     });
 
     it('without a volume in its answer, leaves the record open and reports it (R-42)', async () => {

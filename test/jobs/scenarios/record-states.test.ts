@@ -12,7 +12,7 @@ import {
   callsOf,
   claimNow,
   failWith,
-  heal,
+  endFaults,
   loseAnswer,
   messagesOf,
   removeClaim,
@@ -181,10 +181,10 @@ describe('the record of a claim', () => {
       assert.equal(await stateOf(rig, claim), 'answered');
       assert.equal(callsOf(rig, 'CreateVolume').length, 1);
       assert.equal(await rig.volumeOf(claim), undefined);
-      const words =
+      const message =
         'the volume was created, but its PersistentVolume could not be written: ' +
         'create persistentvolumes: quota exceeded';
-      assert.deepEqual(messagesOf(rig), [`Warning ProvisioningFailed ${words}`]);
+      assert.deepEqual(messagesOf(rig), [`Warning ProvisioningFailed ${message}`]);
     });
 
     it('writes in the third run what the driver answered in the first (P-26)', async () => {
@@ -222,6 +222,14 @@ describe('the record of a claim', () => {
       assert.deepEqual(await annotationsOf(claim), others);
       assert.equal(others['other'], 'kept');
       assert.equal(await stateOf(rig, claim), 'none');
+    });
+
+    it('is gone too if the run added the claim finalizer before the call', async () => {
+      const claim = await onNode();
+      failWith(rig, full);
+      const ports = { ...withTopology(rig), usesClaimFinalizer: true };
+      assert.equal((await rig.provision(claim, ports)).kind, 'done');
+      assert.equal((await annotationsOf(claim))?.[SELECTED_NODE], undefined);
     });
 
     it('is gone after another refusal, and the node stays (P-28)', async () => {
@@ -284,7 +292,7 @@ describe('the record of a claim', () => {
           outcome.reason === 'rpc error: code = ResourceExhausted desc = full',
       );
       assert.equal((await annotationsOf(claim))?.[SELECTED_NODE], 'node');
-      heal(rig);
+      endFaults(rig);
       assert.equal((await rig.provision(claim, withTopology(rig))).kind, 'done');
     });
 

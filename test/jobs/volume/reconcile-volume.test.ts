@@ -158,14 +158,14 @@ describe('reconcileVolume', () => {
   it('takes a PV that is already gone for success (R-22)', async () => {
     const volume = await createStaticVolume(rig);
     const { kube } = rig;
-    const takenAway = kubeWith(rig, {
+    const alreadyGone = kubeWith(rig, {
       async delete<T>(...args: Parameters<typeof kube.delete>) {
         await edit(rig, volume, { metadata: { finalizers: null } });
         await kube.delete(volumes, { name: volume.metadata.name });
         return kube.delete<T>(...args);
       },
     });
-    assert.equal((await rig.remove(volume, takenAway)).kind, 'done');
+    assert.equal((await rig.remove(volume, alreadyGone)).kind, 'done');
     assert.equal((await rig.remove(volume)).kind, 'done');
     assert.deepEqual([countDeletions(rig), listWarnings(rig)], [1, []]);
   });
