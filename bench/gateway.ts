@@ -142,8 +142,8 @@ function toText(report: Report, calls: number, concurrency: number): string {
     `gateway on Node ${report.node}, ${report.transport}`,
     `one call at a time    p50 ${both(p50Ms)}: ${ms(p50Ms.added)} more`,
     `                      p99 ${both(p99Ms)}`,
-    `${concurrency} calls at a time    ${report.cpuPerCallUs.toFixed(0)} µs of the gateway’s CPU per call, ` +
-      `${report.callsPerSecond.toFixed(0)} calls/s`,
+    `${concurrency} calls at a time    ${report.cpuPerCallUs.toFixed(0)} µs of the gateway’s CPU ` +
+      `per call, ${report.callsPerSecond.toFixed(0)} calls/s`,
     `memory when idle      ${rssMiB.idle.toFixed(1)} MiB`,
     `over ${calls} calls     ${rssMiB.over.map((value) => value.toFixed(0)).join(' ')} MiB`,
     '',

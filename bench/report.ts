@@ -146,7 +146,8 @@ function timesRow(name: string, times: Times): string {
 }
 
 function row(name: string, cells: readonly (string | number)[]): string {
-  return `${name.padEnd(52)}${cells.map((cell) => formatCell(cell).padStart(10)).join('')}`.trimEnd();
+  const columns = cells.map((cell) => formatCell(cell).padStart(10));
+  return `${name.padEnd(52)}${columns.join('')}`.trimEnd();
 }
 
 function formatCell(cell: string | number): string {

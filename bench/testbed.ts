@@ -49,8 +49,8 @@ export interface Testbed {
   readonly logsDir: string;
 }
 
-/** Starts a Kubernetes API, driver, Redis, gateway, ingest and jobs, each as a separate process with
- * its files in a temporary folder. */
+/** Starts a Kubernetes API, driver, Redis, gateway, ingest and jobs, each as a separate process
+ * with its files in a temporary folder. */
 export async function startTestbed(options: TestbedOptions): Promise<Testbed> {
   const { closers, log } = options;
   const dir = await mkdtemp(join(tmpdir(), 'sutler-bench-'));

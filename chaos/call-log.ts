@@ -1,7 +1,7 @@
 import { openSync, readFileSync, writeSync } from 'node:fs';
 
-/** One event of the driver. A logged line survives the driver's SIGKILL, because it is written to the
- * file before the log function returns. */
+/** One event of the driver. A logged line survives the driver's SIGKILL, because it is written to
+ * the file before the log function returns. */
 export type CallEvent =
   /** A driver started; calls of earlier ones have ended. */
   | { readonly event: 'boot'; readonly pid: number; readonly atMs: number }

@@ -32,7 +32,9 @@ export const flags = defineFlags({
   faults: {
     type: 'string',
     default: '',
-    help: 'Kinds of faults, separated by commas. Empty: all that sutler survives with the other flags.',
+    help:
+      'Kinds of faults, separated by commas. ' +
+      'Empty: all that sutler survives with the other flags.',
   },
   'fault-gap': {
     type: 'durationMs',

@@ -123,8 +123,8 @@ function deadline({ stopping }: Context, ms: number): AbortSignal {
   return signal;
 }
 
-/** The kinds of --faults. By default, all kinds that sutler survives with the other flags and that the
- * run is long enough for. */
+/** The kinds of --faults. By default, all kinds that sutler survives with the other flags and that
+ * the run is long enough for. */
 function chosenKinds({ flags }: Context, runMs: number): readonly FaultKind[] {
   const all = Object.keys(faultKinds) as FaultKind[];
   if (flags.faults === '')

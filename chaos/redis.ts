@@ -5,8 +5,8 @@ import type { Logger } from '#src/runtime/log.ts';
 const RESTART_WITHIN_MS = 15_000;
 const RESTART_RETRY_MS = 250;
 
-/** A Redis that can be killed and frozen. After a kill it is restarted on the same port with its data.
- * Each fault waits until the previous one has ended. */
+/** A Redis that can be killed and frozen. After a kill it is restarted on the same port with its
+ * data. Each fault waits until the previous one has ended. */
 export class ChaosRedis {
   readonly #dataDir: string;
   readonly #log: Logger;

@@ -48,8 +48,8 @@ export interface SchedulePlan {
   readonly timing: FaultTiming;
 }
 
-/** Plans the faults of a run; the same plan gives the same faults. Each kind occurs once per round, in
- * random order. Faults may overlap, except two of the same process. */
+/** Plans the faults of a run; the same plan gives the same faults. Each kind occurs once per round,
+ * in random order. Faults may overlap, except two of the same process. */
 export function planFaults(plan: SchedulePlan): readonly Fault[] {
   const random = seededRandom(plan.seed);
   const busyUntil = new Map<string, number>();

@@ -52,8 +52,8 @@ function onPath(name) {
     .some((folder) => folder !== '' && existsSync(join(folder, name)));
 }
 
-/** Checks that REDIS_URL is set or a Redis server is on PATH. If not, installs the Debian package when
- * run as root on Debian, and fails elsewhere. */
+/** Checks that REDIS_URL is set or a Redis server is on PATH. If not, installs the Debian package
+ * when run as root on Debian, and fails elsewhere. */
 export function findRedis() {
   if (process.env.REDIS_URL) return;
   if (onPath('redis-server') || onPath('valkey-server')) return;

@@ -39,7 +39,8 @@ export function patchedBy(
   if (!isObject(patch))
     throw badRequest(
       'error decoding patch: json: cannot unmarshal ' +
-        `${Array.isArray(patch) ? 'array' : typeof patch} into Go value of type map[string]interface {}`,
+        (Array.isArray(patch) ? 'array' : typeof patch) +
+        ' into Go value of type map[string]interface {}',
     );
   if (type === 'merge') return mergePatch(before, patch);
   if (resource.struct.name === 'CustomObject') {

@@ -10,9 +10,9 @@ import { describeWatches } from './api-watches.ts';
 import type { ApiServerUnderTest } from './connection.ts';
 import { describeServer } from './describe-server.ts';
 
-/** Tests how a Kubernetes API server treats the objects that sutler uses. The same suite runs on the
- * sandbox and on real servers, so that their behaviour cannot diverge. Each test creates its own
- * objects; the order does not matter. */
+/** Tests how a Kubernetes API server treats the objects that sutler uses. The same suite runs on
+ * the sandbox and on real servers, so that their behaviour cannot diverge. Each test creates its
+ * own objects; the order does not matter. */
 export function describeApiServer(name: string, open: () => Promise<ApiServerUnderTest>): void {
   describeServer(`API server: ${name}`, open, (api) => {
     describeObjects(api);

@@ -237,8 +237,8 @@ export function describeWatches(api: () => Connection): void {
   });
 }
 
-/** Repeats the watch until the server has dropped that part of its history: a real one compacts only
- * every few minutes.
+/** Repeats the watch until the server has dropped that part of its history: a real one compacts
+ * only every few minutes.
  * @returns the first ERROR event, or the last event after a minute */
 async function watchUntilExpired(open: () => Promise<WatchStream>) {
   const deadline = Date.now() + 60_000;

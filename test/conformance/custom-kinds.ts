@@ -25,8 +25,8 @@ const SNAPSHOTS = '/apis/snapshot.storage.k8s.io/v1';
 const GRANTS = '/apis/gateway.networking.k8s.io';
 const ATTRIBUTES_CLASSES = '/apis/storage.k8s.io/v1/volumeattributesclasses';
 
-/** Tests kinds that not every server has: snapshots and reference grants, whose definitions the suite
- * installs and removes, and volume attributes classes, which only newer servers have. */
+/** Tests kinds that not every server has: snapshots and reference grants, whose definitions the
+ * suite installs and removes, and volume attributes classes, which only newer servers have. */
 export function describeCustomKinds(
   name: string,
   open: () => Promise<ApiServerUnderTest & { readonly kubeconfig: string }>,

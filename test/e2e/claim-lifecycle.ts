@@ -37,8 +37,8 @@ const READY_WITHIN_MS = 60_000;
 const DELETED_WITHIN_MS = 60_000;
 const CLAIMS = 20;
 
-/** Tests that all of sutler, as separate processes with the sample driver and a Redis, provisions and
- * deletes claims on any cluster and leaves nothing behind. */
+/** Tests that all of sutler, as separate processes with the sample driver and a Redis, provisions
+ * and deletes claims on any cluster and leaves nothing behind. */
 export function describeClaimLifecycle(name: string, open: () => Promise<Cluster>): void {
   describe(`sutler all on ${name}`, () => {
     const closers = new Closers();

@@ -12,8 +12,8 @@ export interface Certificate {
   readonly keyFile: string;
 }
 
-/** A certificate authority for one test run. The openssl command signs its certificates, because Node
- * has no API for that. */
+/** A certificate authority for one test run. The openssl command signs its certificates, because
+ * Node has no API for that. */
 export interface Authority {
   readonly caFile: string;
   /** Signs a certificate for a server on loopback, which may also act as client (etcd needs both).

@@ -53,14 +53,15 @@ const CONTROLLERS = [
 export interface ControlPlaneNeeds {
   /** Claims have to become Bound, which requires kube-controller-manager. */
   readonly binder?: boolean;
-  /** Feature gates of kube-apiserver to enable. The cluster of KUBECONFIG must have them enabled. */
+  /** Feature gates to enable in kube-apiserver; in the cluster of KUBECONFIG they must be on. */
   readonly serverGates?: readonly string[];
 }
 
-/** Finds a control plane. With KUBEBUILDER_ASSETS, the returned function starts etcd, kube-apiserver
- * and, where they exist, kube-controller-manager and kube-scheduler on loopback. Otherwise it opens
- * the cluster of KUBECONFIG: last, so that a developer's own cluster is not used by accident.
- * @throws Error HOW_TO_RUN, before anything is started, if neither is set or a program is missing */
+/** Finds a control plane. With KUBEBUILDER_ASSETS, the returned function starts etcd,
+ * kube-apiserver and, where they exist, kube-controller-manager and kube-scheduler on loopback.
+ * Otherwise it opens the cluster of KUBECONFIG: last, so that a developer's own cluster is not
+ * used by accident.
+ * @throws Error HOW_TO_RUN, before anything starts, if neither is set or a program is missing */
 export function realControlPlane(
   env: NodeJS.ProcessEnv,
   needs: ControlPlaneNeeds = {},
@@ -412,7 +413,7 @@ async function readCurrentContext(kubeconfig: string) {
   return { cluster, user, userName: context['user'] ?? '(none)', url };
 }
 
-/** Opens an existing cluster. Supports client certificates and tokens, but no credential plug-ins. */
+/** Opens an existing cluster. Supports client certificates and tokens, no credential plug-ins. */
 async function openCluster(kubeconfig: string): Promise<RealControlPlane> {
   const { cluster, user, userName, url } = await readCurrentContext(kubeconfig);
   const read = async (

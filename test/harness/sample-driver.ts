@@ -78,8 +78,8 @@ export async function openDriver(
   };
 }
 
-/** A hook for `onCall`: the driver executes calls of one method, then `change` may modify the answer.
- * Calls of other methods are not affected. */
+/** A hook for `onCall`: the driver executes calls of one method, then `change` may modify the
+ * answer. Calls of other methods are not affected. */
 export function altered<I extends DescMessage, O extends DescMessage>(
   method: DescMethodUnary<I, O>,
   change: (answer: MessageShape<O>, call: DriverCall) => void,

@@ -8,12 +8,17 @@ interface SpecReport {
   readonly State?: string;
 }
 
+interface Suite {
+  readonly SpecReports?: readonly SpecReport[];
+}
+
 /** Reads ginkgo's JSON report. Titles that occur more than once are numbered.
  * @throws Error if the report is empty or not JSON */
 export function readResults(json: string): Results {
-  const suites = JSON.parse(json) as readonly { readonly SpecReports?: readonly SpecReport[] }[];
+  const suites: unknown = JSON.parse(json);
+  if (!Array.isArray(suites)) throw new Error('the report of csi-sanity is not a list of suites');
   const results = new Map<string, string>();
-  for (const spec of suites.flatMap(({ SpecReports }) => SpecReports ?? [])) {
+  for (const spec of suites.flatMap((suite: Suite) => suite.SpecReports ?? [])) {
     if (spec.LeafNodeType !== undefined && spec.LeafNodeType !== 'It') continue;
     const title = [...(spec.ContainerHierarchyTexts ?? []), spec.LeafNodeText ?? ''].join(' › ');
     let name = title;
