@@ -154,12 +154,14 @@ async function start(programs: Plan): Promise<RealControlPlane> {
       etcdClient: etcd.client,
     });
     const others = { folder, authority, children, url: server.url };
-    await Promise.all([
+    // Both settle before a failure is reported, so that close() stops both.
+    const started = await Promise.allSettled([
       programs.controllerManager === undefined
         ? undefined
         : startControllerManager(programs.controllerManager, others),
       programs.scheduler === undefined ? undefined : startScheduler(programs.scheduler, others),
     ]);
+    for (const result of started) if (result.status === 'rejected') throw result.reason;
     return {
       ...server,
       hasBinder: programs.controllerManager !== undefined,
