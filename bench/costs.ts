@@ -4,7 +4,7 @@ import { increase, parseMetrics, sumBy, type Sample } from './prometheus.ts';
 import { connectionsOpened, cpuMs } from './proc.ts';
 import type { Member } from './testbed.ts';
 
-/** Counters of all processes at one moment. */
+/** The counters of all processes, read together. */
 export interface Reading {
   readonly atMs: number;
   /** By process and "VERB resource". */
@@ -13,25 +13,24 @@ export interface Reading {
   readonly queue: ReadonlyMap<string, number>;
   /** Calls that reached the driver, by method and code. */
   readonly driverCalls: ReadonlyMap<string, number>;
-  /** By command, those inside of scripts included. */
+  /** By command, including commands inside scripts. */
   readonly redisCommands: ReadonlyMap<string, number>;
   readonly cpuMs: ReadonlyMap<string, number>;
-  /** Of the whole machine: more than a few during a phase means that connections are not kept. */
+  /** By the whole machine. More than a few during a phase means that connections are not reused. */
   readonly connectionsOpened: number;
 }
 
-/** What one phase took, in the same shape. */
+/** What a phase added to the counters. */
 export type Costs = Omit<Reading, 'atMs'> & { readonly tookMs: number };
 
-/** Reads every counter. */
 export async function readCounters(members: readonly Member[], redis: Redis): Promise<Reading> {
   const pages = await Promise.all(
     members.map(async (member) => [member, await metricsOf(member)] as const),
   );
   const cpu = await Promise.all(
-    members.map(async ({ name, pid }) => [nounOf(name), await cpuMs(pid)] as const),
+    members.map(async ({ name, pid }) => [processOf(name), await cpuMs(pid)] as const),
   );
-  const api = new Map<string, ReadonlyMap<string, number>>();
+  const apiRequests = new Map<string, ReadonlyMap<string, number>>();
   for (const [{ name }, samples] of pages) {
     const requests = sumBy(
       samples,
@@ -39,7 +38,8 @@ export async function readCounters(members: readonly Member[], redis: Redis): Pr
       ({ verb = '', resource = '', code = '' }) =>
         `${verb} ${resource}${code.startsWith('2') ? '' : ` (${code})`}`,
     );
-    if (requests.size > 0) api.set(nounOf(name), merged(api.get(nounOf(name)), requests));
+    const process = processOf(name);
+    if (requests.size > 0) apiRequests.set(process, addCounts(apiRequests.get(process), requests));
   }
   const all = pages.flatMap(([, samples]) => samples);
   const gateway = pages
@@ -47,22 +47,22 @@ export async function readCounters(members: readonly Member[], redis: Redis): Pr
     .flatMap(([, samples]) => samples);
   return {
     atMs: performance.now(),
-    apiRequests: api,
+    apiRequests,
     queue: new Map([
       ...sumBy(all, 'sutler_queue_hints_total', ({ kind }) => `hints from ingest, ${kind}`),
       ...sumBy(all, 'sutler_queue_jobs_added_total', ({ kind }) => `jobs that Redis took, ${kind}`),
       ...sumBy(
         all,
         'sutler_queue_jobs_deduplicated_total',
-        ({ kind }) => `hints for a job that was there, ${kind}`,
+        ({ kind }) => `hints for a key that had a job, ${kind}`,
       ),
       ...sumBy(all, 'sutler_queue_runs_total', ({ kind, outcome }) => `runs, ${kind}, ${outcome}`),
     ]),
     driverCalls: sumBy(
       gateway,
       'csi_sidecar_operations_seconds_count',
-      ({ method_name = '', grpc_status_code = '' }) =>
-        `${method_name.replace(/^.*\//, '')}${grpc_status_code === 'OK' ? '' : ` (${grpc_status_code})`}`,
+      ({ method_name: method = '', grpc_status_code: code = '' }) =>
+        `${method.replace(/^.*\//, '')}${code === 'OK' ? '' : ` (${code})`}`,
     ),
     redisCommands: commandCounts(await redis.info('commandstats')),
     connectionsOpened: await connectionsOpened(),
@@ -122,12 +122,12 @@ async function metricsOf({ http }: Member): Promise<readonly Sample[]> {
   return parseMetrics(await body.text());
 }
 
-/** jobs#2 counts as jobs. */
-function nounOf(name: string): string {
+/** The process of a member: `jobs` for `jobs#2`. */
+function processOf(name: string): string {
   return name.split('#')[0] ?? name;
 }
 
-function merged(
+function addCounts(
   a: ReadonlyMap<string, number> = new Map(),
   b: ReadonlyMap<string, number>,
 ): ReadonlyMap<string, number> {

@@ -13,13 +13,13 @@ export const flags = defineFlags({
     type: 'int',
     default: 50,
     min: 0,
-    help: 'Claims made one at a time, each after the one before is Bound; 0 leaves this phase out.',
+    help: 'Claims created one at a time, each after the one before is Bound; 0 skips this phase.',
   },
   'driver-delay-ms': {
     type: 'int',
     default: 0,
     min: 0,
-    help: 'How long the sample driver takes for each CreateVolume and DeleteVolume.',
+    help: 'Time that the sample driver takes for each CreateVolume and DeleteVolume.',
   },
   workers: { type: 'int', default: 1, min: 1, help: 'Jobs processes.' },
   'worker-threads': {
@@ -32,9 +32,13 @@ export const flags = defineFlags({
     type: 'int',
     default: 32,
     min: 1,
-    help: 'Creates, and deletes, that the bench has under way at once.',
+    help: 'Requests of the bench under way at once.',
   },
-  delete: { type: 'bool', default: true, help: 'Delete the claims again and measure that too.' },
+  delete: {
+    type: 'bool',
+    default: true,
+    help: 'Delete the claims afterwards and measure that too.',
+  },
   backend: {
     type: 'string',
     default: 'sandbox',
@@ -49,7 +53,7 @@ export const flags = defineFlags({
     default: '',
     help: 'Folder for CPU profiles of ingest and jobs. Do not compare the times of such a run.',
   },
-  patience: { type: 'durationMs', default: '5m', help: 'Longest time one phase may take.' },
+  patience: { type: 'durationMs', default: '5m', help: 'Time limit of one phase.' },
   'jobs-args': {
     type: 'string',
     default: '',

@@ -11,13 +11,13 @@ export const flags = defineFlags({
     type: 'int',
     default: 100_000,
     min: 100,
-    help: 'Calls over which memory is watched and CPU is counted, --concurrency of them at once.',
+    help: 'Calls for measuring memory and CPU time, --concurrency of them at once.',
   },
   'idle-calls': {
     type: 'int',
     default: 2_000,
     min: 50,
-    help: 'Calls made one at a time, by turns on the socket and through the gateway.',
+    help: 'Calls made one at a time, alternating between the socket and the gateway.',
   },
   concurrency: { type: 'int', default: 20, min: 1, help: 'Calls under way at once.' },
   tls: {
@@ -28,7 +28,7 @@ export const flags = defineFlags({
   'node-flags': {
     type: 'string',
     default: '--max-semi-space-size=1 --max-old-space-size=192',
-    help: 'Flags of Node for the gateway, separated by blanks; as k8s/gateway has them.',
+    help: 'Node flags for the gateway, separated by blanks. The default is that of k8s/gateway.',
   },
   json: { type: 'bool', default: false, help: 'Print JSON in place of the table.' },
 });

@@ -9,60 +9,64 @@ import { namespaces } from '#src/kube/resources.ts';
 import { DEFAULT_PREFIX } from '#src/redis/key-names.ts';
 import { openRecordsKey } from '#src/records/key-names.ts';
 import { systemClock, signalWithin } from '#src/runtime/clock.ts';
-import type { Flags } from '#src/runtime/flags.ts';
 import { runProcess, type ProcessContext } from '#src/runtime/process.ts';
 import { version } from '#src/runtime/version.ts';
 import { costsBetween, readCounters, readWhenIdle } from './costs.ts';
-import { flags, summary } from './flags.ts';
+import { flags as table, summary } from './flags.ts';
 import { measureJobBytes } from './job-bytes.ts';
 import { rssBytes } from './proc.ts';
 import { CLIENT_NAME, sentDuring } from './redis-sample.ts';
 import { timesOf, toJson, toText, type Report, type Times } from './report.ts';
+import { splitArgs } from './split-args.ts';
 import { startTestbed, type Testbed } from './testbed.ts';
 import { startWorkload, type Track, type Workload } from './workload.ts';
 
 const NAMESPACE = 'sutler-bench';
-/** Claims that make scripts known to Redis and code hot before anything is counted. */
+/** Claims created before anything is counted, so that Redis has the scripts and code is compiled.
+ */
 const WARM_UP = 20;
+/** Claims whose Redis commands are recorded. */
 const SAMPLE = 50;
 const IDLE_MS = 5000;
 const IDLE_LIMIT_MS = 30_000;
 
 await runProcess(
   { host: process, argv: process.argv.slice(2), known: {}, retired: {} },
-  { name: 'bench', summary, table: flags, start },
+  { name: 'bench', summary, table, start },
 );
 
-async function start(p: ProcessContext<typeof flags>): Promise<void> {
+type Context = ProcessContext<typeof table>;
+
+async function start(context: Context): Promise<void> {
   try {
-    await bench(p);
+    await bench(context);
   } catch (error) {
     // After Ctrl-C, errors are expected.
-    if (!p.stopping.aborted) throw error;
+    if (!context.stopping.aborted) throw error;
   }
 }
 
-async function bench(p: ProcessContext<typeof flags>): Promise<void> {
-  const { flags: f, log, closers } = p;
+async function bench(context: Context): Promise<void> {
+  const { flags, log, closers, stopping } = context;
   const testbed = await startTestbed({
-    backend: f.backend === 'real' ? 'real' : 'sandbox',
-    driverDelayMs: f.driverDelayMs,
-    workers: f.workers,
-    workerThreads: f.workerThreads,
-    profileDir: f.profile,
-    jobsArgs: f.jobsArgs.split(' ').filter((word) => word !== ''),
-    env: p.env,
-    pid: p.pid,
+    backend: flags.backend === 'real' ? 'real' : 'sandbox',
+    driverDelayMs: flags.driverDelayMs,
+    workers: flags.workers,
+    workerThreads: flags.workerThreads,
+    profileDir: flags.profile,
+    jobsArgs: splitArgs(flags.jobsArgs),
+    env: context.env,
+    pid: context.pid,
     node: process.execPath,
     log,
     closers,
-    stopping: p.stopping,
+    stopping,
   });
   const client = createKubeClient({
     access: await loadClusterAccess({ kubeconfig: testbed.kubeconfig, env: {} }),
     userAgent: `sutler-bench/${version}`,
-    // Above --concurrency, so that what is measured is not a queue of our own.
-    maxInFlight: f.concurrency + 10,
+    // Above --concurrency, so that requests do not wait in this client.
+    maxInFlight: flags.concurrency + 10,
     log,
   });
   closers.add('API client', () => client.close());
@@ -77,32 +81,32 @@ async function bench(p: ProcessContext<typeof flags>): Promise<void> {
     client,
     driver: testbed.driver,
     namespace: NAMESPACE,
-    concurrency: f.concurrency,
+    concurrency: flags.concurrency,
     log,
   });
   closers.add('watches', () => workload.stop());
 
-  // Last, so that it comes first at the end: on a cluster that goes on living nothing of ours
-  // stays.
+  // Added last, so that it runs first, while the API client is open. A cluster of KUBECONFIG keeps
+  // no objects of the bench.
   closers.add('class and namespace', async () => {
     await workload.removeClass();
     await client.delete(namespaces, { name: NAMESPACE });
   });
 
   const report = await measure({
-    flags: f,
+    flags,
     testbed,
     redis,
     workload,
-    stopping: p.stopping,
+    stopping,
     say: (line) => log.info(line),
   });
-  p.stdout.write(f.json ? `${toJson(report)}\n` : toText(report));
-  p.stop(report.failures.length === 0 ? 0 : 1);
+  context.stdout.write(flags.json ? `${toJson(report)}\n` : toText(report));
+  context.stop(report.failures.length === 0 ? 0 : 1);
 }
 
 interface Bench {
-  readonly flags: Flags<typeof flags>;
+  readonly flags: Context['flags'];
   readonly testbed: Testbed;
   readonly redis: Redis;
   readonly workload: Workload;
@@ -110,27 +114,20 @@ interface Bench {
   readonly say: (line: string) => void;
 }
 
-async function measure({
-  flags: f,
-  testbed,
-  redis,
-  workload,
-  stopping,
-  say,
-}: Bench): Promise<Report> {
+async function measure({ flags, testbed, redis, workload, stopping, say }: Bench): Promise<Report> {
   const pause = async (ms: number): Promise<void> => {
     await systemClock.sleep(ms, stopping);
     stopping.throwIfAborted();
   };
-  const phaseTimeout = (): AbortSignal => signalWithin(stopping, f.patienceMs);
+  const phaseTimeout = (): AbortSignal => signalWithin(stopping, flags.patienceMs);
   const counted = [...testbed.members, { name: 'bench itself', pid: process.pid, http: undefined }];
   const read = () => readCounters(counted, redis);
-  const readQuiet = () => readWhenIdle(read, { limitMs: IDLE_LIMIT_MS, pause });
+  const readIdle = () => readWhenIdle(read, { limitMs: IDLE_LIMIT_MS, pause });
   const names = (stem: string, count: number): string[] =>
     Array.from({ length: count }, (_, i) => `${stem}-${i}`);
-  const removeAll = async (gone: readonly string[]): Promise<void> => {
-    await workload.remove(gone, phaseTimeout());
-    await readQuiet();
+  const removeAll = async (claims: readonly string[]): Promise<void> => {
+    await workload.remove(claims, phaseTimeout());
+    await readIdle();
   };
 
   say('warming up');
@@ -143,7 +140,7 @@ async function measure({
   );
 
   say('one claim at a time');
-  const idle = await oneAtATime(workload, names('idle', f.idleClaims), phaseTimeout);
+  const idle = await oneAtATime(workload, names('idle', flags.idleClaims), phaseTimeout);
   say('measuring sizes');
   const bytes = await measureJobBytes({
     redis,
@@ -151,43 +148,42 @@ async function measure({
     driver: testbed.driver,
     members: testbed.members,
     workload,
-    claim: 'held',
-    signal: (pid, signal) => process.kill(pid, signal),
+    claim: 'measured',
     pause,
   });
   say('counting Redis commands');
   const sample = names('sample', SAMPLE);
-  await readQuiet();
+  await readIdle();
   const sent = await sentDuring(redis, async () => {
     await workload.create(sample, phaseTimeout());
   });
-  await removeAll([...sample, 'held', ...names('idle', f.idleClaims)]);
+  await removeAll([...sample, 'measured', ...names('idle', flags.idleClaims)]);
 
-  say(`burst of ${f.claims} claims`);
-  const burst = names('burst', f.claims);
+  say(`burst of ${flags.claims} claims`);
+  const burst = names('burst', flags.claims);
   const before = await read();
   const startedMs = performance.now();
   const created = await workload.create(burst, phaseTimeout());
   const createTimes = timesOf(created, startedMs);
-  const between = await readQuiet();
+  const between = await readIdle();
   const create = { ...createTimes, costs: costsBetween(before, between) };
   let remove: Report['remove'];
-  if (f.delete) {
-    say(`deleting ${f.claims} claims`);
+  if (flags.delete) {
+    say(`deleting ${flags.claims} claims`);
     const removeMs = performance.now();
     const removed = await workload.remove(burst, phaseTimeout());
-    remove = { ...timesOf(removed, removeMs), costs: costsBetween(between, await readQuiet()) };
+    remove = { ...timesOf(removed, removeMs), costs: costsBetween(between, await readIdle()) };
   }
   return {
     machine: machine(),
     settings: {
-      backend: f.backend,
-      claims: f.claims,
-      workers: f.workers,
-      'worker-threads': f.workerThreads,
-      'driver-delay-ms': f.driverDelayMs,
-      concurrency: f.concurrency,
-      ...(f.profile === '' ? {} : { profile: f.profile }),
+      backend: flags.backend,
+      claims: flags.claims,
+      workers: flags.workers,
+      'worker-threads': flags.workerThreads,
+      'driver-delay-ms': flags.driverDelayMs,
+      concurrency: flags.concurrency,
+      ...(flags.profile === '' ? {} : { profile: flags.profile }),
     },
     idleRssMiB: Object.fromEntries(rss),
     ...(idle === undefined ? {} : { idle }),
@@ -195,7 +191,7 @@ async function measure({
     ...(remove === undefined ? {} : { remove }),
     sent: { claims: SAMPLE, create: sent },
     bytes,
-    failures: await leftovers(testbed, redis, f.delete),
+    failures: await findFailures(testbed, redis, flags.delete),
   };
 }
 
@@ -211,8 +207,8 @@ async function oneAtATime(
   return timesOf(tracks, startedMs);
 }
 
-/** What must not be there after everything was made and deleted again. */
-async function leftovers(
+/** Volume records that are still open, volumes that were not deleted, and failed driver calls. */
+async function findFailures(
   testbed: Testbed,
   redis: Redis,
   deleted: boolean,
@@ -220,11 +216,13 @@ async function leftovers(
   const open = await redis.hlen(openRecordsKey(DEFAULT_PREFIX, testbed.driver));
   const { driverCalls } = await readCounters(testbed.members, redis);
   const calls = (method: string): number => driverCalls.get(method) ?? 0;
-  const made = calls('CreateVolume');
-  const gone = calls('DeleteVolume');
+  const created = calls('CreateVolume');
+  const removed = calls('DeleteVolume');
   return [
     ...(open === 0 ? [] : [`${open} volume records are still open`]),
-    ...(deleted && made !== gone ? [`${made} volumes were made and ${gone} deleted`] : []),
+    ...(deleted && created !== removed
+      ? [`${created} volumes were created and ${removed} deleted`]
+      : []),
     ...[...driverCalls]
       .filter(([method]) => / \(/.test(method) && !method.startsWith('Probe'))
       .map(([method, count]) => `${count} × ${method}`),

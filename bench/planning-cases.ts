@@ -11,8 +11,8 @@ import {
   aSourceVolume,
 } from '../test/volumes/source-builders.ts';
 
-/** One kind of claim, and what the API server answers while its volume is planned: at hand, since
- * asking is no part of the plan. */
+/** One kind of claim, and the API server's answers to what the plan asks for. They are in memory,
+ * because the bench does not measure requests. */
 export interface PlanningCase {
   readonly name: string;
   readonly input: PlanInput;
@@ -56,7 +56,7 @@ function withSecrets(): PlanInput {
   return plain({ claim, cls, options: { ...plain().options, extraCreateMetadata: true } });
 }
 
-/** What bench:planning counts. */
+/** The cases that bench:planning measures. */
 export const CASES: readonly PlanningCase[] = [
   { name: 'plain claim', input: plain(), answers: [] },
   { name: 'seven secrets by templates', input: withSecrets(), answers: [] },
@@ -81,7 +81,7 @@ export const CASES: readonly PlanningCase[] = [
 ];
 
 /** Plans a case once.
- * @throws Error where the rule asks for more than the case has answers to */
+ * @throws Error if the plan asks for more than the case has answers for */
 export function plan({ name, input, answers }: PlanningCase): VolumePlan {
   const rule = planVolume(input);
   let turn = rule.next();

@@ -2,7 +2,7 @@ import { defineFlags } from '#src/runtime/flags.ts';
 import { processFlags } from '#src/runtime/process-flags.ts';
 
 /** One line for --help. */
-export const summary = 'counts the CPU time that planning one volume takes';
+export const summary = 'measures the CPU time of planning one volume';
 
 /** Every flag of bench:planning. */
 export const flags = defineFlags({
@@ -12,7 +12,7 @@ export const flags = defineFlags({
     type: 'int',
     default: 5,
     min: 1,
-    help: 'Rounds that are counted, after one that is not.',
+    help: 'Rounds that are measured, after one for warming up.',
   },
   json: { type: 'bool', default: false, help: 'Print JSON in place of the table.' },
 });

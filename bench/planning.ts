@@ -2,52 +2,57 @@ import { systemClock } from '#src/runtime/clock.ts';
 import { runProcess, type ProcessContext } from '#src/runtime/process.ts';
 import { percentile } from './percentile.ts';
 import { CASES, plan, type PlanningCase } from './planning-cases.ts';
-import { flags, summary } from './planning-flags.ts';
+import { flags as table, summary } from './planning-flags.ts';
 
-/** CPU time that one plan may take. */
+/** Budget: CPU time of one plan. */
 const LIMIT_US = 50;
 
 await runProcess(
   { host: process, argv: process.argv.slice(2), known: {}, retired: {} },
-  { name: 'bench:planning', summary, table: flags, start },
+  { name: 'bench:planning', summary, table, start },
 );
 
 interface Result {
   readonly name: string;
-  /** CPU time per plan: of the round in the middle, and of the worst. */
+  /** CPU time per plan in the median round and in the slowest one. */
   readonly medianUs: number;
   readonly worstUs: number;
 }
 
-async function start(p: ProcessContext<typeof flags>): Promise<void> {
-  const { plans, rounds, json } = p.flags;
+async function start({
+  flags,
+  stopping,
+  stdout,
+  stop,
+}: ProcessContext<typeof table>): Promise<void> {
+  const { plans, rounds, json } = flags;
   const results: Result[] = [];
-  for (const one of CASES) {
+  for (const testCase of CASES) {
     const times: number[] = [];
-    for (let round = 0; round <= rounds && !p.stopping.aborted; round += 1) {
-      const us = cpuUsPerPlan(one, plans);
+    for (let round = 0; round <= rounds && !stopping.aborted; round += 1) {
+      const us = cpuUsPerPlan(testCase, plans);
       if (round > 0) times.push(us);
-      // A signal is heard between two rounds.
-      await systemClock.sleep(0, p.stopping);
+      // Lets the process handle signals between two rounds.
+      await systemClock.sleep(0, stopping);
     }
     results.push({
-      name: one.name,
+      name: testCase.name,
       medianUs: percentile(times, 0.5),
       worstUs: percentile(times, 1),
     });
   }
-  p.stdout.write(
+  stdout.write(
     json
       ? `${JSON.stringify({ node: process.version, limitUs: LIMIT_US, results })}\n`
       : toText(results),
   );
-  p.stop(0);
+  stop(0);
 }
 
-/** User and system time of the process, its garbage collection and its compiler included. */
-function cpuUsPerPlan(one: PlanningCase, plans: number): number {
+/** User and system time of the process, including garbage collection and compilation. */
+function cpuUsPerPlan(testCase: PlanningCase, plans: number): number {
   const before = process.cpuUsage();
-  for (let i = 0; i < plans; i += 1) plan(one);
+  for (let i = 0; i < plans; i += 1) plan(testCase);
   const { user, system } = process.cpuUsage(before);
   return (user + system) / plans;
 }

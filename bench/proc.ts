@@ -6,19 +6,18 @@ const MS_PER_TICK = 10;
 /** User and system time that a process has used. */
 export async function cpuMs(pid: number): Promise<number> {
   const stat = await readFile(`/proc/${pid}/stat`, 'utf8');
-  // The second field is the program's name in brackets and may hold blanks.
+  // The second field is the program's name in brackets and may contain blanks.
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
   return (Number(fields[11]) + Number(fields[12])) * MS_PER_TICK;
 }
 
-/** Memory that a process holds in RAM. */
+/** Resident memory of a process. */
 export async function rssBytes(pid: number): Promise<number> {
   const status = await readFile(`/proc/${pid}/status`, 'utf8');
   return Number(/^VmRSS:\s+(\d+) kB/m.exec(status)?.[1] ?? 0) * 1024;
 }
 
-/** TCP connections that programs of this machine (its network namespace) have opened since it
- * started. */
+/** TCP connections that programs in this network namespace have opened since it exists. */
 export async function connectionsOpened(): Promise<number> {
   const [names = '', values = ''] = (await readFile('/proc/net/snmp', 'utf8'))
     .split('\n')

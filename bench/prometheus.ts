@@ -25,7 +25,7 @@ function parseLabels(text: string): Readonly<Record<string, string>> {
   );
 }
 
-/** Sums of a metric by a key made of its labels. */
+/** Sums a metric by a key that is made of its labels. */
 export function sumBy(
   samples: readonly Sample[],
   name: string,
@@ -40,7 +40,7 @@ export function sumBy(
   return sums;
 }
 
-/** What was added between two looks; what did not change is left out. */
+/** How much each counter grew between two readings; counters that did not change are left out. */
 export function increase(
   before: ReadonlyMap<string, number>,
   after: ReadonlyMap<string, number>,

@@ -1,10 +1,11 @@
 import type { Redis } from 'ioredis';
 
-/** Commands that clients sent, by who sent them and what they were for; what scripts did inside is
- * not among them. */
+/** How many commands clients sent, by connection and purpose. Commands inside scripts are not
+ * counted. */
 export type SentCommands = ReadonlyMap<string, number>;
 
-/** Listens in on Redis while `work` runs. Slows Redis down, so times of that work mean little.
+/** Records with MONITOR the commands that are sent while `work` runs. This slows Redis down, so
+ * times measured meanwhile mean little.
  * @see https://redis.io/docs/latest/commands/monitor/ */
 export async function sentDuring(redis: Redis, work: () => Promise<void>): Promise<SentCommands> {
   const counts = new Map<string, number>();
@@ -25,22 +26,22 @@ export async function sentDuring(redis: Redis, work: () => Promise<void>): Promi
   return counts;
 }
 
-/** What the bench calls its own connection, to leave it out. */
+/** Name of the bench's own connection, whose commands are not counted. */
 export const CLIENT_NAME = 'sutler-bench';
 
-/** The command; for scripts, what they work on. */
+/** Name of a command; for a script, with the kind of key that it works on. */
 function describe(args: readonly string[]): string {
   const [command = '', , keys, first = ''] = args;
-  const word = command.toLowerCase();
-  if (word !== 'evalsha' && word !== 'eval') return word;
+  const name = command.toLowerCase();
+  if (name !== 'evalsha' && name !== 'eval') return name;
   const [, , kind = ''] = /^\{[^}]*\}:([^:]+:)?([^:]+)/.exec(first) ?? [];
-  if (first.includes(':volume:')) return `${word} record`;
-  if (first.includes(':status:')) return `${word} status`;
-  if (first.includes(':fairness:')) return `${word} fairness`;
-  return `${word} queue, ${keys} keys${kind === '' ? '' : ` from ${kind}`}`;
+  if (first.includes(':volume:')) return `${name} record`;
+  if (first.includes(':status:')) return `${name} status`;
+  if (first.includes(':fairness:')) return `${name} fairness`;
+  return `${name} queue, ${keys} keys${kind === '' ? '' : ` from ${kind}`}`;
 }
 
-/** "sutler-producer:driver" without the driver. */
+/** Connection names without the driver, by client address. */
 function namesByAddress(list: string): ReadonlyMap<string, string> {
   const lines = list.split('\n').map((line) => {
     const address = / addr=(\S+)/.exec(line)?.[1] ?? '';

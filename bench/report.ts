@@ -7,17 +7,17 @@ import type { Track } from './workload.ts';
 /** Times of one phase. */
 export interface Times {
   readonly claims: number;
-  /** From the first request sent to the last PV seen, or gone. */
+  /** From the first request until the last PV was seen; for deletions, until it was gone. */
   readonly volumesPerSecond: number;
-  /** To the last claim Bound; NaN for deletions. */
+  /** From the first request until the last claim was Bound; NaN for deletions. */
   readonly boundPerSecond: number;
-  /** Answer of the API server to the PV on a watch; for deletions to its end. */
+  /** From the API server's answer until a watch showed the PV, or its deletion. */
   readonly p50Ms: number;
   readonly p99Ms: number;
   readonly worstMs: number;
 }
 
-/** All that was measured. */
+/** The results of a run. */
 export interface Report {
   readonly machine: Readonly<Record<string, string>>;
   readonly settings: Readonly<Record<string, string | number | boolean>>;
@@ -25,7 +25,7 @@ export interface Report {
   readonly idle?: Times;
   readonly create: Times & { readonly costs: Costs };
   readonly remove?: Times & { readonly costs: Costs };
-  /** Commands that clients sent per claim, from a sample. */
+  /** Commands that clients sent for a sample of this many claims. */
   readonly sent: { readonly claims: number; readonly create: SentCommands };
   readonly bytes: JobBytes;
   readonly failures: readonly string[];
@@ -54,7 +54,7 @@ export function timesOf(tracks: readonly Track[], startedMs: number): Times {
   };
 }
 
-/** For machines: maps become objects. */
+/** The report as JSON; maps become objects. */
 export function toJson(report: Report): string {
   return JSON.stringify(
     report,
@@ -63,7 +63,7 @@ export function toJson(report: Report): string {
   );
 }
 
-/** For people. */
+/** The report as tables. */
 export function toText(report: Report): string {
   const { machine, settings, idleRssMiB, idle, create, remove, sent, bytes, failures } = report;
   const lines = [
@@ -93,7 +93,7 @@ export function toText(report: Report): string {
     '',
     'RSS when idle, MiB',
     ...Object.entries(idleRssMiB).map(([name, mib]) => row(`  ${name}`, [mib])),
-    ...(failures.length === 0 ? [] : ['', 'WENT WRONG', ...failures.map((line) => `  ${line}`)]),
+    ...(failures.length === 0 ? [] : ['', 'FAILURES', ...failures.map((line) => `  ${line}`)]),
   ];
   return `${lines.join('\n')}\n`;
 }
@@ -113,15 +113,15 @@ function costTable(title: string, costs: Costs, claims: number): readonly string
     row(' TCP connections opened on this machine', [costs.connectionsOpened / claims]),
     ' CPU, ms',
     ...rows(costs.cpuMs, claims),
-    ` Redis commands executed, inside of scripts too; the ${SHOWN_COMMANDS} most frequent`,
+    ` Redis commands executed, including those in scripts; the ${SHOWN_COMMANDS} most frequent`,
     ...rows(costs.redisCommands, claims, SHOWN_COMMANDS),
     row('  all of them', [[...costs.redisCommands.values()].reduce((a, b) => a + b, 0) / claims]),
     '',
   ];
 }
 
-/** Per claim, most first; what is less than one in a hundred claims (leases, probes) is left to the
- * JSON. */
+/** Counts per claim, highest first. Less than 0.01 per claim (leases, probes) is only in the JSON.
+ */
 function rows(
   counts: ReadonlyMap<string, number>,
   claims: number,
@@ -146,10 +146,11 @@ function timesRow(name: string, times: Times): string {
 }
 
 function row(name: string, cells: readonly (string | number)[]): string {
-  return `${name.padEnd(52)}${cells.map((cell) => shown(cell).padStart(10)).join('')}`.trimEnd();
+  const columns = cells.map((cell) => formatCell(cell).padStart(10));
+  return `${name.padEnd(52)}${columns.join('')}`.trimEnd();
 }
 
-function shown(cell: string | number): string {
+function formatCell(cell: string | number): string {
   if (typeof cell === 'string') return cell;
   if (Number.isNaN(cell)) return '-';
   return Number.isInteger(cell) ? String(cell) : cell.toFixed(cell < 100 ? 2 : 1);

@@ -5,15 +5,14 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { startRedisServer } from '#src/redis/server.ts';
 import { startChild, type Child } from '#src/runtime/children.ts';
-import { UsageError } from '#src/runtime/flags.ts';
 import type { Closers } from '#src/runtime/closers.ts';
 import type { Logger } from '#src/runtime/log.ts';
-import { realControlPlane } from '../test/harness/real-control-plane.ts';
+import { openControlPlane } from './control-plane.ts';
 import { childrenOf } from './proc.ts';
 
 const CLI = fileURLToPath(new URL('../sandbox/cli.js', import.meta.url));
 const STOP_GRACE_MS = 30_000;
-/** The parts of a real control plane, as the kernel names them: 15 letters at most. */
+/** Programs of a real control plane. The kernel cuts their names to 15 letters. */
 const CONTROL_PLANE = ['etcd', 'kube-apiserver', 'kube-controller'];
 
 export interface TestbedOptions {
@@ -25,7 +24,7 @@ export interface TestbedOptions {
   readonly profileDir: string;
   readonly jobsArgs: readonly string[];
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** Of this process, whose children the parts of a real control plane are. */
+  /** Pid of this process: the parent of a real control plane's processes. */
   readonly pid: number;
   readonly node: string;
   readonly log: Logger;
@@ -50,8 +49,8 @@ export interface Testbed {
   readonly logsDir: string;
 }
 
-/** Starts a Kubernetes API, driver, Redis, gateway, ingest and jobs, each as a process of its own,
- * in a folder of its own. */
+/** Starts a Kubernetes API, driver, Redis, gateway, ingest and jobs, each as a separate process
+ * with its files in a temporary folder. */
 export async function startTestbed(options: TestbedOptions): Promise<Testbed> {
   const { closers, log } = options;
   const dir = await mkdtemp(join(tmpdir(), 'sutler-bench-'));
@@ -60,7 +59,7 @@ export async function startTestbed(options: TestbedOptions): Promise<Testbed> {
   closers.add('folder', async () => {
     // After a failed start the logs are kept.
     if (failed && members.length > 0)
-      log.warn({ dir }, 'the testbed did not come up; its logs are kept');
+      log.warn({ dir }, 'the testbed did not start; its logs are kept');
     else await rm(dir, { recursive: true, force: true });
   });
   const logsDir = join(dir, 'logs');
@@ -76,29 +75,29 @@ export async function startTestbed(options: TestbedOptions): Promise<Testbed> {
       options.profileDir !== '' && ['ingest', 'jobs'].includes(process)
         ? ['--cpu-prof', `--cpu-prof-dir=${options.profileDir}`]
         : [];
-    let dead: (error: Error) => void = () => undefined;
-    const died = new Promise<never>((_, reject) => (dead = reject));
-    died.catch(() => undefined);
-    options.stopping.addEventListener('abort', () => dead(new Error('stopped')), { once: true });
+    let reject: (error: Error) => void = () => undefined;
+    const failure = new Promise<never>((_, rejectFailure) => (reject = rejectFailure));
+    failure.catch(() => undefined);
+    options.stopping.addEventListener('abort', () => reject(new Error('stopped')), { once: true });
     const child: Child = startChild(
       {
         name,
         command: [options.node, ...profile, CLI, process, '--http-endpoint=127.0.0.1:0', ...args],
-        // Only the testbed's cluster may be touched.
+        // Keeps every process away from clusters other than the testbed's.
         env: { ...options.env, KUBECONFIG: '', KUBERNETES_SERVICE_HOST: '', ...env },
         output: (text) => file.write(text),
       },
       {
         log,
         onUsageError: () =>
-          dead(new Error(`${name} refuses its flags: see ${file.path.toString()}`)),
+          reject(new Error(`${name} refuses its flags: see ${file.path.toString()}`)),
       },
     );
     closers.add(name, async () => {
       await child.stop(STOP_GRACE_MS);
       file.end();
     });
-    const facts = await Promise.race([child.announced, died]);
+    const facts = await Promise.race([child.announced, failure]);
     members.push({ name, pid: child.pid ?? 0, http: facts['http'] });
     log.info({ process: name, pid: child.pid }, 'started');
     return facts;
@@ -117,13 +116,13 @@ export async function startTestbed(options: TestbedOptions): Promise<Testbed> {
     '--capacity-gib=1000000',
   ]);
   await start('csi-gateway', [`--csi-address=${socket}`, `--listen=${gateway}`]);
-  const reach = [`--kubeconfig=${kubeconfig}`, `--gateway=${gateway}`];
+  const common = [`--kubeconfig=${kubeconfig}`, `--gateway=${gateway}`];
   const env = { REDIS_URL: redis.url };
-  await start('ingest', [...reach, '--leader-election=true'], env);
+  await start('ingest', [...common, '--leader-election=true'], env);
   for (let i = 1; i <= options.workers; i += 1) {
     await start(
       options.workers === 1 ? 'jobs' : `jobs#${i}`,
-      [...reach, `--worker-threads=${options.workerThreads}`, ...options.jobsArgs],
+      [...common, `--worker-threads=${options.workerThreads}`, ...options.jobsArgs],
       env,
     );
   }
@@ -151,30 +150,10 @@ async function startCluster(
   }
   const cluster = await openControlPlane(options.env);
   options.closers.add('control plane', () => cluster.close());
-  if (!cluster.hasBinder)
-    throw new Error(
-      'the bench needs kube-controller-manager, which requests volumes: ' +
-        'set KUBE_CONTROLLER_MANAGER',
-    );
   const children = await childrenOf(options.pid);
   for (const name of CONTROL_PLANE) {
     const pid = children.get(name);
     if (pid !== undefined) members.push({ name, pid, http: undefined });
   }
   return cluster.kubeconfig;
-}
-
-function openControlPlane(
-  env: TestbedOptions['env'],
-): ReturnType<ReturnType<typeof realControlPlane>> {
-  let open: ReturnType<typeof realControlPlane>;
-  try {
-    open = realControlPlane(env);
-  } catch (cause) {
-    throw new UsageError(
-      `--backend real: ${cause instanceof Error ? cause.message : String(cause)}`,
-      { cause },
-    );
-  }
-  return open();
 }

@@ -22,11 +22,11 @@ export interface WorkloadOptions {
   readonly log: Logger;
 }
 
-/** Makes claims and watches what becomes of them, as a user's program would. */
+/** Creates and deletes claims, and watches claims and PVs, as a user's program would. */
 export interface Workload {
   /** Creates claims and resolves when all are Bound. */
   create(names: readonly string[], signal: AbortSignal): Promise<readonly Track[]>;
-  /** Creates one claim and waits for nothing. */
+  /** Creates one claim without waiting until it is Bound. */
   createOnly(name: string): Promise<void>;
   /** Deletes claims and resolves when their volumes are gone. */
   remove(names: readonly string[], signal: AbortSignal): Promise<readonly Track[]>;
@@ -54,7 +54,7 @@ interface VolumeSlice {
   readonly claim: string;
 }
 
-/** Creates the class and begins to watch. */
+/** Creates the class and starts the watches. */
 export async function startWorkload(options: WorkloadOptions): Promise<Workload> {
   const { client, log, namespace } = options;
   await client.create(classes, undefined, {
@@ -130,13 +130,11 @@ export async function startWorkload(options: WorkloadOptions): Promise<Workload>
         if (o.isDone(track)) done.add(track);
         if (done.size === tracks.length) resolve();
       };
-      const late = (): void =>
-        reject(
-          new Error(
-            `${tracks.length - done.size} of ${tracks.length} claims did not get there in time`,
-          ),
-        );
-      o.signal.addEventListener('abort', late, { once: true });
+      const fail = (): void => {
+        const missing = tracks.length - done.size;
+        reject(new Error(`${missing} of ${tracks.length} claims were not finished in time`));
+      };
+      o.signal.addEventListener('abort', fail, { once: true });
     });
     const queue = [...tracks];
     const send = async (): Promise<void> => {
@@ -187,7 +185,7 @@ export async function startWorkload(options: WorkloadOptions): Promise<Workload>
   };
 }
 
-/** The API's JSON, of which the request chose the kind. */
+/** A claim or a PV in the API's JSON; the request says which. */
 interface RawObject {
   readonly metadata: ClaimSlice['metadata'];
   readonly spec?: { readonly claimRef?: { readonly name?: string } };

@@ -1,10 +1,10 @@
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 
-/** How the proxy treats its connections. cut: all are reset, new ones too. hang: they stay open,
- * but no data passes. */
+/** How the proxy treats connections, present and new. open: it forwards them. cut: it resets them.
+ * hang: it keeps them open and forwards no data. */
 export type Passage = 'open' | 'cut' | 'hang';
 
-/** A TCP proxy in front of the API server. It passes TLS through unread. */
+/** A TCP proxy in front of the API server. It forwards TLS without decrypting it. */
 export interface ApiProxy {
   readonly port: number;
   /** Sets the port of the API server. */

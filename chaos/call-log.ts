@@ -1,7 +1,7 @@
 import { openSync, readFileSync, writeSync } from 'node:fs';
 
-/** One event of the driver. When the log function returns, the kernel has the line, so it survives
- * the driver's SIGKILL. */
+/** One event of the driver. A logged line survives the driver's SIGKILL, because it is written to
+ * the file before the log function returns. */
 export type CallEvent =
   /** A driver started; calls of earlier ones have ended. */
   | { readonly event: 'boot'; readonly pid: number; readonly atMs: number }
@@ -31,7 +31,7 @@ export type CallEvent =
       readonly atMs: number;
       readonly handle: string;
     }
-  /** The driver has answered. */
+  /** The driver answered. */
   | {
       readonly event: 'end';
       readonly pid: number;
@@ -39,7 +39,7 @@ export type CallEvent =
       readonly atMs: number;
       readonly code: string;
     }
-  /** The caller gave up, or the deadline passed; also comes after each end. */
+  /** The caller cancelled, or the deadline passed; also logged after each `end`. */
   | { readonly event: 'cut'; readonly pid: number; readonly call: number; readonly atMs: number };
 
 /** Opens a log for appending.
@@ -51,7 +51,7 @@ export function openCallLog(path: string): (event: CallEvent) => void {
   };
 }
 
-/** The events of a log in order; a line that a kill cut short is left out. */
+/** The events of a log in order. Skips a line that is incomplete because of a kill. */
 export function readCallLog(path: string): readonly CallEvent[] {
   return readFileSync(path, 'utf8')
     .split('\n')

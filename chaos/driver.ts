@@ -14,16 +14,16 @@ import { startSampleDriver, type DriverCall } from '../sandbox/driver/server.ts'
 import { openCallLog } from './call-log.ts';
 import { seededRandom } from './random.ts';
 
-/* A sample driver that misbehaves at random, as a process of its own: some calls take longer than
- * their deadline, some are refused, some do their work and then answer Unavailable. Like real
- * storage, it continues after the caller is gone, and serves one call per volume at a time. */
+/* A process with a sample driver that misbehaves at random: some calls take longer than their
+ * deadline, some are refused, some do their work and then answer Unavailable. Like real storage, it
+ * continues after the caller is gone, and serves one call per volume at a time. */
 
-const flags = defineFlags({
+const table = defineFlags({
   ...processFlags,
   'csi-address': { type: 'string', default: '', help: 'Socket that the driver listens on.' },
   'data-dir': { type: 'string', default: '', help: 'Folder for the volumes.' },
   'call-log': { type: 'string', default: '', help: 'File that each call is appended to.' },
-  seed: { type: 'int', default: 1, help: 'Repeats the random choices, call by call.' },
+  seed: { type: 'int', default: 1, help: 'Seed of the random choices.' },
   'delay-ms': { type: 'int', default: 200, help: 'Mean time of a call.' },
   capricious: {
     type: 'bool',
@@ -37,23 +37,24 @@ const flags = defineFlags({
   },
 });
 
+/* Shares of calls. */
 const SLOW = 0.05;
 const REFUSED = 0.05;
 const UNCLEAR = 0.05;
 
 await runProcess(
   { host: process, argv: process.argv.slice(2), known: {}, retired: {} },
-  { name: 'chaos-driver', summary: 'sample driver that misbehaves at random', table: flags, start },
+  { name: 'chaos-driver', summary: 'sample driver that misbehaves at random', table, start },
 );
 
-async function start(p: ProcessContext<typeof flags>): Promise<void> {
-  const { flags: f, pid, closers } = p;
-  const address = parseAddress('csi-address', f.csiAddress);
+async function start(context: ProcessContext<typeof table>): Promise<void> {
+  const { flags, pid, closers } = context;
+  const address = parseAddress('csi-address', flags.csiAddress);
   if (address.kind !== 'unix')
     throw new UsageError('--csi-address: a driver listens on a unix socket');
-  const log = openCallLog(f.callLog);
-  // After a restart the choices differ: otherwise the same call could fail again and again.
-  const random = seededRandom(f.seed + pid);
+  const log = openCallLog(flags.callLog);
+  // The pid changes the choices after a restart; otherwise the same call could fail forever.
+  const random = seededRandom(flags.seed + pid);
   const busy = new Set<string>();
   let calls = 0;
 
@@ -64,7 +65,7 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
     calls += 1;
     const id = { pid, call: calls };
     const creates = method === 'CreateVolume';
-    // The method says which of the two the request is.
+    // The method determines the type of the request.
     const volume = creates
       ? (call.request as CreateVolumeRequest).name
       : (call.request as DeleteVolumeRequest).volumeId;
@@ -86,16 +87,16 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
 
     async function serve(): Promise<unknown> {
       const chance = random.next();
-      const delayMs = chance < SLOW ? f.slowMs : random.between(0.5, 1.5) * f.delayMs;
+      const delayMs = chance < SLOW ? flags.slowMs : random.between(0.5, 1.5) * flags.delayMs;
       if (busy.has(volume))
         throw new DriverStatus(Code.Aborted, `an operation on ${volume} is under way`);
       busy.add(volume);
       try {
         await systemClock.sleep(delayMs);
-        // A driver that has the volume must not refuse it: sutler relies on that after the settle
-        // time.
+        // sutler relies on this after the settle time: a driver that has the volume does not refuse
+        // CreateVolume for it.
         const mayRefuse =
-          f.capricious || !creates || !driver.volumes().some(({ name }) => name === volume);
+          flags.capricious || !creates || !driver.volumes().some(({ name }) => name === volume);
         if (chance > 1 - REFUSED && mayRefuse)
           throw new DriverStatus(
             creates ? Code.ResourceExhausted : Code.Internal,
@@ -113,7 +114,10 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
           });
         else log({ event: 'deleted', ...id, atMs, handle: volume });
         if (chance > 1 - REFUSED - UNCLEAR)
-          throw new DriverStatus(Code.Unavailable, 'done, but answered as unavailable');
+          throw new DriverStatus(
+            Code.Unavailable,
+            'the work is done, but the answer is Unavailable',
+          );
         return answer;
       } finally {
         busy.delete(volume);
@@ -124,7 +128,7 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
   log({ event: 'boot', pid, atMs: systemClock.nowMs() });
   const driver = await startSampleDriver({
     socket: address.path,
-    dataDir: f.dataDir,
+    dataDir: flags.dataDir,
     capacityBytes: 2n ** 60n,
     onCall: (call) =>
       call.method === 'CreateVolume' || call.method === 'DeleteVolume'
@@ -132,5 +136,5 @@ async function start(p: ProcessContext<typeof flags>): Promise<void> {
         : undefined,
   });
   closers.add('driver', () => driver.close());
-  p.announce({ socket: `unix://${driver.socket}`, driver: 'sample.csi.sutler.dev' });
+  context.announce({ socket: `unix://${driver.socket}`, driver: 'sample.csi.sutler.dev' });
 }

@@ -13,7 +13,7 @@ export interface InjectedFault {
   readonly fault: Fault;
   /** The process that it affected. */
   readonly victim: string;
-  /** Unix time in ms. A kill is over at once: the time after it is recovery. */
+  /** When the fault ended, in Unix ms. A kill ends at once: the time after it is recovery. */
   readonly overMs: number;
 }
 
@@ -77,7 +77,7 @@ async function obstructApi(o: Parameters<Action>[0], passage: Passage): Promise<
   o.testbed.proxy.set('open');
 }
 
-/** The ingest whose pid is in the Lease; the first one while there is no leader. */
+/** The ingest whose pid is in the Lease; the first ingest while there is no leader. */
 async function leaderOf({ client, driverName, ingest }: Testbed): Promise<Supervised | undefined> {
   const lease = await client.get<Lease>(leases, {
     namespace: NAMESPACE,

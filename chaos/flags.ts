@@ -12,9 +12,9 @@ export const flags = defineFlags({
     type: 'float',
     default: 3,
     min: 0.05,
-    help: 'How long claims are created and faults are injected, without the wait at the end.',
+    help: 'Time for creating claims and injecting faults, without the wait at the end.',
   },
-  seed: { type: 'int', default: 1, help: 'Repeats the schedule of faults.' },
+  seed: { type: 'int', default: 1, help: 'Seed of the schedule of faults.' },
   backend: {
     type: 'string',
     default: 'auto',
@@ -32,7 +32,9 @@ export const flags = defineFlags({
   faults: {
     type: 'string',
     default: '',
-    help: 'Kinds of faults, separated by commas. Empty: all that the settings can survive.',
+    help:
+      'Kinds of faults, separated by commas. ' +
+      'Empty: all that sutler survives with the other flags.',
   },
   'fault-gap': {
     type: 'durationMs',
@@ -43,29 +45,29 @@ export const flags = defineFlags({
   'claim-finalizer': {
     type: 'bool',
     default: false,
-    help: 'Run sutler with --claim-finalizer, and empty Redis too.',
+    help: 'Run sutler with --claim-finalizer, and include the fault flush-redis.',
   },
   leaky: {
     type: 'bool',
     default: false,
-    help: 'Run jobs without volume records, to see this command find what they prevent.',
+    help: 'Run jobs without volume records, to see this command report leaks.',
   },
   capricious: {
     type: 'bool',
     default: false,
     help:
       'Let the driver refuse CreateVolume even for volumes that exist. ' +
-      'Nothing is promised for such a driver.',
+      'sutler promises nothing for such a driver.',
   },
   timeout: {
     type: 'durationMs',
     default: '2s',
-    help: 'Deadline of a driver call; the other times of sutler follow from it.',
+    help: 'Deadline of a driver call. Lease, ownership and settle time are derived from it.',
   },
   'lock-duration': {
     type: 'durationMs',
     default: '30s',
-    help: 'Lock of a job, as the jobs processes have it.',
+    help: 'Lock duration of the jobs processes.',
   },
   patience: {
     type: 'durationMs',
@@ -87,7 +89,7 @@ export const flags = defineFlags({
     default: '',
     help:
       'Folder for logs, call log and volumes, kept at the end. ' +
-      'Empty: a temporary folder, kept only if something was found.',
+      'Empty: a temporary folder, kept only if the run failed.',
   },
   json: { type: 'bool', default: false, help: 'Print JSON in place of the tables.' },
 });

@@ -5,7 +5,7 @@ export interface TrackedClaim {
   readonly name: string;
   readonly uid: string;
   isBound: boolean;
-  /** Unix time in ms, taken before the request; undefined if it was not deleted. */
+  /** When the deletion was requested, in Unix ms; undefined if it was not. */
   deleteSentMs?: number;
 }
 
@@ -15,7 +15,7 @@ export interface SeenVolume {
   readonly handle: string;
   readonly claimUid: string;
   readonly phase: string;
-  /** It was seen Released at least once. */
+  /** Whether the watch showed it Released at least once. */
   readonly wasReleased: boolean;
   readonly isThere: boolean;
 }
@@ -26,7 +26,7 @@ export interface DriverVolume {
   readonly name: string;
 }
 
-/** What is known at the end of a run. */
+/** The data that a run is judged by. */
 export interface Evidence {
   readonly calls: readonly CallEvent[];
   readonly driverVolumes: readonly DriverVolume[];
@@ -45,14 +45,14 @@ export interface Verdict {
   readonly double: readonly string[];
   /** Volumes created again for a UID whose volume had been deleted. */
   readonly remade: readonly string[];
-  /** DeleteVolume although the claim was alive, or its PV never Released. */
+  /** DeleteVolume calls for volumes whose claim existed or whose PV was never Released. */
   readonly wrong: readonly string[];
   /** Bound PVs whose volume the driver does not have. */
   readonly missing: readonly string[];
 }
 
-/** Judges a run: compares what the driver did and has with what the API server shows and what the
- * workload did. */
+/** Finds violations: compares the driver's calls and volumes with the PVs of the API server and the
+ * claims of the workload. */
 export function judge(evidence: Evidence): Verdict {
   const { driverVolumes, volumes, claims } = evidence;
   const there = volumes.filter(({ isThere }) => isThere);
@@ -78,7 +78,7 @@ export function judge(evidence: Evidence): Verdict {
 }
 
 interface History {
-  /** Name of each volume that was ever made, by handle. */
+  /** Name of each volume that was ever created, by handle. */
   readonly nameOf: ReadonlyMap<string, string>;
   readonly remade: readonly string[];
   /** Names with two volumes at once. */
@@ -94,10 +94,10 @@ function readHistory(calls: readonly CallEvent[]): History {
   for (const event of calls) {
     if (event.event === 'deleted') deleted.add(event.handle);
     if (event.event !== 'made' || nameOf.has(event.handle)) continue;
-    const before = latest.get(event.volume);
-    const line = `${event.volume}: ${event.handle} made at ${event.atMs}, after ${before}`;
-    if (before !== undefined && deleted.has(before)) remade.push(`${line} had been deleted`);
-    else if (before !== undefined) twins.push(`${line}, which was still there`);
+    const previous = latest.get(event.volume);
+    const line = `${event.volume}: ${event.handle} made at ${event.atMs}, after ${previous}`;
+    if (previous !== undefined && deleted.has(previous)) remade.push(`${line} had been deleted`);
+    else if (previous !== undefined) twins.push(`${line}, which was still there`);
     nameOf.set(event.handle, event.volume);
     latest.set(event.volume, event.handle);
   }
@@ -106,7 +106,7 @@ function readHistory(calls: readonly CallEvent[]): History {
 
 function overlaps(calls: readonly CallEvent[], nameOf: History['nameOf']): readonly string[] {
   const found: string[] = [];
-  /** Calls whose callers still wait. */
+  /** Calls whose callers are still waiting. */
   const open = new Map<
     number,
     { readonly volume: string; readonly method: string; readonly atMs: number }
@@ -119,7 +119,8 @@ function overlaps(calls: readonly CallEvent[], nameOf: History['nameOf']): reado
     for (const other of open.values()) {
       if (other.volume === volume)
         found.push(
-          `${volume}: ${event.method} at ${event.atMs} while ${other.method} of ${other.atMs} was under way`,
+          `${volume}: ${event.method} at ${event.atMs} ` +
+            `while ${other.method} of ${other.atMs} was under way`,
         );
     }
     open.set(event.call, { volume, method: event.method, atMs: event.atMs });
@@ -136,15 +137,16 @@ function wrongDeletes(
   return calls.flatMap((event) => {
     if (event.event !== 'start' || event.method !== 'DeleteVolume') return [];
     const volume = byHandle.get(event.volume);
-    const line = `DeleteVolume ${event.volume} (${nameOf.get(event.volume) ?? 'of unknown name'}) at ${event.atMs}`;
+    const name = nameOf.get(event.volume) ?? 'of unknown name';
+    const line = `DeleteVolume ${event.volume} (${name}) at ${event.atMs}`;
     const claim = byUid.get(volume?.claimUid ?? '');
     if (claim !== undefined && event.atMs < (claim.deleteSentMs ?? Infinity))
-      return [`${line}: claim ${claim.name} was alive`];
+      return [`${line}: claim ${claim.name} existed`];
     return volume?.wasReleased === false ? [`${line}: PV ${volume.name} was never Released`] : [];
   });
 }
 
-/** Whether nothing is wrong. */
+/** Whether there is no violation. */
 export function isClean(verdict: Verdict): boolean {
   return Object.values(verdict).every((offenders: readonly string[]) => offenders.length === 0);
 }

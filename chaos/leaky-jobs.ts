@@ -1,9 +1,8 @@
 import { main } from '#src/jobs/main.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 
-/* The jobs process without volume records: every record can be opened and nothing is stored, as if
- * each worker kept its intents in memory. The chaos command must find leaks with it; if it does
- * not, the command itself is broken. */
+/* The jobs process without volume records: every record can be opened, and nothing is stored. The
+ * chaos command must find leaks with it; if it does not, the command itself is broken. */
 
 const withoutRecords: Partial<Record<keyof VolumeRecords, unknown>> = {
   openCreate: () => Promise.resolve({ kind: 'opened' }),

@@ -1,11 +1,12 @@
 import { setMaxListeners } from 'node:events';
+import { splitArgs } from '../bench/split-args.ts';
 import { VolumeStore } from '../sandbox/driver/volume-store.ts';
-import { systemClock } from '#src/runtime/clock.ts';
+import { signalWithin, systemClock } from '#src/runtime/clock.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { runProcess, type ProcessContext } from '#src/runtime/process.ts';
 import { readCallLog } from './call-log.ts';
 import { inject, type InjectedFault } from './faults.ts';
-import { flags, summary } from './flags.ts';
+import { flags as table, summary } from './flags.ts';
 import { judge, type Evidence } from './judge.ts';
 import { isPassed, toJson, toReport, toText } from './report.ts';
 import { faultKinds, planFaults, type Fault, type FaultKind } from './schedule.ts';
@@ -15,75 +16,75 @@ import { startWorkload } from './workload.ts';
 
 await runProcess(
   { host: process, argv: process.argv.slice(2), known: {}, retired: {} },
-  { name: 'chaos', summary, table: flags, start },
+  { name: 'chaos', summary, table, start },
 );
 
-type Context = ProcessContext<typeof flags>;
+type Context = ProcessContext<typeof table>;
 
-async function start(p: Context): Promise<void> {
+async function start(context: Context): Promise<void> {
   try {
-    await chaos(p);
+    await chaos(context);
   } catch (error) {
     // After Ctrl-C, errors are expected.
-    if (!p.stopping.aborted) throw error;
+    if (!context.stopping.aborted) throw error;
   }
 }
 
-async function chaos(p: Context): Promise<void> {
-  const { flags: f, log, closers } = p;
-  const timing = scaledTiming(f.timeoutMs, f.lockDurationMs);
-  const runMs = f.minutes * 60_000;
+async function chaos(context: Context): Promise<void> {
+  const { flags, log, closers, stopping } = context;
+  const timing = scaledTiming(flags.timeoutMs, flags.lockDurationMs);
+  const runMs = flags.minutes * 60_000;
   const faults = planFaults({
-    seed: f.seed,
-    kinds: chosenKinds(p, runMs),
+    seed: flags.seed,
+    kinds: chosenKinds(context, runMs),
     runMs,
-    gapMs: f.faultGapMs,
+    gapMs: flags.faultGapMs,
     replicas: REPLICAS,
     timing,
   });
   const backend =
-    f.backend === 'real' || (f.backend === 'auto' && (p.env['KUBEBUILDER_ASSETS'] ?? '') !== '')
+    flags.backend === 'real' ||
+    (flags.backend === 'auto' && (context.env['KUBEBUILDER_ASSETS'] ?? '') !== '')
       ? 'real'
       : 'sandbox';
-  const finalizer = f.claimFinalizer ? ['--claim-finalizer'] : [];
-  const words = (text: string): readonly string[] => text.split(' ').filter((word) => word !== '');
+  const finalizer = flags.claimFinalizer ? ['--claim-finalizer'] : [];
   const testbed = await startTestbed({
     backend,
-    seed: f.seed,
+    seed: flags.seed,
     timing,
-    leaky: f.leaky,
-    capricious: f.capricious,
-    ingestArgs: [...finalizer, ...words(f.ingestArgs)],
-    jobsArgs: [...finalizer, ...words(f.jobsArgs)],
-    dataDir: f.dataDir,
-    env: p.env,
+    leaky: flags.leaky,
+    capricious: flags.capricious,
+    ingestArgs: [...finalizer, ...splitArgs(flags.ingestArgs)],
+    jobsArgs: [...finalizer, ...splitArgs(flags.jobsArgs)],
+    dataDir: flags.dataDir,
+    env: context.env,
     node: process.execPath,
     log,
     closers,
   });
-  // A frozen process does not notice that its parent has exited.
+  // A frozen process would survive: it does not notice that its parent has exited.
   process.once('exit', () => testbed.killNow());
   const workload = await startWorkload({
     client: testbed.client,
     driver: testbed.driverName,
     namespace: NAMESPACE,
-    seed: f.seed,
-    perSecond: f.claimsPerSecond,
+    seed: flags.seed,
+    perSecond: flags.claimsPerSecond,
     log: log.child({}, { level: 'warn' }),
   });
   closers.add('watches', () => workload.stop());
 
   log.info(
-    { seed: f.seed, backend, faults: faults.length, dir: testbed.dir },
+    { seed: flags.seed, backend, faults: faults.length, dir: testbed.dir },
     'creating claims and injecting faults',
   );
-  const over = deadline(p, runMs);
-  const [injected] = await Promise.all([injectAll(p, testbed, faults), workload.run(over)]);
-  p.stopping.throwIfAborted();
+  const over = deadline(context, runMs);
+  const [injected] = await Promise.all([injectAll(context, testbed, faults), workload.run(over)]);
+  stopping.throwIfAborted();
   log.info('no more faults; waiting until all work is finished');
   const waitStartMs = systemClock.nowMs();
-  const unfinished = await waitUntilIdle(testbed, workload, deadline(p, f.patienceMs));
-  p.stopping.throwIfAborted();
+  const unfinished = await waitUntilIdle(testbed, workload, deadline(context, flags.patienceMs));
+  stopping.throwIfAborted();
 
   const evidence: Evidence = {
     calls: readCallLog(testbed.callLog),
@@ -93,11 +94,11 @@ async function chaos(p: Context): Promise<void> {
   };
   const report = toReport({
     settings: {
-      seed: f.seed,
-      minutes: f.minutes,
+      seed: flags.seed,
+      minutes: flags.minutes,
       backend,
-      'claims-per-second': f.claimsPerSecond,
-      ...(f.leaky ? { leaky: true } : {}),
+      'claims-per-second': flags.claimsPerSecond,
+      ...(flags.leaky ? { leaky: true } : {}),
     },
     evidence,
     verdict: judge(evidence),
@@ -110,35 +111,32 @@ async function chaos(p: Context): Promise<void> {
   });
   const passed = isPassed(report);
   if (!passed) testbed.keep();
-  p.stdout.write(f.json ? `${toJson(report)}\n` : toText(report));
-  p.stop(passed ? 0 : 1);
+  context.stdout.write(flags.json ? `${toJson(report)}\n` : toText(report));
+  context.stop(passed ? 0 : 1);
 }
 
-/** Aborts after that time or when the command is stopped. Not AbortSignal.any with
- * AbortSignal.timeout: Node 20 collects the latter as garbage, and it never fires. */
-function deadline({ stopping, closers }: Context, ms: number): AbortSignal {
-  const over = new AbortController();
-  // Every living claim adds a listener.
-  setMaxListeners(0, over.signal);
-  const timer = setTimeout(() => over.abort(), ms);
-  closers.add('timer', () => clearTimeout(timer));
-  stopping.addEventListener('abort', () => over.abort(), { once: true });
-  return over.signal;
+/** A signal that aborts after that time or when the command is stopped. */
+function deadline({ stopping }: Context, ms: number): AbortSignal {
+  const signal = signalWithin(stopping, ms);
+  // Each claim that waits for its deletion adds a listener.
+  setMaxListeners(0, signal);
+  return signal;
 }
 
-/** The chosen kinds, or all kinds that the settings can survive and the run is long enough for. */
-function chosenKinds({ flags: f }: Context, runMs: number): readonly FaultKind[] {
+/** The kinds of --faults. By default, all kinds that sutler survives with the other flags and that
+ * the run is long enough for. */
+function chosenKinds({ flags }: Context, runMs: number): readonly FaultKind[] {
   const all = Object.keys(faultKinds) as FaultKind[];
-  if (f.faults === '')
+  if (flags.faults === '')
     return all.filter(
       (kind) =>
-        (kind !== 'flush-redis' || f.claimFinalizer) &&
-        (kind !== 'freeze-jobs-past-lock' || runMs > 3 * f.lockDurationMs),
+        (kind !== 'flush-redis' || flags.claimFinalizer) &&
+        (kind !== 'freeze-jobs-past-lock' || runMs > 3 * flags.lockDurationMs),
     );
-  return f.faults.split(',').map((text) => {
+  return flags.faults.split(',').map((text) => {
     const kind = all.find((each) => each === text.trim());
     if (kind === undefined)
-      throw new UsageError(`--faults: there is no "${text}"; choose from ${all.join(', ')}`);
+      throw new UsageError(`--faults: unknown kind "${text}"; choose from ${all.join(', ')}`);
     return kind;
   });
 }
@@ -158,7 +156,7 @@ async function injectAll(
       log.info({ fault: fault.kind, victim: done.victim }, 'undone');
       return done;
     });
-    // Awaited below; until then a failure must not count as unhandled.
+    // Awaited below; prevents an unhandled rejection until then.
     injected.catch(() => undefined);
     running.push(injected);
   }

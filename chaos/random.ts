@@ -1,4 +1,6 @@
-/** Random numbers that a seed repeats. */
+import { seeded } from '../test/harness/seeded.ts';
+
+/** Random numbers that are the same for the same seed. */
 export interface Random {
   /** Uniform in [0, 1). */
   next(): number;
@@ -8,15 +10,8 @@ export interface Random {
   shuffled<T>(list: readonly T[]): readonly T[];
 }
 
-/** Mulberry32: small, fast, and random enough to plan faults. */
 export function seededRandom(seed: number): Random {
-  let state = Math.imul(seed, 0x9e3779b1) | 0;
-  const next = (): number => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
+  const next = seeded(Math.imul(seed, 0x9e3779b1));
   const index = (count: number): number => Math.floor(next() * count);
   return {
     next,

@@ -5,8 +5,8 @@ import type { Logger } from '#src/runtime/log.ts';
 const RESTART_WITHIN_MS = 15_000;
 const RESTART_RETRY_MS = 250;
 
-/** A Redis that can be killed and frozen, and is restarted on the same port with its data. One
- * fault at a time: each waits until the one before is undone. */
+/** A Redis that can be killed and frozen. After a kill it is restarted on the same port with its
+ * data. Each fault waits until the previous one has ended. */
 export class ChaosRedis {
   readonly #dataDir: string;
   readonly #log: Logger;
@@ -27,7 +27,8 @@ export class ChaosRedis {
     return this.#server.url;
   }
 
-  /** Sends SIGKILL; when Redis answers again, resolves with the time of the kill. */
+  /** Sends SIGKILL and restarts Redis.
+   * @returns when it was killed, in Unix ms */
   kill(downMs: number): Promise<number> {
     return this.#oneAtATime(async () => {
       const { pid, exited } = this.#server;
@@ -55,12 +56,12 @@ export class ChaosRedis {
     await this.#server.close();
   }
 
-  /** For the very end of this process, which waits for nothing. */
+  /** Kills it without waiting, for the exit of this process. */
   killNow(): void {
     try {
       process.kill(this.#server.pid, 'SIGKILL');
     } catch {
-      // It is gone.
+      // It has exited.
     }
   }
 

@@ -28,9 +28,9 @@ export interface Report {
   readonly verdict: Verdict;
   /** Work that was outstanding when --patience ended. */
   readonly unfinished: readonly string[];
-  /** Exits that no fault explains, and defects in logs. */
+  /** Exits that no fault explains, and errors in logs that show a defect. */
   readonly troubles: readonly string[];
-  /** Where logs, call log and volumes are. */
+  /** Folder with logs, call log and volumes. */
   readonly dir: string;
 }
 
@@ -114,12 +114,12 @@ function recoveries(
   );
 }
 
-/** For machines. */
+/** The report as JSON. */
 export function toJson(report: Report): string {
   return JSON.stringify({ passed: isPassed(report), ...report }, undefined, 2);
 }
 
-/** For people. */
+/** The report as tables. */
 export function toText(report: Report): string {
   const { settings, verdict } = report;
   const row = (what: string, count: number | string, note = ''): string =>
@@ -143,9 +143,9 @@ export function toText(report: Report): string {
     '',
     ...offenders.map(([what, lines]) => row(what, lines.length, MEANING[what])),
     row('unfinished', report.unfinished.length, 'outstanding when --patience ended'),
-    row('troubles', report.troubles.length, 'exits and defects that no fault explains'),
+    row('troubles', report.troubles.length, 'exits that no fault explains, defects in logs'),
     '',
-    row('faults', 'count', 'first progress after it: median, worst'),
+    row('faults', 'count', 'time until the next PV change: median, worst'),
     ...Object.entries(report.faults).map(([kind, { count, medianMs, worstMs }]) =>
       row(
         `  ${kind}`,
@@ -172,8 +172,8 @@ export function toText(report: Report): string {
 const MEANING: Readonly<Record<keyof Verdict, string>> = {
   leaked: 'volumes that no PV names',
   lost: 'claims that should be Bound and are not',
-  double: 'two calls, or volumes, for one name at once',
+  double: 'two calls or two volumes for one name at once',
   remade: 'volumes made again after their deletion',
-  wrong: 'DeleteVolume where the claim lived or the PV was not Released',
+  wrong: 'DeleteVolume while the claim existed or the PV was not Released',
   missing: 'Bound PVs without a volume',
 };

@@ -1,6 +1,6 @@
 import { seededRandom, type Random } from './random.ts';
 
-/** Everything that is done to the processes, with what it is. */
+/** The kinds of faults, with a description of each. */
 export const faultKinds = {
   'kill-ingest': 'SIGKILL of one ingest',
   'kill-jobs': 'SIGKILL of one jobs process',
@@ -9,27 +9,27 @@ export const faultKinds = {
   'freeze-leader': 'SIGSTOP of the ingest that leads, past its lease',
   'freeze-jobs': 'SIGSTOP of one jobs process, past the ownership of its records',
   'freeze-jobs-past-lock': 'SIGSTOP of one jobs process, past the locks of its jobs',
-  'kill-redis': 'SIGKILL of Redis, which comes back with its append-only file',
+  'kill-redis': 'SIGKILL of Redis, which is restarted with its append-only file',
   'freeze-redis': 'SIGSTOP of Redis',
-  'flush-redis': 'FLUSHALL; only survivable with --claim-finalizer',
+  'flush-redis': 'FLUSHALL; sutler survives it only with --claim-finalizer',
   'cut-api': 'connections to the API server are reset, new ones too',
-  'hang-api': 'connections to the API server are silent',
+  'hang-api': 'connections to the API server stay open and pass no data',
 } as const;
 
 export type FaultKind = keyof typeof faultKinds;
 
 /** One fault of a schedule. */
 export interface Fault {
-  /** Since the beginning. */
+  /** Time since the beginning of the run. */
   readonly atMs: number;
   readonly kind: FaultKind;
-  /** Which of several equal processes. */
+  /** Which of the ingest or jobs processes, from 0. */
   readonly target: number;
-  /** How long it lasts; for what is killed: until it is started again. */
+  /** How long it lasts; for a kill, how long the process stays down. */
   readonly forMs: number;
 }
 
-/** Times of the processes that faults are measured by. */
+/** Times of sutler that freezes have to exceed. */
 export interface FaultTiming {
   readonly leaseMs: number;
   readonly ownershipMs: number;
@@ -48,8 +48,8 @@ export interface SchedulePlan {
   readonly timing: FaultTiming;
 }
 
-/** When what happens to whom; the same for the same plan. Kinds come in rounds, each once per round
- * in random order. Faults overlap, but not two of the same process. */
+/** Plans the faults of a run; the same plan gives the same faults. Each kind occurs once per round,
+ * in random order. Faults may overlap, except two of the same process. */
 export function planFaults(plan: SchedulePlan): readonly Fault[] {
   const random = seededRandom(plan.seed);
   const busyUntil = new Map<string, number>();

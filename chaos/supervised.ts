@@ -2,7 +2,7 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { createWriteStream, type WriteStream } from 'node:fs';
 import { systemClock } from '#src/runtime/clock.ts';
 
-/** How to start a process that is going to be killed. */
+/** How to start a process. */
 export interface SupervisedPlan {
   readonly name: string;
   /** Executable and arguments. */
@@ -39,8 +39,9 @@ export class Supervised {
     return this.#child?.pid;
   }
 
-  /** Starts it; resolves with the facts that it announces when it is ready. Rejects if it ends
-   * before. */
+  /** Starts it.
+   * @returns the facts that it announces when it is ready
+   * @throws Error if it ends before that */
   start(): Promise<Facts> {
     return new Promise((resolve, reject) => {
       const child = this.#spawn();

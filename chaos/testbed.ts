@@ -5,11 +5,10 @@ import { fileURLToPath } from 'node:url';
 import { createKubeClient, type KubeClient } from '#src/kube/client.ts';
 import { loadClusterAccess } from '#src/kube/credentials.ts';
 import { namespaces } from '#src/kube/resources.ts';
-import { UsageError } from '#src/runtime/flags.ts';
 import type { Closers } from '#src/runtime/closers.ts';
 import type { Logger } from '#src/runtime/log.ts';
 import { version } from '#src/runtime/version.ts';
-import { realControlPlane } from '../test/harness/real-control-plane.ts';
+import { openControlPlane } from '../bench/control-plane.ts';
 import { startApiProxy, type ApiProxy } from './api-proxy.ts';
 import { ChaosRedis } from './redis.ts';
 import type { FaultTiming } from './schedule.ts';
@@ -23,7 +22,7 @@ export const REPLICAS = 2;
 
 const CLI = fileURLToPath(new URL('../sandbox/cli.js', import.meta.url));
 const STOP_GRACE_MS = 5_000;
-/** How much longer than its deadline a slow call of the driver takes; less than the settle time. */
+/** How long a slow call of the driver continues after its deadline; less than the settle time. */
 const SLOW_MS = 1_000;
 
 /** The times for sutler's flags, all derived from the deadline of a call. */
@@ -33,7 +32,7 @@ export interface Timing extends FaultTiming {
   readonly settleMs: number;
 }
 
-/** Scales all times to the time-out, so that what takes minutes in a cluster takes seconds here. */
+/** Derives all times from the deadline of a call, so that a run takes minutes instead of hours. */
 export function scaledTiming(timeoutMs: number, lockMs: number): Timing {
   const writeAllowanceMs = Math.max(1_000, timeoutMs);
   return {
@@ -78,16 +77,16 @@ export interface Testbed {
   readonly jobs: readonly Supervised[];
   readonly callLog: string;
   readonly volumesDir: string;
-  /** Exits that no fault explains, and defects in logs. */
+  /** Exits that no fault explains, and errors in logs that show a defect. */
   readonly troubles: readonly string[];
-  /** Keep the folder at the end. */
+  /** Keeps the folder at the end. */
   keep(): void;
   /** Kills all processes without waiting, for the exit of this process. */
   killNow(): void;
 }
 
-/** Starts a Kubernetes API and a proxy before it, driver, Redis, gateway, two ingest and two jobs,
- * each as a process of its own. */
+/** Starts a Kubernetes API with a proxy in front, driver, Redis, gateway, two ingest and two jobs.
+ * Each is a separate process. */
 export async function startTestbed(options: TestbedOptions): Promise<Testbed> {
   const { closers, log, timing } = options;
   const dir = await openFolder(options.dataDir);
@@ -107,7 +106,7 @@ export async function startTestbed(options: TestbedOptions): Promise<Testbed> {
     const child = new Supervised({
       name,
       command: [options.node, '--enable-source-maps', script, ...args],
-      // Only the testbed's cluster may be touched.
+      // Keeps every process away from clusters other than the testbed's.
       env: { ...options.env, KUBECONFIG: '', KUBERNETES_SERVICE_HOST: '', ...env },
       logFile: join(logsDir, `${name}.log`),
       onTrouble: (what) => {
@@ -247,7 +246,8 @@ async function openCluster(
 ): Promise<Cluster> {
   const { closers } = options;
   if (options.backend === 'real') {
-    const cluster = await openControlPlane(options.env);
+    // Never the cluster of KUBECONFIG, which is not for injecting faults.
+    const cluster = await openControlPlane({ ...options.env, KUBECONFIG: undefined });
     closers.add('control plane', () => cluster.close());
     const proxy = await startApiProxy('127.0.0.1');
     closers.add('proxy', () => proxy.close());
@@ -277,21 +277,4 @@ async function redirect(kubeconfig: string, dir: string, host: string): Promise<
     mode: 0o600,
   });
   return path;
-}
-
-function openControlPlane(
-  env: TestbedOptions['env'],
-): ReturnType<ReturnType<typeof realControlPlane>> {
-  // Never the cluster of a KUBECONFIG: faults must not be injected into a cluster of others.
-  const { KUBECONFIG: _, ...rest } = env;
-  let open: ReturnType<typeof realControlPlane>;
-  try {
-    open = realControlPlane(rest, { binder: true });
-  } catch (cause) {
-    throw new UsageError(
-      `--backend real: ${cause instanceof Error ? cause.message : String(cause)}`,
-      { cause },
-    );
-  }
-  return open();
 }

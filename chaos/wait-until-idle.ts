@@ -53,7 +53,7 @@ export async function waitUntilIdle(
     for (let idlePolls = 0; ;) {
       const left = await readOutstanding();
       idlePolls = left.length === 0 ? idlePolls + 1 : 0;
-      // Twice, because one poll may miss a key that moves from one place to another.
+      // Two polls in a row, because one poll may miss work that moves from one place to another.
       if (idlePolls === 2 || signal.aborted) return left;
       await systemClock.sleep(POLL_PERIOD_MS, signal);
     }

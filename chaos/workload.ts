@@ -26,7 +26,7 @@ export interface Workload {
   /** Creates claims until the signal aborts, then waits for the deletions that were due by then. */
   run(signal: AbortSignal): Promise<void>;
   readonly claims: readonly TrackedClaim[];
-  /** Every PV that was seen, by name, in its last state. */
+  /** The last state of every PV that was seen, by name. */
   readonly volumes: ReadonlyMap<string, SeenVolume>;
   /** The times at which a PV appeared or disappeared, in Unix ms. */
   readonly progressMs: readonly number[];
@@ -47,7 +47,7 @@ interface RawObject {
   readonly status?: { readonly phase?: string };
 }
 
-/** Creates the class and begins to watch. */
+/** Creates the class and starts the watches. */
 export async function startWorkload(options: WorkloadOptions): Promise<Workload> {
   const { client, log, namespace } = options;
   const random = seededRandom(options.seed);
@@ -107,12 +107,12 @@ export async function startWorkload(options: WorkloadOptions): Promise<Workload>
     });
     const claim: TrackedClaim = { name, uid: metadata.uid, isBound: false };
     tracked.set(claim.uid, claim);
-    // The watch may have been faster than the answer.
+    // The watch may have shown the claim before the answer arrived.
     const known = claimReflector.get(`${namespace}/${name}`);
     if (known?.metadata.uid === claim.uid) claim.isBound = known.phase === 'Bound';
     if (life.forMs === undefined) return;
     await systemClock.sleep(life.forMs, signal);
-    // Claims that were due later are not deleted.
+    // At the end of the run, only claims with a short life are still deleted.
     if (signal.aborted && life.forMs > CREATION_MS) return;
     claim.deleteSentMs = systemClock.nowMs();
     await client.delete(claims, { namespace, name });

@@ -50,7 +50,7 @@ export async function startEnvironment(
   const kubeconfig = join(dataDir, 'kubeconfig');
   const socket = `unix://${join(options.sockets, 'csi.sock')}`;
 
-  const redisUrl = options.redisUrl === '' ? await ownRedis(options) : options.redisUrl;
+  const redisUrl = options.redisUrl === '' ? await startRedis(options) : options.redisUrl;
   const facts: Record<string, string> = {};
   const start = async (
     name: string,
@@ -91,7 +91,7 @@ export async function startEnvironment(
   return isUp ? { kubeconfig, socket, redisUrl, facts } : undefined;
 }
 
-async function ownRedis({ dataDir, closers, log }: EnvironmentOptions): Promise<string> {
+async function startRedis({ dataDir, closers, log }: EnvironmentOptions): Promise<string> {
   const folder = join(dataDir, 'redis');
   await mkdir(folder, { recursive: true });
   const server = await keepRedisServer({ dataDir: folder, log });
@@ -109,8 +109,7 @@ function launch(
     {
       name,
       command: [options.node, CLI, name, ...child.args],
-      // A KUBECONFIG of the user's shell must not reach the processes: they may touch the sandbox
-      // only.
+      // Keeps the processes away from the cluster of the user's KUBECONFIG.
       env: {
         ...options.env,
         KUBECONFIG: '',

@@ -4,6 +4,7 @@ import { loadAll } from 'js-yaml';
 import type { KubeClient } from '#src/kube/client.ts';
 import { isAlreadyExists } from '#src/kube/kube-error.ts';
 import { claims, classes, secrets, volumes, type Resource } from '#src/kube/resources.ts';
+import { messageOf } from '#src/runtime/error-message.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 
 /** One object of the example files. */
@@ -32,10 +33,7 @@ export async function readExamples(folder: string): Promise<readonly Example[]> 
     try {
       for (const document of loadAll(text)) examples.push(readExample(document));
     } catch (cause) {
-      throw new UsageError(
-        `--examples: ${path}: ${cause instanceof Error ? cause.message : String(cause)}`,
-        { cause },
-      );
+      throw new UsageError(`--examples: ${path}: ${messageOf(cause)}`, { cause });
     }
   }
   const order = (example: Example): number =>

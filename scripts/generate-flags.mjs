@@ -1,4 +1,4 @@
-/* npm run generate:flags: writes docs/flags.md from the tables in src/<process>/flags.ts. */
+/* npm run generate:flags: writes docs/flags.md from the flag tables in src/<process>/flags.ts. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { build, root } from './setup.mjs';

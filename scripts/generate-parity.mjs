@@ -1,5 +1,5 @@
-/* npm run generate:parity: writes docs/parity-cases.md from the titles of the tests that carry the
- * number of a case. */
+/* npm run generate:parity: writes docs/parity-cases.md from the test titles that contain the number
+ * of a case. */
 import { spawnSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
@@ -11,7 +11,7 @@ const files = testFiles()
   .map((path) => join(compiledTests, path))
   .filter((file) => /[A-R]-\d\d/.test(readFileSync(file, 'utf8')));
 const reporter = new URL('titles-reporter.mjs', import.meta.url);
-// The pattern matches no title: tests are named and none is run.
+// The pattern matches no title, so node:test reports every test without running it.
 const { status, stdout } = spawnSync(
   process.execPath,
   ['--test', '--test-name-pattern=^$', `--test-reporter=${reporter}`, ...files],

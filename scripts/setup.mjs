@@ -37,13 +37,13 @@ export function install() {
     return;
   print('Installing packages (npm ci) …');
   if (run('npm', ['ci', '--no-audit', '--no-fund', '--loglevel=error']) !== 0)
-    fail('npm ci failed: see its lines above');
+    fail('npm ci failed: see its output above');
 }
 
-/** Compiles; the compiler skips what is up to date. */
+/** Compiles all projects; the compiler skips those that are up to date. */
 export function build() {
   if (run(process.execPath, [join(root, 'node_modules', 'typescript', 'bin', 'tsc'), '-b']) !== 0)
-    fail('the build failed: see the lines above');
+    fail('the build failed: see the output above');
 }
 
 function onPath(name) {
@@ -52,8 +52,8 @@ function onPath(name) {
     .some((folder) => folder !== '' && existsSync(join(folder, name)));
 }
 
-/** Makes sure that there is a Redis: by REDIS_URL, or a server on PATH. As root on Debian, installs
- * the package otherwise. */
+/** Checks that REDIS_URL is set or a Redis server is on PATH. If not, installs the Debian package
+ * when run as root on Debian, and fails elsewhere. */
 export function findRedis() {
   if (process.env.REDIS_URL) return;
   if (onPath('redis-server') || onPath('valkey-server')) return;
@@ -74,7 +74,7 @@ export function findRedis() {
   if (apt('install', '-y', '--no-install-recommends', 'redis-server') !== 0) fail(hint);
 }
 
-/** Runs a compiled program of dist-dev with this script's arguments, and exits as it does. */
+/** Runs a compiled program of dist-dev with this script's arguments, and exits with its code. */
 export function runCompiled(path) {
   const program = join(root, 'dist-dev', path);
   const child = spawn(process.execPath, [program, ...process.argv.slice(2)], { stdio: 'inherit' });

@@ -1,4 +1,4 @@
-/* npm start: runs the sandbox, or with --kubeconfig sutler on a real cluster and driver. */
+/* npm start: runs the sandbox. With --kubeconfig, runs sutler on a real cluster and driver. */
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { build, fail, findRedis, install, root } from './setup.mjs';
@@ -20,9 +20,9 @@ const child = spawn(
     ...args,
   ],
   {
-    // By the IPC channel the child notices when this process ends.
+    // The IPC channel tells the child when this process ends.
     stdio: ['inherit', 'inherit', 'inherit', 'ipc'],
-    // Only a cluster that is named on the command line may be touched.
+    // The cluster of KUBECONFIG is used only with --kubeconfig or --master.
     env: real ? process.env : { ...process.env, KUBECONFIG: '' },
   },
 );
@@ -30,7 +30,7 @@ const child = spawn(
 // This script exits when the child does.
 process.on('SIGINT', () => undefined);
 for (const signal of ['SIGTERM', 'SIGHUP']) process.on(signal, () => child.kill(signal));
-// npm does not pass on every signal that ends it, so the child is stopped when npm is gone.
+// npm does not pass on every signal that ends it, so the child is stopped when npm has exited.
 const parent = process.ppid;
 setInterval(() => process.ppid !== parent && child.kill('SIGTERM'), 1_000).unref();
 child.on('exit', (code, signal) => process.exit(code ?? (signal === null ? 1 : 128)));

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { build, compiledTests, fail, findRedis, install, root, testFiles } from './setup.mjs';
 
-/** Folders of test/ with commands of their own: they need a control plane, or several minutes. */
+/** Folders of test/ that npm test leaves out: they need a control plane, or several minutes. */
 const SETS = { real: { timeoutMs: 900_000 }, long: { timeoutMs: 1_800_000 } };
 
 const args = process.argv.slice(2);
@@ -14,7 +14,7 @@ const at = args.indexOf('--set');
 const set = at === -1 ? undefined : args[at + 1];
 if (set !== undefined && !(set in SETS))
   fail(`there is no test set ${set}; choose ${Object.keys(SETS).join(' or ')}`);
-const wanted = args.filter(
+const patterns = args.filter(
   (arg, index) => !arg.startsWith('--') && (at === -1 || index !== at + 1),
 );
 if (set === 'real' && !process.env.KUBEBUILDER_ASSETS && !process.env.KUBECONFIG) {
@@ -31,12 +31,12 @@ const setOf = (path) => Object.keys(SETS).find((name) => path.startsWith(`${name
 const files = testFiles()
   .filter((path) => setOf(path) === set)
   .map((path) => join(compiledTests, path))
-  .filter((file) => wanted.length === 0 || wanted.some((part) => file.includes(part)));
-if (files.length === 0) fail(`no test file matches ${wanted.join(', ')}`);
+  .filter((file) => patterns.length === 0 || patterns.some((part) => file.includes(part)));
+if (files.length === 0) fail(`no test file matches ${patterns.join(', ')}`);
 const timeoutMs = SETS[set]?.timeoutMs ?? 180_000;
-const notes = mkdtempSync(join(tmpdir(), 'sutler-test-'));
-const failures = join(notes, 'failures');
-// Only with tap are the counts the last lines on every version of Node.
+const folder = mkdtempSync(join(tmpdir(), 'sutler-test-'));
+const failures = join(folder, 'failures');
+// The tap reporter ends with the counts on every version of Node.
 const reporters = [
   '--test-reporter=tap',
   '--test-reporter-destination=stdout',
@@ -58,5 +58,5 @@ const { status } = spawnSync(
 // Failures are repeated at the end: they are hard to find among thousands of lines, and some logs
 // keep only the last ones.
 if (status !== 0 && existsSync(failures)) process.stdout.write(readFileSync(failures));
-rmSync(notes, { recursive: true });
+rmSync(folder, { recursive: true });
 process.exit(status ?? 1);

@@ -1,7 +1,6 @@
-/* A reporter for node:test: the file, the suites and the title of each test, one JSON array a line.
- */
+/* A reporter for node:test that prints one JSON array per test: file, suites, title. */
 
-// oxlint-disable-next-line import/no-default-export -- node:test asks for it
+// oxlint-disable-next-line import/no-default-export -- node:test requires it
 export default async function* titles(source) {
   const names = [];
   for await (const { type, data } of source) {

@@ -47,14 +47,14 @@ export interface Named {
   readonly kind: string;
 }
 
-const qualified = (resource: Named, word: string) =>
-  resource.group === '' ? word : `${word}.${resource.group}`;
+const qualified = (resource: Named, kind: string) =>
+  resource.group === '' ? kind : `${kind}.${resource.group}`;
 
-function detailsOf(resource: Named, name: string, word: string): JsonObject {
+function detailsOf(resource: Named, name: string, kind: string): JsonObject {
   return {
     ...(name === '' ? {} : { name }),
     ...(resource.group === '' ? {} : { group: resource.group }),
-    kind: word,
+    kind: kind,
   };
 }
 
@@ -132,9 +132,9 @@ export function invalid(
   name: string,
   causes: readonly Cause[],
 ): ApiError {
-  const said = causes.map((cause) => `${cause.field ?? ''}: ${cause.message}`);
+  const messages = causes.map((cause) => `${cause.field ?? ''}: ${cause.message}`);
   const kind = resource.group === '' ? resource.kind : `${resource.kind}.${resource.group}`;
-  const list = said.length === 1 ? (said[0] ?? '') : `[${said.join(', ')}]`;
+  const list = messages.length === 1 ? (messages[0] ?? '') : `[${messages.join(', ')}]`;
   const message = `${kind} "${name}" is invalid: ${list}`;
   const details: JsonObject = {
     ...(name === '' ? {} : { name }),

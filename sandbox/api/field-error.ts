@@ -25,10 +25,11 @@ export function notSupported(
   value: Json | undefined,
   supported: readonly string[],
 ): Cause {
-  const words = [...supported].sort().map((word) => JSON.stringify(word));
+  const values = [...supported].sort().map((each) => JSON.stringify(each));
+  const given = JSON.stringify(value ?? null);
   return {
     reason: 'FieldValueNotSupported',
-    message: `Unsupported value: ${JSON.stringify(value ?? null)}: supported values: ${words.join(', ')}`,
+    message: `Unsupported value: ${given}: supported values: ${values.join(', ')}`,
     field,
   };
 }

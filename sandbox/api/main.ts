@@ -3,30 +3,30 @@ import { UsageError } from '#src/runtime/flags.ts';
 import { openHttpEndpoint } from '#src/runtime/http.ts';
 import { runProcess, type Invocation, type ProcessContext } from '#src/runtime/process.ts';
 import { startBinder } from '../binder/binder.ts';
-import { flags, summary } from './flags.ts';
+import { flags as table, summary } from './flags.ts';
 import { startSandboxApi } from './server.ts';
 
 /** `sutler sandbox-api`: the sandbox's API server and volume binder. */
 export function main(invocation: Invocation): Promise<void> {
-  return runProcess(invocation, { name: 'sandbox-api', summary, table: flags, start });
+  return runProcess(invocation, { name: 'sandbox-api', summary, table, start });
 }
 
-async function start(p: ProcessContext<typeof flags>): Promise<void> {
-  const { flags: f, log, closers } = p;
-  const api = await startSandboxApi({ port: f.apiPort, log }).catch((cause: unknown) => {
+async function start(context: ProcessContext<typeof table>): Promise<void> {
+  const { flags, log, closers } = context;
+  const api = await startSandboxApi({ port: flags.apiPort, log }).catch((cause: unknown) => {
     if (!(cause instanceof Error) || !('code' in cause) || cause.code !== 'EADDRINUSE') throw cause;
     throw new UsageError(
-      `--api-port ${f.apiPort}: the port is in use; stop its owner or choose another`,
+      `--api-port ${flags.apiPort}: the port is in use; stop its owner or choose another`,
       { cause },
     );
   });
   closers.add('API', () => api.close());
   const binder = startBinder({ operations: api.operations, log });
   closers.add('volume binder', () => binder.close());
-  if (f.kubeconfigOut !== '') {
-    await writeFile(f.kubeconfigOut, api.kubeconfig(), { mode: 0o600 });
+  if (flags.kubeconfigOut !== '') {
+    await writeFile(flags.kubeconfigOut, api.kubeconfig(), { mode: 0o600 });
     // writeFile sets the mode of new files only.
-    await chmod(f.kubeconfigOut, 0o600);
+    await chmod(flags.kubeconfigOut, 0o600);
   }
-  p.announce({ server: api.url, ...(await openHttpEndpoint(p)) });
+  context.announce({ server: api.url, ...(await openHttpEndpoint(context)) });
 }

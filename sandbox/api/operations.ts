@@ -213,7 +213,7 @@ export class Operations {
       return new Stored('', headFirst(resource.review(asReview(decoded, context.nowMs))), 0);
     const given = objectAt(decoded, 'metadata');
     const metadata = newMetadata(resource, namespace, given, context.nowMs);
-    if (namespace !== undefined) this.#checkNamespaceTakes(resource, namespace, metadata.name);
+    if (namespace !== undefined) this.#checkNamespaceAccepts(resource, namespace, metadata.name);
     const object: KubeObject = headFirst({ ...decoded, metadata });
     resource.applyDefaults?.(object);
     resource.beforeCreate?.(object, context);
@@ -229,15 +229,16 @@ export class Operations {
     return stored;
   }
 
-  /** @throws ApiError 404 or 403 where the namespace takes no new objects */
-  #checkNamespaceTakes(resource: Resource, namespace: string, name: string): void {
-    const home = this.store.collection(namespaces).objects.get(namespace);
-    if (home === undefined) throw notFound(namespaces, namespace);
-    if (home.object.metadata.deletionTimestamp === undefined) return;
-    const why = `unable to create new content in namespace ${namespace} because it is being terminated`;
+  /** @throws ApiError 404 or 403 if the namespace accepts no new objects */
+  #checkNamespaceAccepts(resource: Resource, namespace: string, name: string): void {
+    const found = this.store.collection(namespaces).objects.get(namespace);
+    if (found === undefined) throw notFound(namespaces, namespace);
+    if (found.object.metadata.deletionTimestamp === undefined) return;
+    const state = 'is being terminated';
+    const why = `unable to create new content in namespace ${namespace} because it ${state}`;
     const cause = {
       reason: 'NamespaceTerminating',
-      message: `namespace ${namespace} is being terminated`,
+      message: `namespace ${namespace} ${state}`,
       field: 'metadata.namespace',
     };
     throw forbidden(resource, name, why, [cause]);

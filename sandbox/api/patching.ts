@@ -38,8 +38,9 @@ export function patchedBy(
   if (type === 'json') return jsonPatch(before, patch);
   if (!isObject(patch))
     throw badRequest(
-      `error decoding patch: json: cannot unmarshal ${Array.isArray(patch) ? 'array' : typeof patch} ` +
-        'into Go value of type map[string]interface {}',
+      'error decoding patch: json: cannot unmarshal ' +
+        (Array.isArray(patch) ? 'array' : typeof patch) +
+        ' into Go value of type map[string]interface {}',
     );
   if (type === 'merge') return mergePatch(before, patch);
   if (resource.struct.name === 'CustomObject') {

@@ -11,6 +11,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { Code } from '#src/csi/status.ts';
+import { messageOf } from '#src/runtime/error-message.ts';
 import { DriverStatus } from './driver-status.ts';
 import type { AccessType } from './volume-store.ts';
 
@@ -52,10 +53,9 @@ function growFile(path: string, bytes: bigint): void {
     // Never shorter: a volume with a source has at least the source's size.
     if (BigInt(fstatSync(file).size) < bytes) ftruncateSync(file, Number(bytes));
   } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
     throw new DriverStatus(
       Code.OutOfRange,
-      `no file of ${bytes} bytes can be made for a block volume: ${reason}`,
+      `no file of ${bytes} bytes can be created for a block volume: ${messageOf(cause)}`,
     );
   } finally {
     closeSync(file);

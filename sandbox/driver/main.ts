@@ -3,24 +3,24 @@ import { parseAddress } from '#src/runtime/address.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { openHttpEndpoint } from '#src/runtime/http.ts';
 import { runProcess, type Invocation } from '#src/runtime/process.ts';
-import { flags, summary } from './flags.ts';
+import { flags as table, summary } from './flags.ts';
 import { startSampleDriver } from './server.ts';
 
-/** The sample driver as a process of its own. */
+/** `sutler sandbox-driver`: the sample driver. */
 export function main(invocation: Invocation): Promise<void> {
   return runProcess(invocation, {
     name: 'sandbox-driver',
     summary,
-    table: flags,
+    table,
     start: async (context) => {
-      const { flags: given, metrics, closers } = context;
-      const address = parseAddress('csi-address', given.csiAddress);
+      const { flags, metrics, closers } = context;
+      const address = parseAddress('csi-address', flags.csiAddress);
       if (address.kind !== 'unix')
         throw new UsageError(
-          `--csi-address ${given.csiAddress}: a driver listens on a unix socket; ` +
+          `--csi-address ${flags.csiAddress}: a driver listens on a unix socket; ` +
             'write /path/to/socket',
         );
-      if (given.dataDir === '')
+      if (flags.dataDir === '')
         throw new UsageError('--data-dir is missing: name a folder for the volumes');
       const calls = new Counter({
         name: 'sutler_sample_driver_calls_total',
@@ -30,20 +30,20 @@ export function main(invocation: Invocation): Promise<void> {
       });
       const driver = await startSampleDriver({
         socket: address.path,
-        dataDir: given.dataDir,
-        name: given.driverName,
-        nodeId: given.nodeId,
-        delayMs: given.delayMs,
-        capacityBytes: BigInt(given.capacityGib) * 1024n ** 3n,
-        ...(given.mutableParameters.length === 0
+        dataDir: flags.dataDir,
+        name: flags.driverName,
+        nodeId: flags.nodeId,
+        delayMs: flags.delayMs,
+        capacityBytes: BigInt(flags.capacityGib) * 1024n ** 3n,
+        ...(flags.mutableParameters.length === 0
           ? {}
-          : { mutableParameters: given.mutableParameters }),
-        // A block without a value: onCall's result would be the answer, and inc() returns one.
+          : { mutableParameters: flags.mutableParameters }),
+        // Must return undefined, because any other result of onCall becomes the answer.
         onCall: ({ method }) => {
           calls.inc({ method });
         },
       });
-      closers.add('driver', () => driver.close(given.delayMs + 1_000));
+      closers.add('driver', () => driver.close(flags.delayMs + 1_000));
       const volumes: Gauge = new Gauge({
         name: 'sutler_sample_driver_volumes',
         help: 'Volumes that exist.',
@@ -53,7 +53,7 @@ export function main(invocation: Invocation): Promise<void> {
       metrics.registerMetric(volumes);
       context.announce({
         socket: `unix://${driver.socket}`,
-        driver: given.driverName,
+        driver: flags.driverName,
         ...(await openHttpEndpoint(context)),
       });
     },

@@ -4,6 +4,7 @@ import type {
   NodeUnpublishVolumeRequest,
 } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
+import { messageOf } from '#src/runtime/error-message.ts';
 import { pathInside } from './contents.ts';
 import { DriverStatus } from './driver-status.ts';
 import type { VolumeOperations } from './volume-operations.ts';
@@ -29,10 +30,7 @@ export function publish(
   try {
     symlinkSync(path, targetPath);
   } catch (cause) {
-    throw new DriverStatus(
-      Code.Internal,
-      `${targetPath} can't be made: ${cause instanceof Error ? cause.message : String(cause)}`,
-    );
+    throw new DriverStatus(Code.Internal, `${targetPath} can't be created: ${messageOf(cause)}`);
   }
 }
 

@@ -16,6 +16,7 @@ import {
 import { methodPath } from '#src/csi/methods.ts';
 import { Code } from '#src/csi/status.ts';
 import { systemClock, timerMs, type Clock } from '#src/runtime/clock.ts';
+import { messageOf } from '#src/runtime/error-message.ts';
 import { claimSocketPath } from '#src/runtime/socket-file.ts';
 import { DEFAULT_CAPABILITIES, type SampleCapability } from './capabilities.ts';
 import { DriverStatus } from './driver-status.ts';
@@ -170,8 +171,7 @@ function describe(
 }
 
 function statusOf(error: unknown): { code: number; details: string; metadata?: Metadata } {
-  if (!(error instanceof DriverStatus))
-    return { code: Code.Internal, details: error instanceof Error ? error.message : String(error) };
+  if (!(error instanceof DriverStatus)) return { code: Code.Internal, details: messageOf(error) };
   return {
     code: error.code,
     details: error.details,

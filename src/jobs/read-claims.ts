@@ -23,7 +23,7 @@ export async function findClaim(
   matches: (claim: Claim) => boolean,
 ): Promise<Claim | undefined> {
   for await (const page of listPages<Claim>(kube, claims, { namespace })) {
-    const match = page.find(matches);
+    const match = page.items.find(matches);
     if (match !== undefined) return match;
   }
   return undefined;

@@ -2,12 +2,12 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { CASES, plan } from '../../bench/planning-cases.ts';
 
-describe('what bench:planning counts', () => {
+describe('cases of bench:planning', () => {
   for (const one of CASES) {
-    it(`makes a volume: ${one.name}`, () => assert.equal(plan(one).kind, 'create'));
+    it(`plans a volume: ${one.name}`, () => assert.equal(plan(one).kind, 'create'));
   }
 
-  it('has secrets from templates, for the call and for all that a PV names', () => {
+  it('resolves secret templates for the call and for every reference in the PV', () => {
     const templates = CASES.find(({ name }) => name.includes('secrets'));
     assert.ok(templates);
     const made = plan(templates);

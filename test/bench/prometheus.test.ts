@@ -19,7 +19,7 @@ async function page(): Promise<string> {
 }
 
 describe('parseMetrics', () => {
-  it('reads what prom-client writes, label values of any kind included', async () => {
+  it('reads the text of prom-client, also escaped label values', async () => {
     const samples = parseMetrics(await page());
     const paths = samples
       .filter(({ name }) => name === 'requests_total')
@@ -42,7 +42,7 @@ describe('parseMetrics', () => {
 });
 
 describe('sumBy and increase', () => {
-  it('give what was added between two looks, by a key made of labels', async () => {
+  it('give the growth of a counter between two readings, by a key of labels', async () => {
     const before = sumBy(parseMetrics(await page()), 'requests_total', ({ verb = '' }) => verb);
     assert.deepEqual(
       before,

@@ -5,7 +5,7 @@ import { cpuMs, rssBytes } from '../../bench/proc.ts';
 import { timesOf } from '../../bench/report.ts';
 
 describe('percentile', () => {
-  it('is a value that occurred, by nearest rank', () => {
+  it('returns one of the values, by nearest rank', () => {
     const values = [40, 10, 30, 20];
     assert.deepEqual(
       [0, 0.25, 0.5, 0.51, 0.99, 1].map((share) => percentile(values, share)),
@@ -16,7 +16,7 @@ describe('percentile', () => {
 });
 
 describe('timesOf', () => {
-  it('counts rates from the first request to the last volume, latency from answer to volume', () => {
+  it('measures rates from the first request, and latency from the answer, to the PV', () => {
     const times = timesOf(
       [
         { name: 'a', answeredMs: 110, volumeMs: 130, boundMs: 600 },
@@ -35,13 +35,13 @@ describe('timesOf', () => {
     });
   });
 
-  it('has no Bound rate for deletions', () => {
+  it('returns NaN as the Bound rate of deletions', () => {
     assert.ok(Number.isNaN(timesOf([{ name: 'a', answeredMs: 1, volumeMs: 2 }], 0).boundPerSecond));
   });
 });
 
 describe('proc', () => {
-  it('reads CPU time and memory of this process as Node knows them', async () => {
+  it('reads the same CPU time and memory of this process as Node', async () => {
     const { user, system } = process.cpuUsage();
     const ms = await cpuMs(process.pid);
     assert.ok(

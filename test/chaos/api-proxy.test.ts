@@ -15,7 +15,7 @@ describe('startApiProxy', () => {
   const open = async (): Promise<Socket> => {
     const client = connect(proxy.port, '127.0.0.1');
     clients.push(client);
-    // What is cut is reset; the test that waits for it has a listener of its own.
+    // A cut connection emits an error; the test that waits for it adds its own listener.
     client.on('error', () => undefined);
     await once(client, 'connect');
     return client;
@@ -42,7 +42,7 @@ describe('startApiProxy', () => {
 
   it('passes bytes both ways', async () => assert.ok(await answers(await open(), 'hello')));
 
-  it('resets connections while it is cut, new ones too, and lets others in afterwards', async () => {
+  it('resets present and new connections while cut, and forwards again afterwards', async () => {
     const client = await open();
     assert.ok(await answers(client, 'before'));
     const reset = once(client, 'error');
@@ -56,16 +56,16 @@ describe('startApiProxy', () => {
     assert.ok(await answers(await open(), 'after'));
   });
 
-  it('is silent while it hangs, and goes on where it was afterwards', async () => {
+  it('forwards no data while it hangs, and all of it afterwards', async () => {
     const client = await open();
     assert.ok(await answers(client, 'before'));
     proxy.set('hang');
     const late = await open();
-    assert.equal(await answers(client, 'held'), false);
-    const [held, came] = [once(client, 'data'), once(late, 'data')];
+    assert.equal(await answers(client, 'delayed'), false);
+    const [delayed, first] = [once(client, 'data'), once(late, 'data')];
     late.write('late');
     proxy.set('open');
-    assert.equal(String((await held)[0]), 'held');
-    assert.equal(String((await came)[0]), 'late');
+    assert.equal(String((await delayed)[0]), 'delayed');
+    assert.equal(String((await first)[0]), 'late');
   });
 });

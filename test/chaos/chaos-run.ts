@@ -6,11 +6,11 @@ const MAIN = fileURLToPath(new URL('../../chaos/main.js', import.meta.url));
 
 export interface ChaosRun {
   readonly code: number;
-  /** As --json prints it. */
+  /** The output of --json. */
   readonly report: Report & { readonly passed: boolean };
 }
 
-/** Runs the chaos command as a process of its own. */
+/** Runs the chaos command as a child process. */
 export function runChaos(args: readonly string[]): Promise<ChaosRun> {
   return new Promise((resolve, reject) => {
     execFile(
@@ -21,15 +21,14 @@ export function runChaos(args: readonly string[]): Promise<ChaosRun> {
         const code = error === null ? 0 : Number(error.code ?? -1);
         if (stdout === '')
           reject(new Error(`chaos ended with ${code} and no report:\n${stderr.slice(-4_000)}`));
-        // The command's own --json.
         else resolve({ code, report: JSON.parse(stdout) as ChaosRun['report'] });
       },
     );
   });
 }
 
-/** The offenders of a report, by what they did; {} where it is clean. */
-export function offenders({ report }: ChaosRun): Readonly<Record<string, readonly string[]>> {
+/** The violations of a report, by kind; {} if there are none. */
+export function violations({ report }: ChaosRun): Readonly<Record<string, readonly string[]>> {
   const all = { ...report.verdict, unfinished: report.unfinished, troubles: report.troubles };
   return Object.fromEntries(
     Object.entries(all).filter(([, lines]: [string, readonly string[]]) => lines.length > 0),

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { rm } from 'node:fs/promises';
 import { describe, it } from 'node:test';
-import { offenders, runChaos } from './chaos-run.ts';
+import { violations, runChaos } from './chaos-run.ts';
 
-// Both wait most of the time.
+// Run together, because both wait most of the time.
 describe('npm run chaos', { concurrency: true }, () => {
   it('loses nothing under kills, freezes, Redis restarts and API server outages', async () => {
     const run = await runChaos([
@@ -15,7 +15,7 @@ describe('npm run chaos', { concurrency: true }, () => {
       '--timeout=1s',
       '--patience=90s',
     ]);
-    assert.deepEqual(offenders(run), {}, run.report.dir);
+    assert.deepEqual(violations(run), {}, run.report.dir);
     assert.equal(run.code, 0);
     assert.ok(run.report.claims > 20, `${run.report.claims} claims`);
     assert.ok(run.report.volumesMade > 20, `${run.report.volumesMade} volumes`);
@@ -27,8 +27,8 @@ describe('npm run chaos', { concurrency: true }, () => {
       '--backend=sandbox',
       '--seed=1',
       '--leaky',
-      // A call goes on without the process that sent it; with its claim deleted, only a record
-      // would know of the volume.
+      // After a kill, the driver still finishes the call. If the claim is deleted meanwhile, only a
+      // record would show that there may be a volume.
       '--faults=kill-jobs',
       '--fault-gap=2s',
       '--claims-per-second=8',
@@ -39,7 +39,7 @@ describe('npm run chaos', { concurrency: true }, () => {
     ]);
     assert.equal(run.code, 1);
     assert.ok(run.report.verdict.leaked.length > 0, JSON.stringify(run.report));
-    // What a failure leaves behind for its reader.
+    // A failed run keeps its folder.
     await rm(run.report.dir, { recursive: true });
   });
 });

@@ -58,23 +58,23 @@ const volume: SeenVolume = {
   wasReleased: false,
   isThere: true,
 };
-/** A claim whose volume was made and is there. */
-const calm: Evidence = {
+/** A claim with its volume. */
+const bound: Evidence = {
   calls: [boot(0, 1), starts(10, 1), made(15, 1, 'h1'), ends(16, 1)],
   driverVolumes: [{ handle: 'h1', name: NAME }],
   volumes: [volume],
   claims: [claim],
 };
-/** The same after its whole life. */
-const over: Evidence = {
-  calls: [...calm.calls, starts(30, 2, 'DeleteVolume', 'h1'), deleted(35, 2, 'h1'), ends(36, 2)],
+/** The same after the deletion of claim and volume. */
+const removed: Evidence = {
+  calls: [...bound.calls, starts(30, 2, 'DeleteVolume', 'h1'), deleted(35, 2, 'h1'), ends(36, 2)],
   driverVolumes: [],
   volumes: [{ ...volume, phase: 'Released', wasReleased: true, isThere: false }],
   claims: [{ ...claim, deleteSentMs: 20 }],
 };
 
-/** Counts of what was found. */
-function found(evidence: Evidence): Partial<Record<keyof Verdict, number>> {
+/** The number of violations of each kind. */
+function countViolations(evidence: Evidence): Partial<Record<keyof Verdict, number>> {
   const verdict = Object.entries(judge(evidence)) as [keyof Verdict, readonly string[]][];
   return Object.fromEntries(
     verdict.filter(([, lines]) => lines.length > 0).map(([what, lines]) => [what, lines.length]),
@@ -82,26 +82,31 @@ function found(evidence: Evidence): Partial<Record<keyof Verdict, number>> {
 }
 
 describe('judge', () => {
-  it('finds nothing where all is well', () => {
-    for (const evidence of [calm, over]) {
-      assert.deepEqual(found(evidence), {});
+  it('finds nothing in runs without violations', () => {
+    for (const evidence of [bound, removed]) {
+      assert.deepEqual(countViolations(evidence), {});
       assert.ok(isClean(judge(evidence)));
     }
   });
 
-  it('finds a volume that no PV names', () =>
-    assert.deepEqual(found({ ...over, driverVolumes: calm.driverVolumes }), { leaked: 1 }));
+  it('reports a volume that no PV names', () =>
+    assert.deepEqual(countViolations({ ...removed, driverVolumes: bound.driverVolumes }), {
+      leaked: 1,
+    }));
 
-  it('finds a claim that is not Bound, unless it was deleted', () => {
+  it('reports a claim that is not Bound, unless it was deleted', () => {
     const pending = { name: 'c2', uid: 'u2', isBound: false };
-    assert.deepEqual(found({ ...calm, claims: [claim, pending] }), { lost: 1 });
-    assert.deepEqual(found({ ...calm, claims: [claim, { ...pending, deleteSentMs: 5 }] }), {});
+    assert.deepEqual(countViolations({ ...bound, claims: [claim, pending] }), { lost: 1 });
+    assert.deepEqual(
+      countViolations({ ...bound, claims: [claim, { ...pending, deleteSentMs: 5 }] }),
+      {},
+    );
   });
 
-  it('finds two calls for one name at once', () => {
+  it('reports two calls for one name at once', () => {
     assert.deepEqual(
-      found({
-        ...calm,
+      countViolations({
+        ...bound,
         calls: [
           boot(0, 1),
           starts(10, 1),
@@ -117,21 +122,21 @@ describe('judge', () => {
     );
   });
 
-  it('finds a deletion by handle while a creation by name is under way', () => {
+  it('reports a deletion by handle while a creation by name is under way', () => {
     const calls = [
-      ...calm.calls,
+      ...bound.calls,
       starts(30, 2),
       starts(31, 3, 'DeleteVolume', 'h1'),
       ends(32, 3),
       ends(33, 2),
     ];
-    assert.deepEqual(found({ ...over, calls }), { double: 1 });
+    assert.deepEqual(countViolations({ ...removed, calls }), { double: 1 });
   });
 
-  it('lets a call follow one whose caller was gone, or whose driver is dead', () => {
+  it('accepts a call after one that was cut or whose driver was killed', () => {
     assert.deepEqual(
-      found({
-        ...calm,
+      countViolations({
+        ...bound,
         calls: [
           boot(0, 1),
           starts(10, 1),
@@ -144,8 +149,8 @@ describe('judge', () => {
       {},
     );
     assert.deepEqual(
-      found({
-        ...calm,
+      countViolations({
+        ...bound,
         calls: [
           boot(0, 1),
           starts(10, 1),
@@ -159,22 +164,26 @@ describe('judge', () => {
     );
   });
 
-  it('finds a volume that was made again after its deletion', () => {
-    const calls = [...over.calls, starts(40, 3), made(45, 3, 'h2'), ends(46, 3)];
-    assert.deepEqual(found({ ...over, calls }), { remade: 1 });
+  it('reports a volume that was created again after its deletion', () => {
+    const calls = [...removed.calls, starts(40, 3), made(45, 3, 'h2'), ends(46, 3)];
+    assert.deepEqual(countViolations({ ...removed, calls }), { remade: 1 });
   });
 
-  it('finds two volumes for one name', () => {
-    const calls = [...calm.calls, starts(40, 3), made(45, 3, 'h2'), ends(46, 3)];
-    assert.deepEqual(found({ ...calm, calls }), { double: 1 });
+  it('reports two volumes for one name', () => {
+    const calls = [...bound.calls, starts(40, 3), made(45, 3, 'h2'), ends(46, 3)];
+    assert.deepEqual(countViolations({ ...bound, calls }), { double: 1 });
   });
 
-  it('finds a deletion whose claim was alive, or whose PV was never Released', () => {
-    assert.deepEqual(found({ ...over, claims: [{ ...claim, deleteSentMs: 31 }] }), { wrong: 1 });
-    assert.deepEqual(found({ ...over, claims: [claim] }), { wrong: 1 });
-    assert.deepEqual(found({ ...over, volumes: [{ ...volume, isThere: false }] }), { wrong: 1 });
+  it('reports a deletion while the claim existed or the PV was never Released', () => {
+    assert.deepEqual(countViolations({ ...removed, claims: [{ ...claim, deleteSentMs: 31 }] }), {
+      wrong: 1,
+    });
+    assert.deepEqual(countViolations({ ...removed, claims: [claim] }), { wrong: 1 });
+    assert.deepEqual(countViolations({ ...removed, volumes: [{ ...volume, isThere: false }] }), {
+      wrong: 1,
+    });
   });
 
-  it('finds a Bound PV whose volume is gone', () =>
-    assert.deepEqual(found({ ...calm, driverVolumes: [] }), { missing: 1 }));
+  it('reports a Bound PV whose volume is gone', () =>
+    assert.deepEqual(countViolations({ ...bound, driverVolumes: [] }), { missing: 1 }));
 });

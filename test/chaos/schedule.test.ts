@@ -12,18 +12,18 @@ const plan: SchedulePlan = {
 };
 
 describe('planFaults', () => {
-  it('gives the same schedule for the same seed, and another for another', () => {
+  it('plans the same faults for the same seed, and others for another seed', () => {
     assert.deepEqual(planFaults(plan), planFaults({ ...plan }));
     assert.notDeepEqual(planFaults(plan), planFaults({ ...plan, seed: 8 }));
   });
 
-  it('uses every kind, with both of two equal processes', () => {
+  it('uses every kind, and both processes of ingest and jobs', () => {
     const faults = planFaults(plan);
     assert.deepEqual([...new Set(faults.map(({ kind }) => kind))].sort(), [...plan.kinds].sort());
     assert.deepEqual([...new Set(faults.map(({ target }) => target))].sort(), [0, 1]);
   });
 
-  it('lets no fault last beyond the run, and freezes for longer than what is to expire', () => {
+  it('ends every fault within the run, and freezes until leases and locks expire', () => {
     const { timing, runMs } = plan;
     for (const { kind, atMs, forMs } of planFaults(plan)) {
       assert.ok(atMs + forMs <= runMs);
@@ -33,7 +33,7 @@ describe('planFaults', () => {
     }
   });
 
-  it('has faults that overlap, but not two of the same process', () => {
+  it('plans overlapping faults, but never two of the same process', () => {
     const faults = planFaults(plan);
     const overlapping = faults.flatMap((one) =>
       faults
@@ -51,6 +51,6 @@ describe('planFaults', () => {
     }
   });
 
-  it('has no faults where no kind is wanted', () =>
+  it('plans no faults for no kinds', () =>
     assert.deepEqual(planFaults({ ...plan, kinds: [] }), []));
 });

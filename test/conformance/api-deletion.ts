@@ -11,11 +11,11 @@ import {
 } from './connection.ts';
 import { VOLUMES, paths, secret, volume } from './objects.ts';
 
-const HELD = 'sutler.dev/held';
+const FINALIZER = 'sutler.dev/one';
 
-/** Deleting: at once, behind finalizers, under preconditions, in bulk. */
+/** Deletion of objects with and without finalizers, with preconditions, and of collections. */
 export function describeDeletion(api: () => Connection): void {
-  const stored = async (
+  const createSecret = async (
     metadata: Fields = {},
   ): Promise<{ readonly path: string; readonly uid: string; readonly resourceVersion: string }> => {
     const { secrets } = paths(await api().namespace());
@@ -32,8 +32,8 @@ export function describeDeletion(api: () => Connection): void {
     });
 
   describe('delete', () => {
-    it('removes an object without finalizers at once, and answers a Status with its uid', async () => {
-      const { path, uid } = await stored();
+    it('removes an object without finalizers and answers a Status with its uid', async () => {
+      const { path, uid } = await createSecret();
       const reply = await api().call('DELETE', path);
       assert.equal(reply.status, 200);
       assert.equal(at(reply.body, 'kind'), 'Status');
@@ -42,13 +42,13 @@ export function describeDeletion(api: () => Connection): void {
       refused(await api().get(path), { code: 404, reason: 'NotFound' });
     });
 
-    it('answers 404 for an object that is not there', async () => {
+    it('answers 404 for an object that does not exist', async () => {
       const { secrets } = paths(await api().namespace());
       refused(await api().call('DELETE', `${secrets}/absent`), { code: 404, reason: 'NotFound' });
     });
 
-    it('gives the next object of that name another uid', async () => {
-      const { path, uid } = await stored();
+    it('allows a new object with the same name and another uid', async () => {
+      const { path, uid } = await createSecret();
       await api().call('DELETE', path);
       const again = await api().create(path.slice(0, path.lastIndexOf('/')), secret('a'));
       assert.notEqual(at(again, 'metadata', 'uid'), uid);
@@ -56,8 +56,8 @@ export function describeDeletion(api: () => Connection): void {
   });
 
   describe('an object with finalizers', () => {
-    it('is marked by delete, and answered as an object', async () => {
-      const { path } = await stored({ finalizers: [HELD] });
+    it('gets a deletionTimestamp by delete, which answers the object', async () => {
+      const { path } = await createSecret({ finalizers: [FINALIZER] });
       const reply = await api().call('DELETE', path);
       assert.equal(reply.status, 200);
       assert.equal(at(reply.body, 'kind'), 'Secret');
@@ -72,8 +72,8 @@ export function describeDeletion(api: () => Connection): void {
       );
     });
 
-    it('keeps its deletionTimestamp and its resourceVersion when it is deleted again', async () => {
-      const { path } = await stored({ finalizers: [HELD] });
+    it('is not changed by a second delete', async () => {
+      const { path } = await createSecret({ finalizers: [FINALIZER] });
       const first = await api().call('DELETE', path);
       const second = await api().call('DELETE', path);
       assert.equal(second.status, 200);
@@ -87,15 +87,15 @@ export function describeDeletion(api: () => Connection): void {
       );
     });
 
-    it('stays while one of its finalizers is left', async () => {
-      const { path } = await stored({ finalizers: [HELD, 'sutler.dev/two'] });
+    it('exists while it has a finalizer', async () => {
+      const { path } = await createSecret({ finalizers: [FINALIZER, 'sutler.dev/two'] });
       await api().call('DELETE', path);
-      await api().patch('merge', path, { metadata: { finalizers: [HELD] } });
-      assert.deepEqual(at(await api().read(path), 'metadata', 'finalizers'), [HELD]);
+      await api().patch('merge', path, { metadata: { finalizers: [FINALIZER] } });
+      assert.deepEqual(at(await api().read(path), 'metadata', 'finalizers'), [FINALIZER]);
     });
 
-    it('is gone with the last one, in the answer to that very patch', async () => {
-      const { path } = await stored({ finalizers: [HELD] });
+    it('is removed by the patch that removes the last one', async () => {
+      const { path } = await createSecret({ finalizers: [FINALIZER] });
       await api().call('DELETE', path);
       const reply = await api().patch('strategic', path, { metadata: { finalizers: null } });
       assert.equal(reply.status, 200, reply.text);
@@ -103,18 +103,18 @@ export function describeDeletion(api: () => Connection): void {
       refused(await api().get(path), { code: 404, reason: 'NotFound' });
     });
 
-    it('can still be changed while it is going away', async () => {
-      const { path } = await stored({ finalizers: [HELD] });
+    it('can be changed while it is being deleted', async () => {
+      const { path } = await createSecret({ finalizers: [FINALIZER] });
       await api().call('DELETE', path);
       const reply = await api().patch('merge', path, { metadata: { annotations: { x: 'y' } } });
       assert.equal(at(reply.body, 'metadata', 'annotations', 'x'), 'y');
     });
 
-    it('takes no new finalizer while it is going away', async () => {
-      const { path } = await stored({ finalizers: [HELD] });
+    it('accepts no new finalizer while it is being deleted', async () => {
+      const { path } = await createSecret({ finalizers: [FINALIZER] });
       await api().call('DELETE', path);
       const reply = await api().patch('merge', path, {
-        metadata: { finalizers: [HELD, 'sutler.dev/late'] },
+        metadata: { finalizers: [FINALIZER, 'sutler.dev/late'] },
       });
       refused(reply, {
         code: 422,
@@ -123,8 +123,8 @@ export function describeDeletion(api: () => Connection): void {
       });
     });
 
-    it('cannot be brought back', async () => {
-      const { path } = await stored({ finalizers: [HELD] });
+    it('keeps its deletionTimestamp when a patch removes it', async () => {
+      const { path } = await createSecret({ finalizers: [FINALIZER] });
       const { body } = await api().call('DELETE', path);
       await api().patch('merge', path, { metadata: { deletionTimestamp: null } });
       assert.equal(
@@ -133,9 +133,9 @@ export function describeDeletion(api: () => Connection): void {
       );
     });
 
-    it('keeps its name: a create says that it is being deleted', async () => {
+    it('blocks its name: create answers that it is being deleted', async () => {
       const name = unique('pv');
-      await api().create(VOLUMES, volume(name, { metadata: { finalizers: [HELD] } }));
+      await api().create(VOLUMES, volume(name, { metadata: { finalizers: [FINALIZER] } }));
       await api().call('DELETE', `${VOLUMES}/${name}`);
       const reply = await api().call('POST', VOLUMES, { body: volume(name) });
       const message = new RegExp(
@@ -144,7 +144,7 @@ export function describeDeletion(api: () => Connection): void {
       refused(reply, { code: 409, reason: 'AlreadyExists', message });
     });
 
-    it('must have a qualified name for each of them', async () => {
+    it('is refused if a finalizer is not a qualified name', async () => {
       const { secrets } = paths(await api().namespace());
       const reply = await api().call('POST', secrets, {
         body: secret('a', { metadata: { finalizers: ['not qualified'] } }),
@@ -154,8 +154,8 @@ export function describeDeletion(api: () => Connection): void {
   });
 
   describe('preconditions of a delete', () => {
-    it('protect an object with another uid', async () => {
-      const { path, uid } = await stored();
+    it('refuse to delete an object with another uid', async () => {
+      const { path, uid } = await createSecret();
       const reply = await deleteWith(path, { uid: '00000000-0000-0000-0000-000000000000' });
       refused(reply, {
         code: 409,
@@ -165,8 +165,8 @@ export function describeDeletion(api: () => Connection): void {
       assert.equal(at(await api().read(path), 'metadata', 'uid'), uid);
     });
 
-    it('protect an object that was changed meanwhile', async () => {
-      const { path, resourceVersion } = await stored();
+    it('refuse to delete an object with another resourceVersion', async () => {
+      const { path, resourceVersion } = await createSecret();
       await api().patch('merge', path, { metadata: { labels: { x: 'y' } } });
       const reply = await deleteWith(path, { resourceVersion });
       refused(reply, {
@@ -177,8 +177,8 @@ export function describeDeletion(api: () => Connection): void {
       await api().read(path);
     });
 
-    it('protect an object that is going away already', async () => {
-      const { path } = await stored({ finalizers: [HELD] });
+    it('refuse also for an object that is being deleted', async () => {
+      const { path } = await createSecret({ finalizers: [FINALIZER] });
       await api().call('DELETE', path);
       refused(await deleteWith(path, { uid: '00000000-0000-0000-0000-000000000000' }), {
         code: 409,
@@ -186,15 +186,15 @@ export function describeDeletion(api: () => Connection): void {
       });
     });
 
-    it('let a delete pass that names the right object', async () => {
-      const { path, uid, resourceVersion } = await stored();
+    it('allow the deletion if uid and resourceVersion match', async () => {
+      const { path, uid, resourceVersion } = await createSecret();
       assert.equal((await deleteWith(path, { uid, resourceVersion })).status, 200);
       refused(await api().get(path), { code: 404, reason: 'NotFound' });
     });
   });
 
   describe('deletecollection', () => {
-    it('removes what the selector names, and nothing else', async () => {
+    it('removes only objects that match the selector', async () => {
       const { secrets } = paths(await api().namespace());
       for (const name of ['a', 'b', 'c'])
         await api().create(
@@ -206,7 +206,7 @@ export function describeDeletion(api: () => Connection): void {
       assert.deepEqual(namesOf(await api().read(secrets)), ['b']);
     });
 
-    it('removes all of one namespace only', async () => {
+    it('removes objects of one namespace only', async () => {
       const [here, there] = [
         paths(await api().namespace()).secrets,
         paths(await api().namespace()).secrets,

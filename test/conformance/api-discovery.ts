@@ -5,16 +5,16 @@ import { paths } from './objects.ts';
 
 const VERBS = ['create', 'delete', 'deletecollection', 'get', 'list', 'patch', 'update', 'watch'];
 
-/** Finding out what a server serves, and what it says to what it does not serve. */
+/** Discovery documents, and the answers to requests that the server does not serve. */
 export function describeDiscovery(api: () => Connection): void {
   describe('discovery', () => {
-    it('names the versions of the core group', async () => {
+    it('lists the versions of the core group', async () => {
       const body = await api().read('/api');
       assert.equal(at(body, 'kind'), 'APIVersions');
       assert.deepEqual(at(body, 'versions'), ['v1']);
     });
 
-    it('names the groups', async () => {
+    it('lists the groups', async () => {
       const body = await api().read('/apis');
       assert.equal(at(body, 'kind'), 'APIGroupList');
       const versions = new Map(
@@ -65,7 +65,7 @@ export function describeDiscovery(api: () => Connection): void {
         shortNames: undefined,
       },
     ]) {
-      it(`describes ${name} as kubectl needs it`, async () => {
+      it(`describes ${name} for kubectl`, async () => {
         const body = await api().read(path);
         assert.equal(at(body, 'kind'), 'APIResourceList');
         const resource = listAt(body, 'resources').find((entry) => at(entry, 'name') === name);
@@ -85,13 +85,13 @@ export function describeDiscovery(api: () => Connection): void {
       assert.ok(names.includes('persistentvolumes/status'));
     });
 
-    it('tells a version with a minor that kubectl can compare', async () => {
+    it('reports a version with a minor number that kubectl can parse', async () => {
       const body = await api().read('/version');
       assert.equal(at(body, 'major'), '1');
       assert.match(String(at(body, 'minor')), /^\d+\+?$/);
     });
 
-    it('has an OpenAPI document with the group, version and kind of what it serves', async () => {
+    it('has an OpenAPI document with group, version and kind of the resources', async () => {
       const body = await api().read('/openapi/v2');
       const kinds = Object.values(fieldsAt(body, 'definitions')).flatMap((definition) =>
         listAt(definition, 'x-kubernetes-group-version-kind').map((entry) => at(entry, 'kind')),
@@ -114,17 +114,17 @@ export function describeDiscovery(api: () => Connection): void {
     }
   });
 
-  describe('a request that cannot be met', () => {
-    it('is a 404 for a path that is not served', async () => {
-      const reply = await api().get('/apis/nobody.sutler.dev/v1/things');
+  describe('a request that is not served', () => {
+    it('gets 404 for an unknown path', async () => {
+      const reply = await api().get('/apis/absent.sutler.dev/v1/things');
       assert.deepEqual([reply.status, reply.text], [404, '404 page not found\n']);
     });
 
-    it('is a 404 for a kind that the group does not have', async () => {
+    it('gets 404 for an unknown kind of a known group', async () => {
       assert.equal((await api().get('/api/v1/namespaces/default/nonsense')).status, 404);
     });
 
-    it('is a 405 for a POST on a name', async () => {
+    it('gets 405 for a POST to an object', async () => {
       const { secrets } = paths('default');
       refused(await api().call('POST', `${secrets}/a`, { body: {} }), {
         code: 405,
@@ -132,7 +132,7 @@ export function describeDiscovery(api: () => Connection): void {
       });
     });
 
-    it('is a 405 for a PUT on a collection', async () => {
+    it('gets 405 for a PUT to a collection', async () => {
       const { secrets } = paths('default');
       refused(await api().call('PUT', secrets, { body: {} }), {
         code: 405,
@@ -140,12 +140,12 @@ export function describeDiscovery(api: () => Connection): void {
       });
     });
 
-    it('is a 401 for an unknown token', async () => {
+    it('gets 401 for an unknown token', async () => {
       const reply = await api().call('GET', paths('default').claims, { token: 'not-a-token' });
       refused(reply, { code: 401, reason: 'Unauthorized', message: /^Unauthorized$/ });
     });
 
-    it('answers the next request on a connection after it refused a delete with a body', async () => {
+    it('leaves the connection usable after a refused delete with a body', async () => {
       const { secrets } = paths(await api().namespace());
       for (let round = 0; round < 5; round++) {
         const reply = await api().call('DELETE', `${secrets}/absent`, {

@@ -37,7 +37,7 @@ export function describeLists(api: () => Connection): void {
       assert.deepEqual(at(list, 'items'), []);
     });
 
-    it('leaves kind and apiVersion out of its items', async () => {
+    it('omits kind and apiVersion from its items', async () => {
       const list = await api().read(await secretsNamed(['a']));
       assert.equal(at(list, 'items', 0, 'kind'), undefined);
       assert.equal(at(list, 'items', 0, 'apiVersion'), undefined);
@@ -53,13 +53,13 @@ export function describeLists(api: () => Connection): void {
       ]);
     });
 
-    it('of one namespace knows nothing of another', async () => {
+    it('of one namespace contains no objects of another', async () => {
       const here = await secretsNamed(['a']);
       await secretsNamed(['b']);
       assert.deepEqual(namesOf(await api().read(here)), ['a']);
     });
 
-    it('of all namespaces has those of each', async () => {
+    it('of all namespaces contains the objects of each', async () => {
       const namespaces = await Promise.all([api().namespace(), api().namespace()]);
       for (const namespace of namespaces) await api().create(paths(namespace).claims, claim('a'));
       const list = await api().read('/api/v1/persistentvolumeclaims');
@@ -71,7 +71,7 @@ export function describeLists(api: () => Connection): void {
       assert.deepEqual(namesOf(await api().read(paths('never-made').secrets)), []);
     });
 
-    it('shows a write that was answered before it was asked for', async () => {
+    it('contains every write that was answered before the request', async () => {
       const { secrets } = paths(await api().namespace());
       for (const name of ['a', 'b', 'c']) {
         await api().create(secrets, secret(name));
@@ -79,20 +79,20 @@ export function describeLists(api: () => Connection): void {
       }
     });
 
-    it('has a resourceVersion not below that of any item', async () => {
+    it('has a resourceVersion at least as high as that of every item', async () => {
       const list = await api().read(await secretsNamed(['a', 'b']));
       const own = BigInt(textAt(list, 'metadata', 'resourceVersion'));
       for (const item of listAt(list, 'items'))
         assert.ok(BigInt(textAt(item, 'metadata', 'resourceVersion')) <= own);
     });
 
-    it('may come from the cache with resourceVersion=0', async () => {
+    it('is answered with resourceVersion=0, possibly from a cache', async () => {
       const reply = await api().get(await secretsNamed(['a']), { resourceVersion: 0 });
       assert.equal(reply.status, 200);
       assert.equal(at(reply.body, 'kind'), 'SecretList');
     });
 
-    it('is not older than the resourceVersion that was asked for', async () => {
+    it('is not older than the requested resourceVersion', async () => {
       const { secrets } = paths(await api().namespace());
       const stored = await api().create(secrets, secret('a'));
       const reply = await api().get(secrets, {
@@ -104,7 +104,7 @@ export function describeLists(api: () => Connection): void {
   });
 
   describe('pages of a list', () => {
-    it('hold at most limit items, in order, and end without a continue token', async () => {
+    it('have at most limit items, in order; the last has no continue token', async () => {
       const secrets = await secretsNamed(['a', 'b', 'c', 'd', 'e']);
       const pages: string[][] = [];
       let query: Record<string, string | number> = { limit: 2 };
@@ -118,19 +118,19 @@ export function describeLists(api: () => Connection): void {
       assert.deepEqual(pages, [['a', 'b'], ['c', 'd'], ['e']]);
     });
 
-    it('tell how many items are left', async () => {
+    it('report the number of remaining items', async () => {
       const { body } = await api().get(await secretsNamed(['a', 'b', 'c']), { limit: 1 });
       assert.equal(at(body, 'metadata', 'remainingItemCount'), 2);
     });
 
-    it('do not tell it where a selector was given', async () => {
+    it('do not report that number with a selector', async () => {
       const secrets = await secretsNamed(['a', 'b', 'c'], () => ({ x: 'y' }));
       const { body } = await api().get(secrets, { limit: 1, labelSelector: 'x=y' });
       assert.equal(at(body, 'metadata', 'remainingItemCount'), undefined);
       assert.notEqual(textAt(body, 'metadata', 'continue'), '');
     });
 
-    it('all show the resourceVersion of the first page and no later write', async () => {
+    it('all show the state at the resourceVersion of the first page', async () => {
       const secrets = await secretsNamed(['a', 'b', 'c']);
       const first = (await api().get(secrets, { limit: 1 })).body;
       await api().create(secrets, secret('b-later'));
@@ -144,12 +144,12 @@ export function describeLists(api: () => Connection): void {
       assert.deepEqual(namesOf(second), ['b', 'c']);
     });
 
-    it('that are exactly full end without a continue token', async () => {
+    it('have no continue token if the items fit exactly', async () => {
       const { body } = await api().get(await secretsNamed(['a', 'b']), { limit: 2 });
       assert.equal(at(body, 'metadata', 'continue') ?? '', '');
     });
 
-    it('are refused with 400 for a continue token that is not one', async () => {
+    it('are refused with 400 for an invalid continue token', async () => {
       const { secrets } = paths(await api().namespace());
       refused(await api().get(secrets, { limit: 1, continue: 'nonsense' }), {
         code: 400,
@@ -177,7 +177,7 @@ export function describeLists(api: () => Connection): void {
       ['tier=gold,!old', ['a']],
       ['old=', ['c']],
     ] as const) {
-      it(`${selector} picks ${expected.join(', ')}`, async () => {
+      it(`${selector} selects ${expected.join(', ')}`, async () => {
         const secrets = await secretsNamed(Object.keys(LABELS), (name) => LABELS[name] ?? {});
         assert.deepEqual(
           namesOf((await api().get(secrets, { labelSelector: selector })).body),
@@ -186,7 +186,7 @@ export function describeLists(api: () => Connection): void {
       });
     }
 
-    it('that does not parse is answered with 400', async () => {
+    it('is answered with 400 if it cannot be parsed', async () => {
       const { secrets } = paths(await api().namespace());
       refused(await api().get(secrets, { labelSelector: 'a in' }), {
         code: 400,
@@ -197,7 +197,7 @@ export function describeLists(api: () => Connection): void {
   });
 
   describe('a field selector', () => {
-    it('picks by metadata.name', async () => {
+    it('selects by metadata.name', async () => {
       const secrets = await secretsNamed(['a', 'b']);
       assert.deepEqual(
         namesOf((await api().get(secrets, { fieldSelector: 'metadata.name=b' })).body),
@@ -209,7 +209,7 @@ export function describeLists(api: () => Connection): void {
       );
     });
 
-    it('picks by metadata.namespace', async () => {
+    it('selects by metadata.namespace', async () => {
       const namespace = await api().namespace();
       await api().create(paths(namespace).claims, claim('a'));
       const reply = await api().get('/api/v1/persistentvolumeclaims', {
@@ -218,14 +218,14 @@ export function describeLists(api: () => Connection): void {
       assert.deepEqual(namesOf(reply.body), ['a']);
     });
 
-    it('picks cluster-scoped objects by metadata.name', async () => {
+    it('selects cluster-scoped objects by metadata.name', async () => {
       assert.deepEqual(
         namesOf((await api().get(VOLUMES, { fieldSelector: 'metadata.name=never-made' })).body),
         [],
       );
     });
 
-    it('picks secrets by type', async () => {
+    it('selects secrets by type', async () => {
       const { secrets } = paths(await api().namespace());
       await api().create(secrets, secret('a', { fields: { type: 'sutler.dev/x' } }));
       await api().create(secrets, secret('b'));
@@ -235,7 +235,7 @@ export function describeLists(api: () => Connection): void {
       );
     });
 
-    it('of a field that has no index is answered with 400', async () => {
+    it('is answered with 400 for an unsupported field', async () => {
       const { claims } = paths(await api().namespace());
       const reply = await api().get(claims, { fieldSelector: 'spec.volumeName=v' });
       refused(reply, { code: 400, reason: 'BadRequest', message: /spec\.volumeName/ });

@@ -3,10 +3,10 @@ import { describe, it } from 'node:test';
 import { at, listAt, refused, textAt, unique, type Connection } from './connection.ts';
 import { claim, paths, secret } from './objects.ts';
 
-/** Creating and reading. */
+/** Creation and reading of objects. */
 export function describeObjects(api: () => Connection): void {
   describe('create and get', () => {
-    it('answers 201 with uid, resourceVersion, creationTimestamp, kind and apiVersion', async () => {
+    it('answers 201 with the metadata that the server sets', async () => {
       const { secrets } = paths(await api().namespace());
       const stored = await api().create(secrets, secret('a'));
       assert.match(
@@ -22,19 +22,19 @@ export function describeObjects(api: () => Connection): void {
       assert.equal(at(stored, 'apiVersion'), 'v1');
     });
 
-    it('reads back what was stored', async () => {
+    it('reads the object that create answered', async () => {
       const { secrets } = paths(await api().namespace());
       const stored = await api().create(secrets, secret('a', { metadata: { labels: { x: 'y' } } }));
       assert.deepEqual(await api().read(`${secrets}/a`), stored);
     });
 
-    it('fills in the namespace of the path', async () => {
+    it('sets the namespace of the path', async () => {
       const namespace = await api().namespace();
       const stored = await api().create(paths(namespace).secrets, secret('a'));
       assert.equal(at(stored, 'metadata', 'namespace'), namespace);
     });
 
-    it('fills in kind and apiVersion where the body has none', async () => {
+    it('sets kind and apiVersion if the body has none', async () => {
       const { secrets } = paths(await api().namespace());
       const stored = await api().create(secrets, { metadata: { name: 'a' } });
       assert.equal(at(stored, 'kind'), 'Secret');
@@ -42,18 +42,18 @@ export function describeObjects(api: () => Connection): void {
 
     it('ignores the uid, creation time and deletionTimestamp of a body', async () => {
       const { secrets } = paths(await api().namespace());
-      const brought = {
+      const given = {
         uid: 'mine',
         creationTimestamp: '2001-01-01T00:00:00Z',
         deletionTimestamp: '2001-01-01T00:00:00Z',
       };
-      const stored = await api().create(secrets, secret('a', { metadata: brought }));
+      const stored = await api().create(secrets, secret('a', { metadata: given }));
       assert.notEqual(at(stored, 'metadata', 'uid'), 'mine');
       assert.notEqual(at(stored, 'metadata', 'creationTimestamp'), '2001-01-01T00:00:00Z');
       assert.equal(at(stored, 'metadata', 'deletionTimestamp'), undefined);
     });
 
-    it('refuses a resourceVersion on create', async () => {
+    it('refuses to create an object with a resourceVersion', async () => {
       const { secrets } = paths(await api().namespace());
       const reply = await api().call('POST', secrets, {
         body: secret('a', { metadata: { resourceVersion: '1' } }),
@@ -65,14 +65,14 @@ export function describeObjects(api: () => Connection): void {
       );
     });
 
-    it('answers 404 NotFound with the plural and the name for what is not there', async () => {
+    it('answers 404 NotFound with plural and name for an absent object', async () => {
       const { secrets } = paths(await api().namespace());
       const reply = await api().get(`${secrets}/absent`);
       refused(reply, { code: 404, reason: 'NotFound', message: /^secrets "absent" not found$/ });
       assert.deepEqual(at(reply.body, 'details'), { name: 'absent', kind: 'secrets' });
     });
 
-    it('names the group in a NotFound of a group other than the core', async () => {
+    it('names the group in a NotFound outside the core group', async () => {
       const reply = await api().get('/apis/storage.k8s.io/v1/storageclasses/absent-for-ever');
       refused(reply, {
         code: 404,
@@ -126,7 +126,7 @@ export function describeObjects(api: () => Connection): void {
       assert.equal(at(reply.body, 'details', 'causes', 0, 'reason'), 'FieldValueRequired');
     });
 
-    it('answers 422 Invalid for a name that is no DNS subdomain', async () => {
+    it('answers 422 Invalid for a name that is not a DNS subdomain', async () => {
       const { secrets } = paths(await api().namespace());
       const reply = await api().call('POST', secrets, { body: secret('Not_A_Name') });
       refused(reply, {
@@ -136,7 +136,7 @@ export function describeObjects(api: () => Connection): void {
       });
     });
 
-    it('answers 422 Invalid for a bad label', async () => {
+    it('answers 422 Invalid for an invalid label', async () => {
       const { secrets } = paths(await api().namespace());
       const reply = await api().call('POST', secrets, {
         body: secret('a', { metadata: { labels: { x: 'not a label' } } }),
@@ -154,7 +154,7 @@ export function describeObjects(api: () => Connection): void {
       });
     });
 
-    it('answers 400 for a body whose namespace is not that of the path', async () => {
+    it('answers 400 for a body with another namespace than the path', async () => {
       const { secrets } = paths(await api().namespace());
       const reply = await api().call('POST', secrets, {
         body: secret('a', { metadata: { namespace: 'default' } }),
@@ -168,7 +168,7 @@ export function describeObjects(api: () => Connection): void {
       refused(reply, { code: 400, reason: 'BadRequest' });
     });
 
-    it('answers 400 for a body that is no JSON', async () => {
+    it('answers 400 for a body that is not JSON', async () => {
       const { secrets } = paths(await api().namespace());
       refused(await api().call('POST', secrets, { body: '{"apiVersion":' }), {
         code: 400,
@@ -176,7 +176,7 @@ export function describeObjects(api: () => Connection): void {
       });
     });
 
-    it('answers 415 for a content type that it does not read', async () => {
+    it('answers 415 for an unsupported content type', async () => {
       const { secrets } = paths(await api().namespace());
       const reply = await api().call('POST', secrets, {
         body: 'name: a',
@@ -225,7 +225,7 @@ export function describeObjects(api: () => Connection): void {
       refused(await api().get(`${claims}/a`), { code: 404, reason: 'NotFound' });
     });
 
-    it('are refused in depth with fieldValidation=Strict', async () => {
+    it('are refused at any depth with fieldValidation=Strict', async () => {
       const { claims } = paths(await api().namespace());
       const reply = await api().call('POST', claims, {
         body: claim('a', { spec: { nonsense: 1 } }),
@@ -283,20 +283,17 @@ export function describeObjects(api: () => Connection): void {
   });
 
   describe('a namespace', () => {
-    it('is Active, and carries its name as a label', async () => {
+    it('is Active and has its name as a label', async () => {
       const name = await api().namespace();
       const stored = await api().read(`/api/v1/namespaces/${name}`);
       assert.equal(at(stored, 'status', 'phase'), 'Active');
       assert.deepEqual(at(stored, 'metadata', 'labels'), { 'kubernetes.io/metadata.name': name });
     });
 
-    it('takes no new objects while it is going away', async () => {
+    it('accepts no new objects while it is being deleted', async () => {
       const name = await api().namespace();
       const { secrets } = paths(name);
-      await api().create(
-        secrets,
-        secret('held', { metadata: { finalizers: ['sutler.dev/held'] } }),
-      );
+      await api().create(secrets, secret('kept', { metadata: { finalizers: ['sutler.dev/one'] } }));
       assert.equal((await api().call('DELETE', `/api/v1/namespaces/${name}`)).status, 200);
       assert.equal(
         at(await api().read(`/api/v1/namespaces/${name}`), 'status', 'phase'),

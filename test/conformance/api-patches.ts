@@ -15,17 +15,17 @@ import { VOLUMES, paths, secret, volume } from './objects.ts';
 const OURS = 'external-provisioner.volume.kubernetes.io/finalizer';
 const PV_PROTECTION = 'kubernetes.io/pv-protection';
 
-/** Patches, in the shapes that provisioners send. */
+/** Patches in the forms that provisioners send. */
 export function describePatches(api: () => Connection): void {
-  const stored = async (metadata: Fields = {}, fields: Fields = {}): Promise<string> => {
+  const createSecret = async (metadata: Fields = {}, fields: Fields = {}): Promise<string> => {
     const { secrets } = paths(await api().namespace());
     await api().create(secrets, secret('a', { metadata, fields }));
     return `${secrets}/a`;
   };
 
   describe('merge patch', () => {
-    it('sets what it names, removes what it nulls and leaves the rest', async () => {
-      const path = await stored({ annotations: { keep: '1', change: '1', drop: '1' } });
+    it('sets members, removes those that are null and keeps the rest', async () => {
+      const path = await createSecret({ annotations: { keep: '1', change: '1', drop: '1' } });
       const reply = await api().patch('merge', path, {
         metadata: { annotations: { change: '2', drop: null, add: '3' } },
       });
@@ -37,7 +37,7 @@ export function describePatches(api: () => Connection): void {
     });
 
     it('replaces a list as a whole', async () => {
-      const path = await stored({ finalizers: ['sutler.dev/one', 'sutler.dev/two'] });
+      const path = await createSecret({ finalizers: ['sutler.dev/one', 'sutler.dev/two'] });
       assert.deepEqual(
         finalizers(
           await api().patch('merge', path, { metadata: { finalizers: ['sutler.dev/three'] } }),
@@ -46,15 +46,15 @@ export function describePatches(api: () => Connection): void {
       );
     });
 
-    it('leaves the resourceVersion alone where it changes nothing', async () => {
-      const path = await stored({ labels: { x: 'y' } });
+    it('keeps the resourceVersion if it changes nothing', async () => {
+      const path = await createSecret({ labels: { x: 'y' } });
       const before = at(await api().read(path), 'metadata', 'resourceVersion');
       const reply = await api().patch('merge', path, { metadata: { labels: { x: 'y' } } });
       assert.equal(at(reply.body, 'metadata', 'resourceVersion'), before);
     });
 
-    it('answers 409 Conflict where it carries a stale resourceVersion', async () => {
-      const path = await stored();
+    it('answers 409 Conflict if it has an old resourceVersion', async () => {
+      const path = await createSecret();
       const { resourceVersion } = fieldsAt(await api().read(path), 'metadata');
       await api().patch('merge', path, { metadata: { labels: { x: 'y' } } });
       const reply = await api().patch('merge', path, {
@@ -63,8 +63,8 @@ export function describePatches(api: () => Connection): void {
       refused(reply, { code: 409, reason: 'Conflict', message: /the object has been modified/ });
     });
 
-    it('answers 422 Invalid where it carries the uid of another object', async () => {
-      const path = await stored();
+    it('answers 422 Invalid if it has another uid', async () => {
+      const path = await createSecret();
       const reply = await api().patch('merge', path, {
         metadata: { uid: '00000000-0000-0000-0000-000000000000', labels: { x: 'z' } },
       });
@@ -75,7 +75,7 @@ export function describePatches(api: () => Connection): void {
       });
     });
 
-    it('answers 404 for an object that is not there', async () => {
+    it('answers 404 for an object that does not exist', async () => {
       const { secrets } = paths(await api().namespace());
       refused(await api().patch('merge', `${secrets}/absent`, {}), {
         code: 404,
@@ -83,8 +83,8 @@ export function describePatches(api: () => Connection): void {
       });
     });
 
-    it('answers 400 where it is no JSON', async () => {
-      const path = await stored();
+    it('answers 400 if it is not JSON', async () => {
+      const path = await createSecret();
       const reply = await api().call('PATCH', path, {
         body: '{',
         contentType: 'application/merge-patch+json',
@@ -95,7 +95,7 @@ export function describePatches(api: () => Connection): void {
 
   describe('JSON patch', () => {
     it('adds, replaces and removes', async () => {
-      const path = await stored({ labels: { change: '1', drop: '1' } });
+      const path = await createSecret({ labels: { change: '1', drop: '1' } });
       const reply = await api().patch('json', path, [
         { op: 'add', path: '/metadata/labels/add', value: '3' },
         { op: 'replace', path: '/metadata/labels/change', value: '2' },
@@ -104,8 +104,8 @@ export function describePatches(api: () => Connection): void {
       assert.deepEqual(at(reply.body, 'metadata', 'labels'), { add: '3', change: '2' });
     });
 
-    it('reads ~1 as a slash', async () => {
-      const path = await stored({ annotations: { 'sutler.dev/x': '1' } });
+    it('decodes ~1 as a slash', async () => {
+      const path = await createSecret({ annotations: { 'sutler.dev/x': '1' } });
       const reply = await api().patch('json', path, [
         { op: 'replace', path: '/metadata/annotations/sutler.dev~1x', value: '2' },
       ]);
@@ -113,7 +113,7 @@ export function describePatches(api: () => Connection): void {
     });
 
     it('inserts into a list, and appends with -', async () => {
-      const path = await stored({ finalizers: ['sutler.dev/two'] });
+      const path = await createSecret({ finalizers: ['sutler.dev/two'] });
       const reply = await api().patch('json', path, [
         { op: 'add', path: '/metadata/finalizers/0', value: 'sutler.dev/one' },
         { op: 'add', path: '/metadata/finalizers/-', value: 'sutler.dev/three' },
@@ -121,8 +121,8 @@ export function describePatches(api: () => Connection): void {
       assert.deepEqual(finalizers(reply), ['sutler.dev/one', 'sutler.dev/two', 'sutler.dev/three']);
     });
 
-    it('does all or nothing: a test that fails is a 422 that says nothing of the cause', async () => {
-      const path = await stored({ finalizers: ['sutler.dev/one'] });
+    it('changes nothing if a test fails, and answers 422 without the cause', async () => {
+      const path = await createSecret({ finalizers: ['sutler.dev/one'] });
       const reply = await api().patch('json', path, [
         { op: 'add', path: '/metadata/labels', value: { x: 'y' } },
         { op: 'test', path: '/metadata/finalizers/0', value: 'sutler.dev/other' },
@@ -138,8 +138,8 @@ export function describePatches(api: () => Connection): void {
       assert.deepEqual(at(after, 'metadata', 'finalizers'), ['sutler.dev/one']);
     });
 
-    it('goes on after a test that holds', async () => {
-      const path = await stored({ finalizers: ['sutler.dev/one', 'sutler.dev/two'] });
+    it('continues after a test that succeeds', async () => {
+      const path = await createSecret({ finalizers: ['sutler.dev/one', 'sutler.dev/two'] });
       const reply = await api().patch('json', path, [
         { op: 'test', path: '/metadata/finalizers/0', value: 'sutler.dev/one' },
         { op: 'remove', path: '/metadata/finalizers/0' },
@@ -147,8 +147,8 @@ export function describePatches(api: () => Connection): void {
       assert.deepEqual(finalizers(reply), ['sutler.dev/two']);
     });
 
-    it('answers 422 for the removal of what is not there', async () => {
-      const path = await stored();
+    it('answers 422 for the removal of an absent member', async () => {
+      const path = await createSecret();
       refused(await api().patch('json', path, [{ op: 'remove', path: '/metadata/labels/x' }]), {
         code: 422,
         reason: 'Invalid',
@@ -159,8 +159,8 @@ export function describePatches(api: () => Connection): void {
   // The same patches as in sig-storage-lib-external-provisioner controller/controller.go
   // patchPersistentVolumeWithFinalizers, since both must be able to work on the same volume.
   describe('strategic merge patch of finalizers', () => {
-    it('starts the list: finalizers [f] where there were none', async () => {
-      const path = await stored();
+    it('creates the list: finalizers [f] without earlier ones', async () => {
+      const path = await createSecret();
       assert.deepEqual(
         finalizers(await api().patch('strategic', path, { metadata: { finalizers: [OURS] } })),
         [OURS],
@@ -179,8 +179,8 @@ export function describePatches(api: () => Connection): void {
       ]);
     });
 
-    it('keeps an element that it does not know of', async () => {
-      const path = await stored({ finalizers: ['sutler.dev/one', 'sutler.dev/unseen'] });
+    it('keeps an element that the patch does not list', async () => {
+      const path = await createSecret({ finalizers: ['sutler.dev/one', 'sutler.dev/unseen'] });
       const patch = {
         metadata: { '$setElementOrder/finalizers': ['sutler.dev/one', OURS], finalizers: [OURS] },
       };
@@ -192,8 +192,8 @@ export function describePatches(api: () => Connection): void {
       ]);
     });
 
-    it('adds an element once, however often it is sent', async () => {
-      const path = await stored({ finalizers: ['sutler.dev/one'] });
+    it('adds an element once if it is sent twice', async () => {
+      const path = await createSecret({ finalizers: ['sutler.dev/one'] });
       const patch = {
         metadata: { '$setElementOrder/finalizers': ['sutler.dev/one', OURS], finalizers: [OURS] },
       };
@@ -205,7 +205,7 @@ export function describePatches(api: () => Connection): void {
     });
 
     it('removes one of several: $deleteFromPrimitiveList with $setElementOrder', async () => {
-      const path = await stored({ finalizers: ['sutler.dev/one', OURS] });
+      const path = await createSecret({ finalizers: ['sutler.dev/one', OURS] });
       const patch = {
         metadata: {
           '$deleteFromPrimitiveList/finalizers': [OURS],
@@ -215,14 +215,14 @@ export function describePatches(api: () => Connection): void {
       assert.deepEqual(finalizers(await api().patch('strategic', path, patch)), ['sutler.dev/one']);
     });
 
-    it('removes one that is not there without complaint', async () => {
-      const path = await stored({ finalizers: ['sutler.dev/one'] });
+    it('succeeds if the element to remove is absent', async () => {
+      const path = await createSecret({ finalizers: ['sutler.dev/one'] });
       const patch = { metadata: { '$deleteFromPrimitiveList/finalizers': [OURS] } };
       assert.deepEqual(finalizers(await api().patch('strategic', path, patch)), ['sutler.dev/one']);
     });
 
     it('removes the last one: null', async () => {
-      const path = await stored({ finalizers: [OURS] });
+      const path = await createSecret({ finalizers: [OURS] });
       assert.equal(
         finalizers(await api().patch('strategic', path, { metadata: { finalizers: null } })),
         undefined,
@@ -230,7 +230,7 @@ export function describePatches(api: () => Connection): void {
     });
 
     it('merges maps as a merge patch does', async () => {
-      const path = await stored({ annotations: { keep: '1', drop: '1' } });
+      const path = await createSecret({ annotations: { keep: '1', drop: '1' } });
       const reply = await api().patch('strategic', path, {
         metadata: { annotations: { drop: null, add: '2' } },
       });
@@ -239,20 +239,20 @@ export function describePatches(api: () => Connection): void {
   });
 
   describe('a patch', () => {
-    it('of a type that the server does not know is answered with 415', async () => {
-      const path = await stored();
+    it('of an unknown type is answered with 415', async () => {
+      const path = await createSecret();
       const reply = await api().call('PATCH', path, { body: {}, contentType: 'application/json' });
       refused(reply, { code: 415, reason: 'UnsupportedMediaType' });
     });
 
     it('cannot change the name', async () => {
-      const path = await stored();
+      const path = await createSecret();
       const reply = await api().patch('merge', path, { metadata: { name: 'b' } });
       refused(reply, { code: 400, reason: 'BadRequest' });
     });
 
-    it('is refused as a whole where the result is invalid', async () => {
-      const path = await stored();
+    it('is refused completely if the result is invalid', async () => {
+      const path = await createSecret();
       const reply = await api().patch('merge', path, {
         metadata: { labels: { x: 'not a label', y: 'z' } },
       });
@@ -260,8 +260,8 @@ export function describePatches(api: () => Connection): void {
       assert.equal(at(await api().read(path), 'metadata', 'labels'), undefined);
     });
 
-    it('of one field does not lose what another patch wrote meanwhile', async () => {
-      const path = await stored();
+    it('of one field keeps what concurrent patches write', async () => {
+      const path = await createSecret();
       await Promise.all(
         ['a', 'b', 'c', 'd'].map((key) =>
           api().patch('merge', path, { metadata: { labels: { [key]: '1' } } }),

@@ -8,7 +8,7 @@ const METADATA_LIST =
   'application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json';
 const METADATA = 'application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json';
 
-/** Other shapes of the same objects: what kubectl prints, and metadata alone. */
+/** Other representations of objects: tables for kubectl, and metadata alone. */
 export function describeRepresentations(api: () => Connection): void {
   describe('a Table', () => {
     it('of claims has the columns that kubectl prints', async () => {
@@ -35,7 +35,7 @@ export function describeRepresentations(api: () => Connection): void {
       );
     });
 
-    it('has a row for each object: its cells, and its metadata', async () => {
+    it('has a row with cells and metadata for each object', async () => {
       const namespace = await api().namespace();
       const { claims } = paths(namespace);
       await api().create(claims, claim('a'));
@@ -96,7 +96,7 @@ export function describeRepresentations(api: () => Connection): void {
       });
     }
 
-    it('is what a watch carries too, when it is asked for', async () => {
+    it('is also sent by a watch that requests it', async () => {
       const { claims } = paths(await api().namespace());
       await api().create(claims, claim('a'));
       const { text } = await api().call('GET', claims, {
@@ -132,13 +132,13 @@ export function describeRepresentations(api: () => Connection): void {
   });
 
   describe('an Accept header', () => {
-    it('that asks for anything is answered in JSON', async () => {
+    it('that allows any type is answered with JSON', async () => {
       const { claims } = paths(await api().namespace());
       const { headers } = await api().call('GET', claims, { accept: '*/*' });
       assert.equal(headers['content-type'], 'application/json');
     });
 
-    it('that asks for nothing the server has is answered with 406', async () => {
+    it('without a supported type is answered with 406', async () => {
       const { claims } = paths(await api().namespace());
       assert.equal((await api().call('GET', claims, { accept: 'image/png' })).status, 406);
     });

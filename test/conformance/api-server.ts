@@ -10,9 +10,9 @@ import { describeWatches } from './api-watches.ts';
 import type { ApiServerUnderTest } from './connection.ts';
 import { describeServer } from './describe-server.ts';
 
-/** What a Kubernetes API server does with the objects that sutler uses: one suite for every server
- * that we run against, so that the one we wrote cannot drift from the real one. Each fact makes its
- * own objects; nothing depends on order. */
+/** Tests how a Kubernetes API server treats the objects that sutler uses. The same suite runs on
+ * the sandbox and on real servers, so that their behaviour cannot diverge. Each test creates its
+ * own objects; the order does not matter. */
 export function describeApiServer(name: string, open: () => Promise<ApiServerUnderTest>): void {
   describeServer(`API server: ${name}`, open, (api) => {
     describeObjects(api);

@@ -13,14 +13,14 @@ import {
 } from './connection.ts';
 import { CLASSES, VOLUMES, claim, paths, secret, storageClass, volume } from './objects.ts';
 
-/** What is special about claims, volumes, classes, secrets and events. */
+/** The rules of claims, volumes, classes, secrets and events. */
 export function describeStorageObjects(api: () => Connection): void {
   const invalid = async (path: string, body: unknown, message: RegExp): Promise<void> => {
     refused(await api().call('POST', path, { body }), { code: 422, reason: 'Invalid', message });
   };
 
   describe('a class', () => {
-    it('is Delete and Immediate unless it says otherwise', async () => {
+    it('has reclaim policy Delete and binding mode Immediate by default', async () => {
       const stored = await api().create(CLASSES, storageClass(unique('class')));
       assert.equal(at(stored, 'reclaimPolicy'), 'Delete');
       assert.equal(at(stored, 'volumeBindingMode'), 'Immediate');
@@ -33,7 +33,7 @@ export function describeStorageObjects(api: () => Connection): void {
       ['reclaimPolicy', 'Retain'],
       ['volumeBindingMode', 'WaitForFirstConsumer'],
     ] as const) {
-      it(`does not let its ${field} be changed`, async () => {
+      it(`has an immutable ${field}`, async () => {
         const name = unique('class');
         await api().create(CLASSES, storageClass(name, { fields: { parameters: { x: 'y' } } }));
         refused(await api().patch('merge', `${CLASSES}/${name}`, { [field]: value }), {
@@ -44,7 +44,7 @@ export function describeStorageObjects(api: () => Connection): void {
       });
     }
 
-    it('lets its annotations, mount options and allowVolumeExpansion be changed', async () => {
+    it('allows changes of annotations, mount options and allowVolumeExpansion', async () => {
       const name = unique('class');
       await api().create(CLASSES, storageClass(name));
       const patch = {
@@ -57,7 +57,7 @@ export function describeStorageObjects(api: () => Connection): void {
       assert.equal(at(reply.body, 'allowVolumeExpansion'), true);
     });
 
-    it('must name a provisioner', async () => {
+    it('requires a provisioner', async () => {
       await invalid(
         CLASSES,
         storageClass(unique('class'), { fields: { provisioner: '' } }),
@@ -65,7 +65,7 @@ export function describeStorageObjects(api: () => Connection): void {
       );
     });
 
-    it('must have a reclaim policy and a binding mode that exist', async () => {
+    it('is refused with an unknown reclaim policy or binding mode', async () => {
       await invalid(
         CLASSES,
         storageClass(unique('class'), { fields: { reclaimPolicy: 'Keep' } }),
@@ -80,7 +80,7 @@ export function describeStorageObjects(api: () => Connection): void {
   });
 
   describe('a claim', () => {
-    it('is a Pending file system with the protection finalizer unless it says otherwise', async () => {
+    it('is by default a Pending file system with the protection finalizer', async () => {
       const { claims } = paths(await api().namespace());
       const stored = await api().create(claims, claim('a'));
       assert.equal(at(stored, 'spec', 'volumeMode'), 'Filesystem');
@@ -88,15 +88,15 @@ export function describeStorageObjects(api: () => Connection): void {
       assert.deepEqual(at(stored, 'metadata', 'finalizers'), ['kubernetes.io/pvc-protection']);
     });
 
-    it('keeps the finalizers that it brings beside the protection finalizer', async () => {
+    it('keeps its finalizers beside the protection finalizer', async () => {
       const { claims } = paths(await api().namespace());
       const stored = await api().create(
         claims,
-        claim('a', { metadata: { finalizers: ['sutler.dev/held'] } }),
+        claim('a', { metadata: { finalizers: ['sutler.dev/one'] } }),
       );
       assert.deepEqual(textsAt(stored, 'metadata', 'finalizers').toSorted(), [
         'kubernetes.io/pvc-protection',
-        'sutler.dev/held',
+        'sutler.dev/one',
       ]);
     });
 
@@ -113,7 +113,7 @@ export function describeStorageObjects(api: () => Connection): void {
       ['100000000000m', '100M'],
       ['1.5', '1500m'],
     ] as const) {
-      it(`reads a size of ${given} and gives it as ${canonical}`, async () => {
+      it(`stores a size of ${given} as ${canonical}`, async () => {
         const { claims } = paths(await api().namespace());
         const stored = await api().create(
           claims,
@@ -137,7 +137,7 @@ export function describeStorageObjects(api: () => Connection): void {
       });
     }
 
-    it('is refused for a size that is not positive, and for none', async () => {
+    it('is refused with a size that is absent or not positive', async () => {
       const { claims } = paths(await api().namespace());
       await invalid(
         claims,
@@ -156,7 +156,7 @@ export function describeStorageObjects(api: () => Connection): void {
       );
     });
 
-    it('must have an access mode that exists', async () => {
+    it('is refused without an access mode and with an unknown one', async () => {
       const { claims } = paths(await api().namespace());
       await invalid(
         claims,
@@ -170,7 +170,7 @@ export function describeStorageObjects(api: () => Connection): void {
       );
     });
 
-    it('may not ask for ReadWriteOncePod together with another mode', async () => {
+    it('is refused with ReadWriteOncePod and another mode', async () => {
       const { claims } = paths(await api().namespace());
       await invalid(
         claims,
@@ -179,7 +179,7 @@ export function describeStorageObjects(api: () => Connection): void {
       );
     });
 
-    it('does not let its class, size, modes or source be changed while it is Pending', async () => {
+    it('has immutable class, size, modes and source while it is Pending', async () => {
       const { claims } = paths(await api().namespace());
       await api().create(claims, claim('a'));
       for (const spec of [
@@ -198,7 +198,7 @@ export function describeStorageObjects(api: () => Connection): void {
       }
     });
 
-    it('lets its volumeName be set once', async () => {
+    it('allows its volumeName to be set once', async () => {
       const { claims } = paths(await api().namespace());
       await api().create(claims, claim('a'));
       assert.equal(
@@ -212,7 +212,7 @@ export function describeStorageObjects(api: () => Connection): void {
       });
     });
 
-    it('has its dataSource copied to dataSourceRef, and the other way round', async () => {
+    it('gets dataSourceRef from dataSource, and vice versa', async () => {
       const { claims } = paths(await api().namespace());
       const source = { kind: 'PersistentVolumeClaim', name: 'b' };
       const one = await api().create(claims, claim('one', { spec: { dataSource: source } }));
@@ -221,13 +221,13 @@ export function describeStorageObjects(api: () => Connection): void {
       assert.deepEqual(at(two, 'spec', 'dataSource'), { apiGroup: null, ...source });
     });
 
-    it('keeps an empty class name, and gets the default class where it names none', async () => {
+    it('gets the default class if it has no class name, not if it is empty', async () => {
       const { claims } = paths(await api().namespace());
       const name = unique('class');
       const annotations = { 'storageclass.kubernetes.io/is-default-class': 'true' };
       await api().create(CLASSES, storageClass(name, { metadata: { annotations } }));
       try {
-        // The server looks into its cache, which may be a moment behind.
+        // The server reads the class from a cache, which may lag.
         const deadline = Date.now() + 10_000;
         let given: unknown;
         do {
@@ -253,7 +253,7 @@ export function describeStorageObjects(api: () => Connection): void {
   });
 
   describe('a volume', () => {
-    it('is a retained file system with the protection finalizer unless it says otherwise', async () => {
+    it('is by default a file system with Retain and the protection finalizer', async () => {
       const stored = await api().create(VOLUMES, volume(unique('pv')));
       assert.equal(at(stored, 'spec', 'volumeMode'), 'Filesystem');
       assert.equal(at(stored, 'spec', 'persistentVolumeReclaimPolicy'), 'Retain');
@@ -261,7 +261,7 @@ export function describeStorageObjects(api: () => Connection): void {
       assert.deepEqual(at(stored, 'metadata', 'finalizers'), ['kubernetes.io/pv-protection']);
     });
 
-    it('keeps its own finalizers, in their order, before the protection finalizer', async () => {
+    it('keeps its finalizers in order before the protection finalizer', async () => {
       const ours = 'external-provisioner.volume.kubernetes.io/finalizer';
       const stored = await api().create(
         VOLUMES,
@@ -270,7 +270,7 @@ export function describeStorageObjects(api: () => Connection): void {
       assert.deepEqual(at(stored, 'metadata', 'finalizers'), [ours, 'kubernetes.io/pv-protection']);
     });
 
-    it('is Pending whatever status its body brings', async () => {
+    it('is Pending at creation whatever its status says', async () => {
       const stored = await api().create(VOLUMES, {
         ...volume(unique('pv')),
         status: { phase: 'Released' },
@@ -301,7 +301,7 @@ export function describeStorageObjects(api: () => Connection): void {
       assert.deepEqual({ ...more, ...fieldsAt(stored, 'spec') }, at(stored, 'spec'));
     });
 
-    it('gives its capacity in canonical form', async () => {
+    it('has its capacity in canonical form', async () => {
       const stored = await api().create(
         VOLUMES,
         volume(unique('pv'), { spec: { capacity: { storage: '1.5Gi' } } }),
@@ -309,7 +309,7 @@ export function describeStorageObjects(api: () => Connection): void {
       assert.equal(at(stored, 'spec', 'capacity', 'storage'), '1536Mi');
     });
 
-    it('must have a driver, a handle, a size and an access mode', async () => {
+    it('requires a driver, a handle, a size and an access mode', async () => {
       await invalid(
         VOLUMES,
         badVolume({ csi: { driver: '', volumeHandle: 'h' } }),
@@ -329,7 +329,7 @@ export function describeStorageObjects(api: () => Connection): void {
       await invalid(VOLUMES, badVolume({ accessModes: [] }), /spec\.accessModes: Required value/);
     });
 
-    it('must have exactly one source', async () => {
+    it('requires exactly one source', async () => {
       await invalid(
         VOLUMES,
         volume(unique('pv'), { spec: { csi: undefined } }),
@@ -342,7 +342,7 @@ export function describeStorageObjects(api: () => Connection): void {
       );
     });
 
-    it('does not let its source be changed', async () => {
+    it('has an immutable source', async () => {
       const name = unique('pv');
       await api().create(VOLUMES, volume(name));
       const reply = await api().patch('merge', `${VOLUMES}/${name}`, {
@@ -356,7 +356,7 @@ export function describeStorageObjects(api: () => Connection): void {
       });
     });
 
-    it('lets its reclaim policy and its size be changed', async () => {
+    it('allows changes of reclaim policy and size', async () => {
       const name = unique('pv');
       await api().create(VOLUMES, volume(name));
       const reply = await api().patch('merge', `${VOLUMES}/${name}`, {
@@ -369,12 +369,12 @@ export function describeStorageObjects(api: () => Connection): void {
   });
 
   describe('a secret', () => {
-    it('is Opaque unless it says otherwise', async () => {
+    it('is Opaque by default', async () => {
       const { secrets } = paths(await api().namespace());
       assert.equal(at(await api().create(secrets, secret('a')), 'type'), 'Opaque');
     });
 
-    it('has stringData written into data', async () => {
+    it('has stringData merged into data', async () => {
       const { secrets } = paths(await api().namespace());
       const stored = await api().create(
         secrets,
@@ -384,7 +384,7 @@ export function describeStorageObjects(api: () => Connection): void {
       assert.equal(at(stored, 'stringData'), undefined);
     });
 
-    it('is refused with 400 for data that is no base64', async () => {
+    it('is refused with 400 for data that is not base64', async () => {
       const { secrets } = paths(await api().namespace());
       const reply = await api().call('POST', secrets, {
         body: secret('a', { fields: { data: { x: '*' } } }),
@@ -392,7 +392,7 @@ export function describeStorageObjects(api: () => Connection): void {
       refused(reply, { code: 400, reason: 'BadRequest', message: /illegal base64 data/ });
     });
 
-    it('cannot be changed once it is immutable', async () => {
+    it('cannot be changed if it is immutable', async () => {
       const { secrets } = paths(await api().namespace());
       await api().create(
         secrets,
@@ -408,7 +408,7 @@ export function describeStorageObjects(api: () => Connection): void {
   });
 
   describe('an event', () => {
-    it('lives in the namespace of its object', async () => {
+    it('must be in the namespace of its object', async () => {
       const namespace = await api().namespace();
       const { events } = paths(namespace);
       const stored = await api().create(events, event('a.1', aClaim(namespace)));
@@ -422,7 +422,7 @@ export function describeStorageObjects(api: () => Connection): void {
       });
     });
 
-    it('of a cluster-scoped object lives in default', async () => {
+    it('of a cluster-scoped object must be in default', async () => {
       const aVolume = { apiVersion: 'v1', kind: 'PersistentVolume', name: unique('pv'), uid: 'u' };
       await api().create(paths('default').events, event(unique('event'), aVolume));
       const { events } = paths(await api().namespace());
@@ -434,7 +434,7 @@ export function describeStorageObjects(api: () => Connection): void {
       });
     });
 
-    it('is counted up by a patch', async () => {
+    it('allows a patch of its count', async () => {
       const namespace = await api().namespace();
       const { events } = paths(namespace);
       await api().create(events, event('a.1', aClaim(namespace)));
@@ -447,7 +447,7 @@ export function describeStorageObjects(api: () => Connection): void {
       assert.equal(at(reply.body, 'firstTimestamp'), '2026-01-02T03:04:05Z');
     });
 
-    it('is found by object, reason and type', async () => {
+    it('can be selected by object, reason and type', async () => {
       const namespace = await api().namespace();
       const { events } = paths(namespace);
       await api().create(events, event('one', aClaim(namespace, 'a')));
@@ -472,7 +472,7 @@ export function describeStorageObjects(api: () => Connection): void {
       );
     });
 
-    it('is seen through events.k8s.io under other names', async () => {
+    it('is also served by events.k8s.io, with other field names', async () => {
       const namespace = await api().namespace();
       await api().create(paths(namespace).events, event('a.1', aClaim(namespace)));
       const seen = await api().read(`/apis/events.k8s.io/v1/namespaces/${namespace}/events/a.1`);

@@ -15,7 +15,7 @@ import { claim, lease, paths, secret } from './objects.ts';
 const MODIFIED =
   /^Operation cannot be fulfilled on secrets "a": the object has been modified; please apply your changes to the latest version and try again$/;
 
-/** Replacing an object, and what a status is to it. */
+/** Updates of objects and of their status, and Leases. */
 export function describeUpdates(api: () => Connection): void {
   /** A stored secret, and the same with another label. */
   const edited = async (): Promise<{
@@ -30,7 +30,7 @@ export function describeUpdates(api: () => Connection): void {
   };
 
   describe('update', () => {
-    it('stores the object under a greater resourceVersion and the same uid', async () => {
+    it('stores the object with a higher resourceVersion and the same uid', async () => {
       const { path, stored, next } = await edited();
       const reply = await api().call('PUT', path, { body: next });
       assert.equal(reply.status, 200, reply.text);
@@ -53,7 +53,7 @@ export function describeUpdates(api: () => Connection): void {
       });
     });
 
-    it('lets exactly one of many writers with the same resourceVersion win', async () => {
+    it('succeeds for exactly one of many writers with one resourceVersion', async () => {
       const { path, next } = await edited();
       const replies = await Promise.all(
         Array.from({ length: 8 }, (_, writer) =>
@@ -63,7 +63,7 @@ export function describeUpdates(api: () => Connection): void {
       assert.deepEqual(statuses(replies), [200, 409, 409, 409, 409, 409, 409, 409]);
     });
 
-    it('overwrites without a look where the resourceVersion is left out', async () => {
+    it('overwrites the object if no resourceVersion is given', async () => {
       const { path } = await edited();
       const reply = await api().call('PUT', path, {
         body: secret('a', { metadata: { labels: { x: 'z' } } }),
@@ -72,7 +72,7 @@ export function describeUpdates(api: () => Connection): void {
       assert.equal(at(reply.body, 'metadata', 'labels', 'x'), 'z');
     });
 
-    it('keeps the resourceVersion where nothing changed', async () => {
+    it('keeps the resourceVersion if nothing changed', async () => {
       const { path, stored } = await edited();
       const reply = await api().call('PUT', path, { body: stored });
       assert.equal(
@@ -95,7 +95,7 @@ export function describeUpdates(api: () => Connection): void {
       });
     });
 
-    it('answers 400 for a name that is not that of the path', async () => {
+    it('answers 400 for another name than that of the path', async () => {
       const { path, next } = await edited();
       const metadata = { ...fieldsAt(next, 'metadata'), name: 'b' };
       refused(await api().call('PUT', path, { body: { ...next, metadata } }), {
@@ -104,7 +104,7 @@ export function describeUpdates(api: () => Connection): void {
       });
     });
 
-    it('answers 404 for an object that is not there', async () => {
+    it('answers 404 for an object that does not exist', async () => {
       const { secrets } = paths(await api().namespace());
       refused(await api().call('PUT', `${secrets}/absent`, { body: secret('absent') }), {
         code: 404,
@@ -116,7 +116,7 @@ export function describeUpdates(api: () => Connection): void {
   describe('a lease', () => {
     const now = '2026-01-02T03:04:05.678901Z';
 
-    it('keeps six digits of a second in acquireTime and renewTime', async () => {
+    it('keeps microseconds in acquireTime and renewTime', async () => {
       const { leases } = paths(await api().namespace());
       const stored = await api().create(
         leases,
@@ -153,7 +153,7 @@ export function describeUpdates(api: () => Connection): void {
       });
     });
 
-    it('goes to one of two candidates that take it at once', async () => {
+    it('goes to one of two candidates that acquire it at once', async () => {
       const { leases } = paths(await api().namespace());
       const stored = await api().create(leases, lease('a'));
       const take = (holderIdentity: string) =>
@@ -164,7 +164,7 @@ export function describeUpdates(api: () => Connection): void {
       assert.deepEqual(statuses(replies), [200, 409]);
     });
 
-    it('may have an empty holder, which is how it is released', async () => {
+    it('may have an empty holder: it is released', async () => {
       const { leases } = paths(await api().namespace());
       await api().create(leases, lease('a', { holderIdentity: 'me', leaseDurationSeconds: 15 }));
       const reply = await api().patch('merge', `${leases}/a`, {
@@ -174,7 +174,7 @@ export function describeUpdates(api: () => Connection): void {
       assert.equal(at(reply.body, 'spec', 'holderIdentity'), '');
     });
 
-    it('must have a positive leaseDurationSeconds', async () => {
+    it('requires a positive leaseDurationSeconds', async () => {
       const { leases } = paths(await api().namespace());
       const reply = await api().call('POST', leases, {
         body: lease('a', { leaseDurationSeconds: 0 }),
@@ -192,7 +192,7 @@ export function describeUpdates(api: () => Connection): void {
       lastTransitionTime: '2026-01-02T03:04:05Z',
     };
 
-    it('of a new claim is not what the body says', async () => {
+    it('of a new claim does not come from the body', async () => {
       const { claims } = paths(await api().namespace());
       const stored = await api().create(claims, {
         ...claim('a'),
@@ -201,7 +201,7 @@ export function describeUpdates(api: () => Connection): void {
       assert.deepEqual(at(stored, 'status'), { phase: 'Pending' });
     });
 
-    it('is left alone by a patch of the object', async () => {
+    it('is not changed by a patch of the object', async () => {
       const { claims } = paths(await api().namespace());
       await api().create(claims, claim('a'));
       const reply = await api().patch('merge', `${claims}/a`, {
@@ -212,7 +212,7 @@ export function describeUpdates(api: () => Connection): void {
       assert.equal(at(reply.body, 'status', 'phase'), 'Pending');
     });
 
-    it('is left alone by an update of the object', async () => {
+    it('is not changed by an update of the object', async () => {
       const { claims } = paths(await api().namespace());
       const stored = await api().create(claims, claim('a'));
       const reply = await api().call('PUT', `${claims}/a`, {
@@ -222,7 +222,7 @@ export function describeUpdates(api: () => Connection): void {
       assert.equal(at(reply.body, 'status', 'phase'), 'Pending');
     });
 
-    it('has a path of its own, which leaves the spec alone', async () => {
+    it('has its own path, where the spec is not changed', async () => {
       const { claims } = paths(await api().namespace());
       await api().create(claims, claim('a'));
       const reply = await api().patch('merge', `${claims}/a/status`, {

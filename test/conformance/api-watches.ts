@@ -5,13 +5,13 @@ import { claim, paths, secret } from './objects.ts';
 
 const INITIAL_EVENTS_END = 'k8s.io/initial-events-end';
 
-/** Watches: what a reflector lives on. */
+/** Watches, as reflectors use them. */
 export function describeWatches(api: () => Connection): void {
   const now = async (path: string): Promise<string> =>
     textAt(await api().read(path), 'metadata', 'resourceVersion');
 
   describe('watch', () => {
-    it('tells each change after a resourceVersion, in order', async () => {
+    it('sends each change after a resourceVersion, in order', async () => {
       const { secrets } = paths(await api().namespace());
       await api().create(secrets, secret('before'));
       const watch = await api().watch(secrets, { resourceVersion: await now(secrets) });
@@ -21,7 +21,7 @@ export function describeWatches(api: () => Connection): void {
       assert.deepEqual(await watch.take(3), ['ADDED a', 'MODIFIED a', 'DELETED a']);
     });
 
-    it('can be taken up at the resourceVersion of any event that was seen', async () => {
+    it('can be resumed at the resourceVersion of any event', async () => {
       const { secrets } = paths(await api().namespace());
       const start = await now(secrets);
       const a = await api().create(secrets, secret('a'));
@@ -36,20 +36,20 @@ export function describeWatches(api: () => Connection): void {
       assert.deepEqual(await resumed.take(1), ['ADDED b']);
     });
 
-    it('begins with what is there when no resourceVersion is given', async () => {
+    it('begins with the existing objects if no resourceVersion is given', async () => {
       const { secrets } = paths(await api().namespace());
       await api().create(secrets, secret('a'));
       assert.deepEqual(await (await api().watch(secrets)).take(1), ['ADDED a']);
     });
 
-    it('carries whole objects with kind and apiVersion', async () => {
+    it('sends whole objects with kind and apiVersion', async () => {
       const { secrets } = paths(await api().namespace());
       const watch = await api().watch(secrets, { resourceVersion: await now(secrets) });
       const stored = await api().create(secrets, secret('a', { fields: { data: { x: 'eA==' } } }));
       assert.deepEqual((await watch.next())?.object, stored);
     });
 
-    it('gives a deleted object as it was last, with the resourceVersion of its deletion', async () => {
+    it('sends the last state of a deleted object, with a new resourceVersion', async () => {
       const { secrets } = paths(await api().namespace());
       const stored = await api().create(secrets, secret('a', { metadata: { labels: { x: 'y' } } }));
       const resourceVersion = textAt(stored, 'metadata', 'resourceVersion');
@@ -63,11 +63,11 @@ export function describeWatches(api: () => Connection): void {
       );
     });
 
-    it('tells MODIFIED with a deletionTimestamp, then DELETED, of an object with finalizers', async () => {
+    it('sends MODIFIED, then DELETED, for an object with finalizers', async () => {
       const { secrets } = paths(await api().namespace());
       const stored = await api().create(
         secrets,
-        secret('a', { metadata: { finalizers: ['sutler.dev/held'] } }),
+        secret('a', { metadata: { finalizers: ['sutler.dev/one'] } }),
       );
       const watch = await api().watch(secrets, {
         resourceVersion: textAt(stored, 'metadata', 'resourceVersion'),
@@ -80,7 +80,7 @@ export function describeWatches(api: () => Connection): void {
       assert.deepEqual(await watch.take(1), ['DELETED a']);
     });
 
-    it('says nothing of a write that changed nothing', async () => {
+    it('sends no event for a write that changed nothing', async () => {
       const { secrets } = paths(await api().namespace());
       const stored = await api().create(secrets, secret('a', { metadata: { labels: { x: 'y' } } }));
       const watch = await api().watch(secrets, {
@@ -91,7 +91,7 @@ export function describeWatches(api: () => Connection): void {
       assert.deepEqual(await watch.take(1), ['ADDED b']);
     });
 
-    it('of one namespace says nothing of another', async () => {
+    it('of one namespace sends no events of another', async () => {
       const [here, there] = [
         paths(await api().namespace()).secrets,
         paths(await api().namespace()).secrets,
@@ -102,7 +102,7 @@ export function describeWatches(api: () => Connection): void {
       assert.deepEqual(await watch.take(1), ['ADDED a']);
     });
 
-    it('of all namespaces tells those of each', async () => {
+    it('of all namespaces sends the events of each', async () => {
       const namespaces = await Promise.all([api().namespace(), api().namespace()]);
       const watch = await api().watch('/api/v1/persistentvolumeclaims', {
         resourceVersion: await now('/api/v1/persistentvolumeclaims'),
@@ -113,7 +113,7 @@ export function describeWatches(api: () => Connection): void {
         missing.delete(at((await watch.next())?.object, 'metadata', 'namespace'));
     });
 
-    it('with a label selector sends ADDED when an object begins to match, DELETED when it stops', async () => {
+    it('sends ADDED and DELETED when an object begins and stops to match', async () => {
       const { secrets } = paths(await api().namespace());
       await api().create(secrets, secret('a'));
       const watch = await api().watch(secrets, {
@@ -127,7 +127,7 @@ export function describeWatches(api: () => Connection): void {
       assert.deepEqual(await watch.take(3), ['ADDED a', 'MODIFIED a', 'DELETED a']);
     });
 
-    it('with a field selector tells of one name only', async () => {
+    it('with a field selector sends events of one name only', async () => {
       const { secrets } = paths(await api().namespace());
       const watch = await api().watch(secrets, {
         resourceVersion: await now(secrets),
@@ -138,7 +138,7 @@ export function describeWatches(api: () => Connection): void {
       assert.deepEqual(await watch.take(1), ['ADDED b']);
     });
 
-    it('reaches every one of many watchers', async () => {
+    it('sends a change to each of many watchers', async () => {
       const { secrets } = paths(await api().namespace());
       const resourceVersion = await now(secrets);
       const watches = await Promise.all(
@@ -148,7 +148,7 @@ export function describeWatches(api: () => Connection): void {
       for (const watch of watches) assert.deepEqual(await watch.take(1), ['ADDED a']);
     });
 
-    it('ends by itself after timeoutSeconds', async () => {
+    it('ends after timeoutSeconds', async () => {
       const { secrets } = paths(await api().namespace());
       const watch = await api().watch(secrets, {
         resourceVersion: await now(secrets),
@@ -157,7 +157,7 @@ export function describeWatches(api: () => Connection): void {
       assert.equal(await watch.next(), undefined);
     });
 
-    it('sends no bookmark that was not asked for', async () => {
+    it('sends no bookmark unless it is requested', async () => {
       const { secrets } = paths(await api().namespace());
       const watch = await api().watch(secrets, {
         resourceVersion: await now(secrets),
@@ -166,7 +166,7 @@ export function describeWatches(api: () => Connection): void {
       assert.equal(await watch.next(), undefined);
     });
 
-    it('sends a bookmark before it ends, which holds a resourceVersion and nothing else', async () => {
+    it('sends a bookmark with only a resourceVersion before it ends', async () => {
       const { claims } = paths(await api().namespace());
       const resourceVersion = await now(claims);
       const watch = await api().watch(claims, {
@@ -184,9 +184,9 @@ export function describeWatches(api: () => Connection): void {
       assert.equal(at(event.object, 'metadata', 'name'), undefined);
     });
 
-    it('from a resourceVersion that is no longer kept gets an ERROR 410 with reason Expired', async () => {
+    it('sends an ERROR 410 Expired for a resourceVersion that is too old', async () => {
       const { events } = paths(await api().namespace());
-      const event = await expired(() =>
+      const event = await watchUntilExpired(() =>
         api().watch(events, { resourceVersion: 1, timeoutSeconds: 5 }),
       );
       assert.equal(event?.type, 'ERROR');
@@ -195,7 +195,7 @@ export function describeWatches(api: () => Connection): void {
       assert.equal(at(event.object, 'reason'), 'Expired');
     });
 
-    it('refuses a resourceVersion that is no number', async () => {
+    it('refuses a resourceVersion that is not a number', async () => {
       const { secrets } = paths(await api().namespace());
       const watch = await api().watch(secrets, { resourceVersion: 'nonsense' });
       assert.notEqual(watch.status, 200);
@@ -211,14 +211,14 @@ export function describeWatches(api: () => Connection): void {
       timeoutSeconds: 10,
     };
 
-    it('ends the initial events with a bookmark that says so, or with one ERROR event', async () => {
+    it('ends the initial events with a bookmark, or is refused by an ERROR', async () => {
       const { secrets } = paths(await api().namespace());
       for (const name of ['a', 'b']) await api().create(secrets, secret(name));
       const watch = await api().watch(secrets, query);
       const seen: string[] = [];
       for (;;) {
         const event = await watch.next();
-        assert.ok(event !== undefined, 'the stream ended without a word');
+        assert.ok(event !== undefined, 'the stream ended without an ERROR event');
         if (event.type === 'ERROR') {
           assert.equal(at(event.object, 'kind'), 'Status');
           return;
@@ -237,9 +237,10 @@ export function describeWatches(api: () => Connection): void {
   });
 }
 
-/** How long a server remembers differs: a real one compacts every few minutes, so the watch is
- * repeated until its past is gone. */
-async function expired(open: () => Promise<WatchStream>) {
+/** Repeats the watch until the server has dropped that part of its history: a real one compacts
+ * only every few minutes.
+ * @returns the first ERROR event, or the last event after a minute */
+async function watchUntilExpired(open: () => Promise<WatchStream>) {
   const deadline = Date.now() + 60_000;
   for (;;) {
     const watch = await open();

@@ -23,20 +23,19 @@ const BOUND_BY_CONTROLLER = 'pv.kubernetes.io/bound-by-controller';
 const PROVISIONED_BY = 'pv.kubernetes.io/provisioned-by';
 const OUR_FINALIZER = 'external-provisioner.volume.kubernetes.io/finalizer';
 
-/** What the volume controller does with claims and volumes while a provisioner does its own part:
- * one suite for kube-controller-manager and for the one that we wrote. The suite plays the
- * provisioner. */
+/** Tests how the volume controller treats claims and volumes. The same suite runs on
+ * kube-controller-manager and on the sandbox's binder; the suite itself acts as the provisioner. */
 export function describeVolumeBinder(name: string, open: () => Promise<ApiServerUnderTest>): void {
   describeServer(`volume binder: ${name}`, open, (api) => {
-    describeAnnouncing(api);
+    describeRequests(api);
     describeBinding(api);
     describeReleasing(api);
   });
 }
 
-function describeAnnouncing(api: () => Connection): void {
+function describeRequests(api: () => Connection): void {
   describe('a claim of a class with an external provisioner', () => {
-    it('is told who has to provision it, under both keys', async () => {
+    it('gets both annotations that name its provisioner', async () => {
       const { path, claimName } = await newClaim(api(), await newClass(api()));
       const { body } = await api().until(
         path,
@@ -57,7 +56,7 @@ function describeAnnouncing(api: () => Connection): void {
       assert.match(textAt(event, 'message'), new RegExp(DRIVER.replaceAll('.', String.raw`\.`)));
     });
 
-    it('gets no such annotation before a node is selected if its class waits for the consumer', async () => {
+    it('gets no annotation before a node is selected with WaitForFirstConsumer', async () => {
       const { path, namespace } = await newClaim(
         api(),
         await newClass(api(), { volumeBindingMode: 'WaitForFirstConsumer' }),
@@ -66,7 +65,7 @@ function describeAnnouncing(api: () => Connection): void {
       assert.equal(at(await api().read(path), 'metadata', 'annotations'), undefined);
     });
 
-    it('is told so once a node is selected', async () => {
+    it('gets the annotations when a node is selected', async () => {
       const { path } = await newClaim(
         api(),
         await newClass(api(), { volumeBindingMode: 'WaitForFirstConsumer' }),
@@ -86,7 +85,7 @@ function describeAnnouncing(api: () => Connection): void {
       assert.deepEqual(at(body, 'metadata', 'annotations'), annotations);
     });
 
-    it('gets ProvisioningFailed events until its class exists, and then the annotation', async () => {
+    it('gets ProvisioningFailed until its class exists, then the annotations', async () => {
       const className = unique('class');
       const { path, namespace } = await newClaim(api(), className);
       const event = await eventOf(api(), namespace, 'ProvisioningFailed');
@@ -104,8 +103,8 @@ function describeAnnouncing(api: () => Connection): void {
 }
 
 function describeBinding(api: () => Connection): void {
-  describe('a volume that a provisioner made for a claim', () => {
-    it('is Bound, with the claimRef as it was made and no mark of the controller', async () => {
+  describe('a volume that a provisioner created for a claim', () => {
+    it('is Bound, with unchanged claimRef and annotations', async () => {
       const { volumePath, made } = await boundPair(api());
       const stored = await api().read(volumePath);
       assert.equal(at(stored, 'status', 'phase'), 'Bound');
@@ -113,7 +112,7 @@ function describeBinding(api: () => Connection): void {
       assert.deepEqual(at(stored, 'metadata', 'annotations'), { [PROVISIONED_BY]: DRIVER });
     });
 
-    it('is named by the claim, which is Bound and carries the marks of the controller', async () => {
+    it('is named by the Bound claim, which has the binding annotations', async () => {
       const { path, volumeName } = await boundPair(api());
       const stored = await api().read(path);
       assert.equal(at(stored, 'spec', 'volumeName'), volumeName);
@@ -125,7 +124,7 @@ function describeBinding(api: () => Connection): void {
       });
     });
 
-    it('gives the claim its size and its modes', async () => {
+    it('determines size and modes in the status of the claim', async () => {
       const { path } = await boundPair(api(), {
         spec: { capacity: { storage: '3Gi' }, accessModes: ['ReadWriteOnce', 'ReadOnlyMany'] },
       });
@@ -136,7 +135,7 @@ function describeBinding(api: () => Connection): void {
       });
     });
 
-    it('binds a claim that waits for its first consumer without a second look at the node', async () => {
+    it('is bound to a claim with WaitForFirstConsumer and a selected node', async () => {
       const className = await newClass(api(), { volumeBindingMode: 'WaitForFirstConsumer' });
       const made = await newClaim(api(), className);
       await api().patch('merge', made.path, {
@@ -146,14 +145,14 @@ function describeBinding(api: () => Connection): void {
       await api().until(made.path, isIn('Bound'));
     });
 
-    it('may be made before the controller has told the claim who provisions it', async () => {
+    it('is bound even if the claim has no provisioner annotation yet', async () => {
       const className = unique('class');
       const made = await newClaim(api(), className);
       await provision(api(), made, className);
       await api().until(made.path, isIn('Bound'));
     });
 
-    it('does not bind a claim that asks for more than it has', async () => {
+    it('is not bound to a claim that requests more', async () => {
       const className = await newClass(api());
       const made = await newClaim(api(), className, {
         resources: { requests: { storage: '2Gi' } },
@@ -161,13 +160,13 @@ function describeBinding(api: () => Connection): void {
       const { volumePath } = await provision(api(), made, className, {
         spec: { capacity: { storage: '1Gi' } },
       });
-      // A pair made later that becomes Bound proves that the controller has been there.
+      // When a later pair is Bound, the controller has handled the earlier change.
       await boundPair(api());
       assert.equal(at(await api().read(made.path), 'status', 'phase'), 'Pending');
       assert.equal(at(await api().read(volumePath), 'status', 'phase'), 'Pending');
     });
 
-    it('is Released if its claim has the same name but another uid; the claim stays Pending', async () => {
+    it('is Released if the claim has another uid; the claim stays Pending', async () => {
       const className = await newClass(api());
       const made = await newClaim(api(), className);
       const { volumePath } = await provision(
@@ -179,7 +178,7 @@ function describeBinding(api: () => Connection): void {
       assert.equal(at(await api().read(made.path), 'status', 'phase'), 'Pending');
     });
 
-    it('for a claim that is gone is Released', async () => {
+    it('is Released if the claim does not exist', async () => {
       const namespace = await api().namespace();
       const className = await newClass(api());
       const gone = { namespace, claimName: 'gone', uid: '00000000-0000-0000-0000-000000000001' };
@@ -188,14 +187,14 @@ function describeBinding(api: () => Connection): void {
     });
   });
 
-  describe('a volume that an administrator made', () => {
-    it('without a claimRef is Available', async () => {
+  describe('a volume that an administrator created', () => {
+    it('is Available without a claimRef', async () => {
       const name = unique('pv');
       await api().create(VOLUMES, volume(name));
       await api().until(`${VOLUMES}/${name}`, isIn('Available'));
     });
 
-    it('is bound to a claim of the same class that it fits, with the annotations on both', async () => {
+    it('is bound to a matching claim of its class; both get annotations', async () => {
       const className = unique('class');
       const name = unique('pv');
       await api().create(VOLUMES, volume(name, { spec: { storageClassName: className } }));
@@ -209,7 +208,7 @@ function describeBinding(api: () => Connection): void {
       assert.equal(at(stored, 'spec', 'claimRef', 'kind'), 'PersistentVolumeClaim');
     });
 
-    it('for a claim by name, without uid, gets the uid of that claim', async () => {
+    it('gets the uid of the claim that its claimRef names', async () => {
       const className = unique('class');
       const namespace = await api().namespace();
       const name = unique('pv');
@@ -231,11 +230,11 @@ function describeBinding(api: () => Connection): void {
       await api().create(VOLUMES, volume(name, { spec: { storageClassName: className } }));
       const made = await newClaim(api(), className, { volumeName: name });
       const { body } = await api().until(made.path, isIn('Bound'));
-      // The claim named its volume itself, so the controller does not claim to have done it.
+      // The claim named its volume, so it has no annotation that the controller chose the volume.
       assert.deepEqual(at(body, 'metadata', 'annotations'), { [BIND_COMPLETED]: 'yes' });
     });
 
-    it('of a smaller size than the claim asks for is left alone', async () => {
+    it('is not bound to a claim that requests a larger size', async () => {
       const className = unique('class');
       const name = unique('pv');
       await api().create(VOLUMES, volume(name, { spec: { storageClassName: className } }));
@@ -249,7 +248,7 @@ function describeBinding(api: () => Connection): void {
       assert.equal(at(await api().read(`${VOLUMES}/${name}`), 'status', 'phase'), 'Available');
     });
 
-    it('is the smallest of those that satisfy the claim', async () => {
+    it('is chosen if it is the smallest that satisfies the claim', async () => {
       const className = unique('class');
       for (const size of ['5Gi', '2Gi', '9Gi']) {
         const name = unique(`pv-${size.toLowerCase()}`);
@@ -268,13 +267,13 @@ function describeBinding(api: () => Connection): void {
 
 function describeReleasing(api: () => Connection): void {
   describe('a deleted claim', () => {
-    it('is gone once no pod uses it', async () => {
+    it('is removed if no pod uses it', async () => {
       const { path } = await newClaim(api(), unique('class'));
       await api().call('DELETE', path);
       await api().until(path, isAbsent);
     });
 
-    it('leaves its volume Released, with the claimRef of the dead claim', async () => {
+    it('leaves its volume Released with an unchanged claimRef', async () => {
       const { path, volumePath, uid } = await boundPair(api());
       await api().call('DELETE', path);
       await api().until(path, isAbsent);
@@ -283,7 +282,7 @@ function describeReleasing(api: () => Connection): void {
       assert.equal(at(body, 'metadata', 'deletionTimestamp'), undefined);
     });
 
-    it('leaves a volume with the policy Retain Released as well', async () => {
+    it('leaves a volume with policy Retain Released too', async () => {
       const { path, volumePath } = await boundPair(api(), {
         spec: { persistentVolumeReclaimPolicy: 'Retain' },
       });
@@ -291,7 +290,7 @@ function describeReleasing(api: () => Connection): void {
       await api().until(volumePath, isIn('Released'));
     });
 
-    it('that comes back under its name does not get the volume back', async () => {
+    it('does not give its volume to a new claim with its name', async () => {
       const { path, volumePath, namespace, className } = await boundPair(api());
       await api().call('DELETE', path);
       await api().until(volumePath, isIn('Released'));
@@ -306,10 +305,10 @@ function describeReleasing(api: () => Connection): void {
   });
 
   describe('a deleted volume', () => {
-    it('stays while it is Bound', async () => {
+    it('is kept while it is Bound', async () => {
       const { path, volumePath } = await boundPair(api());
       await api().call('DELETE', volumePath);
-      // A pair made later that becomes Bound proves that the controller has been there.
+      // When a later pair is Bound, the controller has handled the earlier change.
       await boundPair(api());
       const stored = await api().read(volumePath);
       assert.ok(listAt(stored, 'metadata', 'finalizers').includes('kubernetes.io/pv-protection'));
@@ -317,7 +316,7 @@ function describeReleasing(api: () => Connection): void {
       assert.equal(at(await api().read(path), 'status', 'phase'), 'Bound');
     });
 
-    it('that is Released loses the protection and keeps the finalizer of the provisioner', async () => {
+    it('loses only the protection finalizer if it is Released', async () => {
       const { path, volumePath } = await boundPair(api());
       await api().call('DELETE', path);
       await api().until(volumePath, isIn('Released'));
@@ -329,7 +328,7 @@ function describeReleasing(api: () => Connection): void {
       assert.deepEqual(at(body, 'metadata', 'finalizers'), [OUR_FINALIZER]);
     });
 
-    it('that is Released is gone when the provisioner takes its finalizer off', async () => {
+    it('is removed when the provisioner removes its finalizer', async () => {
       const { path, volumePath } = await boundPair(api());
       await api().call('DELETE', path);
       await api().until(volumePath, isIn('Released'));
@@ -340,7 +339,7 @@ function describeReleasing(api: () => Connection): void {
       await api().until(volumePath, isAbsent);
     });
 
-    it('that was Bound first becomes Released when its claim goes too', async () => {
+    it('becomes Released when its claim is deleted too', async () => {
       const { path, volumePath } = await boundPair(api());
       await api().call('DELETE', volumePath);
       await api().call('DELETE', path);
@@ -352,7 +351,7 @@ function describeReleasing(api: () => Connection): void {
       );
     });
 
-    it('that is Available goes at once', async () => {
+    it('is removed at once if it is Available', async () => {
       const name = unique('pv');
       await api().create(VOLUMES, volume(name));
       await api().until(`${VOLUMES}/${name}`, isIn('Available'));
@@ -360,7 +359,7 @@ function describeReleasing(api: () => Connection): void {
       await api().until(`${VOLUMES}/${name}`, isAbsent);
     });
 
-    it('that was forced away leaves its claim Lost', async () => {
+    it('leaves its claim Lost if its finalizers are removed by force', async () => {
       const { path, volumePath } = await boundPair(api());
       await api().call('DELETE', volumePath);
       await api().patch('merge', volumePath, { metadata: { finalizers: null } });
@@ -395,8 +394,7 @@ async function newClaim(
   return { namespace, claimName: 'a', uid: textAt(stored, 'metadata', 'uid'), path: `${claims}/a` };
 }
 
-/** Does what an external provisioner does once its driver has made a volume: writes a PV for that
- * claim. */
+/** Creates the PV for a claim, as an external provisioner does. */
 async function provision(
   api: Connection,
   made: MadeClaim,

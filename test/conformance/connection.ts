@@ -3,21 +3,21 @@ import { randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Agent, request } from 'undici';
 
-/** What a suite needs to know about the API server that it describes. */
+/** Address and credentials of the API server that a suite tests. */
 export interface ApiServerUnderTest {
   /** Base address without a trailing slash. */
   readonly url: string;
-  /** PEM texts: whom to trust, and a client certificate. */
+  /** PEM texts: the trusted authority, and a client certificate with its key. */
   readonly tls?: { readonly ca?: string; readonly cert?: string; readonly key?: string };
-  /** Bearer token of a cluster administrator, where no client certificate says who we are. */
+  /** Bearer token of a cluster administrator, if there is no client certificate. */
   readonly token?: string;
   close(): Promise<void>;
 }
 
-/** A value that has fields. */
+/** A JSON object or array. */
 export type Fields = Readonly<Record<string | number, unknown>>;
 
-/** One answer. `body` is the parsed JSON, or undefined where the server sent something else. */
+/** One answer. `body` is the parsed JSON, or undefined if the answer is not JSON. */
 export interface Reply {
   readonly status: number;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
@@ -25,10 +25,10 @@ export interface Reply {
   readonly body: unknown;
 }
 
-/** What may be set on a request beside its path. */
+/** Optional parts of a request. */
 export interface CallOptions {
   readonly query?: Readonly<Record<string, string | number | boolean>>;
-  /** Sent as JSON; a string goes as it is. */
+  /** Sent as JSON; a string is sent unchanged. */
   readonly body?: unknown;
   readonly contentType?: string;
   readonly accept?: string;
@@ -43,7 +43,7 @@ export interface WatchEvent {
   readonly object: unknown;
 }
 
-/** The three ways to patch that we use. */
+/** The content types of patches. */
 export const PATCH_TYPE = {
   merge: 'application/merge-patch+json',
   json: 'application/json-patch+json',
@@ -53,14 +53,14 @@ export const PATCH_TYPE = {
 const EVENT_WITHIN_MS = 20_000;
 const CONDITION_WITHIN_MS = 60_000;
 
-/** Plain HTTP to one API server: no client library stands between the suite and the facts. */
+/** Sends plain HTTP requests to one API server, without a client library. */
 export class Connection {
   readonly #server: ApiServerUnderTest;
   readonly #agent: Agent;
-  /** Without the client certificate: for requests that bring a token of their own. */
+  /** Has no client certificate; used for requests with their own token. */
   readonly #anonymous: Agent;
   readonly #watches = new Set<WatchStream>();
-  readonly #made: string[] = [];
+  readonly #created: string[] = [];
 
   constructor(server: ApiServerUnderTest) {
     this.#server = server;
@@ -69,7 +69,7 @@ export class Connection {
     this.#anonymous = new Agent({ connect: ca });
   }
 
-  /** Sends one request; every HTTP status is an answer, not an error. */
+  /** Sends one request. Resolves for every HTTP status. */
   async call(method: string, path: string, options: CallOptions = {}): Promise<Reply> {
     const { statusCode, headers, body } = await this.#send(method, path, options);
     const text = await body.text();
@@ -80,15 +80,17 @@ export class Connection {
     return this.call('GET', path, { query });
   }
 
-  /** Creates, expects 201 and gives the stored object; what is made so is deleted in close(). */
+  /** Creates an object, which `close` deletes.
+   * @returns the stored object
+   * @throws AssertionError unless the answer is 201 */
   async create(path: string, object: unknown): Promise<unknown> {
     const reply = await this.call('POST', path, { body: object });
     assert.equal(reply.status, 201, `POST ${path}: ${reply.text}`);
-    this.#made.push(`${path}/${textAt(reply.body, 'metadata', 'name')}`);
+    this.#created.push(`${path}/${textAt(reply.body, 'metadata', 'name')}`);
     return reply.body;
   }
 
-  /** Reads, expects 200. */
+  /** @throws AssertionError unless the answer is 200 */
   async read(path: string): Promise<unknown> {
     const reply = await this.get(path);
     assert.equal(reply.status, 200, `GET ${path}: ${reply.text}`);
@@ -99,7 +101,8 @@ export class Connection {
     return this.call('PATCH', path, { body, contentType: PATCH_TYPE[type] });
   }
 
-  /** A new namespace with a name of its own. */
+  /** Creates a namespace with a unique name.
+   * @returns the name */
   async namespace(): Promise<string> {
     const name = unique('ns');
     await this.create('/api/v1/namespaces', {
@@ -110,7 +113,7 @@ export class Connection {
     return name;
   }
 
-  /** Opens a watch; ended by its own close() or ours. */
+  /** Opens a watch, which `close` ends. */
   async watch(path: string, query: CallOptions['query'] = {}): Promise<WatchStream> {
     const { statusCode, body } = await this.#send('GET', path, {
       query: { ...query, watch: true },
@@ -121,30 +124,31 @@ export class Connection {
     return stream;
   }
 
-  /** Reads `path` until `holds` is true of the answer.
-   * @throws after a minute, with the last answer */
+  /** Reads `path` until `isDone` returns true for the answer.
+   * @throws Error with the last answer, after a minute */
   async until(
     path: string,
-    holds: (reply: Reply) => boolean,
+    isDone: (reply: Reply) => boolean,
     query: CallOptions['query'] = {},
   ): Promise<Reply> {
     const deadline = Date.now() + CONDITION_WITHIN_MS;
     for (;;) {
       const reply = await this.get(path, query);
-      if (holds(reply)) return reply;
+      if (isDone(reply)) return reply;
       if (Date.now() > deadline)
-        throw new Error(`GET ${path} did not become what was awaited: ${reply.text}`);
+        throw new Error(`GET ${path} did not reach the expected state: ${reply.text}`);
       await delay(50);
     }
   }
 
-  /** Deletes what was made, in reverse, finalizers or not, and closes every connection. */
+  /** Deletes the created objects in reverse order, removes their finalizers, and closes all
+   * connections. */
   async close(): Promise<void> {
     for (const watch of this.#watches) watch.close();
-    for (const path of this.#made.toReversed()) {
+    for (const path of this.#created.toReversed()) {
       const { body } = await this.call('DELETE', path);
-      const left = Array.isArray(at(body, 'metadata', 'finalizers'));
-      if (left) await this.patch('merge', path, { metadata: { finalizers: null } });
+      const hasFinalizers = Array.isArray(at(body, 'metadata', 'finalizers'));
+      if (hasFinalizers) await this.patch('merge', path, { metadata: { finalizers: null } });
     }
     await Promise.all([this.#agent.destroy(), this.#anonymous.destroy()]);
   }
@@ -176,7 +180,7 @@ export class WatchStream {
   readonly status: number;
   readonly #events: WatchEvent[] = [];
   readonly #destroy: () => void;
-  #wake: () => void = () => {};
+  #notify: () => void = () => {};
   #hasEnded = false;
 
   constructor(
@@ -189,8 +193,8 @@ export class WatchStream {
     void this.#read(chunks);
   }
 
-  /** The next event, or undefined when the server ended the stream.
-   * @throws after 20 s without either */
+  /** @returns the next event; undefined if the server ended the stream
+   * @throws Error after 20 s */
   async next(): Promise<WatchEvent | undefined> {
     const deadline = Date.now() + EVENT_WITHIN_MS;
     for (;;) {
@@ -201,7 +205,7 @@ export class WatchStream {
           () => fail(new Error(`no event within ${EVENT_WITHIN_MS} ms`)),
           deadline - Date.now(),
         );
-        this.#wake = () => {
+        this.#notify = () => {
           clearTimeout(timer);
           done();
         };
@@ -209,7 +213,7 @@ export class WatchStream {
     }
   }
 
-  /** The next `count` events as `TYPE name`, bookmarks left out. */
+  /** The next `count` events as `TYPE name`, without bookmarks. */
   async take(count: number): Promise<string[]> {
     const seen: string[] = [];
     while (seen.length < count) {
@@ -232,7 +236,7 @@ export class WatchStream {
       const lines = (rest + text).split('\n');
       rest = lines.pop() ?? '';
       for (const line of lines) if (line !== '') this.#add(JSON.parse(line));
-      this.#wake();
+      this.#notify();
     };
     try {
       for await (const chunk of chunks)
@@ -240,14 +244,14 @@ export class WatchStream {
           typeof chunk === 'string' ? `${chunk}\n` : decoder.decode(chunk, { stream: true }),
         );
     } catch {
-      // Closed by this client, or by the server in the middle of the stream: both end the watch.
+      // This client or the server closed the connection: the watch has ended.
     }
     this.#hasEnded = true;
-    this.#wake();
+    this.#notify();
   }
 
-  /** A refusal is one Status, not an event; it reads as an ERROR event, so that both kinds of
-   * servers look alike. */
+  /** Adds an event. A refusal is a Status instead of an event and counts as an ERROR event, because
+   * some servers send one and some the other. */
   #add(line: unknown): void {
     const type = at(line, 'type');
     this.#events.push(
@@ -258,12 +262,12 @@ export class WatchStream {
   }
 }
 
-/** A name that is used only once. */
+/** The prefix with a random suffix. */
 export function unique(prefix: string): string {
   return `${prefix}-${randomBytes(5).toString('hex')}`;
 }
 
-/** The value at a path, or undefined where there is none. */
+/** The value at a path; undefined if there is none. */
 export function at(value: unknown, ...path: readonly (string | number)[]): unknown {
   let here = value;
   for (const step of path) {
@@ -273,8 +277,8 @@ export function at(value: unknown, ...path: readonly (string | number)[]): unkno
   return here;
 }
 
-/** The text at a path.
- * @throws AssertionError where there is none */
+/** The string at a path.
+ * @throws AssertionError if there is none */
 export function textAt(value: unknown, ...path: readonly (string | number)[]): string {
   const text = at(value, ...path);
   assert.ok(typeof text === 'string', `no text at ${path.join('.')} of ${JSON.stringify(value)}`);
@@ -282,19 +286,19 @@ export function textAt(value: unknown, ...path: readonly (string | number)[]): s
 }
 
 /** The object at a path.
- * @throws AssertionError where there is none */
+ * @throws AssertionError if there is none */
 export function fieldsAt(value: unknown, ...path: readonly (string | number)[]): Fields {
   const fields = at(value, ...path);
   assert.ok(isFields(fields), `no object at ${path.join('.')} of ${JSON.stringify(value)}`);
   return fields;
 }
 
-/** The texts of the list at a path. */
+/** The strings of the list at a path. */
 export function textsAt(value: unknown, ...path: readonly (string | number)[]): readonly string[] {
   return listAt(value, ...path).map((text) => textAt(text));
 }
 
-/** The list at a path; an absent one is empty, as Kubernetes leaves empty lists out. */
+/** The list at a path. Kubernetes omits empty lists, so an absent one is empty. */
 export function listAt(value: unknown, ...path: readonly (string | number)[]): readonly unknown[] {
   const list = at(value, ...path) ?? [];
   assert.ok(Array.isArray(list), `no list at ${path.join('.')}`);
@@ -306,7 +310,7 @@ export function namesOf(list: unknown): string[] {
   return listAt(list, 'items').map((item) => textAt(item, 'metadata', 'name'));
 }
 
-/** Asserts a refusal: HTTP status, Status.reason and a part of its message. */
+/** Asserts that a request was refused with this HTTP status, reason and message. */
 export function refused(
   reply: Reply,
   expected: { readonly code: number; readonly reason: string; readonly message?: RegExp },

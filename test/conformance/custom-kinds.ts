@@ -25,14 +25,13 @@ const SNAPSHOTS = '/apis/snapshot.storage.k8s.io/v1';
 const GRANTS = '/apis/gateway.networking.k8s.io';
 const ATTRIBUTES_CLASSES = '/apis/storage.k8s.io/v1/volumeattributesclasses';
 
-/** The kinds of snapshots and reference grants, which come with definitions while the server runs,
- * and volume attributes classes, which newer servers only have: one suite for every server that our
- * tests use them on. What it installs it removes. */
+/** Tests kinds that not every server has: snapshots and reference grants, whose definitions the
+ * suite installs and removes, and volume attributes classes, which only newer servers have. */
 export function describeCustomKinds(
   name: string,
   open: () => Promise<ApiServerUnderTest & { readonly kubeconfig: string }>,
 ): void {
-  describe(`kinds that not every server has: ${name}`, () => {
+  describe(`optional kinds: ${name}`, () => {
     let server: ApiServerUnderTest;
     let connection: Connection;
     let kube: KubeClient;
@@ -63,18 +62,18 @@ export function describeCustomKinds(
   });
 }
 
-/** Only kinds that this suite installed are removed: removing others would delete snapshots. */
+/** Checks that the kinds do not exist, because the suite removes them with all their objects. */
 async function mustBeAbsent(api: Connection, crds: readonly CrdManifest[]): Promise<void> {
   for (const { metadata } of crds) {
     const path = `/apis/apiextensions.k8s.io/v1/customresourcedefinitions/${metadata.name}`;
     const reply = await api.get(path);
-    assert.equal(reply.status, 404, `${path} is there already; take a cluster without it`);
+    assert.equal(reply.status, 404, `${path} exists already; use a cluster without it`);
   }
 }
 
 function describeSnapshotKinds(api: () => Connection): void {
   describe('the snapshot kinds', () => {
-    it('are found by discovery as soon as they are installed', async () => {
+    it('are listed by discovery as soon as they are installed', async () => {
       const { body } = await api().until(
         SNAPSHOTS,
         (reply) => listAt(reply.body, 'resources').length >= 5,
@@ -102,7 +101,7 @@ function describeSnapshotKinds(api: () => Connection): void {
         resourceVersion: textAt(await api().read(path), 'metadata', 'resourceVersion'),
       });
       await api().create(path, snapshot('a'));
-      await api().patch('merge', `${path}/a`, { metadata: { finalizers: ['sutler.dev/hold'] } });
+      await api().patch('merge', `${path}/a`, { metadata: { finalizers: ['sutler.dev/one'] } });
       await api().patch('merge', `${path}/a/status`, { status: { readyToUse: true } });
       assert.deepEqual(namesOf(await api().read(path)), ['a']);
       assert.ok(namesOf(await api().read(`${SNAPSHOTS}/volumesnapshots`)).includes('a'));
@@ -126,7 +125,7 @@ function describeSnapshotKinds(api: () => Connection): void {
           ? `${SNAPSHOTS}/namespaces/${await api().namespace()}/${plural}`
           : `${SNAPSHOTS}/${plural}`;
 
-      it(`take the status of a ${kind} at its own path only, by update and by patch`, async () => {
+      it(`change the status of a ${kind} at its own path only`, async () => {
         const path = await collection();
         const name = unique('s');
         const created = await api().create(path, { ...make(name), status: { readyToUse: true } });
@@ -152,7 +151,7 @@ function describeSnapshotKinds(api: () => Connection): void {
         );
       });
 
-      it(`refuse an update of a ${kind} that changed meanwhile`, async () => {
+      it(`refuse an update of a ${kind} with an old resourceVersion`, async () => {
         const path = await collection();
         const name = unique('s');
         const created = await api().create(path, make(name));
@@ -164,7 +163,7 @@ function describeSnapshotKinds(api: () => Connection): void {
       });
     }
 
-    it('keep fields that no schema describes', async () => {
+    it('keep fields that the schema does not describe', async () => {
       const name = unique('class');
       const made = await api().create(`${SNAPSHOTS}/volumesnapshotclasses`, {
         apiVersion: 'snapshot.storage.k8s.io/v1',
@@ -194,7 +193,7 @@ function describeGrantVersions(api: () => Connection, kube: () => KubeClient): v
     });
     after(() => removeCrds(kube(), [referenceGrantCrd(['v1beta1', 'v1'])]));
 
-    it('are served in the installed versions; a version added later shows the same objects', async () => {
+    it('are served in all versions of their definition, also in a later one', async () => {
       await installCrds(kube(), [referenceGrantCrd(['v1beta1'])]);
       const namespace = await api().namespace();
       const path = (version: string): string =>
@@ -209,7 +208,7 @@ function describeGrantVersions(api: () => Connection, kube: () => KubeClient): v
       );
     });
 
-    it('are no longer served under a version that is taken away', async () => {
+    it('are not served in a version that was removed', async () => {
       await installCrds(kube(), [referenceGrantCrd(['v1beta1', 'v1'])]);
       await installCrds(kube(), [referenceGrantCrd(['v1beta1'])]);
       await api().until(`${GRANTS}/v1/referencegrants`, (reply) => reply.status === 404);
@@ -240,7 +239,7 @@ function describeAttributesClasses(api: () => Connection): void {
       ['driverName', 'y.sutler.dev'],
       ['parameters', { iops: '200' }],
     ] as const) {
-      it(`does not let its ${field} be changed`, async () => {
+      it(`has an immutable ${field}`, async () => {
         const name = unique('vac');
         await api().create(ATTRIBUTES_CLASSES, attributesClass(name));
         refused(await api().patch('merge', `${ATTRIBUTES_CLASSES}/${name}`, { [field]: value }), {
@@ -251,7 +250,7 @@ function describeAttributesClasses(api: () => Connection): void {
       });
     }
 
-    it('must name a driver', async () => {
+    it('requires a driver', async () => {
       const { driverName, ...rest } = attributesClass(unique('vac'));
       assert.equal(driverName, 'x.sutler.dev');
       refused(await api().call('POST', ATTRIBUTES_CLASSES, { body: rest }), {

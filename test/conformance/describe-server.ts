@@ -1,7 +1,7 @@
 import { after, before, describe } from 'node:test';
 import { Connection, type ApiServerUnderTest } from './connection.ts';
 
-/** A suite on a server of its own: opened before the first test, closed after the last. */
+/** Runs a suite on a server that is opened before the first test and closed after the last. */
 export function describeServer(
   title: string,
   open: () => Promise<ApiServerUnderTest>,

@@ -13,7 +13,7 @@ export function paths(namespace: string) {
   } as const;
 }
 
-/** A secret: the simplest object, because no controller changes one. */
+/** A secret. Tests of any kind of object use secrets, because no controller changes them. */
 export function secret(
   name: string,
   more: { readonly metadata?: Fields; readonly fields?: Fields } = {},
@@ -21,8 +21,7 @@ export function secret(
   return { apiVersion: 'v1', kind: 'Secret', metadata: { name, ...more.metadata }, ...more.fields };
 }
 
-/** A claim of a class that does not exist, unless `spec` says otherwise: the volume controller
- * leaves such a claim alone. */
+/** A claim. By default its class does not exist, so the volume controller does not bind it. */
 export function claim(
   name: string,
   more: { readonly metadata?: Fields; readonly spec?: Fields } = {},
@@ -40,7 +39,7 @@ export function claim(
   };
 }
 
-/** A CSI volume that no claim asks for, unless `spec` says otherwise. */
+/** A CSI volume. By default its class does not exist, so no claim is bound to it. */
 export function volume(
   name: string,
   more: { readonly metadata?: Fields; readonly spec?: Fields } = {},

@@ -9,7 +9,7 @@ import { paths } from './objects.ts';
 describeApiServer('the sandbox', open);
 describeVolumeBinder('the sandbox', open);
 
-/** The sandbox as a user gets it, both of its parts. */
+/** Starts the sandbox's API server and volume binder. */
 async function open() {
   const api = await startSandboxApi({ log: silentLog });
   const binder = startBinder({ operations: api.operations, log: silentLog });
@@ -18,8 +18,8 @@ async function open() {
     await api.close();
   };
   const server = { url: api.url, tls: { ca: api.ca }, token: api.token, close };
-  // It remembers thousands of changes, so it has to be told to forget those before the suite, the
-  // first event's among them.
+  // A test needs a resourceVersion that is too old, so the history of events is dropped after one
+  // event.
   const connection = new Connection(server);
   const involvedObject = { kind: 'PersistentVolume', name: 'any' };
   await connection.create(paths('default').events, {

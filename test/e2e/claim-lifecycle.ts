@@ -33,18 +33,19 @@ export interface Cluster {
 
 const CLI = fileURLToPath(new URL('../../sandbox/cli.js', import.meta.url));
 const STOP_GRACE_MS = 60_000;
-const PATIENCE_MS = 60_000;
+const READY_WITHIN_MS = 60_000;
+const DELETED_WITHIN_MS = 60_000;
 const CLAIMS = 20;
 
-/** The whole of sutler, as separate processes with the sample driver and a Redis, on any cluster:
- * claims come and go, and nothing is left. */
+/** Tests that all of sutler, as separate processes with the sample driver and a Redis, provisions
+ * and deletes claims on any cluster and leaves nothing behind. */
 export function describeClaimLifecycle(name: string, open: () => Promise<Cluster>): void {
   describe(`sutler all on ${name}`, () => {
     const closers = new Closers();
-    let world: World;
+    let deployment: Deployment;
     before(async () => {
       try {
-        world = await start(await open(), closers);
+        deployment = await start(await open(), closers);
       } catch (error) {
         await closers.close();
         throw error;
@@ -55,11 +56,11 @@ export function describeClaimLifecycle(name: string, open: () => Promise<Cluster
       assert.deepEqual(errors, []);
     });
 
-    it('binds every claim of its driver to a volume of its own', async () => {
-      const { api, namespace, driver } = world;
-      const className = await newClass(world);
+    it('binds every claim of its driver to a new volume', async () => {
+      const { api, namespace, driver } = deployment;
+      const className = await newClass(deployment);
       const made = await Promise.all(
-        Array.from({ length: CLAIMS }, (_, n) => newClaim(world, `many-${n}`, className)),
+        Array.from({ length: CLAIMS }, (_, n) => newClaim(deployment, `many-${n}`, className)),
       );
       for (const { path, uid } of made) {
         const bound = (await api.until(path, isIn('Bound'))).body;
@@ -79,19 +80,19 @@ export function describeClaimLifecycle(name: string, open: () => Promise<Cluster
           ),
         );
         assert.ok(
-          existsSync(join(world.volumesDir, textAt(volume, 'spec', 'csi', 'volumeHandle'))),
+          existsSync(join(deployment.volumesDir, textAt(volume, 'spec', 'csi', 'volumeHandle'))),
           'the driver does not have the volume',
         );
       }
       assert.equal(
-        readdirSync(world.volumesDir).length,
+        readdirSync(deployment.volumesDir).length,
         CLAIMS,
-        'the driver has volumes that no claim got',
+        'the driver has volumes without a claim',
       );
     });
 
-    it('says on each claim that it succeeded', async () => {
-      const { api, namespace } = world;
+    it('records a ProvisioningSucceeded event for a claim', async () => {
+      const { api, namespace } = deployment;
       const about = { fieldSelector: 'involvedObject.name=many-0,reason=ProvisioningSucceeded' };
       const { body } = await api.until(
         paths(namespace).events,
@@ -103,47 +104,47 @@ export function describeClaimLifecycle(name: string, open: () => Promise<Cluster
       assert.equal(at(body, 'items', 0, 'type'), 'Normal');
     });
 
-    it('holds the Lease that bears the name of the driver', async () => {
-      const { api, namespace, driver } = world;
+    it('acquires the Lease that is named after the driver', async () => {
+      const { api, namespace, driver } = deployment;
       const lease = await api.read(`${paths(namespace).leases}/${driver.replaceAll('.', '-')}`);
       assert.notEqual(textAt(lease, 'spec', 'holderIdentity'), '');
     });
 
     it('provisions a claim whose class appears later', async () => {
       const className = unique('late');
-      const { path } = await newClaim(world, 'early', className);
-      await newClass(world, { name: className });
-      await world.api.until(path, isIn('Bound'));
+      const { path } = await newClaim(deployment, 'early', className);
+      await newClass(deployment, { name: className });
+      await deployment.api.until(path, isIn('Bound'));
     });
 
-    it('waits for the first consumer where the class says so', async () => {
-      const className = await newClass(world, {
+    it('waits for a selected node if the class has WaitForFirstConsumer', async () => {
+      const className = await newClass(deployment, {
         fields: { volumeBindingMode: 'WaitForFirstConsumer' },
       });
-      const { path } = await newClaim(world, 'waiting', className);
-      await bindAnother(world, 'while-waiting');
-      assert.equal(at(await world.api.read(path), 'status', 'phase'), 'Pending');
-      await world.api.patch('merge', path, {
+      const { path } = await newClaim(deployment, 'waiting', className);
+      await bindAnother(deployment, 'while-waiting');
+      assert.equal(at(await deployment.api.read(path), 'status', 'phase'), 'Pending');
+      await deployment.api.patch('merge', path, {
         metadata: { annotations: { 'volume.kubernetes.io/selected-node': 'node-1' } },
       });
-      await world.api.until(path, isIn('Bound'));
+      await deployment.api.until(path, isIn('Bound'));
     });
 
-    it('leaves the claims of another driver alone', async () => {
-      const className = await newClass(world, { fields: { provisioner: 'other.sutler.dev' } });
-      const { path, uid } = await newClaim(world, 'foreign', className);
-      await world.api.until(
+    it('ignores the claims of another driver', async () => {
+      const className = await newClass(deployment, { fields: { provisioner: 'other.sutler.dev' } });
+      const { path, uid } = await newClaim(deployment, 'foreign', className);
+      await deployment.api.until(
         path,
         (reply) => at(reply.body, 'metadata', 'annotations') !== undefined,
       );
-      await bindAnother(world, 'after-foreign');
-      assert.equal((await world.api.get(`${VOLUMES}/pvc-${uid}`)).status, 404);
+      await bindAnother(deployment, 'after-foreign');
+      assert.equal((await deployment.api.get(`${VOLUMES}/pvc-${uid}`)).status, 404);
     });
 
-    it('keeps a volume whose policy is Retain, until the policy says Delete', async () => {
-      const { api, volumesDir } = world;
-      const className = await newClass(world, { fields: { reclaimPolicy: 'Retain' } });
-      const { path, uid } = await newClaim(world, 'retained', className);
+    it('keeps a volume with policy Retain until the policy is changed to Delete', async () => {
+      const { api, volumesDir } = deployment;
+      const className = await newClass(deployment, { fields: { reclaimPolicy: 'Retain' } });
+      const { path, uid } = await newClaim(deployment, 'retained', className);
       await api.until(path, isIn('Bound'));
       const volumePath = `${VOLUMES}/pvc-${uid}`;
       await api.call('DELETE', path);
@@ -155,8 +156,8 @@ export function describeClaimLifecycle(name: string, open: () => Promise<Cluster
       assert.ok(!existsSync(directory));
     });
 
-    it('deletes the volume and its PersistentVolume with the claim, and leaves nothing behind', async () => {
-      const { api, namespace, redis, facts, volumesDir } = world;
+    it('deletes volumes, PVs, records and jobs of deleted claims', async () => {
+      const { api, namespace, redis, facts, volumesDir } = deployment;
       const { claims } = paths(namespace);
       const volumes = listAt(await api.read(claims), 'items')
         .map((item) => at(item, 'spec', 'volumeName'))
@@ -171,32 +172,32 @@ export function describeClaimLifecycle(name: string, open: () => Promise<Cluster
         clock: systemClock,
         log: silentLog,
       };
-      assert.deepEqual(await waitForNoLeftovers(place, AbortSignal.timeout(PATIENCE_MS)), []);
+      assert.deepEqual(await waitForNoLeftovers(place, AbortSignal.timeout(DELETED_WITHIN_MS)), []);
       assert.deepEqual(readdirSync(volumesDir), []);
     });
 
-    it('is Ready in every process', async () => {
-      const endpoints = Object.entries(world.facts).filter(([fact]) => fact.endsWith(' http'));
-      assert.ok(endpoints.length >= 3, JSON.stringify(world.facts));
+    it('reports every process as ready', async () => {
+      const endpoints = Object.entries(deployment.facts).filter(([fact]) => fact.endsWith(' http'));
+      assert.ok(endpoints.length >= 3, JSON.stringify(deployment.facts));
       for (const [fact, url] of endpoints) {
         const reply = await fetch(`${url}/readyz`);
         assert.equal(reply.status, 200, `${fact}: ${await reply.text()}`);
       }
     });
 
-    it('ends with all of its processes', async () => {
-      const pids = Object.entries(world.facts).flatMap(([fact, value]) =>
+    it('stops all its processes', async () => {
+      const pids = Object.entries(deployment.facts).flatMap(([fact, value]) =>
         fact.endsWith(' pid') ? [Number(value)] : [],
       );
-      assert.ok(pids.length >= 4, JSON.stringify(world.facts));
-      await world.all.stop(STOP_GRACE_MS);
+      assert.ok(pids.length >= 4, JSON.stringify(deployment.facts));
+      await deployment.all.stop(STOP_GRACE_MS);
       for (const pid of pids)
-        assert.ok(await isGone(pid), `process ${pid} still runs:\n${world.output()}`);
+        assert.ok(await isGone(pid), `process ${pid} still runs:\n${deployment.output()}`);
     });
   });
 }
 
-interface World {
+interface Deployment {
   readonly api: Connection;
   readonly namespace: string;
   readonly driver: string;
@@ -204,11 +205,11 @@ interface World {
   readonly redis: RedisServer;
   readonly all: Child;
   readonly facts: Readonly<Record<string, string>>;
-  /** The last words of the processes. */
+  /** The end of the processes' output. */
   readonly output: () => string;
 }
 
-async function start({ server, kubeconfig }: Cluster, closers: Closers): Promise<World> {
+async function start({ server, kubeconfig }: Cluster, closers: Closers): Promise<Deployment> {
   closers.add('cluster', () => server.close());
   const api = new Connection(server);
   closers.add('connection', () => api.close());
@@ -217,27 +218,23 @@ async function start({ server, kubeconfig }: Cluster, closers: Closers): Promise
   const redis = await startRedisServer({ dataDir: join(dir, 'redis'), log: silentLog });
   closers.add('Redis', () => redis.close());
 
-  let said = '';
+  let output = '';
   const run = async (name: string, args: readonly string[]) => {
     const plan = {
       name,
       command: [process.execPath, '--enable-source-maps', CLI, name, ...args] as const,
       env: { PATH: process.env['PATH'], HOME: dir, REDIS_URL: redis.url },
-      output: (text: string) => (said = (said + text).slice(-20_000)),
+      output: (text: string) => (output = (output + text).slice(-20_000)),
     };
     const child = startChild(plan, { log: silentLog, onUsageError: () => undefined });
     closers.add(name, () => child.stop(STOP_GRACE_MS));
-    const patience = new AbortController();
-    const tooLate = delay(PATIENCE_MS, undefined, { signal: patience.signal }).then(
-      () => Promise.reject(new Error(`not ready after ${PATIENCE_MS} ms`)),
-      () => undefined,
-    );
-    const facts = await Promise.race([child.announced, tooLate])
-      .catch((cause: unknown) => {
-        throw new Error(`${name} did not start:\n${said}`, { cause });
-      })
-      .finally(() => patience.abort());
-    assert.ok(facts !== undefined);
+    const facts = await Promise.race([
+      child.announced,
+      delay(READY_WITHIN_MS, undefined, { ref: false }),
+    ]).catch((cause: unknown) => {
+      throw new Error(`${name} did not start:\n${output}`, { cause });
+    });
+    assert.ok(facts !== undefined, `not ready after ${READY_WITHIN_MS} ms:\n${output}`);
     return { child, facts };
   };
   const namespace = await api.namespace();
@@ -258,11 +255,11 @@ async function start({ server, kubeconfig }: Cluster, closers: Closers): Promise
     '--retry-interval-start=100ms',
     '-v=4',
   ]);
-  return { api, namespace, driver, volumesDir, redis, all: child, facts, output: () => said };
+  return { api, namespace, driver, volumesDir, redis, all: child, facts, output: () => output };
 }
 
 async function newClass(
-  { api, driver }: World,
+  { api, driver }: Deployment,
   more: { readonly name?: string; readonly fields?: Fields } = {},
 ): Promise<string> {
   const name = more.name ?? unique('class');
@@ -273,16 +270,16 @@ async function newClass(
   return name;
 }
 
-async function newClaim({ api, namespace }: World, name: string, className: string) {
+async function newClaim({ api, namespace }: Deployment, name: string, className: string) {
   const { claims } = paths(namespace);
   const stored = await api.create(claims, claim(name, { spec: { storageClassName: className } }));
   return { path: `${claims}/${name}`, uid: textAt(stored, 'metadata', 'uid') };
 }
 
-/** A claim made now that becomes Bound proves that sutler has seen whatever came before it. */
-async function bindAnother(world: World, name: string): Promise<void> {
-  const { path } = await newClaim(world, name, await newClass(world));
-  await world.api.until(path, isIn('Bound'));
+/** Waits until a new claim is Bound. By then sutler has seen all earlier changes. */
+async function bindAnother(deployment: Deployment, name: string): Promise<void> {
+  const { path } = await newClaim(deployment, name, await newClass(deployment));
+  await deployment.api.until(path, isIn('Bound'));
 }
 
 /** A process may still be a zombie for a moment after its parent ended. */

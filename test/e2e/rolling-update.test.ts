@@ -30,24 +30,23 @@ const DRIVER = 'replicated.csi.sutler.dev';
 const TIMEOUT_MS = 1_000;
 const WRITE_ALLOWANCE_MS = 1_000;
 const SETTLE_MS = 3_500;
-/** A killed replica's storage works on for so long: past the deadline of its calls and past the
- * move, but not past their settle time, whenever their records were opened. */
+/** How long the storage of a killed replica continues with its calls: past their deadline and past
+ * the failover, but never past their settle time. */
 const STUCK_MS = 4_000;
 
-/** One call as its replica's storage saw it: from its arrival until the storage was done, whoever
- * still waited for it. */
+/** One call at a replica, from its arrival until the storage has finished it, even if the caller is
+ * gone by then. */
 interface LoggedCall {
   readonly replica: number;
   readonly uid: string;
   readonly method: string;
   readonly startMs: number;
-  /** When its caller gave up, or the connection was cut. */
+  /** When the caller cancelled, or the connection was lost. */
   cutMs?: number;
   endMs?: number;
 }
 
-/** A controller pod: driver and gateway. The driver has locks of its own and storage in common with
- * the others. */
+/** A controller pod: driver and gateway. All replicas share one storage; each has its own locks. */
 class Replica {
   readonly index: number;
   readonly address: string;
@@ -90,13 +89,13 @@ class Replica {
     await this.#gateway.announced;
   }
 
-  /** As a pod's end: SIGTERM to the gateway, then the driver goes. */
+  /** Stops the replica like a deleted pod: SIGTERM to the gateway, then the driver. */
   async terminate(): Promise<void> {
     await this.#gateway?.stop(5_000);
     await this.#driver?.close(1_000);
   }
 
-  /** As a node's end, but for the storage, which works on. */
+  /** Stops the replica like a failed node. Its storage continues with the calls under way. */
   async kill(): Promise<void> {
     const pid = this.#gateway?.pid;
     if (pid !== undefined) process.kill(pid, 'SIGKILL');
@@ -104,7 +103,7 @@ class Replica {
     await Promise.all([this.#driver?.close(0), this.#gateway?.stop(0)]);
   }
 
-  /** What a call takes, in the driver's own lock. */
+  /** Waits as long as the storage takes for a call. */
   async #work(): Promise<void> {
     await sleep(50 + Math.random() * 250);
     if (this.#killedMs > 0) await sleep(this.#killedMs + STUCK_MS - Date.now());
@@ -129,7 +128,7 @@ class Replica {
   }
 
   #uidOf({ method, request }: DriverCall): string | undefined {
-    // The method says which request it is.
+    // The method determines the type of the request.
     if (method === 'CreateVolume') return (request as CreateVolumeRequest).name.replace('pvc-', '');
     if (method !== 'DeleteVolume') return undefined;
     const { volumeId } = request as DeleteVolumeRequest;
@@ -137,17 +136,18 @@ class Replica {
   }
 }
 
-let said = '';
+/** The end of the output of all processes. */
+let output = '';
 function start(name: string, args: readonly string[], env: NodeJS.ProcessEnv): Child {
   const command = [process.execPath, '--enable-source-maps', CLI, name, ...args] as const;
-  const output = (text: string): unknown => (said = (said + text).slice(-200_000));
+  const append = (text: string): unknown => (output = (output + text).slice(-200_000));
   return startChild(
-    { name, command: [...command], env, output },
+    { name, command: [...command], env, output: append },
     { log: silentLog, onUsageError: () => undefined },
   );
 }
 
-/** Pairs of calls of which one began, at another replica, while the other was at work. */
+/** Pairs of calls at different replicas of which one started before the other ended. */
 function overlaps(
   calls: readonly LoggedCall[],
   endOf: (call: LoggedCall) => number,
@@ -164,7 +164,8 @@ function overlaps(
       )
         continue;
       found.push(
-        `${b.method} ${b.uid} at ${b.replica} began ${endOf(a) - b.startMs} ms before ${a.method} ${a.uid} at ${a.replica} ended`,
+        `${b.method} ${b.uid} at ${b.replica} started ${endOf(a) - b.startMs} ms before ` +
+          `${a.method} ${a.uid} at ${a.replica} ended`,
       );
     }
   }
@@ -264,9 +265,9 @@ describe('a rolling update of a driver with three replicas', () => {
         replica === index && method === 'CreateVolume' && endMs === undefined,
     ).length >= 3;
   const movedFrom = (replica: Replica) =>
-    until(async () => (await active()) !== replica, `move from ${replica.index}`);
+    until(async () => (await active()) !== replica, `failover from replica ${replica.index}`);
 
-  it('has no volume at two replicas at once, and loses none', async () => {
+  it('calls one replica at a time for each volume, and loses no volume', async () => {
     const claims: Claim[] = [];
     const deleted = new Set<string>();
     const load = new AbortController();
@@ -285,7 +286,7 @@ describe('a rolling update of a driver with three replicas', () => {
     try {
       await until(
         async () => (await active()) !== undefined,
-        `an active gateway\n${said.slice(-4_000)}`,
+        `an active gateway\n${output.slice(-4_000)}`,
       );
       const order: Replica[] = [];
       for (const end of ['terminate', 'kill', 'terminate'] as const) {
@@ -293,12 +294,12 @@ describe('a rolling update of a driver with three replicas', () => {
         assert.ok(replica !== undefined);
         await until(
           () => isBusy(replica),
-          `work at replica ${replica.index}\n${said.slice(-4_000)}`,
+          `work at replica ${replica.index}\n${output.slice(-4_000)}`,
         );
         order.push(replica);
         await Promise.all([replica[end](), movedFrom(replica)]);
-        // One that was ended before is away until the kill has moved the calls on: else they would
-        // go back to it, and the third replica would have none.
+        // The first replica is restarted only after the kill has moved the calls to the third one.
+        // Otherwise they might move back to the first.
         if (end === 'kill') await order[0]?.start();
       }
       assert.equal(new Set(order).size, 3);
@@ -308,7 +309,7 @@ describe('a rolling update of a driver with three replicas', () => {
     }
 
     const kept = claims.filter(({ metadata }) => !deleted.has(metadata.name));
-    const settled = async (): Promise<boolean> => {
+    const isFinished = async (): Promise<boolean> => {
       const { items } = await kube.list<Claim & { status?: { phase?: string } }>(resources.claims, {
         namespace: 'default',
       });
@@ -320,7 +321,7 @@ describe('a rolling update of a driver with three replicas', () => {
         (await openJobs(redis.redis, 'csi', DRIVER)).size === 0
       );
     };
-    await until(settled, `all Bound or gone\n${said.slice(-8_000)}`);
+    await until(isFinished, `all Bound or gone\n${output.slice(-8_000)}`);
 
     assert.deepEqual(
       store
@@ -329,18 +330,18 @@ describe('a rolling update of a driver with three replicas', () => {
         .toSorted(),
       kept.map(({ metadata }) => `pvc-${metadata.uid}`).toSorted(),
     );
-    const atWork = (call: LoggedCall): number => call.endMs ?? Infinity;
+    const endOf = (call: LoggedCall): number => call.endMs ?? Infinity;
     assert.deepEqual(
-      overlaps(calls, atWork, (a, b) => a.uid === b.uid),
+      overlaps(calls, endOf, (a, b) => a.uid === b.uid),
       [],
       'one volume at two replicas',
     );
     const waitedFor = (call: LoggedCall): number =>
-      Math.min(atWork(call), call.cutMs ?? Infinity, call.startMs + TIMEOUT_MS);
+      Math.min(endOf(call), call.cutMs ?? Infinity, call.startMs + TIMEOUT_MS);
     assert.deepEqual(
       overlaps(calls, waitedFor, () => true),
       [],
-      'calls of ours at two replicas',
+      'calls at two replicas',
     );
     assert.ok(
       calls.some(({ cutMs }) => cutMs !== undefined),
@@ -353,7 +354,7 @@ describe('a rolling update of a driver with three replicas', () => {
       );
   });
 
-  it('shows which gateway is active, and how often it moved', async () => {
+  it('reports the active gateway and the number of failovers', async () => {
     const current = (await active())?.address ?? '';
     const text = await (await fetch(`${ingest['http']}/metrics`)).text();
     assert.match(
@@ -364,6 +365,6 @@ describe('a rolling update of a driver with three replicas', () => {
     assert.match(text, new RegExp(`sutler_active_gateway_moves_total\\{driver="${DRIVER}"\\} 3`));
     const ready = await fetch(`${ingest['http']}/readyz/active-gateway`);
     assert.equal(ready.status, 200);
-    assert.match(said, /active gateway moved/);
+    assert.match(output, /active gateway moved/);
   });
 });

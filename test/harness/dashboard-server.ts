@@ -19,13 +19,13 @@ export const USER = 'admin';
 export const PASSWORD = 'open: sésame';
 export const PREFIX = 'csi';
 
-/** A Redis of its own, and what tests put into it. */
+/** A Redis server for dashboard tests, with functions that fill it. */
 export interface BoardRedis {
   readonly server: RedisServer;
   readonly redis: Redis;
   /** Registers a driver's queue and adds jobs; `delayMs` makes them delayed. */
   fill(driver: string, keys: readonly JobKey[], delayMs?: number): Promise<Queue>;
-  /** Every key with its serialised value: equal before and after means that nothing was written. */
+  /** Every key with its serialised value, to check that nothing was written. */
   contents(): Promise<Readonly<Record<string, string>>>;
   close(): Promise<void>;
 }
@@ -72,9 +72,10 @@ export async function startBoardRedis(): Promise<BoardRedis> {
 export interface RunningDashboard {
   readonly origin: string;
   readonly link: RedisLink;
-  /** Sends as given: no redirect is followed, no cookie kept. */
+  /** Sends one request. Does not follow redirects and keeps no cookies. */
   send(path: string, o?: SendOptions): Promise<Reply>;
-  /** Logs in by the form and returns the cookie, name and value. */
+  /** Logs in with the form.
+   * @returns name and value of the session cookie */
   logIn(): Promise<string>;
   close(): Promise<void>;
 }
@@ -83,7 +84,7 @@ export interface SendOptions {
   readonly method?: string;
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: string;
-  /** Adds HTTP basic. */
+  /** User and password for HTTP basic authentication. */
   readonly basic?: readonly [string, string];
 }
 
@@ -93,7 +94,7 @@ export interface Reply {
   readonly text: string;
 }
 
-/** The user and password that are right. */
+/** The dashboard's user and password. */
 export const RIGHT: readonly [string, string] = [USER, PASSWORD];
 
 export async function startTestDashboard(
@@ -149,7 +150,7 @@ export async function startTestDashboard(
   };
 }
 
-/** A request as the login form sends it. */
+/** The request that the login form sends. */
 export function form(fields: Readonly<Record<string, string>>): SendOptions {
   return {
     method: 'POST',
@@ -158,7 +159,7 @@ export function form(fields: Readonly<Record<string, string>>): SendOptions {
   };
 }
 
-/** Name and value of the cookie that a reply sets; empty if none. */
+/** Name and value of the cookie that a reply sets; '' if there is none. */
 export function cookieOf(reply: Reply): string {
   return String(reply.headers['set-cookie'] ?? '').split(';')[0] ?? '';
 }

@@ -15,13 +15,13 @@ import { Identity } from '#src/csi/generated/csi_pb.ts';
 import { methodPath } from '#src/csi/methods.ts';
 import { startProgram } from './program.ts';
 
-/** csi-driver-host-path, as a process of its own. */
+/** A running csi-driver-host-path process. */
 export interface HostPathDriver {
   readonly socket: string;
   readonly name: string;
-  /** Folder with one folder per volume, named by its handle. */
+  /** Folder that contains one folder per volume, named by its handle. */
   readonly volumes: string;
-  /** One call of ours, past every provisioner. */
+  /** Calls the driver directly. */
   call<I extends DescMessage, O extends DescMessage>(
     method: DescMethodUnary<I, O>,
     request: MessageInitShape<I>,
@@ -68,7 +68,9 @@ export async function startHostPathDriver(
     } catch (cause) {
       if (Date.now() > deadlineMs || running.hasEnded) {
         await driver.stop();
-        throw new Error(`${program} is not ready; its last words:\n${running.output()}`, { cause });
+        throw new Error(`${program} is not ready; its last output:\n${running.output()}`, {
+          cause,
+        });
       }
       await delay(100);
     }

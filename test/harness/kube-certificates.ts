@@ -7,7 +7,7 @@ export interface Pair {
   readonly key: string;
 }
 
-/** A certificate authority in a folder of its own, made with the openssl command. */
+/** A certificate authority. The openssl command creates it. */
 export interface Authority {
   readonly ca: string;
   /** A server certificate for 127.0.0.1 and the names given. */
@@ -19,6 +19,7 @@ function openssl(...args: string[]): void {
   execFileSync('openssl', args, { stdio: 'pipe' });
 }
 
+/** Creates an authority with its files in `directory`. */
 export function createAuthority(directory: string, name: string): Authority {
   const at = (file: string): string => join(directory, `${name}-${file}`);
   const newKey = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes'];
@@ -60,7 +61,8 @@ export function createAuthority(directory: string, name: string): Authority {
     server: (...names) =>
       issue(
         '/CN=server',
-        `subjectAltName=IP:127.0.0.1${names.map((dns) => `,DNS:${dns}`).join('')}\nextendedKeyUsage=serverAuth\n`,
+        `subjectAltName=${['IP:127.0.0.1', ...names.map((dns) => `DNS:${dns}`)].join(',')}\n` +
+          'extendedKeyUsage=serverAuth\n',
       ),
     client: (client) => issue(`/CN=${client}`, 'extendedKeyUsage=clientAuth\n'),
   };

@@ -9,7 +9,7 @@ export function portOf(server: { address(): AddressInfo | string | null }): numb
   return address.port;
 }
 
-/** An HTTP proxy that tunnels, and notes whereto. */
+/** Starts an HTTP proxy that supports CONNECT only and records the targets. */
 export async function startTunnelProxy(): Promise<{
   readonly url: string;
   readonly targets: string[];

@@ -23,14 +23,14 @@ export interface Seen {
   readonly raw: IncomingMessage;
 }
 
-/** A watch connection, held open by the server. */
+/** A watch that the server has not ended. */
 export interface OpenWatch {
   readonly seen: Seen;
   readonly isClosed: boolean;
   send(type: string, object: unknown): void;
-  /** Bytes as they are. */
+  /** Sends bytes unchanged. */
   write(bytes: string | Uint8Array): void;
-  /** Ends the answer in good order. */
+  /** Ends the response cleanly. */
   end(): void;
   /** Resets the connection. */
   drop(): void;
@@ -46,7 +46,8 @@ export interface Reply {
   readonly response: ServerResponse;
 }
 
-/** An HTTP server that a test scripts. It knows nothing of Kubernetes but the shape of a Status. */
+/** An HTTP server whose answers a test scripts. It implements nothing of Kubernetes except the form
+ * of a Status. */
 export interface KubeServer {
   readonly url: string;
   readonly seen: Seen[];
@@ -136,7 +137,7 @@ function createReply(seen: Seen, response: ServerResponse): Reply {
   };
 }
 
-/** The Status of a failure. */
+/** A Status object for a failure. */
 export function statusOf(code: number, reason: string, message: string): object {
   return {
     kind: 'Status',
@@ -149,7 +150,7 @@ export function statusOf(code: number, reason: string, message: string): object 
   };
 }
 
-/** Access without TLS and, unless given, without credentials. */
+/** Cluster access without TLS and, by default, without credentials. */
 export function plainAccess(
   server: { readonly url: string },
   o: Partial<ClusterAccess> = {},
@@ -173,9 +174,11 @@ export function plainAccess(
   };
 }
 
-/** Waits for a condition; fails after five seconds, naming it. */
+/** Waits until a condition is true.
+ * @param what  describes the condition in the error
+ * @throws Error after 30 s */
 export async function until(what: string, condition: () => boolean): Promise<void> {
   for (const endMs = Date.now() + 30_000; !condition(); await setTimeout(2)) {
-    if (Date.now() > endMs) throw new Error(`waited in vain until ${what}`);
+    if (Date.now() > endMs) throw new Error(`not within 30 s: ${what}`);
   }
 }

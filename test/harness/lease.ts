@@ -1,10 +1,9 @@
 import { setImmediate as turn } from 'node:timers/promises';
-
 import type { LeaseRecord } from '#src/election/lease.ts';
 import type { LeaseStore, StoredLease } from '#src/election/lease-store.ts';
 import type { Clock } from '#src/runtime/clock.ts';
 
-/** A clock that stands still until `pass` or `jump` is called. */
+/** A clock whose time changes only in `pass` and `jump`. */
 export class ManualClock implements Clock {
   #nowMs: number;
   readonly #sleepers = new Set<{ readonly untilMs: number; readonly resume: () => void }>();
@@ -33,7 +32,7 @@ export class ManualClock implements Clock {
     });
   }
 
-  /** Advances in small steps, so that what is due in between happens in order. */
+  /** Advances in small steps, so that timers fire in the order of their times. */
   async pass(ms: number, stepMs = 100): Promise<void> {
     await runPending();
     for (let left = ms; left > 0; left -= stepMs) {
@@ -43,7 +42,7 @@ export class ManualClock implements Clock {
     }
   }
 
-  /** Advances at once, as for a frozen process. */
+  /** Advances in one step, as a frozen process sees time. */
   async jump(ms: number): Promise<void> {
     this.#nowMs += ms;
     for (const sleeper of this.#sleepers) if (sleeper.untilMs <= this.#nowMs) sleeper.resume();
@@ -51,7 +50,7 @@ export class ManualClock implements Clock {
   }
 }
 
-/** Runs everything that does not wait for time. */
+/** Lets pending promises and callbacks run. */
 export async function runPending(): Promise<void> {
   for (let i = 0; i < 5; i += 1) await turn();
 }
@@ -63,7 +62,7 @@ export class MemoryLeaseStore {
   #version = 0;
   readonly #watchers = new Set<(lease: StoredLease | undefined) => void>();
 
-  /** A candidate's connection, which can fail, hang, or lose its watch (`blind`). */
+  /** A candidate's connection, which can fail (`broken`), hang, or get no watch events (`blind`). */
   connect(): LeaseStore & { broken: boolean; hanging: boolean; blind: boolean; calls: number } {
     const connection = {
       broken: false,

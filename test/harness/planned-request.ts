@@ -1,7 +1,7 @@
 import type { VolumeRequest } from '#src/records/stored-request.ts';
 import type { SkeletonSource, VolumeAnswer } from '#src/volumes/persistent-volume.ts';
 
-/** A small request as a plan makes it, for tests of the volume records. */
+/** A small request like those that a plan produces, for tests of the volume records. */
 export function plannedRequest(
   o: Partial<VolumeRequest> & { readonly source?: SkeletonSource } = {},
 ): VolumeRequest {
@@ -25,7 +25,7 @@ export function plannedRequest(
   };
 }
 
-/** The driver's answer with this handle, as the record stores it. */
+/** The driver's answer with this handle, in the form that the record stores. */
 export function volumeAnswer(handle: string): VolumeAnswer {
   return { handle, context: {}, capacityBytes: '0', topology: [] };
 }

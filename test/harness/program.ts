@@ -1,18 +1,18 @@
 import { spawn } from 'node:child_process';
 
-/** A program that is not ours, as a process that ends with this one. */
+/** A third-party program, as a child process that does not outlive this one. */
 export interface Program {
-  /** What it said last, and why it could not be started. */
+  /** The end of its output, or why it could not be started. */
   output(): string;
   readonly hasEnded: boolean;
-  /** Asks it to end, and waits for that.
-   * @param graceMs  after which it is killed; absent: never */
+  /** Sends SIGTERM and waits until it has exited.
+   * @param graceMs  time until it is killed; absent: it is not killed */
   stop(graceMs?: number): Promise<void>;
 }
 
-/** Starts a program. Whether it is ready, or there at all, its user finds out.
- * @param o.keptOutput  characters of its output that are kept
- * @param o.env         in place of ours */
+/** Starts a program. The caller checks whether it started and when it is ready.
+ * @param o.keptOutput  how many characters of its output are kept
+ * @param o.env         default: the environment of this process */
 export function startProgram(
   file: string,
   args: readonly string[],
@@ -23,9 +23,9 @@ export function startProgram(
     cwd: o.cwd,
     env: o.env ?? process.env,
   });
-  let said = '';
+  let output = '';
   const keep = (chunk: Buffer): void => {
-    said = (said + chunk.toString()).slice(-o.keptOutput);
+    output = (output + chunk.toString()).slice(-o.keptOutput);
   };
   child.stdout.on('data', keep);
   child.stderr.on('data', keep);
@@ -34,7 +34,7 @@ export function startProgram(
   let hasEnded = false;
   const exited = new Promise<void>((done) => {
     child.once('error', (error) => {
-      said += error.message;
+      output += error.message;
       done();
     });
     child.once('exit', () => done());
@@ -44,7 +44,7 @@ export function startProgram(
     process.removeListener('exit', killNow);
   });
   return {
-    output: () => said,
+    output: () => output,
     get hasEnded() {
       return hasEnded;
     },

@@ -6,14 +6,14 @@ import { promisify } from 'node:util';
 
 const run = promisify(execFile);
 
-/** Files of one certificate: PEM certificate, PEM key. */
+/** The PEM files of a certificate and its key. */
 export interface Certificate {
   readonly certFile: string;
   readonly keyFile: string;
 }
 
-/** A certificate authority that lives in one folder for as long as a test run. Node has no API that
- * signs a certificate, so the openssl command does it. */
+/** A certificate authority for one test run. The openssl command signs its certificates, because
+ * Node has no API for that. */
 export interface Authority {
   readonly caFile: string;
   /** Signs a certificate for a server on loopback, which may also act as client (etcd needs both).
@@ -27,8 +27,8 @@ export interface Authority {
   ): Promise<Certificate>;
 }
 
-/** Makes a new authority in `folder`.
- * @throws when the openssl command is missing, saying so */
+/** Creates an authority with its files in `folder`.
+ * @throws Error if the openssl command fails or is missing */
 export async function createAuthority(folder: string): Promise<Authority> {
   const caFile = join(folder, 'ca.crt');
   const caKeyFile = join(folder, 'ca.key');
@@ -72,7 +72,8 @@ export async function createAuthority(folder: string): Promise<Authority> {
       sign(
         name,
         `/CN=${name}`,
-        'subjectAltName=DNS:localhost,DNS:kubernetes.default.svc,IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n',
+        'subjectAltName=DNS:localhost,DNS:kubernetes.default.svc,IP:127.0.0.1\n' +
+          'extendedKeyUsage=serverAuth,clientAuth\n',
       ),
     client: (name, { commonName, organization }) =>
       sign(
@@ -122,7 +123,7 @@ function newKey(keyFile: string): string[] {
   ];
 }
 
-/** The names are unique within an authority, so is this. */
+/** A serial number from the name, which is unique within an authority. */
 function serial(name: string): string {
   return `0x${Buffer.from(name.slice(0, 16)).toString('hex')}`;
 }
@@ -132,7 +133,7 @@ async function openssl(args: readonly string[]): Promise<void> {
     await run('openssl', args);
   } catch (cause) {
     throw new Error(
-      'openssl failed: the tests on a real control plane need the openssl command to make certificates',
+      'openssl failed: a real control plane needs the openssl command for its certificates',
       { cause },
     );
   }

@@ -1,13 +1,13 @@
-import { spawn, type ChildProcess } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { existsSync, rmSync } from 'node:fs';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, isAbsolute, join, resolve } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { dump, load } from 'js-yaml';
 import { Agent, request } from 'undici';
+import { freePort } from './free-port.ts';
+import { startProgram, type Program } from './program.ts';
 import {
   createAuthority,
   readCertificate,
@@ -26,21 +26,20 @@ export interface RealControlPlane {
   /** Whether kube-controller-manager runs, so that claims become Bound. */
   readonly hasBinder: boolean;
   readonly hasScheduler: boolean;
-  /** Ends what was started, last first, and removes the temp folder; nothing to do for a cluster
-   * that was given. */
+  /** Stops the programs in reverse order and removes their folder. Does nothing for the cluster of
+   * KUBECONFIG. */
   close(): Promise<void>;
 }
 
-/** One line that says what to set; the tests on a real control plane fail with it when nothing is
- * set. */
+/** The error message when no control plane is configured. */
 const HOW_TO_RUN =
-  'test:real needs a control plane: set KUBEBUILDER_ASSETS to a folder with kube-apiserver and etcd ' +
-  '(kube-controller-manager and kube-scheduler there, or named by KUBE_CONTROLLER_MANAGER and KUBE_SCHEDULER), or KUBECONFIG to a test cluster';
+  'no control plane: set KUBEBUILDER_ASSETS to a folder with kube-apiserver and etcd ' +
+  '(kube-controller-manager and kube-scheduler there, or named by KUBE_CONTROLLER_MANAGER and ' +
+  'KUBE_SCHEDULER), or KUBECONFIG to a test cluster';
 
 const READY_WITHIN_MS = 90_000;
 const KILL_AFTER_MS = 20_000;
-/** What the objects we touch need. The others would only eat CPU: there are no nodes and no pods to
- * look after. */
+/** The controllers of the objects that the tests use. Others would only use CPU. */
 const CONTROLLERS = [
   'persistentvolume-binder-controller',
   'persistentvolumeclaim-protection-controller',
@@ -50,20 +49,19 @@ const CONTROLLERS = [
   'garbage-collector-controller',
 ];
 
-/** What a test needs of a control plane. */
+/** What a test requires of a control plane. */
 export interface ControlPlaneNeeds {
-  /** Claims have to become Bound, which takes a kube-controller-manager. */
+  /** Claims have to become Bound, which requires kube-controller-manager. */
   readonly binder?: boolean;
-  /** Feature gates of kube-apiserver to switch on; a cluster that was given has to have them on. */
+  /** Feature gates to enable in kube-apiserver; in the cluster of KUBECONFIG they must be on. */
   readonly serverGates?: readonly string[];
 }
 
-/** How to get a control plane: by starting etcd, kube-apiserver and, where they exist,
- * kube-controller-manager and kube-scheduler from KUBEBUILDER_ASSETS on loopback; or by opening the
- * cluster of KUBECONFIG. The programs win over the kubeconfig, so that a developer's own cluster is
- * never used by surprise.
- * @throws       Error HOW_TO_RUN, at once, when neither is set or a program is missing: no test has
- *               to wait for it */
+/** Finds a control plane. With KUBEBUILDER_ASSETS, the returned function starts etcd,
+ * kube-apiserver and, where they exist, kube-controller-manager and kube-scheduler on loopback.
+ * Otherwise it opens the cluster of KUBECONFIG: last, so that a developer's own cluster is not
+ * used by accident.
+ * @throws Error HOW_TO_RUN, before anything starts, if neither is set or a program is missing */
 export function realControlPlane(
   env: NodeJS.ProcessEnv,
   needs: ControlPlaneNeeds = {},
@@ -113,8 +111,7 @@ function findPrograms(folder: string, env: NodeJS.ProcessEnv): Programs {
   };
 }
 
-/** A port that was free a moment ago may be taken by the time a child binds it; then all begins
- * again with other ports. */
+/** Starts the programs, and again with other ports if another process took a port meanwhile. */
 async function startWithFreePorts(programs: Plan): Promise<RealControlPlane> {
   for (let attempt = 1; ; attempt++) {
     try {
@@ -132,15 +129,15 @@ async function startWithFreePorts(programs: Plan): Promise<RealControlPlane> {
 
 async function start(programs: Plan): Promise<RealControlPlane> {
   const folder = await mkdtemp(join(tmpdir(), 'sutler-control-plane-'));
-  const children: Child[] = [];
-  // A runner that is out of patience sends SIGTERM. The exit kills the children, see Child.
+  const children: Program[] = [];
+  // A test runner sends SIGTERM at its time limit. startProgram kills the children at exit.
   const end = (): never => {
     process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
     return process.exit(1);
   };
   process.once('SIGTERM', end).once('SIGINT', end);
   const close = async (): Promise<void> => {
-    for (const child of children.toReversed()) await child.stop();
+    for (const child of children.toReversed()) await child.stop(KILL_AFTER_MS);
     process.off('SIGTERM', end).off('SIGINT', end);
     await rm(folder, { recursive: true, force: true });
   };
@@ -157,13 +154,14 @@ async function start(programs: Plan): Promise<RealControlPlane> {
       etcdClient: etcd.client,
     });
     const others = { folder, authority, children, url: server.url };
-    // Each waits for its own condition; together they take as long as the slowest.
-    await Promise.all([
+    // Both settle before a failure is reported, so that close() stops both.
+    const started = await Promise.allSettled([
       programs.controllerManager === undefined
         ? undefined
         : startControllerManager(programs.controllerManager, others),
       programs.scheduler === undefined ? undefined : startScheduler(programs.scheduler, others),
     ]);
+    for (const result of started) if (result.status === 'rejected') throw result.reason;
     return {
       ...server,
       hasBinder: programs.controllerManager !== undefined,
@@ -179,7 +177,7 @@ async function start(programs: Plan): Promise<RealControlPlane> {
 interface Context {
   readonly folder: string;
   readonly authority: Authority;
-  readonly children: Child[];
+  readonly children: Program[];
 }
 
 async function startEtcd(program: string, { folder, authority, children }: Context) {
@@ -189,7 +187,7 @@ async function startEtcd(program: string, { folder, authority, children }: Conte
     authority.client('etcd-client', { commonName: 'kube-apiserver' }),
   ]);
   const url = `https://127.0.0.1:${clientPort}`;
-  const child = new Child('etcd', program, [
+  const child = startChild(program, [
     `--data-dir=${join(folder, 'etcd')}`,
     `--listen-client-urls=${url}`,
     `--advertise-client-urls=${url}`,
@@ -200,15 +198,15 @@ async function startEtcd(program: string, { folder, authority, children }: Conte
     `--key-file=${server.keyFile}`,
     `--trusted-ca-file=${authority.caFile}`,
     '--client-cert-auth',
-    // Nothing here has to survive a power cut.
+    // Faster; the data need not survive a power failure.
     '--unsafe-no-fsync',
   ]);
   children.push(child);
-  // Only our child has a certificate of this authority, so an answer proves that it is ours.
+  // Only our etcd has a certificate of this authority, so no other server can pass the check.
   const agent = new Agent({
     connect: { ca: await readFile(authority.caFile, 'utf8'), ...(await readCertificate(client)) },
   });
-  await child.until(async () => (await status(agent, `${url}/health`)) === 200);
+  await waitUntilReady('etcd', child, () => answersOk(agent, `${url}/health`));
   await agent.close();
   return { url, client };
 }
@@ -234,14 +232,15 @@ async function startApiServer(
   await writeFile(tokenFile, `${token},sutler-test-admin,sutler-test-admin,"system:masters"\n`, {
     mode: 0o600,
   });
-  const child = new Child('kube-apiserver', program, [
+  const child = startChild(program, [
     `--etcd-servers=${etcdUrl}`,
     `--etcd-cafile=${authority.caFile}`,
     `--etcd-certfile=${etcdClient.certFile}`,
     `--etcd-keyfile=${etcdClient.keyFile}`,
     '--bind-address=127.0.0.1',
     '--advertise-address=127.0.0.1',
-    // The default writes the endpoints of the Service `kubernetes`, which may not be on loopback.
+    // The default would fail: it writes endpoints of the Service `kubernetes`, which may not be on
+    // loopback.
     '--endpoint-reconciler-type=none',
     `--secure-port=${port}`,
     `--cert-dir=${join(folder, 'apiserver')}`,
@@ -255,7 +254,7 @@ async function startApiServer(
     '--service-cluster-ip-range=10.96.0.0/16',
     '--authorization-mode=RBAC',
     '--allow-privileged=true',
-    // The default is 5 minutes, too long for a test to see a resourceVersion expire.
+    // With the default, 5 minutes, no test would see a resourceVersion expire.
     '--etcd-compaction-interval=10s',
     '--profiling=false',
     ...(gates.length === 0
@@ -267,8 +266,8 @@ async function startApiServer(
   const tls = { ca: await readFile(authority.caFile, 'utf8'), ...(await readCertificate(admin)) };
   const agent = new Agent({ connect: tls });
   // /readyz waits for the start hooks, RBAC's built-in roles among them.
-  await child.until(async () => (await status(agent, `${url}/readyz`)) === 200);
-  await child.until(async () => (await status(agent, `${url}/api/v1/namespaces/default`)) === 200);
+  for (const path of ['/readyz', '/api/v1/namespaces/default'])
+    await waitUntilReady('kube-apiserver', child, () => answersOk(agent, `${url}${path}`));
   await agent.close();
   const kubeconfig = join(folder, 'admin.kubeconfig');
   await writeKubeconfig(kubeconfig, { url, caFile: authority.caFile, ...admin });
@@ -282,11 +281,10 @@ interface ClientContext extends Context {
 async function startControllerManager(program: string, context: ClientContext): Promise<void> {
   const args = [
     `--controllers=${CONTROLLERS.join(',')}`,
-    // Each controller as its own service account, with the rights that RBAC's built-in roles give
-    // it.
+    // Each controller runs as its own service account, with RBAC's built-in role for it.
     '--use-service-account-credentials',
     '--pvclaimbinder-sync-period=15s',
-    // Its own defaults (20, 30) would be what the tests measure.
+    // The defaults (20, 30) would limit the speed of the tests.
     '--kube-api-qps=500',
     '--kube-api-burst=1000',
   ];
@@ -310,7 +308,7 @@ async function startClient(
   ]);
   const kubeconfig = join(folder, `${name}.kubeconfig`);
   await writeKubeconfig(kubeconfig, { url, caFile: authority.caFile, ...identity });
-  const child = new Child(name, program, [
+  const child = startChild(program, [
     `--kubeconfig=${kubeconfig}`,
     `--authentication-kubeconfig=${kubeconfig}`,
     `--authorization-kubeconfig=${kubeconfig}`,
@@ -325,8 +323,12 @@ async function startClient(
   ]);
   children.push(child);
   const agent = new Agent({ connect: { ca: await readFile(authority.caFile, 'utf8') } });
-  await child.until(async () => (await status(agent, `https://127.0.0.1:${port}/healthz`)) === 200);
+  await waitUntilReady(name, child, () => answersOk(agent, `https://127.0.0.1:${port}/healthz`));
   await agent.close();
+}
+
+function startChild(program: string, args: readonly string[]): Program {
+  return startProgram(program, args, { cwd: process.cwd(), keptOutput: 8_000 });
 }
 
 /** A child exited before it was ready. */
@@ -334,89 +336,37 @@ class ChildExited extends Error {
   override readonly name = 'ChildExited';
   readonly output: string;
   constructor(name: string, output: string) {
-    super(`${name} exited before it was ready; its last words:\n${output}`);
+    super(`${name} exited before it was ready; its last output:\n${output}`);
     this.output = output;
   }
 }
 
-/** One child process: the tail of its output is kept, it is stopped by its own handle, and it does
- * not outlive this process. */
-class Child {
-  readonly #name: string;
-  readonly #process: ChildProcess;
-  #output = '';
-  readonly #exited: Promise<void>;
-  #hasExited = false;
-  readonly #killNow = (): void => {
-    this.#process.kill('SIGKILL');
-  };
-
-  constructor(name: string, program: string, args: readonly string[]) {
-    this.#name = name;
-    this.#process = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'] });
-    const keep = (chunk: Buffer): void => {
-      this.#output = (this.#output + chunk.toString()).slice(-8_000);
-    };
-    this.#process.stdout?.on('data', keep);
-    this.#process.stderr?.on('data', keep);
-    process.once('exit', this.#killNow);
-    this.#exited = new Promise((done) => {
-      const ended = (): void => {
-        this.#hasExited = true;
-        process.removeListener('exit', this.#killNow);
-        done();
-      };
-      this.#process.once('error', (error) => {
-        this.#output += error.message;
-        ended();
-      });
-      this.#process.once('exit', ended);
-    });
-  }
-
-  /** Waits until `isReady` says so; a child that exits, or takes too long, ends the wait with its
-   * last words. */
-  async until(isReady: () => Promise<boolean>): Promise<void> {
-    const deadline = Date.now() + READY_WITHIN_MS;
-    while (!(await isReady())) {
-      if (this.#hasExited) throw new ChildExited(this.#name, this.#output);
-      if (Date.now() > deadline)
-        throw new Error(
-          `${this.#name} is not ready after ${READY_WITHIN_MS} ms; its last words:\n${this.#output}`,
-        );
-      await delay(100);
-    }
-  }
-
-  async stop(): Promise<void> {
-    if (this.#hasExited) return;
-    this.#process.kill('SIGTERM');
-    const timer = setTimeout(this.#killNow, KILL_AFTER_MS);
-    await this.#exited;
-    clearTimeout(timer);
+/** Waits until `isReady` returns true.
+ * @throws ChildExited if the program exits before that, Error if it takes too long */
+async function waitUntilReady(
+  name: string,
+  child: Program,
+  isReady: () => Promise<boolean>,
+): Promise<void> {
+  const deadlineMs = Date.now() + READY_WITHIN_MS;
+  while (!(await isReady())) {
+    if (child.hasEnded) throw new ChildExited(name, child.output());
+    if (Date.now() > deadlineMs)
+      throw new Error(`${name} is not ready after ${READY_WITHIN_MS} ms:\n${child.output()}`);
+    await delay(100);
   }
 }
 
-/** HTTP status, or undefined while nothing (or somebody else's certificate) answers. */
-async function status(agent: Agent, url: string): Promise<number | undefined> {
+/** Whether the server answers with 200. False also for a server whose certificate is of another
+ * authority. */
+async function answersOk(agent: Agent, url: string): Promise<boolean> {
   try {
-    const reply = await request(url, { dispatcher: agent });
-    await reply.body.dump();
-    return reply.statusCode;
+    const { statusCode, body } = await request(url, { dispatcher: agent });
+    await body.dump();
+    return statusCode === 200;
   } catch {
-    return undefined;
+    return false;
   }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((done, fail) => {
-    server.once('error', fail);
-    server.listen(0, '127.0.0.1', done);
-  });
-  const { port } = server.address() as AddressInfo;
-  await new Promise((done) => server.close(done));
-  return port;
 }
 
 interface KubeconfigInput {
@@ -465,8 +415,7 @@ async function readCurrentContext(kubeconfig: string) {
   return { cluster, user, userName: context['user'] ?? '(none)', url };
 }
 
-/** A cluster that exists already. Only client certificates and tokens are supported, no credential
- * plug-ins. */
+/** Opens an existing cluster. Supports client certificates and tokens, no credential plug-ins. */
 async function openCluster(kubeconfig: string): Promise<RealControlPlane> {
   const { cluster, user, userName, url } = await readCurrentContext(kubeconfig);
   const read = async (

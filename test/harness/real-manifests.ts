@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { loadAll } from 'js-yaml';
 
-/** A Kubernetes object as a manifest has it. */
+/** A Kubernetes object of a manifest. */
 export interface Manifest {
   /** Path below `k8s/`. */
   readonly file: string;
@@ -31,7 +31,7 @@ export function manifestFolders(): readonly string[] {
   );
 }
 
-/** YAML files of one folder, its kustomization left out. */
+/** The YAML files of one folder, without its kustomization. */
 export function manifestFiles(folder: string): readonly string[] {
   return readdirSync(join(K8S, folder)).filter(
     (file) => file.endsWith('.yaml') && file !== 'kustomization.yaml',

@@ -1,30 +1,28 @@
 import { rm, mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-
 import { Redis } from 'ioredis';
-
 import { startRedisServer, type RedisServer } from '#src/redis/server.ts';
 import { silentLog } from '#src/runtime/log.ts';
 
-/** A real redis-server with its own folder, one per test file, and the faults that tests inject. */
+/** A redis-server for one test file, with functions that inject faults. */
 export interface TestRedis {
   readonly url: string;
   readonly port: number;
   readonly dataDir: string;
-  /** A connection for looking; reconnects by itself. */
+  /** A connection for the test itself; it reconnects. */
   readonly redis: Redis;
   readonly pid: number;
-  /** SIGKILL. */
+  /** Sends SIGKILL. */
   kill(): Promise<void>;
   /** Starts it again on the same port with the data it has. */
   start(): Promise<void>;
   /** Starts it again without data. */
   startEmpty(): Promise<void>;
-  /** SIGSTOP and SIGCONT: it accepts connections and answers nothing. */
+  /** Sends SIGSTOP: the server accepts connections, but does not answer until `thaw`. */
   freeze(): void;
   thaw(): void;
-  /** Commands that clients sent by name, since the last reset. */
+  /** Number of executed commands by name, since the last reset of the statistics. */
   commands(): Promise<Record<string, number>>;
   close(): Promise<void>;
 }
@@ -43,7 +41,7 @@ export async function startTestRedis(
     disconnectTimeout: 100,
   });
   redis.on('error', () => undefined);
-  const again = async (): Promise<void> => {
+  const restart = async (): Promise<void> => {
     server = await startRedisServer({ dataDir, log: silentLog, settings, port, password });
   };
   return {
@@ -55,10 +53,10 @@ export async function startTestRedis(
       return server.pid;
     },
     kill: () => server.close(0),
-    start: again,
+    start: restart,
     startEmpty: async () => {
       await rm(dataDir, { recursive: true, force: true });
-      await again();
+      await restart();
     },
     freeze: () => void process.kill(server.pid, 'SIGSTOP'),
     thaw: () => void process.kill(server.pid, 'SIGCONT'),

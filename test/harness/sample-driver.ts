@@ -18,27 +18,27 @@ import { failureOf } from './csi-gateway.ts';
 
 const SETTINGS = { timeoutMs: 10_000 };
 
-/** What a claim of volumeMode Block asks for. */
+/** The volume capability for a claim with volumeMode Block. */
 export const blockCapability = {
   accessType: { case: 'block' as const, value: {} },
   accessMode: { mode: 1 as const },
 };
 
-/** A sample driver with a client at its socket. */
+/** A sample driver with a client that is connected to its socket. */
 export interface DriverUnderTest {
   readonly driver: SampleDriver;
-  /** A path in its folder: 'data' is where it keeps volumes. */
+  /** Path of a file in the driver's folder; its volumes are in `data`. */
   file(name: string): string;
   ask<I extends DescMessage, O extends DescMessage>(
     method: DescMethodUnary<I, O>,
     request: MessageInitShape<I>,
   ): Promise<MessageShape<O>>;
-  /** "NotFound: there is no volume x", of a call that fails. */
+  /** The error of a call that fails, such as "NotFound: there is no volume x". */
   refusal<I extends DescMessage, O extends DescMessage>(
     method: DescMethodUnary<I, O>,
     request: MessageInitShape<I>,
   ): Promise<string>;
-  /** Ends the driver and starts one on the same data. */
+  /** Stops the driver and starts another one on the same data. */
   restart(): Promise<void>;
   close(): Promise<void>;
 }
@@ -78,15 +78,15 @@ export async function openDriver(
   };
 }
 
-/** A hook for `onCall`: calls of one method are done as the driver does them, then `change` has its
- * way with the answer. Other calls go on as they would. */
+/** A hook for `onCall`: the driver executes calls of one method, then `change` may modify the
+ * answer. Calls of other methods are not affected. */
 export function altered<I extends DescMessage, O extends DescMessage>(
   method: DescMethodUnary<I, O>,
   change: (answer: MessageShape<O>, call: DriverCall) => void,
 ): (call: DriverCall) => Promise<MessageShape<O> | undefined> {
   return async (call) => {
     if (call.method !== method.name) return undefined;
-    // proceed() does this very method.
+    // proceed() returns the answer of this method.
     const answer = create(method.output, (await call.proceed()) as MessageInitShape<O>);
     change(answer, call);
     return answer;

@@ -6,12 +6,12 @@ import { loadClusterAccess } from '#src/kube/credentials.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { startSandboxApi, type SandboxApi } from '../../sandbox/api/server.ts';
 
-/** The sandbox's API server in this process, without its volume binder. */
+/** The sandbox's API server, without its volume binder, in this process. */
 export interface SandboxCluster {
   readonly api: SandboxApi;
   /** Path of a kubeconfig. */
   readonly kubeconfig: string;
-  /** A client of it, closed with it. */
+  /** A new client, which `close` closes too. */
   client(): Promise<KubeClient>;
   close(): Promise<void>;
 }

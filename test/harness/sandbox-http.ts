@@ -26,12 +26,12 @@ export interface WatchedEvent {
   readonly object: Json;
 }
 
-/** A sandbox API in this process, asked over its own HTTPS. */
+/** A sandbox API in this process, with functions that send HTTPS requests to it. */
 export interface SandboxHttp {
   readonly api: SandboxApi;
   call(method: string, path: string, options?: RequestOptions): Promise<Answer>;
   patch(type: 'merge' | 'json' | 'strategic' | 'apply', path: string, body: Json): Promise<Answer>;
-  /** Opens a watch; events come in order, undefined when it has ended. */
+  /** Opens a watch. `next` returns the events in order, and undefined after the end. */
   watch(
     path: string,
     headers?: Readonly<Record<string, string>>,
@@ -65,7 +65,7 @@ export async function openSandboxHttp(
     const sent = request(`${api.url}${path}`, {
       method,
       agent,
-      // What the Host header says is for the server to judge, not for TLS.
+      // Host headers of tests differ from the certificate's names; the server checks them, not TLS.
       servername: 'localhost',
       headers: {
         authorization: `Bearer ${api.token}`,
@@ -132,7 +132,7 @@ async function* lines(response: IncomingMessage): AsyncGenerator<string, undefin
   return undefined;
 }
 
-/** `TYPE name@resourceVersion` is too much for most tests: `TYPE name`. */
+/** An event as `TYPE name`; `END` for the end of the watch. */
 export function nameOfEvent(event: WatchedEvent | undefined): string {
   return event === undefined
     ? 'END'

@@ -27,8 +27,8 @@ function isProgram(path: string): Promise<boolean> {
   );
 }
 
-/** Runs kubectl with a kubeconfig and a cache folder of its own; `input` is what it reads from `-f
- * -`. */
+/** Runs kubectl with the given kubeconfig and cache folder.
+ * @param input  its standard input, which `-f -` reads */
 export function runKubectl(
   program: { readonly path: string; readonly kubeconfig: string; readonly cacheDir: string },
   args: readonly string[],

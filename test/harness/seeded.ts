@@ -1,5 +1,5 @@
-/** Numbers from 0 to below 1 that look random and are the same for a seed everywhere: mulberry32.
- */
+/** Returns a generator of pseudo-random numbers from 0 to below 1 that are the same for the same
+ * seed (mulberry32). */
 export function seeded(seed: number): () => number {
   let state = seed | 0;
   return () => {

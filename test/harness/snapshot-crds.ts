@@ -3,8 +3,7 @@ import type { KubeClient } from '#src/kube/client.ts';
 import { KubeError } from '#src/kube/kube-error.ts';
 import type { Resource } from '#src/kube/resources.ts';
 
-/** A CustomResourceDefinition as we write it: names and versions; what is in the objects nobody
- * checks. */
+/** A CustomResourceDefinition with names and versions. Its schema accepts any object. */
 export interface CrdManifest {
   readonly apiVersion: 'apiextensions.k8s.io/v1';
   readonly kind: 'CustomResourceDefinition';
@@ -59,7 +58,7 @@ const definitions: Resource = {
 const READY_WITHIN_MS = 60_000;
 
 /** VolumeSnapshot, VolumeSnapshotContent and VolumeSnapshotClass, snapshot.storage.k8s.io/v1. Their
- * objects keep every field; status has a path of its own where the real kinds have one. */
+ * objects keep every field; status is a subresource where the real kinds have it as one. */
 export const snapshotCrds: readonly CrdManifest[] = [
   snapshotCrd({
     kind: 'VolumeSnapshot',
@@ -85,7 +84,7 @@ export const snapshotCrds: readonly CrdManifest[] = [
 ];
 
 /** ReferenceGrant, gateway.networking.k8s.io.
- * @param versions  what is served; the first one is what is stored */
+ * @param versions  the served versions; the first one is stored */
 export function referenceGrantCrd(versions: readonly ('v1' | 'v1beta1')[]): CrdManifest {
   return crd({
     group: 'gateway.networking.k8s.io',
@@ -98,9 +97,9 @@ export function referenceGrantCrd(versions: readonly ('v1' | 'v1beta1')[]): CrdM
   });
 }
 
-/** Creates the definitions, or changes what is there to them, and waits until every version of each
- * kind can be listed. Works on the sandbox's API server and on a real one.
- * @throws after a minute, naming the kind */
+/** Creates or updates the definitions, and waits until every version of each kind can be listed.
+ * Works on the sandbox's API server and on a real one.
+ * @throws Error that names the kind, after a minute */
 export async function installCrds(
   kube: KubeClient,
   crds: readonly CrdManifest[] = snapshotCrds,
@@ -114,8 +113,7 @@ export async function installCrds(
   }
 }
 
-/** Deletes the definitions, all their objects with them, and waits until nothing of them is served.
- */
+/** Deletes the definitions with all their objects, and waits until none of them is served. */
 export async function removeCrds(
   kube: KubeClient,
   crds: readonly CrdManifest[] = snapshotCrds,
@@ -153,8 +151,7 @@ function crd({
     kind: 'CustomResourceDefinition',
     metadata: {
       name: `${plural}.${group}`,
-      // A real server takes definitions in groups of *.k8s.io only with a word on who approved
-      // them.
+      // A real server requires this annotation on definitions in groups of *.k8s.io.
       annotations: { 'api-approved.kubernetes.io': 'unapproved, for tests of sutler' },
     },
     spec: {
@@ -214,15 +211,15 @@ async function isServed(kube: KubeClient, resource: Resource): Promise<boolean> 
     await kube.list(resource, { limit: 1 });
     return true;
   } catch (error) {
-    // Not isNotFound(): what says no here is the server's router, in plain text, not a Status.
+    // Not isNotFound(): the server's router answers in plain text, not with a Status.
     if (error instanceof KubeError && error.code === 404) return false;
     throw error;
   }
 }
 
-async function until(trouble: string, holds: () => Promise<boolean>): Promise<void> {
+async function until(trouble: string, isDone: () => Promise<boolean>): Promise<void> {
   const deadlineMs = Date.now() + READY_WITHIN_MS;
-  while (!(await holds())) {
+  while (!(await isDone())) {
     if (Date.now() > deadlineMs) throw new Error(`${trouble} after ${READY_WITHIN_MS} ms`);
     await delay(50);
   }

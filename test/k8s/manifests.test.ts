@@ -172,7 +172,7 @@ describe('k8s/', () => {
     }
   });
 
-  it('names no image but ours and Redis', () => {
+  it('uses only the images of sutler and Redis', () => {
     const others = containers.filter(({ container }) => !IMAGES.has(container.image));
     assert.deepEqual(
       others.map(({ container }) => container.image),
@@ -188,8 +188,7 @@ describe('k8s/', () => {
     });
   }
 
-  it('the Dockerfile builds sutler when no stage is named', () =>
-    assert.equal(stages.at(-1)?.name, 'sutler'));
+  it('the Dockerfile builds sutler by default', () => assert.equal(stages.at(-1)?.name, 'sutler'));
 
   it('the image sutler contains nothing of the sandbox', () => {
     const copiesOf = (name: string | undefined): string => {
@@ -230,7 +229,7 @@ describe('k8s/', () => {
           assert.ok(graceMs < (pod.terminationGracePeriodSeconds ?? 30) * 1000);
       });
 
-      it('takes its Redis from a Secret, if it uses one', () => {
+      it('reads the address of its Redis, if any, from a Secret', () => {
         assert.equal(
           'redisUrl' in flagsOf(container),
           container.env?.some(({ name }) => name === 'REDIS_URL') ?? false,
@@ -416,44 +415,44 @@ describe('k8s/', () => {
         ),
       );
     };
-    const wanted = (verbs: readonly string[], resources: readonly Resource[]): string[] =>
+    const grants = (verbs: readonly string[], resources: readonly Resource[]): string[] =>
       resources.flatMap(({ group, plural }) => verbs.map((verb) => `${verb} ${group}/${plural}`));
 
-    it('of ingest are to list and watch its kinds and to write events, and no more', () => {
-      const watched = wanted(
+    it('of ingest are exactly to list and watch its kinds and write events', () => {
+      const watched = grants(
         ['list', 'watch'],
         [kinds.claims, kinds.volumes, kinds.classes, ...ON_DEMAND],
       );
-      const events = wanted(['create', 'patch'], [kinds.events]);
+      const events = grants(['create', 'patch'], [kinds.events]);
       assert.deepEqual(
         [...rightsOf('sutler-ingest')].toSorted(),
         [...watched, ...events, 'get /namespaces'].toSorted(),
       );
     });
 
-    it('of jobs are the requests that its processors send, and no more', () => {
+    it('of jobs are exactly the requests that its processors send', () => {
       const asked = [
-        ...wanted(['get', 'list', 'patch'], [kinds.claims]),
-        ...wanted(['get', 'create', 'delete', 'patch'], [kinds.volumes]),
-        ...wanted(['list', 'watch'], [kinds.classes, kinds.volumeAttachments]),
-        ...wanted(
+        ...grants(['get', 'list', 'patch'], [kinds.claims]),
+        ...grants(['get', 'create', 'delete', 'patch'], [kinds.volumes]),
+        ...grants(['list', 'watch'], [kinds.classes, kinds.volumeAttachments]),
+        ...grants(
           ['get'],
           [kinds.volumeAttributesClasses, kinds.snapshotContents, kinds.namespaces],
         ),
-        ...wanted(['get', 'patch'], [kinds.snapshots]),
-        ...wanted(['list'], [kinds.referenceGrants]),
-        ...wanted(['create', 'patch'], [kinds.events]),
+        ...grants(['get', 'patch'], [kinds.snapshots]),
+        ...grants(['list'], [kinds.referenceGrants]),
+        ...grants(['create', 'patch'], [kinds.events]),
       ];
       assert.deepEqual([...rightsOf('sutler-jobs')].toSorted(), asked.toSorted());
     });
   });
 
-  it('gives no account a wildcard', () => {
+  it('grants no account a wildcard', () => {
     for (const { object } of [...ofKind('Role'), ...ofKind('ClusterRole')])
       assert.ok(!JSON.stringify(object['rules']).includes('*'), object.metadata.name);
   });
 
-  it('mounts no token where the API server is not called', () => {
+  it('mounts no token for processes that do not call the API server', () => {
     const account = ofKind('ServiceAccount').find(
       ({ object }) => object.metadata.name === 'sutler-dashboard',
     )?.object;

@@ -3,10 +3,10 @@ import { describe, it } from 'node:test';
 import { makeFolder } from '../harness/csi-folder.ts';
 import { fuzzGateway } from '../harness/csi-fuzz.ts';
 
-describe('the gateway under attack for a minute', () => {
+describe('the gateway’s listener under a minute of malformed traffic', () => {
   for (const seed of [1, 2]) {
     it(
-      `serves well-formed calls, does not crash, and frees its memory, with seed ${seed}`,
+      `serves valid calls, does not crash, and frees its memory, with seed ${seed}`,
       { timeout: 300_000 },
       async (t) => {
         const folder = await makeFolder();

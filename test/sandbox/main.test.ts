@@ -45,7 +45,7 @@ Done: every claim was provisioned and deleted, and nothing is left.
     }
   });
 
-  it('says which steps a claim has not reached', () =>
+  it('names the steps that a claim has not reached', () =>
     assert.equal(
       describeProgress({ claim: 'default/website', requestedMs: 12.3 }),
       '  default/website    requested after 12 ms, PersistentVolume never, Bound never',

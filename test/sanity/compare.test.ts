@@ -11,7 +11,7 @@ const spec = (title: string, state: string, type = 'It'): object => ({
 const report = (...specs: object[]): string => JSON.stringify([{ SpecReports: specs }]);
 
 describe('the comparison of two csi-sanity runs', () => {
-  it('reads each spec by its full title, and those of one title apart', () => {
+  it('names each spec by its full title, and numbers specs with the same title', () => {
     const results = readResults(
       report(spec('a', 'passed'), spec('a', 'failed'), spec('', 'passed', 'BeforeSuite')),
     );
@@ -24,7 +24,7 @@ describe('the comparison of two csi-sanity runs', () => {
     );
     assert.equal(countStates(results), '1 failed, 1 passed');
   });
-  it('finds what ended differently or is only in one of them', () => {
+  it('lists specs that ended differently or are in one run only', () => {
     const direct = readResults(
       report(spec('a', 'passed'), spec('b', 'failed'), spec('c', 'passed')),
     );
@@ -35,6 +35,5 @@ describe('the comparison of two csi-sanity runs', () => {
       'Controller Service › CreateVolume › c: passed on the driver, absent through the gateway',
     ]);
   });
-  it('does not take an empty report for a good one', () =>
-    assert.throws(() => readResults('[]'), /no specs/));
+  it('rejects a report without specs', () => assert.throws(() => readResults('[]'), /no specs/));
 });

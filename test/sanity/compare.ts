@@ -1,4 +1,4 @@
-/** How csi-sanity's specs ended, by their full title. */
+/** The final state of each csi-sanity spec, by full title. */
 export type Results = ReadonlyMap<string, string>;
 
 interface SpecReport {
@@ -8,13 +8,17 @@ interface SpecReport {
   readonly State?: string;
 }
 
-/** Reads ginkgo's JSON report. Titles that occur more than once are numbered, so that none hides
- * another.
- * @throws Error if it is not one */
+interface Suite {
+  readonly SpecReports?: readonly SpecReport[];
+}
+
+/** Reads ginkgo's JSON report. Titles that occur more than once are numbered.
+ * @throws Error if the report is empty or not JSON */
 export function readResults(json: string): Results {
-  const suites = JSON.parse(json) as readonly { readonly SpecReports?: readonly SpecReport[] }[];
+  const suites: unknown = JSON.parse(json);
+  if (!Array.isArray(suites)) throw new Error('the report of csi-sanity is not a list of suites');
   const results = new Map<string, string>();
-  for (const spec of suites.flatMap(({ SpecReports }) => SpecReports ?? [])) {
+  for (const spec of suites.flatMap((suite: Suite) => suite.SpecReports ?? [])) {
     if (spec.LeafNodeType !== undefined && spec.LeafNodeType !== 'It') continue;
     const title = [...(spec.ContainerHierarchyTexts ?? []), spec.LeafNodeText ?? ''].join(' › ');
     let name = title;
@@ -25,7 +29,7 @@ export function readResults(json: string): Results {
   return results;
 }
 
-/** Specs that ended differently, one line each; empty = the gateway was not noticed. */
+/** Specs that ended differently in the two runs, one line each. */
 export function differences(direct: Results, through: Results): readonly string[] {
   const titles = [...new Set([...direct.keys(), ...through.keys()])];
   return titles.flatMap((title) => {
@@ -36,7 +40,7 @@ export function differences(direct: Results, through: Results): readonly string[
   });
 }
 
-/** How many specs ended how: "76 passed, 1 failed, 18 skipped". */
+/** How many specs ended in each state: "76 passed, 1 failed, 18 skipped". */
 export function countStates(results: Results): string {
   const counts = new Map<string, number>();
   for (const state of results.values()) counts.set(state, (counts.get(state) ?? 0) + 1);

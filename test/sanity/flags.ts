@@ -3,7 +3,7 @@ import { processFlags } from '#src/runtime/process-flags.ts';
 
 /** One line for --help. */
 export const summary =
-  'runs csi-sanity on a CSI driver, then through the gateway, and compares what passes';
+  'runs csi-sanity on a CSI driver, then through the gateway, and compares the results';
 
 /** Every flag of test:sanity. */
 export const flags = defineFlags({
@@ -17,12 +17,14 @@ export const flags = defineFlags({
   'driver-args': {
     type: 'string',
     default: '--endpoint=unix://{socket} --nodeid=sanity --statedir={folder}',
-    help: 'Its arguments, separated by blanks. {socket} and {folder} stand for a fresh socket path and a fresh folder.',
+    help:
+      'The driver’s arguments, separated by blanks. {socket} and {folder} are replaced by ' +
+      'the paths of a new socket and a new folder.',
   },
   'sanity-args': {
     type: 'string',
     default: '',
     help: 'More arguments for csi-sanity, separated by blanks.',
   },
-  patience: { type: 'durationMs', default: '5m', help: 'Longest time that one run may take.' },
+  patience: { type: 'durationMs', default: '5m', help: 'Time limit of one run.' },
 });

@@ -7,10 +7,11 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { UsageError } from '#src/runtime/flags.ts';
 import { runProcess, type ProcessContext } from '#src/runtime/process.ts';
+import { splitArgs } from '../../bench/split-args.ts';
 import { countStates, differences, readResults, type Results } from './compare.ts';
-import { flags, summary } from './flags.ts';
+import { flags as table, summary } from './flags.ts';
 
-const CLI = fileURLToPath(import.meta.resolve('#src/cli.ts'));
+const CLI = fileURLToPath(new URL('../../sandbox/cli.js', import.meta.url));
 const SAMPLE_DRIVER_ARGS = [
   'sandbox-driver',
   '--csi-address={socket}',
@@ -20,38 +21,40 @@ const SAMPLE_DRIVER_ARGS = [
 
 await runProcess(
   { host: process, argv: process.argv.slice(2), known: {}, retired: {} },
-  { name: 'test:sanity', summary, table: flags, start },
+  { name: 'test:sanity', summary, table, start },
 );
 
-async function start(p: ProcessContext<typeof flags>): Promise<void> {
-  const { flags: f, stdout } = p;
-  await mustRun('csi-sanity', f.csiSanity);
-  if (f.driver !== '') await mustRun('driver', f.driver);
-  const direct = await run(p, 'driver');
+type Context = ProcessContext<typeof table>;
+
+async function start(context: Context): Promise<void> {
+  const { flags, stdout } = context;
+  await checkProgram('csi-sanity', flags.csiSanity);
+  if (flags.driver !== '') await checkProgram('driver', flags.driver);
+  const direct = await run(context, 'driver');
   stdout.write(`on the driver:        ${countStates(direct)}\n`);
-  const through = await run(p, 'gateway');
+  const through = await run(context, 'gateway');
   stdout.write(`through the gateway:  ${countStates(through)}\n`);
   for (const [title, state] of direct)
     if (state === 'failed') stdout.write(`fails on the driver:  ${title}\n`);
   const different = differences(direct, through);
   stdout.write(
     different.length === 0
-      ? 'every spec ended alike\n'
+      ? 'every spec ended the same way\n'
       : `${different.length} specs ended differently:\n${different.join('\n')}\n`,
   );
-  p.stop(different.length === 0 ? 0 : 1);
+  context.stop(different.length === 0 ? 0 : 1);
 }
 
-async function mustRun(flag: string, path: string): Promise<void> {
+async function checkProgram(flag: string, path: string): Promise<void> {
   if (path === '') throw new UsageError(`--${flag} is missing: name the program`);
   await access(path, constants.X_OK).catch((cause: unknown) => {
-    throw new UsageError(`--${flag} ${path}: it can't be run`, { cause });
+    throw new UsageError(`--${flag} ${path}: not an executable file`, { cause });
   });
 }
 
-/** One run of csi-sanity on a fresh driver, directly or with a gateway before it. */
+/** One run of csi-sanity on a fresh driver, directly or through a gateway. */
 async function run(
-  { flags: f, log, closers, stopping }: ProcessContext<typeof flags>,
+  { flags, log, closers, stopping }: Context,
   at: 'driver' | 'gateway',
 ): Promise<Results> {
   const folder = await mkdtemp(join(tmpdir(), 'sutler-sanity-'));
@@ -65,7 +68,7 @@ async function run(
     }
     await rm(folder, { recursive: true, force: true });
   };
-  closers.add(`what the run on the ${at} started`, end);
+  closers.add(`processes of the run on the ${at}`, end);
   const state = join(folder, 'driver');
   await mkdir(state);
   const driverSocket = join(folder, 'csi.sock');
@@ -79,9 +82,9 @@ async function run(
     children.push(child);
     return child;
   };
-  if (f.driver === '') begin(process.execPath, [CLI, ...SAMPLE_DRIVER_ARGS.map(fill)]);
-  else begin(f.driver, words(f.driverArgs).map(fill));
-  await answers(driverSocket, stopping);
+  if (flags.driver === '') begin(process.execPath, [CLI, ...SAMPLE_DRIVER_ARGS.map(fill)]);
+  else begin(flags.driver, splitArgs(flags.driverArgs).map(fill));
+  await waitForServer(driverSocket, stopping);
   let endpoint = driverSocket;
   if (at === 'gateway') {
     endpoint = join(folder, 'gateway.sock');
@@ -92,24 +95,24 @@ async function run(
       `--listen=unix://${endpoint}`,
       '--allow-all',
     ]);
-    await answers(endpoint, stopping);
+    await waitForServer(endpoint, stopping);
   }
   const report = join(folder, 'report.json');
-  const sanity = begin(f.csiSanity, [
+  const sanity = begin(flags.csiSanity, [
     `--csi.endpoint=unix://${endpoint}`,
     `--csi.mountdir=${join(folder, 'mount')}`,
     `--csi.stagingdir=${join(folder, 'staging')}`,
     `--ginkgo.json-report=${report}`,
-    // The same order both times, so that state left behind by one spec meets the same next one.
+    // The same order in both runs, because a spec may depend on what earlier ones left behind.
     '--ginkgo.seed=1',
-    ...words(f.sanityArgs),
+    ...splitArgs(flags.sanityArgs),
   ]);
-  const timer = setTimeout(() => sanity.kill('SIGTERM'), f.patienceMs);
+  const timer = setTimeout(() => sanity.kill('SIGTERM'), flags.patienceMs);
   const [code] = (await once(sanity, 'exit')) as [number | null];
   clearTimeout(timer);
   const json = await readFile(report, 'utf8').catch((cause: unknown) => {
     throw new Error(
-      `csi-sanity ended with ${code ?? 'a signal'} and wrote no report; -v 6 shows what it said`,
+      `csi-sanity ended with ${code ?? 'a signal'} and wrote no report; -v 6 shows its output`,
       { cause },
     );
   });
@@ -117,12 +120,8 @@ async function run(
   return readResults(json);
 }
 
-function words(text: string): readonly string[] {
-  return text.split(' ').filter((word) => word !== '');
-}
-
-/** Waits until a process answers on a socket. */
-async function answers(socket: string, stopping: AbortSignal): Promise<void> {
+/** Waits until a process accepts connections on a socket. */
+async function waitForServer(socket: string, stopping: AbortSignal): Promise<void> {
   const deadlineMs = Date.now() + 15_000;
   while (!stopping.aborted) {
     const open = await new Promise<boolean>((resolve) => {
@@ -132,7 +131,9 @@ async function answers(socket: string, stopping: AbortSignal): Promise<void> {
     });
     if (open) return;
     if (Date.now() > deadlineMs)
-      throw new Error(`nothing answers on ${socket} after 15 s; -v 6 shows what was said there`);
+      throw new Error(
+        `nothing answers on ${socket} after 15 s; -v 6 shows the output of the processes`,
+      );
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
   throw new Error('interrupted');

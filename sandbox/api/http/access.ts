@@ -19,11 +19,12 @@ export class Access {
 
   /** @throws ApiError 403 for a foreign Host */
   checkHost(request: IncomingMessage): void {
-    if (this.#hosts.has((request.headers.host ?? '').toLowerCase())) return;
+    const { host = '' } = request.headers;
+    if (this.#hosts.has(host.toLowerCase())) return;
     throw new ApiError({
       code: 403,
       reason: 'Forbidden',
-      message: `this server answers on loopback only, not for the host ${JSON.stringify(request.headers.host ?? '')}`,
+      message: `this server answers on loopback only, not for the host ${JSON.stringify(host)}`,
       details: {},
     });
   }

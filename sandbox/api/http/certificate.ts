@@ -52,10 +52,14 @@ export function makeCertificate(nowMs: number): Certificate {
     explicit(
       3,
       sequence(
-        extension('2.5.29.19', true, sequence(boolean(true))), // basicConstraints: an authority, its own
-        extension('2.5.29.15', true, bits(Buffer.from([0x84]), 2)), // keyUsage: digitalSignature, keyCertSign
-        extension('2.5.29.37', false, sequence(oid('1.3.6.1.5.5.7.3.1'))), // extKeyUsage: serverAuth
-        extension('2.5.29.17', false, names), // subjectAltName
+        // basicConstraints: it is its own authority
+        extension('2.5.29.19', true, sequence(boolean(true))),
+        // keyUsage: digitalSignature, keyCertSign
+        extension('2.5.29.15', true, bits(Buffer.from([0x84]), 2)),
+        // extKeyUsage: serverAuth
+        extension('2.5.29.37', false, sequence(oid('1.3.6.1.5.5.7.3.1'))),
+        // subjectAltName
+        extension('2.5.29.17', false, names),
       ),
     ),
   );

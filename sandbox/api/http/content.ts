@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { load } from 'js-yaml';
+import { messageOf } from '#src/runtime/error-message.ts';
 import { badRequest, refused, type ApiError } from '../api-error.ts';
 import type { Json } from '../json-value.ts';
 import type { PatchType } from '../patching.ts';
@@ -70,9 +71,7 @@ function parseJson(text: string): Json {
   try {
     return JSON.parse(text) as Json;
   } catch (error) {
-    throw badRequest(
-      `couldn't get version/kind; json parse error: ${error instanceof Error ? error.message : 'unreadable'}`,
-    );
+    throw badRequest(`couldn't get version/kind; json parse error: ${messageOf(error)}`);
   }
 }
 
@@ -88,9 +87,7 @@ function parseYaml(text: string): Json {
   try {
     return load(text) as Json;
   } catch (error) {
-    throw badRequest(
-      `error converting YAML to JSON: ${error instanceof Error ? error.message : 'unreadable'}`,
-    );
+    throw badRequest(`error converting YAML to JSON: ${messageOf(error)}`);
   }
 }
 

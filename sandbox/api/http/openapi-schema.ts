@@ -15,16 +15,16 @@ export function definitionsOf(
   refPrefix: string,
 ): Record<string, JsonObject> {
   const definitions: Record<string, JsonObject> = {};
-  const visit = (type: FieldType): void => {
-    if (type.kind === 'list') visit(type.item);
-    if (type.kind === 'map') visit(type.value);
+  const addStructs = (type: FieldType): void => {
+    if (type.kind === 'list') addStructs(type.item);
+    if (type.kind === 'map') addStructs(type.value);
     if (type.kind === 'struct') add(type.struct);
   };
   const add = (struct: Struct): void => {
     const name = definitionName(struct);
     if (definitions[name] !== undefined) return;
     definitions[name] = structSchema(struct, refPrefix);
-    for (const field of struct.fields.values()) visit(field.type);
+    for (const field of struct.fields.values()) addStructs(field.type);
   };
   for (const resource of resources) {
     add(resource.struct);

@@ -4,8 +4,8 @@ import type { RequestInfo } from './request-info.ts';
 export class RequestCounts {
   readonly #counts = new Map<string, number>();
 
-  add(info: RequestInfo): void {
-    const key = `${info.verb} ${info.plural}${info.subresource === undefined ? '' : `/${info.subresource}`}`;
+  add({ verb, plural, subresource }: RequestInfo): void {
+    const key = `${verb} ${plural}${subresource === undefined ? '' : `/${subresource}`}`;
     this.#counts.set(key, (this.#counts.get(key) ?? 0) + 1);
   }
 

@@ -162,9 +162,9 @@ function nodeStatus(node: KubeObject): string {
   const ready = Array.isArray(conditions)
     ? conditions.find((each) => textAt(each, 'type') === 'Ready')
     : undefined;
-  const word =
+  const status =
     ready === undefined ? 'Unknown' : textAt(ready, 'status') === 'True' ? 'Ready' : 'NotReady';
-  return memberAt(node, 'spec', 'unschedulable') === true ? `${word},SchedulingDisabled` : word;
+  return memberAt(node, 'spec', 'unschedulable') === true ? `${status},SchedulingDisabled` : status;
 }
 
 function nodeRoles(node: KubeObject): string {

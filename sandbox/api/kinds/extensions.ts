@@ -57,8 +57,8 @@ export const definitions: Resource = {
   },
   validate(object) {
     const causes: Cause[] = [];
-    const wanted = `${textAt(object, 'spec', 'names', 'plural')}.${textAt(object, 'spec', 'group')}`;
-    if (object.metadata.name !== wanted) {
+    const plural = textAt(object, 'spec', 'names', 'plural');
+    if (object.metadata.name !== `${plural}.${textAt(object, 'spec', 'group')}`) {
       causes.push(
         invalidValue(
           'metadata.name',

@@ -173,13 +173,13 @@ function conflictsWith(
     field: path,
   }));
   const count = `${causes.length} conflict${causes.length === 1 ? '' : 's'}`;
-  const said = conflicts
+  const messages = conflicts
     .map(({ manager, path }) => `conflict with "${manager}": ${path}`)
     .join('\n');
   return new ApiError({
     code: 409,
     reason: 'Conflict',
-    message: `Apply failed with ${count}: ${said}`,
+    message: `Apply failed with ${count}: ${messages}`,
     details: { causes },
   });
 }

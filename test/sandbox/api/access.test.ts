@@ -25,7 +25,7 @@ describe('access to the sandbox API', () => {
     });
   }
 
-  it('tells its health and version to everybody', async () => {
+  it('answers health and version without a token', async () => {
     for (const path of ['/healthz', '/readyz', '/livez', '/version']) {
       assert.equal(
         (await http.call('GET', path, { headers: { authorization: '' } })).code,
@@ -36,14 +36,14 @@ describe('access to the sandbox API', () => {
   });
 
   for (const host of ['evil.example', '127.0.0.1', 'localhost.evil.example:443']) {
-    it(`refuses the host ${host}, token or not`, async () => {
+    it(`refuses the host ${host}, with and without a token`, async () => {
       const { code, body } = await http.call('GET', '/api/v1/namespaces', { headers: { host } });
       assert.equal(code, 403);
       assert.match(textAt(body, 'message'), /loopback only/);
     });
   }
 
-  it('listens on loopback only, and is trusted by its own certificate alone', async () => {
+  it('listens on loopback only, with its own certificate', async () => {
     assert.match(http.api.url, /^https:\/\/127\.0\.0\.1:\d+$/);
     const stranger = request(`${http.api.url}/healthz`);
     const failed = once(stranger, 'response');
@@ -51,7 +51,7 @@ describe('access to the sandbox API', () => {
     await assert.rejects(failed, { code: 'DEPTH_ZERO_SELF_SIGNED_CERT' });
   });
 
-  it('writes a kubeconfig with which a client gets in', async () => {
+  it('writes a kubeconfig that gives a client access', async () => {
     const config = JSON.parse(http.api.kubeconfig()) as {
       clusters: { cluster: Record<string, string> }[];
       users: { user: { token: string } }[];
@@ -68,19 +68,19 @@ describe('access to the sandbox API', () => {
     assert.equal(response.statusCode, 200);
   });
 
-  it('refuses a body above 3 MiB with 413 and stays up', async () => {
+  it('refuses a body above 3 MiB with 413 and continues to serve', async () => {
     const body: Json = { metadata: { name: 'big' }, data: { a: 'x'.repeat(4 * 1024 * 1024) } };
     const answer = await http
       .call('POST', '/api/v1/namespaces/default/configmaps', { body })
       .catch((error: unknown) => error);
-    // The server closes while we still send: either its answer is seen, or the broken pipe.
+    // The server closes the connection while the client sends: the client sees 413 or EPIPE.
     if (!(answer instanceof Error)) assert.equal((answer as { code: number }).code, 413);
     assert.equal((await http.call('GET', '/api/v1/namespaces/default')).code, 200);
   });
 });
 
 describe('makeCertificate', () => {
-  it('signs itself, for loopback names only, for a month', () => {
+  it('creates a self-signed certificate for loopback, valid for a month', () => {
     const now = Date.parse('2026-11-21T00:00:00Z');
     const certificate = new X509Certificate(makeCertificate(now).cert);
     assert.ok(certificate.verify(certificate.publicKey));

@@ -3,7 +3,7 @@ import { after, before, describe, it } from 'node:test';
 import { memberAt, textAt, type JsonObject } from '../../../sandbox/api/json-value.ts';
 import { openSandboxHttp, type SandboxHttp } from '../../harness/sandbox-http.ts';
 
-// The answers of each step were compared with a real API server's.
+// The expected answers are those of a real API server.
 describe('server-side apply', () => {
   let http: SandboxHttp;
   let names = 0;
@@ -22,7 +22,7 @@ describe('server-side apply', () => {
   const apply = (name: string, query: string, body: JsonObject) =>
     http.patch('apply', `${path(name)}?${query}`, body);
 
-  it('creates, then changes nothing when nothing changed', async () => {
+  it('creates an object, and does not change it if applied again', async () => {
     const name = `a-${(names += 1)}`;
     const created = await apply(name, 'fieldManager=one', map(name, { a: '1' }));
     const again = await apply(name, 'fieldManager=one', map(name, { a: '1' }));
@@ -32,7 +32,7 @@ describe('server-side apply', () => {
     assert.deepEqual(entry[0]?.['fieldsV1'], { 'f:data': { 'f:a': {} } });
   });
 
-  it('takes away what the same manager no longer wants, and leaves the rest', async () => {
+  it('removes fields that the manager no longer applies, and no others', async () => {
     const name = `a-${(names += 1)}`;
     await apply(name, 'fieldManager=one', map(name, { a: '1', b: '1' }, { labels: { l: '1' } }));
     await http.patch('merge', path(name), { data: { other: 'x' } });
@@ -41,7 +41,7 @@ describe('server-side apply', () => {
     assert.equal(memberAt(body, 'metadata', 'labels'), undefined);
   });
 
-  it('refuses a field that another manager applied, and takes it by force', async () => {
+  it('refuses a field that another manager owns, unless forced', async () => {
     const name = `a-${(names += 1)}`;
     await apply(name, 'fieldManager=one', map(name, { a: '1', b: '1' }));
     const refused = await apply(name, 'fieldManager=two', map(name, { a: '2' }));
@@ -58,7 +58,7 @@ describe('server-side apply', () => {
     assert.deepEqual(memberAt(dropped.body, 'data'), { a: '2', c: '3' });
   });
 
-  it('shares a field that both want alike', async () => {
+  it('lets two managers own a field with the same value', async () => {
     const name = `a-${(names += 1)}`;
     await apply(name, 'fieldManager=one', map(name, { a: '1' }));
     assert.equal((await apply(name, 'fieldManager=two', map(name, { a: '1' }))).code, 200);
@@ -66,7 +66,7 @@ describe('server-side apply', () => {
     assert.deepEqual(memberAt(body, 'data'), { a: '1' });
   });
 
-  it('owns single finalizers', async () => {
+  it('tracks the owner of each finalizer', async () => {
     const name = `a-${(names += 1)}`;
     await apply(name, 'fieldManager=one', map(name, {}, { finalizers: ['x.dev/one'] }));
     await apply(name, 'fieldManager=two', map(name, {}, { finalizers: ['x.dev/two'] }));
@@ -74,8 +74,8 @@ describe('server-side apply', () => {
     assert.deepEqual(memberAt(body, 'metadata', 'finalizers'), ['x.dev/two']);
   });
 
-  it('needs a name for the manager', async () => {
-    const { code, body } = await apply('nobody', 'force=true', map('nobody', {}));
+  it('requires the name of the manager', async () => {
+    const { code, body } = await apply('unnamed', 'force=true', map('unnamed', {}));
     assert.equal(code, 422);
     assert.match(textAt(body, 'message'), /fieldManager: Required value/);
   });

@@ -39,7 +39,7 @@ describe('custom kinds', () => {
   });
   after(() => http.close());
 
-  it('come with their definition and go with it, objects included', async () => {
+  it('are added with their definition and removed with it and their objects', async () => {
     assert.equal((await http.call('GET', THINGS)).code, 404);
     assert.equal((await http.call('POST', DEFINITIONS, { body: definition })).code, 201);
     assert.deepEqual(namesIn((await http.call('GET', THINGS)).body), []);
@@ -57,7 +57,7 @@ describe('custom kinds', () => {
     watch.close();
   });
 
-  it('are found by discovery', async () => {
+  it('are listed by discovery', async () => {
     const { body } = await http.call('GET', '/apis/x.dev/v1');
     const resources = memberAt(body, 'resources') as JsonObject[];
     assert.deepEqual(
@@ -71,7 +71,7 @@ describe('custom kinds', () => {
     );
   });
 
-  it('keep all members, count generations of the spec only, and change status by its path only', async () => {
+  it('keep all members, and separate spec and status', async () => {
     const created = await http.call('POST', THINGS, {
       body: { metadata: { name: 'g' }, spec: { size: 'L', deep: [{ x: 1 }] }, status: { no: 1 } },
     });
@@ -95,7 +95,7 @@ describe('custom kinds', () => {
     );
   });
 
-  it('are one object under each of their versions, with one history', async () => {
+  it('are one object with one history in all their versions', async () => {
     await http.call('POST', THINGS, { body: { metadata: { name: 'v' } } });
     const beta = '/apis/x.dev/v1beta1/namespaces/default/things';
     const seen = await http.call('GET', `${beta}/v`);
@@ -113,7 +113,7 @@ describe('custom kinds', () => {
     watch.close();
   });
 
-  it('are shown with their own columns', async () => {
+  it('have the table columns of their definition', async () => {
     await http.call('POST', THINGS, { body: { metadata: { name: 't' }, spec: { size: 'XXL' } } });
     const { body } = await http.call('GET', `${THINGS}/t`, {
       headers: { accept: 'application/json;as=Table;g=meta.k8s.io;v=v1' },
@@ -122,12 +122,12 @@ describe('custom kinds', () => {
     assert.deepEqual(row?.['cells'], ['t', 'XXL', '0s']);
   });
 
-  it('take no strategic patch', async () => {
+  it('refuse a strategic patch', async () => {
     await http.call('POST', THINGS, { body: { metadata: { name: 's' } } });
     assert.equal((await http.patch('strategic', `${THINGS}/s`, { spec: {} })).code, 415);
   });
 
-  it('must be named after plural and group', async () => {
+  it('need a definition that is named after plural and group', async () => {
     const { code, body } = await http.call('POST', DEFINITIONS, {
       body: { ...definition, metadata: { name: 'other.x.dev' } },
     });
@@ -137,7 +137,7 @@ describe('custom kinds', () => {
 });
 
 describe('deletecollection', () => {
-  it('answers in the version that was asked for, and namespaces have none', async () => {
+  it('answers in the requested version; namespaces do not support it', async () => {
     const http = await openSandboxHttp();
     const involvedObject = { kind: 'PersistentVolume', name: 'a' };
     await http.call('POST', '/api/v1/namespaces/default/events', {
@@ -152,16 +152,16 @@ describe('deletecollection', () => {
 });
 
 describe('namespaces', () => {
-  it('take their contents along and go when the last finalizer is off', async () => {
+  it('are removed after their contents and the last finalizer', async () => {
     const http = await openSandboxHttp();
     await http.call('POST', '/api/v1/namespaces', { body: { metadata: { name: 'n' } } });
     const maps = '/api/v1/namespaces/n/configmaps';
     await http.call('POST', maps, { body: { metadata: { name: 'plain' } } });
     await http.call('POST', maps, {
-      body: { metadata: { name: 'held', finalizers: ['x.dev/hold'] } },
+      body: { metadata: { name: 'kept', finalizers: ['x.dev/one'] } },
     });
     await http.call('DELETE', '/api/v1/namespaces/n');
-    assert.deepEqual(namesIn((await http.call('GET', maps)).body), ['held']);
+    assert.deepEqual(namesIn((await http.call('GET', maps)).body), ['kept']);
     assert.equal(
       textAt((await http.call('GET', '/api/v1/namespaces/n')).body, 'status', 'phase'),
       'Terminating',
@@ -169,7 +169,7 @@ describe('namespaces', () => {
     const late = await http.call('POST', maps, { body: { metadata: { name: 'late' } } });
     assert.equal(late.code, 403);
     assert.match(textAt(late.body, 'message'), /because it is being terminated/);
-    await http.patch('merge', `${maps}/held`, { metadata: { finalizers: null } });
+    await http.patch('merge', `${maps}/kept`, { metadata: { finalizers: null } });
     assert.equal((await http.call('GET', '/api/v1/namespaces/n')).code, 404);
     assert.equal((await http.call('DELETE', '/api/v1/namespaces/kube-system')).code, 403);
     await http.close();

@@ -34,13 +34,13 @@ function decode(raw: JsonObject): { object: JsonObject; unknown: string[] } {
 }
 
 describe('decodeStruct', () => {
-  it('gives equal objects equal text, whatever the order of their members', () => {
+  it('gives equal text for objects with members in another order', () => {
     const a = decode({ spec: { a: '1', b: '2' }, name: 'x', sizes: { z: '1', y: '2' } }).object;
     const b = decode({ sizes: { y: '2', z: '1' }, name: 'x', spec: { b: '2', a: '1' } }).object;
     assert.equal(JSON.stringify(a), JSON.stringify(b));
   });
 
-  it('drops empty values, but keeps those of pointers', () => {
+  it('drops empty values except those of pointers', () => {
     const { object } = decode({
       name: '',
       kept: '',
@@ -50,10 +50,10 @@ describe('decodeStruct', () => {
     assert.deepEqual(object, { kept: '', spec: { pointer: false }, nothing: null });
   });
 
-  it('writes a struct that must be there', () =>
+  it('writes an absent struct that is marked with +', () =>
     assert.deepEqual(decode({}).object, { spec: {}, nothing: null }));
 
-  it('names every member that no field describes', () => {
+  it('reports every member that no field describes', () => {
     assert.deepEqual(decode({ zzz: 1, spec: { items: [{ key: 'a', more: 1 }], y: 2 } }).unknown, [
       'spec.items[0].more',
       'spec.y',
@@ -93,7 +93,7 @@ describe('decodeStruct', () => {
       { sizes: [] },
       /cannot unmarshal array into Go struct field Outer\.sizes of type map\[string\]quantity/,
     ],
-    ['a word for a quantity', { sizes: { storage: 'big' } }, /quantities must match/],
+    ['an invalid quantity', { sizes: { storage: 'big' } }, /quantities must match/],
     ['bytes that are no base64', { data: { a: '!!' } }, /illegal base64 data at input byte 0/],
     [
       'a micro time of three digits',

@@ -18,7 +18,7 @@ describe('injected faults', () => {
     [410, 'Expired'],
     [500, 'InternalError'],
   ] as const) {
-    it(`answer ${code} instead of doing it, as often as told`, async () => {
+    it(`answer ${code} without handling the request, the given number of times`, async () => {
       http.api.faults.inject({
         action: { kind: 'status', code },
         verb: 'list',
@@ -41,7 +41,7 @@ describe('injected faults', () => {
     assert.equal(memberAt(answer.body, 'details', 'retryAfterSeconds'), 2);
   });
 
-  it('lose the answer of a write that was done', async () => {
+  it('drop the answer of a completed write', async () => {
     http.api.faults.inject({ action: { kind: 'lose-answer' }, verb: 'create' });
     await assert.rejects(http.call('POST', MAPS, { body: { metadata: { name: 'lost' } } }), {
       code: 'ECONNRESET',
@@ -49,7 +49,7 @@ describe('injected faults', () => {
     assert.equal((await http.call('GET', `${MAPS}/lost`)).code, 200);
   });
 
-  it('close the connection before anything is done', async () => {
+  it('close the connection without handling the request', async () => {
     http.api.faults.inject({ action: { kind: 'reset' }, verb: 'create' });
     await assert.rejects(http.call('POST', MAPS, { body: { metadata: { name: 'never' } } }), {
       code: 'ECONNRESET',
@@ -64,7 +64,7 @@ describe('injected faults', () => {
     assert.ok(performance.now() - startedMs >= 29);
   });
 
-  it('can be taken back', async () => {
+  it('can be cancelled', async () => {
     const cancel = http.api.faults.inject({
       action: { kind: 'status', code: 500 },
       times: Number.POSITIVE_INFINITY,
@@ -76,7 +76,7 @@ describe('injected faults', () => {
 });
 
 describe('request counts', () => {
-  it('count by verb and resource, refused ones too', async () => {
+  it('include refused requests, by verb and resource', async () => {
     const http = await openSandboxHttp();
     await http.call('POST', MAPS, { body: { metadata: { name: 'a' } } });
     await http.call('POST', MAPS, { body: { metadata: { name: 'a' } } });

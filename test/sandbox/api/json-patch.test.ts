@@ -30,9 +30,9 @@ describe('jsonPatch', () => {
       [{ op: 'copy', from: '/a/list/0', path: '/a/list/-' }],
       { a: { 'b/c': 1, list: ['x', 'y', 'x'] }, '~': 0 },
     ],
-    ['replaces the whole', [{ op: 'replace', path: '', value: { n: 1 } }], { n: 1 }],
+    ['replaces the document', [{ op: 'replace', path: '', value: { n: 1 } }], { n: 1 }],
     [
-      'goes on after a test of null for what is absent',
+      'accepts a test of null for an absent member',
       [{ op: 'test', path: '/none', value: null }],
       document,
     ],
@@ -59,7 +59,7 @@ describe('jsonPatch', () => {
       }));
   }
 
-  it('leaves the document as it was', () => {
+  it('does not change the document', () => {
     jsonPatch(document, [{ op: 'add', path: '/a/list/-', value: 'z' }]);
     assert.deepEqual(document.a.list, ['x', 'y']);
   });
@@ -76,10 +76,10 @@ describe('mergePatch', () => {
     );
   });
 
-  it('writes no null into a member that is new', () =>
+  it('writes no null into a new member', () =>
     assert.deepEqual(mergePatch({}, { a: { b: null, c: 1 } }), { a: { c: 1 } }));
 
-  it('does not reach a prototype', () => {
+  it('does not change a prototype', () => {
     const result = mergePatch({}, JSON.parse('{"__proto__":{"x":1}}') as Json);
     assert.equal(({} as { x?: number }).x, undefined);
     assert.equal(JSON.stringify(result), '{"__proto__":{"x":1}}');

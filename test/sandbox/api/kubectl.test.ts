@@ -101,7 +101,7 @@ describe('kubectl', { skip: kubectls.length === 0 ? 'no kubectl on PATH' : false
         );
       });
 
-      it('prints objects as YAML, JSON and by path', async () => {
+      it('prints objects as YAML, as JSON and by JSON path', async () => {
         assert.match(await ok(['get', 'pvc', 'data', '-o', 'yaml']), /^ {2}volumeName: pv$/m);
         assert.equal(
           textAt(
@@ -133,7 +133,7 @@ describe('kubectl', { skip: kubectls.length === 0 ? 'no kubectl on PATH' : false
         );
       });
 
-      it('edits by each kind of patch', async () => {
+      it('edits with each kind of patch', async () => {
         await ok(['label', 'pvc', 'data', 'a=b']);
         await ok(['annotate', 'pvc', 'data', 'c=d']);
         await ok([
@@ -157,7 +157,7 @@ describe('kubectl', { skip: kubectls.length === 0 ? 'no kubectl on PATH' : false
         );
       });
 
-      it('applies on the server, and tries without doing', async () => {
+      it('applies on the server, and with dry run', async () => {
         assert.match(
           await ok(['apply', '--server-side', '-f', '-'], MANIFEST),
           /persistentvolume\/pv serverside-applied/,
@@ -180,7 +180,7 @@ describe('kubectl', { skip: kubectls.length === 0 ? 'no kubectl on PATH' : false
         await ok(['delete', 'namespace', 'n']);
       });
 
-      it('watches', async () => {
+      it('watches objects', async () => {
         const watching = ok([
           'get',
           'pvc',
@@ -199,7 +199,7 @@ describe('kubectl', { skip: kubectls.length === 0 ? 'no kubectl on PATH' : false
         assert.match(await watching, /persistentvolumeclaim\/data\s+persistentvolumeclaim\/data/);
       });
 
-      it('knows the kinds, the version and the fields', async () => {
+      it('lists kinds, versions and fields', async () => {
         assert.match(
           await ok(['api-resources']),
           /^persistentvolumeclaims +pvc +.*true +PersistentVolumeClaim$/m,
@@ -209,7 +209,7 @@ describe('kubectl', { skip: kubectls.length === 0 ? 'no kubectl on PATH' : false
         assert.match(await ok(['auth', 'can-i', 'create', 'pvc']), /yes/);
       });
 
-      it('deletes and waits until it is gone', async () => {
+      it('deletes an object and waits until it is gone', async () => {
         await ok(['delete', 'pvc', '--all', '--wait', '--timeout=10s']);
         await ok(['delete', '-f', '-', '--ignore-not-found', '--timeout=10s'], MANIFEST);
         assert.equal((await ok(['get', 'pvc,pv,sc', '-o', 'name'])).trim(), '');

@@ -8,7 +8,7 @@ import { Registry } from '../../../sandbox/api/registry.ts';
 import { claims } from '../../../sandbox/api/kinds/claims.ts';
 
 describe('OpenAPI', () => {
-  it('v3 refers to definitions that exist only', () => {
+  it('v3 refers only to definitions that exist', () => {
     const api = new OpenApiV3(new Registry());
     for (const path of Object.keys(memberAt(api.index(), 'paths') as JsonObject)) {
       const document = api.document(path);
@@ -24,7 +24,7 @@ describe('OpenAPI', () => {
     }
   });
 
-  it('v3 tells how claims are patched and by which keys lists merge', () => {
+  it('v3 describes the patch of claims and the merge keys of lists', () => {
     const document = new OpenApiV3(new Registry()).document('api/v1');
     const patch = memberAt(
       document,
@@ -48,7 +48,7 @@ describe('OpenAPI', () => {
     assert.equal(textAt(status, 'x-kubernetes-patch-merge-key'), 'type');
   });
 
-  it('v3 gives a document another address when a kind is added', () => {
+  it('v3 changes the address of a document when a kind is added', () => {
     const registry = new Registry([claims]);
     const api = new OpenApiV3(registry);
     const before = JSON.stringify(api.index());
@@ -56,7 +56,7 @@ describe('OpenAPI', () => {
     assert.notEqual(JSON.stringify(api.index()), before);
   });
 
-  it('v2 comes as protobuf to those who ask for it, under a media type that can be parsed', () => {
+  it('v2 is sent as protobuf if requested, with a valid media type', () => {
     const api = new OpenApiV2(new Registry());
     for (const accept of [
       'application/com.github.proto-openapi.spec.v2@v1.0+protobuf',
@@ -90,7 +90,7 @@ describe('discovery', () => {
     );
   });
 
-  it('lists everything at once where that is asked for', () => {
+  it('lists all groups in one document if requested', () => {
     const type = 'application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList';
     const groups = memberAt(
       new Discovery(new Registry()).document('/apis', type),

@@ -6,7 +6,7 @@ import { readWrapped } from '../../../sandbox/api/schema/protobuf-reader.ts';
 import { schemaOf } from '../../../sandbox/api/schema/schemas.ts';
 import { openSandboxHttp, type SandboxHttp } from '../../harness/sandbox-http.ts';
 
-/** As typed clients send an object: magic, then kind and version, then the message. */
+/** An object as typed clients send it: magic, kind and version, message. */
 function wrapped(kind: string, apiVersion: string, raw: Buffer): Buffer {
   return Buffer.concat([
     Buffer.from('k8s\0'),
@@ -36,7 +36,7 @@ describe('protobuf bodies', () => {
 
   const headers = { 'content-type': 'application/vnd.kubernetes.protobuf' };
 
-  it('create what typed clients write that way', async () => {
+  it('create the kinds that typed clients send as protobuf', async () => {
     const { code, body } = await http.call('POST', '/api/v1/namespaces/default/secrets', {
       body: wrapped('Secret', 'v1', secret),
       headers,
@@ -48,7 +48,7 @@ describe('protobuf bodies', () => {
     );
   });
 
-  it('carry the options of a delete', async () => {
+  it('are accepted as the options of a delete', async () => {
     await http.call('POST', '/api/v1/namespaces/default/configmaps', {
       body: { metadata: { name: 'kept' } },
     });
@@ -60,7 +60,7 @@ describe('protobuf bodies', () => {
     );
   });
 
-  it('of kinds without a protobuf form are refused with 415', async () => {
+  it('are refused with 415 for kinds without a protobuf form', async () => {
     const body = wrapped('PersistentVolume', 'v1', Buffer.alloc(0));
     assert.equal(
       (await http.call('POST', '/api/v1/persistentvolumes', { body, headers })).code,
@@ -68,7 +68,7 @@ describe('protobuf bodies', () => {
     );
   });
 
-  it('that are cut short are refused with 400', async () => {
+  it('are refused with 400 if they are truncated', async () => {
     const body = wrapped('Secret', 'v1', secret).subarray(0, 30);
     const answer = await http.call('POST', '/api/v1/namespaces/default/secrets', { body, headers });
     assert.equal(answer.code, 400);
@@ -77,6 +77,6 @@ describe('protobuf bodies', () => {
 });
 
 describe('readWrapped', () => {
-  it('is nothing without the magic', () =>
+  it('returns undefined without the magic', () =>
     assert.equal(readWrapped(schemaOf('Secret'), secret), undefined));
 });

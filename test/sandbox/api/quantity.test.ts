@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import { canonicalQuantity, compareQuantities } from '../../../sandbox/api/quantity.ts';
 
 describe('canonicalQuantity', () => {
-  // Each pair was read back from a real API server.
+  // The answers of a real API server.
   for (const [text, stored] of [
     ['1.5Gi', '1536Mi'],
     ['1000000000', '1G'],
@@ -23,8 +23,7 @@ describe('canonicalQuantity', () => {
   }
 
   for (const text of ['', 'abc', '1 Gi', '1gi', 'Gi', '1.2.3', '0x10', 'Infinity', '1e', '.']) {
-    it(`knows no quantity in ${JSON.stringify(text)}`, () =>
-      assert.equal(canonicalQuantity(text), undefined));
+    it(`rejects ${JSON.stringify(text)}`, () => assert.equal(canonicalQuantity(text), undefined));
   }
 });
 
@@ -35,6 +34,6 @@ describe('compareQuantities', () => {
     assert.equal(compareQuantities('1024Mi', '1Gi'), 0);
   });
 
-  it('is exact beyond what a number holds', () =>
+  it('is exact for values that a number can’t represent', () =>
     assert.ok(compareQuantities('9007199254740993', '9007199254740992') > 0));
 });

@@ -42,7 +42,7 @@ describe('parseLabelSelector', () => {
   }
 
   it('selects everything when it is empty', () => assert.equal(parseLabelSelector(''), undefined));
-  it('refuses what it cannot read', () =>
+  it('refuses an invalid selector', () =>
     assert.throws(() => parseLabelSelector('a b c'), /unable to parse requirement: found 'b'/));
 });
 
@@ -55,7 +55,7 @@ describe('parseFieldSelector', () => {
   });
   it('selects events by their reason', () =>
     assert.equal(parseFieldSelector('reason=R', events)?.(object({}, { reason: 'R' })), true));
-  it('refuses a field that the kind cannot be selected by', () => {
+  it('refuses a field that the kind does not support', () => {
     assert.throws(
       () => parseFieldSelector('spec.x=1', volumes),
       /is not a known field selector: only "metadata\.name"/,

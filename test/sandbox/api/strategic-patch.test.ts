@@ -58,7 +58,7 @@ describe('strategicPatch', () => {
     );
   });
 
-  it('unites finalizers', () => {
+  it('adds finalizers to those that exist', () => {
     assert.deepEqual(
       claim({ metadata: { finalizers: ['a', 'b'] } }, { metadata: { finalizers: ['b', 'c'] } }),
       {
@@ -67,7 +67,7 @@ describe('strategicPatch', () => {
     );
   });
 
-  it('takes single finalizers away and orders the rest', () => {
+  it('removes single finalizers and orders the rest', () => {
     const patch = {
       metadata: {
         '$deleteFromPrimitiveList/finalizers': ['b'],
@@ -79,7 +79,7 @@ describe('strategicPatch', () => {
     });
   });
 
-  it('keeps an item that the order does not know behind its old neighbour', () => {
+  it('keeps an item that the order omits behind the item before it', () => {
     const target = { metadata: { finalizers: ['a', 'x', 'b'] } };
     const patch = {
       metadata: { '$setElementOrder/finalizers': ['b', 'a', 'c'], finalizers: ['c'] },
@@ -121,7 +121,7 @@ describe('strategicPatch', () => {
     );
   });
 
-  it('leaves no directive in the result and the target as it was', () => {
+  it('writes no directive into the result and does not change the target', () => {
     const target = { metadata: { finalizers: ['a'] }, spec: {} };
     const before = JSON.stringify(target);
     const result = claim(target, {

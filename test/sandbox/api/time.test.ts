@@ -3,11 +3,11 @@ import { describe, it } from 'node:test';
 import { ageOf, canonicalMicroTime, canonicalTime } from '../../../sandbox/api/time.ts';
 
 describe('canonicalTime', () => {
-  it('is whole seconds in UTC', () =>
+  it('converts to whole seconds in UTC', () =>
     assert.equal(canonicalTime('2026-11-21T03:00:00.9+01:00'), '2026-11-21T02:00:00Z'));
-  it('is nothing for another form', () =>
+  it('returns undefined for other formats', () =>
     assert.equal(canonicalTime('2026-11-21 03:00'), undefined));
-  it('is nothing for a day that does not exist', () =>
+  it('returns undefined for a day that does not exist', () =>
     assert.equal(canonicalTime('2026-13-41T03:00:00Z'), undefined));
 });
 
@@ -22,7 +22,7 @@ describe('canonicalMicroTime', () => {
     '2026-11-21T03:00:00Z',
     '2026-11-21T03:00:00.123456789Z',
   ]) {
-    it(`is nothing for ${text}`, () => assert.equal(canonicalMicroTime(text), undefined));
+    it(`returns undefined for ${text}`, () => assert.equal(canonicalMicroTime(text), undefined));
   }
 });
 
@@ -45,5 +45,5 @@ describe('ageOf', () => {
     it(`shows ${seconds} s as ${age}`, () =>
       assert.equal(ageOf(new Date(nowMs - seconds * 1000).toISOString(), nowMs), age));
   }
-  it('is unknown without a time', () => assert.equal(ageOf(undefined, nowMs), '<unknown>'));
+  it('returns <unknown> without a time', () => assert.equal(ageOf(undefined, nowMs), '<unknown>'));
 });

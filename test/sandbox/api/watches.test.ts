@@ -11,7 +11,8 @@ import {
 const MAPS = '/api/v1/namespaces/default/configmaps';
 let made = 0;
 
-/** Creates a config map; its name and resourceVersion. */
+/** Creates a config map.
+ * @returns its name and resourceVersion */
 async function make(http: SandboxHttp, labels: Record<string, string> = {}) {
   const name = `map-${(made += 1)}`;
   const { body } = await http.call('POST', MAPS, { body: { metadata: { name, labels } } });
@@ -25,7 +26,7 @@ describe('watches of the sandbox API', () => {
   });
   after(() => http.close());
 
-  it('have a bounded history: older revisions get an ERROR event 410, recent ones resume', async () => {
+  it('resume from recent revisions and get 410 for older ones', async () => {
     const first = await make(http);
     for (let i = 0; i < 25; i += 1) await make(http);
     const { name: before, revision } = await make(http);
@@ -44,7 +45,7 @@ describe('watches of the sandbox API', () => {
     fresh.close();
   });
 
-  it('get 410 after a compaction, lists of an old moment too', async () => {
+  it('get 410 after a compaction, as do lists at an old revision', async () => {
     const { revision } = await make(http);
     await make(http);
     const page = await http.call('GET', `${MAPS}?limit=1`);
@@ -65,7 +66,7 @@ describe('watches of the sandbox API', () => {
     assert.equal((await http.call('GET', MAPS)).code, 200);
   });
 
-  it('send bookmarks to those who want them, with the latest resourceVersion', async () => {
+  it('send requested bookmarks with the latest resourceVersion', async () => {
     const { revision } = await make(http);
     const watch = await http.watch(
       `${MAPS}?watch=1&resourceVersion=${revision}&allowWatchBookmarks=true`,
@@ -80,10 +81,11 @@ describe('watches of the sandbox API', () => {
     watch.close();
   });
 
-  it('begin with all there is and say when that was all (sendInitialEvents)', async () => {
+  it('mark the end of the initial events with sendInitialEvents', async () => {
     const { name } = await make(http, { initial: 'yes' });
     const query =
-      'watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&labelSelector=initial';
+      'watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan' +
+      '&allowWatchBookmarks=true&labelSelector=initial';
     const watch = await http.watch(`${MAPS}?${query}`);
     assert.equal(nameOfEvent(await watch.next()), `ADDED ${name}`);
     const end = await watch.next();
@@ -95,7 +97,7 @@ describe('watches of the sandbox API', () => {
     watch.close();
   });
 
-  it('show objects that begin or cease to match, with the revision of the change', async () => {
+  it('send objects that begin or stop to match, with the new revision', async () => {
     const { name, revision } = await make(http);
     const watch = await http.watch(
       `${MAPS}?watch=1&resourceVersion=${revision}&labelSelector=on%3D1`,
@@ -115,13 +117,13 @@ describe('watches of the sandbox API', () => {
     watch.close();
   });
 
-  it('of a revision that has not come yet get an ERROR event 504', async () => {
+  it('get an ERROR event 504 for a future revision', async () => {
     const watch = await http.watch(`${MAPS}?watch=1&resourceVersion=999999999`);
     const error = await watch.next();
     assert.deepEqual([error?.type, memberAt(error?.object, 'code')], ['ERROR', 504]);
   });
 
-  it('carry tables, the columns only once', async () => {
+  it('send tables, with the columns only once', async () => {
     const { name, revision } = await make(http);
     const accept = 'application/json;as=Table;g=meta.k8s.io;v=v1';
     const watch = await http.watch(`${MAPS}?watch=1&resourceVersion=${revision}`, { accept });
@@ -134,7 +136,7 @@ describe('watches of the sandbox API', () => {
     watch.close();
   });
 
-  it('can be cut, ended and expired from outside', async () => {
+  it('can be cut, ended and expired by a test', async () => {
     const { revision } = await make(http);
     for (const how of ['cut', 'end', 'expire'] as const) {
       const watch = await http.watch(`${MAPS}?watch=1&resourceVersion=${revision}`);
@@ -148,7 +150,7 @@ describe('watches of the sandbox API', () => {
     }
   });
 
-  it('stop with their client', async () => {
+  it('stop when their client disconnects', async () => {
     const watch = await http.watch(`${MAPS}?watch=1`);
     await watch.next();
     watch.close();
@@ -157,7 +159,7 @@ describe('watches of the sandbox API', () => {
 });
 
 describe('pages of one list', () => {
-  it('show one moment, however much is written in between', async () => {
+  it('show one revision although objects are written in between', async () => {
     const http = await openSandboxHttp();
     for (const name of ['a', 'b', 'c', 'd'])
       await http.call('POST', MAPS, { body: { metadata: { name } } });

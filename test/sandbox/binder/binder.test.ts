@@ -15,8 +15,8 @@ import { startBinder, type Binder } from '../../../sandbox/binder/binder.ts';
 
 const ACCESS = { accessModes: ['ReadWriteOnce'] };
 
-// What the real controller does too is in test/conformance/binder.ts; here is what needs a look
-// from inside.
+// Behaviour that a client can observe is tested by test/conformance/binder.ts, also on the real
+// controller. These tests need access to the store.
 describe('the volume binder', () => {
   let operations: Operations;
   let binder: Binder;
@@ -70,7 +70,7 @@ describe('the volume binder', () => {
       )
       .sort();
 
-  it('finds the work that was there before it started', async () => {
+  it('handles objects that existed before it started', async () => {
     await binder.close();
     const waiting = claim('early');
     volume('pv', { claimRef: referenceTo(waiting) });
@@ -79,20 +79,20 @@ describe('the volume binder', () => {
     assert.deepEqual([phase(claimNow('early')), phase(volumeNow('pv'))], ['Bound', 'Bound']);
   });
 
-  it('writes four times for a provisioned claim: marks, phase, binding, status', async () => {
+  it('writes three times to bind a provisioned claim: phase, binding, status', async () => {
     const waiting = claim('c');
     await binder.idle();
     const marked = claimNow('c').metadata.resourceVersion;
-    const told = operations.store.collection(claims).history.length;
+    const writesBefore = operations.store.collection(claims).history.length;
     volume('pv', { claimRef: referenceTo(waiting) });
     const before = operations.store.revision;
     await binder.idle();
     assert.equal(operations.store.revision - before, 3);
-    assert.equal(operations.store.collection(claims).history.length - told, 2);
+    assert.equal(operations.store.collection(claims).history.length - writesBefore, 2);
     assert.notEqual(claimNow('c').metadata.resourceVersion, marked);
   });
 
-  it('says each reason once, not at each look', async () => {
+  it('records an event only when the reason changes', async () => {
     claim('c');
     claim('lost', { storageClassName: 'none' });
     await binder.idle();
@@ -121,7 +121,7 @@ describe('the volume binder', () => {
     assert.throws(() => claimNow('c'), /not found/);
   });
 
-  it('releases a second volume provisioned for a bound claim, and frees one that it chose', async () => {
+  it('releases a duplicate volume of a bound claim, and frees one it chose', async () => {
     const waiting = claim('c');
     volume('first', { claimRef: referenceTo(waiting) });
     await binder.idle();
@@ -144,7 +144,7 @@ describe('the volume binder', () => {
     assert.equal(memberAt(volumeNow('third'), 'spec', 'claimRef'), undefined);
   });
 
-  it('loses a claim whose volume belongs to another one now', async () => {
+  it('marks a claim as Lost if its volume belongs to another claim', async () => {
     const [a, b] = [claim('a'), claim('b')];
     volume('pv', { claimRef: referenceTo(a) });
     await binder.idle();
@@ -161,7 +161,7 @@ describe('the volume binder', () => {
     ['another volume mode', { volumeMode: 'Block' }, {}],
     ['fewer access modes', { accessModes: ['ReadOnlyMany'] }, {}],
     ['an attributes class', { volumeAttributesClassName: 'gold' }, {}],
-    ['labels that the selector does not want', {}, { labels: { tier: 'slow' } }],
+    ['labels that the selector does not match', {}, { labels: { tier: 'slow' } }],
   ] as const) {
     it(`does not choose a volume with ${what}`, async () => {
       volume('pv', { ...spec } as JsonObject, { ...metadata });

@@ -11,7 +11,7 @@ const { createVolume, deleteVolume, controllerModifyVolume, createSnapshot, dele
 
 describe('the delay of the sample driver', () => {
   let d: DriverUnderTest;
-  /** Work that was begun. */
+  /** Number of delays so far. */
   let delays = 0;
   let sleep: Clock['sleep'];
   const make = async (name: string): Promise<string> =>
@@ -32,7 +32,7 @@ describe('the delay of the sample driver', () => {
   });
   afterEach(() => d.close());
 
-  it('comes with everything that makes, takes, changes or deletes something', async () => {
+  it('applies to every creation, change and deletion', async () => {
     const volumeId = await make('v');
     const snapshotId = await take('s', volumeId);
     await d.ask(controllerModifyVolume, { volumeId, mutableParameters: { iops: '1' } });
@@ -41,7 +41,7 @@ describe('the delay of the sample driver', () => {
     assert.equal(delays, 5);
   });
 
-  it('does not apply to volumes and snapshots that exist already or are gone already', async () => {
+  it('does not apply to calls that change nothing', async () => {
     const volumeId = await make('v');
     const snapshotId = await take('s', volumeId);
     assert.equal(await make('v'), volumeId);
@@ -59,10 +59,10 @@ describe('the delay of the sample driver', () => {
     );
     await d.ask(deleteVolume, { volumeId: 'nothing' });
     await d.ask(deleteSnapshot, { snapshotId: 'nothing' });
-    assert.equal(delays, 2, 'the two that were made');
+    assert.equal(delays, 2, 'only the two creations');
   });
 
-  it('leaves no gap: what is being deleted is not answered as there', async () => {
+  it('blocks the creation of a volume that is being deleted', async () => {
     const volumeId = await make('v');
     const snapshotId = await take('s', volumeId);
     let finish: () => void = () => undefined;

@@ -29,7 +29,7 @@ describe('publishing a volume of the sample driver', () => {
       ...(volumeCapability === undefined ? {} : { volumeCapability }),
     });
 
-  it('links its directory at the target path until it is unpublished; both can be repeated', async () => {
+  it('links the volume at the target path, and unlinks it; both repeatable', async () => {
     for (let again = 0; again < 2; again += 1) await publish();
     writeFileSync(join(targetPath, 'hello'), 'world');
     assert.equal(readFileSync(join(directory, 'hello'), 'utf8'), 'world');
@@ -39,14 +39,14 @@ describe('publishing a volume of the sample driver', () => {
     assert.ok(existsSync(join(directory, 'hello')));
   });
 
-  it('leaves alone what else is at the target path', async () => {
+  it('keeps anything else that is at the target path', async () => {
     mkdirSync(targetPath);
     await assert.rejects(publish(), /Internal.*EEXIST/);
     await d.ask(nodeUnpublishVolume, { volumeId, targetPath });
     assert.ok(existsSync(targetPath));
   });
 
-  it('is refused without volume, target or capability, and for a wrong volume or access type', async () => {
+  it('is refused with a missing or wrong volume, target or capability', async () => {
     for (const [request, expected] of [
       [{ targetPath }, /^InvalidArgument: no volume id/],
       [{ volumeId }, /^InvalidArgument: no target path/],

@@ -42,7 +42,7 @@ describe('sample driver', () => {
     await folder.remove();
   });
 
-  it('makes one volume per name and remembers it over a restart', async () => {
+  it('creates one volume per name, also after a restart', async () => {
     await start();
     const request = { ...volumeRequest('a'), capacityRange: { requiredBytes: 5n * GIB } };
     const { volume } = await client.createVolume(request, SETTINGS);
@@ -63,7 +63,7 @@ describe('sample driver', () => {
     );
   });
 
-  it('refuses another size under the same name, and takes a compatible one', async () => {
+  it('refuses an incompatible size for an existing name', async () => {
     await start();
     await client.createVolume(
       { ...volumeRequest('a'), capacityRange: { requiredBytes: 2n * GIB } },
@@ -82,7 +82,7 @@ describe('sample driver', () => {
     );
   });
 
-  it('deletes, and is content with a handle that it does not know', async () => {
+  it('deletes a volume, and succeeds for an unknown handle', async () => {
     await start();
     const { volume } = await client.createVolume(volumeRequest('a'), SETTINGS);
     await client.deleteVolume({ volumeId: volume?.volumeId ?? '' }, SETTINGS);
@@ -91,7 +91,7 @@ describe('sample driver', () => {
     assert.equal(driver.volumes().length, 0);
   });
 
-  it('never leaves its folder, whatever the handle', async () => {
+  it('writes only in its folder, whatever name or handle is given', async () => {
     await start();
     mkdirSync(folder.file('outside'));
     await client.deleteVolume({ volumeId: '../outside' }, SETTINGS);
@@ -100,7 +100,7 @@ describe('sample driver', () => {
     assert.ok(volume?.volumeContext['directory']?.startsWith(folder.file('data')));
   });
 
-  it('says what is wrong with a request', async () => {
+  it('answers an invalid request with the code for its error', async () => {
     await start({ capacityBytes: 3n * GIB });
     const code = async (request: object): Promise<string> =>
       (await failureOf(client.createVolume(request, SETTINGS))).codeName;
@@ -120,7 +120,7 @@ describe('sample driver', () => {
     );
   });
 
-  it('wants the secret that the class asks for, to create and to delete', async () => {
+  it('requires the secret of the class for creation and deletion', async () => {
     await start();
     const request = { ...volumeRequest('a'), parameters: { requireSecret: 'token' } };
     assert.equal(
@@ -136,7 +136,7 @@ describe('sample driver', () => {
     await client.deleteVolume({ volumeId, secrets: { token: 'x' } }, SETTINGS);
   });
 
-  it('lists in pages that neither repeat nor skip', async () => {
+  it('lists every volume once over several pages', async () => {
     await start();
     for (let i = 0; i < 5; i += 1) await client.createVolume(volumeRequest(`v${i}`), SETTINGS);
     const seen: string[] = [];
@@ -154,7 +154,7 @@ describe('sample driver', () => {
     );
   });
 
-  it('works on after its caller gave up, and tells a second one to come again', async () => {
+  it('continues after the caller cancelled, and answers Aborted meanwhile', async () => {
     await start({ delayMs: 120 });
     assert.equal(
       (await failureOf(client.createVolume(volumeRequest('a'), { timeoutMs: 30 }))).codeName,
@@ -169,7 +169,7 @@ describe('sample driver', () => {
     assert.equal(driver.volumes().length, 1);
   });
 
-  it('lets a test answer, fail, do the work and lose the answer, and keeps count', async () => {
+  it('lets a hook answer, fail before or after the work, and counts calls', async () => {
     const { DriverStatus } = await import('../../../sandbox/driver/driver-status.ts');
     await start({
       record: true,

@@ -34,7 +34,7 @@ const pluginOf = async (d: DriverUnderTest) => [
 ];
 
 describe('services of the sample driver', () => {
-  it('are all that it has but SINGLE_NODE_MULTI_WRITER, unless it is told otherwise', async () => {
+  it('have all capabilities except SINGLE_NODE_MULTI_WRITER by default', async () => {
     assert.deepEqual(
       await using({}, controllerOf),
       SAMPLE_CAPABILITIES.filter((name) => name !== 'SINGLE_NODE_MULTI_WRITER'),
@@ -101,7 +101,7 @@ describe('services of the sample driver', () => {
     });
   });
 
-  it('confirm the capabilities that a volume was made for, and no others', async () => {
+  it('confirm only the capabilities that a volume was created with', async () => {
     await using({}, async (d) => {
       const { volumeCapabilities } = volumeRequest('a');
       const volumeId = (await d.ask(createVolume, volumeRequest('a'))).volume?.volumeId ?? '';
@@ -120,7 +120,7 @@ describe('services of the sample driver', () => {
     });
   });
 
-  it('let a test change what an answer says', async () => {
+  it('let a hook change an answer', async () => {
     const onCall = altered(createVolume, (answer) => {
       if (answer.volume !== undefined) answer.volume.capacityBytes /= 2n;
     });

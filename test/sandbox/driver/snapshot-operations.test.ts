@@ -37,7 +37,7 @@ describe('snapshots of the sample driver', () => {
   );
   afterEach(() => d.close());
 
-  it('say their volume, its size, when they were taken and that they are ready', async () => {
+  it('report volume, size, creation time and that they are ready', async () => {
     const sourceVolumeId = await volume('v');
     const snapshot = await take('s', sourceVolumeId);
     assert.deepEqual(
@@ -51,7 +51,7 @@ describe('snapshots of the sample driver', () => {
     );
   });
 
-  it('are one per name, over a restart too', async () => {
+  it('are created once per name, also after a restart', async () => {
     const sourceVolumeId = await volume('v');
     const snapshot = await take('s', sourceVolumeId);
     await d.restart();
@@ -62,14 +62,14 @@ describe('snapshots of the sample driver', () => {
     );
   });
 
-  it('are answered again when their volume has gone meanwhile', async () => {
+  it('are returned again after their volume was deleted', async () => {
     const sourceVolumeId = await volume('v');
     const snapshot = await take('s', sourceVolumeId);
     await d.ask(deleteVolume, { volumeId: sourceVolumeId });
     assert.deepEqual(await take('s', sourceVolumeId), snapshot);
   });
 
-  it('are refused under the name of another volume’s', async () => {
+  it('are refused if the name exists for another volume', async () => {
     const first = await volume('v');
     await take('s', first);
     assert.equal(
@@ -78,7 +78,7 @@ describe('snapshots of the sample driver', () => {
     );
   });
 
-  it('are refused of a volume that does not exist, and without name or volume', async () => {
+  it('are refused without name or volume, and for an unknown volume', async () => {
     assert.equal(
       await d.refusal(createSnapshot, { name: 's', sourceVolumeId: 'vol-x' }),
       'NotFound: cannot create a snapshot: there is no volume vol-x',
@@ -94,7 +94,7 @@ describe('snapshots of the sample driver', () => {
     assert.match(await d.refusal(deleteSnapshot, {}), /^InvalidArgument: no snapshot id/);
   });
 
-  it('go when they are deleted, and may be deleted again', async () => {
+  it('can be deleted twice', async () => {
     const { snapshotId } = await take('s', await volume('v'));
     const directory = join(d.file('data'), snapshotId);
     assert.ok(existsSync(directory));
@@ -102,7 +102,7 @@ describe('snapshots of the sample driver', () => {
     assert.deepEqual([d.driver.snapshots(), existsSync(directory)], [[], false]);
   });
 
-  it('are gone after a restart where they were half-made', async () => {
+  it('are removed by a restart if they are incomplete', async () => {
     await volume('v');
     mkdirSync(join(d.file('data'), 'snap-half-made'));
     await d.restart();
@@ -110,7 +110,7 @@ describe('snapshots of the sample driver', () => {
     assert.equal(d.driver.volumes().length, 1);
   });
 
-  it('are listed by volume and by handle; what does not exist is an empty list', async () => {
+  it('are listed by volume and by handle', async () => {
     const [v, w] = [await volume('v'), await volume('w')];
     const [first, second] = [await take('s', v), await take('t', w)];
     assert.deepEqual(await list({ sourceVolumeId: v }), [first.snapshotId]);
@@ -120,7 +120,7 @@ describe('snapshots of the sample driver', () => {
     assert.equal((await list()).length, 2);
   });
 
-  it('are listed in pages that neither repeat nor skip', async () => {
+  it('are each listed once over several pages', async () => {
     const v = await volume('v');
     for (let i = 0; i < 5; i += 1) await take(`s${i}`, v);
     const seen: (string | undefined)[] = [];
@@ -136,7 +136,7 @@ describe('snapshots of the sample driver', () => {
     assert.match(await d.refusal(listSnapshots, { maxEntries: -1 }), /^InvalidArgument/);
   });
 
-  it('want the secret that their class asks for, to take and to delete', async () => {
+  it('require the secret of the class for creation and deletion', async () => {
     const request = {
       name: 's',
       sourceVolumeId: await volume('v'),

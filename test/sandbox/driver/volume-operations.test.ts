@@ -64,8 +64,8 @@ describe('volumes of the sample driver', () => {
   beforeEach(async () => (d = await openDriver({ capacityBytes: 64n * MIB })));
   afterEach(() => d.close());
 
-  describe('made from a source', () => {
-    it('have what the source had, and a life of their own', async () => {
+  describe('created from a source', () => {
+    it('have a copy of the contents, independent of the source', async () => {
       const source = await make('source');
       writeFileSync(join(directory(source), 'hello'), 'world');
       mkdirSync(join(directory(source), 'deep'));
@@ -76,7 +76,7 @@ describe('volumes of the sample driver', () => {
       assert.equal(readlinkSync(join(directory(clone), 'deep', 'link')), '../hello');
     });
 
-    it('have what the snapshot saw, whatever happened to its volume since', async () => {
+    it('have the contents of the snapshot after later changes of its volume', async () => {
       const source = await make('source');
       writeFileSync(join(directory(source), 'hello'), 'world');
       const snapshot = await snapshotOf(source);
@@ -86,7 +86,7 @@ describe('volumes of the sample driver', () => {
       assert.equal(readFileSync(join(directory(restored), 'hello'), 'utf8'), 'world');
     });
 
-    it('name their source in every answer, after a restart too', async () => {
+    it('name their source in every answer, also after a restart', async () => {
       const source = await make('source');
       const snapshot = await snapshotOf(source);
       const clone = await make('clone', { volumeContentSource: ofVolume(source.volumeId) });
@@ -119,7 +119,7 @@ describe('volumes of the sample driver', () => {
       assert.deepEqual(listed?.volume, clone);
     });
 
-    it('are as large as the source where no size is asked for', async () => {
+    it('have the size of the source if no size is requested', async () => {
       const source = await make('source', { capacityRange: { requiredBytes: 3n * MIB } });
       const clone = await make('clone', {
         capacityRange: {},
@@ -133,7 +133,7 @@ describe('volumes of the sample driver', () => {
       assert.equal(larger.capacityBytes, 4n * MIB);
     });
 
-    it('are refused where they would be smaller than the source', async () => {
+    it('are refused if the requested size is less than the source', async () => {
       const source = await make('source', { capacityRange: { requiredBytes: 3n * MIB } });
       for (const volumeContentSource of [
         ofVolume(source.volumeId),
@@ -147,7 +147,7 @@ describe('volumes of the sample driver', () => {
       }
     });
 
-    it('are refused where the source does not exist', async () => {
+    it('are refused if the source does not exist', async () => {
       assert.equal(
         await refusal('a', { volumeContentSource: ofVolume('vol-x') }),
         'NotFound: cannot create a volume: there is no volume vol-x',
@@ -159,7 +159,7 @@ describe('volumes of the sample driver', () => {
       assert.equal(d.driver.volumes().length, 0);
     });
 
-    it('are answered again when the source has gone meanwhile', async () => {
+    it('are returned again after their source was deleted', async () => {
       const source = await make('source');
       const snapshot = await snapshotOf(source);
       const restored = await make('restored', { volumeContentSource: ofSnapshot(snapshot) });
@@ -170,7 +170,7 @@ describe('volumes of the sample driver', () => {
       );
     });
 
-    it('are refused under a name that has another source, or none', async () => {
+    it('are refused if the name exists with another source or without one', async () => {
       const source = await make('source');
       const snapshot = await snapshotOf(source);
       await make('clone', { volumeContentSource: ofVolume(source.volumeId) });
@@ -197,7 +197,7 @@ describe('volumes of the sample driver', () => {
       await other.close();
     });
 
-    it('leave nothing behind when the copy fails', async () => {
+    it('are removed if the copy fails', async () => {
       const source = await make('source');
       rmSync(directory(source), { recursive: true });
       writeFileSync(directory(source), 'no directory any more');
@@ -225,7 +225,7 @@ describe('volumes of the sample driver', () => {
       );
     });
 
-    it('are refused under the name of a volume with the other access type', async () => {
+    it('are refused if the name exists with the other access type', async () => {
       await blockVolume('b');
       await make('m');
       assert.equal(await refusal('b'), 'AlreadyExists: volume b exists as a block volume');
@@ -237,7 +237,7 @@ describe('volumes of the sample driver', () => {
       assert.equal(await refusal('b'), 'AlreadyExists: volume b exists as a block volume');
     });
 
-    it('take over the bytes of their source, and its holes', async () => {
+    it('have the bytes and the holes of their source', async () => {
       const source = await blockVolume('source', { capacityRange: { requiredBytes: 4n * MIB } });
       writeFileSync(file(source), 'at the beginning', { flag: 'r+' });
       const clone = await blockVolume('clone', {
@@ -255,7 +255,7 @@ describe('volumes of the sample driver', () => {
       );
     });
 
-    it('can be restored for mounting and back, and lose nothing on the way', async () => {
+    it('keep their contents when restored with the other access type and back', async () => {
       const image = await blockVolume('image');
       writeFileSync(file(image), 'bytes', { flag: 'r+' });
       const mounted = await make('mounted', { volumeContentSource: ofVolume(image.volumeId) });
@@ -264,7 +264,7 @@ describe('volumes of the sample driver', () => {
       assert.equal(readFileSync(file(back)).subarray(0, 5).toString(), 'bytes');
     });
 
-    it('are refused where no file can be so large', async () => {
+    it('are refused if no file can be that large', async () => {
       const large = await openDriver({ capacityBytes: 2n ** 62n });
       const request = {
         name: 'a',
@@ -279,7 +279,7 @@ describe('volumes of the sample driver', () => {
       await large.close();
     });
 
-    it('are block or mount, not both and not neither', async () => {
+    it('are refused with both access types or none', async () => {
       const { volumeCapabilities } = volumeRequest('a');
       assert.match(
         await refusal('a', { volumeCapabilities: [blockCapability, ...volumeCapabilities] }),
@@ -296,14 +296,14 @@ describe('volumes of the sample driver', () => {
     const parametersOf = (name: string) =>
       d.driver.volumes().find((volume) => volume.name === name)?.mutableParameters;
 
-    it('keep them over a restart and show them in no answer', async () => {
+    it('keep them over a restart and omit them from answers', async () => {
       const volume = await make('a', { mutableParameters: { iops: '100' } });
       assert.deepEqual(Object.keys(volume.volumeContext), ['directory']);
       await d.restart();
       assert.deepEqual(parametersOf('a'), { iops: '100' });
     });
 
-    it('change by ControllerModifyVolume, one by one', async () => {
+    it('keep the parameters that ControllerModifyVolume does not name', async () => {
       const { volumeId } = await make('a', { mutableParameters: { iops: '100', tier: 'fast' } });
       await d.ask(controllerModifyVolume, { volumeId, mutableParameters: { iops: '200' } });
       await d.restart();
@@ -312,7 +312,7 @@ describe('volumes of the sample driver', () => {
       assert.match(await d.refusal(controllerModifyVolume, {}), /^InvalidArgument/);
     });
 
-    it('keep what is in them and what they cost when they change', async () => {
+    it('keep contents and capacity when they are modified', async () => {
       const volume = await make('a');
       writeFileSync(join(directory(volume), 'hello'), 'world');
       const { availableCapacity } = await d.ask(Controller.method.getCapacity, {});
@@ -337,7 +337,7 @@ describe('volumes of the sample driver', () => {
       await other.close();
     });
 
-    it('are refused where the driver knows their names and this is none of them', async () => {
+    it('are refused with a parameter that the driver does not support', async () => {
       const other = await openDriver({ mutableParameters: ['iops'] });
       const request = { ...volumeRequest('a'), mutableParameters: { iops: '1' } };
       const { volume } = await other.ask(createVolume, request);
