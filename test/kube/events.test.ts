@@ -3,11 +3,7 @@ import { after, afterEach, beforeEach, describe, it } from 'node:test';
 import { setTimeout } from 'node:timers/promises';
 import { Registry } from 'prom-client';
 import { createKubeClient } from '#src/kube/client.ts';
-import {
-  type EventInput,
-  EventRecorder,
-  type EventRecorderOptions,
-} from '#src/kube/events.ts';
+import { type EventInput, EventRecorder, type EventRecorderOptions } from '#src/kube/events.ts';
 import type { Event } from '#src/kube/objects.ts';
 import { systemClock, type Clock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
