@@ -5,8 +5,9 @@ import { CallLimiter, type CallSlot, parseMaxInFlight } from '#src/csi-gateway/c
 import { systemClock } from '#src/runtime/clock.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { type SampleDriver, startSampleDriver } from '../../sandbox/driver/server.ts';
-import { makeFolder, until } from '../harness/csi-folder.ts';
+import { makeFolder } from '../harness/csi-folder.ts';
 import { failureOf, startTestGateway, verdict, volumeRequest } from '../harness/csi-gateway.ts';
+import { until } from "../harness/until.ts";
 
 const CREATE = '/csi.v1.Controller/CreateVolume';
 const DELETE = '/csi.v1.Controller/DeleteVolume';
@@ -113,12 +114,12 @@ describe('the gateway at --max-in-flight', () => {
     const test = await startTestGateway(folder, {
       maxInFlight: { every: 500, byPath: new Map([[CREATE, 3]]) },
     });
-    await until('ready', () => test.gateway.trouble === undefined);
+    await until(() => test.gateway.trouble === undefined, 'ready');
     const settings = { timeoutMs: 30_000 };
     const running = ['a', 'b', 'c'].map((name) =>
       test.client.createVolume(volumeRequest(name), settings),
     );
-    await until('three are at the driver', () => driver.counts.get('CreateVolume') === 3);
+    await until(() => driver.counts.get('CreateVolume') === 3, 'three are at the driver');
     const error = await failureOf(test.client.createVolume(volumeRequest('d'), settings));
     assert.equal(error.code, Code.Unavailable);
     assert.equal(verdict(error), 'not-forwarded');
@@ -145,7 +146,7 @@ describe('the gateway at --max-in-flight', () => {
       adaptiveLimit: true,
       maxInFlight: { every: 20, byPath: new Map() },
     });
-    await until('ready', () => test.gateway.trouble === undefined);
+    await until(() => test.gateway.trouble === undefined, 'ready');
     await test.client.getCapacity({}, { timeoutMs: 30_000 });
     assert.match(
       await test.metrics.metrics(),

@@ -12,7 +12,7 @@ import { Code } from '#src/csi/status.ts';
 import type { ReaperLimits } from '#src/csi-gateway/connection-reaper.ts';
 import { frameMessage } from '#src/csi-gateway/grpc-wire.ts';
 import { systemClock } from '#src/runtime/clock.ts';
-import { makeFolder, until } from '../harness/csi-folder.ts';
+import { makeFolder } from '../harness/csi-folder.ts';
 import { EMPTY_SETTINGS, emptyCall, ENDLESS_WINDOWS, PREFACE } from '../harness/csi-frames.ts';
 import { startTestGateway } from '../harness/csi-gateway.ts';
 import {
@@ -21,6 +21,7 @@ import {
   type RawDriver,
   startRawDriver,
 } from '../harness/csi-raw-driver.ts';
+import { until } from "../harness/until.ts";
 
 const CAPACITY = '/csi.v1.Controller/GetCapacity';
 /** The gateway's clock moves only when a test moves it. The limits are short because the reaper
@@ -58,7 +59,7 @@ describe('ConnectionReaper', () => {
       reaperLimits: LIMITS,
       clock: { ...systemClock, nowMs: () => nowMs },
     });
-    await until('ready', () => test.gateway.trouble === undefined);
+    await until(() => test.gateway.trouble === undefined, 'ready');
   });
   afterEach(async () => {
     for (const each of opened.splice(0)) each.destroy();
@@ -110,9 +111,9 @@ describe('ConnectionReaper', () => {
 
   it('ends a connection that sends nothing', async () => {
     const socket = dial().resume();
-    await until('the connection is open', async () => (await connections()) === 1);
+    await until(async () => (await connections()) === 1, 'the connection is open');
     nowMs += LIMITS.replyMs + 1;
-    await until('the connection has ended', () => socket.closed);
+    await until(() => socket.closed, 'the connection has ended');
   });
 
   it('ends a connection whose peer no longer answers a ping', async () => {
@@ -122,11 +123,11 @@ describe('ConnectionReaper', () => {
       'data',
       (bytes: Buffer) => (isPinged ||= bytes.includes(Buffer.from([0, 0, 8, 6, 0]))),
     );
-    await until('the connection is open', () => socket.bytesRead > 0);
+    await until(() => socket.bytesRead > 0, 'the connection is open');
     nowMs += LIMITS.idleMs + 1;
-    await until('it is pinged', () => isPinged);
+    await until(() => isPinged, 'it is pinged');
     nowMs += LIMITS.replyMs + 1;
-    await until('the connection has ended', () => socket.closed);
+    await until(() => socket.closed, 'the connection has ended');
   });
 
   it('keeps an idle connection that answers pings', async () => {
@@ -136,7 +137,7 @@ describe('ConnectionReaper', () => {
     await ping(session);
     for (const times of [1, 2, 3]) {
       nowMs += LIMITS.idleMs + 1;
-      await until('it is pinged', () => pings === times);
+      await until(() => pings === times, 'it is pinged');
       await ping(session);
     }
     assert.ok(!session.destroyed);
@@ -154,7 +155,7 @@ describe('ConnectionReaper', () => {
     assert.equal(headers['sutler-not-forwarded'], '1');
     stream.resume();
     nowMs += LIMITS.answerMs + 1;
-    await until('the stream has ended', () => stream.closed);
+    await until(() => stream.closed, 'the stream has ended');
   });
 
   it('does not limit how long the driver works on a call', async () => {
@@ -164,7 +165,7 @@ describe('ConnectionReaper', () => {
     let bytes = 0;
     stream.on('data', (chunk: Buffer) => (bytes += chunk.length));
     const ended = new Promise((resolve) => stream.once('end', resolve));
-    await until('the call is at the driver', () => atDriver.length === 1);
+    await until(() => atDriver.length === 1, 'the call is at the driver');
     nowMs += 3_600_000;
     await test.client.probe(SETTINGS);
     await new Promise((resolve) => setTimeout(resolve, LIMITS.replyMs));
@@ -179,7 +180,7 @@ describe('ConnectionReaper', () => {
     stream.end(Buffer.alloc(5));
     await answered;
     nowMs += LIMITS.answerMs + 1;
-    await until('the stream is reset', () => stream.closed);
+    await until(() => stream.closed, 'the stream is reset');
     assert.equal(stream.rstCode, constants.NGHTTP2_CANCEL);
   });
 
@@ -187,7 +188,7 @@ describe('ConnectionReaper', () => {
     const stream = call(await connect(), { 'content-type': 'text/html' });
     assert.equal((await headersOf(stream))[':status'], 415);
     nowMs += LIMITS.answerMs + 1;
-    await until('the stream is reset', () => stream.closed);
+    await until(() => stream.closed, 'the stream is reset');
     assert.equal(stream.rstCode, constants.NGHTTP2_CANCEL);
   });
 
@@ -195,24 +196,20 @@ describe('ConnectionReaper', () => {
   const callWithoutReading = async (): Promise<void> => {
     const before = driver.calls.length;
     dial(PREFACE, ENDLESS_WINDOWS, ...[1, 3, 5, 7, 9].map((stream) => emptyCall(stream, CAPACITY)));
-    await until(
-      'the calls are at the driver',
-      () =>
-        driver.calls.filter(({ path }) => path === CAPACITY).length > 0 &&
-        driver.calls.length >= before + 5,
-    );
-    await until('they are answered', async () =>
-      /^sutler_gateway_in_flight 0$/m.test(await test.metrics.metrics()),
-    );
+    await until(() =>
+            driver.calls.filter(({ path }) => path === CAPACITY).length > 0 &&
+            driver.calls.length >= before + 5, 'the calls are at the driver');
+    await until(async () =>
+          /^sutler_gateway_in_flight 0$/m.test(await test.metrics.metrics()), 'they are answered');
   };
 
   it('ends a connection that does not even read a reset', async () => {
     await callWithoutReading();
     assert.equal(await connections(), 1);
-    await until('the connection has ended', async () => {
-      nowMs += LIMITS.answerMs + 1;
-      return (await connections()) === 0;
-    });
+    await until(async () => {
+          nowMs += LIMITS.answerMs + 1;
+          return (await connections()) === 0;
+        }, 'the connection has ended');
   });
 
   it('shuts down even if a caller reads nothing', async () => {
@@ -250,7 +247,7 @@ describe('ConnectionReaper', () => {
     };
     await startCalls(small, 4);
     await startCalls(large, 7);
-    await until('the connection with more calls has ended', () => large.destroyed);
+    await until(() => large.destroyed, 'the connection with more calls has ended');
     assert.ok(!small.destroyed);
     await startCalls(small, 3);
     await test.client.probe(SETTINGS);
@@ -260,10 +257,9 @@ describe('ConnectionReaper', () => {
   it('replaces a connection that never called when there are too many', async () => {
     await test.client.probe(SETTINGS);
     const idle = Array.from({ length: 300 }, () => dial(PREFACE, EMPTY_SETTINGS).resume());
-    await until('45 connections are counted', async () =>
-      /reason="too-many"\} 45/.test(await test.metrics.metrics()),
-    );
-    await until('they have ended', () => idle.filter((socket) => socket.destroyed).length === 45);
+    await until(async () =>
+          /reason="too-many"\} 45/.test(await test.metrics.metrics()), '45 connections are counted');
+    await until(() => idle.filter((socket) => socket.destroyed).length === 45, 'they have ended');
     await test.client.probe(SETTINGS);
     assert.equal(await connections(), 256);
   });

@@ -5,7 +5,7 @@ import { create, toBinary } from '@bufbuild/protobuf';
 import { CreateVolumeResponseSchema } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
 import { frameMessage } from '#src/csi-gateway/grpc-wire.ts';
-import { makeFolder, until } from '../harness/csi-folder.ts';
+import { makeFolder } from '../harness/csi-folder.ts';
 import { failureOf, startTestGateway, verdict, volumeRequest } from '../harness/csi-gateway.ts';
 import {
   answerBytes,
@@ -16,6 +16,7 @@ import {
   type RawDriver,
   startRawDriver,
 } from '../harness/csi-raw-driver.ts';
+import { until } from "../harness/until.ts";
 
 const GOOD = toBinary(
   CreateVolumeResponseSchema,
@@ -260,7 +261,7 @@ describe('callDriver', () => {
   for (const { title, end, expected, code } of ENDS) {
     const status = expected === 'driver' ? 'the driver’s status' : 'ambiguous';
     it(`reports ${title} as ${status}`, async () => {
-      await until('the driver is ready', () => test.gateway.trouble === undefined);
+      await until(() => test.gateway.trouble === undefined, 'the driver is ready');
       script = end;
       const error = await failureOf(
         test.client.createVolume(volumeRequest('v'), { timeoutMs: 30_000 }),
@@ -274,7 +275,7 @@ describe('callDriver', () => {
   }
 
   it('reports a missing response as ambiguous after the deadline', async () => {
-    await until('the driver is ready', () => test.gateway.trouble === undefined);
+    await until(() => test.gateway.trouble === undefined, 'the driver is ready');
     script = () => undefined;
     const error = await failureOf(test.client.createVolume(volumeRequest('v'), { timeoutMs: 500 }));
     assert.equal(verdict(error), 'ambiguous');
@@ -285,7 +286,7 @@ describe('callDriver', () => {
   });
 
   it('resets the driver’s stream when the caller cancels', async () => {
-    await until('the driver is ready', () => test.gateway.trouble === undefined);
+    await until(() => test.gateway.trouble === undefined, 'the driver is ready');
     let arrived = false;
     const closed = new Promise<number | undefined>((resolve) => {
       script = ({ stream }) => {
@@ -297,7 +298,7 @@ describe('callDriver', () => {
     const call = failureOf(
       test.client.createVolume(volumeRequest('v'), { timeoutMs: 30_000, signal: cancelled.signal }),
     );
-    await until('the call is at the driver', () => arrived);
+    await until(() => arrived, 'the call is at the driver');
     cancelled.abort();
     const error = await call;
     assert.equal(verdict(error), 'ambiguous');
@@ -306,21 +307,20 @@ describe('callDriver', () => {
   });
 
   it('reconnects at once after GOAWAY and completes calls under way', async () => {
-    await until('the driver is ready', () => test.gateway.trouble === undefined);
+    await until(() => test.gateway.trouble === undefined, 'the driver is ready');
     let unanswered: RawCall | undefined;
     script = (call) => {
       unanswered = call;
       call.session.goaway(constants.NGHTTP2_NO_ERROR);
     };
     const first = test.client.createVolume(volumeRequest('old'), { timeoutMs: 30_000 });
-    await until('the first call is at the driver', () => unanswered !== undefined);
+    await until(() => unanswered !== undefined, 'the first call is at the driver');
     script = (call) => answerOk(call, GOOD);
-    await until('a new call succeeds', () =>
-      test.client.createVolume(volumeRequest('new'), { timeoutMs: 30_000 }).then(
-        () => true,
-        () => false,
-      ),
-    );
+    await until(() =>
+          test.client.createVolume(volumeRequest('new'), { timeoutMs: 30_000 }).then(
+            () => true,
+            () => false,
+          ), 'a new call succeeds');
     if (unanswered !== undefined) answerOk(unanswered, GOOD);
     assert.equal((await first).volume?.volumeId, 'h');
   });

@@ -13,9 +13,10 @@ import { createGatewayMetrics } from '#src/csi-gateway/metrics.ts';
 import { type Clock, systemClock } from '#src/runtime/clock.ts';
 import { createLogger, silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
-import { makeFolder, until } from '../harness/csi-folder.ts';
+import { makeFolder } from '../harness/csi-folder.ts';
 import { startTestGateway, failureOf, verdict } from '../harness/csi-gateway.ts';
 import { answerOk, answerStatus, type RawCall, startRawDriver } from '../harness/csi-raw-driver.ts';
+import { until } from "../harness/until.ts";
 
 const encodeReady = (value: boolean | undefined): Uint8Array =>
   toBinary(
@@ -123,7 +124,7 @@ describe('DriverConnection', () => {
         socket,
         timeoutMs === undefined ? {} : { probeTimeoutMs: timeoutMs },
       );
-      await until('ready', () => connection.trouble === undefined);
+      await until(() => connection.trouble === undefined, 'ready');
       assert.equal(count, calls);
       assert.equal(connection.identity?.name, 'raw.test');
       await connection.close();
@@ -134,12 +135,12 @@ describe('DriverConnection', () => {
   it('forwards only Identity calls before the first successful Probe', async () => {
     const socket = folder.file('slow.sock');
     const connection = connectTo(socket);
-    await until('it has tried to connect', () => connection.trouble?.includes('ENOENT'));
+    await until(() => connection.trouble?.includes('ENOENT'), 'it has tried to connect');
     assert.match(connection.findTrouble('/csi.v1.Identity/Probe') ?? '', /not connected/);
     const driver = await startRawDriver(socket, (call) =>
       call.path.endsWith('/Probe') ? answerOk(call, encodeReady(false)) : false,
     );
-    await until('the driver has answered', () => connection.trouble?.includes('ready=false'));
+    await until(() => connection.trouble?.includes('ready=false'), 'the driver has answered');
     assert.equal(connection.findTrouble('/csi.v1.Identity/Probe'), undefined);
     assert.match(connection.findTrouble('/csi.v1.Controller/CreateVolume') ?? '', /not ready/);
     await connection.close();
@@ -159,12 +160,11 @@ describe('DriverConnection', () => {
         return call.path.endsWith(`/${method}`) && !isHealthy ? answerError(call) : false;
       });
       const connection = connectTo(socket);
-      await until('the driver has answered', () =>
-        connection.trouble?.includes(`${method}: rpc error: code = Internal desc = backend`),
-      );
+      await until(() =>
+              connection.trouble?.includes(`${method}: rpc error: code = Internal desc = backend`), 'the driver has answered');
       assert.equal(connection.identity, undefined);
       isHealthy = true;
-      await until('ready', () => connection.trouble === undefined);
+      await until(() => connection.trouble === undefined, 'ready');
       await connection.close();
       await driver.close();
     });
@@ -191,7 +191,7 @@ describe('DriverConnection', () => {
     const connection = connectTo(socket, { clock, log });
     const manyRounds = (): Promise<void> => {
       const before = rounds;
-      return until('it has tried many times', () => rounds > before + 10);
+      return until(() => rounds > before + 10, 'it has tried many times');
     };
     const messages = (): readonly string[] =>
       lines.map((line) => (JSON.parse(line) as { msg: string }).msg);
@@ -199,7 +199,7 @@ describe('DriverConnection', () => {
     assert.deepEqual(messages(), ['waiting for the driver']);
     for (const before of [1, 3]) {
       const driver = await startRawDriver(socket, () => false);
-      await until('ready', () => connection.trouble === undefined);
+      await until(() => connection.trouble === undefined, 'ready');
       assert.deepEqual(messages().slice(before), ['the driver is ready']);
       await driver.close();
       await manyRounds();
@@ -226,7 +226,7 @@ describe('DriverConnection', () => {
       call.path.endsWith('/GetPluginInfo') ? answerOk(call, Buffer.alloc(0)) : false,
     );
     const connection = connectTo(socket);
-    await until('the driver has answered', () => connection.trouble?.includes('no name'));
+    await until(() => connection.trouble?.includes('no name'), 'the driver has answered');
     await connection.close();
     await driver.close();
   });
@@ -236,9 +236,8 @@ describe('DriverConnection', () => {
     const silent = createServer((peer) => peer.on('error', () => undefined).resume());
     await new Promise<void>((resolve) => silent.listen(socket, resolve));
     const connection = connectTo(socket, { probeTimeoutMs: 100 });
-    await until('it has timed out once', () =>
-      connection.trouble?.includes('does not speak HTTP/2'),
-    );
+    await until(() =>
+          connection.trouble?.includes('does not speak HTTP/2'), 'it has timed out once');
     const answer = await connection.send({
       path: '/x',
       headers: {},
@@ -259,11 +258,11 @@ describe('DriverConnection', () => {
         : false,
     );
     const connection = connectTo(socket, { probeIntervalMs: 10 });
-    await until('ready', () => connection.trouble === undefined);
+    await until(() => connection.trouble === undefined, 'ready');
     isHealthy = false;
-    await until('not ready', () => connection.trouble?.includes('FailedPrecondition'));
+    await until(() => connection.trouble?.includes('FailedPrecondition'), 'not ready');
     isHealthy = true;
-    await until('ready again', () => connection.trouble === undefined);
+    await until(() => connection.trouble === undefined, 'ready again');
     await connection.close();
     await driver.close();
   });
@@ -285,13 +284,13 @@ describe('a driver that starts late and restarts', () => {
     assert.equal(verdict(early), 'not-forwarded');
     assert.equal(early.code, Code.Unavailable);
     for (let life = 0; life < 3; life += 1) {
-      await until('the gateway has tried many times', () => pauses.length > 10);
+      await until(() => pauses.length > 10, 'the gateway has tried many times');
       assert.equal(Math.max(...pauses), 500, 'it tries every half second, at first more often');
       const driver = await startRawDriver(folder.file('csi.sock'), () => false);
-      await until('the driver is found', () => test.gateway.trouble === undefined);
+      await until(() => test.gateway.trouble === undefined, 'the driver is found');
       await test.client.probe({ timeoutMs: 30_000 });
       await driver.close();
-      await until('the loss is noticed', () => test.gateway.trouble !== undefined);
+      await until(() => test.gateway.trouble !== undefined, 'the loss is noticed');
       pauses = [];
       const error = await failureOf(test.client.getCapacity({}, { timeoutMs: 30_000 }));
       assert.equal(verdict(error), 'not-forwarded');

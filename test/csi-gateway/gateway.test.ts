@@ -10,8 +10,9 @@ import {
   type SampleDriver,
   startSampleDriver,
 } from '../../sandbox/driver/server.ts';
-import { makeFolder, until } from '../harness/csi-folder.ts';
+import { makeFolder } from '../harness/csi-folder.ts';
 import { failureOf, startTestGateway, verdict, volumeRequest } from '../harness/csi-gateway.ts';
+import { until } from "../harness/until.ts";
 
 const SETTINGS = { timeoutMs: 30_000 };
 
@@ -47,7 +48,7 @@ describe('a gateway with the sample driver', () => {
       write: (line) => lines.push(line),
     });
     test = await startTestGateway(folder, { log, logMessages: true });
-    await until('ready', () => test.gateway.trouble === undefined);
+    await until(() => test.gateway.trouble === undefined, 'ready');
   });
   afterEach(() => test.close());
   after(async () => {
@@ -94,7 +95,7 @@ describe('a gateway with the sample driver', () => {
       return finish.fired.then(() => undefined);
     };
     const first = test.client.createVolume(volumeRequest('busy'), SETTINGS);
-    await until('the first call is at the driver', () => creates === 1);
+    await until(() => creates === 1, 'the first call is at the driver');
     const error = await failureOf(test.client.createVolume(volumeRequest('busy'), SETTINGS));
     assert.equal(error.code, Code.Aborted);
     assert.equal(verdict(error), 'not-forwarded');
@@ -125,7 +126,7 @@ describe('a gateway with the sample driver', () => {
         return finish.fired.then(() => undefined);
       };
       const first: Promise<unknown> = running();
-      await until('the first call is at the driver', () => arrived);
+      await until(() => arrived, 'the first call is at the driver');
       const error = await failureOf(other());
       assert.equal(error.code, Code.Aborted);
       assert.equal(verdict(error), 'not-forwarded');
@@ -156,12 +157,11 @@ describe('a gateway with the sample driver', () => {
       'ambiguous',
     );
     hook = () => undefined;
-    await until('the volume is free', async () =>
-      test.client.createVolume(volumeRequest('f'), SETTINGS).then(
-        () => true,
-        () => false,
-      ),
-    );
+    await until(async () =>
+          test.client.createVolume(volumeRequest('f'), SETTINGS).then(
+            () => true,
+            () => false,
+          ), 'the volume is free');
   });
 
   it('does not forward a call after its sutler-not-after', async () => {
@@ -255,7 +255,7 @@ describe('a gateway with the sample driver', () => {
       return finish.fired.then(() => undefined);
     };
     const first = test.client.createVolume(volumeRequest('drain'), SETTINGS);
-    await until('the call is at the driver', () => arrived);
+    await until(() => arrived, 'the call is at the driver');
     const closing = test.gateway.close(5_000);
     const error = await failureOf(test.client.getCapacity({}, SETTINGS));
     assert.equal(verdict(error), 'not-forwarded');
@@ -275,7 +275,7 @@ describe('a gateway with the sample driver', () => {
       return finish.fired.then(() => undefined);
     };
     const first = test.client.createVolume(volumeRequest('counted'), SETTINGS);
-    await until('the call is at the driver', () => arrived);
+    await until(() => arrived, 'the call is at the driver');
     assert.equal(
       (await failureOf(test.client.createVolume(volumeRequest('counted'), SETTINGS))).draining,
       undefined,
@@ -298,7 +298,7 @@ describe('a gateway with the sample driver', () => {
       clock,
       listen: { kind: 'unix', path: folder.file('drain.sock') },
     });
-    await until('ready', () => other.gateway.trouble === undefined);
+    await until(() => other.gateway.trouble === undefined, 'ready');
     await other.client.probe(failoverProbe);
     const closing = other.gateway.close(60_000);
     const error = await failureOf(other.client.probe(failoverProbe));
@@ -321,7 +321,7 @@ describe('a gateway with the sample driver', () => {
       clock,
       listen: { kind: 'unix', path: folder.file('waits.sock') },
     });
-    await until('ready', () => other.gateway.trouble === undefined);
+    await until(() => other.gateway.trouble === undefined, 'ready');
     await other.client.probe({ ...SETTINGS, metadata: { [FAILOVER_METADATA]: '1' } });
     slept.length = 0;
     await other.gateway.close(60_000);
@@ -336,7 +336,7 @@ describe('a gateway with the sample driver', () => {
       return new Promise(() => undefined);
     };
     const first = failureOf(test.client.createVolume(volumeRequest('late'), SETTINGS));
-    await until('the call is at the driver', () => arrived);
+    await until(() => arrived, 'the call is at the driver');
     await test.gateway.close(20);
     const error = await first;
     assert.equal(verdict(error), 'ambiguous');

@@ -2,8 +2,9 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { Client, credentials, Metadata, type ServiceError, status } from '@grpc/grpc-js';
 import { type SampleDriver, startSampleDriver } from '../../sandbox/driver/server.ts';
-import { makeFolder, until } from '../harness/csi-folder.ts';
+import { makeFolder } from '../harness/csi-folder.ts';
 import { startTestGateway } from '../harness/csi-gateway.ts';
+import { until } from "../harness/until.ts";
 
 const PATH = '/grpc.health.v1.Health/';
 const identity = (bytes: Buffer): Buffer => bytes;
@@ -30,7 +31,7 @@ describe('HealthService', () => {
     driver = await startDriver();
     test = await startTestGateway(folder);
     client = new Client(`unix:${folder.file('gw.sock')}`, credentials.createInsecure());
-    await until('ready', () => test.gateway.trouble === undefined);
+    await until(() => test.gateway.trouble === undefined, 'ready');
   });
   afterEach(async () => {
     client.close();
@@ -59,11 +60,10 @@ describe('HealthService', () => {
     for (const service of ['', 'csi.v1.Controller'])
       assert.deepEqual(await check(service), SERVING);
     await driver.close();
-    await until('the change is noticed', async () =>
-      NOT_SERVING.equals((await check('')) as Buffer),
-    );
+    await until(async () =>
+          NOT_SERVING.equals((await check('')) as Buffer), 'the change is noticed');
     driver = await startDriver();
-    await until('the change is noticed', async () => SERVING.equals((await check('')) as Buffer));
+    await until(async () => SERVING.equals((await check('')) as Buffer), 'the change is noticed');
   });
 
   it('refuses other services, other methods and malformed requests', async () => {
@@ -89,11 +89,11 @@ describe('HealthService', () => {
       watch.on('error', (error) => resolve(error as ServiceError)),
     );
     watch.on('data', (message: Buffer) => statuses.push(message));
-    await until('first', () => statuses.length === 1);
+    await until(() => statuses.length === 1, 'first');
     await driver.close();
-    await until('second', () => statuses.length === 2);
+    await until(() => statuses.length === 2, 'second');
     driver = await startDriver();
-    await until('third', () => statuses.length === 3);
+    await until(() => statuses.length === 3, 'third');
     const closing = test.gateway.close(0);
     const error = await ended;
     await closing;

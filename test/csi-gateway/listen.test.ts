@@ -7,7 +7,8 @@ import { createServer, type Server } from 'node:net';
 import { after, before, describe, it } from 'node:test';
 import { listen } from '#src/csi-gateway/listen.ts';
 import { UsageError } from '#src/runtime/flags.ts';
-import { makeFolder, until } from '../harness/csi-folder.ts';
+import { makeFolder } from '../harness/csi-folder.ts';
+import { until } from "../harness/until.ts";
 
 describe('listen', () => {
   let folder: Awaited<ReturnType<typeof makeFolder>>;
@@ -56,7 +57,7 @@ describe('listen', () => {
       ['-e', `require('net').createServer().listen(${JSON.stringify(path)})`],
       { stdio: 'ignore' },
     );
-    await until('the child listens', () => existsSync(path));
+    await until(() => existsSync(path), 'the child listens');
     const ended = once(child, 'exit');
     child.kill('SIGKILL');
     await ended;

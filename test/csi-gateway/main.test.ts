@@ -11,8 +11,9 @@ import { parseAddress } from '#src/runtime/address.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import type { Host } from '#src/runtime/process.ts';
 import { main as driverMain } from '../../sandbox/driver/main.ts';
-import { makeFolder, until } from '../harness/csi-folder.ts';
+import { makeFolder } from '../harness/csi-folder.ts';
 import { volumeRequest } from '../harness/csi-gateway.ts';
+import { until } from "../harness/until.ts";
 
 /** A substitute for Node's `process`, so that main runs inside the test process. */
 function fakeHost(): {
@@ -60,7 +61,7 @@ describe('csi-gateway main', () => {
       '--grace-period=1s',
     ];
     void main({ host: gateway.host, argv, known: {}, retired: {} });
-    await until('announced', () => gateway.facts() !== undefined);
+    await until(() => gateway.facts() !== undefined, 'announced');
     const url = gateway.facts()?.['http'] ?? '';
     const waiting = await fetch(`${url}/readyz`);
     assert.equal(waiting.status, 503);
@@ -74,7 +75,7 @@ describe('csi-gateway main', () => {
       known: {},
       retired: {},
     });
-    await until('ready', async () => (await fetch(`${url}/readyz`)).status === 200);
+    await until(async () => (await fetch(`${url}/readyz`)).status === 200, 'ready');
     const client = new CsiClient({ address: parseAddress('gateway', listen), log: silentLog });
     const { volume } = await client.createVolume(volumeRequest('m'), { timeoutMs: 30_000 });
     assert.ok(existsSync(volume?.volumeContext['directory'] ?? ''));
@@ -134,7 +135,7 @@ describe('csi-gateway main', () => {
     ];
     const first = fakeHost();
     void main({ host: first.host, argv, known: {}, retired: {} });
-    await until('announced', () => first.facts() !== undefined);
+    await until(() => first.facts() !== undefined, 'announced');
     const second = fakeHost();
     await main({ host: second.host, argv, known: {}, retired: {} });
     assert.equal(await second.exited, 2);

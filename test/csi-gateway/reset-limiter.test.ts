@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { connect as connectHttp2, constants } from 'node:http2';
 import { connect as connectSocket } from 'node:net';
 import { after, before, describe, it } from 'node:test';
-import { makeFolder, until } from '../harness/csi-folder.ts';
+import { makeFolder } from '../harness/csi-folder.ts';
 import { startTestGateway } from '../harness/csi-gateway.ts';
 import {
   answerBytes,
@@ -11,6 +11,7 @@ import {
   startRawDriver,
 } from '../harness/csi-raw-driver.ts';
 import { frameMessage } from '#src/csi-gateway/grpc-wire.ts';
+import { until } from "../harness/until.ts";
 
 const CAPACITY = '/csi.v1.Controller/GetCapacity';
 
@@ -37,7 +38,7 @@ describe('the connection to the driver', () => {
 
   it('survives more cancelled calls than an HTTP/2 server accepts resets', async () => {
     const test = await startTestGateway(folder);
-    await until('ready', () => test.gateway.trouble === undefined);
+    await until(() => test.gateway.trouble === undefined, 'ready');
     const connects = async (): Promise<string | undefined> =>
       /driver_connects_total (\d+)/.exec(await test.metrics.metrics())?.[1];
     const before = await connects();
@@ -58,20 +59,16 @@ describe('the connection to the driver', () => {
         stream.end(Buffer.alloc(5));
         return stream;
       });
-      await until('all calls are at the driver', () => unanswered.length === 450);
+      await until(() => unanswered.length === 450, 'all calls are at the driver');
       for (const stream of streams) stream.close(constants.NGHTTP2_CANCEL);
-      await until(
-        'some resets have reached the driver',
-        () => unanswered.filter(({ stream }) => stream.closed).length >= 100 / (round + 1) / 2,
-      );
+      await until(() => unanswered.filter(({ stream }) => stream.closed).length >= 100 / (round + 1) / 2, 'some resets have reached the driver');
       // The driver answers the other calls, so that no reset is pending for them.
       for (const call of unanswered.splice(0))
         if (!call.stream.closed)
           answerBytes(call, frameMessage(Buffer.alloc(0)), { 'grpc-status': '0' });
       session.destroy();
-      await until('no call is in flight', async () =>
-        /^sutler_gateway_in_flight 0$/m.test(await test.metrics.metrics()),
-      );
+      await until(async () =>
+              /^sutler_gateway_in_flight 0$/m.test(await test.metrics.metrics()), 'no call is in flight');
       await test.client.getCapacity({}, { timeoutMs: 30_000 });
     }
     assert.equal(await connects(), before, 'the connection was never lost');
@@ -80,13 +77,12 @@ describe('the connection to the driver', () => {
 
   it('is replaced when the driver answers nothing on it', async () => {
     const test = await startTestGateway(folder, { probeTimeoutMs: 150, probeIntervalMs: 200 });
-    await until('ready', () => test.gateway.trouble === undefined);
+    await until(() => test.gateway.trouble === undefined, 'ready');
     isSilent = true;
-    await until('there is a new connection', async () =>
-      /driver_connects_total [2-9]/.test(await test.metrics.metrics()),
-    );
+    await until(async () =>
+          /driver_connects_total [2-9]/.test(await test.metrics.metrics()), 'there is a new connection');
     isSilent = false;
-    await until('ready again', () => test.gateway.trouble === undefined);
+    await until(() => test.gateway.trouble === undefined, 'ready again');
     await test.client.getCapacity({}, { timeoutMs: 30_000 });
     await test.close();
   });

@@ -4,7 +4,7 @@ import { connect as connectSocket } from 'node:net';
 import { after, before, describe, it } from 'node:test';
 import { Client, credentials, Metadata, type ServiceError, status } from '@grpc/grpc-js';
 import { frameMessage } from '#src/csi-gateway/grpc-wire.ts';
-import { makeFolder, until } from '../harness/csi-folder.ts';
+import { makeFolder } from '../harness/csi-folder.ts';
 import { startTestGateway } from '../harness/csi-gateway.ts';
 import {
   answerBytes,
@@ -12,6 +12,7 @@ import {
   type RawDriver,
   startRawDriver,
 } from '../harness/csi-raw-driver.ts';
+import { until } from "../harness/until.ts";
 
 interface Answer {
   readonly error: ServiceError | null;
@@ -67,10 +68,7 @@ describe('the gateway as a gRPC server', () => {
     client = new Client(`unix:${folder.file('gw.sock')}`, credentials.createInsecure(), {
       'grpc.max_receive_message_length': -1,
     });
-    await until(
-      'ready',
-      () => open.gateway.trouble === undefined && strict.gateway.trouble === undefined,
-    );
+    await until(() => open.gateway.trouble === undefined && strict.gateway.trouble === undefined, 'ready');
   });
   after(async () => {
     client.close();

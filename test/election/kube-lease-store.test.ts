@@ -11,9 +11,8 @@ import type { Lease } from '#src/kube/objects.ts';
 import { leases } from '#src/kube/resources.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
-
-import { until } from '../harness/queue.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
+import { until } from "../harness/until.ts";
 
 describe('KubeLeaseStore', () => {
   let cluster: SandboxCluster;

@@ -13,9 +13,10 @@ import {
   type SampleDriver,
   startSampleDriver,
 } from '../../sandbox/driver/server.ts';
-import { makeFolder, until } from '../harness/csi-folder.ts';
+import { makeFolder } from '../harness/csi-folder.ts';
 import { failureOf, verdict, volumeRequest } from '../harness/csi-gateway.ts';
 import { answerBytes, answerStatus, startRawDriver } from '../harness/csi-raw-driver.ts';
+import { until } from "../harness/until.ts";
 
 const SETTINGS = { timeoutMs: 30_000 };
 
@@ -148,7 +149,7 @@ describe('CsiClient', () => {
     const call = failureOf(
       client.createVolume(volumeRequest('g'), { ...SETTINGS, signal: cancelled.signal }),
     );
-    await until('the call is at the driver', () => arrived);
+    await until(() => arrived, 'the call is at the driver');
     cancelled.abort();
     const error = await call;
     hook = () => undefined;
@@ -242,17 +243,13 @@ describe('CsiClient', () => {
     assert.equal(verdict(error), 'not-forwarded');
     for (let life = 0; life < 2; life += 1) {
       const restarted = await startSampleDriver({ socket: path, dataDir: folder.file('late') });
-      await until('it answers', () =>
-        late.probe({ timeoutMs: 30_000 }).then(
-          () => true,
-          () => false,
-        ),
-      );
+      await until(() =>
+              late.probe({ timeoutMs: 30_000 }).then(
+                () => true,
+                () => false,
+              ), 'it answers');
       await restarted.close();
-      await until(
-        'its loss is noticed',
-        async () => (await failureOf(late.probe({ timeoutMs: 30_000 }))).notForwarded,
-      );
+      await until(async () => (await failureOf(late.probe({ timeoutMs: 30_000 }))).notForwarded, 'its loss is noticed');
     }
     late.close();
     assert.equal(
@@ -267,7 +264,7 @@ describe('CsiClient', () => {
     for (const host of ['127.0.0.1', '::1']) {
       try {
         const test = await startTestGateway(folder, { listen: { kind: 'tcp', host, port: 0 } });
-        await until('ready', () => test.gateway.trouble === undefined);
+        await until(() => test.gateway.trouble === undefined, 'ready');
         assert.equal((await test.client.getPluginInfo(SETTINGS)).name, 'sample.csi.sutler.dev');
         await test.close();
       } catch (error) {

@@ -19,8 +19,9 @@ import {
   makeCertificates,
   tlsFilesOf,
 } from '../harness/csi-certificates.ts';
-import { makeFolder, until } from '../harness/csi-folder.ts';
+import { makeFolder } from '../harness/csi-folder.ts';
 import { failureOf } from '../harness/csi-gateway.ts';
+import { until } from "../harness/until.ts";
 
 interface Resource {
   readonly kind: string;
@@ -137,12 +138,11 @@ describe('certificates for the gateway', () => {
     };
     const settings = { timeoutMs: 30_000 };
     await callAs('jobs', (client) =>
-      until('jobs may call', () =>
-        client.getCapacity({}, settings).then(
-          () => true,
-          () => false,
-        ),
-      ),
+      until(() =>
+                client.getCapacity({}, settings).then(
+                  () => true,
+                  () => false,
+                ), 'jobs may call'),
     );
     assert.equal(
       await callAs(

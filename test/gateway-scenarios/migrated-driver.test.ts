@@ -5,9 +5,10 @@ import {
   CreateVolumeResponseSchema,
   GetPluginInfoResponseSchema,
 } from '#src/csi/generated/csi_pb.ts';
-import { makeFolder, until } from '../harness/csi-folder.ts';
+import { makeFolder } from '../harness/csi-folder.ts';
 import { startTestGateway, volumeRequest } from '../harness/csi-gateway.ts';
 import { answerOk, type RawDriver, startRawDriver } from '../harness/csi-raw-driver.ts';
+import { until } from "../harness/until.ts";
 
 const DRIVER = 'disk.csi.azure.com';
 const SETTINGS = { timeoutMs: 30_000 };
@@ -37,7 +38,7 @@ describe('a driver that replaces an in-tree plug-in, behind the gateway', () => 
       );
     });
     test = await startTestGateway(folder);
-    await until('ready', () => test.gateway.trouble === undefined);
+    await until(() => test.gateway.trouble === undefined, 'ready');
   });
   after(async () => {
     await test.close();

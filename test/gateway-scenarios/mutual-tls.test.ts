@@ -19,8 +19,9 @@ import {
   tlsFilesOf,
   watchOwner,
 } from '../harness/csi-certificates.ts';
-import { makeFolder, until } from '../harness/csi-folder.ts';
+import { makeFolder } from '../harness/csi-folder.ts';
 import { failureOf, startTestGateway, verdict, volumeRequest } from '../harness/csi-gateway.ts';
+import { until } from "../harness/until.ts";
 
 const SETTINGS = { timeoutMs: 30_000 };
 
@@ -59,7 +60,7 @@ describe('the gateway with mutual TLS', () => {
         write: (line) => lines.push(line),
       }),
     });
-    await until('ready', () => test.gateway.trouble === undefined);
+    await until(() => test.gateway.trouble === undefined, 'ready');
   });
   after(async () => {
     for (const end of ends) end();
@@ -145,11 +146,10 @@ describe('the gateway with mutual TLS', () => {
     // In TLS 1.3 the client completes the handshake before the server has checked its certificate,
     // so a call may be under way when the alert arrives.
     assert.notEqual(verdict(error), 'driver');
-    await until('it is counted', async () =>
-      / [1-9]/.test(
-        (await metric('sutler_gateway_callers_turned_away_total{reason="handshake"}')) ?? '',
-      ),
-    );
+    await until(async () =>
+          / [1-9]/.test(
+            (await metric('sutler_gateway_callers_turned_away_total{reason="handshake"}')) ?? '',
+          ), 'it is counted');
     assert.ok(lines.some((line) => line.includes('TLS handshake failed')));
   });
 
@@ -222,11 +222,11 @@ describe('the gateway with mutual TLS', () => {
       return opened;
     };
     const call = client.createVolume(volumeRequest('renew'), SETTINGS);
-    await until('the call is at the driver', () => isBlocked);
+    await until(() => isBlocked, 'the call is at the driver');
     blockCreate = undefined;
     const before = source.current.cert;
     await makeCertificates(validFolder());
-    await until('the gateway serves the new certificate', () => source.current.cert !== before);
+    await until(() => source.current.cert !== before, 'the gateway serves the new certificate');
     const fresh = await clientOf('ingest');
     await fresh.getCapacity({}, SETTINGS);
     await client.getCapacity({}, SETTINGS);
@@ -266,11 +266,11 @@ describe('the gateway with mutual TLS', () => {
       // The script creates a new authority, so the old one stays trusted here beside it.
       const oldCa = await readFile(tlsFilesOf(validFolder(), 'jobs').ca, 'utf8');
       await makeCertificates(validFolder());
-      await until('renewed', () => source.current.cert !== before.cert);
+      await until(() => source.current.cert !== before.cert, 'renewed');
       const foreignCa = await readFile(tlsFilesOf(folder.file('foreign'), 'jobs').ca, 'utf8');
       if (!oldCa.includes(foreignCa))
         await appendFile(tlsFilesOf(validFolder(), 'jobs').ca, foreignCa);
-      await until('calls go on', () => done > before.done + 200);
+      await until(() => done > before.done + 200, 'calls go on');
     }
     stop.abort();
     await callers;
@@ -294,17 +294,16 @@ describe('the gateway with mutual TLS', () => {
     const before = source.current.ca;
     await rm(folder.file('good/ca.key'));
     await makeCertificates(validFolder());
-    await until('the new authority is in use', () => source.current.ca !== before);
+    await until(() => source.current.ca !== before, 'the new authority is in use');
     const error = await failureOf(frozen.getCapacity({}, SETTINGS));
     assert.equal(error.code, Code.Unavailable);
     assert.equal(verdict(error), 'not-forwarded');
     assert.match(error.details, /signed by no authority that is trusted now/);
-    await until('a caller with a new certificate calls', () =>
-      client.getCapacity({}, { timeoutMs: 30_000 }).then(
-        () => true,
-        () => false,
-      ),
-    );
+    await until(() =>
+          client.getCapacity({}, { timeoutMs: 30_000 }).then(
+            () => true,
+            () => false,
+          ), 'a caller with a new certificate calls');
   });
 
   it('keeps its certificate when files are damaged or do not match', async () => {
@@ -312,13 +311,12 @@ describe('the gateway with mutual TLS', () => {
     const key = await readFile(files.key);
     await writeFile(files.key, await readFile(tlsFilesOf(validFolder(), 'jobs').key));
     // While it is written, the file is empty for a moment, which may be reported first.
-    await until('the problem is reported', () =>
-      /it is not the key of the certificate/.test(source.trouble ?? ''),
-    );
+    await until(() =>
+          /it is not the key of the certificate/.test(source.trouble ?? ''), 'the problem is reported');
     await (await clientOf('jobs')).getCapacity({}, SETTINGS);
     await writeFile(files.key, 'nothing');
-    await until('the problem is reported', () => /no PEM private key/.test(source.trouble ?? ''));
+    await until(() => /no PEM private key/.test(source.trouble ?? ''), 'the problem is reported');
     await writeFile(files.key, key);
-    await until('the problem is solved', () => source.trouble === undefined);
+    await until(() => source.trouble === undefined, 'the problem is solved');
   });
 });

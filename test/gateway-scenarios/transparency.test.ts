@@ -5,8 +5,9 @@ import { Client, credentials, Metadata, status } from '@grpc/grpc-js';
 import { Controller, Identity, Node } from '#src/csi/generated/csi_pb.ts';
 import { methodPath, methodsByPath } from '#src/csi/methods.ts';
 import { type SampleDriver, startSampleDriver } from '../../sandbox/driver/server.ts';
-import { makeFolder, until } from '../harness/csi-folder.ts';
+import { makeFolder } from '../harness/csi-folder.ts';
 import { startTestGateway, volumeRequest } from '../harness/csi-gateway.ts';
+import { until } from "../harness/until.ts";
 
 /** Everything that a gRPC caller can see of a response. */
 interface Visible {
@@ -160,7 +161,7 @@ describe('a driver behind the gateway and without it', () => {
     gateway = await startTestGateway(folder, { allowAll: true });
     direct = new Client(`unix:${folder.file('csi.sock')}`, credentials.createInsecure());
     through = new Client(`unix:${folder.file('gw.sock')}`, credentials.createInsecure());
-    await until('ready', () => gateway.gateway.trouble === undefined);
+    await until(() => gateway.gateway.trouble === undefined, 'ready');
   });
   after(async () => {
     direct.close();

@@ -16,17 +16,3 @@ export async function makeFolder(): Promise<{
     remove: () => rm(path, { recursive: true, force: true }),
   };
 }
-
-/** Waits until a condition is truthy.
- * @param what  describes it, for the error */
-export async function until(
-  what: string,
-  condition: () => unknown,
-  timeoutMs = 30_000,
-): Promise<void> {
-  const deadlineMs = Date.now() + timeoutMs;
-  while (!(await condition())) {
-    if (Date.now() > deadlineMs) throw new Error(`timed out after ${timeoutMs} ms: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
-}

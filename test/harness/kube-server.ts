@@ -6,7 +6,6 @@ import {
 } from 'node:http';
 import { createServer as createHttpsServer, type ServerOptions } from 'node:https';
 import type { Socket } from 'node:net';
-import { setTimeout } from 'node:timers/promises';
 import { text } from 'node:stream/consumers';
 import type { ClusterAccess } from '#src/kube/credentials.ts';
 import { portOf } from './kube-proxy.ts';
@@ -172,13 +171,4 @@ export function plainAccess(
     refresh: () => Promise.resolve(),
     ...o,
   };
-}
-
-/** Waits until a condition is true.
- * @param what  describes the condition in the error
- * @throws Error after 30 s */
-export async function until(what: string, condition: () => boolean): Promise<void> {
-  for (const endMs = Date.now() + 30_000; !condition(); await setTimeout(2)) {
-    if (Date.now() > endMs) throw new Error(`not within 30 s: ${what}`);
-  }
 }

@@ -7,21 +7,6 @@ import type { Outcome } from '#src/queue/outcome.ts';
 import { Producer, type ProducerOptions } from '#src/queue/producer.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import type { TestRedis } from './redis.ts';
-
-/** Resolves when the condition holds; fails with `what` when it does not within the time: less than
- * the minute that keys of these tests wait by themselves. */
-export async function until(
-  condition: () => boolean | Promise<boolean>,
-  what: string,
-  withinMs = 50_000,
-): Promise<void> {
-  const endMs = Date.now() + withinMs;
-  while (!(await condition())) {
-    if (Date.now() > endMs) throw new Error(`never happened: ${what}`);
-    await new Promise((next) => setTimeout(next, 5));
-  }
-}
-
 export const sleep = (ms: number): Promise<void> => new Promise((next) => setTimeout(next, ms));
 
 export function claimKey(name: string, namespace = 'default'): JobKey {

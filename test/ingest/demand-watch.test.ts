@@ -6,9 +6,9 @@ import type { KubeObject } from '#src/kube/objects.ts';
 import { apiVersionOf, secrets, snapshots, volumeAttributesClasses } from '#src/kube/resources.ts';
 import { objectId } from '#src/queue/wait-list.ts';
 import { createLogger, silentLog } from '#src/runtime/log.ts';
-import { until } from '../harness/queue.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 import { installCrds } from '../harness/snapshot-crds.ts';
+import { until } from "../harness/until.ts";
 
 const snapshotId = (name: string): string =>
   objectId({ resource: 'volumesnapshots', namespace: 'default', name });

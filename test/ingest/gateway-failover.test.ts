@@ -11,8 +11,9 @@ import { Registry } from '#src/runtime/metrics.ts';
 import { startSampleDriver } from '../../sandbox/driver/server.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
 import { startTestGateway } from '../harness/csi-gateway.ts';
-import { sleep, until } from '../harness/queue.ts';
+import { sleep } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
+import { until } from "../harness/until.ts";
 
 const DRIVER = 'd.example';
 /** A gateway that does not answer within this time counts as unreachable. */

@@ -10,9 +10,9 @@ import type { Snapshot } from '#src/kube/objects.ts';
 import { snapshots } from '#src/kube/resources.ts';
 import type { JobKey } from '#src/queue/contract.ts';
 import { createLogger, silentLog } from '#src/runtime/log.ts';
-import { until } from '../harness/queue.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 import { installCrds, removeCrds } from '../harness/snapshot-crds.ts';
+import { until } from "../harness/until.ts";
 
 const OURS = 'provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection';
 const FOREIGN = 'example.com/other';

@@ -3,8 +3,8 @@ import { after, before, beforeEach, describe, it } from 'node:test';
 import type { Claim, Volume } from '#src/kube/objects.ts';
 import { secrets, volumes } from '#src/kube/resources.ts';
 import type { Fault, FaultAction } from '../../sandbox/api/http/faults.ts';
-import { until } from '../harness/csi-folder.ts';
 import { Story } from './story.ts';
+import { until } from "../harness/until.ts";
 
 /** Each way in which the API server can fail to answer one request. */
 const FAULTS: readonly { readonly title: string; readonly action: FaultAction }[] = [
@@ -67,10 +67,7 @@ describe('an API server that fails once', () => {
   async function released(claim: Claim): Promise<Volume> {
     await story.runUntilDone(claim);
     await story.deleteClaim(claim);
-    await until(
-      'the volume is released',
-      async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released',
-    );
+    await until(async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released', 'the volume is released');
     return (await story.rig.volumeOf(claim)) as Volume;
   }
 
@@ -84,10 +81,7 @@ describe('an API server that fails once', () => {
         inject({ ...place.at, action });
         const run = () =>
           volume === undefined ? worker.reconcileClaim(claim) : worker.reconcileVolume(volume);
-        await until(
-          `it is done although the server ${title}`,
-          async () => (await run()).kind === 'done',
-        );
+        await until(async () => (await run()).kind === 'done', `it is done although the server ${title}`);
         await story.runUntilDone(claim, worker);
         if (volume === undefined) {
           await story.assertOneVolume(claim);
@@ -133,10 +127,7 @@ describe('an API server that fails once', () => {
     assert.equal(record['owner'], '');
     assert.notEqual(record['ans'] ?? '', '');
     await story.rig.kube.delete(volumes, { name });
-    await until(
-      'the other PV is gone',
-      async () => (await story.rig.volumeOf(claim)) === undefined,
-    );
+    await until(async () => (await story.rig.volumeOf(claim)) === undefined, 'the other PV is gone');
     await story.runUntilDone(claim);
     await story.assertOneVolume(claim);
     assert.equal(story.creates(claim).length, 1);

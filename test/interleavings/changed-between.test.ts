@@ -7,8 +7,8 @@ import type { ProcessorPorts } from '#src/jobs/ports.ts';
 import type { Claim, Class, Volume } from '#src/kube/objects.ts';
 import { claims, secrets, volumes } from '#src/kube/resources.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
-import { until } from '../harness/csi-folder.ts';
 import { Story } from './story.ts';
+import { until } from "../harness/until.ts";
 
 /** What changes between an attempt whose answer was lost and the next one. */
 interface Change {
@@ -111,10 +111,7 @@ const CHANGES: readonly Change[] = [
           csi: { driver: 'other.example', volumeHandle: name },
         },
       });
-      await until(
-        'the claim is bound',
-        async () => (await story.readClaim(claim))?.spec.volumeName === name,
-      );
+      await until(async () => (await story.readClaim(claim))?.spec.volumeName === name, 'the claim is bound');
       return {};
     },
   },
@@ -161,16 +158,10 @@ describe('between two attempts at one volume', () => {
       assert.equal(volume?.spec.claimRef?.uid, claim.metadata.uid);
       assert.equal(volume?.spec.mountOptions, undefined);
       if (isReclaimed !== true) return story.assertOneVolume(claim);
-      await until(
-        'the volume controller releases it',
-        async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released',
-      );
+      await until(async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released', 'the volume controller releases it');
       const plain = story.worker();
-      await until(
-        'its deletion is done',
-        async () => (await plain.reconcileVolume(volume)).kind === 'done',
-      );
-      await until('its PV is gone', async () => (await story.rig.volumeOf(claim)) === undefined);
+      await until(async () => (await plain.reconcileVolume(volume)).kind === 'done', 'its deletion is done');
+      await until(async () => (await story.rig.volumeOf(claim)) === undefined, 'its PV is gone');
       await story.assertNothingLeft(claim);
     });
   }
@@ -224,10 +215,7 @@ describe('between two attempts at one volume', () => {
         { group: '', version: 'v1', plural: 'namespaces', kind: 'Namespace', namespaced: false },
         { name: NAMESPACE },
       );
-      await until(
-        'the secret is gone with its namespace',
-        async () => (await story.rig.kube.get(secrets, metadata)) === undefined,
-      );
+      await until(async () => (await story.rig.kube.get(secrets, metadata)) === undefined, 'the secret is gone with its namespace');
     };
 
     it('before the second attempt: nothing is sent and the record stays ambiguous', async () => {
@@ -260,10 +248,7 @@ describe('between two attempts at one volume', () => {
       await story.runUntilDone(claim);
       await story.deleteClaim(claim);
       await deleteNamespace();
-      await until(
-        'the volume is released',
-        async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released',
-      );
+      await until(async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released', 'the volume is released');
       const volume = await story.rig.volumeOf(claim);
       assert.ok(volume);
       const outcome = await story.worker().reconcileVolume(volume);

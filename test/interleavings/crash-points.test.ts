@@ -6,10 +6,10 @@ import { after, before, beforeEach, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import type { Claim } from '#src/kube/objects.ts';
 import type { JobKey } from '#src/queue/contract.ts';
-import { until } from '../harness/csi-folder.ts';
 import { DRIVER } from '../jobs/rig.ts';
 import type { Orders, Place } from './killed-worker.ts';
 import { Pause, Story } from './story.ts';
+import { until } from "../harness/until.ts";
 
 const SCRIPT = fileURLToPath(new URL('killed-worker.js', import.meta.url));
 
@@ -125,10 +125,10 @@ describe('a worker that is killed', () => {
       'never',
       kept.spec.storageClassName ?? '',
     );
-    await until('both calls are at the driver', () => waiting === 2);
+    await until(() => waiting === 2, 'both calls are at the driver');
     process.kill(pid, 'SIGKILL');
     await killed;
-    await until('the gateway has cancelled both calls at the driver', () => cancelled === 2);
+    await until(() => cancelled === 2, 'the gateway has cancelled both calls at the driver');
     pause.resume();
     await finishBoth(kept, deleted);
   });
@@ -164,10 +164,7 @@ describe('a worker that is killed', () => {
       const claim = await story.rig.claim();
       await story.runUntilDone(claim);
       await story.deleteClaim(claim);
-      await until(
-        'the volume is released',
-        async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released',
-      );
+      await until(async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released', 'the volume is released');
       const volume = await story.rig.volumeOf(claim);
       const job: JobKey = {
         kind: 'volume',

@@ -12,8 +12,8 @@ import {
   type SampleDriver,
   startSampleDriver,
 } from '../../sandbox/driver/server.ts';
-import { until } from '../harness/csi-folder.ts';
 import { Story, type Worker } from './story.ts';
+import { until } from "../harness/until.ts";
 
 /** A driver and a gateway of this test's own, which it can stop and start again. */
 describe('a driver and its gateway', () => {
@@ -45,7 +45,7 @@ describe('a driver and its gateway', () => {
       metrics: new Registry(),
     });
   };
-  const ready = () => until('the driver is ready', () => gateway.trouble === undefined);
+  const ready = () => until(() => gateway.trouble === undefined, 'the driver is ready');
   const worker = (timeoutMs = 2_000): Worker =>
     story.worker({ ports: { csi: client }, timing: { timeoutMs } });
   const handles = (): readonly string[] => driver.volumes().map(({ handle }) => handle);
@@ -113,7 +113,7 @@ describe('a driver and its gateway', () => {
     const outcome = await worker().reconcileClaim(claim);
     assert.ok(outcome.kind === 'retry' || outcome.kind === 'running', JSON.stringify(outcome));
     assert.equal((await story.record(claim))['amb'], '1');
-    await until('the gateway notices it', () => gateway.trouble !== undefined);
+    await until(() => gateway.trouble !== undefined, 'the gateway notices it');
     assert.equal(
       (await worker().reconcileClaim(claim)).kind,
       'later',

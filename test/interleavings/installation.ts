@@ -8,9 +8,10 @@ import { claims } from '../../sandbox/api/kinds/claims.ts';
 import { classes } from '../../sandbox/api/kinds/storage.ts';
 import { volumes } from '../../sandbox/api/kinds/volumes.ts';
 import { startBinder } from '../../sandbox/binder/binder.ts';
-import { makeFolder, until } from '../harness/csi-folder.ts';
+import { makeFolder } from '../harness/csi-folder.ts';
 import { startTestRedis } from '../harness/redis.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
+import { until } from "../harness/until.ts";
 
 const CLI = fileURLToPath(new URL('../../sandbox/cli.js', import.meta.url));
 const DRIVER = 'faults.csi.sutler.dev';
@@ -137,11 +138,7 @@ export class Installation {
     this.makeClaims(1);
     await this.allBound();
     for (const name of NAMES)
-      await until(
-        `${name} is ready`,
-        async () => (await this.readiness(name)).status === 200,
-        WITHIN_MS,
-      );
+      await until(async () => (await this.readiness(name)).status === 200, `${name} is ready`, WITHIN_MS);
     await this.allWatch();
     this.#watches = this.cluster.api.watchCount();
   }
@@ -197,11 +194,7 @@ export class Installation {
 
   /** Resolves when all watches are open again. */
   allWatch(): Promise<void> {
-    return until(
-      'all watches are open',
-      () => this.cluster.api.watchCount() >= this.#watches,
-      WITHIN_MS,
-    );
+    return until(() => this.cluster.api.watchCount() >= this.#watches, 'all watches are open', WITHIN_MS);
   }
 
   /** Resolves when every claim and every PV is Bound, and the driver has one directory for each PV
@@ -216,7 +209,7 @@ export class Installation {
         readdirSync(this.volumesDir).length === ofVolumes.length
       );
     };
-    await until('all is bound and nothing is left over', isDone, WITHIN_MS).catch(
+    await until(isDone, 'all is bound and nothing is left over', WITHIN_MS).catch(
       (cause: unknown) => {
         const found =
           `claims ${this.#phases(claims).join()}; PVs ${this.#phases(volumes).join()}; ` +

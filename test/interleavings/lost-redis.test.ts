@@ -9,10 +9,10 @@ import { volumes } from '#src/kube/resources.ts';
 import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { openJobs } from '#src/records/open-jobs.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { until } from '../harness/csi-folder.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { DRIVER } from '../jobs/rig.ts';
 import { Pause, Story } from './story.ts';
+import { until } from "../harness/until.ts";
 
 /** Long enough, on a busy machine too, for what a test does while a call is under way. */
 const TIMING = { timeoutMs: 1_500, writeAllowanceMs: 500, settleMs: 100 };
@@ -152,10 +152,7 @@ describe('FLUSHALL while a call is under way and its claim is deleted', () => {
     const claim = await story.rig.claim();
     await story.runUntilDone(claim);
     await story.deleteClaim(claim);
-    await until(
-      'the volume is released',
-      async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released',
-    );
+    await until(async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released', 'the volume is released');
     await story.redis.flushall();
     await leader.check();
     const worker = story.worker({ timing: TIMING });
@@ -202,7 +199,7 @@ describe('an older backup', () => {
     await rm(redis.dataDir, { recursive: true, force: true });
     await cp(backup, redis.dataDir, { recursive: true });
     await redis.start();
-    await until('Redis answers', async () => (await redis.redis.ping()) === 'PONG');
+    await until(async () => (await redis.redis.ping()) === 'PONG', 'Redis answers');
   }
 
   for (const first of ['leader', 'worker'] as const) {
@@ -246,7 +243,7 @@ describe('an older backup', () => {
     });
     const worker = story.worker({ timing: { ...TIMING, timeoutMs: 5_000 } });
     const runs = [worker.reconcileClaim(bound), worker.reconcileClaim(deleted)];
-    await until('both calls are under way', () => waiting === 2);
+    await until(() => waiting === 2, 'both calls are under way');
     await takeBackup();
     pause.resume();
     await Promise.all(runs);
@@ -317,10 +314,7 @@ describe('an older backup', () => {
       metadata,
       spec: before.spec,
     });
-    await until(
-      'the volume controller releases it',
-      async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released',
-    );
+    await until(async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released', 'the volume controller releases it');
     await story.runUntilDone(claim);
     await story.assertNothingLeft(claim);
     assert.equal(story.deletes().length, 1);

@@ -9,9 +9,9 @@ import { VolumeRecords } from '#src/records/volume-record.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { type Binder, startBinder } from '../../sandbox/binder/binder.ts';
 import type { DriverCall } from '../../sandbox/driver/server.ts';
-import { until } from '../harness/csi-folder.ts';
 import { kubeWith } from '../jobs/kube-with.ts';
 import { DRIVER, openRig, type Rig } from '../jobs/rig.ts';
+import { until } from "../harness/until.ts";
 
 /** Times of a worker, short enough for a test. */
 export interface Timing {
@@ -160,7 +160,7 @@ export class Story {
   /** Deletes the claim as a user does; it is gone when this resolves. */
   async deleteClaim(claim: Claim): Promise<void> {
     await this.rig.kube.delete(claims, { namespace: 'default', name: claim.metadata.name });
-    await until('the claim is gone', async () => (await this.readClaim(claim)) === undefined);
+    await until(async () => (await this.readClaim(claim)) === undefined, 'the claim is gone');
   }
 
   async readClaim(claim: Claim): Promise<Claim | undefined> {
@@ -200,24 +200,20 @@ export class Story {
    * do. */
   async runUntilDone(claim: Claim, worker = this.worker()): Promise<void> {
     let last: readonly unknown[] = [];
-    await until(
-      `the jobs of claim ${claim.metadata.name} are done`,
-      async () => {
-        const provisioned = await worker.reconcileClaim(claim);
-        const volume = await this.rig.volumeOf(claim);
-        const removed = volume === undefined ? undefined : await worker.reconcileVolume(volume);
-        await this.#binder.idle();
-        last = [provisioned, removed];
-        if (provisioned.kind !== 'done' || (removed !== undefined && removed.kind !== 'done'))
-          return false;
-        if ((await this.redis.hexists(`{csi}:open:${DRIVER}`, claim.metadata.uid)) === 1)
-          return false;
-        const now = await this.readClaim(claim);
-        const left = await this.rig.volumeOf(claim);
-        return now === undefined ? left === undefined : left?.status?.phase === 'Bound';
-      },
-      6_000,
-    ).catch((cause: unknown) => {
+    await until(async () => {
+            const provisioned = await worker.reconcileClaim(claim);
+            const volume = await this.rig.volumeOf(claim);
+            const removed = volume === undefined ? undefined : await worker.reconcileVolume(volume);
+            await this.#binder.idle();
+            last = [provisioned, removed];
+            if (provisioned.kind !== 'done' || (removed !== undefined && removed.kind !== 'done'))
+              return false;
+            if ((await this.redis.hexists(`{csi}:open:${DRIVER}`, claim.metadata.uid)) === 1)
+              return false;
+            const now = await this.readClaim(claim);
+            const left = await this.rig.volumeOf(claim);
+            return now === undefined ? left === undefined : left?.status?.phase === 'Bound';
+          }, `the jobs of claim ${claim.metadata.name} are done`, 6_000).catch((cause: unknown) => {
       throw new Error(`not done; the last runs ended with ${JSON.stringify(last)}`, { cause });
     });
   }

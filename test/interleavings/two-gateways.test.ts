@@ -6,9 +6,9 @@ import { Code } from '#src/csi/status.ts';
 import type { Gateway } from '#src/csi-gateway/gateway.ts';
 import type { Volume } from '#src/kube/objects.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
-import { until } from '../harness/csi-folder.ts';
 import { startTestGateway } from '../harness/csi-gateway.ts';
 import { Pause, Story } from './story.ts';
+import { until } from "../harness/until.ts";
 
 /** During a rolling update of a driver its old and its new gateway run at the same time, each with
  * a single flight of its own. Only the volume record keeps their calls apart. */
@@ -35,7 +35,7 @@ describe('two gateways at one driver', () => {
     const opened = await startTestGateway(folder, {
       listen: { kind: 'unix', path: folder.file(`gateway-${serial}.sock`) },
     });
-    await until('the gateway is ready', () => opened.gateway.trouble === undefined);
+    await until(() => opened.gateway.trouble === undefined, 'the gateway is ready');
     return opened;
   }
   async function closeAll(): Promise<void> {
@@ -72,10 +72,7 @@ describe('two gateways at one driver', () => {
     const [old, newer] = [workerAt(0), workerAt(1)];
     await story.runUntilDone(claim, old.worker);
     await story.deleteClaim(claim);
-    await until(
-      'the volume is released',
-      async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released',
-    );
+    await until(async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released', 'the volume is released');
     const volume = (await story.rig.volumeOf(claim)) as Volume;
     const pause = new Pause();
     story.script(({ method }) => (method === 'DeleteVolume' ? pause.wait() : undefined));

@@ -10,7 +10,7 @@ import { getSingle, parseTimeoutMs } from '#src/csi-gateway/grpc-wire.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
-import { makeFolder, until } from '../harness/csi-folder.ts';
+import { makeFolder } from '../harness/csi-folder.ts';
 import { startTestGateway } from '../harness/csi-gateway.ts';
 import {
   answerBytes,
@@ -22,6 +22,7 @@ import {
   type RawDriver,
 } from '../harness/csi-raw-driver.ts';
 import { Story } from './story.ts';
+import { until } from "../harness/until.ts";
 
 const MADE = toBinary(
   CreateVolumeResponseSchema,
@@ -111,7 +112,7 @@ describe('a call that ends without an answer of the driver', () => {
   });
   beforeEach(async () => {
     await story.reset();
-    await until('the driver is ready', () => gateway.gateway.trouble === undefined);
+    await until(() => gateway.gateway.trouble === undefined, 'the driver is ready');
   });
 
   for (const [way, client] of [
@@ -130,7 +131,7 @@ describe('a call that ends without an answer of the driver', () => {
         assert.deepEqual([record['state'], record['amb']], ['creating', '1']);
         if (way === 'without a gateway') assert.equal(record['code'], code);
         script = (call) => (bodies.push(call.body), answerOk(call, MADE));
-        await until('it is done', async () => (await worker.reconcileClaim(claim)).kind === 'done');
+        await until(async () => (await worker.reconcileClaim(claim)).kind === 'done', 'it is done');
         assert.ok(
           bodies.length >= 2 && bodies.every((body) => body.equals(bodies[0] ?? Buffer.alloc(0))),
         );

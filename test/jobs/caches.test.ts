@@ -5,8 +5,8 @@ import type { KubeClient } from '#src/kube/client.ts';
 import { volumeAttachments } from '#src/kube/resources.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
-import { until } from '../harness/csi-folder.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
+import { until } from "../harness/until.ts";
 
 const ATTACHES = { controllerCapabilities: new Set(['PUBLISH_UNPUBLISH_VOLUME']) };
 const DOES_NOT_ATTACH = { controllerCapabilities: new Set<string>() };
@@ -78,19 +78,19 @@ describe('the cache of attachments', () => {
         { type: 'merge', body: { metadata: { finalizers: ['example.com/x'] } } },
       );
       await kube.delete(volumeAttachments, { name: 'four' });
-      await until('the attachment’s new version is seen', () => {
-        const [now] = caches.attachedTo('pv-4');
-        return (
-          now !== undefined &&
-          Number(now.metadata.resourceVersion) > Number(before?.metadata.resourceVersion) + 1
-        );
-      });
+      await until(() => {
+              const [now] = caches.attachedTo('pv-4');
+              return (
+                now !== undefined &&
+                Number(now.metadata.resourceVersion) > Number(before?.metadata.resourceVersion) + 1
+              );
+            }, 'the attachment’s new version is seen');
       await kube.patch(
         volumeAttachments,
         { name: 'four' },
         { type: 'merge', body: { metadata: { finalizers: null } } },
       );
-      await until('the attachment is gone', () => caches.attachedTo('pv-4').length === 0);
+      await until(() => caches.attachedTo('pv-4').length === 0, 'the attachment is gone');
     });
   });
 

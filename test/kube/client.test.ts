@@ -13,11 +13,11 @@ import { silentLog } from '#src/runtime/log.ts';
 import {
   plainAccess,
   startKubeServer,
-  until,
   type Handler,
   type KubeServer,
   type OpenWatch,
 } from '../harness/kube-server.ts';
+import { until } from "../harness/until.ts";
 
 const server = await startKubeServer(() => {});
 const clients: KubeClient[] = [];
@@ -413,7 +413,7 @@ describe('faults', () => {
     assert.equal(server.seen.length, 0);
     const abort = new AbortController();
     const call = client.create(volumes, undefined, {}, { signal: abort.signal });
-    await until('the request arrived', () => server.seen.length === 1);
+    await until(() => server.seen.length === 1, 'the request arrived');
     abort.abort();
     await assert.rejects(
       call,
@@ -444,7 +444,7 @@ describe('faults', () => {
       client.get(volumes, { name: 'first' }, { signal: first.signal }),
       client.create(volumes, undefined, {}, { signal: second.signal }),
     ];
-    await until('the first arrived', () => server.seen.length === 1);
+    await until(() => server.seen.length === 1, 'the first arrived');
     second.abort();
     await assert.rejects(
       calls[1] ?? Promise.resolve(),
@@ -477,7 +477,7 @@ describe('faults', () => {
     server.handler = (_, reply) => void setTimeout(() => reply.json(200, {}), 20);
     const client = connect();
     const underWay = client.get(volumes, { name: 'x' });
-    await until('the request arrived', () => server.seen.length === 1);
+    await until(() => server.seen.length === 1, 'the request arrived');
     await client.close();
     assert.deepEqual(await underWay, {}, 'a call under way may finish');
     await assert.rejects(
@@ -494,7 +494,7 @@ describe('credentials', () => {
     let refreshes = 0;
     const refresh = async (): Promise<void> => {
       refreshes++;
-      await until('all were refused', () => server.seen.length === 10);
+      await until(() => server.seen.length === 10, 'all were refused');
       await setImmediate();
       token = 'new';
     };
@@ -576,10 +576,10 @@ describe('watch', () => {
       onOpen: () => (isOpen = true),
       onEvent: (event) => events.push(event.type),
     });
-    await until('it is open', () => isOpen && watches.length === 1);
+    await until(() => isOpen && watches.length === 1, 'it is open');
     watches[0]?.send('ADDED', {});
     watches[0]?.send('BOOKMARK', {});
-    await until('both arrived', () => events.length === 2);
+    await until(() => events.length === 2, 'both arrived');
     watches[0]?.end();
     await watching;
     assert.deepEqual(events, ['ADDED', 'BOOKMARK']);
@@ -593,7 +593,7 @@ describe('watch', () => {
     const watching = [1, 2, 3].map(() =>
       client.watch(claims, { ...nothing, signal: abort.signal }),
     );
-    await until('three are open', () => watches.length === 3);
+    await until(() => watches.length === 3, 'three are open');
     server.handler = ok;
     await client.get(volumes, { name: 'x' });
     abort.abort();
@@ -604,14 +604,14 @@ describe('watch', () => {
       ),
       ['Aborted', 'Aborted', 'Aborted'],
     );
-    await until('the connections are gone', () => watches.every((watch) => watch.isClosed));
+    await until(() => watches.every((watch) => watch.isClosed), 'the connections are gone');
   });
 
   it('fails when nothing is received for the given time, and only then', async () => {
     const { watches } = open();
     const startMs = performance.now();
     const watching = connect().watch(claims, { ...nothing, idleTimeoutMs: 120 });
-    await until('it is open', () => watches.length === 1);
+    await until(() => watches.length === 1, 'it is open');
     for (let i = 0; i < 4; i++) {
       await new Promise((resolve) => setTimeout(resolve, 50));
       watches[0]?.send('BOOKMARK', {});
@@ -626,7 +626,7 @@ describe('watch', () => {
   it('rejects when the connection drops', async () => {
     const { watches } = open();
     const watching = connect().watch(claims, nothing);
-    await until('it is open', () => watches.length === 1);
+    await until(() => watches.length === 1, 'it is open');
     watches[0]?.drop();
     await assert.rejects(
       watching,
@@ -642,13 +642,13 @@ describe('watch', () => {
         throw new KubeError({ code: 410, reason: 'Expired', serverMessage: 'too old' });
       },
     });
-    await until('it is open', () => watches.length === 1);
+    await until(() => watches.length === 1, 'it is open');
     watches[0]?.send('ERROR', {});
     await assert.rejects(
       watching,
       kubeError((error) => assert.equal(error.code, 410)),
     );
-    await until('the connection is gone', () => watches[0]?.isClosed === true);
+    await until(() => watches[0]?.isClosed === true, 'the connection is gone');
   });
 
   it('refreshes credentials once after a 401', async () => {
@@ -671,7 +671,7 @@ describe('watch', () => {
     const { watches } = open();
     const client = connect();
     const watching = client.watch(claims, nothing);
-    await until('it is open', () => watches.length === 1);
+    await until(() => watches.length === 1, 'it is open');
     const startMs = performance.now();
     await Promise.all([client.close(), assert.rejects(watching)]);
     assert.ok(performance.now() - startMs < 1000);

@@ -10,10 +10,10 @@ import { silentLog } from '#src/runtime/log.ts';
 import {
   plainAccess,
   startKubeServer,
-  until,
   type Handler,
   type Reply,
 } from '../harness/kube-server.ts';
+import { until } from "../harness/until.ts";
 
 const server = await startKubeServer(() => {});
 const client = createKubeClient({
@@ -218,14 +218,14 @@ describe('EventRecorder', () => {
     const recorder = start();
     for (let i = 0; i < 5; i++) recorder.record(normal(`n${i}`));
     recorder.record(warning());
-    await until('two wait', () => replies.length === 2);
+    await until(() => replies.length === 2, 'two wait');
     const release = (): void => {
       underWay--;
       replies.shift()?.json(201, {});
     };
     for (const arrived of [3, 4, 5, 6]) {
       release();
-      await until('the next one waits', () => server.seen.length === arrived);
+      await until(() => server.seen.length === arrived, 'the next one waits');
     }
     release();
     release();
@@ -261,7 +261,7 @@ describe('EventRecorder', () => {
       [await counted('Normal', 'dropped-full'), await counted('Warning', 'dropped-full')],
       [1498, 200],
     );
-    await until('those under way arrived', () => server.seen.length === 2);
+    await until(() => server.seen.length === 2, 'those under way arrived');
   });
 
   it('only counts repeats while the event is being written', async () => {
@@ -269,7 +269,7 @@ describe('EventRecorder', () => {
     server.handler = (_, reply) => void replies.push(reply);
     const recorder = start();
     recorder.record(warning());
-    await until('it is under way', () => replies.length === 1);
+    await until(() => replies.length === 1, 'it is under way');
     recorder.record(warning());
     recorder.record(warning());
     replies[0]?.json(201, {});
@@ -293,7 +293,7 @@ describe('EventRecorder', () => {
     };
     const recorder = start();
     recorder.record(warning());
-    await until('it was tried three times', () => server.seen.length === 3);
+    await until(() => server.seen.length === 3, 'it was tried three times');
     await recorder.close();
     assert.equal(new Set([0, 1, 2].map((at) => body(at).metadata.name)).size, 1);
     assert.equal(await counted('Warning', 'created'), 1);
@@ -303,7 +303,7 @@ describe('EventRecorder', () => {
     server.handler = () => {};
     const recorder = start();
     for (let i = 0; i < 20; i++) recorder.record(normal(`n${i}`));
-    await until('two are under way', () => server.seen.length === 2);
+    await until(() => server.seen.length === 2, 'two are under way');
     const startMs = performance.now();
     await recorder.close(30);
     assert.ok(performance.now() - startMs < 60_000);

@@ -17,12 +17,12 @@ import {
   plainAccess,
   startKubeServer,
   statusOf,
-  until,
   type Handler,
   type OpenWatch,
   type Reply,
   type Seen,
 } from '../harness/kube-server.ts';
+import { until } from "../harness/until.ts";
 
 const unhandled: unknown[] = [];
 process.on('unhandledRejection', (reason) => unhandled.push(reason));
@@ -143,13 +143,13 @@ beforeEach(() => {
 });
 afterEach(async () => {
   await Promise.all(running.map((reflector) => reflector.stop()));
-  await until('no watch is left', () => cluster.watches.every((watch) => watch.isClosed));
+  await until(() => cluster.watches.every((watch) => watch.isClosed), 'no watch is left');
   running = [];
 });
 
 const synced = async (reflector: Reflector<Item>): Promise<void> => {
   await reflector.synced(AbortSignal.timeout(5000));
-  await until('the watch is open', () => reflector.trouble === undefined);
+  await until(() => reflector.trouble === undefined, 'the watch is open');
 };
 
 describe('Reflector', () => {
@@ -180,7 +180,7 @@ describe('Reflector', () => {
     lastWatch().send('ADDED', item('c', 11));
     lastWatch().send('MODIFIED', item('a', 12, { size: 'large' }));
     lastWatch().send('DELETED', item('b', 13));
-    await until('all events arrived', () => changes.length === 5);
+    await until(() => changes.length === 5, 'all events arrived');
     assert.deepEqual(changes.slice(2), ['added c@11', 'modified a@12', 'deleted b@13']);
     assert.deepEqual(
       [...reflector.list()].map((object) => object.metadata.name),
@@ -194,7 +194,7 @@ describe('Reflector', () => {
     const reflector = start({ onChange: (change) => seen.push(change) });
     await synced(reflector);
     lastWatch().send('MODIFIED', item('a', 12, { size: 'large' }));
-    await until('it arrived', () => seen.length === 3);
+    await until(() => seen.length === 3, 'it arrived');
     assert.equal(JSON.stringify([...reflector.list()]).includes('managedFields'), false);
     assert.deepEqual([seen[2]?.previous?.size, seen[2]?.object.size], ['small', 'large']);
   });
@@ -231,7 +231,7 @@ describe('Reflector', () => {
   it('reports an object of the same name with another UID as deleted and added', async () => {
     await synced(start());
     lastWatch().send('MODIFIED', item('a', 12, { uid: 'other' }));
-    await until('it arrived', () => changes.length === 4);
+    await until(() => changes.length === 4, 'it arrived');
     assert.deepEqual(changes.slice(2), ['deleted a@1', 'added a@12']);
   });
 
@@ -239,7 +239,7 @@ describe('Reflector', () => {
     await synced(start());
     lastWatch().send('DELETED', item('unknown', 12));
     lastWatch().send('ADDED', item('c', 13));
-    await until('the next arrived', () => changes.length === 3);
+    await until(() => changes.length === 3, 'the next arrived');
     assert.deepEqual(changes.slice(2), ['added c@13']);
   });
 });
@@ -253,11 +253,11 @@ describe('after a watch has ended', () => {
       kind: 'PersistentVolumeClaim',
       metadata: { resourceVersion: '99' },
     });
-    await until('both arrived', () => changes.length === 3);
+    await until(() => changes.length === 3, 'both arrived');
     lastWatch().end();
-    await until('the next is open', () => cluster.watches.length === 2);
+    await until(() => cluster.watches.length === 2, 'the next is open');
     lastWatch().send('ADDED', item('d', 100));
-    await until('its event arrived', () => changes.length === 4);
+    await until(() => changes.length === 4, 'its event arrived');
     assert.deepEqual(
       watches().map((seen) => seen.query.get('resourceVersion')),
       ['10', '99'],
@@ -269,7 +269,7 @@ describe('after a watch has ended', () => {
     const { clock, sleptMs } = recordSleeps();
     cluster.onWatch = firstTimes(6, (_, reply) => reply.watch().end(), openWatch);
     const reflector = start({ clock, backoff: { startMs: 500, maxMs: 30_000 } });
-    await until('one stays open', () => cluster.watches.length === 1);
+    await until(() => cluster.watches.length === 1, 'one stays open');
     await synced(reflector);
     assert.equal(sleptMs.length, 5);
     for (const [i, ms] of sleptMs.entries())
@@ -283,10 +283,10 @@ describe('after a watch has ended', () => {
     const bytes = Buffer.from(text);
     lastWatch().write(bytes.subarray(0, bytes.indexOf(0xbc)));
     lastWatch().drop();
-    await until('the next is open', () => cluster.watches.length === 2);
+    await until(() => cluster.watches.length === 2, 'the next is open');
     assert.equal(watches()[1]?.query.get('resourceVersion'), '10');
     lastWatch().write(bytes);
-    await until('the event arrived', () => changes.length === 3);
+    await until(() => changes.length === 3, 'the event arrived');
     assert.deepEqual([changes[2], lists().length], ['added ü@11', 1]);
   });
 
@@ -294,7 +294,7 @@ describe('after a watch has ended', () => {
     const { clock, sleptMs } = recordSleeps();
     const reflector = start({ idleTimeoutMs: 60, clock });
     await synced(reflector);
-    await until('three were opened', () => cluster.watches.length === 3);
+    await until(() => cluster.watches.length === 3, 'three were opened');
     assert.deepEqual([lists().length, reflector.trouble, sleptMs], [1, undefined, []]);
   });
 
@@ -315,10 +315,7 @@ describe('after a watch has ended', () => {
       Object.assign(cluster, { items: [item('a', 1), item('c', 15)], version: 20 });
       lastWatch().send('BOOKMARK', { metadata: { resourceVersion: '11' } });
       end(lastWatch());
-      await until(
-        'it listed again and watches',
-        () => lists().length === 2 && cluster.watches.length === 2,
-      );
+      await until(() => lists().length === 2 && cluster.watches.length === 2, 'it listed again and watches');
       assert.deepEqual(changes.slice(2), ['added c@15', 'deleted b@2']);
       assert.equal(watches().at(-1)?.query.get('resourceVersion'), '20');
       assert.deepEqual(sleptMs, []);
@@ -345,7 +342,7 @@ describe('after a watch has ended', () => {
       openWatch,
     );
     const reflector = start();
-    await until('one stays open', () => cluster.watches.length === 1);
+    await until(() => cluster.watches.length === 1, 'one stays open');
     await synced(reflector);
     assert.deepEqual(troubles.slice(1), [
       'persistentvolumeclaims: watch persistentvolumeclaims: storage lacks RequestWatchProgress',
@@ -357,7 +354,7 @@ describe('after a watch has ended', () => {
   it('by bytes that are not an event: reconnects', async () => {
     await synced(start());
     lastWatch().write('<html>\n');
-    await until('the next is open', () => cluster.watches.length === 2);
+    await until(() => cluster.watches.length === 2, 'the next is open');
     assert.equal(lists().length, 1);
   });
 });
@@ -383,8 +380,8 @@ describe('while the API server refuses', () => {
         openWatch,
       );
       lastWatch().end();
-      await until('it is open again', () => cluster.watches.length === 2);
-      await until('trouble is over', () => reflector.trouble === undefined);
+      await until(() => cluster.watches.length === 2, 'it is open again');
+      await until(() => reflector.trouble === undefined, 'trouble is over');
       assert.ok(
         [...troubles].some((trouble) => trouble?.includes(hint)),
         [...troubles].join(),
@@ -412,12 +409,9 @@ describe('while the API server refuses', () => {
       'persistentvolumeclaims is forbidden: User "x" cannot list resource',
     );
     const reflector = start({ backoff: { startMs: 5000, maxMs: 5000 } });
-    await until(
-      'the trouble is reported',
-      () =>
-        reflector.trouble?.includes('User "x" cannot list resource (grant list and watch)') ===
-        true,
-    );
+    await until(() =>
+            reflector.trouble?.includes('User "x" cannot list resource (grant list and watch)') ===
+            true, 'the trouble is reported');
     assert.equal(reflector.hasSynced, false);
   });
 
@@ -464,9 +458,9 @@ describe('while the API server refuses', () => {
       assert.ok(ms >= full / 2 && ms <= full, String(sleptMs));
     }
     lastWatch().send('ADDED', item('c', 50));
-    await until('it arrived', () => changes.length === 3);
+    await until(() => changes.length === 3, 'it arrived');
     lastWatch().drop();
-    await until('it is open again', () => cluster.watches.length === 2);
+    await until(() => cluster.watches.length === 2, 'it is open again');
     assert.ok((sleptMs[9] ?? 0) <= 500, String(sleptMs));
   });
 
@@ -476,10 +470,7 @@ describe('while the API server refuses', () => {
     const reflector = start({ client: lone });
     await synced(reflector);
     await other.close();
-    await until(
-      'the trouble is reported',
-      () => reflector.trouble?.includes('ECONNREFUSED') === true,
-    );
+    await until(() => reflector.trouble?.includes('ECONNREFUSED') === true, 'the trouble is reported');
     assert.equal(reflector.size, 2, 'the copy stays');
     await reflector.stop();
     await lone.close();
@@ -499,7 +490,7 @@ describe('a caller of the reflector', () => {
     });
     await synced(reflector);
     lastWatch().send('ADDED', item('c', 11));
-    await until('the next arrived, too', () => changes.length === 3);
+    await until(() => changes.length === 3, 'the next arrived, too');
     assert.deepEqual([reflector.size, lines.length, cluster.watches.length], [3, 3, 1]);
     assert.ok(lines[0]?.includes('handler broke') && lines[0].includes('ns/a'), lines[0]);
   });
@@ -524,7 +515,7 @@ describe('a caller of the reflector', () => {
   it('can stop it during a slow list, and no watch is opened', async () => {
     cluster.onList = () => {};
     const reflector = start();
-    await until('the list was requested', () => lists().length === 1);
+    await until(() => lists().length === 1, 'the list was requested');
     const waiting = assert.rejects(reflector.synced(), /is stopped/);
     const startMs = performance.now();
     await reflector.stop();
@@ -536,10 +527,7 @@ describe('a caller of the reflector', () => {
   it('can stop it during a pause', async () => {
     cluster.onList = refuse(500, 'InternalError');
     const reflector = start({ backoff: { startMs: 60_000, maxMs: 60_000 } });
-    await until(
-      'it pauses',
-      () => reflector.trouble?.includes('no') === true && lists().length === 1,
-    );
+    await until(() => reflector.trouble?.includes('no') === true && lists().length === 1, 'it pauses');
     const startMs = performance.now();
     await reflector.stop();
     assert.ok(performance.now() - startMs < 2000);
@@ -551,7 +539,7 @@ describe('a caller of the reflector', () => {
     lastWatch().send('ADDED', item('c', 11));
     await reflector.stop();
     const reported = changes.length;
-    await until('the connection is closed', () => lastWatch().isClosed);
+    await until(() => lastWatch().isClosed, 'the connection is closed');
     assert.equal(changes.length, reported);
   });
 
@@ -567,7 +555,7 @@ describe('a caller of the reflector', () => {
     await synced(start({ metrics }));
     await synced(start({ metrics }));
     lastWatch().end();
-    await until('it is open again', () => cluster.watches.length === 3);
+    await until(() => cluster.watches.length === 3, 'it is open again');
     const text = await metrics.metrics();
     assert.match(text, /sutler_kube_reflector_lists_total\{resource="persistentvolumeclaims"\} 2/);
     assert.match(

@@ -13,11 +13,11 @@ import { portOf, startTunnelProxy } from '../harness/kube-proxy.ts';
 import {
   plainAccess,
   startKubeServer,
-  until,
   type OpenWatch,
   type Reply,
   type Seen,
 } from '../harness/kube-server.ts';
+import { until } from "../harness/until.ts";
 
 const directory = mkdtempSync(join(tmpdir(), 'sutler-transport-'));
 const authority = createAuthority(directory, 'ca');
@@ -112,7 +112,7 @@ describe('Transport over TLS', () => {
       { idleTimeoutMs: 5000, onOpen: () => {}, onData: (chunk) => received.push(chunk.toString()) },
     );
     const underWay = call(transport);
-    await until('both arrived', () => kept.watch !== undefined && kept.answer !== undefined);
+    await until(() => kept.watch !== undefined && kept.answer !== undefined, 'both arrived');
     server.handler = before;
 
     tls = material(bob);
@@ -120,7 +120,7 @@ describe('Transport over TLS', () => {
     kept.answer?.();
     assert.deepEqual(await underWay, { peer: 'alice' });
     kept.watch?.write('still here');
-    await until('the watch still delivers', () => received.length === 1);
+    await until(() => received.length === 1, 'the watch still delivers');
     kept.watch?.end();
     assert.equal(await watching, undefined);
   });
@@ -183,9 +183,9 @@ describe('Transport', () => {
       { ...get, path: '/watch' },
       { idleTimeoutMs: 5000, onOpen: () => {}, onData: () => {} },
     );
-    await until('the watch is open', () => busy.seen.length === 9);
+    await until(() => busy.seen.length === 9, 'the watch is open');
     await Promise.all([transport.close(), assert.rejects(watching)]);
-    await until('all connections are gone', () => busy.openSockets === 0);
+    await until(() => busy.openSockets === 0, 'all connections are gone');
     await assert.rejects(
       transport.call(get, { timeoutMs: 100 }),
       (error) => error instanceof TransportError && error.kind === 'aborted',
@@ -199,7 +199,7 @@ describe('Transport', () => {
     const transport = new Transport(plainAccess(slow), 1);
     transports.push(transport);
     const first = transport.call({ ...get, path: '/first' }, { timeoutMs: 5000 });
-    await until('the first is under way', () => replies.length === 1);
+    await until(() => replies.length === 1, 'the first is under way');
     const abort = new AbortController();
     const second = transport.call(
       { ...get, path: '/second', method: 'POST', body: '{}' },
@@ -214,7 +214,7 @@ describe('Transport', () => {
     );
     replies.shift()?.json(200, {});
     await first;
-    await until('the next is under way', () => replies.length === 1);
+    await until(() => replies.length === 1, 'the next is under way');
     replies.shift()?.json(200, {});
     await third;
     assert.deepEqual(

@@ -3,8 +3,9 @@ import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { queueRoot } from '#src/queue/bullmq-layout.ts';
 import { queueName } from '#src/queue/key-names.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
-import { claimKey, QueueBench, sleep, until } from '../harness/queue.ts';
+import { claimKey, QueueBench, sleep } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
+import { until } from "../harness/until.ts";
 
 const KEYS = Array.from({ length: 200 }, (_, i) => claimKey(`c${i}`));
 const done: Outcome = { kind: 'done' };

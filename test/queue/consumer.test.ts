@@ -8,8 +8,9 @@ import { queueName } from '#src/queue/key-names.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { readStatus, type StatusPlace } from '#src/queue/status.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { claimKey, QueueBench, sleep, snapshotKey, until, volumeKey } from '../harness/queue.ts';
+import { claimKey, QueueBench, sleep, snapshotKey, volumeKey } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
+import { until } from "../harness/until.ts";
 
 describe('Consumer', () => {
   let redis: TestRedis;

@@ -5,8 +5,9 @@ import { MAX_EVENTS_FIELD, queueRoot, SCORE_PER_PRIORITY } from '#src/queue/bull
 import { queueName } from '#src/queue/key-names.ts';
 import { listQueues } from '#src/queue/registry.ts';
 import { UsageError } from '#src/runtime/flags.ts';
-import { claimKey, QueueBench, until, volumeKey } from '../harness/queue.ts';
+import { claimKey, QueueBench, volumeKey } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
+import { until } from "../harness/until.ts";
 
 describe('Producer', () => {
   let redis: TestRedis;

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import type { Outcome } from '#src/queue/outcome.ts';
-import { claimKey, QueueBench, sleep, until } from '../harness/queue.ts';
+import { claimKey, QueueBench, sleep } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
+import { until } from "../harness/until.ts";
 
 const done: Outcome = { kind: 'done' };
 const down: Outcome = { kind: 'later', reason: 'the driver is not connected', isDriverDown: true };

@@ -7,8 +7,9 @@ import type { JobKey } from '#src/queue/contract.ts';
 import { queueRoot } from '#src/queue/bullmq-layout.ts';
 import { queueName } from '#src/queue/key-names.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
-import { claimKey, QueueBench, sleep, until } from '../harness/queue.ts';
+import { claimKey, QueueBench, sleep } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
+import { until } from "../harness/until.ts";
 
 const done: Outcome = { kind: 'done' };
 

@@ -5,9 +5,10 @@ import { MAX_EVENTS_FIELD, metaKey } from '#src/queue/bullmq-layout.ts';
 import { JOB_KINDS } from '#src/queue/contract.ts';
 import { queueName } from '#src/queue/key-names.ts';
 import { listQueues } from '#src/queue/registry.ts';
-import { sleep, until } from '../harness/queue.ts';
+import { sleep } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { TestBed } from './test-bed.ts';
+import { until } from "../harness/until.ts";
 
 interface Fault {
   readonly what: string;

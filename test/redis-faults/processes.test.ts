@@ -14,9 +14,10 @@ import type { Host, Invocation } from '#src/runtime/process.ts';
 import { startBinder } from '../../sandbox/binder/binder.ts';
 import { startSampleDriver } from '../../sandbox/driver/server.ts';
 import { startTestGateway } from '../harness/csi-gateway.ts';
-import { sleep, until } from '../harness/queue.ts';
+import { sleep } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
+import { until } from "../harness/until.ts";
 
 interface Running {
   readonly url: string;

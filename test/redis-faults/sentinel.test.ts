@@ -10,8 +10,8 @@ import { Redis } from 'ioredis';
 import { startRedisServer, type RedisServer } from '#src/redis/server.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { until } from '../harness/queue.ts';
 import { TestBed } from './test-bed.ts';
+import { until } from "../harness/until.ts";
 
 describe('a failover by Sentinel', () => {
   it('loses nothing and calls no key twice, and no process is restarted', async (t) => {

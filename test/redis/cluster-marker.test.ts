@@ -8,8 +8,9 @@ import {
 import { openRedis } from '#src/redis/connection.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { sleep, until } from '../harness/queue.ts';
+import { sleep } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
+import { until } from "../harness/until.ts";
 
 describe('watchClusterMarker', () => {
   let redis: TestRedis;

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { openRedis, redisOptions, type RedisLink } from '#src/redis/connection.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { until } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
+import { until } from "../harness/until.ts";
 
 describe('redisOptions', () => {
   it('lets a worker wait for Redis, and other roles fail soon', () => {

@@ -2,8 +2,8 @@ import { after, before, describe, it } from 'node:test';
 import { openRedis, type RedisLink } from '#src/redis/connection.ts';
 import { watchSettings } from '#src/redis/settings-watch.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { until } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
+import { until } from "../harness/until.ts";
 
 describe('watchSettings', () => {
   let redis: TestRedis;

@@ -8,9 +8,9 @@ import { claims, secrets, volumes } from '#src/kube/resources.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
-import { until } from '../../harness/queue.ts';
 import { kubeWith } from '../kube-with.ts';
 import { openRig, type Rig } from '../rig.ts';
+import { until } from "../../harness/until.ts";
 
 describe('reconcileClaim', () => {
   let rig: Rig;

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { Controller } from '#src/csi/generated/csi_pb.ts';
 import type { Clock } from '#src/runtime/clock.ts';
-import { until } from '../../harness/csi-folder.ts';
 import { volumeRequest } from '../../harness/csi-gateway.ts';
 import { openDriver, type DriverUnderTest } from '../../harness/sample-driver.ts';
+import { until } from "../../harness/until.ts";
 
 const { createVolume, deleteVolume, controllerModifyVolume, createSnapshot, deleteSnapshot } =
   Controller.method;
@@ -72,7 +72,7 @@ describe('the delay of the sample driver', () => {
       d.ask(deleteSnapshot, { snapshotId }),
       d.ask(deleteVolume, { volumeId }),
     ]);
-    await until('both deletions are under way', () => delays === 4);
+    await until(() => delays === 4, 'both deletions are under way');
     assert.match(await d.refusal(createVolume, volumeRequest('v')), /^Aborted/);
     assert.match(
       await d.refusal(createSnapshot, { name: 's', sourceVolumeId: volumeId }),
