@@ -13,7 +13,7 @@ const documents = [
   'README.md',
   'CONTRIBUTING.md',
   'CHANGELOG.md',
-  ...['docs', 'src', 'sandbox', 'k8s', 'bench', 'chaos'].flatMap((folder) =>
+  ...['docs', 'src', 'sandbox', 'k8s', 'bench', 'chaos', 'test'].flatMap((folder) =>
     readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
       .filter((name) => name.endsWith('.md'))
       .map((name) => join(folder, name)),

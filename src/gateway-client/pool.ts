@@ -22,7 +22,7 @@ export type ControllerCalls = {
 };
 
 /** One gateway of the driver. */
-export interface Gateway {
+export interface GatewayClient {
   /** In the notation of formatAddress, which Redis stores as well. */
   readonly address: string;
   readonly client: CsiClient;
@@ -32,11 +32,11 @@ export interface Gateway {
  * first, then the one that a call or prefer() named last. */
 export interface GatewayPool {
   /** In the order of the flag. */
-  readonly gateways: readonly Gateway[];
+  readonly gateways: readonly GatewayClient[];
   /** Address of the only gateway; '' if there are several. */
   readonly sole: string;
   /** All gateways, the preferred one first: for questions that each replica answers alike. */
-  inOrder(): readonly Gateway[];
+  inOrder(): readonly GatewayClient[];
   /** Prefers a gateway. Does nothing for an address that is not in the pool. */
   prefer(address: string): void;
   /** Go to the gateway that the settings name. If the pool does not have it, they fail with
@@ -56,7 +56,7 @@ export function openGatewayPool(options: {
   readonly log: Logger;
 }): GatewayPool {
   const { log, security = { tls: undefined, insecure: false } } = options;
-  const byAddress = new Map<string, Gateway>();
+  const byAddress = new Map<string, GatewayClient>();
   for (const text of options.addresses) {
     const parsed = parseAddress('gateway', text);
     refusePlaintext(parsed, security);

@@ -2,7 +2,7 @@
  * decide-failover.ts decides when it changes; this file stores the decision in Redis and reports
  * it. */
 import { Counter, Gauge, type Registry } from 'prom-client';
-import type { Gateway, GatewayPool } from '../gateway-client/pool.ts';
+import type { GatewayClient, GatewayPool } from '../gateway-client/pool.ts';
 import { CsiError, FAILOVER_METADATA } from '../csi/status.ts';
 import type { ActiveGateway, NamedGateway } from '../records/active-gateway.ts';
 import type { Clock } from '../runtime/clock.ts';
@@ -114,7 +114,7 @@ export class GatewayFailover {
     this.#active.reset();
   }
 
-  async #probe(gateway: Gateway): Promise<void> {
+  async #probe(gateway: GatewayClient): Promise<void> {
     const { address } = gateway;
     if (this.#probing.has(address)) return;
     this.#probing.add(address);
@@ -205,7 +205,7 @@ export class GatewayFailover {
 /** Calls Probe and GetPluginInfo through the gateway. A gateway of another driver, which is a
  * mistake in --gateway, counts as failed. */
 async function sendProbe(
-  { client }: Gateway,
+  { client }: GatewayClient,
   { driver, timeoutMs }: GatewayFailoverOptions,
 ): Promise<ProbeResult> {
   const settings = { timeoutMs, metadata: { [FAILOVER_METADATA]: '1' } };

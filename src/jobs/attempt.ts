@@ -1,5 +1,5 @@
 import type { JobKey } from '../queue/contract.ts';
-import type { ClaimRun } from './events.ts';
+import type { ClaimRun } from './report-events.ts';
 import type { ProcessorPorts } from './ports.ts';
 
 /** The part of a run that owns a volume record. */

@@ -1,6 +1,6 @@
 import type { KubeObject } from '../kube/objects.ts';
 import type { Resource } from '../kube/resources.ts';
-import * as lists from '../volumes/finalizers.ts';
+import * as lists from '../volumes/finalizer-patches.ts';
 import type { ProcessorPorts } from './ports.ts';
 
 /* Adds finalizers of ours to objects and removes them. Every patch names the object's UID: the API

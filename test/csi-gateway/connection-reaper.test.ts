@@ -21,7 +21,7 @@ import {
   type RawDriver,
   startRawDriver,
 } from '../harness/csi-raw-driver.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 const CAPACITY = '/csi.v1.Controller/GetCapacity';
 /** The gateway's clock moves only when a test moves it. The limits are short because the reaper
@@ -196,20 +196,25 @@ describe('ConnectionReaper', () => {
   const callWithoutReading = async (): Promise<void> => {
     const before = driver.calls.length;
     dial(PREFACE, ENDLESS_WINDOWS, ...[1, 3, 5, 7, 9].map((stream) => emptyCall(stream, CAPACITY)));
-    await until(() =>
-            driver.calls.filter(({ path }) => path === CAPACITY).length > 0 &&
-            driver.calls.length >= before + 5, 'the calls are at the driver');
-    await until(async () =>
-          /^sutler_gateway_in_flight 0$/m.test(await test.metrics.metrics()), 'they are answered');
+    await until(
+      () =>
+        driver.calls.filter(({ path }) => path === CAPACITY).length > 0 &&
+        driver.calls.length >= before + 5,
+      'the calls are at the driver',
+    );
+    await until(
+      async () => /^sutler_gateway_in_flight 0$/m.test(await test.metrics.metrics()),
+      'they are answered',
+    );
   };
 
   it('ends a connection that does not even read a reset', async () => {
     await callWithoutReading();
     assert.equal(await connections(), 1);
     await until(async () => {
-          nowMs += LIMITS.answerMs + 1;
-          return (await connections()) === 0;
-        }, 'the connection has ended');
+      nowMs += LIMITS.answerMs + 1;
+      return (await connections()) === 0;
+    }, 'the connection has ended');
   });
 
   it('shuts down even if a caller reads nothing', async () => {
@@ -257,8 +262,10 @@ describe('ConnectionReaper', () => {
   it('replaces a connection that never called when there are too many', async () => {
     await test.client.probe(SETTINGS);
     const idle = Array.from({ length: 300 }, () => dial(PREFACE, EMPTY_SETTINGS).resume());
-    await until(async () =>
-          /reason="too-many"\} 45/.test(await test.metrics.metrics()), '45 connections are counted');
+    await until(
+      async () => /reason="too-many"\} 45/.test(await test.metrics.metrics()),
+      '45 connections are counted',
+    );
     await until(() => idle.filter((socket) => socket.destroyed).length === 45, 'they have ended');
     await test.client.probe(SETTINGS);
     assert.equal(await connections(), 256);

@@ -16,7 +16,7 @@ import {
   type RawDriver,
   startRawDriver,
 } from '../harness/csi-raw-driver.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 const GOOD = toBinary(
   CreateVolumeResponseSchema,
@@ -316,11 +316,14 @@ describe('callDriver', () => {
     const first = test.client.createVolume(volumeRequest('old'), { timeoutMs: 30_000 });
     await until(() => unanswered !== undefined, 'the first call is at the driver');
     script = (call) => answerOk(call, GOOD);
-    await until(() =>
-          test.client.createVolume(volumeRequest('new'), { timeoutMs: 30_000 }).then(
-            () => true,
-            () => false,
-          ), 'a new call succeeds');
+    await until(
+      () =>
+        test.client.createVolume(volumeRequest('new'), { timeoutMs: 30_000 }).then(
+          () => true,
+          () => false,
+        ),
+      'a new call succeeds',
+    );
     if (unanswered !== undefined) answerOk(unanswered, GOOD);
     assert.equal((await first).volume?.volumeId, 'h');
   });

@@ -16,7 +16,7 @@ import { Registry } from '#src/runtime/metrics.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
 import { startTestGateway, failureOf, verdict } from '../harness/csi-gateway.ts';
 import { answerOk, answerStatus, type RawCall, startRawDriver } from '../harness/csi-raw-driver.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 const encodeReady = (value: boolean | undefined): Uint8Array =>
   toBinary(
@@ -160,8 +160,10 @@ describe('DriverConnection', () => {
         return call.path.endsWith(`/${method}`) && !isHealthy ? answerError(call) : false;
       });
       const connection = connectTo(socket);
-      await until(() =>
-              connection.trouble?.includes(`${method}: rpc error: code = Internal desc = backend`), 'the driver has answered');
+      await until(
+        () => connection.trouble?.includes(`${method}: rpc error: code = Internal desc = backend`),
+        'the driver has answered',
+      );
       assert.equal(connection.identity, undefined);
       isHealthy = true;
       await until(() => connection.trouble === undefined, 'ready');
@@ -236,8 +238,10 @@ describe('DriverConnection', () => {
     const silent = createServer((peer) => peer.on('error', () => undefined).resume());
     await new Promise<void>((resolve) => silent.listen(socket, resolve));
     const connection = connectTo(socket, { probeTimeoutMs: 100 });
-    await until(() =>
-          connection.trouble?.includes('does not speak HTTP/2'), 'it has timed out once');
+    await until(
+      () => connection.trouble?.includes('does not speak HTTP/2'),
+      'it has timed out once',
+    );
     const answer = await connection.send({
       path: '/x',
       headers: {},

@@ -12,7 +12,7 @@ import {
 } from '../../sandbox/driver/server.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
 import { failureOf, startTestGateway, verdict, volumeRequest } from '../harness/csi-gateway.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 const SETTINGS = { timeoutMs: 30_000 };
 
@@ -157,11 +157,14 @@ describe('a gateway with the sample driver', () => {
       'ambiguous',
     );
     hook = () => undefined;
-    await until(async () =>
-          test.client.createVolume(volumeRequest('f'), SETTINGS).then(
-            () => true,
-            () => false,
-          ), 'the volume is free');
+    await until(
+      async () =>
+        test.client.createVolume(volumeRequest('f'), SETTINGS).then(
+          () => true,
+          () => false,
+        ),
+      'the volume is free',
+    );
   });
 
   it('does not forward a call after its sutler-not-after', async () => {

@@ -4,7 +4,7 @@ import { Client, credentials, Metadata, type ServiceError, status } from '@grpc/
 import { type SampleDriver, startSampleDriver } from '../../sandbox/driver/server.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
 import { startTestGateway } from '../harness/csi-gateway.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 const PATH = '/grpc.health.v1.Health/';
 const identity = (bytes: Buffer): Buffer => bytes;
@@ -60,8 +60,10 @@ describe('HealthService', () => {
     for (const service of ['', 'csi.v1.Controller'])
       assert.deepEqual(await check(service), SERVING);
     await driver.close();
-    await until(async () =>
-          NOT_SERVING.equals((await check('')) as Buffer), 'the change is noticed');
+    await until(
+      async () => NOT_SERVING.equals((await check('')) as Buffer),
+      'the change is noticed',
+    );
     driver = await startDriver();
     await until(async () => SERVING.equals((await check('')) as Buffer), 'the change is noticed');
   });

@@ -8,7 +8,7 @@ import { after, before, describe, it } from 'node:test';
 import { listen } from '#src/csi-gateway/listen.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 describe('listen', () => {
   let folder: Awaited<ReturnType<typeof makeFolder>>;

@@ -13,7 +13,7 @@ import type { Host } from '#src/runtime/process.ts';
 import { main as driverMain } from '../../sandbox/driver/main.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
 import { volumeRequest } from '../harness/csi-gateway.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 /** A substitute for Node's `process`, so that main runs inside the test process. */
 function fakeHost(): {

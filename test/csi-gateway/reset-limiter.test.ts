@@ -11,7 +11,7 @@ import {
   startRawDriver,
 } from '../harness/csi-raw-driver.ts';
 import { frameMessage } from '#src/csi-gateway/grpc-wire.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 const CAPACITY = '/csi.v1.Controller/GetCapacity';
 
@@ -61,14 +61,19 @@ describe('the connection to the driver', () => {
       });
       await until(() => unanswered.length === 450, 'all calls are at the driver');
       for (const stream of streams) stream.close(constants.NGHTTP2_CANCEL);
-      await until(() => unanswered.filter(({ stream }) => stream.closed).length >= 100 / (round + 1) / 2, 'some resets have reached the driver');
+      await until(
+        () => unanswered.filter(({ stream }) => stream.closed).length >= 100 / (round + 1) / 2,
+        'some resets have reached the driver',
+      );
       // The driver answers the other calls, so that no reset is pending for them.
       for (const call of unanswered.splice(0))
         if (!call.stream.closed)
           answerBytes(call, frameMessage(Buffer.alloc(0)), { 'grpc-status': '0' });
       session.destroy();
-      await until(async () =>
-              /^sutler_gateway_in_flight 0$/m.test(await test.metrics.metrics()), 'no call is in flight');
+      await until(
+        async () => /^sutler_gateway_in_flight 0$/m.test(await test.metrics.metrics()),
+        'no call is in flight',
+      );
       await test.client.getCapacity({}, { timeoutMs: 30_000 });
     }
     assert.equal(await connects(), before, 'the connection was never lost');
@@ -79,8 +84,10 @@ describe('the connection to the driver', () => {
     const test = await startTestGateway(folder, { probeTimeoutMs: 150, probeIntervalMs: 200 });
     await until(() => test.gateway.trouble === undefined, 'ready');
     isSilent = true;
-    await until(async () =>
-          /driver_connects_total [2-9]/.test(await test.metrics.metrics()), 'there is a new connection');
+    await until(
+      async () => /driver_connects_total [2-9]/.test(await test.metrics.metrics()),
+      'there is a new connection',
+    );
     isSilent = false;
     await until(() => test.gateway.trouble === undefined, 'ready again');
     await test.client.getCapacity({}, { timeoutMs: 30_000 });

@@ -12,7 +12,7 @@ import {
   type RawDriver,
   startRawDriver,
 } from '../harness/csi-raw-driver.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 interface Answer {
   readonly error: ServiceError | null;
@@ -68,7 +68,10 @@ describe('the gateway as a gRPC server', () => {
     client = new Client(`unix:${folder.file('gw.sock')}`, credentials.createInsecure(), {
       'grpc.max_receive_message_length': -1,
     });
-    await until(() => open.gateway.trouble === undefined && strict.gateway.trouble === undefined, 'ready');
+    await until(
+      () => open.gateway.trouble === undefined && strict.gateway.trouble === undefined,
+      'ready',
+    );
   });
   after(async () => {
     client.close();

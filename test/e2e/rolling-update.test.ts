@@ -24,7 +24,7 @@ import {
 import { VolumeStore } from '../../sandbox/driver/volume-store.ts';
 import { sleep } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 const CLI = fileURLToPath(new URL('../../sandbox/cli.js', import.meta.url));
 const DRIVER = 'replicated.csi.sutler.dev';

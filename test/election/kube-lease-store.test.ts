@@ -12,7 +12,7 @@ import { leases } from '#src/kube/resources.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 describe('KubeLeaseStore', () => {
   let cluster: SandboxCluster;

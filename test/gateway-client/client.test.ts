@@ -16,7 +16,7 @@ import {
 import { makeFolder } from '../harness/csi-folder.ts';
 import { failureOf, verdict, volumeRequest } from '../harness/csi-gateway.ts';
 import { answerBytes, answerStatus, startRawDriver } from '../harness/csi-raw-driver.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 const SETTINGS = { timeoutMs: 30_000 };
 
@@ -243,13 +243,19 @@ describe('CsiClient', () => {
     assert.equal(verdict(error), 'not-forwarded');
     for (let life = 0; life < 2; life += 1) {
       const restarted = await startSampleDriver({ socket: path, dataDir: folder.file('late') });
-      await until(() =>
-              late.probe({ timeoutMs: 30_000 }).then(
-                () => true,
-                () => false,
-              ), 'it answers');
+      await until(
+        () =>
+          late.probe({ timeoutMs: 30_000 }).then(
+            () => true,
+            () => false,
+          ),
+        'it answers',
+      );
       await restarted.close();
-      await until(async () => (await failureOf(late.probe({ timeoutMs: 30_000 }))).notForwarded, 'its loss is noticed');
+      await until(
+        async () => (await failureOf(late.probe({ timeoutMs: 30_000 }))).notForwarded,
+        'its loss is noticed',
+      );
     }
     late.close();
     assert.equal(

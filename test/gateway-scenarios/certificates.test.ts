@@ -21,7 +21,7 @@ import {
 } from '../harness/csi-certificates.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
 import { failureOf } from '../harness/csi-gateway.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 interface Resource {
   readonly kind: string;
@@ -138,11 +138,14 @@ describe('certificates for the gateway', () => {
     };
     const settings = { timeoutMs: 30_000 };
     await callAs('jobs', (client) =>
-      until(() =>
-                client.getCapacity({}, settings).then(
-                  () => true,
-                  () => false,
-                ), 'jobs may call'),
+      until(
+        () =>
+          client.getCapacity({}, settings).then(
+            () => true,
+            () => false,
+          ),
+        'jobs may call',
+      ),
     );
     assert.equal(
       await callAs(

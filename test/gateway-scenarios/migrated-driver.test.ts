@@ -8,7 +8,7 @@ import {
 import { makeFolder } from '../harness/csi-folder.ts';
 import { startTestGateway, volumeRequest } from '../harness/csi-gateway.ts';
 import { answerOk, type RawDriver, startRawDriver } from '../harness/csi-raw-driver.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 const DRIVER = 'disk.csi.azure.com';
 const SETTINGS = { timeoutMs: 30_000 };

@@ -21,7 +21,7 @@ import {
 } from '../harness/csi-certificates.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
 import { failureOf, startTestGateway, verdict, volumeRequest } from '../harness/csi-gateway.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 const SETTINGS = { timeoutMs: 30_000 };
 
@@ -146,10 +146,13 @@ describe('the gateway with mutual TLS', () => {
     // In TLS 1.3 the client completes the handshake before the server has checked its certificate,
     // so a call may be under way when the alert arrives.
     assert.notEqual(verdict(error), 'driver');
-    await until(async () =>
-          / [1-9]/.test(
-            (await metric('sutler_gateway_callers_turned_away_total{reason="handshake"}')) ?? '',
-          ), 'it is counted');
+    await until(
+      async () =>
+        / [1-9]/.test(
+          (await metric('sutler_gateway_callers_turned_away_total{reason="handshake"}')) ?? '',
+        ),
+      'it is counted',
+    );
     assert.ok(lines.some((line) => line.includes('TLS handshake failed')));
   });
 
@@ -299,11 +302,14 @@ describe('the gateway with mutual TLS', () => {
     assert.equal(error.code, Code.Unavailable);
     assert.equal(verdict(error), 'not-forwarded');
     assert.match(error.details, /signed by no authority that is trusted now/);
-    await until(() =>
-          client.getCapacity({}, { timeoutMs: 30_000 }).then(
-            () => true,
-            () => false,
-          ), 'a caller with a new certificate calls');
+    await until(
+      () =>
+        client.getCapacity({}, { timeoutMs: 30_000 }).then(
+          () => true,
+          () => false,
+        ),
+      'a caller with a new certificate calls',
+    );
   });
 
   it('keeps its certificate when files are damaged or do not match', async () => {
@@ -311,8 +317,10 @@ describe('the gateway with mutual TLS', () => {
     const key = await readFile(files.key);
     await writeFile(files.key, await readFile(tlsFilesOf(validFolder(), 'jobs').key));
     // While it is written, the file is empty for a moment, which may be reported first.
-    await until(() =>
-          /it is not the key of the certificate/.test(source.trouble ?? ''), 'the problem is reported');
+    await until(
+      () => /it is not the key of the certificate/.test(source.trouble ?? ''),
+      'the problem is reported',
+    );
     await (await clientOf('jobs')).getCapacity({}, SETTINGS);
     await writeFile(files.key, 'nothing');
     await until(() => /no PEM private key/.test(source.trouble ?? ''), 'the problem is reported');

@@ -7,7 +7,7 @@ import { methodPath, methodsByPath } from '#src/csi/methods.ts';
 import { type SampleDriver, startSampleDriver } from '../../sandbox/driver/server.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
 import { startTestGateway, volumeRequest } from '../harness/csi-gateway.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 /** Everything that a gRPC caller can see of a response. */
 interface Visible {

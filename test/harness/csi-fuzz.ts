@@ -20,7 +20,7 @@ import { startSampleDriver } from '../../sandbox/driver/server.ts';
 import { EMPTY_SETTINGS, emptyCall, ENDLESS_WINDOWS, frame, PREFACE } from './csi-frames.ts';
 import { volumeRequest } from './csi-gateway.ts';
 import { seeded } from './seeded.ts';
-import { until } from "./until.ts";
+import { until } from './until.ts';
 
 export interface FuzzOptions {
   readonly folder: { file(name: string): string };
@@ -315,11 +315,15 @@ export async function fuzzGateway(options: FuzzOptions): Promise<FuzzReport> {
   const attacker = new Attacker(address, options.seed);
   const attacks = new Map(Object.keys(attacker.attacks).map((name) => [name, 0]));
   try {
-    await until(() =>
-            client.probe({ timeoutMs: 10_000 }).then(
-              () => true,
-              () => false,
-            ), 'the gateway is ready', 60_000);
+    await until(
+      () =>
+        client.probe({ timeoutMs: 10_000 }).then(
+          () => true,
+          () => false,
+        ),
+      'the gateway is ready',
+      60_000,
+    );
     // Memory is compared with that of a gateway after ordinary work: compiled code, buffers, and
     // what --max-in-flight calls at once leave behind.
     for (let round = 0; round < 4; round += 1)

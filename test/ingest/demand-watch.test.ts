@@ -8,7 +8,7 @@ import { objectId } from '#src/queue/wait-list.ts';
 import { createLogger, silentLog } from '#src/runtime/log.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 import { installCrds } from '../harness/snapshot-crds.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 const snapshotId = (name: string): string =>
   objectId({ resource: 'volumesnapshots', namespace: 'default', name });

@@ -13,7 +13,7 @@ import { makeFolder } from '../harness/csi-folder.ts';
 import { startTestGateway } from '../harness/csi-gateway.ts';
 import { sleep } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 const DRIVER = 'd.example';
 /** A gateway that does not answer within this time counts as unreachable. */

@@ -12,7 +12,7 @@ import type { JobKey } from '#src/queue/contract.ts';
 import { createLogger, silentLog } from '#src/runtime/log.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 import { installCrds, removeCrds } from '../harness/snapshot-crds.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 const OURS = 'provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection';
 const FOREIGN = 'example.com/other';

@@ -19,7 +19,7 @@ import { claimKey, QueueBench, sleep, snapshotKey, volumeKey } from '../harness/
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 import { installCrds } from '../harness/snapshot-crds.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 const CLASS = { resource: 'storageclasses', name: 'fast' };
 const ID = objectId(CLASS);

@@ -4,7 +4,7 @@ import type { Claim, Volume } from '#src/kube/objects.ts';
 import { secrets, volumes } from '#src/kube/resources.ts';
 import type { Fault, FaultAction } from '../../sandbox/api/http/faults.ts';
 import { Story } from './story.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 /** Each way in which the API server can fail to answer one request. */
 const FAULTS: readonly { readonly title: string; readonly action: FaultAction }[] = [
@@ -67,7 +67,10 @@ describe('an API server that fails once', () => {
   async function released(claim: Claim): Promise<Volume> {
     await story.runUntilDone(claim);
     await story.deleteClaim(claim);
-    await until(async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released', 'the volume is released');
+    await until(
+      async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released',
+      'the volume is released',
+    );
     return (await story.rig.volumeOf(claim)) as Volume;
   }
 
@@ -81,7 +84,10 @@ describe('an API server that fails once', () => {
         inject({ ...place.at, action });
         const run = () =>
           volume === undefined ? worker.reconcileClaim(claim) : worker.reconcileVolume(volume);
-        await until(async () => (await run()).kind === 'done', `it is done although the server ${title}`);
+        await until(
+          async () => (await run()).kind === 'done',
+          `it is done although the server ${title}`,
+        );
         await story.runUntilDone(claim, worker);
         if (volume === undefined) {
           await story.assertOneVolume(claim);
@@ -127,7 +133,10 @@ describe('an API server that fails once', () => {
     assert.equal(record['owner'], '');
     assert.notEqual(record['ans'] ?? '', '');
     await story.rig.kube.delete(volumes, { name });
-    await until(async () => (await story.rig.volumeOf(claim)) === undefined, 'the other PV is gone');
+    await until(
+      async () => (await story.rig.volumeOf(claim)) === undefined,
+      'the other PV is gone',
+    );
     await story.runUntilDone(claim);
     await story.assertOneVolume(claim);
     assert.equal(story.creates(claim).length, 1);

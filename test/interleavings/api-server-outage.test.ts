@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { systemClock } from '#src/runtime/clock.ts';
 import { Installation, NAMES } from './installation.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 describe('the processes, when the API server fails', () => {
   let sutler: Installation;
@@ -66,6 +66,10 @@ describe('the processes, when the API server fails', () => {
     );
     // A watch that was cut so often backs off for long before it is opened again.
     for (const name of NAMES)
-      await until(async () => (await sutler.readiness(name)).status === 200, `${name} is ready`, 90_000);
+      await until(
+        async () => (await sutler.readiness(name)).status === 200,
+        `${name} is ready`,
+        90_000,
+      );
   });
 });

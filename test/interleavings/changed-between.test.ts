@@ -8,7 +8,7 @@ import type { Claim, Class, Volume } from '#src/kube/objects.ts';
 import { claims, secrets, volumes } from '#src/kube/resources.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
 import { Story } from './story.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 /** What changes between an attempt whose answer was lost and the next one. */
 interface Change {
@@ -111,7 +111,10 @@ const CHANGES: readonly Change[] = [
           csi: { driver: 'other.example', volumeHandle: name },
         },
       });
-      await until(async () => (await story.readClaim(claim))?.spec.volumeName === name, 'the claim is bound');
+      await until(
+        async () => (await story.readClaim(claim))?.spec.volumeName === name,
+        'the claim is bound',
+      );
       return {};
     },
   },
@@ -158,9 +161,15 @@ describe('between two attempts at one volume', () => {
       assert.equal(volume?.spec.claimRef?.uid, claim.metadata.uid);
       assert.equal(volume?.spec.mountOptions, undefined);
       if (isReclaimed !== true) return story.assertOneVolume(claim);
-      await until(async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released', 'the volume controller releases it');
+      await until(
+        async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released',
+        'the volume controller releases it',
+      );
       const plain = story.worker();
-      await until(async () => (await plain.reconcileVolume(volume)).kind === 'done', 'its deletion is done');
+      await until(
+        async () => (await plain.reconcileVolume(volume)).kind === 'done',
+        'its deletion is done',
+      );
       await until(async () => (await story.rig.volumeOf(claim)) === undefined, 'its PV is gone');
       await story.assertNothingLeft(claim);
     });
@@ -215,7 +224,10 @@ describe('between two attempts at one volume', () => {
         { group: '', version: 'v1', plural: 'namespaces', kind: 'Namespace', namespaced: false },
         { name: NAMESPACE },
       );
-      await until(async () => (await story.rig.kube.get(secrets, metadata)) === undefined, 'the secret is gone with its namespace');
+      await until(
+        async () => (await story.rig.kube.get(secrets, metadata)) === undefined,
+        'the secret is gone with its namespace',
+      );
     };
 
     it('before the second attempt: nothing is sent and the record stays ambiguous', async () => {
@@ -248,7 +260,10 @@ describe('between two attempts at one volume', () => {
       await story.runUntilDone(claim);
       await story.deleteClaim(claim);
       await deleteNamespace();
-      await until(async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released', 'the volume is released');
+      await until(
+        async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released',
+        'the volume is released',
+      );
       const volume = await story.rig.volumeOf(claim);
       assert.ok(volume);
       const outcome = await story.worker().reconcileVolume(volume);

@@ -9,7 +9,7 @@ import type { JobKey } from '#src/queue/contract.ts';
 import { DRIVER } from '../jobs/rig.ts';
 import type { Orders, Place } from './killed-worker.ts';
 import { Pause, Story } from './story.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 const SCRIPT = fileURLToPath(new URL('killed-worker.js', import.meta.url));
 
@@ -164,7 +164,10 @@ describe('a worker that is killed', () => {
       const claim = await story.rig.claim();
       await story.runUntilDone(claim);
       await story.deleteClaim(claim);
-      await until(async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released', 'the volume is released');
+      await until(
+        async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released',
+        'the volume is released',
+      );
       const volume = await story.rig.volumeOf(claim);
       const job: JobKey = {
         kind: 'volume',

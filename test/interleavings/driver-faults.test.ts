@@ -13,7 +13,7 @@ import {
   startSampleDriver,
 } from '../../sandbox/driver/server.ts';
 import { Story, type Worker } from './story.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 /** A driver and a gateway of this test's own, which it can stop and start again. */
 describe('a driver and its gateway', () => {

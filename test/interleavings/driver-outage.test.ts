@@ -3,7 +3,7 @@ import { readdirSync } from 'node:fs';
 import { after, before, describe, it } from 'node:test';
 import { systemClock } from '#src/runtime/clock.ts';
 import { Installation, type Name, NAMES } from './installation.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 describe('the processes, when their driver fails', () => {
   let sutler: Installation;
@@ -26,7 +26,10 @@ describe('the processes, when their driver fails', () => {
       const before = new Map(NAMES.map((name) => [name, sutler.pid(name)]));
       const made = readdirSync(sutler.volumesDir).length;
       const names = sutler.makeClaims(8);
-      await until(() => readdirSync(sutler.volumesDir).length > made || sutler.pending < 8, 'calls are under way');
+      await until(
+        () => readdirSync(sutler.volumesDir).length > made || sutler.pending < 8,
+        'calls are under way',
+      );
       for (const name of killed) process.kill(before.get(name) ?? 0, 'SIGKILL');
       sutler.deleteClaims(names.slice(0, 4));
       await sutler.allBound();

@@ -5,7 +5,7 @@ import { claims, volumes } from '#src/kube/resources.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { Pause, Story } from './story.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 /* A worker pauses at a given place, as after SIGSTOP or during a long pause of its machine, while
  * other workers create, bind and delete the volume. */
@@ -118,7 +118,10 @@ describe('a worker that was frozen', () => {
     // It has an answer, so it writes the PV, of a deleted volume for a deleted claim.
     assert.equal((await frozen).kind, 'later');
     assert.ok(await story.rig.volumeOf(claim));
-    await until(async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released', 'the volume controller releases it');
+    await until(
+      async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released',
+      'the volume controller releases it',
+    );
     await story.runUntilDone(claim);
     await story.assertNothingLeft(claim);
     assert.equal(story.deletes().length, 1);
@@ -128,7 +131,10 @@ describe('a worker that was frozen', () => {
     const claim = await story.rig.claim();
     await story.runUntilDone(claim);
     await story.deleteClaim(claim);
-    await until(async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released', 'the volume is released');
+    await until(
+      async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released',
+      'the volume is released',
+    );
     const volume = (await story.rig.volumeOf(claim)) as Volume;
     const [beforeOpen, beforeCall] = [new Pause(), new Pause()];
     const early = story.worker({ records: pausedBeforeOpen(beforeOpen) }).reconcileVolume(volume);
@@ -289,7 +295,10 @@ describe('Create, Delete, Create', () => {
     const claim = await story.rig.claim();
     await story.runUntilDone(claim);
     await story.deleteClaim(claim);
-    await until(async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released', 'the volume is released');
+    await until(
+      async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released',
+      'the volume is released',
+    );
     const pause = new Pause();
     story.script(({ method }) => (method === 'DeleteVolume' ? pause.wait() : undefined));
     const removing = story.worker().reconcileVolume((await story.rig.volumeOf(claim)) as Volume);

@@ -11,7 +11,7 @@ import { startBinder } from '../../sandbox/binder/binder.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
 import { startTestRedis } from '../harness/redis.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 const CLI = fileURLToPath(new URL('../../sandbox/cli.js', import.meta.url));
 const DRIVER = 'faults.csi.sutler.dev';
@@ -138,7 +138,11 @@ export class Installation {
     this.makeClaims(1);
     await this.allBound();
     for (const name of NAMES)
-      await until(async () => (await this.readiness(name)).status === 200, `${name} is ready`, WITHIN_MS);
+      await until(
+        async () => (await this.readiness(name)).status === 200,
+        `${name} is ready`,
+        WITHIN_MS,
+      );
     await this.allWatch();
     this.#watches = this.cluster.api.watchCount();
   }
@@ -194,7 +198,11 @@ export class Installation {
 
   /** Resolves when all watches are open again. */
   allWatch(): Promise<void> {
-    return until(() => this.cluster.api.watchCount() >= this.#watches, 'all watches are open', WITHIN_MS);
+    return until(
+      () => this.cluster.api.watchCount() >= this.#watches,
+      'all watches are open',
+      WITHIN_MS,
+    );
   }
 
   /** Resolves when every claim and every PV is Bound, and the driver has one directory for each PV

@@ -12,7 +12,7 @@ import { silentLog } from '#src/runtime/log.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { DRIVER } from '../jobs/rig.ts';
 import { Pause, Story } from './story.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 /** Long enough, on a busy machine too, for what a test does while a call is under way. */
 const TIMING = { timeoutMs: 1_500, writeAllowanceMs: 500, settleMs: 100 };
@@ -152,7 +152,10 @@ describe('FLUSHALL while a call is under way and its claim is deleted', () => {
     const claim = await story.rig.claim();
     await story.runUntilDone(claim);
     await story.deleteClaim(claim);
-    await until(async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released', 'the volume is released');
+    await until(
+      async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released',
+      'the volume is released',
+    );
     await story.redis.flushall();
     await leader.check();
     const worker = story.worker({ timing: TIMING });
@@ -314,7 +317,10 @@ describe('an older backup', () => {
       metadata,
       spec: before.spec,
     });
-    await until(async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released', 'the volume controller releases it');
+    await until(
+      async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released',
+      'the volume controller releases it',
+    );
     await story.runUntilDone(claim);
     await story.assertNothingLeft(claim);
     assert.equal(story.deletes().length, 1);

@@ -11,7 +11,7 @@ import { type Binder, startBinder } from '../../sandbox/binder/binder.ts';
 import type { DriverCall } from '../../sandbox/driver/server.ts';
 import { kubeWith } from '../jobs/kube-with.ts';
 import { DRIVER, openRig, type Rig } from '../jobs/rig.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 /** Times of a worker, short enough for a test. */
 export interface Timing {
@@ -200,20 +200,24 @@ export class Story {
    * do. */
   async runUntilDone(claim: Claim, worker = this.worker()): Promise<void> {
     let last: readonly unknown[] = [];
-    await until(async () => {
-            const provisioned = await worker.reconcileClaim(claim);
-            const volume = await this.rig.volumeOf(claim);
-            const removed = volume === undefined ? undefined : await worker.reconcileVolume(volume);
-            await this.#binder.idle();
-            last = [provisioned, removed];
-            if (provisioned.kind !== 'done' || (removed !== undefined && removed.kind !== 'done'))
-              return false;
-            if ((await this.redis.hexists(`{csi}:open:${DRIVER}`, claim.metadata.uid)) === 1)
-              return false;
-            const now = await this.readClaim(claim);
-            const left = await this.rig.volumeOf(claim);
-            return now === undefined ? left === undefined : left?.status?.phase === 'Bound';
-          }, `the jobs of claim ${claim.metadata.name} are done`, 6_000).catch((cause: unknown) => {
+    await until(
+      async () => {
+        const provisioned = await worker.reconcileClaim(claim);
+        const volume = await this.rig.volumeOf(claim);
+        const removed = volume === undefined ? undefined : await worker.reconcileVolume(volume);
+        await this.#binder.idle();
+        last = [provisioned, removed];
+        if (provisioned.kind !== 'done' || (removed !== undefined && removed.kind !== 'done'))
+          return false;
+        if ((await this.redis.hexists(`{csi}:open:${DRIVER}`, claim.metadata.uid)) === 1)
+          return false;
+        const now = await this.readClaim(claim);
+        const left = await this.rig.volumeOf(claim);
+        return now === undefined ? left === undefined : left?.status?.phase === 'Bound';
+      },
+      `the jobs of claim ${claim.metadata.name} are done`,
+      6_000,
+    ).catch((cause: unknown) => {
       throw new Error(`not done; the last runs ended with ${JSON.stringify(last)}`, { cause });
     });
   }

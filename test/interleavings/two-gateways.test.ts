@@ -8,7 +8,7 @@ import type { Volume } from '#src/kube/objects.ts';
 import { DriverStatus } from '../../sandbox/driver/driver-status.ts';
 import { startTestGateway } from '../harness/csi-gateway.ts';
 import { Pause, Story } from './story.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 /** During a rolling update of a driver its old and its new gateway run at the same time, each with
  * a single flight of its own. Only the volume record keeps their calls apart. */
@@ -72,7 +72,10 @@ describe('two gateways at one driver', () => {
     const [old, newer] = [workerAt(0), workerAt(1)];
     await story.runUntilDone(claim, old.worker);
     await story.deleteClaim(claim);
-    await until(async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released', 'the volume is released');
+    await until(
+      async () => (await story.rig.volumeOf(claim))?.status?.phase === 'Released',
+      'the volume is released',
+    );
     const volume = (await story.rig.volumeOf(claim)) as Volume;
     const pause = new Pause();
     story.script(({ method }) => (method === 'DeleteVolume' ? pause.wait() : undefined));

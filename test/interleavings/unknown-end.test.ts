@@ -22,7 +22,7 @@ import {
   type RawDriver,
 } from '../harness/csi-raw-driver.ts';
 import { Story } from './story.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 const MADE = toBinary(
   CreateVolumeResponseSchema,

@@ -6,7 +6,7 @@ import { volumeAttachments } from '#src/kube/resources.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { Registry } from '#src/runtime/metrics.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 const ATTACHES = { controllerCapabilities: new Set(['PUBLISH_UNPUBLISH_VOLUME']) };
 const DOES_NOT_ATTACH = { controllerCapabilities: new Set<string>() };
@@ -79,12 +79,12 @@ describe('the cache of attachments', () => {
       );
       await kube.delete(volumeAttachments, { name: 'four' });
       await until(() => {
-              const [now] = caches.attachedTo('pv-4');
-              return (
-                now !== undefined &&
-                Number(now.metadata.resourceVersion) > Number(before?.metadata.resourceVersion) + 1
-              );
-            }, 'the attachment’s new version is seen');
+        const [now] = caches.attachedTo('pv-4');
+        return (
+          now !== undefined &&
+          Number(now.metadata.resourceVersion) > Number(before?.metadata.resourceVersion) + 1
+        );
+      }, 'the attachment’s new version is seen');
       await kube.patch(
         volumeAttachments,
         { name: 'four' },

@@ -17,7 +17,7 @@ import {
   type KubeServer,
   type OpenWatch,
 } from '../harness/kube-server.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 const server = await startKubeServer(() => {});
 const clients: KubeClient[] = [];

@@ -7,13 +7,8 @@ import { type EventInput, EventRecorder, type EventRecorderOptions } from '#src/
 import type { Event } from '#src/kube/objects.ts';
 import { systemClock, type Clock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import {
-  plainAccess,
-  startKubeServer,
-  type Handler,
-  type Reply,
-} from '../harness/kube-server.ts';
-import { until } from "../harness/until.ts";
+import { plainAccess, startKubeServer, type Handler, type Reply } from '../harness/kube-server.ts';
+import { until } from '../harness/until.ts';
 
 const server = await startKubeServer(() => {});
 const client = createKubeClient({

@@ -22,7 +22,7 @@ import {
   type Reply,
   type Seen,
 } from '../harness/kube-server.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 const unhandled: unknown[] = [];
 process.on('unhandledRejection', (reason) => unhandled.push(reason));
@@ -315,7 +315,10 @@ describe('after a watch has ended', () => {
       Object.assign(cluster, { items: [item('a', 1), item('c', 15)], version: 20 });
       lastWatch().send('BOOKMARK', { metadata: { resourceVersion: '11' } });
       end(lastWatch());
-      await until(() => lists().length === 2 && cluster.watches.length === 2, 'it listed again and watches');
+      await until(
+        () => lists().length === 2 && cluster.watches.length === 2,
+        'it listed again and watches',
+      );
       assert.deepEqual(changes.slice(2), ['added c@15', 'deleted b@2']);
       assert.equal(watches().at(-1)?.query.get('resourceVersion'), '20');
       assert.deepEqual(sleptMs, []);
@@ -409,9 +412,12 @@ describe('while the API server refuses', () => {
       'persistentvolumeclaims is forbidden: User "x" cannot list resource',
     );
     const reflector = start({ backoff: { startMs: 5000, maxMs: 5000 } });
-    await until(() =>
-            reflector.trouble?.includes('User "x" cannot list resource (grant list and watch)') ===
-            true, 'the trouble is reported');
+    await until(
+      () =>
+        reflector.trouble?.includes('User "x" cannot list resource (grant list and watch)') ===
+        true,
+      'the trouble is reported',
+    );
     assert.equal(reflector.hasSynced, false);
   });
 
@@ -470,7 +476,10 @@ describe('while the API server refuses', () => {
     const reflector = start({ client: lone });
     await synced(reflector);
     await other.close();
-    await until(() => reflector.trouble?.includes('ECONNREFUSED') === true, 'the trouble is reported');
+    await until(
+      () => reflector.trouble?.includes('ECONNREFUSED') === true,
+      'the trouble is reported',
+    );
     assert.equal(reflector.size, 2, 'the copy stays');
     await reflector.stop();
     await lone.close();
@@ -527,7 +536,10 @@ describe('a caller of the reflector', () => {
   it('can stop it during a pause', async () => {
     cluster.onList = refuse(500, 'InternalError');
     const reflector = start({ backoff: { startMs: 60_000, maxMs: 60_000 } });
-    await until(() => reflector.trouble?.includes('no') === true && lists().length === 1, 'it pauses');
+    await until(
+      () => reflector.trouble?.includes('no') === true && lists().length === 1,
+      'it pauses',
+    );
     const startMs = performance.now();
     await reflector.stop();
     assert.ok(performance.now() - startMs < 2000);

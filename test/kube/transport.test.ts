@@ -17,7 +17,7 @@ import {
   type Reply,
   type Seen,
 } from '../harness/kube-server.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'sutler-transport-'));
 const authority = createAuthority(directory, 'ca');

@@ -13,7 +13,7 @@ import {
 } from '#src/queue/bullmq-layout.ts';
 import { keyPrefix } from '#src/redis/key-names.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 const KEY_ID = 'claim/u1';
 const HOUR_MS = 3_600_000;

@@ -5,7 +5,7 @@ import { queueName } from '#src/queue/key-names.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { claimKey, QueueBench, sleep } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 const KEYS = Array.from({ length: 200 }, (_, i) => claimKey(`c${i}`));
 const done: Outcome = { kind: 'done' };

@@ -10,7 +10,7 @@ import { readStatus, type StatusPlace } from '#src/queue/status.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { claimKey, QueueBench, sleep, snapshotKey, volumeKey } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 describe('Consumer', () => {
   let redis: TestRedis;

@@ -7,7 +7,7 @@ import { listQueues } from '#src/queue/registry.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { claimKey, QueueBench, volumeKey } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 describe('Producer', () => {
   let redis: TestRedis;

@@ -3,7 +3,7 @@ import { after, before, describe, it } from 'node:test';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { claimKey, QueueBench, sleep } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 const done: Outcome = { kind: 'done' };
 const down: Outcome = { kind: 'later', reason: 'the driver is not connected', isDriverDown: true };

@@ -8,7 +8,7 @@ import { listQueues } from '#src/queue/registry.ts';
 import { sleep } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { TestBed } from './test-bed.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 interface Fault {
   readonly what: string;

@@ -17,7 +17,7 @@ import { startTestGateway } from '../harness/csi-gateway.ts';
 import { sleep } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 interface Running {
   readonly url: string;

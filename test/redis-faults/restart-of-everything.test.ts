@@ -6,7 +6,7 @@ import { queueName } from '#src/queue/key-names.ts';
 import type { Outcome } from '#src/queue/outcome.ts';
 import { claimKey, QueueBench, sleep } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 /* Stands for 2,000 failing claims with delays of up to 5 min, measured in windows of 10 s: here 400
  * claims with delays of up to 3 s, measured in windows of half a second. */

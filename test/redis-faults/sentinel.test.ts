@@ -11,7 +11,7 @@ import { startRedisServer, type RedisServer } from '#src/redis/server.ts';
 import { Closers } from '#src/runtime/closers.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { TestBed } from './test-bed.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 describe('a failover by Sentinel', () => {
   it('loses nothing and calls no key twice, and no process is restarted', async (t) => {

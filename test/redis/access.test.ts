@@ -7,7 +7,7 @@ import { readStatus } from '#src/queue/status.ts';
 
 import { claimKey, QueueBench } from '../harness/queue.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 /** The commands that producer and consumer send, for a Redis user with restricted rights. */
 const COMMANDS =

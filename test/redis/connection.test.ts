@@ -3,7 +3,7 @@ import { after, before, describe, it } from 'node:test';
 import { openRedis, redisOptions, type RedisLink } from '#src/redis/connection.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 describe('redisOptions', () => {
   it('lets a worker wait for Redis, and other roles fail soon', () => {

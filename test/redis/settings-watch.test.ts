@@ -3,7 +3,7 @@ import { openRedis, type RedisLink } from '#src/redis/connection.ts';
 import { watchSettings } from '#src/redis/settings-watch.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 describe('watchSettings', () => {
   let redis: TestRedis;

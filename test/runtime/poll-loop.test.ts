@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { systemClock } from '#src/runtime/clock.ts';
 import { PollLoop, type PollLoopOptions } from '#src/runtime/poll-loop.ts';
-import { until } from "../harness/until.ts";
+import { until } from '../harness/until.ts';
 
 const NEVER_MS = 600_000;
 

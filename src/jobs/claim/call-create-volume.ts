@@ -11,7 +11,7 @@ import { classNameOf } from '../../volumes/eligibility.ts';
 import { type BadAnswer, readAnswer, type VolumeAnswer } from '../../volumes/persistent-volume.ts';
 import type { ClaimAttempt } from '../attempt.ts';
 import { handleNotForwarded, parkOrRetry } from '../common-outcomes.ts';
-import { recordClaimEvent, reportProvisioningFailed } from '../events.ts';
+import { recordClaimEvent, reportProvisioningFailed } from '../report-events.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { readSecretValues, redactDriverError, type SecretValues } from '../secret-values.ts';
 import { cleanUpVolume } from './clean-up.ts';

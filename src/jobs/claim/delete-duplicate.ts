@@ -4,7 +4,7 @@ import type { Outcome } from '../../queue/outcome.ts';
 import { deletionSecret } from '../../volumes/deletion.ts';
 import { compareVolumes } from '../../volumes/handles.ts';
 import { completeVolume } from '../../volumes/persistent-volume.ts';
-import { recordClaimEvent, reportProvisioningFailed } from '../events.ts';
+import { recordClaimEvent, reportProvisioningFailed } from '../report-events.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { readSecretValues, redactDriverError } from '../secret-values.ts';
 import { type CreatedVolume, keepAnswer } from './creation.ts';

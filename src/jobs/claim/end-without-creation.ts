@@ -1,7 +1,7 @@
 import { classes } from '../../kube/resources.ts';
 import type { Outcome } from '../../queue/outcome.ts';
 import { parkOrRetry } from '../common-outcomes.ts';
-import { type ClaimRun, recordClaimEvent, reportProvisioningFailed } from '../events.ts';
+import { type ClaimRun, recordClaimEvent, reportProvisioningFailed } from '../report-events.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import type { Intent } from './decide-intent.ts';
 

@@ -4,7 +4,7 @@ import { volumes } from '../../kube/resources.ts';
 import type { Outcome } from '../../queue/outcome.ts';
 import { compareVolumes } from '../../volumes/handles.ts';
 import { completeVolume, type VolumeSkeleton } from '../../volumes/persistent-volume.ts';
-import { recordClaimEvent, reportProvisioningFailed } from '../events.ts';
+import { recordClaimEvent, reportProvisioningFailed } from '../report-events.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { readClaim } from '../read-claims.ts';
 import { releaseRestoredSnapshot } from '../snapshot/release-restored.ts';

@@ -6,7 +6,7 @@ import type { DeletionPlan } from '../../volumes/plan-deletion.ts';
 import type { WaitCondition } from '../../volumes/refused-error.ts';
 import type { Attempt } from '../attempt.ts';
 import { handleNotForwarded, parkOrRetry } from '../common-outcomes.ts';
-import { reportDeletionFailed, type VolumeRun } from '../events.ts';
+import { reportDeletionFailed, type VolumeRun } from '../report-events.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { readSecretValues, redactDriverError, type SecretProblem } from '../secret-values.ts';
 

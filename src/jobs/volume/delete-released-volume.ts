@@ -8,7 +8,7 @@ import { recordId } from '../../volumes/deletion.ts';
 import { type DeletionPlan, planDeletion } from '../../volumes/plan-deletion.ts';
 import { MAX_READ_AGE_MS, startAttempt } from '../attempt.ts';
 import { waitForRecord, WORKER_STOPPING } from '../common-outcomes.ts';
-import type { VolumeRun } from '../events.ts';
+import type { VolumeRun } from '../report-events.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { callDeleteVolume, refuseDeletion } from './call-delete-volume.ts';
 import { resolveCreation } from './resolve-creation.ts';

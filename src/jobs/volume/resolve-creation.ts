@@ -5,7 +5,7 @@ import type { Attempt } from '../attempt.ts';
 import { waitForRecord } from '../common-outcomes.ts';
 import { sendStored } from '../claim/call-create-volume.ts';
 import { deleteDuplicateVolume } from '../claim/delete-duplicate.ts';
-import type { VolumeRun } from '../events.ts';
+import type { VolumeRun } from '../report-events.ts';
 import type { ProcessorPorts } from '../ports.ts';
 
 /** Repeats the CreateVolume of a volume before its deletion, because its creation is open or ended

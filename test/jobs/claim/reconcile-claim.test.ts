@@ -10,7 +10,7 @@ import { systemClock } from '#src/runtime/clock.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
 import { kubeWith } from '../kube-with.ts';
 import { openRig, type Rig } from '../rig.ts';
-import { until } from "../../harness/until.ts";
+import { until } from '../../harness/until.ts';
 
 describe('reconcileClaim', () => {
   let rig: Rig;

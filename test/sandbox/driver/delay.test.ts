@@ -4,7 +4,7 @@ import { Controller } from '#src/csi/generated/csi_pb.ts';
 import type { Clock } from '#src/runtime/clock.ts';
 import { volumeRequest } from '../../harness/csi-gateway.ts';
 import { openDriver, type DriverUnderTest } from '../../harness/sample-driver.ts';
-import { until } from "../../harness/until.ts";
+import { until } from '../../harness/until.ts';
 
 const { createVolume, deleteVolume, controllerModifyVolume, createSnapshot, deleteSnapshot } =
   Controller.method;

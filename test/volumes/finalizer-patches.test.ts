@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { addFinalizer, removeFinalizer } from '#src/volumes/finalizers.ts';
+import { addFinalizer, removeFinalizer } from '#src/volumes/finalizer-patches.ts';
 
 const OURS = 'ours';
 
