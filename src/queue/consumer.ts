@@ -344,7 +344,7 @@ export class Consumer {
       );
       // Only the error's name: its message was not checked for secrets.
       const what = error instanceof Error ? error.name : typeof error;
-      return { kind: 'retry', reason: `unexpected ${what}, see the log of ${name}`, error };
+      return { kind: 'retry', reason: `unexpected ${what}, see the log of ${name}` };
     }
   }
 

@@ -18,7 +18,6 @@ export type Outcome =
   | {
       readonly kind: 'retry';
       readonly reason: string;
-      readonly error?: unknown;
       readonly minDelayMs?: number;
       readonly isAbsent?: true;
       readonly holdOffScope?: string;
