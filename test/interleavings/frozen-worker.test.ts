@@ -93,7 +93,7 @@ describe('a worker that was frozen', () => {
     pause.resume();
     const outcome = await frozen;
     assert.ok(
-      outcome.kind === 'later' && outcome.reason.includes('taken over'),
+      outcome.kind === 'later' && outcome.reason.includes('another run took over'),
       JSON.stringify(outcome),
     );
     assert.equal(story.creates(claim).length, 1);

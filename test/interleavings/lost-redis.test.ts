@@ -81,7 +81,7 @@ describe('FLUSHALL while a call is under way and its claim is deleted', () => {
     pause.resume();
     const outcome = await run;
     assert.ok(
-      outcome.kind === 'later' && outcome.reason.includes('taken over'),
+      outcome.kind === 'later' && outcome.reason.includes('another run took over'),
       JSON.stringify(outcome),
     );
     assert.ok(await story.rig.volumeOf(claim));
