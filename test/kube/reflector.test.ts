@@ -245,7 +245,7 @@ describe('Reflector', () => {
 });
 
 describe('after a watch has ended', () => {
-  it('in order: resumes at once from the last version or bookmark, without relisting', async () => {
+  it('resumes from the last version or bookmark, without relisting, if the server ended it', async () => {
     const { clock, sleptMs } = recordSleeps();
     await synced(start({ clock }));
     lastWatch().send('ADDED', item('c', 11));
@@ -265,7 +265,7 @@ describe('after a watch has ended', () => {
     assert.deepEqual([lists().length, sleptMs], [1, []]);
   });
 
-  it('in order but at once, repeatedly: backs off, without trouble', async () => {
+  it('backs off, without trouble, if the server ends it at once again and again', async () => {
     const { clock, sleptMs } = recordSleeps();
     cluster.onWatch = firstTimes(6, (_, reply) => reply.watch().end(), openWatch);
     const reflector = start({ clock, backoff: { startMs: 500, maxMs: 30_000 } });
@@ -277,7 +277,7 @@ describe('after a watch has ended', () => {
     assert.equal(lists().length, 1);
   });
 
-  it('by a reset within a line: reconnects, and no change is lost or reported twice', async () => {
+  it('loses no change and reports none twice if it was reset within a line', async () => {
     await synced(start());
     const text = `${JSON.stringify({ type: 'ADDED', object: item('ü', 11) })}\n`;
     const bytes = Buffer.from(text);
@@ -290,7 +290,7 @@ describe('after a watch has ended', () => {
     assert.deepEqual([changes[2], lists().length], ['added ü@11', 1]);
   });
 
-  it('by silence: resumes from the last version, without trouble', async () => {
+  it('resumes from the last version, without trouble, if it fell silent', async () => {
     const { clock, sleptMs } = recordSleeps();
     const reflector = start({ idleTimeoutMs: 60, clock });
     await synced(reflector);
@@ -306,7 +306,7 @@ describe('after a watch has ended', () => {
         watch.send('ERROR', statusOf(410, 'Expired', 'too old resource version')),
     ],
   ] as const) {
-    it(`by ${title}: relists at once, and reports what has changed meanwhile`, async () => {
+    it(`relists at once after ${title}, and reports what has changed meanwhile`, async () => {
       const { clock, sleptMs } = recordSleeps();
       const reflector = start({ clock });
       await synced(reflector);
@@ -325,14 +325,14 @@ describe('after a watch has ended', () => {
     });
   }
 
-  it('by repeated 410: backs off between the lists', async () => {
+  it('backs off between the lists after repeated 410', async () => {
     const { clock, sleptMs } = recordSleeps();
     cluster.onWatch = firstTimes(4, refuse(410, 'Expired'), openWatch);
     await synced(start({ clock }));
     assert.deepEqual([lists().length, sleptMs.length], [5, 3]);
   });
 
-  it('by another ERROR event, also as the first event: says so and resumes', async () => {
+  it('reports another ERROR event, also as the first event, and resumes', async () => {
     const troubles: (string | undefined)[] = [];
     cluster.onWatch = firstTimes(
       3,
@@ -354,7 +354,7 @@ describe('after a watch has ended', () => {
     assert.equal(lists().length, 1);
   });
 
-  it('by bytes that are not an event: reconnects', async () => {
+  it('reconnects after bytes that are not an event', async () => {
     await synced(start());
     lastWatch().write('<html>\n');
     await until(() => cluster.watches.length === 2, 'the next is open');

@@ -40,7 +40,8 @@ const FAULTS: readonly Fault[] = [
   {
     what: 'flushed',
     inject: (redis) => redis.redis.flushall(),
-    logged: /Redis was emptied[\s\S]*volume records may be lost/,
+    // Two parts report it, in either order.
+    logged: /(?=[\s\S]*WARN.*: Redis was emptied)(?=[\s\S]*volume records may be lost)/,
     durationMs: 0,
   },
   {
