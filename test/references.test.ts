@@ -130,7 +130,8 @@ describe('references', () => {
 });
 
 /** Links, table rows, commands in pages, drawings, and lines with a text or a regular expression. */
-const UNBREAKABLE = /https?:\/\/|^\s*\||['"`]|\/[^/ ]+\/[a-z]*[,).;]|--[a-z]|-->/;
+const UNBREAKABLE =
+  /https?:\/\/|^\s*\||['"`]|^\s*\/.*\/[a-z]*,?$|\/[^/ ]+\/[a-z]*[,).;]|--[a-z]|-->/;
 
 describe('committed text', () => {
   it('is at most 100 columns wide, but for links and what a formatter can’t break', () => {

@@ -41,8 +41,8 @@ export interface StreamOptions {
   readonly onData: (chunk: Buffer) => void;
 }
 
-/** API servers close idle connections after 90 s. Ours are closed earlier, so that no request is sent
- * on a connection that the server is closing. A shorter Keep-Alive hint takes precedence. */
+/** API servers close idle connections after 90 s. Ours are closed earlier, so that no request is
+ * sent on a connection that the server is closing. A shorter Keep-Alive hint takes precedence. */
 const KEEP_ALIVE_MS = 45_000;
 const CONNECT_TIMEOUT_MS = 10_000;
 const CLOSE_GRACE_MS = 5_000;

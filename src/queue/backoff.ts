@@ -6,8 +6,8 @@ import type { Outcome } from './outcome.ts';
  *
  *   retry    grows with each failure, from --retry-interval-start to --retry-interval-max, full
  *            jitter
- *   later    grows with each such run from 0.5 s to 30 s, full jitter; 0.5 s to 1 s while the driver
- *            can't be reached, since the circuit breaker keeps the queue from running then
+ *   later    grows with each such run from 0.5 s to 30 s, full jitter; 0.5 s to 1 s while the
+ *            driver can't be reached, since the circuit breaker keeps the queue from running then
  *   running  grows with each such run from 1 s to 30 s
  *   parked   --retry-interval-max, unless its object changes before
  *
