@@ -100,7 +100,7 @@ export async function startWorkload(options: WorkloadOptions): Promise<Workload>
       changed(track);
     },
   });
-  await Promise.all([claimReflector.synced(), volumeReflector.synced()]);
+  await Promise.all([claimReflector.waitForSync(), volumeReflector.waitForSync()]);
 
   const create = async (name: string): Promise<void> => {
     await client.create(claims, namespace, {

@@ -92,7 +92,7 @@ export async function startWorkload(options: WorkloadOptions): Promise<Workload>
       });
     },
   });
-  await Promise.all([claimReflector.synced(), volumeReflector.synced()]);
+  await Promise.all([claimReflector.waitForSync(), volumeReflector.waitForSync()]);
 
   const live = async (name: string, life: Life, signal: AbortSignal): Promise<void> => {
     const { metadata } = await client.create<RawObject>(claims, namespace, {

@@ -96,7 +96,7 @@ export function watchProgress(client: KubeClient, log: Logger): ProgressWatch {
       return all;
     },
     async waitUntilNoVolumes(signal) {
-      await volumeReflector.synced(signal).catch(() => undefined);
+      await volumeReflector.waitForSync(signal).catch(() => undefined);
       await waitUntil(() => volumeReflector.size === 0, signal);
       return [...volumeReflector.list()].map(({ metadata }) => metadata.name);
     },

@@ -20,6 +20,32 @@ const documents = [
   ),
 ];
 
+interface Link {
+  /** Path from the root. */
+  readonly target: string;
+  /** '' for the whole page. */
+  readonly section: string;
+}
+
+function linksOf(document: string): readonly Link[] {
+  return [...read(document).matchAll(/\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)/g)].map(
+    ([, path = '', section = '']) => ({
+      target: path === '' ? document : join(dirname(document), path),
+      section,
+    }),
+  );
+}
+
+/** The anchors that a page's headings get. */
+function sectionsOf(page: string): readonly string[] {
+  return [...read(page).matchAll(/^#+ (.*)$/gm)].map(([, heading = '']) =>
+    heading
+      .toLowerCase()
+      .replace(/[^\p{L}\p{N} _-]/gu, '')
+      .replaceAll(' ', '-'),
+  );
+}
+
 describe('documents', () => {
   it('list the flags that there are (else: npm run generate:flags)', async () => {
     assert.equal(read('docs/flags.md'), await formatMarkdown(flagsDocument()));
@@ -27,10 +53,14 @@ describe('documents', () => {
 
   for (const document of documents) {
     it(`link only to files that exist: ${document}`, () => {
-      const links = [...read(document).matchAll(/\]\((?!https?:|#)([^)#]+)(?:#[^)]*)?\)/g)].map(
-        (match) => match[1] ?? '',
+      const broken = linksOf(document).filter(({ target }) => !existsSync(join(ROOT, target)));
+      assert.deepEqual(broken, []);
+    });
+
+    it(`link only to sections that exist: ${document}`, () => {
+      const broken = linksOf(document).filter(
+        ({ target, section }) => section !== '' && !sectionsOf(target).includes(section),
       );
-      const broken = links.filter((link) => !existsSync(join(ROOT, dirname(document), link)));
       assert.deepEqual(broken, []);
     });
 

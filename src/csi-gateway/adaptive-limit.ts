@@ -10,7 +10,7 @@ export interface LimitSample {
 /** Codes with which a driver reports overload. */
 const OVERLOAD = new Set<number>([Code.ResourceExhausted, Code.Unavailable, Code.DeadlineExceeded]);
 const SHRINK = 0.7;
-/** Calls that take this many times their usual duration probably wait for each other. */
+/** Calls that take this many times their usual duration count as a sign of overload. */
 const SLOW_FACTOR = 2;
 /** Below this duration, load can't be told from noise. */
 const SLOW_FLOOR_MS = 100;

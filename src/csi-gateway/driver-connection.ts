@@ -167,7 +167,10 @@ export class DriverConnection {
   async #useSession(session: ClientHttp2Session): Promise<void> {
     const { log, metrics } = this.#options;
     const lost = new AbortController();
-    lost.signal.addEventListener('abort', () => this.#pause.abort(), { once: true });
+    const endPause = (): void => {
+      if (this.#session === session) this.#pause.abort();
+    };
+    lost.signal.addEventListener('abort', endPause, { once: true });
     const lose = (): void => lost.abort();
     session.once('close', lose);
     // After a GOAWAY, calls under way may still succeed; new calls need a new session at once.

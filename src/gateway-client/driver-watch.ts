@@ -57,15 +57,15 @@ export class DriverWatch {
 
   /** Resolves when the driver has reported its name and capabilities; with undefined if the signal
    * aborts first. */
-  known(signal: AbortSignal): Promise<DriverInfo | undefined> {
+  waitUntilKnown(signal: AbortSignal): Promise<DriverInfo | undefined> {
     return unlessAborted(this.#first, signal);
   }
 
   /** The latest report.
-   * @throws Error before known() has resolved */
+   * @throws Error before waitUntilKnown() has resolved */
   current(): DriverInfo {
     if (this.#current === undefined)
-      throw new Error('the driver is not known yet: await known() first');
+      throw new Error('the driver is not known yet: await waitUntilKnown() first');
     return this.#current;
   }
 

@@ -34,7 +34,7 @@ export interface GatewayPool {
   /** In the order of the flag. */
   readonly gateways: readonly GatewayClient[];
   /** Address of the only gateway; '' if there are several. */
-  readonly sole: string;
+  readonly soleAddress: string;
   /** All gateways, the preferred one first: for questions that each replica answers alike. */
   inOrder(): readonly GatewayClient[];
   /** Prefers a gateway. Does nothing for an address that is not in the pool. */
@@ -42,8 +42,8 @@ export interface GatewayPool {
   /** Go to the gateway that the settings name. If the pool does not have it, they fail with
    * Unavailable, not forwarded. */
   readonly calls: ControllerCalls;
-  /** Goes to the preferred gateway. */
-  readonly asks: Pick<CsiClient, 'listVolumes'>;
+  /** For questions that each replica answers alike: goes to the preferred gateway. */
+  readonly anyReplica: Pick<CsiClient, 'listVolumes'>;
   close(): void;
 }
 
@@ -73,10 +73,10 @@ export function openGatewayPool(options: {
     throw new UsageError(
       '--gateway: empty; name the csi-gateway, like unix:///run/sutler/gateway.sock',
     );
-  const sole = gateways.length === 1 ? first.address : '';
+  const soleAddress = gateways.length === 1 ? first.address : '';
   let preferred = first;
   const clientFor = (address: string, method: string): CsiClient => {
-    const gateway = byAddress.get(address === '' ? sole : address);
+    const gateway = byAddress.get(address === '' ? soleAddress : address);
     if (gateway !== undefined) {
       preferred = gateway;
       return gateway.client;
@@ -94,7 +94,7 @@ export function openGatewayPool(options: {
   };
   return {
     gateways,
-    sole,
+    soleAddress,
     inOrder: () => [preferred, ...gateways.filter((gateway) => gateway !== preferred)],
     prefer: (address) => (preferred = byAddress.get(address) ?? preferred),
     calls: {
@@ -103,7 +103,9 @@ export function openGatewayPool(options: {
       deleteVolume: async (request, settings) =>
         clientFor(settings.gateway, 'DeleteVolume').deleteVolume(request, settings),
     },
-    asks: { listVolumes: (request, settings) => preferred.client.listVolumes(request, settings) },
+    anyReplica: {
+      listVolumes: (request, settings) => preferred.client.listVolumes(request, settings),
+    },
     close: () => {
       for (const { client } of gateways) client.close();
     },

@@ -38,9 +38,12 @@ export class Leadership {
 
   /** This process leads from now on, as long as the Lease says so. */
   begin(lease: LeaseStatus): void {
-    const { driver, gate, resync, failover, sweep, isRedisOurs, log } = this.#options;
+    const { driver, gate, resync, failover, foreignLeader, sweep, isRedisOurs, log } =
+      this.#options;
     gate.allow(() => isRedisOurs() && lease.isLeader);
     log.info({ driver }, 'leading: this ingest enqueues claims and volumes');
+    // Before the resync: workers put off what they take while another provisioner leads.
+    foreignLeader.observe(undefined);
     failover.checkNow();
     void this.#checkIncarnation();
     void resync.run('leading');

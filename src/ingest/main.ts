@@ -60,9 +60,9 @@ async function start(context: Context): Promise<void> {
   const times = leaseTimes(flags);
   const namespace = await leaseNamespace(flags.leaderElectionNamespace, context.env);
   const connections = await openConnections(context, 'ingest', 'sutler-ingest');
-  health.ready('kubernetes', () => 'waiting for the driver first');
+  addFirstChecks(health);
   context.announce(await openHttpEndpoint(context));
-  const driver = await connections.driver.known(stopping);
+  const driver = await connections.driver.waitUntilKnown(stopping);
   if (driver === undefined) return;
 
   const lease = { namespace, name: leaseName(driver.name) };
@@ -72,13 +72,13 @@ async function start(context: Context): Promise<void> {
   const events = openEvents(base);
   const changes = new Listeners<string>();
   const watcher = openWatcher(base, events, changes);
-  await watcher.synced(stopping);
+  await watcher.waitForSync(stopping);
   if (stopping.aborted) return;
   openWaits(base, watcher, changes);
   openAudit(base, events);
   const resync = openResync(base, watcher, producer);
   const leadership = openLeadership(base, watcher, resync);
-  await connections.marker.ours(stopping);
+  await connections.marker.waitUntilOurs(stopping);
   if (stopping.aborted) return;
   connections.marker.onChange((isOurs) => isOurs && leadership.resume());
   if (flags.leaderElection) competeForLease(base, times, leadership);
@@ -127,7 +127,7 @@ function openWatcher(
     client: kube,
     driver: { ...driver, inTreeName: inTreeNameOf(driver.name) },
     gate,
-    onObject: (object) => changes.tell(object),
+    onObject: (object) => changes.notify(object),
     onRefused(volume, reason) {
       if (gate.isAllowing) events.record(volumeFailedDelete(volume, reason));
     },
@@ -149,7 +149,7 @@ function openWaits(
   const demandWatch = new DemandWatch({
     client: kube,
     watchSecrets: flags.watchSecrets,
-    onChange: (object) => changes.tell(object),
+    onChange: (object) => changes.notify(object),
     clock: systemClock,
     log,
   });
@@ -178,7 +178,7 @@ function openAudit(
   if (flags.auditIntervalMs <= 0 || !controllerCapabilities.has('LIST_VOLUMES')) return;
   const auditing = startPeriodicAudit({
     ports: {
-      csi: gateways.asks,
+      csi: gateways.anyReplica,
       kube,
       openRecords: () => openRecords(link.redis, flags.redisPrefix, name),
       ledger: redisAuditLedger(link.redis, flags.redisPrefix, name),
@@ -195,6 +195,13 @@ function openAudit(
     metrics,
   });
   closers.add('audit', () => auditing.stop());
+}
+
+/** Checks that /readyz and /healthz have before their parts are opened. Upstream's liveness probe,
+ * too, asks for leader-election from the start, and where --leader-election is false. */
+function addFirstChecks(health: Context['health']): void {
+  health.ready('kubernetes', () => 'waiting for the driver first');
+  health.live('leader-election', () => undefined);
 }
 
 /** Resyncs at each interval, and when Redis can be reached again. */

@@ -8,6 +8,7 @@ import type { JobKey } from '../queue/contract.ts';
 import { timerMs } from '../runtime/clock.ts';
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
+import { hasFinalizer } from '../volumes/finalizer-patches.ts';
 
 export interface SnapshotSweepOptions {
   readonly client: Pick<KubeClient, 'list'>;
@@ -75,10 +76,11 @@ export class SnapshotSweep {
     // Read after the list, so that a claim created in between counts. The cache may be out of date;
     // the job asks the API server.
     const inUse = restored();
-    for (const { metadata } of page) {
-      const { uid, namespace = '', name, finalizers } = metadata;
-      if (finalizers?.includes(SNAPSHOT_SOURCE_PROTECTION) !== true) continue;
-      if (!inUse.has(keyOf(metadata))) ensureQueued({ kind: 'snapshot', uid, namespace, name });
+    for (const snapshot of page) {
+      const { uid, namespace = '', name } = snapshot.metadata;
+      if (!hasFinalizer(snapshot, SNAPSHOT_SOURCE_PROTECTION)) continue;
+      if (!inUse.has(keyOf(snapshot.metadata)))
+        ensureQueued({ kind: 'snapshot', uid, namespace, name });
     }
   }
 

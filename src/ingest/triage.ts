@@ -9,6 +9,7 @@ import { judgeClaim } from '../volumes/eligibility.ts';
 import { identityOf } from '../volumes/handles.ts';
 import type { DriverNames } from '../volumes/driver-facts.ts';
 import { isTerminatingCloneSource } from '../volumes/source-use.ts';
+import { hasFinalizer } from '../volumes/finalizer-patches.ts';
 
 /** Whether an object needs a job. */
 export type Triage =
@@ -33,11 +34,11 @@ export interface ClaimLookups {
  * the class is added. A claim whose volume exists needs none: the volume controller binds it
  * (sig-storage-lib-external-provisioner controller/controller.go shouldProvision). */
 export function triageClaim(claim: Claim, driver: TriageDriver, lookups: ClaimLookups): Triage {
-  const { uid, namespace = '', name, finalizers } = claim.metadata;
+  const { uid, namespace = '', name } = claim.metadata;
   const job: Triage = { kind: 'job', key: { kind: 'claim', uid, namespace, name } };
   // The job removes the finalizer once the record is closed, whether or not the claim still needs a
   // volume.
-  if (finalizers?.includes(CLAIM_FINALIZER) === true) return job;
+  if (hasFinalizer(claim, CLAIM_FINALIZER)) return job;
   if (isDeletedCloneSource(claim, driver)) return job;
   const verdict = judgeClaim(claim, driver, lookups.classOf);
   if (verdict.kind === 'no-class')

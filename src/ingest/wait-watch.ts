@@ -26,7 +26,7 @@ interface Promotion {
   /** The object's version when the keys were promoted. */
   readonly version: string;
   /** How many promotions before this one had no effect: the keys ran, and parked again on the
-   * version that they had seen before. */
+   * same version of the object. */
   readonly withoutEffect: number;
   /** While the object stays at `version`, the group is not promoted again before this time. */
   readonly notBeforeMs: number;

@@ -68,8 +68,8 @@ export class Watcher {
   }
 
   /** Resolves when all caches are complete, or when the signal aborts. */
-  async synced(signal: AbortSignal): Promise<void> {
-    const all = [...this.#reflectors.values()].map((reflector) => reflector.synced());
+  async waitForSync(signal: AbortSignal): Promise<void> {
+    const all = [...this.#reflectors.values()].map((reflector) => reflector.waitForSync());
     await unlessAborted(Promise.all(all), signal);
   }
 

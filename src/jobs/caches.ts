@@ -15,7 +15,10 @@ export interface Caches {
   readonly attachedTo: (volume: string) => readonly VolumeAttachment[];
   /** Starts to watch attachments if the driver attaches. Resolves when all objects are listed, or
    * when the signal aborts. */
-  synced(driver: Pick<DriverFacts, 'controllerCapabilities'>, signal: AbortSignal): Promise<void>;
+  waitForSync(
+    driver: Pick<DriverFacts, 'controllerCapabilities'>,
+    signal: AbortSignal,
+  ): Promise<void>;
   /** Why the caches are not up to date, in one line; undefined while they are. */
   readonly trouble: string | undefined;
   stop(): Promise<void>;
@@ -37,7 +40,7 @@ export function startCaches(options: {
   return {
     classOf: (name) => classReflector.get(name),
     attachedTo: (volume) => attachments.of(volume),
-    async synced(driver, signal) {
+    async waitForSync(driver, signal) {
       if (driver.controllerCapabilities.has('PUBLISH_UNPUBLISH_VOLUME')) {
         attachmentReflector = startReflector({
           ...options,
@@ -47,7 +50,7 @@ export function startCaches(options: {
         });
       }
       await unlessAborted(
-        Promise.all([classReflector.synced(signal), attachmentReflector?.synced(signal)]),
+        Promise.all([classReflector.waitForSync(signal), attachmentReflector?.waitForSync(signal)]),
         signal,
       );
     },

@@ -17,11 +17,6 @@ interface FinalizerTarget<T extends KubeObject> {
   readonly mustBeUnchanged?: boolean;
 }
 
-/** Whether an object has a finalizer. */
-export function hasFinalizer({ metadata }: KubeObject, finalizer: string): boolean {
-  return metadata.finalizers?.includes(finalizer) === true;
-}
-
 /** Adds a finalizer at the end of the list. Sends nothing if the object has it already.
  * @returns the object as it is then
  * @throws KubeError: NotFound; Conflict or Invalid for another object of that name, for one that

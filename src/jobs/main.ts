@@ -53,17 +53,18 @@ async function start(context: Context): Promise<void> {
   const connections = await openConnections(context, 'jobs', redisName);
   const caches = openCaches(context, connections);
   health.ready('queues', () => 'not started yet');
+  health.live('progress', () => undefined);
   context.announce(await openHttpEndpoint(context));
-  const driver = await connections.driver.known(stopping);
+  const driver = await connections.driver.waitUntilKnown(stopping);
   if (driver === undefined) return;
-  await caches.synced(driver, stopping);
+  await caches.waitForSync(driver, stopping);
   if (stopping.aborted) return;
 
   const base = { context, connections, driver, instance };
   const records = await openRecords(base);
   const lostRecords = openLostRecords(base, records);
   const ports = createPorts(base, { caches, records, gates });
-  await connections.marker.ours(stopping);
+  await connections.marker.waitUntilOurs(stopping);
   if (stopping.aborted) return;
   const consumers = startConsumers(base, { ports, lostRecords });
   // With another cluster's Redis nothing is taken.
@@ -145,15 +146,15 @@ function createPorts(
     areSecretsWatched: flags.watchSecrets,
     usesClaimFinalizer: flags.claimFinalizer,
     retryMaxMs: flags.retryIntervalMaxMs,
-    endpoint: gateways.sole,
+    endpoint: gateways.soleAddress,
     newOwner: createOwnerNames(instance),
     clock: systemClock,
     log,
   };
 }
 
-/** Names that no other run has: a run that was overtaken must not pass for the one that took over.
- */
+/** Owner names, unique among all runs of all processes, so that a run that was replaced is not
+ * taken for its successor. */
 function createOwnerNames(instance: string): () => string {
   let runs = 0;
   return () => `${instance}-${(runs += 1)}`;

@@ -3,7 +3,8 @@ import type { WireRequest } from './transport.ts';
 
 export interface CallOptions {
   readonly signal?: AbortSignal;
-  /** Limit for the whole call, including waiting for its turn and retries. 30 s where absent. */
+  /** Limit for the whole call, with its retries and the wait for the rate limit. 30 s where absent.
+   */
   readonly timeoutMs?: number;
 }
 

@@ -1,5 +1,5 @@
 import { describeCall, type CallDescription, type CallOptions } from './api-call.ts';
-import { excerpt, parseJson } from './json.ts';
+import { excerpt, parseJson } from '../runtime/json.ts';
 import { isNotFound, KubeError } from './kube-error.ts';
 import { RequestSender, type RequestSenderOptions } from './request-sender.ts';
 import type { ObjectRef, Resource } from './resources.ts';

@@ -1,4 +1,4 @@
-import { isFields, parseJson } from './json.ts';
+import { isFields, parseJson } from '../runtime/json.ts';
 import type { Status } from './objects.ts';
 
 interface KubeErrorFields {

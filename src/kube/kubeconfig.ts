@@ -3,7 +3,7 @@ import { dirname, resolve } from 'node:path';
 import { load } from 'js-yaml';
 import { messageOf } from '../runtime/error-message.ts';
 import { UsageError } from '../runtime/flags.ts';
-import { isFields, type Fields } from './json.ts';
+import { isFields, type Fields } from '../runtime/json.ts';
 
 /** Content in the kubeconfig itself, or the absolute path of a file. */
 export type Material =

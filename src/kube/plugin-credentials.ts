@@ -1,6 +1,6 @@
 import type { KubeConfig } from '@kubernetes/client-node';
 import { UsageError } from '../runtime/flags.ts';
-import type { Fields } from './json.ts';
+import type { Fields } from '../runtime/json.ts';
 import { reasonOf } from './kubeconfig.ts';
 
 /** A credential that a plug-in returned. */

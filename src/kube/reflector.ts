@@ -38,7 +38,7 @@ export interface Reflector<T> {
   readonly hasSynced: boolean;
   /** Resolves when the first list is complete. Rejects with the signal's reason if the signal
    * aborts before, and when the reflector is stopped before. */
-  synced(signal?: AbortSignal): Promise<void>;
+  waitForSync(signal?: AbortSignal): Promise<void>;
   /** An object by "namespace/name", or by "name". */
   get(key: string): T | undefined;
   list(): IterableIterator<T>;
@@ -111,7 +111,7 @@ class ListWatch<T extends Transformed> implements Reflector<T> {
     return this.#store.list();
   }
 
-  async synced(signal: AbortSignal = this.#stopped.signal): Promise<void> {
+  async waitForSync(signal: AbortSignal = this.#stopped.signal): Promise<void> {
     if (!this.hasSynced) await unlessAborted(this.#firstList, signal);
     if (this.hasSynced) return;
     signal.throwIfAborted();

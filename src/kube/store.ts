@@ -1,6 +1,6 @@
 import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
-import { isFields } from './json.ts';
+import { isFields } from '../runtime/json.ts';
 import type { ObjectMeta } from './objects.ts';
 import { keyOf, type Resource } from './resources.ts';
 

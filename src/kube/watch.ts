@@ -1,4 +1,4 @@
-import { excerpt, isFields, parseJson } from './json.ts';
+import { excerpt, isFields, parseJson } from '../runtime/json.ts';
 import { KubeError } from './kube-error.ts';
 
 const EVENT_TYPES = ['ADDED', 'MODIFIED', 'DELETED', 'BOOKMARK', 'ERROR'] as const;

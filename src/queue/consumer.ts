@@ -147,8 +147,8 @@ export class Consumer {
     );
   }
 
-  /** Why this worker should be restarted, in one line for /healthz: it takes nothing although jobs
-   * wait and it has room. */
+  /** Why this worker should be restarted, in one line for /healthz: it takes no jobs although
+   * jobs wait and it runs fewer than it may. */
   get stuck(): string | undefined {
     return this.#watchdog.stuck;
   }
@@ -275,7 +275,7 @@ export class Consumer {
       },
     );
     worker.on('locksRenewed', ({ jobIds }) => this.#locks.renewed(jobIds, Date.now()));
-    worker.on('lockRenewalFailed', (jobIds) => this.#locks.lost(jobIds));
+    worker.on('lockRenewalFailed', (jobIds) => this.#locks.markLost(jobIds));
     worker.on('stalled', () => this.#metrics.stalled.inc(this.#labels));
     worker.on('failed', (job) => {
       if (job !== undefined) void this.#outcomes.promoteIfPending(job);
@@ -292,7 +292,7 @@ export class Consumer {
   /** Runs the key that a job carries. A job of a newer version is left to a newer worker, and a job
    * that no version can read is completed. */
   async #takeJob(job: Job, token: string): Promise<string | null> {
-    this.#watchdog.progressed();
+    this.#watchdog.noteProgress();
     const parsed = parseJob(job.data);
     if (parsed.ok) return this.#runKey({ job, token, key: parsed.key });
     const { isNewer, reason } = parsed;

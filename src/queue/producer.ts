@@ -79,12 +79,12 @@ export class Producer {
       onEmptied: () => {
         this.#metrics.emptied.inc({ driver });
         void this.#register();
-        this.#redisBack.tell('Redis was emptied');
+        this.#redisBack.notify('Redis was emptied');
       },
     });
     this.#link.onReady((isFirst) => {
       void this.#register();
-      if (!isFirst) this.#redisBack.tell('Redis can be reached again');
+      if (!isFirst) this.#redisBack.notify('Redis can be reached again');
       this.#endWaitForRedis();
     });
   }
@@ -112,9 +112,16 @@ export class Producer {
     this.#redisBack.subscribe(listener);
   }
 
-  /** Ensures that these keys are queued, spread over time. A later resync ends this one. */
+  /** Ensures that these keys are queued, spread over time. A later resync ends this one. If
+   * the keys can't be listed, it logs why. */
   resync(keys: Iterable<JobKey>, reason: string): void {
-    const list = [...keys];
+    let list: readonly JobKey[];
+    try {
+      list = [...keys];
+    } catch (error) {
+      const fix = 'could not list the outstanding keys; the resync of ingest tries again';
+      return this.#options.log.error({ err: error, reason }, fix);
+    }
     if (list.length === 0) return;
     this.#options.log.info({ keys: list.length, reason }, 'adding outstanding keys again');
     this.#resyncs += 1;
@@ -132,7 +139,7 @@ export class Producer {
   }
 
   /** Resolves when Redis has taken all hints so far. */
-  async flushed(): Promise<void> {
+  async waitUntilFlushed(): Promise<void> {
     while (this.#flushing !== undefined) await this.#flushing;
   }
 
@@ -141,7 +148,7 @@ export class Producer {
     const { signal } = this.#stopping;
     if (signal.aborted) return;
     if (this.#link.trouble === undefined)
-      await unlessAborted(this.flushed(), signalWithin(signal, CLOSE_FLUSH_MS));
+      await unlessAborted(this.waitUntilFlushed(), signalWithin(signal, CLOSE_FLUSH_MS));
     this.#stopping.abort();
     this.#flushDetector.stop();
     this.#link.close();

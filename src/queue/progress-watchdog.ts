@@ -10,7 +10,7 @@ export interface ProgressWatchdog {
   /** Why the worker should be restarted, in one line for /healthz. */
   readonly stuck: string | undefined;
   /** To be called when a job was taken. */
-  progressed(): void;
+  noteProgress(): void;
   stop(): void;
 }
 
@@ -74,7 +74,7 @@ export function startProgressWatchdog(options: {
     get stuck() {
       return stuck;
     },
-    progressed: () => (hasTaken = true),
+    noteProgress: () => (hasTaken = true),
     stop: () => clearInterval(timer),
   };
 }

@@ -1,6 +1,7 @@
 import type { Redis } from 'ioredis';
 import { isJobKind, type JobKind } from './contract.ts';
 import { registryKey } from './key-names.ts';
+import { isFields, parseJson } from '../runtime/json.ts';
 
 /** A queue of this installation. Producers register their queues in a hash in Redis, where the
  * dashboard and the operator's commands find them. */
@@ -32,10 +33,8 @@ export async function listQueues(redis: Redis, prefix: string): Promise<QueueEnt
 }
 
 function parseEntry(name: string, text: string): QueueEntry[] {
-  try {
-    const { driver, kind } = JSON.parse(text) as Readonly<Record<string, unknown>>;
-    return typeof driver === 'string' && isJobKind(kind) ? [{ name, driver, kind }] : [];
-  } catch {
-    return [];
-  }
+  const entry = parseJson(text);
+  if (!isFields(entry)) return [];
+  const { driver, kind } = entry;
+  return typeof driver === 'string' && isJobKind(kind) ? [{ name, driver, kind }] : [];
 }

@@ -59,7 +59,7 @@ export class RunLocks {
   }
 
   /** To be called when Redis answers that these locks are gone. */
-  lost(jobIds: readonly string[]): void {
+  markLost(jobIds: readonly string[]): void {
     for (const jobId of jobIds) this.#abort(jobId, 'lock lost');
   }
 

@@ -5,6 +5,7 @@ import { type JobKey, keyId } from './contract.ts';
 import { statusKey, waitsKey } from './key-names.ts';
 import type { Outcome } from './outcome.ts';
 import { GROUPS_LUA, waitGroups } from './wait-list.ts';
+import { isFields, parseJson } from '../runtime/json.ts';
 
 /** Why a key waits. The consumer writes it when a run ends otherwise than with `done`, and removes
  * it when one ends so; it expires after a day without a run. */
@@ -104,8 +105,7 @@ function keysOf({ prefix, driver, key }: StatusPlace) {
   return { status: statusKey(prefix, driver, key.uid), waits: waitsKey(prefix, driver) };
 }
 
-/** Why a key waits; undefined when nothing is stored.
- * @throws SyntaxError when what is stored can't be read */
+/** Why a key waits; undefined when nothing is stored. */
 export async function readStatus(redis: Redis, place: StatusPlace): Promise<RunStatus | undefined> {
   const { outcome, count, reason, at, hold } = await redis.hgetall(keysOf(place).status);
   if (outcome !== 'retry' && outcome !== 'later' && outcome !== 'running' && outcome !== 'parked')
@@ -120,7 +120,9 @@ export async function readStatus(redis: Redis, place: StatusPlace): Promise<RunS
 }
 
 function parseHoldOff(text: string): Pick<RunStatus, 'holdOff'> {
-  const { of: scope, untilMs } = JSON.parse(text) as Readonly<Record<string, unknown>>;
+  const holdOff = parseJson(text);
+  if (!isFields(holdOff)) return {};
+  const { of: scope, untilMs } = holdOff;
   return typeof scope === 'string' && typeof untilMs === 'number'
     ? { holdOff: { scope, untilMs } }
     : {};

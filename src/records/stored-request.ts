@@ -1,5 +1,6 @@
 import type { VolumeAnswer, VolumeSkeleton } from '../volumes/persistent-volume.ts';
 import type { SecretRef } from '../volumes/secret-ref.ts';
+import { isFields, parseJson } from '../runtime/json.ts';
 
 /** What is stored of a creation, so that it can be sent again byte for byte when claim or class are
  * changed or gone. Contains no secret values. */
@@ -38,8 +39,8 @@ export function encodeRequest(planned: VolumeRequest): RequestTexts {
 export function decodeRequest(texts: RequestTexts): VolumeRequest {
   return {
     request: Buffer.from(texts.request, 'base64'),
-    skeleton: decode<VolumeSkeleton>(texts.skeleton, 'volume'),
-    secret: texts.secret === '' ? undefined : decode<SecretRef>(texts.secret, 'name'),
+    skeleton: decode(texts.skeleton, 'skeleton', isSkeleton),
+    secret: texts.secret === '' ? undefined : decode(texts.secret, 'secret', isSecretRef),
     endpoint: texts.endpoint,
   };
 }
@@ -51,20 +52,40 @@ export function encodeAnswer(answer: VolumeAnswer): string {
 /** @param text  '' for none
  * @throws Error where the text is not what encodeAnswer writes */
 export function decodeAnswer(text: string): VolumeAnswer | undefined {
-  return text === '' ? undefined : decode<VolumeAnswer>(text, 'handle');
+  return text === '' ? undefined : decode(text, 'answer', isAnswer);
 }
 
 /** UID of the object that a volume is filled from; undefined for an empty volume.
  * @param skeleton  the text of a stored skeleton */
 export function sourceUidIn(skeleton: string): string | undefined {
-  const { source } = JSON.parse(skeleton) as { readonly source?: { readonly uid?: unknown } };
-  return typeof source?.uid === 'string' ? source.uid : undefined;
+  const parsed = parseJson(skeleton);
+  const source = isFields(parsed) ? parsed['source'] : undefined;
+  return isFields(source) && typeof source['uid'] === 'string' ? source['uid'] : undefined;
 }
 
-/** Only sutler writes these texts, so checking one field is enough. */
-function decode<T extends object>(text: string, field: keyof T & string): T {
-  const value: unknown = JSON.parse(text);
-  if (typeof value !== 'object' || value === null || !(field in value))
-    throw new Error(`a stored volume request has no ${field}: it was not written by sutler`);
-  return value as T;
+function decode<T>(text: string, field: string, isWhole: (value: unknown) => value is T): T {
+  const value = parseJson(text);
+  if (isWhole(value)) return value;
+  throw new Error(
+    `the ${field} of a volume record is not what sutler writes: sutler forget drops it`,
+  );
+}
+
+/* These checks cover what identifies the volume and the secret. Only sutler writes records, so the
+ * rest is as it was encoded. */
+
+function isSkeleton(value: unknown): value is VolumeSkeleton {
+  if (!isFields(value) || !isFields(value['volume'])) return false;
+  const { metadata, spec } = value['volume'];
+  return isFields(metadata) && typeof metadata['name'] === 'string' && isFields(spec);
+}
+
+function isSecretRef(value: unknown): value is SecretRef {
+  return (
+    isFields(value) && typeof value['name'] === 'string' && typeof value['namespace'] === 'string'
+  );
+}
+
+function isAnswer(value: unknown): value is VolumeAnswer {
+  return isFields(value) && typeof value['handle'] === 'string';
 }

@@ -37,8 +37,8 @@ return {'marked', 'owner', redis.call('GET', marker)}
 
 export type ClusterMarker = ReturnType<typeof watchClusterMarker>;
 
-/** Checks whether this Redis, under this prefix, belongs to our cluster: two clusters on one prefix
- * would provision and delete by each other's records. Checks at each connection and every two
+/** Checks whether this Redis, under this prefix, belongs to our cluster: of two clusters on one
+ * prefix, each would act on the other's volume records. Checks at each connection and every two
  * seconds, so a Redis that was emptied is marked again, and one that went to another cluster is
  * noticed. */
 export function watchClusterMarker(options: ClusterMarkerOptions) {
@@ -57,7 +57,7 @@ export function watchClusterMarker(options: ClusterMarkerOptions) {
     isOurs = ours;
     trouble = reason;
     if (ours) resolveOurs();
-    if (hasChanged) changes.tell(ours);
+    if (hasChanged) changes.notify(ours);
   };
   const readUid = async (): Promise<void> => {
     if (uid !== undefined || !isComparable) return;
@@ -112,7 +112,7 @@ export function watchClusterMarker(options: ClusterMarkerOptions) {
       return trouble;
     },
     /** Resolves when Redis is ours for the first time, or when the signal aborts. */
-    ours: (signal: AbortSignal): Promise<void> => unlessAborted(firstOurs, signal),
+    waitUntilOurs: (signal: AbortSignal): Promise<void> => unlessAborted(firstOurs, signal),
     /** Calls the listener whenever `isOurs` changes. */
     onChange: (listener: (isOurs: boolean) => void) => changes.subscribe(listener),
     stop: () => void loop.stop(),

@@ -93,7 +93,7 @@ export function openRedis(options: {
     trouble = undefined;
     hasConnected = true;
     log.info({ redis: address, first }, 'Redis is usable');
-    listeners.tell(first);
+    listeners.notify(first);
   });
   // 'error' reports a refused connection, and ioredis tries again.
   redis.connect().catch(() => undefined);

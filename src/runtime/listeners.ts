@@ -6,7 +6,7 @@ export class Listeners<T> {
     this.#listeners.push(listener);
   }
 
-  tell(value: T): void {
+  notify(value: T): void {
     for (const listener of this.#listeners) listener(value);
   }
 }

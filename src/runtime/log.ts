@@ -1,4 +1,5 @@
 import { pino, type Logger as PinoLogger } from 'pino';
+import { isFields, parseJson } from './json.ts';
 
 /** A structured log: constant messages with fields. Levels follow klog: info and above always,
  * debug from -v=4, trace from -v=6. */
@@ -25,7 +26,9 @@ export function createLogger(o: {
 export const silentLog: Logger = pino({ level: 'silent' });
 
 function toText(line: string): string {
-  const { level, time, process, msg, ...fields } = JSON.parse(line) as Record<string, unknown>;
+  const parsed = parseJson(line);
+  if (!isFields(parsed)) return line;
+  const { level, time, process, msg, ...fields } = parsed;
   const rest = Object.entries(fields).map(([key, value]) => ` ${key}=${fieldText(value)}`);
   const name = pino.levels.labels[Number(level)]?.toUpperCase() ?? String(level);
   const message = typeof msg === 'string' ? msg : '';

@@ -8,6 +8,7 @@ import type { FeatureGates } from './feature-gates.ts';
 import { RefusedError } from './refused-error.ts';
 import { isGranted } from './reference-grant.ts';
 import { list, notFound, refuseUntilChanged, rewordRefusal, type Rule } from './rule.ts';
+import { hasFinalizer } from './finalizer-patches.ts';
 
 /* The source that a claim names for the content of its volume, and what restores
  * (snapshot-source.ts) and clones (clone-source.ts) have in common. */
@@ -114,7 +115,7 @@ export function kindOf(source: SourceRef, claimName: string): SourceKind {
  * sutler may not change is used without one. Upstream: setCloneFinalizer, setSnapshotFinalizer.
  * @throws RefusedError with the server's message */
 export function* addSourceFinalizer({ resource, object, finalizer }: ContentSource): Rule<void> {
-  if (object.metadata.finalizers?.includes(finalizer) === true) return;
+  if (hasFinalizer(object, finalizer)) return;
   const answer = yield { kind: 'add-finalizer', resource, object, finalizer };
   if (answer.kind === 'absent') {
     const absent = { metadata: { ...object.metadata, resourceVersion: '' } };

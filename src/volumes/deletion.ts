@@ -7,6 +7,7 @@ import { type NamingOptions, volumeName } from './names.ts';
 import { omitUnset } from './omit-unset.ts';
 import { prefixRefusal } from './refused-error.ts';
 import { secretRef, type SecretRef } from './secret-ref.ts';
+import { hasFinalizer } from './finalizer-patches.ts';
 
 /** What has to be done about a volume now. */
 export type VolumeVerdict =
@@ -40,7 +41,7 @@ function whyNotOurs(volume: Volume, driver: DriverNames): string | undefined {
 function judgeFinalizer(volume: Volume): 'add-finalizer' | 'remove-finalizer' | undefined {
   const policy = volume.spec.persistentVolumeReclaimPolicy;
   const isKept = policy === 'Retain' || policy === 'Recycle';
-  if (hasFinalizer(volume)) return isKept ? 'remove-finalizer' : undefined;
+  if (hasFinalizer(volume, keys.VOLUME_FINALIZER)) return isKept ? 'remove-finalizer' : undefined;
   const isInUse = volume.status?.phase === 'Bound' && !isTerminating(volume);
   return policy === 'Delete' && isInUse ? 'add-finalizer' : undefined;
 }
@@ -49,14 +50,10 @@ function judgeFinalizer(volume: Volume): 'add-finalizer' | 'remove-finalizer' | 
 function whyNotDeleted(volume: Volume): string | undefined {
   const policy = volume.spec.persistentVolumeReclaimPolicy;
   if (policy !== 'Delete') return `reclaim policy is ${policy ?? 'not set'}`;
-  if (!hasFinalizer(volume) && isTerminating(volume))
+  if (!hasFinalizer(volume, keys.VOLUME_FINALIZER) && isTerminating(volume))
     return 'already deleted in the driver: our finalizer is gone';
   const phase = volume.status?.phase;
   return phase === 'Released' ? undefined : `phase is ${phase ?? 'not set'}`;
-}
-
-function hasFinalizer({ metadata }: Volume): boolean {
-  return metadata.finalizers?.includes(keys.VOLUME_FINALIZER) === true;
 }
 
 function isTerminating({ metadata }: Volume): boolean {

@@ -15,6 +15,14 @@ type Finalized = Pick<ObjectMeta, 'finalizers' | 'deletionTimestamp'>;
 const ORDER = '$setElementOrder/finalizers';
 const REMOVED = '$deleteFromPrimitiveList/finalizers';
 
+/** Whether an object has a finalizer. */
+export function hasFinalizer(
+  { metadata }: { readonly metadata: Finalized },
+  finalizer: string,
+): boolean {
+  return metadata.finalizers?.includes(finalizer) === true;
+}
+
 /** Adds a finalizer at the end.
  * @returns undefined if the object already has it */
 export function addFinalizer(

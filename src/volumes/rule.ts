@@ -34,7 +34,7 @@ export type Step =
  * ends the rule. */
 export type Answer =
   | { readonly kind: 'found'; readonly object: KubeObject }
-  /** `isUnknownKind`: the server does not serve this kind of object (yet). */
+  /** `isUnknownKind`: the server does not serve this kind of object. */
   | { readonly kind: 'absent'; readonly isUnknownKind?: true }
   | { readonly kind: 'listed'; readonly items: readonly KubeObject[] }
   | { readonly kind: 'finalizer-added' }

@@ -14,8 +14,8 @@ import { alsoWaitFor, read, refuseUntilChanged, rewordRefusal, type Rule } from 
 
 /** The snapshot from which a claim is restored. This file checks the snapshot and its content; its
  * messages become texts of events. data-source.ts checks what clones and restores share (prefix,
- * grants, sizes), driver-facts.ts the driver's capability. Checks and messages are upstream's, in upstream's order: external-provisioner pkg/controller/controller.go
- * getSnapshotSource.
+ * grants, sizes), driver-facts.ts the driver's capability. Checks and messages are upstream's, in
+ * upstream's order: external-provisioner pkg/controller/controller.go getSnapshotSource.
  * @throws RefusedError that waits for the snapshot or its content */
 export function snapshotSource(input: ContentInput): Rule<ContentSource> {
   return addSourcePrefix(input.source, checkSnapshotSource(input));

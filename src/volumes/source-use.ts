@@ -1,6 +1,7 @@
 import { CLONE_PROTECTION } from '../kube/keys.ts';
 import type { Claim, DataSource } from '../kube/objects.ts';
 import { keyOf, snapshots } from '../kube/resources.ts';
+import { hasFinalizer } from './finalizer-patches.ts';
 
 /* Which claims still read from a snapshot or from another claim. That decides when our finalizers
  * on sources are removed. Upstream: external-provisioner pkg/controller/clone_controller.go and
@@ -35,11 +36,8 @@ export function isCloning({ spec, status }: Claim, source: string): boolean {
 }
 
 /** Whether a claim is being deleted and still has our finalizer for sources of clones. */
-export function isTerminatingCloneSource({ metadata }: Pick<Claim, 'metadata'>): boolean {
-  return (
-    metadata.deletionTimestamp !== undefined &&
-    metadata.finalizers?.includes(CLONE_PROTECTION) === true
-  );
+export function isTerminatingCloneSource(claim: Pick<Claim, 'metadata'>): boolean {
+  return claim.metadata.deletionTimestamp !== undefined && hasFinalizer(claim, CLONE_PROTECTION);
 }
 
 function isSnapshot(source: DataSource | undefined): source is DataSource {

@@ -69,7 +69,7 @@ describe('the call histogram', () => {
     for (const line of await histogramLines(CREATE)) assert.ok(line.includes(LABELS), line);
   });
 
-  it('labels a driver whose name is not known unknown-driver (Q-42)', async () =>
+  it('uses the label unknown-driver while the name of the driver is not known (Q-42)', async () =>
     assert.deepEqual(await countLines(PROBE), [
       'count{driver_name="unknown-driver",method_name="/csi.v1.Identity/Probe",' +
         'grpc_status_code="OK"} 1',

@@ -103,7 +103,7 @@ describe('DriverWatch', () => {
     assert.throws(() => watch.current(), /not known yet/);
     info = () => ({ name: 'csi/example' });
     await clock.next();
-    assert.equal((await watch.known(new AbortController().signal))?.name, 'csi/example');
+    assert.equal((await watch.waitUntilKnown(new AbortController().signal))?.name, 'csi/example');
   });
 
   it('waits for a driver that has no name (A-04)', async () => {
@@ -120,7 +120,7 @@ describe('DriverWatch', () => {
     info = () => ({ name: '' });
     await open();
     const stopping = new AbortController();
-    const known = watch.known(stopping.signal);
+    const known = watch.waitUntilKnown(stopping.signal);
     stopping.abort();
     assert.equal(await known, undefined);
   });

@@ -40,7 +40,7 @@ describe('openGatewayPool', () => {
       pool.gateways.map((gateway) => gateway.address),
       [address('a'), address('b')],
     );
-    assert.equal(pool.sole, '');
+    assert.equal(pool.soleAddress, '');
   });
 
   it('sends a call to the named gateway and prefers that one afterwards', async () => {
@@ -53,7 +53,7 @@ describe('openGatewayPool', () => {
       [0, 1],
     );
     assert.equal(pool.inOrder()[0]?.address, address('b'));
-    assert.equal((await pool.asks.listVolumes({}, { timeoutMs: 30_000 })).entries.length, 1);
+    assert.equal((await pool.anyReplica.listVolumes({}, { timeoutMs: 30_000 })).entries.length, 1);
   });
 
   it('refuses an unknown gateway, not forwarded, and names the flag', async () => {
@@ -77,7 +77,7 @@ describe('openGatewayPool', () => {
 
   it('uses the only gateway if none is named', async () => {
     const alone = openGatewayPool({ addresses: [address('a')], log: silentLog });
-    assert.equal(alone.sole, address('a'));
+    assert.equal(alone.soleAddress, address('a'));
     await alone.calls.deleteVolume({ volumeId: 'x' }, { timeoutMs: 30_000, gateway: '' });
     alone.close();
   });

@@ -62,7 +62,7 @@ export class MemoryLeaseStore {
   #version = 0;
   readonly #watchers = new Set<(lease: StoredLease | undefined) => void>();
 
-  /** A candidate's connection, which can fail (`broken`), hang, or get no watch events (`blind`). */
+  /** A candidate's connection, which can fail (`broken`), hang, or get no events (`blind`). */
   connect(): LeaseStore & { broken: boolean; hanging: boolean; blind: boolean; calls: number } {
     const connection = {
       broken: false,

@@ -54,11 +54,13 @@ export const files: readonly SourceFile[] = readdirSync(SRC, { recursive: true, 
 
 /** Every import in them, of types too. */
 export const imports: readonly Import[] = files.flatMap(({ path, folder, text }) =>
-  [...text.matchAll(/(?:from|import)\s*\(?\s*['"]([^'"]+)['"]/g)].map(([, specifier = '']) => {
-    const isOurs = specifier.startsWith('.');
-    const target = isOurs ? normalize(join(dirname(path), specifier)) : undefined;
-    return { path, folder, specifier, target, to: target === undefined ? '' : folderOf(target) };
-  }),
+  [...text.matchAll(/(?:\bfrom|\bimport)\s*\(?\s*['"]([^'"\n]+)['"]/g)].map(
+    ([, specifier = '']) => {
+      const isOurs = specifier.startsWith('.');
+      const target = isOurs ? normalize(join(dirname(path), specifier)) : undefined;
+      return { path, folder, specifier, target, to: target === undefined ? '' : folderOf(target) };
+    },
+  ),
 );
 
 function folderOf(path: string): string {

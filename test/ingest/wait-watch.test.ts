@@ -248,7 +248,7 @@ describe('wait watch', () => {
     for (const key of keys) producer.ensureQueued(key);
     versions.set('storageclasses//other', '1');
     watching.changed('storageclasses//other');
-    await producer.flushed();
+    await producer.waitUntilFlushed();
     await sleep(1200);
     assert.equal(bench.runs.length, 20);
     assert.equal(await delayed(), 20);

@@ -84,7 +84,7 @@ describe('watcher', () => {
       log: silentLog,
       metrics: new Registry(),
     });
-    await watcher.synced(AbortSignal.timeout(100_000));
+    await watcher.waitForSync(AbortSignal.timeout(100_000));
     gate.allow(() => true);
   });
   after(async () => {
@@ -234,7 +234,7 @@ describe('watcher', () => {
     await until(() => names().includes('one-of-two'));
   });
 
-  it('enqueues a claim at once when it loses its node and gets another', async () => {
+  it('enqueues a claim at once when its selected node is removed and set again', async () => {
     const late = {
       metadata: { name: 'late' },
       provisioner: DRIVER,

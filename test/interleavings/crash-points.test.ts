@@ -160,7 +160,7 @@ describe('a worker that is killed', () => {
     },
   ];
   for (const { place, title, calls, state } of DELETION) {
-    it(`${title} leaves nothing`, async () => {
+    it(`${title} leaves no volume behind`, async () => {
       const claim = await story.rig.claim();
       await story.runUntilDone(claim);
       await story.deleteClaim(claim);

@@ -41,7 +41,7 @@ describe('the cache of attachments', () => {
     };
     const caches = startCaches({ client, log: silentLog, metrics: new Registry() });
     try {
-      await caches.synced(driver, new AbortController().signal);
+      await caches.waitForSync(driver, new AbortController().signal);
       await use(caches);
     } finally {
       await caches.stop();

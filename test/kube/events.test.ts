@@ -238,7 +238,7 @@ describe('EventRecorder', () => {
     assert.equal(await counted('Normal', 'dropped-rate'), 7);
   });
 
-  it('never drops a Normal with isAlwaysTold', async () => {
+  it('never drops a Normal event marked isAlwaysTold', async () => {
     const recorder = start({ normalBurst: 3, normalPerSecond: 1 });
     for (let i = 0; i < 10; i++) recorder.record({ ...normal(`n${i}`), isAlwaysTold: true });
     await recorder.close();

@@ -148,7 +148,7 @@ afterEach(async () => {
 });
 
 const synced = async (reflector: Reflector<Item>): Promise<void> => {
-  await reflector.synced(AbortSignal.timeout(5000));
+  await reflector.waitForSync(AbortSignal.timeout(5000));
   await until(() => reflector.trouble === undefined, 'the watch is open');
 };
 
@@ -525,7 +525,7 @@ describe('a caller of the reflector', () => {
     cluster.onList = () => {};
     const reflector = start();
     await until(() => lists().length === 1, 'the list was requested');
-    const waiting = assert.rejects(reflector.synced(), /is stopped/);
+    const waiting = assert.rejects(reflector.waitForSync(), /is stopped/);
     const startMs = performance.now();
     await reflector.stop();
     assert.ok(performance.now() - startMs < 2000);
@@ -558,8 +558,8 @@ describe('a caller of the reflector', () => {
   it('can wait for synced until a signal aborts', async () => {
     cluster.onList = () => {};
     const reflector = start();
-    await assert.rejects(reflector.synced(AbortSignal.timeout(10)), { name: 'TimeoutError' });
-    await assert.rejects(reflector.synced(AbortSignal.abort(new Error('no time'))), /no time/);
+    await assert.rejects(reflector.waitForSync(AbortSignal.timeout(10)), { name: 'TimeoutError' });
+    await assert.rejects(reflector.waitForSync(AbortSignal.abort(new Error('no time'))), /no time/);
   });
 
   it('sees lists, reconnections and objects by resource in the metrics', async () => {

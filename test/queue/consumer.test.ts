@@ -72,7 +72,7 @@ describe('Consumer', () => {
       if (bench.runs.length === 1) {
         for (let i = 0; i < 5; i += 1) {
           producer.ensureQueued(key);
-          await producer.flushed();
+          await producer.waitUntilFlushed();
         }
       }
       return done;
@@ -176,7 +176,7 @@ describe('Consumer', () => {
     producer.ensureQueued(key);
     await until(async () => (await redis.redis.zcard(keyOf('delayed'))) === 1, 'the key waits');
     producer.ensureQueued(key);
-    await producer.flushed();
+    await producer.waitUntilFlushed();
     await sleep(100);
     assert.equal(bench.runs.length, 1);
     producer.enqueueNow(key);
@@ -189,7 +189,7 @@ describe('Consumer', () => {
     bench.consumer(async () => {
       if (bench.runs.length === 1) return { kind: 'retry', reason: 'full', minDelayMs: 60_000 };
       producer.promote(key);
-      await producer.flushed();
+      await producer.waitUntilFlushed();
       return done;
     });
     producer.ensureQueued(key);
@@ -224,7 +224,7 @@ describe('Consumer', () => {
         async () => {
           if (bench.runs.length > 1) return done;
           producer.enqueueNow(key);
-          await producer.flushed();
+          await producer.waitUntilFlushed();
           if (outcome === 'retry') return { kind: 'retry', reason: 'x', minDelayMs: 60_000 };
           return outcome === 'later'
             ? { kind: 'later', reason: 'x', delayMs: 60_000 }
@@ -248,9 +248,9 @@ describe('Consumer', () => {
     bench.consumer(async () => {
       if (bench.runs.length > 1) return done;
       producer.enqueueNow(key);
-      await producer.flushed();
+      await producer.waitUntilFlushed();
       producer.ensureQueued(key);
-      await producer.flushed();
+      await producer.waitUntilFlushed();
       return { kind: 'retry', reason: 'x', minDelayMs: 60_000 };
     });
     producer.ensureQueued(key);
@@ -268,7 +268,7 @@ describe('Consumer', () => {
     bench.consumer(async () => {
       if (bench.runs.length > 1) return done;
       producer.ensureQueued(key);
-      await producer.flushed();
+      await producer.waitUntilFlushed();
       return { kind: 'retry', reason: 'x', minDelayMs: 300 };
     });
     producer.ensureQueued(key);
@@ -414,7 +414,7 @@ describe('Consumer', () => {
     await consumer.pause();
     const producer = bench.producer();
     producer.ensureQueued(key);
-    await producer.flushed();
+    await producer.waitUntilFlushed();
     await sleep(100);
     assert.equal(bench.runs.length, 0);
     await consumer.resume();
@@ -436,7 +436,7 @@ describe('Consumer', () => {
       assert.equal(aborted, true);
       assert.equal(await redis.redis.zcard(keyOf('completed')), 1, 'its end is stored');
       producer.ensureQueued(claimKey('another'));
-      await producer.flushed();
+      await producer.waitUntilFlushed();
       await sleep(50);
       assert.equal(bench.runs.length, 1);
     });

@@ -39,9 +39,9 @@ describe('Producer', () => {
     const producer = bench.producer();
     for (let i = 0; i < 1000; i += 1) producer.ensureQueued(claimKey('data'));
     assert.equal(producer.pending, 1);
-    await producer.flushed();
+    await producer.waitUntilFlushed();
     producer.ensureQueued(claimKey('data'));
-    await producer.flushed();
+    await producer.waitUntilFlushed();
     assert.equal(await redis.redis.zcard(keyOf('prioritized')), 1);
     assert.equal(await bench.metric('sutler_queue_jobs_added_total', { driver }), 1);
     assert.equal(await bench.metric('sutler_queue_jobs_deduplicated_total', { driver }), 1);
@@ -51,11 +51,11 @@ describe('Producer', () => {
   it('makes no job for a promotion alone, and one when another hint asks for it', async () => {
     const producer = bench.producer();
     producer.promote(claimKey('a'));
-    await producer.flushed();
+    await producer.waitUntilFlushed();
     assert.equal(await redis.redis.zcard(keyOf('prioritized')), 0);
     producer.promote(claimKey('a'));
     producer.ensureQueued(claimKey('a'));
-    await producer.flushed();
+    await producer.waitUntilFlushed();
     assert.equal(await redis.redis.zcard(keyOf('prioritized')), 1);
   });
 
@@ -63,7 +63,7 @@ describe('Producer', () => {
     const producer = bench.producer();
     producer.ensureQueued(claimKey('data', 'team-a'));
     producer.ensureQueued(volumeKey('pvc-1'));
-    await producer.flushed();
+    await producer.waitUntilFlushed();
     const [job = ''] = await redis.redis.keys(keyOf('team-a.data~*'));
     const { data = '', opts = '' } = await redis.redis.hgetall(job);
     assert.deepEqual(JSON.parse(data), { v: 1, ...claimKey('data', 'team-a') });
@@ -74,10 +74,10 @@ describe('Producer', () => {
   it('sends one script per key and nothing else', async () => {
     const producer = bench.producer();
     producer.ensureQueued(claimKey('first'));
-    await producer.flushed();
+    await producer.waitUntilFlushed();
     await redis.redis.config('RESETSTAT');
     for (let i = 0; i < 1000; i += 1) producer.ensureQueued(claimKey(`c${i}`));
-    await producer.flushed();
+    await producer.waitUntilFlushed();
     const { evalsha = 0, info = 0 } = await redis.commands();
     assert.ok(evalsha >= 1000 && evalsha <= 1010, `${evalsha} scripts for 1,000 keys`);
     assert.ok(info <= 1);
@@ -86,9 +86,9 @@ describe('Producer', () => {
   it('runs keys of a small namespace between those of a large one', async () => {
     const producer = bench.producer();
     for (let i = 0; i < 300; i += 1) producer.ensureQueued(claimKey(`c${i}`, 'large'));
-    await producer.flushed();
+    await producer.waitUntilFlushed();
     for (let i = 0; i < 3; i += 1) producer.ensureQueued(claimKey(`c${i}`, 'small'));
-    await producer.flushed();
+    await producer.waitUntilFlushed();
     const names = await order();
     assert.deepEqual(names.slice(0, 6), [
       'large.c0',
@@ -105,12 +105,12 @@ describe('Producer', () => {
     const producer = bench.producer();
     for (let round = 0; round < 20; round += 1) {
       producer.ensureQueued(claimKey('c0', 'busy'));
-      await producer.flushed();
+      await producer.waitUntilFlushed();
     }
     producer.ensureQueued(claimKey('c0', 'other'));
     producer.ensureQueued(claimKey('c1', 'busy'));
     producer.ensureQueued(claimKey('c1', 'other'));
-    await producer.flushed();
+    await producer.waitUntilFlushed();
     assert.deepEqual((await order()).slice(0, 2), ['busy.c0', 'other.c0']);
     const [, score] = await redis.redis.zrange(keyOf('prioritized'), -1, '-1', 'WITHSCORES');
     assert.ok(Number(score) / SCORE_PER_PRIORITY < 4, 'busy.c1 is second in its namespace');
@@ -120,13 +120,13 @@ describe('Producer', () => {
     await redis.redis.set(`{csi}:fairness:${queueName('claim', driver)}`, 1_500_000);
     const producer = bench.producer();
     producer.ensureQueued(claimKey('early'));
-    await producer.flushed();
+    await producer.waitUntilFlushed();
     // The first producer lowered the stored time; a second one goes on from there.
     const saved = Number(await redis.redis.get(`{csi}:fairness:${queueName('claim', driver)}`));
     assert.ok(saved < 1000, `virtual time is ${saved}`);
     const next = bench.producer();
     next.ensureQueued(claimKey('late'));
-    await next.flushed();
+    await next.waitUntilFlushed();
     assert.deepEqual(await order(), ['default.early', 'default.late']);
     const [job = ''] = await redis.redis.keys(keyOf('default.early~*'));
     assert.ok(Number(await redis.redis.hget(job, 'priority')) < 1000);
@@ -155,13 +155,13 @@ describe('Producer', () => {
   it('keeps a hint that Redis refuses, says why, and adds it when Redis takes it', async () => {
     const producer = bench.producer();
     producer.ensureQueued(claimKey('first'));
-    await producer.flushed();
+    await producer.waitUntilFlushed();
     await redis.redis.config('SET', 'maxmemory', '1mb');
     producer.ensureQueued(claimKey('second'));
     await until(() => /OOM/.test(producer.trouble ?? ''), 'the refusal is reported');
     assert.equal(await redis.redis.zcard(keyOf('prioritized')), 1);
     await redis.redis.config('SET', 'maxmemory', '0');
-    await producer.flushed();
+    await producer.waitUntilFlushed();
     assert.equal(producer.trouble, undefined);
     assert.equal(await redis.redis.zcard(keyOf('prioritized')), 2);
   });
@@ -170,7 +170,7 @@ describe('Producer', () => {
     const outstanding: JobKey[] = Array.from({ length: 50 }, (_, i) => claimKey(`c${i}`));
     const producer = bench.producer({ outstanding: () => outstanding });
     for (const key of outstanding) producer.ensureQueued(key);
-    await producer.flushed();
+    await producer.waitUntilFlushed();
     await until(
       async () => (await redis.redis.exists('{csi}:epoch')) === 1,
       'the flush marker is set',
@@ -191,14 +191,14 @@ describe('Producer', () => {
   it('spreads a large resync over time and adds new keys at once', async () => {
     const outstanding = Array.from({ length: 400 }, (_, i) => claimKey(`c${i}`, 'old'));
     const producer = bench.producer({ outstanding: () => outstanding, spreadMs: 10_000 });
-    await producer.flushed();
+    await producer.waitUntilFlushed();
     await until(
       async () => (await redis.redis.exists('{csi}:epoch')) === 1,
       'the flush marker is set',
     );
     await until(() => producer.trouble === undefined, 'connected');
     producer.ensureQueued(claimKey('warm-up'));
-    await producer.flushed();
+    await producer.waitUntilFlushed();
     const startedMs = Date.now();
     await redis.redis.flushall();
     await until(

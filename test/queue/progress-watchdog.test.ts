@@ -57,7 +57,7 @@ describe('a worker that takes nothing', () => {
       const producer = bench.producer();
       producer.ensureQueued(claimKey('a'));
       producer.ensureQueued(claimKey('b'));
-      await producer.flushed();
+      await producer.waitUntilFlushed();
       await sleep(1000);
       assert.equal(consumer.stuck, undefined, name);
       await bench.close();

@@ -162,7 +162,7 @@ describe('queue under faults', () => {
     producer.ensureQueued(claimKey('data'));
     await once(child.stdout, 'data');
     producer.ensureQueued(claimKey('data'));
-    await producer.flushed();
+    await producer.waitUntilFlushed();
     child.kill('SIGKILL');
     await once(child, 'exit');
     bench.consumer(() => done);

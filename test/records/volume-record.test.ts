@@ -152,7 +152,7 @@ describe('volume record', () => {
       assert.equal((await records().openExisting(id, { owner: 'b', job })).kind, 'replay');
     });
 
-    it('finds nothing to take over where nothing is open', async () => {
+    it('answers `none` if no record is open', async () => {
       assert.deepEqual(await records().openExisting(id, { owner: 'b', job }), { kind: 'none' });
       assert.equal(await redis.exists('{csi}:volume:d.example:u1'), 0);
     });

@@ -118,6 +118,8 @@ describe('ingest and jobs', () => {
       [],
       'no process leads',
     );
+    assert.equal((await fetch(`${ingest.url}/healthz/leader-election`)).status, 200);
+    assert.equal((await fetch(`${jobs.url}/healthz/progress`)).status, 200);
     await redis.redis.del('{csi}:cluster');
     await until(() => isBound(claim), 'the claim is bound');
     for (const process of [ingest, jobs]) await until(() => isReady(process), 'it is ready');

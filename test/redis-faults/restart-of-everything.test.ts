@@ -74,7 +74,7 @@ describe('400 claims that fail, and a restart of everything', () => {
     const producer = bench.producer({ outstanding: () => KEYS });
     for (const key of KEYS) producer.ensureQueued(key);
     bench.consumer(process, { backoff: BACKOFF, concurrency: 100 });
-    void producer.flushed().then(() => KEYS.forEach((key) => producer.ensureQueued(key)));
+    void producer.waitUntilFlushed().then(() => KEYS.forEach((key) => producer.ensureQueued(key)));
   }
 });
 

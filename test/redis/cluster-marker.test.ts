@@ -42,7 +42,7 @@ describe('watchClusterMarker', () => {
   it('marks a Redis without a marker, and again after a flush', async () => {
     const marker = watch();
     assert.equal(marker.isOurs, false);
-    await marker.ours(new AbortController().signal);
+    await marker.waitUntilOurs(new AbortController().signal);
     assert.equal(marker.trouble, undefined);
     assert.equal(await redis.redis.get('{csi}:cluster'), 'ours');
     await redis.redis.flushall();
@@ -90,7 +90,7 @@ describe('watchClusterMarker', () => {
   it('compares nothing where the process may not read the UID', async () => {
     await redis.redis.set('{csi}:cluster', 'theirs');
     const marker = watch({ clusterUid: () => Promise.resolve(undefined) });
-    await marker.ours(new AbortController().signal);
+    await marker.waitUntilOurs(new AbortController().signal);
     assert.equal(marker.trouble, undefined);
   });
 });

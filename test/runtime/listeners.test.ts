@@ -8,8 +8,8 @@ describe('Listeners', () => {
     const heard: string[] = [];
     listeners.subscribe((value) => heard.push(`a${value}`));
     listeners.subscribe((value) => heard.push(`b${value}`));
-    listeners.tell(1);
-    listeners.tell(2);
+    listeners.notify(1);
+    listeners.notify(2);
     assert.deepEqual(heard, ['a1', 'b1', 'a2', 'b2']);
   });
 });

@@ -1,8 +1,17 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { addFinalizer, removeFinalizer } from '#src/volumes/finalizer-patches.ts';
+import { addFinalizer, hasFinalizer, removeFinalizer } from '#src/volumes/finalizer-patches.ts';
 
 const OURS = 'ours';
+
+describe('hasFinalizer', () => {
+  it('is true for an entry of the list only', () => {
+    const object = { metadata: { finalizers: ['a', OURS] } };
+    assert.equal(hasFinalizer(object, OURS), true);
+    assert.equal(hasFinalizer(object, 'our'), false);
+    assert.equal(hasFinalizer({ metadata: {} }, OURS), false);
+  });
+});
 
 describe('addFinalizer', () => {
   it('changes nothing if the object has the finalizer (P-86)', () => {

@@ -171,7 +171,7 @@ describe('the access modes of a claim', () => {
     assert.equal(completePv(given).spec.csi?.readOnly, true);
   });
 
-  it('RWO: a single writer (B-08)', () =>
+  it('RWO becomes SINGLE_NODE_WRITER (B-08)', () =>
     assert.deepEqual(modes({ claim: claimFor('ReadWriteOnce') }), [Mode.SINGLE_NODE_WRITER]));
 
   it('RWO: many writers on one node, if the driver supports that (B-09)', () => {

@@ -2,7 +2,8 @@ import { CLAIM_FINALIZER } from '../../kube/keys.ts';
 import { isConflict, isInvalid, isNotFound } from '../../kube/kube-error.ts';
 import type { Claim } from '../../kube/objects.ts';
 import { claims } from '../../kube/resources.ts';
-import { addFinalizer, hasFinalizer, removeFinalizer } from '../finalizers.ts';
+import { hasFinalizer } from '../../volumes/finalizer-patches.ts';
+import { addFinalizer, removeFinalizer } from '../finalizers.ts';
 import type { ProcessorPorts } from '../ports.ts';
 
 /* The finalizer that a claim has with --claim-finalizer while its volume record is open. If Redis

@@ -57,6 +57,6 @@ async function createAgain(
 async function hasVolume({ kube, options }: ProcessorPorts, claimUid: string): Promise<boolean> {
   if (options.volumeNamePrefix === '') return false;
   const volume = await kube.get<Volume>(volumes, { name: volumeName(claimUid, options) });
-  // A shortened name may be another claim's.
+  // With --volume-name-uuid-length, the PV of this name may belong to another claim.
   return volume !== undefined && (volume.spec.claimRef?.uid ?? claimUid) === claimUid;
 }

@@ -119,8 +119,8 @@ async function releaseUnneeded(
   else if (claim === undefined) await keepName(ports, uid);
   if (claim === undefined) return outcome;
   // The finalizer stays while the volume is not done, except on a claim that is being deleted and
-  // has no open record. After `later` and `running` that can't be told: if Redis lost its records,
-  // none of them is listed as open.
+  // has no open record. After `later` and `running` it stays there too: if Redis lost its records,
+  // an open one would look absent.
   const hasFailed = outcome.kind === 'retry' || outcome.kind === 'parked';
   const isBeingDeleted = claim.metadata.deletionTimestamp !== undefined;
   if (outcome.kind === 'done' || (hasFailed && isBeingDeleted))

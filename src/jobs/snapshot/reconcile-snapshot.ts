@@ -6,7 +6,8 @@ import type { JobKey } from '../../queue/contract.ts';
 import type { Outcome } from '../../queue/outcome.ts';
 import type { ProvisioningOptions } from '../../volumes/provisioning-options.ts';
 import { isPending, restoredSnapshot } from '../../volumes/source-use.ts';
-import { addFinalizer, hasFinalizer, removeFinalizer } from '../finalizers.ts';
+import { hasFinalizer } from '../../volumes/finalizer-patches.ts';
+import { addFinalizer, removeFinalizer } from '../finalizers.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { findClaim } from '../read-claims.ts';
 

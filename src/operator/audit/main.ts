@@ -24,7 +24,7 @@ async function start(context: ProcessContext<typeof audit.flags>): Promise<void>
   const link = openRedis({ url: flags.redisUrl, role: 'plain', name: 'sutler-audit', log });
   closers.add('Redis', () => link.close());
 
-  const driverInfo = await driver.known(stopping);
+  const driverInfo = await driver.waitUntilKnown(stopping);
   if (driverInfo === undefined) return;
   const { name, controllerCapabilities } = driverInfo;
   if (!controllerCapabilities.has('LIST_VOLUMES'))
@@ -33,7 +33,7 @@ async function start(context: ProcessContext<typeof audit.flags>): Promise<void>
         'for orphans; list the volumes with the tools of the storage system',
     );
   const report = await runAudit({
-    csi: gateways.asks,
+    csi: gateways.anyReplica,
     kube,
     openRecords: () => openRecords(link.redis, flags.redisPrefix, name),
     ledger: redisAuditLedger(link.redis, flags.redisPrefix, name),

@@ -11,6 +11,7 @@ import { listQueues } from '../../queue/registry.ts';
 import { openRecords, type OpenRecord } from '../../records/open-records.ts';
 import { runProcess, type Invocation, type ProcessContext } from '../../runtime/process.ts';
 import { uninstall } from '../flags.ts';
+import { hasFinalizer, removeFinalizer } from '../../volumes/finalizer-patches.ts';
 
 /** Removes what sutler left in the cluster and in Redis, or lists it without --yes. Exit status 1,
  * without any change, if volume records are open. */
@@ -49,7 +50,7 @@ async function start(context: ProcessContext<typeof uninstall.flags>): Promise<v
   );
   if (!flags.yes)
     return end('nothing was changed; stop all sutler processes and run this again with --yes', 0);
-  for (const claim of found.claims) await removeFinalizer(kube, claim);
+  for (const claim of found.claims) await removeClaimFinalizer(kube, claim);
   for (const lease of found.leases) await removeAnnotation(kube, lease);
   for (let from = 0; from < found.redisKeys.length; from += 500)
     await link.redis.unlink(...found.redisKeys.slice(from, from + 500));
@@ -65,7 +66,7 @@ async function listOpenRecords(redis: Redis, prefix: string): Promise<readonly O
 async function listClaimsWithFinalizer(kube: KubeClient): Promise<readonly Claim[]> {
   const found: Claim[] = [];
   for await (const { items: page } of listPages<Claim>(kube, claims))
-    found.push(...page.filter(({ metadata }) => metadata.finalizers?.includes(CLAIM_FINALIZER)));
+    found.push(...page.filter((claim) => hasFinalizer(claim, CLAIM_FINALIZER)));
   return found;
 }
 
@@ -74,9 +75,9 @@ async function listAnnotatedLeases(kube: KubeClient, namespace: string): Promise
   return page.items.filter(({ metadata }) => metadata.annotations?.[INCARNATION] !== undefined);
 }
 
-async function removeFinalizer(kube: KubeClient, { metadata }: Claim): Promise<void> {
-  const { uid } = metadata;
-  const body = { metadata: { uid, '$deleteFromPrimitiveList/finalizers': [CLAIM_FINALIZER] } };
+async function removeClaimFinalizer(kube: KubeClient, { metadata }: Claim): Promise<void> {
+  const change = removeFinalizer(metadata, CLAIM_FINALIZER);
+  const body = { metadata: { uid: metadata.uid, ...change?.patch } };
   await kube.patch(claims, metadata, { type: 'strategic', body });
 }
 

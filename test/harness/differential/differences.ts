@@ -16,8 +16,8 @@ export interface KnownDifference {
   readonly scenario: string | RegExp;
   /** What the path must match. */
   readonly where: RegExp;
-  /** First cell of the row of docs/parity.md that describes the difference. */
-  readonly row: string;
+  /** Title of the entry of docs/parity.md that describes the difference. */
+  readonly entry: string;
 }
 
 /** Every leaf in which two records of a scenario differ. */

@@ -96,7 +96,7 @@ describe('a volume that no PV can be made of', () => {
     );
   });
 
-  it('is orphaned after five failed deletions, and its record stays open (R-11)', async () => {
+  it('keeps its record open after five failed deletions (R-11)', async () => {
     const claim = await rig.claim();
     failToDelete(Infinity);
     const outcome = await provision(claim);

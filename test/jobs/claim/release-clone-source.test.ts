@@ -163,7 +163,7 @@ describe('releaseCloneSource', () => {
     assert.equal((await releaseCloneSource(rig.ports, claim))?.kind, 'done');
   });
 
-  it('leaves another claim of the same name alone', async () => {
+  it('removes no finalizer from a claim of that name with another UID', async () => {
     const claim = await source();
     await rig.kube.patch(
       claims,

@@ -30,7 +30,7 @@ describe('a worker with several gateways', () => {
     await rig.close();
   });
   beforeEach(() => rig.reset());
-  const ports = () => ({ csi: pool.calls, endpoint: pool.sole });
+  const ports = () => ({ csi: pool.calls, endpoint: pool.soleAddress });
 
   it('calls the active one and stores it with the request', async () => {
     await nameGateway(here);

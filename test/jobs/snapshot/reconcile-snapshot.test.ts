@@ -120,7 +120,7 @@ describe('reconcileSnapshot', () => {
     assert.deepEqual(await finalizers(), [OURS]);
   });
 
-  it('lets a deleted snapshot vanish if ours was the last finalizer', async () => {
+  it('removes the last finalizer of a snapshot that is being deleted', async () => {
     const found = await snapshot();
     await rig.kube.delete(snapshots, { namespace, name: NAME });
     await run(found);

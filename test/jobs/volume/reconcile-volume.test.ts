@@ -180,7 +180,7 @@ describe('reconcileVolume', () => {
     assert.deepEqual([countDeletions(rig), listWarnings(rig)], [0, []]);
   });
 
-  it('leaves a Bound volume alone (P-08)', async () => {
+  it('sends nothing for a Bound volume (P-08)', async () => {
     const volume = await createReleasedVolume(rig);
     await rig.setPhase(volume, 'Bound');
     assert.deepEqual(await countedBy(() => rig.remove(volume)), { deleted: 0, failed: 0 });

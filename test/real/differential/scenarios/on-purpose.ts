@@ -5,7 +5,7 @@ export const onPurpose: readonly KnownDifference[] = [
   {
     scenario: /^(?!slow-|more-timeout)/,
     where: /^events Normal Provisioning \S+ \S+: External provisioner is provisioning/,
-    row: '`Provisioning` event',
+    entry: '`Provisioning`',
   },
 ];
 
@@ -14,7 +14,7 @@ export const ofClaims: readonly KnownDifference[] = [
   {
     scenario: 'given-no-id',
     where: /^events Warning ProvisioningFailed .* with an empty volume_id/,
-    row: 'answer without a volume, or with an empty volume id',
+    entry: 'An answer without a volume, or with an empty volume id',
   },
 ];
 
@@ -23,17 +23,17 @@ export const ofOutcomes: readonly KnownDifference[] = [
   {
     scenario: /^clone-/,
     where: /the PVC DataSource source must have a status of Bound. {2}Got (\{|Pending|Lost)/,
-    row: 'cloning source that is not bound',
+    entry: 'A clone source that is not bound',
   },
   {
     scenario: 'create-invalidargument-once',
     where: /^(end (claims|volumes) |events Normal ProvisioningSucceeded )/,
-    row: 'infeasible requests (InvalidArgument)',
+    entry: 'Infeasible requests (InvalidArgument)',
   },
   {
     scenario: 'del-secret-gone',
     where: /^(end volumes |calls DeleteVolume |events Warning VolumeFailedDelete )/,
-    row: 'deletion whose secret is gone',
+    entry: 'The secret of a deletion is gone',
   },
 ];
 
@@ -45,7 +45,7 @@ export const ofFlags: readonly KnownDifference[] = [
       '^((provisioned|end) volumes |calls CreateVolume |events (Normal ' +
         'ProvisioningSucceeded|Warning ProvisioningFailed) )',
     ),
-    row: 'gate VolumeAttributesClass off, and a claim names one',
+    entry: 'The gate VolumeAttributesClass is off and a claim names one',
   },
 ];
 
@@ -57,7 +57,7 @@ export function onPurposeInMigration(
   const untranslatable: KnownDifference = {
     scenario: 'mig-untranslatable',
     where: /^(calls DeleteVolume |events Warning ProvisioningFailed )/,
-    row: 'a migrated class whose new PV has no in-tree form',
+    entry: 'A migrated class whose new PV has no in-tree form',
   };
   return [
     ...onPurpose,

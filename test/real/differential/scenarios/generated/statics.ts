@@ -11,7 +11,7 @@ interface Static {
   readonly label: string;
   readonly metadata?: Fields;
   readonly spec?: Fields | ((scene: Scene) => Fields);
-  /** Of another driver; the refusal of that is another row of docs/parity.md. */
+  /** Of another driver; the refusal of that is another entry of docs/parity.md. */
   readonly isForeign?: true;
 }
 const METADATA: readonly Static[] = [
