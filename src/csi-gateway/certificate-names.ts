@@ -1,5 +1,6 @@
 import { isIP } from 'node:net';
 import { UsageError } from '../runtime/flags.ts';
+import { parseJson } from '../runtime/json.ts';
 
 /** A name in a certificate: one entry of subjectAltName. The common name is ignored, because it has
  * neither a type nor rules. */
@@ -70,12 +71,8 @@ function kindOf(text: string): CertificateName['kind'] {
 /** Node writes values that could be taken for several entries as JSON strings. */
 function unquote(raw: string): string | undefined {
   if (!raw.startsWith('"')) return raw;
-  try {
-    const value: unknown = JSON.parse(raw);
-    return typeof value === 'string' ? value : undefined;
-  } catch {
-    return undefined;
-  }
+  const value = parseJson(raw);
+  return typeof value === 'string' ? value : undefined;
 }
 
 function canonicalize(kind: CertificateName['kind'], value: string): string {

@@ -1,6 +1,7 @@
 import type { Redis } from 'ioredis';
 import { jobData, parseJob, type JobKey } from '../queue/contract.ts';
 import { openRecordsKey } from './key-names.ts';
+import { parseJson } from '../runtime/json.ts';
 
 /** Records that are read at a time: Redis does nothing else meanwhile. */
 const PAGE = 1000;
@@ -28,10 +29,6 @@ export function encodeJob(key: JobKey): string {
 }
 
 function decodeJob(text: string): JobKey | undefined {
-  try {
-    const parsed = parseJob(JSON.parse(text));
-    return parsed.ok ? parsed.key : undefined;
-  } catch {
-    return undefined;
-  }
+  const parsed = parseJob(parseJson(text));
+  return parsed.ok ? parsed.key : undefined;
 }

@@ -1,8 +1,6 @@
 import assert from 'node:assert/strict';
 import { constants } from 'node:http2';
 import { after, before, describe, it } from 'node:test';
-import { create, toBinary } from '@bufbuild/protobuf';
-import { CreateVolumeResponseSchema } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
 import { frameMessage } from '#src/csi-gateway/grpc-wire.ts';
 import { makeFolder } from '../harness/csi-folder.ts';
@@ -12,16 +10,13 @@ import {
   answerOk,
   answerStatus,
   answerTrailersOnly,
+  CREATED_VOLUME,
   type RawCall,
   type RawDriver,
   startRawDriver,
 } from '../harness/csi-raw-driver.ts';
 import { until } from '../harness/until.ts';
 
-const GOOD = toBinary(
-  CreateVolumeResponseSchema,
-  create(CreateVolumeResponseSchema, { volume: { volumeId: 'h' } }),
-);
 const FORGED = { 'sutler-driver-status': '1', 'sutler-not-forwarded': '1' };
 
 /** The ways in which a call can end without OK, and what the caller must be told: that the status
@@ -76,7 +71,7 @@ const ENDS: readonly {
   },
   {
     title: 'an error after a message',
-    end: (c) => answerBytes(c, frameMessage(GOOD), { 'grpc-status': '13' }),
+    end: (c) => answerBytes(c, frameMessage(CREATED_VOLUME), { 'grpc-status': '13' }),
     expected: 'driver',
     code: 13,
   },
@@ -122,7 +117,7 @@ const ENDS: readonly {
     title: 'RST_STREAM after a whole message',
     end: ({ stream }) => {
       stream.respond({ ':status': 200, 'content-type': 'application/grpc' });
-      stream.write(frameMessage(GOOD));
+      stream.write(frameMessage(CREATED_VOLUME));
       setImmediate(() => stream.close(constants.NGHTTP2_INTERNAL_ERROR));
     },
     expected: 'ambiguous',
@@ -185,7 +180,7 @@ const ENDS: readonly {
     title: 'a status in the first headers but no trailers',
     end: ({ stream }) => {
       stream.respond({ ':status': 200, 'content-type': 'application/grpc', 'grpc-status': '3' });
-      stream.end(frameMessage(GOOD));
+      stream.end(frameMessage(CREATED_VOLUME));
     },
     expected: 'ambiguous',
   },
@@ -193,7 +188,7 @@ const ENDS: readonly {
     title: 'a message but no trailers',
     end: ({ stream }) => {
       stream.respond({ ':status': 200, 'content-type': 'application/grpc' });
-      stream.end(frameMessage(GOOD));
+      stream.end(frameMessage(CREATED_VOLUME));
     },
     expected: 'ambiguous',
   },
@@ -209,13 +204,13 @@ const ENDS: readonly {
   },
   {
     title: 'OK with half a message',
-    end: (c) => answerBytes(c, frameMessage(GOOD).subarray(0, 7), { 'grpc-status': '0' }),
+    end: (c) => answerBytes(c, frameMessage(CREATED_VOLUME).subarray(0, 7), { 'grpc-status': '0' }),
     expected: 'ambiguous',
   },
   {
     title: 'OK with two messages',
     end: (c) =>
-      answerBytes(c, Buffer.concat([frameMessage(GOOD), frameMessage(GOOD)]), {
+      answerBytes(c, Buffer.concat([frameMessage(CREATED_VOLUME), frameMessage(CREATED_VOLUME)]), {
         'grpc-status': '0',
       }),
     expected: 'ambiguous',
@@ -315,7 +310,7 @@ describe('callDriver', () => {
     };
     const first = test.client.createVolume(volumeRequest('old'), { timeoutMs: 30_000 });
     await until(() => unanswered !== undefined, 'the first call is at the driver');
-    script = (call) => answerOk(call, GOOD);
+    script = (call) => answerOk(call, CREATED_VOLUME);
     await until(
       () =>
         test.client.createVolume(volumeRequest('new'), { timeoutMs: 30_000 }).then(
@@ -324,7 +319,7 @@ describe('callDriver', () => {
         ),
       'a new call succeeds',
     );
-    if (unanswered !== undefined) answerOk(unanswered, GOOD);
+    if (unanswered !== undefined) answerOk(unanswered, CREATED_VOLUME);
     assert.equal((await first).volume?.volumeId, 'h');
   });
 });

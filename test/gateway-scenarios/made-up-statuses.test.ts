@@ -2,9 +2,7 @@ import assert from 'node:assert/strict';
 import { constants } from 'node:http2';
 import { after, before, describe, it } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import { create, toBinary } from '@bufbuild/protobuf';
 import { type CallSettings, CsiClient } from '#src/gateway-client/client.ts';
-import { CreateVolumeResponseSchema } from '#src/csi/generated/csi_pb.ts';
 import { Code } from '#src/csi/status.ts';
 import { frameMessage } from '#src/csi-gateway/grpc-wire.ts';
 import { silentLog } from '#src/runtime/log.ts';
@@ -15,15 +13,12 @@ import {
   answerOk,
   answerStatus,
   answerTrailersOnly,
+  CREATED_VOLUME,
   type RawCall,
   type RawDriver,
   startRawDriver,
 } from '../harness/csi-raw-driver.ts';
 
-const GOOD = toBinary(
-  CreateVolumeResponseSchema,
-  create(CreateVolumeResponseSchema, { volume: { volumeId: 'h' } }),
-);
 /** Trailers of a gateway, here in places where no status of the driver can come with them. */
 const GATEWAY_TRAILERS = { 'sutler-driver-status': '1', 'sutler-not-forwarded': '1' };
 const DRIVER_SAID = { 'sutler-driver-status': '1' };
@@ -95,7 +90,7 @@ const MADE_UP: readonly {
   {
     title: 'RST_STREAM after headers and a whole message',
     play: sendHeadersThen((call) => {
-      call.stream.write(frameMessage(GOOD));
+      call.stream.write(frameMessage(CREATED_VOLUME));
       setImmediate(() => call.stream.close(constants.NGHTTP2_CANCEL));
     }),
   },
@@ -134,7 +129,7 @@ const MADE_UP: readonly {
     title: 'a response that ends without trailers',
     play: ({ stream }) => {
       stream.respond({ ...GRPC, ...GATEWAY_TRAILERS });
-      stream.end(frameMessage(GOOD));
+      stream.end(frameMessage(CREATED_VOLUME));
     },
     code: Code.Internal,
   },
@@ -149,7 +144,7 @@ const MADE_UP: readonly {
   {
     title: 'OK with two messages',
     play: (c) =>
-      answerBytes(c, Buffer.concat([frameMessage(GOOD), frameMessage(GOOD)]), {
+      answerBytes(c, Buffer.concat([frameMessage(CREATED_VOLUME), frameMessage(CREATED_VOLUME)]), {
         'grpc-status': '0',
         ...DRIVER_SAID,
       }),
@@ -159,7 +154,10 @@ const MADE_UP: readonly {
   {
     title: 'OK with half a message',
     play: (c) =>
-      answerBytes(c, frameMessage(GOOD).subarray(0, 6), { 'grpc-status': '0', ...DRIVER_SAID }),
+      answerBytes(c, frameMessage(CREATED_VOLUME).subarray(0, 6), {
+        'grpc-status': '0',
+        ...DRIVER_SAID,
+      }),
   },
   {
     title: 'a response larger than the client accepts',

@@ -10,11 +10,18 @@ import {
 import type { Socket } from 'node:net';
 import {
   ControllerGetCapabilitiesResponseSchema,
+  CreateVolumeResponseSchema,
   GetPluginCapabilitiesResponseSchema,
   GetPluginInfoResponseSchema,
   ProbeResponseSchema,
 } from '#src/csi/generated/csi_pb.ts';
 import { frameMessage, toPairs, type HeaderPairs } from '#src/csi-gateway/grpc-wire.ts';
+
+/** The message with which a driver answers CreateVolume: a volume with the handle `h`. */
+export const CREATED_VOLUME = toBinary(
+  CreateVolumeResponseSchema,
+  create(CreateVolumeResponseSchema, { volume: { volumeId: 'h' } }),
+);
 
 /** A call as it was received, for a script that answers with frames. */
 export interface RawCall {

@@ -1,24 +1,20 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { after, before, beforeEach, describe, it } from 'node:test';
-import { Redis } from 'ioredis';
+import type { Redis } from 'ioredis';
 import { leaseIncarnationStore } from '#src/ingest/lease-incarnation-store.ts';
 import { IncarnationCheck } from '#src/ingest/incarnation-check.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { Lease } from '#src/kube/objects.ts';
 import { leases } from '#src/kube/resources.ts';
-import { startRedisServer, type RedisServer } from '#src/redis/server.ts';
 import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { silentLog } from '#src/runtime/log.ts';
+import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 
 const KEY = '{csi}:blessing:d';
 
 describe('IncarnationCheck', () => {
-  let dir: string;
-  let server: RedisServer;
+  let server: TestRedis;
   let redis: Redis;
   let cluster: SandboxCluster;
   let kube: KubeClient;
@@ -33,17 +29,14 @@ describe('IncarnationCheck', () => {
   const quarantine = async (): Promise<number> => Number(await redis.hget(KEY, 'quarantineUntil'));
 
   before(async () => {
-    dir = await mkdtemp(join(tmpdir(), 'sutler-incarnation-'));
-    server = await startRedisServer({ dataDir: dir, log: silentLog });
-    redis = new Redis(server.url);
+    server = await startTestRedis();
+    redis = server.redis;
     cluster = await openSandboxCluster();
     kube = await cluster.client();
   });
   after(async () => {
     await cluster.close();
-    redis.disconnect();
     await server.close();
-    await rm(dir, { recursive: true, force: true });
   });
   beforeEach(async () => {
     lease += 1;

@@ -15,7 +15,7 @@ import { openSources } from '#src/records/open-sources.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { silentLog } from '#src/runtime/log.ts';
-import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
+import { DEFAULT_OPTIONS } from '../harness/default-options.ts';
 
 /** A place in a run at which the worker is killed. */
 export type Place = 'opened' | 'answered' | 'written' | 'closed' | 'never';
@@ -124,16 +124,7 @@ const ports: ProcessorPorts = {
     pluginCapabilities: new Set(['CONTROLLER_SERVICE']),
     controllerCapabilities: new Set(['CREATE_DELETE_VOLUME']),
   }),
-  options: {
-    volumeNamePrefix: 'pvc',
-    volumeNameUuidLength: -1,
-    defaultFsType: '',
-    extraCreateMetadata: false,
-    controllerPublishReadonly: false,
-    preventVolumeModeConversion: true,
-    gates: DEFAULT_GATES,
-    identity: 'killed-worker',
-  },
+  options: { ...DEFAULT_OPTIONS, identity: 'killed-worker' },
   timeoutMs: 10_000,
   writeAllowanceMs: 10_000,
   areSecretsWatched: false,

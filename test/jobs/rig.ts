@@ -32,7 +32,7 @@ import {
   startSampleDriver,
 } from '../../sandbox/driver/server.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
-import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
+import { DEFAULT_OPTIONS } from '../harness/default-options.ts';
 
 export const DRIVER = 'sample.csi.sutler.dev';
 
@@ -131,16 +131,7 @@ export async function openRig(): Promise<Rig> {
       pluginCapabilities: new Set(['CONTROLLER_SERVICE']),
       controllerCapabilities: new Set(['CREATE_DELETE_VOLUME']),
     }),
-    options: {
-      volumeNamePrefix: 'pvc',
-      volumeNameUuidLength: -1,
-      defaultFsType: '',
-      extraCreateMetadata: false,
-      controllerPublishReadonly: false,
-      preventVolumeModeConversion: true,
-      gates: DEFAULT_GATES,
-      identity: 'test',
-    },
+    options: { ...DEFAULT_OPTIONS, identity: 'test' },
     timeoutMs,
     writeAllowanceMs: 30_000,
     areSecretsWatched: false,

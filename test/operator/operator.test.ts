@@ -1,28 +1,23 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { after, before, beforeEach, describe, it } from 'node:test';
-import { Redis } from 'ioredis';
+import type { Redis } from 'ioredis';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { Claim, Lease } from '#src/kube/objects.ts';
 import { claims, leases } from '#src/kube/resources.ts';
-import { startRedisServer, type RedisServer } from '#src/redis/server.ts';
 import { registerQueues } from '#src/queue/registry.ts';
 import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { openJobs } from '#src/records/open-jobs.ts';
 import { VolumeRecords } from '#src/records/volume-record.ts';
-import { silentLog } from '#src/runtime/log.ts';
 import { plannedRequest } from '../harness/planned-request.ts';
+import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 
 const CLI = new URL('../../../dist/cli.js', import.meta.url).pathname;
 const DRIVER = 'd.example';
 
 describe('operator commands', () => {
-  let dir: string;
-  let server: RedisServer;
+  let server: TestRedis;
   let redis: Redis;
   let cluster: SandboxCluster;
   let kube: KubeClient;
@@ -46,17 +41,14 @@ describe('operator commands', () => {
   };
 
   before(async () => {
-    dir = await mkdtemp(join(tmpdir(), 'sutler-operator-'));
-    server = await startRedisServer({ dataDir: dir, log: silentLog });
-    redis = new Redis(server.url);
+    server = await startTestRedis();
+    redis = server.redis;
     cluster = await openSandboxCluster();
     kube = await cluster.client();
   });
   after(async () => {
     await cluster.close();
-    redis.disconnect();
     await server.close();
-    await rm(dir, { recursive: true, force: true });
   });
   beforeEach(async () => {
     await redis.flushall();

@@ -135,12 +135,8 @@ export class Routes {
       requireObject(resource, await bodyOf(call)),
       options,
     );
-    sendJson(
-      response,
-      created ? 201 : 200,
-      objectBytes(resource, stored, how),
-      warningHeaders(options),
-    );
+    const code = created ? 201 : 200;
+    sendJson(response, code, objectBytes(resource, stored, how), warningHeaders(options));
   }
 
   async #patch(call: Call): Promise<void> {
@@ -154,12 +150,8 @@ export class Routes {
       await bodyOf(call),
       options,
     );
-    sendJson(
-      response,
-      created ? 201 : 200,
-      objectBytes(resource, stored, how),
-      warningHeaders(options),
-    );
+    const code = created ? 201 : 200;
+    sendJson(response, code, objectBytes(resource, stored, how), warningHeaders(options));
   }
 
   async #delete(call: Call): Promise<void> {

@@ -1,0 +1,12 @@
+import { DEFAULT_GATES } from '#src/volumes/feature-gates.ts';
+
+/** What jobs is told by its flags if none is given. */
+export const DEFAULT_OPTIONS = {
+  volumeNamePrefix: 'pvc',
+  volumeNameUuidLength: -1,
+  defaultFsType: '',
+  extraCreateMetadata: false,
+  controllerPublishReadonly: false,
+  preventVolumeModeConversion: true,
+  gates: DEFAULT_GATES,
+} as const;
