@@ -7,7 +7,6 @@ import { VolumeRecords } from '#src/records/volume-record.ts';
 const withoutRecords: Partial<Record<keyof VolumeRecords, unknown>> = {
   openCreate: () => Promise.resolve({ kind: 'opened' }),
   openExisting: () => Promise.resolve({ kind: 'none' }),
-  openResolve: () => Promise.resolve({ kind: 'none' }),
   openDelete: () => Promise.resolve({ kind: 'opened' }),
   closeStored: () => Promise.resolve(),
   closeRefused: () => Promise.resolve('removed'),

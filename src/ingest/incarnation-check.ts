@@ -12,8 +12,8 @@ export interface IncarnationIdStore {
 export interface IncarnationCheckOptions {
   readonly incarnations: IncarnationStore;
   readonly store: IncarnationIdStore;
-  /** How long a run owns its volume record, which is the quarantine after a loss. */
-  readonly ownershipMs: number;
+  /** How long nothing is opened after a loss. */
+  readonly quarantineMs: number;
   readonly newId?: () => string;
   readonly log: Logger;
 }
@@ -59,18 +59,20 @@ export class IncarnationCheck {
       log.info('first use of this Redis for the driver');
       return false;
     }
+    if (found.kind === 'found')
+      return this.#reportLoss('this Redis is not the one that was used before');
     return this.#reportLoss(
-      found.kind === 'none'
+      found.withdrawnBy === ''
         ? 'Redis was emptied'
-        : 'this Redis is not the one that was used before',
+        : `Redis lost its last writes, as ${found.withdrawnBy} noticed`,
     );
   }
 
   async #reportLoss(why: string): Promise<boolean> {
-    const { ownershipMs, log } = this.#options;
-    await this.#begin(ownershipMs);
+    const { quarantineMs, log } = this.#options;
+    await this.#begin(quarantineMs);
     log.warn(
-      { why, waitMs: ownershipMs },
+      { why, waitMs: quarantineMs },
       'volume records may be lost: nothing is created or deleted until calls under way have ended',
     );
     return true;

@@ -13,7 +13,7 @@ import { Producer } from '../queue/producer.ts';
 import { WaitList } from '../queue/wait-list.ts';
 import { redisActiveGateway } from '../records/active-gateway.ts';
 import { redisAuditLedger } from '../records/audit-ledger.ts';
-import { ownershipMs } from '../records/flags.ts';
+import { ownershipMs, quarantineMs } from '../records/flags.ts';
 import { redisIncarnationStore } from '../records/incarnation.ts';
 import { openJobs } from '../records/open-jobs.ts';
 import { openRecords } from '../records/open-records.ts';
@@ -235,7 +235,7 @@ function openLeadership(base: Base, watcher: Watcher, resync: Resync): Leadershi
     incarnation: new IncarnationCheck({
       incarnations,
       store,
-      ownershipMs: ownershipMs(flags),
+      quarantineMs: quarantineMs(flags),
       log,
     }),
     foreignLeader: new ForeignLeader(incarnations, log),

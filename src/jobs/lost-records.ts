@@ -1,5 +1,8 @@
+import { performance } from 'node:perf_hooks';
 import type { VolumeRecords } from '../records/volume-record.ts';
+import { systemClock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
+import { PollLoop } from '../runtime/poll-loop.ts';
 
 interface Options {
   readonly records: Pick<VolumeRecords, 'rewriteLostRecords'>;
@@ -9,31 +12,30 @@ interface Options {
 }
 
 const PERIOD_MS = 2_000;
+/** A check that takes long is repeated less often: it takes 1 % of the time at most. */
+const PAUSE_PER_CHECK = 99;
 
-/** Writes records again that this process left open and that Redis lost (record rule 6): every two
- * seconds, and when `rewrite` is called. */
-export class LostRecords {
-  readonly #options: Options;
-  readonly #timer = setInterval(() => void this.rewrite(), PERIOD_MS);
+export type LostRecords = ReturnType<typeof startLostRecords>;
 
-  constructor(options: Options) {
-    this.#options = options;
-  }
-
-  /** Never rejects: after a failure the next period tries again. */
-  async rewrite(): Promise<void> {
-    const { records, isRedisOurs, log } = this.#options;
-    if (!isRedisOurs()) return;
-    try {
+/** Writes records again that this process left open and that Redis lost (record rules 6 and 8):
+ * checks them every two seconds, and when `checkNow` is called; never twice at once. */
+export function startLostRecords({ records, isRedisOurs, log }: Options) {
+  const loop = new PollLoop({
+    step: async () => {
+      if (!isRedisOurs()) return PERIOD_MS;
+      const startMs = performance.now();
       const rewritten = await records.rewriteLostRecords();
       if (rewritten.length > 0)
         log.warn({ records: rewritten.length }, 'wrote volume records again that Redis had lost');
-    } catch (error) {
-      log.debug({ err: error }, 'the open records could not be checked; trying again');
-    }
-  }
-
-  stop(): void {
-    clearInterval(this.#timer);
-  }
+      return Math.max(PERIOD_MS, PAUSE_PER_CHECK * (performance.now() - startMs));
+    },
+    onError: (error) =>
+      log.debug({ err: error }, 'the open records could not be checked; trying again'),
+    periodMs: PERIOD_MS,
+    clock: systemClock,
+  });
+  return {
+    checkNow: () => loop.runNow(),
+    stop: () => loop.stop(),
+  };
 }

@@ -22,7 +22,7 @@ import { inTreeNameOf } from '../volumes/migration/plugins.ts';
 import { startCaches, type Caches } from './caches.ts';
 import { reconcileClaim } from './claim/reconcile-claim.ts';
 import { flags as table, summary } from './flags.ts';
-import { LostRecords } from './lost-records.ts';
+import { type LostRecords, startLostRecords } from './lost-records.ts';
 import { createOperationCounts } from './operation-counts.ts';
 import type { ProcessorPorts } from './ports.ts';
 import { runToOutcome } from './run-to-outcome.ts';
@@ -93,7 +93,12 @@ function openCaches({ closers, health, log, metrics }: Context, { kube }: Connec
   return caches;
 }
 
-async function openRecords({ context, connections, driver }: Base): Promise<VolumeRecords> {
+async function openRecords({
+  context,
+  connections,
+  driver,
+  instance,
+}: Base): Promise<VolumeRecords> {
   const { flags } = context;
   const records = new VolumeRecords({
     redis: connections.link.redis,
@@ -101,6 +106,7 @@ async function openRecords({ context, connections, driver }: Base): Promise<Volu
     driver: driver.name,
     ownMs: ownershipMs(flags),
     settleMs: flags.settleTimeMs,
+    processName: instance,
   });
   // Only saves the first run a refusal, so Redis need not be there yet.
   await records.learnIncarnation().catch(() => undefined);
@@ -109,7 +115,7 @@ async function openRecords({ context, connections, driver }: Base): Promise<Volu
 
 function openLostRecords({ context, connections }: Base, records: VolumeRecords): LostRecords {
   const isRedisOurs = () => connections.marker.isOurs;
-  const lostRecords = new LostRecords({ records, isRedisOurs, log: context.log });
+  const lostRecords = startLostRecords({ records, isRedisOurs, log: context.log });
   context.closers.add('open records', () => lostRecords.stop());
   return lostRecords;
 }
@@ -186,7 +192,7 @@ function startConsumers(
       kind,
       concurrency,
       process: (key, run) => runToOutcome(key, log, () => reconcile(ports, key, run)),
-      onRedisEmptied: () => void lostRecords.rewrite(),
+      onRedisEmptied: () => lostRecords.checkNow(),
       log,
       metrics,
     });

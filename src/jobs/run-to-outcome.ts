@@ -1,7 +1,8 @@
 import { isOutage, KubeError } from '../kube/kube-error.ts';
 import { type JobKey, keyId } from '../queue/contract.ts';
 import type { Outcome } from '../queue/outcome.ts';
-import { OwnershipLost, RecordsUnavailable } from '../records/volume-record.ts';
+import { RecordsUnavailable } from '../records/ask-redis.ts';
+import { OwnershipLost } from '../records/volume-record.ts';
 import type { Logger } from '../runtime/log.ts';
 
 /** Calls a processor for a key, logs how the run ended, and turns errors of the API server and of

@@ -1,13 +1,15 @@
-import { defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
+import { defineNamedScript } from '../redis/named-script.ts';
 import * as shared from './record-scripts.ts';
 
 /* The scripts of a creation. record-scripts.ts explains keys, fields and common arguments. */
 
 /** The fields of RequestTexts. */
-const REQUEST = { request: 'text', skeleton: 'text', secret: 'text', endpoint: 'text' } as const;
-
-/** What identifies Redis' data at one moment; see incarnation.ts. */
-const INCARNATION = { incarnation: 'text', sequence: 'number' } as const;
+export const REQUEST = {
+  request: 'text',
+  skeleton: 'text',
+  secret: 'text',
+  endpoint: 'text',
+} as const;
 
 /** Lua: the record becomes `stored` and unambiguous, and expires after a day. */
 const BECOME_STORED = `
@@ -21,25 +23,41 @@ redis.call('EXPIRE', recordKey, ${shared.REMEMBERED_S})
  * mode      plan      opens a new record with the given request, or takes up the open one
  *           existing  only takes up the open one
  *           again     as plan; also takes up `stored`, because the PV was removed
- *           resolve   as existing; also takes up an ambiguous `stored` (record rule 5)
  * Answers   opened    with the given request
- *           replay    with the stored request, which has to be sent again
+ *           replay    with the stored request, which has to be sent again. `settlesInMs`: time until
+ *                     no call of unknown end is at work any more, 0 where none is
  *           closed    there is nothing to do for this mode
  *           none      no record, and the mode opens none
  *           or NOT_OPENED */
 export const openCreate = defineNamedScript({
-  keys: shared.RECORD_KEYS,
-  args: { ...shared.OPENING_ARGS, mode: ['plan', 'existing', 'again', 'resolve'], ...REQUEST },
+  keys: shared.OPENING_KEYS,
+  args: { ...shared.OPENING_ARGS, mode: ['plan', 'existing', 'again'], ...REQUEST },
   answers: {
     ...shared.NOT_OPENED,
     none: {},
     closed: { state: ['stored', 'deleting', 'gone'] },
-    opened: { ...INCARNATION, endpoint: 'text' },
-    replay: { ...INCARNATION, ambiguous: 'flag', ...REQUEST, answer: 'text' },
+    opened: { ...shared.OPENED, endpoint: 'text' },
+    replay: {
+      ...shared.OPENED,
+      ambiguous: 'flag',
+      settlesInMs: 'number',
+      ...REQUEST,
+      answer: 'text',
+    },
   },
   lua: `${shared.BEGIN_OPENING}
+local function answerOpened()
+  return {'opened', 'incarnation', incarnation, 'count', countOpening(), 'endpoint', activeEndpoint}
+end
+local function answerReplay(settlesInMs)
+  local req, skel, secretRef, ep, ans = unpack(redis.call(
+    'HMGET', recordKey, 'req', 'skel', 'secret', 'ep', 'ans'))
+  return {'replay', 'incarnation', incarnation, 'count', countOpening(), 'ambiguous', amb,
+    'settlesInMs', settlesInMs, 'request', req or '', 'skeleton', skel or '',
+    'secret', secretRef or '', 'endpoint', ep or '', 'answer', ans or ''}
+end
 if not state then
-  if mode ~= 'plan' and mode ~= 'again' then return {'none'} end
+  if mode == 'existing' then return {'none'} end
   if foreignLeader then return {'foreign', 'holder', foreignLeader} end
   redis.call('HSET', recordKey, 'v', '1', 'state', 'creating', 'owner', owner, 'until', untilNew,
     'amb', now < lossSettledAt and '1' or '0', 'n', '1', 'since', now, 'st', '0',
@@ -47,50 +65,40 @@ if not state then
     'req', request, 'skel', skeleton, 'secret', secret,
     'ep', activeEndpoint ~= '' and activeEndpoint or endpoint)
   redis.call('HSET', openKey, id, job)
-  return {'opened', 'incarnation', incarnation, 'sequence', sequence or 0,
-    'endpoint', activeEndpoint}
+  return answerOpened()
 end
-if state == 'deleting' or state == 'gone' then return {'closed', 'state', state} end
-local sendsAgain = state ~= 'stored' or mode == 'again' or mode == 'resolve'
-${shared.requireSameGateway("amb == '1' and sendsAgain")}
+-- After a loss, calls that the lost data knew of may be at work until its quarantine ends.
+local call = math.max(tonumber(redis.call('HGET', recordKey, 'call') or 0), quarantineUntil)
+local settlesInMs = amb == '1' and math.max(0, call + settleMs - now) or 0
+if isRepeated and state == 'creating' then
+  if redis.call('HGET', recordKey, 'prev') == '' then return answerOpened() end
+  return answerReplay(settlesInMs)
+end
+if state == 'deleting' or state == 'gone' or (state == 'stored' and mode ~= 'again') then
+  return {'closed', 'state', state}
+end
+${shared.requireSameGateway("amb == '1'")}
 if state == 'stored' then
-  local hasRequest = redis.call('HEXISTS', recordKey, 'req') == 1
-  if mode == 'again' and not hasRequest then
-    redis.call('HSET', recordKey, 'req', request, 'skel', skeleton, 'secret', secret,
-      'ep', endpoint, 'key', job, 'since', now)
-  elseif mode ~= 'again' and not (mode == 'resolve' and amb == '1' and hasRequest) then
-    return {'closed', 'state', state}
-  end
+  redis.call('HSET', recordKey, 'req', request, 'skel', skeleton, 'secret', secret,
+    'ep', endpoint, 'key', job, 'since', now)
   redis.call('PERSIST', recordKey)
 end
-local callSettledAt = tonumber(redis.call('HGET', recordKey, 'call') or 0) + settleMs
 redis.call('HSET', recordKey, 'state', 'creating', 'owner', owner, 'until', untilNew,
-  'st', amb == '1' and now >= callSettledAt and '1' or '0', 'n', n + 1, 'prev', previous)
+  'st', amb == '1' and settlesInMs == 0 and '1' or '0', 'n', n + 1, 'prev', previous)
 if activeEndpoint ~= '' then redis.call('HSET', recordKey, 'ep', activeEndpoint) end
 redis.call('HSETNX', openKey, id, redis.call('HGET', recordKey, 'key') or job)
-local req, skel, secretRef, ep, ans = unpack(redis.call(
-  'HMGET', recordKey, 'req', 'skel', 'secret', 'ep', 'ans'))
-return {'replay', 'incarnation', incarnation, 'sequence', sequence or 0, 'ambiguous', amb,
-  'request', req or '', 'skeleton', skel or '', 'secret', secretRef or '', 'endpoint', ep or '',
-  'answer', ans or ''}
+return answerReplay(settlesInMs)
 `,
 });
 
-/** `creating` to `stored`: the PV exists.
- *
- * proof     answered  our own call succeeded: the record becomes unambiguous
- *           seen      only the PV was read: an ambiguous record keeps its mark and its request, and
- *                     does not expire, since an earlier call may still be at work */
+/** `creating` to `stored`: the PV exists, and no earlier call is at work. */
 export const closeStored = defineNamedScript({
   keys: shared.RECORD_KEYS,
-  args: { owner: 'text', id: 'text', proof: ['answered', 'seen'] },
+  args: { owner: 'text', id: 'text' },
   answers: { lost: {}, ok: {} },
   lua: `${shared.REQUIRE_OWNER}
 redis.call('HDEL', openKey, id)
-if proof == 'seen' and redis.call('HGET', recordKey, 'amb') == '1' then
-  redis.call('HSET', recordKey, 'state', 'stored', 'owner', '')
-  redis.call('HDEL', recordKey, 'until', 'prev')
-else ${BECOME_STORED} end
+${BECOME_STORED}
 return {'ok'}
 `,
 });
@@ -140,32 +148,5 @@ export const leaveAnswered = defineNamedScript({
   lua: `${shared.REQUIRE_OWNER}
 redis.call('HSET', recordKey, 'state', 'creating', 'owner', '', 'amb', '0', 'ans', answer)
 return {'ok'}
-`,
-});
-
-/** No record to `creating`, ambiguous and without owner, where Redis has lost the record of a
- * creation that a worker left open. A missing record was lost if the incarnation has changed since
- * it was opened, or if the sequence went back (restored from a backup, and the leader has not
- * noticed yet). Otherwise another run closed it.
- *
- * Args      incarnation, sequence  as they were when the record was opened
- * Answers   open       it is still open, or no incarnation is confirmed yet
- *           closed     another run closed it
- *           rewritten  with the current incarnation and sequence */
-export const rewriteLost = defineNamedScript({
-  keys: shared.RECORD_KEYS,
-  args: { id: 'text', job: 'text', ownMs: 'number', ...INCARNATION, ...REQUEST },
-  answers: { open: {}, closed: {}, rewritten: INCARNATION },
-  lua: `${REDIS_NOW}
-local state = redis.call('HGET', recordKey, 'state')
-if state then return {(state == 'creating' or state == 'suspect') and 'open' or 'closed'} end
-local current, currentSequence = unpack(redis.call('HMGET', incarnationKey, 'epoch', 'beat'))
-if not current then return {'open'} end
-if current == incarnation and tonumber(currentSequence or 0) >= sequence then return {'closed'} end
-redis.call('HSET', recordKey, 'v', '1', 'state', 'creating', 'owner', '', 'until', '0',
-  'amb', '1', 'call', now + ownMs, 'n', '1', 'since', now, 'prev', '', 'key', job,
-  'req', request, 'skel', skeleton, 'secret', secret, 'ep', endpoint)
-redis.call('HSET', openKey, id, job)
-return {'rewritten', 'incarnation', current, 'sequence', currentSequence or 0}
 `,
 });

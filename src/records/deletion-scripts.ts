@@ -7,39 +7,39 @@ import * as shared from './record-scripts.ts';
  *
  * Answers   opened
  *           creating  a creation is open, and has to end first (record rule 1)
- *           resolve   the record is ambiguous: send its CreateVolume again first (record rule 5)
- *           settle    an earlier call may still be at work, and there is no request to send again
+ *           settle    after a loss of data, calls that the lost data knew of may be at work
  *           gone      the volume is deleted
  *           or NOT_OPENED */
 export const openDelete = defineNamedScript({
-  keys: shared.RECORD_KEYS,
-  args: shared.OPENING_ARGS,
+  keys: shared.OPENING_KEYS,
+  args: { ...shared.OPENING_ARGS, handle: 'text' },
   answers: {
     ...shared.NOT_OPENED,
-    opened: { endpoint: 'text' },
+    opened: { ...shared.OPENED, endpoint: 'text' },
     creating: {},
-    resolve: {},
     settle: { waitMs: 'number' },
     gone: {},
   },
   lua: `${shared.BEGIN_OPENING}
+local function answerOpened()
+  return {'opened', 'incarnation', incarnation, 'count', countOpening(), 'endpoint', activeEndpoint}
+end
+if isRepeated and state == 'deleting' then return answerOpened() end
 if state == 'creating' or state == 'suspect' then return {'creating'} end
-if state == 'gone' then return {'gone'} end
+-- After a loss of data there may be a second volume of this claim.
+if state == 'gone' and redis.call('HGET', recordKey, 'handle') == handle then return {'gone'} end
 if foreignLeader and state ~= 'deleting' then return {'foreign', 'holder', foreignLeader} end
-if not state and now < lossSettledAt then return {'settle', 'waitMs', lossSettledAt - now} end
-if state == 'stored' and amb == '1' then
-  if redis.call('HEXISTS', recordKey, 'req') == 1 then return {'resolve'} end
-  local waitMs = tonumber(redis.call('HGET', recordKey, 'call') or 0) + settleMs - now
-  if waitMs > 0 then return {'settle', 'waitMs', waitMs} end
+if state ~= 'deleting' and now < lossSettledAt then
+  return {'settle', 'waitMs', lossSettledAt - now}
 end
 ${shared.requireSameGateway("state == 'deleting'")}
 redis.call('PERSIST', recordKey)
 if activeEndpoint ~= '' then redis.call('HSET', recordKey, 'ep', activeEndpoint) end
 redis.call('HSET', recordKey, 'v', '1', 'state', 'deleting', 'owner', owner, 'until', untilNew,
-  'amb', '0', 'n', n + 1, 'key', job, 'prev', previous)
+  'amb', '0', 'n', n + 1, 'key', job, 'prev', previous, 'handle', handle)
 redis.call('HSETNX', recordKey, 'since', now)
 redis.call('HSET', openKey, id, job)
-return {'opened', 'endpoint', activeEndpoint}
+return answerOpened()
 `,
 });
 
@@ -49,8 +49,9 @@ export const closeGone = defineNamedScript({
   args: { owner: 'text', id: 'text' },
   answers: { lost: {}, ok: {} },
   lua: `${shared.REQUIRE_OWNER}
+local handle = redis.call('HGET', recordKey, 'handle') or ''
 redis.call('DEL', recordKey)
-redis.call('HSET', recordKey, 'v', '1', 'state', 'gone', 'owner', '', 'amb', '0')
+redis.call('HSET', recordKey, 'v', '1', 'state', 'gone', 'owner', '', 'amb', '0', 'handle', handle)
 redis.call('EXPIRE', recordKey, ${shared.REMEMBERED_S})
 redis.call('HDEL', openKey, id)
 return {'ok'}

@@ -12,11 +12,22 @@ export const recordFlags = defineFlags({
   },
 });
 
-/** How long an attempt owns its record: the duration of the call, and the time to write the PV. It
- * is also the longest time between opening a record and sending its call. */
-export function ownershipMs(timing: {
+interface Timing {
   readonly timeoutMs: number;
   readonly writeAllowanceMs: number;
-}): number {
-  return timing.timeoutMs + timing.writeAllowanceMs;
+}
+
+/** How long an attempt owns its record: the duration of the call, and the time to write the PV. It
+ * is also the longest time between opening a record and sending its call. */
+export function ownershipMs({ timeoutMs, writeAllowanceMs }: Timing): number {
+  return timeoutMs + writeAllowanceMs;
+}
+
+/** Workers check every 2 s what they left open. */
+const REWRITING_MS = 5_000;
+
+/** How long nothing is opened after a loss of Redis' data: until every attempt from before has
+ * ended, and workers have written again what they left open. */
+export function quarantineMs(timing: Timing): number {
+  return ownershipMs(timing) + REWRITING_MS;
 }

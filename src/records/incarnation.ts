@@ -11,15 +11,17 @@ import { incarnationKey } from './key-names.ts';
  * epoch            id of the incarnation
  * beat             sequence, which the leader advances every second
  * quarantineUntil  until when nothing is opened, Redis' ms
- * foreign          the foreign leader, while there is one */
+ * foreign          the foreign leader, while there is one
+ * withdrawnBy      the process that found a loss and removed the id; see opening-count.ts */
 
 const advanceScript = defineNamedScript({
   keys: ['incarnationKey'],
   args: { id: 'text' },
-  answers: { none: {}, found: { id: 'text', sequence: 'number' } },
+  answers: { none: { withdrawnBy: 'text' }, found: { id: 'text', sequence: 'number' } },
   lua: `
-local found, sequence = unpack(redis.call('HMGET', incarnationKey, 'epoch', 'beat'))
-if not found then return {'none'} end
+local found, sequence, withdrawnBy =
+  unpack(redis.call('HMGET', incarnationKey, 'epoch', 'beat', 'withdrawnBy'))
+if not found then return {'none', 'withdrawnBy', withdrawnBy or ''} end
 if found == id then redis.call('HINCRBY', incarnationKey, 'beat', 1) end
 return {'found', 'id', found, 'sequence', sequence or 0}
 `,
@@ -33,6 +35,7 @@ const beginScript = defineNamedScript({
 local quarantineUntil = quarantineMs > 0 and now + quarantineMs or 0
 redis.call('HSET', incarnationKey, 'epoch', id, 'quarantineUntil', quarantineUntil,
   'beat', sequence)
+redis.call('HDEL', incarnationKey, 'withdrawnBy')
 return {'ok'}
 `,
 });
@@ -45,7 +48,8 @@ export function redisIncarnationStore(redis: Redis, prefix: string, driver: stri
   const keys = { incarnationKey: incarnationKey(prefix, driver) };
   return {
     /** Reads the incarnation, and advances its sequence if its id is the given one.
-     * @returns the sequence as it was before */
+     * @returns the sequence as it was before; or `none`, with the process that withdrew the
+     *   incarnation because it found a loss, '' where none did */
     advance: (id: string) => advanceScript.run(redis, keys, { id }),
     /** Confirms what Redis holds from now on, as a new incarnation. `quarantineMs`: how long
      * nothing may be opened; 0 for a first installation. */

@@ -13,6 +13,9 @@ export const volumeNameKey = nameItemKeys('name');
 /** Hash of a driver's open records: record id to job key. */
 export const openRecordsKey = nameDriverKeys('open');
 
+/** Number of records that one process has opened; see opening-count.ts. */
+export const openingCountKey = nameItemKeys('openings');
+
 /** Hash of the incarnation of Redis' data for one driver; see incarnation.ts. */
 export const incarnationKey = nameDriverKeys('blessing');
 

@@ -17,6 +17,8 @@ export interface Replay {
   readonly stored: VolumeRequest;
   /** A call may have had an effect that no answer told us of. */
   readonly ambiguous: boolean;
+  /** Time until no such call is at work in the driver any more; 0 where none is. */
+  readonly settlesInMs: number;
   /** The driver's answer, when only the PV write is missing. */
   readonly answer: VolumeAnswer | undefined;
 }
@@ -43,9 +45,7 @@ export type OpenedDelete =
   | { readonly kind: 'gone' }
   /** A creation is open, and has to end first. */
   | { readonly kind: 'creating' }
-  /** The record is ambiguous: its creation has to be sent again first (record rule 5). */
-  | { readonly kind: 'resolve' }
-  /** An earlier call may still be at work, and there is no request to send again. */
+  /** After a loss of data, an earlier call may still be at work. */
   | { readonly kind: 'settle'; readonly waitMs: number }
   | Busy
   | NotYet;
@@ -67,6 +67,8 @@ export function explainNotOpened(answer: NotOpened): NotYet | Busy {
   switch (answer.kind) {
     case 'busy':
       return answer;
+    case 'went-back':
+      return notYet(NO_INCARNATION_WAIT_MS, 'Redis lost its last writes; waiting for the leader');
     case 'no-incarnation':
       return notYet(NO_INCARNATION_WAIT_MS, 'no leading ingest has confirmed Redis’ data yet');
     case 'stale':

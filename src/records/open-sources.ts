@@ -3,7 +3,7 @@ import { listQueues } from '../queue/registry.ts';
 import { defineNamedScript, REDIS_NOW } from '../redis/named-script.ts';
 import { incarnationKey, openRecordsKey, volumeRecordKey } from './key-names.ts';
 import { sourceUidIn } from './stored-request.ts';
-import { askRedis, RecordsUnavailable } from './volume-record.ts';
+import { askRedis, RecordsUnavailable } from './ask-redis.ts';
 
 /** Records that one script reads: Redis does nothing else meanwhile. */
 const PAGE = 200;

@@ -1,8 +1,9 @@
 import { defineNamedScript, REDIS_NOW, type AnswerOf } from '../redis/named-script.ts';
+import { COUNT_ARGS, COUNTED, NOTICE_LOSS, WENT_BACK } from './opening-count.ts';
 import { RECORD_STATES } from './record-state.ts';
 
 /* What the Lua scripts of the volume record share, and `revert`; the other scripts are in
- * creation-scripts.ts and deletion-scripts.ts. Each script is one atomic compare-and-set. Together
+ * creation-scripts.ts, deletion-scripts.ts and lost-record-scripts.ts. Each script is one atomic compare-and-set. Together
  * they enforce the record rules of docs/invariants.md.
  *
  * Keys
@@ -10,6 +11,7 @@ import { RECORD_STATES } from './record-state.ts';
  * openKey         the open records of the driver, a hash: record id to job key
  * incarnationKey  the incarnation of Redis' data, a hash; see incarnation.ts
  * gatewayKey      the active gateway, a hash; see active-gateway.ts
+ * countKey        the opening count of the process that calls; see opening-count.ts
  *
  * Fields of the record. Times are Unix ms by Redis' clock.
  * v       version of this format: 1
@@ -27,12 +29,16 @@ import { RECORD_STATES } from './record-state.ts';
  * code    gRPC code of the last attempt
  * key     job key, JSON
  * req, skel, secret  the stored request; see RequestTexts
+ * handle  the volume's handle, in `deleting` and `gone`
  * ans     the driver's answer, JSON, while only the PV write is missing
  *
  * Argument `owner` is the run that calls; `id` is the record's id. */
 
+/** Keys of a script that leaves or closes a record. */
 export const RECORD_KEYS = ['recordKey', 'openKey', 'incarnationKey', 'gatewayKey'] as const;
-export type RecordKey = (typeof RECORD_KEYS)[number];
+/** Keys of a script that opens a record. */
+export const OPENING_KEYS = [...RECORD_KEYS, 'countKey'] as const;
+export type RecordKey = (typeof OPENING_KEYS)[number];
 
 /** Seconds after which Redis forgets what is only remembered: a day. */
 export const REMEMBERED_S = 86_400;
@@ -44,15 +50,16 @@ if redis.call('HGET', recordKey, 'owner') ~= owner then return {'lost'} end
 
 /** Lua: reads the record into state, amb and n. Answers `busy` while another owner is live (record
  * rule 1). If the last owner's ownership ended before it closed the record, the end of its call is
- * unknown: a creation becomes ambiguous (record rule 2). */
+ * unknown: a creation becomes ambiguous (record rule 2). `isRepeated`: this owner has opened the
+ * record already and the answer did not reach it, since the client sends a command again whose
+ * answer was lost with the connection. */
 export const TAKE_OVER = `
 local state, lastOwner, untilMs, amb, n =
   unpack(redis.call('HMGET', recordKey, 'state', 'owner', 'until', 'amb', 'n'))
 untilMs, amb, n = tonumber(untilMs or 0), amb or '0', tonumber(n or 0)
-if lastOwner and lastOwner ~= '' then
-  if lastOwner ~= owner and untilMs > now then
-    return {'busy', 'waitMs', untilMs - now, 'state', state}
-  end
+local isRepeated = lastOwner == owner
+if lastOwner and lastOwner ~= '' and not isRepeated then
+  if untilMs > now then return {'busy', 'waitMs', untilMs - now, 'state', state} end
   if state == 'creating' then
     amb = '1'
     redis.call('HSET', recordKey, 'amb', '1', 'call', untilMs)
@@ -63,14 +70,14 @@ end
 `;
 
 /** Lua: what every script that opens a record checks first. Expects the arguments of OPENING_ARGS.
- * Sets what TAKE_OVER sets, and now, incarnation, sequence, quarantineUntil, foreignLeader,
- * lossSettledAt, activeEndpoint ('' where no leader has named a gateway), untilNew and previous.
- * Answers one of NOT_OPENED. */
-export const BEGIN_OPENING = `${REDIS_NOW}
+ * Sets what TAKE_OVER sets, and now, incarnation, quarantineUntil, foreignLeader, lossSettledAt,
+ * activeEndpoint ('' where no leader has named a gateway), untilNew and previous, and defines
+ * countOpening. Answers one of NOT_OPENED. */
+export const BEGIN_OPENING = `${REDIS_NOW}${NOTICE_LOSS}
 -- Record rule 6: Redis' data was confirmed, no quarantine is under way, and the run read its object
 -- in this incarnation ('' = it read none).
-local incarnation, quarantineUntil, sequence, foreignLeader = unpack(redis.call(
-  'HMGET', incarnationKey, 'epoch', 'quarantineUntil', 'beat', 'foreign'))
+local incarnation, quarantineUntil, foreignLeader = unpack(redis.call(
+  'HMGET', incarnationKey, 'epoch', 'quarantineUntil', 'foreign'))
 if not incarnation then return {'no-incarnation'} end
 if seenIncarnation ~= '' and seenIncarnation ~= incarnation then
   return {'stale', 'incarnation', incarnation}
@@ -109,11 +116,16 @@ export const OPENING_ARGS = {
   seenIncarnation: 'text',
   id: 'text',
   job: 'text',
+  ...COUNT_ARGS,
 } as const;
+
+/** Fields of the answer that a record was opened. */
+export const OPENED = { incarnation: 'text', ...COUNTED } as const;
 
 /** The answers of BEGIN_OPENING and requireSameGateway, and `foreign`: a foreign leader holds the
  * Lease, and nothing is open that could be finished. */
 export const NOT_OPENED = {
+  ...WENT_BACK,
   'no-incarnation': {},
   stale: { incarnation: 'text' },
   quarantine: { waitMs: 'number' },
@@ -141,7 +153,7 @@ local state, amb, n = string.match(prev, '^(%a+) (%d) (%d+)$')
 redis.call('HSET', recordKey, 'state', state, 'amb', amb, 'n', n, 'owner', '')
 if state == 'stored' then
   redis.call('HDEL', openKey, id)
-  if amb == '0' then redis.call('EXPIRE', recordKey, ${REMEMBERED_S}) end
+  redis.call('EXPIRE', recordKey, ${REMEMBERED_S})
 end
 return {'reverted', 'state', state}
 `,

@@ -1,11 +1,19 @@
+import { randomUUID } from 'node:crypto';
 import type { Redis } from 'ioredis';
 import { keyId, type JobKey } from '../queue/contract.ts';
 import type { NamedScript } from '../redis/named-script.ts';
-import { messageOf } from '../runtime/error-message.ts';
 import type { VolumeAnswer } from '../volumes/persistent-volume.ts';
+import { askRedis } from './ask-redis.ts';
 import * as creation from './creation-scripts.ts';
 import * as deletion from './deletion-scripts.ts';
-import { activeGatewayKey, incarnationKey, openRecordsKey, volumeRecordKey } from './key-names.ts';
+import {
+  activeGatewayKey,
+  incarnationKey,
+  openingCountKey,
+  openRecordsKey,
+  volumeRecordKey,
+} from './key-names.ts';
+import { LeftOpenCreations } from './left-open.ts';
 import { encodeJob, openJobs } from './open-jobs.ts';
 import {
   explainNotOpened,
@@ -13,6 +21,8 @@ import {
   type OpenedCreate,
   type OpenedDelete,
 } from './open-results.ts';
+import { OpeningCount } from './opening-count.ts';
+import { LostCreations } from './rewrite-lost.ts';
 import { revert, type NotOpened, type RecordKey } from './record-scripts.ts';
 import {
   decodeAnswer,
@@ -37,19 +47,6 @@ export class OwnershipLost extends Error {
   override readonly name = 'OwnershipLost';
 }
 
-/** Thrown when Redis does not answer: a change may or may not have happened, so start no call. */
-export class RecordsUnavailable extends Error {
-  override readonly name = 'RecordsUnavailable';
-}
-
-/** @throws RecordsUnavailable when Redis does not answer */
-export function askRedis<T>(asked: Promise<T>): Promise<T> {
-  return asked.catch((cause: unknown) => {
-    const message = `the volume records can't be reached in Redis: ${messageOf(cause)}`;
-    throw new RecordsUnavailable(message, { cause });
-  });
-}
-
 interface VolumeRecordsOptions {
   readonly redis: Redis;
   /** Value of --redis-prefix, without braces. */
@@ -59,15 +56,8 @@ interface VolumeRecordsOptions {
   readonly ownMs: number;
   /** The settle time: how long after an ambiguous call's end a refusal does not prove absence. */
   readonly settleMs: number;
-}
-
-/** A creation that a run of this process opened and did not see closed. */
-interface LeftOpen {
-  readonly job: JobKey;
-  readonly texts: RequestTexts;
-  /** Incarnation and sequence of Redis' data when the record was opened. */
-  readonly incarnation: string;
-  readonly sequence: number;
+  /** Unique to this process, and readable by people; random unless given. */
+  readonly processName?: string;
 }
 
 /** The volume records of one driver: the only way to a CreateVolume or DeleteVolume. Methods throw
@@ -75,18 +65,28 @@ interface LeftOpen {
 export class VolumeRecords {
   readonly #options: VolumeRecordsOptions;
   readonly #driverKeys: Readonly<Record<Exclude<RecordKey, 'recordKey'>, string>>;
-  /** By record id: what is written again when Redis has lost it (record rule 6). */
-  readonly #leftOpen = new Map<string, LeftOpen>();
+  readonly #leftOpen: LeftOpenCreations;
+  readonly #count: OpeningCount;
+  readonly #lost: LostCreations;
   #incarnation = 'none seen yet';
 
   constructor(options: VolumeRecordsOptions) {
-    const { prefix, driver } = options;
+    const { prefix, driver, processName = randomUUID() } = options;
     this.#options = options;
+    this.#leftOpen = new LeftOpenCreations(options.ownMs);
+    this.#count = new OpeningCount(processName);
     this.#driverKeys = {
       openKey: openRecordsKey(prefix, driver),
       incarnationKey: incarnationKey(prefix, driver),
       gatewayKey: activeGatewayKey(prefix, driver),
+      countKey: openingCountKey(prefix, driver, processName),
     };
+    this.#lost = new LostCreations({
+      ...options,
+      keys: this.#driverKeys,
+      leftOpen: this.#leftOpen,
+      count: this.#count,
+    });
   }
 
   /** The incarnation of Redis' data as this process last saw it. A run notes it before it reads its
@@ -116,15 +116,9 @@ export class VolumeRecords {
     return this.#openCreate(id, 'existing', attempt);
   }
 
-  /** Takes up the creation of a `stored` but ambiguous record: it has to be sent again before the
-   * volume may be deleted (record rule 5). */
-  openResolve(id: string, attempt: Opening): Promise<OpenedCreate> {
-    return this.#openCreate(id, 'resolve', attempt);
-  }
-
   async #openCreate(
     id: string,
-    mode: 'plan' | 'again' | 'existing' | 'resolve',
+    mode: 'plan' | 'again' | 'existing',
     attempt: Opening & { readonly planned?: VolumeRequest },
   ): Promise<OpenedCreate> {
     const { job, planned } = attempt;
@@ -133,64 +127,70 @@ export class VolumeRecords {
     const answer = await this.#run(creation.openCreate, id, args);
     if (isNotOpened(answer)) return this.#notOpened(answer);
     if (answer.kind === 'none' || answer.kind === 'closed') return answer;
-    const { kind, incarnation, sequence, endpoint } = answer;
+    this.#count.confirm(answer);
+    const { kind, incarnation, endpoint } = answer;
     if (kind === 'opened') {
       const sent = { ...texts, ...endpointField(endpoint) };
-      this.#remember(id, { job, texts: sent, incarnation, sequence });
+      this.#leftOpen.addOpened(id, { job, texts: sent, incarnation });
       return { kind, ...endpointField(endpoint) };
     }
-    const { request, skeleton, secret, ambiguous } = answer;
+    const { request, skeleton, secret, ambiguous, settlesInMs } = answer;
     const found = { request, skeleton, secret, endpoint };
-    this.#remember(id, { job, texts: found, incarnation, sequence });
-    return { kind, stored: decodeRequest(found), ambiguous, answer: decodeAnswer(answer.answer) };
+    this.#leftOpen.addTakenUp(id, { job, texts: found, incarnation });
+    const stored = decodeRequest(found);
+    return { kind, stored, ambiguous, settlesInMs, answer: decodeAnswer(answer.answer) };
   }
 
-  /** The PV exists.
-   * @param proof  `answered`: our own call succeeded. `seen`: the PV was only read, so an ambiguous
-   *   record stays ambiguous and keeps its request */
-  async closeStored(id: string, owner: string, proof: 'answered' | 'seen'): Promise<void> {
-    await this.#run(creation.closeStored, id, { owner, id, proof });
-    this.#leftOpen.delete(id);
+  /** The PV exists, and no earlier call is at work: our own call succeeded, or the settle time is
+   * over. */
+  async closeStored(id: string, owner: string): Promise<void> {
+    await this.#end(creation.closeStored, id, { owner, id });
+    this.#leftOpen.forget(id);
   }
 
   /** The driver refused.
    * @returns `removed` where that proves absence, so that a living claim may be planned anew */
   async closeRefused(id: string, owner: string, code: string): Promise<'removed' | 'suspect'> {
-    const { kind } = await this.#run(creation.closeRefused, id, { owner, id, code });
-    if (kind === 'removed') this.#leftOpen.delete(id);
+    const { kind } = await this.#end(creation.closeRefused, id, { owner, id, code });
+    if (kind === 'removed') this.#leftOpen.forget(id);
     return kind;
   }
 
   /** The end of the call is unknown. */
   async leaveAmbiguous(id: string, owner: string, code: string): Promise<void> {
-    await this.#run(creation.leaveAmbiguous, id, { owner, code });
+    await this.#end(creation.leaveAmbiguous, id, { owner, code });
   }
 
   /** The volume exists but its PV could not be written: keeps the answer, so that the next run only
    * writes the PV. */
   async leaveAnswered(id: string, owner: string, answer: VolumeAnswer): Promise<void> {
-    await this.#run(creation.leaveAnswered, id, { owner, answer: encodeAnswer(answer) });
+    await this.#end(creation.leaveAnswered, id, { owner, answer: encodeAnswer(answer) });
   }
 
   /** Nothing was sent: the record is as it was before this attempt. */
   async revert(id: string, owner: string): Promise<void> {
-    const { state } = await this.#run(revert, id, { owner, id });
-    if (state === 'none' || state === 'stored') this.#leftOpen.delete(id);
+    const { state } = await this.#end(revert, id, { owner, id });
+    if (state === 'none' || state === 'stored') this.#leftOpen.forget(id);
   }
 
-  /** Opens a deletion. */
-  async openDelete(id: string, attempt: Opening): Promise<OpenedDelete> {
-    const answer = await this.#run(deletion.openDelete, id, this.#openingArgs(id, attempt));
+  /** Opens the deletion of the volume that has this handle. */
+  async openDelete(
+    id: string,
+    attempt: Opening & { readonly handle: string },
+  ): Promise<OpenedDelete> {
+    const args = { ...this.#openingArgs(id, attempt), handle: attempt.handle };
+    const answer = await this.#run(deletion.openDelete, id, args);
     if (isNotOpened(answer)) return this.#notOpened(answer);
     if (answer.kind !== 'opened') return answer;
-    this.#leftOpen.delete(id);
+    this.#count.confirm(answer);
+    this.#leftOpen.forget(id);
     return { kind: 'opened', ...endpointField(answer.endpoint) };
   }
 
   /** The driver deleted the volume. */
   async closeGone(id: string, owner: string): Promise<void> {
     await this.#run(deletion.closeGone, id, { owner, id });
-    this.#leftOpen.delete(id);
+    this.#leftOpen.forget(id);
   }
 
   /** DeleteVolume failed, or its end is unknown. */
@@ -227,44 +227,43 @@ export class VolumeRecords {
     return this.#leftOpen.size;
   }
 
-  /** Checks the creations that this process left open: drops those that are closed by now, and
-   * writes those again that Redis has lost.
+  /** Checks the creations that this process left open, and whether Redis went back; see
+   * rewrite-lost.ts.
    * @returns the jobs whose records were written again */
   async rewriteLostRecords(): Promise<readonly JobKey[]> {
-    const rewritten: JobKey[] = [];
-    const { ownMs } = this.#options;
-    for (const [id, left] of this.#leftOpen) {
-      const { job, texts, incarnation, sequence } = left;
-      const args = { id, job: encodeJob(job), ownMs, incarnation, sequence, ...texts };
-      const answer = await this.#run(creation.rewriteLost, id, args);
-      // A run of this process may have opened the record again meanwhile.
-      if (this.#leftOpen.get(id) !== left) continue;
-      if (answer.kind === 'closed') this.#leftOpen.delete(id);
-      if (answer.kind !== 'rewritten') continue;
-      // From now on a missing record means again that another run closed it.
-      const { kind: _, ...current } = answer;
-      this.#leftOpen.set(id, { job, texts, ...current });
-      rewritten.push(job);
-    }
-    return rewritten;
-  }
-
-  /** Remembers a creation that is open now, unless one from before a loss is remembered: the call
-   * of that one may still create the volume, and the new record is removed if nothing is sent. */
-  #remember(id: string, left: LeftOpen): void {
-    const before = this.#leftOpen.get(id);
-    if (before === undefined || before.incarnation === left.incarnation)
-      this.#leftOpen.set(id, left);
+    return this.#lost.rewrite();
   }
 
   #notOpened(answer: NotOpened): ReturnType<typeof explainNotOpened> {
     if (answer.kind === 'stale') this.#incarnation = answer.incarnation;
+    if (answer.kind === 'went-back') this.#lost.wentBack(answer.count);
     return explainNotOpened(answer);
   }
 
   #openingArgs(id: string, { owner, job, incarnation = '' }: Opening) {
     const { ownMs, settleMs } = this.#options;
-    return { owner, ownMs, settleMs, seenIncarnation: incarnation, id, job: encodeJob(job) };
+    return {
+      owner,
+      ownMs,
+      settleMs,
+      seenIncarnation: incarnation,
+      id,
+      job: encodeJob(job),
+      ...this.#count.args,
+    };
+  }
+
+  /** Runs the script with which a run ends its attempt. */
+  async #end<Args, Answer extends { readonly kind: string }>(
+    script: NamedScript<RecordKey, Args, Answer>,
+    id: string,
+    args: Args,
+  ): Promise<Exclude<Answer, { readonly kind: 'lost' }>> {
+    try {
+      return await this.#run(script, id, args);
+    } finally {
+      this.#leftOpen.runEnded(id);
+    }
   }
 
   async #run<Args, Answer extends { readonly kind: string }>(

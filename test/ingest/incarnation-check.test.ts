@@ -23,7 +23,7 @@ describe('IncarnationCheck', () => {
     new IncarnationCheck({
       incarnations: redisIncarnationStore(redis, 'csi', 'd'),
       store: leaseIncarnationStore({ client: kube, namespace: 'default', name: `lease-${lease}` }),
-      ownershipMs: 40_000,
+      quarantineMs: 40_000,
       log: silentLog,
     });
   const quarantine = async (): Promise<number> => Number(await redis.hget(KEY, 'quarantineUntil'));
@@ -114,7 +114,7 @@ describe('IncarnationCheck', () => {
         read: () => Promise.resolve(undefined),
         write: () => Promise.reject(new Error('killed')),
       },
-      ownershipMs: 40_000,
+      quarantineMs: 40_000,
       log: silentLog,
     });
     await assert.rejects(dying.check(), /killed/);

@@ -27,7 +27,7 @@ function startLeader(story: Story): IncarnationCheck {
       read: () => Promise.resolve(onLease),
       write: (next) => Promise.resolve(void (onLease = next)),
     },
-    ownershipMs: OWNERSHIP_MS,
+    quarantineMs: OWNERSHIP_MS,
     log: silentLog,
   });
 }

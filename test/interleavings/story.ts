@@ -110,15 +110,23 @@ export class Story {
     // As the jobs process does when it starts; otherwise its first run would only do this.
     let started: Promise<void> | undefined;
     const start = (): Promise<void> => (started ??= records.learnIncarnation());
+    // As the jobs process does every two seconds.
+    const checkLeftOpen = async (): Promise<void> => {
+      await records.rewriteLostRecords().catch(() => undefined);
+    };
     return {
       records,
       reconcileClaim: async (claim) => {
         await start();
-        return this.rig.provision(claim, change);
+        const outcome = await this.rig.provision(claim, change);
+        await checkLeftOpen();
+        return outcome;
       },
       reconcileVolume: async (volume) => {
         await start();
-        return this.rig.remove(volume, change);
+        const outcome = await this.rig.remove(volume, change);
+        await checkLeftOpen();
+        return outcome;
       },
     };
   }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { LostRecords } from '#src/jobs/lost-records.ts';
+import { startLostRecords } from '#src/jobs/lost-records.ts';
 import { silentLog } from '#src/runtime/log.ts';
 
 describe('LostRecords', () => {
@@ -9,12 +9,11 @@ describe('LostRecords', () => {
     isRedisOurs = true,
   ): Promise<void> => {
     const records = { rewriteLostRecords };
-    const lost = new LostRecords({ records, isRedisOurs: () => isRedisOurs, log: silentLog });
-    lost.stop();
-    await lost.rewrite();
+    const lost = startLostRecords({ records, isRedisOurs: () => isRedisOurs, log: silentLog });
+    await lost.stop();
   };
 
-  it('are written again when asked', async () => {
+  it('are written again from the start', async () => {
     let calls = 0;
     await rewrite(() => {
       calls += 1;

@@ -1,4 +1,4 @@
-import { RecordsUnavailable } from '#src/records/volume-record.ts';
+import { RecordsUnavailable } from '#src/records/ask-redis.ts';
 import type { ProcessorPorts } from '#src/jobs/ports.ts';
 import type { KubeClient } from '#src/kube/client.ts';
 import type { Claim } from '#src/kube/objects.ts';

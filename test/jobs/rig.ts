@@ -110,16 +110,21 @@ export async function openRig(): Promise<Rig> {
   let runs = 0;
   let claims = 0;
   const timeoutMs = 5000;
-  const ports: ProcessorPorts = {
-    kube,
-    csi,
-    records: new VolumeRecords({
+  const createRecords = () =>
+    new VolumeRecords({
       redis,
       prefix: 'csi',
       driver: DRIVER,
       ownMs: ownershipMs({ timeoutMs, writeAllowanceMs: 30_000 }),
       settleMs: 60_000,
-    }),
+    });
+  let records = createRecords();
+  const ports: ProcessorPorts = {
+    kube,
+    csi,
+    get records() {
+      return records;
+    },
     openSources: () => openSources(redis, 'csi', DRIVER),
     names: new VolumeNames(redis, 'csi', DRIVER),
     events: { record: (event) => void events.push(event) },
@@ -240,7 +245,9 @@ export async function openRig(): Promise<Rig> {
         quarantineMs: 0,
         sequence: 0,
       });
-      await ports.records.learnIncarnation();
+      // As a process that has just started: it knows of no record in the Redis that was emptied.
+      records = createRecords();
+      await records.learnIncarnation();
     },
     async close() {
       csi.close();

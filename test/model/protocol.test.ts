@@ -4,8 +4,9 @@ import { explore, type Exploration } from './explore.ts';
 import type { Bounds, Protocol } from './protocol.ts';
 import { ALL_RULES, type Rules } from './record.ts';
 
-const SMALL: Bounds = { deaths: 1, emptyings: 0, flips: 0, calls: 2 };
-const EMPTIED: Bounds = { deaths: 0, emptyings: 1, flips: 0, calls: 2 };
+const SMALL: Bounds = { deaths: 1, emptyings: 0, failovers: 0, flips: 0, calls: 2 };
+const EMPTIED: Bounds = { ...SMALL, deaths: 0, emptyings: 1 };
+const FAILED_OVER: Bounds = { ...SMALL, deaths: 0, failovers: 1 };
 
 function exploreWith(
   bounds: Bounds,
@@ -17,6 +18,7 @@ function exploreWith(
     rules: { ...ALL_RULES, ...rules },
     isDriverIdempotent: true,
     isForgettingExcused: true,
+    areRunsTimely: true,
     ...more,
   });
 }
@@ -49,6 +51,9 @@ describe('the protocol of the volume record, all interleavings', () => {
   it('holds when Redis is emptied', (t) =>
     assertHolds(exploreWith(EMPTIED), (text) => t.diagnostic(text)));
 
+  it('holds when Redis goes back by part of its history, one call at a time', (t) =>
+    assertHolds(exploreWith({ ...FAILED_OVER, calls: 1 }), (text) => t.diagnostic(text)));
+
   describe('without one of the record rules', () => {
     it('1, fence: two calls are under way at once', (t) => {
       assertFails(exploreWith(SMALL, { fence: false }), /\(I2\)/, (text) => t.diagnostic(text));
@@ -76,6 +81,15 @@ describe('the protocol of the volume record, all interleavings', () => {
       assertFails(exploreWith(SMALL, { resolve: false }), /\(I3\)/, (text) => t.diagnostic(text));
     });
 
+    it('8, opening counts: a volume is forgotten with the record of a failover', (t) => {
+      const trace = assertFails(
+        exploreWith(FAILED_OVER, { openingsAreCounted: false }),
+        /\(I1\)/,
+        (text) => t.diagnostic(text),
+      );
+      assert.ok(trace.includes('Redis goes back to what the replica has'));
+    });
+
     it('6, lost data: a volume is forgotten with its record', (t) => {
       const trace = assertFails(
         exploreWith({ ...EMPTIED, deaths: 1 }, { lostData: false }),
@@ -95,6 +109,12 @@ describe('the protocol of the volume record, all interleavings', () => {
 
     it('4: a refusal from before the settle time, written after it, hides a volume', (t) => {
       assertFails(exploreWith(SMALL, { refusalCountsFrom: 'close' }), /\(I1\)/, (text) =>
+        t.diagnostic(text),
+      );
+    });
+
+    it('8: a record that outlived the loss settles before the calls it does not know of', (t) => {
+      assertFails(exploreWith(FAILED_OVER, { keptRecordsSettleAnew: false }), /\(I1\)/, (text) =>
         t.diagnostic(text),
       );
     });

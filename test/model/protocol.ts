@@ -8,6 +8,7 @@ import {
   OWN,
   SEND,
   SETTLE,
+  isCreation,
   isOpen,
   type Opening,
   type Recovery,
@@ -35,7 +36,6 @@ const STAGES = [
   'deleting duplicate',
   'volume read',
   'resume',
-  'resolve',
   'may delete',
   'deleting',
   'deleted',
@@ -57,9 +57,17 @@ interface Worker {
   readonly volume: number;
   /** Handle in the driver's answer. */
   readonly answer: number;
-  /** This process opened a creation (before the emptying, if Redis was emptied) and does not know
-   * that it has ended. */
+  /** This process opened a creation (before the loss, if one was noticed) and does not know that it
+   * has ended. */
   readonly remembers: boolean;
+  /** It opened a record that the replica does not have. */
+  readonly isUnreplicated: boolean;
+  /** Redis lost an opening of this process, which does not know yet. */
+  readonly isBehind: boolean;
+  /** It knows that Redis lost an opening that it remembers. */
+  readonly knowsLoss: boolean;
+  /** Its run began before Redis was found to have gone back. */
+  readonly isOfBefore: boolean;
 }
 
 /** A call that the driver has. */
@@ -80,15 +88,20 @@ export interface State {
   readonly pvHandle: number;
   readonly pvTerminating: boolean;
   readonly retain: boolean;
-  /** Handle of the volume in the driver, 0 for none. Each volume gets a new handle. */
+  /** Handle of the volume in the driver, 0 for none. A new volume gets one that nothing names. */
   readonly volume: number;
-  /** Number of volumes that were created. */
-  readonly created: number;
   readonly wasDeleted: boolean;
   readonly calls: readonly Call[];
   readonly record: VolumeRecord;
+  /** The record as the replica has it while it lags behind; undefined while it does not. */
+  readonly replica: VolumeRecord | undefined;
+  /** The replica has lagged behind for a tick. */
+  readonly hasLagged: boolean;
   readonly recovery: Recovery;
-  readonly wasEmptied: boolean;
+  /** Redis lost data, and its incarnation is not confirmed or is a new one. */
+  readonly isLossNoticed: boolean;
+  /** Redis went back to what the replica had. */
+  readonly wentBack: boolean;
   /** Redis' data and the last worker that remembered the creation were lost. Nothing is promised
    * for the volume then. */
   readonly isForgotten: boolean;
@@ -96,6 +109,7 @@ export interface State {
   /** Faults that may still happen. */
   readonly deaths: number;
   readonly emptyings: number;
+  readonly failovers: number;
   readonly flips: number;
   /** The promise that the step to this state broke, '' for none. */
   readonly broken: string;
@@ -105,6 +119,8 @@ export interface Bounds {
   /** Workers that die, and runs that end because Redis can't be reached. */
   readonly deaths: number;
   readonly emptyings: number;
+  /** Failovers to a replica that lags behind: Redis goes back by part of its history. */
+  readonly failovers: number;
   /** Changes of the policy to Retain. */
   readonly flips: number;
   /** Calls that the driver has at once. */
@@ -119,6 +135,8 @@ export interface Protocol {
   readonly isDriverIdempotent: boolean;
   /** Whether a leak is allowed in a state that isForgotten. */
   readonly isForgettingExcused: boolean;
+  /** Whether a run that began before a loss ends before the quarantine does. */
+  readonly areRunsTimely: boolean;
 }
 
 /** `isProgress`: neither a fault nor an action of the user, so it can still happen without them. */
@@ -135,6 +153,10 @@ const IDLE: Worker = {
   volume: 0,
   answer: 0,
   remembers: false,
+  isUnreplicated: false,
+  isBehind: false,
+  knowsLoss: false,
+  isOfBefore: false,
 };
 /** Owner of a record whose run has ended. */
 const DEAD = 3;
@@ -149,16 +171,19 @@ export function initialState(bounds: Bounds): State {
     pvTerminating: false,
     retain: false,
     volume: 0,
-    created: 0,
     wasDeleted: false,
     calls: [],
     record: NO_RECORD,
+    replica: undefined,
+    hasLagged: false,
     recovery: records.NO_LOSS,
-    wasEmptied: false,
+    isLossNoticed: false,
+    wentBack: false,
     isForgotten: false,
     workers: [IDLE, IDLE],
     deaths: bounds.deaths,
     emptyings: bounds.emptyings,
+    failovers: bounds.failovers,
     flips: bounds.flips,
     broken: '',
   };
@@ -168,7 +193,13 @@ export function initialState(bounds: Bounds): State {
 export function listSteps(protocol: Protocol, state: State): readonly Step[] {
   const found: Step[] = [];
   new Stepper(protocol, state, found).addAll();
-  return found;
+  // A replica falls behind with a change of the record that it misses. Every other order of steps
+  // is one in which it falls behind later.
+  const hasMissed = state.replica === undefined || !isSame(state.replica, state.record);
+  if (hasMissed) return found;
+  return found.filter(
+    ({ next }) => next.replica === undefined || !isSame(next.record, state.record),
+  );
 }
 
 class Stepper {
@@ -214,16 +245,19 @@ class Stepper {
 
   #addTimeSteps(): void {
     const s = this.#state;
-    if (s.calls.every((call) => call.left > 1)) {
+    if (s.calls.every((call) => call.left > 1) && !s.hasLagged) {
       const next = {
+        hasLagged: s.replica !== undefined,
         calls: s.calls.map((call) => ({ ...call, left: call.left - 1 })),
         record: records.age(s.record),
+        replica: s.replica && records.age(s.replica),
         recovery: s.recovery.left === 0 ? s.recovery : { ...s.recovery, left: s.recovery.left - 1 },
         workers: [this.#age(s.workers[0]), this.#age(s.workers[1])] as const,
       };
       const isQuiet =
         s.calls.length === 0 &&
         next.record === s.record &&
+        s.replica === undefined &&
         next.recovery === s.recovery &&
         next.workers.every((w, i) => w === s.workers[i]);
       if (!isQuiet) this.#add('time passes', next);
@@ -300,8 +334,9 @@ class Stepper {
   #create(): Partial<State> {
     const s = this.#state;
     if (s.volume !== 0) return {};
-    const broken = s.wasDeleted ? 'a volume is created again after its deletion (I3)' : s.broken;
-    return { volume: s.created + 1, created: s.created + 1, broken };
+    const isAgain = s.wasDeleted && !s.wentBack;
+    const broken = isAgain ? 'a volume is created again after its deletion (I3)' : s.broken;
+    return { volume: unusedHandle(s), broken };
   }
 
   /** The effect of a deletion. */
@@ -314,54 +349,127 @@ class Stepper {
   #addRedisSteps(): void {
     const s = this.#state;
     const { rules } = this.#protocol;
-    if (s.emptyings > 0) {
-      const isLost = s.record.state === 'creating' || s.record.state === 'suspect';
-      const isForgotten = s.isForgotten || (isLost && !s.workers.some((w) => w.remembers));
-      const recovery = { isConfirmed: false, left: 0 };
-      const emptyings = s.emptyings - 1;
-      const workers = [
-        this.#afterEmptying(s.workers[0]),
-        this.#afterEmptying(s.workers[1]),
-      ] as const;
-      this.#add(
-        'Redis is emptied',
-        { record: NO_RECORD, recovery, isForgotten, wasEmptied: true, emptyings, workers },
-        false,
-      );
-    }
+    if (s.emptyings > 0) this.#addEmptying();
+    if (s.failovers > 0 && s.replica === undefined)
+      this.#add('the replica falls behind', { replica: s.record }, false);
+    if (s.replica !== undefined) this.#addFailover(s.replica);
     if (!rules.lostData) return;
     if (!s.recovery.isConfirmed)
       this.#add('the leader begins a new incarnation', {
         recovery: { isConfirmed: true, left: OWN + SETTLE },
       });
     for (const who of [0, 1]) {
-      if (!this.#worker(who).remembers) continue;
-      const { kind, record } = records.rewriteLost(s.record, s.wasEmptied, s.recovery);
-      if (kind === 'closed')
-        this.#add(
-          `worker ${who + 1} sees its record closed`,
-          this.#changeWorker(who, { remembers: false }),
-        );
-      // The record is of the new incarnation now, so the worker need not remember it.
-      if (kind === 'ok')
-        this.#add(`worker ${who + 1} rewrites the record it left open`, {
-          record,
-          ...this.#changeWorker(who, { remembers: false }),
-        });
+      if (!this.#notices(who, 'checks what it left open')) this.#addRewriting(who);
     }
   }
 
-  /** A run that read its object before the emptying and has not opened its record ends: opening is
+  #addEmptying(): void {
+    const s = this.#state;
+    this.#add(
+      'Redis is emptied',
+      {
+        record: NO_RECORD,
+        isForgotten: s.isForgotten || this.#isForgottenWith(NO_RECORD),
+        emptyings: s.emptyings - 1,
+        ...this.#changesAtNotice(),
+      },
+      false,
+    );
+  }
+
+  #addFailover(replica: VolumeRecord): void {
+    const s = this.#state;
+    const goBack = (worker: Worker): Worker => ({
+      ...worker,
+      isUnreplicated: false,
+      isBehind: worker.isUnreplicated,
+    });
+    this.#add(
+      'Redis goes back to what the replica has',
+      {
+        record: replica,
+        replica: undefined,
+        hasLagged: false,
+        wentBack: true,
+        isForgotten: s.isForgotten || this.#isForgottenWith(replica),
+        failovers: s.failovers - 1,
+        workers: [goBack(s.workers[0]), goBack(s.workers[1])],
+      },
+      false,
+    );
+    this.#add('the replica catches up', {
+      replica: undefined,
+      hasLagged: false,
+      workers: [
+        { ...s.workers[0], isUnreplicated: false },
+        { ...s.workers[1], isUnreplicated: false },
+      ],
+    });
+  }
+
+  /** Whether a creation is forgotten when the record becomes `record`: it was open, and no worker
+   * remembers it. */
+  #isForgottenWith(record: VolumeRecord): boolean {
+    const s = this.#state;
+    return isCreation(s.record) && !isCreation(record) && !s.workers.some((w) => w.remembers);
+  }
+
+  /** A process whose count Redis has lost notices it, and withdraws the confirmation of Redis' data
+   * (record rule 8).
+   * @returns whether it does */
+  #notices(who: number, doing: string): boolean {
+    const isNoticed = this.#worker(who).isBehind && this.#protocol.rules.openingsAreCounted;
+    if (isNoticed)
+      this.#add(`worker ${who + 1} ${doing} and finds that Redis went back`, {
+        replica: undefined,
+        hasLagged: false,
+        ...this.#changesAtNotice(),
+      });
+    return isNoticed;
+  }
+
+  #changesAtNotice(): Pick<State, 'recovery' | 'isLossNoticed' | 'workers'> {
+    const [first, second] = this.#state.workers;
+    return {
+      recovery: { isConfirmed: false, left: 0 },
+      isLossNoticed: true,
+      workers: [this.#afterLoss(first), this.#afterLoss(second)],
+    };
+  }
+
+  #addRewriting(who: number): void {
+    const { remembers, knowsLoss, sendTicks } = this.#worker(who);
+    if (!remembers) return;
+    const { kind, record } = this.#rewrite(who);
+    const forgets = this.#changeWorker(who, { remembers: false, knowsLoss: false });
+    if (kind === 'closed') this.#add(`worker ${who + 1} sees its record closed`, forgets);
+    if (kind !== 'ok') return;
+    // While the run that opened it may still call the driver, another run's success proves nothing
+    // about that call. Afterwards the record covers the call.
+    const mayCall =
+      sendTicks > 0 || this.#state.calls.some((c) => c.waiter === who && c.left > SETTLE);
+    const changes = knowsLoss && mayCall ? {} : forgets;
+    this.#add(`worker ${who + 1} rewrites the record it left open`, { record, ...changes });
+  }
+
+  #rewrite(who: number): Reply {
+    const s = this.#state;
+    const left = { isOfEarlier: s.isLossNoticed, isLost: this.#worker(who).knowsLoss };
+    return records.rewriteLost(s.record, left, s.recovery);
+  }
+
+  /** A run that read its object before the loss and has not opened its record ends: opening is
    * refused (record rule 6). */
-  #afterEmptying(worker: Worker): Worker {
+  #afterLoss(worker: Worker): Worker {
     const hasOnlyRead =
-      worker.stage === 'claim read' ||
-      worker.stage === 'volume read' ||
-      worker.stage === 'resume' ||
-      worker.stage === 'resolve';
-    return hasOnlyRead && this.#protocol.rules.runsEndWithTheIncarnation
-      ? { ...IDLE, remembers: worker.remembers }
-      : worker;
+      worker.stage === 'claim read' || worker.stage === 'volume read' || worker.stage === 'resume';
+    const ended =
+      hasOnlyRead && this.#protocol.rules.runsEndWithTheIncarnation
+        ? { ...IDLE, remembers: worker.remembers }
+        : worker;
+    const knowsLoss = worker.isBehind && worker.remembers;
+    const isOfBefore = this.#protocol.areRunsTimely && ended.stage !== 'idle';
+    return { ...ended, isUnreplicated: false, isBehind: false, knowsLoss, isOfBefore };
   }
 
   // Workers.
@@ -385,25 +493,44 @@ class Stepper {
     who: number,
     remembers: boolean,
     record: VolumeRecord = this.#state.record,
-  ): Pick<State, 'workers' | 'record'> {
+  ): Pick<State, 'workers' | 'record' | 'replica'> {
+    const { replica } = this.#state;
+    const { isUnreplicated, isBehind, knowsLoss } = this.#worker(who);
+    const disown = (r: VolumeRecord) => (r.owner === who + 1 ? { ...r, owner: DEAD } : r);
     return {
-      ...this.#changeWorker(who, { ...IDLE, remembers }),
-      record: record.owner === who + 1 ? { ...record, owner: DEAD } : record,
+      ...this.#changeWorker(who, {
+        ...IDLE,
+        remembers,
+        isUnreplicated,
+        isBehind,
+        knowsLoss: knowsLoss && remembers,
+      }),
+      record: disown(record),
+      replica: replica && disown(replica),
     };
   }
 
-  /** Before Redis is emptied, a worker remembers what it opens; after it, what it had opened before
+  /** Before a loss is noticed, a worker remembers what it opens; after it, what it had opened before
    * and not seen closed. */
   #isRemembered(worker: Worker, kind: ReplyKind): boolean {
-    if (!this.#state.wasEmptied)
+    const s = this.#state;
+    if (s.isLossNoticed)
       return (
-        this.#state.emptyings > 0 && (worker.remembers || kind === 'opened' || kind === 'replay')
+        worker.remembers &&
+        kind !== 'replay' &&
+        (kind !== 'opened' || this.#protocol.rules.memoryIsKept)
       );
-    return (
-      worker.remembers &&
-      kind !== 'replay' &&
-      (kind !== 'opened' || this.#protocol.rules.memoryIsKept)
-    );
+    const canBeLost =
+      s.emptyings > 0 ||
+      s.failovers > 0 ||
+      s.replica !== undefined ||
+      s.workers.some((w) => w.isBehind);
+    return canBeLost && (worker.remembers || kind === 'opened' || kind === 'replay');
+  }
+
+  /** The changes to a worker that has opened a record. */
+  #afterOpening(): Pick<Worker, 'sendTicks' | 'isUnreplicated'> {
+    return { sendTicks: SEND + 1, isUnreplicated: this.#state.replica !== undefined };
   }
 
   #opening(who: number): Opening {
@@ -419,7 +546,10 @@ class Stepper {
     );
     const deaths = s.deaths - 1;
     const isForgotten =
-      s.isForgotten || (s.wasEmptied && worker.remembers && !this.#worker(1 - who).remembers);
+      s.isForgotten ||
+      ((s.isLossNoticed || worker.isBehind) &&
+        worker.remembers &&
+        !this.#worker(1 - who).remembers);
     this.#add(
       `worker ${who + 1} dies`,
       { calls, deaths, isForgotten, ...this.#changesAtEnd(who, false) },
@@ -454,11 +584,11 @@ class Stepper {
       this.#advance(who, 'could not send', { stage: 'unwritten' });
     },
     stored: (who) => {
-      const reply = records.closeStored(this.#state.record, who + 1, true);
+      const reply = records.closeStored(this.#state.record, who + 1);
       this.#close(who, 'closes the record as stored', reply, true);
     },
     seen: (who) => {
-      const reply = records.closeStored(this.#state.record, who + 1, false);
+      const reply = records.closeStored(this.#state.record, who + 1);
       this.#close(who, 'closes the record as stored, PV seen', reply, true);
     },
     refused: (who) => {
@@ -478,8 +608,7 @@ class Stepper {
       this.#close(who, 'reverts the record', reply, false);
     },
     'volume read': (who) => this.#openDeletion(who),
-    resume: (who) => this.#resumeCreation(who, 'existing'),
-    resolve: (who) => this.#resumeCreation(who, 'resolve'),
+    resume: (who) => this.#resumeCreation(who),
     'may delete': (who) => {
       const handle = this.#worker(who).volume;
       this.#send(who, 'the deletion', { kind: 'delete', handle }, 'deleting');
@@ -550,6 +679,8 @@ class Stepper {
 
   /** The run sends a call, if it still may (record rule 3). */
   #send(who: number, what: string, call: Pick<Call, 'kind' | 'handle'>, stage: Stage): void {
+    // Where Redis went back, the record may have no fence: only the gateway's single flight is left.
+    if (this.#state.wentBack && this.#state.calls.some(isUnderWay)) return;
     const maySend = this.#worker(who).sendTicks > 0 || !this.#protocol.rules.deadline;
     if (maySend && this.#state.calls.length < this.#protocol.bounds.calls)
       this.#advance(who, `sends ${what}`, { stage }, this.#changesAtSending(call, who));
@@ -566,9 +697,11 @@ class Stepper {
 
   #openCreation(who: number): void {
     const worker = this.#worker(who);
+    if (this.#notices(who, 'opens a record')) return;
+    if (this.#state.isLossNoticed && this.#isCheckDue) return;
     const mode = worker.wanted ? 'plan' : 'existing';
     const { kind, record } = records.openCreate(this.#state.record, mode, this.#opening(who));
-    const next = { sendTicks: SEND + 1, remembers: this.#isRemembered(worker, kind) };
+    const next = { ...this.#afterOpening(), remembers: this.#isRemembered(worker, kind) };
     if (kind === 'opened')
       this.#advance(who, 'opens the record', { ...next, stage: 'may create' }, { record });
     else if (kind === 'replay') {
@@ -583,12 +716,16 @@ class Stepper {
 
   /** Invariant 4. */
   #readVolumeBeforeReplay(who: number): void {
-    const s = this.#state;
-    if (s.pv === 'none')
-      this.#advance(who, 'finds no PV', {
-        stage: this.#worker(who).answer === 0 ? 'may create' : 'answered',
-      });
-    else this.#advance(who, 'finds the PV', { stage: s.pvTerminating ? 'not sent' : 'seen' });
+    const { pv, pvTerminating, record } = this.#state;
+    if (this.#worker(who).answer !== 0)
+      return this.#advance(who, 'has the answer already', { stage: 'answered' });
+    const isUnsettled = record.ambiguous && !record.wasSettled && this.#protocol.rules.resolve;
+    if (pv === 'none') this.#advance(who, 'finds no PV', { stage: 'may create' });
+    else if (pvTerminating || (pv !== 'released' && isUnsettled))
+      this.#advance(who, 'finds the PV, and has to wait', { stage: 'not sent' });
+    else if (pv === 'released' && this.#protocol.rules.resolve)
+      this.#advance(who, 'finds the PV Released', { stage: 'may create' });
+    else this.#advance(who, 'finds the PV', { stage: 'seen' });
   }
 
   #storeAnswer(who: number): void {
@@ -610,26 +747,33 @@ class Stepper {
   }
 
   #openDeletion(who: number): void {
-    const { kind, record } = records.openDelete(this.#state.record, this.#opening(who));
-    if (kind === 'opened')
-      this.#add(`worker ${who + 1} opens the deletion`, this.#changesAtDeletion(who, record));
-    else if (kind === 'gone')
+    if (this.#notices(who, 'opens a deletion')) return;
+    const { kind, record } = records.openDelete(
+      this.#state.record,
+      this.#opening(who),
+      this.#worker(who).volume,
+    );
+    if (kind === 'opened') {
+      if (this.#isCheckDue && this.#protocol.rules.areRecordsRewrittenInTime) return;
+      const isUnreplicated = this.#state.replica !== undefined;
+      this.#advance(
+        who,
+        'opens the deletion',
+        { stage: 'may delete', sendTicks: this.#worker(who).sendTicks, isUnreplicated },
+        { record },
+      );
+    } else if (kind === 'gone')
       this.#advance(who, 'learns that the volume is gone', { stage: 'remove object' });
     else if (kind === 'creating')
       this.#advance(who, 'finds a creation open', { stage: 'resume' }, { record });
-    else if (kind === 'resolve')
-      this.#advance(
-        who,
-        'finds that the creation must be resolved',
-        { stage: 'resolve' },
-        { record },
-      );
     else this.#end(who, `opens no deletion: ${kind}`, record);
   }
 
-  #resumeCreation(who: number, mode: 'existing' | 'resolve'): void {
+  #resumeCreation(who: number): void {
     const worker = this.#worker(who);
-    const { kind, record } = records.openCreate(this.#state.record, mode, this.#opening(who));
+    if (this.#notices(who, 'takes a creation up')) return;
+    if (this.#state.isLossNoticed && this.#isCheckDue) return;
+    const { kind, record } = records.openCreate(this.#state.record, 'existing', this.#opening(who));
     if (kind !== 'replay') return this.#end(who, `opens no record: ${kind}`, record);
     const { answer } = record;
     const stage = answer === 0 ? 'may create' : 'answered';
@@ -637,7 +781,7 @@ class Stepper {
     this.#advance(
       who,
       'takes the creation up',
-      { stage, sendTicks: SEND + 1, answer, remembers },
+      { ...this.#afterOpening(), stage, answer, remembers },
       { record },
     );
   }
@@ -652,17 +796,16 @@ class Stepper {
     return this.#state.pv !== 'none' && this.#state.pvHandle === this.#worker(who).volume;
   }
 
-  /** Workers that had left the creation open have seen by now that it was closed. */
-  #changesAtDeletion(who: number, record: VolumeRecord): Pick<State, 'workers' | 'record'> {
-    const { workers } = this.#changeWorker(who, { stage: 'may delete' });
-    if (!this.#protocol.rules.areRecordsRewrittenInTime) return { workers, record };
-    return {
-      workers: [
-        { ...workers[0], remembers: false },
-        { ...workers[1], remembers: false },
-      ],
-      record,
-    };
+  /** Whether a worker has yet to check the creation that it left open: it does so before a deletion
+   * of it is opened and before a quarantine ends, unless Redis went back since. */
+  get #isCheckDue(): boolean {
+    return [0, 1].some((who) => {
+      const { remembers, isBehind, isOfBefore } = this.#worker(who);
+      if (isOfBefore) return true;
+      if (!remembers || isBehind) return false;
+      const { kind } = this.#rewrite(who);
+      return kind === 'closed' || kind === 'ok';
+    });
   }
 
   #readVolume(who: number): void {
@@ -690,7 +833,7 @@ class Stepper {
   ): Pick<State, 'calls' | 'broken'> {
     const s = this.#state;
     let { broken } = s;
-    if (s.calls.some((other) => other.left > SETTLE && other.waiter !== CUT))
+    if (s.calls.some(isUnderWay))
       broken =
         'two calls for one volume are under way, the first neither cut nor past its deadline (I2)';
     else if (call.kind === 'delete' && s.pv !== 'none' && s.pvHandle === call.handle) {
@@ -722,7 +865,6 @@ const READS: Readonly<
   'deleting duplicate': ['answer'],
   'volume read': ['sendTicks', 'volume'],
   resume: ['volume'],
-  resolve: ['volume'],
   'may delete': ['sendTicks', 'volume'],
   deleting: ['volume'],
   deleted: ['volume'],
@@ -735,11 +877,30 @@ function clearUnread(worker: Worker): Worker {
   return {
     stage: worker.stage,
     remembers: worker.remembers,
+    isUnreplicated: worker.isUnreplicated,
+    isBehind: worker.isBehind,
+    knowsLoss: worker.knowsLoss,
+    isOfBefore: worker.isOfBefore && worker.stage !== 'idle',
     sendTicks: reads.includes('sendTicks') ? worker.sendTicks : 0,
     wanted: reads.includes('wanted') && worker.wanted,
     volume: reads.includes('volume') ? worker.volume : 0,
     answer: reads.includes('answer') ? worker.answer : 0,
   };
+}
+
+/** Neither cut by its caller nor past its deadline. */
+function isUnderWay(call: Call): boolean {
+  return call.left > SETTLE && call.waiter !== CUT;
+}
+
+/** The smallest handle that nothing names. */
+function unusedHandle(s: State): number {
+  const used = [s.pvHandle, s.record.answer, s.replica?.answer ?? 0];
+  used.push(...s.workers.flatMap(({ volume, answer }) => [volume, answer]));
+  used.push(...s.calls.map((call) => call.handle));
+  let handle = 1;
+  while (used.includes(handle)) handle += 1;
+  return handle;
 }
 
 function sortCalls(calls: readonly Call[]): readonly Call[] {
@@ -750,8 +911,8 @@ function callCode(call: Call): number {
   return (
     (call.kind === 'create' ? 0 : 1) |
     (call.handle << 1) |
-    (call.left << 3) |
-    ((call.waiter + 2) << 5)
+    (call.left << 4) |
+    ((call.waiter + 2) << 6)
   );
 }
 
@@ -764,7 +925,9 @@ export function findViolation(protocol: Protocol, s: State): string | undefined 
     isReconciled ||
     isOpen(s.record) ||
     s.workers.some(
-      (w) => w.stage !== 'idle' || (w.remembers && protocol.rules.lostData && s.wasEmptied),
+      (w) =>
+        w.stage !== 'idle' ||
+        (w.remembers && protocol.rules.lostData && (s.isLossNoticed || w.isBehind)),
     );
   if (
     s.volume !== 0 &&
@@ -802,6 +965,7 @@ export function keyOf(s: State): string {
 function workerKey(s: State, who: 0 | 1): number {
   const w = s.workers[who];
   const owns = s.record.owner === who + 1 ? 1 : 0;
+  const ownsReplica = s.replica?.owner === who + 1 ? 1 : 0;
   const call = s.calls.find((c) => c.waiter === who);
   const fields =
     bit(w.wanted) |
@@ -809,30 +973,57 @@ function workerKey(s: State, who: 0 | 1): number {
     (owns << 2) |
     (w.sendTicks << 3) |
     (w.volume << 5) |
-    (w.answer << 7);
+    (w.answer << 8);
   return (
     fields |
-    ((STAGE_NUMBER.get(w.stage) ?? 0) << 9) |
-    ((call === undefined ? 0 : callCode({ ...call, waiter: 0 })) << 14)
+    ((STAGE_NUMBER.get(w.stage) ?? 0) << 11) |
+    ((call === undefined ? 0 : callCode({ ...call, waiter: 0 })) << 16) |
+    (bit(w.isUnreplicated) << 24) |
+    (bit(w.isBehind) << 25) |
+    (bit(w.knowsLoss) << 26) |
+    (ownsReplica << 27) |
+    (bit(w.isOfBefore) << 28)
   );
 }
 
 function stateKey(s: State, low: number, high: number): string {
-  const r = s.record;
   const facts =
     bit(s.pvTerminating) |
     (bit(s.retain) << 1) |
     (bit(s.wasDeleted) << 2) |
-    (bit(s.wasEmptied) << 3) |
-    (bit(s.isForgotten) << 4);
+    (bit(s.isLossNoticed) << 3) |
+    (bit(s.isForgotten) << 4) |
+    (bit(s.wentBack) << 5) |
+    (bit(s.hasLagged) << 6);
   const objects =
-    CLAIMS.indexOf(s.claim) |
-    (PVS.indexOf(s.pv) << 2) |
-    (s.pvHandle << 4) |
-    (s.volume << 6) |
-    (s.created << 8);
+    CLAIMS.indexOf(s.claim) | (PVS.indexOf(s.pv) << 2) | (s.pvHandle << 4) | (s.volume << 7);
+  const recovery = s.recovery.left | (bit(s.recovery.isConfirmed) << 3);
+  const faults = s.deaths | (s.emptyings << 2) | (s.failovers << 4) | (s.flips << 6);
+  let left = 0;
+  for (const call of s.calls) if (call.waiter < 0) left = (left << 8) | callCode(call) | 0x80;
+  const key = String.fromCharCode(
+    low & 0xffff,
+    low >> 16,
+    high & 0xffff,
+    high >> 16,
+    objects,
+    recordKey(s.record),
+    recordTimes(s.record) | (recovery << 6),
+    facts | (faults << 7),
+    left & 0xffff,
+    left >> 16,
+  );
+  const { replica } = s;
+  const rest =
+    replica === undefined
+      ? s.broken
+      : String.fromCharCode(recordKey(replica), recordTimes(replica)) + s.broken;
+  return rest === '' ? key : key + rest;
+}
+
+function recordKey(r: VolumeRecord): number {
   const owner = r.owner === 0 ? 0 : r.owner === DEAD ? 1 : 2;
-  const record =
+  const marks =
     bit(r.ambiguous) |
     (bit(r.hasRequest) << 1) |
     (bit(r.expires) << 2) |
@@ -843,24 +1034,15 @@ function stateKey(s: State, low: number, high: number): string {
     (RECORD_STATES.indexOf(r.before) << 3) |
     (owner << 6) |
     (r.answer << 8);
-  const times =
-    r.until | (r.settleTicks << 3) | (s.recovery.left << 6) | (bit(s.recovery.isConfirmed) << 9);
-  const faults = s.deaths | (s.emptyings << 2) | (s.flips << 4);
-  let left = 0;
-  for (const call of s.calls) if (call.waiter < 0) left = (left << 8) | callCode(call) | 0x80;
-  const key = String.fromCharCode(
-    low & 0xffff,
-    low >> 16,
-    high & 0xffff,
-    high >> 16,
-    objects,
-    record | (states << 5),
-    times,
-    facts | (faults << 5),
-    left & 0xffff,
-    left >> 16,
-  );
-  return s.broken === '' ? key : key + s.broken;
+  return marks | (states << 5);
+}
+
+function isSame(a: VolumeRecord, b: VolumeRecord): boolean {
+  return a.owner === b.owner && recordKey(a) === recordKey(b) && recordTimes(a) === recordTimes(b);
+}
+
+function recordTimes(r: VolumeRecord): number {
+  return r.until | (r.settleTicks << 3);
 }
 
 function bit(value: boolean): number {

@@ -5,7 +5,12 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { Redis } from 'ioredis';
 import type { JobKey } from '#src/queue/contract.ts';
-import { incarnationKey, openRecordsKey, volumeRecordKey } from '#src/records/key-names.ts';
+import {
+  incarnationKey,
+  openingCountKey,
+  openRecordsKey,
+  volumeRecordKey,
+} from '#src/records/key-names.ts';
 import { startRedisServer, type RedisServer } from '#src/redis/server.ts';
 import { OwnershipLost, VolumeRecords } from '#src/records/volume-record.ts';
 import type { OpenedCreate, OpenedDelete } from '#src/records/open-results.ts';
@@ -32,6 +37,8 @@ import {
 const TICK_MS = 3_600_000;
 /** The rules that the scripts keep; all, unless a known deviation is entered here. */
 const AS_BUILT: Rules = ALL_RULES;
+/** Of the one volume. */
+const HANDLE = 1;
 const SEEDS = 150;
 const STEPS = 80;
 
@@ -41,7 +48,9 @@ const id = 'u1';
 const job: JobKey = { kind: 'claim', uid: id, namespace: 'ns', name: 'c' };
 const planned = plannedRequest();
 const recordKey = volumeRecordKey(prefix, driver, id);
+const processName = 'worker';
 const openKey = openRecordsKey(prefix, driver);
+const countKey = openingCountKey(prefix, driver, processName);
 const redisIncarnationKey = incarnationKey(prefix, driver);
 
 /** The model's record and the real one, side by side. */
@@ -53,10 +62,24 @@ class Pair {
   #records: VolumeRecords;
   /** Incarnation of the creation that the worker remembers. */
   #remembered = 0;
+  /** What a replica that lags behind has; undefined while none does. */
+  #replica: Replica | undefined;
+  /** Incarnation of the worker's last opening, 0 before the first. */
+  #countedIn = 0;
+  #isUnreplicated = false;
+  #isBehind = false;
+  #knowsLoss = false;
 
   constructor(redis: Redis) {
     this.#redis = redis;
     this.#records = this.#createWorker();
+  }
+
+  #replaceWorker(): void {
+    this.#records = this.#createWorker();
+    this.#countedIn = 0;
+    this.#isUnreplicated = false;
+    this.#knowsLoss = false;
   }
 
   #createWorker(): VolumeRecords {
@@ -66,6 +89,7 @@ class Pair {
       driver,
       ownMs: OWN * TICK_MS,
       settleMs: SETTLE * TICK_MS,
+      processName,
     });
   }
 
@@ -93,19 +117,15 @@ class Pair {
         this.#openCreation(owner, 'existing', () =>
           this.#records.openExisting(id, { owner: ownerName(owner), job }),
         ),
-      openResolve: (owner) =>
-        this.#openCreation(owner, 'resolve', () =>
-          this.#records.openResolve(id, { owner: ownerName(owner), job }),
-        ),
       openDelete: (owner) =>
-        this.#runBoth(model.openDelete(this.record, this.#opening(owner)), () =>
-          this.#records.openDelete(id, { owner: ownerName(owner), job }).then(replyKindOf),
-        ),
-      closeStored: (owner, flag) =>
-        this.#runBoth(model.closeStored(this.record, owner, flag), () =>
+        this.#open(model.openDelete(this.record, this.#opening(owner), HANDLE), () =>
           this.#records
-            .closeStored(id, ownerName(owner), flag ? 'answered' : 'seen')
-            .then(() => 'ok'),
+            .openDelete(id, { owner: ownerName(owner), job, handle: 'h' })
+            .then(replyKindOf),
+        ),
+      closeStored: (owner) =>
+        this.#runBoth(model.closeStored(this.record, owner), () =>
+          this.#records.closeStored(id, ownerName(owner)).then(() => 'ok'),
         ),
       closeRefused: (owner) =>
         this.#runBoth(model.closeRefused(this.record, owner, AS_BUILT), () =>
@@ -116,7 +136,7 @@ class Pair {
           this.#records.leaveAmbiguous(id, ownerName(owner), 'Unavailable').then(() => 'ok'),
         ),
       leaveAnswered: (owner) =>
-        this.#runBoth(model.leaveAnswered(this.record, owner, 1), () =>
+        this.#runBoth(model.leaveAnswered(this.record, owner, HANDLE), () =>
           this.#records.leaveAnswered(id, ownerName(owner), volumeAnswer('h')).then(() => 'ok'),
         ),
       revert: (owner) =>
@@ -153,7 +173,23 @@ class Pair {
       'Redis is emptied': async () => {
         this.record = NO_RECORD;
         this.recovery = { isConfirmed: false, left: 0 };
+        this.#replica = undefined;
+        this.#isBehind = this.#countedIn !== 0;
         await this.#redis.flushall();
+        return NO_ANSWERS;
+      },
+      'the replica falls behind': async () => {
+        this.#replica = { record: this.record, keys: await this.#readKeys(), ticks: 0 };
+        this.#isUnreplicated = false;
+        return NO_ANSWERS;
+      },
+      'Redis goes back': async () => {
+        if (this.#replica === undefined) return NO_ANSWERS;
+        this.record = this.#replica.record;
+        this.#isBehind ||= this.#isUnreplicated;
+        await this.#writeKeys(this.#replica.keys);
+        await this.#movePast(this.#replica.ticks, [recordKey]);
+        this.#replica = undefined;
         return NO_ANSWERS;
       },
       'the leader begins an incarnation': async () => {
@@ -168,7 +204,45 @@ class Pair {
 
   #openCreation(owner: number, mode: OpenMode, act: () => Promise<OpenedCreate>): Promise<Answers> {
     const expected = model.openCreate(this.record, mode, this.#opening(owner));
-    return this.#runBoth(expected, () => act().then(replyKindOf));
+    return this.#open(expected, () => act().then(replyKindOf));
+  }
+
+  async #open(expected: Reply, act: () => Promise<string>): Promise<Answers> {
+    if (this.#isBehind) {
+      this.#notice();
+      return ['recovery', await act()];
+    }
+    const answers = await this.#runBoth(expected, act);
+    if (answers[0] === 'opened' || answers[0] === 'replay') {
+      this.#countedIn = this.#incarnation;
+      this.#isUnreplicated = true;
+    }
+    return answers;
+  }
+
+  /** The worker finds that Redis went back. */
+  #notice(): void {
+    this.#isBehind = false;
+    this.#replica = undefined;
+    this.#knowsLoss = this.#records.leftOpen > 0;
+    if (this.#countedIn === this.#incarnation) this.recovery = { isConfirmed: false, left: 0 };
+  }
+
+  #readKeys(): Promise<Keys> {
+    return Promise.all(
+      [recordKey, openKey, countKey].map(async (key) => ({
+        key,
+        content: await this.#redis.dumpBuffer(key),
+        ttlMs: Math.max(0, await this.#redis.pttl(key)),
+      })),
+    );
+  }
+
+  async #writeKeys(keys: Keys): Promise<void> {
+    for (const { key, content, ttlMs } of keys) {
+      await this.#redis.del(key);
+      if (content !== null) await this.#redis.restore(key, ttlMs, content);
+    }
   }
 
   async #runBoth(expected: Reply, act: () => Promise<string>): Promise<Answers> {
@@ -182,36 +256,44 @@ class Pair {
   }
 
   async #rewriteLost(): Promise<Answers> {
-    const isLost = !this.recovery.isConfirmed || this.#remembered !== this.#incarnation;
+    const check = () => this.#records.rewriteLostRecords();
+    if (this.#isBehind) this.#notice();
+    const isOfEarlier = !this.recovery.isConfirmed || this.#remembered !== this.#incarnation;
+    const left = { isOfEarlier, isLost: this.#knowsLoss };
     const answers = await this.#runBoth(
-      model.rewriteLost(this.record, isLost, this.recovery),
+      model.rewriteLost(this.record, left, this.recovery),
       async () => {
-        const rewritten = await this.#records.rewriteLostRecords();
-        if (rewritten.length > 0) return 'ok';
+        if ((await check()).length > 0) return 'ok';
         return this.#records.leftOpen === 0 ? 'closed' : 'busy';
       },
     );
     // A new worker goes on, so that what this one remembers of the rewritten record has no effect.
-    if (answers[0] === 'ok') this.#records = this.#createWorker();
+    if (answers[0] === 'ok') this.#replaceWorker();
     return answers;
   }
 
   async #passTime(): Promise<void> {
     this.record = model.age(this.record);
     this.recovery = { ...this.recovery, left: Math.max(0, this.recovery.left - 1) };
-    for (const [key, field] of [
-      [recordKey, 'until'],
-      [recordKey, 'call'],
-      [redisIncarnationKey, 'quarantineUntil'],
-    ] as const) {
-      if (Number((await this.#redis.hget(key, field)) ?? 0) > 0)
-        await this.#redis.hincrby(key, field, -TICK_MS);
+    if (this.#replica !== undefined) {
+      const { record, keys, ticks } = this.#replica;
+      this.#replica = { record: model.age(record), keys, ticks: ticks + 1 };
     }
+    await this.#movePast(1, [recordKey, redisIncarnationKey]);
+  }
+
+  /** Moves every time in these keys into the past. */
+  async #movePast(ticks: number, keys: readonly string[]): Promise<void> {
+    for (const key of keys)
+      for (const field of ['until', 'call', 'quarantineUntil'])
+        if (Number((await this.#redis.hget(key, field)) ?? 0) > 0)
+          await this.#redis.hincrby(key, field, -TICK_MS * ticks);
   }
 
   async #beginIncarnation(): Promise<void> {
     if (this.recovery.isConfirmed) return;
     this.recovery = { isConfirmed: true, left: OWN + SETTLE };
+    this.#replica = undefined;
     this.#incarnation += 1;
     await this.#redis.hset(
       redisIncarnationKey,
@@ -242,8 +324,9 @@ class Pair {
     const beforeAmbiguous = isOwned && beforeMark === '1';
     const ticks = (ms: string | undefined): number =>
       Math.max(0, Math.ceil((Number(ms ?? 0) - nowMs) / TICK_MS + SETTLE));
+    const state = (fields['state'] ?? 'none') as StateName;
     return {
-      state: (fields['state'] ?? 'none') as StateName,
+      state,
       owner,
       until: isOwned ? ticks(fields['until']) : 0,
       ambiguous,
@@ -254,7 +337,7 @@ class Pair {
           ? (beforeState as StateName)
           : 'none',
       beforeAmbiguous,
-      answer: fields['ans'] === undefined ? 0 : 1,
+      answer: namesHandle(fields) ? HANDLE : 0,
       hasRequest: fields['req'] !== undefined,
       expires: ttl > 0,
       isListed: listed === 1,
@@ -263,6 +346,20 @@ class Pair {
 }
 
 type Answers = readonly [string, string];
+
+/** Keys of Redis with their contents, as DUMP gives them. */
+type Keys = readonly {
+  readonly key: string;
+  readonly content: Buffer | null;
+  readonly ttlMs: number;
+}[];
+
+interface Replica {
+  readonly record: VolumeRecord;
+  readonly keys: Keys;
+  /** Ticks since it fell behind. */
+  readonly ticks: number;
+}
 
 /** Of a step that is no script. */
 const NO_ANSWERS: Answers = ['', ''];
@@ -280,10 +377,14 @@ function replyKindOfError(error: unknown): string {
   throw error;
 }
 
+/** The record has the driver's answer, or the handle of a deletion. */
+function namesHandle({ ans, state }: Readonly<Record<string, string>>): boolean {
+  return ans !== undefined || state === 'deleting' || state === 'gone';
+}
+
 const STEP_NAMES = [
   'openCreate',
   'openExisting',
-  'openResolve',
   'openDelete',
   'closeStored',
   'closeRefused',
@@ -297,6 +398,8 @@ const STEP_NAMES = [
   'time passes',
   'a day passes',
   'Redis is emptied',
+  'the replica falls behind',
+  'Redis goes back',
   'the leader begins an incarnation',
 ] as const;
 type StepName = (typeof STEP_NAMES)[number];
@@ -328,8 +431,6 @@ describe('the model of the volume record', () => {
     for (let seed = 1; seed <= SEEDS; seed += 1) await runSequence(redis, seed, met);
     for (const wanted of [
       'openCreate replay',
-      'openResolve replay',
-      'openDelete resolve',
       'openDelete settle',
       'openDelete creating',
       'openDelete recovery',
@@ -338,6 +439,7 @@ describe('the model of the volume record', () => {
       'closeStored lost',
       'endDeletion ok',
       'rewriteLost ok',
+      'openCreate recovery',
     ])
       assert.ok(met.has(wanted), `${wanted} never came up`);
   });

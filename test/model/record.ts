@@ -20,7 +20,7 @@ export interface Rules {
   /** Part of record rule 4: whether the attempt has to be opened, or only closed, after the settle
    * time. */
   readonly refusalCountsFrom: 'open' | 'close';
-  /** Record rule 5: no deletion on an ambiguous record. */
+  /** Record rule 5: a PV that was only seen closes no ambiguous record before the settle time. */
   readonly resolve: boolean;
   /** Part of record rule 6: a run that read its object before the loss opens nothing after it. */
   readonly runsEndWithTheIncarnation: boolean;
@@ -30,6 +30,12 @@ export interface Rules {
   /** Part of record rule 6: a worker that opens a record still remembers what it left open before
    * the loss. */
   readonly memoryIsKept: boolean;
+  /** Record rule 8: Redis counts the openings of each process, so a process notices when Redis lost
+   * one of them. */
+  readonly openingsAreCounted: boolean;
+  /** Part of record rule 8: a record that outlived the loss is settled when calls from before the
+   * loss are. */
+  readonly keptRecordsSettleAnew: boolean;
   /** Record rule 6: after a loss nothing is opened at first, then records begin ambiguous, and
    * workers write again what they remember. */
   readonly lostData: boolean;
@@ -47,6 +53,8 @@ export const ALL_RULES: Rules = {
   runsEndWithTheIncarnation: true,
   areRecordsRewrittenInTime: true,
   memoryIsKept: true,
+  openingsAreCounted: true,
+  keptRecordsSettleAnew: true,
 };
 
 /** Durations in ticks: the smallest numbers that allow every order of events that real durations
@@ -74,7 +82,7 @@ export interface VolumeRecord {
   /** What `revert` goes back to. */
   readonly before: StateName;
   readonly beforeAmbiguous: boolean;
-  /** Handle in the stored answer, 0 without. */
+  /** Handle in the stored answer, 0 without; in `deleting` and `gone`: handle in the PV. */
   readonly answer: number;
   readonly hasRequest: boolean;
   /** Expires after a day. */
@@ -106,7 +114,7 @@ export interface Recovery {
 
 export const NO_LOSS: Recovery = { isConfirmed: true, left: 0 };
 
-export type OpenMode = 'plan' | 'existing' | 'again' | 'resolve';
+export type OpenMode = 'plan' | 'existing' | 'again';
 /** The kind of a script's answer; `recovery`: nothing may be opened after a loss. */
 export type ReplyKind =
   | 'none'
@@ -120,7 +128,6 @@ export type ReplyKind =
   | 'removed'
   | 'suspect'
   | 'creating'
-  | 'resolve'
   | 'settle'
   | 'gone';
 
@@ -136,7 +143,12 @@ export interface Opening {
 }
 
 export function isOpen(record: VolumeRecord): boolean {
-  return record.state === 'creating' || record.state === 'suspect' || record.state === 'deleting';
+  return isCreation(record) || record.state === 'deleting';
+}
+
+/** A creation is open. */
+export function isCreation({ state }: VolumeRecord): boolean {
+  return state === 'creating' || state === 'suspect';
 }
 
 /** One tick passes. */
@@ -171,12 +183,19 @@ const reply = (kind: ReplyKind, record: VolumeRecord): Reply => ({
 
 /** @returns undefined while another owner is live */
 function takeOver(record: VolumeRecord, { owner, rules }: Opening): VolumeRecord | undefined {
-  if (record.owner === 0) return record;
+  // Its own opening, sent again because the answer was lost, changes nothing.
+  if (record.owner === 0 || record.owner === owner) return record;
   const isLive = record.until > SETTLE || !rules.ownershipEnds;
-  if (record.owner !== owner && isLive) return rules.fence ? undefined : record;
+  if (isLive) return rules.fence ? undefined : record;
   return record.state === 'creating' && rules.takeOver
     ? { ...record, ambiguous: true, settleTicks: record.until }
     : record;
+}
+
+/** Ticks to the end of the settle time of calls from before a loss, as a record sees it that
+ * outlived the loss. */
+function lossTicks({ rules, recovery }: Opening): number {
+  return rules.lostData && rules.keptRecordsSettleAnew ? recovery.left : 0;
 }
 
 /** Whether a new record is ambiguous: calls from before a loss may still be at work. */
@@ -191,6 +210,8 @@ function isClosedForRecovery({ rules, recovery }: Opening): boolean {
 
 export function openCreate(found: VolumeRecord, mode: OpenMode, opening: Opening): Reply {
   if (isClosedForRecovery(opening)) return reply('recovery', found);
+  if (found.state === 'creating' && found.owner === opening.owner)
+    return reply(found.before === 'none' ? 'opened' : 'replay', found);
   const record = takeOver(found, opening);
   if (record === undefined) return reply('busy', found);
   const isFenced = record.state === 'deleting' || record.state === 'gone';
@@ -214,36 +235,34 @@ function openNew(record: VolumeRecord, mode: OpenMode, opening: Opening): Reply 
   });
 }
 
-function openAgain(record: VolumeRecord, mode: OpenMode, { owner }: Opening): Reply {
-  const isResolvable = mode === 'resolve' && record.ambiguous && record.hasRequest;
-  if (record.state === 'stored' && mode !== 'again' && !isResolvable)
-    return reply('closed', record);
+function openAgain(record: VolumeRecord, mode: OpenMode, opening: Opening): Reply {
+  if (record.state === 'stored' && mode !== 'again') return reply('closed', record);
+  const settleTicks = Math.max(record.settleTicks, lossTicks(opening));
   return reply('replay', {
     ...record,
+    settleTicks,
     before: record.state,
     beforeAmbiguous: record.ambiguous,
     state: 'creating',
-    owner,
+    owner: opening.owner,
     until: OWN + SETTLE,
-    wasSettled: record.settleTicks === 0,
+    wasSettled: settleTicks === 0,
     hasRequest: record.hasRequest || record.state === 'stored',
     expires: false,
   });
 }
 
-export function openDelete(found: VolumeRecord, opening: Opening): Reply {
+/** @param handle  of the PV that is to be deleted */
+export function openDelete(found: VolumeRecord, opening: Opening, handle: number): Reply {
   if (isClosedForRecovery(opening)) return reply('recovery', found);
-  let record = takeOver(found, opening);
+  if (found.state === 'deleting' && found.owner === opening.owner) return reply('opened', found);
+  const record = takeOver(found, opening);
   if (record === undefined) return reply('busy', found);
-  const { owner, rules } = opening;
-  if ((record.state === 'creating' || record.state === 'suspect') && rules.fence)
-    return reply('creating', record);
-  if (record.state === 'gone') return reply('gone', record);
-  if (record.state === 'none') record = { ...record, ...newMark(opening) };
-  if (record.ambiguous && rules.resolve) {
-    if (record.hasRequest) return reply('resolve', record);
-    if (record.settleTicks > 0) return reply('settle', found);
-  }
+  const { owner, rules, recovery } = opening;
+  if (isCreation(record) && rules.fence) return reply('creating', record);
+  if (record.state === 'gone' && record.answer === handle) return reply('gone', record);
+  if (rules.lostData && recovery.left > 0 && record.state !== 'deleting')
+    return reply('settle', found);
   const before = { before: found.state, beforeAmbiguous: found.ambiguous };
   return reply('opened', {
     ...record,
@@ -252,6 +271,7 @@ export function openDelete(found: VolumeRecord, opening: Opening): Reply {
     owner,
     until: OWN + SETTLE,
     ambiguous: false,
+    answer: handle,
     expires: false,
   });
 }
@@ -263,13 +283,9 @@ function asOwner(record: VolumeRecord, owner: number, change: Change): Reply {
   return record.owner === owner ? change(record) : { kind: 'lost', record };
 }
 
-/** `isOwnAnswer`: our own call succeeded, so the record becomes unambiguous; else the PV was only
- * seen. */
-export function closeStored(record: VolumeRecord, owner: number, isOwnAnswer: boolean): Reply {
-  return asOwner(record, owner, (r) =>
-    r.ambiguous && !isOwnAnswer
-      ? reply('ok', { ...r, state: 'stored', owner: 0, before: 'none', beforeAmbiguous: false })
-      : reply('ok', { ...NO_RECORD, state: 'stored', expires: true }),
+export function closeStored(record: VolumeRecord, owner: number): Reply {
+  return asOwner(record, owner, () =>
+    reply('ok', { ...NO_RECORD, state: 'stored', expires: true }),
   );
 }
 
@@ -309,12 +325,22 @@ export function revert(record: VolumeRecord, owner: number): Reply {
   return asOwner(record, owner, (r) => {
     if (r.before === 'none') return reply('ok', NO_RECORD);
     const expires = r.expires || (r.before === 'stored' && !r.beforeAmbiguous);
-    return reply('ok', { ...r, state: r.before, ambiguous: r.beforeAmbiguous, owner: 0, expires });
+    const answer = r.state === 'deleting' && r.before !== 'deleting' ? 0 : r.answer;
+    return reply('ok', {
+      ...r,
+      state: r.before,
+      ambiguous: r.beforeAmbiguous,
+      owner: 0,
+      expires,
+      answer,
+    });
   });
 }
 
 export function closeGone(record: VolumeRecord, owner: number): Reply {
-  return asOwner(record, owner, () => reply('ok', { ...NO_RECORD, state: 'gone', expires: true }));
+  return asOwner(record, owner, ({ answer }) =>
+    reply('ok', { ...NO_RECORD, state: 'gone', answer, expires: true }),
+  );
 }
 
 export function leaveDeleting(record: VolumeRecord, owner: number): Reply {
@@ -328,6 +354,7 @@ export function endDeletion(found: VolumeRecord, opening: Opening, to: 'stored' 
   return reply('ok', {
     ...record,
     state: to,
+    answer: to === 'gone' ? record.answer : 0,
     owner: 0,
     before: 'none',
     beforeAmbiguous: false,
@@ -335,17 +362,33 @@ export function endDeletion(found: VolumeRecord, opening: Opening, to: 'stored' 
   });
 }
 
-/** A worker rewrites what it left open and Redis has lost, once the leader has noticed the loss.
- * `closed`: another run closed it; `busy`: it is still open, or may be. */
-export function rewriteLost(record: VolumeRecord, isLost: boolean, recovery: Recovery): Reply {
-  if (record.state === 'creating' || record.state === 'suspect') return reply('busy', record);
-  if (record.state === 'none' && !recovery.isConfirmed) return reply('busy', record);
-  if (record.state !== 'none' || !isLost) return reply('closed', record);
-  return reply('ok', {
-    ...NO_RECORD,
-    state: 'creating',
-    ambiguous: true,
-    settleTicks: OWN + SETTLE,
-    hasRequest: true,
-  });
+/** What a worker left open, and what it knows of a loss. */
+export interface LeftOpen {
+  /** Redis' data is of a later incarnation than the opening. */
+  readonly isOfEarlier: boolean;
+  /** Redis lost an opening of this worker, so no record that Redis has now tells how it ended. */
+  readonly isLost: boolean;
 }
+
+/** A worker checks the creation that it left open, and writes it again where Redis lost it.
+ * `closed`: another run closed it; `busy`: it is open, or a deletion is under way. */
+export function rewriteLost(
+  record: VolumeRecord,
+  { isOfEarlier, isLost }: LeftOpen,
+  { isConfirmed }: Recovery,
+): Reply {
+  if ((record.state === 'none' || isLost) && !isConfirmed) return reply('busy', record);
+  if (record.state === 'none')
+    return isOfEarlier ? reply('ok', REWRITTEN) : reply('closed', record);
+  if (!isLost) return reply(isCreation(record) ? 'busy' : 'closed', record);
+  // Without owner, so that a run that opened the record before the loss can't clear the mark.
+  return record.state === 'deleting' ? reply('busy', record) : reply('ok', REWRITTEN);
+}
+
+const REWRITTEN: VolumeRecord = {
+  ...NO_RECORD,
+  state: 'creating',
+  ambiguous: true,
+  settleTicks: OWN + SETTLE,
+  hasRequest: true,
+};

@@ -87,7 +87,7 @@ describe('the active gateway', () => {
     const open = (owner: string, records = createRecords()) =>
       records.openCreate(id, { owner, job, planned, mode: 'plan' });
     const remove = (owner: string, records = createRecords()) =>
-      records.openDelete(id, { owner, job });
+      records.openDelete(id, { owner, job, handle: 'h' });
     const ep = () => server.redis.hget(`{csi}:volume:${DRIVER}:${id}`, 'ep');
 
     it('is answered and stored by the script that opens the record', async () => {
@@ -206,12 +206,9 @@ describe('the active gateway', () => {
 
       it('gets no creation that a deletion has to resolve before the settle time', async () => {
         await loseAnswer();
-        await open('b');
-        await createRecords().closeStored(id, 'b', 'seen');
         await name(B);
-        assert.deepEqual(await remove('c'), { kind: 'resolve' });
-        assert.equal((await createRecords().openResolve(id, { owner: 'c', job })).kind, 'not-yet');
-        assert.deepEqual(await open('d'), { kind: 'closed', state: 'stored' });
+        assert.deepEqual(await remove('c'), { kind: 'creating' });
+        assert.equal((await createRecords().openExisting(id, { owner: 'c', job })).kind, 'not-yet');
       });
 
       it('gets no deletion before the settle time of one of unknown end', async () => {

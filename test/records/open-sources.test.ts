@@ -5,7 +5,8 @@ import type { JobKey } from '#src/queue/contract.ts';
 import { registerQueues } from '#src/queue/registry.ts';
 import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { openSources } from '#src/records/open-sources.ts';
-import { RecordsUnavailable, VolumeRecords } from '#src/records/volume-record.ts';
+import { RecordsUnavailable } from '#src/records/ask-redis.ts';
+import { VolumeRecords } from '#src/records/volume-record.ts';
 import type { SkeletonSource } from '#src/volumes/persistent-volume.ts';
 import { plannedRequest } from '../harness/planned-request.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
@@ -60,7 +61,7 @@ describe('openSources', () => {
     await open('restore', snapshot('s-1'));
     await open('clone', source('persistentvolumeclaims', 'c-1'));
     assert.deepEqual(await listSources(redis.redis), ['c-1', 's-1']);
-    await records.closeStored('restore', 'a', 'answered');
+    await records.closeStored('restore', 'a');
     assert.deepEqual(await listSources(redis.redis), ['c-1']);
   });
 

@@ -8,7 +8,8 @@ import { startRedisServer, type RedisServer } from '#src/redis/server.ts';
 import type { JobKey } from '#src/queue/contract.ts';
 import { redisIncarnationStore } from '#src/records/incarnation.ts';
 import { openJobs } from '#src/records/open-jobs.ts';
-import { OwnershipLost, RecordsUnavailable, VolumeRecords } from '#src/records/volume-record.ts';
+import { RecordsUnavailable } from '#src/records/ask-redis.ts';
+import { OwnershipLost, VolumeRecords } from '#src/records/volume-record.ts';
 import { encodeRequest } from '#src/records/stored-request.ts';
 import { silentLog } from '#src/runtime/log.ts';
 import { systemClock } from '#src/runtime/clock.ts';
@@ -22,9 +23,11 @@ describe('volume record', () => {
   let server: RedisServer;
   let redis: Redis;
   let dir: string;
-  const createRecords = (o: { ownMs?: number; settleMs?: number } = {}): VolumeRecords =>
+  const createRecords = (
+    o: { redis?: Redis; ownMs?: number; settleMs?: number } = {},
+  ): VolumeRecords =>
     new VolumeRecords({
-      redis,
+      redis: o.redis ?? redis,
       prefix: 'csi',
       driver: 'd.example',
       ownMs: o.ownMs ?? 60_000,
@@ -64,18 +67,18 @@ describe('volume record', () => {
   it('is listed as open from the first open until it is closed', async () => {
     await open('a');
     assert.deepEqual([...(await openJobs(redis, 'csi', 'd.example'))], [[id, job]]);
-    await records().closeStored(id, 'a', 'answered');
+    await records().closeStored(id, 'a');
     assert.equal((await openJobs(redis, 'csi', 'd.example')).size, 0);
   });
 
   it('takes two Redis commands for a volume that is created at the first attempt', async () => {
     // Caches the scripts in Redis.
     await open('a');
-    await records().closeStored(id, 'a', 'answered');
+    await records().closeStored(id, 'a');
     await redis.del('{csi}:volume:d.example:u1');
     await redis.config('RESETSTAT');
     await open('b');
-    await records().closeStored(id, 'b', 'answered');
+    await records().closeStored(id, 'b');
     const stats = await redis.info('commandstats');
     assert.match(stats, /cmdstat_evalsha:calls=2,/);
     assert.doesNotMatch(stats, /cmdstat_eval:/);
@@ -104,23 +107,25 @@ describe('volume record', () => {
     });
 
     it('refuses a creation while a deletion is open', async () => {
-      await records().openDelete(id, { owner: 'a', job });
+      await records().openDelete(id, { owner: 'a', job, handle: 'h' });
       assert.equal((await open('b')).kind, 'busy');
       await records().leaveDeleting(id, 'a', 'Internal');
       assert.deepEqual(await open('b'), { kind: 'closed', state: 'deleting' });
     });
 
     it('refuses a creation once the volume is gone', async () => {
-      await records().openDelete(id, { owner: 'a', job });
+      await records().openDelete(id, { owner: 'a', job, handle: 'h' });
       await records().closeGone(id, 'a');
       assert.deepEqual(await open('b'), { kind: 'closed', state: 'gone' });
     });
 
     it('makes a deletion wait for an open creation', async () => {
       await open('a');
-      assert.equal((await records().openDelete(id, { owner: 'b', job })).kind, 'busy');
+      assert.equal((await records().openDelete(id, { owner: 'b', job, handle: 'h' })).kind, 'busy');
       await records().leaveAmbiguous(id, 'a', 'Unavailable');
-      assert.deepEqual(await records().openDelete(id, { owner: 'b', job }), { kind: 'creating' });
+      assert.deepEqual(await records().openDelete(id, { owner: 'b', job, handle: 'h' }), {
+        kind: 'creating',
+      });
     });
   });
 
@@ -142,7 +147,7 @@ describe('volume record', () => {
     it('refuses every write of an owner that was replaced', async () => {
       await openAndAbandon('dead');
       await open('b');
-      await assert.rejects(records().closeStored(id, 'dead', 'answered'), OwnershipLost);
+      await assert.rejects(records().closeStored(id, 'dead'), OwnershipLost);
       await assert.rejects(records().closeRefused(id, 'dead', 'Internal'), OwnershipLost);
       await assert.rejects(records().revert(id, 'dead'), OwnershipLost);
     });
@@ -185,53 +190,38 @@ describe('volume record', () => {
   });
 
   describe('record rule 5, resolve before deleting', () => {
-    async function storeAmbiguous(): Promise<void> {
+    it('opens no deletion while the creation is open', async () => {
       await open('a');
       await records().leaveAmbiguous(id, 'a', 'DeadlineExceeded');
-      await open('b');
-      await records().closeStored(id, 'b', 'seen');
-    }
-
-    it('has the creation sent again before an ambiguous volume is deleted', async () => {
-      await storeAmbiguous();
-      assert.deepEqual(await records().openDelete(id, { owner: 'c', job }), { kind: 'resolve' });
-      const resolved = await records().openResolve(id, { owner: 'c', job });
-      assert.deepEqual(resolved.kind === 'replay' && resolved.stored, planned);
+      assert.deepEqual(await records().openDelete(id, { owner: 'b', job, handle: 'h' }), {
+        kind: 'creating',
+      });
     });
 
     it('opens the deletion when our own repetition has succeeded', async () => {
-      await storeAmbiguous();
-      await records().openResolve(id, { owner: 'c', job });
-      await records().closeStored(id, 'c', 'answered');
-      assert.deepEqual(await records().openDelete(id, { owner: 'd', job }), { kind: 'opened' });
+      await open('a');
+      await records().leaveAmbiguous(id, 'a', 'DeadlineExceeded');
+      await records().openExisting(id, { owner: 'b', job });
+      await records().closeStored(id, 'b');
+      assert.deepEqual(await records().openDelete(id, { owner: 'c', job, handle: 'h' }), {
+        kind: 'opened',
+      });
     });
 
-    it('keeps mark and request, without expiry, when only the PV was seen', async () => {
-      await storeAmbiguous();
-      assert.equal(await redis.ttl('{csi}:volume:d.example:u1'), -1);
-      assert.equal(
-        await redis.hget('{csi}:volume:d.example:u1', 'req'),
-        encodeRequest(planned).request,
-      );
+    it('says how long a call of unknown end may still be at work', async () => {
+      await open('a');
+      await records().leaveAmbiguous(id, 'a', 'DeadlineExceeded');
+      const next = await open('b');
+      assert.ok(next.kind === 'replay' && next.settlesInMs > 100_000, JSON.stringify(next));
     });
 
-    it('becomes unambiguous by a refusal after the settle time', async () => {
+    it('says that no call is at work when the settle time is over', async () => {
       const quick = createRecords({ ownMs: 1, settleMs: 1 });
       await open('a', quick);
       await quick.leaveAmbiguous(id, 'a', 'DeadlineExceeded');
-      await open('b');
-      await records().closeStored(id, 'b', 'seen');
       await systemClock.sleep(10);
-      await quick.openResolve(id, { owner: 'c', job });
-      assert.equal(await quick.closeRefused(id, 'c', 'NotFound'), 'removed');
-      assert.deepEqual(await records().openDelete(id, { owner: 'd', job }), { kind: 'opened' });
-    });
-
-    it('is stored and ambiguous again when the repetition was not forwarded', async () => {
-      await storeAmbiguous();
-      await records().openResolve(id, { owner: 'c', job });
-      await records().revert(id, 'c');
-      assert.deepEqual(await records().openDelete(id, { owner: 'd', job }), { kind: 'resolve' });
+      const next = await open('b', quick);
+      assert.ok(next.kind === 'replay' && next.ambiguous && next.settlesInMs === 0);
     });
   });
 
@@ -244,7 +234,10 @@ describe('volume record', () => {
     it('opens nothing before a leader has confirmed the incarnation', async () => {
       await redis.flushall();
       assert.equal((await open('a')).kind, 'not-yet');
-      assert.equal((await records().openDelete(id, { owner: 'a', job })).kind, 'not-yet');
+      assert.equal(
+        (await records().openDelete(id, { owner: 'a', job, handle: 'h' })).kind,
+        'not-yet',
+      );
     });
 
     it('opens nothing during the quarantine, and says how long it lasts', async () => {
@@ -263,7 +256,10 @@ describe('volume record', () => {
     it('delays a deletion until the settle time of earlier calls is over', async () => {
       await empty(1);
       await systemClock.sleep(5);
-      assert.equal((await records().openDelete(id, { owner: 'a', job })).kind, 'settle');
+      assert.equal(
+        (await records().openDelete(id, { owner: 'a', job, handle: 'h' })).kind,
+        'settle',
+      );
     });
 
     it('opens unambiguous records again after the settle time', async () => {
@@ -291,7 +287,7 @@ describe('volume record', () => {
       await open('a', worker);
       await worker.leaveAmbiguous(id, 'a', 'Unavailable');
       await open('b', records());
-      await records().closeStored(id, 'b', 'answered');
+      await records().closeStored(id, 'b');
       assert.deepEqual(await worker.rewriteLostRecords(), []);
       await empty(1);
       assert.deepEqual(await worker.rewriteLostRecords(), []);
@@ -301,7 +297,161 @@ describe('volume record', () => {
     it('refuses a write of an owner whose record was lost', async () => {
       await open('a');
       await empty(1);
-      await assert.rejects(records().closeStored(id, 'a', 'answered'), OwnershipLost);
+      await assert.rejects(records().closeStored(id, 'a'), OwnershipLost);
+    });
+  });
+
+  describe('record rule 8, a Redis that went back', () => {
+    /** Brings Redis back to what it had before `between`, as a failover to a replica that lagged
+     * behind does. */
+    async function loseWritesOf(between: () => Promise<unknown>): Promise<void> {
+      const keys = await redis.keys('*');
+      const dumps = await Promise.all(keys.map((key) => redis.dumpBuffer(key)));
+      await between();
+      await redis.flushall();
+      for (const [at, key] of keys.entries()) {
+        const dump = dumps[at];
+        if (dump) await redis.restore(key, 0, dump);
+      }
+    }
+    let goBack: () => void = () => undefined;
+    const confirmed = () => redis.hget('{csi}:blessing:d.example', 'epoch');
+    const states = async (): Promise<string | null> =>
+      redis.hget('{csi}:volume:d.example:u1', 'state');
+
+    it('has the worker write its creation again whose opening was lost', async () => {
+      const worker = records();
+      await loseWritesOf(() => open('a', worker));
+      await worker.rewriteLostRecords();
+      await beginIncarnation('e2');
+      assert.deepEqual(await worker.rewriteLostRecords(), [job]);
+      const next = await open('b');
+      assert.ok(next.kind === 'replay' && next.ambiguous);
+    });
+
+    it('stops all openings until the leader has begun a new incarnation', async () => {
+      const worker = records();
+      await loseWritesOf(() => open('a', worker));
+      await worker.rewriteLostRecords();
+      assert.equal(await confirmed(), null);
+      assert.equal((await open('b')).kind, 'not-yet');
+    });
+
+    it('is noticed by the next opening of the same worker', async () => {
+      const worker = records();
+      await loseWritesOf(() => open('a', worker));
+      const other = { owner: 'b', job, planned, mode: 'plan' } as const;
+      assert.equal((await worker.openCreate('u2', other)).kind, 'not-yet');
+      assert.equal(await confirmed(), null);
+    });
+
+    it('is noticed when a deletion’s opening was lost', async () => {
+      const worker = records();
+      await loseWritesOf(() => worker.openDelete(id, { owner: 'a', job, handle: 'h' }));
+      await worker.rewriteLostRecords();
+      assert.equal(await confirmed(), null);
+    });
+
+    it('is noticed although an opening that was under way counts again', async () => {
+      const link = new Redis(server.url);
+      const worker = createRecords({ redis: link });
+      const first = () => open('a', worker);
+      const second = () =>
+        worker.openCreate('u2', { owner: 'b', job, planned, mode: 'plan' }).then(() => undefined);
+      let underWay = Promise.resolve();
+      await loseWritesOf(async () => {
+        const opened = first();
+        // Its arguments are those of now, but it reaches Redis only after it went back.
+        const send = link.evalsha.bind(link);
+        const wentBack = new Promise<void>((resolve) => (goBack = resolve));
+        link.evalsha = ((...args: Parameters<typeof send>) =>
+          wentBack.then(() => send(...args))) as typeof link.evalsha;
+        underWay = second();
+        link.evalsha = send;
+        await opened;
+      });
+      goBack();
+      await underWay;
+      await worker.rewriteLostRecords();
+      assert.equal(await confirmed(), null);
+      link.disconnect();
+    });
+
+    it('begins only one new incarnation for one loss', async () => {
+      const [first, second] = [records(), records()];
+      await loseWritesOf(async () => {
+        await open('a', first);
+        await second.openCreate('u2', { owner: 'b', job, planned, mode: 'plan' });
+      });
+      await first.rewriteLostRecords();
+      await beginIncarnation('e2');
+      await second.rewriteLostRecords();
+      assert.equal(await confirmed(), 'e2');
+    });
+
+    it('tells nothing of the lost call even where the record is closed by now', async () => {
+      const worker = records();
+      await loseWritesOf(() => open('a', worker));
+      const other = createRecords();
+      await open('b', other);
+      await other.closeStored(id, 'b');
+      await worker.rewriteLostRecords();
+      await beginIncarnation('e2');
+      await worker.rewriteLostRecords();
+      assert.equal(await states(), 'creating');
+    });
+
+    it('leaves a record alone whose opening was not lost', async () => {
+      const worker = records();
+      await open('a', worker);
+      await loseWritesOf(() => open('b'));
+      assert.deepEqual(await worker.rewriteLostRecords(), []);
+      assert.equal(await confirmed(), 'e1');
+    });
+
+    it('proves no absence by a refusal before calls from before the loss have ended', async () => {
+      const quick = createRecords({ ownMs: 1, settleMs: 60_000 });
+      await open('a', quick);
+      await quick.leaveAmbiguous(id, 'a', 'DeadlineExceeded');
+      await redis.hset('{csi}:volume:d.example:u1', 'call', '1');
+      await beginIncarnation('e2', 1);
+      await systemClock.sleep(5);
+      await open('b', quick);
+      assert.equal(await quick.closeRefused(id, 'b', 'Internal'), 'suspect');
+    });
+  });
+
+  describe('an opening that is sent again because its answer was lost', () => {
+    const asAgain = { owner: 'a', job, planned, mode: 'plan' } as const;
+
+    it('answers as before, and the record stays unambiguous', async () => {
+      await open('a');
+      assert.deepEqual(await records().openCreate(id, asAgain), { kind: 'opened' });
+      assert.equal(await records().closeRefused(id, 'a', 'Internal'), 'removed');
+    });
+
+    it('answers with the stored request again', async () => {
+      await open('z');
+      await records().leaveAnswered(id, 'z', volumeAnswer('h'));
+      const first = await open('a');
+      assert.deepEqual(await records().openCreate(id, asAgain), first);
+      assert.equal(await redis.hget('{csi}:volume:d.example:u1', 'n'), '2');
+    });
+
+    it('opens a deletion only once', async () => {
+      await records().openDelete(id, { owner: 'a', job, handle: 'h' });
+      assert.deepEqual(await records().openDelete(id, { owner: 'a', job, handle: 'h' }), {
+        kind: 'opened',
+      });
+      assert.equal(await redis.hget('{csi}:volume:d.example:u1', 'n'), '1');
+    });
+
+    it('is no loss of data', async () => {
+      const worker = records();
+      await open('a', worker);
+      await worker.openCreate(id, asAgain);
+      await worker.rewriteLostRecords();
+      assert.equal(await redis.hget('{csi}:blessing:d.example', 'epoch'), 'e1');
     });
   });
 
@@ -313,7 +463,10 @@ describe('volume record', () => {
       await setForeignLeader('csi-provisioner-0');
       const refused = await open('a');
       assert.ok(refused.kind === 'not-yet' && refused.reason.startsWith('csi-provisioner-0 holds'));
-      assert.equal((await records().openDelete(id, { owner: 'a', job })).kind, 'not-yet');
+      assert.equal(
+        (await records().openDelete(id, { owner: 'a', job, handle: 'h' })).kind,
+        'not-yet',
+      );
     });
 
     it('finishes what is open', async () => {
@@ -334,7 +487,7 @@ describe('volume record', () => {
     it('leaves nothing of a first attempt', async () => {
       await open('a');
       await records().revert(id, 'a');
-      assert.deepEqual(await redis.keys('*'), ['{csi}:blessing:d.example']);
+      assert.equal(await redis.exists('{csi}:volume:d.example:u1', '{csi}:open:d.example'), 0);
     });
 
     it('keeps the mark of the attempts before', async () => {
@@ -348,9 +501,9 @@ describe('volume record', () => {
     });
 
     it('leaves nothing of a first deletion attempt', async () => {
-      await records().openDelete(id, { owner: 'a', job });
+      await records().openDelete(id, { owner: 'a', job, handle: 'h' });
       await records().revert(id, 'a');
-      assert.deepEqual(await redis.keys('*'), ['{csi}:blessing:d.example']);
+      assert.equal(await redis.exists('{csi}:volume:d.example:u1', '{csi}:open:d.example'), 0);
     });
   });
 
@@ -374,14 +527,14 @@ describe('volume record', () => {
 
   it('creates a stored volume again only in mode `again`', async () => {
     await open('a');
-    await records().closeStored(id, 'a', 'answered');
+    await records().closeStored(id, 'a');
     assert.deepEqual(await open('b'), { kind: 'closed', state: 'stored' });
     const again = await records().openCreate(id, { owner: 'b', job, planned, mode: 'again' });
     assert.deepEqual(again.kind === 'replay' && again.stored, planned);
   });
 
   it('ends an open deletion as stored when the volume is to be kept after all', async () => {
-    await records().openDelete(id, { owner: 'a', job });
+    await records().openDelete(id, { owner: 'a', job, handle: 'h' });
     assert.equal(await records().endDeletion(id, 'b', 'stored'), 'busy');
     await records().leaveDeleting(id, 'a', 'Internal');
     assert.equal(await records().endDeletion(id, 'b', 'stored'), 'ok');
@@ -390,9 +543,9 @@ describe('volume record', () => {
 
   it('forgets a volume a day after it was stored or deleted', async () => {
     await open('a');
-    await records().closeStored(id, 'a', 'answered');
+    await records().closeStored(id, 'a');
     assert.ok((await redis.ttl('{csi}:volume:d.example:u1')) > 86_000);
-    await records().openDelete(id, { owner: 'b', job });
+    await records().openDelete(id, { owner: 'b', job, handle: 'h' });
     await records().closeGone(id, 'b');
     assert.ok((await redis.ttl('{csi}:volume:d.example:u1')) > 86_000);
   });

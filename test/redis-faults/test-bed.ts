@@ -64,7 +64,7 @@ export class TestBed {
           return Promise.resolve();
         },
       },
-      ownershipMs: OWN_MS,
+      quarantineMs: OWN_MS,
       log,
     });
     let isChecking = false;
@@ -141,7 +141,7 @@ export class TestBed {
     if (opened.kind !== 'opened' && opened.kind !== 'replay')
       return { kind: 'later', reason: opened.kind };
     if (this.volumes.has(uid)) {
-      await this.#records.closeStored(uid, owner, 'seen');
+      await this.#records.closeStored(uid, owner);
       return { kind: 'done' };
     }
     if (signal.aborted) {
@@ -150,7 +150,7 @@ export class TestBed {
     }
     await this.#call(uid);
     this.volumes.add(uid);
-    await this.#records.closeStored(uid, owner, 'answered');
+    await this.#records.closeStored(uid, owner);
     return { kind: 'done' };
   }
 

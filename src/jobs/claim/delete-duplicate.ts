@@ -27,7 +27,7 @@ export async function deleteDuplicateVolume(
   }
   switch (compareVolumes(current, completeVolume(stored.skeleton, answer))) {
     case 'same':
-      await ports.records.closeStored(attempt.id, attempt.owner, 'answered');
+      await ports.records.closeStored(attempt.id, attempt.owner);
       return { kind: 'done', note: `volume ${name} has this handle` };
     case 'unclear': {
       await keepAnswer(ports, created);
@@ -43,7 +43,7 @@ export async function deleteDuplicateVolume(
         const reason = `the duplicate volume ${handle} could not be deleted: ${failure}`;
         return { kind: 'retry', reason };
       }
-      await ports.records.closeStored(attempt.id, attempt.owner, 'answered');
+      await ports.records.closeStored(attempt.id, attempt.owner);
       const message = `the driver created a second volume ${handle} for this claim; it was deleted`;
       recordClaimEvent(ports, claim, { type: 'Warning', reason: 'ProvisioningFailed', message });
       return { kind: 'done', note: message };

@@ -8,13 +8,17 @@ import { sendStored } from './call-create-volume.ts';
 import { reportSuccess } from './store-volume.ts';
 
 /** Finishes a creation that an earlier run left open. If the PV of this claim exists, the record
- * closes without a call (invariant 4); otherwise the stored request is sent again (invariant 3). */
+ * closes without a call as soon as no earlier call is at work any more (invariant 4, record rule 5);
+ * otherwise the stored request is sent again (invariant 3). A PV that is Released is about to be
+ * deleted, so the request is sent again too. */
 export async function replayCreation(
   ports: ProcessorPorts,
   claimAttempt: ClaimAttempt,
   replay: Replay,
 ): Promise<Outcome> {
   const { attempt, claim } = claimAttempt;
+  // The PV of this answer may exist; storeVolume compares it.
+  if (replay.answer !== undefined) return sendStored(ports, claimAttempt, replay);
   // The name as stored: the flags that form names may have changed since the volume was planned.
   const { skeleton } = replay.stored;
   const { name } = skeleton.volume.metadata;
@@ -28,7 +32,13 @@ export async function replayCreation(
     await ports.records.revert(attempt.id, attempt.owner);
     return { kind: 'later', reason: `volume ${name} is being deleted` };
   }
-  await ports.records.closeStored(attempt.id, attempt.owner, 'seen');
+  if (volume.status?.phase === 'Released') return sendStored(ports, claimAttempt, replay);
+  if (replay.settlesInMs > 0) {
+    await ports.records.revert(attempt.id, attempt.owner);
+    const reason = `volume ${name} exists; an earlier call for it may still be at work`;
+    return { kind: 'later', reason, delayMs: replay.settlesInMs };
+  }
+  await ports.records.closeStored(attempt.id, attempt.owner);
   await reportSuccess(ports, claim, skeleton);
   return { kind: 'done', note: `volume ${name} exists already` };
 }

@@ -33,7 +33,7 @@ async function closeRecord(
 ): Promise<Outcome> {
   const { attempt, claim, stored, answer, wasSlow } = created;
   const { name } = volume.metadata;
-  await ports.records.closeStored(attempt.id, attempt.owner, 'answered');
+  await ports.records.closeStored(attempt.id, attempt.owner);
   ports.log.info(
     { claim: `${attempt.job.namespace}/${attempt.job.name}`, volume: name, handle: answer.handle },
     'volume provisioned',

@@ -64,7 +64,7 @@ async function deleteInDriver(
 ): Promise<Outcome | undefined> {
   const id = recordId(volume, ports.options);
   const attempt = startAttempt(ports, { id, job, incarnation });
-  const opened = await ports.records.openDelete(id, attempt);
+  const opened = await ports.records.openDelete(id, { ...attempt, handle: plan.handle });
   switch (opened.kind) {
     case 'opened': {
       const { endpoint: gateway = ports.endpoint } = opened;
@@ -73,11 +73,10 @@ async function deleteInDriver(
     }
     case 'gone':
       return undefined;
-    case 'resolve':
     case 'creating':
-      return resolveCreation(ports, attempt, { volume, run }, opened.kind === 'creating');
+      return resolveCreation(ports, attempt, { volume, run });
     case 'settle': {
-      const reason = 'an ambiguous call may still be at work in the driver';
+      const reason = 'after a loss of Redis’ data, an earlier call may still be at work';
       return { kind: 'later', reason, delayMs: opened.waitMs };
     }
     case 'busy':

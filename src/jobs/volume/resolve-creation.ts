@@ -8,19 +8,15 @@ import { deleteDuplicateVolume } from '../claim/delete-duplicate.ts';
 import type { VolumeRun } from '../report-events.ts';
 import type { ProcessorPorts } from '../ports.ts';
 
-/** Repeats the CreateVolume of a volume before its deletion, because its creation is open or ended
- * ambiguously: only its success proves that no earlier call is still at work (record rule 5). The
- * PV exists already, so the answer is only compared with it.
- * @param isOpen whether the creation is still open */
+/** Repeats the CreateVolume of a volume before its deletion, because its creation is open: only its
+ * success proves that no earlier call is still at work (record rule 5). The PV exists already, so
+ * the answer is only compared with it. */
 export async function resolveCreation(
   ports: ProcessorPorts,
   attempt: Attempt,
   { volume, run }: VolumeRun,
-  isOpen: boolean,
 ): Promise<Outcome> {
-  const opened = await (isOpen
-    ? ports.records.openExisting(attempt.id, attempt)
-    : ports.records.openResolve(attempt.id, attempt));
+  const opened = await ports.records.openExisting(attempt.id, attempt);
   if (opened.kind === 'busy' || opened.kind === 'not-yet') return waitForRecord(opened);
   if (opened.kind !== 'replay')
     return { kind: 'later', reason: 'the volume record changed meanwhile', delayMs: 0 };
@@ -28,7 +24,7 @@ export async function resolveCreation(
   const outcome = await sendStored(ports, claimAttempt, opened, async (_, created) => {
     if (compareVolumes(volume, completeVolume(created.stored.skeleton, created.answer)) !== 'same')
       return deleteDuplicateVolume(ports, created, volume.metadata);
-    await ports.records.closeStored(attempt.id, attempt.owner, 'answered');
+    await ports.records.closeStored(attempt.id, attempt.owner);
     return { kind: 'done' };
   });
   return outcome.kind === 'done'

@@ -280,7 +280,7 @@ describe('reconcileClaim', () => {
       assert.equal((await rig.record(claim.metadata.uid))['state'], 'suspect');
     });
 
-    it('sends no second call if the PV exists already', async () => {
+    it('sends no second call if the PV exists already, and closes once settled', async () => {
       const claim = await rig.claim();
       // As if the worker died between writing the PV and closing the record.
       class DyingRecords extends VolumeRecords {
@@ -303,12 +303,15 @@ describe('reconcileClaim', () => {
       await rig.redis.hset(
         `{csi}:volume:sample.csi.sutler.dev:${claim.metadata.uid}`,
         'until',
-        '1',
+        String(Date.now() - 1),
       );
+      const outcome = await rig.provision(claim);
+      assert.ok(outcome.kind === 'later' && outcome.reason.includes('may still be at work'));
+      await rig.redis.hset(`{csi}:volume:sample.csi.sutler.dev:${claim.metadata.uid}`, 'call', '1');
       assert.equal((await rig.provision(claim)).kind, 'done');
       assert.equal(creates().length, 1);
       const record = await rig.record(claim.metadata.uid);
-      assert.deepEqual([record['state'], record['amb']], ['stored', '1']);
+      assert.deepEqual([record['state'], record['amb']], ['stored', '0']);
     });
   });
 

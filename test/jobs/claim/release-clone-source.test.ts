@@ -4,7 +4,7 @@ import { releaseCloneSource } from '#src/jobs/claim/release-clone-source.ts';
 import { isInvalid } from '#src/kube/kube-error.ts';
 import type { Claim } from '#src/kube/objects.ts';
 import { claims } from '#src/kube/resources.ts';
-import { RecordsUnavailable } from '#src/records/volume-record.ts';
+import { RecordsUnavailable } from '#src/records/ask-redis.ts';
 import { openReleaseRig, type ReleaseRig } from '../release-rig.ts';
 
 const OURS = 'provisioner.storage.kubernetes.io/cloning-protection';

@@ -79,6 +79,7 @@ describe('a worker with several gateways', () => {
     assert.ok(volume !== undefined);
     const released = await rig.setPhase(volume, 'Released');
     await rig.redis.hset(`{csi}:volume:${DRIVER}:${claim.metadata.uid}`, {
+      state: 'creating',
       amb: '1',
       req: 'AA==',
       ep: 'unix:///before',

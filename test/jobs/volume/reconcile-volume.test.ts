@@ -284,8 +284,9 @@ describe('reconcileVolume', () => {
     await rig.provision(claim);
     const volume = await rig.volumeOf(claim);
     assert.ok(volume);
-    // As if a run closed the record after it only read the PV: the record stays ambiguous.
+    // As if no run had closed the record since.
     await rig.redis.hset(`{csi}:volume:sample.csi.sutler.dev:${claim.metadata.uid}`, {
+      state: 'creating',
       amb: '1',
       req: (await requestOf(claim.metadata.uid)) ?? '',
       skel: skeleton,
