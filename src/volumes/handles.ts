@@ -50,6 +50,16 @@ export function mayBeSame(a: VolumeParts, b: VolumeParts): boolean {
   return zones.some((zone) => otherZones.includes(zone));
 }
 
+/** Why the volume of a PV is kept that should be deleted: another PV may stand for it too.
+ * @param other  name of that PV */
+export function explainShared(volume: VolumeParts, other: string): string {
+  const { id = '' } = identityOf(volume) ?? {};
+  return (
+    `PersistentVolume ${other} has the handle ${id} too, so the volume is kept; ` +
+    'remove one of the two by hand'
+  );
+}
+
 /** Whether two PVs stand for one volume. `unclear`: they are stored in different forms or name no
  * volume; the caller may not delete either because of this answer. */
 export function compareVolumes(a: VolumeParts, b: VolumeParts): 'same' | 'other' | 'unclear' {
