@@ -4,6 +4,7 @@ import type { Outcome } from '../../queue/outcome.ts';
 import { deletionSecret } from '../../volumes/deletion.ts';
 import { compareVolumes } from '../../volumes/handles.ts';
 import { completeVolume } from '../../volumes/persistent-volume.ts';
+import { MAX_READ_AGE_MS } from '../attempt.ts';
 import { recordClaimEvent, reportProvisioningFailed } from '../report-events.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { readSecretValues, redactDriverError } from '../secret-values.ts';
@@ -20,6 +21,7 @@ export async function deleteDuplicateVolume(
   const { attempt, claim, stored, answer } = created;
   const { handle } = answer;
   const { name } = metadata;
+  const readMs = ports.clock.nowMs();
   const current = await ports.kube.get<Volume>(volumes, { name });
   if (current?.spec.claimRef?.uid !== attempt.id) {
     await keepAnswer(ports, created);
@@ -38,7 +40,7 @@ export async function deleteDuplicateVolume(
       return { kind: 'retry', reason };
     }
     case 'other': {
-      const failure = await sendDeletion(ports, created, metadata);
+      const failure = await sendDeletion(ports, created, metadata, readMs);
       if (failure !== undefined) {
         const reason = `the duplicate volume ${handle} could not be deleted: ${failure}`;
         return { kind: 'retry', reason };
@@ -52,11 +54,13 @@ export async function deleteDuplicateVolume(
 }
 
 /** Sends DeleteVolume for the duplicate. The record stays open.
+ * @param readMs  when the PV was read that names another volume
  * @returns why the volume may still exist; undefined if it is deleted */
 async function sendDeletion(
   ports: ProcessorPorts,
   created: CreatedVolume,
   metadata: NewVolume['metadata'],
+  readMs: number,
 ): Promise<string | undefined> {
   const { attempt, stored, answer } = created;
   const secrets = await readSecretValues(ports, deletionSecret(metadata));
@@ -64,7 +68,7 @@ async function sendDeletion(
     await keepAnswer(ports, created);
     return secrets.message;
   }
-  const { notAfterMs } = attempt;
+  const notAfterMs = Math.min(attempt.notAfterMs, readMs + MAX_READ_AGE_MS);
   try {
     await ports.csi.deleteVolume(
       { volumeId: answer.handle, secrets: secrets.values },
