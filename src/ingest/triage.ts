@@ -122,6 +122,6 @@ export function triageVolume(
   const verdict = judgeVolume(volume, driver);
   if (verdict.kind === 'ignore') return verdict;
   const other = verdict.kind === 'delete' ? findOther(volume) : undefined;
-  if (other !== undefined) return { kind: 'refuse', reason: explainShared(volume, other) };
+  if (other !== undefined) return { kind: 'refuse', reason: explainShared(other) };
   return { kind: 'job', key: { kind: 'volume', uid, namespace: '', name } };
 }

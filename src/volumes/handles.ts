@@ -50,12 +50,11 @@ export function mayBeSame(a: VolumeParts, b: VolumeParts): boolean {
   return zones.some((zone) => otherZones.includes(zone));
 }
 
-/** Why the volume of a PV is kept that should be deleted: another PV may stand for it too.
+/** Why a volume is kept that should be deleted: another PV may stand for it too.
  * @param other  name of that PV */
-export function explainShared(volume: VolumeParts, other: string): string {
-  const { id = '' } = identityOf(volume) ?? {};
+export function explainShared(other: string): string {
   return (
-    `PersistentVolume ${other} has the handle ${id} too, so the volume is kept; ` +
+    `PersistentVolume ${other} has the same handle, so the volume is kept; ` +
     'remove one of the two by hand'
   );
 }

@@ -289,6 +289,6 @@ describe('triageVolume', () => {
   it('refuses two PVs with the same handle, and names the other one', () => {
     const triage = triageVolume(aVolume(), driver, () => 'other');
     assert.ok(triage.kind === 'refuse');
-    assert.match(triage.reason, /^PersistentVolume other has the handle test-volume-id too/);
+    assert.match(triage.reason, /^PersistentVolume other has the same handle/);
   });
 });

@@ -83,9 +83,8 @@ async function refuseIfShared(
   await revert();
   if (other === 'unknown') return NOT_COMPARED;
   const { name, resourceVersion: seen } = other.metadata;
-  const message = explainShared(volume, name);
   return refuseDeletion(ports, deletion, {
-    message,
+    message: explainShared(name),
     waitsFor: [{ resource: volumes.plural, name, seen }],
   });
 }
