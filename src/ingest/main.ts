@@ -17,6 +17,7 @@ import { ownershipMs, quarantineMs } from '../records/flags.ts';
 import { redisIncarnationStore } from '../records/incarnation.ts';
 import { openJobs } from '../records/open-jobs.ts';
 import { openRecords } from '../records/open-records.ts';
+import { redisSharedHandles } from '../records/shared-handles.ts';
 import { systemClock, timerMs } from '../runtime/clock.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
 import { Listeners } from '../runtime/listeners.ts';
@@ -27,6 +28,7 @@ import { DemandWatch } from './demand-watch.ts';
 import { flags as table, summary } from './flags.ts';
 import { ForeignLeader, IDENTITY_PREFIX } from './foreign-leader.ts';
 import { GatewayFailover } from './gateway-failover.ts';
+import { HandlePublisher } from './handle-publisher.ts';
 import { IncarnationCheck } from './incarnation-check.ts';
 import { LeaderGate } from './leader-gate.ts';
 import { Leadership, type LeaseStatus } from './leadership.ts';
@@ -117,17 +119,15 @@ function openEvents({ context, connections: { kube }, driver }: Base): EventReco
 }
 
 /** Lists and watches; only the leader writes an event for a volume that must not be deleted. */
-function openWatcher(
-  { context, connections: { kube }, driver, gate }: Base,
-  events: EventRecorder,
-  changes: Listeners<string>,
-): Watcher {
+function openWatcher(base: Base, events: EventRecorder, changes: Listeners<string>): Watcher {
+  const { context, connections, driver, gate } = base;
   const { closers, health, log, metrics } = context;
-  const watcher = new Watcher({
-    client: kube,
+  const watcher: Watcher = new Watcher({
+    client: connections.kube,
     driver: { ...driver, inTreeName: inTreeNameOf(driver.name) },
     gate,
     onObject: (object) => changes.notify(object),
+    onSharedHandles: () => publisher.changed(),
     onRefused(volume, reason) {
       if (gate.isAllowing) events.record(volumeFailedDelete(volume, reason));
     },
@@ -136,7 +136,24 @@ function openWatcher(
   });
   closers.add('watcher', () => watcher.stop());
   health.ready('kubernetes', () => watcher.trouble);
+  const publisher = openHandlePublisher(base, watcher);
   return watcher;
+}
+
+/** Tells the workers which handles several PVs name. */
+function openHandlePublisher(
+  { context: { flags, closers, log }, connections: { link, marker }, driver }: Base,
+  watcher: Watcher,
+): HandlePublisher {
+  const publisher = new HandlePublisher({
+    watcher,
+    store: redisSharedHandles(link.redis, flags.redisPrefix, driver.name),
+    isRedisOurs: () => marker.isOurs,
+    clock: systemClock,
+    log,
+  });
+  closers.add('handle publisher', () => publisher.stop());
+  return publisher;
 }
 
 /** Promotes parked keys when the object changes that they wait for. */

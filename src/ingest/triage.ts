@@ -6,7 +6,7 @@ import type { Claim, Class, Volume } from '../kube/objects.ts';
 import type { JobKey } from '../queue/contract.ts';
 import { judgeVolume } from '../volumes/deletion.ts';
 import { judgeClaim } from '../volumes/eligibility.ts';
-import { identityOf } from '../volumes/handles.ts';
+import { explainShared } from '../volumes/handles.ts';
 import type { DriverNames } from '../volumes/driver-facts.ts';
 import { isTerminatingCloneSource } from '../volumes/source-use.ts';
 import { hasFinalizer } from '../volumes/finalizer-patches.ts';
@@ -111,23 +111,17 @@ function isDeletedCloneSource(claim: Claim, driver: TriageDriver): boolean {
 }
 
 /** Whether a volume needs a job. Two PVs with the same handle are both refused: deleting one's
- * volume would destroy the other's data. */
+ * volume would destroy the other's data.
+ * @param findOther  finds another PV that may stand for the same volume, by its name */
 export function triageVolume(
   volume: Volume,
   driver: DriverNames,
-  isHandleShared: (volume: Volume) => boolean,
+  findOther: (volume: Volume) => string | undefined,
 ): Triage {
   const { uid, name } = volume.metadata;
   const verdict = judgeVolume(volume, driver);
   if (verdict.kind === 'ignore') return verdict;
-  if (verdict.kind === 'delete' && isHandleShared(volume)) {
-    const { id = '' } = identityOf(volume) ?? {};
-    return {
-      kind: 'refuse',
-      reason:
-        `another PersistentVolume has the handle ${id} too, so its volume is kept; ` +
-        'remove one of the two by hand',
-    };
-  }
+  const other = verdict.kind === 'delete' ? findOther(volume) : undefined;
+  if (other !== undefined) return { kind: 'refuse', reason: explainShared(other) };
   return { kind: 'job', key: { kind: 'volume', uid, namespace: '', name } };
 }

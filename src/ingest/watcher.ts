@@ -9,6 +9,7 @@ import {
 import { claims, classes, keyOf, volumes, type Resource } from '../kube/resources.ts';
 import type { JobKey } from '../queue/contract.ts';
 import { objectId, parseObjectId } from '../queue/wait-list.ts';
+import type { HandleSharers } from '../records/shared-handles.ts';
 import { unlessAborted } from '../runtime/abort.ts';
 import type { Registry } from '../runtime/metrics.ts';
 import type { Logger } from '../runtime/log.ts';
@@ -37,6 +38,8 @@ export interface WatcherOptions {
   /** Called when a claim, class or volume was added, modified or deleted, with its id in the wait
    * list. */
   readonly onObject?: (object: string) => void;
+  /** Called when it changed which PVs share a handle. */
+  readonly onSharedHandles?: () => void;
   readonly log: Logger;
   readonly metrics: Registry;
 }
@@ -108,6 +111,16 @@ export class Watcher {
     );
   }
 
+  /** Whether changes of PVs arrive at once, so that `sharedHandles` misses none. */
+  get isFollowingVolumes(): boolean {
+    return this.#volumes.isFollowing;
+  }
+
+  /** The PVs of this driver by each handle that several of them name. */
+  sharedHandles(): HandleSharers {
+    return this.#handles.sharedOf(this.#options.driver.name);
+  }
+
   async stop(): Promise<void> {
     await Promise.all([...this.#reflectors.values()].map((reflector) => reflector.stop()));
   }
@@ -152,7 +165,7 @@ export class Watcher {
 
   #volumeChanged(change: Change<Volume>): void {
     const { type, object, previous } = change;
-    this.#handles.apply(change);
+    if (this.#handles.apply(change)) this.#options.onSharedHandles?.();
     this.#claimed.apply(change);
     if (type === 'deleted') this.#enqueueClaimOf(object);
     for (const name of this.#handles.othersOf(change)) {
@@ -206,7 +219,7 @@ export class Watcher {
 
   #triageVolume(volume: Volume): Triage {
     return triageVolume(volume, this.#options.driver, (candidate) =>
-      this.#handles.isShared(candidate),
+      this.#handles.findOther(candidate),
     );
   }
 }

@@ -12,6 +12,7 @@ import type { Outcome } from '../queue/outcome.ts';
 import { ownershipMs } from '../records/flags.ts';
 import { VolumeNames } from '../records/names-in-use.ts';
 import { openSources } from '../records/open-sources.ts';
+import { redisSharedHandles } from '../records/shared-handles.ts';
 import { VolumeRecords } from '../records/volume-record.ts';
 import { systemClock, timerMs } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
@@ -145,6 +146,7 @@ function createPorts(
     counts: createOperationCounts(metrics),
     classOf: parts.caches.classOf,
     attachedTo: parts.caches.attachedTo,
+    sharersOf: redisSharedHandles(link.redis, flags.redisPrefix, driver.name).sharersOf,
     driver: () => ({ ...connections.driver.current(), inTreeName }),
     options: { ...flags, gates: parts.gates, defaultFsType: flags.defaultFstype, identity },
     timeoutMs: flags.timeoutMs,

@@ -3,6 +3,7 @@ import type { KubeClient } from '../kube/client.ts';
 import type { EventRecorder } from '../kube/events.ts';
 import type { Class, VolumeAttachment } from '../kube/objects.ts';
 import type { VolumeNames } from '../records/names-in-use.ts';
+import type { SharedHandles } from '../records/shared-handles.ts';
 import type { VolumeRecords } from '../records/volume-record.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
@@ -28,6 +29,8 @@ export interface ProcessorPorts {
   readonly classOf: (name: string) => Class | undefined;
   /** The attachments of a PV by its name, from caches.ts; none if the driver does not attach. */
   readonly attachedTo: (volume: string) => readonly VolumeAttachment[];
+  /** The PVs that share a handle, by its name, as ingest published them; see shared-handles.ts. */
+  readonly sharersOf: SharedHandles['sharersOf'];
   /** The driver's name and capabilities as they are now. */
   readonly driver: () => DriverFacts;
   /** The flags that the rules of src/volumes/ read. */

@@ -45,6 +45,9 @@ export interface Reflector<T> {
   readonly size: number;
   /** Why the store may be outdated, in one line for /readyz; undefined while it is not. */
   readonly trouble: string | undefined;
+  /** Whether a watch is open, so that changes arrive at once. `trouble` is less strict: it is not
+   * reported for an interruption from which the reflector usually recovers, such as a relist. */
+  readonly isFollowing: boolean;
   stop(): Promise<void>;
 }
 
@@ -103,6 +106,10 @@ class ListWatch<T extends Transformed> implements Reflector<T> {
     return this.#stopped.signal.aborted ? `${this.#title}: stopped` : this.#trouble;
   }
 
+  get isFollowing(): boolean {
+    return this.#isOpen && !this.#stopped.signal.aborted;
+  }
+
   get(key: string): T | undefined {
     return this.#store.get(key);
   }
@@ -136,7 +143,6 @@ class ListWatch<T extends Transformed> implements Reflector<T> {
 
   /** @returns the pause before the next cycle */
   async #cycle(): Promise<number> {
-    this.#isOpen = false;
     this.#isGood = false;
     try {
       this.#version ??= await this.#relist();
@@ -156,6 +162,8 @@ class ListWatch<T extends Transformed> implements Reflector<T> {
           'watch interrupted',
         );
       return pauseMs;
+    } finally {
+      this.#isOpen = false;
     }
   }
 

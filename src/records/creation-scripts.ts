@@ -41,6 +41,7 @@ export const openCreate = defineNamedScript({
       ...shared.OPENED,
       ambiguous: 'flag',
       settlesInMs: 'number',
+      lastCode: 'text',
       ...REQUEST,
       answer: 'text',
     },
@@ -50,11 +51,11 @@ local function answerOpened()
   return {'opened', 'incarnation', incarnation, 'count', countOpening(), 'endpoint', activeEndpoint}
 end
 local function answerReplay(settlesInMs)
-  local req, skel, secretRef, ep, ans = unpack(redis.call(
-    'HMGET', recordKey, 'req', 'skel', 'secret', 'ep', 'ans'))
+  local req, skel, secretRef, ep, ans, code = unpack(redis.call(
+    'HMGET', recordKey, 'req', 'skel', 'secret', 'ep', 'ans', 'code'))
   return {'replay', 'incarnation', incarnation, 'count', countOpening(), 'ambiguous', amb,
     'settlesInMs', settlesInMs, 'request', req or '', 'skeleton', skel or '',
-    'secret', secretRef or '', 'endpoint', ep or '', 'answer', ans or ''}
+    'secret', secretRef or '', 'endpoint', ep or '', 'answer', ans or '', 'lastCode', code or ''}
 end
 if not state then
   if mode == 'existing' then return {'none'} end

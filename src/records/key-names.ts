@@ -22,6 +22,9 @@ export const incarnationKey = nameDriverKeys('blessing');
 /** Hash of the one gateway of a driver that gets calls; see active-gateway.ts. */
 export const activeGatewayKey = nameDriverKeys('gateway');
 
+/** Hash of the handles that several PVs name; see shared-handles.ts. */
+export const sharedHandlesKey = nameDriverKeys('shared');
+
 /** Hash of volumes that audits found unknown, handle to time; see audit-ledger.ts. */
 export const auditKey = nameDriverKeys('audit');
 

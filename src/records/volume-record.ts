@@ -134,11 +134,11 @@ export class VolumeRecords {
       this.#leftOpen.addOpened(id, { job, texts: sent, incarnation });
       return { kind, ...endpointField(endpoint) };
     }
-    const { request, skeleton, secret, ambiguous, settlesInMs } = answer;
+    const { request, skeleton, secret, ambiguous, settlesInMs, lastCode } = answer;
     const found = { request, skeleton, secret, endpoint };
     this.#leftOpen.addTakenUp(id, { job, texts: found, incarnation });
-    const stored = decodeRequest(found);
-    return { kind, stored, ambiguous, settlesInMs, answer: decodeAnswer(answer.answer) };
+    const facts = { ambiguous, settlesInMs, lastCode, answer: decodeAnswer(answer.answer) };
+    return { kind, stored: decodeRequest(found), ...facts };
   }
 
   /** The PV exists, and no earlier call is at work: our own call succeeded, or the settle time is

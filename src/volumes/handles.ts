@@ -50,6 +50,15 @@ export function mayBeSame(a: VolumeParts, b: VolumeParts): boolean {
   return zones.some((zone) => otherZones.includes(zone));
 }
 
+/** Why a volume is kept that should be deleted: another PV may stand for it too.
+ * @param other  name of that PV */
+export function explainShared(other: string): string {
+  return (
+    `PersistentVolume ${other} has the same handle, so the volume is kept; ` +
+    'remove one of the two by hand'
+  );
+}
+
 /** Whether two PVs stand for one volume. `unclear`: they are stored in different forms or name no
  * volume; the caller may not delete either because of this answer. */
 export function compareVolumes(a: VolumeParts, b: VolumeParts): 'same' | 'other' | 'unclear' {

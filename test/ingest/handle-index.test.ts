@@ -12,11 +12,12 @@ describe('HandleIndex', () => {
   it('finds a handle that two PVs share, until one is deleted', () => {
     const index = new HandleIndex();
     index.apply({ type: 'added', object: first });
-    assert.ok(!index.isShared(first));
+    assert.ok(index.findOther(first) === undefined);
     index.apply({ type: 'added', object: second });
-    assert.ok(index.isShared(first) && index.isShared(second));
+    assert.equal(index.findOther(first), second.metadata.name);
+    assert.equal(index.findOther(second), first.metadata.name);
     index.apply({ type: 'deleted', object: second });
-    assert.ok(!index.isShared(first));
+    assert.ok(index.findOther(first) === undefined);
   });
 
   it('follows a PV whose handle changes', () => {
@@ -31,7 +32,7 @@ describe('HandleIndex', () => {
       }),
       previous: second,
     });
-    assert.ok(!index.isShared(first));
+    assert.ok(index.findOther(first) === undefined);
   });
 
   const inTree = (name: string, pdName: string, zones?: string): Volume =>
@@ -49,17 +50,17 @@ describe('HandleIndex', () => {
     const index = new HandleIndex();
     for (const object of [inTree('a', 'disk'), inTree('b', 'disk'), inTree('c', 'another')])
       index.apply({ type: 'added', object });
-    assert.ok(index.isShared(inTree('a', 'disk')));
-    assert.ok(!index.isShared(inTree('c', 'another')));
+    assert.equal(index.findOther(inTree('a', 'disk')), 'b');
+    assert.ok(index.findOther(inTree('c', 'another')) === undefined);
   });
 
   it('tells apart disks of the same name in two zones', () => {
     const index = new HandleIndex();
     const [a, b] = [inTree('a', 'disk', 'us-central1-a'), inTree('b', 'disk', 'us-central1-b')];
     for (const object of [a, b]) index.apply({ type: 'added', object });
-    assert.ok(!index.isShared(a));
+    assert.ok(index.findOther(a) === undefined);
     index.apply({ type: 'added', object: inTree('c', 'disk') });
-    assert.ok(index.isShared(a) && index.isShared(b));
+    assert.deepEqual([index.findOther(a), index.findOther(b)], ['c', 'c']);
   });
 
   it('names the PVs left with a handle when another is deleted or changes its handle', () => {
@@ -80,10 +81,33 @@ describe('HandleIndex', () => {
     assert.deepEqual(index.othersOf(changed), [first.metadata.name]);
   });
 
+  it('tells when a change begins or ends the sharing of a handle', () => {
+    const index = new HandleIndex();
+    assert.ok(!index.apply({ type: 'added', object: first }));
+    assert.ok(index.apply({ type: 'added', object: second }));
+    assert.ok(!index.apply({ type: 'modified', object: second, previous: second }));
+    assert.ok(index.apply({ type: 'deleted', object: second, previous: second }));
+    assert.ok(!index.apply({ type: 'deleted', object: first, previous: first }));
+  });
+
+  it('lists the shared handles of one driver', () => {
+    const index = new HandleIndex();
+    const csi = { driver: 'other.example', volumeHandle: 'theirs' };
+    const foreign = ['x', 'y'].map((name) => aVolume({ metadata: { name }, spec: { csi } }));
+    const unshared = aVolume({
+      metadata: { name: 'third' },
+      spec: { csi: { driver: DRIVER, volumeHandle: 'new' } },
+    });
+    for (const object of [first, second, unshared, ...foreign])
+      index.apply({ type: 'added', object });
+    const names = [first.metadata.name, second.metadata.name];
+    assert.deepEqual([...index.sharedOf(DRIVER)], [[first.spec.csi?.volumeHandle, names]]);
+  });
+
   it('ignores an in-tree PV that is invalid for its driver', () => {
     const index = new HandleIndex();
     const invalid = inTree('a', 'disk', 'nonsense__us-central1-a');
     index.apply({ type: 'added', object: invalid });
-    assert.ok(!index.isShared(invalid));
+    assert.ok(index.findOther(invalid) === undefined);
   });
 });

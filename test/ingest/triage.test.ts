@@ -278,7 +278,7 @@ describe('judgeVolumeChange', () => {
 describe('triageVolume', () => {
   it('makes a job for a volume that should be deleted', () => {
     assert.deepEqual(
-      triageVolume(aVolume(), driver, () => false),
+      triageVolume(aVolume(), driver, () => undefined),
       {
         kind: 'job',
         key: { kind: 'volume', uid: 'volume-uid', namespace: '', name: 'test-testi' },
@@ -286,8 +286,9 @@ describe('triageVolume', () => {
     );
   });
 
-  it('refuses two PVs with the same handle', () => {
-    const triage = triageVolume(aVolume(), driver, () => true);
-    assert.ok(triage.kind === 'refuse' && triage.reason.includes('test-volume-id'));
+  it('refuses two PVs with the same handle, and names the other one', () => {
+    const triage = triageVolume(aVolume(), driver, () => 'other');
+    assert.ok(triage.kind === 'refuse');
+    assert.match(triage.reason, /^PersistentVolume other has the same handle/);
   });
 });

@@ -222,7 +222,7 @@ describe('watcher', () => {
     });
     await createReleased('one-of-two');
     const reason =
-      'another PersistentVolume has the handle twice too, so its volume is kept; ' +
+      'PersistentVolume retained has the same handle, so the volume is kept; ' +
       'remove one of the two by hand';
     const line = `one-of-two: ${reason}`;
     assert.deepEqual(refused, [line]);

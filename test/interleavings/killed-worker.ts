@@ -119,6 +119,7 @@ const ports: ProcessorPorts = {
   counts: createOperationCounts(new Registry()),
   classOf: () => cls,
   attachedTo: () => [],
+  sharersOf: () => Promise.resolve([]),
   driver: () => ({
     name: orders.driver,
     pluginCapabilities: new Set(['CONTROLLER_SERVICE']),

@@ -131,6 +131,7 @@ export async function openRig(): Promise<Rig> {
     counts: createOperationCounts(metrics),
     classOf: (name) => classes.get(name),
     attachedTo: () => [],
+    sharersOf: () => Promise.resolve([]),
     driver: () => ({
       name: DRIVER,
       pluginCapabilities: new Set(['CONTROLLER_SERVICE']),

@@ -325,6 +325,22 @@ describe('after a watch has ended', () => {
     });
   }
 
+  it('follows the collection only while a watch is open', async () => {
+    const duringLists: boolean[] = [];
+    cluster.onList = (seen, reply) => {
+      duringLists.push(reflector.isFollowing);
+      return listAll(seen, reply);
+    };
+    const reflector = start();
+    await until(() => reflector.isFollowing, 'the watch is open');
+    cluster.onWatch = firstTimes(1, refuse(410, 'Expired', 'too old'), openWatch);
+    lastWatch().end();
+    await until(() => lists().length === 2 && reflector.isFollowing, 'it follows again');
+    assert.deepEqual(duringLists, [false, false]);
+    await reflector.stop();
+    assert.ok(!reflector.isFollowing);
+  });
+
   it('backs off between the lists after repeated 410', async () => {
     const { clock, sleptMs } = recordSleeps();
     cluster.onWatch = firstTimes(4, refuse(410, 'Expired'), openWatch);

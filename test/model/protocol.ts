@@ -53,6 +53,8 @@ interface Worker {
   readonly sendTicks: number;
   /** The claim existed and was unbound when it was read. */
   readonly wanted: boolean;
+  /** The claim was gone when it was read. */
+  readonly isClaimGone: boolean;
   /** Handle in the PV that was read, for a volume's run; 0 in a claim's run. */
   readonly volume: number;
   /** Handle in the driver's answer. */
@@ -150,6 +152,7 @@ const IDLE: Worker = {
   stage: 'idle',
   sendTicks: 0,
   wanted: false,
+  isClaimGone: false,
   volume: 0,
   answer: 0,
   remembers: false,
@@ -691,7 +694,11 @@ class Stepper {
     const isListed = isOpen(s.record);
     const wanted = s.claim === 'pending';
     if (wanted || (isListed && s.record.state !== 'deleting'))
-      this.#advance(who, `reads the claim (${s.claim})`, { stage: 'claim read', wanted });
+      this.#advance(who, `reads the claim (${s.claim})`, {
+        stage: 'claim read',
+        wanted,
+        isClaimGone: s.claim === 'gone',
+      });
     if (s.pv === 'released' || (isListed && s.record.state === 'deleting')) this.#readVolume(who);
   }
 
@@ -719,12 +726,13 @@ class Stepper {
     const { pv, pvTerminating, record } = this.#state;
     if (this.#worker(who).answer !== 0)
       return this.#advance(who, 'has the answer already', { stage: 'answered' });
+    const isDoomed = pv === 'released' || this.#worker(who).isClaimGone;
     const isUnsettled = record.ambiguous && !record.wasSettled && this.#protocol.rules.resolve;
     if (pv === 'none') this.#advance(who, 'finds no PV', { stage: 'may create' });
-    else if (pvTerminating || (pv !== 'released' && isUnsettled))
+    else if (pvTerminating || (!isDoomed && isUnsettled))
       this.#advance(who, 'finds the PV, and has to wait', { stage: 'not sent' });
-    else if (pv === 'released' && this.#protocol.rules.resolve)
-      this.#advance(who, 'finds the PV Released', { stage: 'may create' });
+    else if (isDoomed && this.#protocol.rules.resolve)
+      this.#advance(who, 'finds the PV, about to be deleted', { stage: 'may create' });
     else this.#advance(who, 'finds the PV', { stage: 'seen' });
   }
 
@@ -853,10 +861,10 @@ class Stepper {
 /** The fields of a worker that matter in each stage; the others are cleared, so that equal
  * situations are equal states. */
 const READS: Readonly<
-  Partial<Record<Stage, readonly ('sendTicks' | 'wanted' | 'volume' | 'answer')[]>>
+  Partial<Record<Stage, readonly ('sendTicks' | 'wanted' | 'isClaimGone' | 'volume' | 'answer')[]>>
 > = {
-  'claim read': ['wanted'],
-  replay: ['sendTicks', 'answer'],
+  'claim read': ['wanted', 'isClaimGone'],
+  replay: ['sendTicks', 'answer', 'isClaimGone'],
   'may create': ['sendTicks', 'volume'],
   creating: ['sendTicks', 'volume'],
   answered: ['sendTicks', 'volume', 'answer'],
@@ -883,6 +891,7 @@ function clearUnread(worker: Worker): Worker {
     isOfBefore: worker.isOfBefore && worker.stage !== 'idle',
     sendTicks: reads.includes('sendTicks') ? worker.sendTicks : 0,
     wanted: reads.includes('wanted') && worker.wanted,
+    isClaimGone: reads.includes('isClaimGone') && worker.isClaimGone,
     volume: reads.includes('volume') ? worker.volume : 0,
     answer: reads.includes('answer') ? worker.answer : 0,
   };
@@ -982,7 +991,8 @@ function workerKey(s: State, who: 0 | 1): number {
     (bit(w.isBehind) << 25) |
     (bit(w.knowsLoss) << 26) |
     (ownsReplica << 27) |
-    (bit(w.isOfBefore) << 28)
+    (bit(w.isOfBefore) << 28) |
+    (bit(w.isClaimGone) << 29)
   );
 }
 

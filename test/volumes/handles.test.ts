@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { compareVolumes, handleOf, mayBeSame } from '#src/volumes/handles.ts';
+import { compareVolumes, explainShared, handleOf, mayBeSame } from '#src/volumes/handles.ts';
 import type { VolumeParts } from '#src/volumes/migration/volume-parts.ts';
 
 const csi = (volumeHandle: string, driver = 'ebs.csi.aws.com'): VolumeParts => ({
@@ -83,6 +83,10 @@ describe('two PVs', () => {
     assert.equal(compareVolumes(csi('vol-1'), csi('vol-1', 'other')), 'unclear');
     assert.equal(compareVolumes(none, none), 'unclear');
   });
+});
+
+it('a volume is kept because of another PV, which the reason names', () => {
+  assert.match(explainShared('second'), /^PersistentVolume second has the same handle/);
 });
 
 describe('mayBeSame', () => {

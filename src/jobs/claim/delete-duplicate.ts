@@ -4,10 +4,14 @@ import type { Outcome } from '../../queue/outcome.ts';
 import { deletionSecret } from '../../volumes/deletion.ts';
 import { compareVolumes } from '../../volumes/handles.ts';
 import { completeVolume } from '../../volumes/persistent-volume.ts';
+import { MAX_READ_AGE_MS } from '../attempt.ts';
 import { recordClaimEvent, reportProvisioningFailed } from '../report-events.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { readSecretValues, redactDriverError } from '../secret-values.ts';
 import { type CreatedVolume, keepAnswer } from './creation.ts';
+
+/** Takes the place of a gRPC code in the record: a duplicate volume may still exist. */
+export const DUPLICATE_LEFT = 'DuplicateVolume';
 
 /** Deletes a created volume whose claim has a PV with another handle: it is a duplicate (invariant
  * 5). The PV is read again first, since it may have been replaced by one that names this volume.
@@ -20,6 +24,7 @@ export async function deleteDuplicateVolume(
   const { attempt, claim, stored, answer } = created;
   const { handle } = answer;
   const { name } = metadata;
+  const readMs = ports.clock.nowMs();
   const current = await ports.kube.get<Volume>(volumes, { name });
   if (current?.spec.claimRef?.uid !== attempt.id) {
     await keepAnswer(ports, created);
@@ -38,7 +43,7 @@ export async function deleteDuplicateVolume(
       return { kind: 'retry', reason };
     }
     case 'other': {
-      const failure = await sendDeletion(ports, created, metadata);
+      const failure = await sendDeletion(ports, created, metadata, readMs);
       if (failure !== undefined) {
         const reason = `the duplicate volume ${handle} could not be deleted: ${failure}`;
         return { kind: 'retry', reason };
@@ -52,11 +57,13 @@ export async function deleteDuplicateVolume(
 }
 
 /** Sends DeleteVolume for the duplicate. The record stays open.
+ * @param readMs  when the PV was read that names another volume
  * @returns why the volume may still exist; undefined if it is deleted */
 async function sendDeletion(
   ports: ProcessorPorts,
   created: CreatedVolume,
   metadata: NewVolume['metadata'],
+  readMs: number,
 ): Promise<string | undefined> {
   const { attempt, stored, answer } = created;
   const secrets = await readSecretValues(ports, deletionSecret(metadata));
@@ -64,7 +71,7 @@ async function sendDeletion(
     await keepAnswer(ports, created);
     return secrets.message;
   }
-  const { notAfterMs } = attempt;
+  const notAfterMs = Math.min(attempt.notAfterMs, readMs + MAX_READ_AGE_MS);
   try {
     await ports.csi.deleteVolume(
       { volumeId: answer.handle, secrets: secrets.values },
@@ -72,11 +79,11 @@ async function sendDeletion(
     );
     return undefined;
   } catch (error) {
-    const { notForwarded, codeName, message } = redactDriverError(error, secrets.values);
+    const { notForwarded, message } = redactDriverError(error, secrets.values);
     // After a DeleteVolume was sent the volume may be gone: no PV may be written for the answer any
     // more, so the creation is repeated.
     if (notForwarded) await keepAnswer(ports, created);
-    else await ports.records.leaveAmbiguous(attempt.id, attempt.owner, codeName);
+    else await ports.records.leaveAmbiguous(attempt.id, attempt.owner, DUPLICATE_LEFT);
     return message;
   }
 }

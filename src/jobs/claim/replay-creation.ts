@@ -5,20 +5,23 @@ import type { Replay } from '../../records/open-results.ts';
 import type { ClaimAttempt } from '../attempt.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { sendStored } from './call-create-volume.ts';
+import { DUPLICATE_LEFT } from './delete-duplicate.ts';
 import { reportSuccess } from './store-volume.ts';
 
 /** Finishes a creation that an earlier run left open. If the PV of this claim exists, the record
  * closes without a call as soon as no earlier call is at work any more (invariant 4, record rule 5);
- * otherwise the stored request is sent again (invariant 3). A PV that is Released is about to be
- * deleted, so the request is sent again too. */
+ * otherwise the stored request is sent again (invariant 3). It is sent again, too, where the claim is
+ * gone or the PV Released: the PV is about to be deleted. */
 export async function replayCreation(
   ports: ProcessorPorts,
   claimAttempt: ClaimAttempt,
   replay: Replay,
 ): Promise<Outcome> {
   const { attempt, claim } = claimAttempt;
-  // The PV of this answer may exist; storeVolume compares it.
-  if (replay.answer !== undefined) return sendStored(ports, claimAttempt, replay);
+  // With the answer, a PV of this name is compared with it. A duplicate volume that may still exist
+  // is found again only by the driver's next answer.
+  if (replay.answer !== undefined || replay.lastCode === DUPLICATE_LEFT)
+    return sendStored(ports, claimAttempt, replay);
   // The name as stored: the flags that form names may have changed since the volume was planned.
   const { skeleton } = replay.stored;
   const { name } = skeleton.volume.metadata;
@@ -32,7 +35,8 @@ export async function replayCreation(
     await ports.records.revert(attempt.id, attempt.owner);
     return { kind: 'later', reason: `volume ${name} is being deleted` };
   }
-  if (volume.status?.phase === 'Released') return sendStored(ports, claimAttempt, replay);
+  if (claim === undefined || volume.status?.phase === 'Released')
+    return sendStored(ports, claimAttempt, replay);
   if (replay.settlesInMs > 0) {
     await ports.records.revert(attempt.id, attempt.owner);
     const reason = `volume ${name} exists; an earlier call for it may still be at work`;

@@ -1,7 +1,9 @@
 import type { CsiError } from '../../csi/status.ts';
 import { isOutage } from '../../kube/kube-error.ts';
+import { volumes } from '../../kube/resources.ts';
 import type { Outcome } from '../../queue/outcome.ts';
 import { isStillRunning } from '../../volumes/create-result.ts';
+import { explainShared } from '../../volumes/handles.ts';
 import type { DeletionPlan } from '../../volumes/plan-deletion.ts';
 import type { WaitCondition } from '../../volumes/refused-error.ts';
 import type { Attempt } from '../attempt.ts';
@@ -9,6 +11,7 @@ import { handleNotForwarded, parkOrRetry } from '../common-outcomes.ts';
 import { reportDeletionFailed, type VolumeRun } from '../report-events.ts';
 import type { ProcessorPorts } from '../ports.ts';
 import { readSecretValues, redactDriverError, type SecretProblem } from '../secret-values.ts';
+import { findSharer } from './find-sharer.ts';
 
 /** A record that is open for a deletion and that this run owns. */
 interface OpenDeletion extends VolumeRun {
@@ -31,6 +34,8 @@ export async function callDeleteVolume(
   const { attempt, plan, volume, gateway, notAfterMs } = deletion;
   const secrets = await readSecretValues(ports, plan.secret.ref);
   if (secrets.kind !== 'values') return handleSecretProblem(ports, deletion, secrets);
+  const refused = await refuseIfShared(ports, deletion);
+  if (refused !== undefined) return refused;
   try {
     await ports.csi.deleteVolume(
       { volumeId: plan.handle, secrets: secrets.values },
@@ -60,6 +65,36 @@ async function handleSecretProblem(
       : problem.message;
   return refuseDeletion(ports, deletion, { message, waitsFor: problem.waitsFor });
 }
+
+/** Looks once more, as late as possible, whether another PV stands for the volume: it may have been
+ * created since ingest looked and enqueued the key, as while a deletion backs off.
+ * @returns undefined if there is none */
+async function refuseIfShared(
+  ports: ProcessorPorts,
+  deletion: OpenDeletion,
+): Promise<Outcome | undefined> {
+  const { attempt, volume } = deletion;
+  const revert = () => ports.records.revert(attempt.id, attempt.owner);
+  const other = await findSharer(ports, volume).catch(async (error: unknown) => {
+    await revert();
+    throw error;
+  });
+  if (other === undefined) return undefined;
+  await revert();
+  if (other === 'unknown') return NOT_COMPARED;
+  const { name, resourceVersion: seen } = other.metadata;
+  return refuseDeletion(ports, deletion, {
+    message: explainShared(name),
+    waitsFor: [{ resource: volumes.plural, name, seen }],
+  });
+}
+
+const NOT_COMPARED: Outcome = {
+  kind: 'later',
+  reason:
+    'no ingest has told lately whether another PersistentVolume has the handle; ' +
+    'the volume is deleted when one does (see /readyz of ingest)',
+};
 
 /** Ends the run of a volume that can't be deleted as things are. */
 export async function refuseDeletion(

@@ -23,18 +23,21 @@ export async function reconcileVolume(
   const verdict = judgeVolume(volume, ports.driver());
   switch (verdict.kind) {
     case 'ignore':
-      await endDeletion(ports, volume);
+      if ((await endDeletion(ports, volume)) === 'busy') return DELETION_UNDER_WAY;
       return { kind: 'done', note: verdict.reason };
     case 'add-finalizer':
       return setVolumeFinalizer(ports, volume, true);
     case 'remove-finalizer':
-      if ((await endDeletion(ports, volume)) === 'busy')
-        return { kind: 'running', reason: 'a deletion is under way' };
+      if ((await endDeletion(ports, volume)) === 'busy') return DELETION_UNDER_WAY;
       return setVolumeFinalizer(ports, volume, false);
     case 'delete':
       return deleteReleasedVolume(ports, { job, run, volume, readMs, incarnation });
   }
 }
+
+/** Another run owns the record. When its ownership has ended, a later run of this job ends the
+ * deletion. */
+const DELETION_UNDER_WAY: Outcome = { kind: 'running', reason: 'a deletion is under way' };
 
 /** Ends a deletion that was begun before policy, claimRef or finalizers were edited: the volume is
  * kept. */
@@ -51,8 +54,11 @@ async function handleVanishedVolume(
 ): Promise<Outcome> {
   const ids = vanishedRecordIds(job, ports.options) ?? (await ports.records.openIdsOf(job));
   const namesakeId = namesake === undefined ? undefined : recordId(namesake, ports.options);
+  let isBusy = false;
   for (const id of ids)
-    if (id !== namesakeId) await ports.records.endDeletion(id, ports.newOwner(), 'gone');
+    if (id !== namesakeId)
+      isBusy = (await ports.records.endDeletion(id, ports.newOwner(), 'gone')) === 'busy' || isBusy;
+  if (isBusy) return DELETION_UNDER_WAY;
   return {
     kind: 'done',
     note: namesake === undefined ? 'the volume is gone' : 'another volume has the name now',

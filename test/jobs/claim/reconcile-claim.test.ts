@@ -363,10 +363,10 @@ describe('reconcileClaim', () => {
       assert.equal((await rig.record(claim.metadata.uid))['state'], 'stored');
     });
 
-    it('deletes a duplicate volume if the claim’s PV has another handle', async () => {
+    /** A provisioned claim for which the driver creates a second volume with another handle. */
+    async function createDuplicate(): Promise<Claim> {
       const claim = await rig.claim();
       await rig.provision(claim);
-      const volume = await rig.volumeOf(claim);
       await rig.redis.del(`{csi}:volume:sample.csi.sutler.dev:${claim.metadata.uid}`);
       rig.onCall = async ({ method, proceed }) =>
         method === 'CreateVolume'
@@ -377,12 +377,27 @@ describe('reconcileClaim', () => {
               },
             }
           : undefined;
+      return claim;
+    }
+    const deletedHandles = () =>
+      deletes().map(({ request }) => (request as unknown as { volumeId: string }).volumeId);
+
+    it('deletes a duplicate volume if the claim’s PV has another handle', async () => {
+      const claim = await createDuplicate();
+      const volume = await rig.volumeOf(claim);
       assert.equal((await rig.provision(claim)).kind, 'done');
-      assert.deepEqual(
-        deletes().map(({ request }) => (request as unknown as { volumeId: string }).volumeId),
-        ['duplicate'],
-      );
+      assert.deepEqual(deletedHandles(), ['duplicate']);
       assert.deepEqual((await rig.volumeOf(claim))?.spec.csi, volume?.spec.csi);
+    });
+
+    it('deletes a duplicate volume only within two seconds of reading the PV', async () => {
+      const claim = await createDuplicate();
+      // As if the machine had stood still for three seconds after the read.
+      const clock = { ...systemClock, nowMs: () => Date.now() - 3_000 };
+      assert.equal((await rig.provision(claim, { clock })).kind, 'retry');
+      assert.deepEqual(deletedHandles(), []);
+      assert.equal((await rig.provision(claim)).kind, 'done');
+      assert.deepEqual(deletedHandles(), ['duplicate']);
     });
 
     it('reports a PV of that name that belongs to another claim, and leaves it alone', async () => {

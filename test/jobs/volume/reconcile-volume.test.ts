@@ -6,9 +6,12 @@ import { KubeError } from '#src/kube/kube-error.ts';
 import type { Volume } from '#src/kube/objects.ts';
 import { volumes } from '#src/kube/resources.ts';
 import type { ProcessorPorts } from '#src/jobs/ports.ts';
+import { VolumeRecords } from '#src/records/volume-record.ts';
+import { recordId } from '#src/volumes/deletion.ts';
 import { DriverStatus } from '../../../sandbox/driver/driver-status.ts';
+import { until } from '../../harness/until.ts';
 import { kubeWith } from '../kube-with.ts';
-import { openRig, type Rig } from '../rig.ts';
+import { DRIVER, openRig, type Rig } from '../rig.ts';
 import {
   createStaticVolume,
   countDeletions,
@@ -217,6 +220,54 @@ describe('reconcileVolume', () => {
       assert.equal(await openRecords(), 0);
     });
   }
+
+  describe('while another worker owns its deletion', () => {
+    /** A record whose owner has not answered yet, with an ownership of two seconds. */
+    async function beginElsewhere(volume: Volume): Promise<void> {
+      const { uid, name } = volume.metadata;
+      const job = { kind: 'volume', uid, namespace: '', name } as const;
+      const records = new VolumeRecords({
+        redis: rig.redis,
+        prefix: 'csi',
+        driver: DRIVER,
+        ownMs: 2_000,
+        settleMs: 1_000,
+      });
+      const id = recordId(volume, rig.ports.options);
+      assert.equal(
+        (await records.openDelete(id, { owner: 'other', job, handle: 'h' })).kind,
+        'opened',
+      );
+    }
+    const isEnded = async (volume: Volume): Promise<void> => {
+      const runs: string[] = [];
+      await until(async () => {
+        runs.push((await rig.remove(volume)).kind);
+        return runs.at(-1) !== 'running';
+      }, 'the ownership has ended');
+      assert.equal(runs[0], 'running');
+      assert.equal(runs.at(-1), 'done');
+      assert.deepEqual([await openRecords(), countDeletions(rig)], [0, 0]);
+    };
+
+    it('comes again until that has ended, if the PV is retained now', async () => {
+      const volume = await createReleasedVolume(rig);
+      await beginElsewhere(volume);
+      await edit(rig, volume, {
+        metadata: { finalizers: null },
+        spec: { persistentVolumeReclaimPolicy: 'Retain' },
+      });
+      await isEnded(volume);
+    });
+
+    it('comes again until that has ended, if the PV has vanished', async () => {
+      const volume = await createReleasedVolume(rig);
+      await beginElsewhere(volume);
+      await edit(rig, volume, { metadata: { finalizers: null } });
+      await rig.kube.delete(volumes, { name: volume.metadata.name });
+      await isEnded(volume);
+    });
+  });
 
   it('leaves a PV alone that is being deleted without our finalizer (P-34)', async () => {
     const volume = await createStaticVolume(rig, { finalizers: [OTHERS] });

@@ -1,0 +1,75 @@
+import { randomUUID } from 'node:crypto';
+import type { SharedHandles } from '../records/shared-handles.ts';
+import type { Clock } from '../runtime/clock.ts';
+import type { Logger } from '../runtime/log.ts';
+import { PollLoop } from '../runtime/poll-loop.ts';
+import type { Watcher } from './watcher.ts';
+
+export interface HandlePublisherOptions {
+  readonly watcher: Pick<Watcher, 'isFollowingVolumes' | 'sharedHandles'>;
+  readonly store: Pick<SharedHandles, 'publish'>;
+  /** Whether Redis belongs to our cluster; otherwise nothing is written. */
+  readonly isRedisOurs: () => boolean;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+const PERIOD_MS = 1_000;
+/** Pause before the first view: what happened before, as while this process was frozen, has arrived
+ * by then. */
+const FIRST_VIEW_MS = 200;
+
+/** Publishes in Redis which handles several PVs name, so that a worker can look right before it
+ * sends DeleteVolume: at once when that changes, and each second that it has not. Any ingest may
+ * do that, whether it leads or not; the first one does, until it falls silent. */
+export class HandlePublisher {
+  readonly #options: HandlePublisherOptions;
+  readonly #publisher = randomUUID();
+  readonly #loop: PollLoop;
+  /** Grows with every change of what is published. */
+  #version = 1;
+  /** The version that Redis has. */
+  #publishedVersion = 0;
+  /** The last time, by Redis' clock, at which PVs were followed; 0 = not since they are again. */
+  #asOfMs = 0;
+
+  constructor(options: HandlePublisherOptions) {
+    const { clock, log } = options;
+    this.#options = options;
+    this.#loop = new PollLoop({
+      step: () => this.#step(),
+      onError: (error) =>
+        log.debug({ err: error }, 'could not publish the shared handles; trying again'),
+      periodMs: PERIOD_MS,
+      clock,
+    });
+  }
+
+  /** To be called when it changed which PVs share a handle. */
+  changed(): void {
+    this.#version += 1;
+    this.#loop.runNow();
+  }
+
+  stop(): Promise<void> {
+    return this.#loop.stop();
+  }
+
+  /** @returns the pause before the next step, if it is not the usual one */
+  async #step(): Promise<number | void> {
+    const { watcher, store, isRedisOurs } = this.#options;
+    if (!isRedisOurs() || !watcher.isFollowingVolumes) {
+      this.#asOfMs = 0;
+      return;
+    }
+    const version = this.#version;
+    const handles = version === this.#publishedVersion ? undefined : watcher.sharedHandles();
+    const view = { publisher: this.#publisher, version, handles, asOfMs: this.#asOfMs };
+    const { kind, nowMs } = await store.publish(view);
+    this.#asOfMs = nowMs;
+    if (kind === 'outdated') return FIRST_VIEW_MS;
+    if (kind === 'taken') return;
+    this.#publishedVersion = kind === 'published' ? version : 0;
+    if (kind === 'unknown') return 0;
+  }
+}

@@ -1,0 +1,122 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import type { ProcessorPorts } from '#src/jobs/ports.ts';
+import { KubeError } from '#src/kube/kube-error.ts';
+import type { Volume } from '#src/kube/objects.ts';
+import { MAX_SHARERS } from '#src/records/shared-handles.ts';
+import { RecordsUnavailable } from '#src/records/ask-redis.ts';
+import { kubeWith } from '../kube-with.ts';
+import { DRIVER, openRig, type Rig } from '../rig.ts';
+import { countDeletions, createStaticVolume, listWarnings, readAgain } from '../stored-volume.ts';
+
+describe('a deletion whose handle several PVs may have', () => {
+  let rig: Rig;
+  before(async () => {
+    rig = await openRig();
+  });
+  after(() => rig.close());
+  beforeEach(() => rig.reset());
+
+  /** What ingest has published for every handle. */
+  const published = (names: readonly string[] | undefined): Pick<ProcessorPorts, 'sharersOf'> => ({
+    sharersOf: () => Promise.resolve(names),
+  });
+  const namesOf = (...both: Volume[]) => both.map(({ metadata: { name } }) => name);
+  const createSecond = ({ spec: { csi } }: Volume) =>
+    createStaticVolume(rig, { phase: 'Bound', ...(csi === undefined ? {} : { source: { csi } }) });
+  const openRecords = () => rig.redis.hlen(`{csi}:open:${DRIVER}`);
+
+  it('is refused with an event that names the other PV, and waits for that PV', async () => {
+    const first = await createStaticVolume(rig);
+    const second = await createSecond(first);
+    const outcome = await rig.remove(first, published(namesOf(first, second)));
+    assert.ok(outcome.kind === 'parked', JSON.stringify(outcome));
+    const { name, resourceVersion: seen } = second.metadata;
+    assert.deepEqual(outcome.until, [{ resource: 'persistentvolumes', name, seen }]);
+    assert.equal(
+      outcome.reason,
+      `PersistentVolume ${name} has the same handle, ` +
+        'so the volume is kept; remove one of the two by hand',
+    );
+    assert.deepEqual(listWarnings(rig), [`VolumeFailedDelete ${outcome.reason}`]);
+    assert.deepEqual([countDeletions(rig), await openRecords()], [0, 0]);
+  });
+
+  it('goes on if the other PV is gone by now', async () => {
+    const first = await createStaticVolume(rig);
+    const outcome = await rig.remove(first, published([...namesOf(first), 'gone']));
+    assert.equal(outcome.kind, 'done');
+    assert.equal(countDeletions(rig), 1);
+  });
+
+  it('goes on if the other PV stands for the disk of that name in another zone', async () => {
+    const inZone = (zone: string, phase: 'Bound' | 'Released') =>
+      createStaticVolume(rig, {
+        annotations: { 'pv.kubernetes.io/provisioned-by': 'kubernetes.io/gce-pd' },
+        labels: { 'topology.kubernetes.io/zone': zone },
+        source: { gcePersistentDisk: { pdName: 'disk' } },
+        phase,
+      });
+    const asGce: Partial<ProcessorPorts> = {
+      driver: () => ({
+        ...rig.ports.driver(),
+        name: 'pd.csi.storage.gke.io',
+        inTreeName: 'kubernetes.io/gce-pd',
+      }),
+    };
+    const first = await inZone('us-a1-b', 'Released');
+    const far = await inZone('us-a1-c', 'Bound');
+    const near = await inZone('us-a1-b', 'Bound');
+    const kept = await rig.remove(first, { ...asGce, ...published(namesOf(first, far, near)) });
+    assert.equal(kept.kind, 'parked');
+    const { kind } = await rig.remove(first, { ...asGce, ...published(namesOf(first, far)) });
+    assert.equal(kind, 'done');
+  });
+
+  for (const [title, names] of [
+    ['no ingest has published lately', undefined],
+    [
+      'all PVs are gone that ingest could name',
+      Array.from({ length: MAX_SHARERS }, (_, n) => `gone-${n}`),
+    ],
+  ] as const)
+    it(`waits, without a call, if ${title}`, async () => {
+      const first = await createStaticVolume(rig);
+      const outcome = await rig.remove(first, published(names));
+      assert.ok(outcome.kind === 'later');
+      assert.match(outcome.reason, /^no ingest has told lately/);
+      assert.deepEqual([countDeletions(rig), await openRecords()], [0, 0]);
+      assert.deepEqual(listWarnings(rig), []);
+    });
+
+  it('sends nothing if the other PV can’t be read, and leaves no owner behind', async () => {
+    const first = await createStaticVolume(rig);
+    const down = new KubeError({ code: 0, reason: 'Network', serverMessage: 'refused' });
+    const outage = kubeWith(rig, {
+      get: async (...args) =>
+        args[1].name === 'second' ? Promise.reject(down) : ((await rig.kube.get(...args)) as never),
+    });
+    const given = { ...outage, ...published([...namesOf(first), 'second']) };
+    assert.equal((await rig.remove(first, given)).kind, 'later');
+    assert.deepEqual([countDeletions(rig), await openRecords()], [0, 0]);
+  });
+
+  it('sends nothing if Redis can’t be asked', async () => {
+    const first = await createStaticVolume(rig);
+    const sharersOf = () => Promise.reject(new RecordsUnavailable('Redis is away'));
+    assert.equal((await rig.remove(first, { sharersOf })).kind, 'later');
+    assert.equal(countDeletions(rig), 0);
+    assert.ok(await readAgain(rig, first));
+  });
+
+  it('is refused without reading the PV itself again', async () => {
+    const first = await createStaticVolume(rig);
+    const second = await createSecond(first);
+    const reads: string[] = [];
+    const counting = kubeWith(rig, {
+      get: (...args) => (reads.push(args[1].name), rig.kube.get(...args)),
+    });
+    await rig.remove(first, { ...counting, ...published(namesOf(first, second)) });
+    assert.deepEqual(reads, namesOf(first, second));
+  });
+});
