@@ -104,7 +104,7 @@ function openProducer(
   const { redisUrl, redisPrefix: prefix } = flags;
   const producer = new Producer({ redisUrl, prefix, driver, log, metrics });
   closers.add('producer', () => producer.close());
-  health.ready('redis', () => producer.trouble ?? link.trouble);
+  health.ready('redis', () => producer.trouble ?? link.trouble ?? link.refusal);
   return producer;
 }
 
