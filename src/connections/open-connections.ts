@@ -45,7 +45,7 @@ export async function openConnections(
   const clusterUid = () => readClusterUid(kube);
   const marker = watchClusterMarker({ link, prefix: flags.redisPrefix, clusterUid, log });
   closers.add('cluster marker', () => marker.stop());
-  health.ready('redis', () => link.trouble);
+  health.ready('redis', () => link.trouble ?? link.refusal);
   health.ready('redis-cluster', () => marker.trouble);
   health.ready('redis-settings', () => settings.trouble);
   health.ready('driver', () => driver.trouble);

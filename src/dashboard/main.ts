@@ -1,10 +1,13 @@
 import { randomBytes } from 'node:crypto';
-import { openRedis } from '../redis/connection.ts';
+import { listQueues } from '../queue/registry.ts';
+import { openRedis, type RedisLink } from '../redis/connection.ts';
 import { keyPrefix } from '../redis/key-names.ts';
 import { isLoopback, parseListenAddress } from '../runtime/address.ts';
 import { systemClock } from '../runtime/clock.ts';
 import { UsageError } from '../runtime/flags.ts';
 import { openHttpEndpoint } from '../runtime/http.ts';
+import type { Logger } from '../runtime/log.ts';
+import { PollLoop } from '../runtime/poll-loop.ts';
 import { runProcess, type Invocation, type ProcessContext } from '../runtime/process.ts';
 import { flags as table, summary } from './flags.ts';
 import { startDashboard } from './server.ts';
@@ -24,7 +27,8 @@ async function start(context: DashboardContext): Promise<void> {
   const name = `sutler-dashboard:${context.pid}`;
   const link = openRedis({ url: flags.redisUrl, role: 'plain', name, log });
   closers.add('Redis', () => link.close());
-  health.ready('redis', () => link.trouble);
+  health.ready('redis', () => link.trouble ?? link.refusal);
+  closers.add('reading of Redis', readRepeatedly(link, flags.redisPrefix, log));
 
   const dashboard = await startDashboard({
     address: flags.dashboardAddress,
@@ -45,6 +49,24 @@ async function start(context: DashboardContext): Promise<void> {
     ...(generated === '' ? {} : { password: generated }),
     ...(await openHttpEndpoint(context)),
   });
+}
+
+const READ_PERIOD_MS = 2_000;
+
+/** Reads what every page reads, to find a Redis that refuses it.
+ * @returns ends it */
+function readRepeatedly(link: RedisLink, prefix: string, log: Logger): () => void {
+  const loop = new PollLoop({
+    step: async () => {
+      if (link.trouble === undefined)
+        await link.observe('registry', listQueues(link.redis, prefix));
+    },
+    onError: (error) => log.debug({ err: error }, 'could not read the queues; trying again'),
+    periodMs: READ_PERIOD_MS,
+    clock: systemClock,
+  });
+  link.onReady(() => loop.runNow());
+  return () => void loop.stop();
 }
 
 /** @throws UsageError */

@@ -122,9 +122,7 @@ function refreshBoards(link: RedisLink, boards: Boards): RequestHandler {
     try {
       if (trouble === undefined) await boards.refresh();
     } catch (error) {
-      trouble =
-        link.trouble ??
-        describeRedisError(link.address, error instanceof Error ? error : new Error(String(error)));
+      trouble = link.trouble ?? describeRedisError(link.address, error);
     }
     if (response.headersSent) return;
     if (trouble === undefined) next();

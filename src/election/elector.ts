@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { Counter, Gauge, type Registry } from 'prom-client';
 import type { Clock } from '../runtime/clock.ts';
+import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 import { PollLoop } from '../runtime/poll-loop.ts';
 import {
@@ -54,6 +55,7 @@ export class Elector {
   /** When the last write that succeeded was sent. */
   #renewedMs = 0;
   #isClosing = false;
+  #trouble: string | undefined;
 
   /** @throws UsageError for times that can't work together */
   constructor(options: ElectorOptions) {
@@ -89,10 +91,17 @@ export class Elector {
     return this.#hasLease && this.#clock.nowMs() - this.#renewedMs < this.#options.renewDeadlineMs;
   }
 
-  /** The holder of the Lease as last seen; undefined: none, or not known yet. */
+  /** The holder of the Lease as last seen; undefined: none, not known yet, or its time is over. */
   get holder(): string | undefined {
-    const holder = this.#seen?.record.holder;
-    return holder === '' ? undefined : holder;
+    if (this.#seen === undefined) return undefined;
+    const { holder, durationMs } = this.#seen.record;
+    const isOver = this.#clock.nowMs() - this.#seen.atMs >= durationMs;
+    return holder === '' || isOver ? undefined : holder;
+  }
+
+  /** Why this process can't lead, in one line; undefined while it leads, or could. */
+  get trouble(): string | undefined {
+    return this.isLeader ? undefined : this.#trouble;
   }
 
   /** For /healthz/leader-election. False if this process has not noticed that it lost the Lease: it
@@ -126,9 +135,15 @@ export class Elector {
     const startedMs = this.#clock.nowMs();
     try {
       const takenMs = await this.#withLimit(renewDeadlineMs, (signal) => this.#attempt(signal));
+      this.#trouble = undefined;
       if (takenMs !== undefined) return Math.max(1, Math.min(delayMs, takenMs));
     } catch (error) {
-      log.warn({ err: error, lease: leaseName }, 'could not read or write the Lease; trying again');
+      const level = this.#trouble === messageOf(error) ? 'debug' : 'warn';
+      log[level](
+        { err: error, lease: leaseName },
+        'could not read or write the Lease; trying again',
+      );
+      this.#trouble = messageOf(error);
       return delayMs;
     }
     if (this.#isClosing) {

@@ -5,7 +5,9 @@ export const electionFlags = defineFlags({
   'leader-election': {
     type: 'bool',
     default: true,
-    help: 'Acquire a Lease before enqueuing.',
+    help:
+      'Acquire a Lease before enqueuing. With false, the Lease is still read and written: ' +
+      'it keeps the id of Redis’ data.',
     upstream: 'same; default false',
   },
   'leader-election-namespace': {

@@ -5,6 +5,7 @@ import { startReflector } from '../kube/reflector.ts';
 import { apiVersionOf, leases } from '../kube/resources.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { LeaseRecord } from './lease.ts';
+import { explainLeaseError } from './lease-error.ts';
 import type { LeaseStore, StoredLease } from './lease-store.ts';
 
 export interface KubeLeaseStoreOptions {
@@ -39,7 +40,8 @@ export class KubeLeaseStore implements LeaseStore {
 
   async get(signal: AbortSignal): Promise<StoredLease | undefined> {
     const { client, namespace, name } = this.#options;
-    const lease = await client.get<Lease>(leases, { namespace, name }, { signal });
+    const answer = client.get<Lease>(leases, { namespace, name }, { signal });
+    const lease = await explainLeaseError(this.#options, answer);
     return lease === undefined ? undefined : new KubeLease(lease);
   }
 
@@ -51,7 +53,8 @@ export class KubeLeaseStore implements LeaseStore {
       metadata: { namespace, name, labels },
       spec: specOf(record),
     };
-    return unlessRefused(client.create<Lease>(leases, namespace, object, { signal }));
+    const created = client.create<Lease>(leases, namespace, object, { signal });
+    return explainLeaseError(this.#options, unlessRefused(created));
   }
 
   async update(
@@ -72,7 +75,8 @@ export class KubeLeaseStore implements LeaseStore {
       },
       spec: { ...object.spec, ...specOf(record) },
     };
-    return unlessRefused(client.update<Lease>(leases, { namespace, name }, next, { signal }));
+    const updated = client.update<Lease>(leases, { namespace, name }, next, { signal });
+    return explainLeaseError(this.#options, unlessRefused(updated));
   }
 
   watch(onChange: (lease: StoredLease | undefined) => void): () => void {

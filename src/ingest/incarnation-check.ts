@@ -1,5 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { IncarnationStore } from '../records/incarnation.ts';
+import { isRefusal } from '../redis/error-text.ts';
+import { messageOf } from '../runtime/error-message.ts';
 import type { Logger } from '../runtime/log.ts';
 
 /** Keeps the incarnation id of Redis' data outside Redis. */
@@ -10,12 +12,18 @@ export interface IncarnationIdStore {
 }
 
 export interface IncarnationCheckOptions {
-  readonly incarnations: IncarnationStore;
+  readonly incarnations: Pick<IncarnationStore, 'advance' | 'withdraw' | 'begin'>;
   readonly store: IncarnationIdStore;
   /** How long nothing is opened after a loss. */
   readonly quarantineMs: number;
   readonly newId?: () => string;
   readonly log: Logger;
+}
+
+/** An incarnation and its sequence. */
+interface Incarnation {
+  readonly id: string;
+  readonly sequence: number;
 }
 
 /** Finds out whether Redis lost data (record rule 6). The leader compares the incarnation in Redis
@@ -26,64 +34,122 @@ export interface IncarnationCheckOptions {
  * - Another id: this is not the Redis that was used before.
  * - A lower sequence: Redis was restored from the past.
  *
- * After a loss, and at first use, a new incarnation begins; after a loss with a quarantine. */
+ * After a loss, and at first use, a new incarnation begins; after a loss with a quarantine. Three
+ * writes, in this order:
+ *
+ * 1. What Redis holds is withdrawn, if it holds an incarnation: nothing is opened from now on.
+ * 2. The new id is written outside Redis.
+ * 3. The incarnation and its quarantine begin in Redis.
+ *
+ * Between any two of them Redis holds no incarnation, so nothing is opened. Whoever leads after a
+ * crash there finds an id outside Redis and none in it, which is a loss, never a first use. A
+ * quarantine begins only once its id can be found by the next leader, who continues it. */
 export class IncarnationCheck {
   readonly #options: IncarnationCheckOptions;
   /** The incarnation that this process read or began last. */
-  #known: { readonly id: string; readonly sequence: number } | undefined;
+  #known: Incarnation | undefined;
+  /** Why data counts as lost, from when that was noticed until a new incarnation begins. */
+  #loss: string | undefined;
+  /** The id of the incarnation that is to begin: written outside Redis, or about to be. */
+  #reservedId: string | undefined;
+  #trouble: string | undefined;
 
   constructor(options: IncarnationCheckOptions) {
     this.#options = options;
+  }
+
+  /** Why it can't be told whether Redis lost data, in one line with the fix; undefined while it
+   * can, and where Redis itself is the reason. */
+  get trouble(): string | undefined {
+    return this.#trouble;
   }
 
   /** Checks once, and advances the sequence. To be called every second while leading.
    * @returns whether data was lost
    * @throws the error of Redis or the API server; the next call tries again */
   async check(): Promise<boolean> {
-    const { incarnations, store, log } = this.#options;
-    const found = await incarnations.advance(this.#known?.id ?? '');
-    if (this.#known !== undefined && found.kind === 'found' && found.id === this.#known.id) {
-      if (found.sequence < this.#known.sequence)
-        return this.#reportLoss('Redis was restored from the past');
-      this.#known = { id: found.id, sequence: found.sequence + 1 };
-      return false;
-    }
-    const storedId = await store.read();
-    if (found.kind === 'found' && found.id === storedId) {
-      // Begun by an earlier leader, or by this process before a restart.
-      this.#known = { id: found.id, sequence: found.sequence };
-      return false;
-    }
-    if (storedId === undefined && found.kind === 'none') {
-      await this.#begin(0);
-      log.info('first use of this Redis for the driver');
-      return false;
-    }
-    if (found.kind === 'found')
-      return this.#reportLoss('this Redis is not the one that was used before');
-    return this.#reportLoss(
-      found.withdrawnBy === ''
-        ? 'Redis was emptied'
-        : `Redis lost its last writes, as ${found.withdrawnBy} noticed`,
-    );
+    const found = await this.#options.incarnations.advance(this.#known?.id ?? '');
+    if (found.kind === 'none' && found.withdrawnBy !== '')
+      this.#loss ??= `Redis lost its last writes, as ${found.withdrawnBy} noticed`;
+    const isLost = found.kind === 'found' ? await this.#compare(found) : await this.#begin();
+    if (this.#trouble !== undefined)
+      this.#options.log.info('the Lease tells again whether Redis lost data');
+    this.#trouble = undefined;
+    return isLost;
   }
 
-  async #reportLoss(why: string): Promise<boolean> {
+  async #compare({ id, sequence }: Incarnation): Promise<boolean> {
+    if (id === this.#known?.id) {
+      if (sequence < this.#known.sequence)
+        return this.#replace(id, 'Redis was restored from the past');
+      this.#known = { id, sequence: sequence + 1 };
+      return false;
+    }
+    if (id !== (await this.#askStore(this.#options.store.read())))
+      return this.#replace(id, 'this Redis is not the one that was used before');
+    // Begun by an earlier leader, by this process before a restart, or by a script of ours whose
+    // answer was lost.
+    return this.#confirm({ id, sequence });
+  }
+
+  async #replace(id: string, loss: string): Promise<boolean> {
+    await this.#options.incarnations.withdraw(id);
+    this.#loss = loss;
+    return this.#begin();
+  }
+
+  /** Begins a new incarnation in a Redis that holds none. */
+  async #begin(): Promise<boolean> {
+    const { incarnations, store, quarantineMs, log } = this.#options;
+    const id = await this.#reserveId(await this.#askStore(store.read()));
+    const waitMs = this.#loss === undefined ? 0 : quarantineMs;
+    try {
+      await incarnations.begin({ id, quarantineMs: waitMs, sequence: 0 });
+    } catch (error) {
+      // Unless Redis refused, it may have begun, been used and lost it since: that would be another
+      // loss, after which the id must not be used.
+      if (!isRefusal(error)) this.#reservedId = undefined;
+      throw error;
+    }
+    if (this.#loss === undefined) log.info('first use of this Redis for the driver');
+    return this.#confirm({ id, sequence: 0 });
+  }
+
+  /** Writes a new id outside Redis, unless that was done, and decides whether data was lost.
+   * @returns the id, which no incarnation has had */
+  async #reserveId(storedId: string | undefined): Promise<string> {
+    const { store, newId = randomUUID } = this.#options;
+    if (storedId !== undefined && storedId === this.#reservedId) return storedId;
+    if ((storedId ?? this.#known) !== undefined) this.#loss ??= 'Redis was emptied';
+    this.#reservedId = newId();
+    await this.#askStore(store.write(this.#reservedId));
+    return this.#reservedId;
+  }
+
+  /** @returns whether data was lost before */
+  #confirm(incarnation: Incarnation): boolean {
     const { quarantineMs, log } = this.#options;
-    await this.#begin(quarantineMs);
+    const loss = this.#loss;
+    this.#known = incarnation;
+    this.#reservedId = undefined;
+    this.#loss = undefined;
+    if (loss === undefined) return false;
     log.warn(
-      { why, waitMs: quarantineMs },
+      { why: loss, waitMs: quarantineMs },
       'volume records may be lost: nothing is created or deleted until calls under way have ended',
     );
     return true;
   }
 
-  async #begin(quarantineMs: number): Promise<void> {
-    const { incarnations, store, newId = randomUUID } = this.#options;
-    const id = newId();
-    // Redis first: after a crash in between, the next leader sees a loss, never a first use.
-    await incarnations.begin({ id, quarantineMs, sequence: 0 });
-    await store.write(id);
-    this.#known = { id, sequence: 0 };
+  async #askStore<T>(answer: Promise<T>): Promise<T> {
+    try {
+      return await answer;
+    } catch (error) {
+      const trouble = `can’t tell whether Redis lost data: ${messageOf(error)}`;
+      if (trouble !== this.#trouble)
+        this.#options.log.warn({ trouble }, 'Redis’ data is not confirmed; trying again');
+      this.#trouble = trouble;
+      throw error;
+    }
   }
 }

@@ -42,10 +42,11 @@ export class Leadership {
       this.#options;
     gate.allow(() => isRedisOurs() && lease.isLeader);
     log.info({ driver }, 'leading: this ingest enqueues claims and volumes');
-    // Before the resync: workers put off what they take while another provisioner leads.
     foreignLeader.observe(undefined);
-    failover.checkNow();
+    // Before the resync: it also tells the workers that no other provisioner leads, and they put
+    // off what they take while one does.
     void this.#checkIncarnation();
+    failover.checkNow();
     void resync.run('leading');
     sweep?.begin();
   }
@@ -67,7 +68,8 @@ export class Leadership {
   /** To be called every second: tells the workers about a foreign leader, and checks the
    * incarnation if this process leads. */
   tick(lease: LeaseStatus): void {
-    this.#options.foreignLeader.observe(lease.isLeader ? undefined : lease.holder);
+    const { foreignLeader, isRedisOurs } = this.#options;
+    if (isRedisOurs()) foreignLeader.observe(lease.isLeader ? undefined : lease.holder);
     void this.#checkIncarnation();
   }
 
@@ -78,6 +80,7 @@ export class Leadership {
     try {
       if (await incarnation.check()) await resync.run('Redis lost data');
     } catch (error) {
+      // The check reports the Lease, and the connection Redis.
       log.debug({ err: error }, 'could not check the incarnation of Redis; trying again');
     } finally {
       this.#isChecking = false;

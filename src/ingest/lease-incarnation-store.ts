@@ -1,3 +1,4 @@
+import { explainLeaseError } from '../election/lease-error.ts';
 import type { KubeClient } from '../kube/client.ts';
 // The annotation is called sutler.dev/epoch, the incarnation id's former name.
 import { INCARNATION } from '../kube/keys.ts';
@@ -20,11 +21,12 @@ export function leaseIncarnationStore(lease: LeaseRef): IncarnationIdStore {
   const { client, namespace, name } = lease;
   return {
     async read() {
-      const stored = await client.get<Lease>(leases, { namespace, name });
+      const stored = await explainLeaseError(lease, client.get<Lease>(leases, { namespace, name }));
       return stored?.metadata.annotations?.[INCARNATION];
     },
     async write(id) {
-      for (let tries = 0; tries < MAX_TRIES; tries += 1) if (await annotate(lease, id)) return;
+      for (let tries = 0; tries < MAX_TRIES; tries += 1)
+        if (await explainLeaseError(lease, annotate(lease, id))) return;
       throw new Error(
         `the Lease ${namespace}/${name} changed during each of ${MAX_TRIES} tries to annotate it`,
       );

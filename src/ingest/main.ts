@@ -106,7 +106,7 @@ function openProducer(
   const { redisUrl, redisPrefix: prefix } = flags;
   const producer = new Producer({ redisUrl, prefix, driver, log, metrics });
   closers.add('producer', () => producer.close());
-  health.ready('redis', () => producer.trouble ?? link.trouble);
+  health.ready('redis', () => producer.trouble ?? link.trouble ?? link.refusal);
   return producer;
 }
 
@@ -239,22 +239,24 @@ function openResync(
 
 function openLeadership(base: Base, watcher: Watcher, resync: Resync): Leadership {
   const { context, connections, driver, lease, gate } = base;
-  const { flags, log } = context;
+  const { flags, health, log } = context;
   const { kube, link, marker } = connections;
   const incarnations = redisIncarnationStore(link.redis, flags.redisPrefix, driver.name);
   const store = leaseIncarnationStore({ client: kube, ...lease });
+  const incarnation = new IncarnationCheck({
+    incarnations,
+    store,
+    quarantineMs: quarantineMs(flags),
+    log,
+  });
+  health.ready('incarnation', () => (gate.isAllowing ? incarnation.trouble : undefined));
   return new Leadership({
     driver: driver.name,
     gate,
     resync,
     failover: openFailover(base),
     sweep: openSweep(base, watcher),
-    incarnation: new IncarnationCheck({
-      incarnations,
-      store,
-      quarantineMs: quarantineMs(flags),
-      log,
-    }),
+    incarnation,
     foreignLeader: new ForeignLeader(incarnations, log),
     isRedisOurs: () => marker.isOurs,
     log,
@@ -299,8 +301,8 @@ function openSweep(base: Base, watcher: Watcher): SnapshotSweep | undefined {
 /** --leader-election=false: only one ingest of the driver may run. */
 const ALWAYS_LEADING: LeaseStatus = { isLeader: true, holder: undefined };
 
-function leadAlways({ context }: Base, leadership: Leadership): void {
-  tickEverySecond(context, leadership, ALWAYS_LEADING);
+function leadAlways(base: Base, leadership: Leadership): void {
+  tickEverySecond(base, leadership, ALWAYS_LEADING);
   leadership.begin(ALWAYS_LEADING);
 }
 
@@ -326,12 +328,20 @@ function competeForLease(base: Base, times: LeaseTimes, leadership: Leadership):
   health.live('leader-election', () =>
     elector.isHealthy() ? undefined : 'failed to renew leadership in time',
   );
-  tickEverySecond(context, leadership, elector);
+  health.ready('leader-election', () => elector.trouble);
+  tickEverySecond(base, leadership, elector);
 }
 
 const TICK_MS = 1_000;
 
-function tickEverySecond({ closers }: Context, leadership: Leadership, lease: LeaseStatus): void {
-  const timer = setInterval(() => leadership.tick(lease), TICK_MS);
-  closers.add('leadership', () => clearInterval(timer));
+/** Also when Redis can be reached again: after a failover it may lack what was written last. */
+function tickEverySecond(
+  { context, connections }: Base,
+  leadership: Leadership,
+  lease: LeaseStatus,
+): void {
+  const tick = (): void => leadership.tick(lease);
+  const timer = setInterval(tick, TICK_MS);
+  connections.link.onReady(tick);
+  context.closers.add('leadership', () => clearInterval(timer));
 }

@@ -1,6 +1,7 @@
 import { type Job, MetricsTime, Worker } from 'bullmq';
 import type { Registry } from 'prom-client';
 import { openRedis, type RedisLink } from '../redis/connection.ts';
+import { isRefusal } from '../redis/error-text.ts';
 import { type FlushDetector, startFlushDetector } from '../redis/flush-detector.ts';
 import { keyPrefix } from '../redis/key-names.ts';
 import { systemClock } from '../runtime/clock.ts';
@@ -142,8 +143,9 @@ export class Consumer {
 
   /** Why no jobs arrive now, in one line for /readyz; undefined while they can. */
   get trouble(): string | undefined {
+    const { trouble, refusal } = this.#link;
     return (
-      this.#link.trouble ?? this.#startTrouble ?? this.#heartbeat.trouble ?? this.#breaker.trouble
+      trouble ?? refusal ?? this.#heartbeat.trouble ?? this.#startTrouble ?? this.#breaker.trouble
     );
   }
 
@@ -202,15 +204,22 @@ export class Consumer {
         if (this.#mayStart()) await this.#startWorker();
       } catch (error) {
         if (this.#isClosing) break;
-        this.#startTrouble = `the worker of ${this.#queue} could not start: ${messageOf(error)}`;
-        this.#options.log.error(
-          { err: error, queue: this.#queue },
-          'the worker could not start; trying again',
-        );
+        this.#reportStart(error);
         await systemClock.sleep(1000);
       }
     }
     this.#isStarting = false;
+  }
+
+  #reportStart(error: unknown): void {
+    const trouble = `the worker of ${this.#queue} could not start: ${messageOf(error)}`;
+    // The connection has already reported a refusal of Redis.
+    if (trouble !== this.#startTrouble && this.#link.refusal === undefined)
+      this.#options.log.error(
+        { err: error, queue: this.#queue },
+        'the worker could not start; trying again',
+      );
+    this.#startTrouble = trouble;
   }
 
   #mayStart(): boolean {
@@ -250,7 +259,7 @@ export class Consumer {
   }
 
   #createWorker(): Worker {
-    const { concurrency, log, name, prefix, lockMs, stalledCheckMs } = this.#options;
+    const { concurrency, name, prefix, lockMs, stalledCheckMs } = this.#options;
     const worker: Worker = new Worker(
       this.#queue,
       (job: Job, token = '') => this.#takeJob(job, token),
@@ -280,13 +289,19 @@ export class Consumer {
     worker.on('failed', (job) => {
       if (job !== undefined) void this.#outcomes.promoteIfPending(job);
     });
-    worker.on('error', (error) => {
-      // The connection has already reported a Redis that can't be reached.
-      const level = this.#link.trouble === undefined && !this.#isClosing ? 'warn' : 'debug';
-      log[level]({ err: error, queue: this.#queue }, 'queue error');
-    });
+    worker.on('error', (error) => void this.#reportError(error));
     if (this.#isPaused) void worker.pause(true);
     return worker;
+  }
+
+  /** Logs an error of BullMQ, unless the connection has reported it already. */
+  async #reportError(cause: Error): Promise<void> {
+    // The heartbeat finds out whether Redis refuses more than this command.
+    if (isRefusal(cause)) await this.#heartbeat.write().catch(() => undefined);
+    const { trouble, refusal } = this.#link;
+    const isReported = trouble !== undefined || refusal !== undefined || this.#isClosing;
+    const level = isReported ? 'debug' : 'warn';
+    this.#options.log[level]({ err: cause, queue: this.#queue }, 'queue error');
   }
 
   /** Runs the key that a job carries. A job of a newer version is left to a newer worker, and a job

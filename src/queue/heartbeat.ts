@@ -1,6 +1,5 @@
 import { performance } from 'node:perf_hooks';
 import type { RedisLink } from '../redis/connection.ts';
-import { describeRedisError } from '../redis/error-text.ts';
 import { REDIS_NOW } from '../redis/named-script.ts';
 import type { Logger } from '../runtime/log.ts';
 import { QUEUE_LUA, queueRoot } from './bullmq-layout.ts';
@@ -8,7 +7,7 @@ import { heartbeatKey, type QueuePlace } from './key-names.ts';
 
 /** Writes to Redis each second that a worker of the queue is alive. */
 export interface Heartbeat {
-  /** Why Redis does not answer or takes no writes, in one line; undefined while it does both. */
+  /** One line while Redis gives no answer, although the connection exists. */
   readonly trouble: string | undefined;
   /** Writes the heartbeat now.
    * @throws what Redis answers when it takes no writes */
@@ -43,33 +42,19 @@ export function startHeartbeat(
   log: Logger,
 ): Heartbeat {
   const keys = [queueRoot(prefix, queue), heartbeatKey(prefix, queue)];
-  let refusal: string | undefined;
   let pending: { readonly sinceMs: number; readonly written: Promise<void> } | undefined;
   let wasSilent = false;
 
   const send = async (): Promise<void> => {
-    try {
-      // EVAL, not EVALSHA: a Redis that was restarted does not have the script, and a worker could
-      // take jobs before the script is sent again.
-      const gapMs = Number(await link.redis.eval(WRITE, keys.length, ...keys));
-      if (refusal !== undefined)
-        log.info({ redis: link.address, queue }, 'Redis takes writes again');
-      refusal = undefined;
-      if (gapMs > 0)
-        log.info(
-          { queue, gapMs },
-          'no worker was alive for a while: delayed jobs wait that much longer',
-        );
-    } catch (error) {
-      if (link.trouble === undefined) {
-        const cause = error instanceof Error ? error : new Error(String(error));
-        const trouble = describeRedisError(link.address, cause);
-        if (trouble !== refusal)
-          log.warn({ redis: link.address, queue, trouble }, 'Redis takes no writes; trying again');
-        refusal = trouble;
-      }
-      throw error;
-    }
+    // EVAL, not EVALSHA: a Redis that was restarted does not have the script, and a worker could
+    // take jobs before the script is sent again.
+    const written = link.redis.eval(WRITE, keys.length, ...keys);
+    const gapMs = Number(await link.observe('heartbeat', written));
+    if (gapMs > 0)
+      log.info(
+        { queue, gapMs },
+        'no worker was alive for a while: delayed jobs wait that much longer',
+      );
   };
   const write = (): Promise<void> => {
     pending ??= {
@@ -98,7 +83,7 @@ export function startHeartbeat(
   link.redis.on('close', writeQuietly);
   return {
     get trouble() {
-      return describeSilence() ?? refusal;
+      return describeSilence();
     },
     write,
     stop() {

@@ -2,7 +2,6 @@ import { randomBytes } from 'node:crypto';
 import { type BulkJobOptions, Queue } from 'bullmq';
 import type { Registry } from 'prom-client';
 import { openRedis, type RedisLink } from '../redis/connection.ts';
-import { describeRedisError } from '../redis/error-text.ts';
 import { type FlushDetector, startFlushDetector } from '../redis/flush-detector.ts';
 import { keyPrefix } from '../redis/key-names.ts';
 import { unlessAborted } from '../runtime/abort.ts';
@@ -39,6 +38,9 @@ const RESYNC_SLICE_MIN = 10;
 const FAIRNESS_PERIOD_MS = 250;
 const EVENTS_KEPT = 5000;
 const CLOSE_FLUSH_MS = 500;
+const REGISTER_PAUSE_MS = 1_000;
+/** How often a producer with hints looks whether Redis can be reached. */
+const REDIS_PAUSE_MS = 50;
 
 type JobQueue = Queue<ReturnType<typeof jobData>, unknown, JobKind>;
 type Queues = Readonly<Record<JobKind, JobQueue>>;
@@ -61,8 +63,6 @@ export class Producer {
   #lastFairnessMs = 0;
   readonly #redisBack = new Listeners<string>();
   #resyncs = 0;
-  #refusal: string | undefined;
-  #endWaitForRedis: () => void = () => undefined;
 
   /** Begins to connect.
    * @throws UsageError for an unreadable Redis URL or prefix */
@@ -85,7 +85,6 @@ export class Producer {
     this.#link.onReady((isFirst) => {
       void this.#register();
       if (!isFirst) this.#redisBack.notify('Redis can be reached again');
-      this.#endWaitForRedis();
     });
   }
 
@@ -130,7 +129,7 @@ export class Producer {
 
   /** Why hints don't reach Redis now, in one line for /readyz; undefined while they do. */
   get trouble(): string | undefined {
-    return this.#link.trouble ?? this.#refusal ?? this.#flushDetector.trouble;
+    return this.#link.trouble ?? this.#link.refusal ?? this.#flushDetector.trouble;
   }
 
   /** Keys with a hint that Redis has not taken yet. */
@@ -152,7 +151,6 @@ export class Producer {
     this.#stopping.abort();
     this.#flushDetector.stop();
     this.#link.close();
-    this.#endWaitForRedis();
     await this.#flushing;
     await Promise.allSettled(Object.values(this.#queues ?? {}).map((queue) => queue.close()));
   }
@@ -195,7 +193,7 @@ export class Producer {
    * @returns undefined when the caller has to ask again */
   async #openQueues(): Promise<Queues | undefined> {
     if (this.#link.trouble !== undefined) {
-      await new Promise<void>((resolve) => (this.#endWaitForRedis = resolve));
+      await systemClock.sleep(REDIS_PAUSE_MS, this.#stopping.signal);
       return undefined;
     }
     if (this.#queues !== undefined) return this.#queues;
@@ -205,14 +203,17 @@ export class Producer {
       snapshot: this.#openQueue('snapshot'),
     };
     try {
-      await Promise.all(JOB_KINDS.map((kind) => queues[kind].waitUntilReady()));
+      const ready = JOB_KINDS.map((kind) => queues[kind].waitUntilReady());
       // Virtual time continues from what the queue holds.
-      await this.#syncFairness(queues);
+      await this.#link.observe(
+        'queues',
+        Promise.all(ready).then(() => this.#syncFairness(queues)),
+      );
       this.#queues = queues;
       return queues;
-    } catch (error) {
+    } catch {
       // A queue keeps the failure of its first connection for ever, so these are discarded.
-      this.#refuse(error);
+      this.#metrics.rejected.inc({ driver: this.#options.driver });
       await Promise.allSettled(JOB_KINDS.map((kind) => queues[kind].close()));
       await systemClock.sleep(200, this.#stopping.signal);
       return undefined;
@@ -244,15 +245,17 @@ export class Producer {
       const hints = batch.filter(({ key }) => key.kind === kind);
       try {
         await this.#add(queues[kind], kind, hints);
-        return false;
       } catch (error) {
         for (const hint of hints) this.#dirty.add(hint);
-        this.#refuse(error);
-        return true;
+        this.#metrics.rejected.inc({ driver: this.#options.driver });
+        throw error;
       }
     });
-    const isRefused = (await Promise.all(parts)).includes(true);
-    if (!isRefused) this.#refusal = undefined;
+    await Promise.allSettled(parts);
+    const isRefused = await this.#link.observe('hints', Promise.all(parts)).then(
+      () => false,
+      () => true,
+    );
     if (Date.now() - this.#lastFairnessMs >= FAIRNESS_PERIOD_MS) {
       void this.#syncFairness(queues).catch((error: unknown) =>
         this.#options.log.debug({ err: error }, 'could not read the virtual time of the queue'),
@@ -310,32 +313,29 @@ export class Producer {
     await syncFairness(this.#link.redis, this.#options.prefix, claim.name, this.#fairness);
   }
 
-  #refuse(error: unknown): void {
-    const { driver, log } = this.#options;
-    const { address } = this.#link;
-    const cause = error instanceof Error ? error : new Error(String(error));
-    this.#metrics.rejected.inc({ driver });
-    const refusal = describeRedisError(address, cause);
-    if (refusal !== this.#refusal)
-      log.warn({ err: cause, redis: address }, 'Redis refused jobs; trying again');
-    this.#refusal = refusal;
+  /** Registers the queues, and writes their settings as BullMQ does when it opens a queue. Called
+   * after each connection and each flush, since this Redis may have neither. Tries until Redis
+   * takes it. */
+  async #register(): Promise<void> {
+    const { signal } = this.#stopping;
+    while (!signal.aborted) {
+      try {
+        return await this.#link.observe('registry', this.#writeRegistry());
+      } catch (error) {
+        this.#options.log.debug({ err: error }, 'could not register the queues; trying again');
+        await systemClock.sleep(REGISTER_PAUSE_MS, signal);
+      }
+    }
   }
 
-  /** Registers the queues, and writes their settings as BullMQ does when it opens a queue. Called
-   * after each connection and each flush, since this Redis may have neither. */
-  async #register(): Promise<void> {
+  async #writeRegistry(): Promise<void> {
     const { redis } = this.#link;
-    const { driver, prefix, log } = this.#options;
-    try {
-      const entries = JOB_KINDS.map((kind) => ({ name: queueName(kind, driver), driver, kind }));
-      await registerQueues(redis, prefix, entries);
-      await Promise.all(
-        entries.map(({ name }) => redis.hset(metaKey(prefix, name), MAX_EVENTS_FIELD, EVENTS_KEPT)),
-      );
-    } catch (error) {
-      // The connection broke; the next one calls this method again.
-      log.debug({ err: error }, 'could not register the queues');
-    }
+    const { driver, prefix } = this.#options;
+    const entries = JOB_KINDS.map((kind) => ({ name: queueName(kind, driver), driver, kind }));
+    await registerQueues(redis, prefix, entries);
+    await Promise.all(
+      entries.map(({ name }) => redis.hset(metaKey(prefix, name), MAX_EVENTS_FIELD, EVENTS_KEPT)),
+    );
   }
 
   async #resyncInSlices(keys: readonly JobKey[], resync: number): Promise<void> {

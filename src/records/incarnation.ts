@@ -19,11 +19,24 @@ const advanceScript = defineNamedScript({
   args: { id: 'text' },
   answers: { none: { withdrawnBy: 'text' }, found: { id: 'text', sequence: 'number' } },
   lua: `
+redis.call('HDEL', incarnationKey, 'foreign')
 local found, sequence, withdrawnBy =
   unpack(redis.call('HMGET', incarnationKey, 'epoch', 'beat', 'withdrawnBy'))
 if not found then return {'none', 'withdrawnBy', withdrawnBy or ''} end
 if found == id then redis.call('HINCRBY', incarnationKey, 'beat', 1) end
 return {'found', 'id', found, 'sequence', sequence or 0}
+`,
+});
+
+const withdrawScript = defineNamedScript({
+  keys: ['incarnationKey'],
+  args: { id: 'text' },
+  answers: { ok: {} },
+  lua: `
+if redis.call('HGET', incarnationKey, 'epoch') == id then
+  redis.call('HDEL', incarnationKey, 'epoch')
+end
+return {'ok'}
 `,
 });
 
@@ -47,10 +60,15 @@ export type IncarnationStore = ReturnType<typeof redisIncarnationStore>;
 export function redisIncarnationStore(redis: Redis, prefix: string, driver: string) {
   const keys = { incarnationKey: incarnationKey(prefix, driver) };
   return {
-    /** Reads the incarnation, and advances its sequence if its id is the given one.
+    /** Reads the incarnation, and advances its sequence if its id is the given one. For the leader,
+     * beside whom there is no foreign leader: forgets the one that was named.
      * @returns the sequence as it was before; or `none`, with the process that withdrew the
      *   incarnation because it found a loss, '' where none did */
     advance: (id: string) => advanceScript.run(redis, keys, { id }),
+    /** Ends the incarnation of that id, so that nothing is opened until one begins. */
+    async withdraw(id: string): Promise<void> {
+      await withdrawScript.run(redis, keys, { id });
+    },
     /** Confirms what Redis holds from now on, as a new incarnation. `quarantineMs`: how long
      * nothing may be opened; 0 for a first installation. */
     async begin(incarnation: {
@@ -60,12 +78,10 @@ export function redisIncarnationStore(redis: Redis, prefix: string, driver: stri
     }): Promise<void> {
       await beginScript.run(redis, keys, incarnation);
     },
-    /** Names the foreign leader that holds the driver's Lease, so that nothing new is opened here;
-     * undefined where there is none. */
-    async setForeignLeader(holder: string | undefined): Promise<void> {
-      await (holder === undefined
-        ? redis.hdel(keys.incarnationKey, 'foreign')
-        : redis.hset(keys.incarnationKey, 'foreign', holder));
+    /** Names the foreign leader that holds the driver's Lease, so that nothing new is opened here
+     * until one of ours leads. */
+    async setForeignLeader(holder: string): Promise<void> {
+      await redis.hset(keys.incarnationKey, 'foreign', holder);
     },
   };
 }

@@ -72,7 +72,10 @@ export function explainNotOpened(answer: NotOpened): NotYet | Busy {
     case 'went-back':
       return notYet(NO_INCARNATION_WAIT_MS, 'Redis lost its last writes; waiting for the leader');
     case 'no-incarnation':
-      return notYet(NO_INCARNATION_WAIT_MS, 'no leading ingest has confirmed Redis’ data yet');
+      return notYet(
+        NO_INCARNATION_WAIT_MS,
+        'no leading ingest has confirmed Redis’ data yet (its /readyz says why)',
+      );
     case 'stale':
       return notYet(0, 'Redis’ data changed since the object was read; the object is read again');
     case 'quarantine':

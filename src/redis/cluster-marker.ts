@@ -40,7 +40,7 @@ export type ClusterMarker = ReturnType<typeof watchClusterMarker>;
 /** Checks whether this Redis, under this prefix, belongs to our cluster: of two clusters on one
  * prefix, each would act on the other's volume records. Checks at each connection and every two
  * seconds, so a Redis that was emptied is marked again, and one that went to another cluster is
- * noticed. */
+ * noticed. Also finds a Redis that refuses writes. */
 export function watchClusterMarker(options: ClusterMarkerOptions) {
   const { link, log } = options;
   const key = clusterKey(options.prefix);
@@ -87,7 +87,8 @@ export function watchClusterMarker(options: ClusterMarkerOptions) {
     if (link.trouble !== undefined) return;
     await readUid();
     if (uid === undefined) return setOurs(true);
-    const { owner } = await markScript.run(link.redis, { marker: key }, { uid });
+    const marked = markScript.run(link.redis, { marker: key }, { uid });
+    const { owner } = await link.observe('cluster marker', marked);
     if (!signal.aborted) applyOwner(owner, uid);
   };
   const loop = new PollLoop({

@@ -2,7 +2,8 @@ import { performance } from 'node:perf_hooks';
 import { Redis, type RedisOptions } from 'ioredis';
 import { Listeners } from '../runtime/listeners.ts';
 import type { Logger } from '../runtime/log.ts';
-import { describeRedisError } from './error-text.ts';
+import { describeRedisError, isRefusal } from './error-text.ts';
+import { Refusals } from './refusals.ts';
 import { parseRedisUrl, redisAddress, type RedisSettings } from './url.ts';
 
 /** What a connection is for. `producer` and `plain` reject commands soon when Redis has gone away,
@@ -18,7 +19,6 @@ export function redisOptions(url: string, role: RedisRole): RedisSettings {
     // openRedis connects after it has attached its listeners.
     lazyConnect: true,
     retryStrategy: (times: number) => Math.min(50 * times, 2000),
-    reconnectOnError: reconnectOnReadOnly(),
     connectTimeout: 5000,
     // A connection that is closed while it is broken keeps the process alive for this long.
     disconnectTimeout: 200,
@@ -50,14 +50,26 @@ export interface RedisLink {
   readonly redis: Redis;
   /** host:port */
   readonly address: string;
-  /** Why Redis is not usable now, in one line; undefined while it is. */
+  /** Why Redis can't be reached now, in one line; undefined while it can. */
   readonly trouble: string | undefined;
-  /** Calls the listener at each connection that became usable; `isFirst` at the first one. */
+  /** What Redis refuses although it can be reached, in one line with the fix; undefined while it
+   * refuses nothing. */
+  readonly refusal: string | undefined;
+  /** Passes the answer of a command on, and remembers whether Redis refused it. For commands that
+   * are sent again until Redis takes them; `part` is who sends them. */
+  observe<T>(part: string, answer: Promise<T>): Promise<T>;
+  /** Calls the listener at each connection that became usable; `isFirst` at the first one. While
+   * Redis refuses something, a later connection becomes usable when it is taken. */
   onReady(listener: (isFirst: boolean) => void): void;
   /** Ends the connection and all that BullMQ duplicated from it, at once; rejects the commands
    * under way. */
   close(): void;
 }
+
+/** The part that was refused where a connection is closed in order to look for the master. */
+const LOOKING_FOR_MASTER = 'reconnect';
+
+const LOADING_CHECK_MS = 1_000;
 
 /** Connects, and reconnects until closed.
  * @throws UsageError for an unreadable URL; never because Redis is away */
@@ -71,45 +83,123 @@ export function openRedis(options: {
   const { url, role, name, log } = options;
   const settings = redisOptions(url, role);
   const address = redisAddress(settings);
-  const redis = new DuplicatedRedis(
-    name === undefined ? settings : { ...settings, connectionName: name },
-  );
-  const listeners = new Listeners<boolean>();
-  let trouble: string | undefined = `Redis at ${address}: not connected yet`;
-  let hasConnected = false;
-  let isClosed = false;
-  const reportTrouble = (line: string): void => {
-    if (line === trouble || isClosed) return;
-    trouble = line;
-    log.warn({ redis: address, trouble }, 'Redis is not usable; waiting for it');
-  };
-  redis.on('error', (error: Error) => reportTrouble(describeRedisError(address, error)));
-  redis.on('close', () => {
-    if (trouble === undefined)
-      reportTrouble(`Redis at ${address}: connection lost; waiting for it`);
-  });
-  redis.on('ready', () => {
-    const first = !hasConnected;
-    trouble = undefined;
-    hasConnected = true;
-    log.info({ redis: address, first }, 'Redis is usable');
-    listeners.notify(first);
-  });
-  // 'error' reports a refused connection, and ioredis tries again.
-  redis.connect().catch(() => undefined);
-  return {
-    redis,
-    address,
-    get trouble() {
-      return trouble;
+  const refusals = new Refusals(address, name, log);
+  const shouldReconnect = reconnectOnReadOnly();
+  const redis = new DuplicatedRedis({
+    ...settings,
+    ...(name === undefined ? {} : { connectionName: name }),
+    reconnectOnError: (error) => {
+      const isReadOnly = shouldReconnect(error);
+      if (isReadOnly) refusals.add(LOOKING_FOR_MASTER, error);
+      return isReadOnly;
     },
-    onReady: (listener) => listeners.subscribe(listener),
-    close: () => {
-      isClosed = true;
-      trouble = `Redis at ${address}: connection closed`;
-      redis.disconnectAll();
-    },
-  };
+  });
+  return new Link({ redis, address, refusals, log });
+}
+
+class Link implements RedisLink {
+  readonly redis: DuplicatedRedis;
+  readonly address: string;
+  readonly #refusals: Refusals;
+  readonly #log: Logger;
+  readonly #listeners = new Listeners<boolean>();
+  readonly #loading: NodeJS.Timeout;
+  #trouble: string | undefined;
+  #hasConnected = false;
+  /** A connection was made that the listeners were not told of. */
+  #isUnannounced = false;
+  #isClosed = false;
+
+  constructor(parts: {
+    readonly redis: DuplicatedRedis;
+    readonly address: string;
+    readonly refusals: Refusals;
+    readonly log: Logger;
+  }) {
+    const { redis, address, refusals, log } = parts;
+    this.redis = redis;
+    this.address = address;
+    this.#refusals = refusals;
+    this.#log = log;
+    this.#trouble = `Redis at ${address}: not connected yet`;
+    redis.on('error', (error: Error) => this.#reportTrouble(describeRedisError(address, error)));
+    redis.on('close', () => this.#connectionClosed());
+    redis.on('ready', () => {
+      this.#trouble = undefined;
+      this.#isUnannounced = true;
+      this.#announce();
+    });
+    this.#loading = setInterval(() => void this.#checkLoading(), LOADING_CHECK_MS);
+    // 'error' reports a refused connection, and ioredis tries again.
+    redis.connect().catch(() => undefined);
+  }
+
+  get trouble(): string | undefined {
+    return this.#trouble;
+  }
+
+  get refusal(): string | undefined {
+    return this.#refusals.line;
+  }
+
+  async observe<T>(part: string, answer: Promise<T>): Promise<T> {
+    try {
+      const value = await answer;
+      this.#refusals.remove(part, LOOKING_FOR_MASTER);
+      this.#announce();
+      return value;
+    } catch (error) {
+      if (isRefusal(error)) this.#refusals.add(part, error);
+      throw error;
+    }
+  }
+
+  onReady(listener: (isFirst: boolean) => void): void {
+    this.#listeners.subscribe(listener);
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    clearInterval(this.#loading);
+    this.#trouble = `Redis at ${this.address}: connection closed`;
+    this.redis.disconnectAll();
+  }
+
+  #reportTrouble(trouble: string): void {
+    if (trouble === this.#trouble || this.#isClosed) return;
+    this.#trouble = trouble;
+    this.#log.warn({ redis: this.address, trouble }, 'Redis is not usable; waiting for it');
+  }
+
+  #connectionClosed(): void {
+    if (this.#trouble !== undefined) return;
+    // While Redis refuses something, this may be our own search for the master.
+    if (this.refusal === undefined)
+      this.#reportTrouble(`Redis at ${this.address}: connection lost; waiting for it`);
+    else this.#trouble = this.refusal;
+  }
+
+  #announce(): void {
+    if (!this.#isUnannounced || this.#trouble !== undefined || this.refusal !== undefined) return;
+    const first = !this.#hasConnected;
+    this.#hasConnected = true;
+    this.#isUnannounced = false;
+    this.#log.info({ redis: this.address, first }, 'Redis is usable');
+    this.#listeners.notify(first);
+  }
+
+  /** Reports that Redis accepted the connection but still reads its data. ioredis waits for the end
+   * of that without a word. */
+  async #checkLoading(): Promise<void> {
+    const { redis, address } = this;
+    if (redis.status !== 'connect') return;
+    // The connection reports its own errors.
+    const facts = await redis.info('persistence').catch(() => '');
+    if (redis.status === 'connect' && /^loading:1/m.test(facts))
+      this.#reportTrouble(
+        describeRedisError(address, new Error('LOADING Redis is loading the dataset in memory')),
+      );
+  }
 }
 
 /** Remembers its duplicates in order to close them: BullMQ duplicates a connection for its blocking

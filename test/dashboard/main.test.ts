@@ -4,6 +4,7 @@ import { createServer, type AddressInfo } from 'node:net';
 import { after, before, describe, it } from 'node:test';
 import { request } from 'undici';
 import { main } from '#src/dashboard/main.ts';
+import { until } from '../harness/until.ts';
 import { PREFIX, startBoardRedis, type BoardRedis } from '../harness/dashboard-server.ts';
 
 type Facts = Readonly<Record<string, string>>;
@@ -90,6 +91,26 @@ describe('dashboard', () => {
     const metrics = await request(`${http}/metrics`);
     assert.match(await metrics.body.text(), /sutler_dashboard_logins_total/);
     await process.stop();
+  });
+
+  it('reports in /readyz what Redis refuses, and that it ended', async () => {
+    const running = run([
+      `--redis-url=${redis.server.url}`,
+      '--dashboard-address=127.0.0.1:0',
+      '--http-endpoint=127.0.0.1:0',
+    ]);
+    const { http = '' } = await running.announced;
+    const readiness = async (): Promise<string> => (await fetch(`${http}/readyz`)).text();
+    await redis.redis.config('SET', 'replica-serve-stale-data', 'no');
+    await redis.redis.replicaof('127.0.0.1', 1);
+    await until(
+      async () => /redis: .*MASTERDOWN.*name the master/.test(await readiness()),
+      'it is reported',
+    );
+    await redis.redis.replicaof('NO', 'ONE');
+    await until(async () => (await fetch(`${http}/readyz`)).ok, 'it is ready');
+    assert.equal(running.log().split('Redis refuses what it is sent').length, 2, running.log());
+    await running.stop();
   });
 
   it('ends with status 2 and one line if its port is taken or a value is wrong', async () => {

@@ -160,6 +160,35 @@ describe('Elector', () => {
     });
   }
 
+  it('knows no holder once it has not seen a renewal for the lease duration', async () => {
+    candidate('a', store.connect());
+    await runPending();
+    const connection = store.connect();
+    const b = candidate('b', connection);
+    await clock.pass(20_000);
+    assert.equal(b.elector.holder, 'a');
+    connection.broken = true;
+    await clock.pass(14_000);
+    assert.equal(b.elector.holder, 'a');
+    await clock.pass(2_000);
+    assert.equal(b.elector.holder, undefined);
+  });
+
+  it('says why it can’t lead until it can read the Lease again', async () => {
+    candidate('a', store.connect());
+    await runPending();
+    const connection = store.connect();
+    const b = candidate('b', connection);
+    await clock.pass(20_000);
+    assert.equal(b.elector.trouble, undefined);
+    connection.broken = true;
+    await clock.pass(20_000);
+    assert.equal(b.elector.trouble, 'connection refused');
+    connection.broken = false;
+    await clock.pass(20_000);
+    assert.equal(b.elector.trouble, undefined);
+  });
+
   it('never has two leaders, whichever process is cut off', async () => {
     const connections = [store.connect(), store.connect(), store.connect()];
     const all = connections.map((connection, index) => candidate(`c${index}`, connection));

@@ -1,56 +1,79 @@
 import assert from 'node:assert/strict';
-import { describe, it } from 'node:test';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import type { Redis } from 'ioredis';
 import { ForeignLeader } from '#src/ingest/foreign-leader.ts';
+import { redisIncarnationStore, type IncarnationStore } from '#src/records/incarnation.ts';
 import { silentLog } from '#src/runtime/log.ts';
+import { startTestRedis, type TestRedis } from '../harness/redis.ts';
+import { until } from '../harness/until.ts';
 
-function setUp(write: (holder: string | undefined) => Promise<void> = () => Promise.resolve()) {
-  const written: (string | undefined)[] = [];
-  const foreignLeader = new ForeignLeader(
-    {
-      setForeignLeader: (holder) => {
-        written.push(holder);
-        return write(holder);
-      },
-    },
-    silentLog,
-  );
-  const observe = async (holder: string | undefined): Promise<void> => {
-    foreignLeader.observe(holder);
-    await new Promise((resolve) => setImmediate(resolve));
-  };
-  return { written, observe };
-}
+const KEY = '{csi}:blessing:d';
+const UPSTREAM = 'csi-provisioner-0';
 
 describe('ForeignLeader', () => {
-  it('writes a holder that is not sutler, once', async () => {
-    const { written, observe } = setUp();
-    await observe('csi-provisioner-0');
-    await observe('csi-provisioner-0');
-    assert.deepEqual(written, ['csi-provisioner-0']);
+  let server: TestRedis;
+  let redis: Redis;
+  let incarnations: IncarnationStore;
+  let foreignLeader: ForeignLeader;
+  const named = (): Promise<string | null> => redis.hget(KEY, 'foreign');
+  /** Observes until the condition holds, as the tick of every second does. */
+  const observeUntil = async (holder: string, condition: () => Promise<boolean>): Promise<void> => {
+    foreignLeader.observe(holder);
+    await until(condition, `with the holder ${holder}`, 2_000);
+  };
+  const isNamed = async (): Promise<boolean> => (await named()) === UPSTREAM;
+
+  before(async () => {
+    server = await startTestRedis();
+    redis = server.redis;
+    incarnations = redisIncarnationStore(redis, 'csi', 'd');
+  });
+  after(() => server.close());
+  beforeEach(async () => {
+    await redis.flushall();
+    foreignLeader = new ForeignLeader(incarnations, silentLog);
   });
 
-  it('removes the holder when sutler leads or no process does', async () => {
-    const { written, observe } = setUp();
-    await observe('csi-provisioner-0');
-    await observe('sutler_pod-1');
-    await observe('');
-    assert.deepEqual(written, ['csi-provisioner-0', undefined]);
+  it('names a holder that is not sutler', async () => {
+    await observeUntil(UPSTREAM, isNamed);
   });
 
-  it('removes at its start what an earlier ingest may have written', async () => {
-    const { written, observe } = setUp();
-    await observe(undefined);
-    assert.deepEqual(written, [undefined]);
+  it('names it again at the next second after Redis was emptied', async () => {
+    await observeUntil(UPSTREAM, isNamed);
+    await redis.flushall();
+    await observeUntil(UPSTREAM, isNamed);
   });
 
-  it('repeats a failed write', async () => {
-    let tries = 0;
-    const { written, observe } = setUp(() =>
-      (tries += 1) === 1 ? Promise.reject(new Error('down')) : Promise.resolve(),
-    );
-    await observe('other');
-    await observe('other');
-    await observe('other');
-    assert.deepEqual(written, ['other', 'other']);
+  it('names it again after a failover lost only that it was named', async () => {
+    await incarnations.begin({ id: 'e', quarantineMs: 0, sequence: 0 });
+    await observeUntil(UPSTREAM, isNamed);
+    await redis.hdel(KEY, 'foreign');
+    await observeUntil(UPSTREAM, isNamed);
+  });
+
+  it('names it again after a write that Redis refused', async () => {
+    await redis.config('SET', 'maxmemory', '1');
+    foreignLeader.observe(UPSTREAM);
+    await redis.get('answered after the write above');
+    assert.equal(await named(), null);
+    await redis.config('SET', 'maxmemory', '0');
+    await observeUntil(UPSTREAM, isNamed);
+  });
+
+  for (const holder of [undefined, 'sutler_pod-1'])
+    it(`sends nothing while ${holder ?? 'no process'} holds the Lease`, async () => {
+      await redis.hset(KEY, 'foreign', UPSTREAM);
+      await redis.config('RESETSTAT');
+      foreignLeader.observe(holder);
+      await redis.ping();
+      const { hset = 0, hdel = 0 } = await server.commands();
+      assert.deepEqual([hset, hdel], [0, 0]);
+      assert.equal(await named(), UPSTREAM, 'only the leader removes what another ingest named');
+    });
+
+  it('is forgotten at the first check of a leader of ours', async () => {
+    await observeUntil(UPSTREAM, isNamed);
+    await incarnations.advance('');
+    assert.equal(await named(), null);
   });
 });

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, describe, it } from 'node:test';
+import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import type { Redis } from 'ioredis';
 import { leaseIncarnationStore } from '#src/ingest/lease-incarnation-store.ts';
 import { IncarnationCheck } from '#src/ingest/incarnation-check.ts';
@@ -7,11 +7,12 @@ import type { KubeClient } from '#src/kube/client.ts';
 import type { Lease } from '#src/kube/objects.ts';
 import { leases } from '#src/kube/resources.ts';
 import { redisIncarnationStore } from '#src/records/incarnation.ts';
-import { silentLog } from '#src/runtime/log.ts';
+import { createLogger, silentLog } from '#src/runtime/log.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { openSandboxCluster, type SandboxCluster } from '../harness/sandbox-cluster.ts';
 
 const KEY = '{csi}:blessing:d';
+const QUARANTINE_MS = 40_000;
 
 describe('IncarnationCheck', () => {
   let server: TestRedis;
@@ -19,12 +20,20 @@ describe('IncarnationCheck', () => {
   let cluster: SandboxCluster;
   let kube: KubeClient;
   let lease = 0;
+  let warnings: string[] = [];
+  const leaseStore = () =>
+    leaseIncarnationStore({ client: kube, namespace: 'default', name: `lease-${lease}` });
   const open = (): IncarnationCheck =>
     new IncarnationCheck({
       incarnations: redisIncarnationStore(redis, 'csi', 'd'),
-      store: leaseIncarnationStore({ client: kube, namespace: 'default', name: `lease-${lease}` }),
-      quarantineMs: 40_000,
-      log: silentLog,
+      store: leaseStore(),
+      quarantineMs: QUARANTINE_MS,
+      log: createLogger({
+        name: 'test',
+        verbosity: 0,
+        format: 'text',
+        write: (line) => void (line.includes('WARN') && warnings.push(line)),
+      }),
     });
   const quarantine = async (): Promise<number> => Number(await redis.hget(KEY, 'quarantineUntil'));
 
@@ -40,6 +49,7 @@ describe('IncarnationCheck', () => {
   });
   beforeEach(async () => {
     lease += 1;
+    warnings = [];
     await redis.flushall();
   });
 
@@ -107,17 +117,227 @@ describe('IncarnationCheck', () => {
     assert.equal(await check.check(), true);
   });
 
-  it('sees a loss, not a first use, if a leader died before it annotated the Lease', async () => {
-    const dying = new IncarnationCheck({
-      incarnations: redisIncarnationStore(redis, 'csi', 'd'),
-      store: {
-        read: () => Promise.resolve(undefined),
-        write: () => Promise.reject(new Error('killed')),
+  it('names the worker that found that Redis lost its last writes', async () => {
+    const check = open();
+    await check.check();
+    await redis.hdel(KEY, 'epoch');
+    await redis.hset(KEY, 'withdrawnBy', 'jobs-7');
+    assert.equal(await check.check(), true);
+    assert.match(warnings.join(), /jobs-7 noticed/);
+    assert.equal(await redis.hexists(KEY, 'withdrawnBy'), 0);
+  });
+
+  describe('after a crash', () => {
+    /** A check whose n-th write, to Redis or to the Lease, never happens. */
+    const openDying = (diesAtWrite: number): IncarnationCheck => {
+      let writes = 0;
+      const unlessDead =
+        <A extends readonly unknown[]>(write: (...args: A) => Promise<void>) =>
+        (...args: A): Promise<void> =>
+          (writes += 1) >= diesAtWrite ? Promise.reject(new Error('killed')) : write(...args);
+      const incarnations = redisIncarnationStore(redis, 'csi', 'd');
+      const store = leaseStore();
+      return new IncarnationCheck({
+        incarnations: {
+          advance: incarnations.advance,
+          withdraw: unlessDead(incarnations.withdraw),
+          begin: unlessDead(incarnations.begin),
+        },
+        store: { read: store.read, write: unlessDead(store.write) },
+        quarantineMs: QUARANTINE_MS,
+        log: silentLog,
+      });
+    };
+
+    it('between Lease and Redis at first use, the next leader sees a loss', async () => {
+      await assert.rejects(openDying(2).check(), /killed/);
+      assert.equal(await redis.hexists(KEY, 'epoch'), 0, 'nothing is opened meanwhile');
+      assert.equal(await open().check(), true);
+      assert.ok((await quarantine()) > Date.now());
+    });
+
+    for (const diesAtWrite of [1, 2])
+      it(`at write ${diesAtWrite} after Redis was emptied, the next leader sees a loss`, async () => {
+        await open().check();
+        await redis.flushall();
+        await assert.rejects(openDying(diesAtWrite).check(), /killed/);
+        assert.equal(await redis.hexists(KEY, 'epoch'), 0, 'nothing is opened meanwhile');
+        assert.equal(await open().check(), true);
+      });
+
+    for (const diesAtWrite of [2, 3])
+      it(`at write ${diesAtWrite} after Redis was exchanged, the next leader sees a loss`, async () => {
+        await open().check();
+        await redis.hset(KEY, 'epoch', 'of another Redis');
+        await assert.rejects(openDying(diesAtWrite).check(), /killed/);
+        assert.equal(await redis.hexists(KEY, 'epoch'), 0, 'nothing is opened meanwhile');
+        assert.equal(await open().check(), true);
+      });
+  });
+
+  describe('while the Lease can’t be written', () => {
+    const forbid = (verb: 'create' | 'update' | 'get'): (() => void) =>
+      cluster.api.faults.inject({
+        action: { kind: 'status', code: 403, message: `may not ${verb} leases` },
+        verb,
+        plural: 'leases',
+        times: Infinity,
+      });
+    const fails = (check: IncarnationCheck, why: RegExp): Promise<void> =>
+      assert.rejects(check.check(), why);
+    afterEach(() => cluster.api.faults.clear());
+
+    for (const verb of ['create', 'update'] as const)
+      it(`begins nothing in a new Redis, and names the right to ${verb} it`, async () => {
+        if (verb === 'update')
+          await kube.create<Lease>(leases, 'default', { metadata: { name: `lease-${lease}` } });
+        const allow = forbid(verb);
+        const check = open();
+        for (let seconds = 0; seconds < 3; seconds += 1) await fails(check, /403/);
+        assert.equal(await redis.exists(KEY), 0, 'no incarnation and no quarantine');
+        assert.match(
+          check.trouble ?? '',
+          new RegExp(`may not ${verb} leases: grant .* create and update on leases .* default$`),
+        );
+        assert.equal(warnings.length, 1, 'logged once');
+        allow();
+        assert.equal(await check.check(), false);
+        assert.equal(check.trouble, undefined);
+        assert.equal(await quarantine(), 0);
+      });
+
+    it('begins no quarantine after a loss until it can be remembered, and opens nothing', async () => {
+      const check = open();
+      await check.check();
+      await redis.flushall();
+      const allow = forbid('update');
+      for (let seconds = 0; seconds < 3; seconds += 1) await fails(check, /403/);
+      assert.equal(await redis.exists(KEY), 0);
+      allow();
+      assert.equal(await check.check(), true);
+      const untilMs = await quarantine();
+      assert.equal(await check.check(), false);
+      assert.equal(await open().check(), false, 'the next leader continues it');
+      assert.equal(await quarantine(), untilMs);
+    });
+
+    it('withdraws at once what is not the data that was used before', async () => {
+      const check = open();
+      await check.check();
+      await check.check();
+      await redis.hset(KEY, 'beat', '0');
+      const allow = forbid('update');
+      await fails(check, /403/);
+      assert.equal(await redis.hexists(KEY, 'epoch'), 0);
+      allow();
+      assert.equal(await check.check(), true);
+    });
+
+    it('leaves alone what an earlier leader confirmed if it can’t read the Lease', async () => {
+      await open().check();
+      const id = await redis.hget(KEY, 'epoch');
+      forbid('get');
+      const check = open();
+      await fails(check, /403/);
+      assert.match(check.trouble ?? '', /can’t tell whether Redis lost data.*grant .* get/);
+      assert.equal(await redis.hget(KEY, 'epoch'), id);
+    });
+
+    it('goes on without the Lease while Redis holds the incarnation that it knows', async () => {
+      const check = open();
+      await check.check();
+      cluster.api.faults.inject({ action: { kind: 'reset' }, plural: 'leases', times: Infinity });
+      assert.equal(await check.check(), false);
+      assert.equal(check.trouble, undefined);
+    });
+
+    it('takes an answer that was lost for a write, and begins without quarantine', async () => {
+      cluster.api.faults.inject({
+        action: { kind: 'lose-answer' },
+        verb: 'create',
+        plural: 'leases',
+      });
+      const check = open();
+      await assert.rejects(check.check());
+      assert.equal(await check.check(), false);
+      assert.equal(await quarantine(), 0);
+    });
+  });
+
+  it('sees a loss where both Redis and the Lease lost the incarnation that it knows', async () => {
+    const check = open();
+    await check.check();
+    await redis.flushall();
+    await kube.delete(leases, { namespace: 'default', name: `lease-${lease}` });
+    assert.equal(await check.check(), true);
+    assert.ok((await quarantine()) > Date.now());
+  });
+
+  for (const [what, times] of [
+    ['first use', 0],
+    ['loss', 1],
+  ] as const)
+    it(`sees a loss if Redis lost what it began at a ${what} before it could answer`, async () => {
+      for (let uses = 0; uses < times; uses += 1) {
+        await open().check();
+        await redis.del(KEY);
+      }
+      const incarnations = redisIncarnationStore(redis, 'csi', 'd');
+      const ids: string[] = [];
+      const check = new IncarnationCheck({
+        incarnations: {
+          ...incarnations,
+          begin: async (incarnation) => {
+            ids.push(incarnation.id);
+            await incarnations.begin(incarnation);
+            if (ids.length === 1) throw new Error('Command timed out');
+          },
+        },
+        store: leaseStore(),
+        quarantineMs: QUARANTINE_MS,
+        log: silentLog,
+      });
+      await assert.rejects(check.check(), /timed out/);
+      await redis.del(KEY);
+      assert.equal(await check.check(), true);
+      assert.ok((await quarantine()) > Date.now());
+      assert.notEqual(ids[0], ids[1], 'no id stands for the data before and after a loss');
+    });
+
+  it('reports a loss whose quarantine began although the answer was lost', async () => {
+    await open().check();
+    await redis.del(KEY);
+    const incarnations = redisIncarnationStore(redis, 'csi', 'd');
+    let begun = 0;
+    const check = new IncarnationCheck({
+      incarnations: {
+        ...incarnations,
+        begin: async (incarnation) => {
+          begun += 1;
+          await incarnations.begin(incarnation);
+          throw new Error('Command timed out');
+        },
       },
-      quarantineMs: 40_000,
+      store: leaseStore(),
+      quarantineMs: QUARANTINE_MS,
       log: silentLog,
     });
-    await assert.rejects(dying.check(), /killed/);
-    assert.equal(await open().check(), true);
+    await assert.rejects(check.check(), /timed out/);
+    assert.equal(await check.check(), true);
+    assert.equal(await check.check(), false);
+    assert.equal(begun, 1, 'the quarantine is not begun again');
+  });
+
+  it('writes the Lease once while Redis refuses to begin the incarnation', async () => {
+    const check = open();
+    await redis.config('SET', 'maxmemory', '1');
+    await assert.rejects(check.check(), /OOM/);
+    const name = `lease-${lease}`;
+    const written = await kube.get<Lease>(leases, { namespace: 'default', name });
+    await assert.rejects(check.check(), /OOM/);
+    assert.deepEqual(await kube.get<Lease>(leases, { namespace: 'default', name }), written);
+    await redis.config('SET', 'maxmemory', '0');
+    assert.equal(await check.check(), false);
+    assert.equal(await quarantine(), 0, 'it is still the first use');
   });
 });

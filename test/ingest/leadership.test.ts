@@ -41,7 +41,12 @@ describe('Leadership', () => {
       driver: 'd.example',
       gate,
       resync,
-      incarnation: { check: () => Promise.resolve(isLost) },
+      incarnation: {
+        check: () => {
+          done.push('incarnation checked');
+          return Promise.resolve(isLost);
+        },
+      },
       foreignLeader: { observe: (holder) => void done.push(`holder ${holder}`) },
       failover: { checkNow: record('failover checked') },
       sweep: { begin: record('swept') },
@@ -53,12 +58,12 @@ describe('Leadership', () => {
   it('begins with a resync, a check of the gateways and a sweep', async () => {
     leadership.begin(lease);
     await setImmediate();
-    assert.deepEqual(done.slice(1).toSorted(), ['failover checked', 'queued', 'swept']);
+    assert.deepEqual(done.slice(2).toSorted(), ['failover checked', 'queued', 'swept']);
   });
 
   it('tells the workers that no other provisioner leads before it enqueues', () => {
     leadership.begin(lease);
-    assert.equal(done[0], 'holder undefined');
+    assert.deepEqual(done.slice(0, 2), ['holder undefined', 'incarnation checked']);
   });
 
   it('enqueues nothing after its end', () => {
@@ -97,7 +102,7 @@ describe('Leadership', () => {
     done = [];
     leadership.tick(lease);
     await setImmediate();
-    assert.deepEqual(done, ['holder undefined', 'queued']);
+    assert.deepEqual(done, ['holder undefined', 'incarnation checked', 'queued']);
   });
 
   it('tells the workers who holds the Lease while it does not lead', () => {
@@ -105,5 +110,13 @@ describe('Leadership', () => {
     lease.holder = 'other';
     leadership.tick(lease);
     assert.deepEqual(done, ['holder other']);
+  });
+
+  it('tells the workers of another cluster’s Redis nothing', () => {
+    isRedisOurs = false;
+    lease.isLeader = false;
+    lease.holder = 'other';
+    leadership.tick(lease);
+    assert.deepEqual(done, []);
   });
 });

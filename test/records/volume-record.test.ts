@@ -456,7 +456,7 @@ describe('volume record', () => {
   });
 
   describe('while another provisioner leads', () => {
-    const setForeignLeader = (holder: string | undefined) =>
+    const setForeignLeader = (holder: string) =>
       redisIncarnationStore(redis, 'csi', 'd.example').setForeignLeader(holder);
 
     it('opens nothing new, and says who leads', async () => {
@@ -478,7 +478,7 @@ describe('volume record', () => {
 
     it('opens again when it does not lead any more', async () => {
       await setForeignLeader('csi-provisioner-0');
-      await setForeignLeader(undefined);
+      await redisIncarnationStore(redis, 'csi', 'd.example').advance('');
       assert.equal((await open('a')).kind, 'opened');
     });
   });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { openRedis, redisOptions, type RedisLink } from '#src/redis/connection.ts';
-import { silentLog } from '#src/runtime/log.ts';
+import { createLogger, silentLog } from '#src/runtime/log.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { until } from '../harness/until.ts';
 
@@ -58,6 +58,83 @@ describe('openRedis', () => {
     await redis.redis.config('SET', 'requirepass', 'mistyped');
     await until(() => link.trouble === undefined, 'the login is tried again');
     await redis.redis.config('SET', 'requirepass', decodeURIComponent(new URL(redis.url).password));
+  });
+
+  it('reports that Redis still reads its data, and is usable after that', async () => {
+    const slow = await startTestRedis({
+      settings: ['key-load-delay 2000', 'loading-process-events-interval-bytes 1024'],
+    });
+    const keys = Array.from({ length: 1_500 }, (_, i) =>
+      slow.redis.set(`key-${i}`, 'x'.repeat(99)),
+    );
+    await Promise.all(keys);
+    await slow.kill();
+    const link = open(slow.url);
+    const started = slow.start();
+    await until(() => /LOADING.*goes on by itself/.test(link.trouble ?? ''), 'it is reported');
+    await started;
+    await until(() => link.trouble === undefined, 'it is usable');
+    await slow.close();
+  });
+
+  it('remembers what Redis refuses until the same part is served, and logs it once', async () => {
+    const lines: string[] = [];
+    const link = openRedis({
+      url: redis.url,
+      role: 'plain',
+      log: createLogger({
+        name: 'test',
+        verbosity: 0,
+        format: 'text',
+        write: (line) => void lines.push(line),
+      }),
+    });
+    links.push(link);
+    const write = (part: string): Promise<unknown> => link.observe(part, link.redis.set('k', 'v'));
+    await write('a');
+    await redis.redis.config('SET', 'maxmemory', '1');
+    for (const part of ['a', 'b', 'a']) await assert.rejects(write(part), /OOM/);
+    assert.match(link.refusal ?? '', /^Redis at 127.*: OOM .*: raise maxmemory$/);
+    await link.observe('reader', link.redis.get('k'));
+    assert.notEqual(link.refusal, undefined);
+    await redis.redis.config('SET', 'maxmemory', '0');
+    await write('a');
+    assert.notEqual(link.refusal, undefined);
+    await write('b');
+    assert.equal(link.refusal, undefined);
+    assert.deepEqual(
+      lines
+        .map((line) => /(refuses what it is sent|takes again)/.exec(line)?.[1] ?? '')
+        .join(' ')
+        .trim(),
+      'refuses what it is sent takes again',
+    );
+  });
+
+  it('looks for the master of a replica, and tells its listeners only when it found one', async () => {
+    const link = open(redis.url);
+    const seen: boolean[] = [];
+    link.onReady((isFirst) => seen.push(isFirst));
+    let connections = 0;
+    link.redis.on('ready', () => (connections += 1));
+    const write = (): Promise<unknown> => link.observe('writer', link.redis.set('k', 'v'));
+    await until(() => link.trouble === undefined, 'connected');
+    await redis.redis.replicaof('127.0.0.1', 1);
+    await assert.rejects(write(), /READONLY/);
+    await until(() => connections === 2, 'it reconnects');
+    assert.match(link.refusal ?? '', /READONLY.*name the master/);
+    assert.deepEqual(seen, [true]);
+    await redis.redis.replicaof('NO', 'ONE');
+    await until(
+      () =>
+        write().then(
+          () => true,
+          () => false,
+        ),
+      'the write is taken',
+    );
+    assert.deepEqual([link.refusal, link.trouble], [undefined, undefined]);
+    assert.deepEqual(seen, [true, false]);
   });
 
   it('reports the address where nothing listens', async () => {

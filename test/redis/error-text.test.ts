@@ -1,19 +1,50 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { ReplyError } from 'ioredis';
 import { describeRedisError } from '#src/redis/error-text.ts';
 
+/** What a Redis says that refuses, and the fix. */
+const REFUSALS: readonly (readonly [said: string, fix: string])[] = [
+  ["OOM command not allowed when used memory > 'maxmemory'.", 'raise maxmemory'],
+  ['MISCONF Errors writing to the AOF file: No space left on device', 'check its disk'],
+  ["READONLY You can't write against a read only replica.", 'name the master in --redis-url'],
+  ['MASTERDOWN Link with MASTER is down', 'name the master in --redis-url'],
+  ['LOADING Redis is loading the dataset in memory', 'it goes on by itself'],
+  ['CLUSTERDOWN Hash slot not served', 'repair the cluster'],
+  ['NOPERM this user has no permissions to run this command', 'grant its user the missing'],
+];
+
 describe('describeRedisError', () => {
-  it('repeats the message of a Redis that is full or read-only', () => {
-    assert.match(
-      describeRedisError(
-        'h:1',
-        new Error("OOM command not allowed when used memory > 'maxmemory'."),
-      ),
-      /OOM command not allowed/,
+  for (const [said, fix] of REFUSALS)
+    it(`repeats "${said}" and says what to do`, () => {
+      const line = describeRedisError('h:1', new Error(said));
+      assert.ok(line.startsWith(`Redis at h:1: ${said.replace(/\.$/, '')}: ${fix}`), line);
+      const ofScript = `${said} script: f1d2, on @user_script:3.`;
+      assert.equal(describeRedisError('h:1', new Error(ofScript)), line);
+    });
+
+  for (const word of ['WRONGPASS', 'NOAUTH'])
+    it(`says that the login is refused for ${word}`, () => {
+      assert.match(
+        describeRedisError('h:1', new Error(`${word} Authentication required.`)),
+        new RegExp(`^Redis at h:1 refuses the login \\(${word}\\): correct user and password`),
+      );
+    });
+
+  it('finds the error word in the middle, where older versions put it', () => {
+    const said = 'ERR Error running script (call to f_1): @user_script:3: -OOM command not allowed';
+    assert.match(describeRedisError('h:1', new Error(said)), /: raise maxmemory$/);
+  });
+
+  it('repeats an error that it does not know, if Redis answered it', () => {
+    assert.equal(
+      describeRedisError('h:1', new ReplyError('ERR unknown command')),
+      'Redis at h:1: ERR unknown command',
     );
-    assert.match(
-      describeRedisError('h:1', new Error("READONLY You can't write against a read only replica.")),
-      /READONLY/,
-    );
+  });
+
+  it('says that Redis can’t be reached if nothing answered', () => {
+    const error = Object.assign(new Error('connect'), { code: 'ECONNREFUSED' });
+    assert.match(describeRedisError('h:1', error), /can't be reached \(ECONNREFUSED\): start it/);
   });
 });
