@@ -58,17 +58,18 @@ async function sendDeletion(
   created: CreatedVolume,
   metadata: NewVolume['metadata'],
 ): Promise<string | undefined> {
-  const { attempt, stored, answer } = created;
+  const { attempt, run, stored, answer } = created;
   const secrets = await readSecretValues(ports, deletionSecret(metadata));
   if (secrets.kind !== 'values') {
     await keepAnswer(ports, created);
     return secrets.message;
   }
   const { notAfterMs } = attempt;
+  const { timeoutMs } = ports;
   try {
     await ports.csi.deleteVolume(
       { volumeId: answer.handle, secrets: secrets.values },
-      { timeoutMs: ports.timeoutMs, notAfterMs, gateway: stored.endpoint },
+      { timeoutMs, notAfterMs, gateway: stored.endpoint, stopping: run.signal },
     );
     return undefined;
   } catch (error) {

@@ -28,13 +28,14 @@ export async function callDeleteVolume(
   ports: ProcessorPorts,
   deletion: OpenDeletion,
 ): Promise<Outcome | undefined> {
-  const { attempt, plan, volume, gateway, notAfterMs } = deletion;
+  const { attempt, plan, run, volume, gateway, notAfterMs } = deletion;
+  const { timeoutMs } = ports;
   const secrets = await readSecretValues(ports, plan.secret.ref);
   if (secrets.kind !== 'values') return handleSecretProblem(ports, deletion, secrets);
   try {
     await ports.csi.deleteVolume(
       { volumeId: plan.handle, secrets: secrets.values },
-      { timeoutMs: ports.timeoutMs, notAfterMs, gateway, migrated: plan.isMigrated },
+      { timeoutMs, notAfterMs, gateway, migrated: plan.isMigrated, stopping: run.signal },
     );
   } catch (error) {
     return handleFailure(ports, deletion, redactDriverError(error, secrets.values));
