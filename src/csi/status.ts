@@ -35,8 +35,8 @@ export function codeName(code: number): string {
 export const DRIVER_STATUS_TRAILER = 'sutler-driver-status';
 /** Trailer set by the gateway: nothing was sent to the driver. */
 export const NOT_FORWARDED_TRAILER = 'sutler-not-forwarded';
-/** Trailer set by the gateway, beside the one above: the driver can be reached, and only this gateway
- * has no room for the call now. The same call may be sent again at once. */
+/** Trailer set by the gateway, beside the one above: the driver can be reached, and only the
+ * gateway has no room for the call now. The same call may be sent again at once. */
 export const FULL_TRAILER = 'sutler-full';
 /** Trailer set by the gateway: it is draining and forwards no new calls. The value is the number of
  * volumes that still have calls under way. */

@@ -6,8 +6,8 @@ import type { ControllerCalls, ControllerCallSettings } from './pool.ts';
 /** Least time between the beginnings of two attempts at a call, on average. A gateway that let the
  * call wait has used it up, so only a call that was refused at once pauses. */
 const REPEAT_MS = 500;
-/** With less time until its `notAfterMs` a call is not sent again: it might be refused for that, and
- * such a refusal looks like that of a second call for its volume. */
+/** With less time until its `notAfterMs` a call is not sent again: it might be refused for being
+ * late, and such a refusal looks like that of a second call for its volume. */
 const LEAST_TIME_MS = 100;
 
 /** Sends a call again as long as its gateway answers that it is full, until the call's `notAfterMs`

@@ -35,10 +35,11 @@ return gapMs
 `;
 
 /** Extends delays by the time in which no worker was alive. Otherwise all jobs that came due in
- * that time would run at once when the first worker starts, and a restart of everything would send
- * the driver a burst of calls. A worker whose event loop stands still is alive all the same: if such
- * times extended delays, a lone worker that stands still again and again would never end one. The
- * heartbeat also finds a Redis that takes no writes or does not answer. Builds on bullmq-layout.ts. */
+ * that time would run at once when the first worker starts, and a restart of everything would
+ * send the driver a burst of calls. A worker whose event loop stands still is alive all the same:
+ * if such times extended delays, a lone worker that stands still again and again would never end
+ * one. The heartbeat also finds a Redis that takes no writes or does not answer. Builds on
+ * bullmq-layout.ts. */
 export function startHeartbeat(
   link: RedisLink,
   { prefix, queue }: QueuePlace,
