@@ -59,4 +59,9 @@ export const flags = defineFlags({
     default: '',
     help: 'More arguments for the jobs processes, separated by blanks.',
   },
+  'gateway-args': {
+    type: 'string',
+    default: '',
+    help: 'More arguments for the gateway, separated by blanks: --max-in-flight=20.',
+  },
 });

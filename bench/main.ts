@@ -3,9 +3,6 @@ import { readFileSync } from 'node:fs';
 import { cpus, release, totalmem } from 'node:os';
 import { performance } from 'node:perf_hooks';
 import { Redis } from 'ioredis';
-import { createKubeClient } from '#src/kube/client.ts';
-import { loadClusterAccess } from '#src/kube/credentials.ts';
-import { namespaces } from '#src/kube/resources.ts';
 import { DEFAULT_PREFIX } from '#src/redis/key-names.ts';
 import { openRecordsKey } from '#src/records/key-names.ts';
 import { systemClock, signalWithin } from '#src/runtime/clock.ts';
@@ -19,9 +16,9 @@ import { CLIENT_NAME, sentDuring } from './redis-sample.ts';
 import { timesOf, toJson, toText, type Report, type Times } from './report.ts';
 import { splitArgs } from './split-args.ts';
 import { startTestbed, type Testbed } from './testbed.ts';
-import { startWorkload, type Track, type Workload } from './workload.ts';
+import { openWorkload } from './open-workload.ts';
+import type { Track, Workload } from './workload.ts';
 
-const NAMESPACE = 'sutler-bench';
 /** Claims created before anything is counted, so that Redis has the scripts and code is compiled.
  */
 const WARM_UP = 20;
@@ -55,6 +52,7 @@ async function bench(context: Context): Promise<void> {
     workerThreads: flags.workerThreads,
     profileDir: flags.profile,
     jobsArgs: splitArgs(flags.jobsArgs),
+    gatewayArgs: splitArgs(flags.gatewayArgs),
     env: context.env,
     pid: context.pid,
     node: process.execPath,
@@ -62,36 +60,10 @@ async function bench(context: Context): Promise<void> {
     closers,
     stopping,
   });
-  const client = createKubeClient({
-    access: await loadClusterAccess({ kubeconfig: testbed.kubeconfig, env: {} }),
-    userAgent: `sutler-bench/${version}`,
-    // Above --concurrency, so that requests do not wait in this client.
-    maxInFlight: flags.concurrency + 10,
-    log,
-  });
-  closers.add('API client', () => client.close());
   const redis = new Redis(testbed.redisUrl, { connectionName: CLIENT_NAME });
   closers.add('Redis', () => redis.disconnect());
-  await client.create(namespaces, undefined, {
-    apiVersion: 'v1',
-    kind: 'Namespace',
-    metadata: { name: NAMESPACE },
-  });
-  const workload = await startWorkload({
-    client,
-    driver: testbed.driver,
-    namespace: NAMESPACE,
-    concurrency: flags.concurrency,
-    log,
-  });
-  closers.add('watches', () => workload.stop());
-
-  // Added last, so that it runs first, while the API client is open. A cluster of KUBECONFIG keeps
-  // no objects of the bench.
-  closers.add('class and namespace', async () => {
-    await workload.removeClass();
-    await client.delete(namespaces, { name: NAMESPACE });
-  });
+  const { concurrency } = flags;
+  const workload = await openWorkload({ testbed, concurrency, log, closers });
 
   const report = await measure({
     flags,

@@ -23,6 +23,7 @@ export interface TestbedOptions {
   /** Empty: no CPU profiles. */
   readonly profileDir: string;
   readonly jobsArgs: readonly string[];
+  readonly gatewayArgs: readonly string[];
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Pid of this process: the parent of a real control plane's processes. */
   readonly pid: number;
@@ -115,7 +116,8 @@ export async function startTestbed(options: TestbedOptions): Promise<Testbed> {
     `--delay-ms=${options.driverDelayMs}`,
     '--capacity-gib=1000000',
   ]);
-  await start('csi-gateway', [`--csi-address=${socket}`, `--listen=${gateway}`]);
+  const gatewayArgs = [`--csi-address=${socket}`, `--listen=${gateway}`, ...options.gatewayArgs];
+  await start('csi-gateway', gatewayArgs);
   const common = [`--kubeconfig=${kubeconfig}`, `--gateway=${gateway}`];
   const env = { REDIS_URL: redis.url };
   await start('ingest', [...common, '--leader-election=true'], env);

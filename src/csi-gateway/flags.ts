@@ -51,8 +51,9 @@ export const flags = defineFlags({
     type: 'strings',
     default: '500',
     help:
-      'Most calls of one method at the driver at once; further calls are refused, not forwarded. ' +
-      'A number, and Method:number for single methods: 500,CreateVolume:50.',
+      'Most calls of one method at the driver at once; further calls wait for a tenth of their ' +
+      'deadline, then they are refused, not forwarded. A number, and Method:number for single ' +
+      'methods: 500,CreateVolume:50.',
   },
   'adaptive-limit': {
     type: 'bool',

@@ -7,7 +7,7 @@ import {
 } from '../csi/status.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
-import type { CallLimiter, CallSlot } from './call-limiter.ts';
+import type { CallLimiter, CallSlot, LimitReached } from './call-limiter.ts';
 import type { DriverAnswer, DriverResponse } from './driver-call.ts';
 import type { DriverConnection } from './driver-connection.ts';
 import {
@@ -33,6 +33,8 @@ export interface InboundCall {
   readonly receivedMs: number;
   /** Name of the caller, for log lines. */
   readonly caller: string;
+  /** Connection of the caller: connections take turns while calls wait for a slot. */
+  readonly connection: object;
   /** Aborts when the caller has cancelled the call or is gone. */
   readonly signal: AbortSignal;
 }
@@ -45,6 +47,8 @@ export interface GatewayReply {
   readonly notForwarded: boolean;
   /** Number of volumes with calls under way; only while draining. */
   readonly draining?: number;
+  /** Whether the driver can be reached, and only this gateway has no room for the call now. */
+  readonly isFull?: boolean;
 }
 
 /** What the caller gets: the driver's response or a status of the gateway. */
@@ -66,6 +70,10 @@ export interface ForwarderOptions {
 
 /** The leading ingest probes each gateway twice a second (src/ingest/gateway-failover.ts). */
 const FAILOVER_PROBE_MS = 2_000;
+/** Part of a call's deadline for which it may wait for a slot; the rest is the driver's. */
+const WAIT_SHARE = 0.1;
+/** How long a call without a deadline waits for a slot. */
+const WAIT_WITHOUT_DEADLINE_MS = 10_000;
 
 /** Decides for each call whether it goes to the driver, and returns the driver's response. A reply
  * is `notForwarded` only if no stream to the driver was opened for the call. */
@@ -80,9 +88,10 @@ export class Forwarder {
     this.#options = options;
   }
 
-  /** Refuses all further calls, not forwarded. */
+  /** Refuses all further calls and those that wait for a slot, not forwarded. */
   drain(): void {
     this.#isDraining = true;
+    this.#options.limiter.endWaits();
   }
 
   /** Whether an ingest probes this gateway to decide about failover. */
@@ -108,6 +117,14 @@ export class Forwarder {
     return { kind: 'gateway', code, details, notForwarded: true };
   }
 
+  /** Makes the status of a call for which this gateway has no room now. Not ResourceExhausted: a
+   * caller without knowledge of the trailers would take that for the driver's word that the storage
+   * is full and no volume exists. */
+  refuseFull(reason: RefusalReason, details: string): GatewayReply {
+    const text = `not forwarded, the gateway is full: ${details}`;
+    return { ...this.refuse(reason, Code.Unavailable, text), isFull: true };
+  }
+
   async #decide(call: InboundCall): Promise<Reply> {
     const { flights, limiter } = this.#options;
     const { path } = call;
@@ -120,19 +137,47 @@ export class Forwarder {
       return this.refuse('in-flight', Code.Aborted, details);
     }
     const slot = limiter.acquire(path);
-    if ('why' in slot) {
-      flight?.release();
-      const details =
-        `not forwarded: ${slot.limit} calls of ${path.slice(0, 200)} are under way, ` +
-        `as many as --${slot.why} allows`;
-      return this.refuse(slot.why, Code.Unavailable, details);
-    }
-    const answer = await this.#send(call, slot, timeoutMs);
+    const answer = await ('why' in slot
+      ? this.#sendAfterWait(call, slot, timeoutMs)
+      : this.#send(call, slot, timeoutMs));
     if (key !== undefined) this.#updateLinks(path, key, answer);
     flight?.release();
     if (answer.kind === 'driver') return { kind: 'driver', answer };
+    if (answer.kind === 'gateway') return answer;
     if (answer.kind === 'not-sent') return this.refuse('driver-down', answer.code, answer.details);
     return { kind: 'gateway', code: answer.code, details: answer.details, notForwarded: false };
+  }
+
+  /** Waits for a slot, and sends the call or refuses it.
+   * @param reached    the limit that left none
+   * @param timeoutMs  time that is left for the call; undefined without a deadline */
+  async #sendAfterWait(
+    call: InboundCall,
+    { limit, why }: LimitReached,
+    timeoutMs: number | undefined,
+  ): Promise<DriverAnswer | GatewayReply> {
+    const { path, connection, signal, body } = call;
+    const waiting = { path, connection, signal, bytes: body.length };
+    const waitMs = this.#longestWaitMs(call, timeoutMs);
+    const slot = await this.#options.limiter.waitForSlot(waiting, waitMs);
+    // What was checked before the wait may have changed.
+    const refusal = this.#checkAvailability(call);
+    if (slot === undefined) {
+      const many = `${limit} calls of ${path.slice(0, 200)} are under way`;
+      return refusal ?? this.refuseFull(why, `${many}, as many as --${why} allows`);
+    }
+    const leftMs = refusal ?? this.#readTimeoutMs(call);
+    if (typeof leftMs !== 'object') return this.#send(call, slot, leftMs);
+    slot.release(Code.Canceled);
+    return leftMs;
+  }
+
+  /** How long a call may wait for a slot. */
+  #longestWaitMs({ headers }: InboundCall, timeoutMs: number | undefined): number {
+    const notAfter = getSingle(headers, NOT_AFTER_METADATA);
+    const waitMs = timeoutMs === undefined ? WAIT_WITHOUT_DEADLINE_MS : timeoutMs * WAIT_SHARE;
+    const leftMs = Number(notAfter ?? Infinity) - this.#options.clock.nowMs();
+    return Math.max(0, Math.min(waitMs, leftMs));
   }
 
   /** Makes all checks that need no slot.
@@ -235,7 +280,7 @@ export class Forwarder {
   }
 
   /** Links name and handle after a successful create, and unlinks them after a delete. */
-  #updateLinks(path: string, key: VolumeKey, answer: DriverAnswer): void {
+  #updateLinks(path: string, key: VolumeKey, answer: DriverAnswer | GatewayReply): void {
     const { flights } = this.#options;
     if (answer.kind !== 'driver' || answer.code !== Code.OK) return;
     if (path.endsWith('/DeleteVolume')) return flights.unlink(key.value);

@@ -65,6 +65,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
       adaptive: options.adaptiveLimit ?? false,
       clock,
       onLimit: (path, limit) => metrics.setAdaptiveLimit(path, limit),
+      onWaiting: (count) => metrics.setWaiting(count),
     }),
     maxMessageBytes,
     clock,

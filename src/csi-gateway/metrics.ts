@@ -76,6 +76,10 @@ export function createGatewayMetrics(registry: Registry) {
     'reason',
   );
   const inFlight = createGauge('sutler_gateway_in_flight', 'Calls that the driver is working on.');
+  const waiting = createGauge(
+    'sutler_gateway_waiting',
+    'Calls that wait until --max-in-flight or --adaptive-limit lets them by.',
+  );
   const connects = createCounter(
     'sutler_gateway_driver_connects_total',
     "Connections made to the driver's socket; more than one means that it was lost.",
@@ -100,6 +104,7 @@ export function createGatewayMetrics(registry: Registry) {
     observeCall: registerCallHistogram(registers),
     countRefusal: (reason: RefusalReason) => refused.inc({ reason }),
     changeInFlight: (change: 1 | -1) => inFlight.inc(change),
+    setWaiting: (count: number) => waiting.set(count),
     countDriverConnect: () => connects.inc(),
     setDriverReady: (isReady: boolean) => ready.set(isReady ? 1 : 0),
     changeConnections: (change: 1 | -1) => connections.inc(change),

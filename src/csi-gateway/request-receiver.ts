@@ -4,7 +4,7 @@ import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/log.ts';
 import type { CallerConnections } from './caller-connections.ts';
 import type { AwaitedStep, ConnectionReaper } from './connection-reaper.ts';
-import type { Forwarder, InboundCall } from './forwarder.ts';
+import type { Forwarder, GatewayReply, InboundCall } from './forwarder.ts';
 import { type HeaderPairs, joinChunks } from './grpc-wire.ts';
 import { type HealthService, isHealthPath } from './health-service.ts';
 import { rejectHttp, writeReply } from './write-reply.ts';
@@ -58,19 +58,19 @@ export class RequestReceiver {
 
   /** Ends a call whose caller was too slow. */
   endLateCall(stream: ServerHttp2Stream, step: AwaitedStep): void {
-    const { reaper } = this.#options;
+    const { forwarder, reaper } = this.#options;
     if (step === 'answer') {
       stream.close(constants.NGHTTP2_CANCEL);
       return reaper.enterPhase(stream, 'reset');
     }
     const details = 'not forwarded: the request did not arrive in time';
     if (stream.headersSent || stream.destroyed) return reaper.enterPhase(stream, 'answer');
-    this.#refuse(stream, 'slow', Code.DeadlineExceeded, details);
+    this.#refuse(stream, forwarder.refuse('slow', Code.DeadlineExceeded, details));
   }
 
   /** Takes a call whose headers have arrived. */
   receive(stream: ServerHttp2Stream, headers: HeaderPairs): void {
-    const { log, reaper } = this.#options;
+    const { forwarder, log, reaper } = this.#options;
     // 'close' reports what a stream error means for the call. Without this listener the error would
     // end the process.
     stream.on('error', (error) => log.trace({ err: error }, 'stream error'));
@@ -84,14 +84,14 @@ export class RequestReceiver {
     }
     if (countBytes(headers) > MAX_METADATA_BYTES) {
       const details = `not forwarded: more than ${MAX_METADATA_BYTES} bytes of metadata`;
-      this.#refuse(stream, 'too-large', Code.ResourceExhausted, details);
+      this.#refuse(stream, forwarder.refuse('too-large', Code.ResourceExhausted, details));
       return void stream.resume();
     }
     this.#readRequest(stream, headers);
   }
 
   #readRequest(stream: ServerHttp2Stream, headers: HeaderPairs): void {
-    const { callers, clock, health, maxMessageBytes, reaper } = this.#options;
+    const { callers, clock, forwarder, health, maxMessageBytes, reaper } = this.#options;
     const path = findHeader(headers, ':path') ?? '';
     const caller = callers.findCaller(stream);
     const gone = new AbortController();
@@ -101,12 +101,13 @@ export class RequestReceiver {
       receivedMs: clock.nowMs(),
       signal: gone.signal,
       caller: caller?.name ?? '',
+      connection: stream.session ?? stream,
     };
     const buffer = new RequestBuffer(this.#memory);
     // The rest of a refused request is read and discarded; callers stop sending after the answer.
-    const refuse = (...why: Parameters<Forwarder['refuse']>): void => {
+    const refuse = (reply: GatewayReply): void => {
       buffer.clear();
-      this.#refuse(stream, ...why);
+      this.#refuse(stream, reply);
     };
     stream.on('close', () => {
       buffer.clear();
@@ -122,15 +123,13 @@ export class RequestReceiver {
         const details =
           `the request of ${path.slice(0, 200)} is larger than ${maxMessageBytes} bytes: ` +
           `raise the gateway's --max-message-bytes`;
-        return refuse('too-large', Code.ResourceExhausted, details);
+        return refuse(forwarder.refuse('too-large', Code.ResourceExhausted, details));
       }
       // A single request may always fill its buffer; all requests together may take twice as much.
       const totalBytes = this.#memory.bytes + chunk.length;
       if (totalBytes > 2 * maxMessageBytes + 10 && this.#memory.bytes > buffer.bytes)
         return refuse(
-          'busy',
-          Code.Unavailable,
-          'not forwarded: the requests that the gateway is receiving have reached its memory limit',
+          forwarder.refuseFull('busy', 'the requests that it receives reach its memory limit'),
         );
       buffer.add(chunk);
     });
@@ -143,11 +142,11 @@ export class RequestReceiver {
     });
     // Callers that may not call may still use the health service.
     if (caller?.refusal !== undefined && !isHealthPath(path))
-      refuse('caller', caller.refusal.code, caller.refusal.details);
+      refuse(forwarder.refuse('caller', caller.refusal.code, caller.refusal.details));
   }
 
-  #refuse(stream: ServerHttp2Stream, ...why: Parameters<Forwarder['refuse']>): void {
-    writeReply(stream, this.#options.forwarder.refuse(...why));
+  #refuse(stream: ServerHttp2Stream, reply: GatewayReply): void {
+    writeReply(stream, reply);
     this.#options.reaper.enterPhase(stream, 'answer');
   }
 

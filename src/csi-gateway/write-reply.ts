@@ -3,6 +3,7 @@ import {
   Code,
   DRAINING_TRAILER,
   DRIVER_STATUS_TRAILER,
+  FULL_TRAILER,
   NOT_FORWARDED_TRAILER,
 } from '../csi/status.ts';
 import { messageOf } from '../runtime/error-message.ts';
@@ -59,6 +60,7 @@ function toHeaders(reply: Omit<GatewayReply, 'kind'>): OutgoingHttpHeaders {
     'grpc-status': String(reply.code),
     'grpc-message': encodeStatusMessage(reply.details),
     ...(reply.notForwarded ? { [NOT_FORWARDED_TRAILER]: '1' } : {}),
+    ...(reply.isFull === true ? { [FULL_TRAILER]: '1' } : {}),
     ...(reply.draining === undefined ? {} : { [DRAINING_TRAILER]: String(reply.draining) }),
   };
 }

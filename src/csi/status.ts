@@ -35,6 +35,9 @@ export function codeName(code: number): string {
 export const DRIVER_STATUS_TRAILER = 'sutler-driver-status';
 /** Trailer set by the gateway: nothing was sent to the driver. */
 export const NOT_FORWARDED_TRAILER = 'sutler-not-forwarded';
+/** Trailer set by the gateway, beside the one above: the driver can be reached, and only the
+ * gateway has no room for the call now. The same call may be sent again at once. */
+export const FULL_TRAILER = 'sutler-full';
 /** Trailer set by the gateway: it is draining and forwards no new calls. The value is the number of
  * volumes that still have calls under way. */
 export const DRAINING_TRAILER = 'sutler-draining';
@@ -68,6 +71,8 @@ export class CsiError extends Error {
   readonly driverSaid: boolean;
   /** Nothing was sent to the driver. */
   readonly notForwarded: boolean;
+  /** The gateway had no room for this call: not forwarded, although the driver can be reached. */
+  readonly isGatewayFull: boolean;
   /** Number of volumes with calls under way at a draining gateway; undefined if the gateway did not
    * say that it is draining. */
   readonly draining: number | undefined;
@@ -81,6 +86,7 @@ export class CsiError extends Error {
     this.details = status.details;
     this.notForwarded = status.notForwarded ?? false;
     this.driverSaid = !this.notForwarded && (status.driverSaid ?? false);
+    this.isGatewayFull = this.notForwarded && (status.isGatewayFull ?? false);
     this.draining = status.draining;
     this.method = status.method;
   }
@@ -93,6 +99,7 @@ export interface CsiStatus {
   readonly method: string;
   readonly driverSaid?: boolean;
   readonly notForwarded?: boolean;
+  readonly isGatewayFull?: boolean;
   readonly draining?: number | undefined;
 }
 

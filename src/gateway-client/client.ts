@@ -26,6 +26,7 @@ import {
   DEADLINE_DETAILS,
   DRAINING_TRAILER,
   DRIVER_STATUS_TRAILER,
+  FULL_TRAILER,
   MIGRATED_METADATA,
   NOT_AFTER_METADATA,
   NOT_FORWARDED_TRAILER,
@@ -279,12 +280,13 @@ function toMetadata(settings: CallSettings): Metadata {
  * trailers of the driver. */
 function readTrailers(
   metadata: Metadata,
-): Pick<CsiError, 'driverSaid' | 'notForwarded' | 'draining'> {
+): Pick<CsiError, 'driverSaid' | 'notForwarded' | 'isGatewayFull' | 'draining'> {
   const [draining] = metadata.get(DRAINING_TRAILER);
   const isCount = typeof draining === 'string' && /^\d{1,9}$/.test(draining);
   return {
     driverSaid: metadata.get(DRIVER_STATUS_TRAILER)[0] === '1',
     notForwarded: metadata.get(NOT_FORWARDED_TRAILER)[0] === '1',
+    isGatewayFull: metadata.get(FULL_TRAILER)[0] === '1',
     draining: isCount ? Number(draining) : undefined,
   };
 }

@@ -11,6 +11,9 @@ export interface ControllerCallSettings extends CallSettings {
   /** Address of the gateway that gets the call, as the opening of the volume record returned it.
    * '' if no gateway has been named, which is allowed only with a single --gateway. */
   readonly gateway: string;
+  /** Once it aborts, a call that a full gateway refused is not sent again (invariant 9). It cancels
+   * no call that was sent. */
+  readonly stopping?: AbortSignal;
 }
 
 /** The calls that change a volume. */

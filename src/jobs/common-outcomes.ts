@@ -34,13 +34,15 @@ export function waitForRecord(
 
 /** Reverts the record of an attempt whose call was not forwarded. The gateway answers Aborted while
  * it has another call for this volume under way. Unavailable means that no call of any key gets
- * through: no gateway answers, or the gateway has no driver. */
+ * through (no gateway answers, or the gateway has no driver), unless the gateway says that it only
+ * was full for as long as this call could wait. */
 export async function handleNotForwarded(
   { records }: Pick<ProcessorPorts, 'records'>,
   { id, owner }: Attempt,
-  { codeName, message: reason }: CsiError,
+  { codeName, isGatewayFull, message: reason }: CsiError,
 ): Promise<Outcome> {
   await records.revert(id, owner);
   if (codeName === 'Aborted') return { kind: 'running', reason };
+  if (isGatewayFull) return { kind: 'later', reason, isGatewayFull };
   return { kind: 'later', reason, ...(codeName === 'Unavailable' ? { isDriverDown: true } : {}) };
 }

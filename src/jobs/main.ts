@@ -5,6 +5,7 @@ import {
   type Connections,
 } from '../connections/open-connections.ts';
 import type { DriverInfo } from '../gateway-client/driver-watch.ts';
+import { repeatWhileFull } from '../gateway-client/repeat-while-full.ts';
 import { EventRecorder, eventComponent } from '../kube/events.ts';
 import { Consumer, type Run } from '../queue/consumer.ts';
 import type { JobKey, JobKind } from '../queue/contract.ts';
@@ -138,7 +139,7 @@ function createPorts(
   const inTreeName = inTreeNameOf(driver.name);
   return {
     kube,
-    csi: gateways.calls,
+    csi: repeatWhileFull(gateways.calls, { clock: systemClock, random: Math.random }),
     records: parts.records,
     openSources: () => openSources(link.redis, flags.redisPrefix, driver.name),
     names: new VolumeNames(link.redis, flags.redisPrefix, driver.name),

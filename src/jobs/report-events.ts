@@ -12,13 +12,13 @@ import type { ProcessorPorts } from './ports.ts';
 export interface ClaimRun {
   /** Absent when the claim is gone. */
   readonly claim: Claim | undefined;
-  readonly run: Pick<Run, 'lastReason'>;
+  readonly run: Pick<Run, 'signal' | 'lastReason'>;
 }
 
 /** A volume and the run that works on it. */
 export interface VolumeRun {
   readonly volume: Volume;
-  readonly run: Pick<Run, 'lastReason'>;
+  readonly run: Pick<Run, 'signal' | 'lastReason'>;
 }
 
 /** Records an event on a claim, unless the claim is gone. */

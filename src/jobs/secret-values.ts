@@ -73,6 +73,6 @@ export function redactDriverError(error: unknown, values: SecretValues): CsiErro
   if (!(error instanceof CsiError)) throw error;
   const details = redactText(error.details, Object.values(values));
   if (details === error.details) return error;
-  const { code, method, driverSaid, notForwarded } = error;
-  return new CsiError({ code, method, driverSaid, notForwarded, details });
+  const { code, method, driverSaid, notForwarded, isGatewayFull } = error;
+  return new CsiError({ code, method, driverSaid, notForwarded, isGatewayFull, details });
 }

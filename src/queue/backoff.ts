@@ -7,7 +7,8 @@ import type { Outcome } from './outcome.ts';
  *   retry    grows with each failure, from --retry-interval-start to --retry-interval-max, full
  *            jitter
  *   later    grows with each such run from 0.5 s to 30 s, full jitter; 0.5 s to 1 s while the
- *            driver can't be reached, since the circuit breaker keeps the queue from running then
+ *            driver can't be reached, since the circuit breaker keeps the queue from running then,
+ *            and while its gateway is full, since the call has waited before the run ended
  *   running  grows with each such run from 1 s to 30 s
  *   parked   --retry-interval-max, unless its object changes before
  *
@@ -24,7 +25,7 @@ export interface Backoff {
 /** Short at first, since a run that did not reach the driver cost it nothing. */
 const LATER: Backoff = { startMs: 500, maxMs: 30_000 };
 const POLL: Backoff = { startMs: 1_000, maxMs: 30_000 };
-const DRIVER_DOWN_MS = 1_000;
+const DRIVER_DOWN_OR_FULL_MS = 1_000;
 
 /** How long to wait after a failure: uniform in [1, min(maxMs, startMs * 2^(failures-1))] (full
  * jitter), raised to `minDelayMs`.
@@ -59,8 +60,8 @@ export function requeueDelayMs(
   const later = { ...LATER, maxMs: Math.min(LATER.maxMs, maxMs) };
   switch (outcome.kind) {
     case 'later':
-      if (outcome.isDriverDown === true)
-        return pollDelayMs(1, { startMs: DRIVER_DOWN_MS, maxMs }, random);
+      if (outcome.isDriverDown === true || outcome.isGatewayFull === true)
+        return pollDelayMs(1, { startMs: DRIVER_DOWN_OR_FULL_MS, maxMs }, random);
       return outcome.delayMs ?? retryDelayMs(runs, later, random);
     case 'running':
       return pollDelayMs(runs, POLL, random);

@@ -27,8 +27,9 @@ const TRIAL_PASSES_AFTER_MS = 2_000;
  *   and so on, so that a driver that has just started does not get everything at once. When
  *   `concurrency` may be, the breaker is closed. A run that can't reach the driver opens it again.
  *
- * A run reached the driver, or needed nothing from it, unless its outcome is `later`. Runs that
- * began before the last opening are no trial runs: their ends change nothing. */
+ * A run reached the driver, or needed nothing from it, unless its outcome is `later`. One that
+ * found its gateway full counts as one that did: the driver has as many calls as it may have. Runs
+ * that began before the last opening are no trial runs: their ends change nothing. */
 export class CircuitBreaker {
   readonly #options: CircuitBreakerOptions;
   readonly #stopped = new AbortController();
@@ -85,7 +86,7 @@ export class CircuitBreaker {
       ended.abort();
       this.#running -= 1;
       if (!isCurrent()) this.#runningOlder = Math.max(0, this.#runningOlder - 1);
-      else if (outcome.kind !== 'later') return this.#allowMore();
+      else if (outcome.kind !== 'later' || outcome.isGatewayFull === true) return this.#allowMore();
       else if (outcome.isDriverDown === true) return this.#open(outcome.reason);
       if (!this.isClosed) this.#options.onChange();
     };

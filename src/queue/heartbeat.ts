@@ -22,10 +22,11 @@ const LONGEST_GAP_MS = 2_500;
 const LONGEST_ANSWER_MS = 2_500;
 
 /** Writes the time, and makes all delayed jobs due later by the time in which no worker lived.
- * KEYS: 1 root of the queue's keys, 2 time of the last heartbeat. Answer: that gap in ms, or 0. */
+ * KEYS: 1 root of the queue's keys, 2 time of the last heartbeat. ARGV: 1 for how long this worker
+ * was alive but stood still, in ms. Answer: the time without a worker in ms, or 0. */
 const WRITE = `${QUEUE_LUA}${REDIS_NOW}
 local root, heartbeat = KEYS[1], KEYS[2]
-local gapMs = now - (tonumber(redis.call('GET', heartbeat) or '') or now)
+local gapMs = now - (tonumber(redis.call('GET', heartbeat) or '') or now) - tonumber(ARGV[1])
 redis.call('SET', heartbeat, string.format('%.0f', now))
 if gapMs <= ${LONGEST_GAP_MS} then return 0 end
 extendDelays(root, gapMs)
@@ -33,9 +34,11 @@ return gapMs
 `;
 
 /** Extends delays by the time in which no worker was alive. Otherwise all jobs that came due in
- * that time would run at once when the first worker starts, and a restart of everything would send
- * the driver a burst of calls. The heartbeat also finds a Redis that takes no writes or does not
- * answer. Builds on bullmq-layout.ts. */
+ * that time would run at once when the first worker starts, and a restart of everything would
+ * send the driver a burst of calls. A worker whose event loop stands still is alive all the same:
+ * if such times extended delays, a lone worker that stands still again and again would never end
+ * one. The heartbeat also finds a Redis that takes no writes or does not answer. Builds on
+ * bullmq-layout.ts. */
 export function startHeartbeat(
   link: RedisLink,
   { prefix, queue }: QueuePlace,
@@ -44,11 +47,15 @@ export function startHeartbeat(
   const keys = [queueRoot(prefix, queue), heartbeatKey(prefix, queue)];
   let pending: { readonly sinceMs: number; readonly written: Promise<void> } | undefined;
   let wasSilent = false;
+  let tickedMs = performance.now();
+  /** For how long the event loop stood still: by how much the timer is overdue. */
+  const stillMs = (): number => Math.max(0, performance.now() - tickedMs - PERIOD_MS);
 
   const send = async (): Promise<void> => {
     // EVAL, not EVALSHA: a Redis that was restarted does not have the script, and a worker could
     // take jobs before the script is sent again.
-    const written = link.redis.eval(WRITE, keys.length, ...keys);
+    const args = [...keys, Math.round(stillMs())];
+    const written = link.redis.eval(WRITE, keys.length, ...args);
     const gapMs = Number(await link.observe('heartbeat', written));
     if (gapMs > 0)
       log.info(
@@ -73,6 +80,7 @@ export function startHeartbeat(
   };
   const timer = setInterval(() => {
     if (link.trouble === undefined) writeQuietly();
+    tickedMs = performance.now();
     const isSilent = describeSilence() !== undefined;
     if (isSilent && !wasSilent)
       log.warn({ redis: link.address, queue }, 'Redis does not answer; waiting for it');

@@ -24,12 +24,14 @@ export type Outcome =
     }
   /** Did not reach the driver, so it counts as no failure. Without `delayMs` the delay grows with
    * every run in a row that ended so. `isDriverDown`: no other key would reach the driver either,
-   * so the circuit breaker opens. */
+   * so the circuit breaker opens. `isGatewayFull`: other keys reach the driver, as many at once as
+   * its gateway allows, so the circuit breaker stays or becomes closed. */
   | {
       readonly kind: 'later';
       readonly reason: string;
       readonly delayMs?: number;
       readonly isDriverDown?: boolean;
+      readonly isGatewayFull?: boolean;
     }
   /** The driver still works on it; the next run polls it. */
   | { readonly kind: 'running'; readonly reason: string }

@@ -2,6 +2,8 @@ import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { Code } from '#src/csi/status.ts';
 import { CallLimiter, type CallSlot, parseMaxInFlight } from '#src/csi-gateway/call-limiter.ts';
+import type { WaitingCall } from '#src/csi-gateway/waiting-calls.ts';
+import type { CallSettings } from '#src/gateway-client/client.ts';
 import { systemClock } from '#src/runtime/clock.ts';
 import { UsageError } from '#src/runtime/flags.ts';
 import { type SampleDriver, startSampleDriver } from '../../sandbox/driver/server.ts';
@@ -16,6 +18,10 @@ function acquire(limiter: CallLimiter, path: string): CallSlot {
   const slot = limiter.acquire(path);
   assert.ok('release' in slot);
   return slot;
+}
+
+function waitingCall(): WaitingCall {
+  return { path: CREATE, connection: {}, bytes: 100, signal: new AbortController().signal };
 }
 
 describe('parseMaxInFlight', () => {
@@ -89,13 +95,39 @@ describe('CallLimiter', () => {
     acquire(limiter, CREATE);
     assert.deepEqual(limiter.acquire(CREATE), { limit: 1, why: 'adaptive-limit' });
   });
+
+  it('gives a slot that comes back to a call that waits, and not to one that comes later', async () => {
+    const max = { every: 1, byPath: new Map<string, number>() };
+    const limiter = new CallLimiter({ max, adaptive: false, clock: systemClock });
+    const first = acquire(limiter, CREATE);
+    const waiting = limiter.waitForSlot(waitingCall(), 10_000);
+    first.release(Code.OK);
+    assert.deepEqual(limiter.acquire(CREATE), { limit: 1, why: 'max-in-flight' });
+    assert.ok((await waiting) !== undefined);
+  });
+
+  it('gives as many slots as a changed adaptive limit leaves', async () => {
+    const max = { every: 10, byPath: new Map<string, number>() };
+    let nowMs = 0;
+    const clock = { ...systemClock, nowMs: () => (nowMs += 1) };
+    const limiter = new CallLimiter({ max, adaptive: true, clock });
+    const slots = Array.from({ length: 10 }, () => acquire(limiter, CREATE));
+    let given = 0;
+    for (let i = 0; i < 10; i += 1)
+      void limiter.waitForSlot(waitingCall(), 10_000).then(() => (given += 1));
+    // The first of them lowers the limit to 7.
+    for (const slot of slots.slice(0, 5)) slot.release(Code.Unavailable);
+    await Promise.resolve();
+    assert.equal(given, 2);
+    limiter.endWaits();
+  });
 });
 
 describe('the gateway at --max-in-flight', () => {
   let folder: Awaited<ReturnType<typeof makeFolder>>;
   let driver: SampleDriver;
   let open: () => void = () => undefined;
-  const opened = new Promise<void>((resolve) => (open = resolve));
+  let opened: Promise<void>;
   before(async () => {
     folder = await makeFolder();
     driver = await startSampleDriver({
@@ -110,22 +142,100 @@ describe('the gateway at --max-in-flight', () => {
     await folder.remove();
   });
 
-  it('refuses a call above its method’s limit, not forwarded, and frees its slot', async () => {
+  /** A gateway with three creations at the driver, as many as may be there, until `open()`. */
+  async function startFullGateway() {
+    opened = new Promise<void>((resolve) => (open = resolve));
     const test = await startTestGateway(folder, {
       maxInFlight: { every: 500, byPath: new Map([[CREATE, 3]]) },
     });
     await until(() => test.gateway.trouble === undefined, 'ready');
+    const createsBefore = driver.counts.get('CreateVolume') ?? 0;
+    const countCreates = (): number => (driver.counts.get('CreateVolume') ?? 0) - createsBefore;
+    const create = (name: string, change: Partial<CallSettings> = {}) =>
+      test.client.createVolume(volumeRequest(name), { timeoutMs: 30_000, ...change });
+    const running = Promise.all(['a', 'b', 'c'].map((name) => create(name)));
+    await until(() => countCreates() === 3, 'three are at the driver');
+    const untilWaiting = (count: number): Promise<void> =>
+      until(
+        async () => (await test.metrics.metrics()).includes(`sutler_gateway_waiting ${count}\n`),
+        `${count} calls wait`,
+      );
+    return { ...test, create, running, countCreates, untilWaiting };
+  }
+
+  it('lets calls above its method’s limit wait for a slot', async () => {
+    const test = await startFullGateway();
+    const waiting = ['d', 'e', 'f', 'g'].map((name) => test.create(name));
+    await test.untilWaiting(4);
+    assert.equal(test.countCreates(), 3);
+    open();
+    await Promise.all([test.running, ...waiting]);
+    await test.untilWaiting(0);
+    await test.close();
+  });
+
+  it('sends no call that was cancelled while it waited', async () => {
+    const test = await startFullGateway();
+    const cancelled = new AbortController();
+    const waiting = failureOf(test.create('d', { signal: cancelled.signal }));
+    await test.untilWaiting(1);
+    cancelled.abort();
+    assert.equal((await waiting).code, Code.Canceled);
+    await test.untilWaiting(0);
+    open();
+    await test.running;
+    await test.create('e');
+    assert.equal(test.countCreates(), 4);
+    await test.close();
+  });
+
+  it('lets no call wait beyond its sutler-not-after', async () => {
+    const test = await startFullGateway();
+    const error = await failureOf(test.create('d', { notAfterMs: Date.now() + 200 }));
+    assert.equal(verdict(error), 'not-forwarded');
+    assert.equal(error.isGatewayFull, true);
+    assert.equal(test.countCreates(), 3);
+    open();
+    await test.running;
+    await test.close();
+  });
+
+  it('refuses a second call for a volume whose first call waits', async () => {
+    const test = await startFullGateway();
+    const waiting = test.create('d');
+    await test.untilWaiting(1);
+    const error = await failureOf(test.create('d'));
+    assert.equal(error.code, Code.Aborted);
+    assert.equal(verdict(error), 'not-forwarded');
+    open();
+    await Promise.all([test.running, waiting]);
+    await test.close();
+  });
+
+  it('refuses the calls that wait when it begins to drain', async () => {
+    const test = await startFullGateway();
+    const waiting = failureOf(test.create('d'));
+    await test.untilWaiting(1);
+    const closed = test.gateway.close(10_000);
+    const error = await waiting;
+    assert.equal(verdict(error), 'not-forwarded');
+    assert.match(error.details, /shutting down/);
+    open();
+    await test.running;
+    await closed;
+    await test.close();
+  });
+
+  it('refuses a call that has waited for a tenth of its deadline, not forwarded', async () => {
+    const test = await startFullGateway();
     const settings = { timeoutMs: 30_000 };
-    const running = ['a', 'b', 'c'].map((name) =>
-      test.client.createVolume(volumeRequest(name), settings),
-    );
-    await until(() => driver.counts.get('CreateVolume') === 3, 'three are at the driver');
-    const error = await failureOf(test.client.createVolume(volumeRequest('d'), settings));
+    const error = await failureOf(test.create('d', { timeoutMs: 2_000 }));
     assert.equal(error.code, Code.Unavailable);
     assert.equal(verdict(error), 'not-forwarded');
+    assert.equal(error.isGatewayFull, true);
     assert.match(
       error.details,
-      /3 calls of .*CreateVolume are under way, as many as --max-in-flight allows/,
+      /the gateway is full: 3 calls of .*CreateVolume are under way, as many as --max-in-flight/,
     );
     assert.match(
       await test.metrics.metrics(),
@@ -133,11 +243,9 @@ describe('the gateway at --max-in-flight', () => {
     );
     await test.client.getCapacity({}, settings);
     open();
-    await Promise.all(running);
+    await test.running;
     // The refused call occupies neither a slot nor its volume.
-    await Promise.all(
-      ['d', 'e', 'f'].map((name) => test.client.createVolume(volumeRequest(name), settings)),
-    );
+    await Promise.all(['d', 'e', 'f'].map((name) => test.create(name)));
     await test.close();
   });
 

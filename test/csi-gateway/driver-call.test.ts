@@ -17,7 +17,7 @@ import {
 } from '../harness/csi-raw-driver.ts';
 import { until } from '../harness/until.ts';
 
-const FORGED = { 'sutler-driver-status': '1', 'sutler-not-forwarded': '1' };
+const FORGED = { 'sutler-driver-status': '1', 'sutler-not-forwarded': '1', 'sutler-full': '1' };
 
 /** The ways in which a call can end without OK, and what the caller must be told: that the status
  * is the driver's, or that it is ambiguous. */

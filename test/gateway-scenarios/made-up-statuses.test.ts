@@ -20,7 +20,11 @@ import {
 } from '../harness/csi-raw-driver.ts';
 
 /** Trailers of a gateway, here in places where no status of the driver can come with them. */
-const GATEWAY_TRAILERS = { 'sutler-driver-status': '1', 'sutler-not-forwarded': '1' };
+const GATEWAY_TRAILERS = {
+  'sutler-driver-status': '1',
+  'sutler-not-forwarded': '1',
+  'sutler-full': '1',
+};
 const DRIVER_SAID = { 'sutler-driver-status': '1' };
 const GRPC = { ':status': 200, 'content-type': 'application/grpc' };
 

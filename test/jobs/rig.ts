@@ -3,6 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { CsiClient } from '#src/gateway-client/client.ts';
+import { repeatWhileFull } from '#src/gateway-client/repeat-while-full.ts';
+import type { MaxInFlight } from '#src/csi-gateway/call-limiter.ts';
 import { type Gateway, startGateway } from '#src/csi-gateway/gateway.ts';
 import { reconcileVolume } from '#src/jobs/volume/reconcile-volume.ts';
 import { redisIncarnationStore } from '#src/records/incarnation.ts';
@@ -73,7 +75,8 @@ export interface Rig {
   close(): Promise<void>;
 }
 
-export async function openRig(): Promise<Rig> {
+/** @param o.maxInFlight  calls that the gateway lets by at once */
+export async function openRig(o: { readonly maxInFlight?: MaxInFlight } = {}): Promise<Rig> {
   const dir = await mkdtemp(join(tmpdir(), 'sutler-jobs-'));
   const server = await startRedisServer({ dataDir: dir, log: silentLog });
   const redis = new Redis(server.url);
@@ -102,6 +105,7 @@ export async function openRig(): Promise<Rig> {
     clock: systemClock,
     log: silentLog,
     metrics: new Registry(),
+    ...o,
   });
   while (gateway.trouble !== undefined) await systemClock.sleep(10);
   const csi = new CsiClient({ address: listen, log: silentLog });
@@ -121,7 +125,7 @@ export async function openRig(): Promise<Rig> {
   let records = createRecords();
   const ports: ProcessorPorts = {
     kube,
-    csi,
+    csi: repeatWhileFull(csi, { clock: systemClock, random: Math.random }),
     get records() {
       return records;
     },

@@ -74,6 +74,12 @@ describe('requeueDelayMs', () => {
     assert.equal(requeueDelayMs(down, 20, backoff, 0), 500);
   });
 
+  it('repeats a run after 0.5 s to 1 s while the gateway is full', () => {
+    const full = { kind: 'later', reason: 'x', isGatewayFull: true } as const;
+    assert.deepEqual(ceilings(full), [1000, 1000, 1000]);
+    assert.equal(requeueDelayMs(full, 20, backoff, 0), 500);
+  });
+
   it('polls a driver that is still at work', () => {
     assert.deepEqual(ceilings({ kind: 'running', reason: 'x' }), [1000, 2000, 30_000]);
   });

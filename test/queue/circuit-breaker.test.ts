@@ -101,6 +101,24 @@ describe('a queue whose driver is down', () => {
     assert.equal(most, 4);
   });
 
+  it('takes a full gateway for a driver that can be reached', async () => {
+    const full: Outcome = { kind: 'later', reason: 'the gateway is full', isGatewayFull: true };
+    let outcome = down;
+    const consumer = bench.consumer(() => outcome, {
+      trialPause: { startMs: 20, maxMs: 50 },
+      concurrency: 4,
+    });
+    const producer = bench.producer();
+    for (const key of KEYS.slice(0, 20)) producer.ensureQueued(key);
+    await until(() => consumer.trouble !== undefined && bench.runs.length > 8, 'trial runs fail');
+    outcome = full;
+    await until(() => consumer.trouble === undefined, 'a trial run has reached the driver', 10_000);
+    const before = bench.runs.length;
+    await until(() => bench.runs.length > before + 40, 'the queue goes on', 20_000);
+    assert.equal(consumer.trouble, undefined);
+    assert.equal(await bench.metric('sutler_queue_driver_down', { driver }), 0);
+  });
+
   it('can be closed while the breaker is open', async () => {
     const consumer = bench.consumer(() => down, { trialPause: { startMs: 60_000, maxMs: 60_000 } });
     bench.producer().ensureQueued(claimKey('a'));

@@ -88,7 +88,7 @@ async function callCreateVolume(
 
 async function sendCreateVolume(
   ports: ProcessorPorts,
-  { claim, attempt: { notAfterMs }, stored }: OpenCreation,
+  { claim, attempt: { notAfterMs }, run, stored }: OpenCreation,
   secrets: SecretValues,
 ): Promise<VolumeAnswer | BadAnswer> {
   const { timeoutMs } = ports;
@@ -106,7 +106,8 @@ async function sendCreateVolume(
     recordClaimEvent(ports, claim, { type: 'Normal', reason: 'Provisioning', message });
   });
   try {
-    const settings = { timeoutMs, notAfterMs, gateway, migrated: skeleton.isMigrated === true };
+    const migrated = skeleton.isMigrated === true;
+    const settings = { timeoutMs, notAfterMs, gateway, migrated, stopping: run.signal };
     return readAnswer(await ports.csi.createVolume(request, settings), skeleton);
   } finally {
     // With a reason given, abort() does not build an exception with a stack trace.

@@ -14,11 +14,12 @@ const MAX_CALLS = 5;
  * @throws KubeError if the PV can't be read */
 export async function cleanUpVolume(
   ports: ProcessorPorts,
-  { attempt, stored }: OpenCreation,
+  { attempt, run, stored }: OpenCreation,
   handle: string,
   secrets: SecretValues,
 ): Promise<string | undefined> {
   const { name } = stored.skeleton.volume.metadata;
+  const { timeoutMs } = ports;
   const readMs = ports.clock.nowMs();
   if ((await ports.kube.get<Volume>(volumes, { name })) !== undefined)
     return `PersistentVolume ${name} exists`;
@@ -28,7 +29,7 @@ export async function cleanUpVolume(
     try {
       await ports.csi.deleteVolume(
         { volumeId: handle, secrets },
-        { timeoutMs: ports.timeoutMs, notAfterMs, gateway: stored.endpoint },
+        { timeoutMs, notAfterMs, gateway: stored.endpoint, stopping: run.signal },
       );
       return undefined;
     } catch (error) {

@@ -65,17 +65,18 @@ async function sendDeletion(
   metadata: NewVolume['metadata'],
   readMs: number,
 ): Promise<string | undefined> {
-  const { attempt, stored, answer } = created;
+  const { attempt, run, stored, answer } = created;
   const secrets = await readSecretValues(ports, deletionSecret(metadata));
   if (secrets.kind !== 'values') {
     await keepAnswer(ports, created);
     return secrets.message;
   }
   const notAfterMs = Math.min(attempt.notAfterMs, readMs + MAX_READ_AGE_MS);
+  const { timeoutMs } = ports;
   try {
     await ports.csi.deleteVolume(
       { volumeId: answer.handle, secrets: secrets.values },
-      { timeoutMs: ports.timeoutMs, notAfterMs, gateway: stored.endpoint },
+      { timeoutMs, notAfterMs, gateway: stored.endpoint, stopping: run.signal },
     );
     return undefined;
   } catch (error) {

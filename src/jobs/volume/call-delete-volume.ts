@@ -31,7 +31,8 @@ export async function callDeleteVolume(
   ports: ProcessorPorts,
   deletion: OpenDeletion,
 ): Promise<Outcome | undefined> {
-  const { attempt, plan, volume, gateway, notAfterMs } = deletion;
+  const { attempt, plan, run, volume, gateway, notAfterMs } = deletion;
+  const { timeoutMs } = ports;
   const secrets = await readSecretValues(ports, plan.secret.ref);
   if (secrets.kind !== 'values') return handleSecretProblem(ports, deletion, secrets);
   const refused = await refuseIfShared(ports, deletion);
@@ -39,7 +40,7 @@ export async function callDeleteVolume(
   try {
     await ports.csi.deleteVolume(
       { volumeId: plan.handle, secrets: secrets.values },
-      { timeoutMs: ports.timeoutMs, notAfterMs, gateway, migrated: plan.isMigrated },
+      { timeoutMs, notAfterMs, gateway, migrated: plan.isMigrated, stopping: run.signal },
     );
   } catch (error) {
     return handleFailure(ports, deletion, redactDriverError(error, secrets.values));

@@ -1,7 +1,6 @@
 import { isConflict, KubeError } from '../../kube/kube-error.ts';
 import type { Volume } from '../../kube/objects.ts';
 import { volumes } from '../../kube/resources.ts';
-import type { Run } from '../../queue/consumer.ts';
 import type { JobKey } from '../../queue/contract.ts';
 import type { Outcome } from '../../queue/outcome.ts';
 import { recordId } from '../../volumes/deletion.ts';
@@ -17,7 +16,6 @@ import { setVolumeFinalizer } from './volume-finalizer.ts';
 /** A PV that is to be deleted, as a run has read it. */
 interface ReleasedVolume extends VolumeRun {
   readonly job: JobKey;
-  readonly run: Pick<Run, 'signal' | 'lastReason'>;
   readonly readMs: number;
   /** The incarnation of Redis' data before the read. */
   readonly incarnation: string;
