@@ -11,13 +11,14 @@ describe('Leadership', () => {
   const key: JobKey = { kind: 'claim', uid: 'u', namespace: 'n', name: 'c' };
   const lease = { isLeader: true, holder: undefined as string | undefined };
   let done: string[];
-  let isLost: boolean;
+  /** Whether Redis lost data. */
+  let check: () => Promise<boolean>;
   let isRedisOurs: boolean;
   let gate: LeaderGate;
   let leadership: Leadership;
   beforeEach(() => {
     done = [];
-    isLost = false;
+    check = () => Promise.resolve(false);
     isRedisOurs = true;
     lease.isLeader = true;
     lease.holder = undefined;
@@ -35,13 +36,15 @@ describe('Leadership', () => {
       },
       gate,
       openJobs: () => Promise.resolve(new Map()),
+      quarantineMs: 40_000,
+      clock: { nowMs: () => 0, sleep: (ms) => Promise.resolve(void done.push(`waited ${ms}`)) },
       log: silentLog,
     });
     leadership = new Leadership({
       driver: 'd.example',
       gate,
       resync,
-      incarnation: { check: () => Promise.resolve(isLost) },
+      incarnation: { check: () => check() },
       foreignLeader: { observe: (holder) => void done.push(`holder ${holder}`) },
       failover: { checkNow: record('failover checked') },
       sweep: { begin: record('swept') },
@@ -90,14 +93,34 @@ describe('Leadership', () => {
     assert.deepEqual(done, ['promoted', 'queued']);
   });
 
-  it('resyncs when a check of the incarnation finds that Redis lost data', async () => {
+  it('resyncs after the quarantine when a check finds that Redis lost data', async () => {
     leadership.begin(lease);
     await setImmediate();
-    isLost = true;
+    check = () => Promise.resolve(true);
     done = [];
     leadership.tick(lease);
     await setImmediate();
-    assert.deepEqual(done, ['holder undefined', 'queued']);
+    assert.deepEqual(done.slice(0, 3), ['holder undefined', 'waited 40000', 'queued']);
+  });
+
+  it('resyncs at once when Redis can be reached again and lost nothing', async () => {
+    leadership.begin(lease);
+    await setImmediate();
+    done = [];
+    leadership.reconnected();
+    await setImmediate();
+    assert.deepEqual(done, ['queued']);
+  });
+
+  it('does not resync before it is known whether Redis lost data', async () => {
+    check = () => Promise.reject(new Error('the API server is away'));
+    leadership.begin(lease);
+    await setImmediate();
+    assert.ok(!done.includes('queued'));
+    check = () => Promise.resolve(false);
+    leadership.tick(lease);
+    await setImmediate();
+    assert.equal(done.at(-1), 'queued');
   });
 
   it('tells the workers who holds the Lease while it does not lead', () => {

@@ -110,16 +110,18 @@ export async function openRig(): Promise<Rig> {
   let runs = 0;
   let claims = 0;
   const timeoutMs = 5000;
-  const ports: ProcessorPorts = {
-    kube,
-    csi,
-    records: new VolumeRecords({
+  const openRecords = (): VolumeRecords =>
+    new VolumeRecords({
       redis,
       prefix: 'csi',
       driver: DRIVER,
       ownMs: ownershipMs({ timeoutMs, writeAllowanceMs: 30_000 }),
       settleMs: 60_000,
-    }),
+    });
+  const ports: ProcessorPorts & { records: VolumeRecords } = {
+    kube,
+    csi,
+    records: openRecords(),
     openSources: () => openSources(redis, 'csi', DRIVER),
     names: new VolumeNames(redis, 'csi', DRIVER),
     events: { record: (event) => void events.push(event) },
@@ -240,6 +242,7 @@ export async function openRig(): Promise<Rig> {
         quarantineMs: 0,
         sequence: 0,
       });
+      ports.records = openRecords();
       await ports.records.learnIncarnation();
     },
     async close() {
