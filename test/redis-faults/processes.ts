@@ -14,6 +14,8 @@ import { startTestGateway } from '../harness/csi-gateway.ts';
 import { startTestRedis, type TestRedis } from '../harness/redis.ts';
 import { openSandboxCluster } from '../harness/sandbox-cluster.ts';
 
+export const DRIVER = 'sample.csi.sutler.dev';
+
 interface Running {
   readonly url: string;
   readonly output: string[];
@@ -70,7 +72,7 @@ export class Processes {
       apiVersion: 'storage.k8s.io/v1',
       kind: 'StorageClass',
       metadata: { name: 'sample' },
-      provisioner: 'sample.csi.sutler.dev',
+      provisioner: DRIVER,
     });
     await prepare?.(redis);
     const argv = [
